@@ -1,0 +1,52 @@
+# What Keel can use, what was found, and what is off without it.
+find_package(PkgConfig QUIET)
+find_package(Threads REQUIRED)
+
+function(keel_note found name with without)
+  if(found)
+    set(line "  ${name}: found: ${with}")
+  else()
+    set(line "  ${name}: NOT FOUND: ${without}")
+  endif()
+  set_property(GLOBAL APPEND_STRING PROPERTY KEEL_REPORT "${line}\n")
+endfunction()
+
+function(keel_report)
+  get_property(report GLOBAL PROPERTY KEEL_REPORT)
+  message(STATUS "Keel ${PROJECT_VERSION}, optional parts:\n${report}")
+endfunction()
+
+# ONNX: protobuf-c, its compiler, and onnx.proto
+find_program(PROTOC_C NAMES protoc-c)
+find_path(PROTOBUF_C_INCLUDE protobuf-c/protobuf-c.h)
+find_library(PROTOBUF_C_LIBRARY protobuf-c)
+find_path(ONNX_PROTO_DIR onnx.proto PATH_SUFFIXES include/onnx
+          HINTS /usr /usr/local $ENV{ONNX_PROTO_ROOT})
+if(PROTOC_C AND PROTOBUF_C_INCLUDE AND PROTOBUF_C_LIBRARY AND ONNX_PROTO_DIR)
+  set(KEEL_ONNX ON)
+endif()
+keel_note("${KEEL_ONNX}" "protobuf-c, protoc-c and onnx.proto"
+          "ONNX models (${ONNX_PROTO_DIR}/onnx.proto)"
+          "no ONNX models; install libprotobuf-c-dev, protobuf-c-compiler, libonnx-dev")
+
+# manifests
+find_path(CJSON_INCLUDE cjson/cJSON.h)
+find_library(CJSON_LIBRARY cjson)
+if(CJSON_INCLUDE AND CJSON_LIBRARY)
+  set(KEEL_CJSON ON)
+endif()
+keel_note("${KEEL_CJSON}" "cJSON" "plugin manifests"
+          "no plugin manifests; install libcjson-dev")
+
+# CPU mathematics: headers only; the libraries are opened when first used
+find_path(OPENBLAS_INCLUDE cblas.h
+          PATH_SUFFIXES openblas openblas-pthread x86_64-linux-gnu)
+keel_note("${OPENBLAS_INCLUDE}" "OpenBLAS" "MatMul and Gemm through it (opened at first use)"
+          "MatMul and Gemm by the plugin's own, slower loops; install libopenblas-dev")
+find_path(DNNL_INCLUDE dnnl.h)
+keel_note("${DNNL_INCLUDE}" "oneDNN" "Conv and pooling through it (opened at first use)"
+          "Conv through OpenBLAS or the plugin's own loops; install libdnnl-dev")
+
+find_library(CMOCKA_LIBRARY cmocka)
+keel_note("${CMOCKA_LIBRARY}" "cmocka" "unit tests"
+          "no unit tests; install libcmocka-dev")

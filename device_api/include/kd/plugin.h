@@ -1,0 +1,119 @@
+/* kd/plugin.h - the one thing that a plugin exports.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef KD_PLUGIN_H
+#define KD_PLUGIN_H
+
+#include <kd/capture.h>
+#include <kd/collective.h>
+#include <kd/device.h>
+#include <kd/host.h>
+#include <kd/kernel.h>
+#include <kd/memory.h>
+#include <kd/profile.h>
+#include <kd/region.h>
+#include <kd/stream.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The plugin's devices must not be closed and the library not unloaded when
+ * the process ends in the ordinary way; the host does so only on request. */
+#define KD_PLUGIN_UNLOADABLE 0x1u /* dlclose after `close` is safe */
+
+/* A plugin: const, valid while the library is loaded. The host copies it and
+ * the tables that it points to into full-size tables of its own at load, so a
+ * plugin never changes them. All slots up to device_close, `memory` and
+ * `kernels` are needed; the rest may be NULL.
+ *
+ * The order of life: entry, open, device_count, device_info, device_open ...
+ * device_close, close. The host serialises all of these for one plugin. After
+ * `close` the plugin calls the host no more, and may be opened again. */
+typedef struct kd_plugin {
+  uint32_t struct_size; /* sizeof(kd_plugin) as the plugin knew it */
+  uint32_t abi_version; /* KD_ABI_VERSION that it was built with */
+  uint32_t abi_min;     /* lowest host version it works with; 0: any of MAJOR */
+  uint32_t flags;       /* KD_PLUGIN_* */
+
+  const char *name;    /* [a-z][a-z0-9_-]{0,31}; devices are name:0, name:1 */
+  const char *vendor;  /* who to ask: "Acme Corp" */
+  const char *version; /* of the plugin: "1.4.2" */
+
+  /* Starts the driver. Returns KD_OK also where there is no device (then
+   * device_count gives 0, and host->log says why), KD_UNAVAILABLE (driver
+   * missing or broken, with the reason by host->fail), KD_INCOMPATIBLE. */
+  kd_status (*open)(const kd_host *host);
+  void (*close)(void);
+
+  /* How many devices there are; fixed from `open` to `close`, as is their
+   * order. */
+  uint32_t (*device_count)(void);
+
+  /* Facts of a device, without opening it. Returns KD_OK, KD_OUT_OF_RANGE,
+   * KD_UNAVAILABLE. */
+  kd_status (*device_info)(uint32_t index, kd_device_info *out_info);
+
+  /* Opens a device; the host does so once before it uses it.
+   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost), KD_OUT_OF_MEMORY. */
+  kd_status (*device_open)(uint32_t index, KD_OWNED kd_device **out_device);
+
+  /* Closes a device whose streams, buffers and kernels are gone. */
+  void (*device_close)(kd_device *device);
+
+  const kd_memory_table *memory;
+  const kd_kernel_def *kernels; /* an array of kernel_count definitions */
+  uint32_t kernel_count;
+  uint32_t reserved;
+
+  const kd_stream_table *streams; /* level async: both or neither */
+  const kd_event_table *events;
+  const kd_capture_table *capture; /* level replay */
+  const kd_region_table *regions;  /* level compile */
+
+  const kd_profile_table *profile; /* options */
+  const kd_peer_table *peer;
+  const kd_collective_table *collectives;
+
+  /* Frame one run of a program on a device, for plugins that batch. Any
+   * thread. `correlation` names the run. May be NULL. */
+  void (*run_begin)(kd_device *device, uint64_t correlation);
+  void (*run_end)(kd_device *device, uint64_t correlation);
+
+  /* Whether an open device still works.
+   * Returns KD_OK, KD_DEVICE_LOST. NULL: always KD_OK. */
+  kd_status (*device_status)(kd_device *device);
+
+  /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says
+   * who defined it, so that no registry is needed. May be NULL. */
+  const void *(*extension)(const char *name);
+} kd_plugin;
+
+/* The entry function's type and name. The host looks the name up; it carries
+ * the ABI's major number, so a plugin may serve several majors. The function
+ * does nothing but return the table: no driver call, no thread, no allocation.
+ * NULL refuses this host; host->fail says why. */
+typedef const kd_plugin *(*kd_entry)(const kd_host *host);
+
+#define KD_ENTRY_SYMBOL "kd_entry_0"
+
+#ifdef __cplusplus
+#define KD_ENTRY_LINKAGE extern "C"
+#else
+#define KD_ENTRY_LINKAGE
+#endif
+
+/* Defines the entry function: one line at the end of a plugin. */
+#define KD_ENTRY(plugin)                                  \
+  KD_ENTRY_LINKAGE KD_EXPORT const kd_plugin *kd_entry_0( \
+      const kd_host *host_of_entry);                      \
+  KD_ENTRY_LINKAGE KD_EXPORT const kd_plugin *kd_entry_0( \
+      const kd_host *host_of_entry) {                     \
+    (void)host_of_entry;                                  \
+    return &(plugin);                                     \
+  }
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KD_PLUGIN_H */

@@ -1,0 +1,643 @@
+/* import.c - a ModelProto becomes a program.
+ *
+ * Each graph has a scope of names. A nested graph's scope asks the one around
+ * it, and what it finds there becomes a capture (see program/function.h). A
+ * model's own functions are written out where they are called. */
+#include "import.h"
+
+#include "ops/schema.h"
+
+#define NESTING_MOST 32  /* functions that call functions */
+#define NODES_MOST 4000000
+
+typedef struct scope scope;
+
+typedef struct importer {
+  keel_context *context;
+  keel_program *program;
+  const char *path;
+  const onnx_model *model;
+  uint64_t nodes; /* added so far, functions written out */
+  uint32_t depth;
+} importer;
+
+typedef struct entry {
+  const char *name;
+  uint32_t value;
+} entry;
+
+struct scope {
+  importer *all;
+  scope *around;        /* of a nested graph */
+  keel_function *function;
+  entry *entries;       /* by hash of the name, open addressing */
+  uint32_t count, room; /* room is a power of two */
+  uint32_t *captured;   /* values of `around`, in the order of the captures */
+  uint32_t captured_count;
+  /* of a function that is written out: its call, for attribute references */
+  const onnx_node *call;
+  const scope *caller;
+  const onnx_function *body;
+};
+
+static keel_status bad(const importer *all, keel_status status,
+                       const char *format, ...) KD_PRINTF(3, 4);
+
+static keel_status bad(const importer *all, keel_status status,
+                       const char *format, ...) {
+  char text[900];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return keel_fail(status, "%s: %s", all->path, text);
+}
+
+/* ---- scopes --------------------------------------------------------------- */
+
+static entry *slot_of(const scope *scope, const char *name) {
+  uint64_t at = keel_hash_string(KEEL_HASH_SEED, name);
+  while (scope->entries[at & (scope->room - 1)].name &&
+         strcmp(scope->entries[at & (scope->room - 1)].name, name) != 0)
+    at++;
+  return &scope->entries[at & (scope->room - 1)];
+}
+
+static keel_status scope_add(scope *scope, const char *name, uint32_t value) {
+  if (scope->count * 2 >= scope->room) {
+    uint32_t room = scope->room ? scope->room * 2 : 64, old = scope->room;
+    entry *entries = scope->entries;
+    scope->entries = calloc(room, sizeof *entries);
+    if (!scope->entries) {
+      scope->entries = entries;
+      return keel_no_memory(room * sizeof *entries);
+    }
+    scope->room = room;
+    for (uint32_t i = 0; i < old; i++)
+      if (entries[i].name)
+        *slot_of(scope, entries[i].name) = entries[i];
+    free(entries);
+  }
+  entry *slot = slot_of(scope, name);
+  if (slot->name)
+    return bad(scope->all, KD_DATA_LOSS, "value \"%s\" is made twice", name);
+  *slot = (entry){name, value};
+  scope->count++;
+  return KD_OK;
+}
+
+/* Adds a value of that name; out_value may be NULL. */
+static keel_status scope_new(scope *scope, const char *name,
+                             uint32_t *out_value) {
+  uint32_t value = keel_function_value(scope->function, name);
+  if (value == KEEL_ABSENT)
+    return KD_OUT_OF_MEMORY;
+  if (out_value)
+    *out_value = value;
+  return scope_add(scope, name, value);
+}
+
+static uint32_t scope_find(const scope *scope, const char *name) {
+  const entry *slot = scope->room ? slot_of(scope, name) : NULL;
+  return slot && slot->name ? slot->value : KEEL_ABSENT;
+}
+
+/* Makes an outer value an input of the nested function. */
+static keel_status capture(scope *scope, const char *name, uint32_t outer,
+                           uint32_t *out_value) {
+  if (scope->captured_count % 16 == 0) {
+    uint32_t *captured = realloc(
+        scope->captured, (scope->captured_count + 16) * sizeof *captured);
+    if (!captured)
+      return keel_no_memory(scope->captured_count * sizeof *captured);
+    scope->captured = captured;
+  }
+  KEEL_TRY(scope_new(scope, name, out_value));
+  KEEL_TRY(keel_function_input(scope->function, *out_value, NULL));
+  scope->function->capture_count++;
+  scope->captured[scope->captured_count++] = outer;
+  return KD_OK;
+}
+
+/* The value of a name here or around; KD_NOT_FOUND without a message. */
+static keel_status resolve(scope *scope, const char *name,
+                           uint32_t *out_value) {
+  *out_value = scope_find(scope, name);
+  if (*out_value != KEEL_ABSENT)
+    return KD_OK;
+  uint32_t outer = KEEL_ABSENT;
+  if (!scope->around)
+    return KD_NOT_FOUND;
+  KEEL_TRY(resolve(scope->around, name, &outer));
+  const keel_value_info *info = &scope->around->function->values[outer];
+  if (info->constant) { /* constants are known everywhere */
+    *out_value =
+        keel_function_constant(scope->function, name, info->constant);
+    return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY
+                                     : scope_add(scope, name, *out_value);
+  }
+  return capture(scope, name, outer, out_value);
+}
+
+static void scope_free(scope *scope) {
+  free(scope->entries);
+  free(scope->captured);
+}
+
+/* ---- types of inputs and outputs ------------------------------------------ */
+
+static void read_port(const onnx_value_info *info, keel_port *port,
+                      int64_t *dims) {
+  *port = (keel_port){
+      .name = info->name ? info->name : "", .rank = KEEL_RANK_UNKNOWN};
+  const Onnx__TypeProto *type = info->type;
+  if (!type)
+    return;
+  if (type->optional_type && type->optional_type->elem_type) {
+    port->flags |= KEEL_PORT_OPTIONAL;
+    type = type->optional_type->elem_type;
+  }
+  if (type->sequence_type)
+    port->flags |= KEEL_PORT_SEQUENCE;
+  const Onnx__TypeProto__Tensor *tensor = type->tensor_type;
+  if (!tensor)
+    return;
+  port->dtype = (kd_dtype)tensor->elem_type;
+  if (!tensor->shape || tensor->shape->n_dim > KD_MAX_RANK)
+    return;
+  port->rank = (uint32_t)tensor->shape->n_dim;
+  port->dims = dims;
+  for (uint32_t i = 0; i < port->rank; i++) {
+    const Onnx__TensorShapeProto__Dimension *dim = tensor->shape->dim[i];
+    bool fixed = dim->value_case ==
+                     ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+                 dim->dim_value >= 0;
+    dims[i] = fixed ? dim->dim_value : -1;
+  }
+}
+
+/* What a declared port says of its value's type, where it says all. */
+static void note_type(keel_function *function, uint32_t value,
+                      const keel_port *port) {
+  const keel_type *type = NULL;
+  if (port->flags || port->rank == KEEL_RANK_UNKNOWN || !port->dtype)
+    return;
+  if (keel_type_of(port->dtype, port->rank, port->dims, &type) == KD_OK)
+    function->values[value].type = type;
+}
+
+/* ---- attributes ----------------------------------------------------------- */
+
+static keel_status import_graph(scope *around, const onnx_graph *graph,
+                                scope *inner);
+
+static char *copy_bytes(keel_arena *arena, const ProtobufCBinaryData *bytes) {
+  char *copy = keel_arena_take(arena, bytes->len + 1);
+  if (copy && bytes->len)
+    memcpy(copy, bytes->data, bytes->len);
+  return copy;
+}
+
+static keel_status read_strings(const importer *all, const onnx_attr *from,
+                                keel_attr *to) {
+  keel_arena *arena = &all->program->arena;
+  const char **strings =
+      keel_arena_take(arena, (from->n_strings + 1) * sizeof *strings);
+  if (!strings)
+    return KD_OUT_OF_MEMORY;
+  for (size_t i = 0; i < from->n_strings; i++)
+    if (!(strings[i] = copy_bytes(arena, &from->strings[i])))
+      return KD_OUT_OF_MEMORY;
+  to->strings = strings;
+  to->count = (uint32_t)from->n_strings;
+  return KD_OK;
+}
+
+/* The kind, which very old files leave to be told by what is there. */
+static uint32_t kind_of(const onnx_attr *attr) {
+  if (attr->has_type)
+    return (uint32_t)attr->type;
+  return attr->has_f         ? KD_ATTR_FLOAT
+         : attr->has_i       ? KD_ATTR_INT
+         : attr->has_s       ? KD_ATTR_STRING
+         : attr->t           ? KD_ATTR_TENSOR
+         : attr->g           ? KD_ATTR_GRAPH
+         : attr->n_floats    ? KD_ATTR_FLOATS
+         : attr->n_ints      ? KD_ATTR_INTS
+         : attr->n_strings   ? KD_ATTR_STRINGS
+                             : KD_ATTR_ABSENT;
+}
+
+/* Graph attributes are imported by the caller. */
+static keel_status read_attr(const importer *all, const onnx_node *node,
+                             const onnx_attr *from, keel_attr *to) {
+  *to = (keel_attr){.name = from->name, .kind = kind_of(from)};
+  switch (to->kind) {
+    case KD_ATTR_FLOAT:
+      to->f = from->f;
+      return KD_OK;
+    case KD_ATTR_INT:
+      to->i = from->i;
+      return KD_OK;
+    case KD_ATTR_STRING:
+      to->s = copy_bytes(&all->program->arena, &from->s);
+      return to->s ? KD_OK : KD_OUT_OF_MEMORY;
+    case KD_ATTR_FLOATS:
+      to->floats = from->floats;
+      to->count = (uint32_t)from->n_floats;
+      return KD_OK;
+    case KD_ATTR_INTS:
+      to->ints = from->ints;
+      to->count = (uint32_t)from->n_ints;
+      return KD_OK;
+    case KD_ATTR_STRINGS:
+      return read_strings(all, from, to);
+    case KD_ATTR_TENSOR:
+      if (!from->t)
+        return bad(all, KD_DATA_LOSS,
+                   "node \"%s\": attribute \"%s\" has no tensor",
+                   node->name ? node->name : "", from->name);
+      return keel_onnx_tensor(all->context, all->path, from->t, &to->tensor);
+    case KD_ATTR_GRAPH:
+      return from->g ? KD_OK
+                     : bad(all, KD_DATA_LOSS,
+                           "node \"%s\": attribute \"%s\" has no graph",
+                           node->name ? node->name : "", from->name);
+    default:
+      return bad(all, KD_UNIMPLEMENTED,
+                 "node \"%s\" (%s): attribute \"%s\" is of kind %u, which is"
+                 " not supported", node->name ? node->name : "",
+                 node->op_type ? node->op_type : "", from->name,
+                 (unsigned)to->kind);
+  }
+}
+
+/* The attribute that a function's body refers to, of its call. NULL: the call
+ * does not give it. */
+static const onnx_attr *referred(const scope *scope, const onnx_attr *attr) {
+  while (attr && attr->ref_attr_name && *attr->ref_attr_name) {
+    const onnx_node *call = scope->call;
+    const onnx_attr *found = NULL;
+    for (size_t i = 0; call && i < call->n_attribute; i++)
+      if (call->attribute[i]->name &&
+          !strcmp(call->attribute[i]->name, attr->ref_attr_name))
+        found = call->attribute[i];
+    scope = scope->caller;
+    attr = found;
+    if (!scope)
+      return found;
+  }
+  return attr;
+}
+
+/* ---- nodes ---------------------------------------------------------------- */
+
+static int64_t opset_of(const scope *scope, const char *domain) {
+  size_t count = scope->body ? scope->body->n_opset_import
+                             : scope->all->model->n_opset_import;
+  Onnx__OperatorSetIdProto **list = scope->body
+                                        ? scope->body->opset_import
+                                        : scope->all->model->opset_import;
+  for (size_t i = 0; i < count; i++) {
+    const char *name = list[i]->domain ? list[i]->domain : "";
+    if (!strcmp(name, domain) ||
+        (!*domain && !strcmp(name, "ai.onnx")))
+      return list[i]->version;
+  }
+  return scope->body ? opset_of(&(struct scope){.all = scope->all}, domain) : 0;
+}
+
+static const onnx_function *function_of(const importer *all,
+                                        const char *domain, const char *op) {
+  for (size_t i = 0; i < all->model->n_functions; i++) {
+    const onnx_function *function = all->model->functions[i];
+    if (function->name && !strcmp(function->name, op) &&
+        !strcmp(function->domain ? function->domain : "", domain))
+      return function;
+  }
+  return NULL;
+}
+
+static bool device_has(const importer *all, const char *domain,
+                       const char *op) {
+  for (uint32_t i = 0; i < all->context->device_count; i++)
+    if (keel_device_kernels(all->context->devices[i],
+                            *domain ? domain : "ai.onnx", op))
+      return keel_schema_find(domain, op) != NULL;
+  return false;
+}
+
+static keel_status import_nodes(scope *scope, onnx_node *const *nodes,
+                                size_t count);
+
+/* Inputs and outputs of a node, by name; room for 8 more inputs. */
+static keel_status bind_values(scope *scope, const onnx_node *node,
+                               onnx_draft *draft) {
+  keel_arena *arena = &scope->all->program->arena;
+  draft->inputs =
+      keel_arena_take(arena, (node->n_input + 8) * sizeof(uint32_t));
+  draft->outputs =
+      keel_arena_take(arena, (node->n_output + 1) * sizeof(uint32_t));
+  if (!draft->inputs || !draft->outputs)
+    return KD_OUT_OF_MEMORY;
+  for (size_t i = 0; i < node->n_input; i++) {
+    draft->inputs[i] = KEEL_ABSENT;
+    if (!*node->input[i])
+      continue;
+    keel_status status = resolve(scope, node->input[i], &draft->inputs[i]);
+    if (status == KD_NOT_FOUND)
+      return bad(scope->all, KD_DATA_LOSS,
+                 "node \"%s\" (%s) reads \"%s\", which nothing makes",
+                 draft->name, draft->op, node->input[i]);
+    KEEL_TRY(status);
+  }
+  draft->input_count = (uint32_t)node->n_input;
+  while (draft->input_count &&
+         draft->inputs[draft->input_count - 1] == KEEL_ABSENT)
+    draft->input_count--;
+  for (size_t i = 0; i < node->n_output; i++)
+    draft->outputs[i] = *node->output[i]
+                            ? scope_find(scope, node->output[i])
+                            : KEEL_ABSENT;
+  draft->output_count = (uint32_t)node->n_output;
+  while (draft->output_count &&
+         draft->outputs[draft->output_count - 1] == KEEL_ABSENT)
+    draft->output_count--;
+  return KD_OK;
+}
+
+static keel_status add_captures(onnx_draft *draft, const scope *inner,
+                                keel_arena *arena) {
+  uint32_t count = draft->input_count + inner->captured_count;
+  uint32_t *inputs = keel_arena_take(arena, (count + 8) * sizeof *inputs);
+  if (!inputs)
+    return KD_OUT_OF_MEMORY;
+  memcpy(inputs, draft->inputs, draft->input_count * sizeof *inputs);
+  if (inner->captured_count)
+    memcpy(inputs + draft->input_count, inner->captured,
+           inner->captured_count * sizeof *inputs);
+  draft->inputs = inputs;
+  draft->input_count = count;
+  return KD_OK;
+}
+
+static keel_status read_attrs(scope *scope, const onnx_node *node,
+                              onnx_draft *draft) {
+  importer *all = scope->all;
+  for (size_t i = 0; i < node->n_attribute; i++) {
+    const onnx_attr *attr = referred(scope, node->attribute[i]);
+    if (!attr)
+      continue;
+    if (!attr->name || !node->attribute[i]->name)
+      return bad(all, KD_DATA_LOSS, "node \"%s\" has an attribute without a"
+                 " name", draft->name);
+    if (draft->attr_count == KEEL_ONNX_ATTRS)
+      return bad(all, KD_DATA_LOSS, "node \"%s\" has more than %d attributes",
+                 draft->name, KEEL_ONNX_ATTRS);
+    keel_attr *to = &draft->attrs[draft->attr_count];
+    KEEL_TRY(read_attr(all, node, attr, to));
+    to->name = node->attribute[i]->name;
+    draft->attr_count++;
+    if (to->kind != KD_ATTR_GRAPH)
+      continue;
+    struct scope inner = {.all = all,
+                          .around = scope,
+                          .call = scope->call,
+                          .caller = scope->caller,
+                          .body = scope->body};
+    keel_status status = import_graph(scope, attr->g, &inner);
+    draft->graphs[draft->attr_count - 1] = inner.function;
+    if (status == KD_OK)
+      status = add_captures(draft, &inner, &all->program->arena);
+    scope_free(&inner);
+    KEEL_TRY(status);
+  }
+  return KD_OK;
+}
+
+/* Control ops need their own inputs at fixed places before the captures. */
+static void pad_inputs(onnx_draft *draft) {
+  uint32_t least = !strcmp(draft->op, "Loop") ? 2 : 0;
+  while (draft->input_count < least)
+    draft->inputs[draft->input_count++] = KEEL_ABSENT;
+}
+
+static keel_status write_out(scope *outer, const onnx_node *node,
+                             const onnx_function *function, onnx_draft *draft) {
+  importer *all = outer->all;
+  if (++all->depth > NESTING_MOST)
+    return bad(all, KD_DATA_LOSS, "function \"%s\" calls itself",
+               function->name);
+  scope inner = {.all = all,
+                 .function = outer->function,
+                 .call = node,
+                 .caller = outer,
+                 .body = function};
+  keel_status status = KD_OK;
+  for (size_t i = 0; i < function->n_input && status == KD_OK; i++)
+    if (i < draft->input_count && draft->inputs[i] != KEEL_ABSENT)
+      status = scope_add(&inner, function->input[i], draft->inputs[i]);
+  /* the body's outputs are the call's values, unless they are its inputs */
+  for (size_t i = 0; i < function->n_output && status == KD_OK; i++)
+    if (i < draft->output_count && draft->outputs[i] != KEEL_ABSENT &&
+        scope_find(&inner, function->output[i]) == KEEL_ABSENT)
+      status = scope_add(&inner, function->output[i], draft->outputs[i]);
+  if (status == KD_OK)
+    status = import_nodes(&inner, function->node, function->n_node);
+  scope_free(&inner);
+  all->depth--;
+  return status;
+}
+
+static keel_status import_draft(scope *scope, const onnx_node *node,
+                                onnx_draft *draft) {
+  importer *all = scope->all;
+  KEEL_TRY(bind_values(scope, node, draft));
+  const onnx_function *function = function_of(all, draft->domain, draft->op);
+  if (function && !device_has(all, draft->domain, draft->op))
+    return write_out(scope, node, function, draft);
+  pad_inputs(draft);
+  KEEL_TRY(read_attrs(scope, node, draft));
+  KEEL_TRY(keel_onnx_upgrade(draft));
+  return keel_onnx_add(draft);
+}
+
+static keel_status import_node(scope *scope, const onnx_node *node) {
+  importer *all = scope->all;
+  if (++all->nodes > NODES_MOST)
+    return bad(all, KD_DATA_LOSS, "has more than %d nodes", NODES_MOST);
+  if (!node->op_type || !*node->op_type)
+    return bad(all, KD_DATA_LOSS, "node \"%s\" has no op",
+               node->name ? node->name : "");
+  const char *domain = node->domain ? node->domain : "";
+  if (!strcmp(domain, "ai.onnx"))
+    domain = "";
+  onnx_draft *draft = calloc(1, sizeof *draft);
+  if (!draft)
+    return keel_no_memory(sizeof *draft);
+  draft->function = scope->function;
+  draft->path = all->path;
+  draft->name = node->name ? node->name : "";
+  draft->op = node->op_type;
+  draft->domain = domain;
+  draft->opset = opset_of(scope, domain);
+  keel_status status = import_draft(scope, node, draft);
+  for (uint32_t i = 0; i < draft->attr_count; i++)
+    if (draft->attrs[i].kind == KD_ATTR_TENSOR)
+      keel_tensor_release(draft->attrs[i].tensor);
+  free(draft);
+  return status;
+}
+
+static keel_status import_nodes(scope *scope, onnx_node *const *nodes,
+                                size_t count) {
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < nodes[i]->n_output; k++) {
+      const char *name = nodes[i]->output[k];
+      /* a written out function's outputs are there already */
+      bool bound = scope->body && scope_find(scope, name) != KEEL_ABSENT;
+      if (*name && !bound)
+        KEEL_TRY(scope_new(scope, name, NULL));
+    }
+  for (size_t i = 0; i < count; i++)
+    KEEL_TRY(import_node(scope, nodes[i]));
+  return KD_OK;
+}
+
+keel_status keel_onnx_add(onnx_draft *draft) {
+  const keel_schema *schema = keel_schema_find(draft->domain, draft->op);
+  keel_opdef *op = NULL;
+  if (!schema) {
+    keel_status status = keel_schema_missing(draft->domain, draft->op);
+    if (status == KD_NOT_FOUND)
+      status = KD_UNIMPLEMENTED;
+    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
+                      draft->name);
+  }
+  keel_status status =
+      keel_opdef_create(draft->function->context, schema, draft->attrs,
+                        draft->attr_count, draft->graphs, &op);
+  if (status != KD_OK)
+    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
+                      draft->name);
+  return keel_function_node(draft->function, op, draft->name, draft->inputs,
+                            draft->input_count, draft->outputs,
+                            draft->output_count, NULL);
+}
+
+/* ---- graphs --------------------------------------------------------------- */
+
+static keel_status import_initializers(scope *scope, const onnx_graph *graph) {
+  importer *all = scope->all;
+  if (graph->n_sparse_initializer)
+    return bad(all, KD_UNIMPLEMENTED, "has sparse initializers");
+  for (size_t i = 0; i < graph->n_initializer; i++) {
+    const onnx_tensor *proto = graph->initializer[i];
+    keel_tensor *tensor = NULL;
+    if (!proto->name || !*proto->name)
+      return bad(all, KD_DATA_LOSS, "an initializer has no name");
+    KEEL_TRY(keel_onnx_tensor(all->context, all->path, proto, &tensor));
+    uint32_t value =
+        keel_function_constant(scope->function, proto->name, tensor);
+    keel_tensor_release(tensor);
+    if (value == KEEL_ABSENT)
+      return KD_OUT_OF_MEMORY;
+    KEEL_TRY(scope_add(scope, proto->name, value));
+  }
+  return KD_OK;
+}
+
+static keel_status import_inputs(scope *scope, const onnx_graph *graph) {
+  for (size_t i = 0; i < graph->n_input; i++) {
+    const onnx_value_info *info = graph->input[i];
+    keel_port port;
+    int64_t dims[KD_MAX_RANK];
+    uint32_t value = KEEL_ABSENT;
+    if (!info->name || !*info->name)
+      return bad(scope->all, KD_DATA_LOSS, "an input has no name");
+    if (scope_find(scope, info->name) != KEEL_ABSENT &&
+        scope->function->values[scope_find(scope, info->name)].constant)
+      continue; /* an input with an initial value is a constant */
+    read_port(info, &port, dims);
+    KEEL_TRY(scope_new(scope, info->name, &value));
+    note_type(scope->function, value, &port);
+    KEEL_TRY(keel_function_input(scope->function, value, &port));
+  }
+  return KD_OK;
+}
+
+static keel_status import_outputs(scope *scope, const onnx_graph *graph) {
+  for (size_t i = 0; i < graph->n_output; i++) {
+    const onnx_value_info *info = graph->output[i];
+    keel_port port;
+    int64_t dims[KD_MAX_RANK];
+    uint32_t value = KEEL_ABSENT;
+    keel_status status =
+        resolve(scope, info->name ? info->name : "", &value);
+    if (status == KD_NOT_FOUND)
+      return bad(scope->all, KD_DATA_LOSS,
+                 "output \"%s\" is made by no node",
+                 info->name ? info->name : "");
+    KEEL_TRY(status);
+    read_port(info, &port, dims);
+    KEEL_TRY(keel_function_output(scope->function, value, &port));
+  }
+  return KD_OK;
+}
+
+static keel_status import_graph(scope *around, const onnx_graph *graph,
+                                scope *inner) {
+  importer *all = inner->all;
+  (void)around;
+  KEEL_TRY(keel_function_create(all->context, &all->program->arena,
+                                &all->program->functions, graph->name,
+                                &inner->function));
+  KEEL_TRY(import_initializers(inner, graph));
+  KEEL_TRY(import_inputs(inner, graph));
+  KEEL_TRY(import_nodes(inner, graph->node, graph->n_node));
+  KEEL_TRY(import_outputs(inner, graph));
+  return keel_function_sort(inner->function);
+}
+
+static keel_status import_model(importer *all) {
+  scope top = {.all = all};
+  if (!all->model->graph)
+    return bad(all, KD_DATA_LOSS, "has no graph");
+  if (!all->model->n_opset_import && all->model->ir_version >= 3)
+    return bad(all, KD_DATA_LOSS, "does not say which opset it uses");
+  int64_t opset = opset_of(&top, "");
+  if (opset > 22)
+    keel_log_line(&all->context->log, KD_LOG_WARNING,
+                  "%s: uses opset %lld; Keel knows them up to 22", all->path,
+                  (long long)opset);
+  keel_status status = import_graph(NULL, all->model->graph, &top);
+  all->program->main = top.function;
+  scope_free(&top);
+  return status;
+}
+
+keel_status keel_onnx_load(keel_context *context, const char *path,
+                           const uint8_t *data, uint64_t size,
+                           keel_program **out_program) {
+  ProtobufCMessage *message = NULL;
+  keel_program *program = NULL;
+  keel_status status = keel_onnx_unpack(path, &onnx__model_proto__descriptor,
+                                        data, size, &message);
+  if (status != KD_OK)
+    return status;
+  status = keel_program_create(context, &program);
+  if (status == KD_OK) {
+    importer all = {.context = context,
+                    .program = program,
+                    .path = path,
+                    .model = (const onnx_model *)message};
+    status = import_model(&all);
+  }
+  keel_onnx_free(message);
+  if (status != KD_OK) {
+    keel_program_release(program);
+    return status;
+  }
+  *out_program = program;
+  return KD_OK;
+}

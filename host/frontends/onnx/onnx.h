@@ -1,0 +1,17 @@
+/* onnx.h - ONNX files: models become programs, protobufs become values. */
+#ifndef KEEL_ONNX_H
+#define KEEL_ONNX_H
+
+#include <keel/program.h>
+
+/* Reads a model. `path` names it in messages and finds external data. */
+keel_status keel_onnx_load(keel_context *context, const char *path,
+                           const uint8_t *data, uint64_t size,
+                           keel_program **out_program);
+
+/* Reads a TensorProto, SequenceProto or OptionalProto (KEEL_FILE_*). */
+keel_status keel_onnx_value(keel_context *context, const char *path,
+                            const uint8_t *data, uint64_t size, uint32_t kind,
+                            keel_tensor **out_value);
+
+#endif /* KEEL_ONNX_H */

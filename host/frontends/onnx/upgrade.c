@@ -1,0 +1,302 @@
+/* upgrade.c - nodes of older opsets, in today's form.
+ *
+ * What ONNX changed is told in its Changelog.md, op by op and version by
+ * version; most versions only allow more types. What is left is here: an
+ * attribute that became an input, a default that changed, a name that went. */
+#include "import.h"
+
+/* ---- helpers -------------------------------------------------------------- */
+
+static keel_status bad(const onnx_draft *draft, keel_status status,
+                       const char *what) {
+  return keel_fail(status, "%s: node \"%s\" (%s-%lld): %s", draft->path,
+                   draft->name, draft->op, (long long)draft->opset, what);
+}
+
+static int attr_index(const onnx_draft *draft, const char *name) {
+  for (uint32_t i = 0; i < draft->attr_count; i++)
+    if (!strcmp(draft->attrs[i].name, name))
+      return (int)i;
+  return -1;
+}
+
+static keel_attr *attr_of(onnx_draft *draft, const char *name, uint32_t kind) {
+  int at = attr_index(draft, name);
+  return at >= 0 && draft->attrs[at].kind == kind ? &draft->attrs[at] : NULL;
+}
+
+static void drop_attr(onnx_draft *draft, const char *name) {
+  int at = attr_index(draft, name);
+  if (at < 0)
+    return;
+  if (draft->attrs[at].kind == KD_ATTR_TENSOR)
+    keel_tensor_release(draft->attrs[at].tensor);
+  draft->attr_count--;
+  for (uint32_t i = (uint32_t)at; i < draft->attr_count; i++) {
+    draft->attrs[i] = draft->attrs[i + 1];
+    draft->graphs[i] = draft->graphs[i + 1];
+  }
+}
+
+static void set_int(onnx_draft *draft, const char *name, int64_t value) {
+  drop_attr(draft, name);
+  if (draft->attr_count < KEEL_ONNX_ATTRS)
+    draft->attrs[draft->attr_count++] = (keel_attr)KEEL_INT(name, value);
+}
+
+static void set_string(onnx_draft *draft, const char *name, const char *value) {
+  drop_attr(draft, name);
+  if (draft->attr_count < KEEL_ONNX_ATTRS)
+    draft->attrs[draft->attr_count++] = (keel_attr)KEEL_STRING(name, value);
+}
+
+/* Puts a constant into an input; inputs between stay absent. */
+static keel_status set_input(onnx_draft *draft, uint32_t index, kd_dtype dtype,
+                             uint32_t rank, int64_t count, const void *data) {
+  keel_tensor *tensor = NULL;
+  if (index < draft->input_count && draft->inputs[index] != KEEL_ABSENT)
+    return bad(draft, KD_DATA_LOSS, "has an input that its opset does not have");
+  KEEL_TRY(keel_tensor_create(draft->function->context, dtype, rank, &count,
+                              data, &tensor));
+  uint32_t value = keel_function_constant(draft->function, "", tensor);
+  keel_tensor_release(tensor);
+  if (value == KEEL_ABSENT)
+    return KD_OUT_OF_MEMORY;
+  while (draft->input_count <= index)
+    draft->inputs[draft->input_count++] = KEEL_ABSENT;
+  draft->inputs[index] = value;
+  return KD_OK;
+}
+
+/* An attribute of ints becomes an input. */
+static keel_status ints_to_input(onnx_draft *draft, const char *name,
+                                 uint32_t index) {
+  const keel_attr *attr = attr_of(draft, name, KD_ATTR_INTS);
+  if (!attr)
+    return KD_OK;
+  KEEL_TRY(set_input(draft, index, KD_I64, 1, attr->count, attr->ints));
+  drop_attr(draft, name);
+  return KD_OK;
+}
+
+/* An attribute of one float becomes an input of the data's type, by CastLike.
+ */
+static keel_status float_to_input(onnx_draft *draft, const char *name,
+                                  uint32_t index) {
+  const keel_attr *attr = attr_of(draft, name, KD_ATTR_FLOAT);
+  if (!attr)
+    return KD_OK;
+  KEEL_TRY(set_input(draft, index, KD_F32, 0, 1, &attr->f));
+  drop_attr(draft, name);
+  uint32_t made = keel_function_value(draft->function, "");
+  const keel_schema *schema = keel_schema_find("", "CastLike");
+  keel_opdef *op = NULL;
+  if (made == KEEL_ABSENT)
+    return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keel_opdef_create(draft->function->context, schema, NULL, 0, NULL,
+                             &op));
+  uint32_t inputs[] = {draft->inputs[index], draft->inputs[0]};
+  KEEL_TRY(keel_function_node(draft->function, op, draft->name, inputs, 2,
+                              &made, 1, NULL));
+  draft->inputs[index] = made;
+  return KD_OK;
+}
+
+/* Adds a node of one output before the draft; returns its value. */
+static keel_status add_before(onnx_draft *draft, const char *name,
+                              const keel_attr *attrs, uint32_t attr_count,
+                              const uint32_t *inputs, uint32_t input_count,
+                              uint32_t *out_value) {
+  keel_opdef *op = NULL;
+  *out_value = keel_function_value(draft->function, "");
+  if (*out_value == KEEL_ABSENT)
+    return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keel_opdef_create(draft->function->context,
+                             keel_schema_find("", name), attrs, attr_count,
+                             NULL, &op));
+  return keel_function_node(draft->function, op, draft->name, inputs,
+                            input_count, out_value, 1, NULL);
+}
+
+/* ---- ops ------------------------------------------------------------------ */
+
+/* Before 13, Softmax, LogSoftmax and Hardmax saw the input as a matrix, split
+ * at `axis` (default 1): Flatten, op on the last axis, Reshape. */
+static keel_status old_softmax(onnx_draft *draft) {
+  const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
+  keel_attr axis = KEEL_INT("axis", given ? given->i : 1);
+  uint32_t x = draft->inputs[0], shape = 0, flat = 0, made = 0;
+  if (!draft->input_count || !draft->output_count)
+    return KD_OK;
+  if (axis.i == -1) {
+    set_int(draft, "axis", -1);
+    return KD_OK;
+  }
+  KEEL_TRY(add_before(draft, "Shape", NULL, 0, &x, 1, &shape));
+  KEEL_TRY(add_before(draft, "Flatten", &axis, 1, &x, 1, &flat));
+  keel_attr last = KEEL_INT("axis", -1);
+  KEEL_TRY(add_before(draft, draft->op, &last, 1, &flat, 1, &made));
+  draft->op = "Reshape";
+  draft->attr_count = 0;
+  draft->inputs[0] = made;
+  draft->inputs[1] = shape;
+  draft->input_count = 2;
+  return KD_OK;
+}
+
+static keel_status old_slice(onnx_draft *draft) {
+  KEEL_TRY(ints_to_input(draft, "starts", 1));
+  KEEL_TRY(ints_to_input(draft, "ends", 2));
+  return ints_to_input(draft, "axes", 3);
+}
+
+static keel_status old_pad(onnx_draft *draft) {
+  KEEL_TRY(ints_to_input(draft, "pads", 1));
+  return float_to_input(draft, "value", 2);
+}
+
+static keel_status old_clip(onnx_draft *draft) {
+  KEEL_TRY(float_to_input(draft, "min", 1));
+  return float_to_input(draft, "max", 2);
+}
+
+static keel_status old_top_k(onnx_draft *draft) {
+  const keel_attr *k = attr_of(draft, "k", KD_ATTR_INT);
+  if (k) {
+    KEEL_TRY(set_input(draft, 1, KD_I64, 1, 1, &k->i));
+    drop_attr(draft, "k");
+  }
+  return KD_OK;
+}
+
+/* Upsample and Resize-10 are Resize with these modes. */
+static keel_status old_resize(onnx_draft *draft) {
+  const keel_attr *scales = attr_of(draft, "scales", KD_ATTR_FLOATS);
+  const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
+  if (mode && !strcmp(mode->s, "bilinear"))
+    set_string(draft, "mode", "linear");
+  if (scales) {
+    KEEL_TRY(set_input(draft, 2, KD_F32, 1, scales->count, scales->floats));
+    drop_attr(draft, "scales");
+  } else if (draft->input_count == 2) {
+    draft->inputs[2] = draft->inputs[1];
+    draft->inputs[1] = KEEL_ABSENT;
+    draft->input_count = 3;
+  }
+  set_string(draft, "coordinate_transformation_mode", "asymmetric");
+  set_string(draft, "nearest_mode", "floor");
+  draft->op = "Resize";
+  return KD_OK;
+}
+
+static keel_status old_batch_norm(onnx_draft *draft) {
+  const keel_attr *spatial = attr_of(draft, "spatial", KD_ATTR_INT);
+  if (spatial && spatial->i != 1)
+    return bad(draft, KD_UNIMPLEMENTED, "spatial = 0 is not supported");
+  drop_attr(draft, "spatial");
+  drop_attr(draft, "is_test");
+  if (draft->output_count > 1)
+    return bad(draft, KD_UNIMPLEMENTED,
+               "training outputs before opset 14 are not supported");
+  return KD_OK;
+}
+
+static keel_status old_dropout(onnx_draft *draft) {
+  drop_attr(draft, "ratio"); /* inference keeps everything */
+  drop_attr(draft, "is_test");
+  return KD_OK;
+}
+
+static keel_status axes_to_input(onnx_draft *draft) {
+  return ints_to_input(draft, "axes", 1);
+}
+
+static keel_status old_split(onnx_draft *draft) {
+  return ints_to_input(draft, "split", 1);
+}
+
+static keel_status old_scatter(onnx_draft *draft) {
+  draft->op = "ScatterElements";
+  return KD_OK;
+}
+
+static keel_status old_scan(onnx_draft *draft) {
+  return bad(draft, KD_UNIMPLEMENTED,
+             "Scan of opset 8, with its batch axis, is not supported");
+}
+
+static keel_status new_grid_sample(onnx_draft *draft) {
+  const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
+  if (mode && !strcmp(mode->s, "linear"))
+    set_string(draft, "mode", "bilinear");
+  else if (mode && !strcmp(mode->s, "cubic"))
+    set_string(draft, "mode", "bicubic");
+  return KD_OK;
+}
+
+static keel_status new_dft(onnx_draft *draft) {
+  uint32_t value = draft->input_count > 2 ? draft->inputs[2] : KEEL_ABSENT;
+  int64_t axis = -2;
+  if (value != KEEL_ABSENT) {
+    const keel_tensor *tensor = draft->function->values[value].constant;
+    if (!tensor || tensor->type->elements != 1 ||
+        tensor->type->dtype != KD_I64)
+      return bad(draft, KD_UNIMPLEMENTED, "axis must be a constant");
+    axis = *(const int64_t *)tensor->data;
+    draft->input_count = 2;
+  }
+  set_int(draft, "axis", axis);
+  return KD_OK;
+}
+
+/* ---- which op changed when ------------------------------------------------ */
+
+static const struct {
+  const char *op;
+  int64_t from, before; /* opsets that need the change */
+  keel_status (*change)(onnx_draft *draft);
+} changes[] = {
+    {"Softmax", 1, 13, old_softmax},
+    {"LogSoftmax", 1, 13, old_softmax},
+    {"Hardmax", 1, 13, old_softmax},
+    {"Slice", 1, 10, old_slice},
+    {"Pad", 1, 11, old_pad},
+    {"Clip", 1, 11, old_clip},
+    {"TopK", 1, 10, old_top_k},
+    {"Upsample", 1, 99, old_resize},
+    {"Resize", 10, 11, old_resize},
+    {"BatchNormalization", 1, 14, old_batch_norm},
+    {"Dropout", 1, 12, old_dropout},
+    {"Squeeze", 1, 13, axes_to_input},
+    {"Unsqueeze", 1, 13, axes_to_input},
+    {"Split", 1, 13, old_split},
+    {"ReduceSum", 1, 13, axes_to_input},
+    {"ReduceL1", 1, 18, axes_to_input},
+    {"ReduceL2", 1, 18, axes_to_input},
+    {"ReduceLogSum", 1, 18, axes_to_input},
+    {"ReduceLogSumExp", 1, 18, axes_to_input},
+    {"ReduceMax", 1, 18, axes_to_input},
+    {"ReduceMean", 1, 18, axes_to_input},
+    {"ReduceMin", 1, 18, axes_to_input},
+    {"ReduceProd", 1, 18, axes_to_input},
+    {"ReduceSumSquare", 1, 18, axes_to_input},
+    {"Scatter", 1, 99, old_scatter},
+    {"Scan", 1, 9, old_scan},
+    {"GridSample", 20, 99, new_grid_sample},
+    {"DFT", 20, 99, new_dft},
+};
+
+keel_status keel_onnx_upgrade(onnx_draft *draft) {
+  if (*draft->domain)
+    return KD_OK;
+  if (draft->opset < 7)
+    return bad(draft, KD_UNIMPLEMENTED,
+               "opsets before 7 are not supported; convert the model with"
+               " onnx.version_converter");
+  drop_attr(draft, "consumed_inputs");
+  for (size_t i = 0; i < KEEL_COUNT_OF(changes); i++)
+    if (draft->opset >= changes[i].from && draft->opset < changes[i].before &&
+        !strcmp(changes[i].op, draft->op))
+      return changes[i].change(draft);
+  return KD_OK;
+}

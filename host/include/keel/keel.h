@@ -1,0 +1,21 @@
+/* keel/keel.h - Keel's API for applications: all of it, and the map to it.
+ *
+ *   context.h  open the runtime; plugins, devices, kernels, device scopes
+ *   tensor.h   values: data on a device, now or later, or an error
+ *   op.h       run single ops, by name or prepared
+ *   program.h  build or load a program, plan it for a device, run it
+ *   file.h     values in files
+ *   error.h    statuses and messages
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef KEEL_KEEL_H
+#define KEEL_KEEL_H
+
+#include <keel/context.h>
+#include <keel/error.h>
+#include <keel/file.h>
+#include <keel/op.h>
+#include <keel/program.h>
+#include <keel/tensor.h>
+
+#endif /* KEEL_KEEL_H */

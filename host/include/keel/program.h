@@ -1,0 +1,154 @@
+/* keel/program.h - programs: building or loading one, and running it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef KEEL_PROGRAM_H
+#define KEEL_PROGRAM_H
+
+#include <keel/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Functions made of ops. A finished program does not change. */
+typedef struct keel_program keel_program;
+
+/* A program under construction. One thread at a time. */
+typedef struct keel_builder keel_builder;
+
+/* A value inside a builder; KEEL_ABSENT stands for an omitted argument. */
+typedef uint32_t keel_value;
+#define KEEL_ABSENT UINT32_MAX
+
+/* Starts a program. Every builder call that fails makes it useless but for
+ * keel_builder_destroy, and keel_builder_finish says the first failure again,
+ * so that a long construction may check just once. */
+KEEL_API keel_status keel_builder_create(keel_context *context,
+                                         const char *name,
+                                         KD_OWNED keel_builder **out_builder);
+KEEL_API void keel_builder_destroy(keel_builder *builder);
+
+/* Adds an input; a dimension of -1 is left open until the program runs. */
+KEEL_API keel_value keel_builder_input(keel_builder *builder, const char *name,
+                                       kd_dtype dtype, uint32_t rank,
+                                       const int64_t *dims);
+
+/* Adds a constant; the tensor is retained. */
+KEEL_API keel_value keel_builder_constant(keel_builder *builder,
+                                          keel_tensor *tensor);
+
+/* Adds an op with one output and returns it. */
+KEEL_API keel_value keel_builder_op(keel_builder *builder, const char *op,
+                                    const keel_attr *attrs, uint32_t attr_count,
+                                    const keel_value *inputs,
+                                    uint32_t input_count);
+
+/* Adds an op with several outputs. */
+KEEL_API keel_status keel_builder_op_n(
+    keel_builder *builder, const char *op, const keel_attr *attrs,
+    uint32_t attr_count, const keel_value *inputs, uint32_t input_count,
+    keel_value *outputs, uint32_t output_count);
+
+/* Names a value as the program's next output. */
+KEEL_API keel_status keel_builder_output(keel_builder *builder,
+                                         const char *name, keel_value value);
+
+/* Checks the program and hands it over; the builder is then empty and still to
+ * be destroyed. Returns KD_OK, or the first failure. */
+KEEL_API keel_status keel_builder_finish(keel_builder *builder,
+                                         KD_OWNED keel_program **out_program);
+
+/* Loads a model file; its kind is told by its contents. ".onnx" is read where
+ * Keel was built with protobuf-c.
+ * Returns KD_OK, KD_NOT_FOUND, KD_PERMISSION_DENIED, KD_DATA_LOSS (damaged;
+ * the message says where), KD_UNIMPLEMENTED (an op or feature that Keel does
+ * not have), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_program_load(keel_context *context, const char *path,
+                                       KD_OWNED keel_program **out_program);
+
+KEEL_API void keel_program_release(keel_program *program);
+
+/* An input or output of a program. */
+typedef struct keel_port {
+  const char *name;    /* lives as long as the program */
+  kd_dtype dtype;      /* KD_NONE: no tensor (a sequence, say), or not known */
+  uint32_t rank;       /* KEEL_RANK_UNKNOWN where it is not known */
+  const int64_t *dims; /* -1: open */
+  uint32_t flags;
+} keel_port;
+
+#define KEEL_RANK_UNKNOWN UINT32_MAX
+/* The port takes a sequence or optional. */
+#define KEEL_PORT_SEQUENCE 0x1u
+#define KEEL_PORT_OPTIONAL 0x2u
+
+/* Returns KD_OK, KD_OUT_OF_RANGE. Inputs that have an initial value in the
+ * model are not counted: they are constants. */
+KEEL_API uint32_t keel_program_input_count(const keel_program *program);
+KEEL_API keel_status keel_program_input(const keel_program *program,
+                                        uint32_t index, keel_port *out_port);
+KEEL_API uint32_t keel_program_output_count(const keel_program *program);
+KEEL_API keel_status keel_program_output(const keel_program *program,
+                                         uint32_t index, keel_port *out_port);
+
+/* Ops in it, nested functions included. */
+KEEL_API uint32_t keel_program_op_count(const keel_program *program);
+
+/* A program made ready for a device: pruned, folded, placed and laid out. Any
+ * number of threads may run one at once. */
+typedef struct keel_plan keel_plan;
+
+/* Passes that are left out. */
+#define KEEL_PLAN_NO_FOLD   0x1u
+#define KEEL_PLAN_NO_FUSE   0x2u
+#define KEEL_PLAN_NO_LAYOUT 0x4u
+
+/* How to make a plan; zero is the default of each field. */
+typedef struct keel_plan_params {
+  uint32_t struct_size; /* sizeof(keel_plan_params) */
+  uint32_t flags;       /* KEEL_PLAN_* */
+  keel_device *device;  /* NULL: the calling thread's scope, or the default */
+} keel_plan_params;
+
+/* Makes a plan; the program may be released before the plan.
+ * Returns KD_OK, KD_UNIMPLEMENTED (no device has a kernel for an op; the
+ * message names op and types), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_plan_create(keel_program *program,
+                                      const keel_plan_params *params,
+                                      KD_OWNED keel_plan **out_plan);
+KEEL_API void keel_plan_release(keel_plan *plan);
+
+/* Runs it and waits.
+ *
+ * inputs   one a program input, in order; pending ones are waited for
+ * outputs  receives one a program output; each is the caller's to release
+ * Returns KD_OK, or the first failure, with the node's name, op and shapes
+ * (outputs are then NULL). */
+KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
+                                   uint32_t input_count,
+                                   KD_OWNED keel_tensor **outputs,
+                                   uint32_t output_count);
+
+/* Where the time of a run went: one line an op of the plan. */
+typedef struct keel_profile_line {
+  const char *node; /* the model's name for it, or "" */
+  const char *op;
+  const char *device; /* "cpu:0"; "host" for the runtime's own ops */
+  char types[96];     /* "f32[1,64,56,56] f32[64]" : of its inputs */
+  uint64_t calls;
+  uint64_t time;   /* nanoseconds, all calls */
+  uint64_t copies; /* nanoseconds of them spent moving inputs */
+} keel_profile_line;
+
+/* Starts (1) or stops (0) counting; starting clears. */
+KEEL_API void keel_plan_profile(keel_plan *plan, int on);
+
+/* Lines of the profile, in the plan's order; nested functions follow theirs.
+ * Returns KD_OK, KD_OUT_OF_RANGE (past the last). */
+KEEL_API keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
+                                            keel_profile_line *out_line);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KEEL_PROGRAM_H */

@@ -1,0 +1,116 @@
+/* keel/tensor.h - values: typed data on a device, now or later, or an error.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef KEEL_TENSOR_H
+#define KEEL_TENSOR_H
+
+#include <keel/context.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A reference-counted value that does not change: a tensor, a sequence of
+ * values, or an empty optional. It is a future: ready, pending, or failed with
+ * an error that names its origin; what is computed from a failed value fails
+ * with the same error. Any thread may use it. */
+typedef struct keel_tensor keel_tensor;
+
+/* Makes a tensor of host data, which is copied.
+ *
+ * dims  `rank` sizes in elements, each >= 0; NULL for rank 0
+ * data  packed, last dimension fastest; NULL: zeros
+ * Returns KD_OK, KD_INVALID_ARGUMENT (type, rank over 16, negative or too
+ * large dims), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
+                                        uint32_t rank, const int64_t *dims,
+                                        const void *data,
+                                        KD_OWNED keel_tensor **out_tensor);
+
+/* Makes a tensor of host memory that stays the caller's, unchanged, until
+ * `done` is called (NULL: until the tensor is released). Errors as above;
+ * `done` is not called then. */
+KEEL_API keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
+                                      uint32_t rank, const int64_t *dims,
+                                      const void *data,
+                                      void (*done)(void *done_context),
+                                      void *done_context,
+                                      KD_OWNED keel_tensor **out_tensor);
+
+/* One more, or one less, holder. NULL does nothing. */
+KEEL_API keel_tensor *keel_tensor_retain(keel_tensor *tensor);
+KEEL_API void keel_tensor_release(keel_tensor *tensor);
+
+/* Blocks until it is known what became of the value; the caller helps the pool
+ * meanwhile. Returns KD_OK, or the status that it failed with. */
+KEEL_API keel_status keel_tensor_wait(keel_tensor *tensor);
+
+/* KD_OK (ready), KD_BUSY (pending) or the status that it failed with, at once.
+ * A failure's text is keel_message() after either call. */
+KEEL_API keel_status keel_tensor_query(keel_tensor *tensor);
+
+/* A value whose data comes later from the application: dependents wait for it.
+ * One of `fulfil` and `fail` ends it, once; a promise that is released before
+ * fails with KD_CANCELLED. `fulfil` takes over the other's data and type. */
+KEEL_API keel_status keel_tensor_promise(keel_context *context,
+                                         KD_OWNED keel_tensor **out_tensor);
+KEEL_API keel_status keel_tensor_fulfil(keel_tensor *promise,
+                                        keel_tensor *value);
+KEEL_API keel_status keel_tensor_fail(keel_tensor *promise, keel_status status,
+                                      const char *message);
+
+/* Type and shape; they wait for a pending value. KD_NONE, 0, NULL, -1 for what
+ * is no tensor. dims live as long as the process. */
+KEEL_API kd_dtype keel_tensor_dtype(keel_tensor *tensor);
+KEEL_API uint32_t keel_tensor_rank(keel_tensor *tensor);
+KEEL_API const int64_t *keel_tensor_dims(keel_tensor *tensor);
+KEEL_API int64_t keel_tensor_elements(keel_tensor *tensor);
+
+/* Bytes of its elements, packed. */
+KEEL_API uint64_t keel_tensor_size(keel_tensor *tensor);
+
+/* The device that holds the data; NULL: host memory. */
+KEEL_API keel_device *keel_tensor_device(keel_tensor *tensor);
+
+/* Copies the data, packed, to host memory; waits for it.
+ *
+ * size  of target; must be keel_tensor_size
+ * Returns KD_OK, KD_INVALID_ARGUMENT, or the value's failure. */
+KEEL_API keel_status keel_tensor_read(keel_tensor *tensor, void *target,
+                                      uint64_t size);
+
+/* The same data on a device (NULL: in host memory); the same tensor, retained,
+ * where it is there already. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
+ * failure. */
+KEEL_API keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
+                                    KD_OWNED keel_tensor **out_tensor);
+
+/* Address of the data for reading, where it lies in host memory or on a device
+ * whose memory the host can address; else NULL. Waits. */
+KEEL_API const void *keel_tensor_data(keel_tensor *tensor);
+
+/* "f32[1,3,224,224]", "pending", "sequence of 3", written into a buffer and cut
+ * to fit. Returns the buffer. */
+KEEL_API const char *keel_tensor_text(keel_tensor *tensor, char *buffer,
+                                      uint32_t size);
+
+/* Sequences: a value that holds others, retained. `at` counts from the end for
+ * negative indices. Returns KD_OK, KD_OUT_OF_RANGE, KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_sequence_create(keel_context *context,
+                                          keel_tensor *const *items,
+                                          uint32_t count,
+                                          KD_OWNED keel_tensor **out_sequence);
+/* Items of a sequence; -1 for another value. Waits. */
+KEEL_API int64_t keel_sequence_length(keel_tensor *sequence);
+KEEL_API keel_status keel_sequence_at(keel_tensor *sequence, int64_t index,
+                                      KD_OWNED keel_tensor **out_item);
+
+/* An optional without a value, and whether a value is one. */
+KEEL_API keel_status keel_optional_empty(keel_context *context,
+                                         KD_OWNED keel_tensor **out_optional);
+KEEL_API int keel_optional_is_empty(keel_tensor *value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KEEL_TENSOR_H */

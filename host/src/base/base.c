@@ -1,0 +1,204 @@
+/* base.c - growing text, arenas, hashes, the clock, the log and mapped files. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+void keel_text_add(keel_text *text, const char *format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int need = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  if (need > 0 && !text->failed) {
+    size_t want = text->size + (size_t)need + 1;
+    if (want > text->room) {
+      size_t room = want * 2;
+      char *data = realloc(text->data, room);
+      if (data) {
+        text->data = data;
+        text->room = room;
+      } else {
+        text->failed = true;
+      }
+    }
+    if (!text->failed) {
+      vsnprintf(text->data + text->size, (size_t)need + 1, format, again);
+      text->size += (size_t)need;
+    }
+  }
+  va_end(again);
+}
+
+void keel_text_free(keel_text *text) {
+  free(text->data);
+  *text = (keel_text){0};
+}
+
+/* ---- arena ---------------------------------------------------------------- */
+
+struct keel_arena_block {
+  keel_arena_block *next;
+  size_t used, size;
+  _Alignas(16) char data[];
+};
+
+void *keel_arena_take(keel_arena *arena, size_t size) {
+  size_t need = (size + 15) & ~(size_t)15;
+  keel_arena_block *block = arena->blocks;
+  if (!block || block->size - block->used < need) {
+    size_t room = need > 8192 ? need : 8192;
+    block = calloc(1, sizeof *block + room);
+    if (!block) {
+      keel_no_memory(room);
+      return NULL;
+    }
+    block->size = room;
+    block->next = arena->blocks;
+    arena->blocks = block;
+  }
+  void *memory = block->data + block->used;
+  block->used += need;
+  return memory;
+}
+
+void *keel_arena_copy_bytes(keel_arena *arena, const void *bytes, size_t size) {
+  void *copy = keel_arena_take(arena, size ? size : 1);
+  if (copy && size)
+    memcpy(copy, bytes, size);
+  return copy;
+}
+
+char *keel_arena_copy(keel_arena *arena, const char *string) {
+  return keel_arena_copy_bytes(arena, string, strlen(string) + 1);
+}
+
+void keel_arena_free(keel_arena *arena) {
+  for (keel_arena_block *block = arena->blocks, *next; block; block = next) {
+    next = block->next;
+    free(block);
+  }
+  arena->blocks = NULL;
+}
+
+/* ---- small helpers -------------------------------------------------------- */
+
+uint64_t keel_hash(uint64_t seed, const void *bytes, size_t size) {
+  const unsigned char *at = bytes;
+  for (size_t i = 0; i < size; i++)
+    seed = (seed ^ at[i]) * UINT64_C(0x100000001b3);
+  return seed;
+}
+
+uint64_t keel_hash_string(uint64_t seed, const char *string) {
+  return keel_hash(seed, string, strlen(string) + 1);
+}
+
+uint64_t keel_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+unsigned keel_distance(const char *a, const char *b) {
+  enum { ROOM = 64 };
+  size_t n = strlen(a), m = strlen(b);
+  if (n >= ROOM || m >= ROOM)
+    return 99;
+  unsigned row[ROOM + 1];
+  for (size_t j = 0; j <= m; j++)
+    row[j] = (unsigned)j;
+  for (size_t i = 1; i <= n; i++) {
+    unsigned corner = row[0];
+    row[0] = (unsigned)i;
+    for (size_t j = 1; j <= m; j++) {
+      unsigned above = row[j];
+      unsigned same = corner + (a[i - 1] != b[j - 1]);
+      unsigned least = above < row[j - 1] ? above + 1 : row[j - 1] + 1;
+      row[j] = same < least ? same : least;
+      corner = above;
+    }
+  }
+  return row[m];
+}
+
+/* ---- log ------------------------------------------------------------------ */
+
+static void write_to_stderr(void *context, uint32_t level, const char *line) {
+  static const char *const names[] = {"error", "warning", "info", "debug"};
+  (void)context;
+  fprintf(stderr, "keel: %s: %s\n", names[level < 4 ? level : 3], line);
+}
+
+void keel_log_init(keel_log *log) {
+  static const char *const names[] = {"error", "warning", "info", "debug"};
+  const char *wanted = getenv("KEEL_LOG");
+  log->level = KEEL_COUNT_OF(names) > 1 ? 1 : 0;
+  for (uint32_t i = 0; wanted && i < KEEL_COUNT_OF(names); i++)
+    if (!strcmp(wanted, names[i]))
+      log->level = i;
+  if (!log->write)
+    log->write = write_to_stderr;
+}
+
+void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,
+                   const char *format, va_list args) {
+  if (level > log->level)
+    return;
+  char line[2048];
+  int at = snprintf(line, sizeof line, "%s", prefix);
+  if (at >= 0 && (size_t)at < sizeof line)
+    vsnprintf(line + at, sizeof line - (size_t)at, format, args);
+  log->write(log->context, level, line);
+}
+
+void keel_log_line(const keel_log *log, uint32_t level, const char *format,
+                   ...) {
+  va_list args;
+  va_start(args, format);
+  keel_log_args(log, level, "", format, args);
+  va_end(args);
+}
+
+/* ---- files ---------------------------------------------------------------- */
+
+static keel_status map(int fd, const char *path, keel_file *out_file) {
+  struct stat facts;
+  if (fstat(fd, &facts) != 0)
+    return keel_fail(KD_UNAVAILABLE, "%s: %s", path, strerror(errno));
+  if (!S_ISREG(facts.st_mode))
+    return keel_fail(KD_INVALID_ARGUMENT, "%s: is not a regular file", path);
+  out_file->size = (uint64_t)facts.st_size;
+  out_file->data = NULL;
+  if (!out_file->size)
+    return KD_OK;
+  void *data = mmap(NULL, out_file->size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (data == MAP_FAILED)
+    return keel_fail(KD_UNAVAILABLE, "%s: can't be mapped: %s", path,
+                     strerror(errno));
+  out_file->data = data;
+  return KD_OK;
+}
+
+keel_status keel_file_open(const char *path, keel_file *out_file) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    keel_status status = errno == ENOENT    ? KD_NOT_FOUND
+                         : errno == EACCES ? KD_PERMISSION_DENIED
+                                           : KD_UNAVAILABLE;
+    return keel_fail(status, "%s: %s", path, strerror(errno));
+  }
+  keel_status status = map(fd, path, out_file);
+  close(fd);
+  return status;
+}
+
+void keel_file_close(keel_file *file) {
+  if (file->data)
+    munmap((void *)(uintptr_t)file->data, file->size);
+  *file = (keel_file){0};
+}

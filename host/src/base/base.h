@@ -1,0 +1,116 @@
+/* base.h - failing, logging, text, arenas and hashes: what all of host uses. */
+#ifndef KEEL_BASE_H
+#define KEEL_BASE_H
+
+#include <keel/error.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEL_COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+/* Returns from the calling function when a call fails. */
+#define KEEL_TRY(call)                      \
+  do {                                      \
+    keel_status keel_try_status = (call);   \
+    if (keel_try_status != KD_OK)           \
+      return keel_try_status;               \
+  } while (0)
+
+/* Records the text of a failure for this thread and returns the status. */
+keel_status keel_fail(keel_status status, const char *format, ...)
+    KD_PRINTF(2, 3);
+
+/* As keel_fail, for a text that is already there (may be this thread's own). */
+keel_status keel_fail_text(keel_status status, const char *text);
+
+/* Adds "; while ..." behind the text of a failure; returns the status. */
+keel_status keel_while(keel_status status, const char *format, ...)
+    KD_PRINTF(2, 3);
+
+/* Host memory ran out; `size` is what was asked for. */
+keel_status keel_no_memory(uint64_t size);
+
+/* Marks the place before a call into a plugin, to tell whether it said why it
+ * failed; `keel_said` is 1 if a failure was recorded since. */
+void keel_hush(void);
+bool keel_said(void);
+
+/* ---- text: a growing string ------------------------------------------- */
+
+typedef struct keel_text {
+  char *data; /* never NULL once something was added; ends in NUL */
+  size_t size, room;
+  bool failed; /* memory ran out; the text is cut */
+} keel_text;
+
+void keel_text_add(keel_text *text, const char *format, ...) KD_PRINTF(2, 3);
+void keel_text_free(keel_text *text);
+static inline const char *keel_text_get(const keel_text *text) {
+  return text->data ? text->data : "";
+}
+
+/* ---- arena: memory that is freed at once -------------------------------- */
+
+typedef struct keel_arena_block keel_arena_block;
+typedef struct keel_arena {
+  keel_arena_block *blocks;
+} keel_arena;
+
+/* Zeroed memory aligned to 16, or NULL (keel_fail was called). */
+void *keel_arena_take(keel_arena *arena, size_t size);
+char *keel_arena_copy(keel_arena *arena, const char *string);
+void *keel_arena_copy_bytes(keel_arena *arena, const void *bytes, size_t size);
+void keel_arena_free(keel_arena *arena);
+
+/* ---- small helpers -------------------------------------------------------- */
+
+/* FNV-1a, to be chained from KEEL_HASH_SEED. */
+#define KEEL_HASH_SEED UINT64_C(0xcbf29ce484222325)
+uint64_t keel_hash(uint64_t seed, const void *bytes, size_t size);
+uint64_t keel_hash_string(uint64_t seed, const char *string);
+
+/* a * b, and a + b, or false where that leaves int64 or uint64. */
+static inline bool keel_mul_i64(int64_t a, int64_t b, int64_t *out) {
+  return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool keel_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  return !__builtin_mul_overflow(a, b, out);
+}
+
+/* Nanoseconds of a clock that never goes back. */
+uint64_t keel_now(void);
+
+/* How far two words are apart (Damerau-Levenshtein, at most 99), for "did you
+ * mean". */
+unsigned keel_distance(const char *a, const char *b);
+
+/* ---- log ------------------------------------------------------------------ */
+
+typedef struct keel_log {
+  void (*write)(void *context, uint32_t level, const char *line);
+  void *context;
+  uint32_t level; /* highest KD_LOG_* that is written */
+} keel_log;
+
+void keel_log_init(keel_log *log);
+void keel_log_line(const keel_log *log, uint32_t level, const char *format, ...)
+    KD_PRINTF(3, 4);
+void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,
+                   const char *format, va_list args);
+
+/* ---- files ---------------------------------------------------------------- */
+
+/* A file mapped for reading; data is NULL for an empty one. */
+typedef struct keel_file {
+  const uint8_t *data;
+  uint64_t size;
+} keel_file;
+
+keel_status keel_file_open(const char *path, keel_file *out_file);
+void keel_file_close(keel_file *file);
+
+#endif /* KEEL_BASE_H */

@@ -1,0 +1,345 @@
+/* context.c - opening and closing the runtime, and asking for its devices. */
+#include "context.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "eager/cache.h"
+#include "exec/pool.h"
+#include "loader/loader.h"
+#include "memory/copy.h"
+#include "ops/schema.h"
+
+#define SCOPES 32
+
+static _Thread_local struct {
+  keel_device *devices[SCOPES];
+  uint32_t count;
+} scope;
+
+const char *keel_version(void) {
+  return KEEL_VERSION;
+}
+
+/* ---- opening -------------------------------------------------------------- */
+
+static uint32_t usable_threads(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+    return (uint32_t)CPU_COUNT(&set);
+  return 1;
+}
+
+static keel_status workers_wanted(const keel_context_params *params,
+                                  uint32_t *out_workers) {
+  const char *variable = getenv("KEEL_THREADS");
+  if (params->workers < KEEL_NO_WORKERS || params->workers > 1024)
+    return keel_fail(KD_INVALID_ARGUMENT, "workers is %d; 1024 is the most",
+                     params->workers);
+  if (params->workers) {
+    *out_workers = params->workers < 0 ? 0 : (uint32_t)params->workers;
+  } else if (variable && *variable) {
+    char *end = NULL;
+    long threads = strtol(variable, &end, 10);
+    if (*end || threads < 1 || threads > 1025)
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "KEEL_THREADS is \"%s\"; it is a number from 1 to 1025",
+                       variable);
+    *out_workers = (uint32_t)threads - 1;
+  } else {
+    *out_workers = usable_threads() - 1;
+  }
+  return KD_OK;
+}
+
+static void choose_default(keel_context *context) {
+  const char *wanted = getenv("KEEL_DEVICE");
+  keel_device *device = NULL;
+  if (wanted && *wanted && keel_device_find(context, wanted, &device) != KD_OK)
+    keel_log_line(&context->log, KD_LOG_WARNING, "KEEL_DEVICE: %s",
+                  keel_message());
+  for (uint32_t i = 0; i < context->device_count && !device; i++)
+    if (!strcmp(context->devices[i]->name, "cpu:0"))
+      device = context->devices[i];
+  if (!device && context->device_count)
+    device = context->devices[0];
+  context->default_device = device;
+}
+
+/* Copies what of the parameters must outlast the call. */
+static keel_status copy_options(keel_context *context,
+                                const keel_context_params *params) {
+  const char **options = keel_arena_take(
+      &context->arena, (params->option_count + 1) * sizeof *options);
+  if (!options)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < params->option_count; i++) {
+    const char *option = params->options[i];
+    const char *equals = strchr(option, '='), *dot = strchr(option, '.');
+    if (!equals || !dot || dot > equals)
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "option \"%s\" is not like plugin.name=value", option);
+    options[i] = keel_arena_copy(&context->arena, option);
+    if (!options[i])
+      return KD_OUT_OF_MEMORY;
+  }
+  context->options = options;
+  context->option_count = params->option_count;
+  return KD_OK;
+}
+
+static keel_status fill(keel_context *context,
+                        const keel_context_params *params) {
+  uint32_t workers = 0;
+  context->flags = params->flags;
+  context->log.write = params->log;
+  context->log.context = params->log_context;
+  keel_log_init(&context->log);
+  context->memory_limit =
+      params->memory_limit
+          ? params->memory_limit
+          : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  context->pool_limit = context->memory_limit / 4;
+  KEEL_TRY(copy_options(context, params));
+  KEEL_TRY(workers_wanted(params, &workers));
+  KEEL_TRY(keel_pool_retain(workers, &context->pool));
+  KEEL_TRY(keel_schema_ready());
+  KEEL_TRY(keel_kernel_cache_create(&context->kernels));
+  KEEL_TRY(keel_op_cache_create(&context->ops));
+  KEEL_TRY(keel_search(context, params, keel_plugin_add));
+  choose_default(context);
+  return KD_OK;
+}
+
+keel_status keel_open(const keel_context_params *params,
+                      keel_context **out_context) {
+  keel_context_params all = {0};
+  *out_context = NULL;
+  if (params) {
+    if (params->struct_size < offsetof(keel_context_params, plugins))
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "keel_context_params.struct_size is not set");
+    memcpy(&all, params,
+           params->struct_size < sizeof all ? params->struct_size : sizeof all);
+  }
+  keel_context *context = calloc(1, sizeof *context);
+  if (!context)
+    return keel_no_memory(sizeof *context);
+  keel_status status = keel_heap_init(&context->host, context, NULL);
+  if (status != KD_OK) {
+    free(context);
+    return status;
+  }
+  status = fill(context, &all);
+  if (status != KD_OK) {
+    keel_close(context);
+    return status;
+  }
+  *out_context = context;
+  return KD_OK;
+}
+
+/* ---- devices -------------------------------------------------------------- */
+
+static keel_status open_device(keel_device *device) {
+  keel_plugin *plugin = device->plugin;
+  keel_hush();
+  kd_status status = plugin->table.device_open(device->index, &device->handle);
+  if (status == KD_OK && plugin->streams.create &&
+      !(device->info.flags & KD_DEVICE_INLINE)) {
+    status = plugin->streams.create(device->handle, 0, 0, &device->stream);
+    if (status != KD_OK)
+      plugin->table.device_close(device->handle);
+  }
+  if (status != KD_OK) {
+    device->handle = NULL;
+    if (!keel_said())
+      keel_fail(status, "no reason given (%s)", keel_status_name(status));
+    return keel_while(status, "while %s was opened", device->name);
+  }
+  atomic_store_explicit(&device->ready, true, memory_order_release);
+  return KD_OK;
+}
+
+keel_status keel_device_ready(keel_device *device) {
+  if (atomic_load_explicit(&device->ready, memory_order_acquire))
+    return KD_OK;
+  pthread_mutex_lock(&device->opening);
+  keel_status status = KD_OK;
+  if (!atomic_load_explicit(&device->ready, memory_order_acquire))
+    status = open_device(device);
+  pthread_mutex_unlock(&device->opening);
+  return status;
+}
+
+static void close_device(keel_device *device) {
+  keel_device_drain(device);
+  keel_heap_deinit(&device->heap);
+  if (device->stream)
+    device->plugin->streams.destroy(device->stream);
+  if (device->handle)
+    device->plugin->table.device_close(device->handle);
+  pthread_mutex_destroy(&device->opening);
+  pthread_mutex_destroy(&device->stream_lock);
+}
+
+void keel_close(keel_context *context) {
+  if (!context)
+    return;
+  keel_op_cache_destroy(context->ops);
+  keel_kernel_cache_destroy(context->kernels);
+  keel_pool_release(context->pool);
+  for (uint32_t i = context->device_count; i-- > 0;)
+    close_device(context->devices[i]);
+  for (uint32_t i = context->plugin_count; i-- > 0;)
+    keel_plugin_close(context->plugins[i]);
+  keel_heap_deinit(&context->host);
+  free(context->devices);
+  free(context->plugins);
+  keel_arena_free(&context->arena);
+  free(context);
+}
+
+uint32_t keel_device_count(const keel_context *context) {
+  return context->device_count;
+}
+
+keel_device *keel_device_at(const keel_context *context, uint32_t index) {
+  return index < context->device_count ? context->devices[index] : NULL;
+}
+
+keel_device *keel_device_default(const keel_context *context) {
+  return context->default_device;
+}
+
+keel_status keel_device_find(keel_context *context, const char *name,
+                             keel_device **out_device) {
+  *out_device = NULL;
+  if (!name || !*name) {
+    *out_device = context->default_device;
+    if (*out_device)
+      return KD_OK;
+    return keel_fail(KD_NOT_FOUND,
+                     "there is no device; `keel plugins` says what became of"
+                     " each plugin");
+  }
+  keel_text there = {0};
+  size_t size = strlen(name);
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    keel_device *device = context->devices[i];
+    if (!strcmp(device->name, name) ||
+        (!strncmp(device->name, name, size) && device->name[size] == ':' &&
+         !*out_device))
+      *out_device = device;
+    keel_text_add(&there, "%s%s", i ? ", " : "", device->name);
+  }
+  keel_status status = KD_OK;
+  if (!*out_device)
+    status = keel_fail(KD_NOT_FOUND, "there is no device \"%s\"; there is %s",
+                       name, there.size ? keel_text_get(&there) : "none");
+  keel_text_free(&there);
+  return status;
+}
+
+static uint32_t level_of(const keel_plugin *plugin) {
+  if (!plugin->streams.create)
+    return 0;
+  if (!plugin->capture.begin)
+    return 1;
+  return plugin->regions.compile ? 3 : 2;
+}
+
+void keel_device_describe(const keel_device *device,
+                          keel_device_facts *out_facts) {
+  *out_facts = (keel_device_facts){
+      .name = device->name,
+      .product = device->info.name,
+      .kind = device->info.kind,
+      .driver = device->info.driver,
+      .plugin = device->plugin->path,
+      .level = level_of(device->plugin),
+      .flags = device->info.flags,
+      .compute_units = device->info.compute_units,
+      .kernel_count = device->plugin->kernel_count,
+      .memory = device->info.spaces[0].size,
+  };
+  memcpy(out_facts->uuid, device->info.uuid, sizeof out_facts->uuid);
+}
+
+keel_status keel_device_kernel(const keel_device *device, uint32_t index,
+                               keel_kernel_facts *out_facts) {
+  if (index >= device->plugin->kernel_count)
+    return keel_fail(KD_OUT_OF_RANGE, "%s has %u kernels", device->name,
+                     device->plugin->kernel_count);
+  const kd_kernel_def *def = &device->plugin->kernels[index];
+  *out_facts = (keel_kernel_facts){
+      .domain = def->domain,
+      .op = def->op,
+      .opset_min = def->opset_min,
+      .opset_max = def->opset_max,
+  };
+  memcpy(out_facts->input_types, def->input_types,
+         sizeof out_facts->input_types);
+  return KD_OK;
+}
+
+keel_status keel_device_push(keel_device *device) {
+  if (scope.count == SCOPES)
+    return keel_fail(KD_OUT_OF_RANGE, "more than %d device scopes", SCOPES);
+  scope.devices[scope.count++] = device;
+  return KD_OK;
+}
+
+void keel_device_pop(void) {
+  if (scope.count)
+    scope.count--;
+}
+
+keel_device *keel_device_scope(const keel_context *context) {
+  if (!scope.count)
+    return NULL;
+  keel_device *device = scope.devices[scope.count - 1];
+  return device && device->context == context ? device : NULL;
+}
+
+/* ---- asking --------------------------------------------------------------- */
+
+uint32_t keel_plugin_count(const keel_context *context) {
+  return context->plugin_count;
+}
+
+keel_status keel_plugin_at(const keel_context *context, uint32_t index,
+                           keel_plugin_info *out_info) {
+  if (index >= context->plugin_count)
+    return keel_fail(KD_OUT_OF_RANGE, "there are %u plugins",
+                     context->plugin_count);
+  const keel_plugin *plugin = context->plugins[index];
+  *out_info = (keel_plugin_info){
+      .path = plugin->path,
+      .source = plugin->source,
+      .name = plugin->name,
+      .vendor = plugin->vendor,
+      .version = plugin->version,
+      .abi_version = plugin->abi_version,
+      .device_count = plugin->device_count,
+      .status = plugin->status,
+      .reason = plugin->reason,
+      .mend = plugin->mend,
+  };
+  return KD_OK;
+}
+
+void keel_get_stats(const keel_context *context, keel_stats *out_stats) {
+  uint64_t pooled = atomic_load(&context->pooled);
+  uint64_t allocated = atomic_load(&context->allocated);
+  *out_stats = (keel_stats){
+      .tensor_bytes = allocated > pooled ? allocated - pooled : 0,
+      .peak_bytes = atomic_load(&context->peak),
+      .pooled_bytes = pooled,
+      .kernels = keel_kernel_cache_count(context->kernels),
+  };
+}
+
+uint32_t keel_worker_count(const keel_context *context) {
+  return keel_pool_size(context->pool);
+}

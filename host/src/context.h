@@ -1,0 +1,109 @@
+/* context.h - an open runtime and its devices, from inside. */
+#ifndef KEEL_INSIDE_CONTEXT_H
+#define KEEL_INSIDE_CONTEXT_H
+
+#include <kd/kd.h>
+#include <keel/context.h>
+
+#include "base/base.h"
+#include "memory/heap.h"
+
+typedef struct keel_pool keel_pool;
+typedef struct keel_plugin keel_plugin;
+typedef struct keel_kernel_cache keel_kernel_cache;
+typedef struct keel_op_cache keel_op_cache;
+
+/* Kernel definitions of one op on a device, best first. */
+typedef struct keel_kernel_list {
+  const char *domain;
+  const char *op;
+  const kd_kernel_def **defs;
+  uint32_t count;
+} keel_kernel_list;
+
+struct keel_device {
+  keel_context *context;
+  keel_plugin *plugin;
+  uint32_t index;      /* the plugin's number for it */
+  char name[48];       /* "cpu:0" */
+  kd_device *handle;   /* open; NULL before */
+  kd_device_info info; /* strings are copies in the context's arena */
+  kd_stream *stream;   /* of eager and planned work; NULL: synchronous */
+  pthread_mutex_t stream_lock; /* one thread at a time enqueues on it */
+  keel_heap heap;
+  pthread_mutex_t opening;
+  atomic_bool ready; /* open, with its heap */
+};
+
+/* A candidate for a plugin, loaded or refused. */
+struct keel_plugin {
+  kd_host host; /* its own copy; first, so that a kd_host is its plugin */
+  keel_context *context;
+  const char *path;
+  const char *source;
+  void *library; /* of dlopen */
+  bool open;
+
+  kd_plugin table; /* full-size copies: what is NULL here is not there */
+  kd_memory_table memory;
+  kd_stream_table streams;
+  kd_event_table events;
+  kd_capture_table capture;
+  kd_region_table regions;
+  kd_profile_table profile;
+  kd_peer_table peer;
+  kd_collective_table collectives;
+  kd_kernel_def *kernels;
+  uint32_t kernel_count;
+  keel_kernel_list *by_op; /* hash table by op, open addressing */
+  uint32_t op_slots;       /* a power of two */
+
+  const char *name, *vendor, *version; /* copies, or NULL */
+  uint32_t abi_version;
+  uint32_t device_count;
+  keel_status status;
+  const char *reason, *mend;
+  uint64_t device_id, inode; /* of the file, to find doubles */
+  const char **options;      /* name, value, name, value ... */
+  uint32_t option_count;
+};
+
+struct keel_context {
+  keel_log log;
+  keel_arena arena; /* of what lives as long as the context; at open only */
+  uint32_t flags;
+
+  keel_plugin **plugins;
+  uint32_t plugin_count, plugin_room;
+  keel_device **devices;
+  uint32_t device_count;
+  keel_device *default_device;
+  const char *const *options;
+  uint32_t option_count;
+
+  keel_pool *pool;
+  keel_heap host;
+  _Atomic uint64_t allocated, peak, pooled;
+  uint64_t memory_limit, pool_limit;
+
+  keel_kernel_cache *kernels;
+  keel_op_cache *ops;
+};
+
+/* Whether the host may read and write the device's memory by address. */
+static inline bool keel_device_addressable(const keel_device *device) {
+  return !device || (device->info.flags & KD_DEVICE_HOST_ADDRESSABLE);
+}
+
+/* Opens a device at its first use. Returns KD_OK, or why it can't be used. */
+keel_status keel_device_ready(keel_device *device);
+
+/* A device's definitions of an op, best first; NULL where it has none. */
+const keel_kernel_list *keel_device_kernels(const keel_device *device,
+                                            const char *domain,
+                                            const char *op);
+
+/* The innermost scope of the calling thread, if it is of this context. */
+keel_device *keel_device_scope(const keel_context *context);
+
+#endif /* KEEL_INSIDE_CONTEXT_H */

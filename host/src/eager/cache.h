@@ -1,0 +1,51 @@
+/* cache.h - kernel instances, shared by all ops of equal attributes and types,
+ * and prepared ops, found by name. Both are bounded. */
+#ifndef KEEL_CACHE_H
+#define KEEL_CACHE_H
+
+#include "context.h"
+#include "ops/node.h"
+
+/* A created kernel, counted. */
+typedef struct keel_instance {
+  atomic_uint refs;
+  keel_device *device;
+  const kd_kernel_def *def;
+  kd_kernel *handle; /* NULL where the definition has no `create` */
+  keel_opdef *op;
+  struct kd_node node; /* what `create` saw; the arrays below */
+  const keel_type **types; /* of inputs, then outputs */
+  keel_tensor **constants; /* by input, retained; NULL: none */
+  uint32_t blocked_inputs; /* bit i: input i has the blocked layout */
+  bool blocked_output;
+  uint64_t hash;
+  struct keel_instance *next, *newer, *older; /* in the cache */
+} keel_instance;
+
+/* What an instance is made for. */
+typedef struct keel_instance_key {
+  keel_device *device;
+  const kd_kernel_def *def;
+  const keel_opdef *op;
+  const char *name;
+  const keel_type *const *inputs, *const *outputs;
+  uint32_t input_count, output_count;
+  keel_tensor *const *constants; /* NULL: none, and the instance is shared */
+  uint32_t blocked_inputs;
+  bool blocked_output;
+} keel_instance_key;
+
+/* Finds or creates an instance; the caller releases it. */
+keel_status keel_instance_get(keel_kernel_cache *cache,
+                              const keel_instance_key *key,
+                              keel_instance **out_instance);
+void keel_instance_release(keel_instance *instance);
+
+keel_status keel_kernel_cache_create(keel_kernel_cache **out_cache);
+void keel_kernel_cache_destroy(keel_kernel_cache *cache);
+uint64_t keel_kernel_cache_count(const keel_kernel_cache *cache);
+
+keel_status keel_op_cache_create(keel_op_cache **out_cache);
+void keel_op_cache_destroy(keel_op_cache *cache);
+
+#endif /* KEEL_CACHE_H */

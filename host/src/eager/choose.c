@@ -1,0 +1,90 @@
+/* choose.c - which definition, on which device, runs a node. */
+#include <kd/help.h>
+
+#include "eager/site.h"
+
+static bool allows(uint64_t types, const keel_type *type) {
+  return !types || !type || (types & KD_TYPES(type->dtype));
+}
+
+static bool types_fit(const kd_kernel_def *def, const struct kd_node *node) {
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    uint32_t at = i < KD_MAX_TYPED_INPUTS ? i : KD_MAX_TYPED_INPUTS - 1;
+    if (!allows(def->input_types[at], node->inputs[i]))
+      return false;
+  }
+  for (uint32_t i = 0; i < node->output_count; i++) {
+    uint32_t at = i < KD_MAX_TYPED_OUTPUTS ? i : KD_MAX_TYPED_OUTPUTS - 1;
+    if (!allows(def->output_types[at], node->outputs[i]))
+      return false;
+  }
+  return true;
+}
+
+static bool fits(keel_device *device, const kd_kernel_def *def,
+                 const struct kd_node *node) {
+  uint32_t opset = node->op->schema->since;
+  bool blocked = node->blocked_inputs || node->blocked_output;
+  uint32_t layouts = KD_KERNEL_BLOCKED_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC;
+  if ((def->opset_min && opset < def->opset_min) ||
+      (def->opset_max && opset > def->opset_max) ||
+      (blocked && !(def->flags & layouts)) || !types_fit(def, node))
+    return false;
+  return !def->supports || def->supports(device->handle, node) == KD_OK;
+}
+
+static const kd_kernel_def *best_on(keel_device *device,
+                                    const struct kd_node *node) {
+  const keel_schema *schema = node->op->schema;
+  const keel_kernel_list *list =
+      keel_device_kernels(device, schema->domain, schema->name);
+  for (uint32_t i = 0; list && i < list->count; i++)
+    if (keel_device_ready(device) == KD_OK && fits(device, list->defs[i], node))
+      return list->defs[i];
+  return NULL;
+}
+
+static keel_status nothing_fits(keel_context *context, keel_device *wanted,
+                                const struct kd_node *node, const char *where) {
+  keel_text args = {0};
+  char type[160];
+  for (uint32_t i = 0; i < node->input_count && i < 12; i++)
+    keel_text_add(&args, "%s%s", i ? ", " : "",
+                  keel_type_text(node->inputs[i], type, sizeof type));
+  char why[512] = "";
+  if (keel_said())
+    snprintf(why, sizeof why, " (%s)", keel_message());
+  const keel_schema *schema = node->op->schema;
+  bool known = false;
+  for (uint32_t i = 0; i < context->device_count; i++)
+    known |= keel_device_kernels(context->devices[i], schema->domain,
+                                 schema->name) != NULL;
+  keel_fail(KD_UNIMPLEMENTED,
+            known ? "no device takes %s(%s)%s%s%s; asked for %s%s"
+                  : "no device has a kernel for %s(%s)%s%s%s; asked for %s%s",
+            schema->name, keel_text_get(&args), where && *where ? " \"" : "",
+            where ? where : "", where && *where ? "\"" : "",
+            wanted ? wanted->name : "any", why);
+  keel_text_free(&args);
+  return KD_UNIMPLEMENTED;
+}
+
+keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
+                               struct kd_node *node, const char *where,
+                               keel_device **out_device,
+                               const kd_kernel_def **out_def) {
+  keel_device *first = wanted ? wanted : context->default_device;
+  keel_hush();
+  for (int i = -2; i < (int)context->device_count; i++) {
+    keel_device *device = i == -2   ? first
+                          : i == -1 ? context->default_device
+                                    : context->devices[i];
+    const kd_kernel_def *def = device ? best_on(device, node) : NULL;
+    if (def) {
+      *out_device = device;
+      *out_def = def;
+      return KD_OK;
+    }
+  }
+  return nothing_fits(context, wanted, node, where);
+}

@@ -1,0 +1,250 @@
+/* instance.c - creates kernels, and keeps those that others may use again.
+ *
+ * The cache is asked only where a call meets new types, so a lock is good
+ * enough. It holds one reference to each instance; the least recently asked
+ * for goes when it is full. */
+#include "eager/cache.h"
+
+#define BUCKETS 1024
+#define MOST 2048
+
+struct keel_kernel_cache {
+  pthread_mutex_t lock;
+  keel_instance *buckets[BUCKETS];
+  keel_instance *newest, *oldest;
+  _Atomic uint64_t count;
+};
+
+/* ---- one instance --------------------------------------------------------- */
+
+static void instance_free(keel_instance *instance) {
+  if (instance->handle)
+    instance->def->destroy(instance->handle);
+  for (uint32_t i = 0; instance->constants && i < instance->node.input_count;
+       i++)
+    keel_tensor_release(instance->constants[i]);
+  keel_opdef_release(instance->op);
+  free(instance->constants);
+  free(instance->types);
+  free(instance);
+}
+
+void keel_instance_release(keel_instance *instance) {
+  if (instance &&
+      atomic_fetch_sub_explicit(&instance->refs, 1, memory_order_acq_rel) == 1)
+    instance_free(instance);
+}
+
+static keel_status copy_key(keel_instance *instance,
+                            const keel_instance_key *key) {
+  uint32_t count = key->input_count + key->output_count;
+  instance->types = calloc(count + 1, sizeof *instance->types);
+  if (!instance->types)
+    return keel_no_memory(count * sizeof *instance->types);
+  for (uint32_t i = 0; i < key->input_count; i++)
+    instance->types[i] = key->inputs[i];
+  for (uint32_t i = 0; i < key->output_count; i++)
+    instance->types[key->input_count + i] = key->outputs[i];
+  if (key->constants) {
+    instance->constants =
+        calloc(key->input_count + 1, sizeof *instance->constants);
+    if (!instance->constants)
+      return keel_no_memory(key->input_count * sizeof *instance->constants);
+    for (uint32_t i = 0; i < key->input_count; i++)
+      instance->constants[i] = keel_tensor_retain(key->constants[i]);
+  }
+  instance->node = (struct kd_node){
+      .op = instance->op,
+      .name = key->constants ? key->name : "",
+      .input_count = key->input_count,
+      .output_count = key->output_count,
+      .inputs = instance->types,
+      .outputs = instance->types + key->input_count,
+      .constants = instance->constants,
+      .blocked_inputs = key->blocked_inputs,
+      .blocked_output = key->blocked_output,
+  };
+  return KD_OK;
+}
+
+static keel_status create_handle(keel_instance *instance) {
+  if (!instance->def->create)
+    return KD_OK;
+  keel_hush();
+  kd_status status =
+      instance->def->create(instance->device->handle, instance->def,
+                            &instance->node, &instance->handle);
+  if (status == KD_OK)
+    return KD_OK;
+  instance->handle = NULL;
+  if (!keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  return keel_while(status, "while %s made a kernel for %s",
+                    instance->device->name, instance->op->schema->name);
+}
+
+static keel_status make(const keel_instance_key *key,
+                        keel_instance **out_instance) {
+  keel_instance *instance = calloc(1, sizeof *instance);
+  if (!instance)
+    return keel_no_memory(sizeof *instance);
+  atomic_init(&instance->refs, 1);
+  instance->device = key->device;
+  instance->def = key->def;
+  instance->op = keel_opdef_retain((keel_opdef *)(uintptr_t)key->op);
+  instance->blocked_inputs = key->blocked_inputs;
+  instance->blocked_output = key->blocked_output;
+  keel_status status = copy_key(instance, key);
+  if (status == KD_OK)
+    status = create_handle(instance);
+  if (status != KD_OK) {
+    instance_free(instance);
+    return status;
+  }
+  *out_instance = instance;
+  return KD_OK;
+}
+
+/* ---- the cache ------------------------------------------------------------ */
+
+/* A type as the key has it: whole, or only element type and rank. */
+static uint64_t hash_type(uint64_t hash, const keel_type *type, bool any) {
+  if (!any)
+    return keel_hash(hash, &type, sizeof type);
+  uint32_t part[2] = {type ? type->dtype : 0, type ? type->rank : 0};
+  return keel_hash(hash, part, sizeof part);
+}
+
+static bool same_type(const keel_type *a, const keel_type *b, bool any) {
+  if (a == b)
+    return true;
+  return any && a && b && a->dtype == b->dtype && a->rank == b->rank;
+}
+
+static uint64_t hash_key(const keel_instance_key *key) {
+  bool any = key->def->flags & KD_KERNEL_ANY_SHAPE;
+  uint64_t hash = keel_hash(key->op->hash, &key->def, sizeof key->def);
+  hash = keel_hash(hash, &key->device, sizeof key->device);
+  hash = keel_hash(hash, &key->blocked_inputs, sizeof key->blocked_inputs);
+  for (uint32_t i = 0; i < key->input_count; i++)
+    hash = hash_type(hash, key->inputs[i], any);
+  return hash;
+}
+
+static bool matches(const keel_instance *instance, uint64_t hash,
+                    const keel_instance_key *key) {
+  bool any = key->def->flags & KD_KERNEL_ANY_SHAPE;
+  const struct kd_node *node = &instance->node;
+  if (instance->hash != hash || instance->def != key->def ||
+      instance->device != key->device ||
+      node->input_count != key->input_count ||
+      node->output_count != key->output_count ||
+      instance->blocked_inputs != key->blocked_inputs ||
+      instance->blocked_output != key->blocked_output ||
+      !keel_opdef_equal(instance->op, key->op))
+    return false;
+  for (uint32_t i = 0; i < key->input_count; i++)
+    if (!same_type(node->inputs[i], key->inputs[i], any))
+      return false;
+  for (uint32_t i = 0; i < key->output_count; i++)
+    if (!same_type(node->outputs[i], key->outputs[i], any))
+      return false;
+  return true;
+}
+
+static void unlink_age(keel_kernel_cache *cache, keel_instance *instance) {
+  if (instance->newer)
+    instance->newer->older = instance->older;
+  else
+    cache->newest = instance->older;
+  if (instance->older)
+    instance->older->newer = instance->newer;
+  else
+    cache->oldest = instance->newer;
+}
+
+static void link_newest(keel_kernel_cache *cache, keel_instance *instance) {
+  instance->newer = NULL;
+  instance->older = cache->newest;
+  if (cache->newest)
+    cache->newest->newer = instance;
+  else
+    cache->oldest = instance;
+  cache->newest = instance;
+}
+
+static keel_instance *find(keel_kernel_cache *cache, uint64_t hash,
+                           const keel_instance_key *key) {
+  keel_instance *instance = cache->buckets[hash % BUCKETS];
+  while (instance && !matches(instance, hash, key))
+    instance = instance->next;
+  if (instance) {
+    atomic_fetch_add_explicit(&instance->refs, 1, memory_order_relaxed);
+    unlink_age(cache, instance);
+    link_newest(cache, instance);
+  }
+  return instance;
+}
+
+/* Takes the oldest out; the caller releases it. */
+static keel_instance *evict(keel_kernel_cache *cache) {
+  keel_instance *instance = cache->oldest;
+  keel_instance **at = &cache->buckets[instance->hash % BUCKETS];
+  while (*at != instance)
+    at = &(*at)->next;
+  *at = instance->next;
+  unlink_age(cache, instance);
+  cache->count--;
+  return instance;
+}
+
+keel_status keel_instance_get(keel_kernel_cache *cache,
+                              const keel_instance_key *key,
+                              keel_instance **out_instance) {
+  if (key->constants || !key->op->shareable)
+    return make(key, out_instance);
+  uint64_t hash = hash_key(key);
+  pthread_mutex_lock(&cache->lock);
+  keel_instance *instance = find(cache, hash, key);
+  pthread_mutex_unlock(&cache->lock);
+  if (instance) {
+    *out_instance = instance;
+    return KD_OK;
+  }
+  KEEL_TRY(make(key, &instance));
+  instance->hash = hash;
+  keel_instance *old = NULL;
+  pthread_mutex_lock(&cache->lock);
+  atomic_fetch_add_explicit(&instance->refs, 1, memory_order_relaxed);
+  instance->next = cache->buckets[hash % BUCKETS];
+  cache->buckets[hash % BUCKETS] = instance;
+  link_newest(cache, instance);
+  if (++cache->count > MOST)
+    old = evict(cache);
+  pthread_mutex_unlock(&cache->lock);
+  keel_instance_release(old);
+  *out_instance = instance;
+  return KD_OK;
+}
+
+keel_status keel_kernel_cache_create(keel_kernel_cache **out_cache) {
+  keel_kernel_cache *cache = calloc(1, sizeof *cache);
+  if (!cache)
+    return keel_no_memory(sizeof *cache);
+  pthread_mutex_init(&cache->lock, NULL);
+  *out_cache = cache;
+  return KD_OK;
+}
+
+void keel_kernel_cache_destroy(keel_kernel_cache *cache) {
+  if (!cache)
+    return;
+  while (cache->oldest)
+    keel_instance_release(evict(cache));
+  pthread_mutex_destroy(&cache->lock);
+  free(cache);
+}
+
+uint64_t keel_kernel_cache_count(const keel_kernel_cache *cache) {
+  return cache->count;
+}

@@ -1,0 +1,283 @@
+/* launch.c - places the inputs, makes the outputs, and calls the kernel. */
+#include "eager/launch.h"
+
+#include "memory/copy.h"
+
+#define FEW 12 /* arguments that need no allocation */
+
+/* kd_launch, and what the host needs around it. */
+typedef struct launch {
+  kd_launch view; /* first: a kd_launch is its launch */
+  keel_site *site;
+  const keel_binding *binding;
+  keel_tensor **outputs;
+  kd_tensor *out_views;
+  kd_dtype dynamic_dtypes[4];
+} launch;
+
+static kd_tensor view_of(const keel_tensor *tensor) {
+  const keel_type *type = tensor->type;
+  const keel_buffer *buffer = tensor->buffer;
+  bool host = !buffer || !buffer->heap->device;
+  return (kd_tensor){
+      .buffer = buffer ? buffer->handle : NULL,
+      .data = tensor->data,
+      .offset = tensor->offset,
+      .size = type->bytes,
+      .dims = type->dims,
+      .dtype = type->dtype,
+      .rank = type->rank,
+      .layout = tensor->layout,
+      .flags = host ? KD_TENSOR_HOST : 0,
+  };
+}
+
+/* ---- inputs --------------------------------------------------------------- */
+
+/* Whether a kernel on `device` can read the tensor where it lies. */
+static inline bool in_place(const keel_tensor *tensor, const keel_device *device,
+                            bool host_argument) {
+  keel_device *place = keel_tensor_place(tensor);
+  if (host_argument)
+    return keel_device_addressable(place);
+  return place == device ||
+         (keel_device_addressable(device) && keel_device_addressable(place));
+}
+
+static keel_status move_input(keel_site *site, keel_tensor *tensor,
+                              keel_device *device, bool host_argument,
+                              keel_tensor **out_moved) {
+  uint64_t begin = site->copy_time ? keel_now() : 0;
+  keel_status status =
+      keel_copy_to(tensor, host_argument ? NULL : device, out_moved);
+  if (site->copy_time)
+    __atomic_fetch_add(site->copy_time, keel_now() - begin, __ATOMIC_RELAXED);
+  return status;
+}
+
+/* Fills views; what had to be moved goes into `moved`, to be released. */
+static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
+                                kd_tensor *views, keel_tensor **moved) {
+  const keel_binding *binding = run->binding;
+  uint32_t host_inputs = binding->instance->def->host_inputs;
+  for (uint32_t i = 0; i < binding->input_count; i++) {
+    keel_tensor *tensor = inputs[i];
+    if (!tensor) {
+      views[i] = (kd_tensor){0};
+      continue;
+    }
+    bool host = i < 32 && (host_inputs >> i & 1);
+    bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR ||
+                 (i < 32 && (binding->blocked_inputs >> i & 1));
+    if (!plain || !in_place(tensor, binding->device, host)) {
+      KEEL_TRY(move_input(run->site, tensor, binding->device, host, &moved[i]));
+      tensor = moved[i];
+    }
+    views[i] = view_of(tensor);
+  }
+  return KD_OK;
+}
+
+/* ---- outputs -------------------------------------------------------------- */
+
+/* The input whose memory output 0 may take, or NULL. */
+static keel_tensor *forwardable(const keel_binding *binding,
+                                keel_tensor *const *inputs, uint32_t donated,
+                                const keel_type *type) {
+  uint32_t allowed = binding->instance->def->inplace & donated;
+  for (; allowed; allowed &= allowed - 1) {
+    uint32_t i = (uint32_t)__builtin_ctz(allowed);
+    keel_tensor *tensor = i < binding->input_count ? inputs[i] : NULL;
+    if (tensor && tensor->buffer &&
+        tensor->buffer->heap == &binding->device->heap &&
+        tensor->buffer->class != KEEL_UNPOOLED && tensor->offset == 0 &&
+        tensor->type->bytes == type->bytes &&
+        (tensor->layout == KD_LAYOUT_CHANNEL_BLOCKED) ==
+            binding->blocked_output &&
+        atomic_load_explicit(&tensor->refs, memory_order_acquire) == 1 &&
+        atomic_load_explicit(&tensor->buffer->refs, memory_order_acquire) == 1)
+      return tensor;
+  }
+  return NULL;
+}
+
+static keel_status make_output(const keel_binding *binding, uint32_t index,
+                               const keel_type *type, keel_tensor *forward,
+                               keel_tensor **out_tensor) {
+  bool host = binding->instance->def->host_outputs >> index & 1;
+  keel_heap *heap =
+      host ? &binding->device->context->host : &binding->device->heap;
+  if (forward)
+    return keel_tensor_view(forward, type, out_tensor);
+  KEEL_TRY(keel_tensor_on(heap, type, out_tensor));
+  if (index == 0 && binding->blocked_output)
+    (*out_tensor)->layout = KD_LAYOUT_CHANNEL_BLOCKED;
+  return KD_OK;
+}
+
+static keel_status make_outputs(launch *run, keel_tensor *const *inputs,
+                                const keel_type *const *types,
+                                uint32_t donated) {
+  const keel_binding *binding = run->binding;
+  for (uint32_t i = 0; i < binding->output_count; i++) {
+    run->out_views[i] = (kd_tensor){0};
+    if (!types[i])
+      continue;
+    keel_tensor *forward =
+        i == 0 && donated ? forwardable(binding, inputs, donated, types[0])
+                          : NULL;
+    KEEL_TRY(make_output(binding, i, types[i], forward, &run->outputs[i]));
+    run->out_views[i] = view_of(run->outputs[i]);
+  }
+  return KD_OK;
+}
+
+kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
+                                 uint32_t rank, const int64_t *dims,
+                                 kd_tensor *out_tensor) {
+  launch *run = (launch *)(uintptr_t)view;
+  const keel_binding *binding = run->binding;
+  if (!(binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
+    return keel_fail(KD_FAILED_PRECONDITION,
+                     "set_output without KD_KERNEL_DYNAMIC_OUTPUT");
+  if (index >= view->output_count || index >= 4 || run->outputs[index])
+    return keel_fail(KD_INVALID_ARGUMENT, "set_output of output %u",
+                     (unsigned)index);
+  const keel_type *type = NULL;
+  KEEL_TRY(keel_type_of(run->dynamic_dtypes[index], rank, dims, &type));
+  if (!keel_type_known(type))
+    return keel_fail(KD_INVALID_ARGUMENT, "set_output with a dimension of -1");
+  KEEL_TRY(make_output(binding, index, type, NULL, &run->outputs[index]));
+  run->out_views[index] = view_of(run->outputs[index]);
+  *out_tensor = run->out_views[index];
+  return KD_OK;
+}
+
+/* ---- the call ------------------------------------------------------------- */
+
+static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
+                                  int64_t *dim) {
+  const keel_instance *instance = run->binding->instance;
+  uint64_t size = instance->def->workspace
+                      ? instance->def->workspace(instance->handle, &run->view)
+                      : 0;
+  if (!size)
+    return KD_OK;
+  KEEL_TRY(keel_heap_take(&run->binding->device->heap, size, out_scratch));
+  *dim = (int64_t)size;
+  run->view.workspace = (kd_tensor){
+      .buffer = (*out_scratch)->handle,
+      .data = (*out_scratch)->address,
+      .size = size,
+      .dims = dim,
+      .dtype = KD_U8,
+      .rank = 1,
+  };
+  return KD_OK;
+}
+
+static kd_status enqueue(launch *run) {
+  const keel_instance *instance = run->binding->instance;
+  keel_device *device = instance->device;
+  if (!device->stream)
+    return instance->def->enqueue(instance->handle, NULL, &run->view);
+  pthread_mutex_lock(&device->stream_lock);
+  kd_status status =
+      instance->def->enqueue(instance->handle, device->stream, &run->view);
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
+}
+
+static keel_status check_set(const launch *run) {
+  for (uint32_t i = 0; i < run->binding->output_count; i++)
+    if (!run->outputs[i])
+      return keel_fail(KD_INTERNAL, "%s did not set output %u of %s",
+                       run->binding->device->name, (unsigned)i,
+                       run->site->op->schema->name);
+  return KD_OK;
+}
+
+static keel_status call_kernel(launch *run) {
+  keel_buffer *scratch = NULL;
+  int64_t dim = 0;
+  KEEL_TRY(take_workspace(run, &scratch, &dim));
+  keel_hush();
+  kd_status status = enqueue(run);
+  if (scratch)
+    keel_buffer_release(scratch);
+  if (status == KD_OK)
+    return run->binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT
+               ? check_set(run)
+               : KD_OK;
+  if (!keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  const char *where = run->site->where;
+  return keel_while(status, "while %s ran %s%s%s%s", run->binding->device->name,
+                    run->site->op->schema->name, *where ? " \"" : "", where,
+                    *where ? "\"" : "");
+}
+
+static void dynamic_dtypes(launch *run) {
+  const keel_schema *schema = run->site->op->schema;
+  for (uint32_t i = 0; i < 4 && i < run->binding->output_count; i++) {
+    const keel_param *param = keel_schema_output(schema, i);
+    uint64_t types = param ? param->types : 0;
+    /* of the schema's dynamic ops, every variable is bound by input 0 */
+    run->dynamic_dtypes[i] = param && param->variable >= 0
+                                 ? run->binding->types[0]->dtype
+                                 : (kd_dtype)__builtin_ctzll(types | 1);
+  }
+}
+
+static keel_status run_with(launch *run, const keel_type *const *out_types,
+                            keel_tensor *const *inputs, uint32_t donated,
+                            kd_tensor *views, keel_tensor **moved) {
+  KEEL_TRY(place_inputs(run, inputs, views, moved));
+  KEEL_TRY(make_outputs(run, inputs, out_types, donated));
+  return call_kernel(run);
+}
+
+keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
+                            const keel_type *const *out_types,
+                            keel_tensor *const *inputs, keel_tensor **outputs,
+                            uint32_t donated) {
+  uint32_t n = binding->input_count, m = binding->output_count;
+  kd_tensor few_views[FEW];
+  keel_tensor *few_moved[FEW];
+  bool few = n + m <= FEW;
+  kd_tensor *views = few ? few_views : malloc((n + m) * sizeof *views);
+  keel_tensor **moved = few ? few_moved : malloc((n + 1) * sizeof *moved);
+  launch run = {
+      .view = {.struct_size = sizeof(kd_launch),
+               .input_count = n,
+               .output_count = m,
+               .inputs = views,
+               .outputs = views + n,
+               .node = &binding->node,
+               .device = binding->device->handle,
+               .data = binding->instance->def->data},
+      .site = site,
+      .binding = binding,
+      .outputs = outputs,
+      .out_views = views + n,
+  };
+  keel_status status = views && moved ? KD_OK : keel_no_memory(n * sizeof *views);
+  if (status == KD_OK) {
+    for (uint32_t i = 0; i < n; i++)
+      moved[i] = NULL;
+    if (binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT)
+      dynamic_dtypes(&run);
+    status = run_with(&run, out_types, inputs, donated, views, moved);
+    for (uint32_t i = 0; i < n; i++)
+      keel_tensor_release(moved[i]);
+  }
+  for (uint32_t i = 0; status != KD_OK && i < m; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  if (!few) {
+    free(views);
+    free(moved);
+  }
+  return status;
+}

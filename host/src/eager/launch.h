@@ -1,0 +1,19 @@
+/* launch.h - one run of a kernel: arguments placed, outputs made, enqueued. */
+#ifndef KEEL_LAUNCH_H
+#define KEEL_LAUNCH_H
+
+#include "eager/site.h"
+
+/* Runs a binding. out_types are the outputs' types, NULL where the kernel will
+ * tell them. */
+keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
+                            const keel_type *const *out_types,
+                            keel_tensor *const *inputs, keel_tensor **outputs,
+                            uint32_t donated);
+
+/* kd_host.set_output */
+kd_status keel_launch_set_output(const kd_launch *launch, uint32_t index,
+                                 uint32_t rank, const int64_t *dims,
+                                 kd_tensor *out_tensor);
+
+#endif /* KEEL_LAUNCH_H */

@@ -1,0 +1,363 @@
+/* op.c - keel_op and keel_call: ops from outside, by name and prepared. */
+#include "eager/cache.h"
+#include "eager/site.h"
+#include "exec/pool.h"
+
+#define BUCKETS 512
+#define MOST 2048
+#define NEAR 64 /* entries of a thread's own table */
+
+struct keel_op {
+  keel_site site;
+  atomic_uint refs;
+  keel_op *next; /* in the cache */
+};
+
+struct keel_op_cache {
+  pthread_mutex_t lock;
+  uint64_t serial; /* tells caches apart that had the same address */
+  uint32_t count;
+  keel_op *buckets[BUCKETS];
+};
+
+/* ---- prepared ops --------------------------------------------------------- */
+
+static void split_name(const char *op, char *domain, size_t room,
+                       const char **out_name) {
+  const char *colons = strstr(op, "::");
+  domain[0] = 0;
+  *out_name = op;
+  if (colons && (size_t)(colons - op) < room) {
+    memcpy(domain, op, (size_t)(colons - op));
+    domain[colons - op] = 0;
+    *out_name = colons + 2;
+  }
+}
+
+keel_status keel_op_prepare(keel_context *context, const char *name,
+                            const keel_attr *attrs, uint32_t attr_count,
+                            keel_device *device, keel_op **out_op) {
+  char domain[64];
+  const char *bare = NULL;
+  *out_op = NULL;
+  split_name(name, domain, sizeof domain, &bare);
+  const keel_schema *schema = keel_schema_find(domain, bare);
+  if (!schema)
+    return keel_schema_missing(domain, bare);
+  if (schema->flags & KEEL_OP_CONTROL)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "%s has nested functions; build a program for it", name);
+  if (device)
+    KEEL_TRY(keel_device_ready(device));
+  keel_opdef *def = NULL;
+  KEEL_TRY(keel_opdef_create(context, schema, attrs, attr_count, NULL, &def));
+  keel_op *op = calloc(1, sizeof *op);
+  if (!op) {
+    keel_opdef_release(def);
+    return keel_no_memory(sizeof *op);
+  }
+  keel_site_init(&op->site, def, "", device);
+  atomic_init(&op->refs, 1);
+  *out_op = op;
+  return KD_OK;
+}
+
+void keel_op_release(keel_op *op) {
+  if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  keel_site_deinit(&op->site);
+  keel_opdef_release(op->site.op);
+  free(op);
+}
+
+/* ---- calls whose inputs are not known yet --------------------------------- */
+
+typedef struct deferred deferred;
+
+typedef struct arrival {
+  keel_waiter waiter; /* first: a waiter is its arrival */
+  deferred *call;
+} arrival;
+
+struct deferred {
+  keel_task task; /* first: a task is its call */
+  keel_op *op;
+  keel_device *scope;
+  atomic_uint missing;
+  uint32_t n, m;
+  keel_tensor **inputs, **outputs;
+  arrival arrivals[];
+};
+
+static keel_tensor *first_failed(keel_tensor *const *inputs, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (inputs[i] && keel_tensor_state(inputs[i]) == KEEL_FAILED)
+      return inputs[i];
+  return NULL;
+}
+
+static void end_deferred(deferred *call) {
+  for (uint32_t i = 0; i < call->n; i++)
+    keel_tensor_release(call->inputs[i]);
+  for (uint32_t i = 0; i < call->m; i++)
+    keel_tensor_release(call->outputs[i]);
+  keel_op_release(call->op);
+  free(call->inputs);
+  free(call);
+}
+
+static void become_all(deferred *call, keel_tensor **values,
+                       keel_tensor *failed) {
+  for (uint32_t i = 0; i < call->m; i++)
+    keel_tensor_become(call->outputs[i], failed ? failed : values[i]);
+}
+
+static void run_deferred(keel_task *task) {
+  deferred *call = (deferred *)task;
+  keel_tensor *failed =
+      keel_tensor_retain(first_failed(call->inputs, call->n));
+  keel_tensor **values = calloc(call->m + 1, sizeof(keel_tensor *));
+  if (!failed) {
+    keel_status status =
+        values ? keel_site_call(&call->op->site, call->scope, call->inputs,
+                                call->n, values, call->m, 0)
+               : keel_no_memory(call->m * sizeof(keel_tensor *));
+    if (status != KD_OK)
+      failed = keel_tensor_failed(call->op->site.op->context, status);
+  }
+  become_all(call, values, failed);
+  for (uint32_t i = 0; values && i < call->m; i++)
+    keel_tensor_release(values[i]);
+  free(values);
+  keel_tensor_release(failed);
+  end_deferred(call);
+}
+
+static void input_arrived(keel_waiter *waiter) {
+  deferred *call = ((arrival *)waiter)->call;
+  /* acq_rel: the last to arrive sees what all wrote */
+  if (atomic_fetch_sub_explicit(&call->missing, 1, memory_order_acq_rel) == 1)
+    keel_pool_submit(call->op->site.op->context->pool, &call->task);
+}
+
+static keel_status defer(keel_op *op, keel_device *scope,
+                         keel_tensor *const *inputs, uint32_t n,
+                         keel_tensor **outputs, uint32_t m) {
+  keel_context *context = op->site.op->context;
+  deferred *call = calloc(1, sizeof *call + n * sizeof(arrival));
+  keel_tensor **values = calloc(n + m + 1, sizeof *values);
+  if (!call || !values) {
+    free(call);
+    free(values);
+    return keel_no_memory(sizeof *call);
+  }
+  call->task.run = run_deferred;
+  atomic_fetch_add(&op->refs, 1);
+  call->op = op;
+  call->scope = scope;
+  call->inputs = values;
+  call->outputs = values + n;
+  call->n = n;
+  keel_status status = KD_OK;
+  for (uint32_t i = 0; i < n; i++)
+    call->inputs[i] = keel_tensor_retain(inputs[i]);
+  for (uint32_t i = 0; i < m && status == KD_OK; i++, call->m++) {
+    call->outputs[i] = keel_tensor_pending(context);
+    status = call->outputs[i] ? KD_OK : KD_OUT_OF_MEMORY;
+  }
+  if (status != KD_OK) {
+    call->m--;
+    end_deferred(call);
+    return status;
+  }
+  for (uint32_t i = 0; i < m; i++)
+    outputs[i] = keel_tensor_retain(call->outputs[i]);
+  /* one more than there are, so that none runs the call before all are asked */
+  atomic_store(&call->missing, n + 1);
+  arrival self = {.call = call};
+  for (uint32_t i = 0; i < n; i++) {
+    arrival *at = &call->arrivals[i];
+    at->waiter.call = input_arrived;
+    at->call = call;
+    if (inputs[i])
+      keel_tensor_then(inputs[i], &at->waiter);
+    else
+      input_arrived(&at->waiter);
+  }
+  input_arrived(&self.waiter);
+  return KD_OK;
+}
+
+/* ---- the call ------------------------------------------------------------- */
+
+keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
+                         uint32_t input_count, keel_tensor **outputs,
+                         uint32_t output_count) {
+  uint32_t states = 0;
+  for (uint32_t i = 0; i < input_count; i++)
+    if (inputs[i])
+      states |= UINT32_C(1) << keel_tensor_state(inputs[i]);
+  keel_device *scope = keel_device_scope(op->site.op->context);
+  if (states & (UINT32_C(1) << KEEL_FAILED)) {
+    keel_tensor *failed = first_failed(inputs, input_count);
+    for (uint32_t i = 0; i < output_count; i++)
+      outputs[i] = keel_tensor_retain(failed);
+    return KD_OK;
+  }
+  if (states & (UINT32_C(1) << KEEL_PENDING))
+    return defer(op, scope, inputs, input_count, outputs, output_count);
+  return keel_site_call(&op->site, scope, inputs, input_count, outputs,
+                        output_count, 0);
+}
+
+/* ---- by name -------------------------------------------------------------- */
+
+static _Atomic uint64_t serials;
+
+/* What the calling thread called lately. */
+static _Thread_local struct {
+  uint64_t serial, hash;
+  keel_op *op;
+} near[NEAR];
+
+static uint64_t hash_call(const char *name, const keel_attr *attrs,
+                          uint32_t count, bool *out_plain) {
+  uint64_t hash = keel_hash_string(KEEL_HASH_SEED, name);
+  *out_plain = true;
+  for (uint32_t i = 0; i < count; i++) {
+    hash = keel_hash_string(hash, attrs[i].name);
+    switch (attrs[i].kind) {
+      case KD_ATTR_INT:
+        hash = keel_hash(hash, &attrs[i].i, sizeof attrs[i].i);
+        break;
+      case KD_ATTR_FLOAT:
+        hash = keel_hash(hash, &attrs[i].f, sizeof attrs[i].f);
+        break;
+      case KD_ATTR_STRING:
+        hash = keel_hash_string(hash, attrs[i].s);
+        break;
+      case KD_ATTR_INTS:
+        hash = keel_hash(hash, attrs[i].ints,
+                         attrs[i].count * sizeof *attrs[i].ints);
+        break;
+      default:
+        *out_plain = false;
+    }
+  }
+  return hash;
+}
+
+static bool same_value(const keel_attr *a, const keel_attr *b) {
+  if (strcmp(a->name, b->name) != 0 || a->kind != b->kind)
+    return false;
+  switch (a->kind) {
+    case KD_ATTR_INT:
+      return a->i == b->i;
+    case KD_ATTR_FLOAT:
+      return !memcmp(&a->f, &b->f, sizeof a->f);
+    case KD_ATTR_STRING:
+      return !strcmp(a->s, b->s);
+    default:
+      return a->count == b->count &&
+             !memcmp(a->ints, b->ints, a->count * sizeof *a->ints);
+  }
+}
+
+static bool is_call(const keel_op *op, const char *name, const keel_attr *attrs,
+                    uint32_t count) {
+  const keel_opdef *def = op->site.op;
+  const char *colons = strstr(name, "::");
+  const char *bare = colons ? colons + 2 : name;
+  if (strcmp(def->schema->name, bare) != 0 || def->attr_count != count)
+    return false;
+  const char *domain = def->schema->domain;
+  if (colons ? strncmp(domain, name, (size_t)(colons - name)) != 0
+             : strcmp(domain, "ai.onnx") != 0)
+    return false;
+  for (uint32_t i = 0; i < count; i++)
+    if (!same_value(&def->attrs[i].value, &attrs[i]))
+      return false;
+  return true;
+}
+
+static keel_op *find_op(keel_op_cache *cache, uint64_t hash, const char *name,
+                        const keel_attr *attrs, uint32_t count) {
+  keel_op *op = cache->buckets[hash % BUCKETS];
+  while (op && !is_call(op, name, attrs, count))
+    op = op->next;
+  return op;
+}
+
+/* Adds an op, or finds that another thread did; NULL: the cache is full. */
+static keel_op *add_op(keel_op_cache *cache, uint64_t hash, keel_op *fresh,
+                       const char *name, const keel_attr *attrs,
+                       uint32_t count) {
+  pthread_mutex_lock(&cache->lock);
+  keel_op *op = find_op(cache, hash, name, attrs, count);
+  if (!op && cache->count < MOST) {
+    op = fresh;
+    op->next = cache->buckets[hash % BUCKETS];
+    cache->buckets[hash % BUCKETS] = op;
+    cache->count++;
+  }
+  pthread_mutex_unlock(&cache->lock);
+  return op;
+}
+
+keel_status keel_call(keel_context *context, const char *name,
+                      const keel_attr *attrs, uint32_t attr_count,
+                      keel_tensor *const *inputs, uint32_t input_count,
+                      keel_tensor **outputs, uint32_t output_count) {
+  keel_op_cache *cache = context->ops;
+  bool plain = false;
+  uint64_t hash = hash_call(name, attrs, attr_count, &plain);
+  uint32_t at = (uint32_t)(hash % NEAR);
+  if (plain && near[at].serial == cache->serial && near[at].hash == hash &&
+      is_call(near[at].op, name, attrs, attr_count))
+    return keel_op_call(near[at].op, inputs, input_count, outputs,
+                        output_count);
+  keel_op *op = NULL, *fresh = NULL;
+  if (plain) {
+    pthread_mutex_lock(&cache->lock);
+    op = find_op(cache, hash, name, attrs, attr_count);
+    pthread_mutex_unlock(&cache->lock);
+  }
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  if (!op) {
+    KEEL_TRY(keel_op_prepare(context, name, attrs, attr_count, NULL, &fresh));
+    op = plain ? add_op(cache, hash, fresh, name, attrs, attr_count) : NULL;
+  }
+  keel_status status = keel_op_call(op ? op : fresh, inputs, input_count,
+                                    outputs, output_count);
+  if (op) {
+    near[at].serial = cache->serial;
+    near[at].hash = hash;
+    near[at].op = op;
+  }
+  if (fresh != op)
+    keel_op_release(fresh);
+  return status;
+}
+
+keel_status keel_op_cache_create(keel_op_cache **out_cache) {
+  keel_op_cache *cache = calloc(1, sizeof *cache);
+  if (!cache)
+    return keel_no_memory(sizeof *cache);
+  pthread_mutex_init(&cache->lock, NULL);
+  cache->serial = atomic_fetch_add(&serials, 1) + 1;
+  *out_cache = cache;
+  return KD_OK;
+}
+
+void keel_op_cache_destroy(keel_op_cache *cache) {
+  if (!cache)
+    return;
+  for (uint32_t i = 0; i < BUCKETS; i++)
+    for (keel_op *op = cache->buckets[i], *next; op; op = next) {
+      next = op->next;
+      keel_op_release(op);
+    }
+  pthread_mutex_destroy(&cache->lock);
+  free(cache);
+}

@@ -1,0 +1,277 @@
+/* site.c - from inputs to a binding, and from a binding to outputs. */
+#include "eager/site.h"
+
+#include "eager/launch.h"
+#include "memory/copy.h"
+#include "ops/shapes.h"
+
+#define FEW 16
+
+void keel_site_init(keel_site *site, keel_opdef *op, const char *where,
+                    keel_device *pinned) {
+  memset(site, 0, sizeof *site);
+  site->op = op;
+  site->where = where ? where : "";
+  site->pinned = pinned;
+}
+
+static void binding_free(keel_binding *binding) {
+  if (binding)
+    keel_instance_release(binding->instance);
+  free(binding);
+}
+
+void keel_site_deinit(keel_site *site) {
+  for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++)
+    binding_free(atomic_load_explicit(&site->slots[i], memory_order_acquire));
+}
+
+/* ---- inference ------------------------------------------------------------ */
+
+/* Gives infer the host values of the inputs that the shape function reads. */
+static keel_status host_values(const keel_site *site,
+                               keel_tensor *const *inputs, uint32_t count,
+                               keel_tensor **values) {
+  uint32_t wanted = site->op->schema->value_inputs;
+  for (uint32_t i = 0; i < count; i++)
+    values[i] = NULL;
+  for (uint32_t i = 0; i < count && i < 32; i++)
+    if ((wanted >> i & 1) && inputs[i])
+      KEEL_TRY(keel_tensor_to_host(inputs[i], &values[i]));
+  return KD_OK;
+}
+
+static keel_status infer(const keel_site *site, keel_tensor *const *inputs,
+                         uint32_t n, const keel_type **in,
+                         const keel_type **out, uint32_t m) {
+  keel_tensor *few[FEW];
+  keel_tensor **values = n <= FEW ? few : malloc(n * sizeof *values);
+  if (!values)
+    return keel_no_memory(n * sizeof *values);
+  keel_infer all = {
+      .op = site->op,
+      .where = site->where,
+      .input_count = n,
+      .output_count = m,
+      .in = in,
+      .values = values,
+      .out = out,
+  };
+  keel_status status = host_values(site, inputs, n, values);
+  for (uint32_t i = 0; i < n; i++)
+    in[i] = inputs[i] ? inputs[i]->type : NULL;
+  for (uint32_t i = 0; i < m; i++)
+    out[i] = NULL;
+  for (uint32_t i = 0; i < n && status == KD_OK; i++)
+    if (inputs[i] && inputs[i]->kind != KEEL_DATA)
+      status = keel_infer_fail(&all, KD_INVALID_ARGUMENT,
+                               "input %u is no tensor", (unsigned)i);
+  if (status == KD_OK)
+    status = keel_infer_types(&all);
+  for (uint32_t i = 0; i < n; i++)
+    keel_tensor_release(values[i]);
+  if (values != few)
+    free(values);
+  return status;
+}
+
+/* ---- bindings ------------------------------------------------------------- */
+
+static inline bool matches(const keel_binding *binding, keel_device *wanted,
+                           keel_tensor *const *inputs, uint32_t n, uint32_t m,
+                           uint32_t blocked) {
+  if (!binding || binding->wanted != wanted || binding->input_count != n ||
+      binding->output_count != m || binding->asked_blocked != blocked)
+    return false;
+  for (uint32_t i = 0; i < n; i++)
+    if ((inputs[i] ? inputs[i]->type : NULL) != binding->types[i])
+      return false;
+  return true;
+}
+
+static keel_status bind(keel_site *site, keel_device *wanted,
+                        keel_tensor *const *inputs, uint32_t n, uint32_t m,
+                        uint32_t blocked, keel_binding **out_binding) {
+  keel_binding *binding =
+      calloc(1, sizeof *binding + (n + m) * sizeof *binding->types);
+  if (!binding)
+    return keel_no_memory(sizeof *binding);
+  const keel_type **in = binding->types, **out = binding->types + n;
+  const keel_schema *schema = site->op->schema;
+  keel_context *context = site->op->context;
+  binding->wanted = wanted;
+  binding->input_count = n;
+  binding->output_count = m;
+  binding->outputs_known = !schema->value_inputs;
+  keel_status status = infer(site, inputs, n, in, out, m);
+  binding->node = (struct kd_node){
+      .op = site->op,
+      .name = site->where,
+      .input_count = n,
+      .output_count = m,
+      .inputs = in,
+      .outputs = out,
+      .constants = site->constants,
+      .blocked_inputs = blocked,
+      .blocked_output = site->blocked_output,
+  };
+  const kd_kernel_def *def = NULL;
+  if (status == KD_OK) {
+    status = keel_choose_kernel(context, wanted, &binding->node, site->where,
+                                &binding->device, &def);
+    if (status != KD_OK && (blocked || site->blocked_output)) {
+      /* nobody takes the layout: the launch brings the inputs to rows */
+      binding->node.blocked_inputs = 0;
+      binding->node.blocked_output = false;
+      status = keel_choose_kernel(context, wanted, &binding->node, site->where,
+                                  &binding->device, &def);
+    }
+  }
+  if (status == KD_OK) {
+    keel_instance_key key = {
+        .device = binding->device,
+        .def = def,
+        .op = site->op,
+        .name = site->where,
+        .inputs = in,
+        .outputs = out,
+        .input_count = n,
+        .output_count = m,
+        .constants = def->create ? site->constants : NULL,
+        .blocked_inputs = binding->node.blocked_inputs,
+        .blocked_output = binding->node.blocked_output,
+    };
+    status = keel_instance_get(context->kernels, &key, &binding->instance);
+  }
+  if (status != KD_OK) {
+    binding_free(binding);
+    return status;
+  }
+  binding->asked_blocked = blocked;
+  binding->blocked_inputs = binding->node.blocked_inputs;
+  binding->blocked_output = binding->node.blocked_output;
+  *out_binding = binding;
+  return KD_OK;
+}
+
+/* Keeps a binding for later calls; false where there is no room. */
+static bool keep(keel_site *site, keel_binding *binding) {
+  for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
+    keel_binding *expected = NULL;
+    /* release: a reader that finds it sees it whole */
+    if (atomic_compare_exchange_strong_explicit(
+            &site->slots[i], &expected, binding, memory_order_release,
+            memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+static keel_status run_binding(keel_site *site, const keel_binding *binding,
+                               keel_tensor *const *inputs,
+                               keel_tensor **outputs, uint32_t donated) {
+  uint32_t n = binding->input_count, m = binding->output_count;
+  if (binding->outputs_known)
+    return keel_launch_run(site, binding, binding->types + n, inputs, outputs,
+                           donated);
+  const keel_type *few[2 * FEW];
+  const keel_type **types =
+      n + m <= 2 * FEW ? few : malloc((n + m) * sizeof *types);
+  if (!types)
+    return keel_no_memory((n + m) * sizeof *types);
+  keel_status status = infer(site, inputs, n, types, types + n, m);
+  if (status == KD_OK)
+    status = keel_launch_run(site, binding, types + n, inputs, outputs,
+                             donated);
+  if (types != few)
+    free(types);
+  return status;
+}
+
+/* ---- runtime ops ---------------------------------------------------------- */
+
+static keel_status run_runtime(keel_site *site, keel_device *scope,
+                               keel_tensor *const *inputs, uint32_t n,
+                               keel_tensor **outputs, uint32_t m) {
+  const keel_schema *schema = site->op->schema;
+  const keel_type *few[2 * FEW];
+  const keel_type **types =
+      n + m <= 2 * FEW ? few : malloc((n + m) * sizeof *types);
+  if (!types)
+    return keel_no_memory((n + m) * sizeof *types);
+  keel_host_call call = {
+      .context = site->op->context,
+      .op = site->op,
+      .where = site->where,
+      .scope = scope,
+      .input_count = n,
+      .output_count = m,
+      .inputs = inputs,
+      .outputs = outputs,
+      .types = types + n,
+      .graphs = site->graphs,
+  };
+  keel_status status = KD_OK;
+  if (schema->infer != keel_shape_control)
+    status = infer(site, inputs, n, types, types + n, m);
+  if (status == KD_OK)
+    status = schema->host(&call);
+  if (types != few)
+    free(types);
+  for (uint32_t i = 0; status != KD_OK && i < m; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  return status;
+}
+
+/* ---- the call ------------------------------------------------------------- */
+
+/* The device that is asked for, and which inputs have the blocked layout. */
+static inline keel_device *wanted_device(const keel_site *site,
+                                         keel_device *scope,
+                                         keel_tensor *const *inputs, uint32_t n,
+                                         uint32_t *out_blocked) {
+  keel_device *first = NULL;
+  uint32_t blocked = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!inputs[i])
+      continue;
+    if (!first)
+      first = keel_tensor_place(inputs[i]);
+    if (inputs[i]->layout != KD_LAYOUT_ROW_MAJOR && i < 32)
+      blocked |= UINT32_C(1) << i;
+  }
+  *out_blocked = blocked;
+  if (site->pinned)
+    return site->pinned;
+  return scope ? scope : first ? first : site->op->context->default_device;
+}
+
+keel_status keel_site_call(keel_site *site, keel_device *scope,
+                           keel_tensor *const *inputs, uint32_t n,
+                           keel_tensor **outputs, uint32_t m,
+                           uint32_t donated) {
+  for (uint32_t i = 0; i < m; i++)
+    outputs[i] = NULL;
+  if (site->op->schema->host)
+    return run_runtime(site, site->pinned ? site->pinned : scope, inputs, n,
+                       outputs, m);
+  uint32_t blocked = 0;
+  keel_device *wanted = wanted_device(site, scope, inputs, n, &blocked);
+  for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
+    const keel_binding *binding =
+        atomic_load_explicit(&site->slots[i], memory_order_acquire);
+    if (!binding)
+      break;
+    if (matches(binding, wanted, inputs, n, m, blocked))
+      return run_binding(site, binding, inputs, outputs, donated);
+  }
+  keel_binding *binding = NULL;
+  KEEL_TRY(bind(site, wanted, inputs, n, m, blocked, &binding));
+  bool kept = keep(site, binding);
+  keel_status status = run_binding(site, binding, inputs, outputs, donated);
+  if (!kept)
+    binding_free(binding);
+  return status;
+}

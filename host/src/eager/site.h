@@ -1,0 +1,72 @@
+/* site.h - a place from which one op is called again and again: a prepared op,
+ * or a node of a plan. It remembers, for the types it met, which kernel to run
+ * and what comes out, so that a call in the steady state compares pointers. */
+#ifndef KEEL_SITE_H
+#define KEEL_SITE_H
+
+#include "eager/cache.h"
+
+#define KEEL_SITE_SLOTS 8
+
+/* A met combination of input types. */
+typedef struct keel_binding {
+  keel_device *wanted;  /* what was asked for */
+  keel_instance *instance;
+  keel_device *device; /* instance->device */
+  uint32_t input_count, output_count;
+  uint32_t asked_blocked;  /* inputs that came with the blocked layout */
+  uint32_t blocked_inputs; /* those of them that the kernel takes so */
+  bool outputs_known; /* types of the outputs hold for every call */
+  bool blocked_output;
+  struct kd_node node; /* these very types, in `types` */
+  const keel_type *types[]; /* of inputs, then outputs */
+} keel_binding;
+
+typedef struct keel_site {
+  keel_opdef *op;
+  const char *where;    /* the node's name, or "" */
+  keel_device *pinned;  /* where it must run, or NULL */
+  keel_tensor *const *constants; /* by input, NULL where not; or NULL */
+  bool blocked_output;  /* the layout pass wants output 0 blocked */
+  struct keel_fplan *const *graphs; /* nested functions, by attribute */
+  uint64_t *copy_time;  /* where the time of moving inputs is added, or NULL */
+  _Atomic(keel_binding *) slots[KEEL_SITE_SLOTS];
+} keel_site;
+
+void keel_site_init(keel_site *site, keel_opdef *op, const char *where,
+                    keel_device *pinned);
+void keel_site_deinit(keel_site *site);
+
+/* Runs the op on ready inputs.
+ *
+ * scope    the device to run on where the site is not pinned; NULL: inputs
+ *          decide, then the default
+ * donated  bit i: nobody needs input i after the call, so that its memory may
+ *          become the output's
+ * Returns KD_OK with all outputs ready, or why not, with outputs NULL. */
+keel_status keel_site_call(keel_site *site, keel_device *scope,
+                           keel_tensor *const *inputs, uint32_t input_count,
+                           keel_tensor **outputs, uint32_t output_count,
+                           uint32_t donated);
+
+/* What a runtime op gets. Outputs that it sets are owned by the caller. */
+struct keel_host_call {
+  keel_context *context;
+  const keel_opdef *op;
+  const char *where;
+  keel_device *scope;
+  uint32_t input_count, output_count;
+  keel_tensor *const *inputs;
+  keel_tensor **outputs;
+  const keel_type *const *types; /* of the outputs; NULL: not inferred */
+  struct keel_fplan *const *graphs; /* by attribute of the op */
+};
+
+/* Picks a definition and a device for types that were inferred; used by calls
+ * and by placement. `out_def` may come from another device than `wanted`. */
+keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
+                               struct kd_node *node, const char *where,
+                               keel_device **out_device,
+                               const kd_kernel_def **out_def);
+
+#endif /* KEEL_SITE_H */

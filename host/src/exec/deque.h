@@ -1,0 +1,143 @@
+/* deque.h - a work-stealing deque of pointers, and a queue for outsiders.
+ *
+ * The deque is Chase and Lev's (SPAA 2005) with the memory orders of Lê,
+ * Pop, Cohen and Zappa Nardelli (PPoPP 2013), of a fixed size: its owner pushes
+ * and pops at the bottom, anybody steals at the top. The queue is Vyukov's
+ * bounded one for many producers and consumers: a cell's sequence number says
+ * whose turn it is. */
+#ifndef KEEL_DEQUE_H
+#define KEEL_DEQUE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KEEL_DEQUE_ROOM 4096 /* a power of two */
+
+typedef struct keel_deque {
+  _Alignas(64) _Atomic int64_t top;
+  _Alignas(64) _Atomic int64_t bottom;
+  _Atomic(void *) items[KEEL_DEQUE_ROOM];
+} keel_deque;
+
+/* Owner only; false where it is full. */
+static inline bool keel_deque_push(keel_deque *deque, void *item) {
+  int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
+  /* acquire: a thief's read of the cell comes before we write it again */
+  int64_t top = atomic_load_explicit(&deque->top, memory_order_acquire);
+  if (bottom - top >= KEEL_DEQUE_ROOM)
+    return false;
+  atomic_store_explicit(&deque->items[bottom % KEEL_DEQUE_ROOM], item,
+                        memory_order_relaxed);
+  /* release: a thief that sees the new bottom sees the item, and what it
+   * points to */
+  atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_release);
+  return true;
+}
+
+/* Owner only; NULL where it is empty. */
+static inline void *keel_deque_pop(keel_deque *deque) {
+  int64_t bottom =
+      atomic_load_explicit(&deque->bottom, memory_order_relaxed) - 1;
+  /* seq_cst, here and in `steal`: of the last item's two takers, at least one
+   * sees the other's move; then the exchange on top decides */
+  atomic_store_explicit(&deque->bottom, bottom, memory_order_seq_cst);
+  int64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
+  if (top > bottom) {
+    atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_relaxed);
+    return NULL;
+  }
+  void *item = atomic_load_explicit(&deque->items[bottom % KEEL_DEQUE_ROOM],
+                                    memory_order_relaxed);
+  if (top == bottom) {
+    if (!atomic_compare_exchange_strong_explicit(&deque->top, &top, top + 1,
+                                                 memory_order_seq_cst,
+                                                 memory_order_relaxed))
+      item = NULL;
+    atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_relaxed);
+  }
+  return item;
+}
+
+/* Anybody; NULL where it is empty or somebody else was faster. */
+static inline void *keel_deque_steal(keel_deque *deque) {
+  int64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
+  int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_seq_cst);
+  if (top >= bottom)
+    return NULL;
+  void *item = atomic_load_explicit(&deque->items[top % KEEL_DEQUE_ROOM],
+                                    memory_order_relaxed);
+  if (!atomic_compare_exchange_strong_explicit(&deque->top, &top, top + 1,
+                                               memory_order_seq_cst,
+                                               memory_order_relaxed))
+    return NULL;
+  return item;
+}
+
+#define KEEL_QUEUE_ROOM 4096 /* a power of two */
+
+typedef struct keel_queue {
+  _Alignas(64) _Atomic uint64_t head; /* next to take */
+  _Alignas(64) _Atomic uint64_t tail; /* next to put */
+  struct {
+    _Atomic uint64_t sequence;
+    void *item;
+  } cells[KEEL_QUEUE_ROOM];
+} keel_queue;
+
+static inline void keel_queue_init(keel_queue *queue) {
+  for (uint64_t i = 0; i < KEEL_QUEUE_ROOM; i++)
+    atomic_init(&queue->cells[i].sequence, i);
+}
+
+/* Anybody; false where it is full. */
+static inline bool keel_queue_put(keel_queue *queue, void *item) {
+  uint64_t at = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+  for (;;) {
+    /* acquire: the taker's read of the cell is done */
+    uint64_t sequence = atomic_load_explicit(
+        &queue->cells[at % KEEL_QUEUE_ROOM].sequence, memory_order_acquire);
+    if (sequence == at) {
+      if (atomic_compare_exchange_weak_explicit(&queue->tail, &at, at + 1,
+                                                memory_order_relaxed,
+                                                memory_order_relaxed))
+        break;
+    } else if (sequence < at) {
+      return false;
+    } else {
+      at = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    }
+  }
+  queue->cells[at % KEEL_QUEUE_ROOM].item = item;
+  /* release: the item, and what it points to, before the taker's turn */
+  atomic_store_explicit(&queue->cells[at % KEEL_QUEUE_ROOM].sequence, at + 1,
+                        memory_order_release);
+  return true;
+}
+
+/* Anybody; NULL where it is empty. */
+static inline void *keel_queue_take(keel_queue *queue) {
+  uint64_t at = atomic_load_explicit(&queue->head, memory_order_relaxed);
+  for (;;) {
+    /* acquire: pairs with the release in `put` */
+    uint64_t sequence = atomic_load_explicit(
+        &queue->cells[at % KEEL_QUEUE_ROOM].sequence, memory_order_acquire);
+    if (sequence == at + 1) {
+      if (atomic_compare_exchange_weak_explicit(&queue->head, &at, at + 1,
+                                                memory_order_relaxed,
+                                                memory_order_relaxed))
+        break;
+    } else if (sequence < at + 1) {
+      return NULL;
+    } else {
+      at = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    }
+  }
+  void *item = queue->cells[at % KEEL_QUEUE_ROOM].item;
+  atomic_store_explicit(&queue->cells[at % KEEL_QUEUE_ROOM].sequence,
+                        at + KEEL_QUEUE_ROOM, memory_order_release);
+  return item;
+}
+
+#endif /* KEEL_DEQUE_H */

@@ -1,0 +1,359 @@
+/* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
+#include "exec/plan.h"
+
+#include "exec/pool.h"
+#include "memory/copy.h"
+#include "passes/passes.h"
+
+/* ---- laying out ----------------------------------------------------------- */
+
+static keel_status lay_graphs(keel_plan *plan, keel_step *step) {
+  const keel_opdef *op = step->site.op;
+  if (!(op->schema->flags & KEEL_OP_CONTROL))
+    return KD_OK;
+  keel_fplan **graphs =
+      keel_arena_take(&plan->arena, (op->attr_count + 1) * sizeof *graphs);
+  if (!graphs)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    if (op->attrs[i].graph)
+      KEEL_TRY(keel_fplan_create(plan, op->attrs[i].graph, &graphs[i]));
+  step->site.graphs = graphs;
+  return KD_OK;
+}
+
+/* The constants among a step's inputs, for kernels that prepare them. */
+static keel_status lay_constants(keel_plan *plan, const keel_function *function,
+                                 keel_step *step) {
+  bool any = false;
+  for (uint32_t i = 0; i < step->input_count; i++)
+    any |= step->inputs[i] != KEEL_ABSENT &&
+           function->values[step->inputs[i]].constant;
+  if (!any)
+    return KD_OK;
+  keel_tensor **constants = keel_arena_take(
+      &plan->arena, (step->input_count + 1) * sizeof *constants);
+  if (!constants)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < step->input_count; i++)
+    if (step->inputs[i] != KEEL_ABSENT)
+      constants[i] = function->values[step->inputs[i]].constant;
+  step->site.constants = constants;
+  return KD_OK;
+}
+
+static keel_status lay_step(keel_plan *plan, const keel_function *function,
+                            const keel_node *node, keel_step *step) {
+  keel_site_init(&step->site, node->op, node->name, NULL);
+  step->site.copy_time = NULL;
+  step->site.blocked_output = node->blocked_output;
+  step->inputs = node->inputs;
+  step->outputs = node->outputs;
+  step->input_count = node->input_count;
+  step->output_count = node->output_count;
+  KEEL_TRY(lay_constants(plan, function, step));
+  return lay_graphs(plan, step);
+}
+
+/* Followers and waits, from who makes each value. */
+static keel_status lay_edges(keel_plan *plan, keel_fplan *fplan) {
+  uint32_t *maker = malloc((fplan->value_count + 1) * sizeof *maker);
+  uint32_t *marks = calloc(fplan->step_count + 1, sizeof *marks);
+  keel_status status = maker && marks ? KD_OK : keel_no_memory(8);
+  for (uint32_t i = 0; maker && i < fplan->value_count; i++)
+    maker[i] = KEEL_ABSENT;
+  for (uint32_t i = 0; status == KD_OK && i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].output_count; k++)
+      if (fplan->steps[i].outputs[k] != KEEL_ABSENT)
+        maker[fplan->steps[i].outputs[k]] = i;
+  /* twice: to count, then to fill; marks[j] is i + 1 where j -> i is counted */
+  for (int fill = 0; fill < 2 && status == KD_OK; fill++) {
+    memset(marks, 0, (fplan->step_count + 1) * sizeof *marks);
+    for (uint32_t i = 0; i < fplan->step_count; i++)
+      for (uint32_t k = 0; k < fplan->steps[i].input_count; k++) {
+        uint32_t value = fplan->steps[i].inputs[k];
+        uint32_t from = value == KEEL_ABSENT ? KEEL_ABSENT : maker[value];
+        if (from == KEEL_ABSENT || marks[from] == i + 1)
+          continue;
+        marks[from] = i + 1;
+        keel_step *step = &fplan->steps[from];
+        if (fill)
+          step->followers[step->follower_count] = i;
+        else
+          fplan->steps[i].waits++;
+        step->follower_count++;
+      }
+    for (uint32_t i = 0; i < fplan->step_count && !fill; i++) {
+      keel_step *step = &fplan->steps[i];
+      step->followers = keel_arena_take(
+          &plan->arena, (step->follower_count + 1) * sizeof *step->followers);
+      if (!step->followers)
+        status = KD_OUT_OF_MEMORY;
+      step->follower_count = 0;
+    }
+  }
+  free(maker);
+  free(marks);
+  return status;
+}
+
+static keel_status lay_values(keel_plan *plan, const keel_function *function,
+                              keel_fplan *fplan) {
+  uint32_t n = function->value_count;
+  fplan->value_count = n;
+  fplan->constants =
+      keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->constants);
+  fplan->uses = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->uses);
+  if (!fplan->constants || !fplan->uses)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++)
+    fplan->constants[i] = function->values[i].constant;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
+      if (fplan->steps[i].inputs[k] != KEEL_ABSENT)
+        fplan->uses[fplan->steps[i].inputs[k]]++;
+  for (uint32_t i = 0; i < fplan->output_count; i++)
+    fplan->uses[fplan->outputs[i]]++;
+  return KD_OK;
+}
+
+keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
+                              keel_fplan **out_fplan) {
+  keel_arena *arena = &plan->arena;
+  keel_fplan *fplan = keel_arena_take(arena, sizeof *fplan);
+  if (!fplan)
+    return KD_OUT_OF_MEMORY;
+  fplan->plan = plan;
+  fplan->name = function->name;
+  fplan->inputs = function->inputs;
+  fplan->outputs = function->outputs;
+  fplan->input_count = function->input_count;
+  fplan->output_count = function->output_count;
+  fplan->capture_count = function->capture_count;
+  fplan->steps = keel_arena_take(
+      arena, (function->node_count + 1) * sizeof *fplan->steps);
+  if (!fplan->steps)
+    return KD_OUT_OF_MEMORY;
+  fplan->next = plan->fplans;
+  plan->fplans = fplan;
+  for (uint32_t i = 0; i < function->node_count; i++)
+    if (!function->nodes[i].dead)
+      KEEL_TRY(lay_step(plan, function, &function->nodes[i],
+                        &fplan->steps[fplan->step_count++]));
+  KEEL_TRY(lay_values(plan, function, fplan));
+  KEEL_TRY(lay_edges(plan, fplan));
+  *out_fplan = fplan;
+  return KD_OK;
+}
+
+void keel_fplan_deinit(keel_fplan *fplan) {
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    keel_site_deinit(&fplan->steps[i].site);
+  keel_run *idle = atomic_load(&fplan->idle);
+  if (idle)
+    keel_run_free(idle);
+}
+
+/* ---- keel_plan ------------------------------------------------------------ */
+
+static keel_status run_passes(keel_plan *plan, uint32_t flags) {
+  for (keel_function *at = plan->functions; at; at = at->next) {
+    KEEL_TRY(keel_function_sort(at));
+    KEEL_TRY(keel_pass_prune(at));
+    if (flags & KEEL_PLAN_NO_FOLD)
+      KEEL_TRY(keel_pass_types(at));
+    else
+      KEEL_TRY(keel_pass_fold(at));
+    if (!(flags & KEEL_PLAN_NO_FUSE))
+      KEEL_TRY(keel_pass_fuse(at, plan->device));
+    KEEL_TRY(keel_pass_prune(at));
+    if (!(flags & KEEL_PLAN_NO_LAYOUT))
+      KEEL_TRY(keel_pass_layout(at, plan->device));
+  }
+  return KD_OK;
+}
+
+/* A first failure that needs no input: an op that no device has. */
+static keel_status check_kernels(const keel_plan *plan) {
+  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++) {
+      const keel_opdef *op = at->steps[i].site.op;
+      bool there = op->schema->host != NULL;
+      for (uint32_t d = 0; d < plan->context->device_count && !there; d++)
+        there = keel_device_kernels(plan->context->devices[d],
+                                    op->schema->domain, op->schema->name);
+      if (!there)
+        return keel_fail(KD_UNIMPLEMENTED,
+                         "no device has a kernel for %s (node \"%s\")",
+                         op->schema->name, at->steps[i].site.where);
+    }
+  return KD_OK;
+}
+
+/* On a device of its own memory, constants that kernels read there are moved
+ * once, not at each run. */
+static keel_status place_constants(keel_plan *plan) {
+  if (!plan->device || keel_device_addressable(plan->device))
+    return KD_OK;
+  for (keel_fplan *at = plan->fplans; at; at = at->next) {
+    bool *on_host = calloc(at->value_count + 1, sizeof *on_host);
+    if (!on_host)
+      return keel_no_memory(at->value_count);
+    for (uint32_t i = 0; i < at->step_count; i++) {
+      const keel_step *step = &at->steps[i];
+      for (uint32_t k = 0; k < step->input_count; k++)
+        if (step->inputs[k] != KEEL_ABSENT &&
+            (step->site.op->schema->host ||
+             (k < 32 && step->site.op->schema->value_inputs >> k & 1)))
+          on_host[step->inputs[k]] = true;
+    }
+    keel_status status = KD_OK;
+    for (uint32_t i = 0; i < at->value_count && status == KD_OK; i++) {
+      keel_tensor *moved = NULL;
+      if (!at->constants[i] || on_host[i])
+        continue;
+      status = keel_copy_to(at->constants[i], plan->device, &moved);
+      if (status == KD_OK) { /* held by a nameless value of the function */
+        keel_function *keeper = plan->functions;
+        if (keel_function_constant(keeper, "", moved) == KEEL_ABSENT)
+          status = KD_OUT_OF_MEMORY;
+        at->constants[i] = moved;
+        keel_tensor_release(moved);
+      }
+    }
+    free(on_host);
+    KEEL_TRY(status);
+  }
+  return KD_OK;
+}
+
+static keel_status fill(keel_plan *plan, keel_program *program,
+                        const keel_plan_params *params) {
+  keel_function *main = NULL;
+  keel_device *device = params->device;
+  if (!device)
+    device = keel_device_scope(plan->context);
+  if (!device)
+    device = plan->context->default_device;
+  plan->device = device;
+  if (device)
+    KEEL_TRY(keel_device_ready(device));
+  KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
+                               &main));
+  KEEL_TRY(run_passes(plan, params->flags));
+  KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
+  KEEL_TRY(check_kernels(plan));
+  return place_constants(plan);
+}
+
+keel_status keel_plan_create(keel_program *program,
+                             const keel_plan_params *params,
+                             keel_plan **out_plan) {
+  keel_plan_params all = {0};
+  *out_plan = NULL;
+  if (params)
+    memcpy(&all, params,
+           params->struct_size < sizeof all ? params->struct_size : sizeof all);
+  keel_plan *plan = calloc(1, sizeof *plan);
+  if (!plan)
+    return keel_no_memory(sizeof *plan);
+  atomic_init(&plan->refs, 1);
+  plan->context = program->context;
+  keel_status status = fill(plan, program, &all);
+  if (status != KD_OK) {
+    keel_plan_release(plan);
+    return status;
+  }
+  *out_plan = plan;
+  return KD_OK;
+}
+
+void keel_plan_release(keel_plan *plan) {
+  if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1)
+    return;
+  for (keel_fplan *at = plan->fplans; at; at = at->next)
+    keel_fplan_deinit(at);
+  keel_functions_release(plan->functions);
+  keel_arena_free(&plan->arena);
+  free(plan);
+}
+
+keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
+                          uint32_t input_count, keel_tensor **outputs,
+                          uint32_t output_count) {
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  if (input_count != plan->main->input_count ||
+      output_count != plan->main->output_count)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the program has %u inputs and %u outputs, not %u and %u",
+                     (unsigned)plan->main->input_count,
+                     (unsigned)plan->main->output_count, (unsigned)input_count,
+                     (unsigned)output_count);
+  for (uint32_t i = 0; i < input_count; i++) {
+    if (!inputs[i])
+      return keel_fail(KD_INVALID_ARGUMENT, "input %u is missing", (unsigned)i);
+    KEEL_TRY(keel_tensor_wait(inputs[i]));
+  }
+  kd_device *handle = plan->device ? plan->device->handle : NULL;
+  const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
+  if (table && table->run_begin)
+    table->run_begin(handle, (uint64_t)(uintptr_t)plan);
+  keel_status status = keel_fplan_run(plan->main, plan->device, inputs,
+                                      input_count, outputs, output_count);
+  if (table && table->run_end)
+    table->run_end(handle, (uint64_t)(uintptr_t)plan);
+  return status;
+}
+
+/* ---- profile -------------------------------------------------------------- */
+
+void keel_plan_profile(keel_plan *plan, int on) {
+  atomic_store(&plan->profile, false);
+  for (keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++) {
+      keel_step *step = &at->steps[i];
+      if (on) {
+        atomic_store(&step->calls, 0);
+        atomic_store(&step->time, 0);
+        __atomic_store_n(&step->copy_time, 0, __ATOMIC_RELAXED);
+      }
+      step->site.copy_time = on ? &step->copy_time : NULL;
+    }
+  atomic_store(&plan->profile, on != 0);
+}
+
+static const char *device_of(const keel_plan *plan, const keel_step *step) {
+  if (step->site.op->schema->host)
+    return "host";
+  const keel_binding *binding = atomic_load(&step->site.slots[0]);
+  return binding        ? binding->device->name
+         : plan->device ? plan->device->name
+                        : "?";
+}
+
+keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
+                                   keel_profile_line *out_line) {
+  uint32_t left = index;
+  for (keel_fplan *at = plan->main; at;
+       at = at == plan->main ? plan->fplans : at->next) {
+    if (at == plan->main && left != index)
+      continue; /* the list has it again */
+    if (left < at->step_count) {
+      keel_step *step = &at->steps[left];
+      *out_line = (keel_profile_line){
+          .node = step->site.where,
+          .op = step->site.op->schema->name,
+          .device = device_of(plan, step),
+          .calls = atomic_load(&step->calls),
+          .time = atomic_load(&step->time),
+          .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),
+      };
+      memcpy(out_line->types, step->types, sizeof out_line->types);
+      return KD_OK;
+    }
+    left -= at->step_count;
+  }
+  return keel_fail(KD_OUT_OF_RANGE, "the profile has %u lines",
+                   (unsigned)(index - left));
+}

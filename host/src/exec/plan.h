@@ -1,0 +1,61 @@
+/* plan.h - a function laid out to be run, and runs of it. */
+#ifndef KEEL_PLAN_H
+#define KEEL_PLAN_H
+
+#include "eager/site.h"
+#include "program/function.h"
+
+typedef struct keel_fplan keel_fplan;
+typedef struct keel_run keel_run;
+
+/* One op, with all that running it needs. */
+typedef struct keel_step {
+  keel_site site;
+  uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
+  uint32_t input_count, output_count;
+  uint32_t *followers; /* steps that wait for this one */
+  uint32_t follower_count;
+  uint32_t waits; /* for that many steps */
+  _Atomic uint64_t calls, time;
+  uint64_t copy_time; /* added to atomically */
+  char types[96];     /* of the inputs, of a profiled call */
+} keel_step;
+
+struct keel_fplan {
+  keel_plan *plan;
+  const char *name;
+  uint32_t value_count, step_count;
+  uint32_t input_count, output_count;
+  uint32_t capture_count;
+  uint32_t *inputs, *outputs;
+  keel_tensor **constants; /* by value; NULL where not */
+  uint32_t *uses; /* by value: reads by steps, and one for each output */
+  keel_step *steps;
+  keel_fplan *next;
+  _Atomic(keel_run *) idle; /* one run's memory, kept for the next */
+};
+
+struct keel_plan {
+  atomic_uint refs;
+  keel_context *context;
+  keel_device *device;
+  keel_arena arena;
+  keel_function *functions; /* copies that the passes worked on */
+  keel_fplan *main, *fplans;
+  atomic_bool profile;
+};
+
+/* Lays a function out, and the functions nested in it. */
+keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
+                              keel_fplan **out_fplan);
+void keel_fplan_deinit(keel_fplan *fplan);
+
+/* Runs it on the calling thread and the pool, and waits. Inputs are ready. */
+keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
+                           keel_tensor *const *inputs, uint32_t input_count,
+                           keel_tensor **outputs, uint32_t output_count);
+
+/* Frees a run's memory. */
+void keel_run_free(keel_run *run);
+
+#endif /* KEEL_PLAN_H */

@@ -1,0 +1,331 @@
+/* pool.c - workers that take tasks, steal them, share loops, and then sleep. */
+#include "exec/pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "exec/deque.h"
+
+#define LOOPS 64
+#define SPINS 4000 /* rounds of looking for work before a worker sleeps */
+
+/* A parallel loop that is running: the caller's, shared by whoever is idle. */
+typedef struct loop {
+  _Alignas(64) _Atomic int64_t next;
+  _Atomic int64_t count; /* atomic, for those who look without joining */
+  int64_t piece;
+  kd_loop_body body;
+  void *context;
+  _Alignas(64) atomic_uint users; /* helpers inside */
+} loop;
+
+typedef struct worker {
+  _Alignas(64) keel_deque deque;
+  keel_pool *pool;
+  uint32_t index;
+  pthread_t thread;
+} worker;
+
+struct keel_pool {
+  uint32_t worker_count;
+  uint32_t holders; /* under `opening` */
+  worker *workers;
+  _Alignas(64) _Atomic uint64_t running; /* loops that others may join */
+  _Atomic uint64_t taken;                /* loops whose slot is in use */
+  loop loops[LOOPS];
+  keel_queue queue; /* tasks from outside the pool */
+  _Alignas(64) atomic_uint sleepers;
+  atomic_uint epoch; /* what sleepers sleep on */
+  atomic_bool stop;
+};
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(keel_pool *) the_pool;
+static _Thread_local worker *self;
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* ---- sleeping ------------------------------------------------------------- */
+
+static void wake(keel_pool *pool, int count) {
+  /* acq_rel on the word that sleepers count themselves in: of the two updates
+   * one comes first. Ours: the sleeper then sees the work that we published.
+   * The sleeper's: we see that it is there. */
+  if (atomic_fetch_add_explicit(&pool->sleepers, 0, memory_order_acq_rel) == 0)
+    return;
+  atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_release);
+  syscall(SYS_futex, &pool->epoch, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+static bool has_work(keel_pool *pool);
+
+static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context) {
+  atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_acq_rel);
+  uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire);
+  if (!done(context) && !has_work(pool))
+    syscall(SYS_futex, &pool->epoch, FUTEX_WAIT_PRIVATE, epoch, NULL, NULL, 0);
+  atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
+}
+
+/* ---- loops ---------------------------------------------------------------- */
+
+static void share(loop *at) {
+  int64_t count = atomic_load_explicit(&at->count, memory_order_relaxed);
+  for (;;) {
+    int64_t begin =
+        atomic_fetch_add_explicit(&at->next, at->piece, memory_order_relaxed);
+    if (begin >= count)
+      return;
+    int64_t end = begin + at->piece;
+    at->body(at->context, begin, end < count ? end : count);
+  }
+}
+
+static bool join_loop(keel_pool *pool) {
+  uint64_t running = atomic_load_explicit(&pool->running, memory_order_relaxed);
+  while (running) {
+    unsigned slot = (unsigned)__builtin_ctzll(running);
+    uint64_t bit = UINT64_C(1) << slot;
+    loop *at = &pool->loops[slot];
+    running &= ~bit;
+    if (atomic_load_explicit(&at->next, memory_order_relaxed) >=
+        atomic_load_explicit(&at->count, memory_order_relaxed))
+      continue;
+    /* seq_cst with `run_loop`: either it sees us inside, or we see that it is
+     * over */
+    atomic_fetch_add_explicit(&at->users, 1, memory_order_seq_cst);
+    bool joined =
+        atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
+    if (joined)
+      share(at);
+    /* release: what the body wrote, before the owner goes on */
+    atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
+    if (joined)
+      return true;
+  }
+  return false;
+}
+
+static int claim_loop(keel_pool *pool) {
+  uint64_t taken = atomic_load_explicit(&pool->taken, memory_order_relaxed);
+  while (~taken) {
+    int slot = __builtin_ctzll(~taken);
+    if (atomic_compare_exchange_weak_explicit(
+            &pool->taken, &taken, taken | UINT64_C(1) << slot,
+            memory_order_acquire, memory_order_relaxed))
+      return slot;
+  }
+  return -1;
+}
+
+static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
+                     kd_loop_body body, void *context) {
+  loop *at = &pool->loops[slot];
+  uint64_t bit = UINT64_C(1) << slot;
+  atomic_store_explicit(&at->count, count, memory_order_relaxed);
+  at->piece = piece;
+  at->body = body;
+  at->context = context;
+  atomic_store_explicit(&at->next, 0, memory_order_relaxed);
+  atomic_fetch_or_explicit(&pool->running, bit, memory_order_seq_cst);
+  int64_t pieces = (count + piece - 1) / piece;
+  wake(pool, pieces > (int64_t)pool->worker_count ? (int)pool->worker_count
+                                                  : (int)pieces - 1);
+  share(at);
+  atomic_fetch_and_explicit(&pool->running, ~bit, memory_order_seq_cst);
+  /* acquire: what the helpers wrote */
+  for (unsigned spins = 0;
+       atomic_load_explicit(&at->users, memory_order_seq_cst); spins++) {
+    if (spins < 10000)
+      relax();
+    else
+      sched_yield();
+  }
+  atomic_fetch_and_explicit(&pool->taken, ~bit, memory_order_release);
+}
+
+void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
+                       void *context) {
+  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
+  if (count <= 0)
+    return;
+  if (grain < 1)
+    grain = 1;
+  int slot = -1;
+  if (pool && pool->worker_count && count > grain)
+    slot = claim_loop(pool);
+  if (slot < 0) {
+    body(context, 0, count);
+    return;
+  }
+  /* four pieces a thread even out what they take; fewer where grain is large */
+  int64_t piece = count / ((int64_t)(pool->worker_count + 1) * 4);
+  run_loop(pool, slot, count, piece < grain ? grain : piece, body, context);
+}
+
+uint32_t keel_parallel_width(void) {
+  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
+  return pool ? pool->worker_count + 1 : 1;
+}
+
+/* ---- tasks ---------------------------------------------------------------- */
+
+static bool has_work(keel_pool *pool) {
+  uint64_t running = atomic_load_explicit(&pool->running, memory_order_relaxed);
+  for (; running; running &= running - 1) {
+    loop *at = &pool->loops[__builtin_ctzll(running)];
+    if (atomic_load_explicit(&at->next, memory_order_relaxed) <
+        atomic_load_explicit(&at->count, memory_order_relaxed))
+      return true;
+  }
+  if (atomic_load_explicit(&pool->queue.head, memory_order_relaxed) !=
+      atomic_load_explicit(&pool->queue.tail, memory_order_relaxed))
+    return true;
+  for (uint32_t i = 0; i < pool->worker_count; i++) {
+    keel_deque *deque = &pool->workers[i].deque;
+    if (atomic_load_explicit(&deque->top, memory_order_relaxed) <
+        atomic_load_explicit(&deque->bottom, memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+static keel_task *find_task(keel_pool *pool) {
+  bool inside = self && self->pool == pool;
+  keel_task *task = inside ? keel_deque_pop(&self->deque) : NULL;
+  if (!task)
+    task = keel_queue_take(&pool->queue);
+  uint32_t first = inside ? self->index + 1 : 0;
+  for (uint32_t i = 0; i < pool->worker_count && !task; i++)
+    task = keel_deque_steal(
+        &pool->workers[(first + i) % pool->worker_count].deque);
+  return task;
+}
+
+bool keel_pool_help(keel_pool *pool) {
+  if (join_loop(pool))
+    return true;
+  keel_task *task = find_task(pool);
+  if (task)
+    task->run(task);
+  return task != NULL;
+}
+
+void keel_pool_submit(keel_pool *pool, keel_task *task) {
+  bool inside = self && self->pool == pool;
+  if (!(inside && keel_deque_push(&self->deque, task)) &&
+      !keel_queue_put(&pool->queue, task)) {
+    task->run(task);
+    return;
+  }
+  wake(pool, 1);
+}
+
+void keel_pool_wake_waiters(keel_pool *pool) {
+  wake(pool, INT32_MAX);
+}
+
+void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
+  unsigned idle = 0;
+  while (!done(context)) {
+    if (keel_pool_help(pool)) {
+      idle = 0;
+    } else if (++idle < SPINS) {
+      relax();
+    } else {
+      sleep_unless(pool, done, context);
+      idle = 0;
+    }
+  }
+}
+
+/* ---- life ----------------------------------------------------------------- */
+
+static bool stopped(void *pool) {
+  return atomic_load_explicit(&((keel_pool *)pool)->stop, memory_order_acquire);
+}
+
+static void *work(void *argument) {
+  self = argument;
+  keel_pool_wait(self->pool, stopped, self->pool);
+  return NULL;
+}
+
+static void stop_workers(keel_pool *pool, uint32_t started) {
+  atomic_store_explicit(&pool->stop, true, memory_order_seq_cst);
+  wake(pool, INT32_MAX);
+  for (uint32_t i = 0; i < started; i++)
+    pthread_join(pool->workers[i].thread, NULL);
+  free(pool->workers);
+  free(pool);
+}
+
+static keel_status make(uint32_t workers, keel_pool **out_pool) {
+  keel_pool *pool = aligned_alloc(64, (sizeof *pool + 63) & ~(size_t)63);
+  if (!pool)
+    return keel_no_memory(sizeof *pool);
+  memset(pool, 0, sizeof *pool);
+  keel_queue_init(&pool->queue);
+  if (workers) {
+    pool->workers = aligned_alloc(64, workers * sizeof(worker));
+    if (!pool->workers) {
+      free(pool);
+      return keel_no_memory(workers * sizeof(worker));
+    }
+    memset(pool->workers, 0, workers * sizeof(worker));
+  }
+  pool->worker_count = workers;
+  for (uint32_t i = 0; i < workers; i++) {
+    pool->workers[i].pool = pool;
+    pool->workers[i].index = i;
+  }
+  for (uint32_t i = 0; i < workers; i++) {
+    int error = pthread_create(&pool->workers[i].thread, NULL, work,
+                               &pool->workers[i]);
+    if (error) {
+      stop_workers(pool, i);
+      return keel_fail(KD_UNAVAILABLE, "can't start worker thread %u of %u: %s",
+                       i + 1, workers, strerror(error));
+    }
+  }
+  *out_pool = pool;
+  return KD_OK;
+}
+
+keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool) {
+  pthread_mutex_lock(&opening);
+  keel_pool *pool = atomic_load(&the_pool);
+  keel_status status = pool ? KD_OK : make(workers, &pool);
+  if (status == KD_OK) {
+    pool->holders++;
+    atomic_store(&the_pool, pool);
+    *out_pool = pool;
+  }
+  pthread_mutex_unlock(&opening);
+  return status;
+}
+
+void keel_pool_release(keel_pool *pool) {
+  if (!pool)
+    return;
+  pthread_mutex_lock(&opening);
+  bool last = --pool->holders == 0;
+  if (last)
+    atomic_store(&the_pool, NULL);
+  pthread_mutex_unlock(&opening);
+  if (last)
+    stop_workers(pool, pool->worker_count);
+}
+
+uint32_t keel_pool_size(const keel_pool *pool) {
+  return pool->worker_count + 1;
+}

@@ -1,0 +1,44 @@
+/* pool.h - the process's one thread pool.
+ *
+ * Contexts share it; the first one to open makes it, the last to close ends it.
+ * Whoever waits works meanwhile, so no workers at all is a valid size. */
+#ifndef KEEL_POOL_H
+#define KEEL_POOL_H
+
+#include <kd/host.h>
+
+#include "base/base.h"
+
+typedef struct keel_pool keel_pool;
+
+/* Something to run once. The owner embeds it, and it may be gone when `run`
+ * returns. */
+typedef struct keel_task {
+  void (*run)(struct keel_task *self);
+} keel_task;
+
+/* Holds the pool, made with that many workers where there is none yet. */
+keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool);
+void keel_pool_release(keel_pool *pool);
+
+/* Workers, and one for the caller. */
+uint32_t keel_pool_size(const keel_pool *pool);
+
+/* Hands over a task. Never blocks and takes no lock; where every queue is full,
+ * the caller runs it. */
+void keel_pool_submit(keel_pool *pool, keel_task *task);
+
+/* Runs one task or part of a loop, if there is one. */
+bool keel_pool_help(keel_pool *pool);
+
+/* Works, then sleeps, until `done` says so. Somebody who makes it true calls
+ * keel_pool_wake_waiters after. */
+void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context);
+void keel_pool_wake_waiters(keel_pool *pool);
+
+/* kd_host.parallel_for and worker_count, on the process's pool. */
+void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
+                       void *context);
+uint32_t keel_parallel_width(void);
+
+#endif /* KEEL_POOL_H */

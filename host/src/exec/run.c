@@ -1,0 +1,291 @@
+/* run.c - one run of a laid out function.
+ *
+ * Each step counts the steps it still waits for; who brings the count to zero
+ * runs the step: the first one found at once, on the same thread, the others
+ * as tasks for whoever is idle. No lock is taken. Values die at their last
+ * use, and their memory may become an output's. */
+#include "exec/plan.h"
+#include "exec/pool.h"
+
+typedef struct step_task {
+  keel_task task; /* first: a task is its step_task */
+  keel_run *run;
+  uint32_t step;
+} step_task;
+
+struct keel_run {
+  keel_fplan *fplan;
+  keel_device *scope;
+  keel_tensor **values;  /* by value */
+  atomic_uint *uses;     /* by value: reads that are still to come */
+  atomic_uint *waits;    /* by step */
+  step_task *tasks;      /* by step */
+  atomic_uint remaining; /* steps that have not ended */
+  _Atomic(keel_tensor *) failure;
+  bool parallel, profile;
+};
+
+/* ---- memory of a run ------------------------------------------------------ */
+
+void keel_run_free(keel_run *run) {
+  free(run->values);
+  free(run->uses);
+  free(run->waits);
+  free(run->tasks);
+  free(run);
+}
+
+static keel_run *take_run(keel_fplan *fplan) {
+  /* acquire: what the run's last user left in it */
+  keel_run *run =
+      atomic_exchange_explicit(&fplan->idle, NULL, memory_order_acquire);
+  if (run)
+    return run;
+  run = calloc(1, sizeof *run);
+  if (run) {
+    run->values = calloc(fplan->value_count + 1, sizeof(keel_tensor *));
+    run->uses = calloc(fplan->value_count + 1, sizeof *run->uses);
+    run->waits = calloc(fplan->step_count + 1, sizeof *run->waits);
+    run->tasks = calloc(fplan->step_count + 1, sizeof *run->tasks);
+    if (run->values && run->uses && run->waits && run->tasks)
+      return run;
+    keel_run_free(run);
+  }
+  keel_no_memory(fplan->value_count * sizeof(keel_tensor *));
+  return NULL;
+}
+
+static void give_run(keel_run *run) {
+  keel_run *none = NULL;
+  if (!atomic_compare_exchange_strong_explicit(&run->fplan->idle, &none, run,
+                                               memory_order_release,
+                                               memory_order_relaxed))
+    keel_run_free(run);
+}
+
+/* ---- one step ------------------------------------------------------------- */
+
+static void set_failure(keel_run *run, keel_status status) {
+  keel_tensor *failed = keel_tensor_failed(run->fplan->plan->context, status);
+  keel_tensor *none = NULL;
+  if (!atomic_compare_exchange_strong(&run->failure, &none, failed))
+    keel_tensor_release(failed);
+}
+
+/* One read of a value is over. */
+static void drop_use(keel_run *run, uint32_t value) {
+  atomic_uint *uses = &run->uses[value];
+  /* As for references: the last reader need not write. Of the two orders,
+   * acquire makes other readers' reads come before the memory's reuse. */
+  if (atomic_load_explicit(uses, memory_order_acquire) != 1 &&
+      atomic_fetch_sub_explicit(uses, 1, memory_order_acq_rel) != 1)
+    return;
+  if (run->fplan->constants[value])
+    return;
+  keel_tensor_release(run->values[value]);
+  run->values[value] = NULL;
+}
+
+static uint32_t donations(const keel_run *run, const keel_step *step) {
+  uint32_t donated = 0;
+  for (uint32_t i = 0; i < step->input_count && i < 32; i++) {
+    uint32_t value = step->inputs[i];
+    if (value != KEEL_ABSENT && !run->fplan->constants[value] &&
+        atomic_load_explicit(&run->uses[value], memory_order_acquire) == 1)
+      donated |= UINT32_C(1) << i;
+  }
+  return donated;
+}
+
+static void note_types(keel_step *step, keel_tensor *const *inputs) {
+  size_t at = 0;
+  char text[64];
+  if (step->types[0])
+    return;
+  for (uint32_t i = 0; i < step->input_count && at < sizeof step->types; i++)
+    if (inputs[i]) {
+      int size = snprintf(step->types + at, sizeof step->types - at, "%s%s",
+                          at ? " " : "",
+                          keel_tensor_text(inputs[i], text, sizeof text));
+      at += size > 0 ? (size_t)size : 0;
+    }
+}
+
+static keel_status call_step(keel_run *run, keel_step *step,
+                             keel_tensor **inputs, keel_tensor **outputs) {
+  for (uint32_t i = 0; i < step->input_count; i++)
+    inputs[i] =
+        step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
+  uint64_t begin = run->profile ? keel_now() : 0;
+  keel_status status = keel_site_call(
+      &step->site, run->scope, inputs, step->input_count, outputs,
+      step->output_count, donations(run, step));
+  if (run->profile) {
+    atomic_fetch_add_explicit(&step->time, keel_now() - begin,
+                              memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&step->calls, 1, memory_order_relaxed) == 0)
+      note_types(step, inputs);
+  }
+  return status;
+}
+
+static void run_step(keel_run *run, keel_step *step) {
+  keel_tensor *few[16];
+  uint32_t n = step->input_count, m = step->output_count;
+  keel_tensor **values =
+      n + m <= 16 ? few : malloc((n + m) * sizeof(keel_tensor *));
+  bool stopped =
+      atomic_load_explicit(&run->failure, memory_order_relaxed) != NULL;
+  keel_status status = KD_OK;
+  if (!values)
+    status = keel_no_memory((n + m) * sizeof(keel_tensor *));
+  else if (!stopped)
+    status = call_step(run, step, values, values + n);
+  if (status != KD_OK)
+    set_failure(run, status);
+  for (uint32_t i = 0; i < m && !stopped && status == KD_OK; i++) {
+    uint32_t value = step->outputs[i];
+    if (value == KEEL_ABSENT || !run->fplan->uses[value])
+      keel_tensor_release(values[n + i]);
+    else
+      run->values[value] = values[n + i];
+  }
+  for (uint32_t i = 0; i < n; i++)
+    if (step->inputs[i] != KEEL_ABSENT)
+      drop_use(run, step->inputs[i]);
+  if (values != few)
+    free(values);
+}
+
+/* ---- all steps ------------------------------------------------------------ */
+
+static void run_from(keel_run *run, uint32_t index) {
+  keel_fplan *fplan = run->fplan;
+  keel_pool *pool = fplan->plan->context->pool;
+  while (index != KEEL_ABSENT) {
+    keel_step *step = &fplan->steps[index];
+    run_step(run, step);
+    index = KEEL_ABSENT;
+    for (uint32_t i = 0; i < step->follower_count; i++) {
+      uint32_t next = step->followers[i];
+      /* acq_rel: the last to come sees what all others made */
+      if (atomic_fetch_sub_explicit(&run->waits[next], 1,
+                                    memory_order_acq_rel) != 1)
+        continue;
+      if (index == KEEL_ABSENT)
+        index = next;
+      else
+        keel_pool_submit(pool, &run->tasks[next].task);
+    }
+    /* release: the caller sees all; nothing of the run is touched after the
+     * last one */
+    if (atomic_fetch_sub_explicit(&run->remaining, 1, memory_order_acq_rel) ==
+        1)
+      keel_pool_wake_waiters(pool);
+  }
+}
+
+static void run_task(keel_task *task) {
+  step_task *at = (step_task *)task;
+  run_from(at->run, at->step);
+}
+
+static bool all_done(void *run) {
+  return atomic_load_explicit(&((keel_run *)run)->remaining,
+                              memory_order_acquire) == 0;
+}
+
+static void run_parallel(keel_run *run) {
+  keel_fplan *fplan = run->fplan;
+  uint32_t first = KEEL_ABSENT;
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    run->tasks[i] = (step_task){{run_task}, run, i};
+    atomic_store_explicit(&run->waits[i], fplan->steps[i].waits,
+                          memory_order_relaxed);
+  }
+  atomic_store_explicit(&run->remaining, fplan->step_count,
+                        memory_order_relaxed);
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    if (fplan->steps[i].waits)
+      continue;
+    if (first == KEEL_ABSENT)
+      first = i;
+    else
+      keel_pool_submit(fplan->plan->context->pool, &run->tasks[i].task);
+  }
+  run_from(run, first);
+  keel_pool_wait(fplan->plan->context->pool, all_done, run);
+}
+
+static void begin_run(keel_run *run, keel_fplan *fplan, keel_device *scope,
+                      keel_tensor *const *inputs) {
+  run->fplan = fplan;
+  run->scope = scope;
+  run->profile =
+      atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
+  atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
+  for (uint32_t i = 0; i < fplan->value_count; i++) {
+    run->values[i] = fplan->constants[i];
+    atomic_store_explicit(&run->uses[i], fplan->uses[i], memory_order_relaxed);
+  }
+  for (uint32_t i = 0; i < fplan->input_count; i++) {
+    uint32_t value = fplan->inputs[i];
+    if (!fplan->constants[value] && fplan->uses[value])
+      run->values[value] = keel_tensor_retain(inputs[i]);
+  }
+}
+
+static keel_status end_run(keel_run *run, keel_tensor **outputs) {
+  keel_fplan *fplan = run->fplan;
+  keel_tensor *failure =
+      atomic_load_explicit(&run->failure, memory_order_acquire);
+  keel_status status = KD_OK;
+  for (uint32_t i = 0; !failure && i < fplan->output_count; i++) {
+    keel_tensor *value = run->values[fplan->outputs[i]];
+    if (value)
+      outputs[i] = keel_tensor_retain(value);
+    else
+      status = keel_fail(KD_INVALID_ARGUMENT,
+                         "output %u of %s is made by no node", (unsigned)i,
+                         *fplan->name ? fplan->name : "the program");
+  }
+  for (uint32_t i = 0; i < fplan->value_count; i++)
+    if (!fplan->constants[i])
+      keel_tensor_release(run->values[i]);
+  if (failure) {
+    status = keel_tensor_query(failure);
+    keel_tensor_release(failure);
+  }
+  for (uint32_t i = 0; status != KD_OK && i < fplan->output_count; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  return status;
+}
+
+keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
+                           keel_tensor *const *inputs, uint32_t input_count,
+                           keel_tensor **outputs, uint32_t output_count) {
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  if (input_count != fplan->input_count || output_count != fplan->output_count)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "function \"%s\" takes %u inputs and gives %u outputs, not"
+                     " %u and %u",
+                     fplan->name, (unsigned)fplan->input_count,
+                     (unsigned)fplan->output_count, (unsigned)input_count,
+                     (unsigned)output_count);
+  keel_run *run = take_run(fplan);
+  if (!run)
+    return KD_OUT_OF_MEMORY;
+  begin_run(run, fplan, scope, inputs);
+  if (keel_pool_size(fplan->plan->context->pool) > 1 && fplan->step_count > 1) {
+    run_parallel(run);
+  } else {
+    for (uint32_t i = 0; i < fplan->step_count; i++)
+      run_step(run, &fplan->steps[i]);
+  }
+  keel_status status = end_run(run, outputs);
+  give_run(run);
+  return status;
+}

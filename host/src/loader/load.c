@@ -1,0 +1,520 @@
+/* load.c - from a path to an open plugin, or to a reason why not.
+ *
+ * All tables are copied once into full-size ones, so that no later reader asks
+ * whether a slot lies inside an older plugin's struct. */
+#include <ctype.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "loader/loader.h"
+#include "ops/schema.h"
+
+#define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+
+/* Gives the plugin a verdict; the reason is this thread's message. */
+static keel_status refuse(keel_plugin *plugin, keel_status status,
+                          const char *mend) {
+  plugin->status = status;
+  plugin->reason = keel_arena_copy(&plugin->context->arena, keel_message());
+  plugin->mend = mend;
+  if (!plugin->reason)
+    plugin->reason = "";
+  keel_log_line(&plugin->context->log, KD_LOG_INFO, "%s", plugin->reason);
+  return status;
+}
+
+/* ---- the file ------------------------------------------------------------- */
+
+static keel_status check_writers(const char *path, const struct stat *facts) {
+  char folder[PATH_MAX];
+  struct stat around;
+  if (facts->st_mode & S_IWOTH)
+    return keel_fail(KD_PERMISSION_DENIED, "%s: anybody may write the file",
+                     path);
+  snprintf(folder, sizeof folder, "%s", path);
+  char *slash = strrchr(folder, '/');
+  if (slash)
+    *(slash == folder ? slash + 1 : slash) = 0;
+  if (stat(folder, &around) == 0 && (around.st_mode & S_IWOTH))
+    return keel_fail(KD_PERMISSION_DENIED,
+                     "%s: anybody may write its folder %s", path, folder);
+  return KD_OK;
+}
+
+/* Makes the path absolute and tells whether the file was seen before. */
+static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
+  keel_context *context = plugin->context;
+  char absolute[PATH_MAX];
+  struct stat facts;
+  *out_double = false;
+  if (!realpath(plugin->path, absolute) || stat(absolute, &facts) != 0) {
+    keel_fail(KD_NOT_FOUND, "%s: no such file", plugin->path);
+    return refuse(plugin, KD_NOT_FOUND, "mend the path");
+  }
+  plugin->path = keel_arena_copy(&context->arena, absolute);
+  if (!plugin->path)
+    return KD_OUT_OF_MEMORY;
+  plugin->device_id = facts.st_dev;
+  plugin->inode = facts.st_ino;
+  for (uint32_t i = 0; i < context->plugin_count; i++) {
+    const keel_plugin *other = context->plugins[i];
+    *out_double |= other->inode == plugin->inode &&
+                   other->device_id == plugin->device_id;
+  }
+  if (*out_double)
+    return KD_OK;
+  if (check_writers(absolute, &facts) != KD_OK)
+    return refuse(plugin, KD_PERMISSION_DENIED, "chmod o-w it");
+  return KD_OK;
+}
+
+static keel_status open_library(keel_plugin *plugin) {
+  const char *mend = "";
+  keel_status status = keel_elf_check(plugin->path, &mend);
+  if (status != KD_OK)
+    return refuse(plugin, status, mend);
+  plugin->library = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL);
+  if (!plugin->library) {
+    const char *why = dlerror();
+    keel_fail(KD_UNAVAILABLE, "%s: the dynamic linker says: %s", plugin->path,
+              why ? why : "nothing");
+    return refuse(plugin, KD_UNAVAILABLE,
+                  "install what is missing, or look at it with ldd -r");
+  }
+  return KD_OK;
+}
+
+/* ---- the tables ----------------------------------------------------------- */
+
+/* Copies a table of another size; what it lacks is zero. `least` bytes must be
+ * there. */
+static keel_status copy_table(const keel_plugin *plugin, const char *what,
+                              const void *table, size_t least, void *target,
+                              size_t size) {
+  if (!table)
+    return KD_OK;
+  uint32_t given = 0;
+  memcpy(&given, table, sizeof given);
+  if (given < least)
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s: %s has struct_size %u, and its needed slots end at"
+                     " %zu", plugin->path, what, (unsigned)given, least);
+  memcpy(target, table, given < size ? given : size);
+  return KD_OK;
+}
+
+#define NEED(table, field)                                                  \
+  if (!plugin->table.field)                                                 \
+  return keel_fail(KD_INCOMPATIBLE, "%s: slot %s of %s is NULL",            \
+                   plugin->path, #field, #table)
+
+static keel_status copy_memory(keel_plugin *plugin) {
+  KEEL_TRY(copy_table(plugin, "kd_memory_table", plugin->table.memory,
+                      END_OF(kd_memory_table, copy_out), &plugin->memory,
+                      sizeof plugin->memory));
+  NEED(table, memory);
+  NEED(memory, allocate);
+  NEED(memory, release);
+  NEED(memory, copy_in);
+  NEED(memory, copy_out);
+  return KD_OK;
+}
+
+static keel_status copy_streams(keel_plugin *plugin) {
+  const kd_plugin *table = &plugin->table;
+  if (!table->streams != !table->events)
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s: streams and events come together or not at all",
+                     plugin->path);
+  if (!table->streams)
+    return KD_OK;
+  KEEL_TRY(copy_table(plugin, "kd_stream_table", table->streams,
+                      END_OF(kd_stream_table, wait), &plugin->streams,
+                      sizeof plugin->streams));
+  KEEL_TRY(copy_table(plugin, "kd_event_table", table->events,
+                      END_OF(kd_event_table, wait), &plugin->events,
+                      sizeof plugin->events));
+  NEED(streams, create);
+  NEED(streams, destroy);
+  NEED(streams, wait);
+  NEED(events, create);
+  NEED(events, destroy);
+  NEED(events, record);
+  NEED(events, query);
+  NEED(events, wait);
+  return KD_OK;
+}
+
+static keel_status copy_options(keel_plugin *plugin) {
+  const kd_plugin *table = &plugin->table;
+  KEEL_TRY(copy_table(plugin, "kd_capture_table", table->capture,
+                      END_OF(kd_capture_table, destroy), &plugin->capture,
+                      sizeof plugin->capture));
+  KEEL_TRY(copy_table(plugin, "kd_region_table", table->regions,
+                      END_OF(kd_region_table, destroy), &plugin->regions,
+                      sizeof plugin->regions));
+  KEEL_TRY(copy_table(plugin, "kd_profile_table", table->profile,
+                      END_OF(kd_profile_table, clock), &plugin->profile,
+                      sizeof plugin->profile));
+  KEEL_TRY(copy_table(plugin, "kd_peer_table", table->peer,
+                      END_OF(kd_peer_table, copy), &plugin->peer,
+                      sizeof plugin->peer));
+  return copy_table(plugin, "kd_collective_table", table->collectives,
+                    END_OF(kd_collective_table, destroy), &plugin->collectives,
+                    sizeof plugin->collectives);
+}
+
+/* Copies the definitions, stepping by the plugin's own size of one. */
+static keel_status copy_kernels(keel_plugin *plugin) {
+  const kd_plugin *table = &plugin->table;
+  if (!table->kernel_count)
+    return KD_OK;
+  if (!table->kernels)
+    return keel_fail(KD_INCOMPATIBLE, "%s: kernels is NULL, kernel_count is %u",
+                     plugin->path, (unsigned)table->kernel_count);
+  size_t stride = table->kernels->struct_size;
+  if (stride < END_OF(kd_kernel_def, destroy) || stride % 8 || stride > 4096 ||
+      table->kernel_count > 100000)
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s: %u kernel definitions of struct_size %zu",
+                     plugin->path, (unsigned)table->kernel_count, stride);
+  plugin->kernels = keel_arena_take(&plugin->context->arena,
+                                    table->kernel_count * sizeof(kd_kernel_def));
+  if (!plugin->kernels)
+    return KD_OUT_OF_MEMORY;
+  const char *at = (const char *)table->kernels;
+  for (uint32_t i = 0; i < table->kernel_count; i++, at += stride) {
+    kd_kernel_def *def = &plugin->kernels[plugin->kernel_count];
+    memset(def, 0, sizeof *def);
+    memcpy(def, at, stride < sizeof *def ? stride : sizeof *def);
+    if (!def->op || !def->enqueue || (def->create && !def->destroy))
+      return keel_fail(KD_INCOMPATIBLE,
+                       "%s: kernel definition %u (%s) lacks its %s",
+                       plugin->path, (unsigned)i, def->op ? def->op : "?",
+                       !def->op        ? "op"
+                       : !def->enqueue ? "enqueue"
+                                       : "destroy");
+    if (!def->domain)
+      def->domain = "ai.onnx";
+    if (!keel_schema_find(def->domain, def->op))
+      keel_log_line(&plugin->context->log, KD_LOG_DEBUG,
+                    "%s: kernel for unknown op %s::%s is not used",
+                    plugin->path, def->domain, def->op);
+    plugin->kernel_count++;
+  }
+  return KD_OK;
+}
+
+/* ---- definitions by op ---------------------------------------------------- */
+
+static keel_kernel_list *list_slot(const keel_plugin *plugin,
+                                   const char *domain, const char *op) {
+  uint64_t hash = keel_hash_string(keel_hash_string(KEEL_HASH_SEED, domain), op);
+  for (uint32_t i = 0;; i++) {
+    keel_kernel_list *list =
+        &plugin->by_op[(hash + i) & (plugin->op_slots - 1)];
+    if (!list->op || (!strcmp(list->op, op) && !strcmp(list->domain, domain)))
+      return list;
+  }
+}
+
+static void insert_sorted(keel_kernel_list *list, const kd_kernel_def *def) {
+  uint32_t at = list->count++;
+  while (at && list->defs[at - 1]->priority < def->priority) {
+    list->defs[at] = list->defs[at - 1];
+    at--;
+  }
+  list->defs[at] = def;
+}
+
+static keel_status index_kernels(keel_plugin *plugin) {
+  keel_arena *arena = &plugin->context->arena;
+  plugin->op_slots = 16;
+  while (plugin->op_slots < plugin->kernel_count * 2)
+    plugin->op_slots *= 2;
+  plugin->by_op =
+      keel_arena_take(arena, plugin->op_slots * sizeof *plugin->by_op);
+  if (!plugin->by_op)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < plugin->kernel_count; i++) {
+    const kd_kernel_def *def = &plugin->kernels[i];
+    keel_kernel_list *list = list_slot(plugin, def->domain, def->op);
+    list->domain = def->domain;
+    list->op = def->op;
+    list->count++;
+  }
+  for (uint32_t i = 0; i < plugin->op_slots; i++) {
+    keel_kernel_list *list = &plugin->by_op[i];
+    if (!list->op)
+      continue;
+    list->defs = keel_arena_take(arena, list->count * sizeof *list->defs);
+    if (!list->defs)
+      return KD_OUT_OF_MEMORY;
+    list->count = 0;
+  }
+  for (uint32_t i = 0; i < plugin->kernel_count; i++) {
+    const kd_kernel_def *def = &plugin->kernels[i];
+    insert_sorted(list_slot(plugin, def->domain, def->op), def);
+  }
+  return KD_OK;
+}
+
+const keel_kernel_list *keel_device_kernels(const keel_device *device,
+                                            const char *domain,
+                                            const char *op) {
+  const keel_kernel_list *list = list_slot(device->plugin, domain, op);
+  return list->op ? list : NULL;
+}
+
+/* ---- negotiation ---------------------------------------------------------- */
+
+static keel_status check_versions(const keel_plugin *plugin) {
+  const kd_plugin *table = &plugin->table;
+  uint32_t theirs = table->abi_version, ours = KD_ABI_VERSION;
+  if (KD_VERSION_MAJOR(theirs) != KD_ABI_MAJOR ||
+      theirs < plugin->host.abi_min)
+    return keel_fail(
+        KD_INCOMPATIBLE,
+        "%s: built for ABI %u.%u, and this host works with %u.%u and up of %u",
+        plugin->path, KD_VERSION_MAJOR(theirs), KD_VERSION_MINOR(theirs),
+        KD_VERSION_MAJOR(plugin->host.abi_min),
+        KD_VERSION_MINOR(plugin->host.abi_min), KD_ABI_MAJOR);
+  if (table->abi_min > ours)
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s: needs a host of ABI %u.%u, and this one has %u.%u",
+                     plugin->path, KD_VERSION_MAJOR(table->abi_min),
+                     KD_VERSION_MINOR(table->abi_min), KD_ABI_MAJOR,
+                     KD_ABI_MINOR);
+  return KD_OK;
+}
+
+static bool valid_name(const char *name) {
+  size_t size = strlen(name);
+  if (size == 0 || size > 32 || !islower((unsigned char)name[0]))
+    return false;
+  for (size_t i = 0; i < size; i++)
+    if (!islower((unsigned char)name[i]) && !isdigit((unsigned char)name[i]) &&
+        name[i] != '_' && name[i] != '-')
+      return false;
+  return true;
+}
+
+static keel_status check_names(keel_plugin *plugin) {
+  const kd_plugin *table = &plugin->table;
+  if (!table->name || !valid_name(table->name))
+    return keel_fail(KD_INCOMPATIBLE, "%s: its name is %s%s%s; it must match"
+                     " [a-z][a-z0-9_-]{0,31}", plugin->path,
+                     table->name ? "\"" : "", table->name ? table->name : "NULL",
+                     table->name ? "\"" : "");
+  NEED(table, vendor);
+  NEED(table, version);
+  NEED(table, open);
+  NEED(table, close);
+  NEED(table, device_count);
+  NEED(table, device_info);
+  NEED(table, device_open);
+  NEED(table, device_close);
+  return KD_OK;
+}
+
+static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
+  KEEL_TRY(copy_table(plugin, "kd_plugin", table,
+                      END_OF(kd_plugin, kernel_count), &plugin->table,
+                      sizeof plugin->table));
+  plugin->abi_version = plugin->table.abi_version;
+  KEEL_TRY(check_versions(plugin));
+  KEEL_TRY(check_names(plugin));
+  KEEL_TRY(copy_memory(plugin));
+  KEEL_TRY(copy_streams(plugin));
+  KEEL_TRY(copy_options(plugin));
+  KEEL_TRY(copy_kernels(plugin));
+  return index_kernels(plugin);
+}
+
+static keel_status negotiate(keel_plugin *plugin) {
+  keel_arena *arena = &plugin->context->arena;
+  kd_entry entry = NULL;
+  /* ISO C has no conversion from an object pointer; POSIX promises this one */
+  *(void **)&entry = dlsym(plugin->library, KD_ENTRY_SYMBOL);
+  if (!entry) {
+    keel_fail(KD_INCOMPATIBLE, "%s: exports no function " KD_ENTRY_SYMBOL,
+              plugin->path);
+    return refuse(plugin, KD_INCOMPATIBLE,
+                  "end the plugin with KD_ENTRY(...), or it is made for another"
+                  " major version or is no Keel plugin");
+  }
+  keel_hush();
+  const kd_plugin *table = entry(&plugin->host);
+  if (!table) {
+    if (!keel_said())
+      keel_fail(KD_INCOMPATIBLE, "no reason given");
+    keel_while(KD_INCOMPATIBLE, "while %s was asked for its table, it refused"
+               " this host", plugin->path);
+    return refuse(plugin, KD_INCOMPATIBLE, "ask the plugin's vendor");
+  }
+  keel_status status = read_tables(plugin, table);
+  if (status != KD_OK)
+    return refuse(plugin, status, KD_VERSION_MAJOR(plugin->abi_version) != KD_ABI_MAJOR
+                      ? "take the plugin's build for this version of Keel"
+                      : "ask the plugin's vendor; conformance finds such faults");
+  plugin->name = keel_arena_copy(arena, plugin->table.name);
+  plugin->vendor = keel_arena_copy(arena, plugin->table.vendor);
+  plugin->version = keel_arena_copy(arena, plugin->table.version);
+  return plugin->name && plugin->vendor && plugin->version ? KD_OK
+                                                           : KD_OUT_OF_MEMORY;
+}
+
+static keel_status check_double_name(keel_plugin *plugin) {
+  const keel_context *context = plugin->context;
+  for (uint32_t i = 0; i < context->plugin_count; i++) {
+    const keel_plugin *other = context->plugins[i];
+    if (other->status == KD_OK && other->name &&
+        !strcmp(other->name, plugin->name)) {
+      keel_fail(KD_ALREADY_EXISTS, "%s: a plugin named \"%s\" is loaded from %s",
+                plugin->path, plugin->name, other->path);
+      return refuse(plugin, KD_ALREADY_EXISTS,
+                    "remove one of them, or rename it");
+    }
+  }
+  return KD_OK;
+}
+
+/* ---- devices -------------------------------------------------------------- */
+
+static const char *keep_string(keel_arena *arena, const char *string,
+                               const char *otherwise) {
+  return keel_arena_copy(arena, string ? string : otherwise);
+}
+
+static keel_status add_device(keel_plugin *plugin, uint32_t index) {
+  keel_context *context = plugin->context;
+  keel_device *device = keel_arena_take(&context->arena, sizeof *device);
+  if (!device)
+    return KD_OUT_OF_MEMORY;
+  device->context = context;
+  device->plugin = plugin;
+  device->index = index;
+  snprintf(device->name, sizeof device->name, "%s:%u", plugin->name, index);
+  device->info.struct_size = sizeof device->info;
+  keel_hush();
+  kd_status status = plugin->table.device_info(index, &device->info);
+  if (status != KD_OK) {
+    if (!keel_said())
+      keel_fail(status, "no reason given (%s)", keel_status_name(status));
+    return keel_while(status, "while the facts of %s were asked", device->name);
+  }
+  device->info.name =
+      keep_string(&context->arena, device->info.name, device->name);
+  device->info.kind = keep_string(&context->arena, device->info.kind, "other");
+  device->info.driver = keep_string(&context->arena, device->info.driver, "");
+  if (!device->info.name || !device->info.kind || !device->info.driver)
+    return KD_OUT_OF_MEMORY;
+  if (device->info.space_count > KD_MAX_SPACES)
+    device->info.space_count = KD_MAX_SPACES;
+  KEEL_TRY(keel_heap_init(&device->heap, context, device));
+  pthread_mutex_init(&device->opening, NULL);
+  pthread_mutex_init(&device->stream_lock, NULL);
+  context->devices[context->device_count++] = device;
+  plugin->device_count++;
+  return KD_OK;
+}
+
+static keel_status open_plugin(keel_plugin *plugin) {
+  keel_context *context = plugin->context;
+  keel_hush();
+  kd_status status = plugin->table.open(&plugin->host);
+  if (status != KD_OK) {
+    if (!keel_said())
+      keel_fail(status, "no reason given (%s)", keel_status_name(status));
+    keel_while(status, "while %s was opened", plugin->path);
+    return refuse(plugin, status, "look at the device's driver");
+  }
+  plugin->open = true;
+  uint32_t count = plugin->table.device_count();
+  keel_device **devices =
+      realloc(context->devices,
+              (context->device_count + count + 1) * sizeof *devices);
+  if (!devices)
+    return keel_no_memory((uint64_t)count * sizeof *devices);
+  context->devices = devices;
+  for (uint32_t i = 0; i < count; i++) {
+    status = add_device(plugin, i);
+    if (status != KD_OK)
+      return refuse(plugin, status, "look at the device's driver");
+  }
+  if (!count) {
+    plugin->reason = "no device is there";
+    plugin->mend = "KEEL_LOG=info shows what the plugin says of it";
+  }
+  return KD_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------ */
+
+static keel_status load(keel_plugin *plugin) {
+  KEEL_TRY(open_library(plugin));
+  KEEL_TRY(negotiate(plugin));
+  KEEL_TRY(check_double_name(plugin));
+  return plugin->context->flags & KEEL_DESCRIBE ? KD_OK : open_plugin(plugin);
+}
+
+static keel_status keep(keel_context *context, keel_plugin *plugin) {
+  if (context->plugin_count == context->plugin_room) {
+    uint32_t room = context->plugin_room * 2 + 8;
+    keel_plugin **plugins = realloc(context->plugins, room * sizeof *plugins);
+    if (!plugins)
+      return keel_no_memory(room * sizeof *plugins);
+    context->plugins = plugins;
+    context->plugin_room = room;
+  }
+  context->plugins[context->plugin_count++] = plugin;
+  return KD_OK;
+}
+
+keel_status keel_plugin_add(keel_context *context,
+                            const keel_candidate *candidate) {
+  keel_plugin *plugin = keel_arena_take(&context->arena, sizeof *plugin);
+  if (!plugin)
+    return KD_OUT_OF_MEMORY;
+  plugin->context = context;
+  plugin->path = candidate->path;
+  plugin->source = candidate->source;
+  plugin->name = candidate->name;
+  plugin->vendor = candidate->vendor;
+  plugin->version = candidate->version;
+  plugin->abi_version = candidate->abi_version;
+  plugin->options = candidate->options;
+  plugin->option_count = candidate->option_count;
+  plugin->status = candidate->status;
+  plugin->reason = candidate->reason ? candidate->reason : "";
+  plugin->mend = candidate->mend ? candidate->mend : "";
+  keel_status status = candidate->status;
+  bool twice = false;
+  if (status == KD_OK)
+    status = settle_path(plugin, &twice);
+  if (twice)
+    return KD_OK; /* the same file by another way: it is listed once */
+  keel_services_fill(plugin);
+  bool described = (context->flags & KEEL_DESCRIBE) && candidate->name &&
+                   candidate->vendor && candidate->abi_version;
+  if (status == KD_OK && !described) {
+    status = load(plugin);
+    if (status != KD_OK && plugin->status == KD_OK)
+      refuse(plugin, status, "");
+    if (status != KD_OK && !plugin->open && plugin->library) {
+      dlclose(plugin->library);
+      plugin->library = NULL;
+    }
+  }
+  return keep(context, plugin);
+}
+
+void keel_plugin_close(keel_plugin *plugin) {
+  if (plugin->open)
+    plugin->table.close();
+  plugin->open = false;
+  if (plugin->library && (plugin->table.flags & KD_PLUGIN_UNLOADABLE))
+    dlclose(plugin->library);
+  plugin->library = NULL;
+}

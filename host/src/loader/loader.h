@@ -1,0 +1,54 @@
+/* loader.h - finding, checking and opening plugins. */
+#ifndef KEEL_LOADER_H
+#define KEEL_LOADER_H
+
+#include "context.h"
+
+/* Where a candidate was found, and what its manifest says. */
+typedef struct keel_candidate {
+  const char *path;   /* of the library; the manifest's where it names none */
+  const char *source; /* "application", "environment", "manifest X", ... */
+  const char *name, *vendor, *version; /* from a manifest, or NULL */
+  uint32_t abi_version;                /* from a manifest, or 0 */
+  const char **options;                /* name, value ... */
+  uint32_t option_count;
+  keel_status status; /* not KD_OK: refused already */
+  const char *reason, *mend;
+} keel_candidate;
+
+/* Calls `take` for each candidate, in the order of keel_context_params. */
+keel_status keel_search(keel_context *context,
+                        const keel_context_params *params,
+                        keel_status (*take)(keel_context *,
+                                            const keel_candidate *));
+
+/* Reads a manifest into a candidate; a broken one is a refused candidate. */
+void keel_manifest_read(keel_arena *arena, const char *path,
+                        keel_candidate *out_candidate);
+
+/* Whether a file is a shared library for this machine, whole, that the dynamic
+ * linker may be given. The mend goes to *out_mend. */
+keel_status keel_elf_check(const char *path, const char **out_mend);
+
+/* Loads one candidate and adds it to the context's list, whatever comes of
+ * it. Fails only where memory runs out. */
+keel_status keel_plugin_add(keel_context *context,
+                            const keel_candidate *candidate);
+
+/* Closes devices and the plugin. */
+void keel_plugin_close(keel_plugin *plugin);
+
+/* Fills the services that plugins call; see kd/host.h. */
+void keel_services_fill(keel_plugin *plugin);
+
+/* The persistent store behind kd_host.cache_get and cache_put. */
+kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
+                         uint64_t *out_size);
+kd_status keel_store_put(const kd_host *host, const char *key, const void *blob,
+                         uint64_t size);
+
+/* False in a process with more rights than its user: the environment's paths
+ * are then not to be trusted. */
+bool keel_trusts_environment(void);
+
+#endif /* KEEL_LOADER_H */

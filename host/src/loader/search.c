@@ -1,0 +1,138 @@
+/* search.c - where plugins are looked for, and in which order. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+
+#include "loader/loader.h"
+
+typedef keel_status (*take_fn)(keel_context *, const keel_candidate *);
+
+bool keel_trusts_environment(void) {
+  return getauxval(AT_SECURE) == 0;
+}
+
+static bool ends_with(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n > m && !strcmp(name + n - m, end);
+}
+
+static int is_library(const struct dirent *entry) {
+  return entry->d_name[0] != '.' && ends_with(entry->d_name, ".so");
+}
+
+static int is_manifest(const struct dirent *entry) {
+  return entry->d_name[0] != '.' && ends_with(entry->d_name, ".json");
+}
+
+/* Calls `each` for the entries of a folder in the order of their names; a
+ * folder that is not there has none. */
+static keel_status in_folder(keel_context *context, const char *folder,
+                             int (*wanted)(const struct dirent *),
+                             const char *source, take_fn take,
+                             keel_status (*each)(keel_context *, const char *,
+                                                 const char *, take_fn)) {
+  struct dirent **entries = NULL;
+  int count = scandir(folder, &entries, wanted, alphasort);
+  keel_status status = KD_OK;
+  for (int i = 0; i < count; i++) {
+    keel_text path = {0};
+    keel_text_add(&path, "%s/%s", folder, entries[i]->d_name);
+    if (status == KD_OK)
+      status = each(context, keel_text_get(&path), source, take);
+    keel_text_free(&path);
+    free(entries[i]);
+  }
+  free(entries);
+  return status;
+}
+
+static keel_status take_library(keel_context *context, const char *path,
+                                const char *source, take_fn take) {
+  keel_candidate candidate = {.source = source};
+  candidate.path = keel_arena_copy(&context->arena, path);
+  return candidate.path ? take(context, &candidate) : KD_OUT_OF_MEMORY;
+}
+
+static keel_status take_manifest(keel_context *context, const char *path,
+                                 const char *source, take_fn take) {
+  keel_candidate candidate = {.source = source};
+  keel_manifest_read(&context->arena, path, &candidate);
+  return candidate.path ? take(context, &candidate) : KD_OUT_OF_MEMORY;
+}
+
+/* A library, a manifest, or a folder of libraries. */
+static keel_status take_path(keel_context *context, const char *path,
+                             const char *source, take_fn take) {
+  struct stat facts;
+  if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode))
+    return in_folder(context, path, is_library, source, take, take_library);
+  if (ends_with(path, ".json"))
+    return take_manifest(context, path, source, take);
+  return take_library(context, path, source, take);
+}
+
+static keel_status take_list(keel_context *context, const char *list,
+                             take_fn take) {
+  while (list && *list) {
+    size_t size = strcspn(list, ":");
+    if (size) {
+      char *path = keel_arena_take(&context->arena, size + 1);
+      if (!path)
+        return KD_OUT_OF_MEMORY;
+      memcpy(path, list, size);
+      KEEL_TRY(take_path(context, path, "environment KEEL_PLUGIN_PATH", take));
+    }
+    list += size + (list[size] == ':');
+  }
+  return KD_OK;
+}
+
+static keel_status take_user_manifests(keel_context *context, take_fn take) {
+  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+  keel_text folder = {0};
+  if (config && *config)
+    keel_text_add(&folder, "%s/keel/plugins.d", config);
+  else if (home && *home)
+    keel_text_add(&folder, "%s/.config/keel/plugins.d", home);
+  keel_status status = KD_OK;
+  if (folder.size)
+    status = in_folder(context, keel_text_get(&folder), is_manifest,
+                       "user's manifest", take, take_manifest);
+  keel_text_free(&folder);
+  return status;
+}
+
+/* The folder keel/ beside libkeel itself. */
+static keel_status take_installed(keel_context *context, take_fn take) {
+  Dl_info facts;
+  if (!dladdr((void *)(uintptr_t)keel_search, &facts) || !facts.dli_fname)
+    return KD_OK;
+  const char *slash = strrchr(facts.dli_fname, '/');
+  keel_text folder = {0};
+  keel_text_add(&folder, "%.*s/keel",
+                slash ? (int)(slash - facts.dli_fname) : 1,
+                slash ? facts.dli_fname : ".");
+  keel_status status = in_folder(context, keel_text_get(&folder), is_library,
+                                 "install folder", take, take_library);
+  keel_text_free(&folder);
+  return status;
+}
+
+keel_status keel_search(keel_context *context,
+                        const keel_context_params *params, take_fn take) {
+  for (uint32_t i = 0; i < params->plugin_count; i++)
+    KEEL_TRY(take_path(context, params->plugins[i], "application", take));
+  if (params->flags & KEEL_ONLY_NAMED)
+    return KD_OK;
+  if (keel_trusts_environment()) {
+    KEEL_TRY(take_list(context, getenv("KEEL_PLUGIN_PATH"), take));
+    KEEL_TRY(take_user_manifests(context, take));
+  }
+  KEEL_TRY(in_folder(context, "/etc/keel/plugins.d", is_manifest,
+                     "system's manifest", take, take_manifest));
+  KEEL_TRY(in_folder(context, "/usr/share/keel/plugins.d", is_manifest,
+                     "system's manifest", take, take_manifest));
+  return take_installed(context, take);
+}

@@ -1,0 +1,168 @@
+/* copy.c - the ways from one memory to another.
+ *
+ * A device has one stream here, so that its own work is in order by itself;
+ * whoever leaves the device (a copy out, a copy to another device) waits. */
+#include "memory/copy.h"
+
+#include "context.h"
+
+static keel_status failed(const keel_device *device, kd_status status,
+                          const char *what, uint64_t size) {
+  if (!keel_said())
+    keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
+              (unsigned long long)size, keel_status_name(status));
+  return status;
+}
+
+keel_status keel_device_drain(keel_device *device) {
+  if (!device || !device->stream)
+    return KD_OK;
+  keel_plugin *plugin = device->plugin;
+  kd_status status = KD_OK;
+  keel_hush();
+  pthread_mutex_lock(&device->stream_lock);
+  if (plugin->streams.synchronize) {
+    status = plugin->streams.synchronize(device->stream);
+  } else {
+    kd_event *event = NULL;
+    status = plugin->events.create(device->handle, 0, &event);
+    if (status == KD_OK) {
+      status = plugin->events.record(event, device->stream);
+      if (status == KD_OK && plugin->streams.flush)
+        status = plugin->streams.flush(device->stream);
+      if (status == KD_OK)
+        status = plugin->events.wait(event, UINT64_MAX);
+      plugin->events.destroy(event);
+    }
+  }
+  pthread_mutex_unlock(&device->stream_lock);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "%s: work failed (%s)", device->name,
+              keel_status_name(status));
+  return status;
+}
+
+static keel_status copy_in(keel_tensor *target, const void *source) {
+  keel_device *device = keel_tensor_place(target);
+  uint64_t size = target->type->bytes;
+  if (!size)
+    return KD_OK;
+  if (keel_device_addressable(device)) {
+    memcpy(target->data, source, size);
+    return KD_OK;
+  }
+  keel_hush();
+  kd_status status = device->plugin->memory.copy_in(
+      device->handle, NULL, source, target->buffer->handle, target->offset,
+      size);
+  return status == KD_OK ? KD_OK : failed(device, status, "a copy in", size);
+}
+
+static keel_status copy_out(keel_tensor *source, void *target) {
+  keel_device *device = keel_tensor_place(source);
+  uint64_t size = source->type->bytes;
+  if (!size)
+    return KD_OK;
+  KEEL_TRY(keel_device_drain(device));
+  if (keel_device_addressable(device)) {
+    memcpy(target, source->data, size);
+    return KD_OK;
+  }
+  keel_hush();
+  kd_status status = device->plugin->memory.copy_out(
+      device->handle, NULL, source->buffer->handle, source->offset, target,
+      size);
+  return status == KD_OK ? KD_OK : failed(device, status, "a copy out", size);
+}
+
+/* Between two devices of one plugin that reach each other. */
+static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
+  keel_device *from = keel_tensor_place(source), *to = keel_tensor_place(target);
+  if (!from || !to || from->plugin != to->plugin || !from->plugin->peer.copy ||
+      !from->plugin->peer.reachable(from->handle, to->handle))
+    return KD_UNIMPLEMENTED;
+  KEEL_TRY(keel_device_drain(from));
+  return from->plugin->peer.copy(from->handle, source->buffer->handle,
+                                 source->offset, to->handle, NULL,
+                                 target->buffer->handle, target->offset,
+                                 target->type->bytes);
+}
+
+static keel_status copy_content(keel_tensor *source, keel_tensor *target) {
+  void *to = keel_tensor_host_data(target);
+  if (to)
+    return copy_out(source, to);
+  const void *from = keel_tensor_host_data(source);
+  if (from) {
+    KEEL_TRY(keel_device_drain(keel_tensor_place(source)));
+    return copy_in(target, from);
+  }
+  if (copy_peer(source, target) == KD_OK)
+    return KD_OK;
+  keel_tensor *between = NULL;
+  KEEL_TRY(keel_copy_to(source, NULL, &between));
+  keel_status status = copy_in(target, between->data);
+  keel_tensor_release(between);
+  return status;
+}
+
+keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
+                         keel_tensor **out_tensor) {
+  keel_tensor *plain = NULL, *target = NULL;
+  KEEL_TRY(keel_copy_layout(tensor, KD_LAYOUT_ROW_MAJOR, &plain));
+  keel_heap *heap = device ? &device->heap : &tensor->context->host;
+  keel_status status = keel_tensor_on(heap, plain->type, &target);
+  if (status == KD_OK)
+    status = copy_content(plain, target);
+  keel_tensor_release(plain);
+  if (status != KD_OK) {
+    keel_tensor_release(target);
+    return status;
+  }
+  *out_tensor = target;
+  return KD_OK;
+}
+
+/* ---- layouts -------------------------------------------------------------- */
+
+/* Between N,C,S and N,C/b,S,b for elements of any whole size. */
+static void reorder(const char *from, char *to, const keel_type *type,
+                    int64_t block, bool to_blocked) {
+  size_t size = kd_dtype_size(type->dtype);
+  int64_t channels = type->dims[1], space = 1;
+  for (uint32_t i = 2; i < type->rank; i++)
+    space *= type->dims[i];
+  for (int64_t n = 0; n < type->dims[0]; n++)
+    for (int64_t c = 0; c < channels; c++)
+      for (int64_t s = 0; s < space; s++) {
+        int64_t plain = (n * channels + c) * space + s;
+        int64_t blocked =
+            ((n * (channels / block) + c / block) * space + s) * block +
+            c % block;
+        int64_t source = to_blocked ? plain : blocked;
+        int64_t target = to_blocked ? blocked : plain;
+        memcpy(to + target * (int64_t)size, from + source * (int64_t)size, size);
+      }
+}
+
+keel_status keel_copy_layout(keel_tensor *tensor, uint32_t layout,
+                             keel_tensor **out_tensor) {
+  if (tensor->layout == layout) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  keel_device *device = keel_tensor_place(tensor);
+  const void *from = keel_tensor_host_data(tensor);
+  if (!device || !from || !device->info.channel_block)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s can't change the layout of a tensor",
+                     device ? device->name : "the host");
+  keel_tensor *target = NULL;
+  KEEL_TRY(keel_device_drain(device));
+  KEEL_TRY(keel_tensor_on(&device->heap, tensor->type, &target));
+  reorder(from, target->data, tensor->type, device->info.channel_block,
+          layout == KD_LAYOUT_CHANNEL_BLOCKED);
+  target->layout = layout;
+  *out_tensor = target;
+  return KD_OK;
+}

@@ -1,0 +1,306 @@
+/* heap.c - size classes, the threads' lists, and the way to the device. */
+#include "memory/heap.h"
+
+#include "context.h"
+#include "values/tensor.h"
+
+#define SMALL_KEPT 16 /* buffers a thread keeps of one class */
+
+_Thread_local keel_thread_lists keel_lists;
+
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static keel_thread_lists *all_lists;
+static keel_heap *slots[KEEL_HEAP_SLOTS];
+static pthread_key_t thread_end;
+static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+
+/* Four classes to each doubling, from 64 bytes: 64 80 96 112 128 160 ... */
+static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
+  if (size <= 64) {
+    *out_rounded = 64;
+    return 0;
+  }
+  uint32_t top = 63 - (uint32_t)__builtin_clzll(size - 1);
+  uint32_t shift = top - 2;
+  uint64_t steps = ((size - 1) >> shift) + 1; /* 5 to 8 quarters */
+  *out_rounded = steps << shift;
+  return (top - 6) * 4 + (uint32_t)(steps - 4);
+}
+
+/* ---- from and to the device ---------------------------------------------- */
+
+static void give_back(keel_buffer *buffer) {
+  keel_heap *heap = buffer->heap;
+  if (heap->device)
+    heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
+  else
+    free(buffer->address);
+  atomic_fetch_sub_explicit(&heap->context->allocated, buffer->size,
+                            memory_order_relaxed);
+  free(buffer);
+}
+
+static void give_back_all(keel_buffer *buffer) {
+  for (keel_buffer *next; buffer; buffer = next) {
+    next = buffer->next;
+    atomic_fetch_sub_explicit(&buffer->heap->context->pooled, buffer->size,
+                              memory_order_relaxed);
+    give_back(buffer);
+  }
+}
+
+void keel_heap_trim(keel_heap *heap) {
+  for (uint32_t i = 0; i < KEEL_HEAP_CLASSES; i++) {
+    pthread_mutex_lock(&heap->lock);
+    keel_buffer *list = heap->lists[i];
+    heap->lists[i] = NULL;
+    pthread_mutex_unlock(&heap->lock);
+    give_back_all(list);
+  }
+}
+
+static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
+  keel_device *device = heap->device;
+  if (!device) {
+    buffer->address = aligned_alloc(64, buffer->size);
+    return buffer->address ? KD_OK : keel_no_memory(buffer->size);
+  }
+  keel_hush();
+  kd_status status = device->plugin->memory.allocate(
+      device->handle, 0, buffer->size, &buffer->handle, &buffer->address);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "%s can't allocate %llu bytes", device->name,
+              (unsigned long long)buffer->size);
+  return status;
+}
+
+/* Counts `size` bytes; false where that passes the limit. */
+static bool reserve(keel_context *context, uint64_t size) {
+  uint64_t now = atomic_fetch_add_explicit(&context->allocated, size,
+                                           memory_order_relaxed) +
+                 size;
+  if (now > context->memory_limit || now < size) {
+    atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
+    return false;
+  }
+  uint64_t peak = atomic_load_explicit(&context->peak, memory_order_relaxed);
+  while (now > peak && !atomic_compare_exchange_weak_explicit(
+                           &context->peak, &peak, now, memory_order_relaxed,
+                           memory_order_relaxed)) {
+  }
+  return true;
+}
+
+static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
+                        keel_buffer **out_buffer) {
+  keel_context *context = heap->context;
+  if (!reserve(context, size)) {
+    keel_heap_trim(heap);
+    if (!reserve(context, size))
+      return keel_fail(
+          KD_OUT_OF_MEMORY,
+          "%llu bytes on %s pass the limit of %llu bytes (%llu are taken)",
+          (unsigned long long)size, heap->device ? heap->device->name : "host",
+          (unsigned long long)context->memory_limit,
+          (unsigned long long)atomic_load(&context->allocated));
+  }
+  keel_buffer *buffer = calloc(1, sizeof *buffer);
+  keel_status status = buffer ? KD_OK : keel_no_memory(sizeof *buffer);
+  if (buffer) {
+    buffer->heap = heap;
+    buffer->class = class;
+    buffer->size = size;
+    status = allocate(heap, buffer);
+    if (status == KD_OUT_OF_MEMORY) {
+      keel_heap_trim(heap);
+      status = allocate(heap, buffer);
+    }
+  }
+  if (status != KD_OK) {
+    atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
+    free(buffer);
+    return status;
+  }
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+/* ---- taking and freeing --------------------------------------------------- */
+
+static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
+  if (class < KEEL_SMALL_CLASSES) {
+    keel_buffer **list = &keel_lists.buffers[heap->slot][class];
+    keel_buffer *buffer = *list;
+    if (buffer) {
+      *list = buffer->next;
+      keel_lists.counts[heap->slot][class]--;
+    }
+    return buffer;
+  }
+  pthread_mutex_lock(&heap->lock);
+  keel_buffer *buffer = heap->lists[class];
+  if (buffer)
+    heap->lists[class] = buffer->next;
+  pthread_mutex_unlock(&heap->lock);
+  if (buffer)
+    atomic_fetch_sub_explicit(&heap->context->pooled, buffer->size,
+                              memory_order_relaxed);
+  return buffer;
+}
+
+keel_status keel_heap_take(keel_heap *heap, uint64_t size,
+                           keel_buffer **out_buffer) {
+  uint64_t rounded = 0;
+  if (size > (UINT64_C(1) << 45))
+    return keel_fail(KD_OUT_OF_MEMORY, "no machine has %llu bytes of memory",
+                     (unsigned long long)size);
+  uint32_t class = class_of(size, &rounded);
+  keel_buffer *buffer = take_pooled(heap, class);
+  if (!buffer)
+    KEEL_TRY(grow(heap, rounded, class, &buffer));
+  atomic_store_explicit(&buffer->refs, 1, memory_order_relaxed);
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
+                           void (*done)(void *), void *done_context,
+                           keel_buffer **out_buffer) {
+  keel_buffer *buffer = calloc(1, sizeof *buffer);
+  if (!buffer)
+    return keel_no_memory(sizeof *buffer);
+  atomic_init(&buffer->refs, 1);
+  buffer->class = KEEL_UNPOOLED;
+  buffer->heap = heap;
+  buffer->address = (void *)(uintptr_t)data;
+  buffer->size = size;
+  buffer->done = done;
+  buffer->done_context = done_context;
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+void keel_buffer_free(keel_buffer *buffer) {
+  keel_heap *heap = buffer->heap;
+  uint32_t class = buffer->class;
+  if (class == KEEL_UNPOOLED) {
+    if (buffer->done)
+      buffer->done(buffer->done_context);
+    free(buffer);
+    return;
+  }
+  if (class < KEEL_SMALL_CLASSES) {
+    uint8_t *count = &keel_lists.counts[heap->slot][class];
+    if (*count < SMALL_KEPT) {
+      if (!keel_lists.listed)
+        keel_lists_enrol();
+      keel_buffer **list = &keel_lists.buffers[heap->slot][class];
+      buffer->next = *list;
+      *list = buffer;
+      ++*count;
+      return;
+    }
+    give_back(buffer);
+    return;
+  }
+  uint64_t pooled = atomic_fetch_add_explicit(&heap->context->pooled,
+                                              buffer->size,
+                                              memory_order_relaxed);
+  if (pooled + buffer->size > heap->context->pool_limit) {
+    buffer->next = NULL;
+    give_back_all(buffer);
+    return;
+  }
+  pthread_mutex_lock(&heap->lock);
+  buffer->next = heap->lists[class];
+  heap->lists[class] = buffer;
+  pthread_mutex_unlock(&heap->lock);
+}
+
+/* ---- threads and slots ---------------------------------------------------- */
+
+static void drain_slot(keel_thread_lists *lists, uint32_t slot) {
+  for (uint32_t i = 0; i < KEEL_SMALL_CLASSES; i++) {
+    for (keel_buffer *buffer = lists->buffers[slot][i], *next; buffer;
+         buffer = next) {
+      next = buffer->next;
+      give_back(buffer);
+    }
+    lists->buffers[slot][i] = NULL;
+    lists->counts[slot][i] = 0;
+  }
+}
+
+static void end_thread(void *unused) {
+  (void)unused;
+  keel_thread_lists *lists = &keel_lists;
+  pthread_mutex_lock(&listing);
+  for (uint32_t slot = 0; slot < KEEL_HEAP_SLOTS; slot++)
+    drain_slot(lists, slot);
+  if (lists->listed) {
+    if (lists->previous)
+      lists->previous->next = lists->next;
+    else
+      all_lists = lists->next;
+    if (lists->next)
+      lists->next->previous = lists->previous;
+    lists->listed = false;
+  }
+  pthread_mutex_unlock(&listing);
+  keel_tensor_drain(lists);
+}
+
+/* The process's last thread ends without running key destructors. */
+__attribute__((destructor)) static void end_process(void) {
+  if (keel_lists.listed)
+    end_thread(NULL);
+}
+
+static void make_key(void) {
+  pthread_key_create(&thread_end, end_thread);
+}
+
+void keel_lists_enrol(void) {
+  pthread_once(&thread_end_once, make_key);
+  pthread_setspecific(thread_end, &keel_lists);
+  pthread_mutex_lock(&listing);
+  keel_lists.next = all_lists;
+  keel_lists.previous = NULL;
+  if (all_lists)
+    all_lists->previous = &keel_lists;
+  all_lists = &keel_lists;
+  keel_lists.listed = true;
+  pthread_mutex_unlock(&listing);
+}
+
+keel_status keel_heap_init(keel_heap *heap, keel_context *context,
+                           keel_device *device) {
+  heap->context = context;
+  heap->device = device;
+  pthread_mutex_init(&heap->lock, NULL);
+  pthread_mutex_lock(&listing);
+  uint32_t slot = 0;
+  while (slot < KEEL_HEAP_SLOTS && slots[slot])
+    slot++;
+  if (slot < KEEL_HEAP_SLOTS)
+    slots[slot] = heap;
+  pthread_mutex_unlock(&listing);
+  if (slot == KEEL_HEAP_SLOTS) {
+    pthread_mutex_destroy(&heap->lock);
+    return keel_fail(KD_OUT_OF_MEMORY,
+                     "a process has at most %d devices and contexts open; close"
+                     " one", KEEL_HEAP_SLOTS);
+  }
+  heap->slot = slot;
+  return KD_OK;
+}
+
+void keel_heap_deinit(keel_heap *heap) {
+  pthread_mutex_lock(&listing);
+  for (keel_thread_lists *lists = all_lists; lists; lists = lists->next)
+    drain_slot(lists, heap->slot);
+  slots[heap->slot] = NULL;
+  pthread_mutex_unlock(&listing);
+  keel_heap_trim(heap);
+  pthread_mutex_destroy(&heap->lock);
+}

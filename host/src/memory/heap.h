@@ -1,0 +1,95 @@
+/* heap.h - pooled memory of one device, or of the host.
+ *
+ * A heap keeps what is freed in lists by size: small pieces in the freeing
+ * thread's own lists, without a lock, large ones in the heap's. */
+#ifndef KEEL_HEAP_H
+#define KEEL_HEAP_H
+
+#include <kd/memory.h>
+#include <keel/context.h>
+#include <pthread.h>
+
+#include "base/base.h"
+
+typedef struct keel_heap keel_heap;
+
+/* A reference-counted piece of memory. */
+typedef struct keel_buffer {
+  atomic_uint refs;
+  uint32_t class; /* of size, for the pool; KEEL_UNPOOLED */
+  keel_heap *heap;
+  kd_buffer *handle; /* NULL in host memory */
+  void *address;     /* as kernels use it; NULL: has none */
+  uint64_t size;     /* bytes, rounded up */
+  struct keel_buffer *next;
+  void (*done)(void *context); /* of memory that is somebody else's */
+  void *done_context;
+} keel_buffer;
+
+#define KEEL_UNPOOLED UINT32_MAX
+#define KEEL_HEAP_CLASSES 160
+
+struct keel_heap {
+  keel_context *context;
+  keel_device *device; /* NULL: host memory */
+  uint32_t slot;       /* its place in each thread's lists */
+  pthread_mutex_t lock;
+  keel_buffer *lists[KEEL_HEAP_CLASSES];
+};
+
+keel_status keel_heap_init(keel_heap *heap, keel_context *context,
+                           keel_device *device);
+
+/* Frees all that is pooled, in all threads' lists too; none may use it. */
+void keel_heap_deinit(keel_heap *heap);
+
+/* Takes at least `size` bytes (0 is taken as 1), not initialised. */
+keel_status keel_heap_take(keel_heap *heap, uint64_t size,
+                           keel_buffer **out_buffer);
+
+/* A buffer of host memory that is somebody else's. */
+keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
+                           void (*done)(void *), void *done_context,
+                           keel_buffer **out_buffer);
+
+/* Gives pooled memory back to the device. */
+void keel_heap_trim(keel_heap *heap);
+
+void keel_buffer_free(keel_buffer *buffer);
+
+static inline keel_buffer *keel_buffer_retain(keel_buffer *buffer) {
+  /* relaxed: whoever retains holds a reference already */
+  atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed);
+  return buffer;
+}
+
+static inline void keel_buffer_release(keel_buffer *buffer) {
+  /* The sole owner need not pay for an atomic write: nobody else can add a
+   * reference. acquire: other threads' last uses come before the reuse. */
+  if (atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1 ||
+      atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) == 1)
+    keel_buffer_free(buffer);
+}
+
+/* ---- one thread's lists of small things ---------------------------------- */
+
+#define KEEL_HEAP_SLOTS 32
+#define KEEL_SMALL_CLASSES 41 /* up to 64 KiB */
+
+struct keel_tensor;
+
+typedef struct keel_thread_lists {
+  struct keel_thread_lists *next, *previous; /* all threads', for draining */
+  bool listed;
+  uint32_t tensor_count;
+  struct keel_tensor *tensors; /* linked by their first word */
+  keel_buffer *buffers[KEEL_HEAP_SLOTS][KEEL_SMALL_CLASSES];
+  uint8_t counts[KEEL_HEAP_SLOTS][KEEL_SMALL_CLASSES];
+} keel_thread_lists;
+
+extern _Thread_local keel_thread_lists keel_lists;
+
+/* Enrols the calling thread, so that its lists are drained when it ends. */
+void keel_lists_enrol(void);
+
+#endif /* KEEL_HEAP_H */

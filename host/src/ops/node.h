@@ -1,0 +1,108 @@
+/* node.h - an op with its attributes, and with the types of one use of it. */
+#ifndef KEEL_NODE_H
+#define KEEL_NODE_H
+
+#include <kd/host.h>
+
+#include "ops/schema.h"
+
+struct keel_function;
+
+/* An attribute's value. */
+typedef struct keel_node_attr {
+  keel_attr value; /* what it points to is in the op's arena; tensor retained */
+  struct keel_function *graph; /* of kind KD_ATTR_GRAPH; the program's */
+} keel_node_attr;
+
+/* An op and its attributes: constant, counted. */
+typedef struct keel_opdef {
+  atomic_uint refs;
+  keel_context *context;
+  const keel_schema *schema;
+  keel_arena arena;
+  keel_node_attr *attrs; /* those given; the schema has the defaults */
+  uint32_t attr_count;
+  uint64_t hash; /* of schema and attributes */
+  bool shareable; /* kernels of it may serve other ops of equal attributes */
+} keel_opdef;
+
+/* Makes one; checks names, kinds and presence. `where` goes into errors.
+ * graphs  one an attribute, or NULL */
+keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
+                              const keel_attr *attrs, uint32_t attr_count,
+                              struct keel_function *const *graphs,
+                              keel_opdef **out_op);
+keel_opdef *keel_opdef_retain(keel_opdef *op);
+void keel_opdef_release(keel_opdef *op);
+
+/* Whether two have the same schema and attributes. */
+bool keel_opdef_equal(const keel_opdef *a, const keel_opdef *b);
+
+/* Attributes, with the schema's default, then `fallback`. */
+int64_t keel_attr_int(const keel_opdef *op, const char *name, int64_t fallback);
+float keel_attr_float(const keel_opdef *op, const char *name, float fallback);
+const char *keel_attr_string(const keel_opdef *op, const char *name,
+                             const char *fallback);
+int64_t keel_attr_ints(const keel_opdef *op, const char *name,
+                       const int64_t **out_values);
+const keel_node_attr *keel_attr_find(const keel_opdef *op, const char *name);
+struct keel_function *keel_attr_graph(const keel_opdef *op, const char *name);
+
+/* One use of an op, as plugins read it through kd_node_table. */
+struct kd_node {
+  const keel_opdef *op;
+  const char *name; /* the model's, or "" */
+  uint32_t input_count, output_count;
+  const keel_type *const *inputs; /* NULL: absent */
+  const keel_type *const *outputs; /* NULL: absent, or known after the run */
+  keel_tensor *const *constants;   /* host data or NULL each; NULL: none */
+  uint32_t blocked_inputs; /* bit i: input i has KD_LAYOUT_CHANNEL_BLOCKED */
+  bool blocked_output;     /* so has output 0 */
+};
+
+extern const kd_node_table keel_node_table;
+
+/* ---- shape functions ------------------------------------------------------ */
+
+/* What a shape function gets, and gives. */
+struct keel_infer {
+  const keel_opdef *op;
+  const char *where; /* the node's name, or "" */
+  uint32_t input_count, output_count;
+  const keel_type *const *in;  /* NULL: absent */
+  keel_tensor *const *values;  /* ready, host data; NULL each where unknown */
+  const keel_type **out;       /* NULL: absent, or known after the run */
+  kd_dtype dtypes[4];          /* of outputs, from the schema's type rules */
+  bool unknown; /* a value is missing: no output type can be told yet */
+};
+
+/* Types of the outputs of an op: checks argument counts and types, then asks
+ * the shape function. All input types must be without open dimensions;
+ * `unknown` is set instead of an error where a value that decides is missing.
+ */
+keel_status keel_infer_types(keel_infer *infer);
+
+/* Fails with "Op(X f32[2], ...): " and the text. */
+keel_status keel_infer_fail(const keel_infer *infer, keel_status status,
+                            const char *format, ...) KD_PRINTF(3, 4);
+
+/* Sets an output's type; outputs that nobody asked for are left alone. */
+keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
+                           const int64_t *dims);
+
+/* The value of an integer input of rank 0 or 1, in out_values (room for
+ * `room`); -1 with infer->unknown set where it is not known, -2 where it is no
+ * such thing (keel_infer_fail was called). */
+int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
+                        uint32_t room);
+
+static inline const keel_type *keel_infer_in(const keel_infer *infer,
+                                             uint32_t index) {
+  return index < infer->input_count ? infer->in[index] : NULL;
+}
+
+/* An axis in [-rank, rank) as one in [0, rank). */
+keel_status keel_infer_axis(const keel_infer *infer, int64_t axis,
+                            uint32_t rank, uint32_t *out_axis);
+
+#endif /* KEEL_NODE_H */

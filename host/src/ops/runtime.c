@@ -1,0 +1,126 @@
+/* runtime.c - views of data, and facts about it. */
+#include "ops/runtime.h"
+
+#include "memory/copy.h"
+
+keel_status keel_call_fail(const keel_host_call *call, keel_status status,
+                           const char *format, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  const char *where = call->where;
+  return keel_fail(status, "%s%s%s%s: %s", call->op->schema->name,
+                   *where ? " \"" : "", where, *where ? "\"" : "", text);
+}
+
+keel_status keel_call_int(const keel_host_call *call, uint32_t index,
+                          int64_t fallback, int64_t *out_value) {
+  *out_value = fallback;
+  if (index >= call->input_count || !call->inputs[index])
+    return KD_OK;
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_to_host(call->inputs[index], &here));
+  keel_status status = KD_OK;
+  if (here->type->elements != 1 ||
+      (here->type->dtype != KD_I64 && here->type->dtype != KD_I32))
+    status = keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "input %u must be one integer", (unsigned)index);
+  else
+    *out_value = here->type->dtype == KD_I64 ? *(const int64_t *)here->data
+                                             : *(const int32_t *)here->data;
+  keel_tensor_release(here);
+  return status;
+}
+
+keel_status keel_run_identity(keel_host_call *call) {
+  if (call->input_count != 1 || !call->inputs[0])
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "takes one input");
+  call->outputs[0] = keel_tensor_retain(call->inputs[0]);
+  return KD_OK;
+}
+
+keel_status keel_run_view(keel_host_call *call) {
+  if (!call->types[0])
+    return keel_call_fail(call, KD_INTERNAL, "the shape is not known");
+  keel_tensor *plain = NULL;
+  KEEL_TRY(
+      keel_copy_layout(call->inputs[0], KD_LAYOUT_ROW_MAJOR, &plain));
+  keel_status status =
+      keel_tensor_view(plain, call->types[0], &call->outputs[0]);
+  keel_tensor_release(plain);
+  return status;
+}
+
+/* A tensor in host memory, typed as output 0. */
+static keel_status host_output(keel_host_call *call, uint32_t index) {
+  return keel_tensor_on(&call->context->host, call->types[index],
+                        &call->outputs[index]);
+}
+
+keel_status keel_run_shape(keel_host_call *call) {
+  const keel_type *type = call->inputs[0]->type;
+  int64_t rank = type->rank;
+  int64_t start = keel_attr_int(call->op, "start", 0);
+  start += start < 0 ? rank : 0;
+  start = start < 0 ? 0 : start > rank ? rank : start;
+  KEEL_TRY(host_output(call, 0));
+  if (call->types[0]->bytes)
+    memcpy(call->outputs[0]->data, type->dims + start, call->types[0]->bytes);
+  return KD_OK;
+}
+
+keel_status keel_run_size(keel_host_call *call) {
+  KEEL_TRY(host_output(call, 0));
+  memcpy(call->outputs[0]->data, &call->inputs[0]->type->elements,
+         sizeof(int64_t));
+  return KD_OK;
+}
+
+/* Inference, and training with ratio 0, keep everything. Dropping is not
+ * offered: what ONNX says of its random numbers fits no two runtimes. */
+keel_status keel_run_dropout(keel_host_call *call) {
+  bool training = false;
+  float ratio = 0.5f;
+  if (call->input_count > 2 && call->inputs[2]) {
+    keel_tensor *here = NULL;
+    KEEL_TRY(keel_tensor_to_host(call->inputs[2], &here));
+    training = here->type->elements == 1 && *(const uint8_t *)here->data;
+    keel_tensor_release(here);
+  }
+  if (training && call->input_count > 1 && call->inputs[1]) {
+    keel_tensor *here = NULL;
+    KEEL_TRY(keel_tensor_to_host(call->inputs[1], &here));
+    if (here->type->elements == 1 && here->type->dtype == KD_F32)
+      ratio = *(const float *)here->data;
+    keel_tensor_release(here);
+  }
+  if (training && ratio != 0)
+    return keel_call_fail(call, KD_UNIMPLEMENTED,
+                          "training mode with a ratio other than 0 is not"
+                          " supported");
+  if (call->output_count > 1) {
+    KEEL_TRY(host_output(call, 1));
+    memset(call->outputs[1]->data, 1, call->types[1]->bytes);
+  }
+  call->outputs[0] = keel_tensor_retain(call->inputs[0]);
+  return KD_OK;
+}
+
+keel_status keel_run_constant(keel_host_call *call) {
+  const keel_attr *value = &call->op->attrs[0].value;
+  if (value->kind == KD_ATTR_TENSOR) {
+    call->outputs[0] = keel_tensor_retain(value->tensor);
+    return KD_OK;
+  }
+  const void *data = value->kind == KD_ATTR_INT      ? (const void *)&value->i
+                     : value->kind == KD_ATTR_FLOAT ? (const void *)&value->f
+                     : value->kind == KD_ATTR_INTS
+                         ? (const void *)value->ints
+                         : (const void *)value->floats;
+  KEEL_TRY(host_output(call, 0));
+  if (call->types[0]->bytes)
+    memcpy(call->outputs[0]->data, data, call->types[0]->bytes);
+  return KD_OK;
+}

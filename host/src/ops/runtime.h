@@ -1,0 +1,34 @@
+/* runtime.h - ops that the runtime does itself, on every device: views of data,
+ * facts about it, and values that are no tensors. */
+#ifndef KEEL_RUNTIME_H
+#define KEEL_RUNTIME_H
+
+#include "eager/site.h"
+
+keel_status keel_run_identity(keel_host_call *call);
+keel_status keel_run_view(keel_host_call *call);
+keel_status keel_run_shape(keel_host_call *call);
+keel_status keel_run_size(keel_host_call *call);
+keel_status keel_run_dropout(keel_host_call *call);
+keel_status keel_run_constant(keel_host_call *call);
+
+keel_status keel_run_sequence_construct(keel_host_call *call);
+keel_status keel_run_sequence_insert(keel_host_call *call);
+keel_status keel_run_sequence_erase(keel_host_call *call);
+keel_status keel_run_sequence_at(keel_host_call *call);
+keel_status keel_run_sequence_length(keel_host_call *call);
+keel_status keel_run_split_to_sequence(keel_host_call *call);
+keel_status keel_run_concat_from_sequence(keel_host_call *call);
+keel_status keel_run_optional(keel_host_call *call);
+keel_status keel_run_optional_has_element(keel_host_call *call);
+keel_status keel_run_optional_get_element(keel_host_call *call);
+
+/* Fails with "Op \"node\": " and the text. */
+keel_status keel_call_fail(const keel_host_call *call, keel_status status,
+                           const char *format, ...) KD_PRINTF(3, 4);
+
+/* The integer value of a scalar input; `fallback` where it is absent. */
+keel_status keel_call_int(const keel_host_call *call, uint32_t index,
+                          int64_t fallback, int64_t *out_value);
+
+#endif /* KEEL_RUNTIME_H */

@@ -1,0 +1,259 @@
+/* schema.c - reads the table of ops into schemas, and finds them by name. */
+#include "ops/schema.h"
+
+#include <ctype.h>
+#include <kd/help.h>
+#include <pthread.h>
+
+#define SLOTS 1024 /* a power of two, over twice the ops */
+
+static keel_arena arena;
+static keel_schema *schemas;
+static const keel_schema *slots[SLOTS];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static keel_status ready;
+
+/* ---- types ---------------------------------------------------------------- */
+
+static uint64_t type_set(const char *name, size_t size) {
+  static const struct {
+    const char *name;
+    uint64_t types;
+  } sets[] = {
+      {"any", 0},
+      {"plain", KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128)},
+      {"num", KD_TYPES_NUMBER},
+      {"float", KD_TYPES_FLOAT},
+      {"signed", KD_TYPES_SIGNED | KD_TYPES_FLOAT},
+      {"int", KD_TYPES_INT},
+      {"uint", KD_TYPES_UNSIGNED},
+      {"index", KD_TYPES(KD_I32) | KD_TYPES(KD_I64)},
+      {"byte", KD_TYPES(KD_U8) | KD_TYPES(KD_I8)},
+      {"bool", KD_TYPES(KD_BOOL)},
+      {"i32", KD_TYPES(KD_I32)},
+      {"i64", KD_TYPES(KD_I64)},
+      {"f32", KD_TYPES(KD_F32)},
+      {"u8", KD_TYPES(KD_U8)},
+  };
+  for (size_t i = 0; i < KEEL_COUNT_OF(sets); i++)
+    if (strlen(sets[i].name) == size && !strncmp(sets[i].name, name, size))
+      return sets[i].types;
+  return UINT64_MAX; /* a mistake in the table */
+}
+
+/* ---- parameters: "X:T=float W:T B:T? -> Y:T" ------------------------------ */
+
+typedef struct variables {
+  char names[8];
+  uint64_t types[8];
+  int count;
+} variables;
+
+static int variable_of(variables *all, char name) {
+  for (int i = 0; i < all->count; i++)
+    if (all->names[i] == name)
+      return i;
+  all->names[all->count] = name;
+  return all->count++;
+}
+
+static bool read_param(const char *word, size_t size, variables *all,
+                       keel_param *param) {
+  const char *colon = memchr(word, ':', size);
+  if (!colon)
+    return false;
+  char *name = keel_arena_take(&arena, (size_t)(colon - word) + 1);
+  if (!name)
+    return false;
+  memcpy(name, word, (size_t)(colon - word));
+  param->name = name;
+  param->variable = -1;
+  size_t left = size - (size_t)(colon + 1 - word);
+  const char *type = colon + 1;
+  while (left && strchr("?*%", type[left - 1])) {
+    char mark = type[--left];
+    param->optional |= mark == '?';
+    param->variadic |= mark != '?';
+    param->mixed |= mark == '%';
+  }
+  if (isupper((unsigned char)type[0])) {
+    int variable = variable_of(all, type[0]);
+    param->variable = (int8_t)variable;
+    if (left > 2 && type[1] == '=')
+      all->types[variable] = type_set(type + 2, left - 2);
+    param->types = all->types[variable];
+  } else {
+    param->types = type_set(type, left);
+  }
+  return param->types != UINT64_MAX;
+}
+
+static bool read_params(const char *text, keel_schema *schema) {
+  variables all = {0};
+  keel_param *params = keel_arena_take(&arena, 40 * sizeof *params);
+  uint32_t count = 0;
+  if (!params)
+    return false;
+  schema->inputs = params;
+  while (*text) {
+    size_t size = strcspn(text, " ");
+    if (!strncmp(text, "->", 2)) {
+      schema->input_count = count;
+      schema->outputs = params + count;
+    } else if (!read_param(text, size, &all, &params[count++])) {
+      return false;
+    }
+    text += size;
+    text += strspn(text, " ");
+  }
+  schema->output_count = count - schema->input_count;
+  for (uint32_t i = 0; i < schema->input_count; i++)
+    if (!params[i].optional)
+      schema->least_inputs = i + 1;
+  return schema->outputs != NULL;
+}
+
+/* ---- attributes: "axis:i=1 mode:s=constant to:i! pads:I" ------------------- */
+
+static bool read_attr(const char *word, size_t size, keel_attr_rule *rule) {
+  static const char kinds[] = "?fistgFIS"; /* by KD_ATTR_* number */
+  char *copy = keel_arena_take(&arena, size + 1);
+  if (!copy)
+    return false;
+  memcpy(copy, word, size);
+  char *colon = strchr(copy, ':');
+  if (!colon || !colon[1])
+    return false;
+  *colon = 0;
+  rule->name = copy;
+  const char *kind = strchr(kinds, colon[1]);
+  if (!kind)
+    return false;
+  rule->kind = (uint32_t)(kind - kinds);
+  rule->required = colon[2] == '!';
+  rule->has_default = colon[2] == '=';
+  if (rule->has_default) {
+    rule->s = colon + 3;
+    rule->i = strtoll(rule->s, NULL, 10);
+    rule->f = strtof(rule->s, NULL);
+  }
+  return true;
+}
+
+static bool read_attrs(const char *text, keel_schema *schema) {
+  keel_attr_rule *rules = keel_arena_take(&arena, 20 * sizeof *rules);
+  if (!rules)
+    return false;
+  schema->attrs = rules;
+  while (*text) {
+    size_t size = strcspn(text, " ");
+    if (!read_attr(text, size, &rules[schema->attr_count++]))
+      return false;
+    text += size;
+    text += strspn(text, " ");
+  }
+  return true;
+}
+
+/* ---- registry ------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *domain, const char *name) {
+  return keel_hash_string(keel_hash_string(KEEL_HASH_SEED, domain), name);
+}
+
+static keel_status read_table(void) {
+  schemas =
+      keel_arena_take(&arena, keel_schema_row_count * sizeof *schemas);
+  if (!schemas)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < keel_schema_row_count; i++) {
+    const keel_schema_row *row = &keel_schema_rows[i];
+    keel_schema *schema = &schemas[i];
+    schema->domain = row->domain ? row->domain : "ai.onnx";
+    schema->name = row->name;
+    schema->since = row->since;
+    schema->flags = row->flags;
+    schema->infer = row->infer;
+    schema->host = row->host;
+    schema->value_inputs = row->value_inputs;
+    if (!read_params(row->params, schema) || !read_attrs(row->attrs, schema))
+      return keel_fail(KD_INTERNAL, "the schema of %s can't be read", row->name);
+    uint64_t at = hash_of(schema->domain, schema->name);
+    while (slots[at % SLOTS])
+      at++;
+    slots[at % SLOTS] = schema;
+  }
+  return KD_OK;
+}
+
+static void prepare(void) {
+  ready = read_table();
+}
+
+/* The registry is the process's; it goes with it. */
+__attribute__((destructor)) static void forget(void) {
+  keel_arena_free(&arena);
+}
+
+keel_status keel_schema_ready(void) {
+  pthread_once(&once, prepare);
+  return ready;
+}
+
+const keel_schema *keel_schema_find(const char *domain, const char *name) {
+  if (!domain || !*domain)
+    domain = "ai.onnx";
+  for (uint64_t at = hash_of(domain, name); slots[at % SLOTS]; at++) {
+    const keel_schema *schema = slots[at % SLOTS];
+    if (!strcmp(schema->name, name) && !strcmp(schema->domain, domain))
+      return schema;
+  }
+  return NULL;
+}
+
+const keel_schema *keel_schema_at(uint32_t index) {
+  return index < keel_schema_row_count ? &schemas[index] : NULL;
+}
+
+keel_status keel_schema_missing(const char *domain, const char *name) {
+  const char *near = NULL;
+  unsigned least = 3;
+  for (uint32_t i = 0; i < keel_schema_row_count; i++) {
+    unsigned distance = keel_distance(name, schemas[i].name);
+    if (distance < least) {
+      least = distance;
+      near = schemas[i].name;
+    }
+  }
+  return keel_fail(KD_NOT_FOUND, "there is no op %s%s%s%s%s%s",
+                   domain && *domain ? domain : "",
+                   domain && *domain ? "::" : "", name,
+                   near ? "; did you mean " : "", near ? near : "",
+                   near ? "?" : "");
+}
+
+static const keel_param *param_at(const keel_param *params, uint32_t count,
+                                  uint32_t index) {
+  if (index < count)
+    return &params[index];
+  return count && params[count - 1].variadic ? &params[count - 1] : NULL;
+}
+
+const keel_param *keel_schema_input(const keel_schema *schema,
+                                    uint32_t index) {
+  return param_at(schema->inputs, schema->input_count, index);
+}
+
+const keel_param *keel_schema_output(const keel_schema *schema,
+                                     uint32_t index) {
+  return param_at(schema->outputs, schema->output_count, index);
+}
+
+const char *keel_runtime_op(uint32_t index) {
+  if (keel_schema_ready() != KD_OK)
+    return NULL;
+  for (uint32_t i = 0; i < keel_schema_row_count; i++)
+    if (schemas[i].host && index-- == 0)
+      return schemas[i].name;
+  return NULL;
+}

@@ -1,0 +1,85 @@
+/* schema.h - what an op is: parameters, types, attributes, shape function.
+ *
+ * Eager calls, the importer, the passes and the kernels' readers all use this
+ * one description. */
+#ifndef KEEL_SCHEMA_H
+#define KEEL_SCHEMA_H
+
+#include <keel/op.h>
+
+#include "values/tensor.h"
+
+typedef struct keel_infer keel_infer;
+typedef struct keel_host_call keel_host_call;
+
+/* An input or output. */
+typedef struct keel_param {
+  const char *name;
+  uint64_t types; /* KD_TYPES allowed; 0: not a tensor, or anything */
+  int8_t variable; /* arguments of one variable have one type; -1: none */
+  bool optional;
+  bool variadic; /* the last one, any number of times */
+  bool mixed;    /* variadic, each of its own type */
+} keel_param;
+
+/* An attribute the op may have. */
+typedef struct keel_attr_rule {
+  const char *name;
+  uint32_t kind; /* KD_ATTR_* */
+  bool required, has_default;
+  int64_t i;
+  float f;
+  const char *s;
+} keel_attr_rule;
+
+/* Same inputs, other outputs: never folded or shared. */
+#define KEEL_OP_RANDOM 0x1u
+/* Outputs depend on more than types: shapes are known after the run only. */
+#define KEEL_OP_DYNAMIC 0x2u
+/* Nested functions in attributes. */
+#define KEEL_OP_CONTROL 0x4u
+
+typedef struct keel_schema {
+  const char *domain, *name;
+  uint32_t since; /* opset version of these semantics */
+  uint32_t flags;
+  const keel_param *inputs, *outputs;
+  uint32_t input_count, output_count; /* declared; variadic counts once */
+  uint32_t least_inputs;
+  const keel_attr_rule *attrs;
+  uint32_t attr_count;
+  uint32_t value_inputs; /* bit i: the shape function reads input i's value */
+  keel_status (*infer)(keel_infer *infer);
+  keel_status (*host)(keel_host_call *call); /* the runtime does it itself */
+} keel_schema;
+
+/* Prepares the registry, once in the process. */
+keel_status keel_schema_ready(void);
+
+/* A schema by name, or NULL. domain "" is "ai.onnx". */
+const keel_schema *keel_schema_find(const char *domain, const char *name);
+
+/* Fails with "no op ...", naming ones with a like name. */
+keel_status keel_schema_missing(const char *domain, const char *name);
+
+/* All schemas, in the table's order. */
+const keel_schema *keel_schema_at(uint32_t index);
+
+/* The parameter that argument `index` belongs to, or NULL past the last. */
+const keel_param *keel_schema_input(const keel_schema *schema, uint32_t index);
+const keel_param *keel_schema_output(const keel_schema *schema, uint32_t index);
+
+/* A row of the table, as it is written; see table.c. */
+typedef struct keel_schema_row {
+  const char *domain, *name;
+  uint32_t since;
+  const char *params, *attrs;
+  keel_status (*infer)(keel_infer *infer);
+  uint32_t value_inputs, flags;
+  keel_status (*host)(keel_host_call *call);
+} keel_schema_row;
+
+extern const keel_schema_row keel_schema_rows[];
+extern const uint32_t keel_schema_row_count;
+
+#endif /* KEEL_SCHEMA_H */

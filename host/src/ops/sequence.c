@@ -1,0 +1,263 @@
+/* sequence.c - ops on sequences and optionals. */
+#include "memory/copy.h"
+#include "ops/runtime.h"
+
+static keel_status need_sequence(const keel_host_call *call) {
+  if (call->input_count < 1 || !call->inputs[0] ||
+      call->inputs[0]->kind != KEEL_SEQUENCE)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "the first input is no sequence");
+  return KD_OK;
+}
+
+/* A position in [0, count], or in [0, count) where `inside`. */
+static keel_status position(const keel_host_call *call, uint32_t input,
+                            int64_t fallback, bool inside, uint32_t *out_at) {
+  int64_t count = call->inputs[0]->item_count, at = 0;
+  KEEL_TRY(keel_call_int(call, input, fallback, &at));
+  int64_t from = at;
+  at += at < 0 ? count : 0;
+  if (at < 0 || at > count || (inside && at == count))
+    return keel_call_fail(call, KD_OUT_OF_RANGE,
+                          "position %lld in a sequence of %lld",
+                          (long long)from, (long long)count);
+  *out_at = (uint32_t)at;
+  return KD_OK;
+}
+
+keel_status keel_run_sequence_construct(keel_host_call *call) {
+  for (uint32_t i = 0; i < call->input_count; i++)
+    if (!call->inputs[i] || call->inputs[i]->kind != KEEL_DATA)
+      return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "input %u is no tensor", (unsigned)i);
+  return keel_sequence_create(call->context, call->inputs, call->input_count,
+                              &call->outputs[0]);
+}
+
+keel_status keel_run_sequence_insert(keel_host_call *call) {
+  KEEL_TRY(need_sequence(call));
+  if (call->input_count < 2 || !call->inputs[1])
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "the tensor is missing");
+  const keel_tensor *sequence = call->inputs[0];
+  uint32_t at = 0, count = sequence->item_count;
+  KEEL_TRY(position(call, 2, count, false, &at));
+  keel_tensor **items = malloc((count + 1) * sizeof *items);
+  if (!items)
+    return keel_no_memory((count + 1) * sizeof *items);
+  for (uint32_t i = 0; i <= count; i++)
+    items[i] = i == at  ? call->inputs[1]
+               : i < at ? sequence->items[i]
+                        : sequence->items[i - 1];
+  keel_status status = keel_sequence_create(call->context, items, count + 1,
+                                            &call->outputs[0]);
+  free(items);
+  return status;
+}
+
+keel_status keel_run_sequence_erase(keel_host_call *call) {
+  KEEL_TRY(need_sequence(call));
+  const keel_tensor *sequence = call->inputs[0];
+  uint32_t at = 0, count = sequence->item_count;
+  KEEL_TRY(position(call, 1, (int64_t)count - 1, true, &at));
+  keel_tensor **items = malloc(count * sizeof *items);
+  if (!items)
+    return keel_no_memory(count * sizeof *items);
+  for (uint32_t i = 0, to = 0; i < count; i++)
+    if (i != at)
+      items[to++] = sequence->items[i];
+  keel_status status = keel_sequence_create(call->context, items, count - 1,
+                                            &call->outputs[0]);
+  free(items);
+  return status;
+}
+
+keel_status keel_run_sequence_at(keel_host_call *call) {
+  uint32_t at = 0;
+  KEEL_TRY(need_sequence(call));
+  KEEL_TRY(position(call, 1, 0, true, &at));
+  call->outputs[0] = keel_tensor_retain(call->inputs[0]->items[at]);
+  return KD_OK;
+}
+
+keel_status keel_run_sequence_length(keel_host_call *call) {
+  KEEL_TRY(need_sequence(call));
+  int64_t length = call->inputs[0]->item_count;
+  return keel_tensor_create(call->context, KD_I64, 0, NULL, &length,
+                            &call->outputs[0]);
+}
+
+/* ---- splitting ------------------------------------------------------------ */
+
+/* Sizes of the parts: one by one, of one size, or as listed. */
+static keel_status part_sizes(const keel_host_call *call, int64_t total,
+                              int64_t **out_sizes, uint32_t *out_count) {
+  int64_t each = 1, listed = 0;
+  keel_tensor *here = NULL;
+  if (call->input_count > 1 && call->inputs[1]) {
+    KEEL_TRY(keel_tensor_to_host(call->inputs[1], &here));
+    bool wide = here->type->dtype == KD_I64;
+    if (here->type->rank > 1 || (!wide && here->type->dtype != KD_I32)) {
+      keel_tensor_release(here);
+      return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "split must be a scalar or list of integers");
+    }
+    if (here->type->rank == 1)
+      listed = here->type->elements;
+    else
+      each = wide ? *(const int64_t *)here->data : *(const int32_t *)here->data;
+  }
+  keel_status status = KD_OK;
+  if (each < 1)
+    status = keel_call_fail(call, KD_INVALID_ARGUMENT, "split is %lld",
+                            (long long)each);
+  int64_t count = listed ? listed : status == KD_OK ? (total + each - 1) / each : 0;
+  int64_t *sizes = calloc((size_t)count + 1, sizeof *sizes);
+  if (!sizes)
+    status = keel_no_memory((uint64_t)count * sizeof *sizes);
+  for (int64_t i = 0; sizes && i < count; i++)
+    sizes[i] = !listed ? (i + 1 < count ? each : total - i * each)
+               : here->type->dtype == KD_I64 ? ((const int64_t *)here->data)[i]
+                                             : ((const int32_t *)here->data)[i];
+  keel_tensor_release(here);
+  if (status != KD_OK) {
+    free(sizes);
+    return status;
+  }
+  *out_sizes = sizes;
+  *out_count = (uint32_t)count;
+  return KD_OK;
+}
+
+/* Drops the axis of length 1 from each part. */
+static keel_status squeeze_parts(keel_tensor **parts, uint32_t count,
+                                 uint32_t axis) {
+  for (uint32_t i = 0; i < count; i++) {
+    const keel_type *type = parts[i]->type, *narrow = NULL;
+    int64_t dims[KD_MAX_RANK];
+    for (uint32_t d = 0, to = 0; d < type->rank; d++)
+      if (d != axis)
+        dims[to++] = type->dims[d];
+    keel_tensor *view = NULL;
+    KEEL_TRY(keel_type_of(type->dtype, type->rank - 1, dims, &narrow));
+    KEEL_TRY(keel_tensor_view(parts[i], narrow, &view));
+    keel_tensor_release(parts[i]);
+    parts[i] = view;
+  }
+  return KD_OK;
+}
+
+static keel_status split(keel_host_call *call, keel_tensor *tensor, int64_t *sizes,
+                         uint32_t count, uint32_t axis, bool squeeze) {
+  keel_tensor *list = NULL;
+  int64_t length = count;
+  keel_tensor **parts = calloc(count + 1, sizeof(keel_tensor *));
+  if (!parts)
+    return keel_no_memory(count * sizeof *parts);
+  keel_status status =
+      keel_tensor_create(call->context, KD_I64, 1, &length, sizes, &list);
+  keel_tensor *inputs[] = {tensor, list};
+  keel_attr attr = KEEL_INT("axis", axis);
+  if (status == KD_OK)
+    status = keel_call(call->context, "Split", &attr, 1, inputs, 2, parts,
+                       count);
+  if (status == KD_OK && squeeze)
+    status = squeeze_parts(parts, count, axis);
+  if (status == KD_OK)
+    status =
+        keel_sequence_create(call->context, parts, count, &call->outputs[0]);
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(parts[i]);
+  keel_tensor_release(list);
+  free(parts);
+  return status;
+}
+
+keel_status keel_run_split_to_sequence(keel_host_call *call) {
+  if (call->input_count < 1 || !call->inputs[0] ||
+      call->inputs[0]->kind != KEEL_DATA)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "the input is no tensor");
+  const keel_type *type = call->inputs[0]->type;
+  int64_t axis = keel_attr_int(call->op, "axis", 0);
+  axis += axis < 0 ? type->rank : 0;
+  if (axis < 0 || axis >= (int64_t)type->rank)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "axis is out of range");
+  bool squeeze = call->input_count < 2 && !keel_attr_int(call->op, "keepdims", 1);
+  int64_t *sizes = NULL;
+  uint32_t count = 0;
+  KEEL_TRY(part_sizes(call, type->dims[axis], &sizes, &count));
+  keel_status status = split(call, call->inputs[0], sizes, count,
+                             (uint32_t)axis, squeeze);
+  free(sizes);
+  return status;
+}
+
+/* ---- joining -------------------------------------------------------------- */
+
+/* Adds an axis of length 1 to a view of each item. */
+static keel_status widen(keel_tensor *const *items, uint32_t count,
+                         int64_t axis, keel_tensor **views) {
+  for (uint32_t i = 0; i < count; i++) {
+    const keel_type *type = items[i]->type, *wide = NULL;
+    int64_t dims[KD_MAX_RANK + 1], at = axis;
+    at += at < 0 ? type->rank + 1 : 0;
+    if (at < 0 || at > (int64_t)type->rank)
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "ConcatFromSequence: axis %lld is out of range",
+                       (long long)axis);
+    for (uint32_t d = 0, from = 0; d <= type->rank; d++)
+      dims[d] = d == (uint32_t)at ? 1 : type->dims[from++];
+    KEEL_TRY(keel_type_of(type->dtype, type->rank + 1, dims, &wide));
+    KEEL_TRY(keel_tensor_view(items[i], wide, &views[i]));
+  }
+  return KD_OK;
+}
+
+keel_status keel_run_concat_from_sequence(keel_host_call *call) {
+  KEEL_TRY(need_sequence(call));
+  const keel_tensor *sequence = call->inputs[0];
+  uint32_t count = sequence->item_count;
+  bool fresh = keel_attr_int(call->op, "new_axis", 0) != 0;
+  int64_t axis = keel_attr_int(call->op, "axis", 0);
+  keel_tensor **views = calloc(count + 1, sizeof(keel_tensor *));
+  if (!views)
+    return keel_no_memory(count * sizeof *views);
+  keel_attr attr = KEEL_INT("axis", axis);
+  keel_status status = count ? KD_OK
+                             : keel_call_fail(call, KD_INVALID_ARGUMENT,
+                                              "the sequence is empty");
+  if (status == KD_OK && fresh)
+    status = widen(sequence->items, count, axis, views);
+  if (status == KD_OK)
+    status = keel_call(call->context, "Concat", &attr, 1,
+                       fresh ? views : sequence->items, count, call->outputs,
+                       1);
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(views[i]);
+  free(views);
+  return status;
+}
+
+/* ---- optionals ------------------------------------------------------------ */
+
+keel_status keel_run_optional(keel_host_call *call) {
+  if (call->input_count && call->inputs[0]) {
+    call->outputs[0] = keel_tensor_retain(call->inputs[0]);
+    return KD_OK;
+  }
+  return keel_optional_empty(call->context, &call->outputs[0]);
+}
+
+keel_status keel_run_optional_has_element(keel_host_call *call) {
+  uint8_t has = call->input_count && call->inputs[0] &&
+                call->inputs[0]->kind != KEEL_OPTIONAL_EMPTY;
+  return keel_tensor_create(call->context, KD_BOOL, 0, NULL, &has,
+                            &call->outputs[0]);
+}
+
+keel_status keel_run_optional_get_element(keel_host_call *call) {
+  if (!call->input_count || !call->inputs[0] ||
+      call->inputs[0]->kind == KEEL_OPTIONAL_EMPTY)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "the optional is empty");
+  call->outputs[0] = keel_tensor_retain(call->inputs[0]);
+  return KD_OK;
+}

@@ -1,0 +1,609 @@
+/* shapes_data.c - shape functions of ops that move, select and make data. */
+#include <kd/help.h>
+
+#include "ops/shapes.h"
+
+/* ---- the same elements in another shape ----------------------------------- */
+
+keel_status keel_shape_transpose(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  const int64_t *perm = NULL;
+  int64_t count = keel_attr_ints(infer->op, "perm", &perm);
+  keel_dims dims = {.rank = in->rank};
+  bool used[KD_MAX_RANK] = {false};
+  if (count >= 0 && count != in->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "perm has %lld entries", (long long)count);
+  for (uint32_t i = 0; i < in->rank; i++) {
+    int64_t from = count >= 0 ? perm[i] : (int64_t)in->rank - 1 - i;
+    if (from < 0 || from >= (int64_t)in->rank || used[from])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "perm is no permutation");
+    used[from] = true;
+    dims.dims[i] = in->dims[from];
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_reshape(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  keel_dims dims = {0};
+  int64_t count = keel_infer_ints(infer, 1, dims.dims, KD_MAX_RANK);
+  bool zero = keel_attr_int(infer->op, "allowzero", 0) != 0;
+  int64_t product = 1, open = -1;
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  dims.rank = (uint32_t)count;
+  for (uint32_t i = 0; i < dims.rank; i++) {
+    if (dims.dims[i] == 0 && !zero) {
+      if (i >= in->rank)
+        return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                               "shape[%u] is 0, and data has no such dimension",
+                               (unsigned)i);
+      dims.dims[i] = in->dims[i];
+    }
+    if (dims.dims[i] == -1 && open < 0)
+      open = i;
+    else if (dims.dims[i] < 0 ||
+             !keel_mul_i64(product, dims.dims[i], &product))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "shape[%u] is %lld",
+                             (unsigned)i, (long long)dims.dims[i]);
+  }
+  if (open >= 0) {
+    if (product == 0 || in->elements % product)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "%lld elements do not fill the shape",
+                             (long long)in->elements);
+    dims.dims[open] = in->elements / product;
+    product = in->elements;
+  }
+  if (product != in->elements)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the shape has %lld elements and the data %lld",
+                           (long long)product, (long long)in->elements);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_flatten(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t axis = keel_attr_int(infer->op, "axis", 1);
+  if (axis < -(int64_t)in->rank || axis > (int64_t)in->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "axis is %lld",
+                           (long long)axis);
+  if (axis < 0)
+    axis += in->rank;
+  keel_dims dims = {.rank = 2, .dims = {1, 1}};
+  for (uint32_t i = 0; i < in->rank; i++)
+    dims.dims[i >= axis] *= in->dims[i];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_squeeze(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t axes[KD_MAX_RANK];
+  int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
+  bool gone[KD_MAX_RANK] = {false};
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  bool all = !keel_infer_in(infer, 1);
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t axis = 0;
+    KEEL_TRY(keel_infer_axis(infer, axes[i], in->rank, &axis));
+    if (in->dims[axis] != 1)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "axis %u has %lld elements, not 1", (unsigned)axis,
+                             (long long)in->dims[axis]);
+    gone[axis] = true;
+  }
+  keel_dims dims = {0};
+  for (uint32_t i = 0; i < in->rank; i++)
+    if (!gone[i] && !(all && in->dims[i] == 1))
+      dims.dims[dims.rank++] = in->dims[i];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_unsqueeze(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t axes[KD_MAX_RANK];
+  int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
+  bool fresh[KD_MAX_RANK] = {false};
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  keel_dims dims = {.rank = in->rank + (uint32_t)count};
+  if (dims.rank > KD_MAX_RANK)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many dimensions");
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t axis = 0;
+    KEEL_TRY(keel_infer_axis(infer, axes[i], dims.rank, &axis));
+    if (fresh[axis])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "axis %u is given twice", (unsigned)axis);
+    fresh[axis] = true;
+  }
+  for (uint32_t i = 0, from = 0; i < dims.rank; i++)
+    dims.dims[i] = fresh[i] ? 1 : in->dims[from++];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_depth_to_space(keel_infer *infer) {
+  int64_t b = keel_attr_int(infer->op, "blocksize", 0);
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  if (dims.rank != 4 || b < 1 || b > 65536 || dims.dims[1] % (b * b))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "needs N,C,H,W with C a multiple of blocksize %lld"
+                           " squared", (long long)b);
+  dims.dims[1] /= b * b;
+  dims.dims[2] *= b;
+  dims.dims[3] *= b;
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_space_to_depth(keel_infer *infer) {
+  int64_t b = keel_attr_int(infer->op, "blocksize", 0);
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  if (dims.rank != 4 || b < 1 || b > 65536 || dims.dims[2] % b ||
+      dims.dims[3] % b)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "needs N,C,H,W with H and W multiples of blocksize"
+                           " %lld", (long long)b);
+  dims.dims[1] *= b * b;
+  dims.dims[2] /= b;
+  dims.dims[3] /= b;
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* ---- joining, cutting, repeating ------------------------------------------ */
+
+keel_status keel_shape_expand(keel_infer *infer) {
+  int64_t shape[KD_MAX_RANK];
+  int64_t count = keel_infer_ints(infer, 1, shape, KD_MAX_RANK);
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  if (!keel_dims_broadcast(&dims, (uint32_t)count, shape))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the input does not broadcast to the shape");
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_concat(keel_infer *infer) {
+  uint32_t axis = 0;
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
+                           dims.rank, &axis));
+  for (uint32_t i = 1; i < infer->input_count; i++) {
+    const keel_type *in = infer->in[i];
+    if (!in)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "input %u is missing",
+                             (unsigned)i);
+    bool fits = in->rank == dims.rank;
+    for (uint32_t d = 0; fits && d < in->rank; d++)
+      fits = d == axis || in->dims[d] == dims.dims[d];
+    if (!fits)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "input %u has other dimensions beside axis %u",
+                             (unsigned)i, (unsigned)axis);
+    if (__builtin_add_overflow(dims.dims[axis], in->dims[axis],
+                               &dims.dims[axis]))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "it is too long");
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_split(keel_infer *infer) {
+  uint32_t axis = 0;
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
+                           dims.rank, &axis));
+  int64_t sizes[256], total = dims.dims[axis], sum = 0;
+  int64_t parts = infer->output_count;
+  int64_t count = keel_infer_ints(infer, 1, sizes, 256);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  if (!keel_infer_in(infer, 1)) {
+    int64_t each = (total + parts - 1) / parts;
+    for (int64_t i = 0; i < parts && i < 256; i++) {
+      sizes[i] = total - sum < each ? total - sum : each;
+      sum += sizes[i];
+    }
+    count = parts < 256 ? parts : 256;
+  } else {
+    for (int64_t i = 0; i < count; i++)
+      sum += keel_is_sane(sizes[i]) && sizes[i] >= 0 ? sizes[i] : total + 1;
+  }
+  if (count != parts || sum != total)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%lld elements along axis %u do not make the %lld"
+                           " parts that are asked for",
+                           (long long)total, (unsigned)axis, (long long)parts);
+  kd_dtype dtype = infer->dtypes[0];
+  for (uint32_t i = 0; i < parts; i++) {
+    infer->dtypes[i < KEEL_COUNT_OF(infer->dtypes) ? i : 0] = dtype;
+    dims.dims[axis] = sizes[i];
+    KEEL_TRY(keel_infer_dims(infer, i, &dims));
+  }
+  return KD_OK;
+}
+
+/* Elements of start, start + step, ... before end, in a dimension (ONNX Slice,
+ * numpy's rule). */
+static int64_t slice_length(int64_t dim, int64_t start, int64_t end,
+                            int64_t step) {
+  int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim : dim - 1;
+  start += start < 0 ? dim : 0;
+  end += end < 0 ? dim : 0;
+  start = start < low ? low : start > high ? high : start;
+  end = end < low ? low : end > high ? high : end;
+  int64_t span = step > 0 ? end - start : start - end;
+  int64_t stride = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
+  return span <= 0 ? 0 : (span - 1) / stride + 1;
+}
+
+keel_status keel_shape_slice(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t values[4][KD_MAX_RANK];
+  int64_t counts[4] = {0};
+  for (uint32_t i = 0; i < 4; i++) {
+    counts[i] = keel_infer_ints(infer, i + 1, values[i], KD_MAX_RANK);
+    if (counts[i] < 0)
+      return KD_INVALID_ARGUMENT;
+  }
+  bool axes = keel_infer_in(infer, 3) != NULL;
+  bool steps = keel_infer_in(infer, 4) != NULL;
+  if (counts[0] != counts[1] || (axes && counts[2] != counts[0]) ||
+      (steps && counts[3] != counts[0]) || counts[0] > (int64_t)in->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "starts, ends, axes and steps differ in length");
+  keel_dims dims = keel_dims_of(in);
+  for (int64_t i = 0; i < counts[0]; i++) {
+    uint32_t axis = 0;
+    int64_t step = steps ? values[3][i] : 1;
+    KEEL_TRY(keel_infer_axis(infer, axes ? values[2][i] : i, in->rank, &axis));
+    if (step == 0)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "a step is 0");
+    dims.dims[axis] =
+        slice_length(in->dims[axis], values[0][i], values[1][i], step);
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_pad(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t pads[2 * KD_MAX_RANK], axes[KD_MAX_RANK];
+  int64_t count = keel_infer_ints(infer, 1, pads, 2 * KD_MAX_RANK);
+  int64_t named = keel_infer_ints(infer, 3, axes, KD_MAX_RANK);
+  if (count < 0 || named < 0)
+    return KD_INVALID_ARGUMENT;
+  if (!keel_infer_in(infer, 3)) {
+    named = in->rank;
+    for (uint32_t i = 0; i < in->rank; i++)
+      axes[i] = i;
+  }
+  if (count != 2 * named)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "pads has %lld entries, not %lld", (long long)count,
+                           (long long)(2 * named));
+  keel_dims dims = keel_dims_of(in);
+  for (int64_t i = 0; i < named; i++) {
+    uint32_t axis = 0;
+    KEEL_TRY(keel_infer_axis(infer, axes[i], in->rank, &axis));
+    if (!keel_is_sane(pads[i]) || !keel_is_sane(pads[i + named]))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "pads are too large");
+    dims.dims[axis] += pads[i] + pads[i + named];
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_tile(keel_infer *infer) {
+  int64_t repeats[KD_MAX_RANK];
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  int64_t count = keel_infer_ints(infer, 1, repeats, KD_MAX_RANK);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  if (count != dims.rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "repeats has %lld entries", (long long)count);
+  for (uint32_t i = 0; i < dims.rank; i++)
+    if (repeats[i] < 0 || !keel_mul_i64(dims.dims[i], repeats[i], &dims.dims[i]))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "repeats[%u] is %lld",
+                             (unsigned)i, (long long)repeats[i]);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* ---- gathering and scattering --------------------------------------------- */
+
+keel_status keel_shape_gather(keel_infer *infer) {
+  const keel_type *in = infer->in[0], *indices = infer->in[1];
+  uint32_t axis = 0;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
+                           in->rank, &axis));
+  keel_dims dims = {0};
+  if (in->rank + indices->rank - 1 > KD_MAX_RANK)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many dimensions");
+  for (uint32_t i = 0; i < axis; i++)
+    dims.dims[dims.rank++] = in->dims[i];
+  for (uint32_t i = 0; i < indices->rank; i++)
+    dims.dims[dims.rank++] = indices->dims[i];
+  for (uint32_t i = axis + 1; i < in->rank; i++)
+    dims.dims[dims.rank++] = in->dims[i];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_gather_elements(keel_infer *infer) {
+  const keel_type *in = infer->in[0], *indices = infer->in[1];
+  uint32_t axis = 0;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
+                           in->rank, &axis));
+  bool fits = indices->rank == in->rank;
+  for (uint32_t i = 0; fits && i < in->rank; i++)
+    fits = i == axis || indices->dims[i] <= in->dims[i];
+  if (!fits)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "indices must fit into data beside axis %u",
+                           (unsigned)axis);
+  keel_dims dims = keel_dims_of(indices);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_gather_nd(keel_infer *infer) {
+  const keel_type *in = infer->in[0], *indices = infer->in[1];
+  int64_t batch = keel_attr_int(infer->op, "batch_dims", 0);
+  if (!indices->rank || batch < 0 || batch >= (int64_t)indices->rank ||
+      batch >= (int64_t)in->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "batch_dims is %lld",
+                           (long long)batch);
+  int64_t depth = indices->dims[indices->rank - 1];
+  if (depth < 1 || depth > (int64_t)in->rank - batch)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "indices name %lld dimensions", (long long)depth);
+  for (int64_t i = 0; i < batch; i++)
+    if (in->dims[i] != indices->dims[i])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "batch dimension %lld differs", (long long)i);
+  keel_dims dims = {0};
+  if (indices->rank - 1 + in->rank - (uint32_t)(batch + depth) > KD_MAX_RANK)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many dimensions");
+  for (uint32_t i = 0; i + 1 < indices->rank; i++)
+    dims.dims[dims.rank++] = indices->dims[i];
+  for (uint32_t i = (uint32_t)(batch + depth); i < in->rank; i++)
+    dims.dims[dims.rank++] = in->dims[i];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* ScatterND: updates are indices' dims but the last, then data's rest. */
+static keel_status scatter_nd(keel_infer *infer) {
+  const keel_type *in = infer->in[0], *indices = infer->in[1],
+                  *updates = infer->in[2];
+  int64_t depth = indices->rank ? indices->dims[indices->rank - 1] : 0;
+  bool fits = depth >= 1 && depth <= (int64_t)in->rank &&
+              updates->rank == indices->rank - 1 + in->rank - (uint32_t)depth;
+  for (uint32_t i = 0; fits && i < updates->rank; i++)
+    fits = updates->dims[i] ==
+           (i + 1 < indices->rank
+                ? indices->dims[i]
+                : in->dims[i - (indices->rank - 1) + (uint32_t)depth]);
+  if (!fits)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "updates do not fit data and indices");
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_scatter(keel_infer *infer) {
+  const keel_type *in = infer->in[0], *indices = infer->in[1],
+                  *updates = infer->in[2];
+  uint32_t axis = 0;
+  if (!strcmp(infer->op->schema->name, "ScatterND"))
+    return scatter_nd(infer);
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
+                           in->rank, &axis));
+  bool fits = indices->rank == in->rank && updates->rank == in->rank;
+  for (uint32_t i = 0; fits && i < in->rank; i++)
+    fits = indices->dims[i] == updates->dims[i] &&
+           (i == axis || indices->dims[i] <= in->dims[i]);
+  if (!fits)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "updates and indices must be alike and fit data");
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_one_hot(keel_infer *infer) {
+  const keel_type *indices = infer->in[0], *depth_type = infer->in[1];
+  keel_tensor *value = infer->values ? infer->values[1] : NULL;
+  infer->dtypes[0] = infer->in[2]->dtype;
+  if (depth_type->elements != 1 || infer->in[2]->elements != 2)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "depth is one number, values are two");
+  if (!value) {
+    infer->unknown = true;
+    return KD_OK;
+  }
+  int64_t depth = 0;
+  switch (depth_type->dtype) {
+    case KD_I64:
+      depth = *(const int64_t *)value->data;
+      break;
+    case KD_I32:
+      depth = *(const int32_t *)value->data;
+      break;
+    case KD_F32: {
+      float number = *(const float *)value->data;
+      depth = number >= 0 && number < 1e9f ? (int64_t)number : -1;
+      break;
+    }
+    default:
+      return keel_infer_fail(infer, KD_UNIMPLEMENTED, "depth can't be %s",
+                             kd_dtype_name(depth_type->dtype));
+  }
+  int64_t at = keel_attr_int(infer->op, "axis", -1);
+  uint32_t axis = 0;
+  KEEL_TRY(keel_infer_axis(infer, at, indices->rank + 1, &axis));
+  if (indices->rank + 1 > KD_MAX_RANK || depth < 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "depth is %lld",
+                           (long long)depth);
+  keel_dims dims = {.rank = indices->rank + 1};
+  for (uint32_t i = 0, from = 0; i < dims.rank; i++)
+    dims.dims[i] = i == axis ? depth : indices->dims[from++];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* ---- making data ---------------------------------------------------------- */
+
+keel_status keel_shape_dynamic(keel_infer *infer) {
+  (void)infer; /* the kernel tells the shapes */
+  return KD_OK;
+}
+
+keel_status keel_shape_control(keel_infer *infer) {
+  (void)infer; /* the nested functions tell the types */
+  return KD_OK;
+}
+
+keel_status keel_shape_eye_like(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t to = keel_attr_int(infer->op, "dtype", in->dtype);
+  if (in->rank != 2 || to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs a matrix");
+  infer->dtypes[0] = (kd_dtype)to;
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_shape(keel_infer *infer) {
+  int64_t rank = infer->in[0]->rank;
+  int64_t start = keel_attr_int(infer->op, "start", 0);
+  int64_t end = keel_attr_int(infer->op, "end", rank);
+  start += start < 0 ? rank : 0;
+  end += end < 0 ? rank : 0;
+  start = start < 0 ? 0 : start > rank ? rank : start;
+  end = end < 0 ? 0 : end > rank ? rank : end;
+  int64_t count = end > start ? end - start : 0;
+  return keel_infer_out(infer, 0, 1, &count);
+}
+
+keel_status keel_shape_size(keel_infer *infer) {
+  return keel_infer_out(infer, 0, 0, NULL);
+}
+
+keel_status keel_shape_constant(keel_infer *infer) {
+  const keel_opdef *op = infer->op;
+  const keel_node_attr *attr = op->attr_count ? &op->attrs[0] : NULL;
+  if (op->attr_count != 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "needs one attribute with the value");
+  int64_t count = attr->value.count;
+  switch (attr->value.kind) {
+    case KD_ATTR_TENSOR: {
+      const keel_type *type = attr->value.tensor->type;
+      infer->dtypes[0] = type->dtype;
+      return keel_infer_out(infer, 0, type->rank, type->dims);
+    }
+    case KD_ATTR_INT:
+    case KD_ATTR_INTS:
+      infer->dtypes[0] = KD_I64;
+      break;
+    case KD_ATTR_FLOAT:
+    case KD_ATTR_FLOATS:
+      infer->dtypes[0] = KD_F32;
+      break;
+    default:
+      return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                             "tensors of strings are not supported");
+  }
+  bool list = attr->value.kind == KD_ATTR_INTS ||
+              attr->value.kind == KD_ATTR_FLOATS;
+  return keel_infer_out(infer, 0, list ? 1 : 0, &count);
+}
+
+keel_status keel_shape_constant_of_shape(keel_infer *infer) {
+  keel_dims dims = {0};
+  int64_t count = keel_infer_ints(infer, 0, dims.dims, KD_MAX_RANK);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  const keel_node_attr *value = keel_attr_find(infer->op, "value");
+  if (value && value->value.tensor->type->elements != 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "attribute \"value\" is not one element");
+  infer->dtypes[0] = value ? value->value.tensor->type->dtype : KD_F32;
+  dims.rank = (uint32_t)count;
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+static bool number_at(const keel_tensor *value, double *out_number) {
+  switch (value->type->dtype) {
+    case KD_F32:
+      *out_number = *(const float *)value->data;
+      return true;
+    case KD_F64:
+      *out_number = *(const double *)value->data;
+      return true;
+    case KD_I16:
+      *out_number = *(const int16_t *)value->data;
+      return true;
+    case KD_I32:
+      *out_number = *(const int32_t *)value->data;
+      return true;
+    case KD_I64:
+      *out_number = (double)*(const int64_t *)value->data;
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* Range: max(ceil((limit - start) / delta), 0) elements (ONNX Range-11). */
+keel_status keel_shape_range(keel_infer *infer) {
+  double number[3];
+  for (uint32_t i = 0; i < 3; i++) {
+    if (infer->in[i]->elements != 1)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "start, limit and delta are one number each");
+    if (!infer->values || !infer->values[i]) {
+      infer->unknown = true;
+      return KD_OK;
+    }
+    if (!number_at(infer->values[i], &number[i]))
+      return keel_infer_fail(infer, KD_UNIMPLEMENTED, "can't be of %s",
+                             kd_dtype_name(infer->in[i]->dtype));
+  }
+  double span = (number[1] - number[0]) / number[2];
+  if (!(span < 1e12))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "from %g to %g by %g has no sensible length",
+                           number[0], number[1], number[2]);
+  int64_t count = span > 0 ? (int64_t)span : 0;
+  count += (double)count < span;
+  return keel_infer_out(infer, 0, 1, &count);
+}
+
+keel_status keel_shape_window(keel_infer *infer) {
+  int64_t size = 0;
+  int64_t count = keel_infer_ints(infer, 0, &size, 1);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  int64_t to = keel_attr_int(infer->op, "output_datatype", KD_F32);
+  if (count != 1 || size < 0 || to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "size is %lld",
+                           (long long)size);
+  infer->dtypes[0] = (kd_dtype)to;
+  return keel_infer_out(infer, 0, 1, &size);
+}
+
+keel_status keel_shape_dft(keel_infer *infer) {
+  int64_t length = 0;
+  int64_t count = keel_infer_ints(infer, 1, &length, 1);
+  uint32_t axis = 0;
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 1),
+                           dims.rank, &axis));
+  if (dims.rank < 2 || axis == dims.rank - 1 || dims.dims[dims.rank - 1] < 1 ||
+      dims.dims[dims.rank - 1] > 2 || length < 0 || !keel_is_sane(length))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "needs [..., 1 or 2] and an axis before the last");
+  if (count)
+    dims.dims[axis] = length;
+  dims.dims[dims.rank - 1] = 2;
+  if (keel_attr_int(infer->op, "onesided", 0))
+    dims.dims[axis] = dims.dims[axis] / 2 + 1;
+  return keel_infer_dims(infer, 0, &dims);
+}

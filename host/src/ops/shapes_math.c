@@ -1,0 +1,379 @@
+/* shapes_math.c - shape functions of arithmetic: elementwise, reductions,
+ * products, normalisation, quantisation, losses, random numbers. */
+#include <kd/help.h>
+
+#include "ops/shapes.h"
+
+keel_status keel_shape_same(keel_infer *infer) {
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_broadcast(keel_infer *infer) {
+  keel_dims dims = {0};
+  for (uint32_t i = 0; i < infer->input_count; i++)
+    if (infer->in[i] && !keel_dims_broadcast(&dims, infer->in[i]->rank,
+                                            infer->in[i]->dims))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "the shapes do not broadcast together");
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_where(keel_infer *infer) {
+  return keel_shape_broadcast(infer);
+}
+
+static keel_status dtype_attr(keel_infer *infer, const char *name,
+                              kd_dtype otherwise) {
+  int64_t to = keel_attr_int(infer->op, name, otherwise);
+  if (to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "attribute \"%s\" is %lld, no element type", name,
+                           (long long)to);
+  infer->dtypes[0] = (kd_dtype)to;
+  return KD_OK;
+}
+
+keel_status keel_shape_cast(keel_infer *infer) {
+  KEEL_TRY(dtype_attr(infer, "to", KD_NONE));
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_cast_like(keel_infer *infer) {
+  infer->dtypes[0] = infer->in[1]->dtype;
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_random_like(keel_infer *infer) {
+  KEEL_TRY(dtype_attr(infer, "dtype", infer->in[0]->dtype));
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_random(keel_infer *infer) {
+  const int64_t *shape = NULL;
+  KEEL_TRY(dtype_attr(infer, "dtype", KD_F32));
+  int64_t rank = keel_attr_ints(infer->op, "shape", &shape);
+  if (rank < 0)
+    rank = 0;
+  return keel_infer_out(infer, 0, (uint32_t)rank, shape);
+}
+
+/* ---- reductions ----------------------------------------------------------- */
+
+keel_status keel_shape_reduce(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t axes[KD_MAX_RANK];
+  int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  bool keep = keel_attr_int(infer->op, "keepdims", 1) != 0;
+  bool gone[KD_MAX_RANK] = {false};
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t axis = 0;
+    KEEL_TRY(keel_infer_axis(infer, axes[i], in->rank, &axis));
+    gone[axis] = true;
+  }
+  bool all = count == 0 && !keel_attr_int(infer->op, "noop_with_empty_axes", 0);
+  keel_dims dims = {0};
+  for (uint32_t i = 0; i < in->rank; i++) {
+    if (!gone[i] && !all)
+      dims.dims[dims.rank++] = in->dims[i];
+    else if (keep)
+      dims.dims[dims.rank++] = 1;
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_arg_reduce(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  uint32_t axis = 0;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0), in->rank,
+                           &axis));
+  keel_dims dims = {0};
+  for (uint32_t i = 0; i < in->rank; i++) {
+    if (i != axis)
+      dims.dims[dims.rank++] = in->dims[i];
+    else if (keel_attr_int(infer->op, "keepdims", 1))
+      dims.dims[dims.rank++] = 1;
+  }
+  if (in->dims[axis] == 0)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "there is nothing along axis %u", (unsigned)axis);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_top_k(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t k = 0;
+  uint32_t axis = 0;
+  int64_t count = keel_infer_ints(infer, 1, &k, 1);
+  if (count < 0)
+    return KD_INVALID_ARGUMENT;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", -1),
+                           in->rank, &axis));
+  if (count != 1 || k < 0 || k > in->dims[axis])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "K is %lld, and axis %u has %lld", (long long)k,
+                           (unsigned)axis, (long long)in->dims[axis]);
+  keel_dims dims = keel_dims_of(in);
+  dims.dims[axis] = k;
+  KEEL_TRY(keel_infer_dims(infer, 0, &dims));
+  return keel_infer_dims(infer, 1, &dims);
+}
+
+/* ---- products ------------------------------------------------------------- */
+
+/* numpy.matmul's rule for a and b. */
+static keel_status matmul_dims(keel_infer *infer, const keel_type *a,
+                               const keel_type *b, keel_dims *out) {
+  if (!a->rank || !b->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "a scalar is no matrix; use Mul");
+  int64_t m = a->rank > 1 ? a->dims[a->rank - 2] : 1;
+  int64_t k = a->dims[a->rank - 1];
+  int64_t n = b->rank > 1 ? b->dims[b->rank - 1] : 1;
+  if (k != (b->rank > 1 ? b->dims[b->rank - 2] : b->dims[0]))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the inner dimensions differ");
+  *out = (keel_dims){0};
+  if (!keel_dims_broadcast(out, a->rank > 2 ? a->rank - 2 : 0, a->dims) ||
+      !keel_dims_broadcast(out, b->rank > 2 ? b->rank - 2 : 0, b->dims) ||
+      out->rank > KD_MAX_RANK - 2)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the batch dimensions do not broadcast");
+  if (a->rank > 1)
+    out->dims[out->rank++] = m;
+  if (b->rank > 1)
+    out->dims[out->rank++] = n;
+  return KD_OK;
+}
+
+keel_status keel_shape_matmul(keel_infer *infer) {
+  keel_dims dims = {0};
+  KEEL_TRY(matmul_dims(infer, infer->in[0], infer->in[1], &dims));
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_qlinear_matmul(keel_infer *infer) {
+  keel_dims dims = {0};
+  KEEL_TRY(matmul_dims(infer, infer->in[0], infer->in[3], &dims));
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_gemm(keel_infer *infer) {
+  const keel_type *a = infer->in[0], *b = infer->in[1];
+  const keel_type *c = keel_infer_in(infer, 2);
+  if (a->rank != 2 || b->rank != 2)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "A and B must have two dimensions");
+  bool ta = keel_attr_int(infer->op, "transA", 0) != 0;
+  bool tb = keel_attr_int(infer->op, "transB", 0) != 0;
+  if (a->dims[ta ? 0 : 1] != b->dims[tb ? 1 : 0])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the inner dimensions differ (transA %d, transB %d)",
+                           ta, tb);
+  keel_dims dims = {.rank = 2, .dims = {a->dims[ta], b->dims[!tb]}};
+  keel_dims with = dims;
+  if (c && (!keel_dims_broadcast(&with, c->rank, c->dims) || with.rank != 2 ||
+            with.dims[0] != dims.dims[0] || with.dims[1] != dims.dims[1]))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "C does not broadcast to [%lld,%lld]",
+                           (long long)dims.dims[0], (long long)dims.dims[1]);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_det(keel_infer *infer) {
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  if (dims.rank < 2 || dims.dims[dims.rank - 1] != dims.dims[dims.rank - 2])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the last two dimensions must be equal");
+  dims.rank -= 2;
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* ---- Einsum: "bij,bjk->bik", "...ij->...ji" -------------------------------- */
+
+typedef struct einsum {
+  int64_t size[128]; /* by letter; -1: not met */
+  uint32_t seen[128];
+  keel_dims dots;
+} einsum;
+
+static keel_status einsum_term(keel_infer *infer, einsum *sum, const char *term,
+                               size_t size, const keel_type *type) {
+  uint32_t letters = 0, at = 0;
+  for (size_t i = 0; i < size; i++)
+    letters += term[i] != '.' && term[i] != ' ';
+  for (size_t i = 0; i < size; i++) {
+    unsigned char letter = (unsigned char)term[i];
+    if (letter == ' ')
+      continue;
+    if (letter == '.') {
+      if (size - i < 3 || term[i + 1] != '.' || term[i + 2] != '.' ||
+          letters > type->rank)
+        return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "bad \"...\"");
+      uint32_t dots = type->rank - letters;
+      if (at + dots > type->rank ||
+          !keel_dims_broadcast(&sum->dots, dots, type->dims + at))
+        return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                               "the \"...\" do not broadcast");
+      at += dots;
+      i += 2;
+      continue;
+    }
+    if (letter >= 128 || at >= type->rank)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "a term has more letters than dimensions");
+    int64_t dim = type->dims[at++];
+    if (sum->seen[letter] && sum->size[letter] != dim &&
+        sum->size[letter] != 1 && dim != 1)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "letter %c is %lld and %lld", letter,
+                             (long long)sum->size[letter], (long long)dim);
+    if (!sum->seen[letter] || sum->size[letter] == 1)
+      sum->size[letter] = dim;
+    sum->seen[letter]++;
+  }
+  if (at != type->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "a term has fewer letters than dimensions");
+  return KD_OK;
+}
+
+static keel_status einsum_result(keel_infer *infer, const einsum *sum,
+                                 const char *arrow) {
+  keel_dims dims = {0};
+  if (!arrow) { /* letters met once, in alphabetical order, behind the dots */
+    dims = sum->dots;
+    for (int letter = 0; letter < 128; letter++)
+      if (sum->seen[letter] == 1 && dims.rank < KD_MAX_RANK)
+        dims.dims[dims.rank++] = sum->size[letter];
+    return keel_infer_dims(infer, 0, &dims);
+  }
+  for (const char *at = arrow + 2; *at; at++) {
+    unsigned char letter = (unsigned char)*at;
+    if (letter == ' ')
+      continue;
+    if (letter == '.') {
+      for (uint32_t i = 0; i < sum->dots.rank && dims.rank < KD_MAX_RANK; i++)
+        dims.dims[dims.rank++] = sum->dots.dims[i];
+      at += at[1] == '.' ? 1 : 0;
+      at += at[1] == '.' ? 1 : 0;
+    } else if (letter >= 128 || !sum->seen[letter] ||
+               dims.rank >= KD_MAX_RANK) {
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "letter %c stands in no input", letter);
+    } else {
+      dims.dims[dims.rank++] = sum->size[letter];
+    }
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_einsum(keel_infer *infer) {
+  const char *equation = keel_attr_string(infer->op, "equation", "");
+  const char *arrow = strstr(equation, "->");
+  const char *end = arrow ? arrow : equation + strlen(equation);
+  einsum sum = {0};
+  uint32_t term = 0;
+  for (const char *at = equation; at <= end; term++) {
+    const char *comma = memchr(at, ',', (size_t)(end - at));
+    const char *stop = comma ? comma : end;
+    if (term >= infer->input_count)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "\"%s\" has more terms than inputs", equation);
+    KEEL_TRY(einsum_term(infer, &sum, at, (size_t)(stop - at), infer->in[term]));
+    at = stop + 1;
+  }
+  if (term != infer->input_count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "\"%s\" has %u terms", equation, (unsigned)term);
+  return einsum_result(infer, &sum, arrow);
+}
+
+/* ---- normalisation -------------------------------------------------------- */
+
+keel_status keel_shape_batch_norm(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t channels = in->rank > 1 ? in->dims[1] : 1;
+  for (uint32_t i = 1; i < 5; i++)
+    if (infer->in[i]->rank != 1 || infer->in[i]->dims[0] != channels)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "%s must have the %lld channels of X",
+                             infer->op->schema->inputs[i].name,
+                             (long long)channels);
+  KEEL_TRY(keel_shape_same(infer));
+  KEEL_TRY(keel_infer_out(infer, 1, 1, &channels));
+  return keel_infer_out(infer, 2, 1, &channels);
+}
+
+keel_status keel_shape_layer_norm(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  uint32_t axis = 0;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", -1),
+                           in->rank, &axis));
+  keel_dims dims = keel_dims_of(in);
+  KEEL_TRY(keel_infer_dims(infer, 0, &dims));
+  for (uint32_t i = axis; i < dims.rank; i++)
+    dims.dims[i] = 1;
+  infer->dtypes[1] = infer->dtypes[2] = KD_F32;
+  KEEL_TRY(keel_infer_dims(infer, 1, &dims));
+  return keel_infer_dims(infer, 2, &dims);
+}
+
+keel_status keel_shape_dropout(keel_infer *infer) {
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  KEEL_TRY(keel_infer_dims(infer, 0, &dims));
+  return keel_infer_dims(infer, 1, &dims);
+}
+
+/* ---- quantisation --------------------------------------------------------- */
+
+keel_status keel_shape_quantize(keel_infer *infer) {
+  const keel_type *zero = keel_infer_in(infer, 2);
+  infer->dtypes[0] = zero ? zero->dtype : KD_U8;
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_dequantize(keel_infer *infer) {
+  infer->dtypes[0] = infer->in[1]->dtype;
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_dynamic_quantize(keel_infer *infer) {
+  KEEL_TRY(keel_shape_same(infer));
+  KEEL_TRY(keel_infer_out(infer, 1, 0, NULL));
+  return keel_infer_out(infer, 2, 0, NULL);
+}
+
+/* ---- losses --------------------------------------------------------------- */
+
+/* X is N,C,d1..; target is N,d1..; the loss is target's shape or a scalar. */
+static keel_status loss(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *target = infer->in[1];
+  if (x->rank < 2 || target->rank != x->rank - 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the target must have the input's dimensions but C");
+  for (uint32_t i = 0; i < target->rank; i++)
+    if (target->dims[i] != x->dims[i ? i + 1 : 0])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "dimension %u of the target is not the input's",
+                             (unsigned)i);
+  const keel_type *weight = keel_infer_in(infer, 2);
+  if (weight && (weight->rank != 1 || weight->dims[0] != x->dims[1]))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "one weight is needed for each of %lld classes",
+                           (long long)x->dims[1]);
+  bool none = !strcmp(keel_attr_string(infer->op, "reduction", "mean"), "none");
+  return keel_infer_out(infer, 0, none ? target->rank : 0, target->dims);
+}
+
+keel_status keel_shape_nll_loss(keel_infer *infer) {
+  return loss(infer);
+}
+
+keel_status keel_shape_sce_loss(keel_infer *infer) {
+  KEEL_TRY(loss(infer));
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  return keel_infer_dims(infer, 1, &dims);
+}

@@ -1,0 +1,344 @@
+/* shapes_nn.c - shape functions of convolutions, pooling, resizing, RNNs. */
+#include <kd/help.h>
+
+#include "ops/shapes.h"
+
+#define MOST_SPACE (KD_MAX_RANK - 2)
+
+/* The window attributes of one op, checked. */
+typedef struct window {
+  uint32_t space; /* spatial dimensions */
+  int64_t kernel[MOST_SPACE], strides[MOST_SPACE], dilations[MOST_SPACE];
+  int64_t begin[MOST_SPACE], end[MOST_SPACE]; /* pads */
+  int same; /* 1 SAME_UPPER, 2 SAME_LOWER, 0 explicit pads or VALID */
+} window;
+
+static keel_status read_list(keel_infer *infer, const char *name,
+                             uint32_t count, int64_t least, int64_t fallback,
+                             int64_t *values) {
+  const int64_t *given = NULL;
+  int64_t size = keel_attr_ints(infer->op, name, &given);
+  if (size >= 0 && size != count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "attribute \"%s\" has %lld entries, not %u", name,
+                           (long long)size, (unsigned)count);
+  for (uint32_t i = 0; i < count; i++) {
+    values[i] = given ? given[i] : fallback;
+    if (values[i] < least || !keel_is_sane(values[i]))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "attribute \"%s\" has %lld", name,
+                             (long long)values[i]);
+  }
+  return KD_OK;
+}
+
+/* kernel: dims of the weights' window, or NULL: the attribute must say. */
+static keel_status read_window(keel_infer *infer, uint32_t rank,
+                               const int64_t *kernel, window *out) {
+  const int64_t *given = NULL;
+  if (rank < 3)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "needs N,C and at least one spatial dimension");
+  out->space = rank - 2;
+  int64_t size = keel_attr_ints(infer->op, "kernel_shape", &given);
+  if (!kernel && size < 0)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs kernel_shape");
+  KEEL_TRY(read_list(infer, "kernel_shape", out->space, 1, 1, out->kernel));
+  for (uint32_t i = 0; kernel && i < out->space; i++) {
+    if (given && given[i] != kernel[i])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "kernel_shape is not that of the weights");
+    out->kernel[i] = kernel[i];
+  }
+  KEEL_TRY(read_list(infer, "strides", out->space, 1, 1, out->strides));
+  KEEL_TRY(read_list(infer, "dilations", out->space, 1, 1, out->dilations));
+  int64_t pads[2 * MOST_SPACE];
+  KEEL_TRY(read_list(infer, "pads", 2 * out->space, INT64_MIN + 1, 0, pads));
+  const char *mode = keel_attr_string(infer->op, "auto_pad", "NOTSET");
+  out->same = !strcmp(mode, "SAME_UPPER")   ? 1
+              : !strcmp(mode, "SAME_LOWER") ? 2
+                                            : 0;
+  if (!out->same && strcmp(mode, "NOTSET") != 0 && strcmp(mode, "VALID") != 0)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "auto_pad is \"%s\"",
+                           mode);
+  bool valid = !strcmp(mode, "VALID");
+  for (uint32_t i = 0; i < out->space; i++) {
+    out->begin[i] = valid ? 0 : pads[i];
+    out->end[i] = valid ? 0 : pads[i + out->space];
+  }
+  return KD_OK;
+}
+
+/* Windows that fit along one dimension. */
+static int64_t window_count(const window *w, uint32_t i, int64_t size,
+                            bool ceil) {
+  if (w->same)
+    return (size + w->strides[i] - 1) / w->strides[i];
+  int64_t padded = size + w->begin[i] + w->end[i];
+  int64_t span = padded - ((w->kernel[i] - 1) * w->dilations[i] + 1);
+  if (span < 0)
+    return 0;
+  int64_t count = span / w->strides[i] + 1;
+  /* the last window of ceil_mode must start inside the input or its left pad */
+  if (ceil && span % w->strides[i] &&
+      count * w->strides[i] < size + w->begin[i])
+    count++;
+  return count;
+}
+
+static keel_status conv_dims(keel_infer *infer, const keel_type *x,
+                             const keel_type *w, keel_dims *out) {
+  window win = {0};
+  int64_t group = keel_attr_int(infer->op, "group", 1);
+  if (x->rank < 3 || w->rank != x->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "X and W must have one rank of 3 or more");
+  KEEL_TRY(read_window(infer, x->rank, w->dims + 2, &win));
+  if (group < 1 || !keel_is_sane(group) || x->dims[1] != w->dims[1] * group ||
+      w->dims[0] % group)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%lld channels in %lld groups do not fit W",
+                           (long long)x->dims[1], (long long)group);
+  *out = keel_dims_of(x);
+  out->dims[1] = w->dims[0];
+  for (uint32_t i = 0; i < win.space; i++) {
+    out->dims[i + 2] = window_count(&win, i, x->dims[i + 2], false);
+    if (out->dims[i + 2] < 1 && x->dims[i + 2] > 0)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "the window is larger than the padded input");
+  }
+  return KD_OK;
+}
+
+static keel_status check_bias(keel_infer *infer, uint32_t index,
+                              int64_t channels) {
+  const keel_type *bias = keel_infer_in(infer, index);
+  if (bias && (bias->rank != 1 || bias->dims[0] != channels))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "B must have %lld elements", (long long)channels);
+  return KD_OK;
+}
+
+keel_status keel_shape_conv(keel_infer *infer) {
+  keel_dims dims = {0};
+  KEEL_TRY(conv_dims(infer, infer->in[0], infer->in[1], &dims));
+  if (!strcmp(infer->op->schema->name, "Conv"))
+    KEEL_TRY(check_bias(infer, 2, dims.dims[1]));
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* keel::FusedConv: a Conv, then an addition of Z, then an activation. */
+keel_status keel_shape_fused_conv(keel_infer *infer) {
+  keel_dims dims = {0};
+  const keel_type *z = keel_infer_in(infer, 3);
+  KEEL_TRY(conv_dims(infer, infer->in[0], infer->in[1], &dims));
+  KEEL_TRY(check_bias(infer, 2, dims.dims[1]));
+  bool fits = !z || z->rank == dims.rank;
+  for (uint32_t i = 0; z && fits && i < z->rank; i++)
+    fits = z->dims[i] == dims.dims[i];
+  if (!fits)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "Z must have the shape of the convolution");
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_qlinear_conv(keel_infer *infer) {
+  keel_dims dims = {0};
+  KEEL_TRY(conv_dims(infer, infer->in[0], infer->in[3], &dims));
+  KEEL_TRY(check_bias(infer, 8, dims.dims[1]));
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_conv_transpose(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *w = infer->in[1];
+  window win = {0};
+  int64_t group = keel_attr_int(infer->op, "group", 1);
+  int64_t extra[MOST_SPACE], shape[MOST_SPACE];
+  const int64_t *given = NULL;
+  if (x->rank < 3 || w->rank != x->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "X and W must have one rank of 3 or more");
+  KEEL_TRY(read_window(infer, x->rank, w->dims + 2, &win));
+  KEEL_TRY(read_list(infer, "output_padding", win.space, 0, 0, extra));
+  KEEL_TRY(read_list(infer, "output_shape", win.space, 0, 0, shape));
+  bool fixed = keel_attr_ints(infer->op, "output_shape", &given) >= 0;
+  if (group < 1 || !keel_is_sane(group) || x->dims[1] != w->dims[0] ||
+      w->dims[0] % group)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%lld channels in %lld groups do not fit W",
+                           (long long)x->dims[1], (long long)group);
+  keel_dims dims = keel_dims_of(x);
+  if (!keel_mul_i64(w->dims[1], group, &dims.dims[1]))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many channels");
+  for (uint32_t i = 0; i < win.space; i++) {
+    int64_t size = x->dims[i + 2];
+    if (fixed)
+      dims.dims[i + 2] = shape[i];
+    else if (win.same)
+      dims.dims[i + 2] = size * win.strides[i];
+    else
+      dims.dims[i + 2] = win.strides[i] * (size - 1) + extra[i] +
+                         (win.kernel[i] - 1) * win.dilations[i] + 1 -
+                         win.begin[i] - win.end[i];
+  }
+  KEEL_TRY(check_bias(infer, 2, dims.dims[1]));
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_pool(keel_infer *infer) {
+  const keel_type *x = infer->in[0];
+  window win = {0};
+  KEEL_TRY(read_window(infer, x->rank, NULL, &win));
+  bool ceil = keel_attr_int(infer->op, "ceil_mode", 0) != 0;
+  keel_dims dims = keel_dims_of(x);
+  for (uint32_t i = 0; i < win.space; i++) {
+    if (win.begin[i] >= win.kernel[i] * win.dilations[i] ||
+        win.end[i] >= win.kernel[i] * win.dilations[i])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "a pad is as large as the window");
+    dims.dims[i + 2] = window_count(&win, i, x->dims[i + 2], ceil);
+    if (dims.dims[i + 2] < 1 && x->dims[i + 2] > 0)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "the window is larger than the padded input");
+  }
+  KEEL_TRY(keel_infer_dims(infer, 0, &dims));
+  return keel_infer_dims(infer, 1, &dims);
+}
+
+keel_status keel_shape_global_pool(keel_infer *infer) {
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  if (dims.rank < 2)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs N,C,...");
+  for (uint32_t i = 2; i < dims.rank; i++)
+    dims.dims[i] = 1;
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_max_unpool(keel_infer *infer) {
+  const keel_type *x = infer->in[0];
+  window win = {0};
+  keel_dims dims = keel_dims_of(x);
+  if (keel_infer_in(infer, 2)) {
+    int64_t count = keel_infer_ints(infer, 2, dims.dims, KD_MAX_RANK);
+    if (count < 0)
+      return KD_INVALID_ARGUMENT;
+    dims.rank = (uint32_t)count;
+    return keel_infer_dims(infer, 0, &dims);
+  }
+  KEEL_TRY(read_window(infer, x->rank, NULL, &win));
+  for (uint32_t i = 0; i < win.space; i++)
+    dims.dims[i + 2] = (x->dims[i + 2] - 1) * win.strides[i] + win.kernel[i] -
+                       win.begin[i] - win.end[i];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* ---- Resize ---------------------------------------------------------------- */
+
+static keel_status resize_scales(keel_infer *infer, keel_dims *dims,
+                                 const uint32_t *axes, uint32_t count) {
+  const keel_type *type = infer->in[2];
+  if (!infer->values || !infer->values[2]) {
+    infer->unknown = true;
+    return KD_OK;
+  }
+  if (type->elements != count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "scales has %lld entries, not %u",
+                           (long long)type->elements, (unsigned)count);
+  const float *scales = infer->values[2]->data;
+  for (uint32_t i = 0; i < count; i++) {
+    double size = (double)dims->dims[axes[i]] * (double)scales[i];
+    if (!(scales[i] > 0) || size > 1e12)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "scales[%u] is %g",
+                             (unsigned)i, (double)scales[i]);
+    dims->dims[axes[i]] = (int64_t)size;
+  }
+  return keel_infer_dims(infer, 0, dims);
+}
+
+keel_status keel_shape_resize(keel_infer *infer) {
+  const keel_type *x = infer->in[0];
+  const keel_type *scales = keel_infer_in(infer, 2);
+  const keel_type *sizes = keel_infer_in(infer, 3);
+  const int64_t *given = NULL;
+  uint32_t axes[KD_MAX_RANK], count = x->rank;
+  keel_dims dims = keel_dims_of(x);
+  int64_t named = keel_attr_ints(infer->op, "axes", &given);
+  for (uint32_t i = 0; i < x->rank; i++)
+    axes[i] = i;
+  if (named >= 0) {
+    count = named <= (int64_t)x->rank ? (uint32_t)named : 0;
+    for (uint32_t i = 0; i < count; i++)
+      KEEL_TRY(keel_infer_axis(infer, given[i], x->rank, &axes[i]));
+  }
+  if (sizes && sizes->elements) {
+    int64_t values[KD_MAX_RANK];
+    int64_t got = keel_infer_ints(infer, 3, values, KD_MAX_RANK);
+    if (got < 0)
+      return KD_INVALID_ARGUMENT;
+    if (got != count)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "sizes has %lld entries, not %u", (long long)got,
+                             (unsigned)count);
+    for (uint32_t i = 0; i < count; i++)
+      dims.dims[axes[i]] = values[i];
+    return keel_infer_dims(infer, 0, &dims);
+  }
+  if (!scales)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "needs scales or sizes");
+  return resize_scales(infer, &dims, axes, count);
+}
+
+/* ---- RNN, GRU, LSTM -------------------------------------------------------- */
+
+keel_status keel_shape_rnn(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *w = infer->in[1], *r = infer->in[2];
+  const char *name = infer->op->schema->name;
+  int64_t gates = !strcmp(name, "LSTM") ? 4 : !strcmp(name, "GRU") ? 3 : 1;
+  if (x->rank != 3 || w->rank != 3 || r->rank != 3 ||
+      w->dims[0] != r->dims[0] || w->dims[2] != x->dims[2] ||
+      r->dims[2] * gates != r->dims[1] || w->dims[1] != r->dims[1])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "X is [seq,batch,in], W [dir,%lld*hidden,in], R"
+                           " [dir,%lld*hidden,hidden]", (long long)gates,
+                           (long long)gates);
+  const char *direction = keel_attr_string(infer->op, "direction", "forward");
+  if (w->dims[0] != (strcmp(direction, "bidirectional") ? 1 : 2))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "W has %lld directions, and direction is %s",
+                           (long long)w->dims[0], direction);
+  int64_t hidden = r->dims[2], dirs = w->dims[0];
+  bool batch_first = keel_attr_int(infer->op, "layout", 0) != 0;
+  int64_t seq = x->dims[batch_first], batch = x->dims[!batch_first];
+  int64_t y[4] = {seq, dirs, batch, hidden}, h[3] = {dirs, batch, hidden};
+  int64_t yb[4] = {batch, seq, dirs, hidden}, hb[3] = {batch, dirs, hidden};
+  infer->dtypes[1] = infer->dtypes[2] = infer->dtypes[0];
+  KEEL_TRY(keel_infer_out(infer, 0, 4, batch_first ? yb : y));
+  KEEL_TRY(keel_infer_out(infer, 1, 3, batch_first ? hb : h));
+  return keel_infer_out(infer, 2, 3, batch_first ? hb : h);
+}
+
+/* ---- sampling ------------------------------------------------------------- */
+
+keel_status keel_shape_grid_sample(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *grid = infer->in[1];
+  if (x->rank != 4 || grid->rank != 4 || grid->dims[3] != 2 ||
+      grid->dims[0] != x->dims[0])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "X is [N,C,H,W], grid [N,h,w,2]");
+  int64_t dims[4] = {x->dims[0], x->dims[1], grid->dims[1], grid->dims[2]};
+  return keel_infer_out(infer, 0, 4, dims);
+}
+
+keel_status keel_shape_roi_align(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *rois = infer->in[1], *at = infer->in[2];
+  int64_t h = keel_attr_int(infer->op, "output_height", 1);
+  int64_t w = keel_attr_int(infer->op, "output_width", 1);
+  if (x->rank != 4 || rois->rank != 2 || rois->dims[1] != 4 || at->rank != 1 ||
+      at->dims[0] != rois->dims[0] || h < 1 || w < 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "X is [N,C,H,W], rois [n,4], batch_indices [n]");
+  int64_t dims[4] = {rois->dims[0], x->dims[1], h, w};
+  return keel_infer_out(infer, 0, 4, dims);
+}

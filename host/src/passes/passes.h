@@ -1,0 +1,36 @@
+/* passes.h - what is done to a function before it is laid out.
+ *
+ * Each pass takes a sorted function and leaves a sorted one; nodes that are no
+ * longer needed are marked dead. */
+#ifndef KEEL_PASSES_H
+#define KEEL_PASSES_H
+
+#include "program/function.h"
+
+/* Who reads each value, and how often; made anew by who needs it. */
+typedef struct keel_uses {
+  uint32_t *counts; /* by value: reads by live nodes, and as outputs */
+  uint32_t *reader; /* by value: its last reading node, or KEEL_ABSENT */
+} keel_uses;
+
+keel_status keel_uses_count(const keel_function *function, keel_uses *out_uses);
+void keel_uses_drop(keel_uses *uses);
+
+/* Infers the types of all values as far as they can be told. */
+keel_status keel_pass_types(keel_function *function);
+
+/* Runs what has only constants as inputs, and drops Identity. */
+keel_status keel_pass_fold(keel_function *function);
+
+/* Drops nodes whose results nobody needs. */
+keel_status keel_pass_prune(keel_function *function);
+
+/* Brings BatchNormalization into Conv's weights, and additions and activations
+ * behind Conv into keel::FusedConv, where the device has it. */
+keel_status keel_pass_fuse(keel_function *function, keel_device *device);
+
+/* Lets chains of ops that know the device's blocked layout keep it, with
+ * keel::Reorder where a chain begins or ends. */
+keel_status keel_pass_layout(keel_function *function, keel_device *device);
+
+#endif /* KEEL_PASSES_H */

@@ -1,0 +1,311 @@
+/* function.c - making, copying and sorting functions. */
+#include "program/function.h"
+
+#include "context.h"
+
+/* Arrays in arenas grow by copying; the old ones stay until the end. */
+static bool grow(keel_arena *arena, void *array, uint32_t *room,
+                 uint32_t count, size_t size) {
+  void **at = array;
+  if (count < *room)
+    return true;
+  uint32_t more = *room ? *room * 2 : 8;
+  void *fresh = keel_arena_take(arena, more * size);
+  if (!fresh)
+    return false;
+  if (count)
+    memcpy(fresh, *at, count * size);
+  *at = fresh;
+  *room = more;
+  return true;
+}
+
+keel_status keel_program_create(keel_context *context,
+                                keel_program **out_program) {
+  keel_program *program = calloc(1, sizeof *program);
+  if (!program)
+    return keel_no_memory(sizeof *program);
+  atomic_init(&program->refs, 1);
+  program->context = context;
+  *out_program = program;
+  return KD_OK;
+}
+
+void keel_functions_release(keel_function *list) {
+  for (; list; list = list->next) {
+    for (uint32_t i = 0; i < list->value_count; i++)
+      keel_tensor_release(list->values[i].constant);
+    for (uint32_t i = 0; i < list->node_count; i++)
+      keel_opdef_release(list->nodes[i].op);
+  }
+}
+
+void keel_program_release(keel_program *program) {
+  if (!program || atomic_fetch_sub(&program->refs, 1) != 1)
+    return;
+  keel_functions_release(program->functions);
+  keel_arena_free(&program->arena);
+  free(program);
+}
+
+keel_status keel_function_create(keel_context *context, keel_arena *arena,
+                                 keel_function **list, const char *name,
+                                 keel_function **out_function) {
+  keel_function *function = keel_arena_take(arena, sizeof *function);
+  if (!function)
+    return KD_OUT_OF_MEMORY;
+  function->context = context;
+  function->arena = arena;
+  function->name = keel_arena_copy(arena, name ? name : "");
+  function->next = *list;
+  *list = function;
+  *out_function = function;
+  return function->name ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+uint32_t keel_function_value(keel_function *function, const char *name) {
+  if (!grow(function->arena, &function->values, &function->value_room,
+            function->value_count, sizeof *function->values))
+    return KEEL_ABSENT;
+  keel_value_info *value = &function->values[function->value_count];
+  *value = (keel_value_info){.producer = KEEL_ABSENT};
+  value->name = name && *name ? keel_arena_copy(function->arena, name) : "";
+  return value->name ? function->value_count++ : KEEL_ABSENT;
+}
+
+uint32_t keel_function_constant(keel_function *function, const char *name,
+                                keel_tensor *tensor) {
+  uint32_t value = keel_function_value(function, name);
+  if (value != KEEL_ABSENT) {
+    function->values[value].constant = keel_tensor_retain(tensor);
+    function->values[value].type = tensor->type;
+  }
+  return value;
+}
+
+static keel_status keep_port(keel_function *function, const keel_port *port,
+                             const char *name, keel_port *out_port) {
+  *out_port = port ? *port : (keel_port){.rank = KEEL_RANK_UNKNOWN};
+  if (port && port->dims && port->rank != KEEL_RANK_UNKNOWN) {
+    out_port->dims = keel_arena_copy_bytes(function->arena, port->dims,
+                                           port->rank * sizeof *port->dims);
+    if (!out_port->dims)
+      return KD_OUT_OF_MEMORY;
+  }
+  out_port->name =
+      port && port->name ? keel_arena_copy(function->arena, port->name) : name;
+  return out_port->name ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+keel_status keel_function_input(keel_function *function, uint32_t value,
+                                const keel_port *port) {
+  uint32_t room = function->input_room;
+  if (!grow(function->arena, &function->input_ports, &room,
+            function->input_count, sizeof *function->input_ports) ||
+      !grow(function->arena, &function->inputs, &function->input_room,
+            function->input_count, sizeof *function->inputs))
+    return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keep_port(function, port, function->values[value].name,
+                     &function->input_ports[function->input_count]));
+  function->inputs[function->input_count++] = value;
+  return KD_OK;
+}
+
+keel_status keel_function_output(keel_function *function, uint32_t value,
+                                 const keel_port *port) {
+  uint32_t room = function->output_room;
+  if (!grow(function->arena, &function->output_ports, &room,
+            function->output_count, sizeof *function->output_ports) ||
+      !grow(function->arena, &function->outputs, &function->output_room,
+            function->output_count, sizeof *function->outputs))
+    return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keep_port(function, port, function->values[value].name,
+                     &function->output_ports[function->output_count]));
+  function->outputs[function->output_count++] = value;
+  return KD_OK;
+}
+
+keel_status keel_function_node(keel_function *function, keel_opdef *op,
+                               const char *name, const uint32_t *inputs,
+                               uint32_t input_count, const uint32_t *outputs,
+                               uint32_t output_count, keel_node **out_node) {
+  keel_arena *arena = function->arena;
+  if (!grow(arena, &function->nodes, &function->node_room,
+            function->node_count, sizeof *function->nodes)) {
+    keel_opdef_release(op);
+    return KD_OUT_OF_MEMORY;
+  }
+  keel_node *node = &function->nodes[function->node_count++];
+  *node = (keel_node){
+      .op = op, .input_count = input_count, .output_count = output_count};
+  node->name = name && *name ? keel_arena_copy(arena, name) : "";
+  node->inputs =
+      keel_arena_copy_bytes(arena, inputs, input_count * sizeof *inputs);
+  node->outputs =
+      keel_arena_copy_bytes(arena, outputs, output_count * sizeof *outputs);
+  if (!node->name || !node->inputs || !node->outputs)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < output_count; i++)
+    if (outputs[i] != KEEL_ABSENT)
+      function->values[outputs[i]].producer = function->node_count - 1;
+  if (out_node)
+    *out_node = node;
+  return KD_OK;
+}
+
+/* ---- copying -------------------------------------------------------------- */
+
+/* The op again, with clones of its nested functions; plain ops are shared. */
+static keel_status clone_op(const keel_opdef *from, keel_arena *arena,
+                            keel_function **list, keel_opdef **out_op) {
+  if (!(from->schema->flags & KEEL_OP_CONTROL)) {
+    *out_op = keel_opdef_retain((keel_opdef *)(uintptr_t)from);
+    return KD_OK;
+  }
+  uint32_t count = from->attr_count;
+  keel_attr *attrs = keel_arena_take(arena, (count + 1) * sizeof *attrs);
+  keel_function **graphs = keel_arena_take(arena, (count + 1) * sizeof *graphs);
+  if (!attrs || !graphs)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    attrs[i] = from->attrs[i].value;
+    if (from->attrs[i].graph)
+      KEEL_TRY(keel_function_clone(from->attrs[i].graph, arena, list,
+                                   &graphs[i]));
+  }
+  return keel_opdef_create(from->context, from->schema, attrs, count, graphs,
+                           out_op);
+}
+
+keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
+                                keel_function **list,
+                                keel_function **out_function) {
+  keel_function *to = NULL;
+  KEEL_TRY(keel_function_create(from->context, arena, list, from->name, &to));
+  for (uint32_t i = 0; i < from->value_count; i++) {
+    uint32_t value = keel_function_value(to, from->values[i].name);
+    if (value == KEEL_ABSENT)
+      return KD_OUT_OF_MEMORY;
+    to->values[value].type = from->values[i].type;
+    to->values[value].constant = keel_tensor_retain(from->values[i].constant);
+  }
+  for (uint32_t i = 0; i < from->input_count; i++)
+    KEEL_TRY(keel_function_input(to, from->inputs[i], &from->input_ports[i]));
+  for (uint32_t i = 0; i < from->output_count; i++)
+    KEEL_TRY(
+        keel_function_output(to, from->outputs[i], &from->output_ports[i]));
+  to->capture_count = from->capture_count;
+  for (uint32_t i = 0; i < from->node_count; i++) {
+    const keel_node *node = &from->nodes[i];
+    keel_opdef *op = NULL;
+    if (node->dead)
+      continue;
+    KEEL_TRY(clone_op(node->op, arena, list, &op));
+    KEEL_TRY(keel_function_node(to, op, node->name, node->inputs,
+                                node->input_count, node->outputs,
+                                node->output_count, NULL));
+  }
+  *out_function = to;
+  return KD_OK;
+}
+
+/* ---- sorting -------------------------------------------------------------- */
+
+static uint32_t missing_inputs(const keel_function *function,
+                               const keel_node *node) {
+  uint32_t missing = 0;
+  for (uint32_t i = 0; i < node->input_count; i++)
+    missing += node->inputs[i] != KEEL_ABSENT &&
+               function->values[node->inputs[i]].producer != KEEL_ABSENT;
+  return missing;
+}
+
+/* Kahn's algorithm; keeps the given order where it is right already. */
+keel_status keel_function_sort(keel_function *function) {
+  uint32_t n = function->node_count;
+  bool sorted = true;
+  for (uint32_t i = 0; i < n && sorted; i++)
+    for (uint32_t k = 0; k < function->nodes[i].input_count; k++) {
+      uint32_t value = function->nodes[i].inputs[k];
+      uint32_t from =
+          value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
+      sorted &= from == KEEL_ABSENT || from < i;
+    }
+  if (sorted)
+    return KD_OK;
+  uint32_t *missing = calloc(n + 1, sizeof *missing);
+  keel_node *nodes = calloc(n + 1, sizeof *nodes);
+  if (!missing || !nodes) {
+    free(missing);
+    free(nodes);
+    return keel_no_memory(n * sizeof *nodes);
+  }
+  for (uint32_t i = 0; i < n; i++)
+    missing[i] = missing_inputs(function, &function->nodes[i]);
+  uint32_t done = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (uint32_t i = 0; i < n; i++) {
+      if (missing[i] != 0)
+        continue;
+      missing[i] = UINT32_MAX;
+      nodes[done++] = function->nodes[i];
+      moved = true;
+      for (uint32_t j = 0; j < n; j++)
+        for (uint32_t k = 0; missing[j] != UINT32_MAX &&
+                             k < function->nodes[j].input_count; k++) {
+          uint32_t value = function->nodes[j].inputs[k];
+          if (value != KEEL_ABSENT && function->values[value].producer == i)
+            missing[j]--;
+        }
+    }
+  }
+  keel_status status = KD_OK;
+  if (done != n) {
+    status = keel_fail(KD_DATA_LOSS, "the graph goes in a circle");
+  } else {
+    memcpy(function->nodes, nodes, n * sizeof *nodes);
+    for (uint32_t i = 0; i < n; i++)
+      for (uint32_t k = 0; k < nodes[i].output_count; k++)
+        if (nodes[i].outputs[k] != KEEL_ABSENT)
+          function->values[nodes[i].outputs[k]].producer = i;
+  }
+  free(missing);
+  free(nodes);
+  return status;
+}
+
+/* ---- asking --------------------------------------------------------------- */
+
+uint32_t keel_program_input_count(const keel_program *program) {
+  return program->main->input_count;
+}
+
+uint32_t keel_program_output_count(const keel_program *program) {
+  return program->main->output_count;
+}
+
+keel_status keel_program_input(const keel_program *program, uint32_t index,
+                               keel_port *out_port) {
+  if (index >= program->main->input_count)
+    return keel_fail(KD_OUT_OF_RANGE, "the program has %u inputs",
+                     (unsigned)program->main->input_count);
+  *out_port = program->main->input_ports[index];
+  return KD_OK;
+}
+
+keel_status keel_program_output(const keel_program *program, uint32_t index,
+                                keel_port *out_port) {
+  if (index >= program->main->output_count)
+    return keel_fail(KD_OUT_OF_RANGE, "the program has %u outputs",
+                     (unsigned)program->main->output_count);
+  *out_port = program->main->output_ports[index];
+  return KD_OK;
+}
+
+uint32_t keel_program_op_count(const keel_program *program) {
+  uint32_t count = 0;
+  for (const keel_function *at = program->functions; at; at = at->next)
+    count += at->node_count;
+  return count;
+}

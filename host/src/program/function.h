@@ -1,0 +1,88 @@
+/* function.h - programs from inside: functions of nodes and values.
+ *
+ * A nested function (a branch, a loop's body) sees no outer value by itself:
+ * what it captures are its last inputs, and the node that calls it hands them
+ * over as its last inputs. */
+#ifndef KEEL_FUNCTION_H
+#define KEEL_FUNCTION_H
+
+#include <keel/program.h>
+
+#include "ops/node.h"
+
+typedef struct keel_function keel_function;
+
+typedef struct keel_value_info {
+  const char *name;
+  const keel_type *type; /* NULL: not known */
+  keel_tensor *constant; /* retained; NULL: no constant */
+  uint32_t producer;     /* node, or KEEL_ABSENT */
+} keel_value_info;
+
+typedef struct keel_node {
+  keel_opdef *op; /* retained */
+  const char *name;
+  uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
+  uint32_t input_count, output_count;
+  bool blocked_output; /* see keel_site */
+  bool dead;
+} keel_node;
+
+struct keel_function {
+  keel_arena *arena; /* the program's, or the plan's */
+  keel_context *context;
+  const char *name;
+  keel_value_info *values;
+  uint32_t value_count, value_room;
+  keel_node *nodes;
+  uint32_t node_count, node_room;
+  uint32_t *inputs, *outputs;
+  keel_port *input_ports, *output_ports; /* as declared */
+  uint32_t input_count, output_count, input_room, output_room;
+  uint32_t capture_count; /* of the inputs, the last ones */
+  keel_function *next;    /* all of one program or plan */
+};
+
+struct keel_program {
+  atomic_uint refs;
+  keel_context *context;
+  keel_arena arena;
+  keel_function *main;
+  keel_function *functions; /* all, by `next` */
+};
+
+keel_status keel_program_create(keel_context *context,
+                                keel_program **out_program);
+
+/* An empty function in an arena, linked into *list. */
+keel_status keel_function_create(keel_context *context, keel_arena *arena,
+                                 keel_function **list, const char *name,
+                                 keel_function **out_function);
+
+/* Releases what the functions of a list hold; the arena frees the rest. */
+void keel_functions_release(keel_function *list);
+
+/* All return KEEL_ABSENT, or a status, where memory runs out. */
+uint32_t keel_function_value(keel_function *function, const char *name);
+uint32_t keel_function_constant(keel_function *function, const char *name,
+                                keel_tensor *tensor);
+keel_status keel_function_input(keel_function *function, uint32_t value,
+                                const keel_port *port);
+keel_status keel_function_output(keel_function *function, uint32_t value,
+                                 const keel_port *port);
+
+/* Adds a node; takes over the reference to `op`, also where it fails. */
+keel_status keel_function_node(keel_function *function, keel_opdef *op,
+                               const char *name, const uint32_t *inputs,
+                               uint32_t input_count, const uint32_t *outputs,
+                               uint32_t output_count, keel_node **out_node);
+
+/* A copy in another arena, nested functions included. */
+keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
+                                keel_function **list,
+                                keel_function **out_function);
+
+/* Puts nodes behind those they need; fails where they go in a circle. */
+keel_status keel_function_sort(keel_function *function);
+
+#endif /* KEEL_FUNCTION_H */

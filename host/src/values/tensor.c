@@ -1,0 +1,469 @@
+/* tensor.c - making, holding, failing and waiting for values. */
+#include "values/tensor.h"
+
+#include "context.h"
+#include "exec/pool.h"
+#include "memory/copy.h"
+
+#define TENSORS_KEPT 256
+
+/* Stands in `waiters` once the value is known. */
+static keel_waiter known;
+
+keel_tensor *keel_tensor_new(keel_context *context) {
+  keel_thread_lists *lists = &keel_lists;
+  keel_tensor *tensor = lists->tensors;
+  if (tensor) {
+    lists->tensors = tensor->next_free;
+    lists->tensor_count--;
+  } else {
+    tensor = malloc(sizeof *tensor);
+    if (!tensor) {
+      keel_no_memory(sizeof *tensor);
+      return NULL;
+    }
+  }
+  *tensor = (keel_tensor){.context = context};
+  atomic_store_explicit(&tensor->refs, 1, memory_order_relaxed);
+  atomic_store_explicit(&tensor->waiters, &known, memory_order_relaxed);
+  return tensor;
+}
+
+void keel_tensor_drain(keel_thread_lists *lists) {
+  for (keel_tensor *tensor = lists->tensors, *next; tensor; tensor = next) {
+    next = tensor->next_free;
+    free(tensor);
+  }
+  lists->tensors = NULL;
+  lists->tensor_count = 0;
+}
+
+/* ---- errors --------------------------------------------------------------- */
+
+static keel_error *error_make(keel_status status, const char *message) {
+  static keel_error last_resort = {1, KD_OUT_OF_MEMORY, "out of host memory"};
+  size_t size = strlen(message) + 1;
+  keel_error *error = malloc(sizeof *error + size);
+  if (!error) { /* never freed: one reference is never given back */
+    atomic_fetch_add(&last_resort.refs, 1);
+    return &last_resort;
+  }
+  atomic_init(&error->refs, 1);
+  error->status = status;
+  error->message = memcpy(error + 1, message, size);
+  return error;
+}
+
+static void error_release(keel_error *error) {
+  if (error && atomic_fetch_sub(&error->refs, 1) == 1)
+    free(error);
+}
+
+static keel_status error_report(const keel_error *error) {
+  return keel_fail_text(error->status, error->message);
+}
+
+/* ---- references ----------------------------------------------------------- */
+
+static void drop_content(keel_tensor *tensor) {
+  if (tensor->buffer)
+    keel_buffer_release(tensor->buffer);
+  error_release(tensor->error);
+  for (uint32_t i = 0; i < tensor->item_count; i++)
+    keel_tensor_release(tensor->items[i]);
+  free(tensor->items);
+}
+
+keel_tensor *keel_tensor_retain(keel_tensor *tensor) {
+  if (tensor)
+    atomic_fetch_add_explicit(&tensor->refs, 1, memory_order_relaxed);
+  return tensor;
+}
+
+void keel_tensor_release(keel_tensor *tensor) {
+  if (!tensor)
+    return;
+  /* as keel_buffer_release */
+  if (atomic_load_explicit(&tensor->refs, memory_order_acquire) != 1 &&
+      atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  drop_content(tensor);
+  keel_thread_lists *lists = &keel_lists;
+  if (lists->tensor_count >= TENSORS_KEPT) {
+    free(tensor);
+    return;
+  }
+  if (!lists->listed)
+    keel_lists_enrol();
+  tensor->next_free = lists->tensors;
+  lists->tensors = tensor;
+  lists->tensor_count++;
+}
+
+/* ---- making --------------------------------------------------------------- */
+
+keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
+                           keel_tensor **out_tensor) {
+  keel_tensor *tensor = keel_tensor_new(heap->context);
+  if (!tensor)
+    return KD_OUT_OF_MEMORY;
+  keel_status status = keel_heap_take(heap, type->bytes, &tensor->buffer);
+  if (status != KD_OK) {
+    keel_tensor_release(tensor);
+    return status;
+  }
+  tensor->type = type;
+  tensor->data = tensor->buffer->address;
+  *out_tensor = tensor;
+  return KD_OK;
+}
+
+keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
+                             keel_tensor **out_tensor) {
+  keel_tensor *view = keel_tensor_new(tensor->context);
+  if (!view)
+    return KD_OUT_OF_MEMORY;
+  view->type = type;
+  view->layout = tensor->layout;
+  view->buffer = tensor->buffer ? keel_buffer_retain(tensor->buffer) : NULL;
+  view->offset = tensor->offset;
+  view->data = tensor->data;
+  *out_tensor = view;
+  return KD_OK;
+}
+
+keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
+                               uint32_t rank, const int64_t *dims,
+                               const void *data, keel_tensor **out_tensor) {
+  const keel_type *type = NULL;
+  keel_tensor *tensor = NULL;
+  *out_tensor = NULL;
+  KEEL_TRY(keel_type_of(dtype, rank, dims, &type));
+  if (!keel_type_known(type))
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a tensor with data can't have an open dimension");
+  KEEL_TRY(keel_tensor_on(&context->host, type, &tensor));
+  if (!data)
+    memset(tensor->data, 0, type->bytes);
+  else if (type->bytes)
+    memcpy(tensor->data, data, type->bytes);
+  *out_tensor = tensor;
+  return KD_OK;
+}
+
+keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
+                             uint32_t rank, const int64_t *dims,
+                             const void *data, void (*done)(void *),
+                             void *done_context, keel_tensor **out_tensor) {
+  const keel_type *type = NULL;
+  *out_tensor = NULL;
+  KEEL_TRY(keel_type_of(dtype, rank, dims, &type));
+  if (!keel_type_known(type))
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a tensor with data can't have an open dimension");
+  if (!data && type->bytes)
+    return keel_fail(KD_INVALID_ARGUMENT, "no data to wrap");
+  keel_tensor *tensor = keel_tensor_new(context);
+  if (!tensor)
+    return KD_OUT_OF_MEMORY;
+  keel_status status = keel_heap_wrap(&context->host, data, type->bytes, done,
+                                      done_context, &tensor->buffer);
+  if (status != KD_OK) {
+    keel_tensor_release(tensor);
+    return status;
+  }
+  tensor->type = type;
+  tensor->data = tensor->buffer->address;
+  *out_tensor = tensor;
+  return KD_OK;
+}
+
+keel_tensor *keel_tensor_failed(keel_context *context, keel_status status) {
+  keel_tensor *tensor = keel_tensor_new(context);
+  if (!tensor)
+    return NULL;
+  tensor->error = error_make(status, keel_message());
+  atomic_store_explicit(&tensor->state, KEEL_FAILED, memory_order_release);
+  return tensor;
+}
+
+/* ---- pending values ------------------------------------------------------- */
+
+keel_tensor *keel_tensor_pending(keel_context *context) {
+  keel_tensor *tensor = keel_tensor_new(context);
+  if (!tensor)
+    return NULL;
+  atomic_store_explicit(&tensor->waiters, NULL, memory_order_relaxed);
+  atomic_store_explicit(&tensor->state, KEEL_PENDING, memory_order_relaxed);
+  return tensor;
+}
+
+void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
+  uint32_t state = keel_tensor_state(value);
+  pending->kind = value->kind;
+  pending->layout = value->layout;
+  pending->type = value->type;
+  pending->offset = value->offset;
+  pending->data = value->data;
+  if (value->buffer)
+    pending->buffer = keel_buffer_retain(value->buffer);
+  if (value->error) {
+    atomic_fetch_add(&value->error->refs, 1);
+    pending->error = value->error;
+  }
+  if (value->item_count) {
+    pending->items = malloc(value->item_count * sizeof *pending->items);
+    if (pending->items) {
+      pending->item_count = value->item_count;
+      for (uint32_t i = 0; i < value->item_count; i++)
+        pending->items[i] = keel_tensor_retain(value->items[i]);
+    } else {
+      pending->error = error_make(keel_no_memory(value->item_count), keel_message());
+      state = KEEL_FAILED;
+    }
+  }
+  keel_context *context = pending->context;
+  /* release: whoever sees the new state sees the content */
+  atomic_store_explicit(&pending->state, state, memory_order_release);
+  /* acq_rel: takes each waiter that was linked, with what it holds */
+  keel_waiter *waiter = atomic_exchange_explicit(&pending->waiters, &known,
+                                                 memory_order_acq_rel);
+  for (keel_waiter *next; waiter; waiter = next) {
+    next = waiter->next;
+    waiter->call(waiter);
+  }
+  keel_pool_wake_waiters(context->pool);
+}
+
+void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter) {
+  keel_waiter *head =
+      atomic_load_explicit(&tensor->waiters, memory_order_acquire);
+  do {
+    if (head == &known) {
+      waiter->call(waiter);
+      return;
+    }
+    waiter->next = head;
+    /* release: the waiter's content before it is linked */
+  } while (!atomic_compare_exchange_weak_explicit(
+      &tensor->waiters, &head, waiter, memory_order_release,
+      memory_order_acquire));
+}
+
+keel_status keel_tensor_promise(keel_context *context,
+                                keel_tensor **out_tensor) {
+  *out_tensor = keel_tensor_pending(context);
+  return *out_tensor ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+keel_status keel_tensor_fulfil(keel_tensor *promise, keel_tensor *value) {
+  if (keel_tensor_state(promise) != KEEL_PENDING)
+    return keel_fail(KD_FAILED_PRECONDITION, "the promise has its value");
+  if (keel_tensor_state(value) == KEEL_PENDING)
+    keel_tensor_wait(value);
+  keel_tensor_become(promise, value);
+  return KD_OK;
+}
+
+keel_status keel_tensor_fail(keel_tensor *promise, keel_status status,
+                             const char *message) {
+  if (keel_tensor_state(promise) != KEEL_PENDING)
+    return keel_fail(KD_FAILED_PRECONDITION, "the promise has its value");
+  if (status == KD_OK)
+    return keel_fail(KD_INVALID_ARGUMENT, "KD_OK is no failure");
+  keel_fail_text(status, message ? message : keel_status_name(status));
+  keel_tensor *failed = keel_tensor_failed(promise->context, status);
+  if (!failed)
+    return KD_OUT_OF_MEMORY;
+  keel_tensor_become(promise, failed);
+  keel_tensor_release(failed);
+  return KD_OK;
+}
+
+keel_status keel_tensor_query(keel_tensor *tensor) {
+  switch (keel_tensor_state(tensor)) {
+    case KEEL_READY:
+      return KD_OK;
+    case KEEL_PENDING:
+      return keel_fail(KD_BUSY, "the value is not known yet");
+    default:
+      return error_report(tensor->error);
+  }
+}
+
+static bool is_known(void *tensor) {
+  return keel_tensor_state(tensor) != KEEL_PENDING;
+}
+
+keel_status keel_tensor_wait(keel_tensor *tensor) {
+  if (keel_tensor_state(tensor) == KEEL_PENDING)
+    keel_pool_wait(tensor->context->pool, is_known, tensor);
+  return keel_tensor_query(tensor);
+}
+
+/* ---- looking -------------------------------------------------------------- */
+
+static const keel_type *type_of(keel_tensor *tensor) {
+  if (keel_tensor_state(tensor) == KEEL_PENDING)
+    keel_tensor_wait(tensor);
+  return keel_tensor_state(tensor) == KEEL_READY ? tensor->type : NULL;
+}
+
+kd_dtype keel_tensor_dtype(keel_tensor *tensor) {
+  const keel_type *type = type_of(tensor);
+  return type ? type->dtype : KD_NONE;
+}
+
+uint32_t keel_tensor_rank(keel_tensor *tensor) {
+  const keel_type *type = type_of(tensor);
+  return type ? type->rank : 0;
+}
+
+const int64_t *keel_tensor_dims(keel_tensor *tensor) {
+  const keel_type *type = type_of(tensor);
+  return type ? type->dims : NULL;
+}
+
+int64_t keel_tensor_elements(keel_tensor *tensor) {
+  const keel_type *type = type_of(tensor);
+  return type ? type->elements : -1;
+}
+
+uint64_t keel_tensor_size(keel_tensor *tensor) {
+  const keel_type *type = type_of(tensor);
+  return type ? type->bytes : 0;
+}
+
+keel_device *keel_tensor_device(keel_tensor *tensor) {
+  return type_of(tensor) ? keel_tensor_place(tensor) : NULL;
+}
+
+void *keel_tensor_host_data(const keel_tensor *tensor) {
+  return keel_device_addressable(keel_tensor_place(tensor)) ? tensor->data
+                                                            : NULL;
+}
+
+const void *keel_tensor_data(keel_tensor *tensor) {
+  return type_of(tensor) && tensor->layout == KD_LAYOUT_ROW_MAJOR
+             ? keel_tensor_host_data(tensor)
+             : NULL;
+}
+
+const char *keel_tensor_text(keel_tensor *tensor, char *buffer, uint32_t size) {
+  uint32_t state = keel_tensor_state(tensor);
+  if (state == KEEL_PENDING)
+    snprintf(buffer, size, "pending");
+  else if (state == KEEL_FAILED)
+    snprintf(buffer, size, "failed: %s", tensor->error->message);
+  else if (tensor->kind == KEEL_SEQUENCE)
+    snprintf(buffer, size, "sequence of %u", tensor->item_count);
+  else if (tensor->kind == KEEL_OPTIONAL_EMPTY)
+    snprintf(buffer, size, "empty optional");
+  else
+    keel_type_text(tensor->type, buffer, size);
+  return buffer;
+}
+
+static keel_status need_data(keel_tensor *tensor) {
+  KEEL_TRY(keel_tensor_wait(tensor));
+  if (tensor->kind != KEEL_DATA)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s, not a tensor",
+                     tensor->kind == KEEL_SEQUENCE ? "a sequence"
+                                                   : "an empty optional");
+  return KD_OK;
+}
+
+keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor) {
+  KEEL_TRY(need_data(tensor));
+  if (tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_tensor_host_data(tensor)) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  return keel_copy_to(tensor, NULL, out_tensor);
+}
+
+keel_status keel_tensor_read(keel_tensor *tensor, void *target, uint64_t size) {
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_to_host(tensor, &here));
+  uint64_t bytes = here->type->bytes;
+  keel_status status = KD_OK;
+  if (size != bytes)
+    status = keel_fail(KD_INVALID_ARGUMENT,
+                       "the tensor has %llu bytes, and room is for %llu",
+                       (unsigned long long)bytes, (unsigned long long)size);
+  else if (bytes)
+    memcpy(target, here->data, bytes);
+  keel_tensor_release(here);
+  return status;
+}
+
+keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
+                           keel_tensor **out_tensor) {
+  *out_tensor = NULL;
+  KEEL_TRY(need_data(tensor));
+  if (tensor->layout == KD_LAYOUT_ROW_MAJOR &&
+      keel_tensor_place(tensor) == device) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  return keel_copy_to(tensor, device, out_tensor);
+}
+
+/* ---- sequences and optionals ---------------------------------------------- */
+
+keel_status keel_sequence_create(keel_context *context,
+                                 keel_tensor *const *items, uint32_t count,
+                                 keel_tensor **out_sequence) {
+  *out_sequence = NULL;
+  keel_tensor *sequence = keel_tensor_new(context);
+  if (!sequence)
+    return KD_OUT_OF_MEMORY;
+  sequence->kind = KEEL_SEQUENCE;
+  if (count) {
+    sequence->items = malloc(count * sizeof *items);
+    if (!sequence->items) {
+      keel_tensor_release(sequence);
+      return keel_no_memory(count * sizeof *items);
+    }
+  }
+  for (uint32_t i = 0; i < count; i++)
+    sequence->items[i] = keel_tensor_retain(items[i]);
+  sequence->item_count = count;
+  *out_sequence = sequence;
+  return KD_OK;
+}
+
+int64_t keel_sequence_length(keel_tensor *sequence) {
+  if (keel_tensor_wait(sequence) != KD_OK || sequence->kind != KEEL_SEQUENCE)
+    return -1;
+  return sequence->item_count;
+}
+
+keel_status keel_sequence_at(keel_tensor *sequence, int64_t index,
+                             keel_tensor **out_item) {
+  *out_item = NULL;
+  KEEL_TRY(keel_tensor_wait(sequence));
+  if (sequence->kind != KEEL_SEQUENCE)
+    return keel_fail(KD_INVALID_ARGUMENT, "the value is no sequence");
+  int64_t count = sequence->item_count;
+  int64_t at = index < 0 ? index + count : index;
+  if (at < 0 || at >= count)
+    return keel_fail(KD_OUT_OF_RANGE, "item %lld of a sequence of %lld",
+                     (long long)index, (long long)count);
+  *out_item = keel_tensor_retain(sequence->items[at]);
+  return KD_OK;
+}
+
+keel_status keel_optional_empty(keel_context *context,
+                                keel_tensor **out_optional) {
+  *out_optional = keel_tensor_new(context);
+  if (!*out_optional)
+    return KD_OUT_OF_MEMORY;
+  (*out_optional)->kind = KEEL_OPTIONAL_EMPTY;
+  return KD_OK;
+}
+
+int keel_optional_is_empty(keel_tensor *value) {
+  return keel_tensor_wait(value) == KD_OK &&
+         value->kind == KEEL_OPTIONAL_EMPTY;
+}

@@ -1,0 +1,84 @@
+/* tensor.h - the runtime's value, from inside. */
+#ifndef KEEL_VALUE_H
+#define KEEL_VALUE_H
+
+#include <keel/tensor.h>
+
+#include "memory/heap.h"
+#include "values/type.h"
+
+/* Why a value failed; shared by all that depend on it. */
+typedef struct keel_error {
+  atomic_uint refs;
+  keel_status status;
+  const char *message; /* lies behind the struct */
+} keel_error;
+
+enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED };           /* state */
+enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY };   /* kind */
+
+/* Called when a pending value is known; frees itself. */
+typedef struct keel_waiter {
+  struct keel_waiter *next;
+  void (*call)(struct keel_waiter *self);
+} keel_waiter;
+
+struct keel_tensor {
+  struct keel_tensor *next_free; /* in a thread's list */
+  atomic_uint refs;
+  atomic_uint state;
+  uint32_t kind;
+  uint32_t layout; /* KD_LAYOUT_* */
+  keel_context *context;
+  const keel_type *type;
+  keel_buffer *buffer;
+  uint64_t offset; /* bytes, of the first element in the buffer */
+  void *data;      /* its address, as the buffer's device uses it, or NULL */
+  keel_error *error;
+  _Atomic(keel_waiter *) waiters;
+  keel_tensor **items; /* of a sequence */
+  uint32_t item_count;
+};
+
+/* An empty tensor object: ready, data, one reference, nothing in it. */
+keel_tensor *keel_tensor_new(keel_context *context);
+
+/* A tensor of memory from `heap`, contents not set. */
+keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
+                           keel_tensor **out_tensor);
+
+/* Another tensor of the same memory, with a type of as many elements. */
+keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
+                             keel_tensor **out_tensor);
+
+/* A failed value with this thread's message. */
+keel_tensor *keel_tensor_failed(keel_context *context, keel_status status);
+
+/* A pending value; then what becomes of it. `become` takes the content of a
+ * ready or failed value. */
+keel_tensor *keel_tensor_pending(keel_context *context);
+void keel_tensor_become(keel_tensor *pending, keel_tensor *value);
+
+/* Calls `waiter` once the value is known: at once where it is. */
+void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter);
+
+/* State, with what was written before it became known. */
+static inline uint32_t keel_tensor_state(keel_tensor *tensor) {
+  return atomic_load_explicit(&tensor->state, memory_order_acquire);
+}
+
+/* The device whose memory holds it; NULL: the host's. */
+static inline keel_device *keel_tensor_place(const keel_tensor *tensor) {
+  return tensor->buffer ? tensor->buffer->heap->device : NULL;
+}
+
+/* Address for the host, or NULL where the host can't reach it. */
+void *keel_tensor_host_data(const keel_tensor *tensor);
+
+/* The value with its data where the host reaches it, row-major. */
+keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor);
+
+/* Frees a thread's pooled tensor objects. */
+void keel_tensor_drain(keel_thread_lists *lists);
+
+#endif /* KEEL_VALUE_H */

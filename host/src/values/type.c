@@ -1,0 +1,132 @@
+/* type.c - the process's table of types: read without a lock, grown under one. */
+#include "values/type.h"
+
+#include <kd/help.h>
+#include <pthread.h>
+
+#define BUCKETS 4096
+
+static _Atomic(const keel_type *) buckets[BUCKETS];
+static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
+
+static const keel_type *find(const keel_type *at, uint64_t hash, kd_dtype dtype,
+                             uint32_t rank, const int64_t *dims) {
+  for (; at; at = at->next)
+    if (at->hash == hash && at->dtype == dtype && at->rank == rank &&
+        (!rank || !memcmp(at->dims, dims, rank * sizeof *dims)))
+      return at;
+  return NULL;
+}
+
+/* Elements and bytes; false where they leave 63 bits. */
+static bool measure(keel_type *type) {
+  int64_t elements = 1;
+  bool open = false, empty = false;
+  for (uint32_t i = 0; i < type->rank; i++) {
+    open |= type->dims[i] < 0;
+    empty |= type->dims[i] == 0;
+  }
+  for (uint32_t i = 0; i < type->rank && !open && !empty; i++)
+    if (!keel_mul_i64(elements, type->dims[i], &elements))
+      return false;
+  type->elements = open ? -1 : empty ? 0 : elements;
+  if (open)
+    return true;
+  int64_t bytes = 0;
+  uint32_t size = kd_dtype_size(type->dtype);
+  if (size) {
+    if (!keel_mul_i64(type->elements, size, &bytes))
+      return false;
+  } else {
+    bytes = (type->elements + 1) / 2; /* the 4-bit types */
+  }
+  type->bytes = (uint64_t)bytes;
+  return bytes < INT64_MAX / 4;
+}
+
+static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
+  if (dtype == KD_NONE || dtype >= KD_DTYPE_COUNT)
+    return keel_fail(KD_INVALID_ARGUMENT, "%u is no element type",
+                     (unsigned)dtype);
+  if (dtype == KD_STRING)
+    return keel_fail(KD_UNIMPLEMENTED, "tensors of strings are not supported");
+  if (rank > KD_MAX_RANK)
+    return keel_fail(KD_INVALID_ARGUMENT, "a tensor has at most %u dimensions,"
+                     " not %u", KD_MAX_RANK, (unsigned)rank);
+  for (uint32_t i = 0; i < rank; i++)
+    if (dims[i] < -1)
+      return keel_fail(KD_INVALID_ARGUMENT, "dimension %u is %lld", (unsigned)i,
+                       (long long)dims[i]);
+  return KD_OK;
+}
+
+static keel_status make(uint64_t hash, kd_dtype dtype, uint32_t rank,
+                        const int64_t *dims, const keel_type **out_type) {
+  KEEL_TRY(check(dtype, rank, dims));
+  keel_type *type = calloc(1, sizeof *type + rank * sizeof *dims);
+  if (!type)
+    return keel_no_memory(sizeof *type);
+  type->hash = hash;
+  type->dtype = dtype;
+  type->rank = rank;
+  if (rank)
+    memcpy(type->dims, dims, rank * sizeof *dims);
+  if (!measure(type)) {
+    char text[200];
+    keel_type_text(type, text, sizeof text);
+    free(type);
+    return keel_fail(KD_INVALID_ARGUMENT, "%s has more bytes than 2^61", text);
+  }
+  *out_type = type;
+  return KD_OK;
+}
+
+keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
+                         const keel_type **out_type) {
+  uint64_t key[2] = {dtype, rank};
+  uint64_t hash = keel_hash(KEEL_HASH_SEED, key, sizeof key);
+  if (rank && rank <= KD_MAX_RANK)
+    hash = keel_hash(hash, dims, rank * sizeof *dims);
+  _Atomic(const keel_type *) *bucket = &buckets[hash % BUCKETS];
+
+  /* acquire: what the release below wrote before it linked the type */
+  const keel_type *head = atomic_load_explicit(bucket, memory_order_acquire);
+  const keel_type *type = find(head, hash, dtype, rank, dims);
+  if (!type) {
+    const keel_type *fresh = NULL;
+    KEEL_TRY(make(hash, dtype, rank, dims, &fresh));
+    pthread_mutex_lock(&growing);
+    head = atomic_load_explicit(bucket, memory_order_relaxed);
+    type = find(head, hash, dtype, rank, dims);
+    if (!type) {
+      keel_type *linked = (keel_type *)(uintptr_t)fresh;
+      linked->next = head;
+      type = linked;
+      atomic_store_explicit(bucket, type, memory_order_release);
+      fresh = NULL;
+    }
+    pthread_mutex_unlock(&growing);
+    free((void *)(uintptr_t)fresh);
+  }
+  *out_type = type;
+  return KD_OK;
+}
+
+const char *keel_type_text(const keel_type *type, char *buffer, size_t size) {
+  if (!type) {
+    snprintf(buffer, size, "-");
+    return buffer;
+  }
+  int at = snprintf(buffer, size, "%s[", kd_dtype_name(type->dtype));
+  for (uint32_t i = 0; i < type->rank && at >= 0 && (size_t)at < size; i++) {
+    size_t left = size - (size_t)at;
+    if (type->dims[i] < 0)
+      at += snprintf(buffer + at, left, "%s?", i ? "," : "");
+    else
+      at += snprintf(buffer + at, left, "%s%lld", i ? "," : "",
+                     (long long)type->dims[i]);
+  }
+  if (at >= 0 && (size_t)at < size)
+    snprintf(buffer + at, size - (size_t)at, "]");
+  return buffer;
+}

@@ -1,0 +1,38 @@
+/* type.h - interned types: one object for each element type and shape, so that
+ * "same type" is one pointer comparison. They live as long as the process. */
+#ifndef KEEL_TYPE_H
+#define KEEL_TYPE_H
+
+#include <kd/tensor.h>
+
+#include "base/base.h"
+
+typedef struct keel_type keel_type;
+struct keel_type {
+  const keel_type *next; /* in its bucket */
+  uint64_t hash;
+  uint64_t bytes;   /* packed; 0 where something is open */
+  int64_t elements; /* -1 where a dimension is open */
+  kd_dtype dtype;
+  uint32_t rank;
+  int64_t dims[]; /* -1: open */
+};
+
+/* Finds or makes a type. Returns KD_OK, KD_INVALID_ARGUMENT (element type, rank
+ * or dims that no tensor can have), KD_OUT_OF_MEMORY. */
+keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
+                         const keel_type **out_type);
+
+/* Writes "f32[2,?,4]" and returns the buffer. NULL type: "-". */
+const char *keel_type_text(const keel_type *type, char *buffer, size_t size);
+
+static inline bool keel_type_known(const keel_type *type) {
+  return type->elements >= 0;
+}
+
+static inline kd_type keel_type_view(const keel_type *type) {
+  return (kd_type){
+      .dims = type->dims, .dtype = type->dtype, .rank = type->rank};
+}
+
+#endif /* KEEL_TYPE_H */

@@ -1,0 +1,274 @@
+/* list.c - `keel plugins`, `keel devices`, `keel ops`. */
+#include <kd/device.h>
+
+#include "tool.h"
+
+/* Words that these commands take beside the common ones. */
+typedef struct listing {
+  common common;
+  const char *device;
+  bool json, markdown;
+  int result; /* -1: go on */
+} listing;
+
+static listing parse(const char *command, const char *help, int argc,
+                     char **argv) {
+  listing all = {.result = -1};
+  for (int i = 0; i < argc && all.result < 0; i++) {
+    const char *value = NULL;
+    bool missing = false;
+    if (is_help(argv[i])) {
+      printf("%s%s", help, common_help);
+      all.result = 0;
+    } else if (common_option(&all.common, argc, argv, &i)) {
+      if (all.common.failed)
+        all.result = EXIT_USAGE;
+    } else if (!strcmp(argv[i], "--json")) {
+      all.json = true;
+    } else if (!strcmp(command, "ops") && !strcmp(argv[i], "--markdown")) {
+      all.markdown = true;
+    } else if (!strcmp(command, "ops") &&
+               (value = option_value(argc, argv, &i, "--device", &missing))) {
+      all.device = value;
+    } else if (missing) {
+      all.result = EXIT_USAGE;
+    } else {
+      all.result = usage_error(command, "what is \"%s\"?", argv[i]);
+    }
+  }
+  return all;
+}
+
+/* ---- plugins -------------------------------------------------------------- */
+
+static void print_plugin(const keel_plugin_info *info) {
+  printf("%s\n", info->path);
+  printf("  found by   %s\n", info->source);
+  if (info->name)
+    printf("  plugin     %s %s by %s\n", info->name,
+           info->version ? info->version : "?",
+           info->vendor ? info->vendor : "?");
+  if (info->abi_version)
+    printf("  ABI        %u.%u (this host has %d.%d)\n",
+           info->abi_version >> 16, info->abi_version & 0xffff, KD_ABI_MAJOR,
+           KD_ABI_MINOR);
+  if (info->status == KD_OK)
+    printf("  status     loaded, %u device%s\n", info->device_count,
+           info->device_count == 1 ? "" : "s");
+  else
+    printf("  status     REFUSED: %s\n", keel_status_name(info->status));
+  if (*info->reason)
+    printf("  reason     %s\n", info->reason);
+  if (*info->mend)
+    printf("  mend       %s\n", info->mend);
+}
+
+static void print_plugin_json(const keel_plugin_info *info, bool last) {
+  const struct {
+    const char *name, *value;
+  } fields[] = {{"path", info->path},     {"source", info->source},
+                {"name", info->name},     {"vendor", info->vendor},
+                {"version", info->version}, {"reason", info->reason},
+                {"mend", info->mend}};
+  printf("  {\"status\": \"%s\", \"devices\": %u, \"abi\": \"%u.%u\"",
+         keel_status_name(info->status), info->device_count,
+         info->abi_version >> 16, info->abi_version & 0xffff);
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    printf(", \"%s\": ", fields[i].name);
+    print_json_string(stdout, fields[i].value ? fields[i].value : "");
+  }
+  printf("}%s\n", last ? "" : ",");
+}
+
+int keel_main_plugins(int argc, char **argv) {
+  listing all = parse("plugins",
+                      "usage: keel plugins [OPTION]...\n\n"
+                      "Lists every candidate for a plugin, with what became of"
+                      " it.\nExit status 1 where one was refused.\n\n"
+                      "  --json              as JSON\n",
+                      argc, argv);
+  if (all.result >= 0)
+    return all.result;
+  keel_context *context = common_open(&all.common, 0);
+  if (!context)
+    return 1;
+  int result = 0;
+  uint32_t count = keel_plugin_count(context);
+  if (all.json)
+    printf("[\n");
+  for (uint32_t i = 0; i < count; i++) {
+    keel_plugin_info info;
+    keel_plugin_at(context, i, &info);
+    result |= info.status != KD_OK;
+    if (all.json)
+      print_plugin_json(&info, i + 1 == count);
+    else
+      print_plugin(&info);
+  }
+  if (all.json)
+    printf("]\n");
+  else if (!count)
+    printf("no plugins: looked in KEEL_PLUGIN_PATH, the manifests in"
+           " ~/.config/keel/plugins.d, /etc/keel/plugins.d and"
+           " /usr/share/keel/plugins.d, and the folder keel/ beside libkeel\n");
+  keel_close(context);
+  return result;
+}
+
+/* ---- devices -------------------------------------------------------------- */
+
+static void print_device(const keel_device_facts *facts) {
+  static const char *const levels[] = {"core", "async", "replay", "compile"};
+  printf("%s\n", facts->name);
+  printf("  product    %s (%s)\n", facts->product, facts->kind);
+  if (*facts->driver)
+    printf("  driver     %s\n", facts->driver);
+  printf("  level      %u %s%s%s\n", facts->level, levels[facts->level & 3],
+         facts->flags & KD_DEVICE_INLINE ? ", inline" : "",
+         facts->flags & KD_DEVICE_HOST_ADDRESSABLE ? ", host-addressable" : "");
+  if (facts->compute_units)
+    printf("  units      %u\n", facts->compute_units);
+  if (facts->memory)
+    printf("  memory     %.1f GiB\n", (double)facts->memory / (1u << 30));
+  printf("  kernels    %u\n", facts->kernel_count);
+  printf("  plugin     %s\n", facts->plugin);
+}
+
+int keel_main_devices(int argc, char **argv) {
+  listing all = parse("devices",
+                      "usage: keel devices [OPTION]...\n\n"
+                      "Lists the devices of the plugins that were loaded.\n\n"
+                      "  --json              as JSON\n",
+                      argc, argv);
+  if (all.result >= 0)
+    return all.result;
+  keel_context *context = common_open(&all.common, 0);
+  if (!context)
+    return 1;
+  uint32_t count = keel_device_count(context);
+  if (all.json)
+    printf("[\n");
+  for (uint32_t i = 0; i < count; i++) {
+    keel_device_facts facts;
+    keel_device_describe(keel_device_at(context, i), &facts);
+    if (!all.json) {
+      print_device(&facts);
+      continue;
+    }
+    printf("  {\"name\": \"%s\", \"product\": ", facts.name);
+    print_json_string(stdout, facts.product);
+    printf(", \"kind\": \"%s\", \"level\": %u, \"kernels\": %u, \"memory\":"
+           " %llu, \"plugin\": ", facts.kind, facts.level, facts.kernel_count,
+           (unsigned long long)facts.memory);
+    print_json_string(stdout, facts.plugin);
+    printf("}%s\n", i + 1 == count ? "" : ",");
+  }
+  if (all.json)
+    printf("]\n");
+  else if (!count)
+    printf("no devices: `keel plugins` says what became of each plugin\n");
+  keel_close(context);
+  return count ? 0 : 1;
+}
+
+/* ---- ops ------------------------------------------------------------------ */
+
+static void types_text(uint64_t types, char *text, size_t size) {
+  size_t used = 0;
+  snprintf(text, size, "%s", types ? "" : "all that the op allows");
+  for (kd_dtype i = 1; types && i < KD_DTYPE_COUNT && used < size; i++)
+    if (types & KD_TYPES(i))
+      used += (size_t)snprintf(text + used, size - used, "%s%s",
+                               used ? " " : "", keel_dtype_name(i));
+}
+
+typedef struct row {
+  const char *op;
+  uint64_t types;
+  bool any; /* one definition takes all that the op allows */
+} row;
+
+static int by_op(const void *a, const void *b) {
+  return strcmp(((const row *)a)->op, ((const row *)b)->op);
+}
+
+/* One row an op: what its definitions take as the first input. */
+static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
+  keel_kernel_facts facts;
+  uint32_t count = 0;
+  for (uint32_t i = 0; keel_device_kernel(device, i, &facts) == KD_OK; i++) {
+    uint32_t at = 0;
+    while (at < count && strcmp(rows[at].op, facts.op) != 0)
+      at++;
+    if (at == count && count < room)
+      rows[count++] = (row){.op = facts.op};
+    if (at < room) {
+      rows[at].types |= facts.input_types[0];
+      rows[at].any |= !facts.input_types[0];
+    }
+  }
+  qsort(rows, count, sizeof *rows, by_op);
+  return count;
+}
+
+static void print_ops(const listing *all, keel_device *device) {
+  static row rows[1024];
+  keel_device_facts facts;
+  keel_device_describe(device, &facts);
+  uint32_t count = collect_ops(device, rows, 1024);
+  if (all->json)
+    printf("[\n");
+  else if (all->markdown)
+    printf("| op | types of the first input |\n| --- | --- |\n");
+  else
+    printf("%s: %u ops\n", facts.name, count);
+  for (uint32_t i = 0; i < count; i++) {
+    char types[300];
+    types_text(rows[i].any ? 0 : rows[i].types, types, sizeof types);
+    if (all->json)
+      printf("  {\"op\": \"%s\", \"types\": \"%s\"}%s\n", rows[i].op, types,
+             i + 1 == count ? "" : ",");
+    else if (all->markdown)
+      printf("| %s | %s |\n", rows[i].op, types);
+    else
+      printf("  %-28s %s\n", rows[i].op, types);
+  }
+  if (all->json)
+    printf("]\n");
+  const char *op = NULL;
+  if (!all->json && !all->markdown)
+    printf("and on every device, by the runtime itself:");
+  for (uint32_t i = 0; (op = keel_runtime_op(i)) && !all->json; i++) {
+    if (all->markdown)
+      printf("| %s | (the runtime, on every device) |\n", op);
+    else
+      printf("%s%s", i % 6 ? " " : "\n  ", op);
+  }
+  if (!all->json && !all->markdown)
+    printf("\n");
+}
+
+int keel_main_ops(int argc, char **argv) {
+  listing all = parse("ops",
+                      "usage: keel ops [--device D] [OPTION]...\n\n"
+                      "Lists what a device can do, op by op, with the types of"
+                      " the first input.\n\n"
+                      "  --device D          the device (default: the default"
+                      " device)\n"
+                      "  --json              as JSON\n"
+                      "  --markdown          as a Markdown table\n",
+                      argc, argv);
+  if (all.result >= 0)
+    return all.result;
+  keel_context *context = common_open(&all.common, 0);
+  keel_device *device = NULL;
+  if (!context)
+    return 1;
+  int result = 0;
+  if (keel_device_find(context, all.device, &device) != KD_OK)
+    result = complain();
+  else
+    print_ops(&all, device);
+  keel_close(context);
+  return result;
+}

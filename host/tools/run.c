@@ -1,0 +1,548 @@
+/* run.c - `keel run`: one model, its inputs, its outputs, its profile. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "tool.h"
+
+#define PORTS 256
+
+static const char help[] =
+    "usage: keel run MODEL [OPTION]...\n\n"
+    "Runs a model once, or often, and says what came out.\n\n"
+    "  --device D          run it on device D (`keel devices` lists them)\n"
+    "  --input NAME=FILE   value of an input: .npy, or .pb (ONNX TensorProto)\n"
+    "  --input FILE        value of the next input, in the model's order\n"
+    "  --shape NAME=2x3    shape of a random input whose dimensions are open\n"
+    "  --seed N            of the random inputs, for those not given (1)\n"
+    "  --expect FILE       compare the next output with a file; exit 1 if it\n"
+    "                      differs by more than 1e-7 + 1e-3 x expected\n"
+    "  --rtol X, --atol X  other tolerances\n"
+    "  --output DIR        write each output to DIR/NAME.npy\n"
+    "  --repeat N          run it N times and print the times\n"
+    "  --profile           print where the time went, op by op\n"
+    "  --json              print the result as JSON\n";
+
+typedef struct arguments {
+  common common;
+  const char *model, *device, *output;
+  const char *inputs[PORTS], *expects[PORTS], *shapes[PORTS];
+  uint32_t input_count, expect_count, shape_count;
+  uint64_t seed;
+  long repeat;
+  tolerance within;
+  bool profile, json;
+} arguments;
+
+typedef struct session {
+  keel_context *context;
+  keel_program *program;
+  keel_plan *plan;
+  uint32_t input_count, output_count;
+  keel_tensor *inputs[PORTS], *outputs[PORTS];
+  double load_time, plan_time, first_time, best_time, total_time;
+} session;
+
+/* ---- the command line ----------------------------------------------------- */
+
+static bool to_number(const char *text, double *out_number) {
+  char *end = NULL;
+  errno = 0;
+  *out_number = strtod(text, &end);
+  return end != text && !*end && !errno;
+}
+
+static int take_value(arguments *all, int argc, char **argv, int *at) {
+  static const char *const names[] = {"--device", "--input",  "--expect",
+                                      "--output", "--repeat", "--seed",
+                                      "--shape",  "--rtol",   "--atol"};
+  for (int k = 0; k < 9; k++) {
+    bool missing = false;
+    double number = 0;
+    const char *value = option_value(argc, argv, at, names[k], &missing);
+    if (missing)
+      return EXIT_USAGE;
+    if (!value)
+      continue;
+    if ((k == 4 || k == 5 || k >= 7) &&
+        (!to_number(value, &number) || number < 0))
+      return usage_error("run", "%s is \"%s\", no number", names[k], value);
+    if ((k == 1 && all->input_count == PORTS) ||
+        (k == 2 && all->expect_count == PORTS) ||
+        (k == 6 && all->shape_count == PORTS))
+      return usage_error("run", "more than %d of %s", PORTS, names[k]);
+    switch (k) {
+      case 0:
+        all->device = value;
+        break;
+      case 1:
+        all->inputs[all->input_count++] = value;
+        break;
+      case 2:
+        all->expects[all->expect_count++] = value;
+        break;
+      case 3:
+        all->output = value;
+        break;
+      case 4:
+        if (number < 1 || number > 1e9)
+          return usage_error("run", "--repeat is %s", value);
+        all->repeat = (long)number;
+        break;
+      case 5:
+        all->seed = (uint64_t)number;
+        break;
+      case 6:
+        all->shapes[all->shape_count++] = value;
+        break;
+      case 7:
+        all->within.rtol = number;
+        break;
+      default:
+        all->within.atol = number;
+    }
+    return 0;
+  }
+  return -1;
+}
+
+static int parse(arguments *all, int argc, char **argv) {
+  for (int i = 0; i < argc; i++) {
+    if (is_help(argv[i])) {
+      printf("%s%s", help, common_help);
+      return 0;
+    }
+    if (common_option(&all->common, argc, argv, &i)) {
+      if (all->common.failed)
+        return EXIT_USAGE;
+      continue;
+    }
+    int taken = take_value(all, argc, argv, &i);
+    if (taken > 0)
+      return taken;
+    if (taken == 0)
+      continue;
+    if (!strcmp(argv[i], "--profile"))
+      all->profile = true;
+    else if (!strcmp(argv[i], "--json"))
+      all->json = true;
+    else if (argv[i][0] == '-' && argv[i][1])
+      return usage_error("run", "there is no option \"%s\"", argv[i]);
+    else if (all->model)
+      return usage_error("run", "one model at a time, not also \"%s\"", argv[i]);
+    else
+      all->model = argv[i];
+  }
+  return all->model ? -1 : usage_error("run", "which model?");
+}
+
+/* ---- inputs --------------------------------------------------------------- */
+
+/* SplitMix64 (Steele, Lea, Flood; OOPSLA 2014) */
+static uint64_t next_random(uint64_t *state) {
+  uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return z ^ (z >> 31);
+}
+
+static void fill_random(void *data, kd_dtype dtype, int64_t count,
+                        uint64_t *state) {
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t bits = next_random(state);
+    double unit = (double)(bits >> 11) * 0x1p-53; /* [0, 1) */
+    float number = (float)(unit * 2 - 1);
+    uint32_t wide = 0;
+    memcpy(&wide, &number, sizeof wide);
+    switch (dtype) {
+      case KD_F32:
+        ((float *)data)[i] = number;
+        break;
+      case KD_F64:
+        ((double *)data)[i] = unit * 2 - 1;
+        break;
+      case KD_BF16:
+        ((uint16_t *)data)[i] = (uint16_t)(wide >> 16);
+        break;
+      case KD_F16: /* between 1 and 2, either sign: no rounding to think of */
+        ((uint16_t *)data)[i] = (uint16_t)(0x3c00 | (bits & 0x83ff));
+        break;
+      case KD_BOOL:
+        ((uint8_t *)data)[i] = bits & 1;
+        break;
+      default: { /* small integers, that are indices in many models */
+        uint64_t small = bits % 2;
+        memcpy((char *)data + (size_t)i * keel_dtype_size(dtype), &small,
+               keel_dtype_size(dtype));
+      }
+    }
+  }
+}
+
+/* "NAME=2x3" for this input: fills dims; false where there is none. */
+static bool given_shape(const arguments *all, const char *name, uint32_t *rank,
+                        int64_t *dims) {
+  size_t size = strlen(name);
+  for (uint32_t i = 0; i < all->shape_count; i++) {
+    const char *at = all->shapes[i];
+    if (strncmp(at, name, size) != 0 || at[size] != '=')
+      continue;
+    *rank = 0;
+    for (at += size + 1; *at && *rank < 16;) {
+      char *end = NULL;
+      dims[(*rank)++] = strtoll(at, &end, 10);
+      at = *end == 'x' || *end == ',' ? end + 1 : end;
+      if (*end && at == end)
+        break;
+    }
+    return true;
+  }
+  return false;
+}
+
+static keel_status make_random(const arguments *all, session *run,
+                               uint32_t index, uint64_t *state) {
+  keel_port port;
+  int64_t dims[16];
+  keel_program_input(run->program, index, &port);
+  uint32_t rank = port.rank;
+  bool shaped = given_shape(all, port.name, &rank, dims);
+  if (!shaped && (rank == KEEL_RANK_UNKNOWN || !port.dtype || port.flags)) {
+    fprintf(stderr,
+            "keel run: input \"%s\" has no known type; give it with"
+            " --input %s=FILE\n", port.name, port.name);
+    return KD_INVALID_ARGUMENT;
+  }
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++) {
+    if (!shaped)
+      dims[i] = port.dims[i] < 0 ? 1 : port.dims[i];
+    count *= dims[i];
+  }
+  uint32_t each = keel_dtype_size(port.dtype);
+  if (count < 0 || !each || (uint64_t)count > (UINT64_C(1) << 36) / each)
+    return keel_tensor_create(run->context, port.dtype, rank, dims, NULL,
+                              &run->inputs[index]);
+  void *data = malloc((size_t)count * each + 1);
+  if (!data)
+    return KD_OUT_OF_MEMORY;
+  fill_random(data, port.dtype, count, state);
+  keel_status status = keel_tensor_create(run->context, port.dtype, rank, dims,
+                                          data, &run->inputs[index]);
+  free(data);
+  return status;
+}
+
+static uint32_t file_kind(const keel_port *port) {
+  return port->flags & KEEL_PORT_OPTIONAL   ? KEEL_FILE_OPTIONAL
+         : port->flags & KEEL_PORT_SEQUENCE ? KEEL_FILE_SEQUENCE
+                                            : KEEL_FILE_TENSOR;
+}
+
+/* The input that "NAME=FILE" names; its file goes to *out_file. */
+static uint32_t named_input(const session *run, const char *word,
+                            const char **out_file) {
+  for (uint32_t i = 0; i < run->input_count; i++) {
+    keel_port port;
+    keel_program_input(run->program, i, &port);
+    size_t size = strlen(port.name);
+    if (!strncmp(word, port.name, size) && word[size] == '=') {
+      *out_file = word + size + 1;
+      return i;
+    }
+  }
+  return run->input_count;
+}
+
+static int load_inputs(const arguments *all, session *run) {
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < all->input_count; i++) {
+    const char *file = all->inputs[i];
+    uint32_t at = named_input(run, file, &file);
+    keel_port port;
+    while (at == run->input_count && next < run->input_count &&
+           run->inputs[next])
+      next++;
+    if (at == run->input_count)
+      at = next;
+    if (at >= run->input_count) {
+      fprintf(stderr, "keel run: the model has %u inputs; \"%s\" is too many\n",
+              run->input_count, all->inputs[i]);
+      return EXIT_USAGE;
+    }
+    keel_program_input(run->program, at, &port);
+    keel_tensor_release(run->inputs[at]);
+    run->inputs[at] = NULL;
+    if (keel_value_load(run->context, file, file_kind(&port),
+                        &run->inputs[at]) != KD_OK)
+      return complain();
+  }
+  uint64_t state = all->seed;
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < run->input_count; i++)
+    if (!run->inputs[i]) {
+      keel_status status = make_random(all, run, i, &state);
+      if (status == KD_INVALID_ARGUMENT && !run->inputs[i])
+        return EXIT_USAGE;
+      if (status != KD_OK)
+        return complain();
+      made++;
+    }
+  if (made && !all->json)
+    printf("%u of %u inputs are random, seed %llu\n", made, run->input_count,
+           (unsigned long long)all->seed);
+  return 0;
+}
+
+/* ---- running -------------------------------------------------------------- */
+
+static int run_all(const arguments *all, session *run) {
+  double shown = now();
+  for (long i = 0; i < all->repeat; i++) {
+    for (uint32_t k = 0; k < run->output_count; k++) {
+      keel_tensor_release(run->outputs[k]);
+      run->outputs[k] = NULL;
+    }
+    if (i == 1 && all->profile)
+      keel_plan_profile(run->plan, 1); /* the first run is no example */
+    double begin = now();
+    keel_status status =
+        keel_plan_run(run->plan, run->inputs, run->input_count, run->outputs,
+                      run->output_count);
+    for (uint32_t k = 0; k < run->output_count && status == KD_OK; k++) {
+      keel_tensor *here = NULL; /* an asynchronous device ends here */
+      if (keel_sequence_length(run->outputs[k]) < 0 &&
+          !keel_optional_is_empty(run->outputs[k]))
+        status = keel_tensor_to(run->outputs[k], NULL, &here);
+      if (here) {
+        keel_tensor_release(run->outputs[k]);
+        run->outputs[k] = here;
+      }
+    }
+    if (status != KD_OK)
+      return complain();
+    double time = now() - begin;
+    if (i == 0)
+      run->first_time = time;
+    if (i == 1 || (i > 1 && time < run->best_time))
+      run->best_time = time;
+    run->total_time += time;
+    if (now() - shown > 0.2) {
+      shown = now();
+      progress("run %ld of %ld", i + 1, all->repeat);
+    }
+  }
+  progress_end();
+  return 0;
+}
+
+static int open_model(const arguments *all, session *run) {
+  keel_device *device = NULL;
+  run->context = common_open(&all->common, 0);
+  if (!run->context)
+    return 1;
+  if (keel_device_find(run->context, all->device, &device) != KD_OK)
+    return complain();
+  double begin = now();
+  progress("loading %s", all->model);
+  if (keel_program_load(run->context, all->model, &run->program) != KD_OK)
+    return complain();
+  double loaded = now();
+  keel_plan_params params = {.struct_size = sizeof params, .device = device};
+  progress("planning %s", all->model);
+  if (keel_plan_create(run->program, &params, &run->plan) != KD_OK)
+    return complain();
+  progress_end();
+  run->load_time = loaded - begin;
+  run->plan_time = now() - loaded;
+  run->input_count = keel_program_input_count(run->program);
+  run->output_count = keel_program_output_count(run->program);
+  if (run->input_count > PORTS || run->output_count > PORTS) {
+    fprintf(stderr, "keel run: the model has more than %d inputs or outputs\n",
+            PORTS);
+    return 1;
+  }
+  if (all->profile && all->repeat == 1)
+    keel_plan_profile(run->plan, 1);
+  return load_inputs(all, run);
+}
+
+static void close_model(session *run) {
+  for (uint32_t i = 0; i < PORTS; i++) {
+    keel_tensor_release(run->inputs[i]);
+    keel_tensor_release(run->outputs[i]);
+  }
+  keel_plan_release(run->plan);
+  keel_program_release(run->program);
+  keel_close(run->context);
+}
+
+/* ---- results -------------------------------------------------------------- */
+
+static int compare(const arguments *all, session *run, bool *agree,
+                   char (*texts)[256]) {
+  for (uint32_t i = 0; i < all->expect_count; i++) {
+    keel_port port;
+    keel_tensor *want = NULL;
+    if (i >= run->output_count) {
+      fprintf(stderr, "keel run: the model has %u outputs; \"%s\" is too many\n",
+              run->output_count, all->expects[i]);
+      return EXIT_USAGE;
+    }
+    keel_program_output(run->program, i, &port);
+    if (keel_value_load(run->context, all->expects[i], file_kind(&port),
+                        &want) != KD_OK)
+      return complain();
+    agree[i] =
+        values_agree(run->outputs[i], want, all->within, texts[i], 256);
+    keel_tensor_release(want);
+  }
+  return 0;
+}
+
+static int save_outputs(const arguments *all, session *run) {
+  if (!all->output)
+    return 0;
+  if (mkdir(all->output, 0777) != 0 && errno != EEXIST) {
+    fprintf(stderr, "keel run: %s: %s\n", all->output, strerror(errno));
+    return 1;
+  }
+  for (uint32_t i = 0; i < run->output_count; i++) {
+    char path[4096], name[256];
+    keel_port port;
+    keel_program_output(run->program, i, &port);
+    snprintf(name, sizeof name, "%s", *port.name ? port.name : "output");
+    for (char *at = name; *at; at++)
+      if (*at == '/')
+        *at = '_'; /* a name must not leave the folder */
+    snprintf(path, sizeof path, "%s/%s.npy", all->output, name);
+    if (keel_value_save(run->outputs[i], path) != KD_OK)
+      return complain();
+  }
+  return 0;
+}
+
+static int slowest_first(const void *a, const void *b) {
+  const keel_profile_line *x = a, *y = b;
+  return x->time < y->time ? 1 : x->time > y->time ? -1 : 0;
+}
+
+static void print_profile(session *run) {
+  uint32_t count = 0;
+  keel_profile_line line;
+  while (keel_plan_profile_line(run->plan, count, &line) == KD_OK)
+    count++;
+  keel_profile_line *lines = calloc(count + 1, sizeof *lines);
+  double total = 0;
+  for (uint32_t i = 0; lines && i < count; i++) {
+    keel_plan_profile_line(run->plan, i, &lines[i]);
+    total += (double)lines[i].time;
+  }
+  if (!lines)
+    return;
+  qsort(lines, count, sizeof *lines, slowest_first);
+  printf("%9s %6s %6s %9s  %-8s %-20s %s\n", "ms", "%", "calls", "copies ms",
+         "device", "op", "node and types of its inputs");
+  for (uint32_t i = 0; i < count && lines[i].calls; i++)
+    printf("%9.3f %6.2f %6llu %9.3f  %-8s %-20s %s %s\n",
+           (double)lines[i].time * 1e-6,
+           total > 0 ? 100 * (double)lines[i].time / total : 0,
+           (unsigned long long)lines[i].calls, (double)lines[i].copies * 1e-6,
+           lines[i].device, lines[i].op, lines[i].node, lines[i].types);
+  printf("%9.3f ms in ops\n", total * 1e-6);
+  free(lines);
+}
+
+static void print_text(const arguments *all, session *run, const bool *agree,
+                       char (*texts)[256]) {
+  keel_stats stats;
+  for (uint32_t i = 0; i < run->output_count; i++) {
+    char type[200];
+    keel_port port;
+    keel_program_output(run->program, i, &port);
+    printf("output %s: %s", port.name,
+           keel_tensor_text(run->outputs[i], type, sizeof type));
+    if (i < all->expect_count)
+      printf("  %s%s%s", agree[i] ? "as expected" : "DIFFERS: ",
+             agree[i] ? "" : texts[i], "");
+    printf("\n");
+  }
+  keel_get_stats(run->context, &stats);
+  printf("load %.2f ms, plan %.2f ms, first run %.3f ms", run->load_time * 1e3,
+         run->plan_time * 1e3, run->first_time * 1e3);
+  if (all->repeat > 1)
+    printf(", best %.3f ms, mean %.3f ms of %ld", run->best_time * 1e3,
+           run->total_time / (double)all->repeat * 1e3, all->repeat);
+  printf("; peak memory %.1f MiB\n", (double)stats.peak_bytes / (1u << 20));
+  if (all->profile)
+    print_profile(run);
+}
+
+static void print_json(const arguments *all, session *run, const bool *agree,
+                       char (*texts)[256]) {
+  printf("{\"model\": ");
+  print_json_string(stdout, all->model);
+  printf(", \"load_ms\": %.3f, \"plan_ms\": %.3f, \"first_ms\": %.3f,"
+         " \"best_ms\": %.3f, \"repeat\": %ld, \"outputs\": [",
+         run->load_time * 1e3, run->plan_time * 1e3, run->first_time * 1e3,
+         (all->repeat > 1 ? run->best_time : run->first_time) * 1e3,
+         all->repeat);
+  for (uint32_t i = 0; i < run->output_count; i++) {
+    char type[200];
+    keel_port port;
+    keel_program_output(run->program, i, &port);
+    printf("%s{\"name\": ", i ? ", " : "");
+    print_json_string(stdout, port.name);
+    printf(", \"type\": ");
+    print_json_string(stdout,
+                      keel_tensor_text(run->outputs[i], type, sizeof type));
+    if (i < all->expect_count) {
+      printf(", \"agrees\": %s, \"difference\": ", agree[i] ? "true" : "false");
+      print_json_string(stdout, texts[i]);
+    }
+    printf("}");
+  }
+  printf("]");
+  keel_profile_line line;
+  for (uint32_t i = 0;
+       all->profile && keel_plan_profile_line(run->plan, i, &line) == KD_OK;
+       i++) {
+    printf("%s{\"op\": \"%s\", \"device\": \"%s\", \"calls\": %llu, \"ns\":"
+           " %llu, \"copy_ns\": %llu, \"node\": ",
+           i ? ", " : ", \"profile\": [", line.op, line.device,
+           (unsigned long long)line.calls, (unsigned long long)line.time,
+           (unsigned long long)line.copies);
+    print_json_string(stdout, line.node);
+    printf(", \"types\": ");
+    print_json_string(stdout, line.types);
+    printf("}");
+  }
+  printf("%s}\n", all->profile ? "]" : "");
+}
+
+int keel_main_run(int argc, char **argv) {
+  static arguments all = {
+      .seed = 1, .repeat = 1, .within = {.rtol = 1e-3, .atol = 1e-7}};
+  static session run;
+  static bool agree[PORTS];
+  static char texts[PORTS][256];
+  int result = parse(&all, argc, argv);
+  if (result >= 0)
+    return result;
+  result = open_model(&all, &run);
+  if (!result)
+    result = run_all(&all, &run);
+  if (!result)
+    result = compare(&all, &run, agree, texts);
+  if (!result)
+    result = save_outputs(&all, &run);
+  if (!result) {
+    if (all.json)
+      print_json(&all, &run, agree, texts);
+    else
+      print_text(&all, &run, agree, texts);
+    for (uint32_t i = 0; i < all.expect_count; i++)
+      result |= !agree[i];
+  }
+  close_model(&run);
+  return result;
+}

@@ -1,0 +1,73 @@
+/* tool.h - shared by the parts of the `keel` command. */
+#ifndef KEEL_TOOL_H
+#define KEEL_TOOL_H
+
+#include <keel/keel.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXIT_USAGE 2
+
+/* The subcommands; each gets the words behind its name. */
+int keel_main_plugins(int argc, char **argv);
+int keel_main_devices(int argc, char **argv);
+int keel_main_ops(int argc, char **argv);
+int keel_main_run(int argc, char **argv);
+int keel_main_onnx_test(int argc, char **argv);
+
+/* Prints "keel: " and this thread's message; returns 1. */
+int complain(void);
+
+/* Prints "keel WHAT: " and the text, and where help is; returns EXIT_USAGE. */
+int usage_error(const char *command, const char *format, ...)
+    KD_PRINTF(2, 3);
+
+/* The value of option argv[*at], "--name VALUE" or "--name=VALUE"; NULL where
+ * argv[*at] is another word. Moves *at to the last word taken. A missing value
+ * is reported, and *out_missing set. */
+const char *option_value(int argc, char **argv, int *at, const char *name,
+                         bool *out_missing);
+
+/* Whether a word asks for help. */
+bool is_help(const char *word);
+
+/* Options that every command has, for keel_open. */
+typedef struct common {
+  const char *plugins[32];
+  const char *options[32];
+  uint32_t plugin_count, option_count;
+  bool only; /* only the plugins that --plugin names */
+  bool failed; /* a common option was wrong; it was reported */
+} common;
+bool common_option(common *common, int argc, char **argv, int *at);
+keel_context *common_open(const common *common, uint32_t flags);
+extern const char common_help[];
+
+/* A line on a terminal's standard error that the next one overwrites; nothing
+ * where standard error is no terminal. */
+void progress(const char *format, ...) KD_PRINTF(1, 2);
+void progress_end(void);
+
+/* Seconds of a clock that never goes back. */
+double now(void);
+
+/* Writes a JSON string literal. */
+void print_json_string(FILE *file, const char *string);
+
+/* ---- comparing ------------------------------------------------------------ */
+
+/* How ONNX's backend test compares: |got - want| <= atol + rtol * |want|. */
+typedef struct tolerance {
+  double rtol, atol;
+} tolerance;
+
+/* Whether two values agree; text says where they differ first. */
+bool values_agree(keel_tensor *got, keel_tensor *want, tolerance within,
+                  char *text, size_t size);
+
+/* Element i of host data as a double. */
+double element_at(const void *data, kd_dtype dtype, int64_t i);
+
+#endif /* KEEL_TOOL_H */
