@@ -153,13 +153,17 @@ static void read_port(const onnx_value_info *info, keel_port *port,
   const Onnx__TypeProto *type = info->type;
   if (!type)
     return;
-  if (type->optional_type && type->optional_type->elem_type) {
+  if (type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE &&
+      type->optional_type && type->optional_type->elem_type) {
     port->flags |= KEEL_PORT_OPTIONAL;
     type = type->optional_type->elem_type;
   }
-  if (type->sequence_type)
+  if (type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE)
     port->flags |= KEEL_PORT_SEQUENCE;
-  const Onnx__TypeProto__Tensor *tensor = type->tensor_type;
+  const Onnx__TypeProto__Tensor *tensor =
+      type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE
+          ? type->tensor_type
+          : NULL;
   if (!tensor)
     return;
   port->dtype = (kd_dtype)tensor->elem_type;

@@ -1,0 +1,159 @@
+/* cpu.h - shared by the files of the CPU plugin. */
+#ifndef KEEL_CPU_H
+#define KEEL_CPU_H
+
+#include <kd/kd.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/strided.h"
+
+extern const kd_host *cpu_host; /* from open to close */
+
+#define FAIL(...) cpu_host->fail(__VA_ARGS__)
+
+/* Every table row's function. */
+#define CPU_KERNEL(name)                             \
+  kd_status name(kd_kernel *self, kd_stream *stream, \
+                 const kd_launch *launch)
+
+/* Attributes of the op that is run. */
+static inline int64_t attr_int(const kd_launch *launch, const char *name,
+                               int64_t fallback) {
+  return cpu_host->node->attr_int(launch->node, name, fallback);
+}
+static inline float attr_float(const kd_launch *launch, const char *name,
+                               float fallback) {
+  return cpu_host->node->attr_float(launch->node, name, fallback);
+}
+static inline const char *attr_string(const kd_launch *launch, const char *name,
+                                      const char *fallback) {
+  return cpu_host->node->attr_string(launch->node, name, fallback);
+}
+static inline int64_t attr_ints(const kd_launch *launch, const char *name,
+                                const int64_t **out_values) {
+  return cpu_host->node->attr_ints(launch->node, name, out_values);
+}
+
+/* An axis in [-rank, rank), which the shape function has checked. */
+static inline uint32_t axis_of(int64_t axis, uint32_t rank) {
+  return (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
+}
+
+static inline int64_t product(const int64_t *dims, uint32_t from, uint32_t to) {
+  int64_t result = 1;
+  for (uint32_t i = from; i < to; i++)
+    result *= dims[i];
+  return result;
+}
+
+/* Integer i of an i32 or i64 tensor. */
+static inline int64_t int_at(const kd_tensor *tensor, int64_t i) {
+  return tensor->dtype == KD_I64 ? ((const int64_t *)tensor->data)[i]
+                                 : ((const int32_t *)tensor->data)[i];
+}
+
+/* ---- half and brain floats ------------------------------------------------ */
+
+typedef struct cpu_f16 {
+  uint16_t bits;
+} cpu_f16;
+typedef struct cpu_bf16 {
+  uint16_t bits;
+} cpu_bf16;
+
+static inline uint32_t float_bits(float value) {
+  uint32_t bits = 0;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+static inline float bits_float(uint32_t bits) {
+  float value = 0;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* Exact. A subnormal is a normal float once it is scaled by 2^112. */
+static inline float f16_float(cpu_f16 half) {
+  uint32_t sign = (uint32_t)(half.bits & 0x8000u) << 16;
+  uint32_t rest = (uint32_t)(half.bits & 0x7fffu) << 13;
+  float scaled = bits_float(rest) * 0x1p112f;
+  uint32_t bits = float_bits(scaled);
+  bits = rest >= 0x0f800000u ? rest | 0x7f800000u : bits; /* inf, nan */
+  return bits_float(bits | sign);
+}
+
+/* Rounds to nearest, ties to even. */
+static inline cpu_f16 float_f16(float value) {
+  uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u;
+  bits &= 0x7fffffffu;
+  uint32_t half;
+  if (bits > 0x7f800000u)
+    half = 0x7e00u;
+  else if (bits >= 0x477ff000u) /* rounds past 65504 */
+    half = 0x7c00u;
+  else if (bits < 0x38800000u) /* subnormal: let an addition round */
+    half = float_bits(bits_float(bits) + 0.5f) - 0x3f000000u;
+  else
+    half = (bits - 0x38000000u + 0xfffu + (bits >> 13 & 1)) >> 13;
+  return (cpu_f16){(uint16_t)(half | sign)};
+}
+
+static inline float bf16_float(cpu_bf16 value) {
+  return bits_float((uint32_t)value.bits << 16);
+}
+static inline cpu_bf16 float_bf16(float value) {
+  uint32_t bits = float_bits(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    return (cpu_bf16){(uint16_t)(bits >> 16 | 0x40u)};
+  return (cpu_bf16){(uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16)};
+}
+
+static inline float plain_float(float value) {
+  return value;
+}
+static inline double plain_double(double value) {
+  return value;
+}
+
+/* Converts n elements between any two plain types (cast.c). */
+void cpu_convert(const void *from, kd_dtype from_type, void *to,
+                 kd_dtype to_type, int64_t n);
+
+/* Element i as a double, and back; for what is not worth a loop per type. */
+double cpu_get(const void *data, kd_dtype dtype, int64_t i);
+void cpu_set(void *data, kd_dtype dtype, int64_t i, double value);
+
+/* ---- moving data ---------------------------------------------------------- */
+
+/* Copies elements of `size` bytes: operand 0 of the space is the target,
+ * operand 1 the source (move.c). */
+void cpu_copy_strided(strided *space, size_t size, void *to, const void *from);
+
+/* ---- matrices ------------------------------------------------------------- */
+
+/* C = alpha * op(A) op(B) + beta * C, row-major, on f32 or f64 (gemm.c). The
+ * host's threads share it where it is worth it. */
+typedef struct cpu_gemm {
+  kd_dtype dtype; /* KD_F32 or KD_F64 */
+  bool trans_a, trans_b;
+  int64_t m, n, k;
+  double alpha, beta;
+  const void *a, *b;
+  void *c;
+  int64_t lda, ldb, ldc;
+} cpu_gemm;
+void cpu_gemm_run(const cpu_gemm *gemm);
+/* The same on the calling thread alone. */
+void cpu_gemm_here(const cpu_gemm *gemm);
+
+/* Elements, as grain, so that a piece of a loop takes some 10 microseconds. */
+#define CPU_GRAIN 16384
+
+
+/* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
+int cpu_isa(void);
+
+#endif /* KEEL_CPU_H */

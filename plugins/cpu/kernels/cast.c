@@ -1,0 +1,160 @@
+/* cast.c - converting elements between all plain types.
+ *
+ * Floats to integers round toward zero; what does not fit gives the nearest
+ * that does, and NaN gives 0: defined, where C leaves it open. */
+#include "cpu.h"
+
+#define TYPES(X)                       \
+  X(KD_F32, float, , )                 \
+  X(KD_F64, double, , )                \
+  X(KD_F16, cpu_f16, f16_float, float_f16)    \
+  X(KD_BF16, cpu_bf16, bf16_float, float_bf16) \
+  X(KD_I8, int8_t, , )                 \
+  X(KD_I16, int16_t, , )               \
+  X(KD_I32, int32_t, , )               \
+  X(KD_I64, int64_t, , )               \
+  X(KD_U8, uint8_t, , )                \
+  X(KD_U16, uint16_t, , )              \
+  X(KD_U32, uint32_t, , )              \
+  X(KD_U64, uint64_t, , )              \
+  X(KD_BOOL, uint8_t, , )
+
+static bool is_float(kd_dtype dtype) {
+  return (KD_TYPES_FLOAT & KD_TYPES(dtype)) != 0;
+}
+
+double cpu_get(const void *data, kd_dtype dtype, int64_t i) {
+  switch (dtype) {
+#define GET(D, S, LOAD, STORE) \
+  case D:                      \
+    return (double)LOAD(((const S *)data)[i]);
+    TYPES(GET)
+#undef GET
+    default:
+      return 0;
+  }
+}
+
+/* value within [low, high], toward zero; high is a power of two, not reached */
+static double clamp(double value, double low, double high) {
+  if (value != value)
+    return 0;
+  return value < low ? low : value >= high ? nextafter(high, 0) : value;
+}
+
+void cpu_set(void *data, kd_dtype dtype, int64_t i, double value) {
+  switch (dtype) {
+    case KD_F32:
+      ((float *)data)[i] = (float)value;
+      break;
+    case KD_F64:
+      ((double *)data)[i] = value;
+      break;
+    case KD_F16:
+      ((cpu_f16 *)data)[i] = float_f16((float)value);
+      break;
+    case KD_BF16:
+      ((cpu_bf16 *)data)[i] = float_bf16((float)value);
+      break;
+    case KD_I8:
+      ((int8_t *)data)[i] = (int8_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
+      break;
+    case KD_I16:
+      ((int16_t *)data)[i] = (int16_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
+      break;
+    case KD_I32:
+      ((int32_t *)data)[i] = (int32_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
+      break;
+    case KD_I64:
+      ((int64_t *)data)[i] = (int64_t)clamp(value, -0x1p63, 0x1p63);
+      break;
+    case KD_U8:
+      ((uint8_t *)data)[i] = (uint8_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
+      break;
+    case KD_U16:
+      ((uint16_t *)data)[i] = (uint16_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
+      break;
+    case KD_U32:
+      ((uint32_t *)data)[i] = (uint32_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
+      break;
+    case KD_U64:
+      ((uint64_t *)data)[i] = value < 0
+                                  ? (uint64_t)(int64_t)clamp(value, -0x1p63, 0)
+                                  : (uint64_t)clamp(value, 0, 0x1p64);
+      break;
+    case KD_BOOL:
+      ((uint8_t *)data)[i] = value != 0;
+      break;
+    default:
+      break;
+  }
+}
+
+static int64_t get_int(const void *data, kd_dtype dtype, int64_t i) {
+  switch (dtype) {
+    case KD_I8:
+      return ((const int8_t *)data)[i];
+    case KD_I16:
+      return ((const int16_t *)data)[i];
+    case KD_I32:
+      return ((const int32_t *)data)[i];
+    case KD_U16:
+      return ((const uint16_t *)data)[i];
+    case KD_U32:
+      return ((const uint32_t *)data)[i];
+    case KD_I64:
+    case KD_U64:
+      return ((const int64_t *)data)[i];
+    default:
+      return ((const uint8_t *)data)[i];
+  }
+}
+
+/* Integers keep their low bits. */
+static void int_to_int(const void *from, kd_dtype from_type, void *to,
+                       kd_dtype to_type, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    int64_t value = get_int(from, from_type, i);
+    if (to_type == KD_BOOL)
+      ((uint8_t *)to)[i] = value != 0;
+    else
+      memcpy((char *)to + (size_t)i * kd_dtype_size(to_type), &value,
+             kd_dtype_size(to_type)); /* little-endian */
+  }
+}
+
+/* The pairs that models use most, as loops that become vectors. */
+static bool fast(const void *from, kd_dtype from_type, void *to,
+                 kd_dtype to_type, int64_t n) {
+#define PAIR(F, FS, LOAD, D, DS, STORE)               \
+  if (from_type == F && to_type == D) {               \
+    const FS *x = from;                               \
+    DS *y = to;                                       \
+    for (int64_t i = 0; i < n; i++)                   \
+      y[i] = STORE(LOAD(x[i]));                       \
+    return true;                                      \
+  }
+  PAIR(KD_F16, cpu_f16, f16_float, KD_F32, float, plain_float)
+  PAIR(KD_F32, float, plain_float, KD_F16, cpu_f16, float_f16)
+  PAIR(KD_BF16, cpu_bf16, bf16_float, KD_F32, float, plain_float)
+  PAIR(KD_F32, float, plain_float, KD_BF16, cpu_bf16, float_bf16)
+  PAIR(KD_F32, float, plain_float, KD_F64, double, plain_double)
+  PAIR(KD_I64, int64_t, (float), KD_F32, float, plain_float)
+  PAIR(KD_I32, int32_t, (float), KD_F32, float, plain_float)
+  PAIR(KD_I32, int32_t, (int64_t), KD_I64, int64_t, )
+#undef PAIR
+  return false;
+}
+
+void cpu_convert(const void *from, kd_dtype from_type, void *to,
+                 kd_dtype to_type, int64_t n) {
+  if (n <= 0)
+    return;
+  if (from_type == to_type)
+    memmove(to, from, (size_t)n * kd_dtype_size(to_type));
+  else if (!is_float(from_type) && !is_float(to_type))
+    int_to_int(from, from_type, to, to_type, n);
+  else if (!fast(from, from_type, to, to_type, n))
+    for (int64_t i = 0; i < n; i++)
+      cpu_set(to, to_type, i, cpu_get(from, from_type, i));
+}

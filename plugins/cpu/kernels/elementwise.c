@@ -1,0 +1,330 @@
+/* elementwise.c - elementwise ops: which loop, broadcasting, sharing the work. */
+#include "elementwise.h"
+
+#include "kernels.h"
+
+const cpu_loops *cpu_loops_get(void) {
+  static const cpu_loops *const sets[] = {
+      &cpu_loops_base,
+#if defined(__x86_64__)
+      &cpu_loops_avx2,
+      &cpu_loops_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
+
+/* ---- one argument --------------------------------------------------------- */
+
+typedef struct unary_work {
+  cpu_unary loop;
+  const char *x;
+  char *y;
+  size_t x_size, y_size;
+  double a, b;
+} unary_work;
+
+static void unary_piece(void *context, int64_t begin, int64_t end) {
+  const unary_work *work = context;
+  work->loop(work->x + (size_t)begin * work->x_size,
+             work->y + (size_t)begin * work->y_size, end - begin, work->a,
+             work->b);
+}
+
+CPU_KERNEL(cpu_run_unary) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  const cpu_unary_row *row =
+      &cpu_loops_get()->unary[(uintptr_t)launch->data];
+  size_t size = kd_dtype_size(x->dtype);
+  unary_work work = {.loop = row->loops[x->dtype],
+                     .x = x->data,
+                     .y = launch->outputs[0].data,
+                     .x_size = size,
+                     .y_size = size};
+  if (*row->a)
+    work.a = attr_float(launch, row->a, 0);
+  if (*row->b)
+    work.b = attr_float(launch, row->b, 0);
+  int64_t n = kd_elements(x);
+  if (n <= CPU_GRAIN)
+    work.loop(work.x, work.y, n, work.a, work.b);
+  else
+    cpu_host->parallel_for(n, CPU_GRAIN, unary_piece, &work);
+  return KD_OK;
+}
+
+/* ---- two arguments -------------------------------------------------------- */
+
+typedef struct binary_work {
+  cpu_binary loop;
+  strided space; /* operands x, y; the result is packed */
+  const char *x, *y;
+  char *z;
+  size_t in_size, out_size;
+} binary_work;
+
+static void binary_rows(void *context, int64_t begin, int64_t end) {
+  const binary_work *work = context;
+  const strided *space = &work->space;
+  int64_t row = space->dims[space->rank - 1];
+  int64_t offsets[STRIDED_OPERANDS], index[STRIDED_RANK];
+  strided_row(space, begin, offsets);
+  strided_index(space, begin, index);
+  for (int64_t i = begin; i < end; i++) {
+    work->loop(work->x + offsets[0] * (int64_t)work->in_size,
+               space->steps[0][space->rank - 1],
+               work->y + offsets[1] * (int64_t)work->in_size,
+               space->steps[1][space->rank - 1],
+               work->z + i * row * (int64_t)work->out_size, row);
+    strided_next(space, index, offsets);
+  }
+}
+
+/* One long row is cut, instead of many rows dealt out. */
+static void binary_piece(void *context, int64_t begin, int64_t end) {
+  const binary_work *work = context;
+  int64_t sx = work->space.steps[0][0], sy = work->space.steps[1][0];
+  work->loop(work->x + begin * sx * (int64_t)work->in_size, sx,
+             work->y + begin * sy * (int64_t)work->in_size, sy,
+             work->z + (size_t)begin * work->out_size, end - begin);
+}
+
+/* z = op(x, y), where x and y broadcast to z. */
+static void binary(int op, const kd_tensor *x, const kd_tensor *y,
+                   const kd_tensor *z) {
+  binary_work work = {.loop = cpu_loops_get()->binary[op].loops[x->dtype],
+                      .x = x->data,
+                      .y = y->data,
+                      .z = z->data,
+                      .in_size = kd_dtype_size(x->dtype),
+                      .out_size = kd_dtype_size(z->dtype)};
+  strided_begin(&work.space, z->dims, z->rank);
+  strided_broadcast(&work.space, x->dims, x->rank);
+  strided_broadcast(&work.space, y->dims, y->rank);
+  if (!strided_count(&work.space))
+    return;
+  strided_simplify(&work.space);
+  int64_t row = work.space.dims[work.space.rank - 1];
+  if (work.space.rank == 1 && row <= CPU_GRAIN)
+    binary_piece(&work, 0, row);
+  else if (work.space.rank == 1)
+    cpu_host->parallel_for(row, CPU_GRAIN, binary_piece, &work);
+  else
+    cpu_host->parallel_for(strided_rows(&work.space), CPU_GRAIN / row + 1,
+                           binary_rows, &work);
+}
+
+CPU_KERNEL(cpu_run_binary) {
+  (void)self;
+  (void)stream;
+  binary((int)(uintptr_t)launch->data, &launch->inputs[0], &launch->inputs[1],
+         &launch->outputs[0]);
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_mod) {
+  (void)self;
+  (void)stream;
+  binary(attr_int(launch, "fmod", 0) ? BINARY_FMod : BINARY_Mod,
+         &launch->inputs[0], &launch->inputs[1], &launch->outputs[0]);
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_shift) {
+  (void)self;
+  (void)stream;
+  const char *direction = attr_string(launch, "direction", "");
+  if (strcmp(direction, "LEFT") != 0 && strcmp(direction, "RIGHT") != 0)
+    return FAIL(KD_INVALID_ARGUMENT, "direction is \"%s\"", direction);
+  binary(*direction == 'L' ? BINARY_ShiftLeft : BINARY_ShiftRight,
+         &launch->inputs[0], &launch->inputs[1], &launch->outputs[0]);
+  return KD_OK;
+}
+
+/* Pow: the exponent has a type of its own. */
+CPU_KERNEL(cpu_run_pow) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->inputs[1],
+                  *z = &launch->outputs[0];
+  strided space;
+  strided_begin(&space, z->dims, z->rank);
+  strided_broadcast(&space, x->dims, x->rank);
+  strided_broadcast(&space, y->dims, y->rank);
+  if (!strided_count(&space))
+    return KD_OK;
+  strided_simplify(&space);
+  int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
+  int64_t row = space.dims[space.rank - 1], rows = strided_rows(&space);
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t i = 0; i < row; i++) {
+      double base = cpu_get(
+          x->data, x->dtype, offsets[0] + i * space.steps[0][space.rank - 1]);
+      double power = cpu_get(
+          y->data, y->dtype, offsets[1] + i * space.steps[1][space.rank - 1]);
+      cpu_set(z->data, z->dtype, r * row + i, pow(base, power));
+    }
+    strided_next(&space, index, offsets);
+  }
+  return KD_OK;
+}
+
+/* ---- any number of arguments ---------------------------------------------- */
+
+/* Copies x, broadcast, into z. */
+static void spread(const kd_tensor *x, const kd_tensor *z) {
+  int64_t strides[KD_MAX_RANK];
+  strided space;
+  strided_begin(&space, z->dims, z->rank);
+  strided_packed(z->dims, z->rank, strides);
+  strided_operand(&space, strides);
+  strided_broadcast(&space, x->dims, x->rank);
+  cpu_copy_strided(&space, kd_dtype_size(z->dtype), z->data, x->data);
+}
+
+CPU_KERNEL(cpu_run_variadic) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *z = &launch->outputs[0];
+  spread(&launch->inputs[0], z);
+  for (uint32_t i = 1; i < launch->input_count; i++)
+    binary((int)(uintptr_t)launch->data, z, &launch->inputs[i], z);
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_mean) {
+  const kd_tensor *z = &launch->outputs[0];
+  kd_launch sum = *launch;
+  sum.data = (const void *)(uintptr_t)BINARY_Add;
+  cpu_run_variadic(self, stream, &sum);
+  double count = launch->input_count;
+  uint64_t scalar = 0;
+  cpu_set(&scalar, z->dtype, 0, count);
+  kd_tensor divisor = {.data = &scalar, .dtype = z->dtype};
+  binary(BINARY_Div, z, &divisor, z);
+  return KD_OK;
+}
+
+/* Clip: the larger of x and min, then the smaller of that and max. */
+CPU_KERNEL(cpu_run_clip) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  const kd_tensor *from = x;
+  if (kd_has_input(launch, 1)) {
+    binary(BINARY_Max, x, &launch->inputs[1], y);
+    from = y;
+  }
+  if (kd_has_input(launch, 2)) {
+    binary(BINARY_Min, from, &launch->inputs[2], y);
+    from = y;
+  }
+  if (from == x && x->data != y->data && x->size)
+    memcpy(y->data, x->data, x->size);
+  return KD_OK;
+}
+
+/* ---- Where, IsInf, IsNaN, Cast -------------------------------------------- */
+
+CPU_KERNEL(cpu_run_where) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *z = &launch->outputs[0];
+  size_t size = kd_dtype_size(z->dtype);
+  strided space;
+  strided_begin(&space, z->dims, z->rank);
+  for (uint32_t i = 0; i < 3; i++)
+    strided_broadcast(&space, launch->inputs[i].dims, launch->inputs[i].rank);
+  if (!strided_count(&space))
+    return KD_OK;
+  strided_simplify(&space);
+  int last = space.rank - 1;
+  int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
+  int64_t row = space.dims[last], rows = strided_rows(&space);
+  const uint8_t *condition = launch->inputs[0].data;
+  const char *x = launch->inputs[1].data, *y = launch->inputs[2].data;
+  char *to = z->data;
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t i = 0; i < row; i++, to += size) {
+      bool yes = condition[offsets[0] + i * space.steps[0][last]];
+      int64_t at = offsets[yes ? 1 : 2] + i * space.steps[yes ? 1 : 2][last];
+      memcpy(to, (yes ? x : y) + at * (int64_t)size, size);
+    }
+    strided_next(&space, index, offsets);
+  }
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_is_nan) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  uint8_t *y = launch->outputs[0].data;
+  for (int64_t i = 0, n = kd_elements(x); i < n; i++)
+    y[i] = isnan(cpu_get(x->data, x->dtype, i)) != 0;
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_is_inf) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  uint8_t *y = launch->outputs[0].data;
+  bool plus = attr_int(launch, "detect_positive", 1) != 0;
+  bool minus = attr_int(launch, "detect_negative", 1) != 0;
+  for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
+    double value = cpu_get(x->data, x->dtype, i);
+    y[i] = isinf(value) && (value > 0 ? plus : minus);
+  }
+  return KD_OK;
+}
+
+typedef struct cast_work {
+  const kd_tensor *x, *y;
+} cast_work;
+
+static void cast_piece(void *context, int64_t begin, int64_t end) {
+  const cast_work *work = context;
+  cpu_convert((const char *)work->x->data +
+                  (size_t)begin * kd_dtype_size(work->x->dtype),
+              work->x->dtype,
+              (char *)work->y->data +
+                  (size_t)begin * kd_dtype_size(work->y->dtype),
+              work->y->dtype, end - begin);
+}
+
+CPU_KERNEL(cpu_run_cast) {
+  (void)self;
+  (void)stream;
+  cast_work work = {&launch->inputs[0], &launch->outputs[0]};
+  cpu_host->parallel_for(kd_elements(work.x), CPU_GRAIN, cast_piece, &work);
+  return KD_OK;
+}
+
+/* Gelu (opset 20): by erf, or by the tanh approximation. */
+CPU_KERNEL(cpu_run_gelu) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  bool tanh_form = !strcmp(attr_string(launch, "approximate", "none"), "tanh");
+  for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
+    double v = cpu_get(x->data, x->dtype, i);
+    double inner = 0.7978845608028654 * (v + 0.044715 * v * v * v);
+    double phi = tanh_form ? 0.5 * (1 + tanh(inner))
+                           : 0.5 * (1 + erf(v * 0.7071067811865476));
+    cpu_set(y->data, y->dtype, i, v * phi);
+  }
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_not) {
+  (void)self;
+  (void)stream;
+  const uint8_t *x = launch->inputs[0].data;
+  uint8_t *y = launch->outputs[0].data;
+  for (int64_t i = 0, n = kd_elements(&launch->inputs[0]); i < n; i++)
+    y[i] = !x[i];
+  return KD_OK;
+}

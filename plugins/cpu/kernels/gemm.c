@@ -1,0 +1,110 @@
+/* gemm.c - matrix products: OpenBLAS on pieces of the result, one a thread. */
+#include "blas.h"
+#include "kernels.h"
+
+/* ---- without OpenBLAS ------------------------------------------------------ */
+
+#define BLOCK 64
+
+/* Blocked loops that the compiler turns into vectors; for machines without a
+ * BLAS. Rows of B are read in order, so B transposed is copied first. */
+#define OWN_GEMM(T)                                                           \
+  static void own_##T(const cpu_gemm *g) {                                    \
+    const T *a = g->a, *b = g->b;                                             \
+    T *c = g->c;                                                              \
+    for (int64_t i = 0; i < g->m; i++)                                        \
+      for (int64_t j = 0; j < g->n; j++)                                      \
+        c[i * g->ldc + j] =                                                   \
+            g->beta == 0 ? 0 : (T)(g->beta * (double)c[i * g->ldc + j]);      \
+    for (int64_t kk = 0; kk < g->k; kk += BLOCK)                              \
+      for (int64_t i = 0; i < g->m; i++) {                                    \
+        int64_t end = kk + BLOCK < g->k ? kk + BLOCK : g->k;                  \
+        for (int64_t k = kk; k < end; k++) {                                  \
+          const T x = (T)g->alpha * (g->trans_a ? a[k * g->lda + i]           \
+                                                : a[i * g->lda + k]);         \
+          T *row = c + i * g->ldc;                                            \
+          if (g->trans_b)                                                     \
+            for (int64_t j = 0; j < g->n; j++)                                \
+              row[j] += x * b[j * g->ldb + k];                                \
+          else                                                                \
+            for (int64_t j = 0; j < g->n; j++)                                \
+              row[j] += x * b[k * g->ldb + j];                                \
+        }                                                                     \
+      }                                                                       \
+  }
+OWN_GEMM(float)
+OWN_GEMM(double)
+
+/* ---- one piece -------------------------------------------------------------- */
+
+void cpu_gemm_here(const cpu_gemm *g) {
+  const cpu_blas *blas = cpu_blas_get();
+  int64_t most = g->m > g->n ? g->m : g->n;
+  most = g->k > most ? g->k : most;
+  if (g->m <= 0 || g->n <= 0)
+    return;
+  int ta = g->trans_a ? BLAS_TRANS : BLAS_PLAIN;
+  int tb = g->trans_b ? BLAS_TRANS : BLAS_PLAIN;
+  bool fits = most < INT32_MAX && g->lda < INT32_MAX && g->ldb < INT32_MAX &&
+              g->ldc < INT32_MAX && g->k > 0;
+  if (blas && fits && g->dtype == KD_F32)
+    blas->sgemm(BLAS_ROW_MAJOR, ta, tb, (int)g->m, (int)g->n, (int)g->k,
+                (float)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb,
+                (float)g->beta, g->c, (int)g->ldc);
+  else if (blas && fits)
+    blas->dgemm(BLAS_ROW_MAJOR, ta, tb, (int)g->m, (int)g->n, (int)g->k,
+                g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, g->beta, g->c,
+                (int)g->ldc);
+  else if (g->dtype == KD_F32)
+    own_float(g);
+  else
+    own_double(g);
+}
+
+/* ---- shared by the host's threads ------------------------------------------ */
+
+typedef struct gemm_work {
+  const cpu_gemm *whole;
+  int64_t piece; /* rows or columns of one piece */
+  bool by_rows;
+} gemm_work;
+
+static void gemm_pieces(void *context, int64_t begin, int64_t end) {
+  const gemm_work *work = context;
+  const cpu_gemm *g = work->whole;
+  int64_t total = work->by_rows ? g->m : g->n;
+  size_t size = kd_dtype_size(g->dtype);
+  int64_t from = begin * work->piece, to = end * work->piece;
+  cpu_gemm part = *g;
+  to = to < total ? to : total;
+  if (work->by_rows) {
+    part.m = to - from;
+    part.a = (const char *)g->a +
+             (size_t)(g->trans_a ? from : from * g->lda) * size;
+    part.c = (char *)g->c + (size_t)(from * g->ldc) * size;
+  } else {
+    part.n = to - from;
+    part.b = (const char *)g->b +
+             (size_t)(g->trans_b ? from * g->ldb : from) * size;
+    part.c = (char *)g->c + (size_t)from * size;
+  }
+  cpu_gemm_here(&part);
+}
+
+void cpu_gemm_run(const cpu_gemm *g) {
+  int64_t width = cpu_host->worker_count();
+  double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+  if (width == 1 || flops < 2e6) {
+    cpu_gemm_here(g);
+    return;
+  }
+  /* Pieces as large as can be: each packs the shared operand again. Two a
+   * thread where the product is large, so that a late thread costs half. */
+  gemm_work work = {.whole = g, .by_rows = g->m > g->n};
+  int64_t total = work.by_rows ? g->m : g->n;
+  int64_t step = work.by_rows ? 16 : 64;
+  int64_t pieces = width;
+  work.piece = ((total + pieces - 1) / pieces + step - 1) / step * step;
+  cpu_host->parallel_for((total + work.piece - 1) / work.piece, 1, gemm_pieces,
+                         &work);
+}

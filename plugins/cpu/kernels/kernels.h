@@ -1,0 +1,80 @@
+/* kernels.h - every kernel of the plugin, for the table. */
+#ifndef KEEL_CPU_KERNELS_H
+#define KEEL_CPU_KERNELS_H
+
+#include "cpu.h"
+
+CPU_KERNEL(cpu_run_arg_reduce);
+CPU_KERNEL(cpu_run_batch_norm);
+CPU_KERNEL(cpu_run_binary);
+CPU_KERNEL(cpu_run_cast);
+CPU_KERNEL(cpu_run_clip);
+CPU_KERNEL(cpu_run_compress);
+CPU_KERNEL(cpu_run_concat);
+CPU_KERNEL(cpu_run_constant_of_shape);
+CPU_KERNEL(cpu_run_conv);
+CPU_KERNEL(cpu_run_conv_integer);
+CPU_KERNEL(cpu_run_conv_transpose);
+CPU_KERNEL(cpu_run_cum_sum);
+CPU_KERNEL(cpu_run_depth_to_space);
+CPU_KERNEL(cpu_run_dequantize);
+CPU_KERNEL(cpu_run_det);
+CPU_KERNEL(cpu_run_dynamic_quantize);
+CPU_KERNEL(cpu_run_expand);
+CPU_KERNEL(cpu_run_eye_like);
+CPU_KERNEL(cpu_run_gather);
+CPU_KERNEL(cpu_run_gather_elements);
+CPU_KERNEL(cpu_run_gather_nd);
+CPU_KERNEL(cpu_run_gelu);
+CPU_KERNEL(cpu_run_gemm);
+CPU_KERNEL(cpu_run_global_pool);
+CPU_KERNEL(cpu_run_instance_norm);
+CPU_KERNEL(cpu_run_is_inf);
+CPU_KERNEL(cpu_run_is_nan);
+CPU_KERNEL(cpu_run_layer_norm);
+CPU_KERNEL(cpu_run_lp_normalization);
+CPU_KERNEL(cpu_run_lrn);
+CPU_KERNEL(cpu_run_matmul);
+CPU_KERNEL(cpu_run_matmul_integer);
+CPU_KERNEL(cpu_run_max_unpool);
+CPU_KERNEL(cpu_run_mean);
+CPU_KERNEL(cpu_run_mod);
+CPU_KERNEL(cpu_run_mvn);
+CPU_KERNEL(cpu_run_nll_loss);
+CPU_KERNEL(cpu_run_non_zero);
+CPU_KERNEL(cpu_run_not);
+CPU_KERNEL(cpu_run_one_hot);
+CPU_KERNEL(cpu_run_pad);
+CPU_KERNEL(cpu_run_pool);
+CPU_KERNEL(cpu_run_pow);
+CPU_KERNEL(cpu_run_qlinear_conv);
+CPU_KERNEL(cpu_run_qlinear_matmul);
+CPU_KERNEL(cpu_run_quantize);
+CPU_KERNEL(cpu_run_range);
+CPU_KERNEL(cpu_run_reduce);
+CPU_KERNEL(cpu_run_resize);
+CPU_KERNEL(cpu_run_reverse_sequence);
+CPU_KERNEL(cpu_run_scatter_elements);
+CPU_KERNEL(cpu_run_scatter_nd);
+CPU_KERNEL(cpu_run_sce_loss);
+CPU_KERNEL(cpu_run_shift);
+CPU_KERNEL(cpu_run_slice);
+CPU_KERNEL(cpu_run_softmax);
+CPU_KERNEL(cpu_run_space_to_depth);
+CPU_KERNEL(cpu_run_split);
+CPU_KERNEL(cpu_run_tile);
+CPU_KERNEL(cpu_run_top_k);
+CPU_KERNEL(cpu_run_transpose);
+CPU_KERNEL(cpu_run_trilu);
+CPU_KERNEL(cpu_run_unary);
+CPU_KERNEL(cpu_run_variadic);
+CPU_KERNEL(cpu_run_where);
+CPU_KERNEL(cpu_run_window);
+
+uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch);
+
+/* Element `at` of u8 or i8 data: value, rounded, moved by zero, saturated. */
+void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,
+                  int zero);
+
+#endif /* KEEL_CPU_KERNELS_H */

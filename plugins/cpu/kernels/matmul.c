@@ -1,0 +1,407 @@
+/* matmul.c - MatMul, Gemm and their integer and quantised kin. */
+#include "kernels.h"
+
+/* ---- shapes of a batched product ------------------------------------------- */
+
+/* numpy.matmul's view of A and B: batches of matrices. */
+typedef struct product_shape {
+  int64_t m, n, k, batches;
+  strided space; /* over the batches: operands A, B, in matrices */
+} product_shape;
+
+static product_shape shape_of(const kd_tensor *a, const kd_tensor *b,
+                              const kd_tensor *y) {
+  product_shape s = {0};
+  s.m = a->rank > 1 ? a->dims[a->rank - 2] : 1;
+  s.k = a->dims[a->rank - 1];
+  s.n = b->rank > 1 ? b->dims[b->rank - 1] : 1;
+  uint32_t matrix = (a->rank > 1) + (b->rank > 1);
+  strided_begin(&s.space, y->dims, y->rank - matrix);
+  strided_broadcast(&s.space, a->dims, a->rank > 2 ? a->rank - 2 : 0);
+  strided_broadcast(&s.space, b->dims, b->rank > 2 ? b->rank - 2 : 0);
+  s.batches = strided_count(&s.space);
+  return s;
+}
+
+/* Matrix `i` of each operand. */
+static void matrix_at(const product_shape *s, int64_t i, int64_t *out_a,
+                      int64_t *out_b) {
+  *out_a = *out_b = 0;
+  for (int d = s->space.rank - 1; d >= 0; d--) {
+    int64_t at = i % s->space.dims[d];
+    i /= s->space.dims[d];
+    *out_a += at * s->space.steps[0][d];
+    *out_b += at * s->space.steps[1][d];
+  }
+}
+
+/* ---- floats ---------------------------------------------------------------- */
+
+typedef struct matmul_work {
+  product_shape shape;
+  cpu_gemm gemm; /* of one matrix */
+  const char *a, *b;
+  char *y;
+  size_t size;
+} matmul_work;
+
+static void matmul_one(const matmul_work *work, int64_t i, bool alone) {
+  const product_shape *s = &work->shape;
+  int64_t a = 0, b = 0;
+  matrix_at(s, i, &a, &b);
+  cpu_gemm gemm = work->gemm;
+  gemm.a = work->a + (size_t)(a * s->m * s->k) * work->size;
+  gemm.b = work->b + (size_t)(b * s->k * s->n) * work->size;
+  gemm.c = work->y + (size_t)(i * s->m * s->n) * work->size;
+  if (alone)
+    cpu_gemm_here(&gemm);
+  else
+    cpu_gemm_run(&gemm);
+}
+
+static void matmul_batches(void *context, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++)
+    matmul_one(context, i, true);
+}
+
+static void matmul_float(kd_dtype dtype, const void *a, const void *b, void *y,
+                         const product_shape *shape) {
+  matmul_work work = {.shape = *shape,
+                      .a = a,
+                      .b = b,
+                      .y = y,
+                      .size = kd_dtype_size(dtype),
+                      .gemm = {.dtype = dtype,
+                               .m = shape->m,
+                               .n = shape->n,
+                               .k = shape->k,
+                               .alpha = 1,
+                               .lda = shape->k,
+                               .ldb = shape->n,
+                               .ldc = shape->n}};
+  bool b_shared = shape->batches > 1;
+  for (int d = 0; d < shape->space.rank; d++)
+    b_shared &= shape->space.dims[d] == 1 || shape->space.steps[1][d] == 0;
+  if (b_shared && strided_count(&shape->space) && shape->batches > 0) {
+    bool a_all = true; /* one tall product, where A is not broadcast */
+    for (int d = 0; d < shape->space.rank; d++)
+      a_all &= shape->space.dims[d] == 1 || shape->space.steps[0][d] != 0;
+    if (a_all) {
+      work.gemm.m = shape->m * shape->batches;
+      work.gemm.a = a;
+      work.gemm.b = b;
+      work.gemm.c = y;
+      cpu_gemm_run(&work.gemm);
+      return;
+    }
+  }
+  if (shape->batches >= (int64_t)cpu_host->worker_count())
+    cpu_host->parallel_for(shape->batches, 1, matmul_batches, &work);
+  else
+    for (int64_t i = 0; i < shape->batches; i++)
+      matmul_one(&work, i, false);
+}
+
+uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch) {
+  (void)self;
+  kd_dtype dtype = launch->inputs[0].dtype;
+  if (dtype != KD_F16 && dtype != KD_BF16)
+    return 0;
+  return 4 * (uint64_t)(kd_elements(&launch->inputs[0]) +
+                        kd_elements(&launch->inputs[1]) +
+                        kd_elements(&launch->outputs[0])) + 192;
+}
+
+/* Half floats: as floats in the workspace. */
+static void matmul_half(const kd_launch *launch, const product_shape *shape) {
+  const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
+                  *y = &launch->outputs[0];
+  float *wide_a = launch->workspace.data;
+  float *wide_b = wide_a + (kd_elements(a) + 15) / 16 * 16;
+  float *wide_y = wide_b + (kd_elements(b) + 15) / 16 * 16;
+  cpu_convert(a->data, a->dtype, wide_a, KD_F32, kd_elements(a));
+  cpu_convert(b->data, b->dtype, wide_b, KD_F32, kd_elements(b));
+  matmul_float(KD_F32, wide_a, wide_b, wide_y, shape);
+  cpu_convert(wide_y, KD_F32, y->data, y->dtype, kd_elements(y));
+}
+
+/* ---- integers --------------------------------------------------------------- */
+
+typedef int64_t (*load_fn)(const void *data, int64_t i);
+#define LOADER(name, T)                                     \
+  static int64_t load_##name(const void *data, int64_t i) { \
+    return (int64_t)((const T *)data)[i];                   \
+  }
+LOADER(u8, uint8_t)
+LOADER(i8, int8_t)
+LOADER(u16, uint16_t)
+LOADER(i16, int16_t)
+LOADER(u32, uint32_t)
+LOADER(i32, int32_t)
+LOADER(u64, uint64_t)
+LOADER(i64, int64_t)
+
+static load_fn loader_of(kd_dtype dtype) {
+  switch (dtype) {
+    case KD_U8:
+      return load_u8;
+    case KD_I8:
+      return load_i8;
+    case KD_U16:
+      return load_u16;
+    case KD_I16:
+      return load_i16;
+    case KD_U32:
+      return load_u32;
+    case KD_I32:
+      return load_i32;
+    case KD_U64:
+      return load_u64;
+    default:
+      return load_i64;
+  }
+}
+
+typedef struct int_work {
+  product_shape shape;
+  load_fn load_a, load_b;
+  const void *a, *b;
+  /* zero points: one, or one a row of A and a column of B */
+  const kd_tensor *zero_a, *zero_b;
+  void *y;
+  size_t size;
+  double scale; /* of a quantised result, else 0 */
+  const kd_tensor *y_zero;
+} int_work;
+
+static int64_t zero_at(const kd_tensor *zero, int64_t i) {
+  if (!zero || !zero->data || zero->dtype == KD_NONE)
+    return 0;
+  return (int64_t)cpu_get(zero->data, zero->dtype,
+                          kd_elements(zero) > 1 ? i : 0);
+}
+
+static void int_rows(void *context, int64_t begin, int64_t end) {
+  const int_work *work = context;
+  const product_shape *s = &work->shape;
+  for (int64_t row = begin; row < end; row++) {
+    int64_t i = row / s->m, r = row % s->m, a = 0, b = 0;
+    matrix_at(s, i, &a, &b);
+    int64_t za = zero_at(work->zero_a, r);
+    for (int64_t c = 0; c < s->n; c++) {
+      int64_t zb = zero_at(work->zero_b, c);
+      uint64_t sum = 0;
+      for (int64_t k = 0; k < s->k; k++)
+        sum += (uint64_t)(work->load_a(work->a, (a * s->m + r) * s->k + k) -
+                          za) *
+               (uint64_t)(work->load_b(work->b, (b * s->k + k) * s->n + c) -
+                          zb);
+      int64_t at = row * s->n + c;
+      if (work->scale != 0)
+        cpu_quantize(work->y, work->y_zero->dtype, at,
+                     (double)(int64_t)sum * work->scale,
+                     (int)zero_at(work->y_zero, 0));
+      else
+        memcpy((char *)work->y + (size_t)at * work->size, &sum, work->size);
+    }
+  }
+}
+
+static void run_int(int_work *work) {
+  const product_shape *s = &work->shape;
+  cpu_host->parallel_for(s->batches * s->m,
+                         CPU_GRAIN / (s->n * s->k + 1) + 1, int_rows, work);
+}
+
+CPU_KERNEL(cpu_run_matmul) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
+                  *y = &launch->outputs[0];
+  product_shape shape = shape_of(a, b, y);
+  if (!kd_elements(y))
+    return KD_OK;
+  if (a->dtype == KD_F32 || a->dtype == KD_F64) {
+    matmul_float(a->dtype, a->data, b->data, y->data, &shape);
+  } else if (a->dtype == KD_F16 || a->dtype == KD_BF16) {
+    matmul_half(launch, &shape);
+  } else {
+    int_work work = {.shape = shape,
+                     .load_a = loader_of(a->dtype),
+                     .load_b = loader_of(b->dtype),
+                     .a = a->data,
+                     .b = b->data,
+                     .y = y->data,
+                     .size = kd_dtype_size(y->dtype)};
+    run_int(&work);
+  }
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_matmul_integer) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
+                  *y = &launch->outputs[0];
+  if (!kd_elements(y))
+    return KD_OK;
+  int_work work = {
+      .shape = shape_of(a, b, y),
+      .load_a = loader_of(a->dtype),
+      .load_b = loader_of(b->dtype),
+      .a = a->data,
+      .b = b->data,
+      .zero_a = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL,
+      .zero_b = kd_has_input(launch, 3) ? &launch->inputs[3] : NULL,
+      .y = y->data,
+      .size = 4};
+  if ((work.zero_a && kd_elements(work.zero_a) > 1 &&
+       kd_elements(work.zero_a) != work.shape.m) ||
+      (work.zero_b && kd_elements(work.zero_b) > 1 &&
+       kd_elements(work.zero_b) != work.shape.n))
+    return FAIL(KD_INVALID_ARGUMENT, "zero points do not fit the matrices");
+  run_int(&work);
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_qlinear_matmul) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
+  if (!kd_elements(y))
+    return KD_OK;
+  for (uint32_t i = 0; i < 8; i++)
+    if (i != 0 && i != 3 && kd_elements(&in[i]) != 1)
+      return FAIL(KD_UNIMPLEMENTED,
+                  "QLinearMatMul with a scale or zero point for each row");
+  int_work work = {.shape = shape_of(&in[0], &in[3], y),
+                   .load_a = loader_of(in[0].dtype),
+                   .load_b = loader_of(in[3].dtype),
+                   .a = in[0].data,
+                   .b = in[3].data,
+                   .zero_a = &in[2],
+                   .zero_b = &in[5],
+                   .y = y->data,
+                   .y_zero = &in[7]};
+  work.scale = (double)*(const float *)in[1].data *
+               (double)*(const float *)in[4].data /
+               (double)*(const float *)in[6].data;
+  run_int(&work);
+  return KD_OK;
+}
+
+/* ---- Gemm -------------------------------------------------------------------- */
+
+/* Y = C broadcast, or zeros. */
+static void spread_c(const kd_launch *launch) {
+  const kd_tensor *y = &launch->outputs[0];
+  if (!kd_has_input(launch, 2)) {
+    memset(y->data, 0, y->size);
+    return;
+  }
+  const kd_tensor *c = &launch->inputs[2];
+  int64_t packed[KD_MAX_RANK];
+  strided space;
+  strided_begin(&space, y->dims, y->rank);
+  strided_packed(y->dims, y->rank, packed);
+  strided_operand(&space, packed);
+  strided_broadcast(&space, c->dims, c->rank);
+  cpu_copy_strided(&space, kd_dtype_size(y->dtype), y->data, c->data);
+}
+
+/* Types without a BLAS: in double, which holds what 32-bit integers make. */
+static void gemm_slow(const kd_launch *launch, bool ta, bool tb, double alpha,
+                      double beta) {
+  const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
+                  *y = &launch->outputs[0];
+  int64_t m = y->dims[0], n = y->dims[1], k = a->dims[ta ? 0 : 1];
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      double sum = 0;
+      for (int64_t p = 0; p < k; p++)
+        sum += cpu_get(a->data, a->dtype, ta ? p * m + i : i * k + p) *
+               cpu_get(b->data, b->dtype, tb ? j * k + p : p * n + j);
+      double old = cpu_get(y->data, y->dtype, i * n + j);
+      cpu_set(y->data, y->dtype, i * n + j, alpha * sum + beta * old);
+    }
+}
+
+CPU_KERNEL(cpu_run_gemm) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
+                  *y = &launch->outputs[0];
+  bool ta = attr_int(launch, "transA", 0) != 0;
+  bool tb = attr_int(launch, "transB", 0) != 0;
+  double alpha = (double)attr_float(launch, "alpha", 1);
+  double beta = kd_has_input(launch, 2) ? (double)attr_float(launch, "beta", 1)
+                                        : 0;
+  if (!kd_elements(y))
+    return KD_OK;
+  spread_c(launch);
+  if (a->dtype != KD_F32 && a->dtype != KD_F64) {
+    gemm_slow(launch, ta, tb, alpha, beta);
+    return KD_OK;
+  }
+  cpu_gemm gemm = {.dtype = a->dtype,
+                   .trans_a = ta,
+                   .trans_b = tb,
+                   .m = y->dims[0],
+                   .n = y->dims[1],
+                   .k = a->dims[ta ? 0 : 1],
+                   .alpha = alpha,
+                   .beta = beta,
+                   .a = a->data,
+                   .b = b->data,
+                   .c = y->data,
+                   .lda = a->dims[1],
+                   .ldb = b->dims[1],
+                   .ldc = y->dims[1]};
+  cpu_gemm_run(&gemm);
+  return KD_OK;
+}
+
+/* ---- Det, by elimination with the largest pivot ----------------------------- */
+
+static double determinant(double *m, int64_t n) {
+  double result = 1;
+  for (int64_t c = 0; c < n; c++) {
+    int64_t pivot = c;
+    for (int64_t r = c + 1; r < n; r++)
+      if (fabs(m[r * n + c]) > fabs(m[pivot * n + c]))
+        pivot = r;
+    if (m[pivot * n + c] == 0)
+      return 0;
+    if (pivot != c)
+      result = -result;
+    for (int64_t k = 0; k < n && pivot != c; k++) {
+      double swap = m[c * n + k];
+      m[c * n + k] = m[pivot * n + k];
+      m[pivot * n + k] = swap;
+    }
+    result *= m[c * n + c];
+    for (int64_t r = c + 1; r < n; r++) {
+      double factor = m[r * n + c] / m[c * n + c];
+      for (int64_t k = c; k < n; k++)
+        m[r * n + k] -= factor * m[c * n + k];
+    }
+  }
+  return result;
+}
+
+CPU_KERNEL(cpu_run_det) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  int64_t n = x->dims[x->rank - 1];
+  double *matrix = malloc((size_t)(n * n + 1) * sizeof *matrix);
+  if (!matrix)
+    return FAIL(KD_OUT_OF_MEMORY, "Det: no memory");
+  for (int64_t i = 0, count = kd_elements(y); i < count; i++) {
+    for (int64_t k = 0; k < n * n; k++)
+      matrix[k] = cpu_get(x->data, x->dtype, i * n * n + k);
+    cpu_set(y->data, y->dtype, i, determinant(matrix, n));
+  }
+  free(matrix);
+  return KD_OK;
+}

@@ -1,0 +1,234 @@
+/* plugin.c - the CPU as a device: its facts, its memory, its table.
+ *
+ * Work is done when a call returns, and any host pointer is as good as the
+ * plugin's own, so there are no streams. All threads are the host's. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cpu.h"
+#include "table.h"
+
+const kd_host *cpu_host;
+
+struct kd_device {
+  uint32_t index;
+};
+
+static struct kd_device the_cpu;
+static char product_name[64] = "CPU";
+static int isa;
+
+int cpu_isa(void) {
+  return isa;
+}
+
+/* ---- facts ------------------------------------------------------------------ */
+
+static int detect_isa(void) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return 2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2"))
+    return 1;
+#endif
+  return 0;
+}
+
+/* The option "isa" takes a lower set than the processor has. */
+static kd_status choose_isa(void) {
+  static const char *const names[] = {"base", "avx2", "avx512"};
+  const char *wanted = cpu_host->option(cpu_host, "isa");
+  int best = detect_isa();
+  isa = best;
+  for (int i = 0; wanted && i < 3; i++)
+    if (!strcmp(wanted, names[i])) {
+      if (i > best)
+        return FAIL(KD_INVALID_ARGUMENT,
+                    "option isa is %s, and this processor has %s at most",
+                    wanted, names[best]);
+      isa = i;
+      return KD_OK;
+    }
+  return wanted ? FAIL(KD_INVALID_ARGUMENT,
+                       "option isa is \"%s\"; it is base, avx2 or avx512",
+                       wanted)
+                : KD_OK;
+}
+
+static void read_product_name(void) {
+  char line[256];
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  while (file && fgets(line, sizeof line, file)) {
+    char *colon = strchr(line, ':');
+    if (strncmp(line, "model name", 10) != 0 || !colon)
+      continue;
+    colon += 1 + (colon[1] == ' ');
+    colon[strcspn(colon, "\n")] = 0;
+    snprintf(product_name, sizeof product_name, "%.63s", colon);
+    break;
+  }
+  if (file)
+    fclose(file);
+}
+
+static kd_status plugin_open(const kd_host *host) {
+  cpu_host = host;
+  read_product_name();
+  return choose_isa();
+}
+
+static void plugin_close(void) {
+  cpu_host = NULL;
+}
+
+static uint32_t device_count(void) {
+  return 1;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  static const char *const sets[] = {"plain loops", "AVX2", "AVX-512"};
+  if (index)
+    return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
+  out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE |
+                    KD_DEVICE_INTEGRATED;
+  out_info->name = product_name;
+  out_info->kind = "cpu";
+  out_info->driver = sets[isa];
+  out_info->compute_units = cpu_host->worker_count();
+  out_info->channel_block = isa == 2 ? 16 : isa == 1 ? 8 : 0;
+  out_info->space_count = 1;
+  out_info->spaces[0] = (kd_space){
+      .flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+               KD_SPACE_CACHED,
+      .alignment = 64,
+      .size = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+              (uint64_t)sysconf(_SC_PAGESIZE)};
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  the_cpu.index = index;
+  *out_device = &the_cpu;
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+/* ---- memory ------------------------------------------------------------------ */
+
+static void *address(kd_buffer *buffer, uint64_t offset) {
+  return (char *)buffer + offset; /* a buffer is its memory */
+}
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  void *memory =
+      size > SIZE_MAX - 63
+          ? NULL
+          : aligned_alloc(64, ((size_t)size + 63) & ~(size_t)63);
+  if (!memory)
+    return FAIL(KD_OUT_OF_MEMORY, "the CPU has no %llu bytes of memory left",
+                (unsigned long long)size);
+  *out_buffer = memory;
+  *out_address = memory;
+  return KD_OK;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  free(buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  (void)stream;
+  if (size)
+    memcpy(address(target, offset), source, size);
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  (void)stream;
+  if (size)
+    memcpy(target, address(source, offset), size);
+  return KD_OK;
+}
+
+static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
+                      uint64_t source_offset, kd_buffer *target,
+                      uint64_t target_offset, uint64_t size) {
+  (void)device;
+  (void)stream;
+  if (size)
+    memmove(address(target, target_offset), address(source, source_offset),
+            size);
+  return KD_OK;
+}
+
+static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
+                      uint64_t offset, uint64_t size, const void *pattern,
+                      uint32_t pattern_size) {
+  (void)device;
+  (void)stream;
+  for (uint64_t i = 0; i < size; i += pattern_size)
+    memcpy(address(target, offset + i), pattern, pattern_size);
+  return KD_OK;
+}
+
+static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
+                     uint64_t size, uint32_t access, void **out_address) {
+  (void)device;
+  (void)size;
+  (void)access;
+  *out_address = address(buffer, offset);
+  return KD_OK;
+}
+
+static void unmap(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  (void)buffer;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof(kd_memory_table),
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .copy = copy,
+    .fill = fill,
+    .map = map,
+    .unmap = unmap,
+};
+
+static const kd_plugin plugin = {
+    .struct_size = sizeof(kd_plugin),
+    .abi_version = KD_ABI_VERSION,
+    .name = "cpu",
+    .vendor = "Keel",
+    .version = "0.1.0",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+    .kernels = cpu_kernels,
+    .kernel_count = CPU_KERNEL_COUNT,
+};
+
+KD_ENTRY(plugin)

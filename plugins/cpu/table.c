@@ -1,0 +1,216 @@
+/* table.c - what the plugin can do: one row an op. */
+#include "table.h"
+
+#include "kernels/elementwise.h"
+#include "kernels/kernels.h"
+
+#define ANY KD_KERNEL_ANY_SHAPE
+#define AGNOSTIC (KD_KERNEL_ANY_SHAPE | KD_KERNEL_LAYOUT_AGNOSTIC)
+#define NUMBER(n) ((const void *)(uintptr_t)(n))
+
+#define ROW_WITH(name, set, run, number, ...)                          \
+  {                                                                    \
+    .struct_size = sizeof(kd_kernel_def), .op = name,                  \
+    .input_types = {set}, .data = NUMBER(number), .enqueue = run,      \
+    __VA_ARGS__                                                        \
+  }
+#define ROW(name, set, run, number) \
+  ROW_WITH(name, set, run, number, .flags = ANY)
+/* inputs that the kernel reads on the host, by bit */
+#define HOST(name, set, run, number, bits) \
+  ROW_WITH(name, set, run, number, .flags = ANY, .host_inputs = bits)
+/* the output may take the first input's memory */
+#define INPLACE(name, set, run, number) \
+  ROW_WITH(name, set, run, number, .flags = ANY, .inplace = 1)
+/* outputs of another type than the inputs: all that can be written */
+#define TYPED(name, set, run, number, out) \
+  ROW_WITH(name, set, run, number, .flags = ANY, .output_types = {out})
+#define DYNAMIC(name, set, run)             \
+  ROW_WITH(name, set, run, 0,               \
+           .flags = ANY | KD_KERNEL_DYNAMIC_OUTPUT)
+#define UNARY(name, set)                                                \
+  {                                                                     \
+    .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
+    .input_types = {set}, .inplace = 1, .data = NUMBER(UNARY_##name),   \
+    .enqueue = cpu_run_unary                                            \
+  }
+/* an operand that is broadcast can't be overwritten: the host forwards only
+ * inputs of the output's size */
+#define BINARY(name, set)                                               \
+  {                                                                     \
+    .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
+    .input_types = {set}, .inplace = 3, .data = NUMBER(BINARY_##name),  \
+    .enqueue = cpu_run_binary                                           \
+  }
+#define COMPARE(name, set) \
+  ROW(#name, set, cpu_run_binary, BINARY_##name)
+
+#define F KD_TYPES_FLOAT
+#define I KD_TYPES_INT
+#define N KD_TYPES_NUMBER
+#define P KD_TYPES_PLAIN
+#define MOVED (KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128))
+#define SIGNED (KD_TYPES_FLOAT | KD_TYPES_SIGNED)
+#define BOOL KD_TYPES(KD_BOOL)
+#define F32 KD_TYPES(KD_F32)
+#define BYTE (KD_TYPES(KD_U8) | KD_TYPES(KD_I8))
+
+const kd_kernel_def cpu_kernels[] = {
+    UNARY(Abs, N),
+    UNARY(Acos, F),
+    UNARY(Acosh, F),
+    UNARY(Asin, F),
+    UNARY(Asinh, F),
+    UNARY(Atan, F),
+    UNARY(Atanh, F),
+    UNARY(BitwiseNot, I),
+    UNARY(Ceil, F),
+    UNARY(Celu, F),
+    UNARY(Cos, F),
+    UNARY(Cosh, F),
+    UNARY(Elu, F),
+    UNARY(Erf, F),
+    UNARY(Exp, F),
+    UNARY(Floor, F),
+    UNARY(HardSigmoid, F),
+    UNARY(HardSwish, F),
+    UNARY(LeakyRelu, F),
+    UNARY(Log, F),
+    UNARY(Mish, F),
+    UNARY(Neg, SIGNED),
+    UNARY(Reciprocal, F),
+    UNARY(Relu, SIGNED),
+    UNARY(Round, F),
+    UNARY(Selu, F),
+    UNARY(Shrink, N),
+    UNARY(Sigmoid, F),
+    UNARY(Sign, N),
+    UNARY(Sin, F),
+    UNARY(Sinh, F),
+    UNARY(Softplus, F),
+    UNARY(Softsign, F),
+    UNARY(Sqrt, F),
+    UNARY(Tan, F),
+    UNARY(Tanh, F),
+    UNARY(ThresholdedRelu, F),
+    INPLACE("Gelu", F, cpu_run_gelu, 0),
+    INPLACE("Not", BOOL, cpu_run_not, 0),
+    ROW("IsInf", F, cpu_run_is_inf, 0),
+    ROW("IsNaN", F, cpu_run_is_nan, 0),
+    TYPED("Cast", P, cpu_run_cast, 0, P),
+    TYPED("CastLike", P, cpu_run_cast, 0, P),
+    INPLACE("Clip", N, cpu_run_clip, 0),
+
+    BINARY(Add, N),
+    BINARY(Sub, N),
+    BINARY(Mul, N),
+    BINARY(Div, N),
+    BINARY(PRelu, N),
+    BINARY(And, BOOL),
+    BINARY(Or, BOOL),
+    BINARY(Xor, BOOL),
+    BINARY(BitwiseAnd, I),
+    BINARY(BitwiseOr, I),
+    BINARY(BitwiseXor, I),
+    ROW("Mod", N, cpu_run_mod, 0),
+    ROW("BitShift", KD_TYPES_UNSIGNED, cpu_run_shift, 0),
+    ROW("Pow", N, cpu_run_pow, 0),
+    COMPARE(Equal, P),
+    COMPARE(Greater, N),
+    COMPARE(GreaterOrEqual, N),
+    COMPARE(Less, N),
+    COMPARE(LessOrEqual, N),
+    ROW("Where", BOOL, cpu_run_where, 0),
+    ROW("Max", N, cpu_run_variadic, BINARY_Max),
+    ROW("Min", N, cpu_run_variadic, BINARY_Min),
+    ROW("Sum", F, cpu_run_variadic, BINARY_Add),
+    ROW("Mean", F, cpu_run_mean, 0),
+
+    HOST("ReduceSum", N, cpu_run_reduce, 0, 2),
+    HOST("ReduceMean", N, cpu_run_reduce, 1, 2),
+    HOST("ReduceProd", N, cpu_run_reduce, 2, 2),
+    HOST("ReduceMax", N, cpu_run_reduce, 3, 2),
+    HOST("ReduceMin", N, cpu_run_reduce, 4, 2),
+    HOST("ReduceL1", N, cpu_run_reduce, 5, 2),
+    HOST("ReduceL2", N, cpu_run_reduce, 6, 2),
+    HOST("ReduceSumSquare", N, cpu_run_reduce, 7, 2),
+    HOST("ReduceLogSum", N, cpu_run_reduce, 8, 2),
+    HOST("ReduceLogSumExp", F, cpu_run_reduce, 9, 2),
+    ROW("ArgMax", N, cpu_run_arg_reduce, 1),
+    ROW("ArgMin", N, cpu_run_arg_reduce, 0),
+    HOST("CumSum", N, cpu_run_cum_sum, 0, 2),
+    HOST("TopK", N, cpu_run_top_k, 0, 2),
+    ROW("Softmax", F, cpu_run_softmax, 0),
+    ROW("LogSoftmax", F, cpu_run_softmax, 1),
+    ROW("Hardmax", F, cpu_run_softmax, 2),
+    ROW("LpNormalization", F, cpu_run_lp_normalization, 0),
+
+    ROW("BatchNormalization", F, cpu_run_batch_norm, 0),
+    ROW("InstanceNormalization", F, cpu_run_instance_norm, 0),
+    ROW("LayerNormalization", F, cpu_run_layer_norm, 0),
+    ROW("LRN", F, cpu_run_lrn, 0),
+    ROW("MeanVarianceNormalization", F, cpu_run_mvn, 0),
+
+    ROW_WITH("MatMul", N, cpu_run_matmul, 0, .flags = ANY,
+             .workspace = cpu_matmul_workspace),
+    ROW("MatMulInteger", BYTE, cpu_run_matmul_integer, 0),
+    ROW("QLinearMatMul", BYTE, cpu_run_qlinear_matmul, 0),
+    ROW("Gemm", N, cpu_run_gemm, 0),
+    ROW("Det", F, cpu_run_det, 0),
+
+    ROW("Conv", F, cpu_run_conv, 0),
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = ANY,
+     .domain = "keel",
+     .op = "FusedConv",
+     .input_types = {F},
+     .data = NUMBER(1),
+     .enqueue = cpu_run_conv},
+    ROW("ConvTranspose", F, cpu_run_conv_transpose, 0),
+    ROW("ConvInteger", BYTE, cpu_run_conv_integer, 0),
+    ROW("QLinearConv", BYTE, cpu_run_qlinear_conv, 0),
+    ROW("MaxPool", N, cpu_run_pool, 0),
+    ROW("AveragePool", F, cpu_run_pool, 1),
+    ROW("LpPool", F, cpu_run_pool, 2),
+    ROW("GlobalMaxPool", F, cpu_run_global_pool, 0),
+    ROW("GlobalAveragePool", F, cpu_run_global_pool, 1),
+    ROW("GlobalLpPool", F, cpu_run_global_pool, 2),
+    HOST("MaxUnpool", F, cpu_run_max_unpool, 0, 4),
+    HOST("Resize", N, cpu_run_resize, 0, 14),
+
+    ROW("Transpose", MOVED, cpu_run_transpose, 0),
+    HOST("Expand", MOVED, cpu_run_expand, 0, 2),
+    ROW("Concat", MOVED, cpu_run_concat, 0),
+    HOST("Split", MOVED, cpu_run_split, 0, 2),
+    HOST("Slice", MOVED, cpu_run_slice, 0, 30),
+    HOST("Pad", MOVED, cpu_run_pad, 0, 14),
+    HOST("Tile", MOVED, cpu_run_tile, 0, 2),
+    ROW("DepthToSpace", MOVED, cpu_run_depth_to_space, 0),
+    ROW("SpaceToDepth", MOVED, cpu_run_space_to_depth, 0),
+    HOST("Trilu", MOVED, cpu_run_trilu, 0, 2),
+    ROW("ReverseSequence", MOVED, cpu_run_reverse_sequence, 0),
+    ROW("Gather", MOVED, cpu_run_gather, 0),
+    ROW("GatherElements", MOVED, cpu_run_gather_elements, 0),
+    ROW("GatherND", MOVED, cpu_run_gather_nd, 0),
+    INPLACE("ScatterElements", P, cpu_run_scatter_elements, 0),
+    INPLACE("ScatterND", P, cpu_run_scatter_nd, 0),
+    HOST("OneHot", N, cpu_run_one_hot, 0, 2),
+    DYNAMIC("Compress", MOVED, cpu_run_compress),
+    DYNAMIC("NonZero", P, cpu_run_non_zero),
+
+    HOST("ConstantOfShape", KD_TYPES(KD_I64), cpu_run_constant_of_shape, 0, 1),
+    HOST("Range", N, cpu_run_range, 0, 7),
+    TYPED("EyeLike", P, cpu_run_eye_like, 0, P),
+    TYPED("BlackmanWindow", I, cpu_run_window, 0, F),
+    TYPED("HammingWindow", I, cpu_run_window, 0, F),
+    TYPED("HannWindow", I, cpu_run_window, 0, F),
+
+    ROW("QuantizeLinear", N, cpu_run_quantize, 0),
+    ROW("DequantizeLinear", N, cpu_run_dequantize, 0),
+    ROW("DynamicQuantizeLinear", F32, cpu_run_dynamic_quantize, 0),
+    ROW("NegativeLogLikelihoodLoss", F, cpu_run_nll_loss, 0),
+    ROW("SoftmaxCrossEntropyLoss", F, cpu_run_sce_loss, 0),
+};
+
+_Static_assert(sizeof cpu_kernels / sizeof *cpu_kernels == CPU_KERNEL_COUNT,
+               "CPU_KERNEL_COUNT in table.h is the number of rows");

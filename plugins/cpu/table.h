@@ -1,0 +1,10 @@
+/* table.h - the kernel definitions of table.c. */
+#ifndef KEEL_CPU_TABLE_H
+#define KEEL_CPU_TABLE_H
+
+#include <kd/kernel.h>
+
+extern const kd_kernel_def cpu_kernels[];
+#define CPU_KERNEL_COUNT 139u
+
+#endif /* KEEL_CPU_TABLE_H */
