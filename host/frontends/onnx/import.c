@@ -6,6 +6,7 @@
 #include "import.h"
 
 #include "ops/schema.h"
+#include "passes/passes.h"
 
 #define NESTING_MOST 32  /* functions that call functions */
 #define NODES_MOST 4000000
@@ -524,9 +525,15 @@ keel_status keel_onnx_add(onnx_draft *draft) {
   if (status != KD_OK)
     return keel_while(status, "while reading %s, node \"%s\"", draft->path,
                       draft->name);
-  return keel_function_node(draft->function, op, draft->name, draft->inputs,
-                            draft->input_count, draft->outputs,
-                            draft->output_count, NULL);
+  keel_node *node = NULL;
+  KEEL_TRY(keel_function_node(draft->function, op, draft->name, draft->inputs,
+                              draft->input_count, draft->outputs,
+                              draft->output_count, &node));
+  status = keel_pass_infer(draft->function, node);
+  return status == KD_OK
+             ? KD_OK
+             : keel_while(status, "while reading %s, node \"%s\"",
+                          draft->path, draft->name);
 }
 
 /* ---- graphs --------------------------------------------------------------- */

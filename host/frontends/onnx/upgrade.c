@@ -249,6 +249,57 @@ static keel_status new_dft(onnx_draft *draft) {
   return KD_OK;
 }
 
+/* Before 7, B was laid over A from dimension `axis` on: it gets dimensions of
+ * one element behind, so that today's rule says the same. */
+static keel_status widen_second(onnx_draft *draft, int64_t axis) {
+  const keel_value_info *values = draft->function->values;
+  const keel_type *a = NULL, *b = NULL;
+  if (draft->input_count == 2) {
+    a = values[draft->inputs[0]].type;
+    b = values[draft->inputs[1]].type;
+  }
+  if (!a || !b)
+    return bad(draft, KD_UNIMPLEMENTED,
+               "its old broadcast needs shapes that are not known");
+  axis += axis < 0 ? a->rank : 0;
+  int64_t missing = (int64_t)a->rank - axis - (int64_t)b->rank;
+  int64_t axes[KD_MAX_RANK];
+  if (missing <= 0)
+    return KD_OK;
+  for (int64_t i = 0; i < missing && i < (int64_t)KD_MAX_RANK; i++)
+    axes[i] = (int64_t)b->rank + i;
+  uint32_t inputs[2] = {draft->inputs[1], KEEL_ABSENT}, made = 0;
+  keel_tensor *list = NULL;
+  KEEL_TRY(keel_tensor_create(draft->function->context, KD_I64, 1, &missing,
+                              axes, &list));
+  inputs[1] = keel_function_constant(draft->function, "", list);
+  keel_tensor_release(list);
+  if (inputs[1] == KEEL_ABSENT)
+    return KD_OUT_OF_MEMORY;
+  KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0, inputs, 2, &made));
+  draft->inputs[1] = made;
+  return KD_OK;
+}
+
+static keel_status old_broadcast(onnx_draft *draft) {
+  const keel_attr *axis = attr_of(draft, "axis", KD_ATTR_INT);
+  if (axis)
+    KEEL_TRY(widen_second(draft, axis->i));
+  drop_attr(draft, "axis");
+  drop_attr(draft, "broadcast");
+  return KD_OK;
+}
+
+/* PRelu's slope was one for each channel. */
+static keel_status old_prelu(onnx_draft *draft) {
+  const keel_type *slope =
+      draft->input_count == 2 ? draft->function->values[draft->inputs[1]].type
+                              : NULL;
+  return slope && slope->rank == 1 && slope->dims[0] == 1
+             ? KD_OK
+             : widen_second(draft, 1);
+}
+
 /* ---- which op changed when ------------------------------------------------ */
 
 static const struct {
@@ -256,6 +307,19 @@ static const struct {
   int64_t from, before; /* opsets that need the change */
   keel_status (*change)(onnx_draft *draft);
 } changes[] = {
+    {"Add", 1, 7, old_broadcast},
+    {"Sub", 1, 7, old_broadcast},
+    {"Mul", 1, 7, old_broadcast},
+    {"Div", 1, 7, old_broadcast},
+    {"Pow", 1, 7, old_broadcast},
+    {"And", 1, 7, old_broadcast},
+    {"Or", 1, 7, old_broadcast},
+    {"Xor", 1, 7, old_broadcast},
+    {"Equal", 1, 7, old_broadcast},
+    {"Greater", 1, 7, old_broadcast},
+    {"Less", 1, 7, old_broadcast},
+    {"Gemm", 1, 7, old_broadcast},
+    {"PRelu", 1, 7, old_prelu},
     {"Softmax", 1, 13, old_softmax},
     {"LogSoftmax", 1, 13, old_softmax},
     {"Hardmax", 1, 13, old_softmax},
@@ -289,9 +353,9 @@ static const struct {
 keel_status keel_onnx_upgrade(onnx_draft *draft) {
   if (*draft->domain)
     return KD_OK;
-  if (draft->opset < 7)
+  if (draft->opset < 6)
     return bad(draft, KD_UNIMPLEMENTED,
-               "opsets before 7 are not supported; convert the model with"
+               "opsets before 6 are not supported; convert the model with"
                " onnx.version_converter");
   drop_attr(draft, "consumed_inputs");
   for (size_t i = 0; i < KEEL_COUNT_OF(changes); i++)

@@ -225,7 +225,8 @@ static void dynamic_dtypes(launch *run) {
     /* of the schema's dynamic ops, every variable is bound by input 0 */
     run->dynamic_dtypes[i] = param && param->variable >= 0
                                  ? run->binding->types[0]->dtype
-                                 : (kd_dtype)__builtin_ctzll(types | 1);
+                             : types ? (kd_dtype)__builtin_ctzll(types)
+                                     : KD_NONE;
   }
 }
 

@@ -38,7 +38,7 @@ void keel_uses_drop(keel_uses *uses) {
 
 /* ---- types ---------------------------------------------------------------- */
 
-static keel_status infer_node(keel_function *function, const keel_node *node) {
+keel_status keel_pass_infer(keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   uint32_t n = node->input_count, m = node->output_count;
   if (schema->infer == keel_shape_control)
@@ -75,7 +75,7 @@ static keel_status infer_node(keel_function *function, const keel_node *node) {
 keel_status keel_pass_types(keel_function *function) {
   for (uint32_t i = 0; i < function->node_count; i++)
     if (!function->nodes[i].dead)
-      KEEL_TRY(infer_node(function, &function->nodes[i]));
+      KEEL_TRY(keel_pass_infer(function, &function->nodes[i]));
   return KD_OK;
 }
 
@@ -189,7 +189,7 @@ keel_status keel_pass_fold(keel_function *function) {
       drop_identity(function, node);
     if (node->dead)
       continue;
-    KEEL_TRY(infer_node(function, node));
+    KEEL_TRY(keel_pass_infer(function, node));
     if (foldable(function, node))
       KEEL_TRY(fold_node(function, node));
   }

@@ -16,6 +16,10 @@ typedef struct keel_uses {
 keel_status keel_uses_count(const keel_function *function, keel_uses *out_uses);
 void keel_uses_drop(keel_uses *uses);
 
+/* Infers the types of one node's outputs, where those of its inputs are known.
+ */
+keel_status keel_pass_infer(keel_function *function, const keel_node *node);
+
 /* Infers the types of all values as far as they can be told. */
 keel_status keel_pass_types(keel_function *function);
 

@@ -210,7 +210,7 @@ static void fit_output_shape(const kd_launch *launch, window *w) {
     int64_t full = w->stride[i] * (w->in[i] - 1) +
                    (i < extras ? extra[i] : 0) +
                    (w->kernel[i] - 1) * w->dilation[i] + 1;
-    int64_t pad = full - w->out[i];
+    int64_t pad = full > w->out[i] ? full - w->out[i] : 0;
     bool upper = !strcmp(mode, "SAME_UPPER");
     w->begin[i] = upper ? pad / 2 : pad - pad / 2;
     w->end[i] = pad - w->begin[i];

@@ -22,10 +22,11 @@ static double source_of(const resize *r, int64_t out, int64_t out_size,
                         double roi_end) {
   const char *mode = r->coordinates;
   double x = (double)out, last = (double)(in_size - 1);
+  double length = scale * (double)in_size; /* before it is cut to a whole */
   if (!strcmp(mode, "asymmetric"))
     return x / scale;
   if (!strcmp(mode, "align_corners"))
-    return out_size == 1 ? 0 : x * last / (double)(out_size - 1);
+    return length == 1 ? 0 : x * last / (length - 1);
   if (!strcmp(mode, "pytorch_half_pixel"))
     return out_size > 1 ? (x + 0.5) / scale - 0.5 : 0;
   if (!strcmp(mode, "tf_half_pixel_for_nn"))
