@@ -53,11 +53,12 @@ typedef struct kd_cost {
 #define KD_KERNEL_NO_CAPTURE 0x8u
 /* `enqueue` may take long on the host: keep it off threads that run others. */
 #define KD_KERNEL_BLOCKING 0x10u
-/* Takes 4-D and 5-D tensors in KD_LAYOUT_CHANNEL_BLOCKED: the first input and
- * the first output are then both blocked. */
+/* Takes KD_LAYOUT_CHANNEL_BLOCKED: inputs have the layout that their kd_type
+ * and kd_tensor state, each of its own, and output 0 is to get the one that its
+ * kd_type states. Weights and vectors are always row-major. */
 #define KD_KERNEL_BLOCKED_LAYOUT 0x20u
-/* As above, for any mix: an elementwise kernel on equal shapes, which does not
- * care how elements lie as long as they lie alike. */
+/* The same for an elementwise kernel, which does not care how elements lie: all
+ * inputs then have the output's shape and layout. */
 #define KD_KERNEL_LAYOUT_AGNOSTIC 0x40u
 
 #define KD_MAX_TYPED_INPUTS  8u

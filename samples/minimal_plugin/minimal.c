@@ -1,0 +1,202 @@
+/* minimal.c - a whole plugin: one device, host memory, three ops on f32.
+ *
+ * Build it as a vendor does, with nothing but the headers, and look at it:
+ *
+ *   gcc -shared -fPIC -Idevice_api/include samples/minimal_plugin/minimal.c \
+ *       -o minimal.so
+ *   keel ops --plugin ./minimal.so --device minimal
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <kd/kd.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const kd_host *host; /* the host's services, from open to close */
+
+/* ---- ops -------------------------------------------------------------------- */
+
+/* Outputs come with shape and memory; empty tensors are legal. */
+static kd_status relu(kd_kernel *self, kd_stream *stream,
+                      const kd_launch *launch) {
+  const float *x = kd_input(launch, 0);
+  float *y = kd_output(launch, 0);
+  (void)self;
+  (void)stream;
+  for (int64_t i = 0, n = kd_elements(&launch->outputs[0]); i < n; i++)
+    y[i] = x[i] > 0 ? x[i] : 0;
+  return KD_OK;
+}
+
+/* Element i of the result, in a tensor that broadcasts to it (ONNX,
+ * "Multidirectional Broadcasting"). */
+static int64_t broadcast(const kd_tensor *in, const kd_tensor *out, int64_t i) {
+  int64_t at = 0, step = 1;
+  for (uint32_t back = 1; back <= out->rank; back++) {
+    int64_t dim = out->dims[out->rank - back], index = i % dim;
+    i /= dim;
+    if (back > in->rank)
+      continue;
+    if (in->dims[in->rank - back] != 1)
+      at += index * step;
+    step *= in->dims[in->rank - back];
+  }
+  return at;
+}
+
+static kd_status add(kd_kernel *self, kd_stream *stream,
+                     const kd_launch *launch) {
+  const kd_tensor *in = launch->inputs, *out = &launch->outputs[0];
+  const float *a = kd_input(launch, 0), *b = kd_input(launch, 1);
+  float *y = kd_output(launch, 0);
+  (void)self;
+  (void)stream;
+  for (int64_t i = 0, n = kd_elements(out); i < n; i++)
+    y[i] = a[broadcast(&in[0], out, i)] + b[broadcast(&in[1], out, i)];
+  return KD_OK;
+}
+
+/* Two matrices only: `supports` says so before anybody calls. */
+static kd_status is_plain_matrix(kd_device *device, const kd_node *node) {
+  (void)device;
+  for (uint32_t i = 0; i < 2; i++) {
+    kd_type type;
+    host->node->input_type(node, i, &type);
+    if (type.rank != 2)
+      return host->fail(KD_UNIMPLEMENTED, "minimal multiplies matrices of rank"
+                                          " 2, not %u", (unsigned)type.rank);
+  }
+  return KD_OK;
+}
+
+static kd_status matmul(kd_kernel *self, kd_stream *stream,
+                        const kd_launch *launch) {
+  const float *a = kd_input(launch, 0), *b = kd_input(launch, 1);
+  float *y = kd_output(launch, 0);
+  int64_t m = launch->outputs[0].dims[0], n = launch->outputs[0].dims[1];
+  int64_t k = launch->inputs[0].dims[1];
+  (void)self;
+  (void)stream;
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      float sum = 0;
+      for (int64_t p = 0; p < k; p++)
+        sum += a[i * k + p] * b[p * n + j];
+      y[i * n + j] = sum;
+    }
+  return KD_OK;
+}
+
+static const kd_kernel_def kernels[] = {
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_ANY_SHAPE,
+     .op = "Relu",
+     .input_types = {KD_TYPES(KD_F32)},
+     .enqueue = relu},
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_ANY_SHAPE,
+     .op = "Add",
+     .input_types = {KD_TYPES(KD_F32)},
+     .enqueue = add},
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_ANY_SHAPE,
+     .op = "MatMul",
+     .input_types = {KD_TYPES(KD_F32)},
+     .supports = is_plain_matrix,
+     .enqueue = matmul},
+};
+
+/* ---- memory: a buffer is a piece of the heap -------------------------------- */
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  void *memory = host->allocate(size, 64);
+  if (!memory)
+    return host->fail(KD_OUT_OF_MEMORY, "minimal: no %llu bytes are left",
+                      (unsigned long long)size);
+  *out_buffer = memory;
+  *out_address = memory;
+  return KD_OK;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  host->release(buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy((char *)target + offset, source, size);
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy(target, (char *)source + offset, size);
+  return KD_OK;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof(kd_memory_table),
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+
+/* ---- the plugin -------------------------------------------------------------- */
+
+static kd_status open_driver(const kd_host *services) {
+  host = services;
+  return KD_OK;
+}
+
+static void close_driver(void) {}
+
+static uint32_t device_count(void) {
+  return 1;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  (void)index;
+  out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
+  out_info->name = "Minimal device";
+  out_info->kind = "cpu";
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  (void)index;
+  *out_device = (kd_device *)(uintptr_t)&memory; /* any address will do */
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+static const kd_plugin minimal = {
+    .struct_size = sizeof(kd_plugin),
+    .abi_version = KD_ABI_VERSION,
+    .name = "minimal",
+    .vendor = "Keel",
+    .version = "1.0",
+    .open = open_driver,
+    .close = close_driver,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+    .kernels = kernels,
+    .kernel_count = sizeof kernels / sizeof *kernels,
+};
+
+KD_ENTRY(minimal)
