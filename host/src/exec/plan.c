@@ -332,28 +332,35 @@ static const char *device_of(const keel_plan *plan, const keel_step *step) {
                         : "?";
 }
 
+/* Step `index` of the main function, then of the nested ones; NULL past them. */
+static keel_step *step_at(keel_plan *plan, uint32_t index) {
+  if (index < plan->main->step_count)
+    return &plan->main->steps[index];
+  index -= plan->main->step_count;
+  for (keel_fplan *at = plan->fplans; at; at = at->next) {
+    if (at == plan->main)
+      continue;
+    if (index < at->step_count)
+      return &at->steps[index];
+    index -= at->step_count;
+  }
+  return NULL;
+}
+
 keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
                                    keel_profile_line *out_line) {
-  uint32_t left = index;
-  for (keel_fplan *at = plan->main; at;
-       at = at == plan->main ? plan->fplans : at->next) {
-    if (at == plan->main && left != index)
-      continue; /* the list has it again */
-    if (left < at->step_count) {
-      keel_step *step = &at->steps[left];
-      *out_line = (keel_profile_line){
-          .node = step->site.where,
-          .op = step->site.op->schema->name,
-          .device = device_of(plan, step),
-          .calls = atomic_load(&step->calls),
-          .time = atomic_load(&step->time),
-          .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),
-      };
-      memcpy(out_line->types, step->types, sizeof out_line->types);
-      return KD_OK;
-    }
-    left -= at->step_count;
-  }
-  return keel_fail(KD_OUT_OF_RANGE, "the profile has %u lines",
-                   (unsigned)(index - left));
+  keel_step *step = step_at(plan, index);
+  if (!step)
+    return keel_fail(KD_OUT_OF_RANGE, "the profile has no line %u",
+                     (unsigned)index);
+  *out_line = (keel_profile_line){
+      .node = step->site.where,
+      .op = step->site.op->schema->name,
+      .device = device_of(plan, step),
+      .calls = atomic_load(&step->calls),
+      .time = atomic_load(&step->time),
+      .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),
+  };
+  memcpy(out_line->types, step->types, sizeof out_line->types);
+  return KD_OK;
 }

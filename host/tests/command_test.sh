@@ -1,0 +1,74 @@
+#!/bin/sh
+# The `keel` command as a user meets it: results, errors, exit statuses.
+# usage: command_test.sh KEEL MINIMAL_PLUGIN
+set -u
+keel=$1
+minimal=$2
+data=/usr/share/libonnx-testdata/data
+[ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+
+# expect STATUS PART COMMAND...: the exit status, and a part of what it says
+expect() {
+  status=$1
+  part=$2
+  shift 2
+  "$@" >"$scratch/out" 2>&1
+  got=$?
+  if [ $got -ne "$status" ] || ! grep -qF -- "$part" "$scratch/out"; then
+    echo "FAILED: $*: status $got (not $status), or no \"$part\" in:"
+    cat "$scratch/out"
+    failed=1
+  fi
+}
+
+case=$data/pytorch-converted/test_Conv2d
+set_0=$case/test_data_set_0
+model=$case/model.onnx
+
+expect 0 "usage: keel COMMAND" "$keel" --help
+expect 2 "usage: keel COMMAND" "$keel"
+expect 2 "no command \"fly\"" "$keel" fly
+for command in plugins devices ops run onnx-test; do
+  expect 0 "usage: keel $command" "$keel" $command --help
+  expect 2 "--help" "$keel" $command --nonsense
+done
+expect 0 "status     loaded" "$keel" plugins
+expect 0 "\"status\": \"OK\"" "$keel" plugins --json
+expect 1 "REFUSED" "$keel" plugins --plugin "$model"
+expect 0 "cpu:0" "$keel" devices
+expect 0 "MatMul" "$keel" ops --device minimal --plugin "$minimal"
+expect 1 "there is no device \"tpu\"" "$keel" ops --device tpu
+
+expect 0 "as expected" "$keel" run "$model" --input $set_0/input_0.pb \
+  --expect $set_0/output_0.pb
+expect 1 "DIFFERS" "$keel" run "$model" --expect $set_0/output_0.pb
+expect 0 "random, seed 7" "$keel" run "$model" --seed 7
+expect 0 "Conv" "$keel" run "$model" --repeat 3 --profile
+expect 0 "\"first_ms\"" "$keel" run "$model" --json
+expect 1 "No such file" "$keel" run nowhere.onnx
+expect 2 "which model?" "$keel" run
+expect 2 "needs a value" "$keel" run "$model" --input
+expect 2 "no number" "$keel" run "$model" --repeat often
+expect 1 "no valid ModelProto" "$keel" run $set_0/input_0.pb
+expect 1 "ran Conv" "$keel" run "$model" --input $set_0/output_0.pb ||
+  true
+expect 0 "output" "$keel" run "$model" --input $set_0/input_0.pb \
+  --output "$scratch/outputs"
+for file in "$scratch"/outputs/*.npy; do
+  expect 0 "as expected" "$keel" run "$model" --input $set_0/input_0.pb \
+    --expect "$file"
+done
+expect 0 "as expected" "$keel" run $data/node/test_relu/model.onnx \
+  --plugin "$minimal" --device minimal \
+  --input x=$data/node/test_relu/test_data_set_0/input_0.pb \
+  --expect $data/node/test_relu/test_data_set_0/output_0.pb
+expect 0 "3 passed, 0 failed, 0 skipped" "$keel" onnx-test --only \
+  --plugin "$minimal" $data/node/test_relu $data/node/test_add \
+  $data/node/test_matmul_2d
+expect 0 "no device has a kernel for Neg" "$keel" onnx-test --only \
+  --plugin "$minimal" $data/node/test_neg
+expect 1 "no such folder" "$keel" onnx-test /nowhere
+exit $failed

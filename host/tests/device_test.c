@@ -1,0 +1,153 @@
+/* device_test.c - a device of handles and late work, beside the CPU. */
+#include "testing.h"
+
+static keel_context *context;
+static keel_device *queue, *cpu;
+static const float data[] = {-1, 2, -3, 4};
+static int errors;
+
+static void log_line(void *unused, uint32_t level, const char *line) {
+  (void)unused;
+  errors += level == 0;
+  fprintf(stderr, "%s\n", line);
+}
+
+static int open_both(void **state) {
+  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN};
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = paths,
+                                .plugin_count = 2,
+                                .workers = 1,
+                                .log = log_line};
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  assert_int_equal(keel_device_find(context, "queue", &queue), KD_OK);
+  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  return 0;
+}
+
+static int close_both(void **state) {
+  (void)state;
+  keel_close(context);
+  return errors; /* the plugin says what was left over */
+}
+
+static void work_is_waited_for_when_it_is_read(void **state) {
+  const float want[] = {0, 4, 0, 8};
+  keel_tensor *x = floats(context, 4, data), *y = NULL, *z = NULL;
+  (void)state;
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  keel_tensor *pair[] = {y, y};
+  assert_int_equal(keel_call(context, "Add", NULL, 0, pair, 2, &z, 1), KD_OK);
+  keel_device_pop();
+  assert_ptr_equal(keel_tensor_device(z), queue);
+  assert_null(keel_tensor_data(z));
+  expect_floats(z, want, 4);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_tensor_release(z);
+}
+
+static void what_a_device_lacks_runs_elsewhere(void **state) {
+  const float want[] = {0, -2, 0, -4};
+  keel_tensor *x = floats(context, 4, data), *y = NULL, *z = NULL;
+  (void)state;
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  assert_int_equal(keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1), KD_OK);
+  keel_device_pop();
+  assert_ptr_equal(keel_tensor_device(y), queue);
+  assert_ptr_equal(keel_tensor_device(z), cpu);
+  expect_floats(z, want, 4);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_tensor_release(z);
+}
+
+static void views_keep_their_place(void **state) {
+  const int64_t shape[] = {2, 2}, two = 2;
+  const float want[] = {0, 2, 0, 4};
+  keel_tensor *x = floats(context, 4, data), *y = NULL, *dims = NULL, *z = NULL;
+  (void)state;
+  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, shape, &dims),
+                   KD_OK);
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  keel_tensor *pair[] = {y, dims};
+  assert_int_equal(keel_call(context, "Reshape", NULL, 0, pair, 2, &z, 1),
+                   KD_OK);
+  keel_device_pop();
+  assert_ptr_equal(keel_tensor_device(z), queue);
+  assert_int_equal(keel_tensor_rank(z), 2);
+  expect_floats(z, want, 4);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_tensor_release(z);
+  keel_tensor_release(dims);
+}
+
+static keel_program *chain(int length) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  const int64_t four = 4;
+  keel_tensor *one = floats(context, 4, (const float[]){1, 1, 1, 1});
+  assert_int_equal(keel_builder_create(context, "chain", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value c = keel_builder_constant(builder, one);
+  for (int i = 0; i < length; i++) {
+    keel_value pair[] = {x, c};
+    x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+    x = keel_builder_op(builder, i % 3 ? "Relu" : "Neg", NULL, 0, &x, 1);
+  }
+  keel_builder_output(builder, "y", x);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor_release(one);
+  return program;
+}
+
+static void run_on(keel_program *program, keel_device *device, float *out) {
+  keel_plan *plan = NULL;
+  keel_plan_params params = {.struct_size = sizeof params, .device = device};
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  for (int i = 0; i < 5; i++) {
+    keel_tensor_release(y);
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    assert_int_equal(keel_tensor_read(y, out, 16), KD_OK);
+  }
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+}
+
+/* Neg is the CPU's, Add and Relu the queue's: values go to and fro. */
+static void a_program_over_two_devices_gives_the_same(void **state) {
+  keel_program *program = chain(20);
+  float here[4], there[4];
+  (void)state;
+  run_on(program, cpu, here);
+  run_on(program, queue, there);
+  assert_memory_equal(here, there, sizeof here);
+  keel_program_release(program);
+}
+
+static void an_unknown_device_is_named_with_those_there_are(void **state) {
+  keel_device *none = NULL;
+  (void)state;
+  assert_int_equal(keel_device_find(context, "tpu", &none), KD_NOT_FOUND);
+  expect_message("cpu:0, queue:0");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(work_is_waited_for_when_it_is_read),
+      cmocka_unit_test(what_a_device_lacks_runs_elsewhere),
+      cmocka_unit_test(views_keep_their_place),
+      cmocka_unit_test(a_program_over_two_devices_gives_the_same),
+      cmocka_unit_test(an_unknown_device_is_named_with_those_there_are),
+  };
+  return cmocka_run_group_tests(tests, open_both, close_both);
+}

@@ -1,0 +1,194 @@
+/* fuzz_test.c - 1,000 mutated models and 200 mutated manifests: an error or a
+ * result each, and no crash. The seed is fixed; each model is loaded, planned
+ * and, where it has no loop, run. */
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "testing.h"
+
+#define DATA "/usr/share/libonnx-testdata/data"
+#define MODELS 1000
+#define MANIFESTS 200
+
+static uint64_t seed = 20261121;
+
+static uint64_t next_random(void) {
+  uint64_t z = (seed += UINT64_C(0x9e3779b97f4a7c15));
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return z ^ (z >> 31);
+}
+
+/* Flips, overwrites, cuts, repeats. Returns the new size. */
+static size_t mutate(uint8_t *data, size_t size) {
+  int times = 1 + (int)(next_random() % 4);
+  for (int i = 0; i < times && size > 4; i++) {
+    size_t at = next_random() % size;
+    switch (next_random() % 5) {
+      case 0:
+        data[at] ^= (uint8_t)(1u << next_random() % 8);
+        break;
+      case 1:
+        data[at] = (uint8_t)next_random();
+        break;
+      case 2:
+        data[at] = 0xff;
+        break;
+      case 3:
+        size = next_random() % 8 ? size : at;
+        break;
+      default: {
+        size_t length = 1 + next_random() % 8, from = next_random() % size;
+        for (size_t k = 0; k < length && at + k < size && from + k < size; k++)
+          data[at + k] = data[from + k];
+      }
+    }
+  }
+  return size;
+}
+
+static uint8_t *read_file(const char *path, size_t *out_size) {
+  struct stat facts;
+  FILE *file = fopen(path, "rb");
+  if (!file || fstat(fileno(file), &facts) != 0)
+    return NULL;
+  uint8_t *data = malloc((size_t)facts.st_size + 1);
+  *out_size = fread(data, 1, (size_t)facts.st_size, file);
+  fclose(file);
+  return data;
+}
+
+static void write_file(const char *path, const uint8_t *data, size_t size) {
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  fwrite(data, 1, size, file);
+  fclose(file);
+}
+
+static bool has_loop(const uint8_t *data, size_t size) {
+  for (size_t i = 0; i + 4 <= size; i++)
+    if (!memcmp(data + i, "Loop", 4))
+      return true;
+  return false;
+}
+
+static void run_program(keel_context *context, keel_program *program) {
+  keel_tensor *in[32] = {0}, *out[32] = {0};
+  keel_plan *plan = NULL;
+  uint32_t n = keel_program_input_count(program);
+  uint32_t m = keel_program_output_count(program);
+  if (n > 32 || m > 32 || keel_plan_create(program, NULL, &plan) != KD_OK)
+    return;
+  bool whole = true;
+  for (uint32_t i = 0; i < n && whole; i++) {
+    keel_port port;
+    int64_t dims[16];
+    keel_program_input(program, i, &port);
+    whole = port.rank != KEEL_RANK_UNKNOWN;
+    for (uint32_t k = 0; whole && k < port.rank; k++)
+      dims[k] = port.dims[k] < 0 ? 1 : port.dims[k];
+    whole = whole && keel_tensor_create(context, port.dtype, port.rank, dims,
+                                        NULL, &in[i]) == KD_OK;
+  }
+  if (whole)
+    keel_plan_run(plan, in, n, out, m);
+  for (int i = 0; i < 32; i++) {
+    keel_tensor_release(in[i]);
+    keel_tensor_release(out[i]);
+  }
+  keel_plan_release(plan);
+}
+
+static int collect(char (*paths)[512], int room) {
+  static const char *const sets[] = {"node", "pytorch-converted",
+                                     "pytorch-operator", "simple"};
+  int count = 0;
+  for (int s = 0; s < 4; s++) {
+    char folder[128];
+    struct dirent **entries = NULL;
+    snprintf(folder, sizeof folder, "%s/%s", DATA, sets[s]);
+    int found = scandir(folder, &entries, NULL, alphasort);
+    for (int i = 0; i < found; i++) {
+      if (entries[i]->d_name[0] != '.' && count < room)
+        snprintf(paths[count++], sizeof *paths, "%s/%s/model.onnx", folder,
+                 entries[i]->d_name);
+      free(entries[i]);
+    }
+    free(entries);
+  }
+  return count;
+}
+
+static void mutated_models_give_errors(void **state) {
+  static char paths[1200][512];
+  char fuzzed[] = "/tmp/keel-fuzz-XXXXXX";
+  int count = collect(paths, 1200), loaded = 0;
+  keel_context *context = NULL;
+  const char *plugin = CPU_PLUGIN;
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = &plugin,
+                                .plugin_count = 1,
+                                .memory_limit = UINT64_C(64) << 20};
+  (void)state;
+  if (!count)
+    skip(); /* libonnx-testdata is not there */
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  close(mkstemp(fuzzed));
+  for (int i = 0; i < MODELS; i++) {
+    size_t size = 0;
+    const char *path = paths[next_random() % (uint64_t)count];
+    uint8_t *data = read_file(path, &size);
+    keel_program *program = NULL;
+    if (!data)
+      continue;
+    size = mutate(data, size);
+    write_file(fuzzed, data, size);
+    if (getenv("KEEL_FUZZ_TRACE"))
+      fprintf(stderr, "%d %s\n", i, path);
+    if (keel_program_load(context, fuzzed, &program) == KD_OK) {
+      loaded++;
+      if (!has_loop(data, size))
+        run_program(context, program);
+    } else {
+      assert_true(*keel_message() != 0);
+    }
+    keel_program_release(program);
+    free(data);
+  }
+  print_message("%d of %d mutants still load\n", loaded, MODELS);
+  unlink(fuzzed);
+  keel_close(context);
+}
+
+static void mutated_manifests_give_errors(void **state) {
+  static const char text[] =
+      "{\"library\": \"" CPU_PLUGIN "\", \"name\": \"cpu\", \"vendor\":"
+      " \"Keel\", \"version\": \"0.1\", \"abi\": \"0.9\", \"options\":"
+      " {\"isa\": \"base\"}}";
+  char folder[] = "/tmp/keel-fuzz-XXXXXX", path[64];
+  (void)state;
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/m.json", folder);
+  for (int i = 0; i < MANIFESTS; i++) {
+    uint8_t data[sizeof text];
+    memcpy(data, text, sizeof text);
+    write_file(path, data, mutate(data, sizeof text - 1));
+    keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
+    keel_plugin_info info;
+    assert_int_equal(keel_plugin_at(context, 0, &info), KD_OK);
+    assert_true(info.status == KD_OK || *info.reason);
+    keel_close(context);
+  }
+  unlink(path);
+  rmdir(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(mutated_models_give_errors),
+      cmocka_unit_test(mutated_manifests_give_errors),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,243 @@
+/* loader_test.c - bad plugins are refused with a reason, and never stop the
+ * good ones. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "testing.h"
+
+static char folder[64];
+
+static int make_folder(void **state) {
+  (void)state;
+  strcpy(folder, "/tmp/keel-loader-XXXXXX");
+  return mkdtemp(folder) ? 0 : 1;
+}
+
+static int remove_folder(void **state) {
+  char command[100];
+  (void)state;
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  return system(command);
+}
+
+static const char *in_folder(const char *name) {
+  static char path[2][256];
+  static int next;
+  next = !next;
+  snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
+  return path[next];
+}
+
+static void write_file(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+}
+
+static void copy_file(const char *from, const char *to, long most) {
+  FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+  assert_non_null(in);
+  assert_non_null(out);
+  for (int c; most-- != 0 && (c = fgetc(in)) != EOF;)
+    fputc(c, out);
+  fclose(in);
+  fclose(out);
+}
+
+/* The plugin is refused, its reason and mend say so, and the CPU is loaded. */
+static void expect_refused(const char *path, keel_status status,
+                           const char *reason, const char *mend) {
+  keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
+  keel_plugin_info info;
+  assert_int_equal(keel_plugin_count(context), 2);
+  keel_plugin_at(context, 0, &info);
+  if (!strstr(info.reason, reason) || !strstr(info.mend, mend))
+    fail_msg("\"%s\" and \"%s\" do not say \"%s\" and \"%s\"", info.reason,
+             info.mend, reason, mend);
+  assert_int_equal(info.status, status);
+  keel_plugin_at(context, 1, &info);
+  assert_int_equal(info.status, KD_OK);
+  assert_int_equal(keel_device_count(context), 1);
+  keel_close(context);
+}
+
+#define BAD(name) TEST_FOLDER "/bad_" name ".so"
+
+static void faulty_plugins_are_refused(void **state) {
+  (void)state;
+  expect_refused(BAD("OLD"), KD_INCOMPATIBLE, "built for ABI 0.1", "");
+  expect_refused(BAD("NEW"), KD_INCOMPATIBLE, "needs a host of ABI 0.99", "");
+  expect_refused(BAD("MAJOR"), KD_INCOMPATIBLE, "built for ABI 7.0",
+                 "build for this version");
+  expect_refused(BAD("NULL_TABLE"), KD_INCOMPATIBLE, "has no licence",
+                 "vendor");
+  expect_refused(BAD("SHORT"), KD_INCOMPATIBLE, "struct_size 24", "vendor");
+  expect_refused(BAD("OPEN"), KD_UNAVAILABLE, "flux driver", "driver");
+  expect_refused(BAD("NAME"), KD_INCOMPATIBLE, "Bad Name!", "vendor");
+  expect_refused(BAD("NO_SLOT"), KD_INCOMPATIBLE, "slot allocate", "vendor");
+  expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");
+  expect_refused(BAD("STRIDE"), KD_INCOMPATIBLE, "struct_size 7", "");
+  expect_refused(BAD("NO_SYMBOL"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
+}
+
+static void odd_but_legal_plugins_are_loaded(void **state) {
+  (void)state;
+  keel_context *context = open_with(BAD("LARGER"), NULL, KEEL_NO_WORKERS);
+  keel_plugin_info info;
+  keel_device *device = NULL;
+  keel_plugin_at(context, 0, &info);
+  assert_int_equal(info.status, KD_OK);
+  assert_int_equal(keel_device_count(context), 1);
+  assert_int_equal(keel_device_find(context, "bad:0", &device), KD_OK);
+  keel_op *op = NULL; /* it can't be opened, and that is said */
+  assert_int_equal(keel_op_prepare(context, "Relu", NULL, 0, device, &op),
+                   KD_UNAVAILABLE);
+  expect_message("while bad:0 was opened");
+  keel_close(context);
+  context = open_with(BAD("NO_DEVICE"), NULL, KEEL_NO_WORKERS);
+  keel_plugin_at(context, 0, &info);
+  assert_int_equal(info.status, KD_OK);
+  assert_non_null(strstr(info.reason, "no device"));
+  keel_close(context);
+}
+
+static void files_that_are_no_plugins_are_refused(void **state) {
+  const char *text = in_folder("text.so");
+  (void)state;
+  write_file(text, "this is a text file\n");
+  expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "shared library");
+  write_file(text, "");
+  expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "");
+  expect_refused("/nowhere/at/all.so", KD_NOT_FOUND, "no such file", "path");
+  expect_refused(TEST_FOLDER "/bad_MISSING.so", KD_UNAVAILABLE,
+                 "symbol_that_nobody_has", "ldd -r");
+}
+
+static void other_machines_are_named(void **state) {
+  const char *path = in_folder("other.so");
+  (void)state;
+  copy_file(CPU_PLUGIN, path, -1);
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  fseek(file, 18, SEEK_SET);
+  fputc(0x16, file); /* e_machine: IBM S/390 */
+  fclose(file);
+  expect_refused(path, KD_INCOMPATIBLE, "another machine", "this machine");
+}
+
+static void truncated_libraries_never_reach_the_linker(void **state) {
+  struct stat facts;
+  (void)state;
+  assert_int_equal(stat(CPU_PLUGIN, &facts), 0);
+  for (int i = 0; i < 50; i++) {
+    const char *path = in_folder("cut.so");
+    copy_file(CPU_PLUGIN, path, (long)(facts.st_size * i / 50));
+    keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
+    keel_plugin_info info;
+    keel_plugin_at(context, 0, &info);
+    assert_int_not_equal(info.status, KD_OK);
+    assert_true(*info.reason && *info.mend);
+    keel_close(context);
+  }
+}
+
+static void what_others_can_write_is_refused(void **state) {
+  const char *path = in_folder("open.so");
+  (void)state;
+  copy_file(BAD("TWIN"), path, -1);
+  chmod(path, 0666);
+  expect_refused(path, KD_PERMISSION_DENIED, "anybody may write the file",
+                 "chmod");
+  chmod(path, 0644);
+  chmod(folder, 0777);
+  expect_refused(path, KD_PERMISSION_DENIED, "its folder", "chmod");
+  chmod(folder, 0700);
+}
+
+static void of_two_with_one_name_the_first_is_kept(void **state) {
+  const char *first = in_folder("first.so");
+  (void)state;
+  copy_file(BAD("TWIN"), first, -1);
+  keel_context *context = open_with(first, BAD("TWIN"), KEEL_NO_WORKERS);
+  keel_plugin_info info;
+  keel_plugin_at(context, 0, &info);
+  assert_int_equal(info.status, KD_OK);
+  keel_plugin_at(context, 1, &info);
+  assert_int_equal(info.status, KD_ALREADY_EXISTS);
+  assert_non_null(strstr(info.reason, "first.so"));
+  keel_close(context);
+  /* the same file twice is one plugin */
+  context = open_with(first, first, KEEL_NO_WORKERS);
+  assert_int_equal(keel_plugin_count(context), 1);
+  keel_close(context);
+}
+
+static void manifests_name_their_library(void **state) {
+  char text[600];
+  const char *path = in_folder("good.json");
+  (void)state;
+  snprintf(text, sizeof text,
+           "{\"library\": \"%s\", \"name\": \"cpu\", \"abi\": \"0.9\","
+           " \"vendor\": \"Keel\", \"options\": {\"isa\": \"base\"}}",
+           CPU_PLUGIN);
+  write_file(path, text);
+  keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
+  keel_device_facts facts;
+  assert_int_equal(keel_device_count(context), 1);
+  keel_device_describe(keel_device_at(context, 0), &facts);
+  assert_string_equal(facts.driver, "plain loops"); /* the option arrived */
+  keel_close(context);
+}
+
+static void broken_manifests_are_refused(void **state) {
+  const char *path = in_folder("broken.json");
+  const struct {
+    const char *text, *reason;
+  } cases[] = {
+      {"{\"library\": ", "not JSON"},
+      {"[]", "not a JSON object"},
+      {"{}", "says no \"library\""},
+      {"{\"library\": 7}", "not a string"},
+      {"{\"library\": \"nowhere.so\"}", "which is not there"},
+      {"{\"library\": \"x\", \"abi\": \"new\"}", "not like \"0.9\""},
+      {"{\"library\": \"x\", \"options\": []}", "not an object"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    write_file(path, cases[i].text);
+    keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
+    keel_plugin_info info;
+    keel_plugin_at(context, 0, &info);
+    assert_int_not_equal(info.status, KD_OK);
+    if (!strstr(info.reason, cases[i].reason))
+      fail_msg("\"%s\" does not say \"%s\"", info.reason, cases[i].reason);
+    assert_int_equal(keel_device_count(context), 1);
+    keel_close(context);
+  }
+}
+
+static void plugins_open_and_close_again(void **state) {
+  (void)state;
+  for (int i = 0; i < 5; i++) {
+    keel_context *context = open_with(CPU_PLUGIN, MINIMAL_PLUGIN, 1);
+    assert_int_equal(keel_device_count(context), 2);
+    keel_close(context);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(faulty_plugins_are_refused),
+      cmocka_unit_test(odd_but_legal_plugins_are_loaded),
+      cmocka_unit_test(files_that_are_no_plugins_are_refused),
+      cmocka_unit_test(other_machines_are_named),
+      cmocka_unit_test(truncated_libraries_never_reach_the_linker),
+      cmocka_unit_test(what_others_can_write_is_refused),
+      cmocka_unit_test(of_two_with_one_name_the_first_is_kept),
+      cmocka_unit_test(manifests_name_their_library),
+      cmocka_unit_test(broken_manifests_are_refused),
+      cmocka_unit_test(plugins_open_and_close_again),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,22 @@
+#!/bin/sh
+# The ONNX backend cases: none fails, and as many pass as did before.
+# usage: onnx_cases.sh KEEL
+set -u
+data=/usr/share/libonnx-testdata/data
+[ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
+failed=0
+check() { # set, least number that pass
+  line=$("$keel" onnx-test --quiet "$data/$1" | tail -n 1)
+  echo "$1: $line"
+  passed=${line%% *}
+  case $line in
+    *", 0 failed,"*) [ "$passed" -ge "$2" ] || failed=1 ;;
+    *) failed=1 ;;
+  esac
+}
+keel=$1
+check node 836
+check pytorch-converted 82
+check pytorch-operator 35
+check simple 15
+exit $failed

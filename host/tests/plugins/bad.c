@@ -1,0 +1,135 @@
+/* bad.c - plugins that the loader must refuse, one for each CASE. */
+#include <kd/kd.h>
+#include <string.h>
+
+#define OLD 1       /* ABI too old */
+#define NEW 2       /* needs a newer host */
+#define MAJOR 3     /* another major */
+#define NULL_TABLE 4 /* entry returns NULL, with a reason */
+#define SHORT 5     /* table shorter than the minimum */
+#define OPEN 6      /* open fails */
+#define NAME 7      /* a name that no device can have */
+#define NO_SLOT 8   /* a needed slot is NULL */
+#define EVENTS 9    /* streams without events */
+#define STRIDE 10   /* kernel definitions of a senseless size */
+#define NO_SYMBOL 11
+#define NO_DEVICE 12 /* loads, and has no device: legal */
+#define TWIN 13      /* sound; loaded twice under two paths */
+#define LARGER 14    /* table larger than the host knows: legal */
+
+static const kd_host *host;
+
+static kd_status plugin_open(const kd_host *services) {
+  host = services;
+#if CASE == OPEN
+  return host->fail(KD_UNAVAILABLE, "the flux driver is not installed");
+#else
+  return KD_OK;
+#endif
+}
+static void plugin_close(void) {}
+static uint32_t device_count(void) {
+  return CASE == NO_DEVICE ? 0 : 1;
+}
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  (void)index;
+  out_info->name = "Bad device";
+  return KD_OK;
+}
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  (void)index;
+  *out_device = NULL;
+  return KD_UNAVAILABLE; /* without a reason: legal, if unkind */
+}
+static void device_close(kd_device *device) {
+  (void)device;
+}
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  (void)size;
+  (void)out_buffer;
+  (void)out_address;
+  return KD_OUT_OF_MEMORY;
+}
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  (void)buffer;
+}
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device, (void)stream, (void)source, (void)target, (void)offset;
+  (void)size;
+  return KD_OK;
+}
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device, (void)stream, (void)source, (void)target, (void)offset;
+  (void)size;
+  return KD_OK;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof(kd_memory_table),
+    .allocate = CASE == NO_SLOT ? NULL : allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+
+#if CASE == EVENTS
+static const kd_stream_table streams = {.struct_size = sizeof streams};
+#endif
+#if CASE == STRIDE
+static const kd_kernel_def kernels[] = {{.struct_size = 7, .op = "Relu"}};
+#endif
+
+static const struct {
+  kd_plugin known;
+  uint64_t later[8]; /* what a newer ABI might have appended */
+} table = {{
+    .struct_size = CASE == SHORT    ? 24
+                   : CASE == LARGER ? sizeof(kd_plugin) + 64
+                                    : sizeof(kd_plugin),
+    .abi_version = CASE == OLD     ? KD_VERSION(0, 1)
+                   : CASE == MAJOR ? KD_VERSION(7, 0)
+                   : CASE == NEW   ? KD_VERSION(0, 99)
+                                   : KD_ABI_VERSION,
+    .abi_min = CASE == NEW ? KD_VERSION(0, 99) : 0,
+    .name = CASE == NAME ? "Bad Name!" : "bad",
+    .vendor = "Keel's tests",
+    .version = "1",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+#if CASE == EVENTS
+    .streams = &streams,
+#endif
+#if CASE == STRIDE
+    .kernels = kernels,
+    .kernel_count = 1,
+#endif
+}, {~UINT64_C(0)}};
+
+#if CASE == NULL_TABLE
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services);
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services) {
+  (void)table;
+  services->fail(KD_INCOMPATIBLE, "this host has no licence");
+  return NULL;
+}
+#elif CASE == NO_SYMBOL
+KD_EXPORT const kd_plugin *another_entry(void);
+KD_EXPORT const kd_plugin *another_entry(void) {
+  return &table.known;
+}
+#else
+KD_ENTRY(table.known)
+#endif

@@ -1,0 +1,364 @@
+/* queue.c - a simulated accelerator: memory without addresses, and a queue that
+ * a thread works through late.
+ *
+ * A stream is a thread with a list of jobs; each job waits a moment first, so
+ * that whoever forgets to wait is found out. Buffers are handles: their
+ * contents lie behind a pointer that is handed to nobody. */
+#include <kd/kd.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const kd_host *host;
+static int live_buffers, live_streams, live_events;
+
+struct kd_buffer {
+  char *bytes;
+  uint64_t size;
+};
+
+typedef struct job {
+  struct job *next;
+  void (*run)(struct job *job);
+  uint64_t ticket;
+  kd_buffer *buffers[3];
+  uint64_t offsets[3];
+  int64_t count;
+  const void *source;
+  void *target;
+  uint64_t size;
+  int op;
+} job;
+
+struct kd_stream {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  job *first, *last;
+  uint64_t issued, done;
+  int stop;
+};
+
+struct kd_event {
+  kd_stream *stream;
+  uint64_t ticket;
+};
+
+static int the_device;
+
+static void *work(void *argument) {
+  kd_stream *stream = argument;
+  pthread_mutex_lock(&stream->lock);
+  for (;;) {
+    while (!stream->first && !stream->stop)
+      pthread_cond_wait(&stream->changed, &stream->lock);
+    job *next = stream->first;
+    if (!next)
+      break;
+    stream->first = next->next;
+    if (!stream->first)
+      stream->last = NULL;
+    pthread_mutex_unlock(&stream->lock);
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    next->run(next);
+    pthread_mutex_lock(&stream->lock);
+    stream->done = next->ticket;
+    pthread_cond_broadcast(&stream->changed);
+    free(next);
+  }
+  pthread_mutex_unlock(&stream->lock);
+  return NULL;
+}
+
+static kd_status push(kd_stream *stream, const job *what) {
+  job *copy = malloc(sizeof *copy);
+  if (!copy)
+    return host->fail(KD_OUT_OF_MEMORY, "queue: no memory for a job");
+  *copy = *what;
+  copy->next = NULL;
+  pthread_mutex_lock(&stream->lock);
+  copy->ticket = ++stream->issued;
+  if (stream->last)
+    stream->last->next = copy;
+  else
+    stream->first = copy;
+  stream->last = copy;
+  pthread_cond_broadcast(&stream->changed);
+  pthread_mutex_unlock(&stream->lock);
+  return KD_OK;
+}
+
+/* ---- streams and events ------------------------------------------------------- */
+
+static kd_status stream_create(kd_device *device, int32_t priority,
+                               uint32_t flags, kd_stream **out_stream) {
+  (void)device;
+  (void)priority;
+  if (flags)
+    return host->fail(KD_UNIMPLEMENTED, "unknown stream flags");
+  kd_stream *stream = calloc(1, sizeof *stream);
+  if (!stream)
+    return host->fail(KD_OUT_OF_MEMORY, "queue: no memory for a stream");
+  pthread_mutex_init(&stream->lock, NULL);
+  pthread_cond_init(&stream->changed, NULL);
+  pthread_create(&stream->thread, NULL, work, stream);
+  live_streams++;
+  *out_stream = stream;
+  return KD_OK;
+}
+
+static void stream_destroy(kd_stream *stream) {
+  pthread_mutex_lock(&stream->lock);
+  stream->stop = 1;
+  pthread_cond_broadcast(&stream->changed);
+  pthread_mutex_unlock(&stream->lock);
+  pthread_join(stream->thread, NULL);
+  pthread_mutex_destroy(&stream->lock);
+  pthread_cond_destroy(&stream->changed);
+  free(stream);
+  live_streams--;
+}
+
+static kd_status event_wait(kd_event *event, uint64_t timeout) {
+  (void)timeout;
+  if (!event->stream)
+    return KD_OK;
+  pthread_mutex_lock(&event->stream->lock);
+  while (event->stream->done < event->ticket)
+    pthread_cond_wait(&event->stream->changed, &event->stream->lock);
+  pthread_mutex_unlock(&event->stream->lock);
+  return KD_OK;
+}
+
+static kd_status stream_wait(kd_stream *stream, kd_event *event) {
+  (void)stream;
+  return event_wait(event, UINT64_MAX);
+}
+
+static kd_status event_create(kd_device *device, uint32_t flags,
+                              kd_event **out_event) {
+  (void)device;
+  (void)flags;
+  *out_event = calloc(1, sizeof **out_event);
+  live_events += *out_event != NULL;
+  return *out_event ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+static void event_destroy(kd_event *event) {
+  live_events--;
+  free(event);
+}
+
+static kd_status event_record(kd_event *event, kd_stream *stream) {
+  pthread_mutex_lock(&stream->lock);
+  event->stream = stream;
+  event->ticket = stream->issued;
+  pthread_mutex_unlock(&stream->lock);
+  return KD_OK;
+}
+
+static kd_status event_query(kd_event *event) {
+  pthread_mutex_lock(&event->stream->lock);
+  int done = event->stream->done >= event->ticket;
+  pthread_mutex_unlock(&event->stream->lock);
+  return done ? KD_OK : KD_BUSY;
+}
+
+/* ---- memory -------------------------------------------------------------------- */
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  kd_buffer *buffer = calloc(1, sizeof *buffer);
+  if (buffer)
+    buffer->bytes = malloc(size);
+  if (!buffer || !buffer->bytes) {
+    free(buffer);
+    return host->fail(KD_OUT_OF_MEMORY, "queue: no memory");
+  }
+  memset(buffer->bytes, 0xee, size);
+  buffer->size = size;
+  live_buffers++;
+  *out_buffer = buffer;
+  *out_address = NULL; /* this device has no addresses */
+  return KD_OK;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  live_buffers--;
+  free(buffer->bytes);
+  free(buffer);
+}
+
+static void run_copy(job *job) {
+  char *device = job->buffers[0]->bytes + job->offsets[0];
+  if (job->source)
+    memcpy(device, job->source, job->size);
+  else
+    memcpy(job->target, device, job->size);
+}
+
+static kd_status copy(kd_stream *stream, job *what) {
+  if (stream)
+    return push(stream, what);
+  run_copy(what);
+  return KD_OK;
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  return copy(stream, &(job){.run = run_copy,
+                             .buffers = {target},
+                             .offsets = {offset},
+                             .source = source,
+                             .size = size});
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  return copy(stream, &(job){.run = run_copy,
+                             .buffers = {source},
+                             .offsets = {offset},
+                             .target = target,
+                             .size = size});
+}
+
+/* ---- ops: Relu, and Add of equal shapes ------------------------------------------ */
+
+static void run_op(job *job) {
+  const float *x = (const float *)(void *)(job->buffers[0]->bytes +
+                                           job->offsets[0]);
+  const float *y = (const float *)(void *)(job->buffers[1]->bytes +
+                                           job->offsets[1]);
+  float *z = (float *)(void *)(job->buffers[2]->bytes + job->offsets[2]);
+  for (int64_t i = 0; i < job->count; i++)
+    z[i] = job->op == 0 ? (x[i] > 0 ? x[i] : 0) : x[i] + y[i];
+}
+
+static kd_status enqueue(kd_kernel *self, kd_stream *stream,
+                         const kd_launch *launch) {
+  (void)self;
+  const kd_tensor *x = &launch->inputs[0], *z = &launch->outputs[0];
+  const kd_tensor *y = launch->input_count > 1 ? &launch->inputs[1] : x;
+  if (!stream)
+    return host->fail(KD_FAILED_PRECONDITION, "queue needs a stream");
+  if (!x->buffer || !y->buffer || !z->buffer || x->data || z->data)
+    return host->fail(KD_INVALID_ARGUMENT, "queue was handed host memory");
+  return push(stream, &(job){.run = run_op,
+                             .buffers = {x->buffer, y->buffer, z->buffer},
+                             .offsets = {x->offset, y->offset, z->offset},
+                             .count = kd_elements(z),
+                             .op = (int)(intptr_t)launch->data});
+}
+
+static kd_status equal_shapes(kd_device *device, const kd_node *node) {
+  (void)device;
+  kd_type a, b;
+  host->node->input_type(node, 0, &a);
+  host->node->input_type(node, 1, &b);
+  for (uint32_t i = 0; a.rank == b.rank && i < a.rank; i++)
+    if (a.dims[i] != b.dims[i])
+      a.rank = b.rank + 1;
+  return a.rank == b.rank ? KD_OK
+                          : host->fail(KD_UNIMPLEMENTED,
+                                       "queue does not broadcast");
+}
+
+static const kd_kernel_def kernels[] = {
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_ANY_SHAPE,
+     .op = "Relu",
+     .input_types = {KD_TYPES(KD_F32)},
+     .enqueue = enqueue},
+    {.struct_size = sizeof(kd_kernel_def),
+     .op = "Add",
+     .input_types = {KD_TYPES(KD_F32)},
+     .data = (const void *)1,
+     .supports = equal_shapes,
+     .enqueue = enqueue},
+};
+
+/* ---- the plugin ------------------------------------------------------------------- */
+
+static kd_status plugin_open(const kd_host *services) {
+  host = services;
+  return KD_OK;
+}
+
+static void plugin_close(void) {
+  if (live_buffers || live_streams || live_events)
+    host->log(host, KD_LOG_ERROR, "left over: %d buffers, %d streams, %d events",
+              live_buffers, live_streams, live_events);
+}
+
+static uint32_t device_count(void) {
+  return 1;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  (void)index;
+  out_info->flags = KD_DEVICE_SOFTWARE;
+  out_info->name = "Simulated queue";
+  out_info->kind = "npu";
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  (void)index;
+  *out_device = (kd_device *)&the_device;
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof memory,
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+static const kd_stream_table streams = {
+    .struct_size = sizeof streams,
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wait = stream_wait,
+};
+static const kd_event_table events = {
+    .struct_size = sizeof events,
+    .create = event_create,
+    .destroy = event_destroy,
+    .record = event_record,
+    .query = event_query,
+    .wait = event_wait,
+};
+
+static const kd_plugin plugin = {
+    .struct_size = sizeof plugin,
+    .abi_version = KD_ABI_VERSION,
+    .name = "queue",
+    .vendor = "Keel's tests",
+    .version = "1",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+    .kernels = kernels,
+    .kernel_count = 2,
+    .streams = &streams,
+    .events = &events,
+};
+
+KD_ENTRY(plugin)

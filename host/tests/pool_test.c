@@ -1,0 +1,129 @@
+/* pool_test.c - the thread pool: loops, tasks, waiting; also with no workers. */
+#include "exec/pool.h"
+
+#include <pthread.h>
+
+#include "testing.h"
+
+typedef struct sum {
+  _Atomic int64_t total;
+  int64_t inner;
+} sum;
+
+static void add_range(void *context, int64_t begin, int64_t end) {
+  sum *all = context;
+  int64_t part = 0;
+  for (int64_t i = begin; i < end; i++)
+    part += i;
+  atomic_fetch_add(&all->total, part);
+}
+
+static void add_nested(void *context, int64_t begin, int64_t end) {
+  sum *all = context;
+  for (int64_t i = begin; i < end; i++)
+    keel_parallel_for(all->inner, 1, add_range, all);
+}
+
+static void every_item_is_done_once(void **state) {
+  const uint32_t sizes[] = {0, 1, 3};
+  (void)state;
+  for (size_t k = 0; k < 3; k++) {
+    keel_pool *pool = NULL;
+    assert_int_equal(keel_pool_retain(sizes[k], &pool), KD_OK);
+    assert_int_equal(keel_parallel_width(), sizes[k] + 1);
+    for (int64_t count = 0; count < 2000; count += 97) {
+      sum all = {0};
+      keel_parallel_for(count, 1, add_range, &all);
+      assert_int_equal(all.total, count * (count - 1) / 2);
+    }
+    keel_pool_release(pool);
+  }
+}
+
+static void loops_nest(void **state) {
+  keel_pool *pool = NULL;
+  sum all = {.inner = 100};
+  (void)state;
+  assert_int_equal(keel_pool_retain(2, &pool), KD_OK);
+  keel_parallel_for(200, 1, add_nested, &all);
+  assert_int_equal(all.total, 200 * (100 * 99 / 2));
+  keel_pool_release(pool);
+}
+
+typedef struct counting {
+  keel_task task;
+  atomic_int *left;
+} counting;
+
+static keel_pool *current;
+
+static void count_down(keel_task *task) {
+  if (atomic_fetch_sub(((counting *)task)->left, 1) == 1)
+    keel_pool_wake_waiters(current);
+}
+
+static bool none_left(void *left) {
+  return atomic_load((atomic_int *)left) == 0;
+}
+
+static void tasks_all_run(uint32_t workers) {
+  enum { COUNT = 10000 }; /* more than a queue holds */
+  atomic_int left = COUNT;
+  counting *tasks = calloc(COUNT, sizeof *tasks);
+  assert_int_equal(keel_pool_retain(workers, &current), KD_OK);
+  for (int i = 0; i < COUNT; i++) {
+    tasks[i] = (counting){{count_down}, &left};
+    keel_pool_submit(current, &tasks[i].task);
+  }
+  keel_pool_wait(current, none_left, &left);
+  assert_int_equal(atomic_load(&left), 0);
+  keel_pool_release(current);
+  free(tasks);
+}
+
+static void tasks_run_with_workers(void **state) {
+  (void)state;
+  tasks_all_run(3);
+}
+
+static void tasks_run_without_workers(void **state) {
+  (void)state;
+  tasks_all_run(0);
+}
+
+static void *loop_often(void *unused) {
+  (void)unused;
+  for (int i = 0; i < 200; i++) {
+    sum all = {0};
+    keel_parallel_for(500, 7, add_range, &all);
+    if (all.total != 500 * 499 / 2)
+      return (void *)1;
+  }
+  return NULL;
+}
+
+static void several_callers_share_the_pool(void **state) {
+  pthread_t threads[4];
+  keel_pool *pool = NULL;
+  (void)state;
+  assert_int_equal(keel_pool_retain(2, &pool), KD_OK);
+  for (int i = 0; i < 4; i++)
+    pthread_create(&threads[i], NULL, loop_often, NULL);
+  for (int i = 0; i < 4; i++) {
+    void *wrong = NULL;
+    pthread_join(threads[i], &wrong);
+    assert_null(wrong);
+  }
+  keel_pool_release(pool);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_item_is_done_once),
+      cmocka_unit_test(loops_nest),
+      cmocka_unit_test(tasks_run_with_workers),
+      cmocka_unit_test(tasks_run_without_workers),
+      cmocka_unit_test(several_callers_share_the_pool),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* program_test.c - programs built and run: alone, at once, and with mistakes. */
+#include <pthread.h>
+
+#include "testing.h"
+
+static keel_context *context;
+
+static int open_cpu(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 2);
+  return 0;
+}
+
+static int close_cpu(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+/* A wide program: y = sum over k of Relu(x + k). */
+static keel_program *wide(int width) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  const int64_t open = -1;
+  assert_int_equal(keel_builder_create(context, "wide", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
+  for (int k = 0; k < width; k++) {
+    float number = (float)k;
+    keel_tensor *tensor = NULL;
+    keel_tensor_create(context, KD_F32, 0, NULL, &number, &tensor);
+    keel_value pair[] = {x, keel_builder_constant(builder, tensor)};
+    keel_tensor_release(tensor);
+    keel_value y = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+    keel_value both[] = {sum,
+                         keel_builder_op(builder, "Relu", NULL, 0, &y, 1)};
+    sum = keel_builder_op(builder, "Add", NULL, 0, both, 2);
+  }
+  keel_builder_output(builder, "y", sum);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  return program;
+}
+
+static keel_plan *plan_of(keel_program *program, uint32_t flags) {
+  keel_plan *plan = NULL;
+  keel_plan_params params = {.struct_size = sizeof params, .flags = flags};
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  return plan;
+}
+
+static void open_dimensions_take_any_size(void **state) {
+  keel_program *program = wide(3);
+  keel_plan *plan = plan_of(program, 0);
+  (void)state;
+  keel_program_release(program); /* the plan keeps what it needs */
+  for (int64_t n = 0; n < 20; n++) {
+    float data[20];
+    for (int64_t i = 0; i < n; i++)
+      data[i] = (float)i;
+    keel_tensor *x = floats(context, n, data), *y = NULL;
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    for (int64_t i = 0; i < n; i++)
+      data[i] = (float)i * 4 + 3;
+    expect_floats(y, data, (size_t)n);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+  keel_plan_release(plan);
+}
+
+static void inputs_are_never_written(void **state) {
+  const float data[] = {1, 2}, want[] = {2, 4};
+  keel_program *program = wide(1);
+  keel_plan *plan = plan_of(program, 0);
+  keel_tensor *x = floats(context, 2, data), *y = NULL;
+  (void)state;
+  for (int i = 0; i < 10; i++) {
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    expect_floats(y, want, 2);
+    expect_floats(x, data, 2);
+    keel_tensor_release(y);
+  }
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static keel_plan *shared;
+
+static void *run_often(void *argument) {
+  for (int i = 0; i < 100; i++) {
+    const float data[] = {1};
+    keel_tensor *x = floats(context, 1, data), *y = NULL;
+    if (keel_plan_run(shared, &x, 1, &y, 1) != KD_OK ||
+        *(const float *)keel_tensor_data(y) != 1 + 40 * 41 / 2)
+      return argument;
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+  return NULL;
+}
+
+static void one_plan_runs_many_times_at_once(void **state) {
+  keel_program *program = wide(40);
+  pthread_t threads[4];
+  (void)state;
+  shared = plan_of(program, 0);
+  for (int i = 0; i < 4; i++)
+    pthread_create(&threads[i], NULL, run_often, &shared);
+  for (int i = 0; i < 4; i++) {
+    void *wrong = NULL;
+    pthread_join(threads[i], &wrong);
+    assert_null(wrong);
+  }
+  keel_plan_release(shared);
+  keel_program_release(program);
+}
+
+static void a_failing_node_is_named_and_the_plan_goes_on(void **state) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  const int64_t open = -1;
+  const float two[] = {1, 2}, three[] = {1, 2, 3};
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "pair", &builder), KD_OK);
+  keel_value pair[] = {keel_builder_input(builder, "a", KD_F32, 1, &open),
+                       keel_builder_input(builder, "b", KD_F32, 1, &open)};
+  keel_value y = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+  y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_plan *plan = plan_of(program, 0);
+  keel_tensor *in[] = {floats(context, 2, two), floats(context, 3, three)};
+  keel_tensor *same[] = {in[0], in[0]}, *out = NULL;
+  assert_int_equal(keel_plan_run(plan, in, 2, &out, 1), KD_INVALID_ARGUMENT);
+  expect_message("Add(A f32[2], B f32[3])");
+  assert_null(out);
+  assert_int_equal(keel_plan_run(plan, same, 2, &out, 1), KD_OK);
+  assert_int_equal(keel_plan_run(plan, same, 1, &out, 1), KD_INVALID_ARGUMENT);
+  expect_message("2 inputs");
+  keel_tensor_release(out);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void a_builder_remembers_its_first_mistake(void **state) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  const int64_t one = 1;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "wrong", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  keel_value y = keel_builder_op(builder, "Reluu", NULL, 0, &x, 1);
+  y = keel_builder_op(builder, "Neg", NULL, 0, &y, 1);
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_NOT_FOUND);
+  expect_message("did you mean Relu");
+  assert_null(program);
+  keel_builder_destroy(builder);
+}
+
+/* Conv, BatchNormalization, Add, Relu: with every pass and with none. */
+static void passes_change_nothing_but_time(void **state) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  const int64_t image[] = {1, 16, 6, 6}, filter[] = {16, 16, 3, 3}, n = 16;
+  const int64_t ones[] = {1, 1, 1, 1};
+  static float weights[16 * 16 * 9], vectors[4][16], pixels[16 * 36];
+  const keel_attr pads = KEEL_INTS("pads", 4, ones);
+  (void)state;
+  for (int i = 0; i < 16 * 16 * 9; i++)
+    weights[i] = (float)(i * 7 % 11 - 5) / 16;
+  for (int i = 0; i < 64; i++)
+    vectors[i / 16][i % 16] = 1 + (float)(i % 5) / 8;
+  for (int i = 0; i < 16 * 36; i++)
+    pixels[i] = (float)(i * 5 % 17 - 8) / 8;
+  assert_int_equal(keel_builder_create(context, "block", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 4, image);
+  keel_value norm[5];
+  for (int i = 0; i < 5; i++) {
+    keel_tensor *tensor = NULL;
+    if (i == 0)
+      keel_tensor_create(context, KD_F32, 4, filter, weights, &tensor);
+    else
+      keel_tensor_create(context, KD_F32, 1, &n, vectors[i - 1], &tensor);
+    norm[i] = keel_builder_constant(builder, tensor);
+    keel_tensor_release(tensor);
+  }
+  keel_value conv[] = {x, norm[0]};
+  norm[0] = keel_builder_op(builder, "Conv", &pads, 1, conv, 2);
+  keel_value sum[] = {
+      keel_builder_op(builder, "BatchNormalization", NULL, 0, norm, 5), x};
+  keel_value y = keel_builder_op(builder, "Add", NULL, 0, sum, 2);
+  y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
+  keel_value again[] = {y, conv[1]};
+  y = keel_builder_op(builder, "Conv", &pads, 1, again, 2);
+  y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+
+  float plain[16 * 36], passed[16 * 36];
+  for (int all = 0; all < 2; all++) {
+    keel_plan *plan =
+        plan_of(program, all ? 0 : KEEL_PLAN_NO_FOLD | KEEL_PLAN_NO_FUSE |
+                                       KEEL_PLAN_NO_LAYOUT);
+    keel_tensor *in = NULL, *out = NULL;
+    keel_tensor_create(context, KD_F32, 4, image, pixels, &in);
+    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+    assert_int_equal(keel_tensor_read(out, all ? passed : plain, sizeof plain),
+                     KD_OK);
+    keel_tensor_release(in);
+    keel_tensor_release(out);
+    keel_plan_release(plan);
+  }
+  for (int i = 0; i < 16 * 36; i++)
+    assert_true(plain[i] - passed[i] < 1e-3f && passed[i] - plain[i] < 1e-3f);
+  keel_program_release(program);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(open_dimensions_take_any_size),
+      cmocka_unit_test(inputs_are_never_written),
+      cmocka_unit_test(one_plan_runs_many_times_at_once),
+      cmocka_unit_test(a_failing_node_is_named_and_the_plan_goes_on),
+      cmocka_unit_test(a_builder_remembers_its_first_mistake),
+      cmocka_unit_test(passes_change_nothing_but_time),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}

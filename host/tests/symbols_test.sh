@@ -1,0 +1,16 @@
+#!/bin/sh
+# A plugin exports one symbol; libkeel exports keel_ names only.
+# usage: symbols_test.sh LIBKEEL PLUGIN...
+set -u
+command -v nm >/dev/null || { echo "no nm here"; exit 77; }
+failed=0
+others=$(nm -D --defined-only "$1" | awk '{print $3}' | sed 's/@.*//' |
+  grep -vE '^keel_' )
+[ -z "$others" ] || { echo "FAILED: $1 exports $others"; failed=1; }
+shift
+for plugin; do
+  names=$(nm -D --defined-only "$plugin" | awk '{print $3}')
+  [ "$names" = kd_entry_0 ] ||
+    { echo "FAILED: $plugin exports: $names"; failed=1; }
+done
+exit $failed

@@ -1,0 +1,53 @@
+/* testing.h - what the unit tests share. */
+#ifndef KEEL_TESTING_H
+#define KEEL_TESTING_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <keel/keel.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Opens a runtime with these plugins and no others; "" ends the list early. */
+static inline keel_context *open_with(const char *a, const char *b,
+                                      int32_t workers) {
+  const char *paths[] = {a, b};
+  keel_context *context = NULL;
+  keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED,
+      .plugins = paths,
+      .plugin_count = (uint32_t)((a != NULL) + (b != NULL)),
+      .workers = workers,
+  };
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  return context;
+}
+
+static inline keel_tensor *floats(keel_context *context, int64_t count,
+                                  const float *data) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 1, &count, data, &tensor), KD_OK);
+  return tensor;
+}
+
+static inline void expect_floats(keel_tensor *tensor, const float *want,
+                                 size_t count) {
+  float got[64];
+  assert_int_equal(keel_tensor_read(tensor, got, count * sizeof *got), KD_OK);
+  for (size_t i = 0; i < count; i++)
+    assert_true(got[i] == want[i]);
+}
+
+static inline void expect_message(const char *part) {
+  if (!strstr(keel_message(), part))
+    fail_msg("\"%s\" does not say \"%s\"", keel_message(), part);
+}
+
+#endif /* KEEL_TESTING_H */

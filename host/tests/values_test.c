@@ -1,0 +1,194 @@
+/* values_test.c - tensors as futures, errors as values, files. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "testing.h"
+#include "values/type.h"
+
+static void equal_types_are_one_object(void **state) {
+  const int64_t dims[] = {2, 3}, others[] = {3, 2};
+  const keel_type *a = NULL, *b = NULL, *c = NULL;
+  (void)state;
+  assert_int_equal(keel_type_of(KD_F32, 2, dims, &a), KD_OK);
+  assert_int_equal(keel_type_of(KD_F32, 2, dims, &b), KD_OK);
+  assert_int_equal(keel_type_of(KD_F32, 2, others, &c), KD_OK);
+  assert_ptr_equal(a, b);
+  assert_ptr_not_equal(a, c);
+  assert_int_equal(a->elements, 6);
+}
+
+static void types_that_no_tensor_can_have_are_refused(void **state) {
+  const int64_t huge[] = {INT64_MAX, 2}, negative[] = {-2}, zero[] = {0, INT64_MAX};
+  const keel_type *type = NULL;
+  (void)state;
+  assert_int_equal(keel_type_of(KD_F32, 2, huge, &type), KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_type_of(KD_F32, 1, negative, &type),
+                   KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_type_of(99, 0, NULL, &type), KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_type_of(KD_F32, 17, huge, &type), KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_type_of(KD_STRING, 0, NULL, &type), KD_UNIMPLEMENTED);
+  assert_int_equal(keel_type_of(KD_F32, 2, zero, &type), KD_OK);
+  assert_int_equal(type->elements, 0);
+}
+
+static void data_goes_in_and_comes_out(void **state) {
+  const float data[] = {1, 2, 3};
+  float small[2];
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_tensor *tensor = floats(context, 3, data);
+  char text[32];
+  expect_floats(tensor, data, 3);
+  assert_string_equal(keel_tensor_text(tensor, text, sizeof text), "f32[3]");
+  assert_int_equal(keel_tensor_read(tensor, small, sizeof small),
+                   KD_INVALID_ARGUMENT);
+  keel_tensor_release(tensor);
+  keel_close(context);
+}
+
+static void count_call(void *context) {
+  ++*(int *)context;
+}
+
+static void wrapped_memory_is_given_back_once(void **state) {
+  static const float data[] = {1, 2};
+  const int64_t two = 2;
+  int calls = 0;
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_tensor *tensor = NULL;
+  assert_int_equal(keel_tensor_wrap(context, KD_F32, 1, &two, data, count_call,
+                                    &calls, &tensor), KD_OK);
+  assert_ptr_equal(keel_tensor_data(tensor), data);
+  keel_tensor_retain(tensor);
+  keel_tensor_release(tensor);
+  assert_int_equal(calls, 0);
+  keel_tensor_release(tensor);
+  assert_int_equal(calls, 1);
+  keel_close(context);
+}
+
+static void a_promise_is_pending_until_it_is_kept(void **state) {
+  const float data[] = {5};
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_tensor *promise = NULL, *value = floats(context, 1, data);
+  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  assert_int_equal(keel_tensor_query(promise), KD_BUSY);
+  assert_int_equal(keel_tensor_fulfil(promise, value), KD_OK);
+  expect_floats(promise, data, 1);
+  assert_int_equal(keel_tensor_fulfil(promise, value), KD_FAILED_PRECONDITION);
+  keel_tensor_release(promise);
+  keel_tensor_release(value);
+  keel_close(context);
+}
+
+static void a_broken_promise_says_why(void **state) {
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_tensor *promise = NULL;
+  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  assert_int_equal(keel_tensor_fail(promise, KD_DATA_LOSS, "the sensor is off"),
+                   KD_OK);
+  assert_int_equal(keel_tensor_wait(promise), KD_DATA_LOSS);
+  expect_message("the sensor is off");
+  keel_tensor_release(promise);
+  keel_close(context);
+}
+
+static void *keep_promise(void *argument) {
+  keel_tensor **pair = argument;
+  usleep(2000);
+  keel_tensor_fulfil(pair[0], pair[1]);
+  return NULL;
+}
+
+static void waiting_sees_what_another_thread_gives(void **state) {
+  const float data[] = {7};
+  pthread_t thread;
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, 1);
+  keel_tensor *pair[2] = {NULL, floats(context, 1, data)};
+  assert_int_equal(keel_tensor_promise(context, &pair[0]), KD_OK);
+  pthread_create(&thread, NULL, keep_promise, pair);
+  assert_int_equal(keel_tensor_wait(pair[0]), KD_OK);
+  expect_floats(pair[0], data, 1);
+  pthread_join(thread, NULL);
+  keel_tensor_release(pair[0]);
+  keel_tensor_release(pair[1]);
+  keel_close(context);
+}
+
+static void sequences_hold_their_items(void **state) {
+  const float data[] = {1};
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_tensor *item = floats(context, 1, data), *sequence = NULL, *out = NULL;
+  keel_tensor *items[] = {item, item};
+  assert_int_equal(keel_sequence_create(context, items, 2, &sequence), KD_OK);
+  keel_tensor_release(item);
+  assert_int_equal(keel_sequence_length(sequence), 2);
+  assert_int_equal(keel_sequence_at(sequence, -1, &out), KD_OK);
+  expect_floats(out, data, 1);
+  keel_tensor_release(out);
+  assert_int_equal(keel_sequence_at(sequence, 2, &out), KD_OUT_OF_RANGE);
+  keel_tensor_release(sequence);
+  keel_close(context);
+}
+
+static void a_numpy_file_comes_back_as_it_was(void **state) {
+  const float data[] = {1, -2, 3, 4, 5, 6};
+  const int64_t dims[] = {2, 3};
+  char path[] = "/tmp/keel-values-XXXXXX";
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_tensor *out = NULL, *in = NULL;
+  close(mkstemp(path));
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &out),
+                   KD_OK);
+  assert_int_equal(keel_value_save(out, path), KD_OK);
+  assert_int_equal(keel_value_load(context, path, KEEL_FILE_TENSOR, &in),
+                   KD_OK);
+  assert_int_equal(keel_tensor_rank(in), 2);
+  expect_floats(in, data, 6);
+  assert_int_equal(truncate(path, 140), 0);
+  keel_tensor_release(in);
+  assert_int_equal(keel_value_load(context, path, KEEL_FILE_TENSOR, &in),
+                   KD_DATA_LOSS);
+  expect_message("truncated");
+  unlink(path);
+  keel_tensor_release(out);
+  keel_close(context);
+}
+
+static void memory_stays_under_its_limit(void **state) {
+  const int64_t large = 1 << 22;
+  keel_context *context = NULL;
+  keel_tensor *tensor = NULL;
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .memory_limit = 1 << 20};
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 1, &large, NULL, &tensor),
+      KD_OUT_OF_MEMORY);
+  expect_message("limit");
+  keel_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(equal_types_are_one_object),
+      cmocka_unit_test(types_that_no_tensor_can_have_are_refused),
+      cmocka_unit_test(data_goes_in_and_comes_out),
+      cmocka_unit_test(wrapped_memory_is_given_back_once),
+      cmocka_unit_test(a_promise_is_pending_until_it_is_kept),
+      cmocka_unit_test(a_broken_promise_says_why),
+      cmocka_unit_test(waiting_sees_what_another_thread_gives),
+      cmocka_unit_test(sequences_hold_their_items),
+      cmocka_unit_test(a_numpy_file_comes_back_as_it_was),
+      cmocka_unit_test(memory_stays_under_its_limit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
