@@ -99,7 +99,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   out_info->kind = "cpu";
   out_info->driver = sets[isa];
   out_info->compute_units = cpu_host->worker_count();
+#ifdef KEEL_WITH_DNNL
   out_info->channel_block = isa == 2 ? 16 : isa == 1 ? 8 : 0;
+#endif
   out_info->space_count = 1;
   out_info->spaces[0] = (kd_space){
       .flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |

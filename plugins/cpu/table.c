@@ -45,6 +45,17 @@
 #define COMPARE(name, set) \
   ROW(#name, set, cpu_run_binary, BINARY_##name)
 
+/* by oneDNN, in the blocked layout; the output may take input `forward` */
+#define BLOCKED(space, name, kind, forward)                               \
+  {                                                                       \
+    .struct_size = sizeof(kd_kernel_def),                                 \
+    .flags = KD_KERNEL_BLOCKED_LAYOUT, .domain = space, .op = name,       \
+    .input_types = {F32}, .inplace = forward, .priority = 1,              \
+    .supports = cpu_supports_##kind, .create = cpu_create_##kind,         \
+    .workspace = cpu_blocked_workspace,                                   \
+    .enqueue = cpu_run_##kind##_blocked, .destroy = cpu_destroy_blocked   \
+  }
+
 #define F KD_TYPES_FLOAT
 #define I KD_TYPES_INT
 #define N KD_TYPES_NUMBER
@@ -210,6 +221,21 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("DynamicQuantizeLinear", F32, cpu_run_dynamic_quantize, 0),
     ROW("NegativeLogLikelihoodLoss", F, cpu_run_nll_loss, 0),
     ROW("SoftmaxCrossEntropyLoss", F, cpu_run_sce_loss, 0),
+
+#ifdef KEEL_WITH_DNNL
+    BLOCKED("ai.onnx", "Conv", conv, 0),
+    BLOCKED("keel", "FusedConv", conv, 8),
+    BLOCKED("ai.onnx", "MaxPool", pool, 0),
+    BLOCKED("ai.onnx", "AveragePool", pool, 0),
+    BLOCKED("ai.onnx", "GlobalMaxPool", pool, 0),
+    BLOCKED("ai.onnx", "GlobalAveragePool", pool, 0),
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = ANY | KD_KERNEL_BLOCKED_LAYOUT,
+     .domain = "keel",
+     .op = "Reorder",
+     .input_types = {F32},
+     .enqueue = cpu_run_reorder},
+#endif
 };
 
 _Static_assert(sizeof cpu_kernels / sizeof *cpu_kernels == CPU_KERNEL_COUNT,

@@ -5,6 +5,10 @@
 #include <kd/kernel.h>
 
 extern const kd_kernel_def cpu_kernels[];
+#ifdef KEEL_WITH_DNNL
+#define CPU_KERNEL_COUNT 146u
+#else
 #define CPU_KERNEL_COUNT 139u
+#endif
 
 #endif /* KEEL_CPU_TABLE_H */

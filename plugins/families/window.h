@@ -6,7 +6,7 @@
 #include <kd/kd.h>
 #include <string.h>
 
-#define WINDOW_SPACE 8 /* spatial dimensions at most */
+#define WINDOW_SPACE 12 /* spatial dimensions at most; oneDNN wants 12 */
 
 typedef struct window {
   int space;

@@ -4,7 +4,7 @@
  * convolution, as Torchvision and NVIDIA have it ("v1.5"). The weights are
  * random, so what it sees in its input means nothing; its work is real.
  *
- *   resnet50 [--device D] [--batch N] [--repeat N] [--seed N]
+ *   resnet50 [--device D] [--batch N] [--repeat N] [--seed N] [--profile]
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <keel/keel.h>
@@ -150,7 +150,15 @@ static void print_top5(keel_tensor *probabilities) {
   free(all);
 }
 
-static int run(keel_plan *plan, int64_t batch, int repeat) {
+static void print_profile(keel_plan *plan) {
+  keel_profile_line line;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    printf("%9.3f ms  %-18s %s\n",
+           (double)line.time / (double)(line.calls ? line.calls : 1) * 1e-6,
+           line.op, line.types);
+}
+
+static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
   const int64_t dims[] = {batch, 3, 224, 224};
   size_t count = (size_t)(batch * 3 * 224 * 224);
   float *pixels = malloc(count * sizeof *pixels);
@@ -164,6 +172,8 @@ static int run(keel_plan *plan, int64_t batch, int repeat) {
   for (int i = -3; i < repeat && status == KD_OK; i++) {
     keel_tensor_release(output);
     output = NULL;
+    if (i == 0 && profile)
+      keel_plan_profile(plan, 1);
     double begin = now();
     status = keel_plan_run(plan, &image, 1, &output, 1);
     if (status == KD_OK)
@@ -173,6 +183,8 @@ static int run(keel_plan *plan, int64_t batch, int repeat) {
   }
   if (status == KD_OK) {
     qsort(times, (size_t)repeat, sizeof *times, by_size);
+    if (profile)
+      print_profile(plan);
     print_top5(output);
     printf("batch %lld: best %.2f ms, median %.2f ms of %d runs\n",
            (long long)batch, times[0] * 1e3, times[repeat / 2] * 1e3, repeat);
@@ -187,6 +199,7 @@ static int run(keel_plan *plan, int64_t batch, int repeat) {
 int main(int argc, char **argv) {
   const char *device = NULL;
   long batch = 1, repeat = 20, seed = 1;
+  int profile = 0;
   for (int i = 1; i < argc; i++) {
     long *number = i + 1 == argc                   ? NULL
                    : !strcmp(argv[i], "--batch")  ? &batch
@@ -195,11 +208,13 @@ int main(int argc, char **argv) {
                                                   : NULL;
     if (number) {
       *number = atol(argv[++i]);
+    } else if (!strcmp(argv[i], "--profile")) {
+      profile = 1;
     } else if (i + 1 < argc && !strcmp(argv[i], "--device")) {
       device = argv[++i];
     } else {
       fprintf(stderr, "usage: resnet50 [--device D] [--batch N] [--repeat N]"
-                      " [--seed N]\n");
+                      " [--seed N] [--profile]\n");
       return strcmp(argv[i], "--help") ? 2 : 0;
     }
   }
@@ -217,7 +232,7 @@ int main(int argc, char **argv) {
       keel_device_find(context, device, &params.device) == KD_OK &&
       (program = build(batch)) &&
       keel_plan_create(program, &params, &plan) == KD_OK)
-    result = run(plan, batch, (int)repeat);
+    result = run(plan, batch, (int)repeat, profile);
   if (result)
     fprintf(stderr, "resnet50: %s\n", keel_message());
   keel_plan_release(plan);

@@ -62,7 +62,8 @@ void keel_heap_trim(keel_heap *heap) {
 static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
   keel_device *device = heap->device;
   if (!device) {
-    buffer->address = aligned_alloc(64, buffer->size);
+    /* C11 wants a size that the alignment divides */
+    buffer->address = aligned_alloc(64, (buffer->size + 63) & ~UINT64_C(63));
     return buffer->address ? KD_OK : keel_no_memory(buffer->size);
   }
   keel_hush();

@@ -1,2 +1,194 @@
+/* fuse.c - brings BatchNormalization into the convolution before it, and what
+ * follows a convolution into keel::FusedConv. */
+#include "context.h"
 #include "passes/passes.h"
-keel_status keel_pass_fuse(keel_function *function, keel_device *device) { (void)function; (void)device; return KD_OK; }
+
+static bool is_op(const keel_node *node, const char *name) {
+  return !node->dead && !strcmp(node->op->schema->name, name) &&
+         !strcmp(node->op->schema->domain, "ai.onnx");
+}
+
+/* The node that makes a value which nobody but one reader needs, or NULL. */
+static keel_node *sole_maker(keel_function *function, const keel_uses *uses,
+                             uint32_t value, const char *op) {
+  if (value == KEEL_ABSENT || uses->counts[value] != 1)
+    return NULL;
+  uint32_t maker = function->values[value].producer;
+  keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
+  return node && is_op(node, op) ? node : NULL;
+}
+
+static const keel_tensor *constant_of(const keel_function *function,
+                                      const keel_node *node, uint32_t input) {
+  if (input >= node->input_count || node->inputs[input] == KEEL_ABSENT)
+    return NULL;
+  const keel_tensor *tensor = function->values[node->inputs[input]].constant;
+  return tensor && tensor->type->dtype == KD_F32 ? tensor : NULL;
+}
+
+/* ---- Conv, BatchNormalization ------------------------------------------------ */
+
+/* w' = w * s, b' = (b - mean) * s + shift, with s = scale / sqrt(var + eps) */
+static keel_status scaled_weights(keel_function *function,
+                                  const keel_node *conv, const keel_node *norm,
+                                  keel_tensor **out_weights,
+                                  keel_tensor **out_bias) {
+  const keel_tensor *weights = constant_of(function, conv, 1);
+  const keel_tensor *bias = constant_of(function, conv, 2);
+  const float *vectors[4];
+  const keel_type *type = weights->type;
+  int64_t channels = type->dims[0], each = type->elements / channels;
+  double epsilon = (double)keel_attr_float(norm->op, "epsilon", 1e-5f);
+  for (uint32_t i = 0; i < 4; i++)
+    vectors[i] = constant_of(function, norm, i + 1)->data;
+  KEEL_TRY(keel_tensor_create(function->context, KD_F32, type->rank,
+                              type->dims, weights->data, out_weights));
+  KEEL_TRY(keel_tensor_create(function->context, KD_F32, 1, &channels, NULL,
+                              out_bias));
+  float *w = (*out_weights)->data, *b = (*out_bias)->data;
+  for (int64_t c = 0; c < channels; c++) {
+    double scale =
+        (double)vectors[0][c] / __builtin_sqrt((double)vectors[3][c] + epsilon);
+    double old = bias ? (double)((const float *)bias->data)[c] : 0;
+    for (int64_t i = 0; i < each; i++)
+      w[c * each + i] = (float)((double)w[c * each + i] * scale);
+    b[c] = (float)((old - (double)vectors[2][c]) * scale +
+                   (double)vectors[1][c]);
+  }
+  return KD_OK;
+}
+
+static bool foldable_norm(const keel_function *function, const keel_node *conv,
+                          const keel_node *norm) {
+  const keel_tensor *weights = constant_of(function, conv, 1);
+  if (!weights || !weights->type->rank || !weights->type->dims[0] ||
+      keel_attr_int(norm->op, "training_mode", 0) || norm->output_count != 1 ||
+      (conv->input_count > 2 && conv->inputs[2] != KEEL_ABSENT &&
+       !constant_of(function, conv, 2)))
+    return false;
+  for (uint32_t i = 1; i < 5; i++) {
+    const keel_tensor *vector = constant_of(function, norm, i);
+    if (!vector || vector->type->rank != 1 ||
+        vector->type->dims[0] != weights->type->dims[0])
+      return false;
+  }
+  return true;
+}
+
+static keel_status fold_norm(keel_function *function, keel_node *conv,
+                             keel_node *norm) {
+  keel_tensor *weights = NULL, *bias = NULL;
+  keel_status status =
+      scaled_weights(function, conv, norm, &weights, &bias);
+  uint32_t *inputs = keel_arena_take(function->arena, 3 * sizeof *inputs);
+  if (status == KD_OK && inputs) {
+    inputs[0] = conv->inputs[0];
+    inputs[1] = keel_function_constant(function, "", weights);
+    inputs[2] = keel_function_constant(function, "", bias);
+    if (inputs[1] == KEEL_ABSENT || inputs[2] == KEEL_ABSENT)
+      status = KD_OUT_OF_MEMORY;
+  }
+  keel_tensor_release(weights);
+  keel_tensor_release(bias);
+  if (status != KD_OK || !inputs)
+    return KD_OUT_OF_MEMORY;
+  /* the convolution takes the normalisation's place */
+  keel_opdef *old = norm->op;
+  norm->op = keel_opdef_retain(conv->op);
+  keel_opdef_release(old);
+  norm->name = conv->name;
+  norm->inputs = inputs;
+  norm->input_count = 3;
+  conv->dead = true;
+  return KD_OK;
+}
+
+/* ---- Conv, Add, Relu ---------------------------------------------------------- */
+
+static keel_status fused_op(const keel_node *conv, const char *activation,
+                            keel_opdef **out_op) {
+  keel_attr attrs[16];
+  uint32_t count = 0;
+  for (; count < conv->op->attr_count && count < 15; count++)
+    attrs[count] = conv->op->attrs[count].value;
+  attrs[count++] = (keel_attr)KEEL_STRING("activation", activation);
+  return keel_opdef_create(conv->op->context,
+                           keel_schema_find("keel", "FusedConv"), attrs, count,
+                           NULL, out_op);
+}
+
+/* `last` becomes the fused node; `conv` and `add` (may be NULL) go. */
+static keel_status fuse(keel_function *function, keel_node *conv,
+                        keel_node *add, uint32_t other, keel_node *last,
+                        const char *activation) {
+  uint32_t *inputs = keel_arena_take(function->arena, 4 * sizeof *inputs);
+  keel_opdef *op = NULL;
+  if (!inputs)
+    return KD_OUT_OF_MEMORY;
+  KEEL_TRY(fused_op(conv, activation, &op));
+  for (uint32_t i = 0; i < 4; i++)
+    inputs[i] = i < conv->input_count ? conv->inputs[i] : KEEL_ABSENT;
+  inputs[3] = add ? other : KEEL_ABSENT;
+  keel_opdef_release(last->op);
+  last->op = op;
+  last->name = conv->name;
+  last->inputs = inputs;
+  last->input_count = add                             ? 4
+                      : inputs[2] == KEEL_ABSENT ? 2
+                                                      : 3;
+  conv->dead = true;
+  if (add && add != last)
+    add->dead = true;
+  return KD_OK;
+}
+
+/* The convolution that an Add may go into, and the Add's other input. */
+static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
+                              const keel_node *add, uint32_t *out_other) {
+  for (uint32_t i = 0; i < 2; i++) {
+    keel_node *conv = sole_maker(function, uses, add->inputs[i], "Conv");
+    uint32_t other = add->inputs[1 - i];
+    if (!conv || other == add->inputs[i] || other == KEEL_ABSENT)
+      continue;
+    const keel_type *type = function->values[other].type;
+    if (type && type == function->values[add->inputs[i]].type) {
+      *out_other = other;
+      return conv;
+    }
+  }
+  return NULL;
+}
+
+static keel_status fuse_relu(keel_function *function, const keel_uses *uses,
+                             keel_node *relu) {
+  keel_node *conv = sole_maker(function, uses, relu->inputs[0], "Conv");
+  if (conv)
+    return fuse(function, conv, NULL, KEEL_ABSENT, relu, "Relu");
+  keel_node *add = sole_maker(function, uses, relu->inputs[0], "Add");
+  uint32_t other = KEEL_ABSENT;
+  conv = add ? conv_of_add(function, uses, add, &other) : NULL;
+  return conv ? fuse(function, conv, add, other, relu, "Relu") : KD_OK;
+}
+
+keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
+  keel_uses uses = {0};
+  keel_status status = keel_uses_count(function, &uses);
+  for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
+    keel_node *norm = &function->nodes[i];
+    if (!is_op(norm, "BatchNormalization"))
+      continue;
+    keel_node *conv = sole_maker(function, &uses, norm->inputs[0], "Conv");
+    if (conv && foldable_norm(function, conv, norm))
+      status = fold_norm(function, conv, norm);
+  }
+  keel_uses_drop(&uses);
+  if (status != KD_OK || !device ||
+      !keel_device_kernels(device, "keel", "FusedConv"))
+    return status;
+  status = keel_uses_count(function, &uses);
+  for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++)
+    if (is_op(&function->nodes[i], "Relu"))
+      status = fuse_relu(function, &uses, &function->nodes[i]);
+  keel_uses_drop(&uses);
+  return status;
+}

@@ -1,2 +1,164 @@
+/* layout.c - lets chains of convolutions keep the device's blocked layout.
+ *
+ * Forward through the function: a node whose kernel gives the blocked layout
+ * gives it; one that takes any layout passes it on; before all others, and at
+ * the function's outputs, keel::Reorder brings rows back. */
+#include "context.h"
+#include "eager/site.h"
 #include "passes/passes.h"
-keel_status keel_pass_layout(keel_function *function, keel_device *device) { (void)function; (void)device; return KD_OK; }
+
+typedef struct layout {
+  keel_function *function;
+  keel_device *device;
+  bool *blocked;   /* by value */
+  uint32_t *plain; /* by blocked value: its row-major twin, or KEEL_ABSENT */
+  uint32_t values; /* that the two arrays have room for */
+} layout;
+
+static bool may_block(const layout *all, uint32_t value) {
+  const keel_type *type =
+      value == KEEL_ABSENT ? NULL : all->function->values[value].type;
+  return type && keel_type_known(type) && type->dtype == KD_F32 &&
+         type->rank >= 3 && type->rank <= 5 && type->elements > 0 &&
+         type->dims[1] % all->device->info.channel_block == 0;
+}
+
+/* Whether the device runs the node with these layouts, by a kernel of these
+ * flags. */
+static bool takes(const layout *all, const keel_node *node, bool output,
+                  uint32_t flags) {
+  const keel_function *function = all->function;
+  uint32_t n = node->input_count, m = node->output_count;
+  const keel_type **types = calloc(n + m + 1, sizeof *types);
+  keel_tensor **constants = calloc(n + 1, sizeof(keel_tensor *));
+  struct kd_node view = {.op = node->op,
+                         .name = node->name,
+                         .input_count = n,
+                         .output_count = m,
+                         .inputs = types,
+                         .outputs = types + n,
+                         .constants = constants,
+                         .blocked_output = output};
+  bool known = types && constants;
+  for (uint32_t i = 0; known && i < n; i++) {
+    uint32_t value = node->inputs[i];
+    if (value == KEEL_ABSENT)
+      continue;
+    types[i] = function->values[value].type;
+    constants[i] = function->values[value].constant;
+    known = types[i] && keel_type_known(types[i]);
+    if (value < all->values && all->blocked[value] && i < 32)
+      view.blocked_inputs |= UINT32_C(1) << i;
+  }
+  for (uint32_t i = 0; known && i < m; i++)
+    types[n + i] = node->outputs[i] == KEEL_ABSENT
+                       ? NULL
+                       : function->values[node->outputs[i]].type;
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  bool fits = known && (view.blocked_inputs || output) &&
+              keel_choose_kernel(function->context, all->device, &view,
+                                 node->name, &device, &def) == KD_OK &&
+              device == all->device && (def->flags & flags);
+  free(types);
+  free(constants);
+  return fits;
+}
+
+static bool reads_blocked(const layout *all, const keel_node *node) {
+  for (uint32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] < all->values && all->blocked[node->inputs[i]])
+      return true;
+  return false;
+}
+
+/* All inputs blocked and of the output's shape: order of elements is no
+ * matter. */
+static bool all_alike(const layout *all, const keel_node *node) {
+  const keel_type *type = all->function->values[node->outputs[0]].type;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    uint32_t value = node->inputs[i];
+    if (value == KEEL_ABSENT || value >= all->values || !all->blocked[value] ||
+        all->function->values[value].type != type)
+      return false;
+  }
+  return true;
+}
+
+/* The row-major twin of a blocked value. */
+static keel_status plain_of(layout *all, uint32_t value, uint32_t *out_plain) {
+  if (all->plain[value] == KEEL_ABSENT) {
+    keel_function *function = all->function;
+    keel_opdef *op = NULL;
+    uint32_t twin = keel_function_value(function, "");
+    if (twin == KEEL_ABSENT)
+      return KD_OUT_OF_MEMORY;
+    function->values[twin].type = function->values[value].type;
+    KEEL_TRY(keel_opdef_create(function->context,
+                               keel_schema_find("keel", "Reorder"), NULL, 0,
+                               NULL, &op));
+    KEEL_TRY(keel_function_node(function, op, "", &value, 1, &twin, 1, NULL));
+    all->plain[value] = twin;
+  }
+  *out_plain = all->plain[value];
+  return KD_OK;
+}
+
+static keel_status visit(layout *all, uint32_t index) {
+  keel_node *node = &all->function->nodes[index];
+  bool reads = reads_blocked(all, node);
+  uint32_t out = node->output_count == 1 ? node->outputs[0] : KEEL_ABSENT;
+  if (may_block(all, out) &&
+      (takes(all, node, true, KD_KERNEL_BLOCKED_LAYOUT) ||
+       (reads && all_alike(all, node) &&
+        takes(all, node, true, KD_KERNEL_LAYOUT_AGNOSTIC)))) {
+    node->blocked_output = true;
+    all->blocked[out] = true;
+    return KD_OK;
+  }
+  if (!reads || takes(all, node, false, KD_KERNEL_BLOCKED_LAYOUT))
+    return KD_OK;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    uint32_t value = all->function->nodes[index].inputs[i], plain = 0;
+    if (value >= all->values || !all->blocked[value])
+      continue;
+    KEEL_TRY(plain_of(all, value, &plain)); /* may move the nodes */
+    all->function->nodes[index].inputs[i] = plain;
+  }
+  return KD_OK;
+}
+
+static keel_status run(layout *all) {
+  keel_function *function = all->function;
+  uint32_t count = function->node_count;
+  for (uint32_t i = 0; i < count; i++)
+    if (!function->nodes[i].dead)
+      KEEL_TRY(visit(all, i));
+  for (uint32_t i = 0; i < function->output_count; i++) {
+    uint32_t value = function->outputs[i];
+    if (value < all->values && all->blocked[value])
+      KEEL_TRY(plain_of(all, value, &function->outputs[i]));
+  }
+  return keel_function_sort(function);
+}
+
+keel_status keel_pass_layout(keel_function *function, keel_device *device) {
+  if (!device || !device->info.channel_block ||
+      !keel_device_kernels(device, "keel", "Reorder"))
+    return KD_OK;
+  layout all = {.function = function,
+                .device = device,
+                .values = function->value_count};
+  all.blocked = calloc(all.values + 1, sizeof *all.blocked);
+  all.plain = malloc((all.values + 1) * sizeof *all.plain);
+  keel_status status = all.blocked && all.plain
+                           ? KD_OK
+                           : keel_no_memory(all.values * sizeof *all.plain);
+  for (uint32_t i = 0; all.plain && i < all.values; i++)
+    all.plain[i] = KEEL_ABSENT;
+  if (status == KD_OK)
+    status = run(&all);
+  free(all.blocked);
+  free(all.plain);
+  return status;
+}

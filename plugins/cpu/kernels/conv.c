@@ -1,6 +1,6 @@
 /* conv.c - convolutions of any rank, type and group: im2col and a product.
  *
- * The way that always works; dnnl.c has a faster one for f32. Other float types
+ * The way that always works; blocked.c has a faster one for f32. Other float types
  * are computed in f32 (f16, bf16) or their own (f64). */
 #include "families/window.h"
 #include "kernels.h"

@@ -13,6 +13,7 @@ CPU_KERNEL(cpu_run_compress);
 CPU_KERNEL(cpu_run_concat);
 CPU_KERNEL(cpu_run_constant_of_shape);
 CPU_KERNEL(cpu_run_conv);
+CPU_KERNEL(cpu_run_conv_blocked);
 CPU_KERNEL(cpu_run_conv_integer);
 CPU_KERNEL(cpu_run_conv_transpose);
 CPU_KERNEL(cpu_run_cum_sum);
@@ -46,12 +47,14 @@ CPU_KERNEL(cpu_run_not);
 CPU_KERNEL(cpu_run_one_hot);
 CPU_KERNEL(cpu_run_pad);
 CPU_KERNEL(cpu_run_pool);
+CPU_KERNEL(cpu_run_pool_blocked);
 CPU_KERNEL(cpu_run_pow);
 CPU_KERNEL(cpu_run_qlinear_conv);
 CPU_KERNEL(cpu_run_qlinear_matmul);
 CPU_KERNEL(cpu_run_quantize);
 CPU_KERNEL(cpu_run_range);
 CPU_KERNEL(cpu_run_reduce);
+CPU_KERNEL(cpu_run_reorder);
 CPU_KERNEL(cpu_run_resize);
 CPU_KERNEL(cpu_run_reverse_sequence);
 CPU_KERNEL(cpu_run_scatter_elements);
@@ -72,6 +75,16 @@ CPU_KERNEL(cpu_run_where);
 CPU_KERNEL(cpu_run_window);
 
 uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch);
+
+/* blocked.c, where oneDNN's headers were found */
+kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
+kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
+                          const kd_node *node, kd_kernel **out_kernel);
+kd_status cpu_supports_pool(kd_device *device, const kd_node *node);
+kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
+                          const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_blocked_workspace(kd_kernel *kernel, const kd_launch *launch);
+void cpu_destroy_blocked(kd_kernel *kernel);
 
 /* Element `at` of u8 or i8 data: value, rounded, moved by zero, saturated. */
 void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,

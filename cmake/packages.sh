@@ -1,0 +1,38 @@
+# packages.sh - sourced by run.sh and test.sh: installs what is missing.
+#
+# need PACKAGE...: Debian packages, by apt, as root or with sudo; nothing is done
+# where all are there.
+
+need() {
+  missing=
+  for package; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null |
+      grep -q 'ok installed' || missing="$missing $package"
+  done
+  [ -n "$missing" ] || return 0
+  command -v apt-get >/dev/null || {
+    echo "these packages are missing, and there is no apt-get:$missing" >&2
+    return 1
+  }
+  as_root=
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || {
+      echo "these packages are missing; install them as root:$missing" >&2
+      return 1
+    }
+    as_root=sudo
+  fi
+  echo "installing:$missing"
+  $as_root apt-get update -qq || return 1
+  # shellcheck disable=SC2086
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+    --no-install-recommends $missing >/dev/null
+}
+
+# what building and running takes
+build_packages="gcc libc6-dev cmake ninja-build pkg-config protobuf-c-compiler \
+libprotobuf-c-dev libonnx-dev libonnx-testdata libcjson-dev libopenblas-dev \
+libdnnl-dev"
+# what the tests take beside that
+test_packages="libcmocka-dev clang clang-format clang-tidy g++ python3 \
+binutils valgrind"
