@@ -30,22 +30,19 @@ static void call_indirect(void) {
 
 static void call_prepared(void) {
   keel_tensor *y = NULL;
-  if (keel_op_call(prepared, &x, 1, &y, 1) != KD_OK)
-    exit(1);
+  if (keel_op_call(prepared, &x, 1, &y, 1) != KD_OK) exit(1);
   keel_tensor_release(y);
 }
 
 static void call_by_name(void) {
   keel_tensor *y = NULL;
-  if (keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1) != KD_OK)
-    exit(1);
+  if (keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1) != KD_OK) exit(1);
   keel_tensor_release(y);
 }
 
 static void run_plan(void) {
   keel_tensor *y = NULL;
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    exit(1);
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK) exit(1);
   keel_tensor_release(y);
 }
 
@@ -84,8 +81,7 @@ static keel_plan *chain(int length) {
 
 static void open_and_close(void) {
   keel_context *opened = NULL;
-  if (keel_open(NULL, &opened) != KD_OK)
-    exit(1);
+  if (keel_open(NULL, &opened) != KD_OK) exit(1);
   keel_close(opened);
 }
 

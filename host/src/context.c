@@ -61,8 +61,7 @@ static void choose_default(keel_context *context) {
   for (uint32_t i = 0; i < context->device_count && !device; i++)
     if (!strcmp(context->devices[i]->name, "cpu:0"))
       device = context->devices[i];
-  if (!device && context->device_count)
-    device = context->devices[0];
+  if (!device && context->device_count) device = context->devices[0];
   context->default_device = device;
 }
 
@@ -71,8 +70,7 @@ static keel_status copy_options(keel_context *context,
                                 const keel_context_params *params) {
   const char **options = keel_arena_take(
       &context->arena, (params->option_count + 1) * sizeof *options);
-  if (!options)
-    return KD_OUT_OF_MEMORY;
+  if (!options) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < params->option_count; i++) {
     const char *option = params->options[i];
     const char *equals = strchr(option, '='), *dot = strchr(option, '.');
@@ -80,8 +78,7 @@ static keel_status copy_options(keel_context *context,
       return keel_fail(KD_INVALID_ARGUMENT,
                        "option \"%s\" is not like plugin.name=value", option);
     options[i] = keel_arena_copy(&context->arena, option);
-    if (!options[i])
-      return KD_OUT_OF_MEMORY;
+    if (!options[i]) return KD_OUT_OF_MEMORY;
   }
   context->options = options;
   context->option_count = params->option_count;
@@ -123,8 +120,7 @@ keel_status keel_open(const keel_context_params *params,
            params->struct_size < sizeof all ? params->struct_size : sizeof all);
   }
   keel_context *context = calloc(1, sizeof *context);
-  if (!context)
-    return keel_no_memory(sizeof *context);
+  if (!context) return keel_no_memory(sizeof *context);
   keel_status status = keel_heap_init(&context->host, context, NULL);
   if (status != KD_OK) {
     free(context);
@@ -148,8 +144,7 @@ static keel_status open_device(keel_device *device) {
   if (status == KD_OK && plugin->streams.create &&
       !(device->info.flags & KD_DEVICE_INLINE)) {
     status = plugin->streams.create(device->handle, 0, 0, &device->stream);
-    if (status != KD_OK)
-      plugin->table.device_close(device->handle);
+    if (status != KD_OK) plugin->table.device_close(device->handle);
   }
   if (status != KD_OK) {
     device->handle = NULL;
@@ -162,8 +157,7 @@ static keel_status open_device(keel_device *device) {
 }
 
 keel_status keel_device_ready(keel_device *device) {
-  if (atomic_load_explicit(&device->ready, memory_order_acquire))
-    return KD_OK;
+  if (atomic_load_explicit(&device->ready, memory_order_acquire)) return KD_OK;
   pthread_mutex_lock(&device->opening);
   keel_status status = KD_OK;
   if (!atomic_load_explicit(&device->ready, memory_order_acquire))
@@ -175,17 +169,14 @@ keel_status keel_device_ready(keel_device *device) {
 static void close_device(keel_device *device) {
   keel_device_drain(device);
   keel_heap_deinit(&device->heap);
-  if (device->stream)
-    device->plugin->streams.destroy(device->stream);
-  if (device->handle)
-    device->plugin->table.device_close(device->handle);
+  if (device->stream) device->plugin->streams.destroy(device->stream);
+  if (device->handle) device->plugin->table.device_close(device->handle);
   pthread_mutex_destroy(&device->opening);
   pthread_mutex_destroy(&device->stream_lock);
 }
 
 void keel_close(keel_context *context) {
-  if (!context)
-    return;
+  if (!context) return;
   keel_op_cache_destroy(context->ops);
   keel_kernel_cache_destroy(context->kernels);
   keel_pool_release(context->pool);
@@ -217,8 +208,7 @@ keel_status keel_device_find(keel_context *context, const char *name,
   *out_device = NULL;
   if (!name || !*name) {
     *out_device = context->default_device;
-    if (*out_device)
-      return KD_OK;
+    if (*out_device) return KD_OK;
     return keel_fail(KD_NOT_FOUND,
                      "there is no device; `keel plugins` says what became of"
                      " each plugin");
@@ -242,10 +232,8 @@ keel_status keel_device_find(keel_context *context, const char *name,
 }
 
 static uint32_t level_of(const keel_plugin *plugin) {
-  if (!plugin->streams.create)
-    return 0;
-  if (!plugin->capture.begin)
-    return 1;
+  if (!plugin->streams.create) return 0;
+  if (!plugin->capture.begin) return 1;
   return plugin->regions.compile ? 3 : 2;
 }
 
@@ -291,13 +279,11 @@ keel_status keel_device_push(keel_device *device) {
 }
 
 void keel_device_pop(void) {
-  if (scope.count)
-    scope.count--;
+  if (scope.count) scope.count--;
 }
 
 keel_device *keel_device_scope(const keel_context *context) {
-  if (!scope.count)
-    return NULL;
+  if (!scope.count) return NULL;
   keel_device *device = scope.devices[scope.count - 1];
   return device && device->context == context ? device : NULL;
 }

@@ -100,8 +100,7 @@ keel_status keel_device_ready(keel_device *device);
 
 /* A device's definitions of an op, best first; NULL where it has none. */
 const keel_kernel_list *keel_device_kernels(const keel_device *device,
-                                            const char *domain,
-                                            const char *op);
+                                            const char *domain, const char *op);
 
 /* The innermost scope of the calling thread, if it is of this context. */
 keel_device *keel_device_scope(const keel_context *context);

@@ -70,11 +70,12 @@ static void attributes_tell_calls_apart(void **state) {
 static void mistakes_are_named(void **state) {
   const keel_attr wrong = KEEL_INT("alfa", 1), kind = KEEL_INT("alpha", 1);
   const int64_t three = 3;
-  keel_tensor *x = floats(context, 4, data), *three_floats = floats(context, 3, data);
+  keel_tensor *x = floats(context, 4, data),
+              *three_floats = floats(context, 3, data);
   keel_tensor *whole = NULL, *y = NULL;
   (void)state;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &three, NULL, &whole), KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &three, NULL, &whole),
+                   KD_OK);
   assert_int_equal(keel_call(context, "Relux", NULL, 0, &x, 1, &y, 1),
                    KD_NOT_FOUND);
   expect_message("did you mean Relu");
@@ -157,8 +158,7 @@ static void *call_often(void *argument) {
     bool good = keel_op_call(shared, &x, 1, &y, 1) == KD_OK &&
                 keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1) == KD_OK;
     const float *got = good ? keel_tensor_data(z) : NULL;
-    if (!got || got[1] != -2)
-      return argument;
+    if (!got || got[1] != -2) return argument;
     keel_tensor_release(x);
     keel_tensor_release(y);
     keel_tensor_release(z);

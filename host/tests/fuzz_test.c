@@ -7,8 +7,8 @@
 
 #include "testing.h"
 
-#define DATA "/usr/share/libonnx-testdata/data"
-#define MODELS 1000
+#define DATA      "/usr/share/libonnx-testdata/data"
+#define MODELS    1000
 #define MANIFESTS 200
 
 static uint64_t seed = 20261121;
@@ -51,8 +51,7 @@ static size_t mutate(uint8_t *data, size_t size) {
 static uint8_t *read_file(const char *path, size_t *out_size) {
   struct stat facts;
   FILE *file = fopen(path, "rb");
-  if (!file || fstat(fileno(file), &facts) != 0)
-    return NULL;
+  if (!file || fstat(fileno(file), &facts) != 0) return NULL;
   uint8_t *data = malloc((size_t)facts.st_size + 1);
   *out_size = fread(data, 1, (size_t)facts.st_size, file);
   fclose(file);
@@ -68,8 +67,7 @@ static void write_file(const char *path, const uint8_t *data, size_t size) {
 
 static bool has_loop(const uint8_t *data, size_t size) {
   for (size_t i = 0; i + 4 <= size; i++)
-    if (!memcmp(data + i, "Loop", 4))
-      return true;
+    if (!memcmp(data + i, "Loop", 4)) return true;
   return false;
 }
 
@@ -91,8 +89,7 @@ static void run_program(keel_context *context, keel_program *program) {
     whole = whole && keel_tensor_create(context, port.dtype, port.rank, dims,
                                         NULL, &in[i]) == KD_OK;
   }
-  if (whole)
-    keel_plan_run(plan, in, n, out, m);
+  if (whole) keel_plan_run(plan, in, n, out, m);
   for (int i = 0; i < 32; i++) {
     keel_tensor_release(in[i]);
     keel_tensor_release(out[i]);
@@ -132,8 +129,7 @@ static void mutated_models_give_errors(void **state) {
                                 .plugin_count = 1,
                                 .memory_limit = UINT64_C(64) << 20};
   (void)state;
-  if (!count)
-    skip(); /* libonnx-testdata is not there */
+  if (!count) skip(); /* libonnx-testdata is not there */
   assert_int_equal(keel_open(&params, &context), KD_OK);
   close(mkstemp(fuzzed));
   for (int i = 0; i < MODELS; i++) {
@@ -141,16 +137,13 @@ static void mutated_models_give_errors(void **state) {
     const char *path = paths[next_random() % (uint64_t)count];
     uint8_t *data = read_file(path, &size);
     keel_program *program = NULL;
-    if (!data)
-      continue;
+    if (!data) continue;
     size = mutate(data, size);
     write_file(fuzzed, data, size);
-    if (getenv("KEEL_FUZZ_TRACE"))
-      fprintf(stderr, "%d %s\n", i, path);
+    if (getenv("KEEL_FUZZ_TRACE")) fprintf(stderr, "%d %s\n", i, path);
     if (keel_program_load(context, fuzzed, &program) == KD_OK) {
       loaded++;
-      if (!has_loop(data, size))
-        run_program(context, program);
+      if (!has_loop(data, size)) run_program(context, program);
     } else {
       assert_true(*keel_message() != 0);
     }
@@ -164,7 +157,8 @@ static void mutated_models_give_errors(void **state) {
 
 static void mutated_manifests_give_errors(void **state) {
   static const char text[] =
-      "{\"library\": \"" CPU_PLUGIN "\", \"name\": \"cpu\", \"vendor\":"
+      "{\"library\": \"" CPU_PLUGIN
+      "\", \"name\": \"cpu\", \"vendor\":"
       " \"Keel\", \"version\": \"0.1\", \"abi\": \"0.9\", \"options\":"
       " {\"isa\": \"base\"}}";
   char folder[] = "/tmp/keel-fuzz-XXXXXX", path[64];

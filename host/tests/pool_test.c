@@ -96,8 +96,7 @@ static void *loop_often(void *unused) {
   for (int i = 0; i < 200; i++) {
     sum all = {0};
     keel_parallel_for(500, 7, add_range, &all);
-    if (all.total != 500 * 499 / 2)
-      return (void *)1;
+    if (all.total != 500 * 499 / 2) return (void *)1;
   }
   return NULL;
 }

@@ -31,8 +31,7 @@ static keel_program *wide(int width) {
     keel_value pair[] = {x, keel_builder_constant(builder, tensor)};
     keel_tensor_release(tensor);
     keel_value y = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
-    keel_value both[] = {sum,
-                         keel_builder_op(builder, "Relu", NULL, 0, &y, 1)};
+    keel_value both[] = {sum, keel_builder_op(builder, "Relu", NULL, 0, &y, 1)};
     sum = keel_builder_op(builder, "Add", NULL, 0, both, 2);
   }
   keel_builder_output(builder, "y", sum);
@@ -204,9 +203,9 @@ static void passes_change_nothing_but_time(void **state) {
 
   float plain[16 * 36], passed[16 * 36];
   for (int all = 0; all < 2; all++) {
-    keel_plan *plan =
-        plan_of(program, all ? 0 : KEEL_PLAN_NO_FOLD | KEEL_PLAN_NO_FUSE |
-                                       KEEL_PLAN_NO_LAYOUT);
+    keel_plan *plan = plan_of(
+        program,
+        all ? 0 : KEEL_PLAN_NO_FOLD | KEEL_PLAN_NO_FUSE | KEEL_PLAN_NO_LAYOUT);
     keel_tensor *in = NULL, *out = NULL;
     keel_tensor_create(context, KD_F32, 4, image, pixels, &in);
     assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);

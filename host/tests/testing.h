@@ -2,16 +2,17 @@
 #ifndef KEEL_TESTING_H
 #define KEEL_TESTING_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <keel/keel.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h> /* wants those above */
 
 /* Opens a runtime with these plugins and no others; "" ends the list early. */
 static inline keel_context *open_with(const char *a, const char *b,

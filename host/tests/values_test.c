@@ -18,7 +18,8 @@ static void equal_types_are_one_object(void **state) {
 }
 
 static void types_that_no_tensor_can_have_are_refused(void **state) {
-  const int64_t huge[] = {INT64_MAX, 2}, negative[] = {-2}, zero[] = {0, INT64_MAX};
+  const int64_t huge[] = {INT64_MAX, 2}, negative[] = {-2},
+                zero[] = {0, INT64_MAX};
   const keel_type *type = NULL;
   (void)state;
   assert_int_equal(keel_type_of(KD_F32, 2, huge, &type), KD_INVALID_ARGUMENT);
@@ -58,7 +59,8 @@ static void wrapped_memory_is_given_back_once(void **state) {
   keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *tensor = NULL;
   assert_int_equal(keel_tensor_wrap(context, KD_F32, 1, &two, data, count_call,
-                                    &calls, &tensor), KD_OK);
+                                    &calls, &tensor),
+                   KD_OK);
   assert_ptr_equal(keel_tensor_data(tensor), data);
   keel_tensor_retain(tensor);
   keel_tensor_release(tensor);

@@ -28,12 +28,9 @@ bool is_help(const char *word) {
 const char *option_value(int argc, char **argv, int *at, const char *name,
                          bool *out_missing) {
   size_t size = strlen(name);
-  if (strncmp(argv[*at], name, size) != 0)
-    return NULL;
-  if (argv[*at][size] == '=')
-    return argv[*at] + size + 1;
-  if (argv[*at][size])
-    return NULL;
+  if (strncmp(argv[*at], name, size) != 0) return NULL;
+  if (argv[*at][size] == '=') return argv[*at] + size + 1;
+  if (argv[*at][size]) return NULL;
   if (*at + 1 >= argc) {
     fprintf(stderr, "keel: %s needs a value\n", name);
     *out_missing = true;
@@ -77,8 +74,7 @@ keel_context *common_open(const common *common, uint32_t flags) {
       .options = common->options,
       .option_count = common->option_count,
   };
-  if (keel_open(&params, &context) != KD_OK)
-    complain();
+  if (keel_open(&params, &context) != KD_OK) complain();
   return context;
 }
 
@@ -87,8 +83,7 @@ keel_context *common_open(const common *common, uint32_t flags) {
 static bool line_open;
 
 void progress(const char *format, ...) {
-  if (!isatty(STDERR_FILENO))
-    return;
+  if (!isatty(STDERR_FILENO)) return;
   va_list args;
   va_start(args, format);
   fputs("\r\033[K", stderr);
@@ -99,8 +94,7 @@ void progress(const char *format, ...) {
 }
 
 void progress_end(void) {
-  if (line_open)
-    fputs("\r\033[K", stderr);
+  if (line_open) fputs("\r\033[K", stderr);
   line_open = false;
 }
 

@@ -51,10 +51,8 @@ double element_at(const void *data, kd_dtype dtype, int64_t i) {
 }
 
 static bool near(double got, double want, tolerance within) {
-  if (isnan(want) || isnan(got))
-    return isnan(want) && isnan(got);
-  if (isinf(want) || isinf(got))
-    return got == want;
+  if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
+  if (isinf(want) || isinf(got)) return got == want;
   return fabs(got - want) <= within.atol + within.rtol * fabs(want);
 }
 
@@ -85,8 +83,7 @@ static bool data_agree(keel_tensor *got, keel_tensor *want, tolerance within,
   char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
   bool agree = a && b && keel_tensor_read(got, a, bytes) == KD_OK &&
                keel_tensor_read(want, b, bytes) == KD_OK;
-  if (!agree)
-    snprintf(text, size, "%s", keel_message());
+  if (!agree) snprintf(text, size, "%s", keel_message());
   bool exact = !is_float(dtype);
   /* no tolerance is finer than the type: ONNX's data for bf16 are cut, not
    * rounded, and so off by up to one unit in the last place */

@@ -21,8 +21,7 @@ static listing parse(const char *command, const char *help, int argc,
       printf("%s%s", help, common_help);
       all.result = 0;
     } else if (common_option(&all.common, argc, argv, &i)) {
-      if (all.common.failed)
-        all.result = EXIT_USAGE;
+      if (all.common.failed) all.result = EXIT_USAGE;
     } else if (!strcmp(argv[i], "--json")) {
       all.json = true;
     } else if (!strcmp(command, "ops") && !strcmp(argv[i], "--markdown")) {
@@ -57,17 +56,15 @@ static void print_plugin(const keel_plugin_info *info) {
            info->device_count == 1 ? "" : "s");
   else
     printf("  status     REFUSED: %s\n", keel_status_name(info->status));
-  if (*info->reason)
-    printf("  reason     %s\n", info->reason);
-  if (*info->mend)
-    printf("  mend       %s\n", info->mend);
+  if (*info->reason) printf("  reason     %s\n", info->reason);
+  if (*info->mend) printf("  mend       %s\n", info->mend);
 }
 
 static void print_plugin_json(const keel_plugin_info *info, bool last) {
   const struct {
     const char *name, *value;
-  } fields[] = {{"path", info->path},     {"source", info->source},
-                {"name", info->name},     {"vendor", info->vendor},
+  } fields[] = {{"path", info->path},       {"source", info->source},
+                {"name", info->name},       {"vendor", info->vendor},
                 {"version", info->version}, {"reason", info->reason},
                 {"mend", info->mend}};
   printf("  {\"status\": \"%s\", \"devices\": %u, \"abi\": \"%u.%u\"",
@@ -87,15 +84,12 @@ int keel_main_plugins(int argc, char **argv) {
                       " it.\nExit status 1 where one was refused.\n\n"
                       "  --json              as JSON\n",
                       argc, argv);
-  if (all.result >= 0)
-    return all.result;
+  if (all.result >= 0) return all.result;
   keel_context *context = common_open(&all.common, 0);
-  if (!context)
-    return 1;
+  if (!context) return 1;
   int result = 0;
   uint32_t count = keel_plugin_count(context);
-  if (all.json)
-    printf("[\n");
+  if (all.json) printf("[\n");
   for (uint32_t i = 0; i < count; i++) {
     keel_plugin_info info;
     keel_plugin_at(context, i, &info);
@@ -108,9 +102,10 @@ int keel_main_plugins(int argc, char **argv) {
   if (all.json)
     printf("]\n");
   else if (!count)
-    printf("no plugins: looked in KEEL_PLUGIN_PATH, the manifests in"
-           " ~/.config/keel/plugins.d, /etc/keel/plugins.d and"
-           " /usr/share/keel/plugins.d, and the folder keel/ beside libkeel\n");
+    printf(
+        "no plugins: looked in KEEL_PLUGIN_PATH, the manifests in"
+        " ~/.config/keel/plugins.d, /etc/keel/plugins.d and"
+        " /usr/share/keel/plugins.d, and the folder keel/ beside libkeel\n");
   keel_close(context);
   return result;
 }
@@ -121,13 +116,11 @@ static void print_device(const keel_device_facts *facts) {
   static const char *const levels[] = {"core", "async", "replay", "compile"};
   printf("%s\n", facts->name);
   printf("  product    %s (%s)\n", facts->product, facts->kind);
-  if (*facts->driver)
-    printf("  driver     %s\n", facts->driver);
+  if (*facts->driver) printf("  driver     %s\n", facts->driver);
   printf("  level      %u %s%s%s\n", facts->level, levels[facts->level & 3],
          facts->flags & KD_DEVICE_INLINE ? ", inline" : "",
          facts->flags & KD_DEVICE_HOST_ADDRESSABLE ? ", host-addressable" : "");
-  if (facts->compute_units)
-    printf("  units      %u\n", facts->compute_units);
+  if (facts->compute_units) printf("  units      %u\n", facts->compute_units);
   if (facts->memory)
     printf("  memory     %.1f GiB\n", (double)facts->memory / (1u << 30));
   printf("  kernels    %u\n", facts->kernel_count);
@@ -140,14 +133,11 @@ int keel_main_devices(int argc, char **argv) {
                       "Lists the devices of the plugins that were loaded.\n\n"
                       "  --json              as JSON\n",
                       argc, argv);
-  if (all.result >= 0)
-    return all.result;
+  if (all.result >= 0) return all.result;
   keel_context *context = common_open(&all.common, 0);
-  if (!context)
-    return 1;
+  if (!context) return 1;
   uint32_t count = keel_device_count(context);
-  if (all.json)
-    printf("[\n");
+  if (all.json) printf("[\n");
   for (uint32_t i = 0; i < count; i++) {
     keel_device_facts facts;
     keel_device_describe(keel_device_at(context, i), &facts);
@@ -157,9 +147,11 @@ int keel_main_devices(int argc, char **argv) {
     }
     printf("  {\"name\": \"%s\", \"product\": ", facts.name);
     print_json_string(stdout, facts.product);
-    printf(", \"kind\": \"%s\", \"level\": %u, \"kernels\": %u, \"memory\":"
-           " %llu, \"plugin\": ", facts.kind, facts.level, facts.kernel_count,
-           (unsigned long long)facts.memory);
+    printf(
+        ", \"kind\": \"%s\", \"level\": %u, \"kernels\": %u, \"memory\":"
+        " %llu, \"plugin\": ",
+        facts.kind, facts.level, facts.kernel_count,
+        (unsigned long long)facts.memory);
     print_json_string(stdout, facts.plugin);
     printf("}%s\n", i + 1 == count ? "" : ",");
   }
@@ -200,8 +192,7 @@ static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
     uint32_t at = 0;
     while (at < count && strcmp(rows[at].op, facts.op) != 0)
       at++;
-    if (at == count && count < room)
-      rows[count++] = (row){.op = facts.op};
+    if (at == count && count < room) rows[count++] = (row){.op = facts.op};
     if (at < room) {
       rows[at].types |= facts.input_types[0];
       rows[at].any |= !facts.input_types[0];
@@ -233,8 +224,7 @@ static void print_ops(const listing *all, keel_device *device) {
     else
       printf("  %-28s %s\n", rows[i].op, types);
   }
-  if (all->json)
-    printf("]\n");
+  if (all->json) printf("]\n");
   const char *op = NULL;
   if (!all->json && !all->markdown)
     printf("and on every device, by the runtime itself:");
@@ -244,8 +234,7 @@ static void print_ops(const listing *all, keel_device *device) {
     else
       printf("%s%s", i % 6 ? " " : "\n  ", op);
   }
-  if (!all->json && !all->markdown)
-    printf("\n");
+  if (!all->json && !all->markdown) printf("\n");
 }
 
 int keel_main_ops(int argc, char **argv) {
@@ -258,12 +247,10 @@ int keel_main_ops(int argc, char **argv) {
                       "  --json              as JSON\n"
                       "  --markdown          as a Markdown table\n",
                       argc, argv);
-  if (all.result >= 0)
-    return all.result;
+  if (all.result >= 0) return all.result;
   keel_context *context = common_open(&all.common, 0);
   keel_device *device = NULL;
-  if (!context)
-    return 1;
+  if (!context) return 1;
   int result = 0;
   if (keel_device_find(context, all.device, &device) != KD_OK)
     result = complain();

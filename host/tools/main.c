@@ -44,7 +44,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < COMMANDS; i++)
     if (!strcmp(argv[1], commands[i].name))
       return commands[i].main(argc - 2, argv + 2);
-  fprintf(stderr, "keel: there is no command \"%s\"; `keel --help` lists them\n",
+  fprintf(stderr,
+          "keel: there is no command \"%s\"; `keel --help` lists them\n",
           argv[1]);
   return EXIT_USAGE;
 }

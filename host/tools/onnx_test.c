@@ -49,8 +49,7 @@ static uint32_t file_kind(const keel_port *port) {
 
 /* A failed call is a skip where something is not supported. */
 static outcome verdict(keel_status status, char *why, size_t size) {
-  if (status == KD_OK)
-    return PASS;
+  if (status == KD_OK) return PASS;
   snprintf(why, size, "%s", keel_message());
   return status == KD_UNIMPLEMENTED ? SKIP : FAIL;
 }
@@ -85,11 +84,9 @@ static outcome load_values(tests *all, const char *folder, const char *what,
     snprintf(path, sizeof path, "%s/%s_%u.pb", folder, what, i);
     keel_status status =
         keel_value_load(all->context, path, file_kind(&port), &values[i]);
-    if (status == KD_OK)
-      status = as_declared(all, &port, &values[i]);
+    if (status == KD_OK) status = as_declared(all, &port, &values[i]);
     outcome result = verdict(status, why, size);
-    if (result != PASS)
-      return result;
+    if (result != PASS) return result;
   }
   return PASS;
 }
@@ -103,8 +100,7 @@ static outcome run_set(tests *all, const char *folder, keel_program *program,
     snprintf(why, size, "more than %d inputs or outputs", PORTS);
     return SKIP;
   }
-  outcome result =
-      load_values(all, folder, "input", program, n, in, why, size);
+  outcome result = load_values(all, folder, "input", program, n, in, why, size);
   if (result == PASS)
     result = load_values(all, folder, "output", program, m, want, why, size);
   if (result == PASS)
@@ -132,8 +128,7 @@ static outcome run_sets(tests *all, const char *folder, keel_program *program,
     char path[4096];
     struct stat facts;
     snprintf(path, sizeof path, "%s/test_data_set_%u", folder, sets);
-    if (stat(path, &facts) != 0)
-      break;
+    if (stat(path, &facts) != 0) break;
     result = run_set(all, path, program, plan, why, size);
   }
   if (!sets) {
@@ -153,8 +148,7 @@ static outcome run_case(tests *all, const char *folder, const char *model,
       verdict(keel_program_load(all->context, model, &program), why, size);
   if (result == PASS)
     result = verdict(keel_plan_create(program, &params, &plan), why, size);
-  if (result == PASS)
-    result = run_sets(all, folder, program, plan, why, size);
+  if (result == PASS) result = run_sets(all, folder, program, plan, why, size);
   keel_plan_release(plan);
   keel_program_release(program);
   return result;
@@ -166,8 +160,7 @@ static void report(tests *all, const char *folder, const char *model) {
   char why[1200] = "";
   const char *slash = strrchr(folder, '/');
   const char *name = slash ? slash + 1 : folder;
-  if (all->filter && fnmatch(all->filter, name, 0) != 0)
-    return;
+  if (all->filter && fnmatch(all->filter, name, 0) != 0) return;
   outcome result = run_case(all, folder, model, why, sizeof why);
   all->passed += result == PASS;
   all->failed += result == FAIL;
@@ -220,8 +213,7 @@ static int parse(tests *all, int argc, char **argv, int *folders) {
       return 0;
     }
     if (common_option(&all->common, argc, argv, &i)) {
-      if (all->common.failed)
-        return EXIT_USAGE;
+      if (all->common.failed) return EXIT_USAGE;
     } else if ((value = option_value(argc, argv, &i, "--device", &missing))) {
       all->device_name = value;
     } else if ((value = option_value(argc, argv, &i, "--filter", &missing))) {
@@ -247,11 +239,9 @@ int keel_main_onnx_test(int argc, char **argv) {
   static tests all = {.within = {.rtol = 1e-3, .atol = 1e-7}};
   int folders = 0;
   int result = parse(&all, argc, argv, &folders);
-  if (result >= 0)
-    return result;
+  if (result >= 0) return result;
   all.context = common_open(&all.common, 0);
-  if (!all.context)
-    return 1;
+  if (!all.context) return 1;
   if (keel_device_find(all.context, all.device_name, &all.device) != KD_OK) {
     result = complain();
     keel_close(all.context);

@@ -59,10 +59,8 @@ static int take_value(arguments *all, int argc, char **argv, int *at) {
     bool missing = false;
     double number = 0;
     const char *value = option_value(argc, argv, at, names[k], &missing);
-    if (missing)
-      return EXIT_USAGE;
-    if (!value)
-      continue;
+    if (missing) return EXIT_USAGE;
+    if (!value) continue;
     if ((k == 4 || k == 5 || k >= 7) &&
         (!to_number(value, &number) || number < 0))
       return usage_error("run", "%s is \"%s\", no number", names[k], value);
@@ -112,15 +110,12 @@ static int parse(arguments *all, int argc, char **argv) {
       return 0;
     }
     if (common_option(&all->common, argc, argv, &i)) {
-      if (all->common.failed)
-        return EXIT_USAGE;
+      if (all->common.failed) return EXIT_USAGE;
       continue;
     }
     int taken = take_value(all, argc, argv, &i);
-    if (taken > 0)
-      return taken;
-    if (taken == 0)
-      continue;
+    if (taken > 0) return taken;
+    if (taken == 0) continue;
     if (!strcmp(argv[i], "--profile"))
       all->profile = true;
     else if (!strcmp(argv[i], "--json"))
@@ -128,7 +123,8 @@ static int parse(arguments *all, int argc, char **argv) {
     else if (argv[i][0] == '-' && argv[i][1])
       return usage_error("run", "there is no option \"%s\"", argv[i]);
     else if (all->model)
-      return usage_error("run", "one model at a time, not also \"%s\"", argv[i]);
+      return usage_error("run", "one model at a time, not also \"%s\"",
+                         argv[i]);
     else
       all->model = argv[i];
   }
@@ -184,15 +180,13 @@ static bool given_shape(const arguments *all, const char *name, uint32_t *rank,
   size_t size = strlen(name);
   for (uint32_t i = 0; i < all->shape_count; i++) {
     const char *at = all->shapes[i];
-    if (strncmp(at, name, size) != 0 || at[size] != '=')
-      continue;
+    if (strncmp(at, name, size) != 0 || at[size] != '=') continue;
     *rank = 0;
     for (at += size + 1; *at && *rank < 16;) {
       char *end = NULL;
       dims[(*rank)++] = strtoll(at, &end, 10);
       at = *end == 'x' || *end == ',' ? end + 1 : end;
-      if (*end && at == end)
-        break;
+      if (*end && at == end) break;
     }
     return true;
   }
@@ -209,13 +203,13 @@ static keel_status make_random(const arguments *all, session *run,
   if (!shaped && (rank == KEEL_RANK_UNKNOWN || !port.dtype || port.flags)) {
     fprintf(stderr,
             "keel run: input \"%s\" has no known type; give it with"
-            " --input %s=FILE\n", port.name, port.name);
+            " --input %s=FILE\n",
+            port.name, port.name);
     return KD_INVALID_ARGUMENT;
   }
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++) {
-    if (!shaped)
-      dims[i] = port.dims[i] < 0 ? 1 : port.dims[i];
+    if (!shaped) dims[i] = port.dims[i] < 0 ? 1 : port.dims[i];
     count *= dims[i];
   }
   uint32_t each = keel_dtype_size(port.dtype);
@@ -223,8 +217,7 @@ static keel_status make_random(const arguments *all, session *run,
     return keel_tensor_create(run->context, port.dtype, rank, dims, NULL,
                               &run->inputs[index]);
   void *data = malloc((size_t)count * each + 1);
-  if (!data)
-    return KD_OUT_OF_MEMORY;
+  if (!data) return KD_OUT_OF_MEMORY;
   fill_random(data, port.dtype, count, state);
   keel_status status = keel_tensor_create(run->context, port.dtype, rank, dims,
                                           data, &run->inputs[index]);
@@ -262,8 +255,7 @@ static int load_inputs(const arguments *all, session *run) {
     while (at == run->input_count && next < run->input_count &&
            run->inputs[next])
       next++;
-    if (at == run->input_count)
-      at = next;
+    if (at == run->input_count) at = next;
     if (at >= run->input_count) {
       fprintf(stderr, "keel run: the model has %u inputs; \"%s\" is too many\n",
               run->input_count, all->inputs[i]);
@@ -281,10 +273,8 @@ static int load_inputs(const arguments *all, session *run) {
   for (uint32_t i = 0; i < run->input_count; i++)
     if (!run->inputs[i]) {
       keel_status status = make_random(all, run, i, &state);
-      if (status == KD_INVALID_ARGUMENT && !run->inputs[i])
-        return EXIT_USAGE;
-      if (status != KD_OK)
-        return complain();
+      if (status == KD_INVALID_ARGUMENT && !run->inputs[i]) return EXIT_USAGE;
+      if (status != KD_OK) return complain();
       made++;
     }
   if (made && !all->json)
@@ -305,9 +295,8 @@ static int run_all(const arguments *all, session *run) {
     if (i == 1 && all->profile)
       keel_plan_profile(run->plan, 1); /* the first run is no example */
     double begin = now();
-    keel_status status =
-        keel_plan_run(run->plan, run->inputs, run->input_count, run->outputs,
-                      run->output_count);
+    keel_status status = keel_plan_run(run->plan, run->inputs, run->input_count,
+                                       run->outputs, run->output_count);
     for (uint32_t k = 0; k < run->output_count && status == KD_OK; k++) {
       keel_tensor *here = NULL; /* an asynchronous device ends here */
       if (keel_sequence_length(run->outputs[k]) < 0 &&
@@ -318,13 +307,10 @@ static int run_all(const arguments *all, session *run) {
         run->outputs[k] = here;
       }
     }
-    if (status != KD_OK)
-      return complain();
+    if (status != KD_OK) return complain();
     double time = now() - begin;
-    if (i == 0)
-      run->first_time = time;
-    if (i == 1 || (i > 1 && time < run->best_time))
-      run->best_time = time;
+    if (i == 0) run->first_time = time;
+    if (i == 1 || (i > 1 && time < run->best_time)) run->best_time = time;
     run->total_time += time;
     if (now() - shown > 0.2) {
       shown = now();
@@ -338,8 +324,7 @@ static int run_all(const arguments *all, session *run) {
 static int open_model(const arguments *all, session *run) {
   keel_device *device = NULL;
   run->context = common_open(&all->common, 0);
-  if (!run->context)
-    return 1;
+  if (!run->context) return 1;
   if (keel_device_find(run->context, all->device, &device) != KD_OK)
     return complain();
   double begin = now();
@@ -361,8 +346,7 @@ static int open_model(const arguments *all, session *run) {
             PORTS);
     return 1;
   }
-  if (all->profile && all->repeat == 1)
-    keel_plan_profile(run->plan, 1);
+  if (all->profile && all->repeat == 1) keel_plan_profile(run->plan, 1);
   return load_inputs(all, run);
 }
 
@@ -384,7 +368,8 @@ static int compare(const arguments *all, session *run, bool *agree,
     keel_port port;
     keel_tensor *want = NULL;
     if (i >= run->output_count) {
-      fprintf(stderr, "keel run: the model has %u outputs; \"%s\" is too many\n",
+      fprintf(stderr,
+              "keel run: the model has %u outputs; \"%s\" is too many\n",
               run->output_count, all->expects[i]);
       return EXIT_USAGE;
     }
@@ -392,16 +377,14 @@ static int compare(const arguments *all, session *run, bool *agree,
     if (keel_value_load(run->context, all->expects[i], file_kind(&port),
                         &want) != KD_OK)
       return complain();
-    agree[i] =
-        values_agree(run->outputs[i], want, all->within, texts[i], 256);
+    agree[i] = values_agree(run->outputs[i], want, all->within, texts[i], 256);
     keel_tensor_release(want);
   }
   return 0;
 }
 
 static int save_outputs(const arguments *all, session *run) {
-  if (!all->output)
-    return 0;
+  if (!all->output) return 0;
   if (mkdir(all->output, 0777) != 0 && errno != EEXIST) {
     fprintf(stderr, "keel run: %s: %s\n", all->output, strerror(errno));
     return 1;
@@ -412,11 +395,9 @@ static int save_outputs(const arguments *all, session *run) {
     keel_program_output(run->program, i, &port);
     snprintf(name, sizeof name, "%s", *port.name ? port.name : "output");
     for (char *at = name; *at; at++)
-      if (*at == '/')
-        *at = '_'; /* a name must not leave the folder */
+      if (*at == '/') *at = '_'; /* a name must not leave the folder */
     snprintf(path, sizeof path, "%s/%s.npy", all->output, name);
-    if (keel_value_save(run->outputs[i], path) != KD_OK)
-      return complain();
+    if (keel_value_save(run->outputs[i], path) != KD_OK) return complain();
   }
   return 0;
 }
@@ -437,8 +418,7 @@ static void print_profile(session *run) {
     keel_plan_profile_line(run->plan, i, &lines[i]);
     total += (double)lines[i].time;
   }
-  if (!lines)
-    return;
+  if (!lines) return;
   qsort(lines, count, sizeof *lines, slowest_first);
   printf("%9s %6s %6s %9s  %-8s %-20s %s\n", "ms", "%", "calls", "copies ms",
          "device", "op", "node and types of its inputs");
@@ -462,8 +442,9 @@ static void print_text(const arguments *all, session *run, const bool *agree,
     printf("output %s: %s", port.name,
            keel_tensor_text(run->outputs[i], type, sizeof type));
     if (i < all->expect_count)
-      printf("  %s%s%s", agree[i] ? "as expected" : "DIFFERS: ",
-             agree[i] ? "" : texts[i], "");
+      printf("  %s%s%s",
+             agree[i] ? "as expected" : "DIFFERS: ", agree[i] ? "" : texts[i],
+             "");
     printf("\n");
   }
   keel_get_stats(run->context, &stats);
@@ -473,19 +454,18 @@ static void print_text(const arguments *all, session *run, const bool *agree,
     printf(", best %.3f ms, mean %.3f ms of %ld", run->best_time * 1e3,
            run->total_time / (double)all->repeat * 1e3, all->repeat);
   printf("; peak memory %.1f MiB\n", (double)stats.peak_bytes / (1u << 20));
-  if (all->profile)
-    print_profile(run);
+  if (all->profile) print_profile(run);
 }
 
 static void print_json(const arguments *all, session *run, const bool *agree,
                        char (*texts)[256]) {
   printf("{\"model\": ");
   print_json_string(stdout, all->model);
-  printf(", \"load_ms\": %.3f, \"plan_ms\": %.3f, \"first_ms\": %.3f,"
-         " \"best_ms\": %.3f, \"repeat\": %ld, \"outputs\": [",
-         run->load_time * 1e3, run->plan_time * 1e3, run->first_time * 1e3,
-         (all->repeat > 1 ? run->best_time : run->first_time) * 1e3,
-         all->repeat);
+  printf(
+      ", \"load_ms\": %.3f, \"plan_ms\": %.3f, \"first_ms\": %.3f,"
+      " \"best_ms\": %.3f, \"repeat\": %ld, \"outputs\": [",
+      run->load_time * 1e3, run->plan_time * 1e3, run->first_time * 1e3,
+      (all->repeat > 1 ? run->best_time : run->first_time) * 1e3, all->repeat);
   for (uint32_t i = 0; i < run->output_count; i++) {
     char type[200];
     keel_port port;
@@ -506,11 +486,12 @@ static void print_json(const arguments *all, session *run, const bool *agree,
   for (uint32_t i = 0;
        all->profile && keel_plan_profile_line(run->plan, i, &line) == KD_OK;
        i++) {
-    printf("%s{\"op\": \"%s\", \"device\": \"%s\", \"calls\": %llu, \"ns\":"
-           " %llu, \"copy_ns\": %llu, \"node\": ",
-           i ? ", " : ", \"profile\": [", line.op, line.device,
-           (unsigned long long)line.calls, (unsigned long long)line.time,
-           (unsigned long long)line.copies);
+    printf(
+        "%s{\"op\": \"%s\", \"device\": \"%s\", \"calls\": %llu, \"ns\":"
+        " %llu, \"copy_ns\": %llu, \"node\": ",
+        i ? ", " : ", \"profile\": [", line.op, line.device,
+        (unsigned long long)line.calls, (unsigned long long)line.time,
+        (unsigned long long)line.copies);
     print_json_string(stdout, line.node);
     printf(", \"types\": ");
     print_json_string(stdout, line.types);
@@ -526,15 +507,11 @@ int keel_main_run(int argc, char **argv) {
   static bool agree[PORTS];
   static char texts[PORTS][256];
   int result = parse(&all, argc, argv);
-  if (result >= 0)
-    return result;
+  if (result >= 0) return result;
   result = open_model(&all, &run);
-  if (!result)
-    result = run_all(&all, &run);
-  if (!result)
-    result = compare(&all, &run, agree, texts);
-  if (!result)
-    result = save_outputs(&all, &run);
+  if (!result) result = run_all(&all, &run);
+  if (!result) result = compare(&all, &run, agree, texts);
+  if (!result) result = save_outputs(&all, &run);
   if (!result) {
     if (all.json)
       print_json(&all, &run, agree, texts);

@@ -21,8 +21,7 @@ int keel_main_onnx_test(int argc, char **argv);
 int complain(void);
 
 /* Prints "keel WHAT: " and the text, and where help is; returns EXIT_USAGE. */
-int usage_error(const char *command, const char *format, ...)
-    KD_PRINTF(2, 3);
+int usage_error(const char *command, const char *format, ...) KD_PRINTF(2, 3);
 
 /* The value of option argv[*at], "--name VALUE" or "--name=VALUE"; NULL where
  * argv[*at] is another word. Moves *at to the last word taken. A missing value
@@ -38,7 +37,7 @@ typedef struct common {
   const char *plugins[32];
   const char *options[32];
   uint32_t plugin_count, option_count;
-  bool only; /* only the plugins that --plugin names */
+  bool only;   /* only the plugins that --plugin names */
   bool failed; /* a common option was wrong; it was reported */
 } common;
 bool common_option(common *common, int argc, char **argv, int *at);

@@ -15,9 +15,8 @@ extern const kd_host *cpu_host; /* from open to close */
 #define FAIL(...) cpu_host->fail(__VA_ARGS__)
 
 /* Every table row's function. */
-#define CPU_KERNEL(name)                             \
-  kd_status name(kd_kernel *self, kd_stream *stream, \
-                 const kd_launch *launch)
+#define CPU_KERNEL(name) \
+  kd_status name(kd_kernel *self, kd_stream *stream, const kd_launch *launch)
 
 /* Attributes of the op that is run. */
 static inline int64_t attr_int(const kd_launch *launch, const char *name,
@@ -151,7 +150,6 @@ void cpu_gemm_here(const cpu_gemm *gemm);
 
 /* Elements, as grain, so that a piece of a loop takes some 10 microseconds. */
 #define CPU_GRAIN 16384
-
 
 /* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
 int cpu_isa(void);

@@ -19,19 +19,17 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool alone;
 
 static bool load(void *handle) {
-#define DNNL_LOAD(name)                                             \
-  *(void **)&library.name = dlsym(handle, "dnnl_" #name);           \
-  if (!library.name) {                                              \
-    cpu_host->log(cpu_host, KD_LOG_WARNING,                         \
-                  "libdnnl.so.2 lacks dnnl_" #name                  \
-                  "; it is not used");                              \
-    return false;                                                   \
+#define DNNL_LOAD(name)                                                 \
+  *(void **)&library.name = dlsym(handle, "dnnl_" #name);               \
+  if (!library.name) {                                                  \
+    cpu_host->log(cpu_host, KD_LOG_WARNING,                             \
+                  "libdnnl.so.2 lacks dnnl_" #name "; it is not used"); \
+    return false;                                                       \
   }
   DNNL_FUNCTIONS(DNNL_LOAD)
 #undef DNNL_LOAD
   *(void **)&set_team = dlsym(handle, "omp_set_num_threads");
-  if (set_team)
-    set_team(1);
+  if (set_team) set_team(1);
   return library.engine_create(&library.engine, dnnl_cpu, 0) == dnnl_success &&
          library.stream_create(&library.stream, library.engine,
                                dnnl_stream_default_flags) == dnnl_success;
@@ -42,7 +40,8 @@ static void open_library(void) {
   if (!handle) {
     const char *why = dlerror();
     cpu_host->log(cpu_host, KD_LOG_INFO,
-                  "no oneDNN (%s): convolutions go to OpenBLAS", why ? why : "");
+                  "no oneDNN (%s): convolutions go to OpenBLAS",
+                  why ? why : "");
     return;
   }
   if (load(handle))

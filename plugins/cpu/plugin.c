@@ -53,10 +53,10 @@ static kd_status choose_isa(void) {
       isa = i;
       return KD_OK;
     }
-  return wanted ? FAIL(KD_INVALID_ARGUMENT,
-                       "option isa is \"%s\"; it is base, avx2 or avx512",
-                       wanted)
-                : KD_OK;
+  return wanted
+             ? FAIL(KD_INVALID_ARGUMENT,
+                    "option isa is \"%s\"; it is base, avx2 or avx512", wanted)
+             : KD_OK;
 }
 
 static void read_product_name(void) {
@@ -64,15 +64,13 @@ static void read_product_name(void) {
   FILE *file = fopen("/proc/cpuinfo", "re");
   while (file && fgets(line, sizeof line, file)) {
     char *colon = strchr(line, ':');
-    if (strncmp(line, "model name", 10) != 0 || !colon)
-      continue;
+    if (strncmp(line, "model name", 10) != 0 || !colon) continue;
     colon += 1 + (colon[1] == ' ');
     colon[strcspn(colon, "\n")] = 0;
     snprintf(product_name, sizeof product_name, "%.63s", colon);
     break;
   }
-  if (file)
-    fclose(file);
+  if (file) fclose(file);
 }
 
 static kd_status plugin_open(const kd_host *host) {
@@ -91,10 +89,9 @@ static uint32_t device_count(void) {
 
 static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   static const char *const sets[] = {"plain loops", "AVX2", "AVX-512"};
-  if (index)
-    return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
-  out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE |
-                    KD_DEVICE_INTEGRATED;
+  if (index) return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
+  out_info->flags =
+      KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE | KD_DEVICE_INTEGRATED;
   out_info->name = product_name;
   out_info->kind = "cpu";
   out_info->driver = sets[isa];
@@ -103,12 +100,12 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   out_info->channel_block = isa == 2 ? 16 : isa == 1 ? 8 : 0;
 #endif
   out_info->space_count = 1;
-  out_info->spaces[0] = (kd_space){
-      .flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
-               KD_SPACE_CACHED,
-      .alignment = 64,
-      .size = (uint64_t)sysconf(_SC_PHYS_PAGES) *
-              (uint64_t)sysconf(_SC_PAGESIZE)};
+  out_info->spaces[0] =
+      (kd_space){.flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE |
+                          KD_SPACE_COHERENT | KD_SPACE_CACHED,
+                 .alignment = 64,
+                 .size = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                         (uint64_t)sysconf(_SC_PAGESIZE)};
   return KD_OK;
 }
 
@@ -132,10 +129,9 @@ static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
                           kd_buffer **out_buffer, void **out_address) {
   (void)device;
   (void)space;
-  void *memory =
-      size > SIZE_MAX - 63
-          ? NULL
-          : aligned_alloc(64, ((size_t)size + 63) & ~(size_t)63);
+  void *memory = size > SIZE_MAX - 63
+                     ? NULL
+                     : aligned_alloc(64, ((size_t)size + 63) & ~(size_t)63);
   if (!memory)
     return FAIL(KD_OUT_OF_MEMORY, "the CPU has no %llu bytes of memory left",
                 (unsigned long long)size);
@@ -154,8 +150,7 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
                          uint64_t size) {
   (void)device;
   (void)stream;
-  if (size)
-    memcpy(address(target, offset), source, size);
+  if (size) memcpy(address(target, offset), source, size);
   return KD_OK;
 }
 
@@ -164,8 +159,7 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                           uint64_t size) {
   (void)device;
   (void)stream;
-  if (size)
-    memcpy(target, address(source, offset), size);
+  if (size) memcpy(target, address(source, offset), size);
   return KD_OK;
 }
 

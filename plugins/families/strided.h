@@ -69,8 +69,7 @@ static inline int64_t strided_count(const strided *space) {
 static inline void strided_simplify(strided *space) {
   int to = -1;
   for (int i = 0; i < space->rank; i++) {
-    if (space->dims[i] == 1)
-      continue;
+    if (space->dims[i] == 1) continue;
     int join = to >= 0;
     for (int k = 0; k < space->operands && join; k++)
       join = space->steps[k][to] == space->steps[k][i] * space->dims[i];
@@ -111,8 +110,7 @@ static inline void strided_next(const strided *space, int64_t *index,
   for (int i = space->rank - 2; i >= 0; i--) {
     for (int k = 0; k < space->operands; k++)
       offsets[k] += space->steps[k][i];
-    if (++index[i] < space->dims[i])
-      return;
+    if (++index[i] < space->dims[i]) return;
     for (int k = 0; k < space->operands; k++)
       offsets[k] -= space->steps[k][i] * space->dims[i];
     index[i] = 0;

@@ -28,8 +28,7 @@ static inline void window_same(window *w, int i, int64_t cover, int64_t count,
                                int lower) {
   int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1;
   int64_t pad = (count - 1) * w->stride[i] + span - cover;
-  if (pad < 0)
-    pad = 0;
+  if (pad < 0) pad = 0;
   w->begin[i] = lower ? pad - pad / 2 : pad / 2;
   w->end[i] = pad - w->begin[i];
 }
@@ -42,8 +41,7 @@ static inline int window_read(const kd_host *host, const kd_node *node,
                               const int64_t *kernel, int transposed,
                               window *w) {
   const int64_t *pads = NULL;
-  if (input->rank < 2 || input->rank - 2 > WINDOW_SPACE)
-    return 0;
+  if (input->rank < 2 || input->rank - 2 > WINDOW_SPACE) return 0;
   w->space = (int)input->rank - 2;
   window_list(host, node, "kernel_shape", w->space, w->kernel);
   window_list(host, node, "strides", w->space, w->stride);
@@ -51,8 +49,7 @@ static inline int window_read(const kd_host *host, const kd_node *node,
   int64_t count = host->node->attr_ints(node, "pads", &pads);
   const char *mode = host->node->attr_string(node, "auto_pad", "NOTSET");
   for (int i = 0; i < w->space; i++) {
-    if (kernel)
-      w->kernel[i] = kernel[i];
+    if (kernel) w->kernel[i] = kernel[i];
     w->in[i] = input->dims[i + 2];
     w->out[i] = output->dims[i + 2];
     w->begin[i] = i < count ? pads[i] : 0;

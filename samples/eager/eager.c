@@ -27,8 +27,7 @@ int main(void) {
   const int64_t four = 4, three = 3;
   int result = 1;
 
-  if (keel_open(NULL, &context) != KD_OK)
-    return failed("open");
+  if (keel_open(NULL, &context) != KD_OK) return failed("open");
   if (keel_tensor_create(context, KD_F32, 1, &four, data, &x) != KD_OK ||
       keel_tensor_create(context, KD_F32, 1, &three, data, &odd) != KD_OK) {
     failed("tensor");

@@ -20,8 +20,7 @@ static kd_status relu(kd_kernel *self, kd_stream *stream,
                       const kd_launch *launch) {
   const float *x = kd_input(launch, 0);
   float *y = kd_output(launch, 0);
-  (void)self;
-  (void)stream;
+  (void)self, (void)stream;
   for (int64_t i = 0, n = kd_elements(&launch->outputs[0]); i < n; i++)
     y[i] = x[i] > 0 ? x[i] : 0;
   return KD_OK;
@@ -34,10 +33,8 @@ static int64_t broadcast(const kd_tensor *in, const kd_tensor *out, int64_t i) {
   for (uint32_t back = 1; back <= out->rank; back++) {
     int64_t dim = out->dims[out->rank - back], index = i % dim;
     i /= dim;
-    if (back > in->rank)
-      continue;
-    if (in->dims[in->rank - back] != 1)
-      at += index * step;
+    if (back > in->rank) continue;
+    if (in->dims[in->rank - back] != 1) at += index * step;
     step *= in->dims[in->rank - back];
   }
   return at;
@@ -48,8 +45,7 @@ static kd_status add(kd_kernel *self, kd_stream *stream,
   const kd_tensor *in = launch->inputs, *out = &launch->outputs[0];
   const float *a = kd_input(launch, 0), *b = kd_input(launch, 1);
   float *y = kd_output(launch, 0);
-  (void)self;
-  (void)stream;
+  (void)self, (void)stream;
   for (int64_t i = 0, n = kd_elements(out); i < n; i++)
     y[i] = a[broadcast(&in[0], out, i)] + b[broadcast(&in[1], out, i)];
   return KD_OK;
@@ -62,8 +58,10 @@ static kd_status is_plain_matrix(kd_device *device, const kd_node *node) {
     kd_type type;
     host->node->input_type(node, i, &type);
     if (type.rank != 2)
-      return host->fail(KD_UNIMPLEMENTED, "minimal multiplies matrices of rank"
-                                          " 2, not %u", (unsigned)type.rank);
+      return host->fail(KD_UNIMPLEMENTED,
+                        "minimal multiplies matrices of rank"
+                        " 2, not %u",
+                        (unsigned)type.rank);
   }
   return KD_OK;
 }
@@ -74,8 +72,7 @@ static kd_status matmul(kd_kernel *self, kd_stream *stream,
   float *y = kd_output(launch, 0);
   int64_t m = launch->outputs[0].dims[0], n = launch->outputs[0].dims[1];
   int64_t k = launch->inputs[0].dims[1];
-  (void)self;
-  (void)stream;
+  (void)self, (void)stream;
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
       float sum = 0;
@@ -109,8 +106,7 @@ static const kd_kernel_def kernels[] = {
 
 static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
                           kd_buffer **out_buffer, void **out_address) {
-  (void)device;
-  (void)space;
+  (void)device, (void)space;
   void *memory = host->allocate(size, 64);
   if (!memory)
     return host->fail(KD_OUT_OF_MEMORY, "minimal: no %llu bytes are left",
@@ -128,8 +124,7 @@ static void release(kd_device *device, kd_buffer *buffer) {
 static kd_status copy_in(kd_device *device, kd_stream *stream,
                          const void *source, kd_buffer *target, uint64_t offset,
                          uint64_t size) {
-  (void)device;
-  (void)stream;
+  (void)device, (void)stream;
   memcpy((char *)target + offset, source, size);
   return KD_OK;
 }
@@ -137,8 +132,7 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
 static kd_status copy_out(kd_device *device, kd_stream *stream,
                           kd_buffer *source, uint64_t offset, void *target,
                           uint64_t size) {
-  (void)device;
-  (void)stream;
+  (void)device, (void)stream;
   memcpy(target, (char *)source + offset, size);
   return KD_OK;
 }

@@ -42,8 +42,7 @@ static keel_value weights(uint32_t rank, const int64_t *dims, float mean,
   keel_tensor *tensor = NULL;
   for (int64_t i = 0; data && i < count; i++)
     data[i] = mean + deviation * random_normal();
-  if (data)
-    keel_tensor_create(context, KD_F32, rank, dims, data, &tensor);
+  if (data) keel_tensor_create(context, KD_F32, rank, dims, data, &tensor);
   keel_value value = keel_builder_constant(builder, tensor);
   keel_tensor_release(tensor);
   free(data);
@@ -62,10 +61,10 @@ static keel_value conv_norm(keel_value x, int64_t in, int64_t out,
                              KEEL_INTS("pads", 4, pads)};
   float deviation = sqrtf(2.0f / (float)(in * kernel * kernel));
   keel_value conv[] = {x, weights(4, dims, 0, deviation)};
-  keel_value norm[] = {
-      keel_builder_op(builder, "Conv", attrs, 3, conv, 2),
-      weights(1, &out, relu ? 1 : 0.3f, 0.05f), weights(1, &out, 0, 0.05f),
-      weights(1, &out, 0, 0.05f), weights(1, &out, 1, 0.02f)};
+  keel_value norm[] = {keel_builder_op(builder, "Conv", attrs, 3, conv, 2),
+                       weights(1, &out, relu ? 1 : 0.3f, 0.05f),
+                       weights(1, &out, 0, 0.05f), weights(1, &out, 0, 0.05f),
+                       weights(1, &out, 1, 0.02f)};
   keel_value y =
       keel_builder_op(builder, "BatchNormalization", NULL, 0, norm, 5);
   return relu ? keel_builder_op(builder, "Relu", NULL, 0, &y, 1) : y;
@@ -92,8 +91,7 @@ static keel_program *build(int64_t batch) {
                             KEEL_INTS("pads", 4, ones)};
   const keel_attr transposed = KEEL_INT("transB", 1);
   keel_program *program = NULL;
-  if (keel_builder_create(context, "resnet50", &builder) != KD_OK)
-    return NULL;
+  if (keel_builder_create(context, "resnet50", &builder) != KD_OK) return NULL;
   keel_value x = keel_builder_input(builder, "image", KD_F32, 4, image);
   x = conv_norm(x, 3, 64, 7, 2, 1);
   x = keel_builder_op(builder, "MaxPool", pool, 3, &x, 1);
@@ -106,7 +104,8 @@ static keel_program *build(int64_t batch) {
     }
   x = keel_builder_op(builder, "GlobalAveragePool", NULL, 0, &x, 1);
   x = keel_builder_op(builder, "Flatten", NULL, 0, &x, 1);
-  keel_value gemm[] = {x, weights(2, fc, 0, 0.02f), weights(1, &classes, 0, 0.02f)};
+  keel_value gemm[] = {x, weights(2, fc, 0, 0.02f),
+                       weights(1, &classes, 0, 0.02f)};
   x = keel_builder_op(builder, "Gemm", &transposed, 1, gemm, 3);
   x = keel_builder_op(builder, "Softmax", NULL, 0, &x, 1);
   keel_builder_output(builder, "probabilities", x);
@@ -172,19 +171,16 @@ static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
   for (int i = -3; i < repeat && status == KD_OK; i++) {
     keel_tensor_release(output);
     output = NULL;
-    if (i == 0 && profile)
-      keel_plan_profile(plan, 1);
+    if (i == 0 && profile) keel_plan_profile(plan, 1);
     double begin = now();
     status = keel_plan_run(plan, &image, 1, &output, 1);
-    if (status == KD_OK)
-      status = keel_tensor_wait(output);
+    if (status == KD_OK) status = keel_tensor_wait(output);
     if (i >= 0) /* the first three warm up */
       times[i] = now() - begin;
   }
   if (status == KD_OK) {
     qsort(times, (size_t)repeat, sizeof *times, by_size);
-    if (profile)
-      print_profile(plan);
+    if (profile) print_profile(plan);
     print_top5(output);
     printf("batch %lld: best %.2f ms, median %.2f ms of %d runs\n",
            (long long)batch, times[0] * 1e3, times[repeat / 2] * 1e3, repeat);
@@ -201,7 +197,7 @@ int main(int argc, char **argv) {
   long batch = 1, repeat = 20, seed = 1;
   int profile = 0;
   for (int i = 1; i < argc; i++) {
-    long *number = i + 1 == argc                   ? NULL
+    long *number = i + 1 == argc                  ? NULL
                    : !strcmp(argv[i], "--batch")  ? &batch
                    : !strcmp(argv[i], "--repeat") ? &repeat
                    : !strcmp(argv[i], "--seed")   ? &seed
@@ -213,14 +209,16 @@ int main(int argc, char **argv) {
     } else if (i + 1 < argc && !strcmp(argv[i], "--device")) {
       device = argv[++i];
     } else {
-      fprintf(stderr, "usage: resnet50 [--device D] [--batch N] [--repeat N]"
-                      " [--seed N] [--profile]\n");
+      fprintf(stderr,
+              "usage: resnet50 [--device D] [--batch N] [--repeat N]"
+              " [--seed N] [--profile]\n");
       return strcmp(argv[i], "--help") ? 2 : 0;
     }
   }
   if (batch < 1 || batch > 256 || repeat < 1 || repeat > 100000) {
-    fprintf(stderr, "resnet50: --batch is from 1 to 256, --repeat from 1 to"
-                    " 100000\n");
+    fprintf(stderr,
+            "resnet50: --batch is from 1 to 256, --repeat from 1 to"
+            " 100000\n");
     return 2;
   }
   state = (uint64_t)seed;
@@ -233,8 +231,7 @@ int main(int argc, char **argv) {
       (program = build(batch)) &&
       keel_plan_create(program, &params, &plan) == KD_OK)
     result = run(plan, batch, (int)repeat, profile);
-  if (result)
-    fprintf(stderr, "resnet50: %s\n", keel_message());
+  if (result) fprintf(stderr, "resnet50: %s\n", keel_message());
   keel_plan_release(plan);
   keel_program_release(program);
   keel_close(context);

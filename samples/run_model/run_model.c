@@ -32,8 +32,7 @@ static int run(keel_context *context, keel_program *program, keel_plan *plan) {
     keel_program_input(program, i, &port);
     status = zeros(context, &port, &values[i]);
   }
-  if (status == KD_OK)
-    status = keel_plan_run(plan, values, n, values + n, m);
+  if (status == KD_OK) status = keel_plan_run(plan, values, n, values + n, m);
   for (uint32_t i = 0; i < m && status == KD_OK; i++) {
     char type[200];
     keel_port port;

@@ -8,8 +8,8 @@
 #include "ops/schema.h"
 #include "passes/passes.h"
 
-#define NESTING_MOST 32  /* functions that call functions */
-#define NODES_MOST 4000000
+#define NESTING_MOST 32 /* functions that call functions */
+#define NODES_MOST   4000000
 
 typedef struct scope scope;
 
@@ -29,7 +29,7 @@ typedef struct entry {
 
 struct scope {
   importer *all;
-  scope *around;        /* of a nested graph */
+  scope *around; /* of a nested graph */
   keel_function *function;
   entry *entries;       /* by hash of the name, open addressing */
   uint32_t count, room; /* room is a power of two */
@@ -75,8 +75,7 @@ static keel_status scope_add(scope *scope, const char *name, uint32_t value) {
     }
     scope->room = room;
     for (uint32_t i = 0; i < old; i++)
-      if (entries[i].name)
-        *slot_of(scope, entries[i].name) = entries[i];
+      if (entries[i].name) *slot_of(scope, entries[i].name) = entries[i];
     free(entries);
   }
   entry *slot = slot_of(scope, name);
@@ -91,10 +90,8 @@ static keel_status scope_add(scope *scope, const char *name, uint32_t value) {
 static keel_status scope_new(scope *scope, const char *name,
                              uint32_t *out_value) {
   uint32_t value = keel_function_value(scope->function, name);
-  if (value == KEEL_ABSENT)
-    return KD_OUT_OF_MEMORY;
-  if (out_value)
-    *out_value = value;
+  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  if (out_value) *out_value = value;
   return scope_add(scope, name, value);
 }
 
@@ -124,16 +121,13 @@ static keel_status capture(scope *scope, const char *name, uint32_t outer,
 static keel_status resolve(scope *scope, const char *name,
                            uint32_t *out_value) {
   *out_value = scope_find(scope, name);
-  if (*out_value != KEEL_ABSENT)
-    return KD_OK;
+  if (*out_value != KEEL_ABSENT) return KD_OK;
   uint32_t outer = KEEL_ABSENT;
-  if (!scope->around)
-    return KD_NOT_FOUND;
+  if (!scope->around) return KD_NOT_FOUND;
   KEEL_TRY(resolve(scope->around, name, &outer));
   const keel_value_info *info = &scope->around->function->values[outer];
   if (info->constant) { /* constants are known everywhere */
-    *out_value =
-        keel_function_constant(scope->function, name, info->constant);
+    *out_value = keel_function_constant(scope->function, name, info->constant);
     return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY
                                      : scope_add(scope, name, *out_value);
   }
@@ -149,11 +143,10 @@ static void scope_free(scope *scope) {
 
 static void read_port(const onnx_value_info *info, keel_port *port,
                       int64_t *dims) {
-  *port = (keel_port){
-      .name = info->name ? info->name : "", .rank = KEEL_RANK_UNKNOWN};
+  *port = (keel_port){.name = info->name ? info->name : "",
+                      .rank = KEEL_RANK_UNKNOWN};
   const Onnx__TypeProto *type = info->type;
-  if (!type)
-    return;
+  if (!type) return;
   if (type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE &&
       type->optional_type && type->optional_type->elem_type) {
     port->flags |= KEEL_PORT_OPTIONAL;
@@ -165,11 +158,9 @@ static void read_port(const onnx_value_info *info, keel_port *port,
       type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE
           ? type->tensor_type
           : NULL;
-  if (!tensor)
-    return;
+  if (!tensor) return;
   port->dtype = (kd_dtype)tensor->elem_type;
-  if (!tensor->shape || tensor->shape->n_dim > KD_MAX_RANK)
-    return;
+  if (!tensor->shape || tensor->shape->n_dim > KD_MAX_RANK) return;
   port->rank = (uint32_t)tensor->shape->n_dim;
   port->dims = dims;
   for (uint32_t i = 0; i < port->rank; i++) {
@@ -185,8 +176,7 @@ static void read_port(const onnx_value_info *info, keel_port *port,
 static void note_type(keel_function *function, uint32_t value,
                       const keel_port *port) {
   const keel_type *type = NULL;
-  if (port->flags || port->rank == KEEL_RANK_UNKNOWN || !port->dtype)
-    return;
+  if (port->flags || port->rank == KEEL_RANK_UNKNOWN || !port->dtype) return;
   if (keel_type_of(port->dtype, port->rank, port->dims, &type) == KD_OK)
     function->values[value].type = type;
 }
@@ -198,8 +188,7 @@ static keel_status import_graph(scope *around, const onnx_graph *graph,
 
 static char *copy_bytes(keel_arena *arena, const ProtobufCBinaryData *bytes) {
   char *copy = keel_arena_take(arena, bytes->len + 1);
-  if (copy && bytes->len)
-    memcpy(copy, bytes->data, bytes->len);
+  if (copy && bytes->len) memcpy(copy, bytes->data, bytes->len);
   return copy;
 }
 
@@ -208,8 +197,7 @@ static keel_status read_strings(const importer *all, const onnx_attr *from,
   keel_arena *arena = &all->program->arena;
   const char **strings =
       keel_arena_take(arena, (from->n_strings + 1) * sizeof *strings);
-  if (!strings)
-    return KD_OUT_OF_MEMORY;
+  if (!strings) return KD_OUT_OF_MEMORY;
   for (size_t i = 0; i < from->n_strings; i++)
     if (!(strings[i] = copy_bytes(arena, &from->strings[i])))
       return KD_OUT_OF_MEMORY;
@@ -220,17 +208,16 @@ static keel_status read_strings(const importer *all, const onnx_attr *from,
 
 /* The kind, which very old files leave to be told by what is there. */
 static uint32_t kind_of(const onnx_attr *attr) {
-  if (attr->has_type)
-    return (uint32_t)attr->type;
-  return attr->has_f         ? KD_ATTR_FLOAT
-         : attr->has_i       ? KD_ATTR_INT
-         : attr->has_s       ? KD_ATTR_STRING
-         : attr->t           ? KD_ATTR_TENSOR
-         : attr->g           ? KD_ATTR_GRAPH
-         : attr->n_floats    ? KD_ATTR_FLOATS
-         : attr->n_ints      ? KD_ATTR_INTS
-         : attr->n_strings   ? KD_ATTR_STRINGS
-                             : KD_ATTR_ABSENT;
+  if (attr->has_type) return (uint32_t)attr->type;
+  return attr->has_f       ? KD_ATTR_FLOAT
+         : attr->has_i     ? KD_ATTR_INT
+         : attr->has_s     ? KD_ATTR_STRING
+         : attr->t         ? KD_ATTR_TENSOR
+         : attr->g         ? KD_ATTR_GRAPH
+         : attr->n_floats  ? KD_ATTR_FLOATS
+         : attr->n_ints    ? KD_ATTR_INTS
+         : attr->n_strings ? KD_ATTR_STRINGS
+                           : KD_ATTR_ABSENT;
 }
 
 /* Graph attributes are imported by the caller. */
@@ -271,7 +258,8 @@ static keel_status read_attr(const importer *all, const onnx_node *node,
     default:
       return bad(all, KD_UNIMPLEMENTED,
                  "node \"%s\" (%s): attribute \"%s\" is of kind %u, which is"
-                 " not supported", node->name ? node->name : "",
+                 " not supported",
+                 node->name ? node->name : "",
                  node->op_type ? node->op_type : "", from->name,
                  (unsigned)to->kind);
   }
@@ -289,8 +277,7 @@ static const onnx_attr *referred(const scope *scope, const onnx_attr *attr) {
         found = call->attribute[i];
     scope = scope->caller;
     attr = found;
-    if (!scope)
-      return found;
+    if (!scope) return found;
   }
   return attr;
 }
@@ -300,20 +287,18 @@ static const onnx_attr *referred(const scope *scope, const onnx_attr *attr) {
 static int64_t opset_of(const scope *scope, const char *domain) {
   size_t count = scope->body ? scope->body->n_opset_import
                              : scope->all->model->n_opset_import;
-  Onnx__OperatorSetIdProto **list = scope->body
-                                        ? scope->body->opset_import
-                                        : scope->all->model->opset_import;
+  Onnx__OperatorSetIdProto **list =
+      scope->body ? scope->body->opset_import : scope->all->model->opset_import;
   for (size_t i = 0; i < count; i++) {
     const char *name = list[i]->domain ? list[i]->domain : "";
-    if (!strcmp(name, domain) ||
-        (!*domain && !strcmp(name, "ai.onnx")))
+    if (!strcmp(name, domain) || (!*domain && !strcmp(name, "ai.onnx")))
       return list[i]->version;
   }
   return scope->body ? opset_of(&(struct scope){.all = scope->all}, domain) : 0;
 }
 
-static const onnx_function *function_of(const importer *all,
-                                        const char *domain, const char *op) {
+static const onnx_function *function_of(const importer *all, const char *domain,
+                                        const char *op) {
   for (size_t i = 0; i < all->model->n_functions; i++) {
     const onnx_function *function = all->model->functions[i];
     if (function->name && !strcmp(function->name, op) &&
@@ -343,12 +328,10 @@ static keel_status bind_values(scope *scope, const onnx_node *node,
       keel_arena_take(arena, (node->n_input + 8) * sizeof(uint32_t));
   draft->outputs =
       keel_arena_take(arena, (node->n_output + 1) * sizeof(uint32_t));
-  if (!draft->inputs || !draft->outputs)
-    return KD_OUT_OF_MEMORY;
+  if (!draft->inputs || !draft->outputs) return KD_OUT_OF_MEMORY;
   for (size_t i = 0; i < node->n_input; i++) {
     draft->inputs[i] = KEEL_ABSENT;
-    if (!*node->input[i])
-      continue;
+    if (!*node->input[i]) continue;
     keel_status status = resolve(scope, node->input[i], &draft->inputs[i]);
     if (status == KD_NOT_FOUND)
       return bad(scope->all, KD_DATA_LOSS,
@@ -361,9 +344,8 @@ static keel_status bind_values(scope *scope, const onnx_node *node,
          draft->inputs[draft->input_count - 1] == KEEL_ABSENT)
     draft->input_count--;
   for (size_t i = 0; i < node->n_output; i++)
-    draft->outputs[i] = *node->output[i]
-                            ? scope_find(scope, node->output[i])
-                            : KEEL_ABSENT;
+    draft->outputs[i] =
+        *node->output[i] ? scope_find(scope, node->output[i]) : KEEL_ABSENT;
   draft->output_count = (uint32_t)node->n_output;
   while (draft->output_count &&
          draft->outputs[draft->output_count - 1] == KEEL_ABSENT)
@@ -375,8 +357,7 @@ static keel_status add_captures(onnx_draft *draft, const scope *inner,
                                 keel_arena *arena) {
   uint32_t count = draft->input_count + inner->captured_count;
   uint32_t *inputs = keel_arena_take(arena, (count + 8) * sizeof *inputs);
-  if (!inputs)
-    return KD_OUT_OF_MEMORY;
+  if (!inputs) return KD_OUT_OF_MEMORY;
   memcpy(inputs, draft->inputs, draft->input_count * sizeof *inputs);
   if (inner->captured_count)
     memcpy(inputs + draft->input_count, inner->captured,
@@ -391,11 +372,12 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
   importer *all = scope->all;
   for (size_t i = 0; i < node->n_attribute; i++) {
     const onnx_attr *attr = referred(scope, node->attribute[i]);
-    if (!attr)
-      continue;
+    if (!attr) continue;
     if (!attr->name || !node->attribute[i]->name)
-      return bad(all, KD_DATA_LOSS, "node \"%s\" has an attribute without a"
-                 " name", draft->name);
+      return bad(all, KD_DATA_LOSS,
+                 "node \"%s\" has an attribute without a"
+                 " name",
+                 draft->name);
     if (draft->attr_count == KEEL_ONNX_ATTRS)
       return bad(all, KD_DATA_LOSS, "node \"%s\" has more than %d attributes",
                  draft->name, KEEL_ONNX_ATTRS);
@@ -403,8 +385,7 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
     KEEL_TRY(read_attr(all, node, attr, to));
     to->name = node->attribute[i]->name;
     draft->attr_count++;
-    if (to->kind != KD_ATTR_GRAPH)
-      continue;
+    if (to->kind != KD_ATTR_GRAPH) continue;
     struct scope inner = {.all = all,
                           .around = scope,
                           .call = scope->call,
@@ -475,11 +456,9 @@ static keel_status import_node(scope *scope, const onnx_node *node) {
     return bad(all, KD_DATA_LOSS, "node \"%s\" has no op",
                node->name ? node->name : "");
   const char *domain = node->domain ? node->domain : "";
-  if (!strcmp(domain, "ai.onnx"))
-    domain = "";
+  if (!strcmp(domain, "ai.onnx")) domain = "";
   onnx_draft *draft = calloc(1, sizeof *draft);
-  if (!draft)
-    return keel_no_memory(sizeof *draft);
+  if (!draft) return keel_no_memory(sizeof *draft);
   draft->function = scope->function;
   draft->path = all->path;
   draft->name = node->name ? node->name : "";
@@ -501,8 +480,7 @@ static keel_status import_nodes(scope *scope, onnx_node *const *nodes,
       const char *name = nodes[i]->output[k];
       /* a written out function's outputs are there already */
       bool bound = scope->body && scope_find(scope, name) != KEEL_ABSENT;
-      if (*name && !bound)
-        KEEL_TRY(scope_new(scope, name, NULL));
+      if (*name && !bound) KEEL_TRY(scope_new(scope, name, NULL));
     }
   for (size_t i = 0; i < count; i++)
     KEEL_TRY(import_node(scope, nodes[i]));
@@ -514,8 +492,7 @@ keel_status keel_onnx_add(onnx_draft *draft) {
   keel_opdef *op = NULL;
   if (!schema) {
     keel_status status = keel_schema_missing(draft->domain, draft->op);
-    if (status == KD_NOT_FOUND)
-      status = KD_UNIMPLEMENTED;
+    if (status == KD_NOT_FOUND) status = KD_UNIMPLEMENTED;
     return keel_while(status, "while reading %s, node \"%s\"", draft->path,
                       draft->name);
   }
@@ -530,10 +507,9 @@ keel_status keel_onnx_add(onnx_draft *draft) {
                               draft->input_count, draft->outputs,
                               draft->output_count, &node));
   status = keel_pass_infer(draft->function, node);
-  return status == KD_OK
-             ? KD_OK
-             : keel_while(status, "while reading %s, node \"%s\"",
-                          draft->path, draft->name);
+  return status == KD_OK ? KD_OK
+                         : keel_while(status, "while reading %s, node \"%s\"",
+                                      draft->path, draft->name);
 }
 
 /* ---- graphs --------------------------------------------------------------- */
@@ -551,8 +527,7 @@ static keel_status import_initializers(scope *scope, const onnx_graph *graph) {
     uint32_t value =
         keel_function_constant(scope->function, proto->name, tensor);
     keel_tensor_release(tensor);
-    if (value == KEEL_ABSENT)
-      return KD_OUT_OF_MEMORY;
+    if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
     KEEL_TRY(scope_add(scope, proto->name, value));
   }
   return KD_OK;
@@ -583,11 +558,9 @@ static keel_status import_outputs(scope *scope, const onnx_graph *graph) {
     keel_port port;
     int64_t dims[KD_MAX_RANK];
     uint32_t value = KEEL_ABSENT;
-    keel_status status =
-        resolve(scope, info->name ? info->name : "", &value);
+    keel_status status = resolve(scope, info->name ? info->name : "", &value);
     if (status == KD_NOT_FOUND)
-      return bad(scope->all, KD_DATA_LOSS,
-                 "output \"%s\" is made by no node",
+      return bad(scope->all, KD_DATA_LOSS, "output \"%s\" is made by no node",
                  info->name ? info->name : "");
     KEEL_TRY(status);
     read_port(info, &port, dims);
@@ -612,8 +585,7 @@ static keel_status import_graph(scope *around, const onnx_graph *graph,
 
 static keel_status import_model(importer *all) {
   scope top = {.all = all};
-  if (!all->model->graph)
-    return bad(all, KD_DATA_LOSS, "has no graph");
+  if (!all->model->graph) return bad(all, KD_DATA_LOSS, "has no graph");
   if (!all->model->n_opset_import && all->model->ir_version >= 3)
     return bad(all, KD_DATA_LOSS, "does not say which opset it uses");
   int64_t opset = opset_of(&top, "");
@@ -634,8 +606,7 @@ keel_status keel_onnx_load(keel_context *context, const char *path,
   keel_program *program = NULL;
   keel_status status = keel_onnx_unpack(path, &onnx__model_proto__descriptor,
                                         data, size, &message);
-  if (status != KD_OK)
-    return status;
+  if (status != KD_OK) return status;
   status = keel_program_create(context, &program);
   if (status == KD_OK) {
     importer all = {.context = context,

@@ -23,12 +23,10 @@ static const char *external_entry(const onnx_tensor *tensor, const char *key) {
 
 /* A location must stay in the model's folder. */
 static bool stays_inside(const char *location) {
-  if (!*location || *location == '/')
-    return false;
+  if (!*location || *location == '/') return false;
   for (const char *at = location; at; at = strchr(at, '/')) {
     at += *at == '/';
-    if (!strncmp(at, "..", 2) && (at[2] == '/' || !at[2]))
-      return false;
+    if (!strncmp(at, "..", 2) && (at[2] == '/' || !at[2])) return false;
   }
   return true;
 }
@@ -38,8 +36,7 @@ static keel_status external_number(const onnx_tensor *tensor, const char *key,
   const char *text = external_entry(tensor, key);
   char *end = NULL;
   *out_number = fallback;
-  if (!text)
-    return KD_OK;
+  if (!text) return KD_OK;
   *out_number = strtoull(text, &end, 10);
   if (!*text || *end || *text == '-')
     return keel_fail(KD_DATA_LOSS, "tensor \"%s\": external %s is \"%s\"",
@@ -56,14 +53,15 @@ static keel_status external(keel_context *context, const char *path,
   if (!location || !stays_inside(location))
     return keel_fail(KD_PERMISSION_DENIED,
                      "%s: tensor \"%s\": external location \"%s\" is not inside"
-                     " the model's folder", path, name,
-                     location ? location : "");
+                     " the model's folder",
+                     path, name, location ? location : "");
   KEEL_TRY(external_number(tensor, "offset", 0, &offset));
   KEEL_TRY(external_number(tensor, "length", type->bytes, &length));
   if (length != type->bytes)
     return keel_fail(KD_DATA_LOSS,
                      "%s: tensor \"%s\": external length is %llu, and its shape"
-                     " needs %llu", path, name, (unsigned long long)length,
+                     " needs %llu",
+                     path, name, (unsigned long long)length,
                      (unsigned long long)type->bytes);
   const char *slash = strrchr(path, '/');
   keel_text full = {0};
@@ -72,12 +70,11 @@ static keel_status external(keel_context *context, const char *path,
   keel_file *file = calloc(1, sizeof *file);
   keel_status status = file ? keel_file_open(keel_text_get(&full), file)
                             : keel_no_memory(sizeof *file);
-  if (status == KD_OK &&
-      (offset > file->size || length > file->size - offset))
+  if (status == KD_OK && (offset > file->size || length > file->size - offset))
     status = keel_fail(KD_DATA_LOSS,
                        "%s: tensor \"%s\" needs bytes %llu to %llu of it, and"
-                       " it has %llu", keel_text_get(&full), name,
-                       (unsigned long long)offset,
+                       " it has %llu",
+                       keel_text_get(&full), name, (unsigned long long)offset,
                        (unsigned long long)(offset + length),
                        (unsigned long long)file->size);
   keel_text_free(&full);
@@ -85,15 +82,13 @@ static keel_status external(keel_context *context, const char *path,
   if (status == KD_OK && offset % 64 == 0 && length) {
     status = keel_tensor_wrap(context, type->dtype, type->rank, type->dims,
                               file->data + offset, unmap, file, out_tensor);
-    if (status == KD_OK)
-      return KD_OK;
+    if (status == KD_OK) return KD_OK;
   } else if (status == KD_OK) {
-    status = keel_tensor_create(context, type->dtype, type->rank, type->dims,
-                                length ? file->data + offset : NULL,
-                                out_tensor);
+    status =
+        keel_tensor_create(context, type->dtype, type->rank, type->dims,
+                           length ? file->data + offset : NULL, out_tensor);
   }
-  if (file)
-    unmap(file);
+  if (file) unmap(file);
   return status;
 }
 
@@ -103,7 +98,8 @@ static keel_status wrong_count(const char *path, const onnx_tensor *tensor,
                                uint64_t have, uint64_t need) {
   return keel_fail(KD_DATA_LOSS,
                    "%s: tensor \"%s\" has %llu elements of data, and its shape"
-                   " needs %llu", path, tensor->name ? tensor->name : "",
+                   " needs %llu",
+                   path, tensor->name ? tensor->name : "",
                    (unsigned long long)have, (unsigned long long)need);
 }
 
@@ -161,8 +157,7 @@ static keel_status from_fields(const char *path, const onnx_tensor *tensor,
                      keel_dtype_name(type->dtype));
   if (have != (uint64_t)type->elements * per)
     return wrong_count(path, tensor, have / per, (uint64_t)type->elements);
-  if (!have)
-    return KD_OK;
+  if (!have) return KD_OK;
   if (!from)
     from_int32(tensor, type, data);
   else if (type->dtype == KD_U32)
@@ -198,7 +193,8 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   if (proto->has_raw_data && proto->raw_data.len != type->bytes)
     return keel_fail(KD_DATA_LOSS,
                      "%s: tensor \"%s\" has %zu bytes of data, and its shape"
-                     " needs %llu", path, name, proto->raw_data.len,
+                     " needs %llu",
+                     path, name, proto->raw_data.len,
                      (unsigned long long)type->bytes);
   /* sizes are checked before memory is taken */
   uint64_t entries = proto->n_float_data + proto->n_int32_data +
@@ -229,8 +225,7 @@ static keel_status sequence(keel_context *context, const char *path,
     return keel_fail(KD_UNIMPLEMENTED,
                      "%s: only sequences of tensors are supported", path);
   keel_tensor **items = calloc(count + 1, sizeof(keel_tensor *));
-  if (!items)
-    return keel_no_memory(count * sizeof *items);
+  if (!items) return keel_no_memory(count * sizeof *items);
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < count && status == KD_OK; i++)
     status =
@@ -261,10 +256,8 @@ keel_status keel_onnx_value(keel_context *context, const char *path,
       : kind == KEEL_FILE_OPTIONAL ? &onnx__optional_proto__descriptor
                                    : &onnx__tensor_proto__descriptor;
   ProtobufCMessage *message = NULL;
-  keel_status status =
-      keel_onnx_unpack(path, descriptor, data, size, &message);
-  if (status != KD_OK)
-    return status;
+  keel_status status = keel_onnx_unpack(path, descriptor, data, size, &message);
+  if (status != KD_OK) return status;
   if (kind == KEEL_FILE_SEQUENCE)
     status = sequence(context, path, (Onnx__SequenceProto *)message, out_value);
   else if (kind == KEEL_FILE_OPTIONAL)

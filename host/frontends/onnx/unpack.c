@@ -29,8 +29,7 @@ static bool varint(wire *wire, uint64_t *out_value) {
 
 static const ProtobufCFieldDescriptor *field_of(
     const ProtobufCMessageDescriptor *kind, uint64_t number) {
-  if (!kind || number > UINT32_MAX)
-    return NULL;
+  if (!kind || number > UINT32_MAX) return NULL;
   return protobuf_c_message_descriptor_get_field(kind, (unsigned)number);
 }
 
@@ -47,8 +46,7 @@ static bool walk_field(wire *at, const ProtobufCFieldDescriptor *field,
       value = 8;
       break;
     case 2:
-      if (!varint(at, &value))
-        return false;
+      if (!varint(at, &value)) return false;
       break;
     case 5:
       value = 4;
@@ -56,8 +54,7 @@ static bool walk_field(wire *at, const ProtobufCFieldDescriptor *field,
     default:
       return false;
   }
-  if (value > (uint64_t)(at->end - at->at))
-    return false;
+  if (value > (uint64_t)(at->end - at->at)) return false;
   wire inside = {at->at, at->at + value};
   at->at += value;
   if (type == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE)
@@ -67,8 +64,7 @@ static bool walk_field(wire *at, const ProtobufCFieldDescriptor *field,
 
 static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
                  unsigned depth) {
-  if (depth > DEPTH_MOST)
-    return false;
+  if (depth > DEPTH_MOST) return false;
   while (wire.at < wire.end) {
     uint64_t tag = 0;
     if (!varint(&wire, &tag) ||
@@ -86,8 +82,7 @@ typedef struct budget {
 
 static void *take(void *context, size_t size) {
   budget *budget = context;
-  if (size > budget->left)
-    return NULL;
+  if (size > budget->left) return NULL;
   budget->left -= size;
   return malloc(size);
 }
@@ -104,12 +99,12 @@ keel_status keel_onnx_unpack(const char *path,
   static const uint8_t nothing;
   budget budget = {.left = size * 200 + (UINT64_C(1) << 16)};
   ProtobufCAllocator allocator = {take, give, &budget};
-  if (!data)
-    data = &nothing;
+  if (!data) data = &nothing;
   if (!walk((wire){data, data + size}, kind, 0))
     return keel_fail(KD_DATA_LOSS,
                      "%s: no valid %s: truncated, damaged or nested deeper than"
-                     " %d", path, kind->short_name, DEPTH_MOST);
+                     " %d",
+                     path, kind->short_name, DEPTH_MOST);
   *out_message = protobuf_c_message_unpack(kind, &allocator, size, data);
   if (!*out_message)
     return keel_fail(KD_DATA_LOSS, "%s: no valid %s", path, kind->short_name);
@@ -119,6 +114,5 @@ keel_status keel_onnx_unpack(const char *path,
 void keel_onnx_free(ProtobufCMessage *message) {
   budget budget = {0};
   ProtobufCAllocator allocator = {take, give, &budget};
-  if (message)
-    protobuf_c_message_free_unpacked(message, &allocator);
+  if (message) protobuf_c_message_free_unpacked(message, &allocator);
 }

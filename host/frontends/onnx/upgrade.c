@@ -15,8 +15,7 @@ static keel_status bad(const onnx_draft *draft, keel_status status,
 
 static int attr_index(const onnx_draft *draft, const char *name) {
   for (uint32_t i = 0; i < draft->attr_count; i++)
-    if (!strcmp(draft->attrs[i].name, name))
-      return (int)i;
+    if (!strcmp(draft->attrs[i].name, name)) return (int)i;
   return -1;
 }
 
@@ -27,8 +26,7 @@ static keel_attr *attr_of(onnx_draft *draft, const char *name, uint32_t kind) {
 
 static void drop_attr(onnx_draft *draft, const char *name) {
   int at = attr_index(draft, name);
-  if (at < 0)
-    return;
+  if (at < 0) return;
   if (draft->attrs[at].kind == KD_ATTR_TENSOR)
     keel_tensor_release(draft->attrs[at].tensor);
   draft->attr_count--;
@@ -55,13 +53,13 @@ static keel_status set_input(onnx_draft *draft, uint32_t index, kd_dtype dtype,
                              uint32_t rank, int64_t count, const void *data) {
   keel_tensor *tensor = NULL;
   if (index < draft->input_count && draft->inputs[index] != KEEL_ABSENT)
-    return bad(draft, KD_DATA_LOSS, "has an input that its opset does not have");
+    return bad(draft, KD_DATA_LOSS,
+               "has an input that its opset does not have");
   KEEL_TRY(keel_tensor_create(draft->function->context, dtype, rank, &count,
                               data, &tensor));
   uint32_t value = keel_function_constant(draft->function, "", tensor);
   keel_tensor_release(tensor);
-  if (value == KEEL_ABSENT)
-    return KD_OUT_OF_MEMORY;
+  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   while (draft->input_count <= index)
     draft->inputs[draft->input_count++] = KEEL_ABSENT;
   draft->inputs[index] = value;
@@ -72,8 +70,7 @@ static keel_status set_input(onnx_draft *draft, uint32_t index, kd_dtype dtype,
 static keel_status ints_to_input(onnx_draft *draft, const char *name,
                                  uint32_t index) {
   const keel_attr *attr = attr_of(draft, name, KD_ATTR_INTS);
-  if (!attr)
-    return KD_OK;
+  if (!attr) return KD_OK;
   KEEL_TRY(set_input(draft, index, KD_I64, 1, attr->count, attr->ints));
   drop_attr(draft, name);
   return KD_OK;
@@ -84,17 +81,15 @@ static keel_status ints_to_input(onnx_draft *draft, const char *name,
 static keel_status float_to_input(onnx_draft *draft, const char *name,
                                   uint32_t index) {
   const keel_attr *attr = attr_of(draft, name, KD_ATTR_FLOAT);
-  if (!attr)
-    return KD_OK;
+  if (!attr) return KD_OK;
   KEEL_TRY(set_input(draft, index, KD_F32, 0, 1, &attr->f));
   drop_attr(draft, name);
   uint32_t made = keel_function_value(draft->function, "");
   const keel_schema *schema = keel_schema_find("", "CastLike");
   keel_opdef *op = NULL;
-  if (made == KEEL_ABSENT)
-    return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(draft->function->context, schema, NULL, 0, NULL,
-                             &op));
+  if (made == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(
+      keel_opdef_create(draft->function->context, schema, NULL, 0, NULL, &op));
   uint32_t inputs[] = {draft->inputs[index], draft->inputs[0]};
   KEEL_TRY(keel_function_node(draft->function, op, draft->name, inputs, 2,
                               &made, 1, NULL));
@@ -109,8 +104,7 @@ static keel_status add_before(onnx_draft *draft, const char *name,
                               uint32_t *out_value) {
   keel_opdef *op = NULL;
   *out_value = keel_function_value(draft->function, "");
-  if (*out_value == KEEL_ABSENT)
-    return KD_OUT_OF_MEMORY;
+  if (*out_value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   KEEL_TRY(keel_opdef_create(draft->function->context,
                              keel_schema_find("", name), attrs, attr_count,
                              NULL, &op));
@@ -126,8 +120,7 @@ static keel_status old_softmax(onnx_draft *draft) {
   const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
   keel_attr axis = KEEL_INT("axis", given ? given->i : 1);
   uint32_t x = draft->inputs[0], shape = 0, flat = 0, made = 0;
-  if (!draft->input_count || !draft->output_count)
-    return KD_OK;
+  if (!draft->input_count || !draft->output_count) return KD_OK;
   if (axis.i == -1) {
     set_int(draft, "axis", -1);
     return KD_OK;
@@ -173,8 +166,7 @@ static keel_status old_top_k(onnx_draft *draft) {
 static keel_status old_resize(onnx_draft *draft) {
   const keel_attr *scales = attr_of(draft, "scales", KD_ATTR_FLOATS);
   const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
-  if (mode && !strcmp(mode->s, "bilinear"))
-    set_string(draft, "mode", "linear");
+  if (mode && !strcmp(mode->s, "bilinear")) set_string(draft, "mode", "linear");
   if (scales) {
     KEEL_TRY(set_input(draft, 2, KD_F32, 1, scales->count, scales->floats));
     drop_attr(draft, "scales");
@@ -239,8 +231,7 @@ static keel_status new_dft(onnx_draft *draft) {
   int64_t axis = -2;
   if (value != KEEL_ABSENT) {
     const keel_tensor *tensor = draft->function->values[value].constant;
-    if (!tensor || tensor->type->elements != 1 ||
-        tensor->type->dtype != KD_I64)
+    if (!tensor || tensor->type->elements != 1 || tensor->type->dtype != KD_I64)
       return bad(draft, KD_UNIMPLEMENTED, "axis must be a constant");
     axis = *(const int64_t *)tensor->data;
     draft->input_count = 2;
@@ -264,8 +255,7 @@ static keel_status widen_second(onnx_draft *draft, int64_t axis) {
   axis += axis < 0 ? a->rank : 0;
   int64_t missing = (int64_t)a->rank - axis - (int64_t)b->rank;
   int64_t axes[KD_MAX_RANK];
-  if (missing <= 0)
-    return KD_OK;
+  if (missing <= 0) return KD_OK;
   for (int64_t i = 0; i < missing && i < (int64_t)KD_MAX_RANK; i++)
     axes[i] = (int64_t)b->rank + i;
   uint32_t inputs[2] = {draft->inputs[1], KEEL_ABSENT}, made = 0;
@@ -274,8 +264,7 @@ static keel_status widen_second(onnx_draft *draft, int64_t axis) {
                               axes, &list));
   inputs[1] = keel_function_constant(draft->function, "", list);
   keel_tensor_release(list);
-  if (inputs[1] == KEEL_ABSENT)
-    return KD_OUT_OF_MEMORY;
+  if (inputs[1] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0, inputs, 2, &made));
   draft->inputs[1] = made;
   return KD_OK;
@@ -283,8 +272,7 @@ static keel_status widen_second(onnx_draft *draft, int64_t axis) {
 
 static keel_status old_broadcast(onnx_draft *draft) {
   const keel_attr *axis = attr_of(draft, "axis", KD_ATTR_INT);
-  if (axis)
-    KEEL_TRY(widen_second(draft, axis->i));
+  if (axis) KEEL_TRY(widen_second(draft, axis->i));
   drop_attr(draft, "axis");
   drop_attr(draft, "broadcast");
   return KD_OK;
@@ -292,9 +280,9 @@ static keel_status old_broadcast(onnx_draft *draft) {
 
 /* PRelu's slope was one for each channel. */
 static keel_status old_prelu(onnx_draft *draft) {
-  const keel_type *slope =
-      draft->input_count == 2 ? draft->function->values[draft->inputs[1]].type
-                              : NULL;
+  const keel_type *slope = draft->input_count == 2
+                               ? draft->function->values[draft->inputs[1]].type
+                               : NULL;
   return slope && slope->rank == 1 && slope->dims[0] == 1
              ? KD_OK
              : widen_second(draft, 1);
@@ -351,8 +339,7 @@ static const struct {
 };
 
 keel_status keel_onnx_upgrade(onnx_draft *draft) {
-  if (*draft->domain)
-    return KD_OK;
+  if (*draft->domain) return KD_OK;
   if (draft->opset < 6)
     return bad(draft, KD_UNIMPLEMENTED,
                "opsets before 6 are not supported; convert the model with"

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* What a .pb file holds, which does not say it by itself. */
-#define KEEL_FILE_TENSOR 0u   /* onnx.TensorProto */
+#define KEEL_FILE_TENSOR   0u /* onnx.TensorProto */
 #define KEEL_FILE_SEQUENCE 1u /* onnx.SequenceProto */
 #define KEEL_FILE_OPTIONAL 2u /* onnx.OptionalProto */
 

@@ -68,8 +68,7 @@ void *keel_arena_take(keel_arena *arena, size_t size) {
 
 void *keel_arena_copy_bytes(keel_arena *arena, const void *bytes, size_t size) {
   void *copy = keel_arena_take(arena, size ? size : 1);
-  if (copy && size)
-    memcpy(copy, bytes, size);
+  if (copy && size) memcpy(copy, bytes, size);
   return copy;
 }
 
@@ -107,8 +106,7 @@ uint64_t keel_now(void) {
 unsigned keel_distance(const char *a, const char *b) {
   enum { ROOM = 64 };
   size_t n = strlen(a), m = strlen(b);
-  if (n >= ROOM || m >= ROOM)
-    return 99;
+  if (n >= ROOM || m >= ROOM) return 99;
   unsigned row[ROOM + 1];
   for (size_t j = 0; j <= m; j++)
     row[j] = (unsigned)j;
@@ -139,16 +137,13 @@ void keel_log_init(keel_log *log) {
   const char *wanted = getenv("KEEL_LOG");
   log->level = KEEL_COUNT_OF(names) > 1 ? 1 : 0;
   for (uint32_t i = 0; wanted && i < KEEL_COUNT_OF(names); i++)
-    if (!strcmp(wanted, names[i]))
-      log->level = i;
-  if (!log->write)
-    log->write = write_to_stderr;
+    if (!strcmp(wanted, names[i])) log->level = i;
+  if (!log->write) log->write = write_to_stderr;
 }
 
 void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,
                    const char *format, va_list args) {
-  if (level > log->level)
-    return;
+  if (level > log->level) return;
   char line[2048];
   int at = snprintf(line, sizeof line, "%s", prefix);
   if (at >= 0 && (size_t)at < sizeof line)
@@ -174,8 +169,7 @@ static keel_status map(int fd, const char *path, keel_file *out_file) {
     return keel_fail(KD_INVALID_ARGUMENT, "%s: is not a regular file", path);
   out_file->size = (uint64_t)facts.st_size;
   out_file->data = NULL;
-  if (!out_file->size)
-    return KD_OK;
+  if (!out_file->size) return KD_OK;
   void *data = mmap(NULL, out_file->size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (data == MAP_FAILED)
     return keel_fail(KD_UNAVAILABLE, "%s: can't be mapped: %s", path,
@@ -187,7 +181,7 @@ static keel_status map(int fd, const char *path, keel_file *out_file) {
 keel_status keel_file_open(const char *path, keel_file *out_file) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    keel_status status = errno == ENOENT    ? KD_NOT_FOUND
+    keel_status status = errno == ENOENT   ? KD_NOT_FOUND
                          : errno == EACCES ? KD_PERMISSION_DENIED
                                            : KD_UNAVAILABLE;
     return keel_fail(status, "%s: %s", path, strerror(errno));
@@ -198,7 +192,6 @@ keel_status keel_file_open(const char *path, keel_file *out_file) {
 }
 
 void keel_file_close(keel_file *file) {
-  if (file->data)
-    munmap((void *)(uintptr_t)file->data, file->size);
+  if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
   *file = (keel_file){0};
 }

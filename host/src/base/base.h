@@ -13,11 +13,10 @@
 #define KEEL_COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 /* Returns from the calling function when a call fails. */
-#define KEEL_TRY(call)                      \
-  do {                                      \
-    keel_status keel_try_status = (call);   \
-    if (keel_try_status != KD_OK)           \
-      return keel_try_status;               \
+#define KEEL_TRY(call)                                    \
+  do {                                                    \
+    keel_status keel_try_status = (call);                 \
+    if (keel_try_status != KD_OK) return keel_try_status; \
   } while (0)
 
 /* Records the text of a failure for this thread and returns the status. */

@@ -31,8 +31,7 @@ keel_status keel_fail_text(keel_status status, const char *text) {
 
 keel_status keel_while(keel_status status, const char *format, ...) {
   size_t at = strlen(message);
-  if (at + 2 >= sizeof message)
-    return status;
+  if (at + 2 >= sizeof message) return status;
   va_list args;
   va_start(args, format);
   if (at) {
@@ -45,7 +44,8 @@ keel_status keel_while(keel_status status, const char *format, ...) {
 }
 
 keel_status keel_no_memory(uint64_t size) {
-  return keel_fail(KD_OUT_OF_MEMORY, "the host has no %llu bytes of memory left",
+  return keel_fail(KD_OUT_OF_MEMORY,
+                   "the host has no %llu bytes of memory left",
                    (unsigned long long)size);
 }
 
@@ -85,10 +85,8 @@ kd_dtype keel_dtype_of(const char *name) {
       {"complex64", KD_C64}, {"complex128", KD_C128}, {"bfloat16", KD_BF16},
   };
   for (kd_dtype i = 1; i < KD_DTYPE_COUNT; i++)
-    if (!strcmp(name, kd_dtype_name(i)))
-      return i;
+    if (!strcmp(name, kd_dtype_name(i))) return i;
   for (size_t i = 0; i < KEEL_COUNT_OF(others); i++)
-    if (!strcmp(name, others[i].name))
-      return others[i].dtype;
+    if (!strcmp(name, others[i].name)) return others[i].dtype;
   return KD_NONE;
 }

@@ -13,7 +13,7 @@ typedef struct keel_instance {
   const kd_kernel_def *def;
   kd_kernel *handle; /* NULL where the definition has no `create` */
   keel_opdef *op;
-  struct kd_node node; /* what `create` saw; the arrays below */
+  struct kd_node node;     /* what `create` saw; the arrays below */
   const keel_type **types; /* of inputs, then outputs */
   keel_tensor **constants; /* by input, retained; NULL: none */
   uint32_t blocked_inputs; /* bit i: input i has the blocked layout */

@@ -10,13 +10,11 @@ static bool allows(uint64_t types, const keel_type *type) {
 static bool types_fit(const kd_kernel_def *def, const struct kd_node *node) {
   for (uint32_t i = 0; i < node->input_count; i++) {
     uint32_t at = i < KD_MAX_TYPED_INPUTS ? i : KD_MAX_TYPED_INPUTS - 1;
-    if (!allows(def->input_types[at], node->inputs[i]))
-      return false;
+    if (!allows(def->input_types[at], node->inputs[i])) return false;
   }
   for (uint32_t i = 0; i < node->output_count; i++) {
     uint32_t at = i < KD_MAX_TYPED_OUTPUTS ? i : KD_MAX_TYPED_OUTPUTS - 1;
-    if (!allows(def->output_types[at], node->outputs[i]))
-      return false;
+    if (!allows(def->output_types[at], node->outputs[i])) return false;
   }
   return true;
 }
@@ -52,8 +50,7 @@ static keel_status nothing_fits(keel_context *context, keel_device *wanted,
     keel_text_add(&args, "%s%s", i ? ", " : "",
                   keel_type_text(node->inputs[i], type, sizeof type));
   char why[512] = "";
-  if (keel_said())
-    snprintf(why, sizeof why, " (%s)", keel_message());
+  if (keel_said()) snprintf(why, sizeof why, " (%s)", keel_message());
   const keel_schema *schema = node->op->schema;
   bool known = false;
   for (uint32_t i = 0; i < context->device_count; i++)

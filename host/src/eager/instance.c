@@ -6,7 +6,7 @@
 #include "eager/cache.h"
 
 #define BUCKETS 1024
-#define MOST 2048
+#define MOST    2048
 
 struct keel_kernel_cache {
   pthread_mutex_t lock;
@@ -18,8 +18,7 @@ struct keel_kernel_cache {
 /* ---- one instance --------------------------------------------------------- */
 
 static void instance_free(keel_instance *instance) {
-  if (instance->handle)
-    instance->def->destroy(instance->handle);
+  if (instance->handle) instance->def->destroy(instance->handle);
   for (uint32_t i = 0; instance->constants && i < instance->node.input_count;
        i++)
     keel_tensor_release(instance->constants[i]);
@@ -39,8 +38,7 @@ static keel_status copy_key(keel_instance *instance,
                             const keel_instance_key *key) {
   uint32_t count = key->input_count + key->output_count;
   instance->types = calloc(count + 1, sizeof *instance->types);
-  if (!instance->types)
-    return keel_no_memory(count * sizeof *instance->types);
+  if (!instance->types) return keel_no_memory(count * sizeof *instance->types);
   for (uint32_t i = 0; i < key->input_count; i++)
     instance->types[i] = key->inputs[i];
   for (uint32_t i = 0; i < key->output_count; i++)
@@ -68,14 +66,12 @@ static keel_status copy_key(keel_instance *instance,
 }
 
 static keel_status create_handle(keel_instance *instance) {
-  if (!instance->def->create)
-    return KD_OK;
+  if (!instance->def->create) return KD_OK;
   keel_hush();
   kd_status status =
       instance->def->create(instance->device->handle, instance->def,
                             &instance->node, &instance->handle);
-  if (status == KD_OK)
-    return KD_OK;
+  if (status == KD_OK) return KD_OK;
   instance->handle = NULL;
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -86,8 +82,7 @@ static keel_status create_handle(keel_instance *instance) {
 static keel_status make(const keel_instance_key *key,
                         keel_instance **out_instance) {
   keel_instance *instance = calloc(1, sizeof *instance);
-  if (!instance)
-    return keel_no_memory(sizeof *instance);
+  if (!instance) return keel_no_memory(sizeof *instance);
   atomic_init(&instance->refs, 1);
   instance->device = key->device;
   instance->def = key->def;
@@ -95,8 +90,7 @@ static keel_status make(const keel_instance_key *key,
   instance->blocked_inputs = key->blocked_inputs;
   instance->blocked_output = key->blocked_output;
   keel_status status = copy_key(instance, key);
-  if (status == KD_OK)
-    status = create_handle(instance);
+  if (status == KD_OK) status = create_handle(instance);
   if (status != KD_OK) {
     instance_free(instance);
     return status;
@@ -109,15 +103,13 @@ static keel_status make(const keel_instance_key *key,
 
 /* A type as the key has it: whole, or only element type and rank. */
 static uint64_t hash_type(uint64_t hash, const keel_type *type, bool any) {
-  if (!any)
-    return keel_hash(hash, &type, sizeof type);
+  if (!any) return keel_hash(hash, &type, sizeof type);
   uint32_t part[2] = {type ? type->dtype : 0, type ? type->rank : 0};
   return keel_hash(hash, part, sizeof part);
 }
 
 static bool same_type(const keel_type *a, const keel_type *b, bool any) {
-  if (a == b)
-    return true;
+  if (a == b) return true;
   return any && a && b && a->dtype == b->dtype && a->rank == b->rank;
 }
 
@@ -144,11 +136,9 @@ static bool matches(const keel_instance *instance, uint64_t hash,
       !keel_opdef_equal(instance->op, key->op))
     return false;
   for (uint32_t i = 0; i < key->input_count; i++)
-    if (!same_type(node->inputs[i], key->inputs[i], any))
-      return false;
+    if (!same_type(node->inputs[i], key->inputs[i], any)) return false;
   for (uint32_t i = 0; i < key->output_count; i++)
-    if (!same_type(node->outputs[i], key->outputs[i], any))
-      return false;
+    if (!same_type(node->outputs[i], key->outputs[i], any)) return false;
   return true;
 }
 
@@ -201,8 +191,7 @@ static keel_instance *evict(keel_kernel_cache *cache) {
 keel_status keel_instance_get(keel_kernel_cache *cache,
                               const keel_instance_key *key,
                               keel_instance **out_instance) {
-  if (key->constants || !key->op->shareable)
-    return make(key, out_instance);
+  if (key->constants || !key->op->shareable) return make(key, out_instance);
   uint64_t hash = hash_key(key);
   pthread_mutex_lock(&cache->lock);
   keel_instance *instance = find(cache, hash, key);
@@ -219,8 +208,7 @@ keel_status keel_instance_get(keel_kernel_cache *cache,
   instance->next = cache->buckets[hash % BUCKETS];
   cache->buckets[hash % BUCKETS] = instance;
   link_newest(cache, instance);
-  if (++cache->count > MOST)
-    old = evict(cache);
+  if (++cache->count > MOST) old = evict(cache);
   pthread_mutex_unlock(&cache->lock);
   keel_instance_release(old);
   *out_instance = instance;
@@ -229,16 +217,14 @@ keel_status keel_instance_get(keel_kernel_cache *cache,
 
 keel_status keel_kernel_cache_create(keel_kernel_cache **out_cache) {
   keel_kernel_cache *cache = calloc(1, sizeof *cache);
-  if (!cache)
-    return keel_no_memory(sizeof *cache);
+  if (!cache) return keel_no_memory(sizeof *cache);
   pthread_mutex_init(&cache->lock, NULL);
   *out_cache = cache;
   return KD_OK;
 }
 
 void keel_kernel_cache_destroy(keel_kernel_cache *cache) {
-  if (!cache)
-    return;
+  if (!cache) return;
   while (cache->oldest)
     keel_instance_release(evict(cache));
   pthread_mutex_destroy(&cache->lock);

@@ -35,11 +35,10 @@ static kd_tensor view_of(const keel_tensor *tensor) {
 /* ---- inputs --------------------------------------------------------------- */
 
 /* Whether a kernel on `device` can read the tensor where it lies. */
-static inline bool in_place(const keel_tensor *tensor, const keel_device *device,
-                            bool host_argument) {
+static inline bool in_place(const keel_tensor *tensor,
+                            const keel_device *device, bool host_argument) {
   keel_device *place = keel_tensor_place(tensor);
-  if (host_argument)
-    return keel_device_addressable(place);
+  if (host_argument) return keel_device_addressable(place);
   return place == device ||
          (keel_device_addressable(device) && keel_device_addressable(place));
 }
@@ -107,8 +106,7 @@ static keel_status make_output(const keel_binding *binding, uint32_t index,
   bool host = binding->instance->def->host_outputs >> index & 1;
   keel_heap *heap =
       host ? &binding->device->context->host : &binding->device->heap;
-  if (forward)
-    return keel_tensor_view(forward, type, out_tensor);
+  if (forward) return keel_tensor_view(forward, type, out_tensor);
   KEEL_TRY(keel_tensor_on(heap, type, out_tensor));
   if (index == 0 && binding->blocked_output)
     (*out_tensor)->layout = KD_LAYOUT_CHANNEL_BLOCKED;
@@ -121,11 +119,10 @@ static keel_status make_outputs(launch *run, keel_tensor *const *inputs,
   const keel_binding *binding = run->binding;
   for (uint32_t i = 0; i < binding->output_count; i++) {
     run->out_views[i] = (kd_tensor){0};
-    if (!types[i])
-      continue;
-    keel_tensor *forward =
-        i == 0 && donated ? forwardable(binding, inputs, donated, types[0])
-                          : NULL;
+    if (!types[i]) continue;
+    keel_tensor *forward = i == 0 && donated
+                               ? forwardable(binding, inputs, donated, types[0])
+                               : NULL;
     KEEL_TRY(make_output(binding, i, types[i], forward, &run->outputs[i]));
     run->out_views[i] = view_of(run->outputs[i]);
   }
@@ -161,8 +158,7 @@ static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
   uint64_t size = instance->def->workspace
                       ? instance->def->workspace(instance->handle, &run->view)
                       : 0;
-  if (!size)
-    return KD_OK;
+  if (!size) return KD_OK;
   KEEL_TRY(keel_heap_take(&run->binding->device->heap, size, out_scratch));
   *dim = (int64_t)size;
   run->view.workspace = (kd_tensor){
@@ -203,8 +199,7 @@ static keel_status call_kernel(launch *run) {
   KEEL_TRY(take_workspace(run, &scratch, &dim));
   keel_hush();
   kd_status status = enqueue(run);
-  if (scratch)
-    keel_buffer_release(scratch);
+  if (scratch) keel_buffer_release(scratch);
   if (status == KD_OK)
     return run->binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT
                ? check_set(run)
@@ -262,7 +257,8 @@ keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
       .outputs = outputs,
       .out_views = views + n,
   };
-  keel_status status = views && moved ? KD_OK : keel_no_memory(n * sizeof *views);
+  keel_status status =
+      views && moved ? KD_OK : keel_no_memory(n * sizeof *views);
   if (status == KD_OK) {
     for (uint32_t i = 0; i < n; i++)
       moved[i] = NULL;

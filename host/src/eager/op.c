@@ -4,8 +4,8 @@
 #include "exec/pool.h"
 
 #define BUCKETS 512
-#define MOST 2048
-#define NEAR 64 /* entries of a thread's own table */
+#define MOST    2048
+#define NEAR    64 /* entries of a thread's own table */
 
 struct keel_op {
   keel_site site;
@@ -42,13 +42,11 @@ keel_status keel_op_prepare(keel_context *context, const char *name,
   *out_op = NULL;
   split_name(name, domain, sizeof domain, &bare);
   const keel_schema *schema = keel_schema_find(domain, bare);
-  if (!schema)
-    return keel_schema_missing(domain, bare);
+  if (!schema) return keel_schema_missing(domain, bare);
   if (schema->flags & KEEL_OP_CONTROL)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "%s has nested functions; build a program for it", name);
-  if (device)
-    KEEL_TRY(keel_device_ready(device));
+  if (device) KEEL_TRY(keel_device_ready(device));
   keel_opdef *def = NULL;
   KEEL_TRY(keel_opdef_create(context, schema, attrs, attr_count, NULL, &def));
   keel_op *op = calloc(1, sizeof *op);
@@ -114,8 +112,7 @@ static void become_all(deferred *call, keel_tensor **values,
 
 static void run_deferred(keel_task *task) {
   deferred *call = (deferred *)task;
-  keel_tensor *failed =
-      keel_tensor_retain(first_failed(call->inputs, call->n));
+  keel_tensor *failed = keel_tensor_retain(first_failed(call->inputs, call->n));
   keel_tensor **values = calloc(call->m + 1, sizeof(keel_tensor *));
   if (!failed) {
     keel_status status =
@@ -195,8 +192,7 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
                          uint32_t output_count) {
   uint32_t states = 0;
   for (uint32_t i = 0; i < input_count; i++)
-    if (inputs[i])
-      states |= UINT32_C(1) << keel_tensor_state(inputs[i]);
+    if (inputs[i]) states |= UINT32_C(1) << keel_tensor_state(inputs[i]);
   keel_device *scope = keel_device_scope(op->site.op->context);
   if (states & (UINT32_C(1) << KEEL_FAILED)) {
     keel_tensor *failed = first_failed(inputs, input_count);
@@ -248,8 +244,7 @@ static uint64_t hash_call(const char *name, const keel_attr *attrs,
 }
 
 static bool same_value(const keel_attr *a, const keel_attr *b) {
-  if (strcmp(a->name, b->name) != 0 || a->kind != b->kind)
-    return false;
+  if (strcmp(a->name, b->name) != 0 || a->kind != b->kind) return false;
   switch (a->kind) {
     case KD_ATTR_INT:
       return a->i == b->i;
@@ -275,8 +270,7 @@ static bool is_call(const keel_op *op, const char *name, const keel_attr *attrs,
              : strcmp(domain, "ai.onnx") != 0)
     return false;
   for (uint32_t i = 0; i < count; i++)
-    if (!same_value(&def->attrs[i].value, &attrs[i]))
-      return false;
+    if (!same_value(&def->attrs[i].value, &attrs[i])) return false;
   return true;
 }
 
@@ -328,22 +322,20 @@ keel_status keel_call(keel_context *context, const char *name,
     KEEL_TRY(keel_op_prepare(context, name, attrs, attr_count, NULL, &fresh));
     op = plain ? add_op(cache, hash, fresh, name, attrs, attr_count) : NULL;
   }
-  keel_status status = keel_op_call(op ? op : fresh, inputs, input_count,
-                                    outputs, output_count);
+  keel_status status =
+      keel_op_call(op ? op : fresh, inputs, input_count, outputs, output_count);
   if (op) {
     near[at].serial = cache->serial;
     near[at].hash = hash;
     near[at].op = op;
   }
-  if (fresh != op)
-    keel_op_release(fresh);
+  if (fresh != op) keel_op_release(fresh);
   return status;
 }
 
 keel_status keel_op_cache_create(keel_op_cache **out_cache) {
   keel_op_cache *cache = calloc(1, sizeof *cache);
-  if (!cache)
-    return keel_no_memory(sizeof *cache);
+  if (!cache) return keel_no_memory(sizeof *cache);
   pthread_mutex_init(&cache->lock, NULL);
   cache->serial = atomic_fetch_add(&serials, 1) + 1;
   *out_cache = cache;
@@ -351,8 +343,7 @@ keel_status keel_op_cache_create(keel_op_cache **out_cache) {
 }
 
 void keel_op_cache_destroy(keel_op_cache *cache) {
-  if (!cache)
-    return;
+  if (!cache) return;
   for (uint32_t i = 0; i < BUCKETS; i++)
     for (keel_op *op = cache->buckets[i], *next; op; op = next) {
       next = op->next;

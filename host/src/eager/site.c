@@ -16,8 +16,7 @@ void keel_site_init(keel_site *site, keel_opdef *op, const char *where,
 }
 
 static void binding_free(keel_binding *binding) {
-  if (binding)
-    keel_instance_release(binding->instance);
+  if (binding) keel_instance_release(binding->instance);
   free(binding);
 }
 
@@ -46,8 +45,7 @@ static keel_status infer(const keel_site *site, keel_tensor *const *inputs,
                          const keel_type **out, uint32_t m) {
   keel_tensor *few[FEW];
   keel_tensor **values = n <= FEW ? few : malloc(n * sizeof *values);
-  if (!values)
-    return keel_no_memory(n * sizeof *values);
+  if (!values) return keel_no_memory(n * sizeof *values);
   keel_infer all = {
       .op = site->op,
       .where = site->where,
@@ -66,12 +64,10 @@ static keel_status infer(const keel_site *site, keel_tensor *const *inputs,
     if (inputs[i] && inputs[i]->kind != KEEL_DATA)
       status = keel_infer_fail(&all, KD_INVALID_ARGUMENT,
                                "input %u is no tensor", (unsigned)i);
-  if (status == KD_OK)
-    status = keel_infer_types(&all);
+  if (status == KD_OK) status = keel_infer_types(&all);
   for (uint32_t i = 0; i < n; i++)
     keel_tensor_release(values[i]);
-  if (values != few)
-    free(values);
+  if (values != few) free(values);
   return status;
 }
 
@@ -84,8 +80,7 @@ static inline bool matches(const keel_binding *binding, keel_device *wanted,
       binding->output_count != m || binding->asked_blocked != blocked)
     return false;
   for (uint32_t i = 0; i < n; i++)
-    if ((inputs[i] ? inputs[i]->type : NULL) != binding->types[i])
-      return false;
+    if ((inputs[i] ? inputs[i]->type : NULL) != binding->types[i]) return false;
   return true;
 }
 
@@ -94,8 +89,7 @@ static keel_status bind(keel_site *site, keel_device *wanted,
                         uint32_t blocked, keel_binding **out_binding) {
   keel_binding *binding =
       calloc(1, sizeof *binding + (n + m) * sizeof *binding->types);
-  if (!binding)
-    return keel_no_memory(sizeof *binding);
+  if (!binding) return keel_no_memory(sizeof *binding);
   const keel_type **in = binding->types, **out = binding->types + n;
   const keel_schema *schema = site->op->schema;
   keel_context *context = site->op->context;
@@ -159,9 +153,9 @@ static bool keep(keel_site *site, keel_binding *binding) {
   for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
     keel_binding *expected = NULL;
     /* release: a reader that finds it sees it whole */
-    if (atomic_compare_exchange_strong_explicit(
-            &site->slots[i], &expected, binding, memory_order_release,
-            memory_order_relaxed))
+    if (atomic_compare_exchange_strong_explicit(&site->slots[i], &expected,
+                                                binding, memory_order_release,
+                                                memory_order_relaxed))
       return true;
   }
   return false;
@@ -177,14 +171,12 @@ static keel_status run_binding(keel_site *site, const keel_binding *binding,
   const keel_type *few[2 * FEW];
   const keel_type **types =
       n + m <= 2 * FEW ? few : malloc((n + m) * sizeof *types);
-  if (!types)
-    return keel_no_memory((n + m) * sizeof *types);
+  if (!types) return keel_no_memory((n + m) * sizeof *types);
   keel_status status = infer(site, inputs, n, types, types + n, m);
   if (status == KD_OK)
-    status = keel_launch_run(site, binding, types + n, inputs, outputs,
-                             donated);
-  if (types != few)
-    free(types);
+    status =
+        keel_launch_run(site, binding, types + n, inputs, outputs, donated);
+  if (types != few) free(types);
   return status;
 }
 
@@ -197,8 +189,7 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
   const keel_type *few[2 * FEW];
   const keel_type **types =
       n + m <= 2 * FEW ? few : malloc((n + m) * sizeof *types);
-  if (!types)
-    return keel_no_memory((n + m) * sizeof *types);
+  if (!types) return keel_no_memory((n + m) * sizeof *types);
   keel_host_call call = {
       .context = site->op->context,
       .op = site->op,
@@ -214,10 +205,8 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
   keel_status status = KD_OK;
   if (schema->infer != keel_shape_control)
     status = infer(site, inputs, n, types, types + n, m);
-  if (status == KD_OK)
-    status = schema->host(&call);
-  if (types != few)
-    free(types);
+  if (status == KD_OK) status = schema->host(&call);
+  if (types != few) free(types);
   for (uint32_t i = 0; status != KD_OK && i < m; i++) {
     keel_tensor_release(outputs[i]);
     outputs[i] = NULL;
@@ -235,16 +224,13 @@ static inline keel_device *wanted_device(const keel_site *site,
   keel_device *first = NULL;
   uint32_t blocked = 0;
   for (uint32_t i = 0; i < n; i++) {
-    if (!inputs[i])
-      continue;
-    if (!first)
-      first = keel_tensor_place(inputs[i]);
+    if (!inputs[i]) continue;
+    if (!first) first = keel_tensor_place(inputs[i]);
     if (inputs[i]->layout != KD_LAYOUT_ROW_MAJOR && i < 32)
       blocked |= UINT32_C(1) << i;
   }
   *out_blocked = blocked;
-  if (site->pinned)
-    return site->pinned;
+  if (site->pinned) return site->pinned;
   return scope ? scope : first ? first : site->op->context->default_device;
 }
 
@@ -262,8 +248,7 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
   for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
     const keel_binding *binding =
         atomic_load_explicit(&site->slots[i], memory_order_acquire);
-    if (!binding)
-      break;
+    if (!binding) break;
     if (matches(binding, wanted, inputs, n, m, blocked))
       return run_binding(site, binding, inputs, outputs, donated);
   }
@@ -271,7 +256,6 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
   KEEL_TRY(bind(site, wanted, inputs, n, m, blocked, &binding));
   bool kept = keep(site, binding);
   keel_status status = run_binding(site, binding, inputs, outputs, donated);
-  if (!kept)
-    binding_free(binding);
+  if (!kept) binding_free(binding);
   return status;
 }

@@ -10,26 +10,26 @@
 
 /* A met combination of input types. */
 typedef struct keel_binding {
-  keel_device *wanted;  /* what was asked for */
+  keel_device *wanted; /* what was asked for */
   keel_instance *instance;
   keel_device *device; /* instance->device */
   uint32_t input_count, output_count;
   uint32_t asked_blocked;  /* inputs that came with the blocked layout */
   uint32_t blocked_inputs; /* those of them that the kernel takes so */
-  bool outputs_known; /* types of the outputs hold for every call */
+  bool outputs_known;      /* types of the outputs hold for every call */
   bool blocked_output;
-  struct kd_node node; /* these very types, in `types` */
+  struct kd_node node;      /* these very types, in `types` */
   const keel_type *types[]; /* of inputs, then outputs */
 } keel_binding;
 
 typedef struct keel_site {
   keel_opdef *op;
-  const char *where;    /* the node's name, or "" */
-  keel_device *pinned;  /* where it must run, or NULL */
-  keel_tensor *const *constants; /* by input, NULL where not; or NULL */
-  bool blocked_output;  /* the layout pass wants output 0 blocked */
+  const char *where;                /* the node's name, or "" */
+  keel_device *pinned;              /* where it must run, or NULL */
+  keel_tensor *const *constants;    /* by input, NULL where not; or NULL */
+  bool blocked_output;              /* the layout pass wants output 0 blocked */
   struct keel_fplan *const *graphs; /* nested functions, by attribute */
-  uint64_t *copy_time;  /* where the time of moving inputs is added, or NULL */
+  uint64_t *copy_time; /* where the time of moving inputs is added, or NULL */
   _Atomic(keel_binding *) slots[KEEL_SITE_SLOTS];
 } keel_site;
 
@@ -58,7 +58,7 @@ struct keel_host_call {
   uint32_t input_count, output_count;
   keel_tensor *const *inputs;
   keel_tensor **outputs;
-  const keel_type *const *types; /* of the outputs; NULL: not inferred */
+  const keel_type *const *types;    /* of the outputs; NULL: not inferred */
   struct keel_fplan *const *graphs; /* by attribute of the op */
 };
 

@@ -26,8 +26,7 @@ static inline bool keel_deque_push(keel_deque *deque, void *item) {
   int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
   /* acquire: a thief's read of the cell comes before we write it again */
   int64_t top = atomic_load_explicit(&deque->top, memory_order_acquire);
-  if (bottom - top >= KEEL_DEQUE_ROOM)
-    return false;
+  if (bottom - top >= KEEL_DEQUE_ROOM) return false;
   atomic_store_explicit(&deque->items[bottom % KEEL_DEQUE_ROOM], item,
                         memory_order_relaxed);
   /* release: a thief that sees the new bottom sees the item, and what it
@@ -64,8 +63,7 @@ static inline void *keel_deque_pop(keel_deque *deque) {
 static inline void *keel_deque_steal(keel_deque *deque) {
   int64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
   int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_seq_cst);
-  if (top >= bottom)
-    return NULL;
+  if (top >= bottom) return NULL;
   void *item = atomic_load_explicit(&deque->items[top % KEEL_DEQUE_ROOM],
                                     memory_order_relaxed);
   if (!atomic_compare_exchange_strong_explicit(&deque->top, &top, top + 1,

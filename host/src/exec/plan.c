@@ -9,12 +9,10 @@
 
 static keel_status lay_graphs(keel_plan *plan, keel_step *step) {
   const keel_opdef *op = step->site.op;
-  if (!(op->schema->flags & KEEL_OP_CONTROL))
-    return KD_OK;
+  if (!(op->schema->flags & KEEL_OP_CONTROL)) return KD_OK;
   keel_fplan **graphs =
       keel_arena_take(&plan->arena, (op->attr_count + 1) * sizeof *graphs);
-  if (!graphs)
-    return KD_OUT_OF_MEMORY;
+  if (!graphs) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < op->attr_count; i++)
     if (op->attrs[i].graph)
       KEEL_TRY(keel_fplan_create(plan, op->attrs[i].graph, &graphs[i]));
@@ -29,12 +27,10 @@ static keel_status lay_constants(keel_plan *plan, const keel_function *function,
   for (uint32_t i = 0; i < step->input_count; i++)
     any |= step->inputs[i] != KEEL_ABSENT &&
            function->values[step->inputs[i]].constant;
-  if (!any)
-    return KD_OK;
+  if (!any) return KD_OK;
   keel_tensor **constants = keel_arena_take(
       &plan->arena, (step->input_count + 1) * sizeof *constants);
-  if (!constants)
-    return KD_OUT_OF_MEMORY;
+  if (!constants) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < step->input_count; i++)
     if (step->inputs[i] != KEEL_ABSENT)
       constants[i] = function->values[step->inputs[i]].constant;
@@ -73,8 +69,7 @@ static keel_status lay_edges(keel_plan *plan, keel_fplan *fplan) {
       for (uint32_t k = 0; k < fplan->steps[i].input_count; k++) {
         uint32_t value = fplan->steps[i].inputs[k];
         uint32_t from = value == KEEL_ABSENT ? KEEL_ABSENT : maker[value];
-        if (from == KEEL_ABSENT || marks[from] == i + 1)
-          continue;
+        if (from == KEEL_ABSENT || marks[from] == i + 1) continue;
         marks[from] = i + 1;
         keel_step *step = &fplan->steps[from];
         if (fill)
@@ -87,8 +82,7 @@ static keel_status lay_edges(keel_plan *plan, keel_fplan *fplan) {
       keel_step *step = &fplan->steps[i];
       step->followers = keel_arena_take(
           &plan->arena, (step->follower_count + 1) * sizeof *step->followers);
-      if (!step->followers)
-        status = KD_OUT_OF_MEMORY;
+      if (!step->followers) status = KD_OUT_OF_MEMORY;
       step->follower_count = 0;
     }
   }
@@ -104,8 +98,7 @@ static keel_status lay_values(keel_plan *plan, const keel_function *function,
   fplan->constants =
       keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->constants);
   fplan->uses = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->uses);
-  if (!fplan->constants || !fplan->uses)
-    return KD_OUT_OF_MEMORY;
+  if (!fplan->constants || !fplan->uses) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++)
     fplan->constants[i] = function->values[i].constant;
   for (uint32_t i = 0; i < fplan->step_count; i++)
@@ -121,8 +114,7 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
                               keel_fplan **out_fplan) {
   keel_arena *arena = &plan->arena;
   keel_fplan *fplan = keel_arena_take(arena, sizeof *fplan);
-  if (!fplan)
-    return KD_OUT_OF_MEMORY;
+  if (!fplan) return KD_OUT_OF_MEMORY;
   fplan->plan = plan;
   fplan->name = function->name;
   fplan->inputs = function->inputs;
@@ -130,10 +122,9 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
   fplan->input_count = function->input_count;
   fplan->output_count = function->output_count;
   fplan->capture_count = function->capture_count;
-  fplan->steps = keel_arena_take(
-      arena, (function->node_count + 1) * sizeof *fplan->steps);
-  if (!fplan->steps)
-    return KD_OUT_OF_MEMORY;
+  fplan->steps =
+      keel_arena_take(arena, (function->node_count + 1) * sizeof *fplan->steps);
+  if (!fplan->steps) return KD_OUT_OF_MEMORY;
   fplan->next = plan->fplans;
   plan->fplans = fplan;
   for (uint32_t i = 0; i < function->node_count; i++)
@@ -150,8 +141,7 @@ void keel_fplan_deinit(keel_fplan *fplan) {
   for (uint32_t i = 0; i < fplan->step_count; i++)
     keel_site_deinit(&fplan->steps[i].site);
   keel_run *idle = atomic_load(&fplan->idle);
-  if (idle)
-    keel_run_free(idle);
+  if (idle) keel_run_free(idle);
 }
 
 /* ---- keel_plan ------------------------------------------------------------ */
@@ -193,12 +183,10 @@ static keel_status check_kernels(const keel_plan *plan) {
 /* On a device of its own memory, constants that kernels read there are moved
  * once, not at each run. */
 static keel_status place_constants(keel_plan *plan) {
-  if (!plan->device || keel_device_addressable(plan->device))
-    return KD_OK;
+  if (!plan->device || keel_device_addressable(plan->device)) return KD_OK;
   for (keel_fplan *at = plan->fplans; at; at = at->next) {
     bool *on_host = calloc(at->value_count + 1, sizeof *on_host);
-    if (!on_host)
-      return keel_no_memory(at->value_count);
+    if (!on_host) return keel_no_memory(at->value_count);
     for (uint32_t i = 0; i < at->step_count; i++) {
       const keel_step *step = &at->steps[i];
       for (uint32_t k = 0; k < step->input_count; k++)
@@ -210,8 +198,7 @@ static keel_status place_constants(keel_plan *plan) {
     keel_status status = KD_OK;
     for (uint32_t i = 0; i < at->value_count && status == KD_OK; i++) {
       keel_tensor *moved = NULL;
-      if (!at->constants[i] || on_host[i])
-        continue;
+      if (!at->constants[i] || on_host[i]) continue;
       status = keel_copy_to(at->constants[i], plan->device, &moved);
       if (status == KD_OK) { /* held by a nameless value of the function */
         keel_function *keeper = plan->functions;
@@ -231,13 +218,10 @@ static keel_status fill(keel_plan *plan, keel_program *program,
                         const keel_plan_params *params) {
   keel_function *main = NULL;
   keel_device *device = params->device;
-  if (!device)
-    device = keel_device_scope(plan->context);
-  if (!device)
-    device = plan->context->default_device;
+  if (!device) device = keel_device_scope(plan->context);
+  if (!device) device = plan->context->default_device;
   plan->device = device;
-  if (device)
-    KEEL_TRY(keel_device_ready(device));
+  if (device) KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
                                &main));
   KEEL_TRY(run_passes(plan, params->flags));
@@ -255,8 +239,7 @@ keel_status keel_plan_create(keel_program *program,
     memcpy(&all, params,
            params->struct_size < sizeof all ? params->struct_size : sizeof all);
   keel_plan *plan = calloc(1, sizeof *plan);
-  if (!plan)
-    return keel_no_memory(sizeof *plan);
+  if (!plan) return keel_no_memory(sizeof *plan);
   atomic_init(&plan->refs, 1);
   plan->context = program->context;
   keel_status status = fill(plan, program, &all);
@@ -269,8 +252,7 @@ keel_status keel_plan_create(keel_program *program,
 }
 
 void keel_plan_release(keel_plan *plan) {
-  if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1)
-    return;
+  if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
   for (keel_fplan *at = plan->fplans; at; at = at->next)
     keel_fplan_deinit(at);
   keel_functions_release(plan->functions);
@@ -324,8 +306,7 @@ void keel_plan_profile(keel_plan *plan, int on) {
 }
 
 static const char *device_of(const keel_plan *plan, const keel_step *step) {
-  if (step->site.op->schema->host)
-    return "host";
+  if (step->site.op->schema->host) return "host";
   const keel_binding *binding = atomic_load(&step->site.slots[0]);
   return binding        ? binding->device->name
          : plan->device ? plan->device->name
@@ -334,14 +315,11 @@ static const char *device_of(const keel_plan *plan, const keel_step *step) {
 
 /* Step `index` of the main function, then of the nested ones; NULL past them. */
 static keel_step *step_at(keel_plan *plan, uint32_t index) {
-  if (index < plan->main->step_count)
-    return &plan->main->steps[index];
+  if (index < plan->main->step_count) return &plan->main->steps[index];
   index -= plan->main->step_count;
   for (keel_fplan *at = plan->fplans; at; at = at->next) {
-    if (at == plan->main)
-      continue;
-    if (index < at->step_count)
-      return &at->steps[index];
+    if (at == plan->main) continue;
+    if (index < at->step_count) return &at->steps[index];
     index -= at->step_count;
   }
   return NULL;

@@ -83,8 +83,7 @@ static void share(loop *at) {
   for (;;) {
     int64_t begin =
         atomic_fetch_add_explicit(&at->next, at->piece, memory_order_relaxed);
-    if (begin >= count)
-      return;
+    if (begin >= count) return;
     int64_t end = begin + at->piece;
     at->body(at->context, begin, end < count ? end : count);
   }
@@ -105,12 +104,10 @@ static bool join_loop(keel_pool *pool) {
     atomic_fetch_add_explicit(&at->users, 1, memory_order_seq_cst);
     bool joined =
         atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
-    if (joined)
-      share(at);
+    if (joined) share(at);
     /* release: what the body wrote, before the owner goes on */
     atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
-    if (joined)
-      return true;
+    if (joined) return true;
   }
   return false;
 }
@@ -156,13 +153,10 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
 void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
                        void *context) {
   keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
-  if (count <= 0)
-    return;
-  if (grain < 1)
-    grain = 1;
+  if (count <= 0) return;
+  if (grain < 1) grain = 1;
   int slot = -1;
-  if (pool && pool->worker_count && count > grain)
-    slot = claim_loop(pool);
+  if (pool && pool->worker_count && count > grain) slot = claim_loop(pool);
   if (slot < 0) {
     body(context, 0, count);
     return;
@@ -202,8 +196,7 @@ static bool has_work(keel_pool *pool) {
 static keel_task *find_task(keel_pool *pool) {
   bool inside = self && self->pool == pool;
   keel_task *task = inside ? keel_deque_pop(&self->deque) : NULL;
-  if (!task)
-    task = keel_queue_take(&pool->queue);
+  if (!task) task = keel_queue_take(&pool->queue);
   uint32_t first = inside ? self->index + 1 : 0;
   for (uint32_t i = 0; i < pool->worker_count && !task; i++)
     task = keel_deque_steal(
@@ -212,11 +205,9 @@ static keel_task *find_task(keel_pool *pool) {
 }
 
 bool keel_pool_help(keel_pool *pool) {
-  if (join_loop(pool))
-    return true;
+  if (join_loop(pool)) return true;
   keel_task *task = find_task(pool);
-  if (task)
-    task->run(task);
+  if (task) task->run(task);
   return task != NULL;
 }
 
@@ -271,8 +262,7 @@ static void stop_workers(keel_pool *pool, uint32_t started) {
 
 static keel_status make(uint32_t workers, keel_pool **out_pool) {
   keel_pool *pool = aligned_alloc(64, (sizeof *pool + 63) & ~(size_t)63);
-  if (!pool)
-    return keel_no_memory(sizeof *pool);
+  if (!pool) return keel_no_memory(sizeof *pool);
   memset(pool, 0, sizeof *pool);
   keel_queue_init(&pool->queue);
   if (workers) {
@@ -289,8 +279,8 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
     pool->workers[i].index = i;
   }
   for (uint32_t i = 0; i < workers; i++) {
-    int error = pthread_create(&pool->workers[i].thread, NULL, work,
-                               &pool->workers[i]);
+    int error =
+        pthread_create(&pool->workers[i].thread, NULL, work, &pool->workers[i]);
     if (error) {
       stop_workers(pool, i);
       return keel_fail(KD_UNAVAILABLE, "can't start worker thread %u of %u: %s",
@@ -315,15 +305,12 @@ keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool) {
 }
 
 void keel_pool_release(keel_pool *pool) {
-  if (!pool)
-    return;
+  if (!pool) return;
   pthread_mutex_lock(&opening);
   bool last = --pool->holders == 0;
-  if (last)
-    atomic_store(&the_pool, NULL);
+  if (last) atomic_store(&the_pool, NULL);
   pthread_mutex_unlock(&opening);
-  if (last)
-    stop_workers(pool, pool->worker_count);
+  if (last) stop_workers(pool, pool->worker_count);
 }
 
 uint32_t keel_pool_size(const keel_pool *pool) {

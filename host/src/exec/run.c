@@ -39,16 +39,14 @@ static keel_run *take_run(keel_fplan *fplan) {
   /* acquire: what the run's last user left in it */
   keel_run *run =
       atomic_exchange_explicit(&fplan->idle, NULL, memory_order_acquire);
-  if (run)
-    return run;
+  if (run) return run;
   run = calloc(1, sizeof *run);
   if (run) {
     run->values = calloc(fplan->value_count + 1, sizeof(keel_tensor *));
     run->uses = calloc(fplan->value_count + 1, sizeof *run->uses);
     run->waits = calloc(fplan->step_count + 1, sizeof *run->waits);
     run->tasks = calloc(fplan->step_count + 1, sizeof *run->tasks);
-    if (run->values && run->uses && run->waits && run->tasks)
-      return run;
+    if (run->values && run->uses && run->waits && run->tasks) return run;
     keel_run_free(run);
   }
   keel_no_memory(fplan->value_count * sizeof(keel_tensor *));
@@ -80,8 +78,7 @@ static void drop_use(keel_run *run, uint32_t value) {
   if (atomic_load_explicit(uses, memory_order_acquire) != 1 &&
       atomic_fetch_sub_explicit(uses, 1, memory_order_acq_rel) != 1)
     return;
-  if (run->fplan->constants[value])
-    return;
+  if (run->fplan->constants[value]) return;
   keel_tensor_release(run->values[value]);
   run->values[value] = NULL;
 }
@@ -100,8 +97,7 @@ static uint32_t donations(const keel_run *run, const keel_step *step) {
 static void note_types(keel_step *step, keel_tensor *const *inputs) {
   size_t at = 0;
   char text[64];
-  if (step->types[0])
-    return;
+  if (step->types[0]) return;
   for (uint32_t i = 0; i < step->input_count && at < sizeof step->types; i++)
     if (inputs[i]) {
       int size = snprintf(step->types + at, sizeof step->types - at, "%s%s",
@@ -117,9 +113,9 @@ static keel_status call_step(keel_run *run, keel_step *step,
     inputs[i] =
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
   uint64_t begin = run->profile ? keel_now() : 0;
-  keel_status status = keel_site_call(
-      &step->site, run->scope, inputs, step->input_count, outputs,
-      step->output_count, donations(run, step));
+  keel_status status =
+      keel_site_call(&step->site, run->scope, inputs, step->input_count,
+                     outputs, step->output_count, donations(run, step));
   if (run->profile) {
     atomic_fetch_add_explicit(&step->time, keel_now() - begin,
                               memory_order_relaxed);
@@ -141,8 +137,7 @@ static void run_step(keel_run *run, keel_step *step) {
     status = keel_no_memory((n + m) * sizeof(keel_tensor *));
   else if (!stopped)
     status = call_step(run, step, values, values + n);
-  if (status != KD_OK)
-    set_failure(run, status);
+  if (status != KD_OK) set_failure(run, status);
   for (uint32_t i = 0; i < m && !stopped && status == KD_OK; i++) {
     uint32_t value = step->outputs[i];
     if (value == KEEL_ABSENT || !run->fplan->uses[value])
@@ -151,10 +146,8 @@ static void run_step(keel_run *run, keel_step *step) {
       run->values[value] = values[n + i];
   }
   for (uint32_t i = 0; i < n; i++)
-    if (step->inputs[i] != KEEL_ABSENT)
-      drop_use(run, step->inputs[i]);
-  if (values != few)
-    free(values);
+    if (step->inputs[i] != KEEL_ABSENT) drop_use(run, step->inputs[i]);
+  if (values != few) free(values);
 }
 
 /* ---- all steps ------------------------------------------------------------ */
@@ -206,8 +199,7 @@ static void run_parallel(keel_run *run) {
   atomic_store_explicit(&run->remaining, fplan->step_count,
                         memory_order_relaxed);
   for (uint32_t i = 0; i < fplan->step_count; i++) {
-    if (fplan->steps[i].waits)
-      continue;
+    if (fplan->steps[i].waits) continue;
     if (first == KEEL_ABSENT)
       first = i;
     else
@@ -245,13 +237,12 @@ static keel_status end_run(keel_run *run, keel_tensor **outputs) {
     if (value)
       outputs[i] = keel_tensor_retain(value);
     else
-      status = keel_fail(KD_INVALID_ARGUMENT,
-                         "output %u of %s is made by no node", (unsigned)i,
-                         *fplan->name ? fplan->name : "the program");
+      status =
+          keel_fail(KD_INVALID_ARGUMENT, "output %u of %s is made by no node",
+                    (unsigned)i, *fplan->name ? fplan->name : "the program");
   }
   for (uint32_t i = 0; i < fplan->value_count; i++)
-    if (!fplan->constants[i])
-      keel_tensor_release(run->values[i]);
+    if (!fplan->constants[i]) keel_tensor_release(run->values[i]);
   if (failure) {
     status = keel_tensor_query(failure);
     keel_tensor_release(failure);
@@ -276,8 +267,7 @@ keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
                      (unsigned)fplan->output_count, (unsigned)input_count,
                      (unsigned)output_count);
   keel_run *run = take_run(fplan);
-  if (!run)
-    return KD_OUT_OF_MEMORY;
+  if (!run) return KD_OUT_OF_MEMORY;
   begin_run(run, fplan, scope, inputs);
   if (keel_pool_size(fplan->plan->context->pool) > 1 && fplan->step_count > 1) {
     run_parallel(run);

@@ -79,18 +79,18 @@ static keel_status check_segments(const char *path, const keel_file *file) {
     dynamic |= segment.p_type == PT_DYNAMIC;
     if ((segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC) &&
         !inside(file, segment.p_offset, segment.p_filesz))
-      return keel_fail(KD_DATA_LOSS,
-                       "%s: truncated: segment %llu ends at byte %llu, the file"
-                       " at %llu",
-                       path, (unsigned long long)i,
-                       (unsigned long long)(segment.p_offset + segment.p_filesz),
-                       (unsigned long long)file->size);
+      return keel_fail(
+          KD_DATA_LOSS,
+          "%s: truncated: segment %llu ends at byte %llu, the file"
+          " at %llu",
+          path, (unsigned long long)i,
+          (unsigned long long)(segment.p_offset + segment.p_filesz),
+          (unsigned long long)file->size);
   }
   /* Sections are not needed to run, but a whole file has them where its header
    * says; a cut that misses every segment still shows here. */
   if (head->e_shoff &&
-      !inside(file, head->e_shoff,
-              (uint64_t)head->e_shnum * head->e_shentsize))
+      !inside(file, head->e_shoff, (uint64_t)head->e_shnum * head->e_shentsize))
     return keel_fail(KD_DATA_LOSS,
                      "%s: truncated: its section headers lie behind its end",
                      path);

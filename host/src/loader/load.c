@@ -18,8 +18,7 @@ static keel_status refuse(keel_plugin *plugin, keel_status status,
   plugin->status = status;
   plugin->reason = keel_arena_copy(&plugin->context->arena, keel_message());
   plugin->mend = mend;
-  if (!plugin->reason)
-    plugin->reason = "";
+  if (!plugin->reason) plugin->reason = "";
   keel_log_line(&plugin->context->log, KD_LOG_INFO, "%s", plugin->reason);
   return status;
 }
@@ -34,8 +33,7 @@ static keel_status check_writers(const char *path, const struct stat *facts) {
                      path);
   snprintf(folder, sizeof folder, "%s", path);
   char *slash = strrchr(folder, '/');
-  if (slash)
-    *(slash == folder ? slash + 1 : slash) = 0;
+  if (slash) *(slash == folder ? slash + 1 : slash) = 0;
   if (stat(folder, &around) == 0 && (around.st_mode & S_IWOTH))
     return keel_fail(KD_PERMISSION_DENIED,
                      "%s: anybody may write its folder %s", path, folder);
@@ -53,17 +51,15 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
     return refuse(plugin, KD_NOT_FOUND, "mend the path");
   }
   plugin->path = keel_arena_copy(&context->arena, absolute);
-  if (!plugin->path)
-    return KD_OUT_OF_MEMORY;
+  if (!plugin->path) return KD_OUT_OF_MEMORY;
   plugin->device_id = facts.st_dev;
   plugin->inode = facts.st_ino;
   for (uint32_t i = 0; i < context->plugin_count; i++) {
     const keel_plugin *other = context->plugins[i];
-    *out_double |= other->inode == plugin->inode &&
-                   other->device_id == plugin->device_id;
+    *out_double |=
+        other->inode == plugin->inode && other->device_id == plugin->device_id;
   }
-  if (*out_double)
-    return KD_OK;
+  if (*out_double) return KD_OK;
   if (check_writers(absolute, &facts) != KD_OK)
     return refuse(plugin, KD_PERMISSION_DENIED, "chmod o-w it");
   return KD_OK;
@@ -72,8 +68,7 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
 static keel_status open_library(keel_plugin *plugin) {
   const char *mend = "";
   keel_status status = keel_elf_check(plugin->path, &mend);
-  if (status != KD_OK)
-    return refuse(plugin, status, mend);
+  if (status != KD_OK) return refuse(plugin, status, mend);
   plugin->library = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL);
   if (!plugin->library) {
     const char *why = dlerror();
@@ -92,22 +87,22 @@ static keel_status open_library(keel_plugin *plugin) {
 static keel_status copy_table(const keel_plugin *plugin, const char *what,
                               const void *table, size_t least, void *target,
                               size_t size) {
-  if (!table)
-    return KD_OK;
+  if (!table) return KD_OK;
   uint32_t given = 0;
   memcpy(&given, table, sizeof given);
   if (given < least)
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: %s has struct_size %u, and its needed slots end at"
-                     " %zu", plugin->path, what, (unsigned)given, least);
+                     " %zu",
+                     plugin->path, what, (unsigned)given, least);
   memcpy(target, table, given < size ? given : size);
   return KD_OK;
 }
 
-#define NEED(table, field)                                                  \
-  if (!plugin->table.field)                                                 \
-  return keel_fail(KD_INCOMPATIBLE, "%s: slot %s of %s is NULL",            \
-                   plugin->path, #field, #table)
+#define NEED(table, field)                                                     \
+  if (!plugin->table.field)                                                    \
+  return keel_fail(KD_INCOMPATIBLE, "%s: slot %s of %s is NULL", plugin->path, \
+                   #field, #table)
 
 static keel_status copy_memory(keel_plugin *plugin) {
   KEEL_TRY(copy_table(plugin, "kd_memory_table", plugin->table.memory,
@@ -127,8 +122,7 @@ static keel_status copy_streams(keel_plugin *plugin) {
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: streams and events come together or not at all",
                      plugin->path);
-  if (!table->streams)
-    return KD_OK;
+  if (!table->streams) return KD_OK;
   KEEL_TRY(copy_table(plugin, "kd_stream_table", table->streams,
                       END_OF(kd_stream_table, wait), &plugin->streams,
                       sizeof plugin->streams));
@@ -168,8 +162,7 @@ static keel_status copy_options(keel_plugin *plugin) {
 /* Copies the definitions, stepping by the plugin's own size of one. */
 static keel_status copy_kernels(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
-  if (!table->kernel_count)
-    return KD_OK;
+  if (!table->kernel_count) return KD_OK;
   if (!table->kernels)
     return keel_fail(KD_INCOMPATIBLE, "%s: kernels is NULL, kernel_count is %u",
                      plugin->path, (unsigned)table->kernel_count);
@@ -179,10 +172,9 @@ static keel_status copy_kernels(keel_plugin *plugin) {
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: %u kernel definitions of struct_size %zu",
                      plugin->path, (unsigned)table->kernel_count, stride);
-  plugin->kernels = keel_arena_take(&plugin->context->arena,
-                                    table->kernel_count * sizeof(kd_kernel_def));
-  if (!plugin->kernels)
-    return KD_OUT_OF_MEMORY;
+  plugin->kernels = keel_arena_take(
+      &plugin->context->arena, table->kernel_count * sizeof(kd_kernel_def));
+  if (!plugin->kernels) return KD_OUT_OF_MEMORY;
   const char *at = (const char *)table->kernels;
   for (uint32_t i = 0; i < table->kernel_count; i++, at += stride) {
     kd_kernel_def *def = &plugin->kernels[plugin->kernel_count];
@@ -195,8 +187,7 @@ static keel_status copy_kernels(keel_plugin *plugin) {
                        !def->op        ? "op"
                        : !def->enqueue ? "enqueue"
                                        : "destroy");
-    if (!def->domain)
-      def->domain = "ai.onnx";
+    if (!def->domain) def->domain = "ai.onnx";
     if (!keel_schema_find(def->domain, def->op))
       keel_log_line(&plugin->context->log, KD_LOG_DEBUG,
                     "%s: kernel for unknown op %s::%s is not used",
@@ -210,7 +201,8 @@ static keel_status copy_kernels(keel_plugin *plugin) {
 
 static keel_kernel_list *list_slot(const keel_plugin *plugin,
                                    const char *domain, const char *op) {
-  uint64_t hash = keel_hash_string(keel_hash_string(KEEL_HASH_SEED, domain), op);
+  uint64_t hash =
+      keel_hash_string(keel_hash_string(KEEL_HASH_SEED, domain), op);
   for (uint32_t i = 0;; i++) {
     keel_kernel_list *list =
         &plugin->by_op[(hash + i) & (plugin->op_slots - 1)];
@@ -235,8 +227,7 @@ static keel_status index_kernels(keel_plugin *plugin) {
     plugin->op_slots *= 2;
   plugin->by_op =
       keel_arena_take(arena, plugin->op_slots * sizeof *plugin->by_op);
-  if (!plugin->by_op)
-    return KD_OUT_OF_MEMORY;
+  if (!plugin->by_op) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < plugin->kernel_count; i++) {
     const kd_kernel_def *def = &plugin->kernels[i];
     keel_kernel_list *list = list_slot(plugin, def->domain, def->op);
@@ -246,11 +237,9 @@ static keel_status index_kernels(keel_plugin *plugin) {
   }
   for (uint32_t i = 0; i < plugin->op_slots; i++) {
     keel_kernel_list *list = &plugin->by_op[i];
-    if (!list->op)
-      continue;
+    if (!list->op) continue;
     list->defs = keel_arena_take(arena, list->count * sizeof *list->defs);
-    if (!list->defs)
-      return KD_OUT_OF_MEMORY;
+    if (!list->defs) return KD_OUT_OF_MEMORY;
     list->count = 0;
   }
   for (uint32_t i = 0; i < plugin->kernel_count; i++) {
@@ -272,8 +261,7 @@ const keel_kernel_list *keel_device_kernels(const keel_device *device,
 static keel_status check_versions(const keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
   uint32_t theirs = table->abi_version, ours = KD_ABI_VERSION;
-  if (KD_VERSION_MAJOR(theirs) != KD_ABI_MAJOR ||
-      theirs < plugin->host.abi_min)
+  if (KD_VERSION_MAJOR(theirs) != KD_ABI_MAJOR || theirs < plugin->host.abi_min)
     return keel_fail(
         KD_INCOMPATIBLE,
         "%s: built for ABI %u.%u, and this host works with %u.%u and up of %u",
@@ -291,8 +279,7 @@ static keel_status check_versions(const keel_plugin *plugin) {
 
 static bool valid_name(const char *name) {
   size_t size = strlen(name);
-  if (size == 0 || size > 32 || !islower((unsigned char)name[0]))
-    return false;
+  if (size == 0 || size > 32 || !islower((unsigned char)name[0])) return false;
   for (size_t i = 0; i < size; i++)
     if (!islower((unsigned char)name[i]) && !isdigit((unsigned char)name[i]) &&
         name[i] != '_' && name[i] != '-')
@@ -303,9 +290,11 @@ static bool valid_name(const char *name) {
 static keel_status check_names(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
   if (!table->name || !valid_name(table->name))
-    return keel_fail(KD_INCOMPATIBLE, "%s: its name is %s%s%s; it must match"
-                     " [a-z][a-z0-9_-]{0,31}", plugin->path,
-                     table->name ? "\"" : "", table->name ? table->name : "NULL",
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s: its name is %s%s%s; it must match"
+                     " [a-z][a-z0-9_-]{0,31}",
+                     plugin->path, table->name ? "\"" : "",
+                     table->name ? table->name : "NULL",
                      table->name ? "\"" : "");
   NEED(table, vendor);
   NEED(table, version);
@@ -347,17 +336,20 @@ static keel_status negotiate(keel_plugin *plugin) {
   keel_hush();
   const kd_plugin *table = entry(&plugin->host);
   if (!table) {
-    if (!keel_said())
-      keel_fail(KD_INCOMPATIBLE, "no reason given");
-    keel_while(KD_INCOMPATIBLE, "while %s was asked for its table, it refused"
-               " this host", plugin->path);
+    if (!keel_said()) keel_fail(KD_INCOMPATIBLE, "no reason given");
+    keel_while(KD_INCOMPATIBLE,
+               "while %s was asked for its table, it refused"
+               " this host",
+               plugin->path);
     return refuse(plugin, KD_INCOMPATIBLE, "ask the plugin's vendor");
   }
   keel_status status = read_tables(plugin, table);
   if (status != KD_OK)
-    return refuse(plugin, status, KD_VERSION_MAJOR(plugin->abi_version) != KD_ABI_MAJOR
-                      ? "take the plugin's build for this version of Keel"
-                      : "ask the plugin's vendor; conformance finds such faults");
+    return refuse(
+        plugin, status,
+        KD_VERSION_MAJOR(plugin->abi_version) != KD_ABI_MAJOR
+            ? "take the plugin's build for this version of Keel"
+            : "ask the plugin's vendor; conformance finds such faults");
   plugin->name = keel_arena_copy(arena, plugin->table.name);
   plugin->vendor = keel_arena_copy(arena, plugin->table.vendor);
   plugin->version = keel_arena_copy(arena, plugin->table.version);
@@ -371,8 +363,9 @@ static keel_status check_double_name(keel_plugin *plugin) {
     const keel_plugin *other = context->plugins[i];
     if (other->status == KD_OK && other->name &&
         !strcmp(other->name, plugin->name)) {
-      keel_fail(KD_ALREADY_EXISTS, "%s: a plugin named \"%s\" is loaded from %s",
-                plugin->path, plugin->name, other->path);
+      keel_fail(KD_ALREADY_EXISTS,
+                "%s: a plugin named \"%s\" is loaded from %s", plugin->path,
+                plugin->name, other->path);
       return refuse(plugin, KD_ALREADY_EXISTS,
                     "remove one of them, or rename it");
     }
@@ -390,8 +383,7 @@ static const char *keep_string(keel_arena *arena, const char *string,
 static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   keel_context *context = plugin->context;
   keel_device *device = keel_arena_take(&context->arena, sizeof *device);
-  if (!device)
-    return KD_OUT_OF_MEMORY;
+  if (!device) return KD_OUT_OF_MEMORY;
   device->context = context;
   device->plugin = plugin;
   device->index = index;
@@ -432,11 +424,9 @@ static keel_status open_plugin(keel_plugin *plugin) {
   }
   plugin->open = true;
   uint32_t count = plugin->table.device_count();
-  keel_device **devices =
-      realloc(context->devices,
-              (context->device_count + count + 1) * sizeof *devices);
-  if (!devices)
-    return keel_no_memory((uint64_t)count * sizeof *devices);
+  keel_device **devices = realloc(
+      context->devices, (context->device_count + count + 1) * sizeof *devices);
+  if (!devices) return keel_no_memory((uint64_t)count * sizeof *devices);
   context->devices = devices;
   for (uint32_t i = 0; i < count; i++) {
     status = add_device(plugin, i);
@@ -463,8 +453,7 @@ static keel_status keep(keel_context *context, keel_plugin *plugin) {
   if (context->plugin_count == context->plugin_room) {
     uint32_t room = context->plugin_room * 2 + 8;
     keel_plugin **plugins = realloc(context->plugins, room * sizeof *plugins);
-    if (!plugins)
-      return keel_no_memory(room * sizeof *plugins);
+    if (!plugins) return keel_no_memory(room * sizeof *plugins);
     context->plugins = plugins;
     context->plugin_room = room;
   }
@@ -475,8 +464,7 @@ static keel_status keep(keel_context *context, keel_plugin *plugin) {
 keel_status keel_plugin_add(keel_context *context,
                             const keel_candidate *candidate) {
   keel_plugin *plugin = keel_arena_take(&context->arena, sizeof *plugin);
-  if (!plugin)
-    return KD_OUT_OF_MEMORY;
+  if (!plugin) return KD_OUT_OF_MEMORY;
   plugin->context = context;
   plugin->path = candidate->path;
   plugin->source = candidate->source;
@@ -491,17 +479,14 @@ keel_status keel_plugin_add(keel_context *context,
   plugin->mend = candidate->mend ? candidate->mend : "";
   keel_status status = candidate->status;
   bool twice = false;
-  if (status == KD_OK)
-    status = settle_path(plugin, &twice);
-  if (twice)
-    return KD_OK; /* the same file by another way: it is listed once */
+  if (status == KD_OK) status = settle_path(plugin, &twice);
+  if (twice) return KD_OK; /* the same file by another way: it is listed once */
   keel_services_fill(plugin);
   bool described = (context->flags & KEEL_DESCRIBE) && candidate->name &&
                    candidate->vendor && candidate->abi_version;
   if (status == KD_OK && !described) {
     status = load(plugin);
-    if (status != KD_OK && plugin->status == KD_OK)
-      refuse(plugin, status, "");
+    if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
     if (status != KD_OK && !plugin->open && plugin->library) {
       dlclose(plugin->library);
       plugin->library = NULL;
@@ -511,8 +496,7 @@ keel_status keel_plugin_add(keel_context *context,
 }
 
 void keel_plugin_close(keel_plugin *plugin) {
-  if (plugin->open)
-    plugin->table.close();
+  if (plugin->open) plugin->table.close();
   plugin->open = false;
   if (plugin->library && (plugin->table.flags & KD_PLUGIN_UNLOADABLE))
     dlclose(plugin->library);

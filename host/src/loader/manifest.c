@@ -24,8 +24,7 @@ static void refuse(keel_arena *arena, keel_candidate *candidate,
 static bool get(keel_arena *arena, const cJSON *root, const char *path,
                 const char *name, const char **out_value) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
-  if (!item)
-    return true;
+  if (!item) return true;
   if (!cJSON_IsString(item) || !item->valuestring[0]) {
     keel_fail(KD_INVALID_ARGUMENT, "%s: \"%s\" is not a string with text", path,
               name);
@@ -39,8 +38,7 @@ static bool get_abi(const cJSON *root, const char *path, uint32_t *out_abi) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, "abi");
   unsigned major = 0, minor = 0;
   char rest = 0;
-  if (!item)
-    return true;
+  if (!item) return true;
   if (!cJSON_IsString(item) ||
       sscanf(item->valuestring, "%5u.%5u%c", &major, &minor, &rest) != 2) {
     keel_fail(KD_INVALID_ARGUMENT, "%s: \"abi\" is not like \"0.9\"", path);
@@ -53,16 +51,14 @@ static bool get_abi(const cJSON *root, const char *path, uint32_t *out_abi) {
 static bool get_options(keel_arena *arena, const cJSON *root, const char *path,
                         keel_candidate *candidate) {
   const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "options");
-  if (!list)
-    return true;
+  if (!list) return true;
   if (!cJSON_IsObject(list)) {
     keel_fail(KD_INVALID_ARGUMENT, "%s: \"options\" is not an object", path);
     return false;
   }
   size_t count = (size_t)cJSON_GetArraySize(list);
   candidate->options = keel_arena_take(arena, (2 * count + 1) * sizeof(char *));
-  if (!candidate->options)
-    return false;
+  if (!candidate->options) return false;
   const cJSON *item = NULL;
   cJSON_ArrayForEach(item, list) {
     if (!cJSON_IsString(item)) {
@@ -118,8 +114,10 @@ static keel_status parse(keel_arena *arena, const char *path,
   KEEL_TRY(keel_file_open(path, &file));
   keel_status status = KD_OK;
   if (file.size > MANIFEST_MOST) {
-    status = keel_fail(KD_INVALID_ARGUMENT, "%s: has %llu bytes; a manifest has"
-                       " at most %llu", path, (unsigned long long)file.size,
+    status = keel_fail(KD_INVALID_ARGUMENT,
+                       "%s: has %llu bytes; a manifest has"
+                       " at most %llu",
+                       path, (unsigned long long)file.size,
                        (unsigned long long)MANIFEST_MOST);
   } else {
     const char *end = NULL;

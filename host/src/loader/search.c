@@ -79,8 +79,7 @@ static keel_status take_list(keel_context *context, const char *list,
     size_t size = strcspn(list, ":");
     if (size) {
       char *path = keel_arena_take(&context->arena, size + 1);
-      if (!path)
-        return KD_OUT_OF_MEMORY;
+      if (!path) return KD_OUT_OF_MEMORY;
       memcpy(path, list, size);
       KEEL_TRY(take_path(context, path, "environment KEEL_PLUGIN_PATH", take));
     }
@@ -124,8 +123,7 @@ keel_status keel_search(keel_context *context,
                         const keel_context_params *params, take_fn take) {
   for (uint32_t i = 0; i < params->plugin_count; i++)
     KEEL_TRY(take_path(context, params->plugins[i], "application", take));
-  if (params->flags & KEEL_ONLY_NAMED)
-    return KD_OK;
+  if (params->flags & KEEL_ONLY_NAMED) return KD_OK;
   if (keel_trusts_environment()) {
     KEEL_TRY(take_list(context, getenv("KEEL_PLUGIN_PATH"), take));
     KEEL_TRY(take_user_manifests(context, take));

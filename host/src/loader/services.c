@@ -15,8 +15,8 @@ static void log_line(const kd_host *host, uint32_t level, const char *format,
                      ...) {
   keel_plugin *plugin = plugin_of(host);
   char prefix[80];
-  snprintf(prefix, sizeof prefix, "%s: ",
-           plugin->name ? plugin->name : plugin->path);
+  snprintf(prefix, sizeof prefix,
+           "%s: ", plugin->name ? plugin->name : plugin->path);
   va_list args;
   va_start(args, format);
   keel_log_args(&plugin->context->log, level, prefix, format, args);
@@ -28,8 +28,7 @@ static const char *environment_option(const keel_plugin *plugin,
   char variable[128];
   int size = snprintf(variable, sizeof variable, "KEEL_%s_%s",
                       plugin->name ? plugin->name : "", name);
-  if (size < 0 || (size_t)size >= sizeof variable)
-    return NULL;
+  if (size < 0 || (size_t)size >= sizeof variable) return NULL;
   for (char *at = variable; *at; at++)
     *at = isalnum((unsigned char)*at) ? (char)toupper((unsigned char)*at) : '_';
   return getenv(variable);
@@ -52,12 +51,9 @@ static const char *option(const kd_host *host, const char *name) {
 }
 
 static void *allocate(uint64_t size, uint64_t alignment) {
-  if (!alignment)
-    alignment = 64;
-  if (size > SIZE_MAX - alignment || (alignment & (alignment - 1)))
-    return NULL;
-  if (alignment < sizeof(void *))
-    alignment = sizeof(void *);
+  if (!alignment) alignment = 64;
+  if (size > SIZE_MAX - alignment || (alignment & (alignment - 1))) return NULL;
+  if (alignment < sizeof(void *)) alignment = sizeof(void *);
   return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
 }
 

@@ -21,8 +21,7 @@ static bool make_folder(const char *path) {
 static bool folder_of(const kd_host *host, keel_text *folder) {
   const keel_plugin *plugin = (const keel_plugin *)(const void *)host;
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (!plugin->name || !keel_trusts_environment())
-    return false;
+  if (!plugin->name || !keel_trusts_environment()) return false;
   if (cache && *cache) {
     keel_text_add(folder, "%s", cache);
   } else if (home && *home) {
@@ -70,8 +69,7 @@ kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
 static void bound(const char *folder) {
   for (;;) {
     DIR *entries = opendir(folder);
-    if (!entries)
-      return;
+    if (!entries) return;
     uint64_t total = 0;
     char oldest[256] = "";
     time_t when = 0;
@@ -89,8 +87,7 @@ static void bound(const char *folder) {
     bool over = total > FOLDER_MOST && oldest[0] &&
                 unlinkat(dirfd(entries), oldest, 0) == 0;
     closedir(entries);
-    if (!over)
-      return;
+    if (!over) return;
   }
 }
 
@@ -98,8 +95,7 @@ static bool write_all(int fd, const void *data, uint64_t size) {
   const char *at = data;
   while (size) {
     ssize_t wrote = write(fd, at, size < (1u << 30) ? size : (1u << 30));
-    if (wrote < 0 && errno != EINTR)
-      return false;
+    if (wrote < 0 && errno != EINTR) return false;
     if (wrote > 0) {
       at += wrote;
       size -= (uint64_t)wrote;
@@ -117,8 +113,8 @@ kd_status keel_store_put(const kd_host *host, const char *key, const void *blob,
     keel_text_add(&fresh, "%s/.new-XXXXXX", keel_text_get(&folder));
     int fd = fresh.failed ? -1 : mkostemp(fresh.data, O_CLOEXEC);
     if (fd >= 0) {
-      bool whole = write_all(fd, key, strlen(key) + 1) &&
-                   write_all(fd, blob, size);
+      bool whole =
+          write_all(fd, key, strlen(key) + 1) && write_all(fd, blob, size);
       whole = close(fd) == 0 && whole;
       if (!whole || rename(fresh.data, keel_text_get(&path)) != 0)
         unlink(fresh.data);

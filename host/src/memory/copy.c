@@ -15,8 +15,7 @@ static keel_status failed(const keel_device *device, kd_status status,
 }
 
 keel_status keel_device_drain(keel_device *device) {
-  if (!device || !device->stream)
-    return KD_OK;
+  if (!device || !device->stream) return KD_OK;
   keel_plugin *plugin = device->plugin;
   kd_status status = KD_OK;
   keel_hush();
@@ -30,8 +29,7 @@ keel_status keel_device_drain(keel_device *device) {
       status = plugin->events.record(event, device->stream);
       if (status == KD_OK && plugin->streams.flush)
         status = plugin->streams.flush(device->stream);
-      if (status == KD_OK)
-        status = plugin->events.wait(event, UINT64_MAX);
+      if (status == KD_OK) status = plugin->events.wait(event, UINT64_MAX);
       plugin->events.destroy(event);
     }
   }
@@ -45,8 +43,7 @@ keel_status keel_device_drain(keel_device *device) {
 static keel_status copy_in(keel_tensor *target, const void *source) {
   keel_device *device = keel_tensor_place(target);
   uint64_t size = target->type->bytes;
-  if (!size)
-    return KD_OK;
+  if (!size) return KD_OK;
   if (keel_device_addressable(device)) {
     memcpy(target->data, source, size);
     return KD_OK;
@@ -61,8 +58,7 @@ static keel_status copy_in(keel_tensor *target, const void *source) {
 static keel_status copy_out(keel_tensor *source, void *target) {
   keel_device *device = keel_tensor_place(source);
   uint64_t size = source->type->bytes;
-  if (!size)
-    return KD_OK;
+  if (!size) return KD_OK;
   KEEL_TRY(keel_device_drain(device));
   if (keel_device_addressable(device)) {
     memcpy(target, source->data, size);
@@ -77,28 +73,26 @@ static keel_status copy_out(keel_tensor *source, void *target) {
 
 /* Between two devices of one plugin that reach each other. */
 static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
-  keel_device *from = keel_tensor_place(source), *to = keel_tensor_place(target);
+  keel_device *from = keel_tensor_place(source),
+              *to = keel_tensor_place(target);
   if (!from || !to || from->plugin != to->plugin || !from->plugin->peer.copy ||
       !from->plugin->peer.reachable(from->handle, to->handle))
     return KD_UNIMPLEMENTED;
   KEEL_TRY(keel_device_drain(from));
-  return from->plugin->peer.copy(from->handle, source->buffer->handle,
-                                 source->offset, to->handle, NULL,
-                                 target->buffer->handle, target->offset,
-                                 target->type->bytes);
+  return from->plugin->peer.copy(
+      from->handle, source->buffer->handle, source->offset, to->handle, NULL,
+      target->buffer->handle, target->offset, target->type->bytes);
 }
 
 static keel_status copy_content(keel_tensor *source, keel_tensor *target) {
   void *to = keel_tensor_host_data(target);
-  if (to)
-    return copy_out(source, to);
+  if (to) return copy_out(source, to);
   const void *from = keel_tensor_host_data(source);
   if (from) {
     KEEL_TRY(keel_device_drain(keel_tensor_place(source)));
     return copy_in(target, from);
   }
-  if (copy_peer(source, target) == KD_OK)
-    return KD_OK;
+  if (copy_peer(source, target) == KD_OK) return KD_OK;
   keel_tensor *between = NULL;
   KEEL_TRY(keel_copy_to(source, NULL, &between));
   keel_status status = copy_in(target, between->data);
@@ -112,8 +106,7 @@ keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
   KEEL_TRY(keel_copy_layout(tensor, KD_LAYOUT_ROW_MAJOR, &plain));
   keel_heap *heap = device ? &device->heap : &tensor->context->host;
   keel_status status = keel_tensor_on(heap, plain->type, &target);
-  if (status == KD_OK)
-    status = copy_content(plain, target);
+  if (status == KD_OK) status = copy_content(plain, target);
   keel_tensor_release(plain);
   if (status != KD_OK) {
     keel_tensor_release(target);
@@ -141,7 +134,8 @@ static void reorder(const char *from, char *to, const keel_type *type,
             c % block;
         int64_t source = to_blocked ? plain : blocked;
         int64_t target = to_blocked ? blocked : plain;
-        memcpy(to + target * (int64_t)size, from + source * (int64_t)size, size);
+        memcpy(to + target * (int64_t)size, from + source * (int64_t)size,
+               size);
       }
 }
 
@@ -154,8 +148,7 @@ keel_status keel_copy_layout(keel_tensor *tensor, uint32_t layout,
   keel_device *device = keel_tensor_place(tensor);
   const void *from = keel_tensor_host_data(tensor);
   if (!device || !from || !device->info.channel_block)
-    return keel_fail(KD_UNIMPLEMENTED,
-                     "%s can't change the layout of a tensor",
+    return keel_fail(KD_UNIMPLEMENTED, "%s can't change the layout of a tensor",
                      device ? device->name : "the host");
   keel_tensor *target = NULL;
   KEEL_TRY(keel_device_drain(device));

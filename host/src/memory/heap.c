@@ -140,8 +140,7 @@ static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
   }
   pthread_mutex_lock(&heap->lock);
   keel_buffer *buffer = heap->lists[class];
-  if (buffer)
-    heap->lists[class] = buffer->next;
+  if (buffer) heap->lists[class] = buffer->next;
   pthread_mutex_unlock(&heap->lock);
   if (buffer)
     atomic_fetch_sub_explicit(&heap->context->pooled, buffer->size,
@@ -157,8 +156,7 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
                      (unsigned long long)size);
   uint32_t class = class_of(size, &rounded);
   keel_buffer *buffer = take_pooled(heap, class);
-  if (!buffer)
-    KEEL_TRY(grow(heap, rounded, class, &buffer));
+  if (!buffer) KEEL_TRY(grow(heap, rounded, class, &buffer));
   atomic_store_explicit(&buffer->refs, 1, memory_order_relaxed);
   *out_buffer = buffer;
   return KD_OK;
@@ -168,8 +166,7 @@ keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
                            void (*done)(void *), void *done_context,
                            keel_buffer **out_buffer) {
   keel_buffer *buffer = calloc(1, sizeof *buffer);
-  if (!buffer)
-    return keel_no_memory(sizeof *buffer);
+  if (!buffer) return keel_no_memory(sizeof *buffer);
   atomic_init(&buffer->refs, 1);
   buffer->class = KEEL_UNPOOLED;
   buffer->heap = heap;
@@ -185,16 +182,14 @@ void keel_buffer_free(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   uint32_t class = buffer->class;
   if (class == KEEL_UNPOOLED) {
-    if (buffer->done)
-      buffer->done(buffer->done_context);
+    if (buffer->done) buffer->done(buffer->done_context);
     free(buffer);
     return;
   }
   if (class < KEEL_SMALL_CLASSES) {
     uint8_t *count = &keel_lists.counts[heap->slot][class];
     if (*count < SMALL_KEPT) {
-      if (!keel_lists.listed)
-        keel_lists_enrol();
+      if (!keel_lists.listed) keel_lists_enrol();
       keel_buffer **list = &keel_lists.buffers[heap->slot][class];
       buffer->next = *list;
       *list = buffer;
@@ -204,9 +199,8 @@ void keel_buffer_free(keel_buffer *buffer) {
     give_back(buffer);
     return;
   }
-  uint64_t pooled = atomic_fetch_add_explicit(&heap->context->pooled,
-                                              buffer->size,
-                                              memory_order_relaxed);
+  uint64_t pooled = atomic_fetch_add_explicit(
+      &heap->context->pooled, buffer->size, memory_order_relaxed);
   if (pooled + buffer->size > heap->context->pool_limit) {
     buffer->next = NULL;
     give_back_all(buffer);
@@ -243,8 +237,7 @@ static void end_thread(void *unused) {
       lists->previous->next = lists->next;
     else
       all_lists = lists->next;
-    if (lists->next)
-      lists->next->previous = lists->previous;
+    if (lists->next) lists->next->previous = lists->previous;
     lists->listed = false;
   }
   pthread_mutex_unlock(&listing);
@@ -253,8 +246,7 @@ static void end_thread(void *unused) {
 
 /* The process's last thread ends without running key destructors. */
 __attribute__((destructor)) static void end_process(void) {
-  if (keel_lists.listed)
-    end_thread(NULL);
+  if (keel_lists.listed) end_thread(NULL);
 }
 
 static void make_key(void) {
@@ -267,8 +259,7 @@ void keel_lists_enrol(void) {
   pthread_mutex_lock(&listing);
   keel_lists.next = all_lists;
   keel_lists.previous = NULL;
-  if (all_lists)
-    all_lists->previous = &keel_lists;
+  if (all_lists) all_lists->previous = &keel_lists;
   all_lists = &keel_lists;
   keel_lists.listed = true;
   pthread_mutex_unlock(&listing);
@@ -283,14 +274,14 @@ keel_status keel_heap_init(keel_heap *heap, keel_context *context,
   uint32_t slot = 0;
   while (slot < KEEL_HEAP_SLOTS && slots[slot])
     slot++;
-  if (slot < KEEL_HEAP_SLOTS)
-    slots[slot] = heap;
+  if (slot < KEEL_HEAP_SLOTS) slots[slot] = heap;
   pthread_mutex_unlock(&listing);
   if (slot == KEEL_HEAP_SLOTS) {
     pthread_mutex_destroy(&heap->lock);
     return keel_fail(KD_OUT_OF_MEMORY,
                      "a process has at most %d devices and contexts open; close"
-                     " one", KEEL_HEAP_SLOTS);
+                     " one",
+                     KEEL_HEAP_SLOTS);
   }
   heap->slot = slot;
   return KD_OK;

@@ -26,7 +26,7 @@ typedef struct keel_buffer {
   void *done_context;
 } keel_buffer;
 
-#define KEEL_UNPOOLED UINT32_MAX
+#define KEEL_UNPOOLED     UINT32_MAX
 #define KEEL_HEAP_CLASSES 160
 
 struct keel_heap {
@@ -73,7 +73,7 @@ static inline void keel_buffer_release(keel_buffer *buffer) {
 
 /* ---- one thread's lists of small things ---------------------------------- */
 
-#define KEEL_HEAP_SLOTS 32
+#define KEEL_HEAP_SLOTS    32
 #define KEEL_SMALL_CLASSES 41 /* up to 64 KiB */
 
 struct keel_tensor;

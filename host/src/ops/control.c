@@ -13,8 +13,7 @@ static keel_fplan *graph_of(const keel_host_call *call, const char *name,
   uint32_t captures = 0, before = 0;
   keel_fplan *found = NULL;
   for (uint32_t i = 0; i < call->op->attr_count; i++) {
-    if (!call->graphs || !call->graphs[i])
-      continue;
+    if (!call->graphs || !call->graphs[i]) continue;
     if (!strcmp(call->op->attrs[i].value.name, name)) {
       found = call->graphs[i];
       before = captures;
@@ -30,8 +29,7 @@ static keel_status to_bool(const keel_host_call *call, keel_tensor *value,
   keel_tensor *here = NULL;
   KEEL_TRY(keel_tensor_to_host(value, &here));
   bool fits = here->type->dtype == KD_BOOL && here->type->elements == 1;
-  if (fits)
-    *out_bool = *(const uint8_t *)here->data != 0;
+  if (fits) *out_bool = *(const uint8_t *)here->data != 0;
   keel_tensor_release(here);
   return fits ? KD_OK
               : keel_call_fail(call, KD_INVALID_ARGUMENT,
@@ -70,8 +68,7 @@ static keel_status collect(collected *list, keel_tensor *item) {
   if (list->count == list->room) {
     uint32_t room = list->room * 2 + 8;
     keel_tensor **items = realloc(list->items, room * sizeof(keel_tensor *));
-    if (!items)
-      return keel_no_memory(room * sizeof *items);
+    if (!items) return keel_no_memory(room * sizeof *items);
     list->items = items;
     list->room = room;
   }
@@ -88,20 +85,19 @@ static void drop_collected(collected *lists, uint32_t count) {
 }
 
 /* Stacks equal tensors along a new axis, backwards where `reverse`. */
-static keel_status stack(keel_host_call *call, const collected *list, int64_t axis,
-                         bool reverse, keel_tensor **out_tensor) {
+static keel_status stack(keel_host_call *call, const collected *list,
+                         int64_t axis, bool reverse, keel_tensor **out_tensor) {
   if (!list->count) /* nothing tells the type of an empty result */
     return keel_tensor_create(call->context, KD_F32, 1, (const int64_t[]){0},
                               NULL, out_tensor);
   keel_tensor **views = calloc(list->count, sizeof(keel_tensor *));
-  if (!views)
-    return keel_no_memory(list->count * sizeof *views);
+  if (!views) return keel_no_memory(list->count * sizeof *views);
   const keel_type *type = list->items[0]->type, *wide = NULL;
   int64_t dims[KD_MAX_RANK + 1];
   keel_status status = KD_OK;
   if (!type)
-    status = keel_call_fail(call, KD_INVALID_ARGUMENT,
-                            "a scan output is no tensor");
+    status =
+        keel_call_fail(call, KD_INVALID_ARGUMENT, "a scan output is no tensor");
   axis += axis < 0 && type ? type->rank + 1 : 0;
   if (status == KD_OK && (axis < 0 || axis > (int64_t)type->rank))
     status = keel_call_fail(call, KD_INVALID_ARGUMENT,
@@ -119,8 +115,7 @@ static keel_status stack(keel_host_call *call, const collected *list, int64_t ax
                               "a scan output changes its shape");
     } else {
       status = keel_copy_layout(item, KD_LAYOUT_ROW_MAJOR, &plain);
-      if (status == KD_OK)
-        status = keel_tensor_view(plain, wide, &views[i]);
+      if (status == KD_OK) status = keel_tensor_view(plain, wide, &views[i]);
       keel_tensor_release(plain);
     }
   }
@@ -148,7 +143,8 @@ static keel_status loop_step(keel_host_call *call, loop_state *loop, int64_t i,
   keel_fplan *body = loop->body;
   keel_tensor_release(loop->in[0]);
   loop->in[0] = NULL;
-  KEEL_TRY(keel_tensor_create(call->context, KD_I64, 0, NULL, &i, &loop->in[0]));
+  KEEL_TRY(
+      keel_tensor_create(call->context, KD_I64, 0, NULL, &i, &loop->in[0]));
   KEEL_TRY(keel_fplan_run(body, call->scope, loop->in, body->input_count,
                           loop->out, body->output_count));
   keel_status status = to_bool(call, loop->out[0], go_on);
@@ -162,16 +158,15 @@ static keel_status loop_step(keel_host_call *call, loop_state *loop, int64_t i,
   }
   for (uint32_t k = 0; k < loop->scans; k++) {
     keel_tensor **item = &loop->out[1 + loop->carried + k];
-    if (status == KD_OK)
-      status = collect(&loop->lists[k], *item);
+    if (status == KD_OK) status = collect(&loop->lists[k], *item);
     keel_tensor_release(*item);
     *item = NULL;
   }
   return status;
 }
 
-static keel_status loop_all(keel_host_call *call, loop_state *loop, int64_t most,
-                            bool go_on) {
+static keel_status loop_all(keel_host_call *call, loop_state *loop,
+                            int64_t most, bool go_on) {
   for (int64_t i = 0; i < most && go_on; i++)
     KEEL_TRY(loop_step(call, loop, i, &go_on));
   for (uint32_t k = 0; k < loop->carried && k < call->output_count; k++)
@@ -195,12 +190,11 @@ keel_status keel_run_loop(keel_host_call *call) {
   if (n != first + loop.body->capture_count || m < 1 + loop.carried)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "the body takes %u inputs and gives %u outputs, and"
-                          " %u values are carried", (unsigned)n, (unsigned)m,
-                          (unsigned)loop.carried);
+                          " %u values are carried",
+                          (unsigned)n, (unsigned)m, (unsigned)loop.carried);
   loop.scans = m - 1 - loop.carried;
   KEEL_TRY(keel_call_int(call, 0, INT64_MAX, &most));
-  if (call->inputs[1])
-    KEEL_TRY(to_bool(call, call->inputs[1], &go_on));
+  if (call->inputs[1]) KEEL_TRY(to_bool(call, call->inputs[1], &go_on));
   loop.in = calloc(n + 1, sizeof(keel_tensor *));
   loop.out = calloc(m + 1, sizeof(keel_tensor *));
   loop.lists = calloc(loop.scans + 1, sizeof *loop.lists);
@@ -210,13 +204,11 @@ keel_status keel_run_loop(keel_host_call *call) {
     for (uint32_t k = 2; k < n; k++)
       loop.in[k] = keel_tensor_retain(call->inputs[k]);
     uint8_t yes = go_on;
-    status = keel_tensor_create(call->context, KD_BOOL, 0, NULL, &yes,
-                                &loop.in[1]);
+    status =
+        keel_tensor_create(call->context, KD_BOOL, 0, NULL, &yes, &loop.in[1]);
   }
-  if (status == KD_OK)
-    status = loop_all(call, &loop, most, go_on);
-  if (loop.in)
-    release_all(loop.in, n);
+  if (status == KD_OK) status = loop_all(call, &loop, most, go_on);
+  if (loop.in) release_all(loop.in, n);
   drop_collected(loop.lists, loop.scans);
   free(loop.in);
   free(loop.out);
@@ -241,8 +233,8 @@ static int64_t list_entry(const keel_host_call *call, const char *name,
 }
 
 /* Slice i of a scan input along its axis, without that axis. */
-static keel_status take_slice(keel_host_call *call, uint32_t scan, uint32_t input,
-                              int64_t i, int64_t length,
+static keel_status take_slice(keel_host_call *call, uint32_t scan,
+                              uint32_t input, int64_t i, int64_t length,
                               keel_tensor **out_slice) {
   int64_t axis = list_entry(call, "scan_input_axes", scan);
   bool reverse = list_entry(call, "scan_input_directions", scan) == 1;
@@ -251,13 +243,14 @@ static keel_status take_slice(keel_host_call *call, uint32_t scan, uint32_t inpu
   keel_attr attr = KEEL_INT("axis", axis);
   KEEL_TRY(keel_tensor_create(call->context, KD_I64, 0, NULL, &at, &index));
   keel_tensor *inputs[] = {call->inputs[input], index};
-  keel_status status = keel_call(call->context, "Gather", &attr, 1, inputs, 2,
-                                 out_slice, 1);
+  keel_status status =
+      keel_call(call->context, "Gather", &attr, 1, inputs, 2, out_slice, 1);
   keel_tensor_release(index);
   return status;
 }
 
-static keel_status scan_step(keel_host_call *call, scan_state *scan, int64_t i) {
+static keel_status scan_step(keel_host_call *call, scan_state *scan,
+                             int64_t i) {
   keel_fplan *body = scan->body;
   for (uint32_t k = 0; k < scan->scans; k++) {
     keel_tensor **slot = &scan->in[scan->states + k];
@@ -342,8 +335,7 @@ keel_status keel_run_scan(keel_host_call *call) {
         scan.in[k] = keel_tensor_retain(call->inputs[k]);
     status = scan_all(call, &scan);
   }
-  if (scan.in)
-    release_all(scan.in, n);
+  if (scan.in) release_all(scan.in, n);
   drop_collected(scan.lists, scan.results);
   free(scan.in);
   free(scan.out);
@@ -367,8 +359,7 @@ static keel_status map_item(keel_host_call *call, keel_fplan *body, uint32_t i,
                           body->output_count));
   keel_status status = KD_OK;
   for (uint32_t k = 0; k < body->output_count; k++) {
-    if (status == KD_OK)
-      status = collect(&lists[k], out[k]);
+    if (status == KD_OK) status = collect(&lists[k], out[k]);
     keel_tensor_release(out[k]);
   }
   return status;

@@ -19,16 +19,15 @@ keel_status keel_infer_fail(const keel_infer *infer, keel_status status,
                   keel_type_text(infer->in[i], type, sizeof type));
   }
   const char *where = infer->where ? infer->where : "";
-  keel_fail(status, "%s%s%s%s(%s): %s", schema->name, *where ? " \"" : "", where,
-            *where ? "\"" : "", keel_text_get(&call), text);
+  keel_fail(status, "%s%s%s%s(%s): %s", schema->name, *where ? " \"" : "",
+            where, *where ? "\"" : "", keel_text_get(&call), text);
   keel_text_free(&call);
   return status;
 }
 
 keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
                            const int64_t *dims) {
-  if (index >= infer->output_count)
-    return KD_OK;
+  if (index >= infer->output_count) return KD_OK;
   kd_dtype dtype =
       infer->dtypes[index < KEEL_COUNT_OF(infer->dtypes) ? index : 0];
   if (dtype == KD_NONE)
@@ -38,11 +37,10 @@ keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
     if (dims[i] < 0)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "output %u would have %lld elements in dimension"
-                             " %u", (unsigned)index, (long long)dims[i],
-                             (unsigned)i);
+                             " %u",
+                             (unsigned)index, (long long)dims[i], (unsigned)i);
   keel_status status = keel_type_of(dtype, rank, dims, &infer->out[index]);
-  if (status == KD_OK)
-    return KD_OK;
+  if (status == KD_OK) return KD_OK;
   char why[300];
   snprintf(why, sizeof why, "%s", keel_message());
   return keel_infer_fail(infer, status, "output %u: %s", (unsigned)index, why);
@@ -51,8 +49,7 @@ keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
 int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
                         uint32_t room) {
   const keel_type *type = keel_infer_in(infer, index);
-  if (!type)
-    return 0;
+  if (!type) return 0;
   const keel_param *param = keel_schema_input(infer->op->schema, index);
   if (type->rank > 1 || (type->dtype != KD_I64 && type->dtype != KD_I32) ||
       type->elements > (int64_t)room) {
@@ -67,9 +64,8 @@ int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
     return -1;
   }
   for (int64_t i = 0; i < type->elements; i++)
-    out_values[i] = type->dtype == KD_I64
-                        ? ((const int64_t *)value->data)[i]
-                        : ((const int32_t *)value->data)[i];
+    out_values[i] = type->dtype == KD_I64 ? ((const int64_t *)value->data)[i]
+                                          : ((const int32_t *)value->data)[i];
   return type->elements;
 }
 
@@ -91,8 +87,7 @@ bool keel_dims_broadcast(keel_dims *dims, uint32_t with_rank,
     uint32_t back = rank - i; /* counted from the last dimension */
     int64_t a = back <= dims->rank ? dims->dims[dims->rank - back] : 1;
     int64_t b = back <= with_rank ? with[with_rank - back] : 1;
-    if (a != b && a != 1 && b != 1)
-      return false;
+    if (a != b && a != 1 && b != 1) return false;
     result.dims[i] = a == 1 ? b : a;
   }
   *dims = result;
@@ -103,18 +98,17 @@ bool keel_dims_broadcast(keel_dims *dims, uint32_t with_rank,
 
 static keel_status check_counts(const keel_infer *infer) {
   const keel_schema *schema = infer->op->schema;
-  bool any = schema->input_count &&
-             schema->inputs[schema->input_count - 1].variadic;
+  bool any =
+      schema->input_count && schema->inputs[schema->input_count - 1].variadic;
   if (infer->input_count < schema->least_inputs ||
       (infer->input_count > schema->input_count && !any))
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "takes %u%s inputs, not %u",
-                           (unsigned)schema->least_inputs,
-                           any                                    ? " or more"
-                           : schema->input_count >
-                                   schema->least_inputs ? " and optional"
-                                                        : "",
-                           (unsigned)infer->input_count);
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT, "takes %u%s inputs, not %u",
+        (unsigned)schema->least_inputs,
+        any                                          ? " or more"
+        : schema->input_count > schema->least_inputs ? " and optional"
+                                                     : "",
+        (unsigned)infer->input_count);
   if (infer->output_count &&
       !keel_schema_output(schema, infer->output_count - 1))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "has no output %u",
@@ -135,22 +129,21 @@ static keel_status bind_type(const keel_infer *infer, uint32_t index,
   if (param->types && !(param->types & KD_TYPES(type->dtype)))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "%s can't be %s",
                            param->name, kd_dtype_name(type->dtype));
-  if (param->variable < 0 || param->mixed)
-    return KD_OK;
+  if (param->variable < 0 || param->mixed) return KD_OK;
   kd_dtype *variable = &bound[param->variable];
   if (*variable != KD_NONE && *variable != type->dtype)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "%s is %s and must be %s, like the inputs before it;"
-                           " Cast one of them", param->name,
-                           kd_dtype_name(type->dtype), kd_dtype_name(*variable));
+                           " Cast one of them",
+                           param->name, kd_dtype_name(type->dtype),
+                           kd_dtype_name(*variable));
   *variable = type->dtype;
   return KD_OK;
 }
 
 /* A set of one type is that type; any other set decides nothing. */
 static kd_dtype only_type(uint64_t types) {
-  if (!types || (types & (types - 1)))
-    return KD_NONE;
+  if (!types || (types & (types - 1))) return KD_NONE;
   return (kd_dtype)__builtin_ctzll(types);
 }
 
@@ -162,7 +155,7 @@ keel_status keel_infer_types(keel_infer *infer) {
     KEEL_TRY(bind_type(infer, i, bound));
   for (uint32_t i = 0; i < KEEL_COUNT_OF(infer->dtypes); i++) {
     const keel_param *param = keel_schema_output(schema, i);
-    infer->dtypes[i] = !param                ? KD_NONE
+    infer->dtypes[i] = !param                 ? KD_NONE
                        : param->variable >= 0 ? bound[param->variable]
                                               : only_type(param->types);
   }

@@ -10,24 +10,23 @@
 static const keel_attr_rule *rule_of(const keel_schema *schema,
                                      const char *name) {
   for (uint32_t i = 0; i < schema->attr_count; i++)
-    if (!strcmp(schema->attrs[i].name, name))
-      return &schema->attrs[i];
+    if (!strcmp(schema->attrs[i].name, name)) return &schema->attrs[i];
   return NULL;
 }
 
 static const char *kind_name(uint32_t kind) {
-  static const char *const names[] = {"nothing", "a float",  "an int",
+  static const char *const names[] = {"nothing",  "a float",  "an int",
                                       "a string", "a tensor", "a graph",
                                       "floats",   "ints",     "strings"};
   return kind < KEEL_COUNT_OF(names) ? names[kind] : "something";
 }
 
 static bool copy_strings(keel_arena *arena, keel_attr *to) {
-  const char **strings = keel_arena_take(arena, (to->count + 1) * sizeof(char *));
+  const char **strings =
+      keel_arena_take(arena, (to->count + 1) * sizeof(char *));
   for (uint32_t i = 0; strings && i < to->count; i++) {
     strings[i] = keel_arena_copy(arena, to->strings[i]);
-    if (!strings[i])
-      return false;
+    if (!strings[i]) return false;
   }
   to->strings = strings;
   return strings != NULL;
@@ -113,8 +112,7 @@ static keel_status fill(keel_opdef *op, const keel_attr *attrs, uint32_t count,
                         struct keel_function *const *graphs) {
   const keel_schema *schema = op->schema;
   op->attrs = keel_arena_take(&op->arena, (count + 1) * sizeof *op->attrs);
-  if (!op->attrs)
-    return KD_OUT_OF_MEMORY;
+  if (!op->attrs) return KD_OUT_OF_MEMORY;
   op->hash = keel_hash(KEEL_HASH_SEED, &schema, sizeof schema);
   op->shareable = true;
   for (uint32_t i = 0; i < count; i++) {
@@ -123,9 +121,9 @@ static keel_status fill(keel_opdef *op, const keel_attr *attrs, uint32_t count,
     op->attrs[i].graph = graphs ? graphs[i] : NULL;
     op->attr_count++;
     op->hash = hash_attr(op->hash, &attrs[i]);
-    op->shareable &=
-        attrs[i].kind != KD_ATTR_TENSOR && attrs[i].kind != KD_ATTR_GRAPH &&
-        attrs[i].kind != KD_ATTR_STRINGS;
+    op->shareable &= attrs[i].kind != KD_ATTR_TENSOR &&
+                     attrs[i].kind != KD_ATTR_GRAPH &&
+                     attrs[i].kind != KD_ATTR_STRINGS;
   }
   for (uint32_t i = 0; i < schema->attr_count; i++)
     if (schema->attrs[i].required && !keel_attr_find(op, schema->attrs[i].name))
@@ -140,8 +138,7 @@ keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
                               struct keel_function *const *graphs,
                               keel_opdef **out_op) {
   keel_opdef *op = calloc(1, sizeof *op);
-  if (!op)
-    return keel_no_memory(sizeof *op);
+  if (!op) return keel_no_memory(sizeof *op);
   atomic_init(&op->refs, 1);
   op->context = context;
   op->schema = schema;
@@ -190,14 +187,12 @@ static bool same_attr(const keel_attr *a, const keel_attr *b) {
 }
 
 bool keel_opdef_equal(const keel_opdef *a, const keel_opdef *b) {
-  if (a == b)
-    return true;
+  if (a == b) return true;
   if (a->hash != b->hash || a->schema != b->schema ||
       a->attr_count != b->attr_count || !a->shareable || !b->shareable)
     return false;
   for (uint32_t i = 0; i < a->attr_count; i++)
-    if (!same_attr(&a->attrs[i].value, &b->attrs[i].value))
-      return false;
+    if (!same_attr(&a->attrs[i].value, &b->attrs[i].value)) return false;
   return true;
 }
 
@@ -205,8 +200,7 @@ bool keel_opdef_equal(const keel_opdef *a, const keel_opdef *b) {
 
 const keel_node_attr *keel_attr_find(const keel_opdef *op, const char *name) {
   for (uint32_t i = 0; i < op->attr_count; i++)
-    if (!strcmp(op->attrs[i].value.name, name))
-      return &op->attrs[i];
+    if (!strcmp(op->attrs[i].value.name, name)) return &op->attrs[i];
   return NULL;
 }
 
@@ -225,16 +219,14 @@ static const keel_attr_rule *defaulted(const keel_opdef *op, const char *name,
 int64_t keel_attr_int(const keel_opdef *op, const char *name,
                       int64_t fallback) {
   const keel_attr *attr = given(op, name, KD_ATTR_INT);
-  if (attr)
-    return attr->i;
+  if (attr) return attr->i;
   const keel_attr_rule *rule = defaulted(op, name, KD_ATTR_INT);
   return rule ? rule->i : fallback;
 }
 
 float keel_attr_float(const keel_opdef *op, const char *name, float fallback) {
   const keel_attr *attr = given(op, name, KD_ATTR_FLOAT);
-  if (attr)
-    return attr->f;
+  if (attr) return attr->f;
   const keel_attr_rule *rule = defaulted(op, name, KD_ATTR_FLOAT);
   return rule ? rule->f : fallback;
 }
@@ -242,8 +234,7 @@ float keel_attr_float(const keel_opdef *op, const char *name, float fallback) {
 const char *keel_attr_string(const keel_opdef *op, const char *name,
                              const char *fallback) {
   const keel_attr *attr = given(op, name, KD_ATTR_STRING);
-  if (attr)
-    return attr->s;
+  if (attr) return attr->s;
   const keel_attr_rule *rule = defaulted(op, name, KD_ATTR_STRING);
   return rule ? rule->s : fallback;
 }
@@ -289,10 +280,8 @@ static uint32_t node_output_count(const kd_node *node) {
 static kd_status give_type(const keel_type *const *types, uint32_t count,
                            uint32_t index, kd_type *out_type) {
   *out_type = (kd_type){0};
-  if (index >= count)
-    return KD_OUT_OF_RANGE;
-  if (!types[index])
-    return KD_NOT_FOUND;
+  if (index >= count) return KD_OUT_OF_RANGE;
+  if (!types[index]) return KD_NOT_FOUND;
   *out_type = keel_type_view(types[index]);
   return KD_OK;
 }
@@ -336,8 +325,7 @@ static kd_status node_constant(const kd_node *node, uint32_t index,
 
 static uint32_t node_attr_kind(const kd_node *node, const char *name) {
   const keel_node_attr *attr = keel_attr_find(node->op, name);
-  if (attr)
-    return attr->value.kind;
+  if (attr) return attr->value.kind;
   const keel_attr_rule *rule = rule_of(node->op->schema, name);
   return rule && rule->has_default ? rule->kind : KD_ATTR_ABSENT;
 }
@@ -379,8 +367,7 @@ static int64_t node_attr_strings(const kd_node *node, const char *name,
 static kd_status node_attr_tensor(const kd_node *node, const char *name,
                                   kd_tensor *out_tensor) {
   const keel_attr *attr = given(node->op, name, KD_ATTR_TENSOR);
-  if (!attr)
-    return KD_NOT_FOUND;
+  if (!attr) return KD_NOT_FOUND;
   *out_tensor = host_view(attr->tensor);
   return KD_OK;
 }

@@ -22,7 +22,7 @@ typedef struct keel_opdef {
   keel_arena arena;
   keel_node_attr *attrs; /* those given; the schema has the defaults */
   uint32_t attr_count;
-  uint64_t hash; /* of schema and attributes */
+  uint64_t hash;  /* of schema and attributes */
   bool shareable; /* kernels of it may serve other ops of equal attributes */
 } keel_opdef;
 
@@ -53,7 +53,7 @@ struct kd_node {
   const keel_opdef *op;
   const char *name; /* the model's, or "" */
   uint32_t input_count, output_count;
-  const keel_type *const *inputs; /* NULL: absent */
+  const keel_type *const *inputs;  /* NULL: absent */
   const keel_type *const *outputs; /* NULL: absent, or known after the run */
   keel_tensor *const *constants;   /* host data or NULL each; NULL: none */
   uint32_t blocked_inputs; /* bit i: input i has KD_LAYOUT_CHANNEL_BLOCKED */
@@ -69,10 +69,10 @@ struct keel_infer {
   const keel_opdef *op;
   const char *where; /* the node's name, or "" */
   uint32_t input_count, output_count;
-  const keel_type *const *in;  /* NULL: absent */
-  keel_tensor *const *values;  /* ready, host data; NULL each where unknown */
-  const keel_type **out;       /* NULL: absent, or known after the run */
-  kd_dtype dtypes[4];          /* of outputs, from the schema's type rules */
+  const keel_type *const *in; /* NULL: absent */
+  keel_tensor *const *values; /* ready, host data; NULL each where unknown */
+  const keel_type **out;      /* NULL: absent, or known after the run */
+  kd_dtype dtypes[4];         /* of outputs, from the schema's type rules */
   bool unknown; /* a value is missing: no output type can be told yet */
 };
 

@@ -18,8 +18,7 @@ keel_status keel_call_fail(const keel_host_call *call, keel_status status,
 keel_status keel_call_int(const keel_host_call *call, uint32_t index,
                           int64_t fallback, int64_t *out_value) {
   *out_value = fallback;
-  if (index >= call->input_count || !call->inputs[index])
-    return KD_OK;
+  if (index >= call->input_count || !call->inputs[index]) return KD_OK;
   keel_tensor *here = NULL;
   KEEL_TRY(keel_tensor_to_host(call->inputs[index], &here));
   keel_status status = KD_OK;
@@ -45,8 +44,7 @@ keel_status keel_run_view(keel_host_call *call) {
   if (!call->types[0])
     return keel_call_fail(call, KD_INTERNAL, "the shape is not known");
   keel_tensor *plain = NULL;
-  KEEL_TRY(
-      keel_copy_layout(call->inputs[0], KD_LAYOUT_ROW_MAJOR, &plain));
+  KEEL_TRY(keel_copy_layout(call->inputs[0], KD_LAYOUT_ROW_MAJOR, &plain));
   keel_status status =
       keel_tensor_view(plain, call->types[0], &call->outputs[0]);
   keel_tensor_release(plain);
@@ -114,7 +112,7 @@ keel_status keel_run_constant(keel_host_call *call) {
     call->outputs[0] = keel_tensor_retain(value->tensor);
     return KD_OK;
   }
-  const void *data = value->kind == KD_ATTR_INT      ? (const void *)&value->i
+  const void *data = value->kind == KD_ATTR_INT     ? (const void *)&value->i
                      : value->kind == KD_ATTR_FLOAT ? (const void *)&value->f
                      : value->kind == KD_ATTR_INTS
                          ? (const void *)value->ints

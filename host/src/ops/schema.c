@@ -51,8 +51,7 @@ typedef struct variables {
 
 static int variable_of(variables *all, char name) {
   for (int i = 0; i < all->count; i++)
-    if (all->names[i] == name)
-      return i;
+    if (all->names[i] == name) return i;
   all->names[all->count] = name;
   return all->count++;
 }
@@ -60,11 +59,9 @@ static int variable_of(variables *all, char name) {
 static bool read_param(const char *word, size_t size, variables *all,
                        keel_param *param) {
   const char *colon = memchr(word, ':', size);
-  if (!colon)
-    return false;
+  if (!colon) return false;
   char *name = keel_arena_take(&arena, (size_t)(colon - word) + 1);
-  if (!name)
-    return false;
+  if (!name) return false;
   memcpy(name, word, (size_t)(colon - word));
   param->name = name;
   param->variable = -1;
@@ -92,8 +89,7 @@ static bool read_params(const char *text, keel_schema *schema) {
   variables all = {0};
   keel_param *params = keel_arena_take(&arena, 40 * sizeof *params);
   uint32_t count = 0;
-  if (!params)
-    return false;
+  if (!params) return false;
   schema->inputs = params;
   while (*text) {
     size_t size = strcspn(text, " ");
@@ -108,8 +104,7 @@ static bool read_params(const char *text, keel_schema *schema) {
   }
   schema->output_count = count - schema->input_count;
   for (uint32_t i = 0; i < schema->input_count; i++)
-    if (!params[i].optional)
-      schema->least_inputs = i + 1;
+    if (!params[i].optional) schema->least_inputs = i + 1;
   return schema->outputs != NULL;
 }
 
@@ -118,17 +113,14 @@ static bool read_params(const char *text, keel_schema *schema) {
 static bool read_attr(const char *word, size_t size, keel_attr_rule *rule) {
   static const char kinds[] = "?fistgFIS"; /* by KD_ATTR_* number */
   char *copy = keel_arena_take(&arena, size + 1);
-  if (!copy)
-    return false;
+  if (!copy) return false;
   memcpy(copy, word, size);
   char *colon = strchr(copy, ':');
-  if (!colon || !colon[1])
-    return false;
+  if (!colon || !colon[1]) return false;
   *colon = 0;
   rule->name = copy;
   const char *kind = strchr(kinds, colon[1]);
-  if (!kind)
-    return false;
+  if (!kind) return false;
   rule->kind = (uint32_t)(kind - kinds);
   rule->required = colon[2] == '!';
   rule->has_default = colon[2] == '=';
@@ -142,13 +134,11 @@ static bool read_attr(const char *word, size_t size, keel_attr_rule *rule) {
 
 static bool read_attrs(const char *text, keel_schema *schema) {
   keel_attr_rule *rules = keel_arena_take(&arena, 20 * sizeof *rules);
-  if (!rules)
-    return false;
+  if (!rules) return false;
   schema->attrs = rules;
   while (*text) {
     size_t size = strcspn(text, " ");
-    if (!read_attr(text, size, &rules[schema->attr_count++]))
-      return false;
+    if (!read_attr(text, size, &rules[schema->attr_count++])) return false;
     text += size;
     text += strspn(text, " ");
   }
@@ -162,10 +152,8 @@ static uint64_t hash_of(const char *domain, const char *name) {
 }
 
 static keel_status read_table(void) {
-  schemas =
-      keel_arena_take(&arena, keel_schema_row_count * sizeof *schemas);
-  if (!schemas)
-    return KD_OUT_OF_MEMORY;
+  schemas = keel_arena_take(&arena, keel_schema_row_count * sizeof *schemas);
+  if (!schemas) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < keel_schema_row_count; i++) {
     const keel_schema_row *row = &keel_schema_rows[i];
     keel_schema *schema = &schemas[i];
@@ -177,7 +165,8 @@ static keel_status read_table(void) {
     schema->host = row->host;
     schema->value_inputs = row->value_inputs;
     if (!read_params(row->params, schema) || !read_attrs(row->attrs, schema))
-      return keel_fail(KD_INTERNAL, "the schema of %s can't be read", row->name);
+      return keel_fail(KD_INTERNAL, "the schema of %s can't be read",
+                       row->name);
     uint64_t at = hash_of(schema->domain, schema->name);
     while (slots[at % SLOTS])
       at++;
@@ -201,8 +190,7 @@ keel_status keel_schema_ready(void) {
 }
 
 const keel_schema *keel_schema_find(const char *domain, const char *name) {
-  if (!domain || !*domain)
-    domain = "ai.onnx";
+  if (!domain || !*domain) domain = "ai.onnx";
   for (uint64_t at = hash_of(domain, name); slots[at % SLOTS]; at++) {
     const keel_schema *schema = slots[at % SLOTS];
     if (!strcmp(schema->name, name) && !strcmp(schema->domain, domain))
@@ -225,22 +213,19 @@ keel_status keel_schema_missing(const char *domain, const char *name) {
       near = schemas[i].name;
     }
   }
-  return keel_fail(KD_NOT_FOUND, "there is no op %s%s%s%s%s%s",
-                   domain && *domain ? domain : "",
-                   domain && *domain ? "::" : "", name,
-                   near ? "; did you mean " : "", near ? near : "",
-                   near ? "?" : "");
+  return keel_fail(
+      KD_NOT_FOUND, "there is no op %s%s%s%s%s%s",
+      domain && *domain ? domain : "", domain && *domain ? "::" : "", name,
+      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 static const keel_param *param_at(const keel_param *params, uint32_t count,
                                   uint32_t index) {
-  if (index < count)
-    return &params[index];
+  if (index < count) return &params[index];
   return count && params[count - 1].variadic ? &params[count - 1] : NULL;
 }
 
-const keel_param *keel_schema_input(const keel_schema *schema,
-                                    uint32_t index) {
+const keel_param *keel_schema_input(const keel_schema *schema, uint32_t index) {
   return param_at(schema->inputs, schema->input_count, index);
 }
 
@@ -250,10 +235,8 @@ const keel_param *keel_schema_output(const keel_schema *schema,
 }
 
 const char *keel_runtime_op(uint32_t index) {
-  if (keel_schema_ready() != KD_OK)
-    return NULL;
+  if (keel_schema_ready() != KD_OK) return NULL;
   for (uint32_t i = 0; i < keel_schema_row_count; i++)
-    if (schemas[i].host && index-- == 0)
-      return schemas[i].name;
+    if (schemas[i].host && index-- == 0) return schemas[i].name;
   return NULL;
 }

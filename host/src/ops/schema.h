@@ -15,7 +15,7 @@ typedef struct keel_host_call keel_host_call;
 /* An input or output. */
 typedef struct keel_param {
   const char *name;
-  uint64_t types; /* KD_TYPES allowed; 0: not a tensor, or anything */
+  uint64_t types;  /* KD_TYPES allowed; 0: not a tensor, or anything */
   int8_t variable; /* arguments of one variable have one type; -1: none */
   bool optional;
   bool variadic; /* the last one, any number of times */

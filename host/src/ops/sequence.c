@@ -28,8 +28,8 @@ static keel_status position(const keel_host_call *call, uint32_t input,
 keel_status keel_run_sequence_construct(keel_host_call *call) {
   for (uint32_t i = 0; i < call->input_count; i++)
     if (!call->inputs[i] || call->inputs[i]->kind != KEEL_DATA)
-      return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                            "input %u is no tensor", (unsigned)i);
+      return keel_call_fail(call, KD_INVALID_ARGUMENT, "input %u is no tensor",
+                            (unsigned)i);
   return keel_sequence_create(call->context, call->inputs, call->input_count,
                               &call->outputs[0]);
 }
@@ -42,14 +42,13 @@ keel_status keel_run_sequence_insert(keel_host_call *call) {
   uint32_t at = 0, count = sequence->item_count;
   KEEL_TRY(position(call, 2, count, false, &at));
   keel_tensor **items = malloc((count + 1) * sizeof *items);
-  if (!items)
-    return keel_no_memory((count + 1) * sizeof *items);
+  if (!items) return keel_no_memory((count + 1) * sizeof *items);
   for (uint32_t i = 0; i <= count; i++)
     items[i] = i == at  ? call->inputs[1]
                : i < at ? sequence->items[i]
                         : sequence->items[i - 1];
-  keel_status status = keel_sequence_create(call->context, items, count + 1,
-                                            &call->outputs[0]);
+  keel_status status =
+      keel_sequence_create(call->context, items, count + 1, &call->outputs[0]);
   free(items);
   return status;
 }
@@ -60,13 +59,11 @@ keel_status keel_run_sequence_erase(keel_host_call *call) {
   uint32_t at = 0, count = sequence->item_count;
   KEEL_TRY(position(call, 1, (int64_t)count - 1, true, &at));
   keel_tensor **items = malloc(count * sizeof *items);
-  if (!items)
-    return keel_no_memory(count * sizeof *items);
+  if (!items) return keel_no_memory(count * sizeof *items);
   for (uint32_t i = 0, to = 0; i < count; i++)
-    if (i != at)
-      items[to++] = sequence->items[i];
-  keel_status status = keel_sequence_create(call->context, items, count - 1,
-                                            &call->outputs[0]);
+    if (i != at) items[to++] = sequence->items[i];
+  keel_status status =
+      keel_sequence_create(call->context, items, count - 1, &call->outputs[0]);
   free(items);
   return status;
 }
@@ -110,10 +107,11 @@ static keel_status part_sizes(const keel_host_call *call, int64_t total,
   if (each < 1)
     status = keel_call_fail(call, KD_INVALID_ARGUMENT, "split is %lld",
                             (long long)each);
-  int64_t count = listed ? listed : status == KD_OK ? (total + each - 1) / each : 0;
+  int64_t count = listed            ? listed
+                  : status == KD_OK ? (total + each - 1) / each
+                                    : 0;
   int64_t *sizes = calloc((size_t)count + 1, sizeof *sizes);
-  if (!sizes)
-    status = keel_no_memory((uint64_t)count * sizeof *sizes);
+  if (!sizes) status = keel_no_memory((uint64_t)count * sizeof *sizes);
   for (int64_t i = 0; sizes && i < count; i++)
     sizes[i] = !listed ? (i + 1 < count ? each : total - i * each)
                : here->type->dtype == KD_I64 ? ((const int64_t *)here->data)[i]
@@ -135,8 +133,7 @@ static keel_status squeeze_parts(keel_tensor **parts, uint32_t count,
     const keel_type *type = parts[i]->type, *narrow = NULL;
     int64_t dims[KD_MAX_RANK];
     for (uint32_t d = 0, to = 0; d < type->rank; d++)
-      if (d != axis)
-        dims[to++] = type->dims[d];
+      if (d != axis) dims[to++] = type->dims[d];
     keel_tensor *view = NULL;
     KEEL_TRY(keel_type_of(type->dtype, type->rank - 1, dims, &narrow));
     KEEL_TRY(keel_tensor_view(parts[i], narrow, &view));
@@ -146,22 +143,21 @@ static keel_status squeeze_parts(keel_tensor **parts, uint32_t count,
   return KD_OK;
 }
 
-static keel_status split(keel_host_call *call, keel_tensor *tensor, int64_t *sizes,
-                         uint32_t count, uint32_t axis, bool squeeze) {
+static keel_status split(keel_host_call *call, keel_tensor *tensor,
+                         int64_t *sizes, uint32_t count, uint32_t axis,
+                         bool squeeze) {
   keel_tensor *list = NULL;
   int64_t length = count;
   keel_tensor **parts = calloc(count + 1, sizeof(keel_tensor *));
-  if (!parts)
-    return keel_no_memory(count * sizeof *parts);
+  if (!parts) return keel_no_memory(count * sizeof *parts);
   keel_status status =
       keel_tensor_create(call->context, KD_I64, 1, &length, sizes, &list);
   keel_tensor *inputs[] = {tensor, list};
   keel_attr attr = KEEL_INT("axis", axis);
   if (status == KD_OK)
-    status = keel_call(call->context, "Split", &attr, 1, inputs, 2, parts,
-                       count);
-  if (status == KD_OK && squeeze)
-    status = squeeze_parts(parts, count, axis);
+    status =
+        keel_call(call->context, "Split", &attr, 1, inputs, 2, parts, count);
+  if (status == KD_OK && squeeze) status = squeeze_parts(parts, count, axis);
   if (status == KD_OK)
     status =
         keel_sequence_create(call->context, parts, count, &call->outputs[0]);
@@ -181,12 +177,13 @@ keel_status keel_run_split_to_sequence(keel_host_call *call) {
   axis += axis < 0 ? type->rank : 0;
   if (axis < 0 || axis >= (int64_t)type->rank)
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "axis is out of range");
-  bool squeeze = call->input_count < 2 && !keel_attr_int(call->op, "keepdims", 1);
+  bool squeeze =
+      call->input_count < 2 && !keel_attr_int(call->op, "keepdims", 1);
   int64_t *sizes = NULL;
   uint32_t count = 0;
   KEEL_TRY(part_sizes(call, type->dims[axis], &sizes, &count));
-  keel_status status = split(call, call->inputs[0], sizes, count,
-                             (uint32_t)axis, squeeze);
+  keel_status status =
+      split(call, call->inputs[0], sizes, count, (uint32_t)axis, squeeze);
   free(sizes);
   return status;
 }
@@ -219,8 +216,7 @@ keel_status keel_run_concat_from_sequence(keel_host_call *call) {
   bool fresh = keel_attr_int(call->op, "new_axis", 0) != 0;
   int64_t axis = keel_attr_int(call->op, "axis", 0);
   keel_tensor **views = calloc(count + 1, sizeof(keel_tensor *));
-  if (!views)
-    return keel_no_memory(count * sizeof *views);
+  if (!views) return keel_no_memory(count * sizeof *views);
   keel_attr attr = KEEL_INT("axis", axis);
   keel_status status = count ? KD_OK
                              : keel_call_fail(call, KD_INVALID_ARGUMENT,
@@ -228,9 +224,9 @@ keel_status keel_run_concat_from_sequence(keel_host_call *call) {
   if (status == KD_OK && fresh)
     status = widen(sequence->items, count, axis, views);
   if (status == KD_OK)
-    status = keel_call(call->context, "Concat", &attr, 1,
-                       fresh ? views : sequence->items, count, call->outputs,
-                       1);
+    status =
+        keel_call(call->context, "Concat", &attr, 1,
+                  fresh ? views : sequence->items, count, call->outputs, 1);
   for (uint32_t i = 0; i < count; i++)
     keel_tensor_release(views[i]);
   free(views);

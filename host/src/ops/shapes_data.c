@@ -12,8 +12,8 @@ keel_status keel_shape_transpose(keel_infer *infer) {
   keel_dims dims = {.rank = in->rank};
   bool used[KD_MAX_RANK] = {false};
   if (count >= 0 && count != in->rank)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "perm has %lld entries", (long long)count);
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "perm has %lld entries",
+                           (long long)count);
   for (uint32_t i = 0; i < in->rank; i++) {
     int64_t from = count >= 0 ? perm[i] : (int64_t)in->rank - 1 - i;
     if (from < 0 || from >= (int64_t)in->rank || used[from])
@@ -31,8 +31,7 @@ keel_status keel_shape_reshape(keel_infer *infer) {
   int64_t count = keel_infer_ints(infer, 1, dims.dims, KD_MAX_RANK);
   bool zero = keel_attr_int(infer->op, "allowzero", 0) != 0;
   int64_t product = 1, open = -1;
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   dims.rank = (uint32_t)count;
   for (uint32_t i = 0; i < dims.rank; i++) {
     if (dims.dims[i] == 0 && !zero) {
@@ -44,8 +43,7 @@ keel_status keel_shape_reshape(keel_infer *infer) {
     }
     if (dims.dims[i] == -1 && open < 0)
       open = i;
-    else if (dims.dims[i] < 0 ||
-             !keel_mul_i64(product, dims.dims[i], &product))
+    else if (dims.dims[i] < 0 || !keel_mul_i64(product, dims.dims[i], &product))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "shape[%u] is %lld",
                              (unsigned)i, (long long)dims.dims[i]);
   }
@@ -70,8 +68,7 @@ keel_status keel_shape_flatten(keel_infer *infer) {
   if (axis < -(int64_t)in->rank || axis > (int64_t)in->rank)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "axis is %lld",
                            (long long)axis);
-  if (axis < 0)
-    axis += in->rank;
+  if (axis < 0) axis += in->rank;
   keel_dims dims = {.rank = 2, .dims = {1, 1}};
   for (uint32_t i = 0; i < in->rank; i++)
     dims.dims[i >= axis] *= in->dims[i];
@@ -83,8 +80,7 @@ keel_status keel_shape_squeeze(keel_infer *infer) {
   int64_t axes[KD_MAX_RANK];
   int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
   bool gone[KD_MAX_RANK] = {false};
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   bool all = !keel_infer_in(infer, 1);
   for (int64_t i = 0; i < count; i++) {
     uint32_t axis = 0;
@@ -107,8 +103,7 @@ keel_status keel_shape_unsqueeze(keel_infer *infer) {
   int64_t axes[KD_MAX_RANK];
   int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
   bool fresh[KD_MAX_RANK] = {false};
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   keel_dims dims = {.rank = in->rank + (uint32_t)count};
   if (dims.rank > KD_MAX_RANK)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many dimensions");
@@ -131,7 +126,8 @@ keel_status keel_shape_depth_to_space(keel_infer *infer) {
   if (dims.rank != 4 || b < 1 || b > 65536 || dims.dims[1] % (b * b))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "needs N,C,H,W with C a multiple of blocksize %lld"
-                           " squared", (long long)b);
+                           " squared",
+                           (long long)b);
   dims.dims[1] /= b * b;
   dims.dims[2] *= b;
   dims.dims[3] *= b;
@@ -145,7 +141,8 @@ keel_status keel_shape_space_to_depth(keel_infer *infer) {
       dims.dims[3] % b)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "needs N,C,H,W with H and W multiples of blocksize"
-                           " %lld", (long long)b);
+                           " %lld",
+                           (long long)b);
   dims.dims[1] *= b * b;
   dims.dims[2] /= b;
   dims.dims[3] /= b;
@@ -158,8 +155,7 @@ keel_status keel_shape_expand(keel_infer *infer) {
   int64_t shape[KD_MAX_RANK];
   int64_t count = keel_infer_ints(infer, 1, shape, KD_MAX_RANK);
   keel_dims dims = keel_dims_of(infer->in[0]);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   if (!keel_dims_broadcast(&dims, (uint32_t)count, shape))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "the input does not broadcast to the shape");
@@ -198,8 +194,7 @@ keel_status keel_shape_split(keel_infer *infer) {
   int64_t sizes[256], total = dims.dims[axis], sum = 0;
   int64_t parts = infer->output_count;
   int64_t count = keel_infer_ints(infer, 1, sizes, 256);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   if (!keel_infer_in(infer, 1)) {
     int64_t each = (total + parts - 1) / parts;
     for (int64_t i = 0; i < parts && i < 256; i++) {
@@ -245,8 +240,7 @@ keel_status keel_shape_slice(keel_infer *infer) {
   int64_t counts[4] = {0};
   for (uint32_t i = 0; i < 4; i++) {
     counts[i] = keel_infer_ints(infer, i + 1, values[i], KD_MAX_RANK);
-    if (counts[i] < 0)
-      return KD_INVALID_ARGUMENT;
+    if (counts[i] < 0) return KD_INVALID_ARGUMENT;
   }
   bool axes = keel_infer_in(infer, 3) != NULL;
   bool steps = keel_infer_in(infer, 4) != NULL;
@@ -272,8 +266,7 @@ keel_status keel_shape_pad(keel_infer *infer) {
   int64_t pads[2 * KD_MAX_RANK], axes[KD_MAX_RANK];
   int64_t count = keel_infer_ints(infer, 1, pads, 2 * KD_MAX_RANK);
   int64_t named = keel_infer_ints(infer, 3, axes, KD_MAX_RANK);
-  if (count < 0 || named < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0 || named < 0) return KD_INVALID_ARGUMENT;
   if (!keel_infer_in(infer, 3)) {
     named = in->rank;
     for (uint32_t i = 0; i < in->rank; i++)
@@ -298,13 +291,13 @@ keel_status keel_shape_tile(keel_infer *infer) {
   int64_t repeats[KD_MAX_RANK];
   keel_dims dims = keel_dims_of(infer->in[0]);
   int64_t count = keel_infer_ints(infer, 1, repeats, KD_MAX_RANK);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   if (count != dims.rank)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "repeats has %lld entries", (long long)count);
   for (uint32_t i = 0; i < dims.rank; i++)
-    if (repeats[i] < 0 || !keel_mul_i64(dims.dims[i], repeats[i], &dims.dims[i]))
+    if (repeats[i] < 0 ||
+        !keel_mul_i64(dims.dims[i], repeats[i], &dims.dims[i]))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "repeats[%u] is %lld",
                              (unsigned)i, (long long)repeats[i]);
   return keel_infer_dims(infer, 0, &dims);
@@ -315,8 +308,8 @@ keel_status keel_shape_tile(keel_infer *infer) {
 keel_status keel_shape_gather(keel_infer *infer) {
   const keel_type *in = infer->in[0], *indices = infer->in[1];
   uint32_t axis = 0;
-  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
-                           in->rank, &axis));
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0), in->rank,
+                           &axis));
   keel_dims dims = {0};
   if (in->rank + indices->rank - 1 > KD_MAX_RANK)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many dimensions");
@@ -332,8 +325,8 @@ keel_status keel_shape_gather(keel_infer *infer) {
 keel_status keel_shape_gather_elements(keel_infer *infer) {
   const keel_type *in = infer->in[0], *indices = infer->in[1];
   uint32_t axis = 0;
-  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
-                           in->rank, &axis));
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0), in->rank,
+                           &axis));
   bool fits = indices->rank == in->rank;
   for (uint32_t i = 0; fits && i < in->rank; i++)
     fits = i == axis || indices->dims[i] <= in->dims[i];
@@ -392,10 +385,9 @@ keel_status keel_shape_scatter(keel_infer *infer) {
   const keel_type *in = infer->in[0], *indices = infer->in[1],
                   *updates = infer->in[2];
   uint32_t axis = 0;
-  if (!strcmp(infer->op->schema->name, "ScatterND"))
-    return scatter_nd(infer);
-  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
-                           in->rank, &axis));
+  if (!strcmp(infer->op->schema->name, "ScatterND")) return scatter_nd(infer);
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0), in->rank,
+                           &axis));
   bool fits = indices->rank == in->rank && updates->rank == in->rank;
   for (uint32_t i = 0; fits && i < in->rank; i++)
     fits = indices->dims[i] == updates->dims[i] &&
@@ -508,16 +500,15 @@ keel_status keel_shape_constant(keel_infer *infer) {
       return keel_infer_fail(infer, KD_UNIMPLEMENTED,
                              "tensors of strings are not supported");
   }
-  bool list = attr->value.kind == KD_ATTR_INTS ||
-              attr->value.kind == KD_ATTR_FLOATS;
+  bool list =
+      attr->value.kind == KD_ATTR_INTS || attr->value.kind == KD_ATTR_FLOATS;
   return keel_infer_out(infer, 0, list ? 1 : 0, &count);
 }
 
 keel_status keel_shape_constant_of_shape(keel_infer *infer) {
   keel_dims dims = {0};
   int64_t count = keel_infer_ints(infer, 0, dims.dims, KD_MAX_RANK);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   const keel_node_attr *value = keel_attr_find(infer->op, "value");
   if (value && value->value.tensor->type->elements != 1)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
@@ -577,8 +568,7 @@ keel_status keel_shape_range(keel_infer *infer) {
 keel_status keel_shape_window(keel_infer *infer) {
   int64_t size = 0;
   int64_t count = keel_infer_ints(infer, 0, &size, 1);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   int64_t to = keel_attr_int(infer->op, "output_datatype", KD_F32);
   if (count != 1 || size < 0 || to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "size is %lld",
@@ -592,16 +582,14 @@ keel_status keel_shape_dft(keel_infer *infer) {
   int64_t count = keel_infer_ints(infer, 1, &length, 1);
   uint32_t axis = 0;
   keel_dims dims = keel_dims_of(infer->in[0]);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 1),
                            dims.rank, &axis));
   if (dims.rank < 2 || axis == dims.rank - 1 || dims.dims[dims.rank - 1] < 1 ||
       dims.dims[dims.rank - 1] > 2 || length < 0 || !keel_is_sane(length))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "needs [..., 1 or 2] and an axis before the last");
-  if (count)
-    dims.dims[axis] = length;
+  if (count) dims.dims[axis] = length;
   dims.dims[dims.rank - 1] = 2;
   if (keel_attr_int(infer->op, "onesided", 0))
     dims.dims[axis] = dims.dims[axis] / 2 + 1;

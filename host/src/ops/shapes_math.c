@@ -12,8 +12,8 @@ keel_status keel_shape_same(keel_infer *infer) {
 keel_status keel_shape_broadcast(keel_infer *infer) {
   keel_dims dims = {0};
   for (uint32_t i = 0; i < infer->input_count; i++)
-    if (infer->in[i] && !keel_dims_broadcast(&dims, infer->in[i]->rank,
-                                            infer->in[i]->dims))
+    if (infer->in[i] &&
+        !keel_dims_broadcast(&dims, infer->in[i]->rank, infer->in[i]->dims))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "the shapes do not broadcast together");
   return keel_infer_dims(infer, 0, &dims);
@@ -53,8 +53,7 @@ keel_status keel_shape_random(keel_infer *infer) {
   const int64_t *shape = NULL;
   KEEL_TRY(dtype_attr(infer, "dtype", KD_F32));
   int64_t rank = keel_attr_ints(infer->op, "shape", &shape);
-  if (rank < 0)
-    rank = 0;
+  if (rank < 0) rank = 0;
   return keel_infer_out(infer, 0, (uint32_t)rank, shape);
 }
 
@@ -64,8 +63,7 @@ keel_status keel_shape_reduce(keel_infer *infer) {
   const keel_type *in = infer->in[0];
   int64_t axes[KD_MAX_RANK];
   int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   bool keep = keel_attr_int(infer->op, "keepdims", 1) != 0;
   bool gone[KD_MAX_RANK] = {false};
   for (int64_t i = 0; i < count; i++) {
@@ -107,8 +105,7 @@ keel_status keel_shape_top_k(keel_infer *infer) {
   int64_t k = 0;
   uint32_t axis = 0;
   int64_t count = keel_infer_ints(infer, 1, &k, 1);
-  if (count < 0)
-    return KD_INVALID_ARGUMENT;
+  if (count < 0) return KD_INVALID_ARGUMENT;
   KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", -1),
                            in->rank, &axis));
   if (count != 1 || k < 0 || k > in->dims[axis])
@@ -141,10 +138,8 @@ static keel_status matmul_dims(keel_infer *infer, const keel_type *a,
       out->rank > KD_MAX_RANK - 2)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "the batch dimensions do not broadcast");
-  if (a->rank > 1)
-    out->dims[out->rank++] = m;
-  if (b->rank > 1)
-    out->dims[out->rank++] = n;
+  if (a->rank > 1) out->dims[out->rank++] = m;
+  if (b->rank > 1) out->dims[out->rank++] = n;
   return KD_OK;
 }
 
@@ -206,8 +201,7 @@ static keel_status einsum_term(keel_infer *infer, einsum *sum, const char *term,
     letters += term[i] != '.' && term[i] != ' ';
   for (size_t i = 0; i < size; i++) {
     unsigned char letter = (unsigned char)term[i];
-    if (letter == ' ')
-      continue;
+    if (letter == ' ') continue;
     if (letter == '.') {
       if (size - i < 3 || term[i + 1] != '.' || term[i + 2] != '.' ||
           letters > type->rank)
@@ -230,8 +224,7 @@ static keel_status einsum_term(keel_infer *infer, einsum *sum, const char *term,
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "letter %c is %lld and %lld", letter,
                              (long long)sum->size[letter], (long long)dim);
-    if (!sum->seen[letter] || sum->size[letter] == 1)
-      sum->size[letter] = dim;
+    if (!sum->seen[letter] || sum->size[letter] == 1) sum->size[letter] = dim;
     sum->seen[letter]++;
   }
   if (at != type->rank)
@@ -252,8 +245,7 @@ static keel_status einsum_result(keel_infer *infer, const einsum *sum,
   }
   for (const char *at = arrow + 2; *at; at++) {
     unsigned char letter = (unsigned char)*at;
-    if (letter == ' ')
-      continue;
+    if (letter == ' ') continue;
     if (letter == '.') {
       for (uint32_t i = 0; i < sum->dots.rank && dims.rank < KD_MAX_RANK; i++)
         dims.dims[dims.rank++] = sum->dots.dims[i];
@@ -282,12 +274,13 @@ keel_status keel_shape_einsum(keel_infer *infer) {
     if (term >= infer->input_count)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "\"%s\" has more terms than inputs", equation);
-    KEEL_TRY(einsum_term(infer, &sum, at, (size_t)(stop - at), infer->in[term]));
+    KEEL_TRY(
+        einsum_term(infer, &sum, at, (size_t)(stop - at), infer->in[term]));
     at = stop + 1;
   }
   if (term != infer->input_count)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "\"%s\" has %u terms", equation, (unsigned)term);
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "\"%s\" has %u terms",
+                           equation, (unsigned)term);
   return einsum_result(infer, &sum, arrow);
 }
 
@@ -298,10 +291,9 @@ keel_status keel_shape_batch_norm(keel_infer *infer) {
   int64_t channels = in->rank > 1 ? in->dims[1] : 1;
   for (uint32_t i = 1; i < 5; i++)
     if (infer->in[i]->rank != 1 || infer->in[i]->dims[0] != channels)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "%s must have the %lld channels of X",
-                             infer->op->schema->inputs[i].name,
-                             (long long)channels);
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT, "%s must have the %lld channels of X",
+          infer->op->schema->inputs[i].name, (long long)channels);
   KEEL_TRY(keel_shape_same(infer));
   KEEL_TRY(keel_infer_out(infer, 1, 1, &channels));
   return keel_infer_out(infer, 2, 1, &channels);

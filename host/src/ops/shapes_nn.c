@@ -72,12 +72,10 @@ static keel_status read_window(keel_infer *infer, uint32_t rank,
 /* Windows that fit along one dimension. */
 static int64_t window_count(const window *w, uint32_t i, int64_t size,
                             bool ceil) {
-  if (w->same)
-    return (size + w->strides[i] - 1) / w->strides[i];
+  if (w->same) return (size + w->strides[i] - 1) / w->strides[i];
   int64_t padded = size + w->begin[i] + w->end[i];
   int64_t span = padded - ((w->kernel[i] - 1) * w->dilations[i] + 1);
-  if (span < 0)
-    return 0;
+  if (span < 0) return 0;
   int64_t count = span / w->strides[i] + 1;
   /* the last window of ceil_mode must start inside the input or its left pad */
   if (ceil && span % w->strides[i] &&
@@ -220,8 +218,7 @@ keel_status keel_shape_max_unpool(keel_infer *infer) {
   keel_dims dims = keel_dims_of(x);
   if (keel_infer_in(infer, 2)) {
     int64_t count = keel_infer_ints(infer, 2, dims.dims, KD_MAX_RANK);
-    if (count < 0)
-      return KD_INVALID_ARGUMENT;
+    if (count < 0) return KD_INVALID_ARGUMENT;
     dims.rank = (uint32_t)count;
     return keel_infer_dims(infer, 0, &dims);
   }
@@ -274,8 +271,7 @@ keel_status keel_shape_resize(keel_infer *infer) {
   if (sizes && sizes->elements) {
     int64_t values[KD_MAX_RANK];
     int64_t got = keel_infer_ints(infer, 3, values, KD_MAX_RANK);
-    if (got < 0)
-      return KD_INVALID_ARGUMENT;
+    if (got < 0) return KD_INVALID_ARGUMENT;
     if (got != count)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "sizes has %lld entries, not %u", (long long)got,
@@ -285,8 +281,7 @@ keel_status keel_shape_resize(keel_infer *infer) {
     return keel_infer_dims(infer, 0, &dims);
   }
   if (!scales)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "needs scales or sizes");
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs scales or sizes");
   return resize_scales(infer, &dims, axes, count);
 }
 
@@ -301,8 +296,8 @@ keel_status keel_shape_rnn(keel_infer *infer) {
       r->dims[2] * gates != r->dims[1] || w->dims[1] != r->dims[1])
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X is [seq,batch,in], W [dir,%lld*hidden,in], R"
-                           " [dir,%lld*hidden,hidden]", (long long)gates,
-                           (long long)gates);
+                           " [dir,%lld*hidden,hidden]",
+                           (long long)gates, (long long)gates);
   const char *direction = keel_attr_string(infer->op, "direction", "forward");
   if (w->dims[0] != (strcmp(direction, "bidirectional") ? 1 : 2))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,

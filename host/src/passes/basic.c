@@ -41,14 +41,12 @@ void keel_uses_drop(keel_uses *uses) {
 keel_status keel_pass_infer(keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   uint32_t n = node->input_count, m = node->output_count;
-  if (schema->infer == keel_shape_control)
-    return KD_OK;
+  if (schema->infer == keel_shape_control) return KD_OK;
   const keel_type **types = calloc(n + m + 1, sizeof *types);
   keel_tensor **values = calloc(n + 1, sizeof(keel_tensor *));
   bool known = types && values;
   for (uint32_t i = 0; known && i < n; i++) {
-    if (node->inputs[i] == KEEL_ABSENT)
-      continue;
+    if (node->inputs[i] == KEEL_ABSENT) continue;
     const keel_value_info *value = &function->values[node->inputs[i]];
     types[i] = value->type;
     values[i] = value->constant;
@@ -91,21 +89,17 @@ static bool all_constant(const keel_function *function, const keel_node *node) {
 
 static bool foldable(const keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
-  if (schema->flags & (KEEL_OP_RANDOM | KEEL_OP_CONTROL))
-    return false;
+  if (schema->flags & (KEEL_OP_RANDOM | KEEL_OP_CONTROL)) return false;
   if (!strcmp(schema->name, "Shape") || !strcmp(schema->name, "Size")) {
     const keel_type *type = function->values[node->inputs[0]].type;
-    if (type && keel_type_known(type))
-      return true;
+    if (type && keel_type_known(type)) return true;
   }
-  if (!all_constant(function, node))
-    return false;
+  if (!all_constant(function, node)) return false;
   for (uint32_t i = 0; i < node->output_count; i++) {
     const keel_type *type = node->outputs[i] == KEEL_ABSENT
                                 ? NULL
                                 : function->values[node->outputs[i]].type;
-    if (type && type->bytes > FOLDED_MOST)
-      return false;
+    if (type && type->bytes > FOLDED_MOST) return false;
   }
   return true;
 }
@@ -140,8 +134,7 @@ static keel_status run_node(keel_function *function, keel_node *node,
 
 static keel_status fold_node(keel_function *function, keel_node *node) {
   keel_tensor **outputs = calloc(node->output_count + 1, sizeof(keel_tensor *));
-  if (!outputs)
-    return keel_no_memory(node->output_count * sizeof *outputs);
+  if (!outputs) return keel_no_memory(node->output_count * sizeof *outputs);
   keel_status status = run_node(function, node, outputs);
   bool whole = status == KD_OK;
   for (uint32_t i = 0; whole && i < node->output_count; i++)
@@ -168,8 +161,7 @@ static void replace_value(keel_function *function, uint32_t from, uint32_t to) {
       if (function->nodes[i].inputs[k] == from)
         function->nodes[i].inputs[k] = to;
   for (uint32_t i = 0; i < function->output_count; i++)
-    if (function->outputs[i] == from)
-      function->outputs[i] = to;
+    if (function->outputs[i] == from) function->outputs[i] = to;
 }
 
 static void drop_identity(keel_function *function, keel_node *node) {
@@ -183,15 +175,12 @@ static void drop_identity(keel_function *function, keel_node *node) {
 keel_status keel_pass_fold(keel_function *function) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     keel_node *node = &function->nodes[i];
-    if (node->dead)
-      continue;
+    if (node->dead) continue;
     if (node->input_count == 1 && node->output_count == 1)
       drop_identity(function, node);
-    if (node->dead)
-      continue;
+    if (node->dead) continue;
     KEEL_TRY(keel_pass_infer(function, node));
-    if (foldable(function, node))
-      KEEL_TRY(fold_node(function, node));
+    if (foldable(function, node)) KEEL_TRY(fold_node(function, node));
   }
   return KD_OK;
 }
@@ -205,14 +194,12 @@ keel_status keel_pass_prune(keel_function *function) {
     keel_node *node = &function->nodes[i];
     bool needed = false;
     for (uint32_t k = 0; k < node->output_count; k++)
-      needed |= node->outputs[k] != KEEL_ABSENT &&
-                uses.counts[node->outputs[k]] > 0;
-    if (needed || node->dead)
-      continue;
+      needed |=
+          node->outputs[k] != KEEL_ABSENT && uses.counts[node->outputs[k]] > 0;
+    if (needed || node->dead) continue;
     node->dead = true;
     for (uint32_t k = 0; k < node->input_count; k++)
-      if (node->inputs[k] != KEEL_ABSENT)
-        uses.counts[node->inputs[k]]--;
+      if (node->inputs[k] != KEEL_ABSENT) uses.counts[node->inputs[k]]--;
   }
   keel_uses_drop(&uses);
   return KD_OK;

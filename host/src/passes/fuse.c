@@ -11,8 +11,7 @@ static bool is_op(const keel_node *node, const char *name) {
 /* The node that makes a value which nobody but one reader needs, or NULL. */
 static keel_node *sole_maker(keel_function *function, const keel_uses *uses,
                              uint32_t value, const char *op) {
-  if (value == KEEL_ABSENT || uses->counts[value] != 1)
-    return NULL;
+  if (value == KEEL_ABSENT || uses->counts[value] != 1) return NULL;
   uint32_t maker = function->values[value].producer;
   keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
   return node && is_op(node, op) ? node : NULL;
@@ -41,8 +40,8 @@ static keel_status scaled_weights(keel_function *function,
   double epsilon = (double)keel_attr_float(norm->op, "epsilon", 1e-5f);
   for (uint32_t i = 0; i < 4; i++)
     vectors[i] = constant_of(function, norm, i + 1)->data;
-  KEEL_TRY(keel_tensor_create(function->context, KD_F32, type->rank,
-                              type->dims, weights->data, out_weights));
+  KEEL_TRY(keel_tensor_create(function->context, KD_F32, type->rank, type->dims,
+                              weights->data, out_weights));
   KEEL_TRY(keel_tensor_create(function->context, KD_F32, 1, &channels, NULL,
                               out_bias));
   float *w = (*out_weights)->data, *b = (*out_bias)->data;
@@ -52,8 +51,8 @@ static keel_status scaled_weights(keel_function *function,
     double old = bias ? (double)((const float *)bias->data)[c] : 0;
     for (int64_t i = 0; i < each; i++)
       w[c * each + i] = (float)((double)w[c * each + i] * scale);
-    b[c] = (float)((old - (double)vectors[2][c]) * scale +
-                   (double)vectors[1][c]);
+    b[c] =
+        (float)((old - (double)vectors[2][c]) * scale + (double)vectors[1][c]);
   }
   return KD_OK;
 }
@@ -78,8 +77,7 @@ static bool foldable_norm(const keel_function *function, const keel_node *conv,
 static keel_status fold_norm(keel_function *function, keel_node *conv,
                              keel_node *norm) {
   keel_tensor *weights = NULL, *bias = NULL;
-  keel_status status =
-      scaled_weights(function, conv, norm, &weights, &bias);
+  keel_status status = scaled_weights(function, conv, norm, &weights, &bias);
   uint32_t *inputs = keel_arena_take(function->arena, 3 * sizeof *inputs);
   if (status == KD_OK && inputs) {
     inputs[0] = conv->inputs[0];
@@ -90,8 +88,7 @@ static keel_status fold_norm(keel_function *function, keel_node *conv,
   }
   keel_tensor_release(weights);
   keel_tensor_release(bias);
-  if (status != KD_OK || !inputs)
-    return KD_OUT_OF_MEMORY;
+  if (status != KD_OK || !inputs) return KD_OUT_OF_MEMORY;
   /* the convolution takes the normalisation's place */
   keel_opdef *old = norm->op;
   norm->op = keel_opdef_retain(conv->op);
@@ -123,8 +120,7 @@ static keel_status fuse(keel_function *function, keel_node *conv,
                         const char *activation) {
   uint32_t *inputs = keel_arena_take(function->arena, 4 * sizeof *inputs);
   keel_opdef *op = NULL;
-  if (!inputs)
-    return KD_OUT_OF_MEMORY;
+  if (!inputs) return KD_OUT_OF_MEMORY;
   KEEL_TRY(fused_op(conv, activation, &op));
   for (uint32_t i = 0; i < 4; i++)
     inputs[i] = i < conv->input_count ? conv->inputs[i] : KEEL_ABSENT;
@@ -133,12 +129,9 @@ static keel_status fuse(keel_function *function, keel_node *conv,
   last->op = op;
   last->name = conv->name;
   last->inputs = inputs;
-  last->input_count = add                             ? 4
-                      : inputs[2] == KEEL_ABSENT ? 2
-                                                      : 3;
+  last->input_count = add ? 4 : inputs[2] == KEEL_ABSENT ? 2 : 3;
   conv->dead = true;
-  if (add && add != last)
-    add->dead = true;
+  if (add && add != last) add->dead = true;
   return KD_OK;
 }
 
@@ -148,8 +141,7 @@ static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
   for (uint32_t i = 0; i < 2; i++) {
     keel_node *conv = sole_maker(function, uses, add->inputs[i], "Conv");
     uint32_t other = add->inputs[1 - i];
-    if (!conv || other == add->inputs[i] || other == KEEL_ABSENT)
-      continue;
+    if (!conv || other == add->inputs[i] || other == KEEL_ABSENT) continue;
     const keel_type *type = function->values[other].type;
     if (type && type == function->values[add->inputs[i]].type) {
       *out_other = other;
@@ -162,8 +154,7 @@ static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
 static keel_status fuse_relu(keel_function *function, const keel_uses *uses,
                              keel_node *relu) {
   keel_node *conv = sole_maker(function, uses, relu->inputs[0], "Conv");
-  if (conv)
-    return fuse(function, conv, NULL, KEEL_ABSENT, relu, "Relu");
+  if (conv) return fuse(function, conv, NULL, KEEL_ABSENT, relu, "Relu");
   keel_node *add = sole_maker(function, uses, relu->inputs[0], "Add");
   uint32_t other = KEEL_ABSENT;
   conv = add ? conv_of_add(function, uses, add, &other) : NULL;
@@ -175,8 +166,7 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
   keel_status status = keel_uses_count(function, &uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
     keel_node *norm = &function->nodes[i];
-    if (!is_op(norm, "BatchNormalization"))
-      continue;
+    if (!is_op(norm, "BatchNormalization")) continue;
     keel_node *conv = sole_maker(function, &uses, norm->inputs[0], "Conv");
     if (conv && foldable_norm(function, conv, norm))
       status = fold_norm(function, conv, norm);

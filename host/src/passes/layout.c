@@ -42,8 +42,7 @@ static bool takes(const layout *all, const keel_node *node, bool output,
   bool known = types && constants;
   for (uint32_t i = 0; known && i < n; i++) {
     uint32_t value = node->inputs[i];
-    if (value == KEEL_ABSENT)
-      continue;
+    if (value == KEEL_ABSENT) continue;
     types[i] = function->values[value].type;
     constants[i] = function->values[value].constant;
     known = types[i] && keel_type_known(types[i]);
@@ -91,8 +90,7 @@ static keel_status plain_of(layout *all, uint32_t value, uint32_t *out_plain) {
     keel_function *function = all->function;
     keel_opdef *op = NULL;
     uint32_t twin = keel_function_value(function, "");
-    if (twin == KEEL_ABSENT)
-      return KD_OUT_OF_MEMORY;
+    if (twin == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
     function->values[twin].type = function->values[value].type;
     KEEL_TRY(keel_opdef_create(function->context,
                                keel_schema_find("keel", "Reorder"), NULL, 0,
@@ -116,12 +114,10 @@ static keel_status visit(layout *all, uint32_t index) {
     all->blocked[out] = true;
     return KD_OK;
   }
-  if (!reads || takes(all, node, false, KD_KERNEL_BLOCKED_LAYOUT))
-    return KD_OK;
+  if (!reads || takes(all, node, false, KD_KERNEL_BLOCKED_LAYOUT)) return KD_OK;
   for (uint32_t i = 0; i < node->input_count; i++) {
     uint32_t value = all->function->nodes[index].inputs[i], plain = 0;
-    if (value >= all->values || !all->blocked[value])
-      continue;
+    if (value >= all->values || !all->blocked[value]) continue;
     KEEL_TRY(plain_of(all, value, &plain)); /* may move the nodes */
     all->function->nodes[index].inputs[i] = plain;
   }
@@ -132,8 +128,7 @@ static keel_status run(layout *all) {
   keel_function *function = all->function;
   uint32_t count = function->node_count;
   for (uint32_t i = 0; i < count; i++)
-    if (!function->nodes[i].dead)
-      KEEL_TRY(visit(all, i));
+    if (!function->nodes[i].dead) KEEL_TRY(visit(all, i));
   for (uint32_t i = 0; i < function->output_count; i++) {
     uint32_t value = function->outputs[i];
     if (value < all->values && all->blocked[value])
@@ -146,9 +141,8 @@ keel_status keel_pass_layout(keel_function *function, keel_device *device) {
   if (!device || !device->info.channel_block ||
       !keel_device_kernels(device, "keel", "Reorder"))
     return KD_OK;
-  layout all = {.function = function,
-                .device = device,
-                .values = function->value_count};
+  layout all = {
+      .function = function, .device = device, .values = function->value_count};
   all.blocked = calloc(all.values + 1, sizeof *all.blocked);
   all.plain = malloc((all.values + 1) * sizeof *all.plain);
   keel_status status = all.blocked && all.plain
@@ -156,8 +150,7 @@ keel_status keel_pass_layout(keel_function *function, keel_device *device) {
                            : keel_no_memory(all.values * sizeof *all.plain);
   for (uint32_t i = 0; all.plain && i < all.values; i++)
     all.plain[i] = KEEL_ABSENT;
-  if (status == KD_OK)
-    status = run(&all);
+  if (status == KD_OK) status = run(&all);
   free(all.blocked);
   free(all.plain);
   return status;

@@ -26,8 +26,7 @@ keel_status keel_builder_create(keel_context *context, const char *name,
                                 keel_builder **out_builder) {
   keel_builder *builder = calloc(1, sizeof *builder);
   *out_builder = NULL;
-  if (!builder)
-    return keel_no_memory(sizeof *builder);
+  if (!builder) return keel_no_memory(sizeof *builder);
   builder->context = context;
   keel_status status = keel_program_create(context, &builder->program);
   if (status == KD_OK)
@@ -44,8 +43,7 @@ keel_status keel_builder_create(keel_context *context, const char *name,
 }
 
 void keel_builder_destroy(keel_builder *builder) {
-  if (!builder)
-    return;
+  if (!builder) return;
   keel_program_release(builder->program);
   free(builder);
 }
@@ -56,8 +54,7 @@ static keel_status add_input(keel_builder *builder, const keel_port *port,
   const keel_type *type = NULL;
   KEEL_TRY(keel_type_of(port->dtype, port->rank, port->dims, &type));
   uint32_t value = keel_function_value(function, port->name);
-  if (value == KEEL_ABSENT)
-    return KD_OUT_OF_MEMORY;
+  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   function->values[value].type = type;
   KEEL_TRY(keel_function_input(function, value, port));
   *out_value = value;
@@ -75,17 +72,14 @@ keel_value keel_builder_input(keel_builder *builder, const char *name,
 }
 
 keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
-  if (builder->status != KD_OK)
-    return KEEL_ABSENT;
+  if (builder->status != KD_OK) return KEEL_ABSENT;
   if (!tensor) {
     sticky(builder, keel_fail(KD_INVALID_ARGUMENT, "the constant is NULL"));
     return KEEL_ABSENT;
   }
-  if (sticky(builder, keel_tensor_wait(tensor)) != KD_OK)
-    return KEEL_ABSENT;
+  if (sticky(builder, keel_tensor_wait(tensor)) != KD_OK) return KEEL_ABSENT;
   uint32_t value = keel_function_constant(builder->function, "", tensor);
-  if (value == KEEL_ABSENT)
-    sticky(builder, KD_OUT_OF_MEMORY);
+  if (value == KEEL_ABSENT) sticky(builder, KD_OUT_OF_MEMORY);
   return value;
 }
 
@@ -100,8 +94,7 @@ static keel_status add_op(keel_builder *builder, const char *name,
     snprintf(domain, sizeof domain, "%.*s", (int)(colons - name), name);
   const char *bare = colons ? colons + 2 : name;
   const keel_schema *schema = keel_schema_find(domain, bare);
-  if (!schema)
-    return keel_schema_missing(domain, bare);
+  if (!schema) return keel_schema_missing(domain, bare);
   if (schema->flags & KEEL_OP_CONTROL)
     return keel_fail(KD_UNIMPLEMENTED,
                      "the builder makes no nested functions for %s", name);
@@ -130,8 +123,7 @@ keel_status keel_builder_op_n(keel_builder *builder, const char *op,
                               keel_value *outputs, uint32_t output_count) {
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = KEEL_ABSENT;
-  if (builder->status != KD_OK)
-    return again(builder);
+  if (builder->status != KD_OK) return again(builder);
   return sticky(builder, add_op(builder, op, attrs, attr_count, inputs,
                                 input_count, outputs, output_count));
 }
@@ -147,12 +139,11 @@ keel_value keel_builder_op(keel_builder *builder, const char *op,
 
 keel_status keel_builder_output(keel_builder *builder, const char *name,
                                 keel_value value) {
-  if (builder->status != KD_OK)
-    return again(builder);
+  if (builder->status != KD_OK) return again(builder);
   if (value >= builder->function->value_count)
-    return sticky(builder, keel_fail(KD_INVALID_ARGUMENT,
-                                     "output %s is no value of this builder",
-                                     name));
+    return sticky(builder,
+                  keel_fail(KD_INVALID_ARGUMENT,
+                            "output %s is no value of this builder", name));
   keel_port port = {.name = name, .rank = KEEL_RANK_UNKNOWN};
   return sticky(builder, keel_function_output(builder->function, value, &port));
 }
@@ -160,8 +151,7 @@ keel_status keel_builder_output(keel_builder *builder, const char *name,
 keel_status keel_builder_finish(keel_builder *builder,
                                 keel_program **out_program) {
   *out_program = NULL;
-  if (builder->status != KD_OK)
-    return again(builder);
+  if (builder->status != KD_OK) return again(builder);
   if (!builder->program)
     return keel_fail(KD_FAILED_PRECONDITION, "the builder is finished");
   if (!builder->function->output_count)

@@ -4,17 +4,14 @@
 #include "context.h"
 
 /* Arrays in arenas grow by copying; the old ones stay until the end. */
-static bool grow(keel_arena *arena, void *array, uint32_t *room,
-                 uint32_t count, size_t size) {
+static bool grow(keel_arena *arena, void *array, uint32_t *room, uint32_t count,
+                 size_t size) {
   void **at = array;
-  if (count < *room)
-    return true;
+  if (count < *room) return true;
   uint32_t more = *room ? *room * 2 : 8;
   void *fresh = keel_arena_take(arena, more * size);
-  if (!fresh)
-    return false;
-  if (count)
-    memcpy(fresh, *at, count * size);
+  if (!fresh) return false;
+  if (count) memcpy(fresh, *at, count * size);
   *at = fresh;
   *room = more;
   return true;
@@ -23,8 +20,7 @@ static bool grow(keel_arena *arena, void *array, uint32_t *room,
 keel_status keel_program_create(keel_context *context,
                                 keel_program **out_program) {
   keel_program *program = calloc(1, sizeof *program);
-  if (!program)
-    return keel_no_memory(sizeof *program);
+  if (!program) return keel_no_memory(sizeof *program);
   atomic_init(&program->refs, 1);
   program->context = context;
   *out_program = program;
@@ -41,8 +37,7 @@ void keel_functions_release(keel_function *list) {
 }
 
 void keel_program_release(keel_program *program) {
-  if (!program || atomic_fetch_sub(&program->refs, 1) != 1)
-    return;
+  if (!program || atomic_fetch_sub(&program->refs, 1) != 1) return;
   keel_functions_release(program->functions);
   keel_arena_free(&program->arena);
   free(program);
@@ -52,8 +47,7 @@ keel_status keel_function_create(keel_context *context, keel_arena *arena,
                                  keel_function **list, const char *name,
                                  keel_function **out_function) {
   keel_function *function = keel_arena_take(arena, sizeof *function);
-  if (!function)
-    return KD_OUT_OF_MEMORY;
+  if (!function) return KD_OUT_OF_MEMORY;
   function->context = context;
   function->arena = arena;
   function->name = keel_arena_copy(arena, name ? name : "");
@@ -89,8 +83,7 @@ static keel_status keep_port(keel_function *function, const keel_port *port,
   if (port && port->dims && port->rank != KEEL_RANK_UNKNOWN) {
     out_port->dims = keel_arena_copy_bytes(function->arena, port->dims,
                                            port->rank * sizeof *port->dims);
-    if (!out_port->dims)
-      return KD_OUT_OF_MEMORY;
+    if (!out_port->dims) return KD_OUT_OF_MEMORY;
   }
   out_port->name =
       port && port->name ? keel_arena_copy(function->arena, port->name) : name;
@@ -130,8 +123,8 @@ keel_status keel_function_node(keel_function *function, keel_opdef *op,
                                uint32_t input_count, const uint32_t *outputs,
                                uint32_t output_count, keel_node **out_node) {
   keel_arena *arena = function->arena;
-  if (!grow(arena, &function->nodes, &function->node_room,
-            function->node_count, sizeof *function->nodes)) {
+  if (!grow(arena, &function->nodes, &function->node_room, function->node_count,
+            sizeof *function->nodes)) {
     keel_opdef_release(op);
     return KD_OUT_OF_MEMORY;
   }
@@ -143,13 +136,11 @@ keel_status keel_function_node(keel_function *function, keel_opdef *op,
       keel_arena_copy_bytes(arena, inputs, input_count * sizeof *inputs);
   node->outputs =
       keel_arena_copy_bytes(arena, outputs, output_count * sizeof *outputs);
-  if (!node->name || !node->inputs || !node->outputs)
-    return KD_OUT_OF_MEMORY;
+  if (!node->name || !node->inputs || !node->outputs) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < output_count; i++)
     if (outputs[i] != KEEL_ABSENT)
       function->values[outputs[i]].producer = function->node_count - 1;
-  if (out_node)
-    *out_node = node;
+  if (out_node) *out_node = node;
   return KD_OK;
 }
 
@@ -165,13 +156,12 @@ static keel_status clone_op(const keel_opdef *from, keel_arena *arena,
   uint32_t count = from->attr_count;
   keel_attr *attrs = keel_arena_take(arena, (count + 1) * sizeof *attrs);
   keel_function **graphs = keel_arena_take(arena, (count + 1) * sizeof *graphs);
-  if (!attrs || !graphs)
-    return KD_OUT_OF_MEMORY;
+  if (!attrs || !graphs) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < count; i++) {
     attrs[i] = from->attrs[i].value;
     if (from->attrs[i].graph)
-      KEEL_TRY(keel_function_clone(from->attrs[i].graph, arena, list,
-                                   &graphs[i]));
+      KEEL_TRY(
+          keel_function_clone(from->attrs[i].graph, arena, list, &graphs[i]));
   }
   return keel_opdef_create(from->context, from->schema, attrs, count, graphs,
                            out_op);
@@ -184,8 +174,7 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
   KEEL_TRY(keel_function_create(from->context, arena, list, from->name, &to));
   for (uint32_t i = 0; i < from->value_count; i++) {
     uint32_t value = keel_function_value(to, from->values[i].name);
-    if (value == KEEL_ABSENT)
-      return KD_OUT_OF_MEMORY;
+    if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
     to->values[value].type = from->values[i].type;
     to->values[value].constant = keel_tensor_retain(from->values[i].constant);
   }
@@ -198,8 +187,7 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
   for (uint32_t i = 0; i < from->node_count; i++) {
     const keel_node *node = &from->nodes[i];
     keel_opdef *op = NULL;
-    if (node->dead)
-      continue;
+    if (node->dead) continue;
     KEEL_TRY(clone_op(node->op, arena, list, &op));
     KEEL_TRY(keel_function_node(to, op, node->name, node->inputs,
                                 node->input_count, node->outputs,
@@ -231,8 +219,7 @@ keel_status keel_function_sort(keel_function *function) {
           value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
       sorted &= from == KEEL_ABSENT || from < i;
     }
-  if (sorted)
-    return KD_OK;
+  if (sorted) return KD_OK;
   uint32_t *missing = calloc(n + 1, sizeof *missing);
   keel_node *nodes = calloc(n + 1, sizeof *nodes);
   if (!missing || !nodes) {
@@ -246,14 +233,14 @@ keel_status keel_function_sort(keel_function *function) {
   for (bool moved = true; moved;) {
     moved = false;
     for (uint32_t i = 0; i < n; i++) {
-      if (missing[i] != 0)
-        continue;
+      if (missing[i] != 0) continue;
       missing[i] = UINT32_MAX;
       nodes[done++] = function->nodes[i];
       moved = true;
       for (uint32_t j = 0; j < n; j++)
-        for (uint32_t k = 0; missing[j] != UINT32_MAX &&
-                             k < function->nodes[j].input_count; k++) {
+        for (uint32_t k = 0;
+             missing[j] != UINT32_MAX && k < function->nodes[j].input_count;
+             k++) {
           uint32_t value = function->nodes[j].inputs[k];
           if (value != KEEL_ABSENT && function->values[value].producer == i)
             missing[j]--;

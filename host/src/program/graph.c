@@ -50,11 +50,9 @@ static uint32_t output_at(const kd_graph *graph, uint32_t index) {
 static kd_status value_type(const kd_graph *graph, uint32_t value,
                             kd_type *out_type) {
   *out_type = (kd_type){.rank = KD_RANK_UNKNOWN};
-  if (value >= graph->function->value_count)
-    return KD_OUT_OF_RANGE;
+  if (value >= graph->function->value_count) return KD_OUT_OF_RANGE;
   const keel_type *type = graph->function->values[value].type;
-  if (type)
-    *out_type = keel_type_view(type);
+  if (type) *out_type = keel_type_view(type);
   return KD_OK;
 }
 
@@ -92,13 +90,11 @@ const kd_graph_table keel_graph_table = {
 };
 
 static keel_status fill_nodes(const keel_function *function, uint32_t *members,
-                              const keel_type **types,
-                              struct kd_graph *graph) {
+                              const keel_type **types, struct kd_graph *graph) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
     const keel_type **in = types, **out = types + node->input_count;
-    if (node->dead)
-      continue;
+    if (node->dead) continue;
     for (uint32_t k = 0; k < node->input_count; k++)
       *types++ = node->inputs[k] == KEEL_ABSENT
                      ? NULL
@@ -124,7 +120,8 @@ keel_status keel_graph_view(const keel_function *function,
                             struct kd_graph *out_graph) {
   size_t arguments = 0, n = function->node_count;
   for (uint32_t i = 0; i < n; i++)
-    arguments += function->nodes[i].input_count + function->nodes[i].output_count;
+    arguments +=
+        function->nodes[i].input_count + function->nodes[i].output_count;
   /* one block: nodes, then types; another: members */
   struct kd_node *nodes =
       calloc(1, n * sizeof *nodes + (arguments + 1) * sizeof(keel_type *));

@@ -7,7 +7,7 @@
 /* A view of a function, or of a part of it. */
 struct kd_graph {
   const keel_function *function;
-  struct kd_node *nodes; /* of the part, with their types */
+  struct kd_node *nodes;   /* of the part, with their types */
   const uint32_t *members; /* by node of the part: the function's node */
   uint32_t node_count;
   const uint32_t *inputs, *outputs; /* values */

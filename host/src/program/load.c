@@ -17,7 +17,8 @@ keel_status keel_program_load(keel_context *context, const char *path,
   keel_status status =
       keel_fail(KD_UNIMPLEMENTED,
                 "%s: this Keel was built without protobuf-c and reads no ONNX"
-                " models", path);
+                " models",
+                path);
   (void)context;
 #endif
   keel_file_close(&file);

@@ -16,17 +16,16 @@ static const char magic[6] = "\x93NUMPY";
 static const struct {
   const char *descr;
   kd_dtype dtype;
-} kinds[] = {
-    {"<f4", KD_F32}, {"<f8", KD_F64}, {"<f2", KD_F16}, {"|b1", KD_BOOL},
-    {"|i1", KD_I8},  {"|u1", KD_U8},  {"<i2", KD_I16}, {"<u2", KD_U16},
-    {"<i4", KD_I32}, {"<u4", KD_U32}, {"<i8", KD_I64}, {"<u8", KD_U64},
-    {"<c8", KD_C64}, {"<c16", KD_C128}};
+} kinds[] = {{"<f4", KD_F32},  {"<f8", KD_F64},  {"<f2", KD_F16},
+             {"|b1", KD_BOOL}, {"|i1", KD_I8},   {"|u1", KD_U8},
+             {"<i2", KD_I16},  {"<u2", KD_U16},  {"<i4", KD_I32},
+             {"<u4", KD_U32},  {"<i8", KD_I64},  {"<u8", KD_U64},
+             {"<c8", KD_C64},  {"<c16", KD_C128}};
 
 /* The text behind 'key': in the header's dict literal. */
 static const char *after_key(const char *header, const char *key) {
   const char *at = strstr(header, key);
-  if (!at)
-    return NULL;
+  if (!at) return NULL;
   at += strlen(key);
   return at + strspn(at, " :");
 }
@@ -34,8 +33,7 @@ static const char *after_key(const char *header, const char *key) {
 static keel_status parse_shape(const char *path, const char *at,
                                uint32_t *out_rank, int64_t *dims) {
   *out_rank = 0;
-  if (*at++ != '(')
-    return keel_fail(KD_DATA_LOSS, "%s: has no shape", path);
+  if (*at++ != '(') return keel_fail(KD_DATA_LOSS, "%s: has no shape", path);
   for (at += strspn(at, " ,"); *at && *at != ')'; at += strspn(at, " ,")) {
     char *end = NULL;
     errno = 0;
@@ -68,7 +66,8 @@ static keel_status parse_header(const char *path, const char *header,
   if (!strncmp(order, "True", 4))
     return keel_fail(KD_UNIMPLEMENTED,
                      "%s: is in Fortran order; save numpy.ascontiguousarray of"
-                     " it", path);
+                     " it",
+                     path);
   return parse_shape(path, shape, out_rank, dims);
 }
 
@@ -79,13 +78,11 @@ static keel_status load_npy(keel_context *context, const char *path,
   if (file->size < head)
     return keel_fail(KD_DATA_LOSS, "%s: is truncated", path);
   uint64_t size = data[8] | (uint64_t)data[9] << 8;
-  if (data[6] >= 2)
-    size |= (uint64_t)data[10] << 16 | (uint64_t)data[11] << 24;
+  if (data[6] >= 2) size |= (uint64_t)data[10] << 16 | (uint64_t)data[11] << 24;
   if (data[6] < 1 || data[6] > 3 || size > file->size - head || size > 65536)
     return keel_fail(KD_DATA_LOSS, "%s: its numpy header is damaged", path);
   char *header = malloc(size + 1);
-  if (!header)
-    return keel_no_memory(size);
+  if (!header) return keel_no_memory(size);
   memcpy(header, data + head, size);
   header[size] = 0;
   kd_dtype dtype = KD_NONE;
@@ -94,15 +91,13 @@ static keel_status load_npy(keel_context *context, const char *path,
   const keel_type *type = NULL;
   keel_status status = parse_header(path, header, &dtype, &rank, dims);
   free(header);
-  if (status == KD_OK)
-    status = keel_type_of(dtype, rank, dims, &type);
-  if (status != KD_OK)
-    return status;
+  if (status == KD_OK) status = keel_type_of(dtype, rank, dims, &type);
+  if (status != KD_OK) return status;
   if (type->bytes > file->size - head - size)
     return keel_fail(KD_DATA_LOSS,
                      "%s: is truncated: the shape needs %llu bytes of data,"
-                     " and there are %llu", path,
-                     (unsigned long long)type->bytes,
+                     " and there are %llu",
+                     path, (unsigned long long)type->bytes,
                      (unsigned long long)(file->size - head - size));
   return keel_tensor_create(context, dtype, rank, dims, data + head + size,
                             out_value);
@@ -118,13 +113,14 @@ keel_status keel_value_load(keel_context *context, const char *path,
     status = load_npy(context, path, &file, out_value);
   } else {
 #ifdef KEEL_WITH_ONNX
-    status = keel_onnx_value(context, path, file.data, file.size, kind,
-                             out_value);
+    status =
+        keel_onnx_value(context, path, file.data, file.size, kind, out_value);
 #else
     (void)kind;
     status = keel_fail(KD_UNIMPLEMENTED,
                        "%s: is no .npy file, and this Keel was built without"
-                       " protobuf-c", path);
+                       " protobuf-c",
+                       path);
 #endif
   }
   keel_file_close(&file);
@@ -138,8 +134,7 @@ static keel_status write_npy(FILE *file, const keel_tensor *tensor) {
   bool wide = type->dtype == KD_BF16;
   const char *descr = wide ? "<f4" : NULL;
   for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++)
-    if (kinds[i].dtype == type->dtype)
-      descr = kinds[i].descr;
+    if (kinds[i].dtype == type->dtype) descr = kinds[i].descr;
   if (!descr)
     return keel_fail(KD_UNIMPLEMENTED, "numpy has no type for %s",
                      keel_dtype_name(type->dtype));
@@ -158,8 +153,7 @@ static keel_status write_npy(FILE *file, const keel_tensor *tensor) {
   fprintf(file, "%-*s\n", (int)size - 1, keel_text_get(&header));
   keel_text_free(&header);
   if (!wide) {
-    if (type->bytes)
-      fwrite(tensor->data, 1, type->bytes, file);
+    if (type->bytes) fwrite(tensor->data, 1, type->bytes, file);
     return KD_OK;
   }
   for (int64_t i = 0; i < type->elements; i++) {
@@ -182,12 +176,10 @@ keel_status keel_value_save(keel_tensor *value, const char *path) {
   if (file) {
     bool whole = !ferror(file);
     whole = fclose(file) == 0 && whole;
-    if (status == KD_OK &&
-        (!whole || rename(keel_text_get(&fresh), path) != 0))
+    if (status == KD_OK && (!whole || rename(keel_text_get(&fresh), path) != 0))
       status = keel_fail(KD_UNAVAILABLE, "%s: can't be written: %s", path,
                          strerror(errno));
-    if (status != KD_OK)
-      unlink(keel_text_get(&fresh));
+    if (status != KD_OK) unlink(keel_text_get(&fresh));
   }
   keel_text_free(&fresh);
   keel_tensor_release(here);

@@ -55,8 +55,7 @@ static keel_error *error_make(keel_status status, const char *message) {
 }
 
 static void error_release(keel_error *error) {
-  if (error && atomic_fetch_sub(&error->refs, 1) == 1)
-    free(error);
+  if (error && atomic_fetch_sub(&error->refs, 1) == 1) free(error);
 }
 
 static keel_status error_report(const keel_error *error) {
@@ -66,8 +65,7 @@ static keel_status error_report(const keel_error *error) {
 /* ---- references ----------------------------------------------------------- */
 
 static void drop_content(keel_tensor *tensor) {
-  if (tensor->buffer)
-    keel_buffer_release(tensor->buffer);
+  if (tensor->buffer) keel_buffer_release(tensor->buffer);
   error_release(tensor->error);
   for (uint32_t i = 0; i < tensor->item_count; i++)
     keel_tensor_release(tensor->items[i]);
@@ -75,14 +73,12 @@ static void drop_content(keel_tensor *tensor) {
 }
 
 keel_tensor *keel_tensor_retain(keel_tensor *tensor) {
-  if (tensor)
-    atomic_fetch_add_explicit(&tensor->refs, 1, memory_order_relaxed);
+  if (tensor) atomic_fetch_add_explicit(&tensor->refs, 1, memory_order_relaxed);
   return tensor;
 }
 
 void keel_tensor_release(keel_tensor *tensor) {
-  if (!tensor)
-    return;
+  if (!tensor) return;
   /* as keel_buffer_release */
   if (atomic_load_explicit(&tensor->refs, memory_order_acquire) != 1 &&
       atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) != 1)
@@ -93,8 +89,7 @@ void keel_tensor_release(keel_tensor *tensor) {
     free(tensor);
     return;
   }
-  if (!lists->listed)
-    keel_lists_enrol();
+  if (!lists->listed) keel_lists_enrol();
   tensor->next_free = lists->tensors;
   lists->tensors = tensor;
   lists->tensor_count++;
@@ -105,8 +100,7 @@ void keel_tensor_release(keel_tensor *tensor) {
 keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
                            keel_tensor **out_tensor) {
   keel_tensor *tensor = keel_tensor_new(heap->context);
-  if (!tensor)
-    return KD_OUT_OF_MEMORY;
+  if (!tensor) return KD_OUT_OF_MEMORY;
   keel_status status = keel_heap_take(heap, type->bytes, &tensor->buffer);
   if (status != KD_OK) {
     keel_tensor_release(tensor);
@@ -121,8 +115,7 @@ keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
 keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
                              keel_tensor **out_tensor) {
   keel_tensor *view = keel_tensor_new(tensor->context);
-  if (!view)
-    return KD_OUT_OF_MEMORY;
+  if (!view) return KD_OUT_OF_MEMORY;
   view->type = type;
   view->layout = tensor->layout;
   view->buffer = tensor->buffer ? keel_buffer_retain(tensor->buffer) : NULL;
@@ -164,8 +157,7 @@ keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
   if (!data && type->bytes)
     return keel_fail(KD_INVALID_ARGUMENT, "no data to wrap");
   keel_tensor *tensor = keel_tensor_new(context);
-  if (!tensor)
-    return KD_OUT_OF_MEMORY;
+  if (!tensor) return KD_OUT_OF_MEMORY;
   keel_status status = keel_heap_wrap(&context->host, data, type->bytes, done,
                                       done_context, &tensor->buffer);
   if (status != KD_OK) {
@@ -180,8 +172,7 @@ keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
 
 keel_tensor *keel_tensor_failed(keel_context *context, keel_status status) {
   keel_tensor *tensor = keel_tensor_new(context);
-  if (!tensor)
-    return NULL;
+  if (!tensor) return NULL;
   tensor->error = error_make(status, keel_message());
   atomic_store_explicit(&tensor->state, KEEL_FAILED, memory_order_release);
   return tensor;
@@ -191,8 +182,7 @@ keel_tensor *keel_tensor_failed(keel_context *context, keel_status status) {
 
 keel_tensor *keel_tensor_pending(keel_context *context) {
   keel_tensor *tensor = keel_tensor_new(context);
-  if (!tensor)
-    return NULL;
+  if (!tensor) return NULL;
   atomic_store_explicit(&tensor->waiters, NULL, memory_order_relaxed);
   atomic_store_explicit(&tensor->state, KEEL_PENDING, memory_order_relaxed);
   return tensor;
@@ -205,8 +195,7 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
   pending->type = value->type;
   pending->offset = value->offset;
   pending->data = value->data;
-  if (value->buffer)
-    pending->buffer = keel_buffer_retain(value->buffer);
+  if (value->buffer) pending->buffer = keel_buffer_retain(value->buffer);
   if (value->error) {
     atomic_fetch_add(&value->error->refs, 1);
     pending->error = value->error;
@@ -218,7 +207,8 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
       for (uint32_t i = 0; i < value->item_count; i++)
         pending->items[i] = keel_tensor_retain(value->items[i]);
     } else {
-      pending->error = error_make(keel_no_memory(value->item_count), keel_message());
+      pending->error =
+          error_make(keel_no_memory(value->item_count), keel_message());
       state = KEEL_FAILED;
     }
   }
@@ -226,8 +216,8 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
   /* release: whoever sees the new state sees the content */
   atomic_store_explicit(&pending->state, state, memory_order_release);
   /* acq_rel: takes each waiter that was linked, with what it holds */
-  keel_waiter *waiter = atomic_exchange_explicit(&pending->waiters, &known,
-                                                 memory_order_acq_rel);
+  keel_waiter *waiter =
+      atomic_exchange_explicit(&pending->waiters, &known, memory_order_acq_rel);
   for (keel_waiter *next; waiter; waiter = next) {
     next = waiter->next;
     waiter->call(waiter);
@@ -245,9 +235,9 @@ void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter) {
     }
     waiter->next = head;
     /* release: the waiter's content before it is linked */
-  } while (!atomic_compare_exchange_weak_explicit(
-      &tensor->waiters, &head, waiter, memory_order_release,
-      memory_order_acquire));
+  } while (!atomic_compare_exchange_weak_explicit(&tensor->waiters, &head,
+                                                  waiter, memory_order_release,
+                                                  memory_order_acquire));
 }
 
 keel_status keel_tensor_promise(keel_context *context,
@@ -259,8 +249,7 @@ keel_status keel_tensor_promise(keel_context *context,
 keel_status keel_tensor_fulfil(keel_tensor *promise, keel_tensor *value) {
   if (keel_tensor_state(promise) != KEEL_PENDING)
     return keel_fail(KD_FAILED_PRECONDITION, "the promise has its value");
-  if (keel_tensor_state(value) == KEEL_PENDING)
-    keel_tensor_wait(value);
+  if (keel_tensor_state(value) == KEEL_PENDING) keel_tensor_wait(value);
   keel_tensor_become(promise, value);
   return KD_OK;
 }
@@ -273,8 +262,7 @@ keel_status keel_tensor_fail(keel_tensor *promise, keel_status status,
     return keel_fail(KD_INVALID_ARGUMENT, "KD_OK is no failure");
   keel_fail_text(status, message ? message : keel_status_name(status));
   keel_tensor *failed = keel_tensor_failed(promise->context, status);
-  if (!failed)
-    return KD_OUT_OF_MEMORY;
+  if (!failed) return KD_OUT_OF_MEMORY;
   keel_tensor_become(promise, failed);
   keel_tensor_release(failed);
   return KD_OK;
@@ -304,8 +292,7 @@ keel_status keel_tensor_wait(keel_tensor *tensor) {
 /* ---- looking -------------------------------------------------------------- */
 
 static const keel_type *type_of(keel_tensor *tensor) {
-  if (keel_tensor_state(tensor) == KEEL_PENDING)
-    keel_tensor_wait(tensor);
+  if (keel_tensor_state(tensor) == KEEL_PENDING) keel_tensor_wait(tensor);
   return keel_tensor_state(tensor) == KEEL_READY ? tensor->type : NULL;
 }
 
@@ -367,9 +354,9 @@ const char *keel_tensor_text(keel_tensor *tensor, char *buffer, uint32_t size) {
 static keel_status need_data(keel_tensor *tensor) {
   KEEL_TRY(keel_tensor_wait(tensor));
   if (tensor->kind != KEEL_DATA)
-    return keel_fail(KD_INVALID_ARGUMENT, "%s, not a tensor",
-                     tensor->kind == KEEL_SEQUENCE ? "a sequence"
-                                                   : "an empty optional");
+    return keel_fail(
+        KD_INVALID_ARGUMENT, "%s, not a tensor",
+        tensor->kind == KEEL_SEQUENCE ? "a sequence" : "an empty optional");
   return KD_OK;
 }
 
@@ -416,8 +403,7 @@ keel_status keel_sequence_create(keel_context *context,
                                  keel_tensor **out_sequence) {
   *out_sequence = NULL;
   keel_tensor *sequence = keel_tensor_new(context);
-  if (!sequence)
-    return KD_OUT_OF_MEMORY;
+  if (!sequence) return KD_OUT_OF_MEMORY;
   sequence->kind = KEEL_SEQUENCE;
   if (count) {
     sequence->items = malloc(count * sizeof *items);
@@ -457,13 +443,11 @@ keel_status keel_sequence_at(keel_tensor *sequence, int64_t index,
 keel_status keel_optional_empty(keel_context *context,
                                 keel_tensor **out_optional) {
   *out_optional = keel_tensor_new(context);
-  if (!*out_optional)
-    return KD_OUT_OF_MEMORY;
+  if (!*out_optional) return KD_OUT_OF_MEMORY;
   (*out_optional)->kind = KEEL_OPTIONAL_EMPTY;
   return KD_OK;
 }
 
 int keel_optional_is_empty(keel_tensor *value) {
-  return keel_tensor_wait(value) == KD_OK &&
-         value->kind == KEEL_OPTIONAL_EMPTY;
+  return keel_tensor_wait(value) == KD_OK && value->kind == KEEL_OPTIONAL_EMPTY;
 }

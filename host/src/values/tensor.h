@@ -14,8 +14,8 @@ typedef struct keel_error {
   const char *message; /* lies behind the struct */
 } keel_error;
 
-enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED };           /* state */
-enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY };   /* kind */
+enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED };         /* state */
+enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY }; /* kind */
 
 /* Called when a pending value is known; frees itself. */
 typedef struct keel_waiter {

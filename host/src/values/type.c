@@ -27,16 +27,13 @@ static bool measure(keel_type *type) {
     empty |= type->dims[i] == 0;
   }
   for (uint32_t i = 0; i < type->rank && !open && !empty; i++)
-    if (!keel_mul_i64(elements, type->dims[i], &elements))
-      return false;
+    if (!keel_mul_i64(elements, type->dims[i], &elements)) return false;
   type->elements = open ? -1 : empty ? 0 : elements;
-  if (open)
-    return true;
+  if (open) return true;
   int64_t bytes = 0;
   uint32_t size = kd_dtype_size(type->dtype);
   if (size) {
-    if (!keel_mul_i64(type->elements, size, &bytes))
-      return false;
+    if (!keel_mul_i64(type->elements, size, &bytes)) return false;
   } else {
     bytes = (type->elements + 1) / 2; /* the 4-bit types */
   }
@@ -51,8 +48,10 @@ static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
   if (dtype == KD_STRING)
     return keel_fail(KD_UNIMPLEMENTED, "tensors of strings are not supported");
   if (rank > KD_MAX_RANK)
-    return keel_fail(KD_INVALID_ARGUMENT, "a tensor has at most %u dimensions,"
-                     " not %u", KD_MAX_RANK, (unsigned)rank);
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a tensor has at most %u dimensions,"
+                     " not %u",
+                     KD_MAX_RANK, (unsigned)rank);
   for (uint32_t i = 0; i < rank; i++)
     if (dims[i] < -1)
       return keel_fail(KD_INVALID_ARGUMENT, "dimension %u is %lld", (unsigned)i,
@@ -64,13 +63,11 @@ static keel_status make(uint64_t hash, kd_dtype dtype, uint32_t rank,
                         const int64_t *dims, const keel_type **out_type) {
   KEEL_TRY(check(dtype, rank, dims));
   keel_type *type = calloc(1, sizeof *type + rank * sizeof *dims);
-  if (!type)
-    return keel_no_memory(sizeof *type);
+  if (!type) return keel_no_memory(sizeof *type);
   type->hash = hash;
   type->dtype = dtype;
   type->rank = rank;
-  if (rank)
-    memcpy(type->dims, dims, rank * sizeof *dims);
+  if (rank) memcpy(type->dims, dims, rank * sizeof *dims);
   if (!measure(type)) {
     char text[200];
     keel_type_text(type, text, sizeof text);

@@ -2,20 +2,20 @@
 #include <kd/kd.h>
 #include <string.h>
 
-#define OLD 1       /* ABI too old */
-#define NEW 2       /* needs a newer host */
-#define MAJOR 3     /* another major */
-#define NULL_TABLE 4 /* entry returns NULL, with a reason */
-#define SHORT 5     /* table shorter than the minimum */
-#define OPEN 6      /* open fails */
-#define NAME 7      /* a name that no device can have */
-#define NO_SLOT 8   /* a needed slot is NULL */
-#define EVENTS 9    /* streams without events */
-#define STRIDE 10   /* kernel definitions of a senseless size */
-#define NO_SYMBOL 11
-#define NO_DEVICE 12 /* loads, and has no device: legal */
-#define TWIN 13      /* sound; loaded twice under two paths */
-#define LARGER 14    /* table larger than the host knows: legal */
+#define OLD        1  /* ABI too old */
+#define NEW        2  /* needs a newer host */
+#define MAJOR      3  /* another major */
+#define NULL_TABLE 4  /* entry returns NULL, with a reason */
+#define SHORT      5  /* table shorter than the minimum */
+#define OPEN       6  /* open fails */
+#define NAME       7  /* a name that no device can have */
+#define NO_SLOT    8  /* a needed slot is NULL */
+#define EVENTS     9  /* streams without events */
+#define STRIDE     10 /* kernel definitions of a senseless size */
+#define NO_SYMBOL  11
+#define NO_DEVICE  12 /* loads, and has no device: legal */
+#define TWIN       13 /* sound; loaded twice under two paths */
+#define LARGER     14 /* table larger than the host knows: legal */
 
 static const kd_host *host;
 
@@ -91,32 +91,33 @@ static const struct {
   kd_plugin known;
   uint64_t later[8]; /* what a newer ABI might have appended */
 } table = {{
-    .struct_size = CASE == SHORT    ? 24
-                   : CASE == LARGER ? sizeof(kd_plugin) + 64
-                                    : sizeof(kd_plugin),
-    .abi_version = CASE == OLD     ? KD_VERSION(0, 1)
-                   : CASE == MAJOR ? KD_VERSION(7, 0)
-                   : CASE == NEW   ? KD_VERSION(0, 99)
-                                   : KD_ABI_VERSION,
-    .abi_min = CASE == NEW ? KD_VERSION(0, 99) : 0,
-    .name = CASE == NAME ? "Bad Name!" : "bad",
-    .vendor = "Keel's tests",
-    .version = "1",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
-    .device_open = device_open,
-    .device_close = device_close,
-    .memory = &memory,
+               .struct_size = CASE == SHORT    ? 24
+                              : CASE == LARGER ? sizeof(kd_plugin) + 64
+                                               : sizeof(kd_plugin),
+               .abi_version = CASE == OLD     ? KD_VERSION(0, 1)
+                              : CASE == MAJOR ? KD_VERSION(7, 0)
+                              : CASE == NEW   ? KD_VERSION(0, 99)
+                                              : KD_ABI_VERSION,
+               .abi_min = CASE == NEW ? KD_VERSION(0, 99) : 0,
+               .name = CASE == NAME ? "Bad Name!" : "bad",
+               .vendor = "Keel's tests",
+               .version = "1",
+               .open = plugin_open,
+               .close = plugin_close,
+               .device_count = device_count,
+               .device_info = device_info,
+               .device_open = device_open,
+               .device_close = device_close,
+               .memory = &memory,
 #if CASE == EVENTS
-    .streams = &streams,
+               .streams = &streams,
 #endif
 #if CASE == STRIDE
-    .kernels = kernels,
-    .kernel_count = 1,
+               .kernels = kernels,
+               .kernel_count = 1,
 #endif
-}, {~UINT64_C(0)}};
+           },
+           {~UINT64_C(0)}};
 
 #if CASE == NULL_TABLE
 KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services);

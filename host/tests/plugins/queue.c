@@ -54,11 +54,9 @@ static void *work(void *argument) {
     while (!stream->first && !stream->stop)
       pthread_cond_wait(&stream->changed, &stream->lock);
     job *next = stream->first;
-    if (!next)
-      break;
+    if (!next) break;
     stream->first = next->next;
-    if (!stream->first)
-      stream->last = NULL;
+    if (!stream->first) stream->last = NULL;
     pthread_mutex_unlock(&stream->lock);
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     next->run(next);
@@ -73,8 +71,7 @@ static void *work(void *argument) {
 
 static kd_status push(kd_stream *stream, const job *what) {
   job *copy = malloc(sizeof *copy);
-  if (!copy)
-    return host->fail(KD_OUT_OF_MEMORY, "queue: no memory for a job");
+  if (!copy) return host->fail(KD_OUT_OF_MEMORY, "queue: no memory for a job");
   *copy = *what;
   copy->next = NULL;
   pthread_mutex_lock(&stream->lock);
@@ -95,8 +92,7 @@ static kd_status stream_create(kd_device *device, int32_t priority,
                                uint32_t flags, kd_stream **out_stream) {
   (void)device;
   (void)priority;
-  if (flags)
-    return host->fail(KD_UNIMPLEMENTED, "unknown stream flags");
+  if (flags) return host->fail(KD_UNIMPLEMENTED, "unknown stream flags");
   kd_stream *stream = calloc(1, sizeof *stream);
   if (!stream)
     return host->fail(KD_OUT_OF_MEMORY, "queue: no memory for a stream");
@@ -122,8 +118,7 @@ static void stream_destroy(kd_stream *stream) {
 
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
   (void)timeout;
-  if (!event->stream)
-    return KD_OK;
+  if (!event->stream) return KD_OK;
   pthread_mutex_lock(&event->stream->lock);
   while (event->stream->done < event->ticket)
     pthread_cond_wait(&event->stream->changed, &event->stream->lock);
@@ -172,8 +167,7 @@ static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
   (void)device;
   (void)space;
   kd_buffer *buffer = calloc(1, sizeof *buffer);
-  if (buffer)
-    buffer->bytes = malloc(size);
+  if (buffer) buffer->bytes = malloc(size);
   if (!buffer || !buffer->bytes) {
     free(buffer);
     return host->fail(KD_OUT_OF_MEMORY, "queue: no memory");
@@ -202,8 +196,7 @@ static void run_copy(job *job) {
 }
 
 static kd_status copy(kd_stream *stream, job *what) {
-  if (stream)
-    return push(stream, what);
+  if (stream) return push(stream, what);
   run_copy(what);
   return KD_OK;
 }
@@ -233,10 +226,10 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
 /* ---- ops: Relu, and Add of equal shapes ------------------------------------------ */
 
 static void run_op(job *job) {
-  const float *x = (const float *)(void *)(job->buffers[0]->bytes +
-                                           job->offsets[0]);
-  const float *y = (const float *)(void *)(job->buffers[1]->bytes +
-                                           job->offsets[1]);
+  const float *x =
+      (const float *)(void *)(job->buffers[0]->bytes + job->offsets[0]);
+  const float *y =
+      (const float *)(void *)(job->buffers[1]->bytes + job->offsets[1]);
   float *z = (float *)(void *)(job->buffers[2]->bytes + job->offsets[2]);
   for (int64_t i = 0; i < job->count; i++)
     z[i] = job->op == 0 ? (x[i] > 0 ? x[i] : 0) : x[i] + y[i];
@@ -264,11 +257,10 @@ static kd_status equal_shapes(kd_device *device, const kd_node *node) {
   host->node->input_type(node, 0, &a);
   host->node->input_type(node, 1, &b);
   for (uint32_t i = 0; a.rank == b.rank && i < a.rank; i++)
-    if (a.dims[i] != b.dims[i])
-      a.rank = b.rank + 1;
-  return a.rank == b.rank ? KD_OK
-                          : host->fail(KD_UNIMPLEMENTED,
-                                       "queue does not broadcast");
+    if (a.dims[i] != b.dims[i]) a.rank = b.rank + 1;
+  return a.rank == b.rank
+             ? KD_OK
+             : host->fail(KD_UNIMPLEMENTED, "queue does not broadcast");
 }
 
 static const kd_kernel_def kernels[] = {
@@ -294,8 +286,9 @@ static kd_status plugin_open(const kd_host *services) {
 
 static void plugin_close(void) {
   if (live_buffers || live_streams || live_events)
-    host->log(host, KD_LOG_ERROR, "left over: %d buffers, %d streams, %d events",
-              live_buffers, live_streams, live_events);
+    host->log(host, KD_LOG_ERROR,
+              "left over: %d buffers, %d streams, %d events", live_buffers,
+              live_streams, live_events);
 }
 
 static uint32_t device_count(void) {

@@ -36,8 +36,7 @@ static double in_child(const char *variable, const char *value,
                        double (*work)(int, int), int a, int b) {
   int ends[2];
   double result = -1;
-  if (pipe(ends) != 0)
-    return -1;
+  if (pipe(ends) != 0) return -1;
   pid_t child = fork();
   if (child == 0) {
     char threads[16];
@@ -58,20 +57,18 @@ static double in_child(const char *variable, const char *value,
 
 /* ---- products ------------------------------------------------------------------- */
 
-typedef void (*sgemm_fn)(int, int, int, int, int, int, float, const float *, int,
-                         const float *, int, float, float *, int);
+typedef void (*sgemm_fn)(int, int, int, int, int, int, float, const float *,
+                         int, const float *, int, float, float *, int);
 
 static double openblas(int n, int threads) {
   (void)threads;
   void *handle = dlopen("libopenblas.so.0", RTLD_NOW);
   sgemm_fn sgemm = NULL;
-  if (handle)
-    *(void **)&sgemm = dlsym(handle, "cblas_sgemm");
+  if (handle) *(void **)&sgemm = dlsym(handle, "cblas_sgemm");
   size_t count = (size_t)n * (size_t)n;
   float *a = filled(count), *b = filled(count), *c = filled(count);
   double best = 1e30;
-  if (!sgemm)
-    return -1;
+  if (!sgemm) return -1;
   for (double end = now() + 400, begin; (begin = now()) < end;) {
     sgemm(101, 111, 111, n, n, n, 1, a, n, b, n, 0, c, n);
     double time = now() - begin;
@@ -84,8 +81,7 @@ static double openblas(int n, int threads) {
 static void set_team(int threads) {
   void (*set)(int) = NULL;
   *(void **)&set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-  if (set)
-    set(threads);
+  if (set) set(threads);
 }
 
 static double onednn(int n, int threads) {
@@ -109,8 +105,7 @@ static int gemm(int n, int threads) {
   for (size_t i = 0; i < sizeof cores / sizeof *cores; i++) {
     double time = in_child("OPENBLAS_CORETYPE", cores[i], openblas, n, threads);
     printf(" %s %.3f", cores[i], time);
-    if (time > 0 && (best < 0 || time < best))
-      best = time;
+    if (time > 0 && (best < 0 || time < best)) best = time;
   }
   printf("\n%.4f\n", best);
   return 0;
@@ -136,7 +131,8 @@ static dnnl_memory_t memory_of(const dnnl_memory_desc_t *desc) {
 }
 
 static double one_conv(size_t i, int images) {
-  int size = convs[i].size, out = (size + convs[i].stride - 1) / convs[i].stride;
+  int size = convs[i].size,
+      out = (size + convs[i].stride - 1) / convs[i].stride;
   dnnl_dims_t source = {images, convs[i].in, size, size};
   dnnl_dims_t weights = {convs[i].out, convs[i].in, convs[i].window,
                          convs[i].window};
@@ -199,8 +195,7 @@ int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "gemm"))
     return gemm(atoi(argv[2]), atoi(argv[3]));
   if (argc == 3 && !strcmp(argv[1], "convs")) {
-    printf("%.4f\n",
-           in_child("KEEL_UNUSED", "1", all_convs, 1, atoi(argv[2])));
+    printf("%.4f\n", in_child("KEEL_UNUSED", "1", all_convs, 1, atoi(argv[2])));
     return 0;
   }
   fprintf(stderr, "usage: raw gemm N THREADS | raw convs THREADS\n");

@@ -6,16 +6,16 @@
  * each part is one oneDNN primitive on its piece of the tensors. */
 #include <stdatomic.h>
 
-#include "onednn.h"
 #include "families/window.h"
 #include "kernels.h"
+#include "onednn.h"
 
 struct kd_kernel {
   dnnl_primitive_t primitive; /* of one part */
   dnnl_memory_desc_t source, weights, bias, target;
   int64_t parts;
   bool by_image, has_sum;
-  void *packed;       /* weights of all parts */
+  void *packed;                                   /* weights of all parts */
   uint64_t weights_size, bias_size, scratch_size; /* bytes of one part */
   uint64_t source_step, target_step; /* bytes from a part to the next */
 };
@@ -31,9 +31,9 @@ static dnnl_format_tag_t tag_of(uint32_t rank, bool blocked) {
                                            dnnl_aBcde16b};
   static const dnnl_format_tag_t by8[] = {dnnl_aBc8b, dnnl_aBcd8b,
                                           dnnl_aBcde8b};
-  return !blocked             ? plain[rank - 3]
+  return !blocked           ? plain[rank - 3]
          : block_of() == 16 ? by16[rank - 3]
-                              : by8[rank - 3];
+                            : by8[rank - 3];
 }
 
 static bool is_blocked(const kd_type *type) {
@@ -51,8 +51,7 @@ static kd_status describe(const cpu_dnnl *dnnl, uint32_t rank,
 }
 
 static void destroy_parts(const cpu_dnnl *dnnl, kd_kernel *kernel) {
-  if (kernel->primitive)
-    dnnl->primitive_destroy(kernel->primitive);
+  if (kernel->primitive) dnnl->primitive_destroy(kernel->primitive);
   free(kernel->packed);
   free(kernel);
 }
@@ -84,12 +83,10 @@ kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
       !cpu_dnnl_get())
     return KD_UNIMPLEMENTED;
   for (uint32_t i = 0; i < x.rank; i++)
-    if (y.dims[i] < 1 || x.dims[i] < 1)
-      return KD_UNIMPLEMENTED;
+    if (y.dims[i] < 1 || x.dims[i] < 1) return KD_UNIMPLEMENTED;
   /* groups: only those that oneDNN has fast in this layout */
   int64_t group = read->attr_int(node, "group", 1);
-  if (group > 1 && !is_blocked(&x))
-    return KD_UNIMPLEMENTED;
+  if (group > 1 && !is_blocked(&x)) return KD_UNIMPLEMENTED;
   const char *activation = read->attr_string(node, "activation", "none");
   if (strcmp(activation, "none") != 0 && strcmp(activation, "Relu") != 0)
     return KD_UNIMPLEMENTED;
@@ -111,8 +108,7 @@ static void choose_parts(kd_kernel *kernel, int64_t images, int64_t channels,
   } else if (images == 1 && group == 1) {
     kernel->by_image = false;
     for (int64_t n = width; n > 1 && kernel->parts == 1; n--)
-      if (channels % (n * block_of()) == 0)
-        kernel->parts = n;
+      if (channels % (n * block_of()) == 0) kernel->parts = n;
   }
 }
 
@@ -130,32 +126,27 @@ static dnnl_status_t conv_attributes(const conv_plan *plan,
   const cpu_dnnl *dnnl = plan->dnnl;
   dnnl_post_ops_t ops = NULL;
   dnnl_status_t status = dnnl->primitive_attr_create(out_attr);
-  if (status == dnnl_success)
-    status = dnnl->post_ops_create(&ops);
+  if (status == dnnl_success) status = dnnl->post_ops_create(&ops);
   if (status == dnnl_success && plan->kernel->has_sum)
     status = dnnl->post_ops_append_sum(ops, 1);
   if (status == dnnl_success && plan->relu)
-    status =
-        dnnl->post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+    status = dnnl->post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
   if (status == dnnl_success)
     status = dnnl->primitive_attr_set_post_ops(*out_attr, ops);
   if (status == dnnl_success)
     status = dnnl->primitive_attr_set_scratchpad_mode(
         *out_attr, dnnl_scratchpad_mode_user);
-  if (ops)
-    dnnl->post_ops_destroy(ops);
+  if (ops) dnnl->post_ops_destroy(ops);
   return status;
 }
 
 /* Dims of the weights of one part, with the group in front where there is one.
  */
 static int weight_dims(const conv_plan *plan, int64_t *dims) {
-  int64_t outs = plan->y.dims[1] / (plan->kernel->by_image
-                                        ? 1
-                                        : plan->kernel->parts);
+  int64_t outs =
+      plan->y.dims[1] / (plan->kernel->by_image ? 1 : plan->kernel->parts);
   int at = 0;
-  if (plan->group > 1)
-    dims[at++] = plan->group;
+  if (plan->group > 1) dims[at++] = plan->group;
   dims[at++] = outs / plan->group;
   dims[at++] = plan->w.dims[1];
   for (uint32_t i = 2; i < plan->w.rank; i++)
@@ -163,7 +154,8 @@ static int weight_dims(const conv_plan *plan, int64_t *dims) {
   return at;
 }
 
-static dnnl_status_t make_conv(conv_plan *plan, dnnl_primitive_desc_t *out_desc) {
+static dnnl_status_t make_conv(conv_plan *plan,
+                               dnnl_primitive_desc_t *out_desc) {
   const cpu_dnnl *dnnl = plan->dnnl;
   kd_kernel *kernel = plan->kernel;
   const window *w = &plan->win;
@@ -178,20 +170,18 @@ static dnnl_status_t make_conv(conv_plan *plan, dnnl_primitive_desc_t *out_desc)
   dnnl_status_t status = dnnl->memory_desc_init_by_tag(
       &any_weights, rank, dims, dnnl_f32, dnnl_format_tag_any);
   if (status == dnnl_success)
-    status = dnnl->memory_desc_init_by_tag(&kernel->bias, 1, outs, dnnl_f32,
-                                           dnnl_a);
+    status =
+        dnnl->memory_desc_init_by_tag(&kernel->bias, 1, outs, dnnl_f32, dnnl_a);
   if (status == dnnl_success)
     status = dnnl->dilated_convolution_forward_desc_init(
         &desc, dnnl_forward_inference, dnnl_convolution_direct, &kernel->source,
         &any_weights, plan->has_bias ? &kernel->bias : NULL, &kernel->target,
         w->stride, dilation, w->begin, w->end);
+  if (status == dnnl_success) status = conv_attributes(plan, &attr);
   if (status == dnnl_success)
-    status = conv_attributes(plan, &attr);
-  if (status == dnnl_success)
-    status = dnnl->primitive_desc_create(out_desc, &desc, attr, dnnl->engine,
-                                         NULL);
-  if (attr)
-    dnnl->primitive_attr_destroy(attr);
+    status =
+        dnnl->primitive_desc_create(out_desc, &desc, attr, dnnl->engine, NULL);
+  if (attr) dnnl->primitive_attr_destroy(attr);
   if (status == dnnl_success)
     status = dnnl->primitive_create(&kernel->primitive, *out_desc);
   return status;
@@ -216,33 +206,26 @@ static dnnl_status_t pack_weights(const conv_plan *plan,
       &plain, rank, dims, dnnl_f32, tags[rank - 3]);
   kernel->packed = aligned_alloc(
       64, (kernel->weights_size * (uint64_t)copies + 63) & ~UINT64_C(63));
-  if (status == dnnl_success && !kernel->packed)
-    status = dnnl_out_of_memory;
+  if (status == dnnl_success && !kernel->packed) status = dnnl_out_of_memory;
   if (status == dnnl_success)
     status = dnnl->reorder_primitive_desc_create(
         &desc, &plain, dnnl->engine, &kernel->weights, dnnl->engine, NULL);
-  if (status == dnnl_success)
-    status = dnnl->primitive_create(&reorder, desc);
+  if (status == dnnl_success) status = dnnl->primitive_create(&reorder, desc);
   for (int64_t i = 0; i < copies && status == dnnl_success; i++) {
     dnnl_memory_t from = NULL, to = NULL;
     char *source = (char *)weights->data + (uint64_t)i * plain_size;
     char *target = (char *)kernel->packed + (uint64_t)i * kernel->weights_size;
     status = dnnl->memory_create(&from, &plain, dnnl->engine, source);
     if (status == dnnl_success)
-      status =
-          dnnl->memory_create(&to, &kernel->weights, dnnl->engine, target);
+      status = dnnl->memory_create(&to, &kernel->weights, dnnl->engine, target);
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     if (status == dnnl_success)
       status = dnnl->primitive_execute(reorder, dnnl->stream, 2, args);
-    if (from)
-      dnnl->memory_destroy(from);
-    if (to)
-      dnnl->memory_destroy(to);
+    if (from) dnnl->memory_destroy(from);
+    if (to) dnnl->memory_destroy(to);
   }
-  if (reorder)
-    dnnl->primitive_destroy(reorder);
-  if (desc)
-    dnnl->primitive_desc_destroy(desc);
+  if (reorder) dnnl->primitive_destroy(reorder);
+  if (desc) dnnl->primitive_desc_destroy(desc);
   return status;
 }
 
@@ -261,18 +244,16 @@ static kd_status describe_parts(const cpu_dnnl *dnnl, kd_kernel *kernel,
     out[0] /= parts;
   } else {
     out[1] /= parts;
-    if (source_channels)
-      in[1] /= parts;
+    if (source_channels) in[1] /= parts;
   }
-  kd_status status = describe(dnnl, x->rank, in, is_blocked(x),
-                              &kernel->source);
+  kd_status status =
+      describe(dnnl, x->rank, in, is_blocked(x), &kernel->source);
   if (status == KD_OK)
     status = describe(dnnl, y->rank, out, is_blocked(y) || source_channels,
                       &kernel->target);
-  kernel->source_step =
-      kernel->by_image || source_channels
-          ? (uint64_t)product(in, 0, x->rank) * sizeof(float)
-          : 0;
+  kernel->source_step = kernel->by_image || source_channels
+                            ? (uint64_t)product(in, 0, x->rank) * sizeof(float)
+                            : 0;
   kernel->target_step = (uint64_t)product(out, 0, y->rank) * sizeof(float);
   return status;
 }
@@ -313,10 +294,8 @@ kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
     status = FAIL(KD_UNIMPLEMENTED, "too many dimensions");
   dnnl_primitive_desc_t desc = NULL;
   dnnl_status_t made = dnnl_unimplemented;
-  if (status == KD_OK)
-    status = read->constant(node, 1, &weights);
-  if (status == KD_OK)
-    made = make_conv(&plan, &desc);
+  if (status == KD_OK) status = read->constant(node, 1, &weights);
+  if (status == KD_OK) made = make_conv(&plan, &desc);
   if (status == KD_OK && made == dnnl_success) {
     plan.kernel->weights =
         *plan.dnnl->primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
@@ -327,8 +306,7 @@ kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
     note_sizes(plan.dnnl, plan.kernel, desc);
     made = pack_weights(&plan, &weights);
   }
-  if (desc)
-    plan.dnnl->primitive_desc_destroy(desc);
+  if (desc) plan.dnnl->primitive_desc_destroy(desc);
   if (status == KD_OK && made != dnnl_success)
     status = FAIL(KD_INTERNAL, "oneDNN makes no such convolution (status %d)",
                   (int)made);
@@ -384,9 +362,9 @@ static void run_part(parts_work *work, int64_t i) {
     add_argument(&args, DNNL_ARG_WEIGHTS, &kernel->weights,
                  (char *)kernel->packed + channels * kernel->weights_size);
     if (kd_has_input(launch, 2))
-      add_argument(&args, DNNL_ARG_BIAS, &kernel->bias,
-                   (char *)launch->inputs[2].data +
-                       channels * kernel->bias_size);
+      add_argument(
+          &args, DNNL_ARG_BIAS, &kernel->bias,
+          (char *)launch->inputs[2].data + channels * kernel->bias_size);
     if (kernel->has_sum && launch->inputs[3].data != launch->outputs[0].data)
       memcpy(target,
              (char *)launch->inputs[3].data + part * kernel->target_step,
@@ -395,11 +373,10 @@ static void run_part(parts_work *work, int64_t i) {
   dnnl_dims_t bytes = {(int64_t)kernel->scratch_size};
   dnnl_memory_desc_t scratch;
   if (bytes[0] && args.status == dnnl_success) {
-    args.status = args.dnnl->memory_desc_init_by_tag(&scratch, 1, bytes,
-                                                     dnnl_u8, dnnl_a);
+    args.status =
+        args.dnnl->memory_desc_init_by_tag(&scratch, 1, bytes, dnnl_u8, dnnl_a);
     add_argument(&args, DNNL_ARG_SCRATCHPAD, &scratch,
-                 (char *)launch->workspace.data +
-                     part * kernel->scratch_size);
+                 (char *)launch->workspace.data + part * kernel->scratch_size);
   }
   if (args.status == dnnl_success)
     args.status = args.dnnl->primitive_execute(
@@ -419,9 +396,9 @@ static kd_status run_all(const kd_kernel *kernel, const kd_launch *launch,
                          bool conv) {
   parts_work work = {kernel, launch, conv, 0};
   cpu_host->parallel_for(kernel->parts, 1, run_parts, &work);
-  return work.failed ? FAIL(KD_INTERNAL, "oneDNN fails with status %d",
-                            work.failed)
-                     : KD_OK;
+  return work.failed
+             ? FAIL(KD_INTERNAL, "oneDNN fails with status %d", work.failed)
+             : KD_OK;
 }
 
 CPU_KERNEL(cpu_run_conv_blocked) {
@@ -440,8 +417,7 @@ kd_status cpu_supports_pool(kd_device *device, const kd_node *node) {
   const kd_node_table *read = cpu_host->node;
   kd_type x, y;
   (void)device;
-  if (read->output_count(node) != 1 ||
-      read->input_type(node, 0, &x) != KD_OK ||
+  if (read->output_count(node) != 1 || read->input_type(node, 0, &x) != KD_OK ||
       read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5 ||
       !is_blocked(&x) || !cpu_dnnl_get())
     return KD_UNIMPLEMENTED;
@@ -449,8 +425,7 @@ kd_status cpu_supports_pool(kd_device *device, const kd_node *node) {
   if (!is_blocked(&y) && product(y.dims, 2, y.rank) != 1)
     return KD_UNIMPLEMENTED;
   for (uint32_t i = 0; i < x.rank; i++)
-    if (y.dims[i] < 1 || x.dims[i] < 1)
-      return KD_UNIMPLEMENTED;
+    if (y.dims[i] < 1 || x.dims[i] < 1) return KD_UNIMPLEMENTED;
   return KD_OK;
 }
 
@@ -459,8 +434,7 @@ static void pool_window(const kd_node *node, const kd_type *x, const kd_type *y,
   node_window(node, x, y, NULL, w);
   bool global = !strncmp(cpu_host->node->op(node), "Global", 6);
   for (int i = 0; i < w->space; i++) {
-    if (global)
-      w->kernel[i] = w->in[i];
+    if (global) w->kernel[i] = w->in[i];
     /* ceil_mode lets the last window reach further than the padding */
     int64_t reach = (w->out[i] - 1) * w->stride[i] +
                     (w->kernel[i] - 1) * w->dilation[i] + 1;
@@ -489,11 +463,10 @@ kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
   choose_parts(kernel, x.dims[0], y.dims[1], 1);
   kd_status status = describe_parts(dnnl, kernel, &x, &y, true);
   bool average = strstr(read->op(node), "Average") != NULL;
-  dnnl_alg_kind_t kind =
-      !average ? dnnl_pooling_max
-      : read->attr_int(node, "count_include_pad", 0)
-          ? dnnl_pooling_avg_include_padding
-          : dnnl_pooling_avg_exclude_padding;
+  dnnl_alg_kind_t kind = !average ? dnnl_pooling_max
+                         : read->attr_int(node, "count_include_pad", 0)
+                             ? dnnl_pooling_avg_include_padding
+                             : dnnl_pooling_avg_exclude_padding;
   dnnl_pooling_v2_desc_t desc;
   dnnl_primitive_desc_t made = NULL;
   dnnl_primitive_attr_t attr = NULL;
@@ -502,22 +475,19 @@ kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
     result = dnnl->pooling_v2_forward_desc_init(
         &desc, dnnl_forward_inference, kind, &kernel->source, &kernel->target,
         w.stride, w.kernel, w.dilation, w.begin, w.end);
-  if (result == dnnl_success)
-    result = dnnl->primitive_attr_create(&attr);
+  if (result == dnnl_success) result = dnnl->primitive_attr_create(&attr);
   if (result == dnnl_success)
     result = dnnl->primitive_attr_set_scratchpad_mode(
         attr, dnnl_scratchpad_mode_user);
   if (result == dnnl_success)
-    result = dnnl->primitive_desc_create(&made, &desc, attr, dnnl->engine,
-                                         NULL);
+    result =
+        dnnl->primitive_desc_create(&made, &desc, attr, dnnl->engine, NULL);
   if (result == dnnl_success) {
     note_sizes(dnnl, kernel, made);
     result = dnnl->primitive_create(&kernel->primitive, made);
   }
-  if (attr)
-    dnnl->primitive_attr_destroy(attr);
-  if (made)
-    dnnl->primitive_desc_destroy(made);
+  if (attr) dnnl->primitive_attr_destroy(attr);
+  if (made) dnnl->primitive_desc_destroy(made);
   if (result != dnnl_success) {
     destroy_parts(dnnl, kernel);
     return FAIL(KD_INTERNAL, "oneDNN makes no such pooling (status %d)",

@@ -4,19 +4,19 @@
  * that does, and NaN gives 0: defined, where C leaves it open. */
 #include "cpu.h"
 
-#define TYPES(X)                       \
-  X(KD_F32, float, , )                 \
-  X(KD_F64, double, , )                \
-  X(KD_F16, cpu_f16, f16_float, float_f16)    \
+#define TYPES(X)                               \
+  X(KD_F32, float, , )                         \
+  X(KD_F64, double, , )                        \
+  X(KD_F16, cpu_f16, f16_float, float_f16)     \
   X(KD_BF16, cpu_bf16, bf16_float, float_bf16) \
-  X(KD_I8, int8_t, , )                 \
-  X(KD_I16, int16_t, , )               \
-  X(KD_I32, int32_t, , )               \
-  X(KD_I64, int64_t, , )               \
-  X(KD_U8, uint8_t, , )                \
-  X(KD_U16, uint16_t, , )              \
-  X(KD_U32, uint32_t, , )              \
-  X(KD_U64, uint64_t, , )              \
+  X(KD_I8, int8_t, , )                         \
+  X(KD_I16, int16_t, , )                       \
+  X(KD_I32, int32_t, , )                       \
+  X(KD_I64, int64_t, , )                       \
+  X(KD_U8, uint8_t, , )                        \
+  X(KD_U16, uint16_t, , )                      \
+  X(KD_U32, uint32_t, , )                      \
+  X(KD_U64, uint64_t, , )                      \
   X(KD_BOOL, uint8_t, , )
 
 static bool is_float(kd_dtype dtype) {
@@ -37,8 +37,7 @@ double cpu_get(const void *data, kd_dtype dtype, int64_t i) {
 
 /* value within [low, high], toward zero; high is a power of two, not reached */
 static double clamp(double value, double low, double high) {
-  if (value != value)
-    return 0;
+  if (value != value) return 0;
   return value < low ? low : value >= high ? nextafter(high, 0) : value;
 }
 
@@ -126,13 +125,13 @@ static void int_to_int(const void *from, kd_dtype from_type, void *to,
 /* The pairs that models use most, as loops that become vectors. */
 static bool fast(const void *from, kd_dtype from_type, void *to,
                  kd_dtype to_type, int64_t n) {
-#define PAIR(F, FS, LOAD, D, DS, STORE)               \
-  if (from_type == F && to_type == D) {               \
-    const FS *x = from;                               \
-    DS *y = to;                                       \
-    for (int64_t i = 0; i < n; i++)                   \
-      y[i] = STORE(LOAD(x[i]));                       \
-    return true;                                      \
+#define PAIR(F, FS, LOAD, D, DS, STORE) \
+  if (from_type == F && to_type == D) { \
+    const FS *x = from;                 \
+    DS *y = to;                         \
+    for (int64_t i = 0; i < n; i++)     \
+      y[i] = STORE(LOAD(x[i]));         \
+    return true;                        \
   }
   PAIR(KD_F16, cpu_f16, f16_float, KD_F32, float, plain_float)
   PAIR(KD_F32, float, plain_float, KD_F16, cpu_f16, float_f16)
@@ -148,8 +147,7 @@ static bool fast(const void *from, kd_dtype from_type, void *to,
 
 void cpu_convert(const void *from, kd_dtype from_type, void *to,
                  kd_dtype to_type, int64_t n) {
-  if (n <= 0)
-    return;
+  if (n <= 0) return;
   if (from_type == to_type)
     memmove(to, from, (size_t)n * kd_dtype_size(to_type));
   else if (!is_float(from_type) && !is_float(to_type))

@@ -44,8 +44,7 @@ static void im2col(const window *w, const char *x, int64_t channels,
         memset(to, 0, size);
       }
       for (int i = w->space; i-- > 0;) {
-        if (++at[i] < w->out[i])
-          break;
+        if (++at[i] < w->out[i]) break;
         at[i] = 0;
       }
     }
@@ -84,24 +83,20 @@ static bool read_conv(const kd_launch *launch, const kd_tensor *x,
 /* A buffer of elements in the computing type: the tensor's own data where it
  * has it, else a converted copy. Free it where it is not the tensor's. */
 static void *widened(const kd_tensor *tensor, kd_dtype wide) {
-  if (tensor->dtype == wide)
-    return tensor->data;
+  if (tensor->dtype == wide) return tensor->data;
   int64_t n = kd_elements(tensor);
   void *copy = malloc((size_t)n * kd_dtype_size(wide) + 1);
-  if (copy)
-    cpu_convert(tensor->data, tensor->dtype, copy, wide, n);
+  if (copy) cpu_convert(tensor->data, tensor->dtype, copy, wide, n);
   return copy;
 }
 
 static void drop_widened(const kd_tensor *tensor, void *data) {
-  if (data != tensor->data)
-    free(data);
+  if (data != tensor->data) free(data);
 }
 
 static void add_bias(const kd_launch *launch, const conv *c, uint32_t input,
                      char *y) {
-  if (!kd_has_input(launch, input))
-    return;
+  if (!kd_has_input(launch, input)) return;
   const kd_tensor *bias = &launch->inputs[input];
   int64_t channels = c->out_c * c->group;
   for (int64_t i = 0; i < c->batch * channels; i++) {
@@ -127,8 +122,7 @@ static void finish_fused(const kd_launch *launch, const conv *c, char *y) {
   }
   if (!strcmp(activation, "Relu"))
     for (int64_t i = 0; i < n; i++)
-      if (cpu_get(y, c->wide, i) < 0)
-        cpu_set(y, c->wide, i, 0);
+      if (cpu_get(y, c->wide, i) < 0) cpu_set(y, c->wide, i, 0);
 }
 
 /* ---- Conv ---------------------------------------------------------------------- */
@@ -139,8 +133,7 @@ static void conv_group(const conv *c, const char *x, const char *weights,
   bool pointwise = c->taps == 1 && c->ins == c->outs;
   for (int i = 0; i < c->w.space; i++)
     pointwise &= c->w.stride[i] == 1 && c->w.begin[i] == 0 && c->w.end[i] == 0;
-  if (!pointwise)
-    im2col(&c->w, x, c->in_c, size, columns, false);
+  if (!pointwise) im2col(&c->w, x, c->in_c, size, columns, false);
   cpu_gemm gemm = {.dtype = c->wide,
                    .m = c->out_c,
                    .n = c->outs,
@@ -164,12 +157,11 @@ CPU_KERNEL(cpu_run_conv) {
   if (!read_conv(launch, x, w, y, false, &c))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
-  if (!kd_elements(y))
-    return KD_OK;
+  if (!kd_elements(y)) return KD_OK;
   size_t size = kd_dtype_size(c.wide);
   char *wx = widened(x, c.wide), *ww = widened(w, c.wide);
-  char *wy = y->dtype == c.wide ? y->data
-                                : malloc((size_t)kd_elements(y) * size + 1);
+  char *wy =
+      y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size + 1);
   char *columns = malloc((size_t)(c.in_c * c.taps * c.outs) * size + 1);
   kd_status status = KD_OK;
   if (!wx || !ww || !wy || !columns) {
@@ -183,8 +175,7 @@ CPU_KERNEL(cpu_run_conv) {
                    wy + (size_t)(at * c.out_c * c.outs) * size, columns);
       }
     add_bias(launch, &c, 2, wy);
-    if (launch->data)
-      finish_fused(launch, &c, wy);
+    if (launch->data) finish_fused(launch, &c, wy);
     if (wy != y->data)
       cpu_convert(wy, c.wide, y->data, y->dtype, kd_elements(y));
   }
@@ -203,12 +194,10 @@ static void fit_output_shape(const kd_launch *launch, window *w) {
   const int64_t *shape = NULL, *extra = NULL;
   const char *mode = attr_string(launch, "auto_pad", "NOTSET");
   bool same = !strncmp(mode, "SAME", 4);
-  if (attr_ints(launch, "output_shape", &shape) < 0 && !same)
-    return;
+  if (attr_ints(launch, "output_shape", &shape) < 0 && !same) return;
   int64_t extras = attr_ints(launch, "output_padding", &extra);
   for (int i = 0; i < w->space; i++) {
-    int64_t full = w->stride[i] * (w->in[i] - 1) +
-                   (i < extras ? extra[i] : 0) +
+    int64_t full = w->stride[i] * (w->in[i] - 1) + (i < extras ? extra[i] : 0) +
                    (w->kernel[i] - 1) * w->dilation[i] + 1;
     int64_t pad = full > w->out[i] ? full - w->out[i] : 0;
     bool upper = !strcmp(mode, "SAME_UPPER");
@@ -251,9 +240,9 @@ CPU_KERNEL(cpu_run_conv_transpose) {
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
   fit_output_shape(launch, &c.w);
-  if (!kd_elements(y))
-    return KD_OK;
-  size_t size = kd_dtype_size(c.wide), out_bytes = (size_t)kd_elements(y) * size;
+  if (!kd_elements(y)) return KD_OK;
+  size_t size = kd_dtype_size(c.wide),
+         out_bytes = (size_t)kd_elements(y) * size;
   char *wx = widened(x, c.wide), *ww = widened(w, c.wide);
   char *wy = y->dtype == c.wide ? y->data : malloc(out_bytes);
   char *columns = malloc((size_t)(c.out_c * c.taps * c.ins) * size + 1);
@@ -297,8 +286,7 @@ static int64_t int_window(const conv *c, const kd_tensor *x, int64_t x_base,
       from += p * scale;
       scale *= c->w.in[i];
     }
-    if (!inside)
-      continue;
+    if (!inside) continue;
     from += x_base + row / c->taps * c->ins;
     sum += ((int64_t)cpu_get(x->data, x->dtype, from) - x_zero) *
            ((int64_t)cpu_get(w->data, w->dtype, w_base + row) - w_zero);
@@ -307,8 +295,7 @@ static int64_t int_window(const conv *c, const kd_tensor *x, int64_t x_base,
 }
 
 static int64_t zero_of(const kd_launch *launch, uint32_t input, int64_t i) {
-  if (!kd_has_input(launch, input))
-    return 0;
+  if (!kd_has_input(launch, input)) return 0;
   const kd_tensor *zero = &launch->inputs[input];
   return (int64_t)cpu_get(zero->data, zero->dtype,
                           kd_elements(zero) > 1 ? i : 0);
@@ -362,8 +349,7 @@ CPU_KERNEL(cpu_run_conv_integer) {
 static void store_quantized(const kd_launch *launch, int64_t at,
                             int64_t channel, int64_t sum) {
   const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
-  if (kd_has_input(launch, 8))
-    sum += ((const int32_t *)in[8].data)[channel];
+  if (kd_has_input(launch, 8)) sum += ((const int32_t *)in[8].data)[channel];
   const float *w_scale = in[4].data;
   double scale = (double)*(const float *)in[1].data *
                  (double)w_scale[kd_elements(&in[4]) > 1 ? channel : 0] /

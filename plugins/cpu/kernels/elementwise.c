@@ -5,10 +5,10 @@
 
 const cpu_loops *cpu_loops_get(void) {
   static const cpu_loops *const sets[] = {
-      &cpu_loops_base,
+    &cpu_loops_base,
 #if defined(__x86_64__)
-      &cpu_loops_avx2,
-      &cpu_loops_avx512,
+    &cpu_loops_avx2,
+    &cpu_loops_avx512,
 #endif
   };
   return sets[cpu_isa()];
@@ -35,18 +35,15 @@ CPU_KERNEL(cpu_run_unary) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0];
-  const cpu_unary_row *row =
-      &cpu_loops_get()->unary[(uintptr_t)launch->data];
+  const cpu_unary_row *row = &cpu_loops_get()->unary[(uintptr_t)launch->data];
   size_t size = kd_dtype_size(x->dtype);
   unary_work work = {.loop = row->loops[x->dtype],
                      .x = x->data,
                      .y = launch->outputs[0].data,
                      .x_size = size,
                      .y_size = size};
-  if (*row->a)
-    work.a = attr_float(launch, row->a, 0);
-  if (*row->b)
-    work.b = attr_float(launch, row->b, 0);
+  if (*row->a) work.a = attr_float(launch, row->a, 0);
+  if (*row->b) work.b = attr_float(launch, row->b, 0);
   int64_t n = kd_elements(x);
   if (n <= CPU_GRAIN)
     work.loop(work.x, work.y, n, work.a, work.b);
@@ -103,8 +100,7 @@ static void binary(int op, const kd_tensor *x, const kd_tensor *y,
   strided_begin(&work.space, z->dims, z->rank);
   strided_broadcast(&work.space, x->dims, x->rank);
   strided_broadcast(&work.space, y->dims, y->rank);
-  if (!strided_count(&work.space))
-    return;
+  if (!strided_count(&work.space)) return;
   strided_simplify(&work.space);
   int64_t row = work.space.dims[work.space.rank - 1];
   if (work.space.rank == 1 && row <= CPU_GRAIN)
@@ -153,17 +149,16 @@ CPU_KERNEL(cpu_run_pow) {
   strided_begin(&space, z->dims, z->rank);
   strided_broadcast(&space, x->dims, x->rank);
   strided_broadcast(&space, y->dims, y->rank);
-  if (!strided_count(&space))
-    return KD_OK;
+  if (!strided_count(&space)) return KD_OK;
   strided_simplify(&space);
   int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
   int64_t row = space.dims[space.rank - 1], rows = strided_rows(&space);
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t i = 0; i < row; i++) {
-      double base = cpu_get(
-          x->data, x->dtype, offsets[0] + i * space.steps[0][space.rank - 1]);
-      double power = cpu_get(
-          y->data, y->dtype, offsets[1] + i * space.steps[1][space.rank - 1]);
+      double base = cpu_get(x->data, x->dtype,
+                            offsets[0] + i * space.steps[0][space.rank - 1]);
+      double power = cpu_get(y->data, y->dtype,
+                             offsets[1] + i * space.steps[1][space.rank - 1]);
       cpu_set(z->data, z->dtype, r * row + i, pow(base, power));
     }
     strided_next(&space, index, offsets);
@@ -237,8 +232,7 @@ CPU_KERNEL(cpu_run_where) {
   strided_begin(&space, z->dims, z->rank);
   for (uint32_t i = 0; i < 3; i++)
     strided_broadcast(&space, launch->inputs[i].dims, launch->inputs[i].rank);
-  if (!strided_count(&space))
-    return KD_OK;
+  if (!strided_count(&space)) return KD_OK;
   strided_simplify(&space);
   int last = space.rank - 1;
   int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
@@ -287,12 +281,12 @@ typedef struct cast_work {
 
 static void cast_piece(void *context, int64_t begin, int64_t end) {
   const cast_work *work = context;
-  cpu_convert((const char *)work->x->data +
-                  (size_t)begin * kd_dtype_size(work->x->dtype),
-              work->x->dtype,
-              (char *)work->y->data +
-                  (size_t)begin * kd_dtype_size(work->y->dtype),
-              work->y->dtype, end - begin);
+  cpu_convert(
+      (const char *)work->x->data +
+          (size_t)begin * kd_dtype_size(work->x->dtype),
+      work->x->dtype,
+      (char *)work->y->data + (size_t)begin * kd_dtype_size(work->y->dtype),
+      work->y->dtype, end - begin);
 }
 
 CPU_KERNEL(cpu_run_cast) {

@@ -29,8 +29,8 @@ enum {
 };
 enum {
 #define BINARY_FLOAT(op, expression) BINARY_##op,
-#define BINARY_BOOL(op, expression) BINARY_##op,
-#define COMPARE(op, expression) BINARY_##op,
+#define BINARY_BOOL(op, expression)  BINARY_##op,
+#define COMPARE(op, expression)      BINARY_##op,
 #include "families/elementwise.def"
   BINARY_BitwiseAnd,
   BINARY_BitwiseOr,

@@ -21,15 +21,14 @@ CPU_KERNEL(cpu_run_gather) {
                   *y = &launch->outputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
   int64_t outer = product(x->dims, 0, axis), dim = x->dims[axis];
-  size_t inner = (size_t)product(x->dims, axis + 1, x->rank) *
-                 kd_dtype_size(x->dtype);
+  size_t inner =
+      (size_t)product(x->dims, axis + 1, x->rank) * kd_dtype_size(x->dtype);
   int64_t count = kd_elements(indices);
   char *to = y->data;
   for (int64_t i = 0; i < count; i++)
     if (wrap(int_at(indices, i), dim) < 0)
       return bad_index(launch, int_at(indices, i), dim);
-  if (!inner)
-    return KD_OK;
+  if (!inner) return KD_OK;
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < count; i++, to += inner) {
       int64_t at = o * dim + wrap(int_at(indices, i), dim);
@@ -49,15 +48,13 @@ CPU_KERNEL(cpu_run_gather_elements) {
   strided_packed(x->dims, x->rank, packed);
   for (int64_t i = 0, n = kd_elements(y); i < n; i++) {
     int64_t index = wrap(int_at(indices, i), x->dims[axis]), from = 0;
-    if (index < 0)
-      return bad_index(launch, int_at(indices, i), x->dims[axis]);
+    if (index < 0) return bad_index(launch, int_at(indices, i), x->dims[axis]);
     for (uint32_t d = 0; d < x->rank; d++)
       from += (d == axis ? index : at[d]) * packed[d];
     memcpy((char *)y->data + (size_t)i * size,
            (const char *)x->data + (size_t)from * size, size);
     for (uint32_t d = x->rank; d-- > 0;) {
-      if (++at[d] < y->dims[d])
-        break;
+      if (++at[d] < y->dims[d]) break;
       at[d] = 0;
     }
   }
@@ -91,17 +88,16 @@ CPU_KERNEL(cpu_run_gather_nd) {
   int64_t depth = indices->dims[indices->rank - 1];
   int64_t packed[KD_MAX_RANK], bad[2] = {0};
   strided_packed(x->dims, x->rank, packed);
-  size_t slice = (size_t)product(x->dims, batch_dims + (uint32_t)depth,
-                                 x->rank) * kd_dtype_size(x->dtype);
+  size_t slice =
+      (size_t)product(x->dims, batch_dims + (uint32_t)depth, x->rank) *
+      kd_dtype_size(x->dtype);
   int64_t batches = product(x->dims, 0, batch_dims);
   int64_t tuples = depth ? kd_elements(indices) / depth : 0;
   int64_t per_batch = batches ? tuples / batches : 0;
   int64_t batch_size = product(x->dims, batch_dims, x->rank);
   for (int64_t t = 0; t < tuples && slice; t++) {
-    int64_t from =
-        tuple_offset(x, packed, batch_dims, indices, t, depth, bad);
-    if (from < 0)
-      return bad_index(launch, bad[0], bad[1]);
+    int64_t from = tuple_offset(x, packed, batch_dims, indices, t, depth, bad);
+    if (from < 0) return bad_index(launch, bad[0], bad[1]);
     from += t / per_batch * batch_size;
     memcpy((char *)y->data + (size_t)t * slice,
            (const char *)x->data + (size_t)from * kd_dtype_size(x->dtype),
@@ -125,8 +121,7 @@ static combine combine_of(const kd_launch *launch) {
   static const char *const names[] = {"none", "add", "mul", "max", "min"};
   const char *name = attr_string(launch, "reduction", "none");
   for (int i = 0; i < 5; i++)
-    if (!strcmp(name, names[i]))
-      return (combine)i;
+    if (!strcmp(name, names[i])) return (combine)i;
   return COMBINE_UNKNOWN;
 }
 
@@ -161,8 +156,7 @@ static void put(const kd_tensor *to, int64_t at, const kd_tensor *update,
 }
 
 static void start_from(const kd_tensor *x, const kd_tensor *y) {
-  if (x->data != y->data && x->size)
-    memcpy(y->data, x->data, x->size);
+  if (x->data != y->data && x->size) memcpy(y->data, x->data, x->size);
 }
 
 CPU_KERNEL(cpu_run_scatter_elements) {
@@ -179,14 +173,12 @@ CPU_KERNEL(cpu_run_scatter_elements) {
   strided_packed(x->dims, x->rank, packed);
   for (int64_t i = 0, n = kd_elements(indices); i < n; i++) {
     int64_t index = wrap(int_at(indices, i), x->dims[axis]), to = 0;
-    if (index < 0)
-      return bad_index(launch, int_at(indices, i), x->dims[axis]);
+    if (index < 0) return bad_index(launch, int_at(indices, i), x->dims[axis]);
     for (uint32_t d = 0; d < x->rank; d++)
       to += (d == axis ? index : at[d]) * packed[d];
     put(y, to, updates, i, 1, how);
     for (uint32_t d = x->rank; d-- > 0;) {
-      if (++at[d] < indices->dims[d])
-        break;
+      if (++at[d] < indices->dims[d]) break;
       at[d] = 0;
     }
   }
@@ -209,8 +201,7 @@ CPU_KERNEL(cpu_run_scatter_nd) {
   int64_t tuples = depth ? kd_elements(indices) / depth : 0;
   for (int64_t t = 0; t < tuples; t++) {
     int64_t to = tuple_offset(x, packed, 0, indices, t, depth, bad);
-    if (to < 0)
-      return bad_index(launch, bad[0], bad[1]);
+    if (to < 0) return bad_index(launch, bad[0], bad[1]);
     put(y, to, updates, t * slice, slice, how);
   }
   return KD_OK;
@@ -227,8 +218,8 @@ CPU_KERNEL(cpu_run_one_hot) {
   char *to = y->data;
   for (int64_t i = 0, n = kd_elements(y); i < n; i++, to += size) {
     int64_t at = i / (inner * depth) * inner + i % inner;
-    int64_t hot = wrap(
-        (int64_t)cpu_get(indices->data, indices->dtype, at), depth);
+    int64_t hot =
+        wrap((int64_t)cpu_get(indices->data, indices->dtype, at), depth);
     memcpy(to, values + (i / inner % depth == hot ? size : 0), size);
   }
   return KD_OK;
@@ -260,8 +251,7 @@ CPU_KERNEL(cpu_run_compress) {
   kd_tensor y;
   kd_status status =
       cpu_host->set_output(launch, 0, flat ? 1 : x->rank, dims, &y);
-  if (status != KD_OK)
-    return status;
+  if (status != KD_OK) return status;
   size_t size = (size_t)inner * kd_dtype_size(x->dtype);
   char *to = y.data;
   for (int64_t o = 0; o < outer && size; o++)
@@ -292,12 +282,10 @@ CPU_KERNEL(cpu_run_non_zero) {
   int64_t dims[2] = {rank, count}, at = 0;
   kd_tensor y;
   kd_status status = cpu_host->set_output(launch, 0, 2, dims, &y);
-  if (status != KD_OK)
-    return status;
+  if (status != KD_OK) return status;
   int64_t *to = y.data;
   for (int64_t i = 0; i < n; i++) {
-    if (is_zero(x, i))
-      continue;
+    if (is_zero(x, i)) continue;
     int64_t rest = i;
     for (uint32_t d = rank; d-- > 0;) {
       int64_t dim = x->rank ? x->dims[d] : 1;
@@ -317,8 +305,7 @@ CPU_KERNEL(cpu_run_constant_of_shape) {
   const kd_tensor *y = &launch->outputs[0];
   kd_tensor value;
   size_t size = kd_dtype_size(y->dtype);
-  if (!y->size)
-    return KD_OK;
+  if (!y->size) return KD_OK;
   memset(y->data, 0, y->size);
   if (cpu_host->node->attr_tensor(launch->node, "value", &value) == KD_OK)
     for (int64_t i = 0, n = kd_elements(y); i < n; i++)
@@ -333,11 +320,13 @@ CPU_KERNEL(cpu_run_range) {
   kd_dtype dtype = y->dtype;
   int64_t n = kd_elements(y);
   if (dtype == KD_I64 || dtype == KD_I32 || dtype == KD_I16) {
-    uint64_t start = (uint64_t)(int64_t)cpu_get(launch->inputs[0].data, dtype, 0);
-    uint64_t delta = (uint64_t)(int64_t)cpu_get(launch->inputs[2].data, dtype, 0);
+    uint64_t start =
+        (uint64_t)(int64_t)cpu_get(launch->inputs[0].data, dtype, 0);
+    uint64_t delta =
+        (uint64_t)(int64_t)cpu_get(launch->inputs[2].data, dtype, 0);
     if (dtype == KD_I64) {
-      start = (uint64_t)*(const int64_t *)launch->inputs[0].data;
-      delta = (uint64_t)*(const int64_t *)launch->inputs[2].data;
+      start = (uint64_t) * (const int64_t *)launch->inputs[0].data;
+      delta = (uint64_t) * (const int64_t *)launch->inputs[2].data;
     }
     for (int64_t i = 0; i < n; i++) {
       uint64_t value = start + (uint64_t)i * delta;

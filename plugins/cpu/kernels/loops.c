@@ -6,18 +6,18 @@
 
 /* ---- one loop ------------------------------------------------------------- */
 
-#define UNARY_LOOP(name, S, C, LOAD, STORE, expression)                      \
-  static void name(const void *from, void *to, int64_t n, double da,         \
-                   double db) {                                              \
-    const S *px = from;                                                      \
-    S *py = to;                                                              \
-    const C a = (C)da, b = (C)db;                                            \
-    (void)a;                                                                 \
-    (void)b;                                                                 \
-    for (int64_t i = 0; i < n; i++) {                                        \
-      const C x = LOAD(px[i]);                                               \
-      py[i] = STORE((C)(expression));                                        \
-    }                                                                        \
+#define UNARY_LOOP(name, S, C, LOAD, STORE, expression)              \
+  static void name(const void *from, void *to, int64_t n, double da, \
+                   double db) {                                      \
+    const S *px = from;                                              \
+    S *py = to;                                                      \
+    const C a = (C)da, b = (C)db;                                    \
+    (void)a;                                                         \
+    (void)b;                                                         \
+    for (int64_t i = 0; i < n; i++) {                                \
+      const C x = LOAD(px[i]);                                       \
+      py[i] = STORE((C)(expression));                                \
+    }                                                                \
   }
 
 #define BINARY_BODY(C, LOAD, STORE, R, ix, iy, expression) \
@@ -28,39 +28,37 @@
   }
 
 /* Four cases, so that the common ones become vectors. */
-#define BINARY_LOOP(name, S, C, LOAD, O, R, STORE, expression)              \
-  static void name(const void *fx, int64_t sx, const void *fy, int64_t sy,  \
-                   void *to, int64_t n) {                                   \
-    const S *px = fx, *py = fy;                                             \
-    O *pz = to;                                                             \
-    if (sx == 1 && sy == 1)                                                 \
-      BINARY_BODY(C, LOAD, STORE, R, i, i, expression)                      \
-    else if (sx == 1 && sy == 0)                                            \
-      BINARY_BODY(C, LOAD, STORE, R, i, 0, expression)                      \
-    else if (sx == 0 && sy == 1)                                            \
-      BINARY_BODY(C, LOAD, STORE, R, 0, i, expression)                      \
-    else                                                                    \
-      BINARY_BODY(C, LOAD, STORE, R, i *sx, i *sy, expression)              \
+#define BINARY_LOOP(name, S, C, LOAD, O, R, STORE, expression)             \
+  static void name(const void *fx, int64_t sx, const void *fy, int64_t sy, \
+                   void *to, int64_t n) {                                  \
+    const S *px = fx, *py = fy;                                            \
+    O *pz = to;                                                            \
+    if (sx == 1 && sy == 1)                                                \
+      BINARY_BODY(C, LOAD, STORE, R, i, i, expression)                     \
+    else if (sx == 1 && sy == 0)                                           \
+      BINARY_BODY(C, LOAD, STORE, R, i, 0, expression)                     \
+    else if (sx == 0 && sy == 1)                                           \
+      BINARY_BODY(C, LOAD, STORE, R, 0, i, expression)                     \
+    else                                                                   \
+      BINARY_BODY(C, LOAD, STORE, R, i *sx, i *sy, expression)             \
   }
 
 /* ---- loops on floats ------------------------------------------------------ */
 
-#define T float
-#define U float
+#define T        float
+#define U        float
 #define FN(name) name##f
-#define LIT(x) ((float)(x))
-#define UNARY_FLOAT(op, a, b, expression)                                    \
-  UNARY_LOOP(u_##op##_f32, float, float, plain_float, plain_float,           \
-             expression)                                                     \
-  UNARY_LOOP(u_##op##_f16, cpu_f16, float, f16_float, float_f16, expression) \
-  UNARY_LOOP(u_##op##_bf16, cpu_bf16, float, bf16_float, float_bf16,         \
-             expression)
-#define BINARY_FLOAT(op, expression)                                          \
-  BINARY_LOOP(b_##op##_f32, float, float, plain_float, float, float,          \
-              plain_float, expression)                                        \
-  BINARY_LOOP(b_##op##_f16, cpu_f16, float, f16_float, cpu_f16, float,        \
-              float_f16, expression)                                          \
-  BINARY_LOOP(b_##op##_bf16, cpu_bf16, float, bf16_float, cpu_bf16, float,    \
+#define LIT(x)   ((float)(x))
+#define UNARY_FLOAT(op, a, b, expression)                                      \
+  UNARY_LOOP(u_##op##_f32, float, float, plain_float, plain_float, expression) \
+  UNARY_LOOP(u_##op##_f16, cpu_f16, float, f16_float, float_f16, expression)   \
+  UNARY_LOOP(u_##op##_bf16, cpu_bf16, float, bf16_float, float_bf16, expression)
+#define BINARY_FLOAT(op, expression)                                       \
+  BINARY_LOOP(b_##op##_f32, float, float, plain_float, float, float,       \
+              plain_float, expression)                                     \
+  BINARY_LOOP(b_##op##_f16, cpu_f16, float, f16_float, cpu_f16, float,     \
+              float_f16, expression)                                       \
+  BINARY_LOOP(b_##op##_bf16, cpu_bf16, float, bf16_float, cpu_bf16, float, \
               float_bf16, expression)
 #define COMPARE(op, expression)                                               \
   BINARY_LOOP(b_##op##_f32, float, float, plain_float, uint8_t, uint8_t, ,    \
@@ -75,17 +73,17 @@
 #undef FN
 #undef LIT
 
-#define T double
-#define U double
+#define T        double
+#define U        double
 #define FN(name) name
-#define LIT(x) ((double)(x))
+#define LIT(x)   ((double)(x))
 #define UNARY_FLOAT(op, a, b, expression)                              \
   UNARY_LOOP(u_##op##_f64, double, double, plain_double, plain_double, \
              expression)
-#define BINARY_FLOAT(op, expression)                                     \
+#define BINARY_FLOAT(op, expression)                                      \
   BINARY_LOOP(b_##op##_f64, double, double, plain_double, double, double, \
               plain_double, expression)
-#define COMPARE(op, expression)                                              \
+#define COMPARE(op, expression)                                               \
   BINARY_LOOP(b_##op##_f64, double, double, plain_double, uint8_t, uint8_t, , \
               expression)
 #include "families/elementwise.def"
@@ -99,17 +97,17 @@
  * This file is compiled with -fwrapv: arithmetic wraps, as ONNX's reference
  * does. */
 
-#define INT_UNARY(op, N, S, expression)                           \
-  static void u_##op##_##N(const void *from, void *to, int64_t n, \
-                           double a, double b) {                  \
-    const S *px = from;                                           \
-    S *py = to;                                                   \
-    (void)a;                                                      \
-    (void)b;                                                      \
-    for (int64_t i = 0; i < n; i++) {                             \
-      const S x = px[i];                                          \
-      py[i] = (S)(expression);                                    \
-    }                                                             \
+#define INT_UNARY(op, N, S, expression)                                     \
+  static void u_##op##_##N(const void *from, void *to, int64_t n, double a, \
+                           double b) {                                      \
+    const S *px = from;                                                     \
+    S *py = to;                                                             \
+    (void)a;                                                                \
+    (void)b;                                                                \
+    for (int64_t i = 0; i < n; i++) {                                       \
+      const S x = px[i];                                                    \
+      py[i] = (S)(expression);                                              \
+    }                                                                       \
   }
 #define INT_BINARY(op, N, S, expression) \
   BINARY_LOOP(b_##op##_##N, S, S, , S, S, , expression)
@@ -158,48 +156,48 @@
 
 /* ---- bool ----------------------------------------------------------------- */
 
-#define BINARY_BOOL(op, expression)                                  \
-  BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , \
-              expression)
-#define COMPARE(op, expression)                                      \
-  BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , \
-              expression)
+#define BINARY_BOOL(op, expression) \
+  BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , expression)
+#define COMPARE(op, expression) \
+  BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , expression)
 #include "families/elementwise.def"
 
 /* ---- the set --------------------------------------------------------------- */
 
-#define FLOAT_LOOPS(kind, number, op)                \
-  [number].loops[KD_F16] = kind##_##op##_f16,        \
-  [number].loops[KD_BF16] = kind##_##op##_bf16,      \
-  [number].loops[KD_F32] = kind##_##op##_f32,        \
+#define FLOAT_LOOPS(kind, number, op)           \
+  [number].loops[KD_F16] = kind##_##op##_f16,   \
+  [number].loops[KD_BF16] = kind##_##op##_bf16, \
+  [number].loops[KD_F32] = kind##_##op##_f32,   \
   [number].loops[KD_F64] = kind##_##op##_f64,
-#define INT_LOOPS(kind, number, op)                                        \
-  [number].loops[KD_U8] = kind##_##op##_u8,                                \
-  [number].loops[KD_I8] = kind##_##op##_i8,                                \
-  [number].loops[KD_U16] = kind##_##op##_u16,                              \
-  [number].loops[KD_I16] = kind##_##op##_i16,                              \
-  [number].loops[KD_U32] = kind##_##op##_u32,                              \
-  [number].loops[KD_I32] = kind##_##op##_i32,                              \
-  [number].loops[KD_U64] = kind##_##op##_u64,                              \
+#define INT_LOOPS(kind, number, op)           \
+  [number].loops[KD_U8] = kind##_##op##_u8,   \
+  [number].loops[KD_I8] = kind##_##op##_i8,   \
+  [number].loops[KD_U16] = kind##_##op##_u16, \
+  [number].loops[KD_I16] = kind##_##op##_i16, \
+  [number].loops[KD_U32] = kind##_##op##_u32, \
+  [number].loops[KD_I32] = kind##_##op##_i32, \
+  [number].loops[KD_U64] = kind##_##op##_u64, \
   [number].loops[KD_I64] = kind##_##op##_i64,
 
 const cpu_loops LOOPS = {
-    .unary = {
-#define UNARY_FLOAT(op, first, second, expression)               \
-  [UNARY_##op].a = first, [UNARY_##op].b = second,               \
+    .unary =
+        {
+#define UNARY_FLOAT(op, first, second, expression) \
+  [UNARY_##op].a = first, [UNARY_##op].b = second, \
   FLOAT_LOOPS(u, UNARY_##op, op)
 #define UNARY_INT(op, expression) INT_LOOPS(u, UNARY_##op, op)
 #include "families/elementwise.def"
-    },
-    .binary = {
+        },
+    .binary =
+        {
 #define BINARY_FLOAT(op, expression) FLOAT_LOOPS(b, BINARY_##op, op)
-#define BINARY_INT(op, expression) INT_LOOPS(b, BINARY_##op, op)
+#define BINARY_INT(op, expression)   INT_LOOPS(b, BINARY_##op, op)
 #define BINARY_BOOL(op, expression) \
   [BINARY_##op].loops[KD_BOOL] = b_##op##_bool,
-#define COMPARE(op, expression)                \
-  FLOAT_LOOPS(b, BINARY_##op, op)              \
-  INT_LOOPS(b, BINARY_##op, op)                \
+#define COMPARE(op, expression)   \
+  FLOAT_LOOPS(b, BINARY_##op, op) \
+  INT_LOOPS(b, BINARY_##op, op)   \
   [BINARY_##op].loops[KD_BOOL] = b_##op##_bool,
 #include "families/elementwise.def"
-    },
+        },
 };

@@ -21,14 +21,13 @@ static kd_status sum_losses(const kd_launch *launch, const loss *l) {
       if (label < 0 || label >= l->classes)
         return FAIL(KD_OUT_OF_RANGE, "label %lld of %lld classes",
                     (long long)label, (long long)l->classes);
-      weight = l->weights ? cpu_get(l->weights->data, l->weights->dtype, label)
-                          : 1;
+      weight =
+          l->weights ? cpu_get(l->weights->data, l->weights->dtype, label) : 1;
       value = cpu_get(l->x->data, l->x->dtype,
                       (n * l->classes + label) * l->space + s);
       value = -weight * (value - (l->shift ? l->shift[i] : 0));
     }
-    if (none)
-      cpu_set(l->y->data, l->y->dtype, i, value);
+    if (none) cpu_set(l->y->data, l->y->dtype, i, value);
     total += value;
     weight_sum += weight;
   }
@@ -67,8 +66,7 @@ CPU_KERNEL(cpu_run_sce_loss) {
   loss l = read_loss(launch);
   int64_t positions = l.batch * l.space;
   double *shift = malloc(((size_t)positions + 1) * sizeof *shift);
-  if (!shift)
-    return FAIL(KD_OUT_OF_MEMORY, "no memory for the loss");
+  if (!shift) return FAIL(KD_OUT_OF_MEMORY, "no memory for the loss");
   for (int64_t i = 0; i < positions; i++) {
     int64_t start = i / l.space * l.classes * l.space + i % l.space;
     double most = -INFINITY, sum = 0;

@@ -105,11 +105,11 @@ static void matmul_float(kd_dtype dtype, const void *a, const void *b, void *y,
 uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch) {
   (void)self;
   kd_dtype dtype = launch->inputs[0].dtype;
-  if (dtype != KD_F16 && dtype != KD_BF16)
-    return 0;
+  if (dtype != KD_F16 && dtype != KD_BF16) return 0;
   return 4 * (uint64_t)(kd_elements(&launch->inputs[0]) +
                         kd_elements(&launch->inputs[1]) +
-                        kd_elements(&launch->outputs[0])) + 192;
+                        kd_elements(&launch->outputs[0])) +
+         192;
 }
 
 /* Half floats: as floats in the workspace. */
@@ -175,8 +175,7 @@ typedef struct int_work {
 } int_work;
 
 static int64_t zero_at(const kd_tensor *zero, int64_t i) {
-  if (!zero || !zero->data || zero->dtype == KD_NONE)
-    return 0;
+  if (!zero || !zero->data || zero->dtype == KD_NONE) return 0;
   return (int64_t)cpu_get(zero->data, zero->dtype,
                           kd_elements(zero) > 1 ? i : 0);
 }
@@ -192,10 +191,9 @@ static void int_rows(void *context, int64_t begin, int64_t end) {
       int64_t zb = zero_at(work->zero_b, c);
       uint64_t sum = 0;
       for (int64_t k = 0; k < s->k; k++)
-        sum += (uint64_t)(work->load_a(work->a, (a * s->m + r) * s->k + k) -
-                          za) *
-               (uint64_t)(work->load_b(work->b, (b * s->k + k) * s->n + c) -
-                          zb);
+        sum +=
+            (uint64_t)(work->load_a(work->a, (a * s->m + r) * s->k + k) - za) *
+            (uint64_t)(work->load_b(work->b, (b * s->k + k) * s->n + c) - zb);
       int64_t at = row * s->n + c;
       if (work->scale != 0)
         cpu_quantize(work->y, work->y_zero->dtype, at,
@@ -209,8 +207,8 @@ static void int_rows(void *context, int64_t begin, int64_t end) {
 
 static void run_int(int_work *work) {
   const product_shape *s = &work->shape;
-  cpu_host->parallel_for(s->batches * s->m,
-                         CPU_GRAIN / (s->n * s->k + 1) + 1, int_rows, work);
+  cpu_host->parallel_for(s->batches * s->m, CPU_GRAIN / (s->n * s->k + 1) + 1,
+                         int_rows, work);
 }
 
 CPU_KERNEL(cpu_run_matmul) {
@@ -219,8 +217,7 @@ CPU_KERNEL(cpu_run_matmul) {
   const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
                   *y = &launch->outputs[0];
   product_shape shape = shape_of(a, b, y);
-  if (!kd_elements(y))
-    return KD_OK;
+  if (!kd_elements(y)) return KD_OK;
   if (a->dtype == KD_F32 || a->dtype == KD_F64) {
     matmul_float(a->dtype, a->data, b->data, y->data, &shape);
   } else if (a->dtype == KD_F16 || a->dtype == KD_BF16) {
@@ -243,8 +240,7 @@ CPU_KERNEL(cpu_run_matmul_integer) {
   (void)stream;
   const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
                   *y = &launch->outputs[0];
-  if (!kd_elements(y))
-    return KD_OK;
+  if (!kd_elements(y)) return KD_OK;
   int_work work = {
       .shape = shape_of(a, b, y),
       .load_a = loader_of(a->dtype),
@@ -268,8 +264,7 @@ CPU_KERNEL(cpu_run_qlinear_matmul) {
   (void)self;
   (void)stream;
   const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
-  if (!kd_elements(y))
-    return KD_OK;
+  if (!kd_elements(y)) return KD_OK;
   for (uint32_t i = 0; i < 8; i++)
     if (i != 0 && i != 3 && kd_elements(&in[i]) != 1)
       return FAIL(KD_UNIMPLEMENTED,
@@ -334,10 +329,9 @@ CPU_KERNEL(cpu_run_gemm) {
   bool ta = attr_int(launch, "transA", 0) != 0;
   bool tb = attr_int(launch, "transB", 0) != 0;
   double alpha = (double)attr_float(launch, "alpha", 1);
-  double beta = kd_has_input(launch, 2) ? (double)attr_float(launch, "beta", 1)
-                                        : 0;
-  if (!kd_elements(y))
-    return KD_OK;
+  double beta =
+      kd_has_input(launch, 2) ? (double)attr_float(launch, "beta", 1) : 0;
+  if (!kd_elements(y)) return KD_OK;
   spread_c(launch);
   if (a->dtype != KD_F32 && a->dtype != KD_F64) {
     gemm_slow(launch, ta, tb, alpha, beta);
@@ -368,12 +362,9 @@ static double determinant(double *m, int64_t n) {
   for (int64_t c = 0; c < n; c++) {
     int64_t pivot = c;
     for (int64_t r = c + 1; r < n; r++)
-      if (fabs(m[r * n + c]) > fabs(m[pivot * n + c]))
-        pivot = r;
-    if (m[pivot * n + c] == 0)
-      return 0;
-    if (pivot != c)
-      result = -result;
+      if (fabs(m[r * n + c]) > fabs(m[pivot * n + c])) pivot = r;
+    if (m[pivot * n + c] == 0) return 0;
+    if (pivot != c) result = -result;
     for (int64_t k = 0; k < n && pivot != c; k++) {
       double swap = m[c * n + k];
       m[c * n + k] = m[pivot * n + k];
@@ -395,8 +386,7 @@ CPU_KERNEL(cpu_run_det) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   int64_t n = x->dims[x->rank - 1];
   double *matrix = malloc((size_t)(n * n + 1) * sizeof *matrix);
-  if (!matrix)
-    return FAIL(KD_OUT_OF_MEMORY, "Det: no memory");
+  if (!matrix) return FAIL(KD_OUT_OF_MEMORY, "Det: no memory");
   for (int64_t i = 0, count = kd_elements(y); i < count; i++) {
     for (int64_t k = 0; k < n * n; k++)
       matrix[k] = cpu_get(x->data, x->dtype, i * n * n + k);

@@ -10,10 +10,9 @@ typedef struct copy_work {
   const char *from;
 } copy_work;
 
-#define COPY_ROW(TYPE)                                        \
-  for (int64_t i = 0; i < n; i++)                             \
-    ((TYPE *)(void *)to)[i * st] =                            \
-        ((const TYPE *)(const void *)from)[i * ss]
+#define COPY_ROW(TYPE)            \
+  for (int64_t i = 0; i < n; i++) \
+  ((TYPE *)(void *)to)[i * st] = ((const TYPE *)(const void *)from)[i * ss]
 
 typedef struct pair {
   uint64_t low, high;
@@ -59,10 +58,8 @@ static void copy_rows(void *context, int64_t begin, int64_t end) {
   }
 }
 
-void cpu_copy_strided(strided *space, size_t size, void *to,
-                      const void *from) {
-  if (!strided_count(space))
-    return;
+void cpu_copy_strided(strided *space, size_t size, void *to, const void *from) {
+  if (!strided_count(space)) return;
   strided_simplify(space);
   copy_work work = {space, size, to, from};
   int64_t row = space->dims[space->rank - 1];
@@ -124,8 +121,7 @@ CPU_KERNEL(cpu_run_slice) {
   for (int64_t i = 0; i < count && kd_elements(y); i++) {
     uint32_t axis = axis_of(
         kd_has_input(launch, 3) ? int_at(&launch->inputs[3], i) : i, x->rank);
-    int64_t step =
-        kd_has_input(launch, 4) ? int_at(&launch->inputs[4], i) : 1;
+    int64_t step = kd_has_input(launch, 4) ? int_at(&launch->inputs[4], i) : 1;
     int64_t start = int_at(&launch->inputs[1], i), dim = x->dims[axis];
     int64_t most = step > 0 ? dim : dim - 1;
     start += start < 0 ? dim : 0;
@@ -187,8 +183,7 @@ CPU_KERNEL(cpu_run_tile) {
    * holds, so ranks over 8 go one element at a time */
   int64_t dims[STRIDED_RANK], from[STRIDED_RANK], to[STRIDED_RANK];
   int64_t packed[KD_MAX_RANK];
-  if (!kd_elements(y))
-    return KD_OK;
+  if (!kd_elements(y)) return KD_OK;
   if (2 * x->rank > STRIDED_RANK)
     return FAIL(KD_UNIMPLEMENTED, "Tile takes at most %d dimensions",
                 STRIDED_RANK / 2);
@@ -260,19 +255,22 @@ CPU_KERNEL(cpu_run_split) {
 
 static int64_t mirrored(int64_t at, int64_t dim) {
   int64_t period = 2 * (dim - 1);
-  if (dim == 1)
-    return 0;
+  if (dim == 1) return 0;
   at %= period;
   at += at < 0 ? period : 0;
   return at < dim ? at : period - at;
 }
 
-typedef enum pad_mode { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_WRAP } pad_mode;
+typedef enum pad_mode {
+  PAD_CONSTANT,
+  PAD_EDGE,
+  PAD_REFLECT,
+  PAD_WRAP
+} pad_mode;
 
 /* Where an element comes from along one dimension; -1: it is padding. */
 static int64_t pad_source(int64_t at, int64_t dim, pad_mode mode) {
-  if (at >= 0 && at < dim)
-    return at;
+  if (at >= 0 && at < dim) return at;
   switch (mode) {
     case PAD_EDGE:
       return at < 0 ? 0 : dim - 1;
@@ -328,8 +326,7 @@ CPU_KERNEL(cpu_run_pad) {
     memcpy(to, from < 0 ? fill : (const char *)x->data + from * (int64_t)size,
            size);
     for (uint32_t d = x->rank; d-- > 0;) {
-      if (++at[d] < y->dims[d])
-        break;
+      if (++at[d] < y->dims[d]) break;
       at[d] = 0;
     }
   }
@@ -344,18 +341,15 @@ CPU_KERNEL(cpu_run_trilu) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   bool upper = attr_int(launch, "upper", 1) != 0;
   int64_t k = kd_has_input(launch, 1) ? int_at(&launch->inputs[1], 0) : 0;
-  if (x->rank < 2)
-    return FAIL(KD_INVALID_ARGUMENT, "Trilu needs a matrix");
+  if (x->rank < 2) return FAIL(KD_INVALID_ARGUMENT, "Trilu needs a matrix");
   int64_t rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1];
   size_t size = kd_dtype_size(x->dtype);
   int64_t n = kd_elements(x);
-  if (x->data != y->data && x->size)
-    memcpy(y->data, x->data, x->size);
+  if (x->data != y->data && x->size) memcpy(y->data, x->data, x->size);
   for (int64_t i = 0; i < n; i++) {
     int64_t r = i / columns % rows, c = i % columns;
     bool keep = upper ? c - r >= k : c - r <= k;
-    if (!keep)
-      memset((char *)y->data + (size_t)i * size, 0, size);
+    if (!keep) memset((char *)y->data + (size_t)i * size, 0, size);
   }
   return KD_OK;
 }
@@ -365,8 +359,7 @@ CPU_KERNEL(cpu_run_reverse_sequence) {
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   int64_t batch_axis = attr_int(launch, "batch_axis", 1);
-  if (x->rank < 2)
-    return FAIL(KD_INVALID_ARGUMENT, "needs two dimensions");
+  if (x->rank < 2) return FAIL(KD_INVALID_ARGUMENT, "needs two dimensions");
   int64_t first = x->dims[0], second = x->dims[1];
   int64_t inner = product(x->dims, 2, x->rank);
   size_t size = (size_t)inner * kd_dtype_size(x->dtype);

@@ -66,7 +66,8 @@ static void batch_train(const batch_work *work) {
     double mean = sum / count;
     for (int64_t n = 0; n < batch; n++)
       for (int64_t s = 0; s < work->space; s++) {
-        double d = at(&in[0], (n * work->channels + c) * work->space + s) - mean;
+        double d =
+            at(&in[0], (n * work->channels + c) * work->space + s) - mean;
         squares += d * d;
       }
     double variance = squares / count;
@@ -88,13 +89,11 @@ CPU_KERNEL(cpu_run_batch_norm) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0];
-  batch_work work = {
-      .launch = launch,
-      .channels = x->rank > 1 ? x->dims[1] : 1,
-      .space = x->rank > 2 ? product(x->dims, 2, x->rank) : 1,
-      .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
-  if (!kd_elements(x))
-    return KD_OK;
+  batch_work work = {.launch = launch,
+                     .channels = x->rank > 1 ? x->dims[1] : 1,
+                     .space = x->rank > 2 ? product(x->dims, 2, x->rank) : 1,
+                     .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
+  if (!kd_elements(x)) return KD_OK;
   if (attr_int(launch, "training_mode", 0))
     batch_train(&work);
   else
@@ -164,8 +163,7 @@ CPU_KERNEL(cpu_run_layer_norm) {
                      .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
   int64_t rows = product(x->dims, 0, axis);
   int64_t scales = kd_elements(&launch->inputs[1]);
-  if (!kd_elements(x))
-    return KD_OK;
+  if (!kd_elements(x)) return KD_OK;
   if (!scales || work.row % scales ||
       (kd_has_input(launch, 2) && (!kd_elements(&launch->inputs[2]) ||
                                    work.row % kd_elements(&launch->inputs[2]))))

@@ -26,8 +26,7 @@ static void window_bounds(const window *w, int64_t o, int64_t *first,
     for (int64_t k = 0; k < w->kernel[i]; k++) {
       int64_t at = start + k * w->dilation[i];
       padded += at < w->in[i] + w->end[i];
-      if (at < 0 || at >= w->in[i])
-        continue;
+      if (at < 0 || at >= w->in[i]) continue;
       first[i] = k < first[i] ? k : first[i];
       last[i] = k;
     }
@@ -75,7 +74,8 @@ static pooled pool_window(const pool_work *work, int64_t plane, int64_t o,
     int64_t offset = 0, rest = o, scale = 1;
     for (int i = w->space - 1; i >= 0; rest /= w->out[i--]) {
       offset += (rest % w->out[i] * w->stride[i] - w->begin[i] +
-                 k[i] * w->dilation[i]) * scale;
+                 k[i] * w->dilation[i]) *
+                scale;
       scale *= w->in[i];
     }
     pool_add(work, &sum, plane, offset);
@@ -89,8 +89,7 @@ static pooled pool_window(const pool_work *work, int64_t plane, int64_t o,
 
 /* An index counts through the whole input, by rows or by columns. */
 static int64_t index_of(const pool_work *work, int64_t plane, int64_t offset) {
-  if (!work->column_major)
-    return plane * work->ins + offset;
+  if (!work->column_major) return plane * work->ins + offset;
   int64_t result = 0, scale = 1, at[WINDOW_SPACE];
   for (int i = work->w.space - 1; i >= 0; offset /= work->w.in[i--])
     at[i] = offset % work->w.in[i];
@@ -108,15 +107,13 @@ static void pool_planes(void *context, int64_t begin, int64_t end) {
       int64_t padded = 0, to = plane * work->outs + o;
       pooled sum = pool_window(work, plane, o, &padded);
       int64_t count = work->count_pad ? padded : sum.count;
-      double value = work->kind == POOL_AVERAGE
-                         ? (count ? sum.value / (double)count : 0)
-                     : work->kind == POOL_LP
-                         ? pow(sum.value, 1 / (double)work->p)
-                     : sum.count ? sum.value
-                                 : -INFINITY;
+      double value =
+          work->kind == POOL_AVERAGE ? (count ? sum.value / (double)count : 0)
+          : work->kind == POOL_LP    ? pow(sum.value, 1 / (double)work->p)
+          : sum.count                ? sum.value
+                                     : -INFINITY;
       cpu_set(work->y->data, work->y->dtype, to, value);
-      if (work->indices)
-        work->indices[to] = index_of(work, plane, sum.index);
+      if (work->indices) work->indices[to] = index_of(work, plane, sum.index);
     }
 }
 
@@ -129,8 +126,7 @@ CPU_KERNEL(cpu_run_pool) {
   if (!window_read(cpu_host, launch->node, work.x, work.y, NULL, 0, &work.w))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
-  if (kd_has_output(launch, 1))
-    work.indices = launch->outputs[1].data;
+  if (kd_has_output(launch, 1)) work.indices = launch->outputs[1].data;
   work.p = attr_int(launch, "p", 2);
   work.count_pad = attr_int(launch, "count_include_pad", 0) != 0;
   work.column_major = attr_int(launch, "storage_order", 0) != 0;
@@ -177,8 +173,7 @@ CPU_KERNEL(cpu_run_max_unpool) {
   size_t size = kd_dtype_size(x->dtype);
   if (kd_elements(indices) != kd_elements(x))
     return FAIL(KD_INVALID_ARGUMENT, "an index is needed for each element");
-  if (y->size)
-    memset(y->data, 0, y->size);
+  if (y->size) memset(y->data, 0, y->size);
   /* indices count through the size that the pooling had, which an explicit
    * output_shape enlarges */
   int64_t dims[KD_MAX_RANK];

@@ -7,9 +7,9 @@ void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,
   double low = dtype == KD_U8 ? 0 : -128, high = dtype == KD_U8 ? 255 : 127;
   double rounded = rint(value) + zero;
   rounded = rounded != rounded ? zero
-            : rounded < low   ? low
-            : rounded > high  ? high
-                              : rounded;
+            : rounded < low    ? low
+            : rounded > high   ? high
+                               : rounded;
   cpu_set(data, dtype, at, rounded);
 }
 
@@ -22,10 +22,8 @@ static bool map_scales(const kd_launch *launch, scale_map *map) {
   const kd_tensor *x = &launch->inputs[0], *scale = &launch->inputs[1];
   int64_t axis = attr_int(launch, "axis", 1);
   *map = (scale_map){1, 1};
-  if (kd_elements(scale) == 1)
-    return true;
-  if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank)
-    return false;
+  if (kd_elements(scale) == 1) return true;
+  if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank) return false;
   uint32_t at = axis_of(axis, x->rank);
   map->step = product(x->dims, at + 1, x->rank);
   map->count = x->dims[at];
@@ -49,14 +47,13 @@ CPU_KERNEL(cpu_run_quantize) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   const float *scales = launch->inputs[1].data;
   scale_map map;
-  if (!map_scales(launch, &map) || !zero_fits(launch))
-    return bad_scales();
+  if (!map_scales(launch, &map) || !zero_fits(launch)) return bad_scales();
   for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
     int64_t s = map.count == 1 ? 0 : i / map.step % map.count;
-    int zero = kd_has_input(launch, 2)
-                   ? (int)cpu_get(launch->inputs[2].data,
-                                  launch->inputs[2].dtype, s)
-                   : 0;
+    int zero =
+        kd_has_input(launch, 2)
+            ? (int)cpu_get(launch->inputs[2].data, launch->inputs[2].dtype, s)
+            : 0;
     /* the quotient is a float's, as in the reference */
     float quotient = (float)cpu_get(x->data, x->dtype, i) / scales[s];
     cpu_quantize(y->data, y->dtype, i, (double)quotient, zero);
@@ -70,14 +67,12 @@ CPU_KERNEL(cpu_run_dequantize) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   const float *scales = launch->inputs[1].data;
   scale_map map;
-  if (!map_scales(launch, &map) || !zero_fits(launch))
-    return bad_scales();
+  if (!map_scales(launch, &map) || !zero_fits(launch)) return bad_scales();
   for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
     int64_t s = map.count == 1 ? 0 : i / map.step % map.count;
-    double zero = kd_has_input(launch, 2)
-                      ? cpu_get(launch->inputs[2].data,
-                                launch->inputs[2].dtype, s)
-                      : 0;
+    double zero = kd_has_input(launch, 2) ? cpu_get(launch->inputs[2].data,
+                                                    launch->inputs[2].dtype, s)
+                                          : 0;
     cpu_set(y->data, y->dtype, i,
             (cpu_get(x->data, x->dtype, i) - zero) * (double)scales[s]);
   }
@@ -99,10 +94,9 @@ CPU_KERNEL(cpu_run_dynamic_quantize) {
   double zero = scale > 0 ? rint((double)(-low / scale)) : 0;
   zero = zero > 255 ? 255 : zero;
   for (int64_t i = 0; i < n; i++)
-    cpu_quantize(y->data, KD_U8, i,
-                 scale > 0 ? (double)(from[i] / scale) : 0, (int)zero);
-  if (kd_has_output(launch, 1))
-    *(float *)launch->outputs[1].data = scale;
+    cpu_quantize(y->data, KD_U8, i, scale > 0 ? (double)(from[i] / scale) : 0,
+                 (int)zero);
+  if (kd_has_output(launch, 1)) *(float *)launch->outputs[1].data = scale;
   if (kd_has_output(launch, 2))
     *(uint8_t *)launch->outputs[2].data = (uint8_t)zero;
   return KD_OK;

@@ -23,10 +23,10 @@ typedef enum reduction {
 typedef double (*float_row)(const void *x, int64_t n, int64_t step);
 typedef int64_t (*int_row)(const void *x, int64_t n, int64_t step);
 
-#define FLOAT_TYPES(X)            \
-  X(f32, float, )                 \
-  X(f64, double, )                \
-  X(f16, cpu_f16, f16_float)      \
+#define FLOAT_TYPES(X)       \
+  X(f32, float, )            \
+  X(f64, double, )           \
+  X(f16, cpu_f16, f16_float) \
   X(bf16, cpu_bf16, bf16_float)
 
 #define INT_TYPES(X) \
@@ -40,62 +40,62 @@ typedef int64_t (*int_row)(const void *x, int64_t n, int64_t step);
   X(i64, int64_t)
 
 /* Four sums side by side, where elements lie side by side. */
-#define FLOAT_ROW(name, N, S, LOAD, start, step_expression, join)            \
-  static double name##_##N(const void *from, int64_t n, int64_t step) {      \
-    const S *x = from;                                                       \
-    double part[4] = {start, start, start, start};                           \
-    int64_t i = 0;                                                           \
-    for (; step == 1 && i + 4 <= n; i += 4)                                  \
-      for (int k = 0; k < 4; k++) {                                          \
-        const double v = (double)LOAD(x[i + k]), s = part[k];                \
-        part[k] = step_expression;                                           \
-      }                                                                      \
-    for (; i < n; i++) {                                                     \
-      const double v = (double)LOAD(x[i * step]), s = part[0];               \
-      part[0] = step_expression;                                             \
-    }                                                                        \
-    for (int k = 1; k < 4; k++) {                                            \
-      const double v = part[k], s = part[0];                                 \
-      part[0] = join;                                                        \
-    }                                                                        \
-    return part[0];                                                          \
+#define FLOAT_ROW(name, N, S, LOAD, start, step_expression, join)       \
+  static double name##_##N(const void *from, int64_t n, int64_t step) { \
+    const S *x = from;                                                  \
+    double part[4] = {start, start, start, start};                      \
+    int64_t i = 0;                                                      \
+    for (; step == 1 && i + 4 <= n; i += 4)                             \
+      for (int k = 0; k < 4; k++) {                                     \
+        const double v = (double)LOAD(x[i + k]), s = part[k];           \
+        part[k] = step_expression;                                      \
+      }                                                                 \
+    for (; i < n; i++) {                                                \
+      const double v = (double)LOAD(x[i * step]), s = part[0];          \
+      part[0] = step_expression;                                        \
+    }                                                                   \
+    for (int k = 1; k < 4; k++) {                                       \
+      const double v = part[k], s = part[0];                            \
+      part[0] = join;                                                   \
+    }                                                                   \
+    return part[0];                                                     \
   }
 
-#define LARGER ((s != s || s > v) ? s : v)
+#define LARGER  ((s != s || s > v) ? s : v)
 #define SMALLER ((s != s || s < v) ? s : v)
-#define FLOAT_ROWS(N, S, LOAD)                                     \
-  FLOAT_ROW(sum, N, S, LOAD, 0, s + v, s + v)                      \
-  FLOAT_ROW(prod, N, S, LOAD, 1, s *v, s *v)                       \
-  FLOAT_ROW(max, N, S, LOAD, -INFINITY, LARGER, LARGER)            \
-  FLOAT_ROW(min, N, S, LOAD, INFINITY, SMALLER, SMALLER)           \
-  FLOAT_ROW(l1, N, S, LOAD, 0, s + fabs(v), s + v)                 \
+#define FLOAT_ROWS(N, S, LOAD)                           \
+  FLOAT_ROW(sum, N, S, LOAD, 0, s + v, s + v)            \
+  FLOAT_ROW(prod, N, S, LOAD, 1, s *v, s *v)             \
+  FLOAT_ROW(max, N, S, LOAD, -INFINITY, LARGER, LARGER)  \
+  FLOAT_ROW(min, N, S, LOAD, INFINITY, SMALLER, SMALLER) \
+  FLOAT_ROW(l1, N, S, LOAD, 0, s + fabs(v), s + v)       \
   FLOAT_ROW(square, N, S, LOAD, 0, s + v * v, s + v)
 FLOAT_TYPES(FLOAT_ROWS)
 
-#define INT_ROW(name, N, S, start, step_expression)                  \
+#define INT_ROW(name, N, S, start, step_expression)                      \
   static int64_t name##_##N(const void *from, int64_t n, int64_t step) { \
-    const S *x = from;                                               \
-    uint64_t total = (uint64_t)(start);                              \
-    for (int64_t i = 0; i < n; i++) {                                \
-      const uint64_t v = (uint64_t)x[i * step], s = total;           \
-      total = step_expression;                                       \
-    }                                                                \
-    return (int64_t)total;                                           \
+    const S *x = from;                                                   \
+    uint64_t total = (uint64_t)(start);                                  \
+    for (int64_t i = 0; i < n; i++) {                                    \
+      const uint64_t v = (uint64_t)x[i * step], s = total;               \
+      total = step_expression;                                           \
+    }                                                                    \
+    return (int64_t)total;                                               \
   }
 #define INT_ROWS(N, S)                                                       \
   INT_ROW(sum, N, S, 0, s + v)                                               \
   INT_ROW(prod, N, S, 1, s *v)                                               \
   INT_ROW(max, N, S, n ? x[0] : 0, (S)s > (S)v ? s : v)                      \
   INT_ROW(min, N, S, n ? x[0] : 0, (S)s < (S)v ? s : v)                      \
-  INT_ROW(l1, N, S, 0, s + ((S) ~(S)0 < (S)1 && (int64_t)v < 0 ? 0 - v : v))        \
+  INT_ROW(l1, N, S, 0, s + ((S) ~(S)0 < (S)1 && (int64_t)v < 0 ? 0 - v : v)) \
   INT_ROW(square, N, S, 0, s + v * v)
 INT_TYPES(INT_ROWS)
 
 static float_row float_row_of(reduction how, kd_dtype dtype) {
-#define PICK(name)                           \
-  return dtype == KD_F32   ? name##_f32      \
-         : dtype == KD_F64 ? name##_f64      \
-         : dtype == KD_F16 ? name##_f16      \
+#define PICK(name)                      \
+  return dtype == KD_F32   ? name##_f32 \
+         : dtype == KD_F64 ? name##_f64 \
+         : dtype == KD_F16 ? name##_f16 \
                            : name##_bf16
   switch (how) {
     case RED_PROD:
@@ -116,24 +116,24 @@ static float_row float_row_of(reduction how, kd_dtype dtype) {
 }
 
 static int_row int_row_of(reduction how, kd_dtype dtype) {
-#define PICK(name)                           \
-  switch (dtype) {                           \
-    case KD_U8:                              \
-      return name##_u8;                      \
-    case KD_I8:                              \
-      return name##_i8;                      \
-    case KD_U16:                             \
-      return name##_u16;                     \
-    case KD_I16:                             \
-      return name##_i16;                     \
-    case KD_U32:                             \
-      return name##_u32;                     \
-    case KD_I32:                             \
-      return name##_i32;                     \
-    case KD_U64:                             \
-      return name##_u64;                     \
-    default:                                 \
-      return name##_i64;                     \
+#define PICK(name)       \
+  switch (dtype) {       \
+    case KD_U8:          \
+      return name##_u8;  \
+    case KD_I8:          \
+      return name##_i8;  \
+    case KD_U16:         \
+      return name##_u16; \
+    case KD_I16:         \
+      return name##_i16; \
+    case KD_U32:         \
+      return name##_u32; \
+    case KD_I32:         \
+      return name##_i32; \
+    case KD_U64:         \
+      return name##_u64; \
+    default:             \
+      return name##_i64; \
   }
   switch (how) {
     case RED_PROD:
@@ -213,8 +213,7 @@ static double log_sum_exp(const reduce_work *work, const char *x, double most) {
   double sum = 0;
   int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
   int last = work->reduced.rank - 1;
-  if (isinf(most))
-    return most;
+  if (isinf(most)) return most;
   for (int64_t r = 0, rows = strided_rows(&work->reduced); r < rows; r++) {
     for (int64_t i = 0; i < work->reduced.dims[last]; i++)
       sum += exp(cpu_get(x, work->dtype,
@@ -230,9 +229,9 @@ static void reduce_float(const reduce_work *work, const char *x, int64_t to) {
   int last = work->reduced.rank - 1;
   double total = 0;
   for (int64_t r = 0, rows = strided_rows(&work->reduced); r < rows; r++) {
-    double part = work->row(x + offsets[0] * (int64_t)work->size,
-                            work->reduced.dims[last],
-                            work->reduced.steps[0][last]);
+    double part =
+        work->row(x + offsets[0] * (int64_t)work->size,
+                  work->reduced.dims[last], work->reduced.steps[0][last]);
     total = r ? join(work->how == RED_LOG_SUM_EXP ? RED_MAX : work->how, total,
                      part)
               : part;
@@ -248,9 +247,9 @@ static void reduce_int(const reduce_work *work, const char *x, int64_t to) {
   int last = work->reduced.rank - 1;
   int64_t total = 0;
   for (int64_t r = 0, rows = strided_rows(&work->reduced); r < rows; r++) {
-    int64_t part = work->ints(x + offsets[0] * (int64_t)work->size,
-                              work->reduced.dims[last],
-                              work->reduced.steps[0][last]);
+    int64_t part =
+        work->ints(x + offsets[0] * (int64_t)work->size,
+                   work->reduced.dims[last], work->reduced.steps[0][last]);
     total = r ? join_int(work, total, part) : part;
     strided_next(&work->reduced, index, offsets);
   }
@@ -273,15 +272,14 @@ static void reduce_piece(void *context, int64_t begin, int64_t end) {
   strided_row(&work->kept, begin / inner, offsets);
   strided_index(&work->kept, begin / inner, index);
   for (int64_t i = begin; i < end; i++) {
-    const char *x = work->x + (offsets[0] + i % inner *
-                                                work->kept.steps[0][last]) *
-                                  (int64_t)work->size;
+    const char *x =
+        work->x + (offsets[0] + i % inner * work->kept.steps[0][last]) *
+                      (int64_t)work->size;
     if (work->row)
       reduce_float(work, x, i);
     else
       reduce_int(work, x, i);
-    if (i % inner == inner - 1)
-      strided_next(&work->kept, index, offsets);
+    if (i % inner == inner - 1) strided_next(&work->kept, index, offsets);
   }
 }
 
@@ -309,8 +307,7 @@ static void split_axes(const kd_launch *launch, reduce_work *work) {
   int64_t packed[KD_MAX_RANK], kept[KD_MAX_RANK], reduced[KD_MAX_RANK];
   int64_t kept_steps[KD_MAX_RANK], reduced_steps[KD_MAX_RANK];
   uint32_t n = 0, m = 0;
-  int64_t count =
-      kd_has_input(launch, 1) ? kd_elements(&launch->inputs[1]) : 0;
+  int64_t count = kd_has_input(launch, 1) ? kd_elements(&launch->inputs[1]) : 0;
   for (int64_t i = 0; i < count; i++)
     gone[axis_of(int_at(&launch->inputs[1], i), x->rank)] = true;
   bool all = !count && !attr_int(launch, "noop_with_empty_axes", 0);
@@ -343,8 +340,7 @@ CPU_KERNEL(cpu_run_reduce) {
                       .size = kd_dtype_size(x->dtype)};
   int64_t results = kd_elements(y);
   split_axes(launch, &work);
-  if (!results)
-    return KD_OK;
+  if (!results) return KD_OK;
   if (!work.count) {
     for (int64_t i = 0; i < results; i++)
       cpu_set(y->data, y->dtype, i, neutral(how));
@@ -546,9 +542,9 @@ CPU_KERNEL(cpu_run_lp_normalization) {
     norm = p == 1 ? norm : sqrt(norm);
     for (int64_t k = 0; k < all.length; k++)
       cpu_set(y->data, y->dtype, start + k * all.step,
-              norm == 0 ? 0
-                        : cpu_get(x->data, x->dtype, start + k * all.step) /
-                              norm);
+              norm == 0
+                  ? 0
+                  : cpu_get(x->data, x->dtype, start + k * all.step) / norm);
   }
   return KD_OK;
 }
@@ -561,8 +557,7 @@ typedef struct ranked {
 } ranked;
 
 static int rank_order(const ranked *a, const ranked *b) {
-  if (a->value != b->value)
-    return a->value > b->value ? -1 : 1;
+  if (a->value != b->value) return a->value > b->value ? -1 : 1;
   return a->index < b->index ? -1 : a->index > b->index;
 }
 static int larger_first(const void *a, const void *b) {
@@ -570,8 +565,7 @@ static int larger_first(const void *a, const void *b) {
 }
 static int smaller_first(const void *a, const void *b) {
   const ranked *x = a, *y = b;
-  if (x->value != y->value)
-    return x->value < y->value ? -1 : 1;
+  if (x->value != y->value) return x->value < y->value ? -1 : 1;
   return x->index < y->index ? -1 : x->index > y->index;
 }
 

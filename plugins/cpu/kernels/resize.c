@@ -23,14 +23,12 @@ static double source_of(const resize *r, int64_t out, int64_t out_size,
   const char *mode = r->coordinates;
   double x = (double)out, last = (double)(in_size - 1);
   double length = scale * (double)in_size; /* before it is cut to a whole */
-  if (!strcmp(mode, "asymmetric"))
-    return x / scale;
+  if (!strcmp(mode, "asymmetric")) return x / scale;
   if (!strcmp(mode, "align_corners"))
     return length == 1 ? 0 : x * last / (length - 1);
   if (!strcmp(mode, "pytorch_half_pixel"))
     return out_size > 1 ? (x + 0.5) / scale - 0.5 : 0;
-  if (!strcmp(mode, "tf_half_pixel_for_nn"))
-    return (x + 0.5) / scale;
+  if (!strcmp(mode, "tf_half_pixel_for_nn")) return (x + 0.5) / scale;
   if (!strcmp(mode, "tf_crop_and_resize"))
     return out_size > 1 ? roi_start * last + x * (roi_end - roi_start) * last /
                                                  (double)(out_size - 1)
@@ -45,29 +43,23 @@ static double source_of(const resize *r, int64_t out, int64_t out_size,
 
 static int64_t nearest_of(const resize *r, double x) {
   double down = floor(x);
-  if (!strcmp(r->nearest, "floor"))
-    return (int64_t)down;
-  if (!strcmp(r->nearest, "ceil"))
-    return (int64_t)ceil(x);
-  if (!strcmp(r->nearest, "round_prefer_ceil"))
-    return (int64_t)floor(x + 0.5);
+  if (!strcmp(r->nearest, "floor")) return (int64_t)down;
+  if (!strcmp(r->nearest, "ceil")) return (int64_t)ceil(x);
+  if (!strcmp(r->nearest, "round_prefer_ceil")) return (int64_t)floor(x + 0.5);
   return (int64_t)ceil(x - 0.5);
 }
 
 static double cubic(double a, double distance) {
   double x = fabs(distance);
-  if (x <= 1)
-    return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2)
-    return ((x - 5) * x + 8) * x * a - 4 * a;
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return ((x - 5) * x + 8) * x * a - 4 * a;
   return 0;
 }
 
 /* Antialiasing stretches the filter where the image shrinks. */
 static double weight_of(const resize *r, double distance, double stretch) {
   distance /= stretch;
-  if (*r->mode == 'c')
-    return cubic(r->cubic_a, distance);
+  if (*r->mode == 'c') return cubic(r->cubic_a, distance);
   double x = fabs(distance);
   return x < 1 ? 1 - x : 0;
 }
@@ -86,14 +78,12 @@ static void taps_at(const resize *r, double x, int64_t in_size, double stretch,
     int64_t at = first + k;
     bool inside = at >= 0 && at < in_size;
     weight[k] = weight_of(r, x - (double)at, stretch);
-    if (!inside && r->exclude)
-      weight[k] = 0;
+    if (!inside && r->exclude) weight[k] = 0;
     index[k] = at < 0 ? 0 : at >= in_size ? in_size - 1 : at;
     total += weight[k];
   }
   for (int k = 0; k < width && total != 0; k++)
-    if (r->exclude || r->antialias)
-      weight[k] /= total;
+    if (r->exclude || r->antialias) weight[k] /= total;
 }
 
 static bool make_taps(const resize *r, int64_t in_size, int64_t out_size,
@@ -106,17 +96,15 @@ static bool make_taps(const resize *r, int64_t in_size, int64_t out_size,
   size_t count = (size_t)out_size * (size_t)taps->width;
   taps->index = malloc((count + 1) * sizeof *taps->index);
   taps->weight = malloc((count + 1) * sizeof *taps->weight);
-  if (!taps->index || !taps->weight)
-    return false;
+  if (!taps->index || !taps->weight) return false;
   bool crop = !strcmp(r->coordinates, "tf_crop_and_resize");
   for (int64_t o = 0; o < out_size; o++) {
-    double x =
-        source_of(r, o, out_size, in_size, scale, roi_start, roi_end);
+    double x = source_of(r, o, out_size, in_size, scale, roi_start, roi_end);
     int64_t *index = taps->index + o * taps->width;
     taps_at(r, x, in_size, stretch, taps->width, index,
             taps->weight + o * taps->width);
-    for (int k = 0; crop && (x < 0 || x > (double)(in_size - 1)) &&
-                    k < taps->width; k++)
+    for (int k = 0;
+         crop && (x < 0 || x > (double)(in_size - 1)) && k < taps->width; k++)
       index[k] = -1;
   }
   return true;
@@ -132,8 +120,7 @@ static double sample(const resize *r, const kd_tensor *x, const tap_list *taps,
     int64_t from = 0;
     for (uint32_t d = 0; d < x->rank; d++) {
       int64_t k = at[d] * taps[d].width + tap[d];
-      if (taps[d].index[k] < 0)
-        return r->extrapolation;
+      if (taps[d].index[k] < 0) return r->extrapolation;
       weight *= taps[d].weight[k];
       from += taps[d].index[k] * packed[d];
     }
@@ -141,8 +128,7 @@ static double sample(const resize *r, const kd_tensor *x, const tap_list *taps,
     int d = (int)x->rank - 1;
     for (; d >= 0 && ++tap[d] == taps[d].width; d--)
       tap[d] = 0;
-    if (d < 0)
-      return sum;
+    if (d < 0) return sum;
   }
 }
 
@@ -180,8 +166,7 @@ static double scale_of(const kd_launch *launch, uint32_t d) {
   int64_t named = attr_ints(launch, "axes", &axes);
   int64_t at = named < 0 ? (int64_t)d : -1;
   for (int64_t i = 0; i < named; i++)
-    if (axis_of(axes[i], x->rank) == d)
-      at = i;
+    if (axis_of(axes[i], x->rank) == d) at = i;
   if (kd_has_input(launch, 2) && at >= 0 &&
       at < kd_elements(&launch->inputs[2]))
     return (double)((const float *)launch->inputs[2].data)[at];
@@ -194,8 +179,8 @@ CPU_KERNEL(cpu_run_resize) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   resize r = {
       .mode = attr_string(launch, "mode", "nearest"),
-      .coordinates = attr_string(launch, "coordinate_transformation_mode",
-                                 "half_pixel"),
+      .coordinates =
+          attr_string(launch, "coordinate_transformation_mode", "half_pixel"),
       .nearest = attr_string(launch, "nearest_mode", "round_prefer_floor"),
       .cubic_a = (double)attr_float(launch, "cubic_coeff_a", -0.75f),
       .extrapolation = (double)attr_float(launch, "extrapolation_value", 0),
@@ -208,8 +193,7 @@ CPU_KERNEL(cpu_run_resize) {
   if (strcmp(attr_string(launch, "keep_aspect_ratio_policy", "stretch"),
              "stretch") != 0)
     return FAIL(KD_UNIMPLEMENTED, "keep_aspect_ratio_policy is not supported");
-  if (!kd_elements(y))
-    return KD_OK;
+  if (!kd_elements(y)) return KD_OK;
   if (!kd_elements(x))
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to resize");
   tap_list taps[KD_MAX_RANK] = {{0}};
@@ -223,16 +207,15 @@ CPU_KERNEL(cpu_run_resize) {
     }
     resize one = r;
     if (x->dims[d] == y->dims[d] && start == 0 && end == 1)
-      one = (resize){.mode = "nearest",
-                     .coordinates = "asymmetric",
-                     .nearest = "floor"};
+      one = (resize){
+          .mode = "nearest", .coordinates = "asymmetric", .nearest = "floor"};
     whole = make_taps(&one, x->dims[d], y->dims[d],
                       x->dims[d] == y->dims[d] ? 1 : scale_of(launch, d), start,
                       end, &taps[d]);
   }
-  resize_work work = {&r, x, y, taps,
-                      *r.mode == 'n' &&
-                          strcmp(r.coordinates, "tf_crop_and_resize") != 0};
+  resize_work work = {
+      &r, x, y, taps,
+      *r.mode == 'n' && strcmp(r.coordinates, "tf_crop_and_resize") != 0};
   if (whole)
     cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 16, resize_piece, &work);
   for (uint32_t d = 0; d < x->rank; d++) {
