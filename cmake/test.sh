@@ -32,9 +32,17 @@ if [ "${1:-}" != --quick ]; then
     ctest --preset $preset
   done
 fi
+if [ "${1:-}" != --quick ]; then
+  build bare
+  step "test: bare"
+  ctest --preset bare
+fi
 build release
 if [ "${1:-}" != --quick ]; then
   sh cmake/leaks.sh
+  step "README"
+  sh cmake/readme.sh --check
+  sh cmake/readme.sh --run
 fi
 step "test: release"
 ctest --preset release

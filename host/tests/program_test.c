@@ -91,7 +91,7 @@ static void *run_often(void *argument) {
     const float data[] = {1};
     keel_tensor *x = floats(context, 1, data), *y = NULL;
     if (keel_plan_run(shared, &x, 1, &y, 1) != KD_OK ||
-        *(const float *)keel_tensor_data(y) != 1 + 40 * 41 / 2)
+        *(const float *)keel_tensor_data(y) != 821)
       return argument;
     keel_tensor_release(x);
     keel_tensor_release(y);
@@ -220,6 +220,116 @@ static void passes_change_nothing_but_time(void **state) {
   keel_program_release(program);
 }
 
+/* ---- windows: the fast way and the plain way -------------------------------- */
+
+typedef struct window_case {
+  const char *op; /* pooling behind a convolution; NULL: none */
+  uint32_t rank;
+  int64_t batch, in, out, group, size, kernel, stride, pad, dilation;
+} window_case;
+
+static keel_value window_op(keel_builder *builder, const window_case *c,
+                            const char *op, keel_value x, keel_value w) {
+  int64_t kernel[3], stride[3], dilation[3], pads[6];
+  uint32_t space = c->rank - 2;
+  for (uint32_t i = 0; i < space; i++) {
+    kernel[i] = c->kernel;
+    stride[i] = c->stride;
+    dilation[i] = c->dilation;
+    pads[i] = pads[i + space] = c->pad;
+  }
+  const keel_attr attrs[] = {
+      KEEL_INTS("kernel_shape", space, kernel),
+      KEEL_INTS("strides", space, stride), KEEL_INTS("pads", 2 * space, pads),
+      KEEL_INTS("dilations", space, dilation), KEEL_INT("group", c->group)};
+  keel_value in[] = {x, w};
+  bool conv = w != KEEL_ABSENT;
+  bool global = !strncmp(op, "Global", 6);
+  return keel_builder_op(builder, op, attrs,
+                         global ? 0
+                         : conv ? 5
+                                : 3,
+                         in, conv ? 2 : 1);
+}
+
+static keel_value random_constant(keel_builder *builder, uint32_t rank,
+                                  const int64_t *dims) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  float *data = malloc((size_t)count * sizeof *data);
+  keel_tensor *tensor = NULL;
+  for (int64_t i = 0; i < count; i++)
+    data[i] = (float)((i * 37 + 11) % 29 - 14) / 32;
+  keel_tensor_create(context, KD_F32, rank, dims, data, &tensor);
+  keel_value value = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  free(data);
+  return value;
+}
+
+static keel_tensor *run_window(const window_case *c, uint32_t flags) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  int64_t image[5] = {c->batch, c->in, c->size, c->size, c->size};
+  int64_t filter[5] = {c->out, c->in / c->group, c->kernel, c->kernel,
+                       c->kernel};
+  assert_int_equal(keel_builder_create(context, "window", &builder), KD_OK);
+  keel_value x = random_constant(builder, c->rank, image);
+  keel_value w = random_constant(builder, c->rank, filter);
+  keel_value open = keel_builder_input(builder, "x", KD_F32, c->rank, image);
+  keel_value sum[] = {open, x}; /* keeps the input from being folded away */
+  keel_value y = keel_builder_op(builder, "Add", NULL, 0, sum, 2);
+  y = window_op(builder, c, "Conv", y, w);
+  if (c->op) y = window_op(builder, c, c->op, y, KEEL_ABSENT);
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_plan *plan = plan_of(program, flags);
+  keel_tensor *in = NULL, *out = NULL;
+  keel_tensor_create(context, KD_F32, c->rank, image, NULL, &in);
+  assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  return out;
+}
+
+static void windows_agree_in_every_layout(void **state) {
+  static const window_case cases[] = {
+      {NULL, 4, 1, 3, 32, 1, 9, 3, 1, 1, 1},
+      {NULL, 4, 1, 16, 96, 1, 7, 1, 1, 0, 1},
+      {NULL, 4, 3, 32, 48, 1, 8, 3, 2, 1, 1},
+      {NULL, 4, 4, 16, 16, 1, 8, 3, 1, 2, 2},
+      {NULL, 4, 1, 32, 32, 32, 8, 3, 1, 1, 1},
+      {NULL, 4, 2, 32, 64, 2, 8, 3, 1, 1, 1},
+      {NULL, 3, 1, 16, 32, 1, 20, 5, 2, 2, 1},
+      {NULL, 5, 1, 16, 16, 1, 6, 3, 1, 1, 1},
+      {NULL, 4, 1, 16, 20, 1, 8, 3, 1, 1, 1}, /* no whole block of channels */
+      {"MaxPool", 4, 1, 16, 32, 1, 9, 3, 2, 1, 1},
+      {"AveragePool", 4, 3, 16, 32, 1, 9, 3, 2, 1, 1},
+      {"GlobalAveragePool", 4, 1, 16, 32, 1, 9, 3, 1, 1, 1},
+      {"GlobalMaxPool", 4, 2, 16, 32, 1, 9, 3, 1, 1, 1},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    keel_tensor *plain = run_window(
+        &cases[i], KEEL_PLAN_NO_FOLD | KEEL_PLAN_NO_FUSE | KEEL_PLAN_NO_LAYOUT);
+    keel_tensor *fast = run_window(&cases[i], 0);
+    const float *a = keel_tensor_data(plain), *b = keel_tensor_data(fast);
+    int64_t count = keel_tensor_elements(plain);
+    assert_int_equal(keel_tensor_elements(fast), count);
+    assert_non_null(a);
+    assert_non_null(b);
+    for (int64_t k = 0; k < count; k++)
+      if (a[k] - b[k] > 1e-3f || b[k] - a[k] > 1e-3f)
+        fail_msg("case %d: element %lld is %g, and %g the plain way", (int)i,
+                 (long long)k, (double)b[k], (double)a[k]);
+    keel_tensor_release(plain);
+    keel_tensor_release(fast);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(open_dimensions_take_any_size),
@@ -228,6 +338,7 @@ int main(void) {
       cmocka_unit_test(a_failing_node_is_named_and_the_plan_goes_on),
       cmocka_unit_test(a_builder_remembers_its_first_mistake),
       cmocka_unit_test(passes_change_nothing_but_time),
+      cmocka_unit_test(windows_agree_in_every_layout),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -219,9 +219,9 @@ static int parse(tests *all, int argc, char **argv, int *folders) {
     } else if ((value = option_value(argc, argv, &i, "--filter", &missing))) {
       all->filter = value;
     } else if ((value = option_value(argc, argv, &i, "--rtol", &missing))) {
-      all->within.rtol = atof(value);
+      all->within.rtol = strtod(value, NULL);
     } else if ((value = option_value(argc, argv, &i, "--atol", &missing))) {
-      all->within.atol = atof(value);
+      all->within.atol = strtod(value, NULL);
     } else if (missing) {
       return EXIT_USAGE;
     } else if (!strcmp(argv[i], "--quiet")) {

@@ -203,7 +203,7 @@ int main(int argc, char **argv) {
                    : !strcmp(argv[i], "--seed")   ? &seed
                                                   : NULL;
     if (number) {
-      *number = atol(argv[++i]);
+      *number = strtol(argv[++i], NULL, 10);
     } else if (!strcmp(argv[i], "--profile")) {
       profile = 1;
     } else if (i + 1 < argc && !strcmp(argv[i], "--device")) {

@@ -26,7 +26,7 @@ void keel_onnx_free(ProtobufCMessage *message);
 
 /* A tensor of a TensorProto. `path` is the file it came from. */
 keel_status keel_onnx_tensor(keel_context *context, const char *path,
-                             const onnx_tensor *tensor,
+                             const onnx_tensor *proto,
                              keel_tensor **out_tensor);
 
 /* ---- one node on its way into a function ---------------------------------- */

@@ -31,7 +31,11 @@ keel_status keel_while(keel_status status, const char *format, ...)
     KD_PRINTF(2, 3);
 
 /* Host memory ran out; `size` is what was asked for. */
-keel_status keel_no_memory(uint64_t size);
+void keel_note_no_memory(uint64_t size);
+static inline keel_status keel_no_memory(uint64_t size) {
+  keel_note_no_memory(size);
+  return KD_OUT_OF_MEMORY;
+}
 
 /* Marks the place before a call into a plugin, to tell whether it said why it
  * failed; `keel_said` is 1 if a failure was recorded since. */

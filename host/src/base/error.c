@@ -43,10 +43,9 @@ keel_status keel_while(keel_status status, const char *format, ...) {
   return status;
 }
 
-keel_status keel_no_memory(uint64_t size) {
-  return keel_fail(KD_OUT_OF_MEMORY,
-                   "the host has no %llu bytes of memory left",
-                   (unsigned long long)size);
+void keel_note_no_memory(uint64_t size) {
+  keel_fail(KD_OUT_OF_MEMORY, "the host has no %llu bytes of memory left",
+            (unsigned long long)size);
 }
 
 void keel_hush(void) {

@@ -12,7 +12,7 @@ keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
                             uint32_t donated);
 
 /* kd_host.set_output */
-kd_status keel_launch_set_output(const kd_launch *launch, uint32_t index,
+kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
                                  uint32_t rank, const int64_t *dims,
                                  kd_tensor *out_tensor);
 

@@ -45,9 +45,8 @@ void keel_site_deinit(keel_site *site);
  *          become the output's
  * Returns KD_OK with all outputs ready, or why not, with outputs NULL. */
 keel_status keel_site_call(keel_site *site, keel_device *scope,
-                           keel_tensor *const *inputs, uint32_t input_count,
-                           keel_tensor **outputs, uint32_t output_count,
-                           uint32_t donated);
+                           keel_tensor *const *inputs, uint32_t n,
+                           keel_tensor **outputs, uint32_t m, uint32_t donated);
 
 /* What a runtime op gets. Outputs that it sets are owned by the caller. */
 struct keel_host_call {

@@ -40,7 +40,9 @@ static bool get_abi(const cJSON *root, const char *path, uint32_t *out_abi) {
   char rest = 0;
   if (!item) return true;
   if (!cJSON_IsString(item) ||
-      sscanf(item->valuestring, "%5u.%5u%c", &major, &minor, &rest) != 2) {
+      /* five digits can't overflow */
+      sscanf(item->valuestring, "%5u.%5u%c", /* NOLINT(cert-err34-c) */
+             &major, &minor, &rest) != 2) {
     keel_fail(KD_INVALID_ARGUMENT, "%s: \"abi\" is not like \"0.9\"", path);
     return false;
   }

@@ -14,7 +14,7 @@ static double now(void) {
 }
 
 int main(int argc, char **argv) {
-  int64_t n = argc == 2 ? atoi(argv[1]) : 0, dims[] = {n, n};
+  int64_t n = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0, dims[] = {n, n};
   keel_context *context = NULL;
   keel_tensor *in[2] = {NULL, NULL}, *out = NULL;
   keel_op *op = NULL;

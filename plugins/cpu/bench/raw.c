@@ -193,9 +193,10 @@ static double all_convs(int images, int threads) {
 
 int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "gemm"))
-    return gemm(atoi(argv[2]), atoi(argv[3]));
+    return gemm((int)strtol(argv[2], NULL, 10), (int)strtol(argv[3], NULL, 10));
   if (argc == 3 && !strcmp(argv[1], "convs")) {
-    printf("%.4f\n", in_child("KEEL_UNUSED", "1", all_convs, 1, atoi(argv[2])));
+    printf("%.4f\n", in_child("KEEL_UNUSED", "1", all_convs, 1,
+                              (int)strtol(argv[2], NULL, 10)));
     return 0;
   }
   fprintf(stderr, "usage: raw gemm N THREADS | raw convs THREADS\n");

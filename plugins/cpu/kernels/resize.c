@@ -92,7 +92,7 @@ static bool make_taps(const resize *r, int64_t in_size, int64_t out_size,
   bool shrinks = r->antialias && scale < 1 && *r->mode != 'n';
   double stretch = shrinks ? 1 / scale : 1;
   int reach = *r->mode == 'n' ? 1 : *r->mode == 'c' ? 4 : 2;
-  taps->width = shrinks ? 2 * (int)ceil(reach / 2 * stretch) : reach;
+  taps->width = shrinks ? 2 * (int)ceil((double)reach / 2 * stretch) : reach;
   size_t count = (size_t)out_size * (size_t)taps->width;
   taps->index = malloc((count + 1) * sizeof *taps->index);
   taps->weight = malloc((count + 1) * sizeof *taps->weight);

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Writes the tables of README.md anew: the ONNX cases and the ops.
+#
+# usage: sh cmake/readme.sh            writes cases and ops
+#        sh cmake/readme.sh --figures  writes the benchmarks' figures too
+#        sh cmake/readme.sh --check    exit 1 where cases or ops are out of date
+#        sh cmake/readme.sh --run      runs the README's blocks marked "sh run"
+set -eu
+cd "$(dirname "$0")/.."
+keel=build/release/bin/keel
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# replace SECTION FILE: puts a file between a section's two marks
+replace() {
+  awk -v section="<!-- $1:" -v file="$2" '
+    index($0, section) == 1 {
+      print
+      while ((getline line < file) > 0) print line
+      skip = 1
+    }
+    /^<!-- end -->$/ { skip = 0 }
+    !skip && index($0, section) != 1 { print }
+  ' "$scratch/README.md" >"$scratch/next"
+  mv "$scratch/next" "$scratch/README.md"
+}
+
+cases() {
+  echo "| set | passed | failed | skipped |"
+  echo "| --- | --- | --- | --- |"
+  for set in node pytorch-converted pytorch-operator simple; do
+    "$keel" onnx-test --quiet /usr/share/libonnx-testdata/data/$set |
+      tail -n 1 | sed "s/\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped/| $set | \1 | \2 | \3 |/"
+  done
+}
+
+if [ "${1:-}" = --run ]; then
+  awk '/^```sh run$/ { on = 1; next } /^```$/ { on = 0 } on' README.md \
+    >"$scratch/blocks.sh"
+  sh -e "$scratch/blocks.sh" >"$scratch/out" || { cat "$scratch/out"; exit 1; }
+  echo "the README's commands work"
+  exit 0
+fi
+
+cp README.md "$scratch/README.md"
+cases >"$scratch/cases"
+replace cases "$scratch/cases"
+"$keel" ops --device cpu:0 --markdown >"$scratch/ops"
+replace ops "$scratch/ops"
+if [ "${1:-}" = --figures ]; then
+  { echo '```'; build/release/bench/bench; sh plugins/cpu/bench/compare.sh
+    echo '```'; } >"$scratch/figures"
+  replace figures "$scratch/figures"
+fi
+if [ "${1:-}" = --check ]; then
+  diff README.md "$scratch/README.md" && echo "the README's tables are right"
+else
+  cp "$scratch/README.md" README.md
+fi
