@@ -95,13 +95,13 @@ static void drop_widened(const kd_tensor *tensor, void *data) {
 }
 
 static void add_bias(const kd_launch *launch, const conv *c, uint32_t input,
-                     char *y) {
+                     void *y) {
   if (!kd_has_input(launch, input)) return;
   const kd_tensor *bias = &launch->inputs[input];
   int64_t channels = c->out_c * c->group;
   for (int64_t i = 0; i < c->batch * channels; i++) {
     double value = cpu_get(bias->data, bias->dtype, i % channels);
-    char *plane = y + (size_t)(i * c->outs) * kd_dtype_size(c->wide);
+    char *plane = (char *)y + (size_t)(i * c->outs) * kd_dtype_size(c->wide);
     for (int64_t k = 0; k < c->outs; k++)
       if (c->wide == KD_F32)
         ((float *)(void *)plane)[k] += (float)value;
@@ -111,7 +111,7 @@ static void add_bias(const kd_launch *launch, const conv *c, uint32_t input,
 }
 
 /* keel::FusedConv: an addition and an activation behind the convolution. */
-static void finish_fused(const kd_launch *launch, const conv *c, char *y) {
+static void finish_fused(const kd_launch *launch, const conv *c, void *y) {
   const char *activation = attr_string(launch, "activation", "none");
   int64_t n = c->batch * c->out_c * c->group * c->outs;
   if (kd_has_input(launch, 3)) {
