@@ -128,7 +128,7 @@ static void finish_fused(const kd_launch *launch, const conv *c, void *y) {
 /* ---- Conv ---------------------------------------------------------------------- */
 
 static void conv_group(const conv *c, const char *x, const char *weights,
-                       char *y, char *columns) {
+                       void *y, char *columns) {
   size_t size = kd_dtype_size(c->wide);
   bool pointwise = c->taps == 1 && c->ins == c->outs;
   for (int i = 0; i < c->w.space; i++)
