@@ -6,6 +6,7 @@
 
 #include "eager/cache.h"
 #include "exec/pool.h"
+#include "loader/library.h"
 #include "loader/loader.h"
 #include "memory/copy.h"
 #include "ops/schema.h"
@@ -139,17 +140,20 @@ keel_status keel_open(const keel_context_params *params,
 
 static keel_status open_device(keel_device *device) {
   keel_plugin *plugin = device->plugin;
-  keel_hush();
-  kd_status status = plugin->table.device_open(device->index, &device->handle);
+  kd_status status =
+      keel_library_device(plugin, device->index, &device->handle);
   if (status == KD_OK && plugin->streams.create &&
       !(device->info.flags & KD_DEVICE_INLINE)) {
+    keel_hush();
     status = plugin->streams.create(device->handle, 0, 0, &device->stream);
-    if (status != KD_OK) plugin->table.device_close(device->handle);
+    if (status != KD_OK) {
+      if (!keel_said())
+        keel_fail(status, "no reason given (%s)", keel_status_name(status));
+      keel_library_device_drop(plugin, device->index);
+    }
   }
   if (status != KD_OK) {
     device->handle = NULL;
-    if (!keel_said())
-      keel_fail(status, "no reason given (%s)", keel_status_name(status));
     return keel_while(status, "while %s was opened", device->name);
   }
   atomic_store_explicit(&device->ready, true, memory_order_release);
@@ -170,7 +174,7 @@ static void close_device(keel_device *device) {
   keel_device_drain(device);
   keel_heap_deinit(&device->heap);
   if (device->stream) device->plugin->streams.destroy(device->stream);
-  if (device->handle) device->plugin->table.device_close(device->handle);
+  if (device->handle) keel_library_device_drop(device->plugin, device->index);
   pthread_mutex_destroy(&device->opening);
   pthread_mutex_destroy(&device->stream_lock);
 }

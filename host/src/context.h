@@ -10,6 +10,7 @@
 
 typedef struct keel_pool keel_pool;
 typedef struct keel_plugin keel_plugin;
+typedef struct keel_library keel_library;
 typedef struct keel_kernel_cache keel_kernel_cache;
 typedef struct keel_op_cache keel_op_cache;
 
@@ -37,12 +38,13 @@ struct keel_device {
 
 /* A candidate for a plugin, loaded or refused. */
 struct keel_plugin {
-  kd_host host; /* its own copy; first, so that a kd_host is its plugin */
   keel_context *context;
+  keel_library *shared;     /* the library, while it is held */
+  keel_plugin *next_sharer; /* another context's plugin of that library */
   const char *path;
   const char *source;
   void *library; /* of dlopen */
-  bool open;
+  bool open;     /* holds the library open */
 
   kd_plugin table; /* full-size copies: what is NULL here is not there */
   kd_memory_table memory;

@@ -232,6 +232,24 @@ static void plugins_open_and_close_again(void **state) {
   }
 }
 
+/* One library serves several contexts: the first to close takes nothing away
+ * from the others. */
+static void contexts_share_a_plugin(void **state) {
+  const float data[] = {-1, 2}, want[] = {0, 2};
+  (void)state;
+  keel_context *first = open_with(CPU_PLUGIN, NULL, 1);
+  keel_context *second = open_with(CPU_PLUGIN, NULL, 1);
+  for (int i = 0; i < 2; i++) {
+    keel_context *context = i ? first : second;
+    keel_tensor *x = floats(context, 2, data), *y = NULL;
+    assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+    expect_floats(y, want, 2);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+    keel_close(context);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(faulty_plugins_are_refused),
@@ -244,6 +262,7 @@ int main(void) {
       cmocka_unit_test(manifests_name_their_library),
       cmocka_unit_test(broken_manifests_are_refused),
       cmocka_unit_test(plugins_open_and_close_again),
+      cmocka_unit_test(contexts_share_a_plugin),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

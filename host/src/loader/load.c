@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "loader/library.h"
 #include "loader/loader.h"
 #include "ops/schema.h"
 
@@ -261,13 +262,14 @@ const keel_kernel_list *keel_device_kernels(const keel_device *device,
 static keel_status check_versions(const keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
   uint32_t theirs = table->abi_version, ours = KD_ABI_VERSION;
-  if (KD_VERSION_MAJOR(theirs) != KD_ABI_MAJOR || theirs < plugin->host.abi_min)
+  if (KD_VERSION_MAJOR(theirs) != KD_ABI_MAJOR ||
+      theirs < plugin->shared->host.abi_min)
     return keel_fail(
         KD_INCOMPATIBLE,
         "%s: built for ABI %u.%u, and this host works with %u.%u and up of %u",
         plugin->path, KD_VERSION_MAJOR(theirs), KD_VERSION_MINOR(theirs),
-        KD_VERSION_MAJOR(plugin->host.abi_min),
-        KD_VERSION_MINOR(plugin->host.abi_min), KD_ABI_MAJOR);
+        KD_VERSION_MAJOR(plugin->shared->host.abi_min),
+        KD_VERSION_MINOR(plugin->shared->host.abi_min), KD_ABI_MAJOR);
   if (table->abi_min > ours)
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: needs a host of ABI %u.%u, and this one has %u.%u",
@@ -334,7 +336,7 @@ static keel_status negotiate(keel_plugin *plugin) {
                   " major version or is no Keel plugin");
   }
   keel_hush();
-  const kd_plugin *table = entry(&plugin->host);
+  const kd_plugin *table = entry(&plugin->shared->host);
   if (!table) {
     if (!keel_said()) keel_fail(KD_INCOMPATIBLE, "no reason given");
     keel_while(KD_INCOMPATIBLE,
@@ -414,16 +416,10 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
 
 static keel_status open_plugin(keel_plugin *plugin) {
   keel_context *context = plugin->context;
-  keel_hush();
-  kd_status status = plugin->table.open(&plugin->host);
-  if (status != KD_OK) {
-    if (!keel_said())
-      keel_fail(status, "no reason given (%s)", keel_status_name(status));
-    keel_while(status, "while %s was opened", plugin->path);
+  keel_status status = keel_library_open(plugin);
+  if (status != KD_OK)
     return refuse(plugin, status, "look at the device's driver");
-  }
-  plugin->open = true;
-  uint32_t count = plugin->table.device_count();
+  uint32_t count = plugin->shared->device_count;
   keel_device **devices = realloc(
       context->devices, (context->device_count + count + 1) * sizeof *devices);
   if (!devices) return keel_no_memory((uint64_t)count * sizeof *devices);
@@ -444,6 +440,7 @@ static keel_status open_plugin(keel_plugin *plugin) {
 
 static keel_status load(keel_plugin *plugin) {
   KEEL_TRY(open_library(plugin));
+  KEEL_TRY(keel_library_hold(plugin));
   KEEL_TRY(negotiate(plugin));
   KEEL_TRY(check_double_name(plugin));
   return plugin->context->flags & KEEL_DESCRIBE ? KD_OK : open_plugin(plugin);
@@ -481,24 +478,22 @@ keel_status keel_plugin_add(keel_context *context,
   bool twice = false;
   if (status == KD_OK) status = settle_path(plugin, &twice);
   if (twice) return KD_OK; /* the same file by another way: it is listed once */
-  keel_services_fill(plugin);
   bool described = (context->flags & KEEL_DESCRIBE) && candidate->name &&
                    candidate->vendor && candidate->abi_version;
   if (status == KD_OK && !described) {
     status = load(plugin);
     if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
-    if (status != KD_OK && !plugin->open && plugin->library) {
-      dlclose(plugin->library);
-      plugin->library = NULL;
-    }
+    if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
   }
   return keep(context, plugin);
 }
 
 void keel_plugin_close(keel_plugin *plugin) {
-  if (plugin->open) plugin->table.close();
-  plugin->open = false;
-  if (plugin->library && (plugin->table.flags & KD_PLUGIN_UNLOADABLE))
+  bool was_open = plugin->open;
+  keel_library_drop(plugin);
+  /* what was opened stays mapped, unless the plugin says that it may go */
+  if (plugin->library &&
+      (!was_open || (plugin->table.flags & KD_PLUGIN_UNLOADABLE)))
     dlclose(plugin->library);
   plugin->library = NULL;
 }

@@ -39,7 +39,7 @@ keel_status keel_plugin_add(keel_context *context,
 void keel_plugin_close(keel_plugin *plugin);
 
 /* Fills the services that plugins call; see kd/host.h. */
-void keel_services_fill(keel_plugin *plugin);
+void keel_services_fill(keel_library *library);
 
 /* The persistent store behind kd_host.cache_get and cache_put. */
 kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,

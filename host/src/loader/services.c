@@ -3,31 +3,28 @@
 
 #include "eager/launch.h"
 #include "exec/pool.h"
+#include "loader/library.h"
 #include "loader/loader.h"
 #include "ops/node.h"
 #include "program/graph.h"
 
-static keel_plugin *plugin_of(const kd_host *host) {
-  return (keel_plugin *)(uintptr_t)host; /* its first member */
+static const keel_library *library_of(const kd_host *host) {
+  return (const keel_library *)(const void *)host; /* its first member */
 }
 
 static void log_line(const kd_host *host, uint32_t level, const char *format,
                      ...) {
-  keel_plugin *plugin = plugin_of(host);
-  char prefix[80];
-  snprintf(prefix, sizeof prefix,
-           "%s: ", plugin->name ? plugin->name : plugin->path);
   va_list args;
   va_start(args, format);
-  keel_log_args(&plugin->context->log, level, prefix, format, args);
+  keel_library_log(host, level, format, args);
   va_end(args);
 }
 
-static const char *environment_option(const keel_plugin *plugin,
+static const char *environment_option(const keel_library *library,
                                       const char *name) {
   char variable[128];
   int size = snprintf(variable, sizeof variable, "KEEL_%s_%s",
-                      plugin->name ? plugin->name : "", name);
+                      library->name ? library->name : "", name);
   if (size < 0 || (size_t)size >= sizeof variable) return NULL;
   for (char *at = variable; *at; at++)
     *at = isalnum((unsigned char)*at) ? (char)toupper((unsigned char)*at) : '_';
@@ -35,19 +32,11 @@ static const char *environment_option(const keel_plugin *plugin,
 }
 
 static const char *option(const kd_host *host, const char *name) {
-  const keel_plugin *plugin = plugin_of(host);
-  const keel_context *context = plugin->context;
-  for (uint32_t i = 0; i < context->option_count && plugin->name; i++) {
-    const char *at = context->options[i];
-    size_t n = strlen(plugin->name), m = strlen(name);
-    if (!strncmp(at, plugin->name, n) && at[n] == '.' &&
-        !strncmp(at + n + 1, name, m) && at[n + 1 + m] == '=')
-      return at + n + m + 2;
-  }
-  for (uint32_t i = 0; i < plugin->option_count; i++)
-    if (!strcmp(plugin->options[2 * i], name))
-      return plugin->options[2 * i + 1];
-  return keel_trusts_environment() ? environment_option(plugin, name) : NULL;
+  const keel_library *library = library_of(host);
+  for (uint32_t i = 0; i < library->option_count; i++)
+    if (!strcmp(library->options[2 * i], name))
+      return library->options[2 * i + 1];
+  return keel_trusts_environment() ? environment_option(library, name) : NULL;
 }
 
 static void *allocate(uint64_t size, uint64_t alignment) {
@@ -76,13 +65,13 @@ static const void *extension(const kd_host *host, const char *name) {
   return NULL;
 }
 
-void keel_services_fill(keel_plugin *plugin) {
-  plugin->host = (kd_host){
+void keel_services_fill(keel_library *library) {
+  library->host = (kd_host){
       .struct_size = sizeof(kd_host),
       .abi_version = KD_ABI_VERSION,
       .abi_min = KD_VERSION(0, 9),
       .name = "keel " KEEL_VERSION,
-      .plugin_path = plugin->path,
+      .plugin_path = library->path,
       .fail = keel_fail,
       .log = log_line,
       .option = option,

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "loader/library.h"
 #include "loader/loader.h"
 
 #define FOLDER_MOST (UINT64_C(256) << 20)
@@ -19,9 +20,9 @@ static bool make_folder(const char *path) {
 }
 
 static bool folder_of(const kd_host *host, keel_text *folder) {
-  const keel_plugin *plugin = (const keel_plugin *)(const void *)host;
+  const keel_library *library = (const keel_library *)(const void *)host;
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (!plugin->name || !keel_trusts_environment()) return false;
+  if (!library->name || !keel_trusts_environment()) return false;
   if (cache && *cache) {
     keel_text_add(folder, "%s", cache);
   } else if (home && *home) {
@@ -32,7 +33,7 @@ static bool folder_of(const kd_host *host, keel_text *folder) {
   bool made = make_folder(keel_text_get(folder));
   keel_text_add(folder, "/keel");
   made = made && make_folder(keel_text_get(folder));
-  keel_text_add(folder, "/%s", plugin->name);
+  keel_text_add(folder, "/%s", library->name);
   return made && make_folder(keel_text_get(folder)) && !folder->failed;
 }
 

@@ -1,0 +1,192 @@
+/* library.c - the process's list of plugin libraries. */
+#include "loader/library.h"
+
+#include "loader/loader.h"
+
+/* Serialises open, close and device_open of all plugins, as kd_plugin says. */
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+/* Guards `speaker`: plugins log inside calls that hold `listing`. */
+static pthread_mutex_t speaking = PTHREAD_MUTEX_INITIALIZER;
+static keel_library *libraries;
+
+/* ---- who has it ------------------------------------------------------------- */
+
+static keel_status make(keel_plugin *plugin, keel_library **out_library) {
+  keel_library *library = calloc(1, sizeof *library);
+  if (!library) return keel_no_memory(sizeof *library);
+  library->device_id = plugin->device_id;
+  library->inode = plugin->inode;
+  library->path = keel_arena_copy(&library->arena, plugin->path);
+  if (!library->path) {
+    keel_arena_free(&library->arena);
+    free(library);
+    return KD_OUT_OF_MEMORY;
+  }
+  keel_services_fill(library);
+  library->next = libraries;
+  libraries = library;
+  *out_library = library;
+  return KD_OK;
+}
+
+static void speak_for(keel_library *library, keel_plugin *plugin) {
+  pthread_mutex_lock(&speaking);
+  library->speaker = plugin;
+  pthread_mutex_unlock(&speaking);
+}
+
+keel_status keel_library_hold(keel_plugin *plugin) {
+  keel_status status = KD_OK;
+  pthread_mutex_lock(&listing);
+  keel_library *library = libraries;
+  while (library && (library->inode != plugin->inode ||
+                     library->device_id != plugin->device_id))
+    library = library->next;
+  if (!library) status = make(plugin, &library);
+  if (status == KD_OK) {
+    plugin->shared = library;
+    plugin->next_sharer = library->speaker;
+    library->holders++;
+    speak_for(library, plugin);
+  }
+  pthread_mutex_unlock(&listing);
+  return status;
+}
+
+/* Takes a plugin out of the list that `speaker` heads. */
+static void leave(keel_library *library, keel_plugin *plugin) {
+  pthread_mutex_lock(&speaking);
+  keel_plugin **at = &library->speaker;
+  while (*at != plugin)
+    at = &(*at)->next_sharer;
+  *at = plugin->next_sharer;
+  pthread_mutex_unlock(&speaking);
+}
+
+static void forget(keel_library *library) {
+  keel_library **at = &libraries;
+  while (*at != library)
+    at = &(*at)->next;
+  *at = library->next;
+  keel_arena_free(&library->arena);
+  free(library);
+}
+
+void keel_library_drop(keel_plugin *plugin) {
+  keel_library *library = plugin->shared;
+  if (!library) return;
+  pthread_mutex_lock(&listing);
+  if (plugin->open && --library->openers == 0) plugin->table.close();
+  leave(library, plugin);
+  if (--library->holders == 0) forget(library);
+  pthread_mutex_unlock(&listing);
+  plugin->shared = NULL;
+  plugin->open = false;
+}
+
+/* ---- opening ------------------------------------------------------------------ */
+
+static bool keep_option(keel_library *library, const char *name, size_t size,
+                        const char *value) {
+  const char **pair = &library->options[2 * library->option_count];
+  char *copy = keel_arena_take(&library->arena, size + 1);
+  if (!copy) return false;
+  memcpy(copy, name, size);
+  pair[0] = copy;
+  pair[1] = keel_arena_copy(&library->arena, value);
+  library->option_count++;
+  return pair[1] != NULL;
+}
+
+/* The options of the first opener: the application's, then the manifest's. */
+static bool keep_options(keel_library *library, const keel_plugin *plugin) {
+  const keel_context *context = plugin->context;
+  size_t n = strlen(plugin->name);
+  size_t most = context->option_count + plugin->option_count;
+  library->options =
+      keel_arena_take(&library->arena, (2 * most + 1) * sizeof(char *));
+  library->option_count = 0;
+  bool whole = library->options != NULL;
+  for (uint32_t i = 0; whole && i < context->option_count; i++) {
+    const char *at = context->options[i], *equals = strchr(at, '=');
+    if (equals && !strncmp(at, plugin->name, n) && at[n] == '.')
+      whole = keep_option(library, at + n + 1, (size_t)(equals - at) - n - 1,
+                          equals + 1);
+  }
+  for (uint32_t i = 0; whole && i < plugin->option_count; i++)
+    whole =
+        keep_option(library, plugin->options[2 * i],
+                    strlen(plugin->options[2 * i]), plugin->options[2 * i + 1]);
+  return whole;
+}
+
+static keel_status open_first(keel_library *library, keel_plugin *plugin) {
+  library->name = keel_arena_copy(&library->arena, plugin->name);
+  if (!library->name || !keep_options(library, plugin)) return KD_OUT_OF_MEMORY;
+  keel_hush();
+  kd_status status = plugin->table.open(&library->host);
+  if (status != KD_OK) {
+    if (!keel_said())
+      keel_fail(status, "no reason given (%s)", keel_status_name(status));
+    return keel_while(status, "while %s was opened", plugin->path);
+  }
+  library->device_count = plugin->table.device_count();
+  library->devices = keel_arena_take(
+      &library->arena, (library->device_count + 1) * sizeof *library->devices);
+  if (library->devices) return KD_OK;
+  plugin->table.close();
+  return KD_OUT_OF_MEMORY;
+}
+
+keel_status keel_library_open(keel_plugin *plugin) {
+  keel_library *library = plugin->shared;
+  pthread_mutex_lock(&listing);
+  keel_status status = library->openers ? KD_OK : open_first(library, plugin);
+  if (status == KD_OK) {
+    library->openers++;
+    plugin->open = true;
+  }
+  pthread_mutex_unlock(&listing);
+  return status;
+}
+
+keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
+                                kd_device **out_device) {
+  keel_library *library = plugin->shared;
+  kd_status status = KD_OK;
+  pthread_mutex_lock(&listing);
+  if (library->devices[index].holders == 0) {
+    keel_hush();
+    status = plugin->table.device_open(index, &library->devices[index].handle);
+    if (status != KD_OK && !keel_said())
+      keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  }
+  if (status == KD_OK) {
+    library->devices[index].holders++;
+    *out_device = library->devices[index].handle;
+  }
+  pthread_mutex_unlock(&listing);
+  return status;
+}
+
+void keel_library_device_drop(keel_plugin *plugin, uint32_t index) {
+  keel_library *library = plugin->shared;
+  pthread_mutex_lock(&listing);
+  if (--library->devices[index].holders == 0)
+    plugin->table.device_close(library->devices[index].handle);
+  pthread_mutex_unlock(&listing);
+}
+
+/* ---- speaking ------------------------------------------------------------------ */
+
+void keel_library_log(const kd_host *host, uint32_t level, const char *format,
+                      va_list args) {
+  const keel_library *library = (const keel_library *)(const void *)host;
+  char prefix[80];
+  pthread_mutex_lock(&speaking);
+  snprintf(prefix, sizeof prefix,
+           "%s: ", library->name ? library->name : library->path);
+  if (library->speaker)
+    keel_log_args(&library->speaker->context->log, level, prefix, format, args);
+  pthread_mutex_unlock(&speaking);
+}

@@ -1,0 +1,47 @@
+/* library.h - a plugin's library in this process, whoever uses it.
+ *
+ * A library is mapped once, however many contexts load it, so its plugin is
+ * opened by the first of them and closed by the last, and they share its open
+ * devices. */
+#ifndef KEEL_LIBRARY_H
+#define KEEL_LIBRARY_H
+
+#include "context.h"
+
+struct keel_library {
+  kd_host host; /* first: a kd_host is its library */
+  keel_library *next;
+  uint64_t device_id, inode; /* of the file */
+  uint32_t holders;          /* plugins of contexts */
+  uint32_t openers;          /* those of them that opened it */
+  keel_plugin *speaker;      /* whose context's log it writes to */
+  keel_arena arena;          /* from the first opening to the last close */
+  const char *path, *name;
+  const char **options; /* name, value ... */
+  uint32_t option_count;
+  struct {
+    kd_device *handle;
+    uint32_t holders;
+  } * devices;
+  uint32_t device_count;
+};
+
+/* Finds or makes the library of a plugin's file, and gives it to the plugin. */
+keel_status keel_library_hold(keel_plugin *plugin);
+
+/* Gives it back; closes the plugin where nobody else has it open. */
+void keel_library_drop(keel_plugin *plugin);
+
+/* Opens the plugin, if nobody did before. */
+keel_status keel_library_open(keel_plugin *plugin);
+
+/* Opens a device, or shares it; and gives it back. */
+keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
+                                kd_device **out_device);
+void keel_library_device_drop(keel_plugin *plugin, uint32_t index);
+
+/* Writes a line to the log of a context that uses the library. */
+void keel_library_log(const kd_host *host, uint32_t level, const char *format,
+                      va_list args);
+
+#endif /* KEEL_LIBRARY_H */
