@@ -134,6 +134,34 @@ static void a_program_over_two_devices_gives_the_same(void **state) {
   keel_program_release(program);
 }
 
+/* Sub has no kernel on the queue; it becomes Add and Neg, and Neg Mul. */
+static void ops_without_a_kernel_are_written_with_others(void **state) {
+  const float want[] = {-2, 4, -6, 8};
+  const int64_t four = 4;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  (void)state;
+  keel_context *alone = open_with(QUEUE_PLUGIN, NULL, 1);
+  assert_int_equal(keel_builder_create(alone, "sub", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value three[] = {x, x, x};
+  keel_value pair[] = {keel_builder_op(builder, "Sum", NULL, 0, three, 3), x};
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Sub", NULL, 0, pair, 2));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_tensor *in = floats(alone, 4, data), *out = NULL;
+  assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+  expect_floats(out, want, 4);
+  keel_tensor_release(in);
+  keel_tensor_release(out);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_builder_destroy(builder);
+  keel_close(alone);
+}
+
 static void an_unknown_device_is_named_with_those_there_are(void **state) {
   keel_device *none = NULL;
   (void)state;
@@ -147,6 +175,7 @@ int main(void) {
       cmocka_unit_test(what_a_device_lacks_runs_elsewhere),
       cmocka_unit_test(views_keep_their_place),
       cmocka_unit_test(a_program_over_two_devices_gives_the_same),
+      cmocka_unit_test(ops_without_a_kernel_are_written_with_others),
       cmocka_unit_test(an_unknown_device_is_named_with_those_there_are),
   };
   return cmocka_run_group_tests(tests, open_both, close_both);

@@ -5,6 +5,8 @@
  * for goes when it is full. */
 #include "eager/cache.h"
 
+#include "memory/copy.h"
+
 #define BUCKETS 1024
 #define MOST    2048
 
@@ -18,7 +20,10 @@ struct keel_kernel_cache {
 /* ---- one instance --------------------------------------------------------- */
 
 static void instance_free(keel_instance *instance) {
-  if (instance->handle) instance->def->destroy(instance->handle);
+  if (instance->handle) {
+    keel_device_drain(instance->device); /* enqueued work may use it */
+    instance->def->destroy(instance->handle);
+  }
   for (uint32_t i = 0; instance->constants && i < instance->node.input_count;
        i++)
     keel_tensor_release(instance->constants[i]);

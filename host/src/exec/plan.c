@@ -150,6 +150,8 @@ static keel_status run_passes(keel_plan *plan, uint32_t flags) {
   for (keel_function *at = plan->functions; at; at = at->next) {
     KEEL_TRY(keel_function_sort(at));
     KEEL_TRY(keel_pass_prune(at));
+    KEEL_TRY(keel_pass_types(at));
+    KEEL_TRY(keel_pass_expand(at));
     if (flags & KEEL_PLAN_NO_FOLD)
       KEEL_TRY(keel_pass_types(at));
     else

@@ -48,11 +48,16 @@ static keel_status copy_in(keel_tensor *target, const void *source) {
     memcpy(target->data, source, size);
     return KD_OK;
   }
+  /* In the stream's order: the memory may be one that work before it still
+   * uses. Then waited for, because the source is the caller's. */
   keel_hush();
+  if (device->stream) pthread_mutex_lock(&device->stream_lock);
   kd_status status = device->plugin->memory.copy_in(
-      device->handle, NULL, source, target->buffer->handle, target->offset,
-      size);
-  return status == KD_OK ? KD_OK : failed(device, status, "a copy in", size);
+      device->handle, device->stream, source, target->buffer->handle,
+      target->offset, size);
+  if (device->stream) pthread_mutex_unlock(&device->stream_lock);
+  if (status != KD_OK) return failed(device, status, "a copy in", size);
+  return keel_device_drain(device);
 }
 
 static keel_status copy_out(keel_tensor *source, void *target) {
@@ -79,9 +84,13 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
       !from->plugin->peer.reachable(from->handle, to->handle))
     return KD_UNIMPLEMENTED;
   KEEL_TRY(keel_device_drain(from));
-  return from->plugin->peer.copy(
-      from->handle, source->buffer->handle, source->offset, to->handle, NULL,
-      target->buffer->handle, target->offset, target->type->bytes);
+  if (to->stream) pthread_mutex_lock(&to->stream_lock);
+  kd_status status = from->plugin->peer.copy(
+      from->handle, source->buffer->handle, source->offset, to->handle,
+      to->stream, target->buffer->handle, target->offset, target->type->bytes);
+  if (to->stream) pthread_mutex_unlock(&to->stream_lock);
+  /* the source's memory may be reused in its own stream's order only */
+  return status == KD_OK ? keel_device_drain(to) : status;
 }
 
 static keel_status copy_content(keel_tensor *source, keel_tensor *target) {

@@ -2,6 +2,7 @@
 #include "memory/heap.h"
 
 #include "context.h"
+#include "memory/copy.h"
 #include "values/tensor.h"
 
 #define SMALL_KEPT 16 /* buffers a thread keeps of one class */
@@ -31,6 +32,8 @@ static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
 
 static void give_back(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
+  /* enqueued work may use it until the stream has passed */
+  if (heap->device) keel_device_drain(heap->device);
   if (heap->device)
     heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
   else

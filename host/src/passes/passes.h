@@ -23,6 +23,9 @@ keel_status keel_pass_infer(keel_function *function, const keel_node *node);
 /* Infers the types of all values as far as they can be told. */
 keel_status keel_pass_types(keel_function *function);
 
+/* Writes ops that no device has a kernel for with simpler ones. */
+keel_status keel_pass_expand(keel_function *function);
+
 /* Runs what has only constants as inputs, and drops Identity. */
 keel_status keel_pass_fold(keel_function *function);
 

@@ -223,7 +223,7 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                              .size = size});
 }
 
-/* ---- ops: Relu, and Add of equal shapes ------------------------------------------ */
+/* ---- ops: Relu, Add of equal shapes, Mul by a scalar ------------------------------------------ */
 
 static void run_op(job *job) {
   const float *x =
@@ -232,7 +232,9 @@ static void run_op(job *job) {
       (const float *)(void *)(job->buffers[1]->bytes + job->offsets[1]);
   float *z = (float *)(void *)(job->buffers[2]->bytes + job->offsets[2]);
   for (int64_t i = 0; i < job->count; i++)
-    z[i] = job->op == 0 ? (x[i] > 0 ? x[i] : 0) : x[i] + y[i];
+    z[i] = job->op == 0   ? (x[i] > 0 ? x[i] : 0)
+           : job->op == 1 ? x[i] + y[i]
+                          : x[i] * y[0];
 }
 
 static kd_status enqueue(kd_kernel *self, kd_stream *stream,
@@ -263,6 +265,15 @@ static kd_status equal_shapes(kd_device *device, const kd_node *node) {
              : host->fail(KD_UNIMPLEMENTED, "queue does not broadcast");
 }
 
+static kd_status by_scalar(kd_device *device, const kd_node *node) {
+  (void)device;
+  kd_type b;
+  host->node->input_type(node, 1, &b);
+  return b.rank == 0
+             ? KD_OK
+             : host->fail(KD_UNIMPLEMENTED, "queue multiplies by scalars only");
+}
+
 static const kd_kernel_def kernels[] = {
     {.struct_size = sizeof(kd_kernel_def),
      .flags = KD_KERNEL_ANY_SHAPE,
@@ -274,6 +285,12 @@ static const kd_kernel_def kernels[] = {
      .input_types = {KD_TYPES(KD_F32)},
      .data = (const void *)1,
      .supports = equal_shapes,
+     .enqueue = enqueue},
+    {.struct_size = sizeof(kd_kernel_def),
+     .op = "Mul",
+     .input_types = {KD_TYPES(KD_F32)},
+     .data = (const void *)2,
+     .supports = by_scalar,
      .enqueue = enqueue},
 };
 
@@ -349,7 +366,7 @@ static const kd_plugin plugin = {
     .device_close = device_close,
     .memory = &memory,
     .kernels = kernels,
-    .kernel_count = 2,
+    .kernel_count = 3,
     .streams = &streams,
     .events = &events,
 };

@@ -1,0 +1,228 @@
+/* expand.c - ops that no device has a kernel for, written with simpler ones.
+ *
+ * The bodies are ONNX's own definitions of its function ops, and identities of
+ * the same kind. A body is a list of "value = Op(arguments)": $0 is an input of
+ * the op, %0 its output, @alpha one of its attributes as a number, a number a
+ * constant of the type of input 0. Op* takes over the op's attributes. */
+#include <ctype.h>
+#include <kd/help.h>
+
+#include "eager/site.h"
+#include "passes/passes.h"
+
+#define DEPTH_MOST 8
+#define NAMES      16
+
+static const struct {
+  const char *op, *body;
+} bodies[] = {
+    {"Celu",
+     "a = Div($0, @alpha); b = Exp(a); c = Sub(b, 1); d = Mul(c, @alpha);"
+     " e = Min(d, 0); f = Max($0, 0); %0 = Add(e, f)"},
+    {"Elu",
+     "a = Min($0, 0); b = Exp(a); c = Sub(b, 1); d = Mul(c, @alpha);"
+     " e = Max($0, 0); %0 = Add(d, e)"},
+    {"Gelu",
+     "a = Mul($0, 0.70710678); b = Erf(a); c = Add(b, 1); d = Mul($0, 0.5);"
+     " %0 = Mul(c, d)"},
+    {"GreaterOrEqual", "a = Greater($0, $1); b = Equal($0, $1); %0 = Or(a, b)"},
+    {"HardSigmoid",
+     "a = Mul($0, @alpha); b = Add(a, @beta); c = Max(b, 0); %0 = Min(c, 1)"},
+    {"HardSwish",
+     "a = Mul($0, 0.16666667); b = Add(a, 0.5); c = Max(b, 0); d = Min(c, 1);"
+     " %0 = Mul($0, d)"},
+    {"LeakyRelu",
+     "a = Min($0, 0); b = Mul(a, @alpha); c = Max($0, 0); %0 = Add(b, c)"},
+    {"LessOrEqual", "a = Less($0, $1); b = Equal($0, $1); %0 = Or(a, b)"},
+    {"LogSoftmax", "a = Softmax*($0); %0 = Log(a)"},
+    {"Mish", "a = Softplus($0); b = Tanh(a); %0 = Mul($0, b)"},
+    {"Neg", "%0 = Mul($0, -1)"},
+    {"Reciprocal", "%0 = Div(1, $0)"},
+    {"ReduceL1", "a = Abs($0); %0 = ReduceSum*(a, $1)"},
+    {"ReduceL2", "a = Mul($0, $0); b = ReduceSum*(a, $1); %0 = Sqrt(b)"},
+    {"ReduceLogSum", "a = ReduceSum*($0, $1); %0 = Log(a)"},
+    {"ReduceLogSumExp", "a = Exp($0); b = ReduceSum*(a, $1); %0 = Log(b)"},
+    {"ReduceSumSquare", "a = Mul($0, $0); %0 = ReduceSum*(a, $1)"},
+    {"Relu", "%0 = Max($0, 0)"},
+    {"Sigmoid", "a = Neg($0); b = Exp(a); c = Add(b, 1); %0 = Div(1, c)"},
+    {"Softplus", "a = Exp($0); b = Add(a, 1); %0 = Log(b)"},
+    {"Softsign", "a = Abs($0); b = Add(a, 1); %0 = Div($0, b)"},
+    {"Sub", "a = Neg($1); %0 = Add($0, a)"},
+};
+
+static const char *body_of(const keel_node *node) {
+  const char *op = node->op->schema->name;
+  if (strcmp(node->op->schema->domain, "ai.onnx") != 0) return NULL;
+  if (!strcmp(op, "Gelu") &&
+      strcmp(keel_attr_string(node->op, "approximate", "none"), "none") != 0)
+    return NULL;
+  for (size_t i = 0; i < KEEL_COUNT_OF(bodies); i++)
+    if (!strcmp(bodies[i].op, op)) return bodies[i].body;
+  return NULL;
+}
+
+/* ---- reading a body ------------------------------------------------------------ */
+
+typedef struct expansion {
+  keel_function *function;
+  keel_node node; /* a copy: the function's nodes may move */
+  const char *at;
+  char names[NAMES]; /* one letter each */
+  uint32_t values[NAMES];
+  uint32_t count;
+} expansion;
+
+static keel_status constant(expansion *all, double number,
+                            uint32_t *out_value) {
+  const keel_type *type = all->function->values[all->node.inputs[0]].type;
+  keel_tensor *tensor = NULL;
+  float narrow = (float)number;
+  if (!type || (type->dtype != KD_F32 && type->dtype != KD_F64))
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s of %s has no kernel, and is not written with simpler"
+                     " ops",
+                     all->node.op->schema->name,
+                     type ? keel_dtype_name(type->dtype) : "an unknown type");
+  KEEL_TRY(keel_tensor_create(
+      all->function->context, type->dtype, 0, NULL,
+      type->dtype == KD_F32 ? (const void *)&narrow : (const void *)&number,
+      &tensor));
+  *out_value = keel_function_constant(all->function, "", tensor);
+  keel_tensor_release(tensor);
+  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+}
+
+static uint32_t number_at(expansion *all) {
+  return (uint32_t)strtoul(all->at, (char **)(uintptr_t)&all->at, 10);
+}
+
+/* One argument, or the value that is set. */
+static keel_status read_value(expansion *all, bool set, uint32_t *out_value) {
+  all->at += strspn(all->at, " ");
+  if (*all->at == '$' || *all->at == '%') {
+    bool input = *all->at++ == '$';
+    uint32_t index = number_at(all);
+    uint32_t count = input ? all->node.input_count : all->node.output_count;
+    *out_value = index >= count ? KEEL_ABSENT
+                 : input        ? all->node.inputs[index]
+                                : all->node.outputs[index];
+    return KD_OK;
+  }
+  if (*all->at == '@') {
+    char name[32];
+    size_t size = strspn(++all->at, "abcdefghijklmnopqrstuvwxyz");
+    snprintf(name, sizeof name, "%.*s", (int)size, all->at);
+    all->at += size;
+    return constant(all, (double)keel_attr_float(all->node.op, name, 0),
+                    out_value);
+  }
+  if (isalpha((unsigned char)*all->at)) {
+    char name = *all->at++;
+    for (uint32_t i = 0; i < all->count && !set; i++)
+      if (all->names[i] == name) *out_value = all->values[i];
+    if (!set) return KD_OK;
+    *out_value = keel_function_value(all->function, "");
+    all->names[all->count] = name;
+    all->values[all->count++] = *out_value;
+    return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+  }
+  double number = strtod(all->at, (char **)(uintptr_t)&all->at);
+  return constant(all, number, out_value);
+}
+
+/* "value = Op(arguments)"; the new node has its types inferred. */
+static keel_status read_statement(expansion *all) {
+  uint32_t inputs[4], target = KEEL_ABSENT, count = 0;
+  char name[32];
+  keel_attr attrs[16];
+  keel_opdef *op = NULL;
+  KEEL_TRY(read_value(all, true, &target));
+  all->at += strspn(all->at, " =");
+  size_t size = strcspn(all->at, "*(");
+  snprintf(name, sizeof name, "%.*s", (int)size, all->at);
+  all->at += size;
+  uint32_t attr_count = 0;
+  if (*all->at == '*') {
+    all->at++;
+    for (; attr_count < all->node.op->attr_count && attr_count < 16;
+         attr_count++)
+      attrs[attr_count] = all->node.op->attrs[attr_count].value;
+  }
+  while (*all->at != ')') {
+    all->at++; /* ( or , */
+    KEEL_TRY(read_value(all, false, &inputs[count++]));
+  }
+  all->at++;
+  all->at += strspn(all->at, "; ");
+  while (count && inputs[count - 1] == KEEL_ABSENT)
+    count--;
+  KEEL_TRY(keel_opdef_create(all->function->context, keel_schema_find("", name),
+                             attrs, attr_count, NULL, &op));
+  keel_node *node = NULL;
+  KEEL_TRY(keel_function_node(all->function, op, all->node.name, inputs, count,
+                              &target, 1, &node));
+  return keel_pass_infer(all->function, node);
+}
+
+static keel_status expand(keel_function *function, uint32_t index,
+                          const char *body) {
+  expansion all = {
+      .function = function, .node = function->nodes[index], .at = body};
+  function->nodes[index].dead = true;
+  while (*all.at)
+    KEEL_TRY(read_statement(&all));
+  return KD_OK;
+}
+
+/* Sum of any number: one Add after the other. */
+static keel_status expand_sum(keel_function *function, uint32_t index) {
+  keel_node sum = function->nodes[index];
+  uint32_t total = sum.inputs[0];
+  function->nodes[index].dead = true;
+  for (uint32_t i = 1; i < sum.input_count; i++) {
+    bool last = i + 1 == sum.input_count;
+    uint32_t pair[] = {total, sum.inputs[i]};
+    keel_opdef *op = NULL;
+    keel_node *node = NULL;
+    total = last ? sum.outputs[0] : keel_function_value(function, "");
+    if (total == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+    KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", "Add"),
+                               NULL, 0, NULL, &op));
+    KEEL_TRY(
+        keel_function_node(function, op, sum.name, pair, 2, &total, 1, &node));
+    KEEL_TRY(keel_pass_infer(function, node));
+  }
+  return KD_OK;
+}
+
+/* ---- the pass ------------------------------------------------------------------- */
+
+/* Whether some device takes the node; so it is said where types are open. */
+static bool has_kernel(const keel_function *function, const keel_node *node) {
+  keel_context *context = function->context;
+  const keel_schema *schema = node->op->schema;
+  bool any = schema->host != NULL;
+  for (uint32_t i = 0; i < context->device_count && !any; i++)
+    any = keel_device_kernels(context->devices[i], schema->domain,
+                              schema->name) != NULL;
+  return any;
+}
+
+static keel_status visit(keel_function *function, uint32_t index) {
+  const keel_node *node = &function->nodes[index];
+  if (node->dead || has_kernel(function, node)) return KD_OK;
+  if (!strcmp(node->op->schema->name, "Sum") && node->input_count > 1)
+    return expand_sum(function, index);
+  const char *body = body_of(node);
+  return body ? expand(function, index, body) : KD_OK;
+}
+
+keel_status keel_pass_expand(keel_function *function) {
+  for (int depth = 0; depth < DEPTH_MOST; depth++) {
+    uint32_t before = function->node_count;
+    for (uint32_t i = 0; i < before; i++)
+      KEEL_TRY(visit(function, i));
+    if (function->node_count == before) break;
+  }
+  return keel_function_sort(function);
+}
