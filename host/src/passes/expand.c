@@ -50,15 +50,20 @@ static const struct {
     {"Sub", "a = Neg($1); %0 = Add($0, a)"},
 };
 
-static const char *body_of(const keel_node *node) {
-  const char *op = node->op->schema->name;
-  if (strcmp(node->op->schema->domain, "ai.onnx") != 0) return NULL;
-  if (!strcmp(op, "Gelu") &&
-      strcmp(keel_attr_string(node->op, "approximate", "none"), "none") != 0)
-    return NULL;
+static const char *body_of_name(const char *op) {
   for (size_t i = 0; i < KEEL_COUNT_OF(bodies); i++)
     if (!strcmp(bodies[i].op, op)) return bodies[i].body;
   return NULL;
+}
+
+static const char *body_of(const keel_node *node) {
+  const keel_schema *schema = node->op->schema;
+  bool tanh_gelu =
+      !strcmp(schema->name, "Gelu") &&
+      strcmp(keel_attr_string(node->op, "approximate", "none"), "none") != 0;
+  return strcmp(schema->domain, "ai.onnx") != 0 || tanh_gelu
+             ? NULL
+             : body_of_name(schema->name);
 }
 
 /* ---- reading a body ------------------------------------------------------------ */
@@ -197,24 +202,41 @@ static keel_status expand_sum(keel_function *function, uint32_t index) {
 
 /* ---- the pass ------------------------------------------------------------------- */
 
-/* Whether some device takes the node; so it is said where types are open. */
-static bool has_kernel(const keel_function *function, const keel_node *node) {
-  keel_context *context = function->context;
-  const keel_schema *schema = node->op->schema;
-  bool any = schema->host != NULL;
-  for (uint32_t i = 0; i < context->device_count && !any; i++)
-    any = keel_device_kernels(context->devices[i], schema->domain,
-                              schema->name) != NULL;
-  return any;
+static bool has_kernel(const keel_context *context, const char *domain,
+                       const char *op) {
+  for (uint32_t i = 0; i < context->device_count; i++)
+    if (keel_device_kernels(context->devices[i], domain, op)) return true;
+  return false;
+}
+
+/* Whether the ops of a body, or of their bodies, all have kernels: else the
+ * error had better name the op that the user knows. */
+static bool can_run(const keel_context *context, const char *body, int depth) {
+  for (const char *at = strchr(body, '='); at; at = strchr(at, '=')) {
+    char op[32];
+    at += 1 + strspn(at + 1, " ");
+    snprintf(op, sizeof op, "%.*s", (int)strcspn(at, "*("), at);
+    const char *inner = body_of_name(op);
+    if (!has_kernel(context, "ai.onnx", op) &&
+        (!inner || depth == DEPTH_MOST || !can_run(context, inner, depth + 1)))
+      return false;
+  }
+  return true;
 }
 
 static keel_status visit(keel_function *function, uint32_t index) {
   const keel_node *node = &function->nodes[index];
-  if (node->dead || has_kernel(function, node)) return KD_OK;
-  if (!strcmp(node->op->schema->name, "Sum") && node->input_count > 1)
+  const keel_schema *schema = node->op->schema;
+  const keel_context *context = function->context;
+  if (node->dead || schema->host ||
+      has_kernel(context, schema->domain, schema->name))
+    return KD_OK;
+  if (!strcmp(schema->name, "Sum") && node->input_count > 1 &&
+      has_kernel(context, "ai.onnx", "Add"))
     return expand_sum(function, index);
   const char *body = body_of(node);
-  return body ? expand(function, index, body) : KD_OK;
+  return body && can_run(context, body, 0) ? expand(function, index, body)
+                                           : KD_OK;
 }
 
 keel_status keel_pass_expand(keel_function *function) {

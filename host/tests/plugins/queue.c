@@ -6,12 +6,13 @@
  * contents lie behind a pointer that is handed to nobody. */
 #include <kd/kd.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 static const kd_host *host;
-static int live_buffers, live_streams, live_events;
+static atomic_int live_buffers, live_streams, live_events;
 
 struct kd_buffer {
   char *bytes;
