@@ -216,6 +216,28 @@ static keel_status place_constants(keel_plan *plan) {
   return KD_OK;
 }
 
+/* An input that kernels of the device read is moved there once a run, not once
+ * for each of them. */
+static keel_status mark_inputs(keel_plan *plan) {
+  const keel_fplan *main = plan->main;
+  if (!plan->device || keel_device_addressable(plan->device)) return KD_OK;
+  plan->moved_inputs = keel_arena_take(&plan->arena, main->input_count + 1);
+  if (!plan->moved_inputs) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < main->step_count; i++) {
+    const keel_step *step = &main->steps[i];
+    const keel_schema *schema = step->site.op->schema;
+    if (schema->host ||
+        !keel_device_kernels(plan->device, schema->domain, schema->name))
+      continue;
+    for (uint32_t k = 0; k < step->input_count; k++)
+      for (uint32_t n = 0; n < main->input_count; n++)
+        if (step->inputs[k] == main->inputs[n] &&
+            !(k < 32 && (schema->value_inputs >> k & 1)))
+          plan->moved_inputs[n] = true;
+  }
+  return KD_OK;
+}
+
 static keel_status fill(keel_plan *plan, keel_program *program,
                         const keel_plan_params *params) {
   keel_function *main = NULL;
@@ -229,6 +251,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   KEEL_TRY(run_passes(plan, params->flags));
   KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
+  KEEL_TRY(mark_inputs(plan));
   return place_constants(plan);
 }
 
@@ -262,6 +285,25 @@ void keel_plan_release(keel_plan *plan) {
   free(plan);
 }
 
+/* Runs with inputs that lie where the device reads them. */
+static keel_status run_moved(keel_plan *plan, keel_tensor *const *inputs,
+                             keel_tensor **outputs) {
+  uint32_t n = plan->main->input_count, m = plan->main->output_count;
+  keel_tensor **moved = calloc(n + 1, sizeof(keel_tensor *));
+  keel_status status = moved ? KD_OK : keel_no_memory(n * sizeof *moved);
+  for (uint32_t i = 0; i < n && status == KD_OK; i++)
+    if (plan->moved_inputs[i] && inputs[i]->kind == KEEL_DATA)
+      status = keel_tensor_to(inputs[i], plan->device, &moved[i]);
+    else
+      moved[i] = keel_tensor_retain(inputs[i]);
+  if (status == KD_OK)
+    status = keel_fplan_run(plan->main, plan->device, moved, n, outputs, m);
+  for (uint32_t i = 0; moved && i < n; i++)
+    keel_tensor_release(moved[i]);
+  free(moved);
+  return status;
+}
+
 keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                           uint32_t input_count, keel_tensor **outputs,
                           uint32_t output_count) {
@@ -283,8 +325,10 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
   const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
   if (table && table->run_begin)
     table->run_begin(handle, (uint64_t)(uintptr_t)plan);
-  keel_status status = keel_fplan_run(plan->main, plan->device, inputs,
-                                      input_count, outputs, output_count);
+  keel_status status = plan->moved_inputs
+                           ? run_moved(plan, inputs, outputs)
+                           : keel_fplan_run(plan->main, plan->device, inputs,
+                                            input_count, outputs, output_count);
   if (table && table->run_end)
     table->run_end(handle, (uint64_t)(uintptr_t)plan);
   return status;

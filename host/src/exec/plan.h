@@ -42,6 +42,8 @@ struct keel_plan {
   keel_arena arena;
   keel_function *functions; /* copies that the passes worked on */
   keel_fplan *main, *fplans;
+  bool
+      *moved_inputs; /* by input: brought to the device before a run; or NULL */
   atomic_bool profile;
 };
 

@@ -150,6 +150,17 @@ keel_status keel_library_open(keel_plugin *plugin) {
   return status;
 }
 
+keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
+                              kd_device_info *out_info) {
+  pthread_mutex_lock(&listing);
+  keel_hush();
+  kd_status status = plugin->table.device_info(index, out_info);
+  pthread_mutex_unlock(&listing);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  return status;
+}
+
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device) {
   keel_library *library = plugin->shared;

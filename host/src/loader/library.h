@@ -35,6 +35,10 @@ void keel_library_drop(keel_plugin *plugin);
 /* Opens the plugin, if nobody did before. */
 keel_status keel_library_open(keel_plugin *plugin);
 
+/* Asks for a device's facts. */
+keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
+                              kd_device_info *out_info);
+
 /* Opens a device, or shares it; and gives it back. */
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device);

@@ -391,13 +391,9 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   device->index = index;
   snprintf(device->name, sizeof device->name, "%s:%u", plugin->name, index);
   device->info.struct_size = sizeof device->info;
-  keel_hush();
-  kd_status status = plugin->table.device_info(index, &device->info);
-  if (status != KD_OK) {
-    if (!keel_said())
-      keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  keel_status status = keel_library_info(plugin, index, &device->info);
+  if (status != KD_OK)
     return keel_while(status, "while the facts of %s were asked", device->name);
-  }
   device->info.name =
       keep_string(&context->arena, device->info.name, device->name);
   device->info.kind = keep_string(&context->arena, device->info.kind, "other");
