@@ -19,4 +19,11 @@ check node 836
 check pytorch-converted 82
 check pytorch-operator 35
 check simple 15
+# and each set of loops that this processor takes
+for isa in base avx2 avx512; do
+  "$keel" devices --option cpu.isa=$isa >/dev/null 2>&1 || continue
+  line=$("$keel" onnx-test --quiet --option cpu.isa=$isa $data/node | tail -n 1)
+  echo "node, $isa: $line"
+  case $line in *", 0 failed,"*) ;; *) failed=1 ;; esac
+done
 exit $failed

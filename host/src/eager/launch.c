@@ -15,21 +15,22 @@ typedef struct launch {
   kd_dtype dynamic_dtypes[4];
 } launch;
 
-static kd_tensor view_of(const keel_tensor *tensor) {
+/* Field by field: a struct that is built and copied costs more than the call. */
+static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   const keel_type *type = tensor->type;
   const keel_buffer *buffer = tensor->buffer;
   bool host = !buffer || !buffer->heap->device;
-  return (kd_tensor){
-      .buffer = buffer ? buffer->handle : NULL,
-      .data = tensor->data,
-      .offset = tensor->offset,
-      .size = type->bytes,
-      .dims = type->dims,
-      .dtype = type->dtype,
-      .rank = type->rank,
-      .layout = tensor->layout,
-      .flags = host ? KD_TENSOR_HOST : 0,
-  };
+  view->buffer = buffer ? buffer->handle : NULL;
+  view->data = tensor->data;
+  view->offset = tensor->offset;
+  view->size = type->bytes;
+  view->dims = type->dims;
+  view->strides = NULL;
+  view->dtype = type->dtype;
+  view->rank = type->rank;
+  view->layout = tensor->layout;
+  view->flags = host ? KD_TENSOR_HOST : 0;
+  view->reserved = 0;
 }
 
 /* ---- inputs --------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
       KEEL_TRY(move_input(run->site, tensor, binding->device, host, &moved[i]));
       tensor = moved[i];
     }
-    views[i] = view_of(tensor);
+    fill_view(&views[i], tensor);
   }
   return KD_OK;
 }
@@ -118,13 +119,15 @@ static keel_status make_outputs(launch *run, keel_tensor *const *inputs,
                                 uint32_t donated) {
   const keel_binding *binding = run->binding;
   for (uint32_t i = 0; i < binding->output_count; i++) {
-    run->out_views[i] = (kd_tensor){0};
-    if (!types[i]) continue;
+    if (!types[i]) {
+      run->out_views[i] = (kd_tensor){0};
+      continue;
+    }
     keel_tensor *forward = i == 0 && donated
                                ? forwardable(binding, inputs, donated, types[0])
                                : NULL;
     KEEL_TRY(make_output(binding, i, types[i], forward, &run->outputs[i]));
-    run->out_views[i] = view_of(run->outputs[i]);
+    fill_view(&run->out_views[i], run->outputs[i]);
   }
   return KD_OK;
 }
@@ -145,7 +148,7 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
   if (!keel_type_known(type))
     return keel_fail(KD_INVALID_ARGUMENT, "set_output with a dimension of -1");
   KEEL_TRY(make_output(binding, index, type, NULL, &run->outputs[index]));
-  run->out_views[index] = view_of(run->outputs[index]);
+  fill_view(&run->out_views[index], run->outputs[index]);
   *out_tensor = run->out_views[index];
   return KD_OK;
 }
@@ -243,20 +246,23 @@ keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
   bool few = n + m <= FEW;
   kd_tensor *views = few ? few_views : malloc((n + m) * sizeof *views);
   keel_tensor **moved = few ? few_moved : malloc((n + 1) * sizeof *moved);
-  launch run = {
-      .view = {.struct_size = sizeof(kd_launch),
-               .input_count = n,
-               .output_count = m,
-               .inputs = views,
-               .outputs = views + n,
-               .node = &binding->node,
-               .device = binding->device->handle,
-               .data = binding->instance->def->data},
-      .site = site,
-      .binding = binding,
-      .outputs = outputs,
-      .out_views = views + n,
-  };
+  /* as above: what is not set here is set before it is read */
+  launch run;
+  run.view.struct_size = sizeof(kd_launch);
+  run.view.flags = 0;
+  run.view.input_count = n;
+  run.view.output_count = m;
+  run.view.inputs = views;
+  run.view.outputs = views + n;
+  run.view.workspace = (kd_tensor){0};
+  run.view.node = &binding->node;
+  run.view.device = binding->device->handle;
+  run.view.data = binding->instance->def->data;
+  run.view.correlation = 0;
+  run.site = site;
+  run.binding = binding;
+  run.outputs = outputs;
+  run.out_views = views + n;
   keel_status status =
       views && moved ? KD_OK : keel_no_memory(n * sizeof *views);
   if (status == KD_OK) {

@@ -152,30 +152,38 @@ static void run_step(keel_run *run, keel_step *step) {
 
 /* ---- all steps ------------------------------------------------------------ */
 
+/* Whether this thread brought a step's count to zero. A step that waits for one
+ * other only was brought there by its one predecessor: no atomic is needed. */
+static bool is_last(keel_run *run, uint32_t step) {
+  if (run->fplan->steps[step].waits == 1) return true;
+  /* acq_rel: the last to come sees what all others made */
+  return atomic_fetch_sub_explicit(&run->waits[step], 1,
+                                   memory_order_acq_rel) == 1;
+}
+
 static void run_from(keel_run *run, uint32_t index) {
   keel_fplan *fplan = run->fplan;
   keel_pool *pool = fplan->plan->context->pool;
+  uint32_t ended = 0;
   while (index != KEEL_ABSENT) {
     keel_step *step = &fplan->steps[index];
     run_step(run, step);
+    ended++;
     index = KEEL_ABSENT;
     for (uint32_t i = 0; i < step->follower_count; i++) {
       uint32_t next = step->followers[i];
-      /* acq_rel: the last to come sees what all others made */
-      if (atomic_fetch_sub_explicit(&run->waits[next], 1,
-                                    memory_order_acq_rel) != 1)
-        continue;
+      if (!is_last(run, next)) continue;
       if (index == KEEL_ABSENT)
         index = next;
       else
         keel_pool_submit(pool, &run->tasks[next].task);
     }
-    /* release: the caller sees all; nothing of the run is touched after the
-     * last one */
-    if (atomic_fetch_sub_explicit(&run->remaining, 1, memory_order_acq_rel) ==
-        1)
-      keel_pool_wake_waiters(pool);
   }
+  /* acq_rel: the caller sees all that was made; nothing of the run is touched
+   * after the count reaches zero */
+  if (atomic_fetch_sub_explicit(&run->remaining, ended, memory_order_acq_rel) ==
+      ended)
+    keel_pool_wake_waiters(pool);
 }
 
 static void run_task(keel_task *task) {
