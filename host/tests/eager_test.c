@@ -181,6 +181,41 @@ static void threads_may_share_an_op(void **state) {
   keel_op_release(shared);
 }
 
+/* Pieces over 64 KiB go through the heap's own lists. */
+static void *call_with_large(void *argument) {
+  enum { COUNT = 40000 };
+  float *numbers = malloc(COUNT * sizeof *numbers);
+  for (int i = 0; i < COUNT; i++)
+    numbers[i] = (float)(i % 7 - 3);
+  for (int i = 0; i < 300; i++) {
+    keel_tensor *x = floats(context, COUNT - i % 3 * 9000, numbers);
+    keel_tensor *y = NULL, *z = NULL;
+    bool good = keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1) == KD_OK &&
+                keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1) == KD_OK;
+    const float *got = good ? keel_tensor_data(z) : NULL;
+    if (!got || got[6] != -3 ||
+        got[20000] != -numbers[20000] * (numbers[20000] > 0))
+      return argument;
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+    keel_tensor_release(z);
+  }
+  free(numbers);
+  return NULL;
+}
+
+static void threads_share_large_memory(void **state) {
+  pthread_t threads[4];
+  (void)state;
+  for (int i = 0; i < 4; i++)
+    pthread_create(&threads[i], NULL, call_with_large, &shared);
+  for (int i = 0; i < 4; i++) {
+    void *wrong = NULL;
+    pthread_join(threads[i], &wrong);
+    assert_null(wrong);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_prepared_op_can_be_called_again),
@@ -191,6 +226,7 @@ int main(void) {
       cmocka_unit_test(calls_on_a_promise_run_when_it_is_kept),
       cmocka_unit_test(a_late_shape_error_reaches_the_output),
       cmocka_unit_test(threads_may_share_an_op),
+      cmocka_unit_test(threads_share_large_memory),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -52,14 +52,36 @@ static void give_back_all(keel_buffer *buffer) {
   }
 }
 
+/* ---- the heap's own lists ------------------------------------------------------
+ *
+ * Whoever takes, takes a whole list, keeps its first and puts the rest back: so
+ * no list that somebody reads is changed behind his back (no ABA). Who finds
+ * the list empty in between asks the device for more. */
+
+static void put_list(keel_heap *heap, uint32_t class, keel_buffer *first) {
+  keel_buffer *last = first;
+  while (last->next)
+    last = last->next;
+  keel_buffer *head =
+      atomic_load_explicit(&heap->lists[class], memory_order_relaxed);
+  do {
+    last->next = head;
+    /* release: the links, and what was done with the memory, before others
+     * can take it */
+  } while (!atomic_compare_exchange_weak_explicit(&heap->lists[class], &head,
+                                                  first, memory_order_release,
+                                                  memory_order_relaxed));
+}
+
+static keel_buffer *take_list(keel_heap *heap, uint32_t class) {
+  /* acquire: pairs with the release above */
+  return atomic_exchange_explicit(&heap->lists[class], NULL,
+                                  memory_order_acquire);
+}
+
 void keel_heap_trim(keel_heap *heap) {
-  for (uint32_t i = 0; i < KEEL_HEAP_CLASSES; i++) {
-    pthread_mutex_lock(&heap->lock);
-    keel_buffer *list = heap->lists[i];
-    heap->lists[i] = NULL;
-    pthread_mutex_unlock(&heap->lock);
-    give_back_all(list);
-  }
+  for (uint32_t i = 0; i < KEEL_HEAP_CLASSES; i++)
+    give_back_all(take_list(heap, i));
 }
 
 static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
@@ -141,10 +163,11 @@ static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
     }
     return buffer;
   }
-  pthread_mutex_lock(&heap->lock);
-  keel_buffer *buffer = heap->lists[class];
-  if (buffer) heap->lists[class] = buffer->next;
-  pthread_mutex_unlock(&heap->lock);
+  /* a look first, so that an empty list costs no write */
+  if (!atomic_load_explicit(&heap->lists[class], memory_order_relaxed))
+    return NULL;
+  keel_buffer *buffer = take_list(heap, class);
+  if (buffer && buffer->next) put_list(heap, class, buffer->next);
   if (buffer)
     atomic_fetch_sub_explicit(&heap->context->pooled, buffer->size,
                               memory_order_relaxed);
@@ -209,10 +232,8 @@ void keel_buffer_free(keel_buffer *buffer) {
     give_back_all(buffer);
     return;
   }
-  pthread_mutex_lock(&heap->lock);
-  buffer->next = heap->lists[class];
-  heap->lists[class] = buffer;
-  pthread_mutex_unlock(&heap->lock);
+  buffer->next = NULL;
+  put_list(heap, class, buffer);
 }
 
 /* ---- threads and slots ---------------------------------------------------- */
@@ -272,7 +293,6 @@ keel_status keel_heap_init(keel_heap *heap, keel_context *context,
                            keel_device *device) {
   heap->context = context;
   heap->device = device;
-  pthread_mutex_init(&heap->lock, NULL);
   pthread_mutex_lock(&listing);
   uint32_t slot = 0;
   while (slot < KEEL_HEAP_SLOTS && slots[slot])
@@ -280,7 +300,6 @@ keel_status keel_heap_init(keel_heap *heap, keel_context *context,
   if (slot < KEEL_HEAP_SLOTS) slots[slot] = heap;
   pthread_mutex_unlock(&listing);
   if (slot == KEEL_HEAP_SLOTS) {
-    pthread_mutex_destroy(&heap->lock);
     return keel_fail(KD_OUT_OF_MEMORY,
                      "a process has at most %d devices and contexts open; close"
                      " one",
@@ -297,5 +316,4 @@ void keel_heap_deinit(keel_heap *heap) {
   slots[heap->slot] = NULL;
   pthread_mutex_unlock(&listing);
   keel_heap_trim(heap);
-  pthread_mutex_destroy(&heap->lock);
 }

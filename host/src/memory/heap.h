@@ -1,7 +1,7 @@
 /* heap.h - pooled memory of one device, or of the host.
  *
  * A heap keeps what is freed in lists by size: small pieces in the freeing
- * thread's own lists, without a lock, large ones in the heap's. */
+ * thread's own lists, large ones in the heap's. No lock is taken for either. */
 #ifndef KEEL_HEAP_H
 #define KEEL_HEAP_H
 
@@ -33,8 +33,7 @@ struct keel_heap {
   keel_context *context;
   keel_device *device; /* NULL: host memory */
   uint32_t slot;       /* its place in each thread's lists */
-  pthread_mutex_t lock;
-  keel_buffer *lists[KEEL_HEAP_CLASSES];
+  _Atomic(keel_buffer *) lists[KEEL_HEAP_CLASSES];
 };
 
 keel_status keel_heap_init(keel_heap *heap, keel_context *context,
