@@ -112,6 +112,8 @@ static void files_that_are_no_plugins_are_refused(void **state) {
   expect_refused("/nowhere/at/all.so", KD_NOT_FOUND, "no such file", "path");
   expect_refused(TEST_FOLDER "/bad_MISSING.so", KD_UNAVAILABLE,
                  "symbol_that_nobody_has", "ldd -r");
+  expect_refused(TEST_FOLDER "/bad_NEEDS.so", KD_UNAVAILABLE, "libgone.so",
+                 "install what is missing");
 }
 
 static void other_machines_are_named(void **state) {
