@@ -98,6 +98,16 @@ static void mistakes_are_named(void **state) {
   assert_int_equal(keel_call(context, "Not", NULL, 0, &x, 1, &y, 1),
                    KD_INVALID_ARGUMENT);
   expect_message("can't be f32");
+  const keel_attr axis = KEEL_INT("axis", 0);
+  keel_tensor *absent[] = {NULL, x};
+  assert_int_equal(keel_call(context, "Concat", &axis, 1, absent, 2, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("inputs is missing");
+  assert_int_equal(keel_call(context, "Split", &axis, 1, &x, 1, &y, 0),
+                   KD_INVALID_ARGUMENT);
+  expect_message("no output");
+  assert_int_equal(keel_call(context, "Identity", NULL, 0, &x, 1, &y, 0),
+                   KD_INVALID_ARGUMENT);
   assert_null(y);
   keel_tensor_release(x);
   keel_tensor_release(three_floats);

@@ -439,6 +439,7 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
                                 onnx_draft *draft) {
   importer *all = scope->all;
   KEEL_TRY(bind_values(scope, node, draft));
+  if (!draft->output_count) return KD_OK; /* nobody can read it */
   const onnx_function *function = function_of(all, draft->domain, draft->op);
   if (function && !device_has(all, draft->domain, draft->op))
     return write_out(scope, node, function, draft);

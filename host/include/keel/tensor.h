@@ -50,8 +50,9 @@ KEEL_API keel_status keel_tensor_wait(keel_tensor *tensor);
 KEEL_API keel_status keel_tensor_query(keel_tensor *tensor);
 
 /* A value whose data comes later from the application: dependents wait for it.
- * One of `fulfil` and `fail` ends it, once; a promise that is released before
- * fails with KD_CANCELLED. `fulfil` takes over the other's data and type. */
+ * One thread ends it, once, by `fulfil` or `fail`, also where it has nothing to
+ * give: what depends on a promise that nobody ends waits for ever. `fulfil`
+ * takes over the other's data and type. */
 KEEL_API keel_status keel_tensor_promise(keel_context *context,
                                          KD_OWNED keel_tensor **out_tensor);
 KEEL_API keel_status keel_tensor_fulfil(keel_tensor *promise,

@@ -240,6 +240,9 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
                            uint32_t donated) {
   for (uint32_t i = 0; i < m; i++)
     outputs[i] = NULL;
+  if (!m)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s is asked for no output",
+                     site->op->schema->name);
   if (site->op->schema->host)
     return run_runtime(site, site->pinned ? site->pinned : scope, inputs, n,
                        outputs, m);

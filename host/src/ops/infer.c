@@ -109,8 +109,10 @@ static keel_status check_counts(const keel_infer *infer) {
         : schema->input_count > schema->least_inputs ? " and optional"
                                                      : "",
         (unsigned)infer->input_count);
-  if (infer->output_count &&
-      !keel_schema_output(schema, infer->output_count - 1))
+  if (!infer->output_count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "is asked for no output");
+  if (!keel_schema_output(schema, infer->output_count - 1))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "has no output %u",
                            (unsigned)infer->output_count - 1);
   return KD_OK;
@@ -121,7 +123,7 @@ static keel_status bind_type(const keel_infer *infer, uint32_t index,
   const keel_param *param = keel_schema_input(infer->op->schema, index);
   const keel_type *type = infer->in[index];
   if (!type) {
-    if (!param->optional && !param->variadic)
+    if (!param->optional && !param->mixed)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "%s is missing",
                              param->name);
     return KD_OK;

@@ -216,13 +216,17 @@ keel_status keel_shape_max_unpool(keel_infer *infer) {
   const keel_type *x = infer->in[0];
   window win = {0};
   keel_dims dims = keel_dims_of(x);
+  KEEL_TRY(read_window(infer, x->rank, NULL, &win));
   if (keel_infer_in(infer, 2)) {
     int64_t count = keel_infer_ints(infer, 2, dims.dims, KD_MAX_RANK);
     if (count < 0) return KD_INVALID_ARGUMENT;
+    if (count != (int64_t)x->rank)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "output_shape has %lld entries, not %u",
+                             (long long)count, (unsigned)x->rank);
     dims.rank = (uint32_t)count;
     return keel_infer_dims(infer, 0, &dims);
   }
-  KEEL_TRY(read_window(infer, x->rank, NULL, &win));
   for (uint32_t i = 0; i < win.space; i++)
     dims.dims[i + 2] = (x->dims[i + 2] - 1) * win.strides[i] + win.kernel[i] -
                        win.begin[i] - win.end[i];

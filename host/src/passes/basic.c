@@ -90,7 +90,8 @@ static bool all_constant(const keel_function *function, const keel_node *node) {
 static bool foldable(const keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   if (schema->flags & (KEEL_OP_RANDOM | KEEL_OP_CONTROL)) return false;
-  if (!strcmp(schema->name, "Shape") || !strcmp(schema->name, "Size")) {
+  if ((!strcmp(schema->name, "Shape") || !strcmp(schema->name, "Size")) &&
+      node->input_count == 1 && node->inputs[0] != KEEL_ABSENT) {
     const keel_type *type = function->values[node->inputs[0]].type;
     if (type && keel_type_known(type)) return true;
   }

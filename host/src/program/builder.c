@@ -104,6 +104,8 @@ static keel_status add_op(keel_builder *builder, const char *name,
                        "%s: input %u is no value of this builder", name,
                        (unsigned)i);
   keel_opdef *op = NULL;
+  if (!output_count)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s is asked for no output", name);
   KEEL_TRY(keel_opdef_create(builder->context, schema, attrs, attr_count, NULL,
                              &op));
   for (uint32_t i = 0; i < output_count; i++) {
