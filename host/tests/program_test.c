@@ -330,6 +330,51 @@ static void windows_agree_in_every_layout(void **state) {
   }
 }
 
+/* z = Relu(Conv(y) + y), and y is read again: its memory can't become z's. */
+static void a_fused_sum_leaves_what_others_need(void **state) {
+  const int64_t image[] = {1, 32, 6, 6}, filter[] = {32, 32, 3, 3};
+  const int64_t ones[] = {1, 1, 1, 1};
+  const keel_attr pads = KEEL_INTS("pads", 4, ones);
+  float results[2][32 * 36];
+  (void)state;
+  for (int fast = 0; fast < 2; fast++) {
+    keel_builder *builder = NULL;
+    keel_program *program = NULL;
+    assert_int_equal(keel_builder_create(context, "sum", &builder), KD_OK);
+    keel_value w = random_constant(builder, 4, filter);
+    keel_value x = keel_builder_input(builder, "x", KD_F32, 4, image);
+    keel_value first[] = {x, w};
+    keel_value y = keel_builder_op(builder, "Conv", &pads, 1, first, 2);
+    keel_value second[] = {y, w};
+    keel_value sum[] = {keel_builder_op(builder, "Conv", &pads, 1, second, 2),
+                        y};
+    keel_value z = keel_builder_op(builder, "Add", NULL, 0, sum, 2);
+    keel_value last[] = {keel_builder_op(builder, "Relu", NULL, 0, &z, 1), y};
+    keel_builder_output(builder, "out",
+                        keel_builder_op(builder, "Add", NULL, 0, last, 2));
+    assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+    keel_builder_destroy(builder);
+    keel_plan *plan =
+        plan_of(program, fast ? 0 : KEEL_PLAN_NO_FUSE | KEEL_PLAN_NO_LAYOUT);
+    float pixels[32 * 36];
+    for (int i = 0; i < 32 * 36; i++)
+      pixels[i] = (float)(i % 23 - 11) / 16;
+    keel_tensor *in = NULL, *out = NULL;
+    keel_tensor_create(context, KD_F32, 4, image, pixels, &in);
+    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+    assert_int_equal(keel_tensor_read(out, results[fast], sizeof *results),
+                     KD_OK);
+    keel_tensor_release(in);
+    keel_tensor_release(out);
+    keel_plan_release(plan);
+    keel_program_release(program);
+  }
+  for (int i = 0; i < 32 * 36; i++) {
+    float gap = results[0][i] - results[1][i];
+    assert_true(gap < 1e-2f && gap > -1e-2f);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(open_dimensions_take_any_size),
@@ -339,6 +384,7 @@ int main(void) {
       cmocka_unit_test(a_builder_remembers_its_first_mistake),
       cmocka_unit_test(passes_change_nothing_but_time),
       cmocka_unit_test(windows_agree_in_every_layout),
+      cmocka_unit_test(a_fused_sum_leaves_what_others_need),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
