@@ -69,18 +69,24 @@ void cpu_copy_strided(strided *space, size_t size, void *to, const void *from) {
 
 /* ---- one source, one target ----------------------------------------------- */
 
+/* Fills the packed target, seen as `dims`, from `from`, which has a stride in
+ * elements for each of them. */
+static void fill_from(const kd_tensor *to, const int64_t *dims, uint32_t rank,
+                      const void *from, const int64_t *strides) {
+  int64_t packed[STRIDED_RANK];
+  strided space;
+  strided_begin(&space, dims, rank);
+  strided_packed(dims, rank, packed);
+  strided_operand(&space, packed);
+  strided_operand(&space, strides);
+  cpu_copy_strided(&space, kd_dtype_size(to->dtype), to->data, from);
+}
+
 /* Walks the target's dims; the source has these strides from `offset`. */
 static void gather_copy(const kd_tensor *to, const kd_tensor *from,
                         const int64_t *strides, int64_t offset) {
-  int64_t packed[KD_MAX_RANK];
-  size_t size = kd_dtype_size(to->dtype);
-  strided space;
-  strided_begin(&space, to->dims, to->rank);
-  strided_packed(to->dims, to->rank, packed);
-  strided_operand(&space, packed);
-  strided_operand(&space, strides);
-  cpu_copy_strided(&space, size, to->data,
-                   (const char *)from->data + offset * (int64_t)size);
+  int64_t bytes = offset * (int64_t)kd_dtype_size(to->dtype);
+  fill_from(to, to->dims, to->rank, (const char *)from->data + bytes, strides);
 }
 
 CPU_KERNEL(cpu_run_transpose) {
@@ -146,13 +152,8 @@ CPU_KERNEL(cpu_run_depth_to_space) {
   int64_t channel = crd ? b * b * plane : plane;
   int64_t row = crd ? b * plane : b * c * plane;
   int64_t column = crd ? plane : c * plane;
-  int64_t from[6] = {x->dims[1] * plane, channel, w, row, 1, column}, to[6];
-  strided space;
-  strided_begin(&space, dims, 6);
-  strided_packed(dims, 6, to);
-  strided_operand(&space, to);
-  strided_operand(&space, from);
-  cpu_copy_strided(&space, kd_dtype_size(y->dtype), y->data, x->data);
+  int64_t from[6] = {x->dims[1] * plane, channel, w, row, 1, column};
+  fill_from(y, dims, 6, x->data, from);
   return KD_OK;
 }
 
@@ -165,13 +166,8 @@ CPU_KERNEL(cpu_run_space_to_depth) {
   /* target: n, (bh, bw, c), h, w */
   int64_t dims[6] = {x->dims[0], b, b, c, h, w};
   int64_t width = w * b, plane = h * b * width;
-  int64_t from[6] = {c * plane, width, 1, plane, b * width, b}, to[6];
-  strided space;
-  strided_begin(&space, dims, 6);
-  strided_packed(dims, 6, to);
-  strided_operand(&space, to);
-  strided_operand(&space, from);
-  cpu_copy_strided(&space, kd_dtype_size(y->dtype), y->data, x->data);
+  int64_t from[6] = {c * plane, width, 1, plane, b * width, b};
+  fill_from(y, dims, 6, x->data, from);
   return KD_OK;
 }
 
@@ -179,9 +175,9 @@ CPU_KERNEL(cpu_run_tile) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  /* each dimension becomes (repeat, dim): 2 * rank may pass what a space
-   * holds, so ranks over 8 go one element at a time */
-  int64_t dims[STRIDED_RANK], from[STRIDED_RANK], to[STRIDED_RANK];
+  /* each dimension becomes (repeat, dim): twice the rank, and a space holds
+   * STRIDED_RANK of them */
+  int64_t dims[STRIDED_RANK], from[STRIDED_RANK];
   int64_t packed[KD_MAX_RANK];
   if (!kd_elements(y)) return KD_OK;
   if (2 * x->rank > STRIDED_RANK)
@@ -194,12 +190,7 @@ CPU_KERNEL(cpu_run_tile) {
     from[2 * i] = 0;
     from[2 * i + 1] = packed[i];
   }
-  strided space;
-  strided_begin(&space, dims, 2 * x->rank);
-  strided_packed(dims, 2 * x->rank, to);
-  strided_operand(&space, to);
-  strided_operand(&space, from);
-  cpu_copy_strided(&space, kd_dtype_size(y->dtype), y->data, x->data);
+  fill_from(y, dims, 2 * x->rank, x->data, from);
   return KD_OK;
 }
 
