@@ -1,0 +1,175 @@
+/* plugin.c - the reference as a plugin, so that ONNX's stored cases can judge it
+ * and a model can be run on it:
+ *
+ *   keel onnx-test --plugin reference.so --device reference DIR
+ *
+ * It is slow, and takes any type that the op's schema allows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/reference.h"
+
+static const kd_host *host;
+
+static value *take(const kd_tensor *tensor) {
+  if (tensor->dtype == KD_NONE) return NULL;
+  value *made = value_make(tensor->dtype, tensor->rank, tensor->dims);
+  if (made && made->count) value_load(made, tensor->data);
+  return made;
+}
+
+static kd_status give(const kd_launch *launch, uint32_t index, const ref_op *op,
+                      const value *result) {
+  kd_tensor target = launch->outputs[index];
+  if (op->dynamic) {
+    kd_status status =
+        host->set_output(launch, index, result->rank, result->dims, &target);
+    if (status != KD_OK) return status;
+  }
+  if (result->count) value_store(result, target.data);
+  return KD_OK;
+}
+
+static kd_status enqueue(kd_kernel *self, kd_stream *stream,
+                         const kd_launch *launch) {
+  enum { MOST = 64 };
+  const ref_op *op = launch->data;
+  value *in[MOST] = {0}, *out[MOST] = {0};
+  kd_status status = KD_OK;
+  (void)self;
+  (void)stream;
+  if (launch->input_count > MOST || launch->output_count > MOST)
+    return host->fail(KD_UNIMPLEMENTED, "more than %d arguments", MOST);
+  for (uint32_t i = 0; i < launch->input_count; i++)
+    in[i] = take(&launch->inputs[i]);
+  for (uint32_t i = 0; i < launch->output_count && !op->dynamic; i++)
+    if (launch->outputs[i].dtype != KD_NONE)
+      out[i] = value_make(launch->outputs[i].dtype, launch->outputs[i].rank,
+                          launch->outputs[i].dims);
+  ref_call call = {.read = host->node,
+                   .node = launch->node,
+                   .in = (const value *const *)in,
+                   .in_count = launch->input_count,
+                   .out = out,
+                   .out_count = launch->output_count,
+                   .variant = op->variant};
+  if (!op->run(&call))
+    status = host->fail(KD_UNIMPLEMENTED, "the reference does not do this %s",
+                        op->name);
+  for (uint32_t i = 0; i < launch->output_count && status == KD_OK; i++)
+    if (out[i]) status = give(launch, i, op, out[i]);
+  for (uint32_t i = 0; i < MOST; i++) {
+    value_free(in[i]);
+    value_free(out[i]);
+  }
+  return status;
+}
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  void *memory = host->allocate(size, 64);
+  if (!memory) return host->fail(KD_OUT_OF_MEMORY, "no memory is left");
+  *out_buffer = memory;
+  *out_address = memory;
+  return KD_OK;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  host->release(buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy((char *)target + offset, source, size);
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy(target, (char *)source + offset, size);
+  return KD_OK;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof(kd_memory_table),
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+
+static kd_status plugin_open(const kd_host *services) {
+  host = services;
+  return KD_OK;
+}
+
+static void plugin_close(void) {}
+
+static uint32_t device_count(void) {
+  return 1;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
+  out_info->flags =
+      KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE | KD_DEVICE_SOFTWARE;
+  out_info->name = "Keel's conformance reference";
+  out_info->kind = "cpu";
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  (void)index;
+  *out_device = (kd_device *)(uintptr_t)&memory;
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+#define MOST_OPS 256
+static kd_kernel_def kernels[MOST_OPS];
+static kd_plugin plugin = {
+    .struct_size = sizeof(kd_plugin),
+    .abi_version = KD_ABI_VERSION,
+    .name = "reference",
+    .vendor = "Keel",
+    .version = "1",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+    .kernels = kernels,
+};
+
+/* The definitions come from the reference's own table, once. */
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host_of_entry);
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host_of_entry) {
+  (void)host_of_entry;
+  if (plugin.kernel_count) return &plugin;
+  const ref_op *op = NULL;
+  for (uint32_t i = 0; i < MOST_OPS && (op = ref_at(i)); i++)
+    kernels[plugin.kernel_count++] = (kd_kernel_def){
+        .struct_size = sizeof(kd_kernel_def),
+        .flags =
+            KD_KERNEL_ANY_SHAPE | (op->dynamic ? KD_KERNEL_DYNAMIC_OUTPUT : 0),
+        .domain = op->domain,
+        .op = op->name,
+        .data = op,
+        .enqueue = enqueue,
+    };
+  return &plugin;
+}
