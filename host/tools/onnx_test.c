@@ -9,8 +9,6 @@
 
 #include "tool.h"
 
-#define PORTS 64
-
 static const char help[] =
     "usage: keel onnx-test [OPTION]... DIR...\n\n"
     "Runs the ONNX backend-test cases in folders of any depth. A case that\n"
@@ -25,143 +23,24 @@ typedef struct tests {
   common common;
   const char *device_name, *filter;
   bool quiet;
-  tolerance within;
-  keel_context *context;
-  keel_device *device;
+  onnx_case one;
   uint32_t passed, failed, skipped;
   double shown;
 } tests;
-
-typedef enum outcome { PASS, FAIL, SKIP } outcome;
-
-/* ---- one case ------------------------------------------------------------- */
 
 static bool is_file(const char *path) {
   struct stat facts;
   return stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
-static uint32_t file_kind(const keel_port *port) {
-  return port->flags & KEEL_PORT_OPTIONAL   ? KEEL_FILE_OPTIONAL
-         : port->flags & KEEL_PORT_SEQUENCE ? KEEL_FILE_SEQUENCE
-                                            : KEEL_FILE_TENSOR;
-}
-
-/* A failed call is a skip where something is not supported. */
-static outcome verdict(keel_status status, char *why, size_t size) {
-  if (status == KD_OK) return PASS;
-  snprintf(why, size, "%s", keel_message());
-  return status == KD_UNIMPLEMENTED ? SKIP : FAIL;
-}
-
-/* ONNX 1.12 stores the data of bfloat16 ports as uint16: the same bits. */
-static keel_status as_declared(tests *all, const keel_port *port,
-                               keel_tensor **value) {
-  keel_tensor *bits = *value, *typed = NULL;
-  if (port->dtype != KD_BF16 || port->flags ||
-      keel_tensor_dtype(bits) != KD_U16)
-    return KD_OK;
-  keel_status status = keel_tensor_create(
-      all->context, KD_BF16, keel_tensor_rank(bits), keel_tensor_dims(bits),
-      keel_tensor_data(bits), &typed);
-  if (status == KD_OK) {
-    keel_tensor_release(bits);
-    *value = typed;
-  }
-  return status;
-}
-
-static outcome load_values(tests *all, const char *folder, const char *what,
-                           keel_program *program, uint32_t count,
-                           keel_tensor **values, char *why, size_t size) {
-  for (uint32_t i = 0; i < count; i++) {
-    char path[4096];
-    keel_port port;
-    if (!strcmp(what, "input"))
-      keel_program_input(program, i, &port);
-    else
-      keel_program_output(program, i, &port);
-    snprintf(path, sizeof path, "%s/%s_%u.pb", folder, what, i);
-    keel_status status =
-        keel_value_load(all->context, path, file_kind(&port), &values[i]);
-    if (status == KD_OK) status = as_declared(all, &port, &values[i]);
-    outcome result = verdict(status, why, size);
-    if (result != PASS) return result;
-  }
-  return PASS;
-}
-
-static outcome run_set(tests *all, const char *folder, keel_program *program,
-                       keel_plan *plan, char *why, size_t size) {
-  keel_tensor *in[PORTS] = {0}, *got[PORTS] = {0}, *want[PORTS] = {0};
-  uint32_t n = keel_program_input_count(program);
-  uint32_t m = keel_program_output_count(program);
-  if (n > PORTS || m > PORTS) {
-    snprintf(why, size, "more than %d inputs or outputs", PORTS);
-    return SKIP;
-  }
-  outcome result = load_values(all, folder, "input", program, n, in, why, size);
-  if (result == PASS)
-    result = load_values(all, folder, "output", program, m, want, why, size);
-  if (result == PASS)
-    result = verdict(keel_plan_run(plan, in, n, got, m), why, size);
-  for (uint32_t i = 0; i < m && result == PASS; i++) {
-    char text[400];
-    if (!values_agree(got[i], want[i], all->within, text, sizeof text)) {
-      snprintf(why, size, "output %u%s", i, text);
-      result = FAIL;
-    }
-  }
-  for (uint32_t i = 0; i < PORTS; i++) {
-    keel_tensor_release(in[i]);
-    keel_tensor_release(got[i]);
-    keel_tensor_release(want[i]);
-  }
-  return result;
-}
-
-static outcome run_sets(tests *all, const char *folder, keel_program *program,
-                        keel_plan *plan, char *why, size_t size) {
-  outcome result = PASS;
-  uint32_t sets = 0;
-  for (; result == PASS; sets++) {
-    char path[4096];
-    struct stat facts;
-    snprintf(path, sizeof path, "%s/test_data_set_%u", folder, sets);
-    if (stat(path, &facts) != 0) break;
-    result = run_set(all, path, program, plan, why, size);
-  }
-  if (!sets) {
-    snprintf(why, size, "it has no test_data_set_0");
-    return SKIP;
-  }
-  return result;
-}
-
-static outcome run_case(tests *all, const char *folder, const char *model,
-                        char *why, size_t size) {
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  keel_plan_params params = {.struct_size = sizeof params,
-                             .device = all->device};
-  outcome result =
-      verdict(keel_program_load(all->context, model, &program), why, size);
-  if (result == PASS)
-    result = verdict(keel_plan_create(program, &params, &plan), why, size);
-  if (result == PASS) result = run_sets(all, folder, program, plan, why, size);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  return result;
-}
-
 /* ---- all cases ------------------------------------------------------------ */
 
-static void report(tests *all, const char *folder, const char *model) {
+static void report(tests *all, const char *folder) {
   char why[1200] = "";
   const char *slash = strrchr(folder, '/');
   const char *name = slash ? slash + 1 : folder;
   if (all->filter && fnmatch(all->filter, name, 0) != 0) return;
-  outcome result = run_case(all, folder, model, why, sizeof why);
+  outcome result = onnx_case_run(&all->one, folder, why, sizeof why);
   all->passed += result == PASS;
   all->failed += result == FAIL;
   all->skipped += result == SKIP;
@@ -187,7 +66,7 @@ static bool walk(tests *all, const char *folder, unsigned depth) {
   char model[4096];
   snprintf(model, sizeof model, "%s/model.onnx", folder);
   if (is_file(model)) {
-    report(all, folder, model);
+    report(all, folder);
     return true;
   }
   struct dirent **entries = NULL;
@@ -219,9 +98,9 @@ static int parse(tests *all, int argc, char **argv, int *folders) {
     } else if ((value = option_value(argc, argv, &i, "--filter", &missing))) {
       all->filter = value;
     } else if ((value = option_value(argc, argv, &i, "--rtol", &missing))) {
-      all->within.rtol = strtod(value, NULL);
+      all->one.within.rtol = strtod(value, NULL);
     } else if ((value = option_value(argc, argv, &i, "--atol", &missing))) {
-      all->within.atol = strtod(value, NULL);
+      all->one.within.atol = strtod(value, NULL);
     } else if (missing) {
       return EXIT_USAGE;
     } else if (!strcmp(argv[i], "--quiet")) {
@@ -236,15 +115,15 @@ static int parse(tests *all, int argc, char **argv, int *folders) {
 }
 
 int keel_main_onnx_test(int argc, char **argv) {
-  static tests all = {.within = {.rtol = 1e-3, .atol = 1e-7}};
+  static tests all = {.one.within = {.rtol = 1e-3, .atol = 1e-7}};
   int folders = 0;
   int result = parse(&all, argc, argv, &folders);
   if (result >= 0) return result;
-  all.context = common_open(&all.common, 0);
-  if (!all.context) return 1;
-  if (keel_device_find(all.context, all.device_name, &all.device) != KD_OK) {
+  all.one.context = common_open(&all.common, 0);
+  if (!all.one.context) return 1;
+  if (keel_device_find(all.one.context, all.device_name, &all.one.device) != KD_OK) {
     result = complain();
-    keel_close(all.context);
+    keel_close(all.one.context);
     return result;
   }
   result = 0;
@@ -256,6 +135,6 @@ int keel_main_onnx_test(int argc, char **argv) {
   progress_end();
   printf("%u passed, %u failed, %u skipped\n", all.passed, all.failed,
          all.skipped);
-  keel_close(all.context);
+  keel_close(all.one.context);
   return all.failed ? 1 : result;
 }

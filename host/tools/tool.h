@@ -66,6 +66,21 @@ typedef struct tolerance {
 bool values_agree(keel_tensor *got, keel_tensor *want, tolerance within,
                   char *text, size_t size);
 
+/* ---- ONNX's cases ------------------------------------------------------------ */
+
+typedef enum outcome { PASS, FAIL, SKIP } outcome;
+
+/* Where and how a case is run. */
+typedef struct onnx_case {
+  keel_context *context;
+  keel_device *device;
+  tolerance within;
+} onnx_case;
+
+/* Runs the case in a folder; why says what failed, or what is missing. */
+outcome onnx_case_run(const onnx_case *how, const char *folder, char *why,
+                      size_t size);
+
 /* Element i of host data as a double. */
 double element_at(const void *data, kd_dtype dtype, int64_t i);
 

@@ -22,7 +22,7 @@ static kd_status relu(kd_kernel *self, kd_stream *stream,
   float *y = kd_output(launch, 0);
   (void)self, (void)stream;
   for (int64_t i = 0, n = kd_elements(&launch->outputs[0]); i < n; i++)
-    y[i] = x[i] > 0 ? x[i] : 0;
+    y[i] = x[i] < 0 ? 0 : x[i]; /* a NaN stays one */
   return KD_OK;
 }
 
@@ -159,7 +159,7 @@ static uint32_t device_count(void) {
 }
 
 static kd_status device_info(uint32_t index, kd_device_info *out_info) {
-  (void)index;
+  if (index) return host->fail(KD_OUT_OF_RANGE, "minimal has one device");
   out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
   out_info->name = "Minimal device";
   out_info->kind = "cpu";
@@ -167,7 +167,7 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
 }
 
 static kd_status device_open(uint32_t index, kd_device **out_device) {
-  (void)index;
+  if (index) return host->fail(KD_OUT_OF_RANGE, "minimal has one device");
   *out_device = (kd_device *)(uintptr_t)&memory; /* any address will do */
   return KD_OK;
 }

@@ -61,6 +61,23 @@ typedef struct kd_cost {
  * inputs then have the output's shape and layout. */
 #define KD_KERNEL_LAYOUT_AGNOSTIC 0x40u
 
+/* Numerics. Without a flag a kernel is strict: elementwise ops stay within
+ * OpenCL's limits for the full profile, sums are kept in f32 at least (f64 for
+ * f64), products are whole, subnormals are kept, and the same inputs give the
+ * same bits. A flag says what the kernel does less well. */
+/* Elementwise functions as a GPU's fast instructions give them. */
+#define KD_KERNEL_RELAXED 0x80u
+/* Products of f32 take inputs rounded to 11 bits (TF32). */
+#define KD_KERNEL_TF32 0x100u
+/* Sums over f16 are kept in f16. */
+#define KD_KERNEL_ACC_F16 0x200u
+/* Convolution by Winograd's or Fourier's way: four times the error. */
+#define KD_KERNEL_FAST_CONV 0x400u
+/* Subnormal inputs and results may count as zero. */
+#define KD_KERNEL_FLUSH 0x800u
+/* The same inputs may give other bits (atomics, split sums). */
+#define KD_KERNEL_NONDETERMINISTIC 0x1000u
+
 #define KD_MAX_TYPED_INPUTS  8u
 #define KD_MAX_TYPED_OUTPUTS 4u
 

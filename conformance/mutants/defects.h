@@ -1,0 +1,28 @@
+/* defects.h - what the simulated device can have wrong: a switch each. */
+#ifndef KC_DEFECTS_H
+#define KC_DEFECTS_H
+
+#include <stdint.h>
+
+/* How a defect is put in. */
+enum {
+  KC_BY_SWITCH,  /* of the simulated device: KEEL_SIM=name */
+  KC_BY_LIBRARY, /* a library of its own: stub_NAME.so */
+};
+
+typedef struct kc_defect {
+  const char *name;
+  const char *rule; /* that must catch it */
+  const char *text; /* what is wrong */
+  int how;
+  double detects; /* probability that one run catches it, where it is a race */
+} kc_defect;
+
+extern const kc_defect kc_defects[];
+extern const uint32_t kc_defect_count;
+
+/* Odd, but legal: everything must pass. */
+extern const char *const kc_oddities[][2]; /* name, text */
+extern const uint32_t kc_oddity_count;
+
+#endif /* KC_DEFECTS_H */

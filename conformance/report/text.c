@@ -1,0 +1,111 @@
+/* text.c - what the terminal shows: failures, areas, the last line. */
+#include <string.h>
+
+#include "main.h"
+
+static void indent(const char *text, const char *with, int most) {
+  for (int lines = 0; *text && lines < most; lines++) {
+    size_t size = strcspn(text, "\n");
+    printf("%s%.*s\n", with, (int)size, text);
+    text += size + (text[size] == '\n');
+  }
+}
+
+static void print_rule(const kc_results *results, const kc_rule_result *rule,
+                       bool verbose) {
+  const kc_rule *known = rule->rule;
+  const char *label = rule->status == KC_WARNING ? "WARN"
+                      : rule->status == KC_CRASH ? "CRASH"
+                      : rule->status == KC_HANG  ? "HANG"
+                      : rule->status == KC_ERROR ? "ERROR"
+                      : rule->status == KC_XPASS ? "XPASS"
+                                                 : "FAIL";
+  printf("%s %s  (%u of %u cases)\n", label, rule->id, rule->failed,
+         rule->case_count);
+  if (known)
+    printf("      kd/%s: \"%s\"\n", known->header, known->sentence);
+  if (rule->reason && *rule->reason) printf("      %s\n", rule->reason);
+  uint32_t shown = 0;
+  for (uint32_t i = 0; i < rule->case_count; i++) {
+    const kc_case_result *one = &rule->cases[i];
+    if (!kc_status_failed(one->status) && one->status != KC_XFAIL) continue;
+    if (shown++ >= (verbose ? 1000u : 2u)) {
+      if (shown == 3) printf("      ...\n");
+      continue;
+    }
+    printf("      case %s\n", one->name);
+    if (one->message) indent(one->message, "        seen: ", verbose ? 50 : 2);
+    if (one->detail) indent(one->detail, "        ", verbose ? 100 : 4);
+    const char *during = strstr(one->name, "/during=");
+    const char *again = during ? during + 8 : one->name;
+    printf("        again: keel-conformance %s%s%s --case '%s'",
+           results->plugin_path,
+           results->device_index ? " --device " : "",
+           results->device_index ? "1" : "", again);
+    if (results->seed != 1)
+      printf(" --seed %llu", (unsigned long long)results->seed);
+    putchar('\n');
+  }
+  printf("      learn: keel-conformance explain %s\n", rule->id);
+}
+
+void kc_print_failures(const kc_results *results, bool verbose) {
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    kc_status status = results->rules[i].status;
+    if (kc_status_failed(status) || status == KC_WARNING)
+      print_rule(results, &results->rules[i], verbose);
+  }
+}
+
+static void print_areas(const kc_results *results) {
+  for (uint32_t a = 0; a < kc_area_count; a++) {
+    uint32_t passed = 0, all = 0, unclaimed = 0;
+    for (uint32_t i = 0; i < results->rule_count; i++) {
+      const kc_rule_result *rule = &results->rules[i];
+      size_t size = strlen(kc_areas[a]->name);
+      if (strncmp(rule->id, kc_areas[a]->name, size) != 0 ||
+          rule->id[size] != '.')
+        continue;
+      all++;
+      passed += rule->status == KC_PASS;
+      unclaimed += rule->status == KC_UNCLAIMED || rule->status == KC_NOT_RUN;
+    }
+    if (!all) continue;
+    printf(" %s %u/%u", kc_areas[a]->name, passed, all);
+    if (unclaimed) printf("(-%u)", unclaimed);
+  }
+  putchar('\n');
+}
+
+void kc_print_summary(const kc_results *results) {
+  uint64_t checks = 0, cases = 0;
+  uint32_t must_failed = 0, expected = 0;
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    const kc_rule_result *rule = &results->rules[i];
+    checks += rule->checks;
+    cases += rule->case_count;
+    must_failed += kc_status_failed(rule->status);
+    expected += rule->status == KC_XFAIL;
+  }
+  print_areas(results);
+  printf("%llu checks in %llu cases of %u rules, %.1f s\n",
+         (unsigned long long)checks, (unsigned long long)cases,
+         results->rule_count, (double)results->time / 1e9);
+  if (results->partial)
+    printf("a part of the rules or cases: not valid for a claim\n");
+  else if (must_failed || expected)
+    printf("not conformant\n");
+  else {
+    printf("conformant: level %d %s", results->level,
+           kc_level_name((kc_level)results->level));
+    for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
+      if (results->options >> (i - KC_PROFILE) & 1)
+        printf(" + %s", kc_level_name((kc_level)i));
+    putchar('\n');
+  }
+  if (expected) printf("%u failed as expected\n", expected);
+  if (results->warnings)
+    printf("%u warnings: should-rules that do not hold\n", results->warnings);
+  printf("%u passed, %u failed, %u skipped\n", results->passed + results->warnings,
+         results->failed, results->skipped);
+}

@@ -1,0 +1,465 @@
+/* abi.c - sizes, flags and enums that the other side does not know: what keeps
+ * old plugins alive in new hosts. */
+#include "rules/rules.h"
+
+/* ---- hosts of other sizes ---------------------------------------------------------- */
+
+/* Opens the plugin with a host table of its own, does a little, closes. */
+static void open_with(const kd_host *host, const char *what) {
+  kd_device *device = NULL;
+  kc_load();
+  kd_status status = KC_CALL(kd_status, kp.p.open(host), "open(%s)", what);
+  if (!kc_check(status == KD_OK, "open by %s returned %s: %s", what,
+                kd_status_name(status), kc_message()))
+    return;
+  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  if (count > kc.device) {
+    status = KC_CALL(kd_status, kp.p.device_open(kc.device, &device),
+                     "device_open(%u)", kc.device);
+    if (kc_check(status == KD_OK, "device_open under %s returned %s", what,
+                 kd_status_name(status))) {
+      kd_buffer *buffer = NULL;
+      void *address = NULL;
+      char bytes[64] = "abc", back[64];
+      kc_ok(kp.m.allocate(device, 0, 64, &buffer, &address), "allocate");
+      kc_ok(kp.m.copy_in(device, NULL, bytes, buffer, 0, 64), "copy_in");
+      kc_ok(kp.m.copy_out(device, NULL, buffer, 0, back, 64), "copy_out");
+      kc_check(!strcmp(back, "abc"), "copies under %s are wrong", what);
+      kp.m.release(device, buffer);
+      KC_DO(kp.p.device_close(device), "device_close");
+    }
+  }
+  KC_DO(kp.p.close(), "close");
+}
+
+/* Behind the table lies a page that may not be touched. */
+static void abi_host_smaller(void) {
+  size_t size = offsetof(kd_host, extension); /* the last slot came later, say */
+  kd_host *host = kc_fenced(size);
+  memcpy(host, kc_services(), size);
+  host->struct_size = (uint32_t)size;
+  open_with(host, "a host whose table is one slot shorter");
+}
+
+static void abi_host_larger(void) {
+  char *room = kc_take(sizeof(kd_host) + 256);
+  memcpy(room, kc_services(), sizeof(kd_host));
+  memset(room + sizeof(kd_host), 0xdb, 256);
+  ((kd_host *)(void *)room)->struct_size = sizeof(kd_host) + 256;
+  open_with((kd_host *)(void *)room, "a host whose table is larger");
+}
+
+static void abi_host_newer(void) {
+  kd_host *host = kc_services_copy();
+  host->abi_version = KD_VERSION(KD_ABI_MAJOR, KD_ABI_MINOR + 37);
+  open_with(host, "a host of a later minor version");
+}
+
+static void abi_host_reserved(void) {
+  kd_host *host = kc_services_copy();
+  host->reserved = 0xffffffffu;
+  open_with(host, "a host that uses a reserved field");
+}
+
+static void abi_node_table_larger(void) {
+  kd_host *host = kc_services_copy();
+  char *room = kc_take(sizeof(kd_node_table) + 128);
+  memcpy(room, host->node, sizeof(kd_node_table));
+  memset(room + sizeof(kd_node_table), 0xdb, 128);
+  ((kd_node_table *)(void *)room)->struct_size = sizeof(kd_node_table) + 128;
+  host->node = (const kd_node_table *)(const void *)room;
+  open_with(host, "a host whose node table is larger");
+}
+
+/* ---- out-structs --------------------------------------------------------------------- */
+
+static void abi_info_bounded(void) {
+  static const uint32_t sizes[] = {
+      offsetof(kd_device_info, uuid), offsetof(kd_device_info, channel_block),
+      offsetof(kd_device_info, space_count) + sizeof(uint32_t),
+      sizeof(kd_device_info)};
+  kc_ok(kc_open(), "open");
+  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
+    if (!kc_case("size=%u", sizes[i])) continue;
+    unsigned char *room = kc_take(sizeof(kd_device_info) + 64);
+    memset(room, 0, sizeof(kd_device_info) + 64);
+    memset(room + sizes[i], 0x5a, sizeof(kd_device_info) + 64 - sizes[i]);
+    kd_device_info *info = (kd_device_info *)(void *)room;
+    info->struct_size = sizes[i];
+    kc_ok(KC_CALL(kd_status, kp.p.device_info(kc.device, info),
+                  "device_info(struct_size %u)", sizes[i]),
+          "device_info");
+    bool whole = true;
+    for (size_t k = sizes[i]; k < sizeof(kd_device_info) + 64; k++)
+      whole &= room[k] == 0x5a;
+    kc_check(whole, "device_info wrote past struct_size %u", sizes[i]);
+    kc_check(info->struct_size <= sizes[i],
+             "device_info set struct_size from %u to %u", sizes[i],
+             info->struct_size);
+    free(room);
+  }
+}
+
+static void abi_info_larger(void) {
+  kc_ok(kc_open(), "open");
+  unsigned char *room = kc_take(sizeof(kd_device_info) + 256);
+  kd_device_info *info = (kd_device_info *)(void *)room;
+  memset(room + sizeof *info, 0x5a, 256);
+  info->struct_size = sizeof *info + 256;
+  kd_status status = KC_CALL(kd_status, kp.p.device_info(kc.device, info),
+                             "device_info(struct_size larger than known)");
+  kc_check(status == KD_OK, "a larger kd_device_info was refused: %s",
+           kc_message());
+  bool whole = true;
+  for (size_t k = sizeof *info; k < sizeof *info + 256; k++)
+    whole &= room[k] == 0x5a;
+  kc_check(whole || kp.p.abi_version > KD_ABI_VERSION,
+           "device_info wrote behind the fields that it knows");
+  free(room);
+}
+
+static void abi_stats_bounded(void) {
+  if (!kp.m.stats) kc_unclaimed("memory.stats is NULL");
+  unsigned char room[sizeof(kd_memory_stats) + 32];
+  uint32_t size = offsetof(kd_memory_stats, used);
+  memset(room, 0x5a, sizeof room);
+  memset(room, 0, size);
+  memcpy(room, &size, sizeof size);
+  kc_ok(KC_CALL(kd_status,
+                kp.m.stats(kc_device(), 0, (kd_memory_stats *)(void *)room),
+                "memory.stats(struct_size %u)", size),
+        "memory.stats");
+  bool whole = true;
+  for (size_t k = size; k < sizeof room; k++)
+    whole &= room[k] == 0x5a;
+  kc_check(whole, "memory.stats wrote past struct_size %u", size);
+}
+
+static void abi_cost_bounded(void) {
+  kc_unary unary;
+  kc_unary_need(64, &unary);
+  if (!unary.def->cost) kc_unclaimed("%s has no cost", unary.def->op);
+  unsigned char room[sizeof(kd_cost) + 32];
+  uint32_t size = offsetof(kd_cost, flops);
+  memset(room, 0x5a, sizeof room);
+  memset(room, 0, size);
+  memcpy(room, &size, sizeof size);
+  kc_ok(KC_CALL(kd_status,
+                unary.def->cost(kc_device(), &unary.node->node,
+                                (kd_cost *)(void *)room),
+                "%s.cost(struct_size %u)", unary.def->op, size),
+        "cost");
+  bool whole = true;
+  for (size_t k = size; k < sizeof room; k++)
+    whole &= room[k] == 0x5a;
+  kc_check(whole, "cost wrote past struct_size %u", size);
+  kc_unary_free(&unary);
+}
+
+/* ---- launches ---------------------------------------------------------------------------- */
+
+static void launch_with(uint32_t size, bool garbage, const char *what) {
+  kc_unary unary;
+  kc_unary_need(300, &unary);
+  kc_run *run = NULL;
+  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+        "create");
+  char *room = kc_fenced(size > sizeof(kd_launch) ? size : sizeof(kd_launch));
+  memcpy(room, &run->launch, sizeof(kd_launch));
+  if (garbage) memset(room + sizeof(kd_launch), 0xdb, size - sizeof(kd_launch));
+  ((kd_launch *)(void *)room)->struct_size = size;
+  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(run->device) : NULL;
+  kd_status status =
+      KC_CALL(kd_status,
+              run->def->enqueue(run->kernel, stream,
+                                (const kd_launch *)(const void *)room),
+              "enqueue(%s)", what);
+  kc_check(status == KD_OK, "a launch of %s was refused: %s", what,
+           kc_message());
+  if (stream) kc_ok(kc_finish(stream), "waiting");
+  value *want[KC_PORTS] = {0}, *got = kc_run_output(run, 0);
+  if (status == KD_OK && kc_reference(&unary.op, unary.node, want)) {
+    numerics within = kc_numerics(unary.def, KD_F32);
+    kc_compare(want[0], got, &within, "the output");
+  }
+  kc_values_free(want, 1);
+  value_free(got);
+  kc_run_free(run);
+  kc_unary_free(&unary);
+}
+
+static void abi_launch_larger(void) {
+  launch_with(sizeof(kd_launch) + 128, true, "a larger struct_size");
+}
+
+static void abi_launch_smaller(void) {
+  /* correlation is the last field; a host of before knew nothing of it */
+  launch_with(offsetof(kd_launch, correlation), false, "a smaller struct_size");
+}
+
+/* ---- unknown flags and enums ---------------------------------------------------------------- */
+
+static void abi_stream_flag(void) {
+  kd_stream *stream = NULL;
+  kd_status status = KC_CALL(kd_status,
+                             kp.s.create(kc_device(), 0, 0x40000000u, &stream),
+                             "stream.create(flags 0x40000000)");
+  kc_check(status == KD_UNIMPLEMENTED,
+           "stream.create with an unknown flag returned %s",
+           kd_status_name(status));
+  kc_check(stream == NULL || status == KD_OK, "out_stream was written");
+  if (status == KD_OK) kp.s.destroy(stream);
+}
+
+static void abi_event_flag(void) {
+  kd_event *event = NULL;
+  kd_status status = KC_CALL(kd_status,
+                             kp.e.create(kc_device(), 0x40000000u, &event),
+                             "event.create(flags 0x40000000)");
+  kc_check(status == KD_UNIMPLEMENTED,
+           "event.create with an unknown flag returned %s",
+           kd_status_name(status));
+  if (status == KD_OK) kp.e.destroy(event);
+}
+
+static void abi_unknown_dtype(void) {
+  static const uint32_t odd[] = {KD_STRING, KD_DTYPE_COUNT, 63, 77, 0xffffffffu};
+  kc_unary unary;
+  kc_unary_need(16, &unary);
+  uint32_t with = 0;
+  for (uint32_t i = 0; i < kp.kernel_count; i++) {
+    const kd_kernel_def *def = &kp.kernels[i];
+    if (!def->supports || strcmp(def->op, unary.op.name) != 0) continue;
+    with++;
+    for (size_t k = 0; k < KC_COUNT_OF(odd); k++) {
+      keel_type *type = kc_take(sizeof *type + sizeof(int64_t));
+      *type = *unary.node->in[0];
+      type->dims[0] = 16;
+      type->dtype = odd[k];
+      const keel_type *const types[1] = {type};
+      kc_node *node = kc_node_typed(&unary.op, types, types);
+      kd_status status = kc_supports(def, node);
+      kc_check(status != KD_OK || odd[k] == KD_STRING,
+               "%s.supports takes element type %u", def->op, odd[k]);
+      kc_node_free(node);
+      free(type);
+    }
+  }
+  kd_type view = {.dims = NULL, .dtype = 77, .rank = 0};
+  if (kp.m.tensor_size) {
+    KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &view),
+            "memory.tensor_size(element type 77)");
+    with++;
+  }
+  if (kp.m.import_memory) {
+    kd_buffer *buffer = NULL;
+    void *address = NULL;
+    kd_status status =
+        KC_CALL(kd_status,
+                kp.m.import_memory(kc_device(), 999, 1, 64, &buffer, &address),
+                "memory.import_memory(kind 999)");
+    kc_check(status == KD_UNIMPLEMENTED,
+             "import_memory of an unknown kind returned %s",
+             kd_status_name(status));
+    with++;
+  }
+  kc_unary_free(&unary);
+  if (!with) kc_unclaimed("no slot of the plugin takes an enum that may be new");
+}
+
+static void abi_groups(void) {
+  kc_check(!kp.p.streams == !kp.p.events,
+           "streams and events come together or not at all");
+  if (kp.p.streams)
+    kc_check(kp.s.create && kp.s.destroy && kp.s.wait && kp.e.create &&
+                 kp.e.destroy && kp.e.record && kp.e.query && kp.e.wait,
+             "a needed slot of the stream or event table is NULL");
+  if (kp.p.capture) {
+    kc_check(kp.c.begin && kp.c.end && kp.c.launch && kp.c.destroy,
+             "a needed slot of the capture table is NULL");
+    kc_check(kp.p.streams != NULL, "capture without streams");
+  }
+  if (kp.p.regions) {
+    kc_check(kp.r.claim && kp.r.compile && kp.r.enqueue && kp.r.destroy,
+             "a needed slot of the region table is NULL");
+    kc_check(!kp.r.serialize == !kp.r.validate && !kp.r.validate == !kp.r.load,
+             "serialize, validate and load come together or not at all");
+  }
+  if (kp.p.profile)
+    kc_check(kp.f.start && kp.f.stop && kp.f.clock,
+             "a slot of the profile table is NULL");
+  if (kp.p.peer)
+    kc_check(kp.peer.reachable && kp.peer.copy,
+             "a slot of the peer table is NULL");
+  kc_check(!kp.m.allocate_ordered == !kp.m.release_ordered,
+           "allocate_ordered and release_ordered come both or neither");
+  kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
+  for (uint32_t i = 0; i < kp.kernel_count; i++)
+    kc_check(!kp.kernels[i].create || kp.kernels[i].destroy,
+             "%s has create and no destroy", kp.kernels[i].op);
+}
+
+static void abi_table_sizes(void) {
+  const struct {
+    const char *name;
+    const void *table;
+    size_t least;
+  } tables[] = {
+      {"kd_memory_table", kp.p.memory, offsetof(kd_memory_table, copy)},
+      {"kd_stream_table", kp.p.streams, offsetof(kd_stream_table, flush)},
+      {"kd_event_table", kp.p.events, offsetof(kd_event_table, on_complete)},
+      {"kd_capture_table", kp.p.capture, sizeof(kd_capture_table)},
+      {"kd_region_table", kp.p.regions, offsetof(kd_region_table, serialize)},
+      {"kd_profile_table", kp.p.profile, sizeof(kd_profile_table)},
+      {"kd_peer_table", kp.p.peer, sizeof(kd_peer_table)},
+      {"kd_collective_table", kp.p.collectives,
+       offsetof(kd_collective_table, all_reduce)}};
+  for (size_t i = 0; i < KC_COUNT_OF(tables); i++) {
+    uint32_t given[2] = {0, 0};
+    if (!tables[i].table) continue;
+    memcpy(given, tables[i].table, sizeof given);
+    kc_check(given[0] >= tables[i].least && given[0] < 65536,
+             "%s.struct_size is %u", tables[i].name, given[0]);
+    kc_check(given[1] == 0, "%s.reserved is %u", tables[i].name, given[1]);
+  }
+}
+
+static void abi_definition_flags(void) {
+  const uint32_t known =
+      KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED |
+      KD_KERNEL_NO_CAPTURE | KD_KERNEL_BLOCKING | KD_KERNEL_BLOCKED_LAYOUT |
+      KD_KERNEL_LAYOUT_AGNOSTIC | KD_KERNEL_RELAXED | KD_KERNEL_TF32 |
+      KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |
+      KD_KERNEL_NONDETERMINISTIC;
+  for (uint32_t i = 0; i < kp.kernel_count; i++)
+    kc_check((kp.kernels[i].flags & ~known) == 0 ||
+                 kp.p.abi_version > KD_ABI_VERSION,
+             "%s has unknown flags 0x%x", kp.kernels[i].op, kp.kernels[i].flags);
+  const kd_device_info *info = kc_info();
+  kc_check((info->flags & ~(KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE |
+                            KD_DEVICE_INTEGRATED | KD_DEVICE_SOFTWARE)) == 0 ||
+               kp.p.abi_version > KD_ABI_VERSION,
+           "kd_device_info.flags has unknown bits: 0x%x", info->flags);
+  for (uint32_t i = 0; i < info->space_count; i++)
+    kc_check((info->spaces[i].flags & ~0x1fu) == 0 ||
+                 kp.p.abi_version > KD_ABI_VERSION,
+             "space %u has unknown flags 0x%x", i, info->spaces[i].flags);
+}
+
+static void abi_extension(void) {
+  if (!kp.p.extension) kc_unclaimed("extension is NULL");
+  kc_check(KC_CALL(const void *, kp.p.extension("no.such.thing/1"),
+                   "extension(unknown)") == NULL,
+           "extension gives a table for a name that nobody defined");
+  kc_check(KC_CALL(const void *, kp.p.extension(""), "extension(empty)") == NULL,
+           "extension gives a table for an empty name");
+}
+
+static const kc_rule rules[] = {
+    KC_RULE(MUST, CORE, "abi.host-smaller", abi_host_smaller, KC_CLOSED,
+            "base.h",
+            "A reader takes a field that lies past `struct_size` as zero",
+            "kd_host.struct_size kd_host.extension",
+            "A plugin that reads a slot of a newer host without asking whether"
+            " it is there crashes in every older one (iree-org/iree#19223). Use"
+            " KD_HAS."),
+    KC_RULE(MUST, CORE, "abi.host-larger", abi_host_larger, KC_CLOSED, "base.h",
+            "and ignores the tail of a larger struct", "kd_host.struct_size",
+            "A plugin that demands its own sizeof refuses every newer host"
+            " (aws-neuron-sdk#1095)."),
+    KC_RULE(MUST, CORE, "abi.host-newer", abi_host_newer, KC_CLOSED, "base.h",
+            "Neither side may ever demand equality",
+            "kd_host.abi_version KD_ABI_MINOR",
+            "The host's minor version moves with each release"
+            " (jax-ml/jax#22416)."),
+    KC_RULE(MUST, CORE, "abi.reserved-ignored", abi_host_reserved, KC_CLOSED,
+            "base.h", "`reserved` fields are zero and are not looked at",
+            "kd_host.reserved",
+            "A later version gives a reserved field a meaning that an old plugin"
+            " must not trip over."),
+    KC_RULE(MUST, CORE, "abi.node-table-larger", abi_node_table_larger,
+            KC_CLOSED, "host.h", "sizeof(kd_node_table) as the host knew it",
+            "kd_node_table.struct_size kd_node_table.reserved kd_host.node",
+            "The same as for the host's table, one level down."),
+    KC_RULE(MUST, CORE, "abi.info-bounded", abi_info_bounded, KC_CASES,
+            "device.h",
+            "The host zeroes it, sets struct_size, and the plugin fills what"
+            " fits",
+            "kd_device_info.struct_size kd_plugin.device_info",
+            "memset(out, 0, sizeof *out) of a newer plugin writes past an older"
+            " host's struct: it corrupts the host's stack."),
+    KC_RULE(MUST, CORE, "abi.info-larger", abi_info_larger, 0, "device.h",
+            "sizeof(kd_device_info) as the host knew it",
+            "kd_device_info.struct_size",
+            "A newer host's struct is larger; refusing it breaks every"
+            " upgrade."),
+    KC_RULE(MUST, CORE, "abi.stats-bounded", abi_stats_bounded, 0, "memory.h",
+            "What a device's memory is doing; filled up to struct_size",
+            "kd_memory_stats.struct_size kd_memory_table.stats",
+            "As for kd_device_info."),
+    KC_RULE(MUST, CORE, "abi.cost-bounded", abi_cost_bounded, 0, "kernel.h",
+            "sizeof(kd_cost) as the host knew it",
+            "kd_cost.struct_size kd_kernel_def.cost",
+            "As for kd_device_info."),
+    KC_RULE(MUST, CORE, "abi.launch-larger", abi_launch_larger, 0, "kernel.h",
+            "sizeof(kd_launch) as the host knew it",
+            "kd_launch.struct_size kd_kernel_def.enqueue",
+            "Every launch of a newer host is larger."),
+    KC_RULE(MUST, CORE, "abi.launch-smaller", abi_launch_smaller, 0, "base.h",
+            "so an absent field never changes what the present ones mean",
+            "kd_launch.struct_size kd_launch.correlation",
+            "A field behind struct_size is not the plugin's to read: the page"
+            " may not even be there."),
+    KC_RULE(MUST, ASYNC, "abi.stream-flag", abi_stream_flag, 0, "stream.h",
+            "none yet; an unknown bit is refused",
+            "kd_stream_table.create KD_UNIMPLEMENTED",
+            "A bit that is ignored today means something tomorrow: the stream"
+            " would not do what was asked, silently."),
+    KC_RULE(MUST, ASYNC, "abi.event-flag", abi_event_flag, 0, "stream.h",
+            "flags: none yet; an unknown bit is refused",
+            "kd_event_table.create KD_UNIMPLEMENTED",
+            "As for streams."),
+    KC_RULE(MUST, CORE, "abi.unknown-enum", abi_unknown_dtype, 0, "base.h",
+            "A reader treats a number that it does not know as a type that it"
+            " does not support",
+            "KD_DTYPE_COUNT KD_STRING kd_kernel_def.supports"
+            " kd_memory_table.tensor_size kd_memory_table.import_memory"
+            " KD_NONE KD_F8E4M3FN KD_F8E4M3FNUZ KD_F8E5M2 KD_F8E5M2FNUZ KD_U4"
+            " KD_I4 KD_F4E2M1 KD_C64 KD_C128",
+            "A table indexed by element type without a bound reads past its end"
+            " as soon as ONNX adds a type."),
+    KC_RULE(MUST, CORE, "abi.groups", abi_groups, 0, "plugin.h",
+            "level async: both or neither",
+            "kd_plugin.streams kd_plugin.events kd_plugin.capture"
+            " kd_plugin.regions kd_plugin.profile kd_plugin.peer"
+            " kd_memory_table.allocate_ordered"
+            " kd_memory_table.release_ordered kd_memory_table.unmap"
+            " kd_kernel_def.destroy",
+            "Half a table is worth nothing to the host: it refuses the"
+            " plugin."),
+    KC_RULE(MUST, CORE, "abi.table-sizes", abi_table_sizes, 0, "base.h",
+            "the size its writer knew",
+            "kd_memory_table.struct_size kd_memory_table.reserved"
+            " kd_stream_table.struct_size kd_stream_table.reserved"
+            " kd_event_table.struct_size kd_event_table.reserved"
+            " kd_capture_table.struct_size kd_capture_table.reserved"
+            " kd_region_table.struct_size kd_region_table.reserved"
+            " kd_profile_table.struct_size kd_profile_table.reserved"
+            " kd_peer_table.struct_size kd_peer_table.reserved"
+            " kd_collective_table.struct_size kd_collective_table.reserved",
+            "A forgotten struct_size is 0: every slot of the table is then"
+            " absent."),
+    KC_RULE(MUST, CORE, "abi.flags-known", abi_definition_flags, 0, "base.h",
+            "What must be understood is a bit in a `flags` field",
+            "kd_kernel_def.flags kd_device_info.flags kd_space.flags"
+            " KD_KERNEL_BLOCKING KD_DEVICE_SOFTWARE KD_DEVICE_INTEGRATED",
+            "A host refuses bits that it does not know; a bit set by accident"
+            " makes the kernel unusable one day."),
+    KC_RULE(MUST, CORE, "abi.extension-unknown", abi_extension, 0, "plugin.h",
+            "A vendor's own table by name (\"x.acme.power/1\"), or NULL",
+            "kd_plugin.extension",
+            "Returning some table for any name makes the asker call slots that"
+            " are not there."),
+};
+
+KC_AREA(abi, "Forward and backward compatibility");

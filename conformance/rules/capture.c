@@ -1,0 +1,364 @@
+/* capture.c - recording a stream and launching it again. */
+#include "rules/rules.h"
+
+enum { SIZE = 4096 };
+
+typedef struct recorded {
+  kd_stream *stream;
+  kc_buffer *source, *middle, *target;
+  kc_unary unary;
+  kc_run *run;
+  kd_capture *capture;
+} recorded;
+
+static kd_status begin(kd_stream *stream) {
+  return KC_CALL(kd_status, kp.c.begin(stream), "capture.begin");
+}
+
+static kd_status end(kd_stream *stream, kd_capture **out) {
+  return KC_CALL(kd_status, kp.c.end(stream, out), "capture.end");
+}
+
+static kd_status launch(kd_capture *capture, kd_stream *stream) {
+  return KC_CALL(kd_status, kp.c.launch(capture, stream), "capture.launch");
+}
+
+static void destroy(kd_capture *capture) {
+  KC_DO(kp.c.destroy(capture), "capture.destroy");
+}
+
+/* Records: the kernel on its input, then copies of its output. */
+static void make(recorded *r) {
+  memset(r, 0, sizeof *r);
+  kc_unary_need(SIZE / 4, &r->unary);
+  kc_ok(kc_run_make(r->unary.node, r->unary.def, &r->unary.op, &kc_plain,
+                    &r->run),
+        "create");
+  r->stream = kc_stream_make(kc_device());
+  r->target = kc_buffer_make(SIZE);
+  r->middle = kc_buffer_make(SIZE);
+  kc_ok(begin(r->stream), "capture.begin");
+  kc_ok(kc_run_enqueue(r->run, r->stream), "enqueue while recording");
+  if (kp.m.copy) {
+    kc_buffer *from = r->run->out_buffers[0];
+    kc_ok(kp.m.copy(from->device, r->stream, from->handle, from->offset,
+                    r->target->handle, r->target->offset, SIZE),
+          "copy while recording");
+  }
+  if (kp.m.fill) {
+    uint32_t word = 0x01020304;
+    kc_ok(kp.m.fill(r->middle->device, r->stream, r->middle->handle,
+                    r->middle->offset, SIZE, &word, 4),
+          "fill while recording");
+  }
+  kc_ok(end(r->stream, &r->capture), "capture.end");
+  KC_NEED(r->capture != NULL, "capture.end returned KD_OK and no capture");
+}
+
+static void check_output(recorded *r, const value *in, kc_buffer *from,
+                         const char *what) {
+  kc_op op = r->unary.op;
+  value *want[KC_PORTS] = {0}, *got = value_make(KD_F32, 1, in->dims);
+  static float back[SIZE / 4];
+  op.in[0] = in;
+  kc_read(from, 0, back, SIZE);
+  value_load(got, back);
+  numerics within = kc_numerics(r->unary.def, KD_F32);
+  if (kc_reference(&op, r->unary.node, want))
+    kc_compare(want[0], got, &within, what);
+  kc_values_free(want, 1);
+  value_free(got);
+}
+
+static void capture_equals(void) {
+  recorded r;
+  make(&r);
+  kc_random random = kc_seed();
+  int rounds = kc.quick ? 6 : 30;
+  for (int i = 0; i < rounds; i++) {
+    static float bytes[SIZE / 4];
+    char zero[SIZE] = {0}, filled[SIZE];
+    value *in = kc_floats(1, r.unary.in->dims, &random);
+    value_store(in, bytes);
+    kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
+    memcpy(r.run->in_bytes[0], bytes, SIZE);
+    kc_write(r.target, 0, zero, SIZE);
+    kc_write(r.middle, 0, zero, SIZE);
+    kc_ok(launch(r.capture, r.stream), "capture.launch");
+    kc_ok(kc_finish(r.stream), "waiting");
+    check_output(&r, in, r.run->out_buffers[0], "a replay's output");
+    if (kp.m.copy) check_output(&r, in, r.target, "a replay's copy");
+    if (kp.m.fill) {
+      kc_read(r.middle, 0, filled, SIZE);
+      bool all = true;
+      for (int k = 0; k < SIZE; k++)
+        all &= filled[k] == 4 - k % 4;
+      kc_check(all, "a replay's fill is missing");
+    }
+    value_free(in);
+  }
+  destroy(r.capture);
+}
+
+static void capture_not_run(void) {
+  kc_buffer *buffer = kc_buffer_make(64);
+  kd_stream *stream = kc_stream_make(kc_device());
+  char before[64] = "before", during[64] = "during", back[64];
+  kc_write(buffer, 0, before, 64);
+  kd_capture *capture = NULL;
+  kc_ok(begin(stream), "capture.begin");
+  kd_status status = kp.m.copy_in(buffer->device, stream, during,
+                                  buffer->handle, buffer->offset, 64);
+  kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
+           "copy_in while recording returned %s", kd_status_name(status));
+  kc_sleep(5 * KC_MS);
+  kd_status ended = end(stream, &capture);
+  kc_check(ended == KD_OK || ended == KD_UNIMPLEMENTED,
+           "capture.end returned %s", kd_status_name(ended));
+  kc_ok(kc_finish(stream), "waiting");
+  kc_read(buffer, 0, back, 64);
+  kc_check(!strcmp(back, "before"), "work ran while it was recorded");
+  if (ended != KD_OK) return;
+  kc_ok(launch(capture, stream), "capture.launch");
+  kc_ok(kc_finish(stream), "waiting");
+  kc_read(buffer, 0, back, 64);
+  kc_check(status != KD_OK || !strcmp(back, "during"),
+           "a recorded copy_in did not run");
+  destroy(capture);
+}
+
+static void capture_order(void) {
+  recorded r;
+  make(&r);
+  static float bytes[SIZE / 4];
+  kc_random random = kc_seed();
+  /* launches stand in the stream's order with what is around them */
+  for (int i = 0; i < 10; i++) {
+    static float out[SIZE / 4];
+    value *in = kc_floats(1, r.unary.in->dims, &random);
+    value_store(in, bytes);
+    kc_busy(r.stream, KC_MS / 2);
+    kc_ok(kp.m.copy_in(kc_device(), r.stream, bytes,
+                       r.run->in_buffers[0]->handle,
+                       r.run->in_buffers[0]->offset, SIZE),
+          "copy_in");
+    kc_ok(launch(r.capture, r.stream), "capture.launch");
+    kc_ok(kp.m.copy_out(kc_device(), r.stream, r.run->out_buffers[0]->handle,
+                        r.run->out_buffers[0]->offset, out, SIZE),
+          "copy_out");
+    kc_ok(kc_finish(r.stream), "waiting");
+    memcpy(r.run->in_bytes[0], bytes, SIZE);
+    kc_op op = r.unary.op;
+    value *want[KC_PORTS] = {0}, *got = value_make(KD_F32, 1, in->dims);
+    op.in[0] = in;
+    value_load(got, out);
+    numerics within = kc_numerics(r.unary.def, KD_F32);
+    if (kc_reference(&op, r.unary.node, want))
+      kc_compare(want[0], got, &within, "what was copied out behind a replay");
+    kc_values_free(want, 1);
+    value_free(got);
+    value_free(in);
+  }
+  destroy(r.capture);
+}
+
+static void capture_twice(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_capture *capture = NULL;
+  kc_ok(begin(stream), "capture.begin");
+  kd_status status = begin(stream);
+  kc_check(status == KD_FAILED_PRECONDITION,
+           "begin on a stream that records returned %s", kd_status_name(status));
+  kc_ok(end(stream, &capture), "capture.end behind a begin that was refused");
+  if (capture) destroy(capture);
+  kc_smoke();
+}
+
+static void capture_empty(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_capture *capture = NULL;
+  kc_ok(begin(stream), "capture.begin");
+  kd_status status = end(stream, &capture);
+  kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
+           "the end of an empty recording returned %s", kd_status_name(status));
+  if (status == KD_OK) {
+    kc_ok(launch(capture, stream), "launch of an empty recording");
+    kc_ok(kc_finish(stream), "waiting");
+    destroy(capture);
+  }
+  kc_smoke();
+}
+
+static void capture_other_stream(void) {
+  kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
+  kc_buffer *buffer = kc_buffer_make(64);
+  char in[64] = "beside", out[64] = "";
+  kd_capture *capture = NULL;
+  kc_ok(begin(a), "capture.begin");
+  kc_ok(kp.m.copy_in(buffer->device, b, in, buffer->handle, buffer->offset, 64),
+        "copy_in on another stream");
+  kc_ok(kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out,
+                      64),
+        "copy_out on another stream");
+  kc_ok(kc_finish(b), "waiting for another stream");
+  kc_check(!strcmp(out, "beside"),
+           "another stream's work was recorded, or did not run, while one"
+           " recorded");
+  kc_buffer *sync = kc_buffer_make(64);
+  kc_write(sync, 0, in, 64); /* synchronous calls go on too */
+  kc_read(sync, 0, out, 64);
+  kc_check(!strcmp(out, "beside"), "synchronous copies fail while a stream"
+           " records");
+  kc_ok(end(a, &capture), "capture.end");
+  if (capture) destroy(capture);
+}
+
+static void work_beside(void *context, uint32_t index) {
+  (void)context;
+  for (int i = 0; i < 30; i++) {
+    char in[128], out[128];
+    kc_buffer *buffer = NULL;
+    if (kc_buffer_try(kc_device(), 0, 128, &buffer) != KD_OK) return;
+    kc_pattern(in, 128, (uint64_t)i + index);
+    kp.m.copy_in(buffer->device, NULL, in, buffer->handle, buffer->offset, 128);
+    kp.m.copy_out(buffer->device, NULL, buffer->handle, buffer->offset, out,
+                  128);
+    kc_check(!memcmp(in, out, 128), "thread %u's copies fail while another"
+             " records", index);
+    kc_buffer_free(buffer);
+  }
+}
+
+static void record_there(void *context, uint32_t index) {
+  if (index) {
+    work_beside(context, index);
+    return;
+  }
+  kd_stream *stream = NULL;
+  if (kp.s.create(kc_device(), 0, 0, &stream) != KD_OK) return;
+  for (int i = 0; i < 10; i++) {
+    kd_capture *capture = NULL;
+    kc_check(kp.c.begin(stream) == KD_OK, "begin failed beside other threads");
+    kc_check(kp.c.end(stream, &capture) == KD_OK,
+             "end failed beside other threads");
+    if (capture) kp.c.destroy(capture);
+  }
+  kp.s.destroy(stream);
+}
+
+static void capture_threads(void) {
+  kc_device();
+  kc_threads(4, record_there, NULL);
+}
+
+static void capture_update(void) {
+  if (!kp.c.update) kc_unclaimed("capture.update is NULL");
+  recorded r;
+  make(&r);
+  kc_buffer *other = kc_buffer_make(SIZE);
+  static float bytes[SIZE / 4];
+  kc_random random = kc_seed();
+  value *in = kc_floats(1, r.unary.in->dims, &random);
+  value_store(in, bytes);
+  kc_write(other, 0, bytes, SIZE);
+  kd_rebind rebind = {.from = r.run->in_buffers[0]->handle,
+                      .to = other->handle,
+                      .from_offset = r.run->in_buffers[0]->offset,
+                      .to_offset = other->offset};
+  kd_status status = KC_CALL(kd_status, kp.c.update(r.capture, &rebind, 1),
+                             "capture.update");
+  if (status == KD_UNIMPLEMENTED) kc_unclaimed("it rebinds no buffers");
+  kc_ok(status, "capture.update");
+  kc_ok(launch(r.capture, r.stream), "capture.launch");
+  kc_ok(kc_finish(r.stream), "waiting");
+  check_output(&r, in, r.run->out_buffers[0], "the output with another input"
+               " buffer");
+  kd_rebind wrong = {.from = r.middle->handle, .to = other->handle,
+                     .from_offset = 77777, .to_offset = 0};
+  status = KC_CALL(kd_status, kp.c.update(r.capture, &wrong, 1),
+                   "capture.update(a buffer that is not in it)");
+  kc_check(status == KD_NOT_FOUND || status == KD_UNIMPLEMENTED,
+           "update of a buffer that is not in the recording returned %s",
+           kd_status_name(status));
+  value_free(in);
+  destroy(r.capture);
+}
+
+static void capture_outlives(void) {
+  recorded r;
+  make(&r);
+  kd_stream *other = kc_stream_make(kc_device());
+  kc_stream_free(r.stream); /* recordings outlive the stream they came from */
+  static float bytes[SIZE / 4];
+  value_store(r.unary.in, bytes);
+  kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
+  kc_ok(launch(r.capture, other), "launch on another stream");
+  kc_ok(kc_finish(other), "waiting");
+  check_output(&r, r.unary.in, r.run->out_buffers[0],
+               "the output of a replay whose stream is gone");
+  destroy(r.capture);
+}
+
+static void capture_churn(void) {
+  for (int i = 0; i < (kc.quick ? 20 : 150); i++) {
+    kd_stream *stream = NULL;
+    kd_capture *capture = NULL;
+    kc_ok(kp.s.create(kc_device(), 0, 0, &stream), "stream.create");
+    kc_ok(begin(stream), "capture.begin");
+    kc_ok(end(stream, &capture), "capture.end");
+    if (capture) destroy(capture);
+    KC_DO(kp.s.destroy(stream), "stream.destroy");
+    kc_check(true, " ");
+  }
+}
+
+#define RULE(id, check, sentence, names, about)                        \
+  KC_RULE(MUST, REPLAY, id, check, 0, "capture.h", sentence, names, about)
+
+static const kc_rule rules[] = {
+    RULE("capture.equals-direct", capture_equals,
+         "Runs a recording in the order of `stream`",
+         "kd_capture_table.launch kd_capture_table.begin kd_capture_table.end"
+         " kd_capture_table.destroy KD_KERNEL_NO_CAPTURE",
+         "A replay that forgets the fills, or the arguments of the second"
+         " kernel, gives the first run's result."),
+    RULE("capture.not-run", capture_not_run,
+         "While a stream records, enqueued work is noted and not run",
+         "kd_capture_table.begin",
+         "Work that runs while it is recorded runs twice."),
+    RULE("capture.order", capture_order,
+         "Runs a recording in the order of `stream`", "kd_capture_table.launch",
+         "A replay must wait for what stands before it, and be waited for."),
+    RULE("capture.begin-twice", capture_twice,
+         "Returns KD_OK, KD_FAILED_PRECONDITION (it records)",
+         "kd_capture_table.begin KD_FAILED_PRECONDITION",
+         "A refused begin must not end the recording that runs."),
+    RULE("capture.empty", capture_empty,
+         "Ends it and makes the recording launchable", "kd_capture_table.end",
+         "A program whose ops are all views records nothing."),
+    RULE("capture.others-work", capture_other_stream,
+         "Starts recording what is enqueued on `stream`",
+         "kd_capture_table.begin",
+         "A global capture mode stops everything else on the device."),
+    RULE("capture.other-threads", capture_threads,
+         "Recording. All but `update` are needed; threads as in"
+         " kd_stream_table",
+         "kd_capture_table.begin kd_capture_table.end",
+         "Another thread's allocation breaks the recording"
+         " (ggml-org/llama.cpp#11804)."),
+    RULE("capture.update", capture_update,
+         "Makes later launches use other buffers",
+         "kd_capture_table.update kd_rebind.from kd_rebind.to"
+         " kd_rebind.from_offset kd_rebind.to_offset KD_NOT_FOUND",
+         "Buffers that are rebound by handle only, without their offset."),
+    RULE("capture.outlives-stream", capture_outlives,
+         "Buffers and kernels that it uses stay alive until it is destroyed",
+         "kd_capture_table.launch kd_stream_table.destroy",
+         "A recording that points into its stream."),
+    RULE("capture.churn", capture_churn,
+         "Frees a recording whose launches are done",
+         "kd_capture_table.destroy",
+         "Shapes change, recordings are made anew."),
+};
+
+KC_AREA(capture, "Replay");

@@ -1,0 +1,572 @@
+/* cases.c - the cases of each op, one line each, and their reader.
+ *
+ * A line has the op, its attributes (of the kinds that the schema knows), its
+ * inputs, and how many outputs are asked for. Inputs are written as
+ *
+ *   T[2,3]        the tested element type, this shape; T[] is a scalar
+ *   T(-1,1)[5]    with values of that range
+ *   i64{2,-1}     this list;  i64=3 a scalar;  f32=0.5
+ *   i64%4[2,3]    random integers from 0 to 3;  i64~4[2] from -4 to 3
+ *   -             an absent optional input
+ *
+ * A line of elementwise ops stands for many ops: see `unary` and `binary`. */
+#include "rules/cases.h"
+
+#include <ctype.h>
+#include <math.h>
+
+typedef struct line {
+  const char *op, *attrs, *inputs;
+  uint32_t outputs;
+} line;
+
+/* Shapes of ops of one input; the range is in `ranges`. */
+static const char *const unary_shapes[] = {
+    "T#[]",  "T#[1]", "T#[5]",       "T#[0]",    "T#[257]",
+    "T#[3,5,7]", "T#[2,0,3]", "T#[1,2,1,3,1,2,1,2]", "T#[1021]", "T#[20000]"};
+
+static const struct {
+  const char *op;
+  const char *range; /* of its input */
+} unary[] = {
+    {"Abs", ""},          {"Acos", "(-1,1)"},    {"Acosh", "(1,50)"},
+    {"Asin", "(-1,1)"},   {"Asinh", "(-50,50)"}, {"Atan", "(-20,20)"},
+    {"Atanh", "(-1,1)"},  {"BitwiseNot", ""},    {"Ceil", "(-50,50)"},
+    {"Celu", "(-8,8)"},   {"Cos", "(-30,30)"},   {"Cosh", "(-8,8)"},
+    {"Elu", "(-8,8)"},    {"Erf", "(-4,4)"},     {"Exp", "(-9,9)"},
+    {"Floor", "(-50,50)"}, {"Gelu", "(-6,6)"},   {"HardSigmoid", "(-5,5)"},
+    {"HardSwish", "(-6,6)"}, {"LeakyRelu", "(-9,9)"}, {"Log", "(0.001,60)"},
+    {"Mish", "(-9,9)"},   {"Neg", ""},           {"Not", ""},
+    {"Reciprocal", "(-40,40)"}, {"Relu", ""},    {"Round", "(-50,50)"},
+    {"Selu", "(-8,8)"},   {"Shrink", "(-3,3)"},  {"Sigmoid", "(-12,12)"},
+    {"Sign", ""},         {"Sin", "(-30,30)"},   {"Sinh", "(-8,8)"},
+    {"Softplus", "(-20,20)"}, {"Softsign", "(-30,30)"}, {"Sqrt", "(0,100)"},
+    {"Tan", "(-1.5,1.5)"}, {"Tanh", "(-6,6)"},
+    {"ThresholdedRelu", "(-4,4)"}, {"IsNaN", ""}, {"IsInf", ""}};
+
+static const char *const binary_shapes[] = {
+    "T#[4,5] T@[4,5]", "T#[3,1,5] T@[2,1]",     "T#[] T@[7]",
+    "T#[6] T@[]",      "T#[1,3] T@[5,1]",       "T#[0] T@[1]",
+    "T#[2,3,4] T@[4]", "T#[2,3,4] T@[3,1]",     "T#[1000] T@[1000]",
+    "T#[2,1,3,1,2,1] T@[1,2,1,2,1,3]", "T#[33,17] T@[33,1]"};
+
+static const struct {
+  const char *op, *attrs;
+  const char *a, *b; /* ranges */
+} binary[] = {
+    {"Add", "", "", ""},         {"Sub", "", "", ""},
+    {"Mul", "", "(-9,9)", "(-9,9)"}, {"Div", "", "(-90,90)", "(1,9)"},
+    {"Mod", "fmod=0", "(-90,90)", "(1,9)"},
+    {"Mod", "fmod=1", "(-90,90)", "(1,9)"},
+    {"Pow", "", "(0.1,5)", "(-2,3)"}, {"And", "", "", ""}, {"Or", "", "", ""},
+    {"Xor", "", "", ""},         {"BitwiseAnd", "", "", ""},
+    {"BitwiseOr", "", "", ""},   {"BitwiseXor", "", "", ""},
+    {"BitShift", "direction=LEFT", "", "(0,7)"},
+    {"BitShift", "direction=RIGHT", "", "(0,7)"},
+    {"Equal", "", "(-3,3)", "(-3,3)"}, {"Greater", "", "(-3,3)", "(-3,3)"},
+    {"GreaterOrEqual", "", "(-3,3)", "(-3,3)"}, {"Less", "", "(-3,3)", "(-3,3)"},
+    {"LessOrEqual", "", "(-3,3)", "(-3,3)"},
+    {"Max", "", "", ""},         {"Min", "", "", ""},
+    {"Sum", "", "(-9,9)", "(-9,9)"}, {"Mean", "", "(-9,9)", "(-9,9)"}};
+
+#define REDUCE(op)                                             \
+  {op, "", "T(-2,2)[3,4,5]", 1},                               \
+      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{1}", 1},          \
+      {op, "keepdims=1", "T(-2,2)[3,4,5] i64{-1}", 1},         \
+      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{0,2}", 1},        \
+      {op, "noop_with_empty_axes=1", "T(-2,2)[3,4] i64{}", 1}, \
+      {op, "", "T(-2,2)[257] i64{0}", 1},                      \
+      {op, "", "T(-2,2)[1] i64{0}", 1},                        \
+      {op, "keepdims=0", "T(-2,2)[2,1,17,3] i64{-2}", 1}
+#define REDUCE_POSITIVE(op)                              \
+  {op, "", "T(0.5,2)[3,4,5]", 1},                        \
+      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{1}", 1},   \
+      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{0,2}", 1}, \
+      {op, "", "T(0.5,2)[129] i64{0}", 1}
+
+static const line lines[] = {
+    REDUCE("ReduceL1"), REDUCE("ReduceL2"), REDUCE_POSITIVE("ReduceLogSum"),
+    REDUCE("ReduceLogSumExp"), REDUCE("ReduceMax"), REDUCE("ReduceMean"),
+    REDUCE("ReduceMin"), REDUCE("ReduceSum"), REDUCE("ReduceSumSquare"),
+    REDUCE_POSITIVE("ReduceProd"),
+    {"ArgMax", "axis=0", "T[5,7]", 1},
+    {"ArgMax", "axis=-1 keepdims=0", "T[3,4,9]", 1},
+    {"ArgMin", "axis=1", "T[5,7,2]", 1},
+    {"ArgMin", "axis=0 keepdims=0", "T[11]", 1},
+    {"CumSum", "", "T(-9,9)[3,9] i64=1", 1},
+    {"CumSum", "exclusive=1", "T(-9,9)[3,9] i64=0", 1},
+    {"CumSum", "reverse=1 exclusive=1", "T(-9,9)[2,3,4] i64=-1", 1},
+    {"CumSum", "reverse=1", "T(-9,9)[17] i32=0", 1},
+    {"TopK", "", "T[3,11] i64{4}", 2},
+    {"TopK", "largest=0 axis=0", "T[9,3] i64{9}", 2},
+    {"TopK", "", "T[33] i64{1}", 2},
+
+    {"Softmax", "", "T(-9,9)[3,17]", 1},
+    {"Softmax", "axis=1", "T(-9,9)[2,5,3]", 1},
+    {"Softmax", "axis=0", "T(-9,9)[7]", 1},
+    {"Softmax", "", "T(-80,80)[4,64]", 1},
+    {"LogSoftmax", "", "T(-9,9)[3,17]", 1},
+    {"LogSoftmax", "axis=0", "T(-9,9)[5,3]", 1},
+    {"Hardmax", "", "T[3,17]", 1},
+    {"Hardmax", "axis=0", "T[5,4]", 1},
+    {"LpNormalization", "", "T(-4,4)[3,9]", 1},
+    {"LpNormalization", "p=1 axis=0", "T(-4,4)[5,4]", 1},
+    {"LRN", "size=3", "T(-4,4)[2,5,4,3]", 1},
+    {"LRN", "size=4 alpha=0.01 beta=0.5 bias=2", "T(-4,4)[1,7,3,3]", 1},
+    {"MeanVarianceNormalization", "", "T(-4,4)[2,3,4,5]", 1},
+    {"MeanVarianceNormalization", "axes=0,1", "T(-4,4)[6,7]", 1},
+    {"BatchNormalization", "",
+     "T(-4,4)[2,3,5,4] T(-2,2)[3] T(-2,2)[3] T(-1,1)[3] T(0.5,2)[3]", 1},
+    {"BatchNormalization", "epsilon=0.01",
+     "T(-4,4)[4,6] T(-2,2)[6] T(-2,2)[6] T(-1,1)[6] T(0.5,2)[6]", 1},
+    {"InstanceNormalization", "", "T(-4,4)[2,3,5,4] T(-2,2)[3] T(-2,2)[3]", 1},
+    {"InstanceNormalization", "epsilon=0.1", "T(-4,4)[1,2,33] T[2] T[2]", 1},
+    {"LayerNormalization", "", "T(-4,4)[3,4,17] T(-2,2)[17] T(-2,2)[17]", 1},
+    {"LayerNormalization", "axis=1", "T(-4,4)[3,4,5] T[4,5]", 1},
+    {"LayerNormalization", "axis=0 epsilon=0.1", "T(-4,4)[6,7] T[6,7] T[6,7]",
+     1},
+
+    {"MatMul", "", "T[4,7] T[7,5]", 1},
+    {"MatMul", "", "T[1,1] T[1,1]", 1},
+    {"MatMul", "", "T[33,17] T[17,65]", 1},
+    {"MatMul", "", "T[2,3,4,5] T[5,6]", 1},
+    {"MatMul", "", "T[3,1,4,5] T[2,5,6]", 1},
+    {"MatMul", "", "T[7] T[7,3]", 1},
+    {"MatMul", "", "T[3,7] T[7]", 1},
+    {"MatMul", "", "T[9] T[9]", 1},
+    {"MatMul", "", "T[5,0] T[0,3]", 1},
+    {"MatMul", "", "T[0,5] T[5,3]", 1},
+    {"MatMul", "", "T[3,1024] T[1024,2]", 1},
+    {"MatMulInteger", "", "T[4,7] T[7,5]", 1},
+    {"MatMulInteger", "", "T[4,7] T[7,5] T=3 T=1", 1},
+    {"MatMulInteger", "", "T[2,4,70] T[70,5] T=2", 1},
+    {"QLinearMatMul", "", "T[4,7] f32=0.02 T=3 T[7,5] f32=0.03 T=2 f32=0.05 T=4",
+     1},
+    {"Gemm", "", "T[4,7] T[7,5]", 1},
+    {"Gemm", "", "T[4,7] T[7,5] T[5]", 1},
+    {"Gemm", "transA=1 transB=1 alpha=0.5 beta=2", "T[7,4] T[5,7] T[4,5]", 1},
+    {"Gemm", "transB=1", "T[3,65] T[9,65] T[3,1]", 1},
+    {"Gemm", "transA=1", "T[6,3] T[6,4] T[]", 1},
+    {"Det", "", "T(-2,2)[4,4]", 1},
+    {"Det", "", "T(-2,2)[3,5,5]", 1},
+
+    {"Conv", "", "T[1,3,7,6] T[4,3,3,3]", 1},
+    {"Conv", "pads=1,1,1,1 strides=2,2", "T[2,4,9,8] T[5,4,3,3] T[5]", 1},
+    {"Conv", "group=4 pads=1,0,1,2", "T[1,4,6,6] T[4,1,3,2] T[4]", 1},
+    {"Conv", "group=2 dilations=2,1", "T[1,6,8,7] T[4,3,2,3]", 1},
+    {"Conv", "auto_pad=SAME_UPPER strides=2,2", "T[1,2,7,8] T[3,2,3,3]", 1},
+    {"Conv", "auto_pad=SAME_LOWER", "T[1,2,5,5] T[3,2,2,2]", 1},
+    {"Conv", "", "T[2,3,17] T[4,3,5] T[4]", 1},
+    {"Conv", "strides=1,2,1", "T[1,2,4,5,6] T[3,2,2,3,2]", 1},
+    {"Conv", "", "T[1,16,5,5] T[32,16,1,1] T[32]", 1},
+    {"Conv", "pads=1,1,1,1", "T[1,32,6,5] T[16,32,3,3] T[16]", 1},
+    {"Conv", "group=16 pads=1,1,1,1", "T[1,16,6,5] T[16,1,3,3] T[16]", 1},
+    {"keel::FusedConv", "activation=Relu pads=1,1,1,1",
+     "T[1,16,6,5] T[16,16,3,3] T[16] T[1,16,6,5]", 1},
+    {"keel::FusedConv", "activation=Relu", "T[1,3,7,6] T[4,3,3,3] T[4]", 1},
+    {"ConvInteger", "pads=1,1,1,1", "T[1,2,5,5] T[3,2,3,3]", 1},
+    {"ConvInteger", "", "T[1,2,5,5] T[3,2,3,3] T=3", 1},
+    {"QLinearConv", "pads=1,1,1,1",
+     "T[1,2,5,5] f32=0.02 T=3 T[3,2,3,3] f32=0.03 T=2 f32=0.05 T=4", 1},
+    {"ConvTranspose", "", "T[1,3,4,5] T[3,4,3,3]", 1},
+    {"ConvTranspose", "strides=2,2 pads=1,1,1,1 output_padding=1,1",
+     "T[1,2,4,5] T[2,3,3,3] T[3]", 1},
+    {"ConvTranspose", "group=2 strides=3,2", "T[1,4,3,3] T[4,2,2,3]", 1},
+    {"ConvTranspose", "", "T[1,2,9] T[2,3,4]", 1},
+    {"MaxPool", "kernel_shape=2,2", "T[1,3,6,6]", 1},
+    {"MaxPool", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", "T[2,3,7,8]", 2},
+    {"MaxPool", "kernel_shape=3 ceil_mode=1 strides=2", "T[1,2,8]", 1},
+    {"MaxPool", "kernel_shape=2,2 dilations=2,2", "T[1,1,7,7]", 1},
+    {"MaxPool", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", "T[1,16,8,8]", 1},
+    {"AveragePool", "kernel_shape=2,2", "T[1,3,6,6]", 1},
+    {"AveragePool", "kernel_shape=3,3 pads=1,1,1,1", "T[1,3,5,5]", 1},
+    {"AveragePool", "kernel_shape=3,3 pads=1,1,1,1 count_include_pad=1",
+     "T[1,3,5,5]", 1},
+    {"AveragePool", "kernel_shape=3 strides=2", "T[2,2,11]", 1},
+    {"LpPool", "kernel_shape=3,3 strides=2,2", "T[1,2,7,7]", 1},
+    {"LpPool", "kernel_shape=2,2 p=1", "T[1,2,5,5]", 1},
+    {"GlobalAveragePool", "", "T[2,3,5,7]", 1},
+    {"GlobalMaxPool", "", "T[2,3,5,7]", 1},
+    {"GlobalLpPool", "p=2", "T[2,3,5,7]", 1},
+    {"GlobalAveragePool", "", "T[1,16,7,7]", 1},
+    {"MaxUnpool", "kernel_shape=2,2 strides=2,2",
+     "T[1,1,2,2] i64[1,1,2,2]{5,7,13,15}", 1},
+    {"Resize", "mode=nearest", "T[1,2,3,4] - f32{1,1,2,3}", 1},
+    {"Resize", "mode=linear", "T(0,9)[1,2,3,4] - f32{1,1,2,2}", 1},
+    {"Resize", "mode=cubic", "T(0,9)[1,1,5,4] - - i64{1,1,9,8}", 1},
+    {"Resize", "mode=nearest coordinate_transformation_mode=asymmetric"
+               " nearest_mode=floor",
+     "T[1,2,4,4] - f32{1,1,0.5,2}", 1},
+
+    {"Transpose", "", "T[2,3,5]", 1},
+    {"Transpose", "perm=1,0", "T[17,33]", 1},
+    {"Transpose", "perm=0,2,1,3", "T[2,3,4,5]", 1},
+    {"Transpose", "perm=4,3,2,1,0", "T[2,3,1,2,3]", 1},
+    {"Transpose", "perm=0", "T[9]", 1},
+    {"Transpose", "perm=1,2,0", "T[3,0,2]", 1},
+    {"Expand", "", "T[3,1] i64{2,3,4}", 1},
+    {"Expand", "", "T[] i64{2,2}", 1},
+    {"Expand", "", "T[1,5] i64{1}", 1},
+    {"Concat", "axis=0", "T[2,3] T[4,3]", 1},
+    {"Concat", "axis=-1", "T[2,3] T[2,1] T[2,4]", 1},
+    {"Concat", "axis=1", "T[2,0,3] T[2,5,3]", 1},
+    {"Concat", "axis=1", "T[3,5,2]", 1},
+    {"Split", "axis=0", "T[6,3] i64{1,2,3}", 3},
+    {"Split", "axis=-1 num_outputs=3", "T[2,7]", 3},
+    {"Split", "axis=1", "T[2,4,3] i64{0,4}", 2},
+    {"Slice", "", "T[5,7] i64{1,2} i64{4,6}", 1},
+    {"Slice", "", "T[9] i64{-1} i64{-10} i64{0} i64{-2}", 1},
+    {"Slice", "", "T[4,5,6] i64{1} i64{100} i64{-1} i64{2}", 1},
+    {"Slice", "", "T[4,5] i64{3} i64{3} i64{1}", 1},
+    {"Pad", "", "T[3,4] i64{1,0,2,3}", 1},
+    {"Pad", "", "T[3,4] i64{1,0,2,3} T=5", 1},
+    {"Pad", "mode=edge", "T[3,4] i64{1,2,2,1}", 1},
+    {"Pad", "mode=reflect", "T[3,4] i64{1,2,2,1}", 1},
+    {"Pad", "", "T[2,3] i64{0,-1,0,0}", 1},
+    {"Tile", "", "T[2,3] i64{2,3}", 1},
+    {"Tile", "", "T[1,2,3] i64{3,1,2}", 1},
+    {"Tile", "", "T[4] i64{0}", 1},
+    {"Gather", "", "T[5,3] i64~5[2,2]", 1},
+    {"Gather", "axis=1", "T[3,6,2] i64~6[4]", 1},
+    {"Gather", "axis=-1", "T[3,6] i32%6[]", 1},
+    {"Gather", "", "T[7] i64%7[0]", 1},
+    {"GatherElements", "axis=1", "T[3,6] i64~6[3,4]", 1},
+    {"GatherElements", "axis=0", "T[5,2,3] i32%5[4,2,3]", 1},
+    {"GatherND", "", "T[4,5,6] i64%4[3,2]", 1},
+    {"GatherND", "batch_dims=1", "T[2,5,3] i64%3[2,4,1]", 1},
+    {"ScatterElements", "axis=1", "T[3,5] i64[1,2]{1,3} T[1,2]", 1},
+    {"ScatterElements", "axis=0", "T[4,2] i64[2,2]{0,3,2,1} T[2,2]", 1},
+    {"ScatterElements", "axis=0 reduction=add", "T(-9,9)[4] i64{1,1,2} T(-9,9)[3]",
+     1},
+    {"ScatterND", "", "T[6] i64[3,1]{4,0,2} T[3]", 1},
+    {"ScatterND", "", "T[4,3,2] i64[2,1]{3,1} T[2,3,2]", 1},
+    {"DepthToSpace", "blocksize=2", "T[1,8,2,3]", 1},
+    {"DepthToSpace", "blocksize=2 mode=CRD", "T[2,4,3,2]", 1},
+    {"SpaceToDepth", "blocksize=2", "T[1,2,4,6]", 1},
+    {"ReverseSequence", "batch_axis=0 time_axis=1", "T[3,5] i64{1,5,3}", 1},
+    {"ReverseSequence", "", "T[4,3,2] i64{4,1,2}", 1},
+    {"Trilu", "", "T[4,5]", 1},
+    {"Trilu", "upper=0", "T[2,3,3] i64=-1", 1},
+    {"Compress", "axis=0", "T[4,3] bool{1,0,1,1}", 1},
+    {"Compress", "", "T[3,3] bool{0,1,1,0,1}", 1},
+    {"NonZero", "", "T(-2,2)[4,5]", 1},
+    {"NonZero", "", "T(-2,2)[33]", 1},
+    {"NonZero", "", "T[2,0]", 1},
+    {"Unique", "", "T(-4,4)[17]", 4},
+    {"OneHot", "", "i64~5[3] i64=5 T{2,7}", 1},
+    {"OneHot", "axis=0", "i64~4[2,3] i64=4 T{0,1}", 1},
+    {"EyeLike", "", "T[4,5]", 1},
+    {"EyeLike", "k=-1", "T[3,3]", 1},
+    {"Range", "", "T=1 T=17 T=3", 1},
+    {"Where", "", "bool[4,5] T[4,5] T[4,5]", 1},
+    {"Where", "", "bool[5] T[3,1] T[]", 1},
+    {"Where", "", "bool[2,1] T[3] T[2,3]", 1},
+    {"Clip", "", "T[33] T=-2 T=3", 1},
+    {"Clip", "", "T[4,5] - T=1", 1},
+    {"Clip", "", "T[4,5] T=0", 1},
+    {"PRelu", "", "T[3,4] T[4]", 1},
+    {"PRelu", "", "T[2,3,4] T[3,1]", 1},
+    {"Max", "", "T[3,4] T[4] T[3,1]", 1},
+    {"Min", "", "T[5]", 1},
+    {"Sum", "", "T[3,4] T[4] T[3,1] T[1]", 1},
+    {"Mean", "", "T[3,4] T[4] T[3,1]", 1},
+    {"Cast", "to=1", "T(0,100)[17]", 1},
+    {"Cast", "to=11", "T(0,100)[17]", 1},
+    {"Cast", "to=10", "T(0,100)[17]", 1},
+    {"Cast", "to=16", "T(0,100)[17]", 1},
+    {"Cast", "to=6", "T(0,100)[17]", 1},
+    {"Cast", "to=7", "T(0,100)[3,5]", 1},
+    {"Cast", "to=3", "T(0,100)[17]", 1},
+    {"Cast", "to=2", "T(0,100)[17]", 1},
+    {"Cast", "to=9", "T(-2,2)[17]", 1},
+    {"CastLike", "", "T(0,100)[17] i32[1]", 1},
+
+    {"QuantizeLinear", "", "T(-9,9)[33] f32=0.1 u8=128", 1},
+    {"QuantizeLinear", "", "T(-90,90)[33] f32=0.25 i8=3", 1},
+    {"QuantizeLinear", "axis=1", "T(-9,9)[2,3,4] f32{0.1,0.5,0.05} i8{1,2,-3}",
+     1},
+    {"QuantizeLinear", "", "T(-9,9)[4,4] f32=0.05", 1},
+    {"DequantizeLinear", "", "T[33] f32=0.1 T=3", 1},
+    {"DequantizeLinear", "axis=0", "T[3,4] f32{0.1,0.5,0.25} T{1,2,3}", 1},
+    {"DynamicQuantizeLinear", "", "T(-3,7)[41]", 3},
+    {"NegativeLogLikelihoodLoss", "", "T(-4,4)[5,3] i64%3[5]", 1},
+    {"NegativeLogLikelihoodLoss", "reduction=none", "T(-4,4)[2,3,4] i64%3[2,4]",
+     1},
+    {"SoftmaxCrossEntropyLoss", "", "T(-4,4)[5,3] i64%3[5]", 1},
+    {"SoftmaxCrossEntropyLoss", "reduction=sum", "T(-4,4)[5,3] i64%3[5] T(0.5,2)[3]",
+     2},
+    {"BlackmanWindow", "", "i64=10", 1},
+    {"HammingWindow", "periodic=0", "i64=9", 1},
+    {"HannWindow", "", "i64=8", 1},
+    {"ConstantOfShape", "", "i64{2,3}", 1},
+};
+
+/* ---- finding --------------------------------------------------------------------- */
+
+#define SHAPES(list) (uint32_t)KC_COUNT_OF(list)
+
+/* The index-th case of an op: its words, with # and @ for ranges. */
+static bool find(const char *domain, const char *op, uint32_t index,
+                 char *attrs, char *inputs, size_t room, uint32_t *outputs) {
+  char full[80];
+  bool standard = !domain || !strcmp(domain, "ai.onnx") || !*domain;
+  const char *a = "", *b = "";
+  const char *shape = NULL, *words = NULL;
+  snprintf(full, sizeof full, "%s%s%s", standard ? "" : domain,
+           standard ? "" : "::", op);
+  *outputs = 1;
+  for (size_t i = 0; i < KC_COUNT_OF(unary) && standard && !shape; i++) {
+    if (strcmp(unary[i].op, op) != 0) continue;
+    if (index < SHAPES(unary_shapes)) {
+      shape = unary_shapes[index];
+      a = unary[i].range;
+    } else {
+      index -= SHAPES(unary_shapes);
+    }
+  }
+  for (size_t i = 0; i < KC_COUNT_OF(binary) && standard && !shape; i++) {
+    if (strcmp(binary[i].op, op) != 0) continue;
+    if (index < SHAPES(binary_shapes)) {
+      shape = binary_shapes[index];
+      a = binary[i].a;
+      b = binary[i].b;
+      words = binary[i].attrs;
+    } else {
+      index -= SHAPES(binary_shapes);
+    }
+  }
+  for (size_t i = 0; i < KC_COUNT_OF(lines) && !shape; i++) {
+    if (strcmp(lines[i].op, full) != 0) continue;
+    if (index--) continue;
+    shape = lines[i].inputs;
+    words = lines[i].attrs;
+    *outputs = lines[i].outputs;
+  }
+  if (!shape) return false;
+  snprintf(attrs, room, "%s", words ? words : "");
+  size_t used = 0;
+  inputs[0] = 0;
+  for (; *shape && used + 16 < room; shape++) {
+    const char *with = *shape == '#' ? a : *shape == '@' ? b : NULL;
+    if (with)
+      used += (size_t)snprintf(inputs + used, room - used, "%s", with);
+    else
+      inputs[used++] = *shape;
+    inputs[used] = 0;
+  }
+  return true;
+}
+
+uint32_t kc_case_count(const char *domain, const char *op) {
+  char a[256], b[512];
+  uint32_t count = 0, outputs = 0;
+  while (find(domain, op, count, a, b, sizeof a, &outputs))
+    count++;
+  return count;
+}
+
+/* ---- attributes ------------------------------------------------------------------- */
+
+static bool read_attr(kc_op_case *out, const keel_schema *schema, char *word) {
+  char *equals = strchr(word, '=');
+  keel_attr *attr = &out->op.attrs[out->op.attr_count];
+  uint32_t n = out->op.attr_count;
+  if (!equals || n >= 8) return false;
+  *equals = 0;
+  const char *text = equals + 1;
+  for (uint32_t i = 0; i < schema->attr_count; i++) {
+    const keel_attr_rule *rule = &schema->attrs[i];
+    if (strcmp(rule->name, word) != 0) continue;
+    *attr = (keel_attr){.name = rule->name, .kind = rule->kind};
+    if (rule->kind == KD_ATTR_INT) attr->i = strtoll(text, NULL, 10);
+    if (rule->kind == KD_ATTR_FLOAT) attr->f = strtof(text, NULL);
+    if (rule->kind == KD_ATTR_STRING) {
+      snprintf(out->strings[n], sizeof out->strings[n], "%s", text);
+      attr->s = out->strings[n];
+    }
+    if (rule->kind == KD_ATTR_INTS) {
+      for (char *end = NULL; *text && attr->count < 16; text = end + (*end == ','))
+        out->ints[n][attr->count++] = strtoll(text, &end, 10);
+      attr->ints = out->ints[n];
+    }
+    out->op.attr_count++;
+    return true;
+  }
+  return false;
+}
+
+/* ---- values -------------------------------------------------------------------------- */
+
+typedef struct input_spec {
+  kd_dtype dtype;
+  bool tested, listed, absent;
+  double low, high;
+  bool ranged;
+  uint32_t rank;
+  int64_t dims[KD_MAX_RANK];
+  double items[32];
+  uint32_t item_count;
+} input_spec;
+
+static kd_dtype dtype_named(const char *name, size_t size) {
+  for (kd_dtype t = 0; t < KD_DTYPE_COUNT; t++)
+    if (strlen(kd_dtype_name(t)) == size && !strncmp(kd_dtype_name(t), name, size))
+      return t;
+  return KD_NONE;
+}
+
+static bool read_input(const char *word, kd_dtype dtype, input_spec *out) {
+  char *end = NULL;
+  memset(out, 0, sizeof *out);
+  if (*word == '-' && !word[1]) {
+    out->absent = true;
+    return true;
+  }
+  size_t size = 0;
+  while (isalnum((unsigned char)word[size]))
+    size++;
+  out->tested = size == 1 && *word == 'T';
+  out->dtype = out->tested ? dtype : dtype_named(word, size);
+  word += size;
+  if (*word == '%' || *word == '~') {
+    bool both = *word == '~';
+    out->high = strtod(word + 1, &end);
+    out->low = both ? -out->high : 0;
+    out->high -= 1;
+    out->ranged = true;
+    word = end;
+  }
+  if (*word == '(') {
+    out->low = strtod(word + 1, &end);
+    out->high = strtod(end + 1, &end);
+    out->ranged = true;
+    word = end + 1;
+  }
+  bool shaped = *word == '[';
+  if (shaped) {
+    for (word++; *word && *word != ']'; word = end + (*end == ','))
+      out->dims[out->rank++] = strtoll(word, &end, 10);
+    word++;
+  }
+  if (*word == '=') {
+    out->listed = true;
+    out->items[out->item_count++] = strtod(word + 1, &end);
+  } else if (*word == '{') {
+    out->listed = true;
+    for (word++; *word && *word != '}'; word = end + (*end == ','))
+      out->items[out->item_count++] = strtod(word, &end);
+    if (!shaped) {
+      out->rank = 1;
+      out->dims[0] = out->item_count;
+    }
+  }
+  return out->dtype != KD_NONE;
+}
+
+static real special(kd_dtype dtype, uint64_t which) {
+  const real most = dtype_max(dtype), least = dtype_least(dtype);
+  const real values[] = {0,     -0.0L, 1,         -1,     INFINITY, -INFINITY,
+                         NAN,   most,  -most,     least,  -least,   0.5L,
+                         -0.5L, 1.5L,  2.5L,      -2.5L,  2,        -2,
+                         3,     1e-3L, -1e-3L,    100,    -100};
+  return values[which % KC_COUNT_OF(values)];
+}
+
+static real random_real(const input_spec *spec, kc_probe probe,
+                        kc_random *random, int64_t index) {
+  uint64_t bits = kc_next(random);
+  real unit = (real)(int64_t)(bits >> 11) * 0x1p-53L; /* [0, 1) */
+  bool is_float = dtype_is_float(spec->dtype);
+  real low = spec->low, high = spec->high;
+  if (spec->dtype == KD_BOOL) return bits >> 40 & 1;
+  if (spec->dtype == KD_C64 || spec->dtype == KD_C128)
+    return (real)(bits | 1);
+  if (spec->tested && probe == KC_PROBE_SPECIAL && is_float)
+    return special(spec->dtype, (uint64_t)index + (bits & 3) * 7);
+  if (spec->tested && probe == KC_PROBE_TINY && is_float)
+    return (unit * 2 - 1) * dtype_least(spec->dtype);
+  if (!spec->ranged) {
+    if (!is_float && probe == KC_PROBE_FULL) { /* any bits */
+      return dtype_round((real)(dtype_is_signed(spec->dtype)
+                                    ? (real)(int64_t)bits
+                                    : (real)bits),
+                         spec->dtype);
+    }
+    low = -1;
+    high = 1;
+  }
+  if (spec->tested && probe == KC_PROBE_INTS) {
+    real a = ceill(spec->ranged && low > -4 ? low : -4);
+    real b = floorl(spec->ranged && high < 4 ? high : 4);
+    if (b < a) b = a;
+    if (!dtype_is_signed(spec->dtype) && a < 0) a = 0;
+    return a + (real)(uint64_t)(unit * (b - a + 1));
+  }
+  if (!is_float) {
+    if (!dtype_is_signed(spec->dtype) && low < 0) low = 0;
+    if (high > dtype_max(spec->dtype)) high = dtype_max(spec->dtype);
+    if (low < dtype_min(spec->dtype)) low = dtype_min(spec->dtype);
+    return ceill(low) + floorl(unit * (floorl(high) - ceill(low) + 1));
+  }
+  return low + unit * (high - low);
+}
+
+static value *make_value(const input_spec *spec, kc_probe probe,
+                         kc_random *random) {
+  value *made = value_make(spec->dtype, spec->rank, spec->dims);
+  if (!made) return NULL;
+  for (int64_t i = 0; i < made->count; i++) {
+    real x = spec->listed ? spec->items[spec->item_count == 1 ? 0 : i % 32]
+                          : random_real(spec, probe, random, i);
+    if (spec->listed && !dtype_is_signed(spec->dtype) && x < 0) x = 0;
+    made->x[i] = dtype_round(x, spec->dtype);
+  }
+  return made;
+}
+
+bool kc_case_make(const char *domain, const char *op, uint32_t index,
+                  kd_dtype dtype, kc_probe probe, kc_random *random,
+                  kc_op_case *out) {
+  char attrs[256], inputs[512], *save = NULL;
+  memset(out, 0, sizeof *out);
+  if (keel_schema_ready() != KD_OK ||
+      !find(domain, op, index, attrs, inputs, sizeof attrs,
+            &out->op.out_count))
+    return false;
+  bool standard = !domain || !strcmp(domain, "ai.onnx");
+  const keel_schema *schema = keel_schema_find(standard ? "" : domain, op);
+  if (!schema) return false;
+  out->op.domain = standard ? NULL : domain;
+  out->op.name = op;
+  for (char *word = strtok_r(attrs, " ", &save); word;
+       word = strtok_r(NULL, " ", &save))
+    if (!read_attr(out, schema, word)) return false;
+  save = NULL;
+  for (char *word = strtok_r(inputs, " ", &save); word;
+       word = strtok_r(NULL, " ", &save)) {
+    input_spec spec;
+    uint32_t i = out->op.in_count;
+    if (i >= KC_PORTS || !read_input(word, dtype, &spec)) {
+      kc_case_free(out);
+      return false;
+    }
+    if (!spec.absent) out->own[i] = make_value(&spec, probe, random);
+    out->op.in[i] = out->own[i];
+    out->op.in_count++;
+  }
+  return true;
+}
+
+void kc_case_free(kc_op_case *one) {
+  for (uint32_t i = 0; i < KC_PORTS; i++) {
+    value_free(one->own[i]);
+    one->own[i] = NULL;
+  }
+}
+
+bool kc_def_takes(const kd_kernel_def *def, kd_dtype dtype) {
+  for (uint32_t i = 0; i < KD_MAX_TYPED_INPUTS; i++)
+    if (!def->input_types[i] || (def->input_types[i] & KD_TYPES(dtype)))
+      return true;
+  return false;
+}

@@ -1,0 +1,39 @@
+/* cases.h - what each op is tried with: one line a case, in cases.c. */
+#ifndef KC_CASES_H
+#define KC_CASES_H
+
+#include "suite/run.h"
+
+/* What the tested type's inputs are filled with. */
+typedef enum kc_probe {
+  KC_PROBE_FULL,    /* full mantissa, sign-symmetric, within the case's range */
+  KC_PROBE_INTS,    /* small integers: every partial sum is exact */
+  KC_PROBE_SPECIAL, /* zeros, subnormals, infinities, NaN, the largest ... */
+  KC_PROBE_TINY,    /* subnormals */
+} kc_probe;
+
+/* A case with its values. */
+typedef struct kc_op_case {
+  kc_op op;
+  value *own[KC_PORTS];
+  keel_tensor tensor; /* of an attribute */
+  int64_t ints[8][16];
+  float floats[8][16];
+  char strings[8][64];
+  double attr_data[4];
+} kc_op_case;
+
+/* How many cases an op has; 0 for one that nothing is known of. */
+uint32_t kc_case_count(const char *domain, const char *op);
+
+/* Fills a case for element type `dtype`. False where the op does not take the
+ * type. Random values are the case's own: they follow from `random`. */
+bool kc_case_make(const char *domain, const char *op, uint32_t index,
+                  kd_dtype dtype, kc_probe probe, kc_random *random,
+                  kc_op_case *out);
+void kc_case_free(kc_op_case *one);
+
+/* Whether a definition may get element type `dtype` as the tested one. */
+bool kc_def_takes(const kd_kernel_def *def, kd_dtype dtype);
+
+#endif /* KC_CASES_H */

@@ -1,0 +1,535 @@
+/* err.c - how calls fail: statuses, messages, what stays usable. */
+#include "rules/cases.h"
+#include "rules/rules.h"
+
+/* Something that must fail: an allocation that nothing can fill. */
+static kd_status fail_once(uint64_t size) {
+  kd_buffer *buffer = NULL;
+  void *address = NULL;
+  return KC_CALL(kd_status,
+                 kp.m.allocate(kc_device(), 0, size, &buffer, &address),
+                 "memory.allocate(%llu bytes)", (unsigned long long)size);
+}
+
+static void err_code_and_message(void) {
+  kc_device();
+  kd_status status = fail_once(UINT64_MAX - 4095);
+  kc_check(status > 0 && status <= KD_BUSY,
+           "a failed allocation returned %d, no status of kd/base.h", status);
+  kc_check(*kc_message(), "a failed allocation left no message by host->fail");
+  kc_check(kc_message_status() == status || !*kc_message(),
+           "the call returned %s, host->fail was given %s",
+           kd_status_name(status), kd_status_name(kc_message_status()));
+  kd_device_info info = {.struct_size = sizeof info};
+  status = KC_CALL(kd_status, kp.p.device_info(UINT32_MAX, &info),
+                   "device_info(UINT32_MAX)");
+  kc_check(status != KD_OK && *kc_message(),
+           "device_info of no device left no message by host->fail");
+}
+
+static void err_message_names(void) {
+  kc_device();
+  fail_once(UINT64_MAX - 4095);
+  bool digit = false;
+  for (const char *at = kc_message(); *at; at++)
+    digit |= *at >= '0' && *at <= '9';
+  kc_check(digit, "the message of an allocation that failed names no size:"
+           " \"%.200s\"", kc_message());
+  kc_note("%.300s", kc_message());
+}
+
+static void err_out_params(void) {
+  kc_device();
+  kd_device *device = (kd_device *)(uintptr_t)0x5a5a;
+  kd_status status = KC_CALL(kd_status, kp.p.device_open(UINT32_MAX, &device),
+                             "device_open(UINT32_MAX)");
+  kc_check(status == KD_OK || device == (kd_device *)(uintptr_t)0x5a5a ||
+               device == NULL,
+           "a failed device_open wrote out_device");
+  kc_check(status != KD_OK, "device_open of no device succeeded");
+}
+
+static void err_success_clears(void) {
+  kc_device();
+  fail_once(UINT64_MAX - 4095);
+  kc_buffer *buffer = kc_buffer_make(64); /* each call is hushed before */
+  kc_check(!*kc_message(), "a call that succeeded left a message: \"%.100s\"",
+           kc_message());
+  kc_buffer_free(buffer);
+}
+
+static void fail_there(void *context, uint32_t index) {
+  (void)context;
+  for (int i = 0; i < 30; i++) {
+    uint64_t size = UINT64_MAX / 2 - (uint64_t)index * 4096;
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)size);
+    kd_status status = fail_once(size);
+    kc_check(status == KD_OUT_OF_MEMORY, "it returned %s",
+             kd_status_name(status));
+    bool digit = false;
+    for (const char *at = kc_message(); *at; at++)
+      digit |= *at >= '0' && *at <= '9';
+    kc_check(*kc_message(), "thread %u failed without a message", index);
+    kc_check(!digit || strstr(kc_message(), text) ||
+                 strlen(kc_message()) < 1800,
+             "thread %u got the message of another: \"%.100s\"", index,
+             kc_message());
+    /* a message that names a size names this one */
+    for (uint32_t other = 0; other < 8; other++) {
+      char theirs[32];
+      snprintf(theirs, sizeof theirs, "%llu",
+               (unsigned long long)(UINT64_MAX / 2 - (uint64_t)other * 4096));
+      if (other != index)
+        kc_check(!strstr(kc_message(), theirs),
+                 "thread %u got the message of thread %u", index, other);
+    }
+  }
+}
+
+static void err_thread_local(void) {
+  kc_device();
+  kc_threads(8, fail_there, NULL);
+}
+
+/* host memory: the n-th allocation fails, for n = 1 .. until nothing does. */
+static void err_alloc_fail(void) {
+  kc_load();
+  int clean = 0;
+  for (uint32_t n = 1; n <= (kc.quick ? 40u : 200u) && clean < 2; n++) {
+    if (!kc_case("n=%u", n)) continue;
+    atomic_store(&kc_host.allocations, 0);
+    atomic_store(&kc_host.fail_at, n);
+    int live = atomic_load(&kc_host.live);
+    kd_status status = KC_CALL(kd_status, kp.p.open(kc_services()), "open");
+    kd_device *device = NULL;
+    kd_buffer *buffer = NULL;
+    void *address = NULL;
+    kd_stream *stream = NULL;
+    kc_check(status == KD_OK || (status > 0 && *kc_message()),
+             "open returned %d without a message", status);
+    if (status == KD_OK) {
+      status = KC_CALL(kd_status, kp.p.device_open(kc.device, &device),
+                       "device_open");
+      kc_check(status == KD_OK || *kc_message(),
+               "device_open failed without a message");
+      if (status == KD_OK) {
+        kd_status made =
+            KC_CALL(kd_status,
+                    kp.m.allocate(device, 0, 1000, &buffer, &address),
+                    "memory.allocate");
+        kc_check(made == KD_OK || made == KD_OUT_OF_MEMORY,
+                 "allocate returned %s", kd_status_name(made));
+        if (made == KD_OK) {
+          char byte = 1;
+          KC_CALL(kd_status,
+                  kp.m.copy_in(device, NULL, &byte, buffer, 0, 1),
+                  "memory.copy_in");
+          kp.m.release(device, buffer);
+        }
+        if (kc_claims(KC_ASYNC)) {
+          made = KC_CALL(kd_status, kp.s.create(device, 0, 0, &stream),
+                         "stream.create");
+          kc_check(made == KD_OK || made == KD_OUT_OF_MEMORY,
+                   "stream.create returned %s", kd_status_name(made));
+          if (made == KD_OK) kp.s.destroy(stream);
+        }
+        KC_DO(kp.p.device_close(device), "device_close");
+      }
+      KC_DO(kp.p.close(), "close");
+    }
+    bool failed = atomic_load(&kc_host.allocations) >= n;
+    atomic_store(&kc_host.fail_at, 0);
+    kc_check(atomic_load(&kc_host.live) == live,
+             "%d blocks were not released after allocation %u failed",
+             atomic_load(&kc_host.live) - live, n);
+    clean = failed ? 0 : clean + 1;
+    /* and all is well afterwards */
+    status = KC_CALL(kd_status, kp.p.open(kc_services()), "open");
+    if (kc_check(status == KD_OK, "open after a shortage returned %s",
+                 kd_status_name(status)))
+      KC_DO(kp.p.close(), "close");
+  }
+}
+
+static void err_alloc_fail_kernel(void) {
+  static const char *const ops[] = {"Relu", "MatMul", "Softmax", "Transpose",
+                                    "ReduceSum"};
+  kc_device();
+  for (size_t i = 0; i < KC_COUNT_OF(ops); i++)
+    for (uint32_t n = 1; n <= 12; n++) {
+      kc_op_case one;
+      kc_random random = {1};
+      if (!kc_case_make(NULL, ops[i], 2, KD_F32, KC_PROBE_INTS, &random, &one))
+        continue;
+      kc_node *node = kc_node_make(&one.op, NULL, 0);
+      const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
+      if (def && kc_case("op=%s,n=%u", ops[i], n)) {
+        kc_run *run = NULL;
+        kd_kernel *own = NULL;
+        kc_ok(kc_run_make(node, def, &one.op, &kc_plain, &run), "create");
+        own = run->kernel;
+        atomic_store(&kc_host.allocations, 0);
+        atomic_store(&kc_host.fail_at, n);
+        kd_status status =
+            def->create ? KC_CALL(kd_status,
+                                  def->create(kc_device(), def, &node->node,
+                                              &run->kernel),
+                                  "%s.create", def->op)
+                        : KD_OK;
+        if (status == KD_OK) {
+          status = KC_CALL(kd_status, kc_run_now(run), "run");
+          if (def->create) def->destroy(run->kernel);
+        }
+        atomic_store(&kc_host.fail_at, 0);
+        run->kernel = own;
+        kc_check(status == KD_OK || status == KD_OUT_OF_MEMORY ||
+                     *kc_message(),
+                 "%s returned %s", ops[i], kd_status_name(status));
+        kc_run_free(run);
+        kc_check(kc_try_op(&one.op, &kc_plain), "%s does not run afterwards",
+                 ops[i]);
+      }
+      kc_node_free(node);
+      kc_case_free(&one);
+    }
+  if (!kc.only && kc_case("smoke")) kc_smoke();
+}
+
+static void err_service_fail(void) {
+  kc_device();
+  for (uint32_t n = 1; n <= 6; n++) {
+    if (!kc_case("n=%u", n)) continue;
+    atomic_store(&kc_host.calls, 0);
+    atomic_store(&kc_host.service_fail_at, n);
+    kc_op_case one;
+    kc_random random = {n};
+    static const char *const ops[] = {"NonZero", "Relu"};
+    for (int i = 0; i < 2; i++) {
+      if (!kc_case_make(NULL, ops[i], 0, KD_F32, KC_PROBE_INTS, &random, &one))
+        continue;
+      kc_node *node = kc_node_make(&one.op, NULL, 0);
+      const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
+      kc_run *run = NULL;
+      if (def && kc_run_make(node, def, &one.op, &kc_plain, &run) == KD_OK) {
+        kd_status status = kc_run_now(run);
+        bool asked = atomic_load(&kc_host.calls) >= n && i == 0;
+        kc_check(status == KD_OK ||
+                     (status != KD_OK && (asked || *kc_message())),
+                 "%s returned %s", ops[i], kd_status_name(status));
+        kc_check(!(asked && n == 1 && i == 0) || status != KD_OK,
+                 "%s succeeded though set_output had failed", ops[i]);
+        kc_run_free(run);
+      }
+      kc_node_free(node);
+      kc_case_free(&one);
+    }
+    atomic_store(&kc_host.service_fail_at, 0);
+    kc_check(true, " ");
+  }
+}
+
+/* ---- asynchronous failures --------------------------------------------------------------- */
+
+typedef struct faulty {
+  kc_op_case one;
+  kc_node *node;
+  kc_run *run;
+} faulty;
+
+/* A Gather whose index is out of range: the one failure that data can cause on
+ * any device. False where the device does not report it. */
+static bool fault_make(faulty *f) {
+  static const kd_dtype types[] = {KD_I64, KD_I32};
+  int64_t dims[1] = {5}, two[1] = {2};
+  kc_random random = {1};
+  memset(f, 0, sizeof *f);
+  kc_device();
+  for (int t = 0; t < 2; t++) {
+    f->one.op = (kc_op){.name = "Gather", .in_count = 2, .out_count = 1};
+    f->one.own[0] = kc_floats(1, dims, &random);
+    f->one.own[1] = value_make(types[t], 1, two);
+    f->one.own[1]->x[0] = 1;
+    f->one.own[1]->x[1] = 1000000;
+    f->one.op.in[0] = f->one.own[0];
+    f->one.op.in[1] = f->one.own[1];
+    f->node = kc_node_make(&f->one.op, NULL, 0);
+    const kd_kernel_def *def = f->node ? kc_def_for(f->node) : NULL;
+    if (def && kc_run_make(f->node, def, &f->one.op, &kc_plain, &f->run) ==
+                   KD_OK)
+      return true;
+    kc_node_free(f->node);
+    kc_case_free(&f->one);
+  }
+  return false;
+}
+
+static void fault_free(faulty *f) {
+  kc_run_free(f->run);
+  kc_node_free(f->node);
+  kc_case_free(&f->one);
+}
+
+/* Enqueues a failure on a stream; leaves the case where none comes. */
+static kd_status fault_enqueue(faulty *f, kd_stream *stream) {
+  if (!fault_make(f)) kc_unclaimed("it has no Gather to fail with");
+  kd_status status = kc_run_enqueue(f->run, stream);
+  if (status != KD_OK)
+    kc_unclaimed("a bad index is found when the kernel is enqueued");
+  kd_event *probe = kc_event_make(kc_device());
+  kc_ok(kp.e.record(probe, stream), "event.record");
+  status = KC_CALL(kd_status, kp.e.wait(probe, 10 * KC_S), "event.wait");
+  kc_event_free(probe);
+  if (status == KD_OK) kc_unclaimed("a bad index is no failure for it");
+  return status;
+}
+
+static void err_async_event(void) {
+  faulty f;
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_event *before = kc_event_make(kc_device());
+  kc_ok(kp.e.record(before, stream), "event.record");
+  kd_status status = fault_enqueue(&f, stream);
+  kc_check(status > 0 && status <= KD_BUSY && status != KD_BUSY &&
+               status != KD_DEADLINE_EXCEEDED,
+           "the event behind failed work says %s", kd_status_name(status));
+  kc_check(KC_CALL(kd_status, kp.e.query(before), "event.query") == KD_OK,
+           "an event before the failed work says that it failed");
+  kd_event *after = kc_event_make(kc_device());
+  kc_ok(kp.e.record(after, stream), "event.record");
+  kd_status later = KC_CALL(kd_status, kp.e.wait(after, 10 * KC_S),
+                            "event.wait");
+  kc_check(later == status, "a later event says %s, the first one %s",
+           kd_status_name(later), kd_status_name(status));
+  fault_free(&f);
+}
+
+static void err_async_sync(void) {
+  faulty f;
+  if (!kp.s.synchronize) kc_unclaimed("stream.synchronize is NULL");
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_status status = fault_enqueue(&f, stream);
+  kd_status said = kc_finish(stream);
+  kc_check(said == status, "synchronize says %s, the event %s",
+           kd_status_name(said), kd_status_name(status));
+  if (status != KD_DEVICE_LOST) {
+    said = kc_finish(stream);
+    kc_check(said == KD_OK, "the second synchronize says %s",
+             kd_status_name(said));
+    kc_buffer *buffer = kc_buffer_make(64);
+    char in[64] = "again", out[64] = "";
+    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
+                       buffer->offset, 64),
+          "copy_in");
+    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
+                        out, 64),
+          "copy_out");
+    kc_check(kc_finish(stream) == KD_OK && !strcmp(in, out),
+             "the stream does not work after its failure was taken");
+  }
+  fault_free(&f);
+}
+
+static atomic_uint fault_calls;
+static atomic_int fault_status;
+
+static void on_fault(void *context, kd_status status) {
+  (void)context;
+  atomic_store(&fault_status, status);
+  atomic_fetch_add(&fault_calls, 1);
+}
+
+static void err_callback(void) {
+  faulty f;
+  if (!kp.e.on_complete) kc_unclaimed("event.on_complete is NULL");
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_status status = fault_enqueue(&f, stream);
+  kd_event *event = kc_event_make(kc_device());
+  atomic_store(&fault_calls, 0);
+  kc_ok(kc_run_enqueue(f.run, stream), "enqueue");
+  kc_ok(kp.e.record(event, stream), "event.record");
+  kc_ok(KC_CALL(kd_status, kp.e.on_complete(event, on_fault, NULL),
+                "event.on_complete"),
+        "event.on_complete");
+  uint64_t until = kc_now() + (uint64_t)(2e9 * kc.factor);
+  while (!atomic_load(&fault_calls) && kc_now() < until) {
+    kc_sleep(KC_MS);
+    kc_beat();
+  }
+  kc_check(atomic_load(&fault_calls) == 1,
+           "on_complete was called %u times within 2 s of a failed launch",
+           atomic_load(&fault_calls));
+  kc_check(!atomic_load(&fault_calls) || atomic_load(&fault_status) == status,
+           "on_complete was given %s, the event says %s",
+           kd_status_name(atomic_load(&fault_status)), kd_status_name(status));
+  fault_free(&f);
+}
+
+static void err_async_wait(void) {
+  faulty f;
+  kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
+  kd_event *event = kc_event_make(kc_device()), *end = kc_event_make(kc_device());
+  kd_status status = fault_enqueue(&f, a);
+  kc_ok(kp.e.record(event, a), "event.record");
+  kc_ok(KC_CALL(kd_status, kp.s.wait(b, event), "stream.wait"), "stream.wait");
+  kc_ok(kp.e.record(end, b), "event.record");
+  kd_status said = KC_CALL(kd_status, kp.e.wait(end, 10 * KC_S), "event.wait");
+  kc_check(said == status, "a stream that waited for failed work says %s, not"
+           " %s", kd_status_name(said), kd_status_name(status));
+  fault_free(&f);
+}
+
+static void err_others_live(void) {
+  faulty f;
+  kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
+  kd_status status = fault_enqueue(&f, a);
+  if (status == KD_DEVICE_LOST) kc_unclaimed("its failures lose the device");
+  kc_buffer *buffer = kc_buffer_make(64);
+  char in[64] = "alive", out[64] = "";
+  kc_ok(kp.m.copy_in(buffer->device, b, in, buffer->handle, buffer->offset, 64),
+        "copy_in on another stream");
+  kc_ok(kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out,
+                      64),
+        "copy_out on another stream");
+  kd_status said = kc_finish(b);
+  kc_check(said == KD_OK && !strcmp(in, out),
+           "another stream says %s after a failure beside it",
+           kd_status_name(said));
+  kc_write(buffer, 0, in, 64); /* and synchronous calls */
+  kc_read(buffer, 0, out, 64);
+  kc_check(!strcmp(in, out), "synchronous copies fail after a failed launch");
+  fault_free(&f);
+}
+
+static void err_no_hang(void) {
+  faulty f;
+  kd_stream *stream = kc_stream_make(kc_device());
+  fault_enqueue(&f, stream);
+  kd_event *event = kc_event_make(kc_device());
+  kc_ok(kp.e.record(event, stream), "event.record");
+  uint64_t begin = kc_now();
+  kd_status status = KC_CALL(kd_status, kp.e.wait(event, 3 * KC_S),
+                             "event.wait(3 s)");
+  kc_check(status != KD_DEADLINE_EXCEEDED, "a wait behind a failure hangs");
+  status = kc_finish(stream);
+  kc_check((double)(kc_now() - begin) < 5e9 * kc.factor,
+           "waits behind a failure took %.1f s",
+           (double)(kc_now() - begin) / 1e9);
+  fault_free(&f);
+}
+
+static void err_bad_enqueue(void) {
+  faulty f;
+  if (!fault_make(&f)) kc_unclaimed("it has no Gather to fail with");
+  kd_status status = kc_run_now(f.run);
+  if (status == KD_OK) {
+    kc_check(true, " ");
+    kc_note("an index out of range is no failure for it");
+  } else {
+    kc_check(status > 0 && status <= KD_BUSY, "it returned %d", status);
+    kc_check(kc_claims(KC_ASYNC) || *kc_message(),
+             "the failed launch left no message");
+  }
+  kc_check(kc_buffer_intact(f.run->out_buffers[0]),
+           "a bad index wrote outside the output");
+  fault_free(&f);
+  kc_smoke();
+}
+
+static void err_smoke(void) {
+  kc_smoke();
+}
+
+#define RULE(severity, level, id, check, flags, header, sentence, names, about) \
+  KC_RULE(severity, level, id, check, flags, header, sentence, names, about)
+
+static const kc_rule rules[] = {
+    RULE(MUST, CORE, "err.code-and-message", err_code_and_message, 0, "host.h",
+         "Records why a call fails, for the calling thread, and returns `code`",
+         "kd_host.fail KD_OUT_OF_RANGE KD_OUT_OF_MEMORY",
+         "Without a message the user sees a number."),
+    RULE(MUST, CORE, "err.code-defined", err_smoke, KC_WATCHED, "base.h",
+         "How a call ended: zero, or why not",
+         "kd_status KD_CANCELLED KD_UNKNOWN KD_INVALID_ARGUMENT KD_NOT_FOUND"
+         " KD_ALREADY_EXISTS KD_PERMISSION_DENIED KD_FAILED_PRECONDITION"
+         " KD_ABORTED KD_INTERNAL KD_UNAVAILABLE KD_DATA_LOSS"
+         " KD_UNAUTHENTICATED KD_DEVICE_LOST KD_STATUS_LIST",
+         "errno, or a driver's own numbers, mean something else to the host."),
+    RULE(MUST, CORE, "err.message", err_smoke, KC_WATCHED, "plugin.h",
+         "A call that fails says why by host->fail", "kd_host.fail KD_PRINTF",
+         "Watched behind each call of create and enqueue."),
+    RULE(SHOULD, CORE, "err.message-names", err_message_names, 0, "memory.h",
+         "KD_OUT_OF_MEMORY (with what was asked and what is free)",
+         "kd_host.fail", "\"Out of memory\" alone helps nobody."),
+    RULE(MUST, CORE, "err.out-params", err_out_params, 0, "plugin.h",
+         "KD_UNAVAILABLE (in use, or lost), KD_OUT_OF_MEMORY",
+         "kd_plugin.device_open",
+         "A handle that is written on failure is taken for one that must be"
+         " closed."),
+    RULE(MUST, CORE, "err.success-is-silent", err_success_clears, 0, "host.h",
+         "the last one before the call returns counts", "kd_host.fail",
+         "A message recorded on the way to success is shown with the next"
+         " failure."),
+    RULE(MUST, CORE, "err.thread-local", err_thread_local, 0, "host.h",
+         "Records why a call fails, for the calling thread",
+         "kd_host.fail kd_memory_table.allocate",
+         "A buffer of the plugin's own for messages is one for all threads."),
+    RULE(SHOULD, CORE, "err.no-stdio", err_smoke, KC_WATCHED, "plugin.h",
+         "It prints nothing: host->log is for that", "kd_host.log",
+         "Output of a library lands in the application's protocol. Watched over"
+         " all rules."),
+    RULE(MUST, CORE, "err.log-level", err_smoke, KC_WATCHED, "host.h",
+         "level is KD_LOG_*",
+         "kd_host.log KD_LOG_ERROR KD_LOG_WARNING KD_LOG_INFO KD_LOG_DEBUG",
+         "Other numbers are filtered wrongly."),
+    RULE(MUST, CORE, "err.alloc-fail-nth", err_alloc_fail, KC_CASES, "host.h",
+         "`allocate` returns NULL where there is none",
+         "kd_host.allocate kd_host.release KD_OUT_OF_MEMORY",
+         "Every allocation fails once: no crash, no leak, and all is well"
+         " afterwards."),
+    RULE(MUST, CORE, "err.alloc-fail-kernel", err_alloc_fail_kernel, KC_CASES,
+         "kernel.h", "Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY,"
+         " KD_INVALID_ARGUMENT",
+         "kd_kernel_def.create KD_INVALID_ARGUMENT kd_host.allocate",
+         "The same while kernels are made and run."),
+    RULE(MUST, CORE, "err.service-fail-nth", err_service_fail, KC_CASES,
+         "host.h", "Returns KD_OK, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT (bad"
+         " index, dims)",
+         "kd_host.set_output kd_host.cache_get kd_host.cache_put",
+         "A store that can't be read or written is no failure; an output that"
+         " can't be made is one."),
+    RULE(MUST, CORE, "err.bad-data", err_bad_enqueue, 0, "kernel.h",
+         "Returns KD_OK, or why not; then nothing was enqueued",
+         "kd_kernel_def.enqueue",
+         "Indices come from data: whatever they are, nothing outside the tensors"
+         " is touched."),
+    RULE(MUST, ASYNC, "err.async-event", err_async_event, 0, "stream.h",
+         "An event carries the status of the work before it",
+         "kd_event_table.query kd_event_table.wait",
+         "A failure that is swallowed gives wrong results without a word; one"
+         " that reaches earlier events fails the wrong work."),
+    RULE(MUST, ASYNC, "err.async-synchronize", err_async_sync, 0, "stream.h",
+         "the status of the first work that failed since the last synchronize",
+         "kd_stream_table.synchronize",
+         "A stream that can't be used any more after one bad index takes the"
+         " service down."),
+    RULE(MUST, ASYNC, "err.callback-on-error", err_callback, 0, "stream.h",
+         "Called once when an event's work is done or has failed",
+         "kd_event_table.on_complete kd_event_callback",
+         "Callbacks that only come on success leave the host waiting for ever"
+         " (OpenCL-CTS#1900)."),
+    RULE(MUST, ASYNC, "err.async-wait", err_async_wait, 0, "stream.h",
+         "If the event's work failed, so does this stream's work from here on",
+         "kd_stream_table.wait",
+         "The failure must reach what depends on it, over streams."),
+    RULE(MUST, ASYNC, "err.others-live", err_others_live, 0, "stream.h",
+         "A failure stays with its stream and those that wait for it",
+         "kd_stream_table.create",
+         "One bad request must not fail the others."),
+    RULE(MUST, ASYNC, "err.no-hang", err_no_hang, 0, "stream.h",
+         "Nothing waits for ever because something failed",
+         "kd_event_table.wait kd_stream_table.synchronize",
+         "After a failure the work that signals the waiters does not run."),
+};
+
+KC_AREA(err, "Errors");

@@ -1,0 +1,86 @@
+/* host.c - how the plugin uses the host's services. */
+#include "rules/rules.h"
+
+static void host_plugin_path(void) {
+  kd_host *host = kc_services_copy();
+  host->plugin_path = kc.plugin;
+  host->name = "another host 9.9";
+  kc_load();
+  kd_status status = KC_CALL(kd_status, kp.p.open(host), "open");
+  kc_check(status == KD_OK, "open by a host of another name returned %s: %s",
+           kd_status_name(status), kc_message());
+  if (status == KD_OK) KC_DO(kp.p.close(), "close");
+}
+
+static void host_table_kept(void) {
+  /* the table of entry is not the one of open: only that one may be kept */
+  kc_load();
+  kd_host *second = kc_services_copy();
+  kc_ok(KC_CALL(kd_status, kp.p.open(second), "open(another table)"), "open");
+  kd_device *device = NULL;
+  if (KC_CALL(uint32_t, kp.p.device_count(), "device_count")) {
+    kc_ok(kp.p.device_open(kc.device, &device), "device_open");
+    KC_DO(kp.p.device_close(device), "device_close");
+  }
+  KC_DO(kp.p.close(), "close");
+  kc_check(true, " ");
+}
+
+static void host_cache_bad(void) {
+  char path[700];
+  kc_smoke();
+  kc_tidy();
+  /* everything in the store turns to garbage */
+  snprintf(path, sizeof path,
+           "for f in %s/store-*; do [ -f \"$f\" ] && printf 'garbage' >\"$f\";"
+           " done; true",
+           kc.scratch ? kc.scratch : "/nowhere");
+  if (system(path) != 0) kc_stop("the suite can't spoil the store");
+  kc_smoke();
+}
+
+static void host_optional(void) {
+  /* what a host of this version fills may still be of an empty sort */
+  kd_host *host = kc_services_copy();
+  kc_load();
+  kc_check(host->extension(host, "x") == NULL, " ");
+  kc_ok(KC_CALL(kd_status, kp.p.open(host), "open"), "open");
+  KC_DO(kp.p.close(), "close");
+}
+
+#define RULE(severity, id, check, flags, sentence, names, about) \
+  KC_RULE(severity, CORE, id, check, flags, "host.h", sentence, names, about)
+
+static const kc_rule rules[] = {
+    RULE(MUST, "host.any-host", host_plugin_path, KC_CLOSED,
+         "of the host, with its version",
+         "kd_host.name kd_host.plugin_path",
+         "Other hosts than Keel's may load the plugin: its name is no"
+         " version."),
+    RULE(MUST, "host.table-of-open", host_table_kept, KC_CLOSED,
+         "keeps the pointer from `open`", "kd_host kd_plugin.open",
+         "The table of the entry function may be gone when open is called."),
+    RULE(MUST, "host.allocate-alignment", kc_smoke, KC_WATCHED,
+         "alignment is a power of two, 0 for 64", "kd_host.allocate",
+         "Watched at every call."),
+    RULE(MUST, "host.allocate-overrun", kc_smoke, KC_WATCHED,
+         "Host memory for the plugin's own use",
+         "kd_host.allocate kd_host.release",
+         "Marks in front of and behind each block are looked at when it is"
+         " released."),
+    RULE(MUST, "host.zones-balanced", kc_smoke, KC_WATCHED, "Spans nest",
+         "kd_host.zone_begin kd_host.zone_end",
+         "A span that is left open by an early return swallows the rest of the"
+         " trace. Watched over all rules."),
+    RULE(MUST, "host.cache-untrusted", host_cache_bad, 0,
+         "What it gives may be damaged or of another version: the plugin looks",
+         "kd_host.cache_get kd_host.cache_put KD_NOT_FOUND",
+         "Disks lie, and versions change: a blob without a checksum crashes the"
+         " next start."),
+    RULE(MUST, "host.extension-absent", host_optional, KC_CLOSED,
+         "A table of services that later versions or other hosts define",
+         "kd_host.extension",
+         "NULL is the usual answer."),
+};
+
+KC_AREA(host, "Use of the host's services");

@@ -1,0 +1,273 @@
+/* life.c - leaks, orders of destruction, the process's state, unloading. */
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rules/rules.h"
+
+static uint64_t resident(void) {
+  unsigned long pages = 0, all = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (!file || fscanf(file, "%lu %lu", &all, &pages) != 2) pages = 0;
+  if (file) fclose(file);
+  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint32_t entries(const char *path) {
+  uint32_t count = 0;
+  DIR *folder = opendir(path);
+  struct dirent *entry = NULL;
+  while (folder && (entry = readdir(folder)))
+    count += entry->d_name[0] != '.';
+  if (folder) closedir(folder);
+  return count;
+}
+
+static void life_cycle(void) {
+  uint64_t memory[2] = {0};
+  uint32_t files[2] = {0}, threads[2] = {0};
+  int cycles = kc.quick ? 20 : 100;
+  kc_load();
+  for (int i = 0; i < cycles; i++) {
+    kc_ok(kc_open(), "open");
+    kc_smoke();
+    kc_close_devices();
+    kc_close();
+    if (i != cycles / 4 && i != cycles - 1) continue;
+    kc_sleep(2 * KC_MS);
+    int at = i == cycles - 1;
+    memory[at] = resident();
+    files[at] = entries("/proc/self/fd");
+    threads[at] = entries("/proc/self/task");
+  }
+  double each = ((double)memory[1] - (double)memory[0]) / (cycles * 3 / 4.0);
+  kc_check(each < 60000, "each cycle of open, work and close keeps %.0f bytes",
+           each);
+  kc_check(files[1] <= files[0], "file descriptors grew from %u to %u",
+           files[0], files[1]);
+  kc_check(threads[1] <= threads[0], "threads grew from %u to %u", threads[0],
+           threads[1]);
+}
+
+static void life_churn(void) {
+  kc_unary unary;
+  kc_unary_need(16, &unary);
+  uint64_t before = 0;
+  uint32_t rounds = kc.quick ? 400 : 4000;
+  for (uint32_t i = 0; i < rounds; i++) {
+    if (i == rounds / 4) before = resident();
+    kc_run *run = NULL;
+    if (kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run) != KD_OK)
+      kc_stop("instance %u can't be made: %s", i, kc_message());
+    kc_ok(kc_run_now(run), "run");
+    kc_run_free(run);
+  }
+  double each = ((double)resident() - (double)before) / (rounds * 3 / 4.0);
+  kc_check(each < 300, "each instance, with its run, keeps %.0f bytes", each);
+  kc_unary_free(&unary);
+}
+
+static void life_launches(void) {
+  kc_unary unary;
+  kc_unary_need(16, &unary);
+  kc_run *run = NULL;
+  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+        "create");
+  uint64_t before = 0;
+  uint32_t rounds = kc.quick ? 800 : 8000;
+  for (uint32_t i = 0; i < rounds; i++) {
+    if (i == rounds / 4) before = resident();
+    kc_ok(kc_run_now(run), "run");
+  }
+  double each = ((double)resident() - (double)before) / (rounds * 3 / 4.0);
+  kc_check(each < 100, "each launch keeps %.0f bytes", each);
+  kc_run_free(run);
+  kc_unary_free(&unary);
+}
+
+/* Kernel, stream, event and memory go in each order that is legal. */
+static void life_orders(void) {
+  static const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2},
+                                  {2, 3, 0, 1}, {1, 3, 0, 2}, {2, 0, 3, 1}};
+  for (size_t k = 0; k < KC_COUNT_OF(orders); k++) {
+    if (!kc_case("order=%d%d%d%d", orders[k][0], orders[k][1], orders[k][2],
+                 orders[k][3]))
+      continue;
+    kc_unary unary;
+    kc_unary_need(200, &unary);
+    kc_run *run = NULL;
+    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+          "create");
+    kd_stream *stream = NULL;
+    kd_event *event = NULL;
+    if (kc_claims(KC_ASYNC)) {
+      kc_ok(kp.s.create(kc_device(), 0, 0, &stream), "stream.create");
+      kc_ok(kp.e.create(kc_device(), 0, &event), "event.create");
+    }
+    kc_ok(kc_run_enqueue(run, stream), "enqueue");
+    if (stream) {
+      kc_ok(kp.e.record(event, stream), "event.record");
+      kc_ok(kp.e.wait(event, UINT64_MAX), "event.wait");
+    }
+    for (int i = 0; i < 4; i++) {
+      switch (orders[k][i]) {
+        case 0:
+          if (run->kernel) KC_DO(run->def->destroy(run->kernel), "destroy");
+          run->kernel = NULL;
+          break;
+        case 1:
+          if (stream) KC_DO(kp.s.destroy(stream), "stream.destroy");
+          break;
+        case 2:
+          if (event) KC_DO(kp.e.destroy(event), "event.destroy");
+          break;
+        default:
+          kc_buffer_free(run->in_buffers[0]);
+          kc_buffer_free(run->out_buffers[0]);
+          run->in_buffers[0] = run->out_buffers[0] = NULL;
+      }
+    }
+    kc_check(true, " ");
+    kc_run_free(run);
+    kc_unary_free(&unary);
+  }
+}
+
+static bool ends(const char *name, const char *argument, int wanted,
+                 const char *what) {
+  char out[1000];
+  bool late = false;
+  int status = kc_helper(name, argument, 10 * KC_S, out, sizeof out, &late);
+  if (late) return kc_check(false, "%s: the process hangs", what);
+  if (WIFSIGNALED(status))
+    return kc_check(false, "%s: the process dies of %s", what,
+                    strsignal(WTERMSIG(status)));
+  return kc_check(WEXITSTATUS(status) == wanted, "%s: status %d, not %d: %.200s",
+                  what, WEXITSTATUS(status), wanted, out);
+}
+
+static void life_exit(void) {
+  ends("exit", "idle", 7, "ending without close");
+  ends("exit", "busy", 7, "ending without close, with work in flight");
+}
+
+static void life_unload(void) {
+  kc_load();
+  bool may = (kp.p.flags & KD_PLUGIN_UNLOADABLE) != 0;
+  if (!may) kc_unclaimed("it is not KD_PLUGIN_UNLOADABLE");
+  ends("unload", "", 7, "five times open, close and dlclose");
+}
+
+/* After close nothing of it may run: watched by the services for a while. */
+static void life_silent(void) {
+  kc_smoke();
+  kc_tidy();
+  uint32_t threads = entries("/proc/self/task");
+  kc_sleep(50 * KC_MS);
+  kc_check(entries("/proc/self/task") <= threads, "threads start after close");
+  kc_check(kc_host.closed, " ");
+}
+
+static void life_threads_end(void) {
+  uint32_t before = entries("/proc/self/task");
+  for (int i = 0; i < 3; i++) {
+    kc_smoke();
+    kc_tidy();
+  }
+  kc_sleep(20 * KC_MS);
+  uint32_t after = entries("/proc/self/task");
+  kc_check(after <= before + 1, "%u threads ran before open, %u after three"
+           " closes", before, after);
+}
+
+/* What was enqueued before the device is closed is done, or is never done: no
+ * write into host memory comes after the close. */
+static void life_close_busy(void) {
+  for (int i = 0; i < 3; i++) {
+    const uint64_t size = 1 << 20;
+    kd_stream *stream = kc_stream_make(kc_device());
+    kc_buffer *buffer = kc_buffer_make(size);
+    char *target = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    KC_NEED(target != MAP_FAILED, "the suite can't map pages");
+    kc_busy(stream, 5 * KC_MS);
+    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
+                        target, size),
+          "copy_out");
+    kc_ok(kc_finish(stream), "waiting");
+    mprotect(target, size, PROT_NONE); /* a late write faults */
+    kc_tidy();
+    kc_sleep(5 * KC_MS);
+    munmap(target, size);
+    kc_check(true, " ");
+  }
+}
+
+static void life_many_devices_closed(void) {
+  kc_ok(kc_open(), "open");
+  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  for (int round = 0; round < 4; round++) {
+    for (uint32_t i = 0; i < count && i < KC_MAX_DEVICES; i++)
+      kc_device_at((i + (uint32_t)round) % count);
+    kc_close_devices();
+    kc_check(true, " ");
+  }
+}
+
+#define RULE(severity, level, id, check, flags, header, sentence, names, about) \
+  KC_RULE(severity, level, id, check, flags, header, sentence, names, about)
+
+static const kc_rule rules[] = {
+    RULE(MUST, CORE, "life.host-allocs-balanced", kc_smoke, KC_WATCHED, "host.h",
+         "Host memory for the plugin's own use",
+         "kd_host.allocate kd_host.release",
+         "What is left when close has returned is lost. Watched over all"
+         " rules."),
+    RULE(MUST, CORE, "life.cycle-no-growth", life_cycle, KC_ALONE, "plugin.h",
+         "After `close` the plugin calls the host no more, and may be opened"
+         " again",
+         "kd_plugin.open kd_plugin.close kd_plugin.device_close",
+         "Memory, descriptors and threads that each cycle leaves behind."),
+    RULE(MUST, CORE, "life.instances", life_churn, KC_ALONE, "kernel.h",
+         "Frees an instance that no enqueued work uses",
+         "kd_kernel_def.create kd_kernel_def.destroy",
+         "Instances come and go with shapes."),
+    RULE(MUST, CORE, "life.launches", life_launches, KC_ALONE, "kernel.h",
+         "It must not grow with repetition", "kd_kernel_def.enqueue",
+         "One event kept a launch is a gigabyte in a day."),
+    RULE(MUST, CORE, "life.destroy-orders", life_orders, KC_CASES, "kernel.h",
+         "Never fails",
+         "kd_kernel_def.destroy kd_stream_table.destroy"
+         " kd_event_table.destroy kd_memory_table.release",
+         "Objects that point at each other crash when the other goes first."),
+    RULE(MUST, CORE, "life.exit-without-close", life_exit, 0, "plugin.h",
+         "must not be closed and the library not unloaded when the process ends"
+         " in the ordinary way",
+         "kd_plugin.close",
+         "Handlers at exit that call a driver which is already gone, or wait for"
+         " a thread that is."),
+    RULE(MUST, CORE, "life.unload", life_unload, 0, "plugin.h",
+         "dlclose after `close` is safe", "KD_PLUGIN_UNLOADABLE kd_plugin.flags",
+         "A thread that still runs, or a destructor of thread-local data, jumps"
+         " into unmapped code."),
+    RULE(MUST, CORE, "life.silent-after-close", life_silent, KC_WATCHED,
+         "plugin.h", "After `close` the plugin calls the host no more",
+         "kd_plugin.close kd_host.log",
+         "The host's table is gone then."),
+    RULE(MUST, CORE, "life.threads-end", life_threads_end, KC_ALONE, "plugin.h",
+         "Its threads have ended when close returns", "kd_plugin.close",
+         "They would run on over a library that may be unmapped."),
+    RULE(MUST, ASYNC, "life.no-late-write", life_close_busy, 0, "memory.h",
+         "stays valid and unchanged until the stream has passed them",
+         "kd_memory_table.copy_out kd_plugin.device_close",
+         "A copy that lands after the wait writes into memory that is somebody"
+         " else's by now."),
+    RULE(MUST, CORE, "life.close-devices", life_many_devices_closed, 0,
+         "plugin.h", "The order of life: entry, open, device_count, device_info,"
+         " device_open",
+         "kd_plugin.device_open kd_plugin.device_close",
+         "Devices are opened and closed in any order."),
+};
+
+KC_AREA(life, "Life, leaks, unloading");

@@ -1,0 +1,621 @@
+/* mem.c - allocation, spaces, mapping, import. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "rules/rules.h"
+
+static kd_status take(uint32_t space, uint64_t size, kd_buffer **out,
+                      void **out_address) {
+  *out = NULL;
+  *out_address = NULL;
+  return KC_CALL(kd_status,
+                 kp.m.allocate(kc_device(), space, size, out, out_address),
+                 "memory.allocate(space %u, %llu bytes)", space,
+                 (unsigned long long)size);
+}
+
+static void give(kd_buffer *buffer) {
+  KC_DO(kp.m.release(kc_device(), buffer), "memory.release");
+}
+
+static void mem_alloc_free(void) {
+  static const uint64_t sizes[] = {1,    2,    3,     7,       64,      255,
+                                   256,  257,  4095,  4096,    4097,    65537,
+                                   1 << 20, 5 << 20};
+  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
+    if (!kc_case("size=%llu", (unsigned long long)sizes[i])) continue;
+    char *in = kc_take(sizes[i]), *out = kc_take(sizes[i]);
+    kc_buffer *buffer = kc_buffer_make(sizes[i]);
+    kc_pattern(in, sizes[i], i);
+    kc_write(buffer, 0, in, sizes[i]);
+    kc_read(buffer, 0, out, sizes[i]);
+    uint64_t first = kc_differs(in, out, sizes[i]);
+    kc_check(first == sizes[i], "byte %llu of %llu is not what was written",
+             (unsigned long long)first, (unsigned long long)sizes[i]);
+    kc_buffer_free(buffer);
+    free(in);
+    free(out);
+  }
+}
+
+static void mem_alignment(void) {
+  const kd_device_info *info = kc_info();
+  uint32_t seen = 0;
+  for (uint32_t s = 0; s < info->space_count; s++) {
+    uint32_t align = info->spaces[s].alignment ? info->spaces[s].alignment : 64;
+    kd_buffer *buffers[16];
+    void *addresses[16];
+    for (int i = 0; i < 16; i++) {
+      kc_ok(take(s, 1 + (uint64_t)i * 37, &buffers[i], &addresses[i]),
+            "allocate");
+      if (!addresses[i]) continue;
+      seen++;
+      kc_check((uintptr_t)addresses[i] % align == 0,
+               "space %u: address %p of %d bytes is not aligned to %u", s,
+               addresses[i], 1 + i * 37, align);
+    }
+    for (int i = 0; i < 16; i++)
+      give(buffers[i]);
+  }
+  if (!seen) kc_unclaimed("the device gives no addresses");
+}
+
+static void mem_no_overlap(void) {
+  enum { MANY = 600 };
+  kd_buffer *buffers[MANY];
+  uint64_t sizes[MANY];
+  kc_random random = kc_seed();
+  uint32_t count = kc.quick ? 150 : MANY;
+  for (uint32_t i = 0; i < count; i++) {
+    void *address = NULL;
+    sizes[i] = 8 + kc_below(&random, 300);
+    kc_ok(take(0, sizes[i], &buffers[i], &address), "allocate");
+    char bytes[320];
+    kc_pattern(bytes, sizes[i], i);
+    kc_ok(kp.m.copy_in(kc_device(), NULL, bytes, buffers[i], 0, sizes[i]),
+          "copy_in");
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    char bytes[320], back[320];
+    kc_pattern(bytes, sizes[i], i);
+    kc_ok(kp.m.copy_out(kc_device(), NULL, buffers[i], 0, back, sizes[i]),
+          "copy_out");
+    uint64_t first = kc_differs(bytes, back, sizes[i]);
+    kc_check(first == sizes[i],
+             "byte %llu of buffer %u, of %llu bytes, was changed by another"
+             " buffer",
+             (unsigned long long)first, i, (unsigned long long)sizes[i]);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    give(buffers[i]);
+}
+
+static void mem_distinct(void) {
+  kd_buffer *a = NULL, *b = NULL;
+  void *x = NULL, *y = NULL;
+  kc_ok(take(0, 64, &a, &x), "allocate");
+  kc_ok(take(0, 64, &b, &y), "allocate");
+  kc_check(a != NULL && b != NULL, "allocate returned KD_OK and no buffer");
+  kc_check(a != b, "two buffers have one handle");
+  kc_check(!x || x != y, "two buffers have one address");
+  give(a);
+  give(b);
+}
+
+static void mem_oom_size(void) {
+  const kd_device_info *info = kc_info();
+  uint64_t total = info->spaces[0].size;
+  uint64_t most = info->spaces[0].max_buffer;
+  const uint64_t wrong[] = {UINT64_MAX, UINT64_MAX - 15, UINT64_MAX - 63,
+                            UINT64_MAX - 4095, (uint64_t)INT64_MAX,
+                            UINT64_C(1) << 60, total ? total * 4 : UINT64_MAX,
+                            most ? most + (most < UINT64_MAX) : UINT64_MAX};
+  for (size_t i = 0; i < KC_COUNT_OF(wrong); i++) {
+    if (!kc_case("try=%zu", i)) continue;
+    kd_buffer *buffer = (kd_buffer *)(uintptr_t)0x5a5a;
+    void *address = (void *)(uintptr_t)0x5a5a;
+    kd_status status = KC_CALL(
+        kd_status, kp.m.allocate(kc_device(), 0, wrong[i], &buffer, &address),
+        "memory.allocate(%llu bytes)", (unsigned long long)wrong[i]);
+    kc_check(status == KD_OUT_OF_MEMORY,
+             "allocating %llu bytes of %llu returned %s",
+             (unsigned long long)wrong[i], (unsigned long long)total,
+             kd_status_name(status));
+    kc_check(status == KD_OK || (buffer == (kd_buffer *)(uintptr_t)0x5a5a &&
+                                 address == (void *)(uintptr_t)0x5a5a),
+             "out_buffer or out_address was written by a failing allocation");
+    if (status == KD_OK) give(buffer);
+  }
+}
+
+/* Takes memory until there is none, or the cap is reached. */
+static uint32_t exhaust(kd_buffer **buffers, uint32_t room, uint64_t each,
+                        bool *out_refused) {
+  uint32_t count = 0;
+  *out_refused = false;
+  for (uint64_t used = 0; count < room && used + each <= kc.max_memory;
+       used += each) {
+    void *address = NULL;
+    kd_status status = take(0, each, &buffers[count], &address);
+    if (status != KD_OK) {
+      kc_check(status == KD_OUT_OF_MEMORY, "allocate returned %s",
+               kd_status_name(status));
+      *out_refused = true;
+      break;
+    }
+    count++;
+  }
+  return count;
+}
+
+static void mem_oom_recover(void) {
+  static kd_buffer *buffers[256];
+  bool refused = false;
+  for (int round = 0; round < 2; round++) {
+    uint32_t count = exhaust(buffers, 256, 16 << 20, &refused);
+    kc_check(count > 0, "not even 16 MiB can be allocated in round %d", round);
+    for (uint32_t i = 0; i < count; i++)
+      give(buffers[i]);
+  }
+  kc_buffer *after = kc_buffer_make(1 << 20);
+  kc_check(after != NULL, " ");
+  kc_buffer_free(after);
+  kc_note("memory %s within --max-memory", refused ? "ran out" : "did not end");
+}
+
+static void mem_oom_busy(void) {
+  static kd_buffer *buffers[256];
+  kc_unary unary;
+  kc_unary_need(5000, &unary);
+  kc_run *run = NULL;
+  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+        "create");
+  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(run->device) : NULL;
+  if (stream) kc_busy(stream, 5 * KC_MS);
+  kc_ok(kc_run_enqueue(run, stream), "enqueue");
+  bool refused = false;
+  uint32_t count = exhaust(buffers, 256, 32 << 20, &refused);
+  kd_buffer *none = NULL;
+  void *address = NULL;
+  kd_status status = take(0, UINT64_MAX / 2, &none, &address);
+  kc_check(status == KD_OUT_OF_MEMORY, "allocate returned %s",
+           kd_status_name(status));
+  if (stream) kc_ok(kc_finish(stream), "work that ran beside the shortage");
+  value *want[KC_PORTS] = {0}, *got = kc_run_output(run, 0);
+  if (kc_reference(&unary.op, unary.node, want)) {
+    numerics within = kc_numerics(unary.def, KD_F32);
+    kc_compare(want[0], got, &within, "the output of work beside the shortage");
+  }
+  kc_values_free(want, 1);
+  value_free(got);
+  for (uint32_t i = 0; i < count; i++)
+    give(buffers[i]);
+  kc_run_free(run);
+  kc_unary_free(&unary);
+}
+
+static void mem_churn(void) {
+  enum { LIVE = 64 };
+  kc_buffer *live[LIVE] = {0};
+  kc_random random = kc_seed();
+  uint32_t rounds = kc.quick ? 300 : 3000;
+  for (uint32_t i = 0; i < rounds; i++) {
+    uint32_t at = (uint32_t)kc_below(&random, LIVE);
+    if (live[at]) {
+      uint64_t seed = 0, got = 0;
+      seed = live[at]->size * 3;
+      kc_read(live[at], 0, &got, 8);
+      kc_check(got == seed, "a buffer of %llu bytes lost its first word",
+               (unsigned long long)live[at]->size);
+      kc_buffer_free(live[at]);
+      live[at] = NULL;
+    } else {
+      live[at] = kc_buffer_make(8 + kc_below(&random, 20000));
+      uint64_t seed = live[at]->size * 3;
+      kc_write(live[at], 0, &seed, 8);
+    }
+  }
+  for (uint32_t i = 0; i < LIVE; i++)
+    kc_buffer_free(live[i]);
+}
+
+static void mem_spaces(void) {
+  const kd_device_info *info = kc_info();
+  for (uint32_t s = 0; s < info->space_count; s++) {
+    if (!kc_case("space=%u", s)) continue;
+    char in[3000], out[3000];
+    kc_buffer *buffer = kc_buffer_in(kc_device(), s, sizeof in);
+    kc_pattern(in, sizeof in, s + 9);
+    kc_write(buffer, 0, in, sizeof in);
+    kc_read(buffer, 0, out, sizeof out);
+    kc_check(!memcmp(in, out, sizeof in), "copies to space %u are wrong", s);
+    if (kp.m.map) {
+      void *address = NULL;
+      kd_status status =
+          KC_CALL(kd_status,
+                  kp.m.map(kc_device(), buffer->handle, buffer->offset,
+                           sizeof in, 1, &address),
+                  "memory.map(space %u)", s);
+      bool visible = info->spaces[s].flags & KD_SPACE_HOST_VISIBLE;
+      kc_check(visible ? status == KD_OK : status == KD_UNIMPLEMENTED,
+               "map of a buffer in space %u, which is%s host visible, returned"
+               " %s",
+               s, visible ? "" : " not", kd_status_name(status));
+      if (status == KD_OK) {
+        kc_check(address && !memcmp(address, in, sizeof in),
+                 "map of space %u shows other bytes", s);
+        KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+      }
+    }
+    kc_buffer_free(buffer);
+  }
+}
+
+/* The first host visible space, or a case that is not claimed. */
+static uint32_t mapped_space(void) {
+  const kd_device_info *info = kc_info();
+  if (!kp.m.map) kc_unclaimed("memory.map is NULL");
+  for (uint32_t s = 0; s < info->space_count; s++)
+    if (info->spaces[s].flags & KD_SPACE_HOST_VISIBLE) return s;
+  kc_unclaimed("no space is host visible");
+}
+
+static void *map(kc_buffer *buffer, uint64_t offset, uint64_t size,
+                 uint32_t access) {
+  void *address = NULL;
+  kc_ok(KC_CALL(kd_status,
+                kp.m.map(kc_device(), buffer->handle, buffer->offset + offset,
+                         size, access, &address),
+                "memory.map(offset %llu, %llu bytes, access %u)",
+                (unsigned long long)offset, (unsigned long long)size, access),
+        "map");
+  KC_NEED(address != NULL, "map returned KD_OK and no address");
+  return address;
+}
+
+static void mem_map_coherent(void) {
+  uint32_t space = mapped_space();
+  char in[2000], out[2000];
+  kc_buffer *buffer = kc_buffer_in(kc_device(), space, sizeof in);
+  for (int i = 0; i < 10; i++) {
+    kc_pattern(in, sizeof in, (uint64_t)i);
+    void *address = map(buffer, 0, sizeof in, 2);
+    memcpy(address, in, sizeof in);
+    KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+    kc_read(buffer, 0, out, sizeof out);
+    kc_check(!memcmp(in, out, sizeof in),
+             "the device does not see what was written through map");
+    kc_pattern(in, sizeof in, (uint64_t)i + 100);
+    kc_write(buffer, 0, in, sizeof in);
+    address = map(buffer, 0, sizeof in, 1);
+    kc_check(!memcmp(address, in, sizeof in),
+             "map does not show what the device wrote");
+    KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+  }
+  kc_buffer_free(buffer);
+}
+
+static void mem_map_range(void) {
+  uint32_t space = mapped_space();
+  char in[4096], out[4096];
+  kc_buffer *buffer = kc_buffer_in(kc_device(), space, sizeof in);
+  kc_pattern(in, sizeof in, 1);
+  kc_write(buffer, 0, in, sizeof in);
+  char *address = map(buffer, 1000, 100, 3);
+  kc_check(!memcmp(address, in + 1000, 100), "map at an offset shows the wrong"
+           " bytes");
+  /* what is changed elsewhere meanwhile stays as it is */
+  char other[500];
+  kc_pattern(other, sizeof other, 2);
+  kc_write(buffer, 3000, other, sizeof other);
+  memset(address, 0x42, 100);
+  KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+  memset(in + 1000, 0x42, 100);
+  memcpy(in + 3000, other, sizeof other);
+  kc_read(buffer, 0, out, sizeof out);
+  uint64_t first = kc_differs(in, out, sizeof in);
+  kc_check(first == sizeof in,
+           "byte %llu changed, and bytes 1000 to 1099 were mapped",
+           (unsigned long long)first);
+  kc_buffer_free(buffer);
+}
+
+static void mem_map_kernel(void) {
+  uint32_t space = mapped_space();
+  if (space != 0) kc_unclaimed("tensors don't lie in a host visible space");
+  kc_unary unary;
+  kc_unary_need(200, &unary);
+  kc_run *run = NULL;
+  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+        "create");
+  void *address = map(run->in_buffers[0], 0, 800, 2);
+  value_store(unary.in, address);
+  KC_DO(kp.m.unmap(kc_device(), run->in_buffers[0]->handle), "memory.unmap");
+  kc_ok(kc_run_now(run), "the kernel");
+  value *want[KC_PORTS] = {0};
+  value *got = value_make(KD_F32, 1, unary.in->dims);
+  address = map(run->out_buffers[0], 0, 800, 1);
+  value_load(got, address);
+  KC_DO(kp.m.unmap(kc_device(), run->out_buffers[0]->handle), "memory.unmap");
+  if (kc_reference(&unary.op, unary.node, want)) {
+    numerics within = kc_numerics(unary.def, KD_F32);
+    kc_compare(want[0], got, &within, "the mapped output");
+  }
+  kc_values_free(want, 1);
+  value_free(got);
+  kc_run_free(run);
+  kc_unary_free(&unary);
+}
+
+static void mem_tensor_size(void) {
+  if (!kp.m.tensor_size) kc_unclaimed("memory.tensor_size is NULL");
+  static const int64_t dims[][3] = {{1, 1, 1}, {3, 5, 7}, {2, 17, 33}, {0, 4, 4}};
+  static const kd_dtype types[] = {KD_F32, KD_F16, KD_I8, KD_I64};
+  for (size_t i = 0; i < KC_COUNT_OF(dims); i++)
+    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
+      kd_type type = {.dims = dims[i], .dtype = types[t], .rank = 3};
+      uint64_t least = (uint64_t)(dims[i][0] * dims[i][1] * dims[i][2]) *
+                       kd_dtype_size(types[t]);
+      uint64_t first = KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &type),
+                               "memory.tensor_size");
+      uint64_t again = KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &type),
+                               "memory.tensor_size");
+      kc_check(first >= least, "tensor_size gives %llu of %llu bytes",
+               (unsigned long long)first, (unsigned long long)least);
+      kc_check(first == again, "tensor_size gives %llu, then %llu",
+               (unsigned long long)first, (unsigned long long)again);
+      kc_check(first <= least * 64 + (1 << 20), "tensor_size gives %llu for"
+               " %llu bytes", (unsigned long long)first,
+               (unsigned long long)least);
+    }
+}
+
+static void *pages(uint64_t size, int rights) {
+  void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) kc_stop("the suite can't map pages");
+  kc_pattern(at, size, 8);
+  mprotect(at, size, rights);
+  return at;
+}
+
+static kd_status import(void *memory, uint64_t size, kd_buffer **out) {
+  void *address = NULL;
+  return KC_CALL(kd_status,
+                 kp.m.import_memory(kc_device(), KD_EXTERNAL_HOST_POINTER,
+                                    (uint64_t)(uintptr_t)memory, size, out,
+                                    &address),
+                 "memory.import_memory(host pointer, %llu bytes)",
+                 (unsigned long long)size);
+}
+
+static void mem_import(void) {
+  uint64_t size = 8192;
+  char *memory = pages(size, PROT_READ | PROT_WRITE), *back = kc_take(size);
+  kd_buffer *buffer = NULL;
+  kd_status status = import(memory, size, &buffer);
+  if (status == KD_UNIMPLEMENTED) kc_unclaimed("it imports no host memory");
+  kc_ok(status, "import_memory");
+  kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 0, back, size), "copy_out");
+  kc_check(!memcmp(memory, back, size), "imported memory reads otherwise");
+  give(buffer);
+  /* still ours: readable, and to be unmapped by us alone */
+  char byte = memory[size - 1];
+  kc_check(byte == back[size - 1], "imported memory changed by its release");
+  kc_check(munmap(memory, size) == 0, "imported memory was unmapped");
+  free(back);
+}
+
+static void mem_import_readonly(void) {
+  uint64_t size = 8192;
+  char *memory = pages(size, PROT_READ), *back = kc_take(size);
+  kd_buffer *buffer = NULL;
+  kd_status status = import(memory, size, &buffer);
+  if (status == KD_UNIMPLEMENTED)
+    kc_unclaimed("it imports no read-only host memory");
+  kc_ok(status, "import_memory of read-only pages");
+  kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 8, back, size - 8),
+        "copy_out");
+  kc_check(!memcmp(memory + 8, back, size - 8), "imported memory reads otherwise");
+  give(buffer);
+  munmap(memory, size);
+  free(back);
+}
+
+static void mem_export(void) {
+  if (!kp.m.export_memory) kc_unclaimed("memory.export_memory is NULL");
+  char in[512], out[512];
+  kc_buffer *buffer = kc_buffer_make(sizeof in);
+  kc_pattern(in, sizeof in, 6);
+  kc_write(buffer, 0, in, sizeof in);
+  static const uint32_t kinds[] = {KD_EXTERNAL_HOST_POINTER,
+                                   KD_EXTERNAL_OPAQUE_FD, KD_EXTERNAL_DMA_BUF};
+  uint32_t good = 0;
+  for (size_t i = 0; i < KC_COUNT_OF(kinds); i++) {
+    uint64_t handle = 0;
+    kd_status status =
+        KC_CALL(kd_status,
+                kp.m.export_memory(kc_device(), buffer->handle, kinds[i],
+                                   &handle),
+                "memory.export_memory(kind %u)", kinds[i]);
+    kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
+             "export_memory of kind %u returned %s", kinds[i],
+             kd_status_name(status));
+    if (status != KD_OK) continue;
+    good++;
+    kd_buffer *other = NULL;
+    void *address = NULL;
+    status = KC_CALL(kd_status,
+                     kp.m.import_memory(kc_device(), kinds[i], handle,
+                                        buffer->total, &other, &address),
+                     "memory.import_memory(what was exported)");
+    if (kc_check(status == KD_OK, "what was exported can't be imported: %s",
+                 kc_message())) {
+      kc_ok(kp.m.copy_out(kc_device(), NULL, other, buffer->offset, out,
+                          sizeof out),
+            "copy_out");
+      kc_check(!memcmp(in, out, sizeof in), "exported memory reads otherwise");
+      give(other);
+    }
+    if (kinds[i] != KD_EXTERNAL_HOST_POINTER) close((int)handle);
+  }
+  kc_buffer_free(buffer);
+  if (!good) kc_unclaimed("it exports memory in no way");
+}
+
+static void mem_ordered(void) {
+  if (!kp.m.allocate_ordered) kc_unclaimed("memory.allocate_ordered is NULL");
+  kd_stream *stream = kc_stream_make(kc_device());
+  enum { SIZE = 5000 };
+  static char in[40][SIZE], out[40][SIZE];
+  for (int i = 0; i < 40; i++) {
+    kd_buffer *buffer = NULL;
+    void *address = NULL;
+    kc_pattern(in[i], SIZE, (uint64_t)i);
+    kc_ok(KC_CALL(kd_status,
+                  kp.m.allocate_ordered(kc_device(), stream, 0, SIZE, &buffer,
+                                        &address),
+                  "memory.allocate_ordered"),
+          "allocate_ordered");
+    kc_ok(kp.m.copy_in(kc_device(), stream, in[i], buffer, 0, SIZE), "copy_in");
+    kc_ok(kp.m.copy_out(kc_device(), stream, buffer, 0, out[i], SIZE),
+          "copy_out");
+    KC_DO(kp.m.release_ordered(kc_device(), stream, buffer),
+          "memory.release_ordered");
+  }
+  kc_ok(kc_finish(stream), "waiting");
+  for (int i = 0; i < 40; i++)
+    kc_check(!memcmp(in[i], out[i], SIZE),
+             "round %d: memory was reused before the work before it was done",
+             i);
+}
+
+static void mem_reuse(void) {
+  kc_unary unary;
+  kc_unary_need(1000, &unary);
+  for (int i = 0; i < 30; i++)
+    kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+  kc_unary_free(&unary);
+}
+
+static void mem_trim(void) {
+  if (!kp.m.trim) kc_unclaimed("memory.trim is NULL");
+  char in[4000], out[4000];
+  kc_buffer *live = kc_buffer_make(sizeof in);
+  kc_pattern(in, sizeof in, 12);
+  kc_write(live, 0, in, sizeof in);
+  for (int i = 0; i < 20; i++)
+    kc_buffer_free(kc_buffer_make(100000));
+  KC_DO(kp.m.trim(kc_device()), "memory.trim");
+  kc_read(live, 0, out, sizeof out);
+  kc_check(!memcmp(in, out, sizeof in), "trim took memory that is in use");
+  kc_buffer_free(kc_buffer_make(100000));
+}
+
+static const kc_rule rules[] = {
+    KC_RULE(MUST, CORE, "mem.alloc-free", mem_alloc_free, KC_CASES, "memory.h",
+            "Makes a buffer of at least `size` bytes (never 0)",
+            "kd_memory_table.allocate kd_memory_table.release KD_OK"
+            " KD_SPACE_DEVICE",
+            "The whole of the size can be used, whatever the page or the block"
+            " of the driver is."),
+    KC_RULE(MUST, CORE, "mem.alignment", mem_alignment, 0, "memory.h",
+            "aligned as the space says",
+            "kd_memory_table.allocate kd_space.alignment",
+            "Vector loads fault on less than was promised, DMA engines move the"
+            " wrong bytes."),
+    KC_RULE(MUST, CORE, "mem.no-overlap", mem_no_overlap, 0, "memory.h",
+            "No two live buffers share a byte",
+            "kd_memory_table.allocate kd_memory_table.copy_in",
+            "A sub-allocator that forgets padding, or rounds down, lets"
+            " neighbours write into each other."),
+    KC_RULE(MUST, CORE, "mem.no-overrun", kc_smoke, KC_WATCHED, "memory.h",
+            "Nothing outside the range changes",
+            "kd_memory_table.copy_in kd_memory_table.copy"
+            " kd_memory_table.fill kd_kernel_def.enqueue",
+            "Watched behind every copy and kernel of all rules, by guard bands"
+            " around each buffer. The usual cause is a size rounded up to a"
+            " block without a bounds check."),
+    KC_RULE(MUST, CORE, "mem.distinct", mem_distinct, 0, "memory.h",
+            "out_ is written on KD_OK only",
+            "kd_memory_table.allocate kd_memory_table.release",
+            "KD_OK with a NULL or shared handle is met by a crash much later."),
+    KC_RULE(MUST, CORE, "mem.oom-size", mem_oom_size, KC_CASES, "memory.h",
+            "KD_OUT_OF_MEMORY (with what was asked and what is free)",
+            "kd_memory_table.allocate KD_OUT_OF_MEMORY",
+            "A size plus its padding wraps around to a small number: the"
+            " allocation succeeds and everything is written past its end."),
+    KC_RULE(MUST, CORE, "mem.oom-recover", mem_oom_recover, 0, "memory.h",
+            "A device out of memory works on, and has it again when buffers are"
+            " released",
+            "KD_OUT_OF_MEMORY kd_memory_table.release",
+            "A pool that remembers its failure turns one large model into a dead"
+            " service."),
+    KC_RULE(MUST, CORE, "mem.oom-busy", mem_oom_busy, 0, "memory.h",
+            "A failed allocation leaves running work alone",
+            "KD_OUT_OF_MEMORY kd_kernel_def.enqueue",
+            "An out-of-memory path that resets the device loses what runs on"
+            " it."),
+    KC_RULE(SHOULD, CORE, "mem.churn", mem_churn, 0, "memory.h",
+            "the host gives it back by `release`, once, when no work uses it",
+            "kd_memory_table.allocate kd_memory_table.release",
+            "Thousands of allocations of random sizes show what a pool does at"
+            " its edges."),
+    KC_RULE(MUST, CORE, "mem.spaces", mem_spaces, KC_CASES, "memory.h",
+            "KD_UNIMPLEMENTED (not host visible)",
+            "kd_memory_table.map kd_memory_table.unmap KD_SPACE_HOST_VISIBLE"
+            " KD_UNIMPLEMENTED kd_device_info.spaces",
+            "An address for memory that the host can't reach faults at its"
+            " first use."),
+    KC_RULE(MUST, CORE, "mem.map-coherent", mem_map_coherent, 0, "memory.h",
+            "`unmap` ends it and makes writes visible to work that is enqueued"
+            " afterwards",
+            "kd_memory_table.map kd_memory_table.unmap KD_SPACE_COHERENT",
+            "A forgotten flush works on one machine and not on the next."),
+    KC_RULE(MUST, CORE, "mem.map-range", mem_map_range, 0, "memory.h",
+            "Gives a host address for a range of a buffer in a host visible"
+            " space",
+            "kd_memory_table.map",
+            "A map that copies the whole buffer out and back undoes what was"
+            " written meanwhile."),
+    KC_RULE(MUST, CORE, "mem.map-kernel", mem_map_kernel, 0, "memory.h",
+            "for reading (1), writing (2) or both (3)",
+            "kd_memory_table.map kd_kernel_def.enqueue",
+            "Kernels and maps must see the same memory."),
+    KC_RULE(MUST, CORE, "mem.tensor-size", mem_tensor_size, 0, "memory.h",
+            "Bytes that a tensor of this type really needs",
+            "kd_memory_table.tensor_size kd_type.dims kd_type.dtype"
+            " kd_type.rank kd_type.layout kd_type.reserved",
+            "The host allocates what it says: less than the elements, or another"
+            " answer each time, corrupts memory."),
+    KC_RULE(MUST, EXTERNAL, "mem.import-host", mem_import, 0, "memory.h",
+            "Makes a buffer of memory that somebody else owns, without a copy",
+            "kd_memory_table.import_memory KD_EXTERNAL_HOST_POINTER",
+            "Freeing what was imported takes a model's weights away from under"
+            " the application."),
+    KC_RULE(MUST, EXTERNAL, "mem.import-readonly", mem_import_readonly, 0,
+            "memory.h", "It may be read-only: nothing writes to it then",
+            "kd_memory_table.import_memory",
+            "Weights are mapped from files without the right to write; padding"
+            " them in place faults."),
+    KC_RULE(MUST, EXTERNAL, "mem.export", mem_export, 0, "memory.h",
+            "Gives a handle of a buffer for another device or process",
+            "kd_memory_table.export_memory KD_EXTERNAL_OPAQUE_FD"
+            " KD_EXTERNAL_DMA_BUF",
+            "The handle must reach the same bytes."),
+    KC_RULE(MUST, ASYNC, "mem.ordered", mem_ordered, 0, "memory.h",
+            "`allocate` and `release` in a stream's order",
+            "kd_memory_table.allocate_ordered kd_memory_table.release_ordered",
+            "Memory that is given out again at once is written by the next user"
+            " while the last one still reads."),
+    KC_RULE(MUST, CORE, "mem.reuse", mem_reuse, 0, "kernel.h",
+            "contents are junk", "kd_memory_table.release kd_launch.workspace",
+            "Fresh memory is often zero and reused memory is not: kernels that"
+            " rely on zeros fail on the second run only."),
+    KC_RULE(MUST, CORE, "mem.trim", mem_trim, 0, "memory.h",
+            "Gives memory that the plugin keeps for reuse back to the system",
+            "kd_memory_table.trim",
+            "What is in use is not kept for reuse."),
+};
+
+KC_AREA(mem, "Memory");

@@ -1,0 +1,697 @@
+/* op.c - what kernels compute, against the reference. */
+#include <dirent.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "rules/cases.h"
+#include "rules/rules.h"
+
+/* ---- walking over what the plugin has ----------------------------------------------- */
+
+static const kd_dtype tried[] = {KD_F32,  KD_F64, KD_F16, KD_BF16, KD_I8,
+                                 KD_U8,   KD_I16, KD_U16, KD_I32,  KD_U32,
+                                 KD_I64,  KD_U64, KD_BOOL, KD_C64, KD_C128};
+
+/* Whether a definition is the first of its op, so that ops come once. */
+static bool first_of_op(uint32_t index) {
+  const kd_kernel_def *def = &kp.kernels[index];
+  const char *domain = def->domain ? def->domain : "ai.onnx";
+  for (uint32_t i = 0; i < index; i++)
+    if (!strcmp(kp.kernels[i].op, def->op) &&
+        !strcmp(kp.kernels[i].domain ? kp.kernels[i].domain : "ai.onnx", domain))
+      return false;
+  return true;
+}
+
+static bool wanted(const char *op, kd_dtype dtype) {
+  if (kc.op && strcmp(kc.op, op) != 0) return false;
+  return !kc.dtype || !strcmp(kc.dtype, kd_dtype_name(dtype));
+}
+
+static void dump(const kc_op *op, const value *got, const value *want,
+                 const char *name);
+
+/* One definition on one case; 0 where it does not take it. */
+static bool run_def(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
+                    const kc_layout *layout, value **want) {
+  char text[200], what[64];
+  kc_run *run = NULL;
+  kd_status status = kc_supports(def, node);
+  if (status != KD_OK) {
+    if (!kc_check(status == KD_UNIMPLEMENTED, "supports returned %s",
+                  kd_status_name(status)))
+      return true;
+    return false;
+  }
+  kc_op_text(&one->op, text, sizeof text);
+  status = kc_run_make(node, def, &one->op, layout, &run);
+  if (!kc_check(status == KD_OK, "create of %s failed: %s: %s", text,
+                kd_status_name(status), kc_message()))
+    return true;
+  status = kc_run_now(run);
+  kc_check(status == KD_OK, "%s failed: %s: %s", text, kd_status_name(status),
+           kc_message());
+  kd_dtype dtype = KD_F32;
+  for (uint32_t i = 0; i < one->op.in_count; i++)
+    if (one->op.in[i]) {
+      dtype = one->op.in[i]->dtype;
+      break;
+    }
+  numerics within = kc_numerics(def, dtype);
+  for (uint32_t j = 0; j < one->op.out_count && status == KD_OK; j++) {
+    if (!want[j]) continue;
+    value *got = kc_run_output(run, j);
+    snprintf(what, sizeof what, "%s output %u", def->op, j);
+    if (!kc_compare(want[j], got, &within, what) && kc.dump && got)
+      dump(&one->op, got, want[j], what);
+    value_free(got);
+  }
+  if (status == KD_OK) kc_run_inputs_intact(run);
+  kc_run_free(run);
+  return true;
+}
+
+/* All definitions that fit, each in its plain layout and, where it has it, the
+ * channel-blocked one. */
+static uint32_t run_defs(kc_op_case *one, const kc_layout *layout,
+                         bool blocked_too) {
+  kc_node *node = kc_node_make(&one->op, NULL, 0);
+  value *want[KC_PORTS] = {0};
+  uint32_t ran = 0;
+  if (!node) return 0;
+  if (kc_reference(&one->op, node, want)) {
+    for (uint32_t i = 0; i < kp.kernel_count; i++) {
+      const kd_kernel_def *def = &kp.kernels[i];
+      if (!kc_def_fits(def, node)) continue;
+      ran += run_def(one, node, def, layout, want);
+      if (!blocked_too || !(def->flags & (KD_KERNEL_BLOCKED_LAYOUT |
+                                          KD_KERNEL_LAYOUT_AGNOSTIC)))
+        continue;
+      kc_layout blocked = *layout;
+      blocked.blocked = true;
+      if (kc_node_block(node, def)) ran += run_def(one, node, def, &blocked, want);
+      kc_node_unblock(node);
+    }
+    kc_values_free(want, one->op.out_count);
+  }
+  kc_node_free(node);
+  return ran;
+}
+
+/* Whether any definition would take the case, before it is begun. */
+static bool taken(const kc_op_case *one) {
+  kc_node *node = kc_node_make(&one->op, NULL, 0);
+  bool fits = false;
+  for (uint32_t i = 0; node && i < kp.kernel_count && !fits; i++)
+    fits = kc_def_fits(&kp.kernels[i], node);
+  kc_node_free(node);
+  return fits;
+}
+
+typedef struct sweep {
+  uint32_t kinds; /* bit: ref_kind */
+  kc_probe probe;
+  const char *probe_name;
+  bool floats_only, ints_only;
+  bool blocked;
+  uint32_t repeats;
+  const kc_layout *layout;
+} sweep;
+
+/* The seed of a case's data does not hang on the definitions before it. */
+static kc_random named_seed(const char *op, kd_dtype dtype, uint32_t index,
+                            const char *probe) {
+  kc_random random = {kc.seed * 1000003 + dtype * 131 + index};
+  for (; *op; op++)
+    random.state = random.state * 31 + (uint8_t)*op;
+  for (; *probe; probe++)
+    random.state = random.state * 31 + (uint8_t)*probe;
+  return random;
+}
+
+static void run_sweep(const sweep *s) {
+  uint32_t cases = 0;
+  for (uint32_t d = 0; d < kp.kernel_count; d++) {
+    const kd_kernel_def *def = &kp.kernels[d];
+    const ref_op *ref = ref_find(def->domain, def->op);
+    if (!first_of_op(d) || !ref || !(s->kinds >> ref->kind & 1)) continue;
+    uint32_t count = kc_case_count(def->domain, def->op);
+    for (size_t t = 0; t < KC_COUNT_OF(tried); t++) {
+      kd_dtype dtype = tried[t];
+      if (!wanted(def->op, dtype)) continue;
+      if (s->floats_only && !dtype_is_float(dtype)) continue;
+      if (s->ints_only && dtype_is_float(dtype)) continue;
+      for (uint32_t c = 0; c < count; c++) {
+        kc_random random = named_seed(def->op, dtype, c, s->probe_name);
+        kc_op_case one;
+        if (!kc_case_make(def->domain, def->op, c, dtype, s->probe, &random,
+                          &one))
+          continue;
+        bool typed = one.op.in_count == 0 || c == 0;
+        for (uint32_t i = 0; i < one.op.in_count; i++)
+          typed |= one.op.in[i] && one.op.in[i]->dtype == dtype;
+        if (typed && taken(&one) &&
+            kc_case("op=%s,dtype=%s,case=%u,probe=%s", def->op,
+                    kd_dtype_name(dtype), c, s->probe_name)) {
+          uint32_t ran = run_defs(&one, s->layout ? s->layout : &kc_plain,
+                                  s->blocked);
+          cases += ran > 0;
+          for (uint32_t r = 1; r < s->repeats && ran && !kc.quick; r++) {
+            kc_case_free(&one);
+            kc_case_make(def->domain, def->op, c, dtype, s->probe, &random,
+                         &one);
+            run_defs(&one, s->layout ? s->layout : &kc_plain, false);
+          }
+        }
+        kc_case_free(&one);
+        if (kc.quick && c >= 4) break;
+      }
+    }
+  }
+  (void)cases;
+}
+
+static void begin(void) {
+  kc_device(); /* the tables are read, the device is open */
+}
+
+static void op_exact(void) {
+  begin();
+  sweep s = {.kinds = 1u << REF_EXACT, .probe = KC_PROBE_FULL,
+             .probe_name = "full", .blocked = true};
+  run_sweep(&s);
+}
+
+static void op_ulp(void) {
+  begin();
+  sweep s = {.kinds = 1u << REF_ULP, .probe = KC_PROBE_FULL,
+             .probe_name = "full", .blocked = true, .repeats = 2};
+  run_sweep(&s);
+}
+
+static void op_sum_ints(void) {
+  begin();
+  sweep s = {.kinds = 1u << REF_SUM, .probe = KC_PROBE_INTS,
+             .probe_name = "ints", .blocked = true};
+  run_sweep(&s);
+}
+
+static void op_sum_bound(void) {
+  begin();
+  sweep s = {.kinds = 1u << REF_SUM, .probe = KC_PROBE_FULL,
+             .probe_name = "full", .floats_only = true, .blocked = true};
+  run_sweep(&s);
+}
+
+static void op_quant(void) {
+  begin();
+  sweep s = {.kinds = 1u << REF_QUANT, .probe = KC_PROBE_FULL,
+             .probe_name = "full"};
+  run_sweep(&s);
+}
+
+static void op_special(void) {
+  begin();
+  sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT,
+             .probe = KC_PROBE_SPECIAL, .probe_name = "special",
+             .floats_only = true};
+  run_sweep(&s);
+}
+
+static void op_tiny(void) {
+  begin();
+  sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT, .probe = KC_PROBE_TINY,
+             .probe_name = "tiny", .floats_only = true};
+  run_sweep(&s);
+}
+
+/* ---- products of each length ----------------------------------------------------------- */
+
+static const int64_t lengths[] = {1, 2, 3, 7, 16, 64, 256, 1000, 1024, 4096};
+
+static void matmul_lengths(kc_probe probe, const char *name) {
+  begin();
+  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16};
+  for (size_t t = 0; t < KC_COUNT_OF(types); t++)
+    for (size_t k = 0; k < KC_COUNT_OF(lengths); k++) {
+      int64_t a[2] = {4, lengths[k]}, b[2] = {lengths[k], 6};
+      if (!wanted("MatMul", types[t])) continue;
+      kc_random random =
+          named_seed("MatMul", types[t], (uint32_t)lengths[k], name);
+      kc_op_case one = {.op = {.name = "MatMul", .in_count = 2, .out_count = 1}};
+      one.own[0] = value_make(types[t], 2, a);
+      one.own[1] = value_make(types[t], 2, b);
+      /* partial sums of 4096 products stay exact in f32, those of 64 in f16 */
+      int64_t most = types[t] == KD_F16 || types[t] == KD_BF16 ? 1 : 8;
+      for (int i = 0; i < 2; i++)
+        for (int64_t e = 0; e < one.own[i]->count; e++) {
+          uint64_t bits = kc_next(&random);
+          one.own[i]->x[e] =
+              probe == KC_PROBE_INTS
+                  ? (real)((int64_t)(bits % (uint64_t)(2 * most + 1)) - most)
+                  : dtype_round((real)(int64_t)bits * 0x1p-63L, types[t]);
+        }
+      one.op.in[0] = one.own[0];
+      one.op.in[1] = one.own[1];
+      if (taken(&one) && kc_case("op=MatMul,dtype=%s,k=%lld,probe=%s",
+                                 kd_dtype_name(types[t]),
+                                 (long long)lengths[k], name))
+        run_defs(&one, &kc_plain, false);
+      kc_case_free(&one);
+    }
+}
+
+static void op_matmul_ints(void) {
+  matmul_lengths(KC_PROBE_INTS, "ints");
+}
+
+static void op_matmul_full(void) {
+  matmul_lengths(KC_PROBE_FULL, "full");
+}
+
+/* One-hot rows: each output names the element that it must come from. */
+static void op_structure(void) {
+  begin();
+  for (int64_t n = 1; n <= 40; n += 13) {
+    int64_t dims[2] = {n, n};
+    kc_op_case one = {.op = {.name = "MatMul", .in_count = 2, .out_count = 1}};
+    one.own[0] = value_make(KD_F32, 2, dims);
+    one.own[1] = value_make(KD_F32, 2, dims);
+    for (int64_t i = 0; i < n; i++) {
+      one.own[0]->x[i * n + (i * 7 + 3) % n] = 1; /* one-hot */
+      for (int64_t j = 0; j < n; j++)
+        one.own[1]->x[i * n + j] = i * 100 + j;
+    }
+    one.op.in[0] = one.own[0];
+    one.op.in[1] = one.own[1];
+    if (taken(&one) && kc_case("op=MatMul,dtype=f32,n=%lld", (long long)n))
+      run_defs(&one, &kc_plain, false);
+    kc_case_free(&one);
+  }
+  /* a large mean: a variance of squares less the square loses all of it */
+  static const char *const norms[] = {"LayerNormalization",
+                                      "InstanceNormalization",
+                                      "MeanVarianceNormalization"};
+  for (size_t k = 0; k < KC_COUNT_OF(norms); k++) {
+    int64_t dims[3] = {1, 2, 64};
+    kc_random random = named_seed(norms[k], KD_F32, 0, "mean");
+    kc_op_case one = {.op = {.name = norms[k], .out_count = 1}};
+    one.own[0] = value_make(KD_F32, 3, dims);
+    for (int64_t i = 0; i < one.own[0]->count; i++)
+      one.own[0]->x[i] = dtype_round(
+          1000 + (real)(int64_t)kc_next(&random) * 0x1p-63L, KD_F32);
+    uint32_t inputs = k == 0 ? 2 : k == 1 ? 3 : 1;
+    int64_t of_scale[1] = {k == 0 ? 64 : 2};
+    for (uint32_t i = 1; i < inputs; i++) {
+      one.own[i] = value_make(KD_F32, 1, of_scale);
+      for (int64_t e = 0; e < one.own[i]->count; e++)
+        one.own[i]->x[e] = i == 1;
+    }
+    int64_t axes[1] = {2};
+    if (k == 2) {
+      one.op.attrs[0] = (keel_attr){.name = "axes", .kind = KD_ATTR_INTS,
+                                    .count = 1, .ints = axes};
+      one.op.attr_count = 1;
+    }
+    one.op.in_count = inputs;
+    for (uint32_t i = 0; i < inputs; i++)
+      one.op.in[i] = one.own[i];
+    if (taken(&one) && kc_case("op=%s,dtype=f32,mean=1000", norms[k]))
+      run_defs(&one, &kc_plain, false);
+    kc_case_free(&one);
+  }
+  int64_t many[2] = {3, 50};
+  kc_op_case one = {.op = {.name = "Softmax", .in_count = 1, .out_count = 1}};
+  one.own[0] = value_make(KD_F32, 2, many);
+  for (int64_t i = 0; i < one.own[0]->count; i++)
+    one.own[0]->x[i] = i < 50 ? 88.5L : i < 100 ? -500 : 0;
+  one.op.in[0] = one.own[0];
+  if (taken(&one) && kc_case("op=Softmax,dtype=f32,all=equal"))
+    run_defs(&one, &kc_plain, false);
+  kc_case_free(&one);
+}
+
+/* ---- overflow, rounding, zeros, ties ----------------------------------------------------- */
+
+static bool one_input(kc_op_case *one, const char *op, kd_dtype dtype,
+                      const double *items, int64_t count) {
+  memset(one, 0, sizeof *one);
+  one->op = (kc_op){.name = op, .in_count = 1, .out_count = 1};
+  one->own[0] = value_make(dtype, 1, &count);
+  for (int64_t i = 0; i < count; i++)
+    one->own[0]->x[i] = dtype_round(items[i], dtype);
+  one->op.in[0] = one->own[0];
+  return taken(one);
+}
+
+static void op_overflow(void) {
+  static const double items[] = {65504, 65000, -65504, 60000, 1, 3e38, -3e38};
+  static const char *const ops[] = {"Add", "Mul", "Exp", "Sum"};
+  static const kd_dtype types[] = {KD_F16, KD_BF16, KD_F32};
+  begin();
+  for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
+    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
+      kc_op_case one;
+      if (!wanted(ops[o], types[t])) continue;
+      one_input(&one, ops[o], types[t], items, KC_COUNT_OF(items));
+      if (o != 2) {
+        one.own[1] = value_copy(one.own[0]);
+        one.op.in[1] = one.own[1];
+        one.op.in_count = 2;
+      }
+      if (taken(&one) && kc_case("op=%s,dtype=%s", ops[o],
+                                 kd_dtype_name(types[t])))
+        run_defs(&one, &kc_plain, false);
+      kc_case_free(&one);
+    }
+}
+
+static void op_cast(void) {
+  /* ties of f32 to bf16 and f16, and what is cut on the way to integers */
+  static const double items[] = {
+      1.00390625, 1.01171875, 1.0009765625 + 1.0 / 2048, 1.00048828125,
+      1.00146484375, 2.5, 3.5, -2.5, -1.5, 0.5, 65519, 65504, 1e-8, 100.99,
+      -100.99, 3.0000001, 255, 127.5};
+  static const kd_dtype to[] = {KD_BF16, KD_F16, KD_F32, KD_F64,
+                                KD_I32,  KD_I64, KD_BOOL, KD_I16};
+  static const kd_dtype from[] = {KD_F32, KD_F64};
+  begin();
+  for (size_t f = 0; f < KC_COUNT_OF(from); f++)
+    for (size_t t = 0; t < KC_COUNT_OF(to); t++) {
+      kc_op_case one;
+      if (!wanted("Cast", from[f])) continue;
+      one_input(&one, "Cast", from[f], items, KC_COUNT_OF(items));
+      if (to[t] == KD_I16)
+        for (int64_t i = 0; i < one.own[0]->count; i++)
+          if (fabsl(one.own[0]->x[i]) > 30000) one.own[0]->x[i] = 7;
+      one.op.attrs[0] =
+          (keel_attr){.name = "to", .kind = KD_ATTR_INT, .i = to[t]};
+      one.op.attr_count = 1;
+      if (taken(&one) && kc_case("op=Cast,dtype=%s,to=%s",
+                                 kd_dtype_name(from[f]), kd_dtype_name(to[t])))
+        run_defs(&one, &kc_plain, false);
+      kc_case_free(&one);
+    }
+}
+
+static void op_signed_zero(void) {
+  static const double items[] = {-0.0, 0.0};
+  static const char *const ops[] = {"Neg", "Floor", "Ceil", "Sqrt", "Sin",
+                                    "Tanh", "Abs", "Round"};
+  begin();
+  for (size_t o = 0; o < KC_COUNT_OF(ops); o++) {
+    kc_op_case one;
+    if (!wanted(ops[o], KD_F32)) continue;
+    if (one_input(&one, ops[o], KD_F32, items, 2) &&
+        kc_case("op=%s,dtype=f32", ops[o])) {
+      kc_node *node = kc_node_make(&one.op, NULL, 0);
+      const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
+      kc_run *run = NULL;
+      value *want[KC_PORTS] = {0};
+      if (def && kc_reference(&one.op, node, want) &&
+          kc_run_make(node, def, &one.op, &kc_plain, &run) == KD_OK &&
+          kc_run_now(run) == KD_OK) {
+        value *got = kc_run_output(run, 0);
+        for (int i = 0; i < 2; i++)
+          kc_check(!signbit(got->x[i]) == !signbit(want[0]->x[i]),
+                   "%s(%c0) is %c0", ops[o], i ? '+' : '-',
+                   signbit(got->x[i]) ? '-' : '+');
+        value_free(got);
+      }
+      kc_values_free(want, 1);
+      kc_run_free(run);
+      kc_node_free(node);
+    }
+    kc_case_free(&one);
+  }
+}
+
+static void op_ties(void) {
+  static const double items[] = {3, 1, 3, 2, 3, 1, 1, 3};
+  begin();
+  for (int k = 0; k < 4; k++) {
+    static const char *const ops[] = {"ArgMax", "ArgMin", "ArgMax", "TopK"};
+    kc_op_case one;
+    if (!wanted(ops[k], KD_F32)) continue;
+    one_input(&one, ops[k], KD_F32, items, 8);
+    if (k == 2) {
+      one.op.attrs[0] = (keel_attr){.name = "select_last_index",
+                                    .kind = KD_ATTR_INT, .i = 1};
+      one.op.attr_count = 1;
+    }
+    if (k == 3) {
+      int64_t one_dim = 1;
+      one.own[1] = value_make(KD_I64, 1, &one_dim);
+      one.own[1]->x[0] = 6;
+      one.op.in[1] = one.own[1];
+      one.op.in_count = 2;
+      one.op.out_count = 2;
+    }
+    if (taken(&one) && kc_case("op=%s,dtype=f32,last=%d", ops[k], k == 2))
+      run_defs(&one, &kc_plain, false);
+    kc_case_free(&one);
+  }
+}
+
+static void op_int_wrap(void) {
+  static const double items[] = {1, 7, 100, 5, 13, 2, 3, 11};
+  static const kd_dtype types[] = {KD_I32, KD_I64, KD_U8, KD_I8};
+  static const char *const ops[] = {"Add", "Sub", "Mul", "Div", "Mod"};
+  begin();
+  for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
+    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
+      kc_op_case one;
+      if (!wanted(ops[o], types[t])) continue;
+      one_input(&one, ops[o], types[t], items, 8);
+      one.own[1] = value_copy(one.own[0]);
+      for (int i = 0; i < 8; i++)
+        one.own[1]->x[i] = one.own[0]->x[7 - i];
+      if (types[t] == KD_I64) one.own[0]->x[0] = 4611686018427387905.0L;
+      one.op.in[1] = one.own[1];
+      one.op.in_count = 2;
+      if (taken(&one) && kc_case("op=%s,dtype=%s", ops[o],
+                                 kd_dtype_name(types[t])))
+        run_defs(&one, &kc_plain, false);
+      kc_case_free(&one);
+    }
+}
+
+/* ---- random ops ---------------------------------------------------------------------------- */
+
+static void op_random(void) {
+  static const char *const ops[] = {"RandomUniform", "RandomNormal"};
+  begin();
+  uint32_t seen = 0;
+  for (size_t o = 0; o < 2; o++) {
+    int64_t shape[1] = {20000};
+    value *first = NULL;
+    for (int round = 0; round < 3; round++) {
+      kc_op op = {.name = ops[o], .out_count = 1};
+      op.attrs[0] = (keel_attr){.name = "shape", .kind = KD_ATTR_INTS,
+                                .count = 1, .ints = shape};
+      op.attrs[1] = (keel_attr){.name = "seed", .kind = KD_ATTR_FLOAT,
+                                .f = round == 2 ? 9 : 4};
+      op.attr_count = 2;
+      kc_node *node = kc_node_make(&op, NULL, 0);
+      const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
+      kc_run *run = NULL;
+      if (!def) {
+        kc_node_free(node);
+        break;
+      }
+      if (round == 0 && !kc_case("op=%s,dtype=f32", ops[o])) {
+        kc_node_free(node);
+        break;
+      }
+      seen++;
+      kc_ok(kc_run_make(node, def, &op, &kc_plain, &run), "create");
+      kc_ok(kc_run_now(run), "run");
+      value *got = kc_run_output(run, 0);
+      real sum = 0, squares = 0;
+      for (int64_t i = 0; i < 20000; i++) {
+        sum += got->x[i];
+        squares += got->x[i] * got->x[i];
+        if (o == 0 && !(got->x[i] >= 0 && got->x[i] <= 1))
+          kc_check(false, "%Lg is outside the range", got->x[i]);
+      }
+      real mean = sum / 20000, var = squares / 20000 - mean * mean;
+      real want_mean = o ? 0 : 0.5L, want_var = o ? 1 : 1 / 12.0L;
+      /* six standard deviations */
+      kc_check(fabsl(mean - want_mean) < 6 * sqrtl(want_var / 20000),
+               "the mean is %Lg", mean);
+      kc_check(fabsl(var - want_var) < 6 * (o ? sqrtl(2.0L / 20000) : 0.00053L),
+               "the variance is %Lg", var);
+      if (round == 0) {
+        first = got;
+      } else {
+        bool same = !memcmp(got->x, first->x, 16); /* the first elements */
+        for (int64_t i = 0; i < 20000; i++)
+          same &= got->x[i] == first->x[i];
+        kc_check(round == 1 ? same : !same,
+                 round == 1 ? "the same seed gives other numbers"
+                            : "another seed gives the same numbers");
+        value_free(got);
+      }
+      kc_run_free(run);
+      kc_node_free(node);
+    }
+    value_free(first);
+  }
+  if (!seen) kc_unclaimed("it has no random op");
+}
+
+/* ---- dumps ------------------------------------------------------------------------------------- */
+
+/* NumPy's .npy, version 1.0, of doubles. */
+static void write_npy(const char *path, const value *from) {
+  char head[200], dims[120] = "";
+  size_t used = 0;
+  for (uint32_t i = 0; i < from->rank; i++)
+    used += (size_t)snprintf(dims + used, sizeof dims - used, "%lld,",
+                             (long long)from->dims[i]);
+  FILE *file = fopen(path, "wbe");
+  if (!file) return;
+  int size = snprintf(head, sizeof head,
+                      "{'descr': '<f8', 'fortran_order': False, 'shape': (%s),"
+                      " }",
+                      dims);
+  int pad = 63 - (10 + size) % 64;
+  uint16_t length = (uint16_t)(size + pad + 1);
+  fwrite("\x93NUMPY\x01\x00", 1, 8, file);
+  fwrite(&length, 1, 2, file);
+  fprintf(file, "%s%*s\n", head, pad, "");
+  for (int64_t i = 0; i < from->count; i++) {
+    double x = (double)from->x[i];
+    fwrite(&x, sizeof x, 1, file);
+  }
+  fclose(file);
+}
+
+static void dump(const kc_op *op, const value *got, const value *want,
+                 const char *name) {
+  static uint32_t number;
+  char path[700];
+  snprintf(path, sizeof path, "%s/%s-%u-got.npy", kc.dump, op->name, number);
+  write_npy(path, got);
+  snprintf(path, sizeof path, "%s/%s-%u-want.npy", kc.dump, op->name, number);
+  write_npy(path, want);
+  for (uint32_t i = 0; i < op->in_count; i++) {
+    if (!op->in[i]) continue;
+    snprintf(path, sizeof path, "%s/%s-%u-in%u.npy", kc.dump, op->name, number,
+             i);
+    write_npy(path, op->in[i]);
+  }
+  kc_note("%s: tensors are in %s/%s-%u-*.npy", name, kc.dump, op->name, number);
+  number++;
+}
+
+/* ---- what there is no reference for --------------------------------------------------------- */
+
+static void op_covered(void) {
+  begin();
+  for (uint32_t d = 0; d < kp.kernel_count; d++) {
+    const kd_kernel_def *def = &kp.kernels[d];
+    if (!first_of_op(d)) continue;
+    bool known = keel_schema_ready() == KD_OK &&
+                 keel_schema_find(def->domain && strcmp(def->domain, "ai.onnx")
+                                      ? def->domain
+                                      : "",
+                                  def->op);
+    kc_check(true, " ");
+    if (known && (!ref_find(def->domain, def->op) ||
+                  !kc_case_count(def->domain, def->op)))
+      kc_note("%s is judged by ONNX's stored data only", def->op);
+  }
+}
+
+#define RULE(severity, id, check, flags, header, sentence, names, about) \
+  KC_RULE(severity, CORE, id, check, (flags) | KC_CASES, header, sentence, \
+          names, about)
+
+
+
+
+static const kc_rule rules[] = {
+    RULE(MUST, "op.exact", op_exact, 0, "kernel.h",
+         "Semantics are those of the op's schema",
+         "kd_kernel_def.op kd_kernel_def.domain kd_kernel_def.enqueue KD_U8"
+         " KD_I8 KD_U16 KD_I16 KD_I32 KD_I64 KD_U32 KD_U64 KD_BOOL",
+         "Moving, comparing and integer ops have one right answer: any other bit"
+         " is an index or a type that is wrong (a transpose through f32 loses"
+         " the low bits of int64)."),
+    RULE(MUST, "op.ulp", op_ulp, 0, "kernel.h",
+         "elementwise ops stay within OpenCL's limits for the full profile",
+         "KD_KERNEL_RELAXED KD_F32 KD_F64 KD_F16 KD_BF16",
+         "Fast approximations are welcome, and must be declared:"
+         " KD_KERNEL_RELAXED."),
+    RULE(MUST, "op.sum-exact-ints", op_sum_ints, 0, "kernel.h", "products are"
+         " whole",
+         "kd_kernel_def.enqueue",
+         "Small integers add up exactly in any order: a dropped tail, a wrong"
+         " stride or a narrow accumulator shows without any tolerance."),
+    RULE(MUST, "op.sum-bound", op_sum_bound, 0, "kernel.h",
+         "sums are kept in f32 at least (f64 for f64)",
+         "KD_KERNEL_TF32 KD_KERNEL_ACC_F16 KD_KERNEL_FAST_CONV",
+         "The error of a sum grows with the root of its length. What is larger"
+         " was computed in fewer bits than declared."),
+    RULE(MUST, "op.matmul-ints", op_matmul_ints, 0, "kernel.h",
+         "Semantics are those of the op's schema", "kd_kernel_def.enqueue",
+         "The same for products of each length from 1 to 4096."),
+    RULE(MUST, "op.matmul-bound", op_matmul_full, 0, "kernel.h",
+         "Products of f32 take inputs rounded to 11 bits (TF32)",
+         "KD_KERNEL_TF32 KD_KERNEL_ACC_F16",
+         "Full mantissas of both signs show TF32 and f16 accumulators at each"
+         " length from 1 to 4096; relative tolerances do not."),
+    RULE(MUST, "op.structure", op_structure, 0, "kernel.h",
+         "ONNX's operator documents for domain \"ai.onnx\"",
+         "kd_kernel_def.enqueue",
+         "One-hot matrices name the element that was read; a large mean shows a"
+         " variance by squares; equal values a Softmax without its maximum."),
+    RULE(MUST, "op.quantised", op_quant, 0, "kernel.h",
+         "Semantics are those of the op's schema", "KD_U8 KD_I8",
+         "Rounding half up instead of half to even, and wrapping instead of"
+         " saturating, are the classics."),
+    RULE(MUST, "op.nan-inf", op_special, 0, "kernel.h",
+         "NaN and infinities go through as IEEE 754 has it", "KD_KERNEL_RELAXED",
+         "max(x, 0) by a compare drops NaN: errors upstream are then hidden."),
+    RULE(MUST, "op.subnormal", op_tiny, 0, "kernel.h", "subnormals are kept",
+         "KD_KERNEL_FLUSH",
+         "Flushing to zero must be declared; in f16 subnormals are a good part of"
+         " the range."),
+    RULE(MUST, "op.overflow", op_overflow, 0, "kernel.h",
+         "NaN and infinities go through as IEEE 754 has it", "KD_F16 KD_BF16",
+         "Results beyond the largest finite number are infinite, those below it"
+         " are not."),
+    RULE(MUST, "op.rounding-cast", op_cast, 0, "kernel.h",
+         "Semantics are those of the op's schema", "KD_BF16 KD_F16",
+         "Casts round to nearest, ties to even; cutting the low half of an f32"
+         " is not a cast to bf16."),
+    RULE(SHOULD, "op.signed-zero", op_signed_zero, 0, "kernel.h",
+         "the sign of zero should be kept", "KD_F32",
+         "C11's Annex F says which zero each function gives."),
+    RULE(MUST, "op.ties", op_ties, 0, "kernel.h",
+         "Semantics are those of the op's schema", "kd_kernel_def.enqueue",
+         "The first of equal elements counts, unless select_last_index is"
+         " set."),
+    RULE(MUST, "op.integers", op_int_wrap, 0, "kernel.h",
+         "Semantics are those of the op's schema", "KD_I32 KD_I64 KD_U8",
+         "64-bit integers don't fit into a double; divisions cut towards zero."),
+    RULE(MUST, "op.random", op_random, 0, "kernel.h",
+         "Semantics are those of the op's schema", "kd_node_table.attr_float",
+         "Only statistics can be judged: range, mean, variance, and that a seed"
+         " gives the same numbers again (onnx/onnx#3812)."),
+    KC_RULE(MUST, CORE, "op.onnx-data", kc_onnx_data, KC_CASES | KC_CLOSED, "kernel.h",
+            "Semantics are those of the op's schema",
+            "kd_kernel_def.opset_min kd_kernel_def.opset_max"
+            " kd_node_table.opset",
+            "ONNX's own stored cases, through the host, on this device."),
+    KC_RULE(SHOULD, CORE, "op.model", kc_whole_models, KC_CASES | KC_CLOSED, "kernel.h",
+            "Semantics are those of the op's schema", "kd_launch.node",
+            "Small whole models against the reference: what single ops do not"
+            " show is how they meet."),
+    KC_RULE(INFO, CORE, "op.covered", op_covered, 0, "kernel.h",
+            "A kernel definition is const data", "kd_kernel_def.op",
+            "Which ops have no reference of the suite's own."),
+};
+
+KC_AREA(op, "What kernels compute");

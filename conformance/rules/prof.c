@@ -1,0 +1,187 @@
+/* prof.c - profile records and the device's clock. */
+#include "rules/rules.h"
+
+static kd_profile_record found[4096];
+
+/* Profiles some work; how many records came. */
+static uint32_t profile(uint64_t work, uint64_t *out_host) {
+  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
+  kc_unary unary;
+  kc_unary_need(5000, &unary);
+  kc_run *run = NULL;
+  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+        "create");
+  if (stream) {
+    kc_busy(stream, KC_MS);
+    kc_ok(kc_finish(stream), "waiting");
+  }
+  kc_records_clear();
+  kc_ok(KC_CALL(kd_status, kp.f.start(kc_device()), "profile.start"),
+        "profile.start");
+  uint64_t begin = kc_now();
+  if (stream) kc_busy(stream, work);
+  run->launch.correlation = 4711;
+  kc_ok(kc_run_enqueue(run, stream), "enqueue");
+  if (stream) kc_ok(kc_finish(stream), "waiting");
+  *out_host = kc_now() - begin;
+  kc_ok(KC_CALL(kd_status, kp.f.stop(kc_device()), "profile.stop"),
+        "profile.stop");
+  kc_run_free(run);
+  kc_unary_free(&unary);
+  return kc_records(found, 4096);
+}
+
+static void read_clock(uint64_t *ticks, uint64_t *host, uint64_t *frequency) {
+  kc_ok(KC_CALL(kd_status, kp.f.clock(kc_device(), ticks, host, frequency),
+                "profile.clock"),
+        "profile.clock");
+  KC_NEED(*frequency >= 1000 && *frequency <= UINT64_C(100000000000),
+          "the clock's frequency is %llu: it is ticks a second",
+          (unsigned long long)*frequency);
+}
+
+static void prof_records(void) {
+  uint64_t host = 0;
+  uint32_t count = profile(10 * KC_MS, &host), kernels = 0, named = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    const kd_profile_record *record = &found[i];
+    kc_check(record->begin <= record->end, "record %u ends before it begins", i);
+    kc_check(record->kind >= KD_PROFILE_KERNEL &&
+                 record->kind <= KD_PROFILE_REPLAY,
+             "record %u is of kind %u", i, record->kind);
+    kernels += record->kind == KD_PROFILE_KERNEL;
+    named += record->correlation == 4711;
+  }
+  kc_check(count > 0, "no record was pushed");
+  kc_check(kernels > 0, "no record is of the kernel");
+  kc_check(named > 0, "no record has the launch's correlation");
+  kc_note("%u records", count);
+}
+
+static void prof_monotone(void) {
+  uint64_t host = 0;
+  uint32_t count = profile(20 * KC_MS, &host);
+  for (uint32_t i = 1; i < count; i++)
+    for (uint32_t k = i; k-- > 0 && i - k < 16;)
+      if (found[k].stream == found[i].stream) {
+        kc_check(found[i].begin >= found[k].begin,
+                 "record %u of stream %u begins before the one before it", i,
+                 found[i].stream);
+        break;
+      }
+  kc_check(count > 1, "%u records were pushed", count);
+}
+
+static void prof_duration(void) {
+  uint64_t host = 0, ticks = 0, now = 0, frequency = 0, busy = 0;
+  uint32_t count = profile(60 * KC_MS, &host);
+  read_clock(&ticks, &now, &frequency);
+  for (uint32_t i = 0; i < count; i++)
+    busy += found[i].end - found[i].begin;
+  double seconds = (double)busy / (double)frequency;
+  double real = (double)host / 1e9;
+  kc_check(seconds <= real * 1.3 + 0.002,
+           "records add up to %.2f ms, the host's clock says %.2f ms",
+           seconds * 1e3, real * 1e3);
+  kc_check(seconds >= real * 0.1,
+           "records add up to %.3f ms of %.2f ms: is the frequency right?",
+           seconds * 1e3, real * 1e3);
+}
+
+static void prof_started(void) {
+  uint64_t host = 0, ticks = 0, now = 0, frequency = 0;
+  uint64_t before = 0, after = 0;
+  read_clock(&before, &now, &frequency);
+  uint32_t count = profile(10 * KC_MS, &host);
+  read_clock(&after, &now, &frequency);
+  (void)ticks;
+  for (uint32_t i = 0; i < count; i++)
+    kc_check(found[i].begin >= before && found[i].end <= after,
+             "record %u lies outside the time that the device's clock showed"
+             " around it",
+             i);
+  kc_check(count > 0, "no record was pushed");
+}
+
+static void prof_clock(void) {
+  uint64_t ticks[2], host[2], frequency[2];
+  read_clock(&ticks[0], &host[0], &frequency[0]);
+  uint64_t own = kc_now();
+  kc_check(own - host[0] < 50 * KC_MS || host[0] - own < 50 * KC_MS,
+           "the host's time is %llu, CLOCK_MONOTONIC says %llu",
+           (unsigned long long)host[0], (unsigned long long)own);
+  kc_sleep((kc.quick ? 100 : 400) * KC_MS);
+  read_clock(&ticks[1], &host[1], &frequency[1]);
+  kc_check(frequency[0] == frequency[1], "the frequency changed");
+  double device = (double)(ticks[1] - ticks[0]) / (double)frequency[1];
+  double real = (double)(host[1] - host[0]) / 1e9;
+  kc_check(ticks[1] > ticks[0], "the device's clock stands still");
+  kc_check(device > real - 0.001 - real * 0.01 &&
+               device < real + 0.001 + real * 0.01,
+           "the device's clock went on by %.3f ms, the host's by %.3f ms",
+           device * 1e3, real * 1e3);
+}
+
+static void prof_off(void) {
+  uint64_t host = 0;
+  profile(2 * KC_MS, &host);
+  kc_records_clear();
+  kc_unary unary;
+  kc_unary_need(64, &unary);
+  for (int i = 0; i < 10; i++)
+    kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+  kc_check(kc_records(found, 4096) == 0, "records are pushed after stop");
+  kc_unary_free(&unary);
+}
+
+static void prof_bytes(void) {
+  uint64_t host = 0;
+  uint32_t count = profile(5 * KC_MS, &host), copies = 0;
+  for (uint32_t i = 0; i < count; i++)
+    if (found[i].kind == KD_PROFILE_COPY_IN) {
+      copies++;
+      kc_check(found[i].bytes == 0 || found[i].bytes == 1 << 20 ||
+                   found[i].bytes == 20000,
+               "a copy of 1 MiB is recorded with %llu bytes",
+               (unsigned long long)found[i].bytes);
+    }
+  if (!kc_claims(KC_ASYNC) || !copies) kc_unclaimed("it records no copies");
+}
+
+#define RULE(id, check, flags, sentence, names, about)                       \
+  KC_RULE(MUST, PROFILE, id, check, flags, "profile.h", sentence, names, about)
+
+static const kc_rule rules[] = {
+    RULE("prof.records", prof_records, 0, "Starts and stops pushing records",
+         "kd_profile_table.start kd_profile_table.stop kd_host.profile_push"
+         " kd_profile_record.kind kd_profile_record.correlation"
+         " kd_profile_record.begin kd_profile_record.end KD_PROFILE_KERNEL"
+         " KD_PROFILE_COPY_OUT KD_PROFILE_COPY KD_PROFILE_FILL"
+         " KD_PROFILE_REGION KD_PROFILE_REPLAY kd_launch.correlation",
+         "The host lays records beside its ops by their correlation."),
+    RULE("prof.monotone", prof_monotone, 0, "Starts and stops pushing records",
+         "kd_profile_record.begin kd_profile_record.stream",
+         "Work of one stream begins in its order."),
+    RULE("prof.duration-true", prof_duration, KC_ALONE,
+         "frequency is ticks a second",
+         "kd_profile_table.clock kd_profile_record.end",
+         "Ticks taken for nanoseconds."),
+    RULE("prof.within-clock", prof_started, 0,
+         "Reads the device's clock and the host's",
+         "kd_profile_record.begin kd_profile_table.clock",
+         "Work stamped when it was enqueued, or by another clock."),
+    RULE("prof.clock-map", prof_clock, KC_ALONE,
+         "(CLOCK_MONOTONIC, nanoseconds) as close together as it can",
+         "kd_profile_table.clock",
+         "An offset that is taken once drifts away."),
+    RULE("prof.stop", prof_off, 0,
+         "`stop` returns when the last record of work that is done has been"
+         " pushed",
+         "kd_profile_table.stop KD_UNAVAILABLE",
+         "Records that come after stop are nobody's."),
+    RULE("prof.bytes", prof_bytes, 0, "Starts and stops pushing records",
+         "kd_profile_record.bytes KD_PROFILE_COPY_IN",
+         "Bandwidths are computed from it."),
+};
+
+KC_AREA(prof, "Profiling");

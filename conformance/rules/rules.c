@@ -1,0 +1,108 @@
+/* rules.c - the list of areas, and what several of them use. */
+#include "rules/rules.h"
+
+extern const kc_area kc_area_load, kc_area_abi, kc_area_dev, kc_area_mem,
+    kc_area_copy, kc_area_stream, kc_area_event, kc_area_kernel, kc_area_op,
+    kc_area_err, kc_area_thread, kc_area_life, kc_area_state, kc_area_robust,
+    kc_area_host, kc_area_capture, kc_area_region, kc_area_prof, kc_area_peer,
+    kc_area_group, kc_area_perf;
+
+const kc_area *const kc_areas[] = {
+    &kc_area_load,   &kc_area_abi,    &kc_area_dev,   &kc_area_mem,
+    &kc_area_copy,   &kc_area_stream, &kc_area_event, &kc_area_kernel,
+    &kc_area_op,     &kc_area_err,    &kc_area_thread, &kc_area_life,
+    &kc_area_state,  &kc_area_robust, &kc_area_host,  &kc_area_capture,
+    &kc_area_region, &kc_area_prof,   &kc_area_peer,  &kc_area_group,
+    &kc_area_perf};
+const uint32_t kc_area_count = KC_COUNT_OF(kc_areas);
+
+const kc_rule *kc_rule_at(uint32_t index) {
+  for (uint32_t i = 0; i < kc_area_count; i++) {
+    if (index < kc_areas[i]->count) return &kc_areas[i]->rules[index];
+    index -= kc_areas[i]->count;
+  }
+  return NULL;
+}
+
+uint32_t kc_rule_count(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < kc_area_count; i++)
+    count += kc_areas[i]->count;
+  return count;
+}
+
+const kc_rule *kc_rule_find(const char *id) {
+  const kc_rule *rule = NULL;
+  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++)
+    if (!strcmp(rule->id, id)) return rule;
+  return NULL;
+}
+
+const char *kc_severity_name(kc_severity severity) {
+  static const char *const names[] = {"must", "should", "information"};
+  return names[severity];
+}
+
+const char *kc_level_name(kc_level level) {
+  static const char *const names[KC_LEVEL_COUNT] = {
+      "core", "async", "replay", "compile",
+      "profile", "peer", "collective", "external"};
+  return level < KC_LEVEL_COUNT ? names[level] : "?";
+}
+
+/* ---- a kernel to try things on ------------------------------------------------------ */
+
+bool kc_unary_make(int64_t count, kc_unary *out) {
+  static const char *const candidates[] = {"Relu", "Abs",  "Neg",     "Exp",
+                                           "Tanh", "Sqrt", "Sigmoid", "Floor"};
+  kc_random random = kc_seed();
+  memset(out, 0, sizeof *out);
+  out->in = kc_floats(1, &count, &random);
+  for (size_t i = 0; i < KC_COUNT_OF(candidates); i++) {
+    out->op = (kc_op){.name = candidates[i], .in = {out->in}, .in_count = 1,
+                      .out_count = 1};
+    out->node = kc_node_make(&out->op, NULL, 0);
+    out->def = out->node ? kc_def_for(out->node) : NULL;
+    if (out->def) return true;
+    kc_node_free(out->node);
+  }
+  value_free(out->in);
+  return false;
+}
+
+void kc_unary_free(kc_unary *unary) {
+  kc_node_free(unary->node);
+  value_free(unary->in);
+}
+
+void kc_unary_need(int64_t count, kc_unary *out) {
+  if (!kc_unary_make(count, out))
+    kc_unclaimed("the device has no f32 kernel of Relu, Abs, Neg, Exp, Tanh,"
+                 " Sqrt, Sigmoid or Floor to try it with");
+}
+
+/* ---- a bit of everything ------------------------------------------------------------- */
+
+void kc_smoke(void) {
+  char data[1000], back[1000];
+  kc_ok(kc_open(), "open");
+  kc_check(KC_CALL(uint32_t, kp.p.device_count(), "device_count") > 0,
+           "the plugin has no device");
+  kc_buffer *buffer = kc_buffer_make(sizeof data);
+  kc_pattern(data, sizeof data, 3);
+  kc_write(buffer, 0, data, sizeof data);
+  kc_read(buffer, 0, back, sizeof back);
+  kc_check(memcmp(data, back, sizeof data) == 0,
+           "1000 bytes are not what was copied in");
+  kc_buffer_free(buffer);
+  kc_unary unary;
+  if (kc_unary_make(100, &unary)) {
+    kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+    kc_unary_free(&unary);
+  }
+  if (kc_claims(KC_ASYNC)) {
+    kd_stream *stream = kc_stream_make(kc_device());
+    kc_ok(kc_finish(stream), "waiting for an empty stream");
+    kc_stream_free(stream);
+  }
+}

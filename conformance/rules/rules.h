@@ -1,0 +1,32 @@
+/* rules.h - what several areas use. */
+#ifndef KC_RULES_H
+#define KC_RULES_H
+
+#include "suite/run.h"
+#include "suite/suite.h"
+
+/* A small piece of everything that the plugin claims: open, memory, copies, a
+ * kernel, a stream. The checks are counted in the running case. */
+void kc_smoke(void);
+
+/* One f32 kernel of one input whose output has the input's shape, as an op; the
+ * input is made of `count` elements. NULL where the device has none. */
+typedef struct kc_unary {
+  kc_op op;
+  value *in;
+  kc_node *node;
+  const kd_kernel_def *def;
+} kc_unary;
+bool kc_unary_make(int64_t count, kc_unary *out);
+void kc_unary_free(kc_unary *unary);
+/* Leaves the case as unclaimed where the device has no such kernel. */
+void kc_unary_need(int64_t count, kc_unary *out);
+
+/* ONNX's stored cases, and whole models, through the host; model.c. */
+void kc_onnx_data(void);
+void kc_whole_models(void);
+
+/* Runs it in a helper process: each returns 0 where all is well. */
+int kc_help_open(const char *argument);
+
+#endif /* KC_RULES_H */

@@ -1,0 +1,82 @@
+/* state.c - what of the process is not the plugin's to change. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rules/rules.h"
+
+/* Files that appear outside the scratch folder while the plugin works. */
+static void state_files(void) {
+  char before[600], after[600];
+  const char *scratch = kc.scratch ? kc.scratch : "/tmp";
+  snprintf(before, sizeof before, "%s", scratch);
+  struct stat home, now;
+  const char *place = getenv("HOME");
+  bool has = place && stat(place, &home) == 0;
+  kc_smoke();
+  snprintf(after, sizeof after, "%s", scratch);
+  if (has && stat(place, &now) == 0 && strcmp(place, scratch) != 0)
+    kc_check(now.st_mtime == home.st_mtime, "it wrote into %s", place);
+  kc_check(!strcmp(before, after), " ");
+}
+
+static void state_network(void) {
+  char path[64], target[256];
+  uint32_t sockets = 0;
+  kc_smoke();
+  for (int fd = 5; fd < 256; fd++) {
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(path, target, sizeof target - 1);
+    if (size <= 0) continue;
+    target[size] = 0;
+    sockets += !strncmp(target, "socket:", 7);
+  }
+  kc_check(sockets == 0, "it keeps %u sockets open", sockets);
+}
+
+#define RULE(severity, id, check, flags, sentence, about)                    \
+  KC_RULE(severity, CORE, id, check, flags, "plugin.h", sentence,            \
+          "kd_plugin.open kd_kernel_def.enqueue", about)
+
+static const kc_rule rules[] = {
+    RULE(MUST, "state.fpu", kc_smoke, KC_WATCHED,
+         "It leaves the floating-point control word as it was",
+         "A library built with -ffast-math turns subnormals off for the whole"
+         " process (llvm/llvm-project#57589). Watched around each call."),
+    RULE(MUST, "state.signals", kc_smoke, KC_WATCHED,
+         "It changes nothing of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource limits",
+         "A handler of its own for SIGSEGV takes the application's debugger and"
+         " crash reports away."),
+    RULE(MUST, "state.environment", kc_smoke, KC_WATCHED,
+         "It changes nothing of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource limits",
+         "setenv races with every getenv of the process."),
+    RULE(MUST, "state.locale", kc_smoke, KC_WATCHED,
+         "It changes nothing of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource limits",
+         "With a comma as the decimal point the application's files can't be"
+         " read any more."),
+    RULE(MUST, "state.directory", kc_smoke, KC_WATCHED,
+         "It changes nothing of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource limits",
+         "Relative paths of the application lead nowhere."),
+    RULE(MUST, "state.umask", kc_smoke, KC_WATCHED,
+         "It changes nothing of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource limits",
+         "Files of the application become readable to all, or to nobody."),
+    RULE(MUST, "state.limits", kc_smoke, KC_WATCHED,
+         "It changes nothing of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource limits",
+         "Raising a limit is the administrator's business."),
+    RULE(MUST, "state.direction-flag", kc_smoke, KC_WATCHED,
+         "It leaves the floating-point control word as it was",
+         "Assembler that forgets cld breaks the next memcpy. Watched around each"
+         " call."),
+    RULE(SHOULD, "state.files", state_files, 0,
+         "It writes no file but through host->cache_put",
+         "Caches of its own fill disks and races with other processes."),
+    RULE(SHOULD, "state.network", state_network, 0, "It opens no socket",
+         "Many places where models run have no network, or forbid it."),
+};
+
+KC_AREA(state, "The process's state");

@@ -1,0 +1,451 @@
+/* stream.c - queues of work: order, independence, ends. */
+#include "rules/rules.h"
+
+static void stream_create_destroy(void) {
+  int count = kc.quick ? 60 : 600;
+  for (int i = 0; i < count; i++) {
+    kd_stream *stream = NULL;
+    kd_status status = KC_CALL(
+        kd_status, kp.s.create(kc_device(), 0, 0, &stream), "stream.create");
+    if (!kc_check(status == KD_OK && stream, "stream %d can't be made: %s", i,
+                  kc_message()))
+      return;
+    KC_DO(kp.s.destroy(stream), "stream.destroy");
+  }
+}
+
+static void stream_priorities(void) {
+  for (int priority = -1; priority <= 1; priority++) {
+    kd_stream *stream = NULL;
+    kc_ok(KC_CALL(kd_status, kp.s.create(kc_device(), priority, 0, &stream),
+                  "stream.create(priority %d)", priority),
+          "stream.create");
+    kc_ok(kc_finish(stream), "waiting");
+    kp.s.destroy(stream);
+  }
+}
+
+/* A chain in which each copy needs the one before it. */
+static void chain(kd_stream *stream, uint32_t links, uint8_t seed) {
+  if (!kp.m.copy) kc_unclaimed("memory.copy is NULL");
+  enum { SIZE = 64 };
+  kc_buffer *ring[3];
+  char first[SIZE], back[SIZE];
+  for (int i = 0; i < 3; i++) {
+    ring[i] = kc_buffer_make(SIZE);
+    memset(back, 0xab, SIZE);
+    kc_write(ring[i], 0, back, SIZE);
+  }
+  kc_pattern(first, SIZE, seed);
+  kc_ok(kp.m.copy_in(ring[0]->device, stream, first, ring[0]->handle,
+                     ring[0]->offset, SIZE),
+        "copy_in");
+  for (uint32_t i = 0; i < links; i++) {
+    kc_buffer *from = ring[i % 3], *to = ring[(i + 1) % 3];
+    kc_ok(kp.m.copy(from->device, stream, from->handle, from->offset,
+                    to->handle, to->offset, SIZE),
+          "copy");
+    if (kp.m.fill) { /* so that a copy that comes early finds something else */
+      char junk = (char)i;
+      kc_ok(kp.m.fill(from->device, stream, from->handle, from->offset, SIZE,
+                      &junk, 1),
+            "fill");
+    }
+  }
+  kc_ok(kc_finish(stream), "waiting");
+  kc_read(ring[links % 3], 0, back, SIZE);
+  kc_check(!memcmp(first, back, SIZE),
+           "after a chain of %u copies in one stream the data is wrong: they"
+           " did not run in order",
+           links);
+  for (int i = 0; i < 3; i++)
+    kc_buffer_free(ring[i]);
+}
+
+static void stream_in_order(void) {
+  chain(kc_stream_make(kc_device()), kc.quick ? 100 : 1000, 1);
+}
+
+static void stream_many(void) {
+  enum { MANY = 64, SIZE = 256 };
+  static kd_stream *streams[MANY];
+  static kc_buffer *buffers[MANY];
+  static char in[MANY][SIZE], out[MANY][SIZE];
+  uint32_t count = kc.quick ? 20 : MANY;
+  for (uint32_t i = 0; i < count; i++) {
+    streams[i] = kc_stream_make(kc_device());
+    buffers[i] = kc_buffer_make(SIZE);
+    for (uint32_t k = 0; k < i; k++)
+      kc_check(streams[k] != streams[i], "streams %u and %u are one", k, i);
+    kc_pattern(in[i], SIZE, i);
+    kc_ok(kp.m.copy_in(buffers[i]->device, streams[i], in[i],
+                       buffers[i]->handle, buffers[i]->offset, SIZE),
+          "copy_in");
+    kc_ok(kp.m.copy_out(buffers[i]->device, streams[i], buffers[i]->handle,
+                        buffers[i]->offset, out[i], SIZE),
+          "copy_out");
+  }
+  for (uint32_t i = 0; i < count; i++)
+    kc_ok(kc_finish(streams[i]), "waiting");
+  for (uint32_t i = 0; i < count; i++)
+    kc_check(!memcmp(in[i], out[i], SIZE), "stream %u of %u is wrong", i, count);
+}
+
+static void stream_sync_empty(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  for (int i = 0; i < 5; i++) {
+    uint64_t begin = kc_now();
+    kd_status status = kc_finish(stream);
+    kc_check(status == KD_OK, "waiting for an empty stream returned %s",
+             kd_status_name(status));
+    kc_check((double)(kc_now() - begin) < 1e9 * kc.factor,
+             "waiting for an empty stream took over a second");
+  }
+}
+
+static void stream_sync_complete(void) {
+  enum { SIZE = 300000 };
+  char *in = kc_take(SIZE), *out = kc_take(SIZE);
+  kc_buffer *buffer = kc_buffer_make(SIZE);
+  kd_stream *stream = kc_stream_make(kc_device());
+  for (uint64_t i = 0; i < 8; i++) {
+    kc_pattern(in, SIZE, i);
+    memset(out, 0, SIZE);
+    kc_busy(stream, 3 * KC_MS);
+    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
+                       buffer->offset, SIZE),
+          "copy_in");
+    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
+                        out, SIZE),
+          "copy_out");
+    kc_ok(kc_finish(stream), "waiting");
+    uint64_t first = kc_differs(in, out, SIZE);
+    kc_check(first == SIZE,
+             "byte %llu was not there when the wait for the stream returned",
+             (unsigned long long)first);
+  }
+}
+
+static void stream_flush(void) {
+  if (!kp.s.flush) kc_unclaimed("stream.flush is NULL");
+  kd_stream *stream = kc_stream_make(kc_device());
+  kc_buffer *buffer = kc_buffer_make(64);
+  char in[64] = "flush", out[64] = "";
+  kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle, buffer->offset,
+                     64),
+        "copy_in");
+  kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
+                      out, 64),
+        "copy_out");
+  kd_event *event = kc_event_make(kc_device());
+  kc_ok(kp.e.record(event, stream), "event.record");
+  kc_ok(KC_CALL(kd_status, kp.s.flush(stream), "stream.flush"), "stream.flush");
+  /* nobody waits: it must come to an end by itself */
+  uint64_t until = kc_now() + (uint64_t)(2e9 * kc.factor);
+  kd_status status = KD_BUSY;
+  while (status == KD_BUSY && kc_now() < until) {
+    status = KC_CALL(kd_status, kp.e.query(event), "event.query");
+    kc_sleep(KC_MS);
+    kc_beat();
+  }
+  kc_check(status == KD_OK, "flushed work is still %s after 2 s",
+           kd_status_name(status));
+  kc_check(!strcmp(out, "flush"), "flushed work gave the wrong result");
+}
+
+static void stream_held_back(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kc_buffer *buffer = kc_buffer_make(64);
+  char in[64] = "x";
+  kd_event *event = kc_event_make(kc_device());
+  kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle, buffer->offset,
+                     64),
+        "copy_in");
+  kc_ok(kp.e.record(event, stream), "event.record");
+  if (kp.s.flush) kc_ok(kp.s.flush(stream), "stream.flush");
+  uint64_t until = kc_now() + (uint64_t)(2e9 * kc.factor);
+  kd_status status = KD_BUSY;
+  while (status == KD_BUSY && kc_now() < until) {
+    status = KC_CALL(kd_status, kp.e.query(event), "event.query");
+    kc_sleep(KC_MS);
+    kc_beat();
+  }
+  kc_check(status == KD_OK,
+           "work that was enqueued is %s after 2 s, though nothing may be held"
+           " back",
+           kd_status_name(status));
+}
+
+/* Enqueueing must not wait for the work. */
+static void stream_not_blocking(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kc_buffer *buffer = kc_buffer_make(64);
+  char in[64] = "x";
+  kc_busy(stream, KC_MS); /* measures how long its copies take */
+  kc_ok(kc_finish(stream), "waiting");
+  uint64_t begin = kc_now();
+  kc_busy(stream, 60 * KC_MS);
+  kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle, buffer->offset,
+                     64),
+        "copy_in");
+  uint64_t enqueued = kc_now() - begin;
+  kc_ok(kc_finish(stream), "waiting");
+  uint64_t all = kc_now() - begin;
+  kc_note("%.1f ms to enqueue work of %.1f ms", (double)enqueued / 1e6,
+          (double)all / 1e6);
+  if (kc_info()->flags & KD_DEVICE_INLINE)
+    kc_unclaimed("an INLINE device does its work at once");
+  kc_check(enqueued < all / 2 || all < 10 * KC_MS,
+           "enqueueing took %.1f ms of the work's %.1f ms",
+           (double)enqueued / 1e6, (double)all / 1e6);
+}
+
+static void stream_back_pressure(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kc_buffer *buffer = kc_buffer_make(64);
+  uint32_t count = kc.quick ? 300 : 3000, refused = 0;
+  static uint32_t words[3000];
+  for (uint32_t i = 0; i < count; i++) {
+    words[i] = i;
+    kd_status status =
+        KC_CALL(kd_status,
+                kp.m.copy_in(buffer->device, stream, &words[i], buffer->handle,
+                             buffer->offset, sizeof words[i]),
+                "memory.copy_in(number %u without a wait)", i);
+    if (status == KD_BUSY) {
+      refused++;
+      kc_ok(kc_finish(stream), "waiting");
+      i--;
+      if (refused > count) break;
+      continue;
+    }
+    kc_check(status == KD_OK, "copy %u without a wait returned %s", i,
+             kd_status_name(status));
+  }
+  kc_ok(kc_finish(stream), "waiting");
+  uint32_t back = 0;
+  kc_read(buffer, 0, &back, sizeof back);
+  kc_check(back == count - 1, "the last of %u copies is not what stands there:"
+           " %u", count, back);
+  kc_check(!refused || kc_info()->max_in_flight,
+           "KD_BUSY, though max_in_flight says that there is no limit");
+}
+
+static void stream_args_copied(void) {
+  kc_unary unary;
+  kc_unary_need(900, &unary);
+  kd_stream *stream = kc_stream_make(kc_device());
+  value *want[KC_PORTS] = {0};
+  kc_reference(&unary.op, unary.node, want);
+  for (int i = 0; i < 12; i++) {
+    kc_run *run = NULL;
+    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+          "create");
+    kc_busy(stream, 2 * KC_MS);
+    kd_launch launch = run->launch;
+    kd_tensor in[1] = {run->in[0]}, out[1] = {run->out[0]};
+    int64_t dims[2][1] = {{900}, {900}};
+    in[0].dims = dims[0];
+    out[0].dims = dims[1];
+    launch.inputs = in;
+    launch.outputs = out;
+    kc_ok(KC_CALL(kd_status,
+                  run->def->enqueue(run->kernel, stream, &launch),
+                  "enqueue(from the stack)"),
+          "enqueue");
+    memset(in, 0xdd, sizeof in); /* borrowed for the call only */
+    memset(out, 0xdd, sizeof out);
+    memset(dims, 0x7d, sizeof dims);
+    memset(&launch, 0xdd, sizeof launch);
+    kc_ok(kc_finish(stream), "waiting");
+    value *got = kc_run_output(run, 0);
+    numerics within = kc_numerics(unary.def, KD_F32);
+    if (want[0])
+      kc_compare(want[0], got, &within,
+                 "after the launch's memory was overwritten, the output");
+    value_free(got);
+    kc_run_free(run);
+  }
+  kc_values_free(want, 1);
+  kc_unary_free(&unary);
+}
+
+typedef struct handoff {
+  kd_stream *stream;
+  kc_buffer *buffer;
+  char in[256], out[256];
+} handoff;
+
+static void make_there(void *context, uint32_t index) {
+  (void)index;
+  handoff *h = context;
+  kc_check(KC_CALL(kd_status, kp.s.create(kc_device(), 0, 0, &h->stream),
+                   "stream.create") == KD_OK,
+           "a stream can't be made on another thread");
+}
+
+static void use_there(void *context, uint32_t index) {
+  (void)index;
+  handoff *h = context;
+  kc_check(kp.m.copy_in(h->buffer->device, h->stream, h->in, h->buffer->handle,
+                        h->buffer->offset, 256) == KD_OK &&
+               kp.m.copy_out(h->buffer->device, h->stream, h->buffer->handle,
+                             h->buffer->offset, h->out, 256) == KD_OK &&
+               kc_finish(h->stream) == KD_OK,
+           "a stream made on one thread can't be used on another: %s",
+           kc_message());
+}
+
+static void end_there(void *context, uint32_t index) {
+  (void)index;
+  handoff *h = context;
+  KC_DO(kp.s.destroy(h->stream), "stream.destroy(on a third thread)");
+}
+
+static void stream_handoff(void) {
+  handoff h = {0};
+  kc_device();
+  h.buffer = kc_buffer_make(256);
+  kc_pattern(h.in, 256, 5);
+  kc_threads(1, make_there, &h);
+  KC_NEED(h.stream != NULL, "there is no stream");
+  kc_threads(1, use_there, &h);
+  kc_check(!memcmp(h.in, h.out, 256), "copies in the stream are wrong");
+  kc_threads(1, end_there, &h);
+}
+
+/* An empty stream does not wait for a busy one. */
+static void stream_independent(void) {
+  if (kc_info()->flags & KD_DEVICE_INLINE)
+    kc_unclaimed("an INLINE device does its work at once");
+  kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
+  kc_busy(a, KC_MS);
+  kc_ok(kc_finish(a), "waiting");
+  uint64_t begin = kc_now();
+  kc_busy(a, 100 * KC_MS);
+  kc_ok(kc_finish(b), "waiting for the empty stream");
+  uint64_t of_b = kc_now() - begin;
+  kc_ok(kc_finish(a), "waiting");
+  uint64_t of_a = kc_now() - begin;
+  kc_check(of_b < of_a * 3 / 4 || of_a < 20 * KC_MS,
+           "an empty stream was done after %.1f ms, a busy one after %.1f",
+           (double)of_b / 1e6, (double)of_a / 1e6);
+}
+
+static void stream_destroy_done(void) {
+  for (int i = 0; i < 10; i++) {
+    kd_stream *stream = NULL;
+    kc_ok(kp.s.create(kc_device(), 0, 0, &stream), "stream.create");
+    kc_buffer *buffer = kc_buffer_make(1000);
+    char in[1000], out[1000];
+    kc_pattern(in, sizeof in, (uint64_t)i);
+    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
+                       buffer->offset, sizeof in),
+          "copy_in");
+    kd_event *event = kc_event_make(kc_device());
+    kc_ok(kp.e.record(event, stream), "event.record");
+    kc_ok(kp.e.wait(event, UINT64_MAX), "event.wait");
+    KC_DO(kp.s.destroy(stream), "stream.destroy");
+    /* the event outlives its stream */
+    kc_check(KC_CALL(kd_status, kp.e.query(event), "event.query(stream gone)") ==
+                 KD_OK,
+             "an event whose stream is destroyed is not done any more");
+    kc_read(buffer, 0, out, sizeof out);
+    kc_check(!memcmp(in, out, sizeof in), "work was lost when its stream went");
+    kc_event_free(event);
+    kc_buffer_free(buffer);
+  }
+}
+
+static void stream_mixed_sync(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kc_buffer *x = kc_buffer_make(512), *y = kc_buffer_make(512);
+  char in[512], out[512];
+  for (uint64_t i = 0; i < 10; i++) {
+    kc_busy(stream, KC_MS);
+    kc_pattern(in, sizeof in, i);
+    kc_write(y, 0, in, sizeof in); /* synchronous, beside a busy stream */
+    kc_read(y, 0, out, sizeof out);
+    kc_check(!memcmp(in, out, sizeof in),
+             "a synchronous copy beside a busy stream is wrong");
+    kc_ok(kc_finish(stream), "waiting");
+  }
+  kc_buffer_free(x);
+  kc_buffer_free(y);
+}
+
+static const kc_rule rules[] = {
+    KC_RULE(MUST, ASYNC, "stream.create-destroy", stream_create_destroy, 0,
+            "stream.h", "Opens a stream, which the host owns and destroys once",
+            "kd_stream_table.create kd_stream_table.destroy",
+            "Ids or contexts that are not given back run out."),
+    KC_RULE(MUST, ASYNC, "stream.priorities", stream_priorities, 0, "stream.h",
+            "-1 background, 0 normal, 1 urgent; a hint",
+            "kd_stream_table.create",
+            "A hint that can't be honoured is no reason to refuse."),
+    KC_RULE(MUST, ASYNC, "stream.in-order", stream_in_order, 0, "base.h",
+            "an in-order queue of work",
+            "kd_memory_table.copy kd_memory_table.fill"
+            " kd_stream_table.synchronize",
+            "Work that goes to several hardware queues needs the plugin's own"
+            " order."),
+    KC_RULE(MUST, ASYNC, "stream.many", stream_many, 0, "stream.h",
+            "There may be many", "kd_stream_table.create KD_OUT_OF_MEMORY",
+            "A fixed table of queues makes the seventeenth stream an alias of"
+            " the first."),
+    KC_RULE(MUST, ASYNC, "stream.sync-empty", stream_sync_empty, 0, "stream.h",
+            "Blocks until all work of the stream is done",
+            "kd_stream_table.synchronize kd_event_table.wait",
+            "Waiting for a flag that only work sets hangs on a stream without"
+            " work."),
+    KC_RULE(MUST, ASYNC, "stream.sync-complete", stream_sync_complete, 0,
+            "stream.h", "NULL: the host records an event and waits for it",
+            "kd_stream_table.synchronize kd_event_table.record",
+            "A wait that ends when work is submitted, not when it is done."),
+    KC_RULE(MUST, ASYNC, "stream.flush", stream_flush, 0, "stream.h",
+            "Hands work that the plugin holds back for batching to the device",
+            "kd_stream_table.flush KD_DEVICE_LOST",
+            "The host flushes and then waits elsewhere: work that is still held"
+            " back never ends."),
+    KC_RULE(MUST, ASYNC, "stream.not-held-back", stream_held_back, 0,
+            "stream.h", "NULL: nothing is held back",
+            "kd_stream_table.flush kd_event_table.query",
+            "Work that starts only when somebody waits stands still when nobody"
+            " does."),
+    KC_RULE(SHOULD, ASYNC, "stream.enqueue-not-blocking", stream_not_blocking,
+            KC_ALONE, "memory.h", "return at once where they can",
+            "kd_memory_table.copy_in kd_kernel_def.enqueue",
+            "An enqueue that waits for earlier work takes all overlap away."),
+    KC_RULE(MUST, ASYNC, "stream.back-pressure", stream_back_pressure, 0,
+            "device.h", "launches a stream takes before KD_BUSY; 0: many",
+            "kd_device_info.max_in_flight KD_BUSY",
+            "A ring of fixed size that nobody guards overwrites its oldest"
+            " entries."),
+    KC_RULE(MUST, ASYNC, "stream.args-copied", stream_args_copied, 0, "kernel.h",
+            "Everything in it is borrowed for the call of `enqueue`",
+            "kd_launch.inputs kd_launch.outputs kd_tensor.dims"
+            " kd_launch.input_count kd_launch.output_count kd_launch.flags",
+            "Dims and tensors lie on the host's stack: a plugin that keeps the"
+            " pointer computes with other numbers later."),
+    KC_RULE(MUST, ASYNC, "stream.thread-handoff", stream_handoff, 0, "stream.h",
+            "any thread may call it, one at a time for one stream",
+            "kd_stream_table.create kd_stream_table.destroy",
+            "Contexts in thread-local storage are not there on the next"
+            " thread."),
+    KC_RULE(SHOULD, ASYNC, "stream.independent", stream_independent, KC_ALONE,
+            "stream.h", "Streams of a device should not wait for each other",
+            "kd_stream_table.create kd_stream_table.wait",
+            "Copies and kernels overlap only then."),
+    KC_RULE(MUST, ASYNC, "stream.destroy-done", stream_destroy_done, 0,
+            "stream.h", "Closes a stream whose work is done",
+            "kd_stream_table.destroy kd_event_table.query",
+            "Events of a stream are still asked when it is gone; they must not"
+            " look into its memory."),
+    KC_RULE(MUST, ASYNC, "stream.beside-synchronous", stream_mixed_sync, 0,
+            "memory.h", "needs no order with streams' work",
+            "kd_memory_table.copy_in kd_memory_table.copy_out",
+            "A synchronous call that uses a stream's staging buffer mixes the"
+            " two up."),
+};
+
+KC_AREA(stream, "Streams");

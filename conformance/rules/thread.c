@@ -1,0 +1,315 @@
+/* thread.c - several threads, the host's pool, forks. */
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rules/rules.h"
+
+static bool soaking(uint64_t began, uint64_t usual) {
+  uint64_t time = kc.soak_time ? kc.soak_time : kc.quick ? usual / 4 : usual;
+  return kc_now() - began < time;
+}
+
+static void everything(void *context, uint32_t index) {
+  uint64_t began = kc_now();
+  uint64_t size = 2000 + index * 777;
+  char *in = kc_take(size), *out = kc_take(size);
+  uint64_t usual = *(uint64_t *)context;
+  for (uint64_t i = 0; soaking(began, usual); i++) {
+    kc_buffer *buffer = NULL;
+    kd_stream *stream = NULL;
+    if (!kc_check(kc_buffer_try(kc_device(), 0, size, &buffer) == KD_OK,
+                  "allocate failed beside other threads: %s", kc_message()))
+      break;
+    kc_pattern(in, size, i * 16 + index);
+    if (kc_claims(KC_ASYNC) && i % 2) {
+      kd_status status = kp.s.create(kc_device(), 0, 0, &stream);
+      kc_check(status == KD_OK, "stream.create failed beside other threads");
+    }
+    kd_status a = KC_CALL(kd_status,
+                          kp.m.copy_in(buffer->device, stream, in,
+                                       buffer->handle, buffer->offset, size),
+                          "memory.copy_in");
+    kd_status b = KC_CALL(kd_status,
+                          kp.m.copy_out(buffer->device, stream, buffer->handle,
+                                        buffer->offset, out, size),
+                          "memory.copy_out");
+    kd_status c = stream ? kc_finish(stream) : KD_OK;
+    kc_check(a == KD_OK && b == KD_OK && c == KD_OK,
+             "a copy failed beside other threads");
+    uint64_t first = kc_differs(in, out, size);
+    kc_check(first == size, "thread %u: byte %llu is wrong", index,
+             (unsigned long long)first);
+    if (stream) kp.s.destroy(stream);
+    kc_buffer_free(buffer);
+  }
+  free(in);
+  free(out);
+}
+
+static void thread_parallel(void) {
+  uint64_t usual = KC_S;
+  kc_device();
+  kc_threads(8, everything, &usual);
+}
+
+static void memory_only(void *context, uint32_t index) {
+  (void)context;
+  kd_buffer *live[16] = {0};
+  kc_random random = {index + 1};
+  for (int i = 0; i < (kc.quick ? 300 : 1500); i++) {
+    uint32_t at = (uint32_t)kc_below(&random, 16);
+    void *address = NULL;
+    if (live[at]) {
+      uint32_t word = 0;
+      kp.m.copy_out(kc_device(), NULL, live[at], 0, &word, 4);
+      kc_check(word == index * 100 + at, "a buffer of thread %u holds %u",
+               index, word);
+      KC_DO(kp.m.release(kc_device(), live[at]), "memory.release");
+      live[at] = NULL;
+    } else if (kc_check(KC_CALL(kd_status,
+                                kp.m.allocate(kc_device(), 0,
+                                              4 + kc_below(&random, 5000),
+                                              &live[at], &address),
+                                "memory.allocate") == KD_OK,
+                        "allocate failed beside other threads")) {
+      uint32_t word = index * 100 + at;
+      kp.m.copy_in(kc_device(), NULL, &word, live[at], 0, 4);
+    }
+  }
+  for (int i = 0; i < 16; i++)
+    if (live[i]) kp.m.release(kc_device(), live[i]);
+}
+
+static void thread_memory(void) {
+  kc_device();
+  kc_threads(8, memory_only, NULL);
+}
+
+static pthread_barrier_t line_up;
+
+static void first_use(void *context, uint32_t index) {
+  kd_device *device = context;
+  kd_buffer *buffer = NULL;
+  void *address = NULL;
+  char in[64], out[64];
+  kc_pattern(in, 64, index);
+  pthread_barrier_wait(&line_up);
+  kd_status status = kp.m.allocate(device, 0, 64, &buffer, &address);
+  kc_check(status == KD_OK, "the first allocate, on 8 threads at once: %s",
+           kc_message());
+  if (status != KD_OK) return;
+  kp.m.copy_in(device, NULL, in, buffer, 0, 64);
+  kp.m.copy_out(device, NULL, buffer, 0, out, 64);
+  kc_check(!memcmp(in, out, 64), "the first copies of 8 threads are wrong");
+  kp.m.release(device, buffer);
+  kc_unary unary;
+  if (index % 2 == 0 && kc_unary_make(50, &unary)) {
+    kc_run *run = NULL;
+    if (kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run) ==
+        KD_OK) {
+      kd_stream *stream = NULL;
+      if (!kc_claims(KC_ASYNC) || kp.s.create(device, 0, 0, &stream) == KD_OK) {
+        kd_status ran = kc_run_enqueue(run, stream);
+        if (stream && ran == KD_OK) ran = kc_finish(stream);
+        value *got = kc_run_output(run, 0), *want[KC_PORTS] = {0};
+        numerics within = kc_numerics(unary.def, KD_F32);
+        kc_check(ran == KD_OK, "the first launch on 8 threads: %s",
+                 kd_status_name(ran));
+        if (kc_reference(&unary.op, unary.node, want))
+          kc_compare(want[0], got, &within, "the first launch's output");
+        kc_values_free(want, 1);
+        value_free(got);
+        if (stream) kp.s.destroy(stream);
+      }
+      kc_run_free(run);
+    }
+    kc_unary_free(&unary);
+  }
+}
+
+int kc_help_first_use(const char *argument);
+int kc_help_first_use(const char *argument) {
+  (void)argument;
+  if (kc_open() != KD_OK) return 2;
+  kd_device *device = kc_device();
+  pthread_barrier_init(&line_up, NULL, 8);
+  kc_threads(8, first_use, device);
+  uint64_t checks = 0;
+  (void)checks;
+  kc_close_devices();
+  kc_close();
+  return 0;
+}
+
+/* In fresh processes: what is set up lazily is set up once in each. */
+static void thread_first_use(void) {
+  int rounds = kc.quick ? 3 : 12;
+  for (int i = 0; i < rounds; i++) {
+    if (!kc_case("round=%d", i)) continue;
+    char out[2000];
+    bool late = false;
+    int status = kc_helper("first-use", "", 10 * KC_S, out, sizeof out, &late);
+    kc_check(!late, "first calls from 8 threads at once hang");
+    kc_check(late || !WIFSIGNALED(status), "first calls from 8 threads: %s",
+             strsignal(WTERMSIG(status)));
+    kc_check(late || WIFSIGNALED(status) || WEXITSTATUS(status) == 0,
+             "first calls from 8 threads: status %d", WEXITSTATUS(status));
+    kc_check(!strstr(out, " F "), "first calls from 8 threads: %.300s", out);
+  }
+}
+
+static void small_stack(void *context, uint32_t index) {
+  (void)index;
+  kc_unary *unary = context;
+  kc_check(kc_try_op(&unary->op, &kc_plain), "%s did not run",
+           unary->op.name);
+}
+
+static void *small_stack_thread(void *context) {
+  small_stack(context, 0);
+  return NULL;
+}
+
+static void thread_foreign(void) {
+  kc_unary unary;
+  kc_unary_need(100, &unary);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 512 << 10);
+  KC_NEED(pthread_create(&thread, &attributes, small_stack_thread, &unary) == 0,
+          "the suite can't make a thread");
+  pthread_join(thread, NULL);
+  pthread_attr_destroy(&attributes);
+  kc_unary_free(&unary);
+}
+
+static void thread_zero_workers(void) {
+  kc_host.workers = 0;
+  static const int64_t sizes[] = {100, 300000};
+  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
+    kc_unary unary;
+    kc_unary_need(sizes[i], &unary);
+    kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+    kc_unary_free(&unary);
+  }
+  kc_host.workers = 1;
+}
+
+static void thread_many_workers(void) {
+  kc_host.workers = 5;
+  kc_unary unary;
+  kc_unary_need(300001, &unary);
+  for (int i = 0; i < 3; i++)
+    kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+  kc_unary_free(&unary);
+  kc_host.workers = 1;
+}
+
+static uint32_t threads_now(void) {
+  uint32_t count = 0;
+  DIR *folder = opendir("/proc/self/task");
+  struct dirent *entry = NULL;
+  while (folder && (entry = readdir(folder)))
+    count += entry->d_name[0] != '.';
+  if (folder) closedir(folder);
+  return count;
+}
+
+static void thread_pool(void) {
+  uint32_t before = threads_now();
+  kc_device();
+  kc_unary unary;
+  kc_unary_need(300000, &unary);
+  kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+  uint32_t during = threads_now();
+  kc_unary_free(&unary);
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  kc_check(during - before <= 8,
+           "it runs %u threads of its own on %ld processors: CPU work belongs"
+           " on the host's pool",
+           during - before, processors);
+  kc_note("%u threads of its own", during - before);
+}
+
+static void thread_fork(void) {
+  char out[500];
+  bool late = false;
+  int status = kc_helper("fork", "", 10 * KC_S, out, sizeof out, &late);
+  kc_check(!late, "the child of a fork hangs at its end");
+  kc_check(late || (WIFEXITED(status) && WEXITSTATUS(status) == 7),
+           "the child of a fork did not end well: %.200s", out);
+}
+
+static void thread_other_close(void *context, uint32_t index) {
+  (void)index;
+  KC_DO(kp.p.device_close(*(kd_device **)context),
+        "device_close(on another thread)");
+}
+
+static void thread_open_close_apart(void) {
+  kc_ok(kc_open(), "open");
+  kd_device *device = NULL;
+  kc_ok(kp.p.device_open(kc.device, &device), "device_open");
+  kc_threads(1, thread_other_close, &device);
+  kc_check(true, " ");
+}
+
+#define RULE(severity, id, check, flags, header, sentence, names, about) \
+  KC_RULE(severity, CORE, id, check, flags, header, sentence, names, about)
+
+static const kc_rule rules[] = {
+    RULE(MUST, "thread.parallel", thread_parallel, 0, "memory.h",
+         "Any thread may call any slot",
+         "kd_memory_table.allocate kd_memory_table.copy_in"
+         " kd_stream_table.create",
+         "Everything at once on 8 threads; --soak goes on for longer."),
+    RULE(MUST, "thread.memory", thread_memory, 0, "memory.h",
+         "Any thread may call any slot",
+         "kd_memory_table.allocate kd_memory_table.release",
+         "A free list without a lock."),
+    RULE(MUST, "thread.first-use", thread_first_use, KC_CASES, "plugin.h",
+         "The host serialises all of these for one plugin",
+         "kd_plugin.device_open kd_memory_table.allocate"
+         " kd_kernel_def.create",
+         "The host serialises opening; what is set up lazily behind it, it does"
+         " not."),
+    RULE(MUST, "thread.foreign", thread_foreign, 0, "host.h",
+         "Any thread may call any slot at any time", "kd_kernel_def.enqueue",
+         "Contexts bound to the opening thread, and large arrays on the stack:"
+         " 512 KiB must do."),
+    RULE(MUST, "thread.zero-workers", thread_zero_workers, 0, "host.h",
+         "at least 1, the caller included",
+         "kd_host.worker_count kd_host.parallel_for",
+         "A plugin that hands work to a worker and waits, waits for ever where"
+         " there is none."),
+    RULE(MUST, "thread.many-workers", thread_many_workers, 0, "host.h",
+         "a loop over 0 <= i < count in pieces of at least `grain` items",
+         "kd_host.parallel_for kd_loop_body",
+         "Pieces may be of any size, run in any order and at the same time."),
+    RULE(SHOULD, "thread.pool-respected", thread_pool, 0, "host.h",
+         "The host's one thread pool", "kd_host.parallel_for",
+         "Two pools on one machine fight for its processors."),
+    RULE(MUST, "thread.no-affinity-change", kc_smoke, KC_WATCHED, "plugin.h",
+         "It leaves the calling thread as it was: affinity, priority, cancel"
+         " state",
+         "kd_plugin.open kd_kernel_def.enqueue",
+         "Pinning the caller puts the application's threads on one core."
+         " Watched around all calls."),
+    RULE(MUST, "thread.no-priority-change", kc_smoke, KC_WATCHED, "plugin.h",
+         "It leaves the calling thread as it was: affinity, priority, cancel"
+         " state",
+         "kd_plugin.open", "Watched around all calls."),
+    RULE(SHOULD, "thread.fork-child", thread_fork, 0, "plugin.h",
+         "A process that forks may end its child", "kd_plugin.device_open",
+         "Handlers at exit that wait for threads which the child does not"
+         " have."),
+    RULE(MUST, "thread.close-elsewhere", thread_open_close_apart, 0, "plugin.h",
+         "Closes a device whose streams, buffers and kernels are gone",
+         "kd_plugin.device_close",
+         "The thread that opened a device may be gone when it is closed."),
+};
+
+KC_AREA(thread, "Threads");

@@ -1,0 +1,331 @@
+/* child.c - one child process: starting it, reading its events, its end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runner/run.h"
+#include "suite/suite.h"
+/**/
+#include "suite/channel.h"
+
+/* ---- starting ---------------------------------------------------------------------- */
+
+static bool make_page(kc_child *child, int *out_fd) {
+  int fd = memfd_create("keel-conformance", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, sizeof(kc_page)) != 0) return false;
+  void *page = mmap(NULL, sizeof(kc_page), PROT_READ | PROT_WRITE, MAP_SHARED,
+                    fd, 0);
+  if (page == MAP_FAILED) {
+    close(fd);
+    return false;
+  }
+  child->page = page;
+  static uint64_t count;
+  kc_random random = {kc_now() ^ ((uint64_t)getpid() << 32) ^ count++};
+  snprintf(child->page->nonce, sizeof child->page->nonce, "%016llx",
+           (unsigned long long)kc_next(&random));
+  *out_fd = fd;
+  return true;
+}
+
+static void limit(int what, uint64_t value) {
+  struct rlimit now;
+  if (getrlimit(what, &now) != 0) return;
+  if (now.rlim_max != RLIM_INFINITY && value > now.rlim_max)
+    value = now.rlim_max;
+  now.rlim_cur = value;
+  setrlimit(what, &now);
+}
+
+static void child_limits(const kc_options *options) {
+  limit(RLIMIT_CORE, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  /* writable private memory: address space that a driver only reserves is
+   * not counted */
+  limit(RLIMIT_DATA, options->max_memory * 2 + (UINT64_C(3) << 30));
+#else
+  (void)options;
+#endif
+}
+
+static void add(char **argv, int *count, const char *word) {
+  if (*count < 126) argv[(*count)++] = (char *)(uintptr_t)word;
+}
+
+static char *number(char *room, uint64_t value) {
+  sprintf(room, "%llu", (unsigned long long)value);
+  return room;
+}
+
+static void become(const kc_options *options, const kc_rule *rule,
+                   uint32_t from, const char *only, double factor,
+                   const char *scratch) {
+  char *argv[128], from_text[24], seed_text[24], memory_text[24], soak_text[24];
+  char device_text[24], factor_text[32];
+  int n = 0;
+  snprintf(factor_text, sizeof factor_text, "%.3f", factor);
+  add(argv, &n, "keel-conformance");
+  add(argv, &n, "__rule");
+  add(argv, &n, options->plugin);
+  add(argv, &n, rule->id);
+  const char *pairs[] = {"--from", number(from_text, from),
+                         "--seed", number(seed_text, options->seed),
+                         "--max-memory", number(memory_text, options->max_memory),
+                         "--soak", number(soak_text, options->soak),
+                         "--device", number(device_text, options->device),
+                         "--factor", factor_text, "--scratch", scratch};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    add(argv, &n, pairs[i]);
+  if (only) {
+    add(argv, &n, "--case");
+    add(argv, &n, only);
+  }
+  if (options->op) {
+    add(argv, &n, "--op");
+    add(argv, &n, options->op);
+  }
+  if (options->dtype) {
+    add(argv, &n, "--dtype");
+    add(argv, &n, options->dtype);
+  }
+  if (options->dump) {
+    add(argv, &n, "--dump");
+    add(argv, &n, options->dump);
+  }
+  if (options->quick) add(argv, &n, "--quick");
+  for (uint32_t i = 0; i < options->plugin_option_count; i++) {
+    add(argv, &n, "--option");
+    add(argv, &n, options->plugin_options[i]);
+  }
+  argv[n] = NULL;
+  execv("/proc/self/exe", argv);
+  _exit(98);
+}
+
+static void set_up(const kc_options *options, int events, int output, int page,
+                   const char *scratch) {
+  setpgid(0, 0);
+  int nothing = open("/dev/null", O_RDONLY);
+  int keep_events = fcntl(events, F_DUPFD, 10), keep_page = fcntl(page, F_DUPFD, 10);
+  int keep_output = fcntl(output, F_DUPFD, 10);
+  dup2(nothing, 0);
+  dup2(keep_output, 1);
+  dup2(keep_output, 2);
+  dup2(keep_events, KC_EVENT_FD);
+  dup2(keep_page, KC_PAGE_FD);
+  for (int fd = 5; fd < 64; fd++)
+    close(fd);
+  setenv("TMPDIR", scratch, 1);
+  setenv("HOME", scratch, 1);
+  setenv("XDG_CACHE_HOME", scratch, 1);
+  signal(SIGPIPE, SIG_DFL);
+  child_limits(options);
+}
+
+bool kc_child_start(kc_child *child, const kc_options *options,
+                    const kc_rule *rule, kc_rule_result *result, uint32_t from,
+                    const char *only, double factor) {
+  int events[2] = {-1, -1}, output[2] = {-1, -1}, page = -1;
+  uint32_t crashes = child->crashes, restarts = child->restarts;
+  memset(child, 0, sizeof *child);
+  child->crashes = crashes;
+  child->restarts = restarts;
+  const char *temp = getenv("TMPDIR");
+  snprintf(child->scratch, sizeof child->scratch, "%s/keel-conformance.XXXXXX",
+           temp && *temp ? temp : "/tmp");
+  if (!mkdtemp(child->scratch) || !make_page(child, &page) ||
+      pipe2(events, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0)
+    return false;
+  child->rule = rule;
+  child->result = result;
+  child->events = events[0];
+  child->output = output[0];
+  fcntl(events[0], F_SETFL, O_NONBLOCK);
+  fcntl(output[0], F_SETFL, O_NONBLOCK);
+  child->began = child->case_began = child->beat_time = kc_now();
+  fflush(NULL);
+  child->pid = fork();
+  if (child->pid == 0) {
+    set_up(options, events[1], output[1], page, child->scratch);
+    become(options, rule, from, only, factor, child->scratch);
+  }
+  if (child->pid > 0) setpgid(child->pid, child->pid);
+  close(events[1]);
+  close(output[1]);
+  close(page);
+  return child->pid > 0;
+}
+
+/* ---- its events ------------------------------------------------------------------------ */
+
+static void violation(kc_child *child, kc_results *all, const char *text) {
+  char id[64], name[400];
+  const char *space = strchr(text, ' ');
+  if (!space || space - text >= (long)sizeof id) return;
+  snprintf(id, sizeof id, "%.*s", (int)(space - text), text);
+  kc_rule_result *rule = all ? kc_results_rule(all, id) : NULL;
+  if (!rule) return;
+  snprintf(name, sizeof name, "%s/during=%s", id,
+           child->now ? child->now->name : child->rule->id);
+  uint32_t before = rule->case_count;
+  kc_case_result *one = kc_results_case(rule, name);
+  /* the array that held the running case may have moved */
+  if (rule == child->result && rule->case_count != before && child->now)
+    child->now = kc_results_case(rule, child->page->name);
+  one->status = KC_FAIL;
+  one->checks++;
+  if (!one->message || strlen(one->message) < 1000)
+    kc_text_more(&one->message, "%s", space + 1);
+}
+
+static void take_line(kc_child *child, kc_results *all, char *text) {
+  size_t size = strlen(child->page->nonce);
+  if (strncmp(text, child->page->nonce, size) != 0 || text[size] != ' ' ||
+      !text[size + 1] || text[size + 2] != ' ') {
+    child->garbage += strlen(text) + 1;
+    return;
+  }
+  char kind = text[size + 1];
+  text += size + 3;
+  kc_case_result *now = child->now;
+  switch (kind) {
+    case 'B': {
+      const char *name = strchr(text, ' ');
+      if (!name) break;
+      child->now = kc_results_case(child->result, name + 1);
+      child->now->status = KC_PASS;
+      child->case_began = kc_now();
+      break;
+    }
+    case 'E':
+      if (!now) break;
+      now->checks += strtoull(text, NULL, 10);
+      now->time += kc_now() - child->case_began;
+      child->now = NULL;
+      break;
+    case 'F':
+      if (!now) break;
+      now->status = KC_FAIL;
+      kc_text_more(&now->message, "%s", text);
+      break;
+    case 'U':
+      if (!now) break;
+      now->status = KC_UNCLAIMED;
+      kc_text_set(&now->message, "%s", text);
+      break;
+    case 'N':
+      if (now) kc_text_more(&now->note, "%s", text);
+      break;
+    case 'W':
+      violation(child, all, text);
+      break;
+    case 'D':
+      child->done = true;
+      child->cases = (uint32_t)strtoul(text, NULL, 10);
+      break;
+    case 'X':
+      child->stopped = true;
+      child->stop_at = (uint32_t)strtoul(text, NULL, 10);
+      break;
+    default:
+      child->garbage += strlen(text);
+  }
+}
+
+static void read_events(kc_child *child, kc_results *all) {
+  char buffer[8192];
+  ssize_t got = 0;
+  while ((got = read(child->events, buffer, sizeof buffer)) > 0) {
+    for (ssize_t i = 0; i < got; i++) {
+      char c = buffer[i];
+      if (c == '\n') {
+        child->line[child->line_size] = 0;
+        if (!child->overlong) take_line(child, all, child->line);
+        child->line_size = 0;
+        child->overlong = false;
+      } else if (child->line_size + 1 < sizeof child->line) {
+        child->line[child->line_size++] = c ? c : ' ';
+      } else {
+        child->overlong = true;
+        child->garbage++;
+      }
+    }
+    if (child->garbage > (1 << 20)) return; /* the flood is dealt with later */
+  }
+}
+
+void kc_child_read(kc_child *child, kc_results *all) {
+  char buffer[8192];
+  ssize_t got = 0;
+  read_events(child, all);
+  for (int i = 0; i < 64 && (got = read(child->output, buffer,
+                                        sizeof buffer - 1)) > 0;
+       i++) {
+    child->flood += (uint64_t)got;
+    buffer[got] = 0;
+    size_t room = sizeof child->said - 1, used = strlen(child->said);
+    const char *from = buffer;
+    if ((size_t)got > room) from = buffer + got - (ssize_t)room;
+    size_t size = strlen(from);
+    if (used + size > room) {
+      size_t drop = used + size - room;
+      if (drop > used) drop = used;
+      memmove(child->said, child->said + drop, used - drop + 1);
+      used -= drop;
+    }
+    memcpy(child->said + used, from, size + 1);
+  }
+}
+
+/* ---- its end ---------------------------------------------------------------------------- */
+
+void kc_child_kill(kc_child *child) {
+  kill(-child->pid, SIGKILL);
+  kill(child->pid, SIGKILL);
+}
+
+void kc_child_stacks(kc_child *child, char **text) {
+  char command[256], line[400];
+  if (access("/usr/bin/gdb", X_OK) != 0) {
+    kc_text_more(text, "(gdb would show the stacks; it is not installed)");
+    return;
+  }
+  snprintf(command, sizeof command,
+           "timeout -s KILL 8 gdb -nx -p %d -batch -ex 'set pagination off'"
+           " -ex 'thread apply all bt 12' 2>/dev/null",
+           child->pid);
+  FILE *pipe = popen(command, "re");
+  int lines = 0;
+  while (pipe && fgets(line, sizeof line, pipe) && lines < 60) {
+    if (line[0] != '#' && strncmp(line, "Thread", 6) != 0) continue;
+    line[strcspn(line, "\n")] = 0;
+    kc_text_more(text, "  %s", line);
+    lines++;
+  }
+  if (pipe) pclose(pipe);
+}
+
+static int remove_one(const char *path, const struct stat *facts, int kind,
+                      struct FTW *walk) {
+  (void)facts;
+  (void)kind;
+  (void)walk;
+  return remove(path);
+}
+
+void kc_child_close(kc_child *child) {
+  kill(-child->pid, SIGKILL); /* what it left behind */
+  close(child->events);
+  close(child->output);
+  munmap(child->page, sizeof *child->page);
+  nftw(child->scratch, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+  child->pid = 0;
+}

@@ -1,0 +1,230 @@
+/* options.c - reading the command line of a run, and finding the plugin. */
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "main.h"
+#include "suite/suite.h"
+
+/* A file beside the program: ../lib/keel/NAME.so of the build or the install. */
+static char *beside(const char *folder, const char *name) {
+  char self[PATH_MAX], *path = NULL;
+  ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (size <= 0) return NULL;
+  self[size] = 0;
+  char *slash = strrchr(self, '/');
+  if (slash) *slash = 0;
+  if (asprintf(&path, "%s/%s/%s.so", self, folder, name) < 0) return NULL;
+  char *real_path = realpath(path, NULL);
+  free(path);
+  return real_path;
+}
+
+char *kc_find_plugin(const char *name) {
+  char plain[128];
+  char *path = strchr(name, '/') || strstr(name, ".so") ? realpath(name, NULL)
+                                                         : NULL;
+  if (path) return path;
+  if (!strchr(name, '/') && strlen(name) < sizeof plain) {
+    snprintf(plain, sizeof plain, "%s", name);
+    plain[strcspn(plain, ":")] = 0;
+    static const char *const folders[] = {"../lib/keel", "../conformance",
+                                          "../samples"};
+    for (size_t i = 0; i < KC_COUNT_OF(folders) && !path; i++)
+      path = beside(folders[i], plain);
+    char *list = getenv("KEEL_PLUGIN_PATH"), *copy = list ? strdup(list) : NULL;
+    char *save = NULL;
+    for (char *at = copy ? strtok_r(copy, ":", &save) : NULL; at && !path;
+         at = strtok_r(NULL, ":", &save)) {
+      char *tried = NULL;
+      if (asprintf(&tried, "%s/%s.so", at, plain) < 0) break;
+      path = realpath(tried, NULL);
+      free(tried);
+    }
+    free(copy);
+  }
+  if (!path)
+    fprintf(stderr,
+            "keel-conformance: there is no plugin \"%s\": give the path of a"
+            " library (./lib%s.so), or the name of a device that Keel has"
+            " (cpu)\n",
+            name, name);
+  return path;
+}
+
+/* "10m", "30s", "500ms", "2h" in nanoseconds; 0 where it is none. */
+static uint64_t read_time(const char *text) {
+  char *end = NULL;
+  double value = strtod(text, &end);
+  double unit = !strcmp(end, "ms")                ? 1e6
+                : !strcmp(end, "s") || !*end      ? 1e9
+                : !strcmp(end, "m")               ? 60e9
+                : !strcmp(end, "h")               ? 3600e9
+                                                  : 0;
+  return value > 0 && end != text ? (uint64_t)(value * unit) : 0;
+}
+
+/* "512M", "2G" in bytes; 0 where it is none. */
+static uint64_t read_size(const char *text) {
+  char *end = NULL;
+  uint64_t value = strtoull(text, &end, 10);
+  int shift = !*end                    ? 0
+              : toupper(*end) == 'K' ? 10
+              : toupper(*end) == 'M' ? 20
+              : toupper(*end) == 'G' ? 30
+                                     : -1;
+  return shift < 0 || end == text ? 0 : value << shift;
+}
+
+static bool read_number(const char *text, uint64_t *out) {
+  char *end = NULL;
+  *out = strtoull(text, &end, 10);
+  return end != text && !*end && *text != '-';
+}
+
+static int read_level(const char *text) {
+  for (int i = 0; i <= KC_COMPILE; i++) {
+    char digit[2] = {(char)('0' + i), 0};
+    if (!strcmp(text, digit) || !strcmp(text, kc_level_name((kc_level)i)))
+      return i;
+  }
+  return -1;
+}
+
+/* One option with a value. Returns NULL where it is taken, else what is wrong. */
+static const char *take(kc_options *o, const char *name, const char *value) {
+  uint64_t number = 0;
+  if (!strcmp(name, "--level"))
+    return (o->level = read_level(value)) < 0
+               ? "is none of core, async, replay, compile (0 to 3)"
+               : NULL;
+  if (!strcmp(name, "--rule")) {
+    if (o->glob_count == 32) return "is one too many";
+    o->globs[o->glob_count++] = value;
+    return NULL;
+  }
+  if (!strcmp(name, "--not")) {
+    if (o->not_count == 32) return "is one too many";
+    o->not_globs[o->not_count++] = value;
+    return NULL;
+  }
+  if (!strcmp(name, "--option")) {
+    if (o->plugin_option_count == 32) return "is one too many";
+    o->plugin_options[o->plugin_option_count++] = value;
+    return strchr(value, '=') ? NULL : "is not like name=value";
+  }
+  if (!strcmp(name, "--report")) {
+    if (o->report_count == 16) return "is one too many";
+    o->reports[o->report_count++] = value;
+    return strstr(kc_formats, value) ? NULL : "is no format";
+  }
+  if (!strcmp(name, "--seed")) {
+    if (!strcmp(value, "random")) {
+      o->seed = (kc_now() ^ (uint64_t)getpid() << 20) % 1000000007u;
+      printf("seed %llu\n", (unsigned long long)o->seed);
+      return NULL;
+    }
+    return read_number(value, &o->seed) ? NULL : "is no number, nor random";
+  }
+  if (!strcmp(name, "--jobs")) {
+    bool good = read_number(value, &number) && number >= 1 && number <= 16;
+    o->jobs = (uint32_t)number;
+    return good ? NULL : "is no number from 1 to 16";
+  }
+  if (!strcmp(name, "--shard")) {
+    int used = 0;
+    bool good = sscanf(value, "%u/%u%n", &o->shard, &o->shards, &used) == 2 &&
+                !value[used] && o->shard >= 1 && o->shard <= o->shards;
+    o->shard--;
+    return good ? NULL : "is not like 2/5";
+  }
+  if (!strcmp(name, "--soak"))
+    return (o->soak = read_time(value)) ? NULL : "is no time like 10m";
+  if (!strcmp(name, "--max-memory"))
+    return (o->max_memory = read_size(value)) ? NULL : "is no size like 512M";
+  if (!strcmp(name, "--time-scale"))
+    return (o->time_scale = strtod(value, NULL)) > 0 ? NULL : "is no factor";
+  if (!strcmp(name, "--device")) {
+    bool good = read_number(value, &number) && number < KC_MAX_DEVICES;
+    o->device = (uint32_t)number;
+    return good ? NULL : "is no index of a device";
+  }
+  const struct {
+    const char *name;
+    const char **target;
+  } words[] = {{"--op", &o->op},     {"--dtype", &o->dtype},
+               {"--case", &o->only}, {"--dump", &o->dump},
+               {"--out", &o->out},   {"--expectations", &o->expectations}};
+  for (size_t i = 0; i < KC_COUNT_OF(words); i++)
+    if (!strcmp(name, words[i].name)) {
+      *words[i].target = value;
+      return NULL;
+    }
+  return "?";
+}
+
+static bool takes_value(const char *name) {
+  static const char *const names[] = {
+      "--level", "--rule", "--not",  "--option",     "--report",
+      "--seed",  "--jobs", "--shard", "--soak",      "--max-memory",
+      "--device", "--op",  "--dtype", "--case",      "--dump",
+      "--out",   "--expectations", "--time-scale"};
+  for (size_t i = 0; i < KC_COUNT_OF(names); i++)
+    if (!strcmp(name, names[i])) return true;
+  return false;
+}
+
+static bool take_flag(kc_options *o, const char *name) {
+  if (!strcmp(name, "--quick")) o->quick = true;
+  else if (!strcmp(name, "--in-process")) o->in_process = true;
+  else if (!strcmp(name, "--quiet")) o->quiet = true;
+  else if (!strcmp(name, "--verbose")) o->verbose = true;
+  else if (!strcmp(name, "--no-reruns")) o->no_reruns = true;
+  else return false;
+  return true;
+}
+
+int kc_options_read(kc_options *o, const char *verb, const char *help, int argc,
+                    char **argv) {
+  static char name[64];
+  cpu_set_t set;
+  memset(o, 0, sizeof *o);
+  o->level = -1;
+  o->seed = 1;
+  o->max_memory = UINT64_C(512) << 20;
+  o->time_scale = 1;
+  o->jobs = sched_getaffinity(0, sizeof set, &set) == 0
+                ? (uint32_t)CPU_COUNT(&set)
+                : 1;
+  if (o->jobs > 4) o->jobs = 4;
+  for (int i = 0; i < argc; i++) {
+    const char *equals = strchr(argv[i], '=');
+    size_t size = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
+    snprintf(name, sizeof name, "%.*s", (int)size, argv[i]);
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+      fputs(help, stdout);
+      return 0;
+    }
+    if (argv[i][0] != '-') {
+      if (o->plugin)
+        return kc_usage(verb, "\"%s\" is one plugin too many", argv[i]);
+      const char *colon = strchr(argv[i], ':');
+      if (colon && !strchr(argv[i], '/'))
+        o->device = (uint32_t)strtoul(colon + 1, NULL, 10);
+      if (!(o->plugin = kc_find_plugin(argv[i]))) return KC_EXIT_USAGE;
+    } else if (takes_value(name)) {
+      const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+      if (!value) return kc_usage(verb, "%s needs a value", name);
+      const char *wrong = take(o, name, value);
+      if (wrong) return kc_usage(verb, "%s %s %s", name, value, wrong);
+    } else if (equals || !take_flag(o, name)) {
+      return kc_usage(verb, "there is no option \"%s\"", argv[i]);
+    }
+  }
+  return -1;
+}

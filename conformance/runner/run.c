@@ -1,0 +1,702 @@
+/* run.c - choosing rules, running them in children, and judging what came. */
+#include <errno.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runner/run.h"
+#include "suite/suite.h"
+/**/
+#include "suite/channel.h"
+
+#define JOBS        16u
+#define CRASHES     5u  /* of one rule */
+#define RESTARTS    40u /* behind cases that stopped */
+#define QUIET_LIMIT (10 * KC_S)
+#define RULE_LIMIT  (120 * KC_S)
+#define FLOOD       (UINT64_C(64) << 20)
+
+typedef struct run {
+  const kc_options *options;
+  kc_results *results;
+  kc_expectations expected;
+  kc_child children[JOBS];
+  uint32_t jobs, finished, running;
+  bool tty;
+  uint64_t began, shown;
+} run;
+
+/* ---- choosing ---------------------------------------------------------------------- */
+
+static bool matches(const char *glob, const char *id) {
+  return fnmatch(glob, id, 0) == 0;
+}
+
+bool kc_chosen(const kc_options *options, const kc_rule *rule) {
+  bool chosen = options->glob_count == 0;
+  for (uint32_t i = 0; i < options->glob_count; i++)
+    chosen |= matches(options->globs[i], rule->id);
+  for (uint32_t i = 0; i < options->not_count; i++)
+    chosen &= !matches(options->not_globs[i], rule->id);
+  if (options->only) {
+    size_t size = strlen(rule->id);
+    chosen = !strncmp(options->only, rule->id, size) &&
+             options->only[size] == '/';
+  }
+  if (options->level >= 0 && rule->level <= KC_COMPILE &&
+      (int)rule->level > options->level)
+    return false;
+  if (options->quick && (rule->flags & KC_LONG)) return false;
+  return chosen;
+}
+
+static uint32_t shard_of(const char *id, uint32_t shards) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (; *id; id++)
+    hash = (hash ^ (uint8_t)*id) * UINT64_C(0x100000001b3);
+  return (uint32_t)((hash >> 20) % shards);
+}
+
+/* ---- facts ---------------------------------------------------------------------------- */
+
+static void probe_check(void) {
+  kc_load();
+  kc_note("loaded 1");
+  kc_note("name %s", kp.p.name ? kp.p.name : "?");
+  kc_note("vendor %s", kp.p.vendor ? kp.p.vendor : "?");
+  kc_note("version %s", kp.p.version ? kp.p.version : "?");
+  kc_note("abi %u", kp.p.abi_version);
+  kc_note("abi_min %u", kp.p.abi_min);
+  uint32_t claims = 0;
+  for (int i = 0; i < KC_LEVEL_COUNT; i++)
+    claims |= (uint32_t)kc_claims((kc_level)i) << i;
+  kc_note("claims %u", claims);
+  if (!kc_check(kp.p.memory && kp.p.open && kp.p.close && kp.p.device_count &&
+                    kp.p.device_info && kp.p.device_open && kp.p.device_close,
+                "a needed slot or table is NULL"))
+    return;
+  kc_ok(kc_open(), "open");
+  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  kc_note("devices %u", count);
+  if (count <= kc.device)
+    kc_stop("there is no device %u; the plugin has %u: %s", kc.device, count,
+            kc_host.last_log);
+  const kd_device_info *info = kc_info();
+  kc_note("device %s:%u %s, %s", kp.p.name ? kp.p.name : "?", kc.device,
+          info->name ? info->name : "?", info->kind ? info->kind : "?");
+  /* a copy of 64 KiB takes a fast device some 10 us */
+  kc_buffer *buffer = kc_buffer_make(65536);
+  char *data = kc_take(65536);
+  uint64_t begin = kc_now();
+  for (int i = 0; i < 32; i++) {
+    kc_write(buffer, 0, data, 65536);
+    kc_read(buffer, 0, data, 65536);
+  }
+  kc_note("time %llu", (unsigned long long)(kc_now() - begin));
+  free(data);
+}
+
+const kc_rule kc_probe_rule = {.id = "probe", .check = probe_check};
+
+static void one_fact(kc_facts *out, const char *line) {
+  char text[160];
+  const char *space = strchr(line, ' ');
+  if (!space) return;
+  snprintf(text, sizeof text, "%.*s", (int)(space - line), line);
+  const char *value = space + 1;
+  unsigned long long number = strtoull(value, NULL, 10);
+  if (!strcmp(text, "loaded")) out->loaded = true;
+  if (!strcmp(text, "name")) snprintf(out->name, sizeof out->name, "%s", value);
+  if (!strcmp(text, "vendor"))
+    snprintf(out->vendor, sizeof out->vendor, "%s", value);
+  if (!strcmp(text, "version"))
+    snprintf(out->version, sizeof out->version, "%s", value);
+  if (!strcmp(text, "abi")) out->abi_version = (uint32_t)number;
+  if (!strcmp(text, "abi_min")) out->abi_min = (uint32_t)number;
+  if (!strcmp(text, "claims")) out->claims = (uint32_t)number;
+  if (!strcmp(text, "devices")) out->device_count = (uint32_t)number;
+  if (!strcmp(text, "device"))
+    snprintf(out->device, sizeof out->device, "%s", value);
+  if (!strcmp(text, "time")) {
+    out->open = true;
+    out->factor = (double)number / 2e6;
+    if (out->factor < 1) out->factor = 1;
+    if (out->factor > 100) out->factor = 100;
+  }
+}
+
+static bool reap(kc_child *child, int *out_status, struct rusage *usage) {
+  int got = wait4(child->pid, out_status, WNOHANG, usage);
+  return got == child->pid || (got < 0 && errno == ECHILD);
+}
+
+void kc_probe(const kc_options *options, kc_facts *out) {
+  kc_child child = {0};
+  kc_rule_result result = {.id = (char *)(uintptr_t)"probe"};
+  struct rusage usage;
+  int status = 0;
+  memset(out, 0, sizeof *out);
+  out->factor = 1;
+  if (!kc_child_start(&child, options, &kc_probe_rule, &result, 0, NULL, 1)) {
+    snprintf(out->why, sizeof out->why, "no child could be started: %s",
+             strerror(errno));
+    return;
+  }
+  uint64_t limit = (uint64_t)(20e9 * options->time_scale);
+  bool late = false;
+  while (!reap(&child, &status, &usage)) {
+    struct pollfd fds[2] = {{child.events, POLLIN, 0},
+                            {child.output, POLLIN, 0}};
+    poll(fds, 2, 20);
+    kc_child_read(&child, NULL);
+    if (!late && kc_now() - child.began > limit) {
+      late = true;
+      kc_child_kill(&child);
+    }
+  }
+  kc_child_read(&child, NULL);
+  kc_case_result *one = result.case_count ? &result.cases[0] : NULL;
+  char *rest = one ? one->note : NULL, *save = NULL;
+  for (char *line = rest ? strtok_r(rest, "\n", &save) : NULL; line;
+       line = strtok_r(NULL, "\n", &save))
+    one_fact(out, line);
+  if (late)
+    snprintf(out->why, sizeof out->why, "it hangs: last call %s",
+             child.page->calls[(atomic_load(&child.page->at) + KC_RING - 1) %
+                               KC_RING]);
+  else if (WIFSIGNALED(status))
+    snprintf(out->why, sizeof out->why, "it crashed: %.800s", child.page->crash);
+  else if (one && one->message)
+    snprintf(out->why, sizeof out->why, "%s", one->message);
+  else if (!child.done)
+    snprintf(out->why, sizeof out->why,
+             "the process ended with status %d in the middle: %.800s",
+             WEXITSTATUS(status), child.said);
+  if (out->open && out->why[0]) out->open = false;
+  kc_child_close(&child);
+  for (uint32_t i = 0; i < result.case_count; i++) {
+    free(result.cases[i].name);
+    free(result.cases[i].message);
+    free(result.cases[i].note);
+  }
+  free(result.cases);
+}
+
+/* ---- progress --------------------------------------------------------------------------- */
+
+static void show(run *run) {
+  const kc_options *options = run->options;
+  if (options->quiet || !run->tty || kc_now() - run->shown < KC_S / 10) return;
+  run->shown = kc_now();
+  const char *name = "";
+  for (uint32_t i = 0; i < run->jobs; i++)
+    if (run->children[i].pid)
+      name = run->children[i].page->name[0] ? run->children[i].page->name
+                                            : run->children[i].rule->id;
+  uint32_t total = run->results->rule_count, failed = 0;
+  for (uint32_t i = 0; i < total; i++)
+    failed += run->results->rules[i].written &&
+              kc_status_failed(run->results->rules[i].status);
+  char bar[21] = {0};
+  for (uint32_t i = 0; i < 20; i++)
+    bar[i] = i < 20 * run->finished / (total ? total : 1) ? '=' : ' ';
+  double spent = (double)(run->shown - run->began) / 1e9;
+  double left = run->finished ? spent * (total - run->finished) / run->finished
+                              : 0;
+  fprintf(stderr, "\r[%s] %u/%u, %u failed, %02d:%02d, about %02d:%02d left  %.40s\x1b[K",
+          bar, run->finished, total, failed, (int)spent / 60, (int)spent % 60,
+          (int)left / 60, (int)left % 60, name);
+  fflush(stderr);
+}
+
+static void clear_line(const run *run) {
+  if (run->tty && !run->options->quiet) fprintf(stderr, "\r\x1b[K");
+}
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+static void judge_expected(run *run, kc_rule_result *rule) {
+  for (uint32_t i = 0; i < rule->case_count; i++) {
+    kc_case_result *one = &rule->cases[i];
+    kc_expectation *expected = kc_expectations_find(&run->expected, one->name);
+    if (!expected || one->status == KC_UNCLAIMED) continue;
+    expected->seen = true;
+    if (expected->expired) {
+      kc_text_more(&one->message, "the expectation of its failure expired on %s",
+                   expected->expires);
+      if (one->status == KC_PASS) one->status = KC_XPASS;
+    } else if (one->status == KC_PASS) {
+      one->status = KC_XPASS;
+      kc_text_set(&one->message,
+                  "passes, though a failure is expected (%s, %s): take the"
+                  " expectation away",
+                  expected->reason, expected->link);
+    } else {
+      one->status = KC_XFAIL;
+      kc_text_more(&one->message, "expected until %s: %s (%s)",
+                   expected->expires, expected->reason, expected->link);
+    }
+  }
+}
+
+static int badness(kc_status status) {
+  static const int order[KC_STATUS_COUNT] = {
+      [KC_UNCLAIMED] = 0, [KC_PASS] = 1, [KC_XFAIL] = 2, [KC_XPASS] = 3,
+      [KC_FAIL] = 4, [KC_HANG] = 5, [KC_CRASH] = 6, [KC_ERROR] = 7};
+  return order[status];
+}
+
+static void judge(run *run, kc_rule_result *rule) {
+  judge_expected(run, rule);
+  kc_status worst = KC_UNCLAIMED;
+  rule->checks = 0;
+  rule->failed = 0;
+  for (uint32_t i = 0; i < rule->case_count; i++) {
+    const kc_case_result *one = &rule->cases[i];
+    rule->checks += one->checks;
+    rule->failed += kc_status_failed(one->status);
+    if (badness(one->status) > badness(worst)) worst = one->status;
+    if (one->status == KC_UNCLAIMED && !rule->reason)
+      kc_text_set(&rule->reason, "%s", one->message ? one->message : "");
+  }
+  if (worst != KC_UNCLAIMED) kc_text_set(&rule->reason, "%s", "");
+  if (worst == KC_PASS && rule->checks == 0) {
+    worst = KC_ERROR;
+    kc_text_set(&rule->reason, "the rule made no checks");
+  }
+  if (!rule->case_count)
+    kc_text_set(&rule->reason, "nothing that the plugin has fits the rule");
+  if (worst == KC_FAIL && rule->severity != KC_MUST) worst = KC_WARNING;
+  rule->status = worst;
+}
+
+static void finish_rule(run *run, kc_rule_result *rule) {
+  judge(run, rule);
+  run->finished++;
+  if (rule->rule && (rule->rule->flags & KC_WATCHED)) return;
+  kc_results_write_rule(run->results, rule);
+  if (kc_status_failed(rule->status) && !run->options->quiet && !run->tty)
+    fprintf(stderr, "FAIL %s\n", rule->id);
+}
+
+/* ---- children ------------------------------------------------------------------------------- */
+
+static void add_calls(kc_child *child, char **text) {
+  uint32_t at = atomic_load(&child->page->at);
+  uint32_t from = at > 12 ? at - 12 : 0;
+  if (at) kc_text_more(text, "last calls:");
+  for (; from < at; from++)
+    kc_text_more(text, "  %.*s", (int)KC_RING_TEXT - 1,
+                 child->page->calls[from % KC_RING]);
+}
+
+/* The case that something happened to: the one that runs, or the end. */
+static kc_case_result *case_of(kc_child *child) {
+  if (child->now) return child->now;
+  char name[300];
+  if (child->page->name[0] && !child->done)
+    snprintf(name, sizeof name, "%s", child->page->name);
+  else
+    snprintf(name, sizeof name, "%s/%s", child->rule->id,
+             child->done ? "exit" : "begin");
+  return kc_results_case(child->result, name);
+}
+
+static void note_end(kc_child *child, int status) {
+  if (child->garbage) {
+    kc_case_result *one = case_of(child);
+    one->status = KC_FAIL;
+    one->checks++;
+    kc_text_more(&one->message,
+                 "%llu bytes that the suite didn't write came through a file"
+                 " descriptor that is not the plugin's",
+                 (unsigned long long)child->garbage);
+  }
+  if (child->hung) return;
+  bool whole = child->done || child->stopped;
+  if (whole && WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  kc_case_result *one = case_of(child);
+  one->status = KC_CRASH;
+  one->checks++;
+  if (WIFSIGNALED(status)) {
+    kc_text_more(&one->message, "%s%s", strsignal(WTERMSIG(status)),
+                 child->done ? " while the process ended" : "");
+    if (child->page->crash[0])
+      kc_text_more(&one->detail, "%.3000s", child->page->crash);
+  } else {
+    kc_text_more(&one->message, "the process ended with status %d%s",
+                 WEXITSTATUS(status),
+                 whole ? "" : " in the middle: something called exit");
+  }
+  add_calls(child, &one->detail);
+  if (child->said[0]) kc_text_more(&one->detail, "it printed:\n%s", child->said);
+}
+
+static void note_hang(run *run, kc_child *child) {
+  kc_case_result *one = case_of(child);
+  one->status = KC_HANG;
+  one->checks++;
+  kc_text_more(&one->message, "no sign of life for %.0f s",
+               (double)(kc_now() - child->beat_time) / 1e9);
+  add_calls(child, &one->detail);
+  if (!run->options->no_reruns) kc_child_stacks(child, &one->detail);
+  child->hung = true;
+}
+
+static void check_deadline(run *run, kc_child *child) {
+  uint64_t now = kc_now(), beat = atomic_load(&child->page->beat);
+  double scale = run->options->time_scale * run->results->factor;
+  if (beat != child->beat) {
+    child->beat = beat;
+    child->beat_time = now;
+  }
+  uint64_t most = RULE_LIMIT + run->options->soak;
+  if (child->hung) return;
+  if (child->flood > FLOOD || child->garbage > (1 << 20)) {
+    kc_case_result *one = case_of(child);
+    one->status = KC_FAIL;
+    one->checks++;
+    kc_text_more(&one->message, "it writes without end");
+    child->hung = true;
+    kc_child_kill(child);
+  } else if ((double)(now - child->beat_time) > (double)QUIET_LIMIT * scale ||
+             (double)(now - child->began) > (double)most * scale) {
+    note_hang(run, child);
+    kc_child_kill(child);
+  }
+}
+
+static void report_stdio(run *run, const kc_child *child) {
+  kc_rule_result *rule = kc_results_rule(run->results, "err.no-stdio");
+  if (!child->flood || !rule) return;
+  char name[200];
+  snprintf(name, sizeof name, "err.no-stdio/during=%s", child->rule->id);
+  kc_case_result *one = kc_results_case(rule, name);
+  one->status = KC_FAIL;
+  one->checks++;
+  kc_text_set(&one->message, "%llu bytes were printed: %.300s",
+              (unsigned long long)child->flood, child->said);
+}
+
+/* Ends a child; true where another goes on behind the case that spoilt it. */
+static bool end_child(run *run, kc_child *child, int status) {
+  const kc_rule *rule = child->rule;
+  kc_rule_result *result = child->result;
+  kc_child_read(child, run->results);
+  note_end(child, status);
+  report_stdio(run, child);
+  result->time += kc_now() - child->began;
+  bool bad = !child->done || child->hung;
+  uint32_t next = child->stopped ? child->stop_at + 1
+                                 : atomic_load(&child->page->number) + 1;
+  bool named = child->page->name[0] != 0;
+  uint32_t crashes = child->crashes + (bad && !child->stopped);
+  uint32_t restarts = child->restarts + 1;
+  kc_child_close(child);
+  if (!bad || !(rule->flags & KC_CASES) || !named || run->options->only ||
+      crashes >= CRASHES || restarts >= RESTARTS)
+    return false;
+  child->crashes = crashes;
+  child->restarts = restarts;
+  return kc_child_start(child, run->options, rule, result, next, NULL,
+                        run->results->factor);
+}
+
+/* ---- running a failed case again ----------------------------------------------------------- */
+
+static void wait_child(run *run, kc_child *child, kc_results *all,
+                       int *out_status) {
+  struct rusage usage;
+  while (!reap(child, out_status, &usage)) {
+    struct pollfd fds[2] = {{child->events, POLLIN, 0},
+                            {child->output, POLLIN, 0}};
+    poll(fds, 2, 20);
+    kc_child_read(child, all);
+    check_deadline(run, child);
+    show(run);
+  }
+  kc_child_read(child, all);
+}
+
+/* Three more runs tell a flake from a failure; both stay failures. */
+static void run_again(run *run, kc_rule_result *rule) {
+  uint32_t tried = 0;
+  for (uint32_t i = 0; i < rule->case_count && tried < 2; i++) {
+    kc_case_result *one = &rule->cases[i];
+    if (one->status != KC_FAIL || strstr(one->name, "/during=")) continue;
+    tried++;
+    one->runs = one->failed_runs = 1;
+    for (int k = 0; k < 3; k++) {
+      kc_child child = {0};
+      kc_rule_result again = {.id = rule->id, .rule = rule->rule};
+      int status = 0;
+      if (!kc_child_start(&child, run->options, rule->rule, &again, 0,
+                          one->name, run->results->factor))
+        return;
+      wait_child(run, &child, NULL, &status);
+      bool failed = !child.done || !WIFEXITED(status);
+      for (uint32_t c = 0; c < again.case_count; c++) {
+        failed |= kc_status_failed(again.cases[c].status);
+        free(again.cases[c].name);
+        free(again.cases[c].message);
+        free(again.cases[c].note);
+        free(again.cases[c].detail);
+      }
+      free(again.cases);
+      kc_child_close(&child);
+      one->runs++;
+      one->failed_runs += failed;
+    }
+    if (one->failed_runs < one->runs)
+      kc_text_more(&one->message, "flaky: failed %u of %u runs",
+                   one->failed_runs, one->runs);
+  }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void start_rule(run *run, kc_rule_result *result) {
+  for (uint32_t i = 0; i < run->jobs; i++) {
+    kc_child *child = &run->children[i];
+    if (child->pid) continue;
+    child->crashes = child->restarts = 0;
+    if (kc_child_start(child, run->options, result->rule, result, 0,
+                       run->options->only, run->results->factor)) {
+      run->running++;
+      return;
+    }
+    kc_case_result *one = kc_results_case(result, result->id);
+    one->status = KC_ERROR;
+    kc_text_set(&one->message, "no child could be started: %s",
+                strerror(errno));
+    finish_rule(run, result);
+    return;
+  }
+}
+
+static void wait_some(run *run) {
+  struct pollfd fds[2 * JOBS];
+  nfds_t count = 0;
+  for (uint32_t i = 0; i < run->jobs; i++)
+    if (run->children[i].pid) {
+      fds[count++] = (struct pollfd){run->children[i].events, POLLIN, 0};
+      fds[count++] = (struct pollfd){run->children[i].output, POLLIN, 0};
+    }
+  poll(fds, count, 10);
+  for (uint32_t i = 0; i < run->jobs; i++) {
+    kc_child *child = &run->children[i];
+    int status = 0;
+    struct rusage usage;
+    if (!child->pid) continue;
+    kc_child_read(child, run->results);
+    check_deadline(run, child);
+    if (!reap(child, &status, &usage)) continue;
+    kc_rule_result *result = child->result;
+    if (end_child(run, child, status)) continue;
+    child->pid = 0;
+    run->running--;
+    bool failed = false;
+    for (uint32_t c = 0; c < result->case_count; c++)
+      failed |= result->cases[c].status == KC_FAIL;
+    if (failed && !run->options->no_reruns && !run->options->only)
+      run_again(run, result);
+    finish_rule(run, result);
+  }
+  show(run);
+}
+
+static void run_part(run *run, bool alone) {
+  kc_results *results = run->results;
+  uint32_t width = alone ? 1 : run->jobs;
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    kc_rule_result *result = &results->rules[i];
+    bool is_alone = (result->rule->flags & KC_ALONE) != 0;
+    if (is_alone != alone || result->status != KC_NOT_RUN) continue;
+    if (result->reason) {
+      if (!result->written) kc_results_write_rule(results, result);
+      run->finished++;
+      continue;
+    }
+    while (run->running >= width)
+      wait_some(run);
+    result->status = KC_PASS; /* for the time being */
+    start_rule(run, result);
+  }
+  while (run->running)
+    wait_some(run);
+}
+
+static void plan(run *run, const kc_facts *facts) {
+  const kc_options *options = run->options;
+  kc_results *results = run->results;
+  const kc_rule *rule = NULL;
+  results->rules = calloc(kc_rule_count() + 1, sizeof *results->rules);
+  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
+    bool watched = (rule->flags & KC_WATCHED) && !options->only;
+    for (uint32_t k = 0; k < options->not_count; k++)
+      watched &= !matches(options->not_globs[k], rule->id);
+    if (!kc_chosen(options, rule) && !watched) continue;
+    if (options->shards > 1 && !watched &&
+        shard_of(rule->id, options->shards) != options->shard)
+      continue;
+    kc_rule_result *result = &results->rules[results->rule_count++];
+    result->rule = rule;
+    result->id = strdup(rule->id);
+    result->severity = rule->severity;
+    result->level = rule->level;
+    result->status = KC_NOT_RUN;
+    if (facts->loaded && KD_VERSION_MAJOR(facts->abi_version) == KD_ABI_MAJOR &&
+        rule->since > facts->abi_version) {
+      result->status = KC_UNCLAIMED;
+      kc_text_set(&result->reason, "the rule came with ABI %u.%u, and the"
+                  " plugin was built for %u.%u", KD_VERSION_MAJOR(rule->since),
+                  KD_VERSION_MINOR(rule->since),
+                  KD_VERSION_MAJOR(facts->abi_version),
+                  KD_VERSION_MINOR(facts->abi_version));
+    } else if (facts->loaded && !(facts->claims >> rule->level & 1)) {
+      result->status = KC_UNCLAIMED;
+      kc_text_set(&result->reason, "the plugin doesn't claim %s: its table is"
+                  " NULL", kc_level_name(rule->level));
+    } else if (!facts->open && !(rule->flags & KC_CLOSED)) {
+      kc_text_set(&result->reason, "the plugin could not be %s: %s",
+                  facts->loaded ? "opened" : "loaded", facts->why);
+    }
+    if (result->status == KC_UNCLAIMED) {
+      run->finished++;
+      kc_results_write_rule(results, result);
+    }
+  }
+}
+
+static void describe(run *run, const kc_facts *facts) {
+  kc_results *results = run->results;
+  char digest[65], when[32];
+  time_t now = time(NULL);
+  struct tm broken;
+  struct utsname host;
+  gmtime_r(&now, &broken);
+  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &broken);
+  uname(&host);
+  kc_text_set(&results->suite, "keel-conformance %s", KEEL_VERSION);
+  kc_text_set(&results->plugin_path, "%s", run->options->plugin);
+  if (kc_sha_file(run->options->plugin, digest))
+    kc_text_set(&results->plugin_digest, "%s", digest);
+  if (kc_sha_file("/proc/self/exe", digest))
+    kc_text_set(&results->suite_digest, "%s", digest);
+  kc_rules_digest(digest);
+  kc_text_set(&results->rules_digest, "%s", digest);
+  kc_text_set(&results->name, "%s", facts->name);
+  kc_text_set(&results->vendor, "%s", facts->vendor);
+  kc_text_set(&results->version, "%s", facts->version);
+  kc_text_set(&results->device, "%s", facts->device);
+  kc_text_set(&results->started, "%s", when);
+  kc_text_set(&results->host, "%s %s %s", host.sysname, host.release,
+              host.machine);
+  results->abi_version = facts->abi_version;
+  results->abi_min = facts->abi_min;
+  results->device_index = run->options->device;
+  results->seed = run->options->seed;
+  results->factor = facts->factor;
+  for (int i = 0; i <= KC_COMPILE && (facts->claims >> i & 1); i++)
+    results->level = i;
+  results->options = facts->claims >> KC_PROFILE;
+  const kc_options *o = run->options;
+  results->partial = o->quick || o->glob_count || o->not_count || o->only ||
+                     o->op || o->dtype || o->shards > 1 ||
+                     (o->level >= 0 && o->level < results->level);
+}
+
+static bool stale(const run *run) {
+  bool found = false;
+  for (uint32_t i = 0; i < run->expected.count; i++) {
+    const kc_expectation *one = &run->expected.all[i];
+    if (one->expired)
+      fprintf(stderr, "stale expectation: %s expired on %s\n", one->name,
+              one->expires);
+    else if (!one->seen && !run->results->partial)
+      fprintf(stderr, "stale expectation: there is no case %s\n", one->name);
+    else
+      continue;
+    found = true;
+  }
+  for (uint32_t i = 0; i < run->results->rule_count; i++)
+    found |= run->results->rules[i].status == KC_XPASS;
+  return found;
+}
+
+static int verdict(const run *run, const kc_facts *facts) {
+  const kc_results *results = run->results;
+  bool failed = false, error = false, ran = false;
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    kc_status status = results->rules[i].status;
+    failed |= status == KC_FAIL || status == KC_CRASH || status == KC_HANG;
+    error |= status == KC_ERROR;
+    ran |= status != KC_UNCLAIMED && status != KC_NOT_RUN &&
+           !(results->rules[i].rule->flags & KC_WATCHED);
+  }
+  if (!facts->open) return KC_EXIT_NOT_LOADABLE;
+  if (!ran) return KC_EXIT_NOTHING;
+  if (failed) return KC_EXIT_NOT;
+  if (error) return KC_EXIT_SUITE;
+  return stale(run) ? KC_EXIT_STALE : KC_EXIT_CONFORMANT;
+}
+
+int kc_run_all(const kc_options *options, kc_results *results) {
+  static run run;
+  kc_facts facts;
+  memset(&run, 0, sizeof run);
+  run.options = options;
+  run.results = results;
+  run.tty = isatty(2) != 0;
+  run.jobs = options->jobs ? options->jobs : 2;
+  if (run.jobs > JOBS) run.jobs = JOBS;
+  run.began = kc_now();
+  if (options->expectations &&
+      !kc_expectations_read(options->expectations, &run.expected)) {
+    kc_expectations_free(&run.expected);
+    return KC_EXIT_USAGE;
+  }
+  kc_probe(options, &facts);
+  describe(&run, &facts);
+  if (!options->quiet)
+    printf("%s %s %s (ABI %u.%u, from %u.%u)  device %s  %s (%u rules)\n",
+           facts.vendor, facts.name, facts.version,
+           KD_VERSION_MAJOR(facts.abi_version),
+           KD_VERSION_MINOR(facts.abi_version),
+           KD_VERSION_MAJOR(facts.abi_min), KD_VERSION_MINOR(facts.abi_min),
+           facts.device, results->suite, kc_rule_count());
+  if (!facts.open)
+    fprintf(stderr, "%s could not be %s: %s\n", options->plugin,
+            facts.loaded ? "opened" : "loaded", facts.why);
+  if (options->out) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/results.jsonl", options->out);
+    if (!kc_results_begin(results, path)) {
+      fprintf(stderr, "keel-conformance: %s can't be written: %s\n", path,
+              strerror(errno));
+      return KC_EXIT_SUITE;
+    }
+  }
+  plan(&run, &facts);
+  run_part(&run, false);
+  run_part(&run, true);
+  clear_line(&run);
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    kc_rule_result *rule = &results->rules[i];
+    if (rule->written) continue;
+    if (rule->status != KC_NOT_RUN) judge(&run, rule);
+    kc_results_write_rule(results, rule);
+  }
+  results->time = kc_now() - run.began;
+  kc_results_end(results);
+  int status = verdict(&run, &facts);
+  kc_expectations_free(&run.expected);
+  return status;
+}

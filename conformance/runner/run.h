@@ -1,0 +1,112 @@
+/* run.h - running rules in children, and what became of them. */
+#ifndef KC_RUN_ALL_H
+#define KC_RUN_ALL_H
+
+#include "runner/results.h"
+
+/* What a run is asked for. */
+typedef struct kc_options {
+  const char *plugin; /* absolute path */
+  uint32_t device;
+  int level; /* highest to test; -1: all that is claimed */
+  const char *globs[32], *not_globs[32];
+  uint32_t glob_count, not_count;
+  const char *only;  /* a case */
+  const char *op, *dtype, *dump;
+  const char *plugin_options[32];
+  uint32_t plugin_option_count;
+  const char *expectations;
+  const char *out; /* folder of results.jsonl and reports */
+  const char *reports[16];
+  uint32_t report_count;
+  uint64_t seed, max_memory, soak;
+  uint32_t jobs, shard, shards;
+  double time_scale; /* of deadlines */
+  bool quick, in_process, quiet, no_reruns, verbose;
+  enum { KC_GROUP_RULE, KC_GROUP_AREA, KC_GROUP_CASE } group;
+} kc_options;
+
+/* An expected failure. */
+typedef struct kc_expectation {
+  char *name, *reason, *link, *expires;
+  bool expired, seen;
+} kc_expectation;
+
+typedef struct kc_expectations {
+  kc_expectation *all;
+  uint32_t count;
+} kc_expectations;
+
+/* Reads a file of expectations; false with messages on stderr. */
+bool kc_expectations_read(const char *path, kc_expectations *out);
+kc_expectation *kc_expectations_find(const kc_expectations *all,
+                                     const char *name);
+void kc_expectations_free(kc_expectations *all);
+
+/* Whether an id is chosen by the globs. */
+bool kc_chosen(const kc_options *options, const kc_rule *rule);
+
+/* Facts of the plugin, by a child of its own. */
+typedef struct kc_facts {
+  bool loaded, open;
+  char why[1200];
+  char name[64], vendor[128], version[64], device[160];
+  uint32_t abi_version, abi_min, device_count, claims; /* bit i: kc_level i */
+  double factor;
+} kc_facts;
+void kc_probe(const kc_options *options, kc_facts *out_facts);
+
+/* The exit statuses. */
+enum {
+  KC_EXIT_CONFORMANT = 0,
+  KC_EXIT_NOT = 1,
+  KC_EXIT_USAGE = 2,
+  KC_EXIT_NOT_LOADABLE = 3,
+  KC_EXIT_NOTHING = 4,
+  KC_EXIT_SUITE = 5,
+  KC_EXIT_STALE = 6,
+};
+
+/* Runs all that is chosen; results are filled, and results.jsonl written where
+ * options->out is set. Returns an exit status. */
+int kc_run_all(const kc_options *options, kc_results *out_results);
+
+/* What the terminal shows behind a run. */
+void kc_print_failures(const kc_results *results, bool verbose);
+void kc_print_summary(const kc_results *results);
+
+/* ---- children ------------------------------------------------------------------- */
+
+typedef struct kc_child {
+  int pid; /* 0: free */
+  int events, output;
+  struct kc_page *page;
+  const kc_rule *rule;
+  kc_rule_result *result;
+  kc_case_result *now; /* the case that runs */
+  uint64_t began, case_began, beat, beat_time;
+  char line[4096];
+  uint32_t line_size;
+  bool overlong;
+  uint64_t garbage, flood; /* bytes */
+  char said[2048];         /* the last that it printed */
+  bool done, stopped, hung;
+  uint32_t stop_at, cases;
+  uint32_t crashes, restarts;
+  char scratch[256];
+} kc_child;
+
+/* Starts a child for a rule, from a case on. only: one case, or NULL. */
+bool kc_child_start(kc_child *child, const kc_options *options,
+                    const kc_rule *rule, kc_rule_result *result, uint32_t from,
+                    const char *only, double factor);
+/* Reads what it sent. `all` gets what belongs to other rules. */
+void kc_child_read(kc_child *child, kc_results *all);
+/* Kills it and its group. */
+void kc_child_kill(kc_child *child);
+/* Its stacks, for a hang. */
+void kc_child_stacks(kc_child *child, char **text);
+/* After its end: closes, cleans up. */
+void kc_child_close(kc_child *child);
+
+#endif /* KC_RUN_ALL_H */

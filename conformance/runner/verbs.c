@@ -1,0 +1,426 @@
+/* verbs.c - run, list, explain, again, compare, coverage, doctor. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "main.h"
+#include "reference/reference.h"
+#include "suite/suite.h"
+
+/* ---- run ------------------------------------------------------------------------- */
+
+static const char run_help[] =
+    "usage: keel-conformance [run] [OPTION]... PLUGIN.so|DEVICE\n"
+    "\n"
+    "Runs the rules that the plugin's tables claim; each in a process of its own.\n"
+    "\n"
+    "  --level L           core, async, replay or compile: no rule above it\n"
+    "  --rule GLOB         only rules whose id matches; may be repeated\n"
+    "  --not GLOB          no rule whose id matches\n"
+    "  --op OP             only cases of this op\n"
+    "  --dtype T           only cases of this element type (f32, i64 ...)\n"
+    "  --case NAME         one case, as a failure names it\n"
+    "  --device N          the plugin's device N (cpu:1 does the same)\n"
+    "  --quick             leaves out what takes long; not valid for a claim\n"
+    "  --soak TIME         goes on with the stress rules for this long (10m)\n"
+    "  --seed N|random     other data; the same seed gives the same data\n"
+    "  --jobs N            rules at once (the machine's processors, 4 at most)\n"
+    "  --shard I/N         the I-th of N parts\n"
+    "  --max-memory SIZE   device memory that a rule may take (512M)\n"
+    "  --time-scale X      deadlines X times as long\n"
+    "  --expectations FILE failures that are known; see VENDOR_GUIDE.md\n"
+    "  --option NAME=VALUE an option of the plugin\n"
+    "  --in-process        in this process, for a debugger\n"
+    "  --dump DIR          writes the tensors of failed cases there, as .npy\n"
+    "  --out DIR           writes results.jsonl and the reports there\n"
+    "  --report FORMAT     html, junit, tap, md, badge, text; may be repeated\n"
+    "                      (with --out; html, junit and md otherwise)\n"
+    "  --no-reruns         does not run failed cases again\n"
+    "  --verbose           prints all of each failure; --quiet: the totals only\n";
+
+int kc_in_process(const kc_options *options);
+
+static const char *state_folder(void) {
+  static char path[4096];
+  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+  if (state && *state)
+    snprintf(path, sizeof path, "%s/keel-conformance", state);
+  else
+    snprintf(path, sizeof path, "%s/.local/state/keel-conformance",
+             home && *home ? home : "/tmp");
+  return path;
+}
+
+static bool make_folders(const char *path) {
+  char part[4096];
+  snprintf(part, sizeof part, "%s", path);
+  for (char *at = part + 1; *at; at++)
+    if (*at == '/') {
+      *at = 0;
+      mkdir(part, 0777);
+      *at = '/';
+    }
+  return mkdir(part, 0777) == 0 || errno == EEXIST;
+}
+
+static void write_reports(const kc_options *options, const kc_results *results) {
+  static const char *const usual[] = {"html", "junit", "md"};
+  static const struct {
+    const char *format, *file;
+  } files[] = {{"html", "report.html"}, {"junit", "junit.xml"},
+               {"tap", "results.tap"},  {"md", "summary.md"},
+               {"badge", "badge.svg"},  {"text", "summary.txt"}};
+  uint32_t count = options->report_count ? options->report_count : 3;
+  for (uint32_t i = 0; i < count; i++) {
+    const char *format = options->report_count ? options->reports[i] : usual[i];
+    char path[4200];
+    for (size_t f = 0; f < KC_COUNT_OF(files); f++) {
+      if (strcmp(format, files[f].format) != 0) continue;
+      snprintf(path, sizeof path, "%s/%s", options->out, files[f].file);
+      FILE *file = fopen(path, "we");
+      if (!file || !kc_render(results, format, file))
+        fprintf(stderr, "keel-conformance: %s can't be written\n", path);
+      if (file) fclose(file);
+    }
+  }
+}
+
+int kc_verb_run(int argc, char **argv) {
+  kc_options options;
+  kc_results results = {0};
+  int status = kc_options_read(&options, "run", run_help, argc, argv);
+  if (status >= 0) return status;
+  if (!options.plugin) return kc_usage("run", "which plugin?");
+  if (options.in_process) return kc_in_process(&options);
+  bool own = !options.out;
+  if (own) options.out = state_folder();
+  if (!make_folders(options.out)) {
+    if (!own)
+      return kc_usage("run", "%s can't be made: %s", options.out,
+                      strerror(errno));
+    options.out = NULL; /* nowhere to remember the last run: that is all */
+  }
+  for (int i = 0; i < argc; i++)
+    kc_text_set(&results.command, "%s%s%s",
+                results.command ? results.command : "keel-conformance run",
+                " ", argv[i]);
+  status = kc_run_all(&options, &results);
+  if (status != KC_EXIT_USAGE) {
+    if (!options.quiet) kc_print_failures(&results, options.verbose);
+    if (!own || options.report_count) write_reports(&options, &results);
+    if (!own && !options.quiet)
+      printf("%s/results.jsonl and the reports are written\n", options.out);
+    kc_print_summary(&results);
+  }
+  kc_results_free(&results);
+  return status;
+}
+
+/* ---- list -------------------------------------------------------------------------- */
+
+static const char list_help[] =
+    "usage: keel-conformance list [--names|--markdown|--defects|--sentences]\n"
+    "\n"
+    "All rules: id, severity, level, the ABI version it came in, the sentence.\n"
+    "\n"
+    "  --names      the slots, fields, flags and statuses that each looks at\n"
+    "  --sentences  header and sentence\n"
+    "  --markdown   the text of conformance/README.md\n"
+    "  --defects    the defects of self-test, and the rule that catches each\n";
+
+void kc_list_defects(void);
+void kc_list_markdown(void);
+
+int kc_verb_list(int argc, char **argv) {
+  const char *what = argc ? argv[0] : "";
+  const kc_rule *rule = NULL;
+  if (!strcmp(what, "--help")) {
+    fputs(list_help, stdout);
+    return 0;
+  }
+  if (!strcmp(what, "--defects")) {
+    kc_list_defects();
+    return 0;
+  }
+  if (!strcmp(what, "--markdown")) {
+    kc_list_markdown();
+    return 0;
+  }
+  if (*what && strcmp(what, "--names") != 0 && strcmp(what, "--rules") != 0 &&
+      strcmp(what, "--sentences") != 0)
+    return kc_usage("list", "there is no option \"%s\"", what);
+  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
+    if (!strcmp(what, "--names"))
+      printf("%s\t%s\n", rule->id, rule->names);
+    else if (!strcmp(what, "--sentences"))
+      printf("%s\t%s\t%s\t%s\n", rule->id, kc_severity_name(rule->severity),
+             rule->header, rule->sentence);
+    else
+      printf("%-30s %-11s %-10s %u.%u  %s\n", rule->id,
+             kc_severity_name(rule->severity), kc_level_name(rule->level),
+             KD_VERSION_MAJOR(rule->since), KD_VERSION_MINOR(rule->since),
+             rule->sentence);
+  }
+  return 0;
+}
+
+/* ---- explain ------------------------------------------------------------------------- */
+
+const char *kc_defects_of(const char *rule, uint32_t index,
+                          const char **out_text);
+
+int kc_verb_explain(int argc, char **argv) {
+  if (argc != 1)
+    return kc_usage("explain", "%s",
+                    argc ? "one rule at a time" : "which rule?");
+  if (!strcmp(argv[0], "--help")) {
+    puts("usage: keel-conformance explain RULE\n\nThe rule, the header's"
+         " sentence, why it is there, and the defects that it catches.");
+    return 0;
+  }
+  const kc_rule *rule = kc_rule_find(argv[0]);
+  if (!rule) {
+    fprintf(stderr, "keel-conformance: there is no rule %s", argv[0]);
+    const char *dot = strchr(argv[0], '.');
+    size_t size = dot ? (size_t)(dot - argv[0]) + 1 : 3;
+    const char *before = "; there are";
+    for (uint32_t i = 0; (rule = kc_rule_at(i)); i++)
+      if (!strncmp(rule->id, argv[0], size)) {
+        fprintf(stderr, "%s %s", before, rule->id);
+        before = ",";
+      }
+    fputc('\n', stderr);
+    return KC_EXIT_USAGE;
+  }
+  printf("%s\n  %s rule of level or option %s, since ABI %u.%u\n\n", rule->id,
+         kc_severity_name(rule->severity), kc_level_name(rule->level),
+         KD_VERSION_MAJOR(rule->since), KD_VERSION_MINOR(rule->since));
+  printf("  kd/%s says:\n    \"%s\"\n\n  %s\n\n  It looks at: %s\n",
+         rule->header, rule->sentence, rule->about, rule->names);
+  const char *text = NULL, *name = NULL;
+  for (uint32_t i = 0; (name = kc_defects_of(rule->id, i, &text)); i++)
+    printf("%s    %-28s %s\n", i ? "" : "\n  Defects that it catches:\n", name,
+           text);
+  printf("\n  Run it alone:\n    keel-conformance PLUGIN.so --rule %s"
+         " --verbose\n",
+         rule->id);
+  return 0;
+}
+
+/* ---- again ------------------------------------------------------------------------------ */
+
+int kc_verb_again(int argc, char **argv) {
+  static kc_results last, results;
+  static kc_options options;
+  static char path[4200];
+  int status = kc_options_read(
+      &options, "again",
+      "usage: keel-conformance again [OPTION]...\n\nRuns the rules that failed"
+      " in the last run again, on the same plugin.\nOptions are those of"
+      " run.\n",
+      argc, argv);
+  if (status >= 0) return status;
+  snprintf(path, sizeof path, "%s/results.jsonl",
+           options.out ? options.out : state_folder());
+  if (!kc_results_read(path, &last)) return KC_EXIT_USAGE;
+  if (!options.plugin) options.plugin = last.plugin_path;
+  options.device = last.device_index;
+  options.seed = last.seed;
+  for (uint32_t i = 0; i < last.rule_count && options.glob_count < 32; i++)
+    if (kc_status_failed(last.rules[i].status))
+      options.globs[options.glob_count++] = last.rules[i].id;
+  if (!options.glob_count) {
+    puts("nothing failed in the last run");
+    return 0;
+  }
+  options.out = NULL;
+  status = kc_run_all(&options, &results);
+  kc_print_failures(&results, true);
+  kc_print_summary(&results);
+  kc_results_free(&results);
+  kc_results_free(&last);
+  return status;
+}
+
+/* ---- compare ------------------------------------------------------------------------------ */
+
+int kc_verb_compare(int argc, char **argv) {
+  static kc_results a, b;
+  if (argc == 1 && !strcmp(argv[0], "--help")) {
+    puts("usage: keel-conformance compare OLD.jsonl NEW.jsonl\n\nWhat was"
+         " fixed, what broke, what is new, and what takes twice as long.\nExit"
+         " status 1 where something broke.");
+    return 0;
+  }
+  if (argc != 2) return kc_usage("compare", "two results.jsonl are compared");
+  if (!kc_results_read(argv[0], &a) || !kc_results_read(argv[1], &b))
+    return KC_EXIT_USAGE;
+  uint32_t fixed = 0, broken = 0, changed = 0, slower = 0;
+  for (uint32_t i = 0; i < b.rule_count; i++) {
+    const kc_rule_result *now = &b.rules[i];
+    const kc_rule_result *then = kc_results_rule(&a, now->id);
+    if (!then) {
+      printf("new      %s (%s)\n", now->id, kc_status_name(now->status));
+      changed++;
+      continue;
+    }
+    if (then->status != now->status) {
+      bool bad = kc_status_failed(now->status);
+      bool was = kc_status_failed(then->status);
+      broken += bad && !was;
+      fixed += was && !bad;
+      changed += bad == was;
+      printf("%-8s %s: %s, was %s\n",
+             bad && !was   ? "broken"
+             : was && !bad ? "fixed"
+                           : "changed",
+             now->id, kc_status_name(now->status), kc_status_name(then->status));
+    } else if (now->time > 2 * then->time && now->time > 500 * KC_MS) {
+      slower++;
+      printf("slower   %s: %.1f s, was %.1f s\n", now->id,
+             (double)now->time / 1e9, (double)then->time / 1e9);
+    }
+  }
+  for (uint32_t i = 0; i < a.rule_count; i++)
+    if (!kc_results_rule(&b, a.rules[i].id)) {
+      printf("gone     %s\n", a.rules[i].id);
+      changed++;
+    }
+  printf("%u fixed, %u broken, %u otherwise changed, %u slower\n", fixed, broken,
+         changed, slower);
+  kc_results_free(&a);
+  kc_results_free(&b);
+  return broken ? 1 : 0;
+}
+
+/* ---- doctor --------------------------------------------------------------------------------- */
+
+int kc_verb_doctor(int argc, char **argv) {
+  kc_options options;
+  kc_facts facts;
+  struct stat file;
+  int status = kc_options_read(
+      &options, "doctor",
+      "usage: keel-conformance doctor PLUGIN.so\n\nWhy a plugin does not load:"
+      " the file, its rights, the libraries that it needs,\nthe entry symbol,"
+      " versions, its devices.\n",
+      argc, argv);
+  if (status >= 0) return status;
+  if (!options.plugin) return kc_usage("doctor", "which plugin?");
+  printf("file      %s\n", options.plugin);
+  if (stat(options.plugin, &file) == 0)
+    printf("rights    %03o, %lld bytes%s\n", (unsigned)file.st_mode & 0777,
+           (long long)file.st_size,
+           file.st_mode & S_IWOTH ? "  (anybody may write it: Keel refuses it)"
+                                  : "");
+  kc_probe(&options, &facts);
+  printf("loads     %s\n", facts.loaded ? "yes" : "no");
+  if (facts.loaded) {
+    printf("is        %s %s of %s\n", facts.name, facts.version, facts.vendor);
+    printf("built for ABI %u.%u, works from %u.%u; this suite has %u.%u\n",
+           KD_VERSION_MAJOR(facts.abi_version),
+           KD_VERSION_MINOR(facts.abi_version),
+           KD_VERSION_MAJOR(facts.abi_min), KD_VERSION_MINOR(facts.abi_min),
+           KD_ABI_MAJOR, KD_ABI_MINOR);
+    printf("claims   ");
+    for (int i = 0; i < KC_LEVEL_COUNT; i++)
+      if (facts.claims >> i & 1) printf(" %s", kc_level_name((kc_level)i));
+    printf("\ndevices   %u%s%s\n", facts.device_count,
+           facts.device[0] ? ", this one is " : "", facts.device);
+  }
+  if (facts.why[0]) printf("but       %s\n", facts.why);
+  return facts.open ? 0 : KC_EXIT_NOT_LOADABLE;
+}
+
+/* ---- coverage --------------------------------------------------------------------------------- */
+
+/* Op and type of a case's name: "...op=Add,dtype=f32,..." */
+static bool op_of(const char *name, char *op, char *dtype, size_t room) {
+  const char *o = strstr(name, "op="), *t = strstr(name, "dtype=");
+  if (!o || !t) return false;
+  snprintf(op, room, "%.*s", (int)strcspn(o + 3, ","), o + 3);
+  snprintf(dtype, room, "%.*s", (int)strcspn(t + 6, ","), t + 6);
+  return true;
+}
+
+int kc_coverage_cell(const kc_results *results, const char *op,
+                     const char *dtype, uint32_t *out_cases);
+int kc_coverage_cell(const kc_results *results, const char *op,
+                     const char *dtype, uint32_t *out_cases) {
+  char a[64], b[64];
+  int worst = -1;
+  *out_cases = 0;
+  for (uint32_t r = 0; r < results->rule_count; r++)
+    for (uint32_t c = 0; c < results->rules[r].case_count; c++) {
+      const kc_case_result *one = &results->rules[r].cases[c];
+      if (!op_of(one->name, a, b, sizeof a) || strcmp(a, op) != 0 ||
+          strcmp(b, dtype) != 0)
+        continue;
+      if (one->status == KC_UNCLAIMED) continue;
+      (*out_cases)++;
+      int bad = kc_status_failed(one->status);
+      if (bad > worst) worst = bad;
+    }
+  return worst;
+}
+
+int kc_verb_coverage(int argc, char **argv) {
+  static kc_results results;
+  static char path[4200];
+  if (argc && !strcmp(argv[0], "--help")) {
+    puts("usage: keel-conformance coverage [RESULTS.jsonl]\n\nHow many cases of"
+         " each op and element type were run; ! marks failures. Without\na file:"
+         " the last run's.");
+    return 0;
+  }
+  if (argc)
+    snprintf(path, sizeof path, "%s", argv[0]);
+  else
+    snprintf(path, sizeof path, "%s/results.jsonl", state_folder());
+  if (!kc_results_read(path, &results)) return KC_EXIT_USAGE;
+  bool used[KD_DTYPE_COUNT] = {false};
+  char op[64], dtype[64];
+  for (uint32_t r = 0; r < results.rule_count; r++)
+    for (uint32_t c = 0; c < results.rules[r].case_count; c++)
+      if (op_of(results.rules[r].cases[c].name, op, dtype, sizeof op))
+        for (uint32_t t = 0; t < KD_DTYPE_COUNT; t++)
+          used[t] |= !strcmp(dtype, kd_dtype_name(t));
+  printf("%-28s", "op");
+  for (uint32_t t = 0; t < KD_DTYPE_COUNT; t++)
+    if (used[t]) printf("%6s", kd_dtype_name(t));
+  putchar('\n');
+  const ref_op *ref = NULL;
+  for (uint32_t i = 0; (ref = ref_at(i)); i++) {
+    bool any = false;
+    for (int pass = 0; pass < 2; pass++) {
+      if (pass && !any) break;
+      if (pass) printf("%-28s", ref->name);
+      for (uint32_t t = 0; t < KD_DTYPE_COUNT; t++) {
+        uint32_t cases = 0;
+        if (!used[t]) continue;
+        int bad = kc_coverage_cell(&results, ref->name, kd_dtype_name(t), &cases);
+        any |= cases > 0;
+        if (!pass) continue;
+        if (cases)
+          printf("%5u%c", cases, bad > 0 ? '!' : ' ');
+        else
+          printf("%5s ", "-");
+      }
+      if (pass) putchar('\n');
+    }
+  }
+  printf("\nrules without a run:");
+  uint32_t without = 0;
+  for (uint32_t r = 0; r < results.rule_count; r++)
+    if (results.rules[r].status == KC_UNCLAIMED ||
+        results.rules[r].status == KC_NOT_RUN) {
+      printf(" %s", results.rules[r].id);
+      without++;
+    }
+  printf("%s\n", without ? "" : " none");
+  kc_results_free(&results);
+  return 0;
+}

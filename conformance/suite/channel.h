@@ -1,0 +1,51 @@
+/* channel.h - what a child and the runner share: a pipe of events, and a page
+ * that outlives the child.
+ *
+ * The pipe carries lines: the nonce of this child, a letter, then words. A line
+ * that doesn't begin with the nonce was not written by the suite.
+ *
+ *   B number name   a case begins          N text   a figure
+ *   E checks        it ends                U text   it is not claimed
+ *   F text          a check failed         W rule text   a watched rule broke
+ *   D cases         the rule is done       X number      it stopped in a case
+ */
+#ifndef KC_CHANNEL_H
+#define KC_CHANNEL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define KC_EVENT_FD 3
+#define KC_PAGE_FD  4
+
+#define KC_RING      64u
+#define KC_RING_TEXT 112u
+
+typedef struct kc_page {
+  char nonce[24];
+  atomic_ullong beat; /* moves while the child is well */
+  atomic_uint number; /* of the case */
+  char name[256];     /* of the case */
+  char where[64];     /* slot that runs now; "" outside the plugin */
+  atomic_ullong checks;
+  atomic_uint at; /* calls so far; the last KC_RING are in `calls` */
+  char calls[KC_RING][KC_RING_TEXT];
+  char crash[4096]; /* signal and backtrace, by the child's handler */
+} kc_page;
+
+/* The child's page; a private one where there is no runner. */
+extern kc_page *kc_shared;
+
+/* Begins: maps the page, opens the pipe. in_process: events go to stdout. */
+void kc_channel_open(bool in_process);
+/* Sends one line. */
+void kc_send(char kind, const char *text);
+/* Runs the rule's check over its cases; returns the exit status. */
+int kc_run_rule(const kc_rule *rule);
+/* Installs the handlers that write down a crash. */
+void kc_watch_crashes(void);
+/* Remembers the process's state, and compares it; watch.c. */
+void kc_watch_begin(void);
+void kc_watch_end(void);
+
+#endif /* KC_CHANNEL_H */

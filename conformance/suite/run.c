@@ -1,0 +1,637 @@
+/* run.c - nodes, tensors on the device, launches. */
+#include "suite/run.h"
+
+#include <math.h>
+
+#include "suite/launch.h"
+
+const kc_layout kc_plain = {.fill = 0xff, .inplace = -1};
+
+/* ---- nodes ---------------------------------------------------------------------- */
+
+/* A host tensor that shape functions and plugins may read. */
+static void make_shell(kc_node *node, uint32_t i, const value *from) {
+  keel_tensor *shell = &node->shells[i];
+  node->data[i] = kc_take(value_size(from) + 16);
+  value_store(from, node->data[i]);
+  atomic_init(&shell->refs, 1u << 30); /* never freed by a release */
+  shell->type = node->in[i];
+  shell->data = node->data[i];
+}
+
+static bool infer(kc_node *node, const kc_op *op) {
+  keel_tensor *values[KC_PORTS] = {0};
+  for (uint32_t i = 0; i < op->in_count; i++)
+    values[i] = op->in[i] ? &node->shells[i] : NULL;
+  keel_infer infer = {.op = node->op, .where = "", .input_count = op->in_count,
+                      .output_count = op->out_count, .in = node->in,
+                      .values = values, .out = node->out};
+  if (keel_infer_types(&infer) != KD_OK) return false;
+  memcpy(node->dtypes, infer.dtypes, sizeof node->dtypes);
+  node->dynamic = (node->op->schema->flags & KEEL_OP_DYNAMIC) != 0;
+  return !infer.unknown || node->dynamic;
+}
+
+static kc_node *begin_node(const kc_op *op) {
+  if (keel_schema_ready() != KD_OK) return NULL;
+  const keel_schema *schema = keel_schema_find(op->domain ? op->domain : "",
+                                               op->name);
+  if (!schema) {
+    keel_schema_missing(op->domain ? op->domain : "", op->name);
+    return NULL;
+  }
+  kc_node *node = kc_take(sizeof *node);
+  if (keel_opdef_create(NULL, schema, op->attrs, op->attr_count, NULL,
+                        &node->op) != KD_OK) {
+    free(node);
+    return NULL;
+  }
+  node->node = (struct kd_node){.op = node->op, .name = "",
+                                .input_count = op->in_count,
+                                .output_count = op->out_count,
+                                .inputs = node->in, .outputs = node->out};
+  return node;
+}
+
+kc_node *kc_node_make(const kc_op *op, char *why, size_t size) {
+  kc_node *node = begin_node(op);
+  bool good = node != NULL;
+  for (uint32_t i = 0; i < op->in_count && good; i++) {
+    if (!op->in[i]) continue;
+    good = keel_type_of(op->in[i]->dtype, op->in[i]->rank, op->in[i]->dims,
+                        &node->in[i]) == KD_OK;
+    if (!good) break;
+    make_shell(node, i, op->in[i]);
+    if (op->constants >> i & 1) node->constants[i] = &node->shells[i];
+  }
+  if (good && op->constants) node->node.constants = node->constants;
+  if (good) good = infer(node, op);
+  if (good) return node;
+  if (why) snprintf(why, size, "%s", keel_message());
+  kc_node_free(node);
+  return NULL;
+}
+
+kc_node *kc_node_typed(const kc_op *op, const keel_type *const *in,
+                       const keel_type *const *out) {
+  kc_node *node = begin_node(op);
+  if (!node) kc_stop("no node for %s: %s", op->name, keel_message());
+  for (uint32_t i = 0; i < op->in_count; i++)
+    node->in[i] = in[i];
+  for (uint32_t i = 0; i < op->out_count; i++)
+    node->out[i] = out[i];
+  return node;
+}
+
+void kc_node_free(kc_node *node) {
+  if (!node) return;
+  for (uint32_t i = 0; i < KC_PORTS; i++)
+    free(node->data[i]);
+  keel_opdef_release(node->op);
+  free(node);
+}
+
+/* ---- definitions ------------------------------------------------------------------ */
+
+static bool allows(uint64_t types, const keel_type *type) {
+  return !types || !type || (types & KD_TYPES(type->dtype));
+}
+
+bool kc_def_fits(const kd_kernel_def *def, const kc_node *node) {
+  const keel_schema *schema = node->op->schema;
+  if (strcmp(def->op, schema->name) != 0 ||
+      strcmp(def->domain ? def->domain : "ai.onnx", schema->domain) != 0 ||
+      (def->opset_min && schema->since < def->opset_min) ||
+      (def->opset_max && schema->since > def->opset_max))
+    return false;
+  for (uint32_t i = 0; i < node->node.input_count; i++)
+    if (!allows(def->input_types[i < KD_MAX_TYPED_INPUTS
+                                     ? i
+                                     : KD_MAX_TYPED_INPUTS - 1],
+                node->in[i]))
+      return false;
+  for (uint32_t i = 0; i < node->node.output_count; i++)
+    if (!allows(def->output_types[i < KD_MAX_TYPED_OUTPUTS
+                                      ? i
+                                      : KD_MAX_TYPED_OUTPUTS - 1],
+                node->out[i]))
+      return false;
+  return true;
+}
+
+kd_status kc_supports(const kd_kernel_def *def, const kc_node *node) {
+  if (!def->supports) return KD_OK;
+  return KC_CALL(kd_status, def->supports(kc_device(), &node->node),
+                 "%s.supports", def->op);
+}
+
+const kd_kernel_def *kc_def_for(const kc_node *node) {
+  const kd_kernel_def *best = NULL;
+  for (uint32_t i = 0; i < kp.kernel_count; i++) {
+    const kd_kernel_def *def = &kp.kernels[i];
+    if (!kc_def_fits(def, node) || (best && def->priority <= best->priority))
+      continue;
+    if (kc_supports(def, node) == KD_OK) best = def;
+  }
+  return best;
+}
+
+/* ---- layouts ------------------------------------------------------------------------ */
+
+/* Between row-major and channel-blocked bytes. */
+static void block(const keel_type *type, uint32_t b, const char *from, char *to,
+                  bool in) {
+  size_t each = kd_dtype_size(type->dtype);
+  int64_t inner = 1, channels = type->dims[1];
+  for (uint32_t d = 2; d < type->rank; d++)
+    inner *= type->dims[d];
+  for (int64_t i = 0; i < type->elements; i++) {
+    int64_t at = i % inner, c = i / inner % channels, n = i / inner / channels;
+    int64_t other = ((n * (channels / b) + c / b) * inner + at) * b + c % b;
+    if (in)
+      memcpy(to + (size_t)other * each, from + (size_t)i * each, each);
+    else
+      memcpy(to + (size_t)i * each, from + (size_t)other * each, each);
+  }
+}
+
+static bool can_block(const keel_type *type, const kd_kernel_def *def,
+                      uint32_t index) {
+  uint32_t b = kc_info()->channel_block;
+  bool weights = index > 0 && (def->flags & KD_KERNEL_BLOCKED_LAYOUT);
+  return b && type && type->rank >= 3 && !weights && type->dims[1] % b == 0 &&
+         type->dims[1] > 0;
+}
+
+/* An agnostic kernel gets all its arguments in one shape and layout. */
+bool kc_node_block(kc_node *node, const kd_kernel_def *def) {
+  bool agnostic = def->flags & KD_KERNEL_LAYOUT_AGNOSTIC;
+  kc_node_unblock(node);
+  if (!can_block(node->out[0], def, 0)) return false;
+  for (uint32_t i = 0; i < node->node.input_count; i++) {
+    bool can = can_block(node->in[i], def, i) &&
+               !(i < 32 && (def->host_inputs >> i & 1));
+    if (agnostic && (!can || node->in[i] != node->out[0])) {
+      kc_node_unblock(node);
+      return false;
+    }
+    if (can) node->node.blocked_inputs |= 1u << i;
+  }
+  node->node.blocked_output = true;
+  return node->node.blocked_inputs != 0;
+}
+
+void kc_node_unblock(kc_node *node) {
+  node->node.blocked_inputs = 0;
+  node->node.blocked_output = false;
+}
+
+/* ---- tensors ------------------------------------------------------------------------- */
+
+static uint64_t needed(const kc_run *run, const keel_type *type) {
+  if (!kp.m.tensor_size) return type->bytes;
+  kd_type view = keel_type_view(type);
+  uint64_t size = KC_CALL(uint64_t, kp.m.tensor_size(run->device, &view),
+                          "memory.tensor_size");
+  if (size < type->bytes)
+    kc_stop("memory.tensor_size gave %llu for a tensor of %llu bytes",
+            (unsigned long long)size, (unsigned long long)type->bytes);
+  return size;
+}
+
+static void fill_bytes(void *bytes, uint64_t size, uint8_t fill) {
+  memset(bytes, fill, size);
+}
+
+static kd_tensor view_of(const keel_type *type, kc_buffer *buffer,
+                         uint32_t skew) {
+  return (kd_tensor){
+      .buffer = buffer->handle,
+      .data = buffer->address ? buffer->address + skew : NULL,
+      .offset = buffer->offset + skew,
+      .size = type->bytes,
+      .dims = type->dims,
+      .dtype = type->dtype,
+      .rank = type->rank,
+  };
+}
+
+static kd_tensor host_view(const keel_type *type, void *data) {
+  return (kd_tensor){.data = data, .size = type->bytes, .dims = type->dims,
+                     .dtype = type->dtype, .rank = type->rank,
+                     .flags = KD_TENSOR_HOST};
+}
+
+/* Every second element of a wider row: the last dimension has stride 2. */
+static uint64_t spread(const keel_type *type, const char *from, char **out,
+                       int64_t *strides) {
+  size_t each = kd_dtype_size(type->dtype);
+  uint64_t size = type->bytes * 2;
+  char *to = kc_take(size);
+  fill_bytes(to, size, 0x7f);
+  row_strides(type->rank, type->dims, strides);
+  for (uint32_t d = 0; d < type->rank; d++)
+    strides[d] *= 2;
+  for (int64_t i = 0; i < type->elements; i++)
+    memcpy(to + (size_t)i * 2 * each, from + (size_t)i * each, each);
+  *out = to;
+  return size;
+}
+
+static void make_input(kc_run *run, uint32_t i, const value *from) {
+  const keel_type *type = run->node->in[i];
+  bool host = i < 32 && (run->def->host_inputs >> i & 1);
+  char *bytes = kc_take(type->bytes + 16);
+  value_store(from, bytes);
+  uint64_t size = type->bytes;
+  const int64_t *strides = NULL;
+  bool blocked = !host && i < 32 && (run->node->node.blocked_inputs >> i & 1);
+  if (blocked) {
+    char *other = kc_take(type->bytes + 16);
+    block(type, kc_info()->channel_block, bytes, other, true);
+    free(bytes);
+    bytes = other;
+  } else if (run->layout.strided && !host && type->rank &&
+             (run->def->flags & KD_KERNEL_STRIDED)) {
+    char *wide = NULL;
+    size = spread(type, bytes, &wide, run->strides[i]);
+    free(bytes);
+    bytes = wide;
+    strides = run->strides[i];
+  }
+  run->in_bytes[i] = bytes;
+  run->in_sizes[i] = size;
+  if (host) {
+    run->in[i] = host_view(type, bytes);
+    return;
+  }
+  uint64_t room = needed(run, type);
+  if (room < size) room = size;
+  run->in_buffers[i] = kc_buffer_in(run->device, 0, room + run->layout.skew);
+  kc_write(run->in_buffers[i], run->layout.skew, bytes, size);
+  run->in[i] = view_of(type, run->in_buffers[i], run->layout.skew);
+  run->in[i].strides = strides;
+  if (blocked) run->in[i].layout = KD_LAYOUT_CHANNEL_BLOCKED;
+}
+
+static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
+  uint64_t room = needed(run, type);
+  if (j < 32 && (run->def->host_outputs >> j & 1)) {
+    run->out_host[j] = kc_take(type->bytes + 16);
+    fill_bytes(run->out_host[j], type->bytes, run->layout.fill);
+    run->out[j] = host_view(type, run->out_host[j]);
+    return;
+  }
+  int from = j == 0 ? run->layout.inplace : -1;
+  if (from >= 0) {
+    run->out[j] = view_of(type, run->in_buffers[from], run->layout.skew);
+  } else {
+    char *junk = kc_take(room + 1);
+    fill_bytes(junk, room, run->layout.fill);
+    run->out_buffers[j] = kc_buffer_in(run->device, 0, room + run->layout.skew);
+    kc_write(run->out_buffers[j], run->layout.skew, junk, room);
+    free(junk);
+    run->out[j] = view_of(type, run->out_buffers[j], run->layout.skew);
+  }
+  if (j == 0 && run->node->node.blocked_output)
+    run->out[j].layout = KD_LAYOUT_CHANNEL_BLOCKED;
+}
+
+/* ---- runs ---------------------------------------------------------------------------------- */
+
+kd_status kc_run_make(kc_node *node, const kd_kernel_def *def, const kc_op *op,
+                      const kc_layout *layout, kc_run **out_run) {
+  kc_run *run = kc_take(sizeof *run);
+  run->node = node;
+  run->def = def;
+  run->device = kc_device();
+  run->layout = *layout;
+  for (uint32_t i = 0; i < op->in_count; i++)
+    if (op->in[i]) make_input(run, i, op->in[i]);
+  if (layout->same_input) run->in[1] = run->in[0];
+  for (uint32_t j = 0; j < op->out_count; j++)
+    if (node->out[j] && !(def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
+      make_output(run, j, node->out[j]);
+  run->launch = (kd_launch){
+      .struct_size = sizeof(kd_launch),
+      .input_count = op->in_count,
+      .output_count = op->out_count,
+      .inputs = run->in,
+      .outputs = run->out,
+      .node = &node->node,
+      .device = run->device,
+      .data = def->data,
+  };
+  kd_status status = KD_OK;
+  if (def->create)
+    status = KC_CALL(kd_status,
+                     def->create(run->device, def, &node->node, &run->kernel),
+                     "%s.create", def->op);
+  if (status != KD_OK) {
+    kc_said(status, "create");
+    run->kernel = NULL;
+    kc_run_free(run);
+    return status;
+  }
+  *out_run = run;
+  return KD_OK;
+}
+
+void kc_run_refill(kc_run *run, const kc_op *op) {
+  for (uint32_t i = 0; i < op->in_count; i++) {
+    if (!op->in[i] || run->in[i].strides || run->in[i].layout) continue;
+    value_store(op->in[i], run->in_bytes[i]);
+    if (run->in_buffers[i])
+      kc_write(run->in_buffers[i], run->layout.skew, run->in_bytes[i],
+               run->in_sizes[i]);
+  }
+}
+
+static kd_status take_scratch(kc_run *run) {
+  if (!run->def->workspace) return KD_OK;
+  uint64_t size = KC_CALL(uint64_t,
+                          run->def->workspace(run->kernel, &run->launch),
+                          "%s.workspace", run->def->op);
+  if (size > kc.max_memory) {
+    kc_check(false, "%s asks for a workspace of %llu bytes", run->def->op,
+             (unsigned long long)size);
+    return KD_OUT_OF_MEMORY;
+  }
+  if (run->scratch && run->scratch->size < size) {
+    kc_buffer_free(run->scratch);
+    run->scratch = NULL;
+  }
+  if (!size) {
+    run->launch.workspace = (kd_tensor){0};
+    return KD_OK;
+  }
+  if (!run->scratch) run->scratch = kc_buffer_in(run->device, 0, size);
+  char *junk = kc_take(size);
+  fill_bytes(junk, size, run->layout.fill);
+  kc_write(run->scratch, 0, junk, size);
+  free(junk);
+  run->scratch_dim = (int64_t)size;
+  run->launch.workspace = (kd_tensor){
+      .buffer = run->scratch->handle, .data = run->scratch->address,
+      .offset = run->scratch->offset, .size = size, .dims = &run->scratch_dim,
+      .dtype = KD_U8, .rank = 1};
+  return KD_OK;
+}
+
+kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
+  kd_status status = take_scratch(run);
+  if (status != KD_OK) return status;
+  char text[128];
+  size_t used = (size_t)snprintf(text, sizeof text, "%s", run->def->op);
+  for (uint32_t i = 0; i < run->launch.input_count && used < sizeof text; i++) {
+    char type[64];
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
+                             i ? ", " : "(",
+                             keel_type_text(run->node->in[i], type, sizeof type));
+  }
+  status = KC_CALL(kd_status,
+                   run->def->enqueue(run->kernel, stream, &run->launch),
+                   "enqueue %s)", text);
+  if (status != KD_OK) kc_said(status, "enqueue");
+  return status;
+}
+
+kd_status kc_run_now(kc_run *run) {
+  if (!kc_claims(KC_ASYNC)) return kc_run_enqueue(run, NULL);
+  static kd_stream *stream;
+  static uint32_t of;
+  if (!stream || of != kc_generation) {
+    stream = kc_stream_make(run->device);
+    of = kc_generation;
+  }
+  kd_status status = kc_run_enqueue(run, stream);
+  kd_status end = kc_finish(stream);
+  return status != KD_OK ? status : end;
+}
+
+kd_status kc_set_output(const kd_launch *launch, uint32_t index, uint32_t rank,
+                        const int64_t *dims, kd_tensor *out_tensor) {
+  kc_run *run =
+      (kc_run *)((char *)(uintptr_t)launch - offsetof(kc_run, launch));
+  const kd_host *host = kc_services();
+  if (!(run->def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
+    return host->fail(KD_FAILED_PRECONDITION, "not a dynamic kernel");
+  if (index >= run->launch.output_count || index >= 4 || run->set[index] ||
+      rank > KD_MAX_RANK)
+    return host->fail(KD_INVALID_ARGUMENT, "set_output(%u)", index);
+  if (atomic_fetch_add(&kc_host.calls, 1) + 1 ==
+      atomic_load(&kc_host.service_fail_at))
+    return host->fail(KD_OUT_OF_MEMORY, "no memory for an output");
+  const keel_type *type = NULL;
+  kd_dtype dtype = run->node->dtypes[index];
+  if (keel_type_of(dtype, rank, dims, &type) != KD_OK ||
+      !keel_type_known(type))
+    return host->fail(KD_INVALID_ARGUMENT, "set_output with wrong dims");
+  run->set[index] = true;
+  run->node->out[index] = type;
+  make_output(run, index, type);
+  *out_tensor = run->out[index];
+  return KD_OK;
+}
+
+value *kc_run_output(kc_run *run, uint32_t j) {
+  const keel_type *type = run->node->out[j];
+  if (!type || (!run->out[j].buffer && !run->out_host[j])) return NULL;
+  value *got = value_make(type->dtype, type->rank, type->dims);
+  if (run->out_host[j]) {
+    value_load(got, run->out_host[j]);
+    return got;
+  }
+  char *bytes = kc_take(type->bytes + 16);
+  kc_buffer *from = run->out_buffers[j];
+  if (!from) from = run->in_buffers[run->layout.inplace];
+  kc_read(from, run->layout.skew, bytes, type->bytes);
+  if (run->out[j].layout == KD_LAYOUT_CHANNEL_BLOCKED) {
+    char *other = kc_take(type->bytes + 16);
+    block(type, kc_info()->channel_block, bytes, other, false);
+    free(bytes);
+    bytes = other;
+  }
+  value_load(got, bytes);
+  free(bytes);
+  return got;
+}
+
+bool kc_run_inputs_intact(kc_run *run) {
+  bool intact = true;
+  for (uint32_t i = 0; i < run->launch.input_count; i++) {
+    if (!run->in_buffers[i] || (int)i == run->layout.inplace) continue;
+    char *now = kc_take(run->in_sizes[i]);
+    kc_read(run->in_buffers[i], run->layout.skew, now, run->in_sizes[i]);
+    uint64_t first = kc_differs(now, run->in_bytes[i], run->in_sizes[i]);
+    if (first < run->in_sizes[i]) {
+      intact = false;
+      kc_violation("kernel.inputs-untouched",
+                   "%s changed byte %llu of its input %u", run->def->op,
+                   (unsigned long long)first, i);
+    }
+    free(now);
+  }
+  return intact;
+}
+
+void kc_run_free(kc_run *run) {
+  if (!run) return;
+  if (run->kernel && run->def->destroy)
+    KC_DO(run->def->destroy(run->kernel), "%s.destroy", run->def->op);
+  for (uint32_t i = 0; i < KC_PORTS; i++) {
+    kc_buffer_free(run->in_buffers[i]);
+    kc_buffer_free(run->out_buffers[i]);
+    free(run->in_bytes[i]);
+    free(run->out_host[i]);
+  }
+  kc_buffer_free(run->scratch);
+  if (run->node->dynamic) memset(run->node->out, 0, sizeof run->node->out);
+  free(run);
+}
+
+/* ---- against the reference ------------------------------------------------------------------ */
+
+bool kc_reference(const kc_op *op, const kc_node *node, value **out) {
+  const ref_op *ref = ref_find(op->domain, op->name);
+  if (!ref) return false;
+  for (uint32_t j = 0; j < op->out_count; j++)
+    out[j] = !ref->dynamic && node->out[j]
+                 ? value_make(node->out[j]->dtype, node->out[j]->rank,
+                              node->out[j]->dims)
+                 : NULL;
+  ref_call call = {.read = &keel_node_table, .node = &node->node, .in = op->in,
+                   .in_count = op->in_count, .out = out,
+                   .out_count = op->out_count, .variant = ref->variant};
+  if (ref->run(&call)) return true;
+  kc_values_free(out, op->out_count);
+  return false;
+}
+
+void kc_values_free(value **values, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    value_free(values[i]);
+    values[i] = NULL;
+  }
+}
+
+numerics kc_numerics(const kd_kernel_def *def, kd_dtype dtype) {
+  numerics n = {.factor = 1};
+  n.unit = dtype_unit(dtype == KD_F64 ? KD_F64 : KD_F32);
+  if (dtype == KD_F16 && (def->flags & KD_KERNEL_ACC_F16))
+    n.unit = dtype_unit(KD_F16);
+  if (dtype == KD_F32 && (def->flags & KD_KERNEL_TF32)) n.unit = 0x1p-11L;
+  if (def->flags & KD_KERNEL_FAST_CONV) n.factor = 4;
+  if (def->flags & KD_KERNEL_RELAXED) n.factor = 8192;
+  n.flushed = (def->flags & KD_KERNEL_FLUSH) != 0;
+  return n;
+}
+
+static void place_text(const value *want, int64_t index, char *text,
+                       size_t size) {
+  size_t used = 0;
+  int64_t at[KD_MAX_RANK];
+  text[0] = 0;
+  for (uint32_t i = want->rank; i-- > 0;) {
+    at[i] = want->dims[i] ? index % want->dims[i] : 0;
+    index = want->dims[i] ? index / want->dims[i] : 0;
+  }
+  for (uint32_t i = 0; i < want->rank && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "",
+                             (long long)at[i]);
+}
+
+bool kc_compare(const value *want, const value *got, const numerics *within,
+                const char *what) {
+  if (!got) return kc_check(false, "%s was not set", what);
+  bool same = want->dtype == got->dtype && want->rank == got->rank;
+  for (uint32_t i = 0; same && i < want->rank; i++)
+    same = want->dims[i] == got->dims[i];
+  if (!kc_check(same, "%s has another type or shape than the op's", what))
+    return false;
+  int64_t worst = -1;
+  real most = -1;
+  uint64_t wrong = 0;
+  for (int64_t i = 0; i < want->count; i++) {
+    real error = 0;
+    if (value_near(want, i, got->x[i], want->dtype, within, &error)) continue;
+    wrong++;
+    if (error > most) {
+      most = error;
+      worst = i;
+    }
+  }
+  if (worst < 0) return kc_check(true, " ");
+  char place[200];
+  place_text(want, worst, place, sizeof place);
+  real allowed = want->ulps * within->factor;
+  if (want->slack)
+    allowed += want->slack[worst] * within->factor * within->unit /
+               dtype_ulp(want->x[worst], want->dtype);
+  return kc_check(false,
+                  "%s[%s] is %.10Lg and should be %.10Lg: off by %.4Lg %s, %.4Lg"
+                  " allowed; %llu of %lld elements are wrong",
+                  what, place, got->x[worst], want->x[worst], most,
+                  dtype_is_float(want->dtype) ? "ulp" : "steps", allowed,
+                  (unsigned long long)wrong, (long long)want->count);
+}
+
+const char *kc_op_text(const kc_op *op, char *text, size_t size) {
+  size_t used = (size_t)snprintf(text, size, "%s(", op->name);
+  for (uint32_t i = 0; i < op->in_count && used < size; i++) {
+    const value *in = op->in[i];
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "," : "",
+                             in ? kd_dtype_name(in->dtype) : "-");
+    for (uint32_t d = 0; in && d < in->rank && used < size; d++)
+      used += (size_t)snprintf(text + used, size - used, "%c%lld",
+                               d ? 'x' : '[', (long long)in->dims[d]);
+    if (in && in->rank && used < size)
+      used += (size_t)snprintf(text + used, size - used, "]");
+  }
+  if (used < size) snprintf(text + used, size - used, ")");
+  return text;
+}
+
+bool kc_try_op(const kc_op *op, const kc_layout *layout) {
+  char why[400], text[200], name[32];
+  kc_node *node = kc_node_make(op, why, sizeof why);
+  if (!node) return false;
+  const kd_kernel_def *def = kc_def_for(node);
+  value *want[KC_PORTS] = {0};
+  if (!def || !kc_reference(op, node, want)) {
+    kc_node_free(node);
+    return false;
+  }
+  kc_run *run = NULL;
+  kd_status status = kc_run_make(node, def, op, layout, &run);
+  kc_op_text(op, text, sizeof text);
+  kc_check(status == KD_OK, "create of %s failed: %s: %s", text,
+           kd_status_name(status), kc_message());
+  if (run) {
+    status = kc_run_now(run);
+    kc_check(status == KD_OK, "%s failed: %s: %s", text, kd_status_name(status),
+             kc_message());
+    for (uint32_t j = 0; j < op->out_count && status == KD_OK; j++) {
+      if (!want[j]) continue;
+      value *got = kc_run_output(run, j);
+      snprintf(name, sizeof name, "output %u", j);
+      numerics within = kc_numerics(
+          def, op->in_count && op->in[0] ? op->in[0]->dtype : want[j]->dtype);
+      kc_compare(want[j], got, &within, name);
+      value_free(got);
+    }
+    if (status == KD_OK) kc_run_inputs_intact(run);
+    kc_run_free(run);
+  }
+  kc_values_free(want, op->out_count);
+  kc_node_free(node);
+  return true;
+}
+
+value *kc_floats(uint32_t rank, const int64_t *dims, kc_random *random) {
+  value *made = value_make(KD_F32, rank, dims);
+  for (int64_t i = 0; i < made->count; i++)
+    made->x[i] = dtype_round(
+        ((real)(int64_t)(kc_next(random) >> 11) * 0x1p-52L) - 1, KD_F32);
+  return made;
+}

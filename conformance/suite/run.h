@@ -1,0 +1,127 @@
+/* run.h - an op as the suite runs it: its node, its tensors on the device, one
+ * launch of a kernel. */
+#ifndef KC_RUN_H
+#define KC_RUN_H
+
+#include <keel/op.h>
+
+#include "ops/node.h"
+#include "reference/reference.h"
+#include "suite/suite.h"
+
+#define KC_PORTS 16u
+
+/* What to run. Values are borrowed. */
+typedef struct kc_op {
+  const char *domain, *name; /* domain NULL: ai.onnx */
+  keel_attr attrs[16];
+  uint32_t attr_count;
+  const value *in[KC_PORTS]; /* NULL: absent */
+  uint32_t in_count;
+  uint32_t out_count;
+  uint32_t constants; /* bit i: input i is a constant of the program */
+} kc_op;
+
+/* A node with what it points to. */
+typedef struct kc_node {
+  struct kd_node node; /* first: a kd_node is its kc_node */
+  keel_opdef *op;
+  const keel_type *in[KC_PORTS], *out[KC_PORTS];
+  keel_tensor *constants[KC_PORTS];
+  keel_tensor shells[KC_PORTS]; /* of constants and values */
+  void *data[KC_PORTS];
+  bool dynamic;
+  kd_dtype dtypes[4]; /* of outputs, from the schema */
+} kc_node;
+
+/* Makes the node: attributes checked, types inferred by the op's schema. NULL
+ * where the schema refuses it; `why` (may be NULL) says what it says. */
+kc_node *kc_node_make(const kc_op *op, char *why, size_t size);
+/* A node of a type with dims of the rule's own, which no tensor could have. */
+kc_node *kc_node_typed(const kc_op *op, const keel_type *const *in,
+                       const keel_type *const *out);
+void kc_node_free(kc_node *node);
+
+/* Whether a definition fits a node by its domain, op, opset and types, as the
+ * host would find it; supports is not asked. */
+bool kc_def_fits(const kd_kernel_def *def, const kc_node *node);
+/* What `supports` says; KD_OK where there is none. */
+kd_status kc_supports(const kd_kernel_def *def, const kc_node *node);
+/* The best definition for a node on the device, asked as the host asks. */
+const kd_kernel_def *kc_def_for(const kc_node *node);
+
+/* Gives the arguments that can have it the channel-blocked layout; false where
+ * there is none. And takes it back. */
+bool kc_node_block(kc_node *node, const kd_kernel_def *def);
+void kc_node_unblock(kc_node *node);
+
+/* How a launch is laid out. */
+typedef struct kc_layout {
+  uint32_t skew;      /* bytes that tensors start behind the alignment */
+  uint8_t fill;       /* of outputs and workspace before the launch */
+  int inplace;        /* input whose memory output 0 takes; -1: none */
+  bool same_input;    /* inputs 0 and 1 are one buffer */
+  bool strided;       /* inputs with strides of their own */
+  bool blocked;       /* KD_LAYOUT_CHANNEL_BLOCKED for all that can */
+} kc_layout;
+extern const kc_layout kc_plain;
+
+/* One instance of a kernel with its tensors. */
+typedef struct kc_run {
+  kc_node *node;
+  const kd_kernel_def *def;
+  kd_device *device;
+  kd_kernel *kernel;
+  kc_layout layout;
+  kd_tensor in[KC_PORTS], out[KC_PORTS];
+  int64_t strides[KC_PORTS][KD_MAX_RANK];
+  int64_t dims[KC_PORTS][KD_MAX_RANK];     /* of outputs that were set late */
+  kc_buffer *in_buffers[KC_PORTS], *out_buffers[KC_PORTS], *scratch;
+  void *in_bytes[KC_PORTS]; /* as uploaded */
+  uint64_t in_sizes[KC_PORTS];
+  void *out_host[KC_PORTS]; /* outputs in host memory */
+  kd_launch launch;
+  int64_t scratch_dim;
+  bool set[KC_PORTS]; /* outputs that the kernel set */
+} kc_run;
+
+/* Makes the instance and its tensors. Status of `create`; NULL run then. */
+kd_status kc_run_make(kc_node *node, const kd_kernel_def *def,
+                      const kc_op *op, const kc_layout *layout,
+                      kc_run **out_run);
+/* Gives it new input data of the same types, and outputs filled anew. */
+void kc_run_refill(kc_run *run, const kc_op *op);
+/* Asks for workspace and enqueues; on NULL stream it has run. */
+kd_status kc_run_enqueue(kc_run *run, kd_stream *stream);
+/* kc_run_enqueue on a stream of its own where there are streams, and waits. */
+kd_status kc_run_now(kc_run *run);
+/* An output's elements, to be freed by value_free; NULL where it was not set. */
+value *kc_run_output(kc_run *run, uint32_t index);
+/* Whether inputs are as they were uploaded. */
+bool kc_run_inputs_intact(kc_run *run);
+void kc_run_free(kc_run *run);
+
+/* What the reference says of an op; false where it says nothing. */
+bool kc_reference(const kc_op *op, const kc_node *node, value **out);
+void kc_values_free(value **values, uint32_t count);
+
+/* Numerics that a definition declares. */
+numerics kc_numerics(const kd_kernel_def *def, kd_dtype dtype);
+
+/* Compares an output, with the check counted and the place named. */
+bool kc_compare(const value *want, const value *got, const numerics *within,
+                const char *what);
+
+/* "Add(f32[2,3], f32[3])", into a buffer. */
+const char *kc_op_text(const kc_op *op, char *text, size_t size);
+
+/* Runs a whole op on the device and compares it with the reference; false where
+ * no definition takes it. */
+bool kc_try_op(const kc_op *op, const kc_layout *layout);
+
+/* An f32 op that the device has, of one input and of the same shape out, and
+ * what it makes of x; NULL where there is none. */
+const char *kc_any_unary(void);
+value *kc_floats(uint32_t rank, const int64_t *dims, kc_random *random);
+
+#endif /* KC_RUN_H */

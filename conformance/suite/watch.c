@@ -1,0 +1,207 @@
+/* watch.c - the process's state, compared around every call into the plugin. */
+#include <fcntl.h>
+#include <fenv.h>
+#include <locale.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "suite/suite.h"
+/**/
+#include "suite/channel.h"
+
+extern char **environ;
+
+/* ---- what costs nothing: around each call ------------------------------------ */
+
+typedef struct quick_state {
+  uint32_t control, x87; /* rounding, flush-to-zero, exception masks */
+  uint32_t direction;
+} quick_state;
+
+static quick_state quick(void) {
+  quick_state now = {0};
+#if defined(__x86_64__)
+  now.control = _mm_getcsr() & ~0x3fu; /* without the sticky flags */
+  uint16_t word = 0;
+  __asm__ volatile("fnstcw %0" : "=m"(word));
+  now.x87 = word;
+  uint64_t flags = 0;
+  __asm__ volatile("pushfq; popq %0" : "=r"(flags));
+  now.direction = (flags >> 10) & 1;
+#elif defined(__aarch64__)
+  uint64_t word = 0;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(word));
+  now.control = (uint32_t)word;
+#endif
+  return now;
+}
+
+static void restore(quick_state state) {
+#if defined(__x86_64__)
+  _mm_setcsr(state.control);
+  uint16_t word = (uint16_t)state.x87;
+  __asm__ volatile("fldcw %0" : : "m"(word));
+  __asm__ volatile("cld");
+#elif defined(__aarch64__)
+  uint64_t word = state.control;
+  __asm__ volatile("msr fpcr, %0" : : "r"(word));
+#endif
+}
+
+/* ---- what costs a system call: now and then, and around each rule ------------- */
+
+typedef struct slow_state {
+  sigset_t mask;
+  struct sigaction actions[32];
+  stack_t stack;
+  uint64_t environment;
+  char cwd[512], locale[128];
+  mode_t creation;
+  cpu_set_t cpus;
+  int nice_value, policy, cancel;
+  struct rlimit files;
+} slow_state;
+
+static uint64_t hash_environment(void) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (char **at = environ; at && *at; at++)
+    for (const char *c = *at; *c; c++)
+      hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+static void look(slow_state *now) {
+  memset(now, 0, sizeof *now);
+  pthread_sigmask(SIG_BLOCK, NULL, &now->mask);
+  for (int i = 1; i < 32; i++)
+    sigaction(i, NULL, &now->actions[i]);
+  sigaltstack(NULL, &now->stack);
+  now->environment = hash_environment();
+  if (!getcwd(now->cwd, sizeof now->cwd)) now->cwd[0] = 0;
+  const char *locale = setlocale(LC_ALL, NULL);
+  snprintf(now->locale, sizeof now->locale, "%s", locale ? locale : "");
+  now->creation = umask(022);
+  umask(now->creation);
+  sched_getaffinity(0, sizeof now->cpus, &now->cpus);
+  now->nice_value = getpriority(PRIO_PROCESS, 0);
+  now->policy = sched_getscheduler(0);
+  pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &now->cancel);
+  pthread_setcancelstate(now->cancel, NULL);
+  getrlimit(RLIMIT_NOFILE, &now->files);
+}
+
+static bool same_masks(const sigset_t *a, const sigset_t *b) {
+  for (int i = 1; i < 32; i++)
+    if (sigismember(a, i) != sigismember(b, i)) return false;
+  return true;
+}
+
+static void compare(const slow_state *then, const slow_state *now,
+                    const char *where) {
+  if (!same_masks(&then->mask, &now->mask))
+    kc_violation("state.signals", "%s changed the thread's signal mask", where);
+  for (int i = 1; i < 32; i++)
+    if (then->actions[i].sa_handler != now->actions[i].sa_handler)
+      kc_violation("state.signals", "%s changed the handler of signal %d (%s)",
+                   where, i, strsignal(i));
+  if (then->stack.ss_sp != now->stack.ss_sp)
+    kc_violation("state.signals", "%s changed the alternate signal stack",
+                 where);
+  if (then->environment != now->environment)
+    kc_violation("state.environment", "%s changed the environment", where);
+  if (strcmp(then->cwd, now->cwd) != 0)
+    kc_violation("state.directory", "%s changed the working directory to %s",
+                 where, now->cwd);
+  if (strcmp(then->locale, now->locale) != 0)
+    kc_violation("state.locale", "%s changed the locale to %s", where,
+                 now->locale);
+  if (then->creation != now->creation)
+    kc_violation("state.umask", "%s changed the umask to %03o", where,
+                 (unsigned)now->creation);
+  if (!CPU_EQUAL(&then->cpus, &now->cpus))
+    kc_violation("thread.no-affinity-change",
+                 "%s changed the calling thread's affinity", where);
+  if (then->nice_value != now->nice_value || then->policy != now->policy)
+    kc_violation("thread.no-priority-change",
+                 "%s changed the calling thread's priority", where);
+  if (then->cancel != now->cancel)
+    kc_violation("thread.no-priority-change",
+                 "%s changed the calling thread's cancel state", where);
+  if (then->files.rlim_cur != now->files.rlim_cur)
+    kc_violation("state.limits", "%s changed a resource limit", where);
+}
+
+/* ---- around a call -------------------------------------------------------------- */
+
+static _Thread_local quick_state before;
+static _Thread_local uint32_t inside;
+static _Thread_local uint32_t counter;
+static slow_state first;
+static pthread_t watched;
+static bool watching;
+
+void kc_enter(const char *format, ...) {
+  uint32_t at = atomic_fetch_add(&kc_shared->at, 1);
+  char *text = kc_shared->calls[at % KC_RING];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, KC_RING_TEXT, format, args);
+  va_end(args);
+  kc_beat();
+  if (inside++) return;
+  before = quick();
+}
+
+static const char *last_call(void) {
+  return kc_shared->calls[(atomic_load(&kc_shared->at) - 1) % KC_RING];
+}
+
+void kc_leave(void) {
+  if (--inside) return;
+  quick_state now = quick();
+  if (now.control != before.control || now.x87 != before.x87) {
+    kc_violation("state.fpu",
+                 "%s changed the floating-point control word from %x/%x to"
+                 " %x/%x",
+                 last_call(), before.control, before.x87, now.control, now.x87);
+    restore(before);
+  }
+  if (now.direction != before.direction) {
+    kc_violation("state.direction-flag", "%s left the direction flag set",
+                 last_call());
+    restore(before);
+  }
+  if (!watching || !pthread_equal(pthread_self(), watched)) return;
+  if (counter++ % 64 == 0) {
+    slow_state now_slow;
+    look(&now_slow);
+    compare(&first, &now_slow, last_call());
+    first = now_slow;
+  }
+}
+
+/* ---- around a rule ---------------------------------------------------------------- */
+
+void kc_watch_begin(void) {
+  look(&first);
+  watched = pthread_self();
+  watching = true;
+}
+
+void kc_watch_end(void) {
+  slow_state now;
+  look(&now);
+  compare(&first, &now, "a call of this rule");
+  if (atomic_load(&kc_host.zones) != 0)
+    kc_violation("host.zones-balanced", "%u zones were begun and not ended",
+                 atomic_load(&kc_host.zones));
+  watching = false;
+}

@@ -1,0 +1,122 @@
+/* onnx_case.c - one case of ONNX's backend tests: a folder with model.onnx and
+ * test_data_set_N folders that hold input_K.pb and output_K.pb. */
+#include <sys/stat.h>
+
+#include "tool.h"
+
+#define PORTS 64
+
+static uint32_t file_kind(const keel_port *port) {
+  return port->flags & KEEL_PORT_OPTIONAL   ? KEEL_FILE_OPTIONAL
+         : port->flags & KEEL_PORT_SEQUENCE ? KEEL_FILE_SEQUENCE
+                                            : KEEL_FILE_TENSOR;
+}
+
+/* A failed call is a skip where something is not supported. */
+static outcome verdict(keel_status status, char *why, size_t size) {
+  if (status == KD_OK) return PASS;
+  snprintf(why, size, "%s", keel_message());
+  return status == KD_UNIMPLEMENTED ? SKIP : FAIL;
+}
+
+/* ONNX 1.12 stores the data of bfloat16 ports as uint16: the same bits. */
+static keel_status as_declared(const onnx_case *all, const keel_port *port,
+                               keel_tensor **value) {
+  keel_tensor *bits = *value, *typed = NULL;
+  if (port->dtype != KD_BF16 || port->flags ||
+      keel_tensor_dtype(bits) != KD_U16)
+    return KD_OK;
+  keel_status status = keel_tensor_create(
+      all->context, KD_BF16, keel_tensor_rank(bits), keel_tensor_dims(bits),
+      keel_tensor_data(bits), &typed);
+  if (status == KD_OK) {
+    keel_tensor_release(bits);
+    *value = typed;
+  }
+  return status;
+}
+
+static outcome load_values(const onnx_case *all, const char *folder, const char *what,
+                           keel_program *program, uint32_t count,
+                           keel_tensor **values, char *why, size_t size) {
+  for (uint32_t i = 0; i < count; i++) {
+    char path[4096];
+    keel_port port;
+    if (!strcmp(what, "input"))
+      keel_program_input(program, i, &port);
+    else
+      keel_program_output(program, i, &port);
+    snprintf(path, sizeof path, "%s/%s_%u.pb", folder, what, i);
+    keel_status status =
+        keel_value_load(all->context, path, file_kind(&port), &values[i]);
+    if (status == KD_OK) status = as_declared(all, &port, &values[i]);
+    outcome result = verdict(status, why, size);
+    if (result != PASS) return result;
+  }
+  return PASS;
+}
+
+static outcome run_set(const onnx_case *all, const char *folder, keel_program *program,
+                       keel_plan *plan, char *why, size_t size) {
+  keel_tensor *in[PORTS] = {0}, *got[PORTS] = {0}, *want[PORTS] = {0};
+  uint32_t n = keel_program_input_count(program);
+  uint32_t m = keel_program_output_count(program);
+  if (n > PORTS || m > PORTS) {
+    snprintf(why, size, "more than %d inputs or outputs", PORTS);
+    return SKIP;
+  }
+  outcome result = load_values(all, folder, "input", program, n, in, why, size);
+  if (result == PASS)
+    result = load_values(all, folder, "output", program, m, want, why, size);
+  if (result == PASS)
+    result = verdict(keel_plan_run(plan, in, n, got, m), why, size);
+  for (uint32_t i = 0; i < m && result == PASS; i++) {
+    char text[400];
+    if (!values_agree(got[i], want[i], all->within, text, sizeof text)) {
+      snprintf(why, size, "output %u%s", i, text);
+      result = FAIL;
+    }
+  }
+  for (uint32_t i = 0; i < PORTS; i++) {
+    keel_tensor_release(in[i]);
+    keel_tensor_release(got[i]);
+    keel_tensor_release(want[i]);
+  }
+  return result;
+}
+
+static outcome run_sets(const onnx_case *all, const char *folder, keel_program *program,
+                        keel_plan *plan, char *why, size_t size) {
+  outcome result = PASS;
+  uint32_t sets = 0;
+  for (; result == PASS; sets++) {
+    char path[4096];
+    struct stat facts;
+    snprintf(path, sizeof path, "%s/test_data_set_%u", folder, sets);
+    if (stat(path, &facts) != 0) break;
+    result = run_set(all, path, program, plan, why, size);
+  }
+  if (!sets) {
+    snprintf(why, size, "it has no test_data_set_0");
+    return SKIP;
+  }
+  return result;
+}
+
+outcome onnx_case_run(const onnx_case *all, const char *folder, char *why,
+                      size_t size) {
+  char model[4096];
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_plan_params params = {.struct_size = sizeof params,
+                             .device = all->device};
+  snprintf(model, sizeof model, "%s/model.onnx", folder);
+  outcome result =
+      verdict(keel_program_load(all->context, model, &program), why, size);
+  if (result == PASS)
+    result = verdict(keel_plan_create(program, &params, &plan), why, size);
+  if (result == PASS) result = run_sets(all, folder, program, plan, why, size);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  return result;
+}
