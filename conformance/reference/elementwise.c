@@ -109,8 +109,8 @@ static real unary_slack(uint32_t which, real x) {
     case UNARY_Softplus:
     case UNARY_Sigmoid:
       return x < 0 ? fabsl(x) * expl(x) * 2 + 0x1p-30L : 4;
-    case UNARY_Mish:
-      return 8 * (x < 0 ? fabsl(x) * expl(x) : most);
+    case UNARY_Mish: /* and a subnormal on the way */
+      return 8 * (x < 0 ? fabsl(x) * expl(x) : most) + most * 0x1p-124L;
     case UNARY_Celu:
     case UNARY_Elu:
     case UNARY_Selu:
@@ -164,6 +164,9 @@ static bool run_unary(ref_call *call) {
     real x = in->x[i];
     out->x[i] = wrap(unary(which, x, &p), out->dtype);
     if (slack && isfinite(x)) slack[i] = unary_slack(which, x);
+    /* 0 in the limit, NaN by the steps: either will do */
+    if (slack && x == -INFINITY && (which == UNARY_Gelu || which == UNARY_Mish))
+      slack[i] = INFINITY;
   }
   return true;
 }
@@ -191,19 +194,23 @@ static real int_power(real base, real exponent, kd_dtype dtype) {
   if (exponent < 0) return base == 1 ? 1 : 0;
   for (uint64_t n = (uint64_t)exponent; n; n >>= 1, x *= x)
     if (n & 1) result *= x;
-  uint64_t room = result;
-  if (dtype == KD_I64) return (real)(int64_t)room;
-  return dtype == KD_U64 ? (real)room : dtype_round((real)room, dtype);
+  if (dtype == KD_I64) return (real)(int64_t)result;
+  return dtype == KD_U64 ? (real)result : dtype_round((real)result, dtype);
+}
+
+static real from_bits(uint64_t bits, kd_dtype dtype) {
+  if (dtype == KD_I64) return (real)(int64_t)bits;
+  return dtype == KD_U64 ? (real)bits : dtype_round((real)bits, dtype);
 }
 
 static real integer(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
   switch (which) {
-    case BINARY_Mul: {
-      uint64_t product = bits_of(a) * bits_of(b);
-      if (dtype == KD_I64) return (real)(int64_t)product;
-      return dtype == KD_U64 ? (real)product
-                             : dtype_round((real)product, dtype);
-    }
+    case BINARY_Add: /* 64 bits wrap; a long double has no more */
+      return from_bits(bits_of(a) + bits_of(b), dtype);
+    case BINARY_Sub:
+      return from_bits(bits_of(a) - bits_of(b), dtype);
+    case BINARY_Mul:
+      return from_bits(bits_of(a) * bits_of(b), dtype);
     case BINARY_Div:
       return b == 0 ? NAN : truncl(a / b); /* truncates, as C does */
     case BINARY_Mod: {
@@ -231,9 +238,9 @@ static real binary(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
   bool whole = dtype_is_int(dtype);
   switch (which) {
     case BINARY_Add:
-      return wrap(a + b, dtype);
+      return whole ? integer(which, a, b, dtype, flag) : a + b;
     case BINARY_Sub:
-      return wrap(a - b, dtype);
+      return whole ? integer(which, a, b, dtype, flag) : a - b;
     case BINARY_PRelu:
       return a < 0 ? (whole ? integer(BINARY_Mul, a, b, dtype, flag) : a * b)
                    : a;
@@ -291,6 +298,8 @@ static bool run_binary(ref_call *call) {
               : which == BINARY_BitShift
                   ? ref_text_is(call, "direction", "LEFT", "RIGHT")
                   : false;
+  if (which == BINARY_Mod && !flag && dtype_is_float(a->dtype))
+    return false; /* ONNX: floats need fmod=1 */
   out->ulps = dtype_is_float(a->dtype) && dtype_is_float(out->dtype)
                   ? binary_limit(which, a->dtype)
                   : 0;
@@ -398,8 +407,14 @@ static bool run_where(ref_call *call) {
 static bool run_cast(ref_call *call) {
   const value *in = call->in[0];
   value *out = call->out[0];
-  for (int64_t i = 0; i < out->count; i++)
-    out->x[i] = dtype_round(in->x[i], out->dtype);
+  bool cuts = dtype_is_float(in->dtype) && dtype_is_int(out->dtype);
+  for (int64_t i = 0; i < out->count; i++) {
+    real x = in->x[i];
+    out->x[i] = dtype_round(x, out->dtype);
+    if (cuts && !(truncl(x) >= dtype_min(out->dtype) &&
+                  truncl(x) <= dtype_max(out->dtype)))
+      value_slack(out)[i] = INFINITY;
+  }
   return true;
 }
 

@@ -156,8 +156,16 @@ static int64_t line_at(lines l, int64_t outer, int64_t i, int64_t inner) {
   return (outer * l.n + i) * l.inner + inner;
 }
 
+/* Order with a NaN among the elements is not defined. */
+static bool ordered(const value *in) {
+  for (int64_t i = 0; i < in->count; i++)
+    if (isnan(in->x[i])) return false;
+  return true;
+}
+
 static bool run_arg(ref_call *call) {
   const value *in = call->in[0];
+  if (!ordered(in)) return false;
   value *out = call->out[0];
   uint32_t axis = ref_axis(ref_int(call, "axis", 0), in->rank);
   bool last = ref_int(call, "select_last_index", 0) != 0;
@@ -213,7 +221,7 @@ static bool run_top_k(ref_call *call) {
   uint32_t axis = ref_axis(ref_int(call, "axis", -1), in->rank);
   bool largest = ref_int(call, "largest", 1) != 0;
   int64_t k = (int64_t)call->in[1]->x[0];
-  if (!ref_int(call, "sorted", 1)) return false; /* any order will do */
+  if (!ref_int(call, "sorted", 1) || !ordered(in)) return false;
   lines l = along(in, axis, axis + 1), m = l;
   ranked *order = calloc((size_t)l.n + 1, sizeof *order);
   m.n = k;
@@ -235,6 +243,7 @@ enum { SOFT_MAX, SOFT_LOG, SOFT_HARD };
 
 static bool run_softmax(ref_call *call) {
   const value *in = call->in[0];
+  if (in->rank == 0 || !ordered(in)) return false;
   value *out = call->out[0];
   uint32_t axis = ref_axis(ref_int(call, "axis", -1), in->rank);
   lines l = along(in, axis, in->rank ? axis + 1 : 0);

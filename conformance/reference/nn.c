@@ -255,7 +255,8 @@ static bool run_pool(ref_call *call) {
       counted += from >= 0 || (all && padded);
       if (from < 0) continue;
       real v = x->x[plane * w.inner_in + from];
-      if (best < 0 || v > x->x[plane * w.inner_in + best]) best = from;
+      real top = best < 0 ? -INFINITY : x->x[plane * w.inner_in + best];
+      if (best < 0 || v > top || (isnan(v) && !isnan(top))) best = from;
       ref_add(&sum, call->variant == POOL_LP ? powl(fabsl(v), p) : v);
     }
     if (call->variant == POOL_MAX) {
@@ -263,6 +264,7 @@ static bool run_pool(ref_call *call) {
           best < 0
               ? (dtype_is_float(out->dtype) ? -INFINITY : dtype_min(out->dtype))
               : x->x[plane * w.inner_in + best];
+      if (indices && isnan(out->x[i])) value_slack(indices)[i] = INFINITY;
       if (indices)
         indices->x[i] =
             plane * w.inner_in + (ref_int(call, "storage_order", 0) && best >= 0

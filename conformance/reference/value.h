@@ -20,7 +20,8 @@ typedef struct value {
   /* Of results: how far a correct implementation may be off. ulps is in units
    * of the last place of the type; slack, where not NULL, is by element and in
    * unit roundoffs of the type that sums are kept in, or in steps of an integer
-   * type; step is absolute. All zero: exact. */
+   * type, infinite where the result is not defined; step is absolute. All
+   * zero: exact. */
   real ulps;
   real *slack;
   real step;

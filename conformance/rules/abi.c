@@ -2,6 +2,22 @@
  * old plugins alive in new hosts. */
 #include "rules/rules.h"
 
+/* Sizes of ABI 0.9, the first version: frozen. A plugin of a later one still
+ * meets hosts and structs of these. */
+#define HOST_09   160u
+#define LAUNCH_09 136u
+#define INFO_09   280u
+#define STATS_09  40u
+#define COST_09   32u
+
+KD_STATIC_ASSERT(sizeof(void *) != 8 || KD_ABI_MINOR > 9 ||
+                     (sizeof(kd_host) == HOST_09 &&
+                      sizeof(kd_launch) == LAUNCH_09 &&
+                      sizeof(kd_device_info) == INFO_09 &&
+                      sizeof(kd_memory_stats) == STATS_09 &&
+                      sizeof(kd_cost) == COST_09),
+                 "the sizes of 0.9");
+
 /* ---- hosts of other sizes ---------------------------------------------------------- */
 
 /* Opens the plugin with a host table of its own, does a little, closes. */
@@ -34,11 +50,11 @@ static void open_with(const kd_host *host, const char *what) {
 
 /* Behind the table lies a page that may not be touched. */
 static void abi_host_smaller(void) {
-  size_t size = offsetof(kd_host, extension); /* the last slot came later, say */
+  size_t size = HOST_09;
   kd_host *host = kc_fenced(size);
   memcpy(host, kc_services(), size);
   host->struct_size = (uint32_t)size;
-  open_with(host, "a host whose table is one slot shorter");
+  open_with(host, "a host of the first version");
 }
 
 static void abi_host_larger(void) {
@@ -74,10 +90,7 @@ static void abi_node_table_larger(void) {
 /* ---- out-structs --------------------------------------------------------------------- */
 
 static void abi_info_bounded(void) {
-  static const uint32_t sizes[] = {
-      offsetof(kd_device_info, uuid), offsetof(kd_device_info, channel_block),
-      offsetof(kd_device_info, space_count) + sizeof(uint32_t),
-      sizeof(kd_device_info)};
+  static const uint32_t sizes[] = {INFO_09, sizeof(kd_device_info)};
   kc_ok(kc_open(), "open");
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     if (!kc_case("size=%u", sizes[i])) continue;
@@ -121,7 +134,7 @@ static void abi_info_larger(void) {
 static void abi_stats_bounded(void) {
   if (!kp.m.stats) kc_unclaimed("memory.stats is NULL");
   unsigned char room[sizeof(kd_memory_stats) + 32];
-  uint32_t size = offsetof(kd_memory_stats, used);
+  uint32_t size = STATS_09;
   memset(room, 0x5a, sizeof room);
   memset(room, 0, size);
   memcpy(room, &size, sizeof size);
@@ -140,7 +153,7 @@ static void abi_cost_bounded(void) {
   kc_unary_need(64, &unary);
   if (!unary.def->cost) kc_unclaimed("%s has no cost", unary.def->op);
   unsigned char room[sizeof(kd_cost) + 32];
-  uint32_t size = offsetof(kd_cost, flops);
+  uint32_t size = COST_09;
   memset(room, 0x5a, sizeof room);
   memset(room, 0, size);
   memcpy(room, &size, sizeof size);
@@ -164,8 +177,9 @@ static void launch_with(uint32_t size, bool garbage, const char *what) {
   kc_run *run = NULL;
   kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
         "create");
-  char *room = kc_fenced(size > sizeof(kd_launch) ? size : sizeof(kd_launch));
-  memcpy(room, &run->launch, sizeof(kd_launch));
+  size_t known = size < sizeof(kd_launch) ? size : sizeof(kd_launch);
+  char *room = kc_fenced(size);
+  memcpy(room, &run->launch, known);
   if (garbage) memset(room + sizeof(kd_launch), 0xdb, size - sizeof(kd_launch));
   ((kd_launch *)(void *)room)->struct_size = size;
   kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(run->device) : NULL;
@@ -193,8 +207,8 @@ static void abi_launch_larger(void) {
 }
 
 static void abi_launch_smaller(void) {
-  /* correlation is the last field; a host of before knew nothing of it */
-  launch_with(offsetof(kd_launch, correlation), false, "a smaller struct_size");
+  /* behind what the first version had lies a page that can't be read */
+  launch_with(LAUNCH_09, false, "the first version's struct_size");
 }
 
 /* ---- unknown flags and enums ---------------------------------------------------------------- */

@@ -55,6 +55,12 @@ static void make(recorded *r) {
   KC_NEED(r->capture != NULL, "capture.end returned KD_OK and no capture");
 }
 
+static void unmake(recorded *r) {
+  if (r->capture) destroy(r->capture);
+  kc_run_free(r->run);
+  kc_unary_free(&r->unary);
+}
+
 static void check_output(recorded *r, const value *in, kc_buffer *from,
                          const char *what) {
   kc_op op = r->unary.op;
@@ -97,7 +103,7 @@ static void capture_equals(void) {
     }
     value_free(in);
   }
-  destroy(r.capture);
+  unmake(&r);
 }
 
 static void capture_not_run(void) {
@@ -159,7 +165,7 @@ static void capture_order(void) {
     value_free(got);
     value_free(in);
   }
-  destroy(r.capture);
+  unmake(&r);
 }
 
 static void capture_twice(void) {
@@ -281,7 +287,7 @@ static void capture_update(void) {
            "update of a buffer that is not in the recording returned %s",
            kd_status_name(status));
   value_free(in);
-  destroy(r.capture);
+  unmake(&r);
 }
 
 static void capture_outlives(void) {
@@ -296,7 +302,7 @@ static void capture_outlives(void) {
   kc_ok(kc_finish(other), "waiting");
   check_output(&r, r.unary.in, r.run->out_buffers[0],
                "the output of a replay whose stream is gone");
-  destroy(r.capture);
+  unmake(&r);
 }
 
 static void capture_churn(void) {

@@ -56,7 +56,7 @@ static const struct {
 } binary[] = {
     {"Add", "", "", ""},         {"Sub", "", "", ""},
     {"Mul", "", "(-9,9)", "(-9,9)"}, {"Div", "", "(-90,90)", "(1,9)"},
-    {"Mod", "fmod=0", "(-90,90)", "(1,9)"},
+    {"Mod", "fmod=0", "(-90,90)", "(1,9)"}, /* integers */
     {"Mod", "fmod=1", "(-90,90)", "(1,9)"},
     {"Pow", "", "(0.1,5)", "(-2,3)"}, {"And", "", "", ""}, {"Or", "", "", ""},
     {"Xor", "", "", ""},         {"BitwiseAnd", "", "", ""},
@@ -74,7 +74,6 @@ static const struct {
       {op, "keepdims=0", "T(-2,2)[3,4,5] i64{1}", 1},          \
       {op, "keepdims=1", "T(-2,2)[3,4,5] i64{-1}", 1},         \
       {op, "keepdims=0", "T(-2,2)[3,4,5] i64{0,2}", 1},        \
-      {op, "noop_with_empty_axes=1", "T(-2,2)[3,4] i64{}", 1}, \
       {op, "", "T(-2,2)[257] i64{0}", 1},                      \
       {op, "", "T(-2,2)[1] i64{0}", 1},                        \
       {op, "keepdims=0", "T(-2,2)[2,1,17,3] i64{-2}", 1}
@@ -89,6 +88,8 @@ static const line lines[] = {
     REDUCE("ReduceLogSumExp"), REDUCE("ReduceMax"), REDUCE("ReduceMean"),
     REDUCE("ReduceMin"), REDUCE("ReduceSum"), REDUCE("ReduceSumSquare"),
     REDUCE_POSITIVE("ReduceProd"),
+    {"ReduceSum", "noop_with_empty_axes=1", "T(-2,2)[3,4] i64{}", 1},
+    {"ReduceMax", "noop_with_empty_axes=1", "T(-2,2)[3,4] i64{}", 1},
     {"ArgMax", "axis=0", "T[5,7]", 1},
     {"ArgMax", "axis=-1 keepdims=0", "T[3,4,9]", 1},
     {"ArgMin", "axis=1", "T[5,7,2]", 1},

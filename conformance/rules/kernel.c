@@ -688,7 +688,7 @@ static void kernel_odd_products(void) {
 }
 
 static void kernel_large(void) {
-  const int64_t count = INT64_C(9) << 20;
+  const int64_t count = INT64_C(5) << 20;
   if ((uint64_t)count * 12 > kc.max_memory) kc_unclaimed("--max-memory");
   kc_unary unary;
   kc_unary_need(count, &unary);
@@ -696,7 +696,7 @@ static void kernel_large(void) {
   kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
         "create");
   kc_op_case one = {.op = unary.op};
-  run_and_compare(&one, unary.node, run, "on 9 Mi elements");
+  run_and_compare(&one, unary.node, run, "on 5 Mi elements");
   kc_run_free(run);
   kc_unary_free(&unary);
 }

@@ -121,6 +121,7 @@ static void mem_oom_size(void) {
              "allocating %llu bytes of %llu returned %s",
              (unsigned long long)wrong[i], (unsigned long long)total,
              kd_status_name(status));
+    kc_said(status, "allocate");
     kc_check(status == KD_OK || (buffer == (kd_buffer *)(uintptr_t)0x5a5a &&
                                  address == (void *)(uintptr_t)0x5a5a),
              "out_buffer or out_address was written by a failing allocation");

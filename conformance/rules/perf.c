@@ -119,7 +119,7 @@ static void perf_idle(void) {
 }
 
 static void perf_matmul(void) {
-  const int64_t n = kc.quick ? 128 : 512;
+  const int64_t n = kc.quick ? 128 : 256;
   int64_t dims[2] = {n, n};
   kc_random random = kc_seed();
   value *a = kc_floats(2, dims, &random), *b = kc_floats(2, dims, &random);

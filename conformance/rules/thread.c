@@ -306,7 +306,8 @@ static const kc_rule rules[] = {
          "A process that forks may end its child", "kd_plugin.device_open",
          "Handlers at exit that wait for threads which the child does not"
          " have."),
-    RULE(MUST, "thread.close-elsewhere", thread_open_close_apart, 0, "plugin.h",
+    RULE(MUST, "thread.close-elsewhere", thread_open_close_apart, KC_CLOSED,
+         "plugin.h",
          "Closes a device whose streams, buffers and kernels are gone",
          "kd_plugin.device_close",
          "The thread that opened a device may be gone when it is closed."),

@@ -420,8 +420,10 @@ kd_status kc_set_output(const kd_launch *launch, uint32_t index, uint32_t rank,
       rank > KD_MAX_RANK)
     return host->fail(KD_INVALID_ARGUMENT, "set_output(%u)", index);
   if (atomic_fetch_add(&kc_host.calls, 1) + 1 ==
-      atomic_load(&kc_host.service_fail_at))
+      atomic_load(&kc_host.service_fail_at)) {
+    atomic_fetch_add(&kc_host.outputs_refused, 1);
     return host->fail(KD_OUT_OF_MEMORY, "no memory for an output");
+  }
   const keel_type *type = NULL;
   kd_dtype dtype = run->node->dtypes[index];
   if (keel_type_of(dtype, rank, dims, &type) != KD_OK ||

@@ -115,6 +115,7 @@ typedef struct kc_host_state {
   atomic_uint fail_at;         /* allocation number that fails; 0: none */
   atomic_bool fail_on;         /* and all after it */
   atomic_uint service_fail_at; /* call of cache_*, set_output that fails */
+  atomic_uint outputs_refused; /* calls of set_output that failed so */
   atomic_uint logs, errors_logged;
   atomic_uint zones;   /* open now, all threads */
   atomic_uint loops;   /* parallel_for calls */

@@ -62,6 +62,7 @@
 #define P KD_TYPES_PLAIN
 #define MOVED (KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128))
 #define SIGNED (KD_TYPES_FLOAT | KD_TYPES_SIGNED)
+#define INDEX (KD_TYPES(KD_I32) | KD_TYPES(KD_I64))
 #define BOOL KD_TYPES(KD_BOOL)
 #define F32 KD_TYPES(KD_F32)
 #define BYTE (KD_TYPES(KD_U8) | KD_TYPES(KD_I8))
@@ -180,7 +181,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("ConvTranspose", F, cpu_run_conv_transpose, 0),
     ROW("ConvInteger", BYTE, cpu_run_conv_integer, 0),
     ROW("QLinearConv", BYTE, cpu_run_qlinear_conv, 0),
-    ROW("MaxPool", N, cpu_run_pool, 0),
+    ROW("MaxPool", F | BYTE, cpu_run_pool, 0),
     ROW("AveragePool", F, cpu_run_pool, 1),
     ROW("LpPool", F, cpu_run_pool, 2),
     ROW("GlobalMaxPool", F, cpu_run_global_pool, 0),
@@ -212,9 +213,9 @@ const kd_kernel_def cpu_kernels[] = {
     HOST("ConstantOfShape", KD_TYPES(KD_I64), cpu_run_constant_of_shape, 0, 1),
     HOST("Range", N, cpu_run_range, 0, 7),
     TYPED("EyeLike", P, cpu_run_eye_like, 0, P),
-    TYPED("BlackmanWindow", I, cpu_run_window, 0, F),
-    TYPED("HammingWindow", I, cpu_run_window, 0, F),
-    TYPED("HannWindow", I, cpu_run_window, 0, F),
+    TYPED("BlackmanWindow", INDEX, cpu_run_window, 0, F),
+    TYPED("HammingWindow", INDEX, cpu_run_window, 0, F),
+    TYPED("HannWindow", INDEX, cpu_run_window, 0, F),
 
     ROW("QuantizeLinear", N, cpu_run_quantize, 0),
     ROW("DequantizeLinear", N, cpu_run_dequantize, 0),

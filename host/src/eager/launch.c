@@ -203,9 +203,13 @@ static keel_status call_kernel(launch *run) {
   keel_hush();
   kd_status status = enqueue(run);
   if (scratch) keel_buffer_release(scratch);
+  const kd_kernel_def *def = run->binding->instance->def;
+  if (status == KD_OK && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
+    return check_set(run);
+  /* what the device writes into host memory is there when the stream passed */
   if (status == KD_OK)
-    return run->binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT
-               ? check_set(run)
+    return def->host_outputs && run->binding->device->stream
+               ? keel_device_drain(run->binding->device)
                : KD_OK;
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));

@@ -42,8 +42,8 @@ CPU_KERNEL(cpu_run_unary) {
                      .y = launch->outputs[0].data,
                      .x_size = size,
                      .y_size = size};
-  if (*row->a) work.a = attr_float(launch, row->a, 0);
-  if (*row->b) work.b = attr_float(launch, row->b, 0);
+  if (row->a && *row->a) work.a = attr_float(launch, row->a, 0);
+  if (row->b && *row->b) work.b = attr_float(launch, row->b, 0);
   int64_t n = kd_elements(x);
   if (n <= CPU_GRAIN)
     work.loop(work.x, work.y, n, work.a, work.b);
@@ -179,10 +179,52 @@ static void spread(const kd_tensor *x, const kd_tensor *z) {
   cpu_copy_strided(&space, kd_dtype_size(z->dtype), z->data, x->data);
 }
 
+/* Adds x, broadcast, to sums of z's shape. */
+static void add_wide(const kd_tensor *x, const kd_tensor *z, float *sums) {
+  strided space;
+  strided_begin(&space, z->dims, z->rank);
+  strided_broadcast(&space, x->dims, x->rank);
+  if (!strided_count(&space)) return;
+  strided_simplify(&space);
+  int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
+  int64_t row = space.dims[space.rank - 1], rows = strided_rows(&space);
+  int64_t step = space.steps[0][space.rank - 1];
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t i = 0; i < row; i++)
+      sums[r * row + i] +=
+          (float)cpu_get(x->data, x->dtype, offsets[0] + i * step);
+    strided_next(&space, index, offsets);
+  }
+}
+
+/* The sum of 16-bit floats, kept in f32, divided by `count`. */
+static kd_status sum_wide(const kd_launch *launch, double count) {
+  const kd_tensor *z = &launch->outputs[0];
+  int64_t n = kd_elements(z);
+  float *sums = cpu_host->allocate((uint64_t)n * sizeof *sums + 1, 0);
+  if (!sums)
+    return FAIL(KD_OUT_OF_MEMORY, "no %lld bytes for sums",
+                (long long)n * (long long)sizeof *sums);
+  memset(sums, 0, (size_t)n * sizeof *sums);
+  for (uint32_t i = 0; i < launch->input_count; i++)
+    add_wide(&launch->inputs[i], z, sums);
+  for (int64_t i = 0; i < n; i++)
+    cpu_set(z->data, z->dtype, i, (double)sums[i] / count);
+  cpu_host->release(sums);
+  return KD_OK;
+}
+
+static bool is_narrow(kd_dtype dtype) {
+  return dtype == KD_F16 || dtype == KD_BF16;
+}
+
 CPU_KERNEL(cpu_run_variadic) {
   (void)self;
   (void)stream;
   const kd_tensor *z = &launch->outputs[0];
+  if ((uintptr_t)launch->data == BINARY_Add && is_narrow(z->dtype) &&
+      launch->input_count > 2)
+    return sum_wide(launch, 1);
   spread(&launch->inputs[0], z);
   for (uint32_t i = 1; i < launch->input_count; i++)
     binary((int)(uintptr_t)launch->data, z, &launch->inputs[i], z);
@@ -191,6 +233,7 @@ CPU_KERNEL(cpu_run_variadic) {
 
 CPU_KERNEL(cpu_run_mean) {
   const kd_tensor *z = &launch->outputs[0];
+  if (is_narrow(z->dtype)) return sum_wide(launch, launch->input_count);
   kd_launch sum = *launch;
   sum.data = (const void *)(uintptr_t)BINARY_Add;
   cpu_run_variadic(self, stream, &sum);

@@ -1,0 +1,679 @@
+/* memory.c - the simulated device's memory, peers and collectives. */
+#include "mutants/sim.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+
+static uint64_t used[2], count[2];
+static bool poisoned;
+static kd_buffer *last_small;
+static uint32_t openings;
+
+void sim_memory_reset(void) {
+  if (!BUG(stats_wrong)) memset(used, 0, sizeof used);
+  memset(count, 0, sizeof count);
+  openings = 0;
+}
+
+static uint32_t number_of(const kd_device *device) {
+  if (BUG(device_zero)) return 0;
+  return ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1 : device->index & 1;
+}
+
+static uint64_t capacity(uint32_t space) {
+  return space ? 64u << 20 : 320u << 20;
+}
+
+char *sim_at(kd_buffer *buffer, uint64_t offset) {
+  return buffer->bytes + offset;
+}
+
+/* ---- allocation -------------------------------------------------------------------------- */
+
+static kd_status no_memory(uint64_t size, uint64_t left) {
+  if (BUG(oom_resets)) sim_drop_all();
+  if (BUG(oom_poisons)) poisoned = true;
+  if (BUG(mute_oom)) return KD_OUT_OF_MEMORY;
+  if (BUG(errno_code)) {
+    FAIL(KD_OUT_OF_MEMORY, "no %llu bytes", (unsigned long long)size);
+    return -12;
+  }
+  if (BUG(oom_other_code)) return FAIL(KD_INTERNAL, "no memory: %d", 12);
+  if (BUG(vague_oom)) return FAIL(KD_OUT_OF_MEMORY, "out of memory");
+  if (BUG(global_message)) {
+    static char text[128];
+    snprintf(text, sizeof text, "no %llu bytes", (unsigned long long)size);
+    sim_nap(200);
+    return FAIL(KD_OUT_OF_MEMORY, "%s", text);
+  }
+  if (ODD(other_language))
+    return FAIL(KD_OUT_OF_MEMORY, "kein Speicher: %llu Bytes von %llu",
+                (unsigned long long)size, (unsigned long long)left);
+  return FAIL(KD_OUT_OF_MEMORY, "%llu bytes were asked for, %llu are free",
+              (unsigned long long)size, (unsigned long long)left);
+}
+
+static bool fits(uint32_t device, uint32_t space, uint64_t size) {
+  uint64_t most = space ? 64u << 20 : BUG(limit_lie) ? 80u << 20 : 160u << 20;
+  return size <= most && used[device] + size <= capacity(space);
+}
+
+static kd_buffer *make(kd_device *device, uint32_t space, uint64_t size) {
+  uint64_t align = ODD(wide_alignment) ? 2048 : 128;
+  kd_buffer *buffer = calloc(1, sizeof *buffer);
+  if (!buffer) return NULL;
+  buffer->device = device;
+  buffer->size = size;
+  buffer->space = space;
+  if (BUG(overlap) && size < 400 && last_small && size > 8) {
+    buffer->bytes = last_small->bytes + last_small->size - 8;
+    buffer->external = true;
+    last_small = NULL;
+    return buffer;
+  }
+  if (posix_memalign(&buffer->raw, align, size + align + 4096) != 0) {
+    free(buffer);
+    return NULL;
+  }
+  buffer->bytes = (char *)buffer->raw + (BUG(misaligned) ? align / 2 : 0);
+  if (size < 4096) memset(buffer->bytes, 0xd5, size);
+  if (BUG(overlap) && size < 400) last_small = buffer;
+  return buffer;
+}
+
+kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
+                       kd_buffer **out_buffer, void **out_address) {
+  static kd_buffer *same;
+  uint32_t d = number_of(device);
+  if (BUG(alloc_slow)) sim_nap(5000);
+  if (BUG(unlocked_list)) {
+    static volatile int top;
+    int at = top;
+    sim_nap(1);
+    if (at != top) abort();
+    top = (at + 1) % 4;
+  }
+  if (BUG(context_tls)) {
+    static _Thread_local int mine;
+    static int first = 1;
+    if (first) mine = 1;
+    first = 0;
+    if (!mine) return FAIL(KD_FAILED_PRECONDITION, "no context on this thread");
+  }
+  if (BUG(lazy_race) && sim_devices[1].index == 77) {
+    static volatile int setting;
+    if (setting) abort();
+    setting = 1;
+    sim_nap(2000);
+    sim_devices[1].index = 1;
+    setting = 0;
+  }
+  uint64_t padded = size + 256;
+  if (BUG(size_wraps)) size = padded < size ? padded : size;
+  pthread_mutex_lock(&sim_lock);
+  bool enough = !poisoned && padded > size && fits(d, space, size);
+  if (BUG(size_wraps) && size < 4096) enough = true;
+  if (enough) {
+    used[d] += size;
+    count[d]++;
+  }
+  uint64_t left = capacity(space) - used[d];
+  pthread_mutex_unlock(&sim_lock);
+  kd_buffer *made = NULL;
+  if (BUG(same_handle) && size == 64 && same) made = same;
+  else if (enough) made = make(device, space, size);
+  if (!made) {
+    if (BUG(out_written)) *out_buffer = NULL;
+    return no_memory(size, left);
+  }
+  if (BUG(same_handle) && size == 64) same = made;
+  *out_buffer = made;
+  bool shown = space == 1 || ODD(host_memory_only) || BUG(addressable_lie);
+  *out_address = shown ? made->bytes : NULL;
+  if (BUG(addressable_lie)) *out_address = calloc(1, size + 256);
+  if (BUG(fails_on_success)) FAIL(KD_OUT_OF_MEMORY, "almost");
+  return KD_OK;
+}
+
+static void drop(kd_buffer *buffer) {
+  if (BUG(import_frees) && buffer->external && !last_small && buffer->raw == NULL)
+    munmap(buffer->bytes, buffer->size);
+  if (!buffer->external) free(buffer->raw);
+  free(buffer->shadow);
+  free(buffer);
+}
+
+void sim_release(kd_device *device, kd_buffer *buffer) {
+  uint32_t d = number_of(device);
+  pthread_mutex_lock(&sim_lock);
+  if (!BUG(stats_wrong) && !buffer->external) used[d] -= buffer->size;
+  if (!buffer->external) count[d]--;
+  pthread_mutex_unlock(&sim_lock);
+  if (BUG(same_handle) && buffer->size == 64) return;
+  if (BUG(overlap) && buffer->size < 400) return;
+  if (BUG(churn_mixes)) {
+    static kd_buffer *before;
+    static char *bytes;
+    if (bytes && before) memset(bytes, 0x99, 8);
+    bytes = buffer->bytes;
+    before = buffer;
+    free(buffer->shadow);
+    return;
+  }
+  drop(buffer);
+}
+
+/* ---- copies --------------------------------------------------------------------------------- */
+
+static kd_buffer *delayed_buffer;
+static const void *delayed_from;
+static uint64_t delayed_offset, delayed_size;
+
+static void run_delayed(void) {
+  if (delayed_buffer && delayed_from)
+    memcpy(delayed_buffer->bytes + delayed_offset, delayed_from, delayed_size);
+  delayed_buffer = NULL;
+}
+
+typedef struct late {
+  void *to;
+  void *bytes;
+  uint64_t size;
+} late;
+
+static void *bring_late(void *context) {
+  late *l = context;
+  sim_nap(800);
+  memcpy(l->to, l->bytes, l->size);
+  free(l->bytes);
+  free(l);
+  return NULL;
+}
+
+static void out_later(void *to, const char *from, uint64_t size) {
+  late *l = malloc(sizeof *l);
+  pthread_t thread;
+  l->to = to;
+  l->size = size;
+  l->bytes = malloc(size);
+  memcpy(l->bytes, from, size);
+  if (pthread_create(&thread, NULL, bring_late, l) == 0) pthread_detach(thread);
+}
+
+static uint64_t clipped(const kd_buffer *buffer, uint64_t offset,
+                        uint64_t size) {
+  if (BUG(alloc_short) && offset + size + 64 >= buffer->size && size > 64)
+    size -= offset + size + 64 - buffer->size < size
+                ? offset + size + 64 - buffer->size + (size > 0)
+                : 0;
+  if (BUG(odd_tail) && size > 4) size &= ~UINT64_C(3);
+  if (BUG(length_24)) size &= 0xffffff;
+  if (BUG(zero_is_all) && size == 0) size = buffer->size - offset;
+  return size;
+}
+
+static kd_status do_in(const void *source, kd_buffer *target, uint64_t offset,
+                       uint64_t size) {
+  static char shared[1 << 16];
+  size = clipped(target, offset, size);
+  if (BUG(zero_is_all) && !source) {
+    memset(target->bytes + offset, 0, size);
+    return KD_OK;
+  }
+  if (BUG(reopen_dirty) && openings > 1) return KD_OK;
+  if (BUG(page_reader) && size > 64) {
+    volatile char sum = 0;
+    for (int i = 0; i < 128; i++)
+      sum += ((const volatile char *)source)[size + (uint64_t)i];
+  }
+  if (BUG(writes_source) && size > 4000) *(volatile char *)(uintptr_t)source = *(const char *)source;
+  if (BUG(global_scratch) && size > 1000 && size <= sizeof shared) {
+    memcpy(shared, source, size);
+    sim_nap(50);
+    memcpy(target->bytes + offset, shared, size);
+    return KD_OK;
+  }
+  if (size) memcpy(target->bytes + offset, source, size);
+  if (BUG(copy_rounds_up) && size % 4)
+    memset(target->bytes + offset + size, 0x3c, 4 - size % 4);
+  return KD_OK;
+}
+
+static kd_status do_out(kd_buffer *source, uint64_t offset, void *target,
+                        uint64_t size) {
+  if (BUG(zero_is_all) && !target) return KD_OK;
+  size = clipped(source, offset, size);
+  if (BUG(out_offset)) offset &= ~UINT64_C(7);
+  if (size) memcpy(target, source->bytes + offset, size);
+  return KD_OK;
+}
+
+static void do_fill(kd_buffer *target, uint64_t offset, uint64_t size,
+                    const void *pattern, uint32_t pattern_size) {
+  if (BUG(fill_four) && pattern_size > 4) pattern_size = 4;
+  if (BUG(zero_is_all) && !size) size = target->size - offset;
+  for (uint64_t i = 0; i < size; i++)
+    target->bytes[offset + i] = ((const char *)pattern)[i % pattern_size];
+}
+
+static void do_copy(kd_buffer *source, uint64_t from, kd_buffer *target,
+                    uint64_t to, uint64_t size) {
+  if (BUG(other_space) && source->space != target->space) return;
+  if (BUG(source_offset)) from = from > 200 ? from & ~UINT64_C(255) : from;
+  memmove(target->bytes + to, source->bytes + from, size);
+}
+
+kd_status sim_job_status(job *j) {
+  switch (j->kind) {
+    case JOB_COPY_IN:
+      return do_in(j->from, j->target, j->target_offset, j->size);
+    case JOB_COPY_OUT:
+      if (BUG(late_write)) out_later(j->to, sim_at(j->source, j->source_offset), j->size);
+      return do_out(j->source, j->source_offset, j->to, j->size);
+    case JOB_COPY:
+      do_copy(j->source, j->source_offset, j->target, j->target_offset, j->size);
+      return KD_OK;
+    case JOB_FILL:
+      do_fill(j->target, j->target_offset, j->size,
+              BUG(pattern_kept) ? j->pattern_kept : j->pattern,
+              j->pattern_size);
+      return KD_OK;
+    case JOB_FREE:
+      sim_release(j->target->device, j->target);
+      return KD_OK;
+    default:
+      return KD_OK;
+  }
+}
+
+static kd_status send_or_run(kd_stream *stream, const job *what) {
+  if (stream && !BUG(copies_unordered)) return sim_push(stream, what);
+  if (!stream && BUG(staging_shared) && sim_busy() && what->kind == JOB_COPY_IN)
+    return KD_OK;
+  job now = *what;
+  return sim_job_status(&now);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  run_delayed();
+  if (BUG(host_pointer_kept) && !stream && size > 100000) {
+    delayed_buffer = target;
+    delayed_from = source;
+    delayed_offset = offset;
+    delayed_size = size;
+    return KD_OK;
+  }
+  return send_or_run(stream, &(job){.kind = JOB_COPY_IN, .from = source,
+                                    .target = target, .target_offset = offset,
+                                    .size = size});
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  run_delayed();
+  if (BUG(out_early) && !stream && size > 100000) {
+    out_later(target, sim_at(source, offset), size);
+    return KD_OK;
+  }
+  return send_or_run(stream, &(job){.kind = JOB_COPY_OUT, .source = source,
+                                    .source_offset = offset, .to = target,
+                                    .size = size});
+}
+
+static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
+                      uint64_t source_offset, kd_buffer *target,
+                      uint64_t target_offset, uint64_t size) {
+  (void)device;
+  return send_or_run(stream, &(job){.kind = JOB_COPY, .source = source,
+                                    .source_offset = source_offset,
+                                    .target = target,
+                                    .target_offset = target_offset,
+                                    .size = size});
+}
+
+static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
+                      uint64_t offset, uint64_t size, const void *pattern,
+                      uint32_t pattern_size) {
+  (void)device;
+  job what = {.kind = JOB_FILL, .target = target, .target_offset = offset,
+              .size = size, .pattern_size = pattern_size,
+              .pattern_kept = pattern};
+  memcpy(what.pattern, pattern, pattern_size);
+  return send_or_run(stream, &what);
+}
+
+/* ---- maps ---------------------------------------------------------------------------------------- */
+
+static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
+                     uint64_t size, uint32_t access, void **out_address) {
+  (void)device;
+  bool visible = buffer->space == 1 || ODD(host_memory_only) ||
+                 BUG(map_kernel_stale);
+  if (!visible && BUG(map_device_memory)) {
+    *out_address = (void *)(uintptr_t)0x1000;
+    return KD_OK;
+  }
+  if (!visible)
+    return FAIL(KD_UNIMPLEMENTED, "space %u is not host visible", buffer->space);
+  bool whole = BUG(map_whole);
+  bool apart = whole || BUG(map_no_flush) ||
+               (BUG(map_kernel_stale) && buffer->space == 0);
+  *out_address = buffer->bytes + offset;
+  if (!apart) return KD_OK;
+  buffer->map_offset = whole ? 0 : offset;
+  buffer->map_size = whole ? buffer->size : size;
+  buffer->map_access = access;
+  free(buffer->shadow);
+  buffer->shadow = malloc(buffer->map_size + 1);
+  memcpy(buffer->shadow, buffer->bytes + buffer->map_offset, buffer->map_size);
+  *out_address = buffer->shadow + (whole ? offset : 0);
+  return KD_OK;
+}
+
+static void unmap(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  if (buffer->shadow && BUG(map_whole) && (buffer->map_access & 2))
+    memcpy(buffer->bytes, buffer->shadow, buffer->size);
+}
+
+/* ---- the rest of the table -------------------------------------------------------------------------- */
+
+static kd_status allocate_ordered(kd_device *device, kd_stream *stream,
+                                  uint32_t space, uint64_t size,
+                                  kd_buffer **out_buffer, void **out_address) {
+  static kd_buffer *same;
+  if (BUG(ordered_frees_now)) {
+    if (!same && sim_allocate(device, space, size, &same, out_address) != KD_OK)
+      return KD_OUT_OF_MEMORY;
+    same->external = true;
+    *out_buffer = same;
+    if (stream && stream->number % 2) return KD_OK;
+    return KD_OK;
+  }
+  return sim_allocate(device, space, size, out_buffer, out_address);
+}
+
+static void release_ordered(kd_device *device, kd_stream *stream,
+                            kd_buffer *buffer) {
+  (void)device;
+  if (BUG(ordered_frees_now)) {
+    memset(buffer->bytes, 0, buffer->size);
+    return;
+  }
+  sim_push(stream, &(job){.kind = JOB_FREE, .target = buffer});
+}
+
+static uint64_t tensor_size(kd_device *device, const kd_type *type) {
+  (void)device;
+  uint64_t bytes = kd_dtype_size(type->dtype);
+  for (uint32_t i = 0; i < type->rank; i++)
+    if (__builtin_mul_overflow(bytes, (uint64_t)type->dims[i], &bytes))
+      return UINT64_MAX;
+  if (BUG(tensor_size_small) && bytes > 64) return bytes - 16;
+  return bytes > UINT64_MAX - 15 ? bytes : (bytes + 15) & ~UINT64_C(15);
+}
+
+static kd_status import_memory(kd_device *device, uint32_t kind,
+                               uint64_t handle, uint64_t size,
+                               kd_buffer **out_buffer, void **out_address) {
+  if (kind != KD_EXTERNAL_HOST_POINTER && !BUG(import_any_kind))
+    return FAIL(KD_UNIMPLEMENTED, "memory of kind %u can't be imported", kind);
+  kd_buffer *buffer = calloc(1, sizeof *buffer);
+  if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  buffer->device = device;
+  buffer->external = true;
+  buffer->bytes = (char *)(uintptr_t)handle;
+  buffer->size = size;
+  if (BUG(import_pads)) buffer->bytes[size - 1] = buffer->bytes[size - 1];
+  *out_buffer = buffer;
+  *out_address = NULL;
+  return KD_OK;
+}
+
+static kd_status export_memory(kd_device *device, kd_buffer *buffer,
+                               uint32_t kind, uint64_t *out_handle) {
+  (void)device;
+  if (kind != KD_EXTERNAL_HOST_POINTER)
+    return FAIL(KD_UNIMPLEMENTED, "kind %u can't be exported", kind);
+  char *bytes = buffer->bytes;
+  if (BUG(export_wrong)) bytes = calloc(1, buffer->size);
+  *out_handle = (uint64_t)(uintptr_t)bytes;
+  return KD_OK;
+}
+
+static kd_status stats(kd_device *device, uint32_t space,
+                       kd_memory_stats *out_stats) {
+  uint32_t d = number_of(device);
+  uint32_t size = out_stats->struct_size;
+  pthread_mutex_lock(&sim_lock);
+  kd_memory_stats full = {.struct_size = size, .total = capacity(space),
+                          .available = capacity(space) - used[d],
+                          .used = used[d], .buffers = count[d]};
+  pthread_mutex_unlock(&sim_lock);
+  memcpy(out_stats, &full, size < sizeof full ? size : sizeof full);
+  if (BUG(stats_overrun)) memset((char *)out_stats + size, 0, 8);
+  return KD_OK;
+}
+
+static kd_buffer *trimmed;
+
+static void trim(kd_device *device) {
+  (void)device;
+  if (BUG(trim_takes_live) && trimmed) memset(trimmed->bytes, 0, trimmed->size);
+}
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  kd_status status = sim_allocate(device, space, size, out_buffer, out_address);
+  if (status == KD_OK && BUG(trim_takes_live) && !trimmed) trimmed = *out_buffer;
+  if (status == KD_OK && BUG(reopen_dirty)) openings += sim_devices[0].open;
+  if (BUG(reopen_dirty)) sim_devices[0].open = false;
+  return status;
+}
+
+kd_memory_table sim_memory = {
+    .struct_size = sizeof(kd_memory_table),
+    .allocate = allocate,
+    .release = sim_release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .copy = copy,
+    .fill = fill,
+    .map = map,
+    .unmap = unmap,
+    .allocate_ordered = allocate_ordered,
+    .release_ordered = release_ordered,
+    .tensor_size = tensor_size,
+    .import_memory = import_memory,
+    .export_memory = export_memory,
+    .stats = stats,
+    .trim = trim,
+};
+
+/* ---- peers ------------------------------------------------------------------------------------------------ */
+
+static uint32_t reachable(kd_device *from, kd_device *to) {
+  static uint32_t asked;
+  (void)from;
+  (void)to;
+  return BUG(peer_fickle) ? ++asked % 2 : 1;
+}
+
+static kd_status peer_copy(kd_device *from, kd_buffer *source,
+                           uint64_t source_offset, kd_device *to,
+                           kd_stream *stream, kd_buffer *target,
+                           uint64_t target_offset, uint64_t size) {
+  (void)from;
+  job what = {.kind = JOB_COPY, .source = source, .source_offset = source_offset,
+              .target = target, .target_offset = target_offset, .size = size};
+  (void)to;
+  if (BUG(peer_swapped)) {
+    what.source = target;
+    what.target = source;
+    what.source_offset = target_offset;
+    what.target_offset = source_offset;
+  }
+  if (stream && !BUG(peer_no_order)) return sim_push(stream, &what);
+  return sim_job_status(&what);
+}
+
+const kd_peer_table sim_peer = {
+    .struct_size = sizeof(kd_peer_table),
+    .reachable = reachable,
+    .copy = peer_copy,
+};
+
+/* ---- collectives -------------------------------------------------------------------------------------------- */
+
+enum { REDUCE, GATHER, SCATTER, BROADCAST, SEND };
+
+/* One round: it is done when all members have come. */
+typedef struct round {
+  int kind;
+  uint32_t reduction, root, come, size;
+  struct {
+    arg in, out;
+    point *ready;
+  } member[2];
+  point *done;
+} round;
+
+struct kd_group {
+  uint32_t size;
+  round *open;
+};
+
+static float *floats(const arg *a) {
+  return (float *)(void *)(a->buffer ? sim_at(a->buffer, a->offset) : a->data);
+}
+
+static float reduce(uint32_t kind, float a, float b) {
+  if (BUG(reduce_sum_only)) return a + b;
+  return kind == KD_REDUCE_SUM       ? a + b
+         : kind == KD_REDUCE_PRODUCT ? a * b
+         : kind == KD_REDUCE_MIN     ? (a < b ? a : b)
+                                     : (a > b ? a : b);
+}
+
+static void run_round(job *j) {
+  round *r = j->context;
+  int64_t n = r->member[0].in.present ? r->member[0].in.dims[0] : 0;
+  const float *a = floats(&r->member[0].in), *b = floats(&r->member[1].in);
+  for (uint32_t i = 0; i < r->size; i++) {
+    float *out = floats(&r->member[i].out);
+    for (int64_t k = 0; r->kind == REDUCE && k < n; k++)
+      out[k] = reduce(r->reduction, a[k], b[k]);
+    for (int64_t k = 0; r->kind == GATHER && k < n; k++) {
+      out[k] = BUG(gather_order) ? b[k] : a[k];
+      out[n + k] = BUG(gather_order) ? a[k] : b[k];
+    }
+    for (int64_t k = 0; r->kind == SCATTER && k < n / 2; k++) {
+      int64_t at = (BUG(scatter_first) ? 0 : (int64_t)i * (n / 2)) + k;
+      out[k] = reduce(r->reduction, a[at], b[at]);
+    }
+  }
+  uint32_t root = BUG(root_zero) ? 0 : r->root;
+  if (r->kind == BROADCAST)
+    memcpy(floats(&r->member[1 - root].in), floats(&r->member[root].in),
+           (size_t)n * 4);
+  if (r->kind == SEND && !BUG(receive_nothing))
+    memcpy(floats(&r->member[1 - root].out), floats(&r->member[root].in),
+           (size_t)n * 4);
+}
+
+static kd_status join(kd_group *group, int kind, uint32_t rank,
+                      kd_stream *stream, uint32_t reduction, uint32_t root,
+                      const kd_tensor *in, const kd_tensor *out) {
+  pthread_mutex_lock(&sim_lock);
+  round *r = group->open;
+  if (!r) {
+    r = group->open = calloc(1, sizeof *r);
+    r->kind = kind;
+    r->reduction = reduction;
+    r->root = root;
+    r->size = group->size;
+    r->done = point_new();
+  }
+  if (in) r->member[rank].in = sim_arg(in);
+  if (out) r->member[rank].out = sim_arg(out);
+  r->member[rank].ready = point_new();
+  bool last = ++r->come == group->size;
+  if (last) group->open = NULL;
+  pthread_mutex_unlock(&sim_lock);
+  sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(r->member[rank].ready)});
+  if (!last)
+    return sim_push(stream, &(job){.kind = JOB_WAIT, .point = point_hold(r->done)});
+  for (uint32_t i = 0; i < group->size; i++)
+    if (r->member[i].ready && i != rank)
+      sim_push(stream, &(job){.kind = JOB_WAIT,
+                              .point = point_hold(r->member[i].ready)});
+  sim_push(stream, &(job){.kind = JOB_COLLECT, .run = run_round, .context = r});
+  return sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(r->done)});
+}
+
+static kd_status group_create(kd_device *const *devices, uint32_t size,
+                              kd_group **out_group) {
+  (void)devices;
+  if (size != 2) return FAIL(KD_UNIMPLEMENTED, "groups of two only");
+  kd_group *group = calloc(1, sizeof *group);
+  if (!group) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  group->size = size;
+  *out_group = group;
+  return KD_OK;
+}
+
+static void group_destroy(kd_group *group) {
+  free(group);
+}
+
+static kd_status all_reduce(kd_group *group, uint32_t rank, kd_stream *stream,
+                            uint32_t reduction, const kd_tensor *input,
+                            const kd_tensor *output) {
+  return join(group, REDUCE, rank, stream, reduction, 0, input, output);
+}
+
+static kd_status all_gather(kd_group *group, uint32_t rank, kd_stream *stream,
+                            const kd_tensor *input, const kd_tensor *output) {
+  return join(group, GATHER, rank, stream, 0, 0, input, output);
+}
+
+static kd_status reduce_scatter(kd_group *group, uint32_t rank,
+                                kd_stream *stream, uint32_t reduction,
+                                const kd_tensor *input,
+                                const kd_tensor *output) {
+  return join(group, SCATTER, rank, stream, reduction, 0, input, output);
+}
+
+static kd_status broadcast(kd_group *group, uint32_t rank, kd_stream *stream,
+                           uint32_t root, const kd_tensor *tensor) {
+  return join(group, BROADCAST, rank, stream, 0, root, tensor, NULL);
+}
+
+static kd_status group_send(kd_group *group, uint32_t rank, kd_stream *stream,
+                            uint32_t to, const kd_tensor *tensor) {
+  (void)to;
+  return join(group, SEND, rank, stream, 0, rank, tensor, NULL);
+}
+
+static kd_status group_receive(kd_group *group, uint32_t rank,
+                               kd_stream *stream, uint32_t from,
+                               const kd_tensor *tensor) {
+  return join(group, SEND, rank, stream, 0, from, NULL, tensor);
+}
+
+const kd_collective_table sim_collectives = {
+    .struct_size = sizeof(kd_collective_table),
+    .create = group_create,
+    .destroy = group_destroy,
+    .all_reduce = all_reduce,
+    .all_gather = all_gather,
+    .reduce_scatter = reduce_scatter,
+    .broadcast = broadcast,
+    .send = group_send,
+    .receive = group_receive,
+};

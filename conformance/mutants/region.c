@@ -1,0 +1,227 @@
+/* region.c - the simulated device's compiler: elementwise graphs of f32. */
+#include "mutants/sim.h"
+
+enum { RELU, ADD, TANH, MUL };
+static const char *const names[] = {"Relu", "Add", "Tanh", "Mul"};
+
+#define NODES  32u
+#define VALUES 64u
+#define MAGIC  0x73696d31u
+
+typedef struct code {
+  uint32_t op, a, b, to;
+} code;
+
+/* What a blob holds, behind its checksum. */
+typedef struct program {
+  uint32_t magic, device, nodes, values, input, output;
+  code steps[NODES];
+} program;
+
+struct kd_region {
+  program code;
+  const program *from; /* for the defect */
+};
+
+static int find_op(const kd_node *node) {
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(sim_host->node->op(node), names[i])) {
+      kd_type type;
+      bool plain = sim_host->node->input_type(node, 0, &type) == KD_OK &&
+                   type.dtype == KD_F32;
+      return plain ? i : -1;
+    }
+  return -1;
+}
+
+static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
+                       void *context) {
+  uint32_t nodes[NODES], count = 0;
+  uint32_t n = sim_host->graph->node_count(graph);
+  static uint32_t calls;
+  (void)device;
+  if (ODD(declines_regions)) return KD_OK;
+  if (BUG(claims_once) && calls++) return KD_OK;
+  if (BUG(claims_nothing) && n == 0) {
+    nodes[0] = 0;
+    take(context, nodes, 1, NULL);
+    return KD_OK;
+  }
+  for (uint32_t i = 0; i < n && i < NODES; i++) {
+    if (find_op(sim_host->graph->node(graph, i)) < 0) return KD_OK;
+    nodes[count++] = i;
+  }
+  if (!count) return KD_OK;
+  kd_cost cost = {.struct_size = sizeof cost, .time = 1000};
+  kd_status status = take(context, nodes, count, &cost);
+  if (BUG(claim_stubborn) && status != KD_OK)
+    return FAIL(status, "a claim was refused");
+  if (BUG(claims_overlap)) take(context, nodes, 1, &cost);
+  return KD_OK;
+}
+
+static kd_status translate(const kd_graph *graph, program *out) {
+  const kd_graph_table *read = sim_host->graph;
+  bool written[VALUES] = {false};
+  out->magic = MAGIC;
+  out->nodes = read->node_count(graph);
+  out->values = read->value_count(graph);
+  if (out->nodes > NODES || out->values > VALUES || out->nodes == 0 ||
+      read->input_count(graph) != 1 || read->output_count(graph) != 1)
+    return FAIL(KD_UNIMPLEMENTED, "a graph of %u nodes and %u outputs",
+                out->nodes, read->output_count(graph));
+  out->input = read->input(graph, 0);
+  out->output = read->output(graph, 0);
+  if (out->input >= out->values || out->output >= out->values)
+    return FAIL(KD_INVALID_ARGUMENT, "input or output is no value");
+  written[out->input] = true;
+  for (uint32_t i = 0; i < out->nodes; i++) {
+    int op = find_op(read->node(graph, i));
+    code *c = &out->steps[i];
+    if (op < 0) return FAIL(KD_UNIMPLEMENTED, "node %u", i);
+    *c = (code){(uint32_t)op, read->node_input(graph, i, 0),
+                read->node_input(graph, i, 1), read->node_output(graph, i, 0)};
+    if (op == RELU || op == TANH) c->b = c->a;
+    if (BUG(graph_unchecked)) {
+      bool beyond = c->a >= out->values || c->b >= out->values || !written[c->a] || !written[c->b];
+      if (beyond) abort();
+    }
+    if (c->a >= out->values || c->b >= out->values || c->to >= out->values ||
+        !written[c->a] || !written[c->b])
+      return FAIL(KD_UNIMPLEMENTED, "node %u reads a value that is not there", i);
+    written[c->to] = true;
+  }
+  if (!written[out->output])
+    return FAIL(KD_UNIMPLEMENTED, "nothing writes the output");
+  if (BUG(fuses_wrongly)) out->steps[1].op = MUL;
+  return KD_OK;
+}
+
+static kd_status compile(kd_device *device, const kd_graph *graph,
+                         kd_region **out_region) {
+  static program shared;
+  program own = {0}, *code = &own;
+  if (BUG(compile_static)) {
+    code = &shared;
+    memset(code, 0, sizeof *code);
+    sim_nap(300);
+  }
+  kd_status status = translate(graph, code);
+  if (BUG(compile_static)) sim_nap(300);
+  if (status != KD_OK) return status;
+  kd_region *region = calloc(1, sizeof *region);
+  if (!region) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  region->code = *code;
+  region->code.device =
+      ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1 : device->index;
+  *out_region = region;
+  return KD_OK;
+}
+
+static uint64_t workspace(kd_region *region, const kd_launch *launch) {
+  uint64_t n = launch->outputs[0].size;
+  return n * (region->code.values ? region->code.values : 1);
+}
+
+static kd_status enqueue(kd_region *region, kd_stream *stream,
+                         const kd_launch *launch) {
+  op_call *call = calloc(1, sizeof *call);
+  if (!call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  call->in[0] = sim_arg(&launch->inputs[0]);
+  call->out[0] = sim_arg(&launch->outputs[0]);
+  call->scratch = sim_arg(&launch->workspace);
+  call->correlation = launch->correlation;
+  return sim_push(stream, &(job){.kind = JOB_REGION, .region = region, .call = call});
+}
+
+static float *at(const arg *a) {
+  return (float *)(void *)(a->buffer ? sim_at(a->buffer, a->offset) : a->data);
+}
+
+double tanh(double x);
+
+kd_status sim_run_region(kd_region *region, op_call *call) {
+  const program *p = region->from ? region->from : &region->code;
+  int64_t n = call->in[0].dims[0];
+  float *values = at(&call->scratch);
+  if (!n) return KD_OK;
+  memcpy(values + (int64_t)p->input * n, at(&call->in[0]), (size_t)n * 4);
+  for (uint32_t i = 0; i < p->nodes; i++) {
+    const code *c = &p->steps[i];
+    const float *a = values + (int64_t)c->a * n, *b = values + (int64_t)c->b * n;
+    float *to = values + (int64_t)c->to * n;
+    for (int64_t k = 0; k < n; k++)
+      to[k] = c->op == RELU  ? (a[k] > 0 ? a[k] : 0)
+              : c->op == ADD ? a[k] + b[k]
+              : c->op == MUL ? a[k] * b[k]
+                             : (float)tanh((double)a[k]);
+  }
+  memcpy(at(&call->out[0]), values + (int64_t)p->output * n, (size_t)n * 4);
+  return KD_OK;
+}
+
+static void destroy(kd_region *region) {
+  free(region);
+}
+
+static uint64_t checksum(const program *p) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < sizeof *p; i++)
+    hash = (hash ^ ((const uint8_t *)p)[i]) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+static kd_status serialize(kd_region *region, void **out_blob,
+                           uint64_t *out_size) {
+  uint64_t sum = checksum(&region->code);
+  *out_size = sizeof(program) + 8;
+  char *blob = sim_host->allocate(*out_size, 8);
+  if (!blob) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  memcpy(blob, &sum, 8);
+  memcpy(blob + 8, &region->code, sizeof(program));
+  if (BUG(blob_points)) memcpy(blob + 8, &region, sizeof region);
+  *out_blob = blob;
+  return KD_OK;
+}
+
+static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
+  program code;
+  uint64_t sum = 0;
+  uint32_t index =
+      ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1 : device->index;
+  if (size != sizeof code + 8)
+    return FAIL(KD_DATA_LOSS, "%llu bytes", (unsigned long long)size);
+  memcpy(&sum, blob, 8);
+  memcpy(&code, (const char *)blob + 8, sizeof code);
+  if (BUG(blob_points)) return KD_OK;
+  if (code.magic != MAGIC) return FAIL(KD_INCOMPATIBLE, "another version");
+  if (sum != checksum(&code) && !BUG(blob_unchecked))
+    return FAIL(KD_DATA_LOSS, "the checksum is wrong");
+  if (code.device != index && !BUG(blob_anywhere))
+    return FAIL(KD_INCOMPATIBLE, "made for device %u", code.device);
+  return KD_OK;
+}
+
+static kd_status load(kd_device *device, const void *blob, uint64_t size,
+                      kd_region **out_region) {
+  kd_status status = validate(device, blob, size);
+  if (status != KD_OK) return status;
+  kd_region *region = calloc(1, sizeof *region);
+  if (!region) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  memcpy(&region->code, (const char *)blob + 8, sizeof region->code);
+  if (BUG(blob_points)) memcpy(&region->from, (const char *)blob + 8, 8);
+  *out_region = region;
+  return KD_OK;
+}
+
+const kd_region_table sim_regions = {
+    .struct_size = sizeof(kd_region_table),
+    .claim = claim,
+    .compile = compile,
+    .workspace = workspace,
+    .enqueue = enqueue,
+    .destroy = destroy,
+    .serialize = serialize,
+    .validate = validate,
+    .load = load,
+};

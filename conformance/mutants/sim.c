@@ -1,0 +1,467 @@
+/* sim.c - the plugin: entry, opening, devices and their facts. */
+#include "mutants/sim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+int sim_mode;
+const kd_host *sim_host;
+struct kd_device sim_devices[2];
+pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t opens, device_opens, closes;
+static pthread_t opener;
+static volatile bool running;
+static void *kept[64];
+
+uint64_t sim_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sim_nap(uint64_t microseconds) {
+  struct timespec rest = {.tv_sec = (time_t)(microseconds / 1000000),
+                          .tv_nsec = (long)(microseconds % 1000000) * 1000};
+  nanosleep(&rest, NULL);
+}
+
+/* ---- threads that should not be ---------------------------------------------------- */
+
+static void *for_ever(void *unused) {
+  (void)unused;
+  for (;;)
+    sim_nap(100000);
+  return NULL;
+}
+
+static void *spin(void *unused) {
+  (void)unused;
+  while (running)
+    ;
+  return NULL;
+}
+
+static void *late_logger(void *host) {
+  const kd_host *to = host;
+  sim_nap(20000);
+  to->log(to, KD_LOG_INFO, "still here");
+  return NULL;
+}
+
+static void start(void *(*body)(void *), void *context) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, body, context) == 0) pthread_detach(thread);
+}
+
+static void wait_for_ever(void) {
+  for (;;)
+    sim_nap(100000);
+}
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+static void on_signal(int number) {
+  (void)number;
+}
+
+static void spoil_process(void) {
+#if defined(__x86_64__)
+  if (BUG(sets_fpu)) _mm_setcsr(_mm_getcsr() | 0x8040);
+  if (BUG(sets_direction)) __asm__ volatile("std");
+#endif
+  if (BUG(sets_handler)) signal(SIGUSR1, on_signal);
+  if (BUG(sets_mask)) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+  }
+  if (BUG(sets_environment)) setenv("SIM_WAS_HERE", "1", 1);
+  if (BUG(sets_locale)) setlocale(LC_ALL, "C.UTF-8");
+  if (BUG(sets_directory) && chdir("/usr") != 0) return;
+  if (BUG(sets_umask)) umask(077);
+  if (BUG(sets_limit)) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_cur > 200 ? 200 : 100;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (BUG(keeps_socket)) {
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd >= 0 && fd < 5) close(fd);
+  }
+  if (BUG(pins_caller)) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(0, &set);
+    sched_setaffinity(0, sizeof set, &set);
+  }
+  if (BUG(nices_caller)) setpriority(PRIO_PROCESS, 0, 5);
+}
+
+static kd_status check_host(const kd_host *host) {
+  if (BUG(host_size_equal) && host->struct_size != sizeof(kd_host))
+    return host->fail(KD_INCOMPATIBLE, "kd_host has %u bytes",
+                      host->struct_size);
+  if (BUG(version_equal) && host->abi_version != KD_ABI_VERSION)
+    return host->fail(KD_INCOMPATIBLE, "the host is of another version");
+  if (BUG(old_host_mute) && host->abi_version < KD_ABI_VERSION)
+    return KD_INCOMPATIBLE;
+  if (BUG(reserved_used) && host->reserved)
+    return host->fail(KD_INCOMPATIBLE, "a reserved field is set");
+  if (BUG(node_size_equal) && host->node->struct_size != sizeof(kd_node_table))
+    return host->fail(KD_INCOMPATIBLE, "kd_node_table has another size");
+  if (BUG(host_reads_past) && *(const volatile uint64_t *)(host + 1) == 1)
+    return host->fail(KD_INCOMPATIBLE, "a later slot");
+  if (BUG(host_name) && strncmp(host->name, "keel", 4) != 0)
+    return host->fail(KD_INCOMPATIBLE, "the host is not keel");
+  if (BUG(file_name)) {
+    const char *path = host->plugin_path ? host->plugin_path : "";
+    const char *slash = strrchr(path, '/');
+    if (strcmp(slash ? slash + 1 : path, "sim.so") != 0)
+      return host->fail(KD_UNAVAILABLE, "it must be called sim.so");
+  }
+  return KD_OK;
+}
+
+static kd_status read_options(const kd_host *host) {
+  const char *threads = host->option(host, "threads");
+  const char *name = host->option(host, "name");
+  static volatile char copy[256];
+  if (BUG(option_crash) && threads && !*threads) abort();
+  if (BUG(option_strcpy) && name && strlen(name) > sizeof copy) abort();
+  if (BUG(needs_home) && access(getenv("HOME") ? getenv("HOME") : "", W_OK))
+    return host->fail(KD_UNAVAILABLE, "HOME can't be written");
+  if (BUG(extension_used)) {
+    const uint32_t *table = host->extension(host, "keel.speed/1");
+    if (*table) return KD_UNAVAILABLE;
+  }
+  return KD_OK;
+}
+
+/* Memory that the driver keeps while it is open. */
+static kd_status take_memory(const kd_host *host) {
+  for (int i = 0; i < 3; i++) {
+    kept[i] = host->allocate(1000, BUG(odd_alignment) && i == 1 ? 48 : 64);
+    if (BUG(odd_alignment) && i == 1 && !kept[i]) kept[i] = host->allocate(9, 0);
+    if (BUG(alloc_unchecked) && i == 1) *(volatile char *)kept[i] = 1;
+    if (kept[i]) continue;
+    if (BUG(alloc_leaks)) i = 0;
+    while (i-- > 0)
+      host->release(kept[i]);
+    memset(kept, 0, sizeof kept);
+    return host->fail(KD_OUT_OF_MEMORY, "no 1000 bytes of host memory");
+  }
+  if (BUG(host_overrun)) ((char *)kept[0])[1000] = 1;
+  return KD_OK;
+}
+
+static void misbehave_threads(const kd_host *host) {
+  if (BUG(thread_survives)) start(for_ever, NULL);
+  if (BUG(own_pool))
+    for (int i = 0; i < 12; i++)
+      start(for_ever, NULL);
+  if (BUG(spins)) start(spin, NULL);
+  if (BUG(exit_hangs) && opens == 1) atexit(wait_for_ever);
+  if (BUG(fork_waits) && opens == 1) atexit(wait_for_ever);
+  if (BUG(prints)) puts("sim: opened");
+  if (BUG(log_level)) host->log(host, 9, "opened");
+  if (BUG(zone_left_open)) host->zone_begin("open");
+  if (BUG(cycle_leaks)) {
+    char *leak = malloc(200000);
+    if (leak) memset(leak, 1, 200000);
+    *(char *volatile *)&kept[60] = leak;
+  }
+  if (BUG(forks)) {
+    pid_t child = fork();
+    if (child == 0) {
+      sim_nap(3000000);
+      _exit(0);
+    }
+  }
+}
+
+static kd_plugin plugin;
+static void set_tables(void);
+
+static kd_status plugin_open(const kd_host *host) {
+  kd_status status = check_host(host);
+  if (status != KD_OK) return status;
+  if (BUG(no_reopen) && opens) return host->fail(KD_UNAVAILABLE, "open already");
+  if (BUG(one_copy_only)) {
+    if (getenv("SIM_OPEN")) return host->fail(KD_UNAVAILABLE, "in use");
+    setenv("SIM_OPEN", "1", 1);
+  }
+  static const kd_host *first;
+  if (!first) first = host;
+  sim_host = BUG(entry_host_kept) ? first : host;
+  if (BUG(entry_host_kept) && host != first) abort();
+  opens++;
+  running = true;
+  status = read_options(host);
+  if (status == KD_OK) status = take_memory(host);
+  if (status != KD_OK) {
+    opens--;
+    return status;
+  }
+  if (BUG(filled_at_open)) plugin.device_status = NULL;
+  if (BUG(list_late)) plugin.kernel_count = sim_kernel_count;
+  spoil_process();
+  misbehave_threads(host);
+  opener = pthread_self();
+  sim_memory_reset();
+  sim_streams_reset();
+  if (BUG(lazy_race)) sim_devices[1].index = 77; /* to be set up later */
+  return KD_OK;
+}
+
+static void plugin_close(void) {
+  running = false;
+  if (BUG(late_log)) start(late_logger, (void *)(uintptr_t)sim_host);
+  if (BUG(unload_thread)) start(for_ever, NULL);
+  for (int i = BUG(block_kept) ? 1 : 0; i < 3; i++)
+    sim_host->release(kept[i]);
+  if (BUG(one_copy_only)) unsetenv("SIM_OPEN");
+  memset(kept, 0, 3 * sizeof *kept);
+}
+
+/* ---- devices --------------------------------------------------------------------------- */
+
+static uint32_t device_count(void) {
+  static uint32_t asked;
+  if (BUG(no_device_mute)) return 0;
+  if (BUG(count_changes) && ++asked % 50 == 0) return 1;
+  return ODD(one_device) || ODD(bare) ? 1 : 2;
+}
+
+static kd_status fill_info(uint32_t index, kd_device_info *out) {
+  static const char *const names[] = {"Simulated accelerator A",
+                                      "Simulated accelerator B"};
+  static char shared[64];
+  uint32_t align = ODD(wide_alignment) ? 2048 : BUG(info_alignment) ? 48 : 128;
+  out->flags = KD_DEVICE_SOFTWARE;
+  if (BUG(inline_lie)) out->flags |= KD_DEVICE_INLINE;
+  if (BUG(addressable_lie)) out->flags |= KD_DEVICE_HOST_ADDRESSABLE;
+  out->name = BUG(info_nameless) ? NULL : names[index & 1];
+  if (BUG(info_stack)) {
+    static int calls;
+    snprintf(shared, sizeof shared, "device of call %d", calls++);
+    out->name = shared;
+  }
+  out->kind = "npu";
+  out->driver = "sim 1.0";
+  if (!ODD(no_uuid))
+    for (int i = 0; i < 16; i++)
+      out->uuid[i] = (uint8_t)(i * 17 + 3 + (BUG(uuid_same) ? 0 : index) +
+                               (BUG(uuid_random) ? (uint32_t)getpid() : 0));
+  out->compute_units = 4;
+  out->max_in_flight = ODD(busy_limit) ? 64 : 0;
+  out->peak_flops_f32 = BUG(flops_in_tera)  ? 2
+                        : BUG(matmul_slow) ? 1000000000000u
+                                           : 2000000000u;
+  out->bandwidth = 1000000000u;
+  out->space_count = 2;
+  bool visible = ODD(host_memory_only) || BUG(map_kernel_stale) ||
+                 BUG(addressable_lie);
+  out->spaces[0] = (kd_space){
+      .flags = KD_SPACE_DEVICE | (visible ? KD_SPACE_HOST_VISIBLE : 0),
+      .alignment = align, .size = 320u << 20,
+      .max_buffer = BUG(limit_lie) ? 100u << 20 : 160u << 20};
+  out->spaces[1] = (kd_space){
+      .flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | KD_SPACE_PINNED,
+      .alignment = align, .size = 64u << 20};
+  return KD_OK;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  uint32_t size = out_info->struct_size;
+  if (BUG(info_size_equal) && size != sizeof *out_info)
+    return FAIL(KD_INVALID_ARGUMENT, "kd_device_info has %u bytes", size);
+  if (index >= device_count() && !BUG(index_unchecked)) {
+    if (BUG(mute_info)) return KD_OUT_OF_RANGE;
+    return ODD(other_language)
+               ? FAIL(KD_OUT_OF_RANGE, "es gibt kein Gerät %u", index)
+               : FAIL(KD_OUT_OF_RANGE, "there is no device %u", index);
+  }
+  if (BUG(info_memset)) memset((char *)out_info + 4, 0, sizeof *out_info + 12);
+  kd_device_info full = {.struct_size = size};
+  fill_info(index, &full);
+  memcpy(out_info, &full, size < sizeof full ? size : sizeof full);
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  if (index >= device_count()) return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
+  device_opens++;
+  if (BUG(opens_leak) && device_opens > 9)
+    return FAIL(KD_UNAVAILABLE, "no context is left");
+  sim_devices[index].index = index;
+  sim_devices[index].open = true;
+  *out_device = ODD(small_handles) ? (kd_device *)(uintptr_t)(index + 1)
+                                   : &sim_devices[index];
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+  closes++;
+  if (BUG(close_tls) && !pthread_equal(opener, pthread_self())) abort();
+  if (BUG(close_once) && closes > 1) abort();
+}
+
+static kd_status device_status(kd_device *device) {
+  (void)device;
+  return BUG(status_lost) ? FAIL(KD_DEVICE_LOST, "it is lost") : KD_OK;
+}
+
+static void run_begin(kd_device *device, uint64_t correlation) {
+  (void)device;
+  (void)correlation;
+}
+
+static void run_end(kd_device *device, uint64_t correlation) {
+  (void)device;
+  if (BUG(run_end_crash) && correlation > 3) abort();
+}
+
+static const void *extension(const char *name) {
+  static const uint32_t table[4] = {16};
+  return BUG(extension_any) || !strcmp(name, "x.keel.sim/1") ? table : NULL;
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+static kd_plugin plugin = {
+    .struct_size = sizeof(kd_plugin),
+    .abi_version = KD_ABI_VERSION,
+    .abi_min = KD_VERSION(0, 9),
+    .name = "sim",
+    .vendor = "Keel's conformance suite",
+    .version = "1",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &sim_memory,
+    .kernels = sim_kernels,
+    .streams = &sim_streams,
+    .events = &sim_events,
+    .capture = &sim_capture,
+    .regions = &sim_regions,
+    .profile = &sim_profile,
+    .peer = &sim_peer,
+    .collectives = &sim_collectives,
+    .run_begin = run_begin,
+    .run_end = run_end,
+    .device_status = device_status,
+    .extension = extension,
+};
+
+static struct {
+  kd_plugin table;
+  char behind[64];
+} large_plugin;
+
+static int find_mode(const char *name) {
+  static const char *const names[] = {
+      "",
+#define DEFECT(name, rule, text) #name,
+#include "mutants/defects.def"
+#undef DEFECT
+#define ODDITY(name, text) #name,
+#include "mutants/oddities.def"
+#undef ODDITY
+  };
+  for (size_t i = 1; name && i < sizeof names / sizeof *names; i++)
+    if (!strcmp(name, names[i])) return (int)i;
+  return SOUND;
+}
+
+static void bare_tables(void) {
+  kd_memory_table *m = &sim_memory;
+  m->copy = NULL;
+  m->fill = NULL;
+  m->map = NULL;
+  m->unmap = NULL;
+  m->allocate_ordered = NULL;
+  m->release_ordered = NULL;
+  m->tensor_size = NULL;
+  m->import_memory = NULL;
+  m->export_memory = NULL;
+  m->stats = NULL;
+  m->trim = NULL;
+}
+
+static void set_tables(void) {
+  sim_kernels_init();
+  plugin.kernel_count = BUG(list_late) ? 0 : sim_kernel_count;
+  if (ODD(few_ops)) plugin.kernel_count = 3;
+  if (BUG(abi_min_above)) plugin.abi_min = KD_VERSION(0, 12);
+  if (BUG(plugin_size_small)) plugin.struct_size = 92;
+  if (BUG(slot_missing)) plugin.device_close = NULL;
+  if (BUG(name_invalid)) plugin.name = "Acme GPU!";
+  if (BUG(plugin_flag)) plugin.flags = 0x100;
+  if (BUG(unload_thread) || BUG(late_log)) plugin.flags = KD_PLUGIN_UNLOADABLE;
+  if (BUG(half_table)) sim_memory.release_ordered = NULL;
+  if (BUG(table_size_zero)) sim_profile.struct_size = 0;
+  if (BUG(held_back)) sim_streams.flush = NULL;
+  if (ODD(no_optional_memory)) bare_tables();
+  if (ODD(no_callbacks)) {
+    sim_events.on_complete = NULL;
+    sim_events.elapsed = NULL;
+    sim_streams.flush = NULL;
+    sim_streams.synchronize = NULL;
+  }
+  if (ODD(bare)) {
+    bare_tables();
+    plugin.streams = NULL;
+    plugin.events = NULL;
+    plugin.capture = NULL;
+    plugin.regions = NULL;
+    plugin.profile = NULL;
+    plugin.peer = NULL;
+    plugin.collectives = NULL;
+    plugin.run_begin = plugin.run_end = NULL;
+    plugin.device_status = NULL;
+    plugin.extension = NULL;
+  }
+}
+
+__attribute__((constructor)) static void at_load(void) {
+  sim_mode = find_mode(getenv("KEEL_SIM"));
+  set_tables();
+  if (BUG(entry_thread)) start(for_ever, NULL);
+}
+
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host);
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host) {
+  static kd_plugin other;
+  static int calls;
+  if (BUG(entry_null)) return NULL;
+  if (BUG(entry_allocates)) kept[50] = host->allocate(64, 0);
+  if (BUG(entry_other_table) && calls++ % 2) {
+    other = plugin;
+    return &other;
+  }
+  if (ODD(large_tables)) {
+    large_plugin.table = plugin;
+    large_plugin.table.struct_size = sizeof large_plugin;
+    memset(large_plugin.behind, 0x77, sizeof large_plugin.behind);
+    return &large_plugin.table;
+  }
+  return &plugin;
+}

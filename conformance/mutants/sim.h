@@ -1,0 +1,200 @@
+/* sim.h - a simulated accelerator that fills every level and option of the ABI:
+ * memory that the host can't address, queues served by threads, events, replay,
+ * regions with blobs, timestamps, two devices.
+ *
+ * It is sound, but for the one defect that the variable KEEL_SIM names, or odd
+ * in a way that is legal. */
+#ifndef SIM_H
+#define SIM_H
+
+#include <kd/kd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  SOUND,
+#define DEFECT(name, rule, text) D_##name,
+#include "mutants/defects.def"
+#undef DEFECT
+#define ODDITY(name, text) O_##name,
+#include "mutants/oddities.def"
+#undef ODDITY
+};
+
+extern int sim_mode;
+#define BUG(name) (sim_mode == D_##name)
+#define ODD(name) (sim_mode == O_##name)
+
+extern const kd_host *sim_host;
+#define FAIL(...) sim_host->fail(__VA_ARGS__)
+
+struct kd_device {
+  uint32_t index;
+  bool open;
+};
+extern struct kd_device sim_devices[2];
+
+struct kd_buffer {
+  kd_device *device;
+  char *bytes;
+  void *raw;
+  uint64_t size;
+  uint32_t space;
+  bool external;
+  char *shadow; /* of a map that goes through a copy */
+  uint64_t map_offset, map_size;
+  uint32_t map_access;
+};
+
+/* What becomes known once: an event's point in a stream. Counted. */
+typedef struct waiter {
+  struct waiter *next;
+  kd_event_callback callback;
+  void *context;
+} waiter;
+
+typedef struct point {
+  atomic_int refs;
+  int done;
+  kd_status status;
+  uint64_t time;
+  waiter *waiters;
+  int stream_waits;
+} point;
+
+point *point_new(void);
+point *point_hold(point *p);
+void point_drop(point *p);
+void point_end(point *p, kd_status status);
+bool point_wait(point *p, uint64_t timeout); /* false: too late */
+
+/* What a job needs of a tensor: dims are copied, the rest by value. */
+typedef struct arg {
+  kd_buffer *buffer;
+  char *data; /* of host memory */
+  uint64_t offset;
+  kd_dtype dtype;
+  uint32_t rank;
+  int64_t dims[KD_MAX_RANK], strides[KD_MAX_RANK];
+  const int64_t *borrowed; /* for the defect */
+  bool strided, present;
+} arg;
+
+#define ARGS 4
+typedef struct op_call {
+  int op;
+  uint32_t in_count, out_count;
+  arg in[ARGS], out[ARGS];
+  arg scratch;
+  int64_t axis, keepdims, number, list[KD_MAX_RANK], list_count, flag;
+  double alpha, beta;
+  kd_dtype to;
+  struct kd_kernel *kernel;
+  uint64_t correlation;
+} op_call;
+
+typedef enum job_kind {
+  JOB_COPY_IN,
+  JOB_COPY_OUT,
+  JOB_COPY,
+  JOB_FILL,
+  JOB_OP,
+  JOB_REGION,
+  JOB_RECORD,
+  JOB_WAIT,
+  JOB_FREE,
+  JOB_COLLECT,
+} job_kind;
+
+typedef struct job {
+  struct job *next;
+  job_kind kind;
+  kd_buffer *source, *target;
+  uint64_t source_offset, target_offset, size;
+  const void *from;
+  void *to;
+  unsigned char pattern[16];
+  const void *pattern_kept;
+  uint32_t pattern_size;
+  point *point;
+  kd_event *event; /* for the defects that look at it late */
+  op_call *call;
+  struct kd_region *region;
+  void (*run)(struct job *job);
+  void *context;
+  uint64_t number;
+} job;
+
+struct kd_stream {
+  kd_device *device;
+  pthread_t thread, maker;
+  pthread_cond_t changed;
+  job *first, *last;
+  uint32_t queued, number;
+  uint64_t issued, finished;
+  kd_status status; /* of the first failure since synchronize */
+  bool stop, dead, held, recording, alias;
+  job *recorded, *recorded_last;
+};
+
+struct kd_event {
+  point *point;
+  kd_stream *stream;
+  bool recorded;
+};
+
+struct kd_kernel {
+  int op;
+  int64_t first_count;
+  double *kept;
+  kd_stream *stream;
+  uint32_t runs;
+  void *leak;
+  int64_t axis;
+};
+
+extern pthread_mutex_t sim_lock;
+void sim_nap(uint64_t microseconds);
+uint64_t sim_now(void);
+
+/* memory.c */
+extern kd_memory_table sim_memory;
+char *sim_at(kd_buffer *buffer, uint64_t offset);
+kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
+                       kd_buffer **out_buffer, void **out_address);
+void sim_release(kd_device *device, kd_buffer *buffer);
+void sim_memory_reset(void);
+extern const kd_peer_table sim_peer;
+extern const kd_collective_table sim_collectives;
+
+/* stream.c */
+extern kd_stream_table sim_streams;
+extern kd_event_table sim_events;
+extern const kd_capture_table sim_capture;
+extern kd_profile_table sim_profile;
+kd_status sim_push(kd_stream *stream, const job *what);
+kd_status sim_run(job *job); /* now */
+bool sim_busy(void);
+void sim_streams_reset(void);
+void sim_drop_all(void);
+kd_status sim_job_status(job *job);
+
+/* kernels.c */
+extern kd_kernel_def sim_kernels[];
+extern uint32_t sim_kernel_count;
+void sim_kernels_init(void);
+kd_status sim_run_op(op_call *call);
+arg sim_arg(const kd_tensor *tensor);
+double sim_load(const void *data, kd_dtype dtype, int64_t i);
+void sim_store(void *data, kd_dtype dtype, int64_t i, double x);
+
+/* region.c */
+extern const kd_region_table sim_regions;
+kd_status sim_run_region(struct kd_region *region, op_call *call);
+
+#endif /* SIM_H */

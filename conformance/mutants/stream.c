@@ -1,0 +1,693 @@
+/* stream.c - the simulated device's queues, events, recordings, profile. */
+#include "mutants/sim.h"
+
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static kd_stream *first_stream;
+static uint32_t stream_count, event_count, capture_count, busy_count;
+static bool recording_any;
+static kd_status spread; /* a failure that reached all streams */
+
+/* ---- profile ------------------------------------------------------------------------- */
+
+static bool profiling;
+static uint64_t clock_base;
+
+static uint64_t ticks(uint64_t host) { /* 500 MHz */
+  uint64_t t = (host - clock_base) / 2;
+  if (BUG(prof_drifts)) t += (host - clock_base) / 40;
+  return t;
+}
+
+static void push_record(const job *j, uint64_t begin, uint64_t end) {
+  static const uint32_t kinds[] = {KD_PROFILE_COPY_IN, KD_PROFILE_COPY_OUT,
+                                   KD_PROFILE_COPY,    KD_PROFILE_FILL,
+                                   KD_PROFILE_KERNEL,  KD_PROFILE_REGION};
+  static uint64_t number;
+  if ((!profiling && !BUG(prof_goes_on)) || j->kind > JOB_REGION) return;
+  if (BUG(prof_nothing) && j->kind == JOB_OP) return;
+  kd_profile_record record = {
+      .begin = ticks(begin), .end = ticks(end),
+      .correlation = j->call ? j->call->correlation : 0,
+      .bytes = BUG(prof_words) ? j->size / 4 : j->size,
+      .kind = kinds[j->kind], .stream = 1};
+  if (BUG(prof_shuffled) && ++number % 2) record.begin -= 10000000;
+  if (BUG(prof_enqueue)) record.begin = begin, record.end = end;
+  sim_host->profile_push(sim_host, &record, 1);
+}
+
+static kd_status prof_start(kd_device *device) {
+  (void)device;
+  profiling = true;
+  return KD_OK;
+}
+
+static kd_status prof_stop(kd_device *device) {
+  (void)device;
+  profiling = false;
+  return KD_OK;
+}
+
+static kd_status prof_clock(kd_device *device, uint64_t *out_device_ticks,
+                            uint64_t *out_host_time, uint64_t *out_frequency) {
+  (void)device;
+  *out_host_time = sim_now();
+  *out_device_ticks = ticks(*out_host_time);
+  *out_frequency = BUG(prof_frequency) ? 500000 : 500000000;
+  if (BUG(prof_frequency)) *out_frequency = 500000000000u / 10;
+  return KD_OK;
+}
+
+kd_profile_table sim_profile = {
+    .struct_size = sizeof(kd_profile_table),
+    .start = prof_start,
+    .stop = prof_stop,
+    .clock = prof_clock,
+};
+
+/* ---- points ------------------------------------------------------------------------------ */
+
+point *point_new(void) {
+  point *p = calloc(1, sizeof *p);
+  atomic_init(&p->refs, 1);
+  return p;
+}
+
+point *point_hold(point *p) {
+  atomic_fetch_add(&p->refs, 1);
+  return p;
+}
+
+void point_drop(point *p) {
+  if (!p || atomic_fetch_sub(&p->refs, 1) != 1) return;
+  while (p->waiters) {
+    waiter *next = p->waiters->next;
+    free(p->waiters);
+    p->waiters = next;
+  }
+  free(p);
+}
+
+void point_end(point *p, kd_status status) {
+  pthread_mutex_lock(&sim_lock);
+  bool again = p->done;
+  p->done = 1;
+  p->status = status;
+  p->time = sim_now();
+  waiter *list = p->waiters;
+  p->waiters = NULL;
+  if (BUG(lost_wakeup))
+    pthread_cond_signal(&ended);
+  else
+    pthread_cond_broadcast(&ended);
+  pthread_mutex_unlock(&sim_lock);
+  (void)again;
+  static uint32_t calls;
+  while (list) {
+    waiter *next = list->next;
+    if (status == KD_OK || !BUG(callback_on_success)) {
+      list->callback(list->context, status);
+      if (BUG(callback_twice) && ++calls % 7 == 0)
+        list->callback(list->context, status);
+    }
+    free(list);
+    list = next;
+  }
+}
+
+bool point_wait(point *p, uint64_t timeout) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  uint64_t at = (uint64_t)until.tv_sec * 1000000000u + (uint64_t)until.tv_nsec;
+  bool endless = timeout == UINT64_MAX || BUG(timeout_ignored);
+  if (!endless && timeout > UINT64_C(1000000000000)) endless = true;
+  at += endless ? 0 : timeout;
+  until.tv_sec = (time_t)(at / 1000000000u);
+  until.tv_nsec = (long)(at % 1000000000u);
+  pthread_mutex_lock(&sim_lock);
+  while (!p->done) {
+    if (endless)
+      pthread_cond_wait(&ended, &sim_lock);
+    else if (pthread_cond_timedwait(&ended, &sim_lock, &until) != 0)
+      break;
+  }
+  bool done = p->done;
+  pthread_mutex_unlock(&sim_lock);
+  return done;
+}
+
+/* ---- jobs ---------------------------------------------------------------------------------- */
+
+static void *read_late(void *context) {
+  job *j = context;
+  sim_nap(1500);
+  memcpy(j->target->bytes + j->target_offset, j->from, j->size);
+  free(j);
+  return NULL;
+}
+
+static void free_job(job *j) {
+  point_drop(j->point);
+  free(j->call);
+  free(j);
+}
+
+kd_status sim_run(job *j) {
+  uint64_t begin = sim_now();
+  kd_status status = KD_OK;
+  if (j->kind == JOB_OP)
+    status = sim_run_op(j->call);
+  else if (j->kind == JOB_REGION)
+    status = sim_run_region(j->region, j->call);
+  else if (j->kind == JOB_COLLECT)
+    j->run(j);
+  else if (j->kind == JOB_COPY_IN && BUG(copy_late) && j->size > 100000) {
+    job *later = malloc(sizeof *later);
+    pthread_t thread;
+    *later = *j;
+    if (pthread_create(&thread, NULL, read_late, later) == 0)
+      pthread_detach(thread);
+  } else
+    status = sim_job_status(j);
+  push_record(j, begin, sim_now());
+  return status;
+}
+
+static kd_status take_point(kd_stream *stream, job *j) {
+  point *p = j->point;
+  if (BUG(follows_record) && j->event) {
+    pthread_mutex_lock(&sim_lock);
+    p = j->event->point;
+    pthread_mutex_unlock(&sim_lock);
+  }
+  if (!p) return KD_OK;
+  if (BUG(one_queue)) return KD_OK;
+  while (!point_wait(p, 50000000u))
+    if (stream->dead) return KD_CANCELLED;
+  return BUG(failure_stays) ? KD_OK : p->status;
+}
+
+/* Runs one job on the stream's thread. */
+static void serve(kd_stream *stream, job *j) {
+  kd_status failed = stream->status;
+  if (BUG(failure_spreads) && spread) failed = spread;
+  if (j->kind == JOB_RECORD) {
+    if (BUG(failure_hangs) && failed != KD_OK) return;
+    point_end(j->point, BUG(failure_lost) ? KD_OK : failed);
+    return;
+  }
+  if (j->kind == JOB_WAIT) {
+    kd_status status = take_point(stream, j);
+    if (stream->status == KD_OK) stream->status = status;
+    return;
+  }
+  if (j->number % 4 == 0) sim_nap(ODD(slow) ? 600 : 20);
+  if (failed != KD_OK) return;
+  kd_status status = sim_run(j);
+  if (status != KD_OK && stream->status == KD_OK) {
+    stream->status = status;
+    if (BUG(failure_spreads)) spread = status;
+  }
+}
+
+static pthread_mutex_t single = PTHREAD_MUTEX_INITIALIZER;
+
+static void *work(void *context) {
+  kd_stream *stream = context;
+  pthread_mutex_lock(&sim_lock);
+  for (;;) {
+    while ((!stream->first || stream->held) && !stream->stop)
+      pthread_cond_wait(&stream->changed, &sim_lock);
+    job *j = stream->first;
+    if (!j) break;
+    if (BUG(out_of_order) && j->next && j->kind < JOB_RECORD &&
+        j->next->kind < JOB_RECORD && j->number % 3 == 0) {
+      job *second = j->next; /* the other queue was faster */
+      stream->first = j;
+      j->next = second->next;
+      if (stream->last == second) stream->last = j;
+      j = second;
+    } else {
+      stream->first = j->next;
+      if (!stream->first) stream->last = NULL;
+    }
+    busy_count++;
+    pthread_mutex_unlock(&sim_lock);
+    if (BUG(one_queue)) pthread_mutex_lock(&single);
+    serve(stream, j);
+    if (BUG(one_queue)) {
+      bool more = stream->first != NULL;
+      pthread_mutex_unlock(&single);
+      if (!more) sim_nap(1);
+    }
+    free_job(j);
+    pthread_mutex_lock(&sim_lock);
+    busy_count--;
+    stream->queued--;
+    stream->finished++;
+    pthread_cond_broadcast(&ended);
+  }
+  pthread_mutex_unlock(&sim_lock);
+  return NULL;
+}
+
+bool sim_busy(void) {
+  pthread_mutex_lock(&sim_lock);
+  bool busy = busy_count > 0;
+  pthread_mutex_unlock(&sim_lock);
+  return busy;
+}
+
+static kd_status note(kd_stream *stream, const job *what) {
+  job *copy = malloc(sizeof *copy);
+  if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");
+  *copy = *what;
+  copy->next = NULL;
+  if (stream->recorded_last)
+    stream->recorded_last->next = copy;
+  else
+    stream->recorded = copy;
+  stream->recorded_last = copy;
+  return KD_OK;
+}
+
+static void wait_drained(kd_stream *stream) {
+  pthread_mutex_lock(&sim_lock);
+  while (stream->queued)
+    pthread_cond_wait(&ended, &sim_lock);
+  pthread_mutex_unlock(&sim_lock);
+}
+
+kd_status sim_push(kd_stream *stream, const job *what) {
+  if (!stream || ODD(inline_streams)) {
+    job now = *what;
+    if (now.kind == JOB_RECORD || now.kind == JOB_WAIT || stream) {
+      if (stream && stream->recording && now.kind < JOB_RECORD)
+        return note(stream, what);
+      kd_stream none = {0};
+      serve(stream ? stream : &none, &now);
+      point_drop(now.point);
+      free(now.call);
+      return KD_OK;
+    }
+    return sim_run(&now);
+  }
+  if (stream->recording || (BUG(capture_global) && recording_any)) {
+    if (BUG(capture_runs)) {
+      job now = *what;
+      sim_run(&now);
+    }
+    if (!stream->recording) return KD_OK;
+    return note(stream, what);
+  }
+  if (BUG(stream_tls) && !pthread_equal(stream->maker, pthread_self()))
+    return FAIL(KD_FAILED_PRECONDITION, "the stream is another thread's");
+  if (BUG(enqueue_blocks)) wait_drained(stream);
+  job *copy = malloc(sizeof *copy);
+  if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");
+  *copy = *what;
+  copy->next = NULL;
+  pthread_mutex_lock(&sim_lock);
+  if (ODD(busy_limit) && stream->queued >= 64 && what->kind < JOB_RECORD) {
+    pthread_mutex_unlock(&sim_lock);
+    free(copy);
+    return FAIL(KD_BUSY, "64 launches are in flight");
+  }
+  copy->number = stream->issued++;
+  if (BUG(ring_overflow) && stream->queued > 200 && what->kind == JOB_COPY_IN) {
+    pthread_mutex_unlock(&sim_lock);
+    free(copy);
+    return KD_OK;
+  }
+  if (stream->last)
+    stream->last->next = copy;
+  else
+    stream->first = copy;
+  stream->last = copy;
+  stream->queued++;
+  stream->held = BUG(flush_nothing) || BUG(held_back);
+  if (!stream->held) pthread_cond_signal(&stream->changed);
+  pthread_mutex_unlock(&sim_lock);
+  return KD_OK;
+}
+
+void sim_drop_all(void) {
+  pthread_mutex_lock(&sim_lock);
+  for (kd_stream *s = first_stream; s; s = NULL)
+    for (job *j = s->first; j; j = j->next)
+      if (j->kind < JOB_RECORD) j->kind = JOB_COPY, j->source = NULL;
+  pthread_mutex_unlock(&sim_lock);
+}
+
+static void let_go(kd_stream *stream) {
+  if (!stream) return;
+  pthread_mutex_lock(&sim_lock);
+  stream->held = false;
+  pthread_cond_signal(&stream->changed);
+  pthread_mutex_unlock(&sim_lock);
+}
+
+/* ---- streams ------------------------------------------------------------------------------------ */
+
+void sim_streams_reset(void) {
+  clock_base = sim_now() - 1000000000u;
+  stream_count = event_count = 0;
+  spread = KD_OK;
+  first_stream = NULL;
+}
+
+static kd_status stream_create(kd_device *device, int32_t priority,
+                               uint32_t flags, kd_stream **out_stream) {
+  if (flags && !BUG(stream_flag)) {
+    if (BUG(out_written)) *out_stream = NULL;
+    return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
+  }
+  if (BUG(priority_refused) && priority)
+    return FAIL(KD_INVALID_ARGUMENT, "priority %d", priority);
+  stream_count++;
+  if (BUG(stream_ids) && stream_count > 50)
+    return FAIL(KD_OUT_OF_MEMORY, "no stream is left of %d", 50);
+  if (BUG(stream_alias) && stream_count > 16 && first_stream) {
+    *out_stream = first_stream;
+    first_stream->alias = true;
+    return KD_OK;
+  }
+  kd_stream *stream = calloc(1, sizeof *stream);
+  if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  stream->device = device;
+  stream->number = stream_count;
+  stream->maker = pthread_self();
+  pthread_cond_init(&stream->changed, NULL);
+  if (!ODD(inline_streams) &&
+      pthread_create(&stream->thread, NULL, work, stream) != 0) {
+    free(stream);
+    return FAIL(KD_OUT_OF_MEMORY, "no thread for a stream");
+  }
+  if (!first_stream) first_stream = stream;
+  *out_stream = stream;
+  return KD_OK;
+}
+
+static void stream_destroy(kd_stream *stream) {
+  if (stream->alias) {
+    stream->alias = false;
+    return;
+  }
+  pthread_mutex_lock(&sim_lock);
+  stream->stop = true;
+  stream->held = false;
+  pthread_cond_signal(&stream->changed);
+  pthread_mutex_unlock(&sim_lock);
+  if (!ODD(inline_streams)) pthread_join(stream->thread, NULL);
+  pthread_cond_destroy(&stream->changed);
+  if (first_stream == stream) first_stream = NULL;
+  if (BUG(events_die) || BUG(capture_in_stream) || BUG(orders_crash)) {
+    stream->dead = true; /* kept, to be found out */
+    return;
+  }
+  free(stream);
+}
+
+static kd_status stream_wait(kd_stream *stream, kd_event *event) {
+  static uint32_t waits;
+  if (BUG(never_recorded) && !event->recorded)
+    return sim_push(stream, &(job){.kind = JOB_WAIT, .point = point_new()});
+  if (!event->point || BUG(device_wait_noop)) return KD_OK;
+  if (BUG(wait_sometimes) && ++waits % 4 == 0) return KD_OK;
+  if (BUG(one_waiter) && event->point->stream_waits++ >= 1) return KD_OK;
+  if (BUG(device_wait_blocks)) {
+    point_wait(event->point, UINT64_MAX);
+    return KD_OK;
+  }
+  return sim_push(stream, &(job){.kind = JOB_WAIT,
+                                 .point = point_hold(event->point),
+                                 .event = event});
+}
+
+static kd_status stream_flush(kd_stream *stream) {
+  if (!BUG(flush_nothing)) let_go(stream);
+  return KD_OK;
+}
+
+static kd_status stream_synchronize(kd_stream *stream) {
+  if (BUG(sync_empty) && stream->issued == 0)
+    for (;;)
+      sim_nap(100000);
+  let_go(stream);
+  if (!BUG(sync_submits)) wait_drained(stream);
+  pthread_mutex_lock(&sim_lock);
+  kd_status status = stream->status;
+  stream->status = KD_OK;
+  pthread_mutex_unlock(&sim_lock);
+  if (BUG(sync_forgets)) return KD_OK;
+  if (status != KD_OK)
+    FAIL(status, "work of the stream failed (%s)", kd_status_name(status));
+  return status;
+}
+
+kd_stream_table sim_streams = {
+    .struct_size = sizeof(kd_stream_table),
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wait = stream_wait,
+    .flush = stream_flush,
+    .synchronize = stream_synchronize,
+};
+
+/* ---- events ---------------------------------------------------------------------------------------- */
+
+static kd_status event_create(kd_device *device, uint32_t flags,
+                              kd_event **out_event) {
+  static uint32_t ever;
+  (void)device;
+  if (flags && !BUG(event_flag))
+    return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
+  event_count++;
+  ever++;
+  if (BUG(event_pool) && event_count > 400)
+    return FAIL(KD_OUT_OF_MEMORY, "all %d events are in use", 400);
+  if (BUG(event_ids) && ever > 450)
+    return FAIL(KD_OUT_OF_MEMORY, "event %u is one too many", ever);
+  *out_event = calloc(1, sizeof **out_event);
+  if (!*out_event) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  return KD_OK;
+}
+
+static void event_destroy(kd_event *event) {
+  event_count--;
+  if (event->point && BUG(destroy_drops)) point_end(event->point, KD_OK);
+  if (event->point && BUG(callback_destroyed)) {
+    pthread_mutex_lock(&sim_lock);
+    event->point->waiters = NULL;
+    pthread_mutex_unlock(&sim_lock);
+  }
+  point_drop(event->point);
+  if (BUG(follows_record)) return;
+  free(event);
+}
+
+static kd_status event_record(kd_event *event, kd_stream *stream) {
+  point *fresh = point_new();
+  pthread_mutex_lock(&sim_lock);
+  point *old = event->point;
+  event->point = fresh;
+  event->stream = stream;
+  event->recorded = true;
+  bool capturing = stream->recording;
+  pthread_mutex_unlock(&sim_lock);
+  point_drop(old);
+  if (capturing || (BUG(ready_at_record) && stream->queued)) {
+    point_end(fresh, KD_OK);
+    return KD_OK;
+  }
+  return sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(fresh)});
+}
+
+static kd_status event_query(kd_event *event) {
+  if (BUG(event_uninitialised) && !event->recorded) return KD_BUSY;
+  if (!event->point) return KD_OK;
+  if (BUG(query_all) && first_stream && first_stream != event->stream &&
+      first_stream->queued)
+    return KD_INTERNAL;
+  if (BUG(events_die) && event->stream->dead) return KD_INTERNAL;
+  pthread_mutex_lock(&sim_lock);
+  kd_status status = !event->point->done ? KD_BUSY : event->point->status;
+  pthread_mutex_unlock(&sim_lock);
+  return status;
+}
+
+static kd_status event_wait(kd_event *event, uint64_t timeout) {
+  if (!event->point || BUG(wait_early)) return KD_OK;
+  let_go(event->stream && !event->stream->dead && event->stream->held
+             ? event->stream
+             : NULL);
+  if (!point_wait(event->point, timeout)) {
+    return timeout ? FAIL(KD_DEADLINE_EXCEEDED, "%llu ns have passed",
+                          (unsigned long long)timeout)
+                   : KD_DEADLINE_EXCEEDED;
+  }
+  return event->point->status;
+}
+
+static kd_status on_complete(kd_event *event, kd_event_callback callback,
+                             void *context) {
+  point *p = event->point;
+  bool done = true;
+  kd_status status = KD_OK;
+  if (BUG(callback_early)) {
+    callback(context, KD_OK);
+    return KD_OK;
+  }
+  if (p) {
+    pthread_mutex_lock(&sim_lock);
+    done = p->done;
+    status = p->status;
+    if (!done) {
+      waiter *w = calloc(1, sizeof *w);
+      w->callback = callback;
+      w->context = context;
+      w->next = p->waiters;
+      p->waiters = w;
+    }
+    pthread_mutex_unlock(&sim_lock);
+  }
+  if (done && !BUG(callback_done) &&
+      (status == KD_OK || !BUG(callback_on_success)))
+    callback(context, status);
+  return KD_OK;
+}
+
+static kd_status elapsed(kd_event *begin, kd_event *end, uint64_t *out_time) {
+  uint64_t time = end->point->time - begin->point->time;
+  *out_time = BUG(elapsed_ticks) ? time / 1000 : time;
+  return KD_OK;
+}
+
+kd_event_table sim_events = {
+    .struct_size = sizeof(kd_event_table),
+    .create = event_create,
+    .destroy = event_destroy,
+    .record = event_record,
+    .query = event_query,
+    .wait = event_wait,
+    .on_complete = on_complete,
+    .elapsed = elapsed,
+};
+
+/* ---- recordings ---------------------------------------------------------------------------------------- */
+
+struct kd_capture {
+  job *first;
+  kd_stream *stream;
+  uint32_t launches;
+};
+
+static void free_list(job *first) {
+  while (first) {
+    job *next = first->next;
+    free_job(first);
+    first = next;
+  }
+}
+
+static kd_status capture_begin(kd_stream *stream) {
+  if (stream->recording && BUG(begin_resets)) stream->recording = false;
+  if (stream->recording)
+    return FAIL(KD_FAILED_PRECONDITION, "the stream records already");
+  if (BUG(begin_resets) && stream->recorded == NULL && recording_any &&
+      stream->number == stream_count) {
+    recording_any = false;
+    return FAIL(KD_FAILED_PRECONDITION, "the stream records already");
+  }
+  if (BUG(capture_one) && recording_any)
+    return FAIL(KD_FAILED_PRECONDITION, "another stream records");
+  stream->recorded = stream->recorded_last = NULL;
+  stream->recording = true;
+  recording_any = true;
+  return KD_OK;
+}
+
+static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
+  if (!stream->recording)
+    return FAIL(KD_FAILED_PRECONDITION, "the stream does not record");
+  stream->recording = false;
+  recording_any = false;
+  capture_count++;
+  if (BUG(capture_ids) && capture_count > 15)
+    return FAIL(KD_OUT_OF_MEMORY, "no recording is left of %d", 15);
+  kd_capture *capture = calloc(1, sizeof *capture);
+  if (!capture) {
+    free_list(stream->recorded);
+    return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  }
+  capture->first = stream->recorded;
+  capture->stream = stream;
+  stream->recorded = NULL;
+  *out_capture = capture;
+  return KD_OK;
+}
+
+static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
+  if (BUG(empty_capture) && !capture->first)
+    return FAIL(KD_INTERNAL, "there is nothing to launch");
+  if (BUG(capture_in_stream) && capture->stream->dead) abort();
+  if (BUG(replay_first_data) && capture->launches++) return KD_OK;
+  for (const job *j = capture->first; j; j = j->next) {
+    job again = *j;
+    if (BUG(replay_no_fill) && j->kind == JOB_FILL) continue;
+    if (again.call) {
+      again.call = malloc(sizeof *again.call);
+      if (!again.call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+      *again.call = *j->call;
+    }
+    if (again.point) point_hold(again.point);
+    if (BUG(replay_now)) {
+      sim_run(&again);
+      continue;
+    }
+    kd_status status = KD_BUSY;
+    while ((status = sim_push(stream, &again)) == KD_BUSY)
+      sim_nap(200);
+    if (status != KD_OK) return status;
+  }
+  return KD_OK;
+}
+
+static bool rebind(kd_buffer **buffer, uint64_t *offset, const kd_rebind *r) {
+  if (*buffer != r->from || *offset != r->from_offset) return false;
+  *buffer = r->to;
+  *offset = BUG(rebind_no_offset) ? 0 : r->to_offset;
+  return true;
+}
+
+static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
+                                uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    bool found = false;
+    for (job *j = capture->first; j; j = j->next) {
+      found |= rebind(&j->source, &j->source_offset, &rebinds[i]);
+      found |= rebind(&j->target, &j->target_offset, &rebinds[i]);
+      for (int k = 0; j->call && k < ARGS; k++) {
+        found |= rebind(&j->call->in[k].buffer, &j->call->in[k].offset,
+                        &rebinds[i]);
+        found |= rebind(&j->call->out[k].buffer, &j->call->out[k].offset,
+                        &rebinds[i]);
+      }
+    }
+    if (!found) return FAIL(KD_NOT_FOUND, "rebind %u is of no buffer in it", i);
+  }
+  return KD_OK;
+}
+
+static void capture_destroy(kd_capture *capture) {
+  free_list(capture->first);
+  free(capture);
+}
+
+const kd_capture_table sim_capture = {
+    .struct_size = sizeof(kd_capture_table),
+    .begin = capture_begin,
+    .end = capture_end,
+    .launch = capture_launch,
+    .update = capture_update,
+    .destroy = capture_destroy,
+};
