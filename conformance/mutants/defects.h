@@ -14,8 +14,7 @@ typedef struct kc_defect {
   const char *name;
   const char *rule; /* that must catch it */
   const char *text; /* what is wrong */
-  int how;
-  double detects; /* probability that one run catches it, where it is a race */
+  int how;          /* KC_BY_* */
 } kc_defect;
 
 extern const kc_defect kc_defects[];

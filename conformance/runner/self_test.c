@@ -1,0 +1,274 @@
+/* self_test.c - the proof: the sound device and its odd variants pass, each
+ * defect is caught by its rule. */
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <ftw.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "main.h"
+#include "mutants/defects.h"
+#include "suite/suite.h"
+
+static const char help[] =
+    "usage: keel-conformance self-test [OPTION]...\n"
+    "\n"
+    "Proves the suite on this machine: the sound simulated device and its odd,\n"
+    "but legal, variants must pass everything, and each defect must be caught by\n"
+    "the rule that it is named for. A line a defect: its name, the rule, the\n"
+    "rules that failed, ok or NOT CAUGHT. Exit status 0 when all were caught.\n"
+    "\n"
+    "  --defect GLOB   only these\n"
+    "  --fault PLUGIN  puts the defects that can be put around a plugin around\n"
+    "                  this one\n"
+    "  --matrix        runs all rules (quick) on each defect, to list what else\n"
+    "                  fails\n"
+    "  --repeat N      runs each defect N times and counts: how surely is it caught\n"
+    "  --jobs N        at once\n"
+    "  --seed N\n";
+
+typedef struct task {
+  const char *name, *rule;
+  bool odd, sound;
+  int how;
+  pid_t pid;
+  char folder[256];
+  uint32_t tries, caught, runs;
+  char failed[3000];
+  bool done, good;
+  uint64_t began;
+} task;
+
+typedef struct settings {
+  const char *glob, *seed, *fault;
+  bool matrix;
+  uint32_t jobs, repeat;
+  char sim[4200], folder[4200];
+} settings;
+
+static int remove_one(const char *path, const struct stat *facts, int kind,
+                      struct FTW *walk) {
+  (void)facts;
+  (void)kind;
+  (void)walk;
+  return remove(path);
+}
+
+static void start(task *t, const settings *s) {
+  char plugin[4400];
+  const char *temp = getenv("TMPDIR");
+  snprintf(t->folder, sizeof t->folder, "%s/keel-self-test.XXXXXX",
+           temp && *temp ? temp : "/tmp");
+  if (!mkdtemp(t->folder)) return;
+  snprintf(plugin, sizeof plugin, "%s", s->sim);
+  if (t->how == KC_BY_LIBRARY)
+    snprintf(plugin, sizeof plugin, "%s/stub_%s.so", s->folder, t->name);
+  if (s->fault) snprintf(plugin, sizeof plugin, "%s/fault.so", s->folder);
+  t->began = kc_now();
+  t->tries++;
+  fflush(NULL);
+  t->pid = fork();
+  if (t->pid) return;
+  int nothing = open("/dev/null", O_RDWR);
+  dup2(nothing, 0);
+  dup2(nothing, 1);
+  dup2(nothing, 2);
+  setenv("KEEL_SIM", t->sound ? "" : t->name, 1);
+  if (s->fault) {
+    setenv("KEEL_FAULT", t->sound ? "" : t->name, 1);
+    setenv("KEEL_FAULT_PLUGIN", s->fault, 1);
+  }
+  const char *argv[32] = {"keel-conformance", "run", plugin, "--out", t->folder,
+                          "--no-reruns", "--report", "text", "--jobs", "1"};
+  int n = 10;
+  argv[n++] = "--time-scale";
+  argv[n++] = t->sound || t->odd ? "3" : "0.3";
+  if (s->seed) {
+    argv[n++] = "--seed";
+    argv[n++] = s->seed;
+  }
+  if (t->odd || t->sound || s->matrix) {
+    argv[n++] = "--quick";
+  } else {
+    argv[n++] = "--rule";
+    argv[n++] = t->rule;
+  }
+  execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
+  _exit(98);
+}
+
+/* What the run said; true where it is as it should be. */
+static bool judge(task *t) {
+  char path[4400];
+  kc_results results;
+  snprintf(path, sizeof path, "%s/results.jsonl", t->folder);
+  bool killed = false, passed = true;
+  t->failed[0] = 0;
+  if (kc_results_read(path, &results)) {
+    size_t used = 0;
+    for (uint32_t i = 0; i < results.rule_count; i++) {
+      const kc_rule_result *rule = &results.rules[i];
+      bool bad = kc_status_failed(rule->status) || rule->status == KC_WARNING;
+      passed &= !bad || rule->status == KC_WARNING;
+      if (!bad) continue;
+      killed |= t->rule && !strcmp(rule->id, t->rule);
+      if (used < sizeof t->failed)
+        used += (size_t)snprintf(t->failed + used, sizeof t->failed - used,
+                                 "%s%s", used ? " " : "", rule->id);
+    }
+    if (!results.complete) passed = false;
+    passed &= results.passed > 3;
+    kc_results_free(&results);
+  } else {
+    passed = false;
+  }
+  nftw(t->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+  return t->rule ? killed : passed;
+}
+
+static void print_task(const task *t) {
+  const char *verdict = t->good ? "ok" : t->rule ? "NOT CAUGHT" : "FAILED";
+  if (t->rule)
+    printf("%-22s %-28s %-44s %s", t->name, t->rule,
+           t->failed[0] ? t->failed : "-", verdict);
+  else
+    printf("%-22s %-28s %-44s %s", t->name, "(must pass)",
+           t->failed[0] ? t->failed : "-", verdict);
+  if (t->runs > 1) printf(" (%u of %u runs)", t->caught, t->runs);
+  putchar('\n');
+  fflush(stdout);
+}
+
+/* Races and clocks: a defect has six tries, or as many as were asked for. */
+static bool again(task *t, const settings *s, bool good) {
+  t->runs++;
+  t->caught += good;
+  if (s->repeat) return t->runs < s->repeat;
+  if (!t->rule) return !good && t->tries < 2;
+  return !good && t->tries < 6 && t->how == KC_BY_SWITCH;
+}
+
+static void run_tasks(task *tasks, uint32_t count, const settings *s) {
+  uint32_t next = 0, running = 0, done = 0;
+  bool tty = isatty(2) != 0;
+  while (done < count) {
+    while (running < s->jobs && next < count) {
+      start(&tasks[next++], s);
+      running++;
+    }
+    int status = 0;
+    pid_t pid = wait(&status);
+    if (pid < 0 && errno != EINTR) break;
+    for (uint32_t i = 0; i < next; i++) {
+      task *t = &tasks[i];
+      if (t->pid != pid || t->done) continue;
+      bool good = judge(t);
+      if (again(t, s, good)) {
+        start(t, s);
+        break;
+      }
+      t->good = s->repeat ? t->caught > 0 : good;
+      t->done = true;
+      done++;
+      running--;
+      print_task(t);
+    }
+    if (tty) fprintf(stderr, "\r%u of %u\x1b[K\r", done, count);
+  }
+}
+
+extern const char *const kc_fault_names[];
+extern const uint32_t kc_fault_count;
+
+static bool can_wrap(const char *name) {
+  for (uint32_t i = 0; i < kc_fault_count; i++)
+    if (!strcmp(kc_fault_names[i], name)) return true;
+  return false;
+}
+
+static int read_options(settings *s, int argc, char **argv) {
+  for (int i = 0; i < argc; i++) {
+    const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+    if (!strcmp(argv[i], "--help")) {
+      fputs(help, stdout);
+      return 0;
+    }
+    if (!strcmp(argv[i], "--matrix")) {
+      s->matrix = true;
+      continue;
+    }
+    if (!value) return kc_usage("self-test", "%s is no option, or needs a value", argv[i]);
+    i++;
+    if (!strcmp(argv[i - 1], "--defect"))
+      s->glob = value;
+    else if (!strcmp(argv[i - 1], "--seed"))
+      s->seed = value;
+    else if (!strcmp(argv[i - 1], "--fault")) {
+      s->fault = kc_find_plugin(value);
+      if (!s->fault) return KC_EXIT_USAGE;
+    } else if (!strcmp(argv[i - 1], "--jobs"))
+      s->jobs = (uint32_t)strtoul(value, NULL, 10);
+    else if (!strcmp(argv[i - 1], "--repeat"))
+      s->repeat = (uint32_t)strtoul(value, NULL, 10);
+    else
+      return kc_usage("self-test", "there is no option \"%s\"", argv[i - 1]);
+  }
+  if (!s->jobs || s->jobs > 16)
+    return kc_usage("self-test", "--jobs is a number from 1 to 16");
+  return -1;
+}
+
+
+int kc_verb_self_test(int argc, char **argv) {
+  static settings s;
+  s.jobs = 2;
+  int status = read_options(&s, argc, argv);
+  if (status >= 0) return status;
+  char *sim = kc_find_plugin("sim");
+  if (!sim) return KC_EXIT_SUITE;
+  snprintf(s.sim, sizeof s.sim, "%s", sim);
+  snprintf(s.folder, sizeof s.folder, "%s", sim);
+  *strrchr(s.folder, '/') = 0;
+  free(sim);
+  uint32_t count = 0;
+  task *tasks = calloc(kc_defect_count + kc_oddity_count + 1, sizeof *tasks);
+  bool all = !s.glob;
+  if (all) tasks[count++] = (task){.name = "sound", .sound = true};
+  for (uint32_t i = 0; i < kc_oddity_count && !s.fault; i++)
+    if (all || fnmatch(s.glob, kc_oddities[i][0], 0) == 0)
+      tasks[count++] = (task){.name = kc_oddities[i][0], .odd = true};
+  for (uint32_t i = 0; i < kc_defect_count; i++) {
+    const kc_defect *defect = &kc_defects[i];
+    if (!all && fnmatch(s.glob, defect->name, 0) != 0) continue;
+    if (s.fault && !can_wrap(defect->name)) continue;
+    tasks[count++] = (task){.name = defect->name, .rule = defect->rule,
+                            .how = defect->how};
+  }
+  printf("%-22s %-28s %-44s %s\n", "defect", "rule", "rules that failed", "");
+  uint64_t began = kc_now();
+  run_tasks(tasks, count, &s);
+  uint32_t good = 0, bad = 0, skipped = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    good += tasks[i].done && tasks[i].good;
+    bad += !tasks[i].done || !tasks[i].good;
+  }
+  /* each must-rule must be able to fail */
+  const kc_rule *rule = NULL;
+  for (uint32_t i = 0; all && !s.fault && (rule = kc_rule_at(i)); i++) {
+    bool any = rule->severity != KC_MUST;
+    for (uint32_t k = 0; k < kc_defect_count && !any; k++)
+      any = !strcmp(kc_defects[k].rule, rule->id);
+    if (any) continue;
+    printf("%-22s %-28s no defect is named for this must-rule\n", "-", rule->id);
+    bad++;
+  }
+  printf("%u defects and variants, %.0f s\n%u passed, %u failed, %u skipped\n",
+         count, (double)(kc_now() - began) / 1e9, good, bad, skipped);
+  free(tasks);
+  return count == 0 ? KC_EXIT_NOTHING : bad ? KC_EXIT_NOT : 0;
+}
