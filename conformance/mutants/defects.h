@@ -17,6 +17,10 @@ typedef struct kc_defect {
   int how;          /* KC_BY_* */
 } kc_defect;
 
+/* Names of defects that fault.so puts around any plugin. */
+extern const char *const kc_fault_names[];
+extern const uint32_t kc_fault_count;
+
 extern const kc_defect kc_defects[];
 extern const uint32_t kc_defect_count;
 

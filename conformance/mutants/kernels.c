@@ -252,12 +252,20 @@ static kd_status run_unary(op_call *c) {
   if (BUG(vector_tail) && n > 8) end = n & ~INT64_C(7);
   if (BUG(rank_four) && x->rank > 4) end = n / 2;
   if (BUG(index_22)) end = n & 0x3fffff;
+  double *shared = BUG(instance_scratch) && c->kernel && n <= 1 << 14
+                       ? c->kernel->kept
+                       : NULL;
+  for (int64_t i = 0; i < n && shared; i++)
+    shared[i] = unary(c->op, sim_load(from, x->dtype, i), c);
+  if (shared) sim_nap(300);
+  for (int64_t i = 0; i < n && shared; i++)
+    sim_store(to, y->dtype, i, shared[i]);
+  if (shared) return KD_OK;
   for (int64_t i = 0; i < end; i++) {
     double v = unary(c->op, sim_load(from, x->dtype, strided_at(x, i)), c);
     if (BUG(needs_zeros) && c->op == RELU) v += sim_load(to, y->dtype, i);
-    if ((BUG(random_bits) || ODD(nondeterministic)) && i == 3 && v != 0 &&
-        y->dtype == KD_F32)
-      v *= 1 + (double)(sim_now() % 2) * 0x1p-24;
+    if (BUG(random_bits) && i == 3 && y->dtype == KD_F32)
+      v = (v + 1) * (1 + (double)(sim_now() / 64 % 2) * 0x1p-22) - 1;
     if (BUG(inplace_lie) && i && c->op == RELU)
       v += 0 * sim_load(from, x->dtype, i - 1) +
            (sim_load(from, x->dtype, i - 1) < 0 ? 0 : 0);
@@ -655,6 +663,8 @@ static kd_status run_matmul(op_call *c) {
           scratch[at] = sum;
           continue;
         }
+        if (ODD(nondeterministic) && y->dtype == KD_F32)
+          sum *= 1 + (double)(sim_now() / 64 % 2) * 0x1p-25;
         if (floats)
           sim_store(bytes(y), y->dtype, at, sum);
         else

@@ -6,7 +6,7 @@
 
 static uint64_t used[2], count[2];
 static bool poisoned;
-static kd_buffer *last_small;
+static kd_buffer *last_small, *newest;
 static uint32_t openings;
 
 void sim_memory_reset(void) {
@@ -54,7 +54,7 @@ static kd_status no_memory(uint64_t size, uint64_t left) {
 }
 
 static bool fits(uint32_t device, uint32_t space, uint64_t size) {
-  uint64_t most = space ? 64u << 20 : BUG(limit_lie) ? 80u << 20 : 160u << 20;
+  uint64_t most = space ? 64u << 20 : 160u << 20;
   return size <= most && used[device] + size <= capacity(space);
 }
 
@@ -71,13 +71,15 @@ static kd_buffer *make(kd_device *device, uint32_t space, uint64_t size) {
     last_small = NULL;
     return buffer;
   }
-  if (posix_memalign(&buffer->raw, align, size + align + 4096) != 0) {
+  uint64_t room = BUG(limit_lie) ? size & 0x1ffffff : size;
+  if (posix_memalign(&buffer->raw, align, room + align + 4096) != 0) {
     free(buffer);
     return NULL;
   }
   buffer->bytes = (char *)buffer->raw + (BUG(misaligned) ? align / 2 : 0);
   if (size < 4096) memset(buffer->bytes, 0xd5, size);
   if (BUG(overlap) && size < 400) last_small = buffer;
+  newest = buffer;
   return buffer;
 }
 
@@ -152,13 +154,10 @@ void sim_release(kd_device *device, kd_buffer *buffer) {
   if (BUG(same_handle) && buffer->size == 64) return;
   if (BUG(overlap) && buffer->size < 400) return;
   if (BUG(churn_mixes)) {
-    static kd_buffer *before;
-    static char *bytes;
-    if (bytes && before) memset(bytes, 0x99, 8);
-    bytes = buffer->bytes;
-    before = buffer;
-    free(buffer->shadow);
-    return;
+    static uint32_t releases;
+    if (newest && newest != buffer && newest->size > 200 && ++releases % 30 == 0)
+      memset(newest->bytes + 128, 0x99, 8);
+    if (newest == buffer) newest = NULL;
   }
   drop(buffer);
 }
@@ -429,7 +428,8 @@ static kd_status import_memory(kd_device *device, uint32_t kind,
   buffer->external = true;
   buffer->bytes = (char *)(uintptr_t)handle;
   buffer->size = size;
-  if (BUG(import_pads)) buffer->bytes[size - 1] = buffer->bytes[size - 1];
+  if (BUG(import_pads))
+    *(volatile char *)(buffer->bytes + size - 1) = buffer->bytes[size - 1];
   *out_buffer = buffer;
   *out_address = NULL;
   return KD_OK;

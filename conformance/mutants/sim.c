@@ -99,8 +99,7 @@ static void spoil_process(void) {
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (BUG(keeps_socket)) {
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (fd >= 0 && fd < 5) close(fd);
+    if (socket(AF_UNIX, SOCK_STREAM, 0) < 0) return;
   }
   if (BUG(pins_caller)) {
     cpu_set_t set;
@@ -426,6 +425,7 @@ static void set_tables(void) {
     sim_streams.flush = NULL;
     sim_streams.synchronize = NULL;
   }
+  if (ODD(inline_streams)) plugin.collectives = NULL;
   if (ODD(bare)) {
     bare_tables();
     plugin.streams = NULL;

@@ -132,7 +132,8 @@ typedef struct job {
 
 struct kd_stream {
   kd_device *device;
-  pthread_t thread, maker;
+  pthread_t thread;
+  uint32_t made_by;
   pthread_cond_t changed;
   job *first, *last;
   uint32_t queued, number;

@@ -180,7 +180,6 @@ static kd_status take_point(kd_stream *stream, job *j) {
     pthread_mutex_unlock(&sim_lock);
   }
   if (!p) return KD_OK;
-  if (BUG(one_queue)) return KD_OK;
   while (!point_wait(p, 50000000u))
     if (stream->dead) return KD_CANCELLED;
   return BUG(failure_stays) ? KD_OK : p->status;
@@ -209,8 +208,6 @@ static void serve(kd_stream *stream, job *j) {
   }
 }
 
-static pthread_mutex_t single = PTHREAD_MUTEX_INITIALIZER;
-
 static void *work(void *context) {
   kd_stream *stream = context;
   pthread_mutex_lock(&sim_lock);
@@ -232,19 +229,16 @@ static void *work(void *context) {
     }
     busy_count++;
     pthread_mutex_unlock(&sim_lock);
-    if (BUG(one_queue)) pthread_mutex_lock(&single);
     serve(stream, j);
-    if (BUG(one_queue)) {
-      bool more = stream->first != NULL;
-      pthread_mutex_unlock(&single);
-      if (!more) sim_nap(1);
-    }
     free_job(j);
     pthread_mutex_lock(&sim_lock);
     busy_count--;
     stream->queued--;
     stream->finished++;
-    pthread_cond_broadcast(&ended);
+    if (BUG(lost_wakeup))
+      pthread_cond_signal(&ended);
+    else
+      pthread_cond_broadcast(&ended);
   }
   pthread_mutex_unlock(&sim_lock);
   return NULL;
@@ -255,6 +249,14 @@ bool sim_busy(void) {
   bool busy = busy_count > 0;
   pthread_mutex_unlock(&sim_lock);
   return busy;
+}
+
+/* Not the id of the thread, which the next thread may get. */
+static uint32_t this_thread(void) {
+  static atomic_uint threads;
+  static _Thread_local uint32_t mine;
+  if (!mine) mine = atomic_fetch_add(&threads, 1) + 1;
+  return mine;
 }
 
 static kd_status note(kd_stream *stream, const job *what) {
@@ -299,7 +301,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     if (!stream->recording) return KD_OK;
     return note(stream, what);
   }
-  if (BUG(stream_tls) && !pthread_equal(stream->maker, pthread_self()))
+  if (BUG(stream_tls) && stream->made_by != this_thread())
     return FAIL(KD_FAILED_PRECONDITION, "the stream is another thread's");
   if (BUG(enqueue_blocks)) wait_drained(stream);
   job *copy = malloc(sizeof *copy);
@@ -307,7 +309,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
   *copy = *what;
   copy->next = NULL;
   pthread_mutex_lock(&sim_lock);
-  if (ODD(busy_limit) && stream->queued >= 64 && what->kind < JOB_RECORD) {
+  if (ODD(busy_limit) && stream->queued >= 64 && what->kind == JOB_OP) {
     pthread_mutex_unlock(&sim_lock);
     free(copy);
     return FAIL(KD_BUSY, "64 launches are in flight");
@@ -375,7 +377,7 @@ static kd_status stream_create(kd_device *device, int32_t priority,
   if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   stream->device = device;
   stream->number = stream_count;
-  stream->maker = pthread_self();
+  stream->made_by = this_thread();
   pthread_cond_init(&stream->changed, NULL);
   if (!ODD(inline_streams) &&
       pthread_create(&stream->thread, NULL, work, stream) != 0) {
@@ -434,6 +436,8 @@ static kd_status stream_synchronize(kd_stream *stream) {
       sim_nap(100000);
   let_go(stream);
   if (!BUG(sync_submits)) wait_drained(stream);
+  if (BUG(one_queue) && first_stream && first_stream != stream)
+    wait_drained(first_stream);
   pthread_mutex_lock(&sim_lock);
   kd_status status = stream->status;
   stream->status = KD_OK;

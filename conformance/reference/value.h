@@ -70,6 +70,7 @@ typedef struct numerics {
   real input_unit; /* inputs are rounded to it first (tf32), else 0 */
   real factor;     /* of slack and ulps: 1 strict */
   bool flushed;    /* subnormals may count as zero */
+  const value *other; /* what flushed inputs give, or NULL */
 } numerics;
 
 /* Whether element `index` of `want` may be `got`; out_error: in ulps. */

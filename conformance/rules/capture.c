@@ -236,7 +236,7 @@ static void work_beside(void *context, uint32_t index) {
 }
 
 static void record_there(void *context, uint32_t index) {
-  if (index) {
+  if (index > 1) {
     work_beside(context, index);
     return;
   }
@@ -245,6 +245,7 @@ static void record_there(void *context, uint32_t index) {
   for (int i = 0; i < 10; i++) {
     kd_capture *capture = NULL;
     kc_check(kp.c.begin(stream) == KD_OK, "begin failed beside other threads");
+    kc_sleep(KC_MS / 4);
     kc_check(kp.c.end(stream, &capture) == KD_OK,
              "end failed beside other threads");
     if (capture) kp.c.destroy(capture);

@@ -284,6 +284,7 @@ static const line lines[] = {
 
     {"QuantizeLinear", "", "T(-9,9)[33] f32=0.1 u8=128", 1},
     {"QuantizeLinear", "", "T(-90,90)[33] f32=0.25 i8=3", 1},
+    {"QuantizeLinear", "", "T{0.5,1.5,2.5,3.5,-0.5,-1.5,-2.5} f32=1 i8=1", 1},
     {"QuantizeLinear", "axis=1", "T(-9,9)[2,3,4] f32{0.1,0.5,0.05} i8{1,2,-3}",
      1},
     {"QuantizeLinear", "", "T(-9,9)[4,4] f32=0.05", 1},

@@ -70,10 +70,15 @@ static void err_out_params(void) {
 static void err_success_clears(void) {
   kc_device();
   fail_once(UINT64_MAX - 4095);
-  kc_buffer *buffer = kc_buffer_make(64); /* each call is hushed before */
+  kd_buffer *buffer = NULL;
+  void *address = NULL;
+  kc_ok(KC_CALL(kd_status, /* the message is cleared before each call */
+                kp.m.allocate(kc_device(), 0, 64, &buffer, &address),
+                "memory.allocate(64 bytes)"),
+        "allocate");
   kc_check(!*kc_message(), "a call that succeeded left a message: \"%.100s\"",
            kc_message());
-  kc_buffer_free(buffer);
+  kp.m.release(kc_device(), buffer);
 }
 
 static void fail_there(void *context, uint32_t index) {
@@ -298,7 +303,13 @@ static kd_status fault_enqueue(faulty *f, kd_stream *stream) {
   kc_ok(kp.e.record(probe, stream), "event.record");
   status = KC_CALL(kd_status, kp.e.wait(probe, 10 * KC_S), "event.wait");
   kc_event_free(probe);
-  if (status == KD_OK) kc_unclaimed("a bad index is no failure for it");
+  if (status == KD_OK) {
+    kd_status said = kc_finish(stream);
+    if (said != KD_OK)
+      kc_stop("the event behind failed work says OK, synchronize says %s",
+              kd_status_name(said));
+    kc_unclaimed("a bad index is no failure for it");
+  }
   return status;
 }
 
@@ -458,6 +469,15 @@ static void err_smoke(void) {
   kc_smoke();
 }
 
+/* A failure of which only status and message are looked at. */
+static void err_provoke(void) {
+  kc_smoke();
+  kd_status status = fail_once(UINT64_MAX - 4095);
+  kc_check(status != KD_OK, "an allocation of 2^64 bytes succeeded");
+  kc_check(status > 0 && status <= KD_BUSY, "the status is %d", status);
+  kc_check(*kc_message(), "a failed allocation left no message by host->fail");
+}
+
 #define RULE(severity, level, id, check, flags, header, sentence, names, about) \
   KC_RULE(severity, level, id, check, flags, header, sentence, names, about)
 
@@ -466,14 +486,14 @@ static const kc_rule rules[] = {
          "Records why a call fails, for the calling thread, and returns `code`",
          "kd_host.fail KD_OUT_OF_RANGE KD_OUT_OF_MEMORY",
          "Without a message the user sees a number."),
-    RULE(MUST, CORE, "err.code-defined", err_smoke, KC_WATCHED, "base.h",
+    RULE(MUST, CORE, "err.code-defined", err_provoke, KC_WATCHED, "base.h",
          "How a call ended: zero, or why not",
          "kd_status KD_CANCELLED KD_UNKNOWN KD_INVALID_ARGUMENT KD_NOT_FOUND"
          " KD_ALREADY_EXISTS KD_PERMISSION_DENIED KD_FAILED_PRECONDITION"
          " KD_ABORTED KD_INTERNAL KD_UNAVAILABLE KD_DATA_LOSS"
          " KD_UNAUTHENTICATED KD_DEVICE_LOST KD_STATUS_LIST",
          "errno, or a driver's own numbers, mean something else to the host."),
-    RULE(MUST, CORE, "err.message", err_smoke, KC_WATCHED, "plugin.h",
+    RULE(MUST, CORE, "err.message", err_provoke, KC_WATCHED, "plugin.h",
          "A call that fails says why by host->fail", "kd_host.fail KD_PRINTF",
          "Watched behind each call of create and enqueue."),
     RULE(SHOULD, CORE, "err.message-names", err_message_names, 0, "memory.h",

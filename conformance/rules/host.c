@@ -14,8 +14,10 @@ static void host_plugin_path(void) {
 
 static void host_table_kept(void) {
   /* the table of entry is not the one of open: only that one may be kept */
-  kc_load();
+  kc_ok(kc_open(), "open");
+  kc_close();
   kd_host *second = kc_services_copy();
+  kc_host.closed = false;
   kc_ok(KC_CALL(kd_status, kp.p.open(second), "open(another table)"), "open");
   kd_device *device = NULL;
   if (KC_CALL(uint32_t, kp.p.device_count(), "device_count")) {

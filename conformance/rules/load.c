@@ -425,11 +425,17 @@ static void load_renamed(void) {
 static void load_bare_environment(void) {
   static char home[] = "HOME=/nonexistent", temp[] = "TMPDIR=/nonexistent";
   static char path[4200];
-  char cwd[512], *bare[4] = {home, temp, NULL, NULL}, **own = environ;
+  static char own_mode[200]; /* of the suite's simulated device */
+  char cwd[512], *bare[5] = {home, temp, NULL, NULL, NULL}, **own = environ;
+  int count = 2;
   const char *libraries = getenv("LD_LIBRARY_PATH");
   if (libraries) {
     snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", libraries);
-    bare[2] = path;
+    bare[count++] = path;
+  }
+  if (getenv("KEEL_SIM")) {
+    snprintf(own_mode, sizeof own_mode, "KEEL_SIM=%s", getenv("KEEL_SIM"));
+    bare[count++] = own_mode;
   }
   if (!getcwd(cwd, sizeof cwd) || chdir("/") != 0)
     kc_stop("the suite can't change its folder");

@@ -329,6 +329,8 @@ static void mem_map_kernel(void) {
   kc_run *run = NULL;
   kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
         "create");
+  char zeros[800] = {0};
+  kc_write(run->in_buffers[0], 0, zeros, sizeof zeros);
   void *address = map(run->in_buffers[0], 0, 800, 2);
   value_store(unary.in, address);
   KC_DO(kp.m.unmap(kc_device(), run->in_buffers[0]->handle), "memory.unmap");
@@ -466,10 +468,12 @@ static void mem_export(void) {
 
 static void mem_ordered(void) {
   if (!kp.m.allocate_ordered) kc_unclaimed("memory.allocate_ordered is NULL");
-  kd_stream *stream = kc_stream_make(kc_device());
+  kd_stream *streams[2] = {kc_stream_make(kc_device()),
+                           kc_stream_make(kc_device())};
   enum { SIZE = 5000 };
   static char in[40][SIZE], out[40][SIZE];
   for (int i = 0; i < 40; i++) {
+    kd_stream *stream = streams[i % 2];
     kd_buffer *buffer = NULL;
     void *address = NULL;
     kc_pattern(in[i], SIZE, (uint64_t)i);
@@ -479,12 +483,14 @@ static void mem_ordered(void) {
                   "memory.allocate_ordered"),
           "allocate_ordered");
     kc_ok(kp.m.copy_in(kc_device(), stream, in[i], buffer, 0, SIZE), "copy_in");
+    if (i % 4 == 0) kc_busy(stream, KC_MS); /* the other stream goes on */
     kc_ok(kp.m.copy_out(kc_device(), stream, buffer, 0, out[i], SIZE),
           "copy_out");
     KC_DO(kp.m.release_ordered(kc_device(), stream, buffer),
           "memory.release_ordered");
   }
-  kc_ok(kc_finish(stream), "waiting");
+  kc_ok(kc_finish(streams[0]), "waiting");
+  kc_ok(kc_finish(streams[1]), "waiting");
   for (int i = 0; i < 40; i++)
     kc_check(!memcmp(in[i], out[i], SIZE),
              "round %d: memory was reused before the work before it was done",

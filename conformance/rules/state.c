@@ -23,7 +23,7 @@ static void state_network(void) {
   char path[64], target[256];
   uint32_t sockets = 0;
   kc_smoke();
-  for (int fd = 5; fd < 256; fd++) {
+  for (int fd = 4; fd < 256; fd++) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ssize_t size = readlink(path, target, sizeof target - 1);
     if (size <= 0) continue;

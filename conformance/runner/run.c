@@ -151,14 +151,17 @@ void kc_probe(const kc_options *options, kc_facts *out) {
   }
   uint64_t limit = (uint64_t)(20e9 * options->time_scale);
   bool late = false;
+  uint64_t ended = 0;
   while (!reap(&child, &status, &usage)) {
     struct pollfd fds[2] = {{child.events, POLLIN, 0},
                             {child.output, POLLIN, 0}};
     poll(fds, 2, 20);
     kc_child_read(&child, NULL);
-    if (!late && kc_now() - child.began > limit) {
-      late = true;
-      kc_child_kill(&child);
+    if (child.done && !ended) ended = kc_now();
+    if ((!late && kc_now() - child.began > limit) ||
+        (ended && kc_now() - ended > KC_S)) {
+      late = !child.done;
+      kc_child_kill(&child); /* an end that hangs is another rule's business */
     }
   }
   kc_child_read(&child, NULL);
@@ -171,7 +174,7 @@ void kc_probe(const kc_options *options, kc_facts *out) {
     snprintf(out->why, sizeof out->why, "it hangs: last call %s",
              child.page->calls[(atomic_load(&child.page->at) + KC_RING - 1) %
                                KC_RING]);
-  else if (WIFSIGNALED(status))
+  else if (WIFSIGNALED(status) && !child.done)
     snprintf(out->why, sizeof out->why, "it crashed: %.800s", child.page->crash);
   else if (one && one->message)
     snprintf(out->why, sizeof out->why, "%s", one->message);

@@ -182,8 +182,6 @@ static void run_tasks(task *tasks, uint32_t count, const settings *s) {
   }
 }
 
-extern const char *const kc_fault_names[];
-extern const uint32_t kc_fault_count;
 
 static bool can_wrap(const char *name) {
   for (uint32_t i = 0; i < kc_fault_count; i++)

@@ -105,6 +105,9 @@ void kc_run_free(kc_run *run);
 bool kc_reference(const kc_op *op, const kc_node *node, value **out);
 void kc_values_free(value **values, uint32_t count);
 
+/* The same with subnormal inputs as zero. */
+bool kc_reference_flushed(const kc_op *op, const kc_node *node, value **out);
+
 /* Numerics that a definition declares. */
 numerics kc_numerics(const kd_kernel_def *def, kd_dtype dtype);
 

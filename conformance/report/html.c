@@ -1,0 +1,277 @@
+/* html.c - the page: summary, filter, areas, op by type, each failure's story. */
+#include "report/html.h"
+
+#include <kd/kd.h>
+#include <string.h>
+
+#include "reference/reference.h"
+
+int kc_coverage_cell(const kc_results *results, const char *op,
+                     const char *dtype, uint32_t *out_cases);
+
+static const char head[] =
+    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+    "<style>\n"
+    ":root{--bg:#fff;--fg:#1c2026;--soft:#5b6573;--line:#dfe3e8;--card:#f6f7f9;"
+    "--ok:#1f7a3a;--bad:#b3261e;--warn:#8a6100;--skip:#6b7480}\n"
+    "@media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e4e7eb;--soft:"
+    "#9aa4b1;--line:#2c333c;--card:#1c2127;--ok:#59c27a;--bad:#ff8178;--warn:"
+    "#e0b34a;--skip:#8b95a1}}\n"
+    "body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,"
+    "sans-serif}main{max-width:1080px;margin:0 auto;padding:28px 20px 60px}\n"
+    "h1{font-size:24px;margin:0 0 2px}h2{font-size:17px;margin:34px 0 10px}"
+    ".soft{color:var(--soft)}\n"
+    ".cards{display:flex;flex-wrap:wrap;gap:10px;margin:18px 0}.card{background:"
+    "var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 16px;"
+    "min-width:104px}.card b{display:block;font-size:24px;line-height:1.2}\n"
+    ".ok{color:var(--ok)}.bad{color:var(--bad)}.warn{color:var(--warn)}.skip{color:"
+    "var(--skip)}\n"
+    "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:4px 8px;"
+    "border-bottom:1px solid var(--line);vertical-align:top}th{font-weight:600;color:"
+    "var(--soft);font-size:13px}\n"
+    "td.n{text-align:right;font-variant-numeric:tabular-nums}code,pre{font:13px/1.45 "
+    "ui-monospace,Menlo,monospace}pre{background:var(--card);border:1px solid "
+    "var(--line);border-radius:6px;padding:8px 10px;overflow:auto;margin:6px 0;"
+    "white-space:pre-wrap;overflow-wrap:anywhere}\n"
+    ".bar{height:8px;border-radius:4px;background:var(--line);overflow:hidden;display:"
+    "flex;min-width:120px}.bar i{display:block;height:100%}\n"
+    ".story{border:1px solid var(--line);border-left:4px solid var(--bad);border-radius:"
+    "6px;padding:10px 14px;margin:10px 0}.story.w{border-left-color:var(--warn)}\n"
+    "blockquote{margin:4px 0;padding-left:10px;border-left:3px solid var(--line);color:"
+    "var(--soft)}\n"
+    ".heat td{padding:2px;border:0}.heat .c{width:44px;height:22px;border-radius:4px;"
+    "text-align:center;font-size:12px;line-height:22px;background:var(--card)}"
+    ".heat .y{background:#2e8b4b;color:#fff}.heat .x{background:#c4302b;color:#fff}\n"
+    "input,select{font:inherit;padding:5px 9px;border:1px solid var(--line);border-"
+    "radius:6px;background:var(--bg);color:var(--fg)}.scroll{overflow-x:auto}\n"
+    "</style>\n";
+
+static const char script[] =
+    "<script>\n"
+    "const q=document.getElementById('q'),s=document.getElementById('s'),"
+    "rows=[...document.querySelectorAll('#rules tr[data-id]')],"
+    "n=document.getElementById('n');\n"
+    "function f(){let c=0;for(const r of rows){const ok=(r.dataset.id+' '+"
+    "r.dataset.text).toLowerCase().includes(q.value.toLowerCase())&&(!s.value||"
+    "r.dataset.s===s.value);r.hidden=!ok;c+=ok}n.textContent=c+' of '+rows.length}\n"
+    "q.oninput=s.onchange=f;f();\n"
+    "</script>\n";
+
+static void put(FILE *file, const char *text) {
+  for (; text && *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '&') fputs("&amp;", file);
+    else if (c == '<') fputs("&lt;", file);
+    else if (c == '>') fputs("&gt;", file);
+    else if (c == '"') fputs("&quot;", file);
+    else if (c >= ' ' || c == '\n') fputc(c, file);
+  }
+}
+
+static const char *colour(kc_status status) {
+  if (kc_status_failed(status)) return "bad";
+  return status == KC_PASS      ? "ok"
+         : status == KC_WARNING ? "warn"
+                                : "skip";
+}
+
+static void card(FILE *file, const char *style, uint32_t value,
+                 const char *what) {
+  fprintf(file, "<div class=\"card\"><b class=\"%s\">%u</b>%s</div>\n", style,
+          value, what);
+}
+
+static void summary(const kc_results *r, FILE *file) {
+  fputs("<title>", file);
+  put(file, r->name);
+  fputs(": Keel conformance</title></head><body><main>\n<h1>", file);
+  put(file, r->vendor);
+  fputc(' ', file);
+  put(file, r->name);
+  fputc(' ', file);
+  put(file, r->version);
+  fputs("</h1>\n<div class=\"soft\">", file);
+  put(file, r->device);
+  fprintf(file, " &middot; ABI %u.%u &middot; ", r->abi_version >> 16,
+          r->abi_version & 0xffff);
+  put(file, r->suite);
+  fputs(" &middot; ", file);
+  put(file, r->started);
+  fputs(" &middot; ", file);
+  put(file, r->host);
+  fprintf(file, " &middot; seed %llu</div>\n", (unsigned long long)r->seed);
+  bool claims = !r->failed && !r->partial;
+  fprintf(file, "<p><b class=\"%s\">%s", claims ? "ok" : r->failed ? "bad" : "warn",
+          claims ? "Conformant: level " : r->failed ? "Not conformant"
+                                                    : "A part of the rules");
+  if (claims) {
+    fprintf(file, "%d %s", r->level, kc_level_name((kc_level)r->level));
+    for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
+      if (r->options >> (i - KC_PROFILE) & 1)
+        fprintf(file, " + %s", kc_level_name((kc_level)i));
+  }
+  fputs("</b></p>\n<div class=\"cards\">\n", file);
+  card(file, "ok", r->passed, "passed");
+  card(file, r->failed ? "bad" : "soft", r->failed, "failed");
+  card(file, r->warnings ? "warn" : "soft", r->warnings, "warnings");
+  card(file, "skip", r->skipped, "skipped");
+  uint64_t checks = 0;
+  for (uint32_t i = 0; i < r->rule_count; i++)
+    checks += r->rules[i].checks;
+  fprintf(file,
+          "<div class=\"card\"><b>%llu</b>checks</div>\n"
+          "<div class=\"card\"><b>%.1f s</b>time</div></div>\n",
+          (unsigned long long)checks, (double)r->time / 1e9);
+}
+
+static void stories(const kc_results *r, FILE *file) {
+  bool any = false;
+  for (uint32_t i = 0; i < r->rule_count; i++) {
+    const kc_rule_result *rule = &r->rules[i];
+    if (!kc_status_failed(rule->status) && rule->status != KC_WARNING) continue;
+    if (!any) fputs("<h2>What broke</h2>\n", file);
+    any = true;
+    fprintf(file,
+            "<div class=\"story%s\" id=\"%s\"><b>%s</b> <span class=\"%s\">%s</span>"
+            " <span class=\"soft\">%s, %u of %u cases</span>\n",
+            rule->status == KC_WARNING ? " w" : "", rule->id, rule->id,
+            colour(rule->status), kc_status_name(rule->status),
+            kc_severity_name(rule->severity), rule->failed, rule->case_count);
+    if (rule->rule) {
+      fprintf(file, "<blockquote>kd/%s: &ldquo;", rule->rule->header);
+      put(file, rule->rule->sentence);
+      fputs("&rdquo;</blockquote><div>", file);
+      put(file, rule->rule->about);
+      fputs("</div>\n", file);
+    }
+    uint32_t shown = 0;
+    for (uint32_t c = 0; c < rule->case_count; c++) {
+      const kc_case_result *one = &rule->cases[c];
+      if (!kc_status_failed(one->status)) continue;
+      if (++shown > 8) break;
+      fputs("<pre>", file);
+      put(file, one->name);
+      fputs("\n", file);
+      put(file, one->message);
+      if (one->detail) fputs("\n\n", file);
+      put(file, one->detail);
+      fputs("</pre>\n", file);
+      if (shown == 1) {
+        const char *during = strstr(one->name, "/during=");
+        fputs("<div class=\"soft\">Again: <code>keel-conformance ", file);
+        put(file, r->plugin_path);
+        fputs(" --case '", file);
+        put(file, during ? during + 8 : one->name);
+        fprintf(file, "' --seed %llu</code></div>\n",
+                (unsigned long long)r->seed);
+      }
+    }
+    if (shown > 8)
+      fprintf(file, "<div class=\"soft\">and %u more cases</div>\n",
+              rule->failed - 8);
+    fputs("</div>\n", file);
+  }
+}
+
+static void areas(const kc_results *r, FILE *file) {
+  fputs("<h2>Areas</h2>\n<table><tr><th>area<th><th>passed<th>failed<th>warnings"
+        "<th>skipped</tr>\n", file);
+  for (uint32_t a = 0; a < kc_area_count; a++) {
+    uint32_t n[4] = {0}, all = 0;
+    size_t size = strlen(kc_areas[a]->name);
+    for (uint32_t i = 0; i < r->rule_count; i++) {
+      const kc_rule_result *rule = &r->rules[i];
+      if (strncmp(rule->id, kc_areas[a]->name, size) != 0 || rule->id[size] != '.')
+        continue;
+      all++;
+      n[kc_status_failed(rule->status)      ? 1
+        : rule->status == KC_PASS           ? 0
+        : rule->status == KC_WARNING        ? 2
+                                            : 3]++;
+    }
+    if (!all) continue;
+    static const char *const colours[] = {"ok", "bad", "warn", "skip"};
+    fprintf(file, "<tr><td><b>%s</b> <span class=\"soft\">%s</span><td><div"
+            " class=\"bar\">", kc_areas[a]->name, kc_areas[a]->title);
+    for (int k = 0; k < 4; k++)
+      fprintf(file, "<i style=\"width:%.1f%%;background:var(--%s)\"></i>",
+              100.0 * n[k] / all, colours[k]);
+    fprintf(file, "</div><td class=\"n\">%u<td class=\"n\">%u<td class=\"n\">%u"
+            "<td class=\"n\">%u</tr>\n", n[0], n[1], n[2], n[3]);
+  }
+  fputs("</table>\n", file);
+}
+
+static void heat(const kc_results *r, FILE *file) {
+  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16, KD_I8,
+                                   KD_U8,  KD_I16, KD_U16, KD_I32,  KD_U32,
+                                   KD_I64, KD_U64, KD_BOOL, KD_C64, KD_C128};
+  enum { TYPES = sizeof types / sizeof *types };
+  const ref_op *ref = NULL;
+  fputs("<h2>Ops by element type</h2>\n<p class=\"soft\">Cases that were run;"
+        " green: all passed, red: some failed, empty: the plugin has no such"
+        " kernel.</p>\n<div class=\"scroll\"><table class=\"heat\"><tr><th>op", file);
+  for (int t = 0; t < TYPES; t++)
+    fprintf(file, "<th>%s", kd_dtype_name(types[t]));
+  fputs("</tr>\n", file);
+  for (uint32_t i = 0; (ref = ref_at(i)); i++) {
+    uint32_t cases[TYPES] = {0}, any = 0;
+    int worst[TYPES];
+    for (int t = 0; t < TYPES; t++) {
+      worst[t] = kc_coverage_cell(r, ref->name, kd_dtype_name(types[t]), &cases[t]);
+      any += cases[t];
+    }
+    if (!any) continue;
+    fprintf(file, "<tr><td>%s", ref->name);
+    for (int t = 0; t < TYPES; t++)
+      if (cases[t])
+        fprintf(file, "<td><div class=\"c %s\">%u</div>",
+                worst[t] > 0 ? "x" : "y", cases[t]);
+      else
+        fputs("<td><div class=\"c\"></div>", file);
+    fputs("</tr>\n", file);
+  }
+  fputs("</table></div>\n", file);
+}
+
+static void rules(const kc_results *r, FILE *file) {
+  fputs("<h2>Rules</h2>\n<p><input id=\"q\" placeholder=\"filter by id or text\""
+        " size=\"30\"> <select id=\"s\"><option value=\"\">all<option>pass<option>"
+        "fail<option>crash<option>hang<option>warning<option>skipped</select>"
+        " <span class=\"soft\" id=\"n\"></span></p>\n<table id=\"rules\"><tr><th>"
+        "rule<th>status<th>severity<th>level<th>cases<th>checks<th>ms<th>"
+        "</tr>\n", file);
+  for (uint32_t i = 0; i < r->rule_count; i++) {
+    const kc_rule_result *rule = &r->rules[i];
+    fprintf(file, "<tr data-id=\"%s\" data-s=\"%s\" data-text=\"", rule->id,
+            kc_status_name(rule->status));
+    put(file, rule->rule ? rule->rule->sentence : "");
+    fprintf(file, "\"><td><code>%s</code><td class=\"%s\">%s<td>%s<td>%s"
+            "<td class=\"n\">%u<td class=\"n\">%llu<td class=\"n\">%.0f<td"
+            " class=\"soft\">", rule->id, colour(rule->status),
+            kc_status_name(rule->status), kc_severity_name(rule->severity),
+            kc_level_name(rule->level), rule->case_count,
+            (unsigned long long)rule->checks, (double)rule->time / 1e6);
+    put(file, rule->reason);
+    for (uint32_t c = 0; c < rule->case_count && c < 1; c++)
+      put(file, rule->cases[c].note);
+    fputs("</tr>\n", file);
+  }
+  fputs("</table>\n", file);
+}
+
+bool kc_html(const kc_results *r, FILE *file) {
+  fputs(head, file);
+  summary(r, file);
+  stories(r, file);
+  areas(r, file);
+  heat(r, file);
+  rules(r, file);
+  fprintf(file, "<p class=\"soft\">plugin sha256 %s<br>rules sha256 %s</p>\n",
+          r->plugin_digest ? r->plugin_digest : "?",
+          r->rules_digest ? r->rules_digest : "?");
+  fputs(script, file);
+  fputs("</main></body></html>\n", file);
+  return true;
+}
