@@ -957,7 +957,7 @@ static const kc_rule rules[] = {
          " kd_cost.reserved",
          "Times that are not nanoseconds send ops to the wrong device."),
     RULE(MUST, "kernel.reuse", kernel_reuse, KC_CASES, "kernel.h",
-         "it must not grow with repetition",
+         "It must not grow with repetition",
          "kd_kernel_def.enqueue kd_kernel_def.workspace",
          "Results or shapes of the last run that are still in the instance."),
     RULE(MUST, "kernel.any-shape", kernel_any_shape, 0, "kernel.h",

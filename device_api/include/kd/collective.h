@@ -1,7 +1,8 @@
 /* kd/collective.h - work that several devices of one plugin do together.
  *
  * An option. Semantics are MPI's of the same name (MPI 4.0, chapter 6), on
- * device buffers and in stream order. SPDX-License-Identifier: Apache-2.0 */
+ * device buffers and in stream order. SPDX-License-Identifier: Apache-2.0
+ * [group.all-reduce, group.reduce-scatter, group.broadcast] */
 #ifndef KD_COLLECTIVE_H
 #define KD_COLLECTIVE_H
 
@@ -20,13 +21,15 @@ typedef struct kd_group kd_group; /* the plugin's: devices that take part */
 
 /* Each member calls the same slots in the same order, from one thread or many;
  * the calls never block. Tensors are packed, of one dtype; `rank` is the
- * member's number in the group. A NULL slot is not supported. */
+ * member's number in the group. A NULL slot is not supported.
+ * [group.send-receive] */
 typedef struct kd_collective_table {
   uint32_t struct_size; /* sizeof(kd_collective_table) as the plugin knew it */
   uint32_t reserved;
 
   /* Makes a group of open devices, in rank order. Returns KD_OK,
-   * KD_UNIMPLEMENTED (they can't reach each other), KD_OUT_OF_MEMORY. */
+   * KD_UNIMPLEMENTED (they can't reach each other), KD_OUT_OF_MEMORY.
+   * [group.all-gather] */
   kd_status (*create)(kd_device *const *devices, uint32_t count,
                       KD_OWNED kd_group **out_group);
   void (*destroy)(kd_group *group);

@@ -10,13 +10,14 @@
 extern "C" {
 #endif
 
-/* What a device's memory is doing; filled up to struct_size. */
+/* What a device's memory is doing; filled up to struct_size.
+ * [abi.stats-bounded] */
 typedef struct kd_memory_stats {
   uint32_t struct_size; /* sizeof(kd_memory_stats) as the host knew it */
   uint32_t reserved;
   uint64_t total;     /* bytes of the space, 0: not known */
   uint64_t available; /* bytes that an allocation may still get, 0: not known */
-  uint64_t used;      /* bytes this process has allocated */
+  uint64_t used;      /* bytes this process has allocated [dev.memory-info] */
   uint64_t buffers;   /* live buffers of this process */
 } kd_memory_stats;
 
@@ -34,7 +35,14 @@ typedef struct kd_memory_stats {
  * host memory given to them stays valid and unchanged until the stream has
  * passed them. Ranges are `size` bytes (0 is legal and does nothing) from
  * `offset`; the host never passes one that leaves the buffer. out_ is written
- * on KD_OK only. */
+ * on KD_OK only. Nothing outside the range changes. A size is 64 bits wide. Host
+ * memory may be of any kind: heap, stack, a mapped file.
+ * [mem.no-overrun, mem.distinct, copy.offsets, copy.zero,
+ * copy.host-reusable, copy.out-done, copy.any-host-memory,
+ * copy.source-untouched, copy.big, copy.order, copy.stream-done,
+ * stream.enqueue-not-blocking, stream.beside-synchronous,
+ * kernel.concurrent-instances, err.out-params, thread.parallel,
+ * thread.memory, life.no-late-write] */
 typedef struct kd_memory_table {
   uint32_t struct_size; /* sizeof(kd_memory_table) as the plugin knew it */
   uint32_t reserved;
@@ -46,30 +54,42 @@ typedef struct kd_memory_table {
    * out_address  the address of its first byte, as kernels (and, for host
    *              visible spaces, the host) use it; NULL: it has none
    * Owns     the host gives it back by `release`, once, when no work uses it.
-   * Returns KD_OK, KD_OUT_OF_MEMORY (with what was asked and what is free). */
+   * No two live buffers share a byte. A failed allocation leaves running work
+   * alone. A device out of memory works on, and has it again when buffers are
+   * released.
+   * Returns KD_OK, KD_OUT_OF_MEMORY (with what was asked and what is free).
+   * [mem.alloc-free, mem.alignment, mem.no-overlap, mem.oom-size,
+   * mem.oom-recover, mem.oom-busy, mem.churn, err.message-names,
+   * perf.alloc] */
   kd_status (*allocate)(kd_device *device, uint32_t space, uint64_t size,
                         KD_OWNED kd_buffer **out_buffer, void **out_address);
 
-  /* Frees a buffer. Never fails. */
+  /* Frees a buffer. Never fails.
+   * [mem.alloc-free] */
   void (*release)(kd_device *device, kd_buffer *buffer);
 
   /* Copies from host memory into a buffer.
-   * Returns KD_OK, or why the device can't. */
+   * Returns KD_OK, or why the device can't.
+   * [perf.copies] */
   kd_status (*copy_in)(kd_device *device, kd_stream *stream, const void *source,
                        kd_buffer *target, uint64_t offset, uint64_t size);
 
-  /* Copies from a buffer to host memory. Returns as copy_in. */
+  /* Copies from a buffer to host memory. Returns as copy_in.
+   * [copy.in-out] */
   kd_status (*copy_out)(kd_device *device, kd_stream *stream, kd_buffer *source,
                         uint64_t offset, void *target, uint64_t size);
 
-  /* Copies between two buffers of the device; the ranges do not overlap.
-   * Returns as copy_in. */
+  /* Copies between two buffers of the device; the ranges do not overlap. They
+   * may lie in any, whatever their spaces.
+   * Returns as copy_in.
+   * [copy.device-device, copy.between-spaces] */
   kd_status (*copy)(kd_device *device, kd_stream *stream, kd_buffer *source,
                     uint64_t source_offset, kd_buffer *target,
                     uint64_t target_offset, uint64_t size);
 
   /* Repeats a pattern of 1, 2, 4, 8 or 16 bytes; offset and size are multiples
-   * of it. Returns as copy_in. */
+   * of it; the pattern is copied before the call returns. Returns as copy_in.
+   * [copy.fill-patterns, copy.stream-fill] */
   kd_status (*fill)(kd_device *device, kd_stream *stream, kd_buffer *target,
                     uint64_t offset, uint64_t size, const void *pattern,
                     uint32_t pattern_size);
@@ -77,13 +97,15 @@ typedef struct kd_memory_table {
   /* Gives a host address for a range of a buffer in a host visible space, for
    * reading (1), writing (2) or both (3). `unmap` ends it and makes writes
    * visible to work that is enqueued afterwards.
-   * Returns KD_OK, KD_UNIMPLEMENTED (not host visible), KD_OUT_OF_MEMORY. */
+   * Returns KD_OK, KD_UNIMPLEMENTED (not host visible), KD_OUT_OF_MEMORY.
+   * [mem.spaces, mem.map-coherent, mem.map-range, mem.map-kernel] */
   kd_status (*map)(kd_device *device, kd_buffer *buffer, uint64_t offset,
                    uint64_t size, uint32_t access, void **out_address);
   void (*unmap)(kd_device *device, kd_buffer *buffer);
 
   /* `allocate` and `release` in a stream's order: the memory may be one that
-   * work before it in the stream still uses. Both or neither. */
+   * work before it in the stream still uses. Both or neither.
+   * [mem.ordered] */
   kd_status (*allocate_ordered)(kd_device *device, kd_stream *stream,
                                 uint32_t space, uint64_t size,
                                 KD_OWNED kd_buffer **out_buffer,
@@ -92,18 +114,22 @@ typedef struct kd_memory_table {
                           kd_buffer *buffer);
 
   /* Bytes that a tensor of this type really needs, where that is more than its
-   * elements (padding, tiles). NULL: elements times element size. */
+   * elements (padding, tiles). NULL: elements times element size.
+   * [mem.tensor-size] */
   uint64_t (*tensor_size)(kd_device *device, const kd_type *type);
 
   /* Makes a buffer of memory that somebody else owns, without a copy, which
-   * stays valid until `release`. kind is KD_EXTERNAL_*.
-   * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, or not this address). */
+   * stays valid until `release`. kind is KD_EXTERNAL_*. It may be read-only:
+   * nothing writes to it then.
+   * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, or not this address).
+   * [mem.import-host, mem.import-readonly] */
   kd_status (*import_memory)(kd_device *device, uint32_t kind, uint64_t handle,
                              uint64_t size, KD_OWNED kd_buffer **out_buffer,
                              void **out_address);
 
   /* Gives a handle of a buffer for another device or process. A descriptor is
-   * the receiver's to close. Returns KD_OK, KD_UNIMPLEMENTED. */
+   * the receiver's to close. Returns KD_OK, KD_UNIMPLEMENTED.
+   * [mem.export] */
   kd_status (*export_memory)(kd_device *device, kd_buffer *buffer,
                              uint32_t kind, uint64_t *out_handle);
 
@@ -111,7 +137,8 @@ typedef struct kd_memory_table {
   kd_status (*stats)(kd_device *device, uint32_t space,
                      kd_memory_stats *out_stats);
 
-  /* Gives memory that the plugin keeps for reuse back to the system. */
+  /* Gives memory that the plugin keeps for reuse back to the system.
+   * [mem.trim] */
   void (*trim)(kd_device *device);
 } kd_memory_table;
 
@@ -121,12 +148,14 @@ typedef struct kd_peer_table {
   uint32_t struct_size; /* sizeof(kd_peer_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* 1 where `copy` works from one device to the other, else 0. Cheap. */
+  /* 1 where `copy` works from one device to the other, else 0. Cheap.
+   * [peer.reachable] */
   uint32_t (*reachable)(kd_device *from, kd_device *to);
 
   /* Copies in the order of `stream`, which belongs to `to`; the host has made
    * it wait for the source's work. NULL stream: synchronous.
-   * Returns KD_OK, or why not. */
+   * Returns KD_OK, or why not.
+   * [peer.copy, peer.order] */
   kd_status (*copy)(kd_device *from, kd_buffer *source, uint64_t source_offset,
                     kd_device *to, kd_stream *stream, kd_buffer *target,
                     uint64_t target_offset, uint64_t size);

@@ -15,24 +15,28 @@ extern "C" {
 /* Takes one claim during `claim`: the nodes, by index, of one connected part
  * that no path leaves and enters again, and what it should cost (NULL: not
  * known). Returns KD_OK, KD_INVALID_ARGUMENT (not such a part, or a node is
- * claimed already; the claim is dropped and the plugin may go on). */
+ * claimed already; the claim is dropped and the plugin may go on).
+ * [region.claim-honest, region.claim-refused] */
 typedef kd_status (*kd_claim)(void *context, const uint32_t *nodes,
                               uint32_t count, const kd_cost *cost);
 
 /* The compiler of a device. claim, compile, enqueue and destroy are needed;
- * serialize, validate and load come together or not at all. */
+ * serialize, validate and load come together or not at all.
+ * [abi.groups] */
 typedef struct kd_region_table {
   uint32_t struct_size; /* sizeof(kd_region_table) as the plugin knew it */
   uint32_t reserved;
 
   /* Looks at a graph and hands over claims. Borrowed for the call; any thread.
-   * Returns KD_OK also where it claims nothing. */
+   * Returns KD_OK also where it claims nothing.
+   * [region.claim-pure, region.empty-graph] */
   kd_status (*claim)(kd_device *device, const kd_graph *graph, kd_claim take,
                      void *context);
 
   /* Compiles one claimed part: its inputs and outputs are the graph's, in
    * order. May take long; any thread. Returns KD_OK, KD_UNIMPLEMENTED (the
-   * host runs the part op by op), KD_OUT_OF_MEMORY. */
+   * host runs the part op by op), KD_OUT_OF_MEMORY.
+   * [region.equals-ops, region.odd-graphs, region.threads] */
   kd_status (*compile)(kd_device *device, const kd_graph *graph,
                        KD_OWNED kd_region **out_region);
 
@@ -46,12 +50,14 @@ typedef struct kd_region_table {
   void (*destroy)(kd_region *region);
 
   /* Gives the compiled form, which kd_host.release frees. It carries what it
-   * was compiled for. Returns KD_OK, KD_UNIMPLEMENTED. */
+   * was compiled for. Returns KD_OK, KD_UNIMPLEMENTED.
+   * [region.serialise] */
   kd_status (*serialize)(kd_region *region, KD_OWNED void **out_blob,
                          uint64_t *out_size);
 
   /* Whether a blob, from anywhere and not to be trusted, still fits this
-   * device and driver. Returns KD_OK, KD_INCOMPATIBLE, KD_DATA_LOSS. */
+   * device and driver. Returns KD_OK, KD_INCOMPATIBLE, KD_DATA_LOSS.
+   * [region.other-device, region.mutated-blob] */
   kd_status (*validate)(kd_device *device, const void *blob, uint64_t size);
 
   /* Makes a region of a blob that `validate` took. */

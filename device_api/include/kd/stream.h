@@ -13,11 +13,18 @@ extern "C" {
 
 /* Called once when an event's work is done or has failed, from any thread, a
  * driver's own included; also inside the call that registered it. It never
- * blocks and never calls the plugin. */
+ * blocks and never calls the plugin.
+ * [event.callback-not-early, event.callback-already-done,
+ * err.callback-on-error] */
 typedef void (*kd_event_callback)(void *context, kd_status status);
 
 /* What a device does with streams. Unless a slot says otherwise, any thread
- * may call it, one at a time for one stream; out_ is written on KD_OK only. */
+ * may call it, one at a time for one stream; out_ is written on KD_OK only.
+ * There may be many. Streams of a device should not wait for each other. A
+ * failure stays with its stream and those that wait for it. Nothing waits for
+ * ever because something failed.
+ * [stream.many, stream.thread-handoff, stream.independent, err.others-live,
+ * err.no-hang] */
 typedef struct kd_stream_table {
   uint32_t struct_size; /* sizeof(kd_stream_table) as the plugin knew it */
   uint32_t reserved;
@@ -26,69 +33,85 @@ typedef struct kd_stream_table {
    *
    * priority  -1 background, 0 normal, 1 urgent; a hint
    * flags     none yet; an unknown bit is refused
-   * Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED (unknown flag). */
+   * Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED (unknown flag).
+   * [abi.stream-flag, stream.create-destroy, stream.priorities] */
   kd_status (*create)(kd_device *device, int32_t priority, uint32_t flags,
                       KD_OWNED kd_stream **out_stream);
 
-  /* Closes a stream whose work is done. Never fails. */
+  /* Closes a stream whose work is done. Never fails.
+   * [stream.destroy-done] */
   void (*destroy)(kd_stream *stream);
 
   /* Makes work that is enqueued from now on wait for `event`, which may be of
    * another stream or device of this plugin. Never blocks. An event that was
    * never recorded is no wait. If the event's work failed, so does this
    * stream's work from here on, with the same status.
-   * Returns KD_OK, or why the stream takes no more work. */
+   * Returns KD_OK, or why the stream takes no more work.
+   * [event.wait-device, event.wait-not-blocking, event.cross-dag,
+   * event.wait-before-record, err.async-wait] */
   kd_status (*wait)(kd_stream *stream, kd_event *event);
 
   /* Hands work that the plugin holds back for batching to the device. NULL:
-   * nothing is held back. Returns KD_OK, KD_DEVICE_LOST. */
+   * nothing is held back. Returns KD_OK, KD_DEVICE_LOST.
+   * [stream.flush, stream.not-held-back] */
   kd_status (*flush)(kd_stream *stream);
 
   /* Blocks until all work of the stream is done. NULL: the host records an
    * event and waits for it.
    * Returns KD_OK, or the status of the first work that failed since the last
-   * synchronize; the stream is usable again unless it was KD_DEVICE_LOST. */
+   * synchronize; the stream is usable again unless it was KD_DEVICE_LOST.
+   * [stream.sync-empty, stream.sync-complete, err.async-synchronize] */
   kd_status (*synchronize)(kd_stream *stream);
 } kd_stream_table;
 
 /* What a device does with events. All of create, destroy, record, query and
  * wait are needed beside a stream table. Several threads may query and wait
- * for one event at once. An event carries the status of the work before it. */
+ * for one event at once. An event carries the status of the work before it. There
+ * may be thousands. Any number of streams may wait for one event.
+ * [event.multi-wait, event.multi-stream, event.many, event.streams-apart,
+ * err.async-event] */
 typedef struct kd_event_table {
   uint32_t struct_size; /* sizeof(kd_event_table) as the plugin knew it */
   uint32_t reserved;
 
   /* Makes an event, not recorded yet. flags: none yet; an unknown bit is
-   * refused. Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED. */
+   * refused. Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED.
+   * [abi.event-flag, event.initial] */
   kd_status (*create)(kd_device *device, uint32_t flags,
                       KD_OWNED kd_event **out_event);
 
   /* Frees an event. Legal while its work still runs and after a callback was
-   * registered; the callback still comes. Never blocks. */
+   * registered; the callback still comes. Never blocks.
+   * [event.destroy-waited, event.callback-destroyed, event.churn] */
   void (*destroy)(kd_event *event);
 
   /* Moves the event behind all that `stream` holds now; waits that are already
    * queued still mean the old point. Never blocks.
-   * Returns KD_OK, or why the stream takes no more work. */
+   * Returns KD_OK, or why the stream takes no more work.
+   * [event.record-query, event.re-record] */
   kd_status (*record)(kd_event *event, kd_stream *stream);
 
   /* Returns KD_OK (done, or never recorded), KD_BUSY (not yet), or the status
-   * of the first work before it that failed. Never blocks. */
+   * of the first work before it that failed. Never blocks.
+   * [event.record-query] */
   kd_status (*query)(kd_event *event);
 
   /* Blocks the caller until the work before the event is done.
    *
    * timeout  0 polls, UINT64_MAX waits without limit
-   * Returns KD_OK, KD_DEADLINE_EXCEEDED, or as query. */
+   * Returns KD_OK, KD_DEADLINE_EXCEEDED, or as query.
+   * [event.wait-host, event.wait-timeout] */
   kd_status (*wait)(kd_event *event, uint64_t timeout);
 
   /* Calls back once, when the work before the event is done. NULL: the host
-   * waits on a thread of its own. Returns KD_OK; else no call comes. */
+   * waits on a thread of its own. Returns KD_OK; else no call comes.
+   * [event.callback-once] */
   kd_status (*on_complete)(kd_event *event, kd_event_callback callback,
                            void *context);
 
   /* Device time between two events of streams that timed them, both done.
-   * Returns KD_OK, KD_UNIMPLEMENTED. */
+   * Returns KD_OK, KD_UNIMPLEMENTED.
+   * [event.elapsed] */
   kd_status (*elapsed)(kd_event *begin, kd_event *end, uint64_t *out_time);
 } kd_event_table;
 
