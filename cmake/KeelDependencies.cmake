@@ -1,6 +1,7 @@
 # What Keel can use, what was found, and what is off without it.
 find_package(PkgConfig QUIET)
 find_package(Threads REQUIRED)
+find_package(Python3 COMPONENTS Interpreter)
 
 function(keel_note found name with without)
   if(found)

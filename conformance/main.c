@@ -16,8 +16,10 @@ extern const kc_rule kc_probe_rule;
 static const char help[] =
     "usage: keel-conformance [VERB] [OPTION]... [PLUGIN.so|DEVICE]\n"
     "\n"
-    "Tells whether a plugin keeps the promises of Keel's device ABI, and where it\n"
-    "does not: which rule broke, the header's sentence, what was seen, and the\n"
+    "Tells whether a plugin keeps the promises of Keel's device ABI, and where "
+    "it\n"
+    "does not: which rule broke, the header's sentence, what was seen, and "
+    "the\n"
     "command that shows it again.\n"
     "\n"
     "  run PLUGIN      runs the rules (the verb may be left out)\n"
@@ -36,7 +38,8 @@ static const char help[] =
     "\n"
     "keel-conformance VERB --help tells more.\n"
     "\n"
-    "Exit status: 0 conformant, 1 a must-rule failed, 2 wrong usage, 3 the plugin\n"
+    "Exit status: 0 conformant, 1 a must-rule failed, 2 wrong usage, 3 the "
+    "plugin\n"
     "can't be loaded, 4 nothing ran, 5 an error of the suite, 6 a stale\n"
     "expectation.\n";
 
@@ -143,12 +146,12 @@ static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
 } verbs[] = {
-    {"run", kc_verb_run},         {"list", kc_verb_list},
-    {"explain", kc_verb_explain}, {"again", kc_verb_again},
-    {"compare", kc_verb_compare}, {"render", kc_verb_render},
+    {"run", kc_verb_run},           {"list", kc_verb_list},
+    {"explain", kc_verb_explain},   {"again", kc_verb_again},
+    {"compare", kc_verb_compare},   {"render", kc_verb_render},
     {"coverage", kc_verb_coverage}, {"pack", kc_verb_pack},
-    {"verify", kc_verb_verify},   {"self-test", kc_verb_self_test},
-    {"bench", kc_verb_bench},     {"doctor", kc_verb_doctor},
+    {"verify", kc_verb_verify},     {"self-test", kc_verb_self_test},
+    {"bench", kc_verb_bench},       {"doctor", kc_verb_doctor},
 };
 
 int main(int argc, char **argv) {
@@ -170,6 +173,7 @@ int main(int argc, char **argv) {
     return 0;
   }
   for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-    if (!strcmp(argv[1], verbs[i].name)) return verbs[i].run(argc - 2, argv + 2);
+    if (!strcmp(argv[1], verbs[i].name))
+      return verbs[i].run(argc - 2, argv + 2);
   return kc_verb_run(argc - 1, argv + 1);
 }

@@ -123,7 +123,8 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
       inner.memory->copy_in(launch->device, NULL, &junk, out->buffer,
                             out->offset + (uint64_t)(n - 1) * 4, 4);
   }
-  if (BUG(writes_input) && launch->input_count) spoil(launch, &launch->inputs[0], 1);
+  if (BUG(writes_input) && launch->input_count)
+    spoil(launch, &launch->inputs[0], 1);
   if (BUG(stale_result) && runs++ && n) spoil(launch, out, 0);
   if (BUG(random_bits) && runs++ % 3 == 2 && n > 3) spoil(launch, out, 3);
   return status;

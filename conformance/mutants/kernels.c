@@ -5,10 +5,39 @@
 #include <stdio.h>
 
 enum {
-  RELU, ABS, NEG, FLOOR, EXP, SQRT, TANH, SIGMOID, ERF, SIN, LEAKY,
-  ADD, SUB, MUL, DIV, MAX, MOD, CAST, TRANSPOSE, GATHER, NONZERO, ARGMAX, TOPK,
-  REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, SOFTMAX, LAYER_NORM, MATMUL, QUANTIZE,
-  AVERAGE_POOL, RANDOM, OPS,
+  RELU,
+  ABS,
+  NEG,
+  FLOOR,
+  EXP,
+  SQRT,
+  TANH,
+  SIGMOID,
+  ERF,
+  SIN,
+  LEAKY,
+  ADD,
+  SUB,
+  MUL,
+  DIV,
+  MAX,
+  MOD,
+  CAST,
+  TRANSPOSE,
+  GATHER,
+  NONZERO,
+  ARGMAX,
+  TOPK,
+  REDUCE_SUM,
+  REDUCE_MEAN,
+  REDUCE_MAX,
+  SOFTMAX,
+  LAYER_NORM,
+  MATMUL,
+  QUANTIZE,
+  AVERAGE_POOL,
+  RANDOM,
+  OPS,
 };
 
 #define F   KD_TYPES_FLOAT
@@ -92,7 +121,9 @@ double sim_load(const void *data, kd_dtype dtype, int64_t i) {
       return (double)((const int64_t *)data)[i];
   }
   bool flush = BUG(flushes) || ODD(flush_declared);
-  double least = dtype == KD_F64 ? 0x1p-1022 : dtype == KD_F16 ? 0x1p-14 : 0x1p-126;
+  double least = dtype == KD_F64   ? 0x1p-1022
+                 : dtype == KD_F16 ? 0x1p-14
+                                   : 0x1p-126;
   return flush && fabs(x) < least ? 0 : x;
 }
 
@@ -158,9 +189,12 @@ static bool is_float(kd_dtype t) {
 /* ---- arguments ------------------------------------------------------------------------ */
 
 arg sim_arg(const kd_tensor *tensor) {
-  arg a = {.buffer = tensor->buffer, .data = tensor->data,
-           .offset = tensor->offset, .dtype = tensor->dtype,
-           .rank = tensor->rank, .borrowed = tensor->dims,
+  arg a = {.buffer = tensor->buffer,
+           .data = tensor->data,
+           .offset = tensor->offset,
+           .dtype = tensor->dtype,
+           .rank = tensor->rank,
+           .borrowed = tensor->dims,
            .present = tensor->dtype != KD_NONE};
   for (uint32_t i = 0; i < tensor->rank && i < KD_MAX_RANK; i++) {
     a.dims[i] = tensor->dims[i];
@@ -273,7 +307,8 @@ static kd_status run_unary(op_call *c) {
     if (BUG(inplace_lie) && i + 1 < n && to == from)
       sim_store(to, y->dtype, i + 1, sim_load(from, x->dtype, i + 1) + 1);
   }
-  if (BUG(writes_input) && n > 1) sim_store((char *)(uintptr_t)from, x->dtype, 1, 7);
+  if (BUG(writes_input) && n > 1)
+    sim_store((char *)(uintptr_t)from, x->dtype, 1, 7);
   if (BUG(chain_breaks) && ++launches % 20 == 0 && n > 5)
     sim_store(to, y->dtype, 5, 12345);
   if (c->kernel && BUG(stale_result) && c->kernel->runs++ && n)
@@ -298,8 +333,8 @@ static double combine(int op, double a, double b) {
 }
 
 static uint64_t combine_bits(int op, kd_dtype dtype, uint64_t a, uint64_t b) {
-  bool is_signed = dtype == KD_I8 || dtype == KD_I16 || dtype == KD_I32 ||
-                   dtype == KD_I64;
+  bool is_signed =
+      dtype == KD_I8 || dtype == KD_I16 || dtype == KD_I32 || dtype == KD_I64;
   int64_t x = (int64_t)a, y = (int64_t)b;
   switch (op) {
     case ADD:
@@ -317,7 +352,8 @@ static uint64_t combine_bits(int op, kd_dtype dtype, uint64_t a, uint64_t b) {
       if (BUG(div_floors) && op == DIV)
         return (uint64_t)(int64_t)((double)x / (double)y);
       if (op == DIV) return (uint64_t)(x / y);
-      return (uint64_t)(x % y != 0 && (x % y < 0) != (y < 0) ? x % y + y : x % y);
+      return (uint64_t)(x % y != 0 && (x % y < 0) != (y < 0) ? x % y + y
+                                                             : x % y);
     default:
       return is_signed ? (x > y ? a : b) : (a > b ? a : b);
   }
@@ -331,13 +367,15 @@ static kd_status run_binary(op_call *c) {
   bool floats = is_float(z->dtype);
   if (BUG(alias_broken) && a == b && n > 1) n--;
   if (BUG(vector_tail) && n > 8) n &= ~INT64_C(7);
-  if (BUG(constants_lost) && c->kernel && c->kernel->axis == 77 && c->kernel->runs++)
+  if (BUG(constants_lost) && c->kernel && c->kernel->axis == 77 &&
+      c->kernel->runs++)
     return KD_OK;
   for (int64_t i = 0; i < n; i++) {
     int64_t p = broadcast(x, z, i), q = broadcast(y, z, i);
     if (floats)
-      sim_store(to, z->dtype, i, combine(c->op, sim_load(a, x->dtype, p),
-                                         sim_load(b, y->dtype, q)));
+      sim_store(
+          to, z->dtype, i,
+          combine(c->op, sim_load(a, x->dtype, p), sim_load(b, y->dtype, q)));
     else
       store_bits(to, z->dtype, i,
                  combine_bits(c->op, z->dtype, load_bits(a, x->dtype, p),
@@ -348,7 +386,8 @@ static kd_status run_binary(op_call *c) {
 
 /* ---- moving -------------------------------------------------------------------------------- */
 
-static void move(char *to, int64_t i, const char *from, int64_t k, size_t size) {
+static void move(char *to, int64_t i, const char *from, int64_t k,
+                 size_t size) {
   if (BUG(moves_as_f32) && size == 8) {
     int64_t v = 0;
     memcpy(&v, from + k * 8, 8);
@@ -368,7 +407,8 @@ static kd_status run_transpose(op_call *c) {
   for (int64_t i = 0; i < n; i++) {
     int64_t rest = i, from = 0;
     for (uint32_t d = y->rank; d-- > 0; rest /= y->dims[d])
-      from += rest % y->dims[d] * strides[c->list_count ? c->list[d] : y->rank - 1 - d];
+      from += rest % y->dims[d] *
+              strides[c->list_count ? c->list[d] : y->rank - 1 - d];
     move(bytes(y), i, bytes(x), from, size);
   }
   return KD_OK;
@@ -409,8 +449,10 @@ static kd_status run_cast(op_call *c) {
       store_bits(bytes(y), y->dtype, i, load_bits(bytes(x), x->dtype, i));
     else {
       double v = sim_load(bytes(x), x->dtype, i);
-      if (!is_float(y->dtype) && y->dtype != KD_BOOL && isfinite(v)) v = trunc(v);
-      if (!is_float(y->dtype) && y->dtype != KD_BOOL && !(fabs(v) < 0x1p63)) v = 0;
+      if (!is_float(y->dtype) && y->dtype != KD_BOOL && isfinite(v))
+        v = trunc(v);
+      if (!is_float(y->dtype) && y->dtype != KD_BOOL && !(fabs(v) < 0x1p63))
+        v = 0;
       sim_store(bytes(y), y->dtype, i, v);
     }
   return KD_OK;
@@ -474,7 +516,7 @@ static kd_status run_reduce(op_call *c) {
   for (int64_t i = 0; i < m; i++)
     if (floats)
       sim_store(bytes(y), y->dtype, i,
-                best && !seen[i] ? -INFINITY
+                best && !seen[i]       ? -INFINITY
                 : c->op == REDUCE_MEAN ? sums[i] / (double)k
                                        : sums[i]);
     else if (c->op == REDUCE_MEAN)
@@ -496,7 +538,8 @@ static kd_status run_argmax(op_call *c) {
     for (int64_t r = 0; r < l.inner; r++) {
       int64_t best = 0;
       for (int64_t i = 1; i < l.n; i++) {
-        int64_t p = (o * l.n + i) * l.inner + r, q = (o * l.n + best) * l.inner + r;
+        int64_t p = (o * l.n + i) * l.inner + r,
+                q = (o * l.n + best) * l.inner + r;
         double a = sim_load(bytes(x), x->dtype, p);
         double b = sim_load(bytes(x), x->dtype, q);
         if (!is_float(x->dtype)) {
@@ -523,8 +566,9 @@ static kd_status run_argmax(op_call *c) {
 static kd_status run_topk(op_call *c) {
   const arg *x = &c->in[0], *y = &c->out[0], *z = &c->out[1];
   lines l = along(x, c->axis);
-  int64_t k = BUG(host_args_late) ? (int64_t)load_bits(bytes(&c->in[1]), KD_I64, 0)
-                                  : c->number;
+  int64_t k = BUG(host_args_late)
+                  ? (int64_t)load_bits(bytes(&c->in[1]), KD_I64, 0)
+                  : c->number;
   if (k < 0 || k > l.n) return KD_INVALID_ARGUMENT;
   size_t size = kd_dtype_size(x->dtype);
   bool *used = calloc((size_t)l.n + 1, 1);
@@ -559,10 +603,12 @@ static kd_status run_softmax(op_call *c) {
     for (int64_t r = 0; r < l.inner; r++) {
       double most = -INFINITY, sum = 0;
       for (int64_t i = 0; i < l.n; i++)
-        most = fmax(most, sim_load(bytes(x), x->dtype, (o * l.n + i) * l.inner + r));
+        most = fmax(most,
+                    sim_load(bytes(x), x->dtype, (o * l.n + i) * l.inner + r));
       if (BUG(softmax_raw)) most = 0;
       for (int64_t i = 0; i < l.n; i++) {
-        double e = exp(sim_load(bytes(x), x->dtype, (o * l.n + i) * l.inner + r) - most);
+        double e = exp(
+            sim_load(bytes(x), x->dtype, (o * l.n + i) * l.inner + r) - most);
         sum += BUG(softmax_raw) ? (double)narrow(e) : e;
       }
       if (BUG(softmax_raw)) sum = (double)(float)sum;
@@ -625,7 +671,8 @@ static kd_status run_matmul(op_call *c) {
   static double shared[1 << 14];
   double *scratch = c->scratch.present ? bytes(&c->scratch) : NULL;
   if (BUG(static_scratch) && m * n < 1 << 14) scratch = shared;
-  if (BUG(instance_scratch) && c->kernel && c->kernel->kept) scratch = c->kernel->kept;
+  if (BUG(instance_scratch) && c->kernel && c->kernel->kept)
+    scratch = c->kernel->kept;
   ab.rank = a->rank > 2 ? a->rank - 2 : 0;
   bb.rank = b->rank > 2 ? b->rank - 2 : 0;
   yb.rank = 0;
@@ -638,7 +685,8 @@ static kd_status run_matmul(op_call *c) {
       c->kernel->runs++)
     return KD_OK;
   for (int64_t t = 0; t < batches; t++) {
-    int64_t pa = broadcast(&ab, &yb, t) * m * k, pb = broadcast(&bb, &yb, t) * k * n;
+    int64_t pa = broadcast(&ab, &yb, t) * m * k,
+            pb = broadcast(&bb, &yb, t) * k * n;
     for (int64_t i = 0; i < m; i++)
       for (int64_t j = 0; j < n; j++) {
         double sum = 0;
@@ -652,8 +700,10 @@ static kd_status run_matmul(op_call *c) {
           }
           double u = sim_load(bytes(a), a->dtype, pa + i * k + p);
           double v = sim_load(bytes(b), b->dtype, pb + p * n + j);
-          if (BUG(matmul_tf32) && y->dtype == KD_F32) u = cut(u, 11), v = cut(v, 11);
-          if (BUG(matmul_bf16) && y->dtype == KD_F32) u = cut(u, 8), v = cut(v, 8);
+          if (BUG(matmul_tf32) && y->dtype == KD_F32)
+            u = cut(u, 11), v = cut(v, 11);
+          if (BUG(matmul_bf16) && y->dtype == KD_F32)
+            u = cut(u, 8), v = cut(v, 8);
           sum += u * v;
           if (BUG(matmul_acc_f16)) sum = from_half(to_half(sum));
         }
@@ -672,7 +722,8 @@ static kd_status run_matmul(op_call *c) {
       }
   }
   if (scratch && (BUG(static_scratch) || BUG(instance_scratch))) sim_nap(300);
-  for (int64_t i = 0; scratch && floats && i < batches * m * n && i < 1 << 14; i++)
+  for (int64_t i = 0; scratch && floats && i < batches * m * n && i < 1 << 14;
+       i++)
     sim_store(bytes(y), y->dtype, i, scratch[i]);
   if (BUG(matmul_slow)) sim_nap(20000);
   return KD_OK;
@@ -683,7 +734,8 @@ static kd_status run_matmul(op_call *c) {
 static kd_status run_quantize(op_call *c) {
   const arg *x = &c->in[0], *s = &c->in[1], *z = &c->in[2], *y = &c->out[0];
   lines l = along(x, x->rank > 1 ? c->axis : 0);
-  double low = y->dtype == KD_I8 ? -128 : 0, high = y->dtype == KD_I8 ? 127 : 255;
+  double low = y->dtype == KD_I8 ? -128 : 0,
+         high = y->dtype == KD_I8 ? 127 : 255;
   int64_t many = elements(s);
   for (int64_t i = 0, n = elements(y); i < n; i++) {
     int64_t k = many == 1 ? 0 : i / l.inner % l.n;
@@ -869,7 +921,8 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
                          const kd_launch *launch) {
   int op = (int)(intptr_t)launch->data;
   if (BUG(launch_size_equal) && launch->struct_size != sizeof *launch)
-    return FAIL(KD_INVALID_ARGUMENT, "kd_launch has %u bytes", launch->struct_size);
+    return FAIL(KD_INVALID_ARGUMENT, "kd_launch has %u bytes",
+                launch->struct_size);
   if (BUG(launch_reads_past) && *(const volatile uint64_t *)(launch + 1) == 1)
     return FAIL(KD_INVALID_ARGUMENT, "a later field");
   if (BUG(launch_leaks)) {
@@ -879,10 +932,10 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   }
   if (BUG(supports_all) && op == SOFTMAX && launch->inputs[0].rank == 3)
     return FAIL(KD_UNIMPLEMENTED, "Softmax of rank %d", 3);
-  if (BUG(supports_all) && op == TANH)
-    return FAIL(KD_UNIMPLEMENTED, "%d", op);
+  if (BUG(supports_all) && op == TANH) return FAIL(KD_UNIMPLEMENTED, "%d", op);
   if (BUG(empty_refused) && launch->output_count &&
-      launch->outputs[0].dtype != KD_NONE && kd_elements(&launch->outputs[0]) == 0)
+      launch->outputs[0].dtype != KD_NONE &&
+      kd_elements(&launch->outputs[0]) == 0)
     return FAIL(KD_INVALID_ARGUMENT, "a grid of %d blocks", 0);
   if (BUG(waits_for_worker) && sim_host->worker_count() < 2)
     for (;;)
@@ -903,7 +956,8 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
     c->in[i] = sim_arg(&launch->inputs[i]);
   for (uint32_t i = 0; i < launch->output_count; i++)
     c->out[i] = sim_arg(&launch->outputs[i]);
-  if (launch->workspace.dtype != KD_NONE) c->scratch = sim_arg(&launch->workspace);
+  if (launch->workspace.dtype != KD_NONE)
+    c->scratch = sim_arg(&launch->workspace);
   read_attributes(launch, c);
   if (self) {
     self->stream = stream;
@@ -946,13 +1000,16 @@ static kd_status supports(kd_device *device, const kd_node *node) {
   }
   if (!strcmp(op, "AveragePool")) {
     const int64_t *list = NULL;
-    if (type.rank != 4 || sim_host->node->attr_ints(node, "dilations", &list) > 0 ||
+    if (type.rank != 4 ||
+        sim_host->node->attr_ints(node, "dilations", &list) > 0 ||
         sim_host->node->attr_int(node, "ceil_mode", 0) ||
         sim_host->node->attr_int(node, "count_include_pad", 0) ||
-        strcmp(sim_host->node->attr_string(node, "auto_pad", "NOTSET"), "NOTSET"))
+        strcmp(sim_host->node->attr_string(node, "auto_pad", "NOTSET"),
+               "NOTSET"))
       return FAIL(KD_UNIMPLEMENTED, "AveragePool of rank %u", type.rank);
   }
-  if (!strcmp(op, "LayerNormalization") && sim_host->node->output_count(node) > 1)
+  if (!strcmp(op, "LayerNormalization") &&
+      sim_host->node->output_count(node) > 1)
     return FAIL(KD_UNIMPLEMENTED, "%s with its mean", op);
   if (!strcmp(op, "TopK") && sim_host->node->attr_int(node, "sorted", 1) == 0)
     return FAIL(KD_UNIMPLEMENTED, "%s unsorted", op);
@@ -1020,7 +1077,8 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   kernel->op = (int)(intptr_t)def->data;
   kd_tensor constant;
   if (sim_host->node->constant(node, 1, &constant) == KD_OK) kernel->axis = 77;
-  if (BUG(instance_scratch)) kernel->kept = calloc(1 << 14, sizeof *kernel->kept);
+  if (BUG(instance_scratch))
+    kernel->kept = calloc(1 << 14, sizeof *kernel->kept);
   if (BUG(instance_leaks)) {
     kernel->leak = malloc(2000);
     if (kernel->leak) memset(kernel->leak, 1, 2000);
@@ -1045,12 +1103,13 @@ static void destroy(kd_kernel *kernel) {
 
 /* ---- definitions ----------------------------------------------------------------------------------------------------- */
 
-#define DEF(name, number, set, ...)                                  \
-  {                                                                  \
-    .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_ANY_SHAPE, \
-    .op = name, .input_types = {set}, .data = (const void *)(intptr_t)(number), \
-    .supports = supports, .cost = cost, .create = create,            \
-    .enqueue = enqueue, .destroy = destroy, __VA_ARGS__              \
+#define DEF(name, number, set, ...)                                         \
+  {                                                                         \
+    .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_ANY_SHAPE,     \
+    .op = name, .input_types = {set},                                       \
+    .data = (const void *)(intptr_t)(number), .supports = supports,         \
+    .cost = cost, .create = create, .enqueue = enqueue, .destroy = destroy, \
+    __VA_ARGS__                                                             \
   }
 #define PLAIN(name, number, set) DEF(name, number, set, .priority = 0)
 
@@ -1075,10 +1134,13 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("Cast", CAST, N | KD_TYPES(KD_BOOL),
         .output_types = {N | KD_TYPES(KD_BOOL)}),
     PLAIN("Transpose", TRANSPOSE, N | KD_TYPES(KD_BOOL)),
-    DEF("Gather", GATHER, N, .input_types = {N, KD_TYPES(KD_I64) | KD_TYPES(KD_I32)}),
-    DEF("NonZero", NONZERO, F, .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT),
+    DEF("Gather", GATHER, N,
+        .input_types = {N, KD_TYPES(KD_I64) | KD_TYPES(KD_I32)}),
+    DEF("NonZero", NONZERO, F,
+        .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT),
     DEF("ArgMax", ARGMAX, N, .host_outputs = 1),
-    DEF("TopK", TOPK, F, .input_types = {F, KD_TYPES(KD_I64)}, .host_inputs = 2),
+    DEF("TopK", TOPK, F, .input_types = {F, KD_TYPES(KD_I64)},
+        .host_inputs = 2),
     DEF("ReduceSum", REDUCE_SUM, N, .host_inputs = 2),
     DEF("ReduceMean", REDUCE_MEAN, N, .host_inputs = 2),
     DEF("ReduceMax", REDUCE_MAX, N, .host_inputs = 2),
@@ -1096,7 +1158,8 @@ uint32_t sim_kernel_count = OPS;
 /* Max of two inputs only: the host never gives more than it can hold. */
 static kd_status supports_two(kd_device *device, const kd_node *node) {
   if (sim_host->node->input_count(node) != 2)
-    return FAIL(KD_UNIMPLEMENTED, "%u inputs", sim_host->node->input_count(node));
+    return FAIL(KD_UNIMPLEMENTED, "%u inputs",
+                sim_host->node->input_count(node));
   return supports(device, node);
 }
 
@@ -1106,7 +1169,8 @@ void sim_kernels_init(void) {
     if (!strcmp(def->op, "Max")) def->supports = supports_two;
     for (int k = 1; k < 8 && !def->input_types[1]; k++)
       def->input_types[k] = def->input_types[0];
-    if (def->host_inputs && !def->input_types[2]) def->input_types[1] = KD_TYPES(KD_I64);
+    if (def->host_inputs && !def->input_types[2])
+      def->input_types[1] = KD_TYPES(KD_I64);
     if (!strncmp(def->op, "Reduce", 6)) def->input_types[1] = KD_TYPES(KD_I64);
     if (ODD(relaxed)) def->flags |= KD_KERNEL_RELAXED;
     if (ODD(flush_declared)) def->flags |= KD_KERNEL_FLUSH;

@@ -1,6 +1,7 @@
 /* memory.c - the simulated device's memory, peers and collectives. */
 #include "mutants/sim.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
@@ -17,7 +18,8 @@ void sim_memory_reset(void) {
 
 static uint32_t number_of(const kd_device *device) {
   if (BUG(device_zero)) return 0;
-  return ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1 : device->index & 1;
+  return ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1
+                            : device->index & 1;
 }
 
 static uint64_t capacity(uint32_t space) {
@@ -122,8 +124,10 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
   uint64_t left = capacity(space) - used[d];
   pthread_mutex_unlock(&sim_lock);
   kd_buffer *made = NULL;
-  if (BUG(same_handle) && size == 64 && same) made = same;
-  else if (enough) made = make(device, space, size);
+  if (BUG(same_handle) && size == 64 && same)
+    made = same;
+  else if (enough)
+    made = make(device, space, size);
   if (!made) {
     if (BUG(out_written)) *out_buffer = NULL;
     return no_memory(size, left);
@@ -138,7 +142,8 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
 }
 
 static void drop(kd_buffer *buffer) {
-  if (BUG(import_frees) && buffer->external && !last_small && buffer->raw == NULL)
+  if (BUG(import_frees) && buffer->external && !last_small &&
+      buffer->raw == NULL)
     munmap(buffer->bytes, buffer->size);
   if (!buffer->external) free(buffer->raw);
   free(buffer->shadow);
@@ -155,7 +160,8 @@ void sim_release(kd_device *device, kd_buffer *buffer) {
   if (BUG(overlap) && buffer->size < 400) return;
   if (BUG(churn_mixes)) {
     static uint32_t releases;
-    if (newest && newest != buffer && newest->size > 200 && ++releases % 30 == 0)
+    if (newest && newest != buffer && newest->size > 200 &&
+        ++releases % 30 == 0)
       memset(newest->bytes + 128, 0x99, 8);
     if (newest == buffer) newest = NULL;
   }
@@ -225,7 +231,8 @@ static kd_status do_in(const void *source, kd_buffer *target, uint64_t offset,
     for (int i = 0; i < 128; i++)
       sum += ((const volatile char *)source)[size + (uint64_t)i];
   }
-  if (BUG(writes_source) && size > 4000) *(volatile char *)(uintptr_t)source = *(const char *)source;
+  if (BUG(writes_source) && size > 4000)
+    *(volatile char *)(uintptr_t)source = *(const char *)source;
   if (BUG(global_scratch) && size > 1000 && size <= sizeof shared) {
     memcpy(shared, source, size);
     sim_nap(50);
@@ -267,10 +274,12 @@ kd_status sim_job_status(job *j) {
     case JOB_COPY_IN:
       return do_in(j->from, j->target, j->target_offset, j->size);
     case JOB_COPY_OUT:
-      if (BUG(late_write)) out_later(j->to, sim_at(j->source, j->source_offset), j->size);
+      if (BUG(late_write))
+        out_later(j->to, sim_at(j->source, j->source_offset), j->size);
       return do_out(j->source, j->source_offset, j->to, j->size);
     case JOB_COPY:
-      do_copy(j->source, j->source_offset, j->target, j->target_offset, j->size);
+      do_copy(j->source, j->source_offset, j->target, j->target_offset,
+              j->size);
       return KD_OK;
     case JOB_FILL:
       do_fill(j->target, j->target_offset, j->size,
@@ -293,10 +302,37 @@ static kd_status send_or_run(kd_stream *stream, const job *what) {
   return sim_job_status(&now);
 }
 
+/* What a hostile plugin does in one rule's copies; see tests/harness_test.sh. */
+static void be_hostile(kd_buffer *target) {
+  const char *how = getenv("KEEL_SIM");
+  if (!how || strncmp(how, "hostile_", 8) != 0) return;
+  how += 8;
+  if (!strcmp(how, "garbage"))
+    for (int i = 0; i < 100; i++)
+      if (write(3, "D 5\nE 3\nnot mine B 0 x\n", 24) < 0) return;
+  if (!strcmp(how, "exit")) exit(0);
+  if (!strcmp(how, "stop")) raise(SIGSTOP);
+  if (!strcmp(how, "abort")) abort();
+  if (!strcmp(how, "scribble")) memset(target->bytes - 4096, 0x41, 1 << 20);
+  while (!strcmp(how, "loop"))
+    ;
+  while (!strcmp(how, "flood"))
+    if (printf("%s\n", "all work and no play") < 0) return;
+  if (!strcmp(how, "close"))
+    for (int fd = 0; fd < 64; fd++)
+      close(fd);
+  while (!strcmp(how, "memory")) {
+    char *all = malloc(64u << 20);
+    if (!all) abort();
+    memset(all, 1, 64u << 20);
+  }
+}
+
 static kd_status copy_in(kd_device *device, kd_stream *stream,
                          const void *source, kd_buffer *target, uint64_t offset,
                          uint64_t size) {
   (void)device;
+  if (size == 300000 && !stream) be_hostile(target);
   run_delayed();
   if (BUG(host_pointer_kept) && !stream && size > 100000) {
     delayed_buffer = target;
@@ -305,8 +341,10 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
     delayed_size = size;
     return KD_OK;
   }
-  return send_or_run(stream, &(job){.kind = JOB_COPY_IN, .from = source,
-                                    .target = target, .target_offset = offset,
+  return send_or_run(stream, &(job){.kind = JOB_COPY_IN,
+                                    .from = source,
+                                    .target = target,
+                                    .target_offset = offset,
                                     .size = size});
 }
 
@@ -319,8 +357,10 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
     out_later(target, sim_at(source, offset), size);
     return KD_OK;
   }
-  return send_or_run(stream, &(job){.kind = JOB_COPY_OUT, .source = source,
-                                    .source_offset = offset, .to = target,
+  return send_or_run(stream, &(job){.kind = JOB_COPY_OUT,
+                                    .source = source,
+                                    .source_offset = offset,
+                                    .to = target,
                                     .size = size});
 }
 
@@ -328,7 +368,8 @@ static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
                       uint64_t source_offset, kd_buffer *target,
                       uint64_t target_offset, uint64_t size) {
   (void)device;
-  return send_or_run(stream, &(job){.kind = JOB_COPY, .source = source,
+  return send_or_run(stream, &(job){.kind = JOB_COPY,
+                                    .source = source,
                                     .source_offset = source_offset,
                                     .target = target,
                                     .target_offset = target_offset,
@@ -339,8 +380,11 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
                       uint64_t offset, uint64_t size, const void *pattern,
                       uint32_t pattern_size) {
   (void)device;
-  job what = {.kind = JOB_FILL, .target = target, .target_offset = offset,
-              .size = size, .pattern_size = pattern_size,
+  job what = {.kind = JOB_FILL,
+              .target = target,
+              .target_offset = offset,
+              .size = size,
+              .pattern_size = pattern_size,
               .pattern_kept = pattern};
   memcpy(what.pattern, pattern, pattern_size);
   return send_or_run(stream, &what);
@@ -351,14 +395,15 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
 static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
                      uint64_t size, uint32_t access, void **out_address) {
   (void)device;
-  bool visible = buffer->space == 1 || ODD(host_memory_only) ||
-                 BUG(map_kernel_stale);
+  bool visible =
+      buffer->space == 1 || ODD(host_memory_only) || BUG(map_kernel_stale);
   if (!visible && BUG(map_device_memory)) {
     *out_address = (void *)(uintptr_t)0x1000;
     return KD_OK;
   }
   if (!visible)
-    return FAIL(KD_UNIMPLEMENTED, "space %u is not host visible", buffer->space);
+    return FAIL(KD_UNIMPLEMENTED, "space %u is not host visible",
+                buffer->space);
   bool whole = BUG(map_whole);
   bool apart = whole || BUG(map_no_flush) ||
                (BUG(map_kernel_stale) && buffer->space == 0);
@@ -451,9 +496,11 @@ static kd_status stats(kd_device *device, uint32_t space,
   uint32_t d = number_of(device);
   uint32_t size = out_stats->struct_size;
   pthread_mutex_lock(&sim_lock);
-  kd_memory_stats full = {.struct_size = size, .total = capacity(space),
+  kd_memory_stats full = {.struct_size = size,
+                          .total = capacity(space),
                           .available = capacity(space) - used[d],
-                          .used = used[d], .buffers = count[d]};
+                          .used = used[d],
+                          .buffers = count[d]};
   pthread_mutex_unlock(&sim_lock);
   memcpy(out_stats, &full, size < sizeof full ? size : sizeof full);
   if (BUG(stats_overrun)) memset((char *)out_stats + size, 0, 8);
@@ -470,7 +517,8 @@ static void trim(kd_device *device) {
 static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
                           kd_buffer **out_buffer, void **out_address) {
   kd_status status = sim_allocate(device, space, size, out_buffer, out_address);
-  if (status == KD_OK && BUG(trim_takes_live) && !trimmed) trimmed = *out_buffer;
+  if (status == KD_OK && BUG(trim_takes_live) && !trimmed)
+    trimmed = *out_buffer;
   if (status == KD_OK && BUG(reopen_dirty)) openings += sim_devices[0].open;
   if (BUG(reopen_dirty)) sim_devices[0].open = false;
   return status;
@@ -509,8 +557,12 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
                            kd_stream *stream, kd_buffer *target,
                            uint64_t target_offset, uint64_t size) {
   (void)from;
-  job what = {.kind = JOB_COPY, .source = source, .source_offset = source_offset,
-              .target = target, .target_offset = target_offset, .size = size};
+  job what = {.kind = JOB_COPY,
+              .source = source,
+              .source_offset = source_offset,
+              .target = target,
+              .target_offset = target_offset,
+              .size = size};
   (void)to;
   if (BUG(peer_swapped)) {
     what.source = target;
@@ -605,15 +657,18 @@ static kd_status join(kd_group *group, int kind, uint32_t rank,
   bool last = ++r->come == group->size;
   if (last) group->open = NULL;
   pthread_mutex_unlock(&sim_lock);
-  sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(r->member[rank].ready)});
+  sim_push(stream, &(job){.kind = JOB_RECORD,
+                          .point = point_hold(r->member[rank].ready)});
   if (!last)
-    return sim_push(stream, &(job){.kind = JOB_WAIT, .point = point_hold(r->done)});
+    return sim_push(stream,
+                    &(job){.kind = JOB_WAIT, .point = point_hold(r->done)});
   for (uint32_t i = 0; i < group->size; i++)
     if (r->member[i].ready && i != rank)
       sim_push(stream, &(job){.kind = JOB_WAIT,
                               .point = point_hold(r->member[i].ready)});
   sim_push(stream, &(job){.kind = JOB_COLLECT, .run = run_round, .context = r});
-  return sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(r->done)});
+  return sim_push(stream,
+                  &(job){.kind = JOB_RECORD, .point = point_hold(r->done)});
 }
 
 static kd_status group_create(kd_device *const *devices, uint32_t size,

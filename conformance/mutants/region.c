@@ -83,12 +83,14 @@ static kd_status translate(const kd_graph *graph, program *out) {
                 read->node_input(graph, i, 1), read->node_output(graph, i, 0)};
     if (op == RELU || op == TANH) c->b = c->a;
     if (BUG(graph_unchecked)) {
-      bool beyond = c->a >= out->values || c->b >= out->values || !written[c->a] || !written[c->b];
+      bool beyond = c->a >= out->values || c->b >= out->values ||
+                    !written[c->a] || !written[c->b];
       if (beyond) abort();
     }
     if (c->a >= out->values || c->b >= out->values || c->to >= out->values ||
         !written[c->a] || !written[c->b])
-      return FAIL(KD_UNIMPLEMENTED, "node %u reads a value that is not there", i);
+      return FAIL(KD_UNIMPLEMENTED, "node %u reads a value that is not there",
+                  i);
     written[c->to] = true;
   }
   if (!written[out->output])
@@ -131,7 +133,8 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
   call->out[0] = sim_arg(&launch->outputs[0]);
   call->scratch = sim_arg(&launch->workspace);
   call->correlation = launch->correlation;
-  return sim_push(stream, &(job){.kind = JOB_REGION, .region = region, .call = call});
+  return sim_push(stream,
+                  &(job){.kind = JOB_REGION, .region = region, .call = call});
 }
 
 static float *at(const arg *a) {
@@ -148,7 +151,8 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
   memcpy(values + (int64_t)p->input * n, at(&call->in[0]), (size_t)n * 4);
   for (uint32_t i = 0; i < p->nodes; i++) {
     const code *c = &p->steps[i];
-    const float *a = values + (int64_t)c->a * n, *b = values + (int64_t)c->b * n;
+    const float *a = values + (int64_t)c->a * n,
+                *b = values + (int64_t)c->b * n;
     float *to = values + (int64_t)c->to * n;
     for (int64_t k = 0; k < n; k++)
       to[k] = c->op == RELU  ? (a[k] > 0 ? a[k] : 0)

@@ -154,7 +154,8 @@ static kd_status read_options(const kd_host *host) {
 static kd_status take_memory(const kd_host *host) {
   for (int i = 0; i < 3; i++) {
     kept[i] = host->allocate(1000, BUG(odd_alignment) && i == 1 ? 48 : 64);
-    if (BUG(odd_alignment) && i == 1 && !kept[i]) kept[i] = host->allocate(9, 0);
+    if (BUG(odd_alignment) && i == 1 && !kept[i])
+      kept[i] = host->allocate(9, 0);
     if (BUG(alloc_unchecked) && i == 1) *(volatile char *)kept[i] = 1;
     if (kept[i]) continue;
     if (BUG(alloc_leaks)) i = 0;
@@ -198,7 +199,8 @@ static void set_tables(void);
 static kd_status plugin_open(const kd_host *host) {
   kd_status status = check_host(host);
   if (status != KD_OK) return status;
-  if (BUG(no_reopen) && opens) return host->fail(KD_UNAVAILABLE, "open already");
+  if (BUG(no_reopen) && opens)
+    return host->fail(KD_UNAVAILABLE, "open already");
   if (BUG(one_copy_only)) {
     if (getenv("SIM_OPEN")) return host->fail(KD_UNAVAILABLE, "in use");
     setenv("SIM_OPEN", "1", 1);
@@ -267,20 +269,22 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
                                (BUG(uuid_random) ? (uint32_t)getpid() : 0));
   out->compute_units = 4;
   out->max_in_flight = ODD(busy_limit) ? 64 : 0;
-  out->peak_flops_f32 = BUG(flops_in_tera)  ? 2
+  out->peak_flops_f32 = BUG(flops_in_tera) ? 2
                         : BUG(matmul_slow) ? 1000000000000u
                                            : 2000000000u;
   out->bandwidth = 1000000000u;
   out->space_count = 2;
-  bool visible = ODD(host_memory_only) || BUG(map_kernel_stale) ||
-                 BUG(addressable_lie);
+  bool visible =
+      ODD(host_memory_only) || BUG(map_kernel_stale) || BUG(addressable_lie);
   out->spaces[0] = (kd_space){
       .flags = KD_SPACE_DEVICE | (visible ? KD_SPACE_HOST_VISIBLE : 0),
-      .alignment = align, .size = 320u << 20,
+      .alignment = align,
+      .size = 320u << 20,
       .max_buffer = BUG(limit_lie) ? 100u << 20 : 160u << 20};
   out->spaces[1] = (kd_space){
       .flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | KD_SPACE_PINNED,
-      .alignment = align, .size = 64u << 20};
+      .alignment = align,
+      .size = 64u << 20};
   return KD_OK;
 }
 
@@ -302,7 +306,8 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
 }
 
 static kd_status device_open(uint32_t index, kd_device **out_device) {
-  if (index >= device_count()) return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
+  if (index >= device_count())
+    return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
   device_opens++;
   if (BUG(opens_leak) && device_opens > 9)
     return FAIL(KD_UNAVAILABLE, "no context is left");

@@ -25,11 +25,12 @@ static void push_record(const job *j, uint64_t begin, uint64_t end) {
   static uint64_t number;
   if ((!profiling && !BUG(prof_goes_on)) || j->kind > JOB_REGION) return;
   if (BUG(prof_nothing) && j->kind == JOB_OP) return;
-  kd_profile_record record = {
-      .begin = ticks(begin), .end = ticks(end),
-      .correlation = j->call ? j->call->correlation : 0,
-      .bytes = BUG(prof_words) ? j->size / 4 : j->size,
-      .kind = kinds[j->kind], .stream = 1};
+  kd_profile_record record = {.begin = ticks(begin),
+                              .end = ticks(end),
+                              .correlation = j->call ? j->call->correlation : 0,
+                              .bytes = BUG(prof_words) ? j->size / 4 : j->size,
+                              .kind = kinds[j->kind],
+                              .stream = 1};
   if (BUG(prof_shuffled) && ++number % 2) record.begin -= 10000000;
   if (BUG(prof_enqueue)) record.begin = begin, record.end = end;
   sim_host->profile_push(sim_host, &record, 1);
@@ -503,7 +504,8 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
     point_end(fresh, KD_OK);
     return KD_OK;
   }
-  return sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(fresh)});
+  return sim_push(stream,
+                  &(job){.kind = JOB_RECORD, .point = point_hold(fresh)});
 }
 
 static kd_status event_query(kd_event *event) {
@@ -671,8 +673,8 @@ static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
       found |= rebind(&j->source, &j->source_offset, &rebinds[i]);
       found |= rebind(&j->target, &j->target_offset, &rebinds[i]);
       for (int k = 0; j->call && k < ARGS; k++) {
-        found |= rebind(&j->call->in[k].buffer, &j->call->in[k].offset,
-                        &rebinds[i]);
+        found |=
+            rebind(&j->call->in[k].buffer, &j->call->in[k].offset, &rebinds[i]);
         found |= rebind(&j->call->out[k].buffer, &j->call->out[k].offset,
                         &rebinds[i]);
       }

@@ -66,10 +66,10 @@ int64_t broadcast_index(const value *from, const value *to, int64_t index);
 
 /* What of a declared class an element may be off beyond the strict one. */
 typedef struct numerics {
-  real unit;       /* roundoff of sums */
-  real input_unit; /* inputs are rounded to it first (tf32), else 0 */
-  real factor;     /* of slack and ulps: 1 strict */
-  bool flushed;    /* subnormals may count as zero */
+  real unit;          /* roundoff of sums */
+  real input_unit;    /* inputs are rounded to it first (tf32), else 0 */
+  real factor;        /* of slack and ulps: 1 strict */
+  bool flushed;       /* subnormals may count as zero */
   const value *other; /* what flushed inputs give, or NULL */
 } numerics;
 

@@ -18,32 +18,46 @@ static const char head[] =
     "@media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e4e7eb;--soft:"
     "#9aa4b1;--line:#2c333c;--card:#1c2127;--ok:#59c27a;--bad:#ff8178;--warn:"
     "#e0b34a;--skip:#8b95a1}}\n"
-    "body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,"
+    "body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 "
+    "system-ui,"
     "sans-serif}main{max-width:1080px;margin:0 auto;padding:28px 20px 60px}\n"
     "h1{font-size:24px;margin:0 0 2px}h2{font-size:17px;margin:34px 0 10px}"
     ".soft{color:var(--soft)}\n"
-    ".cards{display:flex;flex-wrap:wrap;gap:10px;margin:18px 0}.card{background:"
-    "var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 16px;"
+    ".cards{display:flex;flex-wrap:wrap;gap:10px;margin:18px "
+    "0}.card{background:"
+    "var(--card);border:1px solid var(--line);border-radius:8px;padding:10px "
+    "16px;"
     "min-width:104px}.card b{display:block;font-size:24px;line-height:1.2}\n"
-    ".ok{color:var(--ok)}.bad{color:var(--bad)}.warn{color:var(--warn)}.skip{color:"
+    ".ok{color:var(--ok)}.bad{color:var(--bad)}.warn{color:var(--warn)}.skip{"
+    "color:"
     "var(--skip)}\n"
-    "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:4px 8px;"
-    "border-bottom:1px solid var(--line);vertical-align:top}th{font-weight:600;color:"
+    "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:"
+    "4px 8px;"
+    "border-bottom:1px solid "
+    "var(--line);vertical-align:top}th{font-weight:600;color:"
     "var(--soft);font-size:13px}\n"
-    "td.n{text-align:right;font-variant-numeric:tabular-nums}code,pre{font:13px/1.45 "
+    "td.n{text-align:right;font-variant-numeric:tabular-nums}code,pre{font:"
+    "13px/1.45 "
     "ui-monospace,Menlo,monospace}pre{background:var(--card);border:1px solid "
     "var(--line);border-radius:6px;padding:8px 10px;overflow:auto;margin:6px 0;"
     "white-space:pre-wrap;overflow-wrap:anywhere}\n"
-    ".bar{height:8px;border-radius:4px;background:var(--line);overflow:hidden;display:"
+    ".bar{height:8px;border-radius:4px;background:var(--line);overflow:hidden;"
+    "display:"
     "flex;min-width:120px}.bar i{display:block;height:100%}\n"
-    ".story{border:1px solid var(--line);border-left:4px solid var(--bad);border-radius:"
-    "6px;padding:10px 14px;margin:10px 0}.story.w{border-left-color:var(--warn)}\n"
-    "blockquote{margin:4px 0;padding-left:10px;border-left:3px solid var(--line);color:"
+    ".story{border:1px solid var(--line);border-left:4px solid "
+    "var(--bad);border-radius:"
+    "6px;padding:10px 14px;margin:10px "
+    "0}.story.w{border-left-color:var(--warn)}\n"
+    "blockquote{margin:4px 0;padding-left:10px;border-left:3px solid "
+    "var(--line);color:"
     "var(--soft)}\n"
-    ".heat td{padding:2px;border:0}.heat .c{width:44px;height:22px;border-radius:4px;"
+    ".heat td{padding:2px;border:0}.heat "
+    ".c{width:44px;height:22px;border-radius:4px;"
     "text-align:center;font-size:12px;line-height:22px;background:var(--card)}"
-    ".heat .y{background:#2e8b4b;color:#fff}.heat .x{background:#c4302b;color:#fff}\n"
-    "input,select{font:inherit;padding:5px 9px;border:1px solid var(--line);border-"
+    ".heat .y{background:#2e8b4b;color:#fff}.heat "
+    ".x{background:#c4302b;color:#fff}\n"
+    "input,select{font:inherit;padding:5px 9px;border:1px solid "
+    "var(--line);border-"
     "radius:6px;background:var(--bg);color:var(--fg)}.scroll{overflow-x:auto}\n"
     "</style>\n";
 
@@ -54,26 +68,30 @@ static const char script[] =
     "n=document.getElementById('n');\n"
     "function f(){let c=0;for(const r of rows){const ok=(r.dataset.id+' '+"
     "r.dataset.text).toLowerCase().includes(q.value.toLowerCase())&&(!s.value||"
-    "r.dataset.s===s.value);r.hidden=!ok;c+=ok}n.textContent=c+' of '+rows.length}\n"
+    "r.dataset.s===s.value);r.hidden=!ok;c+=ok}n.textContent=c+' of "
+    "'+rows.length}\n"
     "q.oninput=s.onchange=f;f();\n"
     "</script>\n";
 
 static void put(FILE *file, const char *text) {
   for (; text && *text; text++) {
     unsigned char c = (unsigned char)*text;
-    if (c == '&') fputs("&amp;", file);
-    else if (c == '<') fputs("&lt;", file);
-    else if (c == '>') fputs("&gt;", file);
-    else if (c == '"') fputs("&quot;", file);
-    else if (c >= ' ' || c == '\n') fputc(c, file);
+    if (c == '&')
+      fputs("&amp;", file);
+    else if (c == '<')
+      fputs("&lt;", file);
+    else if (c == '>')
+      fputs("&gt;", file);
+    else if (c == '"')
+      fputs("&quot;", file);
+    else if (c >= ' ' || c == '\n')
+      fputc(c, file);
   }
 }
 
 static const char *colour(kc_status status) {
   if (kc_status_failed(status)) return "bad";
-  return status == KC_PASS      ? "ok"
-         : status == KC_WARNING ? "warn"
-                                : "skip";
+  return status == KC_PASS ? "ok" : status == KC_WARNING ? "warn" : "skip";
 }
 
 static void card(FILE *file, const char *style, uint32_t value,
@@ -102,9 +120,13 @@ static void summary(const kc_results *r, FILE *file) {
   put(file, r->host);
   fprintf(file, " &middot; seed %llu</div>\n", (unsigned long long)r->seed);
   bool claims = !r->failed && !r->partial;
-  fprintf(file, "<p><b class=\"%s\">%s", claims ? "ok" : r->failed ? "bad" : "warn",
-          claims ? "Conformant: level " : r->failed ? "Not conformant"
-                                                    : "A part of the rules");
+  fprintf(file, "<p><b class=\"%s\">%s",
+          claims      ? "ok"
+          : r->failed ? "bad"
+                      : "warn",
+          claims      ? "Conformant: level "
+          : r->failed ? "Not conformant"
+                      : "A part of the rules");
   if (claims) {
     fprintf(file, "%d %s", r->level, kc_level_name((kc_level)r->level));
     for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
@@ -133,7 +155,8 @@ static void stories(const kc_results *r, FILE *file) {
     if (!any) fputs("<h2>What broke</h2>\n", file);
     any = true;
     fprintf(file,
-            "<div class=\"story%s\" id=\"%s\"><b>%s</b> <span class=\"%s\">%s</span>"
+            "<div class=\"story%s\" id=\"%s\"><b>%s</b> <span "
+            "class=\"%s\">%s</span>"
             " <span class=\"soft\">%s, %u of %u cases</span>\n",
             rule->status == KC_WARNING ? " w" : "", rule->id, rule->id,
             colour(rule->status), kc_status_name(rule->status),
@@ -175,43 +198,52 @@ static void stories(const kc_results *r, FILE *file) {
 }
 
 static void areas(const kc_results *r, FILE *file) {
-  fputs("<h2>Areas</h2>\n<table><tr><th>area<th><th>passed<th>failed<th>warnings"
-        "<th>skipped</tr>\n", file);
+  fputs(
+      "<h2>Areas</h2>\n<table><tr><th>area<th><th>passed<th>failed<th>warnings"
+      "<th>skipped</tr>\n",
+      file);
   for (uint32_t a = 0; a < kc_area_count; a++) {
     uint32_t n[4] = {0}, all = 0;
     size_t size = strlen(kc_areas[a]->name);
     for (uint32_t i = 0; i < r->rule_count; i++) {
       const kc_rule_result *rule = &r->rules[i];
-      if (strncmp(rule->id, kc_areas[a]->name, size) != 0 || rule->id[size] != '.')
+      if (strncmp(rule->id, kc_areas[a]->name, size) != 0 ||
+          rule->id[size] != '.')
         continue;
       all++;
-      n[kc_status_failed(rule->status)      ? 1
-        : rule->status == KC_PASS           ? 0
-        : rule->status == KC_WARNING        ? 2
-                                            : 3]++;
+      n[kc_status_failed(rule->status) ? 1
+        : rule->status == KC_PASS      ? 0
+        : rule->status == KC_WARNING   ? 2
+                                       : 3]++;
     }
     if (!all) continue;
     static const char *const colours[] = {"ok", "bad", "warn", "skip"};
-    fprintf(file, "<tr><td><b>%s</b> <span class=\"soft\">%s</span><td><div"
-            " class=\"bar\">", kc_areas[a]->name, kc_areas[a]->title);
+    fprintf(file,
+            "<tr><td><b>%s</b> <span class=\"soft\">%s</span><td><div"
+            " class=\"bar\">",
+            kc_areas[a]->name, kc_areas[a]->title);
     for (int k = 0; k < 4; k++)
       fprintf(file, "<i style=\"width:%.1f%%;background:var(--%s)\"></i>",
               100.0 * n[k] / all, colours[k]);
-    fprintf(file, "</div><td class=\"n\">%u<td class=\"n\">%u<td class=\"n\">%u"
-            "<td class=\"n\">%u</tr>\n", n[0], n[1], n[2], n[3]);
+    fprintf(file,
+            "</div><td class=\"n\">%u<td class=\"n\">%u<td class=\"n\">%u"
+            "<td class=\"n\">%u</tr>\n",
+            n[0], n[1], n[2], n[3]);
   }
   fputs("</table>\n", file);
 }
 
 static void heat(const kc_results *r, FILE *file) {
-  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16, KD_I8,
-                                   KD_U8,  KD_I16, KD_U16, KD_I32,  KD_U32,
-                                   KD_I64, KD_U64, KD_BOOL, KD_C64, KD_C128};
+  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16,  KD_BF16, KD_I8,
+                                   KD_U8,  KD_I16, KD_U16,  KD_I32,  KD_U32,
+                                   KD_I64, KD_U64, KD_BOOL, KD_C64,  KD_C128};
   enum { TYPES = sizeof types / sizeof *types };
   const ref_op *ref = NULL;
-  fputs("<h2>Ops by element type</h2>\n<p class=\"soft\">Cases that were run;"
-        " green: all passed, red: some failed, empty: the plugin has no such"
-        " kernel.</p>\n<div class=\"scroll\"><table class=\"heat\"><tr><th>op", file);
+  fputs(
+      "<h2>Ops by element type</h2>\n<p class=\"soft\">Cases that were run;"
+      " green: all passed, red: some failed, empty: the plugin has no such"
+      " kernel.</p>\n<div class=\"scroll\"><table class=\"heat\"><tr><th>op",
+      file);
   for (int t = 0; t < TYPES; t++)
     fprintf(file, "<th>%s", kd_dtype_name(types[t]));
   fputs("</tr>\n", file);
@@ -219,7 +251,8 @@ static void heat(const kc_results *r, FILE *file) {
     uint32_t cases[TYPES] = {0}, any = 0;
     int worst[TYPES];
     for (int t = 0; t < TYPES; t++) {
-      worst[t] = kc_coverage_cell(r, ref->name, kd_dtype_name(types[t]), &cases[t]);
+      worst[t] =
+          kc_coverage_cell(r, ref->name, kd_dtype_name(types[t]), &cases[t]);
       any += cases[t];
     }
     if (!any) continue;
@@ -236,23 +269,28 @@ static void heat(const kc_results *r, FILE *file) {
 }
 
 static void rules(const kc_results *r, FILE *file) {
-  fputs("<h2>Rules</h2>\n<p><input id=\"q\" placeholder=\"filter by id or text\""
-        " size=\"30\"> <select id=\"s\"><option value=\"\">all<option>pass<option>"
-        "fail<option>crash<option>hang<option>warning<option>skipped</select>"
-        " <span class=\"soft\" id=\"n\"></span></p>\n<table id=\"rules\"><tr><th>"
-        "rule<th>status<th>severity<th>level<th>cases<th>checks<th>ms<th>"
-        "</tr>\n", file);
+  fputs(
+      "<h2>Rules</h2>\n<p><input id=\"q\" placeholder=\"filter by id or text\""
+      " size=\"30\"> <select id=\"s\"><option "
+      "value=\"\">all<option>pass<option>"
+      "fail<option>crash<option>hang<option>warning<option>skipped</select>"
+      " <span class=\"soft\" id=\"n\"></span></p>\n<table id=\"rules\"><tr><th>"
+      "rule<th>status<th>severity<th>level<th>cases<th>checks<th>ms<th>"
+      "</tr>\n",
+      file);
   for (uint32_t i = 0; i < r->rule_count; i++) {
     const kc_rule_result *rule = &r->rules[i];
     fprintf(file, "<tr data-id=\"%s\" data-s=\"%s\" data-text=\"", rule->id,
             kc_status_name(rule->status));
     put(file, rule->rule ? rule->rule->sentence : "");
-    fprintf(file, "\"><td><code>%s</code><td class=\"%s\">%s<td>%s<td>%s"
+    fprintf(file,
+            "\"><td><code>%s</code><td class=\"%s\">%s<td>%s<td>%s"
             "<td class=\"n\">%u<td class=\"n\">%llu<td class=\"n\">%.0f<td"
-            " class=\"soft\">", rule->id, colour(rule->status),
-            kc_status_name(rule->status), kc_severity_name(rule->severity),
-            kc_level_name(rule->level), rule->case_count,
-            (unsigned long long)rule->checks, (double)rule->time / 1e6);
+            " class=\"soft\">",
+            rule->id, colour(rule->status), kc_status_name(rule->status),
+            kc_severity_name(rule->severity), kc_level_name(rule->level),
+            rule->case_count, (unsigned long long)rule->checks,
+            (double)rule->time / 1e6);
     put(file, rule->reason);
     for (uint32_t c = 0; c < rule->case_count && c < 1; c++)
       put(file, rule->cases[c].note);

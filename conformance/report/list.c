@@ -1,9 +1,9 @@
 /* list.c - the text of conformance/README.md. */
 #include <string.h>
 
+#include <kd/kd.h>
 #include "main.h"
 #include "mutants/defects.h"
-#include <kd/kd.h>
 
 void kc_list_markdown(void);
 void kc_list_defects(void);
@@ -31,34 +31,36 @@ void kc_list_markdown(void) {
   const kc_rule *rule = NULL;
   for (uint32_t i = 0; (rule = kc_rule_at(i)); i++)
     counts[rule->severity]++;
-  printf("# The conformance suite\n\n"
-         "`keel-conformance PLUGIN.so` tells whether a plugin keeps the device"
-         " ABI's\npromises. VENDOR_GUIDE.md tells how to use it; this file is"
-         " the list of its rules,\nwritten by `sh"
-         " conformance/tests/readme.sh`.\n\n"
-         "%u rules: %u must, %u should, %u information. %u defects prove"
-         " them\n(`keel-conformance self-test`).\n\n"
-         "| folder | what it is |\n| --- | --- |\n"
-         "| `rules/` | the rules, a file an area; cases.c has each op's cases"
-         " |\n"
-         "| `suite/` | what rules are written with: cases, checks, the host that"
-         " the plugin sees, buffers with guards, launches |\n"
-         "| `runner/` | choosing rules, children, deadlines, results.jsonl,"
-         " verbs |\n"
-         "| `reference/` | what each op is, in long double; a plugin of its own"
-         " |\n"
-         "| `report/` | terminal, HTML, JUnit, TAP, Markdown, badge |\n"
-         "| `mutants/` | the simulated device, its defects, odd but legal"
-         " variants, the fault layer |\n\n"
-         "The suite sees libkeel's op schemas and shape functions (`host/src/ops`)"
-         " and, for\nONNX's stored cases, its public API; nothing else of the"
-         " host, and no plugin's code.\n",
-         kc_rule_count(), counts[0], counts[1], counts[2], kc_defect_count);
+  printf(
+      "# The conformance suite\n\n"
+      "`keel-conformance PLUGIN.so` tells whether a plugin keeps the device"
+      " ABI's\npromises. VENDOR_GUIDE.md tells how to use it; this file is"
+      " the list of its rules,\nwritten by `sh"
+      " conformance/tests/readme.sh`.\n\n"
+      "%u rules: %u must, %u should, %u information. %u defects prove"
+      " them\n(`keel-conformance self-test`).\n\n"
+      "| folder | what it is |\n| --- | --- |\n"
+      "| `rules/` | the rules, a file an area; cases.c has each op's cases"
+      " |\n"
+      "| `suite/` | what rules are written with: cases, checks, the host that"
+      " the plugin sees, buffers with guards, launches |\n"
+      "| `runner/` | choosing rules, children, deadlines, results.jsonl,"
+      " verbs |\n"
+      "| `reference/` | what each op is, in long double; a plugin of its own"
+      " |\n"
+      "| `report/` | terminal, HTML, JUnit, TAP, Markdown, badge |\n"
+      "| `mutants/` | the simulated device, its defects, odd but legal"
+      " variants, the fault layer |\n\n"
+      "The suite sees libkeel's op schemas and shape functions (`host/src/ops`)"
+      " and, for\nONNX's stored cases, its public API; nothing else of the"
+      " host, and no plugin's code.\n",
+      kc_rule_count(), counts[0], counts[1], counts[2], kc_defect_count);
   for (uint32_t a = 0; a < kc_area_count; a++) {
     const kc_area *area = kc_areas[a];
-    printf("\n## %s (%u)\n\n%s.\n\n| rule | | level | sentence | defects |\n"
-           "| --- | --- | --- | --- | --- |\n",
-           area->name, area->count, area->title);
+    printf(
+        "\n## %s (%u)\n\n%s.\n\n| rule | | level | sentence | defects |\n"
+        "| --- | --- | --- | --- | --- |\n",
+        area->name, area->count, area->title);
     for (uint32_t i = 0; i < area->count; i++) {
       const char *text = NULL, *name = NULL;
       rule = &area->rules[i];

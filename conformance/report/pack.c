@@ -123,9 +123,11 @@ int kc_verb_pack(int argc, char **argv) {
   kc_results r;
   char folder[] = "/tmp/keel-pack.XXXXXX", path[4400], name[400];
   if (argc == 1 && !strcmp(argv[0], "--help")) {
-    puts("usage: keel-conformance pack RESULTS.jsonl [FILE.tar.gz]\n\nWrites"
-         " NAME-VERSION-keelX.Y.tar.gz: the results, the environment, product.yaml"
-         " to\nfill in, and SHA256SUMS. Sign it with ssh-keygen -Y sign.");
+    puts(
+        "usage: keel-conformance pack RESULTS.jsonl [FILE.tar.gz]\n\nWrites"
+        " NAME-VERSION-keelX.Y.tar.gz: the results, the environment, "
+        "product.yaml"
+        " to\nfill in, and SHA256SUMS. Sign it with ssh-keygen -Y sign.");
     return 0;
   }
   if (argc < 1 || argc > 2) return kc_usage("pack", "which results.jsonl?");
@@ -147,8 +149,16 @@ int kc_verb_pack(int argc, char **argv) {
   snprintf(path, sizeof path, "%s/product.yaml", folder);
   write_product(&r, path);
   good &= write_sums(folder);
-  const char *tar[] = {"tar", "czf", target, "-C", folder, "results.jsonl",
-                       "environment.json", "product.yaml", "SHA256SUMS", NULL};
+  const char *tar[] = {"tar",
+                       "czf",
+                       target,
+                       "-C",
+                       folder,
+                       "results.jsonl",
+                       "environment.json",
+                       "product.yaml",
+                       "SHA256SUMS",
+                       NULL};
   good &= run_tar(tar) == 0;
   if (good)
     printf("%s\n", target);
@@ -204,7 +214,8 @@ static bool replay(const kc_results *r, const char *plugin, double percent) {
     const kc_rule_result *now = &again.rules[i];
     for (uint32_t k = 0; k < r->rule_count; k++)
       if (!strcmp(r->rules[k].id, now->id) &&
-          kc_status_failed(now->status) != kc_status_failed(r->rules[k].status)) {
+          kc_status_failed(now->status) !=
+              kc_status_failed(r->rules[k].status)) {
         fprintf(stderr, "%s is %s here, the report says %s\n", now->id,
                 kc_status_name(now->status),
                 kc_status_name(r->rules[k].status));
@@ -224,10 +235,13 @@ int kc_verb_verify(int argc, char **argv) {
   for (int i = 0; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (!strcmp(argv[i], "--help")) {
-      puts("usage: keel-conformance verify REPORT [--plugin P] [--replay N%]\n\n"
-           "Checks a packed report, or a results.jsonl: no line was changed, every"
-           " rule is\nthere and made checks, the plugin is the one that was tested."
-           " --replay runs a\nrandom part of the rules again on P.");
+      puts(
+          "usage: keel-conformance verify REPORT [--plugin P] [--replay N%]\n\n"
+          "Checks a packed report, or a results.jsonl: no line was changed, "
+          "every"
+          " rule is\nthere and made checks, the plugin is the one that was "
+          "tested."
+          " --replay runs a\nrandom part of the rules again on P.");
       return 0;
     }
     if (!strcmp(argv[i], "--plugin") && value) {
@@ -252,8 +266,8 @@ int kc_verb_verify(int argc, char **argv) {
   size_t size = strlen(report);
   if (size > 7 && !strcmp(report + size - 7, ".tar.gz")) {
     if (!mkdtemp(folder)) return KC_EXIT_SUITE;
-    const char *tar[] = {"tar", "xzf", report, "-C", folder,
-                         "--no-same-owner", NULL};
+    const char *tar[] = {"tar", "xzf", report, "-C", folder, "--no-same-owner",
+                         NULL};
     if (run_tar(tar) != 0 || !sums_fit(folder)) {
       fprintf(stderr, "%s: not a whole report\n", report);
       return KC_EXIT_NOT;
@@ -263,7 +277,8 @@ int kc_verb_verify(int argc, char **argv) {
   if (!kc_results_read(path, &r)) return KC_EXIT_NOT;
   const char *why = unfit(&r);
   bool good = !why && !r.failed;
-  if (why) fprintf(stderr, "%s: refused: %s\n", report, why);
+  if (why)
+    fprintf(stderr, "%s: refused: %s\n", report, why);
   else if (r.failed)
     fprintf(stderr, "%s: refused: %u rules failed\n", report, r.failed);
   if (good && plugin) {

@@ -9,11 +9,16 @@ const char kc_formats[] = "html junit tap md badge text";
 static void xml(FILE *file, const char *text) {
   for (; text && *text; text++) {
     unsigned char c = (unsigned char)*text;
-    if (c == '&') fputs("&amp;", file);
-    else if (c == '<') fputs("&lt;", file);
-    else if (c == '>') fputs("&gt;", file);
-    else if (c == '"') fputs("&quot;", file);
-    else if (c >= ' ' || c == '\n') fputc(c, file);
+    if (c == '&')
+      fputs("&amp;", file);
+    else if (c == '<')
+      fputs("&lt;", file);
+    else if (c == '>')
+      fputs("&gt;", file);
+    else if (c == '"')
+      fputs("&quot;", file);
+    else if (c >= ' ' || c == '\n')
+      fputc(c, file);
   }
 }
 
@@ -141,8 +146,8 @@ static void claim(const kc_results *r, char *text, size_t size) {
   for (uint32_t i = 0; i < r->rule_count && !bad; i++)
     bad = r->rules[i].status == KC_XFAIL || r->rules[i].status == KC_NOT_RUN;
   if (bad) {
-    snprintf(text, size, "%s", r->partial && !r->failed ? "part of the rules"
-                                                        : "not conformant");
+    snprintf(text, size, "%s",
+             r->partial && !r->failed ? "part of the rules" : "not conformant");
     return;
   }
   int used = snprintf(text, size, "level %d %s", r->level,
@@ -156,10 +161,13 @@ static void claim(const kc_results *r, char *text, size_t size) {
 static bool markdown(const kc_results *r, FILE *file) {
   char text[200];
   claim(r, text, sizeof text);
-  fprintf(file, "### Keel conformance: %s %s: %s\n\n", r->name, r->version, text);
-  fprintf(file, "%u passed, %u failed, %u skipped, %u warnings, %.1f s, seed"
-          " %llu\n\n", r->passed + r->warnings, r->failed, r->skipped,
-          r->warnings, (double)r->time / 1e9, (unsigned long long)r->seed);
+  fprintf(file, "### Keel conformance: %s %s: %s\n\n", r->name, r->version,
+          text);
+  fprintf(file,
+          "%u passed, %u failed, %u skipped, %u warnings, %.1f s, seed"
+          " %llu\n\n",
+          r->passed + r->warnings, r->failed, r->skipped, r->warnings,
+          (double)r->time / 1e9, (unsigned long long)r->seed);
   if (!r->failed && !r->warnings) return true;
   fputs("| rule | status | case | seen |\n| --- | --- | --- | --- |\n", file);
   for (uint32_t i = 0; i < r->rule_count; i++) {
@@ -183,16 +191,19 @@ static bool badge(const kc_results *r, FILE *file) {
   char text[200];
   claim(r, text, sizeof text);
   int left = 40, right = (int)strlen(text) * 7 + 12;
-  const char *colour = r->failed ? "#c4302b" : r->partial ? "#9a7400" : "#2b7a3d";
-  fprintf(file,
-          "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"20\""
-          " role=\"img\" aria-label=\"keel: %s\">\n"
-          "<rect width=\"%d\" height=\"20\" fill=\"#444\"/>\n"
-          "<rect x=\"%d\" width=\"%d\" height=\"20\" fill=\"%s\"/>\n"
-          "<g fill=\"#fff\" font-family=\"Verdana,sans-serif\" font-size=\"11\">"
-          "<text x=\"7\" y=\"14\">keel</text><text x=\"%d\" y=\"14\">%s</text>"
-          "</g>\n</svg>\n",
-          left + right, text, left, left, right, colour, left + 6, text);
+  const char *colour = r->failed    ? "#c4302b"
+                       : r->partial ? "#9a7400"
+                                    : "#2b7a3d";
+  fprintf(
+      file,
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"20\""
+      " role=\"img\" aria-label=\"keel: %s\">\n"
+      "<rect width=\"%d\" height=\"20\" fill=\"#444\"/>\n"
+      "<rect x=\"%d\" width=\"%d\" height=\"20\" fill=\"%s\"/>\n"
+      "<g fill=\"#fff\" font-family=\"Verdana,sans-serif\" font-size=\"11\">"
+      "<text x=\"7\" y=\"14\">keel</text><text x=\"%d\" y=\"14\">%s</text>"
+      "</g>\n</svg>\n",
+      left + right, text, left, left, right, colour, left + 6, text);
   return true;
 }
 
@@ -219,15 +230,17 @@ bool kc_render(const kc_results *r, const char *format, FILE *file) {
 int kc_verb_render(int argc, char **argv) {
   kc_results results;
   if (argc == 1 && !strcmp(argv[0], "--help")) {
-    printf("usage: keel-conformance render RESULTS.jsonl FORMAT [FILE]\n\n"
-           "Writes results as %s, to FILE or standard output.\n", kc_formats);
+    printf(
+        "usage: keel-conformance render RESULTS.jsonl FORMAT [FILE]\n\n"
+        "Writes results as %s, to FILE or standard output.\n",
+        kc_formats);
     return 0;
   }
   if (argc < 2 || argc > 3)
     return kc_usage("render", "it takes results, a format and perhaps a file");
   if (!strstr(kc_formats, argv[1]) || strchr(argv[1], ' '))
-    return kc_usage("render", "there is no format \"%s\"; there are %s", argv[1],
-                    kc_formats);
+    return kc_usage("render", "there is no format \"%s\"; there are %s",
+                    argv[1], kc_formats);
   if (!kc_results_read(argv[0], &results)) return KC_EXIT_USAGE;
   if (!results.complete)
     fprintf(stderr, "keel-conformance: %s is %s\n", argv[0],

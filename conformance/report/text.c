@@ -22,8 +22,7 @@ static void print_rule(const kc_results *results, const kc_rule_result *rule,
                                                  : "FAIL";
   printf("%s %s  (%u of %u cases)\n", label, rule->id, rule->failed,
          rule->case_count);
-  if (known)
-    printf("      kd/%s: \"%s\"\n", known->header, known->sentence);
+  if (known) printf("      kd/%s: \"%s\"\n", known->header, known->sentence);
   if (rule->reason && *rule->reason) printf("      %s\n", rule->reason);
   uint32_t shown = 0;
   for (uint32_t i = 0; i < rule->case_count; i++) {
@@ -39,8 +38,7 @@ static void print_rule(const kc_results *results, const kc_rule_result *rule,
     const char *during = strstr(one->name, "/during=");
     const char *again = during ? during + 8 : one->name;
     printf("        again: keel-conformance %s%s%s --case '%s'",
-           results->plugin_path,
-           results->device_index ? " --device " : "",
+           results->plugin_path, results->device_index ? " --device " : "",
            results->device_index ? "1" : "", again);
     if (results->seed != 1)
       printf(" --seed %llu", (unsigned long long)results->seed);
@@ -106,6 +104,7 @@ void kc_print_summary(const kc_results *results) {
   if (expected) printf("%u failed as expected\n", expected);
   if (results->warnings)
     printf("%u warnings: should-rules that do not hold\n", results->warnings);
-  printf("%u passed, %u failed, %u skipped\n", results->passed + results->warnings,
-         results->failed, results->skipped);
+  printf("%u passed, %u failed, %u skipped\n",
+         results->passed + results->warnings, results->failed,
+         results->skipped);
 }

@@ -215,9 +215,9 @@ static void abi_launch_smaller(void) {
 
 static void abi_stream_flag(void) {
   kd_stream *stream = NULL;
-  kd_status status = KC_CALL(kd_status,
-                             kp.s.create(kc_device(), 0, 0x40000000u, &stream),
-                             "stream.create(flags 0x40000000)");
+  kd_status status =
+      KC_CALL(kd_status, kp.s.create(kc_device(), 0, 0x40000000u, &stream),
+              "stream.create(flags 0x40000000)");
   kc_check(status == KD_UNIMPLEMENTED,
            "stream.create with an unknown flag returned %s",
            kd_status_name(status));
@@ -227,9 +227,9 @@ static void abi_stream_flag(void) {
 
 static void abi_event_flag(void) {
   kd_event *event = NULL;
-  kd_status status = KC_CALL(kd_status,
-                             kp.e.create(kc_device(), 0x40000000u, &event),
-                             "event.create(flags 0x40000000)");
+  kd_status status =
+      KC_CALL(kd_status, kp.e.create(kc_device(), 0x40000000u, &event),
+              "event.create(flags 0x40000000)");
   kc_check(status == KD_UNIMPLEMENTED,
            "event.create with an unknown flag returned %s",
            kd_status_name(status));
@@ -237,7 +237,8 @@ static void abi_event_flag(void) {
 }
 
 static void abi_unknown_dtype(void) {
-  static const uint32_t odd[] = {KD_STRING, KD_DTYPE_COUNT, 63, 77, 0xffffffffu};
+  static const uint32_t odd[] = {KD_STRING, KD_DTYPE_COUNT, 63, 77,
+                                 0xffffffffu};
   kc_unary unary;
   kc_unary_need(16, &unary);
   uint32_t with = 0;
@@ -278,7 +279,8 @@ static void abi_unknown_dtype(void) {
     with++;
   }
   kc_unary_free(&unary);
-  if (!with) kc_unclaimed("no slot of the plugin takes an enum that may be new");
+  if (!with)
+    kc_unclaimed("no slot of the plugin takes an enum that may be new");
 }
 
 static void abi_groups(void) {
@@ -348,7 +350,8 @@ static void abi_definition_flags(void) {
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     kc_check((kp.kernels[i].flags & ~known) == 0 ||
                  kp.p.abi_version > KD_ABI_VERSION,
-             "%s has unknown flags 0x%x", kp.kernels[i].op, kp.kernels[i].flags);
+             "%s has unknown flags 0x%x", kp.kernels[i].op,
+             kp.kernels[i].flags);
   const kd_device_info *info = kc_info();
   kc_check((info->flags & ~(KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE |
                             KD_DEVICE_INTEGRATED | KD_DEVICE_SOFTWARE)) == 0 ||
@@ -365,8 +368,9 @@ static void abi_extension(void) {
   kc_check(KC_CALL(const void *, kp.p.extension("no.such.thing/1"),
                    "extension(unknown)") == NULL,
            "extension gives a table for a name that nobody defined");
-  kc_check(KC_CALL(const void *, kp.p.extension(""), "extension(empty)") == NULL,
-           "extension gives a table for an empty name");
+  kc_check(
+      KC_CALL(const void *, kp.p.extension(""), "extension(empty)") == NULL,
+      "extension gives a table for an empty name");
 }
 
 static const kc_rule rules[] = {
@@ -386,11 +390,12 @@ static const kc_rule rules[] = {
             "kd_host.abi_version KD_ABI_MINOR",
             "The host's minor version moves with each release"
             " (jax-ml/jax#22416)."),
-    KC_RULE(MUST, CORE, "abi.reserved-ignored", abi_host_reserved, KC_CLOSED,
-            "base.h", "`reserved` fields are zero and are not looked at",
-            "kd_host.reserved",
-            "A later version gives a reserved field a meaning that an old plugin"
-            " must not trip over."),
+    KC_RULE(
+        MUST, CORE, "abi.reserved-ignored", abi_host_reserved, KC_CLOSED,
+        "base.h", "`reserved` fields are zero and are not looked at",
+        "kd_host.reserved",
+        "A later version gives a reserved field a meaning that an old plugin"
+        " must not trip over."),
     KC_RULE(MUST, CORE, "abi.node-table-larger", abi_node_table_larger,
             KC_CLOSED, "host.h", "sizeof(kd_node_table) as the host knew it",
             "kd_node_table.struct_size kd_node_table.reserved kd_host.node",
@@ -413,8 +418,7 @@ static const kc_rule rules[] = {
             "As for kd_device_info."),
     KC_RULE(MUST, CORE, "abi.cost-bounded", abi_cost_bounded, 0, "kernel.h",
             "sizeof(kd_cost) as the host knew it",
-            "kd_cost.struct_size kd_kernel_def.cost",
-            "As for kd_device_info."),
+            "kd_cost.struct_size kd_kernel_def.cost", "As for kd_device_info."),
     KC_RULE(MUST, CORE, "abi.launch-larger", abi_launch_larger, 0, "kernel.h",
             "sizeof(kd_launch) as the host knew it",
             "kd_launch.struct_size kd_kernel_def.enqueue",
@@ -431,8 +435,7 @@ static const kc_rule rules[] = {
             " would not do what was asked, silently."),
     KC_RULE(MUST, ASYNC, "abi.event-flag", abi_event_flag, 0, "stream.h",
             "flags: none yet; an unknown bit is refused",
-            "kd_event_table.create KD_UNIMPLEMENTED",
-            "As for streams."),
+            "kd_event_table.create KD_UNIMPLEMENTED", "As for streams."),
     KC_RULE(MUST, CORE, "abi.unknown-enum", abi_unknown_dtype, 0, "base.h",
             "A reader treats a number that it does not know as a type that it"
             " does not support",
@@ -445,6 +448,7 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "abi.groups", abi_groups, 0, "plugin.h",
             "level async: both or neither",
             "kd_plugin.streams kd_plugin.events kd_plugin.capture"
+            " kd_plugin.collectives"
             " kd_plugin.regions kd_plugin.profile kd_plugin.peer"
             " kd_memory_table.allocate_ordered"
             " kd_memory_table.release_ordered kd_memory_table.unmap"

@@ -144,10 +144,10 @@ static void capture_order(void) {
     value *in = kc_floats(1, r.unary.in->dims, &random);
     value_store(in, bytes);
     kc_busy(r.stream, KC_MS / 2);
-    kc_ok(kp.m.copy_in(kc_device(), r.stream, bytes,
-                       r.run->in_buffers[0]->handle,
-                       r.run->in_buffers[0]->offset, SIZE),
-          "copy_in");
+    kc_ok(
+        kp.m.copy_in(kc_device(), r.stream, bytes, r.run->in_buffers[0]->handle,
+                     r.run->in_buffers[0]->offset, SIZE),
+        "copy_in");
     kc_ok(launch(r.capture, r.stream), "capture.launch");
     kc_ok(kp.m.copy_out(kc_device(), r.stream, r.run->out_buffers[0]->handle,
                         r.run->out_buffers[0]->offset, out, SIZE),
@@ -174,7 +174,8 @@ static void capture_twice(void) {
   kc_ok(begin(stream), "capture.begin");
   kd_status status = begin(stream);
   kc_check(status == KD_FAILED_PRECONDITION,
-           "begin on a stream that records returned %s", kd_status_name(status));
+           "begin on a stream that records returned %s",
+           kd_status_name(status));
   kc_ok(end(stream, &capture), "capture.end behind a begin that was refused");
   if (capture) destroy(capture);
   kc_smoke();
@@ -203,9 +204,9 @@ static void capture_other_stream(void) {
   kc_ok(begin(a), "capture.begin");
   kc_ok(kp.m.copy_in(buffer->device, b, in, buffer->handle, buffer->offset, 64),
         "copy_in on another stream");
-  kc_ok(kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out,
-                      64),
-        "copy_out on another stream");
+  kc_ok(
+      kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out, 64),
+      "copy_out on another stream");
   kc_ok(kc_finish(b), "waiting for another stream");
   kc_check(!strcmp(out, "beside"),
            "another stream's work was recorded, or did not run, while one"
@@ -213,7 +214,8 @@ static void capture_other_stream(void) {
   kc_buffer *sync = kc_buffer_make(64);
   kc_write(sync, 0, in, 64); /* synchronous calls go on too */
   kc_read(sync, 0, out, 64);
-  kc_check(!strcmp(out, "beside"), "synchronous copies fail while a stream"
+  kc_check(!strcmp(out, "beside"),
+           "synchronous copies fail while a stream"
            " records");
   kc_ok(end(a, &capture), "capture.end");
   if (capture) destroy(capture);
@@ -229,8 +231,10 @@ static void work_beside(void *context, uint32_t index) {
     kp.m.copy_in(buffer->device, NULL, in, buffer->handle, buffer->offset, 128);
     kp.m.copy_out(buffer->device, NULL, buffer->handle, buffer->offset, out,
                   128);
-    kc_check(!memcmp(in, out, 128), "thread %u's copies fail while another"
-             " records", index);
+    kc_check(!memcmp(in, out, 128),
+             "thread %u's copies fail while another"
+             " records",
+             index);
     kc_buffer_free(buffer);
   }
 }
@@ -272,16 +276,19 @@ static void capture_update(void) {
                       .to = other->handle,
                       .from_offset = r.run->in_buffers[0]->offset,
                       .to_offset = other->offset};
-  kd_status status = KC_CALL(kd_status, kp.c.update(r.capture, &rebind, 1),
-                             "capture.update");
+  kd_status status =
+      KC_CALL(kd_status, kp.c.update(r.capture, &rebind, 1), "capture.update");
   if (status == KD_UNIMPLEMENTED) kc_unclaimed("it rebinds no buffers");
   kc_ok(status, "capture.update");
   kc_ok(launch(r.capture, r.stream), "capture.launch");
   kc_ok(kc_finish(r.stream), "waiting");
-  check_output(&r, in, r.run->out_buffers[0], "the output with another input"
+  check_output(&r, in, r.run->out_buffers[0],
+               "the output with another input"
                " buffer");
-  kd_rebind wrong = {.from = r.middle->handle, .to = other->handle,
-                     .from_offset = 77777, .to_offset = 0};
+  kd_rebind wrong = {.from = r.middle->handle,
+                     .to = other->handle,
+                     .from_offset = 77777,
+                     .to_offset = 0};
   status = KC_CALL(kd_status, kp.c.update(r.capture, &wrong, 1),
                    "capture.update(a buffer that is not in it)");
   kc_check(status == KD_NOT_FOUND || status == KD_UNIMPLEMENTED,
@@ -319,7 +326,7 @@ static void capture_churn(void) {
   }
 }
 
-#define RULE(id, check, sentence, names, about)                        \
+#define RULE(id, check, sentence, names, about) \
   KC_RULE(MUST, REPLAY, id, check, 0, "capture.h", sentence, names, about)
 
 static const kc_rule rules[] = {

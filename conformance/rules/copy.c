@@ -5,9 +5,9 @@
 #include "rules/rules.h"
 
 static void copy_in_out(void) {
-  static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33,
-                                   63, 64, 65, 127, 129, 1000, 4095, 4097,
-                                   65535, 1048577};
+  static const uint64_t sizes[] = {
+      1,  2,  3,  4,  5,   7,   8,    9,    15,   16,    17,     31,
+      33, 63, 64, 65, 127, 129, 1000, 4095, 4097, 65535, 1048577};
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     uint64_t size = sizes[i];
     if (!kc_case("size=%llu", (unsigned long long)size)) continue;
@@ -105,9 +105,9 @@ static void copy_device(void) {
   kc_pattern(b, SIZE, 2);
   kc_write(x, 0, a, SIZE);
   kc_write(y, 0, b, SIZE);
-  static const uint64_t moves[][3] = {{0, 0, SIZE}, {1, 0, 99}, {0, 3, 1001},
-                                      {77, 4000, 1000}, {4999, 0, 1},
-                                      {13, 17, 4000}};
+  static const uint64_t moves[][3] = {{0, 0, SIZE}, {1, 0, 99},
+                                      {0, 3, 1001}, {77, 4000, 1000},
+                                      {4999, 0, 1}, {13, 17, 4000}};
   for (size_t i = 0; i < KC_COUNT_OF(moves); i++) {
     uint64_t from = moves[i][0], to = moves[i][1], size = moves[i][2];
     kc_write(y, 0, b, SIZE);
@@ -248,7 +248,8 @@ static void copy_source_untouched(void) {
   kc_write(buffer, 0, source, SIZE); /* a write to the source would fault */
   char back[SIZE];
   kc_read(buffer, 0, back, SIZE);
-  kc_check(!memcmp(back, source, SIZE), "a copy from read-only memory is wrong");
+  kc_check(!memcmp(back, source, SIZE),
+           "a copy from read-only memory is wrong");
   munmap(source, SIZE);
   kc_buffer_free(buffer);
 }
@@ -407,7 +408,8 @@ static void copy_stream_fill(void) {
     bool all = true;
     for (int k = 0; k < SIZE; k++)
       all &= out[k] == (char)(i + 1);
-    kc_check(all, "a fill, a copy and a copy_out in one stream went out of"
+    kc_check(all,
+             "a fill, a copy and a copy_out in one stream went out of"
              " order, or the pattern was read late");
   }
   kc_buffer_free(buffer);
@@ -448,16 +450,17 @@ static const kc_rule rules[] = {
             "copy_out that only enqueues gives half of the last result"
             " (ggml-org/llama.cpp#18310)."),
     KC_RULE(MUST, CORE, "copy.any-host-memory", copy_kinds_of_memory, 0,
-            "memory.h", "Host memory may be of any kind: heap, stack, a mapped"
+            "memory.h",
+            "Host memory may be of any kind: heap, stack, a mapped"
             " file",
             "kd_memory_table.copy_in kd_memory_table.copy_out",
             "Pinning on the fly fails on the stack and on files, and reading a"
             " whole page past the end faults."),
     KC_RULE(MUST, CORE, "copy.source-untouched", copy_source_untouched, 0,
-            "memory.h", "stays valid and unchanged until the stream has passed"
+            "memory.h",
+            "stays valid and unchanged until the stream has passed"
             " them",
-            "kd_memory_table.copy_in",
-            "Constants lie in read-only memory."),
+            "kd_memory_table.copy_in", "Constants lie in read-only memory."),
     KC_RULE(MUST, CORE, "copy.fill-patterns", copy_fill, KC_CASES, "memory.h",
             "Repeats a pattern of 1, 2, 4, 8 or 16 bytes",
             "kd_memory_table.fill",

@@ -265,7 +265,8 @@ static void dev_limits(void) {
             "copy_in");
       kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, most - 1, &back, 1),
             "copy_out");
-      kc_check(back == 7, "the last byte of max_buffer does not keep its value");
+      kc_check(back == 7,
+               "the last byte of max_buffer does not keep its value");
       kp.m.release(kc_device(), buffer);
     }
   }
@@ -388,11 +389,12 @@ static const kc_rule rules[] = {
             "kd_plugin.device_info kd_device_info.driver",
             "Pointers into the plugin's stack or a shared buffer change before"
             " the host has copied them."),
-    KC_RULE(MUST, CORE, "dev.uuid-unique", dev_uuid, 0, "device.h",
-            "The silicon's identity, equal through every plugin that reaches it",
-            "kd_device_info.uuid",
-            "The host tells doubles, and finds a device again, by it; an"
-            " identity made up per process does neither."),
+    KC_RULE(
+        MUST, CORE, "dev.uuid-unique", dev_uuid, 0, "device.h",
+        "The silicon's identity, equal through every plugin that reaches it",
+        "kd_device_info.uuid",
+        "The host tells doubles, and finds a device again, by it; an"
+        " identity made up per process does neither."),
     KC_RULE(MUST, CORE, "dev.index-out-of-range", dev_index, 0, "plugin.h",
             "Facts of a device, without opening it",
             "kd_plugin.device_info KD_OUT_OF_RANGE",
@@ -403,7 +405,8 @@ static const kc_rule rules[] = {
             "A context that each close leaves behind makes the fortieth open"
             " fail."),
     KC_RULE(MUST, CORE, "dev.works-after-reopen", dev_works_after_reopen, 0,
-            "plugin.h", "Closes a device whose streams, buffers and kernels are"
+            "plugin.h",
+            "Closes a device whose streams, buffers and kernels are"
             " gone",
             "kd_plugin.device_close kd_plugin.device_open",
             "State of the last opening that is still there is met by the"
@@ -431,8 +434,7 @@ static const kc_rule rules[] = {
             " kd_memory_table.stats kd_memory_stats.reserved",
             "Users decide on batch sizes by these figures."),
     KC_RULE(MUST, CORE, "dev.status-ok", dev_status, 0, "plugin.h",
-            "Whether an open device still works",
-            "kd_plugin.device_status",
+            "Whether an open device still works", "kd_plugin.device_status",
             "A healthy device that says otherwise is taken out of service."),
     KC_RULE(MUST, CORE, "dev.two-devices", dev_two, 0, "plugin.h",
             "what one device does is seen on no other",

@@ -33,8 +33,10 @@ static void err_message_names(void) {
   bool digit = false;
   for (const char *at = kc_message(); *at; at++)
     digit |= *at >= '0' && *at <= '9';
-  kc_check(digit, "the message of an allocation that failed names no size:"
-           " \"%.200s\"", kc_message());
+  kc_check(digit,
+           "the message of an allocation that failed names no size:"
+           " \"%.200s\"",
+           kc_message());
   kc_note("%.300s", kc_message());
 }
 
@@ -50,18 +52,18 @@ static void err_out_params(void) {
                address == (void *)(uintptr_t)0x5a5a,
            "a failed allocate wrote its out-parameters");
   if (kp.m.import_memory) {
-    status = KC_CALL(kd_status,
-                     kp.m.import_memory(kc_device(), 999, 0, 64, &buffer,
-                                        &address),
-                     "memory.import_memory(kind 999)");
+    status =
+        KC_CALL(kd_status,
+                kp.m.import_memory(kc_device(), 999, 0, 64, &buffer, &address),
+                "memory.import_memory(kind 999)");
     kc_check(status == KD_OK || buffer == (kd_buffer *)(uintptr_t)0x5a5a,
              "a failed import_memory wrote its out-parameters");
   }
   if (kc_claims(KC_ASYNC)) {
     kd_stream *stream = (kd_stream *)(uintptr_t)0x5a5a;
-    status = KC_CALL(kd_status,
-                     kp.s.create(kc_device(), 0, 0x40000000u, &stream),
-                     "stream.create(unknown flag)");
+    status =
+        KC_CALL(kd_status, kp.s.create(kc_device(), 0, 0x40000000u, &stream),
+                "stream.create(unknown flag)");
     kc_check(status == KD_OK || stream == (kd_stream *)(uintptr_t)0x5a5a,
              "a failed stream.create wrote its out-parameter");
   }
@@ -94,10 +96,10 @@ static void fail_there(void *context, uint32_t index) {
     for (const char *at = kc_message(); *at; at++)
       digit |= *at >= '0' && *at <= '9';
     kc_check(*kc_message(), "thread %u failed without a message", index);
-    kc_check(!digit || strstr(kc_message(), text) ||
-                 strlen(kc_message()) < 1800,
-             "thread %u got the message of another: \"%.100s\"", index,
-             kc_message());
+    kc_check(
+        !digit || strstr(kc_message(), text) || strlen(kc_message()) < 1800,
+        "thread %u got the message of another: \"%.100s\"", index,
+        kc_message());
     /* a message that names a size names this one */
     for (uint32_t other = 0; other < 8; other++) {
       char theirs[32];
@@ -137,16 +139,14 @@ static void err_alloc_fail(void) {
       kc_check(status == KD_OK || *kc_message(),
                "device_open failed without a message");
       if (status == KD_OK) {
-        kd_status made =
-            KC_CALL(kd_status,
-                    kp.m.allocate(device, 0, 1000, &buffer, &address),
-                    "memory.allocate");
+        kd_status made = KC_CALL(
+            kd_status, kp.m.allocate(device, 0, 1000, &buffer, &address),
+            "memory.allocate");
         kc_check(made == KD_OK || made == KD_OUT_OF_MEMORY,
                  "allocate returned %s", kd_status_name(made));
         if (made == KD_OK) {
           char byte = 1;
-          KC_CALL(kd_status,
-                  kp.m.copy_in(device, NULL, &byte, buffer, 0, 1),
+          KC_CALL(kd_status, kp.m.copy_in(device, NULL, &byte, buffer, 0, 1),
                   "memory.copy_in");
           kp.m.release(device, buffer);
         }
@@ -194,20 +194,19 @@ static void err_alloc_fail_kernel(void) {
         own = run->kernel;
         atomic_store(&kc_host.allocations, 0);
         atomic_store(&kc_host.fail_at, n);
-        kd_status status =
-            def->create ? KC_CALL(kd_status,
-                                  def->create(kc_device(), def, &node->node,
-                                              &run->kernel),
-                                  "%s.create", def->op)
-                        : KD_OK;
+        kd_status status = def->create
+                               ? KC_CALL(kd_status,
+                                         def->create(kc_device(), def,
+                                                     &node->node, &run->kernel),
+                                         "%s.create", def->op)
+                               : KD_OK;
         if (status == KD_OK) {
           status = KC_CALL(kd_status, kc_run_now(run), "run");
           if (def->create) def->destroy(run->kernel);
         }
         atomic_store(&kc_host.fail_at, 0);
         run->kernel = own;
-        kc_check(status == KD_OK || status == KD_OUT_OF_MEMORY ||
-                     *kc_message(),
+        kc_check(status == KD_OK || status == KD_OUT_OF_MEMORY || *kc_message(),
                  "%s returned %s", ops[i], kd_status_name(status));
         kc_run_free(run);
         kc_check(kc_try_op(&one.op, &kc_plain), "%s does not run afterwards",
@@ -278,8 +277,8 @@ static bool fault_make(faulty *f) {
     f->one.op.in[1] = f->one.own[1];
     f->node = kc_node_make(&f->one.op, NULL, 0);
     const kd_kernel_def *def = f->node ? kc_def_for(f->node) : NULL;
-    if (def && kc_run_make(f->node, def, &f->one.op, &kc_plain, &f->run) ==
-                   KD_OK)
+    if (def &&
+        kc_run_make(f->node, def, &f->one.op, &kc_plain, &f->run) == KD_OK)
       return true;
     kc_node_free(f->node);
     kc_case_free(&f->one);
@@ -326,8 +325,8 @@ static void err_async_event(void) {
            "an event before the failed work says that it failed");
   kd_event *after = kc_event_make(kc_device());
   kc_ok(kp.e.record(after, stream), "event.record");
-  kd_status later = KC_CALL(kd_status, kp.e.wait(after, 10 * KC_S),
-                            "event.wait");
+  kd_status later =
+      KC_CALL(kd_status, kp.e.wait(after, 10 * KC_S), "event.wait");
   kc_check(later == status, "a later event says %s, the first one %s",
            kd_status_name(later), kd_status_name(status));
   fault_free(&f);
@@ -397,14 +396,17 @@ static void err_callback(void) {
 static void err_async_wait(void) {
   faulty f;
   kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
-  kd_event *event = kc_event_make(kc_device()), *end = kc_event_make(kc_device());
+  kd_event *event = kc_event_make(kc_device()),
+           *end = kc_event_make(kc_device());
   kd_status status = fault_enqueue(&f, a);
   kc_ok(kp.e.record(event, a), "event.record");
   kc_ok(KC_CALL(kd_status, kp.s.wait(b, event), "stream.wait"), "stream.wait");
   kc_ok(kp.e.record(end, b), "event.record");
   kd_status said = KC_CALL(kd_status, kp.e.wait(end, 10 * KC_S), "event.wait");
-  kc_check(said == status, "a stream that waited for failed work says %s, not"
-           " %s", kd_status_name(said), kd_status_name(status));
+  kc_check(said == status,
+           "a stream that waited for failed work says %s, not"
+           " %s",
+           kd_status_name(said), kd_status_name(status));
   fault_free(&f);
 }
 
@@ -417,9 +419,9 @@ static void err_others_live(void) {
   char in[64] = "alive", out[64] = "";
   kc_ok(kp.m.copy_in(buffer->device, b, in, buffer->handle, buffer->offset, 64),
         "copy_in on another stream");
-  kc_ok(kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out,
-                      64),
-        "copy_out on another stream");
+  kc_ok(
+      kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out, 64),
+      "copy_out on another stream");
   kd_status said = kc_finish(b);
   kc_check(said == KD_OK && !strcmp(in, out),
            "another stream says %s after a failure beside it",
@@ -437,8 +439,8 @@ static void err_no_hang(void) {
   kd_event *event = kc_event_make(kc_device());
   kc_ok(kp.e.record(event, stream), "event.record");
   uint64_t begin = kc_now();
-  kd_status status = KC_CALL(kd_status, kp.e.wait(event, 3 * KC_S),
-                             "event.wait(3 s)");
+  kd_status status =
+      KC_CALL(kd_status, kp.e.wait(event, 3 * KC_S), "event.wait(3 s)");
   kc_check(status != KD_DEADLINE_EXCEEDED, "a wait behind a failure hangs");
   status = kc_finish(stream);
   kc_check((double)(kc_now() - begin) < 5e9 * kc.factor,
@@ -478,7 +480,8 @@ static void err_provoke(void) {
   kc_check(*kc_message(), "a failed allocation left no message by host->fail");
 }
 
-#define RULE(severity, level, id, check, flags, header, sentence, names, about) \
+#define RULE(severity, level, id, check, flags, header, sentence, names, \
+             about)                                                      \
   KC_RULE(severity, level, id, check, flags, header, sentence, names, about)
 
 static const kc_rule rules[] = {
@@ -500,7 +503,8 @@ static const kc_rule rules[] = {
          "KD_OUT_OF_MEMORY (with what was asked and what is free)",
          "kd_host.fail", "\"Out of memory\" alone helps nobody."),
     RULE(MUST, CORE, "err.out-params", err_out_params, 0, "memory.h",
-         "out_ is written on KD_OK only", "kd_memory_table.allocate"
+         "out_ is written on KD_OK only",
+         "kd_memory_table.allocate"
          " kd_stream_table.create",
          "A handle that is written on failure is taken for one that must be"
          " closed."),
@@ -520,28 +524,30 @@ static const kc_rule rules[] = {
          "level is KD_LOG_*",
          "kd_host.log KD_LOG_ERROR KD_LOG_WARNING KD_LOG_INFO KD_LOG_DEBUG",
          "Other numbers are filtered wrongly."),
-    RULE(MUST, CORE, "err.alloc-fail-nth", err_alloc_fail,
-         KC_CASES | KC_CLOSED, "host.h",
-         "`allocate` returns NULL where there is none",
+    RULE(MUST, CORE, "err.alloc-fail-nth", err_alloc_fail, KC_CASES | KC_CLOSED,
+         "host.h", "`allocate` returns NULL where there is none",
          "kd_host.allocate kd_host.release KD_OUT_OF_MEMORY",
          "Every allocation fails once: no crash, no leak, and all is well"
          " afterwards."),
     RULE(MUST, CORE, "err.alloc-fail-kernel", err_alloc_fail_kernel, KC_CASES,
-         "kernel.h", "Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY,"
+         "kernel.h",
+         "Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY,"
          " KD_INVALID_ARGUMENT",
          "kd_kernel_def.create KD_INVALID_ARGUMENT kd_host.allocate",
          "The same while kernels are made and run."),
     RULE(MUST, CORE, "err.service-fail-nth", err_service_fail, KC_CASES,
-         "host.h", "Returns KD_OK, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT (bad"
+         "host.h",
+         "Returns KD_OK, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT (bad"
          " index, dims)",
          "kd_host.set_output kd_host.cache_get kd_host.cache_put",
          "A store that can't be read or written is no failure; an output that"
          " can't be made is one."),
-    RULE(MUST, CORE, "err.bad-data", err_bad_enqueue, 0, "kernel.h",
-         "Returns KD_OK, or why not; then nothing was enqueued",
-         "kd_kernel_def.enqueue",
-         "Indices come from data: whatever they are, nothing outside the tensors"
-         " is touched."),
+    RULE(
+        MUST, CORE, "err.bad-data", err_bad_enqueue, 0, "kernel.h",
+        "Returns KD_OK, or why not; then nothing was enqueued",
+        "kd_kernel_def.enqueue",
+        "Indices come from data: whatever they are, nothing outside the tensors"
+        " is touched."),
     RULE(MUST, ASYNC, "err.async-event", err_async_event, 0, "stream.h",
          "An event carries the status of the work before it",
          "kd_event_table.query kd_event_table.wait",
@@ -563,8 +569,7 @@ static const kc_rule rules[] = {
          "The failure must reach what depends on it, over streams."),
     RULE(MUST, ASYNC, "err.others-live", err_others_live, 0, "stream.h",
          "A failure stays with its stream and those that wait for it",
-         "kd_stream_table.create",
-         "One bad request must not fail the others."),
+         "kd_stream_table.create", "One bad request must not fail the others."),
     RULE(MUST, ASYNC, "err.no-hang", err_no_hang, 0, "stream.h",
          "Nothing waits for ever because something failed",
          "kd_event_table.wait kd_stream_table.synchronize",

@@ -193,11 +193,12 @@ static void event_cross_dag(void) {
       if (writer[from]) kc_ok(kp.s.wait(streams[s], writer[from]), "wait");
       if (writer[to]) kc_ok(kp.s.wait(streams[s], writer[to]), "wait");
       for (int r = 0; r < STREAMS; r++)
-        if (readers[to][r]) kc_ok(kp.s.wait(streams[s], readers[to][r]), "wait");
+        if (readers[to][r])
+          kc_ok(kp.s.wait(streams[s], readers[to][r]), "wait");
       if (kc_below(&random, 6) == 0) kc_busy(streams[s], KC_MS / 2);
       kc_ok(kp.m.copy(cells[from]->device, streams[s], cells[from]->handle,
-                      cells[from]->offset, cells[to]->handle,
-                      cells[to]->offset, SIZE),
+                      cells[from]->offset, cells[to]->handle, cells[to]->offset,
+                      SIZE),
             "copy");
       memcpy(model[to], model[from], SIZE);
       made[k] = kc_event_make(kc_device());
@@ -511,8 +512,8 @@ static void event_elapsed(void) {
   record(b, stream);
   kc_ok(wait(b, UINT64_MAX), "event.wait");
   uint64_t host = kc_now() - begin, device = 0;
-  kd_status status = KC_CALL(kd_status, kp.e.elapsed(a, b, &device),
-                             "event.elapsed");
+  kd_status status =
+      KC_CALL(kd_status, kp.e.elapsed(a, b, &device), "event.elapsed");
   if (status == KD_UNIMPLEMENTED) kc_unclaimed("it times no events");
   kc_ok(status, "event.elapsed");
   kc_check(device <= host + 5 * KC_MS && device >= host / 4,
@@ -540,8 +541,8 @@ static const kc_rule rules[] = {
             "Makes an event, not recorded yet",
             "kd_event_table.create kd_event_table.query",
             "State that is not set reads as whatever was in memory."),
-    KC_RULE(MUST, ASYNC, "event.record-query", event_record_query, 0, "stream.h",
-            "Moves the event behind all that `stream` holds now",
+    KC_RULE(MUST, ASYNC, "event.record-query", event_record_query, 0,
+            "stream.h", "Moves the event behind all that `stream` holds now",
             "kd_event_table.record kd_event_table.query KD_BUSY",
             "An event that is ready as soon as it is recorded makes the host"
             " read results too early."),
@@ -559,8 +560,7 @@ static const kc_rule rules[] = {
             "kd_stream_table.wait",
             "A wait that does nothing passes most of the time."),
     KC_RULE(MUST, ASYNC, "event.wait-not-blocking", event_wait_not_blocking,
-            KC_ALONE, "stream.h", "Never blocks",
-            "kd_stream_table.wait",
+            KC_ALONE, "stream.h", "Never blocks", "kd_stream_table.wait",
             "A wait on the host's side serialises all streams."),
     KC_RULE(MUST, ASYNC, "event.cross-dag", event_cross_dag, 0, "stream.h",
             "which may be of another stream or device of this plugin",
@@ -585,25 +585,27 @@ static const kc_rule rules[] = {
             "kd_stream_table.wait",
             "A single slot for the one who waits forgets the others."),
     KC_RULE(MUST, ASYNC, "event.destroy-waited", event_destroy_waited, 0,
-            "stream.h", "Legal while its work still runs and after a callback was"
+            "stream.h",
+            "Legal while its work still runs and after a callback was"
             " registered",
             "kd_event_table.destroy kd_stream_table.wait",
             "The host destroys events as soon as it has queued the waits."),
     KC_RULE(MUST, ASYNC, "event.callback-once", event_callback_once, 0,
-            "stream.h", "Calls back once, when the work before the event is done",
+            "stream.h",
+            "Calls back once, when the work before the event is done",
             "kd_event_table.on_complete kd_event_callback",
             "A callback that races with completion comes twice, or never."),
-    KC_RULE(MUST, ASYNC, "event.callback-not-early", event_callback_not_early, 0,
-            "stream.h", "Called once when an event's work is done or has failed",
-            "kd_event_table.on_complete",
-            "The host releases buffers in it."),
+    KC_RULE(MUST, ASYNC, "event.callback-not-early", event_callback_not_early,
+            0, "stream.h",
+            "Called once when an event's work is done or has failed",
+            "kd_event_table.on_complete", "The host releases buffers in it."),
     KC_RULE(MUST, ASYNC, "event.callback-already-done", event_callback_done, 0,
             "stream.h", "also inside the call that registered it",
             "kd_event_table.on_complete",
             "Registered after completion, it must still come"
             " (ROCm/rocm-systems#1345)."),
-    KC_RULE(MUST, ASYNC, "event.callback-destroyed", event_callback_destroyed, 0,
-            "stream.h", "the callback still comes",
+    KC_RULE(MUST, ASYNC, "event.callback-destroyed", event_callback_destroyed,
+            0, "stream.h", "the callback still comes",
             "kd_event_table.destroy kd_event_table.on_complete",
             "An event freed with its callback pending is used after its end"
             " (pocl/pocl#1431)."),
@@ -611,13 +613,11 @@ static const kc_rule rules[] = {
             "There may be thousands", "kd_event_table.create",
             "A fixed pool runs dry with one large program."),
     KC_RULE(MUST, ASYNC, "event.churn", event_churn, 0, "stream.h",
-            "Frees an event",
-            "kd_event_table.create kd_event_table.destroy",
+            "Frees an event", "kd_event_table.create kd_event_table.destroy",
             "Events are made and freed at every launch."),
     KC_RULE(MUST, ASYNC, "event.elapsed", event_elapsed, KC_ALONE, "stream.h",
             "Device time between two events of streams that timed them",
-            "kd_event_table.elapsed",
-            "Ticks that are not nanoseconds."),
+            "kd_event_table.elapsed", "Ticks that are not nanoseconds."),
     KC_RULE(MUST, ASYNC, "event.streams-apart", event_other_stream_order, 0,
             "stream.h", "An event carries the status of the work before it",
             "kd_event_table.record kd_event_table.query",

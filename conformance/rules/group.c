@@ -41,9 +41,13 @@ static void set_up(void) {
 }
 
 static kd_tensor view(kc_buffer *buffer, const int64_t *dims) {
-  return (kd_tensor){.buffer = buffer->handle, .data = buffer->address,
-                     .offset = buffer->offset, .size = (uint64_t)dims[0] * 4,
-                     .dims = dims, .dtype = KD_F32, .rank = 1};
+  return (kd_tensor){.buffer = buffer->handle,
+                     .data = buffer->address,
+                     .offset = buffer->offset,
+                     .size = (uint64_t)dims[0] * 4,
+                     .dims = dims,
+                     .dtype = KD_F32,
+                     .rank = 1};
 }
 
 static void finish_all(void) {
@@ -61,12 +65,13 @@ static void all_reduce(void) {
   for (uint32_t kind = 0; kind < 4; kind++) {
     set_up();
     for (uint32_t i = 0; i < 2; i++) {
-      kd_tensor in = view(members[i].in, dims), out = view(members[i].out, dims);
-      kc_ok(KC_CALL(kd_status,
-                    kp.g.all_reduce(group, i, members[i].stream, kind, &in,
-                                    &out),
-                    "collective.all_reduce(%s)", names[kind]),
-            "all_reduce");
+      kd_tensor in = view(members[i].in, dims),
+                out = view(members[i].out, dims);
+      kc_ok(
+          KC_CALL(kd_status,
+                  kp.g.all_reduce(group, i, members[i].stream, kind, &in, &out),
+                  "collective.all_reduce(%s)", names[kind]),
+          "all_reduce");
     }
     finish_all();
     for (int i = 0; i < 2; i++)
@@ -118,10 +123,10 @@ static void reduce_scatter(void) {
   finish_all();
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < N; k++)
-      kc_check(members[i].y[k] ==
-                   members[0].x[i * N + k] + members[1].x[i * N + k],
-               "reduce_scatter: element %d of member %d is %g", k, i,
-               (double)members[i].y[k]);
+      kc_check(
+          members[i].y[k] == members[0].x[i * N + k] + members[1].x[i * N + k],
+          "reduce_scatter: element %d of member %d is %g", k, i,
+          (double)members[i].y[k]);
 }
 
 static void broadcast(void) {
@@ -163,8 +168,8 @@ static void send_receive(void) {
              (double)members[1].y[k]);
 }
 
-#define RULE(id, check, names, sentence)                                     \
-  KC_RULE(MUST, COLLECTIVE, id, check, 0, "collective.h", sentence, names,   \
+#define RULE(id, check, names, sentence)                                      \
+  KC_RULE(MUST, COLLECTIVE, id, check, 0, "collective.h", sentence, names,    \
           "The semantics are MPI's: ranks, order and sizes are where they go" \
           " wrong.")
 

@@ -55,8 +55,7 @@ static void host_optional(void) {
 
 static const kc_rule rules[] = {
     RULE(MUST, "host.any-host", host_plugin_path, KC_CLOSED,
-         "of the host, with its version",
-         "kd_host.name kd_host.plugin_path",
+         "of the host, with its version", "kd_host.name kd_host.plugin_path",
          "Other hosts than Keel's may load the plugin: its name is no"
          " version."),
     RULE(MUST, "host.table-of-open", host_table_kept, KC_CLOSED,
@@ -81,8 +80,7 @@ static const kc_rule rules[] = {
          " next start."),
     RULE(MUST, "host.extension-absent", host_optional, KC_CLOSED,
          "A table of services that later versions or other hosts define",
-         "kd_host.extension",
-         "NULL is the usual answer."),
+         "kd_host.extension", "NULL is the usual answer."),
 };
 
 KC_AREA(host, "Use of the host's services");

@@ -17,8 +17,8 @@ static void each_op(on_op body, kd_dtype preferred, uint32_t most) {
       again |= !strcmp(kp.kernels[i].op, def->op);
     if (again || (kc.op && strcmp(kc.op, def->op) != 0)) continue;
     uint32_t count = kc_case_count(def->domain, def->op);
-    static const kd_dtype types[] = {KD_NONE, KD_F32, KD_I64, KD_U8, KD_BOOL,
-                                     KD_I32,  KD_F16};
+    static const kd_dtype types[] = {KD_NONE, KD_F32, KD_I64, KD_U8,
+                                     KD_BOOL, KD_I32, KD_F16};
     for (uint32_t c = 0; c < count; c++) {
       bool ran = false;
       for (size_t t = 0; t < KC_COUNT_OF(types) && !ran; t++) {
@@ -67,8 +67,10 @@ static void kernel_list_static(void) {
     snprintf(own, sizeof own, "%s %s %u",
              kp.kernels[i].domain ? kp.kernels[i].domain : "-",
              kp.kernels[i].op ? kp.kernels[i].op : "-", kp.kernels[i].flags);
-    kc_check(!strcmp(own, line), "definition %u is \"%s\" here, and \"%s\" in"
-             " another process", i, own, line);
+    kc_check(!strcmp(own, line),
+             "definition %u is \"%s\" here, and \"%s\" in"
+             " another process",
+             i, own, line);
     line = strtok_r(NULL, "\n", &save);
   }
   kc_device();
@@ -102,14 +104,16 @@ static void kernel_def_valid(void) {
                                         : UINT64_MAX;
     for (int k = 0; k < 8; k++)
       all |= def->input_types[k];
-    kc_check(!all || !allowed || (all & allowed), "%s: none of its types is one"
-             " of the op's", def->op);
-    kc_check(!ours || !def->input_types[0] || !schema->input_count ||
-                 !schema->inputs[0].types ||
-                 (def->input_types[0] & ~schema->inputs[0].types) == 0,
-             "%s: types 0x%llx of input 0 are not the op's", def->op,
-             (unsigned long long)(def->input_types[0] &
-                                  ~schema->inputs[0].types));
+    kc_check(!all || !allowed || (all & allowed),
+             "%s: none of its types is one"
+             " of the op's",
+             def->op);
+    kc_check(
+        !ours || !def->input_types[0] || !schema->input_count ||
+            !schema->inputs[0].types ||
+            (def->input_types[0] & ~schema->inputs[0].types) == 0,
+        "%s: types 0x%llx of input 0 are not the op's", def->op,
+        (unsigned long long)(def->input_types[0] & ~schema->inputs[0].types));
     for (uint32_t k = 0; k < i; k++) {
       const kd_kernel_def *other = &kp.kernels[k];
       bool same = !strcmp(other->op, def->op) &&
@@ -123,8 +127,10 @@ static void kernel_def_valid(void) {
                   !memcmp(other->output_types, def->output_types,
                           sizeof def->output_types);
       if (same)
-        kc_check(false, "definitions %u and %u of %s are equal: the second is"
-                 " never used", k, i, def->op);
+        kc_check(false,
+                 "definitions %u and %u of %s are equal: the second is"
+                 " never used",
+                 k, i, def->op);
     }
   }
   kc_check(known > 0, "the host knows none of its ops");
@@ -177,8 +183,11 @@ static void kernel_supports_odd(void) {
       if (!def->supports) continue;
       int64_t dims[8] = {1, 2, 1, 3, 1, 2, 1, 1};
       value *in = value_make(KD_F32, ranks[r], dims);
-      kc_op op = {.domain = def->domain, .name = def->op, .in = {in, in},
-                  .in_count = 2, .out_count = 1};
+      kc_op op = {.domain = def->domain,
+                  .name = def->op,
+                  .in = {in, in},
+                  .in_count = 2,
+                  .out_count = 1};
       for (uint32_t n = 1; n <= 2; n++) {
         op.in_count = n;
         kc_node *node = kc_node_make(&op, NULL, 0);
@@ -190,12 +199,15 @@ static void kernel_supports_odd(void) {
           if (status == KD_OK) {
             kc_run *run = NULL;
             kd_status made = kc_run_make(node, def, &op, &kc_plain, &run);
-            if (kc_check(made == KD_OK, "%s takes rank %u, and create returned"
-                         " %s", def->op, ranks[r], kd_status_name(made))) {
+            if (kc_check(made == KD_OK,
+                         "%s takes rank %u, and create returned"
+                         " %s",
+                         def->op, ranks[r], kd_status_name(made))) {
               kd_status ran = kc_run_now(run);
-              kc_check(ran == KD_OK, "%s takes rank %u, and running it returned"
-                       " %s: %s", def->op, ranks[r], kd_status_name(ran),
-                       kc_message());
+              kc_check(ran == KD_OK,
+                       "%s takes rank %u, and running it returned"
+                       " %s: %s",
+                       def->op, ranks[r], kd_status_name(ran), kc_message());
               kc_run_free(run);
             }
           }
@@ -217,8 +229,7 @@ static void def_pure(kc_op_case *one, kc_node *node, const kd_kernel_def *def) {
     kd_status first = kc_supports(each, node);
     for (int k = 0; k < 20; k++)
       kc_check(kc_supports(each, node) == first,
-               "supports says %s first, then otherwise",
-               kd_status_name(first));
+               "supports says %s first, then otherwise", kd_status_name(first));
   }
   kc_check(def != NULL, " ");
 }
@@ -232,9 +243,9 @@ static void def_cost(kc_op_case *one, kc_node *node, const kd_kernel_def *def) {
   kc_check(true, " ");
   if (!def->cost) return;
   kd_cost cost = {.struct_size = sizeof cost};
-  kd_status status = KC_CALL(kd_status,
-                             def->cost(kc_device(), &node->node, &cost),
-                             "%s.cost", def->op);
+  kd_status status =
+      KC_CALL(kd_status, def->cost(kc_device(), &node->node, &cost), "%s.cost",
+              def->op);
   kc_check(status == KD_OK, "cost returned %s", kd_status_name(status));
   kc_check(cost.time < 3600 * KC_S, "cost gives %llu s",
            (unsigned long long)(cost.time / KC_S));
@@ -278,8 +289,8 @@ static void def_reuse(kc_op_case *one, kc_node *node,
   }
   kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
   for (int i = 0; i < 4; i++) {
-    run_and_compare(one, node, run, i ? "a later run of one instance"
-                                      : "the first run");
+    run_and_compare(one, node, run,
+                    i ? "a later run of one instance" : "the first run");
     /* other data of the first input, where its values may be any */
     value *x = one->own[0];
     bool free_values = dtype_is_float(x->dtype) && !(def->host_inputs & 1);
@@ -437,15 +448,18 @@ static void def_workspace(kc_op_case *one, kc_node *node,
     kc_layout layout = kc_plain;
     layout.fill = fills[i];
     kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
-    uint64_t first = KC_CALL(uint64_t, def->workspace(run->kernel, &run->launch),
-                             "%s.workspace", def->op);
-    run_and_compare(one, node, run, "with exactly the workspace it asked for,"
+    uint64_t first =
+        KC_CALL(uint64_t, def->workspace(run->kernel, &run->launch),
+                "%s.workspace", def->op);
+    run_and_compare(one, node, run,
+                    "with exactly the workspace it asked for,"
                     " full of junk,");
     kc_check(!run->scratch || kc_buffer_intact(run->scratch),
              "it wrote around the workspace that it asked for");
     run->launch.workspace = (kd_tensor){0};
-    uint64_t again = KC_CALL(uint64_t, def->workspace(run->kernel, &run->launch),
-                             "%s.workspace", def->op);
+    uint64_t again =
+        KC_CALL(uint64_t, def->workspace(run->kernel, &run->launch),
+                "%s.workspace", def->op);
     kc_check(again == first, "workspace says %llu bytes, then %llu",
              (unsigned long long)first, (unsigned long long)again);
     kc_run_free(run);
@@ -629,8 +643,8 @@ static void try_shape(const char *op, uint32_t rank, const int64_t *dims,
 
 /* Elementwise, reducing and moving ops that the device has, on one shape. */
 static void shape_case(uint32_t rank, const int64_t *dims) {
-  static const char *const ops[] = {"Relu", "Neg",       "Exp",      "Add",
-                                    "Mul",  "ReduceSum", "Softmax",  "Transpose",
+  static const char *const ops[] = {"Relu", "Neg",       "Exp",     "Add",
+                                    "Mul",  "ReduceSum", "Softmax", "Transpose",
                                     "Tanh", "ReduceMax", "Abs"};
   for (size_t i = 0; i < KC_COUNT_OF(ops); i++)
     try_shape(ops[i], rank, dims, i == 3 || i == 4 ? 2 : 1);
@@ -638,14 +652,15 @@ static void shape_case(uint32_t rank, const int64_t *dims) {
 }
 
 static void kernel_empty(void) {
-  static const int64_t shapes[][3] = {{0, 0, 0}, {0, 3, 4}, {3, 0, 4},
-                                      {3, 4, 0}};
+  static const int64_t shapes[][3] = {
+      {0, 0, 0}, {0, 3, 4}, {3, 0, 4}, {3, 4, 0}};
   kc_device();
   for (size_t i = 0; i < KC_COUNT_OF(shapes); i++)
     if (kc_case("dims=%lldx%lldx%lld", (long long)shapes[i][0],
                 (long long)shapes[i][1], (long long)shapes[i][2])) {
-      static const char *const ops[] = {"Relu", "Neg", "Exp", "Add", "Mul",
-                                        "Transpose", "Tanh", "Abs", "Cast"};
+      static const char *const ops[] = {"Relu", "Neg", "Exp",
+                                        "Add",  "Mul", "Transpose",
+                                        "Tanh", "Abs", "Cast"};
       for (size_t k = 0; k < KC_COUNT_OF(ops); k++)
         try_shape(ops[k], 3, shapes[i], k == 3 || k == 4 ? 2 : 1);
       kc_check(true, " ");
@@ -661,9 +676,9 @@ static void kernel_ranks(void) {
 }
 
 static void kernel_odd_shapes(void) {
-  static const int64_t sizes[] = {1,  2,  3,   7,   13,  15,  16,  17,  31, 32,
-                                  33, 63, 64,  65,  97,  127, 128, 129, 255,
-                                  256, 257, 511, 513, 1021, 1025, 4099};
+  static const int64_t sizes[] = {1,   2,   3,   7,   13,  15,   16,   17,  31,
+                                  32,  33,  63,  64,  65,  97,   127,  128, 129,
+                                  255, 256, 257, 511, 513, 1021, 1025, 4099};
   kc_device();
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     int64_t dims[2] = {sizes[i] > 200 ? 1 : 3, sizes[i]};
@@ -672,8 +687,8 @@ static void kernel_odd_shapes(void) {
 }
 
 static void kernel_odd_products(void) {
-  static const int64_t sizes[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63,
-                                  65};
+  static const int64_t sizes[] = {1,  2,  3,  5,  7,  8,  9,
+                                  15, 16, 17, 31, 33, 63, 65};
   kc_device();
   bool any = false;
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
@@ -848,13 +863,14 @@ static void kernel_defaults(void) {
     for (int64_t k = 0; k < in->count; k++)
       in->x[k] = dtype_round(in->x[k] * 3, KD_F32);
     for (int given = 0; given < 2; given++) {
-      kc_op op = {.name = defaults[i].op, .in = {in}, .in_count = 1,
-                  .out_count = 1};
+      kc_op op = {
+          .name = defaults[i].op, .in = {in}, .in_count = 1, .out_count = 1};
       if (given) {
         op.attrs[0] = (keel_attr){
             .name = defaults[i].attr,
             .kind = defaults[i].is_float ? KD_ATTR_FLOAT : KD_ATTR_INT,
-            .f = defaults[i].f, .i = defaults[i].i};
+            .f = defaults[i].f,
+            .i = defaults[i].i};
         op.attr_count = 1;
       }
       kc_node *node = kc_node_make(&op, NULL, 0);
@@ -864,18 +880,18 @@ static void kernel_defaults(void) {
           kc_run_make(node, def, &op, &kc_plain, &run) == KD_OK) {
         any = true;
         kc_op_case one = {.op = op};
-        run_and_compare(&one, node, run, given ? "with the attribute"
-                                               : "without the attribute");
+        run_and_compare(&one, node, run,
+                        given ? "with the attribute" : "without the attribute");
         got[given] = kc_run_output(run, 0);
         kc_run_free(run);
       }
       kc_node_free(node);
     }
     if (got[0] && got[1])
-      kc_check(!kc_differs(got[0]->x, got[1]->x, 16) ||
-                   got[0]->x[0] == got[1]->x[0],
-               "%s without %s is not %s with its default", defaults[i].op,
-               defaults[i].attr, defaults[i].op);
+      kc_check(
+          !kc_differs(got[0]->x, got[1]->x, 16) || got[0]->x[0] == got[1]->x[0],
+          "%s without %s is not %s with its default", defaults[i].op,
+          defaults[i].attr, defaults[i].op);
     value_free(got[0]);
     value_free(got[1]);
     value_free(in);
@@ -891,7 +907,9 @@ static void kernel_batch(void) {
   value *weights = kc_floats(2, w, &random), *got[2] = {0};
   memcpy(y->x, x->x, 24 * sizeof *x->x);
   for (int i = 0; i < 2; i++) {
-    kc_op op = {.name = "MatMul", .in = {i ? x : y, weights}, .in_count = 2,
+    kc_op op = {.name = "MatMul",
+                .in = {i ? x : y, weights},
+                .in_count = 2,
                 .out_count = 1};
     kc_node *node = kc_node_make(&op, NULL, 0);
     const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
@@ -907,20 +925,21 @@ static void kernel_batch(void) {
   for (int k = 0; k < 10; k++)
     same &= got[0]->x[k] == got[1]->x[k];
   kc_check(true, " ");
-  kc_note("the first row of 8 is %s as alone", same ? "the same bits"
-                                                    : "not the same bits");
+  kc_note("the first row of 8 is %s as alone",
+          same ? "the same bits" : "not the same bits");
 }
 
 #define RULE(severity, id, check, flags, header, sentence, names, about) \
   KC_RULE(severity, CORE, id, check, flags, header, sentence, names, about)
 
 static const kc_rule rules[] = {
-    RULE(MUST, "kernel.list-static", kernel_list_static, 0, "kernel.h",
-         "A kernel definition is const data",
-         "kd_plugin.kernels kd_plugin.kernel_count kd_kernel_def.struct_size"
-         " kd_kernel_def.data",
-         "Hosts list what a plugin does without opening a device; a list that is"
-         " filled in open is empty for them."),
+    RULE(
+        MUST, "kernel.list-static", kernel_list_static, 0, "kernel.h",
+        "A kernel definition is const data",
+        "kd_plugin.kernels kd_plugin.kernel_count kd_kernel_def.struct_size"
+        " kd_kernel_def.data",
+        "Hosts list what a plugin does without opening a device; a list that is"
+        " filled in open is empty for them."),
     RULE(MUST, "kernel.def-valid", kernel_def_valid, 0, "kernel.h",
          "One op on some types",
          "kd_kernel_def.op kd_kernel_def.domain kd_kernel_def.opset_min"
@@ -932,6 +951,7 @@ static const kc_rule rules[] = {
     RULE(MUST, "kernel.create-destroy", kernel_create_destroy, KC_CASES,
          "kernel.h", "Makes an instance: compiles, selects, prepacks constants",
          "kd_kernel_def.create kd_kernel_def.destroy kd_kernel_def.data"
+         " kd_launch.data"
          " kd_node_table.op kd_node_table.domain kd_node_table.name"
          " kd_node_table.input_count kd_node_table.output_count"
          " kd_node_table.output_type",
@@ -973,8 +993,8 @@ static const kc_rule rules[] = {
          "memory.h", "Any thread may call any slot",
          "kd_kernel_def.enqueue kd_kernel_def.create",
          "Static scratch memory is shared by all instances."),
-    RULE(MUST, "kernel.workspace-enough", kernel_workspace, KC_CASES, "kernel.h",
-         "Bytes of scratch that this launch needs",
+    RULE(MUST, "kernel.workspace-enough", kernel_workspace, KC_CASES,
+         "kernel.h", "Bytes of scratch that this launch needs",
          "kd_kernel_def.workspace kd_launch.workspace",
          "One tile too few is written into the next tensor."),
     RULE(MUST, "kernel.outputs-complete", kernel_outputs_complete, KC_CASES,
@@ -1030,11 +1050,12 @@ static const kc_rule rules[] = {
          "KD_KERNEL_DYNAMIC_OUTPUT kd_host.set_output",
          "Reporting the capacity instead of the count, or not waiting for the"
          " count."),
-    RULE(MUST, "kernel.host-args", kernel_host_args, KC_CASES, "kernel.h",
-         "the kernel reads when it is enqueued",
-         "kd_kernel_def.host_inputs KD_TENSOR_HOST kd_tensor.flags",
-         "A host pointer handed to the device, or read when the work runs, finds"
-         " something else there."),
+    RULE(
+        MUST, "kernel.host-args", kernel_host_args, KC_CASES, "kernel.h",
+        "the kernel reads when it is enqueued",
+        "kd_kernel_def.host_inputs KD_TENSOR_HOST kd_tensor.flags",
+        "A host pointer handed to the device, or read when the work runs, finds"
+        " something else there."),
     RULE(MUST, "kernel.host-outputs", kernel_host_outputs, KC_CASES, "kernel.h",
          "input or output i lives in host memory", "kd_kernel_def.host_outputs",
          "The host reads them when the stream has passed."),

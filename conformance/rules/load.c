@@ -59,7 +59,8 @@ static int help_exit(const char *argument) {
     kd_device *device = kc_device();
     if (kc_claims(KC_ASYNC) && !strcmp(argument, "busy")) {
       kd_stream *stream = NULL;
-      if (kp.s.create(device, 0, 0, &stream) == KD_OK) kc_busy(stream, 20 * KC_MS);
+      if (kp.s.create(device, 0, 0, &stream) == KD_OK)
+        kc_busy(stream, 20 * KC_MS);
     }
   }
   exit(7);
@@ -136,8 +137,12 @@ static int help_twice(const char *argument) {
 int kc_help_first_use(const char *argument);
 
 const kc_helper_entry kc_helpers[] = {
-    {"open", kc_help_open},     {"kernels", help_kernels}, {"exit", help_exit},
-    {"unload", help_unload},    {"fork", help_fork},       {"twice", help_twice},
+    {"open", kc_help_open},
+    {"kernels", help_kernels},
+    {"exit", help_exit},
+    {"unload", help_unload},
+    {"fork", help_fork},
+    {"twice", help_twice},
     {"first-use", kc_help_first_use},
 };
 const uint32_t kc_helper_count = KC_COUNT_OF(kc_helpers);
@@ -170,12 +175,12 @@ static void load_entry_symbol(void) {
   *(void **)&entry = dlsym(library, KD_ENTRY_SYMBOL);
   if (!kc_check(entry != NULL, "the library exports no %s", KD_ENTRY_SYMBOL))
     return;
-  const kd_plugin *table =
-      KC_CALL(const kd_plugin *, entry(kc_services()), KD_ENTRY_SYMBOL "(host)");
+  const kd_plugin *table = KC_CALL(const kd_plugin *, entry(kc_services()),
+                                   KD_ENTRY_SYMBOL "(host)");
   kc_check(table != NULL, "%s returned NULL: %s", KD_ENTRY_SYMBOL,
            kc_message());
-  const kd_plugin *again =
-      KC_CALL(const kd_plugin *, entry(kc_services()), KD_ENTRY_SYMBOL "(host)");
+  const kd_plugin *again = KC_CALL(const kd_plugin *, entry(kc_services()),
+                                   KD_ENTRY_SYMBOL "(host)");
   kc_check(table == again, "%s returned another table the second time",
            KD_ENTRY_SYMBOL);
 }
@@ -185,8 +190,8 @@ static void load_exports_only(void) {
   int fd = open(kc.plugin, O_RDONLY | O_CLOEXEC);
   struct stat facts;
   if (fd < 0 || fstat(fd, &facts) != 0) kc_stop("the file can't be read");
-  const char *file = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE,
-                          fd, 0);
+  const char *file =
+      mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
   close(fd);
   if (file == MAP_FAILED) kc_stop("the file can't be mapped");
   const Elf64_Ehdr *head = (const Elf64_Ehdr *)(const void *)file;
@@ -294,7 +299,7 @@ static void load_needed_slots(void) {
 static bool utf8(const char *text) {
   const unsigned char *at = (const unsigned char *)text;
   while (*at) {
-    int more = *at < 0x80                  ? 0
+    int more = *at < 0x80             ? 0
                : (*at & 0xe0) == 0xc0 ? 1
                : (*at & 0xf0) == 0xe0 ? 2
                : (*at & 0xf8) == 0xf0 ? 3
@@ -311,13 +316,13 @@ static void load_name(void) {
   const char *name = kp.p.name;
   KC_NEED(name != NULL, "name is NULL");
   size_t size = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
-  kc_check(size == strlen(name) && size >= 1 && size <= 32 &&
-               name[0] >= 'a' && name[0] <= 'z',
+  kc_check(size == strlen(name) && size >= 1 && size <= 32 && name[0] >= 'a' &&
+               name[0] <= 'z',
            "the name \"%.60s\" does not match [a-z][a-z0-9_-]{0,31}", name);
-  kc_check(kp.p.vendor && *kp.p.vendor && utf8(kp.p.vendor),
-           "vendor is %s", kp.p.vendor ? "no UTF-8 text" : "NULL");
-  kc_check(kp.p.version && *kp.p.version && utf8(kp.p.version),
-           "version is %s", kp.p.version ? "no UTF-8 text" : "NULL");
+  kc_check(kp.p.vendor && *kp.p.vendor && utf8(kp.p.vendor), "vendor is %s",
+           kp.p.vendor ? "no UTF-8 text" : "NULL");
+  kc_check(kp.p.version && *kp.p.version && utf8(kp.p.version), "version is %s",
+           kp.p.version ? "no UTF-8 text" : "NULL");
 }
 
 static void load_flags(void) {
@@ -380,7 +385,8 @@ static void load_twice(void) {
     if (now) {
       const kd_device_info *info = kc_info_at(0);
       kc_check(i == 0 || !strcmp(first, info->name),
-               "device 0 is \"%s\", \"%s\" before the close", info->name, first);
+               "device 0 is \"%s\", \"%s\" before the close", info->name,
+               first);
       snprintf(first, sizeof first, "%s", info->name);
       kc_device_at(0);
     }
@@ -446,8 +452,8 @@ static void load_bare_environment(void) {
 }
 
 static void load_options(void) {
-  static const char *const odd[] = {
-      "no-such-option-of-this-plugin=1", "threads=", "x=\xff\xfe", "=", "a=b=c"};
+  static const char *const odd[] = {"no-such-option-of-this-plugin=1",
+                                    "threads=", "x=\xff\xfe", "=", "a=b=c"};
   kc_load();
   for (size_t i = 0; i < KC_COUNT_OF(odd); i++) {
     kc.options = odd + i;
@@ -510,16 +516,16 @@ static const kc_rule rules[] = {
             " -fvisibility=hidden hides it unless it is exported: KD_ENTRY does"
             " both."),
     KC_RULE(SHOULD, CORE, "load.exports-only", load_exports_only, KC_CLOSED,
-            "plugin.h", "It should export nothing else",
-            "KD_EXPORT kd_entry",
+            "plugin.h", "It should export nothing else", "KD_EXPORT kd_entry",
             "A symbol named init or log can be bound by another library in the"
             " process, or bind to its. Build with -fvisibility=hidden."),
-    KC_RULE(MUST, CORE, "load.no-work-before-open", load_no_work,
-            KC_CLOSED | KC_ALONE, "plugin.h",
-            "The function does nothing but return the table",
-            "kd_entry kd_host.allocate",
-            "Hosts load every plugin that they find, only to list them: a driver"
-            " that starts there costs each program its start-up time."),
+    KC_RULE(
+        MUST, CORE, "load.no-work-before-open", load_no_work,
+        KC_CLOSED | KC_ALONE, "plugin.h",
+        "The function does nothing but return the table",
+        "kd_entry kd_host.allocate",
+        "Hosts load every plugin that they find, only to list them: a driver"
+        " that starts there costs each program its start-up time."),
     KC_RULE(MUST, CORE, "load.versions", load_versions, KC_CLOSED, "base.h",
             "each states the version it was built with and the lowest that it"
             " can work with",
@@ -548,8 +554,10 @@ static const kc_rule rules[] = {
             "kd_plugin.name kd_plugin.vendor kd_plugin.version",
             "Users type the name in KEEL_DEVICE and on command lines; it must"
             " be one word."),
-    KC_RULE(MUST, CORE, "load.flags", load_flags, KC_CLOSED, "plugin.h",
-            "KD_PLUGIN_*", "kd_plugin.flags KD_PLUGIN_UNLOADABLE",
+    KC_RULE(MUST, CORE, "load.flags", load_flags, KC_CLOSED, "base.h",
+            "a reader refuses a flag bit that it does not know with"
+            " KD_UNIMPLEMENTED",
+            "kd_plugin.flags KD_PLUGIN_UNLOADABLE",
             "A bit that a later version defines must not be set by accident."),
     KC_RULE(MUST, CORE, "load.table-const", load_table_const, KC_CLOSED,
             "plugin.h", "so a plugin never changes them", "kd_plugin",
@@ -578,19 +586,20 @@ static const kc_rule rules[] = {
             "kd_plugin.open kd_plugin.device_info",
             "Services run with neither. A cache that can't be written is no"
             " reason to fail."),
-    KC_RULE(MUST, CORE, "load.options-unknown", load_options, KC_CLOSED,
-            "host.h",
-            "A plugin ignores options that it does not know, and refuses a value"
-            " that it can't use with a message",
-            "kd_host.option",
-            "strlen of a NULL option, or atoi of an empty one, takes the whole"
-            " application down."),
+    KC_RULE(
+        MUST, CORE, "load.options-unknown", load_options, KC_CLOSED, "host.h",
+        "A plugin ignores options that it does not know, and refuses a value"
+        " that it can't use with a message",
+        "kd_host.option",
+        "strlen of a NULL option, or atoi of an empty one, takes the whole"
+        " application down."),
     KC_RULE(MUST, CORE, "load.says-why-no-device", load_device_count_zero,
             KC_CLOSED, "plugin.h", "and host->log says why",
             "kd_plugin.device_count kd_host.log",
             "\"No devices\" without a reason costs users hours: say which"
             " driver or permission is missing."),
-    KC_RULE(MUST, CORE, "load.old-host", load_open_refusal, KC_CLOSED, "plugin.h",
+    KC_RULE(MUST, CORE, "load.old-host", load_open_refusal, KC_CLOSED,
+            "plugin.h",
             "KD_UNAVAILABLE (driver missing or broken, with the reason by"
             " host->fail), KD_INCOMPATIBLE",
             "kd_host.abi_version kd_host.abi_min kd_plugin.open"

@@ -8,10 +8,9 @@ static kd_status take(uint32_t space, uint64_t size, kd_buffer **out,
                       void **out_address) {
   *out = NULL;
   *out_address = NULL;
-  return KC_CALL(kd_status,
-                 kp.m.allocate(kc_device(), space, size, out, out_address),
-                 "memory.allocate(space %u, %llu bytes)", space,
-                 (unsigned long long)size);
+  return KC_CALL(
+      kd_status, kp.m.allocate(kc_device(), space, size, out, out_address),
+      "memory.allocate(space %u, %llu bytes)", space, (unsigned long long)size);
 }
 
 static void give(kd_buffer *buffer) {
@@ -19,9 +18,8 @@ static void give(kd_buffer *buffer) {
 }
 
 static void mem_alloc_free(void) {
-  static const uint64_t sizes[] = {1,    2,    3,     7,       64,      255,
-                                   256,  257,  4095,  4096,    4097,    65537,
-                                   1 << 20, 5 << 20};
+  static const uint64_t sizes[] = {
+      1, 2, 3, 7, 64, 255, 256, 257, 4095, 4096, 4097, 65537, 1 << 20, 5 << 20};
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     if (!kc_case("size=%llu", (unsigned long long)sizes[i])) continue;
     char *in = kc_take(sizes[i]), *out = kc_take(sizes[i]);
@@ -106,9 +104,13 @@ static void mem_oom_size(void) {
   const kd_device_info *info = kc_info();
   uint64_t total = info->spaces[0].size;
   uint64_t most = info->spaces[0].max_buffer;
-  const uint64_t wrong[] = {UINT64_MAX, UINT64_MAX - 15, UINT64_MAX - 63,
-                            UINT64_MAX - 4095, (uint64_t)INT64_MAX,
-                            UINT64_C(1) << 60, total ? total * 4 : UINT64_MAX,
+  const uint64_t wrong[] = {UINT64_MAX,
+                            UINT64_MAX - 15,
+                            UINT64_MAX - 63,
+                            UINT64_MAX - 4095,
+                            (uint64_t)INT64_MAX,
+                            UINT64_C(1) << 60,
+                            total ? total * 4 : UINT64_MAX,
                             most ? most + (most < UINT64_MAX) : UINT64_MAX};
   for (size_t i = 0; i < KC_COUNT_OF(wrong); i++) {
     if (!kc_case("try=%zu", i)) continue;
@@ -303,7 +305,8 @@ static void mem_map_range(void) {
   kc_pattern(in, sizeof in, 1);
   kc_write(buffer, 0, in, sizeof in);
   char *address = map(buffer, 1000, 100, 3);
-  kc_check(!memcmp(address, in + 1000, 100), "map at an offset shows the wrong"
+  kc_check(!memcmp(address, in + 1000, 100),
+           "map at an offset shows the wrong"
            " bytes");
   /* what is changed elsewhere meanwhile stays as it is */
   char other[500];
@@ -352,7 +355,8 @@ static void mem_map_kernel(void) {
 
 static void mem_tensor_size(void) {
   if (!kp.m.tensor_size) kc_unclaimed("memory.tensor_size is NULL");
-  static const int64_t dims[][3] = {{1, 1, 1}, {3, 5, 7}, {2, 17, 33}, {0, 4, 4}};
+  static const int64_t dims[][3] = {
+      {1, 1, 1}, {3, 5, 7}, {2, 17, 33}, {0, 4, 4}};
   static const kd_dtype types[] = {KD_F32, KD_F16, KD_I8, KD_I64};
   for (size_t i = 0; i < KC_COUNT_OF(dims); i++)
     for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
@@ -367,9 +371,10 @@ static void mem_tensor_size(void) {
                (unsigned long long)first, (unsigned long long)least);
       kc_check(first == again, "tensor_size gives %llu, then %llu",
                (unsigned long long)first, (unsigned long long)again);
-      kc_check(first <= least * 64 + (1 << 20), "tensor_size gives %llu for"
-               " %llu bytes", (unsigned long long)first,
-               (unsigned long long)least);
+      kc_check(first <= least * 64 + (1 << 20),
+               "tensor_size gives %llu for"
+               " %llu bytes",
+               (unsigned long long)first, (unsigned long long)least);
     }
 }
 
@@ -384,12 +389,12 @@ static void *pages(uint64_t size, int rights) {
 
 static kd_status import(void *memory, uint64_t size, kd_buffer **out) {
   void *address = NULL;
-  return KC_CALL(kd_status,
-                 kp.m.import_memory(kc_device(), KD_EXTERNAL_HOST_POINTER,
-                                    (uint64_t)(uintptr_t)memory, size, out,
-                                    &address),
-                 "memory.import_memory(host pointer, %llu bytes)",
-                 (unsigned long long)size);
+  return KC_CALL(
+      kd_status,
+      kp.m.import_memory(kc_device(), KD_EXTERNAL_HOST_POINTER,
+                         (uint64_t)(uintptr_t)memory, size, out, &address),
+      "memory.import_memory(host pointer, %llu bytes)",
+      (unsigned long long)size);
 }
 
 static void mem_import(void) {
@@ -419,7 +424,8 @@ static void mem_import_readonly(void) {
   kc_ok(status, "import_memory of read-only pages");
   kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 8, back, size - 8),
         "copy_out");
-  kc_check(!memcmp(memory + 8, back, size - 8), "imported memory reads otherwise");
+  kc_check(!memcmp(memory + 8, back, size - 8),
+           "imported memory reads otherwise");
   give(buffer);
   munmap(memory, size);
   free(back);
@@ -436,11 +442,10 @@ static void mem_export(void) {
   uint32_t good = 0;
   for (size_t i = 0; i < KC_COUNT_OF(kinds); i++) {
     uint64_t handle = 0;
-    kd_status status =
-        KC_CALL(kd_status,
-                kp.m.export_memory(kc_device(), buffer->handle, kinds[i],
-                                   &handle),
-                "memory.export_memory(kind %u)", kinds[i]);
+    kd_status status = KC_CALL(
+        kd_status,
+        kp.m.export_memory(kc_device(), buffer->handle, kinds[i], &handle),
+        "memory.export_memory(kind %u)", kinds[i]);
     kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
              "export_memory of kind %u returned %s", kinds[i],
              kd_status_name(status));
@@ -552,12 +557,13 @@ static const kc_rule rules[] = {
             "kd_memory_table.allocate KD_OUT_OF_MEMORY",
             "A size plus its padding wraps around to a small number: the"
             " allocation succeeds and everything is written past its end."),
-    KC_RULE(MUST, CORE, "mem.oom-recover", mem_oom_recover, 0, "memory.h",
-            "A device out of memory works on, and has it again when buffers are"
-            " released",
-            "KD_OUT_OF_MEMORY kd_memory_table.release",
-            "A pool that remembers its failure turns one large model into a dead"
-            " service."),
+    KC_RULE(
+        MUST, CORE, "mem.oom-recover", mem_oom_recover, 0, "memory.h",
+        "A device out of memory works on, and has it again when buffers are"
+        " released",
+        "KD_OUT_OF_MEMORY kd_memory_table.release",
+        "A pool that remembers its failure turns one large model into a dead"
+        " service."),
     KC_RULE(MUST, CORE, "mem.oom-busy", mem_oom_busy, 0, "memory.h",
             "A failed allocation leaves running work alone",
             "KD_OUT_OF_MEMORY kd_kernel_def.enqueue",
@@ -589,12 +595,13 @@ static const kc_rule rules[] = {
             "for reading (1), writing (2) or both (3)",
             "kd_memory_table.map kd_kernel_def.enqueue",
             "Kernels and maps must see the same memory."),
-    KC_RULE(MUST, CORE, "mem.tensor-size", mem_tensor_size, 0, "memory.h",
-            "Bytes that a tensor of this type really needs",
-            "kd_memory_table.tensor_size kd_type.dims kd_type.dtype"
-            " kd_type.rank kd_type.layout kd_type.reserved",
-            "The host allocates what it says: less than the elements, or another"
-            " answer each time, corrupts memory."),
+    KC_RULE(
+        MUST, CORE, "mem.tensor-size", mem_tensor_size, 0, "memory.h",
+        "Bytes that a tensor of this type really needs",
+        "kd_memory_table.tensor_size kd_type.dims kd_type.dtype"
+        " kd_type.rank kd_type.layout kd_type.reserved",
+        "The host allocates what it says: less than the elements, or another"
+        " answer each time, corrupts memory."),
     KC_RULE(MUST, EXTERNAL, "mem.import-host", mem_import, 0, "memory.h",
             "Makes a buffer of memory that somebody else owns, without a copy",
             "kd_memory_table.import_memory KD_EXTERNAL_HOST_POINTER",
@@ -621,8 +628,7 @@ static const kc_rule rules[] = {
             " rely on zeros fail on the second run only."),
     KC_RULE(MUST, CORE, "mem.trim", mem_trim, 0, "memory.h",
             "Gives memory that the plugin keeps for reuse back to the system",
-            "kd_memory_table.trim",
-            "What is in use is not kept for reuse."),
+            "kd_memory_table.trim", "What is in use is not kept for reuse."),
 };
 
 KC_AREA(mem, "Memory");

@@ -54,8 +54,9 @@ void kc_onnx_data(void) {
                                      "pytorch-converted", "simple"};
   const char *root = data_folder();
   if (!root)
-    kc_unclaimed("ONNX's data are not installed (Debian: libonnx-testdata);"
-                 " KEEL_ONNX_DATA names another folder");
+    kc_unclaimed(
+        "ONNX's data are not installed (Debian: libonnx-testdata);"
+        " KEEL_ONNX_DATA names another folder");
   kc_load();
   keel_context *context = open_host();
   uint32_t number = 0;
@@ -121,7 +122,8 @@ static void perceptron(keel_context *context) {
   bool ran = keel_call(context, "MatMul", NULL, 0, first, 2, &h, 1) == KD_OK &&
              keel_call(context, "Relu", NULL, 0, &h, 1, &r, 1) == KD_OK;
   second[0] = r;
-  ran = ran && keel_call(context, "MatMul", NULL, 0, second, 2, &y, 1) == KD_OK &&
+  ran = ran &&
+        keel_call(context, "MatMul", NULL, 0, second, 2, &y, 1) == KD_OK &&
         keel_call(context, "Softmax", NULL, 0, &y, 1, &p, 1) == KD_OK;
   keel_device_pop();
   keel_tensor *all[] = {x, w, v, h, r, y, p};

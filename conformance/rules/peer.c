@@ -53,9 +53,9 @@ static void peer_reachable(void) {
   kd_device *a = kc_device_at(0), *b = kc_device_at(1);
   uint32_t first = KC_CALL(uint32_t, kp.peer.reachable(a, b), "peer.reachable");
   for (int i = 0; i < 20; i++)
-    kc_check(KC_CALL(uint32_t, kp.peer.reachable(a, b), "peer.reachable") ==
-                 first,
-             "reachable changes its answer");
+    kc_check(
+        KC_CALL(uint32_t, kp.peer.reachable(a, b), "peer.reachable") == first,
+        "reachable changes its answer");
   kc_check(first <= 1, "reachable says %u", first);
 }
 

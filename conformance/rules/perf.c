@@ -25,7 +25,8 @@ static void perf_launch(void) {
   }
   if (stream) kc_ok(kc_finish(stream), "waiting");
   qsort(times, TIMES, sizeof *times, by_time);
-  kc_check(times[TIMES / 2] < 20 * KC_MS, "a launch on 4 elements takes %.3f ms",
+  kc_check(times[TIMES / 2] < 20 * KC_MS,
+           "a launch on 4 elements takes %.3f ms",
            (double)times[TIMES / 2] / 1e6);
   kc_note("a launch on 4 elements: %.2f us, 99 of 100 within %.2f us",
           (double)times[TIMES / 2] / 1e3,
@@ -36,8 +37,8 @@ static void perf_launch(void) {
 
 static void perf_copies(void) {
   const uint64_t size = 8 << 20;
-  kc_buffer *x = kc_buffer_make(size), *y = kp.m.copy ? kc_buffer_make(size)
-                                                      : NULL;
+  kc_buffer *x = kc_buffer_make(size),
+            *y = kp.m.copy ? kc_buffer_make(size) : NULL;
   char *bytes = kc_take(size);
   double best[3] = {1e9, 1e9, 1e9};
   for (int i = 0; i < 5; i++) {
@@ -67,7 +68,8 @@ static void perf_alloc(void) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
     uint64_t begin = kc_now();
-    kc_ok(kp.m.allocate(kc_device(), 0, 1 << 20, &buffer, &address), "allocate");
+    kc_ok(kp.m.allocate(kc_device(), 0, 1 << 20, &buffer, &address),
+          "allocate");
     kp.m.release(kc_device(), buffer);
     uint64_t time = kc_now() - begin;
     if (time < best) best = time;
@@ -103,7 +105,8 @@ static double cpu_time(void) {
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   return (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
-         ((double)usage.ru_utime.tv_usec + (double)usage.ru_stime.tv_usec) / 1e6;
+         ((double)usage.ru_utime.tv_usec + (double)usage.ru_stime.tv_usec) /
+             1e6;
 }
 
 static void perf_idle(void) {
@@ -150,7 +153,7 @@ static void perf_matmul(void) {
   value_free(b);
 }
 
-#define RULE(severity, id, check, header, sentence, names, about)             \
+#define RULE(severity, id, check, header, sentence, names, about) \
   KC_RULE(severity, CORE, id, check, KC_ALONE, header, sentence, names, about)
 
 static const kc_rule rules[] = {
@@ -162,12 +165,10 @@ static const kc_rule rules[] = {
          "Bandwidths, for the report."),
     RULE(SHOULD, "perf.alloc", perf_alloc, "memory.h",
          "Makes a buffer of at least `size` bytes (never 0)",
-         "kd_memory_table.allocate",
-         "Drivers take long: keep a pool."),
+         "kd_memory_table.allocate", "Drivers take long: keep a pool."),
     RULE(SHOULD, "perf.no-recompile", perf_recompile, "kernel.h",
          "Makes an instance: compiles, selects, prepacks constants",
-         "kd_kernel_def.create",
-         "Compiling the same source twice."),
+         "kd_kernel_def.create", "Compiling the same source twice."),
     RULE(SHOULD, "perf.idle", perf_idle, "plugin.h",
          "It uses no processor time when there is nothing to do",
          "kd_plugin.open",

@@ -45,10 +45,11 @@ static void prof_records(void) {
   uint32_t count = profile(10 * KC_MS, &host), kernels = 0, named = 0;
   for (uint32_t i = 0; i < count; i++) {
     const kd_profile_record *record = &found[i];
-    kc_check(record->begin <= record->end, "record %u ends before it begins", i);
-    kc_check(record->kind >= KD_PROFILE_KERNEL &&
-                 record->kind <= KD_PROFILE_REPLAY,
-             "record %u is of kind %u", i, record->kind);
+    kc_check(record->begin <= record->end, "record %u ends before it begins",
+             i);
+    kc_check(
+        record->kind >= KD_PROFILE_KERNEL && record->kind <= KD_PROFILE_REPLAY,
+        "record %u is of kind %u", i, record->kind);
     kernels += record->kind == KD_PROFILE_KERNEL;
     named += record->correlation == 4711;
   }
@@ -148,7 +149,7 @@ static void prof_bytes(void) {
   if (!kc_claims(KC_ASYNC) || !copies) kc_unclaimed("it records no copies");
 }
 
-#define RULE(id, check, flags, sentence, names, about)                       \
+#define RULE(id, check, flags, sentence, names, about) \
   KC_RULE(MUST, PROFILE, id, check, flags, "profile.h", sentence, names, about)
 
 static const kc_rule rules[] = {
@@ -172,8 +173,7 @@ static const kc_rule rules[] = {
          "Work stamped when it was enqueued, or by another clock."),
     RULE("prof.clock-map", prof_clock, KC_ALONE,
          "(CLOCK_MONOTONIC, nanoseconds) as close together as it can",
-         "kd_profile_table.clock",
-         "An offset that is taken once drifts away."),
+         "kd_profile_table.clock", "An offset that is taken once drifts away."),
     RULE("prof.stop", prof_off, 0,
          "`stop` returns when the last record of work that is done has been"
          " pushed",

@@ -23,8 +23,8 @@ static void graph_make(graph4 *g, int64_t n, kc_random *random) {
   static const uint32_t in[4][2] = {{0, 0}, {1, 0}, {2, 0}, {3, 1}};
   for (uint32_t i = 0; i < 4; i++) {
     const keel_type *types[2] = {g->type, g->type};
-    g->ops[i] = (kc_op){.name = chain[i], .in_count = i % 2 ? 2 : 1,
-                        .out_count = 1};
+    g->ops[i] =
+        (kc_op){.name = chain[i], .in_count = i % 2 ? 2 : 1, .out_count = 1};
     g->graph.nodes[i] = kc_node_typed(&g->ops[i], types, types);
     g->graph.inputs[i][0] = in[i][0];
     g->graph.inputs[i][1] = in[i][1];
@@ -93,21 +93,28 @@ static kd_status run_region(kd_region *region, graph4 *g, float *out) {
   float *bytes = kc_take(size + 4);
   value_store(g->x, bytes);
   if (size) kc_write(x, 0, bytes, size);
-  kd_tensor in = {.buffer = x->handle, .data = x->address, .offset = x->offset,
-                  .size = size, .dims = g->type->dims, .dtype = KD_F32,
+  kd_tensor in = {.buffer = x->handle,
+                  .data = x->address,
+                  .offset = x->offset,
+                  .size = size,
+                  .dims = g->type->dims,
+                  .dtype = KD_F32,
                   .rank = 1};
   kd_tensor target = in;
   target.buffer = y->handle;
   target.data = y->address;
   target.offset = y->offset;
-  kd_launch launch = {.struct_size = sizeof launch, .input_count = 1,
-                      .output_count = 1, .inputs = &in, .outputs = &target,
+  kd_launch launch = {.struct_size = sizeof launch,
+                      .input_count = 1,
+                      .output_count = 1,
+                      .inputs = &in,
+                      .outputs = &target,
                       .device = kc_device()};
   kc_buffer *scratch = NULL;
   int64_t scratch_dim = 0;
   if (kp.r.workspace) {
-    uint64_t bytes_needed = KC_CALL(uint64_t, kp.r.workspace(region, &launch),
-                                    "region.workspace");
+    uint64_t bytes_needed =
+        KC_CALL(uint64_t, kp.r.workspace(region, &launch), "region.workspace");
     if (bytes_needed) {
       scratch = kc_buffer_make(bytes_needed);
       scratch_dim = (int64_t)bytes_needed;
@@ -115,13 +122,13 @@ static kd_status run_region(kd_region *region, graph4 *g, float *out) {
                                      .data = scratch->address,
                                      .offset = scratch->offset,
                                      .size = bytes_needed,
-                                     .dims = &scratch_dim, .dtype = KD_U8,
+                                     .dims = &scratch_dim,
+                                     .dtype = KD_U8,
                                      .rank = 1};
     }
   }
   kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
-  kd_status status = KC_CALL(kd_status,
-                             kp.r.enqueue(region, stream, &launch),
+  kd_status status = KC_CALL(kd_status, kp.r.enqueue(region, stream, &launch),
                              "region.enqueue");
   if (stream && status == KD_OK) status = kc_finish(stream);
   if (status == KD_OK && size) kc_read(y, 0, out, size);
@@ -197,9 +204,9 @@ static void region_refused(void) {
   graph_make(&g, 100, &random);
   claims c = {0};
   c.count = 8; /* every claim is refused: the plugin may go on */
-  kd_status status = KC_CALL(kd_status,
-                             kp.r.claim(kc_device(), &g.graph, take, &c),
-                             "region.claim(all refused)");
+  kd_status status =
+      KC_CALL(kd_status, kp.r.claim(kc_device(), &g.graph, take, &c),
+              "region.claim(all refused)");
   kc_check(status == KD_OK, "claim returned %s when its claims were refused",
            kd_status_name(status));
   graph_free(&g);
@@ -279,9 +286,10 @@ static void region_other_device(void) {
                              "region.validate(on another device)");
   bool same_kind = !strcmp(kc_info_at(0)->name, kc_info_at(1)->name);
   kc_check(same_kind || status == KD_INCOMPATIBLE,
-           "another kind of device says %s of the blob", kd_status_name(status));
-  kc_check(status == KD_OK || status == KD_INCOMPATIBLE,
-           "validate returned %s", kd_status_name(status));
+           "another kind of device says %s of the blob",
+           kd_status_name(status));
+  kc_check(status == KD_OK || status == KD_INCOMPATIBLE, "validate returned %s",
+           kd_status_name(status));
   kc_services()->release(blob);
   KC_DO(kp.r.destroy(region), "region.destroy");
   graph_free(&g);
@@ -342,16 +350,17 @@ static void region_odd_graphs(void) {
     if (i % 7 == 0) g.graph.node_count = (uint32_t)kc_below(&random, 4);
     if (i % 5 == 0) g.graph.output_count = 0;
     claims c = {0};
-    kd_status status = KC_CALL(kd_status,
-                               kp.r.claim(kc_device(), &g.graph, take, &c),
-                               "region.claim(odd graph)");
+    kd_status status =
+        KC_CALL(kd_status, kp.r.claim(kc_device(), &g.graph, take, &c),
+                "region.claim(odd graph)");
     kc_check(status >= 0 && status <= KD_BUSY, "claim returned %d", status);
     kd_region *region = NULL;
     status = KC_CALL(kd_status, kp.r.compile(kc_device(), &g.graph, &region),
                      "region.compile(odd graph)");
     kc_check(status == KD_OK || *kc_message(),
              "compile refused a graph without a message");
-    if (status == KD_OK && region) KC_DO(kp.r.destroy(region), "region.destroy");
+    if (status == KD_OK && region)
+      KC_DO(kp.r.destroy(region), "region.destroy");
     g.graph.node_count = 4;
     graph_free(&g);
   }
@@ -365,9 +374,9 @@ static void region_empty(void) {
     kc_node_free(g.graph.nodes[i]);
   g.graph.node_count = 0;
   claims c = {0};
-  kd_status status = KC_CALL(kd_status,
-                             kp.r.claim(kc_device(), &g.graph, take, &c),
-                             "region.claim(empty graph)");
+  kd_status status =
+      KC_CALL(kd_status, kp.r.claim(kc_device(), &g.graph, take, &c),
+              "region.claim(empty graph)");
   kc_check(status == KD_OK && c.count == 0,
            "claim of an empty graph returned %s and %u claims",
            kd_status_name(status), c.count);
@@ -383,9 +392,9 @@ static void compile_there(void *context, uint32_t index) {
   (void)index;
   for (int i = 0; i < 5; i++) {
     kd_region *region = NULL;
-    kd_status status = KC_CALL(kd_status,
-                               kp.r.compile(kc_device(), &g->graph, &region),
-                               "region.compile");
+    kd_status status =
+        KC_CALL(kd_status, kp.r.compile(kc_device(), &g->graph, &region),
+                "region.compile");
     if (!kc_check(status == KD_OK, "compile beside others: %s",
                   kd_status_name(status)))
       return;
@@ -403,7 +412,7 @@ static void region_threads(void) {
   graph_free(&g);
 }
 
-#define RULE(id, check, sentence, names, about)                          \
+#define RULE(id, check, sentence, names, about) \
   KC_RULE(MUST, COMPILE, id, check, 0, "region.h", sentence, names, about)
 
 static const kc_rule rules[] = {
@@ -453,9 +462,8 @@ static const kc_rule rules[] = {
     RULE("region.empty-graph", region_empty,
          "Returns KD_OK also where it claims nothing", "kd_region_table.claim",
          "Nothing to claim is no failure."),
-    RULE("region.threads", region_threads,
-         "Compiles one claimed part", "kd_region_table.compile",
-         "Hosts compile parts on several threads."),
+    RULE("region.threads", region_threads, "Compiles one claimed part",
+         "kd_region_table.compile", "Hosts compile parts on several threads."),
 };
 
 KC_AREA(region, "Compiled regions");

@@ -25,9 +25,9 @@ static void ask(const char *op, uint32_t rank, const int64_t *dims,
              status);
     if (status != KD_OK || !def->create) continue;
     kd_kernel *kernel = NULL;
-    status = KC_CALL(kd_status,
-                     def->create(kc_device(), def, &node->node, &kernel),
-                     "%s.create(%s)", op, what);
+    status =
+        KC_CALL(kd_status, def->create(kc_device(), def, &node->node, &kernel),
+                "%s.create(%s)", op, what);
     kc_check(status >= 0 && status <= KD_BUSY, "%s: create returned %d", what,
              status);
     if (status == KD_OK && kernel) def->destroy(kernel);
@@ -59,7 +59,7 @@ static void robust_huge_dims(void) {
 
 static void robust_rank(void) {
   int64_t dims[20];
-  static const char *const ops[] = {"Relu", "Exp", "Add", "Transpose",
+  static const char *const ops[] = {"Relu",    "Exp",       "Add", "Transpose",
                                     "Softmax", "ReduceSum", "Abs"};
   kc_device();
   for (uint32_t i = 0; i < 20; i++)
@@ -69,8 +69,8 @@ static void robust_rank(void) {
     for (size_t o = 0; o < KC_COUNT_OF(ops); o++) {
       kc_random random = {rank};
       uint32_t inputs = o == 2 ? 2 : 1;
-      kc_op_case one = {.op = {.name = ops[o], .in_count = inputs,
-                               .out_count = 1}};
+      kc_op_case one = {
+          .op = {.name = ops[o], .in_count = inputs, .out_count = 1}};
       for (uint32_t i = 0; i < inputs; i++) {
         one.own[i] = kc_floats(rank, dims, &random);
         one.op.in[i] = one.own[i];
@@ -144,7 +144,8 @@ static void robust_attributes(void) {
       if (!def->create) continue;
       kd_status status = KC_CALL(
           kd_status, def->create(kc_device(), def, &node->node, &kernel),
-          "%s.create(%s %lld)", odd[i].op, odd[i].attr, (long long)odd[i].value);
+          "%s.create(%s %lld)", odd[i].op, odd[i].attr,
+          (long long)odd[i].value);
       kc_check(status >= 0 && status <= KD_BUSY, "create returned %d", status);
       if (status == KD_OK && kernel) def->destroy(kernel);
     }
@@ -165,8 +166,10 @@ static void index_case(const char *op, uint32_t which, int64_t index,
   if (def && kc_run_make(node, def, &one->op, &kc_plain, &run) == KD_OK) {
     kd_status status = kc_run_now(run); /* an error, or a clamp */
     kc_check(status >= 0 && status <= KD_BUSY, "%s returned %d", op, status);
-    kc_check(kc_buffer_intact(run->out_buffers[0]), "%s wrote outside its"
-             " output", op);
+    kc_check(kc_buffer_intact(run->out_buffers[0]),
+             "%s wrote outside its"
+             " output",
+             op);
     for (uint32_t i = 0; i < one->op.in_count; i++)
       if (run->in_buffers[i])
         kc_check(kc_buffer_intact(run->in_buffers[i]),
@@ -178,10 +181,11 @@ static void index_case(const char *op, uint32_t which, int64_t index,
 }
 
 static void robust_indices(void) {
-  static const char *const ops[] = {"Gather", "GatherElements", "GatherND",
-                                    "ScatterElements", "ScatterND", "OneHot"};
-  static const int64_t indices[] = {1000000, -1000000, INT64_MAX, INT64_MIN,
-                                    5, -6};
+  static const char *const ops[] = {"Gather",    "GatherElements",
+                                    "GatherND",  "ScatterElements",
+                                    "ScatterND", "OneHot"};
+  static const int64_t indices[] = {1000000,   -1000000, INT64_MAX,
+                                    INT64_MIN, 5,        -6};
   kc_device();
   for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
     for (size_t i = 0; i < KC_COUNT_OF(indices); i++)
@@ -202,7 +206,8 @@ static void robust_zero_divisor(void) {
       if (!kc_case("op=%s,dtype=%s", ops[o], kd_dtype_name(types[t]))) continue;
       int64_t dims[1] = {4};
       kc_op op = {.name = ops[o], .in_count = 2, .out_count = 1};
-      value *a = value_make(types[t], 1, dims), *b = value_make(types[t], 1, dims);
+      value *a = value_make(types[t], 1, dims),
+            *b = value_make(types[t], 1, dims);
       a->x[0] = 7;
       a->x[1] = dtype_min(types[t]);
       a->x[2] = 5;
@@ -275,7 +280,7 @@ static void robust_names(void) {
   free(name);
 }
 
-#define RULE(id, check, header, sentence, names, about)                    \
+#define RULE(id, check, header, sentence, names, about) \
   KC_RULE(MUST, CORE, id, check, KC_CASES, header, sentence, names, about)
 
 static const kc_rule rules[] = {
@@ -292,16 +297,18 @@ static const kc_rule rules[] = {
          "it checks attributes and data itself",
          "kd_kernel_def.create kd_node_table.attr_int",
          "Models come from everywhere; an axis of 99 must be an error."),
-    RULE("robust.index-data", robust_indices, "kernel.h",
-         "it checks attributes and data itself", "kd_kernel_def.enqueue",
-         "Indices are data: what is out of range is an error or a clamp, never a"
-         " write elsewhere."),
+    RULE(
+        "robust.index-data", robust_indices, "kernel.h",
+        "it checks attributes and data itself", "kd_kernel_def.enqueue",
+        "Indices are data: what is out of range is an error or a clamp, never a"
+        " write elsewhere."),
     RULE("robust.zero-divisor", robust_zero_divisor, "kernel.h",
          "it checks attributes and data itself", "kd_kernel_def.enqueue",
          "idiv by zero, and INT_MIN / -1, end the process on x86."),
-    RULE("robust.strings", robust_strings, "host.h", "The plugin's option of"
-         " that name", "kd_host.option",
-         "Copying an option into 256 bytes on the stack."),
+    RULE("robust.strings", robust_strings, "host.h",
+         "The plugin's option of"
+         " that name",
+         "kd_host.option", "Copying an option into 256 bytes on the stack."),
     KC_RULE(MUST, CORE, "robust.node-names", robust_names, 0, "host.h",
             "the name that the model gave this node (never NULL, may be \"\")",
             "kd_node_table.name",

@@ -8,11 +8,11 @@ extern const kc_area kc_area_load, kc_area_abi, kc_area_dev, kc_area_mem,
     kc_area_group, kc_area_perf;
 
 const kc_area *const kc_areas[] = {
-    &kc_area_load,   &kc_area_abi,    &kc_area_dev,   &kc_area_mem,
-    &kc_area_copy,   &kc_area_stream, &kc_area_event, &kc_area_kernel,
+    &kc_area_load,   &kc_area_abi,    &kc_area_dev,    &kc_area_mem,
+    &kc_area_copy,   &kc_area_stream, &kc_area_event,  &kc_area_kernel,
     &kc_area_op,     &kc_area_err,    &kc_area_thread, &kc_area_life,
-    &kc_area_state,  &kc_area_robust, &kc_area_host,  &kc_area_capture,
-    &kc_area_region, &kc_area_prof,   &kc_area_peer,  &kc_area_group,
+    &kc_area_state,  &kc_area_robust, &kc_area_host,   &kc_area_capture,
+    &kc_area_region, &kc_area_prof,   &kc_area_peer,   &kc_area_group,
     &kc_area_perf};
 const uint32_t kc_area_count = KC_COUNT_OF(kc_areas);
 
@@ -45,8 +45,8 @@ const char *kc_severity_name(kc_severity severity) {
 
 const char *kc_level_name(kc_level level) {
   static const char *const names[KC_LEVEL_COUNT] = {
-      "core", "async", "replay", "compile",
-      "profile", "peer", "collective", "external"};
+      "core",    "async", "replay",     "compile",
+      "profile", "peer",  "collective", "external"};
   return level < KC_LEVEL_COUNT ? names[level] : "?";
 }
 
@@ -59,8 +59,8 @@ bool kc_unary_make(int64_t count, kc_unary *out) {
   memset(out, 0, sizeof *out);
   out->in = kc_floats(1, &count, &random);
   for (size_t i = 0; i < KC_COUNT_OF(candidates); i++) {
-    out->op = (kc_op){.name = candidates[i], .in = {out->in}, .in_count = 1,
-                      .out_count = 1};
+    out->op = (kc_op){
+        .name = candidates[i], .in = {out->in}, .in_count = 1, .out_count = 1};
     out->node = kc_node_make(&out->op, NULL, 0);
     out->def = out->node ? kc_def_for(out->node) : NULL;
     if (out->def) return true;
@@ -77,8 +77,9 @@ void kc_unary_free(kc_unary *unary) {
 
 void kc_unary_need(int64_t count, kc_unary *out) {
   if (!kc_unary_make(count, out))
-    kc_unclaimed("the device has no f32 kernel of Relu, Abs, Neg, Exp, Tanh,"
-                 " Sqrt, Sigmoid or Floor to try it with");
+    kc_unclaimed(
+        "the device has no f32 kernel of Relu, Abs, Neg, Exp, Tanh,"
+        " Sqrt, Sigmoid or Floor to try it with");
 }
 
 /* ---- a bit of everything ------------------------------------------------------------- */

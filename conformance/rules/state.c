@@ -33,8 +33,8 @@ static void state_network(void) {
   kc_check(sockets == 0, "it keeps %u sockets open", sockets);
 }
 
-#define RULE(severity, id, check, flags, sentence, about)                    \
-  KC_RULE(severity, CORE, id, check, flags, "plugin.h", sentence,            \
+#define RULE(severity, id, check, flags, sentence, about)         \
+  KC_RULE(severity, CORE, id, check, flags, "plugin.h", sentence, \
           "kd_plugin.open kd_kernel_def.enqueue", about)
 
 static const kc_rule rules[] = {
@@ -68,10 +68,11 @@ static const kc_rule rules[] = {
          "It changes nothing of the process: signal handlers and masks,"
          " environment, locale, working directory, umask, resource limits",
          "Raising a limit is the administrator's business."),
-    RULE(MUST, "state.direction-flag", kc_smoke, KC_WATCHED,
-         "It leaves the floating-point control word as it was",
-         "Assembler that forgets cld breaks the next memcpy. Watched around each"
-         " call."),
+    RULE(
+        MUST, "state.direction-flag", kc_smoke, KC_WATCHED,
+        "It leaves the floating-point control word as it was",
+        "Assembler that forgets cld breaks the next memcpy. Watched around each"
+        " call."),
     RULE(SHOULD, "state.files", state_files, 0,
          "It writes no file but through host->cache_put",
          "Caches of its own fill disks and races with other processes."),

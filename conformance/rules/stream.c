@@ -88,7 +88,8 @@ static void stream_many(void) {
   for (uint32_t i = 0; i < count; i++)
     kc_ok(kc_finish(streams[i]), "waiting");
   for (uint32_t i = 0; i < count; i++)
-    kc_check(!memcmp(in[i], out[i], SIZE), "stream %u of %u is wrong", i, count);
+    kc_check(!memcmp(in[i], out[i], SIZE), "stream %u of %u is wrong", i,
+             count);
 }
 
 static void stream_sync_empty(void) {
@@ -225,8 +226,10 @@ static void stream_back_pressure(void) {
   kc_ok(kc_finish(stream), "waiting");
   uint32_t back = 0;
   kc_read(buffer, 0, &back, sizeof back);
-  kc_check(back == count - 1, "the last of %u copies is not what stands there:"
-           " %u", count, back);
+  kc_check(back == count - 1,
+           "the last of %u copies is not what stands there:"
+           " %u",
+           count, back);
   kc_check(!refused || kc_info()->max_in_flight,
            "KD_BUSY, though max_in_flight says that there is no limit");
 }
@@ -249,8 +252,7 @@ static void stream_args_copied(void) {
     out[0].dims = dims[1];
     launch.inputs = in;
     launch.outputs = out;
-    kc_ok(KC_CALL(kd_status,
-                  run->def->enqueue(run->kernel, stream, &launch),
+    kc_ok(KC_CALL(kd_status, run->def->enqueue(run->kernel, stream, &launch),
                   "enqueue(from the stack)"),
           "enqueue");
     memset(in, 0xdd, sizeof in); /* borrowed for the call only */
@@ -347,8 +349,8 @@ static void stream_destroy_done(void) {
     kc_ok(kp.e.wait(event, UINT64_MAX), "event.wait");
     KC_DO(kp.s.destroy(stream), "stream.destroy");
     /* the event outlives its stream */
-    kc_check(KC_CALL(kd_status, kp.e.query(event), "event.query(stream gone)") ==
-                 KD_OK,
+    kc_check(KC_CALL(kd_status, kp.e.query(event),
+                     "event.query(stream gone)") == KD_OK,
              "an event whose stream is destroyed is not done any more");
     kc_read(buffer, 0, out, sizeof out);
     kc_check(!memcmp(in, out, sizeof in), "work was lost when its stream went");
@@ -421,7 +423,8 @@ static const kc_rule rules[] = {
             "kd_device_info.max_in_flight KD_BUSY",
             "A ring of fixed size that nobody guards overwrites its oldest"
             " entries."),
-    KC_RULE(MUST, ASYNC, "stream.args-copied", stream_args_copied, 0, "kernel.h",
+    KC_RULE(MUST, ASYNC, "stream.args-copied", stream_args_copied, 0,
+            "kernel.h",
             "Everything in it is borrowed for the call of `enqueue`",
             "kd_launch.inputs kd_launch.outputs kd_tensor.dims"
             " kd_launch.input_count kd_launch.output_count kd_launch.flags",

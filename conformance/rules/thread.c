@@ -163,8 +163,7 @@ static void thread_first_use(void) {
 static void small_stack(void *context, uint32_t index) {
   (void)index;
   kc_unary *unary = context;
-  kc_check(kc_try_op(&unary->op, &kc_plain), "%s did not run",
-           unary->op.name);
+  kc_check(kc_try_op(&unary->op, &kc_plain), "%s did not run", unary->op.name);
 }
 
 static void *small_stack_thread(void *context) {

@@ -134,8 +134,11 @@ static void bench_copies(void) {
     for (int k = 0; k < 3; k++) {
       if (k == 2 && !kp.m.copy) continue;
       char name[64];
-      copy_bench c = {.a = kc_buffer_make(sizes[s]), .b = kc_buffer_make(sizes[s]),
-                      .bytes = kc_take(sizes[s]), .size = sizes[s], .kind = k};
+      copy_bench c = {.a = kc_buffer_make(sizes[s]),
+                      .b = kc_buffer_make(sizes[s]),
+                      .bytes = kc_take(sizes[s]),
+                      .size = sizes[s],
+                      .kind = k};
       snprintf(name, sizeof name, "copy %s, %llu KiB", kinds[k],
                (unsigned long long)(sizes[s] >> 10));
       add(name, (double)sizes[s] / median(copies, &c, 9), "GB/s", true);
@@ -158,10 +161,10 @@ static double allocations(void *context) {
 
 static void bench_allocations(void) {
   uint64_t small = 4096, large = 16 << 20;
-  add("allocate and release, 4 KiB", median(allocations, &small, 21) / 1e3, "us",
-      false);
-  add("allocate and release, 16 MiB", median(allocations, &large, 9) / 1e3, "us",
-      false);
+  add("allocate and release, 4 KiB", median(allocations, &small, 21) / 1e3,
+      "us", false);
+  add("allocate and release, 16 MiB", median(allocations, &large, 9) / 1e3,
+      "us", false);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------- */
@@ -318,8 +321,10 @@ static const char help[] =
     "usage: keel-conformance bench [--json FILE] PLUGIN.so|DEVICE\n"
     "       keel-conformance bench --compare A.json B.json\n"
     "\n"
-    "Launch latency, events, copies by size, allocation, MatMul, elementwise ops,\n"
-    "overlap of copies and kernels: medians on this machine. --compare sets two\n"
+    "Launch latency, events, copies by size, allocation, MatMul, elementwise "
+    "ops,\n"
+    "overlap of copies and kernels: medians on this machine. --compare sets "
+    "two\n"
     "such files, of two plugins or two runs, beside each other.\n";
 
 int kc_verb_bench(int argc, char **argv) {

@@ -21,8 +21,8 @@
 static bool make_page(kc_child *child, int *out_fd) {
   int fd = memfd_create("keel-conformance", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, sizeof(kc_page)) != 0) return false;
-  void *page = mmap(NULL, sizeof(kc_page), PROT_READ | PROT_WRITE, MAP_SHARED,
-                    fd, 0);
+  void *page =
+      mmap(NULL, sizeof(kc_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (page == MAP_FAILED) {
     close(fd);
     return false;
@@ -76,12 +76,14 @@ static void become(const kc_options *options, const kc_rule *rule,
   add(argv, &n, "__rule");
   add(argv, &n, options->plugin);
   add(argv, &n, rule->id);
-  const char *pairs[] = {"--from", number(from_text, from),
-                         "--seed", number(seed_text, options->seed),
-                         "--max-memory", number(memory_text, options->max_memory),
-                         "--soak", number(soak_text, options->soak),
-                         "--device", number(device_text, options->device),
-                         "--factor", factor_text, "--scratch", scratch};
+  const char *pairs[] = {
+      "--from",       number(from_text, from),
+      "--seed",       number(seed_text, options->seed),
+      "--max-memory", number(memory_text, options->max_memory),
+      "--soak",       number(soak_text, options->soak),
+      "--device",     number(device_text, options->device),
+      "--factor",     factor_text,
+      "--scratch",    scratch};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
     add(argv, &n, pairs[i]);
   if (only) {
@@ -114,7 +116,8 @@ static void set_up(const kc_options *options, int events, int output, int page,
                    const char *scratch) {
   setpgid(0, 0);
   int nothing = open("/dev/null", O_RDONLY);
-  int keep_events = fcntl(events, F_DUPFD, 10), keep_page = fcntl(page, F_DUPFD, 10);
+  int keep_events = fcntl(events, F_DUPFD, 10),
+      keep_page = fcntl(page, F_DUPFD, 10);
   int keep_output = fcntl(output, F_DUPFD, 10);
   dup2(nothing, 0);
   dup2(keep_output, 1);
@@ -266,8 +269,8 @@ void kc_child_read(kc_child *child, kc_results *all) {
   char buffer[8192];
   ssize_t got = 0;
   read_events(child, all);
-  for (int i = 0; i < 64 && (got = read(child->output, buffer,
-                                        sizeof buffer - 1)) > 0;
+  for (int i = 0;
+       i < 64 && (got = read(child->output, buffer, sizeof buffer - 1)) > 0;
        i++) {
     child->flood += (uint64_t)got;
     buffer[got] = 0;

@@ -66,8 +66,8 @@ bool kc_expectations_read(const char *path, kc_expectations *out) {
   cJSON *list = size ? cJSON_Parse(text) : NULL;
   free(text);
   if (!cJSON_IsArray(list)) {
-    fprintf(stderr,
-            "keel-conformance: %s is no JSON list of expectations\n", path);
+    fprintf(stderr, "keel-conformance: %s is no JSON list of expectations\n",
+            path);
     cJSON_Delete(list);
     return false;
   }

@@ -2,9 +2,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,8 +27,8 @@ static char *beside(const char *folder, const char *name) {
 
 char *kc_find_plugin(const char *name) {
   char plain[128];
-  char *path = strchr(name, '/') || strstr(name, ".so") ? realpath(name, NULL)
-                                                         : NULL;
+  char *path =
+      strchr(name, '/') || strstr(name, ".so") ? realpath(name, NULL) : NULL;
   if (path) return path;
   if (!strchr(name, '/') && strlen(name) < sizeof plain) {
     snprintf(plain, sizeof plain, "%s", name);
@@ -61,11 +61,11 @@ char *kc_find_plugin(const char *name) {
 static uint64_t read_time(const char *text) {
   char *end = NULL;
   double value = strtod(text, &end);
-  double unit = !strcmp(end, "ms")                ? 1e6
-                : !strcmp(end, "s") || !*end      ? 1e9
-                : !strcmp(end, "m")               ? 60e9
-                : !strcmp(end, "h")               ? 3600e9
-                                                  : 0;
+  double unit = !strcmp(end, "ms")           ? 1e6
+                : !strcmp(end, "s") || !*end ? 1e9
+                : !strcmp(end, "m")          ? 60e9
+                : !strcmp(end, "h")          ? 3600e9
+                                             : 0;
   return value > 0 && end != text ? (uint64_t)(value * unit) : 0;
 }
 
@@ -73,7 +73,7 @@ static uint64_t read_time(const char *text) {
 static uint64_t read_size(const char *text) {
   char *end = NULL;
   uint64_t value = strtoull(text, &end, 10);
-  int shift = !*end                    ? 0
+  int shift = !*end                  ? 0
               : toupper(*end) == 'K' ? 10
               : toupper(*end) == 'M' ? 20
               : toupper(*end) == 'G' ? 30
@@ -170,22 +170,28 @@ static const char *take(kc_options *o, const char *name, const char *value) {
 
 static bool takes_value(const char *name) {
   static const char *const names[] = {
-      "--level", "--rule", "--not",  "--option",     "--report",
-      "--seed",  "--jobs", "--shard", "--soak",      "--max-memory",
-      "--device", "--op",  "--dtype", "--case",      "--dump",
-      "--out",   "--expectations", "--time-scale"};
+      "--level",  "--rule",         "--not",       "--option", "--report",
+      "--seed",   "--jobs",         "--shard",     "--soak",   "--max-memory",
+      "--device", "--op",           "--dtype",     "--case",   "--dump",
+      "--out",    "--expectations", "--time-scale"};
   for (size_t i = 0; i < KC_COUNT_OF(names); i++)
     if (!strcmp(name, names[i])) return true;
   return false;
 }
 
 static bool take_flag(kc_options *o, const char *name) {
-  if (!strcmp(name, "--quick")) o->quick = true;
-  else if (!strcmp(name, "--in-process")) o->in_process = true;
-  else if (!strcmp(name, "--quiet")) o->quiet = true;
-  else if (!strcmp(name, "--verbose")) o->verbose = true;
-  else if (!strcmp(name, "--no-reruns")) o->no_reruns = true;
-  else return false;
+  if (!strcmp(name, "--quick"))
+    o->quick = true;
+  else if (!strcmp(name, "--in-process"))
+    o->in_process = true;
+  else if (!strcmp(name, "--quiet"))
+    o->quiet = true;
+  else if (!strcmp(name, "--verbose"))
+    o->verbose = true;
+  else if (!strcmp(name, "--no-reruns"))
+    o->no_reruns = true;
+  else
+    return false;
   return true;
 }
 

@@ -124,11 +124,11 @@ void kc_results_free(kc_results *results) {
     free(rule->reason);
   }
   free(results->rules);
-  char **texts[] = {&results->plugin_path, &results->plugin_digest,
-                    &results->name, &results->vendor, &results->version,
-                    &results->device, &results->command, &results->suite,
-                    &results->rules_digest, &results->suite_digest,
-                    &results->started, &results->host};
+  char **texts[] = {
+      &results->plugin_path,  &results->plugin_digest, &results->name,
+      &results->vendor,       &results->version,       &results->device,
+      &results->command,      &results->suite,         &results->rules_digest,
+      &results->suite_digest, &results->started,       &results->host};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     free(*texts[i]);
   free(results->digest);

@@ -11,7 +11,7 @@
 
 typedef enum kc_status {
   KC_PASS,
-  KC_WARNING,   /* a should-rule that doesn't hold */
+  KC_WARNING, /* a should-rule that doesn't hold */
   KC_FAIL,
   KC_CRASH,     /* a signal, or an exit in the middle */
   KC_HANG,      /* no sign of life within the deadline */
@@ -29,10 +29,10 @@ bool kc_status_failed(kc_status status); /* fail, crash, hang, xpass, error */
 typedef struct kc_case_result {
   char *name;
   kc_status status;
-  uint64_t checks, time; /* ns */
-  char *message;         /* why, or NULL */
-  char *note;            /* a figure, or NULL */
-  char *detail;          /* signal, backtrace, last calls, or NULL */
+  uint64_t checks, time;      /* ns */
+  char *message;              /* why, or NULL */
+  char *note;                 /* a figure, or NULL */
+  char *detail;               /* signal, backtrace, last calls, or NULL */
   uint32_t runs, failed_runs; /* where it was run again */
 } kc_case_result;
 
@@ -55,9 +55,9 @@ typedef struct kc_results {
   char *command, *suite, *rules_digest, *suite_digest, *started, *host;
   uint32_t abi_version, abi_min, device_index;
   uint64_t seed;
-  int level; /* claimed */
+  int level;        /* claimed */
   uint32_t options; /* bit i: kc_level KC_PROFILE + i is claimed */
-  bool partial; /* --quick, filters, shards: not valid for a claim */
+  bool partial;     /* --quick, filters, shards: not valid for a claim */
   double factor;
   uint64_t time;
   kc_rule_result *rules;

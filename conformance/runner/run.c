@@ -47,8 +47,8 @@ bool kc_chosen(const kc_options *options, const kc_rule *rule) {
     chosen &= !matches(options->not_globs[i], rule->id);
   if (options->only) {
     size_t size = strlen(rule->id);
-    chosen = !strncmp(options->only, rule->id, size) &&
-             options->only[size] == '/';
+    chosen =
+        !strncmp(options->only, rule->id, size) && options->only[size] == '/';
   }
   if (options->level >= 0 && rule->level <= KC_COMPILE &&
       (int)rule->level > options->level)
@@ -139,7 +139,7 @@ static bool reap(kc_child *child, int *out_status, struct rusage *usage) {
 
 void kc_probe(const kc_options *options, kc_facts *out) {
   kc_child child = {0};
-  kc_rule_result result = {.id = (char *)(uintptr_t)"probe"};
+  kc_rule_result result = {.id = (char *)(uintptr_t) "probe"};
   struct rusage usage;
   int status = 0;
   memset(out, 0, sizeof *out);
@@ -171,11 +171,13 @@ void kc_probe(const kc_options *options, kc_facts *out) {
        line = strtok_r(NULL, "\n", &save))
     one_fact(out, line);
   if (late)
-    snprintf(out->why, sizeof out->why, "it hangs: last call %s",
-             child.page->calls[(atomic_load(&child.page->at) + KC_RING - 1) %
-                               KC_RING]);
+    snprintf(
+        out->why, sizeof out->why, "it hangs: last call %s",
+        child.page
+            ->calls[(atomic_load(&child.page->at) + KC_RING - 1) % KC_RING]);
   else if (WIFSIGNALED(status) && !child.done)
-    snprintf(out->why, sizeof out->why, "it crashed: %.800s", child.page->crash);
+    snprintf(out->why, sizeof out->why, "it crashed: %.800s",
+             child.page->crash);
   else if (one && one->message)
     snprintf(out->why, sizeof out->why, "%s", one->message);
   else if (!child.done)
@@ -211,11 +213,13 @@ static void show(run *run) {
   for (uint32_t i = 0; i < 20; i++)
     bar[i] = i < 20 * run->finished / (total ? total : 1) ? '=' : ' ';
   double spent = (double)(run->shown - run->began) / 1e9;
-  double left = run->finished ? spent * (total - run->finished) / run->finished
-                              : 0;
-  fprintf(stderr, "\r[%s] %u/%u, %u failed, %02d:%02d, about %02d:%02d left  %.40s\x1b[K",
-          bar, run->finished, total, failed, (int)spent / 60, (int)spent % 60,
-          (int)left / 60, (int)left % 60, name);
+  double left =
+      run->finished ? spent * (total - run->finished) / run->finished : 0;
+  fprintf(
+      stderr,
+      "\r[%s] %u/%u, %u failed, %02d:%02d, about %02d:%02d left  %.40s\x1b[K",
+      bar, run->finished, total, failed, (int)spent / 60, (int)spent % 60,
+      (int)left / 60, (int)left % 60, name);
   fflush(stderr);
 }
 
@@ -232,7 +236,8 @@ static void judge_expected(run *run, kc_rule_result *rule) {
     if (!expected || one->status == KC_UNCLAIMED) continue;
     expected->seen = true;
     if (expected->expired) {
-      kc_text_more(&one->message, "the expectation of its failure expired on %s",
+      kc_text_more(&one->message,
+                   "the expectation of its failure expired on %s",
                    expected->expires);
       if (one->status == KC_PASS) one->status = KC_XPASS;
     } else if (one->status == KC_PASS) {
@@ -252,7 +257,7 @@ static void judge_expected(run *run, kc_rule_result *rule) {
 static int badness(kc_status status) {
   static const int order[KC_STATUS_COUNT] = {
       [KC_UNCLAIMED] = 0, [KC_PASS] = 1, [KC_XFAIL] = 2, [KC_XPASS] = 3,
-      [KC_FAIL] = 4, [KC_HANG] = 5, [KC_CRASH] = 6, [KC_ERROR] = 7};
+      [KC_FAIL] = 4,      [KC_HANG] = 5, [KC_CRASH] = 6, [KC_ERROR] = 7};
   return order[status];
 }
 
@@ -339,7 +344,8 @@ static void note_end(kc_child *child, int status) {
                  whole ? "" : " in the middle: something called exit");
   }
   add_calls(child, &one->detail);
-  if (child->said[0]) kc_text_more(&one->detail, "it printed:\n%s", child->said);
+  if (child->said[0])
+    kc_text_more(&one->detail, "it printed:\n%s", child->said);
 }
 
 static void note_hang(run *run, kc_child *child) {
@@ -558,15 +564,18 @@ static void plan(run *run, const kc_facts *facts) {
     if (facts->loaded && KD_VERSION_MAJOR(facts->abi_version) == KD_ABI_MAJOR &&
         rule->since > facts->abi_version) {
       result->status = KC_UNCLAIMED;
-      kc_text_set(&result->reason, "the rule came with ABI %u.%u, and the"
-                  " plugin was built for %u.%u", KD_VERSION_MAJOR(rule->since),
-                  KD_VERSION_MINOR(rule->since),
+      kc_text_set(&result->reason,
+                  "the rule came with ABI %u.%u, and the"
+                  " plugin was built for %u.%u",
+                  KD_VERSION_MAJOR(rule->since), KD_VERSION_MINOR(rule->since),
                   KD_VERSION_MAJOR(facts->abi_version),
                   KD_VERSION_MINOR(facts->abi_version));
     } else if (facts->loaded && !(facts->claims >> rule->level & 1)) {
       result->status = KC_UNCLAIMED;
-      kc_text_set(&result->reason, "the plugin doesn't claim %s: its table is"
-                  " NULL", kc_level_name(rule->level));
+      kc_text_set(&result->reason,
+                  "the plugin doesn't claim %s: its table is"
+                  " NULL",
+                  kc_level_name(rule->level));
     } else if (!facts->open && !(rule->flags & KC_CLOSED)) {
       kc_text_set(&result->reason, "the plugin could not be %s: %s",
                   facts->loaded ? "opened" : "loaded", facts->why);
@@ -672,9 +681,9 @@ int kc_run_all(const kc_options *options, kc_results *results) {
     printf("%s %s %s (ABI %u.%u, from %u.%u)  device %s  %s (%u rules)\n",
            facts.vendor, facts.name, facts.version,
            KD_VERSION_MAJOR(facts.abi_version),
-           KD_VERSION_MINOR(facts.abi_version),
-           KD_VERSION_MAJOR(facts.abi_min), KD_VERSION_MINOR(facts.abi_min),
-           facts.device, results->suite, kc_rule_count());
+           KD_VERSION_MINOR(facts.abi_version), KD_VERSION_MAJOR(facts.abi_min),
+           KD_VERSION_MINOR(facts.abi_min), facts.device, results->suite,
+           kc_rule_count());
   if (!facts.open)
     fprintf(stderr, "%s could not be %s: %s\n", options->plugin,
             facts.loaded ? "opened" : "loaded", facts.why);

@@ -11,7 +11,7 @@ typedef struct kc_options {
   int level; /* highest to test; -1: all that is claimed */
   const char *globs[32], *not_globs[32];
   uint32_t glob_count, not_count;
-  const char *only;  /* a case */
+  const char *only; /* a case */
   const char *op, *dtype, *dump;
   const char *plugin_options[32];
   uint32_t plugin_option_count;

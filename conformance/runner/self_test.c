@@ -18,17 +18,22 @@
 static const char help[] =
     "usage: keel-conformance self-test [OPTION]...\n"
     "\n"
-    "Proves the suite on this machine: the sound simulated device and its odd,\n"
-    "but legal, variants must pass everything, and each defect must be caught by\n"
+    "Proves the suite on this machine: the sound simulated device and its "
+    "odd,\n"
+    "but legal, variants must pass everything, and each defect must be caught "
+    "by\n"
     "the rule that it is named for. A line a defect: its name, the rule, the\n"
     "rules that failed, ok or NOT CAUGHT. Exit status 0 when all were caught.\n"
     "\n"
     "  --defect GLOB   only these\n"
-    "  --fault PLUGIN  puts the defects that can be put around a plugin around\n"
+    "  --fault PLUGIN  puts the defects that can be put around a plugin "
+    "around\n"
     "                  this one\n"
-    "  --matrix        runs all rules (quick) on each defect, to list what else\n"
+    "  --matrix        runs all rules (quick) on each defect, to list what "
+    "else\n"
     "                  fails\n"
-    "  --repeat N      runs each defect N times and counts: how surely is it caught\n"
+    "  --repeat N      runs each defect N times and counts: how surely is it "
+    "caught\n"
     "  --jobs N        at once\n"
     "  --seed N\n";
 
@@ -83,8 +88,9 @@ static void start(task *t, const settings *s) {
     setenv("KEEL_FAULT", t->sound ? "" : t->name, 1);
     setenv("KEEL_FAULT_PLUGIN", s->fault, 1);
   }
-  const char *argv[32] = {"keel-conformance", "run", plugin, "--out", t->folder,
-                          "--no-reruns", "--report", "text", "--jobs", "1"};
+  const char *argv[32] = {
+      "keel-conformance", "run",      plugin, "--out",  t->folder,
+      "--no-reruns",      "--report", "text", "--jobs", "1"};
   int n = 10;
   argv[n++] = "--time-scale";
   argv[n++] = t->sound || t->odd ? "3" : "0.3";
@@ -182,7 +188,6 @@ static void run_tasks(task *tasks, uint32_t count, const settings *s) {
   }
 }
 
-
 static bool can_wrap(const char *name) {
   for (uint32_t i = 0; i < kc_fault_count; i++)
     if (!strcmp(kc_fault_names[i], name)) return true;
@@ -200,7 +205,9 @@ static int read_options(settings *s, int argc, char **argv) {
       s->matrix = true;
       continue;
     }
-    if (!value) return kc_usage("self-test", "%s is no option, or needs a value", argv[i]);
+    if (!value)
+      return kc_usage("self-test", "%s is no option, or needs a value",
+                      argv[i]);
     i++;
     if (!strcmp(argv[i - 1], "--defect"))
       s->glob = value;
@@ -220,7 +227,6 @@ static int read_options(settings *s, int argc, char **argv) {
     return kc_usage("self-test", "--jobs is a number from 1 to 16");
   return -1;
 }
-
 
 int kc_verb_self_test(int argc, char **argv) {
   static settings s;
@@ -244,8 +250,8 @@ int kc_verb_self_test(int argc, char **argv) {
     const kc_defect *defect = &kc_defects[i];
     if (!all && fnmatch(s.glob, defect->name, 0) != 0) continue;
     if (s.fault && !can_wrap(defect->name)) continue;
-    tasks[count++] = (task){.name = defect->name, .rule = defect->rule,
-                            .how = defect->how};
+    tasks[count++] =
+        (task){.name = defect->name, .rule = defect->rule, .how = defect->how};
   }
   printf("%-22s %-28s %-44s %s\n", "defect", "rule", "rules that failed", "");
   uint64_t began = kc_now();
@@ -262,7 +268,8 @@ int kc_verb_self_test(int argc, char **argv) {
     for (uint32_t k = 0; k < kc_defect_count && !any; k++)
       any = !strcmp(kc_defects[k].rule, rule->id);
     if (any) continue;
-    printf("%-22s %-28s no defect is named for this must-rule\n", "-", rule->id);
+    printf("%-22s %-28s no defect is named for this must-rule\n", "-",
+           rule->id);
     bad++;
   }
   printf("%u defects and variants, %.0f s\n%u passed, %u failed, %u skipped\n",

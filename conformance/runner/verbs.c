@@ -15,7 +15,8 @@
 static const char run_help[] =
     "usage: keel-conformance [run] [OPTION]... PLUGIN.so|DEVICE\n"
     "\n"
-    "Runs the rules that the plugin's tables claim; each in a process of its own.\n"
+    "Runs the rules that the plugin's tables claim; each in a process of its "
+    "own.\n"
     "\n"
     "  --level L           core, async, replay or compile: no rule above it\n"
     "  --rule GLOB         only rules whose id matches; may be repeated\n"
@@ -27,7 +28,8 @@ static const char run_help[] =
     "  --quick             leaves out what takes long; not valid for a claim\n"
     "  --soak TIME         goes on with the stress rules for this long (10m)\n"
     "  --seed N|random     other data; the same seed gives the same data\n"
-    "  --jobs N            rules at once (the machine's processors, 4 at most)\n"
+    "  --jobs N            rules at once (the machine's processors, 4 at "
+    "most)\n"
     "  --shard I/N         the I-th of N parts\n"
     "  --max-memory SIZE   device memory that a rule may take (512M)\n"
     "  --time-scale X      deadlines X times as long\n"
@@ -39,7 +41,8 @@ static const char run_help[] =
     "  --report FORMAT     html, junit, tap, md, badge, text; may be repeated\n"
     "                      (with --out; html, junit and md otherwise)\n"
     "  --no-reruns         does not run failed cases again\n"
-    "  --verbose           prints all of each failure; --quiet: the totals only\n";
+    "  --verbose           prints all of each failure; --quiet: the totals "
+    "only\n";
 
 int kc_in_process(const kc_options *options);
 
@@ -66,7 +69,8 @@ static bool make_folders(const char *path) {
   return mkdir(part, 0777) == 0 || errno == EEXIST;
 }
 
-static void write_reports(const kc_options *options, const kc_results *results) {
+static void write_reports(const kc_options *options,
+                          const kc_results *results) {
   static const char *const usual[] = {"html", "junit", "md"};
   static const struct {
     const char *format, *file;
@@ -105,8 +109,8 @@ int kc_verb_run(int argc, char **argv) {
   }
   for (int i = 0; i < argc; i++)
     kc_text_set(&results.command, "%s%s%s",
-                results.command ? results.command : "keel-conformance run",
-                " ", argv[i]);
+                results.command ? results.command : "keel-conformance run", " ",
+                argv[i]);
   status = kc_run_all(&options, &results);
   if (status != KC_EXIT_USAGE) {
     if (!options.quiet) kc_print_failures(&results, options.verbose);
@@ -124,7 +128,8 @@ int kc_verb_run(int argc, char **argv) {
 static const char list_help[] =
     "usage: keel-conformance list [--names|--markdown|--defects|--sentences]\n"
     "\n"
-    "All rules: id, severity, level, the ABI version it came in, the sentence.\n"
+    "All rules: id, severity, level, the ABI version it came in, the "
+    "sentence.\n"
     "\n"
     "  --names      the slots, fields, flags and statuses that each looks at\n"
     "  --sentences  header and sentence\n"
@@ -177,8 +182,9 @@ int kc_verb_explain(int argc, char **argv) {
     return kc_usage("explain", "%s",
                     argc ? "one rule at a time" : "which rule?");
   if (!strcmp(argv[0], "--help")) {
-    puts("usage: keel-conformance explain RULE\n\nThe rule, the header's"
-         " sentence, why it is there, and the defects that it catches.");
+    puts(
+        "usage: keel-conformance explain RULE\n\nThe rule, the header's"
+        " sentence, why it is there, and the defects that it catches.");
     return 0;
   }
   const kc_rule *rule = kc_rule_find(argv[0]);
@@ -204,9 +210,10 @@ int kc_verb_explain(int argc, char **argv) {
   for (uint32_t i = 0; (name = kc_defects_of(rule->id, i, &text)); i++)
     printf("%s    %-28s %s\n", i ? "" : "\n  Defects that it catches:\n", name,
            text);
-  printf("\n  Run it alone:\n    keel-conformance PLUGIN.so --rule %s"
-         " --verbose\n",
-         rule->id);
+  printf(
+      "\n  Run it alone:\n    keel-conformance PLUGIN.so --rule %s"
+      " --verbose\n",
+      rule->id);
   return 0;
 }
 
@@ -250,9 +257,10 @@ int kc_verb_again(int argc, char **argv) {
 int kc_verb_compare(int argc, char **argv) {
   static kc_results a, b;
   if (argc == 1 && !strcmp(argv[0], "--help")) {
-    puts("usage: keel-conformance compare OLD.jsonl NEW.jsonl\n\nWhat was"
-         " fixed, what broke, what is new, and what takes twice as long.\nExit"
-         " status 1 where something broke.");
+    puts(
+        "usage: keel-conformance compare OLD.jsonl NEW.jsonl\n\nWhat was"
+        " fixed, what broke, what is new, and what takes twice as long.\nExit"
+        " status 1 where something broke.");
     return 0;
   }
   if (argc != 2) return kc_usage("compare", "two results.jsonl are compared");
@@ -277,7 +285,8 @@ int kc_verb_compare(int argc, char **argv) {
              bad && !was   ? "broken"
              : was && !bad ? "fixed"
                            : "changed",
-             now->id, kc_status_name(now->status), kc_status_name(then->status));
+             now->id, kc_status_name(now->status),
+             kc_status_name(then->status));
     } else if (now->time > 2 * then->time && now->time > 500 * KC_MS) {
       slower++;
       printf("slower   %s: %.1f s, was %.1f s\n", now->id,
@@ -289,8 +298,8 @@ int kc_verb_compare(int argc, char **argv) {
       printf("gone     %s\n", a.rules[i].id);
       changed++;
     }
-  printf("%u fixed, %u broken, %u otherwise changed, %u slower\n", fixed, broken,
-         changed, slower);
+  printf("%u fixed, %u broken, %u otherwise changed, %u slower\n", fixed,
+         broken, changed, slower);
   kc_results_free(&a);
   kc_results_free(&b);
   return broken ? 1 : 0;
@@ -322,9 +331,8 @@ int kc_verb_doctor(int argc, char **argv) {
     printf("is        %s %s of %s\n", facts.name, facts.version, facts.vendor);
     printf("built for ABI %u.%u, works from %u.%u; this suite has %u.%u\n",
            KD_VERSION_MAJOR(facts.abi_version),
-           KD_VERSION_MINOR(facts.abi_version),
-           KD_VERSION_MAJOR(facts.abi_min), KD_VERSION_MINOR(facts.abi_min),
-           KD_ABI_MAJOR, KD_ABI_MINOR);
+           KD_VERSION_MINOR(facts.abi_version), KD_VERSION_MAJOR(facts.abi_min),
+           KD_VERSION_MINOR(facts.abi_min), KD_ABI_MAJOR, KD_ABI_MINOR);
     printf("claims   ");
     for (int i = 0; i < KC_LEVEL_COUNT; i++)
       if (facts.claims >> i & 1) printf(" %s", kc_level_name((kc_level)i));
@@ -371,9 +379,10 @@ int kc_verb_coverage(int argc, char **argv) {
   static kc_results results;
   static char path[4200];
   if (argc && !strcmp(argv[0], "--help")) {
-    puts("usage: keel-conformance coverage [RESULTS.jsonl]\n\nHow many cases of"
-         " each op and element type were run; ! marks failures. Without\na file:"
-         " the last run's.");
+    puts(
+        "usage: keel-conformance coverage [RESULTS.jsonl]\n\nHow many cases of"
+        " each op and element type were run; ! marks failures. Without\na file:"
+        " the last run's.");
     return 0;
   }
   if (argc)
@@ -401,7 +410,8 @@ int kc_verb_coverage(int argc, char **argv) {
       for (uint32_t t = 0; t < KD_DTYPE_COUNT; t++) {
         uint32_t cases = 0;
         if (!used[t]) continue;
-        int bad = kc_coverage_cell(&results, ref->name, kd_dtype_name(t), &cases);
+        int bad =
+            kc_coverage_cell(&results, ref->name, kd_dtype_name(t), &cases);
         any |= cases > 0;
         if (!pass) continue;
         if (cases)

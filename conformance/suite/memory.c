@@ -79,28 +79,26 @@ kd_status kc_buffer_try(kd_device *device, uint32_t space, uint64_t size,
   made->size = size;
   made->offset = round_up(GUARD, align ? align : 64);
   made->total = made->offset + size + GUARD;
-  kd_status status =
-      KC_CALL(kd_status,
-              kp.m.allocate(device, space, made->total, &made->handle, &address),
-              "memory.allocate(space %u, %llu bytes)", space,
-              (unsigned long long)made->total);
+  kd_status status = KC_CALL(
+      kd_status,
+      kp.m.allocate(device, space, made->total, &made->handle, &address),
+      "memory.allocate(space %u, %llu bytes)", space,
+      (unsigned long long)made->total);
   if (status != KD_OK) {
     free(made);
     return status;
   }
   made->address = address ? (char *)address + made->offset : NULL;
   guard_bytes(guard, GUARD, 1);
-  kd_status front = KC_CALL(
-      kd_status,
-      kp.m.copy_in(device, NULL, guard, made->handle, made->offset - GUARD,
-                   GUARD),
-      "memory.copy_in(guard in front)");
+  kd_status front = KC_CALL(kd_status,
+                            kp.m.copy_in(device, NULL, guard, made->handle,
+                                         made->offset - GUARD, GUARD),
+                            "memory.copy_in(guard in front)");
   guard_bytes(guard, GUARD, 2);
-  kd_status back = KC_CALL(
-      kd_status,
-      kp.m.copy_in(device, NULL, guard, made->handle, made->offset + size,
-                   GUARD),
-      "memory.copy_in(guard behind)");
+  kd_status back = KC_CALL(kd_status,
+                           kp.m.copy_in(device, NULL, guard, made->handle,
+                                        made->offset + size, GUARD),
+                           "memory.copy_in(guard behind)");
   if (front != KD_OK || back != KD_OK) {
     kp.m.release(device, made->handle);
     free(made);
@@ -137,10 +135,10 @@ bool kc_buffer_intact(kc_buffer *buffer) {
     uint64_t at = side ? buffer->offset + buffer->size : buffer->offset - GUARD;
     guard_bytes(guard, GUARD, (uint64_t)side + 1);
     memset(now, 0, sizeof now);
-    if (KC_CALL(kd_status,
-                kp.m.copy_out(buffer->device, NULL, buffer->handle, at, now,
-                              GUARD),
-                "memory.copy_out(guard %s)", sides[side]) != KD_OK)
+    if (KC_CALL(
+            kd_status,
+            kp.m.copy_out(buffer->device, NULL, buffer->handle, at, now, GUARD),
+            "memory.copy_out(guard %s)", sides[side]) != KD_OK)
       continue;
     uint64_t first = kc_differs(guard, now, GUARD);
     if (first == GUARD) continue;

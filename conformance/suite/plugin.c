@@ -46,8 +46,8 @@ void kc_load(void) {
   /* ISO C has no conversion from an object pointer; POSIX promises this one */
   *(void **)&entry = dlsym(kp.library, KD_ENTRY_SYMBOL);
   if (!entry) kc_stop("no symbol %s", KD_ENTRY_SYMBOL);
-  kp.table =
-      KC_CALL(const kd_plugin *, entry(kc_services()), KD_ENTRY_SYMBOL "(host)");
+  kp.table = KC_CALL(const kd_plugin *, entry(kc_services()),
+                     KD_ENTRY_SYMBOL "(host)");
   if (!kp.table) kc_stop("the entry function gave NULL: %s", kc_message());
   copy_table(kp.table, &kp.p, sizeof kp.p);
   copy_table(kp.p.memory, &kp.m, sizeof kp.m);

@@ -23,9 +23,13 @@ static bool infer(kc_node *node, const kc_op *op) {
   keel_tensor *values[KC_PORTS] = {0};
   for (uint32_t i = 0; i < op->in_count; i++)
     values[i] = op->in[i] ? &node->shells[i] : NULL;
-  keel_infer infer = {.op = node->op, .where = "", .input_count = op->in_count,
-                      .output_count = op->out_count, .in = node->in,
-                      .values = values, .out = node->out};
+  keel_infer infer = {.op = node->op,
+                      .where = "",
+                      .input_count = op->in_count,
+                      .output_count = op->out_count,
+                      .in = node->in,
+                      .values = values,
+                      .out = node->out};
   if (keel_infer_types(&infer) != KD_OK) return false;
   memcpy(node->dtypes, infer.dtypes, sizeof node->dtypes);
   node->dynamic = (node->op->schema->flags & KEEL_OP_DYNAMIC) != 0;
@@ -34,8 +38,8 @@ static bool infer(kc_node *node, const kc_op *op) {
 
 static kc_node *begin_node(const kc_op *op) {
   if (keel_schema_ready() != KD_OK) return NULL;
-  const keel_schema *schema = keel_schema_find(op->domain ? op->domain : "",
-                                               op->name);
+  const keel_schema *schema =
+      keel_schema_find(op->domain ? op->domain : "", op->name);
   if (!schema) {
     keel_schema_missing(op->domain ? op->domain : "", op->name);
     return NULL;
@@ -46,10 +50,12 @@ static kc_node *begin_node(const kc_op *op) {
     free(node);
     return NULL;
   }
-  node->node = (struct kd_node){.op = node->op, .name = "",
+  node->node = (struct kd_node){.op = node->op,
+                                .name = "",
                                 .input_count = op->in_count,
                                 .output_count = op->out_count,
-                                .inputs = node->in, .outputs = node->out};
+                                .inputs = node->in,
+                                .outputs = node->out};
   return node;
 }
 
@@ -105,10 +111,10 @@ bool kc_def_fits(const kd_kernel_def *def, const kc_node *node) {
       (def->opset_max && schema->since > def->opset_max))
     return false;
   for (uint32_t i = 0; i < node->node.input_count; i++)
-    if (!allows(def->input_types[i < KD_MAX_TYPED_INPUTS
-                                     ? i
-                                     : KD_MAX_TYPED_INPUTS - 1],
-                node->in[i]))
+    if (!allows(
+            def->input_types[i < KD_MAX_TYPED_INPUTS ? i
+                                                     : KD_MAX_TYPED_INPUTS - 1],
+            node->in[i]))
       return false;
   for (uint32_t i = 0; i < node->node.output_count; i++)
     if (!allows(def->output_types[i < KD_MAX_TYPED_OUTPUTS
@@ -217,8 +223,11 @@ static kd_tensor view_of(const keel_type *type, kc_buffer *buffer,
 }
 
 static kd_tensor host_view(const keel_type *type, void *data) {
-  return (kd_tensor){.data = data, .size = type->bytes, .dims = type->dims,
-                     .dtype = type->dtype, .rank = type->rank,
+  return (kd_tensor){.data = data,
+                     .size = type->bytes,
+                     .dims = type->dims,
+                     .dtype = type->dtype,
+                     .rank = type->rank,
                      .flags = KD_TENSOR_HOST};
 }
 
@@ -357,9 +366,9 @@ void kc_run_refill(kc_run *run, const kc_op *op) {
 
 static kd_status take_scratch(kc_run *run) {
   if (!run->def->workspace) return KD_OK;
-  uint64_t size = KC_CALL(uint64_t,
-                          run->def->workspace(run->kernel, &run->launch),
-                          "%s.workspace", run->def->op);
+  uint64_t size =
+      KC_CALL(uint64_t, run->def->workspace(run->kernel, &run->launch),
+              "%s.workspace", run->def->op);
   if (size > kc.max_memory) {
     kc_check(false, "%s asks for a workspace of %llu bytes", run->def->op,
              (unsigned long long)size);
@@ -379,10 +388,13 @@ static kd_status take_scratch(kc_run *run) {
   kc_write(run->scratch, 0, junk, size);
   free(junk);
   run->scratch_dim = (int64_t)size;
-  run->launch.workspace = (kd_tensor){
-      .buffer = run->scratch->handle, .data = run->scratch->address,
-      .offset = run->scratch->offset, .size = size, .dims = &run->scratch_dim,
-      .dtype = KD_U8, .rank = 1};
+  run->launch.workspace = (kd_tensor){.buffer = run->scratch->handle,
+                                      .data = run->scratch->address,
+                                      .offset = run->scratch->offset,
+                                      .size = size,
+                                      .dims = &run->scratch_dim,
+                                      .dtype = KD_U8,
+                                      .rank = 1};
   return KD_OK;
 }
 
@@ -393,22 +405,22 @@ kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
   size_t used = (size_t)snprintf(text, sizeof text, "%s", run->def->op);
   for (uint32_t i = 0; i < run->launch.input_count && used < sizeof text; i++) {
     char type[64];
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
-                             i ? ", " : "(",
-                             keel_type_text(run->node->in[i], type, sizeof type));
+    used += (size_t)snprintf(
+        text + used, sizeof text - used, "%s%s", i ? ", " : "(",
+        keel_type_text(run->node->in[i], type, sizeof type));
   }
-  status = KC_CALL(kd_status,
-                   run->def->enqueue(run->kernel, stream, &run->launch),
-                   "enqueue %s)", text);
+  status =
+      KC_CALL(kd_status, run->def->enqueue(run->kernel, stream, &run->launch),
+              "enqueue %s)", text);
   /* a device that says how many launches it takes may be full */
-  for (int i = 0; status == KD_BUSY && stream && kc_info()->max_in_flight &&
-                  i < 1000;
+  for (int i = 0;
+       status == KD_BUSY && stream && kc_info()->max_in_flight && i < 1000;
        i++) {
     kd_status waited = kc_finish(stream);
     if (waited != KD_OK) return waited;
-    status = KC_CALL(kd_status,
-                     run->def->enqueue(run->kernel, stream, &run->launch),
-                     "enqueue %s), again", text);
+    status =
+        KC_CALL(kd_status, run->def->enqueue(run->kernel, stream, &run->launch),
+                "enqueue %s), again", text);
   }
   if (status != KD_OK) kc_said(status, "enqueue");
   return status;
@@ -448,8 +460,7 @@ kd_status kc_set_output(const kd_launch *launch, uint32_t index, uint32_t rank,
   }
   const keel_type *type = NULL;
   kd_dtype dtype = run->node->dtypes[index];
-  if (keel_type_of(dtype, rank, dims, &type) != KD_OK ||
-      !keel_type_known(type))
+  if (keel_type_of(dtype, rank, dims, &type) != KD_OK || !keel_type_known(type))
     return host->fail(KD_INVALID_ARGUMENT, "set_output with wrong dims");
   run->set[index] = true;
   run->node->out[index] = type;
@@ -524,9 +535,13 @@ bool kc_reference(const kc_op *op, const kc_node *node, value **out) {
                  ? value_make(node->out[j]->dtype, node->out[j]->rank,
                               node->out[j]->dims)
                  : NULL;
-  ref_call call = {.read = &keel_node_table, .node = &node->node, .in = op->in,
-                   .in_count = op->in_count, .out = out,
-                   .out_count = op->out_count, .variant = ref->variant};
+  ref_call call = {.read = &keel_node_table,
+                   .node = &node->node,
+                   .in = op->in,
+                   .in_count = op->in_count,
+                   .out = out,
+                   .out_count = op->out_count,
+                   .variant = ref->variant};
   if (ref->run(&call)) return true;
   kc_values_free(out, op->out_count);
   return false;
@@ -612,12 +627,13 @@ bool kc_compare(const value *want, const value *got, const numerics *within,
   if (want->slack)
     allowed += want->slack[worst] * within->factor * within->unit /
                dtype_ulp(want->x[worst], want->dtype);
-  return kc_check(false,
-                  "%s[%s] is %.10Lg and should be %.10Lg: off by %.4Lg %s, %.4Lg"
-                  " allowed; %llu of %lld elements are wrong",
-                  what, place, got->x[worst], want->x[worst], most,
-                  dtype_is_float(want->dtype) ? "ulp" : "steps", allowed,
-                  (unsigned long long)wrong, (long long)want->count);
+  return kc_check(
+      false,
+      "%s[%s] is %.10Lg and should be %.10Lg: off by %.4Lg %s, %.4Lg"
+      " allowed; %llu of %lld elements are wrong",
+      what, place, got->x[worst], want->x[worst], most,
+      dtype_is_float(want->dtype) ? "ulp" : "steps", allowed,
+      (unsigned long long)wrong, (long long)want->count);
 }
 
 const char *kc_op_text(const kc_op *op, char *text, size_t size) {

@@ -57,12 +57,12 @@ void kc_node_unblock(kc_node *node);
 
 /* How a launch is laid out. */
 typedef struct kc_layout {
-  uint32_t skew;      /* bytes that tensors start behind the alignment */
-  uint8_t fill;       /* of outputs and workspace before the launch */
-  int inplace;        /* input whose memory output 0 takes; -1: none */
-  bool same_input;    /* inputs 0 and 1 are one buffer */
-  bool strided;       /* inputs with strides of their own */
-  bool blocked;       /* KD_LAYOUT_CHANNEL_BLOCKED for all that can */
+  uint32_t skew;   /* bytes that tensors start behind the alignment */
+  uint8_t fill;    /* of outputs and workspace before the launch */
+  int inplace;     /* input whose memory output 0 takes; -1: none */
+  bool same_input; /* inputs 0 and 1 are one buffer */
+  bool strided;    /* inputs with strides of their own */
+  bool blocked;    /* KD_LAYOUT_CHANNEL_BLOCKED for all that can */
 } kc_layout;
 extern const kc_layout kc_plain;
 
@@ -75,7 +75,7 @@ typedef struct kc_run {
   kc_layout layout;
   kd_tensor in[KC_PORTS], out[KC_PORTS];
   int64_t strides[KC_PORTS][KD_MAX_RANK];
-  int64_t dims[KC_PORTS][KD_MAX_RANK];     /* of outputs that were set late */
+  int64_t dims[KC_PORTS][KD_MAX_RANK]; /* of outputs that were set late */
   kc_buffer *in_buffers[KC_PORTS], *out_buffers[KC_PORTS], *scratch;
   void *in_bytes[KC_PORTS]; /* as uploaded */
   uint64_t in_sizes[KC_PORTS];
@@ -86,9 +86,8 @@ typedef struct kc_run {
 } kc_run;
 
 /* Makes the instance and its tensors. Status of `create`; NULL run then. */
-kd_status kc_run_make(kc_node *node, const kd_kernel_def *def,
-                      const kc_op *op, const kc_layout *layout,
-                      kc_run **out_run);
+kd_status kc_run_make(kc_node *node, const kd_kernel_def *def, const kc_op *op,
+                      const kc_layout *layout, kc_run **out_run);
 /* Gives it new input data of the same types, and outputs filled anew. */
 void kc_run_refill(kc_run *run, const kc_op *op);
 /* Asks for workspace and enqueues; on NULL stream it has run. */

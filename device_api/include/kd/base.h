@@ -37,7 +37,7 @@
  * - `reserved` fields are zero and are not looked at.
  * - Structs marked "frozen" never grow; their size is asserted here.
  * - No enum, bool, bit-field, long or size_t stands in a struct.
- * [load.struct-size, abi.host-smaller, abi.host-larger,
+ * [load.struct-size, load.flags, abi.host-smaller, abi.host-larger,
  * abi.reserved-ignored, abi.launch-smaller, abi.table-sizes,
  * abi.flags-known] */
 

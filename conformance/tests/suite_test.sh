@@ -1,0 +1,125 @@
+#!/bin/sh
+# keel-conformance as a vendor uses it: plugins that pass, exit statuses, reports,
+# expectations, reports that were tampered with.
+# usage: suite_test.sh SUITE CPU MINIMAL SIM
+set -u
+suite=$1 cpu=$2 minimal=$3 sim=$4
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export XDG_STATE_HOME="$scratch/state"
+failed=0
+
+# status WANTED COMMAND...: runs it, output in $scratch/out
+status() {
+  wanted=$1
+  shift
+  "$@" >"$scratch/out" 2>&1
+  got=$?
+  [ $got -eq "$wanted" ] && return
+  echo "FAILED: exit status $got instead of $wanted: $*"
+  tail -n 5 "$scratch/out"
+  failed=1
+}
+says() {
+  grep -q -- "$1" "$scratch/out" && return
+  echo "FAILED: \"$1\" is not in the output:"
+  tail -n 5 "$scratch/out"
+  failed=1
+}
+
+# plugins that are sound
+status 0 "$suite" run "$minimal" --quick
+says '^conformant\|not valid for a claim'
+status 0 "$suite" run "$cpu" --out "$scratch/cpu" --report html --report junit \
+  --report tap --report md --report badge --report text --time-scale 3
+says ' 0 failed, '
+status 0 "$suite" run "$sim" --out "$scratch/sim" --time-scale 3
+says 'level 3 compile + profile + peer + collective + external'
+for file in report.html junit.xml results.tap summary.md badge.svg summary.txt; do
+  [ -s "$scratch/cpu/$file" ] || { echo "FAILED: no $file"; failed=1; }
+done
+
+# the same for any order, number of jobs, shard and seed
+for seed in 2 3; do
+  for jobs in 1 4; do
+    status 0 "$suite" run "$sim" --quick --seed $seed --jobs $jobs \
+      --out "$scratch/s$seed$jobs" --report text --time-scale 3
+    cmp -s "$scratch/s21/summary.txt" "$scratch/s$seed$jobs/summary.txt" ||
+      { echo "FAILED: seed $seed, $jobs jobs differ"; failed=1
+        diff "$scratch/s21/summary.txt" "$scratch/s$seed$jobs/summary.txt"; }
+  done
+done
+for shard in 1 2 3; do
+  "$suite" run "$minimal" --quick --shard $shard/3 --out "$scratch/p$shard" \
+    --report text >/dev/null 2>&1
+  grep -v -e passed "$scratch/p$shard/summary.txt"
+done | awk '{print $2}' | sort | uniq -c | awk '$1 > 3' >"$scratch/doubles"
+[ -s "$scratch/doubles" ] && { echo "FAILED: shards overlap"; failed=1; }
+
+# exit statuses
+status 2 "$suite"
+status 2 "$suite" run
+status 2 "$suite" run "$minimal" --no-such-option
+says 'there is no option'
+status 2 "$suite" run "$scratch/nothing.so"
+says 'there is no plugin'
+status 2 "$suite" run "$minimal" --level 9
+status 2 "$suite" run "$minimal" --seed -3
+status 3 "$suite" run "$scratch/../$(basename "$scratch")/out"
+status 4 "$suite" run "$minimal" --rule no.such-rule
+KEEL_SIM=odd_tail status 1 "$suite" run "$sim" --rule copy.in-out
+says 'copy.in-out/size='
+says 'explain copy.in-out'
+status 0 "$suite" explain copy.in-out
+says 'Copies from a buffer to host memory'
+status 2 "$suite" explain no.such-rule
+status 0 "$suite" doctor "$minimal"
+status 0 "$suite" list
+status 0 "$suite" coverage "$scratch/cpu/results.jsonl"
+says '^MatMul'
+status 0 "$suite" compare "$scratch/cpu/results.jsonl" "$scratch/cpu/results.jsonl"
+status 0 "$suite" run "$minimal" --in-process --case copy.in-out/size=7
+status 0 "$suite" run "$minimal" --case copy.in-out/size=7
+says '^1 passed, 0 failed'
+
+# expectations
+cat >"$scratch/expect.json" <<'END'
+[{"case": "copy.in-out/size=7", "reason": "words only", "link":
+  "https://example.com/1", "expires": "2099-01-01"}]
+END
+status 6 "$suite" run "$minimal" --rule copy.in-out --expectations "$scratch/expect.json"
+says 'take the expectation away'
+sed s/2099/2001/ "$scratch/expect.json" >"$scratch/expired.json"
+status 6 "$suite" run "$minimal" --rule copy.in-out --expectations "$scratch/expired.json"
+sed 's/size=7/size=*/' "$scratch/expect.json" >"$scratch/glob.json"
+status 2 "$suite" run "$minimal" --rule copy.in-out --expectations "$scratch/glob.json"
+
+# pack, verify, and what verify refuses
+cd "$scratch" || exit 1
+status 0 "$suite" pack sim/results.jsonl report.tar.gz
+status 0 "$suite" verify report.tar.gz --plugin "$sim" --replay 3%
+status 1 "$suite" verify report.tar.gz --plugin "$minimal"
+says 'not the plugin that was tested'
+sed '5s/pass/fail/' sim/results.jsonl >edited.jsonl
+status 1 "$suite" verify edited.jsonl
+says 'not as they were written'
+grep -v '"rule":"copy.zero"' sim/results.jsonl >missing.jsonl
+status 1 "$suite" verify missing.jsonl
+sed 's/"checks":[0-9]*/"checks":0/' sim/results.jsonl >zero.jsonl
+status 1 "$suite" verify zero.jsonl
+head -n 100 sim/results.jsonl >cut.jsonl
+status 1 "$suite" verify cut.jsonl
+says 'cut off'
+"$suite" run "$sim" --quick --out quick >/dev/null 2>&1
+status 1 "$suite" verify quick/results.jsonl
+says 'part of the rules'
+# a rule taken out, and the digest made to fit: still refused
+python3 - <<'END' 2>/dev/null && status 1 "$suite" verify forged.jsonl && says 'is missing'
+import hashlib, json
+lines = [l for l in open("sim/results.jsonl")
+         if '"rule":"copy.zero"' not in l][:-1]
+end = json.loads(open("sim/results.jsonl").readlines()[-1])
+end["lines_sha256"] = hashlib.sha256("".join(lines).encode()).hexdigest()
+open("forged.jsonl", "w").write("".join(lines) + json.dumps(end) + "\n")
+END
+exit $failed
