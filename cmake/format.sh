@@ -10,6 +10,7 @@ else
   set -- -i
 fi
 # the tables are laid out by hand
-find device_api host plugins samples \( -name '*.c' -o -name '*.h' \) \
-  ! -path 'device_api/abi/*' ! -name table.c -print0 |
+find device_api host plugins samples conformance \( -name '*.c' -o -name '*.h' \) \
+  ! -path 'device_api/abi/*' ! -name table.c \
+  ! -path 'conformance/rules/cases.c' -print0 |
   xargs -0 clang-format "$@"

@@ -44,5 +44,12 @@ if [ "${1:-}" != --quick ]; then
   sh cmake/readme.sh --check
   sh cmake/readme.sh --run
 fi
+if [ "${1:-}" != --quick ]; then
+  step "conformance: the suite, proven"
+  build/release/bin/keel-conformance self-test --jobs 2
+  sh conformance/tests/readme.sh --check
+  sh cmake/guide.sh --check
+  sh cmake/guide.sh --run
+fi
 step "test: release"
 ctest --preset release

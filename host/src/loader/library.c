@@ -1,6 +1,7 @@
 /* library.c - the process's list of plugin libraries. */
 #include "loader/library.h"
 
+#include "layers/layers.h"
 #include "loader/loader.h"
 
 /* Serialises open, close and device_open of all plugins, as kd_plugin says. */
@@ -23,6 +24,7 @@ static keel_status make(keel_plugin *plugin, keel_library **out_library) {
     return KD_OUT_OF_MEMORY;
   }
   keel_services_fill(library);
+  keel_layers_wrap_host(&library->host);
   library->next = libraries;
   libraries = library;
   *out_library = library;
@@ -124,7 +126,8 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   library->name = keel_arena_copy(&library->arena, plugin->name);
   if (!library->name || !keep_options(library, plugin)) return KD_OUT_OF_MEMORY;
   keel_hush();
-  kd_status status = plugin->table.open(&library->host);
+  kd_status status = keel_layers_enter("plugin.open");
+  if (status == KD_OK) status = plugin->table.open(&library->host);
   if (status != KD_OK) {
     if (!keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -154,7 +157,8 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
                               kd_device_info *out_info) {
   pthread_mutex_lock(&listing);
   keel_hush();
-  kd_status status = plugin->table.device_info(index, out_info);
+  kd_status status = keel_layers_enter("plugin.device_info");
+  if (status == KD_OK) status = plugin->table.device_info(index, out_info);
   pthread_mutex_unlock(&listing);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -168,7 +172,10 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
   pthread_mutex_lock(&listing);
   if (library->devices[index].holders == 0) {
     keel_hush();
-    status = plugin->table.device_open(index, &library->devices[index].handle);
+    status = keel_layers_enter("plugin.device_open");
+    if (status == KD_OK)
+      status =
+          plugin->table.device_open(index, &library->devices[index].handle);
     if (status != KD_OK && !keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
   }

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "layers/layers.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "ops/schema.h"
@@ -320,6 +321,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(copy_streams(plugin));
   KEEL_TRY(copy_options(plugin));
   KEEL_TRY(copy_kernels(plugin));
+  KEEL_TRY(keel_layers_wrap(plugin));
   return index_kernels(plugin);
 }
 
@@ -487,6 +489,7 @@ keel_status keel_plugin_add(keel_context *context,
 void keel_plugin_close(keel_plugin *plugin) {
   bool was_open = plugin->open;
   keel_library_drop(plugin);
+  keel_layers_closed(plugin);
   /* what was opened stays mapped, unless the plugin says that it may go */
   if (plugin->library &&
       (!was_open || (plugin->table.flags & KD_PLUGIN_UNLOADABLE)))
