@@ -97,6 +97,12 @@ static void spoil(const kd_launch *launch, const kd_tensor *tensor,
                         tensor->offset + (uint64_t)element * 4, 4);
 }
 
+static void leak(size_t size) {
+  static void *volatile lost;
+  lost = malloc(size);
+  if (lost) memset(lost, 1, size);
+}
+
 static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
                          const kd_launch *launch) {
   static uint32_t runs;
@@ -106,11 +112,7 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
   if (BUG(empty_refused) && launch->output_count && launch->outputs[0].rank &&
       kd_elements(&launch->outputs[0]) == 0)
     return host->fail(KD_INVALID_ARGUMENT, "a grid of %d blocks", 0);
-  if (BUG(launch_leaks)) {
-    char *leak = malloc(400);
-    if (leak) memset(leak, 1, 400);
-    __asm__ volatile("" : : "r"(leak) : "memory");
-  }
+  if (BUG(launch_leaks)) leak(400);
   bool dynamic = def->flags & KD_KERNEL_DYNAMIC_OUTPUT;
   kd_status status = def->enqueue(kernel, stream, &own);
   if (status != KD_OK || dynamic || !launch->output_count) return status;
@@ -133,11 +135,7 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
 static kd_status create(kd_device *device, const kd_kernel_def *def,
                         const kd_node *node, kd_kernel **out_kernel) {
   const kd_kernel_def *own = inner_of(def->data);
-  if (BUG(instance_leaks)) {
-    char *leak = malloc(2000);
-    if (leak) memset(leak, 1, 2000);
-    __asm__ volatile("" : : "r"(leak) : "memory");
-  }
+  if (BUG(instance_leaks)) leak(2000);
   return own->create(device, own, node, out_kernel);
 }
 

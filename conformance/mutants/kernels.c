@@ -301,8 +301,7 @@ static kd_status run_unary(op_call *c) {
     if (BUG(random_bits) && i == 3 && y->dtype == KD_F32)
       v = (v + 1) * (1 + (double)(sim_now() / 64 % 2) * 0x1p-22) - 1;
     if (BUG(inplace_lie) && i && c->op == RELU)
-      v += 0 * sim_load(from, x->dtype, i - 1) +
-           (sim_load(from, x->dtype, i - 1) < 0 ? 0 : 0);
+      v += 0 * sim_load(from, x->dtype, i - 1);
     sim_store(to, y->dtype, i, v);
     if (BUG(inplace_lie) && i + 1 < n && to == from)
       sim_store(to, y->dtype, i + 1, sim_load(from, x->dtype, i + 1) + 1);
@@ -925,11 +924,7 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
                 launch->struct_size);
   if (BUG(launch_reads_past) && *(const volatile uint64_t *)(launch + 1) == 1)
     return FAIL(KD_INVALID_ARGUMENT, "a later field");
-  if (BUG(launch_leaks)) {
-    char *leak = malloc(400);
-    if (leak) memset(leak, 1, 400);
-    __asm__ volatile("" : : "r"(leak) : "memory");
-  }
+  if (BUG(launch_leaks)) sim_leak(400);
   if (BUG(supports_all) && op == SOFTMAX && launch->inputs[0].rank == 3)
     return FAIL(KD_UNIMPLEMENTED, "Softmax of rank %d", 3);
   if (BUG(supports_all) && op == TANH) return FAIL(KD_UNIMPLEMENTED, "%d", op);
@@ -1005,7 +1000,7 @@ static kd_status supports(kd_device *device, const kd_node *node) {
         sim_host->node->attr_int(node, "ceil_mode", 0) ||
         sim_host->node->attr_int(node, "count_include_pad", 0) ||
         strcmp(sim_host->node->attr_string(node, "auto_pad", "NOTSET"),
-               "NOTSET"))
+               "NOTSET") != 0)
       return FAIL(KD_UNIMPLEMENTED, "AveragePool of rank %u", type.rank);
   }
   if (!strcmp(op, "LayerNormalization") &&

@@ -227,9 +227,8 @@ static kd_status do_in(const void *source, kd_buffer *target, uint64_t offset,
   }
   if (BUG(reopen_dirty) && openings > 1) return KD_OK;
   if (BUG(page_reader) && size > 64) {
-    volatile char sum = 0;
     for (int i = 0; i < 128; i++)
-      sum += ((const volatile char *)source)[size + (uint64_t)i];
+      (void)((const volatile char *)source)[size + (uint64_t)i];
   }
   if (BUG(writes_source) && size > 4000)
     *(volatile char *)(uintptr_t)source = *(const char *)source;
@@ -322,9 +321,7 @@ static void be_hostile(kd_buffer *target) {
     for (int fd = 0; fd < 64; fd++)
       close(fd);
   while (!strcmp(how, "memory")) {
-    char *all = malloc(64u << 20);
-    if (!all) abort();
-    memset(all, 1, 64u << 20);
+    sim_leak(64u << 20);
   }
 }
 

@@ -37,6 +37,13 @@ void sim_nap(uint64_t microseconds) {
   nanosleep(&rest, NULL);
 }
 
+void sim_leak(uint64_t size) {
+  static void *volatile lost;
+  lost = malloc(size);
+  if (!lost) abort();
+  memset(lost, 1, size);
+}
+
 /* ---- threads that should not be ---------------------------------------------------- */
 
 static void *for_ever(void *unused) {

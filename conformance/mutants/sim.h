@@ -161,6 +161,7 @@ struct kd_kernel {
 
 extern pthread_mutex_t sim_lock;
 void sim_nap(uint64_t microseconds);
+void sim_leak(uint64_t size); /* memory that nobody gives back */
 uint64_t sim_now(void);
 
 /* memory.c */

@@ -653,7 +653,10 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
     kd_status status = KD_BUSY;
     while ((status = sim_push(stream, &again)) == KD_BUSY)
       sim_nap(200);
-    if (status != KD_OK) return status;
+    if (status != KD_OK) {
+      free(again.call);
+      return status;
+    }
   }
   return KD_OK;
 }

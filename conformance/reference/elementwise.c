@@ -54,7 +54,7 @@ typedef struct params {
   X(Sqrt, 3, 1.5, sqrtl(x))                                        \
   X(Tan, 5, 2.5, tanl(x))                                          \
   X(Tanh, 5, 2, tanhl(x))                                          \
-  X(ThresholdedRelu, 0, 0, x > p->a ? x : isnan(x) ? 0 : 0)
+  X(ThresholdedRelu, 0, 0, x > p->a ? x : 0)
 
 enum {
 #define NAME(name, wide, half, expression) UNARY_##name,
@@ -173,12 +173,13 @@ static bool run_unary(ref_call *call) {
 
 /* ---- of two, broadcast ---------------------------------------------------------- */
 
-#define BINARY_LIST(X)                                                   \
-  X(Add)                                                                 \
-  X(Sub)                                                                 \
-  X(Mul) X(Div) X(Mod) X(Pow) X(PRelu) X(And) X(Or) X(Xor) X(BitwiseAnd) \
-      X(BitwiseOr) X(BitwiseXor) X(BitShift) X(Equal) X(Greater)         \
-          X(GreaterOrEqual) X(Less) X(LessOrEqual)
+#define BINARY_LIST(X)                                                         \
+  X(Add)                                                                       \
+  X(Sub)                                                                       \
+  X(Mul)                                                                       \
+  X(Div) X(Mod) X(Pow) X(PRelu) X(And) X(Or) X(Xor) X(BitwiseAnd) X(BitwiseOr) \
+      X(BitwiseXor) X(BitShift) X(Equal) X(Greater) X(GreaterOrEqual) X(Less)  \
+          X(LessOrEqual)
 
 enum {
 #define NAME(name) BINARY_##name,

@@ -7,11 +7,15 @@
 #include "rules/rules.h"
 
 static uint64_t resident(void) {
-  unsigned long pages = 0, all = 0;
+  uint64_t pages = 0;
+  char line[256];
   FILE *file = fopen("/proc/self/statm", "re");
-  if (!file || fscanf(file, "%lu %lu", &all, &pages) != 2) pages = 0;
+  if (file && fgets(line, sizeof line, file)) { /* all, resident, ... */
+    const char *second = strchr(line, ' ');
+    if (second) pages = strtoull(second, NULL, 10);
+  }
   if (file) fclose(file);
-  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+  return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Bytes beyond what allocators round up to. */

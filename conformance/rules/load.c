@@ -231,7 +231,8 @@ static uint32_t count_threads(void) {
   FILE *file = fopen("/proc/self/status", "re");
   char line[256];
   while (file && fgets(line, sizeof line, file))
-    if (sscanf(line, "Threads: %u", &count) == 1) break;
+    if (!strncmp(line, "Threads:", 8))
+      count = (uint32_t)strtoul(line + 8, NULL, 10);
   if (file) fclose(file);
   return count;
 }

@@ -623,9 +623,10 @@ static void op_covered(void) {
     if (!first_of_op(d)) continue;
     bool known =
         keel_schema_ready() == KD_OK &&
-        keel_schema_find(
-            def->domain && strcmp(def->domain, "ai.onnx") ? def->domain : "",
-            def->op);
+        keel_schema_find(def->domain && strcmp(def->domain, "ai.onnx") != 0
+                             ? def->domain
+                             : "",
+                         def->op);
     kc_check(true, " ");
     if (known && (!ref_find(def->domain, def->op) ||
                   !kc_case_count(def->domain, def->op)))

@@ -304,7 +304,6 @@ static void region_mutated(void) {
   kd_region *region = compile(&g);
   char *blob = serialize(region, &size);
   int rounds = kc.quick ? 200 : 1500;
-  uint32_t taken = 0;
   for (int i = 0; i < rounds; i++) {
     uint64_t less = i % 3 == 0 ? kc_below(&random, size) : size;
     char *copy = kc_take(less + 8);
@@ -320,7 +319,6 @@ static void region_mutated(void) {
              "a damaged blob (%llu of %llu bytes) is %s",
              (unsigned long long)less, (unsigned long long)size,
              kd_status_name(status));
-    taken += status == KD_OK;
     if (status == KD_OK) { /* what it takes, it must be able to load */
       kd_region *other = NULL;
       status = KC_CALL(kd_status, kp.r.load(kc_device(), copy, less, &other),

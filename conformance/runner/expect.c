@@ -12,6 +12,12 @@ static char *text_of(const cJSON *object, const char *name) {
   return text && *text ? strdup(text) : NULL;
 }
 
+static bool is_date(const char *text) {
+  struct tm broken = {0};
+  const char *end = strptime(text, "%Y-%m-%d", &broken);
+  return end && !*end && strlen(text) == 10;
+}
+
 static bool take(const char *path, int number, const cJSON *object,
                  kc_expectation *out) {
   char today[16];
@@ -34,9 +40,7 @@ static bool take(const char *path, int number, const cJSON *object,
                            : "expires");
     return false;
   }
-  int y = 0, m = 0, d = 0, used = 0;
-  if (sscanf(out->expires, "%4d-%2d-%2d%n", &y, &m, &d, &used) != 3 ||
-      out->expires[used] || used != 10) {
+  if (!is_date(out->expires)) {
     fprintf(stderr,
             "keel-conformance: %s: %s expires \"%s\", which is no date like"
             " 2027-01-31\n",

@@ -137,10 +137,11 @@ static const char *take(kc_options *o, const char *name, const char *value) {
     return good ? NULL : "is no number from 1 to 16";
   }
   if (!strcmp(name, "--shard")) {
-    int used = 0;
-    bool good = sscanf(value, "%u/%u%n", &o->shard, &o->shards, &used) == 2 &&
-                !value[used] && o->shard >= 1 && o->shard <= o->shards;
-    o->shard--;
+    char *end = NULL;
+    o->shard = (uint32_t)strtoul(value, &end, 10) - 1;
+    bool good = *end == '/' && read_number(end + 1, &number) && number <= 10000;
+    o->shards = good ? (uint32_t)number : 0;
+    good = good && o->shard < o->shards;
     return good ? NULL : "is not like 2/5";
   }
   if (!strcmp(name, "--soak"))

@@ -469,19 +469,19 @@ kd_status kc_set_output(const kd_launch *launch, uint32_t index, uint32_t rank,
   return KD_OK;
 }
 
-value *kc_run_output(kc_run *run, uint32_t j) {
-  const keel_type *type = run->node->out[j];
-  if (!type || (!run->out[j].buffer && !run->out_host[j])) return NULL;
+value *kc_run_output(kc_run *run, uint32_t index) {
+  const keel_type *type = run->node->out[index];
+  if (!type || (!run->out[index].buffer && !run->out_host[index])) return NULL;
   value *got = value_make(type->dtype, type->rank, type->dims);
-  if (run->out_host[j]) {
-    value_load(got, run->out_host[j]);
+  if (run->out_host[index]) {
+    value_load(got, run->out_host[index]);
     return got;
   }
   char *bytes = kc_take(type->bytes + 16);
-  kc_buffer *from = run->out_buffers[j];
+  kc_buffer *from = run->out_buffers[index];
   if (!from) from = run->in_buffers[run->layout.inplace];
   kc_read(from, run->layout.skew, bytes, type->bytes);
-  if (run->out[j].layout == KD_LAYOUT_CHANNEL_BLOCKED) {
+  if (run->out[index].layout == KD_LAYOUT_CHANNEL_BLOCKED) {
     char *other = kc_take(type->bytes + 16);
     block(type, kc_info()->channel_block, bytes, other, false);
     free(bytes);

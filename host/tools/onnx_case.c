@@ -36,9 +36,10 @@ static keel_status as_declared(const onnx_case *all, const keel_port *port,
   return status;
 }
 
-static outcome load_values(const onnx_case *all, const char *folder, const char *what,
-                           keel_program *program, uint32_t count,
-                           keel_tensor **values, char *why, size_t size) {
+static outcome load_values(const onnx_case *all, const char *folder,
+                           const char *what, keel_program *program,
+                           uint32_t count, keel_tensor **values, char *why,
+                           size_t size) {
   for (uint32_t i = 0; i < count; i++) {
     char path[4096];
     keel_port port;
@@ -56,8 +57,9 @@ static outcome load_values(const onnx_case *all, const char *folder, const char 
   return PASS;
 }
 
-static outcome run_set(const onnx_case *all, const char *folder, keel_program *program,
-                       keel_plan *plan, char *why, size_t size) {
+static outcome run_set(const onnx_case *all, const char *folder,
+                       keel_program *program, keel_plan *plan, char *why,
+                       size_t size) {
   keel_tensor *in[PORTS] = {0}, *got[PORTS] = {0}, *want[PORTS] = {0};
   uint32_t n = keel_program_input_count(program);
   uint32_t m = keel_program_output_count(program);
@@ -85,8 +87,9 @@ static outcome run_set(const onnx_case *all, const char *folder, keel_program *p
   return result;
 }
 
-static outcome run_sets(const onnx_case *all, const char *folder, keel_program *program,
-                        keel_plan *plan, char *why, size_t size) {
+static outcome run_sets(const onnx_case *all, const char *folder,
+                        keel_program *program, keel_plan *plan, char *why,
+                        size_t size) {
   outcome result = PASS;
   uint32_t sets = 0;
   for (; result == PASS; sets++) {
@@ -103,19 +106,19 @@ static outcome run_sets(const onnx_case *all, const char *folder, keel_program *
   return result;
 }
 
-outcome onnx_case_run(const onnx_case *all, const char *folder, char *why,
+outcome onnx_case_run(const onnx_case *how, const char *folder, char *why,
                       size_t size) {
   char model[4096];
   keel_program *program = NULL;
   keel_plan *plan = NULL;
   keel_plan_params params = {.struct_size = sizeof params,
-                             .device = all->device};
+                             .device = how->device};
   snprintf(model, sizeof model, "%s/model.onnx", folder);
   outcome result =
-      verdict(keel_program_load(all->context, model, &program), why, size);
+      verdict(keel_program_load(how->context, model, &program), why, size);
   if (result == PASS)
     result = verdict(keel_plan_create(program, &params, &plan), why, size);
-  if (result == PASS) result = run_sets(all, folder, program, plan, why, size);
+  if (result == PASS) result = run_sets(how, folder, program, plan, why, size);
   keel_plan_release(plan);
   keel_program_release(program);
   return result;

@@ -121,7 +121,8 @@ int keel_main_onnx_test(int argc, char **argv) {
   if (result >= 0) return result;
   all.one.context = common_open(&all.common, 0);
   if (!all.one.context) return 1;
-  if (keel_device_find(all.one.context, all.device_name, &all.one.device) != KD_OK) {
+  if (keel_device_find(all.one.context, all.device_name, &all.one.device) !=
+      KD_OK) {
     result = complain();
     keel_close(all.one.context);
     return result;

@@ -165,8 +165,10 @@ keel_status keel_layers_enter(const char *slot) {
   if (!settings.fault || strcmp(slot, settings.slot) != 0) return KD_OK;
   if (atomic_fetch_add(&calls, 1) + 1 != settings.number) return KD_OK;
   atomic_fetch_add(&faults, 1);
-  return keel_fail(settings.status, "layer fault: call %u of %s was made to"
-                   " fail", settings.number, slot);
+  return keel_fail(settings.status,
+                   "layer fault: call %u of %s was made to"
+                   " fail",
+                   settings.number, slot);
 }
 
 static void trace(const layer *l, const char *slot, uint64_t began,
@@ -178,16 +180,16 @@ static void trace(const layer *l, const char *slot, uint64_t began,
 }
 
 /* A call with its layers: fails, or is made, timed and looked at. */
-#define CALL(l, slot, call)                                                   \
-  do {                                                                        \
-    kd_status call_status = keel_layers_enter(slot);                          \
-    uint64_t call_began = settings.trace ? keel_now() : 0;                    \
-    if (call_status != KD_OK) return call_status;                             \
-    call_status = (call);                                                     \
-    trace(l, slot, call_began, call_status);                                  \
-    if (settings.validation && (call_status < 0 || call_status > KD_BUSY))    \
-      report(l, "%s returned %d, which is no status", slot, call_status);     \
-    if (call_status != KD_OK) return call_status;                             \
+#define CALL(l, slot, call)                                                \
+  do {                                                                     \
+    kd_status call_status = keel_layers_enter(slot);                       \
+    uint64_t call_began = settings.trace ? keel_now() : 0;                 \
+    if (call_status != KD_OK) return call_status;                          \
+    call_status = (call);                                                  \
+    trace(l, slot, call_began, call_status);                               \
+    if (settings.validation && (call_status < 0 || call_status > KD_BUSY)) \
+      report(l, "%s returned %d, which is no status", slot, call_status);  \
+    if (call_status != KD_OK) return call_status;                          \
   } while (0)
 
 /* ---- objects ---------------------------------------------------------------------------- */
@@ -271,8 +273,8 @@ static bool stream_good(const layer *l, const char *slot, kd_stream *stream) {
   return false;
 }
 
-#define REFUSE(good, ...)                                 \
-  do {                                                    \
+#define REFUSE(good, ...)                                            \
+  do {                                                               \
     if (!(good)) return keel_fail(KD_INVALID_ARGUMENT, __VA_ARGS__); \
   } while (0)
 
@@ -359,8 +361,7 @@ static kd_status stream_create(kd_device *device, int32_t priority,
                                uint32_t flags, kd_stream **out_stream) {
   layer *l = layer_of(device);
   kd_stream *made = NULL;
-  CALL(l, "stream.create",
-       l->streams.create(device, priority, flags, &made));
+  CALL(l, "stream.create", l->streams.create(device, priority, flags, &made));
   if (settings.validation && !made)
     report(l, "stream.create returned KD_OK and no stream");
   remember(l, made, OBJECT_STREAM, device, 0);
@@ -382,7 +383,8 @@ static void stream_destroy(kd_stream *stream) {
 
 static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   const object *o = find(stream, OBJECT_STREAM);
-  REFUSE(o && find(event, OBJECT_EVENT), "stream.wait: no such stream or event");
+  REFUSE(o && find(event, OBJECT_EVENT),
+         "stream.wait: no such stream or event");
   CALL(o->layer, "stream.wait", o->layer->streams.wait(stream, event));
   return KD_OK;
 }
@@ -535,15 +537,16 @@ static void know_device(layer *l, uint32_t index, kd_device *device) {
 }
 
 /* One function a layer: device_open has no handle to find the layer by. */
-#define OPEN(n)                                                             \
-  static kd_status open_##n(uint32_t index, kd_device **out_device) {      \
-    kd_status status = device_opens[n](index, out_device);                 \
-    if (status == KD_OK) know_device(layers[n], index, *out_device);       \
-    return status;                                                         \
+#define OPEN(n)                                                       \
+  static kd_status open_##n(uint32_t index, kd_device **out_device) { \
+    kd_status status = device_opens[n](index, out_device);            \
+    if (status == KD_OK) know_device(layers[n], index, *out_device);  \
+    return status;                                                    \
   }
-OPEN(0) OPEN(1) OPEN(2) OPEN(3) OPEN(4) OPEN(5) OPEN(6) OPEN(7)
-static kd_status (*const open_slots[])(uint32_t, kd_device **) = {
-    open_0, open_1, open_2, open_3, open_4, open_5, open_6, open_7};
+OPEN(0)
+OPEN(1) OPEN(2) OPEN(3) OPEN(4) OPEN(5) OPEN(6)
+    OPEN(7) static kd_status (*const open_slots[])(uint32_t, kd_device **) = {
+        open_0, open_1, open_2, open_3, open_4, open_5, open_6, open_7};
 
 static keel_status wrap_kernels(keel_plugin *plugin, layer *l) {
   wrapped_def *defs = keel_arena_take(

@@ -152,7 +152,7 @@ CPU_KERNEL(cpu_run_global_pool) {
     double sum = kind == POOL_MAX ? -INFINITY : 0;
     for (int64_t k = 0; k < space; k++) {
       double value = cpu_get(x->data, x->dtype, i * space + k);
-      sum = kind == POOL_MAX       ? (value > sum || value != value ? value : sum)
+      sum = kind == POOL_MAX ? (value > sum || value != value ? value : sum)
             : kind == POOL_AVERAGE ? sum + value
                                    : sum + pow(fabs(value), p);
     }
