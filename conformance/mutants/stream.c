@@ -648,6 +648,7 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
     if (again.point) point_hold(again.point);
     if (BUG(replay_now)) {
       sim_run(&again);
+      free(again.call);
       continue;
     }
     kd_status status = KD_BUSY;

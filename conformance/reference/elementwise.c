@@ -173,13 +173,26 @@ static bool run_unary(ref_call *call) {
 
 /* ---- of two, broadcast ---------------------------------------------------------- */
 
-#define BINARY_LIST(X)                                                         \
-  X(Add)                                                                       \
-  X(Sub)                                                                       \
-  X(Mul)                                                                       \
-  X(Div) X(Mod) X(Pow) X(PRelu) X(And) X(Or) X(Xor) X(BitwiseAnd) X(BitwiseOr) \
-      X(BitwiseXor) X(BitShift) X(Equal) X(Greater) X(GreaterOrEqual) X(Less)  \
-          X(LessOrEqual)
+#define BINARY_LIST(X) \
+  X(Add)               \
+  X(Sub)               \
+  X(Mul)               \
+  X(Div)               \
+  X(Mod)               \
+  X(Pow)               \
+  X(PRelu)             \
+  X(And)               \
+  X(Or)                \
+  X(Xor)               \
+  X(BitwiseAnd)        \
+  X(BitwiseOr)         \
+  X(BitwiseXor)        \
+  X(BitShift)          \
+  X(Equal)             \
+  X(Greater)           \
+  X(GreaterOrEqual)    \
+  X(Less)              \
+  X(LessOrEqual)
 
 enum {
 #define NAME(name) BINARY_##name,

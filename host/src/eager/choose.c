@@ -2,6 +2,7 @@
 #include <kd/help.h>
 
 #include "eager/site.h"
+#include "layers/layers.h"
 
 static bool allows(uint64_t types, const keel_type *type) {
   return !types || !type || (types & KD_TYPES(type->dtype));
@@ -28,7 +29,9 @@ static bool fits(keel_device *device, const kd_kernel_def *def,
       (def->opset_max && opset > def->opset_max) ||
       (blocked && !(def->flags & layouts)) || !types_fit(def, node))
     return false;
-  return !def->supports || def->supports(device->handle, node) == KD_OK;
+  if (!def->supports) return true;
+  return keel_layers_enter("kernel.supports") == KD_OK &&
+         def->supports(device->handle, node) == KD_OK;
 }
 
 static const kd_kernel_def *best_on(keel_device *device,

@@ -40,6 +40,7 @@ typedef struct layer {
   kd_memory_table memory;
   kd_stream_table streams;
   kd_event_table events;
+  kd_peer_table peer;
   kd_device *devices[16];
 } layer;
 
@@ -179,19 +180,6 @@ static void trace(const layer *l, const char *slot, uint64_t began,
                   (double)(keel_now() - began) / 1e3);
 }
 
-/* A call with its layers: fails, or is made, timed and looked at. */
-#define CALL(l, slot, call)                                                \
-  do {                                                                     \
-    kd_status call_status = keel_layers_enter(slot);                       \
-    uint64_t call_began = settings.trace ? keel_now() : 0;                 \
-    if (call_status != KD_OK) return call_status;                          \
-    call_status = (call);                                                  \
-    trace(l, slot, call_began, call_status);                               \
-    if (settings.validation && (call_status < 0 || call_status > KD_BUSY)) \
-      report(l, "%s returned %d, which is no status", slot, call_status);  \
-    if (call_status != KD_OK) return call_status;                          \
-  } while (0)
-
 /* ---- objects ---------------------------------------------------------------------------- */
 
 static uint32_t bucket(const void *handle) {
@@ -266,12 +254,46 @@ static bool range_good(const layer *l, const char *slot, kd_device *device,
   return true;
 }
 
-static bool stream_good(const layer *l, const char *slot, kd_stream *stream) {
+static bool stream_good(const layer *l, const char *slot, kd_device *device,
+                        kd_stream *stream) {
   if (!settings.validation || !stream) return true;
-  if (find(stream, OBJECT_STREAM)) return true;
-  report(l, "%s: there is no such stream, or it was destroyed", slot);
-  return false;
+  const object *o = find(stream, OBJECT_STREAM);
+  if (!o)
+    report(l, "%s: there is no such stream, or it was destroyed", slot);
+  else if (device && o->device != device)
+    report(l, "%s: the stream is another device's", slot);
+  return o && (!device || o->device == device);
 }
+
+/* A stream is used by one thread at a time. */
+static object *stream_enter(const layer *l, const char *slot,
+                            kd_stream *stream) {
+  object *o =
+      settings.validation && stream ? find(stream, OBJECT_STREAM) : NULL;
+  if (o && atomic_fetch_add(&o->inside, 1) > 0)
+    report(l, "%s: another thread is in a call on this stream", slot);
+  return o;
+}
+
+static kd_status stream_leave(object *o, kd_status status) {
+  if (o) atomic_fetch_sub(&o->inside, 1);
+  return status;
+}
+
+/* A call with its layers: fails, or is made, timed and looked at. */
+#define CALL_ON(on, l, slot, call)                                         \
+  do {                                                                     \
+    kd_status call_status = keel_layers_enter(slot);                       \
+    uint64_t call_began = settings.trace ? keel_now() : 0;                 \
+    if (call_status != KD_OK) return call_status;                          \
+    object *call_stream = stream_enter(l, slot, on);                       \
+    call_status = stream_leave(call_stream, (call));                       \
+    trace(l, slot, call_began, call_status);                               \
+    if (settings.validation && (call_status < 0 || call_status > KD_BUSY)) \
+      report(l, "%s returned %d, which is no status", slot, call_status);  \
+    if (call_status != KD_OK) return call_status;                          \
+  } while (0)
+#define CALL(l, slot, call) CALL_ON(NULL, l, slot, call)
 
 #define REFUSE(good, ...)                                            \
   do {                                                               \
@@ -311,10 +333,10 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
                          uint64_t size) {
   layer *l = layer_of(device);
   REFUSE(range_good(l, "memory.copy_in", device, target, offset, size) &&
-             stream_good(l, "memory.copy_in", stream),
+             stream_good(l, "memory.copy_in", device, stream),
          "validation refused memory.copy_in");
-  CALL(l, "memory.copy_in",
-       l->memory.copy_in(device, stream, source, target, offset, size));
+  CALL_ON(stream, l, "memory.copy_in",
+          l->memory.copy_in(device, stream, source, target, offset, size));
   return KD_OK;
 }
 
@@ -323,10 +345,10 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                           uint64_t size) {
   layer *l = layer_of(device);
   REFUSE(range_good(l, "memory.copy_out", device, source, offset, size) &&
-             stream_good(l, "memory.copy_out", stream),
+             stream_good(l, "memory.copy_out", device, stream),
          "validation refused memory.copy_out");
-  CALL(l, "memory.copy_out",
-       l->memory.copy_out(device, stream, source, offset, target, size));
+  CALL_ON(stream, l, "memory.copy_out",
+          l->memory.copy_out(device, stream, source, offset, target, size));
   return KD_OK;
 }
 
@@ -334,12 +356,14 @@ static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
                       uint64_t source_offset, kd_buffer *target,
                       uint64_t target_offset, uint64_t size) {
   layer *l = layer_of(device);
-  REFUSE(range_good(l, "memory.copy", device, source, source_offset, size) &&
-             range_good(l, "memory.copy", device, target, target_offset, size),
-         "validation refused memory.copy");
-  CALL(l, "memory.copy",
-       l->memory.copy(device, stream, source, source_offset, target,
-                      target_offset, size));
+  REFUSE(
+      range_good(l, "memory.copy", device, source, source_offset, size) &&
+          range_good(l, "memory.copy", device, target, target_offset, size) &&
+          stream_good(l, "memory.copy", device, stream),
+      "validation refused memory.copy");
+  CALL_ON(stream, l, "memory.copy",
+          l->memory.copy(device, stream, source, source_offset, target,
+                         target_offset, size));
   return KD_OK;
 }
 
@@ -347,11 +371,12 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
                       uint64_t offset, uint64_t size, const void *pattern,
                       uint32_t pattern_size) {
   layer *l = layer_of(device);
-  REFUSE(range_good(l, "memory.fill", device, target, offset, size),
+  REFUSE(range_good(l, "memory.fill", device, target, offset, size) &&
+             stream_good(l, "memory.fill", device, stream),
          "validation refused memory.fill");
-  CALL(l, "memory.fill",
-       l->memory.fill(device, stream, target, offset, size, pattern,
-                      pattern_size));
+  CALL_ON(stream, l, "memory.fill",
+          l->memory.fill(device, stream, target, offset, size, pattern,
+                         pattern_size));
   return KD_OK;
 }
 
@@ -385,21 +410,23 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   const object *o = find(stream, OBJECT_STREAM);
   REFUSE(o && find(event, OBJECT_EVENT),
          "stream.wait: no such stream or event");
-  CALL(o->layer, "stream.wait", o->layer->streams.wait(stream, event));
+  CALL_ON(stream, o->layer, "stream.wait",
+          o->layer->streams.wait(stream, event));
   return KD_OK;
 }
 
 static kd_status stream_flush(kd_stream *stream) {
   const object *o = find(stream, OBJECT_STREAM);
   REFUSE(o, "stream.flush: no such stream");
-  CALL(o->layer, "stream.flush", o->layer->streams.flush(stream));
+  CALL_ON(stream, o->layer, "stream.flush", o->layer->streams.flush(stream));
   return KD_OK;
 }
 
 static kd_status stream_synchronize(kd_stream *stream) {
   const object *o = find(stream, OBJECT_STREAM);
   REFUSE(o, "stream.synchronize: no such stream");
-  CALL(o->layer, "stream.synchronize", o->layer->streams.synchronize(stream));
+  CALL_ON(stream, o->layer, "stream.synchronize",
+          o->layer->streams.synchronize(stream));
   return KD_OK;
 }
 
@@ -431,7 +458,8 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
   const object *o = find(event, OBJECT_EVENT);
   REFUSE(o && find(stream, OBJECT_STREAM),
          "event.record: no such event or stream");
-  CALL(o->layer, "event.record", o->layer->events.record(event, stream));
+  CALL_ON(stream, o->layer, "event.record",
+          o->layer->events.record(event, stream));
   return KD_OK;
 }
 
@@ -446,6 +474,23 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
   const object *o = find(event, OBJECT_EVENT);
   REFUSE(o, "event.wait: no such event");
   CALL(o->layer, "event.wait", o->layer->events.wait(event, timeout));
+  return KD_OK;
+}
+
+/* ---- peers ------------------------------------------------------------------------ */
+
+static kd_status peer_copy(kd_device *from, kd_buffer *source,
+                           uint64_t source_offset, kd_device *to,
+                           kd_stream *stream, kd_buffer *target,
+                           uint64_t target_offset, uint64_t size) {
+  layer *l = layer_of(from);
+  REFUSE(range_good(l, "peer.copy", from, source, source_offset, size) &&
+             range_good(l, "peer.copy", to, target, target_offset, size) &&
+             stream_good(l, "peer.copy", to, stream),
+         "validation refused peer.copy");
+  CALL_ON(stream, l, "peer.copy",
+          l->peer.copy(from, source, source_offset, to, stream, target,
+                       target_offset, size));
   return KD_OK;
 }
 
@@ -481,7 +526,7 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
                          const kd_launch *launch) {
   const wrapped_def *own = launch->data;
   layer *l = own->layer;
-  REFUSE(stream_good(l, "kernel.enqueue", stream),
+  REFUSE(stream_good(l, "kernel.enqueue", launch->device, stream),
          "validation refused kernel.enqueue");
   for (uint32_t i = 0; settings.validation && i < launch->input_count; i++)
     if (launch->inputs[i].buffer &&
@@ -493,7 +538,10 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
   open->data = own->inner.data;
   kd_status status = keel_layers_enter("kernel.enqueue");
   uint64_t began = settings.trace ? keel_now() : 0;
-  if (status == KD_OK) status = own->inner.enqueue(kernel, stream, launch);
+  if (status == KD_OK) {
+    object *inside = stream_enter(l, "kernel.enqueue", stream);
+    status = stream_leave(inside, own->inner.enqueue(kernel, stream, launch));
+  }
   open->data = own;
   trace(l, own->inner.op, began, status);
   if (settings.validation && (status < 0 || status > KD_BUSY))
@@ -512,18 +560,46 @@ static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
 
 /* ---- the host's services --------------------------------------------------------------------------- */
 
-static void *(*own_allocate)(uint64_t size, uint64_t alignment);
+/* The services themselves, the same for every plugin. */
+static kd_host own;
+static kd_node_table own_node, node_table;
 
 static void *host_allocate(uint64_t size, uint64_t alignment) {
   if (keel_layers_enter("host.allocate") != KD_OK) return NULL;
-  return own_allocate(size, alignment);
+  return own.allocate(size, alignment);
+}
+
+static const char *host_option(const kd_host *host, const char *name) {
+  if (keel_layers_enter("host.option") != KD_OK) return NULL;
+  return own.option(host, name);
+}
+
+static kd_status host_set_output(const kd_launch *launch, uint32_t index,
+                                 uint32_t rank, const int64_t *dims,
+                                 kd_tensor *out_tensor) {
+  kd_status status = keel_layers_enter("host.set_output");
+  return status == KD_OK ? own.set_output(launch, index, rank, dims, out_tensor)
+                         : status;
+}
+
+static kd_status host_constant(const kd_node *node, uint32_t index,
+                               kd_tensor *out_tensor) {
+  kd_status status = keel_layers_enter("host.constant");
+  return status == KD_OK ? own_node.constant(node, index, out_tensor) : status;
 }
 
 void keel_layers_wrap_host(kd_host *host) {
   settle();
   if (!settings.fault) return;
-  own_allocate = host->allocate;
+  pthread_mutex_lock(&lock);
+  own = *host;
+  own_node = node_table = *host->node;
+  node_table.constant = host_constant;
+  pthread_mutex_unlock(&lock);
   host->allocate = host_allocate;
+  host->option = host_option;
+  host->set_output = host_set_output;
+  host->node = &node_table;
 }
 
 /* ---- putting them on ---------------------------------------------------------------------------------- */
@@ -544,9 +620,15 @@ static void know_device(layer *l, uint32_t index, kd_device *device) {
     return status;                                                    \
   }
 OPEN(0)
-OPEN(1) OPEN(2) OPEN(3) OPEN(4) OPEN(5) OPEN(6)
-    OPEN(7) static kd_status (*const open_slots[])(uint32_t, kd_device **) = {
-        open_0, open_1, open_2, open_3, open_4, open_5, open_6, open_7};
+OPEN(1)
+OPEN(2)
+OPEN(3)
+OPEN(4)
+OPEN(5)
+OPEN(6)
+OPEN(7)
+static kd_status (*const open_slots[])(uint32_t, kd_device **) = {
+    open_0, open_1, open_2, open_3, open_4, open_5, open_6, open_7};
 
 static keel_status wrap_kernels(keel_plugin *plugin, layer *l) {
   wrapped_def *defs = keel_arena_take(
@@ -584,6 +666,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->memory = plugin->memory;
   l->streams = plugin->streams;
   l->events = plugin->events;
+  l->peer = plugin->peer;
   device_opens[number] = plugin->table.device_open;
   plugin->table.device_open = open_slots[number];
 #define PUT(table, slot, function) \
@@ -604,6 +687,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   PUT(events, record, event_record);
   PUT(events, query, event_query);
   PUT(events, wait, event_wait);
+  PUT(peer, copy, peer_copy);
 #undef PUT
   return wrap_kernels(plugin, l);
 }

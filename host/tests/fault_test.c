@@ -1,0 +1,238 @@
+/* fault_test.c - the fault layer: a failure of any slot, at any of its calls, while
+ * models are loaded and run, ends in a clean error, or in the right result by
+ * another way, without a leak; and what follows works. */
+#include "testing.h"
+
+#include "context.h"
+#include "layers/layers.h"
+
+#include <unistd.h>
+
+#define DATA "/usr/share/libonnx-testdata/data/"
+
+/* A model (NULL: two eager calls) on the first device of the first plugin; what
+ * that has no kernel for falls to the second. */
+typedef struct subject {
+  const char *plugins[2];
+  const char *model;
+} subject;
+
+static keel_context *open_faulty(const char *layers, const subject *s) {
+  keel_context *context = NULL;
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = s->plugins,
+                                .plugin_count = s->plugins[1] ? 2 : 1,
+                                .workers = 1};
+  assert_int_equal(keel_layers_set(layers), KD_OK);
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  return context;
+}
+
+/* ---- what runs ------------------------------------------------------------------ */
+
+static keel_status run_eager(keel_context *context, float *sum) {
+  int64_t dims[2] = {4, 4};
+  float data[16], back[16] = {0};
+  for (int i = 0; i < 16; i++)
+    data[i] = (float)i - 8;
+  keel_tensor *x = NULL, *y = NULL, *z = NULL;
+  keel_status status = keel_tensor_create(context, KD_F32, 2, dims, data, &x);
+  if (status == KD_OK)
+    status = keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1);
+  keel_tensor *both[2] = {x, y};
+  if (status == KD_OK)
+    status = keel_call(context, "Add", NULL, 0, both, 2, &z, 1);
+  if (status == KD_OK) status = keel_tensor_read(z, back, sizeof back);
+  for (int i = 0; i < 16; i++)
+    *sum += back[i] * (float)(i + 1);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_tensor_release(z);
+  return status;
+}
+
+/* An input of the model: 1, 2, 3 and again, whatever its type. */
+static keel_status make_input(keel_context *context, keel_program *program,
+                              uint32_t index, keel_tensor **out) {
+  static float floats[1 << 14];
+  static int64_t longs[1 << 14];
+  keel_port port;
+  int64_t dims[KD_MAX_RANK], count = 1;
+  keel_program_input(program, index, &port);
+  for (uint32_t k = 0; k < port.rank; k++) {
+    dims[k] = port.dims[k] < 0 ? 2 : port.dims[k];
+    count *= dims[k];
+  }
+  assert_true(count <= 1 << 14);
+  for (int i = 0; i < 1 << 14; i++) {
+    floats[i] = (float)(i % 3 + 1);
+    longs[i] = i % 3 + 1;
+  }
+  return keel_tensor_create(context, port.dtype, port.rank, dims,
+                            port.dtype == KD_F32 ? (void *)floats : longs, out);
+}
+
+static float sum_of(keel_tensor *tensor, keel_status *status) {
+  float sum = 0;
+  for (int64_t i = 0; i < keel_sequence_length(tensor); i++) {
+    keel_tensor *item = NULL;
+    *status = keel_sequence_at(tensor, i, &item);
+    if (*status == KD_OK) sum += sum_of(item, status);
+    keel_tensor_release(item);
+  }
+  if (keel_sequence_length(tensor) >= 0) return sum;
+  uint64_t size = keel_tensor_size(tensor);
+  bool real = keel_tensor_dtype(tensor) == KD_F32;
+  uint8_t *data = calloc(1, size + 1);
+  *status = keel_tensor_read(tensor, data, size);
+  for (uint64_t i = 0; i < size / (real ? 4 : 1); i++)
+    sum += (real ? ((float *)(void *)data)[i] : (float)data[i]) *
+           (float)(i % 7 + 1);
+  free(data);
+  return sum;
+}
+
+static keel_status run_program(keel_context *context, const char *path,
+                               float *sum) {
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *in[8] = {0}, *out[8] = {0};
+  keel_status status = keel_program_load(context, path, &program);
+  uint32_t n = status == KD_OK ? keel_program_input_count(program) : 0;
+  uint32_t m = status == KD_OK ? keel_program_output_count(program) : 0;
+  assert_true(n <= 8 && m <= 8);
+  if (status == KD_OK) status = keel_plan_create(program, NULL, &plan);
+  for (uint32_t i = 0; i < n && status == KD_OK; i++)
+    status = make_input(context, program, i, &in[i]);
+  if (status == KD_OK) status = keel_plan_run(plan, in, n, out, m);
+  for (uint32_t i = 0; i < m && status == KD_OK; i++)
+    *sum += sum_of(out[i], &status);
+  for (int i = 0; i < 8; i++) {
+    keel_tensor_release(in[i]);
+    keel_tensor_release(out[i]);
+  }
+  keel_plan_release(plan);
+  keel_program_release(program);
+  return status;
+}
+
+/* Another device may round otherwise. */
+static bool same(float a, float b) {
+  return a - b <= 1e-4f * (b > 0 ? b : -b) && b - a <= 1e-4f * (b > 0 ? b : -b);
+}
+
+static keel_status run(keel_context *context, const subject *s, float *sum) {
+  keel_device *device = keel_device_at(context, 0);
+  *sum = 0;
+  if (!device) return KD_NOT_FOUND;
+  keel_device_push(device);
+  keel_status status =
+      s->model ? run_program(context, s->model, sum) : run_eager(context, sum);
+  keel_device_pop();
+  return status;
+}
+
+/* ---- faults at every slot ---------------------------------------------------------- */
+
+/* What fails while a plugin or device is opened stays so; the rest is tried anew. */
+static bool lasts(const char *slot) {
+  return !strncmp(slot, "plugin.", 7) || !strcmp(slot, "host.option") ||
+         !strcmp(slot, "stream.create") || !strcmp(slot, "host.allocate");
+}
+
+/* The n-th call of the slot fails, for n = 1 until it is not called so often.
+ * Returns how often it was. */
+static uint32_t fail_each_call(const char *slot, const subject *s, float want) {
+  for (uint32_t n = 1; n < 3000; n++) {
+    char layers[100];
+    float sum = 0;
+    snprintf(layers, sizeof layers, "fault:%s=%u:UNAVAILABLE", slot, n);
+    keel_context *context = open_faulty(layers, s);
+    keel_status status = run(context, s, &sum);
+    bool struck = keel_layers_faults() > 0;
+    if (status == KD_OK && !same(sum, want))
+      fail_msg("%s, call %u, %s: a wrong result", slot, n, s->model);
+    if (status != KD_OK && (!struck || !*keel_message()))
+      fail_msg("%s, call %u, %s: %s, and nothing is said", slot, n, s->model,
+               kd_status_name(status));
+    if (struck && !lasts(slot) &&
+        (run(context, s, &sum) != KD_OK || !same(sum, want)))
+      fail_msg("%s, call %u, %s: the next run is no good: %s", slot, n,
+               s->model, keel_message());
+    keel_close(context);
+    if (!struck) return n - 1;
+  }
+  fail_msg("%s is called without end", slot);
+  return 0;
+}
+
+static void a_failure_at_any_slot_ends_cleanly(void **state) {
+  static const char *const slots[] = {
+      "plugin.open",     "plugin.device_info", "plugin.device_open",
+      "memory.allocate", "memory.copy_in",     "memory.copy_out",
+      "stream.create",   "stream.synchronize", "event.create",
+      "event.record",    "event.wait",         "kernel.supports",
+      "kernel.create",   "kernel.enqueue",     "host.allocate",
+      "host.option",     "host.constant",      "host.set_output"};
+  static const subject subjects[] = {
+      {{CPU_PLUGIN}, NULL},
+      {{MINIMAL_PLUGIN}, NULL},
+      {{QUEUE_PLUGIN}, NULL},
+      {{CPU_PLUGIN}, DATA "pytorch-converted/test_Conv2d_padding/model.onnx"},
+      {{CPU_PLUGIN}, DATA "pytorch-converted/test_BatchNorm2d_eval/model.onnx"},
+      {{CPU_PLUGIN}, DATA "pytorch-converted/test_Linear/model.onnx"},
+      {{CPU_PLUGIN}, DATA "pytorch-operator/test_operator_chunk/model.onnx"},
+      {{CPU_PLUGIN}, DATA "pytorch-operator/test_operator_maxpool/model.onnx"},
+      {{CPU_PLUGIN}, DATA "simple/test_sequence_model4/model.onnx"},
+      {{CPU_PLUGIN}, DATA "node/test_nonzero_example/model.onnx"},
+      {{CPU_PLUGIN}, DATA "node/test_if/model.onnx"},
+      {{CPU_PLUGIN}, DATA "node/test_loop11/model.onnx"},
+      {{CPU_PLUGIN}, DATA "node/test_scan9_sum/model.onnx"},
+      {{QUEUE_PLUGIN, CPU_PLUGIN},
+       DATA "pytorch-operator/test_operator_params/model.onnx"},
+      {{QUEUE_PLUGIN, CPU_PLUGIN},
+       DATA "pytorch-converted/test_Linear/model.onnx"},
+      {{QUEUE_PLUGIN, CPU_PLUGIN},
+       DATA "pytorch-operator/test_operator_add_broadcast/model.onnx"},
+#ifdef SIM_PLUGIN
+      {{SIM_PLUGIN}, NULL},
+      {{SIM_PLUGIN, CPU_PLUGIN},
+       DATA "pytorch-operator/test_operator_params/model.onnx"},
+      {{SIM_PLUGIN, CPU_PLUGIN},
+       DATA "pytorch-converted/test_Linear/model.onnx"},
+#endif
+  };
+  uint32_t strikes[KEEL_COUNT_OF(slots)] = {0};
+  (void)state;
+  for (size_t p = 0; p < KEEL_COUNT_OF(subjects); p++) {
+    const subject *s = &subjects[p];
+    float want = 0;
+    if (s->model && access(s->model, R_OK) != 0) continue;
+    keel_context *context = open_faulty("", s);
+    if (run(context, s, &want) != KD_OK)
+      fail_msg("%s: %s", s->model, keel_message());
+    keel_close(context);
+    for (size_t i = 0; i < KEEL_COUNT_OF(slots); i++)
+      strikes[i] += fail_each_call(slots[i], s, want);
+  }
+  for (size_t i = 0; i < KEEL_COUNT_OF(slots); i++) {
+    print_message("%-20s failed %u times\n", slots[i], strikes[i]);
+    bool needs_models = !strcmp(slots[i], "host.set_output") ||
+                        !strcmp(slots[i], "host.constant");
+    bool needs_sim = !strcmp(slots[i], "stream.synchronize");
+#ifdef SIM_PLUGIN
+    needs_sim = false;
+#endif
+    if (!strikes[i] && !needs_sim && (!needs_models || !access(DATA, R_OK)))
+      fail_msg("%s is never called", slots[i]);
+  }
+  assert_int_equal(keel_layers_set(""), KD_OK);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_failure_at_any_slot_ends_cleanly),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
