@@ -632,32 +632,37 @@ static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
   return KD_OK;
 }
 
+/* Gives the stream a copy of a recorded job. */
+static kd_status launch_job(kd_stream *stream, const job *j) {
+  job again = *j;
+  kd_status status = KD_OK;
+  if (j->call) {
+    again.call = malloc(sizeof *again.call);
+    if (!again.call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+    *again.call = *j->call;
+  }
+  if (again.point) point_hold(again.point);
+  if (!BUG(replay_now)) {
+    while ((status = sim_push(stream, &again)) == KD_BUSY)
+      sim_nap(200);
+    // the stream has the call and the point now
+    if (status == KD_OK) return KD_OK; // NOLINT(clang-analyzer-unix.Malloc)
+  } else
+    sim_run(&again);
+  point_drop(again.point);
+  free(again.call);
+  return status;
+}
+
 static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
   if (BUG(empty_capture) && !capture->first)
     return FAIL(KD_INTERNAL, "there is nothing to launch");
   if (BUG(capture_in_stream) && capture->stream->dead) abort();
   if (BUG(replay_first_data) && capture->launches++) return KD_OK;
   for (const job *j = capture->first; j; j = j->next) {
-    job again = *j;
     if (BUG(replay_no_fill) && j->kind == JOB_FILL) continue;
-    if (again.call) {
-      again.call = malloc(sizeof *again.call);
-      if (!again.call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
-      *again.call = *j->call;
-    }
-    if (again.point) point_hold(again.point);
-    if (BUG(replay_now)) {
-      sim_run(&again);
-      free(again.call);
-      continue;
-    }
-    kd_status status = KD_BUSY;
-    while ((status = sim_push(stream, &again)) == KD_BUSY)
-      sim_nap(200);
-    if (status != KD_OK) {
-      free(again.call);
-      return status;
-    }
+    kd_status status = launch_job(stream, j);
+    if (status != KD_OK) return status;
   }
   return KD_OK;
 }
