@@ -36,19 +36,20 @@ static const char head[] =
     "border-bottom:1px solid "
     "var(--line);vertical-align:top}th{font-weight:600;color:"
     "var(--soft);font-size:13px}\n"
-    "td.n{text-align:right;font-variant-numeric:tabular-nums}code,pre{font:"
+    ".n{text-align:right;font-variant-numeric:tabular-nums}code,pre{font:"
     "13px/1.45 "
     "ui-monospace,Menlo,monospace}pre{background:var(--card);border:1px solid "
     "var(--line);border-radius:6px;padding:8px 10px;overflow:auto;margin:6px 0;"
     "white-space:pre-wrap;overflow-wrap:anywhere}\n"
     ".bar{height:8px;border-radius:4px;background:var(--line);overflow:hidden;"
     "display:"
-    "flex;min-width:120px}.bar i{display:block;height:100%}\n"
+    "flex;min-width:120px;margin-top:7px}.bar i{display:block;height:100%}\n"
     ".story{border:1px solid var(--line);border-left:4px solid "
     "var(--bad);border-radius:"
     "6px;padding:10px 14px;margin:10px "
     "0}.story.w{border-left-color:var(--warn)}\n"
-    "blockquote{margin:4px 0;padding-left:10px;border-left:3px solid "
+    "a,summary{color:inherit}summary{cursor:pointer}blockquote{margin:4px "
+    "0;padding-left:10px;border-left:3px solid "
     "var(--line);color:"
     "var(--soft)}\n"
     ".heat td{padding:2px;border:0}.heat "
@@ -172,7 +173,9 @@ static void stories(const kc_results *r, FILE *file) {
     for (uint32_t c = 0; c < rule->case_count; c++) {
       const kc_case_result *one = &rule->cases[c];
       if (!kc_status_failed(one->status)) continue;
-      if (++shown > 8) break;
+      if (++shown > 50) break;
+      if (shown == 2)
+        fputs("<details><summary>the other cases</summary>", file);
       fputs("<pre>", file);
       put(file, one->name);
       fputs("\n", file);
@@ -190,17 +193,19 @@ static void stories(const kc_results *r, FILE *file) {
                 (unsigned long long)r->seed);
       }
     }
-    if (shown > 8)
-      fprintf(file, "<div class=\"soft\">and %u more cases</div>\n",
-              rule->failed - 8);
+    if (shown > 50)
+      fprintf(file, "<div class=\"soft\">and %u more</div>\n",
+              rule->failed - 50);
+    if (shown > 1) fputs("</details>\n", file);
     fputs("</div>\n", file);
   }
 }
 
 static void areas(const kc_results *r, FILE *file) {
   fputs(
-      "<h2>Areas</h2>\n<table><tr><th>area<th><th>passed<th>failed<th>warnings"
-      "<th>skipped</tr>\n",
+      "<h2>Areas</h2>\n<table><tr><th>area<th><th class=n>passed<th "
+      "class=n>failed"
+      "<th class=n>warnings<th class=n>skipped</tr>\n",
       file);
   for (uint32_t a = 0; a < kc_area_count; a++) {
     uint32_t n[4] = {0}, all = 0;
@@ -259,8 +264,10 @@ static void heat(const kc_results *r, FILE *file) {
     fprintf(file, "<tr><td>%s", ref->name);
     for (int t = 0; t < TYPES; t++)
       if (cases[t])
-        fprintf(file, "<td><div class=\"c %s\">%u</div>",
-                worst[t] > 0 ? "x" : "y", cases[t]);
+        fprintf(file,
+                "<td><div class=\"c %s\" title=\"%s %s: %u cases%s\">%u</div>",
+                worst[t] > 0 ? "x" : "y", ref->name, kd_dtype_name(types[t]),
+                cases[t], worst[t] > 0 ? ", not all passed" : "", cases[t]);
       else
         fputs("<td><div class=\"c\"></div>", file);
     fputs("</tr>\n", file);
@@ -275,19 +282,23 @@ static void rules(const kc_results *r, FILE *file) {
       "value=\"\">all<option>pass<option>"
       "fail<option>crash<option>hang<option>warning<option>skipped</select>"
       " <span class=\"soft\" id=\"n\"></span></p>\n<table id=\"rules\"><tr><th>"
-      "rule<th>status<th>severity<th>level<th>cases<th>checks<th>ms<th>"
+      "rule<th>status<th>severity<th>level<th class=n>cases<th class=n>checks"
+      "<th class=n>ms<th>"
       "</tr>\n",
       file);
   for (uint32_t i = 0; i < r->rule_count; i++) {
     const kc_rule_result *rule = &r->rules[i];
+    bool broke = kc_status_failed(rule->status) || rule->status == KC_WARNING;
     fprintf(file, "<tr data-id=\"%s\" data-s=\"%s\" data-text=\"", rule->id,
             kc_status_name(rule->status));
     put(file, rule->rule ? rule->rule->sentence : "");
     fprintf(file,
-            "\"><td><code>%s</code><td class=\"%s\">%s<td>%s<td>%s"
+            "\"><td><code>%s%s%s%s%s</code><td class=\"%s\">%s<td>%s<td>%s"
             "<td class=\"n\">%u<td class=\"n\">%llu<td class=\"n\">%.0f<td"
             " class=\"soft\">",
-            rule->id, colour(rule->status), kc_status_name(rule->status),
+            broke ? "<a href=\"#" : "", broke ? rule->id : "",
+            broke ? "\">" : "", rule->id, broke ? "</a>" : "",
+            colour(rule->status), kc_status_name(rule->status),
             kc_severity_name(rule->severity), kc_level_name(rule->level),
             rule->case_count, (unsigned long long)rule->checks,
             (double)rule->time / 1e6);
