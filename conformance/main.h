@@ -27,8 +27,8 @@ int kc_usage(const char *verb, const char *format, ...)
  * exit status. */
 int kc_options_read(kc_options *options, const char *verb, const char *help,
                     int argc, char **argv);
-/* "cpu" or "./libacme.so" as an absolute path; NULL with a message. */
-char *kc_find_plugin(const char *name);
+/* "cpu" or "./libacme.so" as an absolute path; false with a message. */
+bool kc_find_plugin(const char *name, char out_path[4096]);
 
 /* Renders results in a format ("html", "junit" ...) to a file. */
 bool kc_render(const kc_results *results, const char *format, FILE *file);

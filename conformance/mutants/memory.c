@@ -633,6 +633,9 @@ static void run_round(job *j) {
   if (r->kind == SEND && !BUG(receive_nothing))
     memcpy(floats(&r->member[1 - root].out), floats(&r->member[root].in),
            (size_t)n * 4);
+  for (uint32_t i = 0; i < r->size; i++)
+    point_drop(r->member[i].ready);
+  free(r);
 }
 
 static kd_status join(kd_group *group, int kind, uint32_t rank,
@@ -663,9 +666,9 @@ static kd_status join(kd_group *group, int kind, uint32_t rank,
     if (r->member[i].ready && i != rank)
       sim_push(stream, &(job){.kind = JOB_WAIT,
                               .point = point_hold(r->member[i].ready)});
+  point *done = r->done; /* the round is gone when it has run */
   sim_push(stream, &(job){.kind = JOB_COLLECT, .run = run_round, .context = r});
-  return sim_push(stream,
-                  &(job){.kind = JOB_RECORD, .point = point_hold(r->done)});
+  return sim_push(stream, &(job){.kind = JOB_RECORD, .point = done});
 }
 
 static kd_status group_create(kd_device *const *devices, uint32_t size,

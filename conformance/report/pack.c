@@ -195,14 +195,14 @@ static bool replay(const kc_results *r, const char *plugin, double percent) {
   static kc_results again;
   kc_random random = {kc_now()};
   memset(&options, 0, sizeof options);
-  options.plugin = plugin;
+  snprintf(options.plugin, sizeof options.plugin, "%s", plugin);
   options.device = r->device_index;
   options.level = -1;
   options.seed = r->seed;
   options.max_memory = UINT64_C(512) << 20;
   options.time_scale = 1;
   options.jobs = 2;
-  for (uint32_t i = 0; i < r->rule_count && options.glob_count < 32; i++)
+  for (uint32_t i = 0; i < r->rule_count && options.glob_count < KC_GLOBS; i++)
     if (r->rules[i].status == KC_PASS &&
         (double)kc_below(&random, 10000) < percent * 100)
       options.globs[options.glob_count++] = r->rules[i].id;
@@ -232,6 +232,7 @@ int kc_verb_verify(int argc, char **argv) {
   const char *report = NULL, *plugin = NULL;
   double percent = 0;
   char folder[] = "/tmp/keel-verify.XXXXXX", path[4400], digest[65];
+  static char found[4096];
   for (int i = 0; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (!strcmp(argv[i], "--help")) {
@@ -245,8 +246,8 @@ int kc_verb_verify(int argc, char **argv) {
       return 0;
     }
     if (!strcmp(argv[i], "--plugin") && value) {
-      plugin = kc_find_plugin(value);
-      if (!plugin) return KC_EXIT_USAGE;
+      if (!kc_find_plugin(value, found)) return KC_EXIT_USAGE;
+      plugin = found;
       i++;
     } else if (!strcmp(argv[i], "--replay") && value) {
       percent = strtod(value, NULL);

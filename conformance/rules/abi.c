@@ -58,7 +58,7 @@ static void abi_host_smaller(void) {
 }
 
 static void abi_host_larger(void) {
-  char *room = kc_take(sizeof(kd_host) + 256);
+  char *room = kc_lend(sizeof(kd_host) + 256);
   memcpy(room, kc_services(), sizeof(kd_host));
   memset(room + sizeof(kd_host), 0xdb, 256);
   ((kd_host *)(void *)room)->struct_size = sizeof(kd_host) + 256;
@@ -79,7 +79,7 @@ static void abi_host_reserved(void) {
 
 static void abi_node_table_larger(void) {
   kd_host *host = kc_services_copy();
-  char *room = kc_take(sizeof(kd_node_table) + 128);
+  char *room = kc_lend(sizeof(kd_node_table) + 128);
   memcpy(room, host->node, sizeof(kd_node_table));
   memset(room + sizeof(kd_node_table), 0xdb, 128);
   ((kd_node_table *)(void *)room)->struct_size = sizeof(kd_node_table) + 128;
@@ -151,7 +151,11 @@ static void abi_stats_bounded(void) {
 static void abi_cost_bounded(void) {
   kc_unary unary;
   kc_unary_need(64, &unary);
-  if (!unary.def->cost) kc_unclaimed("%s has no cost", unary.def->op);
+  if (!unary.def->cost) {
+    const char *op = unary.def->op;
+    kc_unary_free(&unary);
+    kc_unclaimed("%s has no cost", op);
+  }
   unsigned char room[sizeof(kd_cost) + 32];
   uint32_t size = COST_09;
   memset(room, 0x5a, sizeof room);

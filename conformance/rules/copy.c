@@ -355,7 +355,7 @@ static void copy_order(void) {
 
 static void copy_stream_reusable(void) {
   enum { SIZE = 200000 };
-  char *in = kc_take(SIZE), *out = kc_take(SIZE), *want = kc_take(SIZE);
+  char *in = kc_lend(SIZE), *out = kc_lend(SIZE), *want = kc_lend(SIZE);
   kc_buffer *buffer = kc_buffer_make(SIZE);
   kd_stream *stream = kc_stream_make(kc_device());
   for (uint64_t i = 0; i < 6; i++) {

@@ -32,7 +32,7 @@ static void event_initial(void) {
 static void event_record_query(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kc_buffer *buffer = kc_buffer_make(100000);
-  char *in = kc_take(100000), *out = kc_take(100000);
+  char *in = kc_lend(100000), *out = kc_lend(100000);
   uint32_t early = 0;
   for (uint64_t i = 0; i < 8; i++) {
     kd_event *event = kc_event_make(kc_device());
@@ -67,7 +67,7 @@ static void event_record_query(void) {
 static void event_wait_host(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kc_buffer *buffer = kc_buffer_make(50000);
-  char *in = kc_take(50000), *out = kc_take(50000);
+  char *in = kc_lend(50000), *out = kc_lend(50000);
   for (uint64_t i = 0; i < 8; i++) {
     kd_event *event = kc_event_make(kc_device());
     kc_pattern(in, 50000, i);
@@ -118,7 +118,7 @@ static void event_wait_device(void) {
   kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
   enum { SIZE = 20000 };
   kc_buffer *buffer = kc_buffer_make(SIZE);
-  char *in = kc_take(SIZE), *out = kc_take(SIZE);
+  char *in = kc_lend(SIZE), *out = kc_lend(SIZE);
   int rounds = kc.quick ? 15 : 60;
   for (int i = 0; i < rounds; i++) {
     kd_event *event = kc_event_make(kc_device());
@@ -406,7 +406,7 @@ static void event_callback_not_early(void) {
   need_callbacks();
   kd_stream *stream = kc_stream_make(kc_device());
   kc_buffer *buffer = kc_buffer_make(50000);
-  char *in = kc_take(50000), *out = kc_take(50000);
+  char *in = kc_lend(50000), *out = kc_lend(50000);
   for (uint64_t i = 0; i < 8; i++) {
     called c = {0};
     kd_event *event = kc_event_make(kc_device());

@@ -67,7 +67,7 @@ static void peer_events(void) {
     kc_unclaimed("device 0 does not reach device 1");
   kd_stream *from = kc_stream_make(a), *to = kc_stream_make(b);
   enum { SIZE = 20000 };
-  char *in = kc_take(SIZE), *out = kc_take(SIZE);
+  char *in = kc_lend(SIZE), *out = kc_lend(SIZE);
   kc_buffer *x = kc_buffer_in(a, 0, SIZE), *y = kc_buffer_in(b, 0, SIZE);
   for (uint64_t i = 0; i < 8; i++) {
     kd_event *event = kc_event_make(a);

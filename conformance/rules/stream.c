@@ -106,7 +106,7 @@ static void stream_sync_empty(void) {
 
 static void stream_sync_complete(void) {
   enum { SIZE = 300000 };
-  char *in = kc_take(SIZE), *out = kc_take(SIZE);
+  char *in = kc_lend(SIZE), *out = kc_lend(SIZE);
   kc_buffer *buffer = kc_buffer_make(SIZE);
   kd_stream *stream = kc_stream_make(kc_device());
   for (uint64_t i = 0; i < 8; i++) {

@@ -340,7 +340,7 @@ int kc_verb_bench(int argc, char **argv) {
   }
   int status = kc_options_read(&options, "bench", help, argc, argv);
   if (status >= 0) return status;
-  if (!options.plugin) return kc_usage("bench", "which plugin?");
+  if (!options.plugin[0]) return kc_usage("bench", "which plugin?");
   kc.plugin = options.plugin;
   kc.device = options.device;
   kc.max_memory = options.max_memory;

@@ -11,50 +11,47 @@
 #include "main.h"
 #include "suite/suite.h"
 
-/* A file beside the program: ../lib/keel/NAME.so of the build or the install. */
-static char *beside(const char *folder, const char *name) {
-  char self[PATH_MAX], *path = NULL;
-  ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (size <= 0) return NULL;
-  self[size] = 0;
-  char *slash = strrchr(self, '/');
-  if (slash) *slash = 0;
-  if (asprintf(&path, "%s/%s/%s.so", self, folder, name) < 0) return NULL;
-  char *real_path = realpath(path, NULL);
-  free(path);
-  return real_path;
+/* FOLDER/NAME.so where it is; a folder that begins with a dot is beside the
+ * program: of the build, or the install. */
+static bool look_in(const char *folder, const char *name, char *out_path) {
+  char self[PATH_MAX] = "", path[2 * PATH_MAX];
+  if (folder[0] == '.') {
+    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 2);
+    if (size <= 0) return false;
+    char *slash = memrchr(self, '/', (size_t)size);
+    if (slash) slash[1] = 0;
+  }
+  int size = snprintf(path, sizeof path, "%s%s/%s.so", self, folder, name);
+  return size > 0 && (size_t)size < sizeof path && realpath(path, out_path);
 }
 
-char *kc_find_plugin(const char *name) {
+bool kc_find_plugin(const char *name, char out_path[4096]) {
+  static const char *const folders[] = {"../lib/keel", "../conformance",
+                                        "../samples"};
   char plain[128];
-  char *path =
-      strchr(name, '/') || strstr(name, ".so") ? realpath(name, NULL) : NULL;
-  if (path) return path;
+  if ((strchr(name, '/') || strstr(name, ".so")) && realpath(name, out_path))
+    return true;
   if (!strchr(name, '/') && strlen(name) < sizeof plain) {
     snprintf(plain, sizeof plain, "%s", name);
     plain[strcspn(plain, ":")] = 0;
-    static const char *const folders[] = {"../lib/keel", "../conformance",
-                                          "../samples"};
-    for (size_t i = 0; i < KC_COUNT_OF(folders) && !path; i++)
-      path = beside(folders[i], plain);
+    for (size_t i = 0; i < KC_COUNT_OF(folders); i++)
+      if (look_in(folders[i], plain, out_path)) return true;
     char *list = getenv("KEEL_PLUGIN_PATH"), *copy = list ? strdup(list) : NULL;
     char *save = NULL;
-    for (char *at = copy ? strtok_r(copy, ":", &save) : NULL; at && !path;
-         at = strtok_r(NULL, ":", &save)) {
-      char *tried = NULL;
-      if (asprintf(&tried, "%s/%s.so", at, plain) < 0) break;
-      path = realpath(tried, NULL);
-      free(tried);
-    }
+    bool found = false;
+    for (char *at = copy ? strtok_r(copy, ":", &save) : NULL; at && !found;
+         at = strtok_r(NULL, ":", &save))
+      found = look_in(at, plain, out_path);
     free(copy);
+    if (found) return true;
   }
-  if (!path)
-    fprintf(stderr,
-            "keel-conformance: there is no plugin \"%s\": give the path of a"
-            " library (./lib%s.so), or the name of a device that Keel has"
-            " (cpu)\n",
-            name, name);
-  return path;
+  out_path[0] = 0;
+  fprintf(stderr,
+          "keel-conformance: there is no plugin \"%s\": give the path of a"
+          " library (./lib%s.so), or the name of a device that Keel has"
+          " (cpu)\n",
+          name, name);
+  return false;
 }
 
 /* "10m", "30s", "500ms", "2h" in nanoseconds; 0 where it is none. */
@@ -104,12 +101,12 @@ static const char *take(kc_options *o, const char *name, const char *value) {
                ? "is none of core, async, replay, compile (0 to 3)"
                : NULL;
   if (!strcmp(name, "--rule")) {
-    if (o->glob_count == 32) return "is one too many";
+    if (o->glob_count == KC_GLOBS) return "is one too many";
     o->globs[o->glob_count++] = value;
     return NULL;
   }
   if (!strcmp(name, "--not")) {
-    if (o->not_count == 32) return "is one too many";
+    if (o->not_count == KC_GLOBS) return "is one too many";
     o->not_globs[o->not_count++] = value;
     return NULL;
   }
@@ -218,12 +215,12 @@ int kc_options_read(kc_options *o, const char *verb, const char *help, int argc,
       return 0;
     }
     if (argv[i][0] != '-') {
-      if (o->plugin)
+      if (o->plugin[0])
         return kc_usage(verb, "\"%s\" is one plugin too many", argv[i]);
       const char *colon = strchr(argv[i], ':');
       if (colon && !strchr(argv[i], '/'))
         o->device = (uint32_t)strtoul(colon + 1, NULL, 10);
-      if (!(o->plugin = kc_find_plugin(argv[i]))) return KC_EXIT_USAGE;
+      if (!kc_find_plugin(argv[i], o->plugin)) return KC_EXIT_USAGE;
     } else if (takes_value(name)) {
       const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
       if (!value) return kc_usage(verb, "%s needs a value", name);

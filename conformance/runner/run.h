@@ -5,11 +5,13 @@
 #include "runner/results.h"
 
 /* What a run is asked for. */
+#define KC_GLOBS 512 /* more than there are rules */
+
 typedef struct kc_options {
-  const char *plugin; /* absolute path */
+  char plugin[4096]; /* absolute path; "": none */
   uint32_t device;
   int level; /* highest to test; -1: all that is claimed */
-  const char *globs[32], *not_globs[32];
+  const char *globs[KC_GLOBS], *not_globs[KC_GLOBS];
   uint32_t glob_count, not_count;
   const char *only; /* a case */
   const char *op, *dtype, *dump;
@@ -23,7 +25,6 @@ typedef struct kc_options {
   uint32_t jobs, shard, shards;
   double time_scale; /* of deadlines */
   bool quick, in_process, quiet, no_reruns, verbose;
-  enum { KC_GROUP_RULE, KC_GROUP_AREA, KC_GROUP_CASE } group;
 } kc_options;
 
 /* An expected failure. */

@@ -195,6 +195,7 @@ static bool can_wrap(const char *name) {
 }
 
 static int read_options(settings *s, int argc, char **argv) {
+  static char path[4096];
   for (int i = 0; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (!strcmp(argv[i], "--help")) {
@@ -214,8 +215,8 @@ static int read_options(settings *s, int argc, char **argv) {
     else if (!strcmp(argv[i - 1], "--seed"))
       s->seed = value;
     else if (!strcmp(argv[i - 1], "--fault")) {
-      s->fault = kc_find_plugin(value);
-      if (!s->fault) return KC_EXIT_USAGE;
+      if (!kc_find_plugin(value, path)) return KC_EXIT_USAGE;
+      s->fault = path;
     } else if (!strcmp(argv[i - 1], "--jobs"))
       s->jobs = (uint32_t)strtoul(value, NULL, 10);
     else if (!strcmp(argv[i - 1], "--repeat"))
@@ -233,12 +234,9 @@ int kc_verb_self_test(int argc, char **argv) {
   s.jobs = 2;
   int status = read_options(&s, argc, argv);
   if (status >= 0) return status;
-  char *sim = kc_find_plugin("sim");
-  if (!sim) return KC_EXIT_SUITE;
-  snprintf(s.sim, sizeof s.sim, "%s", sim);
-  snprintf(s.folder, sizeof s.folder, "%s", sim);
+  if (!kc_find_plugin("sim", s.sim)) return KC_EXIT_SUITE;
+  snprintf(s.folder, sizeof s.folder, "%s", s.sim);
   *strrchr(s.folder, '/') = 0;
-  free(sim);
   uint32_t count = 0;
   task *tasks = calloc(kc_defect_count + kc_oddity_count + 1, sizeof *tasks);
   bool all = !s.glob;

@@ -97,7 +97,7 @@ int kc_verb_run(int argc, char **argv) {
   kc_results results = {0};
   int status = kc_options_read(&options, "run", run_help, argc, argv);
   if (status >= 0) return status;
-  if (!options.plugin) return kc_usage("run", "which plugin?");
+  if (!options.plugin[0]) return kc_usage("run", "which plugin?");
   if (options.in_process) return kc_in_process(&options);
   bool own = !options.out;
   if (own) options.out = state_folder();
@@ -233,10 +233,12 @@ int kc_verb_again(int argc, char **argv) {
   snprintf(path, sizeof path, "%s/results.jsonl",
            options.out ? options.out : state_folder());
   if (!kc_results_read(path, &last)) return KC_EXIT_USAGE;
-  if (!options.plugin) options.plugin = last.plugin_path;
+  if (!options.plugin[0])
+    snprintf(options.plugin, sizeof options.plugin, "%s", last.plugin_path);
   options.device = last.device_index;
   options.seed = last.seed;
-  for (uint32_t i = 0; i < last.rule_count && options.glob_count < 32; i++)
+  for (uint32_t i = 0; i < last.rule_count && options.glob_count < KC_GLOBS;
+       i++)
     if (kc_status_failed(last.rules[i].status))
       options.globs[options.glob_count++] = last.rules[i].id;
   if (!options.glob_count) {
@@ -318,7 +320,7 @@ int kc_verb_doctor(int argc, char **argv) {
       " versions, its devices.\n",
       argc, argv);
   if (status >= 0) return status;
-  if (!options.plugin) return kc_usage("doctor", "which plugin?");
+  if (!options.plugin[0]) return kc_usage("doctor", "which plugin?");
   printf("file      %s\n", options.plugin);
   if (stat(options.plugin, &file) == 0)
     printf("rights    %03o, %lld bytes%s\n", (unsigned)file.st_mode & 0777,

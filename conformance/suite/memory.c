@@ -27,6 +27,27 @@ void *kc_take(uint64_t size) {
   return memory;
 }
 
+typedef struct lent {
+  struct lent *next;
+  max_align_t data[];
+} lent;
+static lent *all_lent;
+
+void *kc_lend(uint64_t size) {
+  lent *made = kc_take(sizeof *made + size);
+  made->next = all_lent;
+  all_lent = made;
+  return made->data;
+}
+
+static void free_lent(void) {
+  while (all_lent) {
+    lent *next = all_lent->next;
+    free(all_lent);
+    all_lent = next;
+  }
+}
+
 void *kc_fenced(uint64_t size) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t room = (size + page - 1) / page * page;
@@ -286,8 +307,7 @@ void kc_busy(kd_stream *stream, uint64_t time) {
 
 /* ---- the end ---------------------------------------------------------------------------- */
 
-void kc_tidy(void) {
-  kc_generation++;
+static void close_all(void) {
   for (uint32_t i = 0; i < kept_count && kp.open; i++)
     if (kept[i].stream) kc_finish(kept[i].stream);
   while (kept_count && kp.open) {
@@ -307,4 +327,10 @@ void kc_tidy(void) {
                  " when close had returned",
                  atomic_load(&kc_host.live),
                  (long long)atomic_load(&kc_host.live_bytes));
+}
+
+void kc_tidy(void) {
+  kc_generation++;
+  close_all();
+  free_lent();
 }

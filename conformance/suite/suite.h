@@ -246,6 +246,8 @@ uint64_t kc_differs(const void *a, const void *b, uint64_t size);
 void *kc_fenced(uint64_t size);
 /* malloc that leaves the case where there is none. */
 void *kc_take(uint64_t size);
+/* The same, freed when the rule has ended and the plugin is closed. */
+void *kc_lend(uint64_t size);
 
 /* ---- streams ------------------------------------------------------------------------- */
 

@@ -125,7 +125,7 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
                          const void *source, kd_buffer *target, uint64_t offset,
                          uint64_t size) {
   (void)device, (void)stream;
-  memcpy((char *)target + offset, source, size);
+  if (size) memcpy((char *)target + offset, source, size);
   return KD_OK;
 }
 
@@ -133,7 +133,7 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                           kd_buffer *source, uint64_t offset, void *target,
                           uint64_t size) {
   (void)device, (void)stream;
-  memcpy(target, (char *)source + offset, size);
+  if (size) memcpy(target, (char *)source + offset, size);
   return KD_OK;
 }
 

@@ -280,20 +280,35 @@ static kd_status stream_leave(object *o, kd_status status) {
   return status;
 }
 
+/* What a slot returned. */
+static void look_at(const layer *l, const char *slot, uint64_t began,
+                    kd_status status) {
+  trace(l, slot, began, status);
+  if (settings.validation && (status < 0 || status > KD_BUSY))
+    report(l, "%s returned %d, which is no status", slot, status);
+}
+
 /* A call with its layers: fails, or is made, timed and looked at. */
-#define CALL_ON(on, l, slot, call)                                         \
-  do {                                                                     \
-    kd_status call_status = keel_layers_enter(slot);                       \
-    uint64_t call_began = settings.trace ? keel_now() : 0;                 \
-    if (call_status != KD_OK) return call_status;                          \
-    object *call_stream = stream_enter(l, slot, on);                       \
-    call_status = stream_leave(call_stream, (call));                       \
-    trace(l, slot, call_began, call_status);                               \
-    if (settings.validation && (call_status < 0 || call_status > KD_BUSY)) \
-      report(l, "%s returned %d, which is no status", slot, call_status);  \
-    if (call_status != KD_OK) return call_status;                          \
+#define CALL_ON(on, l, slot, call)                         \
+  do {                                                     \
+    kd_status call_status = keel_layers_enter(slot);       \
+    uint64_t call_began = settings.trace ? keel_now() : 0; \
+    if (call_status != KD_OK) return call_status;          \
+    object *call_stream = stream_enter(l, slot, on);       \
+    call_status = stream_leave(call_stream, (call));       \
+    look_at(l, slot, call_began, call_status);             \
+    if (call_status != KD_OK) return call_status;          \
   } while (0)
 #define CALL(l, slot, call) CALL_ON(NULL, l, slot, call)
+/* Makes the call, and returns the fault if there is one. */
+#define AFTER(on, l, slot, fault, call)                        \
+  do {                                                         \
+    uint64_t call_began = settings.trace ? keel_now() : 0;     \
+    object *call_stream = stream_enter(l, slot, on);           \
+    kd_status call_status = stream_leave(call_stream, (call)); \
+    look_at(l, slot, call_began, call_status);                 \
+    return fault != KD_OK ? fault : call_status;               \
+  } while (0)
 
 #define REFUSE(good, ...)                                            \
   do {                                                               \
@@ -425,9 +440,10 @@ static kd_status stream_flush(kd_stream *stream) {
 static kd_status stream_synchronize(kd_stream *stream) {
   const object *o = find(stream, OBJECT_STREAM);
   REFUSE(o, "stream.synchronize: no such stream");
-  CALL_ON(stream, o->layer, "stream.synchronize",
-          o->layer->streams.synchronize(stream));
-  return KD_OK;
+  /* A wait that reports a failure has waited all the same. */
+  kd_status fault = keel_layers_enter("stream.synchronize");
+  AFTER(stream, o->layer, "stream.synchronize", fault,
+        o->layer->streams.synchronize(stream));
 }
 
 static kd_status event_create(kd_device *device, uint32_t flags,
@@ -473,8 +489,9 @@ static kd_status event_query(kd_event *event) {
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
   const object *o = find(event, OBJECT_EVENT);
   REFUSE(o, "event.wait: no such event");
-  CALL(o->layer, "event.wait", o->layer->events.wait(event, timeout));
-  return KD_OK;
+  kd_status fault = keel_layers_enter("event.wait");
+  AFTER(NULL, o->layer, "event.wait", fault,
+        o->layer->events.wait(event, timeout));
 }
 
 /* ---- peers ------------------------------------------------------------------------ */
@@ -543,9 +560,7 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
     status = stream_leave(inside, own->inner.enqueue(kernel, stream, launch));
   }
   open->data = own;
-  trace(l, own->inner.op, began, status);
-  if (settings.validation && (status < 0 || status > KD_BUSY))
-    report(l, "%s returned %d, which is no status", own->inner.op, status);
+  look_at(l, own->inner.op, began, status);
   return status;
 }
 

@@ -14,25 +14,36 @@ static keel_status failed(const keel_device *device, kd_status status,
   return status;
 }
 
+/* Waits for the device's stream. *out_waited: the work is done, although some of
+ * it may have failed; false where the wait itself could not be set up. */
+static kd_status wait_for_work(keel_device *device, bool *out_waited) {
+  keel_plugin *plugin = device->plugin;
+  kd_event *event = NULL;
+  *out_waited = true;
+  if (plugin->streams.synchronize)
+    return plugin->streams.synchronize(device->stream);
+  *out_waited = false;
+  KEEL_TRY(plugin->events.create(device->handle, 0, &event));
+  kd_status status = plugin->events.record(event, device->stream);
+  if (status == KD_OK && plugin->streams.flush)
+    status = plugin->streams.flush(device->stream);
+  if (status == KD_OK) {
+    status = plugin->events.wait(event, UINT64_MAX);
+    *out_waited = true;
+  }
+  plugin->events.destroy(event);
+  return status;
+}
+
 keel_status keel_device_drain(keel_device *device) {
   if (!device || !device->stream) return KD_OK;
-  keel_plugin *plugin = device->plugin;
-  kd_status status = KD_OK;
+  bool waited = false;
   keel_hush();
   pthread_mutex_lock(&device->stream_lock);
-  if (plugin->streams.synchronize) {
-    status = plugin->streams.synchronize(device->stream);
-  } else {
-    kd_event *event = NULL;
-    status = plugin->events.create(device->handle, 0, &event);
-    if (status == KD_OK) {
-      status = plugin->events.record(event, device->stream);
-      if (status == KD_OK && plugin->streams.flush)
-        status = plugin->streams.flush(device->stream);
-      if (status == KD_OK) status = plugin->events.wait(event, UINT64_MAX);
-      plugin->events.destroy(event);
-    }
-  }
+  kd_status status = wait_for_work(device, &waited);
+  /* The caller is about to use memory that the device may still read: what
+   * failed for a moment (no event was left) is tried once more. */
+  if (!waited) status = wait_for_work(device, &waited);
   pthread_mutex_unlock(&device->stream_lock);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "%s: work failed (%s)", device->name,
