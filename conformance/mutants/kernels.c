@@ -1043,7 +1043,7 @@ static kd_status use_store(const char *op) {
 
 static kd_status create(kd_device *device, const kd_kernel_def *def,
                         const kd_node *node, kd_kernel **out_kernel) {
-  static uint32_t created;
+  static atomic_uint created;
   (void)device;
   if (BUG(not_creatable) && !strcmp(def->op, "Erf"))
     return FAIL(KD_INTERNAL, "Erf does not compile, %d", 1);

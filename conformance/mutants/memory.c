@@ -81,7 +81,7 @@ static kd_buffer *make(kd_device *device, uint32_t space, uint64_t size) {
   buffer->bytes = (char *)buffer->raw + (BUG(misaligned) ? align / 2 : 0);
   if (size < 4096) memset(buffer->bytes, 0xd5, size);
   if (BUG(overlap) && size < 400) last_small = buffer;
-  newest = buffer;
+  if (BUG(churn_mixes)) newest = buffer;
   return buffer;
 }
 
@@ -175,6 +175,7 @@ static const void *delayed_from;
 static uint64_t delayed_offset, delayed_size;
 
 static void run_delayed(void) {
+  if (!BUG(host_pointer_kept)) return;
   if (delayed_buffer && delayed_from)
     memcpy(delayed_buffer->bytes + delayed_offset, delayed_from, delayed_size);
   delayed_buffer = NULL;

@@ -151,9 +151,9 @@ struct kd_event {
 
 struct kd_kernel {
   int op;
-  int64_t first_count;
+  atomic_llong first_count;
   double *kept;
-  kd_stream *stream;
+  kd_stream *_Atomic stream;
   uint32_t runs;
   void *leak;
   int64_t axis;

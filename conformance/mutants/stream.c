@@ -2,9 +2,10 @@
 #include "mutants/sim.h"
 
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-static kd_stream *first_stream;
-static uint32_t stream_count, event_count, capture_count, busy_count;
-static bool recording_any;
+static kd_stream *_Atomic first_stream;
+static atomic_uint stream_count, event_count, capture_count;
+static uint32_t busy_count; /* under sim_lock */
+static atomic_bool recording_any;
 static kd_status spread; /* a failure that reached all streams */
 
 /* ---- profile ------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@ static kc_buffer *buffers;
 static struct {
   kd_stream *stream;
   kd_event *event;
+  kc_buffer *busy; /* what kc_busy copies to on the stream */
 } kept[KEPT];
 static uint32_t kept_count;
 uint32_t kc_generation;
@@ -218,6 +219,7 @@ static void keep(kd_stream *stream, kd_event *event) {
   pthread_mutex_lock(&listing);
   if (kept_count < KEPT) {
     kept[kept_count].stream = stream;
+    kept[kept_count].busy = NULL;
     kept[kept_count++].event = event;
   }
   pthread_mutex_unlock(&listing);
@@ -272,18 +274,36 @@ kd_status kc_finish(kd_stream *stream) {
   return status;
 }
 
+#define BUSY_SIZE (UINT64_C(1) << 20)
+
+/* One for each stream: two must not write the same memory at once. */
+static kc_buffer *busy_target(kd_stream *stream) {
+  kc_buffer *made = NULL;
+  for (int pass = 0; pass < 2; pass++) {
+    pthread_mutex_lock(&listing);
+    for (uint32_t i = 0; i < kept_count; i++)
+      if (kept[i].stream == stream) {
+        if (!kept[i].busy) kept[i].busy = made;
+        made = kept[i].busy;
+      }
+    pthread_mutex_unlock(&listing);
+    if (made) break;
+    made = kc_buffer_make(BUSY_SIZE);
+  }
+  return made;
+}
+
 /* Copies within the host's reach that take about `time`: how many was measured
  * at the first call. */
 void kc_busy(kd_stream *stream, uint64_t time) {
-  static kc_buffer *target;
   static char *source;
   static double each;
   static uint32_t of;
-  const uint64_t size = 1 << 20;
+  const uint64_t size = BUSY_SIZE;
+  kc_buffer *target = busy_target(stream);
   if (!source) source = kc_take(size);
-  if (!target || of != kc_generation) {
+  if (!each || of != kc_generation) {
     of = kc_generation;
-    target = kc_buffer_make(size);
     for (uint32_t n = 4; n <= 64; n *= 4) {
       uint64_t begin = kc_now();
       for (uint32_t i = 0; i < n; i++)
