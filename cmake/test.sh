@@ -47,6 +47,7 @@ fi
 if [ "${1:-}" != --quick ]; then
   step "conformance: the suite, proven"
   build/release/bin/keel-conformance self-test --jobs 2
+  build/release/bin/keel-conformance self-test --fault cpu --jobs 2
   sh conformance/tests/readme.sh --check
   sh cmake/guide.sh --check
   sh cmake/guide.sh --run

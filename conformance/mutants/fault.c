@@ -103,18 +103,27 @@ static void leak(size_t size) {
   if (lost) memset(lost, 1, size);
 }
 
+/* Stands for the instance of a definition that has none. */
+struct kd_kernel {
+  char unused;
+};
+static kd_kernel no_instance;
+
 static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
                          const kd_launch *launch) {
   static uint32_t runs;
   const kd_kernel_def *def = inner_of(launch->data);
-  kd_launch own = *launch;
-  own.data = def->data;
   if (BUG(empty_refused) && launch->output_count && launch->outputs[0].rank &&
       kd_elements(&launch->outputs[0]) == 0)
     return host->fail(KD_INVALID_ARGUMENT, "a grid of %d blocks", 0);
   if (BUG(launch_leaks)) leak(400);
   bool dynamic = def->flags & KD_KERNEL_DYNAMIC_OUTPUT;
-  kd_status status = def->enqueue(kernel, stream, &own);
+  /* the host knows its launch by the address: what is in it is exchanged */
+  kd_launch *open = (kd_launch *)(uintptr_t)launch;
+  open->data = def->data;
+  if (kernel == &no_instance) kernel = NULL;
+  kd_status status = def->enqueue(kernel, stream, launch);
+  open->data = def;
   if (status != KD_OK || dynamic || !launch->output_count) return status;
   const kd_tensor *out = &launch->outputs[0];
   int64_t n = kd_elements(out);
@@ -136,7 +145,23 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
                         const kd_node *node, kd_kernel **out_kernel) {
   const kd_kernel_def *own = inner_of(def->data);
   if (BUG(instance_leaks)) leak(2000);
-  return own->create(device, own, node, out_kernel);
+  if (own->create) return own->create(device, own, node, out_kernel);
+  *out_kernel = &no_instance;
+  return KD_OK;
+}
+
+static void destroy_none(kd_kernel *kernel) {
+  (void)kernel;
+}
+
+static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
+  const kd_kernel_def *def = inner_of(launch->data);
+  kd_launch *open = (kd_launch *)(uintptr_t)launch;
+  open->data = def->data;
+  if (kernel == &no_instance) kernel = NULL;
+  uint64_t size = def->workspace(kernel, launch);
+  open->data = def;
+  return size;
 }
 
 /* ---- the plugin -------------------------------------------------------------------------- */
@@ -195,8 +220,10 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   if (BUG(index_unchecked) && index >= inner.device_count()) index = 0;
   kd_status status = inner.device_info(index, out_info);
   if (BUG(info_nameless)) out_info->name = NULL;
-  if (BUG(info_alignment) && out_info->space_count)
+  if (BUG(info_alignment)) {
+    if (!out_info->space_count) out_info->space_count = 1;
     out_info->spaces[0].alignment = 48;
+  }
   return status;
 }
 
@@ -254,7 +281,11 @@ static bool wrap(const kd_host *services) {
     outer_kernels[i].struct_size = sizeof *outer_kernels;
     outer_kernels[i].data = &inner_kernels[i];
     outer_kernels[i].enqueue = enqueue;
-    if (inner_kernels[i].create) outer_kernels[i].create = create;
+    if (inner_kernels[i].create || BUG(instance_leaks))
+      outer_kernels[i].create = create;
+    if (!inner_kernels[i].create && BUG(instance_leaks))
+      outer_kernels[i].destroy = destroy_none;
+    if (inner_kernels[i].workspace) outer_kernels[i].workspace = workspace;
   }
   outer.kernels = outer_kernels;
   if (BUG(name_invalid)) outer.name = "Acme GPU!";
@@ -265,8 +296,6 @@ static bool wrap(const kd_host *services) {
   return true;
 }
 
-/* The inner plugin reads launch->data, and the host gives ours: only enqueue
- * sees a launch beside workspace, which gets the inner one's data. */
 KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services);
 KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services) {
   if (!outer.struct_size && !wrap(services)) {

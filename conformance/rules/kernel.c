@@ -4,51 +4,6 @@
 #include "rules/cases.h"
 #include "rules/rules.h"
 
-/* Calls `body` for one working case of each op that the plugin has. */
-typedef void (*on_op)(kc_op_case *one, kc_node *node, const kd_kernel_def *def);
-
-static void each_op(on_op body, kd_dtype preferred, uint32_t most) {
-  uint32_t done = 0;
-  kc_device();
-  for (uint32_t d = 0; d < kp.kernel_count && done < most; d++) {
-    const kd_kernel_def *def = &kp.kernels[d];
-    bool again = false;
-    for (uint32_t i = 0; i < d; i++)
-      again |= !strcmp(kp.kernels[i].op, def->op);
-    if (again || (kc.op && strcmp(kc.op, def->op) != 0)) continue;
-    uint32_t count = kc_case_count(def->domain, def->op);
-    static const kd_dtype types[] = {KD_NONE, KD_F32, KD_I64, KD_U8,
-                                     KD_BOOL, KD_I32, KD_F16};
-    for (uint32_t c = 0; c < count; c++) {
-      bool ran = false;
-      for (size_t t = 0; t < KC_COUNT_OF(types) && !ran; t++) {
-        kc_random random = {c + 77};
-        kc_op_case one;
-        kd_dtype dtype = t ? types[t] : preferred;
-        if (!kc_case_make(def->domain, def->op, c, dtype, KC_PROBE_INTS,
-                          &random, &one))
-          continue;
-        kc_node *node = kc_node_make(&one.op, NULL, 0);
-        const kd_kernel_def *found = node ? kc_def_for(node) : NULL;
-        bool small = c + 3 < count && one.op.in_count && one.op.in[0] &&
-                     one.op.in[0]->count < 4;
-        if (found && one.op.in_count && one.op.in[0] && !small &&
-            one.op.in[0]->count > 0) {
-          ran = true;
-          if (kc_case("op=%s,dtype=%s", def->op, kd_dtype_name(dtype)))
-            body(&one, node, found);
-        }
-        kc_node_free(node);
-        kc_case_free(&one);
-      }
-      if (ran) {
-        done++;
-        break;
-      }
-    }
-  }
-}
-
 static uint32_t all_ops(void) {
   return kc.quick ? 12 : 1000;
 }
@@ -146,7 +101,7 @@ static void def_create(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_create_destroy(void) {
-  each_op(def_create, KD_F32, all_ops());
+  kc_each_op(NULL, def_create, KD_F32, all_ops());
 }
 
 /* supports says yes: then create and run succeed, and never abort. */
@@ -169,7 +124,7 @@ static void def_honest(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_supports_honest(void) {
-  each_op(def_honest, KD_F32, all_ops());
+  kc_each_op(NULL, def_honest, KD_F32, all_ops());
 }
 
 static void kernel_supports_odd(void) {
@@ -235,7 +190,7 @@ static void def_pure(kc_op_case *one, kc_node *node, const kd_kernel_def *def) {
 }
 
 static void kernel_supports_pure(void) {
-  each_op(def_pure, KD_F32, all_ops());
+  kc_each_op(NULL, def_pure, KD_F32, all_ops());
 }
 
 static void def_cost(kc_op_case *one, kc_node *node, const kd_kernel_def *def) {
@@ -254,7 +209,7 @@ static void def_cost(kc_op_case *one, kc_node *node, const kd_kernel_def *def) {
 }
 
 static void kernel_cost(void) {
-  each_op(def_cost, KD_F32, all_ops());
+  kc_each_op(NULL, def_cost, KD_F32, all_ops());
 }
 
 /* ---- launches --------------------------------------------------------------------------- */
@@ -303,7 +258,7 @@ static void def_reuse(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_reuse(void) {
-  each_op(def_reuse, KD_F32, all_ops());
+  kc_each_op(NULL, def_reuse, KD_F32, all_ops());
 }
 
 /* One instance that says that it takes any shape. */
@@ -467,7 +422,7 @@ static void def_workspace(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_workspace(void) {
-  each_op(def_workspace, KD_F32, all_ops());
+  kc_each_op(NULL, def_workspace, KD_F32, all_ops());
 }
 
 /* Two different fills beforehand: an element that nobody writes differs. */
@@ -499,7 +454,7 @@ static void def_complete(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_outputs_complete(void) {
-  each_op(def_complete, KD_F32, all_ops());
+  kc_each_op(NULL, def_complete, KD_F32, all_ops());
 }
 
 static void def_deterministic(kc_op_case *one, kc_node *node,
@@ -528,7 +483,7 @@ static void def_deterministic(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_deterministic(void) {
-  each_op(def_deterministic, KD_F32, all_ops());
+  kc_each_op(NULL, def_deterministic, KD_F32, all_ops());
 }
 
 static void def_inputs(kc_op_case *one, kc_node *node,
@@ -541,7 +496,7 @@ static void def_inputs(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_inputs(void) {
-  each_op(def_inputs, KD_F32, all_ops());
+  kc_each_op(NULL, def_inputs, KD_F32, all_ops());
 }
 
 static void def_inplace(kc_op_case *one, kc_node *node,
@@ -562,7 +517,7 @@ static void def_inplace(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_inplace(void) {
-  each_op(def_inplace, KD_F32, all_ops());
+  kc_each_op(NULL, def_inplace, KD_F32, all_ops());
 }
 
 static void kernel_alias(void) {
@@ -606,7 +561,7 @@ static void def_strided(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_strided(void) {
-  each_op(def_strided, KD_F32, all_ops());
+  kc_each_op(NULL, def_strided, KD_F32, all_ops());
 }
 
 static void def_offset(kc_op_case *one, kc_node *node,
@@ -624,7 +579,7 @@ static void def_offset(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_offset(void) {
-  each_op(def_offset, KD_F32, all_ops());
+  kc_each_op(NULL, def_offset, KD_F32, all_ops());
 }
 
 /* ---- shapes -------------------------------------------------------------------------------- */
@@ -783,7 +738,7 @@ static void def_host_args(kc_op_case *one, kc_node *node,
 }
 
 static void kernel_host_args(void) {
-  each_op(def_host_args, KD_F32, all_ops());
+  kc_each_op(NULL, def_host_args, KD_F32, all_ops());
 }
 
 static void kernel_host_outputs(void) {

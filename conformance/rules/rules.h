@@ -6,7 +6,8 @@
 #include "suite/suite.h"
 
 /* A small piece of everything that the plugin claims: open, memory, copies, a
- * kernel, a stream. The checks are counted in the running case. */
+ * kernel, a stream. That each works is checked, in the running case; what comes
+ * out is judged by other rules. */
 void kc_smoke(void);
 
 /* One f32 kernel of one input whose output has the input's shape, as an op; the
@@ -21,6 +22,14 @@ bool kc_unary_make(int64_t count, kc_unary *out);
 void kc_unary_free(kc_unary *unary);
 /* Leaves the case as unclaimed where the device has no such kernel. */
 void kc_unary_need(int64_t count, kc_unary *out);
+
+/* Calls `body` in a case of its own for one working node of each op that the
+ * plugin has, `most` at most. takes: which definitions count; NULL: all. */
+struct kc_op_case;
+typedef void (*kc_on_op)(struct kc_op_case *one, kc_node *node,
+                         const kd_kernel_def *def);
+void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
+                kd_dtype preferred, uint32_t most);
 
 /* ONNX's stored cases, and whole models, through the host; model.c. */
 void kc_onnx_data(void);

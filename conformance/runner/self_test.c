@@ -98,6 +98,10 @@ static void start(task *t, const settings *s) {
     argv[n++] = "--seed";
     argv[n++] = s->seed;
   }
+  if (s->fault) { /* the layer is told by the environment what to wrap */
+    argv[n++] = "--not";
+    argv[n++] = "load.bare-environment";
+  }
   if (t->odd || t->sound || s->matrix) {
     argv[n++] = "--quick";
   } else {
