@@ -189,7 +189,7 @@ typedef struct late {
 
 static void *bring_late(void *context) {
   late *l = context;
-  sim_nap(800);
+  sim_nap(BUG(late_write) ? 4000 : 800);
   memcpy(l->to, l->bytes, l->size);
   free(l->bytes);
   free(l);

@@ -337,5 +337,7 @@ bool value_near(const value *want, int64_t i, real got, kd_dtype dtype,
   real error = fabsl(got - r);
   *out_error = error / ulp;
   if (error <= allowed) return true;
-  return within->flushed && got == 0 && fabsl(r) <= dtype_least(dtype);
+  /* all subnormals are one number to a device that reads them as zero */
+  return within->flushed && fabsl(got) < dtype_least(dtype) &&
+         fabsl(r) <= dtype_least(dtype);
 }

@@ -232,7 +232,7 @@ static void life_close_busy(void) {
     kc_ok(kc_finish(stream), "waiting");
     mprotect(target, size, PROT_NONE); /* a late write faults */
     kc_tidy();
-    kc_sleep(5 * KC_MS);
+    kc_sleep(15 * KC_MS);
     munmap(target, size);
     kc_check(true, " ");
   }
