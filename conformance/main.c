@@ -96,10 +96,20 @@ static int run_child(int argc, char **argv) {
   }
   kc.options = options;
   kc.in_process = in_process;
-  kc_host.workers = 1;
+  kc_host_reset();
   kc_channel_open(in_process);
   if (!in_process) kc_watch_crashes();
-  return kc_run_rule(rule);
+  bool go_on = kc_run_rule(rule);
+  for (int i = 0; i + 1 < argc && go_on; i++) {
+    if (strcmp(argv[i], "--then") != 0) continue;
+    rule = kc_rule_find(argv[i + 1]);
+    if (!rule) return 2;
+    kc_send('R', rule->id);
+    kc_host_reset();
+    kc.from = 0;
+    go_on = kc_run_rule(rule);
+  }
+  return 0;
 }
 
 int kc_in_process(const kc_options *options);
@@ -120,7 +130,7 @@ int kc_in_process(const kc_options *options) {
     kc.option_count = options->plugin_option_count;
     kc.in_process = true;
     kc.from = 0;
-    kc_host.workers = 1;
+    kc_host_reset();
     if (!kc_shared) kc_channel_open(true);
     printf("%s\n", rule->id);
     kc_run_rule(rule);
@@ -133,7 +143,7 @@ static int run_helper(int argc, char **argv) {
   kc.plugin = argv[1];
   kc.scratch = getenv("TMPDIR");
   kc.max_memory = 64ull << 20;
-  kc_host.workers = 1;
+  kc_host_reset();
   kc_shared = calloc(1, sizeof *kc_shared);
   for (uint32_t i = 0; i < kc_helper_count; i++)
     if (!strcmp(kc_helpers[i].name, argv[0])) return kc_helpers[i].run(argv[2]);

@@ -415,8 +415,9 @@ static bool run_resize(ref_call *call) {
     maps[ref_axis(axes[i], in->rank)].scale = policy;
   row_strides(in->rank, in->dims, strides);
   bool moved = ref_text_is(call, "mode", "nearest", "nearest");
-  if (!moved && dtype_is_float(out->dtype)) {
-    out->ulps = 2;
+  bool inexact = dtype_is_float(out->dtype);
+  if (!moved) {
+    if (inexact) out->ulps = 2;
     value_slack(out);
   }
   real outside = ref_float(call, "extrapolation_value", 0);
@@ -447,11 +448,13 @@ static bool run_resize(ref_call *call) {
       size += fabsl(in->x[from]);
     }
     out->x[i] = out_there ? outside : ref_total(&sum);
-    /* the place is computed in f32: its error moves the weights */
-    if (out->slack)
-      out->slack[i] = 64 * size + 4 * ref_spread(&sum);
-    else if (!moved)
-      out->x[i] = truncl(out->x[i]);
+    if (moved) continue;
+    /* The place is computed in f32: its error moves the weights. A whole result
+     * has it cut off, and may be on either side of a whole number. */
+    real room = 64 * size + 4 * ref_spread(&sum);
+    real off = fabsl(out->x[i] - roundl(out->x[i]));
+    out->slack[i] = inexact ? room : off <= room * dtype_unit(KD_F32);
+    if (!inexact) out->x[i] = truncl(out->x[i]);
   }
   return true;
 }

@@ -40,6 +40,16 @@ const kc_rule *kc_rule_find(const char *id) {
   return NULL;
 }
 
+bool kc_rule_soaks(const kc_rule *rule) {
+  static const char *const begins[] = {
+      "thread.", "stream.",           "event.",         "capture.",
+      "peer.",   "kernel.concurrent", "region.threads", "mem.churn"};
+  bool watched = (rule->flags & (KC_WATCHED | KC_ALONE | KC_CLOSED)) != 0;
+  for (size_t i = 0; i < KC_COUNT_OF(begins) && !watched; i++)
+    if (!strncmp(rule->id, begins[i], strlen(begins[i]))) return true;
+  return false;
+}
+
 const char *kc_severity_name(kc_severity severity) {
   static const char *const names[] = {"must", "should", "information"};
   return names[severity];

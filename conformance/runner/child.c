@@ -57,7 +57,7 @@ static void child_limits(const kc_options *options) {
 }
 
 static void add(char **argv, int *count, const char *word) {
-  if (*count < 126) argv[(*count)++] = (char *)(uintptr_t)word;
+  if (*count < 254) argv[(*count)++] = (char *)(uintptr_t)word;
 }
 
 static char *number(char *room, uint64_t value) {
@@ -65,10 +65,11 @@ static char *number(char *room, uint64_t value) {
   return room;
 }
 
-static void become(const kc_options *options, const kc_rule *rule,
+static void become(const kc_options *options, const kc_child *child,
                    uint32_t from, const char *only, double factor,
                    const char *scratch) {
-  char *argv[128], from_text[24], seed_text[24], memory_text[24], soak_text[24];
+  const kc_rule *rule = child->rule;
+  char *argv[256], from_text[24], seed_text[24], memory_text[24], soak_text[24];
   char device_text[24], factor_text[32];
   int n = 0;
   snprintf(factor_text, sizeof factor_text, "%.3f", factor);
@@ -77,13 +78,20 @@ static void become(const kc_options *options, const kc_rule *rule,
   add(argv, &n, options->plugin);
   add(argv, &n, rule->id);
   const char *pairs[] = {
-      "--from",       number(from_text, from),
-      "--seed",       number(seed_text, options->seed),
-      "--max-memory", number(memory_text, options->max_memory),
-      "--soak",       number(soak_text, options->soak),
-      "--device",     number(device_text, options->device),
-      "--factor",     factor_text,
-      "--scratch",    scratch};
+      "--from",
+      number(from_text, from),
+      "--seed",
+      number(seed_text, options->seed),
+      "--max-memory",
+      number(memory_text, options->max_memory),
+      "--soak",
+      number(soak_text, kc_rule_soaks(rule) ? options->soak : 0),
+      "--device",
+      number(device_text, options->device),
+      "--factor",
+      factor_text,
+      "--scratch",
+      scratch};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
     add(argv, &n, pairs[i]);
   if (only) {
@@ -106,6 +114,10 @@ static void become(const kc_options *options, const kc_rule *rule,
   for (uint32_t i = 0; i < options->plugin_option_count; i++) {
     add(argv, &n, "--option");
     add(argv, &n, options->plugin_options[i]);
+  }
+  for (uint32_t i = 0; i < child->queue_count; i++) {
+    add(argv, &n, "--then");
+    add(argv, &n, child->queue[i]->id);
   }
   argv[n] = NULL;
   execv("/proc/self/exe", argv);
@@ -137,10 +149,14 @@ bool kc_child_start(kc_child *child, const kc_options *options,
                     const kc_rule *rule, kc_rule_result *result, uint32_t from,
                     const char *only, double factor) {
   int events[2] = {-1, -1}, output[2] = {-1, -1}, page = -1;
-  uint32_t crashes = child->crashes, restarts = child->restarts;
+  kc_child before = *child;
   memset(child, 0, sizeof *child);
-  child->crashes = crashes;
-  child->restarts = restarts;
+  child->crashes = before.crashes;
+  child->restarts = before.restarts;
+  memcpy(child->queue, before.queue, sizeof child->queue);
+  child->queue_count = before.queue_count;
+  memcpy(child->past, before.past, sizeof child->past);
+  child->past_count = before.past_count;
   const char *temp = getenv("TMPDIR");
   snprintf(child->scratch, sizeof child->scratch, "%s/keel-conformance.XXXXXX",
            temp && *temp ? temp : "/tmp");
@@ -158,7 +174,7 @@ bool kc_child_start(kc_child *child, const kc_options *options,
   child->pid = fork();
   if (child->pid == 0) {
     set_up(options, events[1], output[1], page, child->scratch);
-    become(options, rule, from, only, factor, child->scratch);
+    become(options, child, from, only, factor, child->scratch);
   }
   if (child->pid > 0) setpgid(child->pid, child->pid);
   close(events[1]);
@@ -187,6 +203,68 @@ static void violation(kc_child *child, kc_results *all, const char *text) {
   one->checks++;
   if (!one->message || strlen(one->message) < 1000)
     kc_text_more(&one->message, "%s", space + 1);
+}
+
+static void read_output(kc_child *child) {
+  char buffer[8192];
+  ssize_t got = 0;
+  for (int i = 0;
+       i < 64 && (got = read(child->output, buffer, sizeof buffer - 1)) > 0;
+       i++) {
+    child->flood += (uint64_t)got;
+    buffer[got] = 0;
+    size_t room = sizeof child->said - 1, used = strlen(child->said);
+    const char *from = buffer;
+    if ((size_t)got > room) from = buffer + got - (ssize_t)room;
+    size_t size = strlen(from);
+    if (used + size > room) {
+      size_t drop = used + size - room;
+      if (drop > used) drop = used;
+      memmove(child->said, child->said + drop, used - drop + 1);
+      used -= drop;
+    }
+    memcpy(child->said + used, from, size + 1);
+  }
+}
+
+/* What was printed so far belongs to the rule that ends. */
+static void report_stdio(kc_child *child, kc_results *all) {
+  kc_rule_result *rule = all ? kc_results_rule(all, "err.no-stdio") : NULL;
+  if (!child->flood || !rule) return;
+  char name[200];
+  snprintf(name, sizeof name, "err.no-stdio/during=%s", child->rule->id);
+  kc_case_result *one = kc_results_case(rule, name);
+  one->status = KC_FAIL;
+  one->checks++;
+  kc_text_set(&one->message, "%llu bytes were printed: %.300s",
+              (unsigned long long)child->flood, child->said);
+}
+
+void kc_child_leave_rule(kc_child *child, kc_results *all) {
+  read_output(child);
+  report_stdio(child, all);
+  child->result->time += kc_now() - child->began;
+}
+
+/* The next rule of the queue; one that is not there was not sent by the suite. */
+static void next_rule(kc_child *child, kc_results *all, const char *id) {
+  if (!child->done || !child->queue_count ||
+      strcmp(child->queue[0]->id, id) != 0) {
+    child->garbage += strlen(id) + 1;
+    return;
+  }
+  kc_child_leave_rule(child, all);
+  child->past[child->past_count++] = child->result;
+  child->result = child->queue[0];
+  child->rule = child->result->rule;
+  child->queue_count--;
+  memmove(child->queue, child->queue + 1,
+          child->queue_count * sizeof *child->queue);
+  child->done = false;
+  child->now = NULL;
+  child->flood = child->crashes = child->restarts = 0;
+  child->said[0] = 0;
+  child->began = kc_now();
 }
 
 static void take_line(kc_child *child, kc_results *all, char *text) {
@@ -234,6 +312,9 @@ static void take_line(kc_child *child, kc_results *all, char *text) {
       child->done = true;
       child->cases = (uint32_t)strtoul(text, NULL, 10);
       break;
+    case 'R':
+      next_rule(child, all, text);
+      break;
     case 'X':
       child->stopped = true;
       child->stop_at = (uint32_t)strtoul(text, NULL, 10);
@@ -266,26 +347,8 @@ static void read_events(kc_child *child, kc_results *all) {
 }
 
 void kc_child_read(kc_child *child, kc_results *all) {
-  char buffer[8192];
-  ssize_t got = 0;
   read_events(child, all);
-  for (int i = 0;
-       i < 64 && (got = read(child->output, buffer, sizeof buffer - 1)) > 0;
-       i++) {
-    child->flood += (uint64_t)got;
-    buffer[got] = 0;
-    size_t room = sizeof child->said - 1, used = strlen(child->said);
-    const char *from = buffer;
-    if ((size_t)got > room) from = buffer + got - (ssize_t)room;
-    size_t size = strlen(from);
-    if (used + size > room) {
-      size_t drop = used + size - room;
-      if (drop > used) drop = used;
-      memmove(child->said, child->said + drop, used - drop + 1);
-      used -= drop;
-    }
-    memcpy(child->said + used, from, size + 1);
-  }
+  read_output(child);
 }
 
 /* ---- its end ---------------------------------------------------------------------------- */

@@ -141,6 +141,11 @@ static const char *take(kc_options *o, const char *name, const char *value) {
     good = good && o->shard < o->shards;
     return good ? NULL : "is not like 2/5";
   }
+  if (!strcmp(name, "--group")) {
+    o->by_area = !strcmp(value, "area");
+    return o->by_area || !strcmp(value, "rule") ? NULL
+                                                : "is neither rule nor area";
+  }
   if (!strcmp(name, "--soak"))
     return (o->soak = read_time(value)) ? NULL : "is no time like 10m";
   if (!strcmp(name, "--max-memory"))
@@ -168,10 +173,10 @@ static const char *take(kc_options *o, const char *name, const char *value) {
 
 static bool takes_value(const char *name) {
   static const char *const names[] = {
-      "--level",  "--rule",         "--not",       "--option", "--report",
-      "--seed",   "--jobs",         "--shard",     "--soak",   "--max-memory",
-      "--device", "--op",           "--dtype",     "--case",   "--dump",
-      "--out",    "--expectations", "--time-scale"};
+      "--level",  "--rule",         "--not",        "--option", "--report",
+      "--seed",   "--jobs",         "--shard",      "--soak",   "--max-memory",
+      "--device", "--op",           "--dtype",      "--case",   "--dump",
+      "--out",    "--expectations", "--time-scale", "--group"};
   for (size_t i = 0; i < KC_COUNT_OF(names); i++)
     if (!strcmp(name, names[i])) return true;
   return false;

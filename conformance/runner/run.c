@@ -382,26 +382,15 @@ static void check_deadline(run *run, kc_child *child) {
   }
 }
 
-static void report_stdio(run *run, const kc_child *child) {
-  kc_rule_result *rule = kc_results_rule(run->results, "err.no-stdio");
-  if (!child->flood || !rule) return;
-  char name[200];
-  snprintf(name, sizeof name, "err.no-stdio/during=%s", child->rule->id);
-  kc_case_result *one = kc_results_case(rule, name);
-  one->status = KC_FAIL;
-  one->checks++;
-  kc_text_set(&one->message, "%llu bytes were printed: %.300s",
-              (unsigned long long)child->flood, child->said);
-}
-
 /* Ends a child; true where another goes on behind the case that spoilt it. */
 static bool end_child(run *run, kc_child *child, int status) {
   const kc_rule *rule = child->rule;
   kc_rule_result *result = child->result;
   kc_child_read(child, run->results);
+  result = child->result; /* of a group, the one that it had come to */
+  rule = child->rule;
   note_end(child, status);
-  report_stdio(run, child);
-  result->time += kc_now() - child->began;
+  kc_child_leave_rule(child, run->results);
   bool bad = !child->done || child->hung;
   uint32_t next = child->stopped ? child->stop_at + 1
                                  : atomic_load(&child->page->number) + 1;
@@ -471,11 +460,16 @@ static void run_again(run *run, kc_rule_result *rule) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static void start_rule(run *run, kc_rule_result *result) {
+/* The first in a free child, which goes on with the others. */
+static void start_rules(run *run, kc_rule_result *const *results,
+                        uint32_t count) {
+  kc_rule_result *result = results[0];
   for (uint32_t i = 0; i < run->jobs; i++) {
     kc_child *child = &run->children[i];
     if (child->pid) continue;
     child->crashes = child->restarts = 0;
+    child->queue_count = count - 1;
+    memcpy(child->queue, results + 1, (count - 1) * sizeof *results);
     if (kc_child_start(child, run->options, result->rule, result, 0,
                        run->options->only, run->results->factor)) {
       run->running++;
@@ -486,8 +480,34 @@ static void start_rule(run *run, kc_rule_result *result) {
     kc_text_set(&one->message, "no child could be started: %s",
                 strerror(errno));
     finish_rule(run, result);
+    if (count > 1) start_rules(run, results + 1, count - 1);
     return;
   }
+}
+
+/* --group area: rules of one area that a process of their own gives nothing. */
+static bool grouped(const run *run, const kc_rule_result *a,
+                    const kc_rule_result *b) {
+  size_t size = strcspn(a->id, ".") + 1;
+  uint32_t own = KC_ALONE | KC_CLOSED;
+  return run->options->by_area && !strncmp(a->id, b->id, size) &&
+         !((a->rule->flags | b->rule->flags) & own);
+}
+
+/* A rule that has ended: failures are tried again, and it is judged. */
+static void complete(run *run, kc_rule_result *result) {
+  bool failed = false;
+  for (uint32_t c = 0; c < result->case_count; c++)
+    failed |= result->cases[c].status == KC_FAIL;
+  if (failed && !run->options->no_reruns && !run->options->only)
+    run_again(run, result);
+  finish_rule(run, result);
+}
+
+static void finish_past(run *run, kc_child *child) {
+  for (uint32_t i = 0; i < child->past_count; i++)
+    complete(run, child->past[i]);
+  child->past_count = 0;
 }
 
 static void wait_some(run *run) {
@@ -505,18 +525,21 @@ static void wait_some(run *run) {
     struct rusage usage;
     if (!child->pid) continue;
     kc_child_read(child, run->results);
+    finish_past(run, child);
     check_deadline(run, child);
     if (!reap(child, &status, &usage)) continue;
+    bool goes_on = end_child(run, child, status);
+    finish_past(run, child);
+    if (goes_on) continue;
     kc_rule_result *result = child->result;
-    if (end_child(run, child, status)) continue;
+    kc_rule_result *rest[KC_QUEUE];
+    uint32_t rest_count = child->queue_count;
+    memcpy(rest, child->queue, sizeof rest);
     child->pid = 0;
+    child->queue_count = 0;
     run->running--;
-    bool failed = false;
-    for (uint32_t c = 0; c < result->case_count; c++)
-      failed |= result->cases[c].status == KC_FAIL;
-    if (failed && !run->options->no_reruns && !run->options->only)
-      run_again(run, result);
-    finish_rule(run, result);
+    complete(run, result);
+    if (rest_count) start_rules(run, rest, rest_count);
   }
   show(run);
 }
@@ -533,10 +556,18 @@ static void run_part(run *run, bool alone) {
       run->finished++;
       continue;
     }
+    kc_rule_result *group[KC_QUEUE];
+    uint32_t count = 0;
+    for (uint32_t k = i; k < results->rule_count && count < KC_QUEUE; k++) {
+      kc_rule_result *other = &results->rules[k];
+      if (other->status != KC_NOT_RUN || other->reason) continue;
+      if (k > i && !grouped(run, result, other)) continue;
+      other->status = KC_PASS; /* for the time being */
+      group[count++] = other;
+    }
     while (run->running >= width)
       wait_some(run);
-    result->status = KC_PASS; /* for the time being */
-    start_rule(run, result);
+    start_rules(run, group, count);
   }
   while (run->running)
     wait_some(run);
@@ -660,9 +691,20 @@ static int verdict(const run *run, const kc_facts *facts) {
   return stale(run) ? KC_EXIT_STALE : KC_EXIT_CONFORMANT;
 }
 
-int kc_run_all(const kc_options *options, kc_results *results) {
+/* The time of --soak goes to all rules that soak, in equal parts. */
+static uint64_t soak_share(const run *run) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < run->results->rule_count; i++)
+    count += run->results->rules[i].status == KC_NOT_RUN &&
+             kc_rule_soaks(run->results->rules[i].rule);
+  return count ? run->options->soak * run->jobs / count : 0;
+}
+
+int kc_run_all(const kc_options *asked, kc_results *results) {
   static run run;
+  static kc_options own, *options = &own;
   kc_facts facts;
+  own = *asked;
   memset(&run, 0, sizeof run);
   run.options = options;
   run.results = results;
@@ -697,6 +739,7 @@ int kc_run_all(const kc_options *options, kc_results *results) {
     }
   }
   plan(&run, &facts);
+  own.soak = soak_share(&run);
   run_part(&run, false);
   run_part(&run, true);
   clear_line(&run);

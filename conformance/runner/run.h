@@ -21,10 +21,11 @@ typedef struct kc_options {
   const char *out; /* folder of results.jsonl and reports */
   const char *reports[16];
   uint32_t report_count;
-  uint64_t seed, max_memory, soak;
+  uint64_t seed, max_memory, soak; /* soak: in all; see kc_child_start */
   uint32_t jobs, shard, shards;
   double time_scale; /* of deadlines */
   bool quick, in_process, quiet, no_reruns, verbose;
+  bool by_area; /* one child for the rules of an area */
 } kc_options;
 
 /* An expected failure. */
@@ -78,6 +79,8 @@ void kc_print_summary(const kc_results *results);
 
 /* ---- children ------------------------------------------------------------------- */
 
+#define KC_QUEUE 48u /* rules of a child, at most */
+
 typedef struct kc_child {
   int pid; /* 0: free */
   int events, output;
@@ -95,14 +98,20 @@ typedef struct kc_child {
   uint32_t stop_at, cases;
   uint32_t crashes, restarts;
   char scratch[256];
+  /* --group area: what it is to run behind `result`, and what it has run */
+  kc_rule_result *queue[KC_QUEUE], *past[KC_QUEUE];
+  uint32_t queue_count, past_count;
 } kc_child;
 
-/* Starts a child for a rule, from a case on. only: one case, or NULL. */
+/* Starts a child for a rule, from a case on, and for the child's queue. only: one
+ * case, or NULL. options->soak is the time of this rule. */
 bool kc_child_start(kc_child *child, const kc_options *options,
                     const kc_rule *rule, kc_rule_result *result, uint32_t from,
                     const char *only, double factor);
 /* Reads what it sent. `all` gets what belongs to other rules. */
 void kc_child_read(kc_child *child, kc_results *all);
+/* The rule that runs has ended: its time, and what it printed. */
+void kc_child_leave_rule(kc_child *child, kc_results *all);
 /* Kills it and its group. */
 void kc_child_kill(kc_child *child);
 /* Its stacks, for a hang. */

@@ -26,6 +26,9 @@ static bool in_case;
 static uint32_t numbers; /* cases counted */
 static uint32_t failures;
 static bool outside; /* the last kc_unclaimed was of the whole rule */
+static uint32_t soak_round;
+static bool
+    announced; /* the running case; in later rounds, only one that fails */
 
 /* ---- events ----------------------------------------------------------------- */
 
@@ -80,10 +83,21 @@ void kc_beat(void) {
 
 /* ---- cases ------------------------------------------------------------------ */
 
+static void announce(void) {
+  char text[300];
+  if (announced || !in_case) return;
+  announced = true;
+  snprintf(text, sizeof text, "%llu %s",
+           (unsigned long long)atomic_load(&kc_shared->number),
+           kc_shared->name);
+  kc_send('B', text);
+}
+
 static void end_case(void) {
   if (!in_case) return;
   char text[32];
   in_case = false;
+  if (!announced) return;
   snprintf(text, sizeof text, "%llu",
            (unsigned long long)atomic_exchange(&kc_shared->checks, 0));
   kc_send('E', text);
@@ -96,12 +110,15 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
 }
 
 bool kc_case(const char *format, ...) {
-  char name[256], text[300];
+  char name[256];
   int used = snprintf(name, sizeof name, "%s/", kc.rule);
   va_list args;
   va_start(args, format);
   vsnprintf(name + used, sizeof name - (size_t)used, format, args);
   va_end(args);
+  used = (int)strlen(name);
+  if (soak_round)
+    snprintf(name + used, sizeof name - (size_t)used, "/soak=%u", soak_round);
   end_case();
   uint32_t number = numbers++;
   if (number < kc.from || (kc.only && strcmp(kc.only, name) != 0)) return false;
@@ -110,8 +127,8 @@ bool kc_case(const char *format, ...) {
   case_seed = hash_text(UINT64_C(0xcbf29ce484222325) ^ kc.seed, name);
   atomic_store(&kc_shared->number, number);
   snprintf(kc_shared->name, sizeof kc_shared->name, "%s", name);
-  snprintf(text, sizeof text, "%u %s", number, name);
-  kc_send('B', text);
+  announced = false;
+  if (!soak_round || kc.only) announce();
   kc_beat();
   return true;
 }
@@ -122,6 +139,7 @@ bool kc_check(bool holds, const char *format, ...) {
   if (holds) return true;
   va_list args;
   va_start(args, format);
+  announce();
   if (failures++ < 5) say('F', format, args);
   va_end(args);
   return false;
@@ -129,6 +147,7 @@ bool kc_check(bool holds, const char *format, ...) {
 
 void kc_stop(const char *format, ...) {
   atomic_fetch_add_explicit(&kc_shared->checks, 1, memory_order_relaxed);
+  announce();
   va_list args;
   va_start(args, format);
   say('F', format, args);
@@ -142,7 +161,7 @@ void kc_unclaimed(const char *format, ...) {
   if (outside && !kc_case("none")) siglongjmp(leaving, 2);
   va_list args;
   va_start(args, format);
-  say('U', format, args);
+  if (announced) say('U', format, args);
   va_end(args);
   siglongjmp(leaving, 2);
 }
@@ -150,7 +169,7 @@ void kc_unclaimed(const char *format, ...) {
 void kc_note(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  say('N', format, args);
+  if (announced) say('N', format, args);
   va_end(args);
 }
 
@@ -168,40 +187,59 @@ void kc_violation(const char *rule, const char *format, ...) {
 
 /* ---- a rule ------------------------------------------------------------------ */
 
-/* A case that kc_stop left may have spoilt the process: the runner goes on
- * behind it in a fresh child. One that is not claimed did nothing yet, so the
- * check is called again and passes over what ran before. */
-int kc_run_rule(const kc_rule *rule) {
+/* The round that "area.rule/case/soak=N" names; 0 for other names. */
+static uint32_t round_of(const char *name) {
+  const char *at = name ? strstr(name, "/soak=") : NULL;
+  return at ? (uint32_t)strtoul(at + 6, NULL, 10) : 0;
+}
+
+/* One round over the rule's cases. A case that kc_stop left may have spoilt the
+ * process: the runner goes on behind it in a fresh child. One that is not claimed
+ * did nothing yet, so the check is called again and passes over what ran before.
+ * False where it stopped. */
+static bool run_round(const kc_rule *rule) {
   char text[32];
-  main_thread = pthread_self();
-  kc.rule = rule->id;
   for (;;) {
     numbers = 0;
     int left = sigsetjmp(leaving, 1);
     if (left == 0) {
       kc_watch_begin();
-      if (!(rule->flags & KC_CASES) && !kc_case("all")) break;
+      if (!(rule->flags & KC_CASES) && !kc_case("all")) return true;
       if (!(rule->flags & KC_CLOSED)) kc_device();
       rule->check();
       kc_tidy();
       kc_watch_end();
-      break;
+      end_case();
+      return true;
     }
     uint32_t at = atomic_load(&kc_shared->number);
     end_case();
     if (left == 1) {
       snprintf(text, sizeof text, "%u", at);
       kc_send('X', text);
-      return 0;
+      return false;
     }
     kc.from = at + 1;
     kc_tidy();
-    if (outside || !(rule->flags & KC_CASES)) break;
+    if (outside || !(rule->flags & KC_CASES)) return true;
   }
-  end_case();
+}
+
+bool kc_run_rule(const kc_rule *rule) {
+  char text[32];
+  uint64_t began = kc_now();
+  main_thread = pthread_self();
+  kc.rule = rule->id;
+  kc_shared->name[0] = 0;
+  outside = false;
+  for (soak_round = round_of(kc.only);; soak_round++) {
+    if (!run_round(rule)) return false;
+    if (kc.only || kc_now() - began >= kc.soak_time) break;
+    kc.from = 0;
+  }
   snprintf(text, sizeof text, "%u", numbers);
   kc_send('D', text);
-  return 0;
+  return true;
 }
 
 /* ---- crashes ------------------------------------------------------------------ */

@@ -8,6 +8,7 @@
  *   E checks        it ends                U text   it is not claimed
  *   F text          a check failed         W rule text   a watched rule broke
  *   D cases         the rule is done       X number      it stopped in a case
+ *   R id            the next rule of a group begins
  */
 #ifndef KC_CHANNEL_H
 #define KC_CHANNEL_H
@@ -40,8 +41,9 @@ extern kc_page *kc_shared;
 void kc_channel_open(bool in_process);
 /* Sends one line. */
 void kc_send(char kind, const char *text);
-/* Runs the rule's check over its cases; returns the exit status. */
-int kc_run_rule(const kc_rule *rule);
+/* Runs the rule's check over its cases, and goes on for kc.soak_time; false where
+ * it stopped in a case, which may have spoilt the process. */
+bool kc_run_rule(const kc_rule *rule);
 /* Installs the handlers that write down a crash. */
 void kc_watch_crashes(void);
 /* Remembers the process's state, and compares it; watch.c. */

@@ -12,6 +12,11 @@
 
 kc_host_state kc_host;
 
+void kc_host_reset(void) {
+  memset(&kc_host, 0, sizeof kc_host);
+  kc_host.workers = 1;
+}
+
 /* ---- errors and log --------------------------------------------------------- */
 
 static _Thread_local char message[2048];

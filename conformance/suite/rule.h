@@ -71,6 +71,10 @@ typedef struct kc_area {
       .count = (uint32_t)(sizeof rules / sizeof *rules), \
   }
 
+/* Whether --soak goes on with a rule: those that look for races and for what
+ * runs out. */
+bool kc_rule_soaks(const kc_rule *rule);
+
 extern const kc_area *const kc_areas[];
 extern const uint32_t kc_area_count;
 

@@ -72,9 +72,9 @@ typedef struct kc_setup {
   const char *op, *dtype; /* only these, or NULL */
   const char *dump;       /* folder for tensors of failed cases, or NULL */
   const char *scratch;    /* private folder */
-  bool quick, soak;
+  bool quick;
   bool in_process;
-  uint64_t soak_time;
+  uint64_t soak_time;         /* of the rule; 0: one round */
   const char *const *options; /* "name=value" for the plugin */
   uint32_t option_count;
   double factor; /* how much slower than a fast device this one is, >= 1 */
@@ -125,6 +125,8 @@ typedef struct kc_host_state {
   char last_log[512];
 } kc_host_state;
 extern kc_host_state kc_host;
+/* As for a fresh process. */
+void kc_host_reset(void);
 
 /* The services, full size, at the version of these headers. */
 const kd_host *kc_services(void);

@@ -9,6 +9,11 @@
 #include <unistd.h>
 
 #define DATA "/usr/share/libonnx-testdata/data/"
+#ifdef KEEL_WITH_ONNX
+#define CAN_READ true
+#else
+#define CAN_READ false
+#endif
 
 /* A model (NULL: two eager calls) on the first device of the first plugin; what
  * that has no kernel for falls to the second. */
@@ -141,6 +146,10 @@ static bool lasts(const char *slot) {
          !strcmp(slot, "stream.create") || !strcmp(slot, "host.allocate");
 }
 
+static const char *name_of(const subject *s) {
+  return s->model ? s->model : "eager calls";
+}
+
 /* The n-th call of the slot fails, for n = 1 until it is not called so often.
  * Returns how often it was. */
 static uint32_t fail_each_call(const char *slot, const subject *s, float want) {
@@ -152,14 +161,14 @@ static uint32_t fail_each_call(const char *slot, const subject *s, float want) {
     keel_status status = run(context, s, &sum);
     bool struck = keel_layers_faults() > 0;
     if (status == KD_OK && !same(sum, want))
-      fail_msg("%s, call %u, %s: a wrong result", slot, n, s->model);
+      fail_msg("%s, call %u, %s: a wrong result", slot, n, name_of(s));
     if (status != KD_OK && (!struck || !*keel_message()))
-      fail_msg("%s, call %u, %s: %s, and nothing is said", slot, n, s->model,
+      fail_msg("%s, call %u, %s: %s, and nothing is said", slot, n, name_of(s),
                kd_status_name(status));
     if (struck && !lasts(slot) &&
         (run(context, s, &sum) != KD_OK || !same(sum, want)))
       fail_msg("%s, call %u, %s: the next run is no good: %s", slot, n,
-               s->model, keel_message());
+               name_of(s), keel_message());
     keel_close(context);
     if (!struck) return n - 1;
   }
@@ -208,7 +217,7 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
   for (size_t p = 0; p < KEEL_COUNT_OF(subjects); p++) {
     const subject *s = &subjects[p];
     float want = 0;
-    if (s->model && access(s->model, R_OK) != 0) continue;
+    if (s->model && (!CAN_READ || access(s->model, R_OK) != 0)) continue;
     keel_context *context = open_faulty("", s);
     if (run(context, s, &want) != KD_OK)
       fail_msg("%s: %s", s->model, keel_message());
@@ -219,12 +228,14 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
   for (size_t i = 0; i < KEEL_COUNT_OF(slots); i++) {
     print_message("%-20s failed %u times\n", slots[i], strikes[i]);
     bool needs_models = !strcmp(slots[i], "host.set_output") ||
-                        !strcmp(slots[i], "host.constant");
+                        !strcmp(slots[i], "host.constant") ||
+                        !strcmp(slots[i], "kernel.create");
     bool needs_sim = !strcmp(slots[i], "stream.synchronize");
 #ifdef SIM_PLUGIN
     needs_sim = false;
 #endif
-    if (!strikes[i] && !needs_sim && (!needs_models || !access(DATA, R_OK)))
+    if (!strikes[i] && !needs_sim &&
+        (!needs_models || (CAN_READ && !access(DATA, R_OK))))
       fail_msg("%s is never called", slots[i]);
   }
   assert_int_equal(keel_layers_set(""), KD_OK);
