@@ -384,11 +384,9 @@ static void check_deadline(run *run, kc_child *child) {
 
 /* Ends a child; true where another goes on behind the case that spoilt it. */
 static bool end_child(run *run, kc_child *child, int status) {
-  const kc_rule *rule = child->rule;
-  kc_rule_result *result = child->result;
   kc_child_read(child, run->results);
-  result = child->result; /* of a group, the one that it had come to */
-  rule = child->rule;
+  kc_rule_result *result = child->result; /* of a group, where it had come to */
+  const kc_rule *rule = child->rule;
   note_end(child, status);
   kc_child_leave_rule(child, run->results);
   bool bad = !child->done || child->hung;

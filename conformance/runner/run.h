@@ -70,8 +70,8 @@ enum {
 };
 
 /* Runs all that is chosen; results are filled, and results.jsonl written where
- * options->out is set. Returns an exit status. */
-int kc_run_all(const kc_options *options, kc_results *out_results);
+ * asked->out is set. Returns an exit status. */
+int kc_run_all(const kc_options *asked, kc_results *results);
 
 /* What the terminal shows behind a run. */
 void kc_print_failures(const kc_results *results, bool verbose);

@@ -8,9 +8,14 @@
 #include <semaphore.h>
 
 static char last_line[1000];
+static char traced[4000];
 
 static void take_line(void *context, uint32_t level, const char *line) {
   (void)context;
+  const char *at = strstr(line, "trace: ");
+  if (at)
+    snprintf(traced + strlen(traced), sizeof traced - strlen(traced), "%s\n",
+             at + 7);
   if (level == KD_LOG_ERROR && strstr(line, "validation:"))
     snprintf(last_line, sizeof last_line, "%s", line);
 }
@@ -265,6 +270,40 @@ static void a_sound_run_has_nothing_to_report(void **state) {
   assert_int_equal(keel_layers_errors(), before);
 }
 
+/* Call, what it is about, status, time. */
+static void trace_has_each_call(void **state) {
+  (void)state;
+  traced[0] = 0;
+  setenv("KEEL_LOG", "info", 1);
+  keel_context *context = open_layered("trace", QUEUE_PLUGIN);
+  setenv("KEEL_LOG", "error", 1);
+
+  run_eagerly(context);
+  keel_close(context);
+
+  const char *copy = strstr(traced, "memory.copy_in(12 bytes at 0) OK ");
+  const char *launch = strstr(traced, "kernel.enqueue(Relu) OK ");
+  assert_non_null(copy);
+  assert_non_null(launch);
+  assert_true(copy < launch);
+  assert_non_null(strstr(copy, " us\n"));
+}
+
+static void a_stream_destroyed_twice_is_reported(void **state) {
+  (void)state;
+  opened o = open_mock();
+  kd_stream *stream = NULL;
+  assert_int_equal(o.plugin->streams.create(o.device, 0, 0, &stream), KD_OK);
+  uint32_t before = keel_layers_errors();
+
+  o.plugin->streams.destroy(stream);
+  o.plugin->streams.destroy(stream);
+
+  assert_int_equal(keel_layers_errors(), before + 1);
+  assert_non_null(strstr(last_line, "stream.destroy: there is no such stream"));
+  close_mock(o);
+}
+
 static void a_layer_that_is_not_there_is_an_error(void **state) {
   (void)state;
   assert_int_equal(keel_layers_set("validaton"), KD_INVALID_ARGUMENT);
@@ -283,6 +322,8 @@ int main(void) {
       cmocka_unit_test(garbage_from_a_plugin_is_reported),
       cmocka_unit_test(two_threads_on_a_stream_are_reported),
       cmocka_unit_test(a_sound_run_has_nothing_to_report),
+      cmocka_unit_test(trace_has_each_call),
+      cmocka_unit_test(a_stream_destroyed_twice_is_reported),
       cmocka_unit_test(a_layer_that_is_not_there_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

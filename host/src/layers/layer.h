@@ -1,0 +1,123 @@
+/* layer.h - what the parts of the layers share. */
+#ifndef KEEL_LAYER_H
+#define KEEL_LAYER_H
+
+#include <kd/help.h>
+
+#include "layers/layers.h"
+#include "loader/loader.h"
+
+typedef enum object_kind {
+  OBJECT_BUFFER,
+  OBJECT_STREAM,
+  OBJECT_EVENT,
+  OBJECT_KERNEL,
+} object_kind;
+
+/* A handle that a plugin gave. */
+typedef struct object {
+  struct object *next;
+  const void *handle;
+  object_kind kind;
+  kd_device *device;
+  uint64_t size; /* of a buffer */
+  struct layer *layer;
+  const struct wrapped_def *def; /* of a kernel */
+  atomic_uint inside;            /* threads in a call on this stream */
+} object;
+
+/* A definition of a plugin, behind the one that the host sees. */
+typedef struct wrapped_def {
+  kd_kernel_def inner;
+  struct layer *layer;
+} wrapped_def;
+
+/* One plugin with its own tables. */
+typedef struct layer {
+  const keel_plugin *plugin;
+  kd_memory_table memory;
+  kd_stream_table streams;
+  kd_event_table events;
+  kd_peer_table peer;
+  kd_device *devices[16];
+} layer;
+
+typedef struct layer_settings {
+  bool read, validation, trace, fault;
+  char slot[64]; /* of the fault */
+  uint32_t number;
+  keel_status status;
+} layer_settings;
+extern layer_settings keel_layer_settings;
+#define settings keel_layer_settings
+
+/* Reads KEEL_LAYERS when it is first asked for. */
+void keel_layer_settle(void);
+
+/* ---- objects ------------------------------------------------------------------------ */
+
+/* NULL where there is no such object, or none any more. */
+object *keel_layer_find(const void *handle, object_kind kind);
+object *keel_layer_remember(layer *l, const void *handle, object_kind kind,
+                            kd_device *device, uint64_t size);
+void keel_layer_forget(const void *handle, object_kind kind);
+/* At close: forgets a layer's objects; validation reports each. */
+void keel_layer_drop(const layer *l);
+
+/* ---- saying -------------------------------------------------------------------------- */
+
+/* What the next call of this thread is about, for trace and the last calls. */
+void keel_layer_about(const char *format, ...) KD_PRINTF(1, 2);
+/* Validation found something. l: NULL where it isn't known whose it is. */
+void keel_layer_report(const layer *l, const char *format, ...) KD_PRINTF(2, 3);
+/* What a slot returned: traced, and checked. */
+void keel_layer_look(const layer *l, const char *slot, uint64_t began,
+                     kd_status status);
+
+/* ---- use of a stream ----------------------------------------------------------------- */
+
+bool keel_layer_stream_good(const layer *l, const char *slot, kd_device *device,
+                            kd_stream *stream);
+bool keel_layer_range_good(const layer *l, const char *slot, kd_device *device,
+                           kd_buffer *buffer, uint64_t offset, uint64_t size);
+/* A stream is used by one thread at a time. */
+object *keel_layer_stream_enter(const layer *l, const char *slot,
+                                kd_stream *stream);
+kd_status keel_layer_stream_leave(object *o, kd_status status);
+
+/* A call with its layers: fails, or is made, timed and looked at. */
+#define CALL_ON(on, l, slot, call)                              \
+  do {                                                          \
+    kd_status call_status = keel_layers_enter(slot);            \
+    uint64_t call_began = settings.trace ? keel_now() : 0;      \
+    if (call_status != KD_OK) return call_status;               \
+    object *call_stream = keel_layer_stream_enter(l, slot, on); \
+    call_status = keel_layer_stream_leave(call_stream, (call)); \
+    keel_layer_look(l, slot, call_began, call_status);          \
+    if (call_status != KD_OK) return call_status;               \
+  } while (0)
+#define CALL(l, slot, call) CALL_ON(NULL, l, slot, call)
+/* Makes the call, and returns the fault if there is one. */
+#define AFTER(on, l, slot, fault, call)                                   \
+  do {                                                                    \
+    uint64_t call_began = settings.trace ? keel_now() : 0;                \
+    object *call_stream = keel_layer_stream_enter(l, slot, on);           \
+    kd_status call_status = keel_layer_stream_leave(call_stream, (call)); \
+    keel_layer_look(l, slot, call_began, call_status);                    \
+    return fault != KD_OK ? fault : call_status;                          \
+  } while (0)
+
+#define REFUSE(good, ...)                                            \
+  do {                                                               \
+    if (!(good)) return keel_fail(KD_INVALID_ARGUMENT, __VA_ARGS__); \
+  } while (0)
+
+/* ---- the parts ----------------------------------------------------------------------- */
+
+/* Puts wrappers into a plugin's copied tables; slots.c and kernels.c. */
+void keel_layer_wrap_slots(keel_plugin *plugin);
+keel_status keel_layer_wrap_kernels(keel_plugin *plugin, layer *l);
+/* The layer of the plugin that opened a device. */
+layer *keel_layer_of(kd_device *device);
+
+#endif /* KEEL_LAYER_H */

@@ -1,0 +1,71 @@
+/* objects.c - the handles that plugins gave, for the layers. */
+#include "layers/layer.h"
+
+#define BUCKETS 1024u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static object *objects[BUCKETS];
+
+static uint32_t bucket(const void *handle) {
+  return (uint32_t)(((uintptr_t)handle >> 4) * 2654435761u >> 16) % BUCKETS;
+}
+
+object *keel_layer_find(const void *handle, object_kind kind) {
+  pthread_mutex_lock(&lock);
+  object *o = objects[bucket(handle)];
+  while (o && (o->handle != handle || o->kind != kind))
+    o = o->next;
+  pthread_mutex_unlock(&lock);
+  return o;
+}
+
+object *keel_layer_remember(layer *l, const void *handle, object_kind kind,
+                            kd_device *device, uint64_t size) {
+  object *o = calloc(1, sizeof *o);
+  if (!o) return NULL;
+  o->handle = handle;
+  o->kind = kind;
+  o->device = device;
+  o->size = size;
+  o->layer = l;
+  pthread_mutex_lock(&lock);
+  o->next = objects[bucket(handle)];
+  objects[bucket(handle)] = o;
+  pthread_mutex_unlock(&lock);
+  return o;
+}
+
+void keel_layer_forget(const void *handle, object_kind kind) {
+  pthread_mutex_lock(&lock);
+  object **at = &objects[bucket(handle)];
+  while (*at && ((*at)->handle != handle || (*at)->kind != kind))
+    at = &(*at)->next;
+  object *gone = *at;
+  if (gone) *at = gone->next;
+  pthread_mutex_unlock(&lock);
+  free(gone);
+}
+
+void keel_layer_drop(const layer *l) {
+  static const char *const kinds[] = {"a buffer", "a stream", "an event",
+                                      "an instance of a kernel"};
+  pthread_mutex_lock(&lock);
+  for (uint32_t b = 0; b < BUCKETS; b++) {
+    object **at = &objects[b];
+    while (*at) {
+      object *o = *at;
+      if (o->layer != l) {
+        at = &o->next;
+        continue;
+      }
+      if (settings.validation && o->kind == OBJECT_BUFFER)
+        keel_layer_report(l, "a buffer of %llu bytes is left at close",
+                          (unsigned long long)o->size);
+      else if (settings.validation)
+        keel_layer_report(l, "%s is left at close", kinds[o->kind]);
+      *at = o->next;
+      free(o);
+    }
+  }
+  pthread_mutex_unlock(&lock);
+}

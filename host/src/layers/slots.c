@@ -1,0 +1,245 @@
+/* slots.c - memory, streams, events and peers behind the layers. */
+#include "layers/layer.h"
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes", (unsigned long long)size);
+  if (settings.validation && size == 0)
+    keel_layer_report(l, "memory.allocate of 0 bytes");
+  kd_buffer *made = NULL;
+  void *address = NULL;
+  CALL(l, "memory.allocate",
+       l->memory.allocate(device, space, size, &made, &address));
+  if (settings.validation && !made)
+    keel_layer_report(l, "memory.allocate returned KD_OK and no buffer");
+  if (settings.validation && keel_layer_find(made, OBJECT_BUFFER))
+    keel_layer_report(l, "memory.allocate returned a buffer that is in use");
+  keel_layer_remember(l, made, OBJECT_BUFFER, device, size);
+  *out_buffer = made;
+  *out_address = address;
+  return KD_OK;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  layer *l = keel_layer_of(device);
+  keel_layers_enter("memory.release");
+  if (!keel_layer_range_good(l, "memory.release", device, buffer, 0, 0)) return;
+  keel_layer_forget(buffer, OBJECT_BUFFER);
+  l->memory.release(device, buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes at %llu", (unsigned long long)size,
+                   (unsigned long long)offset);
+  REFUSE(keel_layer_range_good(l, "memory.copy_in", device, target, offset,
+                               size) &&
+             keel_layer_stream_good(l, "memory.copy_in", device, stream),
+         "validation refused memory.copy_in");
+  CALL_ON(stream, l, "memory.copy_in",
+          l->memory.copy_in(device, stream, source, target, offset, size));
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes at %llu", (unsigned long long)size,
+                   (unsigned long long)offset);
+  REFUSE(keel_layer_range_good(l, "memory.copy_out", device, source, offset,
+                               size) &&
+             keel_layer_stream_good(l, "memory.copy_out", device, stream),
+         "validation refused memory.copy_out");
+  CALL_ON(stream, l, "memory.copy_out",
+          l->memory.copy_out(device, stream, source, offset, target, size));
+  return KD_OK;
+}
+
+static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
+                      uint64_t source_offset, kd_buffer *target,
+                      uint64_t target_offset, uint64_t size) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes, %llu to %llu", (unsigned long long)size,
+                   (unsigned long long)source_offset,
+                   (unsigned long long)target_offset);
+  REFUSE(keel_layer_range_good(l, "memory.copy", device, source, source_offset,
+                               size) &&
+             keel_layer_range_good(l, "memory.copy", device, target,
+                                   target_offset, size) &&
+             keel_layer_stream_good(l, "memory.copy", device, stream),
+         "validation refused memory.copy");
+  CALL_ON(stream, l, "memory.copy",
+          l->memory.copy(device, stream, source, source_offset, target,
+                         target_offset, size));
+  return KD_OK;
+}
+
+static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
+                      uint64_t offset, uint64_t size, const void *pattern,
+                      uint32_t pattern_size) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes at %llu", (unsigned long long)size,
+                   (unsigned long long)offset);
+  REFUSE(
+      keel_layer_range_good(l, "memory.fill", device, target, offset, size) &&
+          keel_layer_stream_good(l, "memory.fill", device, stream),
+      "validation refused memory.fill");
+  CALL_ON(stream, l, "memory.fill",
+          l->memory.fill(device, stream, target, offset, size, pattern,
+                         pattern_size));
+  return KD_OK;
+}
+
+/* ---- streams and events ---------------------------------------------------------------------- */
+
+static kd_status stream_create(kd_device *device, int32_t priority,
+                               uint32_t flags, kd_stream **out_stream) {
+  layer *l = keel_layer_of(device);
+  kd_stream *made = NULL;
+  CALL(l, "stream.create", l->streams.create(device, priority, flags, &made));
+  if (settings.validation && !made)
+    keel_layer_report(l, "stream.create returned KD_OK and no stream");
+  keel_layer_remember(l, made, OBJECT_STREAM, device, 0);
+  *out_stream = made;
+  return KD_OK;
+}
+
+static void stream_destroy(kd_stream *stream) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  keel_layers_enter("stream.destroy");
+  if (!o) {
+    keel_layer_report(NULL,
+                      "stream.destroy: there is no such stream, or it was"
+                      " destroyed");
+    return;
+  }
+  layer *l = o->layer;
+  keel_layer_forget(stream, OBJECT_STREAM);
+  l->streams.destroy(stream);
+}
+
+static kd_status stream_wait(kd_stream *stream, kd_event *event) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  REFUSE(o && keel_layer_find(event, OBJECT_EVENT),
+         "stream.wait: no such stream or event");
+  CALL_ON(stream, o->layer, "stream.wait",
+          o->layer->streams.wait(stream, event));
+  return KD_OK;
+}
+
+static kd_status stream_flush(kd_stream *stream) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  REFUSE(o, "stream.flush: no such stream");
+  CALL_ON(stream, o->layer, "stream.flush", o->layer->streams.flush(stream));
+  return KD_OK;
+}
+
+static kd_status stream_synchronize(kd_stream *stream) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  REFUSE(o, "stream.synchronize: no such stream");
+  /* A wait that reports a failure has waited all the same. */
+  kd_status fault = keel_layers_enter("stream.synchronize");
+  AFTER(stream, o->layer, "stream.synchronize", fault,
+        o->layer->streams.synchronize(stream));
+}
+
+static kd_status event_create(kd_device *device, uint32_t flags,
+                              kd_event **out_event) {
+  layer *l = keel_layer_of(device);
+  kd_event *made = NULL;
+  CALL(l, "event.create", l->events.create(device, flags, &made));
+  if (settings.validation && !made)
+    keel_layer_report(l, "event.create returned KD_OK and no event");
+  keel_layer_remember(l, made, OBJECT_EVENT, device, 0);
+  *out_event = made;
+  return KD_OK;
+}
+
+static void event_destroy(kd_event *event) {
+  const object *o = keel_layer_find(event, OBJECT_EVENT);
+  keel_layers_enter("event.destroy");
+  if (!o) {
+    keel_layer_report(NULL,
+                      "event.destroy: there is no such event, or it was"
+                      " destroyed");
+    return;
+  }
+  layer *l = o->layer;
+  keel_layer_forget(event, OBJECT_EVENT);
+  l->events.destroy(event);
+}
+
+static kd_status event_record(kd_event *event, kd_stream *stream) {
+  const object *o = keel_layer_find(event, OBJECT_EVENT);
+  REFUSE(o && keel_layer_find(stream, OBJECT_STREAM),
+         "event.record: no such event or stream");
+  CALL_ON(stream, o->layer, "event.record",
+          o->layer->events.record(event, stream));
+  return KD_OK;
+}
+
+static kd_status event_query(kd_event *event) {
+  const object *o = keel_layer_find(event, OBJECT_EVENT);
+  REFUSE(o, "event.query: no such event");
+  CALL(o->layer, "event.query", o->layer->events.query(event));
+  return KD_OK;
+}
+
+static kd_status event_wait(kd_event *event, uint64_t timeout) {
+  const object *o = keel_layer_find(event, OBJECT_EVENT);
+  REFUSE(o, "event.wait: no such event");
+  kd_status fault = keel_layers_enter("event.wait");
+  AFTER(NULL, o->layer, "event.wait", fault,
+        o->layer->events.wait(event, timeout));
+}
+
+/* ---- peers ------------------------------------------------------------------------ */
+
+static kd_status peer_copy(kd_device *from, kd_buffer *source,
+                           uint64_t source_offset, kd_device *to,
+                           kd_stream *stream, kd_buffer *target,
+                           uint64_t target_offset, uint64_t size) {
+  layer *l = keel_layer_of(from);
+  keel_layer_about("%llu bytes, %llu to %llu", (unsigned long long)size,
+                   (unsigned long long)source_offset,
+                   (unsigned long long)target_offset);
+  REFUSE(keel_layer_range_good(l, "peer.copy", from, source, source_offset,
+                               size) &&
+             keel_layer_range_good(l, "peer.copy", to, target, target_offset,
+                                   size) &&
+             keel_layer_stream_good(l, "peer.copy", to, stream),
+         "validation refused peer.copy");
+  CALL_ON(stream, l, "peer.copy",
+          l->peer.copy(from, source, source_offset, to, stream, target,
+                       target_offset, size));
+  return KD_OK;
+}
+
+void keel_layer_wrap_slots(keel_plugin *plugin) {
+#define PUT(table, slot, function) \
+  if (plugin->table.slot) plugin->table.slot = function
+  PUT(memory, allocate, allocate);
+  PUT(memory, release, release);
+  PUT(memory, copy_in, copy_in);
+  PUT(memory, copy_out, copy_out);
+  PUT(memory, copy, copy);
+  PUT(memory, fill, fill);
+  PUT(streams, create, stream_create);
+  PUT(streams, destroy, stream_destroy);
+  PUT(streams, wait, stream_wait);
+  PUT(streams, flush, stream_flush);
+  PUT(streams, synchronize, stream_synchronize);
+  PUT(events, create, event_create);
+  PUT(events, destroy, event_destroy);
+  PUT(events, record, event_record);
+  PUT(events, query, event_query);
+  PUT(events, wait, event_wait);
+  PUT(peer, copy, peer_copy);
+#undef PUT
+}
