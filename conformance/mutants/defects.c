@@ -3,6 +3,7 @@
 
 const kc_defect kc_defects[] = {
 #define DEFECT(name, rule, text) {#name, rule, text, KC_BY_SWITCH},
+#define RACE(name, rule, text)   {#name, rule, text, KC_BY_RACE},
 #include "mutants/defects.def"
 #undef DEFECT
     {"needs_library", "load.open", "it needs a library of the build folder",

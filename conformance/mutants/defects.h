@@ -7,6 +7,7 @@
 /* How a defect is put in. */
 enum {
   KC_BY_SWITCH,  /* of the simulated device: KEEL_SIM=name */
+  KC_BY_RACE,    /* the same, and it takes the right moment to show */
   KC_BY_LIBRARY, /* a library of its own: stub_NAME.so */
 };
 
@@ -17,8 +18,12 @@ typedef struct kc_defect {
   int how;          /* KC_BY_* */
 } kc_defect;
 
-/* Names of defects that fault.so puts around any plugin. */
-extern const char *const kc_fault_names[];
+/* Defects that fault.so puts around any plugin: the name, and the rule that a
+ * plugin must have something for (NULL: the defect's own). */
+typedef struct kc_fault {
+  const char *name, *needs;
+} kc_fault;
+extern const kc_fault kc_faults[];
 extern const uint32_t kc_fault_count;
 
 extern const kc_defect kc_defects[];

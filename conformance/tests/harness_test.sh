@@ -17,7 +17,7 @@ complain() {
 expect() {
   KEEL_SIM=hostile_$1 "$suite" run "$sim" --rule copy.host-reusable \
     --rule copy.in-out --rule mem.alloc-free --no-reruns --time-scale 0.3 \
-    --report text --out "$scratch" >"$scratch/out" 2>&1
+    --group $group --report text --out "$scratch" >"$scratch/out" 2>&1
   status=$?
   [ $status -eq 1 ] || complain "$1: exit status $status"
   grep -Eq "^($2) +copy.host-reusable" "$scratch/summary.txt" ||
@@ -27,16 +27,18 @@ expect() {
   done
   tail -n 1 "$scratch/out" | grep -Eq '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' ||
     complain "$1: the last line is $(tail -n 1 "$scratch/out")"
-  echo "ok: $1"
+  echo "ok: $1, a process for each $group"
 }
 
-expect garbage fail
-expect exit crash
-expect stop hang
-expect abort crash
-expect loop hang
-expect flood 'fail|hang'
-expect close crash
-expect memory 'crash|fail|hang'
-expect scribble 'crash|fail'
+for group in rule area; do
+  expect garbage fail
+  expect exit crash
+  expect stop hang
+  expect abort crash
+  expect loop hang
+  expect flood 'fail|hang'
+  expect close crash
+  expect memory 'crash|fail|hang'
+  expect scribble 'crash|fail'
+done
 exit $failed

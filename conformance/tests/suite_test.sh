@@ -56,6 +56,12 @@ for shard in 1 2 3; do
 done | awk '{print $2}' | sort | uniq -c | awk '$1 > 3' >"$scratch/doubles"
 [ -s "$scratch/doubles" ] && { echo "FAILED: shards overlap"; failed=1; }
 
+# long runs: a round has a name of its own, which runs it again
+status 0 "$suite" run "$minimal" --rule thread.memory --soak 1s
+status 0 "$suite" run "$minimal" --case thread.memory/all/soak=3
+says '^1 passed, 0 failed, 0 skipped'
+status 2 "$suite" run "$minimal" --group device
+
 # exit statuses
 status 2 "$suite"
 status 2 "$suite" run

@@ -1,0 +1,300 @@
+/* plugin.c - a plugin around another one: KEEL_FAULT_PLUGIN is the plugin,
+ * KEEL_FAULT the one defect that is put around it. */
+#include <dlfcn.h>
+#include <locale.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "mutants/fault/fault.h"
+
+int fault_mode;
+kd_plugin inner, outer;
+kd_memory_table inner_memory;
+kd_stream_table inner_streams;
+kd_event_table inner_events;
+const kd_host *host;
+uint32_t fault_device_opens;
+
+static uint32_t opens;
+
+/* ---- helpers ------------------------------------------------------------------------ */
+
+void nap(long microseconds) {
+  nanosleep(&(struct timespec){.tv_sec = microseconds / 1000000,
+                               .tv_nsec = microseconds % 1000000 * 1000},
+            NULL);
+}
+
+void copy_sized(void *target, size_t size, const void *source) {
+  uint32_t given = 0;
+  memset(target, 0, size);
+  if (!source) return;
+  memcpy(&given, source, sizeof given);
+  memcpy(target, source, given < size ? given : size);
+}
+
+void leak(size_t size) {
+  static void *volatile lost;
+  lost = malloc(size);
+  if (lost) memset(lost, 1, size);
+}
+
+void start_thread(void *(*body)(void *), void *context) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, body, context) == 0) pthread_detach(thread);
+}
+
+void *sleep_for_ever(void *unused) {
+  (void)unused;
+  for (;;)
+    nap(1000000);
+  return NULL;
+}
+
+static volatile int spinning;
+
+static void *spin(void *unused) {
+  (void)unused;
+  while (spinning)
+    ;
+  return NULL;
+}
+
+static void *log_late(void *services) {
+  nap(3000);
+  ((const kd_host *)services)->log(services, KD_LOG_INFO, "still here");
+  return NULL;
+}
+
+static void wait_for_ever(void) {
+  for (;;)
+    nap(1000000);
+}
+
+static void on_signal(int number) {
+  (void)number;
+}
+
+/* ---- open and close ----------------------------------------------------------------- */
+
+static void change_process(void) {
+#if defined(__x86_64__)
+  if (BUG(sets_fpu)) _mm_setcsr(_mm_getcsr() | 0x8040);
+  if (BUG(sets_direction)) __asm__ volatile("std");
+#endif
+  if (BUG(sets_handler)) signal(SIGUSR1, on_signal);
+  if (BUG(sets_mask)) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+  }
+  if (BUG(sets_environment)) setenv("FAULT_WAS_HERE", "1", 1);
+  if (BUG(sets_locale)) setlocale(LC_ALL, "C.UTF-8");
+  if (BUG(sets_directory) && chdir("/usr") != 0) return;
+  if (BUG(sets_umask)) umask(077);
+  if (BUG(sets_limit)) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_cur > 200 ? 200 : 100;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (BUG(keeps_socket) && socket(AF_UNIX, SOCK_STREAM, 0) < 0) return;
+}
+
+static void start_things(void) {
+  if (BUG(spins)) {
+    spinning = 1;
+    start_thread(spin, NULL);
+  }
+  if (BUG(thread_survives)) start_thread(sleep_for_ever, NULL);
+  for (int i = 0; i < 12 && BUG(own_pool); i++)
+    start_thread(sleep_for_ever, NULL);
+  if (BUG(exit_hangs) && opens == 1) atexit(wait_for_ever);
+  if (BUG(cycle_leaks)) leak(200000);
+  if (BUG(forks) && fork() == 0) {
+    nap(3000000);
+    _exit(0);
+  }
+}
+
+static void *kept, *more;
+
+static kd_status use_host(const kd_host *services) {
+  if (BUG(prints)) {
+    puts("fault: opened");
+    fflush(stdout);
+  }
+  if (BUG(log_level)) host->log(host, 9, "opened");
+  if (BUG(zone_left_open)) host->zone_begin("open");
+  if (BUG(block_kept)) kept = host->allocate(100, 0);
+  if (BUG(odd_alignment)) host->release(host->allocate(100, 48));
+  if (BUG(host_overrun)) {
+    char *block = host->allocate(10, 0);
+    if (block) block[10] = 1;
+    host->release(block);
+  }
+  if (BUG(alloc_unchecked)) {
+    char *block = host->allocate(1000, 0);
+    *(volatile char *)block = 1;
+    host->release(block);
+  }
+  if (BUG(alloc_leaks)) {
+    kept = host->allocate(1000, 0);
+    more = host->allocate(1000, 0);
+    if (!kept || !more)
+      return host->fail(KD_OUT_OF_MEMORY, "no %d bytes of host memory", 1000);
+  }
+  if (BUG(host_reads_past) && *(const volatile uint64_t *)(services + 1) == 1)
+    return host->fail(KD_INCOMPATIBLE, "a slot of a later version, %d", 1);
+  if (BUG(host_name) && strncmp(host->name, "keel", 4) != 0)
+    return host->fail(KD_INCOMPATIBLE, "the host is %s", host->name);
+  if (BUG(version_equal) && host->abi_version != KD_ABI_VERSION)
+    return host->fail(KD_INCOMPATIBLE, "the host's version is %u",
+                      host->abi_version);
+  if (BUG(host_size_equal) && host->struct_size != sizeof(kd_host))
+    return host->fail(KD_INCOMPATIBLE, "kd_host has %u bytes",
+                      host->struct_size);
+  return KD_OK;
+}
+
+static kd_status plugin_open(const kd_host *services) {
+  host = services;
+  if (BUG(no_reopen) && opens)
+    return host->fail(KD_UNAVAILABLE, "open already, %d", 1);
+  opens++;
+  kd_status status = use_host(services);
+  if (status != KD_OK) return status;
+  change_process();
+  start_things();
+  return inner.open(services);
+}
+
+static void plugin_close(void) {
+  spinning = 0;
+  inner.close();
+  if (BUG(alloc_leaks)) {
+    host->release(kept);
+    host->release(more);
+  }
+  if (BUG(late_log)) start_thread(log_late, (void *)(uintptr_t)host);
+}
+
+/* ---- devices ------------------------------------------------------------------------ */
+
+static uint32_t device_count(void) {
+  static uint32_t asked;
+  uint32_t count = inner.device_count();
+  return BUG(count_changes) && ++asked % 50 == 0 ? count + 1 : count;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  static char name[64];
+  static uint32_t calls;
+  if (BUG(index_unchecked) && index >= inner.device_count()) index = 0;
+  uint32_t size = out_info->struct_size;
+  kd_status status = inner.device_info(index, out_info);
+  if (status != KD_OK) {
+    if (BUG(mute_info)) host->fail(KD_OK, "%s", "");
+    return status;
+  }
+  if (BUG(info_memset)) memset((char *)out_info + size, 0, 16);
+  if (size < sizeof *out_info) return status;
+  if (BUG(info_nameless)) out_info->name = NULL;
+  if (BUG(info_stack)) {
+    snprintf(name, sizeof name, "device of call %u", calls++);
+    out_info->name = name;
+  }
+  if (BUG(uuid_random)) memcpy(out_info->uuid, &(int){getpid()}, sizeof(int));
+  if (BUG(flops_in_tera)) out_info->peak_flops_f32 = 2;
+  if (BUG(info_alignment)) {
+    if (!out_info->space_count) out_info->space_count = 1;
+    out_info->spaces[0].alignment = 48;
+  }
+  return status;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  fault_device_opens++;
+  if (BUG(opens_leak) && fault_device_opens > 9)
+    return host->fail(KD_UNAVAILABLE, "no context is left of %d", 9);
+  return inner.device_open(index, out_device);
+}
+
+static kd_status device_status(kd_device *device) {
+  (void)device;
+  return host->fail(KD_DEVICE_LOST, "lost, %d", 1);
+}
+
+static const void *extension(const char *name) {
+  static const uint32_t table[4] = {16};
+  (void)name;
+  return table;
+}
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+static bool wrap(const kd_host *services) {
+  static const char *const names[] = {
+      "",
+#define FAULT(name) #name,
+#include "mutants/fault/faults.def"
+#undef FAULT
+  };
+  const char *name = getenv("KEEL_FAULT"), *path = getenv("KEEL_FAULT_PLUGIN");
+  for (size_t i = 1; name && i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i], name)) fault_mode = (int)i;
+  void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  kd_entry entry = NULL;
+  if (library) *(void **)&entry = dlsym(library, KD_ENTRY_SYMBOL);
+  const kd_plugin *table = entry ? entry(services) : NULL;
+  if (!table) return false;
+  copy_sized(&inner, sizeof inner, table);
+  copy_sized(&inner_memory, sizeof inner_memory, inner.memory);
+  copy_sized(&inner_streams, sizeof inner_streams, inner.streams);
+  copy_sized(&inner_events, sizeof inner_events, inner.events);
+  inner_memory.struct_size = sizeof inner_memory;
+  inner_streams.struct_size = sizeof inner_streams;
+  inner_events.struct_size = sizeof inner_events;
+  outer = inner;
+  outer.struct_size = BUG(plugin_size_small) ? 92 : sizeof outer;
+  outer.open = plugin_open;
+  outer.close = plugin_close;
+  outer.device_count = device_count;
+  outer.device_info = device_info;
+  outer.device_open = device_open;
+  wrap_memory();
+  wrap_streams();
+  wrap_options();
+  if (!wrap_kernels()) return false;
+  if (BUG(status_lost)) outer.device_status = device_status;
+  if (BUG(extension_any)) outer.extension = extension;
+  if (BUG(name_invalid)) outer.name = "Acme GPU!";
+  if (BUG(plugin_flag)) outer.flags |= 0x100;
+  if (BUG(late_log)) outer.flags |= KD_PLUGIN_UNLOADABLE;
+  if (BUG(abi_min_above)) outer.abi_min = KD_VERSION(0, 12);
+  if (BUG(slot_missing)) outer.device_close = NULL;
+  return true;
+}
+
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services);
+KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services) {
+  if (!outer.struct_size && !wrap(services)) {
+    services->fail(KD_UNAVAILABLE, "KEEL_FAULT_PLUGIN names no plugin");
+    return NULL;
+  }
+  if (BUG(entry_thread)) start_thread(sleep_for_ever, NULL);
+  if (BUG(entry_null)) return NULL;
+  if (BUG(entry_other_table)) {
+    static kd_plugin others[16];
+    static uint32_t given;
+    others[given % 16] = outer;
+    return &others[given++ % 16];
+  }
+  return &outer;
+}
