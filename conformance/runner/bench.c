@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -27,7 +28,7 @@ static void add(const char *name, double value, const char *unit, bool more) {
   snprintf(f->unit, sizeof f->unit, "%s", unit);
   f->value = value;
   f->more = more;
-  fprintf(stderr, "\r%-40s\x1b[K", name);
+  if (isatty(2)) fprintf(stderr, "\r%-40s\x1b[K", name);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -252,7 +253,7 @@ static void measure(void) {
   bench_allocations();
   bench_kernels();
   bench_overlap();
-  fputs("\r\x1b[K", stderr);
+  if (isatty(2)) fputs("\r\x1b[K", stderr);
 }
 
 static const kc_rule bench_rule = {.id = "bench", .check = measure};

@@ -6,8 +6,13 @@
  *                          gone or another device's, ranges, garbage that a
  *                          plugin returns, leaks at close
  *   trace                  each call, with its time, goes to the log (KEEL_LOG=info)
- *   fault:SLOT=N[:STATUS]  the N-th call of a slot ("memory.allocate",
- *                          "plugin.open") or service ("host.allocate") fails
+ *   fault:SLOT=N[:STATUS]  the N-th call of a slot or service fails: plugin.open
+ *                          device_info device_open; memory.allocate copy_in
+ *                          copy_out copy fill; stream.create wait flush
+ *                          synchronize; event.create record query wait;
+ *                          kernel.supports create enqueue; peer.copy;
+ *                          host.allocate option set_output constant attr_tensor
+ *                          cache_get cache_put
  *
  * The layers know handles, not wrappers: a plugin sees its own. */
 #ifndef KEEL_LAYERS_H

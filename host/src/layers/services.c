@@ -30,6 +30,26 @@ static kd_status host_constant(const kd_node *node, uint32_t index,
   return status == KD_OK ? own_node.constant(node, index, out_tensor) : status;
 }
 
+static kd_status host_attr_tensor(const kd_node *node, const char *name,
+                                  kd_tensor *out_tensor) {
+  kd_status status = keel_layers_enter("host.attr_tensor");
+  return status == KD_OK ? own_node.attr_tensor(node, name, out_tensor)
+                         : status;
+}
+
+static kd_status host_cache_get(const kd_host *host, const char *key,
+                                void **out_data, uint64_t *out_size) {
+  kd_status status = keel_layers_enter("host.cache_get");
+  return status == KD_OK ? own.cache_get(host, key, out_data, out_size)
+                         : status;
+}
+
+static kd_status host_cache_put(const kd_host *host, const char *key,
+                                const void *data, uint64_t size) {
+  kd_status status = keel_layers_enter("host.cache_put");
+  return status == KD_OK ? own.cache_put(host, key, data, size) : status;
+}
+
 void keel_layers_wrap_host(kd_host *host) {
   keel_layer_settle();
   if (!settings.fault) return;
@@ -37,9 +57,12 @@ void keel_layers_wrap_host(kd_host *host) {
   own = *host;
   own_node = node_table = *host->node;
   node_table.constant = host_constant;
+  node_table.attr_tensor = host_attr_tensor;
   pthread_mutex_unlock(&lock);
   host->allocate = host_allocate;
   host->option = host_option;
   host->set_output = host_set_output;
+  host->cache_get = host_cache_get;
+  host->cache_put = host_cache_put;
   host->node = &node_table;
 }

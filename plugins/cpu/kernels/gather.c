@@ -307,9 +307,10 @@ CPU_KERNEL(cpu_run_constant_of_shape) {
   size_t size = kd_dtype_size(y->dtype);
   if (!y->size) return KD_OK;
   memset(y->data, 0, y->size);
-  if (cpu_host->node->attr_tensor(launch->node, "value", &value) == KD_OK)
-    for (int64_t i = 0, n = kd_elements(y); i < n; i++)
-      memcpy((char *)y->data + (size_t)i * size, value.data, size);
+  kd_status status = cpu_host->node->attr_tensor(launch->node, "value", &value);
+  if (status != KD_OK) return status == KD_NOT_FOUND ? KD_OK : status;
+  for (int64_t i = 0, n = kd_elements(y); i < n; i++)
+    memcpy((char *)y->data + (size_t)i * size, value.data, size);
   return KD_OK;
 }
 
