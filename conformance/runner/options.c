@@ -46,11 +46,14 @@ bool kc_find_plugin(const char *name, char out_path[4096]) {
     if (found) return true;
   }
   out_path[0] = 0;
-  fprintf(stderr,
-          "keel-conformance: there is no plugin \"%s\": give the path of a"
-          " library (./lib%s.so), or the name of a device that Keel has"
-          " (cpu)\n",
-          name, name);
+  if (strchr(name, '/') || strstr(name, ".so"))
+    fprintf(stderr, "keel-conformance: %s: %s\n", name, strerror(ENOENT));
+  else
+    fprintf(stderr,
+            "keel-conformance: there is no plugin \"%s\": give the path of a"
+            " library (./lib%s.so), or the name of a device that Keel has"
+            " (cpu)\n",
+            name, name);
   return false;
 }
 

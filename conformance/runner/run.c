@@ -683,7 +683,13 @@ static int verdict(const run *run, const kc_facts *facts) {
            !(results->rules[i].rule->flags & KC_WATCHED);
   }
   if (!facts->open) return KC_EXIT_NOT_LOADABLE;
-  if (!ran) return KC_EXIT_NOTHING;
+  if (!ran) {
+    fputs(
+        "keel-conformance: nothing ran: no rule and case that was asked for is"
+        " one that the plugin has something for\n",
+        stderr);
+    return KC_EXIT_NOTHING;
+  }
   if (failed) return KC_EXIT_NOT;
   if (error) return KC_EXIT_SUITE;
   return stale(run) ? KC_EXIT_STALE : KC_EXIT_CONFORMANT;
@@ -712,6 +718,18 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
   run.began = kc_now();
   if (options->expectations &&
       !kc_expectations_read(options->expectations, &run.expected)) {
+    kc_expectations_free(&run.expected);
+    return KC_EXIT_USAGE;
+  }
+  for (uint32_t i = 0; i < options->glob_count; i++) {
+    const kc_rule *rule = NULL;
+    for (uint32_t k = 0; (rule = kc_rule_at(k)); k++)
+      if (matches(options->globs[i], rule->id)) break;
+    if (rule) continue;
+    fprintf(stderr,
+            "keel-conformance: no rule's id is like \"%s\"; keel-conformance"
+            " list has them all\n",
+            options->globs[i]);
     kc_expectations_free(&run.expected);
     return KC_EXIT_USAGE;
   }

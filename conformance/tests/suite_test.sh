@@ -68,11 +68,16 @@ status 2 "$suite" run
 status 2 "$suite" run "$minimal" --no-such-option
 says 'there is no option'
 status 2 "$suite" run "$scratch/nothing.so"
+says 'No such file'
+status 2 "$suite" run nothing
 says 'there is no plugin'
 status 2 "$suite" run "$minimal" --level 9
 status 2 "$suite" run "$minimal" --seed -3
 status 3 "$suite" run "$scratch/../$(basename "$scratch")/out"
-status 4 "$suite" run "$minimal" --rule no.such-rule
+status 2 "$suite" run "$minimal" --rule no.such-rule
+says "no rule's id is like"
+status 4 "$suite" run "$minimal" --rule 'region.*'
+says 'nothing ran'
 KEEL_SIM=odd_tail status 1 "$suite" run "$sim" --rule copy.in-out
 says 'copy.in-out/size='
 says 'explain copy.in-out'
