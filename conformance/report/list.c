@@ -50,7 +50,10 @@ void kc_list_markdown(void) {
       " |\n"
       "| `report/` | terminal, HTML, JUnit, TAP, Markdown, badge |\n"
       "| `mutants/` | the simulated device, its defects, odd but legal"
-      " variants, the fault layer |\n\n"
+      " variants, the fault layer around any plugin; MEASURED.md has what each"
+      " defect makes fail |\n"
+      "| `tests/` | its own tests; stability.sh shows that results depend on"
+      " nothing but the plugin |\n\n"
       "The suite sees libkeel's op schemas and shape functions (`host/src/ops`)"
       " and, for\nONNX's stored cases, its public API; nothing else of the"
       " host, and no plugin's code.\n",

@@ -15,11 +15,12 @@ typedef struct graph4 {
 
 static const char *const chain[] = {"Relu", "Add", "Tanh", "Mul"};
 
-static void graph_make(graph4 *g, int64_t n, kc_random *random) {
+/* dim: what the graph says of the size; -1: nothing. */
+static void graph_open(graph4 *g, int64_t n, int64_t dim, kc_random *random) {
   memset(g, 0, sizeof *g);
   g->n = n;
   g->x = kc_floats(1, &n, random);
-  if (keel_type_of(KD_F32, 1, &n, &g->type) != KD_OK) kc_stop("no type");
+  if (keel_type_of(KD_F32, 1, &dim, &g->type) != KD_OK) kc_stop("no type");
   static const uint32_t in[4][2] = {{0, 0}, {1, 0}, {2, 0}, {3, 1}};
   for (uint32_t i = 0; i < 4; i++) {
     const keel_type *types[2] = {g->type, g->type};
@@ -37,6 +38,10 @@ static void graph_make(graph4 *g, int64_t n, kc_random *random) {
   g->graph.input_count = g->graph.output_count = 1;
   g->graph.graph_inputs[0] = 0;
   g->graph.graph_outputs[0] = 4;
+}
+
+static void graph_make(graph4 *g, int64_t n, kc_random *random) {
+  graph_open(g, n, n, random);
 }
 
 static void graph_free(graph4 *g) {
@@ -109,7 +114,7 @@ static kd_status run_region(kd_region *region, graph4 *g, float *out) {
                   .data = x->address,
                   .offset = x->offset,
                   .size = size,
-                  .dims = g->type->dims,
+                  .dims = &g->n,
                   .dtype = KD_F32,
                   .rank = 1};
   kd_tensor target = in;
@@ -348,7 +353,7 @@ static void region_mutated(void) {
 
 static void region_odd_graphs(void) {
   kc_random random = kc_seed();
-  for (int i = 0; i < (kc.quick ? 30 : 200); i++) {
+  for (int i = 0; i < (kc.quick ? 300 : 10000); i++) {
     graph4 g;
     graph_make(&g, 8, &random);
     /* edges to nowhere, self-made cycles, empty graphs */
@@ -391,6 +396,34 @@ static void region_empty(void) {
            "claim of an empty graph returned %s and %u claims",
            kd_status_name(status), c.count);
   value_free(g.x);
+}
+
+/* Sizes that come with the launch: each is as good as the first. */
+static void region_dynamic(void) {
+  static const int64_t sizes[] = {40, 7, 300, 1, 40};
+  graph4 g;
+  kc_random random = kc_seed();
+  graph_open(&g, sizes[0], -1, &random);
+  claims c = claim(&g);
+  if (c.count != 1 || c.sizes[0] != 4) {
+    graph_free(&g);
+    kc_unclaimed("it does not claim a graph whose sizes are not known");
+  }
+  kd_region *region = NULL;
+  kd_status status =
+      KC_CALL(kd_status, kp.r.compile(kc_device(), &g.graph, &region),
+              "region.compile(sizes not known)");
+  kc_check(status == KD_OK || (status == KD_UNIMPLEMENTED && *kc_message()),
+           "compile of a graph that was claimed, sizes not known, returned %s",
+           kd_status_name(status));
+  for (size_t i = 0; i < KC_COUNT_OF(sizes) && status == KD_OK; i++) {
+    value_free(g.x);
+    g.n = sizes[i];
+    g.x = kc_floats(1, &g.n, &random);
+    check_region(region, &g, "a region for any size");
+  }
+  if (status == KD_OK) KC_DO(kp.r.destroy(region), "region.destroy");
+  graph_free(&g);
 }
 
 static void compile_there(void *context, uint32_t index) {
@@ -472,6 +505,10 @@ static const kc_rule rules[] = {
          "kd_region_table.compile kd_region_table.claim",
          "Values that nobody writes, absent inputs, cycles: refuse or compile,"
          " never crash or run for ever."),
+    KC_RULE(MUST, COMPILE, "region.dynamic-shapes", region_dynamic, 0,
+            "tensor.h", "-1 is not known yet",
+            "kd_type.dims kd_region_table.compile kd_region_table.enqueue",
+            "Code that was made for the first size is used for the next."),
     RULE("region.empty-graph", region_empty,
          "Returns KD_OK also where it claims nothing", "kd_region_table.claim",
          "Nothing to claim is no failure."),

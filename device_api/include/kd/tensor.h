@@ -52,7 +52,8 @@ typedef struct kd_tensor {
 
 /* Element type and shape, where there is no data (yet). Frozen. */
 typedef struct kd_type {
-  const int64_t *dims; /* `rank` sizes; -1 is not known yet */
+  const int64_t
+      *dims; /* `rank` sizes; -1 is not known yet [region.dynamic-shapes] */
   kd_dtype dtype;
   uint32_t rank; /* KD_RANK_UNKNOWN: nothing is known of the shape */
   uint32_t layout;
