@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -127,6 +128,8 @@ static void become(const kc_options *options, const kc_child *child,
 static void set_up(const kc_options *options, int events, int output, int page,
                    const char *scratch) {
   setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG,
+        SIGKILL); /* not to outlive a runner that was killed */
   int nothing = open("/dev/null", O_RDONLY);
   int keep_events = fcntl(events, F_DUPFD, 10),
       keep_page = fcntl(page, F_DUPFD, 10);

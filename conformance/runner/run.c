@@ -33,6 +33,13 @@ typedef struct run {
   uint64_t began, shown;
 } run;
 
+/* Ctrl-C: children are groups of their own, and would run on. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number) {
+  interrupted = number;
+}
+
 /* ---- choosing ---------------------------------------------------------------------- */
 
 static bool matches(const char *glob, const char *id) {
@@ -542,10 +549,21 @@ static void wait_some(run *run) {
   show(run);
 }
 
+static void stop_children(run *run) {
+  for (uint32_t i = 0; i < run->jobs; i++) {
+    kc_child *child = &run->children[i];
+    if (!child->pid) continue;
+    kc_child_kill(child);
+    waitpid(child->pid, NULL, 0);
+    kc_child_close(child);
+  }
+  run->running = 0;
+}
+
 static void run_part(run *run, bool alone) {
   kc_results *results = run->results;
   uint32_t width = alone ? 1 : run->jobs;
-  for (uint32_t i = 0; i < results->rule_count; i++) {
+  for (uint32_t i = 0; i < results->rule_count && !interrupted; i++) {
     kc_rule_result *result = &results->rules[i];
     bool is_alone = (result->rule->flags & KC_ALONE) != 0;
     if (is_alone != alone || result->status != KC_NOT_RUN) continue;
@@ -563,12 +581,13 @@ static void run_part(run *run, bool alone) {
       other->status = KC_PASS; /* for the time being */
       group[count++] = other;
     }
-    while (run->running >= width)
+    while (run->running >= width && !interrupted)
       wait_some(run);
-    start_rules(run, group, count);
+    if (!interrupted) start_rules(run, group, count);
   }
-  while (run->running)
+  while (run->running && !interrupted)
     wait_some(run);
+  if (interrupted) stop_children(run);
 }
 
 static void plan(run *run, const kc_facts *facts) {
@@ -756,9 +775,22 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
   }
   plan(&run, &facts);
   own.soak = soak_share(&run);
+  struct sigaction ours = {.sa_handler = on_interrupt}, before[2];
+  sigaction(SIGINT, &ours, &before[0]);
+  sigaction(SIGTERM, &ours, &before[1]);
   run_part(&run, false);
   run_part(&run, true);
   clear_line(&run);
+  sigaction(SIGINT, &before[0], NULL);
+  sigaction(SIGTERM, &before[1], NULL);
+  if (interrupted) {
+    fprintf(stderr, "keel-conformance: interrupted at rule %u of %u%s%s\n",
+            run.finished, results->rule_count,
+            options->out ? "; what ran is in " : "",
+            options->out ? options->out : "");
+    kc_expectations_free(&run.expected);
+    return 128 + interrupted;
+  }
   for (uint32_t i = 0; i < results->rule_count; i++) {
     kc_rule_result *rule = &results->rules[i];
     if (rule->written) continue;

@@ -117,7 +117,7 @@ int kc_verb_run(int argc, char **argv) {
                 results.command ? results.command : "keel-conformance run", " ",
                 argv[i]);
   status = kc_run_all(&options, &results);
-  if (status != KC_EXIT_USAGE) {
+  if (status != KC_EXIT_USAGE && status < 128) {
     if (!options.quiet) kc_print_failures(&results, options.verbose);
     if (!own || options.report_count) write_reports(&options, &results);
     if (!own && !options.quiet)
