@@ -1,10 +1,12 @@
 /* op.c - what kernels compute, against the reference. */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <unistd.h>
 
 #include "rules/cases.h"
 #include "rules/rules.h"
+#include "suite/channel.h"
 
 /* ---- walking over what the plugin has ----------------------------------------------- */
 
@@ -30,7 +32,7 @@ static bool wanted(const char *op, kd_dtype dtype) {
 }
 
 static void dump(const kc_op *op, const value *got, const value *want,
-                 const char *name);
+                 uint32_t index);
 
 /* One definition on one case; 0 where it does not take it. */
 static bool run_def(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
@@ -72,7 +74,7 @@ static bool run_def(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
     within.other = flushed[j];
     snprintf(what, sizeof what, "%s output %u", def->op, j);
     if (!kc_compare(want[j], got, &within, what) && kc.dump && got)
-      dump(&one->op, got, want[j], what);
+      dump(&one->op, got, want[j], j);
     value_free(got);
   }
   if (status == KD_OK) kc_run_inputs_intact(run);
@@ -572,14 +574,14 @@ static void op_random(void) {
 /* ---- dumps ------------------------------------------------------------------------------------- */
 
 /* NumPy's .npy, version 1.0, of doubles. */
-static void write_npy(const char *path, const value *from) {
+static bool write_npy(const char *path, const value *from) {
   char head[200], dims[120] = "";
   size_t used = 0;
   for (uint32_t i = 0; i < from->rank; i++)
     used += (size_t)snprintf(dims + used, sizeof dims - used, "%lld,",
                              (long long)from->dims[i]);
   FILE *file = fopen(path, "wbe");
-  if (!file) return;
+  if (!file) return false;
   int size = snprintf(head, sizeof head,
                       "{'descr': '<f8', 'fortran_order': False, 'shape': (%s),"
                       " }",
@@ -593,25 +595,26 @@ static void write_npy(const char *path, const value *from) {
     double x = (double)from->x[i];
     fwrite(&x, sizeof x, 1, file);
   }
-  fclose(file);
+  return fclose(file) == 0;
+}
+
+/* DIR/op.exact_op=Add,dtype=f32,case=0,probe=full-got-0.npy */
+static void dump_one(const value *from, const char *what, uint32_t index) {
+  char path[4600], name[256];
+  snprintf(name, sizeof name, "%s", kc_shared->name);
+  for (char *at = name; *at; at++)
+    if (*at == '/') *at = '_';
+  snprintf(path, sizeof path, "%s/%s-%s-%u.npy", kc.dump, name, what, index);
+  if (!write_npy(path, from))
+    kc_note("%s can't be written: %s", path, strerror(errno));
 }
 
 static void dump(const kc_op *op, const value *got, const value *want,
-                 const char *name) {
-  static uint32_t number;
-  char path[700];
-  snprintf(path, sizeof path, "%s/%s-%u-got.npy", kc.dump, op->name, number);
-  write_npy(path, got);
-  snprintf(path, sizeof path, "%s/%s-%u-want.npy", kc.dump, op->name, number);
-  write_npy(path, want);
-  for (uint32_t i = 0; i < op->in_count; i++) {
-    if (!op->in[i]) continue;
-    snprintf(path, sizeof path, "%s/%s-%u-in%u.npy", kc.dump, op->name, number,
-             i);
-    write_npy(path, op->in[i]);
-  }
-  kc_note("%s: tensors are in %s/%s-%u-*.npy", name, kc.dump, op->name, number);
-  number++;
+                 uint32_t index) {
+  dump_one(got, "got", index);
+  dump_one(want, "want", index);
+  for (uint32_t i = 0; i < op->in_count; i++)
+    if (op->in[i]) dump_one(op->in[i], "in", i);
 }
 
 /* ---- what there is no reference for --------------------------------------------------------- */

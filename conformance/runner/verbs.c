@@ -41,7 +41,9 @@ static const char run_help[] =
     "  --expectations FILE failures that are known; see VENDOR_GUIDE.md\n"
     "  --option NAME=VALUE an option of the plugin\n"
     "  --in-process        in this process, for a debugger\n"
-    "  --dump DIR          writes the tensors of failed cases there, as .npy\n"
+    "  --dump DIR          writes the tensors of failed cases of ops there, "
+    "as\n"
+    "                      .npy\n"
     "  --out DIR           writes results.jsonl and the reports there\n"
     "  --report FORMAT     html, junit, tap, md, badge, text; may be repeated\n"
     "                      (with --out; html, junit and md otherwise)\n"
@@ -112,6 +114,13 @@ int kc_verb_run(int argc, char **argv) {
                       strerror(errno));
     options.out = NULL; /* nowhere to remember the last run: that is all */
   }
+  static char dump[4096]; /* children have folders of their own */
+  if (options.dump) {
+    if (!make_folders(options.dump) || !realpath(options.dump, dump))
+      return kc_usage("run", "%s can't be made: %s", options.dump,
+                      strerror(errno));
+    options.dump = dump;
+  }
   for (int i = 0; i < argc; i++)
     kc_text_set(&results.command, "%s%s%s",
                 results.command ? results.command : "keel-conformance run", " ",
@@ -120,6 +129,8 @@ int kc_verb_run(int argc, char **argv) {
   if (status != KC_EXIT_USAGE && status < 128) {
     if (!options.quiet) kc_print_failures(&results, options.verbose);
     if (!own || options.report_count) write_reports(&options, &results);
+    if (options.dump && results.failed && !options.quiet)
+      printf("tensors of failed cases are in %s\n", options.dump);
     if (!own && !options.quiet)
       printf("%s/results.jsonl and the reports are written\n", options.out);
     kc_print_summary(&results);

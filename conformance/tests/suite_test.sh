@@ -56,6 +56,12 @@ for shard in 1 2 3; do
 done | awk '{print $2}' | sort | uniq -c | awk '$1 > 3' >"$scratch/doubles"
 [ -s "$scratch/doubles" ] && { echo "FAILED: shards overlap"; failed=1; }
 
+# tensors of what fails
+KEEL_SIM=fast_tanh status 1 "$suite" run "$sim" --rule op.ulp --op Tanh \
+  --dump "$scratch/tensors/tanh" --no-reruns
+[ -s "$(echo "$scratch"/tensors/tanh/op.ulp_op=Tanh,dtype=f32*-got-0.npy |
+  cut -d ' ' -f 1)" ] || { echo "FAILED: no tensors"; failed=1; }
+
 # long runs: a round has a name of its own, which runs it again
 status 0 "$suite" run "$minimal" --rule thread.memory --soak 1s
 status 0 "$suite" run "$minimal" --case thread.memory/all/soak=3
