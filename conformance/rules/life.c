@@ -86,14 +86,14 @@ static bool has_create(const kd_kernel_def *def) {
 }
 
 static void churn_op(kc_op_case *one, kc_node *node, const kd_kernel_def *def) {
-  churn(node, def, &one->op, 400);
+  churn(node, def, &one->op, 1600);
 }
 
 static void life_churn(void) {
   kc_unary unary;
   if (kc_unary_make(16, &unary)) {
     if (kc_case("unary"))
-      churn(unary.node, unary.def, &unary.op, kc.quick ? 400 : 4000);
+      churn(unary.node, unary.def, &unary.op, kc.quick ? 1600 : 4000);
     kc_unary_free(&unary);
   }
   kc_each_op(has_create, churn_op, KD_F32, kc.quick ? 4 : 12);
@@ -106,7 +106,7 @@ static void life_launches(void) {
   kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
         "create");
   uint64_t before = 0;
-  uint32_t rounds = kc.quick ? 800 : 8000;
+  uint32_t rounds = kc.quick ? 4000 : 8000;
   for (uint32_t i = 0; i < rounds; i++) {
     if (i == rounds / 4) before = resident();
     kc_ok(kc_run_now(run), "run");
