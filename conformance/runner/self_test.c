@@ -117,6 +117,7 @@ static void start(task *t, const settings *s) {
       argv[n++] = t->needs;
     }
   }
+  if (s->matrix) alarm(150); /* where each rule hangs, what ran will do */
   execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
   _exit(98);
 }
