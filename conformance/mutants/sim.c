@@ -3,17 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <locale.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+#include "mutants/process.h"
 
 int sim_mode;
 const kd_host *sim_host;
@@ -78,44 +70,6 @@ static void wait_for_ever(void) {
 }
 
 /* ---- opening ------------------------------------------------------------------------ */
-
-static void on_signal(int number) {
-  (void)number;
-}
-
-static void spoil_process(void) {
-#if defined(__x86_64__)
-  if (BUG(sets_fpu)) _mm_setcsr(_mm_getcsr() | 0x8040);
-  if (BUG(sets_direction)) __asm__ volatile("std");
-#endif
-  if (BUG(sets_handler)) signal(SIGUSR1, on_signal);
-  if (BUG(sets_mask)) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-  }
-  if (BUG(sets_environment)) setenv("SIM_WAS_HERE", "1", 1);
-  if (BUG(sets_locale)) setlocale(LC_ALL, "C.UTF-8");
-  if (BUG(sets_directory) && chdir("/usr") != 0) return;
-  if (BUG(sets_umask)) umask(077);
-  if (BUG(sets_limit)) {
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_cur > 200 ? 200 : 100;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  if (BUG(keeps_socket)) {
-    if (socket(AF_UNIX, SOCK_STREAM, 0) < 0) return;
-  }
-  if (BUG(pins_caller)) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(0, &set);
-    sched_setaffinity(0, sizeof set, &set);
-  }
-  if (BUG(nices_caller)) setpriority(PRIO_PROCESS, 0, 5);
-}
 
 static kd_status check_host(const kd_host *host) {
   if (BUG(host_size_equal) && host->struct_size != sizeof(kd_host))
@@ -226,7 +180,7 @@ static kd_status plugin_open(const kd_host *host) {
   }
   if (BUG(filled_at_open)) plugin.device_status = NULL;
   if (BUG(list_late)) plugin.kernel_count = sim_kernel_count;
-  spoil_process();
+  change_process();
   misbehave_threads(host);
   opener = pthread_self();
   sim_memory_reset();

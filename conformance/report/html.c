@@ -74,22 +74,6 @@ static const char script[] =
     "q.oninput=s.onchange=f;f();\n"
     "</script>\n";
 
-static void put(FILE *file, const char *text) {
-  for (; text && *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '&')
-      fputs("&amp;", file);
-    else if (c == '<')
-      fputs("&lt;", file);
-    else if (c == '>')
-      fputs("&gt;", file);
-    else if (c == '"')
-      fputs("&quot;", file);
-    else if (c >= ' ' || c == '\n')
-      fputc(c, file);
-  }
-}
-
 static const char *colour(kc_status status) {
   if (kc_status_failed(status)) return "bad";
   return status == KC_PASS ? "ok" : status == KC_WARNING ? "warn" : "skip";
@@ -103,22 +87,22 @@ static void card(FILE *file, const char *style, uint32_t value,
 
 static void summary(const kc_results *r, FILE *file) {
   fputs("<title>", file);
-  put(file, r->name);
+  kc_xml_text(file, r->name);
   fputs(": Keel conformance</title></head><body><main>\n<h1>", file);
-  put(file, r->vendor);
+  kc_xml_text(file, r->vendor);
   fputc(' ', file);
-  put(file, r->name);
+  kc_xml_text(file, r->name);
   fputc(' ', file);
-  put(file, r->version);
+  kc_xml_text(file, r->version);
   fputs("</h1>\n<div class=\"soft\">", file);
-  put(file, r->device);
+  kc_xml_text(file, r->device);
   fprintf(file, " &middot; ABI %u.%u &middot; ", r->abi_version >> 16,
           r->abi_version & 0xffff);
-  put(file, r->suite);
+  kc_xml_text(file, r->suite);
   fputs(" &middot; ", file);
-  put(file, r->started);
+  kc_xml_text(file, r->started);
   fputs(" &middot; ", file);
-  put(file, r->host);
+  kc_xml_text(file, r->host);
   fprintf(file, " &middot; seed %llu</div>\n", (unsigned long long)r->seed);
   bool claims = !r->failed && !r->partial;
   fprintf(file, "<p><b class=\"%s\">%s",
@@ -164,9 +148,9 @@ static void stories(const kc_results *r, FILE *file) {
             kc_severity_name(rule->severity), rule->failed, rule->case_count);
     if (rule->rule) {
       fprintf(file, "<blockquote>kd/%s: &ldquo;", rule->rule->header);
-      put(file, rule->rule->sentence);
+      kc_xml_text(file, rule->rule->sentence);
       fputs("&rdquo;</blockquote><div>", file);
-      put(file, rule->rule->about);
+      kc_xml_text(file, rule->rule->about);
       fputs("</div>\n", file);
     }
     uint32_t shown = 0;
@@ -177,18 +161,18 @@ static void stories(const kc_results *r, FILE *file) {
       if (shown == 2)
         fputs("<details><summary>the other cases</summary>", file);
       fputs("<pre>", file);
-      put(file, one->name);
+      kc_xml_text(file, one->name);
       fputs("\n", file);
-      put(file, one->message);
+      kc_xml_text(file, one->message);
       if (one->detail) fputs("\n\n", file);
-      put(file, one->detail);
+      kc_xml_text(file, one->detail);
       fputs("</pre>\n", file);
       if (shown == 1) {
         const char *during = strstr(one->name, "/during=");
         fputs("<div class=\"soft\">Again: <code>keel-conformance ", file);
-        put(file, r->plugin_path);
+        kc_xml_text(file, r->plugin_path);
         fputs(" --case '", file);
-        put(file, during ? during + 8 : one->name);
+        kc_xml_text(file, during ? during + 8 : one->name);
         fprintf(file, "' --seed %llu</code></div>\n",
                 (unsigned long long)r->seed);
       }
@@ -291,7 +275,7 @@ static void rules(const kc_results *r, FILE *file) {
     bool broke = kc_status_failed(rule->status) || rule->status == KC_WARNING;
     fprintf(file, "<tr data-id=\"%s\" data-s=\"%s\" data-text=\"", rule->id,
             kc_status_name(rule->status));
-    put(file, rule->rule ? rule->rule->sentence : "");
+    kc_xml_text(file, rule->rule ? rule->rule->sentence : "");
     fprintf(file,
             "\"><td><code>%s%s%s%s%s</code><td class=\"%s\">%s<td>%s<td>%s"
             "<td class=\"n\">%u<td class=\"n\">%llu<td class=\"n\">%.0f<td"
@@ -302,9 +286,9 @@ static void rules(const kc_results *r, FILE *file) {
             kc_severity_name(rule->severity), kc_level_name(rule->level),
             rule->case_count, (unsigned long long)rule->checks,
             (double)rule->time / 1e6);
-    put(file, rule->reason);
+    kc_xml_text(file, rule->reason);
     for (uint32_t c = 0; c < rule->case_count && c < 1; c++)
-      put(file, rule->cases[c].note);
+      kc_xml_text(file, rule->cases[c].note);
     fputs("</tr>\n", file);
   }
   fputs("</table>\n", file);

@@ -4,6 +4,10 @@
 
 #include "runner/results.h"
 
+/* Writes text as it stands in XML and HTML; NULL: nothing. */
+void kc_xml_text(FILE *file, const char *text);
+
+/* False where it could not be written. */
 bool kc_html(const kc_results *results, FILE *file);
 
 #endif /* KC_HTML_H */

@@ -6,7 +6,7 @@
 
 const char kc_formats[] = "html junit tap md badge text";
 
-static void xml(FILE *file, const char *text) {
+void kc_xml_text(FILE *file, const char *text) {
   for (; text && *text; text++) {
     unsigned char c = (unsigned char)*text;
     if (c == '&')
@@ -42,22 +42,23 @@ static void junit_case(FILE *file, const kc_rule_result *rule) {
   fputs(">\n", file);
   if (skipped) {
     fputs("      <skipped message=\"", file);
-    xml(file, rule->reason && *rule->reason ? rule->reason
-                                            : kc_status_name(rule->status));
+    kc_xml_text(file, rule->reason && *rule->reason
+                          ? rule->reason
+                          : kc_status_name(rule->status));
     fputs("\"/>\n", file);
   } else {
     bool error = rule->status != KC_FAIL && rule->status != KC_XPASS;
     fprintf(file, "      <%s type=\"%s\">", error ? "error" : "failure",
             kc_status_name(rule->status));
-    xml(file, rule->reason);
+    kc_xml_text(file, rule->reason);
     for (uint32_t i = 0; i < rule->case_count; i++) {
       if (!kc_status_failed(rule->cases[i].status)) continue;
       fputc('\n', file);
-      xml(file, rule->cases[i].name);
+      kc_xml_text(file, rule->cases[i].name);
       fputs(": ", file);
-      xml(file, rule->cases[i].message);
+      kc_xml_text(file, rule->cases[i].message);
       fputc('\n', file);
-      xml(file, rule->cases[i].detail);
+      kc_xml_text(file, rule->cases[i].detail);
     }
     fprintf(file, "</%s>\n", error ? "error" : "failure");
   }
@@ -88,9 +89,9 @@ static bool junit(const kc_results *r, FILE *file) {
             " errors=\"%u\" skipped=\"%u\">\n    <properties>\n",
             kc_areas[a]->name, tests, failures, errors, skipped);
     fputs("      <property name=\"plugin\" value=\"", file);
-    xml(file, r->name);
+    kc_xml_text(file, r->name);
     fputc(' ', file);
-    xml(file, r->version);
+    kc_xml_text(file, r->version);
     fprintf(file,
             "\"/>\n      <property name=\"seed\" value=\"%llu\"/>\n"
             "    </properties>\n",

@@ -16,13 +16,13 @@ extern char **environ;
 /* Opens the plugin, closes it; prints the names of its devices. */
 int kc_help_open(const char *argument) {
   (void)argument;
-  kp.library = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
-  if (!kp.library) {
+  kp.mapped = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
+  if (!kp.mapped) {
     printf("dlopen: %s\n", dlerror());
     return 1;
   }
-  dlclose(kp.library);
-  kp.library = NULL;
+  dlclose(kp.mapped);
+  kp.mapped = NULL;
   kc_load();
   kd_status status = kc_open();
   if (status != KD_OK) {
@@ -77,7 +77,7 @@ static int help_unload(const char *argument) {
     kc_close_devices();
     kc_close();
     if (!may) return 0;
-    dlclose(kp.library);
+    dlclose(kp.mapped);
     memset(&kp, 0, sizeof kp);
     kc_sleep(20 * KC_MS);
   }

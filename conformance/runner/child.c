@@ -356,6 +356,11 @@ void kc_child_read(kc_child *child, kc_results *all) {
 
 /* ---- its end ---------------------------------------------------------------------------- */
 
+bool kc_child_ended(const kc_child *child, int *out_status) {
+  int got = waitpid(child->pid, out_status, WNOHANG);
+  return got == child->pid || (got < 0 && errno == ECHILD);
+}
+
 void kc_child_kill(kc_child *child) {
   kill(-child->pid, SIGKILL);
   kill(child->pid, SIGKILL);

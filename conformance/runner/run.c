@@ -1,11 +1,11 @@
-/* run.c - choosing rules, running them in children, and judging what came. */
+/* run.c - choosing rules, and running them in children; judge.c says what came of
+ * it. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -71,136 +71,6 @@ static uint32_t shard_of(const char *id, uint32_t shards) {
   return (uint32_t)((hash >> 20) % shards);
 }
 
-/* ---- facts ---------------------------------------------------------------------------- */
-
-static void probe_check(void) {
-  kc_load();
-  kc_note("loaded 1");
-  kc_note("name %s", kp.p.name ? kp.p.name : "?");
-  kc_note("vendor %s", kp.p.vendor ? kp.p.vendor : "?");
-  kc_note("version %s", kp.p.version ? kp.p.version : "?");
-  kc_note("abi %u", kp.p.abi_version);
-  kc_note("abi_min %u", kp.p.abi_min);
-  uint32_t claims = 0;
-  for (int i = 0; i < KC_LEVEL_COUNT; i++)
-    claims |= (uint32_t)kc_claims((kc_level)i) << i;
-  kc_note("claims %u", claims);
-  if (!kc_check(kp.p.memory && kp.p.open && kp.p.close && kp.p.device_count &&
-                    kp.p.device_info && kp.p.device_open && kp.p.device_close,
-                "a needed slot or table is NULL"))
-    return;
-  kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
-  kc_note("devices %u", count);
-  if (count <= kc.device)
-    kc_stop("there is no device %u; the plugin has %u: %s", kc.device, count,
-            kc_host.last_log);
-  const kd_device_info *info = kc_info();
-  kc_note("device %s:%u %s, %s", kp.p.name ? kp.p.name : "?", kc.device,
-          info->name ? info->name : "?", info->kind ? info->kind : "?");
-  /* a copy of 64 KiB takes a fast device some 10 us */
-  kc_buffer *buffer = kc_buffer_make(65536);
-  char *data = kc_take(65536);
-  uint64_t begin = kc_now();
-  for (int i = 0; i < 32; i++) {
-    kc_write(buffer, 0, data, 65536);
-    kc_read(buffer, 0, data, 65536);
-  }
-  kc_note("time %llu", (unsigned long long)(kc_now() - begin));
-  free(data);
-}
-
-const kc_rule kc_probe_rule = {.id = "probe", .check = probe_check};
-
-static void one_fact(kc_facts *out, const char *line) {
-  char text[160];
-  const char *space = strchr(line, ' ');
-  if (!space) return;
-  snprintf(text, sizeof text, "%.*s", (int)(space - line), line);
-  const char *value = space + 1;
-  unsigned long long number = strtoull(value, NULL, 10);
-  if (!strcmp(text, "loaded")) out->loaded = true;
-  if (!strcmp(text, "name")) snprintf(out->name, sizeof out->name, "%s", value);
-  if (!strcmp(text, "vendor"))
-    snprintf(out->vendor, sizeof out->vendor, "%s", value);
-  if (!strcmp(text, "version"))
-    snprintf(out->version, sizeof out->version, "%s", value);
-  if (!strcmp(text, "abi")) out->abi_version = (uint32_t)number;
-  if (!strcmp(text, "abi_min")) out->abi_min = (uint32_t)number;
-  if (!strcmp(text, "claims")) out->claims = (uint32_t)number;
-  if (!strcmp(text, "devices")) out->device_count = (uint32_t)number;
-  if (!strcmp(text, "device"))
-    snprintf(out->device, sizeof out->device, "%s", value);
-  if (!strcmp(text, "time")) {
-    out->open = true;
-    out->factor = (double)number / 2e6;
-    if (out->factor < 1) out->factor = 1;
-    if (out->factor > 100) out->factor = 100;
-  }
-}
-
-static bool reap(kc_child *child, int *out_status, struct rusage *usage) {
-  int got = wait4(child->pid, out_status, WNOHANG, usage);
-  return got == child->pid || (got < 0 && errno == ECHILD);
-}
-
-void kc_probe(const kc_options *options, kc_facts *out) {
-  kc_child child = {0};
-  kc_rule_result result = {.id = (char *)(uintptr_t) "probe"};
-  struct rusage usage;
-  int status = 0;
-  memset(out, 0, sizeof *out);
-  out->factor = 1;
-  if (!kc_child_start(&child, options, &kc_probe_rule, &result, 0, NULL, 1)) {
-    snprintf(out->why, sizeof out->why, "no child could be started: %s",
-             strerror(errno));
-    return;
-  }
-  uint64_t limit = (uint64_t)(20e9 * options->time_scale);
-  bool late = false;
-  uint64_t ended = 0;
-  while (!reap(&child, &status, &usage)) {
-    struct pollfd fds[2] = {{child.events, POLLIN, 0},
-                            {child.output, POLLIN, 0}};
-    poll(fds, 2, 20);
-    kc_child_read(&child, NULL);
-    if (child.done && !ended) ended = kc_now();
-    if ((!late && kc_now() - child.began > limit) ||
-        (ended && kc_now() - ended > KC_S)) {
-      late = !child.done;
-      kc_child_kill(&child); /* an end that hangs is another rule's business */
-    }
-  }
-  kc_child_read(&child, NULL);
-  kc_case_result *one = result.case_count ? &result.cases[0] : NULL;
-  char *rest = one ? one->note : NULL, *save = NULL;
-  for (char *line = rest ? strtok_r(rest, "\n", &save) : NULL; line;
-       line = strtok_r(NULL, "\n", &save))
-    one_fact(out, line);
-  if (late)
-    snprintf(
-        out->why, sizeof out->why, "it hangs: last call %s",
-        child.page
-            ->calls[(atomic_load(&child.page->at) + KC_RING - 1) % KC_RING]);
-  else if (WIFSIGNALED(status) && !child.done)
-    snprintf(out->why, sizeof out->why, "it crashed: %.800s",
-             child.page->crash);
-  else if (one && one->message)
-    snprintf(out->why, sizeof out->why, "%s", one->message);
-  else if (!child.done)
-    snprintf(out->why, sizeof out->why,
-             "the process ended with status %d in the middle: %.800s",
-             WEXITSTATUS(status), child.said);
-  if (out->open && out->why[0]) out->open = false;
-  kc_child_close(&child);
-  for (uint32_t i = 0; i < result.case_count; i++) {
-    free(result.cases[i].name);
-    free(result.cases[i].message);
-    free(result.cases[i].note);
-  }
-  free(result.cases);
-}
-
 /* ---- progress --------------------------------------------------------------------------- */
 
 static void show(run *run) {
@@ -234,66 +104,8 @@ static void clear_line(const run *run) {
   if (run->tty && !run->options->quiet) fprintf(stderr, "\r\x1b[K");
 }
 
-/* ---- judging ------------------------------------------------------------------------------ */
-
-static void judge_expected(run *run, kc_rule_result *rule) {
-  for (uint32_t i = 0; i < rule->case_count; i++) {
-    kc_case_result *one = &rule->cases[i];
-    kc_expectation *expected = kc_expectations_find(&run->expected, one->name);
-    if (!expected || one->status == KC_UNCLAIMED) continue;
-    expected->seen = true;
-    if (expected->expired) {
-      kc_text_more(&one->message,
-                   "the expectation of its failure expired on %s",
-                   expected->expires);
-      if (one->status == KC_PASS) one->status = KC_XPASS;
-    } else if (one->status == KC_PASS) {
-      one->status = KC_XPASS;
-      kc_text_set(&one->message,
-                  "passes, though a failure is expected (%s, %s): take the"
-                  " expectation away",
-                  expected->reason, expected->link);
-    } else {
-      one->status = KC_XFAIL;
-      kc_text_more(&one->message, "expected until %s: %s (%s)",
-                   expected->expires, expected->reason, expected->link);
-    }
-  }
-}
-
-static int badness(kc_status status) {
-  static const int order[KC_STATUS_COUNT] = {
-      [KC_UNCLAIMED] = 0, [KC_PASS] = 1, [KC_XFAIL] = 2, [KC_XPASS] = 3,
-      [KC_FAIL] = 4,      [KC_HANG] = 5, [KC_CRASH] = 6, [KC_ERROR] = 7};
-  return order[status];
-}
-
-static void judge(run *run, kc_rule_result *rule) {
-  judge_expected(run, rule);
-  kc_status worst = KC_UNCLAIMED;
-  rule->checks = 0;
-  rule->failed = 0;
-  for (uint32_t i = 0; i < rule->case_count; i++) {
-    const kc_case_result *one = &rule->cases[i];
-    rule->checks += one->checks;
-    rule->failed += kc_status_failed(one->status);
-    if (badness(one->status) > badness(worst)) worst = one->status;
-    if (one->status == KC_UNCLAIMED && !rule->reason)
-      kc_text_set(&rule->reason, "%s", one->message ? one->message : "");
-  }
-  if (worst != KC_UNCLAIMED) kc_text_set(&rule->reason, "%s", "");
-  if (worst == KC_PASS && rule->checks == 0) {
-    worst = KC_ERROR;
-    kc_text_set(&rule->reason, "the rule made no checks");
-  }
-  if (!rule->case_count)
-    kc_text_set(&rule->reason, "nothing that the plugin has fits the rule");
-  if (worst == KC_FAIL && rule->severity != KC_MUST) worst = KC_WARNING;
-  rule->status = worst;
-}
-
 static void finish_rule(run *run, kc_rule_result *rule) {
-  judge(run, rule);
+  kc_judge(&run->expected, rule);
   run->finished++;
   if (rule->rule && (rule->rule->flags & KC_WATCHED)) return;
   kc_results_write_rule(run->results, rule);
@@ -416,8 +228,7 @@ static bool end_child(run *run, kc_child *child, int status) {
 
 static void wait_child(run *run, kc_child *child, kc_results *all,
                        int *out_status) {
-  struct rusage usage;
-  while (!reap(child, out_status, &usage)) {
+  while (!kc_child_ended(child, out_status)) {
     struct pollfd fds[2] = {{child->events, POLLIN, 0},
                             {child->output, POLLIN, 0}};
     poll(fds, 2, 20);
@@ -527,12 +338,11 @@ static void wait_some(run *run) {
   for (uint32_t i = 0; i < run->jobs; i++) {
     kc_child *child = &run->children[i];
     int status = 0;
-    struct rusage usage;
     if (!child->pid) continue;
     kc_child_read(child, run->results);
     finish_past(run, child);
     check_deadline(run, child);
-    if (!reap(child, &status, &usage)) continue;
+    if (!kc_child_ended(child, &status)) continue;
     bool goes_on = end_child(run, child, status);
     finish_past(run, child);
     if (goes_on) continue;
@@ -794,7 +604,7 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
   for (uint32_t i = 0; i < results->rule_count; i++) {
     kc_rule_result *rule = &results->rules[i];
     if (rule->written) continue;
-    if (rule->status != KC_NOT_RUN) judge(&run, rule);
+    if (rule->status != KC_NOT_RUN) kc_judge(&run.expected, rule);
     kc_results_write_rule(results, rule);
   }
   results->time = kc_now() - run.began;

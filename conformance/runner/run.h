@@ -45,6 +45,10 @@ kc_expectation *kc_expectations_find(const kc_expectations *all,
                                      const char *name);
 void kc_expectations_free(kc_expectations *all);
 
+/* Sets a rule's status, checks and failed cases from its cases: an expected failure
+ * is none, an unexpected pass is one, and no check at all is an error. */
+void kc_judge(const kc_expectations *expectations, kc_rule_result *rule);
+
 /* Whether an id is chosen by the globs. */
 bool kc_chosen(const kc_options *options, const kc_rule *rule);
 
@@ -112,6 +116,8 @@ bool kc_child_start(kc_child *child, const kc_options *options,
 void kc_child_read(kc_child *child, kc_results *all);
 /* The rule that runs has ended: its time, and what it printed. */
 void kc_child_leave_rule(kc_child *child, kc_results *all);
+/* Whether it has ended; never blocks. */
+bool kc_child_ended(const kc_child *child, int *out_status);
 /* Kills it and its group. */
 void kc_child_kill(kc_child *child);
 /* Its stacks, for a hang. */

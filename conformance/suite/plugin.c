@@ -39,12 +39,12 @@ static void copy_kernels(void) {
 }
 
 void kc_load(void) {
-  if (kp.library) return;
-  kp.library = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
-  if (!kp.library) kc_stop("dlopen: %s", dlerror());
+  if (kp.mapped) return;
+  kp.mapped = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
+  if (!kp.mapped) kc_stop("dlopen: %s", dlerror());
   kd_entry entry = NULL;
   /* ISO C has no conversion from an object pointer; POSIX promises this one */
-  *(void **)&entry = dlsym(kp.library, KD_ENTRY_SYMBOL);
+  *(void **)&entry = dlsym(kp.mapped, KD_ENTRY_SYMBOL);
   if (!entry) kc_stop("no symbol %s", KD_ENTRY_SYMBOL);
   kp.table = KC_CALL(const kd_plugin *, entry(kc_services()),
                      KD_ENTRY_SYMBOL "(host)");

@@ -146,7 +146,7 @@ void kc_records_clear(void);
 
 /* The plugin under test: its tables, copied full-size. */
 typedef struct kc_plugin {
-  void *library;
+  void *mapped;           /* by dlopen */
   const kd_plugin *table; /* the plugin's own */
   kd_plugin p;
   kd_memory_table m;

@@ -1,7 +1,4 @@
 /* memory.c - defects of memory and copies, around a plugin. */
-#include <sched.h>
-#include <sys/resource.h>
-
 #include "mutants/fault/fault.h"
 
 static kd_memory_table memory;
@@ -29,13 +26,6 @@ static void act_up(void) {
     if (at != top) abort();
     top = (at + 1) % 4;
   }
-  if (BUG(pins_caller)) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(0, &set);
-    sched_setaffinity(0, sizeof set, &set);
-  }
-  if (BUG(nices_caller)) setpriority(PRIO_PROCESS, 0, 5);
 }
 
 static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,

@@ -1,16 +1,10 @@
 /* plugin.c - a plugin around another one: KEEL_FAULT_PLUGIN is the plugin,
  * KEEL_FAULT the one defect that is put around it. */
 #include <dlfcn.h>
-#include <locale.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 #include "mutants/fault/fault.h"
+/**/
+#include "mutants/process.h"
 
 int fault_mode;
 kd_plugin inner, outer;
@@ -76,36 +70,7 @@ static void wait_for_ever(void) {
     nap(1000000);
 }
 
-static void on_signal(int number) {
-  (void)number;
-}
-
 /* ---- open and close ----------------------------------------------------------------- */
-
-static void change_process(void) {
-#if defined(__x86_64__)
-  if (BUG(sets_fpu)) _mm_setcsr(_mm_getcsr() | 0x8040);
-  if (BUG(sets_direction)) __asm__ volatile("std");
-#endif
-  if (BUG(sets_handler)) signal(SIGUSR1, on_signal);
-  if (BUG(sets_mask)) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-  }
-  if (BUG(sets_environment)) setenv("FAULT_WAS_HERE", "1", 1);
-  if (BUG(sets_locale)) setlocale(LC_ALL, "C.UTF-8");
-  if (BUG(sets_directory) && chdir("/usr") != 0) return;
-  if (BUG(sets_umask)) umask(077);
-  if (BUG(sets_limit)) {
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_cur > 200 ? 200 : 100;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  if (BUG(keeps_socket) && socket(AF_UNIX, SOCK_STREAM, 0) < 0) return;
-}
 
 static void start_things(void) {
   if (BUG(spins)) {

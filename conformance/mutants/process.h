@@ -1,0 +1,55 @@
+/* process.h - defects that change the process or the calling thread, for a mutant
+ * that has defined BUG(name): sim.c and fault/plugin.c. */
+#ifndef KC_MUTANT_PROCESS_H
+#define KC_MUTANT_PROCESS_H
+
+#include <locale.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+static void on_signal(int number) {
+  (void)number;
+}
+
+static void change_process(void) {
+#if defined(__x86_64__)
+  if (BUG(sets_fpu)) _mm_setcsr(_mm_getcsr() | 0x8040);
+  if (BUG(sets_direction)) __asm__ volatile("std");
+#endif
+  if (BUG(sets_handler)) signal(SIGUSR1, on_signal);
+  if (BUG(sets_mask)) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+  }
+  if (BUG(sets_environment)) setenv("MUTANT_WAS_HERE", "1", 1);
+  if (BUG(sets_locale)) setlocale(LC_ALL, "C.UTF-8");
+  if (BUG(sets_directory) && chdir("/usr") != 0) return;
+  if (BUG(sets_umask)) umask(077);
+  if (BUG(sets_limit)) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_cur > 200 ? 200 : 100;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (BUG(keeps_socket) && socket(AF_UNIX, SOCK_STREAM, 0) < 0) return;
+  if (BUG(pins_caller)) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(0, &set);
+    sched_setaffinity(0, sizeof set, &set);
+  }
+  if (BUG(nices_caller)) setpriority(PRIO_PROCESS, 0, 5);
+}
+
+#endif /* KC_MUTANT_PROCESS_H */
