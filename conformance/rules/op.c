@@ -498,6 +498,7 @@ static void op_int_wrap(void) {
       for (int i = 0; i < 8; i++)
         one.own[1]->x[i] = one.own[0]->x[7 - i];
       if (types[t] == KD_I64) one.own[0]->x[0] = 4611686018427387905.0L;
+      if (types[t] != KD_I64) one.own[1]->x[7] = dtype_max(types[t]);
       one.op.in[1] = one.own[1];
       one.op.in_count = 2;
       if (taken(&one) &&

@@ -79,3 +79,56 @@ char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
   if (t.failed && t.data) host->release(t.data);
   return t.failed ? NULL : t.data;
 }
+
+/* ---- GLSL --------------------------------------------------------------------- */
+
+static bool uses(const fam_pass *pass, kd_dtype dtype) {
+  for (uint32_t i = 0; i < pass->buffer_count; i++)
+    if (pass->buffers[i].dtype == dtype) return true;
+  return strstr(pass->head, kd_dtype_name(dtype)) != NULL;
+}
+
+char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
+               const fam_pass *pass) {
+  text t = {.host = host};
+  const char *kernel = fam_text(pass->kernel);
+  if (!kernel) return NULL;
+  put(&t, "#version 460\n");
+  if (uses(pass, KD_F64)) put(&t, "#define HAS_F64\n");
+  if (dialect->keeps_nan) put(&t, "#define KEEPS_NAN\n");
+  put(&t, "#define GROUP %u\n%s%s", pass->group, fam_text("vulkan"),
+      fam_text("math"));
+  put(&t,
+      "layout(local_size_x = GROUP) in;\n"
+      "layout(buffer_reference, scalar, buffer_reference_align = 4)"
+      " readonly buffer family_params { int v[]; };\n");
+  for (uint32_t i = 0; i < pass->buffer_count; i++) {
+    const fam_buffer *b = &pass->buffers[i];
+    put(&t,
+        "layout(buffer_reference, scalar, buffer_reference_align = %u)"
+        " %sbuffer family_%s { S_%s v[]; };\n",
+        (unsigned)(b->dtype == KD_C128 ? 8 : kd_dtype_size(b->dtype)),
+        b->write ? "" : "readonly ", b->name, kd_dtype_name(b->dtype));
+  }
+  put(&t,
+      "layout(push_constant, scalar) uniform family_block {\n"
+      "  family_params params;\n  uint groups, unused;\n");
+  for (uint32_t i = 0; i < pass->buffer_count; i++)
+    put(&t, "  family_%s %s_;\n", pass->buffers[i].name, pass->buffers[i].name);
+  put(&t, "} family;\n");
+  for (uint32_t i = 0; i < pass->buffer_count; i++)
+    put(&t, "#define %s_ family.%s_\n", pass->buffers[i].name,
+        pass->buffers[i].name);
+  for (uint32_t i = 0; i < pass->buffer_count; i++)
+    put_buffer_macros(&t, &pass->buffers[i]);
+  put(&t, "%s%s", pass->head, kernel);
+  for (uint32_t i = 0; i < pass->local_count; i++)
+    put(&t, "shared %s %s[%u];\n", kd_dtype_name(pass->locals[i].dtype),
+        pass->locals[i].name, pass->locals[i].count);
+  put(&t,
+      "void main() {\n  if (uint(GRP) >= family.groups) return;\n"
+      "#define FAMILY_BODY\n%s}\n",
+      kernel);
+  if (t.failed && t.data) host->release(t.data);
+  return t.failed ? NULL : t.data;
+}

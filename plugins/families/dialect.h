@@ -6,7 +6,10 @@
 
 /* What a device can do, for the source. */
 typedef struct fam_dialect {
-  bool float64; /* f64 arithmetic */
+  bool float64;   /* f64 arithmetic */
+  bool math64;    /* and functions of f64 */
+  bool int64;     /* i64 and u64 */
+  bool keeps_nan; /* GLSL: SignedZeroInfNanPreserve of f32 can be asked for */
 } fam_dialect;
 
 /* OpenCL C 1.2: kernel `family`, whose arguments are, for each buffer, its memory
@@ -14,6 +17,12 @@ typedef struct fam_dialect {
  * runs out; else host->release frees it. */
 char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
                  const fam_pass *pass);
+
+/* GLSL for Vulkan 1.2: `main`, whose push constants are the address of the parameters,
+ * how many groups there are (the grid may have more), a word that nobody reads, and
+ * each buffer's address. NULL as fam_opencl. */
+char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
+               const fam_pass *pass);
 
 /* The text of a file of families/kernels or families/dialects; NULL: none. */
 const char *fam_text(const char *name);

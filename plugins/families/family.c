@@ -183,6 +183,13 @@ kd_dtype fam_compute(kd_dtype dtype) {
                                              : dtype;
 }
 
+bool fam_need_math(const fam_op *op, fam_plan *plan, kd_dtype compute) {
+  if (compute != KD_F64 || plan->math64) return true;
+  fam_fail(op, plan, KD_UNIMPLEMENTED,
+           "of f64: the device has no such function");
+  return false;
+}
+
 kd_dtype fam_bits(kd_dtype dtype) {
   switch (kd_dtype_size(dtype)) {
     case 1:

@@ -72,6 +72,8 @@ typedef struct fam_plan {
   uint32_t count, room;
   fam_pass *passes;
   bool float64;  /* f64 may be used for intermediates */
+  bool math64;   /* and has functions: exp, sin ... */
+  bool int64;    /* i64 and u64 may be used for intermediates */
   bool shared;   /* groups have fast memory of their own */
   fam_pass sink; /* takes what is written after a failure */
 } fam_plan;
@@ -152,6 +154,9 @@ bool fam_is_float(kd_dtype dtype);
 bool fam_is_signed(kd_dtype dtype);
 /* Bits of an element as an unsigned integer, for what only moves data. */
 kd_dtype fam_bits(kd_dtype dtype);
+
+/* Fails where the device has no functions (exp, sin, pow ...) of this type. */
+bool fam_need_math(const fam_op *op, fam_plan *plan, kd_dtype compute);
 
 /* Attributes, and integers of a host input (0 where it is absent). */
 int64_t fam_attr(const fam_op *op, const char *name, int64_t fallback);

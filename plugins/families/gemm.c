@@ -344,6 +344,7 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
     w.begin[i] = w.end[i] = 0;
   }
   kd_dtype compute = fam_compute(x->dtype);
+  if (kind == 2 && p > 2 && !fam_need_math(op, plan, compute)) return;
   fam_pass *pass = fam_begin(plan, "pool");
   fam_define(pass, "V", "%s", kd_dtype_name(compute));
   fam_define(pass, "KIND", "%u", kind);

@@ -59,19 +59,38 @@ static void bind_all(const fam_op *op, fam_pass *pass, uint32_t inputs) {
   fam_out(pass, "Z", op, 0);
 }
 
-/* The expressions of elementwise.def. T is their type, U its unsigned twin. */
+/* What the expressions of elementwise.def need beside the dialect's own. */
 static void define_language(fam_pass *pass, kd_dtype compute) {
   kd_dtype type = fam_compute(compute);
   static const kd_dtype twins[KD_DTYPE_COUNT] = {
       [KD_I8] = KD_U8, [KD_I16] = KD_U16, [KD_I32] = KD_U32, [KD_I64] = KD_U64};
   fam_define(pass, "T", "%s", kd_dtype_name(type));
   fam_define(pass, "U", "%s", kd_dtype_name(twins[type] ? twins[type] : type));
+  fam_define(pass, "BITS", "%u", (unsigned)kd_dtype_size(type) * 8);
   fam_define(pass, "LIT(x)", "CAST(T, x)");
+}
+
+/* Whether it calls more than what every device has on all its floats. */
+static bool uses_math(const char *expression) {
+  static const char *const everywhere[] = {"fabs", "floor", "ceil", "rint",
+                                           "sqrt", "fmax",  "fmin"};
+  for (const char *at = strstr(expression, "FN("); at;
+       at = strstr(at + 3, "FN(")) {
+    bool known = false;
+    for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++) {
+      size_t size = strlen(everywhere[i]);
+      known |= !strncmp(at + 3, everywhere[i], size) && at[3 + size] == ')';
+    }
+    if (!known) return true;
+  }
+  return false;
 }
 
 static void elementwise(const fam_op *op, fam_plan *plan, int inputs,
                         const char *expression, const char *a, const char *b) {
   fam_map map;
+  if (uses_math(expression) && !fam_need_math(op, plan, op->in[0].dtype))
+    return;
   fam_map_begin(&map, op);
   for (int i = 0; i < inputs; i++)
     fam_map_broadcast(&map, &op->in[i]);
@@ -167,6 +186,7 @@ void fam_plan_pow(const fam_op *op, fam_plan *plan) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "needs f64");
     return;
   }
+  if (!fam_need_math(op, plan, wide ? KD_F64 : KD_F32)) return;
   fam_map_begin(&map, op);
   fam_map_broadcast(&map, &op->in[0]);
   fam_map_broadcast(&map, &op->in[1]);
@@ -357,11 +377,14 @@ static void use_scalar(const fam_op *op, fam_plan *plan, fam_pass *pass,
     word = (uint64_t)(int64_t)fam_host_real(&op->in[input], 0);
   fam_int(plan, pass, low, (int32_t)(uint32_t)word);
   fam_int(plan, pass, high, (int32_t)(uint32_t)(word >> 32));
-  fam_define(pass, name,
-             type == KD_F32   ? "AS_F32(%s)"
-             : type == KD_F64 ? "AS_F64(WORD(%s, %s))"
-                              : "CAST(V, WORD(%s, %s))",
-             type == KD_F32 ? low : high, low);
+  if (kd_dtype_size(type) < 8)
+    fam_define(pass, name,
+               type == KD_F32 ? "AS_F32(%s)" : "CAST(V, CAST(u32, %s))", low);
+  else
+    fam_define(
+        pass, name,
+        type == KD_F64 ? "AS_F64(WORD(%s, %s))" : "CAST(V, WORD(%s, %s))", high,
+        low);
 }
 
 void fam_plan_range(const fam_op *op, fam_plan *plan) {
@@ -472,6 +495,7 @@ void fam_plan_window(const fam_op *op, fam_plan *plan) {
   fam_map map;
   const char *name = op->row->op;
   kd_dtype wide = op->out[0].dtype == KD_F64 ? KD_F64 : KD_F32;
+  if (!fam_need_math(op, plan, wide)) return;
   fam_map_begin(&map, op);
   fam_pass *pass = fam_map_pass(
       plan, &map, wide,

@@ -131,6 +131,13 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
     }
     compute = KD_F64;
   }
+  if (!real && !rooted && !plan->int64) {
+    fam_fail(op, plan, KD_UNIMPLEMENTED,
+             "integers, without i64 to sum them in");
+    return;
+  }
+  if (!strncmp(r->op, "ReduceLog", 9) && !fam_need_math(op, plan, compute))
+    return;
   if (!read_axes(op, plan, gone)) return;
   bool any = false; /* nothing to do: noop_with_empty_axes */
   for (uint32_t d = 0; d < op->in[0].rank; d++)
@@ -171,6 +178,7 @@ void fam_plan_softmax(const fam_op *op, fam_plan *plan) {
   kd_dtype compute = wide_type(x->dtype);
   uint32_t axis =
       x->rank ? fam_axis(op, plan, fam_attr(op, "axis", -1), x->rank) : 0;
+  if (op->row->number != 2 && !fam_need_math(op, plan, compute)) return;
   fam_pass *pass = fam_begin(plan, "softmax");
   fam_define(pass, "V", "%s", kd_dtype_name(compute));
   fam_define(pass, "KIND", "%u", op->row->number);
@@ -324,6 +332,7 @@ void fam_plan_lrn(const fam_op *op, fam_plan *plan) {
     fam_fail(op, plan, KD_INVALID_ARGUMENT, "needs channels and a size");
     return;
   }
+  if (!fam_need_math(op, plan, wide_type(x->dtype))) return;
   fam_pass *pass = fam_begin(plan, "lrn");
   fam_define(pass, "V", "%s", kd_dtype_name(wide_type(x->dtype)));
   fam_items(plan, pass, x->count);

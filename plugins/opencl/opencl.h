@@ -9,15 +9,14 @@
 #include <stdbool.h>
 
 #include "api.h"
-#include "families/dialect.h"
+#include "families/instance.h"
+#include "families/programs.h"
 
 extern const kd_host *ocl_host; /* from open to close */
 
 #define FAIL(...) ocl_host->fail(__VA_ARGS__)
 
 /* ---- devices ---------------------------------------------------------------------- */
-
-typedef struct ocl_program ocl_program;
 
 struct kd_device {
   cl_platform_id platform;
@@ -26,12 +25,10 @@ struct kd_device {
   cl_command_queue queue; /* of calls without a stream */
   char name[128], driver[128];
   uint64_t global_size, max_buffer;
-  fam_dialect dialect;
-  bool shared; /* its local memory is no part of the global one */
+  fam_driver families;
   char build_options[64];
   _Atomic uint64_t used, buffers;
-  pthread_mutex_t programs_lock;
-  ocl_program *programs[256]; /* chains, by hash */
+  fam_programs programs;
   /* callbacks that the driver still owes, and who waits for the last */
   pthread_mutex_t pending_lock;
   pthread_cond_t pending_none;
@@ -103,9 +100,10 @@ extern const kd_memory_table ocl_memory;
 /* The program of this source, compiled or from a store; the device keeps it. */
 kd_status ocl_program_get(kd_device *device, const char *source,
                           cl_program *out_program);
-void ocl_programs_free(kd_device *device);
+void ocl_programs_begin(kd_device *device);
 
-extern const kd_kernel_def ocl_kernels[];
+/* Sets what the families call. */
+void ocl_kernels_begin(kd_device *device);
 
 /* ---- recordings ------------------------------------------------------------------------ */
 

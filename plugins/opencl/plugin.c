@@ -191,10 +191,13 @@ static kd_status device_info(uint32_t index, kd_device_info *out) {
 static void read_facts(kd_device *d) {
   d->global_size = number(d->id, CL_DEVICE_GLOBAL_MEM_SIZE);
   d->max_buffer = number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  d->dialect.float64 = number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
-  d->shared = tiles == TILES_ON ||
-              (tiles == TILES_AUTO &&
-               number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL);
+  d->families.dialect.int64 = true; /* OpenCL's full profile has them */
+  d->families.dialect.float64 = d->families.dialect.math64 =
+      number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
+  /* tiles pay where local memory is no part of the global one */
+  d->families.shared = tiles == TILES_ON ||
+                       (tiles == TILES_AUTO &&
+                        number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL);
   bool exact = (number(d->id, CL_DEVICE_SINGLE_FP_CONFIG) &
                 CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
   snprintf(d->build_options, sizeof d->build_options, "-cl-std=CL1.2 -w%s",
@@ -223,7 +226,8 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
     ocl_host->release(d);
     return status;
   }
-  pthread_mutex_init(&d->programs_lock, NULL);
+  ocl_programs_begin(d);
+  ocl_kernels_begin(d);
   pthread_mutex_init(&d->pending_lock, NULL);
   pthread_cond_init(&d->pending_none, NULL);
   *out_device = d;
@@ -251,10 +255,9 @@ static void device_close(kd_device *d) {
   while (d->pending)
     pthread_cond_wait(&d->pending_none, &d->pending_lock);
   pthread_mutex_unlock(&d->pending_lock);
-  ocl_programs_free(d);
+  fam_programs_end(&d->programs);
   cl.ReleaseCommandQueue(d->queue);
   cl.ReleaseContext(d->context);
-  pthread_mutex_destroy(&d->programs_lock);
   pthread_mutex_destroy(&d->pending_lock);
   pthread_cond_destroy(&d->pending_none);
   ocl_host->release(d);
@@ -273,7 +276,7 @@ static const kd_plugin plugin = {
     .device_open = device_open,
     .device_close = device_close,
     .memory = &ocl_memory,
-    .kernels = ocl_kernels,
+    .kernels = fam_kernels,
     .kernel_count = FAM_ROW_COUNT,
     .streams = &ocl_streams,
     .events = &ocl_events,

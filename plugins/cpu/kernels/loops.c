@@ -4,6 +4,12 @@
  * compiler makes the vectors. Half floats are computed as floats. */
 #include "elementwise.h"
 
+/* the language of elementwise.def */
+#define CAST(type, x)   ((type)(x))
+#define REM(x, y)       ((x) % (y))
+#define BITS            (sizeof(T) * 8)
+#define IS_MINUS_ONE(y) ((T)-1 < 0 && (y) == (T)-1)
+
 /* ---- one loop ------------------------------------------------------------- */
 
 #define UNARY_LOOP(name, S, C, LOAD, STORE, expression)              \

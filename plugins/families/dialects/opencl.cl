@@ -72,6 +72,8 @@ static u16 to_bf16(f32 v) {
 #define IDX int
 #define CAST(type, x) ((type)(x))
 #define FN(name) name
+#define REM(x, y) ((x) % (y))
+#define IS_MINUS_ONE(y) (CAST(T, -1) < 0 && (y) == CAST(T, -1))
 #define AS_F32(x) as_float(x)
 #define PARAM(i) params.v[i]
 #define GID ((IDX)get_global_id(0))

@@ -1,0 +1,39 @@
+/* instance.h - kernels of a plugin whose ops are the families': definitions, plans
+ * that follow host inputs, and launches. A plugin gives how it compiles a pass and
+ * how it launches one. */
+#ifndef KEEL_FAMILIES_INSTANCE_H
+#define KEEL_FAMILIES_INSTANCE_H
+
+#include "families/dialect.h"
+
+typedef struct fam_driver {
+  const kd_host *host;
+  const char *name; /* of the device, for messages */
+  fam_dialect dialect;
+  bool shared; /* as in fam_plan */
+
+  /* Makes what launches need of a pass; called once a pass. */
+  kd_status (*compile)(kd_device *device, const fam_pass *pass,
+                       void **out_program);
+  void (*release)(kd_device *device, void *program);
+  /* Enqueues it; `stream` NULL: beside all streams. One at a time for a program. */
+  kd_status (*launch)(kd_device *device, kd_stream *stream, void *program,
+                      const fam_pass *pass, const kd_launch *launch);
+  /* Waits for what was launched without a stream. */
+  kd_status (*settle)(kd_device *device);
+} fam_driver;
+
+/* The plugin's; the same for as long as the device is open. */
+const fam_driver *fam_driver_of(const kd_device *device);
+
+/* For kd_plugin.kernels. */
+extern const kd_kernel_def fam_kernels[FAM_ROW_COUNT];
+
+/* The tensor that a pass's buffer is. */
+static inline const kd_tensor *fam_tensor_of(const kd_launch *launch,
+                                             const fam_buffer *buffer) {
+  return buffer->place == FAM_INPUT ? &launch->inputs[buffer->index]
+                                    : &launch->outputs[buffer->index];
+}
+
+#endif /* KEEL_FAMILIES_INSTANCE_H */
