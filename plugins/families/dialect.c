@@ -114,10 +114,11 @@ char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
       "layout(push_constant, scalar) uniform family_block {\n"
       "  family_params params;\n  uint groups, unused;\n");
   for (uint32_t i = 0; i < pass->buffer_count; i++)
-    put(&t, "  family_%s %s_;\n", pass->buffers[i].name, pass->buffers[i].name);
+    put(&t, "  family_%s at_%s;\n", pass->buffers[i].name,
+        pass->buffers[i].name);
   put(&t, "} family;\n");
   for (uint32_t i = 0; i < pass->buffer_count; i++)
-    put(&t, "#define %s_ family.%s_\n", pass->buffers[i].name,
+    put(&t, "#define %s_ family.at_%s\n", pass->buffers[i].name,
         pass->buffers[i].name);
   for (uint32_t i = 0; i < pass->buffer_count; i++)
     put_buffer_macros(&t, &pass->buffers[i]);

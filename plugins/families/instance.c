@@ -31,6 +31,17 @@ static void *make(const kd_host *host, size_t size) {
   return made;
 }
 
+kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared) {
+  const char *wanted = host->option(host, "tiles");
+  bool on = wanted && !strcmp(wanted, "on");
+  bool off = wanted && !strcmp(wanted, "off");
+  if (wanted && !on && !off && strcmp(wanted, "auto") != 0)
+    return host->fail(KD_INVALID_ARGUMENT,
+                      "option tiles is \"%s\"; it is auto, on or off", wanted);
+  *out_shared = on || (prefer && !off);
+  return KD_OK;
+}
+
 /* ---- making ---------------------------------------------------------------------- */
 
 static void free_ready(kd_kernel *k, ready *r) {

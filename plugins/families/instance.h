@@ -26,6 +26,10 @@ typedef struct fam_driver {
 /* The plugin's; the same for as long as the device is open. */
 const fam_driver *fam_driver_of(const kd_device *device);
 
+/* The option "tiles" (auto, on, off): whether groups share tiles in local memory;
+ * auto: as `prefer`. KD_INVALID_ARGUMENT: it is something else. */
+kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared);
+
 /* For kd_plugin.kernels. */
 extern const kd_kernel_def fam_kernels[FAM_ROW_COUNT];
 

@@ -16,9 +16,6 @@ static struct found {
 } devices[MOST_DEVICES];
 static uint32_t found_count;
 
-enum { TILES_AUTO, TILES_OFF, TILES_ON };
-static int tiles;
-
 /* ---- errors ------------------------------------------------------------------------ */
 
 static const struct {
@@ -77,26 +74,11 @@ static void add_devices(cl_platform_id platform) {
   }
 }
 
-/* The option "tiles": whether products share tiles in local memory. */
-static kd_status read_options(void) {
-  static const char *const names[] = {
-      [TILES_AUTO] = "auto", [TILES_OFF] = "off", [TILES_ON] = "on"};
-  const char *wanted = ocl_host->option(ocl_host, "tiles");
-  tiles = TILES_AUTO;
-  for (int i = TILES_AUTO; wanted && i <= TILES_ON; i++)
-    if (!strcmp(wanted, names[i])) {
-      tiles = i;
-      return KD_OK;
-    }
-  return wanted ? FAIL(KD_INVALID_ARGUMENT,
-                       "option tiles is \"%s\"; it is auto, on or off", wanted)
-                : KD_OK;
-}
-
 static kd_status plugin_open(const kd_host *host) {
   ocl_host = host;
   found_count = 0;
-  kd_status status = read_options();
+  bool tiles = false;
+  kd_status status = fam_tiles(host, false, &tiles);
   if (status != KD_OK) return status;
   const char *why = cl_api_open();
   /* PoCL ends the process where it can't read what the machine has */
@@ -194,10 +176,6 @@ static void read_facts(kd_device *d) {
   d->families.dialect.int64 = true; /* OpenCL's full profile has them */
   d->families.dialect.float64 = d->families.dialect.math64 =
       number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
-  /* tiles pay where local memory is no part of the global one */
-  d->families.shared = tiles == TILES_ON ||
-                       (tiles == TILES_AUTO &&
-                        number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL);
   bool exact = (number(d->id, CL_DEVICE_SINGLE_FP_CONFIG) &
                 CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
   snprintf(d->build_options, sizeof d->build_options, "-cl-std=CL1.2 -w%s",
@@ -214,6 +192,9 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   memcpy(d->name, devices[index].name, sizeof d->name);
   snprintf(d->driver, sizeof d->driver, "%.127s", devices[index].driver);
   read_facts(d);
+  /* tiles pay where local memory is no part of the global one */
+  fam_tiles(ocl_host, number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL,
+            &d->families.shared);
   const cl_context_properties wanted[] = {
       CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
   d->context = cl.CreateContext(wanted, 1, &d->id, NULL, NULL, &code);

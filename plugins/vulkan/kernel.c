@@ -1,0 +1,86 @@
+/* kernel.c - passes of the families' plans as pipelines, with their parameters. */
+#include <string.h>
+
+#include "vlk.h"
+
+#define GRID 65535u /* groups in a dimension, that every device takes */
+
+void vlk_program_drop(vlk_program *p) {
+  if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) > 1) return;
+  if (p->params) vlk_release(p->device, p->params);
+  vlk_host->release(p);
+}
+
+static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
+  uint64_t rows = (pass->groups + GRID - 1) / GRID;
+  if (rows > GRID)
+    return FAIL(KD_UNIMPLEMENTED, "%llu work-groups",
+                (unsigned long long)pass->groups);
+  char *source = fam_glsl(vlk_host, &d->families.dialect, pass);
+  if (!source) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
+  vlk_program *p = vlk_host->allocate(sizeof *p, 0);
+  kd_status status =
+      p ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  if (p) memset(p, 0, sizeof *p);
+  if (status == KD_OK) {
+    p->device = d;
+    atomic_store(&p->users, 1);
+    p->groups = (uint32_t)pass->groups;
+    p->x = pass->groups < GRID ? (uint32_t)pass->groups : GRID;
+    p->y = (uint32_t)rows;
+    p->buffer_count = pass->buffer_count;
+    status = vlk_pipeline_get(d, source, &p->pipeline);
+  }
+  vlk_host->release(source);
+  if (status == KD_OK) {
+    uint32_t count = pass->param_count ? pass->param_count : 1;
+    status =
+        vlk_allocate(d, VLK_PARAMS, count * sizeof *pass->params, &p->params);
+    if (status == KD_OK)
+      memcpy(vlk_mapped(p->params), pass->params, count * sizeof *pass->params);
+  }
+  if (status != KD_OK) {
+    if (p) vlk_program_drop(p);
+    return status;
+  }
+  *out = p;
+  return KD_OK;
+}
+
+static void drop(kd_device *d, void *program) {
+  (void)d;
+  vlk_program_drop(program);
+}
+
+static kd_status launch_pass(kd_device *d, kd_stream *stream, void *program,
+                             const fam_pass *pass, const kd_launch *launch) {
+  vlk_command command;
+  command.kind = VLK_LAUNCH;
+  command.program = program;
+  command.size = 0;
+  command.buffer_count = pass->buffer_count;
+  for (uint32_t i = 0; i < pass->buffer_count; i++) {
+    const kd_tensor *tensor = fam_tensor_of(launch, &pass->buffers[i]);
+    command.buffers[i] = tensor->buffer;
+    command.offsets[i] = tensor->offset;
+  }
+  return vlk_do(d, stream, &command, launch->correlation);
+}
+
+static kd_status settle(kd_device *d) {
+  (void)d; /* a launch without a stream has waited */
+  return KD_OK;
+}
+
+void vlk_kernels_begin(kd_device *d) {
+  d->families.host = vlk_host;
+  d->families.name = d->name;
+  d->families.compile = compile;
+  d->families.release = drop;
+  d->families.launch = launch_pass;
+  d->families.settle = settle;
+}
+
+const fam_driver *fam_driver_of(const kd_device *d) {
+  return &d->families;
+}

@@ -1,0 +1,358 @@
+/* memory.c - buffers as pieces of larger blocks.
+ *
+ * Space 0 is the device's; space 1 host memory that the device reaches, which alone
+ * can be mapped; a third of the plugin's own holds the parameters of kernels. */
+#include <string.h>
+
+#include "vlk.h"
+
+#define BLOCK     (UINT64_C(16) << 20) /* shared by small buffers */
+#define SMALL     (BLOCK / 4)
+#define ALIGNMENT 256u
+
+typedef struct vlk_span { /* free bytes of a block, by offset */
+  struct vlk_span *next;
+  uint64_t offset, size;
+} vlk_span;
+
+/* ---- blocks ------------------------------------------------------------------------ */
+
+static void block_destroy(kd_device *d, vlk_block *block) {
+  while (block->spans) {
+    vlk_span *next = block->spans->next;
+    vlk_host->release(block->spans);
+    block->spans = next;
+  }
+  vk.DestroyBuffer(d->device, block->buffer, NULL);
+  vk.FreeMemory(d->device, block->memory, NULL); /* unmaps it, too */
+  vlk_host->release(block);
+}
+
+static kd_status block_bind(kd_device *d, uint32_t space, vlk_block *block) {
+  const VkBufferCreateInfo wanted = {
+      .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+      .size = block->size,
+      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+               VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT |
+               VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
+  VLK_TRY(d, "vkCreateBuffer",
+          vk.CreateBuffer(d->device, &wanted, NULL, &block->buffer));
+  VkMemoryRequirements needs;
+  vk.GetBufferMemoryRequirements(d->device, block->buffer, &needs);
+  if (!(needs.memoryTypeBits >> d->types[space] & 1))
+    return FAIL(KD_INTERNAL, "Vulkan: memory type %u takes no buffers",
+                d->types[space]);
+  const VkMemoryAllocateFlagsInfo flags = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+      .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+  const VkMemoryAllocateInfo memory = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+      .pNext = &flags,
+      .allocationSize = needs.size,
+      .memoryTypeIndex = d->types[space]};
+  VLK_TRY(d, "vkAllocateMemory",
+          vk.AllocateMemory(d->device, &memory, NULL, &block->memory));
+  VLK_TRY(d, "vkBindBufferMemory",
+          vk.BindBufferMemory(d->device, block->buffer, block->memory, 0));
+  void *mapped = NULL;
+  if (d->mapped[space])
+    VLK_TRY(
+        d, "vkMapMemory",
+        vk.MapMemory(d->device, block->memory, 0, VK_WHOLE_SIZE, 0, &mapped));
+  block->mapped = mapped;
+  const VkBufferDeviceAddressInfo info = {
+      .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
+      .buffer = block->buffer};
+  block->address = vk.GetBufferDeviceAddress(d->device, &info);
+  return KD_OK;
+}
+
+static kd_status block_create(kd_device *d, uint32_t space, uint64_t size,
+                              vlk_block **out) {
+  vlk_block *block = vlk_host->allocate(sizeof *block, 0);
+  vlk_span *span = vlk_host->allocate(sizeof *span, 0);
+  kd_status status =
+      block && span ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
+  if (block) memset(block, 0, sizeof *block);
+  if (status == KD_OK) {
+    *span = (vlk_span){.size = size};
+    block->size = size;
+    block->spans = span;
+    status = block_bind(d, space, block);
+    if (status != KD_OK) block_destroy(d, block);
+  } else {
+    if (block) vlk_host->release(block);
+    if (span) vlk_host->release(span);
+  }
+  if (status != KD_OK) return status;
+  block->next = d->blocks[space];
+  d->blocks[space] = block;
+  *out = block;
+  return KD_OK;
+}
+
+/* ---- pieces -------------------------------------------------------------------------- */
+
+/* The smallest span that fits; NULL: none. *out_before: what points to it. */
+static vlk_span *best_span(vlk_block *block, uint64_t size,
+                           vlk_span ***out_before) {
+  vlk_span *best = NULL;
+  for (vlk_span **at = &block->spans; *at; at = &(*at)->next)
+    if ((*at)->size >= size && (!best || (*at)->size < best->size)) {
+      best = *at;
+      *out_before = at;
+    }
+  return best;
+}
+
+static uint64_t cut(vlk_span *span, vlk_span **before, uint64_t size) {
+  uint64_t offset = span->offset;
+  span->offset += size;
+  span->size -= size;
+  if (!span->size) {
+    *before = span->next;
+    vlk_host->release(span);
+  }
+  return offset;
+}
+
+/* Gives back bytes, joined with free neighbours. Without memory for a span they are
+ * lost until the block goes. */
+static void put_back(vlk_block *block, uint64_t offset, uint64_t size) {
+  vlk_span **at = &block->spans, *before = NULL;
+  while (*at && (*at)->offset < offset) {
+    before = *at;
+    at = &(*at)->next;
+  }
+  vlk_span *behind = *at;
+  bool joins = before && before->offset + before->size == offset;
+  bool joined = behind && offset + size == behind->offset;
+  if (joins) {
+    before->size += size;
+    if (!joined) return;
+    before->size += behind->size;
+    before->next = behind->next;
+    vlk_host->release(behind);
+  } else if (joined) {
+    behind->offset = offset;
+    behind->size += size;
+  } else {
+    vlk_span *span = vlk_host->allocate(sizeof *span, 0);
+    if (!span) return;
+    *span = (vlk_span){behind, offset, size};
+    *at = span;
+  }
+}
+
+static uint64_t rounded(uint64_t size) {
+  return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Under the lock. */
+static kd_status place(kd_device *d, uint32_t space, uint64_t size,
+                       kd_buffer *buffer) {
+  vlk_span **before = NULL, *span = NULL;
+  vlk_block *block = size <= SMALL ? d->blocks[space] : NULL;
+  while (block && !(span = best_span(block, size, &before)))
+    block = block->next;
+  if (!block) {
+    kd_status status =
+        block_create(d, space, size <= SMALL ? BLOCK : size, &block);
+    if (status != KD_OK) return status;
+    span = best_span(block, size, &before);
+  }
+  buffer->block = block;
+  buffer->offset = cut(span, before, size);
+  block->live++;
+  return KD_OK;
+}
+
+kd_status vlk_allocate(kd_device *d, uint32_t space, uint64_t size,
+                       kd_buffer **out_buffer) {
+  kd_buffer *buffer = vlk_host->allocate(sizeof *buffer, 0);
+  if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
+  *buffer = (kd_buffer){.size = size, .space = space};
+  pthread_mutex_lock(&d->memory_lock);
+  kd_status status = place(d, space, rounded(size), buffer);
+  pthread_mutex_unlock(&d->memory_lock);
+  if (status != KD_OK) {
+    vlk_host->release(buffer);
+    return status;
+  }
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+/* An empty block goes, unless it is the space's only one of its size. */
+static void drop_empty(kd_device *d, uint32_t space, vlk_block *block) {
+  vlk_block **at = &d->blocks[space];
+  bool another = block->size != BLOCK;
+  for (vlk_block *b = d->blocks[space]; b && !another; b = b->next)
+    another = b != block && b->size == BLOCK;
+  if (!another) return;
+  while (*at != block)
+    at = &(*at)->next;
+  *at = block->next;
+  block_destroy(d, block);
+}
+
+void vlk_release(kd_device *d, kd_buffer *buffer) {
+  vlk_block *block = buffer->block;
+  pthread_mutex_lock(&d->memory_lock);
+  put_back(block, buffer->offset, rounded(buffer->size));
+  if (!--block->live) drop_empty(d, buffer->space, block);
+  pthread_mutex_unlock(&d->memory_lock);
+  vlk_host->release(buffer);
+}
+
+void vlk_memory_end(kd_device *d) {
+  for (uint32_t space = 0; space < VLK_SPACES; space++)
+    while (d->blocks[space]) {
+      vlk_block *next = d->blocks[space]->next;
+      block_destroy(d, d->blocks[space]);
+      d->blocks[space] = next;
+    }
+}
+
+/* ---- the table -------------------------------------------------------------------------- */
+
+static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  pthread_mutex_lock(&d->memory_lock);
+  uint64_t room = d->sizes[space] - d->used[space];
+  bool fits = size <= d->max_buffer && size <= room;
+  if (fits) d->used[space] += size;
+  if (fits) d->buffers[space]++;
+  pthread_mutex_unlock(&d->memory_lock);
+  if (!fits)
+    return FAIL(KD_OUT_OF_MEMORY,
+                "%llu bytes: %llu of %llu are free, and %llu are the most of"
+                " one buffer",
+                (unsigned long long)size, (unsigned long long)room,
+                (unsigned long long)d->sizes[space],
+                (unsigned long long)d->max_buffer);
+  kd_status status = vlk_allocate(d, space, size, out_buffer);
+  if (status == KD_OK) {
+    *out_address = NULL;
+    return KD_OK;
+  }
+  pthread_mutex_lock(&d->memory_lock);
+  d->used[space] -= size;
+  d->buffers[space]--;
+  pthread_mutex_unlock(&d->memory_lock);
+  return status == KD_OUT_OF_MEMORY
+             ? FAIL(status,
+                    "%llu bytes: the driver has none of the %llu that"
+                    " should be free",
+                    (unsigned long long)size, (unsigned long long)room)
+             : status;
+}
+
+static void release(kd_device *d, kd_buffer *buffer) {
+  pthread_mutex_lock(&d->memory_lock);
+  d->used[buffer->space] -= buffer->size;
+  d->buffers[buffer->space]--;
+  pthread_mutex_unlock(&d->memory_lock);
+  vlk_release(d, buffer);
+}
+
+/* A call without a stream, where the host reaches the buffer: nothing to order. */
+static bool is_direct(const kd_stream *stream, const kd_buffer *buffer) {
+  return !stream && vlk_mapped(buffer);
+}
+
+static kd_status copy_in(kd_device *d, kd_stream *stream, const void *source,
+                         kd_buffer *target, uint64_t offset, uint64_t size) {
+  if (!size) return KD_OK;
+  if (is_direct(stream, target)) {
+    memcpy(vlk_mapped(target) + offset, source, (size_t)size);
+    return KD_OK;
+  }
+  const vlk_command command = {.kind = VLK_COPY_IN,
+                               .source = source,
+                               .size = size,
+                               .buffer_count = 1,
+                               .buffers = {target},
+                               .offsets = {offset}};
+  return vlk_do(d, stream, &command, 0);
+}
+
+static kd_status copy_out(kd_device *d, kd_stream *stream, kd_buffer *source,
+                          uint64_t offset, void *target, uint64_t size) {
+  if (!size) return KD_OK;
+  if (is_direct(stream, source)) {
+    memcpy(target, vlk_mapped(source) + offset, (size_t)size);
+    return KD_OK;
+  }
+  const vlk_command command = {.kind = VLK_COPY_OUT,
+                               .target = target,
+                               .size = size,
+                               .buffer_count = 1,
+                               .buffers = {source},
+                               .offsets = {offset}};
+  return vlk_do(d, stream, &command, 0);
+}
+
+static kd_status copy(kd_device *d, kd_stream *stream, kd_buffer *source,
+                      uint64_t source_offset, kd_buffer *target,
+                      uint64_t target_offset, uint64_t size) {
+  const vlk_command command = {.kind = VLK_COPY,
+                               .size = size,
+                               .buffer_count = 2,
+                               .buffers = {source, target},
+                               .offsets = {source_offset, target_offset}};
+  return size ? vlk_do(d, stream, &command, 0) : KD_OK;
+}
+
+static kd_status fill(kd_device *d, kd_stream *stream, kd_buffer *target,
+                      uint64_t offset, uint64_t size, const void *pattern,
+                      uint32_t pattern_size) {
+  vlk_command command = {.kind = VLK_FILL,
+                         .size = size,
+                         .buffer_count = 1,
+                         .buffers = {target},
+                         .offsets = {offset},
+                         .pattern_size = pattern_size};
+  memcpy(command.pattern, pattern, pattern_size);
+  return size ? vlk_do(d, stream, &command, 0) : KD_OK;
+}
+
+static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
+                     uint64_t size, uint32_t access, void **out_address) {
+  (void)d;
+  (void)size;
+  (void)access;
+  if (buffer->space != VLK_VISIBLE)
+    return FAIL(KD_UNIMPLEMENTED, "space 0 is not host visible");
+  *out_address = vlk_mapped(buffer) + offset;
+  return KD_OK;
+}
+
+static void unmap(kd_device *d, kd_buffer *buffer) {
+  (void)d; /* it stays mapped, and is coherent */
+  (void)buffer;
+}
+
+static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
+  pthread_mutex_lock(&d->memory_lock);
+  out->total = d->sizes[space];
+  out->used = d->used[space];
+  out->available = d->sizes[space] - d->used[space];
+  out->buffers = d->buffers[space];
+  pthread_mutex_unlock(&d->memory_lock);
+  return KD_OK;
+}
+
+const kd_memory_table vlk_memory = {
+    .struct_size = sizeof(kd_memory_table),
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .copy = copy,
+    .fill = fill,
+    .map = map,
+    .unmap = unmap,
+    .stats = stats,
+};

@@ -1,0 +1,483 @@
+/* plugin.c - Vulkan devices with what the families' kernels need: found, described,
+ * opened. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vlk.h"
+
+const kd_host *vlk_host;
+
+#define MOST_DEVICES 16
+
+static VkInstance instance;
+static VkDebugUtilsMessengerEXT messenger;
+
+static struct found {
+  VkPhysicalDevice physical;
+  VkPhysicalDeviceProperties properties;
+  char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 2];
+  uint8_t uuid[VK_UUID_SIZE];
+  uint64_t max_allocation;
+  uint32_t pci;
+  bool float64, int64, keeps_nan;
+} devices[MOST_DEVICES];
+static uint32_t found_count;
+static bool validates;
+
+/* ---- errors ------------------------------------------------------------------------ */
+
+static const struct {
+  VkResult code;
+  const char *name;
+  kd_status status;
+} errors[] = {
+    {VK_ERROR_OUT_OF_HOST_MEMORY, "VK_ERROR_OUT_OF_HOST_MEMORY",
+     KD_OUT_OF_MEMORY},
+    {VK_ERROR_OUT_OF_DEVICE_MEMORY, "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+     KD_OUT_OF_MEMORY},
+    {VK_ERROR_TOO_MANY_OBJECTS, "VK_ERROR_TOO_MANY_OBJECTS", KD_OUT_OF_MEMORY},
+    {VK_ERROR_MEMORY_MAP_FAILED, "VK_ERROR_MEMORY_MAP_FAILED",
+     KD_OUT_OF_MEMORY},
+    {VK_ERROR_DEVICE_LOST, "VK_ERROR_DEVICE_LOST", KD_DEVICE_LOST},
+    {VK_ERROR_INITIALIZATION_FAILED, "VK_ERROR_INITIALIZATION_FAILED",
+     KD_UNAVAILABLE},
+    {VK_ERROR_INCOMPATIBLE_DRIVER, "VK_ERROR_INCOMPATIBLE_DRIVER",
+     KD_UNAVAILABLE},
+    {VK_ERROR_INVALID_SHADER_NV, "VK_ERROR_INVALID_SHADER_NV", KD_INTERNAL},
+};
+
+kd_status vlk_failed(kd_device *d, VkResult code, const char *call) {
+  if (d && code == VK_ERROR_DEVICE_LOST) atomic_store(&d->lost, true);
+  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+    if (errors[i].code == code)
+      return FAIL(errors[i].status, "Vulkan: %s: %s", call, errors[i].name);
+  return FAIL(KD_INTERNAL, "Vulkan: %s: error %d", call, code);
+}
+
+/* ---- validation ----------------------------------------------------------------------- */
+
+/* The option "validation": the Khronos layer, synchronization included, says what the
+ * plugin does wrong; each message is logged as an error and ends the process, so that
+ * no test overlooks it. */
+static VKAPI_ATTR VkBool32 VKAPI_CALL
+on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+           VkDebugUtilsMessageTypeFlagsEXT types,
+           const VkDebugUtilsMessengerCallbackDataEXT *data, void *context) {
+  (void)severity;
+  (void)types;
+  (void)context;
+  fprintf(stderr, "vulkan validation: %s\n", data->pMessage);
+  fflush(stderr);
+  abort();
+}
+
+static const VkDebugUtilsMessengerCreateInfoEXT messages = {
+    .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
+    .messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT |
+                       VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+    .messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT,
+    .pfnUserCallback = on_message};
+
+static bool has_layer(const char *name) {
+  VkLayerProperties layers[64];
+  uint32_t count = 64;
+  VkResult code = vk.EnumerateInstanceLayerProperties(&count, layers);
+  for (uint32_t i = 0; code >= 0 && i < count; i++)
+    if (!strcmp(layers[i].layerName, name)) return true;
+  return false;
+}
+
+static kd_status read_validation(void) {
+  const char *wanted = vlk_host->option(vlk_host, "validation");
+  validates = wanted && !strcmp(wanted, "on");
+  if (wanted && !validates && strcmp(wanted, "off") != 0)
+    return FAIL(KD_INVALID_ARGUMENT,
+                "option validation is \"%s\"; it is on or off", wanted);
+  return KD_OK;
+}
+
+/* ---- finding devices -------------------------------------------------------------------- */
+
+static const char *create_instance(void) {
+  static const char *const layers[] = {"VK_LAYER_KHRONOS_validation"};
+  static const char *const extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME};
+  static const VkValidationFeatureEnableEXT enabled[] = {
+      VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
+  const VkValidationFeaturesEXT features = {
+      .sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
+      .pNext = &messages,
+      .enabledValidationFeatureCount = 1,
+      .pEnabledValidationFeatures = enabled};
+  const VkApplicationInfo application = {
+      .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+      .pApplicationName = "keel",
+      .apiVersion = VK_API_VERSION_1_2};
+  VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                               .pApplicationInfo = &application};
+  if (validates && !has_layer(layers[0]))
+    return "option validation is on, and VK_LAYER_KHRONOS_validation is not"
+           " installed";
+  if (validates) {
+    info.pNext = &features;
+    info.enabledLayerCount = 1;
+    info.ppEnabledLayerNames = layers;
+    info.enabledExtensionCount = 1;
+    info.ppEnabledExtensionNames = extensions;
+  }
+  VkResult code = vk.CreateInstance(&info, NULL, &instance);
+  if (code == VK_ERROR_INCOMPATIBLE_DRIVER)
+    return "the Vulkan loader finds no driver; install one for the device";
+  if (code != VK_SUCCESS) return "the Vulkan loader makes no instance";
+  const char *why = vk_api_of(instance);
+  if (!why && validates) {
+    PFN_vkCreateDebugUtilsMessengerEXT create =
+        (PFN_vkCreateDebugUtilsMessengerEXT)vk.GetInstanceProcAddr(
+            instance, "vkCreateDebugUtilsMessengerEXT");
+    if (create) create(instance, &messages, NULL, &messenger);
+  }
+  return why;
+}
+
+static void destroy_instance(void) {
+  if (!instance) return;
+  PFN_vkDestroyDebugUtilsMessengerEXT destroy =
+      (PFN_vkDestroyDebugUtilsMessengerEXT)vk.GetInstanceProcAddr(
+          instance, "vkDestroyDebugUtilsMessengerEXT");
+  if (messenger && destroy) destroy(instance, messenger, NULL);
+  vk.DestroyInstance(instance, NULL);
+  instance = VK_NULL_HANDLE;
+  messenger = VK_NULL_HANDLE;
+}
+
+/* What the plugin can't do without; NULL: all is there. */
+static const char *lacks(VkPhysicalDevice physical, struct found *d) {
+  VkPhysicalDeviceVulkan12Features v12 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  VkPhysicalDeviceVulkan11Features v11 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+      .pNext = &v12};
+  VkPhysicalDeviceFeatures2 features = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &v11};
+  vk.GetPhysicalDeviceFeatures2(physical, &features);
+  d->float64 = features.features.shaderFloat64;
+  d->int64 = features.features.shaderInt64;
+  return !v12.bufferDeviceAddress        ? "bufferDeviceAddress"
+         : !v12.timelineSemaphore        ? "timelineSemaphore"
+         : !v12.scalarBlockLayout        ? "scalarBlockLayout"
+         : !v12.storageBuffer8BitAccess  ? "storageBuffer8BitAccess"
+         : !v11.storageBuffer16BitAccess ? "storageBuffer16BitAccess"
+                                         : NULL;
+}
+
+static bool has_extension(VkPhysicalDevice physical, const char *name) {
+  VkExtensionProperties list[512];
+  uint32_t count = 512;
+  VkResult code =
+      vk.EnumerateDeviceExtensionProperties(physical, NULL, &count, list);
+  for (uint32_t i = 0; code >= 0 && i < count; i++)
+    if (!strcmp(list[i].extensionName, name)) return true;
+  return false;
+}
+
+static void read_properties(struct found *d) {
+  VkPhysicalDevicePCIBusInfoPropertiesEXT bus = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+  VkPhysicalDeviceVulkan12Properties v12 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+  VkPhysicalDeviceVulkan11Properties v11 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
+      .pNext = &v12};
+  VkPhysicalDeviceProperties2 all = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &v11};
+  bool on_bus = has_extension(d->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
+  if (on_bus) v12.pNext = &bus;
+  vk.GetPhysicalDeviceProperties2(d->physical, &all);
+  d->properties = all.properties;
+  d->max_allocation = v11.maxMemoryAllocationSize;
+  d->keeps_nan = v12.shaderSignedZeroInfNanPreserveFloat32;
+  memcpy(d->uuid, v11.deviceUUID, sizeof d->uuid);
+  snprintf(d->driver, sizeof d->driver, "%s %s", v12.driverName,
+           v12.driverInfo);
+  if (on_bus)
+    d->pci = bus.pciDomain << 16 | bus.pciBus << 8 | bus.pciDevice << 3 |
+             bus.pciFunction;
+}
+
+static uint32_t add_devices(void) {
+  VkPhysicalDevice all[MOST_DEVICES];
+  uint32_t count = MOST_DEVICES;
+  if (vk.EnumeratePhysicalDevices(instance, &count, all) < 0) return 0;
+  for (uint32_t i = 0; i < count; i++) {
+    struct found *d = &devices[found_count];
+    VkPhysicalDeviceProperties2 brief = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    memset(d, 0, sizeof *d);
+    d->physical = all[i];
+    vk.GetPhysicalDeviceProperties2(all[i], &brief);
+    const char *why = brief.properties.apiVersion < VK_API_VERSION_1_2
+                          ? "Vulkan 1.2"
+                          : lacks(all[i], d);
+    if (why) {
+      vlk_host->log(vlk_host, KD_LOG_INFO, "vulkan: not %s: it has no %s",
+                    brief.properties.deviceName, why);
+      continue;
+    }
+    read_properties(d);
+    found_count++;
+  }
+  return count;
+}
+
+static kd_status plugin_open(const kd_host *host) {
+  vlk_host = host;
+  found_count = 0;
+  bool tiles = false;
+  kd_status status = read_validation();
+  if (status == KD_OK) status = fam_tiles(host, false, &tiles);
+  if (status != KD_OK) return status;
+  const char *why = vk_api_open();
+  uint32_t version = 0;
+  if (!why && (vk.EnumerateInstanceVersion(&version) != VK_SUCCESS ||
+               version < VK_API_VERSION_1_2))
+    why = "the Vulkan loader is older than 1.2";
+  if (!why) why = vlk_compiler_open();
+  if (!why) why = create_instance();
+  if (why && validates) {
+    destroy_instance();
+    return FAIL(KD_UNAVAILABLE, "%s", why);
+  }
+  if (!why && !add_devices())
+    why = "the Vulkan loader finds no driver; install one for the device";
+  if (why) {
+    host->log(host, KD_LOG_INFO, "vulkan: no devices: %s", why);
+    destroy_instance();
+  }
+  return KD_OK;
+}
+
+static void plugin_close(void) {
+  destroy_instance();
+  vlk_host = NULL;
+}
+
+static uint32_t device_count(void) {
+  return found_count;
+}
+
+/* ---- facts ------------------------------------------------------------------------------ */
+
+/* The memory type of a space: the first of these wishes that one fulfils. */
+static uint32_t choose_type(const VkPhysicalDeviceMemoryProperties *m,
+                            uint32_t space) {
+  enum {
+    LOCAL = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+    VISIBLE = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+    CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT
+  };
+  static const VkMemoryPropertyFlags wishes[VLK_SPACES][3] = {
+      [VLK_LOCAL] = {LOCAL | VISIBLE | CACHED, LOCAL, 0},
+      [VLK_VISIBLE] = {VISIBLE | CACHED, VISIBLE, VISIBLE},
+      [VLK_PARAMS] = {LOCAL | VISIBLE, VISIBLE, VISIBLE}};
+  for (int i = 0; i < 3; i++)
+    for (uint32_t t = 0; t < m->memoryTypeCount; t++)
+      if ((m->memoryTypes[t].propertyFlags & wishes[space][i]) ==
+          wishes[space][i])
+        return t;
+  return 0;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out) {
+  if (index >= found_count)
+    return FAIL(KD_OUT_OF_RANGE, "there are %u Vulkan devices", found_count);
+  struct found *d = &devices[index];
+  VkPhysicalDeviceType type = d->properties.deviceType;
+  VkPhysicalDeviceMemoryProperties memory;
+  vk.GetPhysicalDeviceMemoryProperties(d->physical, &memory);
+  out->name = d->properties.deviceName;
+  out->driver = d->driver;
+  out->kind = type == VK_PHYSICAL_DEVICE_TYPE_CPU ? "cpu" : "gpu";
+  if (type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
+      type == VK_PHYSICAL_DEVICE_TYPE_CPU)
+    out->flags |= KD_DEVICE_INTEGRATED;
+  if (type == VK_PHYSICAL_DEVICE_TYPE_CPU) out->flags |= KD_DEVICE_SOFTWARE;
+  memcpy(out->uuid, d->uuid, sizeof out->uuid);
+  out->pci = d->pci;
+  out->space_count = 2;
+  for (uint32_t i = 0; i < 2; i++) {
+    uint32_t heap = memory.memoryTypes[choose_type(&memory, i)].heapIndex;
+    out->spaces[i].alignment = 256;
+    out->spaces[i].size = memory.memoryHeaps[heap].size;
+    out->spaces[i].max_buffer = d->max_allocation;
+  }
+  out->spaces[0].flags = KD_SPACE_DEVICE;
+  out->spaces[1].flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+                         KD_SPACE_CACHED | KD_SPACE_PINNED;
+  return KD_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+/* A family that computes and draws nothing runs beside a screen's work; else the first
+ * that computes. *out_count: its queues. */
+static uint32_t choose_family(kd_device *d, uint32_t *out_count) {
+  VkQueueFamilyProperties families[32];
+  uint32_t count = 32, best = UINT32_MAX;
+  vk.GetPhysicalDeviceQueueFamilyProperties(d->physical, &count, families);
+  for (uint32_t i = 0; i < count; i++) {
+    VkQueueFlags flags = families[i].queueFlags;
+    if (!(flags & VK_QUEUE_COMPUTE_BIT)) continue;
+    bool alone = !(flags & VK_QUEUE_GRAPHICS_BIT);
+    if (best == UINT32_MAX ||
+        (alone && families[best].queueFlags & VK_QUEUE_GRAPHICS_BIT))
+      best = i;
+  }
+  if (best == UINT32_MAX) return best;
+  if (!families[best].timestampValidBits) d->tick = 0;
+  *out_count = families[best].queueCount < VLK_LANES ? families[best].queueCount
+                                                     : VLK_LANES;
+  return best;
+}
+
+static kd_status create_device(kd_device *d, const struct found *f) {
+  static const float priorities[VLK_LANES] = {1, 1, 1, 1};
+  uint32_t queues = 0;
+  d->family = choose_family(d, &queues);
+  if (d->family == UINT32_MAX)
+    return FAIL(KD_UNAVAILABLE, "%s has no queue that computes", d->name);
+  VkPhysicalDeviceVulkan12Features v12 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+      .bufferDeviceAddress = VK_TRUE,
+      .timelineSemaphore = VK_TRUE,
+      .scalarBlockLayout = VK_TRUE,
+      .storageBuffer8BitAccess = VK_TRUE};
+  VkPhysicalDeviceVulkan11Features v11 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+      .pNext = &v12,
+      .storageBuffer16BitAccess = VK_TRUE};
+  VkPhysicalDeviceFeatures2 features = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+      .pNext = &v11,
+      .features = {.shaderFloat64 = f->float64, .shaderInt64 = f->int64}};
+  const VkDeviceQueueCreateInfo queue = {
+      .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+      .queueFamilyIndex = d->family,
+      .queueCount = queues,
+      .pQueuePriorities = priorities};
+  const VkDeviceCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+      .pNext = &features,
+      .queueCreateInfoCount = 1,
+      .pQueueCreateInfos = &queue};
+  VLK_TRY(d, "vkCreateDevice",
+          vk.CreateDevice(d->physical, &info, NULL, &d->device));
+  for (uint32_t i = 0; i < queues; i++) {
+    VkQueue handle = VK_NULL_HANDLE;
+    vk.GetDeviceQueue(d->device, d->family, i, &handle);
+    kd_status status = vlk_lane_begin(d, &d->lanes[i], i, handle);
+    if (status != KD_OK) return status;
+    d->lane_count++;
+  }
+  const VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                                     sizeof(struct vlk_push)};
+  const VkPipelineLayoutCreateInfo layout = {
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+      .pushConstantRangeCount = 1,
+      .pPushConstantRanges = &range};
+  VLK_TRY(d, "vkCreatePipelineLayout",
+          vk.CreatePipelineLayout(d->device, &layout, NULL, &d->layout));
+  return vlk_cache_begin(d);
+}
+
+static void read_facts(kd_device *d, const struct found *f) {
+  VkPhysicalDeviceMemoryProperties memory;
+  vk.GetPhysicalDeviceMemoryProperties(d->physical, &memory);
+  for (uint32_t i = 0; i < VLK_SPACES; i++) {
+    d->types[i] = choose_type(&memory, i);
+    const VkMemoryType *type = &memory.memoryTypes[d->types[i]];
+    d->mapped[i] =
+        (type->propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) &&
+        (i != VLK_LOCAL ||
+         type->propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+    d->sizes[i] = memory.memoryHeaps[type->heapIndex].size;
+  }
+  d->max_buffer = f->max_allocation;
+  d->tick = (double)f->properties.limits.timestampPeriod;
+  d->families.dialect = (fam_dialect){
+      .float64 = f->float64, .int64 = f->int64, .keeps_nan = f->keeps_nan};
+  snprintf(d->name, sizeof d->name, "%s", f->properties.deviceName);
+  d->cache_key = fam_key_begin();
+  fam_key_add(&d->cache_key, "pipelines", 9);
+  fam_key_add(&d->cache_key, f->properties.pipelineCacheUUID, VK_UUID_SIZE);
+  fam_key_add(&d->cache_key, f->uuid, VK_UUID_SIZE);
+}
+
+static void device_close(kd_device *d) {
+  if (d->own) vlk_stream_close(d->own);
+  if (d->device) vk.DeviceWaitIdle(d->device);
+  for (uint32_t i = 0; i < d->lane_count; i++)
+    vlk_lane_reap(&d->lanes[i]);
+  vlk_forget_writes(d);
+  fam_programs_end(&d->programs);
+  for (uint32_t i = 0; i < d->lane_count; i++)
+    vlk_lane_end(&d->lanes[i]);
+  if (d->device) {
+    vlk_memory_end(d);
+    if (d->cache) vlk_cache_end(d);
+    if (d->layout) vk.DestroyPipelineLayout(d->device, d->layout, NULL);
+    vk.DestroyDevice(d->device, NULL);
+  }
+  pthread_mutex_destroy(&d->own_lock);
+  pthread_mutex_destroy(&d->memory_lock);
+  pthread_mutex_destroy(&d->writes_lock);
+  vlk_host->release(d);
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  const struct found *f = &devices[index];
+  kd_device *d = vlk_host->allocate(sizeof *d, 0);
+  if (!d) return FAIL(KD_OUT_OF_MEMORY, "no memory for a device");
+  memset(d, 0, sizeof *d);
+  d->physical = f->physical;
+  pthread_mutex_init(&d->own_lock, NULL);
+  pthread_mutex_init(&d->memory_lock, NULL);
+  pthread_mutex_init(&d->writes_lock, NULL);
+  vlk_programs_begin(d);
+  vlk_kernels_begin(d);
+  read_facts(d, f);
+  kd_status status = fam_tiles(
+      vlk_host, f->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU,
+      &d->families.shared);
+  if (status == KD_OK) status = create_device(d, f);
+  if (status == KD_OK) status = vlk_stream_open(d, &d->own);
+  if (status != KD_OK) {
+    device_close(d);
+    return status;
+  }
+  *out_device = d;
+  return KD_OK;
+}
+
+static const kd_plugin plugin = {
+    .struct_size = sizeof(kd_plugin),
+    .abi_version = KD_ABI_VERSION,
+    .name = "vulkan",
+    .vendor = "Keel",
+    .version = "0.1.0",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &vlk_memory,
+    .kernels = fam_kernels,
+    .kernel_count = FAM_ROW_COUNT,
+    .streams = &vlk_streams,
+    .events = &vlk_events,
+    .capture = &vlk_capture,
+    .profile = &vlk_profile,
+};
+
+KD_ENTRY(plugin)

@@ -1,0 +1,212 @@
+/* program.c - sources to pipelines: GLSL to SPIR-V by shaderc, or from the host's
+ * store; SPIR-V to a pipeline by the driver, whose cache is stored, too. */
+#include <dlfcn.h>
+#include <shaderc/shaderc.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "vlk.h"
+
+/* ---- shaderc ---------------------------------------------------------------------- */
+
+/* clang-format off */
+#define SHADERC(X) \
+  X(compiler_initialize) X(compiler_release) X(compile_options_initialize) \
+  X(compile_options_release) X(compile_options_set_target_env) \
+  X(compile_options_set_suppress_warnings) X(compile_into_spv) \
+  X(result_get_compilation_status) X(result_get_error_message) \
+  X(result_get_bytes) X(result_get_length) X(result_release)
+/* clang-format on */
+
+typedef struct shaderc_api {
+#define SHADERC_FIELD(name) __typeof__(&shaderc_##name) name;
+  SHADERC(SHADERC_FIELD)
+#undef SHADERC_FIELD
+} shaderc_api;
+
+#ifdef VLK_SHADERC /* it is part of the plugin */
+static const shaderc_api sc = {
+#define SHADERC_SLOT(name) .name = shaderc_##name,
+    SHADERC(SHADERC_SLOT)
+#undef SHADERC_SLOT
+};
+
+const char *vlk_compiler_open(void) {
+  return NULL;
+}
+#else
+static shaderc_api sc;
+static void *compiler_library;
+
+static bool find(const char *name, void *slot) {
+  void *found = dlsym(compiler_library, name);
+  memcpy(slot, &found, sizeof found);
+  return found != NULL;
+}
+
+/* It stays open: it keeps thread-local data. */
+const char *vlk_compiler_open(void) {
+  static char why[256];
+  static const char *const names[] = {"libshaderc.so.1",
+                                      "libshaderc_shared.so.1"};
+  for (size_t i = 0; !compiler_library && i < 2; i++)
+    compiler_library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  if (!compiler_library) {
+    snprintf(why, sizeof why, "there is no shaderc: %s", dlerror());
+    return why;
+  }
+#define SHADERC_FIND(name) \
+  if (!find("shaderc_" #name, &sc.name)) return "shaderc has no " #name;
+  SHADERC(SHADERC_FIND)
+#undef SHADERC_FIND
+  return NULL;
+}
+#endif
+
+/* The result, which result_release frees; NULL with the reason. */
+static shaderc_compilation_result_t compile(const char *source,
+                                            kd_status *out_status) {
+  shaderc_compiler_t compiler = sc.compiler_initialize();
+  shaderc_compile_options_t options = sc.compile_options_initialize();
+  shaderc_compilation_result_t result = NULL;
+  if (compiler && options) {
+    sc.compile_options_set_target_env(options, shaderc_target_env_vulkan,
+                                      shaderc_env_version_vulkan_1_2);
+    sc.compile_options_set_suppress_warnings(options);
+    result = sc.compile_into_spv(compiler, source, strlen(source),
+                                 shaderc_glsl_compute_shader, "family", "main",
+                                 options);
+  }
+  if (options) sc.compile_options_release(options);
+  if (compiler) sc.compiler_release(compiler);
+  if (!result) {
+    *out_status = FAIL(KD_OUT_OF_MEMORY, "no memory for the compiler");
+  } else if (sc.result_get_compilation_status(result) !=
+             shaderc_compilation_status_success) {
+    const char *message = sc.result_get_error_message(result);
+    vlk_host->log(vlk_host, KD_LOG_ERROR,
+                  "vulkan: a kernel does not compile: %s", message);
+    *out_status =
+        FAIL(KD_INTERNAL, "Vulkan: a kernel does not compile: %.300s", message);
+    sc.result_release(result);
+    result = NULL;
+  }
+  return result;
+}
+
+static void to_store(const fam_key *key, const void *code, size_t size) {
+  char *blob = vlk_host->allocate(FAM_STORE_HEAD + size, 0);
+  if (!blob) return;
+  memcpy(blob + FAM_STORE_HEAD, code, size);
+  fam_store_put(vlk_host, key, blob, size);
+  vlk_host->release(blob);
+}
+
+/* ---- pipelines -------------------------------------------------------------------------- */
+
+static kd_status build(kd_device *d, const void *code, size_t size,
+                       VkPipeline *out) {
+  VkShaderModule module = VK_NULL_HANDLE;
+  const VkShaderModuleCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+      .codeSize = size,
+      .pCode = code};
+  VLK_TRY(d, "vkCreateShaderModule",
+          vk.CreateShaderModule(d->device, &info, NULL, &module));
+  const VkComputePipelineCreateInfo wanted = {
+      .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+      .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                .module = module,
+                .pName = "main"},
+      .layout = d->layout};
+  VkResult result =
+      vk.CreateComputePipelines(d->device, d->cache, 1, &wanted, NULL, out);
+  vk.DestroyShaderModule(d->device, module, NULL);
+  VLK_TRY(d, "vkCreateComputePipelines", result);
+  return KD_OK;
+}
+
+static kd_status make(kd_device *d, const char *source, const fam_key *key,
+                      void **out) {
+  void *blob = NULL;
+  size_t size = 0;
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  kd_status status = KD_OK;
+  const void *code = fam_store_get(vlk_host, key, &blob, &size);
+  if (code) {
+    status = build(d, code, size, &pipeline);
+    vlk_host->release(blob);
+  } else {
+    vlk_host->zone_begin("vulkan compile");
+    shaderc_compilation_result_t result = compile(source, &status);
+    if (result) {
+      code = sc.result_get_bytes(result);
+      size = sc.result_get_length(result);
+      status = build(d, code, size, &pipeline);
+      if (status == KD_OK) to_store(key, code, size);
+      sc.result_release(result);
+    }
+    vlk_host->zone_end();
+  }
+  if (status == KD_OK) memcpy(out, &pipeline, sizeof *out);
+  return status;
+}
+
+static void drop(kd_device *d, void *program) {
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  memcpy(&pipeline, &program, sizeof program);
+  vk.DestroyPipeline(d->device, pipeline, NULL);
+}
+
+/* SPIR-V is the same for every device. */
+kd_status vlk_pipeline_get(kd_device *d, const char *source, VkPipeline *out) {
+  void *program = NULL;
+  fam_key key = fam_key_begin();
+  fam_key_add(&key, "spirv 1.5", 9);
+  fam_key_add(&key, source, strlen(source));
+  kd_status status = fam_programs_get(&d->programs, source, &key, &program);
+  if (status == KD_OK) memcpy(out, &program, sizeof *out);
+  return status;
+}
+
+KD_STATIC_ASSERT(sizeof(VkPipeline) == sizeof(void *),
+                 "a pipeline is kept as a pointer");
+
+void vlk_programs_begin(kd_device *d) {
+  d->programs.host = vlk_host;
+  d->programs.device = d;
+  d->programs.make = make;
+  d->programs.release = drop;
+  fam_programs_begin(&d->programs);
+}
+
+/* ---- the driver's cache -------------------------------------------------------------------- */
+
+kd_status vlk_cache_begin(kd_device *d) {
+  void *blob = NULL;
+  VkPipelineCacheCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  info.pInitialData =
+      fam_store_get(vlk_host, &d->cache_key, &blob, &info.initialDataSize);
+  if (!info.pInitialData) info.initialDataSize = 0;
+  d->cache_size = info.initialDataSize;
+  VkResult code = vk.CreatePipelineCache(d->device, &info, NULL, &d->cache);
+  if (blob) vlk_host->release(blob);
+  VLK_TRY(d, "vkCreatePipelineCache", code);
+  return KD_OK;
+}
+
+/* Puts it into the store where it has grown. */
+void vlk_cache_end(kd_device *d) {
+  size_t size = 0;
+  if (vk.GetPipelineCacheData(d->device, d->cache, &size, NULL) == VK_SUCCESS &&
+      size > d->cache_size) {
+    char *blob = vlk_host->allocate(FAM_STORE_HEAD + size, 0);
+    if (blob && vk.GetPipelineCacheData(d->device, d->cache, &size,
+                                        blob + FAM_STORE_HEAD) == VK_SUCCESS)
+      fam_store_put(vlk_host, &d->cache_key, blob, size);
+    if (blob) vlk_host->release(blob);
+  }
+  vk.DestroyPipelineCache(d->device, d->cache, NULL);
+}
