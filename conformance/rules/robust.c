@@ -254,6 +254,7 @@ static void robust_strings(void) {
     kd_status status = kc_open();
     kc_check(status == KD_OK || *kc_message(),
              "open refused an option of %zu bytes without a message", size);
+    kc_close_devices();
     kc_close();
     kc.option_count = 0;
   }

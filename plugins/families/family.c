@@ -110,6 +110,7 @@ bool fam_has(const fam_op *op, uint32_t input) {
 }
 
 double fam_host_real(const fam_tensor *tensor, int64_t i) {
+  if (!tensor->data) return 0;
   switch (tensor->dtype) {
     case KD_F32:
       return (double)((const float *)tensor->data)[i];

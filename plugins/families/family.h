@@ -167,7 +167,7 @@ int64_t fam_attr_list(const fam_op *op, const char *name, int64_t *out,
                       int64_t room);
 int64_t fam_host_ints(const fam_op *op, fam_plan *plan, uint32_t input,
                       int64_t *out, int64_t room);
-/* Element i of a host input. */
+/* Element i of a host input; 0 where it is not known. */
 double fam_host_real(const fam_tensor *tensor, int64_t i);
 bool fam_has(const fam_op *op, uint32_t input);
 /* An axis in [0, rank); fails otherwise. */

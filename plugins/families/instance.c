@@ -144,7 +144,8 @@ static kd_status check_types(const fam_driver *driver, const fam_op *op) {
   return KD_OK;
 }
 
-/* Plans it, and forgets the plan. */
+/* Plans it, and forgets the plan. Where host inputs are not known, a plan says what
+ * hangs on types and attributes alone. */
 static kd_status supports_row(const fam_driver *driver, const kd_node *node,
                               const fam_row *row) {
   const kd_host *host = driver->host;
@@ -157,10 +158,12 @@ static kd_status supports_row(const fam_driver *driver, const kd_node *node,
     status = fam_read(op, host, node, row, NULL);
   }
   if (status == KD_OK) status = check_types(driver, op);
-  if (status == KD_OK && fam_knows_all(op)) {
+  if (status == KD_OK) {
+    bool known = fam_knows_all(op);
     status = fam_make(plan, op, row);
     fam_free(plan);
-    if (status == KD_INVALID_ARGUMENT) status = KD_UNIMPLEMENTED;
+    if (known && status == KD_INVALID_ARGUMENT) status = KD_UNIMPLEMENTED;
+    if (!known && status != KD_UNIMPLEMENTED) status = KD_OK;
   }
   if (op) host->release(op);
   if (plan) host->release(plan);

@@ -372,6 +372,10 @@ static void use_scalar(const fam_op *op, fam_plan *plan, fam_pass *pass,
   uint64_t word = 0;
   snprintf(low, sizeof low, "%s_LOW", name);
   snprintf(high, sizeof high, "%s_HIGH", name);
+  if (!op->in[input].data) {
+    fam_fail(op, plan, KD_INTERNAL, "input %u is not on the host", input);
+    return;
+  }
   memcpy(&word, op->in[input].data, kd_dtype_size(type));
   if (type == KD_I32 || type == KD_I16 || type == KD_I8)
     word = (uint64_t)(int64_t)fam_host_real(&op->in[input], 0);

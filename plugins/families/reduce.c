@@ -70,8 +70,7 @@ static const reduction reductions[] = {
     {"ReduceProd", "CAST(V, 1)", "((s) * (x))", "((s) * (x))", "(s)", false},
     {"ReduceMax", "LEAST", "LARGER(s, x)", "LARGER(s, x)", "(s)", false},
     {"ReduceMin", "MOST", "SMALLER(s, x)", "SMALLER(s, x)", "(s)", false},
-    {"ReduceL1", "CAST(V, 0)", "((s) + ((x) < CAST(V, 0) ? -(x) : (x)))",
-     "((s) + (x))", "(s)", false},
+    {"ReduceL1", "CAST(V, 0)", "((s) + ABS(x))", "((s) + (x))", "(s)", false},
     {"ReduceL2", "CAST(V, 0)", "((s) + (x) * (x))", "((s) + (x))",
      "FN(sqrt)(s)", false},
     {"ReduceSumSquare", "CAST(V, 0)", "((s) + (x) * (x))", "((s) + (x))", "(s)",
@@ -153,6 +152,11 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "JOIN(s, x)", "%s", r->join);
   fam_define(pass, "FINISH(s)", "%s", r->finish);
   if (r->by_most) fam_define(pass, "BY_MOST", "1");
+  /* by the sign's bits: lavapipe 22.3 compares extended integers wrongly */
+  fam_define(pass, "ABS(x)",
+             real                  ? "FN(fabs)(x)"
+             : compute == KD_I64 ? "(((x) ^ ((x) >> 63)) - ((x) >> 63))"
+                                   : "(x)");
   define_bounds(pass, real ? compute : op->in[0].dtype);
   int64_t count = split_dims(plan, pass, &op->in[0], gone);
   by_lines(plan, pass, op->out[0].count, count, compute);

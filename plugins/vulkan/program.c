@@ -11,7 +11,7 @@
 
 /* clang-format off */
 #define SHADERC(X) \
-  X(compiler_initialize) X(compiler_release) X(compile_options_initialize) \
+  X(compiler_initialize) X(compile_options_initialize) \
   X(compile_options_release) X(compile_options_set_target_env) \
   X(compile_options_set_suppress_warnings) X(compile_into_spv) \
   X(result_get_compilation_status) X(result_get_error_message) \
@@ -63,22 +63,29 @@ const char *vlk_compiler_open(void) {
 }
 #endif
 
+/* One for the process, for ever: what a new one costs is 50 ms and some memory. */
+static shaderc_compiler_t the_compiler;
+static pthread_once_t compiler_made = PTHREAD_ONCE_INIT;
+
+static void make_compiler(void) {
+  the_compiler = sc.compiler_initialize();
+}
+
 /* The result, which result_release frees; NULL with the reason. */
 static shaderc_compilation_result_t compile(const char *source,
                                             kd_status *out_status) {
-  shaderc_compiler_t compiler = sc.compiler_initialize();
+  pthread_once(&compiler_made, make_compiler);
   shaderc_compile_options_t options = sc.compile_options_initialize();
   shaderc_compilation_result_t result = NULL;
-  if (compiler && options) {
+  if (the_compiler && options) {
     sc.compile_options_set_target_env(options, shaderc_target_env_vulkan,
                                       shaderc_env_version_vulkan_1_2);
     sc.compile_options_set_suppress_warnings(options);
-    result = sc.compile_into_spv(compiler, source, strlen(source),
+    result = sc.compile_into_spv(the_compiler, source, strlen(source),
                                  shaderc_glsl_compute_shader, "family", "main",
                                  options);
   }
   if (options) sc.compile_options_release(options);
-  if (compiler) sc.compiler_release(compiler);
   if (!result) {
     *out_status = FAIL(KD_OUT_OF_MEMORY, "no memory for the compiler");
   } else if (sc.result_get_compilation_status(result) !=

@@ -139,6 +139,7 @@ float cos_near(float r) {
 float f_sin(float x) {
   int q;
   if (!(abs(x) < INF)) return NOT_A_NUMBER;
+  if (x == 0.0) return x; /* -0, too */
   float r = quadrant_of(x, q);
   float y = (q & 1) != 0 ? cos_near(r) : sin_near(r);
   return (q & 2) != 0 ? -y : y;
@@ -208,6 +209,7 @@ float f_cosh(float x) {
 }
 float f_tanh(float x) {
   float a = abs(x), z = x * x;
+  if (x == 0.0) return x;
   if (a < 0.625)
     return ((((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z +
              1.33314422036e-1) * z - 3.33332819422e-1) * z * x + x;
