@@ -32,7 +32,7 @@ need() {
 # what building and running takes
 build_packages="gcc libc6-dev cmake ninja-build pkg-config protobuf-c-compiler \
 libprotobuf-c-dev libonnx-dev libonnx-testdata libcjson-dev libopenblas-dev \
-libdnnl-dev opencl-headers"
+libdnnl-dev opencl-headers libvulkan-dev libshaderc-dev glslc"
 # what the tests take beside that
 test_packages="libcmocka-dev clang clang-format clang-tidy g++ python3 \
-binutils valgrind pocl-opencl-icd"
+binutils valgrind pocl-opencl-icd mesa-vulkan-drivers vulkan-validationlayers"

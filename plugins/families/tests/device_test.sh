@@ -1,0 +1,69 @@
+#!/bin/sh
+# A plugin of the families on the first device that it has (in CI a software one):
+# ONNX's cases, the models that come with them, products by tiles in local memory,
+# ResNet-50, and the conformance suite.
+# usage: device_test.sh NAME KEEL SUITE PLUGIN RESNET50 [NOT RULES]... [-- OPTION=VALUE...]
+# NOT RULES: left out of the suite (op.*); OPTION: of the plugin, where it takes it
+set -u
+name=$1 keel=$2 suite=$3 plugin=$4 resnet=$5
+shift 5
+device=$name:0 data=/usr/share/libonnx-testdata/data
+"$keel" devices 2>/dev/null | grep -q "^$device" || {
+  echo "there is no $device"
+  exit 77
+}
+[ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
+failed=0 suite_options="--quick --quiet --not perf.*" keel_options=
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  suite_options="$suite_options --not $1"
+  shift
+done
+[ $# -gt 0 ] && shift
+for option; do
+  if "$keel" devices --option "$name.$option" 2>/dev/null | grep -q "^$device"; then
+    suite_options="$suite_options --option $option"
+    keel_options="$keel_options --option $name.$option"
+  else
+    echo "without $option: the device is not there with it"
+  fi
+done
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+set -f # the rules' globs are for the suite
+
+# cases SET PASSED WHOLE [OPTION]...: at least so many pass, so many run on the device alone
+cases() {
+  set_=$1 passed=$2 whole=$3
+  shift 3
+  # shellcheck disable=SC2086
+  out=$("$keel" onnx-test --device "$device" --quiet $keel_options "$@" "$data/$set_" 2>&1 |
+    tail -n 4)
+  echo "$set_: $out"
+  echo "$out" | awk -v passed="$passed" -v whole="$whole" '
+    / cases ran on it whole/ { got = $2 }
+    / passed, / { if ($1 >= passed && $3 == 0 && got >= whole) good = 1 }
+    END { exit !good }' || failed=1
+}
+cases node 890 650
+cases pytorch-converted 82 82
+cases pytorch-operator 35 30
+echo "with tiles in local memory, which a software device would not choose:"
+cases pytorch-converted 82 82 --option "$name.tiles=on"
+
+# the same picture on both devices
+"$resnet" --repeat 1 | sed -n 's/^top 5[^:]*: //p' >"$scratch/cpu"
+"$resnet" --device "$device" --repeat 1 | sed -n 's/^top 5[^:]*: //p' >"$scratch/$name"
+if cmp -s "$scratch/cpu" "$scratch/$name" && [ -s "$scratch/cpu" ]; then
+  echo "ResNet-50: as on the CPU"
+else
+  echo "ResNet-50: differs from the CPU's"
+  failed=1
+fi
+
+# shellcheck disable=SC2086
+"$suite" run "$plugin" $suite_options >"$scratch/conformance" 2>&1 || {
+  cat "$scratch/conformance"
+  failed=1
+}
+tail -n 1 "$scratch/conformance"
+exit $failed
