@@ -154,9 +154,9 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   if (r->by_most) fam_define(pass, "BY_MOST", "1");
   /* by the sign's bits: lavapipe 22.3 compares extended integers wrongly */
   fam_define(pass, "ABS(x)",
-             real                  ? "FN(fabs)(x)"
+             real                ? "FN(fabs)(x)"
              : compute == KD_I64 ? "(((x) ^ ((x) >> 63)) - ((x) >> 63))"
-                                   : "(x)");
+                                 : "(x)");
   define_bounds(pass, real ? compute : op->in[0].dtype);
   int64_t count = split_dims(plan, pass, &op->in[0], gone);
   by_lines(plan, pass, op->out[0].count, count, compute);

@@ -259,16 +259,16 @@ typedef struct vlk_command {
 } vlk_command;
 
 /* Runs it on the stream. */
-kd_status vlk_run(kd_stream *stream, const vlk_command *command,
+kd_status vlk_run(kd_stream *stream, const vlk_command *m,
                   uint64_t correlation);
 /* The same, or adds a copy of it to what the stream records. Without a stream it is
  * done when this returns. */
-kd_status vlk_do(kd_device *device, kd_stream *stream,
-                 const vlk_command *command, uint64_t correlation);
+kd_status vlk_do(kd_device *d, kd_stream *stream, const vlk_command *m,
+                 uint64_t correlation);
 /* Only the commands that need nothing of the host. */
-bool vlk_is_plain(const vlk_command *command);
-void vlk_put_plain(kd_device *device, VkCommandBuffer commands,
-                   VkPipeline *bound, const vlk_command *command);
+bool vlk_is_plain(const vlk_command *m);
+void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
+                   const vlk_command *m);
 void vlk_put_barrier(VkCommandBuffer commands);
 
 kd_status vlk_record(kd_stream *stream, const vlk_command *command);
