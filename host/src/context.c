@@ -8,6 +8,7 @@
 #include "exec/pool.h"
 #include "loader/library.h"
 #include "loader/loader.h"
+#include "loader/visible.h"
 #include "memory/copy.h"
 #include "ops/schema.h"
 
@@ -86,6 +87,16 @@ static keel_status copy_options(keel_context *context,
   return KD_OK;
 }
 
+static keel_status copy_visible(keel_context *context,
+                                const keel_context_params *params) {
+  const char *list = params->visible;
+  if (!list || !*list) list = getenv("KEEL_VISIBLE_DEVICES");
+  if (!list || !*list) return KD_OK;
+  KEEL_TRY(keel_visible_check(list));
+  context->visible = keel_arena_copy(&context->arena, list);
+  return context->visible ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
 static keel_status fill(keel_context *context,
                         const keel_context_params *params) {
   uint32_t workers = 0;
@@ -99,6 +110,7 @@ static keel_status fill(keel_context *context,
           : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
   context->pool_limit = context->memory_limit / 4;
   KEEL_TRY(copy_options(context, params));
+  KEEL_TRY(copy_visible(context, params));
   KEEL_TRY(workers_wanted(params, &workers));
   KEEL_TRY(keel_pool_retain(workers, &context->pool));
   KEEL_TRY(keel_schema_ready());
@@ -244,6 +256,9 @@ keel_status keel_device_find(keel_context *context, const char *name,
   keel_status status = KD_OK;
   if (!*out_device && !there.size) keel_text_add(&there, "none");
   if (!*out_device) add_refusal(context, name, &there);
+  if (!*out_device && context->visible)
+    keel_text_add(&there, "; shown are \"%s\" alone (KEEL_VISIBLE_DEVICES)",
+                  context->visible);
   if (!*out_device)
     status = keel_fail(KD_NOT_FOUND, "there is no device \"%s\"; there is %s",
                        name, keel_text_get(&there));
@@ -272,6 +287,7 @@ void keel_device_describe(const keel_device *device,
       .memory = device->info.spaces[0].size,
   };
   memcpy(out_facts->uuid, device->info.uuid, sizeof out_facts->uuid);
+  if (device->same) out_facts->same_as = device->same->name;
 }
 
 keel_status keel_device_kernel(const keel_device *device, uint32_t index,

@@ -34,6 +34,7 @@ struct keel_device {
   keel_heap heap;
   pthread_mutex_t opening;
   atomic_bool ready; /* open, with its heap */
+  keel_device *same; /* earlier, of another plugin: one silicon; or NULL */
 };
 
 /* A candidate for a plugin, loaded or refused. */
@@ -80,6 +81,7 @@ struct keel_context {
   keel_device **devices;
   uint32_t device_count;
   keel_device *default_device;
+  const char *visible; /* as keel_context_params.visible; NULL: all */
   const char *const *options;
   uint32_t option_count;
 

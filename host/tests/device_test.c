@@ -169,6 +169,78 @@ static void an_unknown_device_is_named_with_those_there_are(void **state) {
   expect_message("cpu:0, queue:0");
 }
 
+/* ---- which devices there are ---------------------------------------------- */
+
+static keel_context *open_shown(const char *visible) {
+  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN, ECHO_PLUGIN};
+  keel_context *shown = NULL;
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = paths,
+                                .plugin_count = 3,
+                                .visible = visible};
+  return keel_open(&params, &shown) == KD_OK ? shown : NULL;
+}
+
+/* The devices' names, with a blank behind each. */
+static const char *names_of(keel_context *shown) {
+  static char names[256];
+  keel_device_facts facts;
+  *names = 0;
+  for (uint32_t i = 0; i < keel_device_count(shown); i++) {
+    keel_device_describe(keel_device_at(shown, i), &facts);
+    strcat(strcat(names, facts.name), " ");
+  }
+  return names;
+}
+
+static void a_list_shows_some_devices(void **state) {
+  static const char *const rows[][2] = {
+      {"", "cpu:0 queue:0 echo:0 "},     {"queue", "queue:0 "},
+      {"queue,cpu:0", "cpu:0 queue:0 "}, {"cpu:1,echo:0", "echo:0 "},
+      {"-queue", "cpu:0 echo:0 "},       {"-queue:0, -echo", "cpu:0 "},
+      {"queue,-queue:0,cpu", "cpu:0 "},  {"qu", ""},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    keel_context *shown = open_shown(rows[i][0]);
+    assert_non_null(shown);
+    assert_string_equal(names_of(shown), rows[i][1]);
+    keel_close(shown);
+  }
+}
+
+static void a_list_that_is_none_is_refused(void **state) {
+  static const char *const rows[] = {"cpu:", "cpu:x",   "cpu:0x",     ":0",
+                                     "-",    "cpu,,:1", "cpu:1234567"};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_null(open_shown(rows[i]));
+    assert_non_null(strstr(keel_message(), "visible devices"));
+  }
+}
+
+static void the_same_silicon_through_two_plugins_is_known(void **state) {
+  keel_context *shown = open_shown(NULL);
+  keel_device_facts facts;
+  static const char *const same[] = {NULL, NULL, "queue:0"};
+  (void)state;
+  assert_non_null(shown);
+  for (uint32_t i = 0; i < 3; i++) {
+    keel_device_describe(keel_device_at(shown, i), &facts);
+    if (same[i])
+      assert_string_equal(facts.same_as, same[i]);
+    else
+      assert_null(facts.same_as);
+  }
+  keel_close(shown);
+  shown = open_shown("echo"); /* what is not shown is no twin */
+  assert_non_null(shown);
+  keel_device_describe(keel_device_at(shown, 0), &facts);
+  assert_null(facts.same_as);
+  keel_close(shown);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(work_is_waited_for_when_it_is_read),
@@ -177,6 +249,9 @@ int main(void) {
       cmocka_unit_test(a_program_over_two_devices_gives_the_same),
       cmocka_unit_test(ops_without_a_kernel_are_written_with_others),
       cmocka_unit_test(an_unknown_device_is_named_with_those_there_are),
+      cmocka_unit_test(a_list_shows_some_devices),
+      cmocka_unit_test(a_list_that_is_none_is_refused),
+      cmocka_unit_test(the_same_silicon_through_two_plugins_is_known),
   };
   return cmocka_run_group_tests(tests, open_both, close_both);
 }

@@ -124,15 +124,20 @@ static void print_device(const keel_device_facts *facts) {
   if (facts->memory)
     printf("  memory     %.1f GiB\n", (double)facts->memory / (1u << 30));
   printf("  kernels    %u\n", facts->kernel_count);
+  if (facts->same_as)
+    printf("  same as    %s, through another plugin\n", facts->same_as);
   printf("  plugin     %s\n", facts->plugin);
 }
 
 int keel_main_devices(int argc, char **argv) {
-  listing all = parse("devices",
-                      "usage: keel devices [OPTION]...\n\n"
-                      "Lists the devices of the plugins that were loaded.\n\n"
-                      "  --json              as JSON\n",
-                      argc, argv);
+  listing all =
+      parse("devices",
+            "usage: keel devices [OPTION]...\n\n"
+            "Lists the devices of the plugins that were loaded, as\n"
+            "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those"
+            " alone,\n\"-opencl\" all but those.\n\n"
+            "  --json              as JSON\n",
+            argc, argv);
   if (all.result >= 0) return all.result;
   keel_context *context = common_open(&all.common, 0);
   if (!context) return 1;
@@ -153,6 +158,7 @@ int keel_main_devices(int argc, char **argv) {
         facts.kind, facts.level, facts.kernel_count,
         (unsigned long long)facts.memory);
     print_json_string(stdout, facts.plugin);
+    if (facts.same_as) printf(", \"same_as\": \"%s\"", facts.same_as);
     printf("}%s\n", i + 1 == count ? "" : ",");
   }
   if (all.json)

@@ -54,6 +54,13 @@ typedef struct keel_context_params {
    * is written, warning at first. May be called by any thread. */
   void (*log)(void *log_context, uint32_t level, const char *line);
   void *log_context;
+
+  /* Which devices there are: entries with commas between, "opencl" or "vulkan:1"
+   * to show those alone, "-opencl" or "-vulkan:1" to show all but those; the last
+   * that names a device decides. Devices keep their names; a plugin of which
+   * nothing is shown is not opened. NULL or "": the variable KEEL_VISIBLE_DEVICES
+   * says; without it, all. */
+  const char *visible;
 } keel_context_params;
 
 #define KEEL_NO_WORKERS (-1)
@@ -120,6 +127,8 @@ typedef struct keel_device_facts {
   uint32_t kernel_count;
   uint64_t memory; /* bytes of the first space; 0: not known */
   uint8_t uuid[16];
+  const char *same_as; /* an earlier device that is the same silicon through
+                          another plugin (by uuid or PCI address), or NULL */
 } keel_device_facts;
 
 KEEL_API void keel_device_describe(const keel_device *device,

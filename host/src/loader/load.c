@@ -10,6 +10,7 @@
 #include "layers/layers.h"
 #include "loader/library.h"
 #include "loader/loader.h"
+#include "loader/visible.h"
 #include "ops/schema.h"
 
 #define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
@@ -384,6 +385,21 @@ static const char *keep_string(keel_arena *arena, const char *string,
   return keel_arena_copy(arena, string ? string : otherwise);
 }
 
+/* An earlier device of another plugin that is this one's silicon. */
+static keel_device *same_silicon(const keel_context *context,
+                                 const keel_device *device) {
+  static const uint8_t none[sizeof device->info.uuid];
+  bool named = memcmp(device->info.uuid, none, sizeof none) != 0;
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    keel_device *other = context->devices[i];
+    if (other->plugin == device->plugin) continue;
+    if ((named && !memcmp(other->info.uuid, device->info.uuid, sizeof none)) ||
+        (device->info.pci && other->info.pci == device->info.pci))
+      return other->same ? other->same : other;
+  }
+  return NULL;
+}
+
 static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   keel_context *context = plugin->context;
   keel_device *device = keel_arena_take(&context->arena, sizeof *device);
@@ -407,6 +423,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   KEEL_TRY(keel_heap_init(&device->heap, context, device));
   pthread_mutex_init(&device->opening, NULL);
   pthread_mutex_init(&device->stream_lock, NULL);
+  device->same = same_silicon(context, device);
   context->devices[context->device_count++] = device;
   plugin->device_count++;
   return KD_OK;
@@ -423,6 +440,7 @@ static keel_status open_plugin(keel_plugin *plugin) {
   if (!devices) return keel_no_memory((uint64_t)count * sizeof *devices);
   context->devices = devices;
   for (uint32_t i = 0; i < count; i++) {
+    if (!keel_visible_device(context->visible, plugin->name, i)) continue;
     status = add_device(plugin, i);
     if (status != KD_OK)
       return refuse(plugin, status, "look at the device's driver");
@@ -441,7 +459,12 @@ static keel_status load(keel_plugin *plugin) {
   KEEL_TRY(keel_library_hold(plugin));
   KEEL_TRY(negotiate(plugin));
   KEEL_TRY(check_double_name(plugin));
-  return plugin->context->flags & KEEL_DESCRIBE ? KD_OK : open_plugin(plugin);
+  if (plugin->context->flags & KEEL_DESCRIBE) return KD_OK;
+  if (keel_visible_plugin(plugin->context->visible, plugin->name))
+    return open_plugin(plugin);
+  plugin->reason = "its devices are hidden";
+  plugin->mend = "KEEL_VISIBLE_DEVICES says which are shown";
+  return KD_OK;
 }
 
 static keel_status keep(keel_context *context, keel_plugin *plugin) {

@@ -318,6 +318,7 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   out_info->flags = KD_DEVICE_SOFTWARE;
   out_info->name = "Simulated queue";
   out_info->kind = "npu";
+  memcpy(out_info->uuid, "simulated queue", sizeof out_info->uuid);
   return KD_OK;
 }
 
@@ -356,7 +357,7 @@ static const kd_event_table events = {
 static const kd_plugin plugin = {
     .struct_size = sizeof plugin,
     .abi_version = KD_ABI_VERSION,
-    .name = "queue",
+    .name = QUEUE_NAME,
     .vendor = "Keel's tests",
     .version = "1",
     .open = plugin_open,
