@@ -27,8 +27,11 @@ static kd_status read_tensor(fam_op *op, bool output, uint32_t index,
     if (type.dims[i] < 0)
       return op->host->fail(KD_UNIMPLEMENTED, "a shape is not known");
     out->dims[i] = type.dims[i];
-    out->count *= type.dims[i];
+    if (__builtin_mul_overflow(out->count, type.dims[i], &out->count))
+      out->count = INT64_MAX;
   }
+  for (uint32_t i = 0; i < type.rank; i++)
+    if (!type.dims[i]) out->count = 0;
   if (out->count > INT32_MAX)
     return op->host->fail(
         KD_UNIMPLEMENTED,
