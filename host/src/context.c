@@ -226,8 +226,8 @@ static void add_refusal(const keel_context *context, const char *name,
   size_t size = strcspn(name, ":");
   for (uint32_t i = 0; i < context->plugin_count; i++) {
     const keel_plugin *plugin = context->plugins[i];
-    if (!plugin->name || !plugin->reason || strlen(plugin->name) != size ||
-        strncmp(plugin->name, name, size) != 0)
+    if (!plugin->name || !plugin->reason || !*plugin->reason ||
+        strlen(plugin->name) != size || strncmp(plugin->name, name, size) != 0)
       continue;
     keel_text_add(out, "; plugin %s: %s", plugin->name, plugin->reason);
   }

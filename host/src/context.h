@@ -14,6 +14,16 @@ typedef struct keel_library keel_library;
 typedef struct keel_kernel_cache keel_kernel_cache;
 typedef struct keel_op_cache keel_op_cache;
 
+/* How fast a device is (passes/cost.h): nanoseconds, and for the rates work a
+ * nanosecond. */
+typedef struct keel_speed {
+  double launch; /* a kernel that does nothing */
+  double flops;  /* of a product of matrices */
+  double bytes;  /* read or written by an elementwise op */
+  double wait;   /* a copy of nothing between the host and the device */
+  double copied; /* bytes */
+} keel_speed;
+
 /* Kernel definitions of one op on a device, best first. */
 typedef struct keel_kernel_list {
   const char *domain;
@@ -34,6 +44,7 @@ struct keel_device {
   keel_heap heap;
   pthread_mutex_t opening;
   atomic_bool ready; /* open, with its heap */
+  keel_speed speed;  /* flops 0: not measured; under `opening` */
   keel_device *same; /* earlier, of another plugin: one silicon; or NULL */
 };
 

@@ -10,6 +10,12 @@ static const char help[] =
     "usage: keel run MODEL [OPTION]...\n\n"
     "Runs a model once, or often, and says what came out.\n\n"
     "  --device D          run it on device D (`keel devices` lists them)\n"
+    "  --place GLOB=D      run ops whose name, or whose node's name, matches "
+    "on\n"
+    "                      device D; may be repeated, the first match stands\n"
+    "  --place auto        the other ops where they cost least; each device "
+    "is\n"
+    "                      measured first\n"
     "  --input NAME=FILE   value of an input: .npy, or .pb (ONNX TensorProto)\n"
     "  --input FILE        value of the next input, in the model's order\n"
     "  --shape NAME=2x3    shape of a random input whose dimensions are open\n"
@@ -30,7 +36,9 @@ typedef struct arguments {
   uint64_t seed;
   long repeat;
   tolerance within;
-  bool profile, json;
+  bool profile, json, by_cost;
+  const char *places[PORTS];
+  uint32_t place_count;
 } arguments;
 
 typedef struct session {
@@ -103,6 +111,22 @@ static int take_value(arguments *all, int argc, char **argv, int *at) {
   return -1;
 }
 
+/* 0: it is not --place, 1: taken, else what to exit with. */
+static int take_place(arguments *all, int argc, char **argv, int *at) {
+  bool missing = false;
+  const char *value = option_value(argc, argv, at, "--place", &missing);
+  if (missing) return EXIT_USAGE;
+  if (!value) return 0;
+  if (!strcmp(value, "auto")) {
+    all->by_cost = true;
+    return 1;
+  }
+  if (all->place_count == PORTS)
+    return usage_error("run", "more than %d of --place", PORTS);
+  all->places[all->place_count++] = value;
+  return 1;
+}
+
 static int parse(arguments *all, int argc, char **argv) {
   for (int i = 0; i < argc; i++) {
     if (is_help(argv[i])) {
@@ -113,6 +137,9 @@ static int parse(arguments *all, int argc, char **argv) {
       if (all->common.failed) return EXIT_USAGE;
       continue;
     }
+    int placed = take_place(all, argc, argv, &i);
+    if (placed > 1) return placed;
+    if (placed) continue;
     int taken = take_value(all, argc, argv, &i);
     if (taken > 0) return taken;
     if (taken == 0) continue;
@@ -332,7 +359,11 @@ static int open_model(const arguments *all, session *run) {
   if (keel_program_load(run->context, all->model, &run->program) != KD_OK)
     return complain();
   double loaded = now();
-  keel_plan_params params = {.struct_size = sizeof params, .device = device};
+  keel_plan_params params = {.struct_size = sizeof params,
+                             .flags = all->by_cost ? KEEL_PLAN_BY_COST : 0,
+                             .device = device,
+                             .places = all->places,
+                             .place_count = all->place_count};
   progress("planning %s", all->model);
   if (keel_plan_create(run->program, &params, &run->plan) != KD_OK)
     return complain();

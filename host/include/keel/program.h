@@ -37,7 +37,8 @@ KEEL_API keel_value keel_builder_input(keel_builder *builder, const char *name,
 KEEL_API keel_value keel_builder_constant(keel_builder *builder,
                                           keel_tensor *tensor);
 
-/* Adds an op with one output and returns it. */
+/* Adds an op with one output and returns it. Where the calling thread has pushed a
+ * device, the op runs on that, whatever the plan's device. */
 KEEL_API keel_value keel_builder_op(keel_builder *builder, const char *op,
                                     const keel_attr *attrs, uint32_t attr_count,
                                     const keel_value *inputs,
@@ -102,16 +103,26 @@ typedef struct keel_plan keel_plan;
 #define KEEL_PLAN_NO_FOLD   0x1u
 #define KEEL_PLAN_NO_FUSE   0x2u
 #define KEEL_PLAN_NO_LAYOUT 0x4u
+/* Ops without a device of their own go where they end first, by costs that are
+ * measured on each device once (some milliseconds; more where it compiles). */
+#define KEEL_PLAN_BY_COST 0x8u
 
 /* How to make a plan; zero is the default of each field. */
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */
   uint32_t flags;       /* KEEL_PLAN_* */
   keel_device *device;  /* NULL: the calling thread's scope, or the default */
+
+  /* Where single ops run: "GLOB=DEVICE", GLOB of the names of nodes or of ops; the
+   * first that matches stands, and comes before the scope in which a builder
+   * added the op. */
+  const char *const *places;
+  uint32_t place_count;
+  uint32_t reserved;
 } keel_plan_params;
 
 /* Makes a plan; the program may be released before the plan.
- * Returns KD_OK, KD_UNIMPLEMENTED (no device has a kernel for an op; the
+ * Returns KD_OK, KD_NOT_FOUND, KD_INVALID_ARGUMENT (a placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the
  * message names op and types), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_plan_create(keel_program *program,
                                       const keel_plan_params *params,

@@ -40,7 +40,7 @@ static keel_status lay_constants(keel_plan *plan, const keel_function *function,
 
 static keel_status lay_step(keel_plan *plan, const keel_function *function,
                             const keel_node *node, keel_step *step) {
-  keel_site_init(&step->site, node->op, node->name, NULL);
+  keel_site_init(&step->site, node->op, node->name, node->device);
   step->site.copy_time = NULL;
   step->site.blocked_output = node->blocked_output;
   step->inputs = node->inputs;
@@ -146,7 +146,10 @@ void keel_fplan_deinit(keel_fplan *fplan) {
 
 /* ---- keel_plan ------------------------------------------------------------ */
 
-static keel_status run_passes(keel_plan *plan, uint32_t flags) {
+static keel_status run_passes(keel_plan *plan, const keel_plan_params *params) {
+  uint32_t flags = params->flags;
+  KEEL_TRY(
+      keel_pass_place(plan->functions, params->places, params->place_count));
   for (keel_function *at = plan->functions; at; at = at->next) {
     KEEL_TRY(keel_function_sort(at));
     KEEL_TRY(keel_pass_prune(at));
@@ -156,6 +159,7 @@ static keel_status run_passes(keel_plan *plan, uint32_t flags) {
       KEEL_TRY(keel_pass_types(at));
     else
       KEEL_TRY(keel_pass_fold(at));
+    if (flags & KEEL_PLAN_BY_COST) KEEL_TRY(keel_pass_place_by_cost(at));
     if (!(flags & KEEL_PLAN_NO_FUSE))
       KEEL_TRY(keel_pass_fuse(at, plan->device));
     KEEL_TRY(keel_pass_prune(at));
@@ -182,35 +186,67 @@ static keel_status check_kernels(const keel_plan *plan) {
   return KD_OK;
 }
 
-/* On a device of its own memory, constants that kernels read there are moved
- * once, not at each run. */
+static keel_device *device_of_step(const keel_plan *plan,
+                                   const keel_step *step) {
+  return step->site.pinned ? step->site.pinned : plan->device;
+}
+
+static bool reads_on_host(const keel_step *step, uint32_t input) {
+  return step->site.op->schema->host ||
+         (input < 32 && step->site.op->schema->value_inputs >> input & 1);
+}
+
+/* By value: the device whose kernels alone read it; NULL: the host, or several. */
+static void find_readers(const keel_plan *plan, const keel_fplan *at,
+                         keel_device **readers, bool *split) {
+  for (uint32_t i = 0; i < at->step_count; i++) {
+    const keel_step *step = &at->steps[i];
+    keel_device *device = device_of_step(plan, step);
+    for (uint32_t k = 0; k < step->input_count; k++) {
+      uint32_t value = step->inputs[k];
+      if (value == KEEL_ABSENT) continue;
+      if (reads_on_host(step, k) ||
+          (readers[value] && readers[value] != device))
+        split[value] = true;
+      readers[value] = device;
+    }
+  }
+}
+
+static keel_status move_constants(keel_plan *plan, keel_fplan *at,
+                                  keel_device *const *readers,
+                                  const bool *split) {
+  for (uint32_t i = 0; i < at->value_count; i++) {
+    keel_tensor *moved = NULL;
+    if (!at->constants[i] || split[i] || !readers[i] ||
+        keel_device_addressable(readers[i]))
+      continue;
+    KEEL_TRY(keel_device_ready(readers[i]));
+    KEEL_TRY(keel_copy_to(at->constants[i], readers[i], &moved));
+    /* held by a nameless value of the function */
+    bool kept =
+        keel_function_constant(plan->functions, "", moved) != KEEL_ABSENT;
+    at->constants[i] = moved;
+    keel_tensor_release(moved);
+    if (!kept) return KD_OUT_OF_MEMORY;
+  }
+  return KD_OK;
+}
+
+/* Constants that kernels of one device read are moved to its memory once, not at
+ * each run. */
 static keel_status place_constants(keel_plan *plan) {
-  if (!plan->device || keel_device_addressable(plan->device)) return KD_OK;
   for (keel_fplan *at = plan->fplans; at; at = at->next) {
-    bool *on_host = calloc(at->value_count + 1, sizeof *on_host);
-    if (!on_host) return keel_no_memory(at->value_count);
-    for (uint32_t i = 0; i < at->step_count; i++) {
-      const keel_step *step = &at->steps[i];
-      for (uint32_t k = 0; k < step->input_count; k++)
-        if (step->inputs[k] != KEEL_ABSENT &&
-            (step->site.op->schema->host ||
-             (k < 32 && step->site.op->schema->value_inputs >> k & 1)))
-          on_host[step->inputs[k]] = true;
+    keel_device **readers = calloc(at->value_count + 1, sizeof(keel_device *));
+    bool *split = calloc(at->value_count + 1, sizeof *split);
+    keel_status status =
+        readers && split ? KD_OK : keel_no_memory(at->value_count);
+    if (status == KD_OK) {
+      find_readers(plan, at, readers, split);
+      status = move_constants(plan, at, readers, split);
     }
-    keel_status status = KD_OK;
-    for (uint32_t i = 0; i < at->value_count && status == KD_OK; i++) {
-      keel_tensor *moved = NULL;
-      if (!at->constants[i] || on_host[i]) continue;
-      status = keel_copy_to(at->constants[i], plan->device, &moved);
-      if (status == KD_OK) { /* held by a nameless value of the function */
-        keel_function *keeper = plan->functions;
-        if (keel_function_constant(keeper, "", moved) == KEEL_ABSENT)
-          status = KD_OUT_OF_MEMORY;
-        at->constants[i] = moved;
-        keel_tensor_release(moved);
-      }
-    }
-    free(on_host);
+    free(readers);
+    free(split);
     KEEL_TRY(status);
   }
   return KD_OK;
@@ -226,7 +262,7 @@ static keel_status mark_inputs(keel_plan *plan) {
   for (uint32_t i = 0; i < main->step_count; i++) {
     const keel_step *step = &main->steps[i];
     const keel_schema *schema = step->site.op->schema;
-    if (schema->host ||
+    if (schema->host || device_of_step(plan, step) != plan->device ||
         !keel_device_kernels(plan->device, schema->domain, schema->name))
       continue;
     for (uint32_t k = 0; k < step->input_count; k++)
@@ -248,7 +284,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   if (device) KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
                                &main));
-  KEEL_TRY(run_passes(plan, params->flags));
+  KEEL_TRY(run_passes(plan, params));
   KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
   KEEL_TRY(mark_inputs(plan));
@@ -354,9 +390,9 @@ void keel_plan_profile(keel_plan *plan, int on) {
 static const char *device_of(const keel_plan *plan, const keel_step *step) {
   if (step->site.op->schema->host) return "host";
   const keel_binding *binding = atomic_load(&step->site.slots[0]);
-  return binding        ? binding->device->name
-         : plan->device ? plan->device->name
-                        : "?";
+  const keel_device *device =
+      binding ? binding->device : device_of_step(plan, step);
+  return device ? device->name : "?";
 }
 
 /* Step `index` of the main function, then of the nested ones; NULL past them. */

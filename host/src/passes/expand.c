@@ -166,6 +166,7 @@ static keel_status read_statement(expansion *all) {
   keel_node *node = NULL;
   KEEL_TRY(keel_function_node(all->function, op, all->node.name, inputs, count,
                               &target, 1, &node));
+  node->device = all->node.device;
   return keel_pass_infer(all->function, node);
 }
 
@@ -195,6 +196,7 @@ static keel_status expand_sum(keel_function *function, uint32_t index) {
                                NULL, 0, NULL, &op));
     KEEL_TRY(
         keel_function_node(function, op, sum.name, pair, 2, &total, 1, &node));
+    node->device = sum.device;
     KEEL_TRY(keel_pass_infer(function, node));
   }
   return KD_OK;

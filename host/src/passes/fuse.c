@@ -8,13 +8,17 @@ static bool is_op(const keel_node *node, const char *name) {
          !strcmp(node->op->schema->domain, "ai.onnx");
 }
 
-/* The node that makes a value which nobody but one reader needs, or NULL. */
+/* The node that makes input `input` of `reader`, which alone needs it, on the same
+ * device; or NULL. */
 static keel_node *sole_maker(keel_function *function, const keel_uses *uses,
-                             uint32_t value, const char *op) {
+                             const keel_node *reader, uint32_t input,
+                             const char *op) {
+  uint32_t value = reader->inputs[input];
   if (value == KEEL_ABSENT || uses->counts[value] != 1) return NULL;
   uint32_t maker = function->values[value].producer;
   keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
-  return node && is_op(node, op) ? node : NULL;
+  return node && is_op(node, op) && node->device == reader->device ? node
+                                                                   : NULL;
 }
 
 static const keel_tensor *constant_of(const keel_function *function,
@@ -139,7 +143,7 @@ static keel_status fuse(keel_function *function, keel_node *conv,
 static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
                               const keel_node *add, uint32_t *out_other) {
   for (uint32_t i = 0; i < 2; i++) {
-    keel_node *conv = sole_maker(function, uses, add->inputs[i], "Conv");
+    keel_node *conv = sole_maker(function, uses, add, i, "Conv");
     uint32_t other = add->inputs[1 - i];
     if (!conv || other == add->inputs[i] || other == KEEL_ABSENT) continue;
     const keel_type *type = function->values[other].type;
@@ -153,9 +157,9 @@ static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
 
 static keel_status fuse_relu(keel_function *function, const keel_uses *uses,
                              keel_node *relu) {
-  keel_node *conv = sole_maker(function, uses, relu->inputs[0], "Conv");
+  keel_node *conv = sole_maker(function, uses, relu, 0, "Conv");
   if (conv) return fuse(function, conv, NULL, KEEL_ABSENT, relu, "Relu");
-  keel_node *add = sole_maker(function, uses, relu->inputs[0], "Add");
+  keel_node *add = sole_maker(function, uses, relu, 0, "Add");
   uint32_t other = KEEL_ABSENT;
   conv = add ? conv_of_add(function, uses, add, &other) : NULL;
   return conv ? fuse(function, conv, add, other, relu, "Relu") : KD_OK;
@@ -167,18 +171,20 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
     keel_node *norm = &function->nodes[i];
     if (!is_op(norm, "BatchNormalization")) continue;
-    keel_node *conv = sole_maker(function, &uses, norm->inputs[0], "Conv");
+    keel_node *conv = sole_maker(function, &uses, norm, 0, "Conv");
     if (conv && foldable_norm(function, conv, norm))
       status = fold_norm(function, conv, norm);
   }
   keel_uses_drop(&uses);
-  if (status != KD_OK || !device ||
-      !keel_device_kernels(device, "keel", "FusedConv"))
-    return status;
+  if (status != KD_OK) return status;
   status = keel_uses_count(function, &uses);
-  for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++)
-    if (is_op(&function->nodes[i], "Relu"))
-      status = fuse_relu(function, &uses, &function->nodes[i]);
+  for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
+    keel_node *relu = &function->nodes[i];
+    keel_device *where = relu->device ? relu->device : device;
+    if (is_op(relu, "Relu") && where &&
+        keel_device_kernels(where, "keel", "FusedConv"))
+      status = fuse_relu(function, &uses, relu);
+  }
   keel_uses_drop(&uses);
   return status;
 }

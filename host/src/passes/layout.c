@@ -39,7 +39,8 @@ static bool takes(const layout *all, const keel_node *node, bool output,
                          .outputs = types + n,
                          .constants = constants,
                          .blocked_output = output};
-  bool known = types && constants;
+  bool known =
+      types && constants && (!node->device || node->device == all->device);
   for (uint32_t i = 0; known && i < n; i++) {
     uint32_t value = node->inputs[i];
     if (value == KEEL_ABSENT) continue;

@@ -29,6 +29,15 @@ keel_status keel_pass_expand(keel_function *function);
 /* Runs what has only constants as inputs, and drops Identity. */
 keel_status keel_pass_fold(keel_function *function);
 
+/* Gives nodes of all functions the devices that rules ("GLOB=DEVICE", the first that
+ * matches) name. Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no such device, or
+ * nothing matches). */
+keel_status keel_pass_place(keel_function *functions, const char *const *rules,
+                            uint32_t count);
+
+/* Gives each node that has none a device, by what it costs there. */
+keel_status keel_pass_place_by_cost(keel_function *function);
+
 /* Drops nodes whose results nobody needs. */
 keel_status keel_pass_prune(keel_function *function);
 

@@ -115,8 +115,11 @@ static keel_status add_op(keel_builder *builder, const char *name,
       return KD_OUT_OF_MEMORY;
     }
   }
-  return keel_function_node(function, op, "", inputs, input_count, outputs,
-                            output_count, NULL);
+  keel_node *node = NULL;
+  KEEL_TRY(keel_function_node(function, op, "", inputs, input_count, outputs,
+                              output_count, &node));
+  node->device = keel_device_scope(builder->context);
+  return KD_OK;
 }
 
 keel_status keel_builder_op_n(keel_builder *builder, const char *op,

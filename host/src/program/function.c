@@ -189,9 +189,11 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
     keel_opdef *op = NULL;
     if (node->dead) continue;
     KEEL_TRY(clone_op(node->op, arena, list, &op));
+    keel_node *copy = NULL;
     KEEL_TRY(keel_function_node(to, op, node->name, node->inputs,
                                 node->input_count, node->outputs,
-                                node->output_count, NULL));
+                                node->output_count, &copy));
+    copy->device = node->device;
   }
   *out_function = to;
   return KD_OK;

@@ -24,6 +24,8 @@ typedef struct keel_node {
   const char *name;
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
+  keel_device *device; /* where it must run; NULL: on the plan's */
+  bool ruled;          /* a rule has said so */
   bool blocked_output; /* see keel_site */
   bool dead;
 } keel_node;

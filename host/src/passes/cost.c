@@ -1,0 +1,151 @@
+/* cost.c - devices are measured, not believed: a product of matrices, an elementwise op
+ * and copies, a few milliseconds each. */
+#include "passes/cost.h"
+
+#include "context.h"
+#include "memory/copy.h"
+
+#define SIDE  256     /* of the product */
+#define MANY  1000000 /* elements of the elementwise op */
+#define TRIES 3
+
+/* The shortest of some calls, their results read: nanoseconds. */
+static keel_status time_call(keel_context *context, const char *op,
+                             keel_tensor *const *inputs, uint32_t n,
+                             uint32_t calls, double *out_time) {
+  double best = 0;
+  for (int round = 0; round <= TRIES; round++) { /* the first one compiles */
+    uint64_t begin = keel_now();
+    for (uint32_t i = 0; i < calls; i++) {
+      keel_tensor *y = NULL;
+      KEEL_TRY(keel_call(context, op, NULL, 0, inputs, n, &y, 1));
+      keel_status status = KD_OK;
+      if (i + 1 == calls) status = keel_device_drain(keel_tensor_place(y));
+      keel_tensor_release(y);
+      KEEL_TRY(status);
+    }
+    double each = (double)(keel_now() - begin) / calls;
+    if (round == 1 || (round && each < best)) best = each;
+  }
+  *out_time = best;
+  return KD_OK;
+}
+
+static keel_status time_copy(keel_tensor *tensor, keel_device *device,
+                             keel_tensor **out_there, double *out_time) {
+  *out_time = 0;
+  *out_there = NULL;
+  for (int round = 0; round < TRIES; round++) {
+    uint64_t begin = keel_now();
+    keel_tensor_release(*out_there);
+    KEEL_TRY(keel_copy_to(tensor, device, out_there));
+    KEEL_TRY(keel_device_drain(device));
+    double time = (double)(keel_now() - begin);
+    if (!round || time < *out_time) *out_time = time;
+  }
+  return KD_OK;
+}
+
+static keel_status measure(keel_device *device, keel_tensor *const *on_host,
+                           keel_tensor **there, keel_speed *out) {
+  double times[5] = {0};
+  keel_context *context = device->context;
+  for (int i = 0; i < 3; i++)
+    KEEL_TRY(time_copy(on_host[i], device, &there[i], &times[2 + i]));
+  out->wait = times[2];
+  out->copied = MANY * 4.0 / (times[4] > times[2] ? times[4] - times[2] : 1);
+  KEEL_TRY(time_call(context, "Relu", &there[0], 1, 32, &out->launch));
+  keel_tensor *pair[] = {there[1], there[1]};
+  KEEL_TRY(time_call(context, "MatMul", pair, 2, 1, &times[0]));
+  KEEL_TRY(time_call(context, "Relu", &there[2], 1, 4, &times[1]));
+  out->flops = 2.0 * SIDE * SIDE * SIDE / times[0];
+  out->bytes = 2.0 * MANY * 4 / times[1];
+  return KD_OK;
+}
+
+keel_status keel_cost_speed(keel_device *device, keel_speed *out) {
+  const int64_t dims[3][2] = {{1, 4}, {SIDE, SIDE}, {MANY / 1000, 1000}};
+  keel_tensor *on_host[3] = {0}, *there[3] = {0};
+  keel_status status = keel_device_ready(device);
+  pthread_mutex_lock(&device->opening);
+  if (status == KD_OK && device->speed.flops > 0) {
+    *out = device->speed;
+    pthread_mutex_unlock(&device->opening);
+    return KD_OK;
+  }
+  pthread_mutex_unlock(&device->opening);
+  for (int i = 0; status == KD_OK && i < 3; i++)
+    status = keel_tensor_create(device->context, KD_F32, 2, dims[i], NULL,
+                                &on_host[i]);
+  if (status == KD_OK) status = keel_device_push(device);
+  if (status == KD_OK) {
+    status = measure(device, on_host, there, out);
+    keel_device_pop();
+  }
+  for (int i = 0; i < 3; i++) {
+    keel_tensor_release(on_host[i]);
+    keel_tensor_release(there[i]);
+  }
+  if (status != KD_OK)
+    return keel_while(status, "while %s was measured", device->name);
+  pthread_mutex_lock(&device->opening);
+  device->speed = *out;
+  pthread_mutex_unlock(&device->opening);
+  return KD_OK;
+}
+
+/* ---- nodes -------------------------------------------------------------------------- */
+
+static const keel_type *type_of(const keel_function *function,
+                                const uint32_t *values, uint32_t count,
+                                uint32_t index) {
+  if (index >= count || values[index] == KEEL_ABSENT) return NULL;
+  return function->values[values[index]].type;
+}
+
+/* Multiplications and additions: of products and convolutions by their shapes, else
+ * one an element. */
+static double flops_of(const keel_function *function, const keel_node *node) {
+  const char *op = node->op->schema->name;
+  const keel_type *x = type_of(function, node->inputs, node->input_count, 0);
+  const keel_type *w = type_of(function, node->inputs, node->input_count, 1);
+  const keel_type *y = type_of(function, node->outputs, node->output_count, 0);
+  if (!x || !y || !keel_type_known(x) || !keel_type_known(y)) return 0;
+  double out = (double)y->elements;
+  if (strstr(op, "Conv") && w && w->rank > 2 && keel_type_known(w)) {
+    double taps = 1;
+    for (uint32_t i = 1; i < w->rank; i++)
+      taps *= (double)w->dims[i];
+    return 2 * taps * (strstr(op, "Transpose") ? (double)x->elements : out);
+  }
+  if ((strstr(op, "MatMul") || !strcmp(op, "Gemm")) && x->rank) {
+    bool flipped = keel_attr_int(node->op, "transA", 0) != 0;
+    return 2 * out * (double)x->dims[flipped ? 0 : x->rank - 1];
+  }
+  return out;
+}
+
+double keel_cost_node(const keel_function *function, const keel_node *node,
+                      const keel_speed *speed) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+    const keel_type *type =
+        i < node->input_count
+            ? type_of(function, node->inputs, node->input_count, i)
+            : type_of(function, node->outputs, node->output_count,
+                      i - node->input_count);
+    if (type && keel_type_known(type)) bytes += (double)type->bytes;
+  }
+  double arithmetic = flops_of(function, node) / speed->flops;
+  double traffic = bytes / speed->bytes;
+  return speed->launch + (arithmetic > traffic ? arithmetic : traffic);
+}
+
+double keel_cost_copy(const keel_type *type, const keel_speed *from,
+                      const keel_speed *to) {
+  double bytes = type && keel_type_known(type) ? (double)type->bytes : 0;
+  double time = 0;
+  if (from) time += from->wait + bytes / from->copied;
+  if (to) time += to->wait + bytes / to->copied;
+  return time;
+}

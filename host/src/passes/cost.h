@@ -1,0 +1,20 @@
+/* cost.h - what nodes and copies take on each device, for placement. */
+#ifndef KEEL_PASSES_COST_H
+#define KEEL_PASSES_COST_H
+
+#include "context.h"
+#include "program/function.h"
+
+/* Measures the device when it is first asked for. Returns KD_OK, or why it can't be. */
+keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);
+
+/* What a node takes on a device of that speed, its types known: arithmetic or memory
+ * traffic, whichever is slower. */
+double keel_cost_node(const keel_function *function, const keel_node *node,
+                      const keel_speed *speed);
+
+/* What moving a value takes; NULL: host memory. */
+double keel_cost_copy(const keel_type *type, const keel_speed *from,
+                      const keel_speed *to);
+
+#endif /* KEEL_PASSES_COST_H */

@@ -1,0 +1,205 @@
+/* place.c - which device each node runs on: by the user's rules, the scopes in which a
+ * program was built, and, where it is asked for, by cost.
+ *
+ * By cost: in the order of the nodes, each goes where it ends first, when what it
+ * reads has come there and the device has done what was given to it before: the
+ * "earliest finish time" of list scheduling (H. Topcuoglu et al., HEFT, 2002). */
+#include <fnmatch.h>
+
+#include "context.h"
+#include "eager/site.h"
+#include "passes/cost.h"
+#include "passes/passes.h"
+
+/* ---- rules ----------------------------------------------------------------------- */
+
+/* "GLOB=DEVICE": the glob is of a node's name or op. */
+static keel_status read_rule(keel_context *context, const char *rule,
+                             char *glob, size_t size,
+                             keel_device **out_device) {
+  const char *equals = strrchr(rule, '=');
+  if (!equals || equals == rule || !equals[1] ||
+      (size_t)(equals - rule) >= size)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "placement \"%s\" is not like GLOB=DEVICE, where GLOB"
+                     " matches names of nodes or of ops",
+                     rule);
+  memcpy(glob, rule, (size_t)(equals - rule));
+  glob[equals - rule] = 0;
+  return keel_device_find(context, equals + 1, out_device);
+}
+
+static keel_status apply_rule(keel_function *functions, const char *rule) {
+  char glob[256];
+  keel_device *device = NULL;
+  uint32_t hits = 0;
+  if (!functions) return KD_OK;
+  KEEL_TRY(read_rule(functions->context, rule, glob, sizeof glob, &device));
+  for (keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->node_count; i++) {
+      keel_node *node = &f->nodes[i];
+      if (node->dead || (fnmatch(glob, node->name, 0) != 0 &&
+                         fnmatch(glob, node->op->schema->name, 0) != 0))
+        continue;
+      hits++;
+      if (!node->ruled) node->device = device; /* the first rule stands */
+      node->ruled = true;
+    }
+  return hits ? KD_OK
+              : keel_fail(KD_NOT_FOUND,
+                          "placement \"%s\" matches no node and no op of the"
+                          " program",
+                          rule);
+}
+
+keel_status keel_pass_place(keel_function *functions, const char *const *rules,
+                            uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    KEEL_TRY(apply_rule(functions, rules[i]));
+  return KD_OK;
+}
+
+/* ---- by cost ------------------------------------------------------------------------ */
+
+typedef struct candidate {
+  keel_device *device;
+  keel_speed speed;
+  double free_at; /* when it has done what it was given */
+} candidate;
+
+typedef struct placement {
+  keel_function *function;
+  candidate *candidates;
+  uint32_t count;
+  double *made_at;   /* by value: when it is made */
+  uint32_t *made_on; /* by value: candidate, or KEEL_ABSENT: the host */
+} placement;
+
+/* Whether the device itself has a kernel for these types. */
+static bool takes(const keel_function *function, const keel_node *node,
+                  keel_device *device) {
+  uint32_t n = node->input_count, m = node->output_count;
+  const keel_type **types = calloc(n + m + 1, sizeof *types);
+  keel_tensor **constants = calloc(n + 1, sizeof(keel_tensor *));
+  struct kd_node view = {.op = node->op,
+                         .name = node->name,
+                         .input_count = n,
+                         .output_count = m,
+                         .inputs = types,
+                         .outputs = types + n,
+                         .constants = constants};
+  bool known = types && constants;
+  for (uint32_t i = 0; known && i < n + m; i++) {
+    uint32_t value = i < n ? node->inputs[i] : node->outputs[i - n];
+    if (value == KEEL_ABSENT) continue;
+    types[i] = function->values[value].type;
+    if (i < n) constants[i] = function->values[value].constant;
+    known = types[i] && keel_type_known(types[i]);
+  }
+  keel_device *chosen = NULL;
+  const kd_kernel_def *def = NULL;
+  bool fits = known &&
+              keel_choose_kernel(function->context, device, &view, node->name,
+                                 &chosen, &def) == KD_OK &&
+              chosen == device;
+  free(types);
+  free(constants);
+  return fits;
+}
+
+/* NULL: no copy is needed between it and host memory. */
+static const keel_speed *apart(const placement *all, uint32_t where) {
+  if (where == KEEL_ABSENT) return NULL;
+  const candidate *c = &all->candidates[where];
+  return keel_device_addressable(c->device) ? NULL : &c->speed;
+}
+
+/* When a value can be read on a candidate. */
+static double arrival(const placement *all, uint32_t value, uint32_t where) {
+  const keel_value_info *info = &all->function->values[value];
+  if (info->constant) return 0; /* was brought there before */
+  uint32_t from = all->made_on[value];
+  double at = all->made_at[value];
+  if (from == where) return at;
+  return at + keel_cost_copy(info->type, apart(all, from), apart(all, where));
+}
+
+/* The way home for what the program gives. */
+static double way_home(const placement *all, const keel_node *node,
+                       uint32_t where) {
+  const keel_function *function = all->function;
+  double most = 0;
+  for (uint32_t i = 0; i < function->output_count; i++)
+    for (uint32_t k = 0; k < node->output_count; k++)
+      if (node->outputs[k] == function->outputs[i]) {
+        const keel_type *type = function->values[node->outputs[k]].type;
+        double time = keel_cost_copy(type, apart(all, where), NULL);
+        most = time > most ? time : most;
+      }
+  return most;
+}
+
+static void place_node(placement *all, keel_node *node) {
+  uint32_t best = KEEL_ABSENT;
+  double best_end = 0, best_home = 0;
+  for (uint32_t c = 0; c < all->count; c++) {
+    candidate *at = &all->candidates[c];
+    double begin = at->free_at;
+    if (node->device ? node->device != at->device
+                     : !takes(all->function, node, at->device))
+      continue;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+      if (node->inputs[i] == KEEL_ABSENT) continue;
+      double come = arrival(all, node->inputs[i], c);
+      if (come > begin) begin = come;
+    }
+    double end = begin + keel_cost_node(all->function, node, &at->speed);
+    double home = end + way_home(all, node, c);
+    if (best != KEEL_ABSENT && home >= best_home) continue;
+    best = c;
+    best_end = end;
+    best_home = home;
+  }
+  for (uint32_t i = 0; i < node->output_count; i++) {
+    if (node->outputs[i] == KEEL_ABSENT) continue;
+    all->made_on[node->outputs[i]] = best;
+    all->made_at[node->outputs[i]] = best_end;
+  }
+  if (best == KEEL_ABSENT) return; /* the runtime's own, or types not known */
+  all->candidates[best].free_at = best_end;
+  node->device = all->candidates[best].device;
+}
+
+static keel_status find_candidates(placement *all) {
+  keel_context *context = all->function->context;
+  all->candidates = calloc(context->device_count + 1, sizeof *all->candidates);
+  if (!all->candidates) return keel_no_memory(sizeof *all->candidates);
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    candidate *c = &all->candidates[all->count];
+    c->device = context->devices[i];
+    if (c->device->same) continue; /* one silicon does not work twice */
+    if (keel_cost_speed(c->device, &c->speed) == KD_OK)
+      all->count++;
+    else /* it may lack MatMul: it takes what rules give it */
+      keel_log_line(&context->log, KD_LOG_INFO, "not placed on: %s",
+                    keel_message());
+  }
+  return KD_OK;
+}
+
+keel_status keel_pass_place_by_cost(keel_function *function) {
+  placement all = {.function = function};
+  keel_status status = find_candidates(&all);
+  all.made_at = calloc(function->value_count + 1, sizeof *all.made_at);
+  all.made_on = malloc((function->value_count + 1) * sizeof *all.made_on);
+  if (status == KD_OK && (!all.made_at || !all.made_on))
+    status = keel_no_memory(function->value_count * sizeof *all.made_at);
+  for (uint32_t i = 0; status == KD_OK && i < function->value_count; i++)
+    all.made_on[i] = KEEL_ABSENT;
+  for (uint32_t i = 0; status == KD_OK && i < function->node_count; i++)
+    if (!function->nodes[i].dead) place_node(&all, &function->nodes[i]);
+  free(all.candidates);
+  free(all.made_at);
+  free(all.made_on);
+  return status;
+}

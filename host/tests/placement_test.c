@@ -1,0 +1,168 @@
+/* placement_test.c - which device each op of a plan runs on: by rules, by the scopes a
+ * program was built in, by cost. */
+#include "context.h"
+#include "testing.h"
+
+static keel_context *context;
+static keel_device *queue, *cpu;
+static const float data[] = {-1, 2, -3, 4};
+static const float want[] = {0, 4, 0, 8}; /* Relu(x) + Relu(x) */
+
+static int open_both(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  assert_int_equal(keel_device_find(context, "queue", &queue), KD_OK);
+  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  return 0;
+}
+
+static int close_both(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+/* Relu, then Add of it to itself; Add is built in the scope of `add_on`. */
+static keel_program *two_ops(keel_device *add_on) {
+  const int64_t four = 4;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  assert_int_equal(keel_builder_create(context, "two", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  x = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  keel_value pair[] = {x, x};
+  if (add_on) assert_int_equal(keel_device_push(add_on), KD_OK);
+  x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+  if (add_on) keel_device_pop();
+  keel_builder_output(builder, "y", x);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  return program;
+}
+
+/* Runs the program and checks that Relu and Add ran on these devices. */
+static void expect_places(keel_program *program, const keel_plan_params *params,
+                          const char *relu_on, const char *add_on) {
+  keel_plan *plan = NULL;
+  keel_profile_line line;
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  assert_int_equal(keel_plan_create(program, params, &plan), KD_OK);
+  keel_plan_profile(plan, 1);
+  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  expect_floats(y, want, 4);
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    assert_string_equal(line.device,
+                        strcmp(line.op, "Relu") ? add_on : relu_on);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+}
+
+static void rules_place_ops(void **state) {
+  static const char *const rows[][4] = {
+      {"Relu=queue", NULL, "queue:0", "cpu:0"},
+      {"*=queue", NULL, "queue:0", "queue:0"},
+      {"A*=queue:0", "*=cpu", "cpu:0", "queue:0"}, /* the first stands */
+      {"*=cpu", "Add=queue", "cpu:0", "cpu:0"},
+  };
+  keel_program *program = two_ops(NULL);
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .device = cpu,
+                                     .places = rows[i],
+                                     .place_count = rows[i][1] ? 2 : 1};
+    expect_places(program, &params, rows[i][2], rows[i][3]);
+  }
+  keel_program_release(program);
+}
+
+static void a_bad_rule_is_refused(void **state) {
+  static const struct {
+    const char *rule;
+    keel_status status;
+    const char *says;
+  } rows[] = {{"Relu", KD_INVALID_ARGUMENT, "GLOB=DEVICE"},
+              {"=cpu", KD_INVALID_ARGUMENT, "GLOB=DEVICE"},
+              {"Relu=", KD_INVALID_ARGUMENT, "GLOB=DEVICE"},
+              {"Relu=tpu", KD_NOT_FOUND, "no device \"tpu\""},
+              {"Conv=cpu", KD_NOT_FOUND, "matches no node"}};
+  keel_program *program = two_ops(NULL);
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    keel_plan *plan = NULL;
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .places = &rows[i].rule,
+                                     .place_count = 1};
+    assert_int_equal(keel_plan_create(program, &params, &plan), rows[i].status);
+    assert_null(plan);
+    expect_message(rows[i].says);
+  }
+  keel_program_release(program);
+}
+
+static void a_builders_scope_places_what_is_added_in_it(void **state) {
+  const char *rule = "Add=cpu";
+  keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
+  keel_program *program = two_ops(queue);
+  (void)state;
+  expect_places(program, &params, "cpu:0", "queue:0");
+  params.places = &rule; /* rules come before scopes */
+  params.place_count = 1;
+  expect_places(program, &params, "cpu:0", "cpu:0");
+  keel_program_release(program);
+}
+
+/* As if it had been measured: all is `factor` nanoseconds. */
+static void set_speed(keel_device *device, double factor) {
+  device->speed = (keel_speed){.launch = factor,
+                               .flops = 1 / factor,
+                               .bytes = 1 / factor,
+                               .wait = 1,
+                               .copied = 1};
+}
+
+static void costs_decide(void **state) {
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
+  keel_program *program = two_ops(NULL), *split = two_ops(cpu);
+  (void)state;
+  set_speed(cpu, 1000);
+  set_speed(queue, 1);
+  expect_places(program, &params, "queue:0", "queue:0");
+  expect_places(split, &params, "queue:0", "cpu:0"); /* the scope stands */
+  set_speed(cpu, 1);
+  set_speed(queue, 1000);
+  expect_places(program, &params, "cpu:0", "cpu:0");
+  set_speed(cpu, 10); /* faster there, but far away */
+  set_speed(queue, 9);
+  cpu->speed.wait = queue->speed.wait = 1e6;
+  expect_places(program, &params, "cpu:0", "cpu:0");
+  keel_program_release(program);
+  keel_program_release(split);
+}
+
+static void devices_are_measured(void **state) {
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
+  keel_program *program = two_ops(NULL);
+  keel_plan *plan = NULL;
+  (void)state;
+  cpu->speed = queue->speed = (keel_speed){0};
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  assert_true(cpu->speed.flops > 0 && cpu->speed.bytes > 0);
+  assert_true(cpu->speed.launch > 0 && cpu->speed.copied > 0);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rules_place_ops),
+      cmocka_unit_test(a_bad_rule_is_refused),
+      cmocka_unit_test(a_builders_scope_places_what_is_added_in_it),
+      cmocka_unit_test(costs_decide),
+      cmocka_unit_test(devices_are_measured),
+  };
+  return cmocka_run_group_tests(tests, open_both, close_both);
+}
