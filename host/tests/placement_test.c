@@ -156,6 +156,40 @@ static void devices_are_measured(void **state) {
   keel_program_release(program);
 }
 
+static void each_device_has_its_share_of_the_profile(void **state) {
+  const char *rule = "Add=queue";
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = cpu,
+                                   .places = &rule,
+                                   .place_count = 1};
+  keel_program *program = two_ops(NULL);
+  keel_plan *plan = NULL;
+  keel_profile_device d;
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  (void)state;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan_profile(plan, 1);
+  for (int i = 0; i < 3; i++) {
+    keel_tensor_release(y);
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  }
+  expect_floats(y, want, 4);
+  keel_plan_profile(plan, 0);
+  for (uint32_t i = 0; i < 2; i++) {
+    assert_int_equal(keel_plan_profile_device(plan, i, &d), KD_OK);
+    assert_string_equal(d.name, i ? "queue:0" : "cpu:0");
+    assert_int_equal(d.calls, 3);
+    assert_true(d.wall > 0 && d.kernels > 0);
+    assert_true(d.idle <= d.wall && d.idle + d.kernels + d.copies >= d.wall);
+    assert_int_equal(d.timed, 0); /* neither has a clock */
+  }
+  assert_int_equal(keel_plan_profile_device(plan, 2, &d), KD_OUT_OF_RANGE);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rules_place_ops),
@@ -163,6 +197,7 @@ int main(void) {
       cmocka_unit_test(a_builders_scope_places_what_is_added_in_it),
       cmocka_unit_test(costs_decide),
       cmocka_unit_test(devices_are_measured),
+      cmocka_unit_test(each_device_has_its_share_of_the_profile),
   };
   return cmocka_run_group_tests(tests, open_both, close_both);
 }

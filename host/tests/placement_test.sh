@@ -45,6 +45,14 @@ for case in test_layer_normalization_4d_axis1_expanded test_mvn_expanded \
     if "$keel" run "$at/model.onnx" $io $how --profile >"$scratch/out" 2>&1; then
       used=$(awk '$5 ~ /:0$/ { print $5 }' "$scratch/out" | sort -u | tr '\n' ' ')
       echo "$case: $n kinds of ops on $used"
+      # each device has a line, those of OpenCL and Vulkan by their clocks
+      for device in $used; do
+        line=$(grep "^$device .* \(by its clock\|as the host saw it\)$" "$scratch/out")
+        case $device:$line in
+          cpu*:cpu*host\ saw\ it | opencl*:*its\ clock | vulkan*:*its\ clock) ;;
+          *) echo "$case: the profile says of $device: $line"; failed=1 ;;
+        esac
+      done
       [ "$how" = "--place auto" ] || places=$((places + $(echo "$used" | wc -w)))
     else
       echo "$case: with $how"

@@ -25,7 +25,7 @@ static const char help[] =
     "  --rtol X, --atol X  other tolerances\n"
     "  --output DIR        write each output to DIR/NAME.npy\n"
     "  --repeat N          run it N times and print the times\n"
-    "  --profile           print where the time went, op by op\n"
+    "  --profile           print where the time went, by op and by device\n"
     "  --json              print the result as JSON\n";
 
 typedef struct arguments {
@@ -438,6 +438,22 @@ static int slowest_first(const void *a, const void *b) {
   return x->time < y->time ? 1 : x->time > y->time ? -1 : 0;
 }
 
+/* Shares of the time from the first run that counts to the end of the last. */
+static void print_devices(session *run) {
+  keel_profile_device d;
+  for (uint32_t i = 0; keel_plan_profile_device(run->plan, i, &d) == KD_OK;
+       i++) {
+    if (!i)
+      printf("\n%-10s %7s %12s %12s %12s %9s\n", "device", "calls",
+             "kernels ms", "copies ms", "idle ms", "MiB moved");
+    printf("%-10s %7llu %12.3f %12.3f %12.3f %9.2f  %s\n", d.name,
+           (unsigned long long)d.calls, (double)d.kernels * 1e-6,
+           (double)d.copies * 1e-6, (double)d.idle * 1e-6,
+           (double)d.bytes / (1u << 20),
+           d.timed ? "by its clock" : "as the host saw it");
+  }
+}
+
 static void print_profile(session *run) {
   uint32_t count = 0;
   keel_profile_line line;
@@ -461,6 +477,7 @@ static void print_profile(session *run) {
            lines[i].device, lines[i].op, lines[i].node, lines[i].types);
   printf("%9.3f ms in ops\n", total * 1e-6);
   free(lines);
+  print_devices(run);
 }
 
 static void print_text(const arguments *all, session *run, const bool *agree,
@@ -528,6 +545,17 @@ static void print_json(const arguments *all, session *run, const bool *agree,
     print_json_string(stdout, line.types);
     printf("}");
   }
+  keel_profile_device d;
+  for (uint32_t i = 0;
+       all->profile && keel_plan_profile_device(run->plan, i, &d) == KD_OK; i++)
+    printf(
+        "%s{\"device\": \"%s\", \"calls\": %llu, \"wall_ns\": %llu,"
+        " \"kernel_ns\": %llu, \"copy_ns\": %llu, \"idle_ns\": %llu,"
+        " \"copied_bytes\": %llu, \"timed\": %u}",
+        i ? ", " : "], \"devices\": [", d.name, (unsigned long long)d.calls,
+        (unsigned long long)d.wall, (unsigned long long)d.kernels,
+        (unsigned long long)d.copies, (unsigned long long)d.idle,
+        (unsigned long long)d.bytes, d.timed);
   printf("%s}\n", all->profile ? "]" : "");
 }
 
@@ -541,6 +569,7 @@ int keel_main_run(int argc, char **argv) {
   if (result >= 0) return result;
   result = open_model(&all, &run);
   if (!result) result = run_all(&all, &run);
+  if (run.plan && all.profile) keel_plan_profile(run.plan, 0);
   if (!result) result = compare(&all, &run, agree, texts);
   if (!result) result = save_outputs(&all, &run);
   if (!result) {

@@ -151,8 +151,28 @@ typedef struct keel_profile_line {
   uint64_t copies; /* nanoseconds of them spent moving inputs */
 } keel_profile_line;
 
-/* Starts (1) or stops (0) counting; starting clears. */
+/* Starts (1) or stops (0) counting; starting clears. One plan at a time: the devices'
+ * clocks are for all. */
 KEEL_API void keel_plan_profile(keel_plan *plan, int on);
+
+/* What a device did from the first profiled run to the stop: nanoseconds. */
+typedef struct keel_profile_device {
+  const char *name; /* "vulkan:0" */
+  uint64_t calls;   /* of ops */
+  uint64_t wall;    /* in all */
+  uint64_t kernels; /* of it in kernels */
+  uint64_t copies;  /* moving data */
+  uint64_t idle;    /* neither */
+  uint64_t bytes;   /* moved; 0: not known */
+  uint32_t timed;   /* 1: by the clock of the plugin's devices, of all of them
+                       together; 0: as the host saw the calls */
+  uint32_t reserved;
+} keel_profile_device;
+
+/* Devices that ran ops, in the context's order, after the stop.
+ * Returns KD_OK, KD_OUT_OF_RANGE (past the last). */
+KEEL_API keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
+                                              keel_profile_device *out_device);
 
 /* Lines of the profile, in the plan's order; nested functions follow theirs.
  * Returns KD_OK, KD_OUT_OF_RANGE (past the last). */

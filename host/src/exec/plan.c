@@ -186,11 +186,6 @@ static keel_status check_kernels(const keel_plan *plan) {
   return KD_OK;
 }
 
-static keel_device *device_of_step(const keel_plan *plan,
-                                   const keel_step *step) {
-  return step->site.pinned ? step->site.pinned : plan->device;
-}
-
 static bool reads_on_host(const keel_step *step, uint32_t input) {
   return step->site.op->schema->host ||
          (input < 32 && step->site.op->schema->value_inputs >> input & 1);
@@ -201,7 +196,7 @@ static void find_readers(const keel_plan *plan, const keel_fplan *at,
                          keel_device **readers, bool *split) {
   for (uint32_t i = 0; i < at->step_count; i++) {
     const keel_step *step = &at->steps[i];
-    keel_device *device = device_of_step(plan, step);
+    keel_device *device = keel_step_device(plan, step);
     for (uint32_t k = 0; k < step->input_count; k++) {
       uint32_t value = step->inputs[k];
       if (value == KEEL_ABSENT) continue;
@@ -221,7 +216,6 @@ static keel_status move_constants(keel_plan *plan, keel_fplan *at,
     if (!at->constants[i] || split[i] || !readers[i] ||
         keel_device_addressable(readers[i]))
       continue;
-    KEEL_TRY(keel_device_ready(readers[i]));
     KEEL_TRY(keel_copy_to(at->constants[i], readers[i], &moved));
     /* held by a nameless value of the function */
     bool kept =
@@ -262,7 +256,7 @@ static keel_status mark_inputs(keel_plan *plan) {
   for (uint32_t i = 0; i < main->step_count; i++) {
     const keel_step *step = &main->steps[i];
     const keel_schema *schema = step->site.op->schema;
-    if (schema->host || device_of_step(plan, step) != plan->device ||
+    if (schema->host || keel_step_device(plan, step) != plan->device ||
         !keel_device_kernels(plan->device, schema->domain, schema->name))
       continue;
     for (uint32_t k = 0; k < step->input_count; k++)
@@ -271,6 +265,15 @@ static keel_status mark_inputs(keel_plan *plan) {
             !(k < 32 && (schema->value_inputs >> k & 1)))
           plan->moved_inputs[n] = true;
   }
+  return KD_OK;
+}
+
+/* Those that rules, scopes and costs have named. */
+static keel_status open_devices(const keel_plan *plan) {
+  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++)
+      if (at->steps[i].site.pinned)
+        KEEL_TRY(keel_device_ready(at->steps[i].site.pinned));
   return KD_OK;
 }
 
@@ -287,6 +290,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   KEEL_TRY(run_passes(plan, params));
   KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
+  KEEL_TRY(open_devices(plan));
   KEEL_TRY(mark_inputs(plan));
   return place_constants(plan);
 }
@@ -357,6 +361,7 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
       return keel_fail(KD_INVALID_ARGUMENT, "input %u is missing", (unsigned)i);
     KEEL_TRY(keel_tensor_wait(inputs[i]));
   }
+  keel_profile_run(plan);
   kd_device *handle = plan->device ? plan->device->handle : NULL;
   const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
   if (table && table->run_begin)
@@ -368,59 +373,4 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
   if (table && table->run_end)
     table->run_end(handle, (uint64_t)(uintptr_t)plan);
   return status;
-}
-
-/* ---- profile -------------------------------------------------------------- */
-
-void keel_plan_profile(keel_plan *plan, int on) {
-  atomic_store(&plan->profile, false);
-  for (keel_fplan *at = plan->fplans; at; at = at->next)
-    for (uint32_t i = 0; i < at->step_count; i++) {
-      keel_step *step = &at->steps[i];
-      if (on) {
-        atomic_store(&step->calls, 0);
-        atomic_store(&step->time, 0);
-        __atomic_store_n(&step->copy_time, 0, __ATOMIC_RELAXED);
-      }
-      step->site.copy_time = on ? &step->copy_time : NULL;
-    }
-  atomic_store(&plan->profile, on != 0);
-}
-
-static const char *device_of(const keel_plan *plan, const keel_step *step) {
-  if (step->site.op->schema->host) return "host";
-  const keel_binding *binding = atomic_load(&step->site.slots[0]);
-  const keel_device *device =
-      binding ? binding->device : device_of_step(plan, step);
-  return device ? device->name : "?";
-}
-
-/* Step `index` of the main function, then of the nested ones; NULL past them. */
-static keel_step *step_at(keel_plan *plan, uint32_t index) {
-  if (index < plan->main->step_count) return &plan->main->steps[index];
-  index -= plan->main->step_count;
-  for (keel_fplan *at = plan->fplans; at; at = at->next) {
-    if (at == plan->main) continue;
-    if (index < at->step_count) return &at->steps[index];
-    index -= at->step_count;
-  }
-  return NULL;
-}
-
-keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
-                                   keel_profile_line *out_line) {
-  keel_step *step = step_at(plan, index);
-  if (!step)
-    return keel_fail(KD_OUT_OF_RANGE, "the profile has no line %u",
-                     (unsigned)index);
-  *out_line = (keel_profile_line){
-      .node = step->site.where,
-      .op = step->site.op->schema->name,
-      .device = device_of(plan, step),
-      .calls = atomic_load(&step->calls),
-      .time = atomic_load(&step->time),
-      .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),
-  };
-  memcpy(out_line->types, step->types, sizeof out_line->types);
-  return KD_OK;
 }

@@ -45,7 +45,19 @@ struct keel_plan {
   bool
       *moved_inputs; /* by input: brought to the device before a run; or NULL */
   atomic_bool profile;
+  _Atomic uint64_t
+      profile_from;      /* when the first profiled run began; 0: none */
+  uint64_t profile_wall; /* nanoseconds, when it is off again */
 };
+
+/* Where a step is to run. */
+static inline keel_device *keel_step_device(const keel_plan *plan,
+                                            const keel_step *step) {
+  return step->site.pinned ? step->site.pinned : plan->device;
+}
+
+/* Before each run. */
+void keel_profile_run(keel_plan *plan);
 
 /* Lays a function out, and the functions nested in it. */
 keel_status keel_fplan_create(keel_plan *plan, keel_function *function,

@@ -8,6 +8,14 @@
 
 #include "context.h"
 
+/* What its devices did, by their own clocks, while somebody profiled. */
+typedef struct keel_clock {
+  _Atomic uint64_t kernels, copies; /* ticks */
+  _Atomic uint64_t bytes;           /* copied */
+  double tick;                      /* nanoseconds; 0: there is no clock */
+  bool running;
+} keel_clock;
+
 struct keel_library {
   kd_host host; /* first: a kd_host is its library */
   keel_library *next;
@@ -24,6 +32,7 @@ struct keel_library {
     uint32_t holders;
   } * devices;
   uint32_t device_count;
+  keel_clock clock;
 };
 
 /* Finds or makes the library of a plugin's file, and gives it to the plugin. */

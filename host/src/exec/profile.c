@@ -1,0 +1,153 @@
+/* profile.c - where the time of a plan's runs went: by op as the host sees it, by
+ * device as its own clock does. */
+#include "exec/plan.h"
+#include "loader/library.h"
+
+void keel_profile_run(keel_plan *plan) {
+  uint64_t none = 0;
+  if (atomic_load_explicit(&plan->profile, memory_order_relaxed) &&
+      !atomic_load_explicit(&plan->profile_from, memory_order_relaxed))
+    atomic_compare_exchange_strong(&plan->profile_from, &none, keel_now());
+}
+
+/* ---- devices' clocks --------------------------------------------------------- */
+
+static bool has_clock(const keel_device *device) {
+  return device->plugin->profile.start && device->handle;
+}
+
+static void start_device(keel_device *device) {
+  keel_clock *clock = &device->plugin->shared->clock;
+  uint64_t ticks = 0, host = 0, frequency = 0;
+  const kd_profile_table *table = &device->plugin->profile;
+  keel_hush();
+  clock->running =
+      table->clock(device->handle, &ticks, &host, &frequency) == KD_OK &&
+      frequency && table->start(device->handle) == KD_OK;
+  clock->tick = clock->running ? 1e9 / (double)frequency : 0;
+  atomic_store(&clock->kernels, 0);
+  atomic_store(&clock->copies, 0);
+  atomic_store(&clock->bytes, 0);
+}
+
+static void stop_device(keel_device *device) {
+  keel_clock *clock = &device->plugin->shared->clock;
+  if (clock->running) device->plugin->profile.stop(device->handle);
+  clock->running = false;
+}
+
+void keel_plan_profile(keel_plan *plan, int on) {
+  const keel_context *context = plan->context;
+  atomic_store(&plan->profile, false);
+  for (keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++) {
+      keel_step *step = &at->steps[i];
+      if (on) {
+        atomic_store(&step->calls, 0);
+        atomic_store(&step->time, 0);
+        __atomic_store_n(&step->copy_time, 0, __ATOMIC_RELAXED);
+      }
+      step->site.copy_time = on ? &step->copy_time : NULL;
+    }
+  for (uint32_t i = 0; i < context->device_count; i++)
+    if (has_clock(context->devices[i])) {
+      if (on)
+        start_device(context->devices[i]);
+      else
+        stop_device(context->devices[i]);
+    }
+  uint64_t from = atomic_exchange(&plan->profile_from, 0);
+  if (!on && from) plan->profile_wall = keel_now() - from;
+  if (on) plan->profile_wall = 0;
+  atomic_store(&plan->profile, on != 0);
+}
+
+/* ---- lines ----------------------------------------------------------------------- */
+
+/* NULL: the runtime's own, or nowhere yet. */
+static keel_device *ran_on(const keel_plan *plan, const keel_step *step) {
+  const keel_binding *binding = atomic_load(&step->site.slots[0]);
+  if (step->site.op->schema->host) return NULL;
+  return binding ? binding->device : keel_step_device(plan, step);
+}
+
+static const char *device_of(const keel_plan *plan, const keel_step *step) {
+  const keel_device *device = ran_on(plan, step);
+  return device ? device->name : step->site.op->schema->host ? "host" : "?";
+}
+
+/* Step `index` of the main function, then of the nested ones; NULL past them. */
+static keel_step *step_at(keel_plan *plan, uint32_t index) {
+  if (index < plan->main->step_count) return &plan->main->steps[index];
+  index -= plan->main->step_count;
+  for (keel_fplan *at = plan->fplans; at; at = at->next) {
+    if (at == plan->main) continue;
+    if (index < at->step_count) return &at->steps[index];
+    index -= at->step_count;
+  }
+  return NULL;
+}
+
+keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
+                                   keel_profile_line *out_line) {
+  keel_step *step = step_at(plan, index);
+  if (!step)
+    return keel_fail(KD_OUT_OF_RANGE, "the profile has no line %u",
+                     (unsigned)index);
+  *out_line = (keel_profile_line){
+      .node = step->site.where,
+      .op = step->site.op->schema->name,
+      .device = device_of(plan, step),
+      .calls = atomic_load(&step->calls),
+      .time = atomic_load(&step->time),
+      .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),
+  };
+  memcpy(out_line->types, step->types, sizeof out_line->types);
+  return KD_OK;
+}
+
+/* ---- by device ---------------------------------------------------------------------- */
+
+/* The index-th device of the context that ran a step; NULL past the last. */
+static keel_device *device_at(keel_plan *plan, uint32_t index) {
+  const keel_context *context = plan->context;
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    bool used = false;
+    keel_step *step;
+    for (uint32_t k = 0; !used && (step = step_at(plan, k)); k++)
+      used = atomic_load(&step->calls) &&
+             ran_on(plan, step) == context->devices[i];
+    if (used && !index--) return context->devices[i];
+  }
+  return NULL;
+}
+
+keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
+                                     keel_profile_device *out_device) {
+  keel_device *device = device_at(plan, index);
+  if (!device)
+    return keel_fail(KD_OUT_OF_RANGE, "the profile has no device %u",
+                     (unsigned)index);
+  *out_device =
+      (keel_profile_device){.name = device->name, .wall = plan->profile_wall};
+  keel_step *step;
+  for (uint32_t i = 0; (step = step_at(plan, i)); i++) {
+    if (ran_on(plan, step) != device) continue;
+    uint64_t copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED);
+    out_device->calls += atomic_load(&step->calls);
+    out_device->kernels += atomic_load(&step->time) - copies;
+    out_device->copies += copies;
+  }
+  const keel_clock *clock = &device->plugin->shared->clock;
+  if (clock->tick > 0) {
+    out_device->timed = 1;
+    out_device->kernels =
+        (uint64_t)((double)atomic_load(&clock->kernels) * clock->tick);
+    out_device->copies =
+        (uint64_t)((double)atomic_load(&clock->copies) * clock->tick);
+    out_device->bytes = atomic_load(&clock->bytes);
+  }
+  uint64_t busy = out_device->kernels + out_device->copies;
+  if (busy < out_device->wall) out_device->idle = out_device->wall - busy;
+  return KD_OK;
+}
