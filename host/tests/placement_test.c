@@ -47,7 +47,7 @@ static void expect_places(keel_program *program, const keel_plan_params *params,
   keel_profile_line line;
   keel_tensor *x = floats(context, 4, data), *y = NULL;
   assert_int_equal(keel_plan_create(program, params, &plan), KD_OK);
-  keel_plan_profile(plan, 1);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
   assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
   expect_floats(y, want, 4);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
@@ -168,7 +168,7 @@ static void each_device_has_its_share_of_the_profile(void **state) {
   keel_tensor *x = floats(context, 4, data), *y = NULL;
   (void)state;
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  keel_plan_profile(plan, 1);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
   for (int i = 0; i < 3; i++) {
     keel_tensor_release(y);
     assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);

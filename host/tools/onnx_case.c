@@ -134,7 +134,7 @@ outcome onnx_case_run(const onnx_case *how, const char *folder,
       verdict(keel_program_load(how->context, model, &program), why, size);
   if (result == PASS)
     result = verdict(keel_plan_create(program, &params, &plan), why, size);
-  if (result == PASS && out_extent) keel_plan_profile(plan, 1);
+  if (result == PASS && out_extent) keel_plan_profile(plan, KEEL_PROFILE_OPS);
   if (result == PASS) result = run_sets(how, folder, program, plan, why, size);
   if (result == PASS && out_extent) *out_extent = extent_of(how, plan);
   keel_plan_release(plan);

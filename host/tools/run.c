@@ -320,7 +320,9 @@ static int run_all(const arguments *all, session *run) {
       run->outputs[k] = NULL;
     }
     if (i == 1 && all->profile)
-      keel_plan_profile(run->plan, 1); /* the first run is no example */
+      keel_plan_profile(
+          run->plan, KEEL_PROFILE_OPS |
+                         KEEL_PROFILE_CLOCKS); /* the first run is no example */
     double begin = now();
     keel_status status = keel_plan_run(run->plan, run->inputs, run->input_count,
                                        run->outputs, run->output_count);
@@ -377,7 +379,8 @@ static int open_model(const arguments *all, session *run) {
             PORTS);
     return 1;
   }
-  if (all->profile && all->repeat == 1) keel_plan_profile(run->plan, 1);
+  if (all->profile && all->repeat == 1)
+    keel_plan_profile(run->plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
   return load_inputs(all, run);
 }
 

@@ -171,7 +171,7 @@ static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
   for (int i = -3; i < repeat && status == KD_OK; i++) {
     keel_tensor_release(output);
     output = NULL;
-    if (i == 0 && profile) keel_plan_profile(plan, 1);
+    if (i == 0 && profile) keel_plan_profile(plan, KEEL_PROFILE_OPS);
     double begin = now();
     status = keel_plan_run(plan, &image, 1, &output, 1);
     if (status == KD_OK) status = keel_tensor_wait(output);

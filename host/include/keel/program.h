@@ -151,9 +151,12 @@ typedef struct keel_profile_line {
   uint64_t copies; /* nanoseconds of them spent moving inputs */
 } keel_profile_line;
 
-/* Starts (1) or stops (0) counting; starting clears. One plan at a time: the devices'
- * clocks are for all. */
-KEEL_API void keel_plan_profile(keel_plan *plan, int on);
+#define KEEL_PROFILE_OPS    1u /* ops, as the host sees their calls */
+#define KEEL_PROFILE_CLOCKS 2u /* devices, by their own clocks */
+
+/* Starts counting these, or stops (0); starting clears. One plan at a time with
+ * KEEL_PROFILE_CLOCKS: the clocks are for all. */
+KEEL_API void keel_plan_profile(keel_plan *plan, uint32_t what);
 
 /* What a device did from the first profiled run to the stop: nanoseconds. */
 typedef struct keel_profile_device {

@@ -318,6 +318,7 @@ keel_status keel_plan_create(keel_program *program,
 
 void keel_plan_release(keel_plan *plan) {
   if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
+  if (atomic_load(&plan->profile)) keel_plan_profile(plan, 0);
   for (keel_fplan *at = plan->fplans; at; at = at->next)
     keel_fplan_deinit(at);
   keel_functions_release(plan->functions);

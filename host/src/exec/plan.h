@@ -48,6 +48,7 @@ struct keel_plan {
   _Atomic uint64_t
       profile_from;      /* when the first profiled run began; 0: none */
   uint64_t profile_wall; /* nanoseconds, when it is off again */
+  bool by_clocks;
 };
 
 /* Where a step is to run. */

@@ -36,7 +36,8 @@ static void stop_device(keel_device *device) {
   clock->running = false;
 }
 
-void keel_plan_profile(keel_plan *plan, int on) {
+void keel_plan_profile(keel_plan *plan, uint32_t what) {
+  bool on = what != 0;
   const keel_context *context = plan->context;
   atomic_store(&plan->profile, false);
   for (keel_fplan *at = plan->fplans; at; at = at->next)
@@ -51,15 +52,14 @@ void keel_plan_profile(keel_plan *plan, int on) {
     }
   for (uint32_t i = 0; i < context->device_count; i++)
     if (has_clock(context->devices[i])) {
-      if (on)
-        start_device(context->devices[i]);
-      else
-        stop_device(context->devices[i]);
+      stop_device(context->devices[i]);
+      if (what & KEEL_PROFILE_CLOCKS) start_device(context->devices[i]);
     }
   uint64_t from = atomic_exchange(&plan->profile_from, 0);
   if (!on && from) plan->profile_wall = keel_now() - from;
   if (on) plan->profile_wall = 0;
-  atomic_store(&plan->profile, on != 0);
+  if (on) plan->by_clocks = (what & KEEL_PROFILE_CLOCKS) != 0;
+  atomic_store(&plan->profile, on);
 }
 
 /* ---- lines ----------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
     out_device->copies += copies;
   }
   const keel_clock *clock = &device->plugin->shared->clock;
-  if (clock->tick > 0) {
+  if (plan->by_clocks && clock->tick > 0) {
     out_device->timed = 1;
     out_device->kernels =
         (uint64_t)((double)atomic_load(&clock->kernels) * clock->tick);
