@@ -24,14 +24,14 @@ void vlk_put_barrier(VkCommandBuffer commands) {
 
 /* ---- time stamps ---------------------------------------------------------------------- */
 
-void vlk_note_begin(vlk_batch *b) {
+static void note_begin(vlk_batch *b) {
   if (b->noting)
     vk.CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
                          b->queries, 1 + 2 * b->note_count);
 }
 
-void vlk_note_end(kd_stream *stream, vlk_batch *b, uint32_t kind,
-                  uint64_t bytes, uint64_t correlation) {
+static void note_end(kd_stream *stream, vlk_batch *b, uint32_t kind,
+                     uint64_t bytes, uint64_t correlation) {
   if (!b->noting) return;
   vlk_put_barrier(b->commands);
   vk.CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
@@ -174,9 +174,9 @@ static kd_status run_plain(kd_stream *stream, const vlk_command *m,
     atomic_fetch_add_explicit(&m->program->users, 1, memory_order_relaxed);
     b->programs[b->program_count++] = m->program;
   }
-  vlk_note_begin(b);
+  note_begin(b);
   vlk_put_plain(stream->device, b->commands, &b->bound, m);
-  vlk_note_end(stream, b, kinds[m->kind], m->size, correlation);
+  note_end(stream, b, kinds[m->kind], m->size, correlation);
   return vlk_stream_added(stream);
 }
 
@@ -198,7 +198,7 @@ static kd_status run_staged(kd_stream *stream, const vlk_command *m,
     vlk_release(d, staging);
     return status;
   }
-  vlk_note_begin(b);
+  note_begin(b);
   if (m->target) {
     const VkBufferCopy region = {offset, staging->offset, m->size};
     vk.CmdCopyBuffer(b->commands, buffer->block->buffer, staging->block->buffer,
@@ -217,7 +217,7 @@ static kd_status run_staged(kd_stream *stream, const vlk_command *m,
       count = 0;
     }
   }
-  vlk_note_end(stream, b, kind, m->size, 0);
+  note_end(stream, b, kind, m->size, 0);
   *after =
       (vlk_after){.staging = staging, .target = m->target, .size = m->size};
   vlk_batch_follow(b, after, false); /* it can't be done: it is not submitted */

@@ -205,11 +205,6 @@ kd_status vlk_stream_finish(kd_stream *stream);
 /* Whether all its work is done. */
 bool vlk_stream_idle(kd_stream *stream);
 
-/* Around a command: its time stamps, where the profile wants them. */
-void vlk_note_begin(vlk_batch *batch);
-void vlk_note_end(kd_stream *stream, vlk_batch *batch, uint32_t kind,
-                  uint64_t bytes, uint64_t correlation);
-
 /* Forgets copies to the host that are done. */
 void vlk_forget_writes(kd_device *device);
 

@@ -36,6 +36,39 @@ void keel_uses_drop(keel_uses *uses) {
   *uses = (keel_uses){0};
 }
 
+/* ---- a node as kernels see it ------------------------------------------------- */
+
+bool keel_view_make(const keel_function *function, const keel_node *node,
+                    keel_view *out) {
+  uint32_t n = node->input_count, m = node->output_count;
+  out->types = calloc(n + m + 1, sizeof *out->types);
+  out->constants = calloc(n + 1, sizeof(keel_tensor *));
+  out->node = (struct kd_node){.op = node->op,
+                               .name = node->name,
+                               .input_count = n,
+                               .output_count = m,
+                               .inputs = out->types,
+                               .outputs = out->types + n,
+                               .constants = out->constants};
+  bool known = out->types && out->constants;
+  for (uint32_t i = 0; known && i < n; i++) {
+    uint32_t value = node->inputs[i];
+    if (value == KEEL_ABSENT) continue;
+    out->types[i] = function->values[value].type;
+    out->constants[i] = function->values[value].constant;
+    known = out->types[i] && keel_type_known(out->types[i]);
+  }
+  for (uint32_t i = 0; known && i < m; i++)
+    if (node->outputs[i] != KEEL_ABSENT)
+      out->types[n + i] = function->values[node->outputs[i]].type;
+  return known;
+}
+
+void keel_view_drop(keel_view *view) {
+  free(view->types);
+  free(view->constants);
+}
+
 /* ---- types ---------------------------------------------------------------- */
 
 keel_status keel_pass_infer(keel_function *function, const keel_node *node) {

@@ -27,41 +27,21 @@ static bool may_block(const layout *all, uint32_t value) {
  * flags. */
 static bool takes(const layout *all, const keel_node *node, bool output,
                   uint32_t flags) {
-  const keel_function *function = all->function;
-  uint32_t n = node->input_count, m = node->output_count;
-  const keel_type **types = calloc(n + m + 1, sizeof *types);
-  keel_tensor **constants = calloc(n + 1, sizeof(keel_tensor *));
-  struct kd_node view = {.op = node->op,
-                         .name = node->name,
-                         .input_count = n,
-                         .output_count = m,
-                         .inputs = types,
-                         .outputs = types + n,
-                         .constants = constants,
-                         .blocked_output = output};
-  bool known =
-      types && constants && (!node->device || node->device == all->device);
-  for (uint32_t i = 0; known && i < n; i++) {
-    uint32_t value = node->inputs[i];
-    if (value == KEEL_ABSENT) continue;
-    types[i] = function->values[value].type;
-    constants[i] = function->values[value].constant;
-    known = types[i] && keel_type_known(types[i]);
-    if (value < all->values && all->blocked[value] && i < 32)
-      view.blocked_inputs |= UINT32_C(1) << i;
-  }
-  for (uint32_t i = 0; known && i < m; i++)
-    types[n + i] = node->outputs[i] == KEEL_ABSENT
-                       ? NULL
-                       : function->values[node->outputs[i]].type;
+  keel_view view;
   keel_device *device = NULL;
   const kd_kernel_def *def = NULL;
-  bool fits = known && (view.blocked_inputs || output) &&
-              keel_choose_kernel(function->context, all->device, &view,
-                                 node->name, &device, &def) == KD_OK &&
-              device == all->device && (def->flags & flags);
-  free(types);
-  free(constants);
+  bool known = keel_view_make(all->function, node, &view) &&
+               (!node->device || node->device == all->device);
+  view.node.blocked_output = output;
+  for (uint32_t i = 0; known && i < node->input_count && i < 32; i++)
+    if (node->inputs[i] < all->values && all->blocked[node->inputs[i]])
+      view.node.blocked_inputs |= UINT32_C(1) << i;
+  bool fits =
+      known && (view.node.blocked_inputs || output) &&
+      keel_choose_kernel(all->function->context, all->device, &view.node,
+                         node->name, &device, &def) == KD_OK &&
+      device == all->device && (def->flags & flags);
+  keel_view_drop(&view);
   return fits;
 }
 

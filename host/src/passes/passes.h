@@ -16,6 +16,19 @@ typedef struct keel_uses {
 keel_status keel_uses_count(const keel_function *function, keel_uses *out_uses);
 void keel_uses_drop(keel_uses *uses);
 
+/* A node as kernels are asked about it, before anything runs. */
+typedef struct keel_view {
+  struct kd_node node;
+  const keel_type **types;
+  keel_tensor **constants;
+} keel_view;
+
+/* False where the type of an input is not known, or memory runs out; to be dropped in
+ * any case. */
+bool keel_view_make(const keel_function *function, const keel_node *node,
+                    keel_view *out_view);
+void keel_view_drop(keel_view *view);
+
 /* Infers the types of one node's outputs, where those of its inputs are known.
  */
 keel_status keel_pass_infer(keel_function *function, const keel_node *node);

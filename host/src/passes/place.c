@@ -78,32 +78,14 @@ typedef struct placement {
 /* Whether the device itself has a kernel for these types. */
 static bool takes(const keel_function *function, const keel_node *node,
                   keel_device *device) {
-  uint32_t n = node->input_count, m = node->output_count;
-  const keel_type **types = calloc(n + m + 1, sizeof *types);
-  keel_tensor **constants = calloc(n + 1, sizeof(keel_tensor *));
-  struct kd_node view = {.op = node->op,
-                         .name = node->name,
-                         .input_count = n,
-                         .output_count = m,
-                         .inputs = types,
-                         .outputs = types + n,
-                         .constants = constants};
-  bool known = types && constants;
-  for (uint32_t i = 0; known && i < n + m; i++) {
-    uint32_t value = i < n ? node->inputs[i] : node->outputs[i - n];
-    if (value == KEEL_ABSENT) continue;
-    types[i] = function->values[value].type;
-    if (i < n) constants[i] = function->values[value].constant;
-    known = types[i] && keel_type_known(types[i]);
-  }
+  keel_view view;
   keel_device *chosen = NULL;
   const kd_kernel_def *def = NULL;
-  bool fits = known &&
-              keel_choose_kernel(function->context, device, &view, node->name,
-                                 &chosen, &def) == KD_OK &&
+  bool fits = keel_view_make(function, node, &view) &&
+              keel_choose_kernel(function->context, device, &view.node,
+                                 node->name, &chosen, &def) == KD_OK &&
               chosen == device;
-  free(types);
-  free(constants);
+  keel_view_drop(&view);
   return fits;
 }
 

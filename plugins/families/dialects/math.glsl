@@ -334,19 +334,28 @@ float f_fmin(float x, float y) {
   return x < y || y != y ? x : y;
 }
 
-/* Bit by bit, as long as x reaches y: exact. */
+/* Of mantissas as integers, bit by bit: exact, subnormals included. */
 float f_fmod(float x, float y) {
-  float a = abs(x), b = abs(y);
-  if (x != x || y != y || a == INF || b == 0.0) return NOT_A_NUMBER;
-  if (a < b) return x;
-  int ea = int(floatBitsToUint(a) >> 23), eb = int(floatBitsToUint(b) >> 23);
-  for (int e = ea - eb; e >= 0; e--) {
-    float step = b;
-    if (e > 0) step = scale2(b, e > 253 ? 253 : e);
-    if (step <= a) {
-      precise float left = a - step;
-      a = left;
-    }
+  uint ux = floatBitsToUint(x) & 0x7fffffffu, uy = floatBitsToUint(y) & 0x7fffffffu;
+  if (uy == 0u || ux >= 0x7f800000u || uy > 0x7f800000u) return NOT_A_NUMBER;
+  if (ux < uy) return x;
+  int ex = int(ux >> 23), ey = int(uy >> 23);
+  uint mx = ux & 0x7fffffu, my = uy & 0x7fffffu;
+  if (ex > 0)
+    mx = mx | 0x800000u;
+  else
+    ex = 1;
+  if (ey > 0)
+    my = my | 0x800000u;
+  else
+    ey = 1;
+  mx = mx % my;
+  for (; ex > ey; ex--)
+    mx = (mx << 1) % my;
+  while (mx != 0u && mx < 0x800000u && ey > 1) {
+    mx = mx << 1;
+    ey--;
   }
-  return uintBitsToFloat(floatBitsToUint(a) | (floatBitsToUint(x) & 0x80000000u));
+  if (mx >= 0x800000u) mx = (mx & 0x7fffffu) | uint(ey) << 23;
+  return uintBitsToFloat(mx | (floatBitsToUint(x) & 0x80000000u));
 }

@@ -2,28 +2,10 @@
  * on 4 floats (1000, then a wait), copies of 32 MiB, MatMul of 512.
  *
  * usage: opencl_raw [--source]     --source: only shows the kernels that are launched raw */
-#include <keel/keel.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api.h"
-
-#define LAUNCHES 1000
-#define COPY     (UINT64_C(32) << 20)
-#define SIDE     512
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void fail(const char *what) {
-  fprintf(stderr, "opencl_raw: %s\n", what);
-  exit(1);
-}
+#include "families/bench/beside.h"
 
 /* ---- OpenCL alone --------------------------------------------------------------- */
 
@@ -104,12 +86,11 @@ static void raw_launches(void) {
                                 0, NULL, NULL) != CL_SUCCESS)
       fail("a launch failed");
   }
+  enqueued = now();
   float out[4];
   cl.EnqueueReadBuffer(raw.queue, raw.y, CL_TRUE, 0, sizeof out, out, 0, NULL,
                        NULL);
 }
-
-static char host_bytes[COPY];
 
 static void raw_copy(void) {
   if (cl.EnqueueWriteBuffer(raw.queue, raw.large, CL_TRUE, 0, COPY, host_bytes,
@@ -131,102 +112,12 @@ static void raw_matmul(void) {
                        host_bytes, 0, NULL, NULL);
 }
 
-/* ---- through Keel ----------------------------------------------------------------- */
-
-static keel_context *context;
-static keel_device *device;
-static keel_op *relu, *matmul;
-static keel_tensor *x, *square[2], *large;
-
-/* On the device, by an op that changes nothing. */
-static keel_tensor *placed(uint32_t rank, const int64_t *dims) {
-  keel_tensor *host = NULL, *there = NULL;
-  if (keel_tensor_create(context, KD_F32, rank, dims, NULL, &host) != KD_OK ||
-      keel_op_call(relu, &host, 1, &there, 1) != KD_OK)
-    fail(keel_message());
-  keel_tensor_release(host);
-  return there;
-}
-
-static void keel_start(void) {
-  const int64_t four = 4, sides[2] = {SIDE, SIDE};
-  const int64_t floats = (int64_t)(COPY / 4);
-  if (keel_open(NULL, &context) != KD_OK ||
-      keel_device_find(context, "opencl:0", &device) != KD_OK ||
-      keel_device_push(device) != KD_OK ||
-      keel_op_prepare(context, "Relu", NULL, 0, NULL, &relu) != KD_OK ||
-      keel_op_prepare(context, "MatMul", NULL, 0, NULL, &matmul) != KD_OK)
-    fail(keel_message());
-  x = placed(1, &four);
-  square[0] = placed(2, sides);
-  square[1] = placed(2, sides);
-  if (keel_tensor_create(context, KD_F32, 1, &floats, NULL, &large) != KD_OK)
-    fail(keel_message());
-}
-
-static void keel_launches(void) {
-  keel_tensor *y = NULL;
-  for (int i = 0; i < LAUNCHES; i++) {
-    keel_tensor_release(y);
-    if (keel_op_call(relu, &x, 1, &y, 1) != KD_OK) fail(keel_message());
-  }
-  float out[4]; /* reading it waits for the device */
-  if (keel_tensor_read(y, out, sizeof out) != KD_OK) fail(keel_message());
-  keel_tensor_release(y);
-}
-
-static void keel_copy(void) {
-  keel_tensor *there = NULL;
-  if (keel_tensor_to(large, device, &there) != KD_OK) fail(keel_message());
-  keel_tensor_release(there);
-}
-
-static void keel_matmul(void) {
-  keel_tensor *y = NULL;
-  if (keel_op_call(matmul, square, 2, &y, 1) != KD_OK ||
-      keel_tensor_read(y, host_bytes, SIDE * SIDE * 4) != KD_OK)
-    fail(keel_message());
-  keel_tensor_release(y);
-}
-
 int main(int argc, char **argv) {
-  static const struct {
-    const char *what;
-    void (*raw)(void), (*keel)(void);
-    double parts;
-    const char *unit;
-    int rounds;
-  } rows[] = {
-      {"launch, and a wait for all", raw_launches, keel_launches, LAUNCHES,
-       "ns", 50},
-      {"copy of 32 MiB to the device", raw_copy, keel_copy, 1e6, "ms", 7},
-      {"MatMul of 512", raw_matmul, keel_matmul, 1e6, "ms", 5},
-  };
   if (argc == 2 && !strcmp(argv[1], "--source")) {
     fputs(source, stdout);
     return 0;
   }
   raw_open();
-  keel_start();
-  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-    double best[2] = {1e30, 1e30};
-    for (int round = 0; round < rows[r].rounds; round++)
-      for (int i = 0; i < 2; i++) {
-        double from = now();
-        (i ? rows[r].keel : rows[r].raw)();
-        double each = (now() - from) / rows[r].parts;
-        if (each < best[i]) best[i] = each;
-      }
-    printf("%-30s OpenCL %7.1f %s, Keel %7.1f %s, ratio %.2f\n", rows[r].what,
-           best[0], rows[r].unit, best[1], rows[r].unit, best[1] / best[0]);
-  }
-  keel_tensor_release(x);
-  keel_tensor_release(square[0]);
-  keel_tensor_release(square[1]);
-  keel_tensor_release(large);
-  keel_op_release(relu);
-  keel_op_release(matmul);
-  keel_device_pop();
-  keel_close(context);
+  compare("OpenCL", "opencl:0", raw_launches, raw_copy, raw_matmul);
   return 0;
 }

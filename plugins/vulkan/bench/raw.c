@@ -3,15 +3,11 @@
  * MatMul of 512.
  *
  * usage: vulkan_raw */
-#include <keel/keel.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api.h"
+#include "families/bench/beside.h"
 
 static const uint32_t relu_code[] =
 #include "relu.comp.inc"
@@ -20,27 +16,10 @@ static const uint32_t matmul_code[] =
 #include "matmul.comp.inc"
     ;
 
-#define LAUNCHES 1000
-#define BATCH    64 /* launches of a submission, as the plugin has them */
-#define COPY     (UINT64_C(32) << 20)
-#define SIDE     512
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void fail(const char *what) {
-  fprintf(stderr, "vulkan_raw: %s\n", what);
-  exit(1);
-}
+#define BATCH 64 /* launches of a submission, as the plugin has them */
 
 #define NEED(call) \
   if ((call) != VK_SUCCESS) fail(#call)
-
-/* When the last launch was enqueued: what follows is the device's time. */
-static double enqueued;
 
 /* ---- Vulkan alone --------------------------------------------------------------- */
 
@@ -281,8 +260,6 @@ static void raw_matmul(void) {
   wait();
 }
 
-static char host_bytes[COPY];
-
 static void raw_copy(void) {
   const VkBufferCopy region = {0, 0, COPY};
   VkCommandBuffer commands = raw.commands[0];
@@ -293,108 +270,8 @@ static void raw_copy(void) {
   wait();
 }
 
-/* ---- through Keel ----------------------------------------------------------------- */
-
-static keel_context *context;
-static keel_device *device;
-static keel_op *relu, *matmul;
-static keel_tensor *x, *square[2], *large;
-
-/* On the device, by an op that changes nothing. */
-static keel_tensor *placed(uint32_t rank, const int64_t *dims) {
-  keel_tensor *host = NULL, *there = NULL;
-  if (keel_tensor_create(context, KD_F32, rank, dims, NULL, &host) != KD_OK ||
-      keel_op_call(relu, &host, 1, &there, 1) != KD_OK)
-    fail(keel_message());
-  keel_tensor_release(host);
-  return there;
-}
-
-static void keel_start(void) {
-  const int64_t four = 4, sides[2] = {SIDE, SIDE};
-  const int64_t floats = (int64_t)(COPY / 4);
-  if (keel_open(NULL, &context) != KD_OK ||
-      keel_device_find(context, "vulkan:0", &device) != KD_OK ||
-      keel_device_push(device) != KD_OK ||
-      keel_op_prepare(context, "Relu", NULL, 0, NULL, &relu) != KD_OK ||
-      keel_op_prepare(context, "MatMul", NULL, 0, NULL, &matmul) != KD_OK)
-    fail(keel_message());
-  x = placed(1, &four);
-  square[0] = placed(2, sides);
-  square[1] = placed(2, sides);
-  if (keel_tensor_create(context, KD_F32, 1, &floats, NULL, &large) != KD_OK)
-    fail(keel_message());
-}
-
-static void keel_launches(void) {
-  keel_tensor *y = NULL;
-  for (int i = 0; i < LAUNCHES; i++) {
-    keel_tensor_release(y);
-    if (keel_op_call(relu, &x, 1, &y, 1) != KD_OK) fail(keel_message());
-  }
-  enqueued = now();
-  float out[4]; /* reading it waits for the device */
-  if (keel_tensor_read(y, out, sizeof out) != KD_OK) fail(keel_message());
-  keel_tensor_release(y);
-}
-
-static void keel_matmul(void) {
-  keel_tensor *y = NULL;
-  if (keel_op_call(matmul, square, 2, &y, 1) != KD_OK ||
-      keel_tensor_read(y, host_bytes, SIDE * SIDE * 4) != KD_OK)
-    fail(keel_message());
-  keel_tensor_release(y);
-}
-
-static void keel_copy(void) {
-  keel_tensor *there = NULL;
-  if (keel_tensor_to(large, device, &there) != KD_OK ||
-      keel_tensor_wait(there) != KD_OK)
-    fail(keel_message());
-  keel_tensor_release(there);
-}
-
-static void show(const char *what, const char *unit, const double *times) {
-  printf("%-30s Vulkan %7.1f %s, Keel %7.1f %s, ratio %.2f\n", what, times[0],
-         unit, times[1], unit, times[1] / times[0]);
-}
-
 int main(void) {
-  static const struct {
-    const char *what;
-    void (*raw)(void), (*keel)(void);
-    double parts;
-    const char *unit;
-    int rounds;
-  } rows[] = {
-      {"launch, and a wait for all", raw_launches, keel_launches, LAUNCHES,
-       "ns", 100},
-      {"copy of 32 MiB to the device", raw_copy, keel_copy, 1e6, "ms", 7},
-      {"MatMul of 512", raw_matmul, keel_matmul, 1e6, "ms", 3},
-  };
   raw_open();
-  keel_start();
-  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-    double best[2] = {1e30, 1e30}, host[2] = {1e30, 1e30};
-    for (int round = 0; round < rows[r].rounds; round++)
-      for (int i = 0; i < 2; i++) {
-        double from = now();
-        (i ? rows[r].keel : rows[r].raw)();
-        double each = (now() - from) / rows[r].parts;
-        double part = (enqueued - from) / rows[r].parts;
-        if (each < best[i]) best[i] = each;
-        if (part < host[i]) host[i] = part;
-      }
-    if (!r) show("launch, on the host", rows[r].unit, host);
-    show(rows[r].what, rows[r].unit, best);
-  }
-  keel_tensor_release(x);
-  keel_tensor_release(square[0]);
-  keel_tensor_release(square[1]);
-  keel_tensor_release(large);
-  keel_op_release(relu);
-  keel_op_release(matmul);
-  keel_device_pop();
-  keel_close(context);
+  compare("Vulkan", "vulkan:0", raw_launches, raw_copy, raw_matmul);
   return 0;
 }
