@@ -29,15 +29,16 @@ static void fail(const char *what) {
 /* When the last launch was enqueued: what follows is the device's time. */
 static double enqueued;
 
-static keel_context *context;
-static keel_device *device;
+static keel_context *the_context;
+static keel_device *the_device;
 static keel_op *relu, *matmul;
 static keel_tensor *x, *square[2], *large;
 
 /* On the device, by an op that changes nothing. */
 static keel_tensor *placed(uint32_t rank, const int64_t *dims) {
   keel_tensor *host = NULL, *there = NULL;
-  if (keel_tensor_create(context, KD_F32, rank, dims, NULL, &host) != KD_OK ||
+  if (keel_tensor_create(the_context, KD_F32, rank, dims, NULL, &host) !=
+          KD_OK ||
       keel_op_call(relu, &host, 1, &there, 1) != KD_OK)
     fail(keel_message());
   keel_tensor_release(host);
@@ -47,16 +48,17 @@ static keel_tensor *placed(uint32_t rank, const int64_t *dims) {
 static void keel_start(const char *name) {
   const int64_t four = 4, sides[2] = {SIDE, SIDE};
   const int64_t floats = (int64_t)(COPY / 4);
-  if (keel_open(NULL, &context) != KD_OK ||
-      keel_device_find(context, name, &device) != KD_OK ||
-      keel_device_push(device) != KD_OK ||
-      keel_op_prepare(context, "Relu", NULL, 0, NULL, &relu) != KD_OK ||
-      keel_op_prepare(context, "MatMul", NULL, 0, NULL, &matmul) != KD_OK)
+  if (keel_open(NULL, &the_context) != KD_OK ||
+      keel_device_find(the_context, name, &the_device) != KD_OK ||
+      keel_device_push(the_device) != KD_OK ||
+      keel_op_prepare(the_context, "Relu", NULL, 0, NULL, &relu) != KD_OK ||
+      keel_op_prepare(the_context, "MatMul", NULL, 0, NULL, &matmul) != KD_OK)
     fail(keel_message());
   x = placed(1, &four);
   square[0] = placed(2, sides);
   square[1] = placed(2, sides);
-  if (keel_tensor_create(context, KD_F32, 1, &floats, NULL, &large) != KD_OK)
+  if (keel_tensor_create(the_context, KD_F32, 1, &floats, NULL, &large) !=
+      KD_OK)
     fail(keel_message());
 }
 
@@ -74,7 +76,7 @@ static void keel_launches(void) {
 
 static void keel_copy(void) {
   keel_tensor *there = NULL;
-  if (keel_tensor_to(large, device, &there) != KD_OK) fail(keel_message());
+  if (keel_tensor_to(large, the_device, &there) != KD_OK) fail(keel_message());
   keel_tensor_release(there);
 }
 
@@ -94,7 +96,7 @@ static void keel_end(void) {
   keel_op_release(relu);
   keel_op_release(matmul);
   keel_device_pop();
-  keel_close(context);
+  keel_close(the_context);
 }
 
 static void show(const char *what, const char *api, const char *unit,
