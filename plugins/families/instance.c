@@ -145,9 +145,11 @@ static kd_status check_types(const fam_driver *driver, const fam_op *op) {
 }
 
 /* Plans it, and forgets the plan. Where host inputs are not known, a plan says what
- * hangs on types and attributes alone. */
-static kd_status supports_row(const fam_driver *driver, const kd_node *node,
+ * hangs on types and attributes alone; where not every kernel can be compiled, that is
+ * not enough. */
+static kd_status supports_row(kd_device *d, const kd_node *node,
                               const fam_row *row) {
+  const fam_driver *driver = fam_driver_of(d);
   const kd_host *host = driver->host;
   fam_op *op = make(host, sizeof *op);
   fam_plan *plan = make(host, sizeof *plan);
@@ -161,9 +163,15 @@ static kd_status supports_row(const fam_driver *driver, const kd_node *node,
   if (status == KD_OK) {
     bool known = fam_knows_all(op);
     status = fam_make(plan, op, row);
+    for (uint32_t i = 0; status == KD_OK && driver->can && i < plan->count; i++)
+      if (plan->passes[i].groups) status = driver->can(d, &plan->passes[i]);
     fam_free(plan);
     if (known && status == KD_INVALID_ARGUMENT) status = KD_UNIMPLEMENTED;
-    if (!known && status != KD_UNIMPLEMENTED) status = KD_OK;
+    if (!known && status != KD_UNIMPLEMENTED)
+      status = driver->can ? host->fail(KD_UNIMPLEMENTED,
+                                        "its kernels hang on inputs that are"
+                                        " not known yet")
+                           : KD_OK;
   }
   if (op) host->release(op);
   if (plan) host->release(plan);
@@ -176,7 +184,7 @@ static kd_status supports(kd_device *d, const kd_node *node) {
   const char *name = driver->host->node->op(node);
   for (uint32_t i = 0; i < fam_row_count; i++)
     if (!strcmp(fam_rows[i].op, name))
-      return supports_row(driver, node, &fam_rows[i]);
+      return supports_row(d, node, &fam_rows[i]);
   return driver->host->fail(KD_UNIMPLEMENTED, "there is no kernel for %s",
                             name);
 }

@@ -12,6 +12,8 @@ typedef struct fam_driver {
   fam_dialect dialect;
   bool shared; /* as in fam_plan */
 
+  /* Whether a pass can be compiled at all; NULL: all can. */
+  kd_status (*can)(kd_device *device, const fam_pass *pass);
   /* Makes what launches need of a pass; called once a pass. */
   kd_status (*compile)(kd_device *device, const fam_pass *pass,
                        void **out_program);

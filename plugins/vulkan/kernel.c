@@ -47,6 +47,18 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
   return KD_OK;
 }
 
+static kd_status can(kd_device *d, const fam_pass *pass) {
+  char *source = fam_glsl(vlk_host, &d->families.dialect, pass);
+  if (!source) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
+  bool there = vlk_is_built(source);
+  vlk_host->release(source);
+  return there
+             ? KD_OK
+             : FAIL(KD_UNIMPLEMENTED,
+                    "the kernel was not built with the plugin, and there is no"
+                    " shaderc");
+}
+
 static void drop(kd_device *d, void *program) {
   (void)d;
   vlk_program_drop(program);
@@ -75,6 +87,7 @@ static kd_status settle(kd_device *d) {
 void vlk_kernels_begin(kd_device *d) {
   d->families.host = vlk_host;
   d->families.name = d->name;
+  if (!vlk_has_compiler()) d->families.can = can;
   d->families.compile = compile;
   d->families.release = drop;
   d->families.launch = launch_pass;

@@ -235,13 +235,13 @@ static kd_status plugin_open(const kd_host *host) {
   bool tiles = false;
   kd_status status = read_validation();
   if (status == KD_OK) status = fam_tiles(host, false, &tiles);
+  if (status == KD_OK) status = vlk_compiler_open();
   if (status != KD_OK) return status;
   const char *why = vk_api_open();
   uint32_t version = 0;
   if (!why && (vk.EnumerateInstanceVersion(&version) != VK_SUCCESS ||
                version < VK_API_VERSION_1_2))
     why = "the Vulkan loader is older than 1.2";
-  if (!why) why = vlk_compiler_open();
   if (!why) why = create_instance();
   if (why && validates) {
     destroy_instance();

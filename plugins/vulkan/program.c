@@ -1,10 +1,12 @@
-/* program.c - sources to pipelines: GLSL to SPIR-V by shaderc, or from the host's
- * store; SPIR-V to a pipeline by the driver, whose cache is stored, too. */
+/* program.c - sources to pipelines: GLSL to SPIR-V when the plugin was built, or from the
+ * host's store, or by shaderc; SPIR-V to a pipeline by the driver, whose cache is
+ * stored, too. */
 #include <dlfcn.h>
 #include <shaderc/shaderc.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "spirv.h"
 #include "vlk.h"
 
 /* ---- shaderc ---------------------------------------------------------------------- */
@@ -24,6 +26,8 @@ typedef struct shaderc_api {
 #undef SHADERC_FIELD
 } shaderc_api;
 
+static bool has_compiler;
+
 #ifdef VLK_SHADERC /* it is part of the plugin */
 static const shaderc_api sc = {
 #define SHADERC_SLOT(name) .name = shaderc_##name,
@@ -31,7 +35,7 @@ static const shaderc_api sc = {
 #undef SHADERC_SLOT
 };
 
-const char *vlk_compiler_open(void) {
+static const char *find_compiler(void) {
   return NULL;
 }
 #else
@@ -44,8 +48,8 @@ static bool find(const char *name, void *slot) {
   return found != NULL;
 }
 
-/* It stays open: it keeps thread-local data. */
-const char *vlk_compiler_open(void) {
+/* NULL, or why there is none. It stays open: it keeps thread-local data. */
+static const char *find_compiler(void) {
   static char why[256];
   static const char *const names[] = {"libshaderc.so.1",
                                       "libshaderc_shared.so.1"};
@@ -62,6 +66,43 @@ const char *vlk_compiler_open(void) {
   return NULL;
 }
 #endif
+
+kd_status vlk_compiler_open(void) {
+  const char *wanted = vlk_host->option(vlk_host, "compiler");
+  bool off = wanted && !strcmp(wanted, "off");
+  if (wanted && !off && strcmp(wanted, "auto") != 0)
+    return FAIL(KD_INVALID_ARGUMENT,
+                "option compiler is \"%s\"; it is auto or off", wanted);
+  const char *why = off ? "it is switched off" : find_compiler();
+  has_compiler = !why;
+  if (why)
+    vlk_host->log(vlk_host, KD_LOG_INFO,
+                  "vulkan: no compiler (%s): %zu kernels were built with the"
+                  " plugin, others run elsewhere",
+                  why, vlk_prebuilt_count);
+  return KD_OK;
+}
+
+bool vlk_has_compiler(void) {
+  return has_compiler;
+}
+
+static const vlk_spirv *prebuilt(const fam_key *key) {
+  for (size_t i = 0; i < vlk_prebuilt_count; i++)
+    if (!memcmp(&vlk_prebuilt[i].key, key, sizeof *key))
+      return &vlk_prebuilt[i];
+  return NULL;
+}
+
+bool vlk_is_built(const char *source) {
+  void *blob = NULL;
+  size_t size = 0;
+  fam_key key = vlk_source_key(source);
+  if (prebuilt(&key)) return true;
+  bool stored = fam_store_get(vlk_host, &key, &blob, &size) != NULL;
+  if (stored) vlk_host->release(blob);
+  return stored;
+}
 
 /* One for the process, for ever: what a new one costs is 50 ms and some memory. */
 static shaderc_compiler_t the_compiler;
@@ -140,8 +181,13 @@ static kd_status make(kd_device *d, const char *source, const fam_key *key,
   size_t size = 0;
   VkPipeline pipeline = VK_NULL_HANDLE;
   kd_status status = KD_OK;
-  const void *code = fam_store_get(vlk_host, key, &blob, &size);
-  if (code) {
+  const vlk_spirv *built = prebuilt(key);
+  const void *code = built ? NULL : fam_store_get(vlk_host, key, &blob, &size);
+  if (built) {
+    status = build(d, built->code, built->size, &pipeline);
+  } else if (!code && !has_compiler) {
+    status = FAIL(KD_UNAVAILABLE, "Vulkan: there is no compiler for a kernel");
+  } else if (code) {
     status = build(d, code, size, &pipeline);
     vlk_host->release(blob);
   } else {
@@ -166,12 +212,9 @@ static void drop(kd_device *d, void *program) {
   vk.DestroyPipeline(d->device, pipeline, NULL);
 }
 
-/* SPIR-V is the same for every device. */
 kd_status vlk_pipeline_get(kd_device *d, const char *source, VkPipeline *out) {
   void *program = NULL;
-  fam_key key = fam_key_begin();
-  fam_key_add(&key, "spirv 1.5", 9);
-  fam_key_add(&key, source, strlen(source));
+  fam_key key = vlk_source_key(source);
   kd_status status = fam_programs_get(&d->programs, source, &key, &program);
   if (status == KD_OK) memcpy(out, &program, sizeof *out);
   return status;

@@ -225,7 +225,12 @@ struct vlk_push {
   uint64_t buffers[FAM_BUFFERS];
 };
 
-const char *vlk_compiler_open(void); /* NULL, or why there is none */
+/* The option "compiler" (auto, off); without one there are the kernels that were built
+ * with the plugin, and those of the store. */
+kd_status vlk_compiler_open(void);
+bool vlk_has_compiler(void);
+/* Whether its SPIR-V is there without a compiler. */
+bool vlk_is_built(const char *source);
 void vlk_programs_begin(kd_device *device);
 void vlk_program_drop(vlk_program *program);
 kd_status vlk_pipeline_get(kd_device *device, const char *source,

@@ -50,6 +50,15 @@ cases pytorch-operator 35 30
 echo "with tiles in local memory, which a software device would not choose:"
 cases pytorch-converted 82 82 --option "$name.tiles=on"
 
+# without a compiler: kernels that were built with the plugin, the rest elsewhere
+if [ "$name" = vulkan ] && command -v glslc >/dev/null; then
+  echo "without a compiler:"
+  XDG_CACHE_HOME=$scratch/cache
+  export XDG_CACHE_HOME
+  cases node 890 250 --option vulkan.compiler=off
+  unset XDG_CACHE_HOME
+fi
+
 # the same picture on both devices
 "$resnet" --repeat 1 | sed -n 's/^top 5[^:]*: //p' >"$scratch/cpu"
 "$resnet" --device "$device" --repeat 1 | sed -n 's/^top 5[^:]*: //p' >"$scratch/$name"

@@ -1,0 +1,27 @@
+# prebuild.cmake - sources of kernels to a C file of SPIR-V.
+# usage: cmake -DTOOL=FILE -DGLSLC=FILE -DFOLDER=DIR -DOUT=FILE -P prebuild.cmake
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+execute_process(COMMAND ${TOOL} ${FOLDER} RESULT_VARIABLE failed ERROR_VARIABLE said)
+if(failed)
+  message(FATAL_ERROR "${said}")
+endif()
+file(STRINGS ${FOLDER}/index lines)
+set(text "/* made by vulkan/prebuild.cmake */\n#include \"spirv.h\"\n\n")
+set(rows "")
+foreach(line ${lines})
+  string(REPLACE " " ";" line "${line}")
+  list(GET line 0 number)
+  list(GET line 1 first)
+  list(GET line 2 second)
+  execute_process(COMMAND ${GLSLC} --target-env=vulkan1.2 -w -mfmt=num -o -
+    ${FOLDER}/${number}.comp OUTPUT_VARIABLE code RESULT_VARIABLE failed
+    ERROR_VARIABLE said)
+  if(failed)
+    message(FATAL_ERROR "${FOLDER}/${number}.comp: ${said}")
+  endif()
+  string(APPEND text "static const uint32_t code_${number}[] = {${code}};\n")
+  string(APPEND rows "    {{{${first}, ${second}}}, code_${number}, sizeof code_${number}},\n")
+endforeach()
+string(APPEND text "const vlk_spirv vlk_prebuilt[] = {\n${rows}};\nconst size_t vlk_prebuilt_count = sizeof vlk_prebuilt / sizeof *vlk_prebuilt;\n")
+file(WRITE ${OUT} "${text}")
