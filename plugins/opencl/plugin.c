@@ -85,7 +85,7 @@ static kd_status plugin_open(const kd_host *host) {
   if (!why && access("/sys/devices/system/cpu", R_OK) != 0)
     why = "/sys is not mounted, and drivers for processors can't do without";
   if (why) {
-    host->log(host, KD_LOG_INFO, "opencl: no devices: %s", why);
+    host->log(host, KD_LOG_INFO, "no devices: %s", why);
     return KD_OK;
   }
   cl_platform_id platforms[16];
@@ -98,7 +98,7 @@ static kd_status plugin_open(const kd_host *host) {
   ocl_guard_end(&guard);
   if (!found_count)
     host->log(host, KD_LOG_INFO,
-              "opencl: no devices: the loader knows %u platforms, and none has"
+              "no devices: the loader knows %u platforms, and none has"
               " a device with a compiler; install its driver (ICD)",
               (unsigned)(code == CL_SUCCESS ? count : 0));
   return KD_OK;

@@ -13,10 +13,9 @@ static kd_status build(kd_device *d, cl_program program) {
   cl.GetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1,
                          log, NULL);
   if (code == CL_SUCCESS && strstr(log, "warning"))
-    ocl_host->log(ocl_host, KD_LOG_WARNING, "opencl: a kernel: %s", log);
+    ocl_host->log(ocl_host, KD_LOG_WARNING, "a kernel: %s", log);
   if (code == CL_SUCCESS) return KD_OK;
-  ocl_host->log(ocl_host, KD_LOG_ERROR, "opencl: a kernel does not compile: %s",
-                log);
+  ocl_host->log(ocl_host, KD_LOG_ERROR, "a kernel does not compile: %s", log);
   return FAIL(KD_INTERNAL, "OpenCL: a kernel does not compile on %s: %.300s",
               d->name, log);
 }

@@ -219,7 +219,7 @@ static uint32_t add_devices(void) {
                           ? "Vulkan 1.2"
                           : lacks(all[i], d);
     if (why) {
-      vlk_host->log(vlk_host, KD_LOG_INFO, "vulkan: not %s: it has no %s",
+      vlk_host->log(vlk_host, KD_LOG_INFO, "not %s: it has no %s",
                     brief.properties.deviceName, why);
       continue;
     }
@@ -250,7 +250,7 @@ static kd_status plugin_open(const kd_host *host) {
   if (!why && !add_devices())
     why = "the Vulkan loader finds no driver; install one for the device";
   if (why) {
-    host->log(host, KD_LOG_INFO, "vulkan: no devices: %s", why);
+    host->log(host, KD_LOG_INFO, "no devices: %s", why);
     destroy_instance();
   }
   return KD_OK;

@@ -77,7 +77,7 @@ kd_status vlk_compiler_open(void) {
   has_compiler = !why;
   if (why)
     vlk_host->log(vlk_host, KD_LOG_INFO,
-                  "vulkan: no compiler (%s): %zu kernels were built with the"
+                  "no compiler (%s): %zu kernels were built with the"
                   " plugin, others run elsewhere",
                   why, vlk_prebuilt_count);
   return KD_OK;
@@ -132,8 +132,8 @@ static shaderc_compilation_result_t compile(const char *source,
   } else if (sc.result_get_compilation_status(result) !=
              shaderc_compilation_status_success) {
     const char *message = sc.result_get_error_message(result);
-    vlk_host->log(vlk_host, KD_LOG_ERROR,
-                  "vulkan: a kernel does not compile: %s", message);
+    vlk_host->log(vlk_host, KD_LOG_ERROR, "a kernel does not compile: %s",
+                  message);
     *out_status =
         FAIL(KD_INTERNAL, "Vulkan: a kernel does not compile: %.300s", message);
     sc.result_release(result);

@@ -73,8 +73,13 @@ bool vlk_stream_idle(kd_stream *stream) {
 
 kd_status vlk_stream_finish(kd_stream *stream) {
   kd_status status = submit_all(stream);
-  if (status != KD_OK || !stream->last) return status;
-  return vlk_batch_wait(stream->last, UINT64_MAX);
+  if (!stream->last) return status;
+  if (status == KD_OK) status = vlk_batch_wait(stream->last, UINT64_MAX);
+  if (status != KD_OK) { /* it was said: the stream is usable again */
+    vlk_batch_drop(stream->last);
+    stream->last = NULL;
+  }
+  return status;
 }
 
 static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
@@ -176,8 +181,8 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   }
   vlk_batch *b = batch_of(event);
   if (!b) return KD_OK;
-  kd_status status = KD_OK;
-  if (vlk_batch_query(b) == KD_BUSY) {
+  kd_status status = vlk_batch_query(b);
+  if (status == KD_BUSY) {
     /* what the stream holds already does not wait */
     status = vlk_stream_submit(stream);
     uint64_t *value = &stream->waits[b->lane->number];

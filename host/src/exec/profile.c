@@ -21,19 +21,18 @@ static void start_device(keel_device *device) {
   uint64_t ticks = 0, host = 0, frequency = 0;
   const kd_profile_table *table = &device->plugin->profile;
   keel_hush();
-  clock->running =
+  device->clocked =
       table->clock(device->handle, &ticks, &host, &frequency) == KD_OK &&
       frequency && table->start(device->handle) == KD_OK;
-  clock->tick = clock->running ? 1e9 / (double)frequency : 0;
+  if (device->clocked) clock->tick = 1e9 / (double)frequency;
   atomic_store(&clock->kernels, 0);
   atomic_store(&clock->copies, 0);
   atomic_store(&clock->bytes, 0);
 }
 
 static void stop_device(keel_device *device) {
-  keel_clock *clock = &device->plugin->shared->clock;
-  if (clock->running) device->plugin->profile.stop(device->handle);
-  clock->running = false;
+  if (device->clocked) device->plugin->profile.stop(device->handle);
+  device->clocked = false;
 }
 
 void keel_plan_profile(keel_plan *plan, uint32_t what) {

@@ -122,12 +122,22 @@ static bool keep_options(keel_library *library, const keel_plugin *plugin) {
   return whole;
 }
 
+/* What it says now is why it has no device, if it has none. */
+static void set_opening(keel_library *library, bool opening) {
+  pthread_mutex_lock(&speaking);
+  if (opening) *library->said = 0;
+  library->opening = opening;
+  pthread_mutex_unlock(&speaking);
+}
+
 static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   library->name = keel_arena_copy(&library->arena, plugin->name);
   if (!library->name || !keep_options(library, plugin)) return KD_OUT_OF_MEMORY;
   keel_hush();
   kd_status status = keel_layers_enter("plugin.open");
+  set_opening(library, true);
   if (status == KD_OK) status = plugin->table.open(&library->host);
+  set_opening(library, false);
   if (status != KD_OK) {
     if (!keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -199,9 +209,16 @@ void keel_library_device_drop(keel_plugin *plugin, uint32_t index) {
 
 void keel_library_log(const kd_host *host, uint32_t level, const char *format,
                       va_list args) {
-  const keel_library *library = (const keel_library *)(const void *)host;
+  /* a library is never const itself: its host table is its first member */
+  keel_library *library = (keel_library *)(uintptr_t)host;
   char prefix[80];
   pthread_mutex_lock(&speaking);
+  if (library->opening) {
+    va_list again;
+    va_copy(again, args);
+    vsnprintf(library->said, sizeof library->said, format, again);
+    va_end(again);
+  }
   snprintf(prefix, sizeof prefix,
            "%s: ", library->name ? library->name : library->path);
   if (library->speaker)

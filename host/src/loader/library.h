@@ -13,7 +13,6 @@ typedef struct keel_clock {
   _Atomic uint64_t kernels, copies; /* ticks */
   _Atomic uint64_t bytes;           /* copied */
   double tick;                      /* nanoseconds; 0: there is no clock */
-  bool running;
 } keel_clock;
 
 struct keel_library {
@@ -32,6 +31,8 @@ struct keel_library {
     uint32_t holders;
   } * devices;
   uint32_t device_count;
+  char said[256]; /* the last line that the plugin logged while it was opened */
+  bool opening;
   keel_clock clock;
 };
 

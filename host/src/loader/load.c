@@ -446,8 +446,14 @@ static keel_status open_plugin(keel_plugin *plugin) {
       return refuse(plugin, status, "look at the device's driver");
   }
   if (!count) {
-    plugin->reason = "no device is there";
-    plugin->mend = "KEEL_LOG=info shows what the plugin says of it";
+    const char *said = plugin->shared->said;
+    plugin->reason =
+        *said ? keel_arena_copy(&context->arena, said)
+              : "no device is there, and the plugin does not say why";
+    if (!plugin->reason) return KD_OUT_OF_MEMORY;
+    plugin->mend =
+        "look at the device and its driver; KEEL_LOG=info shows all"
+        " that the plugin says";
   }
   return KD_OK;
 }
