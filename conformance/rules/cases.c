@@ -93,6 +93,7 @@ static const line lines[] = {
     {"ReduceMax", "keepdims=0", "T[2,0] i64{1}", 1},
     {"ReduceMin", "keepdims=0", "T[2,0] i64{1}", 1},
     {"ReduceSum", "keepdims=0", "T[2,0] i64{1}", 1},
+    {"ReduceSum", "keepdims=0", "T(-2,2)[5,5] i64{1}", 1},
     {"ArgMax", "axis=0", "T[5,7]", 1},
     {"ArgMax", "axis=-1 keepdims=0", "T[3,4,9]", 1},
     {"ArgMin", "axis=1", "T[5,7,2]", 1},

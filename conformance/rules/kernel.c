@@ -741,6 +741,86 @@ static void kernel_host_args(void) {
   kc_each_op(NULL, def_host_args, KD_F32, all_ops());
 }
 
+/* Changes a case's integers that are host arguments, in one of a few ways. */
+static void change_host_values(kc_op_case *one, uint32_t host, int way) {
+  for (uint32_t i = 0; i < one->op.in_count && i < 32; i++) {
+    value *v = one->own[i];
+    if (!(host >> i & 1) || !v || !one->op.in[i]) continue;
+    if (v->dtype != KD_I64 && v->dtype != KD_I32) continue;
+    for (int64_t k = 0; k < v->count && way < 2; k++)
+      v->x[k] += way ? 1 : -1;
+    for (int64_t k = 0; k < v->count / 2 && way >= 2; k++) {
+      /* 2: the other way round; 3: halves change places */
+      int64_t other = way == 2 ? v->count - 1 - k : k + v->count / 2;
+      real kept = v->x[k];
+      v->x[k] = v->x[other];
+      v->x[other] = kept;
+    }
+  }
+}
+
+static bool same_types(const kc_node *a, const kc_node *b, uint32_t outputs) {
+  for (uint32_t j = 0; j < outputs; j++)
+    if (a->out[j] != b->out[j]) return false;
+  return !b->dynamic;
+}
+
+/* One instance, launched with a case's host arguments, then with others of the same
+ * types and results of the same types, then with the first again. Returns whether
+ * there are such others. */
+static bool other_host_values(const kd_kernel_def *def, uint32_t c, int way) {
+  kc_op_case one, other;
+  kc_random random = {c + 11}, again = {c + 11};
+  bool tried = false;
+  if (!kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS, &random,
+                    &one))
+    return false;
+  kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS, &again, &other);
+  change_host_values(&other, def->host_inputs, way);
+  kc_node *node = kc_node_make(&one.op, NULL, 0);
+  kc_node *changed = kc_node_make(&other.op, NULL, 0);
+  if (node && changed && kc_def_for(node) == def &&
+      kc_def_for(changed) == def &&
+      same_types(node, changed, one.op.out_count) &&
+      kc_case("op=%s,case=%u", def->op, c)) {
+    kc_run *run = NULL;
+    tried = true;
+    kc_ok(kc_run_make(node, def, &one.op, &kc_plain, &run), "create");
+    run_and_compare(&one, node, run, "the first launch");
+    kc_run_refill(run, &other.op);
+    run_and_compare(&other, changed, run, "with other host arguments");
+    kc_run_refill(run, &one.op);
+    run_and_compare(&one, node, run, "with the first host arguments again");
+    kc_run_free(run);
+  }
+  kc_node_free(node);
+  kc_node_free(changed);
+  kc_case_free(&one);
+  kc_case_free(&other);
+  return tried;
+}
+
+/* Host arguments that are no constants may be others at each launch. */
+static void kernel_host_values(void) {
+  kc_device();
+  bool any = false;
+  for (uint32_t d = 0; d < kp.kernel_count; d++) {
+    const kd_kernel_def *def = &kp.kernels[d];
+    if (!def->host_inputs || !kc_def_takes(def, KD_F32)) continue;
+    uint32_t count = kc_case_count(def->domain, def->op);
+    bool tried = false; /* quick: one case of each op */
+    for (uint32_t c = 0; c < count && !(kc.quick && tried); c++) {
+      bool other = false;
+      for (int way = 0; way < 4 && !other; way++)
+        other = other_host_values(def, c, way);
+      tried |= other;
+    }
+    any |= tried;
+  }
+  if (!any && kc_case("none"))
+    kc_unclaimed("no op to try has an input in host memory");
+}
+
 static void kernel_host_outputs(void) {
   kc_device();
   bool any = false;
@@ -1022,6 +1102,11 @@ static const kc_rule rules[] = {
         "kd_kernel_def.host_inputs KD_TENSOR_HOST kd_tensor.flags",
         "A host pointer handed to the device, or read when the work runs, finds"
         " something else there."),
+    RULE(MUST, "kernel.host-values", kernel_host_values, KC_CASES, "kernel.h",
+         "may be others at each launch of one instance",
+         "kd_kernel_def.host_inputs kd_kernel_def.enqueue",
+         "A plan that was made for the first axes or pads, and is used for all"
+         " others."),
     RULE(MUST, "kernel.host-outputs", kernel_host_outputs, KC_CASES, "kernel.h",
          "input or output i lives in host memory", "kd_kernel_def.host_outputs",
          "The host reads them when the stream has passed."),

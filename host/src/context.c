@@ -10,6 +10,7 @@
 #include "loader/loader.h"
 #include "loader/visible.h"
 #include "memory/copy.h"
+#include "memory/transfer.h"
 #include "ops/schema.h"
 
 #define SCOPES 32
@@ -185,14 +186,19 @@ keel_status keel_device_ready(keel_device *device) {
 static void close_device(keel_device *device) {
   keel_device_drain(device);
   keel_heap_deinit(&device->heap);
+  if (device->transfers.stream)
+    device->plugin->streams.destroy(device->transfers.stream);
   if (device->stream) device->plugin->streams.destroy(device->stream);
   if (device->handle) keel_library_device_drop(device->plugin, device->index);
   pthread_mutex_destroy(&device->opening);
   pthread_mutex_destroy(&device->stream_lock);
+  pthread_mutex_destroy(&device->transfers.lock);
 }
 
 void keel_close(keel_context *context) {
   if (!context) return;
+  for (uint32_t i = 0; i < context->device_count; i++)
+    keel_transfers_end(context->devices[i]);
   keel_op_cache_destroy(context->ops);
   keel_kernel_cache_destroy(context->kernels);
   keel_pool_release(context->pool);

@@ -32,6 +32,14 @@ typedef struct keel_kernel_list {
   uint32_t count;
 } keel_kernel_list;
 
+/* Copies of a device that nobody waits for (memory/transfer.c). */
+typedef struct keel_transfers {
+  kd_stream *stream;     /* of copies out; made by the first */
+  pthread_mutex_t lock;  /* one thread at a time enqueues on it */
+  atomic_uint under_way; /* that have not ended */
+  _Atomic(struct keel_transfer *) spent; /* copied in, to be put away */
+} keel_transfers;
+
 struct keel_device {
   keel_context *context;
   keel_plugin *plugin;
@@ -41,6 +49,7 @@ struct keel_device {
   kd_device_info info; /* strings are copies in the context's arena */
   kd_stream *stream;   /* of eager and planned work; NULL: synchronous */
   pthread_mutex_t stream_lock; /* one thread at a time enqueues on it */
+  keel_transfers transfers;
   keel_heap heap;
   pthread_mutex_t opening;
   atomic_bool ready; /* open, with its heap */

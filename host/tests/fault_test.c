@@ -193,8 +193,9 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
   static const char *const slots[] = {
       "plugin.open",      "plugin.device_info", "plugin.device_open",
       "memory.allocate",  "memory.copy_in",     "memory.copy_out",
-      "stream.create",    "stream.synchronize", "event.create",
-      "event.record",     "event.wait",         "kernel.supports",
+      "stream.create",    "stream.synchronize", "stream.wait",
+      "stream.flush",     "event.create",       "event.record",
+      "event.wait",       "event.on_complete",  "kernel.supports",
       "kernel.create",    "kernel.enqueue",     "host.allocate",
       "host.option",      "host.constant",      "host.set_output",
       "host.attr_tensor", "host.cache_get",     "host.cache_put"};
@@ -202,6 +203,7 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
       {{CPU_PLUGIN}, NULL},
       {{MINIMAL_PLUGIN}, NULL},
       {{QUEUE_PLUGIN}, NULL},
+      {{ECHO_PLUGIN}, NULL},
       {{CPU_PLUGIN}, DATA "pytorch-converted/test_Conv2d_padding/model.onnx"},
       {{CPU_PLUGIN}, DATA "pytorch-converted/test_BatchNorm2d_eval/model.onnx"},
       {{CPU_PLUGIN}, DATA "pytorch-converted/test_Linear/model.onnx"},
@@ -219,6 +221,13 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
        DATA "pytorch-converted/test_Linear/model.onnx"},
       {{QUEUE_PLUGIN, CPU_PLUGIN},
        DATA "pytorch-operator/test_operator_add_broadcast/model.onnx"},
+      {{QUEUE_PLUGIN, CPU_PLUGIN},
+       DATA "node/test_softplus_expanded/model.onnx"},
+      {{QUEUE_PLUGIN, CPU_PLUGIN},
+       DATA "node/test_relu_expanded_ver18/model.onnx"},
+      {{QUEUE_PLUGIN, CPU_PLUGIN}, DATA "node/test_celu_expanded/model.onnx"},
+      {{ECHO_PLUGIN, CPU_PLUGIN},
+       DATA "pytorch-converted/test_Linear/model.onnx"},
 #ifdef SIM_PLUGIN
       {{SIM_PLUGIN}, NULL},
       {{SIM_PLUGIN, CPU_PLUGIN},
@@ -245,8 +254,9 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
     bool needs_models = !strcmp(slots[i], "host.set_output") ||
                         !strcmp(slots[i], "host.constant") ||
                         !strcmp(slots[i], "host.attr_tensor") ||
-                        !strcmp(slots[i], "kernel.create");
-    bool needs_sim = !strcmp(slots[i], "stream.synchronize") ||
+                        !strcmp(slots[i], "kernel.create") ||
+                        !strcmp(slots[i], "stream.wait");
+    bool needs_sim = !strcmp(slots[i], "stream.flush") ||
                      !strncmp(slots[i], "host.cache", 10);
 #ifdef SIM_PLUGIN
     needs_sim = false;

@@ -51,8 +51,9 @@ static void expect_places(keel_program *program, const keel_plan_params *params,
   assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
   expect_floats(y, want, 4);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
-    assert_string_equal(line.device,
-                        strcmp(line.op, "Relu") ? add_on : relu_on);
+    if (strcmp(line.op, "Copy") != 0)
+      assert_string_equal(line.device,
+                          strcmp(line.op, "Relu") ? add_on : relu_on);
   keel_tensor_release(x);
   keel_tensor_release(y);
   keel_plan_release(plan);
@@ -142,6 +143,96 @@ static void costs_decide(void **state) {
   keel_program_release(split);
 }
 
+static keel_tensor *filled(uint32_t rank, const int64_t *dims, float with) {
+  float values[1000];
+  keel_tensor *tensor = NULL;
+  for (int i = 0; i < 1000; i++)
+    values[i] = with;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, rank, dims, values, &tensor), KD_OK);
+  return tensor;
+}
+
+/* The device on which the plan's `op` runs. */
+static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
+                         const char *place) {
+  keel_tensor *y = NULL;
+  keel_profile_line line;
+  bool seen = false;
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    if (!strcmp(line.op, op)) {
+      assert_string_equal(line.device, place);
+      seen = true;
+    }
+  assert_true(seen);
+  keel_tensor_release(y);
+}
+
+/* A large constant is multiplied with what the queue has: there, although its way
+ * would take longer than the CPU's work. */
+static void a_constant_has_no_way_to_go(void **state) {
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
+  const int64_t thousand = 1000;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  (void)state;
+  set_speed(cpu, 6000);
+  cpu->speed.flops = cpu->speed.bytes = 1000;
+  set_speed(queue, 1);
+  queue->speed.flops = queue->speed.bytes = 1000;
+  keel_tensor *large = filled(1, &thousand, 2), *x = filled(0, NULL, 3);
+  assert_int_equal(keel_builder_create(context, "large", &builder), KD_OK);
+  keel_value in = keel_builder_input(builder, "x", KD_F32, 0, NULL);
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &in, 1);
+  keel_device_pop();
+  keel_value pair[] = {keel_builder_constant(builder, large), there};
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Mul", NULL, 0, pair, 2));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  expect_place(plan, x, "Mul", "queue:0");
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_builder_destroy(builder);
+  keel_tensor_release(large);
+  keel_tensor_release(x);
+}
+
+/* Relu behind Conv would be fused with it, were it not elsewhere. */
+static void ops_of_two_devices_are_not_fused(void **state) {
+  const keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
+  const int64_t image[] = {1, 1, 4, 4}, filter[] = {1, 1, 3, 3};
+  (void)state;
+  for (int apart = 0; apart < 2; apart++) {
+    keel_builder *builder = NULL;
+    keel_program *program = NULL;
+    keel_plan *plan = NULL;
+    keel_tensor *weights = filled(4, filter, 1), *x = filled(4, image, 1);
+    assert_int_equal(keel_builder_create(context, "conv", &builder), KD_OK);
+    keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, image),
+                         keel_builder_constant(builder, weights)};
+    keel_value y = keel_builder_op(builder, "Conv", NULL, 0, pair, 2);
+    if (apart) assert_int_equal(keel_device_push(queue), KD_OK);
+    y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
+    if (apart) keel_device_pop();
+    keel_builder_output(builder, "y", y);
+    assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+    assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+    expect_place(plan, x, apart ? "Relu" : "FusedConv",
+                 apart ? "queue:0" : "cpu:0");
+    keel_plan_release(plan);
+    keel_program_release(program);
+    keel_builder_destroy(builder);
+    keel_tensor_release(weights);
+    keel_tensor_release(x);
+  }
+}
+
 static void devices_are_measured(void **state) {
   const keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
@@ -190,14 +281,35 @@ static void each_device_has_its_share_of_the_profile(void **state) {
   keel_program_release(program);
 }
 
+static void a_device_that_ran_nothing_is_not_in_the_profile(void **state) {
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = queue};
+  keel_program *program = two_ops(NULL);
+  keel_plan *plan = NULL;
+  keel_profile_device d;
+  keel_tensor *x = floats(context, 4, data);
+  (void)state;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  expect_place(plan, x, "Add", "queue:0");
+  assert_int_equal(keel_plan_profile_device(plan, 0, &d), KD_OK);
+  assert_string_equal(d.name, "queue:0");
+  assert_int_equal(keel_plan_profile_device(plan, 1, &d), KD_OUT_OF_RANGE);
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rules_place_ops),
       cmocka_unit_test(a_bad_rule_is_refused),
       cmocka_unit_test(a_builders_scope_places_what_is_added_in_it),
       cmocka_unit_test(costs_decide),
+      cmocka_unit_test(a_constant_has_no_way_to_go),
+      cmocka_unit_test(ops_of_two_devices_are_not_fused),
       cmocka_unit_test(devices_are_measured),
       cmocka_unit_test(each_device_has_its_share_of_the_profile),
+      cmocka_unit_test(a_device_that_ran_nothing_is_not_in_the_profile),
   };
   return cmocka_run_group_tests(tests, open_both, close_both);
 }

@@ -66,13 +66,42 @@ static bool none_left(void *left) {
   return atomic_load((atomic_int *)left) == 0;
 }
 
+static void *help(void *pool) {
+  while (keel_pool_help(pool))
+    ;
+  return NULL;
+}
+
+/* As drivers hand them over: none runs before somebody takes it. */
+static void posted_tasks_wait_for_a_taker(void **state) {
+  enum { COUNT = 10000 }; /* more than a queue holds */
+  pthread_t threads[3];
+  atomic_int left = COUNT;
+  counting *tasks = calloc(COUNT, sizeof *tasks);
+  (void)state;
+  assert_int_equal(keel_pool_retain(0, &current), KD_OK);
+  for (int i = 0; i < COUNT; i++) {
+    tasks[i] = (counting){{.run = count_down}, &left};
+    keel_pool_post(current, &tasks[i].task);
+  }
+  assert_int_equal(atomic_load(&left), COUNT);
+  for (int i = 0; i < 3; i++)
+    pthread_create(&threads[i], NULL, help, current);
+  for (int i = 0; i < 3; i++)
+    pthread_join(threads[i], NULL);
+  keel_pool_wait(current, none_left, &left);
+  assert_int_equal(atomic_load(&left), 0);
+  keel_pool_release(current);
+  free(tasks);
+}
+
 static void tasks_all_run(uint32_t workers) {
   enum { COUNT = 10000 }; /* more than a queue holds */
   atomic_int left = COUNT;
   counting *tasks = calloc(COUNT, sizeof *tasks);
   assert_int_equal(keel_pool_retain(workers, &current), KD_OK);
   for (int i = 0; i < COUNT; i++) {
-    tasks[i] = (counting){{count_down}, &left};
+    tasks[i] = (counting){{.run = count_down}, &left};
     keel_pool_submit(current, &tasks[i].task);
   }
   keel_pool_wait(current, none_left, &left);
@@ -120,6 +149,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_item_is_done_once),
       cmocka_unit_test(loops_nest),
+      cmocka_unit_test(posted_tasks_wait_for_a_taker),
       cmocka_unit_test(tasks_run_with_workers),
       cmocka_unit_test(tasks_run_without_workers),
       cmocka_unit_test(several_callers_share_the_pool),

@@ -122,8 +122,9 @@ typedef struct kd_kernel_def {
   uint64_t output_types[KD_MAX_TYPED_OUTPUTS];
 
   /* Bit i: input or output i lives in host memory (shapes, axes, scalars that
-   * the kernel reads when it is enqueued).
-   * [kernel.host-args, kernel.host-outputs] */
+   * the kernel reads when it is enqueued; where they are no constants, they
+   * may be others at each launch of one instance).
+   * [kernel.host-args, kernel.host-values, kernel.host-outputs] */
   uint32_t host_inputs;
   uint32_t host_outputs;
 

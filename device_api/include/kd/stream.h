@@ -104,7 +104,8 @@ typedef struct kd_event_table {
   kd_status (*wait)(kd_event *event, uint64_t timeout);
 
   /* Calls back once, when the work before the event is done. NULL: the host
-   * waits on a thread of its own. Returns KD_OK; else no call comes.
+   * blocks a thread at each copy out of the device. Returns KD_OK; else no call
+   * comes.
    * [event.callback-once] */
   kd_status (*on_complete)(kd_event *event, kd_event_callback callback,
                            void *context);

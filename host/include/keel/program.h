@@ -148,7 +148,9 @@ typedef struct keel_profile_line {
   char types[96];     /* "f32[1,64,56,56] f32[64]" : of its inputs */
   uint64_t calls;
   uint64_t time;   /* nanoseconds, all calls */
-  uint64_t copies; /* nanoseconds of them spent moving inputs */
+  uint64_t copies; /* nanoseconds of them spent moving inputs; all of them
+                      for keel::Copy, which moves a value for all its readers
+                      in another memory */
 } keel_profile_line;
 
 #define KEEL_PROFILE_OPS    1u /* ops, as the host sees their calls */
@@ -161,7 +163,7 @@ KEEL_API void keel_plan_profile(keel_plan *plan, uint32_t what);
 /* What a device did from the first profiled run to the stop: nanoseconds. */
 typedef struct keel_profile_device {
   const char *name; /* "vulkan:0" */
-  uint64_t calls;   /* of ops */
+  uint64_t calls;   /* of ops, without copies */
   uint64_t wall;    /* in all */
   uint64_t kernels; /* of it in kernels */
   uint64_t copies;  /* moving data */

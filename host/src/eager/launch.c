@@ -2,6 +2,7 @@
 #include "eager/launch.h"
 
 #include "memory/copy.h"
+#include "memory/transfer.h"
 
 #define FEW 12 /* arguments that need no allocation */
 
@@ -49,7 +50,9 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
                               keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
   keel_status status =
-      keel_copy_to(tensor, host_argument ? NULL : device, out_moved);
+      host_argument || keel_device_addressable(device)
+          ? keel_copy_to(tensor, host_argument ? NULL : device, out_moved)
+          : keel_transfer_begin(tensor, device, out_moved); /* ready at once */
   if (site->copy_time)
     __atomic_fetch_add(site->copy_time, keel_now() - begin, __ATOMIC_RELAXED);
   return status;

@@ -119,6 +119,8 @@ static void run_deferred(keel_task *task) {
         values ? keel_site_call(&call->op->site, call->scope, call->inputs,
                                 call->n, values, call->m, 0)
                : keel_no_memory(call->m * sizeof(keel_tensor *));
+    for (uint32_t i = 0; status == KD_OK && i < call->m; i++)
+      if (values[i]) status = keel_tensor_wait(values[i]); /* of keel::Copy */
     if (status != KD_OK)
       failed = keel_tensor_failed(call->op->site.op->context, status);
   }

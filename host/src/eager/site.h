@@ -43,7 +43,8 @@ void keel_site_deinit(keel_site *site);
  *          decide, then the default
  * donated  bit i: nobody needs input i after the call, so that its memory may
  *          become the output's
- * Returns KD_OK with all outputs ready, or why not, with outputs NULL. */
+ * Returns KD_OK with all outputs ready (keel::Copy's may be pending), or why not,
+ * with outputs NULL. */
 keel_status keel_site_call(keel_site *site, keel_device *scope,
                            keel_tensor *const *inputs, uint32_t n,
                            keel_tensor **outputs, uint32_t m, uint32_t donated);

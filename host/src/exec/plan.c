@@ -2,7 +2,7 @@
 #include "exec/plan.h"
 
 #include "exec/pool.h"
-#include "memory/copy.h"
+#include "ops/runtime.h"
 #include "passes/passes.h"
 
 /* ---- laying out ----------------------------------------------------------- */
@@ -47,6 +47,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   step->outputs = node->outputs;
   step->input_count = node->input_count;
   step->output_count = node->output_count;
+  step->copies = step->site.op->schema->host == keel_run_copy;
   KEEL_TRY(lay_constants(plan, function, step));
   return lay_graphs(plan, step);
 }
@@ -100,7 +101,9 @@ static keel_status lay_values(keel_plan *plan, const keel_function *function,
   fplan->uses = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->uses);
   if (!fplan->constants || !fplan->uses) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++)
-    fplan->constants[i] = function->values[i].constant;
+    fplan->constants[i] = function->values[i].placed
+                              ? function->values[i].placed
+                              : function->values[i].constant;
   for (uint32_t i = 0; i < fplan->step_count; i++)
     for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
       if (fplan->steps[i].inputs[k] != KEEL_ABSENT)
@@ -131,6 +134,8 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
     if (!function->nodes[i].dead)
       KEEL_TRY(lay_step(plan, function, &function->nodes[i],
                         &fplan->steps[fplan->step_count++]));
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    fplan->copies |= fplan->steps[i].copies;
   KEEL_TRY(lay_values(plan, function, fplan));
   KEEL_TRY(lay_edges(plan, fplan));
   *out_fplan = fplan;
@@ -166,7 +171,7 @@ static keel_status run_passes(keel_plan *plan, const keel_plan_params *params) {
     if (!(flags & KEEL_PLAN_NO_LAYOUT))
       KEEL_TRY(keel_pass_layout(at, plan->device));
   }
-  return KD_OK;
+  return keel_pass_transfer(plan->functions, plan->device);
 }
 
 /* A first failure that needs no input: an op that no device has. */
@@ -183,88 +188,6 @@ static keel_status check_kernels(const keel_plan *plan) {
                          "no device has a kernel for %s (node \"%s\")",
                          op->schema->name, at->steps[i].site.where);
     }
-  return KD_OK;
-}
-
-static bool reads_on_host(const keel_step *step, uint32_t input) {
-  return step->site.op->schema->host ||
-         (input < 32 && step->site.op->schema->value_inputs >> input & 1);
-}
-
-/* By value: the device whose kernels alone read it; NULL: the host, or several. */
-static void find_readers(const keel_plan *plan, const keel_fplan *at,
-                         keel_device **readers, bool *split) {
-  for (uint32_t i = 0; i < at->step_count; i++) {
-    const keel_step *step = &at->steps[i];
-    keel_device *device = keel_step_device(plan, step);
-    for (uint32_t k = 0; k < step->input_count; k++) {
-      uint32_t value = step->inputs[k];
-      if (value == KEEL_ABSENT) continue;
-      if (reads_on_host(step, k) ||
-          (readers[value] && readers[value] != device))
-        split[value] = true;
-      readers[value] = device;
-    }
-  }
-}
-
-static keel_status move_constants(keel_plan *plan, keel_fplan *at,
-                                  keel_device *const *readers,
-                                  const bool *split) {
-  for (uint32_t i = 0; i < at->value_count; i++) {
-    keel_tensor *moved = NULL;
-    if (!at->constants[i] || split[i] || !readers[i] ||
-        keel_device_addressable(readers[i]))
-      continue;
-    KEEL_TRY(keel_copy_to(at->constants[i], readers[i], &moved));
-    /* held by a nameless value of the function */
-    bool kept =
-        keel_function_constant(plan->functions, "", moved) != KEEL_ABSENT;
-    at->constants[i] = moved;
-    keel_tensor_release(moved);
-    if (!kept) return KD_OUT_OF_MEMORY;
-  }
-  return KD_OK;
-}
-
-/* Constants that kernels of one device read are moved to its memory once, not at
- * each run. */
-static keel_status place_constants(keel_plan *plan) {
-  for (keel_fplan *at = plan->fplans; at; at = at->next) {
-    keel_device **readers = calloc(at->value_count + 1, sizeof(keel_device *));
-    bool *split = calloc(at->value_count + 1, sizeof *split);
-    keel_status status =
-        readers && split ? KD_OK : keel_no_memory(at->value_count);
-    if (status == KD_OK) {
-      find_readers(plan, at, readers, split);
-      status = move_constants(plan, at, readers, split);
-    }
-    free(readers);
-    free(split);
-    KEEL_TRY(status);
-  }
-  return KD_OK;
-}
-
-/* An input that kernels of the device read is moved there once a run, not once
- * for each of them. */
-static keel_status mark_inputs(keel_plan *plan) {
-  const keel_fplan *main = plan->main;
-  if (!plan->device || keel_device_addressable(plan->device)) return KD_OK;
-  plan->moved_inputs = keel_arena_take(&plan->arena, main->input_count + 1);
-  if (!plan->moved_inputs) return KD_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < main->step_count; i++) {
-    const keel_step *step = &main->steps[i];
-    const keel_schema *schema = step->site.op->schema;
-    if (schema->host || keel_step_device(plan, step) != plan->device ||
-        !keel_device_kernels(plan->device, schema->domain, schema->name))
-      continue;
-    for (uint32_t k = 0; k < step->input_count; k++)
-      for (uint32_t n = 0; n < main->input_count; n++)
-        if (step->inputs[k] == main->inputs[n] &&
-            !(k < 32 && (schema->value_inputs >> k & 1)))
-          plan->moved_inputs[n] = true;
-  }
   return KD_OK;
 }
 
@@ -290,9 +213,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   KEEL_TRY(run_passes(plan, params));
   KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
-  KEEL_TRY(open_devices(plan));
-  KEEL_TRY(mark_inputs(plan));
-  return place_constants(plan);
+  return open_devices(plan);
 }
 
 keel_status keel_plan_create(keel_program *program,
@@ -326,25 +247,6 @@ void keel_plan_release(keel_plan *plan) {
   free(plan);
 }
 
-/* Runs with inputs that lie where the device reads them. */
-static keel_status run_moved(keel_plan *plan, keel_tensor *const *inputs,
-                             keel_tensor **outputs) {
-  uint32_t n = plan->main->input_count, m = plan->main->output_count;
-  keel_tensor **moved = calloc(n + 1, sizeof(keel_tensor *));
-  keel_status status = moved ? KD_OK : keel_no_memory(n * sizeof *moved);
-  for (uint32_t i = 0; i < n && status == KD_OK; i++)
-    if (plan->moved_inputs[i] && inputs[i]->kind == KEEL_DATA)
-      status = keel_tensor_to(inputs[i], plan->device, &moved[i]);
-    else
-      moved[i] = keel_tensor_retain(inputs[i]);
-  if (status == KD_OK)
-    status = keel_fplan_run(plan->main, plan->device, moved, n, outputs, m);
-  for (uint32_t i = 0; moved && i < n; i++)
-    keel_tensor_release(moved[i]);
-  free(moved);
-  return status;
-}
-
 keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                           uint32_t input_count, keel_tensor **outputs,
                           uint32_t output_count) {
@@ -367,10 +269,8 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
   const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
   if (table && table->run_begin)
     table->run_begin(handle, (uint64_t)(uintptr_t)plan);
-  keel_status status = plan->moved_inputs
-                           ? run_moved(plan, inputs, outputs)
-                           : keel_fplan_run(plan->main, plan->device, inputs,
-                                            input_count, outputs, output_count);
+  keel_status status = keel_fplan_run(plan->main, plan->device, inputs,
+                                      input_count, outputs, output_count);
   if (table && table->run_end)
     table->run_end(handle, (uint64_t)(uintptr_t)plan);
   return status;

@@ -17,6 +17,7 @@ typedef struct keel_step {
   uint32_t follower_count;
   uint32_t waits; /* for that many steps */
   _Atomic uint64_t calls, time;
+  bool copies;        /* keel::Copy: its output may be pending */
   uint64_t copy_time; /* added to atomically */
   char types[96];     /* of the inputs, of a profiled call */
 } keel_step;
@@ -27,6 +28,7 @@ struct keel_fplan {
   uint32_t value_count, step_count;
   uint32_t input_count, output_count;
   uint32_t capture_count;
+  bool copies; /* some step does */
   uint32_t *inputs, *outputs;
   keel_tensor **constants; /* by value; NULL where not */
   uint32_t *uses; /* by value: reads by steps, and one for each output */
@@ -42,8 +44,6 @@ struct keel_plan {
   keel_arena arena;
   keel_function *functions; /* copies that the passes worked on */
   keel_fplan *main, *fplans;
-  bool
-      *moved_inputs; /* by input: brought to the device before a run; or NULL */
   atomic_bool profile;
   _Atomic uint64_t
       profile_from;      /* when the first profiled run began; 0: none */

@@ -36,7 +36,8 @@ struct keel_pool {
   _Alignas(64) _Atomic uint64_t running; /* loops that others may join */
   _Atomic uint64_t taken;                /* loops whose slot is in use */
   loop loops[LOOPS];
-  keel_queue queue; /* tasks from outside the pool */
+  keel_queue queue;            /* tasks from outside the pool */
+  _Atomic(keel_task *) posted; /* those that found the queue full */
   _Alignas(64) atomic_uint sleepers;
   atomic_uint epoch; /* what sleepers sleep on */
   atomic_bool stop;
@@ -182,7 +183,8 @@ static bool has_work(keel_pool *pool) {
       return true;
   }
   if (atomic_load_explicit(&pool->queue.head, memory_order_relaxed) !=
-      atomic_load_explicit(&pool->queue.tail, memory_order_relaxed))
+          atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) ||
+      atomic_load_explicit(&pool->posted, memory_order_relaxed))
     return true;
   for (uint32_t i = 0; i < pool->worker_count; i++) {
     keel_deque *deque = &pool->workers[i].deque;
@@ -193,10 +195,38 @@ static bool has_work(keel_pool *pool) {
   return false;
 }
 
+static void push_posted(keel_pool *pool, keel_task *first, keel_task *last) {
+  keel_task *head = atomic_load_explicit(&pool->posted, memory_order_relaxed);
+  do
+    last->next = head;
+  /* release: the tasks' contents before they are linked */
+  while (!atomic_compare_exchange_weak_explicit(
+      &pool->posted, &head, first, memory_order_release, memory_order_relaxed));
+}
+
+/* One of them. All are taken at once, so that none is freed and linked again
+ * under a slow taker; the others go into the queue as far as it has room. */
+static keel_task *take_posted(keel_pool *pool) {
+  if (!atomic_load_explicit(&pool->posted, memory_order_relaxed)) return NULL;
+  keel_task *first =
+      atomic_exchange_explicit(&pool->posted, NULL, memory_order_acquire);
+  keel_task *rest = first ? first->next : NULL;
+  for (keel_task *next; rest; rest = next) {
+    next = rest->next;
+    if (!keel_queue_put(&pool->queue, rest)) break;
+  }
+  keel_task *last = rest;
+  while (last && last->next)
+    last = last->next;
+  if (rest) push_posted(pool, rest, last);
+  return first;
+}
+
 static keel_task *find_task(keel_pool *pool) {
   bool inside = self && self->pool == pool;
   keel_task *task = inside ? keel_deque_pop(&self->deque) : NULL;
   if (!task) task = keel_queue_take(&pool->queue);
+  if (!task) task = take_posted(pool);
   uint32_t first = inside ? self->index + 1 : 0;
   for (uint32_t i = 0; i < pool->worker_count && !task; i++)
     task = keel_deque_steal(
@@ -218,6 +248,11 @@ void keel_pool_submit(keel_pool *pool, keel_task *task) {
     task->run(task);
     return;
   }
+  wake(pool, 1);
+}
+
+void keel_pool_post(keel_pool *pool, keel_task *task) {
+  if (!keel_queue_put(&pool->queue, task)) push_posted(pool, task, task);
   wake(pool, 1);
 }
 

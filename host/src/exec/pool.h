@@ -15,6 +15,7 @@ typedef struct keel_pool keel_pool;
  * returns. */
 typedef struct keel_task {
   void (*run)(struct keel_task *self);
+  struct keel_task *next; /* the pool's, of posted tasks */
 } keel_task;
 
 /* Holds the pool, made with that many workers where there is none yet. */
@@ -27,6 +28,9 @@ uint32_t keel_pool_size(const keel_pool *pool);
 /* Hands over a task. Never blocks and takes no lock; where every queue is full,
  * the caller runs it. */
 void keel_pool_submit(keel_pool *pool, keel_task *task);
+
+/* The same from a thread that must not run it, a driver's: never runs it. */
+void keel_pool_post(keel_pool *pool, keel_task *task);
 
 /* Runs one task or part of a loop, if there is one. */
 bool keel_pool_help(keel_pool *pool);

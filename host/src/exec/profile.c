@@ -63,9 +63,11 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
 
 /* ---- lines ----------------------------------------------------------------------- */
 
-/* NULL: the runtime's own, or nowhere yet. */
+/* NULL: the runtime's own, or nowhere yet. A copy is the device's whose memory it
+ * writes, or reads. */
 static keel_device *ran_on(const keel_plan *plan, const keel_step *step) {
   const keel_binding *binding = atomic_load(&step->site.slots[0]);
+  if (step->copies) return step->site.pinned;
   if (step->site.op->schema->host) return NULL;
   return binding ? binding->device : keel_step_device(plan, step);
 }
@@ -133,7 +135,7 @@ keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
   for (uint32_t i = 0; (step = step_at(plan, i)); i++) {
     if (ran_on(plan, step) != device) continue;
     uint64_t copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED);
-    out_device->calls += atomic_load(&step->calls);
+    if (!step->copies) out_device->calls += atomic_load(&step->calls);
     out_device->kernels += atomic_load(&step->time) - copies;
     out_device->copies += copies;
   }

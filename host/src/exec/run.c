@@ -2,8 +2,9 @@
  *
  * Each step counts the steps it still waits for; who brings the count to zero
  * runs the step: the first one found at once, on the same thread, the others
- * as tasks for whoever is idle. No lock is taken. Values die at their last
- * use, and their memory may become an output's. */
+ * as tasks for whoever is idle. A copy out of a device ends later, when its data
+ * has come, and holds no thread meanwhile. No lock is taken. Values die at their
+ * last use, and their memory may become an output's. */
 #include "exec/plan.h"
 #include "exec/pool.h"
 
@@ -13,6 +14,14 @@ typedef struct step_task {
   uint32_t step;
 } step_task;
 
+/* A copy whose data has not come. */
+typedef struct arrival {
+  keel_waiter waiter; /* first: a waiter is its arrival */
+  keel_run *run;
+  uint32_t step;
+  uint64_t begin;
+} arrival;
+
 struct keel_run {
   keel_fplan *fplan;
   keel_device *scope;
@@ -20,6 +29,7 @@ struct keel_run {
   atomic_uint *uses;     /* by value: reads that are still to come */
   atomic_uint *waits;    /* by step */
   step_task *tasks;      /* by step */
+  arrival *arrivals;     /* by step; NULL: none of them copies */
   atomic_uint remaining; /* steps that have not ended */
   _Atomic(keel_tensor *) failure;
   bool parallel, profile;
@@ -32,6 +42,7 @@ void keel_run_free(keel_run *run) {
   free(run->uses);
   free(run->waits);
   free(run->tasks);
+  free(run->arrivals);
   free(run);
 }
 
@@ -46,7 +57,11 @@ static keel_run *take_run(keel_fplan *fplan) {
     run->uses = calloc(fplan->value_count + 1, sizeof *run->uses);
     run->waits = calloc(fplan->step_count + 1, sizeof *run->waits);
     run->tasks = calloc(fplan->step_count + 1, sizeof *run->tasks);
-    if (run->values && run->uses && run->waits && run->tasks) return run;
+    if (fplan->copies)
+      run->arrivals = calloc(fplan->step_count + 1, sizeof *run->arrivals);
+    if (run->values && run->uses && run->waits && run->tasks &&
+        (run->arrivals || !fplan->copies))
+      return run;
     keel_run_free(run);
   }
   keel_no_memory(fplan->value_count * sizeof(keel_tensor *));
@@ -107,6 +122,13 @@ static void note_types(keel_step *step, keel_tensor *const *inputs) {
     }
 }
 
+static void note_time(keel_step *step, uint64_t begin) {
+  uint64_t time = keel_now() - begin;
+  atomic_fetch_add_explicit(&step->time, time, memory_order_relaxed);
+  if (step->copies)
+    __atomic_fetch_add(&step->copy_time, time, __ATOMIC_RELAXED);
+}
+
 static keel_status call_step(keel_run *run, keel_step *step,
                              keel_tensor **inputs, keel_tensor **outputs) {
   for (uint32_t i = 0; i < step->input_count; i++)
@@ -117,8 +139,7 @@ static keel_status call_step(keel_run *run, keel_step *step,
       keel_site_call(&step->site, run->scope, inputs, step->input_count,
                      outputs, step->output_count, donations(run, step));
   if (run->profile) {
-    atomic_fetch_add_explicit(&step->time, keel_now() - begin,
-                              memory_order_relaxed);
+    note_time(step, begin);
     if (atomic_fetch_add_explicit(&step->calls, 1, memory_order_relaxed) == 0)
       note_types(step, inputs);
   }
@@ -161,34 +182,69 @@ static bool is_last(keel_run *run, uint32_t step) {
                                    memory_order_acq_rel) == 1;
 }
 
-static void run_from(keel_run *run, uint32_t index) {
-  keel_fplan *fplan = run->fplan;
-  keel_pool *pool = fplan->plan->context->pool;
-  uint32_t ended = 0;
-  while (index != KEEL_ABSENT) {
-    keel_step *step = &fplan->steps[index];
-    run_step(run, step);
-    ended++;
-    index = KEEL_ABSENT;
-    for (uint32_t i = 0; i < step->follower_count; i++) {
-      uint32_t next = step->followers[i];
-      if (!is_last(run, next)) continue;
-      if (index == KEEL_ABSENT)
-        index = next;
-      else
-        keel_pool_submit(pool, &run->tasks[next].task);
-    }
+/* Those that waited for this step only: one is returned, the others are handed
+ * out. */
+static uint32_t follow(keel_run *run, const keel_step *step) {
+  uint32_t first = KEEL_ABSENT;
+  for (uint32_t i = 0; i < step->follower_count; i++) {
+    uint32_t next = step->followers[i];
+    if (!is_last(run, next)) continue;
+    if (first == KEEL_ABSENT)
+      first = next;
+    else
+      keel_pool_submit(run->fplan->plan->context->pool, &run->tasks[next].task);
   }
+  return first;
+}
+
+static bool goes_on_later(keel_run *run, uint32_t index);
+
+/* Runs a step, and on as long as one leads to another. `ended`: steps that have
+ * ended before, and were not counted. */
+static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
+  while (index != KEEL_ABSENT) {
+    keel_step *step = &run->fplan->steps[index];
+    run_step(run, step);
+    if (step->copies && goes_on_later(run, index)) break;
+    ended++;
+    index = follow(run, step);
+  }
+  keel_pool *pool = run->fplan->plan->context->pool;
   /* acq_rel: the caller sees all that was made; nothing of the run is touched
    * after the count reaches zero */
-  if (atomic_fetch_sub_explicit(&run->remaining, ended, memory_order_acq_rel) ==
-      ended)
+  if (ended && atomic_fetch_sub_explicit(&run->remaining, ended,
+                                         memory_order_acq_rel) == ended)
     keel_pool_wake_waiters(pool);
+}
+
+static void data_came(keel_waiter *waiter) {
+  arrival *at = (arrival *)(void *)waiter;
+  keel_run *run = at->run;
+  keel_step *step = &run->fplan->steps[at->step];
+  keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
+  if (run->profile) note_time(step, at->begin);
+  if (status != KD_OK)
+    set_failure(run, keel_while(status, "while \"%s\" was copied to the host",
+                                step->site.where));
+  run_from(run, follow(run, step), 1);
+}
+
+/* Whether the step's output is on its way: the run then goes on from here when
+ * it has come, and no thread waits. */
+static bool goes_on_later(keel_run *run, uint32_t index) {
+  const keel_step *step = &run->fplan->steps[index];
+  uint32_t output = step->outputs[0];
+  keel_tensor *value = output == KEEL_ABSENT ? NULL : run->values[output];
+  if (!value || keel_tensor_state(value) != KEEL_PENDING) return false;
+  arrival *at = &run->arrivals[index];
+  *at = (arrival){{NULL, data_came}, run, index, run->profile ? keel_now() : 0};
+  keel_tensor_then(value, &at->waiter);
+  return true;
 }
 
 static void run_task(keel_task *task) {
   step_task *at = (step_task *)task;
-  run_from(at->run, at->step);
+  run_from(at->run, at->step, 0);
 }
 
 static bool all_done(void *run) {
@@ -200,7 +256,7 @@ static void run_parallel(keel_run *run) {
   keel_fplan *fplan = run->fplan;
   uint32_t first = KEEL_ABSENT;
   for (uint32_t i = 0; i < fplan->step_count; i++) {
-    run->tasks[i] = (step_task){{run_task}, run, i};
+    run->tasks[i] = (step_task){{run_task, NULL}, run, i};
     atomic_store_explicit(&run->waits[i], fplan->steps[i].waits,
                           memory_order_relaxed);
   }
@@ -213,7 +269,7 @@ static void run_parallel(keel_run *run) {
     else
       keel_pool_submit(fplan->plan->context->pool, &run->tasks[i].task);
   }
-  run_from(run, first);
+  run_from(run, first, 0);
   keel_pool_wait(fplan->plan->context->pool, all_done, run);
 }
 
@@ -277,7 +333,8 @@ keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
   keel_run *run = take_run(fplan);
   if (!run) return KD_OUT_OF_MEMORY;
   begin_run(run, fplan, scope, inputs);
-  if (keel_pool_size(fplan->plan->context->pool) > 1 && fplan->step_count > 1) {
+  bool alone = keel_pool_size(fplan->plan->context->pool) == 1;
+  if (fplan->copies || (!alone && fplan->step_count > 1)) {
     run_parallel(run);
   } else {
     for (uint32_t i = 0; i < fplan->step_count; i++)

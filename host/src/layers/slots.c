@@ -199,6 +199,15 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
         o->layer->events.wait(event, timeout));
 }
 
+static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
+                                   void *context) {
+  const object *o = keel_layer_find(event, OBJECT_EVENT);
+  REFUSE(o, "event.on_complete: no such event");
+  CALL(o->layer, "event.on_complete",
+       o->layer->events.on_complete(event, callback, context));
+  return KD_OK;
+}
+
 /* ---- peers ------------------------------------------------------------------------ */
 
 static kd_status peer_copy(kd_device *from, kd_buffer *source,
@@ -240,6 +249,7 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(events, record, event_record);
   PUT(events, query, event_query);
   PUT(events, wait, event_wait);
+  PUT(events, on_complete, event_on_complete);
   PUT(peer, copy, peer_copy);
 #undef PUT
 }

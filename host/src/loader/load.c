@@ -423,6 +423,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   KEEL_TRY(keel_heap_init(&device->heap, context, device));
   pthread_mutex_init(&device->opening, NULL);
   pthread_mutex_init(&device->stream_lock, NULL);
+  pthread_mutex_init(&device->transfers.lock, NULL);
   device->same = same_silicon(context, device);
   context->devices[context->device_count++] = device;
   plugin->device_count++;

@@ -1,10 +1,12 @@
 /* copy.c - the ways from one memory to another.
  *
- * A device has one stream here, so that its own work is in order by itself;
- * whoever leaves the device (a copy out, a copy to another device) waits. */
+ * A device's work is in one stream, in order by itself; whoever leaves the device
+ * here (a copy out, a copy to another device) waits. See transfer.c for copies that
+ * go on by themselves. */
 #include "memory/copy.h"
 
 #include "context.h"
+#include "memory/transfer.h"
 
 static keel_status failed(const keel_device *device, kd_status status,
                           const char *what, uint64_t size) {
@@ -48,6 +50,7 @@ keel_status keel_device_drain(keel_device *device) {
   if (status != KD_OK && !keel_said())
     keel_fail(status, "%s: work failed (%s)", device->name,
               keel_status_name(status));
+  keel_transfers_reap(device);
   return status;
 }
 

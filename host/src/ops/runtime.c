@@ -2,6 +2,7 @@
 #include "ops/runtime.h"
 
 #include "memory/copy.h"
+#include "memory/transfer.h"
 
 keel_status keel_call_fail(const keel_host_call *call, keel_status status,
                            const char *format, ...) {
@@ -49,6 +50,15 @@ keel_status keel_run_view(keel_host_call *call) {
       keel_tensor_view(plain, call->types[0], &call->outputs[0]);
   keel_tensor_release(plain);
   return status;
+}
+
+/* keel::Copy: to the site's device, or, with `host`, from there. */
+keel_status keel_run_copy(keel_host_call *call) {
+  if (call->input_count != 1 || !call->inputs[0])
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "takes one input");
+  bool to_host = keel_attr_int(call->op, "host", 0) != 0;
+  return keel_transfer_begin(call->inputs[0], to_host ? NULL : call->scope,
+                             &call->outputs[0]);
 }
 
 /* A tensor in host memory, typed as output 0. */

@@ -6,6 +6,7 @@
 #include "eager/site.h"
 
 keel_status keel_run_identity(keel_host_call *call);
+keel_status keel_run_copy(keel_host_call *call);
 keel_status keel_run_view(keel_host_call *call);
 keel_status keel_run_shape(keel_host_call *call);
 keel_status keel_run_size(keel_host_call *call);

@@ -397,6 +397,8 @@ const keel_schema_row keel_schema_rows[] = {
     /* keel's own */
     KEEL("FusedConv", "X:T=float W:T B:T? Z:T? -> Y:T",
          "activation:s=none group:i=1 " WINDOW, fused_conv),
+    {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_control, 0, 0,
+     keel_run_copy},
     KEEL("Reorder", "X:T=float -> Y:T", "blocked:i=0", same),
 };
 

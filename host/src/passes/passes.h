@@ -62,4 +62,9 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device);
  * keel::Reorder where a chain begins or ends. */
 keel_status keel_pass_layout(keel_function *function, keel_device *device);
 
+/* Puts keel::Copy where a value that one memory holds is read from another, one for
+ * all that read it there, and constants into the memories of the devices that read
+ * them. The last pass, over all functions; `device` is the plan's. */
+keel_status keel_pass_transfer(keel_function *functions, keel_device *device);
+
 #endif /* KEEL_PASSES_H */

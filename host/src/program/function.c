@@ -29,8 +29,10 @@ keel_status keel_program_create(keel_context *context,
 
 void keel_functions_release(keel_function *list) {
   for (; list; list = list->next) {
-    for (uint32_t i = 0; i < list->value_count; i++)
+    for (uint32_t i = 0; i < list->value_count; i++) {
       keel_tensor_release(list->values[i].constant);
+      keel_tensor_release(list->values[i].placed);
+    }
     for (uint32_t i = 0; i < list->node_count; i++)
       keel_opdef_release(list->nodes[i].op);
   }

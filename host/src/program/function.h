@@ -16,7 +16,9 @@ typedef struct keel_value_info {
   const char *name;
   const keel_type *type; /* NULL: not known */
   keel_tensor *constant; /* retained; NULL: no constant */
-  uint32_t producer;     /* node, or KEEL_ABSENT */
+  keel_tensor
+      *placed;       /* the constant in a device's memory, retained, or NULL */
+  uint32_t producer; /* node, or KEEL_ABSENT */
 } keel_value_info;
 
 typedef struct keel_node {

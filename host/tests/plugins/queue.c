@@ -3,7 +3,9 @@
  *
  * A stream is a thread with a list of jobs; each job waits a moment first, so
  * that whoever forgets to wait is found out. Buffers are handles: their
- * contents lie behind a pointer that is handed to nobody. */
+ * contents lie behind a pointer that is handed to nobody. With QUEUE_TELLS it calls
+ * back when an event's work is done; without, the host has to wait. Mul by 13 fails,
+ * late; Mul by 7 waits until the test opens queue_gate. */
 #include <kd/kd.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,9 +21,12 @@ struct kd_buffer {
   uint64_t size;
 };
 
+/* Closed: 1. The test's, through dlsym. */
+__attribute__((visibility("default"))) atomic_int queue_gate;
+
 typedef struct job {
   struct job *next;
-  void (*run)(struct job *job);
+  kd_status (*run)(struct job *job);
   uint64_t ticket;
   kd_buffer *buffers[3];
   uint64_t offsets[3];
@@ -30,14 +35,25 @@ typedef struct job {
   void *target;
   uint64_t size;
   int op;
+  kd_stream *stream; /* to wait for, until `until` */
+  uint64_t until;
 } job;
+
+typedef struct after {
+  struct after *next;
+  uint64_t ticket;
+  kd_event_callback call;
+  void *context;
+} after;
 
 struct kd_stream {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t changed;
   job *first, *last;
+  after *afters;
   uint64_t issued, done;
+  kd_status failed; /* of the first work that did, until a synchronize */
   int stop;
 };
 
@@ -47,6 +63,24 @@ struct kd_event {
 };
 
 static int the_device;
+
+/* With the lock held: calls those whose work is done, without it. */
+static void call_back(kd_stream *stream) {
+  for (after **at = &stream->afters; *at;) {
+    after *due = *at;
+    if (due->ticket > stream->done) {
+      at = &due->next;
+      continue;
+    }
+    *at = due->next;
+    kd_status status = stream->failed;
+    pthread_mutex_unlock(&stream->lock);
+    due->call(due->context, status);
+    free(due);
+    pthread_mutex_lock(&stream->lock);
+    at = &stream->afters;
+  }
+}
 
 static void *work(void *argument) {
   kd_stream *stream = argument;
@@ -60,9 +94,11 @@ static void *work(void *argument) {
     if (!stream->first) stream->last = NULL;
     pthread_mutex_unlock(&stream->lock);
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-    next->run(next);
+    kd_status status = next->run(next);
     pthread_mutex_lock(&stream->lock);
+    if (!stream->failed) stream->failed = status;
     stream->done = next->ticket;
+    call_back(stream);
     pthread_cond_broadcast(&stream->changed);
     free(next);
   }
@@ -117,19 +153,40 @@ static void stream_destroy(kd_stream *stream) {
   live_streams--;
 }
 
+/* Waits for a stream's work up to a ticket. */
+static kd_status await(kd_stream *stream, uint64_t ticket) {
+  pthread_mutex_lock(&stream->lock);
+  while (stream->done < ticket)
+    pthread_cond_wait(&stream->changed, &stream->lock);
+  kd_status status = stream->failed;
+  pthread_mutex_unlock(&stream->lock);
+  return status;
+}
+
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
   (void)timeout;
-  if (!event->stream) return KD_OK;
-  pthread_mutex_lock(&event->stream->lock);
-  while (event->stream->done < event->ticket)
-    pthread_cond_wait(&event->stream->changed, &event->stream->lock);
-  pthread_mutex_unlock(&event->stream->lock);
-  return KD_OK;
+  return event->stream ? await(event->stream, event->ticket) : KD_OK;
+}
+
+static kd_status run_wait(job *job) {
+  return await(job->stream, job->until);
 }
 
 static kd_status stream_wait(kd_stream *stream, kd_event *event) {
-  (void)stream;
-  return event_wait(event, UINT64_MAX);
+  if (!event->stream) return KD_OK;
+  return push(
+      stream,
+      &(job){.run = run_wait, .stream = event->stream, .until = event->ticket});
+}
+
+static kd_status stream_synchronize(kd_stream *stream) {
+  pthread_mutex_lock(&stream->lock);
+  while (stream->done < stream->issued)
+    pthread_cond_wait(&stream->changed, &stream->lock);
+  kd_status status = stream->failed;
+  stream->failed = KD_OK;
+  pthread_mutex_unlock(&stream->lock);
+  return status ? host->fail(status, "queue: can't multiply by 13") : KD_OK;
 }
 
 static kd_status event_create(kd_device *device, uint32_t flags,
@@ -161,6 +218,20 @@ static kd_status event_query(kd_event *event) {
   return done ? KD_OK : KD_BUSY;
 }
 
+static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
+                                   void *context) {
+  kd_stream *stream = event->stream;
+  after *made = malloc(sizeof *made);
+  if (!made)
+    return host->fail(KD_OUT_OF_MEMORY, "queue: no memory to call back");
+  pthread_mutex_lock(&stream->lock);
+  *made = (after){stream->afters, event->ticket, callback, context};
+  stream->afters = made;
+  call_back(stream);
+  pthread_mutex_unlock(&stream->lock);
+  return KD_OK;
+}
+
 /* ---- memory -------------------------------------------------------------------- */
 
 static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
@@ -188,18 +259,17 @@ static void release(kd_device *device, kd_buffer *buffer) {
   free(buffer);
 }
 
-static void run_copy(job *job) {
+static kd_status run_copy(job *job) {
   char *device = job->buffers[0]->bytes + job->offsets[0];
   if (job->source)
     memcpy(device, job->source, job->size);
   else
     memcpy(job->target, device, job->size);
+  return KD_OK;
 }
 
 static kd_status copy(kd_stream *stream, job *what) {
-  if (stream) return push(stream, what);
-  run_copy(what);
-  return KD_OK;
+  return stream ? push(stream, what) : run_copy(what);
 }
 
 static kd_status copy_in(kd_device *device, kd_stream *stream,
@@ -226,16 +296,20 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
 
 /* ---- ops: Relu, Add of equal shapes, Mul by a scalar ------------------------------------------ */
 
-static void run_op(job *job) {
+static kd_status run_op(job *job) {
   const float *x =
       (const float *)(void *)(job->buffers[0]->bytes + job->offsets[0]);
   const float *y =
       (const float *)(void *)(job->buffers[1]->bytes + job->offsets[1]);
   float *z = (float *)(void *)(job->buffers[2]->bytes + job->offsets[2]);
+  if (job->op == 2 && y[0] == 13) return KD_INTERNAL;
+  while (job->op == 2 && y[0] == 7 && queue_gate)
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
   for (int64_t i = 0; i < job->count; i++)
     z[i] = job->op == 0   ? (x[i] > 0 ? x[i] : 0)
            : job->op == 1 ? x[i] + y[i]
                           : x[i] * y[0];
+  return KD_OK;
 }
 
 static kd_status enqueue(kd_kernel *self, kd_stream *stream,
@@ -344,6 +418,7 @@ static const kd_stream_table streams = {
     .create = stream_create,
     .destroy = stream_destroy,
     .wait = stream_wait,
+    .synchronize = QUEUE_TELLS ? stream_synchronize : NULL,
 };
 static const kd_event_table events = {
     .struct_size = sizeof events,
@@ -352,6 +427,7 @@ static const kd_event_table events = {
     .record = event_record,
     .query = event_query,
     .wait = event_wait,
+    .on_complete = QUEUE_TELLS ? event_on_complete : NULL,
 };
 
 static const kd_plugin plugin = {

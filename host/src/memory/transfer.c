@@ -1,0 +1,319 @@
+/* transfer.c - copies that nobody waits for.
+ *
+ * A copy out has a stream of its own beside the device's: it waits there for the
+ * work that makes its source, and the device goes on with other work meanwhile.
+ * A copy in stands in the device's own order, because its target may be memory
+ * that earlier work still uses. Sources are held until the device has passed
+ * them; its events say when. */
+#include "memory/transfer.h"
+
+#include <sched.h>
+
+#include "context.h"
+#include "exec/pool.h"
+#include "memory/copy.h"
+
+typedef struct keel_transfer {
+  keel_task task; /* first: a task is its transfer */
+  keel_device *device;
+  kd_event *event;
+  kd_status status;
+  keel_tensor *source;
+  keel_tensor *target;
+  keel_tensor *result; /* pending until the data is in target; NULL: none is */
+} keel_transfer;
+
+/* ---- ends ----------------------------------------------------------------- */
+
+/* Each transfer counts twice as under way: until its callback has returned, and
+ * until it is put away. Nothing of the context is touched after. */
+static void count_down(keel_device *device, unsigned by) {
+  /* release: whoever closes the device sees all that was done before */
+  atomic_fetch_sub_explicit(&device->transfers.under_way, by,
+                            memory_order_release);
+}
+
+static void put_away(keel_transfer *transfer) {
+  keel_device *device = transfer->device;
+  if (transfer->event) device->plugin->events.destroy(transfer->event);
+  keel_tensor_release(transfer->source);
+  keel_tensor_release(transfer->target);
+  keel_tensor_release(transfer->result);
+  free(transfer);
+  count_down(device, 1);
+}
+
+/* Waits for both streams: after a failure, for what may use memory that is
+ * freed next, and so that the plugin has told its reason. */
+static keel_status settle(keel_device *device) {
+  keel_transfers *all = &device->transfers;
+  keel_status status = keel_device_drain(device);
+  pthread_mutex_lock(&all->lock);
+  if (all->stream && device->plugin->streams.synchronize) {
+    keel_hush();
+    kd_status other = device->plugin->streams.synchronize(all->stream);
+    if (status == KD_OK && other != KD_OK && keel_said()) status = other;
+  }
+  pthread_mutex_unlock(&all->lock);
+  return status;
+}
+
+/* The reason of a copy that failed: the device's own, where it gives one. */
+static keel_status failed(const keel_transfer *transfer) {
+  const keel_device *device = transfer->device;
+  return keel_fail(transfer->status, "%s: a copy of %llu bytes failed (%s)",
+                   device->name,
+                   (unsigned long long)transfer->target->type->bytes,
+                   keel_status_name(transfer->status));
+}
+
+static keel_status reason(const keel_transfer *transfer) {
+  keel_status status = settle(transfer->device);
+  return status == KD_OK ? failed(transfer) : status;
+}
+
+/* A copy out has ended; runs on the pool. */
+static void arrive(keel_task *task) {
+  keel_transfer *transfer = (keel_transfer *)(void *)task;
+  keel_tensor *value = transfer->target;
+  if (transfer->status != KD_OK)
+    value = keel_tensor_failed(transfer->device->context, reason(transfer));
+  keel_tensor_become(transfer->result, value);
+  if (value != transfer->target) keel_tensor_release(value);
+  put_away(transfer);
+}
+
+static void out_ended(void *context, kd_status status) {
+  keel_transfer *transfer = context;
+  keel_device *device = transfer->device;
+  transfer->status = status;
+  keel_pool_post(device->context->pool, &transfer->task);
+  count_down(device, 1);
+}
+
+static void in_ended(void *context, kd_status status) {
+  keel_transfer *transfer = context;
+  keel_device *device = transfer->device;
+  keel_transfers *all = &device->transfers;
+  (void)status; /* the stream keeps a failure for whoever waits for its work */
+  keel_transfer *head = atomic_load_explicit(&all->spent, memory_order_relaxed);
+  do
+    transfer->task.next = (keel_task *)(void *)head;
+  /* release: what the callback's thread saw of it */
+  while (!atomic_compare_exchange_weak_explicit(&all->spent, &head, transfer,
+                                                memory_order_release,
+                                                memory_order_relaxed));
+  count_down(device, 1);
+}
+
+void keel_transfers_reap(keel_device *device) {
+  keel_transfers *all = &device->transfers;
+  if (!atomic_load_explicit(&all->spent, memory_order_relaxed)) return;
+  keel_transfer *at =
+      atomic_exchange_explicit(&all->spent, NULL, memory_order_acquire);
+  for (keel_transfer *next; at; at = next) {
+    next = (keel_transfer *)(void *)at->task.next;
+    put_away(at);
+  }
+}
+
+void keel_transfers_end(keel_device *device) {
+  atomic_uint *under_way = &device->transfers.under_way;
+  if (!atomic_load_explicit(under_way, memory_order_acquire)) return;
+  keel_device_drain(device); /* hands held back work to the device too */
+  /* acquire: what was done by those that counted down */
+  while (atomic_load_explicit(under_way, memory_order_acquire)) {
+    keel_transfers_reap(device);
+    if (!keel_pool_help(device->context->pool)) sched_yield();
+  }
+}
+
+/* ---- begins --------------------------------------------------------------- */
+
+static kd_status mark(keel_device *device, kd_event *event, kd_stream *stream) {
+  KEEL_TRY(device->plugin->events.record(event, stream));
+  return device->plugin->streams.flush ? device->plugin->streams.flush(stream)
+                                       : KD_OK;
+}
+
+static kd_status enqueue_in(keel_transfer *transfer) {
+  keel_device *device = transfer->device;
+  const keel_tensor *target = transfer->target;
+  pthread_mutex_lock(&device->stream_lock);
+  kd_status status = device->plugin->memory.copy_in(
+      device->handle, device->stream, transfer->source->data,
+      target->buffer->handle, target->offset, target->type->bytes);
+  if (status == KD_OK) status = mark(device, transfer->event, device->stream);
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
+}
+
+static kd_status enqueue_out(keel_transfer *transfer) {
+  keel_device *device = transfer->device;
+  keel_transfers *all = &device->transfers;
+  const keel_plugin *plugin = device->plugin;
+  const keel_tensor *source = transfer->source;
+  pthread_mutex_lock(&device->stream_lock);
+  kd_status status = mark(device, transfer->event, device->stream);
+  pthread_mutex_unlock(&device->stream_lock);
+  pthread_mutex_lock(&all->lock);
+  if (status == KD_OK && !all->stream)
+    status = plugin->streams.create(device->handle, 0, 0, &all->stream);
+  if (status == KD_OK)
+    status = plugin->streams.wait(all->stream, transfer->event);
+  if (status == KD_OK)
+    status = plugin->memory.copy_out(
+        device->handle, all->stream, source->buffer->handle, source->offset,
+        transfer->target->data, source->type->bytes);
+  if (status == KD_OK) status = mark(device, transfer->event, all->stream);
+  pthread_mutex_unlock(&all->lock);
+  return status;
+}
+
+/* In the stream of the device it goes to, behind the source's work. */
+static kd_status enqueue_peer(keel_transfer *transfer) {
+  keel_device *to = transfer->device;
+  keel_device *from = keel_tensor_place(transfer->source);
+  const keel_tensor *source = transfer->source, *target = transfer->target;
+  pthread_mutex_lock(&from->stream_lock);
+  kd_status status = mark(from, transfer->event, from->stream);
+  pthread_mutex_unlock(&from->stream_lock);
+  if (status != KD_OK) return status;
+  pthread_mutex_lock(&to->stream_lock);
+  status = to->plugin->streams.wait(to->stream, transfer->event);
+  if (status == KD_OK)
+    status = to->plugin->peer.copy(from->handle, source->buffer->handle,
+                                   source->offset, to->handle, to->stream,
+                                   target->buffer->handle, target->offset,
+                                   target->type->bytes);
+  if (status == KD_OK) status = mark(to, transfer->event, to->stream);
+  pthread_mutex_unlock(&to->stream_lock);
+  return status;
+}
+
+/* Enqueues, and asks to be called when it is done. */
+static keel_status start(keel_transfer *transfer,
+                         kd_status (*enqueue)(keel_transfer *transfer),
+                         kd_event_callback ended) {
+  keel_device *device = transfer->device;
+  const kd_event_table *events = &device->plugin->events;
+  keel_hush();
+  kd_status status = events->create(device->handle, 0, &transfer->event);
+  if (status != KD_OK) transfer->event = NULL;
+  if (status == KD_OK) status = enqueue(transfer);
+  if (status == KD_OK)
+    status = events->on_complete(transfer->event, ended, transfer);
+  if (status == KD_OK) return KD_OK;
+  transfer->status = status;
+  char said[512];
+  snprintf(said, sizeof said, "%s", keel_said() ? keel_message() : "");
+  if (settle(device) == KD_OK && *said) keel_fail_text(status, said);
+  return *said ? status : failed(transfer);
+}
+
+static keel_status make(keel_device *device, keel_tensor *source,
+                        keel_heap *heap, keel_transfer **out_transfer) {
+  keel_transfer *transfer = calloc(1, sizeof *transfer);
+  if (!transfer) return keel_no_memory(sizeof *transfer);
+  keel_status status = keel_tensor_on(heap, source->type, &transfer->target);
+  if (status != KD_OK) {
+    free(transfer);
+    return status;
+  }
+  transfer->task.run = arrive;
+  transfer->device = device;
+  transfer->source = keel_tensor_retain(source);
+  atomic_fetch_add_explicit(&device->transfers.under_way, 2,
+                            memory_order_relaxed);
+  *out_transfer = transfer;
+  return KD_OK;
+}
+
+/* One that has no callback. */
+static void drop(keel_transfer *transfer) {
+  keel_device *device = transfer->device;
+  put_away(transfer);
+  count_down(device, 1);
+}
+
+static keel_status begin_in(keel_tensor *tensor, keel_device *device,
+                            kd_status (*enqueue)(keel_transfer *transfer),
+                            keel_tensor **out_tensor) {
+  keel_transfer *transfer = NULL;
+  KEEL_TRY(make(device, tensor, &device->heap, &transfer));
+  keel_tensor *target = keel_tensor_retain(transfer->target);
+  keel_status status = start(transfer, enqueue, in_ended);
+  if (status != KD_OK) {
+    drop(transfer);
+    keel_tensor_release(target);
+    return status;
+  }
+  *out_tensor = target;
+  return KD_OK;
+}
+
+static keel_status begin_out(keel_tensor *tensor, keel_device *from,
+                             keel_tensor **out_tensor) {
+  keel_transfer *transfer = NULL;
+  KEEL_TRY(make(from, tensor, &from->context->host, &transfer));
+  transfer->result = keel_tensor_pending(from->context);
+  if (!transfer->result) {
+    drop(transfer);
+    return KD_OUT_OF_MEMORY;
+  }
+  keel_tensor *result = keel_tensor_retain(transfer->result);
+  keel_status status = start(transfer, enqueue_out, out_ended);
+  if (status != KD_OK) {
+    drop(transfer);
+    keel_tensor_release(result);
+    return status;
+  }
+  *out_tensor = result;
+  return KD_OK;
+}
+
+/* ---- which way ------------------------------------------------------------ */
+
+static bool tells_ends(const keel_device *device) {
+  return device->stream && device->plugin->events.on_complete;
+}
+
+/* The caller's memory with no `done`: it may be freed when the tensor is. */
+static bool is_lent(const keel_tensor *tensor) {
+  return tensor->buffer && tensor->buffer->class == KEEL_UNPOOLED &&
+         !tensor->buffer->done;
+}
+
+bool keel_transfer_direct(const keel_device *from, const keel_device *to) {
+  return from->plugin == to->plugin && from->plugin->peer.copy &&
+         from->plugin->peer.reachable(from->handle, to->handle);
+}
+
+keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
+                                keel_tensor **out_tensor) {
+  keel_device *from = keel_tensor_place(tensor);
+  bool here = keel_device_addressable(from);
+  bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR;
+  if (tensor->kind != KEEL_DATA || from == device ||
+      (plain && here && keel_device_addressable(device))) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  if (device) {
+    KEEL_TRY(keel_device_ready(device));
+    keel_transfers_reap(device);
+  }
+  if (!plain || !tensor->type->bytes)
+    return keel_copy_to(tensor, device, out_tensor);
+  if (!keel_device_addressable(device)) {
+    if (here && tells_ends(device) && !is_lent(tensor) &&
+        (!from || !from->stream))
+      return begin_in(tensor, device, enqueue_in, out_tensor);
+    if (!here && from->stream && tells_ends(device) &&
+        keel_transfer_direct(from, device))
+      return begin_in(tensor, device, enqueue_peer, out_tensor);
+  } else if (!here && tells_ends(from)) {
+    return begin_out(tensor, from, out_tensor);
+  }
+  return keel_copy_to(tensor, device, out_tensor);
+}

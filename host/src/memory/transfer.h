@@ -1,0 +1,26 @@
+/* transfer.h - copies that nobody waits for. */
+#ifndef KEEL_TRANSFER_H
+#define KEEL_TRANSFER_H
+
+#include "values/tensor.h"
+
+/* Begins to copy a ready tensor to the memory of `device` (NULL: the host's).
+ *
+ * Out of a device, *out_tensor is pending until the data has come. Into one, or
+ * between two of one plugin, it is ready: work that is given to the device from
+ * now on finds the data. What lies there already is retained. Where a plugin can
+ * say nothing of when a copy has ended, it is waited for here, as in
+ * keel_copy_to. Returns KD_OK, or why the copy can't begin. */
+keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
+                                keel_tensor **out_tensor);
+
+/* Whether data goes from one device to the other without the host. */
+bool keel_transfer_direct(const keel_device *from, const keel_device *to);
+
+/* Frees what the copies into the device held, of those that have ended. */
+void keel_transfers_reap(keel_device *device);
+
+/* Waits for all copies of the device to end. */
+void keel_transfers_end(keel_device *device);
+
+#endif /* KEEL_TRANSFER_H */

@@ -1,0 +1,246 @@
+/* transfer.c - copies between memories as nodes of the program.
+ *
+ * What can't be told before types are known is left to the launch of the kernel,
+ * which copies for itself. */
+#include "memory/transfer.h"
+
+#include "context.h"
+#include "eager/site.h"
+#include "memory/copy.h"
+#include "ops/runtime.h"
+#include "passes/passes.h"
+
+typedef struct twin {
+  uint32_t value; /* the same data */
+  keel_device *place;
+  struct twin *next;
+} twin;
+
+/* Where a value lies: on the device, or, where it is NULL or addressable, in host
+ * memory. */
+typedef struct place {
+  bool known;
+  keel_device *device;
+  twin *twins;
+} place;
+
+typedef struct transfer {
+  keel_function *function;
+  keel_device *device; /* of nodes that name none */
+  place *places;       /* by value */
+  uint32_t values;     /* places there are */
+  keel_arena arena;    /* of the twins */
+} transfer;
+
+/* Where a node runs and what it wants there. */
+typedef struct reader {
+  bool known;
+  keel_device *device;
+  uint32_t host;      /* inputs to be in host memory, by bit */
+  uint32_t untouched; /* inputs that it does not read, by bit */
+  uint32_t host_outputs;
+} reader;
+
+/* ---- who reads where ------------------------------------------------------ */
+
+/* The runtime's own ops read no data but these. */
+static uint32_t read_by_runtime(const keel_schema *schema) {
+  if (!(schema->flags & KEEL_OP_CONTROL)) return schema->value_inputs;
+  return !strcmp(schema->name, "If")     ? 1
+         : !strcmp(schema->name, "Loop") ? 3
+                                         : 0;
+}
+
+static reader choose(const keel_function *function, keel_device *wanted,
+                     const keel_node *node) {
+  const keel_schema *schema = node->op->schema;
+  keel_view view;
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  bool listed = keel_device_kernels(wanted, schema->domain, schema->name);
+  bool known = keel_view_make(function, node, &view) &&
+               keel_choose_kernel(function->context, wanted, &view.node,
+                                  node->name, &device, &def) == KD_OK;
+  keel_view_drop(&view);
+  if (known)
+    return (reader){.known = true,
+                    .device = device,
+                    .host = def->host_inputs,
+                    .host_outputs = def->host_outputs};
+  return (reader){
+      .known = listed, .device = wanted, .host = schema->value_inputs};
+}
+
+static reader read_node(const keel_function *function, keel_device *device,
+                        const keel_node *node) {
+  const keel_schema *schema = node->op->schema;
+  keel_device *wanted = node->device ? node->device : device;
+  if (schema->host) {
+    uint32_t host = read_by_runtime(schema);
+    return (reader){.known = true, .host = host, .untouched = ~host};
+  }
+  if (!wanted) return (reader){0};
+  /* the common case, for which nobody need be asked */
+  if (keel_device_addressable(wanted) &&
+      keel_device_kernels(wanted, schema->domain, schema->name))
+    return (reader){.known = true, .device = wanted};
+  return choose(function, wanted, node);
+}
+
+/* Whether any kernel is to run in memory that the host can't reach. */
+static bool leaves_host(const keel_function *functions, keel_device *device) {
+  for (const keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->node_count; i++) {
+      if (f->nodes[i].dead) continue;
+      reader at = read_node(f, device, &f->nodes[i]);
+      if (!keel_device_addressable(at.device)) return true;
+    }
+  return false;
+}
+
+/* ---- copies --------------------------------------------------------------- */
+
+static keel_status add_twin(transfer *all, uint32_t value, uint32_t same,
+                            keel_device *device) {
+  twin *made = keel_arena_take(&all->arena, sizeof *made);
+  if (!made) return KD_OUT_OF_MEMORY;
+  *made = (twin){same, device, all->places[value].twins};
+  all->places[value].twins = made;
+  return KD_OK;
+}
+
+/* A constant is brought there now. */
+static keel_status place_constant(transfer *all, uint32_t value,
+                                  keel_device *device, uint32_t *out_twin) {
+  keel_function *function = all->function;
+  keel_tensor *constant = function->values[value].constant, *placed = NULL;
+  if (device) KEEL_TRY(keel_device_ready(device));
+  KEEL_TRY(keel_copy_to(constant, device, &placed));
+  uint32_t made =
+      keel_function_constant(function, function->values[value].name, constant);
+  if (made == KEEL_ABSENT) {
+    keel_tensor_release(placed);
+    return KD_OUT_OF_MEMORY;
+  }
+  function->values[made].placed = placed;
+  *out_twin = made;
+  return KD_OK;
+}
+
+static keel_status add_copy(transfer *all, uint32_t value, keel_device *device,
+                            uint32_t *out_twin) {
+  keel_function *function = all->function;
+  const char *name = function->values[value].name;
+  bool to_host = keel_device_addressable(device);
+  const keel_attr host = {.name = "host", .kind = KD_ATTR_INT, .i = 1};
+  keel_opdef *op = NULL;
+  keel_node *node = NULL;
+  uint32_t made = keel_function_value(function, name);
+  if (made == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  function->values[made].type = function->values[value].type;
+  KEEL_TRY(keel_opdef_create(function->context,
+                             keel_schema_find("keel", "Copy"), &host, to_host,
+                             NULL, &op));
+  KEEL_TRY(keel_function_node(function, op, name, &value, 1, &made, 1, &node));
+  /* the device whose memory is written, or read */
+  node->device = to_host ? all->places[value].device : device;
+  *out_twin = made;
+  return KD_OK;
+}
+
+/* The same data for a reader on `device` (addressable: in host memory): the value
+ * itself, or a twin. */
+static keel_status bring(transfer *all, uint32_t value, keel_device *device,
+                         uint32_t *out_value) {
+  place *at = &all->places[value];
+  bool to_host = keel_device_addressable(device);
+  if (to_host) device = NULL;
+  *out_value = value;
+  if (at->known && (at->device == device ||
+                    (to_host && keel_device_addressable(at->device))))
+    return KD_OK;
+  for (const twin *t = at->twins; t; t = t->next)
+    if (t->place == device) {
+      *out_value = t->value;
+      return KD_OK;
+    }
+  uint32_t from = value;
+  if (all->function->values[value].constant) {
+    KEEL_TRY(place_constant(all, value, device, out_value));
+    return add_twin(all, value, *out_value, device);
+  }
+  /* from device to device through the host, for all that read it there too */
+  bool detour = !to_host && at->known && !keel_device_addressable(at->device) &&
+                !keel_transfer_direct(at->device, device);
+  if (detour) KEEL_TRY(bring(all, value, NULL, &from));
+  KEEL_TRY(add_copy(all, from, device, out_value));
+  return add_twin(all, value, *out_value, device);
+}
+
+/* ---- the pass ------------------------------------------------------------- */
+
+static void note_outputs(transfer *all, const keel_node *node,
+                         const reader *at) {
+  const keel_schema *schema = node->op->schema;
+  bool passes =
+      schema->host == keel_run_identity || schema->host == keel_run_view;
+  bool tells = schema->host == keel_run_shape || schema->host == keel_run_size;
+  for (uint32_t i = 0; i < node->output_count; i++) {
+    uint32_t value = node->outputs[i];
+    if (value == KEEL_ABSENT) continue;
+    if (schema->host && passes && node->input_count &&
+        node->inputs[0] < all->values) {
+      const place *from = &all->places[node->inputs[0]];
+      all->places[value] = (place){from->known, from->device, NULL};
+    } else if (schema->host) {
+      all->places[value] = (place){.known = tells};
+    } else {
+      bool host = i < 32 && (at->host_outputs >> i & 1);
+      all->places[value] = (place){at->known, host ? NULL : at->device, NULL};
+    }
+  }
+}
+
+static keel_status visit(transfer *all, uint32_t index) {
+  keel_function *function = all->function;
+  reader at = read_node(function, all->device, &function->nodes[index]);
+  note_outputs(all, &function->nodes[index], &at);
+  if (!at.known) return KD_OK;
+  for (uint32_t i = 0; i < function->nodes[index].input_count; i++) {
+    uint32_t value = function->nodes[index].inputs[i], brought = 0;
+    bool untouched = i < 32 ? (at.untouched >> i & 1) : at.untouched != 0;
+    bool host = i < 32 && (at.host >> i & 1);
+    if (value >= all->values || untouched) continue; /* KEEL_ABSENT too */
+    KEEL_TRY(bring(all, value, host ? NULL : at.device, &brought));
+    function->nodes[index].inputs[i] = brought; /* `bring` may move the nodes */
+  }
+  return KD_OK;
+}
+
+static keel_status run(transfer *all) {
+  keel_function *function = all->function;
+  uint32_t count = function->node_count;
+  for (uint32_t i = 0; i < all->values; i++) {
+    const keel_tensor *constant = function->values[i].constant;
+    if (constant)
+      all->places[i] =
+          (place){.known = true, .device = keel_tensor_place(constant)};
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (!function->nodes[i].dead) KEEL_TRY(visit(all, i));
+  return keel_function_sort(function);
+}
+
+keel_status keel_pass_transfer(keel_function *functions, keel_device *device) {
+  keel_status status = KD_OK;
+  if (!leaves_host(functions, device)) return KD_OK;
+  for (keel_function *f = functions; f && status == KD_OK; f = f->next) {
+    transfer all = {.function = f, .device = device, .values = f->value_count};
+    all.places = calloc(all.values + 1, sizeof *all.places);
+    status = all.places ? run(&all)
+                        : keel_no_memory(all.values * sizeof *all.places);
+    free(all.places);
+    keel_arena_free(&all.arena);
+  }
+  return status;
+}

@@ -1,0 +1,366 @@
+/* transfer_test.c - copies between memories: who makes them, what they hold, and that
+ * no thread waits for them. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "context.h"
+#include "exec/pool.h"
+#include "memory/transfer.h"
+#include "testing.h"
+
+enum { MANY = 1000 };
+static const float data[] = {-1, 2, -3, 4};
+
+/* A runtime with the CPU, the first device, and a queue. */
+static keel_context *open_beside(const char *plugin, int32_t workers,
+                                 keel_device **out_queue) {
+  keel_context *context = open_with(CPU_PLUGIN, plugin, workers);
+  *out_queue = keel_device_at(context, 1);
+  return context;
+}
+
+static keel_value op(keel_builder *builder, const char *name, keel_value a,
+                     keel_value b) {
+  keel_value pair[] = {a, b};
+  return keel_builder_op(builder, name, NULL, 0, pair,
+                         b == KEEL_ABSENT ? 1 : 2);
+}
+
+static keel_value scalar(keel_builder *builder, keel_context *context,
+                         float value) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 0, NULL, &value, &tensor), KD_OK);
+  keel_value made = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return made;
+}
+
+static keel_program *finish(keel_builder *builder, keel_value y) {
+  keel_program *program = NULL;
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  return program;
+}
+
+static keel_plan *plan_of(keel_program *program, keel_device *device,
+                          const char *const *rules, uint32_t count) {
+  keel_plan *plan = NULL;
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device,
+                                   .places = rules,
+                                   .place_count = count};
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  return plan;
+}
+
+static uint32_t copies_of(keel_plan *plan) {
+  keel_profile_line line;
+  uint32_t count = 0;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    count += !strcmp(line.op, "Copy");
+  return count;
+}
+
+/* ---- plans ---------------------------------------------------------------- */
+
+/* Two readers on the CPU of what the queue made, and two there of what the CPU
+ * made: x goes in, Relu comes out, Neg goes in, Add comes home by the reader. */
+static void a_value_is_copied_once_for_all_its_readers(void **state) {
+  static const char *const rules[] = {"Neg=cpu", "Abs=cpu"};
+  const float want[] = {0, 0, 0, 0};
+  const int64_t four = 4;
+  keel_builder *builder = NULL;
+  keel_device *queue = NULL;
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  assert_int_equal(keel_builder_create(context, "shared", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value relu = op(builder, "Relu", x, KEEL_ABSENT);
+  keel_value neg = op(builder, "Neg", relu, KEEL_ABSENT),
+             abs = op(builder, "Abs", relu, KEEL_ABSENT);
+  keel_value a = op(builder, "Add", neg, abs),
+             b = op(builder, "Add", neg, relu);
+  keel_program *program = finish(builder, op(builder, "Add", a, b));
+  keel_plan *plan = plan_of(program, queue, rules, 2);
+  /* x, Neg and Abs in, Relu out */
+  assert_int_equal(copies_of(plan), 4);
+  keel_tensor *in = floats(context, 4, data), *y = NULL;
+  assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+  expect_floats(y, want, 4);
+  keel_tensor_release(in);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(context);
+}
+
+/* The host, the CPU and two devices read one constant; none copies it in a run. */
+static void constants_are_brought_to_each_device_once(void **state) {
+  static const char *const rules[] = {"Neg=cpu", "Add=queue", "Sum=echo",
+                                      "Relu=echo"};
+  const int64_t four = 4;
+  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN, ECHO_PLUGIN};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = paths,
+                                      .plugin_count = 3,
+                                      .workers = 1};
+  const float want[] = {1 + 1, 4 + 1, 1 + 1, 6 + 1};
+  keel_context *context = NULL;
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  assert_int_equal(keel_builder_create(context, "constant", &builder), KD_OK);
+  keel_tensor *ones = floats(context, 4, (const float[]){1, 1, 1, 1});
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value c = keel_builder_constant(builder, ones);
+  keel_value a = op(builder, "Add", x, c); /* queue: x + 1 */
+  a = op(builder, "Relu", a, KEEL_ABSENT); /* echo */
+  a = op(builder, "Add", a, c);            /* queue */
+  a = op(builder, "Relu", a, KEEL_ABSENT); /* echo */
+  keel_program *program = finish(builder, a);
+  keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules + 1, 1);
+  keel_plan *other = NULL;
+  const keel_plan_params both = {.struct_size = sizeof both,
+                                 .device = keel_device_at(context, 2),
+                                 .places = rules + 1,
+                                 .place_count = 1};
+  assert_int_equal(keel_plan_create(program, &both, &other), KD_OK);
+  /* to the queue and home, twice; between devices through the host */
+  assert_int_equal(copies_of(plan), 4);
+  assert_int_equal(copies_of(other), 1 + 2 + 2 + 2);
+  keel_tensor *in = floats(context, 4, data), *y = NULL;
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(keel_plan_run(i ? other : plan, &in, 1, &y, 1), KD_OK);
+    expect_floats(
+        y, (const float[]){want[0] - 1, want[1] - 1, want[2] - 1, want[3] - 1},
+        4);
+    keel_tensor_release(y);
+  }
+  keel_tensor_release(in);
+  keel_tensor_release(ones);
+  keel_plan_release(plan);
+  keel_plan_release(other);
+  keel_program_release(program);
+  keel_close(context);
+}
+
+/* ---- waiting -------------------------------------------------------------- */
+
+typedef struct running {
+  keel_plan *plan;
+  keel_tensor *x, *y;
+  keel_status status;
+} running;
+
+static void *run_plan(void *argument) {
+  running *at = argument;
+  at->status = keel_plan_run(at->plan, &at->x, 1, &at->y, 1);
+  return NULL;
+}
+
+static void nap(void) {
+  nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+typedef struct note {
+  keel_task task;
+  atomic_bool came;
+} note;
+
+static void say(keel_task *task) {
+  atomic_store(&((note *)(void *)task)->came, true);
+}
+
+/* All of the queue's results are awaited at once, behind a gate that is shut: the
+ * pool's one worker still takes what others give it. */
+static void a_thousand_copies_hold_no_thread(void **state) {
+  static const char *const rules[] = {"Relu=queue", "Mul=queue"};
+  const int64_t four = 4;
+  const float want[] = {0, 14 * MANY, 0, 28 * MANY};
+  keel_builder *builder = NULL;
+  keel_device *queue = NULL;
+  running all = {0};
+  note other = {.task = {.run = say}};
+  pthread_t thread;
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(plugin);
+  atomic_int *gate = dlsym(plugin, "queue_gate");
+  assert_non_null(gate);
+  assert_int_equal(keel_builder_create(context, "many", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value late = op(builder, "Mul", x, scalar(builder, context, 7));
+  keel_value sums[MANY];
+  for (int i = 0; i < MANY; i++)
+    sums[i] =
+        op(builder, "Abs", op(builder, "Relu", late, KEEL_ABSENT), KEEL_ABSENT);
+  keel_value y = keel_builder_op(builder, "Sum", NULL, 0, sums, MANY);
+  keel_program *program = finish(builder, y);
+  all.plan = plan_of(program, keel_device_at(context, 0), rules, 2);
+  all.x = floats(context, 4, data);
+  atomic_store(gate, 1);
+  assert_int_equal(pthread_create(&thread, NULL, run_plan, &all), 0);
+  while (atomic_load(&queue->transfers.under_way) < 2 * MANY)
+    nap();
+  keel_pool_submit(context->pool, &other.task);
+  while (!atomic_load(&other.came)) /* and this thread helps nobody */
+    nap();
+  atomic_store(gate, 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(all.status, KD_OK);
+  expect_floats(all.y, want, 4);
+  keel_tensor_release(all.x);
+  keel_tensor_release(all.y);
+  keel_plan_release(all.plan);
+  keel_program_release(program);
+  keel_close(context);
+  dlclose(plugin);
+}
+
+/* Zero workers: the caller takes what comes back. */
+static void copies_need_no_worker(void **state) {
+  static const char *const rules[] = {"Relu=queue"};
+  const int64_t four = 4;
+  const float want[] = {0, 2, 0, 4};
+  keel_builder *builder = NULL;
+  (void)state;
+  for (int tells = 0; tells < 2; tells++) {
+    keel_device *queue = NULL;
+    keel_context *context = open_beside(tells ? QUEUE_PLUGIN : ECHO_PLUGIN,
+                                        KEEL_NO_WORKERS, &queue);
+    const char *const echo[] = {"Relu=echo"};
+    assert_int_equal(keel_builder_create(context, "few", &builder), KD_OK);
+    keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+    for (int i = 0; i < 10; i++)
+      x = op(builder, "Abs", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
+    keel_program *program = finish(builder, x);
+    keel_plan *plan =
+        plan_of(program, keel_device_at(context, 0), tells ? rules : echo, 1);
+    keel_tensor *in = floats(context, 4, data), *y = NULL;
+    assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+    expect_floats(y, want, 4);
+    keel_tensor_release(in);
+    keel_tensor_release(y);
+    keel_plan_release(plan);
+    keel_program_release(program);
+    keel_close(context);
+  }
+}
+
+/* ---- failures ------------------------------------------------------------- */
+
+static void a_copy_of_what_failed_says_why(void **state) {
+  static const char *const rules[] = {"Mul=queue"};
+  const int64_t four = 4;
+  keel_builder *builder = NULL;
+  keel_device *queue = NULL;
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  assert_int_equal(keel_builder_create(context, "fails", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
+  keel_program *program = finish(
+      builder, op(builder, "Neg", op(builder, "Mul", x, factor), KEEL_ABSENT));
+  keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules, 1);
+  for (int i = 0; i < 4; i++) { /* what failed does no harm to the next run */
+    const float by = i % 2 ? 2 : 13, want[] = {2, -4, 6, -8};
+    keel_tensor *in[] = {floats(context, 4, data), NULL}, *y = NULL;
+    assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &by, &in[1]),
+                     KD_OK);
+    keel_status status = keel_plan_run(plan, in, 2, &y, 1);
+    if (i % 2) {
+      assert_int_equal(status, KD_OK);
+      expect_floats(y, want, 4);
+    } else {
+      assert_int_equal(status, KD_INTERNAL);
+      assert_null(y);
+      expect_message("can't multiply by 13");
+      expect_message("was copied to the host");
+    }
+    keel_tensor_release(in[0]);
+    keel_tensor_release(in[1]);
+    keel_tensor_release(y);
+  }
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(context);
+}
+
+/* ---- what a copy in reads ------------------------------------------------- */
+
+/* The queue reads late: by then its source is released, and its memory another
+ * tensor's. */
+static void a_source_is_held_until_it_was_read(void **state) {
+  const float want[] = {0, 2, 0, 4}, others[] = {9, 9, 9, 9};
+  keel_device *queue = NULL;
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  for (int i = 0; i < 20; i++) {
+    keel_tensor *x = floats(context, 4, data), *y = NULL;
+    assert_int_equal(keel_device_push(queue), KD_OK);
+    assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+    keel_device_pop();
+    keel_tensor_release(x);
+    keel_tensor *over = floats(context, 4, others);
+    expect_floats(y, want, 4);
+    keel_tensor_release(over);
+    keel_tensor_release(y);
+  }
+  keel_close(context);
+}
+
+/* Memory that is the caller's again when the tensor is released. */
+static void lent_memory_is_read_before_the_call_returns(void **state) {
+  const float want[] = {0, 2, 0, 4};
+  const int64_t four = 4;
+  keel_device *queue = NULL;
+  float mine[4];
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  memcpy(mine, data, sizeof mine);
+  keel_tensor *x = NULL, *y = NULL;
+  assert_int_equal(
+      keel_tensor_wrap(context, KD_F32, 1, &four, mine, NULL, NULL, &x), KD_OK);
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  keel_device_pop();
+  keel_tensor_release(x);
+  memset(mine, 0, sizeof mine);
+  expect_floats(y, want, 4);
+  keel_tensor_release(y);
+  keel_close(context);
+}
+
+/* A context may close while the device still reads what was copied in. */
+static void closing_waits_for_copies(void **state) {
+  keel_device *queue = NULL;
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_tensor *x = floats(context, 4, data), *there = NULL;
+  for (int i = 0; i < 50; i++) {
+    assert_int_equal(keel_transfer_begin(x, queue, &there), KD_OK);
+    keel_tensor_release(there);
+  }
+  keel_tensor_release(x);
+  assert_true(atomic_load(&queue->transfers.under_way) > 0);
+  keel_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_value_is_copied_once_for_all_its_readers),
+      cmocka_unit_test(constants_are_brought_to_each_device_once),
+      cmocka_unit_test(a_thousand_copies_hold_no_thread),
+      cmocka_unit_test(copies_need_no_worker),
+      cmocka_unit_test(a_copy_of_what_failed_says_why),
+      cmocka_unit_test(a_source_is_held_until_it_was_read),
+      cmocka_unit_test(lent_memory_is_read_before_the_call_returns),
+      cmocka_unit_test(closing_waits_for_copies),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
