@@ -84,6 +84,51 @@ static void bench_launch(void) {
   kc_unary_free(&unary);
 }
 
+/* ---- replay ---------------------------------------------------------------------------- */
+
+enum { RECORDED = 100 };
+
+typedef struct replay_bench {
+  kc_run *run;
+  kd_stream *stream;
+  kd_capture *capture; /* NULL: launched one by one */
+} replay_bench;
+
+/* All launches and a wait: nanoseconds each. */
+static double replays(void *context) {
+  replay_bench *b = context;
+  uint64_t begin = kc_now();
+  if (b->capture)
+    kp.c.launch(b->capture, b->stream);
+  else
+    for (int i = 0; i < RECORDED; i++)
+      b->run->def->enqueue(b->run->kernel, b->stream, &b->run->launch);
+  kc_finish(b->stream);
+  return (double)(kc_now() - begin) / RECORDED;
+}
+
+static void bench_replay(void) {
+  kc_unary unary;
+  if (!kc_claims(KC_REPLAY) || !kc_unary_make(4, &unary)) return;
+  replay_bench b = {.stream = kc_stream_make(kc_device())};
+  if (kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &b.run) ==
+      KD_OK) {
+    add("100 launches and a wait, each", median(replays, &b, 21) / 1e3, "us",
+        false);
+    bool began = kp.c.begin(b.stream) == KD_OK;
+    for (int i = 0; began && i < RECORDED; i++)
+      b.run->def->enqueue(b.run->kernel, b.stream, &b.run->launch);
+    if (began && kp.c.end(b.stream, &b.capture) == KD_OK) {
+      kp.c.launch(b.capture, b.stream);
+      add("the same, recorded and replayed", median(replays, &b, 21) / 1e3,
+          "us", false);
+      kp.c.destroy(b.capture);
+    }
+    kc_run_free(b.run);
+  }
+  kc_unary_free(&unary);
+}
+
 /* ---- events ---------------------------------------------------------------------------- */
 
 static double event_trip(void *context) {
@@ -249,6 +294,7 @@ static void bench_overlap(void) {
 static void measure(void) {
   kc_device();
   bench_launch();
+  bench_replay();
   bench_events();
   bench_copies();
   bench_allocations();

@@ -39,6 +39,8 @@ expect 0 "status     loaded" "$keel" plugins
 expect 0 "\"status\": \"OK\"" "$keel" plugins --json
 expect 1 "REFUSED" "$keel" plugins --plugin "$model"
 expect 0 "cpu:0" "$keel" devices
+expect 0 "was refused" "$keel" devices --plugin "$model"
+expect 1 "look at the plugin's options" "$keel" plugins --option cpu.isa=abacus
 expect 0 "MatMul" "$keel" ops --device minimal --plugin "$minimal"
 expect 1 "there is no device \"tpu\"" "$keel" ops --device tpu
 

@@ -129,6 +129,17 @@ static void print_device(const keel_device_facts *facts) {
   printf("  plugin     %s\n", facts->plugin);
 }
 
+/* Whose devices are missed is told, beside the list. */
+static void print_refusals(const keel_context *context) {
+  for (uint32_t i = 0; i < keel_plugin_count(context); i++) {
+    keel_plugin_info info;
+    keel_plugin_at(context, i, &info);
+    if (info.status != KD_OK)
+      fprintf(stderr, "keel: %s was refused: %s (`keel plugins` says more)\n",
+              info.name && *info.name ? info.name : info.path, info.reason);
+  }
+}
+
 int keel_main_devices(int argc, char **argv) {
   listing all =
       parse("devices",
@@ -165,6 +176,7 @@ int keel_main_devices(int argc, char **argv) {
     printf("]\n");
   else if (!count)
     printf("no devices: `keel plugins` says what became of each plugin\n");
+  print_refusals(context);
   keel_close(context);
   return count ? 0 : 1;
 }

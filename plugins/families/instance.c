@@ -225,17 +225,34 @@ static kd_status plan_for(kd_kernel *k, const kd_launch *launch) {
   return KD_OK;
 }
 
+static kd_status run_pass(kd_kernel *k, kd_stream *stream, const fam_pass *pass,
+                          void *program, const kd_launch *launch) {
+  fam_command command; /* not zeroed: a launch reads no other field */
+  command.kind = FAM_LAUNCH;
+  command.program = program;
+  command.size = 0;
+  command.buffer_count = pass->buffer_count;
+  for (uint32_t i = 0; i < pass->buffer_count; i++) {
+    const fam_buffer *buffer = &pass->buffers[i];
+    const kd_tensor *tensor = buffer->place == FAM_INPUT
+                                  ? &launch->inputs[buffer->index]
+                                  : &launch->outputs[buffer->index];
+    command.buffers[i] = tensor->buffer;
+    command.offsets[i] = tensor->offset;
+  }
+  return k->driver->run(k->device, stream, &command, launch->correlation);
+}
+
 static kd_status enqueue(kd_kernel *k, kd_stream *stream,
                          const kd_launch *launch) {
   pthread_mutex_lock(&k->lock);
   kd_status status = plan_for(k, launch);
   for (uint32_t i = 0; status == KD_OK && i < k->now->plan.count; i++)
     if (k->now->programs[i])
-      status = k->driver->launch(k->device, stream, k->now->programs[i],
-                                 &k->now->plan.passes[i], launch);
+      status = run_pass(k, stream, &k->now->plan.passes[i], k->now->programs[i],
+                        launch);
   pthread_mutex_unlock(&k->lock);
-  if (status != KD_OK || stream) return status;
-  return k->driver->settle(k->device);
+  return status;
 }
 
 const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {

@@ -5,6 +5,7 @@
 #define KEEL_FAMILIES_INSTANCE_H
 
 #include "families/dialect.h"
+#include "families/record.h"
 
 typedef struct fam_driver {
   const kd_host *host;
@@ -18,11 +19,10 @@ typedef struct fam_driver {
   kd_status (*compile)(kd_device *device, const fam_pass *pass,
                        void **out_program);
   void (*release)(kd_device *device, void *program);
-  /* Enqueues it; `stream` NULL: beside all streams. One at a time for a program. */
-  kd_status (*launch)(kd_device *device, kd_stream *stream, void *program,
-                      const fam_pass *pass, const kd_launch *launch);
-  /* Waits for what was launched without a stream. */
-  kd_status (*settle)(kd_device *device);
+  /* Enqueues a command, or adds it to what the stream records. `stream` NULL: beside
+   * all streams, and done when this returns. One at a time for a program. */
+  kd_status (*run)(kd_device *device, kd_stream *stream,
+                   const fam_command *command, uint64_t correlation);
 } fam_driver;
 
 /* The plugin's; the same for as long as the device is open. */
@@ -34,12 +34,5 @@ kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared);
 
 /* For kd_plugin.kernels. */
 extern const kd_kernel_def fam_kernels[FAM_ROW_COUNT];
-
-/* The tensor that a pass's buffer is. */
-static inline const kd_tensor *fam_tensor_of(const kd_launch *launch,
-                                             const fam_buffer *buffer) {
-  return buffer->place == FAM_INPUT ? &launch->inputs[buffer->index]
-                                    : &launch->outputs[buffer->index];
-}
 
 #endif /* KEEL_FAMILIES_INSTANCE_H */

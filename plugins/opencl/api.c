@@ -35,6 +35,26 @@ const char *cl_api_open(void) {
   return NULL;
 }
 
+int cl_commands_find(cl_platform_id platform, cl_commands *out) {
+  int all = 1;
+#define CL_FIND(slot, name)                                                  \
+  do {                                                                       \
+    void *found = cl.GetExtensionFunctionAddressForPlatform(platform, name); \
+    memcpy(&out->slot, &found, sizeof found);                                \
+    all = all && found;                                                      \
+  } while (0)
+  CL_FIND(Create, "clCreateCommandBufferKHR");
+  CL_FIND(Finalize, "clFinalizeCommandBufferKHR");
+  CL_FIND(Release, "clReleaseCommandBufferKHR");
+  CL_FIND(Enqueue, "clEnqueueCommandBufferKHR");
+  CL_FIND(NDRangeKernel, "clCommandNDRangeKernelKHR");
+  CL_FIND(CopyBuffer, "clCommandCopyBufferKHR");
+  CL_FIND(FillBuffer, "clCommandFillBufferKHR");
+#undef CL_FIND
+  if (!all) memset(out, 0, sizeof *out);
+  return all;
+}
+
 void cl_api_close(void) {
   if (loader) dlclose(loader);
   loader = NULL;

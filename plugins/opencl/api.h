@@ -19,7 +19,8 @@
   X(EnqueueFillBuffer) X(EnqueueMapBuffer) X(EnqueueUnmapMemObject) \
   X(EnqueueMarkerWithWaitList) X(EnqueueBarrierWithWaitList) X(Flush) \
   X(Finish) X(WaitForEvents) X(GetEventInfo) X(RetainEvent) X(ReleaseEvent) \
-  X(SetEventCallback) X(GetEventProfilingInfo)
+  X(SetEventCallback) X(GetEventProfilingInfo) \
+  X(GetExtensionFunctionAddressForPlatform)
 /* clang-format on */
 
 typedef struct cl_api {
@@ -29,6 +30,20 @@ typedef struct cl_api {
 } cl_api;
 
 extern cl_api cl;
+
+/* cl_khr_command_buffer, of a platform whose device has it. */
+typedef struct cl_commands {
+  clCreateCommandBufferKHR_fn Create;
+  clFinalizeCommandBufferKHR_fn Finalize;
+  clReleaseCommandBufferKHR_fn Release;
+  clEnqueueCommandBufferKHR_fn Enqueue;
+  clCommandNDRangeKernelKHR_fn NDRangeKernel;
+  clCommandCopyBufferKHR_fn CopyBuffer;
+  clCommandFillBufferKHR_fn FillBuffer;
+} cl_commands;
+
+/* False, and all NULL, where one is missing. */
+int cl_commands_find(cl_platform_id platform, cl_commands *out);
 
 /* Finds all of them. NULL, or why not. */
 const char *cl_api_open(void);

@@ -1,65 +1,89 @@
-/* capture.c - recordings: lists of commands whose kernels keep their arguments, so
- * that a launch is nothing but enqueueing them. */
+/* capture.c - recordings. One that needs nothing of the host is a command buffer
+ * (cl_khr_command_buffer), where the device has them; others are enqueued command by
+ * command, with kernels of their own that keep their arguments. */
 #include <string.h>
 
 #include "opencl.h"
 
+/* The commands as the driver has them. */
+typedef struct taken {
+  struct taken *next;
+  cl_command_buffer_khr commands;
+  cl_event last; /* the end of its last launch; NULL: none */
+} taken;
+
 struct kd_capture {
-  kd_device *device;
-  pthread_mutex_t lock;
-  _Atomic int users; /* itself, and events that were recorded in it */
-  bool open;
-  ocl_command *commands;
-  uint32_t count, room;
-  kd_stream *streams[64]; /* those that record into it; the first began it */
-  uint32_t stream_count;
+  fam_recording recording; /* first */
+  bool plain;              /* the device alone can do all of it */
+  taken *now;              /* NULL: to be made */
+  taken *older;            /* of before an update; one may still run */
 };
 
-void ocl_capture_drop(kd_capture *c) {
-  if (atomic_fetch_sub(&c->users, 1) > 1) return;
-  for (uint32_t i = 0; i < c->count; i++)
-    if (c->commands[i].kernel) cl.ReleaseKernel(c->commands[i].kernel);
-  if (c->commands) ocl_host->release(c->commands);
-  pthread_mutex_destroy(&c->lock);
-  ocl_host->release(c);
+static bool is_busy(const taken *t) {
+  cl_int state = CL_COMPLETE;
+  return t->last &&
+         cl.GetEventInfo(t->last, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                         sizeof state, &state, NULL) == CL_SUCCESS &&
+         state > CL_COMPLETE;
 }
 
-void ocl_capture_take(kd_capture *c) {
-  atomic_fetch_add(&c->users, 1);
+static void free_taken(kd_device *d, taken *t) {
+  if (t->last) cl.ReleaseEvent(t->last);
+  if (t->commands) d->commands.Release(t->commands);
+  ocl_host->release(t);
 }
 
-kd_status ocl_record(kd_stream *stream, const ocl_command *command) {
-  kd_capture *c = stream->recording;
-  kd_status status = KD_OK;
-  pthread_mutex_lock(&c->lock);
-  if (c->count == c->room) {
-    uint32_t room = c->room * 2 + 16;
-    ocl_command *more = ocl_host->allocate(room * sizeof *more, 0);
-    if (more) {
-      if (c->count) memcpy(more, c->commands, c->count * sizeof *more);
-      if (c->commands) ocl_host->release(c->commands);
-      c->commands = more;
-      c->room = room;
-    } else {
-      status = FAIL(KD_OUT_OF_MEMORY, "no memory to record");
+/* Those that don't run any more; `all`: the others, too, when they have ended. */
+static void free_older(kd_capture *c, bool all) {
+  for (taken **at = &c->older; *at;) {
+    taken *t = *at;
+    if (is_busy(t) && !all) {
+      at = &t->next;
+      continue;
     }
+    if (t->last) cl.WaitForEvents(1, &t->last);
+    *at = t->next;
+    free_taken(c->recording.device, t);
   }
-  if (status == KD_OK) c->commands[c->count++] = *command;
-  pthread_mutex_unlock(&c->lock);
+}
+
+static void retire(kd_capture *c) {
+  if (!c->now) return;
+  c->now->next = c->older;
+  c->older = c->now;
+  c->now = NULL;
+}
+
+/* ---- what is recorded ---------------------------------------------------------------- */
+
+static kd_status added(kd_capture *c, fam_command *m) {
+  ocl_program *twin = NULL;
+  c->plain &= m->kind != FAM_COPY_IN && m->kind != FAM_COPY_OUT;
+  if (m->kind != FAM_LAUNCH) return KD_OK;
+  kd_status status = ocl_program_twin(m->program, &twin);
+  m->program = twin;
   return status;
 }
 
-bool ocl_capture_join(kd_capture *c, kd_stream *stream) {
-  bool joined = false;
-  pthread_mutex_lock(&c->lock);
-  if (c->open && c->stream_count < 64) {
-    c->streams[c->stream_count++] = stream;
-    stream->recording = c;
-    joined = true;
-  }
-  pthread_mutex_unlock(&c->lock);
-  return joined;
+static kd_status rebound(kd_capture *c, fam_command *m, uint32_t at) {
+  (void)m; /* a launch sets the arguments that are others */
+  (void)at;
+  retire(c);
+  return KD_OK;
 }
+
+static void destroy(kd_capture *c) {
+  fam_recording *r = &c->recording;
+  retire(c);
+  free_older(c, true);
+  for (uint32_t i = 0; i < r->count; i++)
+    if (r->commands[i].kind == FAM_LAUNCH)
+      ocl_program_drop(r->commands[i].program);
+  ocl_host->release(c);
+}
+
+static fam_recorder recorder = {
+    .added = added, .rebound = rebound, .destroy = destroy};
 
 static kd_status begin(kd_stream *stream) {
   if (stream->recording)
@@ -67,122 +91,103 @@ static kd_status begin(kd_stream *stream) {
   kd_capture *c = ocl_host->allocate(sizeof *c, 0);
   if (!c) return FAIL(KD_OUT_OF_MEMORY, "no memory for a recording");
   memset(c, 0, sizeof *c);
-  c->device = stream->device;
-  c->open = true;
-  atomic_init(&c->users, 1);
-  pthread_mutex_init(&c->lock, NULL);
-  ocl_capture_join(c, stream);
-  return KD_OK;
+  c->plain = stream->device->commands.Create != NULL;
+  recorder.host = ocl_host;
+  return fam_record_begin(c, &recorder, stream->device, &stream->recording);
 }
 
 static kd_status end(kd_stream *stream, kd_capture **out_capture) {
-  kd_capture *c = stream->recording;
-  if (!c || c->streams[0] != stream)
-    return FAIL(KD_FAILED_PRECONDITION, "the stream did not begin to record");
-  pthread_mutex_lock(&c->lock);
-  c->open = false;
-  for (uint32_t i = 0; i < c->stream_count; i++)
-    c->streams[i]->recording = NULL;
-  pthread_mutex_unlock(&c->lock);
-  *out_capture = c;
+  return fam_record_end(ocl_host, &stream->recording, out_capture);
+}
+
+/* ---- launches ------------------------------------------------------------------------ */
+
+static kd_status put(kd_device *d, cl_command_buffer_khr commands,
+                     const fam_command *m) {
+  const cl_commands *k = &d->commands;
+  if (m->kind == FAM_LAUNCH) {
+    ocl_program *p = m->program;
+    kd_status status = ocl_program_bind(d, p, m);
+    if (status != KD_OK) return status;
+    OCL_TRY("clCommandNDRangeKernelKHR",
+            k->NDRangeKernel(commands, NULL, NULL, p->kernel, 1, NULL,
+                             &p->items, &p->group, 0, NULL, NULL, NULL));
+    return KD_OK;
+  }
+  cl_mem first = m->buffers[0]->memory;
+  if (m->kind == FAM_COPY)
+    OCL_TRY("clCommandCopyBufferKHR",
+            k->CopyBuffer(commands, NULL, first, m->buffers[1]->memory,
+                          (size_t)m->offsets[0], (size_t)m->offsets[1],
+                          (size_t)m->size, 0, NULL, NULL, NULL));
+  else
+    OCL_TRY("clCommandFillBufferKHR",
+            k->FillBuffer(commands, NULL, first, m->pattern, m->pattern_size,
+                          (size_t)m->offsets[0], (size_t)m->size, 0, NULL, NULL,
+                          NULL));
   return KD_OK;
 }
 
-static kd_status run(const ocl_command *m, kd_stream *stream) {
-  kd_device *d = stream->device;
-  cl_command_queue queue = stream->queue;
-  cl_event event = NULL;
-  cl_event *want =
-      atomic_load_explicit(&d->profiling, memory_order_relaxed) ? &event : NULL;
-  uint32_t kind = KD_PROFILE_KERNEL;
+/* Under the lock. */
+static kd_status take(kd_capture *c, kd_stream *stream) {
+  const fam_recording *r = &c->recording;
+  kd_device *d = r->device;
+  const cl_command_buffer_properties_khr properties[] = {
+      CL_COMMAND_BUFFER_FLAGS_KHR, CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR, 0};
   cl_int code = CL_SUCCESS;
-  cl_mem first =
-      m->buffer_count && m->buffers[0] ? m->buffers[0]->memory : NULL;
-  size_t offset = (size_t)m->offsets[0], size = (size_t)m->size;
-  switch (m->kind) {
-    case OCL_LAUNCH:
-      code = cl.EnqueueNDRangeKernel(queue, m->kernel, 1, NULL, &m->items,
-                                     &m->group, 0, NULL, want);
-      break;
-    case OCL_COPY_IN:
-      kind = KD_PROFILE_COPY_IN;
-      code = cl.EnqueueWriteBuffer(queue, first, CL_FALSE, offset, size,
-                                   m->source, 0, NULL, want);
-      break;
-    case OCL_COPY_OUT:
-      kind = KD_PROFILE_COPY_OUT;
-      code = cl.EnqueueReadBuffer(queue, first, CL_FALSE, offset, size,
-                                  m->target, 0, NULL, want);
-      break;
-    case OCL_COPY:
-      kind = KD_PROFILE_COPY;
-      code = cl.EnqueueCopyBuffer(queue, first, m->buffers[1]->memory, offset,
-                                  (size_t)m->offsets[1], size, 0, NULL, want);
-      break;
-    case OCL_FILL:
-      kind = KD_PROFILE_FILL;
-      code = cl.EnqueueFillBuffer(queue, first, m->pattern, m->pattern_size,
-                                  offset, size, 0, NULL, want);
-      break;
+  taken *t = ocl_host->allocate(sizeof *t, 0);
+  if (!t) return FAIL(KD_OUT_OF_MEMORY, "no memory to replay");
+  memset(t, 0, sizeof *t);
+  t->commands = d->commands.Create(1, &stream->queue, properties, &code);
+  kd_status status =
+      t->commands ? KD_OK : ocl_failed(code, "clCreateCommandBufferKHR");
+  for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
+    status = put(d, t->commands, &r->commands[i]);
+  if (status == KD_OK) {
+    code = d->commands.Finalize(t->commands);
+    if (code != CL_SUCCESS)
+      status = ocl_failed(code, "clFinalizeCommandBufferKHR");
   }
-  OCL_TRY("replaying a command", code);
-  if (event) ocl_note(d, stream, event, kind, m->size, 0);
+  if (status == KD_OK)
+    c->now = t;
+  else
+    free_taken(d, t);
+  return status;
+}
+
+static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
+  cl_event event = NULL;
+  kd_status status = c->now ? KD_OK : take(c, stream);
+  if (status != KD_OK) return status;
+  OCL_TRY("clEnqueueCommandBufferKHR",
+          c->recording.device->commands.Enqueue(
+              1, &stream->queue, c->now->commands, 0, NULL, &event));
+  if (c->now->last) cl.ReleaseEvent(c->now->last);
+  c->now->last = event;
   return KD_OK;
 }
 
 static kd_status launch(kd_capture *c, kd_stream *stream) {
+  fam_recording *r = &c->recording;
   kd_status status = KD_OK;
   if (stream->recording)
     return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
-  pthread_mutex_lock(&c->lock);
-  for (uint32_t i = 0; status == KD_OK && i < c->count; i++)
-    status = run(&c->commands[i], stream);
-  pthread_mutex_unlock(&c->lock);
+  pthread_mutex_lock(&r->lock);
+  free_older(c, false);
+  if (c->plain && r->count && !atomic_load(&r->device->profiling))
+    status = launch_whole(c, stream);
+  else
+    for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
+      status = ocl_enqueue(r->device, stream, &r->commands[i], 0, false);
+  pthread_mutex_unlock(&r->lock);
   return status;
-}
-
-/* Uses that start at the offset change. */
-static bool fits(const ocl_command *m, uint32_t at, const kd_rebind *r) {
-  return m->buffers[at] == r->from && m->offsets[at] == r->from_offset;
-}
-
-static bool is_used(const kd_capture *c, const kd_rebind *r) {
-  for (uint32_t i = 0; i < c->count; i++)
-    for (uint32_t k = 0; k < c->commands[i].buffer_count; k++)
-      if (fits(&c->commands[i], k, r)) return true;
-  return false;
-}
-
-static kd_status rebind(ocl_command *m, uint32_t at, const kd_rebind *r) {
-  cl_mem memory = r->to->memory;
-  cl_ulong offset = r->to_offset;
-  m->buffers[at] = r->to;
-  m->offsets[at] = r->to_offset;
-  if (m->kind != OCL_LAUNCH) return KD_OK;
-  OCL_TRY("clSetKernelArg",
-          cl.SetKernelArg(m->kernel, 2 * at, sizeof memory, &memory));
-  OCL_TRY("clSetKernelArg",
-          cl.SetKernelArg(m->kernel, 2 * at + 1, sizeof offset, &offset));
-  return KD_OK;
 }
 
 static kd_status update(kd_capture *c, const kd_rebind *rebinds,
                         uint32_t count) {
-  kd_status status = KD_OK;
-  pthread_mutex_lock(&c->lock);
-  for (uint32_t i = 0; status == KD_OK && i < count; i++)
-    if (!is_used(c, &rebinds[i]))
-      status = FAIL(KD_NOT_FOUND, "buffer %u of the update is not recorded", i);
-  /* each use changes once, also where one's new buffer is another's old one */
-  for (uint32_t m = 0; status == KD_OK && m < c->count; m++)
-    for (uint32_t k = 0; status == KD_OK && k < c->commands[m].buffer_count;
-         k++)
-      for (uint32_t i = 0; i < count; i++)
-        if (fits(&c->commands[m], k, &rebinds[i])) {
-          status = rebind(&c->commands[m], k, &rebinds[i]);
-          break;
-        }
-  pthread_mutex_unlock(&c->lock);
+  pthread_mutex_lock(&c->recording.lock);
+  kd_status status = fam_record_rebind(c, rebinds, count);
+  pthread_mutex_unlock(&c->recording.lock);
   return status;
 }
 
@@ -192,5 +197,5 @@ const kd_capture_table ocl_capture = {
     .end = end,
     .launch = launch,
     .update = update,
-    .destroy = ocl_capture_drop,
+    .destroy = fam_record_drop,
 };

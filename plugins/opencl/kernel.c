@@ -1,87 +1,102 @@
 /* kernel.c - passes of the families' plans as OpenCL kernels. */
+#include <string.h>
+
 #include "opencl.h"
 
-static kd_status make_kernel(kd_device *d, const fam_pass *pass,
-                             cl_kernel *out) {
-  cl_program program = NULL;
+static ocl_program *make(const ocl_program *like, uint32_t param_count) {
+  size_t size = sizeof(ocl_program) + param_count * sizeof(uint32_t);
+  ocl_program *p = ocl_host->allocate(size, 0);
+  if (!p) return NULL;
+  memset(p, 0, size);
+  if (like) memcpy(p, like, size);
+  p->kernel = NULL;
+  p->param_count = param_count;
+  p->bound_in = UINT64_MAX; /* nothing is bound */
+  return p;
+}
+
+/* Its kernel, with the parameters behind the buffers. */
+static kd_status begin(ocl_program *p, uint32_t buffer_count) {
   cl_int code = CL_SUCCESS;
-  char *source = fam_opencl(ocl_host, &d->families.dialect, pass);
-  if (!source) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
-  kd_status status = ocl_program_get(d, source, &program);
-  ocl_host->release(source);
-  if (status != KD_OK) return status;
-  *out = cl.CreateKernel(program, "family", &code);
-  return *out ? KD_OK : ocl_failed(code, "clCreateKernel");
+  p->kernel = cl.CreateKernel(p->source, "family", &code);
+  if (!p->kernel) return ocl_failed(code, "clCreateKernel");
+  OCL_TRY("clSetKernelArg",
+          cl.SetKernelArg(p->kernel, 2 * buffer_count,
+                          p->param_count * sizeof *p->params, p->params));
+  return KD_OK;
+}
+
+void ocl_program_drop(ocl_program *p) {
+  if (p->kernel) cl.ReleaseKernel(p->kernel);
+  ocl_host->release(p);
+}
+
+static kd_status finish(kd_status status, ocl_program *p, ocl_program **out) {
+  if (status == KD_OK)
+    *out = p;
+  else
+    ocl_program_drop(p);
+  return status;
+}
+
+kd_status ocl_program_twin(const ocl_program *program, ocl_program **out_twin) {
+  ocl_program *p = make(program, program->param_count);
+  if (!p) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  return finish(begin(p, program->buffer_count), p, out_twin);
 }
 
 static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
-  cl_kernel kernel = NULL;
-  kd_status status = make_kernel(d, pass, &kernel);
-  if (status == KD_OK) *out = kernel;
-  return status;
-}
-
-static void drop(kd_device *d, void *kernel) {
-  (void)d;
-  cl.ReleaseKernel(kernel);
-}
-
-static kd_status set_arguments(cl_kernel kernel, const fam_pass *pass,
-                               const kd_launch *launch) {
-  cl_uint at = 0;
-  for (uint32_t i = 0; i < pass->buffer_count; i++) {
-    const kd_tensor *tensor = fam_tensor_of(launch, &pass->buffers[i]);
-    cl_mem memory = tensor->buffer ? tensor->buffer->memory : NULL;
-    cl_ulong offset = tensor->offset;
-    OCL_TRY("clSetKernelArg",
-            cl.SetKernelArg(kernel, at++, sizeof memory, &memory));
-    OCL_TRY("clSetKernelArg",
-            cl.SetKernelArg(kernel, at++, sizeof offset, &offset));
-  }
   uint32_t count = pass->param_count ? pass->param_count : 1;
-  OCL_TRY(
-      "clSetKernelArg",
-      cl.SetKernelArg(kernel, at, count * sizeof *pass->params, pass->params));
-  return KD_OK;
-}
-
-/* A recording has kernels of its own, whose arguments stay. */
-static kd_status record_pass(kd_device *d, kd_stream *stream,
-                             const fam_pass *pass, const kd_launch *launch) {
-  ocl_command command = {.kind = OCL_LAUNCH,
-                         .items = (size_t)pass->groups * pass->group,
-                         .group = pass->group,
-                         .buffer_count = pass->buffer_count};
-  for (uint32_t i = 0; i < pass->buffer_count; i++) {
-    const kd_tensor *tensor = fam_tensor_of(launch, &pass->buffers[i]);
-    command.buffers[i] = tensor->buffer;
-    command.offsets[i] = tensor->offset;
-  }
-  kd_status status = make_kernel(d, pass, &command.kernel);
-  if (status == KD_OK) status = set_arguments(command.kernel, pass, launch);
-  if (status == KD_OK) status = ocl_record(stream, &command);
-  if (status != KD_OK && command.kernel) cl.ReleaseKernel(command.kernel);
+  ocl_program *p = make(NULL, count), *made = NULL;
+  char *source = fam_opencl(ocl_host, &d->families.dialect, pass);
+  kd_status status =
+      p && source ? KD_OK
+                  : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
+  if (status == KD_OK) status = ocl_program_get(d, source, &p->source);
+  if (source) ocl_host->release(source);
+  if (!p) return status;
+  p->items = (size_t)pass->groups * pass->group;
+  p->group = pass->group;
+  p->buffer_count = pass->buffer_count;
+  memcpy(p->params, pass->params, count * sizeof *p->params);
+  if (status == KD_OK) status = begin(p, pass->buffer_count);
+  status = finish(status, p, &made);
+  *out = made;
   return status;
 }
 
-static kd_status run_pass(kd_device *d, kd_stream *stream, void *kernel,
-                          const fam_pass *pass, const kd_launch *launch) {
-  if (stream && stream->recording) return record_pass(d, stream, pass, launch);
-  size_t group = pass->group, items = (size_t)pass->groups * group;
-  cl_event event = NULL;
-  bool profiling = atomic_load_explicit(&d->profiling, memory_order_relaxed);
-  kd_status status = set_arguments(kernel, pass, launch);
-  if (status != KD_OK) return status;
-  OCL_TRY("clEnqueueNDRangeKernel",
-          cl.EnqueueNDRangeKernel(ocl_queue(d, stream), kernel, 1, NULL, &items,
-                                  &group, 0, NULL, profiling ? &event : NULL));
-  if (event)
-    ocl_note(d, stream, event, KD_PROFILE_KERNEL, 0, launch->correlation);
+static void drop(kd_device *d, void *program) {
+  (void)d;
+  ocl_program_drop(program);
+}
+
+static kd_status bind(ocl_program *p, uint32_t at, kd_buffer *buffer,
+                      uint64_t offset) {
+  cl_mem memory = buffer ? buffer->memory : NULL;
+  cl_ulong from = offset;
+  OCL_TRY("clSetKernelArg",
+          cl.SetKernelArg(p->kernel, 2 * at, sizeof memory, &memory));
+  OCL_TRY("clSetKernelArg",
+          cl.SetKernelArg(p->kernel, 2 * at + 1, sizeof from, &from));
+  p->buffers[at] = buffer;
+  p->offsets[at] = offset;
   return KD_OK;
 }
 
-static kd_status settle(kd_device *d) {
-  OCL_TRY("clFinish", cl.Finish(d->queue));
+kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m) {
+  /* Behind a release, a handle may stand for another buffer than the one that the
+   * driver saw. relaxed: the buffers of this launch were made before it began. */
+  uint64_t now = atomic_load_explicit(&d->generation, memory_order_relaxed);
+  bool all = p->bound_in != now;
+  p->bound_in = UINT64_MAX; /* unless all is well */
+  for (uint32_t i = 0; i < m->buffer_count; i++) {
+    if (!all && p->buffers[i] == m->buffers[i] &&
+        p->offsets[i] == m->offsets[i])
+      continue;
+    kd_status status = bind(p, i, m->buffers[i], m->offsets[i]);
+    if (status != KD_OK) return status;
+  }
+  p->bound_in = now;
   return KD_OK;
 }
 
@@ -90,8 +105,7 @@ void ocl_kernels_begin(kd_device *d) {
   d->families.name = d->name;
   d->families.compile = compile;
   d->families.release = drop;
-  d->families.launch = run_pass;
-  d->families.settle = settle;
+  d->families.run = ocl_do;
 }
 
 const fam_driver *fam_driver_of(const kd_device *d) {

@@ -28,6 +28,8 @@ struct kd_device {
   fam_driver families;
   char build_options[64];
   _Atomic uint64_t used, buffers;
+  _Atomic uint64_t generation; /* counts buffers that were released */
+  cl_commands commands;        /* of cl_khr_command_buffer, or NULL each */
   fam_programs programs;
   /* callbacks that the driver still owes, and who waits for the last */
   pthread_mutex_t pending_lock;
@@ -105,33 +107,35 @@ void ocl_programs_begin(kd_device *device);
 /* Sets what the families call. */
 void ocl_kernels_begin(kd_device *device);
 
-/* ---- recordings ------------------------------------------------------------------------ */
+/* A pass of a plan, ready to be launched. */
+typedef struct ocl_program {
+  cl_program source;
+  cl_kernel kernel;
+  size_t items, group;
+  uint32_t buffer_count, param_count;
+  uint64_t
+      bound_in; /* of the device's `generation` when the arguments were set */
+  kd_buffer *buffers[FAM_BUFFERS]; /* that they are */
+  uint64_t offsets[FAM_BUFFERS];
+  uint32_t params[]; /* set once */
+} ocl_program;
+
+/* Another kernel of the same program, with arguments of its own. */
+kd_status ocl_program_twin(const ocl_program *program, ocl_program **out_twin);
+void ocl_program_drop(ocl_program *program);
+/* Sets the arguments that are others than before. */
+kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m);
+
+/* ---- commands and recordings --------------------------------------------------------- */
+
+/* As fam_driver.run. */
+kd_status ocl_do(kd_device *device, kd_stream *stream, const fam_command *m,
+                 uint64_t correlation);
+/* Enqueues it; `wait`: it is done when this returns. */
+kd_status ocl_enqueue(kd_device *device, kd_stream *stream,
+                      const fam_command *m, uint64_t correlation, bool wait);
 
 extern const kd_capture_table ocl_capture;
-
-/* One command of a recording. */
-typedef struct ocl_command {
-  enum { OCL_LAUNCH, OCL_COPY_IN, OCL_COPY_OUT, OCL_COPY, OCL_FILL } kind;
-  cl_kernel kernel; /* with its arguments set; the recording's own */
-  size_t items, group;
-  uint32_t buffer_count;
-  kd_buffer *buffers[FAM_BUFFERS];
-  uint64_t offsets[FAM_BUFFERS];
-  const void *source;
-  void *target;
-  uint64_t size;
-  uint8_t pattern[16];
-  uint32_t pattern_size;
-} ocl_command;
-
-/* Whether a stream records into it now; false where the recording has ended. */
-bool ocl_capture_join(kd_capture *capture, kd_stream *stream);
-/* Holds a recording, and lets go. */
-void ocl_capture_take(kd_capture *capture);
-void ocl_capture_drop(kd_capture *capture);
-
-/* Adds a copy of a command to what the stream records. */
-kd_status ocl_record(kd_stream *stream, const ocl_command *command);
 
 extern const kd_profile_table ocl_profile;
 

@@ -80,6 +80,11 @@ static kd_status plugin_open(const kd_host *host) {
   bool tiles = false;
   kd_status status = fam_tiles(host, false, &tiles);
   if (status != KD_OK) return status;
+  const char *commands = host->option(host, "commands");
+  if (commands && strcmp(commands, "auto") != 0 &&
+      strcmp(commands, "on") != 0 && strcmp(commands, "off") != 0)
+    return FAIL(KD_INVALID_ARGUMENT,
+                "option commands is \"%s\"; it is auto, on or off", commands);
   const char *why = cl_api_open();
   /* PoCL ends the process where it can't read what the machine has */
   if (!why && access("/sys/devices/system/cpu", R_OK) != 0)
@@ -182,6 +187,27 @@ static void read_facts(kd_device *d) {
            exact ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
 }
 
+/* Whether recordings become command buffers; they may be launched while they run.
+ * Drivers for processors replay no faster by them. */
+static void find_commands(kd_device *d) {
+  const char *wanted = ocl_host->option(ocl_host, "commands");
+  bool on = wanted && !strcmp(wanted, "on");
+  bool off = wanted && !strcmp(wanted, "off");
+  bool there =
+      has_extension(d->id, CL_KHR_COMMAND_BUFFER_EXTENSION_NAME) &&
+      (number(d->id, CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR) &
+       CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR) &&
+      !(number(d->id, CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR) &
+        ~(cl_ulong)CL_QUEUE_PROFILING_ENABLE);
+  if (on || (!off && !(number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)))
+    there = there && cl_commands_find(d->platform, &d->commands);
+  if (on && !there)
+    ocl_host->log(ocl_host, KD_LOG_WARNING,
+                  "option commands is on, and %s has no command buffers that"
+                  " may be launched while they run: recordings are lists",
+                  d->name);
+}
+
 static kd_status device_open(uint32_t index, kd_device **out_device) {
   cl_int code = CL_SUCCESS;
   kd_device *d = ocl_host->allocate(sizeof *d, 0);
@@ -192,6 +218,7 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   memcpy(d->name, devices[index].name, sizeof d->name);
   snprintf(d->driver, sizeof d->driver, "%.127s", devices[index].driver);
   read_facts(d);
+  find_commands(d);
   /* tiles pay where local memory is no part of the global one */
   fam_tiles(ocl_host, number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL,
             &d->families.shared);

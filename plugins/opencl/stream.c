@@ -64,7 +64,7 @@ static kd_status event_create(kd_device *d, uint32_t flags,
 
 static void event_destroy(kd_event *event) {
   if (event->marker) cl.ReleaseEvent(event->marker);
-  if (event->recorded) ocl_capture_drop(event->recorded);
+  if (event->recorded) fam_record_drop(event->recorded);
   pthread_mutex_destroy(&event->lock);
   ocl_host->release(event);
 }
@@ -82,12 +82,12 @@ static void set_marker(kd_event *event, cl_event marker, kd_capture *recorded) {
   pthread_mutex_lock(&event->lock);
   cl_event old = event->marker;
   kd_capture *before = event->recorded;
-  if (recorded) ocl_capture_take(recorded);
+  if (recorded) fam_record_take(recorded);
   event->marker = marker;
   event->recorded = recorded;
   pthread_mutex_unlock(&event->lock);
   if (old) cl.ReleaseEvent(old);
-  if (before) ocl_capture_drop(before);
+  if (before) fam_record_drop(before);
 }
 
 static kd_status event_record(kd_event *event, kd_stream *stream) {
@@ -125,7 +125,8 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   kd_capture *recorded = event->recorded;
   pthread_mutex_unlock(&event->lock);
   if (recorded) { /* the recording goes on here, or has ended */
-    if (stream->recording != recorded) ocl_capture_join(recorded, stream);
+    if (stream->recording != recorded)
+      fam_record_join(recorded, &stream->recording);
     return KD_OK;
   }
   cl_event marker = marker_of(event);

@@ -117,18 +117,18 @@ static kd_status await_writes(kd_stream *stream, const void *source,
 
 /* ---- commands ---------------------------------------------------------------------------- */
 
-static bool repeats(const vlk_command *m) {
+static bool repeats(const fam_command *m) {
   return m->pattern_size <= 4 && m->offsets[0] % 4 == 0 && m->size % 4 == 0;
 }
 
-bool vlk_is_plain(const vlk_command *m) {
-  return m->kind == VLK_LAUNCH || m->kind == VLK_COPY ||
-         (m->kind == VLK_FILL && repeats(m));
+bool vlk_is_plain(const fam_command *m) {
+  return m->kind == FAM_LAUNCH || m->kind == FAM_COPY ||
+         (m->kind == FAM_FILL && repeats(m));
 }
 
 void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
-                   const vlk_command *m) {
-  if (m->kind == VLK_LAUNCH) {
+                   const fam_command *m) {
+  if (m->kind == FAM_LAUNCH) {
     struct vlk_push push;
     const vlk_program *p = m->program;
     push.params = vlk_address(p->params);
@@ -144,7 +144,7 @@ void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
     vk.CmdPushConstants(commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                         16 + 8 * m->buffer_count, &push);
     vk.CmdDispatch(commands, p->x, p->y, 1);
-  } else if (m->kind == VLK_COPY) {
+  } else if (m->kind == FAM_COPY) {
     const VkBufferCopy region = {
         .srcOffset = m->buffers[0]->offset + m->offsets[0],
         .dstOffset = m->buffers[1]->offset + m->offsets[1],
@@ -162,17 +162,18 @@ void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
   }
 }
 
-static kd_status run_plain(kd_stream *stream, const vlk_command *m,
+static kd_status run_plain(kd_stream *stream, const fam_command *m,
                            uint64_t correlation) {
-  static const uint32_t kinds[] = {[VLK_LAUNCH] = KD_PROFILE_KERNEL,
-                                   [VLK_COPY] = KD_PROFILE_COPY,
-                                   [VLK_FILL] = KD_PROFILE_FILL};
+  static const uint32_t kinds[] = {[FAM_LAUNCH] = KD_PROFILE_KERNEL,
+                                   [FAM_COPY] = KD_PROFILE_COPY,
+                                   [FAM_FILL] = KD_PROFILE_FILL};
+  vlk_program *program = m->program;
   vlk_batch *b = NULL;
   kd_status status = vlk_stream_batch(stream, &b);
   if (status != KD_OK) return status;
-  if (m->program) {
-    atomic_fetch_add_explicit(&m->program->users, 1, memory_order_relaxed);
-    b->programs[b->program_count++] = m->program;
+  if (program) {
+    atomic_fetch_add_explicit(&program->users, 1, memory_order_relaxed);
+    b->programs[b->program_count++] = program;
   }
   note_begin(b);
   vlk_put_plain(stream->device, b->commands, &b->bound, m);
@@ -182,7 +183,7 @@ static kd_status run_plain(kd_stream *stream, const vlk_command *m,
 
 /* Between a staging buffer and the command's own; the batch gives the former back,
  * behind a copy to `target` where there is one. Takes the staging buffer. */
-static kd_status run_staged(kd_stream *stream, const vlk_command *m,
+static kd_status run_staged(kd_stream *stream, const fam_command *m,
                             kd_buffer *staging, uint32_t kind) {
   kd_device *d = stream->device;
   kd_buffer *buffer = m->buffers[0];
@@ -230,7 +231,7 @@ static bool is_direct(kd_stream *stream, const kd_buffer *buffer) {
          vlk_stream_idle(stream);
 }
 
-static kd_status run_copy_in(kd_stream *stream, const vlk_command *m) {
+static kd_status run_copy_in(kd_stream *stream, const fam_command *m) {
   kd_buffer *staging = NULL, *buffer = m->buffers[0];
   kd_status status = await_writes(stream, m->source, m->size);
   if (status != KD_OK) return status;
@@ -244,7 +245,7 @@ static kd_status run_copy_in(kd_stream *stream, const vlk_command *m) {
   return run_staged(stream, m, staging, KD_PROFILE_COPY_IN);
 }
 
-static kd_status run_copy_out(kd_stream *stream, const vlk_command *m) {
+static kd_status run_copy_out(kd_stream *stream, const fam_command *m) {
   kd_buffer *staging = NULL, *buffer = m->buffers[0];
   if (is_direct(stream, buffer)) {
     memcpy(m->target, vlk_mapped(buffer) + m->offsets[0], (size_t)m->size);
@@ -256,7 +257,7 @@ static kd_status run_copy_out(kd_stream *stream, const vlk_command *m) {
   return run_staged(stream, m, staging, KD_PROFILE_COPY_OUT);
 }
 
-static kd_status run_fill(kd_stream *stream, const vlk_command *m) {
+static kd_status run_fill(kd_stream *stream, const fam_command *m) {
   kd_buffer *staging = NULL;
   uint64_t size = m->size < FILL_CHUNK ? m->size : FILL_CHUNK;
   kd_status status = vlk_allocate(stream->device, VLK_VISIBLE, size, &staging);
@@ -267,19 +268,19 @@ static kd_status run_fill(kd_stream *stream, const vlk_command *m) {
   return run_staged(stream, m, staging, KD_PROFILE_FILL);
 }
 
-kd_status vlk_run(kd_stream *stream, const vlk_command *m,
+kd_status vlk_run(kd_stream *stream, const fam_command *m,
                   uint64_t correlation) {
   if (atomic_load(&stream->device->lost))
     return FAIL(KD_DEVICE_LOST, "Vulkan: %s was lost", stream->device->name);
   if (vlk_is_plain(m)) return run_plain(stream, m, correlation);
-  if (m->kind == VLK_COPY_IN) return run_copy_in(stream, m);
-  if (m->kind == VLK_COPY_OUT) return run_copy_out(stream, m);
+  if (m->kind == FAM_COPY_IN) return run_copy_in(stream, m);
+  if (m->kind == FAM_COPY_OUT) return run_copy_out(stream, m);
   return run_fill(stream, m);
 }
 
-kd_status vlk_do(kd_device *d, kd_stream *stream, const vlk_command *m,
+kd_status vlk_do(kd_device *d, kd_stream *stream, const fam_command *m,
                  uint64_t correlation) {
-  if (stream && stream->recording) return vlk_record(stream, m);
+  if (stream && stream->recording) return fam_record_add(stream->recording, m);
   if (stream) return vlk_run(stream, m, correlation);
   pthread_mutex_lock(&d->own_lock);
   kd_status status = vlk_run(d->own, m, correlation);

@@ -64,34 +64,13 @@ static void drop(kd_device *d, void *program) {
   vlk_program_drop(program);
 }
 
-static kd_status launch_pass(kd_device *d, kd_stream *stream, void *program,
-                             const fam_pass *pass, const kd_launch *launch) {
-  vlk_command command;
-  command.kind = VLK_LAUNCH;
-  command.program = program;
-  command.size = 0;
-  command.buffer_count = pass->buffer_count;
-  for (uint32_t i = 0; i < pass->buffer_count; i++) {
-    const kd_tensor *tensor = fam_tensor_of(launch, &pass->buffers[i]);
-    command.buffers[i] = tensor->buffer;
-    command.offsets[i] = tensor->offset;
-  }
-  return vlk_do(d, stream, &command, launch->correlation);
-}
-
-static kd_status settle(kd_device *d) {
-  (void)d; /* a launch without a stream has waited */
-  return KD_OK;
-}
-
 void vlk_kernels_begin(kd_device *d) {
   d->families.host = vlk_host;
   d->families.name = d->name;
   if (!vlk_has_compiler()) d->families.can = can;
   d->families.compile = compile;
   d->families.release = drop;
-  d->families.launch = launch_pass;
-  d->families.settle = settle;
+  d->families.run = vlk_do;
 }
 
 const fam_driver *fam_driver_of(const kd_device *d) {

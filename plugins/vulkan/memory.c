@@ -264,58 +264,20 @@ static bool is_direct(const kd_stream *stream, const kd_buffer *buffer) {
 
 static kd_status copy_in(kd_device *d, kd_stream *stream, const void *source,
                          kd_buffer *target, uint64_t offset, uint64_t size) {
-  if (!size) return KD_OK;
-  if (is_direct(stream, target)) {
+  if (size && is_direct(stream, target)) {
     memcpy(vlk_mapped(target) + offset, source, (size_t)size);
     return KD_OK;
   }
-  const vlk_command command = {.kind = VLK_COPY_IN,
-                               .source = source,
-                               .size = size,
-                               .buffer_count = 1,
-                               .buffers = {target},
-                               .offsets = {offset}};
-  return vlk_do(d, stream, &command, 0);
+  return fam_copy_in(d, stream, source, target, offset, size);
 }
 
 static kd_status copy_out(kd_device *d, kd_stream *stream, kd_buffer *source,
                           uint64_t offset, void *target, uint64_t size) {
-  if (!size) return KD_OK;
-  if (is_direct(stream, source)) {
+  if (size && is_direct(stream, source)) {
     memcpy(target, vlk_mapped(source) + offset, (size_t)size);
     return KD_OK;
   }
-  const vlk_command command = {.kind = VLK_COPY_OUT,
-                               .target = target,
-                               .size = size,
-                               .buffer_count = 1,
-                               .buffers = {source},
-                               .offsets = {offset}};
-  return vlk_do(d, stream, &command, 0);
-}
-
-static kd_status copy(kd_device *d, kd_stream *stream, kd_buffer *source,
-                      uint64_t source_offset, kd_buffer *target,
-                      uint64_t target_offset, uint64_t size) {
-  const vlk_command command = {.kind = VLK_COPY,
-                               .size = size,
-                               .buffer_count = 2,
-                               .buffers = {source, target},
-                               .offsets = {source_offset, target_offset}};
-  return size ? vlk_do(d, stream, &command, 0) : KD_OK;
-}
-
-static kd_status fill(kd_device *d, kd_stream *stream, kd_buffer *target,
-                      uint64_t offset, uint64_t size, const void *pattern,
-                      uint32_t pattern_size) {
-  vlk_command command = {.kind = VLK_FILL,
-                         .size = size,
-                         .buffer_count = 1,
-                         .buffers = {target},
-                         .offsets = {offset},
-                         .pattern_size = pattern_size};
-  memcpy(command.pattern, pattern, pattern_size);
-  return size ? vlk_do(d, stream, &command, 0) : KD_OK;
+  return fam_copy_out(d, stream, source, offset, target, size);
 }
 
 static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
@@ -350,8 +312,8 @@ const kd_memory_table vlk_memory = {
     .release = release,
     .copy_in = copy_in,
     .copy_out = copy_out,
-    .copy = copy,
-    .fill = fill,
+    .copy = fam_copy,
+    .fill = fam_fill,
     .map = map,
     .unmap = unmap,
     .stats = stats,

@@ -112,7 +112,7 @@ static kd_status event_create(kd_device *d, uint32_t flags,
 
 static void event_destroy(kd_event *event) {
   if (event->batch) vlk_batch_drop(event->batch);
-  if (event->recorded) vlk_capture_drop(event->recorded);
+  if (event->recorded) fam_record_drop(event->recorded);
   pthread_mutex_destroy(&event->lock);
   vlk_host->release(event);
 }
@@ -128,7 +128,7 @@ static vlk_batch *batch_of(kd_event *event) {
 
 static void set_batch(kd_event *event, vlk_batch *b, kd_capture *recorded) {
   if (b) vlk_batch_take(b);
-  if (recorded) vlk_capture_take(recorded);
+  if (recorded) fam_record_take(recorded);
   pthread_mutex_lock(&event->lock);
   vlk_batch *old = event->batch;
   kd_capture *before = event->recorded;
@@ -136,7 +136,7 @@ static void set_batch(kd_event *event, vlk_batch *b, kd_capture *recorded) {
   event->recorded = recorded;
   pthread_mutex_unlock(&event->lock);
   if (old) vlk_batch_drop(old);
-  if (before) vlk_capture_drop(before);
+  if (before) fam_record_drop(before);
 }
 
 static kd_status event_record(kd_event *event, kd_stream *stream) {
@@ -176,7 +176,8 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   kd_capture *recorded = event->recorded;
   pthread_mutex_unlock(&event->lock);
   if (recorded) { /* the recording goes on here, or has ended */
-    if (stream->recording != recorded) vlk_capture_join(recorded, stream);
+    if (stream->recording != recorded)
+      fam_record_join(recorded, &stream->recording);
     return KD_OK;
   }
   vlk_batch *b = batch_of(event);

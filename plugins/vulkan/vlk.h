@@ -244,38 +244,17 @@ void vlk_kernels_begin(kd_device *device);
 
 extern const kd_capture_table vlk_capture;
 
-/* One command of a recording. */
-typedef struct vlk_command {
-  enum { VLK_LAUNCH, VLK_COPY_IN, VLK_COPY_OUT, VLK_COPY, VLK_FILL } kind;
-  vlk_program *program; /* the recording holds it */
-  uint32_t buffer_count;
-  kd_buffer *buffers[FAM_BUFFERS];
-  uint64_t offsets[FAM_BUFFERS];
-  const void *source;
-  void *target;
-  uint64_t size;
-  uint8_t pattern[16];
-  uint32_t pattern_size;
-} vlk_command;
-
 /* Runs it on the stream. */
-kd_status vlk_run(kd_stream *stream, const vlk_command *m,
+kd_status vlk_run(kd_stream *stream, const fam_command *m,
                   uint64_t correlation);
-/* The same, or adds a copy of it to what the stream records. Without a stream it is
- * done when this returns. */
-kd_status vlk_do(kd_device *d, kd_stream *stream, const vlk_command *m,
+/* As fam_driver.run. */
+kd_status vlk_do(kd_device *d, kd_stream *stream, const fam_command *m,
                  uint64_t correlation);
 /* Only the commands that need nothing of the host. */
-bool vlk_is_plain(const vlk_command *m);
+bool vlk_is_plain(const fam_command *m);
 void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
-                   const vlk_command *m);
+                   const fam_command *m);
 void vlk_put_barrier(VkCommandBuffer commands);
-
-kd_status vlk_record(kd_stream *stream, const vlk_command *command);
-/* Whether a stream records into it now; false where the recording has ended. */
-bool vlk_capture_join(kd_capture *capture, kd_stream *stream);
-void vlk_capture_take(kd_capture *capture);
-void vlk_capture_drop(kd_capture *capture);
 
 extern const kd_profile_table vlk_profile;
 

@@ -434,7 +434,11 @@ static keel_status open_plugin(keel_plugin *plugin) {
   keel_context *context = plugin->context;
   keel_status status = keel_library_open(plugin);
   if (status != KD_OK)
-    return refuse(plugin, status, "look at the device's driver");
+    return refuse(plugin, status,
+                  status == KD_INVALID_ARGUMENT &&
+                          (plugin->option_count || context->option_count)
+                      ? "look at the plugin's options"
+                      : "look at the device's driver");
   uint32_t count = plugin->shared->device_count;
   keel_device **devices = realloc(
       context->devices, (context->device_count + count + 1) * sizeof *devices);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define LAUNCHES 1000
@@ -54,6 +55,7 @@ static void keel_start(const char *name) {
       keel_op_prepare(the_context, "Relu", NULL, 0, NULL, &relu) != KD_OK ||
       keel_op_prepare(the_context, "MatMul", NULL, 0, NULL, &matmul) != KD_OK)
     fail(keel_message());
+  memset(host_bytes, 1, COPY); /* pages of its own, as Keel's source has */
   x = placed(1, &four);
   square[0] = placed(2, sides);
   square[1] = placed(2, sides);

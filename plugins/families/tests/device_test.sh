@@ -75,4 +75,15 @@ fi
   failed=1
 }
 tail -n 1 "$scratch/conformance"
+
+# recordings as command buffers, which a processor's driver does not choose
+if [ "$name" = opencl ]; then
+  "$suite" run "$plugin" --quick --quiet --rule 'capture.*' --option commands=on \
+    >"$scratch/conformance" 2>&1 || {
+    cat "$scratch/conformance"
+    failed=1
+  }
+  grep 'recordings are lists' "$scratch/conformance"
+  echo "with command buffers: $(tail -n 1 "$scratch/conformance")"
+fi
 exit $failed

@@ -1,0 +1,191 @@
+/* record.c - copies as commands, and recordings of commands. */
+#include "families/record.h"
+
+#include <string.h>
+
+#include "families/instance.h"
+
+/* ---- copies ------------------------------------------------------------------------- */
+
+static kd_status run(kd_device *device, kd_stream *stream,
+                     const fam_command *command) {
+  if (!command->size) return KD_OK;
+  return fam_driver_of(device)->run(device, stream, command, 0);
+}
+
+kd_status fam_copy_in(kd_device *device, kd_stream *stream, const void *source,
+                      kd_buffer *target, uint64_t offset, uint64_t size) {
+  const fam_command command = {.kind = FAM_COPY_IN,
+                               .source = source,
+                               .size = size,
+                               .buffer_count = 1,
+                               .buffers = {target},
+                               .offsets = {offset}};
+  return run(device, stream, &command);
+}
+
+kd_status fam_copy_out(kd_device *device, kd_stream *stream, kd_buffer *source,
+                       uint64_t offset, void *target, uint64_t size) {
+  const fam_command command = {.kind = FAM_COPY_OUT,
+                               .target = target,
+                               .size = size,
+                               .buffer_count = 1,
+                               .buffers = {source},
+                               .offsets = {offset}};
+  return run(device, stream, &command);
+}
+
+kd_status fam_copy(kd_device *device, kd_stream *stream, kd_buffer *source,
+                   uint64_t source_offset, kd_buffer *target,
+                   uint64_t target_offset, uint64_t size) {
+  const fam_command command = {.kind = FAM_COPY,
+                               .size = size,
+                               .buffer_count = 2,
+                               .buffers = {source, target},
+                               .offsets = {source_offset, target_offset}};
+  return run(device, stream, &command);
+}
+
+kd_status fam_fill(kd_device *device, kd_stream *stream, kd_buffer *target,
+                   uint64_t offset, uint64_t size, const void *pattern,
+                   uint32_t pattern_size) {
+  fam_command command = {.kind = FAM_FILL,
+                         .size = size,
+                         .buffer_count = 1,
+                         .buffers = {target},
+                         .offsets = {offset},
+                         .pattern_size = pattern_size};
+  memcpy(command.pattern, pattern, pattern_size);
+  return run(device, stream, &command);
+}
+
+/* ---- recordings ------------------------------------------------------------------- */
+
+/* A plugin's kd_capture begins with its recording. */
+static fam_recording *of(struct kd_capture *capture) {
+  return (fam_recording *)(void *)capture;
+}
+
+kd_status fam_record_begin(struct kd_capture *capture,
+                           const fam_recorder *recorder, kd_device *device,
+                           struct kd_capture **slot) {
+  fam_recording *r = of(capture);
+  r->recorder = recorder;
+  r->device = device;
+  r->open = true;
+  atomic_init(&r->users, 1);
+  pthread_mutex_init(&r->lock, NULL);
+  fam_record_join(capture, slot);
+  return KD_OK;
+}
+
+kd_status fam_record_end(const kd_host *host, struct kd_capture **slot,
+                         struct kd_capture **out_capture) {
+  struct kd_capture *capture = *slot;
+  if (!capture || of(capture)->streams[0] != slot)
+    return host->fail(KD_FAILED_PRECONDITION,
+                      "the stream did not begin to record");
+  fam_recording *r = of(capture);
+  pthread_mutex_lock(&r->lock);
+  r->open = false;
+  for (uint32_t i = 0; i < r->stream_count; i++)
+    *r->streams[i] = NULL;
+  pthread_mutex_unlock(&r->lock);
+  *out_capture = capture;
+  return KD_OK;
+}
+
+void fam_record_join(struct kd_capture *capture, struct kd_capture **slot) {
+  fam_recording *r = of(capture);
+  pthread_mutex_lock(&r->lock);
+  if (r->open && r->stream_count < 64) {
+    r->streams[r->stream_count++] = slot;
+    *slot = capture;
+  }
+  pthread_mutex_unlock(&r->lock);
+}
+
+/* Under the lock: room for one more. */
+static bool grow(fam_recording *r) {
+  const kd_host *host = r->recorder->host;
+  if (r->count < r->room) return true;
+  uint32_t room = r->room * 2 + 16;
+  fam_command *more = host->allocate(room * sizeof *more, 0);
+  if (!more) return false;
+  if (r->count) memcpy(more, r->commands, r->count * sizeof *more);
+  if (r->commands) host->release(r->commands);
+  r->commands = more;
+  r->room = room;
+  return true;
+}
+
+kd_status fam_record_add(struct kd_capture *capture,
+                         const fam_command *command) {
+  fam_recording *r = of(capture);
+  kd_status status = KD_OK;
+  pthread_mutex_lock(&r->lock);
+  if (grow(r)) {
+    r->commands[r->count] = *command;
+    status = r->recorder->added(capture, &r->commands[r->count]);
+    if (status == KD_OK) r->count++;
+  } else {
+    status = r->recorder->host->fail(KD_OUT_OF_MEMORY, "no memory to record");
+  }
+  pthread_mutex_unlock(&r->lock);
+  return status;
+}
+
+/* Uses that start at the offset change. */
+static bool fits(const fam_command *m, uint32_t at, const kd_rebind *rebind) {
+  return m->buffers[at] == rebind->from &&
+         m->offsets[at] == rebind->from_offset;
+}
+
+static bool is_used(const fam_recording *r, const kd_rebind *rebind) {
+  for (uint32_t i = 0; i < r->count; i++)
+    for (uint32_t k = 0; k < r->commands[i].buffer_count; k++)
+      if (fits(&r->commands[i], k, rebind)) return true;
+  return false;
+}
+
+/* Each use changes once, also where one's new buffer is another's old one. */
+static kd_status rebind_one(struct kd_capture *capture, fam_command *m,
+                            const kd_rebind *rebinds, uint32_t count) {
+  for (uint32_t k = 0; k < m->buffer_count; k++)
+    for (uint32_t i = 0; i < count; i++)
+      if (fits(m, k, &rebinds[i])) {
+        m->buffers[k] = rebinds[i].to;
+        m->offsets[k] = rebinds[i].to_offset;
+        kd_status status = of(capture)->recorder->rebound(capture, m, k);
+        if (status != KD_OK) return status;
+        break;
+      }
+  return KD_OK;
+}
+
+kd_status fam_record_rebind(struct kd_capture *capture,
+                            const kd_rebind *rebinds, uint32_t count) {
+  fam_recording *r = of(capture);
+  kd_status status = KD_OK;
+  for (uint32_t i = 0; i < count; i++)
+    if (!is_used(r, &rebinds[i]))
+      return r->recorder->host->fail(
+          KD_NOT_FOUND, "buffer %u of the update is not recorded", i);
+  for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
+    status = rebind_one(capture, &r->commands[i], rebinds, count);
+  return status;
+}
+
+void fam_record_take(struct kd_capture *capture) {
+  atomic_fetch_add(&of(capture)->users, 1);
+}
+
+void fam_record_drop(struct kd_capture *capture) {
+  fam_recording *r = of(capture);
+  if (atomic_fetch_sub(&r->users, 1) > 1) return;
+  const kd_host *host = r->recorder->host;
+  fam_command *commands = r->commands;
+  pthread_mutex_destroy(&r->lock);
+  r->recorder->destroy(capture);
+  if (commands) host->release(commands);
+}

@@ -1,0 +1,93 @@
+/* record.h - what is done with a device's memory: commands, which run at once, or
+ * become part of a recording. */
+#ifndef KEEL_FAMILIES_RECORD_H
+#define KEEL_FAMILIES_RECORD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "families/family.h"
+
+typedef struct fam_command {
+  enum {
+    FAM_LAUNCH,   /* `program` with the buffers */
+    FAM_COPY_IN,  /* from `source` to buffer 0 */
+    FAM_COPY_OUT, /* from buffer 0 to `target` */
+    FAM_COPY,     /* from buffer 0 to buffer 1 */
+    FAM_FILL      /* buffer 0 with the pattern */
+  } kind;
+  uint32_t buffer_count;
+  void *program; /* the plugin's, from fam_driver.compile */
+  kd_buffer *buffers[FAM_BUFFERS];
+  uint64_t offsets[FAM_BUFFERS];
+  const void *source;
+  void *target;
+  uint64_t size;
+  uint8_t pattern[16];
+  uint32_t pattern_size;
+} fam_command;
+
+/* Copies and fills for kd_memory_table: a command each, handed to fam_driver.run. */
+kd_status fam_copy_in(kd_device *device, kd_stream *stream, const void *source,
+                      kd_buffer *target, uint64_t offset, uint64_t size);
+kd_status fam_copy_out(kd_device *device, kd_stream *stream, kd_buffer *source,
+                       uint64_t offset, void *target, uint64_t size);
+kd_status fam_copy(kd_device *device, kd_stream *stream, kd_buffer *source,
+                   uint64_t source_offset, kd_buffer *target,
+                   uint64_t target_offset, uint64_t size);
+kd_status fam_fill(kd_device *device, kd_stream *stream, kd_buffer *target,
+                   uint64_t offset, uint64_t size, const void *pattern,
+                   uint32_t pattern_size);
+
+/* ---- recordings ------------------------------------------------------------------- */
+
+struct kd_capture;
+
+/* What a plugin does with a recording's commands. All run under its lock but for the
+ * last. */
+typedef struct fam_recorder {
+  const kd_host *host;
+  /* A command was added: what it points to is held. */
+  kd_status (*added)(struct kd_capture *capture, fam_command *command);
+  /* Buffer `at` of a command is another one. */
+  kd_status (*rebound)(struct kd_capture *capture, fam_command *command,
+                       uint32_t at);
+  /* All that was added is let go, and the recording freed. */
+  void (*destroy)(struct kd_capture *capture);
+} fam_recorder;
+
+/* The first part of a plugin's kd_capture. */
+typedef struct fam_recording {
+  const fam_recorder *recorder;
+  kd_device *device;
+  pthread_mutex_t lock;
+  _Atomic int users; /* itself, and events that were recorded in it */
+  bool open;
+  fam_command *commands;
+  uint32_t count, room;
+  struct kd_capture *
+      *streams[64]; /* what says that a stream records; the first one
+                                      began it */
+  uint32_t stream_count;
+} fam_recording;
+
+/* Begins one, zeroed before, in the stream whose `slot` this is; NULL there while
+ * the stream does not record. */
+kd_status fam_record_begin(struct kd_capture *capture,
+                           const fam_recorder *recorder, kd_device *device,
+                           struct kd_capture **slot);
+kd_status fam_record_end(const kd_host *host, struct kd_capture **slot,
+                         struct kd_capture **out_capture);
+/* The stream records into it, too, from now on; or it has ended. */
+void fam_record_join(struct kd_capture *capture, struct kd_capture **slot);
+/* Adds a copy of a command. */
+kd_status fam_record_add(struct kd_capture *capture,
+                         const fam_command *command);
+/* kd_capture_table.update, under the lock, which is the caller's to take. */
+kd_status fam_record_rebind(struct kd_capture *capture,
+                            const kd_rebind *rebinds, uint32_t count);
+/* Holds it, and lets go: the last one to do so frees it. */
+void fam_record_take(struct kd_capture *capture);
+void fam_record_drop(struct kd_capture *capture);
+
+#endif /* KEEL_FAMILIES_RECORD_H */
