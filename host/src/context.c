@@ -118,6 +118,7 @@ static keel_status fill(keel_context *context,
   KEEL_TRY(keel_kernel_cache_create(&context->kernels));
   KEEL_TRY(keel_op_cache_create(&context->ops));
   KEEL_TRY(keel_search(context, params, keel_plugin_add));
+  keel_visible_warn(context);
   choose_default(context);
   return KD_OK;
 }

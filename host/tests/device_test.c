@@ -210,6 +210,41 @@ static void a_list_shows_some_devices(void **state) {
   }
 }
 
+static char warnings[512];
+
+static void note_warning(void *unused, uint32_t level, const char *line) {
+  (void)unused;
+  if (level == 1) strncat(warnings, line, 250);
+}
+
+static void a_list_that_names_nothing_is_warned_of(void **state) {
+  static const char *const rows[][2] = {
+      {"cpu,quue", "\"quue\""},
+      {"queue:0,cpu:7", "cpu:7, and it has 1"},
+      {"-echo:3", "echo:3, and it has 1"},
+      {"cpu,-echo", ""}};
+  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN, ECHO_PLUGIN};
+  (void)state;
+  setenv("KEEL_LOG", "warning", 1);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    keel_context *shown = NULL;
+    keel_context_params params = {.struct_size = sizeof params,
+                                  .flags = KEEL_ONLY_NAMED,
+                                  .plugins = paths,
+                                  .plugin_count = 3,
+                                  .log = note_warning,
+                                  .visible = rows[i][0]};
+    *warnings = 0;
+    assert_int_equal(keel_open(&params, &shown), KD_OK);
+    if (*rows[i][1])
+      assert_non_null(strstr(warnings, rows[i][1]));
+    else
+      assert_string_equal(warnings, "");
+    keel_close(shown);
+  }
+  setenv("KEEL_LOG", "error", 1);
+}
+
 static void a_list_that_is_none_is_refused(void **state) {
   static const char *const rows[] = {"cpu:", "cpu:x",   "cpu:0x",     ":0",
                                      "-",    "cpu,,:1", "cpu:1234567"};
@@ -250,6 +285,7 @@ int main(void) {
       cmocka_unit_test(ops_without_a_kernel_are_written_with_others),
       cmocka_unit_test(an_unknown_device_is_named_with_those_there_are),
       cmocka_unit_test(a_list_shows_some_devices),
+      cmocka_unit_test(a_list_that_names_nothing_is_warned_of),
       cmocka_unit_test(a_list_that_is_none_is_refused),
       cmocka_unit_test(the_same_silicon_through_two_plugins_is_known),
   };

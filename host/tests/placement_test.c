@@ -1,5 +1,7 @@
 /* placement_test.c - which device each op of a plan runs on: by rules, by the scopes a
  * program was built in, by cost. */
+#include <dlfcn.h>
+
 #include "context.h"
 #include "testing.h"
 
@@ -139,6 +141,17 @@ static void costs_decide(void **state) {
   set_speed(queue, 9);
   cpu->speed.wait = queue->speed.wait = 1e6;
   expect_places(program, &params, "cpu:0", "cpu:0");
+  cpu->speed.wait = queue->speed.wait = 1;
+  set_speed(cpu, 1000);
+  set_speed(queue, 1);
+  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(plugin);
+  atomic_int *estimate = dlsym(plugin, "queue_cost");
+  assert_non_null(estimate);
+  atomic_store(estimate, 1000000); /* the kernel's own word counts */
+  expect_places(program, &params, "queue:0", "cpu:0");
+  atomic_store(estimate, 0);
+  dlclose(plugin);
   keel_program_release(program);
   keel_program_release(split);
 }

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "loader/library.h"
+
 #define ANY UINT32_MAX
 
 typedef struct entry {
@@ -78,4 +80,26 @@ bool keel_visible_plugin(const char *list, const char *plugin) {
   while (next(&list, &e))
     if (is_of(&e, plugin) && (!e.hides || e.index == ANY)) visible = !e.hides;
   return visible;
+}
+
+void keel_visible_warn(const keel_context *context) {
+  const char *at = context->visible;
+  entry e;
+  while (at && next(&at, &e)) {
+    const keel_plugin *found = NULL;
+    for (uint32_t i = 0; i < context->plugin_count && !found; i++)
+      if (context->plugins[i]->name && is_of(&e, context->plugins[i]->name))
+        found = context->plugins[i];
+    if (!found)
+      keel_log_line(&context->log, KD_LOG_WARNING,
+                    "the list of visible devices names \"%.*s\", and there is"
+                    " no such plugin (`keel plugins` lists them)",
+                    (int)e.size, e.name);
+    else if (found->open && e.index != ANY &&
+             e.index >= found->shared->device_count)
+      keel_log_line(&context->log, KD_LOG_WARNING,
+                    "the list of visible devices names %s:%u, and it has %u",
+                    found->name, (unsigned)e.index,
+                    (unsigned)found->shared->device_count);
+  }
 }

@@ -126,9 +126,12 @@ static double flops_of(const keel_function *function, const keel_node *node) {
 }
 
 double keel_cost_node(const keel_function *function, const keel_node *node,
-                      const keel_speed *speed) {
-  double bytes = 0;
-  for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+                      const keel_speed *speed, const kd_cost *estimate) {
+  if (estimate->time) return (double)estimate->time;
+  double bytes = (double)estimate->bytes, flops = (double)estimate->flops;
+  if (!estimate->flops) flops = flops_of(function, node);
+  uint32_t count = node->input_count + node->output_count;
+  for (uint32_t i = 0; i < count && !estimate->bytes; i++) {
     const keel_type *type =
         i < node->input_count
             ? type_of(function, node->inputs, node->input_count, i)
@@ -136,7 +139,7 @@ double keel_cost_node(const keel_function *function, const keel_node *node,
                       i - node->input_count);
     if (type && keel_type_known(type)) bytes += (double)type->bytes;
   }
-  double arithmetic = flops_of(function, node) / speed->flops;
+  double arithmetic = flops / speed->flops;
   double traffic = bytes / speed->bytes;
   return speed->launch + (arithmetic > traffic ? arithmetic : traffic);
 }

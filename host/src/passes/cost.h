@@ -9,9 +9,10 @@
 keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);
 
 /* What a node takes on a device of that speed, its types known: arithmetic or memory
- * traffic, whichever is slower. */
+ * traffic, whichever is slower. What the kernel's own estimate knows comes first; 0
+ * in it is not known. */
 double keel_cost_node(const keel_function *function, const keel_node *node,
-                      const keel_speed *speed);
+                      const keel_speed *speed, const kd_cost *estimate);
 
 /* What moving a value takes; NULL: host memory. */
 double keel_cost_copy(const keel_type *type, const keel_speed *from,

@@ -75,9 +75,10 @@ typedef struct placement {
   uint32_t *made_on; /* by value: candidate, or KEEL_ABSENT: the host */
 } placement;
 
-/* Whether the device itself has a kernel for these types. */
+/* Whether the device itself has a kernel for these types, and what that says of its
+ * cost. */
 static bool takes(const keel_function *function, const keel_node *node,
-                  keel_device *device) {
+                  keel_device *device, kd_cost *out_cost) {
   keel_view view;
   keel_device *chosen = NULL;
   const kd_kernel_def *def = NULL;
@@ -85,6 +86,10 @@ static bool takes(const keel_function *function, const keel_node *node,
               keel_choose_kernel(function->context, device, &view.node,
                                  node->name, &chosen, &def) == KD_OK &&
               chosen == device;
+  *out_cost = (kd_cost){.struct_size = sizeof *out_cost};
+  if (fits && def->cost &&
+      def->cost(device->handle, &view.node, out_cost) != KD_OK)
+    *out_cost = (kd_cost){0};
   keel_view_drop(&view);
   return fits;
 }
@@ -127,15 +132,16 @@ static void place_node(placement *all, keel_node *node) {
   for (uint32_t c = 0; c < all->count; c++) {
     candidate *at = &all->candidates[c];
     double begin = at->free_at;
-    if (node->device ? node->device != at->device
-                     : !takes(all->function, node, at->device))
+    kd_cost cost = {0};
+    if (node->device && node->device != at->device) continue;
+    if (!takes(all->function, node, at->device, &cost) && !node->device)
       continue;
     for (uint32_t i = 0; i < node->input_count; i++) {
       if (node->inputs[i] == KEEL_ABSENT) continue;
       double come = arrival(all, node->inputs[i], c);
       if (come > begin) begin = come;
     }
-    double end = begin + keel_cost_node(all->function, node, &at->speed);
+    double end = begin + keel_cost_node(all->function, node, &at->speed, &cost);
     double home = end + way_home(all, node, c);
     if (best != KEEL_ABSENT && home >= best_home) continue;
     best = c;
