@@ -240,6 +240,8 @@ static kd_status run_pass(kd_kernel *k, kd_stream *stream, const fam_pass *pass,
     command.buffers[i] = tensor->buffer;
     command.offsets[i] = tensor->offset;
   }
+  if (k->driver->script)
+    fam_script_add(k->driver->script, k->driver, &command, pass);
   return k->driver->run(k->device, stream, &command, launch->correlation);
 }
 
@@ -253,6 +255,11 @@ static kd_status enqueue(kd_kernel *k, kd_stream *stream,
                         launch);
   pthread_mutex_unlock(&k->lock);
   return status;
+}
+
+void fam_run_begin(kd_device *device, uint64_t correlation) {
+  (void)correlation;
+  fam_script_run(fam_driver_of(device)->script);
 }
 
 const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {

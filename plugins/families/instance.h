@@ -6,13 +6,19 @@
 
 #include "families/dialect.h"
 #include "families/record.h"
+#include "families/script.h"
 
 typedef struct fam_driver {
   const kd_host *host;
   const char *name; /* of the device, for messages */
   fam_dialect dialect;
-  bool shared; /* as in fam_plan */
+  bool shared;        /* as in fam_plan */
+  fam_script *script; /* gets all commands; or NULL */
 
+  /* The pass in the device's language; host->release frees it. */
+  char *(*source)(const kd_host *host, const fam_dialect *dialect,
+                  const fam_pass *pass);
+  uint64_t (*buffer_size)(const kd_buffer *buffer);
   /* Whether a pass can be compiled at all; NULL: all can. */
   kd_status (*can)(kd_device *device, const fam_pass *pass);
   /* Makes what launches need of a pass; called once a pass. */
@@ -31,6 +37,9 @@ const fam_driver *fam_driver_of(const kd_device *device);
 /* The option "tiles" (auto, on, off): whether groups share tiles in local memory;
  * auto: as `prefer`. KD_INVALID_ARGUMENT: it is something else. */
 kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared);
+
+/* kd_plugin.run_begin */
+void fam_run_begin(kd_device *device, uint64_t correlation);
 
 /* For kd_plugin.kernels. */
 extern const kd_kernel_def fam_kernels[FAM_ROW_COUNT];

@@ -1,27 +1,35 @@
 /* move.c - ops that only move elements: each a map of bits, or a few. */
 #include "families/map.h"
 #include "families/rows.h"
+#include "families/view.h"
 
-/* Z, seen as `dims`, from X, which has a stride for each of them. */
-static void fill_from(const fam_op *op, fam_plan *plan, const int64_t *dims,
-                      uint32_t rank, const int64_t *strides, int64_t from) {
-  fam_map map = {.inputs = 1, .from = {from}};
-  kd_dtype bits = fam_bits(op->in[0].dtype);
-  strided_begin(&map.space, dims, rank);
-  strided_operand(&map.space, strides);
+/* Between X and Z, one of which is packed and the other lies as the view says:
+ * X where `scatter` is false. */
+static void move_view(fam_plan *plan, const view *v, kd_dtype dtype,
+                      bool scatter, uint32_t input, uint32_t output) {
+  kd_dtype bits = fam_bits(dtype);
+  int64_t packed[STRIDED_RANK];
+  fam_map map = {.inputs = 1};
+  strided_begin(&map.space, v->dims, v->rank);
+  strided_packed(v->dims, v->rank, packed);
+  strided_operand(&map.space, scatter ? packed : v->strides);
+  strided_operand(&map.space, scatter ? v->strides : packed);
+  map.from[scatter ? 1 : 0] = v->from;
   fam_pass *pass = fam_map_pass(plan, &map, bits, "x");
-  fam_bind(pass, "X0", FAM_INPUT, 0, bits);
-  fam_bind(pass, "Z", FAM_OUTPUT, 0, bits);
+  fam_bind(pass, "X0", FAM_INPUT, input, bits);
+  fam_bind(pass, "Z", FAM_OUTPUT, output, bits);
+}
+
+static void fill_from(const fam_op *op, fam_plan *plan, view v) {
+  move_view(plan, &v, op->in[0].dtype, false, 0, 0);
 }
 
 void fam_plan_transpose(const fam_op *op, fam_plan *plan) {
-  const fam_tensor *x = &op->in[0], *y = &op->out[0];
-  int64_t perm[KD_MAX_RANK], packed[KD_MAX_RANK], strides[KD_MAX_RANK];
+  const fam_tensor *x = &op->in[0];
+  int64_t perm[KD_MAX_RANK];
   int64_t given = fam_attr_list(op, "perm", perm, KD_MAX_RANK);
-  strided_packed(x->dims, x->rank, packed);
-  for (uint32_t i = 0; i < x->rank; i++)
-    strides[i] = packed[given > 0 ? perm[i] : (int64_t)x->rank - 1 - i];
-  fill_from(op, plan, y->dims, y->rank, strides, 0);
+  fill_from(op, plan,
+            view_transpose(x->dims, x->rank, given > 0 ? perm : NULL));
 }
 
 void fam_plan_expand(const fam_op *op, fam_plan *plan) {
@@ -37,98 +45,53 @@ void fam_plan_expand(const fam_op *op, fam_plan *plan) {
 void fam_plan_slice(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0], *y = &op->out[0];
   int64_t starts[KD_MAX_RANK], axes[KD_MAX_RANK], steps[KD_MAX_RANK];
-  int64_t strides[KD_MAX_RANK], from = 0;
   int64_t count = fam_host_ints(op, plan, 1, starts, KD_MAX_RANK);
   int64_t named = fam_host_ints(op, plan, 3, axes, KD_MAX_RANK);
   int64_t stepped = fam_host_ints(op, plan, 4, steps, KD_MAX_RANK);
   if (count < 0 || named < 0 || stepped < 0) return;
-  strided_packed(x->dims, x->rank, strides);
-  for (int64_t i = 0; i < count && y->count; i++) {
+  view v = view_whole(x->dims, x->rank);
+  for (int64_t i = 0; i < count; i++) {
     uint32_t axis = fam_axis(op, plan, i < named ? axes[i] : i, x->rank);
-    int64_t step = i < stepped ? steps[i] : 1, dim = x->dims[axis];
-    int64_t start = starts[i], most = step > 0 ? dim : dim - 1;
-    start += start < 0 ? dim : 0;
-    start = start < 0 ? 0 : start > most ? most : start;
-    from += start * strides[axis];
-    if (y->dims[axis] > 1) /* a step past the end is never taken */
-      strides[axis] *= step;
+    if (plan->status != KD_OK) return;
+    view_slice(&v, axis, starts[i], i < stepped ? steps[i] : 1, y->dims[axis]);
   }
-  fill_from(op, plan, y->dims, y->rank, strides, from);
+  fill_from(op, plan, v);
 }
 
-/* DCR splits C as (b, b, C'), CRD as (C', b, b). */
 void fam_plan_depth_to_space(const fam_op *op, fam_plan *plan) {
-  const fam_tensor *x = &op->in[0], *y = &op->out[0];
-  int64_t b = fam_attr(op, "blocksize", 1), c = y->dims[1];
-  int64_t h = x->dims[2], w = x->dims[3], plane = h * w;
+  int64_t b = fam_attr(op, "blocksize", 1);
   bool crd = fam_attr_is(op, "mode", "DCR", "CRD");
-  int64_t dims[6] = {x->dims[0], c, h, b, w, b};
-  int64_t channel = crd ? b * b * plane : plane;
-  int64_t row = crd ? b * plane : b * c * plane;
-  int64_t column = crd ? plane : c * plane;
-  int64_t from[6] = {x->dims[1] * plane, channel, w, row, 1, column};
-  fill_from(op, plan, dims, 6, from, 0);
+  fill_from(op, plan,
+            view_depth_to_space(op->in[0].dims, op->out[0].dims[1], b, crd));
 }
 
 void fam_plan_space_to_depth(const fam_op *op, fam_plan *plan) {
-  const fam_tensor *x = &op->in[0], *y = &op->out[0];
-  int64_t b = fam_attr(op, "blocksize", 1), c = x->dims[1];
-  int64_t h = y->dims[2], w = y->dims[3];
-  int64_t dims[6] = {x->dims[0], b, b, c, h, w}; /* n, (bh, bw, c), h, w */
-  int64_t width = w * b, plane = h * b * width;
-  int64_t from[6] = {c * plane, width, 1, plane, b * width, b};
-  fill_from(op, plan, dims, 6, from, 0);
+  const int64_t *y = op->out[0].dims;
+  fill_from(op, plan,
+            view_space_to_depth(op->in[0].dims, y[2], y[3],
+                                fam_attr(op, "blocksize", 1)));
 }
 
-/* Each dimension becomes (repeat, dim). */
 void fam_plan_tile(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0], *y = &op->out[0];
-  int64_t dims[STRIDED_RANK], from[STRIDED_RANK], packed[KD_MAX_RANK];
-  if (2 * x->rank > STRIDED_RANK) {
+  if (2 * x->rank > STRIDED_RANK)
     fam_fail(op, plan, KD_UNIMPLEMENTED, "more than %d dimensions",
              STRIDED_RANK / 2);
-    return;
-  }
-  strided_packed(x->dims, x->rank, packed);
-  for (uint32_t i = 0; i < x->rank; i++) {
-    dims[2 * i] = x->dims[i] ? y->dims[i] / x->dims[i] : 0;
-    dims[2 * i + 1] = x->dims[i];
-    from[2 * i] = 0;
-    from[2 * i + 1] = packed[i];
-  }
-  fill_from(op, plan, dims, 2 * x->rank, from, 0);
+  else
+    fill_from(op, plan, view_tile(x->dims, y->dims, x->rank));
 }
 
 /* ---- joining and cutting ------------------------------------------------------------- */
-
-/* Between `whole` and `part`, which lies at `at` along the axis. */
-static void move_part(fam_plan *plan, const fam_tensor *whole,
-                      const fam_tensor *part, uint32_t axis, int64_t at,
-                      int input, int output, bool into_whole) {
-  kd_dtype bits = fam_bits(whole->dtype);
-  int64_t inner = fam_product(whole->dims, axis + 1, whole->rank);
-  int64_t outer = fam_product(whole->dims, 0, axis);
-  int64_t dims[2] = {outer, part->dims[axis] * inner};
-  int64_t in_whole[2] = {whole->dims[axis] * inner, 1};
-  int64_t in_part[2] = {dims[1], 1};
-  fam_map map = {.inputs = 1};
-  strided_begin(&map.space, dims, 2);
-  strided_operand(&map.space, into_whole ? in_part : in_whole);
-  strided_operand(&map.space, into_whole ? in_whole : in_part);
-  map.from[into_whole ? 1 : 0] = at * inner;
-  fam_pass *pass = fam_map_pass(plan, &map, bits, "x");
-  fam_bind(pass, "X0", FAM_INPUT, (uint32_t)input, bits);
-  fam_bind(pass, "Z", FAM_OUTPUT, (uint32_t)output, bits);
-}
 
 void fam_plan_concat(const fam_op *op, fam_plan *plan) {
   const fam_tensor *y = &op->out[0];
   uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", 0), y->rank);
   int64_t at = 0;
   for (uint32_t i = 0; i < op->in_count && plan->status == KD_OK; i++) {
-    if (op->in[i].count)
-      move_part(plan, y, &op->in[i], axis, at, (int)i, 0, true);
-    at += op->in[i].dims[axis];
+    int64_t size = op->in[i].dims[axis];
+    view v = view_part(y->dims, y->rank, axis, at, size);
+    if (op->in[i].count) move_view(plan, &v, y->dtype, true, i, 0);
+    at += size;
   }
 }
 
@@ -137,9 +100,10 @@ void fam_plan_split(const fam_op *op, fam_plan *plan) {
   uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", 0), x->rank);
   int64_t at = 0;
   for (uint32_t i = 0; i < op->out_count && plan->status == KD_OK; i++) {
-    if (op->out[i].count)
-      move_part(plan, x, &op->out[i], axis, at, 0, (int)i, false);
-    at += op->out[i].dims[axis];
+    int64_t size = op->out[i].dims[axis];
+    view v = view_part(x->dims, x->rank, axis, at, size);
+    if (op->out[i].count) move_view(plan, &v, x->dtype, false, 0, i);
+    at += size;
   }
 }
 
@@ -275,8 +239,7 @@ void fam_plan_gather_nd(const fam_op *op, fam_plan *plan) {
 
 /* The first pass of a scatter: the output is the input. */
 static void copy_over(const fam_op *op, fam_plan *plan) {
-  int64_t dims[1] = {op->in[0].count}, one[1] = {1};
-  fill_from(op, plan, dims, 1, one, 0);
+  fill_from(op, plan, view_whole(&op->in[0].count, 1));
 }
 
 /* How an update meets what is there; NULL: it takes its place. */

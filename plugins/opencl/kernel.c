@@ -100,9 +100,15 @@ kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m) {
   return KD_OK;
 }
 
+static uint64_t buffer_size(const kd_buffer *buffer) {
+  return buffer->size;
+}
+
 void ocl_kernels_begin(kd_device *d) {
   d->families.host = ocl_host;
   d->families.name = d->name;
+  d->families.source = fam_opencl;
+  d->families.buffer_size = buffer_size;
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = ocl_do;

@@ -228,8 +228,10 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   if (d->context)
     d->queue = cl.CreateCommandQueue(d->context, d->id,
                                      CL_QUEUE_PROFILING_ENABLE, &code);
-  if (!d->queue) {
-    kd_status status = ocl_failed(code, "opening the device");
+  kd_status status = d->queue ? KD_OK : ocl_failed(code, "opening the device");
+  if (status == KD_OK) status = fam_script_open(ocl_host, &d->families.script);
+  if (status != KD_OK) {
+    if (d->queue) cl.ReleaseCommandQueue(d->queue);
     if (d->context) cl.ReleaseContext(d->context);
     ocl_host->release(d);
     return status;
@@ -263,6 +265,7 @@ static void device_close(kd_device *d) {
   while (d->pending)
     pthread_cond_wait(&d->pending_none, &d->pending_lock);
   pthread_mutex_unlock(&d->pending_lock);
+  fam_script_close(d->families.script);
   fam_programs_end(&d->programs);
   cl.ReleaseCommandQueue(d->queue);
   cl.ReleaseContext(d->context);
@@ -283,6 +286,7 @@ static const kd_plugin plugin = {
     .device_info = device_info,
     .device_open = device_open,
     .device_close = device_close,
+    .run_begin = fam_run_begin,
     .memory = &ocl_memory,
     .kernels = fam_kernels,
     .kernel_count = FAM_ROW_COUNT,

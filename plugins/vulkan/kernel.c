@@ -64,10 +64,16 @@ static void drop(kd_device *d, void *program) {
   vlk_program_drop(program);
 }
 
+static uint64_t buffer_size(const kd_buffer *buffer) {
+  return buffer->size;
+}
+
 void vlk_kernels_begin(kd_device *d) {
   d->families.host = vlk_host;
   d->families.name = d->name;
   if (!vlk_has_compiler()) d->families.can = can;
+  d->families.source = fam_glsl;
+  d->families.buffer_size = buffer_size;
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = vlk_do;

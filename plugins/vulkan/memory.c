@@ -258,13 +258,14 @@ static void release(kd_device *d, kd_buffer *buffer) {
 }
 
 /* A call without a stream, where the host reaches the buffer: nothing to order. */
-static bool is_direct(const kd_stream *stream, const kd_buffer *buffer) {
-  return !stream && vlk_mapped(buffer);
+static bool is_direct(const kd_device *d, const kd_stream *stream,
+                      const kd_buffer *buffer) {
+  return !stream && vlk_mapped(buffer) && !d->families.script;
 }
 
 static kd_status copy_in(kd_device *d, kd_stream *stream, const void *source,
                          kd_buffer *target, uint64_t offset, uint64_t size) {
-  if (size && is_direct(stream, target)) {
+  if (size && is_direct(d, stream, target)) {
     memcpy(vlk_mapped(target) + offset, source, (size_t)size);
     return KD_OK;
   }
@@ -273,7 +274,7 @@ static kd_status copy_in(kd_device *d, kd_stream *stream, const void *source,
 
 static kd_status copy_out(kd_device *d, kd_stream *stream, kd_buffer *source,
                           uint64_t offset, void *target, uint64_t size) {
-  if (size && is_direct(stream, source)) {
+  if (size && is_direct(d, stream, source)) {
     memcpy(target, vlk_mapped(source) + offset, (size_t)size);
     return KD_OK;
   }

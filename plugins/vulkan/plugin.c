@@ -419,6 +419,7 @@ static void device_close(kd_device *d) {
   for (uint32_t i = 0; i < d->lane_count; i++)
     vlk_lane_reap(&d->lanes[i]);
   vlk_forget_writes(d);
+  fam_script_close(d->families.script);
   fam_programs_end(&d->programs);
   for (uint32_t i = 0; i < d->lane_count; i++)
     vlk_lane_end(&d->lanes[i]);
@@ -451,6 +452,7 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
       &d->families.shared);
   if (status == KD_OK) status = create_device(d, f);
   if (status == KD_OK) status = vlk_stream_open(d, &d->own);
+  if (status == KD_OK) status = fam_script_open(vlk_host, &d->families.script);
   if (status != KD_OK) {
     device_close(d);
     return status;
@@ -471,6 +473,7 @@ static const kd_plugin plugin = {
     .device_info = device_info,
     .device_open = device_open,
     .device_close = device_close,
+    .run_begin = fam_run_begin,
     .memory = &vlk_memory,
     .kernels = fam_kernels,
     .kernel_count = FAM_ROW_COUNT,

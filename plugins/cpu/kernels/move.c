@@ -1,4 +1,5 @@
 /* move.c - ops that copy elements to other places: all as strided copies. */
+#include "families/view.h"
 #include "kernels.h"
 
 /* ---- the strided copy ----------------------------------------------------- */
@@ -69,38 +70,36 @@ void cpu_copy_strided(strided *space, size_t size, void *to, const void *from) {
 
 /* ---- one source, one target ----------------------------------------------- */
 
-/* Fills the packed target, seen as `dims`, from `from`, which has a stride in
- * elements for each of them. */
-static void fill_from(const kd_tensor *to, const int64_t *dims, uint32_t rank,
-                      const void *from, const int64_t *strides) {
+/* Between a packed tensor and one that lies as the view says; `scatter`: that is the
+ * target. */
+static void move_view(const view *v, size_t size, bool scatter, void *to,
+                      const void *from) {
   int64_t packed[STRIDED_RANK];
+  size_t skip = (size_t)v->from * size;
   strided space;
-  strided_begin(&space, dims, rank);
-  strided_packed(dims, rank, packed);
-  strided_operand(&space, packed);
-  strided_operand(&space, strides);
-  cpu_copy_strided(&space, kd_dtype_size(to->dtype), to->data, from);
+  strided_begin(&space, v->dims, v->rank);
+  strided_packed(v->dims, v->rank, packed);
+  strided_operand(&space, scatter ? v->strides : packed);
+  strided_operand(&space, scatter ? packed : v->strides);
+  cpu_copy_strided(&space, size, (char *)to + (scatter ? skip : 0),
+                   (const char *)from + (scatter ? 0 : skip));
 }
 
-/* Walks the target's dims; the source has these strides from `offset`. */
-static void gather_copy(const kd_tensor *to, const kd_tensor *from,
-                        const int64_t *strides, int64_t offset) {
-  int64_t bytes = offset * (int64_t)kd_dtype_size(to->dtype);
-  fill_from(to, to->dims, to->rank, (const char *)from->data + bytes, strides);
+/* The launch's first output from its first input. */
+static kd_status fill_from(const kd_launch *launch, view v) {
+  const kd_tensor *y = &launch->outputs[0];
+  move_view(&v, kd_dtype_size(y->dtype), false, y->data,
+            launch->inputs[0].data);
+  return KD_OK;
 }
 
 CPU_KERNEL(cpu_run_transpose) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  const kd_tensor *x = &launch->inputs[0];
   const int64_t *perm = NULL;
-  int64_t packed[KD_MAX_RANK], strides[KD_MAX_RANK];
   attr_ints(launch, "perm", &perm);
-  strided_packed(x->dims, x->rank, packed);
-  for (uint32_t i = 0; i < x->rank; i++)
-    strides[i] = packed[perm ? perm[i] : (int64_t)x->rank - 1 - i];
-  gather_copy(y, x, strides, 0);
-  return KD_OK;
+  return fill_from(launch, view_transpose(x->dims, x->rank, perm));
 }
 
 CPU_KERNEL(cpu_run_expand) {
@@ -121,98 +120,48 @@ CPU_KERNEL(cpu_run_slice) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  int64_t strides[KD_MAX_RANK], offset = 0;
-  strided_packed(x->dims, x->rank, strides);
+  view v = view_whole(x->dims, x->rank);
   int64_t count = kd_elements(&launch->inputs[1]);
-  for (int64_t i = 0; i < count && kd_elements(y); i++) {
+  for (int64_t i = 0; i < count; i++) {
     uint32_t axis = axis_of(
         kd_has_input(launch, 3) ? int_at(&launch->inputs[3], i) : i, x->rank);
-    int64_t step = kd_has_input(launch, 4) ? int_at(&launch->inputs[4], i) : 1;
-    int64_t start = int_at(&launch->inputs[1], i), dim = x->dims[axis];
-    int64_t most = step > 0 ? dim : dim - 1;
-    start += start < 0 ? dim : 0;
-    start = start < 0 ? 0 : start > most ? most : start;
-    offset += start * strides[axis];
-    if (y->dims[axis] > 1) /* a step past the end is never taken */
-      strides[axis] *= step;
+    view_slice(&v, axis, int_at(&launch->inputs[1], i),
+               kd_has_input(launch, 4) ? int_at(&launch->inputs[4], i) : 1,
+               y->dims[axis]);
   }
-  gather_copy(y, x, strides, offset);
-  return KD_OK;
+  return fill_from(launch, v);
 }
 
-/* DCR splits C as (b, b, C'), CRD as (C', b, b). */
 CPU_KERNEL(cpu_run_depth_to_space) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  int64_t b = attr_int(launch, "blocksize", 1), c = y->dims[1];
-  int64_t h = x->dims[2], w = x->dims[3], plane = h * w;
+  int64_t b = attr_int(launch, "blocksize", 1);
   bool crd = !strcmp(attr_string(launch, "mode", "DCR"), "CRD");
-  int64_t dims[6] = {x->dims[0], c, h, b, w, b};
-  int64_t channel = crd ? b * b * plane : plane;
-  int64_t row = crd ? b * plane : b * c * plane;
-  int64_t column = crd ? plane : c * plane;
-  int64_t from[6] = {x->dims[1] * plane, channel, w, row, 1, column};
-  fill_from(y, dims, 6, x->data, from);
-  return KD_OK;
+  return fill_from(launch,
+                   view_depth_to_space(launch->inputs[0].dims,
+                                       launch->outputs[0].dims[1], b, crd));
 }
 
 CPU_KERNEL(cpu_run_space_to_depth) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  int64_t b = attr_int(launch, "blocksize", 1), c = x->dims[1];
-  int64_t h = y->dims[2], w = y->dims[3];
-  /* target: n, (bh, bw, c), h, w */
-  int64_t dims[6] = {x->dims[0], b, b, c, h, w};
-  int64_t width = w * b, plane = h * b * width;
-  int64_t from[6] = {c * plane, width, 1, plane, b * width, b};
-  fill_from(y, dims, 6, x->data, from);
-  return KD_OK;
+  const int64_t *y = launch->outputs[0].dims;
+  return fill_from(launch,
+                   view_space_to_depth(launch->inputs[0].dims, y[2], y[3],
+                                       attr_int(launch, "blocksize", 1)));
 }
 
 CPU_KERNEL(cpu_run_tile) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  /* each dimension becomes (repeat, dim): twice the rank, and a space holds
-   * STRIDED_RANK of them */
-  int64_t dims[STRIDED_RANK], from[STRIDED_RANK];
-  int64_t packed[KD_MAX_RANK];
-  if (!kd_elements(y)) return KD_OK;
   if (2 * x->rank > STRIDED_RANK)
     return FAIL(KD_UNIMPLEMENTED, "Tile takes at most %d dimensions",
                 STRIDED_RANK / 2);
-  strided_packed(x->dims, x->rank, packed);
-  for (uint32_t i = 0; i < x->rank; i++) {
-    dims[2 * i] = y->dims[i] / x->dims[i];
-    dims[2 * i + 1] = x->dims[i];
-    from[2 * i] = 0;
-    from[2 * i + 1] = packed[i];
-  }
-  fill_from(y, dims, 2 * x->rank, x->data, from);
-  return KD_OK;
+  return fill_from(launch, view_tile(x->dims, y->dims, x->rank));
 }
 
 /* ---- joining and cutting --------------------------------------------------- */
-
-/* Copies between `whole` and `part`, which lies at `at` along the axis. */
-static void copy_part(const kd_tensor *whole, const kd_tensor *part,
-                      uint32_t axis, int64_t at, bool into_whole) {
-  size_t size = kd_dtype_size(whole->dtype);
-  int64_t inner = product(whole->dims, axis + 1, whole->rank);
-  int64_t outer = product(whole->dims, 0, axis);
-  int64_t dims[2] = {outer, part->dims[axis] * inner};
-  int64_t in_whole[2] = {whole->dims[axis] * inner, 1};
-  int64_t in_part[2] = {dims[1], 1};
-  char *base = (char *)whole->data + (size_t)(at * inner) * size;
-  strided space;
-  strided_begin(&space, dims, 2);
-  strided_operand(&space, into_whole ? in_whole : in_part);
-  strided_operand(&space, into_whole ? in_part : in_whole);
-  cpu_copy_strided(&space, size, into_whole ? base : part->data,
-                   into_whole ? part->data : base);
-}
 
 CPU_KERNEL(cpu_run_concat) {
   (void)self;
@@ -222,7 +171,8 @@ CPU_KERNEL(cpu_run_concat) {
   int64_t at = 0;
   for (uint32_t i = 0; i < launch->input_count; i++) {
     const kd_tensor *x = &launch->inputs[i];
-    copy_part(y, x, axis, at, true);
+    view v = view_part(y->dims, y->rank, axis, at, x->dims[axis]);
+    move_view(&v, kd_dtype_size(y->dtype), true, y->data, x->data);
     at += x->dims[axis];
   }
   return KD_OK;
@@ -236,7 +186,8 @@ CPU_KERNEL(cpu_run_split) {
   int64_t at = 0;
   for (uint32_t i = 0; i < launch->output_count; i++) {
     const kd_tensor *y = &launch->outputs[i];
-    copy_part(x, y, axis, at, false);
+    view v = view_part(x->dims, x->rank, axis, at, y->dims[axis]);
+    move_view(&v, kd_dtype_size(x->dtype), false, y->data, x->data);
     at += y->dims[axis];
   }
   return KD_OK;

@@ -3,7 +3,8 @@
  * API would need for the same kernels, at the least), and that the outputs agree with
  * the first device's.
  *
- * usage: families_models [DEVICE]...     as `keel devices` lists them; all, if none */
+ * usage: families_models [--option PLUGIN.NAME=VALUE] [DEVICE]...
+ *        as `keel devices` lists them; all, if none */
 #include <keel/keel.h>
 #include <math.h>
 #include <stdio.h>
@@ -118,6 +119,24 @@ static keel_program *block(void) {
   return program;
 }
 
+/* As replay.h has it. */
+static void print_top5(const float *values) {
+  int taken[5];
+  printf("           top 5 of the last copy:");
+  for (int k = 0; k < 5; k++) {
+    int most = -1;
+    for (int i = 0; i < TOKENS * WIDTH; i++) {
+      int before = 0;
+      for (int j = 0; j < k; j++)
+        before |= taken[j] == i;
+      if (!before && (most < 0 || values[i] > values[most])) most = i;
+    }
+    taken[k] = most;
+    printf(" %d (%.4f)", most, (double)values[most]);
+  }
+  printf("\n");
+}
+
 /* Runs it, prints a line; `want` is filled by the first device. */
 static int run_on(keel_program *program, const char *name, keel_tensor *x,
                   float *want, int first) {
@@ -153,6 +172,7 @@ static int run_on(keel_program *program, const char *name, keel_tensor *x,
       " %.1e\n",
       name, best, work, d.timed ? "by its clock" : "as the host saw it",
       best / work, worst);
+  print_top5(first ? want : got);
   keel_plan_release(plan);
   return worst < 1e-3 ? 0 : 1;
 }
@@ -162,7 +182,16 @@ int main(int argc, char **argv) {
   const int64_t dims[2] = {TOKENS, WIDTH};
   keel_tensor *x = NULL;
   int failed = 0;
-  if (keel_open(NULL, &context) != KD_OK) fail();
+  keel_context_params how = {.struct_size = sizeof how};
+  const char *option =
+      argc > 2 && !strcmp(argv[1], "--option") ? argv[2] : NULL;
+  if (option) {
+    how.options = &option;
+    how.option_count = 1;
+    argc -= 2;
+    argv += 2;
+  }
+  if (keel_open(&how, &context) != KD_OK) fail();
   keel_program *program = block();
   for (size_t i = 0; i < sizeof data / sizeof *data; i++)
     data[i] = next_random(1);

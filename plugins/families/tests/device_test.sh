@@ -59,6 +59,23 @@ if [ "$name" = vulkan ] && command -v glslc >/dev/null; then
   unset XDG_CACHE_HOME
 fi
 
+# what the device was told, done again without Keel
+replay=$(dirname "$keel")/../bench/${name}_replay
+model=$data/pytorch-converted/test_Conv2d_depthwise
+if [ -x "$replay" ]; then
+  if "$keel" run "$model/model.onnx" --device "$device" $keel_options --output "$scratch" \
+    --input $model/test_data_set_0/input_0.pb --option "$name.script=$scratch/script" \
+    >"$scratch/out" 2>&1 &&
+    "$replay" "$scratch/script" 1 "$scratch/raw" >>"$scratch/out" 2>&1 &&
+    tail -c "$(wc -c <"$scratch/raw")" "$scratch"/*.npy | cmp - "$scratch/raw"; then
+    echo "a script, by the raw API: the same output"
+  else
+    cat "$scratch/out"
+    echo "a script, by the raw API: another output"
+    failed=1
+  fi
+fi
+
 # the same picture on both devices
 "$resnet" --repeat 1 | sed -n 's/^top 5[^:]*: //p' >"$scratch/cpu"
 "$resnet" --device "$device" --repeat 1 | sed -n 's/^top 5[^:]*: //p' >"$scratch/$name"
