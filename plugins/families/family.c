@@ -63,9 +63,9 @@ kd_status fam_read(fam_op *op, const kd_host *host, const kd_node *node,
   for (uint32_t i = 0; i < op->in_count; i++) {
     kd_status status = read_tensor(op, false, i, &op->in[i]);
     if (status != KD_OK) return status;
-    if (!op->in[i].dtype || !(row->host_inputs >> i & 1)) continue;
+    if (!op->in[i].dtype) continue;
     kd_tensor value;
-    if (launch)
+    if (launch && (row->host_inputs >> i & 1))
       op->in[i].data = launch->inputs[i].data;
     else if (host->node->constant(node, i, &value) == KD_OK)
       op->in[i].data = value.data;

@@ -26,7 +26,7 @@ typedef struct fam_tensor {
   uint32_t rank;
   int64_t dims[KD_MAX_RANK];
   int64_t count;
-  const void *data; /* of a host input or a constant, or NULL */
+  const void *data; /* of a host input or a constant, in host memory; or NULL */
 } fam_tensor;
 
 typedef struct fam_op {

@@ -172,10 +172,29 @@ void fam_plan_reverse_sequence(const fam_op *op, fam_plan *plan) {
 
 /* ---- by indices -------------------------------------------------------------------------- */
 
+/* Fails where indices that are known now (a constant's) leave `dims`, which they name in
+ * turn; the device itself can't say so, and takes zeros for them. */
+static bool indices_fit(const fam_op *op, fam_plan *plan, const int64_t *dims,
+                        int64_t count) {
+  const fam_tensor *in = &op->in[1];
+  for (int64_t i = 0; in->data && i < in->count; i++) {
+    int64_t at = in->dtype == KD_I32 ? ((const int32_t *)in->data)[i]
+                                     : ((const int64_t *)in->data)[i];
+    int64_t dim = dims[i % count];
+    if (at >= -dim && at < dim) continue;
+    fam_fail(op, plan, KD_INVALID_ARGUMENT,
+             "index %lld (element %lld) of a dimension of %lld", (long long)at,
+             (long long)i, (long long)dim);
+    return false;
+  }
+  return true;
+}
+
 void fam_plan_gather(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0], *indices = &op->in[1];
   uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", 0), x->rank);
   kd_dtype bits = fam_bits(x->dtype);
+  if (!indices_fit(op, plan, &x->dims[axis], 1)) return;
   fam_pass *pass = fam_begin(plan, "gather");
   fam_items(plan, pass, op->out[0].count);
   fam_int(plan, pass, "PICKED", indices->count);
@@ -191,6 +210,7 @@ void fam_plan_gather_elements(const fam_op *op, fam_plan *plan) {
   uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", 0), x->rank);
   int64_t packed[KD_MAX_RANK];
   kd_dtype bits = fam_bits(x->dtype);
+  if (!indices_fit(op, plan, &x->dims[axis], 1)) return;
   strided_packed(x->dims, x->rank, packed);
   fam_pass *pass = fam_begin(plan, "gather_elements");
   fam_int(plan, pass, "RANK", y->rank);
@@ -227,6 +247,7 @@ void fam_plan_gather_nd(const fam_op *op, fam_plan *plan) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "tuples of nothing");
     return;
   }
+  if (!indices_fit(op, plan, x->dims + batch_dims, depth)) return;
   fam_pass *pass = fam_begin(plan, "gather_nd");
   fam_items(plan, pass, op->out[0].count);
   fam_int(plan, pass, "PER_BATCH", batches ? tuples / batches : 1);
@@ -272,7 +293,8 @@ void fam_plan_scatter_elements(const fam_op *op, fam_plan *plan) {
   uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", 0), x->rank);
   int64_t packed[KD_MAX_RANK];
   const char *text = NULL;
-  if (!combine(op, plan, &text)) return;
+  if (!combine(op, plan, &text) || !indices_fit(op, plan, &x->dims[axis], 1))
+    return;
   copy_over(op, plan);
   if (!indices->count) return;
   strided_packed(x->dims, x->rank, packed);
@@ -291,7 +313,8 @@ void fam_plan_scatter_nd(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0], *indices = &op->in[1];
   int64_t depth = indices->rank ? indices->dims[indices->rank - 1] : 0;
   const char *text = NULL;
-  if (!combine(op, plan, &text)) return;
+  if (!combine(op, plan, &text) || !indices_fit(op, plan, x->dims, depth))
+    return;
   copy_over(op, plan);
   if (!depth || !indices->count) return;
   fam_pass *pass = fam_begin(plan, "scatter_nd");

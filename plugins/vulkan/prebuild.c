@@ -60,9 +60,13 @@ static kd_status output_type(const kd_node *node, uint32_t index,
 }
 
 static kd_status constant(const kd_node *node, uint32_t index, kd_tensor *out) {
+  const shape *in = &node->in[index];
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < in->rank; i++)
+    elements *= in->dims[i];
   memset(out, 0, sizeof *out);
   out->data = (void *)(uintptr_t)node->axes;
-  return index && node->in[index].dtype == KD_I64 ? KD_OK : KD_NOT_FOUND;
+  return index && in->dtype == KD_I64 && elements <= 2 ? KD_OK : KD_NOT_FOUND;
 }
 
 static int64_t attr_int(const kd_node *node, const char *name, int64_t other) {

@@ -59,6 +59,8 @@ if [ "$name" = vulkan ] && command -v glslc >/dev/null; then
   unset XDG_CACHE_HOME
 fi
 
+"$(dirname "$keel")/../tests/families_index" "$device" || failed=1
+
 # what the device was told, done again without Keel
 replay=$(dirname "$keel")/../bench/${name}_replay
 model=$data/pytorch-converted/test_Conv2d_depthwise
