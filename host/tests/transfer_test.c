@@ -60,7 +60,7 @@ static uint32_t copies_of(keel_plan *plan) {
   keel_profile_line line;
   uint32_t count = 0;
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
-    count += !strcmp(line.op, "Copy");
+    count += !strncmp(line.op, "Copy ", 5);
   return count;
 }
 

@@ -142,15 +142,14 @@ KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
 
 /* Where the time of a run went: one line an op of the plan. */
 typedef struct keel_profile_line {
-  const char *node; /* the model's name for it, or "" */
-  const char *op;
+  const char *node;   /* the model's name for it, or "" */
+  const char *op;     /* "Copy in", "Copy out": to the device, from it */
   const char *device; /* "cpu:0"; "host" for the runtime's own ops */
   char types[96];     /* "f32[1,64,56,56] f32[64]" : of its inputs */
   uint64_t calls;
   uint64_t time;   /* nanoseconds, all calls */
   uint64_t copies; /* nanoseconds of them spent moving inputs; all of them
-                      for keel::Copy, which moves a value for all its readers
-                      in another memory */
+                      for a copy, from its start until the data has come */
 } keel_profile_line;
 
 #define KEEL_PROFILE_OPS    1u /* ops, as the host sees their calls */

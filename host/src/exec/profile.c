@@ -77,6 +77,13 @@ static const char *device_of(const keel_plan *plan, const keel_step *step) {
   return device ? device->name : step->site.op->schema->host ? "host" : "?";
 }
 
+/* Copies say which way they go. */
+static const char *op_of(const keel_step *step) {
+  const keel_opdef *op = step->site.op;
+  if (!step->copies) return op->schema->name;
+  return keel_attr_int(op, "host", 0) ? "Copy out" : "Copy in";
+}
+
 /* Step `index` of the main function, then of the nested ones; NULL past them. */
 static keel_step *step_at(keel_plan *plan, uint32_t index) {
   if (index < plan->main->step_count) return &plan->main->steps[index];
@@ -97,7 +104,7 @@ keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
                      (unsigned)index);
   *out_line = (keel_profile_line){
       .node = step->site.where,
-      .op = step->site.op->schema->name,
+      .op = op_of(step),
       .device = device_of(plan, step),
       .calls = atomic_load(&step->calls),
       .time = atomic_load(&step->time),
