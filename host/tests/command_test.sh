@@ -31,7 +31,7 @@ model=$case/model.onnx
 expect 0 "usage: keel COMMAND" "$keel" --help
 expect 2 "usage: keel COMMAND" "$keel"
 expect 2 "no command \"fly\"" "$keel" fly
-for command in plugins devices ops run onnx-test; do
+for command in plugins devices ops passes run onnx-test; do
   expect 0 "usage: keel $command" "$keel" $command --help
   expect 2 "--help" "$keel" $command --nonsense
 done
@@ -51,6 +51,10 @@ expect 0 "random, seed 7" "$keel" run "$model" --seed 7
 expect 0 "Conv" "$keel" run "$model" --repeat 3 --profile
 expect 0 "\"first_ms\"" "$keel" run "$model" --json
 expect 1 "No such file" "$keel" run nowhere.onnx
+expect 0 "[cse]" "$keel" passes
+expect 0 "\"pass\": \"cse\"" "$keel" passes --json
+expect 0 "output" "$keel" run "$model" --skip-pass cse --skip-pass fuse
+expect 1 "no pass \"sse\"" "$keel" run "$model" --skip-pass sse
 expect 2 "which model?" "$keel" run
 expect 2 "needs a value" "$keel" run "$model" --input
 expect 2 "no number" "$keel" run "$model" --repeat often

@@ -250,6 +250,41 @@ static void ops_of_two_devices_are_not_fused(void **state) {
   }
 }
 
+/* Two ops that would be one, were they not placed apart. */
+static void equal_ops_stay_where_they_were_placed(void **state) {
+  const keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
+  const int64_t four = 4;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_profile_line line;
+  int seen[2] = {0};
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "apart", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value here = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  keel_device_pop();
+  keel_value pair[] = {here, there};
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Add", NULL, 0, pair, 2));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_tensor *in = floats(context, 4, data), *y = NULL;
+  assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+  expect_floats(y, want, 4);
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    if (!strcmp(line.op, "Relu")) seen[!strcmp(line.device, "queue:0")]++;
+  assert_int_equal(seen[0], 1);
+  assert_int_equal(seen[1], 1);
+  keel_tensor_release(in);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_builder_destroy(builder);
+}
+
 static void devices_are_measured(void **state) {
   const keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
@@ -324,6 +359,7 @@ int main(void) {
       cmocka_unit_test(costs_decide),
       cmocka_unit_test(a_constant_has_no_way_to_go),
       cmocka_unit_test(ops_of_two_devices_are_not_fused),
+      cmocka_unit_test(equal_ops_stay_where_they_were_placed),
       cmocka_unit_test(devices_are_measured),
       cmocka_unit_test(each_device_has_its_share_of_the_profile),
       cmocka_unit_test(a_device_that_ran_nothing_is_not_in_the_profile),

@@ -40,9 +40,13 @@ static keel_program *wide(int width) {
   return program;
 }
 
-static keel_plan *plan_of(keel_program *program, uint32_t flags) {
+static const char *const none_of[] = {"fuse", "layout", "fold", "cse"};
+
+/* Without the first `skipped` of those. */
+static keel_plan *plan_of(keel_program *program, uint32_t skipped) {
   keel_plan *plan = NULL;
-  keel_plan_params params = {.struct_size = sizeof params, .flags = flags};
+  keel_plan_params params = {
+      .struct_size = sizeof params, .skip = none_of, .skip_count = skipped};
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   return plan;
 }
@@ -203,9 +207,7 @@ static void passes_change_nothing_but_time(void **state) {
 
   float plain[16 * 36], passed[16 * 36];
   for (int all = 0; all < 2; all++) {
-    keel_plan *plan = plan_of(
-        program,
-        all ? 0 : KEEL_PLAN_NO_FOLD | KEEL_PLAN_NO_FUSE | KEEL_PLAN_NO_LAYOUT);
+    keel_plan *plan = plan_of(program, all ? 0 : 4);
     keel_tensor *in = NULL, *out = NULL;
     keel_tensor_create(context, KD_F32, 4, image, pixels, &in);
     assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
@@ -217,6 +219,111 @@ static void passes_change_nothing_but_time(void **state) {
   }
   for (int i = 0; i < 16 * 36; i++)
     assert_true(plain[i] - passed[i] < 1e-3f && passed[i] - plain[i] < 1e-3f);
+  keel_program_release(program);
+}
+
+/* ---- common subexpressions -------------------------------------------------- */
+
+/* How many of `op` a plan runs. */
+static uint32_t runs_of(keel_plan *plan, const char *op) {
+  keel_profile_line line;
+  uint32_t count = 0;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    count += !strcmp(line.op, op);
+  return count;
+}
+
+/* (|x| + 1) * (|x| + 1'), and |x| + 2 apart, each written out; the first is given
+ * twice. */
+static void equal_things_are_computed_once(void **state) {
+  const int64_t three = 3;
+  const float data[] = {1, -2, 3}, once[] = {1, 1, 1}, twice[] = {2, 2, 2};
+  const float want[] = {4, 9, 16}, apart[] = {3, 4, 5};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  (void)state;
+  keel_tensor *ones[] = {floats(context, 3, once), floats(context, 3, once),
+                         floats(context, 3, twice)};
+  assert_int_equal(keel_builder_create(context, "twice", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &three), sums[3];
+  for (int i = 0; i < 3; i++) {
+    const keel_value pair[] = {keel_builder_op(builder, "Abs", NULL, 0, &x, 1),
+                               keel_builder_constant(builder, ones[i])};
+    sums[i] = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+  }
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Mul", NULL, 0, sums, 2));
+  keel_builder_output(builder, "again",
+                      keel_builder_op(builder, "Mul", NULL, 0, sums, 2));
+  keel_builder_output(builder, "apart", sums[2]);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  for (int joined = 0; joined < 2; joined++) {
+    keel_plan *plan = plan_of(program, joined ? 0 : 4);
+    assert_int_equal(runs_of(plan, "Abs"), joined ? 1 : 3);
+    assert_int_equal(runs_of(plan, "Add"), joined ? 2 : 3);
+    assert_int_equal(runs_of(plan, "Mul"), joined ? 1 : 2);
+    keel_tensor *in = floats(context, 3, data), *out[3];
+    assert_int_equal(keel_plan_run(plan, &in, 1, out, 3), KD_OK);
+    expect_floats(out[0], want, 3);
+    expect_floats(out[1], want, 3);
+    expect_floats(out[2], apart, 3);
+    for (int i = 0; i < 3; i++)
+      keel_tensor_release(out[i]);
+    keel_tensor_release(in);
+    keel_plan_release(plan);
+  }
+  for (int i = 0; i < 3; i++)
+    keel_tensor_release(ones[i]);
+  keel_program_release(program);
+  keel_builder_destroy(builder);
+}
+
+/* What differs in an attribute, an input or a device stays apart. */
+static void things_that_differ_stay_apart(void **state) {
+  const int64_t dims[] = {2, 2};
+  const float data[] = {1, 2, 3, 4};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_tensor *x = NULL, *y[3];
+  (void)state;
+  const keel_attr axes[] = {KEEL_INT("axis", 0), KEEL_INT("axis", 1)};
+  assert_int_equal(keel_builder_create(context, "apart", &builder), KD_OK);
+  keel_value in = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  for (int i = 0; i < 2; i++)
+    keel_builder_output(
+        builder, i ? "b" : "a",
+        keel_builder_op(builder, "Softmax", &axes[i], 1, &in, 1));
+  const keel_value swapped[] = {in, in};
+  keel_builder_output(builder, "c",
+                      keel_builder_op(builder, "Sub", NULL, 0, swapped, 2));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_plan *plan = plan_of(program, 0);
+  assert_int_equal(runs_of(plan, "Softmax"), 2);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
+                   KD_OK);
+  assert_int_equal(keel_plan_run(plan, &x, 1, y, 3), KD_OK);
+  for (int i = 0; i < 3; i++)
+    keel_tensor_release(y[i]);
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_builder_destroy(builder);
+}
+
+static void an_unknown_pass_is_named_with_those_there_are(void **state) {
+  static const char *const skips[] = {"cse", "types"};
+  keel_program *program = wide(1);
+  keel_plan *plan = NULL;
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .skip = skips,
+                                     .skip_count = 1 + (uint32_t)i};
+    assert_int_equal(keel_plan_create(program, &params, &plan),
+                     i ? KD_NOT_FOUND : KD_OK);
+    if (i) expect_message("no pass \"types\" that can be left out; prune, ");
+    keel_plan_release(plan);
+  }
   keel_program_release(program);
 }
 
@@ -268,7 +375,7 @@ static keel_value random_constant(keel_builder *builder, uint32_t rank,
   return value;
 }
 
-static keel_tensor *run_window(const window_case *c, uint32_t flags) {
+static keel_tensor *run_window(const window_case *c, uint32_t skipped) {
   keel_builder *builder = NULL;
   keel_program *program = NULL;
   int64_t image[5] = {c->batch, c->in, c->size, c->size, c->size};
@@ -285,7 +392,7 @@ static keel_tensor *run_window(const window_case *c, uint32_t flags) {
   keel_builder_output(builder, "y", y);
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
   keel_builder_destroy(builder);
-  keel_plan *plan = plan_of(program, flags);
+  keel_plan *plan = plan_of(program, skipped);
   keel_tensor *in = NULL, *out = NULL;
   keel_tensor_create(context, KD_F32, c->rank, image, NULL, &in);
   assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
@@ -313,8 +420,7 @@ static void windows_agree_in_every_layout(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    keel_tensor *plain = run_window(
-        &cases[i], KEEL_PLAN_NO_FOLD | KEEL_PLAN_NO_FUSE | KEEL_PLAN_NO_LAYOUT);
+    keel_tensor *plain = run_window(&cases[i], 4);
     keel_tensor *fast = run_window(&cases[i], 0);
     const float *a = keel_tensor_data(plain), *b = keel_tensor_data(fast);
     int64_t count = keel_tensor_elements(plain);
@@ -354,8 +460,7 @@ static void a_fused_sum_leaves_what_others_need(void **state) {
                         keel_builder_op(builder, "Add", NULL, 0, last, 2));
     assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
     keel_builder_destroy(builder);
-    keel_plan *plan =
-        plan_of(program, fast ? 0 : KEEL_PLAN_NO_FUSE | KEEL_PLAN_NO_LAYOUT);
+    keel_plan *plan = plan_of(program, fast ? 0 : 2);
     float pixels[32 * 36];
     for (int i = 0; i < 32 * 36; i++)
       pixels[i] = (float)(i % 23 - 11) / 16;
@@ -383,6 +488,9 @@ int main(void) {
       cmocka_unit_test(a_failing_node_is_named_and_the_plan_goes_on),
       cmocka_unit_test(a_builder_remembers_its_first_mistake),
       cmocka_unit_test(passes_change_nothing_but_time),
+      cmocka_unit_test(equal_things_are_computed_once),
+      cmocka_unit_test(things_that_differ_stay_apart),
+      cmocka_unit_test(an_unknown_pass_is_named_with_those_there_are),
       cmocka_unit_test(windows_agree_in_every_layout),
       cmocka_unit_test(a_fused_sum_leaves_what_others_need),
   };

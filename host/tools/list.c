@@ -1,4 +1,4 @@
-/* list.c - `keel plugins`, `keel devices`, `keel ops`. */
+/* list.c - `keel plugins`, `keel devices`, `keel ops`, `keel passes`. */
 #include <kd/device.h>
 
 #include "tool.h"
@@ -276,4 +276,33 @@ int keel_main_ops(int argc, char **argv) {
     print_ops(&all, device);
   keel_close(context);
   return result;
+}
+
+/* ---- passes --------------------------------------------------------------- */
+
+int keel_main_passes(int argc, char **argv) {
+  listing all =
+      parse("passes",
+            "usage: keel passes [OPTION]...\n\n"
+            "Lists the passes that a model goes through before it"
+            " runs, in their\norder. Those in brackets can be left out:"
+            " keel run --skip-pass PASS.\n\n"
+            "  --json              as JSON\n",
+            argc, argv);
+  if (all.result >= 0) return all.result;
+  const char *name = NULL;
+  if (all.json) printf("[\n");
+  for (uint32_t i = 0; (name = keel_pass_name(i)); i++) {
+    int needed = keel_pass_needed(i);
+    char shown[40];
+    snprintf(shown, sizeof shown, needed ? "%s" : "[%s]", name);
+    if (!all.json)
+      printf("  %-12s %s\n", shown, keel_pass_about(i));
+    else
+      printf("  {\"pass\": \"%s\", \"needed\": %s, \"about\": \"%s\"}%s\n",
+             name, needed ? "true" : "false", keel_pass_about(i),
+             keel_pass_name(i + 1) ? "," : "");
+  }
+  if (all.json) printf("]\n");
+  return 0;
 }

@@ -9,6 +9,7 @@ static const struct {
     {"plugins", keel_main_plugins, "what became of each plugin, and the mend"},
     {"devices", keel_main_devices, "the devices there are"},
     {"ops", keel_main_ops, "what a device can do, op by op and type by type"},
+    {"passes", keel_main_passes, "what a model goes through before it runs"},
     {"run", keel_main_run, "run a model"},
     {"onnx-test", keel_main_onnx_test, "run ONNX backend-test folders"},
 };

@@ -16,6 +16,9 @@ static const char help[] =
     "  --place auto        the other ops where they cost least; each device "
     "is\n"
     "                      measured first\n"
+    "  --skip-pass PASS    leave out a pass (`keel passes` lists them); may "
+    "be\n"
+    "                      repeated\n"
     "  --input NAME=FILE   value of an input: .npy, or .pb (ONNX TensorProto)\n"
     "  --input FILE        value of the next input, in the model's order\n"
     "  --shape NAME=2x3    shape of a random input whose dimensions are open\n"
@@ -38,7 +41,8 @@ typedef struct arguments {
   tolerance within;
   bool profile, json, by_cost;
   const char *places[PORTS];
-  uint32_t place_count;
+  const char *skips[PORTS];
+  uint32_t place_count, skip_count;
 } arguments;
 
 typedef struct session {
@@ -111,6 +115,18 @@ static int take_value(arguments *all, int argc, char **argv, int *at) {
   return -1;
 }
 
+/* 0: it is not --skip-pass, 1: taken, else what to exit with. */
+static int take_skip(arguments *all, int argc, char **argv, int *at) {
+  bool missing = false;
+  const char *value = option_value(argc, argv, at, "--skip-pass", &missing);
+  if (missing) return EXIT_USAGE;
+  if (!value) return 0;
+  if (all->skip_count == PORTS)
+    return usage_error("run", "more than %d of --skip-pass", PORTS);
+  all->skips[all->skip_count++] = value;
+  return 1;
+}
+
 /* 0: it is not --place, 1: taken, else what to exit with. */
 static int take_place(arguments *all, int argc, char **argv, int *at) {
   bool missing = false;
@@ -137,9 +153,10 @@ static int parse(arguments *all, int argc, char **argv) {
       if (all->common.failed) return EXIT_USAGE;
       continue;
     }
-    int placed = take_place(all, argc, argv, &i);
-    if (placed > 1) return placed;
-    if (placed) continue;
+    int listed = take_place(all, argc, argv, &i);
+    if (!listed) listed = take_skip(all, argc, argv, &i);
+    if (listed > 1) return listed;
+    if (listed) continue;
     int taken = take_value(all, argc, argv, &i);
     if (taken > 0) return taken;
     if (taken == 0) continue;
@@ -365,7 +382,9 @@ static int open_model(const arguments *all, session *run) {
                              .flags = all->by_cost ? KEEL_PLAN_BY_COST : 0,
                              .device = device,
                              .places = all->places,
-                             .place_count = all->place_count};
+                             .place_count = all->place_count,
+                             .skip = all->skips,
+                             .skip_count = all->skip_count};
   progress("planning %s", all->model);
   if (keel_plan_create(run->program, &params, &run->plan) != KD_OK)
     return complain();

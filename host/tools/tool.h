@@ -14,6 +14,7 @@
 int keel_main_plugins(int argc, char **argv);
 int keel_main_devices(int argc, char **argv);
 int keel_main_ops(int argc, char **argv);
+int keel_main_passes(int argc, char **argv);
 int keel_main_run(int argc, char **argv);
 int keel_main_onnx_test(int argc, char **argv);
 

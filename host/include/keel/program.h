@@ -99,13 +99,9 @@ KEEL_API uint32_t keel_program_op_count(const keel_program *program);
  * number of threads may run one at once. */
 typedef struct keel_plan keel_plan;
 
-/* Passes that are left out. */
-#define KEEL_PLAN_NO_FOLD   0x1u
-#define KEEL_PLAN_NO_FUSE   0x2u
-#define KEEL_PLAN_NO_LAYOUT 0x4u
 /* Ops without a device of their own go where they end first, by costs that are
  * measured on each device once (some milliseconds; more where it compiles). */
-#define KEEL_PLAN_BY_COST 0x8u
+#define KEEL_PLAN_BY_COST 0x1u
 
 /* How to make a plan; zero is the default of each field. */
 typedef struct keel_plan_params {
@@ -118,11 +114,21 @@ typedef struct keel_plan_params {
    * added the op. */
   const char *const *places;
   uint32_t place_count;
-  uint32_t reserved;
+
+  /* Passes that are left out, by their names. */
+  uint32_t skip_count;
+  const char *const *skip;
 } keel_plan_params;
 
+/* The passes that make a plan of a program, in their order: names, and what they do, in
+ * a few words; NULL past the last. Not all can be left out. */
+KEEL_API const char *keel_pass_name(uint32_t index);
+KEEL_API const char *keel_pass_about(uint32_t index);
+/* 1: it can't be left out. */
+KEEL_API int keel_pass_needed(uint32_t index);
+
 /* Makes a plan; the program may be released before the plan.
- * Returns KD_OK, KD_NOT_FOUND, KD_INVALID_ARGUMENT (a placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the
+ * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the
  * message names op and types), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_plan_create(keel_program *program,
                                       const keel_plan_params *params,

@@ -151,29 +151,6 @@ void keel_fplan_deinit(keel_fplan *fplan) {
 
 /* ---- keel_plan ------------------------------------------------------------ */
 
-static keel_status run_passes(keel_plan *plan, const keel_plan_params *params) {
-  uint32_t flags = params->flags;
-  KEEL_TRY(
-      keel_pass_place(plan->functions, params->places, params->place_count));
-  for (keel_function *at = plan->functions; at; at = at->next) {
-    KEEL_TRY(keel_function_sort(at));
-    KEEL_TRY(keel_pass_prune(at));
-    KEEL_TRY(keel_pass_types(at));
-    KEEL_TRY(keel_pass_expand(at));
-    if (flags & KEEL_PLAN_NO_FOLD)
-      KEEL_TRY(keel_pass_types(at));
-    else
-      KEEL_TRY(keel_pass_fold(at));
-    if (flags & KEEL_PLAN_BY_COST) KEEL_TRY(keel_pass_place_by_cost(at));
-    if (!(flags & KEEL_PLAN_NO_FUSE))
-      KEEL_TRY(keel_pass_fuse(at, plan->device));
-    KEEL_TRY(keel_pass_prune(at));
-    if (!(flags & KEEL_PLAN_NO_LAYOUT))
-      KEEL_TRY(keel_pass_layout(at, plan->device));
-  }
-  return keel_pass_transfer(plan->functions, plan->device);
-}
-
 /* A first failure that needs no input: an op that no device has. */
 static keel_status check_kernels(const keel_plan *plan) {
   for (const keel_fplan *at = plan->fplans; at; at = at->next)
@@ -210,7 +187,8 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   if (device) KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
                                &main));
-  KEEL_TRY(run_passes(plan, params));
+  const keel_pass_call call = {params, device};
+  KEEL_TRY(keel_passes_run(plan->functions, &call));
   KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
   return open_devices(plan);

@@ -7,6 +7,17 @@
 
 #include "program/function.h"
 
+/* What passes are told of the plan. */
+typedef struct keel_pass_call {
+  const keel_plan_params *params;
+  keel_device *device; /* of nodes that name none, or NULL */
+} keel_pass_call;
+
+/* Runs all of them in their order on a plan's functions, but for those that are
+ * skipped. Returns KD_OK, KD_NOT_FOUND (no such pass), or a pass's failure. */
+keel_status keel_passes_run(keel_function *functions,
+                            const keel_pass_call *call);
+
 /* Who reads each value, and how often; made anew by who needs it. */
 typedef struct keel_uses {
   uint32_t *counts; /* by value: reads by live nodes, and as outputs */
@@ -41,6 +52,10 @@ keel_status keel_pass_expand(keel_function *function);
 
 /* Runs what has only constants as inputs, and drops Identity. */
 keel_status keel_pass_fold(keel_function *function);
+
+/* Computes once what is computed twice from the same values, and makes one value of
+ * equal constants. */
+keel_status keel_pass_cse(keel_function *function);
 
 /* Gives nodes of all functions the devices that rules ("GLOB=DEVICE", the first that
  * matches) name. Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no such device, or
