@@ -1,7 +1,9 @@
 /* reduce.c - ops over lines of a tensor: reductions, norms, order. */
 #include <string.h>
 
-#include "families/map.h"
+#include "families/map.h" /* before lines.h: it sets how many operands there are */
+
+#include "families/lines.h"
 #include "families/rows.h"
 
 #define WIDE_FROM 256 /* elements that are worth a group */
@@ -12,31 +14,16 @@
 /* Splits x's dimensions; returns how many elements a line has. */
 static int64_t split_dims(fam_plan *plan, fam_pass *pass, const fam_tensor *x,
                           const bool *gone) {
-  int64_t packed[KD_MAX_RANK], dims[2][KD_MAX_RANK], steps[2][KD_MAX_RANK];
-  uint32_t counts[2] = {0, 0};
-  int64_t count = 1;
-  strided_packed(x->dims, x->rank, packed);
-  for (uint32_t d = 0; d < x->rank; d++) {
-    uint32_t which = gone[d] ? 1 : 0, at = counts[which];
-    if (gone[d]) count *= x->dims[d];
-    if (x->dims[d] == 1) continue;
-    if (at && steps[which][at - 1] == packed[d] * x->dims[d]) {
-      dims[which][at - 1] *= x->dims[d]; /* steps on evenly */
-      steps[which][at - 1] = packed[d];
-      continue;
-    }
-    dims[which][at] = x->dims[d];
-    steps[which][at] = packed[d];
-    counts[which]++;
-  }
-  fam_int(plan, pass, "KEPT", counts[0]);
-  fam_int(plan, pass, "GONE", counts[1]);
-  fam_dims(plan, pass, "KEPT_DIMS", counts[0], dims[0]);
-  fam_dims(plan, pass, "KEPT_STEPS", counts[0], steps[0]);
-  fam_dims(plan, pass, "GONE_DIMS", counts[1], dims[1]);
-  fam_dims(plan, pass, "GONE_STEPS", counts[1], steps[1]);
-  fam_int(plan, pass, "COUNT", count);
-  return count;
+  strided kept, left;
+  lines_split(x->dims, x->rank, gone, &kept, &left);
+  fam_int(plan, pass, "KEPT", kept.rank);
+  fam_int(plan, pass, "GONE", left.rank);
+  fam_dims(plan, pass, "KEPT_DIMS", kept.rank, kept.dims);
+  fam_dims(plan, pass, "KEPT_STEPS", kept.rank, kept.steps[0]);
+  fam_dims(plan, pass, "GONE_DIMS", left.rank, left.dims);
+  fam_dims(plan, pass, "GONE_STEPS", left.rank, left.steps[0]);
+  fam_int(plan, pass, "COUNT", strided_count(&left));
+  return strided_count(&left);
 }
 
 /* Lines by groups where they are long, else by items. */
@@ -169,12 +156,10 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
 /* N and STEP; returns how many lines there are. */
 static int64_t axis_lines(const fam_op *op, fam_plan *plan, fam_pass *pass,
                           uint32_t axis) {
-  const fam_tensor *x = &op->in[0];
-  int64_t n = x->rank ? x->dims[axis] : 1;
-  fam_int(plan, pass, "N", n);
-  fam_int(plan, pass, "STEP",
-          x->rank ? fam_product(x->dims, axis + 1, x->rank) : 1);
-  return n ? x->count / n : 0;
+  lines all = lines_along(op->in[0].dims, op->in[0].rank, axis);
+  fam_int(plan, pass, "N", all.length);
+  fam_int(plan, pass, "STEP", all.step);
+  return all.length ? all.count : 0;
 }
 
 void fam_plan_softmax(const fam_op *op, fam_plan *plan) {

@@ -2,6 +2,7 @@
  *
  * Floats are summed in double: the result is the nearest float in all but
  * constructed cases, whatever the order. Integers wrap in 64 bits. */
+#include "families/lines.h"
 #include "kernels.h"
 
 /* ---- what is accumulated -------------------------------------------------- */
@@ -331,28 +332,14 @@ static void fill_neutral(reduction how, const kd_tensor *y) {
 
 static void split_axes(const kd_launch *launch, reduce_work *work) {
   const kd_tensor *x = &launch->inputs[0];
-  bool gone[KD_MAX_RANK] = {false};
-  int64_t packed[KD_MAX_RANK], kept[KD_MAX_RANK], reduced[KD_MAX_RANK];
-  int64_t kept_steps[KD_MAX_RANK], reduced_steps[KD_MAX_RANK];
-  uint32_t n = 0, m = 0;
+  bool gone[KD_MAX_RANK];
   int64_t count = kd_has_input(launch, 1) ? kd_elements(&launch->inputs[1]) : 0;
+  bool all = !count && !attr_int(launch, "noop_with_empty_axes", 0);
+  for (uint32_t i = 0; i < x->rank; i++)
+    gone[i] = all;
   for (int64_t i = 0; i < count; i++)
     gone[axis_of(int_at(&launch->inputs[1], i), x->rank)] = true;
-  bool all = !count && !attr_int(launch, "noop_with_empty_axes", 0);
-  strided_packed(x->dims, x->rank, packed);
-  for (uint32_t i = 0; i < x->rank; i++) {
-    if (gone[i] || all) {
-      reduced[m] = x->dims[i];
-      reduced_steps[m++] = packed[i];
-    } else {
-      kept[n] = x->dims[i];
-      kept_steps[n++] = packed[i];
-    }
-  }
-  strided_begin(&work->kept, kept, n);
-  strided_operand(&work->kept, kept_steps);
-  strided_begin(&work->reduced, reduced, m);
-  strided_operand(&work->reduced, reduced_steps);
+  lines_split(x->dims, x->rank, gone, &work->kept, &work->reduced);
   work->count = strided_count(&work->reduced);
 }
 
@@ -373,8 +360,6 @@ CPU_KERNEL(cpu_run_reduce) {
     fill_neutral(how, y);
     return KD_OK;
   }
-  strided_simplify(&work.kept);
-  strided_simplify(&work.reduced);
   if (KD_TYPES_FLOAT & KD_TYPES(x->dtype)) {
     work.row = float_row_of(how == RED_LOG_SUM_EXP ? RED_MAX : how, x->dtype);
   } else if (how == RED_LOG_SUM_EXP) {
@@ -389,22 +374,8 @@ CPU_KERNEL(cpu_run_reduce) {
 
 /* ---- along one axis -------------------------------------------------------- */
 
-/* The lines of a tensor along an axis: `count` of them, `length` elements that
- * are `step` apart. */
-typedef struct lines {
-  int64_t count, length, step;
-} lines;
-
 static lines lines_of(const kd_tensor *x, uint32_t axis) {
-  lines result = {.length = x->dims[axis],
-                  .step = product(x->dims, axis + 1, x->rank)};
-  result.count = product(x->dims, 0, axis) * result.step;
-  return result;
-}
-
-/* First element of a line. */
-static int64_t line_start(const lines *all, int64_t line) {
-  return line / all->step * all->length * all->step + line % all->step;
+  return lines_along(x->dims, x->rank, axis);
 }
 
 CPU_KERNEL(cpu_run_arg_reduce) {
@@ -416,7 +387,7 @@ CPU_KERNEL(cpu_run_arg_reduce) {
   bool last = attr_int(launch, "select_last_index", 0) != 0;
   lines all = lines_of(x, axis_of(attr_int(launch, "axis", 0), x->rank));
   for (int64_t i = 0; i < all.count; i++) {
-    int64_t start = line_start(&all, i), best = 0;
+    int64_t start = lines_start(&all, i), best = 0;
     double most = cpu_get(x->data, x->dtype, start);
     for (int64_t k = 1; k < all.length; k++) {
       double value = cpu_get(x->data, x->dtype, start + k * all.step);
@@ -446,7 +417,7 @@ CPU_KERNEL(cpu_run_cum_sum) {
   bool exact = !(KD_TYPES_FLOAT & KD_TYPES(x->dtype));
   size_t size = kd_dtype_size(x->dtype);
   for (int64_t i = 0; i < all.count; i++) {
-    int64_t start = line_start(&all, i);
+    int64_t start = lines_start(&all, i);
     double sum = 0;
     uint64_t whole = 0;
     for (int64_t k = 0; k < all.length; k++) {
@@ -524,7 +495,7 @@ static void soft_piece(void *context, int64_t begin, int64_t end) {
   const soft_work *work = context;
   bool fast = work->x->dtype == KD_F32 && work->how != SOFT_HARD;
   for (int64_t i = begin; i < end; i++) {
-    int64_t start = line_start(&work->all, i);
+    int64_t start = lines_start(&work->all, i);
     if (fast)
       soft_line_f32(work, (const float *)work->x->data + start,
                     (float *)work->y->data + start);
@@ -560,7 +531,7 @@ CPU_KERNEL(cpu_run_lp_normalization) {
     return FAIL(KD_INVALID_ARGUMENT, "axis is out of range");
   lines all = lines_of(x, axis_of(axis, x->rank));
   for (int64_t i = 0; i < all.count; i++) {
-    int64_t start = line_start(&all, i);
+    int64_t start = lines_start(&all, i);
     double norm = 0;
     for (int64_t k = 0; k < all.length; k++) {
       double value = cpu_get(x->data, x->dtype, start + k * all.step);
@@ -609,7 +580,7 @@ CPU_KERNEL(cpu_run_top_k) {
     return FAIL(KD_OUT_OF_MEMORY, "TopK: no memory for %lld elements",
                 (long long)all.length);
   for (int64_t i = 0; i < all.count; i++) {
-    int64_t start = line_start(&all, i), to = line_start(&out, i);
+    int64_t start = lines_start(&all, i), to = lines_start(&out, i);
     for (int64_t k = 0; k < all.length; k++)
       order[k] = (ranked){cpu_get(x->data, x->dtype, start + k * all.step), k};
     qsort(order, (size_t)all.length, sizeof *order,
