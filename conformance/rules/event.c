@@ -529,7 +529,9 @@ static void event_other_stream_order(void) {
   record(x, a);
   record(y, b);
   kc_ok(wait(y, UINT64_MAX), "event.wait");
-  kd_status of_x = query(x);
+  kd_status of_y = query(y), of_x = query(x); /* b is done, a may be busy */
+  kc_check(of_y == KD_OK, "query of what was waited for returned %s",
+           kd_status_name(of_y));
   kc_check(of_x == KD_OK || of_x == KD_BUSY, "query returned %s",
            kd_status_name(of_x));
   kc_ok(wait(x, UINT64_MAX), "event.wait");
