@@ -69,10 +69,11 @@ static fam_recording *of(struct kd_capture *capture) {
 }
 
 kd_status fam_record_begin(struct kd_capture *capture,
-                           const fam_recorder *recorder, kd_device *device,
-                           struct kd_capture **slot) {
+                           const fam_recorder *recorder, const kd_host *host,
+                           kd_device *device, struct kd_capture **slot) {
   fam_recording *r = of(capture);
   r->recorder = recorder;
+  r->host = host;
   r->device = device;
   r->open = true;
   atomic_init(&r->users, 1);
@@ -109,7 +110,7 @@ void fam_record_join(struct kd_capture *capture, struct kd_capture **slot) {
 
 /* Under the lock: room for one more. */
 static bool grow(fam_recording *r) {
-  const kd_host *host = r->recorder->host;
+  const kd_host *host = r->host;
   if (r->count < r->room) return true;
   uint32_t room = r->room * 2 + 16;
   fam_command *more = host->allocate(room * sizeof *more, 0);
@@ -131,7 +132,7 @@ kd_status fam_record_add(struct kd_capture *capture,
     status = r->recorder->added(capture, &r->commands[r->count]);
     if (status == KD_OK) r->count++;
   } else {
-    status = r->recorder->host->fail(KD_OUT_OF_MEMORY, "no memory to record");
+    status = r->host->fail(KD_OUT_OF_MEMORY, "no memory to record");
   }
   pthread_mutex_unlock(&r->lock);
   return status;
@@ -171,8 +172,8 @@ kd_status fam_record_rebind(struct kd_capture *capture,
   kd_status status = KD_OK;
   for (uint32_t i = 0; i < count; i++)
     if (!is_used(r, &rebinds[i]))
-      return r->recorder->host->fail(
-          KD_NOT_FOUND, "buffer %u of the update is not recorded", i);
+      return r->host->fail(KD_NOT_FOUND,
+                           "buffer %u of the update is not recorded", i);
   for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
     status = rebind_one(capture, &r->commands[i], rebinds, count);
   return status;
@@ -185,7 +186,7 @@ void fam_record_take(struct kd_capture *capture) {
 void fam_record_drop(struct kd_capture *capture) {
   fam_recording *r = of(capture);
   if (atomic_fetch_sub(&r->users, 1) > 1) return;
-  const kd_host *host = r->recorder->host;
+  const kd_host *host = r->host;
   fam_command *commands = r->commands;
   pthread_mutex_destroy(&r->lock);
   r->recorder->destroy(capture);

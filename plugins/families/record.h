@@ -46,7 +46,6 @@ struct kd_capture;
 /* What a plugin does with a recording's commands. All run under its lock but for the
  * last. */
 typedef struct fam_recorder {
-  const kd_host *host;
   /* A command was added: what it points to is held. */
   kd_status (*added)(struct kd_capture *capture, fam_command *command);
   /* Buffer `at` of a command is another one. */
@@ -59,6 +58,7 @@ typedef struct fam_recorder {
 /* The first part of a plugin's kd_capture. */
 typedef struct fam_recording {
   const fam_recorder *recorder;
+  const kd_host *host;
   kd_device *device;
   pthread_mutex_t lock;
   _Atomic int users; /* itself, and events that were recorded in it */
@@ -74,8 +74,8 @@ typedef struct fam_recording {
 /* Begins one, zeroed before, in the stream whose `slot` this is; NULL there while
  * the stream does not record. */
 kd_status fam_record_begin(struct kd_capture *capture,
-                           const fam_recorder *recorder, kd_device *device,
-                           struct kd_capture **slot);
+                           const fam_recorder *recorder, const kd_host *host,
+                           kd_device *device, struct kd_capture **slot);
 kd_status fam_record_end(const kd_host *host, struct kd_capture **slot,
                          struct kd_capture **out_capture);
 /* The stream records into it, too, from now on; or it has ended. */

@@ -71,7 +71,7 @@ static void destroy(kd_capture *c) {
   vlk_host->release(c);
 }
 
-static fam_recorder recorder = {
+static const fam_recorder recorder = {
     .added = added, .rebound = rebound, .destroy = destroy};
 
 static kd_status begin(kd_stream *stream) {
@@ -81,8 +81,8 @@ static kd_status begin(kd_stream *stream) {
   if (!c) return FAIL(KD_OUT_OF_MEMORY, "no memory for a recording");
   memset(c, 0, sizeof *c);
   c->plain = true;
-  recorder.host = vlk_host;
-  return fam_record_begin(c, &recorder, stream->device, &stream->recording);
+  return fam_record_begin(c, &recorder, vlk_host, stream->device,
+                          &stream->recording);
 }
 
 static kd_status end(kd_stream *stream, kd_capture **out_capture) {

@@ -209,11 +209,12 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
     ended++;
     index = follow(run, step);
   }
+  if (!ended) return; /* a copy goes on: the run may be over by now */
   keel_pool *pool = run->fplan->plan->context->pool;
   /* acq_rel: the caller sees all that was made; nothing of the run is touched
    * after the count reaches zero */
-  if (ended && atomic_fetch_sub_explicit(&run->remaining, ended,
-                                         memory_order_acq_rel) == ended)
+  if (atomic_fetch_sub_explicit(&run->remaining, ended, memory_order_acq_rel) ==
+      ended)
     keel_pool_wake_waiters(pool);
 }
 
