@@ -69,7 +69,8 @@ if [ -x "$replay" ]; then
     --input $model/test_data_set_0/input_0.pb --option "$name.script=$scratch/script" \
     >"$scratch/out" 2>&1 &&
     "$replay" "$scratch/script" 1 "$scratch/raw" >>"$scratch/out" 2>&1 &&
-    tail -c "$(wc -c <"$scratch/raw")" "$scratch"/*.npy | cmp - "$scratch/raw"; then
+    tail -c "$(wc -c <"$scratch/raw")" "$(find "$scratch" -name '*.npy')" |
+    cmp - "$scratch/raw"; then
     echo "a script, by the raw API: the same output"
   else
     cat "$scratch/out"
