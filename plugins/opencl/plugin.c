@@ -219,6 +219,7 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   snprintf(d->driver, sizeof d->driver, "%.127s", devices[index].driver);
   read_facts(d);
   find_commands(d);
+  d->idles = strstr(d->driver, "Oclgrind") != NULL;
   /* tiles pay where local memory is no part of the global one */
   fam_tiles(ocl_host, number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL,
             &d->families.shared);

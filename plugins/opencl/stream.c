@@ -98,7 +98,10 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
   }
   OCL_TRY("clEnqueueMarkerWithWaitList",
           cl.EnqueueMarkerWithWaitList(stream->queue, 0, NULL, &marker));
-  cl.Flush(stream->queue); /* others may wait for it */
+  if (stream->device->idles)
+    cl.Finish(stream->queue);
+  else
+    cl.Flush(stream->queue); /* others may wait for it */
   set_marker(event, marker, NULL);
   return KD_OK;
 }
@@ -241,8 +244,10 @@ static void CL_CALLBACK call_back(cl_event event, cl_int state, void *context) {
 static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
                                    void *context) {
   cl_event marker = marker_of(event);
-  if (!marker) {
-    callback(context, KD_OK);
+  if (!marker || event->device->idles) {
+    kd_status done = marker ? status_of(marker) : KD_OK;
+    if (marker) cl.ReleaseEvent(marker);
+    callback(context, done);
     return KD_OK;
   }
   notice *n = ocl_host->allocate(sizeof *n, 0);
