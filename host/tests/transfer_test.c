@@ -20,6 +20,12 @@ static keel_context *open_beside(const char *plugin, int32_t workers,
   return context;
 }
 
+static keel_builder *begin(keel_context *context, const char *name) {
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, name, &builder), KD_OK);
+  return builder;
+}
+
 static keel_value op(keel_builder *builder, const char *name, keel_value a,
                      keel_value b) {
   keel_value pair[] = {a, b};
@@ -59,6 +65,13 @@ static keel_plan *plan_of(keel_program *program, keel_device *device,
   return plan;
 }
 
+static void drop(keel_plan *plan, keel_program *program,
+                 keel_context *context) {
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(context);
+}
+
 static uint32_t copies_of(keel_plan *plan) {
   keel_profile_line line;
   uint32_t count = 0;
@@ -75,11 +88,10 @@ static void a_value_is_copied_once_for_all_its_readers(void **state) {
   static const char *const rules[] = {"Neg=cpu", "Abs=cpu"};
   const float want[] = {0, 0, 0, 0};
   const int64_t four = 4;
-  keel_builder *builder = NULL;
   keel_device *queue = NULL;
   (void)state;
   keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
-  assert_int_equal(keel_builder_create(context, "shared", &builder), KD_OK);
+  keel_builder *builder = begin(context, "shared");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value relu = op(builder, "Relu", x, KEEL_ABSENT);
   keel_value neg = op(builder, "Neg", relu, KEEL_ABSENT),
@@ -95,9 +107,7 @@ static void a_value_is_copied_once_for_all_its_readers(void **state) {
   expect_floats(y, want, 4);
   keel_tensor_release(in);
   keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(context);
+  drop(plan, program, context);
 }
 
 /* The host, the CPU and two devices read one constant; none copies it in a run. */
@@ -113,10 +123,9 @@ static void constants_are_brought_to_each_device_once(void **state) {
                                       .workers = 1};
   const float want[] = {1 + 1, 4 + 1, 1 + 1, 6 + 1};
   keel_context *context = NULL;
-  keel_builder *builder = NULL;
   (void)state;
   assert_int_equal(keel_open(&params, &context), KD_OK);
-  assert_int_equal(keel_builder_create(context, "constant", &builder), KD_OK);
+  keel_builder *builder = begin(context, "constant");
   keel_tensor *ones = floats(context, 4, (const float[]){1, 1, 1, 1});
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value c = keel_builder_constant(builder, ones);
@@ -184,7 +193,6 @@ static void a_thousand_copies_hold_no_thread(void **state) {
   static const char *const rules[] = {"Relu=queue", "Mul=queue"};
   const int64_t four = 4;
   const float want[] = {0, 14 * MANY, 0, 28 * MANY};
-  keel_builder *builder = NULL;
   keel_device *queue = NULL;
   running all = {0};
   note other = {.task = {.run = say}};
@@ -195,7 +203,7 @@ static void a_thousand_copies_hold_no_thread(void **state) {
   assert_non_null(plugin);
   atomic_int *gate = dlsym(plugin, "queue_gate");
   assert_non_null(gate);
-  assert_int_equal(keel_builder_create(context, "many", &builder), KD_OK);
+  keel_builder *builder = begin(context, "many");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value late = op(builder, "Mul", x, scalar(builder, context, 7));
   keel_value sums[MANY];
@@ -230,14 +238,13 @@ static void copies_need_no_worker(void **state) {
   static const char *const rules[] = {"Relu=queue"};
   const int64_t four = 4;
   const float want[] = {0, 2, 0, 4};
-  keel_builder *builder = NULL;
   (void)state;
   for (int tells = 0; tells < 2; tells++) {
     keel_device *queue = NULL;
     keel_context *context = open_beside(tells ? QUEUE_PLUGIN : ECHO_PLUGIN,
                                         KEEL_NO_WORKERS, &queue);
     const char *const echo[] = {"Relu=echo"};
-    assert_int_equal(keel_builder_create(context, "few", &builder), KD_OK);
+    keel_builder *builder = begin(context, "few");
     keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
     for (int i = 0; i < 10; i++)
       x = op(builder, "Abs", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
@@ -249,10 +256,63 @@ static void copies_need_no_worker(void **state) {
     expect_floats(y, want, 4);
     keel_tensor_release(in);
     keel_tensor_release(y);
-    keel_plan_release(plan);
-    keel_program_release(program);
-    keel_close(context);
+    drop(plan, program, context);
   }
+}
+
+/* Copies of several runs are under way at once, each with its own values. */
+static void runs_share_a_plan_with_copies(void **state) {
+  enum { THREADS = 4, ROUNDS = 100 };
+  static const char *const rules[] = {"Relu=queue"};
+  const int64_t four = 4;
+  keel_device *queue = NULL;
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 2, &queue);
+  keel_builder *builder = begin(context, "several");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  for (int i = 0; i < 3; i++)
+    x = op(builder, "Abs", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
+  keel_program *program = finish(builder, x);
+  keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules, 1);
+  for (int round = 0; round < ROUNDS; round++) {
+    running all[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+      const float mine[] = {-1, (float)i, -3, (float)round};
+      all[i] = (running){.plan = plan, .x = floats(context, 4, mine)};
+      assert_int_equal(pthread_create(&threads[i], NULL, run_plan, &all[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+      const float want[] = {0, (float)i, 0, (float)round};
+      pthread_join(threads[i], NULL);
+      assert_int_equal(all[i].status, KD_OK);
+      expect_floats(all[i].y, want, 4);
+      keel_tensor_release(all[i].x);
+      keel_tensor_release(all[i].y);
+    }
+  }
+  drop(plan, program, context);
+}
+
+/* Nothing is copied, and somebody is told so. */
+static void an_empty_value_crosses_too(void **state) {
+  static const char *const rules[] = {"Relu=queue"};
+  const int64_t zero = 0;
+  keel_device *queue = NULL;
+  (void)state;
+  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_builder *builder = begin(context, "empty");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &zero);
+  keel_program *program = finish(
+      builder,
+      op(builder, "Neg", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT));
+  keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules, 1);
+  keel_tensor *in = floats(context, 0, data), *y = NULL;
+  assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+  assert_int_equal(keel_tensor_size(y), 0);
+  keel_tensor_release(in);
+  keel_tensor_release(y);
+  drop(plan, program, context);
 }
 
 /* ---- failures ------------------------------------------------------------- */
@@ -260,11 +320,10 @@ static void copies_need_no_worker(void **state) {
 static void a_copy_of_what_failed_says_why(void **state) {
   static const char *const rules[] = {"Mul=queue"};
   const int64_t four = 4;
-  keel_builder *builder = NULL;
   keel_device *queue = NULL;
   (void)state;
   keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
-  assert_int_equal(keel_builder_create(context, "fails", &builder), KD_OK);
+  keel_builder *builder = begin(context, "fails");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
   keel_program *program = finish(
@@ -289,9 +348,7 @@ static void a_copy_of_what_failed_says_why(void **state) {
     keel_tensor_release(in[1]);
     keel_tensor_release(y);
   }
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(context);
+  drop(plan, program, context);
 }
 
 /* ---- what a copy in reads ------------------------------------------------- */
@@ -360,6 +417,8 @@ int main(void) {
       cmocka_unit_test(constants_are_brought_to_each_device_once),
       cmocka_unit_test(a_thousand_copies_hold_no_thread),
       cmocka_unit_test(copies_need_no_worker),
+      cmocka_unit_test(runs_share_a_plan_with_copies),
+      cmocka_unit_test(an_empty_value_crosses_too),
       cmocka_unit_test(a_copy_of_what_failed_says_why),
       cmocka_unit_test(a_source_is_held_until_it_was_read),
       cmocka_unit_test(lent_memory_is_read_before_the_call_returns),

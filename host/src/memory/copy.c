@@ -16,19 +16,19 @@ static keel_status failed(const keel_device *device, kd_status status,
   return status;
 }
 
-/* Waits for the device's stream. *out_waited: the work is done, although some of
- * it may have failed; false where the wait itself could not be set up. */
-static kd_status wait_for_work(keel_device *device, bool *out_waited) {
+/* Waits for a stream. *out_waited: the work is done, although some of it may have
+ * failed; false where the wait itself could not be set up. */
+static kd_status wait_for_work(keel_device *device, kd_stream *stream,
+                               bool *out_waited) {
   keel_plugin *plugin = device->plugin;
   kd_event *event = NULL;
   *out_waited = true;
-  if (plugin->streams.synchronize)
-    return plugin->streams.synchronize(device->stream);
+  if (plugin->streams.synchronize) return plugin->streams.synchronize(stream);
   *out_waited = false;
   KEEL_TRY(plugin->events.create(device->handle, 0, &event));
-  kd_status status = plugin->events.record(event, device->stream);
+  kd_status status = plugin->events.record(event, stream);
   if (status == KD_OK && plugin->streams.flush)
-    status = plugin->streams.flush(device->stream);
+    status = plugin->streams.flush(stream);
   if (status == KD_OK) {
     status = plugin->events.wait(event, UINT64_MAX);
     *out_waited = true;
@@ -37,19 +37,26 @@ static kd_status wait_for_work(keel_device *device, bool *out_waited) {
   return status;
 }
 
-keel_status keel_device_drain(keel_device *device) {
-  if (!device || !device->stream) return KD_OK;
+keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
+                               pthread_mutex_t *lock) {
   bool waited = false;
   keel_hush();
-  pthread_mutex_lock(&device->stream_lock);
-  kd_status status = wait_for_work(device, &waited);
+  pthread_mutex_lock(lock);
+  kd_status status = wait_for_work(device, stream, &waited);
   /* The caller is about to use memory that the device may still read: what
    * failed for a moment (no event was left) is tried once more. */
-  if (!waited) status = wait_for_work(device, &waited);
-  pthread_mutex_unlock(&device->stream_lock);
+  if (!waited) status = wait_for_work(device, stream, &waited);
+  pthread_mutex_unlock(lock);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "%s: work failed (%s)", device->name,
               keel_status_name(status));
+  return status;
+}
+
+keel_status keel_device_drain(keel_device *device) {
+  if (!device || !device->stream) return KD_OK;
+  keel_status status =
+      keel_stream_finish(device, device->stream, &device->stream_lock);
   keel_transfers_reap(device);
   return status;
 }

@@ -14,7 +14,12 @@ keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
 keel_status keel_copy_layout(keel_tensor *tensor, uint32_t layout,
                              keel_tensor **out_tensor);
 
-/* Waits until the device has done all that was enqueued. */
+/* Waits until a stream of the device, on which `lock` lets one thread at a time
+ * enqueue, has done its work. Returns KD_OK, or the failure of some of it. */
+keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
+                               pthread_mutex_t *lock);
+
+/* The same for the stream of its eager and planned work. */
 keel_status keel_device_drain(keel_device *device);
 
 #endif /* KEEL_COPY_H */

@@ -47,15 +47,14 @@ static void put_away(keel_transfer *transfer) {
  * freed next, and so that the plugin has told its reason. */
 static keel_status settle(keel_device *device) {
   keel_transfers *all = &device->transfers;
-  keel_status status = keel_device_drain(device);
   pthread_mutex_lock(&all->lock);
-  if (all->stream && device->plugin->streams.synchronize) {
-    keel_hush();
-    kd_status other = device->plugin->streams.synchronize(all->stream);
-    if (status == KD_OK && other != KD_OK && keel_said()) status = other;
-  }
+  kd_stream *outward = all->stream;
   pthread_mutex_unlock(&all->lock);
-  return status;
+  keel_status other =
+      outward ? keel_stream_finish(device, outward, &all->lock) : KD_OK;
+  /* the work that the copies waited for knows better why */
+  keel_status status = keel_device_drain(device);
+  return status == KD_OK ? other : status;
 }
 
 /* The reason of a copy that failed: the device's own, where it gives one. */
@@ -75,11 +74,10 @@ static keel_status reason(const keel_transfer *transfer) {
 /* A copy out has ended; runs on the pool. */
 static void arrive(keel_task *task) {
   keel_transfer *transfer = (keel_transfer *)(void *)task;
-  keel_tensor *value = transfer->target;
-  if (transfer->status != KD_OK)
-    value = keel_tensor_failed(transfer->device->context, reason(transfer));
-  keel_tensor_become(transfer->result, value);
-  if (value != transfer->target) keel_tensor_release(value);
+  if (transfer->status == KD_OK)
+    keel_tensor_become(transfer->result, transfer->target);
+  else
+    keel_tensor_become_failed(transfer->result, reason(transfer));
   put_away(transfer);
 }
 
@@ -157,8 +155,6 @@ static kd_status enqueue_out(keel_transfer *transfer) {
   kd_status status = mark(device, transfer->event, device->stream);
   pthread_mutex_unlock(&device->stream_lock);
   pthread_mutex_lock(&all->lock);
-  if (status == KD_OK && !all->stream)
-    status = plugin->streams.create(device->handle, 0, 0, &all->stream);
   if (status == KD_OK)
     status = plugin->streams.wait(all->stream, transfer->event);
   if (status == KD_OK)
@@ -236,43 +232,60 @@ static void drop(keel_transfer *transfer) {
   count_down(device, 1);
 }
 
+/* *out_tensor: where the data goes, or, where `pending`, a value that becomes
+ * known when it is there. */
+static keel_status begin(keel_transfer *transfer,
+                         kd_status (*enqueue)(keel_transfer *transfer),
+                         bool pending, keel_tensor **out_tensor) {
+  keel_tensor *outcome = transfer->target;
+  if (pending) {
+    transfer->result = keel_tensor_pending(transfer->device->context);
+    if (!transfer->result) {
+      drop(transfer);
+      return KD_OUT_OF_MEMORY;
+    }
+    outcome = transfer->result;
+  }
+  keel_tensor_retain(outcome); /* it may end before start returns */
+  keel_status status = start(transfer, enqueue, pending ? out_ended : in_ended);
+  if (status != KD_OK) {
+    drop(transfer);
+    keel_tensor_release(outcome);
+    return status;
+  }
+  *out_tensor = outcome;
+  return KD_OK;
+}
+
 static keel_status begin_in(keel_tensor *tensor, keel_device *device,
                             kd_status (*enqueue)(keel_transfer *transfer),
                             keel_tensor **out_tensor) {
   keel_transfer *transfer = NULL;
   KEEL_TRY(make(device, tensor, &device->heap, &transfer));
-  keel_tensor *target = keel_tensor_retain(transfer->target);
-  keel_status status = start(transfer, enqueue, in_ended);
-  if (status != KD_OK) {
-    drop(transfer);
-    keel_tensor_release(target);
-    return status;
-  }
-  *out_tensor = target;
-  return KD_OK;
+  return begin(transfer, enqueue, false, out_tensor);
 }
 
 static keel_status begin_out(keel_tensor *tensor, keel_device *from,
                              keel_tensor **out_tensor) {
   keel_transfer *transfer = NULL;
   KEEL_TRY(make(from, tensor, &from->context->host, &transfer));
-  transfer->result = keel_tensor_pending(from->context);
-  if (!transfer->result) {
-    drop(transfer);
-    return KD_OUT_OF_MEMORY;
-  }
-  keel_tensor *result = keel_tensor_retain(transfer->result);
-  keel_status status = start(transfer, enqueue_out, out_ended);
-  if (status != KD_OK) {
-    drop(transfer);
-    keel_tensor_release(result);
-    return status;
-  }
-  *out_tensor = result;
-  return KD_OK;
+  return begin(transfer, enqueue_out, true, out_tensor);
 }
 
 /* ---- which way ------------------------------------------------------------ */
+
+/* Makes the stream for copies out, once. A device that has none left is no
+ * failure: such a copy is waited for. */
+static bool has_outward(keel_device *device) {
+  keel_transfers *all = &device->transfers;
+  pthread_mutex_lock(&all->lock);
+  if (!all->stream && device->plugin->streams.create(device->handle, 0, 0,
+                                                     &all->stream) != KD_OK)
+    all->stream = NULL;
+  bool has = all->stream;
+  pthread_mutex_unlock(&all->lock);
+  return has;
+}
 
 static bool tells_ends(const keel_device *device) {
   return device->stream && device->plugin->events.on_complete;
@@ -312,7 +325,7 @@ keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
     if (!here && from->stream && tells_ends(device) &&
         keel_transfer_direct(from, device))
       return begin_in(tensor, device, enqueue_peer, out_tensor);
-  } else if (!here && tells_ends(from)) {
+  } else if (!here && tells_ends(from) && has_outward(from)) {
     return begin_out(tensor, from, out_tensor);
   }
   return keel_copy_to(tensor, device, out_tensor);

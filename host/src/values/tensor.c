@@ -188,6 +188,26 @@ keel_tensor *keel_tensor_pending(keel_context *context) {
   return tensor;
 }
 
+/* Its content stands: tells all that wait for it. */
+static void make_known(keel_tensor *pending, uint32_t state) {
+  keel_context *context = pending->context;
+  /* release: whoever sees the new state sees the content */
+  atomic_store_explicit(&pending->state, state, memory_order_release);
+  /* acq_rel: takes each waiter that was linked, with what it holds */
+  keel_waiter *waiter =
+      atomic_exchange_explicit(&pending->waiters, &known, memory_order_acq_rel);
+  for (keel_waiter *next; waiter; waiter = next) {
+    next = waiter->next;
+    waiter->call(waiter);
+  }
+  keel_pool_wake_waiters(context->pool);
+}
+
+void keel_tensor_become_failed(keel_tensor *pending, keel_status status) {
+  pending->error = error_make(status, keel_message());
+  make_known(pending, KEEL_FAILED);
+}
+
 void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
   uint32_t state = keel_tensor_state(value);
   pending->kind = value->kind;
@@ -212,17 +232,7 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
       state = KEEL_FAILED;
     }
   }
-  keel_context *context = pending->context;
-  /* release: whoever sees the new state sees the content */
-  atomic_store_explicit(&pending->state, state, memory_order_release);
-  /* acq_rel: takes each waiter that was linked, with what it holds */
-  keel_waiter *waiter =
-      atomic_exchange_explicit(&pending->waiters, &known, memory_order_acq_rel);
-  for (keel_waiter *next; waiter; waiter = next) {
-    next = waiter->next;
-    waiter->call(waiter);
-  }
-  keel_pool_wake_waiters(context->pool);
+  make_known(pending, state);
 }
 
 void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter) {
@@ -261,10 +271,7 @@ keel_status keel_tensor_fail(keel_tensor *promise, keel_status status,
   if (status == KD_OK)
     return keel_fail(KD_INVALID_ARGUMENT, "KD_OK is no failure");
   keel_fail_text(status, message ? message : keel_status_name(status));
-  keel_tensor *failed = keel_tensor_failed(promise->context, status);
-  if (!failed) return KD_OUT_OF_MEMORY;
-  keel_tensor_become(promise, failed);
-  keel_tensor_release(failed);
+  keel_tensor_become_failed(promise, status);
   return KD_OK;
 }
 

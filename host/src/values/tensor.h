@@ -58,6 +58,8 @@ keel_tensor *keel_tensor_failed(keel_context *context, keel_status status);
  * ready or failed value. */
 keel_tensor *keel_tensor_pending(keel_context *context);
 void keel_tensor_become(keel_tensor *pending, keel_tensor *value);
+/* It becomes a failed value with this thread's message; needs no memory. */
+void keel_tensor_become_failed(keel_tensor *pending, keel_status status);
 
 /* Calls `waiter` once the value is known: at once where it is. */
 void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter);
