@@ -101,7 +101,7 @@ typedef struct keel_plan keel_plan;
 
 /* Ops without a device of their own go where they end first, by costs that are
  * measured on each device once (some milliseconds; more where it compiles). */
-#define KEEL_PLAN_BY_COST 0x1u
+#define KEEL_PLAN_BY_COST 0x8u
 
 /* How to make a plan; zero is the default of each field. */
 typedef struct keel_plan_params {
@@ -121,15 +121,17 @@ typedef struct keel_plan_params {
 } keel_plan_params;
 
 /* The passes that make a plan of a program, in their order: names, and what they do, in
- * a few words; NULL past the last. Not all can be left out. */
+ * a few words; NULL past the last. One that runs twice stands there twice, and is left
+ * out at both. Not all can be. */
 KEEL_API const char *keel_pass_name(uint32_t index);
 KEEL_API const char *keel_pass_about(uint32_t index);
 /* 1: it can't be left out. */
 KEEL_API int keel_pass_needed(uint32_t index);
 
 /* Makes a plan; the program may be released before the plan.
- * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the
- * message names op and types), KD_OUT_OF_MEMORY. */
+ * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a
+ * placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the message
+ * names op and types), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_plan_create(keel_program *program,
                                       const keel_plan_params *params,
                                       KD_OWNED keel_plan **out_plan);

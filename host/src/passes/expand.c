@@ -248,5 +248,6 @@ keel_status keel_pass_expand(keel_function *function) {
       KEEL_TRY(visit(function, i));
     if (function->node_count == before) break;
   }
-  return keel_function_sort(function);
+  KEEL_TRY(keel_function_sort(function));
+  return keel_pass_types(function);
 }

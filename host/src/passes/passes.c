@@ -1,86 +1,39 @@
 /* passes.c - all passes, in their order. */
 #include "passes/passes.h"
 
+/* One of plain, on_device and over_all is set. */
 typedef struct pass {
   const char *name, *about;
-  bool needed; /* no plan can do without */
-  keel_status (*run)(keel_function *function, const keel_pass_call *call);
-  keel_status (*run_all)(keel_function *functions, const keel_pass_call *call);
+  bool needed;    /* no plan can do without */
+  uint32_t asked; /* KEEL_PLAN_*: runs only where the flag is set */
+  keel_status (*plain)(keel_function *function);
+  keel_status (*on_device)(keel_function *function, keel_device *device);
+  keel_status (*over_all)(keel_function *functions, const keel_pass_call *call);
 } pass;
 
-static keel_status place(keel_function *functions, const keel_pass_call *call) {
-  return keel_pass_place(functions, call->params->places,
-                         call->params->place_count);
-}
-
-static keel_status sort(keel_function *function, const keel_pass_call *call) {
-  (void)call;
-  return keel_function_sort(function);
-}
-
-static keel_status prune(keel_function *function, const keel_pass_call *call) {
-  (void)call;
-  return keel_pass_prune(function);
-}
-
-static keel_status types(keel_function *function, const keel_pass_call *call) {
-  (void)call;
-  return keel_pass_types(function);
-}
-
-static keel_status expand(keel_function *function, const keel_pass_call *call) {
-  (void)call;
-  KEEL_TRY(keel_pass_expand(function));
-  return keel_pass_types(function);
-}
-
-static keel_status fold(keel_function *function, const keel_pass_call *call) {
-  (void)call;
-  return keel_pass_fold(function);
-}
-
-static keel_status cse(keel_function *function, const keel_pass_call *call) {
-  (void)call;
-  return keel_pass_cse(function);
-}
-
-static keel_status cost(keel_function *function, const keel_pass_call *call) {
-  return call->params->flags & KEEL_PLAN_BY_COST
-             ? keel_pass_place_by_cost(function)
-             : KD_OK;
-}
-
-static keel_status fuse(keel_function *function, const keel_pass_call *call) {
-  KEEL_TRY(keel_pass_fuse(function, call->device));
-  return keel_pass_prune(function);
-}
-
-static keel_status layout(keel_function *function, const keel_pass_call *call) {
-  return keel_pass_layout(function, call->device);
-}
-
-static keel_status transfer(keel_function *functions,
-                            const keel_pass_call *call) {
-  return keel_pass_transfer(functions, call->device);
-}
-
 static const pass passes[] = {
-    {"place", "gives nodes the devices that rules name", true, NULL, place},
-    {"sort", "puts nodes behind those they need", true, sort, NULL},
-    {"prune", "drops what nobody needs", false, prune, NULL},
-    {"types", "infers types as far as they can be told", true, types, NULL},
-    {"expand", "writes ops that no device has with simpler ones", true, expand,
-     NULL},
-    {"fold", "runs what hangs on constants alone, drops Identity", false, fold,
-     NULL},
-    {"cse", "computes equal things once", false, cse, NULL},
-    {"cost", "places nodes by what they cost, where that is asked for", false,
-     cost, NULL},
-    {"fuse", "brings what follows a convolution into it", false, fuse, NULL},
-    {"layout", "lets convolutions keep the device's blocked layout", false,
-     layout, NULL},
-    {"transfer", "copies values once for all that read them on a device", false,
-     NULL, transfer},
+    {"place", "gives nodes the devices that rules name", .needed = true,
+     .over_all = keel_pass_place},
+    {"sort", "puts nodes behind those they need", .needed = true,
+     .plain = keel_function_sort},
+    {"prune", "drops what nobody needs", .plain = keel_pass_prune},
+    {"types", "infers types as far as they can be told", .needed = true,
+     .plain = keel_pass_types},
+    {"expand", "writes ops that no device has with simpler ones",
+     .needed = true, .plain = keel_pass_expand},
+    {"fold", "runs what hangs on constants alone, drops Identity",
+     .plain = keel_pass_fold},
+    {"cse", "computes equal things once", .plain = keel_pass_cse},
+    {"cost", "places nodes by what they cost, where that is asked for",
+     .asked = KEEL_PLAN_BY_COST, .plain = keel_pass_place_by_cost},
+    {"fuse", "brings what follows a convolution into it",
+     .on_device = keel_pass_fuse},
+    {"prune", "drops what the passes before it left unneeded",
+     .plain = keel_pass_prune},
+    {"layout", "lets convolutions keep the device's blocked layout",
+     .on_device = keel_pass_layout},
+    {"transfer", "copies values once for all that read them on a device",
+     .over_all = keel_pass_transfer},
 };
 
 #define PASSES (sizeof passes / sizeof *passes)
@@ -97,11 +50,17 @@ int keel_pass_needed(uint32_t index) {
   return index < PASSES && passes[index].needed;
 }
 
+static bool came_before(size_t index) {
+  for (size_t i = 0; i < index; i++)
+    if (!strcmp(passes[i].name, passes[index].name)) return true;
+  return false;
+}
+
 /* Whether a name is a pass's that may be left out. */
 static keel_status check_skip(const char *name) {
   keel_text there = {0};
   for (size_t i = 0; i < PASSES; i++) {
-    if (passes[i].needed) continue;
+    if (passes[i].needed || came_before(i)) continue;
     if (name && !strcmp(passes[i].name, name)) {
       keel_text_free(&there);
       return KD_OK;
@@ -121,15 +80,22 @@ static bool is_skipped(const keel_plan_params *params, const char *name) {
   return false;
 }
 
+static keel_status run(const pass *pass, keel_function *functions,
+                       const keel_pass_call *call) {
+  if (pass->over_all) return pass->over_all(functions, call);
+  for (keel_function *f = functions; f; f = f->next)
+    KEEL_TRY(pass->plain ? pass->plain(f) : pass->on_device(f, call->device));
+  return KD_OK;
+}
+
 keel_status keel_passes_run(keel_function *functions,
                             const keel_pass_call *call) {
-  for (uint32_t i = 0; i < call->params->skip_count; i++)
-    KEEL_TRY(check_skip(call->params->skip[i]));
-  for (size_t i = 0; i < PASSES; i++) {
-    if (is_skipped(call->params, passes[i].name)) continue;
-    if (passes[i].run_all) KEEL_TRY(passes[i].run_all(functions, call));
-    for (keel_function *f = functions; f && passes[i].run; f = f->next)
-      KEEL_TRY(passes[i].run(f, call));
-  }
+  const keel_plan_params *params = call->params;
+  for (uint32_t i = 0; i < params->skip_count; i++)
+    KEEL_TRY(check_skip(params->skip[i]));
+  for (const pass *at = passes; at < passes + PASSES; at++)
+    if (!is_skipped(params, at->name) &&
+        (!at->asked || params->flags & at->asked))
+      KEEL_TRY(run(at, functions, call));
   return KD_OK;
 }

@@ -47,7 +47,8 @@ keel_status keel_pass_infer(keel_function *function, const keel_node *node);
 /* Infers the types of all values as far as they can be told. */
 keel_status keel_pass_types(keel_function *function);
 
-/* Writes ops that no device has a kernel for with simpler ones. */
+/* Writes ops that no device has a kernel for with simpler ones, and infers their
+ * types. */
 keel_status keel_pass_expand(keel_function *function);
 
 /* Runs what has only constants as inputs, and drops Identity. */
@@ -57,11 +58,11 @@ keel_status keel_pass_fold(keel_function *function);
  * equal constants. */
 keel_status keel_pass_cse(keel_function *function);
 
-/* Gives nodes of all functions the devices that rules ("GLOB=DEVICE", the first that
- * matches) name. Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no such device, or
- * nothing matches). */
-keel_status keel_pass_place(keel_function *functions, const char *const *rules,
-                            uint32_t count);
+/* Gives nodes of all functions the devices that the plan's rules ("GLOB=DEVICE", the
+ * first that matches) name. Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no such
+ * device, or nothing matches). */
+keel_status keel_pass_place(keel_function *functions,
+                            const keel_pass_call *call);
 
 /* Gives each node that has none a device, by what it costs there. */
 keel_status keel_pass_place_by_cost(keel_function *function);
@@ -79,7 +80,8 @@ keel_status keel_pass_layout(keel_function *function, keel_device *device);
 
 /* Puts keel::Copy where a value that one memory holds is read from another, one for
  * all that read it there, and constants into the memories of the devices that read
- * them. The last pass, over all functions; `device` is the plan's. */
-keel_status keel_pass_transfer(keel_function *functions, keel_device *device);
+ * them. The last pass, over all functions. */
+keel_status keel_pass_transfer(keel_function *functions,
+                               const keel_pass_call *call);
 
 #endif /* KEEL_PASSES_H */

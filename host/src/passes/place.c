@@ -52,10 +52,10 @@ static keel_status apply_rule(keel_function *functions, const char *rule) {
                           rule);
 }
 
-keel_status keel_pass_place(keel_function *functions, const char *const *rules,
-                            uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    KEEL_TRY(apply_rule(functions, rules[i]));
+keel_status keel_pass_place(keel_function *functions,
+                            const keel_pass_call *call) {
+  for (uint32_t i = 0; i < call->params->place_count; i++)
+    KEEL_TRY(apply_rule(functions, call->params->places[i]));
   return KD_OK;
 }
 

@@ -231,7 +231,9 @@ static keel_status run(transfer *all) {
   return keel_function_sort(function);
 }
 
-keel_status keel_pass_transfer(keel_function *functions, keel_device *device) {
+keel_status keel_pass_transfer(keel_function *functions,
+                               const keel_pass_call *call) {
+  keel_device *device = call->device;
   keel_status status = KD_OK;
   if (!leaves_host(functions, device)) return KD_OK;
   for (keel_function *f = functions; f && status == KD_OK; f = f->next) {
