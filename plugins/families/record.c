@@ -68,9 +68,15 @@ static fam_recording *of(struct kd_capture *capture) {
   return (fam_recording *)(void *)capture;
 }
 
-kd_status fam_record_begin(struct kd_capture *capture,
-                           const fam_recorder *recorder, const kd_host *host,
-                           kd_device *device, struct kd_capture **slot) {
+kd_status fam_record_begin(const fam_recorder *recorder, size_t size,
+                           const kd_host *host, kd_device *device,
+                           struct kd_capture **slot) {
+  if (*slot)
+    return host->fail(KD_FAILED_PRECONDITION, "the stream records already");
+  struct kd_capture *capture = host->allocate(size, 0);
+  if (!capture)
+    return host->fail(KD_OUT_OF_MEMORY, "no memory for a recording");
+  memset(capture, 0, size);
   fam_recording *r = of(capture);
   r->recorder = recorder;
   r->host = host;

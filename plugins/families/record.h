@@ -65,17 +65,17 @@ typedef struct fam_recording {
   bool open;
   fam_command *commands;
   uint32_t count, room;
-  struct kd_capture *
-      *streams[64]; /* what says that a stream records; the first one
-                                      began it */
+  /* What says that a stream records; the first one began it. */
+  struct kd_capture **streams[64];
   uint32_t stream_count;
 } fam_recording;
 
-/* Begins one, zeroed before, in the stream whose `slot` this is; NULL there while
- * the stream does not record. */
-kd_status fam_record_begin(struct kd_capture *capture,
-                           const fam_recorder *recorder, const kd_host *host,
-                           kd_device *device, struct kd_capture **slot);
+/* Begins one of `size` bytes, zero but for its first part, in the stream whose `slot`
+ * this is; NULL there while the stream does not record. Returns KD_OK,
+ * KD_FAILED_PRECONDITION (it does), KD_OUT_OF_MEMORY. */
+kd_status fam_record_begin(const fam_recorder *recorder, size_t size,
+                           const kd_host *host, kd_device *device,
+                           struct kd_capture **slot);
 kd_status fam_record_end(const kd_host *host, struct kd_capture **slot,
                          struct kd_capture **out_capture);
 /* The stream records into it, too, from now on; or it has ended. */

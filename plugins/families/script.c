@@ -21,6 +21,7 @@ struct fam_script {
   pthread_mutex_t lock;
   seen *sources;
   uint64_t source_count;
+  bool lacks; /* a source, for want of memory */
 };
 
 static atomic_flag taken = ATOMIC_FLAG_INIT;
@@ -34,13 +35,15 @@ kd_status fam_script_open(const kd_host *host, fam_script **out_script) {
                       "another device writes the script %.200s; show one"
                       " device alone (KEEL_VISIBLE_DEVICES)",
                       path);
-  FILE *file = fopen(path, "wb");
-  fam_script *script = file ? host->allocate(sizeof *script, 0) : NULL;
-  if (!script) {
-    kd_status status = host->fail(KD_PERMISSION_DENIED,
-                                  "the script %.200s can't be written: %s",
-                                  path, strerror(errno));
-    if (file) fclose(file);
+  fam_script *script = host->allocate(sizeof *script, 0);
+  FILE *file = script ? fopen(path, "wb") : NULL;
+  if (!file) {
+    kd_status status =
+        script ? host->fail(KD_PERMISSION_DENIED,
+                            "the script %.200s can't be written: %s", path,
+                            strerror(errno))
+               : host->fail(KD_OUT_OF_MEMORY, "no memory for the script");
+    if (script) host->release(script);
     atomic_flag_clear(&taken);
     return status;
   }
@@ -60,6 +63,9 @@ void fam_script_close(fam_script *script) {
   if (failed)
     script->host->log(script->host, KD_LOG_ERROR, "the script is not whole: %s",
                       strerror(errno));
+  else if (script->lacks)
+    script->host->log(script->host, KD_LOG_ERROR,
+                      "the script is not whole: no memory for a source");
   while (script->sources) {
     seen *next = script->sources->next;
     script->host->release(script->sources);
@@ -93,6 +99,7 @@ static void buffer(fam_script *s, const fam_driver *driver,
 static uint64_t source_of(fam_script *s, const fam_driver *driver,
                           const fam_pass *pass) {
   char *text = driver->source(s->host, &driver->dialect, pass);
+  if (!text) s->lacks = true;
   if (!text) return UINT64_MAX;
   fam_key key = fam_key_begin();
   fam_key_add(&key, text, strlen(text));
@@ -101,6 +108,7 @@ static uint64_t source_of(fam_script *s, const fam_driver *driver,
     if (!memcmp(&at->key, &key, sizeof key)) number = at->number;
   seen *fresh =
       number == UINT64_MAX ? s->host->allocate(sizeof *fresh, 0) : NULL;
+  if (number == UINT64_MAX && !fresh) s->lacks = true;
   if (fresh) {
     number = s->source_count++;
     *fresh = (seen){s->sources, key, number};

@@ -1,6 +1,8 @@
 /* script.h - what a device was told to do, in a file, to be done again without Keel:
  * for a driver's maker who is to see what goes wrong, and for benchmarks beside the
- * raw API. The option "script" names the file; recordings are not in it.
+ * raw API. The option "script" names the file.
+ * What is recorded stands in it once, where it was recorded; launches of recordings
+ * don't.
  *
  * A script is words of 64 bits, little-endian, after the eight bytes "KEELFAM1".
  * Records begin with one of the letters below, and go on with words; bytes are padded

@@ -14,7 +14,7 @@ typedef struct taken {
 
 struct kd_capture {
   fam_recording recording; /* first */
-  bool plain;              /* the device alone can do all of it */
+  bool needs_host;         /* the device alone can't do all of it */
   taken *now;              /* NULL: to be made */
   taken *older;            /* of before an update; one may still run */
 };
@@ -58,7 +58,7 @@ static void retire(kd_capture *c) {
 
 static kd_status added(kd_capture *c, fam_command *m) {
   ocl_program *twin = NULL;
-  c->plain &= m->kind != FAM_COPY_IN && m->kind != FAM_COPY_OUT;
+  c->needs_host |= m->kind == FAM_COPY_IN || m->kind == FAM_COPY_OUT;
   if (m->kind != FAM_LAUNCH) return KD_OK;
   kd_status status = ocl_program_twin(m->program, &twin);
   m->program = twin;
@@ -86,14 +86,8 @@ static const fam_recorder recorder = {
     .added = added, .rebound = rebound, .destroy = destroy};
 
 static kd_status begin(kd_stream *stream) {
-  if (stream->recording)
-    return FAIL(KD_FAILED_PRECONDITION, "the stream records already");
-  kd_capture *c = ocl_host->allocate(sizeof *c, 0);
-  if (!c) return FAIL(KD_OUT_OF_MEMORY, "no memory for a recording");
-  memset(c, 0, sizeof *c);
-  c->plain = stream->device->commands.Create != NULL;
-  return fam_record_begin(c, &recorder, ocl_host, stream->device,
-                          &stream->recording);
+  return fam_record_begin(&recorder, sizeof(kd_capture), ocl_host,
+                          stream->device, &stream->recording);
 }
 
 static kd_status end(kd_stream *stream, kd_capture **out_capture) {
@@ -174,7 +168,8 @@ static kd_status launch(kd_capture *c, kd_stream *stream) {
     return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
   pthread_mutex_lock(&r->lock);
   free_older(c, false);
-  if (c->plain && r->count && !atomic_load(&r->device->profiling))
+  if (r->device->commands.Create && !c->needs_host && r->count &&
+      !atomic_load(&r->device->profiling))
     status = launch_whole(c, stream);
   else
     for (uint32_t i = 0; status == KD_OK && i < r->count; i++)

@@ -15,7 +15,7 @@ typedef struct taken {
 
 struct kd_capture {
   fam_recording recording; /* first */
-  bool plain;              /* the device alone can do all of it */
+  bool needs_host;         /* the device alone can't do all of it */
   VkCommandPool pool;
   taken *now;   /* NULL: to be recorded for the driver */
   taken *older; /* of before an update; one may still run */
@@ -41,7 +41,7 @@ static void retire(kd_capture *c) {
 static kd_status added(kd_capture *c, fam_command *m) {
   vlk_program *program = m->program;
   if (m->kind == FAM_LAUNCH) atomic_fetch_add(&program->users, 1);
-  c->plain &= vlk_is_plain(m);
+  c->needs_host |= !vlk_is_plain(m);
   return KD_OK;
 }
 
@@ -75,14 +75,8 @@ static const fam_recorder recorder = {
     .added = added, .rebound = rebound, .destroy = destroy};
 
 static kd_status begin(kd_stream *stream) {
-  if (stream->recording)
-    return FAIL(KD_FAILED_PRECONDITION, "the stream records already");
-  kd_capture *c = vlk_host->allocate(sizeof *c, 0);
-  if (!c) return FAIL(KD_OUT_OF_MEMORY, "no memory for a recording");
-  memset(c, 0, sizeof *c);
-  c->plain = true;
-  return fam_record_begin(c, &recorder, vlk_host, stream->device,
-                          &stream->recording);
+  return fam_record_begin(&recorder, sizeof(kd_capture), vlk_host,
+                          stream->device, &stream->recording);
 }
 
 static kd_status end(kd_stream *stream, kd_capture **out_capture) {
@@ -175,7 +169,7 @@ static kd_status launch(kd_capture *c, kd_stream *stream) {
   if (stream->recording)
     return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
   pthread_mutex_lock(&r->lock);
-  if (c->plain && r->count && !atomic_load(&r->device->profiling))
+  if (!c->needs_host && r->count && !atomic_load(&r->device->profiling))
     status = launch_whole(c, stream);
   else
     for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
@@ -189,9 +183,9 @@ static kd_status update(kd_capture *c, const kd_rebind *rebinds,
   fam_recording *r = &c->recording;
   pthread_mutex_lock(&r->lock);
   kd_status status = fam_record_rebind(c, rebinds, count);
-  c->plain = true; /* a fill hangs on where it begins */
+  c->needs_host = false; /* a fill hangs on where it begins */
   for (uint32_t i = 0; i < r->count; i++)
-    c->plain &= vlk_is_plain(&r->commands[i]);
+    c->needs_host |= !vlk_is_plain(&r->commands[i]);
   pthread_mutex_unlock(&r->lock);
   return status;
 }

@@ -204,4 +204,38 @@ static double replay_now(void) {
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
+/* A program that runs a script by an API. */
+typedef struct replay_api {
+  const char *name; /* the program's */
+  /* Opens the device, and makes what commands need. */
+  void (*prepare)(const replay_script *script);
+  /* Runs the commands from `first` on, and waits; returns nanoseconds. */
+  double (*run_from)(const replay_script *script, uint32_t first);
+  /* What was copied to the host last, in bytes. */
+  const void *(*result)(uint64_t *out_size);
+} replay_api;
+
+/* Its main: all of a script once, then the last run again and again. */
+static int replay_main(const replay_api *api, int argc, char **argv) {
+  long rounds = argc > 2 ? strtol(argv[2], NULL, 10) : 10;
+  double best = 1e30;
+  uint64_t size = 0;
+  if (argc < 2 || rounds < 1) {
+    fprintf(stderr, "usage: %s SCRIPT [ROUNDS [FILE]]\n", api->name);
+    return 2;
+  }
+  replay_script s = replay_read(argv[1]);
+  api->prepare(&s);
+  api->run_from(&s, 0);
+  for (long i = 0; i < rounds; i++) {
+    double time = api->run_from(&s, s.last_run);
+    if (time < best) best = time;
+  }
+  const void *result = api->result(&size);
+  if (argc > 3) replay_write(argv[3], result, size);
+  replay_print(result, size / sizeof(float), best);
+  replay_free(&s);
+  return 0;
+}
+
 #endif /* KEEL_FAMILIES_REPLAY_H */

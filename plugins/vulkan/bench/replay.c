@@ -54,6 +54,7 @@ static uint64_t padded(uint64_t size) {
 
 static void prepare(const replay_script *s) {
   uint64_t param_size = 0, staging_size = 0;
+  plain_open();
   buffers = calloc(s->buffer_count + 1, sizeof *buffers);
   pushes = calloc(s->command_count + 1, sizeof *pushes);
   staged = calloc(s->command_count + 1, sizeof *staged);
@@ -148,27 +149,20 @@ static double run_from(const replay_script *s, uint32_t first) {
   return replay_now() - time;
 }
 
+static const void *last_result(uint64_t *out_size) {
+  *out_size = result_size;
+  return result;
+}
+
 int main(int argc, char **argv) {
-  long rounds = argc > 2 ? strtol(argv[2], NULL, 10) : 10;
-  double best = 1e30;
-  if (argc < 2 || rounds < 1) {
-    fprintf(stderr, "usage: vulkan_replay SCRIPT [ROUNDS [FILE]]\n");
-    return 2;
-  }
-  replay_script s = replay_read(argv[1]);
-  plain_open();
-  prepare(&s);
-  run_from(&s, 0);
-  for (long i = 0; i < rounds; i++) {
-    double time = run_from(&s, s.last_run);
-    if (time < best) best = time;
-  }
-  if (argc > 3) replay_write(argv[3], result, result_size);
-  replay_print((const float *)(const void *)result, result_size / 4, best);
+  static const replay_api api = {.name = "vulkan_replay",
+                                 .prepare = prepare,
+                                 .run_from = run_from,
+                                 .result = last_result};
+  int status = replay_main(&api, argc, argv);
   free(buffers);
   free(pushes);
   free(staged);
   free(pipelines);
-  replay_free(&s);
-  return 0;
+  return status;
 }
