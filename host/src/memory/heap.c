@@ -238,24 +238,32 @@ void keel_buffer_free(keel_buffer *buffer) {
 
 /* ---- threads and slots ---------------------------------------------------- */
 
-static void drain_slot(keel_thread_lists *lists, uint32_t slot) {
-  for (uint32_t i = 0; i < KEEL_SMALL_CLASSES; i++) {
-    for (keel_buffer *buffer = lists->buffers[slot][i], *next; buffer;
-         buffer = next) {
-      next = buffer->next;
+/* Whether there was something. Giving a device's memory back waits for its work, and
+ * what that work held goes onto this thread's own lists meanwhile. */
+static bool drain_slot(keel_thread_lists *lists, uint32_t slot) {
+  bool had = false;
+  for (uint32_t i = 0; i < KEEL_SMALL_CLASSES; i++)
+    for (keel_buffer *buffer; (buffer = lists->buffers[slot][i]); had = true) {
+      lists->buffers[slot][i] = buffer->next;
+      lists->counts[slot][i]--;
       give_back(buffer);
     }
-    lists->buffers[slot][i] = NULL;
-    lists->counts[slot][i] = 0;
-  }
+  return had;
+}
+
+static bool drain_all(keel_thread_lists *lists) {
+  bool had = false;
+  for (uint32_t slot = 0; slot < KEEL_HEAP_SLOTS; slot++)
+    had |= drain_slot(lists, slot);
+  return had;
 }
 
 static void end_thread(void *unused) {
   (void)unused;
   keel_thread_lists *lists = &keel_lists;
   pthread_mutex_lock(&listing);
-  for (uint32_t slot = 0; slot < KEEL_HEAP_SLOTS; slot++)
-    drain_slot(lists, slot);
+  while (drain_all(lists))
+    ;
   if (lists->listed) {
     if (lists->previous)
       lists->previous->next = lists->next;
@@ -310,6 +318,7 @@ keel_status keel_heap_init(keel_heap *heap, keel_context *context,
 }
 
 void keel_heap_deinit(keel_heap *heap) {
+  if (!keel_lists.listed) keel_lists_enrol(); /* not with the lock held */
   pthread_mutex_lock(&listing);
   for (keel_thread_lists *lists = all_lists; lists; lists = lists->next)
     drain_slot(lists, heap->slot);
