@@ -50,7 +50,8 @@ char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
   const char *kernel = fam_text(pass->kernel);
   if (!kernel) return NULL;
   if (dialect->float64) put(&t, "#define HAS_F64\n");
-  put(&t, "#define GROUP %u\n%s", pass->group, fam_text("opencl"));
+  put(&t, "#define GROUP %u\n%s%s", pass->group, fam_text("opencl"),
+      fam_text("common"));
   for (uint32_t i = 0; i < pass->buffer_count; i++)
     put_buffer_macros(&t, &pass->buffers[i]);
   put(&t, "%s%s", pass->head, kernel);
@@ -96,8 +97,8 @@ char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
   put(&t, "#version 460\n");
   if (uses(pass, KD_F64)) put(&t, "#define HAS_F64\n");
   if (dialect->keeps_nan) put(&t, "#define KEEPS_NAN\n");
-  put(&t, "#define GROUP %u\n%s%s", pass->group, fam_text("vulkan"),
-      fam_text("math"));
+  put(&t, "#define GROUP %u\n%s%s%s", pass->group, fam_text("vulkan"),
+      fam_text("common"), fam_text("math"));
   put(&t,
       "layout(local_size_x = GROUP) in;\n"
       "layout(buffer_reference, scalar, buffer_reference_align = 4)"

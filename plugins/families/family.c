@@ -99,6 +99,13 @@ bool fam_attr_is(const fam_op *op, const char *name, const char *fallback,
   return !strcmp(op->host->node->attr_string(op->node, name, fallback), value);
 }
 
+const char *fam_rule(const fam_op *op, const char *attr, const char *fallback,
+                     const fam_expression *rows) {
+  while (rows->name && !fam_attr_is(op, attr, fallback, rows->name))
+    rows++;
+  return rows->text;
+}
+
 int64_t fam_attr_list(const fam_op *op, const char *name, int64_t *out,
                       int64_t room) {
   const int64_t *values = NULL;

@@ -170,6 +170,13 @@ int64_t fam_host_ints(const fam_op *op, fam_plan *plan, uint32_t input,
 /* Element i of a host input; 0 where it is not known. */
 double fam_host_real(const fam_tensor *tensor, int64_t i);
 bool fam_has(const fam_op *op, uint32_t input);
+/* The expression of the row that a string attribute names, up to a row without a name;
+ * NULL: none. */
+typedef struct fam_expression {
+  const char *name, *text;
+} fam_expression;
+const char *fam_rule(const fam_op *op, const char *attr, const char *fallback,
+                     const fam_expression *rows);
 /* An axis in [0, rank); fails otherwise. */
 uint32_t fam_axis(const fam_op *op, fam_plan *plan, int64_t axis,
                   uint32_t rank);

@@ -109,18 +109,21 @@ void fam_plan_split(const fam_op *op, fam_plan *plan) {
 
 /* ---- by a rule for each dimension ------------------------------------------------------ */
 
+static const fam_expression pads_by_mode[] = {
+#define PAD(mode, text) {#mode, #text},
+#include "families/rules.def"
+    {NULL, NULL}};
+
 void fam_plan_pad(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0], *y = &op->out[0];
   int64_t pads[2 * KD_MAX_RANK], axes[KD_MAX_RANK], packed[KD_MAX_RANK];
   int64_t begin[KD_MAX_RANK] = {0};
-  bool edge = fam_attr_is(op, "mode", "constant", "edge");
-  bool reflect = fam_attr_is(op, "mode", "constant", "reflect");
-  bool wrap = fam_attr_is(op, "mode", "constant", "wrap");
+  const char *padded = fam_rule(op, "mode", "constant", pads_by_mode);
   bool constant = fam_attr_is(op, "mode", "constant", "constant");
   int64_t count = fam_host_ints(op, plan, 1, pads, 2 * KD_MAX_RANK);
   int64_t named = fam_host_ints(op, plan, 3, axes, KD_MAX_RANK);
   if (count < 0 || named < 0) return;
-  if (!edge && !reflect && !wrap && !constant) {
+  if (!padded && !constant) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "mode is not known");
     return;
   }
@@ -135,7 +138,7 @@ void fam_plan_pad(const fam_op *op, fam_plan *plan) {
   bool value = constant && fam_has(op, 2) && op->in[2].count;
   fam_pass *pass = fam_begin(plan, "pad");
   fam_int(plan, pass, "RANK", x->rank);
-  fam_define(pass, "MODE", "%d", edge ? 1 : reflect ? 2 : wrap ? 3 : 0);
+  if (padded) fam_define(pass, "PADDED", "(%s)", padded);
   fam_items(plan, pass, y->count);
   fam_dims(plan, pass, "DIMS", y->rank, y->dims);
   fam_dims(plan, pass, "SIZES", x->rank, x->dims);
@@ -181,7 +184,7 @@ static bool indices_fit(const fam_op *op, fam_plan *plan, const int64_t *dims,
     int64_t at = in->dtype == KD_I32 ? ((const int32_t *)in->data)[i]
                                      : ((const int64_t *)in->data)[i];
     int64_t dim = dims[i % count];
-    if (at >= -dim && at < dim) continue;
+    if (index_fits(at, dim)) continue;
     fam_fail(op, plan, KD_INVALID_ARGUMENT,
              "index %lld (element %lld) of a dimension of %lld", (long long)at,
              (long long)i, (long long)dim);
@@ -265,16 +268,12 @@ static void copy_over(const fam_op *op, fam_plan *plan) {
 
 /* How an update meets what is there; NULL: it takes its place. */
 static bool combine(const fam_op *op, fam_plan *plan, const char **out_text) {
-  static const char *const rows[][2] = {{"none", NULL},
-                                        {"add", "p + q"},
-                                        {"mul", "p * q"},
-                                        {"max", "LARGER(p, q)"},
-                                        {"min", "SMALLER(p, q)"}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (fam_attr_is(op, "reduction", "none", rows[i][0])) {
-      *out_text = rows[i][1];
-      return true;
-    }
+  static const fam_expression rows[] = {
+#define COMBINE(reduction, text) {#reduction, #text},
+#include "families/rules.def"
+      {NULL, NULL}};
+  *out_text = fam_rule(op, "reduction", "none", rows);
+  if (*out_text || fam_attr_is(op, "reduction", "none", "none")) return true;
   fam_fail(op, plan, KD_UNIMPLEMENTED, "reduction is not known");
   return false;
 }

@@ -45,27 +45,25 @@ static kd_dtype wide_type(kd_dtype dtype) {
 
 /* ---- Reduce* -------------------------------------------------------------------------- */
 
-typedef struct reduction {
-  const char *op, *init, *take, *join, *finish;
-  bool by_most;
-} reduction;
+typedef enum accumulator {
+#define ACCUMULATE(name, first, step, join) ACC_##name,
+#include "families/rules.def"
+} accumulator;
 
-static const reduction reductions[] = {
-    {"ReduceSum", "CAST(V, 0)", "((s) + (x))", "((s) + (x))", "(s)", false},
-    {"ReduceMean", "CAST(V, 0)", "((s) + (x))", "((s) + (x))",
-     "((s) / CAST(V, COUNT))", false},
-    {"ReduceProd", "CAST(V, 1)", "((s) * (x))", "((s) * (x))", "(s)", false},
-    {"ReduceMax", "LEAST", "LARGER(s, x)", "LARGER(s, x)", "(s)", false},
-    {"ReduceMin", "MOST", "SMALLER(s, x)", "SMALLER(s, x)", "(s)", false},
-    {"ReduceL1", "CAST(V, 0)", "((s) + ABS(x))", "((s) + (x))", "(s)", false},
-    {"ReduceL2", "CAST(V, 0)", "((s) + (x) * (x))", "((s) + (x))",
-     "FN(sqrt)(s)", false},
-    {"ReduceSumSquare", "CAST(V, 0)", "((s) + (x) * (x))", "((s) + (x))", "(s)",
-     false},
-    {"ReduceLogSum", "CAST(V, 0)", "((s) + (x))", "((s) + (x))", "FN(log)(s)",
-     false},
-    {"ReduceLogSumExp", "CAST(V, 0)", "((s) + FN(exp)((x)-most))",
-     "((s) + (x))", "(most + FN(log)(s))", true},
+static const struct {
+  const char *first, *step, *join;
+} accumulators[] = {
+#define ACCUMULATE(name, first, step, join) {#first, #step, #join},
+#include "families/rules.def"
+};
+
+static const struct {
+  const char *op;
+  accumulator by;
+  const char *result;
+} reductions[] = {
+#define REDUCE(op, accumulator, result) {#op, ACC_##accumulator, #result},
+#include "families/rules.def"
 };
 
 /* What nothing of the type is smaller or larger than: the result of no elements. */
@@ -102,14 +100,16 @@ static bool read_axes(const fam_op *op, fam_plan *plan, bool *gone) {
 }
 
 void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
-  const reduction *r = reductions;
+  size_t r = 0;
   bool gone[KD_MAX_RANK] = {false}, real = fam_is_float(op->in[0].dtype);
   kd_dtype compute = fam_compute(op->in[0].dtype);
   if (!real) /* a mean's sum does not wrap */
     compute = fam_is_signed(compute) ? KD_I64 : KD_U64;
-  while (strcmp(r->op, op->row->op) != 0)
+  while (strcmp(reductions[r].op, op->row->op) != 0)
     r++;
-  bool rooted = !strcmp(r->op, "ReduceL2") || !strncmp(r->op, "ReduceLog", 9);
+  accumulator by = reductions[r].by;
+  bool logs = !strncmp(op->row->op, "ReduceLog", 9);
+  bool rooted = logs || !strcmp(op->row->op, "ReduceL2");
   if (rooted && !real) {
     if (!plan->float64) {
       fam_fail(op, plan, KD_UNIMPLEMENTED, "needs f64");
@@ -122,8 +122,7 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
              "integers, without i64 to sum them in");
     return;
   }
-  if (!strncmp(r->op, "ReduceLog", 9) && !fam_need_math(op, plan, compute))
-    return;
+  if (logs && !fam_need_math(op, plan, compute)) return;
   if (!read_axes(op, plan, gone)) return;
   bool any = false; /* nothing to do: noop_with_empty_axes */
   for (uint32_t d = 0; d < op->in[0].rank; d++)
@@ -134,11 +133,12 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   }
   fam_pass *pass = fam_begin(plan, "reduce");
   fam_define(pass, "V", "%s", kd_dtype_name(compute));
-  fam_define(pass, "INIT", "%s", r->init);
-  fam_define(pass, "TAKE(s, x)", "%s", r->take);
-  fam_define(pass, "JOIN(s, x)", "%s", r->join);
-  fam_define(pass, "FINISH(s)", "%s", r->finish);
-  if (r->by_most) fam_define(pass, "BY_MOST", "1");
+  fam_define(pass, "INIT", "(%s)", accumulators[by].first);
+  fam_define(pass, "TAKE(s, x)", "(%s)", accumulators[by].step);
+  fam_define(pass, "JOIN(s, x)", "(%s)", accumulators[by].join);
+  fam_define(pass, "FINISH(s)", "(%s)", reductions[r].result);
+  fam_define(pass, "PARTS", real ? "COUNT" : "(COUNT > 0 ? COUNT : 1)");
+  if (by == ACC_powers) fam_define(pass, "BY_MOST", "1");
   /* by the sign's bits: lavapipe 22.3 compares extended integers wrongly */
   fam_define(pass, "ABS(x)",
              real                ? "FN(fabs)(x)"
@@ -179,15 +179,25 @@ void fam_plan_softmax(const fam_op *op, fam_plan *plan) {
   fam_out(pass, "Y", op, 0);
 }
 
+/* BEATS(x, y) */
+static void define_order(fam_pass *pass, const char *name) {
+  static const fam_expression orders[] = {
+#define ORDER(name, text) {#name, #text},
+#include "families/rules.def"
+  };
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+    if (!strcmp(orders[i].name, name))
+      fam_define(pass, "BEATS(x, y)", "(%s)", orders[i].text);
+}
+
 void fam_plan_arg(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
-  bool most = !strcmp(op->row->op, "ArgMax");
   bool last = fam_attr(op, "select_last_index", 0) != 0;
   uint32_t axis =
       x->rank ? fam_axis(op, plan, fam_attr(op, "axis", 0), x->rank) : 0;
   fam_pass *pass = fam_begin(plan, "arg");
-  fam_define(pass, "BETTER(x, y)", "((x) %s (y))",
-             most ? (last ? ">=" : ">") : (last ? "<=" : "<"));
+  define_order(pass, op->row->op);
+  fam_define(pass, "BETTER(x, y)", last ? "!BEATS(y, x)" : "BEATS(x, y)");
   fam_items(plan, pass, axis_lines(op, plan, pass, axis));
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
@@ -199,8 +209,8 @@ void fam_plan_cum_sum(const fam_op *op, fam_plan *plan) {
   if (fam_host_ints(op, plan, 1, &axis, 1) < 0) return;
   fam_pass *pass = fam_begin(plan, "cum_sum");
   fam_define(pass, "V", "%s", kd_dtype_name(fam_compute(x->dtype)));
-  if (fam_attr(op, "reverse", 0)) fam_define(pass, "REVERSE", "1");
-  if (fam_attr(op, "exclusive", 0)) fam_define(pass, "EXCLUSIVE", "1");
+  fam_define(pass, "REVERSE", "%d", fam_attr(op, "reverse", 0) != 0);
+  fam_define(pass, "EXCLUSIVE", "%d", fam_attr(op, "exclusive", 0) != 0);
   fam_items(plan, pass,
             axis_lines(op, plan, pass, fam_axis(op, plan, axis, x->rank)));
   fam_in(pass, "X", op, 0);
@@ -215,8 +225,7 @@ void fam_plan_top_k(const fam_op *op, fam_plan *plan) {
     return;
   }
   fam_pass *pass = fam_begin(plan, "top_k");
-  fam_define(pass, "BEATS(x, y)", "((x) %s (y))",
-             fam_attr(op, "largest", 1) ? ">" : "<");
+  define_order(pass, fam_attr(op, "largest", 1) ? "descending" : "ascending");
   axis_lines(op, plan, pass, axis);
   fam_items(plan, pass, x->count);
   fam_int(plan, pass, "K", op->out[0].dims[axis]);

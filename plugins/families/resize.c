@@ -5,38 +5,23 @@
 #include "families/map.h"
 #include "families/rows.h"
 
-/* Where output o of dimension d lies, by the transformation's name. */
-static const struct {
-  const char *name, *place;
-} places[] = {
-    {"half_pixel", "((CAST(R, o) + CAST(R, 0.5f)) / SCALE(d) - CAST(R, 0.5f))"},
-    {"asymmetric", "(CAST(R, o) / SCALE(d))"},
-    {"align_corners",
-     "(SCALE(d) * CAST(R, SIZES(d)) == CAST(R, 1) ? CAST(R, 0) : CAST(R, o) *"
-     " CAST(R, SIZES(d) - 1) / (SCALE(d) * CAST(R, SIZES(d)) - CAST(R, 1)))"},
-    {"pytorch_half_pixel",
-     "(DIMS(d) > 1 ? (CAST(R, o) + CAST(R, 0.5f)) / SCALE(d) - CAST(R, 0.5f) :"
-     " CAST(R, 0))"},
-    {"tf_half_pixel_for_nn", "((CAST(R, o) + CAST(R, 0.5f)) / SCALE(d))"},
-    {"half_pixel_symmetric",
-     "(CAST(R, SIZES(d)) / CAST(R, 2) * (CAST(R, 1) - CAST(R, DIMS(d)) /"
-     " (SCALE(d) * CAST(R, SIZES(d)))) + (CAST(R, o) + CAST(R, 0.5f)) /"
-     " SCALE(d) - CAST(R, 0.5f))"},
-    {"tf_crop_and_resize",
-     "(DIMS(d) > 1 ? ROI_START(d) * CAST(R, SIZES(d) - 1) + CAST(R, o) *"
-     " (ROI_END(d) - ROI_START(d)) * CAST(R, SIZES(d) - 1) / CAST(R, DIMS(d) -"
-     " 1) : CAST(R, 0.5f) * (ROI_START(d) + ROI_END(d)) * CAST(R, SIZES(d) -"
-     " 1))"},
-};
+static const fam_expression places[] = {
+#define RESIZE_PLACE(name, text) {#name, #text},
+#include "families/rules.def"
+    {NULL, NULL}};
+
+static const fam_expression roundings[] = {
+#define RESIZE_NEAREST(name, text) {#name, #text},
+#include "families/rules.def"
+    {NULL, NULL}};
 
 static const struct {
-  const char *name, *text;
-} roundings[] = {
-    {"round_prefer_floor", "FN(ceil)((x) - CAST(R, 0.5f))"},
-    {"round_prefer_ceil", "FN(floor)((x) + CAST(R, 0.5f))"},
-    {"floor", "FN(floor)(x)"},
-    {"ceil", "FN(ceil)(x)"},
-};
+  const char *mode, *text;
+  int64_t taps;
+} weights[] = {{"nearest", NULL, 1},
+#define RESIZE_WEIGHT(mode, taps, text) {#mode, #text, taps},
+#include "families/rules.def"
+               {NULL, NULL, 0}};
 
 /* A list of reals, each as two floats, whose sum is nearer. */
 static void use_reals(fam_plan *plan, fam_pass *pass, const char *name,
@@ -75,32 +60,23 @@ static bool read_scales(const fam_op *op, fam_plan *plan, double *scales) {
   return plan->status == KD_OK;
 }
 
-static const char *choose(const fam_op *op, const char *attr,
-                          const char *fallback, const char *const *pairs,
-                          size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (fam_attr_is(op, attr, fallback, pairs[2 * i])) return pairs[2 * i + 1];
-  return NULL;
-}
-
 void fam_plan_resize(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0], *y = &op->out[0];
   double scales[KD_MAX_RANK], roi[2][KD_MAX_RANK];
   int64_t packed[KD_MAX_RANK], moved[KD_MAX_RANK], boxes = 1;
   bool crop = fam_attr_is(op, "coordinate_transformation_mode", "half_pixel",
                           "tf_crop_and_resize");
-  int mode = fam_attr_is(op, "mode", "nearest", "nearest")  ? 0
-             : fam_attr_is(op, "mode", "nearest", "linear") ? 1
-             : fam_attr_is(op, "mode", "nearest", "cubic")  ? 2
-                                                            : -1;
+  int mode = 0;
+  while (weights[mode].mode &&
+         !fam_attr_is(op, "mode", "nearest", weights[mode].mode))
+    mode++;
   const char *place =
-      choose(op, "coordinate_transformation_mode", "half_pixel",
-             (const char *const *)places, sizeof places / sizeof *places);
-  const char *nearest = choose(op, "nearest_mode", "round_prefer_floor",
-                               (const char *const *)roundings,
-                               sizeof roundings / sizeof *roundings);
+      fam_rule(op, "coordinate_transformation_mode", "half_pixel", places);
+  const char *nearest =
+      fam_rule(op, "nearest_mode", "round_prefer_floor", roundings);
   if (!read_scales(op, plan, scales)) return;
-  if (mode < 0 || !place || !nearest || fam_attr(op, "antialias", 0) ||
+  if (!weights[mode].mode || !place || !nearest ||
+      fam_attr(op, "antialias", 0) ||
       !fam_attr_is(op, "keep_aspect_ratio_policy", "stretch", "stretch")) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "this mode");
     return;
@@ -110,7 +86,7 @@ void fam_plan_resize(const fam_op *op, fam_plan *plan) {
     return;
   }
   bool has_roi = fam_has(op, 1) && op->in[1].count == 2 * (int64_t)x->rank;
-  int64_t taps = mode == 2 ? 4 : 2;
+  int64_t taps = weights[mode].taps;
   for (uint32_t d = 0; d < x->rank; d++) {
     roi[0][d] = has_roi ? fam_host_real(&op->in[1], d) : 0;
     roi[1][d] = has_roi ? fam_host_real(&op->in[1], (int64_t)d + x->rank) : 1;
@@ -128,10 +104,13 @@ void fam_plan_resize(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "V", "%s", kd_dtype_name(fam_compute(compute)));
   fam_define(pass, "R", wide ? "f64" : "f32");
   fam_int(plan, pass, "RANK", x->rank);
-  fam_define(pass, "MODE", "%d", mode);
   fam_define(pass, "TAPS", "%lld", (long long)taps);
-  fam_define(pass, "PLACE(o, d)", "%s", place);
-  fam_define(pass, "NEAREST(x)", "%s", nearest);
+  fam_define(pass, "PLACE(o, d)", "(%s)", place);
+  if (weights[mode].text)
+    fam_define(pass, "WEIGHT", "(%s)", weights[mode].text);
+  else
+    fam_define(pass, "NEAREST", "(%s)", nearest);
+  fam_define(pass, "CUBIC_A", "CAST(R, CUBIC)");
   fam_define(pass, "CROP", "%d", crop);
   fam_define(pass, "EXCLUDE", "%d", fam_attr(op, "exclude_outside", 0) != 0);
   fam_items(plan, pass, y->count);

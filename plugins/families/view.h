@@ -113,4 +113,9 @@ static inline view view_part(const int64_t *whole, uint32_t rank, uint32_t axis,
   return v;
 }
 
+/* Whether an index is in its dimension; negative ones count from the end. */
+static inline bool index_fits(int64_t at, int64_t dim) {
+  return at >= -dim && at < dim;
+}
+
 #endif /* KEEL_FAMILIES_VIEW_H */

@@ -82,9 +82,6 @@ static u16 to_bf16(f32 v) {
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 #define INF INFINITY
 
-/* the larger of two as ONNX has it: NaN where the first is, else not */
-#define LARGER(p, q) ((p) != (p) || (p) > (q) ? (p) : (q))
-#define SMALLER(p, q) ((p) != (p) || (p) < (q) ? (p) : (q))
 #define ZERO_OF(type) ((type)(0))
 #define WORD(high, low) ((u64)(u32)(high) << 32 | (u64)(u32)(low))
 #define AS_F64(word) as_double(word)

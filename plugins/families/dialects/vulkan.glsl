@@ -87,8 +87,6 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define INF uintBitsToFloat(0x7f800000u)
 #define NOT_A_NUMBER uintBitsToFloat(0x7fc00000u)
 
-#define LARGER(p, q) ((p) != (p) || (p) > (q) ? (p) : (q))
-#define SMALLER(p, q) ((p) != (p) || (p) < (q) ? (p) : (q))
 #define ZERO_OF(type) (type(0))
 #define WORD(high, low) (u64(u32(high)) << 32 | u64(u32(low)))
 #define AS_F64(word) uint64BitsToDouble(word)

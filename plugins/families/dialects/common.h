@@ -1,0 +1,16 @@
+/* common.h - words of the kernels' language that every dialect spells alike; it comes
+ * behind the dialect's own. */
+
+/* the larger and the smaller of two as ONNX has it: NaN where the first is, else not */
+#define LARGER(p, q)  ((p) != (p) || (p) > (q) ? (p) : (q))
+#define SMALLER(p, q) ((p) != (p) || (p) < (q) ? (p) : (q))
+
+/* a place in [0, n) that is as far from `a` as a multiple of n; how far two are apart */
+#define WRAP(a, n)  (((a) % (n) + (n)) % (n))
+#define APART(a, b) ((a) < (b) ? (b) - (a) : (a) - (b))
+
+/* an index from data, of that type, which counts from the end where it is negative;
+ * and whether it lies in the dimension then */
+#define FROM_END(type, given, dim) \
+  CAST(IDX, (given) < CAST(type, 0) ? (given) + CAST(type, dim) : (given))
+#define WITHIN(at, dim) ((at) >= 0 && (at) < (dim))
