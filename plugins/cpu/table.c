@@ -147,7 +147,7 @@ const kd_kernel_def cpu_kernels[] = {
     HOST("ReduceL2", N, cpu_run_reduce, 6, 2),
     HOST("ReduceSumSquare", N, cpu_run_reduce, 7, 2),
     HOST("ReduceLogSum", N, cpu_run_reduce, 8, 2),
-    HOST("ReduceLogSumExp", F, cpu_run_reduce, 9, 2),
+    HOST("ReduceLogSumExp", N, cpu_run_reduce, 9, 2),
     ROW("ArgMax", N, cpu_run_arg_reduce, 1),
     ROW("ArgMin", N, cpu_run_arg_reduce, 0),
     HOST("CumSum", N, cpu_run_cum_sum, 0, 2),
@@ -196,7 +196,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("LpPool", F, cpu_run_pool, 2),
     ROW("GlobalMaxPool", F, cpu_run_global_pool, 0),
     ROW("GlobalAveragePool", F, cpu_run_global_pool, 1),
-    ROW("GlobalLpPool", F, cpu_run_global_pool, 2),
+    ROW("GlobalLpPool", F, cpu_run_global_lp_pool, 2),
     HOST("MaxUnpool", F, cpu_run_max_unpool, 0, 4),
     HOST("Resize", N, cpu_run_resize, 0, 14),
 

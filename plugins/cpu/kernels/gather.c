@@ -1,210 +1,300 @@
 /* gather.c - ops that pick or place elements by indices, and that make data. */
+#include "dialect.h"
+#include "families/view.h"
 #include "kernels.h"
 
-/* An index in [-dim, dim) as one in [0, dim), or -1. */
-static int64_t wrap(int64_t index, int64_t dim) {
-  index += index < 0 ? dim : 0;
-  return index < 0 || index >= dim ? -1 : index;
+/* Fails where an index leaves its dimension: they name places in `count` dimensions in
+ * turn. */
+static kd_status check_indices(const kd_launch *launch, const int64_t *dims,
+                               int64_t count) {
+  const kd_tensor *indices = &launch->inputs[1];
+  for (int64_t i = 0, n = kd_elements(indices); i < n; i++)
+    if (!index_fits(int_at(indices, i), dims[i % count]))
+      return FAIL(KD_OUT_OF_RANGE,
+                  "%s: index %lld (element %lld) in a dimension of %lld",
+                  cpu_host->node->op(launch->node),
+                  (long long)int_at(indices, i), (long long)i,
+                  (long long)dims[i % count]);
+  return KD_OK;
 }
 
-static kd_status bad_index(const kd_launch *launch, int64_t index,
-                           int64_t dim) {
-  return FAIL(KD_OUT_OF_RANGE, "%s: index %lld in a dimension of %lld",
-              cpu_host->node->op(launch->node), (long long)index,
-              (long long)dim);
+/* ---- the families' kernels, on rows -----------------------------------------
+ *
+ * What lies side by side is moved as one: an element is a row of n here, and its
+ * value where it lies in the source. */
+
+typedef void (*combiner)(void *to, const void *from, int64_t n);
+
+typedef struct rows_work {
+  const kd_tensor *indices;
+  const char *from;
+  char *to;
+  combiner combine; /* NULL: rows are copied */
+  int64_t n;
+  size_t size; /* bytes of a row */
+  /* the kernels' parameters */
+  int64_t picked, dim, depth, per_batch, batch_size;
+  int rank, axis;
+  const int64_t *dims, *sizes;
+  int64_t steps[KD_MAX_RANK];
+} rows_work;
+
+static void set_row(const rows_work *work, int64_t to, int64_t from) {
+  char *target = work->to + (size_t)to * work->size;
+  const char *source = work->from + (size_t)from * work->size;
+  if (work->combine)
+    work->combine(target, source, work->n);
+  else
+    memcpy(target, source, work->size);
+}
+
+#define FAMILY_BODY
+#define ITEMS         end
+#define X_t           int64_t
+#define X(i)          (i)
+#define UPDATE(i)     (i)
+#define SET_Y(i, v)   set_row(work, i, v)
+#define ZERO_OF(type) 0 /* indices were checked */
+#define INDEX_t       int64_t
+#define INDEX(i)      int_at(work->indices, i)
+#define INNER         1
+#define SLICE         1
+#define PICKED        work->picked
+#define TUPLES        work->picked
+#define DIM           work->dim
+#define DEPTH         work->depth
+#define PER_BATCH     work->per_batch
+#define BATCH_SIZE    work->batch_size
+#define RANK          work->rank
+#define AXIS          work->axis
+#define DIMS(d)       work->dims[d]
+#define SIZES(d)      work->sizes[d]
+#define STEPS(d)      work->steps[d]
+
+static void gather_rows(void *context, int64_t begin, int64_t end) {
+  const rows_work *work = context;
+  for (int64_t GID = begin; GID < end; GID++) {
+#include "families/kernels/gather.k"
+  }
+}
+
+static void gather_nd_rows(void *context, int64_t begin, int64_t end) {
+  const rows_work *work = context;
+  for (int64_t GID = begin; GID < end; GID++) {
+#include "families/kernels/gather_nd.k"
+  }
+}
+
+static void scatter_lines(void *context, int64_t begin, int64_t end) {
+  const rows_work *work = context;
+  for (int64_t GID = begin; GID < end; GID++) {
+#include "families/kernels/scatter_elements.k"
+  }
+}
+
+/* one item: updates keep their order */
+static void scatter_nd_rows(void *context, int64_t begin, int64_t end) {
+  const rows_work *work = context;
+  for (int64_t GID = begin; GID < end; GID++) {
+#include "families/kernels/scatter_nd.k"
+  }
+}
+
+/* ---- gathering ------------------------------------------------------------ */
+
+static void make_rows(rows_work *work, const kd_launch *launch,
+                      const kd_tensor *from, int64_t n) {
+  work->indices = &launch->inputs[1];
+  work->from = from->data;
+  work->to = launch->outputs[0].data;
+  work->n = n;
+  work->size = (size_t)n * kd_dtype_size(from->dtype);
 }
 
 CPU_KERNEL(cpu_run_gather) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1],
-                  *y = &launch->outputs[0];
+  const kd_tensor *x = &launch->inputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
-  int64_t outer = product(x->dims, 0, axis), dim = x->dims[axis];
-  size_t inner =
-      (size_t)product(x->dims, axis + 1, x->rank) * kd_dtype_size(x->dtype);
-  int64_t count = kd_elements(indices);
-  char *to = y->data;
-  for (int64_t i = 0; i < count; i++)
-    if (wrap(int_at(indices, i), dim) < 0)
-      return bad_index(launch, int_at(indices, i), dim);
-  if (!inner) return KD_OK;
-  for (int64_t o = 0; o < outer; o++)
-    for (int64_t i = 0; i < count; i++, to += inner) {
-      int64_t at = o * dim + wrap(int_at(indices, i), dim);
-      memcpy(to, (const char *)x->data + (size_t)at * inner, inner);
-    }
-  return KD_OK;
+  rows_work work = {.picked = kd_elements(&launch->inputs[1]),
+                    .dim = x->dims[axis]};
+  kd_status status = check_indices(launch, &x->dims[axis], 1);
+  make_rows(&work, launch, x, product(x->dims, axis + 1, x->rank));
+  if (status == KD_OK && work.size)
+    cpu_host->parallel_for(product(x->dims, 0, axis) * work.picked,
+                           CPU_GRAIN * 4 / (int64_t)work.size + 1, gather_rows,
+                           &work);
+  return status;
 }
 
-CPU_KERNEL(cpu_run_gather_elements) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1],
-                  *y = &launch->outputs[0];
-  uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
-  size_t size = kd_dtype_size(x->dtype);
-  int64_t packed[KD_MAX_RANK], at[KD_MAX_RANK] = {0};
-  strided_packed(x->dims, x->rank, packed);
-  for (int64_t i = 0, n = kd_elements(y); i < n; i++) {
-    int64_t index = wrap(int_at(indices, i), x->dims[axis]), from = 0;
-    if (index < 0) return bad_index(launch, int_at(indices, i), x->dims[axis]);
-    for (uint32_t d = 0; d < x->rank; d++)
-      from += (d == axis ? index : at[d]) * packed[d];
-    memcpy((char *)y->data + (size_t)i * size,
-           (const char *)x->data + (size_t)from * size, size);
-    for (uint32_t d = x->rank; d-- > 0;) {
-      if (++at[d] < y->dims[d]) break;
-      at[d] = 0;
-    }
-  }
-  return KD_OK;
-}
-
-/* The element that a tuple of indices names; -1 where one is out of range. */
-static int64_t tuple_offset(const kd_tensor *x, const int64_t *packed,
-                            uint32_t first, const kd_tensor *indices,
-                            int64_t tuple, int64_t depth, int64_t *out_bad) {
-  int64_t offset = 0;
-  for (int64_t k = 0; k < depth; k++) {
-    int64_t given = int_at(indices, tuple * depth + k);
-    int64_t index = wrap(given, x->dims[first + k]);
-    if (index < 0) {
-      out_bad[0] = given;
-      out_bad[1] = x->dims[first + k];
-      return -1;
-    }
-    offset += index * packed[first + k];
-  }
-  return offset;
+/* Tuples of indices name slices of x from dimension `first` on. */
+static kd_status make_tuples(rows_work *work, const kd_launch *launch,
+                             const kd_tensor *from, uint32_t first) {
+  const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1];
+  int64_t depth = indices->dims[indices->rank - 1];
+  uint32_t behind = first + (uint32_t)depth;
+  work->depth = depth;
+  work->picked = depth ? kd_elements(indices) / depth : 0;
+  work->sizes = x->dims + first;
+  strided_packed(work->sizes, (uint32_t)depth, work->steps);
+  make_rows(work, launch, from, product(x->dims, behind, x->rank));
+  return depth ? check_indices(launch, work->sizes, depth) : KD_OK;
 }
 
 CPU_KERNEL(cpu_run_gather_nd) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1],
-                  *y = &launch->outputs[0];
+  const kd_tensor *x = &launch->inputs[0];
   uint32_t batch_dims = (uint32_t)attr_int(launch, "batch_dims", 0);
-  int64_t depth = indices->dims[indices->rank - 1];
-  int64_t packed[KD_MAX_RANK], bad[2] = {0};
-  strided_packed(x->dims, x->rank, packed);
-  size_t slice =
-      (size_t)product(x->dims, batch_dims + (uint32_t)depth, x->rank) *
-      kd_dtype_size(x->dtype);
   int64_t batches = product(x->dims, 0, batch_dims);
-  int64_t tuples = depth ? kd_elements(indices) / depth : 0;
-  int64_t per_batch = batches ? tuples / batches : 0;
-  int64_t batch_size = product(x->dims, batch_dims, x->rank);
-  for (int64_t t = 0; t < tuples && slice; t++) {
-    int64_t from = tuple_offset(x, packed, batch_dims, indices, t, depth, bad);
-    if (from < 0) return bad_index(launch, bad[0], bad[1]);
-    from += t / per_batch * batch_size;
-    memcpy((char *)y->data + (size_t)t * slice,
-           (const char *)x->data + (size_t)from * kd_dtype_size(x->dtype),
-           slice);
+  rows_work work = {0};
+  kd_status status = make_tuples(&work, launch, x, batch_dims);
+  work.per_batch = batches ? work.picked / batches : 0;
+  work.batch_size =
+      product(x->dims, batch_dims, batch_dims + (uint32_t)work.depth);
+  if (status == KD_OK && work.size)
+    cpu_host->parallel_for(work.picked, CPU_GRAIN * 4 / (int64_t)work.size + 1,
+                           gather_nd_rows, &work);
+  return status;
+}
+
+/* ---- GatherElements: the result's index space, with x's strides ------------ */
+
+typedef struct pick_work {
+  const kd_tensor *x, *indices, *y;
+  strided space;     /* operand 0: x, that stands still along the axis */
+  int64_t dim, step; /* of the axis */
+} pick_work;
+
+#define PICK_ROW(TYPE)                                                      \
+  for (int64_t k = 0; k < n; k++)                                           \
+  ((TYPE *)y)[at + k] =                                                     \
+      ((const TYPE *)                                                       \
+           x)[from + k * apart +                                            \
+              FROM_END(int64_t, int_at(work->indices, at + k), work->dim) * \
+                  work->step]
+
+typedef struct sixteen {
+  uint64_t low, high;
+} sixteen;
+
+static void pick_rows(void *context, int64_t begin, int64_t end) {
+  const pick_work *work = context;
+  const strided *space = &work->space;
+  const void *x = work->x->data;
+  void *y = work->y->data;
+  int last = space->rank - 1;
+  int64_t n = space->dims[last], apart = space->steps[0][last];
+  int64_t offsets[STRIDED_OPERANDS], index[STRIDED_RANK];
+  strided_row(space, begin, offsets);
+  strided_index(space, begin, index);
+  for (int64_t i = begin; i < end; i++) {
+    int64_t at = i * n, from = offsets[0];
+    switch (kd_dtype_size(work->x->dtype)) {
+      case 1:
+        PICK_ROW(uint8_t);
+        break;
+      case 2:
+        PICK_ROW(uint16_t);
+        break;
+      case 4:
+        PICK_ROW(uint32_t);
+        break;
+      case 8:
+        PICK_ROW(uint64_t);
+        break;
+      default:
+        PICK_ROW(sixteen);
+    }
+    strided_next(space, index, offsets);
   }
+}
+
+CPU_KERNEL(cpu_run_gather_elements) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
+  int64_t strides[KD_MAX_RANK] = {0};
+  pick_work work = {.x = x, .indices = &launch->inputs[1], .y = y};
+  kd_status status = check_indices(launch, &x->dims[axis], 1);
+  if (status != KD_OK || !kd_elements(y)) return status;
+  strided_packed(x->dims, x->rank, strides);
+  work.dim = x->dims[axis];
+  work.step = strides[axis];
+  strides[axis] = 0;
+  strided_begin(&work.space, y->dims, y->rank);
+  strided_operand(&work.space, strides);
+  strided_simplify(&work.space);
+  int64_t row = work.space.dims[work.space.rank - 1];
+  cpu_host->parallel_for(strided_rows(&work.space), CPU_GRAIN / row + 1,
+                         pick_rows, &work);
   return KD_OK;
 }
 
 /* ---- scattering ----------------------------------------------------------- */
 
-typedef enum combine {
-  COMBINE_NONE,
-  COMBINE_ADD,
-  COMBINE_MUL,
-  COMBINE_MAX,
-  COMBINE_MIN,
-  COMBINE_UNKNOWN
-} combine;
+#define EACH "combine_typed.h"
+#include "each_float.h"
+#include "each_int.h"
+#define TYPE truth /* bool */
+#include EACH
+#undef TYPE
 
-static combine combine_of(const kd_launch *launch) {
-  static const char *const names[] = {"none", "add", "mul", "max", "min"};
+static const struct {
+  const char *name;
+  combiner by_type[KD_DTYPE_COUNT];
+} combiners[] = {
+#define COMBINE(reduction, expression) \
+  {#reduction,                         \
+   {FLOAT_TABLE(reduction),            \
+    INT_TABLE(reduction), [KD_BOOL] = reduction##_truth}},
+#include "families/rules.def"
+};
+
+/* The output is the input, at first; *out_combine is how updates meet it. */
+static kd_status begin_scatter(const kd_launch *launch, combiner *out_combine) {
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   const char *name = attr_string(launch, "reduction", "none");
-  for (int i = 0; i < 5; i++)
-    if (!strcmp(name, names[i])) return (combine)i;
-  return COMBINE_UNKNOWN;
-}
-
-static double combined(combine how, double old, double update) {
-  switch (how) {
-    case COMBINE_ADD:
-      return old + update;
-    case COMBINE_MUL:
-      return old * update;
-    case COMBINE_MAX:
-      return old > update ? old : update;
-    default:
-      return old < update ? old : update;
-  }
-}
-
-/* to[at ...] = update[from ...] for `count` elements */
-static void put(const kd_tensor *to, int64_t at, const kd_tensor *update,
-                int64_t from, int64_t count, combine how) {
-  size_t size = kd_dtype_size(to->dtype);
-  if (how == COMBINE_NONE) {
-    if (count)
-      memcpy((char *)to->data + (size_t)at * size,
-             (const char *)update->data + (size_t)from * size,
-             (size_t)count * size);
-    return;
-  }
-  for (int64_t i = 0; i < count; i++)
-    cpu_set(to->data, to->dtype, at + i,
-            combined(how, cpu_get(to->data, to->dtype, at + i),
-                     cpu_get(update->data, update->dtype, from + i)));
-}
-
-static void start_from(const kd_tensor *x, const kd_tensor *y) {
+  *out_combine = NULL;
+  for (size_t i = 0; i < sizeof combiners / sizeof *combiners; i++)
+    if (!strcmp(name, combiners[i].name))
+      *out_combine = combiners[i].by_type[x->dtype];
+  if (!*out_combine && strcmp(name, "none") != 0)
+    return FAIL(KD_UNIMPLEMENTED, "reduction \"%s\" of %s", name,
+                kd_dtype_name(x->dtype));
   if (x->data != y->data && x->size) memcpy(y->data, x->data, x->size);
+  return KD_OK;
 }
 
 CPU_KERNEL(cpu_run_scatter_elements) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1],
-                  *updates = &launch->inputs[2], *y = &launch->outputs[0];
+  const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
-  combine how = combine_of(launch);
-  int64_t packed[KD_MAX_RANK], at[KD_MAX_RANK] = {0};
-  if (how == COMBINE_UNKNOWN)
-    return FAIL(KD_UNIMPLEMENTED, "reduction is not known");
-  start_from(x, y);
-  strided_packed(x->dims, x->rank, packed);
-  for (int64_t i = 0, n = kd_elements(indices); i < n; i++) {
-    int64_t index = wrap(int_at(indices, i), x->dims[axis]), to = 0;
-    if (index < 0) return bad_index(launch, int_at(indices, i), x->dims[axis]);
-    for (uint32_t d = 0; d < x->rank; d++)
-      to += (d == axis ? index : at[d]) * packed[d];
-    put(y, to, updates, i, 1, how);
-    for (uint32_t d = x->rank; d-- > 0;) {
-      if (++at[d] < indices->dims[d]) break;
-      at[d] = 0;
-    }
-  }
+  rows_work work = {.dim = x->dims[axis],
+                    .rank = (int)x->rank,
+                    .axis = (int)axis,
+                    .dims = indices->dims};
+  make_rows(&work, launch, &launch->inputs[2], 1);
+  strided_packed(x->dims, x->rank, work.steps);
+  kd_status status = check_indices(launch, &x->dims[axis], 1);
+  if (status == KD_OK) status = begin_scatter(launch, &work.combine);
+  if (status != KD_OK || !kd_elements(indices)) return status;
+  int64_t line = indices->dims[axis];
+  cpu_host->parallel_for(kd_elements(indices) / line, CPU_GRAIN / 4 / line + 1,
+                         scatter_lines, &work);
   return KD_OK;
 }
 
 CPU_KERNEL(cpu_run_scatter_nd) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1],
-                  *updates = &launch->inputs[2], *y = &launch->outputs[0];
-  int64_t depth = indices->dims[indices->rank - 1];
-  combine how = combine_of(launch);
-  int64_t packed[KD_MAX_RANK], bad[2] = {0};
-  if (how == COMBINE_UNKNOWN)
-    return FAIL(KD_UNIMPLEMENTED, "reduction is not known");
-  start_from(x, y);
-  strided_packed(x->dims, x->rank, packed);
-  int64_t slice = product(x->dims, (uint32_t)depth, x->rank);
-  int64_t tuples = depth ? kd_elements(indices) / depth : 0;
-  for (int64_t t = 0; t < tuples; t++) {
-    int64_t to = tuple_offset(x, packed, 0, indices, t, depth, bad);
-    if (to < 0) return bad_index(launch, bad[0], bad[1]);
-    put(y, to, updates, t * slice, slice, how);
-  }
-  return KD_OK;
+  rows_work work = {0};
+  kd_status status = make_tuples(&work, launch, &launch->inputs[2], 0);
+  if (status == KD_OK) status = begin_scatter(launch, &work.combine);
+  if (status == KD_OK && work.size) scatter_nd_rows(&work, 0, 1);
+  return status;
 }
 
 CPU_KERNEL(cpu_run_one_hot) {
@@ -218,8 +308,8 @@ CPU_KERNEL(cpu_run_one_hot) {
   char *to = y->data;
   for (int64_t i = 0, n = kd_elements(y); i < n; i++, to += size) {
     int64_t at = i / (inner * depth) * inner + i % inner;
-    int64_t hot =
-        wrap((int64_t)cpu_get(indices->data, indices->dtype, at), depth);
+    int64_t given = (int64_t)cpu_get(indices->data, indices->dtype, at);
+    int64_t hot = FROM_END(int64_t, given, depth);
     memcpy(to, values + (i / inner % depth == hot ? size : 0), size);
   }
   return KD_OK;

@@ -30,6 +30,7 @@ CPU_KERNEL(cpu_run_gather_elements);
 CPU_KERNEL(cpu_run_gather_nd);
 CPU_KERNEL(cpu_run_gelu);
 CPU_KERNEL(cpu_run_gemm);
+CPU_KERNEL(cpu_run_global_lp_pool);
 CPU_KERNEL(cpu_run_global_pool);
 CPU_KERNEL(cpu_run_grid_sample);
 CPU_KERNEL(cpu_run_instance_norm);

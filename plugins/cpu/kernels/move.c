@@ -1,4 +1,5 @@
 /* move.c - ops that copy elements to other places: all as strided copies. */
+#include "dialect.h"
 #include "families/view.h"
 #include "kernels.h"
 
@@ -195,33 +196,70 @@ CPU_KERNEL(cpu_run_split) {
 
 /* ---- Pad ------------------------------------------------------------------- */
 
-static int64_t mirrored(int64_t at, int64_t dim) {
-  int64_t period = 2 * (dim - 1);
-  if (dim == 1) return 0;
-  at %= period;
-  at += at < 0 ? period : 0;
-  return at < dim ? at : period - at;
+#define PAD(mode, expression)                              \
+  static int64_t padded_##mode(int64_t at, int64_t size) { \
+    return expression;                                     \
+  }
+#include "families/rules.def"
+
+typedef int64_t (*pad_rule)(int64_t at, int64_t size);
+
+static const struct {
+  const char *mode;
+  pad_rule rule;
+} pad_rules[] = {
+#define PAD(mode, expression) {#mode, padded_##mode},
+#include "families/rules.def"
+};
+
+typedef struct pad_work {
+  const kd_tensor *x, *y;
+  pad_rule rule; /* NULL: padding is `fill` */
+  const char *fill;
+  size_t size;
+  int64_t begin[KD_MAX_RANK], packed[KD_MAX_RANK];
+} pad_work;
+
+static void pad_one(const pad_work *work, char *to, const char *row, int64_t at,
+                    int64_t size) {
+  if (!WITHIN(at, size) && work->rule) at = work->rule(at, size);
+  memcpy(to,
+         row && WITHIN(at, size) ? row + (size_t)at * work->size : work->fill,
+         work->size);
 }
 
-typedef enum pad_mode {
-  PAD_CONSTANT,
-  PAD_EDGE,
-  PAD_REFLECT,
-  PAD_WRAP
-} pad_mode;
-
-/* Where an element comes from along one dimension; -1: it is padding. */
-static int64_t pad_source(int64_t at, int64_t dim, pad_mode mode) {
-  if (at >= 0 && at < dim) return at;
-  switch (mode) {
-    case PAD_EDGE:
-      return at < 0 ? 0 : dim - 1;
-    case PAD_REFLECT:
-      return mirrored(at, dim);
-    case PAD_WRAP:
-      return ((at % dim) + dim) % dim;
-    default:
-      return -1;
+/* Rows of the result; what lies within the source's row is copied at once. */
+static void pad_rows(void *context, int64_t first, int64_t end) {
+  const pad_work *work = context;
+  const kd_tensor *x = work->x, *y = work->y;
+  int last = (int)x->rank - 1;
+  int64_t n = y->dims[last], size = x->dims[last], begin = work->begin[last];
+  int64_t middle = begin < 0 ? 0 : begin < n ? begin : n; /* where it starts */
+  int64_t behind = begin + size < middle ? middle
+                   : begin + size < n    ? begin + size
+                                         : n;
+  for (int64_t i = first; i < end; i++) {
+    char *to = (char *)y->data + (size_t)(i * n) * work->size;
+    const char *row = x->data;
+    int64_t rest = i;
+    for (int d = last - 1; d >= 0; rest /= y->dims[d--]) {
+      int64_t at = rest % y->dims[d] - work->begin[d];
+      bool within = WITHIN(at, x->dims[d]);
+      if (!within && work->rule) at = work->rule(at, x->dims[d]);
+      if (row && (within || work->rule))
+        row += (size_t)(at * work->packed[d]) * work->size;
+      else
+        row = NULL;
+    }
+    for (int64_t k = 0; k < (row || work->rule ? middle : n); k++)
+      pad_one(work, to + (size_t)k * work->size, row, k - begin, size);
+    if (!row) continue;
+    if (behind > middle)
+      memcpy(to + (size_t)middle * work->size,
+             row + (size_t)(middle - begin) * work->size,
+             (size_t)(behind - middle) * work->size);
+    for (int64_t k = behind; k < n; k++)
+      pad_one(work, to + (size_t)k * work->size, row, k - begin, size);
   }
 }
 
@@ -230,8 +268,6 @@ static void read_pads(const kd_launch *launch, int64_t *begin) {
   const kd_tensor *pads = &launch->inputs[1];
   bool named = kd_has_input(launch, 3);
   int64_t count = named ? kd_elements(&launch->inputs[3]) : rank;
-  for (uint32_t i = 0; i < rank; i++)
-    begin[i] = 0;
   for (int64_t i = 0; i < count; i++)
     begin[axis_of(named ? int_at(&launch->inputs[3], i) : i, rank)] =
         int_at(pads, i);
@@ -240,38 +276,30 @@ static void read_pads(const kd_launch *launch, int64_t *begin) {
 CPU_KERNEL(cpu_run_pad) {
   (void)self;
   (void)stream;
+  static const char zero[16];
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  const char *name = attr_string(launch, "mode", "constant");
-  pad_mode mode = !strcmp(name, "edge")      ? PAD_EDGE
-                  : !strcmp(name, "reflect") ? PAD_REFLECT
-                  : !strcmp(name, "wrap")    ? PAD_WRAP
-                                             : PAD_CONSTANT;
-  size_t size = kd_dtype_size(x->dtype);
-  char zero[16] = {0};
-  const char *fill = kd_has_input(launch, 2) && kd_elements(&launch->inputs[2])
-                         ? launch->inputs[2].data
-                         : zero;
-  int64_t begin[KD_MAX_RANK], at[KD_MAX_RANK] = {0}, packed[KD_MAX_RANK];
-  if (strcmp(name, "constant") != 0 && mode == PAD_CONSTANT)
-    return FAIL(KD_UNIMPLEMENTED, "Pad has no mode \"%s\"", name);
-  if (mode != PAD_CONSTANT && !kd_elements(x) && kd_elements(y))
+  const char *mode = attr_string(launch, "mode", "constant");
+  bool valued = kd_has_input(launch, 2) && kd_elements(&launch->inputs[2]);
+  pad_work work = {.x = x,
+                   .y = y,
+                   .fill = valued ? launch->inputs[2].data : zero,
+                   .size = kd_dtype_size(x->dtype)};
+  for (size_t i = 0; i < sizeof pad_rules / sizeof *pad_rules; i++)
+    if (!strcmp(mode, pad_rules[i].mode)) work.rule = pad_rules[i].rule;
+  if (!work.rule && strcmp(mode, "constant") != 0)
+    return FAIL(KD_UNIMPLEMENTED, "Pad has no mode \"%s\"", mode);
+  if (!kd_elements(y)) return KD_OK;
+  if (work.rule && !kd_elements(x))
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to pad with");
-  read_pads(launch, begin);
-  strided_packed(x->dims, x->rank, packed);
-  char *to = y->data;
-  for (int64_t i = 0, n = kd_elements(y); i < n; i++, to += size) {
-    int64_t from = 0;
-    for (uint32_t d = 0; d < x->rank && from >= 0; d++) {
-      int64_t source = pad_source(at[d] - begin[d], x->dims[d], mode);
-      from = source < 0 ? -1 : from + source * packed[d];
-    }
-    memcpy(to, from < 0 ? fill : (const char *)x->data + from * (int64_t)size,
-           size);
-    for (uint32_t d = x->rank; d-- > 0;) {
-      if (++at[d] < y->dims[d]) break;
-      at[d] = 0;
-    }
+  if (!x->rank) {
+    memcpy(y->data, x->data, work.size);
+    return KD_OK;
   }
+  read_pads(launch, work.begin);
+  strided_packed(x->dims, x->rank, work.packed);
+  int64_t row = y->dims[y->rank - 1];
+  cpu_host->parallel_for(kd_elements(y) / row, CPU_GRAIN / row + 1, pad_rows,
+                         &work);
   return KD_OK;
 }
 
@@ -296,30 +324,59 @@ CPU_KERNEL(cpu_run_trilu) {
   return KD_OK;
 }
 
+/* The families' kernel on rows: an element is all behind the first two dimensions,
+ * and its value where it lies. */
+typedef struct reverse_work {
+  const kd_tensor *lengths;
+  const char *x;
+  char *y;
+  size_t size;
+  int64_t first, second;
+  bool batch_second;
+} reverse_work;
+
+static void reverse_rows(void *context, int64_t begin, int64_t end) {
+  const reverse_work *work = context;
+#define FAMILY_BODY
+#define ITEMS        end
+#define INNER        1
+#define FIRST        work->first
+#define SECOND       work->second
+#define BATCH_SECOND work->batch_second
+#define LENGTH(i)    int_at(work->lengths, i)
+#define X(i)         (i)
+#define SET_Y(i, v)                                                          \
+  memcpy(work->y + (size_t)(i)*work->size, work->x + (size_t)(v)*work->size, \
+         work->size)
+  for (int64_t GID = begin; GID < end; GID++) {
+#include "families/kernels/reverse_sequence.k"
+  }
+}
+
 CPU_KERNEL(cpu_run_reverse_sequence) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  int64_t batch_axis = attr_int(launch, "batch_axis", 1);
+  const kd_tensor *x = &launch->inputs[0], *lengths = &launch->inputs[1];
+  bool batch_second = attr_int(launch, "batch_axis", 1) != 0;
   if (x->rank < 2) return FAIL(KD_INVALID_ARGUMENT, "needs two dimensions");
-  int64_t first = x->dims[0], second = x->dims[1];
-  int64_t inner = product(x->dims, 2, x->rank);
-  size_t size = (size_t)inner * kd_dtype_size(x->dtype);
-  const kd_tensor *lengths = &launch->inputs[1];
-  if (kd_elements(lengths) != (batch_axis ? second : first))
+  reverse_work work = {
+      .lengths = lengths,
+      .x = x->data,
+      .y = launch->outputs[0].data,
+      .size = (size_t)product(x->dims, 2, x->rank) * kd_dtype_size(x->dtype),
+      .first = x->dims[0],
+      .second = x->dims[1],
+      .batch_second = batch_second};
+  int64_t steps = batch_second ? work.first : work.second;
+  if (kd_elements(lengths) != (batch_second ? work.second : work.first))
     return FAIL(KD_INVALID_ARGUMENT, "one length is needed for each batch");
-  for (int64_t i = 0; i < first; i++)
-    for (int64_t k = 0; k < second; k++) {
-      int64_t time = batch_axis ? i : k, batch = batch_axis ? k : i;
-      int64_t length = int_at(lengths, batch);
-      int64_t steps = batch_axis ? first : second;
-      if (length < 0 || length > steps)
-        return FAIL(KD_INVALID_ARGUMENT, "length %lld of %lld steps",
-                    (long long)length, (long long)steps);
-      int64_t from = time < length ? length - 1 - time : time;
-      int64_t at = batch_axis ? from * second + k : i * second + from;
-      memcpy((char *)y->data + (size_t)(i * second + k) * size,
-             (const char *)x->data + (size_t)at * size, size);
-    }
+  for (int64_t i = 0, n = kd_elements(lengths); i < n; i++)
+    if (int_at(lengths, i) < 0 || int_at(lengths, i) > steps)
+      return FAIL(KD_INVALID_ARGUMENT, "length %lld of %lld steps",
+                  (long long)int_at(lengths, i), (long long)steps);
+  if (work.size)
+    cpu_host->parallel_for(work.first * work.second,
+                           CPU_GRAIN * 4 / (int64_t)work.size + 1, reverse_rows,
+                           &work);
   return KD_OK;
 }

@@ -1,4 +1,6 @@
-/* norm.c - normalisation: batch, layer, instance, LRN, mean-variance. */
+/* norm.c - normalisation: batch, layer, instance, LRN, mean-variance, Lp, softmax. */
+#include "dialect.h"
+#include "families/lines.h"
 #include "kernels.h"
 
 static double at(const kd_tensor *tensor, int64_t i) {
@@ -176,28 +178,44 @@ CPU_KERNEL(cpu_run_layer_norm) {
 
 /* ---- LRN, MeanVarianceNormalization ------------------------------------------ */
 
+typedef struct lrn_work {
+  const void *x;
+  void *y;
+  int64_t channels, inner, size;
+  double alpha, beta, bias;
+} lrn_work;
+
+#define FAMILY_BODY
+#define ITEMS    end
+#define CHANNELS work->channels
+#define INNER    work->inner
+#define SIZE     work->size
+#define BEFORE   ((SIZE - 1) / 2)
+#define BEHIND   (SIZE / 2)
+#define ALPHA    work->alpha
+#define BETA     work->beta
+#define BIAS     work->bias
+#define EACH     "lrn_typed.h"
+#include "each_float.h"
+
 CPU_KERNEL(cpu_run_lrn) {
+  static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(lrn)};
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  double alpha = (double)attr_float(launch, "alpha", 0.0001f);
-  double beta = (double)attr_float(launch, "beta", 0.75f);
-  double bias = (double)attr_float(launch, "bias", 1);
+  const kd_tensor *x = &launch->inputs[0];
   int64_t size = attr_int(launch, "size", 1);
   if (x->rank < 2 || size < 1)
     return FAIL(KD_INVALID_ARGUMENT, "LRN needs N,C,... and a size of 1 up");
-  int64_t channels = x->dims[1], space = product(x->dims, 2, x->rank);
-  int64_t before = (size - 1) / 2, after = size - 1 - before;
-  for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
-    int64_t c = i / space % channels;
-    int64_t low = c - before < 0 ? -c : -before;
-    int64_t high = after < channels - 1 - c ? after : channels - 1 - c;
-    double sum = 0;
-    for (int64_t k = low; k <= high; k++)
-      sum += at(x, i + k * space) * at(x, i + k * space);
-    cpu_set(y->data, y->dtype, i,
-            at(x, i) / pow(bias + alpha / (double)size * sum, beta));
-  }
+  lrn_work work = {.x = x->data,
+                   .y = launch->outputs[0].data,
+                   .channels = x->dims[1],
+                   .inner = product(x->dims, 2, x->rank),
+                   .size = size,
+                   .alpha = (double)attr_float(launch, "alpha", 0.0001f),
+                   .beta = (double)attr_float(launch, "beta", 0.75f),
+                   .bias = (double)attr_float(launch, "bias", 1)};
+  cpu_host->parallel_for(kd_elements(x), CPU_GRAIN / 16 / size + 1,
+                         bodies[x->dtype], &work);
   return KD_OK;
 }
 
@@ -247,6 +265,110 @@ CPU_KERNEL(cpu_run_mvn) {
         double deviation = sqrt(squares / (double)size - mean * mean);
         cpu_set(y->data, y->dtype, offset, (value - mean) / (deviation + 1e-9));
       }
+  }
+  return KD_OK;
+}
+
+/* ---- Softmax and its kin --------------------------------------------------- */
+
+typedef enum soft { SOFT_MAX, SOFT_LOG, SOFT_HARD } soft;
+
+typedef struct soft_work {
+  soft how;
+  lines all;
+  const kd_tensor *x, *y;
+} soft_work;
+
+static void soft_line_f32(const soft_work *work, const float *x, float *y) {
+  int64_t n = work->all.length, step = work->all.step;
+  float most = x[0];
+  double sum = 0;
+  for (int64_t k = 1; k < n; k++)
+    most = x[k * step] > most ? x[k * step] : most;
+  for (int64_t k = 0; k < n; k++) {
+    float value = expf(x[k * step] - most);
+    y[k * step] = value;
+    sum += (double)value;
+  }
+  float scale = (float)(1 / sum), shift = (float)log(sum);
+  for (int64_t k = 0; k < n; k++)
+    y[k * step] = work->how == SOFT_MAX ? y[k * step] * scale
+                                        : x[k * step] - most - shift;
+}
+
+static void soft_line(const soft_work *work, int64_t start) {
+  const kd_tensor *x = work->x, *y = work->y;
+  int64_t n = work->all.length, step = work->all.step, best = 0;
+  double most = -INFINITY, sum = 0;
+  for (int64_t k = 0; k < n; k++) {
+    double value = cpu_get(x->data, x->dtype, start + k * step);
+    best = value > most ? k : best;
+    most = value > most ? value : most;
+  }
+  for (int64_t k = 0; k < n; k++)
+    sum += exp(cpu_get(x->data, x->dtype, start + k * step) - most);
+  for (int64_t k = 0; k < n; k++) {
+    double value = cpu_get(x->data, x->dtype, start + k * step) - most;
+    cpu_set(y->data, y->dtype, start + k * step,
+            work->how == SOFT_MAX   ? exp(value) / sum
+            : work->how == SOFT_LOG ? value - log(sum)
+                                    : k == best);
+  }
+}
+
+static void soft_piece(void *context, int64_t begin, int64_t end) {
+  const soft_work *work = context;
+  bool fast = work->x->dtype == KD_F32 && work->how != SOFT_HARD;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t start = lines_start(&work->all, i);
+    if (fast)
+      soft_line_f32(work, (const float *)work->x->data + start,
+                    (float *)work->y->data + start);
+    else
+      soft_line(work, start);
+  }
+}
+
+CPU_KERNEL(cpu_run_softmax) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  int64_t axis = attr_int(launch, "axis", -1);
+  if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank)
+    return FAIL(KD_INVALID_ARGUMENT, "axis %lld in %u dimensions",
+                (long long)axis, (unsigned)x->rank);
+  soft_work work = {
+      .how = (soft)(uintptr_t)launch->data,
+      .all = lines_along(x->dims, x->rank, axis_of(axis, x->rank)),
+      .x = x,
+      .y = &launch->outputs[0]};
+  if (work.all.length)
+    cpu_host->parallel_for(work.all.count, 2048 / work.all.length + 1,
+                           soft_piece, &work);
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_lp_normalization) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  int64_t axis = attr_int(launch, "axis", -1), p = attr_int(launch, "p", 2);
+  if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank)
+    return FAIL(KD_INVALID_ARGUMENT, "axis is out of range");
+  lines all = lines_along(x->dims, x->rank, axis_of(axis, x->rank));
+  for (int64_t i = 0; i < all.count; i++) {
+    int64_t start = lines_start(&all, i);
+    double norm = 0;
+    for (int64_t k = 0; k < all.length; k++) {
+      double value = cpu_get(x->data, x->dtype, start + k * all.step);
+      norm += p == 1 ? fabs(value) : value * value;
+    }
+    norm = p == 1 ? norm : sqrt(norm);
+    for (int64_t k = 0; k < all.length; k++)
+      cpu_set(y->data, y->dtype, start + k * all.step,
+              norm == 0
+                  ? 0
+                  : cpu_get(x->data, x->dtype, start + k * all.step) / norm);
   }
   return KD_OK;
 }

@@ -1,8 +1,9 @@
 /* resize.c - Resize: nearest, linear and cubic, in any number of dimensions.
  *
- * Semantics: ONNX Resize-18. Each output element is a weighted sum over a box
- * of input elements, and the weights of the dimensions multiply; so each
- * dimension gets a table of taps, made once. */
+ * Semantics: ONNX Resize-18, by families/rules.def. Each output element is a weighted
+ * sum over a box of input elements, and the weights of the dimensions multiply; so
+ * each dimension gets a table of taps, made once. */
+#include "dialect.h"
 #include "kernels.h"
 
 typedef struct tap_list {
@@ -11,100 +12,103 @@ typedef struct tap_list {
   int width;
 } tap_list;
 
+/* One dimension of a resize; the words of rules.def for it. */
+typedef struct axis {
+  int64_t in, out;
+  double scale, roi_start, roi_end;
+} axis;
+
+typedef double R;
+#define SCALE(d)     d->scale
+#define SIZES(d)     d->in
+#define DIMS(d)      d->out
+#define ROI_START(d) d->roi_start
+#define ROI_END(d)   d->roi_end
+#define CUBIC_A      cubic_a
+
+#define RESIZE_PLACE(name, expression)                   \
+  static double place_##name(const axis *d, int64_t o) { \
+    return expression;                                   \
+  }
+#define RESIZE_NEAREST(name, expression)   \
+  static double nearest_##name(double x) { \
+    return expression;                     \
+  }
+#define RESIZE_WEIGHT(mode, taps, expression)               \
+  static double weight_##mode(double far, double cubic_a) { \
+    (void)cubic_a;                                          \
+    return expression;                                      \
+  }
+#include "families/rules.def"
+
+static const struct {
+  const char *name;
+  double (*place)(const axis *d, int64_t o);
+} places[] = {
+#define RESIZE_PLACE(name, expression) {#name, place_##name},
+#include "families/rules.def"
+};
+static const struct {
+  const char *name;
+  double (*nearest)(double x);
+} roundings[] = {
+#define RESIZE_NEAREST(name, expression) {#name, nearest_##name},
+#include "families/rules.def"
+};
+static const struct {
+  const char *name;
+  int taps;
+  double (*weight)(double far, double cubic_a);
+} modes[] = {
+    {"nearest", 1, NULL},
+#define RESIZE_WEIGHT(mode, taps, expression) {#mode, taps, weight_##mode},
+#include "families/rules.def"
+};
+
 typedef struct resize {
-  const char *mode, *coordinates, *nearest;
+  double (*place)(const axis *d, int64_t o);
+  double (*nearest)(double x);
+  double (*weight)(double far, double cubic_a); /* NULL: nearest */
+  int taps;
   double cubic_a, extrapolation;
-  bool exclude, antialias;
+  bool exclude, antialias, crop;
 } resize;
 
-static double source_of(const resize *r, int64_t out, int64_t out_size,
-                        int64_t in_size, double scale, double roi_start,
-                        double roi_end) {
-  const char *mode = r->coordinates;
-  double x = (double)out, last = (double)(in_size - 1);
-  double length = scale * (double)in_size; /* before it is cut to a whole */
-  if (!strcmp(mode, "asymmetric")) return x / scale;
-  if (!strcmp(mode, "align_corners"))
-    return length == 1 ? 0 : x * last / (length - 1);
-  if (!strcmp(mode, "pytorch_half_pixel"))
-    return out_size > 1 ? (x + 0.5) / scale - 0.5 : 0;
-  if (!strcmp(mode, "tf_half_pixel_for_nn")) return (x + 0.5) / scale;
-  if (!strcmp(mode, "tf_crop_and_resize"))
-    return out_size > 1 ? roi_start * last + x * (roi_end - roi_start) * last /
-                                                 (double)(out_size - 1)
-                        : 0.5 * (roi_start + roi_end) * last;
-  if (!strcmp(mode, "half_pixel_symmetric")) {
-    double adjust = (double)out_size / (scale * (double)in_size);
-    double center = (double)in_size / 2;
-    return center * (1 - adjust) + (x + 0.5) / scale - 0.5;
-  }
-  return (x + 0.5) / scale - 0.5;
-}
-
-static int64_t nearest_of(const resize *r, double x) {
-  double down = floor(x);
-  if (!strcmp(r->nearest, "floor")) return (int64_t)down;
-  if (!strcmp(r->nearest, "ceil")) return (int64_t)ceil(x);
-  if (!strcmp(r->nearest, "round_prefer_ceil")) return (int64_t)floor(x + 0.5);
-  return (int64_t)ceil(x - 0.5);
-}
-
-static double cubic(double a, double distance) {
-  double x = fabs(distance);
-  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2) return ((x - 5) * x + 8) * x * a - 4 * a;
-  return 0;
-}
-
-/* Antialiasing stretches the filter where the image shrinks. */
-static double weight_of(const resize *r, double distance, double stretch) {
-  distance /= stretch;
-  if (*r->mode == 'c') return cubic(r->cubic_a, distance);
-  double x = fabs(distance);
-  return x < 1 ? 1 - x : 0;
-}
-
-static void taps_at(const resize *r, double x, int64_t in_size, double stretch,
+static void taps_at(const resize *r, const axis *d, double x, double stretch,
                     int width, int64_t *index, double *weight) {
-  if (*r->mode == 'n') {
-    int64_t at = nearest_of(r, x);
-    index[0] = at < 0 ? 0 : at >= in_size ? in_size - 1 : at;
-    weight[0] = 1;
-    return;
-  }
   double total = 0;
-  int64_t first = (int64_t)floor(x) - width / 2 + 1;
+  int64_t first =
+      r->weight ? (int64_t)floor(x) - width / 2 + 1 : (int64_t)r->nearest(x);
   for (int k = 0; k < width; k++) {
     int64_t at = first + k;
-    bool inside = at >= 0 && at < in_size;
-    weight[k] = weight_of(r, x - (double)at, stretch);
-    if (!inside && r->exclude) weight[k] = 0;
-    index[k] = at < 0 ? 0 : at >= in_size ? in_size - 1 : at;
+    bool inside = WITHIN(at, d->in);
+    /* antialiasing stretches the filter where the image shrinks */
+    weight[k] =
+        r->weight ? r->weight(fabs(x - (double)at) / stretch, r->cubic_a) : 1;
+    if (!inside && r->exclude && r->weight) weight[k] = 0;
+    index[k] = inside ? at : at < 0 ? 0 : d->in - 1;
     total += weight[k];
   }
   for (int k = 0; k < width && total != 0; k++)
     if (r->exclude || r->antialias) weight[k] /= total;
 }
 
-static bool make_taps(const resize *r, int64_t in_size, int64_t out_size,
-                      double scale, double roi_start, double roi_end,
-                      tap_list *taps) {
-  bool shrinks = r->antialias && scale < 1 && *r->mode != 'n';
-  double stretch = shrinks ? 1 / scale : 1;
-  int reach = *r->mode == 'n' ? 1 : *r->mode == 'c' ? 4 : 2;
-  taps->width = shrinks ? 2 * (int)ceil((double)reach / 2 * stretch) : reach;
-  size_t count = (size_t)out_size * (size_t)taps->width;
+static bool make_taps(const resize *r, const axis *d, tap_list *taps) {
+  bool shrinks = r->antialias && d->scale < 1 && r->weight;
+  double stretch = shrinks ? 1 / d->scale : 1;
+  taps->width =
+      shrinks ? 2 * (int)ceil((double)r->taps / 2 * stretch) : r->taps;
+  size_t count = (size_t)d->out * (size_t)taps->width;
   taps->index = malloc((count + 1) * sizeof *taps->index);
   taps->weight = malloc((count + 1) * sizeof *taps->weight);
   if (!taps->index || !taps->weight) return false;
-  bool crop = !strcmp(r->coordinates, "tf_crop_and_resize");
-  for (int64_t o = 0; o < out_size; o++) {
-    double x = source_of(r, o, out_size, in_size, scale, roi_start, roi_end);
+  for (int64_t o = 0; o < d->out; o++) {
+    double x = r->place(d, o);
     int64_t *index = taps->index + o * taps->width;
-    taps_at(r, x, in_size, stretch, taps->width, index,
+    taps_at(r, d, x, stretch, taps->width, index,
             taps->weight + o * taps->width);
-    for (int k = 0;
-         crop && (x < 0 || x > (double)(in_size - 1)) && k < taps->width; k++)
+    bool outside = r->crop && (x < 0 || x > (double)(d->in - 1));
+    for (int k = 0; outside && k < taps->width; k++)
       index[k] = -1;
   }
   return true;
@@ -173,23 +177,43 @@ static double scale_of(const kd_launch *launch, uint32_t d) {
   return x->dims[d] ? (double)y->dims[d] / (double)x->dims[d] : 1;
 }
 
-CPU_KERNEL(cpu_run_resize) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  resize r = {
-      .mode = attr_string(launch, "mode", "nearest"),
-      .coordinates =
-          attr_string(launch, "coordinate_transformation_mode", "half_pixel"),
-      .nearest = attr_string(launch, "nearest_mode", "round_prefer_floor"),
+/* Reads the mode; false where one of its words is not known. */
+static bool read_mode(const kd_launch *launch, resize *r) {
+  const char *mode = attr_string(launch, "mode", "nearest");
+  const char *place =
+      attr_string(launch, "coordinate_transformation_mode", "half_pixel");
+  const char *nearest =
+      attr_string(launch, "nearest_mode", "round_prefer_floor");
+  *r = (resize){
       .cubic_a = (double)attr_float(launch, "cubic_coeff_a", -0.75f),
       .extrapolation = (double)attr_float(launch, "extrapolation_value", 0),
       .exclude = attr_int(launch, "exclude_outside", 0) != 0,
       .antialias = attr_int(launch, "antialias", 0) != 0,
-  };
-  if (strcmp(r.mode, "nearest") != 0 && strcmp(r.mode, "linear") != 0 &&
-      strcmp(r.mode, "cubic") != 0)
-    return FAIL(KD_UNIMPLEMENTED, "Resize has no mode \"%s\"", r.mode);
+      .crop = !strcmp(place, "tf_crop_and_resize")};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    if (!strcmp(place, places[i].name)) r->place = places[i].place;
+  for (size_t i = 0; i < sizeof roundings / sizeof *roundings; i++)
+    if (!strcmp(nearest, roundings[i].name)) r->nearest = roundings[i].nearest;
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+    if (!strcmp(mode, modes[i].name)) {
+      r->taps = modes[i].taps;
+      r->weight = modes[i].weight;
+    }
+  return r->place && r->nearest && r->taps;
+}
+
+CPU_KERNEL(cpu_run_resize) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  resize r;
+  if (!read_mode(launch, &r))
+    return FAIL(KD_UNIMPLEMENTED,
+                "Resize has no mode \"%s\" with coordinates \"%s\" and"
+                " nearest \"%s\"",
+                attr_string(launch, "mode", "nearest"),
+                attr_string(launch, "coordinate_transformation_mode", ""),
+                attr_string(launch, "nearest_mode", ""));
   if (strcmp(attr_string(launch, "keep_aspect_ratio_policy", "stretch"),
              "stretch") != 0)
     return FAIL(KD_UNIMPLEMENTED, "keep_aspect_ratio_policy is not supported");
@@ -200,22 +224,21 @@ CPU_KERNEL(cpu_run_resize) {
   const kd_tensor *roi = kd_has_input(launch, 1) ? &launch->inputs[1] : NULL;
   bool whole = true;
   for (uint32_t d = 0; d < x->rank && whole; d++) {
-    double start = 0, end = 1;
+    axis at = {x->dims[d], y->dims[d], 1, 0, 1};
     if (roi && kd_elements(roi) == 2 * (int64_t)x->rank) {
-      start = cpu_get(roi->data, roi->dtype, d);
-      end = cpu_get(roi->data, roi->dtype, (int64_t)d + x->rank);
+      at.roi_start = cpu_get(roi->data, roi->dtype, d);
+      at.roi_end = cpu_get(roi->data, roi->dtype, (int64_t)d + x->rank);
     }
+    bool moved =
+        at.in != at.out || (r.crop && (at.roi_start != 0 || at.roi_end != 1));
+    if (at.in != at.out) at.scale = scale_of(launch, d);
     resize one = r;
-    if (x->dims[d] == y->dims[d] && start == 0 && end == 1)
+    if (!moved)
       one = (resize){
-          .mode = "nearest", .coordinates = "asymmetric", .nearest = "floor"};
-    whole = make_taps(&one, x->dims[d], y->dims[d],
-                      x->dims[d] == y->dims[d] ? 1 : scale_of(launch, d), start,
-                      end, &taps[d]);
+          .place = place_asymmetric, .nearest = nearest_floor, .taps = 1};
+    whole = make_taps(&one, &at, &taps[d]);
   }
-  resize_work work = {
-      &r, x, y, taps,
-      *r.mode == 'n' && strcmp(r.coordinates, "tf_crop_and_resize") != 0};
+  resize_work work = {&r, x, y, taps, !r.weight && !r.crop};
   if (whole)
     cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 16, resize_piece, &work);
   for (uint32_t d = 0; d < x->rank; d++) {

@@ -1,0 +1,127 @@
+/* order.c - ops along lines of one axis: ArgMax, ArgMin, CumSum, TopK. */
+#include <stdatomic.h>
+
+#include "dialect.h"
+#include "families/lines.h"
+#include "kernels.h"
+
+typedef struct line_work {
+  lines all;
+  const void *x;
+  void *y;
+  bool most, last;         /* ArgMax; of equal ones */
+  bool reverse, exclusive; /* CumSum */
+} line_work;
+
+/* what this thread's qsort is ordering */
+static _Thread_local const void *sorted;
+
+#define FAMILY_BODY
+#define ITEMS end
+#define EACH  "order_typed.h"
+#include "each_float.h"
+#include "each_int.h"
+
+static void run_lines(const kd_loop_body bodies[KD_DTYPE_COUNT],
+                      const kd_tensor *x, line_work *work) {
+  int64_t lines = work->all.length ? work->all.count : 0;
+  cpu_host->parallel_for(lines, CPU_GRAIN / (work->all.length + 1) + 1,
+                         bodies[x->dtype], work);
+}
+
+CPU_KERNEL(cpu_run_arg_reduce) {
+  static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(arg),
+                                                      INT_TABLE(arg)};
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
+  line_work work = {.all = lines_along(x->dims, x->rank, axis),
+                    .x = x->data,
+                    .y = launch->outputs[0].data,
+                    .most = (uintptr_t)launch->data != 0,
+                    .last = attr_int(launch, "select_last_index", 0) != 0};
+  run_lines(bodies, x, &work);
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_cum_sum) {
+  static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(cum_sum),
+                                                      INT_TABLE(cum_sum)};
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  int64_t axis = kd_elements(&launch->inputs[1]) == 1
+                     ? int_at(&launch->inputs[1], 0)
+                     : INT64_MAX;
+  if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank)
+    return FAIL(KD_INVALID_ARGUMENT, "CumSum: axis is out of range");
+  line_work work = {
+      .all = lines_along(x->dims, x->rank, axis_of(axis, x->rank)),
+      .x = x->data,
+      .y = launch->outputs[0].data,
+      .reverse = attr_int(launch, "reverse", 0) != 0,
+      .exclusive = attr_int(launch, "exclusive", 0) != 0};
+  run_lines(bodies, x, &work);
+  return KD_OK;
+}
+
+/* ---- TopK ------------------------------------------------------------------ */
+
+typedef int (*comparison)(const void *a, const void *b);
+
+typedef struct top_work {
+  const kd_launch *launch;
+  lines all, out;
+  comparison compare;
+  atomic_bool failed; /* for want of memory */
+} top_work;
+
+static void top_lines(void *context, int64_t begin, int64_t end) {
+  top_work *work = context;
+  const kd_launch *launch = work->launch;
+  const kd_tensor *x = &launch->inputs[0];
+  const kd_tensor *values = &launch->outputs[0], *places = &launch->outputs[1];
+  size_t size = kd_dtype_size(x->dtype);
+  int64_t *order = malloc(((size_t)work->all.length + 1) * sizeof *order);
+  if (!order) atomic_store(&work->failed, true);
+  for (int64_t i = begin; order && i < end; i++) {
+    int64_t to = lines_start(&work->out, i);
+    for (int64_t k = 0; k < work->all.length; k++)
+      order[k] = lines_start(&work->all, i) + k * work->all.step;
+    sorted = x->data;
+    qsort(order, (size_t)work->all.length, sizeof *order, work->compare);
+    for (int64_t k = 0; k < work->out.length; k++, to += work->out.step) {
+      if (kd_has_output(launch, 0))
+        memcpy((char *)values->data + (size_t)to * size,
+               (const char *)x->data + (size_t)order[k] * size, size);
+      if (kd_has_output(launch, 1))
+        ((int64_t *)places->data)[to] =
+            order[k] / work->all.step % work->all.length;
+    }
+  }
+  free(order);
+}
+
+CPU_KERNEL(cpu_run_top_k) {
+  static const comparison orders[2][KD_DTYPE_COUNT] = {
+      {FLOAT_TABLE(smaller_first), INT_TABLE(smaller_first)},
+      {FLOAT_TABLE(larger_first), INT_TABLE(larger_first)}};
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  uint32_t axis = axis_of(attr_int(launch, "axis", -1), x->rank);
+  bool largest = attr_int(launch, "largest", 1) != 0;
+  const kd_tensor *y = &launch->outputs[kd_has_output(launch, 0) ? 0 : 1];
+  top_work work = {.launch = launch,
+                   .all = lines_along(x->dims, x->rank, axis),
+                   .out = lines_along(y->dims, y->rank, axis),
+                   .compare = orders[largest][x->dtype]};
+  cpu_host->parallel_for(work.all.count,
+                         CPU_GRAIN / 16 / (work.all.length + 1) + 1, top_lines,
+                         &work);
+  return atomic_load(&work.failed)
+             ? FAIL(KD_OUT_OF_MEMORY, "TopK: no memory for %lld elements",
+                    (long long)work.all.length)
+             : KD_OK;
+}
