@@ -544,7 +544,7 @@ static kd_status run_argmax(op_call *c) {
                 q = (o * l.n + best) * l.inner + r;
         double a = sim_load(bytes(x), x->dtype, p);
         double b = sim_load(bytes(x), x->dtype, q);
-        if (!is_float(x->dtype)) {
+        if (!is_float(x->dtype) && !BUG(order_doubles)) {
           uint64_t u = load_bits(bytes(x), x->dtype, p);
           uint64_t v = load_bits(bytes(x), x->dtype, q);
           if (x->dtype == KD_U64) {

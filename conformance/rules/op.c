@@ -484,7 +484,75 @@ static void op_ties(void) {
   }
 }
 
-static void op_int_wrap(void) {
+/* Adds a list of whole numbers as the next input. */
+static void add_input(kc_op_case *one, kd_dtype dtype, int64_t count,
+                      const real *items) {
+  uint32_t i = one->op.in_count++;
+  one->own[i] = value_make(dtype, 1, &count);
+  for (int64_t k = 0; k < count; k++)
+    one->own[i]->x[k] = items[k];
+  one->op.in[i] = one->own[i];
+}
+
+/* Ops that order, sum and place integers, on neighbours that are one double. */
+static void near_integers(void) {
+  static const real items[] = {0x1p62L + 1, 0x1p62L,     0x1p62L + 3,
+                               7,           0x1p62L + 2, 0x1p53L + 1};
+  static const real axis = 0, four = 4, places[] = {2, 0, 2, 4};
+  static const real added[] = {0x1p53L + 1, 0x1p61L + 1, 7, 0x1p60L + 1};
+  static const struct {
+    const char *op;
+    enum { ALONE, AXIS, K, PAIR, PLACES } more;
+    const char *reduction;
+  } cases[] = {{"ArgMax", ALONE, NULL},
+               {"ArgMin", ALONE, NULL},
+               {"ReduceMax", ALONE, NULL},
+               {"ReduceMin", ALONE, NULL},
+               {"ReduceL1", ALONE, NULL},
+               {"CumSum", AXIS, NULL},
+               {"TopK", K, NULL},
+               {"Max", PAIR, NULL},
+               {"Min", PAIR, NULL},
+               {"Less", PAIR, NULL},
+               {"Equal", PAIR, NULL},
+               {"ScatterElements", PLACES, "none"},
+               {"ScatterElements", PLACES, "add"},
+               {"ScatterElements", PLACES, "max"},
+               {"ScatterElements", PLACES, "min"}};
+  static const kd_dtype types[] = {KD_I64, KD_U64};
+  for (size_t c = 0; c < KC_COUNT_OF(cases); c++)
+    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
+      kc_op_case one = {.op = {.name = cases[c].op, .out_count = 1}};
+      real others[6];
+      bool sums = cases[c].more == AXIS || !strcmp(cases[c].op, "ReduceL1");
+      if (!wanted(cases[c].op, types[t])) continue;
+      for (int64_t i = 0; i < 6; i++)
+        others[i] = items[5 - i];
+      if (sums) /* two whose sum is in range */
+        add_input(&one, types[t], 2, items + 4);
+      else
+        add_input(&one, types[t], 6, items);
+      if (cases[c].more == AXIS) add_input(&one, KD_I64, 1, &axis);
+      if (cases[c].more == K) add_input(&one, KD_I64, 1, &four);
+      if (cases[c].more == K) one.op.out_count = 2;
+      if (cases[c].more == PAIR) add_input(&one, types[t], 6, others);
+      if (cases[c].more == PLACES) {
+        add_input(&one, KD_I64, 4, places);
+        bool adds = !strcmp(cases[c].reduction, "add");
+        add_input(&one, types[t], 4, adds ? added : others);
+        one.op.attrs[0] = (keel_attr){.name = "reduction",
+                                      .kind = KD_ATTR_STRING,
+                                      .s = cases[c].reduction};
+        one.op.attr_count = 1;
+      }
+      if (taken(&one) &&
+          kc_case("op=%s,dtype=%s,near", cases[c].op, kd_dtype_name(types[t])))
+        run_defs(&one, &kc_plain, false);
+      kc_case_free(&one);
+    }
+}
+
+static void op_integers(void) {
   static const double items[] = {1, 7, 100, 5, 13, 2, 3, 11};
   static const kd_dtype types[] = {KD_I32, KD_I64, KD_U8, KD_I8};
   static const char *const ops[] = {"Add", "Sub", "Mul", "Div", "Mod"};
@@ -506,6 +574,7 @@ static void op_int_wrap(void) {
         run_defs(&one, &kc_plain, false);
       kc_case_free(&one);
     }
+  near_integers();
 }
 
 /* ---- random ops ---------------------------------------------------------------------------- */
@@ -712,7 +781,7 @@ static const kc_rule rules[] = {
          "The first of equal elements counts, unless select_last_index is"
          " set."),
     RULE(
-        MUST, "op.integers", op_int_wrap, 0, "kernel.h",
+        MUST, "op.integers", op_integers, 0, "kernel.h",
         "Semantics are those of the op's schema", "KD_I32 KD_I64 KD_U8",
         "64-bit integers don't fit into a double; divisions cut towards zero."),
     RULE(MUST, "op.random", op_random, 0, "kernel.h",
