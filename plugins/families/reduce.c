@@ -23,6 +23,7 @@ static int64_t split_dims(fam_plan *plan, fam_pass *pass, const fam_tensor *x,
   fam_dims(plan, pass, "GONE_DIMS", left.rank, left.dims);
   fam_dims(plan, pass, "GONE_STEPS", left.rank, left.steps[0]);
   fam_int(plan, pass, "COUNT", strided_count(&left));
+  if (left.rank == 1) fam_define(pass, "EVENLY", "1"); /* spares divisions */
   return strided_count(&left);
 }
 

@@ -3,11 +3,7 @@ static void NAMED(lrn)(void *context, int64_t begin, int64_t end) {
   const lrn_work *work = context;
   const S *px = work->x;
   S *py = work->y;
-#define X(i)        LOAD(px[i])
-#define SET_Y(i, v) (py[i] = STORE(v))
   for (int64_t GID = begin; GID < end; GID++) {
 #include "families/kernels/lrn.k"
   }
-#undef X
-#undef SET_Y
 }

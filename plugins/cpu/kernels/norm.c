@@ -22,18 +22,6 @@ static void scale_run(const kd_tensor *x, const kd_tensor *y, int64_t from,
     cpu_set(y->data, y->dtype, i, at(x, i) * scale + shift);
 }
 
-static void mean_variance(const kd_tensor *x, int64_t from, int64_t n,
-                          double *out_mean, double *out_variance) {
-  double sum = 0, squares = 0;
-  for (int64_t i = from; i < from + n; i++)
-    sum += at(x, i);
-  double mean = n ? sum / (double)n : 0;
-  for (int64_t i = from; i < from + n; i++)
-    squares += (at(x, i) - mean) * (at(x, i) - mean);
-  *out_mean = mean;
-  *out_variance = n ? squares / (double)n : 0;
-}
-
 /* ---- BatchNormalization ----------------------------------------------------- */
 
 typedef struct batch_work {
@@ -104,79 +92,178 @@ CPU_KERNEL(cpu_run_batch_norm) {
   return KD_OK;
 }
 
+/* ---- by lines ------------------------------------------------------------------- */
+
+typedef struct norm_work {
+  const void *x, *scale, *shift; /* of one type; shift may be NULL */
+  void *y;
+  const kd_tensor *mean, *inverse; /* outputs, or NULL */
+  int64_t scales, shifts;          /* how many there are */
+  int64_t channels; /* of scale and shift; 0: they are of elements */
+  double epsilon;
+  strided kept, gone;
+  int64_t count;
+} norm_work;
+
+static void put_at(const kd_tensor *tensor, int64_t i, double value) {
+  if (tensor) cpu_set(tensor->data, tensor->dtype, i, value);
+}
+
+/* the words of norm.k */
+#define FAMILY_BODY
+#define ITEMS             end
+#define COUNT             work->count
+#define KEPT              work->kept.rank
+#define KEPT_DIMS(d)      work->kept.dims[d]
+#define KEPT_STEPS(d)     work->kept.steps[0][d]
+#define GONE              work->gone.rank
+#define GONE_DIMS(d)      work->gone.dims[d]
+#define GONE_STEPS(d)     work->gone.steps[0][d]
+#define EPSILON           work->epsilon
+#define X(i)              LOAD(px[i])
+#define SET_Y(i, v)       (py[i] = STORE(v))
+#define SET_MEAN(line, v) put_at(work->mean, line, v)
+#define SET_INV(line, v)  put_at(work->inverse, line, v)
+#define SCALE(i)          LOAD(pscale[i])
+#define SHIFT(i)          (pshift ? LOAD(pshift[i]) : 0)
+#define PARAMETER(count) \
+  (work->channels ? line % work->channels : (count) == COUNT ? i : i % (count))
+#define EACH "norm_typed.h"
+
+#define NORM deviation
+#define KIND 0
+#define EVENLY
+#define SCALE_AT PARAMETER(work->scales)
+#define SHIFT_AT PARAMETER(work->shifts)
+#define HAS_MEAN
+#define HAS_INV
+#include "each_float.h"
+#undef SCALE_AT
+#undef SHIFT_AT
+#undef HAS_MEAN
+#undef HAS_INV
+#undef NORM
+#undef KIND
+#define NORM length_1
+#define KIND 2
+#include "each_float.h"
+#undef NORM
+#undef KIND
+#define NORM length_2
+#define KIND 3
+#include "each_float.h"
+#undef NORM
+#undef KIND
+#undef EVENLY
+#define NORM plain
+#define KIND 1
+#include "each_float.h"
+#undef EACH
+
+static void run_norm(const kd_loop_body bodies[KD_DTYPE_COUNT],
+                     const kd_launch *launch, const bool *gone,
+                     norm_work *work) {
+  const kd_tensor *x = &launch->inputs[0];
+  work->x = x->data;
+  work->y = launch->outputs[0].data;
+  lines_split(x->dims, x->rank, gone, &work->kept, &work->gone);
+  work->count = strided_count(&work->gone);
+  if (kd_elements(x))
+    cpu_host->parallel_for(kd_elements(x) / work->count,
+                           CPU_GRAIN / work->count + 1, bodies[x->dtype], work);
+}
+
+static const kd_loop_body deviations[KD_DTYPE_COUNT] = {FLOAT_TABLE(deviation)};
+
 CPU_KERNEL(cpu_run_instance_norm) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0];
-  double epsilon = (double)attr_float(launch, "epsilon", 1e-5f);
-  if (x->rank < 2 || kd_elements(&launch->inputs[1]) != x->dims[1] ||
-      kd_elements(&launch->inputs[2]) != x->dims[1])
+  const kd_tensor *in = launch->inputs;
+  bool gone[KD_MAX_RANK];
+  if (in->rank < 2 || kd_elements(&in[1]) != in->dims[1] ||
+      kd_elements(&in[2]) != in->dims[1])
     return FAIL(KD_INVALID_ARGUMENT, "scale and B need one element a channel");
-  int64_t space = product(x->dims, 2, x->rank);
-  for (int64_t i = 0; i < x->dims[0] * x->dims[1]; i++) {
-    double mean = 0, variance = 0;
-    int64_t c = i % x->dims[1];
-    mean_variance(x, i * space, space, &mean, &variance);
-    double scale = at(&launch->inputs[1], c) / sqrt(variance + epsilon);
-    scale_run(x, &launch->outputs[0], i * space, space, scale,
-              at(&launch->inputs[2], c) - mean * scale);
-  }
+  for (uint32_t d = 0; d < in->rank; d++)
+    gone[d] = d >= 2;
+  norm_work work = {.scale = in[1].data,
+                    .shift = in[2].data,
+                    .channels = in->dims[1],
+                    .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
+  run_norm(deviations, launch, gone, &work);
   return KD_OK;
-}
-
-/* ---- LayerNormalization ------------------------------------------------------ */
-
-typedef struct layer_work {
-  const kd_launch *launch;
-  int64_t row;
-  double epsilon;
-} layer_work;
-
-static void layer_rows(void *context, int64_t begin, int64_t end) {
-  const layer_work *work = context;
-  const kd_launch *launch = work->launch;
-  const kd_tensor *x = &launch->inputs[0], *scale = &launch->inputs[1],
-                  *y = &launch->outputs[0];
-  const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
-  int64_t scales = kd_elements(scale), biases = bias ? kd_elements(bias) : 1;
-  for (int64_t r = begin; r < end; r++) {
-    double mean = 0, variance = 0;
-    mean_variance(x, r * work->row, work->row, &mean, &variance);
-    double inverse = 1 / sqrt(variance + work->epsilon);
-    for (int64_t i = 0; i < work->row; i++) {
-      double value = (at(x, r * work->row + i) - mean) * inverse;
-      value = value * at(scale, i % scales) + (bias ? at(bias, i % biases) : 0);
-      cpu_set(y->data, y->dtype, r * work->row + i, value);
-    }
-    if (kd_has_output(launch, 1))
-      cpu_set(launch->outputs[1].data, launch->outputs[1].dtype, r, mean);
-    if (kd_has_output(launch, 2))
-      cpu_set(launch->outputs[2].data, launch->outputs[2].dtype, r, inverse);
-  }
 }
 
 CPU_KERNEL(cpu_run_layer_norm) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0];
-  uint32_t axis = axis_of(attr_int(launch, "axis", -1), x->rank);
-  layer_work work = {.launch = launch,
-                     .row = product(x->dims, axis, x->rank),
-                     .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
-  int64_t rows = product(x->dims, 0, axis);
-  int64_t scales = kd_elements(&launch->inputs[1]);
-  if (!kd_elements(x)) return KD_OK;
-  if (!scales || work.row % scales ||
-      (kd_has_input(launch, 2) && (!kd_elements(&launch->inputs[2]) ||
-                                   work.row % kd_elements(&launch->inputs[2]))))
+  const kd_tensor *in = launch->inputs, *out = launch->outputs;
+  bool has_shift = kd_has_input(launch, 2), gone[KD_MAX_RANK];
+  uint32_t axis = axis_of(attr_int(launch, "axis", -1), in->rank);
+  int64_t row = product(in->dims, axis, in->rank);
+  norm_work work = {.scale = in[1].data,
+                    .shift = has_shift ? in[2].data : NULL,
+                    .scales = kd_elements(&in[1]),
+                    .shifts = has_shift ? kd_elements(&in[2]) : 1,
+                    .mean = kd_has_output(launch, 1) ? &out[1] : NULL,
+                    .inverse = kd_has_output(launch, 2) ? &out[2] : NULL,
+                    .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
+  if (!kd_elements(in)) return KD_OK;
+  if (!work.scales || row % work.scales || !work.shifts || row % work.shifts)
     return FAIL(KD_INVALID_ARGUMENT,
                 "Scale and B do not fit the %lld normalised elements",
-                (long long)work.row);
-  cpu_host->parallel_for(rows, CPU_GRAIN / work.row + 1, layer_rows, &work);
+                (long long)row);
+  for (uint32_t d = 0; d < in->rank; d++)
+    gone[d] = d >= axis;
+  run_norm(deviations, launch, gone, &work);
   return KD_OK;
 }
 
-/* ---- LRN, MeanVarianceNormalization ------------------------------------------ */
+/* Axes as flags. */
+static kd_status mark_axes(const kd_launch *launch, const int64_t *axes,
+                           int64_t count, bool *gone) {
+  uint32_t rank = launch->inputs[0].rank;
+  for (uint32_t d = 0; d < rank; d++)
+    gone[d] = false;
+  for (int64_t i = 0; i < count; i++) {
+    if (axes[i] < -(int64_t)rank || axes[i] >= (int64_t)rank)
+      return FAIL(KD_INVALID_ARGUMENT, "axis %lld in %u dimensions",
+                  (long long)axes[i], (unsigned)rank);
+    gone[axis_of(axes[i], rank)] = true;
+  }
+  return KD_OK;
+}
+
+CPU_KERNEL(cpu_run_mvn) {
+  static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(plain)};
+  static const int64_t usual[] = {0, 2, 3};
+  (void)self;
+  (void)stream;
+  const int64_t *axes = NULL;
+  int64_t count = attr_ints(launch, "axes", &axes);
+  bool gone[KD_MAX_RANK];
+  norm_work work = {0};
+  kd_status status =
+      mark_axes(launch, count < 0 ? usual : axes, count < 0 ? 3 : count, gone);
+  if (status == KD_OK) run_norm(bodies, launch, gone, &work);
+  return status;
+}
+
+CPU_KERNEL(cpu_run_lp_normalization) {
+  static const kd_loop_body bodies[2][KD_DTYPE_COUNT] = {
+      {FLOAT_TABLE(length_1)}, {FLOAT_TABLE(length_2)}};
+  (void)self;
+  (void)stream;
+  int64_t axis = attr_int(launch, "axis", -1), p = attr_int(launch, "p", 2);
+  bool gone[KD_MAX_RANK];
+  norm_work work = {0};
+  if (p != 1 && p != 2)
+    return FAIL(KD_UNIMPLEMENTED, "LpNormalization of p %lld", (long long)p);
+  kd_status status = mark_axes(launch, &axis, 1, gone);
+  if (status == KD_OK) run_norm(bodies[p - 1], launch, gone, &work);
+  return status;
+}
+
+/* ---- LRN ---------------------------------------------------------------------- */
 
 typedef struct lrn_work {
   const void *x;
@@ -185,8 +272,6 @@ typedef struct lrn_work {
   double alpha, beta, bias;
 } lrn_work;
 
-#define FAMILY_BODY
-#define ITEMS    end
 #define CHANNELS work->channels
 #define INNER    work->inner
 #define SIZE     work->size
@@ -216,56 +301,6 @@ CPU_KERNEL(cpu_run_lrn) {
                    .bias = (double)attr_float(launch, "bias", 1)};
   cpu_host->parallel_for(kd_elements(x), CPU_GRAIN / 16 / size + 1,
                          bodies[x->dtype], &work);
-  return KD_OK;
-}
-
-CPU_KERNEL(cpu_run_mvn) {
-  (void)self;
-  (void)stream;
-  static const int64_t usual[] = {0, 2, 3};
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  const int64_t *axes = NULL;
-  int64_t count = attr_ints(launch, "axes", &axes), packed[KD_MAX_RANK];
-  int64_t dims[2][KD_MAX_RANK], steps[2][KD_MAX_RANK];
-  uint32_t ranks[2] = {0};
-  bool over[KD_MAX_RANK] = {false};
-  if (count < 0) {
-    axes = usual;
-    count = 3;
-  }
-  for (int64_t i = 0; i < count; i++) {
-    if (axes[i] < -(int64_t)x->rank || axes[i] >= (int64_t)x->rank)
-      return FAIL(KD_INVALID_ARGUMENT, "axis %lld in %u dimensions",
-                  (long long)axes[i], (unsigned)x->rank);
-    over[axis_of(axes[i], x->rank)] = true;
-  }
-  strided_packed(x->dims, x->rank, packed);
-  for (uint32_t i = 0; i < x->rank; i++) {
-    dims[over[i]][ranks[over[i]]] = x->dims[i];
-    steps[over[i]][ranks[over[i]]++] = packed[i];
-  }
-  int64_t groups = product(dims[0], 0, ranks[0]);
-  int64_t size = product(dims[1], 0, ranks[1]);
-  for (int64_t g = 0; g < groups && size; g++) {
-    double sum = 0, squares = 0;
-    for (int pass = 0; pass < 2; pass++)
-      for (int64_t i = 0; i < size; i++) {
-        int64_t offset = 0, rest = g, inner = i;
-        for (uint32_t d = ranks[0]; d-- > 0; rest /= dims[0][d])
-          offset += rest % dims[0][d] * steps[0][d];
-        for (uint32_t d = ranks[1]; d-- > 0; inner /= dims[1][d])
-          offset += inner % dims[1][d] * steps[1][d];
-        double value = at(x, offset);
-        if (pass == 0) {
-          sum += value;
-          squares += value * value;
-          continue;
-        }
-        double mean = sum / (double)size;
-        double deviation = sqrt(squares / (double)size - mean * mean);
-        cpu_set(y->data, y->dtype, offset, (value - mean) / (deviation + 1e-9));
-      }
-  }
   return KD_OK;
 }
 
@@ -345,30 +380,5 @@ CPU_KERNEL(cpu_run_softmax) {
   if (work.all.length)
     cpu_host->parallel_for(work.all.count, 2048 / work.all.length + 1,
                            soft_piece, &work);
-  return KD_OK;
-}
-
-CPU_KERNEL(cpu_run_lp_normalization) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  int64_t axis = attr_int(launch, "axis", -1), p = attr_int(launch, "p", 2);
-  if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank)
-    return FAIL(KD_INVALID_ARGUMENT, "axis is out of range");
-  lines all = lines_along(x->dims, x->rank, axis_of(axis, x->rank));
-  for (int64_t i = 0; i < all.count; i++) {
-    int64_t start = lines_start(&all, i);
-    double norm = 0;
-    for (int64_t k = 0; k < all.length; k++) {
-      double value = cpu_get(x->data, x->dtype, start + k * all.step);
-      norm += p == 1 ? fabs(value) : value * value;
-    }
-    norm = p == 1 ? norm : sqrt(norm);
-    for (int64_t k = 0; k < all.length; k++)
-      cpu_set(y->data, y->dtype, start + k * all.step,
-              norm == 0
-                  ? 0
-                  : cpu_get(x->data, x->dtype, start + k * all.step) / norm);
-  }
   return KD_OK;
 }
