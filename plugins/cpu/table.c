@@ -45,6 +45,8 @@
 #define COMPARE(name, set) \
   ROW(#name, set, cpu_run_binary, BINARY_##name)
 
+#define REDUCTION(name) HOST(#name, N, cpu_run_reduce, CPU_##name, 2)
+
 /* by oneDNN, in the blocked layout; the output may take input `forward` */
 #define BLOCKED(space, name, kind, forward)                               \
   {                                                                       \
@@ -138,16 +140,16 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("Sum", F, cpu_run_variadic, BINARY_Add),
     ROW("Mean", F, cpu_run_mean, 0),
 
-    HOST("ReduceSum", N, cpu_run_reduce, 0, 2),
-    HOST("ReduceMean", N, cpu_run_reduce, 1, 2),
-    HOST("ReduceProd", N, cpu_run_reduce, 2, 2),
-    HOST("ReduceMax", N, cpu_run_reduce, 3, 2),
-    HOST("ReduceMin", N, cpu_run_reduce, 4, 2),
-    HOST("ReduceL1", N, cpu_run_reduce, 5, 2),
-    HOST("ReduceL2", N, cpu_run_reduce, 6, 2),
-    HOST("ReduceSumSquare", N, cpu_run_reduce, 7, 2),
-    HOST("ReduceLogSum", N, cpu_run_reduce, 8, 2),
-    HOST("ReduceLogSumExp", N, cpu_run_reduce, 9, 2),
+    REDUCTION(ReduceSum),
+    REDUCTION(ReduceMean),
+    REDUCTION(ReduceProd),
+    REDUCTION(ReduceMax),
+    REDUCTION(ReduceMin),
+    REDUCTION(ReduceL1),
+    REDUCTION(ReduceL2),
+    REDUCTION(ReduceSumSquare),
+    REDUCTION(ReduceLogSum),
+    REDUCTION(ReduceLogSumExp),
     ROW("ArgMax", N, cpu_run_arg_reduce, 1),
     ROW("ArgMin", N, cpu_run_arg_reduce, 0),
     HOST("CumSum", N, cpu_run_cum_sum, 0, 2),

@@ -4,6 +4,13 @@
 
 #include "cpu.h"
 
+/* Reductions by number, as in families/rules.def: CPU_ReduceSum ... */
+enum {
+#define REDUCE(op, accumulator, result) CPU_##op,
+#include "families/rules.def"
+  CPU_REDUCTIONS
+};
+
 CPU_KERNEL(cpu_run_arg_reduce);
 CPU_KERNEL(cpu_run_batch_norm);
 CPU_KERNEL(cpu_run_binary);

@@ -24,14 +24,9 @@ enum {
 #include "families/rules.def"
   BY_COUNT
 };
-enum {
-#define REDUCE(op, accumulator, result) OP_##op,
-#include "families/rules.def"
-  OP_COUNT
-};
 
-static const uint8_t accumulator_of[OP_COUNT] = {
-#define REDUCE(op, accumulator, result) [OP_##op] = BY_##accumulator,
+static const uint8_t accumulator_of[CPU_REDUCTIONS] = {
+#define REDUCE(op, accumulator, result) [CPU_##op] = BY_##accumulator,
 #include "families/rules.def"
 };
 
@@ -92,10 +87,10 @@ static void (*const joins[BY_COUNT][3])(wide *total, wide part) = {
 #include "families/rules.def"
 };
 
-static void (*const results[OP_COUNT][3])(wide *total, double most,
-                                          int64_t count) = {
+static void (*const results[CPU_REDUCTIONS][3])(wide *total, double most,
+                                                int64_t count) = {
 #define REDUCE(op, accumulator, result) \
-  [OP_##op] = {op##_real, op##_whole, op##_natural},
+  [CPU_##op] = {op##_real, op##_whole, op##_natural},
 #include "families/rules.def"
 };
 
@@ -170,8 +165,8 @@ static void reduce_piece(void *context, int64_t begin, int64_t end) {
 static void reduce(const kd_launch *launch, int op, const bool *gone) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   bool is_float = (KD_TYPES_FLOAT & KD_TYPES(x->dtype)) != 0;
-  bool real = is_float || op == OP_ReduceL2 || op == OP_ReduceLogSum ||
-              op == OP_ReduceLogSumExp;
+  bool real = is_float || op == CPU_ReduceL2 || op == CPU_ReduceLogSum ||
+              op == CPU_ReduceLogSumExp;
   reduce_work work = {
       .op = op,
       .kind = real                                   ? REAL
@@ -214,6 +209,6 @@ CPU_KERNEL(cpu_run_global_pool) {
   bool gone[KD_MAX_RANK];
   for (uint32_t i = 0; i < KD_MAX_RANK; i++)
     gone[i] = i >= 2;
-  reduce(launch, launch->data ? OP_ReduceMean : OP_ReduceMax, gone);
+  reduce(launch, launch->data ? CPU_ReduceMean : CPU_ReduceMax, gone);
   return KD_OK;
 }
