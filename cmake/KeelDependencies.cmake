@@ -51,3 +51,18 @@ keel_note("${DNNL_INCLUDE}" "oneDNN" "Conv and pooling through it (opened at fir
 find_library(CMOCKA_LIBRARY cmocka)
 keel_note("${CMOCKA_LIBRARY}" "cmocka" "unit tests"
           "no unit tests; install libcmocka-dev")
+
+# peers of the benchmarks
+if(KEEL_BUILD_BENCH AND NOT KEEL_SANITIZE)
+  find_package(OpenMP COMPONENTS C QUIET)
+  keel_note("${OpenMP_C_FOUND}" "OpenMP" "a peer in host/bench"
+            "no OpenMP beside Keel in host/bench; use gcc, or install libomp-dev")
+  include(CheckLanguage)
+  check_language(CXX)
+  if(CMAKE_CXX_COMPILER)
+    enable_language(CXX)
+    find_package(TBB QUIET)
+  endif()
+  keel_note("${TBB_FOUND}" "oneTBB" "a peer in host/bench"
+            "no oneTBB beside Keel in host/bench; install libtbb-dev and g++")
+endif()

@@ -1,136 +1,123 @@
-/* bench.c - what the runtime itself costs: calls, nodes, opening.
- *
- *   bench         prints a table, each line the least of many measurements */
-#include <keel/keel.h>
+/* bench.c - what the runtime itself costs, as a table and as JSON. */
+#include "bench.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-static double now(void) { /* nanoseconds */
+#include "graph.h"
+
+static FILE *json;
+static bool has_entry; /* in the list that is being written */
+
+double bench_now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-static keel_context *context;
-static keel_tensor *x;
-static keel_op *prepared;
-static keel_plan *plan;
-
-static void call_malloc(void) {
-  void *volatile memory = malloc(64);
-  free(memory);
+void bench_need(keel_status status) {
+  if (status == KD_OK) return;
+  fprintf(stderr, "bench: %s\n", keel_message());
+  exit(1);
 }
 
-static void nothing(void) {}
-static void (*volatile indirect)(void) = nothing;
-static void call_indirect(void) {
-  indirect();
+static const char *between(void) {
+  const char *text = has_entry ? ",\n    " : "\n    ";
+  has_entry = true;
+  return text;
 }
 
-static void call_prepared(void) {
-  keel_tensor *y = NULL;
-  if (keel_op_call(prepared, &x, 1, &y, 1) != KD_OK) exit(1);
-  keel_tensor_release(y);
+void bench_line(const char *name, double time, const char *unit) {
+  bool ms = !strcmp(unit, "ms");
+  printf("%-39s %9.*f %s\n", name, ms ? 3 : 1, ms ? time * 1e-6 : time, unit);
+  fflush(stdout);
+  if (json)
+    fprintf(json, "%s{\"name\": \"%s\", \"ns\": %.1f}", between(),
+            name + strspn(name, " "), time);
 }
 
-static void call_by_name(void) {
-  keel_tensor *y = NULL;
-  if (keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1) != KD_OK) exit(1);
-  keel_tensor_release(y);
+/* The least of those that were built; a negative number where none was. */
+static double best_peer(const bench_graph *g) {
+  if (g->openmp < 0 || (g->tbb >= 0 && g->tbb < g->openmp)) return g->tbb;
+  return g->openmp;
 }
 
-static void run_plan(void) {
-  keel_tensor *y = NULL;
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK) exit(1);
-  keel_tensor_release(y);
+static void print_time(double time) {
+  if (time < 0)
+    printf("        -");
+  else
+    printf(" %8.1f", time);
 }
 
-/* Nanoseconds of one call: the least of 15 rounds. */
-static double measure(void (*work)(void), int calls) {
-  double best = 1e30;
-  for (int round = 0; round < 15; round++) {
-    double begin = now();
-    for (int i = 0; i < calls; i++)
-      work();
-    double time = (now() - begin) / calls;
-    best = time < best ? time : best;
+void bench_graph_line(const bench_graph *g) {
+  double best = best_peer(g);
+  printf("%-12s %d thread%c  %s", g->name, g->threads,
+         g->threads == 1 ? ' ' : 's', g->empty ? "empty " : "1 us  ");
+  print_time(g->keel);
+  print_time(g->openmp);
+  print_time(g->tbb);
+  if (best >= 0) printf("  %6.2f", best / g->keel);
+  printf("\n");
+  fflush(stdout);
+  if (!json) return;
+  fprintf(json,
+          "%s{\"graph\": \"%s\", \"threads\": %d, \"node\": \"%s\","
+          " \"keel\": %.1f",
+          between(), g->name, g->threads, g->empty ? "empty" : "1 us", g->keel);
+  if (g->openmp >= 0) fprintf(json, ", \"openmp\": %.1f", g->openmp);
+  if (g->tbb >= 0) fprintf(json, ", \"tbb\": %.1f", g->tbb);
+  fprintf(json, "}");
+}
+
+static void begin_list(const char *name, bool first) {
+  has_entry = false;
+  if (json) fprintf(json, "%s  \"%s\": [", first ? "{\n" : "\n  ],\n", name);
+}
+
+static int usage(FILE *to) {
+  fprintf(
+      to,
+      "usage: bench [--json FILE] [--rounds N]\n"
+      "\n"
+      "What calls and nodes cost in the runtime itself. Graphs of tasks run\n"
+      "by OpenMP and oneTBB, too, where those were built: in turn with Keel,\n"
+      "the least of N rounds (7) for each. A time is the whole run's, wall\n"
+      "clock, over the number of nodes.\n"
+      "\n"
+      "  --json FILE  writes the figures there (host/bench/plot.sh draws "
+      "them)\n"
+      "  --rounds N   more rounds, or fewer\n"
+      "  --help       this text\n");
+  return to == stdout ? 0 : 2;
+}
+
+int main(int argc, char **argv) {
+  int rounds = 7;
+  for (int i = 1; i < argc; i++) {
+    if (!strcmp(argv[i], "--help")) return usage(stdout);
+    if (!strcmp(argv[i], "--rounds") && i + 1 < argc) {
+      rounds = atoi(argv[++i]);
+      if (rounds > 0) continue;
+    } else if (!strcmp(argv[i], "--json") && i + 1 < argc && !json) {
+      json = fopen(argv[++i], "w");
+      if (json) continue;
+      perror(argv[i]);
+      return 1;
+    }
+    return usage(stderr);
   }
-  return best;
-}
-
-static keel_plan *chain(int length) {
-  const int64_t four = 4;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *made = NULL;
-  keel_builder_create(context, "chain", &builder);
-  keel_value y = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  for (int i = 0; i < length; i++)
-    y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
-  keel_builder_output(builder, "y", y);
-  if (keel_builder_finish(builder, &program) != KD_OK ||
-      keel_plan_create(program, NULL, &made) != KD_OK) {
-    fprintf(stderr, "bench: %s\n", keel_message());
-    exit(1);
-  }
-  keel_builder_destroy(builder);
-  keel_program_release(program);
-  return made;
-}
-
-static void open_and_close(void) {
-  keel_context *opened = NULL;
-  if (keel_open(NULL, &opened) != KD_OK) exit(1);
-  keel_close(opened);
-}
-
-int main(void) {
-  const int64_t four = 4;
-  keel_context_params bare = {.struct_size = sizeof bare,
-                              .flags = KEEL_ONLY_NAMED};
-  double start = now();
-  if (keel_open(&bare, &context) != KD_OK) {
-    fprintf(stderr, "bench: %s\n", keel_message());
+  begin_list("calls", true);
+  bench_calls();
+  begin_list("graphs", false);
+  printf(
+      "\nnanoseconds a node                 Keel   OpenMP   oneTBB  best peer "
+      "/ Keel\n");
+  bench_graphs(rounds);
+  if (json && (fprintf(json, "\n  ]\n}\n") < 0 || fclose(json) != 0)) {
+    perror("bench: the JSON file");
     return 1;
   }
-  double without = now();
-  keel_close(context);
-  double begin = now();
-  if (keel_open(NULL, &context) != KD_OK) {
-    fprintf(stderr, "bench: %s\n", keel_message());
-    return 1;
-  }
-  double opened = now();
-  if (keel_tensor_create(context, KD_F32, 1, &four, NULL, &x) != KD_OK ||
-      keel_op_prepare(context, "Relu", NULL, 0, NULL, &prepared) != KD_OK) {
-    fprintf(stderr, "bench: %s\n", keel_message());
-    return 1;
-  }
-  call_prepared();
-  double called = now();
-  printf("opening: table of ops and threads       %9.3f ms\n",
-         (without - start) * 1e-6);
-  printf("  finding, linking, opening plugins     %9.3f ms\n",
-         (opened - begin) * 1e-6);
-  printf("  preparing and calling the first op    %9.3f ms\n",
-         (called - opened) * 1e-6);
-  printf("malloc and free of 64 bytes             %9.1f ns\n",
-         measure(call_malloc, 200000));
-  printf("an indirect call                        %9.1f ns\n",
-         measure(call_indirect, 200000));
-  printf("Relu on 4 floats, prepared              %9.1f ns\n",
-         measure(call_prepared, 100000));
-  printf("the same by name                        %9.1f ns\n",
-         measure(call_by_name, 100000));
-  plan = chain(1000);
-  printf("a chain of 1000 Relu on 4 floats        %9.1f ns a node\n",
-         measure(run_plan, 50) / 1000);
-  keel_plan_release(plan);
-  keel_op_release(prepared);
-  keel_tensor_release(x);
-  keel_close(context);
-  printf("opening and closing again               %9.3f ms\n",
-         measure(open_and_close, 3) * 1e-6);
   return 0;
 }

@@ -1,0 +1,42 @@
+/* graph.h - graphs of tasks, for Keel and its peers alike. */
+#ifndef KEEL_BENCH_GRAPH_H
+#define KEEL_BENCH_GRAPH_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Node i waits for before[first[i]] ... before[first[i + 1] - 1], all less than i. The
+ * last node waits for all that nobody else waits for. */
+typedef struct graph {
+  const char *name;
+  uint32_t count;
+  uint32_t *first, *before;
+} graph;
+
+enum { GRAPH_COUNT = 4 };
+
+/* Chain, independent, tree, layered: about a thousand nodes each. Ends the program
+ * where memory runs out. */
+graph graph_make(int index);
+void graph_free(graph *graph);
+
+/* What a node does: nothing (0), or some rounds of a loop. */
+static inline void graph_spin(uint32_t rounds) {
+  for (volatile uint32_t i = 0; i < rounds;)
+    i = i + 1;
+}
+
+/* A peer: runs the graph `runs` times on as many threads, after a few runs that don't
+ * count; returns the nanoseconds of one run, or a negative number where it was not
+ * built. */
+double openmp_run(const graph *graph, int threads, uint32_t spins, int runs);
+double tbb_run(const graph *graph, int threads, uint32_t spins, int runs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEEL_BENCH_GRAPH_H */

@@ -1,0 +1,112 @@
+/* nodes.c - a device whose one op, Sum, computes nothing, or spins: what is left is the
+ * runtime's own. Its option "spins" says how long. */
+#include <kd/kd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+
+static const kd_host *host;
+static uint32_t spins;
+
+static kd_status sum(kd_kernel *self, kd_stream *stream,
+                     const kd_launch *launch) {
+  (void)self, (void)stream, (void)launch;
+  graph_spin(spins);
+  return KD_OK;
+}
+
+static const kd_kernel_def kernels[] = {
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_ANY_SHAPE,
+     .op = "Sum",
+     .input_types = {KD_TYPES(KD_F32)},
+     .inplace = 1,
+     .enqueue = sum},
+};
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device, (void)space;
+  *out_buffer = *out_address = host->allocate(size, 64);
+  return *out_buffer ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory");
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  host->release(buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device, (void)stream;
+  if (size) memcpy((char *)target + offset, source, size);
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device, (void)stream;
+  if (size) memcpy(target, (char *)source + offset, size);
+  return KD_OK;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof(kd_memory_table),
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+
+static kd_status open_driver(const kd_host *services) {
+  host = services;
+  const char *given = host->option(host, "spins");
+  spins = given ? (uint32_t)strtoul(given, NULL, 10) : 0;
+  return KD_OK;
+}
+
+static void close_driver(void) {}
+
+static uint32_t device_count(void) {
+  return 1;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
+  out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
+  out_info->name = "Empty nodes";
+  out_info->kind = "cpu";
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
+  *out_device = (kd_device *)(uintptr_t)&memory; /* any address will do */
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+static const kd_plugin nodes = {
+    .struct_size = sizeof(kd_plugin),
+    .abi_version = KD_ABI_VERSION,
+    .name = "nodes",
+    .vendor = "Keel",
+    .version = "1.0",
+    .open = open_driver,
+    .close = close_driver,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+    .kernels = kernels,
+    .kernel_count = sizeof kernels / sizeof *kernels,
+};
+
+KD_ENTRY(nodes)
