@@ -104,8 +104,9 @@ typedef struct kd_event_table {
   kd_status (*wait)(kd_event *event, uint64_t timeout);
 
   /* Calls back once, when the work before the event is done. NULL: the host
-   * blocks a thread at each copy out of the device. Returns KD_OK; else no call
-   * comes.
+   * blocks a thread at each copy out of the device. Once this call has returned and
+   * the callback was entered, the host may destroy the event. Returns KD_OK; else no
+   * call comes.
    * [event.callback-once] */
   kd_status (*on_complete)(kd_event *event, kd_event_callback callback,
                            void *context);

@@ -21,6 +21,10 @@ typedef struct keel_transfer {
   keel_tensor *source;
   keel_tensor *target;
   keel_tensor *result; /* pending until the data is in target; NULL: none is */
+  /* The callback, and the call that asked for it, which may return later: the event
+   * is both's. */
+  atomic_uint holds;
+  void (*ended)(struct keel_transfer *transfer);
 } keel_transfer;
 
 /* ---- ends ----------------------------------------------------------------- */
@@ -81,19 +85,13 @@ static void arrive(keel_task *task) {
   put_away(transfer);
 }
 
-static void out_ended(void *context, kd_status status) {
-  keel_transfer *transfer = context;
-  keel_device *device = transfer->device;
-  transfer->status = status;
-  keel_pool_post(device->context->pool, &transfer->task);
-  count_down(device, 1);
+static void out_ended(keel_transfer *transfer) {
+  keel_pool_post(transfer->device->context->pool, &transfer->task);
 }
 
-static void in_ended(void *context, kd_status status) {
-  keel_transfer *transfer = context;
-  keel_device *device = transfer->device;
-  keel_transfers *all = &device->transfers;
-  (void)status; /* the stream keeps a failure for whoever waits for its work */
+/* A failure is kept by the stream, for whoever waits for its work. */
+static void in_ended(keel_transfer *transfer) {
+  keel_transfers *all = &transfer->device->transfers;
   keel_transfer *head = atomic_load_explicit(&all->spent, memory_order_relaxed);
   do
     transfer->task.next = (keel_task *)(void *)head;
@@ -101,6 +99,20 @@ static void in_ended(void *context, kd_status status) {
   while (!atomic_compare_exchange_weak_explicit(&all->spent, &head, transfer,
                                                 memory_order_release,
                                                 memory_order_relaxed));
+}
+
+/* The last of the two goes on. */
+static void let_go(keel_transfer *transfer) {
+  /* acq_rel: the last one sees what the other did */
+  if (atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) == 1)
+    transfer->ended(transfer);
+}
+
+static void copied(void *context, kd_status status) {
+  keel_transfer *transfer = context;
+  keel_device *device = transfer->device;
+  transfer->status = status;
+  let_go(transfer);
   count_down(device, 1);
 }
 
@@ -189,8 +201,7 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
 
 /* Enqueues, and asks to be called when it is done. */
 static keel_status start(keel_transfer *transfer,
-                         kd_status (*enqueue)(keel_transfer *transfer),
-                         kd_event_callback ended) {
+                         kd_status (*enqueue)(keel_transfer *transfer)) {
   keel_device *device = transfer->device;
   const kd_event_table *events = &device->plugin->events;
   keel_hush();
@@ -198,8 +209,11 @@ static keel_status start(keel_transfer *transfer,
   if (status != KD_OK) transfer->event = NULL;
   if (status == KD_OK) status = enqueue(transfer);
   if (status == KD_OK)
-    status = events->on_complete(transfer->event, ended, transfer);
-  if (status == KD_OK) return KD_OK;
+    status = events->on_complete(transfer->event, copied, transfer);
+  if (status == KD_OK) {
+    let_go(transfer);
+    return KD_OK;
+  }
   transfer->status = status;
   char said[512];
   snprintf(said, sizeof said, "%s", keel_said() ? keel_message() : "");
@@ -247,7 +261,9 @@ static keel_status begin(keel_transfer *transfer,
     outcome = transfer->result;
   }
   keel_tensor_retain(outcome); /* it may end before start returns */
-  keel_status status = start(transfer, enqueue, pending ? out_ended : in_ended);
+  atomic_init(&transfer->holds, 2);
+  transfer->ended = pending ? out_ended : in_ended;
+  keel_status status = start(transfer, enqueue);
   if (status != KD_OK) {
     drop(transfer);
     keel_tensor_release(outcome);
