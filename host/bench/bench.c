@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "--help")) return usage(stdout);
     if (!strcmp(argv[i], "--rounds") && i + 1 < argc) {
-      rounds = atoi(argv[++i]);
+      rounds = (int)strtol(argv[++i], NULL, 10);
       if (rounds > 0) continue;
     } else if (!strcmp(argv[i], "--json") && i + 1 < argc && !json) {
       json = fopen(argv[++i], "w");

@@ -23,7 +23,7 @@ typedef struct bench_graph {
   double keel, openmp, tbb;
 } bench_graph;
 
-void bench_graph_line(const bench_graph *result);
+void bench_graph_line(const bench_graph *g);
 
 /* What is measured. */
 void bench_calls(void);
