@@ -524,6 +524,13 @@ static void print_text(const arguments *all, session *run, const bool *agree,
     printf(", best %.3f ms, mean %.3f ms of %ld", run->best_time * 1e3,
            run->total_time / (double)all->repeat * 1e3, all->repeat);
   printf("; peak memory %.1f MiB\n", (double)stats.peak_bytes / (1u << 20));
+  uint64_t planned, apart, least;
+  if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
+    printf(
+        "values in between: %.2f MiB planned, %.2f MiB apart, %.2f MiB at"
+        " least\n",
+        (double)planned / (1u << 20), (double)apart / (1u << 20),
+        (double)least / (1u << 20));
   if (all->profile) print_profile(run);
 }
 
@@ -552,6 +559,13 @@ static void print_json(const arguments *all, session *run, const bool *agree,
     printf("}");
   }
   printf("]");
+  uint64_t planned, apart, least;
+  if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
+    printf(
+        ", \"planned_bytes\": %llu, \"apart_bytes\": %llu,"
+        " \"least_bytes\": %llu",
+        (unsigned long long)planned, (unsigned long long)apart,
+        (unsigned long long)least);
   keel_profile_line line;
   for (uint32_t i = 0;
        all->profile && keel_plan_profile_line(run->plan, i, &line) == KD_OK;

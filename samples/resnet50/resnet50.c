@@ -179,6 +179,10 @@ static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
     print_top5(seen, batch);
     printf("batch %lld: best %.2f ms, median %.2f ms of %d runs\n",
            (long long)batch, times[0] * 1e3, times[repeat / 2] * 1e3, repeat);
+    uint64_t planned = 0, apart = 0;
+    if (keel_plan_memory(plan, &planned, &apart, NULL) == KD_OK)
+      printf("values in between: %.1f MiB, and would be %.1f MiB apart\n",
+             (double)planned / (1u << 20), (double)apart / (1u << 20));
   }
   keel_tensor_release(image);
   keel_tensor_release(output);

@@ -148,6 +148,15 @@ KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    KD_OWNED keel_tensor **outputs,
                                    uint32_t output_count);
 
+/* Memory that values of the plan's main function take in a run, beside its inputs,
+ * outputs and constants: bytes that are planned, that they would take apart, and the
+ * most that is needed at once where ops run in their order. Any may be NULL.
+ * Returns KD_OK, KD_FAILED_PRECONDITION (it is not planned: no run has ended well
+ * and been followed by another of its types, or the function has ops that are run value
+ * by value). */
+KEEL_API keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
+                                      uint64_t *out_apart, uint64_t *out_least);
+
 /* Where the time of a run went: one line an op of the plan. */
 typedef struct keel_profile_line {
   const char *node;   /* the model's name for it, or "" */

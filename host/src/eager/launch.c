@@ -178,6 +178,16 @@ static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
   return KD_OK;
 }
 
+keel_status keel_launch_failed(const keel_site *site,
+                               const keel_binding *binding, kd_status status) {
+  if (!keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  const char *where = site->where;
+  return keel_while(status, "while %s ran %s%s%s%s", binding->device->name,
+                    site->op->schema->name, *where ? " \"" : "", where,
+                    *where ? "\"" : "");
+}
+
 static kd_status enqueue(launch *run) {
   const keel_instance *instance = run->binding->instance;
   keel_device *device = instance->device;
@@ -214,12 +224,7 @@ static keel_status call_kernel(launch *run) {
     return def->host_outputs && run->binding->device->stream
                ? keel_device_drain(run->binding->device)
                : KD_OK;
-  if (!keel_said())
-    keel_fail(status, "no reason given (%s)", keel_status_name(status));
-  const char *where = run->site->where;
-  return keel_while(status, "while %s ran %s%s%s%s", run->binding->device->name,
-                    run->site->op->schema->name, *where ? " \"" : "", where,
-                    *where ? "\"" : "");
+  return keel_launch_failed(run->site, run->binding, status);
 }
 
 static void dynamic_dtypes(launch *run) {

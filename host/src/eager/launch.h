@@ -11,6 +11,11 @@ keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
                             keel_tensor *const *inputs, keel_tensor **outputs,
                             uint32_t donated);
 
+/* Completes this thread's message, if the kernel left one, with what was run. Returns
+ * `status`. */
+keel_status keel_launch_failed(const keel_site *site,
+                               const keel_binding *binding, kd_status status);
+
 /* kd_host.set_output */
 kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
                                  uint32_t rank, const int64_t *dims,

@@ -1,6 +1,7 @@
 /* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
 #include "exec/plan.h"
 
+#include "exec/frame.h"
 #include "exec/pool.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
@@ -99,11 +100,15 @@ static keel_status lay_values(keel_plan *plan, const keel_function *function,
   fplan->constants =
       keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->constants);
   fplan->uses = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->uses);
-  if (!fplan->constants || !fplan->uses) return KD_OUT_OF_MEMORY;
+  fplan->types = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->types);
+  if (!fplan->constants || !fplan->uses || !fplan->types)
+    return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++)
     fplan->constants[i] = function->values[i].placed
                               ? function->values[i].placed
                               : function->values[i].constant;
+  for (uint32_t i = 0; i < n; i++)
+    fplan->types[i] = fplan->constants[i] ? fplan->constants[i]->type : NULL;
   for (uint32_t i = 0; i < fplan->step_count; i++)
     for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
       if (fplan->steps[i].inputs[k] != KEEL_ABSENT)
@@ -147,6 +152,7 @@ void keel_fplan_deinit(keel_fplan *fplan) {
     keel_site_deinit(&fplan->steps[i].site);
   keel_run *idle = atomic_load(&fplan->idle);
   if (idle) keel_run_free(idle);
+  keel_layout_drop(fplan);
 }
 
 /* ---- keel_plan ------------------------------------------------------------ */

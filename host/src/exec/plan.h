@@ -7,6 +7,7 @@
 
 typedef struct keel_fplan keel_fplan;
 typedef struct keel_run keel_run;
+typedef struct keel_layout keel_layout;
 
 /* One op, with all that running it needs. */
 typedef struct keel_step {
@@ -31,10 +32,17 @@ struct keel_fplan {
   bool copies; /* some step does */
   uint32_t *inputs, *outputs;
   keel_tensor **constants; /* by value; NULL where not */
+  const keel_type *
+      *types;     /* by value: what the first run met; NULL: no tensor */
   uint32_t *uses; /* by value: reads by steps, and one for each output */
   keel_step *steps;
   keel_fplan *next;
-  _Atomic(keel_run *) idle; /* one run's memory, kept for the next */
+  _Atomic(keel_run *) idle;      /* one run's memory, kept for the next */
+  atomic_bool meeting;           /* a run writes the types */
+  atomic_bool ran;               /* it has ended well: they stay */
+  _Atomic(keel_layout *) layout; /* frame.h */
+  /* Nanoseconds a step took in its frame, the least of a few runs. */
+  _Atomic uint32_t pace, paced;
 };
 
 struct keel_plan {

@@ -5,8 +5,12 @@
  * as tasks for whoever is idle. A copy out of a device ends later, when its data
  * has come, and holds no thread meanwhile. No lock is taken. Values die at their
  * last use, and their memory may become an output's. */
-#include "exec/plan.h"
+#include "exec/frame.h"
 #include "exec/pool.h"
+
+#define PACED 4 /* runs in which steps are timed */
+#define HANDED_OVER \
+  500 /* nanoseconds: what steps take that are worth a thread */
 
 typedef struct step_task {
   keel_task task; /* first: a task is its step_task */
@@ -32,7 +36,10 @@ struct keel_run {
   arrival *arrivals;     /* by step; NULL: none of them copies */
   atomic_uint remaining; /* steps that have not ended */
   _Atomic(keel_tensor *) failure;
-  bool parallel, profile;
+  keel_frame *frame; /* NULL: not made yet */
+  bool framed;       /* runs in it */
+  bool meets;        /* writes down the types that it meets */
+  bool profile;
 };
 
 /* ---- memory of a run ------------------------------------------------------ */
@@ -43,6 +50,7 @@ void keel_run_free(keel_run *run) {
   free(run->waits);
   free(run->tasks);
   free(run->arrivals);
+  keel_frame_free(run->frame);
   free(run);
 }
 
@@ -146,6 +154,13 @@ static keel_status call_step(keel_run *run, keel_step *step,
   return status;
 }
 
+static void run_framed(keel_run *run, uint32_t index) {
+  if (atomic_load_explicit(&run->failure, memory_order_relaxed)) return;
+  keel_status status = keel_frame_step(run->frame, index);
+  if (status != KD_OK) set_failure(run, status);
+}
+
+/* Makes the step's values. */
 static void run_step(keel_run *run, keel_step *step) {
   keel_tensor *few[16];
   uint32_t n = step->input_count, m = step->output_count;
@@ -161,6 +176,8 @@ static void run_step(keel_run *run, keel_step *step) {
   if (status != KD_OK) set_failure(run, status);
   for (uint32_t i = 0; i < m && !stopped && status == KD_OK; i++) {
     uint32_t value = step->outputs[i];
+    if (run->meets && value != KEEL_ABSENT)
+      run->fplan->types[value] = values[n + i] ? values[n + i]->type : NULL;
     if (value == KEEL_ABSENT || !run->fplan->uses[value])
       keel_tensor_release(values[n + i]);
     else
@@ -204,7 +221,10 @@ static bool goes_on_later(keel_run *run, uint32_t index);
 static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
   while (index != KEEL_ABSENT) {
     keel_step *step = &run->fplan->steps[index];
-    run_step(run, step);
+    if (run->framed)
+      run_framed(run, index);
+    else
+      run_step(run, step);
     if (step->copies && goes_on_later(run, index)) break;
     ended++;
     index = follow(run, step);
@@ -245,6 +265,7 @@ static bool goes_on_later(keel_run *run, uint32_t index) {
 
 static void run_task(keel_task *task) {
   step_task *at = (step_task *)task;
+  keel_hush();
   run_from(at->run, at->step, 0);
 }
 
@@ -274,21 +295,17 @@ static void run_parallel(keel_run *run) {
   keel_pool_wait(fplan->plan->context->pool, all_done, run);
 }
 
-static void begin_run(keel_run *run, keel_fplan *fplan, keel_device *scope,
-                      keel_tensor *const *inputs) {
-  run->fplan = fplan;
-  run->scope = scope;
-  run->profile =
-      atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
-  atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
+static void begin_run(keel_run *run, keel_tensor *const *inputs) {
+  const keel_fplan *fplan = run->fplan;
   for (uint32_t i = 0; i < fplan->value_count; i++) {
     run->values[i] = fplan->constants[i];
     atomic_store_explicit(&run->uses[i], fplan->uses[i], memory_order_relaxed);
   }
   for (uint32_t i = 0; i < fplan->input_count; i++) {
     uint32_t value = fplan->inputs[i];
-    if (!fplan->constants[value] && fplan->uses[value])
-      run->values[value] = keel_tensor_retain(inputs[i]);
+    if (fplan->constants[value] || !fplan->uses[value]) continue;
+    run->values[value] = keel_tensor_retain(inputs[i]);
+    if (run->meets) fplan->types[value] = inputs[i] ? inputs[i]->type : NULL;
   }
 }
 
@@ -312,10 +329,87 @@ static keel_status end_run(keel_run *run, keel_tensor **outputs) {
     status = keel_tensor_query(failure);
     keel_tensor_release(failure);
   }
-  for (uint32_t i = 0; status != KD_OK && i < fplan->output_count; i++) {
-    keel_tensor_release(outputs[i]);
-    outputs[i] = NULL;
-  }
+  return status;
+}
+
+static bool is_alone(const keel_run *run) {
+  return keel_pool_size(run->fplan->plan->context->pool) == 1 ||
+         run->fplan->step_count <= 1;
+}
+
+static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
+                                   keel_tensor **outputs) {
+  keel_fplan *fplan = run->fplan;
+  /* a copy's type may not be there yet; nor would it fit a frame */
+  run->meets =
+      !fplan->copies &&
+      !atomic_load_explicit(&fplan->meeting, memory_order_relaxed) &&
+      !atomic_exchange_explicit(&fplan->meeting, true, memory_order_acquire);
+  begin_run(run, inputs);
+  if (fplan->copies || !is_alone(run))
+    run_parallel(run);
+  else
+    for (uint32_t i = 0; i < fplan->step_count; i++)
+      run_step(run, &fplan->steps[i]);
+  keel_status status = end_run(run, outputs);
+  /* release: what the run has met, for who makes a layout of it; else the next one may
+   * try */
+  if (run->meets && status == KD_OK)
+    atomic_store_explicit(&fplan->ran, true, memory_order_release);
+  else if (run->meets)
+    atomic_store_explicit(&fplan->meeting, false, memory_order_release);
+  return status;
+}
+
+/* ---- in a frame --------------------------------------------------------------- */
+
+/* Whether steps are too short to be handed to other threads: measured in the first
+ * runs, which are one thread's. */
+static bool is_short(const keel_fplan *fplan) {
+  return atomic_load_explicit(&fplan->paced, memory_order_relaxed) < PACED ||
+         atomic_load_explicit(&fplan->pace, memory_order_relaxed) < HANDED_OVER;
+}
+
+static void note_pace(keel_fplan *fplan, uint64_t time) {
+  uint64_t pace = time / fplan->step_count;
+  uint32_t least = atomic_load_explicit(&fplan->pace, memory_order_relaxed);
+  if (!least || pace < least)
+    atomic_store_explicit(&fplan->pace,
+                          pace < UINT32_MAX ? (uint32_t)pace + 1 : UINT32_MAX,
+                          memory_order_relaxed);
+  atomic_fetch_add_explicit(&fplan->paced, 1, memory_order_relaxed);
+}
+
+static keel_status run_alone(keel_run *run) {
+  keel_fplan *fplan = run->fplan;
+  bool paced =
+      atomic_load_explicit(&fplan->paced, memory_order_relaxed) >= PACED;
+  uint64_t begin = paced ? 0 : keel_now();
+  keel_status status = KD_OK;
+  keel_hush();
+  for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
+    status = keel_frame_step(run->frame, i);
+  if (status == KD_OK && !paced && fplan->step_count)
+    note_pace(fplan, keel_now() - begin);
+  return status;
+}
+
+/* With the pool: the first failure. */
+static keel_status run_shared(keel_run *run) {
+  run_parallel(run);
+  keel_tensor *failure =
+      atomic_load_explicit(&run->failure, memory_order_acquire);
+  keel_status status = failure ? keel_tensor_query(failure) : KD_OK;
+  keel_tensor_release(failure);
+  return status;
+}
+
+static keel_status run_in_frame(keel_run *run, keel_tensor *const *inputs,
+                                keel_tensor **outputs) {
+  bool alone = is_alone(run) || is_short(run->fplan);
+  keel_status status = alone ? run_alone(run) : run_shared(run);
+  if (status == KD_OK) return keel_frame_end(run->frame, inputs, outputs);
+  keel_frame_end(run->frame, inputs, NULL);
   return status;
 }
 
@@ -333,15 +427,22 @@ keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
                      (unsigned)output_count);
   keel_run *run = take_run(fplan);
   if (!run) return KD_OUT_OF_MEMORY;
-  begin_run(run, fplan, scope, inputs);
-  bool alone = keel_pool_size(fplan->plan->context->pool) == 1;
-  if (fplan->copies || (!alone && fplan->step_count > 1)) {
-    run_parallel(run);
-  } else {
-    for (uint32_t i = 0; i < fplan->step_count; i++)
-      run_step(run, &fplan->steps[i]);
-  }
-  keel_status status = end_run(run, outputs);
+  keel_status status = KD_OK;
+  run->fplan = fplan;
+  run->scope = scope;
+  run->profile =
+      atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
+  atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
+  run->framed =
+      !run->profile && keel_frame_begin(fplan, inputs, &run->frame, &status);
+  if (!run->framed)
+    status = run_with_values(run, inputs, outputs);
+  else if (status == KD_OK)
+    status = run_in_frame(run, inputs, outputs);
   give_run(run);
+  for (uint32_t i = 0; status != KD_OK && i < output_count; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
   return status;
 }

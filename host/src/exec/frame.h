@@ -1,0 +1,32 @@
+/* frame.h - a function run again with the types of its first run, without making values:
+ * each step's launch is written once, and values have their places in one piece of
+ * memory.
+ *
+ * It fits a function of kernels of one device that works at once in memory that the
+ * host shares (the CPU), and of views of data. What the first run met says which
+ * kernels those are. */
+#ifndef KEEL_FRAME_H
+#define KEEL_FRAME_H
+
+#include "exec/plan.h"
+
+typedef struct keel_frame keel_frame;
+
+/* Makes a run ready: *frame is made, or one of before is used again. False where the
+ * function, or these inputs, do not fit; then the run makes values. *out_status, where
+ * it is true: KD_OK, KD_OUT_OF_MEMORY. */
+bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
+                      keel_frame **frame, keel_status *out_status);
+
+/* Runs one step. */
+keel_status keel_frame_step(keel_frame *frame, uint32_t index);
+
+/* Hands out the outputs, where `outputs` is not NULL, and lets go of memory. */
+keel_status keel_frame_end(keel_frame *frame, keel_tensor *const *inputs,
+                           keel_tensor **outputs);
+
+void keel_frame_free(keel_frame *frame);
+/* What a function keeps for its frames. */
+void keel_layout_drop(keel_fplan *fplan);
+
+#endif /* KEEL_FRAME_H */

@@ -1,0 +1,391 @@
+/* frame_test.c - runs that make no values beside those that do: equal results, memory
+ * that is used again in any order of steps, failures, and what does not fit. */
+#include <pthread.h>
+
+#include "context.h"
+#include "exec/places.h"
+#include "testing.h"
+
+static keel_context *context;
+
+static int open_cpu(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 2);
+  return 0;
+}
+
+static int close_cpu(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+static keel_value op(keel_builder *builder, const char *name, keel_value a,
+                     keel_value b) {
+  keel_value pair[] = {a, b};
+  return keel_builder_op(builder, name, NULL, 0, pair,
+                         b == KEEL_ABSENT ? 1 : 2);
+}
+
+static keel_value constant(keel_builder *builder, kd_dtype dtype, int64_t count,
+                           const void *data) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(keel_tensor_create(context, dtype, 1, &count, data, &tensor),
+                   KD_OK);
+  keel_value made = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return made;
+}
+
+/* Steps as they are built: passes that merge or drop some are left out. */
+static keel_plan *plan_of(keel_builder *builder) {
+  static const char *const skip[] = {"fold", "cse", "fuse", "prune"};
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .skip = skip, .skip_count = 4};
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program_release(program);
+  return plan;
+}
+
+/* From now on as if steps took long: threads share them. */
+static void share_steps(keel_plan *plan) {
+  atomic_store(&plan->main->pace, 1000000);
+  atomic_store(&plan->main->paced, 1000);
+}
+
+static bool has_frame(keel_plan *plan) {
+  return keel_plan_memory(plan, NULL, NULL, NULL) == KD_OK;
+}
+
+/* ---- equal results ---------------------------------------------------------- */
+
+enum { SIZE = 3, NODES = 60, OUTPUTS = 3 };
+
+/* Random sums, products and views of earlier values, of which some are read often, some
+ * never, and some handed out. */
+static keel_plan *random_plan(uint32_t seed) {
+  static const char *const unary[] = {"Neg", "Relu", "Abs"};
+  static const char *const binary[] = {"Add", "Sub", "Max", "Min"};
+  const float numbers[SIZE] = {1, -2, 3};
+  const int64_t dims[] = {SIZE}, column[] = {SIZE, 1}, row[] = {SIZE};
+  keel_builder *builder = NULL;
+  keel_value values[NODES + 3];
+  assert_int_equal(keel_builder_create(context, "random", &builder), KD_OK);
+  values[0] = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  values[1] = keel_builder_input(builder, "y", KD_F32, 1, dims);
+  values[2] = constant(builder, KD_F32, SIZE, numbers);
+  keel_value to_column = constant(builder, KD_I64, 2, column);
+  keel_value to_row = constant(builder, KD_I64, 1, row);
+  for (int i = 3; i < NODES + 3; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    uint32_t near = i > 12 && seed >> 31 ? (uint32_t)i - 8 : 0;
+    keel_value a = values[near + (seed >> 8) % ((uint32_t)i - near)];
+    keel_value b = values[near + (seed >> 20) % ((uint32_t)i - near)];
+    switch ((seed >> 4) % 4) {
+      case 0:
+        values[i] = op(builder, unary[seed % 3], a, KEEL_ABSENT);
+        break;
+      case 1: /* there and back: a view of a view */
+        values[i] = op(builder, "Reshape", op(builder, "Reshape", a, to_column),
+                       to_row);
+        break;
+      default:
+        values[i] = op(builder, binary[seed % 4], a, b);
+    }
+  }
+  for (int i = 0; i < OUTPUTS; i++) {
+    const char name[] = {'o', (char)('0' + i), 0};
+    keel_builder_output(
+        builder, name,
+        values[i ? NODES + 2 - (int)(seed >> 7) % 20 * i : NODES + 2]);
+  }
+  return plan_of(builder);
+}
+
+static void run_random(keel_plan *plan, int round, float *out) {
+  const float a[SIZE] = {(float)round, -1, 2}, b[SIZE] = {3, (float)-round, 0};
+  keel_tensor *in[] = {floats(context, SIZE, a), floats(context, SIZE, b)};
+  keel_tensor *got[OUTPUTS];
+  assert_int_equal(keel_plan_run(plan, in, 2, got, OUTPUTS), KD_OK);
+  expect_floats(in[0], a, SIZE); /* nobody wrote into them */
+  expect_floats(in[1], b, SIZE);
+  for (int i = 0; i < OUTPUTS; i++) {
+    assert_int_equal(keel_tensor_read(got[i], out + i * SIZE, SIZE * 4), KD_OK);
+    keel_tensor_release(got[i]);
+  }
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+}
+
+static void results_are_those_of_runs_with_values(void **state) {
+  (void)state;
+  for (uint32_t seed = 0; seed < 300; seed++) {
+    keel_plan *plan = random_plan(seed), *plain = random_plan(seed);
+    for (int round = 0; round < 8; round++) {
+      float got[OUTPUTS * SIZE], want[OUTPUTS * SIZE];
+      keel_plan_profile(plain, KEEL_PROFILE_OPS); /* makes values each time */
+      run_random(plain, round, want);
+      run_random(plan, round, got);
+      assert_memory_equal(got, want, sizeof got);
+      if (round == 3) share_steps(plan);
+      if (round) assert_true(has_frame(plan));
+    }
+    keel_plan_release(plan);
+    keel_plan_release(plain);
+  }
+}
+
+typedef struct caller {
+  keel_plan *plan;
+  int first;
+  bool wrong;
+} caller;
+
+static void *run_often(void *argument) {
+  caller *me = argument;
+  for (int i = 0; i < 200; i++) {
+    float n = (float)(me->first + i), got = 0;
+    const int64_t one = 1;
+    keel_tensor *x = NULL, *y = NULL;
+    me->wrong |=
+        keel_tensor_create(context, KD_F32, 1, &one, &n, &x) != KD_OK ||
+        keel_plan_run(me->plan, &x, 1, &y, 1) != KD_OK ||
+        keel_tensor_read(y, &got, sizeof got) != KD_OK || got != 50 * n;
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+  return NULL;
+}
+
+/* Each run has its frame. */
+static void many_run_one_plan_at_once(void **state) {
+  const int64_t one = 1;
+  keel_builder *builder = NULL;
+  caller callers[4];
+  pthread_t threads[4];
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "sum", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one), sum = x;
+  for (int i = 1; i < 50; i++)
+    sum = op(builder, "Add", sum, op(builder, "Relu", x, KEEL_ABSENT));
+  keel_builder_output(builder, "y", sum);
+  keel_plan *plan = plan_of(builder);
+  for (int shared = 0; shared < 2; shared++) {
+    if (shared) share_steps(plan);
+    for (int i = 0; i < 4; i++) {
+      callers[i] = (caller){plan, 1000 * i, false};
+      pthread_create(&threads[i], NULL, run_often, &callers[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+      pthread_join(threads[i], NULL);
+      assert_false(callers[i].wrong);
+    }
+  }
+  assert_true(has_frame(plan));
+  keel_plan_release(plan);
+}
+
+/* ---- what is handed out -------------------------------------------------------- */
+
+/* An input, a constant, a view of each, and one value twice. */
+static void all_kinds_of_outputs(void **state) {
+  const float data[] = {1, -2}, want[] = {1, 0}, numbers[] = {7, 8};
+  const int64_t two = 2, column[] = {2, 1};
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "outputs", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_value c = constant(builder, KD_F32, 2, numbers);
+  keel_value shape = constant(builder, KD_I64, 2, column);
+  keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
+  const keel_value outputs[] = {
+      x, c, op(builder, "Reshape", x, shape), op(builder, "Reshape", c, shape),
+      y, y, op(builder, "Reshape", y, shape)};
+  for (int i = 0; i < 7; i++) {
+    const char name[] = {'o', (char)('0' + i), 0};
+    keel_builder_output(builder, name, outputs[i]);
+  }
+  keel_plan *plan = plan_of(builder);
+  keel_tensor *in = floats(context, 2, data), *last = NULL;
+  for (int round = 0; round < 4; round++) {
+    keel_tensor *out[7];
+    assert_int_equal(keel_plan_run(plan, &in, 1, out, 7), KD_OK);
+    for (int i = 0; i < 7; i++) {
+      expect_floats(out[i], i >= 4 ? want : i % 2 ? numbers : data, 2);
+      assert_int_equal(keel_tensor_rank(out[i]),
+                       i == 2 || i == 3 || i == 6 ? 2 : 1);
+    }
+    if (last) expect_floats(last, want, 2); /* of the run before */
+    keel_tensor_release(last);
+    last = keel_tensor_retain(out[6]);
+    for (int i = 0; i < 7; i++)
+      keel_tensor_release(out[i]);
+  }
+  assert_true(has_frame(plan));
+  keel_tensor_release(last);
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+}
+
+/* ---- other types, failures ------------------------------------------------------ */
+
+static keel_plan *gather_plan(int64_t count) {
+  const float numbers[] = {10, 20, 30};
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "gather", &builder), KD_OK);
+  keel_value at = keel_builder_input(builder, "at", KD_I64, 1, &count);
+  keel_value x = constant(builder, KD_F32, 3, numbers);
+  keel_value pair[] = {op(builder, "Neg", x, KEEL_ABSENT), at};
+  keel_value y = keel_builder_op(builder, "Gather", NULL, 0, pair, 2);
+  keel_builder_output(builder, "y", op(builder, "Abs", y, KEEL_ABSENT));
+  return plan_of(builder);
+}
+
+static keel_status gather(keel_plan *plan, int64_t count, const int64_t *places,
+                          keel_tensor **out) {
+  keel_tensor *at = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &count, places, &at),
+                   KD_OK);
+  keel_status status = keel_plan_run(plan, &at, 1, out, 1);
+  keel_tensor_release(at);
+  return status;
+}
+
+static void a_failure_says_why_and_the_next_run_is_good(void **state) {
+  keel_plan *plan = gather_plan(2);
+  const float want[] = {30, 10};
+  (void)state;
+  for (int round = 0; round < 8; round++) {
+    const int64_t good[] = {2, 0}, bad[] = {0, 9};
+    keel_tensor *y = NULL;
+    bool fails = round % 2;
+    if (round == 4) share_steps(plan);
+    assert_int_equal(gather(plan, 2, fails ? bad : good, &y),
+                     fails ? KD_OUT_OF_RANGE : KD_OK);
+    if (fails) {
+      assert_null(y);
+      expect_message("Gather: index 9 (element 1) in a dimension of 3");
+      expect_message("while cpu:0 ran Gather");
+    } else {
+      expect_floats(y, want, 2);
+    }
+    keel_tensor_release(y);
+  }
+  assert_true(has_frame(plan));
+  keel_plan_release(plan);
+}
+
+/* The frame is of the first run's types; others are run, too. */
+static void other_types_are_run_as_ever(void **state) {
+  keel_plan *plan = gather_plan(-1);
+  const int64_t places[] = {2, 0, 1};
+  const float want[] = {30, 10, 20};
+  (void)state;
+  for (int round = 0; round < 12; round++) {
+    keel_tensor *y = NULL;
+    int64_t n = 1 + round % 3;
+    assert_int_equal(gather(plan, n, places, &y), KD_OK);
+    expect_floats(y, want, (size_t)n);
+    keel_tensor_release(y);
+  }
+  assert_true(has_frame(plan));
+  keel_plan_release(plan);
+}
+
+/* A first run that fails leaves no types. */
+static void a_first_failure_is_forgotten(void **state) {
+  keel_plan *plan = gather_plan(-1);
+  const int64_t bad[] = {9, 9, 9}, good[] = {1};
+  const float want[] = {20};
+  (void)state;
+  for (int round = 0; round < 4; round++) {
+    keel_tensor *y = NULL;
+    assert_int_equal(gather(plan, round ? 1 : 3, round ? good : bad, &y),
+                     round ? KD_OK : KD_OUT_OF_RANGE);
+    if (round) expect_floats(y, want, 1);
+    keel_tensor_release(y);
+  }
+  assert_true(has_frame(plan));
+  keel_plan_release(plan);
+}
+
+/* A shape that hangs on a value may be another in the next run. */
+static void shapes_that_hang_on_values_have_no_frame(void **state) {
+  const int64_t open = -1;
+  const float data[] = {1, 2, 3, 4, 5, 6};
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "reshape", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open);
+  keel_value shape = keel_builder_input(builder, "shape", KD_I64, 1, &open);
+  keel_builder_output(
+      builder, "y",
+      op(builder, "Neg", op(builder, "Reshape", x, shape), KEEL_ABSENT));
+  keel_plan *plan = plan_of(builder);
+  keel_tensor *in[] = {floats(context, 6, data), NULL};
+  for (int round = 0; round < 6; round++) {
+    const int64_t dims[] = {round % 2 ? 2 : 3, -1}, two = 2;
+    keel_tensor *y = NULL;
+    assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, dims, &in[1]),
+                     KD_OK);
+    assert_int_equal(keel_plan_run(plan, in, 2, &y, 1), KD_OK);
+    assert_int_equal(keel_tensor_dims(y)[0], dims[0]);
+    keel_tensor_release(y);
+    keel_tensor_release(in[1]);
+  }
+  assert_false(has_frame(plan));
+  keel_tensor_release(in[0]);
+  keel_plan_release(plan);
+}
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+/* A chain writes in place; two branches that meet need two places more than that. */
+static void places_are_used_again(void **state) {
+  const int64_t dims[] = {1000};
+  uint64_t planned = 0, apart = 0, least = 0;
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "places", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  keel_value a = op(builder, "Neg", x, KEEL_ABSENT), b = a;
+  for (int i = 0; i < 10; i++) {
+    a = op(builder, "Abs", a, KEEL_ABSENT);
+    b = op(builder, "Relu", b, KEEL_ABSENT);
+  }
+  keel_builder_output(builder, "y", op(builder, "Add", a, b));
+  keel_plan *plan = plan_of(builder);
+  keel_tensor *in = NULL, *y = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 1, dims, NULL, &in),
+                   KD_OK);
+  assert_int_equal(keel_plan_memory(plan, &planned, &apart, &least),
+                   KD_FAILED_PRECONDITION);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+    keel_tensor_release(y);
+  }
+  assert_int_equal(keel_plan_memory(plan, &planned, &apart, &least), KD_OK);
+  assert_true(apart >= 21 * 4000);
+  assert_true(least >= 2 * 4000 && least <= planned);
+  assert_true(planned <= 3 * 4032);
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(results_are_those_of_runs_with_values),
+      cmocka_unit_test(many_run_one_plan_at_once),
+      cmocka_unit_test(all_kinds_of_outputs),
+      cmocka_unit_test(a_failure_says_why_and_the_next_run_is_good),
+      cmocka_unit_test(other_types_are_run_as_ever),
+      cmocka_unit_test(a_first_failure_is_forgotten),
+      cmocka_unit_test(shapes_that_hang_on_values_have_no_frame),
+      cmocka_unit_test(places_are_used_again),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
