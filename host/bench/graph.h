@@ -16,20 +16,24 @@ typedef struct graph {
   uint32_t *first, *before;
 } graph;
 
-enum { GRAPH_COUNT = 4 };
+enum { GRAPH_COUNT = 4, GRAPH_WARM = 8 /* runs that do not count */ };
 
 /* Chain, independent, tree, layered: about a thousand nodes each. Ends the program
  * where memory runs out. */
 graph graph_make(int index);
 void graph_free(graph *graph);
 
-/* What a node does: nothing (0), or some rounds of a loop. */
+/* What a node does: nothing (0), or some rounds of a loop, in a register: memory that
+ * is written and read again is not equally fast everywhere. */
 static inline void graph_spin(uint32_t rounds) {
-  for (volatile uint32_t i = 0; i < rounds;)
-    i = i + 1;
+  uint32_t x = rounds;
+  for (uint32_t i = 0; i < rounds; i++) {
+    x = x * 1664525u + 1013904223u;
+    __asm__ volatile("" : "+r"(x));
+  }
 }
 
-/* A peer: runs the graph `runs` times on as many threads, after a few runs that don't
+/* A peer: runs the graph `runs` times on as many threads, after GRAPH_WARM that don't
  * count; returns the nanoseconds of one run, or a negative number where it was not
  * built. */
 double openmp_run(const graph *graph, int threads, uint32_t spins, int runs);

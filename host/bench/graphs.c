@@ -86,7 +86,7 @@ static double keel_run(const graph *graph, int threads, uint32_t spins,
   bench_need(keel_tensor_create(context, KD_F32, 0, NULL, &one, &x));
   keel_plan *plan = plan_of(context, graph);
   double begin = 0;
-  for (int i = -3; i < runs; i++) {
+  for (int i = -GRAPH_WARM; i < runs; i++) {
     keel_tensor *y = NULL;
     if (!i) begin = bench_now();
     bench_need(keel_plan_run(plan, &x, 1, &y, 1));

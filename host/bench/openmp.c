@@ -37,7 +37,7 @@ double openmp_run(const graph *graph, int threads, uint32_t spins, int runs) {
 #pragma omp parallel num_threads(threads)
 #pragma omp single
   {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < GRAPH_WARM; i++)
       run_once(graph, spins, done);
     begin = now();
     for (int i = 0; i < runs; i++)

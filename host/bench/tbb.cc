@@ -33,7 +33,7 @@ double tbb_run(const graph *graph, int threads, uint32_t spins, int runs) {
         root->try_put(flow::continue_msg());
       all.wait_for_all();
     };
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < GRAPH_WARM; i++)
       run();
     auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < runs; i++)

@@ -53,6 +53,17 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   return lay_graphs(plan, step);
 }
 
+static keel_status lay_roots(keel_plan *plan, keel_fplan *fplan) {
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    fplan->root_count += !fplan->steps[i].waits;
+  fplan->roots = keel_arena_take(
+      &plan->arena, (fplan->root_count + 1) * sizeof *fplan->roots);
+  if (!fplan->roots) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0, count = 0; i < fplan->step_count; i++)
+    if (!fplan->steps[i].waits) fplan->roots[count++] = i;
+  return KD_OK;
+}
+
 /* Followers and waits, from who makes each value. */
 static keel_status lay_edges(keel_plan *plan, keel_fplan *fplan) {
   uint32_t *maker = malloc((fplan->value_count + 1) * sizeof *maker);
@@ -90,7 +101,7 @@ static keel_status lay_edges(keel_plan *plan, keel_fplan *fplan) {
   }
   free(maker);
   free(marks);
-  return status;
+  return status == KD_OK ? lay_roots(plan, fplan) : status;
 }
 
 static keel_status lay_values(keel_plan *plan, const keel_function *function,

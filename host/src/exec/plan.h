@@ -36,6 +36,8 @@ struct keel_fplan {
       *types;     /* by value: what the first run met; NULL: no tensor */
   uint32_t *uses; /* by value: reads by steps, and one for each output */
   keel_step *steps;
+  uint32_t *roots; /* steps that wait for none */
+  uint32_t root_count;
   keel_fplan *next;
   _Atomic(keel_run *) idle;      /* one run's memory, kept for the next */
   atomic_bool meeting;           /* a run writes the types */

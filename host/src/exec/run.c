@@ -54,6 +54,8 @@ void keel_run_free(keel_run *run) {
   free(run);
 }
 
+static void run_task(keel_task *task);
+
 static keel_run *take_run(keel_fplan *fplan) {
   /* acquire: what the run's last user left in it */
   keel_run *run =
@@ -67,6 +69,8 @@ static keel_run *take_run(keel_fplan *fplan) {
     run->tasks = calloc(fplan->step_count + 1, sizeof *run->tasks);
     if (fplan->copies)
       run->arrivals = calloc(fplan->step_count + 1, sizeof *run->arrivals);
+    for (uint32_t i = 0; run->tasks && i < fplan->step_count; i++)
+      run->tasks[i] = (step_task){{run_task, NULL}, run, i};
     if (run->values && run->uses && run->waits && run->tasks &&
         (run->arrivals || !fplan->copies))
       return run;
@@ -274,25 +278,30 @@ static bool all_done(void *run) {
                               memory_order_acquire) == 0;
 }
 
+/* Those that wait for none, from one to another. */
+static void run_roots(void *context, int64_t begin, int64_t end) {
+  keel_run *run = context;
+  keel_hush();
+  for (int64_t i = begin; i < end; i++)
+    run_from(run, run->fplan->roots[i], 0);
+}
+
 static void run_parallel(keel_run *run) {
-  keel_fplan *fplan = run->fplan;
-  uint32_t first = KEEL_ABSENT;
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    run->tasks[i] = (step_task){{run_task, NULL}, run, i};
+  const keel_fplan *fplan = run->fplan;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
     atomic_store_explicit(&run->waits[i], fplan->steps[i].waits,
                           memory_order_relaxed);
-  }
   atomic_store_explicit(&run->remaining, fplan->step_count,
                         memory_order_relaxed);
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    if (fplan->steps[i].waits) continue;
-    if (first == KEEL_ABSENT)
-      first = i;
-    else
-      keel_pool_submit(fplan->plan->context->pool, &run->tasks[i].task);
+  keel_pool *pool = fplan->plan->context->pool;
+  if (run->framed) { /* kernels alone: none waits for another step */
+    keel_parallel_for(fplan->root_count, 1, run_roots, run);
+  } else {
+    for (uint32_t i = 1; i < fplan->root_count; i++)
+      keel_pool_submit(pool, &run->tasks[fplan->roots[i]].task);
+    run_roots(run, 0, fplan->root_count ? 1 : 0);
   }
-  run_from(run, first, 0);
-  keel_pool_wait(fplan->plan->context->pool, all_done, run);
+  keel_pool_wait(pool, all_done, run);
 }
 
 static void begin_run(keel_run *run, keel_tensor *const *inputs) {
