@@ -231,6 +231,30 @@ static void all_kinds_of_outputs(void **state) {
   keel_plan_release(plan);
 }
 
+/* Its first input may be overwritten; not where it is read as another one, too. */
+static void what_is_read_twice_is_not_overwritten(void **state) {
+  const float data[] = {-1, -2, -3}, want[] = {3, 2, 1};
+  const int64_t three = 3, back[] = {2, 1, 0};
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "twice", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &three);
+  keel_value v = op(builder, "Neg", x, KEEL_ABSENT);
+  keel_value in[] = {v, constant(builder, KD_I64, 3, back), v};
+  keel_value y = keel_builder_op(builder, "ScatterElements", NULL, 0, in, 3);
+  keel_builder_output(builder, "y", op(builder, "Abs", y, KEEL_ABSENT));
+  keel_plan *plan = plan_of(builder);
+  keel_tensor *from = floats(context, 3, data), *to = NULL;
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(keel_plan_run(plan, &from, 1, &to, 1), KD_OK);
+    expect_floats(to, want, 3);
+    keel_tensor_release(to);
+  }
+  assert_true(has_frame(plan));
+  keel_tensor_release(from);
+  keel_plan_release(plan);
+}
+
 /* ---- other types, failures ------------------------------------------------------ */
 
 static keel_plan *gather_plan(int64_t count) {
@@ -376,16 +400,100 @@ static void places_are_used_again(void **state) {
   keel_plan_release(plan);
 }
 
+/* Products of half floats need scratch memory beside the values. */
+static void scratch_memory_lies_apart(void **state) {
+  const int64_t dims[] = {8, 8};
+  uint16_t numbers[64], first[64], next[64];
+  keel_builder *builder = NULL;
+  (void)state;
+  for (int i = 0; i < 64; i++)
+    numbers[i] = (uint16_t)(0x3c00 + 16 * i); /* 1 and up */
+  assert_int_equal(keel_builder_create(context, "scratch", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F16, 2, dims);
+  keel_value y = op(builder, "Neg", x, KEEL_ABSENT), z = y;
+  for (int i = 0; i < 3; i++)
+    z = op(builder, "Sigmoid", op(builder, "MatMul", z, y), KEEL_ABSENT);
+  keel_builder_output(builder, "z", op(builder, "Add", z, y));
+  keel_plan *plan = plan_of(builder);
+  keel_tensor *in = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F16, 2, dims, numbers, &in),
+                   KD_OK);
+  for (int i = 0; i < 3; i++) {
+    keel_tensor *out = NULL;
+    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+    assert_int_equal(keel_tensor_read(out, i ? next : first, sizeof first),
+                     KD_OK);
+    if (i) assert_memory_equal(first, next, sizeof first);
+    keel_tensor_release(out);
+  }
+  assert_true(has_frame(plan));
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+}
+
+/* a and b are made of x; c of a; d of c and b. */
+static void places_hold_in_any_order_of_steps(void **state) {
+  enum { A, B, C, D, STEPS };
+  const int64_t one = 1;
+  keel_builder *builder = NULL;
+  uint32_t base[32], at[2 * STEPS];
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "order", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  keel_value a = op(builder, "Neg", x, KEEL_ABSENT);
+  keel_value b = op(builder, "Abs", x, KEEL_ABSENT);
+  keel_value c = op(builder, "Relu", a, KEEL_ABSENT);
+  keel_builder_output(builder, "d", op(builder, "Add", c, b));
+  keel_plan *plan = plan_of(builder);
+  keel_fplan *fplan = plan->main;
+  assert_int_equal(fplan->step_count, STEPS);
+  for (uint32_t i = 0; i < fplan->value_count; i++)
+    base[i] = i;
+  keel_places places = {0};
+  assert_int_equal(keel_places_begin(&places, fplan, base), KD_OK);
+  for (uint32_t i = 0; i < STEPS; i++) { /* an output and scratch memory each */
+    assert_int_equal(keel_places_take(&places, i, fplan->steps[i].outputs[0], 4,
+                                      0, &at[2 * i]),
+                     KD_OK);
+    assert_int_equal(
+        keel_places_take(&places, i, KEEL_ABSENT, 4, 0, &at[2 * i + 1]), KD_OK);
+  }
+  keel_places_end(&places);
+  /* A and B may run at once */
+  for (int i = 0; i < 4; i++)
+    for (int k = 0; k < i; k++)
+      assert_int_not_equal(at[i], at[k]);
+  assert_true(at[2 * C] == at[2 * A + 1] || at[2 * C + 1] == at[2 * A + 1]);
+  /* D comes behind all, C by C alone, A through it */
+  assert_true(places.count <= 6);
+  assert_int_not_equal(at[2 * D], at[2 * C]);
+  assert_int_not_equal(at[2 * D], at[2 * B]);
+  keel_places_free(&places);
+  /* A comes before D, if not next to it */
+  places = (keel_places){0};
+  assert_int_equal(keel_places_begin(&places, fplan, base), KD_OK);
+  for (uint32_t i = A; i <= D; i += D)
+    assert_int_equal(keel_places_take(&places, i, KEEL_ABSENT, 4, 0, &at[i]),
+                     KD_OK);
+  assert_int_equal(at[A], at[D]);
+  keel_places_end(&places);
+  keel_places_free(&places);
+  keel_plan_release(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(results_are_those_of_runs_with_values),
       cmocka_unit_test(many_run_one_plan_at_once),
       cmocka_unit_test(all_kinds_of_outputs),
+      cmocka_unit_test(what_is_read_twice_is_not_overwritten),
       cmocka_unit_test(a_failure_says_why_and_the_next_run_is_good),
       cmocka_unit_test(other_types_are_run_as_ever),
       cmocka_unit_test(a_first_failure_is_forgotten),
       cmocka_unit_test(shapes_that_hang_on_values_have_no_frame),
       cmocka_unit_test(places_are_used_again),
+      cmocka_unit_test(scratch_memory_lies_apart),
+      cmocka_unit_test(places_hold_in_any_order_of_steps),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -98,7 +98,6 @@ static uint32_t place_of_input(const keel_places *places, uint32_t index,
       reads += step->inputs[k] != KEEL_ABSENT &&
                places->base[step->inputs[k]] == places->base[value];
     if (place != KEEL_ABSENT && reads == 1 &&
-        places->places[place].value == places->base[value] &&
         places->fplan->types[value]->bytes == bytes &&
         is_over(places, &places->places[place], index, true))
       return place;
