@@ -48,9 +48,11 @@ replace cases "$scratch/cases"
 "$keel" ops --device cpu:0 --markdown >"$scratch/ops"
 replace ops "$scratch/ops"
 if [ "${1:-}" = --figures ]; then
-  { echo '```'; build/release/bench/bench; sh plugins/cpu/bench/compare.sh
+  { echo '```'; build/release/bench/bench --json "$scratch/bench.json"
+    sh plugins/cpu/bench/compare.sh
     echo '```'; } >"$scratch/figures"
   replace figures "$scratch/figures"
+  python3 host/bench/plot.py "$scratch/bench.json" >host/bench/graphs.svg
 fi
 if [ "${1:-}" = --check ]; then
   diff README.md "$scratch/README.md" && echo "the README's tables are right"

@@ -86,7 +86,7 @@ static int usage(FILE *to) {
       "the least of N rounds (7) for each. A time is the whole run's, wall\n"
       "clock, over the number of nodes.\n"
       "\n"
-      "  --json FILE  writes the figures there (host/bench/plot.sh draws "
+      "  --json FILE  writes the figures there (host/bench/plot.py draws "
       "them)\n"
       "  --rounds N   more rounds, or fewer\n"
       "  --help       this text\n");
