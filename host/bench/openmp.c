@@ -1,6 +1,5 @@
 /* openmp.c - a graph as OpenMP 5 tasks: depend clauses say what waits for what, and are
  * read anew in each run, as the language has it. */
-#include <omp.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -12,7 +11,7 @@ static double now(void) {
   return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-static void run_once(const graph *graph, uint32_t spins, char *done) {
+static void run_once(const graph *graph, uint32_t spins, const char *done) {
   for (uint32_t i = 0; i < graph->count; i++) {
     const uint32_t *before = graph->before + graph->first[i];
     int n = (int)(graph->first[i + 1] - graph->first[i]);
