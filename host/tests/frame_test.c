@@ -400,6 +400,49 @@ static void places_are_used_again(void **state) {
   keel_plan_release(plan);
 }
 
+/* Where memory is short the run says so, and later ones are good again. */
+static void too_little_memory_fails_one_run(void **state) {
+  enum { COUNT = 50000 }; /* 200 kB */
+  const int64_t dims[] = {COUNT}, all[] = {3 * COUNT};
+  const char *path = CPU_PLUGIN;
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = &path,
+                                      .plugin_count = 1,
+                                      .memory_limit = 1100000};
+  keel_context *usual = context;
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  assert_int_equal(keel_builder_create(context, "short", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  keel_value y =
+      op(builder, "Softmax", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
+  keel_builder_output(builder, "y", op(builder, "Add", y, x));
+  keel_plan *plan = plan_of(builder);
+  keel_tensor *in = NULL, *out = NULL, *held = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 1, dims, NULL, &in),
+                   KD_OK);
+  for (int round = 0; round < 6; round++) {
+    bool none_left = round % 3 == 2;
+    if (none_left)
+      assert_int_equal(keel_tensor_create(context, KD_F32, 1, all, NULL, &held),
+                       KD_OK);
+    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1),
+                     none_left ? KD_OUT_OF_MEMORY : KD_OK);
+    if (none_left) assert_null(out);
+    if (none_left) expect_message("pass the limit of 1100000 bytes");
+    keel_tensor_release(out);
+    keel_tensor_release(held);
+    out = held = NULL;
+  }
+  assert_true(has_frame(plan));
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+  keel_close(context);
+  context = usual;
+}
+
 /* Products of half floats need scratch memory beside the values. */
 static void scratch_memory_lies_apart(void **state) {
   const int64_t dims[] = {8, 8};
@@ -458,7 +501,7 @@ static void places_hold_in_any_order_of_steps(void **state) {
     assert_int_equal(
         keel_places_take(&places, i, KEEL_ABSENT, 4, 0, &at[2 * i + 1]), KD_OK);
   }
-  keel_places_end(&places);
+  keel_places_end(&places, 64);
   /* A and B may run at once */
   for (int i = 0; i < 4; i++)
     for (int k = 0; k < i; k++)
@@ -476,7 +519,8 @@ static void places_hold_in_any_order_of_steps(void **state) {
     assert_int_equal(keel_places_take(&places, i, KEEL_ABSENT, 4, 0, &at[i]),
                      KD_OK);
   assert_int_equal(at[A], at[D]);
-  keel_places_end(&places);
+  keel_places_end(&places, 4096);
+  assert_int_equal(places.total, 4096);
   keel_places_free(&places);
   keel_plan_release(plan);
 }
@@ -492,6 +536,7 @@ int main(void) {
       cmocka_unit_test(a_first_failure_is_forgotten),
       cmocka_unit_test(shapes_that_hang_on_values_have_no_frame),
       cmocka_unit_test(places_are_used_again),
+      cmocka_unit_test(too_little_memory_fails_one_run),
       cmocka_unit_test(scratch_memory_lies_apart),
       cmocka_unit_test(places_hold_in_any_order_of_steps),
   };

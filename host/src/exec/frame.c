@@ -337,6 +337,20 @@ static void list_patches(keel_layout *all) {
   }
 }
 
+/* What kernels may take for granted of memory. */
+static uint64_t alignment_of(const keel_heap *heap) {
+  const keel_device *device = heap ? heap->device : NULL;
+  uint32_t own = device ? device->info.spaces[0].alignment : 0;
+  return own > 64 ? own : 64;
+}
+
+/* Whether one allocation can hold all. */
+static bool fits_at_once(const keel_layout *all) {
+  const keel_device *device = all->heap->device;
+  uint64_t most = device ? device->info.spaces[0].max_buffer : 0;
+  return !most || all->places.total <= most;
+}
+
 static keel_status lay(keel_fplan *fplan, keel_layout *all, bool *out_fits) {
   uint32_t views = 0;
   for (uint32_t i = 0; i < fplan->step_count; i++)
@@ -360,7 +374,8 @@ static keel_status lay(keel_fplan *fplan, keel_layout *all, bool *out_fits) {
   if (status == KD_OK && *out_fits)
     status = keel_places_begin(&all->places, fplan, base);
   if (status == KD_OK && *out_fits) status = lay_steps(all, base, out_fits);
-  keel_places_end(&all->places);
+  keel_places_end(&all->places, alignment_of(all->heap));
+  *out_fits = *out_fits && fits_at_once(all);
   if (status == KD_OK && *out_fits) list_patches(all);
   free(base);
   return status;
@@ -574,13 +589,11 @@ static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
 }
 
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
-                      keel_frame **frame, keel_status *out_status) {
+                      keel_frame **frame) {
   const keel_layout *layout = layout_of(fplan);
   if (!layout || !takes(layout, inputs)) return false;
   if (!*frame) *frame = make_frame(layout);
-  *out_status = *frame ? fill(*frame, inputs)
-                       : keel_no_memory(layout->view_count * sizeof(kd_tensor));
-  return true;
+  return *frame && fill(*frame, inputs) == KD_OK;
 }
 
 keel_status keel_frame_step(keel_frame *frame, uint32_t index) {

@@ -13,10 +13,10 @@
 typedef struct keel_frame keel_frame;
 
 /* Makes a run ready: *frame is made, or one of before is used again. False where the
- * function, or these inputs, do not fit; then the run makes values. *out_status, where
- * it is true: KD_OK, KD_OUT_OF_MEMORY. */
+ * function or these inputs do not fit, or memory for all of it at once is not there;
+ * then the run makes values. */
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
-                      keel_frame **frame, keel_status *out_status);
+                      keel_frame **frame);
 
 /* Runs one step. */
 keel_status keel_frame_step(keel_frame *frame, uint32_t index);

@@ -1,7 +1,9 @@
 /* places.c - places for values, used again and again. */
 #include "exec/places.h"
 
-#define ALIGNED(size) (((size) + 63) & ~UINT64_C(63))
+static uint64_t aligned(uint64_t size, uint64_t alignment) {
+  return (size + alignment - 1) / alignment * alignment;
+}
 
 /* ---- what comes before what ------------------------------------------------------ */
 
@@ -129,7 +131,7 @@ static keel_status note_stay(keel_places *places, uint32_t step, uint32_t value,
     places->stays = more;
     places->stay_room = room;
   }
-  keel_stay stay = {step, step, ALIGNED(bytes)};
+  keel_stay stay = {step, step, bytes};
   if (value != KEEL_ABSENT) {
     places->stay_of[value] = places->stay_count;
     for (uint32_t i = places->first_reader[value];
@@ -184,11 +186,11 @@ static void find_least(keel_places *places) {
   free(change);
 }
 
-void keel_places_end(keel_places *places) {
+void keel_places_end(keel_places *places, uint64_t alignment) {
   find_least(places);
   for (uint32_t i = 0; i < places->count; i++) {
     places->places[i].offset = places->total;
-    places->total += ALIGNED(places->places[i].size);
+    places->total += aligned(places->places[i].size, alignment);
   }
   free(places->before);
   free(places->first_reader);

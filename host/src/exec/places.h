@@ -48,8 +48,9 @@ keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
                              uint64_t bytes, uint32_t inplace,
                              uint32_t *out_place);
 
-/* Sets offsets and the total, and lets go of what only that took. */
-void keel_places_end(keel_places *places);
+/* Sets offsets, multiples of `alignment`, and the total, and lets go of what only that
+ * took. */
+void keel_places_end(keel_places *places, uint64_t alignment);
 void keel_places_free(keel_places *places);
 
 #endif /* KEEL_PLACES_H */

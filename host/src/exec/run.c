@@ -436,18 +436,14 @@ keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
                      (unsigned)output_count);
   keel_run *run = take_run(fplan);
   if (!run) return KD_OUT_OF_MEMORY;
-  keel_status status = KD_OK;
   run->fplan = fplan;
   run->scope = scope;
   run->profile =
       atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
   atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
-  run->framed =
-      !run->profile && keel_frame_begin(fplan, inputs, &run->frame, &status);
-  if (!run->framed)
-    status = run_with_values(run, inputs, outputs);
-  else if (status == KD_OK)
-    status = run_in_frame(run, inputs, outputs);
+  run->framed = !run->profile && keel_frame_begin(fplan, inputs, &run->frame);
+  keel_status status = run->framed ? run_in_frame(run, inputs, outputs)
+                                   : run_with_values(run, inputs, outputs);
   give_run(run);
   for (uint32_t i = 0; status != KD_OK && i < output_count; i++) {
     keel_tensor_release(outputs[i]);

@@ -84,6 +84,13 @@ void keel_heap_trim(keel_heap *heap) {
     give_back_all(take_list(heap, i));
 }
 
+/* The limit is over all devices. */
+static void trim_all(keel_context *context) {
+  keel_heap_trim(&context->host);
+  for (uint32_t i = 0; i < context->device_count; i++)
+    keel_heap_trim(&context->devices[i]->heap);
+}
+
 static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
   keel_device *device = heap->device;
   if (!device) {
@@ -121,7 +128,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                         keel_buffer **out_buffer) {
   keel_context *context = heap->context;
   if (!reserve(context, size)) {
-    keel_heap_trim(heap);
+    trim_all(context);
     if (!reserve(context, size))
       return keel_fail(
           KD_OUT_OF_MEMORY,
