@@ -268,9 +268,59 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
   assert_int_equal(keel_layers_set(""), KD_OK);
 }
 
+#ifdef SIM_PLUGIN
+/* NonZero asks for memory while it is enqueued, when nothing can be waited for. */
+static void a_sized_output_takes_what_is_pooled(void **state) {
+  const int64_t many = 60000, more = 100000;
+  const char *path = SIM_PLUGIN;
+  float *ones = calloc((size_t)more, sizeof *ones);
+  keel_status last = KD_OK;
+  uint32_t fitted = 0, failed = 0;
+  (void)state;
+  assert_non_null(ones);
+  for (int64_t i = 0; i < more; i++)
+    ones[i] = 1;
+  for (uint64_t limit = 1000000; limit < 2600000; limit += 40000) {
+    const keel_context_params params = {.struct_size = sizeof params,
+                                        .flags = KEEL_ONLY_NAMED,
+                                        .plugins = &path,
+                                        .plugin_count = 1,
+                                        .memory_limit = limit};
+    keel_context *context = NULL;
+    keel_tensor *x = NULL, *big = NULL, *y = NULL;
+    assert_int_equal(keel_open(&params, &context), KD_OK);
+    assert_int_equal(keel_device_push(keel_device_at(context, 0)), KD_OK);
+    keel_tensor_create(context, KD_F32, 1, &many, ones, &x);
+    keel_tensor_create(context, KD_F32, 1, &more, ones, &big);
+    assert_true(x && big);
+    /* leaves pooled memory of a size that NonZero does not ask for */
+    if (keel_call(context, "Relu", NULL, 0, &big, 1, &y, 1) == KD_OK)
+      keel_tensor_release(y);
+    keel_tensor_release(big);
+    y = NULL;
+    last = keel_call(context, "NonZero", NULL, 0, &x, 1, &y, 1);
+    assert_true(last == KD_OK || last == KD_OUT_OF_MEMORY);
+    if (last == KD_OK)
+      assert_int_equal(keel_tensor_elements(y), many);
+    else
+      assert_null(y);
+    *(last == KD_OK ? &fitted : &failed) += 1;
+    keel_tensor_release(y);
+    keel_tensor_release(x);
+    keel_device_pop();
+    keel_close(context);
+  }
+  assert_true(failed && fitted && last == KD_OK);
+  free(ones);
+}
+#endif
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failure_at_any_slot_ends_cleanly),
+#ifdef SIM_PLUGIN
+      cmocka_unit_test(a_sized_output_takes_what_is_pooled),
+#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -400,6 +400,31 @@ static void places_are_used_again(void **state) {
   keel_plan_release(plan);
 }
 
+/* Nothing lies anywhere, and kernels still get an address. */
+static void empty_values_have_a_place(void **state) {
+  const int64_t none = 0;
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "empty", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &none);
+  keel_value pair[] = {op(builder, "Neg", x, KEEL_ABSENT), x};
+  keel_value y = keel_builder_op(builder, "Concat",
+                                 &(keel_attr)KEEL_INT("axis", 0), 1, pair, 2);
+  keel_builder_output(builder, "y", op(builder, "Abs", y, KEEL_ABSENT));
+  keel_plan *plan = plan_of(builder);
+  keel_tensor *in = floats(context, 0, NULL), *out = NULL;
+  uint64_t planned = 0;
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+    assert_int_equal(keel_tensor_size(out), 0);
+    keel_tensor_release(out);
+  }
+  assert_int_equal(keel_plan_memory(plan, &planned, NULL, NULL), KD_OK);
+  assert_true(planned > 0);
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+}
+
 /* Where memory is short the run says so, and later ones are good again. */
 static void too_little_memory_fails_one_run(void **state) {
   enum { COUNT = 50000 }; /* 200 kB */
@@ -536,6 +561,7 @@ int main(void) {
       cmocka_unit_test(a_first_failure_is_forgotten),
       cmocka_unit_test(shapes_that_hang_on_values_have_no_frame),
       cmocka_unit_test(places_are_used_again),
+      cmocka_unit_test(empty_values_have_a_place),
       cmocka_unit_test(too_little_memory_fails_one_run),
       cmocka_unit_test(scratch_memory_lies_apart),
       cmocka_unit_test(places_hold_in_any_order_of_steps),

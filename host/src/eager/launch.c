@@ -150,7 +150,12 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
   KEEL_TRY(keel_type_of(run->dynamic_dtypes[index], rank, dims, &type));
   if (!keel_type_known(type))
     return keel_fail(KD_INVALID_ARGUMENT, "set_output with a dimension of -1");
-  KEEL_TRY(make_output(binding, index, type, NULL, &run->outputs[index]));
+  /* the kernel is being enqueued, under the stream's lock */
+  keel_lists.no_wait = binding->device->stream != NULL;
+  keel_status status =
+      make_output(binding, index, type, NULL, &run->outputs[index]);
+  keel_lists.no_wait = false;
+  if (status != KD_OK) return status;
   fill_view(&run->out_views[index], run->outputs[index]);
   *out_tensor = run->out_views[index];
   return KD_OK;
@@ -200,6 +205,18 @@ static kd_status enqueue(launch *run) {
   return status;
 }
 
+/* Once more with all memory that is pooled, where the kernel sizes its outputs: it found
+ * none, and could not wait for the device to give some back. */
+static kd_status enqueue_again(launch *run) {
+  for (uint32_t i = 0; i < run->binding->output_count; i++) {
+    keel_tensor_release(run->outputs[i]);
+    run->outputs[i] = NULL;
+  }
+  keel_heap_trim_all(run->binding->device->context);
+  keel_hush();
+  return enqueue(run);
+}
+
 static keel_status check_set(const launch *run) {
   for (uint32_t i = 0; i < run->binding->output_count; i++)
     if (!run->outputs[i])
@@ -214,9 +231,11 @@ static keel_status call_kernel(launch *run) {
   int64_t dim = 0;
   KEEL_TRY(take_workspace(run, &scratch, &dim));
   keel_hush();
-  kd_status status = enqueue(run);
-  if (scratch) keel_buffer_release(scratch);
   const kd_kernel_def *def = run->binding->instance->def;
+  kd_status status = enqueue(run);
+  if (status == KD_OUT_OF_MEMORY && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
+    status = enqueue_again(run);
+  if (scratch) keel_buffer_release(scratch);
   if (status == KD_OK && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
     return check_set(run);
   /* what the device writes into host memory is there when the stream passed */

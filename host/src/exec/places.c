@@ -164,6 +164,7 @@ keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
   }
   keel_place *at = &places->places[place];
   if (bytes > at->size) at->size = bytes;
+  if (!at->size) at->size = 1; /* what is empty has an address, too */
   at->value = value;
   at->step = step;
   if (value != KEEL_ABSENT) places->place_of[value] = place;

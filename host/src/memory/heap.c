@@ -85,7 +85,7 @@ void keel_heap_trim(keel_heap *heap) {
 }
 
 /* The limit is over all devices. */
-static void trim_all(keel_context *context) {
+void keel_heap_trim_all(keel_context *context) {
   keel_heap_trim(&context->host);
   for (uint32_t i = 0; i < context->device_count; i++)
     keel_heap_trim(&context->devices[i]->heap);
@@ -128,8 +128,8 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                         keel_buffer **out_buffer) {
   keel_context *context = heap->context;
   if (!reserve(context, size)) {
-    trim_all(context);
-    if (!reserve(context, size))
+    if (!keel_lists.no_wait) keel_heap_trim_all(context);
+    if (keel_lists.no_wait || !reserve(context, size))
       return keel_fail(
           KD_OUT_OF_MEMORY,
           "%llu bytes on %s pass the limit of %llu bytes (%llu are taken)",
@@ -144,7 +144,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
     buffer->class = class;
     buffer->size = size;
     status = allocate(heap, buffer);
-    if (status == KD_OUT_OF_MEMORY) {
+    if (status == KD_OUT_OF_MEMORY && !keel_lists.no_wait) {
       keel_heap_trim(heap);
       status = allocate(heap, buffer);
     }

@@ -51,8 +51,10 @@ keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
                            void (*done)(void *), void *done_context,
                            keel_buffer **out_buffer);
 
-/* Gives pooled memory back to the device. */
+/* Gives pooled memory back to the device; of all devices, and the host. Waits for their
+ * work. */
 void keel_heap_trim(keel_heap *heap);
+void keel_heap_trim_all(keel_context *context);
 
 void keel_buffer_free(keel_buffer *buffer);
 
@@ -80,6 +82,7 @@ struct keel_tensor;
 typedef struct keel_thread_lists {
   struct keel_thread_lists *next, *previous; /* all threads', for draining */
   bool listed;
+  bool no_wait; /* a device's stream is held: no pool is trimmed to make room */
   uint32_t tensor_count;
   struct keel_tensor *tensors; /* linked by their first word */
   keel_buffer *buffers[KEEL_HEAP_SLOTS][KEEL_SMALL_CLASSES];
