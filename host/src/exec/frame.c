@@ -46,7 +46,7 @@ typedef struct framed_step {
   uint64_t workspace_size;
 } framed_step;
 
-struct keel_layout {
+struct keel_framing {
   keel_fplan *fplan;
   framed_step *steps;
   kd_tensor *views; /* data and buffer are a frame's */
@@ -63,7 +63,7 @@ struct keel_layout {
 };
 
 struct keel_frame {
-  const keel_layout *layout;
+  const keel_framing *framing;
   kd_tensor *views;
   kd_launch *launches; /* by step */
   int64_t *scratch;    /* by step: the workspace's dimension */
@@ -102,7 +102,7 @@ static bool has_bit(uint32_t bits, uint32_t argument) {
 }
 
 /* Whether shapes hang on types alone: values that they hang on are constants. */
-static bool shapes_stay(const keel_layout *all, const keel_step *step) {
+static bool shapes_stay(const keel_framing *all, const keel_step *step) {
   uint32_t wanted = step->site.op->schema->value_inputs;
   for (uint32_t i = 0; i < step->input_count; i++)
     if (has_bit(wanted, i) && step->inputs[i] != KEEL_ABSENT &&
@@ -115,7 +115,7 @@ static bool works_at_once(const keel_device *device) {
   return !device->stream && keel_device_addressable(device);
 }
 
-static bool kernel_fits(const keel_layout *all, const keel_step *step,
+static bool kernel_fits(const keel_framing *all, const keel_step *step,
                         const keel_binding *binding) {
   const keel_fplan *fplan = all->fplan;
   const kd_kernel_def *def = binding->instance->def;
@@ -162,7 +162,7 @@ static bool escapes(const keel_fplan *fplan, const uint32_t *base,
   return false;
 }
 
-static const keel_type *output_type(const keel_layout *all,
+static const keel_type *output_type(const keel_framing *all,
                                     const keel_step *step,
                                     const keel_binding *binding, uint32_t i) {
   return step->outputs[i] == KEEL_ABSENT
@@ -171,7 +171,7 @@ static const keel_type *output_type(const keel_layout *all,
 }
 
 /* A place for output i of a step, or an outcome. */
-static keel_status place_output(keel_layout *all, const uint32_t *base,
+static keel_status place_output(keel_framing *all, const uint32_t *base,
                                 uint32_t index, uint32_t i) {
   keel_step *step = &all->fplan->steps[index];
   const keel_binding *binding = all->steps[index].binding;
@@ -211,7 +211,7 @@ static void write_view(kd_tensor *view, const keel_type *type, bool blocked) {
       .layout = blocked ? KD_LAYOUT_CHANNEL_BLOCKED : KD_LAYOUT_ROW_MAJOR};
 }
 
-static keel_status lay_kernel(keel_layout *all, const uint32_t *base,
+static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
                               uint32_t index) {
   keel_fplan *fplan = all->fplan;
   const keel_step *step = &fplan->steps[index];
@@ -254,7 +254,7 @@ static keel_status lay_kernel(keel_layout *all, const uint32_t *base,
 
 /* Inputs and constants, and which values are views of others. False in *out_fits: not
  * this function. */
-static keel_status find_bases(keel_layout *all, uint32_t *base,
+static keel_status find_bases(keel_framing *all, uint32_t *base,
                               bool *out_fits) {
   keel_fplan *fplan = all->fplan;
   *out_fits = false;
@@ -287,7 +287,7 @@ static keel_status find_bases(keel_layout *all, uint32_t *base,
 }
 
 /* What a view is of. */
-static bool lay_view(keel_layout *all, const keel_step *step) {
+static bool lay_view(keel_framing *all, const keel_step *step) {
   uint32_t from = step->inputs[0], to = step->outputs[0];
   const keel_type *type = all->fplan->types[to];
   all->values[to] = all->values[from];
@@ -295,7 +295,7 @@ static bool lay_view(keel_layout *all, const keel_step *step) {
          all->values[from].origin != FROM_NOWHERE;
 }
 
-static keel_status lay_steps(keel_layout *all, const uint32_t *base,
+static keel_status lay_steps(keel_framing *all, const uint32_t *base,
                              bool *out_fits) {
   keel_fplan *fplan = all->fplan;
   *out_fits = false;
@@ -327,7 +327,7 @@ static keel_status lay_steps(keel_layout *all, const uint32_t *base,
 }
 
 /* The views that a run sets. */
-static void list_patches(keel_layout *all) {
+static void list_patches(keel_framing *all) {
   for (uint32_t i = 0; i < all->view_count; i++) {
     const source *at = &all->sources[i];
     if (at->origin == FROM_INPUT)
@@ -345,13 +345,13 @@ static uint64_t alignment_of(const keel_heap *heap) {
 }
 
 /* Whether one allocation can hold all. */
-static bool fits_at_once(const keel_layout *all) {
+static bool fits_at_once(const keel_framing *all) {
   const keel_device *device = all->heap->device;
   uint64_t most = device ? device->info.spaces[0].max_buffer : 0;
   return !most || all->places.total <= most;
 }
 
-static keel_status lay(keel_fplan *fplan, keel_layout *all, bool *out_fits) {
+static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
   uint32_t views = 0;
   for (uint32_t i = 0; i < fplan->step_count; i++)
     views += fplan->steps[i].input_count + fplan->steps[i].output_count;
@@ -381,67 +381,68 @@ static keel_status lay(keel_fplan *fplan, keel_layout *all, bool *out_fits) {
   return status;
 }
 
-static void layout_free(keel_layout *layout) {
-  if (!layout) return;
-  free(layout->steps);
-  free(layout->views);
-  free(layout->sources);
-  free(layout->values);
-  free(layout->types);
-  free(layout->outcomes);
-  free(layout->input_patches);
-  free(layout->outcome_patches);
-  keel_places_free(&layout->places);
-  free(layout);
+static void framing_free(keel_framing *framing) {
+  if (!framing) return;
+  free(framing->steps);
+  free(framing->views);
+  free(framing->sources);
+  free(framing->values);
+  free(framing->types);
+  free(framing->outcomes);
+  free(framing->input_patches);
+  free(framing->outcome_patches);
+  keel_places_free(&framing->places);
+  free(framing);
 }
 
 /* Stands for a function that does not fit. */
-static keel_layout unfit;
+static keel_framing unfit;
 
-/* The function's layout; NULL: it has none. Made after a run that made values, by
+/* The function's framing; NULL: it has none. Made after a run that made values, by
  * whoever comes first. */
-static const keel_layout *layout_of(keel_fplan *fplan) {
+static const keel_framing *framing_of(keel_fplan *fplan) {
   /* acquire: all that its maker wrote */
-  keel_layout *at = atomic_load_explicit(&fplan->layout, memory_order_acquire);
+  keel_framing *at =
+      atomic_load_explicit(&fplan->framing, memory_order_acquire);
   if (at) return at == &unfit ? NULL : at;
   /* acquire: the bindings that the run left */
   if (!atomic_load_explicit(&fplan->ran, memory_order_acquire)) return NULL;
   bool fits = false;
-  keel_layout *made = calloc(1, sizeof *made);
+  keel_framing *made = calloc(1, sizeof *made);
   if (!made || lay(fplan, made, &fits) != KD_OK) {
-    layout_free(made); /* perhaps another time */
+    framing_free(made); /* perhaps another time */
     return NULL;
   }
   if (!fits) {
-    layout_free(made);
+    framing_free(made);
     made = &unfit;
   }
   /* release: pairs with the load above */
-  if (!atomic_compare_exchange_strong_explicit(&fplan->layout, &at, made,
+  if (!atomic_compare_exchange_strong_explicit(&fplan->framing, &at, made,
                                                memory_order_acq_rel,
                                                memory_order_acquire)) {
-    if (made != &unfit) layout_free(made);
+    if (made != &unfit) framing_free(made);
     made = at;
   }
   return made == &unfit ? NULL : made;
 }
 
-void keel_layout_drop(keel_fplan *fplan) {
-  keel_layout *layout = atomic_load(&fplan->layout);
-  if (layout != &unfit) layout_free(layout);
+void keel_framing_drop(keel_fplan *fplan) {
+  keel_framing *framing = atomic_load(&fplan->framing);
+  if (framing != &unfit) framing_free(framing);
 }
 
 keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
                              uint64_t *out_apart, uint64_t *out_least) {
-  const keel_layout *layout =
-      atomic_load_explicit(&plan->main->layout, memory_order_acquire);
-  if (!layout || layout == &unfit)
+  const keel_framing *framing =
+      atomic_load_explicit(&plan->main->framing, memory_order_acquire);
+  if (!framing || framing == &unfit)
     return keel_fail(KD_FAILED_PRECONDITION,
                      "the plan's memory is not planned: its values are made one"
                      " by one");
-  if (out_planned) *out_planned = layout->places.total;
-  if (out_apart) *out_apart = layout->places.apart;
-  if (out_least) *out_least = layout->places.least;
+  if (out_planned) *out_planned = framing->places.total;
+  if (out_apart) *out_apart = framing->places.apart;
+  if (out_least) *out_least = framing->places.least;
   return KD_OK;
 }
 
@@ -466,9 +467,9 @@ static inline void point_at(kd_tensor *view, const keel_tensor *tensor) {
 }
 
 static void write_launches(keel_frame *frame) {
-  const keel_layout *layout = frame->layout;
-  for (uint32_t i = 0; i < layout->fplan->step_count; i++) {
-    const framed_step *step = &layout->steps[i];
+  const keel_framing *framing = frame->framing;
+  for (uint32_t i = 0; i < framing->fplan->step_count; i++) {
+    const framed_step *step = &framing->steps[i];
     const keel_binding *binding = step->binding;
     if (!binding) continue;
     kd_tensor *views = frame->views + step->first;
@@ -489,61 +490,62 @@ static void write_launches(keel_frame *frame) {
                                                  .dtype = KD_U8,
                                                  .rank = 1};
     for (uint32_t k = 0; k < binding->input_count; k++)
-      if (layout->sources[step->first + k].origin == FROM_CONSTANT)
-        point_at(
-            &views[k],
-            layout->fplan->constants[layout->sources[step->first + k].number]);
+      if (framing->sources[step->first + k].origin == FROM_CONSTANT)
+        point_at(&views[k],
+                 framing->fplan
+                     ->constants[framing->sources[step->first + k].number]);
   }
 }
 
-static keel_frame *make_frame(const keel_layout *layout) {
-  size_t views = layout->view_count, steps = layout->fplan->step_count;
+static keel_frame *make_frame(const keel_framing *framing) {
+  size_t views = framing->view_count, steps = framing->fplan->step_count;
   keel_frame *frame = calloc(1, sizeof *frame);
   if (!frame) return NULL;
-  frame->layout = layout;
+  frame->framing = framing;
   frame->views = malloc((views + 1) * sizeof *frame->views);
   frame->launches = calloc(steps + 1, sizeof *frame->launches);
   frame->scratch = calloc(steps + 1, sizeof *frame->scratch);
-  frame->outcomes = calloc(layout->outcome_count + 1, sizeof(keel_tensor *));
+  frame->outcomes = calloc(framing->outcome_count + 1, sizeof(keel_tensor *));
   if (!frame->views || !frame->launches || !frame->scratch ||
       !frame->outcomes) {
     keel_frame_free(frame);
     return NULL;
   }
-  memcpy(frame->views, layout->views, views * sizeof *frame->views);
+  memcpy(frame->views, framing->views, views * sizeof *frame->views);
   write_launches(frame);
   return frame;
 }
 
 /* The arena is another piece of memory than before. */
 static void point_into(keel_frame *frame) {
-  const keel_layout *layout = frame->layout;
-  const keel_place *places = layout->places.places;
+  const keel_framing *framing = frame->framing;
+  const keel_place *places = framing->places.places;
   char *base = frame->arena->address;
-  uint32_t flags = layout->heap->device ? 0 : KD_TENSOR_HOST;
-  for (uint32_t i = 0; i < layout->view_count; i++) {
-    if (layout->sources[i].origin != FROM_ARENA) continue;
+  uint32_t flags = framing->heap->device ? 0 : KD_TENSOR_HOST;
+  for (uint32_t i = 0; i < framing->view_count; i++) {
+    if (framing->sources[i].origin != FROM_ARENA) continue;
     kd_tensor *view = &frame->views[i];
     view->buffer = frame->arena->handle;
-    view->offset = places[layout->sources[i].number].offset;
+    view->offset = places[framing->sources[i].number].offset;
     view->data = base + view->offset;
     view->flags = flags;
   }
-  for (uint32_t i = 0; i < layout->fplan->step_count; i++) {
-    if (!layout->steps[i].binding || layout->steps[i].workspace == KEEL_ABSENT)
+  for (uint32_t i = 0; i < framing->fplan->step_count; i++) {
+    if (!framing->steps[i].binding ||
+        framing->steps[i].workspace == KEEL_ABSENT)
       continue;
     kd_tensor *scratch = &frame->launches[i].workspace;
     scratch->buffer = frame->arena->handle;
-    scratch->offset = places[layout->steps[i].workspace].offset;
+    scratch->offset = places[framing->steps[i].workspace].offset;
     scratch->data = base + scratch->offset;
   }
   frame->base = base;
 }
 
-static bool takes(const keel_layout *layout, keel_tensor *const *inputs) {
-  for (uint32_t i = 0; i < layout->fplan->input_count; i++)
-    if (layout->types[i] &&
-        (!inputs[i] || inputs[i]->type != layout->types[i] ||
+static bool takes(const keel_framing *framing, keel_tensor *const *inputs) {
+  for (uint32_t i = 0; i < framing->fplan->input_count; i++)
+    if (framing->types[i] &&
+        (!inputs[i] || inputs[i]->type != framing->types[i] ||
          inputs[i]->kind != KEEL_DATA ||
          inputs[i]->layout != KD_LAYOUT_ROW_MAJOR ||
          !keel_device_addressable(keel_tensor_place(inputs[i]))))
@@ -552,7 +554,7 @@ static bool takes(const keel_layout *layout, keel_tensor *const *inputs) {
 }
 
 static void let_go(keel_frame *frame) {
-  for (uint32_t i = 0; i < frame->layout->outcome_count; i++) {
+  for (uint32_t i = 0; i < frame->framing->outcome_count; i++) {
     keel_tensor_release(frame->outcomes[i]);
     frame->outcomes[i] = NULL;
   }
@@ -562,13 +564,14 @@ static void let_go(keel_frame *frame) {
 
 /* Memory for a run, and views of it. */
 static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
-  const keel_layout *layout = frame->layout;
-  if (layout->places.total) {
-    KEEL_TRY(keel_heap_take(layout->heap, layout->places.total, &frame->arena));
+  const keel_framing *framing = frame->framing;
+  if (framing->places.total) {
+    KEEL_TRY(
+        keel_heap_take(framing->heap, framing->places.total, &frame->arena));
     if (frame->arena->address != frame->base) point_into(frame);
   }
-  for (uint32_t i = 0; i < layout->outcome_count; i++) {
-    const outcome *one = &layout->outcomes[i];
+  for (uint32_t i = 0; i < framing->outcome_count; i++) {
+    const outcome *one = &framing->outcomes[i];
     keel_status status =
         keel_tensor_on(one->heap, one->type, &frame->outcomes[i]);
     if (status != KD_OK) {
@@ -577,12 +580,12 @@ static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
     }
     if (one->blocked) frame->outcomes[i]->layout = KD_LAYOUT_CHANNEL_BLOCKED;
   }
-  for (uint32_t i = 0; i < layout->input_patch_count; i++) {
-    const patch *one = &layout->input_patches[i];
+  for (uint32_t i = 0; i < framing->input_patch_count; i++) {
+    const patch *one = &framing->input_patches[i];
     point_at(&frame->views[one->view], inputs[one->number]);
   }
-  for (uint32_t i = 0; i < layout->outcome_patch_count; i++) {
-    const patch *one = &layout->outcome_patches[i];
+  for (uint32_t i = 0; i < framing->outcome_patch_count; i++) {
+    const patch *one = &framing->outcome_patches[i];
     point_at(&frame->views[one->view], frame->outcomes[one->number]);
   }
   return KD_OK;
@@ -590,19 +593,19 @@ static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
 
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
                       keel_frame **frame) {
-  const keel_layout *layout = layout_of(fplan);
-  if (!layout || !takes(layout, inputs)) return false;
-  if (!*frame) *frame = make_frame(layout);
+  const keel_framing *framing = framing_of(fplan);
+  if (!framing || !takes(framing, inputs)) return false;
+  if (!*frame) *frame = make_frame(framing);
   return *frame && fill(*frame, inputs) == KD_OK;
 }
 
 keel_status keel_frame_step(keel_frame *frame, uint32_t index) {
-  const framed_step *step = &frame->layout->steps[index];
+  const framed_step *step = &frame->framing->steps[index];
   if (!step->binding) return KD_OK;
   kd_status status = step->enqueue(step->handle, NULL, &frame->launches[index]);
   return status == KD_OK
              ? KD_OK
-             : keel_launch_failed(&frame->layout->fplan->steps[index].site,
+             : keel_launch_failed(&frame->framing->fplan->steps[index].site,
                                   step->binding, status);
 }
 
@@ -616,13 +619,13 @@ static keel_status hand_out(keel_tensor *tensor, const keel_type *type,
 
 keel_status keel_frame_end(keel_frame *frame, keel_tensor *const *inputs,
                            keel_tensor **outputs) {
-  const keel_layout *layout = frame->layout;
-  const keel_fplan *fplan = layout->fplan;
+  const keel_framing *framing = frame->framing;
+  const keel_fplan *fplan = framing->fplan;
   keel_status status = KD_OK;
   for (uint32_t i = 0; outputs && status == KD_OK && i < fplan->output_count;
        i++) {
     uint32_t value = fplan->outputs[i];
-    const source *at = &layout->values[value];
+    const source *at = &framing->values[value];
     keel_tensor *tensor =
         at->origin == FROM_CONSTANT ? fplan->constants[at->number]
         : at->origin == FROM_INPUT  ? inputs[at->number]

@@ -27,6 +27,6 @@ keel_status keel_frame_end(keel_frame *frame, keel_tensor *const *inputs,
 
 void keel_frame_free(keel_frame *frame);
 /* What a function keeps for its frames. */
-void keel_layout_drop(keel_fplan *fplan);
+void keel_framing_drop(keel_fplan *fplan);
 
 #endif /* KEEL_FRAME_H */

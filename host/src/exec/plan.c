@@ -163,7 +163,7 @@ void keel_fplan_deinit(keel_fplan *fplan) {
     keel_site_deinit(&fplan->steps[i].site);
   keel_run *idle = atomic_load(&fplan->idle);
   if (idle) keel_run_free(idle);
-  keel_layout_drop(fplan);
+  keel_framing_drop(fplan);
 }
 
 /* ---- keel_plan ------------------------------------------------------------ */

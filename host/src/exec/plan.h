@@ -7,7 +7,7 @@
 
 typedef struct keel_fplan keel_fplan;
 typedef struct keel_run keel_run;
-typedef struct keel_layout keel_layout;
+typedef struct keel_framing keel_framing;
 
 /* One op, with all that running it needs. */
 typedef struct keel_step {
@@ -39,10 +39,10 @@ struct keel_fplan {
   uint32_t *roots; /* steps that wait for none */
   uint32_t root_count;
   keel_fplan *next;
-  _Atomic(keel_run *) idle;      /* one run's memory, kept for the next */
-  atomic_bool meeting;           /* a run writes the types */
-  atomic_bool ran;               /* it has ended well: they stay */
-  _Atomic(keel_layout *) layout; /* frame.h */
+  _Atomic(keel_run *) idle;        /* one run's memory, kept for the next */
+  atomic_bool meeting;             /* a run writes the types */
+  atomic_bool ran;                 /* it has ended well: they stay */
+  _Atomic(keel_framing *) framing; /* frame.h */
   /* Nanoseconds a step took in its frame, the least of a few runs. */
   _Atomic uint32_t pace, paced;
 };
