@@ -20,13 +20,6 @@ static int close_cpu(void **state) {
   return 0;
 }
 
-static keel_value op(keel_builder *builder, const char *name, keel_value a,
-                     keel_value b) {
-  keel_value pair[] = {a, b};
-  return keel_builder_op(builder, name, NULL, 0, pair,
-                         b == KEEL_ABSENT ? 1 : 2);
-}
-
 static keel_value constant(keel_builder *builder, kd_dtype dtype, int64_t count,
                            const void *data) {
   keel_tensor *tensor = NULL;

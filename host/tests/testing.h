@@ -46,6 +46,14 @@ static inline void expect_floats(keel_tensor *tensor, const float *want,
     assert_true(got[i] == want[i]);
 }
 
+/* An op of one argument (b: KEEL_ABSENT) or two, without attributes. */
+static inline keel_value op(keel_builder *builder, const char *name,
+                            keel_value a, keel_value b) {
+  keel_value pair[] = {a, b};
+  return keel_builder_op(builder, name, NULL, 0, pair,
+                         b == KEEL_ABSENT ? 1 : 2);
+}
+
 static inline void expect_message(const char *part) {
   if (!strstr(keel_message(), part))
     fail_msg("\"%s\" does not say \"%s\"", keel_message(), part);

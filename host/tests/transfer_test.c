@@ -26,13 +26,6 @@ static keel_builder *begin(keel_context *context, const char *name) {
   return builder;
 }
 
-static keel_value op(keel_builder *builder, const char *name, keel_value a,
-                     keel_value b) {
-  keel_value pair[] = {a, b};
-  return keel_builder_op(builder, name, NULL, 0, pair,
-                         b == KEEL_ABSENT ? 1 : 2);
-}
-
 static keel_value scalar(keel_builder *builder, keel_context *context,
                          float value) {
   keel_tensor *tensor = NULL;
