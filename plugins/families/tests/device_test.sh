@@ -60,6 +60,7 @@ if [ "$name" = vulkan ] && command -v glslc >/dev/null; then
 fi
 
 "$(dirname "$keel")/../tests/families_index" "$device" || failed=1
+"$(dirname "$keel")/../tests/families_order" "$device" || failed=1
 
 # what the device was told, done again without Keel
 replay=$(dirname "$keel")/../bench/${name}_replay
