@@ -195,3 +195,25 @@ void keel_file_close(keel_file *file) {
   if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
   *file = (keel_file){0};
 }
+
+keel_status keel_file_replace(const char *path,
+                              keel_status (*write)(void *context, FILE *file),
+                              void *context) {
+  keel_text fresh = {0};
+  keel_text_add(&fresh, "%s.new", path);
+  FILE *file = fopen(keel_text_get(&fresh), "wb");
+  keel_status status =
+      file ? write(context, file)
+           : keel_fail(errno == EACCES ? KD_PERMISSION_DENIED : KD_UNAVAILABLE,
+                       "%s: can't be written: %s", path, strerror(errno));
+  if (file) {
+    bool whole = !ferror(file);
+    whole = fclose(file) == 0 && whole;
+    if (status == KD_OK && (!whole || rename(keel_text_get(&fresh), path) != 0))
+      status = keel_fail(KD_UNAVAILABLE, "%s: can't be written: %s", path,
+                         strerror(errno));
+    if (status != KD_OK) unlink(keel_text_get(&fresh));
+  }
+  keel_text_free(&fresh);
+  return status;
+}

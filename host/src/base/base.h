@@ -116,4 +116,11 @@ typedef struct keel_file {
 keel_status keel_file_open(const char *path, keel_file *out_file);
 void keel_file_close(keel_file *file);
 
+/* Writes a file that is there as a whole or not at all: `write` fills it; it takes the
+ * place of `path` when that has gone well. Returns KD_OK, what `write` returned,
+ * KD_PERMISSION_DENIED, KD_UNAVAILABLE. */
+keel_status keel_file_replace(const char *path,
+                              keel_status (*write)(void *context, FILE *file),
+                              void *context);
+
 #endif /* KEEL_BASE_H */

@@ -3,7 +3,6 @@
  * Format: "NumPy format", numpy.lib.format, versions 1.0 to 3.0. */
 #include <errno.h>
 #include <keel/file.h>
-#include <unistd.h>
 
 #include "context.h"
 #include "values/tensor.h"
@@ -129,7 +128,8 @@ keel_status keel_value_load(keel_context *context, const char *path,
 
 /* ---- writing -------------------------------------------------------------- */
 
-static keel_status write_npy(FILE *file, const keel_tensor *tensor) {
+static keel_status write_npy(void *context, FILE *file) {
+  const keel_tensor *tensor = context;
   const keel_type *type = tensor->type;
   bool wide = type->dtype == KD_BF16;
   const char *descr = wide ? "<f4" : NULL;
@@ -166,22 +166,7 @@ static keel_status write_npy(FILE *file, const keel_tensor *tensor) {
 keel_status keel_value_save(keel_tensor *value, const char *path) {
   keel_tensor *here = NULL;
   KEEL_TRY(keel_tensor_to_host(value, &here));
-  keel_text fresh = {0};
-  keel_text_add(&fresh, "%s.new", path);
-  FILE *file = fopen(keel_text_get(&fresh), "wb");
-  keel_status status =
-      file ? write_npy(file, here)
-           : keel_fail(errno == EACCES ? KD_PERMISSION_DENIED : KD_UNAVAILABLE,
-                       "%s: can't be written: %s", path, strerror(errno));
-  if (file) {
-    bool whole = !ferror(file);
-    whole = fclose(file) == 0 && whole;
-    if (status == KD_OK && (!whole || rename(keel_text_get(&fresh), path) != 0))
-      status = keel_fail(KD_UNAVAILABLE, "%s: can't be written: %s", path,
-                         strerror(errno));
-    if (status != KD_OK) unlink(keel_text_get(&fresh));
-  }
-  keel_text_free(&fresh);
+  keel_status status = keel_file_replace(path, write_npy, here);
   keel_tensor_release(here);
   return status;
 }
