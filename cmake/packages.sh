@@ -35,4 +35,4 @@ libprotobuf-c-dev libonnx-dev libonnx-testdata libcjson-dev libopenblas-dev \
 libdnnl-dev opencl-headers libvulkan-dev libshaderc-dev glslc"
 # what the tests take beside that
 test_packages="libcmocka-dev clang clang-format clang-tidy g++ libtbb-dev python3 \
-binutils valgrind pocl-opencl-icd oclgrind mesa-vulkan-drivers vulkan-validationlayers"
+binutils valgrind mlir-19-tools pocl-opencl-icd oclgrind mesa-vulkan-drivers vulkan-validationlayers"

@@ -31,7 +31,7 @@ model=$case/model.onnx
 expect 0 "usage: keel COMMAND" "$keel" --help
 expect 2 "usage: keel COMMAND" "$keel"
 expect 2 "no command \"fly\"" "$keel" fly
-for command in plugins devices ops passes run onnx-test; do
+for command in plugins devices ops passes compile run onnx-test; do
   expect 0 "usage: keel $command" "$keel" $command --help
   expect 2 "--help" "$keel" $command --nonsense
 done
@@ -56,6 +56,28 @@ expect 0 "\"pass\": \"cse\"" "$keel" passes --json
 expect 0 "output" "$keel" run "$model" --skip-pass cse --skip-pass fuse
 expect 1 "no pass \"sse\"" "$keel" run "$model" --skip-pass sse
 expect 2 "which model?" "$keel" run
+expect 0 "1 ops" "$keel" compile "$model" -o "$scratch/m.keel"
+expect 0 "as expected" "$keel" run "$scratch/m.keel" \
+  --input $set_0/input_0.pb --expect $set_0/output_0.pb
+expect 0 "1 ops" "$keel" compile "$scratch/m.keel" -o "$scratch/m.mlir" --text
+expect 0 "as expected" "$keel" run "$scratch/m.mlir" \
+  --input $set_0/input_0.pb --expect $set_0/output_0.pb
+expect 0 "1 ops" "$keel" compile "$scratch/m.mlir" -o "$scratch/c.keel" \
+  --device cpu:0
+expect 0 "as expected" "$keel" run "$scratch/c.keel" \
+  --input $set_0/input_0.pb --expect $set_0/output_0.pb
+expect 1 "there is no device \"cpu:0\"" "$keel" run "$scratch/c.keel" --only \
+  --plugin "$minimal"
+expect 0 "// after fuse" "$keel" compile "$model" --dump-after fuse
+expect 0 "keel.constant" "$keel" compile "$model" --dump-after all
+expect 1 "there is no pass \"fuze\"" "$keel" compile "$model" --dump-after fuze
+expect 2 "where to?" "$keel" compile "$model"
+expect 2 "which model?" "$keel" compile
+expect 1 "can't be written" "$keel" compile "$model" -o /nowhere/m.keel
+expect 1 "there is no device \"tpu\"" "$keel" compile "$model" \
+  -o "$scratch/m.keel" --device tpu
+head -c 999 "$scratch/m.keel" >"$scratch/cut.keel"
+expect 1 "is damaged: it has 999 bytes" "$keel" run "$scratch/cut.keel"
 expect 2 "needs a value" "$keel" run "$model" --input
 expect 2 "no number" "$keel" run "$model" --repeat often
 expect 1 "no valid ModelProto" "$keel" run $set_0/input_0.pb

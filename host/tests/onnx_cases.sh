@@ -5,20 +5,24 @@ set -u
 data=/usr/share/libonnx-testdata/data
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
 failed=0
-check() { # set, least number that pass
-  line=$("$keel" onnx-test --quiet "$data/$1" | tail -n 1)
-  echo "$1: $line"
+check() { # set, least number that pass, options
+  name=$1 least=$2
+  shift 2
+  line=$("$keel" onnx-test --quiet "$@" "$data/$name" | tail -n 1)
+  echo "$name${*:+ $*}: $line"
   passed=${line%% *}
   case $line in
-    *", 0 failed,"*) [ "$passed" -ge "$2" ] || failed=1 ;;
+    *", 0 failed,"*) [ "$passed" -ge "$least" ] || failed=1 ;;
     *) failed=1 ;;
   esac
 }
 keel=$1
-check node 847
-check pytorch-converted 82
-check pytorch-operator 35
-check simple 15
+for set in "node 894" "pytorch-converted 82" "pytorch-operator 35" "simple 15"; do
+  check $set
+  for form in text binary compiled; do
+    check $set --through $form
+  done
+done
 # and each set of loops that this processor takes
 for isa in base avx2 avx512; do
   "$keel" devices --option cpu.isa=$isa >/dev/null 2>&1 || continue

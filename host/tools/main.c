@@ -10,6 +10,7 @@ static const struct {
     {"devices", keel_main_devices, "the devices there are"},
     {"ops", keel_main_ops, "what a device can do, op by op and type by type"},
     {"passes", keel_main_passes, "what a model goes through before it runs"},
+    {"compile", keel_main_compile, "write a model as a program of Keel's own"},
     {"run", keel_main_run, "run a model"},
     {"onnx-test", keel_main_onnx_test, "run ONNX backend-test folders"},
 };

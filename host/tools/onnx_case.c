@@ -1,6 +1,7 @@
 /* onnx_case.c - one case of ONNX's backend tests: a folder with model.onnx and
  * test_data_set_N folders that hold input_K.pb and output_K.pb. */
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -142,6 +143,30 @@ static extent extent_of(const onnx_case *how, keel_plan *plan) {
   return here ? (elsewhere ? PART : WHOLE) : NONE;
 }
 
+/* The program as it is when it was saved and loaded. */
+static keel_status go_through(const onnx_case *how, keel_program **program) {
+  char path[] = "/tmp/keel-case-XXXXXX";
+  bool text = !strcmp(how->through, "text");
+  keel_program *made = NULL, *again = NULL;
+  keel_plan_params params = {.struct_size = sizeof params,
+                             .device = how->device};
+  keel_status status = KD_OK;
+  if (!strcmp(how->through, "compiled"))
+    status = keel_program_compile(*program, &params, &made);
+  int file = status == KD_OK ? mkstemp(path) : -1;
+  if (file < 0) return status == KD_OK ? KD_UNAVAILABLE : status;
+  close(file);
+  status = keel_program_save(made ? made : *program, path,
+                             text ? KEEL_SAVE_TEXT : 0);
+  if (status == KD_OK) status = keel_program_load(how->context, path, &again);
+  unlink(path);
+  keel_program_release(made);
+  if (status != KD_OK) return status;
+  keel_program_release(*program);
+  *program = again;
+  return KD_OK;
+}
+
 outcome onnx_case_run(const onnx_case *how, const char *folder,
                       extent *out_extent, char *why, size_t size) {
   char model[4096];
@@ -152,6 +177,8 @@ outcome onnx_case_run(const onnx_case *how, const char *folder,
   snprintf(model, sizeof model, "%s/model.onnx", folder);
   outcome result =
       verdict(keel_program_load(how->context, model, &program), why, size);
+  if (result == PASS && how->through)
+    result = verdict(go_through(how, &program), why, size);
   if (result == PASS)
     result = verdict(keel_plan_create(program, &params, &plan), why, size);
   if (result == PASS && out_extent) keel_plan_profile(plan, KEEL_PROFILE_OPS);

@@ -19,6 +19,8 @@ static const char help[] =
     "\n"
     "  --device D          run them on device D\n"
     "  --filter GLOB       only cases whose folder's name matches\n"
+    "  --through FORM      save each model in this form and load it again\n"
+    "                      first: text, binary, or compiled (for the device)\n"
     "  --quiet             print failures and the totals only\n"
     "  --rtol X, --atol X  other tolerances\n";
 
@@ -103,6 +105,13 @@ static int parse(tests *all, int argc, char **argv, int *folders) {
       all->device_name = value;
     } else if ((value = option_value(argc, argv, &i, "--filter", &missing))) {
       all->filter = value;
+    } else if ((value = option_value(argc, argv, &i, "--through", &missing))) {
+      if (strcmp(value, "text") != 0 && strcmp(value, "binary") != 0 &&
+          strcmp(value, "compiled") != 0)
+        return usage_error("onnx-test",
+                           "--through is text, binary or compiled, not \"%s\"",
+                           value);
+      all->one.through = value;
     } else if ((value = option_value(argc, argv, &i, "--rtol", &missing))) {
       all->one.within.rtol = strtod(value, NULL);
     } else if ((value = option_value(argc, argv, &i, "--atol", &missing))) {

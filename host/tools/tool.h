@@ -15,6 +15,7 @@ int keel_main_plugins(int argc, char **argv);
 int keel_main_devices(int argc, char **argv);
 int keel_main_ops(int argc, char **argv);
 int keel_main_passes(int argc, char **argv);
+int keel_main_compile(int argc, char **argv);
 int keel_main_run(int argc, char **argv);
 int keel_main_onnx_test(int argc, char **argv);
 
@@ -76,6 +77,9 @@ typedef struct onnx_case {
   keel_context *context;
   keel_device *device;
   tolerance within;
+  const char
+      *through; /* "text", "binary", "compiled": saved so and loaded again;
+                          or NULL */
 } onnx_case;
 
 /* How much of a case ran on the device that was asked for: all of its ops that are

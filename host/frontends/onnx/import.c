@@ -172,15 +172,6 @@ static void read_port(const onnx_value_info *info, keel_port *port,
   }
 }
 
-/* What a declared port says of its value's type, where it says all. */
-static void note_type(keel_function *function, uint32_t value,
-                      const keel_port *port) {
-  const keel_type *type = NULL;
-  if (port->flags || port->rank == KEEL_RANK_UNKNOWN || !port->dtype) return;
-  if (keel_type_of(port->dtype, port->rank, port->dims, &type) == KD_OK)
-    function->values[value].type = type;
-}
-
 /* ---- attributes ----------------------------------------------------------- */
 
 static keel_status import_graph(scope *around, const onnx_graph *graph,
@@ -547,7 +538,7 @@ static keel_status import_inputs(scope *scope, const onnx_graph *graph) {
       continue; /* an input with an initial value is a constant */
     read_port(info, &port, dims);
     KEEL_TRY(scope_new(scope, info->name, &value));
-    note_type(scope->function, value, &port);
+    scope->function->values[value].type = keel_port_type(&port);
     KEEL_TRY(keel_function_input(scope->function, value, &port));
   }
   return KD_OK;
@@ -581,7 +572,10 @@ static keel_status import_graph(scope *around, const onnx_graph *graph,
   KEEL_TRY(import_inputs(inner, graph));
   KEEL_TRY(import_nodes(inner, graph->node, graph->n_node));
   KEEL_TRY(import_outputs(inner, graph));
-  return keel_function_sort(inner->function);
+  KEEL_TRY(keel_function_sort(inner->function));
+  keel_status status = keel_pass_types(inner->function);
+  return status == KD_OK ? KD_OK
+                         : keel_while(status, "while reading %s", all->path);
 }
 
 static keel_status import_model(importer *all) {

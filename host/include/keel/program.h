@@ -59,13 +59,27 @@ KEEL_API keel_status keel_builder_output(keel_builder *builder,
 KEEL_API keel_status keel_builder_finish(keel_builder *builder,
                                          KD_OWNED keel_program **out_program);
 
-/* Loads a model file; its kind is told by its contents. ".onnx" is read where
- * Keel was built with protobuf-c.
- * Returns KD_OK, KD_NOT_FOUND, KD_PERMISSION_DENIED, KD_DATA_LOSS (damaged;
- * the message says where), KD_UNIMPLEMENTED (an op or feature that Keel does
- * not have), KD_OUT_OF_MEMORY. */
+/* Loads a model file; its kind is told by its contents: Keel's binary form, its text
+ * (MLIR), or, where Keel was built with protobuf-c, ONNX. The binary form is mapped:
+ * the file must stay as it is while the program, its plans or their values live.
+ * Returns KD_OK, KD_NOT_FOUND (the file, or a device it is compiled for),
+ * KD_PERMISSION_DENIED, KD_DATA_LOSS (damaged; the message says where),
+ * KD_INCOMPATIBLE (of a later Keel), KD_UNIMPLEMENTED (an op or feature that Keel
+ * does not have), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_load(keel_context *context, const char *path,
                                        KD_OWNED keel_program **out_program);
+
+/* As MLIR in generic syntax, which mlir-opt reads with --allow-unregistered-dialect;
+ * without it, in Keel's binary form, which opens at once: nothing in it is parsed, and
+ * constants are used where they lie in the file. */
+#define KEEL_SAVE_TEXT 0x1u
+
+/* Writes a program to a file, which is replaced as a whole or not at all. `flags` is 0 or
+ * KEEL_SAVE_TEXT.
+ * Returns KD_OK, KD_UNIMPLEMENTED (a constant's type has no text), KD_PERMISSION_DENIED,
+ * KD_UNAVAILABLE (can't be written), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_program_save(const keel_program *program,
+                                       const char *path, uint32_t flags);
 
 KEEL_API void keel_program_release(keel_program *program);
 
@@ -107,7 +121,8 @@ typedef struct keel_plan keel_plan;
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */
   uint32_t flags;       /* KEEL_PLAN_* */
-  keel_device *device;  /* NULL: the calling thread's scope, or the default */
+  keel_device *device;  /* NULL: the calling thread's scope, the device that the
+                           program was compiled for, or the default */
 
   /* Where single ops run: "GLOB=DEVICE", GLOB of the names of nodes or of ops; the
    * first that matches stands, and comes before the scope in which a builder
@@ -118,6 +133,13 @@ typedef struct keel_plan_params {
   /* Passes that are left out, by their names. */
   uint32_t skip_count;
   const char *const *skip;
+
+  /* Called on the calling thread after the pass `watch_pass` (NULL: after each) with
+   * the program as it then is, as MLIR; constants of more than a few elements are left
+   * out. NULL: none. */
+  void (*watch)(void *watch_context, const char *pass, const char *text);
+  void *watch_context;
+  const char *watch_pass;
 } keel_plan_params;
 
 /* The passes that make a plan of a program, in their order: names, and what they do, in
@@ -127,6 +149,18 @@ KEEL_API const char *keel_pass_name(uint32_t index);
 KEEL_API const char *keel_pass_about(uint32_t index);
 /* 1: it can't be left out. */
 KEEL_API int keel_pass_needed(uint32_t index);
+
+/* 1: it runs in keel_plan_create only, and not in keel_program_compile: what it makes is
+ * of one process's devices. */
+KEEL_API int keel_pass_last(uint32_t index);
+
+/* Runs the passes that a plan with these parameters begins with, and gives what they
+ * make of the program as a program, to be saved. A plan of that is for the same device
+ * where nothing names another.
+ * Returns as keel_plan_create does, without KD_UNIMPLEMENTED. */
+KEEL_API keel_status keel_program_compile(const keel_program *program,
+                                          const keel_plan_params *params,
+                                          KD_OWNED keel_program **out_program);
 
 /* Makes a plan; the program may be released before the plan.
  * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a

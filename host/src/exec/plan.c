@@ -197,14 +197,13 @@ static keel_status open_devices(const keel_plan *plan) {
 static keel_status fill(keel_plan *plan, keel_program *program,
                         const keel_plan_params *params) {
   keel_function *main = NULL;
-  keel_device *device = params->device;
-  if (!device) device = keel_device_scope(plan->context);
-  if (!device) device = plan->context->default_device;
+  keel_device *device = keel_plan_device(program, params);
   plan->device = device;
   if (device) KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
                                &main));
-  const keel_pass_call call = {params, device};
+  const keel_pass_call call = {
+      .params = params, .device = device, .main = main};
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
@@ -214,11 +213,8 @@ static keel_status fill(keel_plan *plan, keel_program *program,
 keel_status keel_plan_create(keel_program *program,
                              const keel_plan_params *params,
                              keel_plan **out_plan) {
-  keel_plan_params all = {0};
+  const keel_plan_params all = keel_plan_params_of(params);
   *out_plan = NULL;
-  if (params)
-    memcpy(&all, params,
-           params->struct_size < sizeof all ? params->struct_size : sizeof all);
   keel_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return keel_no_memory(sizeof *plan);
   atomic_init(&plan->refs, 1);

@@ -1,10 +1,13 @@
 /* passes.c - all passes, in their order. */
 #include "passes/passes.h"
+#include "context.h"
+#include "frontends/mlir/mlir.h"
 
 /* One of plain, on_device and over_all is set. */
 typedef struct pass {
   const char *name, *about;
   bool needed;    /* no plan can do without */
+  bool last;      /* what it makes is of one process's devices */
   uint32_t asked; /* KEEL_PLAN_*: runs only where the flag is set */
   keel_status (*plain)(keel_function *function);
   keel_status (*on_device)(keel_function *function, keel_device *device);
@@ -31,9 +34,9 @@ static const pass passes[] = {
     {"prune", "drops what the passes before it left unneeded",
      .plain = keel_pass_prune},
     {"layout", "lets convolutions keep the device's blocked layout",
-     .on_device = keel_pass_layout},
+     .last = true, .on_device = keel_pass_layout},
     {"transfer", "copies values once for all that read them on a device",
-     .over_all = keel_pass_transfer},
+     .last = true, .over_all = keel_pass_transfer},
 };
 
 #define PASSES (sizeof passes / sizeof *passes)
@@ -48,6 +51,10 @@ const char *keel_pass_about(uint32_t index) {
 
 int keel_pass_needed(uint32_t index) {
   return index < PASSES && passes[index].needed;
+}
+
+int keel_pass_last(uint32_t index) {
+  return index < PASSES && passes[index].last;
 }
 
 static bool came_before(size_t index) {
@@ -80,6 +87,40 @@ static bool is_skipped(const keel_plan_params *params, const char *name) {
   return false;
 }
 
+static keel_status check_watch(const keel_plan_params *params) {
+  if (!params->watch || !params->watch_pass) return KD_OK;
+  keel_text there = {0};
+  bool found = false;
+  for (size_t i = 0; i < PASSES; i++) {
+    found |= !strcmp(passes[i].name, params->watch_pass);
+    if (!came_before(i))
+      keel_text_add(&there, "%s%s", there.size ? ", " : "", passes[i].name);
+  }
+  if (!found)
+    keel_fail(KD_NOT_FOUND, "there is no pass \"%s\"; there are %s",
+              params->watch_pass, keel_text_get(&there));
+  keel_text_free(&there);
+  return found ? KD_OK : KD_NOT_FOUND;
+}
+
+/* Shows the function as it is to who has asked for it. */
+static keel_status show(const pass *pass, const keel_pass_call *call) {
+  const keel_plan_params *params = call->params;
+  char *text = NULL;
+  size_t size = 0;
+  if (!params->watch ||
+      (params->watch_pass && strcmp(params->watch_pass, pass->name) != 0))
+    return KD_OK;
+  FILE *file = open_memstream(&text, &size);
+  if (!file) return keel_no_memory(1);
+  keel_status status =
+      keel_mlir_write(call->main, call->device, KEEL_MLIR_SHORT, file);
+  if (fclose(file) != 0 && status == KD_OK) status = keel_no_memory(size);
+  if (status == KD_OK) params->watch(params->watch_context, pass->name, text);
+  free(text);
+  return status;
+}
+
 static keel_status run(const pass *pass, keel_function *functions,
                        const keel_pass_call *call) {
   if (pass->over_all) return pass->over_all(functions, call);
@@ -93,9 +134,60 @@ keel_status keel_passes_run(keel_function *functions,
   const keel_plan_params *params = call->params;
   for (uint32_t i = 0; i < params->skip_count; i++)
     KEEL_TRY(check_skip(params->skip[i]));
-  for (const pass *at = passes; at < passes + PASSES; at++)
-    if (!is_skipped(params, at->name) &&
-        (!at->asked || params->flags & at->asked))
-      KEEL_TRY(run(at, functions, call));
+  KEEL_TRY(check_watch(params));
+  for (const pass *at = passes; at < passes + PASSES; at++) {
+    if (is_skipped(params, at->name) || (call->to_save && at->last) ||
+        (at->asked && !(params->flags & at->asked)))
+      continue;
+    KEEL_TRY(run(at, functions, call));
+    KEEL_TRY(show(at, call));
+  }
+  return KD_OK;
+}
+
+/* ---- what goes with them ------------------------------------------------------ */
+
+keel_plan_params keel_plan_params_of(const keel_plan_params *given) {
+  keel_plan_params all = {0};
+  if (given)
+    memcpy(&all, given,
+           given->struct_size < sizeof all ? given->struct_size : sizeof all);
+  return all;
+}
+
+keel_device *keel_plan_device(const keel_program *program,
+                              const keel_plan_params *params) {
+  keel_device *device = params->device;
+  if (!device) device = keel_device_scope(program->context);
+  if (!device) device = program->device;
+  return device ? device : program->context->default_device;
+}
+
+static keel_status compile(const keel_program *program,
+                           const keel_plan_params *params, keel_program *to) {
+  to->device = keel_plan_device(program, params);
+  if (to->device) KEEL_TRY(keel_device_ready(to->device));
+  KEEL_TRY(keel_function_clone(program->main, &to->arena, &to->functions,
+                               &to->main));
+  const keel_pass_call call = {.params = params,
+                               .device = to->device,
+                               .main = to->main,
+                               .to_save = true};
+  return keel_passes_run(to->functions, &call);
+}
+
+keel_status keel_program_compile(const keel_program *program,
+                                 const keel_plan_params *params,
+                                 keel_program **out_program) {
+  const keel_plan_params all = keel_plan_params_of(params);
+  keel_program *made = NULL;
+  *out_program = NULL;
+  KEEL_TRY(keel_program_create(program->context, &made));
+  keel_status status = compile(program, &all, made);
+  if (status != KD_OK) {
+    keel_program_release(made);
+    return status;
+  }
+  *out_program = made;
   return KD_OK;
 }

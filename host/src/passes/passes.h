@@ -11,7 +11,17 @@
 typedef struct keel_pass_call {
   const keel_plan_params *params;
   keel_device *device; /* of nodes that name none, or NULL */
+  const keel_function *main;
+  bool to_save; /* without passes whose work is of one process */
 } keel_pass_call;
+
+/* The parameters in full, whatever version of them was given; NULL: the defaults. */
+keel_plan_params keel_plan_params_of(const keel_plan_params *given);
+
+/* Where a plan's nodes go that name no device: see keel_plan_params. NULL: there is
+ * no device. */
+keel_device *keel_plan_device(const keel_program *program,
+                              const keel_plan_params *params);
 
 /* Runs all of them in their order on a plan's functions, but for those that are
  * skipped. Returns KD_OK, KD_NOT_FOUND (no such pass), or a pass's failure. */

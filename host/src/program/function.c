@@ -27,6 +27,22 @@ keel_status keel_program_create(keel_context *context,
   return KD_OK;
 }
 
+keel_mapping *keel_mapping_retain(keel_mapping *mapping) {
+  /* relaxed: who retains it holds it already */
+  atomic_fetch_add_explicit(&mapping->refs, 1, memory_order_relaxed);
+  return mapping;
+}
+
+void keel_mapping_release(void *mapping) {
+  keel_mapping *self = mapping;
+  /* acq_rel: reads through other holders come before it goes */
+  if (!self ||
+      atomic_fetch_sub_explicit(&self->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  keel_file_close(&self->file);
+  free(self);
+}
+
 void keel_functions_release(keel_function *list) {
   for (; list; list = list->next) {
     for (uint32_t i = 0; i < list->value_count; i++) {
@@ -42,6 +58,7 @@ void keel_program_release(keel_program *program) {
   if (!program || atomic_fetch_sub(&program->refs, 1) != 1) return;
   keel_functions_release(program->functions);
   keel_arena_free(&program->arena);
+  keel_mapping_release(program->mapping);
   free(program);
 }
 
@@ -118,6 +135,15 @@ keel_status keel_function_output(keel_function *function, uint32_t value,
                      &function->output_ports[function->output_count]));
   function->outputs[function->output_count++] = value;
   return KD_OK;
+}
+
+const keel_type *keel_port_type(const keel_port *port) {
+  const keel_type *type = NULL;
+  if (port->flags || port->rank == KEEL_RANK_UNKNOWN || !port->dtype)
+    return NULL;
+  return keel_type_of(port->dtype, port->rank, port->dims, &type) == KD_OK
+             ? type
+             : NULL;
 }
 
 keel_status keel_function_node(keel_function *function, keel_opdef *op,

@@ -47,9 +47,20 @@ struct keel_function {
   keel_function *next;    /* all of one program or plan */
 };
 
+/* A file that values' data and names lie in; unmapped when nobody holds it. */
+typedef struct keel_mapping {
+  atomic_uint refs;
+  keel_file file;
+} keel_mapping;
+
+keel_mapping *keel_mapping_retain(keel_mapping *mapping);
+void keel_mapping_release(void *mapping);
+
 struct keel_program {
   atomic_uint refs;
   keel_context *context;
+  keel_device *device;   /* it was compiled for; NULL: for none */
+  keel_mapping *mapping; /* of its file, or NULL */
   keel_arena arena;
   keel_function *main;
   keel_function *functions; /* all, by `next` */
@@ -74,6 +85,9 @@ keel_status keel_function_input(keel_function *function, uint32_t value,
                                 const keel_port *port);
 keel_status keel_function_output(keel_function *function, uint32_t value,
                                  const keel_port *port);
+
+/* The type that a port declares; NULL where it does not say all of it. */
+const keel_type *keel_port_type(const keel_port *port);
 
 /* Adds a node; takes over the reference to `op`, also where it fails. */
 keel_status keel_function_node(keel_function *function, keel_opdef *op,

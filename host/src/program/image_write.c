@@ -1,0 +1,412 @@
+/* image_write.c - writes a program in its binary form. */
+#include "context.h"
+#include "memory/copy.h"
+#include "program/image.h"
+
+/* A stream, as far as it is written. */
+typedef struct bytes {
+  char *data;
+  size_t size, room;
+} bytes;
+
+/* What was seen before, and its number: by address, or by its text. */
+typedef struct seen {
+  const void *key;
+  uint32_t number;
+} seen;
+
+typedef struct table {
+  seen *slots;
+  uint32_t count, room; /* a power of two */
+} table;
+
+typedef struct writer {
+  const keel_program *program;
+  bytes streams[IMAGE_STREAMS];
+  uint32_t counts[IMAGE_STREAMS];
+  table strings, types, tensors, ops;
+  const keel_tensor **data; /* host data, in the order of the file; retained */
+  uint32_t data_count, data_room;
+  uint64_t data_size;
+} writer;
+
+static const uint32_t sizes[IMAGE_STREAMS] = {
+    [IMAGE_STRINGS] = 1,
+    [IMAGE_TYPES] = sizeof(image_type),
+    [IMAGE_DIMS] = sizeof(int64_t),
+    [IMAGE_TENSORS] = sizeof(image_tensor),
+    [IMAGE_ITEMS] = sizeof(uint32_t),
+    [IMAGE_OPS] = sizeof(image_op),
+    [IMAGE_FUNCTIONS] = sizeof(image_function),
+    [IMAGE_PORTS] = sizeof(image_port),
+    [IMAGE_VALUES] = sizeof(image_value),
+    [IMAGE_NODES] = sizeof(image_node),
+    [IMAGE_ATTRS] = sizeof(image_attr),
+    [IMAGE_WORDS] = sizeof(uint32_t),
+    [IMAGE_LONGS] = sizeof(int64_t),
+    [IMAGE_FLOATS] = sizeof(float),
+};
+
+/* ---- streams and tables ------------------------------------------------------- */
+
+/* Adds `count` records. */
+static keel_status put(writer *all, image_stream stream, const void *records,
+                       size_t count) {
+  bytes *to = &all->streams[stream];
+  size_t size = count * sizes[stream];
+  if (count > UINT32_MAX - 1 - all->counts[stream])
+    return keel_fail(KD_OUT_OF_RANGE, "the program is too large for a file");
+  if (to->size + size > to->room) {
+    size_t room = (to->size + size) * 2 + 256;
+    char *data = realloc(to->data, room);
+    if (!data) return keel_no_memory(room);
+    to->data = data;
+    to->room = room;
+  }
+  if (size) memcpy(to->data + to->size, records, size);
+  to->size += size;
+  all->counts[stream] += (uint32_t)count;
+  return KD_OK;
+}
+
+static keel_status put_word(writer *all, uint32_t word) {
+  return put(all, IMAGE_WORDS, &word, 1);
+}
+
+static uint64_t hash_of(const void *key, bool text) {
+  return text ? keel_hash_string(KEEL_HASH_SEED, key)
+              : keel_hash(KEEL_HASH_SEED, &key, sizeof key);
+}
+
+static seen *slot_of(const table *t, const void *key, bool text) {
+  uint64_t at = hash_of(key, text);
+  for (;; at++) {
+    seen *slot = &t->slots[at & (t->room - 1)];
+    if (!slot->key || slot->key == key || (text && !strcmp(slot->key, key)))
+      return slot;
+  }
+}
+
+/* The slot of a key; its own key is NULL where it was not seen. NULL: no memory. */
+static seen *find(table *t, const void *key, bool text) {
+  if (t->count * 2 >= t->room) {
+    uint32_t room = t->room ? t->room * 2 : 256;
+    table more = {calloc(room, sizeof *more.slots), t->count, room};
+    if (!more.slots) {
+      keel_no_memory(room * sizeof *more.slots);
+      return NULL;
+    }
+    for (uint32_t i = 0; i < t->room; i++)
+      if (t->slots[i].key) *slot_of(&more, t->slots[i].key, text) = t->slots[i];
+    free(t->slots);
+    *t = more;
+  }
+  return slot_of(t, key, text);
+}
+
+static void note(table *t, seen *slot, const void *key, uint32_t number) {
+  *slot = (seen){key, number};
+  t->count++;
+}
+
+/* ---- what is referred to by number --------------------------------------------- */
+
+static keel_status string_of(writer *all, const char *text,
+                             uint32_t *out_place) {
+  if (!text) text = "";
+  seen *slot = find(&all->strings, text, true);
+  if (!slot) return KD_OUT_OF_MEMORY;
+  if (!slot->key) {
+    note(&all->strings, slot, text, all->counts[IMAGE_STRINGS]);
+    KEEL_TRY(put(all, IMAGE_STRINGS, text, strlen(text) + 1));
+  }
+  *out_place = slot->number;
+  return KD_OK;
+}
+
+static keel_status type_of(writer *all, const keel_type *type,
+                           uint32_t *out_number) {
+  seen *slot = find(&all->types, type, false);
+  if (!slot) return KD_OUT_OF_MEMORY;
+  if (!slot->key) {
+    const image_type record = {type->dtype, type->rank};
+    note(&all->types, slot, type, all->counts[IMAGE_TYPES]);
+    KEEL_TRY(put(all, IMAGE_TYPES, &record, 1));
+    KEEL_TRY(put(all, IMAGE_DIMS, type->dims, type->rank));
+  }
+  *out_number = slot->number;
+  return KD_OK;
+}
+
+/* Where a tensor's data is to lie. */
+static keel_status place_data(writer *all, keel_tensor *tensor,
+                              uint64_t *out_at) {
+  keel_tensor *here = NULL;
+  if (all->data_count == all->data_room) {
+    uint32_t room = all->data_room * 2 + 64;
+    const keel_tensor **data = realloc(all->data, room * sizeof *data);
+    if (!data) return keel_no_memory(room * sizeof *data);
+    all->data = data;
+    all->data_room = room;
+  }
+  KEEL_TRY(keel_tensor_to_host(tensor, &here));
+  all->data[all->data_count++] = here;
+  *out_at = all->data_size;
+  all->data_size +=
+      (here->type->bytes + IMAGE_ALIGN - 1) & ~(uint64_t)(IMAGE_ALIGN - 1);
+  return KD_OK;
+}
+
+static keel_status tensor_of(writer *all, keel_tensor *tensor,
+                             uint32_t *out_number) {
+  KEEL_TRY(keel_tensor_wait(tensor));
+  seen *slot = find(&all->tensors, tensor, false);
+  if (!slot) return KD_OUT_OF_MEMORY;
+  if (slot->key) {
+    *out_number = slot->number;
+    return KD_OK;
+  }
+  image_tensor record = {.kind = tensor->kind};
+  uint32_t *items = calloc(tensor->item_count + 1, sizeof *items);
+  keel_status status = items ? KD_OK : keel_no_memory(tensor->item_count);
+  if (status == KD_OK && tensor->kind == KEEL_DATA) {
+    status = type_of(all, tensor->type, &record.type);
+    if (status == KD_OK) status = place_data(all, tensor, &record.at);
+  }
+  for (uint32_t i = 0; i < tensor->item_count && status == KD_OK; i++)
+    status = tensor_of(all, tensor->items[i], &items[i]);
+  if (tensor->kind == KEEL_SEQUENCE) record.at = tensor->item_count;
+  if (status == KD_OK)
+    status = put(all, IMAGE_ITEMS, items, tensor->item_count);
+  free(items);
+  if (status != KD_OK) return status;
+  *out_number = all->counts[IMAGE_TENSORS];
+  slot = find(&all->tensors, tensor, false); /* items may have moved it */
+  if (!slot) return KD_OUT_OF_MEMORY;
+  note(&all->tensors, slot, tensor, *out_number);
+  return put(all, IMAGE_TENSORS, &record, 1);
+}
+
+static keel_status op_of(writer *all, const keel_schema *schema,
+                         uint32_t *out_number) {
+  seen *slot = find(&all->ops, schema, false);
+  if (!slot) return KD_OUT_OF_MEMORY;
+  if (!slot->key) {
+    image_op record = {.since = schema->since};
+    note(&all->ops, slot, schema, all->counts[IMAGE_OPS]);
+    KEEL_TRY(string_of(all, schema->domain, &record.domain));
+    KEEL_TRY(string_of(all, schema->name, &record.name));
+    KEEL_TRY(put(all, IMAGE_OPS, &record, 1));
+  }
+  *out_number = slot->number;
+  return KD_OK;
+}
+
+/* ---- functions ------------------------------------------------------------------ */
+
+static keel_status put_attr(writer *all, const keel_node_attr *from,
+                            const uint32_t *graphs) {
+  const keel_attr *attr = &from->value;
+  image_attr record = {.kind = attr->kind};
+  KEEL_TRY(string_of(all, attr->name, &record.name));
+  switch (attr->kind) {
+    case KD_ATTR_INT:
+      record.i = attr->i;
+      break;
+    case KD_ATTR_FLOAT:
+      memcpy(&record.at, &attr->f, sizeof attr->f);
+      break;
+    case KD_ATTR_STRING:
+      KEEL_TRY(string_of(all, attr->s, &record.at));
+      break;
+    case KD_ATTR_TENSOR:
+      KEEL_TRY(tensor_of(all, attr->tensor, &record.at));
+      break;
+    case KD_ATTR_GRAPH:
+      record.at = *graphs;
+      break;
+    case KD_ATTR_INTS:
+      record.count = attr->count;
+      KEEL_TRY(put(all, IMAGE_LONGS, attr->ints, attr->count));
+      break;
+    case KD_ATTR_FLOATS:
+      record.count = attr->count;
+      KEEL_TRY(put(all, IMAGE_FLOATS, attr->floats, attr->count));
+      break;
+    case KD_ATTR_STRINGS:
+      record.count = attr->count;
+      for (uint32_t i = 0; i < attr->count; i++) {
+        uint32_t place = 0;
+        KEEL_TRY(string_of(all, attr->strings[i], &place));
+        KEEL_TRY(put_word(all, place));
+      }
+      break;
+    default:
+      return keel_fail(KD_INTERNAL, "an attribute of kind %u is not written",
+                       (unsigned)attr->kind);
+  }
+  return put(all, IMAGE_ATTRS, &record, 1);
+}
+
+static keel_status put_node(writer *all, const keel_node *node,
+                            const uint32_t **graphs) {
+  image_node record = {.attr_count = node->op->attr_count,
+                       .input_count = node->input_count,
+                       .output_count = node->output_count,
+                       .flags = node->blocked_output ? IMAGE_BLOCKED : 0};
+  KEEL_TRY(op_of(all, node->op->schema, &record.op));
+  KEEL_TRY(string_of(all, node->name, &record.name));
+  KEEL_TRY(
+      string_of(all, node->device ? node->device->name : "", &record.device));
+  KEEL_TRY(put(all, IMAGE_NODES, &record, 1));
+  KEEL_TRY(put(all, IMAGE_WORDS, node->inputs, node->input_count));
+  KEEL_TRY(put(all, IMAGE_WORDS, node->outputs, node->output_count));
+  for (uint32_t i = 0; i < node->op->attr_count; i++) {
+    const keel_node_attr *attr = &node->op->attrs[i];
+    KEEL_TRY(put_attr(all, attr, *graphs));
+    *graphs += attr->value.kind == KD_ATTR_GRAPH;
+  }
+  return KD_OK;
+}
+
+static keel_status put_port(writer *all, const keel_port *port) {
+  image_port record = {
+      .dtype = port->dtype, .rank = port->rank, .flags = port->flags};
+  KEEL_TRY(string_of(all, port->name, &record.name));
+  KEEL_TRY(put(all, IMAGE_PORTS, &record, 1));
+  return port->rank == KEEL_RANK_UNKNOWN
+             ? KD_OK
+             : put(all, IMAGE_LONGS, port->dims, port->rank);
+}
+
+/* All of a function but those nested in it, whose numbers are in `graphs`. */
+static keel_status put_one(writer *all, const keel_function *function,
+                           const uint32_t *graphs) {
+  image_function record = {.value_count = function->value_count,
+                           .input_count = function->input_count,
+                           .output_count = function->output_count,
+                           .capture_count = function->capture_count};
+  for (uint32_t i = 0; i < function->node_count; i++)
+    record.node_count += !function->nodes[i].dead;
+  KEEL_TRY(string_of(all, function->name, &record.name));
+  KEEL_TRY(put(all, IMAGE_FUNCTIONS, &record, 1));
+  for (uint32_t i = 0; i < function->input_count; i++)
+    KEEL_TRY(put_port(all, &function->input_ports[i]));
+  for (uint32_t i = 0; i < function->output_count; i++)
+    KEEL_TRY(put_port(all, &function->output_ports[i]));
+  for (uint32_t i = 0; i < function->value_count; i++) {
+    const keel_value_info *value = &function->values[i];
+    image_value one = {.constant = KEEL_ABSENT};
+    KEEL_TRY(string_of(all, value->name, &one.name));
+    if (value->constant)
+      KEEL_TRY(tensor_of(all, value->constant, &one.constant));
+    KEEL_TRY(put(all, IMAGE_VALUES, &one, 1));
+  }
+  KEEL_TRY(put(all, IMAGE_WORDS, function->inputs, function->input_count));
+  KEEL_TRY(put(all, IMAGE_WORDS, function->outputs, function->output_count));
+  for (uint32_t i = 0; i < function->node_count; i++)
+    if (!function->nodes[i].dead)
+      KEEL_TRY(put_node(all, &function->nodes[i], &graphs));
+  return KD_OK;
+}
+
+static uint32_t count_graphs(const keel_function *function) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < function->node_count; i++)
+    for (uint32_t k = 0;
+         !function->nodes[i].dead && k < function->nodes[i].op->attr_count; k++)
+      count += function->nodes[i].op->attrs[k].graph != NULL;
+  return count;
+}
+
+static keel_status put_function(writer *all, const keel_function *function,
+                                uint32_t *out_number) {
+  uint32_t *graphs = calloc(count_graphs(function) + 1, sizeof *graphs);
+  uint32_t *next = graphs;
+  keel_status status = graphs ? KD_OK : keel_no_memory(sizeof *graphs);
+  for (uint32_t i = 0; i < function->node_count; i++)
+    for (uint32_t k = 0; status == KD_OK && !function->nodes[i].dead &&
+                         k < function->nodes[i].op->attr_count;
+         k++)
+      if (function->nodes[i].op->attrs[k].graph)
+        status =
+            put_function(all, function->nodes[i].op->attrs[k].graph, next++);
+  *out_number = all->counts[IMAGE_FUNCTIONS];
+  if (status == KD_OK) status = put_one(all, function, graphs);
+  free(graphs);
+  return status;
+}
+
+/* ---- the file -------------------------------------------------------------------- */
+
+static void pad(FILE *file, uint64_t *at, uint64_t to) {
+  static const char zeros[IMAGE_ALIGN];
+  fwrite(zeros, 1, (size_t)(to - *at), file);
+  *at = to;
+}
+
+static uint64_t hash_parts(const writer *all, const image_head *head) {
+  static const char zeros[IMAGE_ALIGN];
+  uint64_t check = KEEL_HASH_SEED, at = sizeof *head;
+  for (int i = 0; i < IMAGE_STREAMS; i++) {
+    check = keel_hash(check, zeros, (size_t)(head->parts[i].offset - at));
+    check = keel_hash(check, all->streams[i].data, all->streams[i].size);
+    at = head->parts[i].offset + all->streams[i].size;
+  }
+  return keel_hash(check, zeros, (size_t)(head->data - at));
+}
+
+static void write_out(const writer *all, uint32_t device, FILE *file) {
+  image_head head = {.magic = IMAGE_MAGIC,
+                     .version = IMAGE_VERSION,
+                     .needs = IMAGE_NEEDS,
+                     .head_size = sizeof head,
+                     .device = device};
+  uint64_t at = sizeof head;
+  for (int i = 0; i < IMAGE_STREAMS; i++) {
+    at = (at + 7) & ~UINT64_C(7);
+    head.parts[i] = (image_part){at, all->counts[i], sizes[i]};
+    at += all->streams[i].size;
+  }
+  head.data = (at + IMAGE_ALIGN - 1) & ~(uint64_t)(IMAGE_ALIGN - 1);
+  head.file_size = head.data + all->data_size;
+  head.check = hash_parts(all, &head);
+  fwrite(&head, sizeof head, 1, file);
+  at = sizeof head;
+  for (int i = 0; i < IMAGE_STREAMS; i++) {
+    pad(file, &at, head.parts[i].offset);
+    fwrite(all->streams[i].data ? all->streams[i].data : "", 1,
+           all->streams[i].size, file);
+    at += all->streams[i].size;
+  }
+  pad(file, &at, head.data);
+  for (uint32_t i = 0; i < all->data_count; i++) {
+    uint64_t size = all->data[i]->type->bytes;
+    if (size) fwrite(all->data[i]->data, 1, size, file);
+    at = size;
+    pad(file, &at, (size + IMAGE_ALIGN - 1) & ~(uint64_t)(IMAGE_ALIGN - 1));
+  }
+}
+
+keel_status keel_image_write(const keel_program *program, FILE *file) {
+  writer *all = calloc(1, sizeof *all);
+  if (!all) return keel_no_memory(sizeof *all);
+  uint32_t main = 0, device = 0;
+  all->program = program;
+  keel_status status = put_function(all, program->main, &main);
+  if (status == KD_OK)
+    status =
+        string_of(all, program->device ? program->device->name : "", &device);
+  if (status == KD_OK) write_out(all, device, file);
+  for (uint32_t i = 0; i < all->data_count; i++)
+    keel_tensor_release((keel_tensor *)(uintptr_t)all->data[i]);
+  for (int i = 0; i < IMAGE_STREAMS; i++)
+    free(all->streams[i].data);
+  free(all->strings.slots);
+  free(all->types.slots);
+  free(all->tensors.slots);
+  free(all->ops.slots);
+  free(all->data);
+  free(all);
+  return status;
+}

@@ -1,0 +1,549 @@
+/* file_test.c - programs in files: the text and the binary form, what they refuse, and
+ * what the passes' dumps show. */
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "frontends/mlir/mlir.h"
+#include "program/image.h"
+#include "testing.h"
+
+static char folder[] = "/tmp/keel-file-XXXXXX";
+static char path[64], second[64];
+
+static int make_folder(void **state) {
+  (void)state;
+  if (!mkdtemp(folder)) return -1;
+  snprintf(path, sizeof path, "%s/a", folder);
+  snprintf(second, sizeof second, "%s/b", folder);
+  return 0;
+}
+
+static int drop_folder(void **state) {
+  (void)state;
+  unlink(path);
+  unlink(second);
+  return rmdir(folder);
+}
+
+static void write_bytes(const char *to, const void *data, size_t size) {
+  FILE *file = fopen(to, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(data, 1, size, file), size);
+  fclose(file);
+}
+
+static char *read_bytes(const char *from, size_t *out_size) {
+  FILE *file = fopen(from, "rb");
+  assert_non_null(file);
+  fseek(file, 0, SEEK_END);
+  size_t size = (size_t)ftell(file);
+  rewind(file);
+  char *data = calloc(size + 1, 1);
+  assert_int_equal(fread(data, 1, size, file), size);
+  fclose(file);
+  *out_size = size;
+  return data;
+}
+
+static keel_context *cpu(void) {
+  return open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+}
+
+/* ---- what is read is what was written -------------------------------------------------- */
+
+/* x of 2 x 4 and "which way", through the program of data/v1.*. */
+static void run_v1(keel_context *context, keel_program *program, bool yes) {
+  const int64_t dims[] = {2, 4};
+  const float x[] = {1, 2, 3, 4, -1, -2, -3, 0.5f};
+  const uint8_t way = yes;
+  keel_tensor *in[2], *out[7];
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, x, &in[0]),
+                   KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_BOOL, 0, NULL, &way, &in[1]),
+                   KD_OK);
+  assert_int_equal(keel_plan_run(plan, in, 2, out, 7), KD_OK);
+  /* Min with {1.5, -2.5, inf, 1e-3}, Clip to at most 6, Gemm with half of w[i] =
+   * (7i) % 5, then x^T y, or Relu of y */
+  const float most[] = {1.5f, -2.5f, INFINITY, 1e-3f};
+  float c[8], y[12] = {0}, want[24] = {0}, got[24];
+  for (int i = 0; i < 8; i++)
+    c[i] = fminf(fminf(x[i], most[i % 4]), 6);
+  for (int i = 0; i < 12; i++)
+    for (int k = 0; k < 4; k++)
+      y[i] += 0.5f * c[i / 6 * 4 + k] * (float)((k * 6 + i % 6) * 7 % 5);
+  for (int i = 0; i < 24 && yes; i++)
+    want[i] = c[i / 6] * y[i % 6] + c[4 + i / 6] * y[6 + i % 6];
+  for (int i = 0; i < 12 && !yes; i++)
+    want[i] = fmaxf(y[i], 0);
+  size_t count = yes ? 24 : 12;
+  assert_int_equal(keel_tensor_read(out[0], got, count * sizeof *got), KD_OK);
+  for (size_t i = 0; i < count; i++)
+    assert_true(fabsf(got[i] - want[i]) <= 1e-4f);
+  const int64_t longs[] = {0, -1, INT64_MAX, INT64_MIN};
+  assert_memory_equal(keel_tensor_data(out[2]), longs, sizeof longs);
+  assert_memory_equal(keel_tensor_data(out[3]), "\1\0\1", 3);
+  assert_int_equal(keel_tensor_elements(out[4]), 0);
+  const uint16_t half[] = {0x4100, 0x4100, 0x4100, 0x4100, 0x4100, 0x4100};
+  assert_memory_equal(keel_tensor_data(out[5]), half, sizeof half);
+  const float complex[] = {1, 2, 3, 4};
+  assert_memory_equal(keel_tensor_data(out[6]), complex, sizeof complex);
+  for (int i = 0; i < 7; i++)
+    keel_tensor_release(out[i]);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_plan_release(plan);
+}
+
+static void check_v1(keel_context *context, const char *from) {
+  keel_program *program = NULL;
+  keel_port port;
+  if (keel_program_load(context, from, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  assert_int_equal(keel_program_op_count(program), 8);
+  assert_int_equal(keel_program_input(program, 1, &port), KD_OK);
+  assert_string_equal(port.name, "which way");
+  assert_int_equal(port.dtype, KD_BOOL);
+  assert_int_equal(port.rank, 0);
+  assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
+  assert_int_equal(port.rank, 2);
+  assert_int_equal(port.dims[0], -1);
+  assert_int_equal(port.dims[1], 4);
+  assert_int_equal(keel_program_output(program, 0, &port), KD_OK);
+  assert_int_equal(port.rank, KEEL_RANK_UNKNOWN);
+  assert_int_equal(keel_program_output(program, 1, &port), KD_OK);
+  assert_int_equal(port.dims[1], 2);
+  run_v1(context, program, true);
+  run_v1(context, program, false);
+  keel_program_release(program);
+}
+
+static void version_1_is_read_for_ever(void **state) {
+  keel_context *context = cpu();
+  (void)state;
+  check_v1(context, TEST_DATA "/v1.mlir");
+  check_v1(context, TEST_DATA "/v1.keel");
+  keel_close(context);
+}
+
+static void forms_go_into_each_other(void **state) {
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  char *texts[2], *images[2];
+  size_t sizes[2], image_sizes[2];
+  (void)state;
+  assert_int_equal(keel_program_load(context, TEST_DATA "/v1.mlir", &program),
+                   KD_OK);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(keel_program_save(program, path, KEEL_SAVE_TEXT), KD_OK);
+    texts[i] = read_bytes(path, &sizes[i]);
+    check_v1(context, path);
+    keel_program_release(program);
+    assert_int_equal(keel_program_load(context, path, &program), KD_OK);
+    assert_int_equal(keel_program_save(program, second, 0), KD_OK);
+    images[i] = read_bytes(second, &image_sizes[i]);
+    check_v1(context, second);
+    keel_program_release(program);
+    assert_int_equal(keel_program_load(context, second, &program), KD_OK);
+  }
+  assert_string_equal(texts[0], texts[1]);
+  assert_int_equal(image_sizes[0], image_sizes[1]);
+  assert_memory_equal(images[0], images[1], image_sizes[0]);
+  for (int i = 0; i < 2; i++) {
+    free(texts[i]);
+    free(images[i]);
+  }
+  keel_program_release(program);
+  keel_close(context);
+}
+
+/* The file is mapped for as long as anything of it is used. */
+static void a_file_stays_mapped_while_it_is_used(void **state) {
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  keel_builder *builder = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *weight = NULL, *out = NULL;
+  float numbers[1000], got[1000];
+  (void)state;
+  for (int i = 0; i < 1000; i++)
+    numbers[i] = (float)i;
+  weight = floats(context, 1000, numbers);
+  assert_int_equal(keel_builder_create(context, "w", &builder), KD_OK);
+  keel_builder_output(builder, "w", keel_builder_constant(builder, weight));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor_release(weight);
+  assert_int_equal(keel_program_save(program, path, 0), KD_OK);
+  keel_program_release(program);
+  assert_int_equal(keel_program_load(context, path, &program), KD_OK);
+  unlink(path);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program_release(program);
+  assert_int_equal(keel_plan_run(plan, NULL, 0, &out, 1), KD_OK);
+  keel_plan_release(plan);
+  assert_int_equal((uintptr_t)keel_tensor_data(out) % IMAGE_ALIGN, 0);
+  assert_int_equal(keel_tensor_read(out, got, sizeof got), KD_OK);
+  assert_memory_equal(got, numbers, sizeof numbers);
+  keel_tensor_release(out);
+  keel_close(context);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------- */
+
+static void numbers_keep_their_bits(void **state) {
+  (void)state;
+  for (uint32_t bits = 0; bits < 65536; bits++)
+    for (int kind = 0; kind < 2; kind++) {
+      kd_dtype dtype = kind ? KD_BF16 : KD_F16;
+      uint16_t from = (uint16_t)bits, to = 0;
+      uint64_t same = 0;
+      double number = 0;
+      assert_true(keel_mlir_decode(dtype, &from, &number, &same));
+      assert_int_equal(same, bits);
+      assert_true(keel_mlir_encode(dtype, number, &to));
+      if (!isnan(number)) assert_int_equal(to, from);
+      if (isnan(number)) continue;
+      /* half way to the next number it goes to the even one; a little beyond or
+       * before, to the nearer one */
+      uint16_t after = (uint16_t)(bits + 1);
+      double next = 0;
+      keel_mlir_decode(dtype, &after, &next, &same);
+      if (!isfinite(next) || !isfinite(number)) continue;
+      double middle = number + (next - number) / 2;
+      assert_true(keel_mlir_encode(dtype, middle, &to));
+      assert_int_equal(to, bits & 1 ? after : from);
+      assert_true(keel_mlir_encode(dtype, nextafter(middle, next), &to));
+      assert_int_equal(to, after);
+      assert_true(keel_mlir_encode(dtype, nextafter(middle, number), &to));
+      assert_int_equal(to, from);
+    }
+}
+
+/* ---- what text is refused, and how -------------------------------------------------------- */
+
+#define BEGIN      "\"keel.program\"() ({\n^bb0(%0: tensor<2x3xf32>):\n"
+#define END(FACTS) "\n}) {" FACTS "} : () -> ()\n"
+#define RELU       "%1 = \"onnx.Relu\"(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n"
+#define RETURN     "\"keel.return\"(%1) : (tensor<2x3xf32>) -> ()"
+#define CONSTANT(VALUE)                            \
+  BEGIN "%1 = \"keel.constant\"() {value = " VALUE \
+        "} : () -> !keel.value\n"                  \
+        "\"keel.return\"(%1) : (!keel.value) -> ()" END("")
+
+static const struct {
+  const char *text;
+  keel_status status;
+  const char *says;
+} refused[] = {
+    {BEGIN RELU RETURN END("version = 2 : i64"), KD_INCOMPATIBLE,
+     "version 2 of Keel's text"},
+    {BEGIN RELU RETURN END("ops = {\"onnx.Relu\" = 99 : i64}"), KD_INCOMPATIBLE,
+     "since opset 99"},
+    {BEGIN RELU RETURN END("device = \"tpu:0\""), KD_NOT_FOUND, "tpu:0"},
+    {BEGIN RELU RETURN END("inputs = []"), KD_DATA_LOSS, "1 items"},
+    {BEGIN RELU RETURN END("inputs = [3]"), KD_DATA_LOSS, "lists of"},
+    {BEGIN RELU RETURN END("outputs = [\"a\"], outputs = [\"a\"]"),
+     KD_DATA_LOSS, ":5:29: attribute \"outputs\" is there twice"},
+    {BEGIN
+     "%1 = \"onnx.Rely\"(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN
+         END(""),
+     KD_UNIMPLEMENTED, "did you mean Relu"},
+    {BEGIN
+     "%1 = \"onnx.Relu\"(%7) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN
+         END(""),
+     KD_DATA_LOSS, ":3:20: %7 is not defined before this"},
+    {BEGIN RELU RELU RETURN END(""), KD_DATA_LOSS, "%1 is defined twice"},
+    {BEGIN
+     "%1 = \"onnx.Relu\"(%0) : (tensor<2x3xf32>) -> tensor<2x4xf32>\n" RETURN
+         END(""),
+     KD_DATA_LOSS, "this gives f32[2,3]"},
+    {BEGIN "%1 = \"onnx.Relu\"(%0) {axis = 1 : i64} : (tensor<2x3xf32>) ->"
+           " tensor<2x3xf32>\n" RETURN END(""),
+     KD_INVALID_ARGUMENT, ":3:6: Relu has no attribute \"axis\""},
+    {BEGIN "%1 = \"onnx.Relu\"(%0) : () -> tensor<2x3xf32>\n" RETURN END(""),
+     KD_DATA_LOSS, "1 arguments have 0 types"},
+    {BEGIN "%1, %2 = \"onnx.Relu\"(%0) : (tensor<2x3xf32>) -> "
+           "tensor<2x3xf32>\n" RETURN END(""),
+     KD_DATA_LOSS, "more results than types"},
+    {BEGIN "%1 = \"onnx.Relu\"(%0, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) ->"
+           " tensor<2x3xf32>\n" RETURN END(""),
+     KD_INVALID_ARGUMENT, "takes 1"},
+    {BEGIN RELU "\"keel.return\"() : () -> ()" END(""), KD_DATA_LOSS,
+     "has no output"},
+    {BEGIN RELU RETURN END("") "\"more\"", KD_DATA_LOSS, "one program"},
+    {BEGIN RELU, KD_DATA_LOSS, "should come here, and the text ends"},
+    {BEGIN "%1 = \"onnx.Relu", KD_DATA_LOSS, "a string does not end"},
+    {BEGIN "%1 = \"onnx.If\"(%0) ({\n\"keel.return\"(%0) : (tensor<2x3xf32>) ->"
+           " ()\n}) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN END(""),
+     KD_DATA_LOSS, "regions get values of others as last arguments"},
+    {BEGIN
+     "%1 = \"onnx.If\"(%0) ({\n^bb0(%5: tensor<2x3xf32>):\n"
+     "\"keel.return\"(%5) : (tensor<2x3xf32>) -> ()\n}) : (tensor<2x3xf32>) ->"
+     " tensor<2x3xf32>\n" RETURN END(""),
+     KD_DATA_LOSS, "keel.graphs"},
+    {BEGIN
+     "%1 = \"onnx.If\"() ({\n^bb0(%5: tensor<2x3xf32>):\n"
+     "\"keel.return\"(%5) : (tensor<2x3xf32>) -> ()\n}, {\n"
+     "^bb0(%5: tensor<2x3xf32>):\n\"keel.return\"(%5) : (tensor<2x3xf32>) -> ()"
+     "}) {keel.graphs = [{attribute = \"then_branch\", captures = 1 : i64},"
+     " {attribute = \"else_branch\", captures = 1 : i64}]} : () ->"
+     " tensor<2x3xf32>\n" RETURN END(""),
+     KD_DATA_LOSS, "fewer than its graphs"},
+    {CONSTANT("dense_resource<keel_0> : tensor<2xf32>"), KD_DATA_LOSS,
+     "no resource \"keel_0\""},
+    {CONSTANT("dense_resource<__elided__> : tensor<99xf32>"), KD_DATA_LOSS,
+     "left out of this text"},
+    {CONSTANT(
+         "dense_resource<a> : tensor<2xf32>") "{-# dialect_resources: { "
+                                              "builtin: { a: "
+                                              "\"0x40000000000000\" } } #-}",
+     KD_DATA_LOSS, "has 14 hex digits"},
+    {CONSTANT(
+         "dense_resource<a> : tensor<1xf32>") "{-# dialect_resources: { "
+                                              "builtin: { a: "
+                                              "\"0x4000000000G00000\" } } #-}",
+     KD_DATA_LOSS, "no hex data"},
+    {CONSTANT("dense<[1.0, 2.0]> : tensor<3xf32>"), KD_DATA_LOSS,
+     "a list has 2 items"},
+    {CONSTANT("dense<[[1.0], [2.0, 3.0]]> : tensor<2x1xf32>"), KD_DATA_LOSS,
+     "more elements than"},
+    {CONSTANT("dense<300> : tensor<2xui8>"), KD_DATA_LOSS, "type's range"},
+    {CONSTANT("dense<-1> : tensor<2xui64>"), KD_DATA_LOSS, "type's range"},
+    {CONSTANT("dense<1.5> : tensor<2xi64>"), KD_DATA_LOSS, "no integer"},
+    {CONSTANT("dense<1> : tensor<2xf32>"), KD_DATA_LOSS, "has no point"},
+    {CONSTANT("dense<\"0x00\"> : tensor<2xf32>"), KD_DATA_LOSS, "hex digits"},
+    {CONSTANT("dense<0.0> : tensor<99999x99999xf32>"), KD_DATA_LOSS,
+     "more than the text"},
+    {CONSTANT("dense<0.0> : tensor<?xf32>"), KD_DATA_LOSS, "must be known"},
+    {CONSTANT("dense<0.0> : tensor<1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1xf32>"),
+     KD_DATA_LOSS, "more than 16 dimensions"},
+    {CONSTANT("dense<0.0> : tensor<99999999999999999999xf32>"), KD_DATA_LOSS,
+     "dimension is too large"},
+    {CONSTANT("dense<0.0> : tensor<2xf31>"), KD_DATA_LOSS,
+     "\"f31\" is no element type"},
+    {CONSTANT("3 : i64"), KD_DATA_LOSS, "dense data"},
+};
+
+static void text_is_refused_with_its_place(void **state) {
+  keel_context *context = cpu();
+  (void)state;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    keel_program *program = NULL;
+    write_bytes(path, refused[i].text, strlen(refused[i].text));
+    keel_status status = keel_program_load(context, path, &program);
+    if (status != refused[i].status)
+      fail_msg("case %zu: %d %s", i, (int)status, keel_message());
+    assert_null(program);
+    expect_message(refused[i].says);
+    expect_message(path);
+  }
+  keel_close(context);
+}
+
+/* The plainest text that is one: no module, no facts. */
+static void text_may_be_short(void **state) {
+  static const char text[] = "// a comment\n" BEGIN RELU RETURN END("");
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  keel_port port;
+  (void)state;
+  write_bytes(path, text, sizeof text - 1);
+  if (keel_program_load(context, path, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
+  assert_string_equal(port.name, "input0");
+  assert_int_equal(port.dims[1], 3);
+  keel_program_release(program);
+  keel_close(context);
+}
+
+/* ---- damaged images --------------------------------------------------------------------------- */
+
+static void seal(char *data) {
+  image_head head;
+  memcpy(&head, data, sizeof head);
+  head.check = keel_hash(KEEL_HASH_SEED, data + head.head_size,
+                         head.data - head.head_size);
+  memcpy(data, &head, sizeof head);
+}
+
+static keel_status load_bytes(keel_context *context, const char *data,
+                              size_t size) {
+  keel_program *program = NULL;
+  write_bytes(path, data, size);
+  keel_status status = keel_program_load(context, path, &program);
+  keel_program_release(program);
+  return status;
+}
+
+static void images_are_refused(void **state) {
+  keel_context *context = cpu();
+  size_t size = 0;
+  char *data = read_bytes(TEST_DATA "/v1.keel", &size), *copy = malloc(size);
+  image_head *head = (image_head *)(void *)copy;
+  (void)state;
+  for (size_t cut = 8; cut < size; cut += cut < 400 ? 1 : 37) {
+    assert_int_equal(load_bytes(context, data, cut), KD_DATA_LOSS);
+    expect_message("is damaged");
+  }
+  memcpy(copy, data, size);
+  head->needs = head->version = IMAGE_VERSION + 1;
+  assert_int_equal(load_bytes(context, copy, size), KD_INCOMPATIBLE);
+  expect_message("must know version 2");
+  memcpy(copy, data, size);
+  copy[head->head_size + 3] ^= 1;
+  assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);
+  expect_message("its sum is wrong");
+  memcpy(copy, data, size);
+  head->parts[IMAGE_NODES].count += 1000000;
+  assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);
+  expect_message("a stream leaves the file");
+  /* an op that is not there, a constant, a value, a name: each with a right sum */
+  static const struct {
+    image_stream stream;
+    size_t field;
+    const char *says;
+  } fields[] = {
+      {IMAGE_NODES, offsetof(image_node, op), "an op is not there"},
+      {IMAGE_NODES, offsetof(image_node, name), "a name is not there"},
+      {IMAGE_NODES, offsetof(image_node, attr_count), "more attributes"},
+      {IMAGE_NODES, offsetof(image_node, input_count), "no values"},
+      {IMAGE_VALUES, offsetof(image_value, constant), "constant is not there"},
+      {IMAGE_FUNCTIONS, offsetof(image_function, node_count), "more nodes"},
+      {IMAGE_FUNCTIONS, offsetof(image_function, value_count), "more values"},
+      {IMAGE_FUNCTIONS, offsetof(image_function, input_count), "more ports"},
+      {IMAGE_PORTS, offsetof(image_port, rank), "no dimensions"},
+      {IMAGE_TYPES, offsetof(image_type, rank), "no dimensions"},
+      {IMAGE_TYPES, offsetof(image_type, dtype), "77"},
+      {IMAGE_TENSORS, offsetof(image_tensor, kind), "of no kind"},
+      {IMAGE_TENSORS, offsetof(image_tensor, type), "leaves the file"},
+      {IMAGE_TENSORS, offsetof(image_tensor, at), "leaves the file"},
+      {IMAGE_ATTRS, offsetof(image_attr, kind), "of no kind"},
+      {IMAGE_WORDS, 0, "an input has no value"},
+  };
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    const uint32_t wrong = 7777777;
+    memcpy(copy, data, size);
+    memcpy(copy + head->parts[fields[i].stream].offset + fields[i].field,
+           &wrong, sizeof wrong);
+    seal(copy);
+    assert_int_not_equal(load_bytes(context, copy, size), KD_OK);
+    expect_message(fields[i].says);
+  }
+  free(copy);
+  free(data);
+  keel_close(context);
+}
+
+/* ---- compiled programs, and dumps ---------------------------------------------------------------- */
+
+static void a_program_names_its_device(void **state) {
+  keel_context *context = cpu(), *other = NULL;
+  keel_program *program = NULL, *made = NULL;
+  (void)state;
+  assert_int_equal(keel_program_load(context, TEST_DATA "/v1.mlir", &program),
+                   KD_OK);
+  assert_int_equal(keel_program_compile(program, NULL, &made), KD_OK);
+  assert_int_equal(keel_program_save(made, path, 0), KD_OK);
+  assert_int_equal(keel_program_save(made, second, KEEL_SAVE_TEXT), KD_OK);
+  keel_program_release(made);
+  keel_program_release(program);
+  check_v1(context, path);
+  check_v1(context, second);
+  keel_close(context);
+  other = open_with(MINIMAL_PLUGIN, NULL, KEEL_NO_WORKERS);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(keel_program_load(other, i ? second : path, &program),
+                     KD_NOT_FOUND);
+    expect_message("there is no device \"cpu:0\"");
+    expect_message("compile the model again");
+  }
+  keel_close(other);
+}
+
+typedef struct dumps {
+  keel_context *context;
+  int count;
+  char passes[400];
+} dumps;
+
+/* Each is text that can be read back, and means the same. */
+static void read_dump(void *context, const char *pass, const char *text) {
+  dumps *all = context;
+  size_t length = strlen(all->passes);
+  snprintf(all->passes + length, sizeof all->passes - length, "%s ", pass);
+  all->count++;
+  write_bytes(path, text, strlen(text));
+  keel_program *program = NULL;
+  if (keel_program_load(all->context, path, &program) != KD_OK)
+    fail_msg("after %s: %s\n%s", pass, keel_message(), text);
+  keel_program_release(program);
+}
+
+static void passes_can_be_watched(void **state) {
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  dumps all = {.context = context};
+  static const char text[] = BEGIN
+      "%4 = \"keel.constant\"() {value = dense<1.0> : tensor<f32>} : () ->"
+      " tensor<f32>\n"
+      "%2 = \"onnx.Add\"(%0, %4) : (tensor<2x3xf32>, tensor<f32>) ->"
+      " tensor<2x3xf32>\n"
+      "%1 = \"onnx.Relu\"(%2) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN
+          END("");
+  (void)state;
+  write_bytes(second, text, sizeof text - 1);
+  assert_int_equal(keel_program_load(context, second, &program), KD_OK);
+  keel_plan_params params = {
+      .struct_size = sizeof params, .watch = read_dump, .watch_context = &all};
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan_release(plan);
+  assert_string_equal(all.passes,
+                      "place sort prune types expand fold cse fuse prune"
+                      " layout transfer ");
+  all.count = 0;
+  params.watch_pass = "prune";
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan_release(plan);
+  assert_int_equal(all.count, 2);
+  params.watch_pass = "prone";
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_NOT_FOUND);
+  expect_message("there is no pass \"prone\"; there are place, sort, prune");
+  keel_program_release(program);
+  keel_close(context);
+}
+
+static void saving_says_why_not(void **state) {
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  (void)state;
+  assert_int_equal(keel_program_load(context, TEST_DATA "/v1.mlir", &program),
+                   KD_OK);
+  assert_int_equal(keel_program_save(program, "/nowhere/at/all", 0),
+                   KD_UNAVAILABLE);
+  expect_message("/nowhere/at/all: can't be written");
+  assert_int_equal(keel_program_save(program, path, 6), KD_INVALID_ARGUMENT);
+  expect_message("no flags 0x6");
+  keel_program_release(program);
+  keel_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(version_1_is_read_for_ever),
+      cmocka_unit_test(forms_go_into_each_other),
+      cmocka_unit_test(a_file_stays_mapped_while_it_is_used),
+      cmocka_unit_test(numbers_keep_their_bits),
+      cmocka_unit_test(text_is_refused_with_its_place),
+      cmocka_unit_test(text_may_be_short),
+      cmocka_unit_test(images_are_refused),
+      cmocka_unit_test(a_program_names_its_device),
+      cmocka_unit_test(passes_can_be_watched),
+      cmocka_unit_test(saving_says_why_not),
+  };
+  return cmocka_run_group_tests(tests, make_folder, drop_folder);
+}

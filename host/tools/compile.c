@@ -1,0 +1,165 @@
+/* compile.c - `keel compile`: a model in one of Keel's own forms. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "tool.h"
+
+#define WORDS 256
+
+static const char help[] =
+    "usage: keel compile MODEL -o FILE [OPTION]...\n"
+    "       keel compile MODEL --dump-after PASS [OPTION]...\n\n"
+    "Writes a model as a program of Keel's own, which `keel run` and\n"
+    "keel_program_load open much faster than ONNX.\n\n"
+    "  -o FILE             where to write it\n"
+    "  --text              as MLIR in generic syntax, to be read by people "
+    "and\n"
+    "                      by `mlir-opt --allow-unregistered-dialect`\n"
+    "  --device D          run the passes for device D first (`keel passes`\n"
+    "                      lists them), so that opening it need not; it then\n"
+    "                      runs on D, where nothing else is asked for\n"
+    "  --place GLOB=D      as for `keel run`; so are these:\n"
+    "  --place auto\n"
+    "  --skip-pass PASS\n"
+    "  --dump-after PASS   print the program after each run of a pass, or of\n"
+    "                      \"all\"; larger constants are left out\n";
+
+typedef struct arguments {
+  common common;
+  const char *model, *output, *device, *dump;
+  bool text, by_cost;
+  const char *places[WORDS], *skips[WORDS];
+  uint32_t place_count, skip_count;
+} arguments;
+
+static bool take(arguments *all, int argc, char **argv, int *at,
+                 bool *out_missing) {
+  static const char *const names[] = {
+      "-o", "--output", "--device", "--dump-after", "--place", "--skip-pass"};
+  for (int k = 0; k < 6; k++) {
+    const char *value = option_value(argc, argv, at, names[k], out_missing);
+    if (!value) continue;
+    if (k < 2)
+      all->output = value;
+    else if (k == 2)
+      all->device = value;
+    else if (k == 3)
+      all->dump = value;
+    else if (k == 4 && !strcmp(value, "auto"))
+      all->by_cost = true;
+    else if (k == 4 && all->place_count < WORDS)
+      all->places[all->place_count++] = value;
+    else if (k == 5 && all->skip_count < WORDS)
+      all->skips[all->skip_count++] = value;
+    else
+      *out_missing = true;
+    return true;
+  }
+  return false;
+}
+
+static int parse(arguments *all, int argc, char **argv) {
+  for (int i = 0; i < argc; i++) {
+    bool missing = false;
+    if (is_help(argv[i])) {
+      printf("%s%s", help, common_help);
+      return 0;
+    }
+    if (common_option(&all->common, argc, argv, &i)) {
+      if (all->common.failed) return EXIT_USAGE;
+      continue;
+    }
+    bool taken = take(all, argc, argv, &i, &missing);
+    if (missing) return EXIT_USAGE;
+    if (taken) continue;
+    if (!strcmp(argv[i], "--text"))
+      all->text = true;
+    else if (argv[i][0] == '-' && argv[i][1])
+      return usage_error("compile", "there is no option \"%s\"", argv[i]);
+    else if (all->model)
+      return usage_error("compile", "one model at a time, not also \"%s\"",
+                         argv[i]);
+    else
+      all->model = argv[i];
+  }
+  if (!all->model) return usage_error("compile", "which model?");
+  if (!all->output && !all->dump)
+    return usage_error("compile", "where to? -o FILE says it");
+  return -1;
+}
+
+static void print(void *context, const char *pass, const char *text) {
+  (void)context;
+  printf("// after %s\n%s\n", pass, text);
+}
+
+static void print_size(const char *path, keel_program *program, double from) {
+  struct stat facts;
+  if (stat(path, &facts) != 0) return;
+  bool small = facts.st_size < 1 << 20;
+  printf("%s: %u ops, %.1f %s, in %.0f ms\n", path,
+         (unsigned)keel_program_op_count(program),
+         (double)facts.st_size / (small ? 1 << 10 : 1 << 20),
+         small ? "KiB" : "MiB", (now() - from) * 1e3);
+}
+
+/* What is written: the model as it is, or what the passes make of it. The passes that
+ * are a plan's own run too where they are to be shown. */
+static keel_status make(const arguments *all, keel_context *context,
+                        keel_program *model, keel_program **out_program) {
+  keel_plan *plan = NULL;
+  keel_plan_params params = {
+      .struct_size = sizeof params,
+      .flags = all->by_cost ? KEEL_PLAN_BY_COST : 0,
+      .places = all->places,
+      .place_count = all->place_count,
+      .skip = all->skips,
+      .skip_count = all->skip_count,
+      .watch = all->dump ? print : NULL,
+      .watch_pass =
+          all->dump && strcmp(all->dump, "all") != 0 ? all->dump : NULL,
+  };
+  keel_status status = KD_OK;
+  *out_program = NULL;
+  if (all->device)
+    status = keel_device_find(context, all->device, &params.device);
+  if (status == KD_OK && all->dump) {
+    status = keel_plan_create(model, &params, &plan);
+    keel_plan_release(plan);
+    params.watch = NULL;
+  }
+  bool changed = all->device || all->by_cost || all->place_count;
+  if (status == KD_OK && all->output && changed)
+    status = keel_program_compile(model, &params, out_program);
+  return status;
+}
+
+static int work(const arguments *all, keel_context *context) {
+  keel_program *model = NULL, *made = NULL;
+  double from = now();
+  progress("reading %s", all->model);
+  keel_status status = keel_program_load(context, all->model, &model);
+  progress("compiling %s", all->model);
+  if (status == KD_OK) status = make(all, context, model, &made);
+  if (status == KD_OK && all->output)
+    status = keel_program_save(made ? made : model, all->output,
+                               all->text ? KEEL_SAVE_TEXT : 0);
+  progress_end();
+  int result = status == KD_OK ? 0 : complain();
+  if (!result && all->output)
+    print_size(all->output, made ? made : model, from);
+  keel_program_release(made);
+  keel_program_release(model);
+  return result;
+}
+
+int keel_main_compile(int argc, char **argv) {
+  static arguments all;
+  int result = parse(&all, argc, argv);
+  if (result >= 0) return result;
+  keel_context *context = common_open(&all.common, 0);
+  if (!context) return 1;
+  result = work(&all, context);
+  keel_close(context);
+  return result;
+}
