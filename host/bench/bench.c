@@ -71,6 +71,23 @@ void bench_graph_line(const bench_graph *g) {
   fprintf(json, "}");
 }
 
+void bench_model_line(const bench_model *m) {
+  printf("%-12s %9.2f %9.2f %9.3f  %5.0f    %8.2f %8.2f %8.2f  %6.2f\n",
+         m->name, m->onnx * 1e-6, m->text * 1e-6, m->binary * 1e-6,
+         m->onnx / m->binary, (double)m->planned * 0x1p-20,
+         (double)m->least * 0x1p-20, (double)m->apart * 0x1p-20,
+         (double)m->planned / (double)m->least);
+  fflush(stdout);
+  if (!json) return;
+  fprintf(json,
+          "%s{\"model\": \"%s\", \"onnx\": %.0f, \"text\": %.0f,"
+          " \"binary\": %.0f, \"planned\": %llu, \"least\": %llu,"
+          " \"apart\": %llu}",
+          between(), m->name, m->onnx, m->text, m->binary,
+          (unsigned long long)m->planned, (unsigned long long)m->least,
+          (unsigned long long)m->apart);
+}
+
 static void begin_list(const char *name, bool first) {
   has_entry = false;
   if (json) fprintf(json, "%s  \"%s\": [", first ? "{\n" : "\n  ],\n", name);
@@ -110,6 +127,13 @@ int main(int argc, char **argv) {
   }
   begin_list("calls", true);
   bench_calls();
+  begin_list("programs", false);
+  printf(
+      "\nopening, ms       ONNX      text    binary  ONNX /   memory, MiB:"
+      " least    apart  planned\n"
+      "                                             binary    planned"
+      "                     / least\n");
+  bench_programs();
   begin_list("graphs", false);
   printf(
       "\nnanoseconds a node                 Keel   OpenMP   oneTBB  best peer "

@@ -25,8 +25,19 @@ typedef struct bench_graph {
 
 void bench_graph_line(const bench_graph *g);
 
+/* A model: nanoseconds to load each of its forms, and the bytes of its values in
+ * between (see keel_plan_memory). */
+typedef struct bench_model {
+  const char *name;
+  double onnx, text, binary;
+  uint64_t planned, apart, least;
+} bench_model;
+
+void bench_model_line(const bench_model *m);
+
 /* What is measured. */
 void bench_calls(void);
+void bench_programs(void);
 void bench_graphs(int rounds);
 
 #endif /* KEEL_BENCH_H */

@@ -1,0 +1,92 @@
+/* programs.c - opening models in their forms, and the memory of their plans. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "onnx.h"
+
+static const struct {
+  const char *name;
+  void (*write)(const char *path);
+} models[] = {{"ResNet-50", model_resnet50},
+              {"MobileNetV2", model_mobilenet},
+              {"BERT layer", model_bert_layer}};
+
+/* The least time of some loads; 0: it can't be read. */
+static double load_time(keel_context *context, const char *path) {
+  double best = 1e30;
+  for (int i = 0; i < 9; i++) {
+    keel_program *program = NULL;
+    double from = bench_now();
+    keel_status status = keel_program_load(context, path, &program);
+    double time = bench_now() - from;
+    keel_program_release(program);
+    if (status == KD_UNIMPLEMENTED) return 0; /* without protobuf-c */
+    bench_need(status);
+    best = time < best ? time : best;
+  }
+  return best;
+}
+
+/* Runs a plan until its values are planned. */
+static void run(keel_context *context, keel_program *program, keel_plan *plan) {
+  keel_port port;
+  keel_tensor *in = NULL, *out = NULL;
+  bench_need(keel_program_input(program, 0, &port));
+  bench_need(
+      keel_tensor_create(context, port.dtype, port.rank, port.dims, NULL, &in));
+  for (int i = 0; i < 3; i++) {
+    bench_need(keel_plan_run(plan, &in, 1, &out, 1));
+    keel_tensor_release(out);
+  }
+  keel_tensor_release(in);
+}
+
+static void measure_memory(keel_context *context, keel_program *program,
+                           bench_model *m) {
+  keel_plan *plan = NULL;
+  bench_need(keel_plan_create(program, NULL, &plan));
+  run(context, program, plan);
+  bench_need(keel_plan_memory(plan, &m->planned, &m->apart, &m->least));
+  keel_plan_release(plan);
+}
+
+static void measure(keel_context *context, size_t index, const char *folder) {
+  char onnx[300], text[300], binary[300];
+  keel_program *program = NULL;
+  bench_model m = {.name = models[index].name};
+  snprintf(onnx, sizeof onnx, "%s/model.onnx", folder);
+  snprintf(text, sizeof text, "%s/model.mlir", folder);
+  snprintf(binary, sizeof binary, "%s/model.keel", folder);
+  models[index].write(onnx);
+  m.onnx = load_time(context, onnx);
+  if (m.onnx > 0) {
+    bench_need(keel_program_load(context, onnx, &program));
+    bench_need(keel_program_save(program, text, KEEL_SAVE_TEXT));
+    bench_need(keel_program_save(program, binary, 0));
+    m.text = load_time(context, text);
+    m.binary = load_time(context, binary);
+    measure_memory(context, program, &m);
+    keel_program_release(program);
+    bench_model_line(&m);
+  }
+  unlink(onnx);
+  unlink(text);
+  unlink(binary);
+}
+
+void bench_programs(void) {
+  keel_context *context = NULL;
+  char folder[] = "/tmp/keel-bench-XXXXXX";
+  bench_need(keel_open(NULL, &context));
+  if (!mkdtemp(folder)) {
+    perror(folder);
+    exit(1);
+  }
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    measure(context, i, folder);
+  rmdir(folder);
+  keel_close(context);
+}
