@@ -4,6 +4,7 @@
 
 #include "context.h"
 #include "exec/places.h"
+#include "exec/plan.h"
 #include "testing.h"
 
 static keel_context *context;
@@ -56,21 +57,21 @@ static bool has_frame(keel_plan *plan) {
 
 /* ---- equal results ---------------------------------------------------------- */
 
-enum { SIZE = 3, NODES = 60, OUTPUTS = 3 };
+enum { NODES = 60, OUTPUTS = 3, LARGE = 100000 };
 
 /* Random sums, products and views of earlier values, of which some are read often, some
  * never, and some handed out. */
-static keel_plan *random_plan(uint32_t seed) {
+static keel_plan *random_plan(uint32_t seed, int64_t size) {
   static const char *const unary[] = {"Neg", "Relu", "Abs"};
   static const char *const binary[] = {"Add", "Sub", "Max", "Min"};
-  const float numbers[SIZE] = {1, -2, 3};
-  const int64_t dims[] = {SIZE}, column[] = {SIZE, 1}, row[] = {SIZE};
+  static float numbers[LARGE] = {1, -2, 3};
+  const int64_t dims[] = {size}, column[] = {size, 1}, row[] = {size};
   keel_builder *builder = NULL;
   keel_value values[NODES + 3];
   assert_int_equal(keel_builder_create(context, "random", &builder), KD_OK);
   values[0] = keel_builder_input(builder, "x", KD_F32, 1, dims);
   values[1] = keel_builder_input(builder, "y", KD_F32, 1, dims);
-  values[2] = constant(builder, KD_F32, SIZE, numbers);
+  values[2] = constant(builder, KD_F32, size, numbers);
   keel_value to_column = constant(builder, KD_I64, 2, column);
   keel_value to_row = constant(builder, KD_I64, 1, row);
   for (int i = 3; i < NODES + 3; i++) {
@@ -99,37 +100,53 @@ static keel_plan *random_plan(uint32_t seed) {
   return plan_of(builder);
 }
 
-static void run_random(keel_plan *plan, int round, float *out) {
-  const float a[SIZE] = {(float)round, -1, 2}, b[SIZE] = {3, (float)-round, 0};
-  keel_tensor *in[] = {floats(context, SIZE, a), floats(context, SIZE, b)};
+static void run_random(keel_plan *plan, int64_t size, int round, float *out) {
+  static float a[LARGE], b[LARGE];
+  for (int64_t i = 0; i < size; i++) {
+    a[i] = (float)(round - i % 7);
+    b[i] = (float)(i % 5 - round * (i % 3));
+  }
+  keel_tensor *in[] = {floats(context, size, a), floats(context, size, b)};
   keel_tensor *got[OUTPUTS];
+  uint64_t bytes = (uint64_t)size * sizeof *a;
   assert_int_equal(keel_plan_run(plan, in, 2, got, OUTPUTS), KD_OK);
-  expect_floats(in[0], a, SIZE); /* nobody wrote into them */
-  expect_floats(in[1], b, SIZE);
+  assert_memory_equal(keel_tensor_data(in[0]), a,
+                      bytes); /* nobody wrote there */
+  assert_memory_equal(keel_tensor_data(in[1]), b, bytes);
   for (int i = 0; i < OUTPUTS; i++) {
-    assert_int_equal(keel_tensor_read(got[i], out + i * SIZE, SIZE * 4), KD_OK);
+    assert_int_equal(keel_tensor_read(got[i], out + i * size, bytes), KD_OK);
     keel_tensor_release(got[i]);
   }
   keel_tensor_release(in[0]);
   keel_tensor_release(in[1]);
 }
 
+static void compare_runs(uint32_t seed, int64_t size) {
+  static float got[OUTPUTS * LARGE], want[OUTPUTS * LARGE];
+  keel_plan *plan = random_plan(seed, size), *plain = random_plan(seed, size);
+  for (int round = 0; round < 8; round++) {
+    keel_plan_profile(plain, KEEL_PROFILE_OPS); /* makes values each time */
+    run_random(plain, size, round, want);
+    run_random(plan, size, round, got);
+    assert_memory_equal(got, want, OUTPUTS * (uint64_t)size * sizeof *got);
+    if (round == 3) share_steps(plan);
+    if (round) assert_true(has_frame(plan));
+  }
+  keel_plan_release(plan);
+  keel_plan_release(plain);
+}
+
 static void results_are_those_of_runs_with_values(void **state) {
   (void)state;
-  for (uint32_t seed = 0; seed < 300; seed++) {
-    keel_plan *plan = random_plan(seed), *plain = random_plan(seed);
-    for (int round = 0; round < 8; round++) {
-      float got[OUTPUTS * SIZE], want[OUTPUTS * SIZE];
-      keel_plan_profile(plain, KEEL_PROFILE_OPS); /* makes values each time */
-      run_random(plain, round, want);
-      run_random(plan, round, got);
-      assert_memory_equal(got, want, sizeof got);
-      if (round == 3) share_steps(plan);
-      if (round) assert_true(has_frame(plan));
-    }
-    keel_plan_release(plan);
-    keel_plan_release(plain);
-  }
+  for (uint32_t seed = 0; seed < 300; seed++)
+    compare_runs(seed, 3);
+}
+
+/* Memory is shared in the plan's order, which threads then keep. */
+static void results_of_large_values_are_those_too(void **state) {
+  (void)state;
+  for (uint32_t seed = 0; seed < 12; seed++)
+    compare_runs(seed, LARGE);
 }
 
 typedef struct caller {
@@ -492,60 +509,176 @@ static void scratch_memory_lies_apart(void **state) {
   keel_plan_release(plan);
 }
 
-/* a and b are made of x; c of a; d of c and b. */
-static void places_hold_in_any_order_of_steps(void **state) {
-  enum { A, B, C, D, STEPS };
+/* ---- where blocks lie --------------------------------------------------------- */
+
+#define STEPS 40
+
+static uint32_t next_random(uint64_t *state) {
+  *state = *state * UINT64_C(6364136223846793005) + 1;
+  return (uint32_t)(*state >> 33);
+}
+
+/* A graph of so many steps, each of one or two values that were there before. */
+static keel_plan *random_steps(uint64_t *state) {
   const int64_t one = 1;
   keel_builder *builder = NULL;
-  uint32_t base[32], at[2 * STEPS];
-  (void)state;
-  assert_int_equal(keel_builder_create(context, "order", &builder), KD_OK);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
-  keel_value a = op(builder, "Neg", x, KEEL_ABSENT);
-  keel_value b = op(builder, "Abs", x, KEEL_ABSENT);
-  keel_value c = op(builder, "Relu", a, KEEL_ABSENT);
-  keel_builder_output(builder, "d", op(builder, "Add", c, b));
-  keel_plan *plan = plan_of(builder);
+  keel_value values[STEPS + 1];
+  assert_int_equal(keel_builder_create(context, "steps", &builder), KD_OK);
+  values[0] = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  for (uint32_t i = 0; i < STEPS; i++) {
+    uint32_t near = i > 6 ? i - 6 : 0;
+    keel_value a = values[near + next_random(state) % (i + 1 - near)];
+    keel_value b = values[next_random(state) % (i + 1)];
+    values[i + 1] = next_random(state) % 2 ? op(builder, "Neg", a, KEEL_ABSENT)
+                                           : op(builder, "Sub", a, b);
+  }
+  for (uint32_t i = STEPS - 3; i <= STEPS; i++)
+    keel_builder_output(builder, "y", values[i]);
+  return plan_of(builder);
+}
+
+/* By step: those that come before it in an order. */
+static void close_order(const keel_order *order, uint32_t steps,
+                        bool (*before)[STEPS]) {
+  memset(before, 0, STEPS * sizeof *before);
+  for (uint32_t i = 0; i < steps; i++)
+    for (uint32_t k = order->first[i]; k < order->first[i + 1]; k++) {
+      uint32_t to = order->followers[k];
+      assert_true(to > i);
+      before[to][i] = true;
+      for (uint32_t j = 0; j < steps; j++)
+        before[to][j] |= before[i][j];
+    }
+}
+
+/* What uses a block: its steps, as they were asked for. */
+typedef struct used {
+  bool by[STEPS];
+  uint32_t from;
+} used;
+
+static void note_use(const keel_fplan *fplan, uint32_t step, uint32_t value,
+                     used *block) {
+  block->by[step] = true;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
+      block->by[i] |=
+          value != KEEL_ABSENT && fplan->steps[i].inputs[k] == value;
+}
+
+static void check_blocks(const keel_places *places, const keel_fplan *fplan,
+                         const used *blocks) {
+  static bool before[STEPS][STEPS];
+  keel_order *order =
+      keel_order_create(fplan, places->edges, places->edge_count, NULL);
+  assert_non_null(order);
+  close_order(order, fplan->step_count, before);
+  keel_order_free(order);
+  for (uint32_t a = 0; a < places->count; a++) {
+    const keel_block *x = &places->blocks[a];
+    assert_int_equal(x->offset % 64, 0);
+    assert_true(x->offset + x->bytes <= places->total);
+    for (uint32_t b = 0; b < places->count; b++) {
+      const keel_block *y = &places->blocks[b];
+      bool touch =
+          x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+      if (a == b || !touch || blocks[a].from >= blocks[b].from) continue;
+      for (uint32_t i = 0; i < fplan->step_count; i++)
+        if (blocks[a].by[i]) assert_true(before[blocks[b].from][i]);
+    }
+  }
+}
+
+/* With values of so many bytes, and up to nine times as many. */
+static void lay_blocks(uint64_t *state, uint64_t bytes, uint32_t *with_edges) {
+  static used blocks[2 * STEPS];
+  keel_plan *plan = random_steps(state);
   keel_fplan *fplan = plan->main;
-  assert_int_equal(fplan->step_count, STEPS);
+  keel_places places = {0};
+  uint32_t base[128];
+  assert_true(fplan->step_count <= STEPS && fplan->value_count <= 128);
   for (uint32_t i = 0; i < fplan->value_count; i++)
     base[i] = i;
-  keel_places places = {0};
+  memset(blocks, 0, sizeof blocks);
   assert_int_equal(keel_places_begin(&places, fplan, base), KD_OK);
-  for (uint32_t i = 0; i < STEPS; i++) { /* an output and scratch memory each */
-    assert_int_equal(keel_places_take(&places, i, fplan->steps[i].outputs[0], 4,
-                                      0, &at[2 * i]),
-                     KD_OK);
-    assert_int_equal(
-        keel_places_take(&places, i, KEEL_ABSENT, 4, 0, &at[2 * i + 1]), KD_OK);
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (int scratch = 0; scratch < 2; scratch++) {
+      uint32_t at = 0, before = places.count;
+      uint32_t value = scratch ? KEEL_ABSENT : fplan->steps[i].outputs[0];
+      uint64_t size = bytes * (1 + next_random(state) % 9 / 8 * 8);
+      if (scratch && next_random(state) % 4) continue;
+      assert_int_equal(keel_places_take(&places, i, value, size,
+                                        next_random(state) % 4, &at),
+                       KD_OK);
+      if (places.count > before) blocks[at].from = i;
+      note_use(fplan, i, value, &blocks[at]);
+    }
+  assert_int_equal(keel_places_end(&places, 64), KD_OK);
+  check_blocks(&places, fplan, blocks);
+  assert_true(places.least <= places.total);
+  assert_true(places.total <= places.apart + 64 * places.count);
+  *with_edges += places.edge_count > 0;
+  /* where edges may be had, the least is nearly all that is taken */
+  if (bytes >= 1 << 20) assert_true(places.total * 4 <= places.least * 5);
+  keel_places_free(&places);
+  keel_plan_release(plan);
+}
+
+static void blocks_share_memory_in_the_order_of_steps(void **state) {
+  uint32_t with_edges = 0;
+  uint64_t random = 5;
+  (void)state;
+  for (int i = 0; i < 200; i++)
+    lay_blocks(&random, 100, &with_edges);
+  assert_int_equal(with_edges, 0); /* not worth it */
+  for (int i = 0; i < 200; i++)
+    lay_blocks(&random, 10 << 20, &with_edges);
+  assert_true(with_edges > 100);
+}
+
+/* A long way and a short one, with what they cost. */
+static void the_longest_way_comes_first(void **state) {
+  const int64_t one = 1;
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "ways", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  keel_value a = op(builder, "Neg", x, KEEL_ABSENT);           /* 0 */
+  keel_value b = op(builder, "Abs", a, KEEL_ABSENT);           /* 1 */
+  keel_value c = op(builder, "Exp", a, KEEL_ABSENT);           /* 2 */
+  keel_value d = op(builder, "Sqrt", c, KEEL_ABSENT);          /* 3 */
+  keel_value e = op(builder, "Tanh", x, KEEL_ABSENT);          /* 4 */
+  keel_builder_output(builder, "y", op(builder, "Add", b, d)); /* 5 */
+  keel_builder_output(builder, "z", e);
+  keel_plan *plan = plan_of(builder);
+  const keel_fplan *fplan = plan->main;
+  assert_int_equal(fplan->step_count, 6);
+  for (int costly = 0; costly < 2; costly++) {
+    uint32_t costs[] = {10, 10, 10, 10, 10, 10};
+    if (costly) costs[1] = costs[4] = 100;
+    keel_order *order = keel_order_create(fplan, NULL, 0, costs);
+    assert_non_null(order);
+    assert_int_equal(order->root_count, 2);
+    assert_int_equal(order->roots[0], 0);
+    assert_int_equal(order->roots[1], 4);
+    assert_int_equal(order->first[1] - order->first[0], 2);
+    assert_int_equal(order->followers[order->first[0]], costly ? 1 : 2);
+    assert_int_equal(order->waits[5], 2);
+    keel_order_free(order);
   }
-  keel_places_end(&places, 64);
-  /* A and B may run at once */
-  for (int i = 0; i < 4; i++)
-    for (int k = 0; k < i; k++)
-      assert_int_not_equal(at[i], at[k]);
-  assert_true(at[2 * C] == at[2 * A + 1] || at[2 * C + 1] == at[2 * A + 1]);
-  /* D comes behind all, C by C alone, A through it */
-  assert_true(places.count <= 6);
-  assert_int_not_equal(at[2 * D], at[2 * C]);
-  assert_int_not_equal(at[2 * D], at[2 * B]);
-  keel_places_free(&places);
-  /* A comes before D, if not next to it */
-  places = (keel_places){0};
-  assert_int_equal(keel_places_begin(&places, fplan, base), KD_OK);
-  for (uint32_t i = A; i <= D; i += D)
-    assert_int_equal(keel_places_take(&places, i, KEEL_ABSENT, 4, 0, &at[i]),
-                     KD_OK);
-  assert_int_equal(at[A], at[D]);
-  keel_places_end(&places, 4096);
-  assert_int_equal(places.total, 4096);
-  keel_places_free(&places);
+  const keel_edge more[] = {{0, 4}, {0, 4}, {3, 4}}; /* and from elsewhere */
+  keel_order *order = keel_order_create(fplan, more, 3, NULL);
+  assert_non_null(order);
+  assert_int_equal(order->root_count, 1);
+  assert_int_equal(order->waits[4], 2);
+  keel_order_free(order);
   keel_plan_release(plan);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(results_are_those_of_runs_with_values),
+      cmocka_unit_test(results_of_large_values_are_those_too),
       cmocka_unit_test(many_run_one_plan_at_once),
       cmocka_unit_test(all_kinds_of_outputs),
       cmocka_unit_test(what_is_read_twice_is_not_overwritten),
@@ -557,7 +690,8 @@ int main(void) {
       cmocka_unit_test(empty_values_have_a_place),
       cmocka_unit_test(too_little_memory_fails_one_run),
       cmocka_unit_test(scratch_memory_lies_apart),
-      cmocka_unit_test(places_hold_in_any_order_of_steps),
+      cmocka_unit_test(blocks_share_memory_in_the_order_of_steps),
+      cmocka_unit_test(the_longest_way_comes_first),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -14,7 +14,7 @@ typedef enum origin {
   FROM_NOWHERE,  /* an absent argument */
   FROM_CONSTANT, /* `number`: of this value */
   FROM_INPUT,    /* `number`: which */
-  FROM_ARENA,    /* `number`: which of the places */
+  FROM_ARENA,    /* `number`: which of the blocks */
   FROM_OUTCOME   /* is handed out; `number`: which of those */
 } origin;
 
@@ -42,7 +42,7 @@ typedef struct framed_step {
   kd_kernel *handle;
   const keel_binding *binding; /* NULL: a view, nothing is to be done */
   uint32_t first;              /* view; inputs, then outputs */
-  uint32_t workspace;          /* place, or KEEL_ABSENT */
+  uint32_t workspace;          /* block, or KEEL_ABSENT */
   uint64_t workspace_size;
 } framed_step;
 
@@ -60,10 +60,12 @@ struct keel_framing {
   uint32_t input_patch_count, outcome_patch_count;
   keel_places places;
   keel_heap *heap; /* of the arena */
+  keel_order *order;
+  _Atomic(keel_order *) ranked; /* by what steps cost; NULL: not measured */
 };
 
 struct keel_frame {
-  const keel_framing *framing;
+  keel_framing *framing;
   kd_tensor *views;
   kd_launch *launches; /* by step */
   int64_t *scratch;    /* by step: the workspace's dimension */
@@ -374,9 +376,15 @@ static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
   if (status == KD_OK && *out_fits)
     status = keel_places_begin(&all->places, fplan, base);
   if (status == KD_OK && *out_fits) status = lay_steps(all, base, out_fits);
-  keel_places_end(&all->places, alignment_of(all->heap));
+  keel_status laid = keel_places_end(&all->places, alignment_of(all->heap));
+  if (status == KD_OK) status = laid;
   *out_fits = *out_fits && fits_at_once(all);
-  if (status == KD_OK && *out_fits) list_patches(all);
+  if (status == KD_OK && *out_fits) {
+    list_patches(all);
+    all->order = keel_order_create(fplan, all->places.edges,
+                                   all->places.edge_count, NULL);
+    if (!all->order) status = KD_OUT_OF_MEMORY;
+  }
   free(base);
   return status;
 }
@@ -392,6 +400,8 @@ static void framing_free(keel_framing *framing) {
   free(framing->input_patches);
   free(framing->outcome_patches);
   keel_places_free(&framing->places);
+  keel_order_free(framing->order);
+  keel_order_free(atomic_load(&framing->ranked));
   free(framing);
 }
 
@@ -400,7 +410,7 @@ static keel_framing unfit;
 
 /* The function's framing; NULL: it has none. Made after a run that made values, by
  * whoever comes first. */
-static const keel_framing *framing_of(keel_fplan *fplan) {
+static keel_framing *framing_of(keel_fplan *fplan) {
   /* acquire: all that its maker wrote */
   keel_framing *at =
       atomic_load_explicit(&fplan->framing, memory_order_acquire);
@@ -497,7 +507,7 @@ static void write_launches(keel_frame *frame) {
   }
 }
 
-static keel_frame *make_frame(const keel_framing *framing) {
+static keel_frame *make_frame(keel_framing *framing) {
   size_t views = framing->view_count, steps = framing->fplan->step_count;
   keel_frame *frame = calloc(1, sizeof *frame);
   if (!frame) return NULL;
@@ -519,14 +529,14 @@ static keel_frame *make_frame(const keel_framing *framing) {
 /* The arena is another piece of memory than before. */
 static void point_into(keel_frame *frame) {
   const keel_framing *framing = frame->framing;
-  const keel_place *places = framing->places.places;
+  const keel_block *blocks = framing->places.blocks;
   char *base = frame->arena->address;
   uint32_t flags = framing->heap->device ? 0 : KD_TENSOR_HOST;
   for (uint32_t i = 0; i < framing->view_count; i++) {
     if (framing->sources[i].origin != FROM_ARENA) continue;
     kd_tensor *view = &frame->views[i];
     view->buffer = frame->arena->handle;
-    view->offset = places[framing->sources[i].number].offset;
+    view->offset = blocks[framing->sources[i].number].offset;
     view->data = base + view->offset;
     view->flags = flags;
   }
@@ -536,7 +546,7 @@ static void point_into(keel_frame *frame) {
       continue;
     kd_tensor *scratch = &frame->launches[i].workspace;
     scratch->buffer = frame->arena->handle;
-    scratch->offset = places[framing->steps[i].workspace].offset;
+    scratch->offset = blocks[framing->steps[i].workspace].offset;
     scratch->data = base + scratch->offset;
   }
   frame->base = base;
@@ -593,10 +603,29 @@ static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
 
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
                       keel_frame **frame) {
-  const keel_framing *framing = framing_of(fplan);
+  keel_framing *framing = framing_of(fplan);
   if (!framing || !takes(framing, inputs)) return false;
   if (!*frame) *frame = make_frame(framing);
   return *frame && fill(*frame, inputs) == KD_OK;
+}
+
+const keel_order *keel_frame_order(const keel_frame *frame) {
+  /* acquire: what its maker wrote */
+  const keel_order *ranked =
+      atomic_load_explicit(&frame->framing->ranked, memory_order_acquire);
+  return ranked ? ranked : frame->framing->order;
+}
+
+void keel_frame_rank(keel_frame *frame, const uint32_t *costs) {
+  keel_framing *framing = frame->framing;
+  keel_order *none = NULL;
+  keel_order *ranked = keel_order_create(framing->fplan, framing->places.edges,
+                                         framing->places.edge_count, costs);
+  /* release: pairs with keel_frame_order; the first one stays, as runs have it */
+  if (!atomic_compare_exchange_strong_explicit(&framing->ranked, &none, ranked,
+                                               memory_order_release,
+                                               memory_order_relaxed))
+    keel_order_free(ranked);
 }
 
 keel_status keel_frame_step(keel_frame *frame, uint32_t index) {

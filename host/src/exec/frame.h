@@ -21,6 +21,14 @@ bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
 /* Runs one step. */
 keel_status keel_frame_step(keel_frame *frame, uint32_t index);
 
+/* Which steps wait for which in a frame: for more than their values, where memory is
+ * shared in the plan's order. Stays as long as the frame. */
+const keel_order *keel_frame_order(const keel_frame *frame);
+
+/* Lets later runs begin first what has the longest way behind it, by what steps cost:
+ * nanoseconds, one a step. */
+void keel_frame_rank(keel_frame *frame, const uint32_t *costs);
+
 /* Hands out the outputs, where `outputs` is not NULL, and lets go of memory. */
 keel_status keel_frame_end(keel_frame *frame, keel_tensor *const *inputs,
                            keel_tensor **outputs);

@@ -1,56 +1,54 @@
-/* places.h - which values of a function may lie in the same memory: where a step writes,
- * everything that was read there has been read by steps that come before it, in
- * whatever order steps run. */
+/* places.h - where a function's values lie in one piece of memory.
+ *
+ * A block holds a value, or several, one after the other, each written over the one that
+ * it is made of. Two blocks may share memory where all that use the one come before who
+ * first writes the other: in whatever order steps run, or, where that takes much more
+ * memory, in the order in which the plan has them, which is then made sure of by edges
+ * between steps that nothing else would keep apart. */
 #ifndef KEEL_PLACES_H
 #define KEEL_PLACES_H
 
-#include "exec/plan.h"
+#include "exec/order.h"
 
-typedef struct keel_place {
-  uint64_t offset, size;
+typedef struct keel_block {
+  uint64_t offset, bytes;
+  uint32_t from, to; /* steps: the first that writes, the last that uses it */
   uint32_t
-      value; /* that lies there now; KEEL_ABSENT: scratch memory of `step` */
-  uint32_t step; /* that wrote it */
-} keel_place;
-
-/* What was asked for: from the step that writes it to the last one that reads it. */
-typedef struct keel_stay {
-  uint32_t from, to;
-  uint64_t bytes;
-} keel_stay;
+      value; /* the last one in it; KEEL_ABSENT: scratch memory of `from` */
+} keel_block;
 
 typedef struct keel_places {
   keel_fplan *fplan;
   const uint32_t *base; /* by value: the one it is a view of, or itself */
-  keel_place *places;
+  keel_block *blocks;
   uint32_t count, room;
-  uint64_t total; /* bytes of all */
-  uint64_t apart; /* if nothing shared */
-  uint64_t
-      least; /* the most that is needed at once where steps run in their order */
+  keel_edge *edges; /* that the blocks' places want */
+  size_t edge_count, edge_room;
+  uint64_t total;   /* bytes of all */
+  uint64_t apart;   /* if nothing shared */
+  uint64_t least;   /* the most that is needed at once in the plan's order */
   uint64_t *before; /* bits, by step: the steps that come before it */
   uint32_t words;
   uint32_t *first_reader,
-      *readers;       /* by value: steps that read it or a view of it */
-  uint32_t *place_of; /* by value, or KEEL_ABSENT */
-  uint32_t *stay_of;  /* the same */
-  keel_stay *stays;
-  uint32_t stay_count, stay_room;
+      *readers;          /* by value: steps that read it or a view of it */
+  uint32_t *maker;       /* by value: the step that writes it */
+  uint32_t *block_of;    /* by value, or KEEL_ABSENT */
+  uint32_t *value_under; /* by value: the one that it was written over */
 } keel_places;
 
 /* Steps are sorted. To be ended and freed, also where it fails. */
 keel_status keel_places_begin(keel_places *places, keel_fplan *fplan,
                               const uint32_t *base);
 
-/* A place for what `step` writes: output `value`, or scratch memory (KEEL_ABSENT).
+/* A block for what `step` writes: output `value`, or scratch memory (KEEL_ABSENT).
  * Steps come in their order. inplace: bits of inputs whose memory it may take. */
 keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
                              uint64_t bytes, uint32_t inplace,
-                             uint32_t *out_place);
+                             uint32_t *out_block);
 
-/* Sets offsets, multiples of `alignment`, and the total, and lets go of what only that
- * took. */
-void keel_places_end(keel_places *places, uint64_t alignment);
+/* Sets offsets, multiples of `alignment`, the total and the edges, and lets go of what
+ * only that took. */
+keel_status keel_places_end(keel_places *places, uint64_t alignment);
 void keel_places_free(keel_places *places);
 
 #endif /* KEEL_PLACES_H */

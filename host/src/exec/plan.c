@@ -53,57 +53,6 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   return lay_graphs(plan, step);
 }
 
-static keel_status lay_roots(keel_plan *plan, keel_fplan *fplan) {
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    fplan->root_count += !fplan->steps[i].waits;
-  fplan->roots = keel_arena_take(
-      &plan->arena, (fplan->root_count + 1) * sizeof *fplan->roots);
-  if (!fplan->roots) return KD_OUT_OF_MEMORY;
-  for (uint32_t i = 0, count = 0; i < fplan->step_count; i++)
-    if (!fplan->steps[i].waits) fplan->roots[count++] = i;
-  return KD_OK;
-}
-
-/* Followers and waits, from who makes each value. */
-static keel_status lay_edges(keel_plan *plan, keel_fplan *fplan) {
-  uint32_t *maker = malloc((fplan->value_count + 1) * sizeof *maker);
-  uint32_t *marks = calloc(fplan->step_count + 1, sizeof *marks);
-  keel_status status = maker && marks ? KD_OK : keel_no_memory(8);
-  for (uint32_t i = 0; maker && i < fplan->value_count; i++)
-    maker[i] = KEEL_ABSENT;
-  for (uint32_t i = 0; status == KD_OK && i < fplan->step_count; i++)
-    for (uint32_t k = 0; k < fplan->steps[i].output_count; k++)
-      if (fplan->steps[i].outputs[k] != KEEL_ABSENT)
-        maker[fplan->steps[i].outputs[k]] = i;
-  /* twice: to count, then to fill; marks[j] is i + 1 where j -> i is counted */
-  for (int fill = 0; fill < 2 && status == KD_OK; fill++) {
-    memset(marks, 0, (fplan->step_count + 1) * sizeof *marks);
-    for (uint32_t i = 0; i < fplan->step_count; i++)
-      for (uint32_t k = 0; k < fplan->steps[i].input_count; k++) {
-        uint32_t value = fplan->steps[i].inputs[k];
-        uint32_t from = value == KEEL_ABSENT ? KEEL_ABSENT : maker[value];
-        if (from == KEEL_ABSENT || marks[from] == i + 1) continue;
-        marks[from] = i + 1;
-        keel_step *step = &fplan->steps[from];
-        if (fill)
-          step->followers[step->follower_count] = i;
-        else
-          fplan->steps[i].waits++;
-        step->follower_count++;
-      }
-    for (uint32_t i = 0; i < fplan->step_count && !fill; i++) {
-      keel_step *step = &fplan->steps[i];
-      step->followers = keel_arena_take(
-          &plan->arena, (step->follower_count + 1) * sizeof *step->followers);
-      if (!step->followers) status = KD_OUT_OF_MEMORY;
-      step->follower_count = 0;
-    }
-  }
-  free(maker);
-  free(marks);
-  return status == KD_OK ? lay_roots(plan, fplan) : status;
-}
-
 static keel_status lay_values(keel_plan *plan, const keel_function *function,
                               keel_fplan *fplan) {
   uint32_t n = function->value_count;
@@ -153,7 +102,8 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
   for (uint32_t i = 0; i < fplan->step_count; i++)
     fplan->copies |= fplan->steps[i].copies;
   KEEL_TRY(lay_values(plan, function, fplan));
-  KEEL_TRY(lay_edges(plan, fplan));
+  fplan->order = keel_order_create(fplan, NULL, 0, NULL);
+  if (!fplan->order) return KD_OUT_OF_MEMORY;
   *out_fplan = fplan;
   return KD_OK;
 }
@@ -164,6 +114,7 @@ void keel_fplan_deinit(keel_fplan *fplan) {
   keel_run *idle = atomic_load(&fplan->idle);
   if (idle) keel_run_free(idle);
   keel_framing_drop(fplan);
+  keel_order_free(fplan->order);
 }
 
 /* ---- keel_plan ------------------------------------------------------------ */

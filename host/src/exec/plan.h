@@ -3,9 +3,9 @@
 #define KEEL_PLAN_H
 
 #include "eager/site.h"
+#include "exec/order.h"
 #include "program/function.h"
 
-typedef struct keel_fplan keel_fplan;
 typedef struct keel_run keel_run;
 typedef struct keel_framing keel_framing;
 
@@ -14,9 +14,6 @@ typedef struct keel_step {
   keel_site site;
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
-  uint32_t *followers; /* steps that wait for this one */
-  uint32_t follower_count;
-  uint32_t waits; /* for that many steps */
   _Atomic uint64_t calls, time;
   bool copies;        /* keel::Copy: its output may be pending */
   uint64_t copy_time; /* added to atomically */
@@ -36,8 +33,7 @@ struct keel_fplan {
       *types;     /* by value: what the first run met; NULL: no tensor */
   uint32_t *uses; /* by value: reads by steps, and one for each output */
   keel_step *steps;
-  uint32_t *roots; /* steps that wait for none */
-  uint32_t root_count;
+  keel_order *order; /* of its values */
   keel_fplan *next;
   _Atomic(keel_run *) idle;        /* one run's memory, kept for the next */
   atomic_bool meeting;             /* a run writes the types */

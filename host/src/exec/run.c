@@ -29,6 +29,7 @@ typedef struct arrival {
 struct keel_run {
   keel_fplan *fplan;
   keel_device *scope;
+  const keel_order *order;
   keel_tensor **values;  /* by value */
   atomic_uint *uses;     /* by value: reads that are still to come */
   atomic_uint *waits;    /* by step */
@@ -197,18 +198,19 @@ static void run_step(keel_run *run, keel_step *step) {
 /* Whether this thread brought a step's count to zero. A step that waits for one
  * other only was brought there by its one predecessor: no atomic is needed. */
 static bool is_last(keel_run *run, uint32_t step) {
-  if (run->fplan->steps[step].waits == 1) return true;
+  if (run->order->waits[step] == 1) return true;
   /* acq_rel: the last to come sees what all others made */
   return atomic_fetch_sub_explicit(&run->waits[step], 1,
                                    memory_order_acq_rel) == 1;
 }
 
-/* Those that waited for this step only: one is returned, the others are handed
- * out. */
-static uint32_t follow(keel_run *run, const keel_step *step) {
-  uint32_t first = KEEL_ABSENT;
-  for (uint32_t i = 0; i < step->follower_count; i++) {
-    uint32_t next = step->followers[i];
+/* Those that waited for this step only: the one with the longest way behind it is
+ * returned, the others are handed out. */
+static uint32_t follow(keel_run *run, uint32_t index) {
+  const keel_order *order = run->order;
+  uint32_t first = KEEL_ABSENT, end = order->first[index + 1];
+  for (uint32_t i = order->first[index]; i < end; i++) {
+    uint32_t next = order->followers[i];
     if (!is_last(run, next)) continue;
     if (first == KEEL_ABSENT)
       first = next;
@@ -231,7 +233,7 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
       run_step(run, step);
     if (step->copies && goes_on_later(run, index)) break;
     ended++;
-    index = follow(run, step);
+    index = follow(run, index);
   }
   if (!ended) return; /* a copy goes on: the run may be over by now */
   keel_pool *pool = run->fplan->plan->context->pool;
@@ -251,7 +253,7 @@ static void data_came(keel_waiter *waiter) {
   if (status != KD_OK)
     set_failure(run, keel_while(status, "while \"%s\" was copied to the host",
                                 step->site.where));
-  run_from(run, follow(run, step), 1);
+  run_from(run, follow(run, at->step), 1);
 }
 
 /* Whether the step's output is on its way: the run then goes on from here when
@@ -283,23 +285,24 @@ static void run_roots(void *context, int64_t begin, int64_t end) {
   keel_run *run = context;
   keel_hush();
   for (int64_t i = begin; i < end; i++)
-    run_from(run, run->fplan->roots[i], 0);
+    run_from(run, run->order->roots[i], 0);
 }
 
 static void run_parallel(keel_run *run) {
   const keel_fplan *fplan = run->fplan;
+  const keel_order *order = run->order;
   for (uint32_t i = 0; i < fplan->step_count; i++)
-    atomic_store_explicit(&run->waits[i], fplan->steps[i].waits,
+    atomic_store_explicit(&run->waits[i], order->waits[i],
                           memory_order_relaxed);
   atomic_store_explicit(&run->remaining, fplan->step_count,
                         memory_order_relaxed);
   keel_pool *pool = fplan->plan->context->pool;
   if (run->framed) { /* kernels alone: none waits for another step */
-    keel_parallel_for(fplan->root_count, 1, run_roots, run);
+    keel_parallel_for(order->root_count, 1, run_roots, run);
   } else {
-    for (uint32_t i = 1; i < fplan->root_count; i++)
-      keel_pool_submit(pool, &run->tasks[fplan->roots[i]].task);
-    run_roots(run, 0, fplan->root_count ? 1 : 0);
+    for (uint32_t i = 1; i < order->root_count; i++)
+      keel_pool_submit(pool, &run->tasks[order->roots[i]].task);
+    run_roots(run, 0, order->root_count ? 1 : 0);
   }
   keel_pool_wait(pool, all_done, run);
 }
@@ -354,6 +357,7 @@ static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
       !fplan->copies &&
       !atomic_load_explicit(&fplan->meeting, memory_order_relaxed) &&
       !atomic_exchange_explicit(&fplan->meeting, true, memory_order_acquire);
+  run->order = fplan->order;
   begin_run(run, inputs);
   if (fplan->copies || !is_alone(run))
     run_parallel(run);
@@ -389,22 +393,48 @@ static void note_pace(keel_fplan *fplan, uint64_t time) {
   atomic_fetch_add_explicit(&fplan->paced, 1, memory_order_relaxed);
 }
 
+/* One step after the other, each with its time. */
+static keel_status time_steps(keel_run *run, uint32_t *costs) {
+  uint64_t begin = keel_now();
+  for (uint32_t i = 0; i < run->fplan->step_count; i++) {
+    KEEL_TRY(keel_frame_step(run->frame, i));
+    uint64_t end = keel_now(), time = end - begin;
+    costs[i] = time < UINT32_MAX ? (uint32_t)time : UINT32_MAX;
+    begin = end;
+  }
+  return KD_OK;
+}
+
+/* What steps cost says in which order they are best begun. */
+static keel_status run_ranked(keel_run *run) {
+  uint32_t *costs = calloc((size_t)run->fplan->step_count + 1, sizeof *costs);
+  if (!costs) return keel_no_memory(run->fplan->step_count);
+  keel_status status = time_steps(run, costs);
+  if (status == KD_OK) keel_frame_rank(run->frame, costs);
+  free(costs);
+  return status;
+}
+
 static keel_status run_alone(keel_run *run) {
   keel_fplan *fplan = run->fplan;
-  bool paced =
-      atomic_load_explicit(&fplan->paced, memory_order_relaxed) >= PACED;
-  uint64_t begin = paced ? 0 : keel_now();
+  uint32_t paced = atomic_load_explicit(&fplan->paced, memory_order_relaxed);
+  uint64_t begin = paced < PACED ? keel_now() : 0;
   keel_status status = KD_OK;
   keel_hush();
-  for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
-    status = keel_frame_step(run->frame, i);
-  if (status == KD_OK && !paced && fplan->step_count)
+  if (paced == PACED - 1 && !is_alone(run)) {
+    status = run_ranked(run);
+  } else {
+    for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
+      status = keel_frame_step(run->frame, i);
+  }
+  if (status == KD_OK && paced < PACED && fplan->step_count)
     note_pace(fplan, keel_now() - begin);
   return status;
 }
 
 /* With the pool: the first failure. */
 static keel_status run_shared(keel_run *run) {
+  run->order = keel_frame_order(run->frame);
   run_parallel(run);
   keel_tensor *failure =
       atomic_load_explicit(&run->failure, memory_order_acquire);
