@@ -72,20 +72,20 @@ void bench_graph_line(const bench_graph *g) {
 }
 
 void bench_model_line(const bench_model *m) {
-  printf("%-12s %9.2f %9.2f %9.3f  %5.0f    %8.2f %8.2f %8.2f  %6.2f\n",
+  printf("%-12s %8.2f %8.2f %8.3f %7.0f    %8.2f %8.2f %8.2f %7.2f %9.3f\n",
          m->name, m->onnx * 1e-6, m->text * 1e-6, m->binary * 1e-6,
          m->onnx / m->binary, (double)m->planned * 0x1p-20,
          (double)m->least * 0x1p-20, (double)m->apart * 0x1p-20,
-         (double)m->planned / (double)m->least);
+         (double)m->planned / (double)m->least, m->traced / m->plain);
   fflush(stdout);
   if (!json) return;
   fprintf(json,
           "%s{\"model\": \"%s\", \"onnx\": %.0f, \"text\": %.0f,"
           " \"binary\": %.0f, \"planned\": %llu, \"least\": %llu,"
-          " \"apart\": %llu}",
+          " \"apart\": %llu, \"run\": %.0f, \"traced\": %.0f}",
           between(), m->name, m->onnx, m->text, m->binary,
           (unsigned long long)m->planned, (unsigned long long)m->least,
-          (unsigned long long)m->apart);
+          (unsigned long long)m->apart, m->plain, m->traced);
 }
 
 static void begin_list(const char *name, bool first) {
@@ -129,10 +129,10 @@ int main(int argc, char **argv) {
   bench_calls();
   begin_list("programs", false);
   printf(
-      "\nopening, ms       ONNX      text    binary  ONNX /   memory, MiB:"
-      " least    apart  planned\n"
-      "                                             binary    planned"
-      "                     / least\n");
+      "\nopening, ms      ONNX     text   binary  ONNX /    memory, MiB: least"
+      "    apart  planned   run with\n"
+      "                                          binary     planned            "
+      "        / least a trace/without\n");
   bench_programs();
   begin_list("graphs", false);
   printf(

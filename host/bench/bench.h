@@ -31,6 +31,7 @@ typedef struct bench_model {
   const char *name;
   double onnx, text, binary;
   uint64_t planned, apart, least;
+  double plain, traced; /* nanoseconds of a run, without a trace and with one */
 } bench_model;
 
 void bench_model_line(const bench_model *m);

@@ -1,4 +1,5 @@
-/* programs.c - opening models in their forms, and the memory of their plans. */
+/* programs.c - opening models in their forms, the memory of their plans, and what a
+ * trace of their runs costs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,26 +31,44 @@ static double load_time(keel_context *context, const char *path) {
   return best;
 }
 
-/* Runs a plan until its values are planned. */
-static void run(keel_context *context, keel_program *program, keel_plan *plan) {
+/* One run; nanoseconds. */
+static double run(keel_plan *plan, keel_tensor *in) {
+  keel_tensor *out = NULL;
+  double from = bench_now();
+  bench_need(keel_plan_run(plan, &in, 1, &out, 1));
+  double time = bench_now() - from;
+  keel_tensor_release(out);
+  return time;
+}
+
+/* The least of runs with a trace, and of runs without, in turn. */
+static void measure_trace(keel_context *context, keel_plan *plan,
+                          keel_tensor *in, bench_model *m) {
+  m->plain = m->traced = 1e30;
+  for (int i = 0; i < 15; i++) {
+    double plain = run(plan, in);
+    bench_need(keel_trace_start(context));
+    double traced = run(plan, in);
+    bench_need(keel_trace_stop(context, NULL));
+    m->plain = plain < m->plain ? plain : m->plain;
+    m->traced = traced < m->traced ? traced : m->traced;
+  }
+}
+
+static void measure_runs(keel_context *context, keel_program *program,
+                         bench_model *m) {
+  keel_plan *plan = NULL;
   keel_port port;
-  keel_tensor *in = NULL, *out = NULL;
+  keel_tensor *in = NULL;
+  bench_need(keel_plan_create(program, NULL, &plan));
   bench_need(keel_program_input(program, 0, &port));
   bench_need(
       keel_tensor_create(context, port.dtype, port.rank, port.dims, NULL, &in));
-  for (int i = 0; i < 3; i++) {
-    bench_need(keel_plan_run(plan, &in, 1, &out, 1));
-    keel_tensor_release(out);
-  }
-  keel_tensor_release(in);
-}
-
-static void measure_memory(keel_context *context, keel_program *program,
-                           bench_model *m) {
-  keel_plan *plan = NULL;
-  bench_need(keel_plan_create(program, NULL, &plan));
-  run(context, program, plan);
+  for (int i = 0; i < 8; i++) /* the first ones find out how to run best */
+    run(plan, in);
   bench_need(keel_plan_memory(plan, &m->planned, &m->apart, &m->least));
+  measure_trace(context, plan, in, m);
+  keel_tensor_release(in);
   keel_plan_release(plan);
 }
 
@@ -68,7 +87,7 @@ static void measure(keel_context *context, size_t index, const char *folder) {
     bench_need(keel_program_save(program, binary, 0));
     m.text = load_time(context, text);
     m.binary = load_time(context, binary);
-    measure_memory(context, program, &m);
+    measure_runs(context, program, &m);
     keel_program_release(program);
     bench_model_line(&m);
   }

@@ -12,6 +12,7 @@
 #include "memory/copy.h"
 #include "memory/transfer.h"
 #include "ops/schema.h"
+#include "trace/clocks.h"
 
 #define SCOPES 32
 
@@ -170,6 +171,7 @@ static keel_status open_device(keel_device *device) {
     device->handle = NULL;
     return keel_while(status, "while %s was opened", device->name);
   }
+  keel_clock_opened(device);
   atomic_store_explicit(&device->ready, true, memory_order_release);
   return KD_OK;
 }
@@ -186,6 +188,7 @@ keel_status keel_device_ready(keel_device *device) {
 
 static void close_device(keel_device *device) {
   keel_device_drain(device);
+  keel_clock_closes(device);
   keel_heap_deinit(&device->heap);
   if (device->transfers.stream)
     device->plugin->streams.destroy(device->transfers.stream);

@@ -53,7 +53,8 @@ struct keel_device {
   keel_heap heap;
   pthread_mutex_t opening;
   atomic_bool ready; /* open, with its heap */
-  bool clocked;      /* a profile has its clock running */
+  uint32_t clocks;   /* who wants its clock; under `opening`, as the next */
+  bool clocked;      /* it runs */
   keel_speed speed;  /* flops 0: not measured; under `opening` */
   keel_device *same; /* earlier, of another plugin: one silicon; or NULL */
 };

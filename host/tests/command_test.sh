@@ -73,6 +73,9 @@ expect 0 "keel.constant" "$keel" compile "$model" --dump-after all
 expect 1 "there is no pass \"fuze\"" "$keel" compile "$model" --dump-after fuze
 expect 2 "where to?" "$keel" compile "$model"
 expect 2 "which model?" "$keel" compile
+expect 0 "best" "$keel" run "$model" --repeat 9 --trace "$scratch/trace.json"
+expect 0 "9 runs" python3 "$(dirname "$0")/check_trace.py" "$scratch/trace.json"
+expect 1 "can't be written" "$keel" run "$model" --trace /nowhere/trace.json
 expect 1 "can't be written" "$keel" compile "$model" -o /nowhere/m.keel
 expect 1 "there is no device \"tpu\"" "$keel" compile "$model" \
   -o "$scratch/m.keel" --device tpu

@@ -29,11 +29,13 @@ static const char help[] =
     "  --output DIR        write each output to DIR/NAME.npy\n"
     "  --repeat N          run it N times and print the times\n"
     "  --profile           print where the time went, by op and by device\n"
+    "  --trace FILE        write what happened when, for ui.perfetto.dev or\n"
+    "                      chrome://tracing\n"
     "  --json              print the result as JSON\n";
 
 typedef struct arguments {
   common common;
-  const char *model, *device, *output;
+  const char *model, *device, *output, *trace;
   const char *inputs[PORTS], *expects[PORTS], *shapes[PORTS];
   uint32_t input_count, expect_count, shape_count;
   uint64_t seed;
@@ -64,16 +66,16 @@ static bool to_number(const char *text, double *out_number) {
 }
 
 static int take_value(arguments *all, int argc, char **argv, int *at) {
-  static const char *const names[] = {"--device", "--input",  "--expect",
-                                      "--output", "--repeat", "--seed",
-                                      "--shape",  "--rtol",   "--atol"};
-  for (int k = 0; k < 9; k++) {
+  static const char *const names[] = {
+      "--device", "--input", "--expect", "--output", "--repeat",
+      "--seed",   "--shape", "--rtol",   "--atol",   "--trace"};
+  for (int k = 0; k < 10; k++) {
     bool missing = false;
     double number = 0;
     const char *value = option_value(argc, argv, at, names[k], &missing);
     if (missing) return EXIT_USAGE;
     if (!value) continue;
-    if ((k == 4 || k == 5 || k >= 7) &&
+    if ((k == 4 || k == 5 || k == 7 || k == 8) &&
         (!to_number(value, &number) || number < 0))
       return usage_error("run", "%s is \"%s\", no number", names[k], value);
     if ((k == 1 && all->input_count == PORTS) ||
@@ -107,8 +109,11 @@ static int take_value(arguments *all, int argc, char **argv, int *at) {
       case 7:
         all->within.rtol = number;
         break;
-      default:
+      case 8:
         all->within.atol = number;
+        break;
+      default:
+        all->trace = value;
     }
     return 0;
   }
@@ -371,7 +376,9 @@ static int open_model(const arguments *all, session *run) {
   keel_device *device = NULL;
   run->context = common_open(&all->common, 0);
   if (!run->context) return 1;
-  if (keel_device_find(run->context, all->device, &device) != KD_OK)
+  if (all->trace && keel_trace_start(run->context) != KD_OK) return complain();
+  if ((all->device || !keel_device_count(run->context)) &&
+      keel_device_find(run->context, all->device, &device) != KD_OK)
     return complain();
   double begin = now();
   progress("loading %s", all->model);
@@ -606,6 +613,10 @@ int keel_main_run(int argc, char **argv) {
   result = open_model(&all, &run);
   if (!result) result = run_all(&all, &run);
   if (run.plan && all.profile) keel_plan_profile(run.plan, 0);
+  /* also of a run that failed: what came before may say why */
+  if (run.context && all.trace &&
+      keel_trace_stop(run.context, all.trace) != KD_OK && !result)
+    result = complain();
   if (!result) result = compare(&all, &run, agree, texts);
   if (!result) result = save_outputs(&all, &run);
   if (!result) {

@@ -17,5 +17,6 @@
 #include <keel/op.h>
 #include <keel/program.h>
 #include <keel/tensor.h>
+#include <keel/trace.h>
 
 #endif /* KEEL_KEEL_H */

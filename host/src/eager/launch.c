@@ -3,6 +3,7 @@
 
 #include "memory/copy.h"
 #include "memory/transfer.h"
+#include "trace/trace.h"
 
 #define FEW 12 /* arguments that need no allocation */
 
@@ -232,7 +233,14 @@ static keel_status call_kernel(launch *run) {
   KEEL_TRY(take_workspace(run, &scratch, &dim));
   keel_hush();
   const kd_kernel_def *def = run->binding->instance->def;
+  const char *op = run->site->op->schema->name, *where = run->site->where;
+  uint64_t began = 0;
+  if (keel_tracing()) {
+    run->view.correlation = keel_trace_launch(op, where);
+    began = keel_now();
+  }
   kd_status status = enqueue(run);
+  if (began) keel_trace_span(op, run->binding->device->name, where, began);
   if (status == KD_OUT_OF_MEMORY && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
     status = enqueue_again(run);
   if (scratch) keel_buffer_release(scratch);

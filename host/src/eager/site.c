@@ -4,6 +4,7 @@
 #include "eager/launch.h"
 #include "memory/copy.h"
 #include "ops/shapes.h"
+#include "trace/trace.h"
 
 #define FEW 16
 
@@ -205,7 +206,9 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
   keel_status status = KD_OK;
   if (schema->infer != keel_shape_control)
     status = infer(site, inputs, n, types, types + n, m);
+  uint64_t began = keel_tracing() ? keel_now() : 0;
   if (status == KD_OK) status = schema->host(&call);
+  if (began) keel_trace_span(schema->name, "host", site->where, began);
   if (types != few) free(types);
   for (uint32_t i = 0; status != KD_OK && i < m; i++) {
     keel_tensor_release(outputs[i]);

@@ -5,6 +5,7 @@
 #include "eager/launch.h"
 #include "exec/places.h"
 #include "ops/runtime.h"
+#include "trace/trace.h"
 
 /* What comes before what takes the square of it, in bits. */
 #define STEPS_MOST 8192
@@ -631,7 +632,13 @@ void keel_frame_rank(keel_frame *frame, const uint32_t *costs) {
 keel_status keel_frame_step(keel_frame *frame, uint32_t index) {
   const framed_step *step = &frame->framing->steps[index];
   if (!step->binding) return KD_OK;
+  uint64_t began = keel_tracing() ? keel_now() : 0;
   kd_status status = step->enqueue(step->handle, NULL, &frame->launches[index]);
+  if (began) {
+    const keel_site *site = &frame->framing->fplan->steps[index].site;
+    keel_trace_span(site->op->schema->name, step->binding->device->name,
+                    site->where, began);
+  }
   return status == KD_OK
              ? KD_OK
              : keel_launch_failed(&frame->framing->fplan->steps[index].site,

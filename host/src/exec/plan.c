@@ -5,6 +5,7 @@
 #include "exec/pool.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
+#include "trace/trace.h"
 
 /* ---- laying out ----------------------------------------------------------- */
 
@@ -170,7 +171,9 @@ keel_status keel_plan_create(keel_program *program,
   if (!plan) return keel_no_memory(sizeof *plan);
   atomic_init(&plan->refs, 1);
   plan->context = program->context;
+  uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = fill(plan, program, &all);
+  if (began) keel_trace_span("plan", NULL, program->main->name, began);
   if (status != KD_OK) {
     keel_plan_release(plan);
     return status;
@@ -211,8 +214,12 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
   const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
   if (table && table->run_begin)
     table->run_begin(handle, (uint64_t)(uintptr_t)plan);
+  uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = keel_fplan_run(plan->main, plan->device, inputs,
                                       input_count, outputs, output_count);
+  if (began)
+    keel_trace_span("run", plan->device ? plan->device->name : NULL,
+                    plan->main->name, began);
   if (table && table->run_end)
     table->run_end(handle, (uint64_t)(uintptr_t)plan);
   return status;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "exec/deque.h"
+#include "trace/trace.h"
 
 #define LOOPS 64
 #define SPINS 4000 /* rounds of looking for work before a worker sleeps */
@@ -105,7 +106,9 @@ static bool join_loop(keel_pool *pool) {
     atomic_fetch_add_explicit(&at->users, 1, memory_order_seq_cst);
     bool joined =
         atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
+    uint64_t began = joined && keel_tracing() ? keel_now() : 0;
     if (joined) share(at);
+    if (began) keel_trace_span("part of a loop", NULL, NULL, began);
     /* release: what the body wrote, before the owner goes on */
     atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
     if (joined) return true;
@@ -234,15 +237,30 @@ static keel_task *find_task(keel_pool *pool) {
   return task;
 }
 
+/* About how many tasks wait. */
+static void trace_depth(keel_pool *pool) {
+  int64_t depth =
+      (int64_t)(atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) -
+                atomic_load_explicit(&pool->queue.head, memory_order_relaxed));
+  for (uint32_t i = 0; i < pool->worker_count; i++)
+    depth +=
+        atomic_load_explicit(&pool->workers[i].deque.bottom,
+                             memory_order_relaxed) -
+        atomic_load_explicit(&pool->workers[i].deque.top, memory_order_relaxed);
+  keel_trace_count("tasks that wait", depth > 0 ? (uint64_t)depth : 0);
+}
+
 bool keel_pool_help(keel_pool *pool) {
   if (join_loop(pool)) return true;
   keel_task *task = find_task(pool);
   if (task) task->run(task);
+  if (task && keel_tracing()) trace_depth(pool);
   return task != NULL;
 }
 
 void keel_pool_submit(keel_pool *pool, keel_task *task) {
   bool inside = self && self->pool == pool;
+  if (keel_tracing()) trace_depth(pool);
   if (!(inside && keel_deque_push(&self->deque, task)) &&
       !keel_queue_put(&pool->queue, task)) {
     task->run(task);
@@ -282,6 +300,7 @@ static bool stopped(void *pool) {
 
 static void *work(void *argument) {
   self = argument;
+  keel_trace_thread("worker", self->index + 1);
   keel_pool_wait(self->pool, stopped, self->pool);
   return NULL;
 }

@@ -2,6 +2,7 @@
  * device as its own clock does. */
 #include "exec/plan.h"
 #include "loader/library.h"
+#include "trace/clocks.h"
 
 void keel_profile_run(keel_plan *plan) {
   uint64_t none = 0;
@@ -12,27 +13,12 @@ void keel_profile_run(keel_plan *plan) {
 
 /* ---- devices' clocks --------------------------------------------------------- */
 
-static bool has_clock(const keel_device *device) {
-  return device->plugin->profile.start && device->handle;
-}
-
 static void start_device(keel_device *device) {
   keel_clock *clock = &device->plugin->shared->clock;
-  uint64_t ticks = 0, host = 0, frequency = 0;
-  const kd_profile_table *table = &device->plugin->profile;
-  keel_hush();
-  device->clocked =
-      table->clock(device->handle, &ticks, &host, &frequency) == KD_OK &&
-      frequency && table->start(device->handle) == KD_OK;
-  if (device->clocked) clock->tick = 1e9 / (double)frequency;
+  keel_clock_join(device);
   atomic_store(&clock->kernels, 0);
   atomic_store(&clock->copies, 0);
   atomic_store(&clock->bytes, 0);
-}
-
-static void stop_device(keel_device *device) {
-  if (device->clocked) device->plugin->profile.stop(device->handle);
-  device->clocked = false;
 }
 
 void keel_plan_profile(keel_plan *plan, uint32_t what) {
@@ -49,11 +35,11 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
       }
       step->site.copy_time = on ? &step->copy_time : NULL;
     }
-  for (uint32_t i = 0; i < context->device_count; i++)
-    if (has_clock(context->devices[i])) {
-      stop_device(context->devices[i]);
-      if (what & KEEL_PROFILE_CLOCKS) start_device(context->devices[i]);
-    }
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    if (plan->clocks) keel_clock_leave(context->devices[i]);
+    if (what & KEEL_PROFILE_CLOCKS) start_device(context->devices[i]);
+  }
+  plan->clocks = (what & KEEL_PROFILE_CLOCKS) != 0;
   uint64_t from = atomic_exchange(&plan->profile_from, 0);
   if (!on && from) plan->profile_wall = keel_now() - from;
   if (on) plan->profile_wall = 0;

@@ -13,6 +13,7 @@ typedef struct keel_clock {
   _Atomic uint64_t kernels, copies; /* ticks */
   _Atomic uint64_t bytes;           /* copied */
   double tick;                      /* nanoseconds; 0: there is no clock */
+  uint64_t ticks, host;             /* the same moment, by it and by keel_now */
 } keel_clock;
 
 struct keel_library {

@@ -7,6 +7,7 @@
 #include "loader/loader.h"
 #include "ops/node.h"
 #include "program/graph.h"
+#include "trace/trace.h"
 
 static const keel_library *library_of(const kd_host *host) {
   return (const keel_library *)(const void *)host; /* its first member */
@@ -46,11 +47,19 @@ static void *allocate(uint64_t size, uint64_t alignment) {
   return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
 }
 
-static void zone_begin(const char *name) {
-  (void)name; /* no trace runs */
+/* When a device's clock said so, by the host's. */
+static uint64_t host_time(const keel_clock *clock, uint64_t ticks) {
+  double since = (double)(int64_t)(ticks - clock->ticks) * clock->tick;
+  return (uint64_t)((double)clock->host + since);
 }
 
-static void zone_end(void) {}
+static void trace_record(const keel_library *library,
+                         const kd_profile_record *record) {
+  if (library->clock.tick > 0)
+    keel_trace_record(library->name ? library->name : "device", record,
+                      host_time(&library->clock, record->begin),
+                      host_time(&library->clock, record->end));
+}
 
 static void profile_push(const kd_host *host, const kd_profile_record *records,
                          uint32_t count) {
@@ -58,6 +67,7 @@ static void profile_push(const kd_host *host, const kd_profile_record *records,
   keel_clock *clock = &((keel_library *)(uintptr_t)library_of(host))->clock;
   for (uint32_t i = 0; i < count; i++) {
     const kd_profile_record *r = &records[i];
+    if (keel_tracing()) trace_record(library_of(host), r);
     uint64_t time = r->end > r->begin ? r->end - r->begin : 0;
     bool copies = r->kind == KD_PROFILE_COPY_IN ||
                   r->kind == KD_PROFILE_COPY_OUT || r->kind == KD_PROFILE_COPY;
@@ -90,8 +100,8 @@ void keel_services_fill(keel_library *library) {
       .parallel_for = keel_parallel_for,
       .cache_get = keel_store_get,
       .cache_put = keel_store_put,
-      .zone_begin = zone_begin,
-      .zone_end = zone_end,
+      .zone_begin = keel_trace_zone_begin,
+      .zone_end = keel_trace_zone_end,
       .profile_push = profile_push,
       .set_output = keel_launch_set_output,
       .node = &keel_node_table,

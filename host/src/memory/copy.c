@@ -7,6 +7,7 @@
 
 #include "context.h"
 #include "memory/transfer.h"
+#include "trace/trace.h"
 
 static keel_status failed(const keel_device *device, kd_status status,
                           const char *what, uint64_t size) {
@@ -61,7 +62,7 @@ keel_status keel_device_drain(keel_device *device) {
   return status;
 }
 
-static keel_status copy_in(keel_tensor *target, const void *source) {
+static keel_status move_in(keel_tensor *target, const void *source) {
   keel_device *device = keel_tensor_place(target);
   uint64_t size = target->type->bytes;
   if (!size) return KD_OK;
@@ -81,7 +82,17 @@ static keel_status copy_in(keel_tensor *target, const void *source) {
   return keel_device_drain(device);
 }
 
-static keel_status copy_out(keel_tensor *source, void *target) {
+static keel_status copy_in(keel_tensor *target, const void *source) {
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_status status = move_in(target, source);
+  keel_device *device = keel_tensor_place(target);
+  if (began && device)
+    keel_trace_copy("copy in, waited for", device->name, target->type->bytes,
+                    began);
+  return status;
+}
+
+static keel_status move_out(keel_tensor *source, void *target) {
   keel_device *device = keel_tensor_place(source);
   uint64_t size = source->type->bytes;
   if (!size) return KD_OK;
@@ -95,6 +106,16 @@ static keel_status copy_out(keel_tensor *source, void *target) {
       device->handle, NULL, source->buffer->handle, source->offset, target,
       size);
   return status == KD_OK ? KD_OK : failed(device, status, "a copy out", size);
+}
+
+static keel_status copy_out(keel_tensor *source, void *target) {
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_status status = move_out(source, target);
+  keel_device *device = keel_tensor_place(source);
+  if (began && device)
+    keel_trace_copy("copy out, waited for", device->name, source->type->bytes,
+                    began);
+  return status;
 }
 
 /* Between two devices of one plugin that reach each other. */

@@ -12,12 +12,14 @@
 #include "context.h"
 #include "exec/pool.h"
 #include "memory/copy.h"
+#include "trace/trace.h"
 
 typedef struct keel_transfer {
   keel_task task; /* first: a task is its transfer */
   keel_device *device;
   kd_event *event;
   kd_status status;
+  uint64_t began; /* of a trace; 0: none runs */
   keel_tensor *source;
   keel_tensor *target;
   keel_tensor *result; /* pending until the data is in target; NULL: none is */
@@ -112,6 +114,10 @@ static void copied(void *context, kd_status status) {
   keel_transfer *transfer = context;
   keel_device *device = transfer->device;
   transfer->status = status;
+  if (transfer->began && keel_tracing())
+    keel_trace_copy(transfer->ended == out_ended ? "copy out" : "copy in",
+                    device->name, transfer->target->type->bytes,
+                    transfer->began);
   let_go(transfer);
   count_down(device, 1);
 }
@@ -204,6 +210,7 @@ static keel_status start(keel_transfer *transfer,
                          kd_status (*enqueue)(keel_transfer *transfer)) {
   keel_device *device = transfer->device;
   const kd_event_table *events = &device->plugin->events;
+  transfer->began = keel_tracing() ? keel_now() : 0;
   keel_hush();
   kd_status status = events->create(device->handle, 0, &transfer->event);
   if (status != KD_OK) transfer->event = NULL;

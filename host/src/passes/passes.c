@@ -2,6 +2,7 @@
 #include "passes/passes.h"
 #include "context.h"
 #include "frontends/mlir/mlir.h"
+#include "trace/trace.h"
 
 /* One of plain, on_device and over_all is set. */
 typedef struct pass {
@@ -139,7 +140,9 @@ keel_status keel_passes_run(keel_function *functions,
     if (is_skipped(params, at->name) || (call->to_save && at->last) ||
         (at->asked && !(params->flags & at->asked)))
       continue;
+    uint64_t began = keel_tracing() ? keel_now() : 0;
     KEEL_TRY(run(at, functions, call));
+    if (began) keel_trace_span(at->name, NULL, NULL, began);
     KEEL_TRY(show(at, call));
   }
   return KD_OK;

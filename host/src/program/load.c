@@ -2,6 +2,7 @@
 #include "context.h"
 #include "frontends/mlir/mlir.h"
 #include "program/image.h"
+#include "trace/trace.h"
 #ifdef KEEL_WITH_ONNX
 #include "frontends/onnx/onnx.h"
 #endif
@@ -22,8 +23,8 @@ static keel_status load_onnx(keel_context *context, const char *path,
 #endif
 }
 
-keel_status keel_program_load(keel_context *context, const char *path,
-                              keel_program **out_program) {
+static keel_status load(keel_context *context, const char *path,
+                        keel_program **out_program) {
   keel_file file = {0};
   *out_program = NULL;
   KEEL_TRY(keel_file_open(path, &file));
@@ -35,6 +36,14 @@ keel_status keel_program_load(keel_context *context, const char *path,
                            out_program)
           : load_onnx(context, path, &file, out_program);
   keel_file_close(&file);
+  return status;
+}
+
+keel_status keel_program_load(keel_context *context, const char *path,
+                              keel_program **out_program) {
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_status status = load(context, path, out_program);
+  if (began) keel_trace_span("load", NULL, path, began);
   return status;
 }
 

@@ -1,0 +1,53 @@
+/* trace.h - notes of what happens, each in its thread's own memory: no lock is taken. */
+#ifndef KEEL_TRACE_INSIDE_H
+#define KEEL_TRACE_INSIDE_H
+
+#include <kd/host.h>
+
+#include "base/base.h"
+
+extern atomic_bool keel_trace_runs;
+
+/* Whether to note anything. */
+static inline bool keel_tracing(void) {
+  /* relaxed: a thing more or less at the begin or end of a trace is no matter */
+  return __builtin_expect(
+      atomic_load_explicit(&keel_trace_runs, memory_order_relaxed), 0);
+}
+
+/* What ran on the calling thread from `begin` (keel_now) until now. `name` lives until the
+ * trace is written; place (a device) and detail (a node) are copied, cut to fit, and may
+ * be NULL. */
+void keel_trace_span(const char *name, const char *place, const char *detail,
+                     uint64_t begin);
+
+/* A number for a launch, which its device's records bear; and what it was. */
+uint64_t keel_trace_launch(const char *name, const char *detail);
+
+/* A copy of `bytes` that began then and ends now, on any thread. */
+void keel_trace_copy(const char *name, const char *device, uint64_t bytes,
+                     uint64_t begin);
+
+/* How many there are now. */
+void keel_trace_count(const char *name, uint64_t count);
+
+/* kd_host's zones: they nest, on each thread. */
+void keel_trace_zone_begin(const char *name);
+void keel_trace_zone_end(void);
+
+/* A device's record, in nanoseconds of the host's clock. */
+void keel_trace_record(const char *plugin, const kd_profile_record *record,
+                       uint64_t begin, uint64_t end);
+
+/* How the calling thread is called. */
+void keel_trace_thread(const char *name, unsigned number);
+
+/* Notes begin anew; false: they are being taken already. */
+bool keel_trace_begin(void);
+/* No more notes; false: none were taken. What there is can be written until they begin
+ * anew. */
+bool keel_trace_end(void);
+keel_status keel_trace_write(void *unused, FILE *file);
+void keel_trace_forget(void);
+
+#endif /* KEEL_TRACE_INSIDE_H */

@@ -1,0 +1,152 @@
+/* trace_test.c - traces: begin and end, many threads, and the limit. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "testing.h"
+#include "trace/trace.h"
+
+static keel_context *context;
+static char path[] = "/tmp/keel-trace-XXXXXX";
+
+static int begin(void **state) {
+  (void)state;
+  int file = mkstemp(path);
+  if (file < 0) return -1;
+  close(file);
+  context = open_with(CPU_PLUGIN, NULL, 2);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  keel_close(context);
+  return unlink(path);
+}
+
+/* The file's text; to be freed. */
+static char *stop(void) {
+  if (keel_trace_stop(context, path) != KD_OK) fail_msg("%s", keel_message());
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  fseek(file, 0, SEEK_END);
+  size_t size = (size_t)ftell(file);
+  rewind(file);
+  char *text = calloc(size + 1, 1);
+  assert_int_equal(fread(text, 1, size, file), size);
+  fclose(file);
+  assert_string_equal(text + size - 4, "\n]}\n");
+  return text;
+}
+
+static size_t count(const char *text, const char *part) {
+  size_t found = 0, size = strlen(part);
+  for (; *text; text++) /* strstr of a sanitizer reads to the end, each time */
+    found += *text == *part && !strncmp(text, part, size);
+  return found;
+}
+
+static void relu(void) {
+  const float numbers[] = {-1, 1};
+  keel_tensor *x = floats(context, 2, numbers), *y = NULL;
+  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+}
+
+static void one_trace_at_a_time(void **state) {
+  (void)state;
+  assert_int_equal(keel_trace_stop(context, path), KD_FAILED_PRECONDITION);
+  expect_message("no trace runs");
+  assert_int_equal(keel_trace_start(context), KD_OK);
+  assert_int_equal(keel_trace_start(context), KD_FAILED_PRECONDITION);
+  expect_message("a trace runs already");
+  assert_int_equal(keel_trace_stop(context, "/nowhere/trace"), KD_UNAVAILABLE);
+  expect_message("/nowhere/trace: can't be written");
+  assert_int_equal(keel_trace_stop(context, NULL), KD_FAILED_PRECONDITION);
+}
+
+static void a_trace_holds_what_ran_while_it_did(void **state) {
+  (void)state;
+  relu();
+  for (int round = 0; round < 3; round++) {
+    assert_int_equal(keel_trace_start(context), KD_OK);
+    for (int i = 0; i < 5; i++)
+      relu();
+    char *text = stop();
+    assert_int_equal(count(text, "\"ph\":\"X\",\"name\":\"Relu\""), 5);
+    assert_int_equal(count(text, "\"device\":\"cpu:0\""), 5);
+    assert_int_equal(count(text, "\"name\":\"main\""), 1);
+    free(text);
+    relu();
+  }
+}
+
+static void zones_nest(void **state) {
+  (void)state;
+  keel_trace_zone_begin("before the trace");
+  assert_int_equal(keel_trace_start(context), KD_OK);
+  keel_trace_zone_end();
+  for (int i = 0; i < 100; i++)
+    keel_trace_zone_begin("deep");
+  for (int i = 0; i < 100; i++)
+    keel_trace_zone_end();
+  keel_trace_zone_end(); /* one too many */
+  keel_trace_span("a \"name\"\n", NULL, "of\\a node", keel_now());
+  char *text = stop();
+  assert_int_equal(count(text, "before the trace"), 0);
+  assert_int_equal(count(text, "\"deep\""), 32);
+  assert_int_equal(count(text, "a \\\"name\\\"\\u000a"), 1);
+  assert_int_equal(count(text, "of\\\\a node"), 1);
+  free(text);
+}
+
+static void what_is_too_much_is_counted(void **state) {
+  const size_t most = 1 << 18;
+  (void)state;
+  assert_int_equal(keel_trace_start(context), KD_OK);
+  for (size_t i = 0; i < most + 77; i++)
+    keel_trace_count("numbers", i);
+  char *text = stop();
+  assert_int_equal(count(text, "\"numbers\""), most);
+  assert_int_equal(count(text, "\"lost\":77}"), 1);
+  free(text);
+}
+
+static void *note_much(void *unused) {
+  (void)unused;
+  for (int i = 0; i < 20000; i++) {
+    keel_trace_span("span", "here", "there", keel_now());
+    keel_trace_zone_begin("zone");
+    keel_trace_zone_end();
+    if (i % 64 == 0) keel_trace_copy("copy", "here", 64, keel_now());
+  }
+  return NULL;
+}
+
+/* Threads come and go, and so do traces. */
+static void threads_note_while_traces_begin_and_end(void **state) {
+  (void)state;
+  for (int round = 0; round < 4; round++) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+      assert_int_equal(pthread_create(&threads[i], NULL, note_much, NULL), 0);
+    for (int i = 0; i < 10; i++) {
+      assert_int_equal(keel_trace_start(context), KD_OK);
+      usleep(500);
+      free(stop());
+    }
+    for (int i = 0; i < 4; i++)
+      pthread_join(threads[i], NULL);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_trace_at_a_time),
+      cmocka_unit_test(a_trace_holds_what_ran_while_it_did),
+      cmocka_unit_test(zones_nest),
+      cmocka_unit_test(what_is_too_much_is_counted),
+      cmocka_unit_test(threads_note_while_traces_begin_and_end),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
