@@ -89,7 +89,8 @@ static notes *make_notes(void) {
 static note *next_note(void) {
   notes *self = mine ? mine : (mine = make_notes());
   if (!self) return NULL;
-  unsigned trace = atomic_load_explicit(&this_trace, memory_order_relaxed);
+  /* acquire: the last trace's notes, which are written over, have been read */
+  unsigned trace = atomic_load_explicit(&this_trace, memory_order_acquire);
   uint32_t count = atomic_load_explicit(&self->count, memory_order_relaxed);
   if (atomic_load_explicit(&self->trace, memory_order_relaxed) != trace) {
     count = 0;
