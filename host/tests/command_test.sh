@@ -76,6 +76,8 @@ expect 2 "which model?" "$keel" compile
 expect 0 "best" "$keel" run "$model" --repeat 9 --trace "$scratch/trace.json"
 expect 0 "9 runs" python3 "$(dirname "$0")/check_trace.py" "$scratch/trace.json"
 expect 1 "can't be written" "$keel" run "$model" --trace /nowhere/trace.json
+expect 1 "the run is past its deadline" "$keel" run "$model" \
+  --timeout 0.0001
 expect 1 "can't be written" "$keel" compile "$model" -o /nowhere/m.keel
 expect 1 "there is no device \"tpu\"" "$keel" compile "$model" \
   -o "$scratch/m.keel" --device tpu

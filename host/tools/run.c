@@ -28,6 +28,7 @@ static const char help[] =
     "  --rtol X, --atol X  other tolerances\n"
     "  --output DIR        write each output to DIR/NAME.npy\n"
     "  --repeat N          run it N times and print the times\n"
+    "  --timeout MS        end a run that takes longer, with an error\n"
     "  --profile           print where the time went, by op and by device\n"
     "  --trace FILE        write what happened when, for ui.perfetto.dev or\n"
     "                      chrome://tracing\n"
@@ -41,6 +42,7 @@ typedef struct arguments {
   uint64_t seed;
   long repeat;
   tolerance within;
+  double timeout; /* milliseconds; 0: none */
   bool profile, json, by_cost;
   const char *places[PORTS];
   const char *skips[PORTS];
@@ -67,15 +69,15 @@ static bool to_number(const char *text, double *out_number) {
 
 static int take_value(arguments *all, int argc, char **argv, int *at) {
   static const char *const names[] = {
-      "--device", "--input", "--expect", "--output", "--repeat",
-      "--seed",   "--shape", "--rtol",   "--atol",   "--trace"};
-  for (int k = 0; k < 10; k++) {
+      "--device", "--input", "--expect", "--output", "--repeat", "--seed",
+      "--shape",  "--rtol",  "--atol",   "--trace",  "--timeout"};
+  for (int k = 0; k < 11; k++) {
     bool missing = false;
     double number = 0;
     const char *value = option_value(argc, argv, at, names[k], &missing);
     if (missing) return EXIT_USAGE;
     if (!value) continue;
-    if ((k == 4 || k == 5 || k == 7 || k == 8) &&
+    if ((k == 4 || k == 5 || k == 7 || k == 8 || k == 10) &&
         (!to_number(value, &number) || number < 0))
       return usage_error("run", "%s is \"%s\", no number", names[k], value);
     if ((k == 1 && all->input_count == PORTS) ||
@@ -112,8 +114,11 @@ static int take_value(arguments *all, int argc, char **argv, int *at) {
       case 8:
         all->within.atol = number;
         break;
-      default:
+      case 9:
         all->trace = value;
+        break;
+      default:
+        all->timeout = number;
     }
     return 0;
   }
@@ -346,8 +351,12 @@ static int run_all(const arguments *all, session *run) {
           run->plan, KEEL_PROFILE_OPS |
                          KEEL_PROFILE_CLOCKS); /* the first run is no example */
     double begin = now();
-    keel_status status = keel_plan_run(run->plan, run->inputs, run->input_count,
-                                       run->outputs, run->output_count);
+    keel_run_params params = {.struct_size = sizeof params};
+    /* a nanosecond more: some time is not no limit */
+    if (all->timeout > 0) params.timeout = (uint64_t)(all->timeout * 1e6) + 1;
+    keel_status status =
+        keel_plan_run_with(run->plan, &params, run->inputs, run->input_count,
+                           run->outputs, run->output_count);
     for (uint32_t k = 0; k < run->output_count && status == KD_OK; k++) {
       keel_tensor *here = NULL; /* an asynchronous device ends here */
       if (keel_sequence_length(run->outputs[k]) < 0 &&

@@ -182,6 +182,41 @@ KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    KD_OWNED keel_tensor **outputs,
                                    uint32_t output_count);
 
+/* A wish that runs stop: one for any number of runs. */
+typedef struct keel_stop keel_stop;
+
+KEEL_API keel_status keel_stop_create(keel_context *context,
+                                      KD_OWNED keel_stop **out_stop);
+/* Runs that have it must have ended. NULL does nothing. */
+KEEL_API void keel_stop_release(keel_stop *stop);
+/* Asks, once and for good; any thread. why: for the runs' error, or NULL; copied. */
+KEEL_API void keel_stop_ask(keel_stop *stop, const char *why);
+
+/* Outputs that do not hang on a failure are made and handed out, and the others as
+ * failed values. */
+#define KEEL_RUN_PARTIAL 0x1u
+
+/* How to run; zero is the default of each field. */
+typedef struct keel_run_params {
+  uint32_t struct_size; /* sizeof(keel_run_params) */
+  uint32_t flags;       /* KEEL_RUN_* */
+  keel_stop *stop;      /* ends the run when it is asked; NULL: nobody does */
+  uint64_t timeout;     /* nanoseconds that it may take; 0: any number */
+} keel_run_params;
+
+/* Runs it and waits, as keel_plan_run does. Where it is to stop, or its time is over,
+ * ops that run are waited for, and no other begins: not in nested functions, and not
+ * where a pending input is waited for. The plan can be run again.
+ * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the message
+ * says before which op); outputs are then NULL, or, with KEEL_RUN_PARTIAL, all there: an
+ * output that has failed says why (keel_tensor_query). */
+KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
+                                        const keel_run_params *params,
+                                        keel_tensor *const *inputs,
+                                        uint32_t input_count,
+                                        KD_OWNED keel_tensor **outputs,
+                                        uint32_t output_count);
+
 /* Memory that values of the plan's main function take in a run, beside its inputs,
  * outputs and constants: bytes that are planned, that they would take apart, and the
  * most that is needed at once where ops run in their order. Any may be NULL.

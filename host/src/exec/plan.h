@@ -4,6 +4,7 @@
 
 #include "eager/site.h"
 #include "exec/order.h"
+#include "exec/watch.h"
 #include "program/function.h"
 
 typedef struct keel_run keel_run;
@@ -72,7 +73,18 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
                               keel_fplan **out_fplan);
 void keel_fplan_deinit(keel_fplan *fplan);
 
-/* Runs it on the calling thread and the pool, and waits. Inputs are ready. */
+/* Runs it on the calling thread and the pool, and waits. Inputs are ready. What is
+ * under way when the watch (or NULL) is over is waited for, and nothing else begun.
+ * partial: what does not hang on a failure is run and handed out, and what does is
+ * handed out as failed values; inputs may have failed. Else outputs are NULL where it
+ * fails. */
+keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
+                                keel_tensor *const *inputs,
+                                uint32_t input_count, keel_tensor **outputs,
+                                uint32_t output_count, const keel_watch *watch,
+                                bool partial);
+
+/* A nested function's: with the watch of the run around it. */
 keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
                            keel_tensor *const *inputs, uint32_t input_count,
                            keel_tensor **outputs, uint32_t output_count);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "exec/deque.h"
@@ -70,11 +71,19 @@ static void wake(keel_pool *pool, int count) {
 
 static bool has_work(keel_pool *pool);
 
-static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context) {
+static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
+                         uint64_t deadline) {
+  struct timespec least, *limit = NULL;
+  if (deadline) {
+    uint64_t now = keel_now(), time = deadline > now ? deadline - now : 0;
+    least = (struct timespec){(time_t)(time / 1000000000u),
+                              (long)(time % 1000000000u)};
+    limit = &least;
+  }
   atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_acq_rel);
   uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire);
   if (!done(context) && !has_work(pool))
-    syscall(SYS_futex, &pool->epoch, FUTEX_WAIT_PRIVATE, epoch, NULL, NULL, 0);
+    syscall(SYS_futex, &pool->epoch, FUTEX_WAIT_PRIVATE, epoch, limit, NULL, 0);
   atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
 }
 
@@ -279,6 +288,11 @@ void keel_pool_wake_waiters(keel_pool *pool) {
 }
 
 void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
+  keel_pool_wait_until(pool, done, context, 0);
+}
+
+void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
+                          uint64_t deadline) {
   unsigned idle = 0;
   while (!done(context)) {
     if (keel_pool_help(pool)) {
@@ -286,7 +300,7 @@ void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
     } else if (++idle < SPINS) {
       relax();
     } else {
-      sleep_unless(pool, done, context);
+      sleep_unless(pool, done, context, deadline);
       idle = 0;
     }
   }

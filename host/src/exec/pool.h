@@ -38,6 +38,9 @@ bool keel_pool_help(keel_pool *pool);
 /* Works, then sleeps, until `done` says so. Somebody who makes it true calls
  * keel_pool_wake_waiters after. */
 void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context);
+/* The same, asking anew when it is `deadline` (of keel_now; 0: never). */
+void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
+                          uint64_t deadline);
 void keel_pool_wake_waiters(keel_pool *pool);
 
 /* kd_host.parallel_for and worker_count, on the process's pool. */

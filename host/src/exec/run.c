@@ -37,9 +37,11 @@ struct keel_run {
   arrival *arrivals;     /* by step; NULL: none of them copies */
   atomic_uint remaining; /* steps that have not ended */
   _Atomic(keel_tensor *) failure;
-  keel_frame *frame; /* NULL: not made yet */
-  bool framed;       /* runs in it */
-  bool meets;        /* writes down the types that it meets */
+  keel_frame *frame;       /* NULL: not made yet */
+  const keel_watch *watch; /* or NULL */
+  bool partial;
+  bool framed; /* runs in it */
+  bool meets;  /* writes down the types that it meets */
   bool profile;
 };
 
@@ -159,27 +161,71 @@ static keel_status call_step(keel_run *run, keel_step *step,
   return status;
 }
 
+/* Whether nothing more is to be begun. */
+static keel_status check_watch(const keel_run *run, uint32_t index) {
+  if (!run->watch || !keel_watch_is_over(run->watch)) return KD_OK;
+  const keel_site *site = &run->fplan->steps[index].site;
+  return keel_watch_fail(run->watch, site->where, site->op->schema->name);
+}
+
 static void run_framed(keel_run *run, uint32_t index) {
   if (atomic_load_explicit(&run->failure, memory_order_relaxed)) return;
-  keel_status status = keel_frame_step(run->frame, index);
+  keel_status status = check_watch(run, index);
+  if (status == KD_OK) status = keel_frame_step(run->frame, index);
   if (status != KD_OK) set_failure(run, status);
 }
 
+/* The first input that has failed, or NULL. */
+static keel_tensor *failed_input(const keel_run *run, const keel_step *step) {
+  for (uint32_t i = 0; i < step->input_count; i++) {
+    keel_tensor *value =
+        step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
+    if (value && keel_tensor_state(value) == KEEL_FAILED) return value;
+  }
+  return NULL;
+}
+
+/* For a run that goes on beside a failure: what hangs on it. */
+static void fail_outputs(const keel_run *run, const keel_step *step,
+                         keel_tensor *failed, keel_status status,
+                         keel_tensor **outputs) {
+  for (uint32_t i = 0; i < step->output_count; i++)
+    outputs[i] = failed ? keel_tensor_retain(failed)
+                        : keel_tensor_failed(run->fplan->plan->context, status);
+}
+
+/* The values of a step's outputs; false: there are none. */
+static bool make_outputs(keel_run *run, uint32_t index, keel_tensor **inputs,
+                         keel_tensor **outputs) {
+  keel_step *step = &run->fplan->steps[index];
+  bool failed = atomic_load_explicit(&run->failure, memory_order_relaxed);
+  if (failed && !run->partial) return false;
+  keel_tensor *why = run->partial ? failed_input(run, step) : NULL;
+  keel_status status = why ? KD_OK : check_watch(run, index);
+  if (!why && status == KD_OK) {
+    const keel_watch *around = keel_watching;
+    keel_watching = run->watch;
+    status = call_step(run, step, inputs, outputs);
+    keel_watching = around;
+  }
+  if (status != KD_OK) set_failure(run, status);
+  if (run->partial && (why || status != KD_OK)) {
+    fail_outputs(run, step, why, status, outputs);
+    return true;
+  }
+  return status == KD_OK;
+}
+
 /* Makes the step's values. */
-static void run_step(keel_run *run, keel_step *step) {
+static void run_step(keel_run *run, uint32_t index) {
+  keel_step *step = &run->fplan->steps[index];
   keel_tensor *few[16];
   uint32_t n = step->input_count, m = step->output_count;
   keel_tensor **values =
       n + m <= 16 ? few : malloc((n + m) * sizeof(keel_tensor *));
-  bool stopped =
-      atomic_load_explicit(&run->failure, memory_order_relaxed) != NULL;
-  keel_status status = KD_OK;
-  if (!values)
-    status = keel_no_memory((n + m) * sizeof(keel_tensor *));
-  else if (!stopped)
-    status = call_step(run, step, values, values + n);
-  if (status != KD_OK) set_failure(run, status);
-  for (uint32_t i = 0; i < m && !stopped && status == KD_OK; i++) {
+  if (!values) set_failure(run, keel_no_memory((n + m) * sizeof *values));
+  bool made = values && make_outputs(run, index, values, values + n);
+  for (uint32_t i = 0; i < m && made; i++) {
     uint32_t value = step->outputs[i];
     if (run->meets && value != KEEL_ABSENT)
       run->fplan->types[value] = values[n + i] ? values[n + i]->type : NULL;
@@ -230,7 +276,7 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
     if (run->framed)
       run_framed(run, index);
     else
-      run_step(run, step);
+      run_step(run, index);
     if (step->copies && goes_on_later(run, index)) break;
     ended++;
     index = follow(run, index);
@@ -321,19 +367,30 @@ static void begin_run(keel_run *run, keel_tensor *const *inputs) {
   }
 }
 
+/* What is handed out as output `index`: failed where nothing made it and the run is to
+ * say so. */
+static keel_status hand_out(const keel_run *run, uint32_t index,
+                            keel_tensor *failure, keel_tensor **out_value) {
+  const keel_fplan *fplan = run->fplan;
+  keel_tensor *value = run->values[fplan->outputs[index]];
+  keel_status status = KD_OK;
+  if (!value && !failure)
+    status =
+        keel_fail(KD_INVALID_ARGUMENT, "output %u of %s is made by no node",
+                  (unsigned)index, *fplan->name ? fplan->name : "the program");
+  *out_value = keel_tensor_retain(value ? value : failure);
+  return status;
+}
+
 static keel_status end_run(keel_run *run, keel_tensor **outputs) {
   keel_fplan *fplan = run->fplan;
   keel_tensor *failure =
       atomic_load_explicit(&run->failure, memory_order_acquire);
   keel_status status = KD_OK;
-  for (uint32_t i = 0; !failure && i < fplan->output_count; i++) {
-    keel_tensor *value = run->values[fplan->outputs[i]];
-    if (value)
-      outputs[i] = keel_tensor_retain(value);
-    else
-      status =
-          keel_fail(KD_INVALID_ARGUMENT, "output %u of %s is made by no node",
-                    (unsigned)i, *fplan->name ? fplan->name : "the program");
+  for (uint32_t i = 0; (!failure || run->partial) && i < fplan->output_count;
+       i++) {
+    keel_status one = hand_out(run, i, failure, &outputs[i]);
+    if (status == KD_OK) status = one;
   }
   for (uint32_t i = 0; i < fplan->value_count; i++)
     if (!fplan->constants[i]) keel_tensor_release(run->values[i]);
@@ -363,7 +420,7 @@ static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
     run_parallel(run);
   else
     for (uint32_t i = 0; i < fplan->step_count; i++)
-      run_step(run, &fplan->steps[i]);
+      run_step(run, i);
   keel_status status = end_run(run, outputs);
   /* release: what the run has met, for who makes a layout of it; else the next one may
    * try */
@@ -421,8 +478,13 @@ static keel_status run_alone(keel_run *run) {
   uint64_t begin = paced < PACED ? keel_now() : 0;
   keel_status status = KD_OK;
   keel_hush();
-  if (paced == PACED - 1 && !is_alone(run)) {
+  if (paced == PACED - 1 && !is_alone(run) && !run->watch) {
     status = run_ranked(run);
+  } else if (run->watch) {
+    for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++) {
+      status = check_watch(run, i);
+      if (status == KD_OK) status = keel_frame_step(run->frame, i);
+    }
   } else {
     for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
       status = keel_frame_step(run->frame, i);
@@ -452,9 +514,26 @@ static keel_status run_in_frame(keel_run *run, keel_tensor *const *inputs,
   return status;
 }
 
-keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
-                           keel_tensor *const *inputs, uint32_t input_count,
-                           keel_tensor **outputs, uint32_t output_count) {
+/* In a frame, where one fits. What comes out of it whole is given; a run that is to go
+ * on beside a failure is made again, value by value. */
+static keel_status run_somehow(keel_run *run, keel_tensor *const *inputs,
+                               keel_tensor **outputs) {
+  run->framed =
+      !run->profile && keel_frame_begin(run->fplan, inputs, &run->frame);
+  if (run->framed) {
+    keel_status status = run_in_frame(run, inputs, outputs);
+    if (status == KD_OK || !run->partial) return status;
+    run->framed = false;
+    atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
+  }
+  return run_with_values(run, inputs, outputs);
+}
+
+keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
+                                keel_tensor *const *inputs,
+                                uint32_t input_count, keel_tensor **outputs,
+                                uint32_t output_count, const keel_watch *watch,
+                                bool partial) {
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
   if (input_count != fplan->input_count || output_count != fplan->output_count)
@@ -464,20 +543,30 @@ keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
                      fplan->name, (unsigned)fplan->input_count,
                      (unsigned)fplan->output_count, (unsigned)input_count,
                      (unsigned)output_count);
+  /* a loop's body may have no step that would ask */
+  if (watch && !partial && keel_watch_is_over(watch))
+    return keel_watch_fail(watch, NULL, NULL);
   keel_run *run = take_run(fplan);
   if (!run) return KD_OUT_OF_MEMORY;
   run->fplan = fplan;
   run->scope = scope;
+  run->watch = watch;
+  run->partial = partial;
   run->profile =
       atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
   atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
-  run->framed = !run->profile && keel_frame_begin(fplan, inputs, &run->frame);
-  keel_status status = run->framed ? run_in_frame(run, inputs, outputs)
-                                   : run_with_values(run, inputs, outputs);
+  keel_status status = run_somehow(run, inputs, outputs);
   give_run(run);
-  for (uint32_t i = 0; status != KD_OK && i < output_count; i++) {
+  for (uint32_t i = 0; status != KD_OK && !partial && i < output_count; i++) {
     keel_tensor_release(outputs[i]);
     outputs[i] = NULL;
   }
   return status;
+}
+
+keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
+                           keel_tensor *const *inputs, uint32_t input_count,
+                           keel_tensor **outputs, uint32_t output_count) {
+  return keel_fplan_run_with(fplan, scope, inputs, input_count, outputs,
+                             output_count, keel_watching, false);
 }

@@ -1,0 +1,66 @@
+/* watch.c - keel_stop, and waiting that ends. */
+#include "exec/watch.h"
+
+#include "context.h"
+#include "exec/pool.h"
+#include "values/tensor.h"
+
+_Thread_local const keel_watch *keel_watching;
+
+keel_status keel_stop_create(keel_context *context, keel_stop **out_stop) {
+  keel_stop *stop = calloc(1, sizeof *stop);
+  *out_stop = stop;
+  if (!stop) return keel_no_memory(sizeof *stop);
+  stop->context = context;
+  return KD_OK;
+}
+
+void keel_stop_release(keel_stop *stop) {
+  free(stop);
+}
+
+void keel_stop_ask(keel_stop *stop, const char *why) {
+  unsigned none = 0;
+  if (!atomic_compare_exchange_strong(&stop->asked, &none, 1)) return;
+  snprintf(stop->why, sizeof stop->why, "%s", why ? why : "");
+  /* release: why, for who reads that it was asked */
+  atomic_store_explicit(&stop->asked, 2, memory_order_release);
+  keel_pool_wake_waiters(stop->context->pool);
+}
+
+keel_status keel_watch_fail(const keel_watch *watch, const char *node,
+                            const char *op) {
+  char next[200] = "";
+  if (op)
+    snprintf(next, sizeof next, ", before %s%s%s%s", op,
+             node && *node ? " \"" : "", node && *node ? node : "",
+             node && *node ? "\"" : "");
+  if (watch->stop &&
+      atomic_load_explicit(&watch->stop->asked, memory_order_acquire) == 2)
+    return keel_fail(KD_CANCELLED, "the run was asked to stop%s%s%s",
+                     *watch->stop->why ? ": " : "", watch->stop->why, next);
+  return keel_fail(KD_DEADLINE_EXCEEDED, "the run is past its deadline%s",
+                   next);
+}
+
+typedef struct wait {
+  const keel_watch *watch;
+  keel_tensor *tensor;
+} wait;
+
+static bool is_known_or_over(void *context) {
+  const wait *self = context;
+  return keel_tensor_state(self->tensor) != KEEL_PENDING ||
+         keel_watch_is_over(self->watch);
+}
+
+keel_status keel_watch_wait(const keel_watch *watch, keel_tensor *tensor) {
+  if (!watch || keel_tensor_state(tensor) != KEEL_PENDING)
+    return keel_tensor_wait(tensor);
+  wait self = {watch, tensor};
+  keel_pool_wait_until(tensor->context->pool, is_known_or_over, &self,
+                       watch->deadline);
+  return keel_tensor_state(tensor) == KEEL_PENDING
+             ? keel_watch_fail(watch, NULL, NULL)
+             : keel_tensor_query(tensor);
+}

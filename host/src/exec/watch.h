@@ -1,0 +1,39 @@
+/* watch.h - what may end a run early: somebody who asks, or the time. */
+#ifndef KEEL_WATCH_H
+#define KEEL_WATCH_H
+
+#include <keel/program.h>
+
+#include "base/base.h"
+
+struct keel_stop {
+  keel_context *context;
+  atomic_uint asked; /* 1: `why` is being written, 2: it is there */
+  char why[200];
+};
+
+typedef struct keel_watch {
+  keel_stop *stop;   /* or NULL */
+  uint64_t deadline; /* of keel_now; 0: none */
+} keel_watch;
+
+/* The one of the run that the calling thread works for, or NULL: nested functions end
+ * with what is around them. */
+extern _Thread_local const keel_watch *keel_watching;
+
+static inline bool keel_watch_is_over(const keel_watch *watch) {
+  /* acquire: why */
+  return (watch->stop && atomic_load_explicit(&watch->stop->asked,
+                                              memory_order_acquire) == 2) ||
+         (watch->deadline && keel_now() >= watch->deadline);
+}
+
+/* Fails with what has ended it: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: what
+ * came next, or NULL. */
+keel_status keel_watch_fail(const keel_watch *watch, const char *node,
+                            const char *op);
+
+/* keel_tensor_wait, until the watch is over; NULL: until it is known. */
+keel_status keel_watch_wait(const keel_watch *watch, keel_tensor *tensor);
+
+#endif /* KEEL_WATCH_H */

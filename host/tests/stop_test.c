@@ -1,0 +1,334 @@
+/* stop_test.c - runs that end early: asked to, out of time, or in part failed. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "testing.h"
+
+static keel_context *context;
+
+static int open_cpu(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 2);
+  return 0;
+}
+
+static int close_cpu(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
+  keel_plan_params params = {.struct_size = sizeof params, .device = device};
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program_release(program);
+  return plan;
+}
+
+/* A chain of so many Neg on `count` floats. */
+static keel_plan *chain(int length, int64_t count) {
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "chain", &builder), KD_OK);
+  keel_value y = keel_builder_input(builder, "x", KD_F32, 1, &count);
+  for (int i = 0; i < length; i++)
+    y = op(builder, "Neg", y, KEEL_ABSENT);
+  keel_builder_output(builder, "y", y);
+  return plan_of(builder, NULL);
+}
+
+static keel_tensor *zeros(int64_t count) {
+  keel_tensor *x = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 1, &count, NULL, &x),
+                   KD_OK);
+  return x;
+}
+
+/* ---- asked to stop ------------------------------------------------------------- */
+
+static void a_run_that_is_asked_ends(void **state) {
+  keel_plan *plan = chain(50, 8);
+  keel_tensor *x = zeros(8), *y = NULL;
+  keel_stop *stop = NULL;
+  (void)state;
+  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  keel_run_params params = {.struct_size = sizeof params, .stop = stop};
+  for (int i = 0; i < 8; i++) { /* with values, then in frames */
+    assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1), KD_OK);
+    keel_tensor_release(y);
+  }
+  keel_stop_ask(stop, "the user left");
+  keel_stop_ask(stop, "again");
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                     KD_CANCELLED);
+    assert_null(y);
+    expect_message("the run was asked to stop: the user left");
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    keel_tensor_release(y);
+  }
+  keel_stop_release(stop);
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+}
+
+typedef struct asker {
+  keel_stop *stop;
+  unsigned after; /* microseconds */
+} asker;
+
+static void *ask_later(void *context_) {
+  asker *self = context_;
+  usleep(self->after);
+  keel_stop_ask(self->stop, NULL);
+  return NULL;
+}
+
+/* In the midst of ops, at any time: each run ends, with a result or without. */
+static void a_run_is_stopped_anywhere(void **state) {
+  keel_plan *plan = chain(400, 20000);
+  keel_tensor *x = zeros(20000), *y = NULL;
+  int stopped = 0;
+  (void)state;
+  for (int round = 0; round < 40; round++) {
+    pthread_t thread;
+    asker me = {.after = (unsigned)round * 20};
+    assert_int_equal(keel_stop_create(context, &me.stop), KD_OK);
+    keel_run_params params = {.struct_size = sizeof params, .stop = me.stop};
+    assert_int_equal(pthread_create(&thread, NULL, ask_later, &me), 0);
+    keel_status status = KD_OK;
+    while (status == KD_OK) {
+      status = keel_plan_run_with(plan, &params, &x, 1, &y, 1);
+      keel_tensor_release(y);
+      stopped +=
+          status == KD_OK ? 0 : strstr(keel_message(), "before Neg") != 0;
+    }
+    assert_int_equal(status, KD_CANCELLED);
+    pthread_join(thread, NULL);
+    keel_stop_release(me.stop);
+  }
+  assert_true(stopped > 5); /* in the midst, not before the first op */
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+}
+
+/* ---- out of time ------------------------------------------------------------------ */
+
+static void a_run_ends_when_its_time_is_over(void **state) {
+  keel_plan *plan = chain(2000, 50000);
+  keel_tensor *x = zeros(50000), *y = NULL;
+  (void)state;
+  keel_run_params params = {.struct_size = sizeof params, .timeout = 50000};
+  for (int i = 0; i < 8; i++) {
+    assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                     KD_DEADLINE_EXCEEDED);
+    assert_null(y);
+    expect_message("past its deadline, before Neg");
+    if (i == 3) { /* with values until then; in frames after */
+      assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+      keel_tensor_release(y);
+      y = NULL;
+    }
+  }
+  params.timeout = UINT64_MAX;
+  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1), KD_OK);
+  keel_tensor_release(y);
+  params.flags = 6;
+  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("no flags 0x6");
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+}
+
+/* A promise that nobody keeps, and a wish to stop while it is waited for. */
+static void waiting_for_an_input_ends(void **state) {
+  keel_plan *plan = chain(3, 8);
+  keel_tensor *promise = NULL, *y = NULL;
+  pthread_t thread;
+  asker me = {.after = 3000};
+  (void)state;
+  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  keel_run_params params = {.struct_size = sizeof params, .timeout = 2000000};
+  assert_int_equal(keel_plan_run_with(plan, &params, &promise, 1, &y, 1),
+                   KD_DEADLINE_EXCEEDED);
+  params.flags = KEEL_RUN_PARTIAL;
+  assert_int_equal(keel_plan_run_with(plan, &params, &promise, 1, &y, 1),
+                   KD_DEADLINE_EXCEEDED);
+  assert_int_equal(keel_tensor_query(y), KD_DEADLINE_EXCEEDED);
+  keel_tensor_release(y);
+  assert_int_equal(keel_stop_create(context, &me.stop), KD_OK);
+  params = (keel_run_params){.struct_size = sizeof params, .stop = me.stop};
+  assert_int_equal(pthread_create(&thread, NULL, ask_later, &me), 0);
+  assert_int_equal(keel_plan_run_with(plan, &params, &promise, 1, &y, 1),
+                   KD_CANCELLED);
+  pthread_join(thread, NULL);
+  assert_int_equal(keel_tensor_fail(promise, KD_ABORTED, "never"), KD_OK);
+  assert_int_equal(keel_plan_run(plan, &promise, 1, &y, 1), KD_ABORTED);
+  keel_stop_release(me.stop);
+  keel_tensor_release(promise);
+  keel_plan_release(plan);
+}
+
+/* A loop that would go on for ever, and whose body has no op. */
+static void loops_end_too(void **state) {
+  static const char text[] =
+      "\"keel.program\"() ({\n^bb0(%0: tensor<2xf32>):\n"
+      "%1 = \"keel.none\"() : () -> none\n"
+      "%2 = \"onnx.Loop\"(%1, %1, %0) ({\n"
+      "^bb0(%3: tensor<i64>, %4: tensor<i1>, %5: tensor<2xf32>):\n"
+      "\"keel.return\"(%4, %5) : (tensor<i1>, tensor<2xf32>) -> ()\n"
+      "}) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
+      " (none, none, tensor<2xf32>) -> !keel.value\n"
+      "\"keel.return\"(%2) : (!keel.value) -> ()\n}) : () -> ()\n";
+  char path[] = "/tmp/keel-loop-XXXXXX";
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *x = zeros(2), *y = NULL;
+  (void)state;
+  int file = mkstemp(path);
+  assert_int_equal(write(file, text, sizeof text - 1), sizeof text - 1);
+  close(file);
+  if (keel_program_load(context, path, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  unlink(path);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_run_params params = {.struct_size = sizeof params, .timeout = 3000000};
+  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                   KD_DEADLINE_EXCEEDED);
+  expect_message("past its deadline");
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_tensor_release(x);
+}
+
+/* ---- in part ------------------------------------------------------------------------- */
+
+/* y = -x stands; z needs an index that is out of range; w hangs on z. */
+static keel_plan *half_bad(void) {
+  const int64_t two = 2;
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "half", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_value i = keel_builder_input(builder, "i", KD_I64, 1, &two);
+  keel_value z = op(builder, "Gather", x, i);
+  keel_builder_output(builder, "y", op(builder, "Neg", x, KEEL_ABSENT));
+  keel_builder_output(builder, "z", z);
+  keel_builder_output(builder, "w", op(builder, "Add", z, x));
+  keel_builder_output(builder, "x", x);
+  return plan_of(builder, NULL);
+}
+
+static void outputs_beside_a_failure_are_given(void **state) {
+  keel_plan *plan = half_bad();
+  const float numbers[] = {1, 2}, minus[] = {-1, -2}, twice[] = {2, 4};
+  const int64_t two = 2, good[] = {0, 1}, bad[] = {0, 9};
+  keel_run_params params = {.struct_size = sizeof params,
+                            .flags = KEEL_RUN_PARTIAL};
+  (void)state;
+  for (int round = 0; round < 12; round++) {
+    bool fails = round % 3 == 2;
+    keel_tensor *in[2] = {floats(context, 2, numbers), NULL}, *out[4];
+    assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two,
+                                        fails ? bad : good, &in[1]),
+                     KD_OK);
+    keel_status status = keel_plan_run_with(plan, &params, in, 2, out, 4);
+    assert_int_equal(status == KD_OK, !fails);
+    expect_floats(out[0], minus, 2);
+    expect_floats(out[3], numbers, 2);
+    if (fails) {
+      for (int i = 1; i < 3; i++) {
+        assert_int_equal(keel_tensor_query(out[i]), status);
+        expect_message("Gather");
+      }
+    } else {
+      expect_floats(out[1], numbers, 2);
+      expect_floats(out[2], twice, 2);
+    }
+    for (int i = 0; i < 4; i++)
+      keel_tensor_release(out[i]);
+    if (fails) { /* the usual run gives nothing */
+      assert_int_equal(keel_plan_run(plan, in, 2, out, 4), status);
+      for (int i = 0; i < 4; i++)
+        assert_null(out[i]);
+    }
+    keel_tensor_release(in[0]);
+    keel_tensor_release(in[1]);
+  }
+  keel_plan_release(plan);
+}
+
+static void inputs_may_have_failed(void **state) {
+  keel_plan *plan = half_bad();
+  const float numbers[] = {1, 2}, minus[] = {-1, -2};
+  keel_run_params params = {.struct_size = sizeof params,
+                            .flags = KEEL_RUN_PARTIAL};
+  keel_tensor *in[2] = {floats(context, 2, numbers), NULL}, *out[4];
+  (void)state;
+  assert_int_equal(keel_tensor_promise(context, &in[1]), KD_OK);
+  assert_int_equal(keel_tensor_fail(in[1], KD_DATA_LOSS, "no index came"),
+                   KD_OK);
+  assert_int_equal(keel_plan_run_with(plan, &params, in, 2, out, 4),
+                   KD_DATA_LOSS);
+  expect_message("no index came");
+  expect_floats(out[0], minus, 2);
+  assert_int_equal(keel_tensor_query(out[1]), KD_DATA_LOSS);
+  assert_int_equal(keel_tensor_query(out[2]), KD_DATA_LOSS);
+  for (int i = 0; i < 4; i++)
+    keel_tensor_release(out[i]);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_plan_release(plan);
+}
+
+/* Across devices: copies to and from the queue are parts that wait. */
+static void runs_over_devices_stop(void **state) {
+  keel_device *queue = NULL, *cpu = NULL;
+  const int64_t count = 1000;
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  assert_int_equal(keel_builder_create(context, "both", &builder), KD_OK);
+  keel_value y = keel_builder_input(builder, "x", KD_F32, 1, &count);
+  for (int i = 0; i < 40; i++) {
+    assert_int_equal(keel_device_push(i % 2 ? cpu : queue), KD_OK);
+    y = op(builder, i % 2 ? "Neg" : "Relu", y, KEEL_ABSENT);
+    keel_device_pop();
+  }
+  keel_builder_output(builder, "y", y);
+  keel_plan *plan = plan_of(builder, cpu);
+  keel_tensor *x = zeros(count), *out = NULL;
+  int ended = 0;
+  for (int round = 0; round < 60; round++) {
+    keel_run_params params = {.struct_size = sizeof params,
+                              .timeout = 1000u + (uint64_t)round * 20000u};
+    keel_status status = keel_plan_run_with(plan, &params, &x, 1, &out, 1);
+    assert_true(status == KD_OK || status == KD_DEADLINE_EXCEEDED);
+    ended += status == KD_OK;
+    keel_tensor_release(out);
+    assert_int_equal(keel_plan_run(plan, &x, 1, &out, 1), KD_OK);
+    keel_tensor_release(out);
+  }
+  assert_true(ended < 60);
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_run_that_is_asked_ends),
+      cmocka_unit_test(a_run_is_stopped_anywhere),
+      cmocka_unit_test(a_run_ends_when_its_time_is_over),
+      cmocka_unit_test(waiting_for_an_input_ends),
+      cmocka_unit_test(loops_end_too),
+      cmocka_unit_test(outputs_beside_a_failure_are_given),
+      cmocka_unit_test(inputs_may_have_failed),
+      cmocka_unit_test(runs_over_devices_stop),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
