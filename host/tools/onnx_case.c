@@ -183,6 +183,10 @@ outcome onnx_case_run(const onnx_case *how, const char *folder,
     result = verdict(keel_plan_create(program, &params, &plan), why, size);
   if (result == PASS && out_extent) keel_plan_profile(plan, KEEL_PROFILE_OPS);
   if (result == PASS) result = run_sets(how, folder, program, plan, why, size);
+  if (result != SKIP && program && keel_program_is_random(program)) {
+    snprintf(why, size, "gives random numbers, which no two runtimes share");
+    result = SKIP;
+  }
   if (result == PASS && out_extent) *out_extent = extent_of(how, plan);
   keel_plan_release(plan);
   keel_program_release(program);

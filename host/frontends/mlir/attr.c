@@ -1,6 +1,7 @@
 /* attr.c - attributes, and the data of constants. */
 #include <errno.h>
 
+#include "base/float.h"
 #include "context.h"
 #include "read.h"
 
@@ -209,7 +210,7 @@ static keel_status store(cursor *c, kd_dtype dtype, void *out) {
   if (!is_float(text))
     return keel_mlir_fail(c, "%s has no point, and is said to be a float",
                           text);
-  return keel_mlir_encode(dtype, strtod(text, NULL), out)
+  return keel_float_encode(dtype, strtod(text, NULL), out)
              ? KD_OK
              : keel_mlir_fail(c, "numbers of type %s have no text here",
                               keel_dtype_name(dtype));

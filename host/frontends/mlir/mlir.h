@@ -52,11 +52,4 @@ keel_status keel_mlir_read(keel_context *context, const char *path,
 const char *keel_mlir_dtype_name(kd_dtype dtype);
 kd_dtype keel_mlir_dtype_of(const char *name, size_t size);
 
-/* A number as an element of a float type; false: the type is none that text can have. */
-bool keel_mlir_encode(kd_dtype dtype, double number, void *out_element);
-
-/* The number that an element of a float type is, exactly, and its bits; false as above. */
-bool keel_mlir_decode(kd_dtype dtype, const void *element, double *out_number,
-                      uint64_t *out_bits);
-
 #endif /* KEEL_MLIR_H */

@@ -2,6 +2,7 @@
 #include <locale.h>
 #include <math.h>
 
+#include "base/float.h"
 #include "context.h"
 #include "mlir.h"
 
@@ -100,7 +101,7 @@ static void write_float(const writer *all, kd_dtype dtype,
   double number = 0;
   uint64_t bits = 0, same = 0;
   char text[64];
-  if (!keel_mlir_decode(dtype, element, &number, &bits)) return;
+  if (!keel_float_decode(dtype, element, &number, &bits)) return;
   if (!isfinite(number)) {
     fprintf(all->file, "0x%0*llX", (int)(2 * keel_dtype_size(dtype)),
             (unsigned long long)bits);
@@ -109,7 +110,7 @@ static void write_float(const writer *all, kd_dtype dtype,
   for (int digits = 1; digits <= 16; digits++) {
     snprintf(text, sizeof text, "%.*e", digits, number);
     same = 0;
-    if (keel_mlir_encode(dtype, strtod(text, NULL), &same) && same == bits)
+    if (keel_float_encode(dtype, strtod(text, NULL), &same) && same == bits)
       break;
   }
   fputs(text, all->file);

@@ -106,6 +106,10 @@ KEEL_API uint32_t keel_program_output_count(const keel_program *program);
 KEEL_API keel_status keel_program_output(const keel_program *program,
                                          uint32_t index, keel_port *out_port);
 
+/* 1: an op of it, nested functions included, gives random numbers (not by a seed and
+ * a counter that are values). */
+KEEL_API int keel_program_is_random(const keel_program *program);
+
 /* Ops in it, nested functions included. */
 KEEL_API uint32_t keel_program_op_count(const keel_program *program);
 

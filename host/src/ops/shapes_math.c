@@ -57,6 +57,15 @@ keel_status keel_shape_random(keel_infer *infer) {
   return keel_infer_out(infer, 0, (uint32_t)rank, shape);
 }
 
+/* keel::Uniform, keel::Normal: input 2 is the shape. */
+keel_status keel_shape_counted(keel_infer *infer) {
+  int64_t dims[KD_MAX_RANK];
+  KEEL_TRY(dtype_attr(infer, "dtype", KD_F32));
+  int64_t rank = keel_infer_ints(infer, 2, dims, KD_MAX_RANK);
+  if (rank < 0) return KD_INVALID_ARGUMENT;
+  return keel_infer_out(infer, 0, (uint32_t)rank, dims);
+}
+
 /* ---- reductions ----------------------------------------------------------- */
 
 keel_status keel_shape_reduce(keel_infer *infer) {

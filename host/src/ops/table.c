@@ -46,10 +46,10 @@
     NULL, name, since, params, attrs, keel_shape_control, 0,        \
         KEEL_OP_CONTROL, keel_run_##function                        \
   }
-#define RANDOM(name, since, params, attrs, shape)                       \
+#define RANDOM(name, since, params, attrs, shape, function)             \
   {                                                                     \
     NULL, name, since, params, attrs, keel_shape_##shape, 0,            \
-        KEEL_OP_RANDOM, NULL                                            \
+        KEEL_OP_RANDOM, keel_run_##function                             \
   }
 #define KEEL(name, params, attrs, shape) \
   { "keel", name, 1, params, attrs, keel_shape_##shape, 0, 0, NULL }
@@ -291,15 +291,19 @@ const keel_schema_row keel_schema_rows[] = {
         " lower_edge_hertz:F=float upper_edge_hertz:F -> output:any",
         "output_datatype:i=1", mel, 3),
     RANDOM("RandomNormal", 1, "-> output:any",
-           "dtype:i=1 mean:f=0 scale:f=1 seed:f shape:I!", random),
+           "dtype:i=1 mean:f=0 scale:f=1 seed:f shape:I!", random,
+           random_normal),
     RANDOM("RandomUniform", 1, "-> output:any",
-           "dtype:i=1 high:f=1 low:f=0 seed:f shape:I!", random),
+           "dtype:i=1 high:f=1 low:f=0 seed:f shape:I!", random,
+           random_uniform),
     RANDOM("RandomNormalLike", 1, "input:plain -> output:any",
-           "dtype:i mean:f=0 scale:f=1 seed:f", random_like),
+           "dtype:i mean:f=0 scale:f=1 seed:f", random_like,
+           random_normal),
     RANDOM("RandomUniformLike", 1, "input:plain -> output:any",
-           "dtype:i high:f=1 low:f=0 seed:f", random_like),
+           "dtype:i high:f=1 low:f=0 seed:f", random_like,
+           random_uniform),
     RANDOM("Bernoulli", 15, "input:float -> output:any", "dtype:i seed:f",
-           random_like),
+           random_like, bernoulli),
 
     /* quantisation */
     ROW("QuantizeLinear", 13, "x:num y_scale:f32 y_zero_point:Z=byte? -> y:any",
@@ -399,6 +403,11 @@ const keel_schema_row keel_schema_rows[] = {
          "activation:s=none group:i=1 " WINDOW, fused_conv),
     {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_control, 0, 0,
      keel_run_copy},
+    /* numbers in [0, 1), and normal ones: functions of seed and counter */
+    {"keel", "Uniform", 1, "seed:i64 counter:i64 shape:i64 -> Y:any",
+     "dtype:i=1", keel_shape_counted, 4, 0, keel_run_uniform},
+    {"keel", "Normal", 1, "seed:i64 counter:i64 shape:i64 -> Y:any",
+     "dtype:i=1", keel_shape_counted, 4, 0, keel_run_normal},
     KEEL("Reorder", "X:T=float -> Y:T", "blocked:i=0", same),
 };
 

@@ -326,3 +326,10 @@ uint32_t keel_program_op_count(const keel_program *program) {
     count += at->node_count;
   return count;
 }
+
+int keel_program_is_random(const keel_program *program) {
+  for (const keel_function *at = program->functions; at; at = at->next)
+    for (uint32_t i = 0; i < at->node_count; i++)
+      if (at->nodes[i].op->schema->flags & KEEL_OP_RANDOM) return 1;
+  return 0;
+}

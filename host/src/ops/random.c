@@ -1,0 +1,163 @@
+/* random.c - random numbers that are functions of a seed, a counter and a place in the
+ * tensor: nothing is kept from call to call, and they are the same on every device.
+ *
+ * The generator is Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): key: the seed;
+ * counter: the number of four words in the tensor, and the caller's counter. Normal
+ * numbers are made in pairs by Box and Muller's formula (1958). */
+#include "ops/random.h"
+
+#include <math.h>
+#include <sys/random.h>
+
+#include "base/float.h"
+#include "ops/runtime.h"
+
+void keel_philox(const uint32_t key[2], const uint32_t counter[4],
+                 uint32_t out_words[4]) {
+  uint32_t k0 = key[0], k1 = key[1], c[4];
+  memcpy(c, counter, sizeof c);
+  for (int round = 0; round < 10; round++) {
+    uint64_t a = UINT64_C(0xD2511F53) * c[0], b = UINT64_C(0xCD9E8D57) * c[2];
+    const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b,
+                              (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
+    memcpy(c, next, sizeof c);
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  memcpy(out_words, c, sizeof c);
+}
+
+/* Where numbers come from. */
+typedef struct stream {
+  uint64_t seed, counter;
+} stream;
+
+/* Two numbers in [0, 1) for places 2 * pair and the one behind it; 53 bits each. */
+static void two_uniform(const stream *from, uint64_t pair, double out[2]) {
+  const uint32_t key[2] = {(uint32_t)from->seed, (uint32_t)(from->seed >> 32)};
+  const uint32_t counter[4] = {(uint32_t)pair, (uint32_t)(pair >> 32),
+                               (uint32_t)from->counter,
+                               (uint32_t)(from->counter >> 32)};
+  uint32_t words[4];
+  keel_philox(key, counter, words);
+  for (int i = 0; i < 2; i++) {
+    uint64_t bits = (uint64_t)words[2 * i] << 32 | words[2 * i + 1];
+    out[i] = (double)(bits >> 11) * 0x1p-53;
+  }
+}
+
+static void two_normal(const stream *from, uint64_t pair, double out[2]) {
+  double u[2];
+  two_uniform(from, pair, u);
+  double size = sqrt(-2 * log(1 - u[0])); /* 1 - u is not 0 */
+  double angle = 6.283185307179586477 * u[1];
+  out[0] = size * cos(angle);
+  out[1] = size * sin(angle);
+}
+
+/* The seed that is given: the same numbers in each call. Else one that nobody knows, and
+ * others in each call. */
+static stream stream_of(const keel_host_call *call) {
+  static _Atomic uint64_t process_seed, calls;
+  const keel_node_attr *given = keel_attr_find(call->op, "seed");
+  if (given) {
+    uint32_t bits = 0;
+    memcpy(&bits, &given->value.f, sizeof bits);
+    return (stream){bits, 0};
+  }
+  uint64_t seed = atomic_load(&process_seed), none = 0;
+  if (!seed) {
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = keel_now();
+    seed |= 1;
+    if (!atomic_compare_exchange_strong(&process_seed, &none, seed))
+      seed = none;
+  }
+  return (stream){seed, atomic_fetch_add(&calls, 1)};
+}
+
+/* A tensor of `count` numbers a + b * x, x from `make` in pairs. */
+static keel_status fill(keel_host_call *call, const stream *from, double a,
+                        double b,
+                        void (*make)(const stream *, uint64_t, double *)) {
+  const keel_type *type = call->types[0];
+  uint32_t each = keel_dtype_size(type->dtype);
+  KEEL_TRY(keel_tensor_on(&call->context->host, type, &call->outputs[0]));
+  char *data = call->outputs[0]->data;
+  double two[2] = {0, 0};
+  for (int64_t i = 0; i < type->elements; i++) {
+    if (i % 2 == 0) make(from, (uint64_t)i / 2, two);
+    if (!keel_float_encode(type->dtype, a + b * two[i % 2],
+                           data + (uint64_t)i * each))
+      return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "random numbers can't be %s: dtype is a float type",
+                            keel_dtype_name(type->dtype));
+  }
+  return KD_OK;
+}
+
+keel_status keel_run_random_normal(keel_host_call *call) {
+  const stream from = stream_of(call);
+  return fill(call, &from, (double)keel_attr_float(call->op, "mean", 0),
+              (double)keel_attr_float(call->op, "scale", 1), two_normal);
+}
+
+keel_status keel_run_random_uniform(keel_host_call *call) {
+  const stream from = stream_of(call);
+  double low = (double)keel_attr_float(call->op, "low", 0);
+  double high = (double)keel_attr_float(call->op, "high", 1);
+  return fill(call, &from, low, high - low, two_uniform);
+}
+
+/* One, or nothing, in any type. */
+static void put_bit(kd_dtype dtype, bool one, char *out) {
+  if (keel_float_encode(dtype, one, out)) return;
+  memset(out, 0, keel_dtype_size(dtype));
+  out[0] = one;
+}
+
+keel_status keel_run_bernoulli(keel_host_call *call) {
+  const stream from = stream_of(call);
+  const keel_type *type = call->types[0];
+  uint32_t each = keel_dtype_size(type->dtype);
+  keel_tensor *chances = NULL;
+  if (!each || type->dtype == KD_C64 || type->dtype == KD_C128)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "can't give %s",
+                          keel_dtype_name(type->dtype));
+  KEEL_TRY(keel_tensor_to_host(call->inputs[0], &chances));
+  keel_status status =
+      keel_tensor_on(&call->context->host, type, &call->outputs[0]);
+  uint32_t in = keel_dtype_size(chances->type->dtype);
+  double two[2] = {0, 0};
+  for (int64_t i = 0; status == KD_OK && i < type->elements; i++) {
+    double chance = 0;
+    uint64_t bits = 0;
+    if (i % 2 == 0) two_uniform(&from, (uint64_t)i / 2, two);
+    keel_float_decode(chances->type->dtype,
+                      (const char *)chances->data + (uint64_t)i * in, &chance,
+                      &bits);
+    put_bit(type->dtype, two[i % 2] < chance,
+            (char *)call->outputs[0]->data + (uint64_t)i * each);
+  }
+  keel_tensor_release(chances);
+  return status;
+}
+
+/* keel::Uniform and keel::Normal: seed and counter are values. */
+static keel_status counted(keel_host_call *call,
+                           void (*make)(const stream *, uint64_t, double *)) {
+  int64_t seed = 0, counter = 0;
+  KEEL_TRY(keel_call_int(call, 0, 0, &seed));
+  KEEL_TRY(keel_call_int(call, 1, 0, &counter));
+  if (!call->types[0])
+    return keel_call_fail(call, KD_INTERNAL, "the shape is not known");
+  const stream from = {(uint64_t)seed, (uint64_t)counter};
+  return fill(call, &from, 0, 1, make);
+}
+
+keel_status keel_run_uniform(keel_host_call *call) {
+  return counted(call, two_uniform);
+}
+
+keel_status keel_run_normal(keel_host_call *call) {
+  return counted(call, two_normal);
+}

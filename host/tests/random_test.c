@@ -1,0 +1,178 @@
+/* random_test.c - random numbers: known answers, distributions, and no hidden state. */
+#include <math.h>
+
+#include "ops/random.h"
+#include "testing.h"
+
+static keel_context *context;
+
+static int open_cpu(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  return 0;
+}
+
+static int close_cpu(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+/* Random123, kat_vectors: philox4x32, 10 rounds. */
+static void philox_gives_the_known_answers(void **state) {
+  static const uint32_t cases[][10] = {
+      {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+      {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff,
+       0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+      {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0,
+       0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
+  (void)state;
+  for (size_t i = 0; i < 3; i++) {
+    uint32_t words[4];
+    keel_philox(&cases[i][4], cases[i], words);
+    assert_memory_equal(words, &cases[i][6], sizeof words);
+  }
+}
+
+enum { COUNT = 100000 };
+
+static keel_tensor *call(const char *op_name, const keel_attr *attrs,
+                         uint32_t attr_count, keel_tensor *const *in,
+                         uint32_t n) {
+  keel_tensor *out = NULL;
+  if (keel_call(context, op_name, attrs, attr_count, in, n, &out, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  return out;
+}
+
+/* Mean and variance, and how many are below 0.25. */
+static void measure(keel_tensor *tensor, double *mean, double *variance,
+                    double *low) {
+  const float *data = keel_tensor_data(tensor);
+  double sum = 0, squares = 0;
+  *low = 0;
+  for (int i = 0; i < COUNT; i++) {
+    sum += (double)data[i];
+    squares += (double)data[i] * (double)data[i];
+    *low += data[i] < 0.25f;
+  }
+  *mean = sum / COUNT;
+  *variance = squares / COUNT - *mean * *mean;
+  *low /= COUNT;
+}
+
+static void numbers_are_distributed_as_they_should(void **state) {
+  const int64_t shape = COUNT;
+  double mean, variance, low;
+  (void)state;
+  const keel_attr uniform[] = {KEEL_INTS("shape", 1, &shape),
+                               KEEL_FLOAT("seed", 7), KEEL_FLOAT("low", -1),
+                               KEEL_FLOAT("high", 3)};
+  keel_tensor *x = call("RandomUniform", uniform, 2, NULL, 0);
+  measure(x, &mean, &variance, &low);
+  assert_true(fabs(mean - 0.5) < 0.005 && fabs(variance - 1 / 12.0) < 0.002);
+  assert_true(fabs(low - 0.25) < 0.006);
+  keel_tensor_release(x);
+  x = call("RandomUniform", uniform, 4, NULL, 0);
+  measure(x, &mean, &variance, &low);
+  assert_true(fabs(mean - 1) < 0.02 && fabs(variance - 16 / 12.0) < 0.03);
+  const float *data = keel_tensor_data(x);
+  for (int i = 0; i < COUNT; i++)
+    assert_true(data[i] >= -1 && data[i] <= 3);
+  const keel_attr normal[] = {KEEL_FLOAT("seed", 7), KEEL_FLOAT("mean", 2),
+                              KEEL_FLOAT("scale", 3)};
+  keel_tensor *y = call("RandomNormalLike", normal, 3, &x, 1);
+  measure(y, &mean, &variance, &low);
+  assert_true(fabs(mean - 2) < 0.04 && fabs(variance - 9) < 0.2);
+  assert_true(fabs(low - 0.2798) < 0.006); /* of (0.25 - 2) / 3 */
+  keel_tensor_release(y);
+  keel_tensor_release(x);
+}
+
+static void chances_are_kept(void **state) {
+  static float chances[COUNT];
+  int64_t ones[3] = {0};
+  (void)state;
+  for (int i = 0; i < COUNT; i++)
+    chances[i] = i % 3 == 0 ? 0 : i % 3 == 1 ? 0.3f : 1;
+  keel_tensor *p = floats(context, COUNT, chances);
+  const keel_attr attrs[] = {KEEL_FLOAT("seed", 1), KEEL_INT("dtype", KD_I32)};
+  keel_tensor *x = call("Bernoulli", attrs, 2, &p, 1);
+  assert_int_equal(keel_tensor_dtype(x), KD_I32);
+  const int32_t *bits = keel_tensor_data(x);
+  for (int i = 0; i < COUNT; i++) {
+    assert_true(bits[i] == 0 || bits[i] == 1);
+    ones[i % 3] += bits[i];
+  }
+  assert_int_equal(ones[0], 0);
+  assert_true(labs((long)ones[1] - 10000) < 400);
+  assert_int_equal(ones[2], COUNT / 3);
+  keel_tensor_release(x);
+  keel_tensor_release(p);
+}
+
+/* keel::Normal(seed, counter, shape), on a device. */
+static keel_tensor *counted(const char *device_name, int64_t seed,
+                            int64_t counter, const int64_t *shape) {
+  const int64_t two = 2;
+  keel_device *device = NULL;
+  keel_tensor *in[3];
+  assert_int_equal(keel_device_find(context, device_name, &device), KD_OK);
+  keel_tensor_create(context, KD_I64, 0, NULL, &seed, &in[0]);
+  keel_tensor_create(context, KD_I64, 0, NULL, &counter, &in[1]);
+  keel_tensor_create(context, KD_I64, 1, &two, shape, &in[2]);
+  assert_int_equal(keel_device_push(device), KD_OK);
+  keel_tensor *out = call("keel::Normal", NULL, 0, in, 3);
+  keel_device_pop();
+  for (int i = 0; i < 3; i++)
+    keel_tensor_release(in[i]);
+  return out;
+}
+
+static void seed_and_counter_are_values(void **state) {
+  const int64_t shape[] = {3, 5}, other[] = {5, 3};
+  float first[15], next[15];
+  (void)state;
+  keel_tensor *x = counted("cpu:0", 3, 4, shape);
+  assert_int_equal(keel_tensor_rank(x), 2);
+  assert_int_equal(keel_tensor_read(x, first, sizeof first), KD_OK);
+  keel_tensor_release(x);
+  for (int i = 0; i < 4;
+       i++) { /* again, elsewhere, another shape, and others */
+    x = counted(i == 1 ? "queue:0" : "cpu:0", 3, i == 3 ? 5 : 4,
+                i == 2 ? other : shape);
+    assert_int_equal(keel_tensor_read(x, next, sizeof next), KD_OK);
+    if (i < 3)
+      assert_memory_equal(first, next, sizeof first);
+    else
+      assert_memory_not_equal(first, next, sizeof first);
+    keel_tensor_release(x);
+  }
+}
+
+static void numbers_without_a_seed_differ(void **state) {
+  const int64_t shape = 8;
+  const keel_attr attrs[] = {KEEL_INTS("shape", 1, &shape)};
+  (void)state;
+  keel_tensor *x = call("RandomUniform", attrs, 1, NULL, 0);
+  keel_tensor *y = call("RandomUniform", attrs, 1, NULL, 0);
+  assert_memory_not_equal(keel_tensor_data(x), keel_tensor_data(y), 32);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  const keel_attr bad[] = {KEEL_INTS("shape", 1, &shape),
+                           KEEL_INT("dtype", KD_I32)};
+  assert_int_equal(keel_call(context, "RandomUniform", bad, 2, NULL, 0, &x, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("random numbers can't be i32");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(philox_gives_the_known_answers),
+      cmocka_unit_test(numbers_are_distributed_as_they_should),
+      cmocka_unit_test(chances_are_kept),
+      cmocka_unit_test(seed_and_counter_are_values),
+      cmocka_unit_test(numbers_without_a_seed_differ),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}

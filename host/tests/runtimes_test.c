@@ -1,0 +1,286 @@
+/* runtimes_test.c - what other runtimes' authors and users say of theirs, and is not
+ * here: each by a test that is called after it. (The list is that of TensorFlow's eager
+ * runtime, by its own authors, and of ONNX Runtime's issues 22778, 17011 and 6725.) */
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "eager/cache.h"
+#include "testing.h"
+
+static keel_context *context;
+static keel_device *cpu, *queue;
+
+static int open_both(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 2);
+  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  return 0;
+}
+
+static int close_both(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+static uint64_t kernels(void) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats.kernels;
+}
+
+/* "String-keyed kernel cache entered per call": a prepared op goes on where the cache
+ * has long forgotten its kernel. */
+static void no_kernel_cache_is_entered_by_a_prepared_call(void **state) {
+  const float numbers[] = {-1, 2}, want[] = {0, 2};
+  keel_op *relu = NULL;
+  keel_tensor *x = floats(context, 2, numbers), *y = NULL;
+  (void)state;
+  assert_int_equal(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu),
+                   KD_OK);
+  assert_int_equal(keel_op_call(relu, &x, 1, &y, 1), KD_OK);
+  keel_tensor_release(y);
+  keel_kernel_cache *cache = context->kernels;
+  context->kernels = NULL; /* whoever enters it now, falls */
+  for (int i = 0; i < 100; i++) {
+    assert_int_equal(keel_op_call(relu, &x, 1, &y, 1), KD_OK);
+    expect_floats(y, want, 2);
+    keel_tensor_release(y);
+  }
+  context->kernels = cache;
+  keel_tensor_release(x);
+  keel_op_release(relu);
+}
+
+/* "Inputs must be attached anew for each call of an op object": they are arguments. */
+static void an_op_object_takes_its_inputs_as_arguments(void **state) {
+  const float one[] = {1}, two[] = {2}, sums[] = {2, 3, 4};
+  keel_op *add = NULL;
+  keel_tensor *a = floats(context, 1, one), *b = floats(context, 1, two);
+  keel_tensor *const pairs[][2] = {{a, a}, {a, b}, {b, b}};
+  (void)state;
+  assert_int_equal(keel_op_prepare(context, "Add", NULL, 0, cpu, &add), KD_OK);
+  for (int i = 0; i < 3; i++) {
+    keel_tensor *y = NULL;
+    assert_int_equal(keel_op_call(add, pairs[i], 2, &y, 1), KD_OK);
+    expect_floats(y, &sums[i], 1);
+    keel_tensor_release(y);
+  }
+  keel_op_release(add);
+  keel_tensor_release(a);
+  keel_tensor_release(b);
+}
+
+/* "Asynchronous mode loses error messages": what fails later says op, argument and
+ * shapes, and so does what hangs on it. */
+static void a_late_error_keeps_its_message(void **state) {
+  const float three[] = {1, 2, 3}, two[] = {1, 2};
+  keel_tensor *promise = NULL, *late = floats(context, 3, three);
+  keel_tensor *b = floats(context, 2, two), *y = NULL, *z = NULL;
+  (void)state;
+  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  keel_tensor *in[] = {promise, b};
+  assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1), KD_OK);
+  assert_int_equal(keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1), KD_OK);
+  assert_int_equal(keel_tensor_fulfil(promise, late), KD_OK);
+  assert_int_equal(keel_tensor_wait(z), KD_INVALID_ARGUMENT);
+  expect_message("Add");
+  expect_message("f32[3]");
+  expect_message("f32[2]");
+  keel_tensor_release(z);
+  keel_tensor_release(y);
+  keel_tensor_release(promise);
+  keel_tensor_release(late);
+  keel_tensor_release(b);
+}
+
+/* "... and skips shape inference": a call on an asynchronous device that can't be is
+ * refused at once, and the outputs' shapes are known while it works. */
+static void shapes_are_inferred_on_asynchronous_devices(void **state) {
+  const float three[] = {1, 2, 3}, two[] = {1, 2};
+  keel_tensor *a = floats(context, 3, three), *b = floats(context, 2, two);
+  keel_tensor *in[] = {a, b}, *same[] = {a, a}, *y = NULL;
+  (void)state;
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("f32[3]");
+  assert_int_equal(keel_call(context, "Add", NULL, 0, same, 2, &y, 1), KD_OK);
+  assert_int_equal(keel_tensor_dims(y)[0], 3);
+  keel_device_pop();
+  keel_tensor_release(y);
+  keel_tensor_release(a);
+  keel_tensor_release(b);
+}
+
+/* "Co-location groups move variables silently": an input that is copied for a device
+ * stays where it is, and so does its holder's view of it. */
+static void a_value_stays_where_it_was_put(void **state) {
+  const float numbers[] = {-1, 2}, want[] = {0, 2};
+  keel_tensor *x = floats(context, 2, numbers), *there = NULL, *y = NULL;
+  (void)state;
+  assert_int_equal(keel_tensor_to(x, queue, &there), KD_OK);
+  assert_int_equal(keel_device_push(cpu), KD_OK);
+  assert_int_equal(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1),
+                   KD_OK);
+  keel_device_pop();
+  assert_ptr_equal(keel_tensor_device(there), queue);
+  assert_ptr_equal(keel_tensor_device(y), cpu);
+  expect_floats(y, want, 2);
+  keel_tensor_release(y);
+  keel_tensor_release(there);
+  keel_tensor_release(x);
+}
+
+/* "int32 is pinned to the host by rule": it runs where it is asked to. */
+static void int32_runs_on_the_device_that_is_named(void **state) {
+  const int32_t numbers[] = {3, -4}, want[] = {6, -8};
+  const int64_t two = 2;
+  keel_tensor *x = NULL, *y = NULL;
+  (void)state;
+  assert_int_equal(keel_tensor_create(context, KD_I32, 1, &two, numbers, &x),
+                   KD_OK);
+  keel_tensor *in[] = {x, x};
+  assert_int_equal(keel_device_push(cpu), KD_OK);
+  assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1), KD_OK);
+  keel_device_pop();
+  assert_ptr_equal(keel_tensor_device(y), cpu);
+  assert_memory_equal(keel_tensor_data(y), want, sizeof want);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+}
+
+/* "Kernel cache unbounded". */
+static void the_kernel_cache_is_bounded(void **state) {
+  uint64_t most = 0;
+  (void)state;
+  for (int64_t size = 1; size <= 6000; size++) {
+    keel_tensor *x = NULL, *y = NULL;
+    assert_int_equal(keel_tensor_create(context, KD_F32, 1, &size, NULL, &x),
+                     KD_OK);
+    const keel_attr axis = KEEL_INT("axis", 0);
+    assert_int_equal(keel_call(context, "Softmax", &axis, 1, &x, 1, &y, 1),
+                     KD_OK);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+    most = kernels() > most ? kernels() : most;
+  }
+  assert_true(most <= 4096);
+}
+
+/* "Random-number state hidden in kernels": the same seed, the same numbers, however
+ * often and wherever; random_test.c has the rest. */
+static void random_ops_have_no_state(void **state) {
+  const int64_t shape = 16;
+  const keel_attr attrs[] = {KEEL_INTS("shape", 1, &shape),
+                             KEEL_FLOAT("seed", 5)};
+  float first[16], next[16];
+  (void)state;
+  for (int i = 0; i < 6; i++) {
+    keel_tensor *x = NULL;
+    assert_int_equal(keel_device_push(i % 2 ? queue : cpu), KD_OK);
+    assert_int_equal(
+        keel_call(context, "RandomNormal", attrs, 2, NULL, 0, &x, 1), KD_OK);
+    keel_device_pop();
+    assert_int_equal(keel_tensor_read(x, i ? next : first, sizeof first),
+                     KD_OK);
+    if (i) assert_memory_equal(first, next, sizeof first);
+    keel_tensor_release(x);
+  }
+}
+
+static uint64_t processor_time(void) {
+  struct rusage use;
+  getrusage(RUSAGE_SELF, &use);
+  return ((uint64_t)use.ru_utime.tv_sec + (uint64_t)use.ru_stime.tv_sec) *
+             1000000 +
+         (uint64_t)use.ru_utime.tv_usec + (uint64_t)use.ru_stime.tv_usec;
+}
+
+/* "Idle spinning burns a core" (6725): in a fifth of a second that nothing runs, the
+ * process takes less than a twentieth of a core. */
+static void idle_workers_sleep(void **state) {
+  keel_op *relu = NULL;
+  const int64_t many = 1 << 20;
+  keel_tensor *x = NULL, *y = NULL;
+  (void)state;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 1, &many, NULL, &x),
+                   KD_OK);
+  assert_int_equal(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu),
+                   KD_OK);
+  assert_int_equal(keel_op_call(relu, &x, 1, &y, 1), KD_OK);
+  usleep(50000); /* workers look for more work first, for a bounded time */
+  uint64_t before = processor_time();
+  usleep(200000);
+  assert_true(processor_time() - before < 10000);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_op_release(relu);
+}
+
+/* "Two sessions in one process disturb each other by spinning pools" (22778, 17011):
+ * there is one pool, however many contexts there are. */
+static void contexts_share_one_pool(void **state) {
+  keel_context *other = open_with(CPU_PLUGIN, NULL, 8);
+  (void)state;
+  assert_ptr_equal(other->pool, context->pool);
+  assert_int_equal(keel_worker_count(other), keel_worker_count(context));
+  keel_close(other);
+}
+
+/* "The executor cannot run single-threaded": everything on the caller, devices that
+ * work asynchronously included. */
+static void no_workers_are_enough(void **state) {
+  const float numbers[] = {-1, 2}, want[] = {0, 4};
+  (void)state;
+  close_both(NULL);
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
+  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  assert_int_equal(keel_worker_count(context), 1);
+  const int64_t two = 2;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_create(context, "one", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_device_push(queue);
+  keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
+  keel_device_pop();
+  keel_device_push(cpu);
+  keel_builder_output(builder, "y", op(builder, "Add", y, y));
+  keel_device_pop();
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  for (int i = 0; i < 20; i++) {
+    keel_tensor *in = floats(context, 2, numbers), *out = NULL;
+    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+    expect_floats(out, want, 2);
+    keel_tensor_release(in);
+    keel_tensor_release(out);
+  }
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+/* "It picks ready nodes blindly" is the_longest_way_comes_first of frame_test.c. */
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(no_kernel_cache_is_entered_by_a_prepared_call),
+      cmocka_unit_test(an_op_object_takes_its_inputs_as_arguments),
+      cmocka_unit_test(a_late_error_keeps_its_message),
+      cmocka_unit_test(shapes_are_inferred_on_asynchronous_devices),
+      cmocka_unit_test(a_value_stays_where_it_was_put),
+      cmocka_unit_test(int32_runs_on_the_device_that_is_named),
+      cmocka_unit_test(the_kernel_cache_is_bounded),
+      cmocka_unit_test(random_ops_have_no_state),
+      cmocka_unit_test(idle_workers_sleep),
+      cmocka_unit_test(contexts_share_one_pool),
+      cmocka_unit_test(no_workers_are_enough),
+  };
+  return cmocka_run_group_tests(tests, open_both, close_both);
+}
