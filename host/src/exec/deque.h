@@ -13,7 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef KEEL_DEQUE_ROOM
 #define KEEL_DEQUE_ROOM 4096 /* a power of two */
+#endif
 
 typedef struct keel_deque {
   _Alignas(64) _Atomic int64_t top;
@@ -73,7 +75,9 @@ static inline void *keel_deque_steal(keel_deque *deque) {
   return item;
 }
 
+#ifndef KEEL_QUEUE_ROOM
 #define KEEL_QUEUE_ROOM 4096 /* a power of two */
+#endif
 
 typedef struct keel_queue {
   _Alignas(64) _Atomic uint64_t head; /* next to take */
