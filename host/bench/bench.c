@@ -88,6 +88,19 @@ void bench_model_line(const bench_model *m) {
           (unsigned long long)m->apart, m->plain, m->traced);
 }
 
+void bench_pair_line(const char *first, const char *second, double alone,
+                     double in_turn) {
+  printf(
+      "%s and %s in turn, in two contexts: %.2f ms; the sum of each alone:"
+      " %.2f ms; ratio %.3f\n",
+      first, second, in_turn * 1e-6, alone * 1e-6, in_turn / alone);
+  fflush(stdout);
+  if (json)
+    fprintf(json,
+            "%s{\"pair\": \"%s, %s\", \"alone\": %.0f, \"in_turn\": %.0f}",
+            between(), first, second, alone, in_turn);
+}
+
 static void begin_list(const char *name, bool first) {
   has_entry = false;
   if (json) fprintf(json, "%s  \"%s\": [", first ? "{\n" : "\n  ],\n", name);

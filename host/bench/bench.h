@@ -36,6 +36,10 @@ typedef struct bench_model {
 
 void bench_model_line(const bench_model *m);
 
+/* Two models run in turn by two contexts, beside the sum of each alone; nanoseconds. */
+void bench_pair_line(const char *first, const char *second, double alone,
+                     double in_turn);
+
 /* What is measured. */
 void bench_calls(void);
 void bench_programs(void);

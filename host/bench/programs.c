@@ -72,6 +72,74 @@ static void measure_runs(keel_context *context, keel_program *program,
   keel_plan_release(plan);
 }
 
+/* ---- two models in one process --------------------------------------------------- */
+
+typedef struct session {
+  keel_plan *plan;
+  keel_tensor *in;
+} session;
+
+static session open_session(keel_context *context, size_t index,
+                            const char *folder) {
+  char path[300];
+  session one = {0};
+  keel_program *program = NULL;
+  keel_port port;
+  snprintf(path, sizeof path, "%s/session.onnx", folder);
+  models[index].write(path);
+  keel_status status = keel_program_load(context, path, &program);
+  unlink(path);
+  if (status == KD_UNIMPLEMENTED) return one; /* without protobuf-c */
+  bench_need(status);
+  bench_need(keel_plan_create(program, NULL, &one.plan));
+  bench_need(keel_program_input(program, 0, &port));
+  bench_need(keel_tensor_create(context, port.dtype, port.rank, port.dims, NULL,
+                                &one.in));
+  keel_program_release(program);
+  for (int i = 0; i < 8; i++)
+    run(one.plan, one.in);
+  return one;
+}
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Each of two contexts runs a model, in turn; and each alone. Medians. */
+static void measure_two(const char *folder) {
+  enum { ROUNDS = 31 };
+  static double alone[2][ROUNDS], in_turn[ROUNDS];
+  keel_context *contexts[2] = {0};
+  session both[2];
+  for (size_t i = 0; i < 2; i++) {
+    bench_need(keel_open(NULL, &contexts[i]));
+    both[i] = open_session(contexts[i], i, folder);
+  }
+  for (int round = 0; round < ROUNDS && both[0].plan && both[1].plan; round++) {
+    for (int i = 0; i < 2; i++) {
+      run(both[i].plan, both[i].in);
+      alone[i][round] = run(both[i].plan, both[i].in);
+    }
+    run(both[0].plan, both[0].in);
+    run(both[1].plan, both[1].in);
+    in_turn[round] =
+        run(both[0].plan, both[0].in) + run(both[1].plan, both[1].in);
+  }
+  qsort(alone[0], ROUNDS, sizeof(double), by_size);
+  qsort(alone[1], ROUNDS, sizeof(double), by_size);
+  qsort(in_turn, ROUNDS, sizeof(double), by_size);
+  if (both[0].plan && both[1].plan)
+    bench_pair_line(models[0].name, models[1].name,
+                    alone[0][ROUNDS / 2] + alone[1][ROUNDS / 2],
+                    in_turn[ROUNDS / 2]);
+  for (int i = 0; i < 2; i++) {
+    keel_tensor_release(both[i].in);
+    keel_plan_release(both[i].plan);
+    keel_close(contexts[i]);
+  }
+}
+
 static void measure(keel_context *context, size_t index, const char *folder) {
   char onnx[300], text[300], binary[300];
   keel_program *program = NULL;
@@ -106,6 +174,7 @@ void bench_programs(void) {
   }
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
     measure(context, i, folder);
+  measure_two(folder);
   rmdir(folder);
   keel_close(context);
 }

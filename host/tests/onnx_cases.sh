@@ -23,6 +23,15 @@ for set in "node 894" "pytorch-converted 82" "pytorch-operator 35" "simple 15"; 
     check $set --through $form
   done
 done
+# on the caller alone, and with one worker and two
+for threads in 1 2 3; do
+  KEEL_THREADS=$threads
+  export KEEL_THREADS
+  line=$("$keel" onnx-test --quiet $data/node | tail -n 1)
+  echo "node, $threads threads: $line"
+  case $line in *", 0 failed,"*) ;; *) failed=1 ;; esac
+done
+unset KEEL_THREADS
 # and each set of loops that this processor takes
 for isa in base avx2 avx512; do
   "$keel" devices --option cpu.isa=$isa >/dev/null 2>&1 || continue
