@@ -87,6 +87,9 @@ kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
   /* groups: only those that oneDNN has fast in this layout */
   int64_t group = read->attr_int(node, "group", 1);
   if (group > 1 && !is_blocked(&x)) return KD_UNIMPLEMENTED;
+  /* rows as input: a first layer's, of grey or colour; oneDNN's others are a loop */
+  if (!is_blocked(&x) && x.dims[1] != 1 && x.dims[1] != 3)
+    return KD_UNIMPLEMENTED;
   const char *activation = read->attr_string(node, "activation", "none");
   if (strcmp(activation, "none") != 0 && strcmp(activation, "Relu") != 0)
     return KD_UNIMPLEMENTED;
