@@ -286,7 +286,9 @@ int keel_main_passes(int argc, char **argv) {
             "usage: keel passes [OPTION]...\n\n"
             "Lists the passes that a model goes through before it"
             " runs, in their\norder. Those in brackets can be left out:"
-            " keel run --skip-pass PASS.\n\n"
+            " keel run --skip-pass PASS.\n`keel compile` writes what those"
+            " before the first with a star make of it; those\nwith a star run"
+            " in each process.\n\n"
             "  --json              as JSON\n",
             argc, argv);
   if (all.result >= 0) return all.result;
@@ -297,11 +299,14 @@ int keel_main_passes(int argc, char **argv) {
     char shown[40];
     snprintf(shown, sizeof shown, needed ? "%s" : "[%s]", name);
     if (!all.json)
-      printf("  %-12s %s\n", shown, keel_pass_about(i));
+      printf("%c %-12s %s\n", keel_pass_last(i) ? '*' : ' ', shown,
+             keel_pass_about(i));
     else
-      printf("  {\"pass\": \"%s\", \"needed\": %s, \"about\": \"%s\"}%s\n",
-             name, needed ? "true" : "false", keel_pass_about(i),
-             keel_pass_name(i + 1) ? "," : "");
+      printf(
+          "  {\"pass\": \"%s\", \"needed\": %s, \"last\": %s, \"about\": "
+          "\"%s\"}%s\n",
+          name, needed ? "true" : "false", keel_pass_last(i) ? "true" : "false",
+          keel_pass_about(i), keel_pass_name(i + 1) ? "," : "");
   }
   if (all.json) printf("]\n");
   return 0;
