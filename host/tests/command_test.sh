@@ -48,6 +48,8 @@ expect 0 "as expected" "$keel" run "$model" --input $set_0/input_0.pb \
   --expect $set_0/output_0.pb
 expect 1 "DIFFERS" "$keel" run "$model" --expect $set_0/output_0.pb
 expect 0 "random, seed 7" "$keel" run "$model" --seed 7
+expect 0 "as expected" "$keel" run "$model" --eager \
+  --input $set_0/input_0.pb --expect $set_0/output_0.pb
 expect 0 "Conv" "$keel" run "$model" --repeat 3 --profile
 expect 0 "\"first_ms\"" "$keel" run "$model" --json
 expect 1 "No such file" "$keel" run nowhere.onnx

@@ -19,6 +19,7 @@ check() { # set, least number that pass, options
 keel=$1
 for set in "node 894" "pytorch-converted 82" "pytorch-operator 35" "simple 15"; do
   check $set
+  check $set --eager
   for form in text binary compiled; do
     check $set --through $form
   done

@@ -173,6 +173,7 @@ outcome onnx_case_run(const onnx_case *how, const char *folder,
   keel_program *program = NULL;
   keel_plan *plan = NULL;
   keel_plan_params params = {.struct_size = sizeof params,
+                             .flags = how->eager ? KEEL_PLAN_EAGER : 0,
                              .device = how->device};
   snprintf(model, sizeof model, "%s/model.onnx", folder);
   outcome result =

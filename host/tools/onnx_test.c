@@ -19,6 +19,7 @@ static const char help[] =
     "\n"
     "  --device D          run them on device D\n"
     "  --filter GLOB       only cases whose folder's name matches\n"
+    "  --eager             run them op by op, without a plan\n"
     "  --through FORM      save each model in this form and load it again\n"
     "                      first: text, binary, or compiled (for the device)\n"
     "  --quiet             print failures and the totals only\n"
@@ -118,6 +119,8 @@ static int parse(tests *all, int argc, char **argv, int *folders) {
       all->one.within.atol = strtod(value, NULL);
     } else if (missing) {
       return EXIT_USAGE;
+    } else if (!strcmp(argv[i], "--eager")) {
+      all->one.eager = true;
     } else if (!strcmp(argv[i], "--quiet")) {
       all->quiet = true;
     } else if (argv[i][0] == '-') {

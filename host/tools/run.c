@@ -27,6 +27,7 @@ static const char help[] =
     "                      differs by more than 1e-7 + 1e-3 x expected\n"
     "  --rtol X, --atol X  other tolerances\n"
     "  --output DIR        write each output to DIR/NAME.npy\n"
+    "  --eager             op by op, without a plan: to compare with\n"
     "  --repeat N          run it N times and print the times\n"
     "  --timeout MS        end a run that takes longer, with an error\n"
     "  --profile           print where the time went, by op and by device\n"
@@ -43,7 +44,7 @@ typedef struct arguments {
   long repeat;
   tolerance within;
   double timeout; /* milliseconds; 0: none */
-  bool profile, json, by_cost;
+  bool profile, json, by_cost, eager;
   const char *places[PORTS];
   const char *skips[PORTS];
   uint32_t place_count, skip_count;
@@ -174,6 +175,8 @@ static int parse(arguments *all, int argc, char **argv) {
       all->profile = true;
     else if (!strcmp(argv[i], "--json"))
       all->json = true;
+    else if (!strcmp(argv[i], "--eager"))
+      all->eager = true;
     else if (argv[i][0] == '-' && argv[i][1])
       return usage_error("run", "there is no option \"%s\"", argv[i]);
     else if (all->model)
@@ -395,7 +398,8 @@ static int open_model(const arguments *all, session *run) {
     return complain();
   double loaded = now();
   keel_plan_params params = {.struct_size = sizeof params,
-                             .flags = all->by_cost ? KEEL_PLAN_BY_COST : 0,
+                             .flags = (all->by_cost ? KEEL_PLAN_BY_COST : 0u) |
+                                      (all->eager ? KEEL_PLAN_EAGER : 0u),
                              .device = device,
                              .places = all->places,
                              .place_count = all->place_count,

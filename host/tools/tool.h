@@ -77,6 +77,7 @@ typedef struct onnx_case {
   keel_context *context;
   keel_device *device;
   tolerance within;
+  bool eager; /* op by op */
   const char
       *through; /* "text", "binary", "compiled": saved so and loaded again;
                           or NULL */

@@ -121,6 +121,10 @@ typedef struct keel_plan keel_plan;
  * measured on each device once (some milliseconds; more where it compiles). */
 #define KEEL_PLAN_BY_COST 0x8u
 
+/* Each op is called as keel_call calls one, in the order of the values: no pass runs that
+ * can be left out, and nothing is planned ahead. To compare with. */
+#define KEEL_PLAN_EAGER 0x10u
+
 /* How to make a plan; zero is the default of each field. */
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */

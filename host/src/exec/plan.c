@@ -151,6 +151,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   keel_function *main = NULL;
   keel_device *device = keel_plan_device(program, params);
   plan->device = device;
+  plan->eager = params->flags & KEEL_PLAN_EAGER;
   if (device) KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
                                &main));

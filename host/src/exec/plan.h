@@ -55,6 +55,7 @@ struct keel_plan {
   _Atomic uint64_t
       profile_from;      /* when the first profiled run began; 0: none */
   uint64_t profile_wall; /* nanoseconds, when it is off again */
+  bool eager;            /* KEEL_PLAN_EAGER */
   bool by_clocks;
   bool clocks; /* it has asked for devices' clocks */
 };

@@ -144,15 +144,45 @@ static void note_time(keel_step *step, uint64_t begin) {
     __atomic_fetch_add(&step->copy_time, time, __ATOMIC_RELAXED);
 }
 
+/* By the op's name, with nothing that the plan knows but the device. */
+static keel_status call_eagerly(const keel_run *run, const keel_step *step,
+                                keel_tensor *const *inputs,
+                                keel_tensor **outputs) {
+  const keel_opdef *op = step->site.op;
+  const keel_schema *schema = op->schema;
+  char name[200];
+  bool plain = !strcmp(schema->domain, "ai.onnx");
+  snprintf(name, sizeof name, "%s%s%s", plain ? "" : schema->domain,
+           plain ? "" : "::", schema->name);
+  keel_attr *attrs = calloc((size_t)op->attr_count + 1, sizeof *attrs);
+  if (!attrs) return keel_no_memory(op->attr_count * sizeof *attrs);
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    attrs[i] = op->attrs[i].value;
+  keel_status status =
+      keel_device_push(step->site.pinned ? step->site.pinned : run->scope);
+  if (status == KD_OK) {
+    status = keel_call(op->context, name, attrs, op->attr_count, inputs,
+                       step->input_count, outputs, step->output_count);
+    keel_device_pop();
+  }
+  free(attrs);
+  return status == KD_OK || !*step->site.where
+             ? status
+             : keel_while(status, "in node \"%s\"", step->site.where);
+}
+
 static keel_status call_step(keel_run *run, keel_step *step,
                              keel_tensor **inputs, keel_tensor **outputs) {
   for (uint32_t i = 0; i < step->input_count; i++)
     inputs[i] =
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
   uint64_t begin = run->profile ? keel_now() : 0;
+  bool eager = run->fplan->plan->eager &&
+               !(step->site.op->schema->flags & KEEL_OP_CONTROL);
   keel_status status =
-      keel_site_call(&step->site, run->scope, inputs, step->input_count,
-                     outputs, step->output_count, donations(run, step));
+      eager ? call_eagerly(run, step, inputs, outputs)
+            : keel_site_call(&step->site, run->scope, inputs, step->input_count,
+                             outputs, step->output_count, donations(run, step));
   if (run->profile) {
     note_time(step, begin);
     if (atomic_fetch_add_explicit(&step->calls, 1, memory_order_relaxed) == 0)
@@ -518,8 +548,8 @@ static keel_status run_in_frame(keel_run *run, keel_tensor *const *inputs,
  * on beside a failure is made again, value by value. */
 static keel_status run_somehow(keel_run *run, keel_tensor *const *inputs,
                                keel_tensor **outputs) {
-  run->framed =
-      !run->profile && keel_frame_begin(run->fplan, inputs, &run->frame);
+  run->framed = !run->profile && !run->fplan->plan->eager &&
+                keel_frame_begin(run->fplan, inputs, &run->frame);
   if (run->framed) {
     keel_status status = run_in_frame(run, inputs, outputs);
     if (status == KD_OK || !run->partial) return status;

@@ -138,7 +138,8 @@ keel_status keel_passes_run(keel_function *functions,
   KEEL_TRY(check_watch(params));
   for (const pass *at = passes; at < passes + PASSES; at++) {
     if (is_skipped(params, at->name) || (call->to_save && at->last) ||
-        (at->asked && !(params->flags & at->asked)))
+        (at->asked && !(params->flags & at->asked)) ||
+        (params->flags & KEEL_PLAN_EAGER && !at->needed))
       continue;
     uint64_t began = keel_tracing() ? keel_now() : 0;
     KEEL_TRY(run(at, functions, call));
