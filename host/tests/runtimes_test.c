@@ -266,6 +266,52 @@ static void no_workers_are_enough(void **state) {
   keel_program_release(program);
 }
 
+/* Nothing waits for a device with a thread of its own: a thousand copies are on their
+ * way at once, and one worker is enough. */
+static void a_thousand_pending_events_hold_no_thread(void **state) {
+  enum { BRANCHES = 1000 };
+  static keel_tensor *out[BRANCHES];
+  const int64_t one = 1;
+  const float number = 2;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  (void)state;
+  close_both(NULL);
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  assert_int_equal(keel_builder_create(context, "many", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  for (int i = 0; i < BRANCHES; i++) {
+    float bias = (float)i;
+    keel_tensor *constant = floats(context, 1, &bias);
+    keel_value b = keel_builder_constant(builder, constant);
+    keel_tensor_release(constant);
+    keel_device_push(queue);
+    keel_value there = op(builder, "Add", x, b);
+    keel_device_pop();
+    keel_device_push(cpu);
+    keel_builder_output(builder, "y", op(builder, "Neg", there, KEEL_ABSENT));
+    keel_device_pop();
+  }
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  for (int round = 0; round < 3; round++) {
+    keel_tensor *in = floats(context, 1, &number);
+    assert_int_equal(keel_plan_run(plan, &in, 1, out, BRANCHES), KD_OK);
+    for (int i = 0; i < BRANCHES; i++) {
+      const float want = -(number + (float)i);
+      expect_floats(out[i], &want, 1);
+      keel_tensor_release(out[i]);
+    }
+    keel_tensor_release(in);
+  }
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 /* "It picks ready nodes blindly" is the_longest_way_comes_first of frame_test.c. */
 
 int main(void) {
@@ -281,6 +327,7 @@ int main(void) {
       cmocka_unit_test(idle_workers_sleep),
       cmocka_unit_test(contexts_share_one_pool),
       cmocka_unit_test(no_workers_are_enough),
+      cmocka_unit_test(a_thousand_pending_events_hold_no_thread),
   };
   return cmocka_run_group_tests(tests, open_both, close_both);
 }

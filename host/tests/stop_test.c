@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "context.h"
+#include "exec/plan.h"
 #include "testing.h"
 
 static keel_context *context;
@@ -319,6 +320,120 @@ static void runs_over_devices_stop(void **state) {
   keel_plan_release(plan);
 }
 
+/* ---- all of it, for long ----------------------------------------------------------------- */
+
+enum { LAYERS = 40, WIDE = 25 };
+
+/* Layers of ops that read two of the layer before; each tenth layer gathers, by an index
+ * that may be wrong. */
+static keel_plan *layers(uint64_t *state) {
+  const int64_t two = 2;
+  keel_builder *builder = NULL;
+  keel_value last[WIDE], next[WIDE];
+  assert_int_equal(keel_builder_create(context, "layers", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_value index = keel_builder_input(builder, "i", KD_I64, 1, &two);
+  for (int i = 0; i < WIDE; i++)
+    last[i] = x;
+  for (int layer = 0; layer < LAYERS; layer++) {
+    for (int i = 0; i < WIDE; i++) {
+      *state = *state * UINT64_C(6364136223846793005) + 1;
+      keel_value a = last[(*state >> 33) % WIDE],
+                 b = last[(*state >> 40) % WIDE];
+      next[i] = layer % 10 == 9 && i == 0 ? op(builder, "Gather", a, index)
+                : *state >> 63            ? op(builder, "Max", a, b)
+                                          : op(builder, "Sub", a, b);
+    }
+    memcpy(last, next, sizeof last);
+  }
+  for (int i = 0; i < WIDE; i++)
+    keel_builder_output(builder, "y", last[i]);
+  keel_plan_params params = {.struct_size = sizeof params};
+  const char *const skipped[] = {"cse", "prune"};
+  params.skip = skipped;
+  params.skip_count = 2;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program_release(program);
+  return plan;
+}
+
+typedef struct stress {
+  keel_plan *plan;
+  uint64_t state;
+  long runs, ended[4]; /* well, failed, stopped, late */
+  bool wrong;
+} stress;
+
+static void run_one(stress *self) {
+  const float numbers[] = {1, 2};
+  const int64_t two = 2;
+  self->state = self->state * UINT64_C(6364136223846793005) + 1;
+  unsigned kind = (unsigned)(self->state >> 33) % 8;
+  const int64_t index[] = {0, kind == 1 ? 9 : 1};
+  keel_stop *stop = NULL;
+  keel_tensor *in[2] = {NULL, NULL}, *out[WIDE] = {NULL};
+  keel_run_params params = {.struct_size = sizeof params};
+  self->wrong |=
+      keel_tensor_create(context, KD_F32, 1, &two, numbers, &in[0]) != KD_OK ||
+      keel_tensor_create(context, KD_I64, 1, &two, index, &in[1]) != KD_OK ||
+      keel_stop_create(context, &stop) != KD_OK;
+  params.stop = stop;
+  params.flags = kind & 1 && self->state >> 63 ? KEEL_RUN_PARTIAL : 0;
+  if (kind == 2) params.timeout = self->state % 20000;
+  if (kind == 3) keel_stop_ask(stop, NULL);
+  keel_status status =
+      keel_plan_run_with(self->plan, &params, in, 2, out, WIDE);
+  self->ended[status == KD_OK                  ? 0
+              : status == KD_CANCELLED         ? 2
+              : status == KD_DEADLINE_EXCEEDED ? 3
+                                               : 1]++;
+  for (int i = 0; i < WIDE; i++) {
+    self->wrong |= (status == KD_OK || params.flags) != (out[i] != NULL);
+    keel_tensor_release(out[i]);
+  }
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_stop_release(stop);
+}
+
+static void *run_all(void *context_) {
+  stress *self = context_;
+  for (long i = 0; i < self->runs; i++)
+    run_one(self);
+  return NULL;
+}
+
+/* KEEL_STRESS: how many nodes; 10^7 is the long form. */
+static void many_nodes_fail_and_stop(void **state) {
+  const char *wanted = getenv("KEEL_STRESS");
+  long nodes = wanted ? strtol(wanted, NULL, 10) : 500000;
+  uint64_t seed = 3;
+  stress both[2];
+  pthread_t thread;
+  (void)state;
+  keel_plan *plan = layers(&seed);
+  for (int i = 0; i < 2; i++)
+    both[i] = (stress){.plan = plan,
+                       .state = (uint64_t)i + 7,
+                       .runs = nodes / (2 * LAYERS * WIDE)};
+  for (int i = 0; i < 8; i++)
+    run_one(&both[0]);
+  atomic_store(&plan->main->pace, 1000000); /* threads share the steps */
+  atomic_store(&plan->main->paced, 1000);
+  assert_int_equal(pthread_create(&thread, NULL, run_all, &both[1]), 0);
+  run_all(&both[0]);
+  pthread_join(thread, NULL);
+  for (int i = 0; i < 2; i++) {
+    assert_false(both[i].wrong);
+    assert_true(both[i].ended[0] && both[i].ended[1] && both[i].ended[2]);
+  }
+  keel_plan_release(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_that_is_asked_ends),
@@ -329,6 +444,7 @@ int main(void) {
       cmocka_unit_test(outputs_beside_a_failure_are_given),
       cmocka_unit_test(inputs_may_have_failed),
       cmocka_unit_test(runs_over_devices_stop),
+      cmocka_unit_test(many_nodes_fail_and_stop),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
