@@ -48,8 +48,8 @@ static const char run_help[] =
     "  --report FORMAT     html, junit, tap, md, badge, text; may be repeated\n"
     "                      (with --out; html, junit and md otherwise)\n"
     "  --no-reruns         does not run failed cases again\n"
-    "  --verbose           prints all of each failure; --quiet: the totals "
-    "only\n";
+    "  --verbose           prints all of each failure\n"
+    "  --quiet             no progress; what failed and the totals only\n";
 
 int kc_in_process(const kc_options *options);
 
@@ -127,7 +127,7 @@ int kc_verb_run(int argc, char **argv) {
                 argv[i]);
   status = kc_run_all(&options, &results);
   if (status != KC_EXIT_USAGE && status < 128) {
-    if (!options.quiet) kc_print_failures(&results, options.verbose);
+    kc_print_failures(&results, options.verbose);
     if (!own || options.report_count) write_reports(&options, &results);
     if (options.dump && results.failed && !options.quiet)
       printf("tensors of failed cases are in %s\n", options.dump);
