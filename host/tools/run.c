@@ -19,7 +19,9 @@ static const char help[] =
     "  --skip-pass PASS    leave out a pass (`keel passes` lists them); may "
     "be\n"
     "                      repeated\n"
-    "  --input NAME=FILE   value of an input: .npy, or .pb (ONNX TensorProto)\n"
+    "  --input NAME=FILE   value of an input: .npy, or .pb (ONNX "
+    "TensorProto);\n"
+    "                      of a resource: a variable that holds it\n"
     "  --input FILE        value of the next input, in the model's order\n"
     "  --shape NAME=2x3    shape of a random input whose dimensions are open\n"
     "  --seed N            of the random inputs, for those not given (1)\n"
@@ -257,6 +259,13 @@ static keel_status make_random(const arguments *all, session *run,
   keel_program_input(run->program, index, &port);
   uint32_t rank = port.rank;
   bool shaped = given_shape(all, port.name, &rank, dims);
+  if (port.flags & KEEL_PORT_RESOURCE) {
+    fprintf(stderr,
+            "keel run: input \"%s\" is a resource; --input %s=FILE makes it a"
+            " variable that holds FILE's tensor\n",
+            port.name, port.name);
+    return KD_INVALID_ARGUMENT;
+  }
   if (!shaped && (rank == KEEL_RANK_UNKNOWN || !port.dtype || port.flags)) {
     fprintf(stderr,
             "keel run: input \"%s\" has no known type; give it with"
@@ -303,6 +312,16 @@ static uint32_t named_input(const session *run, const char *word,
   return run->input_count;
 }
 
+/* Makes a variable of a tensor. */
+static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
+  keel_tensor *variable = NULL;
+  keel_status status =
+      keel_call(context, "keel::Variable", NULL, 0, value, 1, &variable, 1);
+  keel_tensor_release(*value);
+  *value = variable;
+  return status;
+}
+
 static int load_inputs(const arguments *all, session *run) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < all->input_count; i++) {
@@ -323,6 +342,9 @@ static int load_inputs(const arguments *all, session *run) {
     run->inputs[at] = NULL;
     if (keel_value_load(run->context, file, file_kind(&port),
                         &run->inputs[at]) != KD_OK)
+      return complain();
+    if ((port.flags & KEEL_PORT_RESOURCE) &&
+        wrap_variable(run->context, &run->inputs[at]) != KD_OK)
       return complain();
   }
   uint64_t state = all->seed;

@@ -245,6 +245,10 @@ keel_status keel_mlir_type(cursor *c, mlir_type *type) {
     type->flags = KEEL_PORT_OPTIONAL | KEEL_PORT_SEQUENCE;
     return KD_OK;
   }
+  if (keel_mlir_take(c, "!keel.resource")) {
+    type->flags = KEEL_PORT_RESOURCE;
+    return KD_OK;
+  }
   return keel_mlir_fail(c,
                         "a type should come here: tensor<...>, none or"
                         " !keel.value");

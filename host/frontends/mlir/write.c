@@ -83,6 +83,8 @@ static void write_port_type(const writer *all, const keel_port *port) {
   uint32_t both = KEEL_PORT_OPTIONAL | KEEL_PORT_SEQUENCE;
   if ((port->flags & both) == both)
     fputs("!keel.optional_sequence", all->file);
+  else if (port->flags & KEEL_PORT_RESOURCE)
+    fputs("!keel.resource", all->file);
   else if (port->flags & both)
     fputs(
         port->flags & KEEL_PORT_OPTIONAL ? "!keel.optional" : "!keel.sequence",

@@ -74,6 +74,41 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
                                KD_OWNED keel_tensor **outputs,
                                uint32_t output_count);
 
+/* Ops of the domain "keel" that the runtime does on every device. [] is optional.
+ *
+ * Random numbers, functions of their inputs (Philox 4x32-10, Salmon et al. 2011) and the
+ * same on every device. Each counter gives numbers of its own: count the calls.
+ *
+ *   Uniform(seed, counter, shape) -> Y   in [0, 1); attribute dtype, of ONNX's numbers
+ *   Normal(seed, counter, shape) -> Y    of mean 0 and variance 1; so too
+ *
+ * Resources keep their content between ops and between runs. A resource is a value: who
+ * holds one can hand it to any op or run, from any thread, and when nobody does it is
+ * freed. Each op is one step that others see whole or not at all. In a run, ops that
+ * touch a resource act as if they ran one after the other in the program's order, and
+ * nested functions count where their node stands; ops that only look run at once. A run
+ * is refused that is given one resource as two inputs. What comes behind a change that
+ * failed is not done, in KEEL_RUN_PARTIAL too. Called singly, they wait for inputs that
+ * are pending, so that calls take effect in their order.
+ *
+ *   Variable(initial) -> variable            holds a tensor, in the memory of the device
+ *                                            that it is made on, the scope's; attribute
+ *                                            any_shape=1: of any shape
+ *   VariableRead(variable) -> value
+ *   VariableAssign(variable, value) -> value  of the type that it holds
+ *
+ *   Counter([start]) -> counter              holds an i64, at first 0, that wraps
+ *   CounterAdd(counter, [by]) -> before      adds 1, or `by`
+ *
+ *   Table(absent) -> table                   holds rows of the type of `absent` by i64
+ *                                            keys, in host memory
+ *   TableInsert(table, keys, rows) -> count  one row a key, or new rows for keys that are
+ *                                            there; with keys of shape K and rows of R,
+ *                                            rows has K, R; count: entries, afterwards
+ *   TableFind(table, keys) -> rows, [found]  `absent` for keys that are not there
+ *   TableErase(table, keys) -> erased        how many were there
+ *   TableEntries(table) -> keys, [rows]      all, by rising keys */
+
 #ifdef __cplusplus
 }
 #endif

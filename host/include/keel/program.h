@@ -33,6 +33,10 @@ KEEL_API keel_value keel_builder_input(keel_builder *builder, const char *name,
                                        kd_dtype dtype, uint32_t rank,
                                        const int64_t *dims);
 
+/* Adds an input that takes a resource (op.h). */
+KEEL_API keel_value keel_builder_resource(keel_builder *builder,
+                                          const char *name);
+
 /* Adds a constant; the tensor is retained. */
 KEEL_API keel_value keel_builder_constant(keel_builder *builder,
                                           keel_tensor *tensor);
@@ -93,9 +97,10 @@ typedef struct keel_port {
 } keel_port;
 
 #define KEEL_RANK_UNKNOWN UINT32_MAX
-/* The port takes a sequence or optional. */
+/* The port takes a sequence, optional or resource. */
 #define KEEL_PORT_SEQUENCE 0x1u
 #define KEEL_PORT_OPTIONAL 0x2u
+#define KEEL_PORT_RESOURCE 0x4u
 
 /* Returns KD_OK, KD_OUT_OF_RANGE. Inputs that have an initial value in the
  * model are not counted: they are constants. */

@@ -189,12 +189,24 @@ static keel_status defer(keel_op *op, keel_device *scope,
 
 /* ---- the call ------------------------------------------------------------- */
 
+static inline uint32_t states_of(keel_tensor *const *inputs, uint32_t n) {
+  uint32_t states = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (inputs[i]) states |= UINT32_C(1) << keel_tensor_state(inputs[i]);
+  return states;
+}
+
 keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
                          uint32_t input_count, keel_tensor **outputs,
                          uint32_t output_count) {
-  uint32_t states = 0;
-  for (uint32_t i = 0; i < input_count; i++)
-    if (inputs[i]) states |= UINT32_C(1) << keel_tensor_state(inputs[i]);
+  uint32_t states = states_of(inputs, input_count);
+  if ((states & (UINT32_C(1) << KEEL_PENDING)) &&
+      (op->site.op->schema->flags & (KEEL_OP_READS | KEEL_OP_WRITES))) {
+    /* it is to be done before what is called next */
+    for (uint32_t i = 0; i < input_count; i++)
+      if (inputs[i]) keel_tensor_wait(inputs[i]);
+    states = states_of(inputs, input_count);
+  }
   keel_device *scope = keel_device_scope(op->site.op->context);
   if (states & (UINT32_C(1) << KEEL_FAILED)) {
     keel_tensor *failed = first_failed(inputs, input_count);

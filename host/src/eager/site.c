@@ -183,6 +183,24 @@ static keel_status run_binding(keel_site *site, const keel_binding *binding,
 
 /* ---- runtime ops ---------------------------------------------------------- */
 
+/* Of ops without a shape function, which would look. */
+static keel_status check_counts(const keel_site *site, uint32_t n, uint32_t m) {
+  const keel_schema *schema = site->op->schema;
+  bool many =
+      schema->input_count && schema->inputs[schema->input_count - 1].variadic;
+  const char *where = site->where;
+  if (n > schema->input_count && !many)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s%s%s%s: takes %u inputs, not %u",
+                     schema->name, *where ? " \"" : "", where,
+                     *where ? "\"" : "", (unsigned)schema->input_count,
+                     (unsigned)n);
+  if (!keel_schema_output(schema, m - 1))
+    return keel_fail(KD_INVALID_ARGUMENT, "%s%s%s%s: has no output %u",
+                     schema->name, *where ? " \"" : "", where,
+                     *where ? "\"" : "", (unsigned)m - 1);
+  return KD_OK;
+}
+
 static keel_status run_runtime(keel_site *site, keel_device *scope,
                                keel_tensor *const *inputs, uint32_t n,
                                keel_tensor **outputs, uint32_t m) {
@@ -203,9 +221,9 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
       .types = types + n,
       .graphs = site->graphs,
   };
-  keel_status status = KD_OK;
-  if (schema->infer != keel_shape_control)
-    status = infer(site, inputs, n, types, types + n, m);
+  keel_status status = schema->infer == keel_shape_control
+                           ? check_counts(site, n, m)
+                           : infer(site, inputs, n, types, types + n, m);
   uint64_t began = keel_tracing() ? keel_now() : 0;
   if (status == KD_OK) status = schema->host(&call);
   if (began) keel_trace_span(schema->name, "host", site->where, began);

@@ -1,6 +1,7 @@
 /* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
 #include "exec/plan.h"
 
+#include "exec/effects.h"
 #include "exec/frame.h"
 #include "exec/pool.h"
 #include "ops/runtime.h"
@@ -8,6 +9,9 @@
 #include "trace/trace.h"
 
 /* ---- laying out ----------------------------------------------------------- */
+
+static keel_status lay_function(keel_plan *plan, keel_function *function,
+                                bool nested, keel_fplan **out_fplan);
 
 static keel_status lay_graphs(keel_plan *plan, keel_step *step) {
   const keel_opdef *op = step->site.op;
@@ -17,7 +21,7 @@ static keel_status lay_graphs(keel_plan *plan, keel_step *step) {
   if (!graphs) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < op->attr_count; i++)
     if (op->attrs[i].graph)
-      KEEL_TRY(keel_fplan_create(plan, op->attrs[i].graph, &graphs[i]));
+      KEEL_TRY(lay_function(plan, op->attrs[i].graph, true, &graphs[i]));
   step->site.graphs = graphs;
   return KD_OK;
 }
@@ -56,7 +60,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
 
 static keel_status lay_values(keel_plan *plan, const keel_function *function,
                               keel_fplan *fplan) {
-  uint32_t n = function->value_count;
+  uint32_t given = function->value_count, n = given + fplan->mark_count;
   fplan->value_count = n;
   fplan->constants =
       keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->constants);
@@ -64,7 +68,7 @@ static keel_status lay_values(keel_plan *plan, const keel_function *function,
   fplan->types = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->types);
   if (!fplan->constants || !fplan->uses || !fplan->types)
     return KD_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < given; i++)
     fplan->constants[i] = function->values[i].placed
                               ? function->values[i].placed
                               : function->values[i].constant;
@@ -79,8 +83,8 @@ static keel_status lay_values(keel_plan *plan, const keel_function *function,
   return KD_OK;
 }
 
-keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
-                              keel_fplan **out_fplan) {
+static keel_status lay_function(keel_plan *plan, keel_function *function,
+                                bool nested, keel_fplan **out_fplan) {
   keel_arena *arena = &plan->arena;
   keel_fplan *fplan = keel_arena_take(arena, sizeof *fplan);
   if (!fplan) return KD_OUT_OF_MEMORY;
@@ -102,11 +106,18 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
                         &fplan->steps[fplan->step_count++]));
   for (uint32_t i = 0; i < fplan->step_count; i++)
     fplan->copies |= fplan->steps[i].copies;
+  KEEL_TRY(keel_effects_find(fplan, function->value_count, nested));
   KEEL_TRY(lay_values(plan, function, fplan));
-  fplan->order = keel_order_create(fplan, NULL, 0, NULL);
+  fplan->order =
+      keel_order_create(fplan, fplan->effects, fplan->effect_count, NULL);
   if (!fplan->order) return KD_OUT_OF_MEMORY;
   *out_fplan = fplan;
   return KD_OK;
+}
+
+keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
+                              keel_fplan **out_fplan) {
+  return lay_function(plan, function, false, out_fplan);
 }
 
 void keel_fplan_deinit(keel_fplan *fplan) {
@@ -209,6 +220,19 @@ static keel_status check_ports(const keel_plan *plan,
   return KD_OK;
 }
 
+/* Steps on different inputs do not wait for each other. */
+static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t k = 0; inputs[i]->kind == KEEL_RESOURCE && k < i; k++)
+      if (inputs[k]->kind == KEEL_RESOURCE &&
+          inputs[k]->resource == inputs[i]->resource)
+        return keel_fail(KD_INVALID_ARGUMENT,
+                         "inputs %u and %u are one resource; give each"
+                         " resource to a run once",
+                         (unsigned)k, (unsigned)i);
+  return KD_OK;
+}
+
 /* Between the hooks of a plugin that gathers work. */
 static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
                                keel_tensor **outputs, const keel_watch *watch,
@@ -216,6 +240,7 @@ static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
   keel_fplan *main = plan->main;
   kd_device *handle = plan->device ? plan->device->handle : NULL;
   const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
+  KEEL_TRY(check_apart(inputs, main->input_count));
   keel_profile_run(plan);
   if (table && table->run_begin)
     table->run_begin(handle, (uint64_t)(uintptr_t)plan);

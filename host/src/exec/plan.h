@@ -16,10 +16,17 @@ typedef struct keel_step {
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
   _Atomic uint64_t calls, time;
+  /* effects.h: the value that says of a step that changes something that it failed, or
+   * KEEL_ABSENT; and those of the steps that it waits for */
+  uint32_t mark, behind_count;
+  uint32_t *behind;
   bool copies;        /* keel::Copy: its output may be pending */
   uint64_t copy_time; /* added to atomically */
   char types[96];     /* of the inputs, of a profiled call */
 } keel_step;
+
+/* What a function does to resources that come from outside. */
+typedef enum keel_touch { KEEL_UNTOUCHED, KEEL_READ, KEEL_WRITTEN } keel_touch;
 
 struct keel_fplan {
   keel_plan *plan;
@@ -27,7 +34,12 @@ struct keel_fplan {
   uint32_t value_count, step_count;
   uint32_t input_count, output_count;
   uint32_t capture_count;
-  bool copies; /* some step does */
+  uint32_t mark_count; /* of the values, the last ones */
+  bool copies;         /* some step does */
+  keel_touch *touches; /* by capture */
+  keel_touch touches_any;
+  keel_edge *effects; /* between steps that touch one resource */
+  size_t effect_count;
   uint32_t *inputs, *outputs;
   keel_tensor **constants; /* by value; NULL where not */
   const keel_type *

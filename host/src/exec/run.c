@@ -205,13 +205,16 @@ static void run_framed(keel_run *run, uint32_t index) {
   if (status != KD_OK) set_failure(run, status);
 }
 
-/* The first input that has failed, or NULL. */
+/* The first input that has failed, or change of a resource that was to be made before, or
+ * NULL. */
 static keel_tensor *failed_input(const keel_run *run, const keel_step *step) {
   for (uint32_t i = 0; i < step->input_count; i++) {
     keel_tensor *value =
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
     if (value && keel_tensor_state(value) == KEEL_FAILED) return value;
   }
+  for (uint32_t i = 0; i < step->behind_count; i++)
+    if (run->values[step->behind[i]]) return run->values[step->behind[i]];
   return NULL;
 }
 
@@ -241,6 +244,8 @@ static bool make_outputs(keel_run *run, uint32_t index, keel_tensor **inputs,
   if (status != KD_OK) set_failure(run, status);
   if (run->partial && (why || status != KD_OK)) {
     fail_outputs(run, step, why, status, outputs);
+    if (step->mark != KEEL_ABSENT)
+      run->values[step->mark] = keel_tensor_retain(outputs[0]);
     return true;
   }
   return status == KD_OK;

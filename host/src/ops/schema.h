@@ -38,6 +38,13 @@ typedef struct keel_attr_rule {
 #define KEEL_OP_DYNAMIC 0x2u
 /* Nested functions in attributes. */
 #define KEEL_OP_CONTROL 0x4u
+/* Its output is a new resource: never folded or shared. */
+#define KEEL_OP_MAKES 0x8u
+/* It looks at the resource that is its first input, or changes it: it keeps its place
+ * among those that do so, and is never folded or shared; what changes is never pruned. */
+#define KEEL_OP_READS  0x10u
+#define KEEL_OP_WRITES 0x20u
+#define KEEL_OP_STATE  (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
 
 typedef struct keel_schema {
   const char *domain, *name;

@@ -8,6 +8,7 @@
  * f float, i int, s string, t tensor, g graph, F I S lists of these, then !
  * required or =default. The sets are in schema.c. */
 #include "ops/control.h"
+#include "ops/resource.h"
 #include "ops/runtime.h"
 #include "ops/shapes.h"
 
@@ -53,6 +54,12 @@
   }
 #define KEEL(name, params, attrs, shape) \
   { "keel", name, 1, params, attrs, keel_shape_##shape, 0, 0, NULL }
+
+#define STATE(name, flag, params, attrs, function)                    \
+  {                                                                   \
+    "keel", name, 1, params, attrs, keel_shape_control, 0, flag,      \
+        keel_run_##function                                           \
+  }
 
 #define WINDOW "auto_pad:s=NOTSET dilations:I kernel_shape:I pads:I strides:I"
 
@@ -409,6 +416,25 @@ const keel_schema_row keel_schema_rows[] = {
     {"keel", "Normal", 1, "seed:i64 counter:i64 shape:i64 -> Y:any",
      "dtype:i=1", keel_shape_counted, 4, 0, keel_run_normal},
     KEEL("Reorder", "X:T=float -> Y:T", "blocked:i=0", same),
+    /* what keeps its content between runs; see keel/op.h */
+    STATE("Variable", KEEL_OP_MAKES, "initial:any -> variable:any",
+          "any_shape:i=0", variable),
+    STATE("VariableRead", KEEL_OP_READS, "variable:any -> value:any", "",
+          variable_read),
+    STATE("VariableAssign", KEEL_OP_WRITES,
+          "variable:any value:any -> assigned:any", "", variable_assign),
+    STATE("Counter", KEEL_OP_MAKES, "start:i64? -> counter:any", "", counter),
+    STATE("CounterAdd", KEEL_OP_WRITES, "counter:any by:i64? -> before:i64",
+          "", counter_add),
+    STATE("Table", KEEL_OP_MAKES, "absent:any -> table:any", "", table),
+    STATE("TableInsert", KEEL_OP_WRITES,
+          "table:any keys:i64 rows:any -> count:i64", "", table_insert),
+    STATE("TableFind", KEEL_OP_READS,
+          "table:any keys:i64 -> rows:any found:bool", "", table_find),
+    STATE("TableErase", KEEL_OP_WRITES, "table:any keys:i64 -> erased:i64", "",
+          table_erase),
+    STATE("TableEntries", KEEL_OP_READS, "table:any -> keys:i64 rows:any", "",
+          table_entries),
 };
 
 const uint32_t keel_schema_row_count = KEEL_COUNT_OF(keel_schema_rows);

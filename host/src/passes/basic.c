@@ -122,7 +122,8 @@ static bool all_constant(const keel_function *function, const keel_node *node) {
 
 static bool foldable(const keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
-  if (schema->flags & (KEEL_OP_RANDOM | KEEL_OP_CONTROL)) return false;
+  if (schema->flags & (KEEL_OP_RANDOM | KEEL_OP_CONTROL | KEEL_OP_STATE))
+    return false;
   if ((!strcmp(schema->name, "Shape") || !strcmp(schema->name, "Size")) &&
       node->input_count == 1 && node->inputs[0] != KEEL_ABSENT) {
     const keel_type *type = function->values[node->inputs[0]].type;
@@ -226,7 +227,7 @@ keel_status keel_pass_prune(keel_function *function) {
   KEEL_TRY(keel_uses_count(function, &uses));
   for (uint32_t i = function->node_count; i-- > 0;) {
     keel_node *node = &function->nodes[i];
-    bool needed = false;
+    bool needed = keel_node_changes(node);
     for (uint32_t k = 0; k < node->output_count; k++)
       needed |=
           node->outputs[k] != KEEL_ABSENT && uses.counts[node->outputs[k]] > 0;

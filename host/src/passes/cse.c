@@ -1,6 +1,6 @@
 /* cse.c - common subexpressions: what is computed twice from the same values is computed
- * once, and constants of equal type and bytes are one value. Ops of chance and control
- * stay as they are. */
+ * once, and constants of equal type and bytes are one value. Ops of chance, of state and
+ * control stay as they are. */
 #include "context.h"
 #include "passes/passes.h"
 
@@ -67,7 +67,8 @@ static void join_constant(search *all, uint32_t value) {
 
 static bool may_join(const keel_node *node) {
   return !node->dead && node->op->shareable &&
-         !(node->op->schema->flags & (KEEL_OP_RANDOM | KEEL_OP_CONTROL));
+         !(node->op->schema->flags &
+           (KEEL_OP_RANDOM | KEEL_OP_CONTROL | KEEL_OP_STATE));
 }
 
 static bool alike(const keel_node *a, const keel_node *b) {

@@ -52,7 +52,8 @@ static keel_status add_input(keel_builder *builder, const keel_port *port,
                              uint32_t *out_value) {
   keel_function *function = builder->function;
   const keel_type *type = NULL;
-  KEEL_TRY(keel_type_of(port->dtype, port->rank, port->dims, &type));
+  if (!(port->flags & KEEL_PORT_RESOURCE))
+    KEEL_TRY(keel_type_of(port->dtype, port->rank, port->dims, &type));
   uint32_t value = keel_function_value(function, port->name);
   if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   function->values[value].type = type;
@@ -71,6 +72,15 @@ keel_value keel_builder_input(keel_builder *builder, const char *name,
   return value;
 }
 
+keel_value keel_builder_resource(keel_builder *builder, const char *name) {
+  keel_port port = {
+      .name = name, .rank = KEEL_RANK_UNKNOWN, .flags = KEEL_PORT_RESOURCE};
+  uint32_t value = KEEL_ABSENT;
+  if (builder->status == KD_OK)
+    sticky(builder, add_input(builder, &port, &value));
+  return value;
+}
+
 keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
   if (builder->status != KD_OK) return KEEL_ABSENT;
   if (!tensor) {
@@ -78,6 +88,12 @@ keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
     return KEEL_ABSENT;
   }
   if (sticky(builder, keel_tensor_wait(tensor)) != KD_OK) return KEEL_ABSENT;
+  if (tensor->kind == KEEL_RESOURCE) {
+    sticky(builder, keel_fail(KD_INVALID_ARGUMENT,
+                              "a resource is no constant: hand it to the"
+                              " program as an input"));
+    return KEEL_ABSENT;
+  }
   uint32_t value = keel_function_constant(builder->function, "", tensor);
   if (value == KEEL_ABSENT) sticky(builder, KD_OUT_OF_MEMORY);
   return value;

@@ -229,67 +229,121 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
 
 /* ---- sorting -------------------------------------------------------------- */
 
-static uint32_t missing_inputs(const keel_function *function,
-                               const keel_node *node) {
-  uint32_t missing = 0;
-  for (uint32_t i = 0; i < node->input_count; i++)
-    missing += node->inputs[i] != KEEL_ABSENT &&
-               function->values[node->inputs[i]].producer != KEEL_ABSENT;
-  return missing;
+typedef struct sorting {
+  const keel_function *function;
+  uint32_t *before; /* by node: the one that touches resources before it */
+  uint32_t *stack, *next; /* open nodes, and by node: which need is looked at */
+  uint8_t *state;         /* by node: 0, open, done */
+  keel_node *nodes;       /* in their order */
+  uint32_t done;
+} sorting;
+
+/* Need `index` of a node: another node, or KEEL_ABSENT. */
+static uint32_t need_of(const sorting *all, uint32_t node, uint32_t index) {
+  const keel_node *at = &all->function->nodes[node];
+  if (index == at->input_count) return all->before[node];
+  uint32_t value = at->inputs[index];
+  return value == KEEL_ABSENT ? KEEL_ABSENT
+                              : all->function->values[value].producer;
 }
 
-/* Kahn's algorithm; keeps the given order where it is right already. */
-keel_status keel_function_sort(keel_function *function) {
-  uint32_t n = function->node_count;
-  bool sorted = true;
-  for (uint32_t i = 0; i < n && sorted; i++)
+static bool is_sorted(const sorting *all) {
+  const keel_function *function = all->function;
+  for (uint32_t i = 0; i < function->node_count; i++)
     for (uint32_t k = 0; k < function->nodes[i].input_count; k++) {
-      uint32_t value = function->nodes[i].inputs[k];
-      uint32_t from =
-          value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
-      sorted &= from == KEEL_ABSENT || from < i;
+      uint32_t from = need_of(all, i, k);
+      if (from != KEEL_ABSENT && from >= i) return false;
     }
-  if (sorted) return KD_OK;
-  uint32_t *missing = calloc(n + 1, sizeof *missing);
-  keel_node *nodes = calloc(n + 1, sizeof *nodes);
-  if (!missing || !nodes) {
-    free(missing);
-    free(nodes);
-    return keel_no_memory(n * sizeof *nodes);
+  return true;
+}
+
+/* A node behind all that it needs; false: they go in a circle. */
+static bool place_node(sorting *all, uint32_t node) {
+  uint32_t depth = 0;
+  if (all->state[node]) return true;
+  all->stack[depth++] = node;
+  all->state[node] = 1;
+  while (depth) {
+    uint32_t at = all->stack[depth - 1];
+    if (all->next[at] > all->function->nodes[at].input_count) {
+      all->nodes[all->done++] = all->function->nodes[at];
+      all->state[at] = 2;
+      depth--;
+      continue;
+    }
+    uint32_t need = need_of(all, at, all->next[at]++);
+    if (need == KEEL_ABSENT || all->state[need] == 2) continue;
+    if (all->state[need]) return false;
+    all->stack[depth++] = need;
+    all->state[need] = 1;
   }
+  return true;
+}
+
+static keel_status sort_nodes(sorting *all, keel_function *function) {
+  uint32_t n = function->node_count, last = KEEL_ABSENT;
+  for (uint32_t i = 0; i < n; i++) {
+    all->before[i] = KEEL_ABSENT;
+    if (function->nodes[i].dead || !keel_node_touches(&function->nodes[i]))
+      continue;
+    all->before[i] = last;
+    last = i;
+  }
+  if (is_sorted(all)) return KD_OK;
   for (uint32_t i = 0; i < n; i++)
-    missing[i] = missing_inputs(function, &function->nodes[i]);
-  uint32_t done = 0;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (uint32_t i = 0; i < n; i++) {
-      if (missing[i] != 0) continue;
-      missing[i] = UINT32_MAX;
-      nodes[done++] = function->nodes[i];
-      moved = true;
-      for (uint32_t j = 0; j < n; j++)
-        for (uint32_t k = 0;
-             missing[j] != UINT32_MAX && k < function->nodes[j].input_count;
-             k++) {
-          uint32_t value = function->nodes[j].inputs[k];
-          if (value != KEEL_ABSENT && function->values[value].producer == i)
-            missing[j]--;
-        }
-    }
-  }
-  keel_status status = KD_OK;
-  if (done != n) {
-    status = keel_fail(KD_DATA_LOSS, "the graph goes in a circle");
-  } else {
-    memcpy(function->nodes, nodes, n * sizeof *nodes);
-    for (uint32_t i = 0; i < n; i++)
-      for (uint32_t k = 0; k < nodes[i].output_count; k++)
-        if (nodes[i].outputs[k] != KEEL_ABSENT)
-          function->values[nodes[i].outputs[k]].producer = i;
-  }
-  free(missing);
-  free(nodes);
+    if (!place_node(all, i))
+      return keel_fail(KD_DATA_LOSS, "the graph goes in a circle");
+  memcpy(function->nodes, all->nodes, n * sizeof *all->nodes);
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t k = 0; k < all->nodes[i].output_count; k++)
+      if (all->nodes[i].outputs[k] != KEEL_ABSENT)
+        function->values[all->nodes[i].outputs[k]].producer = i;
+  return KD_OK;
+}
+
+/* Keeps the given order where it is right already, and otherwise puts what a node needs
+ * right before it. Nodes that touch resources stay in their order. */
+keel_status keel_function_sort(keel_function *function) {
+  size_t n = (size_t)function->node_count + 1;
+  sorting all = {.function = function,
+                 .before = malloc(n * sizeof *all.before),
+                 .stack = malloc(n * sizeof *all.stack),
+                 .next = calloc(n, sizeof *all.next),
+                 .state = calloc(n, sizeof *all.state),
+                 .nodes = malloc(n * sizeof *all.nodes)};
+  keel_status status =
+      all.before && all.stack && all.next && all.state && all.nodes
+          ? sort_nodes(&all, function)
+          : keel_no_memory(n * sizeof *all.nodes);
+  free(all.before);
+  free(all.stack);
+  free(all.next);
+  free(all.state);
+  free(all.nodes);
   return status;
+}
+
+/* ---- what touches resources ------------------------------------------------- */
+
+static bool has_flag(const keel_node *node, uint32_t flags) {
+  const keel_opdef *op = node->op;
+  if (op->schema->flags & flags) return true;
+  if (!(op->schema->flags & KEEL_OP_CONTROL)) return false;
+  for (uint32_t i = 0; i < op->attr_count; i++) {
+    const keel_function *graph = op->attrs[i].graph;
+    for (uint32_t k = 0; graph && k < graph->node_count; k++)
+      if (!graph->nodes[k].dead && has_flag(&graph->nodes[k], flags))
+        return true;
+  }
+  return false;
+}
+
+bool keel_node_touches(const keel_node *node) {
+  return has_flag(node, KEEL_OP_READS | KEEL_OP_WRITES);
+}
+
+bool keel_node_changes(const keel_node *node) {
+  return has_flag(node, KEEL_OP_WRITES);
 }
 
 /* ---- asking --------------------------------------------------------------- */

@@ -100,7 +100,12 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
                                 keel_function **list,
                                 keel_function **out_function);
 
-/* Puts nodes behind those they need; fails where they go in a circle. */
+/* Puts nodes behind those they need, and behind those that touched resources before them;
+ * fails where they go in a circle. */
 keel_status keel_function_sort(keel_function *function);
+
+/* Whether it, or what is nested in it, looks at a resource or changes one. */
+bool keel_node_touches(const keel_node *node);
+bool keel_node_changes(const keel_node *node);
 
 #endif /* KEEL_FUNCTION_H */

@@ -4,6 +4,7 @@
 #include "context.h"
 #include "exec/pool.h"
 #include "memory/copy.h"
+#include "values/resource.h"
 
 #define TENSORS_KEPT 256
 
@@ -67,6 +68,10 @@ static keel_status error_report(const keel_error *error) {
 static void drop_content(keel_tensor *tensor) {
   if (tensor->buffer) keel_buffer_release(tensor->buffer);
   error_release(tensor->error);
+  if (tensor->kind == KEEL_RESOURCE) {
+    keel_resource_release(tensor->resource);
+    return;
+  }
   for (uint32_t i = 0; i < tensor->item_count; i++)
     keel_tensor_release(tensor->items[i]);
   free(tensor->items);
@@ -220,6 +225,10 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
     atomic_fetch_add(&value->error->refs, 1);
     pending->error = value->error;
   }
+  if (value->kind == KEEL_RESOURCE) {
+    keel_resource_retain(value->resource);
+    pending->resource = value->resource;
+  }
   if (value->item_count) {
     pending->items = malloc(value->item_count * sizeof *pending->items);
     if (pending->items) {
@@ -353,6 +362,8 @@ const char *keel_tensor_text(keel_tensor *tensor, char *buffer, uint32_t size) {
     snprintf(buffer, size, "sequence of %u", tensor->item_count);
   else if (tensor->kind == KEEL_OPTIONAL_EMPTY)
     snprintf(buffer, size, "empty optional");
+  else if (tensor->kind == KEEL_RESOURCE)
+    keel_resource_text(tensor->resource, buffer, size);
   else
     keel_type_text(tensor->type, buffer, size);
   return buffer;
@@ -361,9 +372,10 @@ const char *keel_tensor_text(keel_tensor *tensor, char *buffer, uint32_t size) {
 static keel_status need_data(keel_tensor *tensor) {
   KEEL_TRY(keel_tensor_wait(tensor));
   if (tensor->kind != KEEL_DATA)
-    return keel_fail(
-        KD_INVALID_ARGUMENT, "%s, not a tensor",
-        tensor->kind == KEEL_SEQUENCE ? "a sequence" : "an empty optional");
+    return keel_fail(KD_INVALID_ARGUMENT, "%s, not a tensor",
+                     tensor->kind == KEEL_SEQUENCE   ? "a sequence"
+                     : tensor->kind == KEEL_RESOURCE ? "a resource"
+                                                     : "an empty optional");
   return KD_OK;
 }
 

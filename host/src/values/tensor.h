@@ -14,8 +14,9 @@ typedef struct keel_error {
   const char *message; /* lies behind the struct */
 } keel_error;
 
-enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED };         /* state */
-enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY }; /* kind */
+enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED }; /* state */
+/* kind; the numbers of the first three stand in program files */
+enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY, KEEL_RESOURCE };
 
 /* Called when a pending value is known; frees itself. */
 typedef struct keel_waiter {
@@ -36,7 +37,10 @@ struct keel_tensor {
   void *data;      /* its address, as the buffer's device uses it, or NULL */
   keel_error *error;
   _Atomic(keel_waiter *) waiters;
-  keel_tensor **items; /* of a sequence */
+  union {
+    keel_tensor **items;            /* of a sequence */
+    struct keel_resource *resource; /* resource.h */
+  };
   uint32_t item_count;
 };
 

@@ -1,0 +1,384 @@
+/* resource.c - variables, counters and tables. */
+#include "values/resource.h"
+
+#include "context.h"
+#include "memory/copy.h"
+
+/* Open addressing over entries that stand one behind the other; slots hold an entry's
+ * number + 1. An entry that goes leaves its place to the last one. */
+typedef struct table {
+  keel_tensor *absent; /* in host memory, row-major */
+  uint64_t row_bytes;
+  int64_t *keys;
+  char *rows;
+  uint32_t *slots;
+  uint32_t mask; /* slots - 1, or 0: there are none */
+  uint32_t count, room;
+} table;
+
+struct keel_resource {
+  atomic_uint refs;
+  keel_resource_kind kind;
+  keel_context *context;
+  /* of the variable's tensor and the table's content; held for as long as a pointer is
+   * exchanged, or rows are copied */
+  pthread_rwlock_t lock;
+  keel_tensor *tensor; /* of a variable */
+  keel_device *home;   /* where it lies; NULL: with the host */
+  bool any_shape;
+  _Atomic uint64_t number; /* of a counter */
+  table table;
+};
+
+/* ---- all kinds -------------------------------------------------------------- */
+
+static keel_status resource_create(keel_context *context,
+                                   keel_resource_kind kind,
+                                   keel_tensor **out_value) {
+  *out_value = NULL;
+  keel_resource *resource = calloc(1, sizeof *resource);
+  if (!resource) return keel_no_memory(sizeof *resource);
+  keel_tensor *value = keel_tensor_new(context);
+  if (!value) {
+    free(resource);
+    return KD_OUT_OF_MEMORY;
+  }
+  atomic_init(&resource->refs, 1);
+  pthread_rwlock_init(&resource->lock, NULL);
+  resource->kind = kind;
+  resource->context = context;
+  value->kind = KEEL_RESOURCE;
+  value->resource = resource;
+  *out_value = value;
+  return KD_OK;
+}
+
+void keel_resource_retain(keel_resource *resource) {
+  /* relaxed: who adds a reference has one */
+  atomic_fetch_add_explicit(&resource->refs, 1, memory_order_relaxed);
+}
+
+void keel_resource_release(keel_resource *resource) {
+  /* acq_rel: the last to let go sees what all others did to it */
+  if (atomic_fetch_sub_explicit(&resource->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  keel_tensor_release(resource->tensor);
+  keel_tensor_release(resource->table.absent);
+  free(resource->table.keys);
+  free(resource->table.rows);
+  free(resource->table.slots);
+  pthread_rwlock_destroy(&resource->lock);
+  free(resource);
+}
+
+static const char *kind_name(keel_resource_kind kind) {
+  return kind == KEEL_VARIABLE  ? "variable"
+         : kind == KEEL_COUNTER ? "counter"
+                                : "table";
+}
+
+void keel_resource_text(keel_resource *resource, char *buffer, size_t size) {
+  keel_tensor *of = resource->kind == KEEL_VARIABLE
+                        ? keel_variable_read(resource)
+                        : keel_tensor_retain(resource->table.absent);
+  char type[200];
+  if (of)
+    snprintf(buffer, size, "%s of %s", kind_name(resource->kind),
+             keel_type_text(of->type, type, sizeof type));
+  else
+    snprintf(buffer, size, "%s", kind_name(resource->kind));
+  keel_tensor_release(of);
+}
+
+keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
+                             keel_resource **out_resource) {
+  char text[256];
+  if (!value)
+    return keel_fail(KD_INVALID_ARGUMENT, "the %s is missing", kind_name(kind));
+  if (value->kind != KEEL_RESOURCE || value->resource->kind != kind)
+    return keel_fail(KD_INVALID_ARGUMENT, "takes a %s, and got a %s",
+                     kind_name(kind),
+                     keel_tensor_text(value, text, sizeof text));
+  *out_resource = value->resource;
+  return KD_OK;
+}
+
+/* ---- variables ---------------------------------------------------------------- */
+
+/* The tensor in rows where the variable lies: memory that the host reaches is one
+ * place. */
+static keel_status bring(keel_tensor *tensor, keel_device *home,
+                         keel_tensor **out_tensor) {
+  if (keel_tensor_wait(tensor) == KD_OK && tensor->kind == KEEL_DATA &&
+      tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_device_addressable(home) &&
+      keel_device_addressable(keel_tensor_place(tensor))) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  return keel_tensor_to(tensor, home, out_tensor);
+}
+
+keel_status keel_variable_create(keel_tensor *initial, keel_device *home,
+                                 bool any_shape, keel_tensor **out_value) {
+  keel_tensor *plain = NULL;
+  KEEL_TRY(bring(initial, home, &plain));
+  keel_status status =
+      resource_create(initial->context, KEEL_VARIABLE, out_value);
+  if (status != KD_OK) {
+    keel_tensor_release(plain);
+    return status;
+  }
+  keel_resource *variable = (*out_value)->resource;
+  variable->tensor = plain;
+  variable->home = home;
+  variable->any_shape = any_shape;
+  return KD_OK;
+}
+
+keel_tensor *keel_variable_read(keel_resource *variable) {
+  pthread_rwlock_rdlock(&variable->lock);
+  keel_tensor *tensor = keel_tensor_retain(variable->tensor);
+  pthread_rwlock_unlock(&variable->lock);
+  return tensor;
+}
+
+/* The first tensor's type and the ones of all others agree in what is fixed, so that
+ * any of them says what that is. */
+static keel_status check_type(keel_resource *variable,
+                              const keel_tensor *tensor) {
+  char held[200], given[200];
+  keel_tensor *now = keel_variable_read(variable);
+  bool fits = variable->any_shape ? tensor->type->dtype == now->type->dtype
+                                  : tensor->type == now->type;
+  keel_status status = KD_OK;
+  if (!fits)
+    status = keel_fail(KD_INVALID_ARGUMENT, "the variable holds %s%s, not %s",
+                       variable->any_shape ? "any shape of " : "",
+                       variable->any_shape
+                           ? kd_dtype_name(now->type->dtype)
+                           : keel_type_text(now->type, held, sizeof held),
+                       keel_type_text(tensor->type, given, sizeof given));
+  keel_tensor_release(now);
+  return status;
+}
+
+keel_status keel_variable_assign(keel_resource *variable, keel_tensor *tensor) {
+  keel_tensor *here = NULL;
+  KEEL_TRY(bring(tensor, variable->home, &here));
+  keel_status status = check_type(variable, here);
+  if (status == KD_OK) {
+    pthread_rwlock_wrlock(&variable->lock);
+    keel_tensor *before = variable->tensor;
+    variable->tensor = here;
+    here = before;
+    pthread_rwlock_unlock(&variable->lock);
+  }
+  keel_tensor_release(here); /* outside of the lock: it may free much */
+  return status;
+}
+
+/* ---- counters ----------------------------------------------------------------- */
+
+keel_status keel_counter_create(keel_context *context, int64_t start,
+                                keel_tensor **out_value) {
+  KEEL_TRY(resource_create(context, KEEL_COUNTER, out_value));
+  atomic_init(&(*out_value)->resource->number, (uint64_t)start);
+  return KD_OK;
+}
+
+int64_t keel_counter_add(keel_resource *counter, int64_t by) {
+  /* relaxed: the number stands for itself; ops of a run have their order */
+  return (int64_t)atomic_fetch_add_explicit(&counter->number, (uint64_t)by,
+                                            memory_order_relaxed);
+}
+
+/* ---- tables ------------------------------------------------------------------- */
+
+#define MOST_ENTRIES (UINT32_C(1) << 30)
+
+keel_status keel_table_create(keel_tensor *absent, keel_tensor **out_value) {
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_to_host(absent, &here));
+  keel_status status = resource_create(absent->context, KEEL_TABLE, out_value);
+  if (status != KD_OK) {
+    keel_tensor_release(here);
+    return status;
+  }
+  (*out_value)->resource->table =
+      (table){.absent = here, .row_bytes = here->type->bytes};
+  return KD_OK;
+}
+
+const keel_type *keel_table_row(const keel_resource *resource) {
+  return resource->table.absent->type;
+}
+
+int64_t keel_table_count(keel_resource *resource) {
+  pthread_rwlock_rdlock(&resource->lock);
+  int64_t count = resource->table.count;
+  pthread_rwlock_unlock(&resource->lock);
+  return count;
+}
+
+static uint32_t first_slot(const table *t, int64_t key) {
+  return (uint32_t)keel_hash(KEEL_HASH_SEED, &key, sizeof key) & t->mask;
+}
+
+/* The slot of a key, or the empty one where it would stand. There are slots. */
+static uint32_t slot_of(const table *t, int64_t key) {
+  uint32_t at = first_slot(t, key);
+  while (t->slots[at] && t->keys[t->slots[at] - 1] != key)
+    at = (at + 1) & t->mask;
+  return at;
+}
+
+static char *row_at(const table *t, uint32_t entry) {
+  return t->rows + entry * t->row_bytes;
+}
+
+/* Room for so many entries, at most half of the slots taken. */
+static keel_status grow(table *t, int64_t wanted) {
+  if (wanted <= (int64_t)t->room) return KD_OK;
+  if (wanted > MOST_ENTRIES)
+    return keel_fail(KD_OUT_OF_MEMORY, "a table has at most %u entries",
+                     (unsigned)MOST_ENTRIES);
+  uint32_t room = t->room ? t->room : 16;
+  while (room < wanted)
+    room *= 2;
+  uint64_t bytes = room * (t->row_bytes + 1); /* 1: rows may be empty */
+  int64_t *keys = realloc(t->keys, room * sizeof *keys);
+  if (keys) t->keys = keys;
+  char *rows =
+      t->row_bytes > UINT64_MAX / room / 2 ? NULL : realloc(t->rows, bytes);
+  if (rows) t->rows = rows;
+  uint32_t *slots = calloc(2 * (size_t)room, sizeof *slots);
+  if (!keys || !rows || !slots) {
+    free(slots);
+    return keel_no_memory(bytes + room * (sizeof *keys + 2 * sizeof *slots));
+  }
+  free(t->slots);
+  t->slots = slots;
+  t->mask = 2 * room - 1;
+  t->room = room;
+  for (uint32_t i = 0; i < t->count; i++)
+    t->slots[slot_of(t, t->keys[i])] = i + 1;
+  return KD_OK;
+}
+
+keel_status keel_table_insert(keel_resource *resource, const int64_t *keys,
+                              int64_t count, const void *rows) {
+  table *t = &resource->table;
+  pthread_rwlock_wrlock(&resource->lock);
+  int64_t fresh =
+      0; /* a key that is given twice counts twice: that is room to spare */
+  for (int64_t i = 0; i < count; i++)
+    fresh += !t->mask || !t->slots[slot_of(t, keys[i])];
+  keel_status status = grow(t, (int64_t)t->count + fresh);
+  for (int64_t i = 0; status == KD_OK && i < count; i++) {
+    uint32_t slot = slot_of(t, keys[i]);
+    if (!t->slots[slot]) {
+      t->keys[t->count++] = keys[i];
+      t->slots[slot] = t->count;
+    }
+    if (t->row_bytes)
+      memcpy(row_at(t, t->slots[slot] - 1),
+             (const char *)rows + (uint64_t)i * t->row_bytes, t->row_bytes);
+  }
+  pthread_rwlock_unlock(&resource->lock);
+  return status;
+}
+
+void keel_table_find(keel_resource *resource, const int64_t *keys,
+                     int64_t count, void *out_rows, uint8_t *out_found) {
+  const table *t = &resource->table;
+  pthread_rwlock_rdlock(&resource->lock);
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t entry = t->mask ? t->slots[slot_of(t, keys[i])] : 0;
+    if (out_found) out_found[i] = entry != 0;
+    if (t->row_bytes)
+      memcpy((char *)out_rows + (uint64_t)i * t->row_bytes,
+             entry ? row_at(t, entry - 1) : t->absent->data, t->row_bytes);
+  }
+  pthread_rwlock_unlock(&resource->lock);
+}
+
+/* Empties a slot: those behind it that came past it move up. */
+static void close_gap(table *t, uint32_t gap) {
+  t->slots[gap] = 0;
+  for (uint32_t at = (gap + 1) & t->mask; t->slots[at];
+       at = (at + 1) & t->mask) {
+    uint32_t wish = first_slot(t, t->keys[t->slots[at] - 1]);
+    /* whether the gap lies on the way from its wish to where it stands */
+    if (((at - wish) & t->mask) < ((at - gap) & t->mask)) continue;
+    t->slots[gap] = t->slots[at];
+    t->slots[at] = 0;
+    gap = at;
+  }
+}
+
+static void erase_entry(table *t, uint32_t slot) {
+  uint32_t entry = t->slots[slot] - 1, last = t->count - 1;
+  close_gap(t, slot);
+  if (entry != last) {
+    t->slots[slot_of(t, t->keys[last])] = entry + 1;
+    t->keys[entry] = t->keys[last];
+    if (t->row_bytes) memcpy(row_at(t, entry), row_at(t, last), t->row_bytes);
+  }
+  t->count = last;
+}
+
+int64_t keel_table_erase(keel_resource *resource, const int64_t *keys,
+                         int64_t count) {
+  table *t = &resource->table;
+  int64_t gone = 0;
+  pthread_rwlock_wrlock(&resource->lock);
+  for (int64_t i = 0; i < count && t->count; i++) {
+    uint32_t slot = slot_of(t, keys[i]);
+    if (!t->slots[slot]) continue;
+    erase_entry(t, slot);
+    gone++;
+  }
+  pthread_rwlock_unlock(&resource->lock);
+  return gone;
+}
+
+static int by_key(const void *a, const void *b) {
+  const int64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Tensors for so many entries. */
+static keel_status entry_tensors(keel_resource *resource, int64_t count,
+                                 keel_tensor **out_keys,
+                                 keel_tensor **out_rows) {
+  const keel_type *row = keel_table_row(resource), *keys = NULL, *rows = NULL;
+  int64_t dims[KD_MAX_RANK + 1] = {count};
+  memcpy(dims + 1, row->dims, row->rank * sizeof *dims);
+  KEEL_TRY(keel_type_of(KD_I64, 1, dims, &keys));
+  KEEL_TRY(keel_type_of(row->dtype, row->rank + 1, dims, &rows));
+  KEEL_TRY(keel_tensor_on(&resource->context->host, keys, out_keys));
+  return keel_tensor_on(&resource->context->host, rows, out_rows);
+}
+
+keel_status keel_table_entries(keel_resource *resource, keel_tensor **out_keys,
+                               keel_tensor **out_rows) {
+  const table *t = &resource->table;
+  *out_keys = *out_rows = NULL;
+  pthread_rwlock_rdlock(&resource->lock);
+  keel_status status = entry_tensors(resource, t->count, out_keys, out_rows);
+  if (status == KD_OK && t->count) {
+    int64_t *keys = (*out_keys)->data;
+    memcpy(keys, t->keys, t->count * sizeof *keys);
+    qsort(keys, t->count, sizeof *keys, by_key);
+    for (uint32_t i = 0; t->row_bytes && i < t->count; i++)
+      memcpy((char *)(*out_rows)->data + i * t->row_bytes,
+             row_at(t, t->slots[slot_of(t, keys[i])] - 1), t->row_bytes);
+  }
+  pthread_rwlock_unlock(&resource->lock);
+  if (status != KD_OK) {
+    keel_tensor_release(*out_keys);
+    keel_tensor_release(*out_rows);
+    *out_keys = *out_rows = NULL;
+  }
+  return status;
+}

@@ -1,0 +1,63 @@
+/* resource.h - what keeps its content between ops and runs: variables, counters, tables.
+ *
+ * A value of kind KEEL_RESOURCE stands for one; whoever holds such a value holds the
+ * resource. Each function below is one step that no other thread sees half done. */
+#ifndef KEEL_RESOURCE_H
+#define KEEL_RESOURCE_H
+
+#include "values/tensor.h"
+
+typedef struct keel_resource keel_resource;
+typedef enum keel_resource_kind {
+  KEEL_VARIABLE,
+  KEEL_COUNTER,
+  KEEL_TABLE
+} keel_resource_kind;
+
+void keel_resource_retain(keel_resource *resource);
+void keel_resource_release(keel_resource *resource);
+
+/* "variable of f32[2]", "counter", "table of f32[4]" */
+void keel_resource_text(keel_resource *resource, char *buffer, size_t size);
+
+/* The resource of a value. Returns KD_INVALID_ARGUMENT where it is none of that kind. */
+keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
+                             keel_resource **out_resource);
+
+/* A variable holds one tensor.
+ *
+ * home       the device in whose memory it lies, also what is assigned; NULL: the host's
+ * any_shape  what is assigned needs to have the element type only */
+keel_status keel_variable_create(keel_tensor *initial, keel_device *home,
+                                 bool any_shape, keel_tensor **out_value);
+keel_tensor *keel_variable_read(keel_resource *variable);
+/* Returns KD_INVALID_ARGUMENT where the type is not the variable's. */
+keel_status keel_variable_assign(keel_resource *variable, keel_tensor *tensor);
+
+/* A counter holds a 64-bit integer, which wraps. */
+keel_status keel_counter_create(keel_context *context, int64_t start,
+                                keel_tensor **out_value);
+/* Returns what it was before. */
+int64_t keel_counter_add(keel_resource *counter, int64_t by);
+
+/* A table holds a row for each of any number of integer keys, in host memory.
+ *
+ * absent  the row of keys that are not in it; says the type of rows */
+keel_status keel_table_create(keel_tensor *absent, keel_tensor **out_value);
+const keel_type *keel_table_row(const keel_resource *table);
+int64_t keel_table_count(keel_resource *table);
+/* Rows stand one behind the other. A key that is there already gets its new row; of one
+ * that is given twice, the last row stays. Where memory runs out nothing is changed. */
+keel_status keel_table_insert(keel_resource *table, const int64_t *keys,
+                              int64_t count, const void *rows);
+/* found: by key, 0 or 1 */
+void keel_table_find(keel_resource *table, const int64_t *keys, int64_t count,
+                     void *out_rows, uint8_t *out_found);
+/* Returns how many were there. */
+int64_t keel_table_erase(keel_resource *table, const int64_t *keys,
+                         int64_t count);
+/* All keys in rising order, and their rows. */
+keel_status keel_table_entries(keel_resource *table, keel_tensor **out_keys,
+                               keel_tensor **out_rows);
+
+#endif /* KEEL_RESOURCE_H */
