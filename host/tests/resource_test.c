@@ -349,7 +349,7 @@ static keel_builder *random_program(uint64_t *random, float *want,
                                     uint32_t *out_count, float *after) {
   keel_builder *builder = NULL;
   keel_value variables[VARIABLES], last[VARIABLES];
-  char name[8];
+  char name[16];
   assert_int_equal(keel_builder_create(context, "random", &builder), KD_OK);
   for (int i = 0; i < VARIABLES; i++) {
     snprintf(name, sizeof name, "v%d", i);

@@ -106,6 +106,8 @@ static keel_status lay_function(keel_plan *plan, keel_function *function,
                         &fplan->steps[fplan->step_count++]));
   for (uint32_t i = 0; i < fplan->step_count; i++)
     fplan->copies |= fplan->steps[i].copies;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    fplan->nests |= fplan->steps[i].site.graphs != NULL;
   KEEL_TRY(keel_effects_find(fplan, function->value_count, nested));
   KEEL_TRY(lay_values(plan, function, fplan));
   fplan->order =

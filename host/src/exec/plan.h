@@ -36,6 +36,7 @@ struct keel_fplan {
   uint32_t capture_count;
   uint32_t mark_count; /* of the values, the last ones */
   bool copies;         /* some step does */
+  bool nests;          /* some step has nested functions */
   keel_touch *touches; /* by capture */
   keel_touch touches_any;
   keel_edge *effects; /* between steps that touch one resource */
@@ -86,6 +87,11 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
                               keel_fplan **out_fplan);
 void keel_fplan_deinit(keel_fplan *fplan);
 
+/* Told when something has ended, once, on any thread, with that thread's message. */
+typedef struct keel_done {
+  void (*call)(struct keel_done *self, keel_status status);
+} keel_done;
+
 /* Runs it on the calling thread and the pool, and waits. Inputs are ready. What is
  * under way when the watch (or NULL) is over is waited for, and nothing else begun.
  * partial: what does not hang on a failure is run and handed out, and what does is
@@ -97,10 +103,16 @@ keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
                                 uint32_t output_count, const keel_watch *watch,
                                 bool partial);
 
-/* A nested function's: with the watch of the run around it. */
-keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
-                           keel_tensor *const *inputs, uint32_t input_count,
-                           keel_tensor **outputs, uint32_t output_count);
+/* Begins to run a nested function, and runs it as far as it goes without waiting.
+ * Inputs are ready; they and the arrays stay until it has ended.
+ *
+ * Returns true where it has ended: *out_status says how. Else `done` is told so later.
+ * Outputs are NULL where it failed. */
+bool keel_fplan_begin(keel_fplan *fplan, keel_device *scope,
+                      keel_tensor *const *inputs, uint32_t input_count,
+                      keel_tensor **outputs, uint32_t output_count,
+                      const keel_watch *watch, keel_done *done,
+                      keel_status *out_status);
 
 /* Frees a run's memory. */
 void keel_run_free(keel_run *run);

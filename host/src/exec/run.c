@@ -3,10 +3,13 @@
  * Each step counts the steps it still waits for; who brings the count to zero
  * runs the step: the first one found at once, on the same thread, the others
  * as tasks for whoever is idle. A copy out of a device ends later, when its data
- * has come, and holds no thread meanwhile. No lock is taken. Values die at their
- * last use, and their memory may become an output's. */
+ * has come, and so does an op with nested functions that have such copies; they
+ * hold no thread meanwhile. No lock is taken. Values die at their last use, and
+ * their memory may become an output's. */
 #include "exec/frame.h"
 #include "exec/pool.h"
+#include "ops/control.h"
+#include "trace/trace.h"
 
 #define PACED 4 /* runs in which steps are timed */
 #define HANDED_OVER \
@@ -26,6 +29,15 @@ typedef struct arrival {
   uint64_t begin;
 } arrival;
 
+/* An op with nested functions. */
+typedef struct nested {
+  keel_done done; /* first: it is its nested op */
+  keel_run *run;
+  uint32_t step;
+  uint64_t begin;
+  keel_tensor *values[]; /* inputs, then outputs */
+} nested;
+
 struct keel_run {
   keel_fplan *fplan;
   keel_device *scope;
@@ -39,6 +51,8 @@ struct keel_run {
   _Atomic(keel_tensor *) failure;
   keel_frame *frame;       /* NULL: not made yet */
   const keel_watch *watch; /* or NULL */
+  keel_done *done;         /* who is told of the end; NULL: somebody waits */
+  keel_tensor **outputs;   /* then, where they go */
   bool partial;
   bool framed; /* runs in it */
   bool meets;  /* writes down the types that it meets */
@@ -171,23 +185,30 @@ static keel_status call_eagerly(const keel_run *run, const keel_step *step,
              : keel_while(status, "in node \"%s\"", step->site.where);
 }
 
-static keel_status call_step(keel_run *run, keel_step *step,
-                             keel_tensor **inputs, keel_tensor **outputs) {
+static void gather(const keel_run *run, const keel_step *step,
+                   keel_tensor **inputs) {
   for (uint32_t i = 0; i < step->input_count; i++)
     inputs[i] =
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
+}
+
+static void note_call(keel_step *step, uint64_t begin,
+                      keel_tensor *const *inputs) {
+  note_time(step, begin);
+  if (atomic_fetch_add_explicit(&step->calls, 1, memory_order_relaxed) == 0)
+    note_types(step, inputs);
+}
+
+static keel_status call_step(keel_run *run, keel_step *step,
+                             keel_tensor **inputs, keel_tensor **outputs) {
+  gather(run, step, inputs);
   uint64_t begin = run->profile ? keel_now() : 0;
-  bool eager = run->fplan->plan->eager &&
-               !(step->site.op->schema->flags & KEEL_OP_CONTROL);
   keel_status status =
-      eager ? call_eagerly(run, step, inputs, outputs)
-            : keel_site_call(&step->site, run->scope, inputs, step->input_count,
-                             outputs, step->output_count, donations(run, step));
-  if (run->profile) {
-    note_time(step, begin);
-    if (atomic_fetch_add_explicit(&step->calls, 1, memory_order_relaxed) == 0)
-      note_types(step, inputs);
-  }
+      run->fplan->plan->eager
+          ? call_eagerly(run, step, inputs, outputs)
+          : keel_site_call(&step->site, run->scope, inputs, step->input_count,
+                           outputs, step->output_count, donations(run, step));
+  if (run->profile) note_call(step, begin, inputs);
   return status;
 }
 
@@ -227,20 +248,24 @@ static void fail_outputs(const keel_run *run, const keel_step *step,
                         : keel_tensor_failed(run->fplan->plan->context, status);
 }
 
-/* The values of a step's outputs; false: there are none. */
-static bool make_outputs(keel_run *run, uint32_t index, keel_tensor **inputs,
-                         keel_tensor **outputs) {
-  keel_step *step = &run->fplan->steps[index];
-  bool failed = atomic_load_explicit(&run->failure, memory_order_relaxed);
-  if (failed && !run->partial) return false;
-  keel_tensor *why = run->partial ? failed_input(run, step) : NULL;
-  keel_status status = why ? KD_OK : check_watch(run, index);
-  if (!why && status == KD_OK) {
-    const keel_watch *around = keel_watching;
-    keel_watching = run->watch;
-    status = call_step(run, step, inputs, outputs);
-    keel_watching = around;
-  }
+/* Whether a step is to be run. Else *why is the input that has failed, or *status says
+ * why not, or a failure elsewhere ends the run. */
+static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
+                    keel_status *status) {
+  *why = NULL;
+  *status = KD_OK;
+  if (run->partial)
+    *why = failed_input(run, &run->fplan->steps[index]);
+  else if (atomic_load_explicit(&run->failure, memory_order_relaxed))
+    return false;
+  if (!*why) *status = check_watch(run, index);
+  return !*why && *status == KD_OK;
+}
+
+/* What becomes of a step that was run, or not; false: it has no outputs. */
+static bool conclude(keel_run *run, const keel_step *step, bool ran,
+                     keel_tensor *why, keel_status status,
+                     keel_tensor **outputs) {
   if (status != KD_OK) set_failure(run, status);
   if (run->partial && (why || status != KD_OK)) {
     fail_outputs(run, step, why, status, outputs);
@@ -248,30 +273,103 @@ static bool make_outputs(keel_run *run, uint32_t index, keel_tensor **inputs,
       run->values[step->mark] = keel_tensor_retain(outputs[0]);
     return true;
   }
-  return status == KD_OK;
+  return ran && status == KD_OK;
+}
+
+/* Keeps what a step made (NULL: nothing), and lets go of what it read. */
+static void settle(keel_run *run, const keel_step *step,
+                   keel_tensor **outputs) {
+  for (uint32_t i = 0; i < step->output_count && outputs; i++) {
+    uint32_t value = step->outputs[i];
+    if (run->meets && value != KEEL_ABSENT)
+      run->fplan->types[value] = outputs[i] ? outputs[i]->type : NULL;
+    if (value == KEEL_ABSENT || !run->fplan->uses[value])
+      keel_tensor_release(outputs[i]);
+    else
+      run->values[value] = outputs[i];
+  }
+  for (uint32_t i = 0; i < step->input_count; i++)
+    if (step->inputs[i] != KEEL_ABSENT) drop_use(run, step->inputs[i]);
 }
 
 /* Makes the step's values. */
 static void run_step(keel_run *run, uint32_t index) {
   keel_step *step = &run->fplan->steps[index];
-  keel_tensor *few[16];
+  keel_tensor *few[16], *why = NULL;
+  keel_status status = KD_OK;
   uint32_t n = step->input_count, m = step->output_count;
   keel_tensor **values =
       n + m <= 16 ? few : malloc((n + m) * sizeof(keel_tensor *));
-  if (!values) set_failure(run, keel_no_memory((n + m) * sizeof *values));
-  bool made = values && make_outputs(run, index, values, values + n);
-  for (uint32_t i = 0; i < m && made; i++) {
-    uint32_t value = step->outputs[i];
-    if (run->meets && value != KEEL_ABSENT)
-      run->fplan->types[value] = values[n + i] ? values[n + i]->type : NULL;
-    if (value == KEEL_ABSENT || !run->fplan->uses[value])
-      keel_tensor_release(values[n + i]);
-    else
-      run->values[value] = values[n + i];
+  bool made = false;
+  if (values) {
+    bool runs = may_run(run, index, &why, &status);
+    if (runs) status = call_step(run, step, values, values + n);
+    made = conclude(run, step, runs, why, status, values + n);
+  } else {
+    set_failure(run, keel_no_memory((n + m) * sizeof *values));
   }
-  for (uint32_t i = 0; i < n; i++)
-    if (step->inputs[i] != KEEL_ABSENT) drop_use(run, step->inputs[i]);
+  settle(run, step, made ? values + n : NULL);
   if (values != few) free(values);
+}
+
+/* ---- a step with nested functions ------------------------------------------ */
+
+static void end_nested(nested *at, bool ran, keel_tensor *why,
+                       keel_status status) {
+  keel_run *run = at->run;
+  keel_step *step = &run->fplan->steps[at->step];
+  keel_tensor **outputs = at->values + step->input_count;
+  if (run->profile && ran) note_call(step, at->begin, at->values);
+  for (uint32_t i = 0; status != KD_OK && i < step->output_count; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  bool made = conclude(run, step, ran, why, status, outputs);
+  settle(run, step, made ? outputs : NULL);
+  free(at);
+}
+
+static void nested_ended(keel_done *done, keel_status status);
+
+/* Whether the step has ended; else the run goes on from there when it has. */
+static bool run_nested(keel_run *run, uint32_t index) {
+  keel_step *step = &run->fplan->steps[index];
+  const keel_site *site = &step->site;
+  keel_tensor *why = NULL;
+  keel_status status = KD_OK;
+  uint32_t n = step->input_count, m = step->output_count;
+  nested *at = calloc(1, sizeof *at + (n + m) * sizeof *at->values);
+  if (!at) {
+    set_failure(run, keel_no_memory(sizeof *at));
+    settle(run, step, NULL);
+    return true;
+  }
+  at->done.call = nested_ended;
+  at->run = run;
+  at->step = index;
+  bool runs = may_run(run, index, &why, &status);
+  if (runs) {
+    gather(run, step, at->values);
+    at->begin = run->profile || keel_tracing() ? keel_now() : 0;
+    uint64_t begin = at->begin;
+    const keel_host_call call = {
+        .context = site->op->context,
+        .op = site->op,
+        .where = site->where,
+        .scope = site->pinned ? site->pinned : run->scope,
+        .input_count = n,
+        .output_count = m,
+        .inputs = at->values,
+        .outputs = at->values + n,
+        .graphs = site->graphs,
+    };
+    if (!keel_control_begin(&call, run->watch, &at->done, &status))
+      return false;
+    if (begin && keel_tracing())
+      keel_trace_span(site->op->schema->name, "host", site->where, begin);
+  }
+  end_nested(at, runs, why, status);
+  return true;
 }
 
 /* ---- all steps ------------------------------------------------------------ */
@@ -302,27 +400,44 @@ static uint32_t follow(keel_run *run, uint32_t index) {
 }
 
 static bool goes_on_later(keel_run *run, uint32_t index);
+static void finish(keel_run *run);
 
 /* Runs a step, and on as long as one leads to another. `ended`: steps that have
  * ended before, and were not counted. */
 static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
   while (index != KEEL_ABSENT) {
     keel_step *step = &run->fplan->steps[index];
-    if (run->framed)
+    if (run->framed) {
       run_framed(run, index);
-    else
+    } else if (step->site.graphs) {
+      if (!run_nested(run, index)) break;
+    } else {
       run_step(run, index);
-    if (step->copies && goes_on_later(run, index)) break;
+      if (step->copies && goes_on_later(run, index)) break;
+    }
     ended++;
     index = follow(run, index);
   }
-  if (!ended) return; /* a copy goes on: the run may be over by now */
+  if (!ended) return; /* something goes on: the run may be over by now */
   keel_pool *pool = run->fplan->plan->context->pool;
-  /* acq_rel: the caller sees all that was made; nothing of the run is touched
-   * after the count reaches zero */
-  if (atomic_fetch_sub_explicit(&run->remaining, ended, memory_order_acq_rel) ==
+  const keel_done *done = run->done;
+  /* acq_rel: who ends the run sees all that was made; where somebody waits, nothing
+   * of the run is touched after the count reaches zero */
+  if (atomic_fetch_sub_explicit(&run->remaining, ended, memory_order_acq_rel) !=
       ended)
+    return;
+  if (done)
+    finish(run);
+  else
     keel_pool_wake_waiters(pool);
+}
+
+static void nested_ended(keel_done *done, keel_status status) {
+  nested *at = (nested *)done;
+  keel_run *run = at->run;
+  uint32_t index = at->step;
+  end_nested(at, true, NULL, status);
+  run_from(run, follow(run, index), 1);
 }
 
 static void data_came(keel_waiter *waiter) {
@@ -369,23 +484,31 @@ static void run_roots(void *context, int64_t begin, int64_t end) {
     run_from(run, run->order->roots[i], 0);
 }
 
-static void run_parallel(keel_run *run) {
+/* Sets the counts. held: ends that the caller brings, beside the steps'. */
+static void set_counts(keel_run *run, uint32_t held) {
   const keel_fplan *fplan = run->fplan;
-  const keel_order *order = run->order;
   for (uint32_t i = 0; i < fplan->step_count; i++)
-    atomic_store_explicit(&run->waits[i], order->waits[i],
+    atomic_store_explicit(&run->waits[i], run->order->waits[i],
                           memory_order_relaxed);
-  atomic_store_explicit(&run->remaining, fplan->step_count,
+  atomic_store_explicit(&run->remaining, fplan->step_count + held,
                         memory_order_relaxed);
-  keel_pool *pool = fplan->plan->context->pool;
-  if (run->framed) { /* kernels alone: none waits for another step */
-    keel_parallel_for(order->root_count, 1, run_roots, run);
-  } else {
-    for (uint32_t i = 1; i < order->root_count; i++)
-      keel_pool_submit(pool, &run->tasks[order->roots[i]].task);
-    run_roots(run, 0, order->root_count ? 1 : 0);
-  }
-  keel_pool_wait(pool, all_done, run);
+}
+
+static void begin_roots(keel_run *run) {
+  keel_pool *pool = run->fplan->plan->context->pool;
+  const keel_order *order = run->order;
+  for (uint32_t i = 1; i < order->root_count; i++)
+    keel_pool_submit(pool, &run->tasks[order->roots[i]].task);
+  run_roots(run, 0, order->root_count ? 1 : 0);
+}
+
+static void run_parallel(keel_run *run) {
+  set_counts(run, 0);
+  if (run->framed) /* kernels alone: none waits for another step */
+    keel_parallel_for(run->order->root_count, 1, run_roots, run);
+  else
+    begin_roots(run);
+  keel_pool_wait(run->fplan->plan->context->pool, all_done, run);
 }
 
 static void begin_run(keel_run *run, keel_tensor *const *inputs) {
@@ -441,8 +564,12 @@ static bool is_alone(const keel_run *run) {
          run->fplan->step_count <= 1;
 }
 
-static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
-                                   keel_tensor **outputs) {
+/* Whether no step can end later than it is run, and no other thread would help. */
+static bool is_straight(const keel_run *run) {
+  return !run->fplan->copies && !run->fplan->nests && is_alone(run);
+}
+
+static void begin_values(keel_run *run, keel_tensor *const *inputs) {
   keel_fplan *fplan = run->fplan;
   /* a copy's type may not be there yet; nor would it fit a frame */
   run->meets =
@@ -451,11 +578,10 @@ static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
       !atomic_exchange_explicit(&fplan->meeting, true, memory_order_acquire);
   run->order = fplan->order;
   begin_run(run, inputs);
-  if (fplan->copies || !is_alone(run))
-    run_parallel(run);
-  else
-    for (uint32_t i = 0; i < fplan->step_count; i++)
-      run_step(run, i);
+}
+
+static keel_status end_values(keel_run *run, keel_tensor **outputs) {
+  keel_fplan *fplan = run->fplan;
   keel_status status = end_run(run, outputs);
   /* release: what the run has met, for who makes a layout of it; else the next one may
    * try */
@@ -464,6 +590,21 @@ static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
   else if (run->meets)
     atomic_store_explicit(&fplan->meeting, false, memory_order_release);
   return status;
+}
+
+static void run_straight(keel_run *run) {
+  for (uint32_t i = 0; i < run->fplan->step_count; i++)
+    run_step(run, i);
+}
+
+static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
+                                   keel_tensor **outputs) {
+  begin_values(run, inputs);
+  if (is_straight(run))
+    run_straight(run);
+  else
+    run_parallel(run);
+  return end_values(run, outputs);
 }
 
 /* ---- in a frame --------------------------------------------------------------- */
@@ -549,13 +690,17 @@ static keel_status run_in_frame(keel_run *run, keel_tensor *const *inputs,
   return status;
 }
 
+static bool fits_frame(keel_run *run, keel_tensor *const *inputs) {
+  run->framed = !run->profile && !run->fplan->plan->eager &&
+                keel_frame_begin(run->fplan, inputs, &run->frame);
+  return run->framed;
+}
+
 /* In a frame, where one fits. What comes out of it whole is given; a run that is to go
  * on beside a failure is made again, value by value. */
 static keel_status run_somehow(keel_run *run, keel_tensor *const *inputs,
                                keel_tensor **outputs) {
-  run->framed = !run->profile && !run->fplan->plan->eager &&
-                keel_frame_begin(run->fplan, inputs, &run->frame);
-  if (run->framed) {
+  if (fits_frame(run, inputs)) {
     keel_status status = run_in_frame(run, inputs, outputs);
     if (status == KD_OK || !run->partial) return status;
     run->framed = false;
@@ -564,13 +709,12 @@ static keel_status run_somehow(keel_run *run, keel_tensor *const *inputs,
   return run_with_values(run, inputs, outputs);
 }
 
-keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
-                                keel_tensor *const *inputs,
-                                uint32_t input_count, keel_tensor **outputs,
-                                uint32_t output_count, const keel_watch *watch,
-                                bool partial) {
-  for (uint32_t i = 0; i < output_count; i++)
-    outputs[i] = NULL;
+/* ---- runs --------------------------------------------------------------------- */
+
+static keel_status make_run(keel_fplan *fplan, keel_device *scope,
+                            uint32_t input_count, uint32_t output_count,
+                            const keel_watch *watch, bool partial,
+                            keel_run **out_run) {
   if (input_count != fplan->input_count || output_count != fplan->output_count)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "function \"%s\" takes %u inputs and gives %u outputs, not"
@@ -587,21 +731,78 @@ keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
   run->scope = scope;
   run->watch = watch;
   run->partial = partial;
+  run->done = NULL;
   run->profile =
       atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
   atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
-  keel_status status = run_somehow(run, inputs, outputs);
+  *out_run = run;
+  return KD_OK;
+}
+
+static keel_status end_of(keel_run *run, keel_status status,
+                          keel_tensor **outputs) {
+  uint32_t count = run->fplan->output_count;
+  bool partial = run->partial;
   give_run(run);
-  for (uint32_t i = 0; status != KD_OK && !partial && i < output_count; i++) {
+  for (uint32_t i = 0; status != KD_OK && !partial && i < count; i++) {
     keel_tensor_release(outputs[i]);
     outputs[i] = NULL;
   }
   return status;
 }
 
-keel_status keel_fplan_run(keel_fplan *fplan, keel_device *scope,
-                           keel_tensor *const *inputs, uint32_t input_count,
-                           keel_tensor **outputs, uint32_t output_count) {
-  return keel_fplan_run_with(fplan, scope, inputs, input_count, outputs,
-                             output_count, keel_watching, false);
+keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
+                                keel_tensor *const *inputs,
+                                uint32_t input_count, keel_tensor **outputs,
+                                uint32_t output_count, const keel_watch *watch,
+                                bool partial) {
+  keel_run *run = NULL;
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(
+      make_run(fplan, scope, input_count, output_count, watch, partial, &run));
+  return end_of(run, run_somehow(run, inputs, outputs), outputs);
+}
+
+/* Of a run that ended later than it was begun. */
+static void finish(keel_run *run) {
+  keel_done *done = run->done;
+  keel_tensor **outputs = run->outputs;
+  done->call(done, end_of(run, end_values(run, outputs), outputs));
+}
+
+/* Whether it has ended when all has been begun. */
+static bool begin_parallel(keel_run *run, keel_done *done) {
+  run->done = done;
+  set_counts(run, 1);
+  begin_roots(run);
+  /* acq_rel: as in run_from */
+  return atomic_fetch_sub_explicit(&run->remaining, 1, memory_order_acq_rel) ==
+         1;
+}
+
+bool keel_fplan_begin(keel_fplan *fplan, keel_device *scope,
+                      keel_tensor *const *inputs, uint32_t input_count,
+                      keel_tensor **outputs, uint32_t output_count,
+                      const keel_watch *watch, keel_done *done,
+                      keel_status *out_status) {
+  keel_run *run = NULL;
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  *out_status =
+      make_run(fplan, scope, input_count, output_count, watch, false, &run);
+  if (*out_status != KD_OK) return true;
+  if (fits_frame(run, inputs)) {
+    *out_status = run_in_frame(run, inputs, outputs);
+  } else {
+    begin_values(run, inputs);
+    run->outputs = outputs;
+    if (is_straight(run))
+      run_straight(run);
+    else if (!begin_parallel(run, done))
+      return false;
+    *out_status = end_values(run, outputs);
+  }
+  *out_status = end_of(run, *out_status, outputs);
+  return true;
 }

@@ -5,8 +5,6 @@
 #include "exec/pool.h"
 #include "values/tensor.h"
 
-_Thread_local const keel_watch *keel_watching;
-
 keel_status keel_stop_create(keel_context *context, keel_stop **out_stop) {
   keel_stop *stop = calloc(1, sizeof *stop);
   *out_stop = stop;

@@ -17,10 +17,6 @@ typedef struct keel_watch {
   uint64_t deadline; /* of keel_now; 0: none */
 } keel_watch;
 
-/* The one of the run that the calling thread works for, or NULL: nested functions end
- * with what is around them. */
-extern _Thread_local const keel_watch *keel_watching;
-
 static inline bool keel_watch_is_over(const keel_watch *watch) {
   /* acquire: why */
   return (watch->stop && atomic_load_explicit(&watch->stop->asked,

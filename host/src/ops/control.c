@@ -1,12 +1,60 @@
 /* control.c - If, Loop, Scan and SequenceMap: runs of nested functions.
  *
  * The node's inputs are the op's own, then what each function captures, in the
- * order of the attributes (see program/function.h). */
+ * order of the attributes (see program/function.h).
+ *
+ * Each of them is a number of rounds. A round runs the body; where that does not end at
+ * once, whoever ends it goes on with the rounds. */
 #include "ops/control.h"
 
-#include "exec/plan.h"
 #include "memory/copy.h"
+#include "memory/transfer.h"
 #include "ops/runtime.h"
+
+/* Values of one output, of all rounds. */
+typedef struct collected {
+  keel_tensor **items;
+  uint32_t count, room;
+} collected;
+
+typedef struct keel_control keel_control;
+
+/* The body's run has ended. */
+typedef struct body_end {
+  keel_done done; /* first: it is its end */
+  keel_control *control;
+} body_end;
+
+/* The condition has come to the host. */
+typedef struct cond_arrival {
+  keel_waiter waiter; /* first: a waiter is its arrival */
+  keel_control *control;
+} cond_arrival;
+
+struct keel_control {
+  keel_host_call call; /* first: a control is its call */
+  const keel_watch *watch;
+  keel_done *done;
+  body_end ended;
+  cond_arrival arrival;
+
+  /* what differs from op to op */
+  keel_status (*prepare)(keel_control *c); /* sets `in` for a round */
+  keel_status (*take)(keel_control *c);    /* takes what is in `out` */
+  keel_status (*finish)(keel_control *c);  /* sets the op's outputs */
+  keel_fplan *body;
+  int64_t round, rounds;
+  keel_tensor *cond;      /* whether there is another round; NULL: there is */
+  uint32_t own;           /* inputs that are no captures */
+  uint32_t states, scans; /* carried; inputs to take slices of */
+  uint32_t in_count, out_count;
+  keel_tensor **in, **out; /* of the body */
+  collected *lists;        /* by output */
+};
+
+static keel_control *control_of(keel_host_call *call) {
+  return (keel_control *)(void *)call;
+}
 
 static keel_fplan *graph_of(const keel_host_call *call, const char *name,
                             uint32_t *out_first_capture) {
@@ -24,6 +72,7 @@ static keel_fplan *graph_of(const keel_host_call *call, const char *name,
   return found;
 }
 
+/* Of a value that is known. */
 static keel_status to_bool(const keel_host_call *call, keel_tensor *value,
                            bool *out_bool) {
   keel_tensor *here = NULL;
@@ -36,35 +85,46 @@ static keel_status to_bool(const keel_host_call *call, keel_tensor *value,
                                "the condition is not one bool");
 }
 
+static void move(keel_tensor **to, keel_tensor **from) {
+  keel_tensor_release(*to);
+  *to = *from;
+  *from = NULL;
+}
+
 static void release_all(keel_tensor **tensors, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; tensors && i < count; i++)
     keel_tensor_release(tensors[i]);
 }
 
-keel_status keel_run_if(keel_host_call *call) {
-  bool yes = false;
-  uint32_t first = 0;
-  if (!call->input_count || !call->inputs[0])
-    return keel_call_fail(call, KD_INVALID_ARGUMENT, "cond is missing");
-  KEEL_TRY(to_bool(call, call->inputs[0], &yes));
-  keel_fplan *branch =
-      graph_of(call, yes ? "then_branch" : "else_branch", &first);
-  if (!branch || branch->input_count != branch->capture_count)
-    return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                          "a branch must have no inputs");
-  return keel_fplan_run(branch, call->scope, call->inputs + first,
-                        branch->capture_count, call->outputs,
-                        call->output_count);
+/* ---- rounds ------------------------------------------------------------------ */
+
+/* Room for the body's inputs, outputs and lists. */
+static keel_status make_room(keel_control *c) {
+  c->in_count = c->body->input_count;
+  c->out_count = c->body->output_count;
+  c->in = calloc((size_t)c->in_count + 1, sizeof(keel_tensor *));
+  c->out = calloc((size_t)c->out_count + 1, sizeof(keel_tensor *));
+  c->lists = calloc((size_t)c->out_count + 1, sizeof *c->lists);
+  return c->in && c->out && c->lists ? KD_OK : keel_no_memory(c->in_count);
 }
 
-/* ---- collecting what each iteration gives --------------------------------- */
+static void free_control(keel_control *c) {
+  release_all(c->in, c->in_count);
+  release_all(c->out, c->out_count);
+  for (uint32_t i = 0; c->lists && i < c->out_count; i++) {
+    release_all(c->lists[i].items, c->lists[i].count);
+    free(c->lists[i].items);
+  }
+  keel_tensor_release(c->cond);
+  free(c->in);
+  free(c->out);
+  free(c->lists);
+  free(c);
+}
 
-typedef struct collected {
-  keel_tensor **items;
-  uint32_t count, room;
-} collected;
-
-static keel_status collect(collected *list, keel_tensor *item) {
+/* Takes output `index` into its list. */
+static keel_status collect(keel_control *c, uint32_t index) {
+  collected *list = &c->lists[index];
   if (list->count == list->room) {
     uint32_t room = list->room * 2 + 8;
     keel_tensor **items = realloc(list->items, room * sizeof(keel_tensor *));
@@ -72,20 +132,134 @@ static keel_status collect(collected *list, keel_tensor *item) {
     list->items = items;
     list->room = room;
   }
-  list->items[list->count++] = keel_tensor_retain(item);
+  list->items[list->count++] = c->out[index];
+  c->out[index] = NULL;
   return KD_OK;
 }
 
-static void drop_collected(collected *lists, uint32_t count) {
-  for (uint32_t i = 0; lists && i < count; i++) {
-    release_all(lists[i].items, lists[i].count);
-    free(lists[i].items);
-  }
-  free(lists);
+/* The condition, on its way to the host. */
+static keel_status set_cond(keel_control *c, keel_tensor *value) {
+  keel_tensor *here = NULL;
+  if (value->kind != KEEL_DATA)
+    return keel_call_fail(&c->call, KD_INVALID_ARGUMENT,
+                          "the condition is no tensor");
+  KEEL_TRY(keel_transfer_begin(value, NULL, &here));
+  move(&c->cond, &here);
+  return KD_OK;
 }
 
+/* As keel_control_begin. Where it returns false the control may be gone. */
+static bool go_on(keel_control *c, keel_status *out_status) {
+  keel_status status = KD_OK;
+  while (status == KD_OK) {
+    bool more = c->round < c->rounds;
+    if (more && c->cond) {
+      if (keel_tensor_state(c->cond) == KEEL_PENDING) {
+        keel_tensor_then(c->cond, &c->arrival.waiter);
+        return false;
+      }
+      status = to_bool(&c->call, c->cond, &more);
+      if (status != KD_OK) break;
+    }
+    if (!more) {
+      status = c->finish(c);
+      break;
+    }
+    status = c->prepare(c);
+    if (status == KD_OK &&
+        !keel_fplan_begin(c->body, c->call.scope, c->in, c->in_count, c->out,
+                          c->out_count, c->watch, &c->ended.done, &status))
+      return false;
+    if (status == KD_OK) status = c->take(c);
+    c->round++;
+  }
+  *out_status = status;
+  return true;
+}
+
+static void tell(keel_control *c, keel_status status) {
+  keel_done *done = c->done;
+  free_control(c);
+  done->call(done, status);
+}
+
+static void body_ended(keel_done *done, keel_status status) {
+  keel_control *c = ((body_end *)done)->control;
+  if (status == KD_OK) status = c->take(c);
+  c->round++;
+  if (status != KD_OK || go_on(c, &status)) tell(c, status);
+}
+
+static void cond_known(keel_waiter *waiter) {
+  keel_control *c = ((cond_arrival *)(void *)waiter)->control;
+  keel_status status = KD_OK;
+  if (go_on(c, &status)) tell(c, status);
+}
+
+bool keel_control_begin(const keel_host_call *call, const keel_watch *watch,
+                        keel_done *done, keel_status *out_status) {
+  keel_control *c = calloc(1, sizeof *c);
+  if (!c) {
+    *out_status = keel_no_memory(sizeof *c);
+    return true;
+  }
+  c->call = *call;
+  c->watch = watch;
+  c->done = done;
+  c->ended.done.call = body_ended;
+  c->ended.control = c;
+  c->arrival.waiter.call = cond_known;
+  c->arrival.control = c;
+  *out_status = call->op->schema->host(&c->call);
+  if (*out_status == KD_OK && !go_on(c, out_status)) return false;
+  free_control(c);
+  return true;
+}
+
+/* ---- If ---------------------------------------------------------------------- */
+
+static keel_status prepare_branch(keel_control *c) {
+  for (uint32_t i = 0; i < c->in_count; i++)
+    c->in[i] = keel_tensor_retain(c->call.inputs[c->own + i]);
+  return KD_OK;
+}
+
+static keel_status take_branch(keel_control *c) {
+  for (uint32_t i = 0; i < c->call.output_count; i++)
+    move(&c->call.outputs[i], &c->out[i]);
+  return KD_OK;
+}
+
+static keel_status finish_branch(keel_control *c) {
+  (void)c;
+  return KD_OK;
+}
+
+keel_status keel_run_if(keel_host_call *call) {
+  keel_control *c = control_of(call);
+  bool yes = false;
+  if (!call->input_count || !call->inputs[0])
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "cond is missing");
+  KEEL_TRY(to_bool(call, call->inputs[0], &yes));
+  c->body = graph_of(call, yes ? "then_branch" : "else_branch", &c->own);
+  if (!c->body || c->body->input_count != c->body->capture_count)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "a branch must have no inputs");
+  if (c->body->output_count != call->output_count)
+    return keel_call_fail(
+        call, KD_INVALID_ARGUMENT, "a branch gives %u outputs, and the node %u",
+        (unsigned)c->body->output_count, (unsigned)call->output_count);
+  c->rounds = 1;
+  c->prepare = prepare_branch;
+  c->take = take_branch;
+  c->finish = finish_branch;
+  return make_room(c);
+}
+
+/* ---- what rounds give ---------------------------------------------------------- */
+
 /* Stacks equal tensors along a new axis, backwards where `reverse`. */
-static keel_status stack(keel_host_call *call, const collected *list,
+static keel_status stack(const keel_host_call *call, const collected *list,
                          int64_t axis, bool reverse, keel_tensor **out_tensor) {
   if (!list->count) /* nothing tells the type of an empty result */
     return keel_tensor_create(call->context, KD_F32, 1, (const int64_t[]){0},
@@ -128,102 +302,69 @@ static keel_status stack(keel_host_call *call, const collected *list,
   return status;
 }
 
-/* ---- Loop ------------------------------------------------------------------ */
-
-typedef struct loop_state {
-  keel_fplan *body;
-  uint32_t carried, scans;
-  keel_tensor **in;  /* iteration, cond, carried, captures */
-  keel_tensor **out; /* cond, carried, scans */
-  collected *lists;
-} loop_state;
-
-static keel_status loop_step(keel_host_call *call, loop_state *loop, int64_t i,
-                             bool *go_on) {
-  keel_fplan *body = loop->body;
-  keel_tensor_release(loop->in[0]);
-  loop->in[0] = NULL;
-  KEEL_TRY(
-      keel_tensor_create(call->context, KD_I64, 0, NULL, &i, &loop->in[0]));
-  KEEL_TRY(keel_fplan_run(body, call->scope, loop->in, body->input_count,
-                          loop->out, body->output_count));
-  keel_status status = to_bool(call, loop->out[0], go_on);
-  keel_tensor_release(loop->in[1]);
-  loop->in[1] = loop->out[0];
-  loop->out[0] = NULL;
-  for (uint32_t k = 0; k < loop->carried; k++) {
-    keel_tensor_release(loop->in[2 + k]);
-    loop->in[2 + k] = loop->out[1 + k];
-    loop->out[1 + k] = NULL;
-  }
-  for (uint32_t k = 0; k < loop->scans; k++) {
-    keel_tensor **item = &loop->out[1 + loop->carried + k];
-    if (status == KD_OK) status = collect(&loop->lists[k], *item);
-    keel_tensor_release(*item);
-    *item = NULL;
-  }
-  return status;
+/* What is carried goes out, from the state that stands first in `in`. */
+static void hand_out_states(keel_control *c, uint32_t first) {
+  for (uint32_t k = 0; k < c->states && k < c->call.output_count; k++)
+    c->call.outputs[k] = keel_tensor_retain(c->in[first + k]);
 }
 
-static keel_status loop_all(keel_host_call *call, loop_state *loop,
-                            int64_t most, bool go_on) {
-  for (int64_t i = 0; i < most && go_on; i++)
-    KEEL_TRY(loop_step(call, loop, i, &go_on));
-  for (uint32_t k = 0; k < loop->carried && k < call->output_count; k++)
-    call->outputs[k] = keel_tensor_retain(loop->in[2 + k]);
-  for (uint32_t k = 0; k < loop->scans; k++)
-    if (loop->carried + k < call->output_count)
-      KEEL_TRY(stack(call, &loop->lists[k], 0, false,
-                     &call->outputs[loop->carried + k]));
+/* ---- Loop ------------------------------------------------------------------ */
+
+static keel_status prepare_loop(keel_control *c) {
+  keel_tensor *round = NULL;
+  KEEL_TRY(
+      keel_tensor_create(c->call.context, KD_I64, 0, NULL, &c->round, &round));
+  move(&c->in[0], &round);
   return KD_OK;
 }
 
+/* The body gives the condition, what is carried, and what is collected. */
+static keel_status take_loop(keel_control *c) {
+  if (c->round + 1 < c->rounds) KEEL_TRY(set_cond(c, c->out[0]));
+  for (uint32_t k = 0; k <= c->states; k++)
+    move(&c->in[1 + k], &c->out[k]);
+  for (uint32_t k = 1 + c->states; k < c->out_count; k++)
+    KEEL_TRY(collect(c, k));
+  return KD_OK;
+}
+
+static keel_status finish_loop(keel_control *c) {
+  hand_out_states(c, 2);
+  for (uint32_t k = c->states; k < c->call.output_count && k + 1 < c->out_count;
+       k++)
+    KEEL_TRY(stack(&c->call, &c->lists[1 + k], 0, false, &c->call.outputs[k]));
+  return KD_OK;
+}
+
+/* Its body takes the number of the round, the condition, what is carried, captures. */
 keel_status keel_run_loop(keel_host_call *call) {
-  uint32_t first = 0;
-  loop_state loop = {.body = graph_of(call, "body", &first)};
-  int64_t most = INT64_MAX;
-  bool go_on = true;
-  if (!loop.body || call->input_count < 2 || first < 2)
+  keel_control *c = control_of(call);
+  const uint8_t yes = 1;
+  c->body = graph_of(call, "body", &c->own);
+  if (!c->body || call->input_count < 2 || c->own < 2)
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "needs M, cond and body");
-  loop.carried = first - 2;
-  uint32_t n = loop.body->input_count, m = loop.body->output_count;
-  if (n != first + loop.body->capture_count || m < 1 + loop.carried)
+  c->states = c->own - 2;
+  if (c->body->input_count != c->own + c->body->capture_count ||
+      c->body->output_count < 1 + c->states)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "the body takes %u inputs and gives %u outputs, and"
                           " %u values are carried",
-                          (unsigned)n, (unsigned)m, (unsigned)loop.carried);
-  loop.scans = m - 1 - loop.carried;
-  KEEL_TRY(keel_call_int(call, 0, INT64_MAX, &most));
-  if (call->inputs[1]) KEEL_TRY(to_bool(call, call->inputs[1], &go_on));
-  loop.in = calloc(n + 1, sizeof(keel_tensor *));
-  loop.out = calloc(m + 1, sizeof(keel_tensor *));
-  loop.lists = calloc(loop.scans + 1, sizeof *loop.lists);
-  keel_status status =
-      loop.in && loop.out && loop.lists ? KD_OK : keel_no_memory(n);
-  if (status == KD_OK) {
-    for (uint32_t k = 2; k < n; k++)
-      loop.in[k] = keel_tensor_retain(call->inputs[k]);
-    uint8_t yes = go_on;
-    status =
-        keel_tensor_create(call->context, KD_BOOL, 0, NULL, &yes, &loop.in[1]);
-  }
-  if (status == KD_OK) status = loop_all(call, &loop, most, go_on);
-  if (loop.in) release_all(loop.in, n);
-  drop_collected(loop.lists, loop.scans);
-  free(loop.in);
-  free(loop.out);
-  return status;
+                          (unsigned)c->body->input_count,
+                          (unsigned)c->body->output_count, (unsigned)c->states);
+  KEEL_TRY(keel_call_int(call, 0, INT64_MAX, &c->rounds));
+  c->prepare = prepare_loop;
+  c->take = take_loop;
+  c->finish = finish_loop;
+  KEEL_TRY(make_room(c));
+  for (uint32_t k = 2; k < c->in_count; k++)
+    c->in[k] = keel_tensor_retain(call->inputs[k]);
+  if (!call->inputs[1])
+    return keel_tensor_create(call->context, KD_BOOL, 0, NULL, &yes, &c->in[1]);
+  c->in[1] = keel_tensor_retain(call->inputs[1]);
+  return set_cond(c, call->inputs[1]);
 }
 
 /* ---- Scan ------------------------------------------------------------------ */
-
-typedef struct scan_state {
-  keel_fplan *body;
-  uint32_t states, scans, results; /* results: scan outputs */
-  int64_t length;
-  keel_tensor **in, **out;
-  collected *lists;
-} scan_state;
 
 static int64_t list_entry(const keel_host_call *call, const char *name,
                           uint32_t index) {
@@ -232,160 +373,137 @@ static int64_t list_entry(const keel_host_call *call, const char *name,
   return (int64_t)index < count ? values[index] : 0;
 }
 
-/* Slice i of a scan input along its axis, without that axis. */
-static keel_status take_slice(keel_host_call *call, uint32_t scan,
-                              uint32_t input, int64_t i, int64_t length,
+/* The round's slice of a scan input along its axis, without that axis. */
+static keel_status take_slice(keel_control *c, uint32_t scan,
                               keel_tensor **out_slice) {
+  const keel_host_call *call = &c->call;
   int64_t axis = list_entry(call, "scan_input_axes", scan);
   bool reverse = list_entry(call, "scan_input_directions", scan) == 1;
-  int64_t at = reverse ? length - 1 - i : i;
+  int64_t at = reverse ? c->rounds - 1 - c->round : c->round;
   keel_tensor *index = NULL;
   keel_attr attr = KEEL_INT("axis", axis);
   KEEL_TRY(keel_tensor_create(call->context, KD_I64, 0, NULL, &at, &index));
-  keel_tensor *inputs[] = {call->inputs[input], index};
+  keel_tensor *inputs[] = {call->inputs[c->states + scan], index};
   keel_status status =
       keel_call(call->context, "Gather", &attr, 1, inputs, 2, out_slice, 1);
   keel_tensor_release(index);
   return status;
 }
 
-static keel_status scan_step(keel_host_call *call, scan_state *scan,
-                             int64_t i) {
-  keel_fplan *body = scan->body;
-  for (uint32_t k = 0; k < scan->scans; k++) {
-    keel_tensor **slot = &scan->in[scan->states + k];
-    keel_tensor_release(*slot);
-    *slot = NULL;
-    KEEL_TRY(take_slice(call, k, scan->states + k, i, scan->length, slot));
+static keel_status prepare_scan(keel_control *c) {
+  for (uint32_t k = 0; k < c->scans; k++) {
+    keel_tensor *slice = NULL;
+    KEEL_TRY(take_slice(c, k, &slice));
+    move(&c->in[c->states + k], &slice);
   }
-  KEEL_TRY(keel_fplan_run(body, call->scope, scan->in, body->input_count,
-                          scan->out, body->output_count));
-  keel_status status = KD_OK;
-  for (uint32_t k = 0; k < body->output_count; k++) {
-    if (k < scan->states) {
-      keel_tensor_release(scan->in[k]);
-      scan->in[k] = scan->out[k];
-    } else {
-      if (status == KD_OK)
-        status = collect(&scan->lists[k - scan->states], scan->out[k]);
-      keel_tensor_release(scan->out[k]);
-    }
-    scan->out[k] = NULL;
-  }
-  return status;
+  return KD_OK;
 }
 
-static keel_status scan_all(keel_host_call *call, scan_state *scan) {
-  for (int64_t i = 0; i < scan->length; i++)
-    KEEL_TRY(scan_step(call, scan, i));
-  for (uint32_t k = 0; k < scan->states && k < call->output_count; k++)
-    call->outputs[k] = keel_tensor_retain(scan->in[k]);
-  for (uint32_t k = 0; k < scan->results; k++)
-    if (scan->states + k < call->output_count)
-      KEEL_TRY(stack(call, &scan->lists[k],
-                     list_entry(call, "scan_output_axes", k),
-                     list_entry(call, "scan_output_directions", k) == 1,
-                     &call->outputs[scan->states + k]));
+static keel_status take_scan(keel_control *c) {
+  for (uint32_t k = 0; k < c->states; k++)
+    move(&c->in[k], &c->out[k]);
+  for (uint32_t k = c->states; k < c->out_count; k++)
+    KEEL_TRY(collect(c, k));
+  return KD_OK;
+}
+
+static keel_status finish_scan(keel_control *c) {
+  const keel_host_call *call = &c->call;
+  hand_out_states(c, 0);
+  for (uint32_t k = c->states; k < call->output_count && k < c->out_count; k++)
+    KEEL_TRY(stack(
+        call, &c->lists[k], list_entry(call, "scan_output_axes", k - c->states),
+        list_entry(call, "scan_output_directions", k - c->states) == 1,
+        &call->outputs[k]));
   return KD_OK;
 }
 
 /* The common length of the scan inputs. */
-static keel_status scan_length(keel_host_call *call, scan_state *scan) {
-  scan->length = -1;
-  for (uint32_t k = 0; k < scan->scans; k++) {
-    keel_tensor *input = call->inputs[scan->states + k];
+static keel_status scan_length(keel_control *c) {
+  const keel_host_call *call = &c->call;
+  c->rounds = -1;
+  for (uint32_t k = 0; k < c->scans; k++) {
+    keel_tensor *input = call->inputs[c->states + k];
     int64_t axis = list_entry(call, "scan_input_axes", k);
     const keel_type *type = input ? input->type : NULL;
     axis += axis < 0 && type ? type->rank : 0;
     if (!type || axis < 0 || axis >= (int64_t)type->rank ||
-        (scan->length >= 0 && scan->length != type->dims[axis]))
+        (c->rounds >= 0 && c->rounds != type->dims[axis]))
       return keel_call_fail(call, KD_INVALID_ARGUMENT,
                             "scan input %u has no such axis, or another length",
                             (unsigned)k);
-    scan->length = type->dims[axis];
+    c->rounds = type->dims[axis];
   }
   return KD_OK;
 }
 
 keel_status keel_run_scan(keel_host_call *call) {
-  uint32_t first = 0;
-  scan_state scan = {.body = graph_of(call, "body", &first)};
+  keel_control *c = control_of(call);
+  c->body = graph_of(call, "body", &c->own);
   int64_t scans = keel_attr_int(call->op, "num_scan_inputs", 0);
-  if (!scan.body || scans < 1 || scans > first)
+  if (!c->body || scans < 1 || scans > c->own)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "num_scan_inputs is %lld of %u inputs",
-                          (long long)scans, (unsigned)first);
-  scan.scans = (uint32_t)scans;
-  scan.states = first - scan.scans;
-  uint32_t n = scan.body->input_count, m = scan.body->output_count;
-  if (n != first + scan.body->capture_count || m < scan.states)
+                          (long long)scans, (unsigned)c->own);
+  c->scans = (uint32_t)scans;
+  c->states = c->own - c->scans;
+  if (c->body->input_count != c->own + c->body->capture_count ||
+      c->body->output_count < c->states)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "the body takes %u inputs and gives %u outputs",
-                          (unsigned)n, (unsigned)m);
-  scan.results = m - scan.states;
-  KEEL_TRY(scan_length(call, &scan));
-  scan.in = calloc(n + 1, sizeof(keel_tensor *));
-  scan.out = calloc(m + 1, sizeof(keel_tensor *));
-  scan.lists = calloc(scan.results + 1, sizeof *scan.lists);
-  keel_status status =
-      scan.in && scan.out && scan.lists ? KD_OK : keel_no_memory(n);
-  if (status == KD_OK) {
-    for (uint32_t k = 0; k < n; k++)
-      if (k < scan.states || k >= first)
-        scan.in[k] = keel_tensor_retain(call->inputs[k]);
-    status = scan_all(call, &scan);
-  }
-  if (scan.in) release_all(scan.in, n);
-  drop_collected(scan.lists, scan.results);
-  free(scan.in);
-  free(scan.out);
-  return status;
+                          (unsigned)c->body->input_count,
+                          (unsigned)c->body->output_count);
+  KEEL_TRY(scan_length(c));
+  c->prepare = prepare_scan;
+  c->take = take_scan;
+  c->finish = finish_scan;
+  KEEL_TRY(make_room(c));
+  for (uint32_t k = 0; k < c->in_count; k++)
+    if (k < c->states || k >= c->own)
+      c->in[k] = keel_tensor_retain(call->inputs[k]);
+  return KD_OK;
 }
 
 /* ---- SequenceMap ----------------------------------------------------------- */
 
-static keel_status map_item(keel_host_call *call, keel_fplan *body, uint32_t i,
-                            keel_tensor **in, keel_tensor **out,
-                            collected *lists) {
-  for (uint32_t k = 0; k < body->input_count; k++) {
-    keel_tensor *input = call->inputs[k];
+static keel_status prepare_item(keel_control *c) {
+  for (uint32_t k = 0; k < c->in_count; k++) {
+    keel_tensor *input = c->call.inputs[k];
     bool sequence = input && input->kind == KEEL_SEQUENCE;
-    if (sequence && i >= input->item_count)
-      return keel_call_fail(call, KD_INVALID_ARGUMENT,
+    if (sequence && c->round >= input->item_count)
+      return keel_call_fail(&c->call, KD_INVALID_ARGUMENT,
                             "the sequences differ in length");
-    in[k] = sequence ? input->items[i] : input;
+    input = keel_tensor_retain(sequence ? input->items[c->round] : input);
+    move(&c->in[k], &input);
   }
-  KEEL_TRY(keel_fplan_run(body, call->scope, in, body->input_count, out,
-                          body->output_count));
-  keel_status status = KD_OK;
-  for (uint32_t k = 0; k < body->output_count; k++) {
-    if (status == KD_OK) status = collect(&lists[k], out[k]);
-    keel_tensor_release(out[k]);
-  }
-  return status;
+  return KD_OK;
+}
+
+static keel_status take_item(keel_control *c) {
+  for (uint32_t k = 0; k < c->out_count; k++)
+    KEEL_TRY(collect(c, k));
+  return KD_OK;
+}
+
+static keel_status finish_map(keel_control *c) {
+  for (uint32_t k = 0; k < c->call.output_count; k++)
+    KEEL_TRY(keel_sequence_create(c->call.context, c->lists[k].items,
+                                  c->lists[k].count, &c->call.outputs[k]));
+  return KD_OK;
 }
 
 keel_status keel_run_sequence_map(keel_host_call *call) {
-  uint32_t first = 0;
-  keel_fplan *body = graph_of(call, "body", &first);
-  if (!body || !call->input_count || !call->inputs[0] ||
+  keel_control *c = control_of(call);
+  c->body = graph_of(call, "body", &c->own);
+  if (!c->body || !call->input_count || !call->inputs[0] ||
       call->inputs[0]->kind != KEEL_SEQUENCE ||
-      body->input_count != call->input_count ||
-      body->output_count < call->output_count)
+      c->body->input_count != call->input_count ||
+      c->body->output_count < call->output_count)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "needs a sequence, and a body for its items");
-  uint32_t n = body->input_count, m = body->output_count;
-  keel_tensor **in = calloc(n + 1, sizeof(keel_tensor *));
-  keel_tensor **out = calloc(m + 1, sizeof(keel_tensor *));
-  collected *lists = calloc(m + 1, sizeof *lists);
-  keel_status status = in && out && lists ? KD_OK : keel_no_memory(n);
-  for (uint32_t i = 0; status == KD_OK && i < call->inputs[0]->item_count; i++)
-    status = map_item(call, body, i, in, out, lists);
-  for (uint32_t k = 0; status == KD_OK && k < call->output_count; k++)
-    status = keel_sequence_create(call->context, lists[k].items, lists[k].count,
-                                  &call->outputs[k]);
-  drop_collected(lists, m);
-  free(in);
-  free(out);
-  return status;
+  c->rounds = call->inputs[0]->item_count;
+  c->prepare = prepare_item;
+  c->take = take_item;
+  c->finish = finish_map;
+  return make_room(c);
 }

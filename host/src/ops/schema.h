@@ -57,7 +57,8 @@ typedef struct keel_schema {
   uint32_t attr_count;
   uint32_t value_inputs; /* bit i: the shape function reads input i's value */
   keel_status (*infer)(keel_infer *infer);
-  keel_status (*host)(keel_host_call *call); /* the runtime does it itself */
+  /* The runtime does it itself; KEEL_OP_CONTROL: prepares it, see control.h. */
+  keel_status (*host)(keel_host_call *call);
 } keel_schema;
 
 /* Prepares the registry, once in the process. */

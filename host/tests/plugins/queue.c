@@ -23,8 +23,17 @@ struct kd_buffer {
 
 /* Closed: 1. The test's, through dlsym. */
 __attribute__((visibility("default"))) atomic_int queue_gate;
+/* Callbacks that wait for their event. */
+__attribute__((visibility("default"))) atomic_int queue_pending;
 /* What an Add is said to take, nanoseconds; 0: nothing is said. */
 __attribute__((visibility("default"))) atomic_int queue_cost;
+
+/* What a stream does between two tickets: from the last synchronize before it was
+ * recorded. */
+struct kd_event {
+  kd_stream *stream;
+  uint64_t since, ticket;
+};
 
 typedef struct job {
   struct job *next;
@@ -37,13 +46,12 @@ typedef struct job {
   void *target;
   uint64_t size;
   int op;
-  kd_stream *stream; /* to wait for, until `until` */
-  uint64_t until;
+  kd_event event; /* to wait for */
 } job;
 
 typedef struct after {
   struct after *next;
-  uint64_t ticket;
+  kd_event event;
   kd_event_callback call;
   void *context;
 } after;
@@ -55,27 +63,42 @@ struct kd_stream {
   job *first, *last;
   after *afters;
   uint64_t issued, done;
-  kd_status failed; /* of the first work that did, until a synchronize */
+  uint64_t synced; /* all before it has been told by a synchronize */
+  uint64_t *bad;   /* work that failed, all of it */
+  size_t bad_count;
   int stop;
 };
 
-struct kd_event {
-  kd_stream *stream;
-  uint64_t ticket;
-};
-
 static int the_device;
+
+/* With the lock held: of the work up to a ticket. */
+static kd_status status_of(const kd_stream *stream, uint64_t since,
+                           uint64_t ticket) {
+  for (size_t i = 0; i < stream->bad_count; i++)
+    if (stream->bad[i] > since && stream->bad[i] <= ticket) return KD_INTERNAL;
+  return KD_OK;
+}
+
+/* With the lock held. */
+static void note_failure(kd_stream *stream, uint64_t ticket) {
+  uint64_t *bad =
+      realloc(stream->bad, (stream->bad_count + 1) * sizeof *stream->bad);
+  if (!bad) abort(); /* it would be forgotten */
+  bad[stream->bad_count++] = ticket;
+  stream->bad = bad;
+}
 
 /* With the lock held: calls those whose work is done, without it. */
 static void call_back(kd_stream *stream) {
   for (after **at = &stream->afters; *at;) {
     after *due = *at;
-    if (due->ticket > stream->done) {
+    if (due->event.ticket > stream->done) {
       at = &due->next;
       continue;
     }
     *at = due->next;
-    kd_status status = stream->failed;
+    queue_pending--;
+    kd_status status = status_of(stream, due->event.since, due->event.ticket);
     pthread_mutex_unlock(&stream->lock);
     due->call(due->context, status);
     free(due);
@@ -98,8 +121,8 @@ static void *work(void *argument) {
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     kd_status status = next->run(next);
     pthread_mutex_lock(&stream->lock);
-    if (!stream->failed) stream->failed = status;
     stream->done = next->ticket;
+    if (status) note_failure(stream, next->ticket);
     call_back(stream);
     pthread_cond_broadcast(&stream->changed);
     free(next);
@@ -151,42 +174,41 @@ static void stream_destroy(kd_stream *stream) {
   pthread_join(stream->thread, NULL);
   pthread_mutex_destroy(&stream->lock);
   pthread_cond_destroy(&stream->changed);
+  free(stream->bad);
   free(stream);
   live_streams--;
 }
 
-/* Waits for a stream's work up to a ticket. */
-static kd_status await(kd_stream *stream, uint64_t ticket) {
+static kd_status await(const kd_event *event) {
+  kd_stream *stream = event->stream;
   pthread_mutex_lock(&stream->lock);
-  while (stream->done < ticket)
+  while (stream->done < event->ticket)
     pthread_cond_wait(&stream->changed, &stream->lock);
-  kd_status status = stream->failed;
+  kd_status status = status_of(stream, event->since, event->ticket);
   pthread_mutex_unlock(&stream->lock);
   return status;
 }
 
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
   (void)timeout;
-  return event->stream ? await(event->stream, event->ticket) : KD_OK;
+  return event->stream ? await(event) : KD_OK;
 }
 
 static kd_status run_wait(job *job) {
-  return await(job->stream, job->until);
+  return await(&job->event);
 }
 
 static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   if (!event->stream) return KD_OK;
-  return push(
-      stream,
-      &(job){.run = run_wait, .stream = event->stream, .until = event->ticket});
+  return push(stream, &(job){.run = run_wait, .event = *event});
 }
 
 static kd_status stream_synchronize(kd_stream *stream) {
   pthread_mutex_lock(&stream->lock);
   while (stream->done < stream->issued)
     pthread_cond_wait(&stream->changed, &stream->lock);
-  kd_status status = stream->failed;
-  stream->failed = KD_OK;
+  kd_status status = status_of(stream, stream->synced, stream->done);
+  stream->synced = stream->done;
   pthread_mutex_unlock(&stream->lock);
   return status ? host->fail(status, "queue: can't multiply by 13") : KD_OK;
 }
@@ -208,6 +230,7 @@ static void event_destroy(kd_event *event) {
 static kd_status event_record(kd_event *event, kd_stream *stream) {
   pthread_mutex_lock(&stream->lock);
   event->stream = stream;
+  event->since = stream->synced;
   event->ticket = stream->issued;
   pthread_mutex_unlock(&stream->lock);
   return KD_OK;
@@ -227,8 +250,9 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   if (!made)
     return host->fail(KD_OUT_OF_MEMORY, "queue: no memory to call back");
   pthread_mutex_lock(&stream->lock);
-  *made = (after){stream->afters, event->ticket, callback, context};
+  *made = (after){stream->afters, *event, callback, context};
   stream->afters = made;
+  queue_pending++;
   call_back(stream);
   pthread_mutex_unlock(&stream->lock);
   return KD_OK;

@@ -1,0 +1,396 @@
+/* control_test.c - If, Loop and SequenceMap: while what is nested in them waits for a
+ * device, no thread does. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "testing.h"
+
+enum { NODES = 120 };
+
+static keel_context *context;
+static void *plugin;
+static atomic_int *gate, *pending;
+static char path[] = "/tmp/keel-control-XXXXXX";
+
+static void begin(int32_t workers) {
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, workers);
+  plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(plugin);
+  gate = dlsym(plugin, "queue_gate");
+  pending = dlsym(plugin, "queue_pending");
+  assert_true(gate && pending);
+}
+
+static void end(void) {
+  dlclose(plugin);
+  keel_close(context);
+}
+
+/* ---- a program of many nodes with nested functions ------------------------------------ */
+
+/* -7 x, on the device and then on the host: what comes between is a copy that is waited
+ * for. Names begin with %b. */
+static void write_seven(FILE *file, const char *x, float factor) {
+  fprintf(file,
+          "      %%b0 = \"keel.constant\"() {value = dense<%f> : tensor<f32>}"
+          " : () -> tensor<f32>\n"
+          "      %%b1 = \"onnx.Mul\"(%s, %%b0) {keel.device = \"queue:0\"} :"
+          " (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>\n"
+          "      %%b2 = \"onnx.Neg\"(%%b1) {keel.device = \"cpu:0\"} :"
+          " (tensor<2xf32>) -> tensor<2xf32>\n",
+          (double)factor, x);
+}
+
+static void write_if(FILE *file, int i, float factor) {
+  fprintf(file, "    %%n%d = \"onnx.If\"(%%yes, %%x) ({\n", i);
+  fputs("    ^bb0(%y: tensor<2xf32>):\n", file);
+  write_seven(file, "%y", factor);
+  fputs(
+      "      \"keel.return\"(%b2) : (tensor<2xf32>) -> ()\n"
+      "    }, {\n"
+      "      %b3 = \"keel.constant\"() {value = dense<0.0> : tensor<2xf32>} :"
+      " () -> tensor<2xf32>\n"
+      "      \"keel.return\"(%b3) : (tensor<2xf32>) -> ()\n"
+      "    }) {keel.graphs = [{attribute = \"then_branch\", captures = 1 :"
+      " i64}, {attribute = \"else_branch\", captures = 0 : i64}]} :"
+      " (tensor<i1>, tensor<2xf32>) -> tensor<2xf32>\n",
+      file);
+}
+
+/* Three rounds; whether there is another says a value on the device. */
+static void write_loop(FILE *file, int i, float factor) {
+  fprintf(file, "    %%n%d = \"onnx.Loop\"(%%three, %%yes, %%x, %%there) ({\n",
+          i);
+  fputs(
+      "    ^bb0(%i: tensor<i64>, %c: tensor<i1>, %v: tensor<2xf32>,"
+      " %d: tensor<i1>):\n",
+      file);
+  write_seven(file, "%v", factor);
+  fputs(
+      "      \"keel.return\"(%d, %b2) : (tensor<i1>, tensor<2xf32>) -> ()\n"
+      "    }) {keel.graphs = [{attribute = \"body\", captures = 1 : i64}]} :"
+      " (tensor<i64>, tensor<i1>, tensor<2xf32>, tensor<i1>) ->"
+      " tensor<2xf32>\n",
+      file);
+}
+
+static void write_map(FILE *file, int i, float factor) {
+  fprintf(file,
+          "    %%s%d = \"onnx.SequenceConstruct\"(%%x, %%x) : (tensor<2xf32>,"
+          " tensor<2xf32>) -> !keel.value\n"
+          "    %%m%d = \"onnx.SequenceMap\"(%%s%d) ({\n",
+          i, i, i);
+  fputs("    ^bb0(%y: tensor<2xf32>):\n", file);
+  write_seven(file, "%y", factor);
+  fputs(
+      "      \"keel.return\"(%b2) : (tensor<2xf32>) -> ()\n"
+      "    }) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
+      " (!keel.value) -> !keel.value\n",
+      file);
+  fprintf(file,
+          "    %%n%d = \"onnx.SequenceAt\"(%%m%d, %%one) : (!keel.value,"
+          " tensor<i64>) -> tensor<2xf32>\n",
+          i, i);
+}
+
+static FILE *begin_text(void) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(
+      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
+      "  ^bb0(%x: tensor<2xf32>, %yes: tensor<i1>, %there: tensor<i1>,"
+      " %counter: !keel.resource):\n"
+      "    %three = \"keel.constant\"() {value = dense<3> : tensor<i64>} : () "
+      "->"
+      " tensor<i64>\n"
+      "    %one = \"keel.constant\"() {value = dense<1> : tensor<i64>} : () ->"
+      " tensor<i64>\n",
+      file);
+  return file;
+}
+
+/* The program, whose outputs are the nodes' values, made ready. */
+static keel_plan *end_text(FILE *file, int count) {
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  fputs("    \"keel.return\"(", file);
+  for (int i = 0; i < count; i++)
+    fprintf(file, "%s%%n%d", i ? ", " : "", i);
+  fputs(") : (", file);
+  for (int i = 0; i < count; i++)
+    fprintf(file, "%stensor<2xf32>", i ? ", " : "");
+  fputs(
+      ") -> ()\n  }) {version = 1 : i64, name = \"nodes\", inputs = [\"x\","
+      " \"yes\", \"there\", \"counter\"], input_types = [tensor<2xf32>,"
+      " tensor<i1>, tensor<i1>, !keel.resource], outputs = [",
+      file);
+  for (int i = 0; i < count; i++)
+    fprintf(file, "%s\"n%d\"", i ? ", " : "", i);
+  fputs("], output_types = [", file);
+  for (int i = 0; i < count; i++)
+    fprintf(file, "%stensor<2xf32>", i ? ", " : "");
+  fputs("]} : () -> ()\n}) : () -> ()\n", file);
+  fclose(file);
+  if (keel_program_load(context, path, &program) != KD_OK ||
+      keel_plan_create(program, NULL, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_program_release(program);
+  return plan;
+}
+
+/* Node i is an If, a Loop or a SequenceMap; `odd`: one of them has another factor. */
+static keel_plan *plan_of_nodes(int count, float factor, float odd) {
+  FILE *file = begin_text();
+  for (int i = 0; i < count; i++) {
+    float by = i == count / 2 ? odd : factor;
+    if (i % 3 == 0) write_if(file, i, by);
+    if (i % 3 == 1) write_loop(file, i, by);
+    if (i % 3 == 2) write_map(file, i, by);
+  }
+  return end_text(file, count);
+}
+
+/* Ifs behind the gate, and one before it, whose value is counted. */
+static keel_plan *plan_of_gated(int count) {
+  FILE *file = begin_text();
+  for (int i = 0; i < count; i++)
+    write_if(file, i, i ? 7 : 2);
+  fputs(
+      "    %sum = \"onnx.ReduceSum\"(%n0) {keepdims = 0 : i64} :"
+      " (tensor<2xf32>) -> tensor<f32>\n"
+      "    %by = \"onnx.Cast\"(%sum) {to = 7 : i64} : (tensor<f32>) ->"
+      " tensor<i64>\n"
+      "    %was = \"keel.CounterAdd\"(%counter, %by) : (!keel.resource,"
+      " tensor<i64>) -> tensor<i64>\n",
+      file);
+  return end_text(file, count);
+}
+
+/* x, yes on the host, yes on the device, a counter. */
+static void make_inputs(keel_tensor **in) {
+  const uint8_t yes = 1;
+  keel_device *queue = NULL;
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  in[0] = floats(context, 2, (const float[]){1, -2});
+  keel_tensor_create(context, KD_BOOL, 0, NULL, &yes, &in[1]);
+  assert_int_equal(keel_tensor_to(in[1], queue, &in[2]), KD_OK);
+  assert_int_equal(
+      keel_call(context, "keel::Counter", NULL, 0, NULL, 0, &in[3], 1), KD_OK);
+}
+
+static void release(keel_tensor **tensors, int count) {
+  for (int i = 0; i < count; i++)
+    keel_tensor_release(tensors[i]);
+}
+
+static void expect_all(keel_tensor **out, int count, float factor) {
+  for (int i = 0; i < count; i++) {
+    float by = -factor;
+    if (i % 3 == 1) by = by * by * by;
+    expect_floats(out[i], (const float[]){by, -2 * by}, 2);
+  }
+}
+
+/* ---- no thread waits ------------------------------------------------------------------- */
+
+/* Opens the gate when no more is begun: nothing for a fifth of a second, or after twenty
+ * seconds; tells what was on its way then. */
+static void *open_gate(void *most) {
+  int last = 0, still = 0;
+  for (int i = 0; i < 20000 && still < 200; i++) {
+    int now = atomic_load(pending);
+    still = now && now == last ? still + 1 : 0;
+    last = now;
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  *(int *)most = last;
+  atomic_store(gate, 0);
+  return NULL;
+}
+
+static void all_wait_at_once(int32_t workers) {
+  keel_tensor *in[4], *out[NODES];
+  pthread_t thread;
+  int most = 0;
+  begin(workers);
+  keel_plan *plan = plan_of_nodes(NODES, 7, 7);
+  make_inputs(in);
+  atomic_store(gate, 1);
+  pthread_create(&thread, NULL, open_gate, &most);
+  if (keel_plan_run(plan, in, 4, out, NODES) != KD_OK)
+    fail_msg("%s", keel_message());
+  pthread_join(thread, NULL);
+  assert_true(most >=
+              NODES); /* copies of each node, out of the device at least */
+  expect_all(out, NODES, 7);
+  release(out, NODES);
+  for (int i = 0; i < 3; i++) { /* and as it comes */
+    if (keel_plan_run(plan, in, 4, out, NODES) != KD_OK)
+      fail_msg("%s", keel_message());
+    expect_all(out, NODES, 7);
+    release(out, NODES);
+  }
+  release(in, 4);
+  keel_plan_release(plan);
+  end();
+}
+
+static void nested_functions_hold_no_worker(void **state) {
+  (void)state;
+  all_wait_at_once(1);
+}
+
+static void nor_the_caller_where_there_is_no_worker(void **state) {
+  (void)state;
+  all_wait_at_once(KEEL_NO_WORKERS);
+}
+
+/* Opens the gate when the counter has counted, or after twenty seconds; tells what it
+ * counted until then. */
+static void *await_count(void *argument) {
+  keel_tensor **counter = argument, *none = NULL, *now = NULL;
+  int64_t count = 0, zero = 0;
+  keel_tensor_create(context, KD_I64, 0, NULL, &zero, &none);
+  for (int i = 0; i < 20000 && !count; i++) {
+    keel_tensor *in[] = {*counter, none};
+    keel_call(context, "keel::CounterAdd", NULL, 0, in, 2, &now, 1);
+    keel_tensor_read(now, &count, sizeof count);
+    keel_tensor_release(now);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  keel_tensor_release(none);
+  atomic_store(gate, 0);
+  return (void *)(intptr_t)count;
+}
+
+/* One thread, many functions that wait: what follows the one that does not is run. */
+static void what_has_ended_is_gone_on_from(void **state) {
+  enum { GATED = 20 };
+  keel_tensor *in[4], *out[GATED];
+  pthread_t thread;
+  void *count = NULL;
+  (void)state;
+  begin(KEEL_NO_WORKERS);
+  keel_plan *plan = plan_of_gated(GATED);
+  make_inputs(in);
+  atomic_store(gate, 1);
+  pthread_create(&thread, NULL, await_count, &in[3]);
+  if (keel_plan_run(plan, in, 4, out, GATED) != KD_OK)
+    fail_msg("%s", keel_message());
+  pthread_join(thread, &count);
+  assert_int_equal((intptr_t)count, 2);
+  expect_floats(out[0], (const float[]){-2, 4}, 2);
+  expect_floats(out[1], (const float[]){-7, 14}, 2);
+  release(out, GATED);
+  release(in, 4);
+  keel_plan_release(plan);
+  end();
+}
+
+/* ---- what goes wrong --------------------------------------------------------------------- */
+
+static void a_late_failure_in_one_ends_the_run(void **state) {
+  keel_tensor *in[4], *out[NODES];
+  (void)state;
+  begin(2);
+  keel_plan *good = plan_of_nodes(NODES, 3, 3);
+  keel_plan *bad = plan_of_nodes(NODES, 3, 13);
+  make_inputs(in);
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(keel_plan_run(bad, in, 4, out, NODES), KD_INTERNAL);
+    for (int k = 0; k < NODES; k++)
+      assert_null(out[k]);
+    const keel_run_params params = {.struct_size = sizeof params,
+                                    .flags = KEEL_RUN_PARTIAL};
+    assert_int_not_equal(keel_plan_run_with(bad, &params, in, 4, out, NODES),
+                         KD_OK);
+    assert_int_not_equal(keel_tensor_query(out[NODES / 2]), KD_OK);
+    release(out, NODES);
+  }
+  release(in, 4);
+  make_inputs(in);
+  if (keel_plan_run(good, in, 4, out, NODES) != KD_OK)
+    fail_msg("%s", keel_message());
+  expect_all(out, NODES, 3);
+  release(out, NODES);
+  release(in, 4);
+  keel_plan_release(good);
+  keel_plan_release(bad);
+  end();
+}
+
+static void *ask(void *stop) {
+  nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+  keel_stop_ask(stop, "enough");
+  return NULL;
+}
+
+/* A loop without an end, whose rounds are the device's. */
+static void an_endless_loop_can_be_stopped(void **state) {
+  const char text[] =
+      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
+      "  ^bb0(%x: tensor<2xf32>):\n"
+      "    %none = \"keel.none\"() : () -> none\n"
+      "    %n = \"onnx.Loop\"(%none, %none, %x) ({\n"
+      "    ^bb0(%i: tensor<i64>, %c: tensor<i1>, %v: tensor<2xf32>):\n"
+      "      %b0 = \"onnx.Relu\"(%v) {keel.device = \"queue:0\"} :"
+      " (tensor<2xf32>) -> tensor<2xf32>\n"
+      "      %b1 = \"onnx.Neg\"(%b0) {keel.device = \"cpu:0\"} :"
+      " (tensor<2xf32>) -> tensor<2xf32>\n"
+      "      \"keel.return\"(%c, %b1) : (tensor<i1>, tensor<2xf32>) -> ()\n"
+      "    }) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
+      " (none, none, tensor<2xf32>) -> tensor<2xf32>\n"
+      "    \"keel.return\"(%n) : (tensor<2xf32>) -> ()\n"
+      "  }) {version = 1 : i64, name = \"endless\", inputs = [\"x\"],"
+      " input_types = [tensor<2xf32>], outputs = [\"y\"], output_types ="
+      " [tensor<2xf32>]} : () -> ()\n}) : () -> ()\n";
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_stop *stop = NULL;
+  keel_tensor *y = NULL;
+  pthread_t thread;
+  (void)state;
+  begin(1);
+  FILE *file = fopen(path, "w");
+  assert_true(file && fputs(text, file) >= 0);
+  fclose(file);
+  if (keel_program_load(context, path, &program) != KD_OK ||
+      keel_plan_create(program, NULL, &plan) != KD_OK ||
+      keel_stop_create(context, &stop) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_tensor *x = floats(context, 2, (const float[]){1, -2});
+  keel_run_params params = {.struct_size = sizeof params, .stop = stop};
+  pthread_create(&thread, NULL, ask, stop);
+  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                   KD_CANCELLED);
+  expect_message("enough");
+  assert_null(y);
+  pthread_join(thread, NULL);
+  params = (keel_run_params){.struct_size = sizeof params, .timeout = 20000000};
+  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                   KD_DEADLINE_EXCEEDED);
+  keel_tensor_release(x);
+  keel_stop_release(stop);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  end();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(nested_functions_hold_no_worker),
+      cmocka_unit_test(nor_the_caller_where_there_is_no_worker),
+      cmocka_unit_test(what_has_ended_is_gone_on_from),
+      cmocka_unit_test(a_late_failure_in_one_ends_the_run),
+      cmocka_unit_test(an_endless_loop_can_be_stopped),
+  };
+  int file = mkstemp(path);
+  if (file < 0) return 1;
+  close(file);
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  unlink(path);
+  return failed;
+}
