@@ -3,8 +3,8 @@
  * OpenBLAS reads two variables while it loads: the number of its threads, which
  * must be one (the host's threads share the work, and its own pool would fight
  * them), and the core type, which old versions guess wrong on new processors:
- * 0.3.21 takes an AVX-512 AMD for a Haswell and gives half its speed. Setting
- * On other processors AVX-512 gains nothing, because two halves of a vector
+ * 0.3.21 takes an AVX-512 AMD for a Haswell and gives half its speed. On
+ * other processors AVX-512 gains nothing, because two halves of a vector
  * share one unit; a few microseconds of multiplications tell which it is. Setting
  * variables with setenv would race with getenv in other threads, so `environ`
  * is exchanged for a longer copy during the load, and back: readers see one
@@ -132,8 +132,10 @@ static void open_library(void) {
     return;
   }
   if (set_threads) set_threads(1); /* where the program had loaded it before */
-  cpu_host->log(cpu_host, KD_LOG_INFO, "OpenBLAS for %s",
-                core ? core() : "an unknown core");
+  cpu_host->log(
+      cpu_host, KD_LOG_INFO, "OpenBLAS for %s%s",
+      core ? core() : "an unknown core",
+      is_set("OPENBLAS_CORETYPE") ? ", as OPENBLAS_CORETYPE says" : "");
   found = &library;
 #else
   (void)open_tuned;

@@ -9,6 +9,9 @@ cd "$(dirname "$0")/../../.."
   exit 1
 }
 
+# both choose for this processor, whatever the environment says of OpenBLAS
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS
+
 echo "MatMul f32, milliseconds; ratio: best library / Keel (1 is as fast)"
 for n in 512 1024 2048; do
   for threads in 1 2; do
