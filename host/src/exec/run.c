@@ -114,14 +114,9 @@ static void set_failure(keel_run *run, keel_status status) {
     keel_tensor_release(failed);
 }
 
-/* One read of a value is over. */
+/* One read of a value is over; the last one lets go of it. */
 static void drop_use(keel_run *run, uint32_t value) {
-  atomic_uint *uses = &run->uses[value];
-  /* As for references: the last reader need not write. Of the two orders,
-   * acquire makes other readers' reads come before the memory's reuse. */
-  if (atomic_load_explicit(uses, memory_order_acquire) != 1 &&
-      atomic_fetch_sub_explicit(uses, 1, memory_order_acq_rel) != 1)
-    return;
+  if (!keel_refs_drop(&run->uses[value])) return;
   if (run->fplan->constants[value]) return;
   keel_tensor_release(run->values[value]);
   run->values[value] = NULL;

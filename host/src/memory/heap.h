@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
+#include "base/refs.h"
 
 typedef struct keel_heap keel_heap;
 
@@ -65,11 +66,7 @@ static inline keel_buffer *keel_buffer_retain(keel_buffer *buffer) {
 }
 
 static inline void keel_buffer_release(keel_buffer *buffer) {
-  /* The sole owner need not pay for an atomic write: nobody else can add a
-   * reference. acquire: other threads' last uses come before the reuse. */
-  if (atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1 ||
-      atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) == 1)
-    keel_buffer_free(buffer);
+  if (keel_refs_drop(&buffer->refs)) keel_buffer_free(buffer);
 }
 
 /* ---- one thread's lists of small things ---------------------------------- */

@@ -8,9 +8,6 @@
 
 #define TENSORS_KEPT 256
 
-/* Stands in `waiters` once the value is known. */
-static keel_waiter known;
-
 keel_tensor *keel_tensor_new(keel_context *context) {
   keel_thread_lists *lists = &keel_lists;
   keel_tensor *tensor = lists->tensors;
@@ -26,7 +23,7 @@ keel_tensor *keel_tensor_new(keel_context *context) {
   }
   *tensor = (keel_tensor){.context = context};
   atomic_store_explicit(&tensor->refs, 1, memory_order_relaxed);
-  atomic_store_explicit(&tensor->waiters, &known, memory_order_relaxed);
+  keel_future_init(&tensor->future, KEEL_READY);
   return tensor;
 }
 
@@ -83,11 +80,7 @@ keel_tensor *keel_tensor_retain(keel_tensor *tensor) {
 }
 
 void keel_tensor_release(keel_tensor *tensor) {
-  if (!tensor) return;
-  /* as keel_buffer_release */
-  if (atomic_load_explicit(&tensor->refs, memory_order_acquire) != 1 &&
-      atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) != 1)
-    return;
+  if (!tensor || !keel_refs_drop(&tensor->refs)) return;
   drop_content(tensor);
   keel_thread_lists *lists = &keel_lists;
   if (lists->tensor_count >= TENSORS_KEPT) {
@@ -179,7 +172,7 @@ keel_tensor *keel_tensor_failed(keel_context *context, keel_status status) {
   keel_tensor *tensor = keel_tensor_new(context);
   if (!tensor) return NULL;
   tensor->error = error_make(status, keel_message());
-  atomic_store_explicit(&tensor->state, KEEL_FAILED, memory_order_release);
+  keel_future_init(&tensor->future, KEEL_FAILED);
   return tensor;
 }
 
@@ -188,23 +181,14 @@ keel_tensor *keel_tensor_failed(keel_context *context, keel_status status) {
 keel_tensor *keel_tensor_pending(keel_context *context) {
   keel_tensor *tensor = keel_tensor_new(context);
   if (!tensor) return NULL;
-  atomic_store_explicit(&tensor->waiters, NULL, memory_order_relaxed);
-  atomic_store_explicit(&tensor->state, KEEL_PENDING, memory_order_relaxed);
+  keel_future_init(&tensor->future, KEEL_PENDING);
   return tensor;
 }
 
 /* Its content stands: tells all that wait for it. */
 static void make_known(keel_tensor *pending, uint32_t state) {
   keel_context *context = pending->context;
-  /* release: whoever sees the new state sees the content */
-  atomic_store_explicit(&pending->state, state, memory_order_release);
-  /* acq_rel: takes each waiter that was linked, with what it holds */
-  keel_waiter *waiter =
-      atomic_exchange_explicit(&pending->waiters, &known, memory_order_acq_rel);
-  for (keel_waiter *next; waiter; waiter = next) {
-    next = waiter->next;
-    waiter->call(waiter);
-  }
+  keel_future_settle(&pending->future, state);
   keel_pool_wake_waiters(context->pool);
 }
 
@@ -245,18 +229,7 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
 }
 
 void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter) {
-  keel_waiter *head =
-      atomic_load_explicit(&tensor->waiters, memory_order_acquire);
-  do {
-    if (head == &known) {
-      waiter->call(waiter);
-      return;
-    }
-    waiter->next = head;
-    /* release: the waiter's content before it is linked */
-  } while (!atomic_compare_exchange_weak_explicit(&tensor->waiters, &head,
-                                                  waiter, memory_order_release,
-                                                  memory_order_acquire));
+  keel_future_then(&tensor->future, waiter);
 }
 
 keel_status keel_tensor_promise(keel_context *context,

@@ -5,6 +5,7 @@
 #include <keel/tensor.h>
 
 #include "memory/heap.h"
+#include "values/future.h"
 #include "values/type.h"
 
 /* Why a value failed; shared by all that depend on it. */
@@ -14,34 +15,26 @@ typedef struct keel_error {
   const char *message; /* lies behind the struct */
 } keel_error;
 
-enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED }; /* state */
 /* kind; the numbers of the first three stand in program files */
 enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY, KEEL_RESOURCE };
-
-/* Called when a pending value is known; frees itself. */
-typedef struct keel_waiter {
-  struct keel_waiter *next;
-  void (*call)(struct keel_waiter *self);
-} keel_waiter;
 
 struct keel_tensor {
   struct keel_tensor *next_free; /* in a thread's list */
   atomic_uint refs;
-  atomic_uint state;
   uint32_t kind;
   uint32_t layout; /* KD_LAYOUT_* */
+  uint32_t item_count;
+  keel_future future;
   keel_context *context;
   const keel_type *type;
   keel_buffer *buffer;
   uint64_t offset; /* bytes, of the first element in the buffer */
   void *data;      /* its address, as the buffer's device uses it, or NULL */
   keel_error *error;
-  _Atomic(keel_waiter *) waiters;
   union {
     keel_tensor **items;            /* of a sequence */
     struct keel_resource *resource; /* resource.h */
   };
-  uint32_t item_count;
 };
 
 /* An empty tensor object: ready, data, one reference, nothing in it. */
@@ -70,7 +63,7 @@ void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter);
 
 /* State, with what was written before it became known. */
 static inline uint32_t keel_tensor_state(keel_tensor *tensor) {
-  return atomic_load_explicit(&tensor->state, memory_order_acquire);
+  return keel_future_state(&tensor->future);
 }
 
 /* The device whose memory holds it; NULL: the host's. */
