@@ -101,6 +101,19 @@ void bench_pair_line(const char *first, const char *second, double alone,
             between(), first, second, alone, in_turn);
 }
 
+void bench_open_line(const char *name, int words, double again, double one) {
+  printf(
+      "%s of open length, %d words: %.3f ms where they come again; with one"
+      " plan for all %.3f ms; ratio %.2f\n",
+      name, words, again * 1e-6, one * 1e-6, one / again);
+  fflush(stdout);
+  if (json)
+    fprintf(json,
+            "%s{\"open\": \"%s\", \"words\": %d, \"again\": %.0f, \"one\":"
+            " %.0f}",
+            between(), name, words, again, one);
+}
+
 static void begin_list(const char *name, bool first) {
   has_entry = false;
   if (json) fprintf(json, "%s  \"%s\": [", first ? "{\n" : "\n  ],\n", name);

@@ -39,6 +39,7 @@ void bench_model_line(const bench_model *m);
 /* Two models run in turn by two contexts, beside the sum of each alone; nanoseconds. */
 void bench_pair_line(const char *first, const char *second, double alone,
                      double in_turn);
+void bench_open_line(const char *name, int words, double again, double one);
 
 /* What is measured. */
 void bench_calls(void);

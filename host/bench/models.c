@@ -1,5 +1,6 @@
 /* models.c - the models whose files and memory are measured. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "onnx.h"
@@ -133,21 +134,38 @@ static onnx_name layer_norm(onnx_name x) {
   return onnx_node("LayerNormalization", INPUTS(&x, &scale, &bias), "axis=-1");
 }
 
+static bool open_length; /* of the layer that is being written */
+
+static onnx_name length_of(onnx_name x) {
+  const int64_t second = 1;
+  return two("Gather", one("Shape", x, ""), onnx_longs(1, &second));
+}
+
+/* 1, the number of words, and what comes then: as exporters write it where that number
+ * is open. */
+static onnx_name shape_of(onnx_name x, uint32_t count, const int64_t *rest) {
+  const int64_t batch = 1, words = WORDS;
+  onnx_name first = onnx_longs(1, &batch);
+  onnx_name length = open_length ? length_of(x) : onnx_longs(1, &words);
+  onnx_name last = onnx_longs(count, rest);
+  return onnx_node("Concat", INPUTS(&first, &length, &last), "axis=0");
+}
+
 static onnx_name heads(onnx_name x, const char *order) {
-  const int64_t shape[] = {1, WORDS, HEADS, HIDDEN / HEADS};
-  onnx_name dims = onnx_longs(4, shape);
+  const int64_t rest[] = {HEADS, HIDDEN / HEADS};
+  onnx_name dims = shape_of(x, 2, rest);
   return one("Transpose", two("Reshape", x, dims), order);
 }
 
 static onnx_name attend(onnx_name x) {
-  const int64_t shape[] = {1, WORDS, HIDDEN};
+  const int64_t rest = HIDDEN;
   onnx_name q = heads(linear(x, HIDDEN, HIDDEN), "perm=0,2,1,3");
   onnx_name k = heads(linear(x, HIDDEN, HIDDEN), "perm=0,2,3,1");
   onnx_name v = heads(linear(x, HIDDEN, HIDDEN), "perm=0,2,1,3");
   onnx_name root = onnx_weight(0, NULL, 8, 0); /* of a head's width */
   onnx_name scores = two("Div", two("MatMul", q, k), root);
   onnx_name y = two("MatMul", one("Softmax", scores, "axis=-1"), v);
-  onnx_name dims = onnx_longs(3, shape);
+  onnx_name dims = shape_of(x, 1, &rest);
   y = two("Reshape", one("Transpose", y, "perm=0,2,1,3"), dims);
   return linear(y, HIDDEN, HIDDEN);
 }
@@ -161,12 +179,21 @@ static onnx_name gelu(onnx_name x) {
   return two("Mul", two("Mul", x, y), half);
 }
 
-void model_bert_layer(const char *path) {
-  const int64_t words[] = {1, WORDS, HIDDEN};
+static void write_bert_layer(const char *path, int64_t length) {
+  const int64_t words[] = {1, length, HIDDEN};
+  open_length = length < 0;
   onnx_begin();
   onnx_name x = onnx_input(3, words);
   x = layer_norm(two("Add", attend(x), x));
   onnx_name y = gelu(linear(x, HIDDEN, 4 * HIDDEN));
   y = linear(y, 4 * HIDDEN, HIDDEN);
   onnx_finish(layer_norm(two("Add", y, x)), path);
+}
+
+void model_bert_layer(const char *path) {
+  write_bert_layer(path, WORDS);
+}
+
+void model_bert_open(const char *path) {
+  write_bert_layer(path, -1);
 }

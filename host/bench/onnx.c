@@ -73,7 +73,10 @@ static void add_port(unsigned field, const char *name, uint32_t rank,
   bytes shape = {0}, tensor = {0}, type = {0}, port = {0};
   for (uint32_t i = 0; i < rank; i++) {
     bytes dim = {0};
-    add_int(&dim, 1, dims[i]);
+    if (dims[i] < 0)
+      add_text(&dim, 2, "open");
+    else
+      add_int(&dim, 1, dims[i]);
     add_message(&shape, 1, &dim);
   }
   add_int(&tensor, 1, 1); /* FLOAT */

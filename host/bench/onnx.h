@@ -14,7 +14,7 @@ typedef struct onnx_name {
 /* Starts a model; one at a time. */
 void onnx_begin(void);
 
-/* An input of f32. */
+/* An input of f32; a dimension of -1 is open. */
 onnx_name onnx_input(uint32_t rank, const int64_t *dims);
 
 /* A weight: numbers around `mean`, up to `range` away. */
@@ -38,5 +38,7 @@ void onnx_finish(onnx_name output, const char *path);
 void model_resnet50(const char *path);
 void model_mobilenet(const char *path);
 void model_bert_layer(const char *path);
+/* The same over any number of words. */
+void model_bert_open(const char *path);
 
 #endif /* BENCH_ONNX_H */

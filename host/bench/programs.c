@@ -140,6 +140,46 @@ static void measure_two(const char *folder) {
   }
 }
 
+/* ---- a model of open length ----------------------------------------------------------- */
+
+/* With plans that are made anew for lengths that come again, and with one for all, in
+ * turn; the least. */
+static void measure_length(keel_context *context, keel_plan *const *plans,
+                           int64_t words) {
+  const int64_t dims[] = {1, words, 768};
+  keel_tensor *in = NULL;
+  double best[2] = {1e30, 1e30};
+  bench_need(keel_tensor_create(context, KD_F32, 3, dims, NULL, &in));
+  for (int i = 0; i < 40; i++)
+    for (int k = 0; k < 2; k++) {
+      double time = run(plans[k], in);
+      best[k] = time < best[k] ? time : best[k];
+    }
+  keel_tensor_release(in);
+  bench_open_line("BERT layer", (int)words, best[0], best[1]);
+}
+
+static void measure_open(keel_context *context, const char *folder) {
+  char path[300];
+  keel_program *program = NULL;
+  keel_plan *plans[2] = {NULL, NULL};
+  snprintf(path, sizeof path, "%s/open.onnx", folder);
+  model_bert_open(path);
+  keel_status status = keel_program_load(context, path, &program);
+  unlink(path);
+  if (status == KD_UNIMPLEMENTED) return; /* without protobuf-c */
+  bench_need(status);
+  for (int i = 0; i < 2; i++) {
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .flags = i ? KEEL_PLAN_ONE : 0};
+    bench_need(keel_plan_create(program, &params, &plans[i]));
+  }
+  keel_program_release(program);
+  measure_length(context, plans, 64);
+  keel_plan_release(plans[0]);
+  keel_plan_release(plans[1]);
+}
+
 static void measure(keel_context *context, size_t index, const char *folder) {
   char onnx[300], text[300], binary[300];
   keel_program *program = NULL;
@@ -174,6 +214,7 @@ void bench_programs(void) {
   }
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
     measure(context, i, folder);
+  measure_open(context, folder);
   measure_two(folder);
   rmdir(folder);
   keel_close(context);

@@ -130,6 +130,10 @@ typedef struct keel_plan keel_plan;
  * can be left out, and nothing is planned ahead. To compare with. */
 #define KEEL_PLAN_EAGER 0x10u
 
+/* Where a program leaves dimensions open, a plan is made anew for a set of input types that
+ * comes again, as if the program said them: up to eight at a time. This one leaves that. */
+#define KEEL_PLAN_ONE 0x20u
+
 /* How to make a plan; zero is the default of each field. */
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */

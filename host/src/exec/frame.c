@@ -443,18 +443,15 @@ void keel_framing_drop(keel_fplan *fplan) {
   if (framing != &unfit) framing_free(framing);
 }
 
-keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
-                             uint64_t *out_apart, uint64_t *out_least) {
+bool keel_frame_memory(const keel_fplan *fplan, uint64_t *out_planned,
+                       uint64_t *out_apart, uint64_t *out_least) {
   const keel_framing *framing =
-      atomic_load_explicit(&plan->main->framing, memory_order_acquire);
-  if (!framing || framing == &unfit)
-    return keel_fail(KD_FAILED_PRECONDITION,
-                     "the plan's memory is not planned: its values are made one"
-                     " by one");
+      atomic_load_explicit(&fplan->framing, memory_order_acquire);
+  if (!framing || framing == &unfit) return false;
   if (out_planned) *out_planned = framing->places.total;
   if (out_apart) *out_apart = framing->places.apart;
   if (out_least) *out_least = framing->places.least;
-  return KD_OK;
+  return true;
 }
 
 /* ---- frames ---------------------------------------------------------------------- */
@@ -600,6 +597,11 @@ static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
     point_at(&frame->views[one->view], frame->outcomes[one->number]);
   }
   return KD_OK;
+}
+
+bool keel_frame_fits(keel_fplan *fplan, keel_tensor *const *inputs) {
+  const keel_framing *framing = framing_of(fplan);
+  return framing && takes(framing, inputs);
 }
 
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,

@@ -12,6 +12,9 @@
 
 typedef struct keel_frame keel_frame;
 
+/* Whether runs with these inputs have frames. */
+bool keel_frame_fits(keel_fplan *fplan, keel_tensor *const *inputs);
+
 /* Makes a run ready: *frame is made, or one of before is used again. False where the
  * function or these inputs do not fit, or memory for all of it at once is not there;
  * then the run makes values. */
@@ -32,6 +35,10 @@ void keel_frame_rank(keel_frame *frame, const uint32_t *costs);
 /* Hands out the outputs, where `outputs` is not NULL, and lets go of memory. */
 keel_status keel_frame_end(keel_frame *frame, keel_tensor *const *inputs,
                            keel_tensor **outputs);
+
+/* As keel_plan_memory; false: it is not planned. */
+bool keel_frame_memory(const keel_fplan *fplan, uint64_t *out_planned,
+                       uint64_t *out_apart, uint64_t *out_least);
 
 void keel_frame_free(keel_frame *frame);
 /* What a function keeps for its frames. */

@@ -4,6 +4,7 @@
 #include "exec/effects.h"
 #include "exec/frame.h"
 #include "exec/pool.h"
+#include "exec/versions.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
 #include "trace/trace.h"
@@ -159,6 +160,24 @@ static keel_status open_devices(const keel_plan *plan) {
   return KD_OK;
 }
 
+/* What the passes made is laid out. */
+static keel_status lay_out(keel_plan *plan, keel_function *main) {
+  KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
+  KEEL_TRY(check_kernels(plan));
+  return open_devices(plan);
+}
+
+/* Whether types of inputs will be known that are not yet. */
+static bool is_open(const keel_function *main) {
+  for (uint32_t i = 0; i < main->input_count; i++) {
+    const keel_type *type = main->values[main->inputs[i]].type;
+    if (!(main->input_ports[i].flags & KEEL_PORT_RESOURCE) &&
+        (!type || !keel_type_known(type)))
+      return true;
+  }
+  return false;
+}
+
 static keel_status fill(keel_plan *plan, keel_program *program,
                         const keel_plan_params *params) {
   keel_function *main = NULL;
@@ -166,14 +185,65 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   plan->device = device;
   plan->eager = params->flags & KEEL_PLAN_EAGER;
   if (device) KEEL_TRY(keel_device_ready(device));
-  KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
-                               &main));
-  const keel_pass_call call = {
-      .params = params, .device = device, .main = main};
+  keel_pass_call call = {.params = params, .device = device};
+  if (is_open(program->main) &&
+      !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
+    KEEL_TRY(keel_versions_create(plan, program, params, &main));
+    call.part = KEEL_PASSES_REST;
+    call.placed = keel_versions_placed(plan->versions);
+  } else {
+    KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
+                                 &main));
+  }
+  call.main = main;
   KEEL_TRY(keel_passes_run(plan->functions, &call));
-  KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
-  KEEL_TRY(check_kernels(plan));
-  return open_devices(plan);
+  return lay_out(plan, main);
+}
+
+static keel_plan *plan_new(keel_context *context) {
+  keel_plan *plan = calloc(1, sizeof *plan);
+  if (!plan) {
+    keel_no_memory(sizeof *plan);
+    return NULL;
+  }
+  atomic_init(&plan->refs, 1);
+  plan->context = context;
+  return plan;
+}
+
+static keel_status fill_of_types(keel_plan *plan, const keel_function *function,
+                                 const keel_type *const *types,
+                                 const keel_plan_params *params,
+                                 keel_placed *placed) {
+  keel_function *main = NULL;
+  KEEL_TRY(
+      keel_function_clone(function, &plan->arena, &plan->functions, &main));
+  for (uint32_t i = 0; i < main->input_count; i++)
+    main->values[main->inputs[i]].type = types[i];
+  const keel_pass_call call = {.params = params,
+                               .device = plan->device,
+                               .main = main,
+                               .part = KEEL_PASSES_AGAIN,
+                               .placed = placed};
+  KEEL_TRY(keel_passes_run(plan->functions, &call));
+  return lay_out(plan, main);
+}
+
+keel_status keel_plan_of_types(const keel_plan *general,
+                               const keel_function *function,
+                               const keel_type *const *types,
+                               const keel_plan_params *params,
+                               keel_placed *placed, keel_plan **out_plan) {
+  *out_plan = NULL;
+  keel_plan *plan = plan_new(general->context);
+  if (!plan) return KD_OUT_OF_MEMORY;
+  plan->device = general->device;
+  keel_status status = fill_of_types(plan, function, types, params, placed);
+  if (status == KD_OK)
+    *out_plan = plan;
+  else
+    keel_plan_release(plan);
+  return status;
 }
 
 keel_status keel_plan_create(keel_program *program,
@@ -181,10 +251,8 @@ keel_status keel_plan_create(keel_program *program,
                              keel_plan **out_plan) {
   const keel_plan_params all = keel_plan_params_of(params);
   *out_plan = NULL;
-  keel_plan *plan = calloc(1, sizeof *plan);
-  if (!plan) return keel_no_memory(sizeof *plan);
-  atomic_init(&plan->refs, 1);
-  plan->context = program->context;
+  keel_plan *plan = plan_new(program->context);
+  if (!plan) return KD_OUT_OF_MEMORY;
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = fill(plan, program, &all);
   if (began) keel_trace_span("plan", NULL, program->main->name, began);
@@ -199,6 +267,7 @@ keel_status keel_plan_create(keel_program *program,
 void keel_plan_release(keel_plan *plan) {
   if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
   if (atomic_load(&plan->profile)) keel_plan_profile(plan, 0);
+  keel_versions_free(plan->versions);
   for (keel_fplan *at = plan->fplans; at; at = at->next)
     keel_fplan_deinit(at);
   keel_functions_release(plan->functions);
@@ -239,11 +308,15 @@ static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
 static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
                                keel_tensor **outputs, const keel_watch *watch,
                                bool partial) {
-  keel_fplan *main = plan->main;
   kd_device *handle = plan->device ? plan->device->handle : NULL;
   const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
-  KEEL_TRY(check_apart(inputs, main->input_count));
+  KEEL_TRY(check_apart(inputs, plan->main->input_count));
   keel_profile_run(plan);
+  /* a profile is of the plan itself */
+  keel_plan *version = plan->versions && !atomic_load(&plan->profile)
+                           ? keel_versions_take(plan->versions, inputs)
+                           : NULL;
+  keel_fplan *main = version ? version->main : plan->main;
   if (table && table->run_begin)
     table->run_begin(handle, (uint64_t)(uintptr_t)plan);
   uint64_t began = keel_tracing() ? keel_now() : 0;
@@ -255,6 +328,7 @@ static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
                     began);
   if (table && table->run_end)
     table->run_end(handle, (uint64_t)(uintptr_t)plan);
+  keel_plan_release(version);
   return status;
 }
 
@@ -319,4 +393,19 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   return all.flags & KEEL_RUN_PARTIAL
              ? run_partly(plan, inputs, outputs, watched)
              : run_wholly(plan, inputs, outputs, watched);
+}
+
+keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
+                             uint64_t *out_apart, uint64_t *out_least) {
+  keel_plan *version =
+      plan->versions ? keel_versions_last(plan->versions) : NULL;
+  bool planned = version && keel_frame_memory(version->main, out_planned,
+                                              out_apart, out_least);
+  if (!planned)
+    planned = keel_frame_memory(plan->main, out_planned, out_apart, out_least);
+  keel_plan_release(version);
+  return planned ? KD_OK
+                 : keel_fail(KD_FAILED_PRECONDITION,
+                             "the plan's memory is not planned: its values are"
+                             " made one by one");
 }

@@ -9,6 +9,8 @@
 
 typedef struct keel_run keel_run;
 typedef struct keel_framing keel_framing;
+typedef struct keel_versions keel_versions;
+typedef struct keel_placed keel_placed;
 
 /* One op, with all that running it needs. */
 typedef struct keel_step {
@@ -64,6 +66,7 @@ struct keel_plan {
   keel_arena arena;
   keel_function *functions; /* copies that the passes worked on */
   keel_fplan *main, *fplans;
+  keel_versions *versions; /* versions.h; NULL: it has none */
   atomic_bool profile;
   _Atomic uint64_t
       profile_from;      /* when the first profiled run began; 0: none */
@@ -78,6 +81,14 @@ static inline keel_device *keel_step_device(const keel_plan *plan,
                                             const keel_step *step) {
   return step->site.pinned ? step->site.pinned : plan->device;
 }
+
+/* A plan of a function, copied, with inputs of these types. It is for the same device as
+ * `general`, and places constants as `placed` has them. */
+keel_status keel_plan_of_types(const keel_plan *general,
+                               const keel_function *function,
+                               const keel_type *const *types,
+                               const keel_plan_params *params,
+                               keel_placed *placed, keel_plan **out_plan);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);

@@ -10,6 +10,9 @@ typedef struct pass {
   bool needed;    /* no plan can do without */
   bool last;      /* what it makes is of one process's devices */
   uint32_t asked; /* KEEL_PLAN_*: runs only where the flag is set */
+  bool
+      shapes; /* it does more where shapes are known, and comes behind all others */
+  bool once; /* not again when they are */
   keel_status (*plain)(keel_function *function);
   keel_status (*on_device)(keel_function *function, keel_device *device);
   keel_status (*over_all)(keel_function *functions, const keel_pass_call *call);
@@ -17,7 +20,7 @@ typedef struct pass {
 
 static const pass passes[] = {
     {"place", "gives nodes the devices that rules name", .needed = true,
-     .over_all = keel_pass_place},
+     .once = true, .over_all = keel_pass_place},
     {"sort", "puts nodes behind those they need", .needed = true,
      .plain = keel_function_sort},
     {"prune", "drops what nobody needs", .plain = keel_pass_prune},
@@ -29,15 +32,16 @@ static const pass passes[] = {
      .plain = keel_pass_fold},
     {"cse", "computes equal things once", .plain = keel_pass_cse},
     {"cost", "places nodes by what they cost, where that is asked for",
-     .asked = KEEL_PLAN_BY_COST, .plain = keel_pass_place_by_cost},
+     .asked = KEEL_PLAN_BY_COST, .shapes = true,
+     .plain = keel_pass_place_by_cost},
     {"fuse", "brings what follows a convolution into it",
      .on_device = keel_pass_fuse},
     {"prune", "drops what the passes before it left unneeded",
      .plain = keel_pass_prune},
     {"layout", "lets convolutions keep the device's blocked layout",
-     .last = true, .on_device = keel_pass_layout},
+     .last = true, .shapes = true, .on_device = keel_pass_layout},
     {"transfer", "copies values once for all that read them on a device",
-     .last = true, .over_all = keel_pass_transfer},
+     .last = true, .shapes = true, .over_all = keel_pass_transfer},
 };
 
 #define PASSES (sizeof passes / sizeof *passes)
@@ -130,6 +134,23 @@ static keel_status run(const pass *pass, keel_function *functions,
   return KD_OK;
 }
 
+/* Whether it is one of the first: before any that looks at shapes. */
+static bool is_first(const pass *at, const keel_plan_params *params) {
+  for (const pass *p = passes; p <= at; p++)
+    if (p->shapes && (!p->asked || (params->flags & p->asked))) return false;
+  return true;
+}
+
+static bool is_left_out(const pass *at, const keel_pass_call *call) {
+  const keel_plan_params *params = call->params;
+  return is_skipped(params, at->name) || (call->to_save && at->last) ||
+         (at->asked && !(params->flags & at->asked)) ||
+         (params->flags & KEEL_PLAN_EAGER && !at->needed) ||
+         (call->part == KEEL_PASSES_FIRST && !is_first(at, params)) ||
+         (call->part == KEEL_PASSES_REST && is_first(at, params)) ||
+         (call->part == KEEL_PASSES_AGAIN && at->once);
+}
+
 keel_status keel_passes_run(keel_function *functions,
                             const keel_pass_call *call) {
   const keel_plan_params *params = call->params;
@@ -137,10 +158,7 @@ keel_status keel_passes_run(keel_function *functions,
     KEEL_TRY(check_skip(params->skip[i]));
   KEEL_TRY(check_watch(params));
   for (const pass *at = passes; at < passes + PASSES; at++) {
-    if (is_skipped(params, at->name) || (call->to_save && at->last) ||
-        (at->asked && !(params->flags & at->asked)) ||
-        (params->flags & KEEL_PLAN_EAGER && !at->needed))
-      continue;
+    if (is_left_out(at, call)) continue;
     uint64_t began = keel_tracing() ? keel_now() : 0;
     KEEL_TRY(run(at, functions, call));
     if (began) keel_trace_span(at->name, NULL, NULL, began);

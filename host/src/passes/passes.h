@@ -5,7 +5,17 @@
 #ifndef KEEL_PASSES_H
 #define KEEL_PASSES_H
 
+#include "passes/placed.h"
 #include "program/function.h"
+
+/* Which of the passes: all; those that look at no shapes; those behind these; all for
+ * shapes that are known now. */
+typedef enum keel_pass_part {
+  KEEL_PASSES_ALL,
+  KEEL_PASSES_FIRST,
+  KEEL_PASSES_REST,
+  KEEL_PASSES_AGAIN
+} keel_pass_part;
 
 /* What passes are told of the plan. */
 typedef struct keel_pass_call {
@@ -13,6 +23,8 @@ typedef struct keel_pass_call {
   keel_device *device; /* of nodes that name none, or NULL */
   const keel_function *main;
   bool to_save; /* without passes whose work is of one process */
+  keel_pass_part part;
+  keel_placed *placed; /* or NULL */
 } keel_pass_call;
 
 /* The parameters in full, whatever version of them was given; NULL: the defaults. */

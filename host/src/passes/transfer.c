@@ -6,7 +6,6 @@
 
 #include "context.h"
 #include "eager/site.h"
-#include "memory/copy.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
 
@@ -27,6 +26,7 @@ typedef struct place {
 typedef struct transfer {
   keel_function *function;
   keel_device *device; /* of nodes that name none */
+  keel_placed *placed; /* or NULL */
   place *places;       /* by value */
   uint32_t values;     /* places there are */
   keel_arena arena;    /* of the twins */
@@ -109,13 +109,13 @@ static keel_status add_twin(transfer *all, uint32_t value, uint32_t same,
   return KD_OK;
 }
 
-/* A constant is brought there now. */
+/* A constant is brought there when the plan is made. */
 static keel_status place_constant(transfer *all, uint32_t value,
                                   keel_device *device, uint32_t *out_twin) {
   keel_function *function = all->function;
   keel_tensor *constant = function->values[value].constant, *placed = NULL;
   if (device) KEEL_TRY(keel_device_ready(device));
-  KEEL_TRY(keel_copy_to(constant, device, &placed));
+  KEEL_TRY(keel_place_constant(all->placed, constant, device, &placed));
   uint32_t made =
       keel_function_constant(function, function->values[value].name, constant);
   if (made == KEEL_ABSENT) {
@@ -237,7 +237,10 @@ keel_status keel_pass_transfer(keel_function *functions,
   keel_status status = KD_OK;
   if (!leaves_host(functions, device)) return KD_OK;
   for (keel_function *f = functions; f && status == KD_OK; f = f->next) {
-    transfer all = {.function = f, .device = device, .values = f->value_count};
+    transfer all = {.function = f,
+                    .device = device,
+                    .placed = call->placed,
+                    .values = f->value_count};
     all.places = calloc(all.values + 1, sizeof *all.places);
     status = all.places ? run(&all)
                         : keel_no_memory(all.values * sizeof *all.places);

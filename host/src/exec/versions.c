@@ -1,0 +1,228 @@
+/* versions.c - finding, making and dropping versions of a plan. */
+#include "exec/versions.h"
+
+#include "context.h"
+#include "exec/frame.h"
+#include "trace/trace.h"
+
+#define REMEMBERED 32 /* sets of input types that came once */
+
+typedef struct version {
+  keel_plan *plan; /* NULL: free */
+  const keel_type **types;
+  uint64_t used;
+} version;
+
+struct keel_versions {
+  pthread_mutex_t
+      lock; /* of the entries, and what came; never held while one is made */
+  keel_plan *general; /* whose versions they are */
+  keel_arena arena;
+  keel_function *functions, *base; /* before passes that look at shapes */
+  keel_plan_params params;
+  keel_placed placed;
+  version entries[KEEL_VERSIONS_MOST];
+  uint64_t came[REMEMBERED]; /* hashes, a ring */
+  uint32_t came_next;
+  uint64_t tick;
+  bool making;
+};
+
+/* ---- making them possible ------------------------------------------------------- */
+
+static keel_status copy_params(keel_versions *all,
+                               const keel_plan_params *from) {
+  keel_plan_params *to = &all->params;
+  *to = *from;
+  to->device = all->general->device;
+  to->places = NULL; /* nodes have the devices that rules name */
+  to->place_count = 0;
+  to->watch = NULL;
+  const char **skip =
+      keel_arena_take(&all->arena, (from->skip_count + 1) * sizeof *skip);
+  if (!skip) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < from->skip_count; i++) {
+    skip[i] = keel_arena_copy(&all->arena, from->skip[i]);
+    if (!skip[i]) return KD_OUT_OF_MEMORY;
+  }
+  to->skip = skip;
+  return KD_OK;
+}
+
+keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
+                                 const keel_plan_params *params,
+                                 keel_function **out_function) {
+  keel_versions *all = calloc(1, sizeof *all);
+  if (!all) return keel_no_memory(sizeof *all);
+  pthread_mutex_init(&all->lock, NULL);
+  keel_placed_init(&all->placed);
+  plan->versions = all;
+  all->general = plan;
+  KEEL_TRY(copy_params(all, params));
+  KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
+                               &all->base));
+  const keel_pass_call call = {.params = params,
+                               .device = plan->device,
+                               .main = all->base,
+                               .part = KEEL_PASSES_FIRST};
+  KEEL_TRY(keel_passes_run(all->functions, &call));
+  return keel_function_clone(all->base, &plan->arena, &plan->functions,
+                             out_function);
+}
+
+keel_placed *keel_versions_placed(keel_versions *versions) {
+  return &versions->placed;
+}
+
+static void drop(version *one) {
+  keel_plan_release(one->plan);
+  free(one->types);
+  *one = (version){0};
+}
+
+void keel_versions_free(keel_versions *all) {
+  if (!all) return;
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+    drop(&all->entries[i]);
+  keel_placed_deinit(&all->placed);
+  keel_functions_release(all->functions);
+  keel_arena_free(&all->arena);
+  pthread_mutex_destroy(&all->lock);
+  free(all);
+}
+
+/* ---- finding them ----------------------------------------------------------------- */
+
+static bool is_for(const version *one, keel_tensor *const *inputs,
+                   uint32_t count) {
+  for (uint32_t i = 0; one->plan && i < count; i++)
+    if (one->types[i] != inputs[i]->type) return false;
+  return one->plan != NULL;
+}
+
+/* With the lock held. */
+static keel_plan *find(keel_versions *all, keel_tensor *const *inputs) {
+  uint32_t count = all->base->input_count;
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    version *one = &all->entries[i];
+    if (!is_for(one, inputs, count)) continue;
+    one->used = ++all->tick;
+    atomic_fetch_add(&one->plan->refs, 1);
+    return one->plan;
+  }
+  return NULL;
+}
+
+static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
+  uint64_t hash = KEEL_HASH_SEED;
+  for (uint32_t i = 0; i < count; i++) /* types are interned */
+    hash = keel_hash(hash, &inputs[i]->type, sizeof inputs[i]->type);
+  return hash + !hash; /* 0: nothing came */
+}
+
+/* With the lock held: whether they came before. Else they have now. */
+static bool came_before(keel_versions *all, uint64_t hash) {
+  for (uint32_t i = 0; i < REMEMBERED; i++)
+    if (all->came[i] == hash) return true;
+  all->came[all->came_next++ % REMEMBERED] = hash;
+  return false;
+}
+
+/* With the lock held. */
+static void forget(keel_versions *all, uint64_t hash) {
+  for (uint32_t i = 0; i < REMEMBERED; i++)
+    if (all->came[i] == hash) all->came[i] = 0;
+}
+
+/* With the lock held: a free entry, or the one that nobody runs and that was not used
+ * for the longest, which goes to *out_old; NULL: all are run. */
+static version *make_way(keel_versions *all, version *out_old) {
+  version *best = NULL;
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    version *one = &all->entries[i];
+    if (!one->plan) return one;
+    if (atomic_load(&one->plan->refs) == 1 && (!best || one->used < best->used))
+      best = one;
+  }
+  if (best) *out_old = *best;
+  return best;
+}
+
+/* ---- making them -------------------------------------------------------------------- */
+
+static keel_status make(keel_versions *all, keel_tensor *const *inputs,
+                        version *out_version) {
+  uint32_t count = all->base->input_count;
+  const keel_type **types = malloc((count + 1) * sizeof *types);
+  if (!types) return keel_no_memory(count * sizeof *types);
+  for (uint32_t i = 0; i < count; i++)
+    types[i] = inputs[i]->type;
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_plan *plan = NULL;
+  keel_status status = keel_plan_of_types(all->general, all->base, types,
+                                          &all->params, &all->placed, &plan);
+  if (began) keel_trace_span("plan", NULL, all->base->name, began);
+  if (status != KD_OK) {
+    free(types);
+    return status;
+  }
+  *out_version = (version){.plan = plan, .types = types};
+  return KD_OK;
+}
+
+/* Keeps it; what makes way for it goes. */
+static keel_plan *keep(keel_versions *all, version *made) {
+  version old = {0};
+  keel_plan *plan = made->plan;
+  pthread_mutex_lock(&all->lock);
+  version *at = make_way(all, &old);
+  if (at) {
+    made->used = ++all->tick;
+    atomic_fetch_add(&plan->refs, 1);
+    *at = *made;
+  }
+  all->making = false;
+  pthread_mutex_unlock(&all->lock);
+  drop(&old);
+  if (!at) free(made->types); /* it is for this run only */
+  return plan;
+}
+
+static bool are_known(keel_tensor *const *inputs, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (keel_tensor_state(inputs[i]) != KEEL_READY) return false;
+  return true;
+}
+
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
+  uint32_t count = all->base->input_count;
+  if (!are_known(inputs, count) || keel_frame_fits(all->general->main, inputs))
+    return NULL;
+  uint64_t hash = hash_types(inputs, count);
+  pthread_mutex_lock(&all->lock);
+  keel_plan *found = find(all, inputs);
+  bool makes = !found && came_before(all, hash) && !all->making;
+  if (makes) all->making = true;
+  pthread_mutex_unlock(&all->lock);
+  if (!makes) return found;
+  version made = {0};
+  if (make(all, inputs, &made) == KD_OK) return keep(all, &made);
+  /* the plan itself says what is wrong with such inputs */
+  pthread_mutex_lock(&all->lock);
+  forget(all, hash);
+  all->making = false;
+  pthread_mutex_unlock(&all->lock);
+  return NULL;
+}
+
+keel_plan *keel_versions_last(keel_versions *all) {
+  const version *last = NULL;
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+    if (all->entries[i].plan && (!last || all->entries[i].used > last->used))
+      last = &all->entries[i];
+  keel_plan *plan = last ? last->plan : NULL;
+  if (plan) atomic_fetch_add(&plan->refs, 1);
+  pthread_mutex_unlock(&all->lock);
+  return plan;
+}

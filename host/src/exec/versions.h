@@ -1,0 +1,36 @@
+/* versions.h - plans of a plan: one for each set of input types that comes again.
+ *
+ * Where a program leaves dimensions open, what hangs on them is not known when its plan is
+ * made. Once they are given, shapes are constants: ops that compute them go, memory can be
+ * planned, costs are known. There are a few such versions at a time; the one that was not
+ * used for the longest makes way. */
+#ifndef KEEL_VERSIONS_H
+#define KEEL_VERSIONS_H
+
+#include "exec/plan.h"
+#include "passes/passes.h"
+
+#define KEEL_VERSIONS_MOST 8
+
+typedef struct keel_versions keel_versions;
+
+/* For a plan whose program leaves something open. Runs the passes that look at no shapes,
+ * and keeps what they make; *out_function: a copy of it in the plan's arena, for the rest.
+ * The parameters are copied. */
+keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
+                                 const keel_plan_params *params,
+                                 keel_function **out_function);
+void keel_versions_free(keel_versions *versions);
+
+/* The version for ready inputs, to be released with keel_plan_release; NULL: the plan
+ * itself is to be run. Made where such inputs have come before. */
+keel_plan *keel_versions_take(keel_versions *versions,
+                              keel_tensor *const *inputs);
+
+/* The version that was used last, to be released; NULL: there is none. */
+keel_plan *keel_versions_last(keel_versions *versions);
+
+/* Constants in the memories of devices, for all versions. */
+keel_placed *keel_versions_placed(keel_versions *versions);
+
+#endif /* KEEL_VERSIONS_H */

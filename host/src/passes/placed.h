@@ -1,0 +1,26 @@
+/* placed.h - constants in the memories of devices, for plans that share them. */
+#ifndef KEEL_PLACED_H
+#define KEEL_PLACED_H
+
+#include <pthread.h>
+
+#include "values/tensor.h"
+
+typedef struct keel_placed {
+  pthread_mutex_t lock;
+  struct keel_placed_one {
+    keel_tensor *constant, *placed; /* retained */
+    const keel_device *device;
+  } * list;
+  uint32_t count, room;
+} keel_placed;
+
+void keel_placed_init(keel_placed *placed);
+void keel_placed_deinit(keel_placed *placed);
+
+/* The constant in a device's memory: there already, for another plan, or now. To be
+ * released. shared: NULL: for nobody else. Any thread. */
+keel_status keel_place_constant(keel_placed *shared, keel_tensor *constant,
+                                keel_device *device, keel_tensor **out_placed);
+
+#endif /* KEEL_PLACED_H */

@@ -1,0 +1,276 @@
+/* versions_test.c - plans of programs that leave dimensions open: made anew for shapes that
+ * come again. */
+#include <pthread.h>
+
+#include "exec/versions.h"
+#include "testing.h"
+
+static keel_context *context;
+
+static int begin(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 2);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+static keel_tensor *integers(int64_t count, const int64_t *data) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_I64, 1, &count, data, &tensor), KD_OK);
+  return tensor;
+}
+
+static keel_plan *plan_of(keel_builder *builder,
+                          const keel_plan_params *params) {
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  if (keel_builder_finish(builder, &program) != KD_OK ||
+      keel_plan_create(program, params, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_builder_destroy(builder);
+  keel_program_release(program);
+  return plan;
+}
+
+/* The transpose of what is positive in x of n x m, as m x n by way of its shape, plus
+ * `bias` of m x n: ops that compute shapes, and ops on data. */
+static keel_plan *plan_of_turning(uint32_t flags) {
+  keel_builder *b = NULL;
+  const int64_t open[] = {-1, -1}, turned[] = {1, 0};
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .flags = flags};
+  assert_int_equal(keel_builder_create(context, "turn", &b), KD_OK);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
+  keel_value bias = keel_builder_input(b, "bias", KD_F32, 2, open);
+  keel_tensor *order_ = integers(2, turned);
+  keel_value order = keel_builder_constant(b, order_);
+  keel_value shape = op(b, "Gather", op(b, "Shape", x, KEEL_ABSENT), order);
+  keel_value swap = op(b, "Relu", x, KEEL_ABSENT);
+  keel_attr perm = KEEL_INTS("perm", 2, turned);
+  swap = keel_builder_op(b, "Transpose", &perm, 1, &swap, 1);
+  const int64_t flat_ = -1;
+  keel_tensor *flat = integers(1, &flat_);
+  swap = op(b, "Reshape", swap, keel_builder_constant(b, flat));
+  swap = op(b, "Reshape", swap, shape);
+  keel_builder_output(b, "y", op(b, "Add", swap, bias));
+  keel_tensor_release(order_);
+  keel_tensor_release(flat);
+  return plan_of(b, &params);
+}
+
+static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
+                               int64_t bias_m, keel_tensor **y) {
+  float data[64], bias[64];
+  for (int i = 0; i < 64; i++) {
+    data[i] = (float)(i % 5 - 2);
+    bias[i] = (float)i;
+  }
+  keel_tensor *in[2];
+  keel_tensor_create(context, KD_F32, 2, (int64_t[]){n, m}, data, &in[0]);
+  keel_tensor_create(context, KD_F32, 2, (int64_t[]){bias_m, n}, bias, &in[1]);
+  keel_status status = keel_plan_run(plan, in, 2, y, 1);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  return status;
+}
+
+static void turn(keel_plan *plan, int64_t n, int64_t m) {
+  keel_tensor *y = NULL;
+  if (try_turning(plan, n, m, m, &y) != KD_OK) fail_msg("%s", keel_message());
+  const int64_t *dims = keel_tensor_dims(y);
+  assert_true(dims[0] == m && dims[1] == n);
+  const float *got = keel_tensor_data(y);
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t k = 0; k < n; k++) {
+      float x = (float)((k * m + i) % 5 - 2);
+      assert_true(got[i * n + k] == (x > 0 ? x : 0) + (float)(i * n + k));
+    }
+  keel_tensor_release(y);
+}
+
+static bool is_planned(keel_plan *plan) {
+  return keel_plan_memory(plan, NULL, NULL, NULL) == KD_OK;
+}
+
+/* ---- what comes again ------------------------------------------------------------------ */
+
+static void shapes_that_come_again_are_constants(void **state) {
+  keel_plan *plan = plan_of_turning(0), *one = plan_of_turning(KEEL_PLAN_ONE);
+  (void)state;
+  for (int i = 0; i < 3;
+       i++) { /* they come, a plan for them meets them, lays them */
+    assert_false(is_planned(plan));
+    turn(plan, 3, 4);
+    turn(one, 3, 4);
+  }
+  assert_true(is_planned(plan)); /* nothing but kernels and views is left */
+  assert_false(is_planned(one)); /* shapes are computed each time */
+  keel_plan *version = keel_versions_last(plan->versions);
+  assert_non_null(version);
+  assert_true(version->main->step_count < plan->main->step_count);
+  keel_plan_release(version);
+  keel_plan_release(plan);
+  keel_plan_release(one);
+}
+
+static void a_shape_that_comes_once_makes_none(void **state) {
+  keel_plan *plan = plan_of_turning(0);
+  (void)state;
+  for (int64_t n = 1; n <= 8; n++)
+    for (int64_t m = 1; m <= 4; m++) /* 32: as many as are remembered */
+      turn(plan, n, m);
+  assert_null(keel_versions_last(plan->versions));
+  keel_plan_release(plan);
+}
+
+static void the_one_not_used_for_the_longest_makes_way(void **state) {
+  keel_plan *plan = plan_of_turning(0), *first = NULL, *now = NULL;
+  (void)state;
+  for (int i = 0; i < 3; i++)
+    turn(plan, 1, 1);
+  first = keel_versions_last(plan->versions);
+  assert_non_null(first);
+  keel_plan_release(first); /* its address is looked at, no more */
+  for (int64_t n = 2; n <= KEEL_VERSIONS_MOST; n++)
+    for (int i = 0; i < 3; i++)
+      turn(plan, n, 1);
+  turn(plan, 1, 1); /* still there, and the newest now */
+  now = keel_versions_last(plan->versions);
+  assert_ptr_equal(now, first);
+  for (int i = 0; i < 3; i++)
+    turn(plan, 8, 8);
+  for (int i = 0; i < 3; i++)
+    turn(plan, 7, 8);
+  keel_plan_release(now);
+  turn(plan, 1, 1); /* it was not the oldest */
+  now = keel_versions_last(plan->versions);
+  assert_ptr_equal(now, first);
+  keel_plan_release(now);
+  for (int64_t n = 1; n <= 8;
+       n++) /* what made way is right, and so are all others */
+    for (int64_t m = 1; m <= 8; m++)
+      for (int i = 0; i < 3; i++)
+        turn(plan, n, m);
+  keel_plan_release(plan);
+}
+
+/* ---- from several threads ---------------------------------------------------------------- */
+
+static void *turn_many(void *argument) {
+  keel_plan *plan = argument;
+  uint64_t random = (uint64_t)(uintptr_t)&plan;
+  for (int i = 0; i < 300; i++) {
+    random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    turn(plan, 1 + (int64_t)(random >> 62), 1 + (int64_t)(random >> 60 & 3));
+  }
+  return NULL;
+}
+
+static void threads_share_versions(void **state) {
+  keel_plan *plan = plan_of_turning(0);
+  pthread_t threads[4];
+  (void)state;
+  for (int i = 0; i < 4; i++)
+    pthread_create(&threads[i], NULL, turn_many, plan);
+  for (int i = 0; i < 4; i++)
+    pthread_join(threads[i], NULL);
+  keel_plan_release(plan);
+}
+
+/* ---- what does not fit --------------------------------------------------------------------- */
+
+static void wrong_shapes_are_told_as_ever(void **state) {
+  keel_plan *plan = plan_of_turning(0), *one = plan_of_turning(KEEL_PLAN_ONE);
+  char want[512];
+  keel_tensor *y = NULL;
+  (void)state;
+  assert_int_equal(try_turning(one, 3, 4, 5, &y), KD_INVALID_ARGUMENT);
+  snprintf(want, sizeof want, "%s", keel_message());
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(try_turning(plan, 3, 4, 5, &y), KD_INVALID_ARGUMENT);
+    assert_string_equal(keel_message(), want);
+    turn(plan, 3, 4);
+  }
+  keel_plan_release(plan);
+  keel_plan_release(one);
+}
+
+/* A plan of what is all known has none; nor has one where an input alone is a resource. */
+static void what_is_known_is_made_once(void **state) {
+  keel_builder *b = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "known", &b), KD_OK);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 1, (int64_t[]){2});
+  keel_value v = keel_builder_resource(b, "v");
+  op(b, "keel::VariableAssign", v, x);
+  keel_builder_output(b, "y", op(b, "Relu", x, KEEL_ABSENT));
+  keel_plan *plan = plan_of(b, NULL);
+  assert_null(plan->versions);
+  keel_plan_release(plan);
+}
+
+/* ---- on a device ---------------------------------------------------------------------------- */
+
+/* x + Relu(large), of which the first rows are taken, on a device of its own memory. */
+static void constants_are_brought_to_a_device_once(void **state) {
+  enum { LARGE = 1 << 18 }; /* floats: a MiB */
+  keel_builder *b = NULL;
+  keel_device *queue = NULL;
+  static float zeros[LARGE];
+  const int64_t open = -1;
+  (void)state;
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = queue};
+  assert_int_equal(keel_builder_create(context, "device", &b), KD_OK);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 1, &open);
+  keel_value twice = op(b, "Relu", op(b, "Add", x, x), KEEL_ABSENT);
+  keel_builder_output(b, "y", twice);
+  keel_value large = keel_builder_input(b, "z", KD_F32, 1, (int64_t[]){LARGE});
+  keel_tensor *constant = floats(context, LARGE, zeros);
+  keel_builder_output(b, "sum",
+                      op(b, "Add", large, keel_builder_constant(b, constant)));
+  keel_tensor_release(constant);
+  keel_plan *plan = plan_of(b, &params);
+  keel_tensor *z = floats(context, LARGE, zeros), *there = NULL;
+  assert_int_equal(keel_tensor_to(z, queue, &there), KD_OK);
+  uint64_t first = 0;
+  for (int64_t n = 1; n <= 6; n++)
+    for (int i = 0; i < 4; i++) {
+      const float data[] = {1, -2, 3, -4, 5, -6};
+      const float want[] = {2, 0, 6, 0, 10, 0};
+      keel_tensor *in[] = {floats(context, n, data), there}, *out[2];
+      if (keel_plan_run(plan, in, 2, out, 2) != KD_OK)
+        fail_msg("%s", keel_message());
+      expect_floats(out[0], want, (size_t)n);
+      keel_tensor_release(in[0]);
+      keel_tensor_release(out[0]);
+      keel_tensor_release(out[1]);
+      keel_stats stats;
+      keel_get_stats(context, &stats);
+      if (n == 1) first = stats.tensor_bytes;
+      assert_true(stats.tensor_bytes < first + LARGE * sizeof(float) / 2);
+    }
+  keel_tensor_release(z);
+  keel_tensor_release(there);
+  keel_plan_release(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shapes_that_come_again_are_constants),
+      cmocka_unit_test(a_shape_that_comes_once_makes_none),
+      cmocka_unit_test(the_one_not_used_for_the_longest_makes_way),
+      cmocka_unit_test(threads_share_versions),
+      cmocka_unit_test(wrong_shapes_are_told_as_ever),
+      cmocka_unit_test(what_is_known_is_made_once),
+      cmocka_unit_test(constants_are_brought_to_a_device_once),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
