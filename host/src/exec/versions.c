@@ -70,8 +70,8 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
                              out_function);
 }
 
-keel_placed *keel_versions_placed(keel_versions *versions) {
-  return &versions->placed;
+keel_placed *keel_versions_placed(keel_versions *all) {
+  return &all->placed;
 }
 
 static void drop(version *one) {

@@ -20,17 +20,16 @@ typedef struct keel_versions keel_versions;
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
                                  const keel_plan_params *params,
                                  keel_function **out_function);
-void keel_versions_free(keel_versions *versions);
+void keel_versions_free(keel_versions *all);
 
 /* The version for ready inputs, to be released with keel_plan_release; NULL: the plan
  * itself is to be run. Made where such inputs have come before. */
-keel_plan *keel_versions_take(keel_versions *versions,
-                              keel_tensor *const *inputs);
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs);
 
 /* The version that was used last, to be released; NULL: there is none. */
-keel_plan *keel_versions_last(keel_versions *versions);
+keel_plan *keel_versions_last(keel_versions *all);
 
 /* Constants in the memories of devices, for all versions. */
-keel_placed *keel_versions_placed(keel_versions *versions);
+keel_placed *keel_versions_placed(keel_versions *all);
 
 #endif /* KEEL_VERSIONS_H */

@@ -15,8 +15,8 @@ typedef struct keel_placed {
   uint32_t count, room;
 } keel_placed;
 
-void keel_placed_init(keel_placed *placed);
-void keel_placed_deinit(keel_placed *placed);
+void keel_placed_init(keel_placed *all);
+void keel_placed_deinit(keel_placed *all);
 
 /* The constant in a device's memory: there already, for another plan, or now. To be
  * released. shared: NULL: for nobody else. Any thread. */
