@@ -201,6 +201,9 @@ static void close_device(keel_device *device) {
 
 void keel_close(keel_context *context) {
   if (!context) return;
+  /* acquire: what was done by those that counted down */
+  while (atomic_load_explicit(&context->begun, memory_order_acquire))
+    if (!keel_pool_help(context->pool)) sched_yield();
   for (uint32_t i = 0; i < context->device_count; i++)
     keel_transfers_end(context->devices[i]);
   keel_op_cache_destroy(context->ops);

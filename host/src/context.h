@@ -114,6 +114,7 @@ struct keel_context {
 
   keel_kernel_cache *kernels;
   keel_op_cache *ops;
+  atomic_uint begun; /* runs that nobody waits for (exec/start.c) */
 };
 
 /* Whether the host may read and write the device's memory by address. */

@@ -204,7 +204,7 @@ typedef struct keel_stop keel_stop;
 
 KEEL_API keel_status keel_stop_create(keel_context *context,
                                       KD_OWNED keel_stop **out_stop);
-/* Runs that have it must have ended. NULL does nothing. */
+/* Runs that somebody waits for and that have it must have ended. NULL does nothing. */
 KEEL_API void keel_stop_release(keel_stop *stop);
 /* Asks, once and for good; any thread. why: for the runs' error, or NULL; copied. */
 KEEL_API void keel_stop_ask(keel_stop *stop, const char *why);
@@ -233,6 +233,19 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
                                         uint32_t input_count,
                                         KD_OWNED keel_tensor **outputs,
                                         uint32_t output_count);
+
+/* Begins a run and returns: outputs are pending, and each becomes known when it is made, or
+ * fails with the run, or, with KEEL_RUN_PARTIAL, with what it hangs on. Inputs may be
+ * pending, but for resources: ops that do not need them run before they come. Plan, inputs
+ * and stop may be released at once; keel_close waits for the run's end. A stop or timeout
+ * ends it before its next op, and not while it waits for an input that does not come.
+ * Returns KD_OK, or why it can't begin (outputs are then NULL). */
+KEEL_API keel_status keel_plan_begin(keel_plan *plan,
+                                     const keel_run_params *params,
+                                     keel_tensor *const *inputs,
+                                     uint32_t input_count,
+                                     KD_OWNED keel_tensor **outputs,
+                                     uint32_t output_count);
 
 /* Memory that values of the plan's main function take in a run, beside its inputs,
  * outputs and constants: bytes that are planned, that they would take apart, and the

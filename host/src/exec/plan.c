@@ -67,8 +67,13 @@ static keel_status lay_values(keel_plan *plan, const keel_function *function,
       keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->constants);
   fplan->uses = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->uses);
   fplan->types = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->types);
-  if (!fplan->constants || !fplan->uses || !fplan->types)
+  fplan->gives = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->gives);
+  if (!fplan->constants || !fplan->uses || !fplan->types || !fplan->gives)
     return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++)
+    fplan->gives[i] = KEEL_ABSENT;
+  for (uint32_t i = fplan->output_count; i-- > 0;)
+    fplan->gives[fplan->outputs[i]] = i;
   for (uint32_t i = 0; i < given; i++)
     fplan->constants[i] = function->values[i].placed
                               ? function->values[i].placed
@@ -273,126 +278,6 @@ void keel_plan_release(keel_plan *plan) {
   keel_functions_release(plan->functions);
   keel_arena_free(&plan->arena);
   free(plan);
-}
-
-static keel_status check_ports(const keel_plan *plan,
-                               keel_tensor *const *inputs, uint32_t input_count,
-                               uint32_t output_count) {
-  if (input_count != plan->main->input_count ||
-      output_count != plan->main->output_count)
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "the program has %u inputs and %u outputs, not %u and %u",
-                     (unsigned)plan->main->input_count,
-                     (unsigned)plan->main->output_count, (unsigned)input_count,
-                     (unsigned)output_count);
-  for (uint32_t i = 0; i < input_count; i++)
-    if (!inputs[i])
-      return keel_fail(KD_INVALID_ARGUMENT, "input %u is missing", (unsigned)i);
-  return KD_OK;
-}
-
-/* Steps on different inputs do not wait for each other. */
-static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    for (uint32_t k = 0; inputs[i]->kind == KEEL_RESOURCE && k < i; k++)
-      if (inputs[k]->kind == KEEL_RESOURCE &&
-          inputs[k]->resource == inputs[i]->resource)
-        return keel_fail(KD_INVALID_ARGUMENT,
-                         "inputs %u and %u are one resource; give each"
-                         " resource to a run once",
-                         (unsigned)k, (unsigned)i);
-  return KD_OK;
-}
-
-/* Between the hooks of a plugin that gathers work. */
-static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
-                               keel_tensor **outputs, const keel_watch *watch,
-                               bool partial) {
-  kd_device *handle = plan->device ? plan->device->handle : NULL;
-  const kd_plugin *table = plan->device ? &plan->device->plugin->table : NULL;
-  KEEL_TRY(check_apart(inputs, plan->main->input_count));
-  keel_profile_run(plan);
-  /* a profile is of the plan itself */
-  keel_plan *version = plan->versions && !atomic_load(&plan->profile)
-                           ? keel_versions_take(plan->versions, inputs)
-                           : NULL;
-  keel_fplan *main = version ? version->main : plan->main;
-  if (table && table->run_begin)
-    table->run_begin(handle, (uint64_t)(uintptr_t)plan);
-  uint64_t began = keel_tracing() ? keel_now() : 0;
-  keel_status status =
-      keel_fplan_run_with(main, plan->device, inputs, main->input_count,
-                          outputs, main->output_count, watch, partial);
-  if (began)
-    keel_trace_span("run", plan->device ? plan->device->name : NULL, main->name,
-                    began);
-  if (table && table->run_end)
-    table->run_end(handle, (uint64_t)(uintptr_t)plan);
-  keel_plan_release(version);
-  return status;
-}
-
-/* Pending inputs are waited for as long as there is time. */
-static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
-                              keel_tensor **outputs, const keel_watch *watch) {
-  uint32_t n = plan->main->input_count;
-  keel_tensor **known = calloc((size_t)n + 1, sizeof *known);
-  if (!known) return keel_no_memory(n * sizeof *known);
-  for (uint32_t i = 0; i < n; i++) {
-    keel_status one = keel_watch_wait(watch, inputs[i]);
-    bool pending = keel_tensor_state(inputs[i]) == KEEL_PENDING;
-    known[i] = pending ? keel_tensor_failed(plan->context, one)
-                       : keel_tensor_retain(inputs[i]);
-  }
-  keel_status rest = run_between(plan, known, outputs, watch, true);
-  if (rest ==
-      KD_OK) /* an input's failure is the run's where something hangs on it */
-    for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
-      rest = keel_tensor_query(outputs[i]);
-  for (uint32_t i = 0; i < n; i++)
-    keel_tensor_release(known[i]);
-  free(known);
-  return rest;
-}
-
-static keel_status run_wholly(keel_plan *plan, keel_tensor *const *inputs,
-                              keel_tensor **outputs, const keel_watch *watch) {
-  for (uint32_t i = 0; i < plan->main->input_count; i++)
-    KEEL_TRY(keel_watch_wait(watch, inputs[i]));
-  return run_between(plan, inputs, outputs, watch, false);
-}
-
-keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
-                          uint32_t input_count, keel_tensor **outputs,
-                          uint32_t output_count) {
-  for (uint32_t i = 0; i < output_count; i++)
-    outputs[i] = NULL;
-  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
-  return run_wholly(plan, inputs, outputs, NULL);
-}
-
-keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
-                               keel_tensor *const *inputs, uint32_t input_count,
-                               keel_tensor **outputs, uint32_t output_count) {
-  keel_run_params all = {0};
-  if (params)
-    memcpy(&all, params,
-           params->struct_size < sizeof all ? params->struct_size : sizeof all);
-  for (uint32_t i = 0; i < output_count; i++)
-    outputs[i] = NULL;
-  if (all.flags & ~KEEL_RUN_PARTIAL)
-    return keel_fail(KD_INVALID_ARGUMENT, "there are no flags 0x%x for a run",
-                     (unsigned)all.flags);
-  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
-  uint64_t now = all.timeout ? keel_now() : 0;
-  const keel_watch watch = {all.stop, !all.timeout ? 0
-                                      : all.timeout > UINT64_MAX - now
-                                          ? UINT64_MAX
-                                          : now + all.timeout};
-  const keel_watch *watched = all.stop || all.timeout ? &watch : NULL;
-  return all.flags & KEEL_RUN_PARTIAL
-             ? run_partly(plan, inputs, outputs, watched)
-             : run_wholly(plan, inputs, outputs, watched);
 }
 
 keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,

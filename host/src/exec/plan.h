@@ -46,8 +46,9 @@ struct keel_fplan {
   uint32_t *inputs, *outputs;
   keel_tensor **constants; /* by value; NULL where not */
   const keel_type *
-      *types;     /* by value: what the first run met; NULL: no tensor */
-  uint32_t *uses; /* by value: reads by steps, and one for each output */
+      *types;      /* by value: what the first run met; NULL: no tensor */
+  uint32_t *uses;  /* by value: reads by steps, and one for each output */
+  uint32_t *gives; /* by value: the first output that it is, or KEEL_ABSENT */
   keel_step *steps;
   keel_order *order; /* of its values */
   keel_fplan *next;
@@ -124,6 +125,16 @@ bool keel_fplan_begin(keel_fplan *fplan, keel_device *scope,
                       keel_tensor **outputs, uint32_t output_count,
                       const keel_watch *watch, keel_done *done,
                       keel_status *out_status);
+
+/* The same, for who has begun it and is given each output when it is made (begin.h):
+ * inputs may be pending, and steps wait for those that they read. partial: as above. */
+typedef struct keel_begun keel_begun;
+bool keel_fplan_begin_for(keel_fplan *fplan, keel_device *scope,
+                          keel_tensor *const *inputs, uint32_t input_count,
+                          keel_tensor **outputs, uint32_t output_count,
+                          const keel_watch *watch, bool partial,
+                          keel_begun *begun, keel_done *done,
+                          keel_status *out_status);
 
 /* Frees a run's memory. */
 void keel_run_free(keel_run *run);

@@ -9,12 +9,17 @@ keel_status keel_stop_create(keel_context *context, keel_stop **out_stop) {
   keel_stop *stop = calloc(1, sizeof *stop);
   *out_stop = stop;
   if (!stop) return keel_no_memory(sizeof *stop);
+  atomic_init(&stop->refs, 1);
   stop->context = context;
   return KD_OK;
 }
 
+void keel_stop_retain(keel_stop *stop) {
+  if (stop) atomic_fetch_add_explicit(&stop->refs, 1, memory_order_relaxed);
+}
+
 void keel_stop_release(keel_stop *stop) {
-  free(stop);
+  if (stop && keel_refs_drop(&stop->refs)) free(stop);
 }
 
 void keel_stop_ask(keel_stop *stop, const char *why) {

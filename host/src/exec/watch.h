@@ -7,6 +7,7 @@
 #include "base/base.h"
 
 struct keel_stop {
+  atomic_uint refs;
   keel_context *context;
   atomic_uint asked; /* 1: `why` is being written, 2: it is there */
   char why[200];
@@ -23,6 +24,9 @@ static inline bool keel_watch_is_over(const keel_watch *watch) {
                                               memory_order_acquire) == 2) ||
          (watch->deadline && keel_now() >= watch->deadline);
 }
+
+/* NULL: nothing. */
+void keel_stop_retain(keel_stop *stop);
 
 /* Fails with what has ended it: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: what
  * came next, or NULL. */

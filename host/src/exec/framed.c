@@ -1,0 +1,100 @@
+/* framed.c - a run in its frame: alone or with the pool, by what steps were seen to take. */
+#include "exec/run.h"
+
+#define PACED 4 /* runs in which steps are timed */
+#define HANDED_OVER \
+  500 /* nanoseconds: what steps take that are worth a thread */
+
+void keel_run_framed_step(keel_run *run, uint32_t index) {
+  if (atomic_load_explicit(&run->failure, memory_order_relaxed)) return;
+  keel_status status = keel_run_check(run, index);
+  if (status == KD_OK) status = keel_frame_step(run->frame, index);
+  if (status != KD_OK) keel_run_fail(run, status);
+}
+
+/* Whether steps are too short to be handed to other threads: measured in the first
+ * runs, which are one thread's. */
+static bool is_short(const keel_fplan *fplan) {
+  return atomic_load_explicit(&fplan->paced, memory_order_relaxed) < PACED ||
+         atomic_load_explicit(&fplan->pace, memory_order_relaxed) < HANDED_OVER;
+}
+
+static void note_pace(keel_fplan *fplan, uint64_t time) {
+  uint64_t pace = time / fplan->step_count;
+  uint32_t least = atomic_load_explicit(&fplan->pace, memory_order_relaxed);
+  if (!least || pace < least)
+    atomic_store_explicit(&fplan->pace,
+                          pace < UINT32_MAX ? (uint32_t)pace + 1 : UINT32_MAX,
+                          memory_order_relaxed);
+  atomic_fetch_add_explicit(&fplan->paced, 1, memory_order_relaxed);
+}
+
+/* One step after the other, each with its time. */
+static keel_status time_steps(keel_run *run, uint32_t *costs) {
+  uint64_t begin = keel_now();
+  for (uint32_t i = 0; i < run->fplan->step_count; i++) {
+    KEEL_TRY(keel_frame_step(run->frame, i));
+    uint64_t end = keel_now(), time = end - begin;
+    costs[i] = time < UINT32_MAX ? (uint32_t)time : UINT32_MAX;
+    begin = end;
+  }
+  return KD_OK;
+}
+
+/* What steps cost says in which order they are best begun. */
+static keel_status run_ranked(keel_run *run) {
+  uint32_t *costs = calloc((size_t)run->fplan->step_count + 1, sizeof *costs);
+  if (!costs) return keel_no_memory(run->fplan->step_count);
+  keel_status status = time_steps(run, costs);
+  if (status == KD_OK) keel_frame_rank(run->frame, costs);
+  free(costs);
+  return status;
+}
+
+static keel_status run_alone(keel_run *run) {
+  keel_fplan *fplan = run->fplan;
+  uint32_t paced = atomic_load_explicit(&fplan->paced, memory_order_relaxed);
+  uint64_t begin = paced < PACED ? keel_now() : 0;
+  keel_status status = KD_OK;
+  keel_hush();
+  if (paced == PACED - 1 && !keel_run_is_alone(run) && !run->watch) {
+    status = run_ranked(run);
+  } else if (run->watch) {
+    for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++) {
+      status = keel_run_check(run, i);
+      if (status == KD_OK) status = keel_frame_step(run->frame, i);
+    }
+  } else {
+    for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
+      status = keel_frame_step(run->frame, i);
+  }
+  if (status == KD_OK && paced < PACED && fplan->step_count)
+    note_pace(fplan, keel_now() - begin);
+  return status;
+}
+
+/* With the pool: the first failure. */
+static keel_status run_shared(keel_run *run) {
+  run->order = keel_frame_order(run->frame);
+  keel_run_parallel(run);
+  keel_tensor *failure =
+      atomic_load_explicit(&run->failure, memory_order_acquire);
+  keel_status status = failure ? keel_tensor_query(failure) : KD_OK;
+  keel_tensor_release(failure);
+  return status;
+}
+
+keel_status keel_run_in_frame(keel_run *run, keel_tensor *const *inputs,
+                              keel_tensor **outputs) {
+  bool alone = keel_run_is_alone(run) || is_short(run->fplan);
+  keel_status status = alone ? run_alone(run) : run_shared(run);
+  if (status == KD_OK) return keel_frame_end(run->frame, inputs, outputs);
+  keel_frame_end(run->frame, inputs, NULL);
+  return status;
+}
+
+bool keel_run_fits(keel_run *run, keel_tensor *const *inputs) {
+  run->framed = !run->profile && !run->fplan->plan->eager &&
+                keel_frame_begin(run->fplan, inputs, &run->frame);
+  return run->framed;
+}

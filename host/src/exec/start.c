@@ -1,0 +1,295 @@
+/* start.c - running a plan: with somebody who waits for it, or promises for its outputs. */
+#include "context.h"
+#include "exec/begin.h"
+#include "exec/pool.h"
+#include "exec/versions.h"
+#include "trace/trace.h"
+
+/* ---- what goes before and after ---------------------------------------------- */
+
+static keel_status check_ports(const keel_plan *plan,
+                               keel_tensor *const *inputs, uint32_t input_count,
+                               uint32_t output_count) {
+  if (input_count != plan->main->input_count ||
+      output_count != plan->main->output_count)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the program has %u inputs and %u outputs, not %u and %u",
+                     (unsigned)plan->main->input_count,
+                     (unsigned)plan->main->output_count, (unsigned)input_count,
+                     (unsigned)output_count);
+  for (uint32_t i = 0; i < input_count; i++)
+    if (!inputs[i])
+      return keel_fail(KD_INVALID_ARGUMENT, "input %u is missing", (unsigned)i);
+  return KD_OK;
+}
+
+/* NULL: it is none, or not known yet. */
+static const struct keel_resource *resource_of(keel_tensor *input) {
+  return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE
+             ? input->resource
+             : NULL;
+}
+
+/* Steps on different inputs do not wait for each other. */
+static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    const struct keel_resource *one = resource_of(inputs[i]);
+    for (uint32_t k = 0; one && k < i; k++)
+      if (resource_of(inputs[k]) == one)
+        return keel_fail(KD_INVALID_ARGUMENT,
+                         "inputs %u and %u are one resource; give each"
+                         " resource to a run once",
+                         (unsigned)k, (unsigned)i);
+  }
+  return KD_OK;
+}
+
+/* What a run of a plan is of, between the hooks of a plugin that gathers work. */
+typedef struct outing {
+  keel_plan *plan, *version; /* version: NULL: the plan itself */
+  keel_fplan *main;
+  uint64_t began; /* of a trace; 0: none */
+} outing;
+
+static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
+                           outing *out) {
+  KEEL_TRY(check_apart(inputs, plan->main->input_count));
+  keel_profile_run(plan);
+  /* a profile is of the plan itself */
+  keel_plan *version = plan->versions && !atomic_load(&plan->profile)
+                           ? keel_versions_take(plan->versions, inputs)
+                           : NULL;
+  *out = (outing){.plan = plan,
+                  .version = version,
+                  .main = version ? version->main : plan->main,
+                  .began = keel_tracing() ? keel_now() : 0};
+  const keel_device *device = plan->device;
+  if (device && device->plugin->table.run_begin)
+    device->plugin->table.run_begin(device->handle, (uint64_t)(uintptr_t)plan);
+  return KD_OK;
+}
+
+/* here: on the thread that set out. */
+static void come_home(const outing *out, bool here) {
+  const keel_device *device = out->plan->device;
+  if (out->began && here)
+    keel_trace_span("run", device ? device->name : NULL, out->main->name,
+                    out->began);
+  if (device && device->plugin->table.run_end)
+    device->plugin->table.run_end(device->handle,
+                                  (uint64_t)(uintptr_t)out->plan);
+  keel_plan_release(out->version);
+}
+
+static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
+                               keel_tensor **outputs, const keel_watch *watch,
+                               bool partial) {
+  outing out;
+  KEEL_TRY(set_out(plan, inputs, &out));
+  keel_status status =
+      keel_fplan_run_with(out.main, plan->device, inputs, out.main->input_count,
+                          outputs, out.main->output_count, watch, partial);
+  come_home(&out, true);
+  return status;
+}
+
+/* ---- with somebody who waits --------------------------------------------------- */
+
+/* Pending inputs are waited for as long as there is time. */
+static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
+                              keel_tensor **outputs, const keel_watch *watch) {
+  uint32_t n = plan->main->input_count;
+  keel_tensor **known = calloc((size_t)n + 1, sizeof *known);
+  if (!known) return keel_no_memory(n * sizeof *known);
+  for (uint32_t i = 0; i < n; i++) {
+    keel_status one = keel_watch_wait(watch, inputs[i]);
+    bool pending = keel_tensor_state(inputs[i]) == KEEL_PENDING;
+    known[i] = pending ? keel_tensor_failed(plan->context, one)
+                       : keel_tensor_retain(inputs[i]);
+  }
+  keel_status rest = run_between(plan, known, outputs, watch, true);
+  if (rest ==
+      KD_OK) /* an input's failure is the run's where something hangs on it */
+    for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
+      rest = keel_tensor_query(outputs[i]);
+  for (uint32_t i = 0; i < n; i++)
+    keel_tensor_release(known[i]);
+  free(known);
+  return rest;
+}
+
+static keel_status run_wholly(keel_plan *plan, keel_tensor *const *inputs,
+                              keel_tensor **outputs, const keel_watch *watch) {
+  for (uint32_t i = 0; i < plan->main->input_count; i++)
+    KEEL_TRY(keel_watch_wait(watch, inputs[i]));
+  return run_between(plan, inputs, outputs, watch, false);
+}
+
+keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
+                          uint32_t input_count, keel_tensor **outputs,
+                          uint32_t output_count) {
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
+  return run_wholly(plan, inputs, outputs, NULL);
+}
+
+/* The parameters in full, and what ends the run early. */
+static keel_status read_params(const keel_run_params *given,
+                               keel_run_params *all, keel_watch *watch) {
+  *all = (keel_run_params){0};
+  if (given)
+    memcpy(all, given,
+           given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
+  if (all->flags & ~KEEL_RUN_PARTIAL)
+    return keel_fail(KD_INVALID_ARGUMENT, "there are no flags 0x%x for a run",
+                     (unsigned)all->flags);
+  uint64_t now = all->timeout ? keel_now() : 0;
+  *watch = (keel_watch){all->stop, !all->timeout ? 0
+                                   : all->timeout > UINT64_MAX - now
+                                       ? UINT64_MAX
+                                       : now + all->timeout};
+  return KD_OK;
+}
+
+keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
+                               keel_tensor *const *inputs, uint32_t input_count,
+                               keel_tensor **outputs, uint32_t output_count) {
+  keel_run_params all;
+  keel_watch watch;
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(read_params(params, &all, &watch));
+  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
+  const keel_watch *watched = all.stop || all.timeout ? &watch : NULL;
+  return all.flags & KEEL_RUN_PARTIAL
+             ? run_partly(plan, inputs, outputs, watched)
+             : run_wholly(plan, inputs, outputs, watched);
+}
+
+/* ---- with promises --------------------------------------------------------------- */
+
+struct keel_begun {
+  keel_task task; /* first: a task is its begun run */
+  keel_done done; /* of the main function's run */
+  outing out;
+  keel_plan *plan;
+  keel_watch watch;
+  bool watched, partial;
+  uint32_t input_count, output_count;
+  keel_tensor **inputs, **outputs, **promises;
+  atomic_bool
+      given[]; /* by output: the promise has its value, or is about to */
+};
+
+void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
+  /* relaxed: whose word counts, no more; the value is published by become */
+  if (!atomic_exchange_explicit(&begun->given[output], true,
+                                memory_order_relaxed))
+    keel_tensor_become(begun->promises[output], value);
+}
+
+void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {
+  for (uint32_t i = 0; i < begun->output_count; i++)
+    keel_begun_give(begun, i, failure);
+}
+
+static void free_begun(keel_begun *begun) {
+  for (uint32_t i = 0; begun->inputs && i < begun->input_count; i++)
+    keel_tensor_release(begun->inputs[i]);
+  for (uint32_t i = 0; begun->inputs && i < begun->output_count; i++) {
+    keel_tensor_release(begun->outputs[i]);
+    keel_tensor_release(begun->promises[i]);
+  }
+  free(begun->inputs);
+  keel_context *context = begun->plan->context;
+  keel_plan_release(begun->plan);
+  keel_stop_release(begun->watch.stop);
+  free(begun);
+  /* release: whoever closes the context sees all that was done before */
+  atomic_fetch_sub_explicit(&context->begun, 1, memory_order_release);
+}
+
+static void end_begun(keel_begun *begun, keel_status status) {
+  for (uint32_t i = 0; i < begun->output_count; i++) {
+    if (begun->outputs[i])
+      keel_begun_give(begun, i, begun->outputs[i]);
+    else if (!atomic_exchange_explicit(&begun->given[i], true,
+                                       memory_order_relaxed))
+      keel_tensor_become_failed(begun->promises[i], status);
+  }
+  free_begun(begun);
+}
+
+static void begun_ended(keel_done *done, keel_status status) {
+  keel_begun *begun =
+      (keel_begun *)(void *)((char *)done - offsetof(keel_begun, done));
+  come_home(&begun->out, false);
+  end_begun(begun, status);
+}
+
+static void run_begun(keel_task *task) {
+  keel_begun *begun = (keel_begun *)(void *)task;
+  keel_status status = set_out(begun->plan, begun->inputs, &begun->out);
+  if (status == KD_OK) {
+    const keel_fplan *main = begun->out.main;
+    if (!keel_fplan_begin_for(begun->out.main, begun->plan->device,
+                              begun->inputs, main->input_count, begun->outputs,
+                              main->output_count,
+                              begun->watched ? &begun->watch : NULL,
+                              begun->partial, begun, &begun->done, &status))
+      return;
+    come_home(&begun->out, true);
+  }
+  end_begun(begun, status);
+}
+
+static keel_status make_promises(keel_begun *begun, keel_tensor **outputs) {
+  for (uint32_t i = 0; i < begun->output_count; i++) {
+    begun->promises[i] = keel_tensor_pending(begun->plan->context);
+    if (!begun->promises[i]) return KD_OUT_OF_MEMORY;
+  }
+  for (uint32_t i = 0; i < begun->output_count; i++)
+    outputs[i] = keel_tensor_retain(begun->promises[i]);
+  return KD_OK;
+}
+
+keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
+                            keel_tensor *const *inputs, uint32_t input_count,
+                            keel_tensor **outputs, uint32_t output_count) {
+  keel_run_params all;
+  keel_watch watch;
+  uint32_t n = input_count, m = output_count;
+  for (uint32_t i = 0; i < m; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(read_params(params, &all, &watch));
+  KEEL_TRY(check_ports(plan, inputs, n, m));
+  keel_begun *begun = calloc(1, sizeof *begun + m * sizeof *begun->given);
+  if (!begun) return keel_no_memory(sizeof *begun);
+  atomic_fetch_add(&plan->refs, 1);
+  begun->plan = plan;
+  begun->task.run = run_begun;
+  begun->done.call = begun_ended;
+  begun->watch = watch;
+  keel_stop_retain(watch.stop);
+  atomic_fetch_add_explicit(&plan->context->begun, 1, memory_order_relaxed);
+  begun->watched = all.stop || all.timeout;
+  begun->partial = all.flags & KEEL_RUN_PARTIAL;
+  begun->input_count = n;
+  begun->output_count = m;
+  begun->inputs = calloc((size_t)n + 2 * m + 1, sizeof(keel_tensor *));
+  keel_status status = begun->inputs ? KD_OK : keel_no_memory(n);
+  if (status == KD_OK) {
+    begun->outputs = begun->inputs + n;
+    begun->promises = begun->outputs + m;
+    for (uint32_t i = 0; i < n; i++)
+      begun->inputs[i] = keel_tensor_retain(inputs[i]);
+    status = make_promises(begun, outputs);
+  }
+  if (status != KD_OK) {
+    free_begun(begun);
+    return status;
+  }
+  keel_pool_submit(plan->context->pool, &begun->task);
+  return KD_OK;
+}

@@ -1,0 +1,378 @@
+/* begin_test.c - runs that nobody waits for: what they give early, what they need late. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "testing.h"
+
+static keel_context *context;
+
+static keel_plan *plan_of(keel_builder *builder) {
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  if (keel_builder_finish(builder, &program) != KD_OK ||
+      keel_plan_create(program, NULL, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_builder_destroy(builder);
+  keel_program_release(program);
+  return plan;
+}
+
+static keel_tensor *promise(void) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(keel_tensor_promise(context, &tensor), KD_OK);
+  return tensor;
+}
+
+static void fulfil(keel_tensor *pending, const float *data, int64_t count) {
+  keel_tensor *value = floats(context, count, data);
+  assert_int_equal(keel_tensor_fulfil(pending, value), KD_OK);
+  keel_tensor_release(value);
+}
+
+static void begin(keel_plan *plan, uint32_t flags, keel_tensor *const *in,
+                  uint32_t n, keel_tensor **out, uint32_t m) {
+  const keel_run_params params = {.struct_size = sizeof params, .flags = flags};
+  if (keel_plan_begin(plan, &params, in, n, out, m) != KD_OK)
+    fail_msg("%s", keel_message());
+}
+
+/* Waits, looks, and releases. */
+static void expect_pair(keel_tensor *tensor, float a, float b) {
+  if (keel_tensor_wait(tensor) != KD_OK) fail_msg("%s", keel_message());
+  expect_floats(tensor, (const float[]){a, b}, 2);
+  keel_tensor_release(tensor);
+}
+
+static void expect_failed(keel_tensor *tensor, keel_status status,
+                          const char *why) {
+  assert_int_equal(keel_tensor_wait(tensor), status);
+  expect_message(why);
+  keel_tensor_release(tensor);
+}
+
+/* y = -relu(a), z = relu(b) + y, w = relu(b): of pairs. */
+static keel_plan *plan_of_two(void) {
+  const int64_t two = 2;
+  keel_builder *g = NULL;
+  assert_int_equal(keel_builder_create(context, "two", &g), KD_OK);
+  keel_value a = keel_builder_input(g, "a", KD_F32, 1, &two);
+  keel_value b = keel_builder_input(g, "b", KD_F32, 1, &two);
+  keel_value y = op(g, "Neg", op(g, "Relu", a, KEEL_ABSENT), KEEL_ABSENT);
+  keel_value w = op(g, "Relu", b, KEEL_ABSENT);
+  keel_builder_output(g, "y", y);
+  keel_builder_output(g, "z", op(g, "Add", w, y));
+  keel_builder_output(g, "w", w);
+  return plan_of(g);
+}
+
+/* ---- many at once ------------------------------------------------------------------- */
+
+static void many(int32_t workers) {
+  enum { RUNS = 200 };
+  static keel_tensor *out[RUNS][3];
+  context = open_with(CPU_PLUGIN, NULL, workers);
+  keel_plan *plan = plan_of_two();
+  for (int i = 0; i < RUNS; i++) {
+    const float a[] = {(float)i, -1}, b[] = {(float)-i, 1};
+    keel_tensor *in[] = {floats(context, 2, a), floats(context, 2, b)};
+    begin(plan, 0, in, 2, out[i], 3);
+    keel_tensor_release(in[0]);
+    keel_tensor_release(in[1]);
+  }
+  keel_plan_release(plan);
+  for (int i = RUNS; i-- > 0;) {
+    float n = (float)i;
+    expect_pair(out[i][2], 0, 1);
+    expect_pair(out[i][1], -n, 1);
+    expect_pair(out[i][0], -n, 0);
+  }
+  keel_close(context);
+}
+
+static void runs_are_under_way_at_once(void **state) {
+  (void)state;
+  many(KEEL_NO_WORKERS);
+  many(1);
+  many(3);
+}
+
+/* ---- inputs that come late -------------------------------------------------------------- */
+
+static void what_needs_no_pending_input_is_made(void **state) {
+  const float pair[] = {1, -2};
+  keel_tensor *out[3];
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 2);
+  keel_plan *plan = plan_of_two();
+  for (int i = 0; i < 50; i++) {
+    keel_tensor *in[] = {floats(context, 2, pair), promise()};
+    begin(plan, 0, in, 2, out, 3);
+    expect_pair(out[0], -1, 0); /* b has not come */
+    assert_int_equal(keel_tensor_query(out[1]), KD_BUSY);
+    assert_int_equal(keel_tensor_query(out[2]), KD_BUSY);
+    fulfil(in[1], (const float[]){-5, 6}, 2);
+    expect_pair(out[1], -1, 6);
+    expect_pair(out[2], 0, 6);
+    keel_tensor_release(in[0]);
+    keel_tensor_release(in[1]);
+  }
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+static void one_pending_input_may_be_two(void **state) {
+  keel_tensor *out[3], *late = NULL;
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+  keel_plan *plan = plan_of_two();
+  late = promise();
+  keel_tensor *in[] = {late, late};
+  begin(plan, 0, in, 2, out, 3);
+  keel_plan_release(plan);
+  fulfil(late, (const float[]){3, -3}, 2);
+  keel_tensor_release(late);
+  expect_pair(out[0], -3, 0);
+  expect_pair(out[1], 0, 0);
+  expect_pair(out[2], 3, 0);
+  keel_close(context);
+}
+
+static void an_input_that_fails_is_told(void **state) {
+  const float pair[] = {1, -2};
+  keel_tensor *out[3];
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 1);
+  keel_plan *plan = plan_of_two();
+  for (int before = 0; before < 2; before++)
+    for (int partial = 0; partial < 2; partial++) {
+      keel_tensor *in[] = {floats(context, 2, pair), promise()};
+      if (before) keel_tensor_fail(in[1], KD_ABORTED, "b is lost");
+      begin(plan, partial ? KEEL_RUN_PARTIAL : 0, in, 2, out, 3);
+      if (!before) keel_tensor_fail(in[1], KD_ABORTED, "b is lost");
+      expect_failed(out[1], KD_ABORTED, "b is lost");
+      expect_failed(out[2], KD_ABORTED, "b is lost");
+      if (partial)
+        expect_pair(out[0], -1, 0);
+      else /* it may have been made before */
+        keel_tensor_release(out[0]);
+      keel_tensor_release(in[0]);
+      keel_tensor_release(in[1]);
+    }
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+/* A run that has failed tells so although an input has not come. */
+static void a_failure_waits_for_no_input(void **state) {
+  const int64_t open = -1;
+  keel_builder *g = NULL;
+  keel_tensor *out[2];
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 1);
+  assert_int_equal(keel_builder_create(context, "fails", &g), KD_OK);
+  keel_value a = keel_builder_input(g, "a", KD_F32, 1, &open);
+  keel_value b = keel_builder_input(g, "b", KD_F32, 1, &open);
+  keel_value c = keel_builder_input(g, "c", KD_F32, 1, &open);
+  keel_builder_output(g, "x", op(g, "Add", a, b)); /* 2 and 3 floats */
+  keel_builder_output(g, "y", op(g, "Neg", c, KEEL_ABSENT));
+  keel_plan *plan = plan_of(g);
+  const float three[] = {1, 2, 3};
+  keel_tensor *in[] = {floats(context, 2, three), floats(context, 3, three),
+                       promise()};
+  begin(plan, 0, in, 3, out, 2);
+  expect_failed(out[0], KD_INVALID_ARGUMENT, "Add");
+  expect_failed(out[1], KD_INVALID_ARGUMENT, "Add");
+  begin(plan, KEEL_RUN_PARTIAL, in, 3, out, 2);
+  expect_failed(out[0], KD_INVALID_ARGUMENT, "Add");
+  assert_int_equal(keel_tensor_query(out[1]), KD_BUSY);
+  fulfil(in[2], three, 2);
+  expect_pair(out[1], -1, -2);
+  for (int i = 0; i < 3; i++)
+    keel_tensor_release(in[i]);
+  keel_plan_release(plan);
+  keel_close(
+      context); /* waits for the first, which had to see the input come */
+}
+
+/* ---- outputs that come early --------------------------------------------------------------- */
+
+static void an_output_is_known_before_the_run_ends(void **state) {
+  const int64_t two = 2;
+  const float pair[] = {1, -2};
+  keel_builder *g = NULL;
+  keel_tensor *out[2];
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
+  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  atomic_int *gate = dlsym(plugin, "queue_gate");
+  keel_device *queue = NULL;
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  assert_int_equal(keel_builder_create(context, "early", &g), KD_OK);
+  const float seven_ = 7;
+  keel_tensor *seven = NULL;
+  keel_tensor_create(context, KD_F32, 0, NULL, &seven_, &seven);
+  keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  keel_value late = op(g, "Mul", x, keel_builder_constant(g, seven));
+  keel_device_pop();
+  keel_tensor_release(seven);
+  keel_builder_output(g, "late", op(g, "Neg", late, KEEL_ABSENT));
+  keel_builder_output(g, "early", op(g, "Neg", x, KEEL_ABSENT));
+  keel_plan *plan = plan_of(g);
+  keel_tensor *in = floats(context, 2, pair);
+  atomic_store(gate, 1);
+  begin(plan, 0, &in, 1, out, 2);
+  expect_pair(out[1], -1, 2);
+  assert_int_equal(keel_tensor_query(out[0]), KD_BUSY);
+  atomic_store(gate, 0);
+  expect_pair(out[0], -7, 14);
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+  dlclose(plugin);
+  keel_close(context);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static void a_stop_is_told_to_all_outputs(void **state) {
+  const float pair[] = {1, -2};
+  keel_tensor *out[3];
+  keel_stop *stop = NULL;
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 1);
+  keel_plan *plan = plan_of_two();
+  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  const keel_run_params params = {.struct_size = sizeof params, .stop = stop};
+  keel_tensor *in[] = {floats(context, 2, pair), promise()};
+  assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
+  keel_stop_ask(stop, "no more");
+  keel_stop_release(stop);
+  fulfil(in[1], pair, 2);
+  expect_failed(out[2], KD_CANCELLED, "no more");
+  expect_failed(out[1], KD_CANCELLED, "no more");
+  keel_tensor_release(out[0]);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+static void what_cannot_begin_is_refused(void **state) {
+  const float pair[] = {1, -2};
+  keel_tensor *out[3];
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 1);
+  keel_plan *plan = plan_of_two();
+  keel_tensor *in[] = {floats(context, 2, pair), NULL};
+  assert_int_equal(keel_plan_begin(plan, NULL, in, 2, out, 3),
+                   KD_INVALID_ARGUMENT);
+  expect_message("input 1 is missing");
+  assert_null(out[0]);
+  assert_int_equal(keel_plan_begin(plan, NULL, in, 1, out, 3),
+                   KD_INVALID_ARGUMENT);
+  const keel_run_params params = {.struct_size = sizeof params, .flags = 8};
+  assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3),
+                   KD_INVALID_ARGUMENT);
+  expect_message("0x8");
+  keel_tensor_release(in[0]);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+/* Nobody looks at the outputs, and the context is closed at once. */
+static void closing_waits_for_runs(void **state) {
+  const float pair[] = {1, -2};
+  (void)state;
+  for (int round = 0; round < 20; round++) {
+    context = open_with(CPU_PLUGIN, NULL, round % 3);
+    keel_plan *plan = plan_of_two();
+    for (int i = 0; i < 20; i++) {
+      keel_tensor *in[] = {floats(context, 2, pair), floats(context, 2, pair)};
+      keel_tensor *out[3];
+      begin(plan, 0, in, 2, out, 3);
+      for (int k = 0; k < 3; k++)
+        keel_tensor_release(out[k]);
+      keel_tensor_release(in[0]);
+      keel_tensor_release(in[1]);
+    }
+    keel_plan_release(plan);
+    keel_close(context);
+  }
+}
+
+/* ---- from many threads ------------------------------------------------------------------------- */
+
+enum { INPUTS = 6, LINKS = 40 };
+
+static void *fulfil_all(void *argument) {
+  keel_tensor **in = argument;
+  for (int i = INPUTS; i-- > 0;) {
+    const float data[] = {(float)i, 1};
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    fulfil(in[i], data, 2);
+  }
+  return NULL;
+}
+
+/* Sums of pairs of what came before, over inputs that come from another thread while
+ * outputs of one run are inputs of the next. */
+static void promises_meet_from_all_sides(void **state) {
+  const int64_t two = 2;
+  keel_builder *g = NULL;
+  uint64_t random = 5;
+  float want[INPUTS + LINKS];
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 3);
+  assert_int_equal(keel_builder_create(context, "web", &g), KD_OK);
+  keel_value values[INPUTS + LINKS];
+  for (int i = 0; i < INPUTS; i++) {
+    values[i] = keel_builder_input(g, "x", KD_F32, 1, &two);
+    want[i] = (float)i;
+  }
+  for (int i = INPUTS; i < INPUTS + LINKS; i++) {
+    random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    int a = (int)((random >> 33) % (uint64_t)i), b = i - 1 - i % 3;
+    values[i] = op(g, "Max", values[a], values[b]);
+    want[i] = want[a] > want[b] ? want[a] : want[b];
+  }
+  for (int i = 0; i < INPUTS; i++)
+    keel_builder_output(g, "y", values[INPUTS + LINKS - 1 - i]);
+  keel_plan *plan = plan_of(g);
+  for (int round = 0; round < 40; round++) {
+    keel_tensor *in[INPUTS], *first[INPUTS], *second[INPUTS];
+    pthread_t thread;
+    for (int i = 0; i < INPUTS; i++)
+      in[i] = promise();
+    begin(plan, round % 2 ? KEEL_RUN_PARTIAL : 0, in, INPUTS, first, INPUTS);
+    begin(plan, 0, first, INPUTS, second, INPUTS);
+    pthread_create(&thread, NULL, fulfil_all, in);
+    for (int i = 0; i < INPUTS; i++)
+      expect_pair(first[i], want[INPUTS + LINKS - 1 - i], 1);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < INPUTS; i++) {
+      assert_int_equal(keel_tensor_wait(second[i]), KD_OK);
+      keel_tensor_release(second[i]);
+      keel_tensor_release(in[i]);
+    }
+  }
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(runs_are_under_way_at_once),
+      cmocka_unit_test(what_needs_no_pending_input_is_made),
+      cmocka_unit_test(one_pending_input_may_be_two),
+      cmocka_unit_test(an_input_that_fails_is_told),
+      cmocka_unit_test(a_failure_waits_for_no_input),
+      cmocka_unit_test(an_output_is_known_before_the_run_ends),
+      cmocka_unit_test(a_stop_is_told_to_all_outputs),
+      cmocka_unit_test(what_cannot_begin_is_refused),
+      cmocka_unit_test(closing_waits_for_runs),
+      cmocka_unit_test(promises_meet_from_all_sides),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
