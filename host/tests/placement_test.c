@@ -67,6 +67,9 @@ static void rules_place_ops(void **state) {
       {"*=queue", NULL, "queue:0", "queue:0"},
       {"A*=queue:0", "*=cpu", "cpu:0", "queue:0"}, /* the first stands */
       {"*=cpu", "Add=queue", "cpu:0", "cpu:0"},
+      {"Relu=queue", "Add=@Relu", "queue:0", "queue:0"},
+      {"Relu=@Add", "Add=queue", "queue:0", "queue:0"}, /* in any order */
+      {"Add=@Add", NULL, "cpu:0", "cpu:0"},
   };
   keel_program *program = two_ops(NULL);
   (void)state;
@@ -89,7 +92,9 @@ static void a_bad_rule_is_refused(void **state) {
               {"=cpu", KD_INVALID_ARGUMENT, "GLOB=DEVICE"},
               {"Relu=", KD_INVALID_ARGUMENT, "GLOB=DEVICE"},
               {"Relu=tpu", KD_NOT_FOUND, "no device \"tpu\""},
-              {"Conv=cpu", KD_NOT_FOUND, "matches no node"}};
+              {"Conv=cpu", KD_NOT_FOUND, "\"Conv\" matches no node"},
+              {"Conv=@Add", KD_NOT_FOUND, "\"Conv\" matches no node"},
+              {"Add=@Conv", KD_NOT_FOUND, "\"Conv\" matches no node"}};
   keel_program *program = two_ops(NULL);
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -126,7 +131,7 @@ static void set_speed(keel_device *device, double factor) {
 }
 
 static void costs_decide(void **state) {
-  const keel_plan_params params = {
+  keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
   keel_program *program = two_ops(NULL), *split = two_ops(cpu);
   (void)state;
@@ -150,6 +155,10 @@ static void costs_decide(void **state) {
   assert_non_null(estimate);
   atomic_store(estimate, 1000000); /* the kernel's own word counts */
   expect_places(program, &params, "queue:0", "cpu:0");
+  const char *together = "Add=@Relu";
+  params.places = &together;
+  params.place_count = 1;
+  expect_places(program, &params, "queue:0", "queue:0");
   atomic_store(estimate, 0);
   dlclose(plugin);
   keel_program_release(program);

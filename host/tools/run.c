@@ -13,6 +13,7 @@ static const char help[] =
     "  --place GLOB=D      run ops whose name, or whose node's name, matches "
     "on\n"
     "                      device D; may be repeated, the first match stands\n"
+    "  --place GLOB=@G     run them where the first op is that G matches\n"
     "  --place auto        the other ops where they cost least; each device "
     "is\n"
     "                      measured first\n"

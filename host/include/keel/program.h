@@ -143,7 +143,8 @@ typedef struct keel_plan_params {
 
   /* Where single ops run: "GLOB=DEVICE", GLOB of the names of nodes or of ops; the
    * first that matches stands, and comes before the scope in which a builder
-   * added the op. */
+   * added the op. "GLOB=@OTHER": where the first op is that OTHER matches; where costs
+   * decide, in one function. Of a device "cuda" is enough for "cuda:0". */
   const char *const *places;
   uint32_t place_count;
 

@@ -13,49 +13,95 @@
 
 /* ---- rules ----------------------------------------------------------------------- */
 
-/* "GLOB=DEVICE": the glob is of a node's name or op. */
-static keel_status read_rule(keel_context *context, const char *rule,
-                             char *glob, size_t size,
-                             keel_device **out_device) {
-  const char *equals = strrchr(rule, '=');
-  if (!equals || equals == rule || !equals[1] ||
-      (size_t)(equals - rule) >= size)
+/* "GLOB=DEVICE" or "GLOB=@GLOB": globs are of a node's name or op. */
+typedef struct rule {
+  const char *text;
+  char glob[256];
+  const char *with;    /* the second glob, or NULL */
+  keel_device *device; /* else */
+} rule;
+
+static keel_status read_rule(keel_context *context, const char *text,
+                             rule *out) {
+  const char *equals = strrchr(text, '=');
+  *out = (rule){.text = text};
+  if (!equals || equals == text || !equals[1] ||
+      (size_t)(equals - text) >= sizeof out->glob)
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "placement \"%s\" is not like GLOB=DEVICE, where GLOB"
-                     " matches names of nodes or of ops",
-                     rule);
-  memcpy(glob, rule, (size_t)(equals - rule));
-  glob[equals - rule] = 0;
-  return keel_device_find(context, equals + 1, out_device);
+                     "placement \"%s\" is not like GLOB=DEVICE or"
+                     " GLOB=@GLOB, where GLOB matches names of nodes or of ops",
+                     text);
+  memcpy(out->glob, text, (size_t)(equals - text));
+  if (equals[1] != '@')
+    return keel_device_find(context, equals + 1, &out->device);
+  out->with = equals + 2;
+  return KD_OK;
 }
 
-static keel_status apply_rule(keel_function *functions, const char *rule) {
-  char glob[256];
-  keel_device *device = NULL;
+static bool is_named(const keel_node *node, const char *glob) {
+  return !node->dead && (fnmatch(glob, node->name, 0) == 0 ||
+                         fnmatch(glob, node->op->schema->name, 0) == 0);
+}
+
+/* The first node that is named so, in any function; NULL: none is. */
+static keel_node *first_named(keel_function *functions, const char *glob) {
+  for (keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->node_count; i++)
+      if (is_named(&f->nodes[i], glob)) return &f->nodes[i];
+  return NULL;
+}
+
+static keel_status no_match(const rule *rule, const char *glob) {
+  return keel_fail(KD_NOT_FOUND,
+                   "placement \"%s\": \"%s\" matches no node and no op of the"
+                   " program",
+                   rule->text, glob);
+}
+
+static keel_status to_device(keel_function *functions, const rule *rule) {
   uint32_t hits = 0;
-  if (!functions) return KD_OK;
-  KEEL_TRY(read_rule(functions->context, rule, glob, sizeof glob, &device));
   for (keel_function *f = functions; f; f = f->next)
     for (uint32_t i = 0; i < f->node_count; i++) {
       keel_node *node = &f->nodes[i];
-      if (node->dead || (fnmatch(glob, node->name, 0) != 0 &&
-                         fnmatch(glob, node->op->schema->name, 0) != 0))
-        continue;
+      if (!is_named(node, rule->glob)) continue;
       hits++;
-      if (!node->ruled) node->device = device; /* the first rule stands */
+      if (!node->ruled) node->device = rule->device; /* the first rule stands */
       node->ruled = true;
     }
-  return hits ? KD_OK
-              : keel_fail(KD_NOT_FOUND,
-                          "placement \"%s\" matches no node and no op of the"
-                          " program",
-                          rule);
+  return hits ? KD_OK : no_match(rule, rule->glob);
 }
 
+/* To where a node is that has its device, or is to get one. */
+static keel_status to_node(keel_function *functions, const rule *rule,
+                           uint32_t group) {
+  keel_node *with = first_named(functions, rule->with);
+  uint32_t hits = 0;
+  if (!with) return no_match(rule, rule->with);
+  if (!with->group) with->group = group;
+  for (keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->node_count; i++) {
+      keel_node *node = &f->nodes[i];
+      if (!is_named(node, rule->glob)) continue;
+      hits++;
+      if (node == with || node->ruled) continue;
+      node->device = with->device;
+      node->group = with->group;
+      node->ruled = true;
+    }
+  return hits ? KD_OK : no_match(rule, rule->glob);
+}
+
+/* Those that go where others are come last: these have their places then. */
 keel_status keel_pass_place(keel_function *functions,
                             const keel_pass_call *call) {
-  for (uint32_t i = 0; i < call->params->place_count; i++)
-    KEEL_TRY(apply_rule(functions, call->params->places[i]));
+  const keel_plan_params *params = call->params;
+  rule rule;
+  for (int pass = 0; functions && pass < 2; pass++)
+    for (uint32_t i = 0; i < params->place_count; i++) {
+      KEEL_TRY(read_rule(functions->context, params->places[i], &rule));
+      if (!rule.with && pass == 0) KEEL_TRY(to_device(functions, &rule));
+      if (rule.with && pass == 1) KEEL_TRY(to_node(functions, &rule, i + 1));
+    }
   return KD_OK;
 }
 
@@ -71,6 +117,8 @@ typedef struct placement {
   keel_function *function;
   candidate *candidates;
   uint32_t count;
+  keel_device **groups; /* by group: the device of the first that was placed */
+  uint32_t group_count;
   double *made_at;   /* by value: when it is made */
   uint32_t *made_on; /* by value: candidate, or KEEL_ABSENT: the host */
 } placement;
@@ -129,6 +177,7 @@ static double way_home(const placement *all, const keel_node *node,
 static void place_node(placement *all, keel_node *node) {
   uint32_t best = KEEL_ABSENT;
   double best_end = 0, best_home = 0;
+  if (node->group && !node->device) node->device = all->groups[node->group];
   for (uint32_t c = 0; c < all->count; c++) {
     candidate *at = &all->candidates[c];
     double begin = at->free_at;
@@ -156,6 +205,8 @@ static void place_node(placement *all, keel_node *node) {
   if (best == KEEL_ABSENT) return; /* the runtime's own, or types not known */
   all->candidates[best].free_at = best_end;
   node->device = all->candidates[best].device;
+  if (node->group && !all->groups[node->group])
+    all->groups[node->group] = node->device;
 }
 
 static keel_status find_candidates(placement *all) {
@@ -180,13 +231,18 @@ keel_status keel_pass_place_by_cost(keel_function *function) {
   keel_status status = find_candidates(&all);
   all.made_at = calloc(function->value_count + 1, sizeof *all.made_at);
   all.made_on = malloc((function->value_count + 1) * sizeof *all.made_on);
-  if (status == KD_OK && (!all.made_at || !all.made_on))
+  for (uint32_t i = 0; i < function->node_count; i++)
+    if (function->nodes[i].group > all.group_count)
+      all.group_count = function->nodes[i].group;
+  all.groups = calloc((size_t)all.group_count + 1, sizeof(keel_device *));
+  if (status == KD_OK && (!all.made_at || !all.made_on || !all.groups))
     status = keel_no_memory(function->value_count * sizeof *all.made_at);
   for (uint32_t i = 0; status == KD_OK && i < function->value_count; i++)
     all.made_on[i] = KEEL_ABSENT;
   for (uint32_t i = 0; status == KD_OK && i < function->node_count; i++)
     if (!function->nodes[i].dead) place_node(&all, &function->nodes[i]);
   free(all.candidates);
+  free(all.groups);
   free(all.made_at);
   free(all.made_on);
   return status;

@@ -222,6 +222,7 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
                                 node->input_count, node->outputs,
                                 node->output_count, &copy));
     copy->device = node->device;
+    copy->group = node->group;
   }
   *out_function = to;
   return KD_OK;

@@ -28,6 +28,7 @@ typedef struct keel_node {
   uint32_t input_count, output_count;
   keel_device *device; /* where it must run; NULL: on the plan's */
   bool ruled;          /* a rule has said so */
+  uint32_t group;      /* nodes of one go to one device; 0: of none */
   bool blocked_output; /* see keel_site */
   bool dead;
 } keel_node;
