@@ -215,6 +215,68 @@ static void what_is_known_is_made_once(void **state) {
   keel_plan_release(plan);
 }
 
+/* The shape of x, which the program declares as 2 x 3, and x by a matrix of 3 x 1. */
+static keel_program *declared(void) {
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  keel_tensor *ones = NULL;
+  const float three[] = {1, 1, 1};
+  keel_tensor_create(context, KD_F32, 2, (int64_t[]){3, 1}, three, &ones);
+  assert_int_equal(keel_builder_create(context, "declared", &b), KD_OK);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, (int64_t[]){2, 3});
+  keel_builder_output(b, "shape", op(b, "Shape", x, KEEL_ABSENT));
+  keel_builder_output(b, "sums",
+                      op(b, "MatMul", x, keel_builder_constant(b, ones)));
+  keel_tensor_release(ones);
+  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  keel_builder_destroy(b);
+  return program;
+}
+
+static keel_status run_declared(keel_plan *plan, kd_dtype dtype, int64_t n,
+                                int64_t m) {
+  int64_t got[2] = {0, 0};
+  keel_tensor *x = NULL, *out[2];
+  keel_tensor_create(context, dtype, 2, (int64_t[]){n, m}, NULL, &x);
+  keel_status status = keel_plan_run(plan, &x, 1, out, 2);
+  keel_tensor_release(x);
+  if (status != KD_OK) return status;
+  assert_int_equal(keel_tensor_read(out[0], got, sizeof got), KD_OK);
+  assert_true(got[0] == n && got[1] == m);
+  assert_int_equal(keel_tensor_elements(out[1]), n);
+  keel_tensor_release(out[0]);
+  keel_tensor_release(out[1]);
+  return KD_OK;
+}
+
+/* What was planned for the shape that a program declares is not used for another. */
+static void another_shape_than_declared_is_planned_apart(void **state) {
+  keel_program *program = declared(), *compiled = NULL;
+  keel_plan *plan = NULL, *narrow = NULL;
+  (void)state;
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_program_compile(program, NULL, &compiled), KD_OK);
+  assert_int_equal(keel_plan_create(compiled, NULL, &narrow), KD_OK);
+  keel_program_release(program);
+  keel_program_release(compiled);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(run_declared(plan, KD_F32, 2, 3), KD_OK);
+    assert_int_equal(run_declared(plan, KD_F32, 5, 3), KD_OK);
+    assert_int_equal(run_declared(narrow, KD_F32, 2, 3), KD_OK);
+  }
+  /* where an op can't take it, the message says what was declared, too */
+  assert_int_equal(run_declared(plan, KD_F32, 2, 4), KD_INVALID_ARGUMENT);
+  expect_message("MatMul");
+  expect_message("input \"x\" is f32[2,4], and the program declares f32[2,3]");
+  assert_int_equal(run_declared(plan, KD_I32, 2, 3), KD_INVALID_ARGUMENT);
+  expect_message("input \"x\" is i32[2,3], and the program declares f32[2,3]");
+  /* what is compiled is for what was declared, and for nothing else */
+  assert_int_equal(run_declared(narrow, KD_F32, 5, 3), KD_INVALID_ARGUMENT);
+  expect_message("input \"x\" is f32[5,3], and the program declares f32[2,3]");
+  keel_plan_release(plan);
+  keel_plan_release(narrow);
+}
+
 /* ---- on a device ---------------------------------------------------------------------------- */
 
 /* x + Relu(large), of which the first rows are taken, on a device of its own memory. */
@@ -270,6 +332,7 @@ int main(void) {
       cmocka_unit_test(threads_share_versions),
       cmocka_unit_test(wrong_shapes_are_told_as_ever),
       cmocka_unit_test(what_is_known_is_made_once),
+      cmocka_unit_test(another_shape_than_declared_is_planned_apart),
       cmocka_unit_test(constants_are_brought_to_a_device_once),
   };
   return cmocka_run_group_tests(tests, begin, end);

@@ -191,7 +191,9 @@ KEEL_API void keel_plan_release(keel_plan *plan);
 
 /* Runs it and waits.
  *
- * inputs   one a program input, in order; pending ones are waited for
+ * inputs   one a program input, in order; pending ones are waited for. One of another
+ *          shape than the program declares is run with a plan that looks at none, unless
+ *          the program is compiled: then it is refused, as one of another type is
  * outputs  receives one a program output; each is the caller's to release
  * Returns KD_OK, or the first failure, with the node's name, op and shapes
  * (outputs are then NULL). */

@@ -183,12 +183,41 @@ static bool is_open(const keel_function *main) {
   return false;
 }
 
+static keel_status copy_strings(keel_arena *arena, uint32_t count,
+                                const char *const *from,
+                                const char *const **out) {
+  const char **copies = keel_arena_take(arena, (count + 1) * sizeof *copies);
+  if (!copies) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    copies[i] = keel_arena_copy(arena, from[i]);
+    if (!copies[i]) return KD_OUT_OF_MEMORY;
+  }
+  *out = copies;
+  return KD_OK;
+}
+
+/* For plans that are made later; they show nobody their passes. */
+static keel_status keep_params(keel_plan *plan,
+                               const keel_plan_params *params) {
+  keel_plan_params *to = &plan->params;
+  *to = *params;
+  to->device = plan->device;
+  to->watch = NULL;
+  KEEL_TRY(
+      copy_strings(&plan->arena, params->skip_count, params->skip, &to->skip));
+  return copy_strings(&plan->arena, params->place_count, params->places,
+                      &to->places);
+}
+
 static keel_status fill(keel_plan *plan, keel_program *program,
                         const keel_plan_params *params) {
   keel_function *main = NULL;
   keel_device *device = keel_plan_device(program, params);
   plan->device = device;
   plan->eager = params->flags & KEEL_PLAN_EAGER;
+  plan->program = program;
+  atomic_fetch_add(&program->refs, 1);
+  KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
   keel_pass_call call = {.params = params, .device = device};
   if (is_open(program->main) &&
@@ -201,6 +230,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
                                  &main));
   }
   call.main = main;
+  plan->ports = main->input_ports;
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   return lay_out(plan, main);
 }
@@ -251,6 +281,48 @@ keel_status keel_plan_of_types(const keel_plan *general,
   return status;
 }
 
+/* Types of values that are no constants are forgotten. */
+static void forget_types(keel_function *functions) {
+  for (keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->value_count; i++)
+      if (!f->values[i].constant) f->values[i].type = NULL;
+}
+
+static keel_status fill_loose(keel_plan *loose, const keel_plan *plan) {
+  keel_function *main = NULL;
+  loose->device = plan->device;
+  loose->eager = plan->eager;
+  KEEL_TRY(keel_function_clone(plan->program->main, &loose->arena,
+                               &loose->functions, &main));
+  forget_types(loose->functions);
+  const keel_pass_call call = {
+      .params = &plan->params, .device = plan->device, .main = main};
+  KEEL_TRY(keel_passes_run(loose->functions, &call));
+  return lay_out(loose, main);
+}
+
+keel_status keel_plan_loosen(keel_plan *plan, keel_plan **out_loose) {
+  /* acquire: all that its maker wrote */
+  *out_loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
+  if (*out_loose) return KD_OK;
+  if (plan->program->device)
+    return keel_fail(KD_FAILED_PRECONDITION, "the program is compiled");
+  keel_plan *made = plan_new(plan->context);
+  if (!made) return KD_OUT_OF_MEMORY;
+  keel_status status = fill_loose(made, plan);
+  if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
+                             &plan->loose, out_loose, made,
+                             memory_order_acq_rel, memory_order_acquire)) {
+    keel_plan_release(made); /* another thread was faster */
+    return KD_OK;
+  }
+  if (status == KD_OK)
+    *out_loose = made;
+  else
+    keel_plan_release(made);
+  return status;
+}
+
 keel_status keel_plan_create(keel_program *program,
                              const keel_plan_params *params,
                              keel_plan **out_plan) {
@@ -273,9 +345,11 @@ void keel_plan_release(keel_plan *plan) {
   if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
   if (atomic_load(&plan->profile)) keel_plan_profile(plan, 0);
   keel_versions_free(plan->versions);
+  keel_plan_release(atomic_load(&plan->loose));
   for (keel_fplan *at = plan->fplans; at; at = at->next)
     keel_fplan_deinit(at);
   keel_functions_release(plan->functions);
+  keel_program_release(plan->program);
   keel_arena_free(&plan->arena);
   free(plan);
 }

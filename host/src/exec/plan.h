@@ -67,7 +67,11 @@ struct keel_plan {
   keel_arena arena;
   keel_function *functions; /* copies that the passes worked on */
   keel_fplan *main, *fplans;
-  keel_versions *versions; /* versions.h; NULL: it has none */
+  keel_program *program;      /* it is of; NULL: it is of another plan */
+  keel_plan_params params;    /* in full, copied */
+  const keel_port *ports;     /* of inputs, as the program declares them */
+  _Atomic(keel_plan *) loose; /* for inputs that are not so; NULL: not made */
+  keel_versions *versions;    /* versions.h; NULL: it has none */
   atomic_bool profile;
   _Atomic uint64_t
       profile_from;      /* when the first profiled run began; 0: none */
@@ -90,6 +94,11 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_type *const *types,
                                const keel_plan_params *params,
                                keel_placed *placed, keel_plan **out_plan);
+
+/* The plan of the same program for inputs of other shapes than that declares: nothing in
+ * it hangs on them. Made at its first use; lives as long as the plan.
+ * Returns KD_FAILED_PRECONDITION where the program was compiled: for what it declares. */
+keel_status keel_plan_loosen(keel_plan *plan, keel_plan **out_loose);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);

@@ -186,6 +186,7 @@ static void input_came(keel_waiter *waiter) {
   const keel_fplan *fplan = run->fplan;
   keel_status status = keel_tensor_query(run->values[at->value]);
   uint32_t value = at->value;
+  if (status == KD_OK) status = keel_begun_check(run->begun);
   if (status != KD_OK && !run->partial) keel_run_fail(run, status);
   for (uint32_t i = 0; i < fplan->step_count; i++)
     for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)

@@ -23,6 +23,50 @@ static keel_status check_ports(const keel_plan *plan,
   return KD_OK;
 }
 
+/* Whether an input is what the program declares; *out_close: or of another shape. */
+static bool is_as_declared(const keel_port *port, const keel_tensor *input,
+                           bool *out_close) {
+  const keel_type *type = input->type;
+  *out_close = true;
+  if (!port->dtype || port->flags) return true; /* ops say what they need */
+  *out_close = input->kind == KEEL_DATA && type->dtype == port->dtype;
+  if (!*out_close) return false;
+  if (port->rank == KEEL_RANK_UNKNOWN) return true;
+  for (uint32_t i = 0; type->rank == port->rank && i < port->rank; i++)
+    if (port->dims[i] >= 0 && port->dims[i] != type->dims[i]) return false;
+  return type->rank == port->rank;
+}
+
+static keel_status not_declared(const keel_port *port, keel_tensor *input) {
+  char given[200], wanted[200];
+  const keel_type *type = NULL;
+  bool open = port->rank == KEEL_RANK_UNKNOWN ||
+              keel_type_of(port->dtype, port->rank, port->dims, &type) != KD_OK;
+  return keel_fail(KD_INVALID_ARGUMENT,
+                   "input \"%s\" is %s, and the program declares %s%s",
+                   port->name, keel_tensor_text(input, given, sizeof given),
+                   open ? kd_dtype_name(port->dtype)
+                        : keel_type_text(type, wanted, sizeof wanted),
+                   open ? " of any shape" : "");
+}
+
+/* What is planned holds for what the program declares. *out_odd: the first known input
+ * that is of another shape than that, or KEEL_ABSENT. */
+static keel_status check_declared(const keel_plan *plan,
+                                  keel_tensor *const *inputs,
+                                  uint32_t *out_odd) {
+  *out_odd = KEEL_ABSENT;
+  for (uint32_t i = 0; i < plan->main->input_count; i++) {
+    bool close = false;
+    if (keel_tensor_state(inputs[i]) != KEEL_READY ||
+        is_as_declared(&plan->ports[i], inputs[i], &close))
+      continue;
+    if (!close) return not_declared(&plan->ports[i], inputs[i]);
+    if (*out_odd == KEEL_ABSENT) *out_odd = i;
+  }
+  return KD_OK;
+}
+
 /* NULL: it is none, or not known yet. */
 static const struct keel_resource *resource_of(keel_tensor *input) {
   return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE
@@ -47,26 +91,47 @@ static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
 /* What a run of a plan is of, between the hooks of a plugin that gathers work. */
 typedef struct outing {
   keel_plan *plan, *version; /* version: NULL: the plan itself */
+  uint32_t odd;              /* input that is not as declared, or KEEL_ABSENT */
   keel_fplan *main;
   uint64_t began; /* of a trace; 0: none */
 } outing;
 
 static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
                            outing *out) {
+  uint32_t odd = KEEL_ABSENT;
+  KEEL_TRY(check_declared(plan, inputs, &odd));
   KEEL_TRY(check_apart(inputs, plan->main->input_count));
   keel_profile_run(plan);
-  /* a profile is of the plan itself */
-  keel_plan *version = plan->versions && !atomic_load(&plan->profile)
-                           ? keel_versions_take(plan->versions, inputs)
-                           : NULL;
+  keel_plan *version = NULL;
+  if (odd != KEEL_ABSENT) {
+    keel_status status = keel_plan_loosen(plan, &version);
+    if (status == KD_FAILED_PRECONDITION)
+      return not_declared(&plan->ports[odd], inputs[odd]);
+    if (status != KD_OK) return status;
+    atomic_fetch_add(&version->refs, 1);
+  } else if (plan->versions && !atomic_load(&plan->profile)) {
+    version = keel_versions_take(plan->versions, inputs);
+  } /* a profile is of the plan itself */
   *out = (outing){.plan = plan,
                   .version = version,
+                  .odd = odd,
                   .main = version ? version->main : plan->main,
                   .began = keel_tracing() ? keel_now() : 0};
   const keel_device *device = plan->device;
   if (device && device->plugin->table.run_begin)
     device->plugin->table.run_begin(device->handle, (uint64_t)(uintptr_t)plan);
   return KD_OK;
+}
+
+/* A failure may be that of an input that is not as declared. */
+static keel_status explain(const outing *out, keel_tensor *const *inputs,
+                           keel_status status) {
+  char text[400], declared[400];
+  if (status == KD_OK || out->odd == KEEL_ABSENT) return status;
+  snprintf(text, sizeof text, "%s", keel_message());
+  not_declared(&out->plan->ports[out->odd], inputs[out->odd]);
+  snprintf(declared, sizeof declared, "%s", keel_message());
+  return keel_fail(status, "%s (%s)", text, declared);
 }
 
 /* here: on the thread that set out. */
@@ -90,7 +155,7 @@ static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
       keel_fplan_run_with(out.main, plan->device, inputs, out.main->input_count,
                           outputs, out.main->output_count, watch, partial);
   come_home(&out, true);
-  return status;
+  return explain(&out, inputs, status);
 }
 
 /* ---- with somebody who waits --------------------------------------------------- */
@@ -189,6 +254,15 @@ void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
     keel_tensor_become(begun->promises[output], value);
 }
 
+keel_status keel_begun_check(const keel_begun *begun) {
+  uint32_t odd = KEEL_ABSENT;
+  KEEL_TRY(check_declared(begun->plan, begun->inputs, &odd));
+  /* too late for another plan */
+  return odd == KEEL_ABSENT || begun->out.odd != KEEL_ABSENT
+             ? KD_OK
+             : not_declared(&begun->plan->ports[odd], begun->inputs[odd]);
+}
+
 void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {
   for (uint32_t i = 0; i < begun->output_count; i++)
     keel_begun_give(begun, i, failure);
@@ -225,7 +299,7 @@ static void begun_ended(keel_done *done, keel_status status) {
   keel_begun *begun =
       (keel_begun *)(void *)((char *)done - offsetof(keel_begun, done));
   come_home(&begun->out, false);
-  end_begun(begun, status);
+  end_begun(begun, explain(&begun->out, begun->inputs, status));
 }
 
 static void run_begun(keel_task *task) {
@@ -240,6 +314,7 @@ static void run_begun(keel_task *task) {
                               begun->partial, begun, &begun->done, &status))
       return;
     come_home(&begun->out, true);
+    status = explain(&begun->out, begun->inputs, status);
   }
   end_begun(begun, status);
 }

@@ -30,25 +30,6 @@ struct keel_versions {
 
 /* ---- making them possible ------------------------------------------------------- */
 
-static keel_status copy_params(keel_versions *all,
-                               const keel_plan_params *from) {
-  keel_plan_params *to = &all->params;
-  *to = *from;
-  to->device = all->general->device;
-  to->places = NULL; /* nodes have the devices that rules name */
-  to->place_count = 0;
-  to->watch = NULL;
-  const char **skip =
-      keel_arena_take(&all->arena, (from->skip_count + 1) * sizeof *skip);
-  if (!skip) return KD_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < from->skip_count; i++) {
-    skip[i] = keel_arena_copy(&all->arena, from->skip[i]);
-    if (!skip[i]) return KD_OUT_OF_MEMORY;
-  }
-  to->skip = skip;
-  return KD_OK;
-}
-
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
                                  const keel_plan_params *params,
                                  keel_function **out_function) {
@@ -58,7 +39,8 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   keel_placed_init(&all->placed);
   plan->versions = all;
   all->general = plan;
-  KEEL_TRY(copy_params(all, params));
+  all->params = plan->params;
+  all->params.place_count = 0; /* nodes have the devices that rules name */
   KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
                                &all->base));
   const keel_pass_call call = {.params = params,

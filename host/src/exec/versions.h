@@ -15,8 +15,7 @@
 typedef struct keel_versions keel_versions;
 
 /* For a plan whose program leaves something open. Runs the passes that look at no shapes,
- * and keeps what they make; *out_function: a copy of it in the plan's arena, for the rest.
- * The parameters are copied. */
+ * and keeps what they make; *out_function: a copy of it in the plan's arena, for the rest. */
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
                                  const keel_plan_params *params,
                                  keel_function **out_function);
