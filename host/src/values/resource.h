@@ -44,20 +44,20 @@ int64_t keel_counter_add(keel_resource *counter, int64_t by);
  *
  * absent  the row of keys that are not in it; says the type of rows */
 keel_status keel_table_create(keel_tensor *absent, keel_tensor **out_value);
-const keel_type *keel_table_row(const keel_resource *table);
-int64_t keel_table_count(keel_resource *table);
+const keel_type *keel_table_row(const keel_resource *resource);
+int64_t keel_table_count(keel_resource *resource);
 /* Rows stand one behind the other. A key that is there already gets its new row; of one
  * that is given twice, the last row stays. Where memory runs out nothing is changed. */
-keel_status keel_table_insert(keel_resource *table, const int64_t *keys,
+keel_status keel_table_insert(keel_resource *resource, const int64_t *keys,
                               int64_t count, const void *rows);
 /* found: by key, 0 or 1 */
-void keel_table_find(keel_resource *table, const int64_t *keys, int64_t count,
-                     void *out_rows, uint8_t *out_found);
+void keel_table_find(keel_resource *resource, const int64_t *keys,
+                     int64_t count, void *out_rows, uint8_t *out_found);
 /* Returns how many were there. */
-int64_t keel_table_erase(keel_resource *table, const int64_t *keys,
+int64_t keel_table_erase(keel_resource *resource, const int64_t *keys,
                          int64_t count);
 /* All keys in rising order, and their rows. */
-keel_status keel_table_entries(keel_resource *table, keel_tensor **out_keys,
+keel_status keel_table_entries(keel_resource *resource, keel_tensor **out_keys,
                                keel_tensor **out_rows);
 
 #endif /* KEEL_RESOURCE_H */
