@@ -325,6 +325,9 @@ static keel_status read_node(reader *all, keel_node *node,
   return read_op(all, record, node->name, scratch, &node->op);
 }
 
+#define KNOWN_FLAGS \
+  (KEEL_PORT_SEQUENCE | KEEL_PORT_OPTIONAL | KEEL_PORT_RESOURCE)
+
 static keel_status read_ports(reader *all, uint32_t count,
                               keel_port **out_ports) {
   if (count > count_of(all, IMAGE_PORTS) - all->next[IMAGE_PORTS])
@@ -339,6 +342,8 @@ static keel_status read_ports(reader *all, uint32_t count,
     ports[i].dtype = record->dtype;
     ports[i].rank = record->rank;
     ports[i].flags = record->flags;
+    if (record->flags & ~KNOWN_FLAGS)
+      return damaged(all, "a port is of an unknown kind");
     if (record->rank == KEEL_RANK_UNKNOWN) continue;
     ports[i].dims = record->rank <= KD_MAX_RANK
                         ? take(all, IMAGE_LONGS, record->rank)
