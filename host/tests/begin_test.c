@@ -234,6 +234,56 @@ static void an_output_is_known_before_the_run_ends(void **state) {
   keel_close(context);
 }
 
+static atomic_int *gate_of_queue;
+
+static void *fulfil_then_open(void *second) {
+  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+  fulfil(second, (const float[]){1, -2}, 2);
+  nanosleep(&(struct timespec){.tv_sec = 4}, NULL);
+  atomic_store(gate_of_queue, 0);
+  return NULL;
+}
+
+/* The same of single calls: a copy that is under way holds no thread, not even the only
+ * one. */
+static void a_called_copy_holds_no_thread(void **state) {
+  const float pair[] = {1, -2}, seven_ = 7;
+  keel_tensor *seven = NULL, *there = NULL, *here = NULL, *other = NULL;
+  keel_device *queue = NULL;
+  pthread_t thread;
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
+  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  atomic_int *gate = dlsym(plugin, "queue_gate");
+  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  keel_tensor_create(context, KD_F32, 0, NULL, &seven_, &seven);
+  keel_tensor *first = promise(), *second = promise();
+  keel_tensor *in[] = {first, seven};
+  const keel_attr host = KEEL_INT("host", 1);
+  atomic_store(gate, 1);
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  assert_int_equal(keel_call(context, "Mul", NULL, 0, in, 2, &there, 1), KD_OK);
+  keel_device_pop();
+  assert_int_equal(
+      keel_call(context, "keel::Copy", &host, 1, &there, 1, &here, 1), KD_OK);
+  assert_int_equal(keel_call(context, "Neg", NULL, 0, &second, 1, &other, 1),
+                   KD_OK);
+  gate_of_queue = gate;
+  fulfil(first, pair, 2);
+  pthread_create(&thread, NULL, fulfil_then_open, second);
+  expect_pair(other, -1, 2);
+  assert_int_equal(atomic_load(gate), 1);
+  assert_int_equal(keel_tensor_query(here), KD_BUSY);
+  atomic_store(gate, 0);
+  expect_pair(here, 7, -14);
+  pthread_join(thread, NULL);
+  keel_tensor *all[] = {seven, there, first, second};
+  for (int i = 0; i < 4; i++)
+    keel_tensor_release(all[i]);
+  dlclose(plugin);
+  keel_close(context);
+}
+
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 static void a_stop_is_told_to_all_outputs(void **state) {
@@ -369,6 +419,7 @@ int main(void) {
       cmocka_unit_test(an_input_that_fails_is_told),
       cmocka_unit_test(a_failure_waits_for_no_input),
       cmocka_unit_test(an_output_is_known_before_the_run_ends),
+      cmocka_unit_test(a_called_copy_holds_no_thread),
       cmocka_unit_test(a_stop_is_told_to_all_outputs),
       cmocka_unit_test(what_cannot_begin_is_refused),
       cmocka_unit_test(closing_waits_for_runs),

@@ -104,27 +104,54 @@ static void end_deferred(deferred *call) {
   free(call);
 }
 
-static void become_all(deferred *call, keel_tensor **values,
-                       keel_tensor *failed) {
-  for (uint32_t i = 0; i < call->m; i++)
-    keel_tensor_become(call->outputs[i], failed ? failed : values[i]);
+/* An output that is on its way: keel::Copy's. */
+typedef struct follower {
+  keel_waiter waiter; /* first: a waiter is its follower */
+  keel_tensor *promise, *value;
+} follower;
+
+static void value_came(keel_waiter *waiter) {
+  follower *self = (follower *)(void *)waiter;
+  keel_tensor_become(self->promise, self->value);
+  keel_tensor_release(self->promise);
+  keel_tensor_release(self->value);
+  free(self);
+}
+
+/* The promise becomes the value, now or when it is known; no thread waits. */
+static void become(keel_tensor *promise, keel_tensor *value) {
+  if (keel_tensor_state(value) != KEEL_PENDING) {
+    keel_tensor_become(promise, value);
+    return;
+  }
+  follower *made = malloc(sizeof *made);
+  if (!made) {
+    keel_tensor_become_failed(promise, keel_no_memory(sizeof *made));
+    return;
+  }
+  *made = (follower){{NULL, value_came},
+                     keel_tensor_retain(promise),
+                     keel_tensor_retain(value)};
+  keel_tensor_then(value, &made->waiter);
 }
 
 static void run_deferred(keel_task *task) {
   deferred *call = (deferred *)task;
   keel_tensor *failed = keel_tensor_retain(first_failed(call->inputs, call->n));
   keel_tensor **values = calloc(call->m + 1, sizeof(keel_tensor *));
+  keel_status status = KD_OK;
   if (!failed) {
-    keel_status status =
-        values ? keel_site_call(&call->op->site, call->scope, call->inputs,
-                                call->n, values, call->m, 0)
-               : keel_no_memory(call->m * sizeof(keel_tensor *));
-    for (uint32_t i = 0; status == KD_OK && i < call->m; i++)
-      if (values[i]) status = keel_tensor_wait(values[i]); /* of keel::Copy */
+    status = values ? keel_site_call(&call->op->site, call->scope, call->inputs,
+                                     call->n, values, call->m, 0)
+                    : keel_no_memory(call->m * sizeof(keel_tensor *));
     if (status != KD_OK)
       failed = keel_tensor_failed(call->op->site.op->context, status);
   }
-  become_all(call, values, failed);
+  for (uint32_t i = 0; i < call->m; i++)
+    if (failed || status == KD_OK)
+      become(call->outputs[i], failed ? failed : values[i]);
+    else
+      keel_tensor_become_failed(call->outputs[i], status);
   for (uint32_t i = 0; values && i < call->m; i++)
     keel_tensor_release(values[i]);
   free(values);
