@@ -290,6 +290,66 @@ static void what_has_ended_is_gone_on_from(void **state) {
   end();
 }
 
+/* ---- kernels that block ------------------------------------------------------------------- */
+
+/* Eight kernels that wait for each other, of a program and of single calls: they get
+ * threads of their own, and the one worker does other work. */
+static void kernels_that_block_get_threads_of_their_own(void **state) {
+  enum { MEMBERS = 8 };
+  const int64_t two = 2;
+  keel_builder *g = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *out[MEMBERS];
+  (void)state;
+  context = open_with(CPU_PLUGIN, BARRIER_PLUGIN, 1);
+  keel_device *barrier = NULL;
+  assert_int_equal(keel_device_find(context, "barrier:0", &barrier), KD_OK);
+  assert_int_equal(keel_builder_create(context, "meet", &g), KD_OK);
+  keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
+  for (int i = 0; i < MEMBERS; i++) {
+    keel_value y = op(g, "Relu", x, KEEL_ABSENT);
+    assert_int_equal(keel_device_push(barrier), KD_OK);
+    y = op(g, "Abs", op(g, "Sub", y, x), KEEL_ABSENT);
+    keel_device_pop();
+    keel_builder_output(g, "y", op(g, "Neg", y, KEEL_ABSENT));
+  }
+  assert_int_equal(keel_builder_finish(g, &program), KD_OK);
+  keel_builder_destroy(g);
+  const char *skip = "cse"; /* they are alike, and stay eight */
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .skip = &skip, .skip_count = 1};
+  if (keel_plan_create(program, &params, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_program_release(program);
+  keel_tensor *in = floats(context, 2, (const float[]){1, -2});
+  for (int round = 0; round < 3; round++) {
+    if (keel_plan_run(plan, &in, 1, out, MEMBERS) != KD_OK)
+      fail_msg("%s", keel_message());
+    for (int i = 0; i < MEMBERS; i++)
+      expect_floats(out[i], (const float[]){0, -2}, 2);
+    release(out, MEMBERS);
+  }
+  /* calls whose input comes later */
+  keel_tensor *late = NULL;
+  assert_int_equal(keel_tensor_promise(context, &late), KD_OK);
+  assert_int_equal(keel_device_push(barrier), KD_OK);
+  for (int i = 0; i < MEMBERS; i++)
+    assert_int_equal(keel_call(context, "Abs", NULL, 0, &late, 1, &out[i], 1),
+                     KD_OK);
+  keel_device_pop();
+  assert_int_equal(keel_tensor_fulfil(late, in), KD_OK);
+  for (int i = 0; i < MEMBERS; i++) {
+    if (keel_tensor_wait(out[i]) != KD_OK) fail_msg("%s", keel_message());
+    expect_floats(out[i], (const float[]){1, 2}, 2);
+  }
+  release(out, MEMBERS);
+  keel_tensor_release(late);
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
 /* ---- what goes wrong --------------------------------------------------------------------- */
 
 static void a_late_failure_in_one_ends_the_run(void **state) {
@@ -384,6 +444,7 @@ int main(void) {
       cmocka_unit_test(nested_functions_hold_no_worker),
       cmocka_unit_test(nor_the_caller_where_there_is_no_worker),
       cmocka_unit_test(what_has_ended_is_gone_on_from),
+      cmocka_unit_test(kernels_that_block_get_threads_of_their_own),
       cmocka_unit_test(a_late_failure_in_one_ends_the_run),
       cmocka_unit_test(an_endless_loop_can_be_stopped),
   };

@@ -122,19 +122,23 @@ static void a_run_is_stopped_anywhere(void **state) {
 static void a_run_ends_when_its_time_is_over(void **state) {
   keel_plan *plan = chain(2000, 50000);
   keel_tensor *x = zeros(50000), *y = NULL;
+  int named = 0;
   (void)state;
   keel_run_params params = {.struct_size = sizeof params, .timeout = 50000};
   for (int i = 0; i < 8; i++) {
     assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                      KD_DEADLINE_EXCEEDED);
     assert_null(y);
-    expect_message("past its deadline, before Neg");
+    expect_message("past its deadline");
+    /* on a busy machine it may be over before the first op */
+    named += strstr(keel_message(), ", before Neg") != NULL;
     if (i == 3) { /* with values until then; in frames after */
       assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
       keel_tensor_release(y);
       y = NULL;
     }
   }
+  assert_true(named > 0);
   params.timeout = UINT64_MAX;
   assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1), KD_OK);
   keel_tensor_release(y);

@@ -88,3 +88,14 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
   }
   return nothing_fits(context, wanted, node, where);
 }
+
+bool keel_may_block(const keel_opdef *op) {
+  const keel_context *context = op->context;
+  for (uint32_t i = 0; !op->schema->host && i < context->device_count; i++) {
+    const keel_kernel_list *list = keel_device_kernels(
+        context->devices[i], op->schema->domain, op->schema->name);
+    for (uint32_t k = 0; list && k < list->count; k++)
+      if (list->defs[k]->flags & KD_KERNEL_BLOCKING) return true;
+  }
+  return false;
+}

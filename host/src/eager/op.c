@@ -162,8 +162,13 @@ static void run_deferred(keel_task *task) {
 static void input_arrived(keel_waiter *waiter) {
   deferred *call = ((arrival *)waiter)->call;
   /* acq_rel: the last to arrive sees what all wrote */
-  if (atomic_fetch_sub_explicit(&call->missing, 1, memory_order_acq_rel) == 1)
-    keel_pool_submit(call->op->site.op->context->pool, &call->task);
+  if (atomic_fetch_sub_explicit(&call->missing, 1, memory_order_acq_rel) != 1)
+    return;
+  keel_pool *pool = call->op->site.op->context->pool;
+  if (keel_may_block(call->op->site.op))
+    keel_pool_submit_blocking(pool, &call->task);
+  else
+    keel_pool_submit(pool, &call->task);
 }
 
 static keel_status defer(keel_op *op, keel_device *scope,

@@ -62,6 +62,9 @@ struct keel_host_call {
   struct keel_fplan *const *graphs; /* by attribute of the op */
 };
 
+/* Whether any device's kernel for the op may take long on the host. */
+bool keel_may_block(const keel_opdef *op);
+
 /* Picks a definition and a device for types that were inferred; used by calls
  * and by placement. `out_def` may come from another device than `wanted`. */
 keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,

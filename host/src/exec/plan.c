@@ -114,6 +114,9 @@ static keel_status lay_function(keel_plan *plan, keel_function *function,
     fplan->copies |= fplan->steps[i].copies;
   for (uint32_t i = 0; i < fplan->step_count; i++)
     fplan->nests |= fplan->steps[i].site.graphs != NULL;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    fplan->blocks |= fplan->steps[i].blocks =
+        keel_may_block(fplan->steps[i].site.op);
   KEEL_TRY(keel_effects_find(fplan, function->value_count, nested));
   KEEL_TRY(lay_values(plan, function, fplan));
   fplan->order =

@@ -22,6 +22,7 @@ typedef struct keel_step {
    * KEEL_ABSENT; and those of the steps that it waits for */
   uint32_t mark, behind_count;
   uint32_t *behind;
+  bool blocks;        /* a kernel of it is KD_KERNEL_BLOCKING */
   bool copies;        /* keel::Copy: its output may be pending */
   uint64_t copy_time; /* added to atomically */
   char types[96];     /* of the inputs, of a profiled call */
@@ -39,6 +40,7 @@ struct keel_fplan {
   uint32_t mark_count; /* of the values, the last ones */
   bool copies;         /* some step does */
   bool nests;          /* some step has nested functions */
+  bool blocks;         /* some step does */
   keel_touch *touches; /* by capture */
   keel_touch touches_any;
   keel_edge *effects; /* between steps that touch one resource */

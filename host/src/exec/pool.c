@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exec/blocking.h"
 #include "exec/deque.h"
 #include "trace/trace.h"
 
@@ -43,6 +44,7 @@ struct keel_pool {
   _Alignas(64) atomic_uint sleepers;
   atomic_uint epoch; /* what sleepers sleep on */
   atomic_bool stop;
+  keel_blocking *blocking;
 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -278,6 +280,13 @@ void keel_pool_submit(keel_pool *pool, keel_task *task) {
   wake(pool, 1);
 }
 
+void keel_pool_submit_blocking(keel_pool *pool, keel_task *task) {
+  if (pool->worker_count)
+    keel_blocking_submit(pool->blocking, task);
+  else
+    keel_pool_submit(pool, task);
+}
+
 void keel_pool_post(keel_pool *pool, keel_task *task) {
   if (!keel_queue_put(&pool->queue, task)) push_posted(pool, task, task);
   wake(pool, 1);
@@ -324,6 +333,7 @@ static void stop_workers(keel_pool *pool, uint32_t started) {
   wake(pool, INT32_MAX);
   for (uint32_t i = 0; i < started; i++)
     pthread_join(pool->workers[i].thread, NULL);
+  keel_blocking_destroy(pool->blocking);
   free(pool->workers);
   free(pool);
 }
@@ -333,9 +343,15 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
   if (!pool) return keel_no_memory(sizeof *pool);
   memset(pool, 0, sizeof *pool);
   keel_queue_init(&pool->queue);
+  keel_status status = keel_blocking_create(&pool->blocking);
+  if (status != KD_OK) {
+    free(pool);
+    return status;
+  }
   if (workers) {
     pool->workers = aligned_alloc(64, workers * sizeof(worker));
     if (!pool->workers) {
+      keel_blocking_destroy(pool->blocking);
       free(pool);
       return keel_no_memory(workers * sizeof(worker));
     }

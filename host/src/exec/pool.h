@@ -29,7 +29,11 @@ uint32_t keel_pool_size(const keel_pool *pool);
  * the caller runs it. */
 void keel_pool_submit(keel_pool *pool, keel_task *task);
 
-/* The same from a thread that must not run it, a driver's: never runs it. */
+/* Hands over a task that waits or takes long: to a thread of its own, and none of the
+ * pool's; where the pool has none either, as keel_pool_submit. */
+void keel_pool_submit_blocking(keel_pool *pool, keel_task *task);
+
+/* As keel_pool_submit from a thread that must not run it, a driver's: never runs it. */
 void keel_pool_post(keel_pool *pool, keel_task *task);
 
 /* Runs one task or part of a loop, if there is one. */

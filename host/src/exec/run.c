@@ -84,6 +84,7 @@ static uint32_t follow(keel_run *run, uint32_t index) {
 }
 
 static bool goes_on_later(keel_run *run, uint32_t index);
+static void hand_over(keel_run *run, uint32_t index);
 static void nested_ended(keel_done *done, keel_status status);
 static void finish(keel_run *run);
 
@@ -94,6 +95,9 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
     keel_step *step = &run->fplan->steps[index];
     if (run->framed) {
       keel_run_framed_step(run, index);
+    } else if (step->blocks) {
+      hand_over(run, index);
+      break;
     } else if (step->site.graphs) {
       if (!keel_run_nested(run, index, nested_ended)) break;
     } else {
@@ -147,6 +151,25 @@ static bool goes_on_later(keel_run *run, uint32_t index) {
   *at = (arrival){{NULL, data_came}, run, index, run->profile ? keel_now() : 0};
   keel_tensor_then(value, &at->waiter);
   return true;
+}
+
+/* On a thread for such work: only the step itself. */
+static void run_blocking(keel_task *task) {
+  step_task *at = (step_task *)task;
+  keel_run *run = at->run;
+  at->task.run = run_task;
+  keel_hush();
+  keel_run_step(run, at->step);
+  uint32_t next = follow(run, at->step);
+  if (next != KEEL_ABSENT)
+    keel_pool_submit(run->fplan->plan->context->pool, &run->tasks[next].task);
+  run_from(run, KEEL_ABSENT, 1);
+}
+
+static void hand_over(keel_run *run, uint32_t index) {
+  keel_task *task = &run->tasks[index].task;
+  task->run = run_blocking;
+  keel_pool_submit_blocking(run->fplan->plan->context->pool, task);
 }
 
 static void run_task(keel_task *task) {
@@ -311,7 +334,9 @@ static keel_status end_run(keel_run *run, keel_tensor **outputs) {
 
 /* Whether no step can end later than it is run, and no other thread would help. */
 static bool is_straight(const keel_run *run) {
-  return !run->fplan->copies && !run->fplan->nests && keel_run_is_alone(run);
+  const keel_fplan *fplan = run->fplan;
+  return !fplan->copies && !fplan->nests && !fplan->blocks &&
+         keel_run_is_alone(run);
 }
 
 static void begin_values(keel_run *run, keel_tensor *const *inputs,
