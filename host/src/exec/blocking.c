@@ -15,7 +15,8 @@ struct keel_blocking {
   keel_task *first, *last;
   uint32_t waiting; /* tasks in the list */
   uint32_t threads, idle, named;
-  bool stop;
+  pthread_t ended; /* the last thread that did, to be joined by the next */
+  bool has_ended, stop;
 };
 
 keel_status keel_blocking_create(keel_blocking **out_blocking) {
@@ -39,6 +40,8 @@ void keel_blocking_destroy(keel_blocking *all) {
   while (all->threads)
     pthread_cond_wait(&all->changed, &all->lock);
   pthread_mutex_unlock(&all->lock);
+  /* what a thread leaves at its end, its lists, is gone before the heaps go */
+  if (all->has_ended) pthread_join(all->ended, NULL);
   pthread_cond_destroy(&all->changed);
   pthread_mutex_destroy(&all->lock);
   free(all);
@@ -71,20 +74,21 @@ static void *work(void *argument) {
     task->run(task);
     pthread_mutex_lock(&all->lock);
   }
+  pthread_t before = all->ended;
+  bool joins = all->has_ended;
+  all->ended = pthread_self();
+  all->has_ended = true;
   all->threads--;
   pthread_cond_broadcast(&all->changed);
   pthread_mutex_unlock(&all->lock);
+  if (joins) pthread_join(before, NULL);
   return NULL;
 }
 
 /* With the lock held. */
 static bool add_thread(keel_blocking *all) {
   pthread_t thread;
-  pthread_attr_t attr;
-  pthread_attr_init(&attr);
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  bool made = pthread_create(&thread, &attr, work, all) == 0;
-  pthread_attr_destroy(&attr);
+  bool made = pthread_create(&thread, NULL, work, all) == 0;
   all->threads += made;
   return made;
 }
