@@ -164,6 +164,28 @@ static void an_input_that_fails_is_told(void **state) {
   keel_close(context);
 }
 
+/* A plan is made before a pending input shows its shape. */
+static void a_late_input_is_what_was_declared(void **state) {
+  const float three[] = {1, -2, 3};
+  keel_tensor *out[3];
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 1);
+  keel_plan *plan = plan_of_two();
+  for (int partial = 0; partial < 2; partial++) {
+    keel_tensor *in[] = {floats(context, 2, three), promise()};
+    begin(plan, partial ? KEEL_RUN_PARTIAL : 0, in, 2, out, 3);
+    expect_pair(out[0], -1, 0); /* it is under way */
+    fulfil(in[1], three, 3);
+    for (int i = 1; i < 3; i++)
+      expect_failed(out[i], KD_INVALID_ARGUMENT,
+                    "input \"b\" is f32[3], and the program declares f32[2]");
+    keel_tensor_release(in[0]);
+    keel_tensor_release(in[1]);
+  }
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
 /* A run that has failed tells so although an input has not come. */
 static void a_failure_waits_for_no_input(void **state) {
   const int64_t open = -1;
@@ -417,6 +439,7 @@ int main(void) {
       cmocka_unit_test(what_needs_no_pending_input_is_made),
       cmocka_unit_test(one_pending_input_may_be_two),
       cmocka_unit_test(an_input_that_fails_is_told),
+      cmocka_unit_test(a_late_input_is_what_was_declared),
       cmocka_unit_test(a_failure_waits_for_no_input),
       cmocka_unit_test(an_output_is_known_before_the_run_ends),
       cmocka_unit_test(a_called_copy_holds_no_thread),

@@ -311,6 +311,27 @@ static void a_table_takes_many_keys_at_once(void **state) {
   release(all, 6);
 }
 
+/* No keys, and rows without elements. */
+static void a_table_takes_nothing(void **state) {
+  const int64_t none = 0, key_ = 5;
+  (void)state;
+  keel_tensor *absent = floats(context, 0, NULL), *row = scalar(1);
+  keel_tensor *empty = call("Table", absent, NULL, NULL);
+  keel_tensor *table = call("Table", row, NULL, NULL), *key = integer(key_);
+  keel_tensor *no_keys = integers(none, NULL), *out[2];
+  assert_int_equal(to_integer(call("TableInsert", table, no_keys, absent)), 0);
+  assert_int_equal(to_integer(call("TableErase", table, no_keys, NULL)), 0);
+  keel_tensor *found = call("TableFind", table, no_keys, NULL);
+  assert_int_equal(keel_tensor_elements(found), 0);
+  assert_int_equal(to_integer(call("TableInsert", empty, key, absent)), 1);
+  assert_int_equal(try_call("TableEntries", empty, NULL, NULL, out, 2), KD_OK);
+  assert_int_equal(keel_tensor_elements(out[0]), 1);
+  assert_int_equal(keel_tensor_elements(out[1]), 0);
+  keel_tensor *all[] = {absent,  row,   empty,  table, key,
+                        no_keys, found, out[0], out[1]};
+  release(all, 9);
+}
+
 static void *fulfil_later(void *promise) {
   keel_tensor *value = scalar(5);
   usleep(20000);
@@ -691,6 +712,7 @@ int main(void) {
       cmocka_unit_test(a_counter_counts_from_all_threads),
       cmocka_unit_test(a_table_is_a_map),
       cmocka_unit_test(a_table_takes_many_keys_at_once),
+      cmocka_unit_test(a_table_takes_nothing),
       cmocka_unit_test(calls_take_effect_in_their_order),
       cmocka_unit_test(runs_act_as_if_one_after_the_other),
       cmocka_unit_test(changes_are_made_though_nobody_reads_them),

@@ -7,8 +7,8 @@
 /* The output is known. Any thread; the first word on an output counts. */
 void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value);
 
-/* Whether the inputs that are known are what the program declares. */
-keel_status keel_begun_check(const keel_begun *begun);
+/* Whether an input that has come is what the program declares. */
+keel_status keel_begun_check(const keel_begun *begun, uint32_t input);
 
 /* None of the outputs that are not known yet will be made. */
 void keel_begun_fail(keel_begun *begun, keel_tensor *failure);

@@ -203,13 +203,23 @@ static void set_counts(keel_run *run, uint32_t held) {
 
 /* ---- inputs that are not known yet -------------------------------------------- */
 
+static void refuse_value(keel_run *run, uint32_t value, keel_status status) {
+  keel_tensor *failed = keel_tensor_failed(run->fplan->plan->context, status);
+  keel_tensor_release(run->values[value]);
+  run->values[value] = failed;
+}
+
 static void input_came(keel_waiter *waiter) {
   awaited *at = (awaited *)(void *)waiter;
   keel_run *run = at->run;
   const keel_fplan *fplan = run->fplan;
   keel_status status = keel_tensor_query(run->values[at->value]);
   uint32_t value = at->value;
-  if (status == KD_OK) status = keel_begun_check(run->begun);
+  if (status == KD_OK) {
+    status = keel_begun_check(run->begun, (uint32_t)(at - run->awaited));
+    /* nobody has read it yet: what hangs on it fails */
+    if (status != KD_OK && run->partial) refuse_value(run, value, status);
+  }
   if (status != KD_OK && !run->partial) keel_run_fail(run, status);
   for (uint32_t i = 0; i < fplan->step_count; i++)
     for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)

@@ -254,13 +254,14 @@ void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
     keel_tensor_become(begun->promises[output], value);
 }
 
-keel_status keel_begun_check(const keel_begun *begun) {
-  uint32_t odd = KEEL_ABSENT;
-  KEEL_TRY(check_declared(begun->plan, begun->inputs, &odd));
-  /* too late for another plan */
-  return odd == KEEL_ABSENT || begun->out.odd != KEEL_ABSENT
+keel_status keel_begun_check(const keel_begun *begun, uint32_t input) {
+  const keel_port *port = &begun->plan->ports[input];
+  bool close = false;
+  /* another shape is too late for another plan */
+  return is_as_declared(port, begun->inputs[input], &close) ||
+                 (close && begun->out.odd != KEEL_ABSENT)
              ? KD_OK
-             : not_declared(&begun->plan->ports[odd], begun->inputs[odd]);
+             : not_declared(port, begun->inputs[input]);
 }
 
 void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {
