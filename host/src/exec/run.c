@@ -490,12 +490,6 @@ static bool begin_parallel(keel_run *run, keel_done *done) {
          1;
 }
 
-static bool are_ready(keel_tensor *const *inputs, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    if (inputs[i] && keel_tensor_state(inputs[i]) != KEEL_READY) return false;
-  return true;
-}
-
 bool keel_fplan_begin(keel_fplan *fplan, keel_device *scope,
                       keel_tensor *const *inputs, uint32_t input_count,
                       keel_tensor **outputs, uint32_t output_count,
@@ -518,7 +512,7 @@ bool keel_fplan_begin_for(keel_fplan *fplan, keel_device *scope,
   *out_status =
       make_run(fplan, scope, input_count, output_count, watch, partial, &run);
   if (*out_status != KD_OK) return true;
-  bool ready = !begun || are_ready(inputs, input_count);
+  bool ready = !begun || keel_tensors_ready(inputs, input_count);
   if (ready && !partial && keel_run_fits(run, inputs)) {
     *out_status = keel_run_in_frame(run, inputs, outputs);
   } else {

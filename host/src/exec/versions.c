@@ -170,15 +170,10 @@ static keel_plan *keep(keel_versions *all, version *made) {
   return plan;
 }
 
-static bool are_known(keel_tensor *const *inputs, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    if (keel_tensor_state(inputs[i]) != KEEL_READY) return false;
-  return true;
-}
-
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
   uint32_t count = all->base->input_count;
-  if (!are_known(inputs, count) || keel_frame_fits(all->general->main, inputs))
+  if (!keel_tensors_ready(inputs, count) ||
+      keel_frame_fits(all->general->main, inputs))
     return NULL;
   uint64_t hash = hash_types(inputs, count);
   pthread_mutex_lock(&all->lock);

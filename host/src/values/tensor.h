@@ -66,6 +66,14 @@ static inline uint32_t keel_tensor_state(keel_tensor *tensor) {
   return keel_future_state(&tensor->future);
 }
 
+/* Whether all are known and none has failed; NULL entries are absent. */
+static inline bool keel_tensors_ready(keel_tensor *const *tensors,
+                                      uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (tensors[i] && keel_tensor_state(tensors[i]) != KEEL_READY) return false;
+  return true;
+}
+
 /* The device whose memory holds it; NULL: the host's. */
 static inline keel_device *keel_tensor_place(const keel_tensor *tensor) {
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
