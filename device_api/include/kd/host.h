@@ -116,7 +116,8 @@ typedef struct kd_graph_table {
   uint32_t (*node_input)(const kd_graph *graph, uint32_t node, uint32_t index);
   uint32_t (*node_output)(const kd_graph *graph, uint32_t node, uint32_t index);
 
-  /* Values that come from outside, and values that somebody outside needs. */
+  /* Values that come from outside, constants too, and values that somebody outside
+   * needs. */
   uint32_t (*input_count)(const kd_graph *graph);
   uint32_t (*input)(const kd_graph *graph, uint32_t index);
   uint32_t (*output_count)(const kd_graph *graph);

@@ -14,8 +14,10 @@ extern "C" {
 
 /* Takes one claim during `claim`: the nodes, by index, of one connected part
  * that no path leaves and enters again, and what it should cost (NULL: not
- * known). Returns KD_OK, KD_INVALID_ARGUMENT (not such a part, or a node is
- * claimed already; the claim is dropped and the plugin may go on).
+ * known). Nodes are connected by values that both read or write; claims taken
+ * before count as one node each. Returns KD_OK, KD_INVALID_ARGUMENT (not such a
+ * part, or a node is claimed already; the claim is dropped and the plugin may go
+ * on).
  * [region.claim-honest, region.claim-refused] */
 typedef kd_status (*kd_claim)(void *context, const uint32_t *nodes,
                               uint32_t count, const kd_cost *cost);
@@ -34,7 +36,8 @@ typedef struct kd_region_table {
                      void *context);
 
   /* Compiles one claimed part: its inputs and outputs are the graph's, in
-   * order. May take long; any thread. Returns KD_OK, KD_UNIMPLEMENTED (the
+   * order, constants among the inputs: the graph has their data, and each launch
+   * their tensors. The graph is borrowed for the call. May take long; any thread. Returns KD_OK, KD_UNIMPLEMENTED (the
    * host runs the part op by op), KD_OUT_OF_MEMORY.
    * [region.equals-ops, region.odd-graphs, region.threads] */
   kd_status (*compile)(kd_device *device, const kd_graph *graph,
@@ -43,7 +46,9 @@ typedef struct kd_region_table {
   /* Bytes of scratch a launch needs; NULL: none. */
   uint64_t (*workspace)(kd_region *region, const kd_launch *launch);
 
-  /* Runs it; the rules are kd_kernel_def.enqueue's; launch->node is NULL. */
+  /* Runs it; the rules are kd_kernel_def.enqueue's; launch->node and
+   * launch->data are NULL, tensors are row-major and share no memory with each
+   * other but where they are inputs. */
   kd_status (*enqueue)(kd_region *region, kd_stream *stream,
                        const kd_launch *launch);
 

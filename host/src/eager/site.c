@@ -85,6 +85,50 @@ static inline bool matches(const keel_binding *binding, keel_device *wanted,
   return true;
 }
 
+/* The types are those that it was compiled for. */
+static keel_status region_types(const keel_site *site,
+                                keel_tensor *const *inputs, uint32_t n,
+                                const keel_type **in, const keel_type **out,
+                                uint32_t m) {
+  const keel_region *region = site->region;
+  bool same = region->input_count == n && region->output_count == m;
+  for (uint32_t i = 0; same && i < n; i++)
+    same = inputs[i] && inputs[i]->type == region->types[i];
+  if (!same)
+    return keel_fail(KD_INTERNAL,
+                     "%s \"%s\" is called with other types than it was"
+                     " compiled for",
+                     site->op->schema->name, site->where);
+  for (uint32_t i = 0; i < n; i++)
+    in[i] = region->types[i];
+  for (uint32_t i = 0; i < m; i++)
+    out[i] = region->types[n + i];
+  return KD_OK;
+}
+
+/* Who runs it: the device that compiled it, or the one that is chosen. */
+static keel_status find_kernel(const keel_site *site, keel_device *wanted,
+                               keel_binding *binding,
+                               const kd_kernel_def **out_def) {
+  keel_context *context = site->op->context;
+  if (site->region) {
+    binding->node.blocked_inputs = 0; /* it takes rows */
+    binding->device = site->region->device;
+    *out_def = &site->region->def;
+    return KD_OK;
+  }
+  keel_status status = keel_choose_kernel(
+      context, wanted, &binding->node, site->where, &binding->device, out_def);
+  if (status == KD_OK ||
+      !(binding->node.blocked_inputs || site->blocked_output))
+    return status;
+  /* nobody takes the layout: the launch brings the inputs to rows */
+  binding->node.blocked_inputs = 0;
+  binding->node.blocked_output = false;
+  return keel_choose_kernel(context, wanted, &binding->node, site->where,
+                            &binding->device, out_def);
+}
+
 static keel_status bind(keel_site *site, keel_device *wanted,
                         keel_tensor *const *inputs, uint32_t n, uint32_t m,
                         uint32_t blocked, keel_binding **out_binding) {
@@ -98,7 +142,8 @@ static keel_status bind(keel_site *site, keel_device *wanted,
   binding->input_count = n;
   binding->output_count = m;
   binding->outputs_known = !schema->value_inputs;
-  keel_status status = infer(site, inputs, n, in, out, m);
+  keel_status status = site->region ? region_types(site, inputs, n, in, out, m)
+                                    : infer(site, inputs, n, in, out, m);
   binding->node = (struct kd_node){
       .op = site->op,
       .name = site->where,
@@ -111,17 +156,7 @@ static keel_status bind(keel_site *site, keel_device *wanted,
       .blocked_output = site->blocked_output,
   };
   const kd_kernel_def *def = NULL;
-  if (status == KD_OK) {
-    status = keel_choose_kernel(context, wanted, &binding->node, site->where,
-                                &binding->device, &def);
-    if (status != KD_OK && (blocked || site->blocked_output)) {
-      /* nobody takes the layout: the launch brings the inputs to rows */
-      binding->node.blocked_inputs = 0;
-      binding->node.blocked_output = false;
-      status = keel_choose_kernel(context, wanted, &binding->node, site->where,
-                                  &binding->device, &def);
-    }
-  }
+  if (status == KD_OK) status = find_kernel(site, wanted, binding, &def);
   if (status == KD_OK) {
     keel_instance_key key = {
         .device = binding->device,

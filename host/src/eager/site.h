@@ -5,6 +5,7 @@
 #define KEEL_SITE_H
 
 #include "eager/cache.h"
+#include "program/region.h"
 
 #define KEEL_SITE_SLOTS 8
 
@@ -29,6 +30,7 @@ typedef struct keel_site {
   keel_tensor *const *constants;    /* by input, NULL where not; or NULL */
   bool blocked_output;              /* the layout pass wants output 0 blocked */
   struct keel_fplan *const *graphs; /* nested functions, by attribute */
+  const keel_region *region;        /* what keel::Region stands for */
   uint64_t *copy_time; /* where the time of moving inputs is added, or NULL */
   _Atomic(keel_binding *) slots[KEEL_SITE_SLOTS];
 } keel_site;

@@ -599,11 +599,6 @@ static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
   return KD_OK;
 }
 
-bool keel_frame_fits(keel_fplan *fplan, keel_tensor *const *inputs) {
-  const keel_framing *framing = framing_of(fplan);
-  return framing && takes(framing, inputs);
-}
-
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
                       keel_frame **frame) {
   keel_framing *framing = framing_of(fplan);

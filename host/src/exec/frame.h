@@ -12,9 +12,6 @@
 
 typedef struct keel_frame keel_frame;
 
-/* Whether runs with these inputs have frames. */
-bool keel_frame_fits(keel_fplan *fplan, keel_tensor *const *inputs);
-
 /* Makes a run ready: *frame is made, or one of before is used again. False where the
  * function or these inputs do not fit, or memory for all of it at once is not there;
  * then the run makes values. */

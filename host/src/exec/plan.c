@@ -50,6 +50,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   keel_site_init(&step->site, node->op, node->name, node->device);
   step->site.copy_time = NULL;
   step->site.blocked_output = node->blocked_output;
+  step->site.region = node->region;
   step->inputs = node->inputs;
   step->outputs = node->outputs;
   step->input_count = node->input_count;
@@ -147,7 +148,7 @@ static keel_status check_kernels(const keel_plan *plan) {
   for (const keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
       const keel_opdef *op = at->steps[i].site.op;
-      bool there = op->schema->host != NULL;
+      bool there = op->schema->host || at->steps[i].site.region;
       for (uint32_t d = 0; d < plan->context->device_count && !there; d++)
         there = keel_device_kernels(plan->context->devices[d],
                                     op->schema->domain, op->schema->name);

@@ -28,29 +28,36 @@ static void destroy(kd_kernel *kernel) {
   own->inner.destroy(kernel);
 }
 
+kd_status keel_layer_launch_good(const layer *l, const char *slot,
+                                 kd_stream *stream, const kd_launch *launch,
+                                 bool made_later) {
+  if (!settings.validation) return KD_OK;
+  REFUSE(keel_layer_stream_good(l, slot, launch->device, stream),
+         "validation refused %s", slot);
+  for (uint32_t i = 0; i < launch->input_count; i++)
+    if (launch->inputs[i].buffer &&
+        !keel_layer_range_good(
+            l, slot, launch->device, launch->inputs[i].buffer,
+            launch->inputs[i].offset,
+            launch->inputs[i].strides ? 0 : launch->inputs[i].size))
+      return keel_fail(KD_INVALID_ARGUMENT, "validation refused input %u", i);
+  for (uint32_t i = 0; !made_later && i < launch->output_count; i++)
+    if (launch->outputs[i].buffer &&
+        !keel_layer_range_good(
+            l, slot, launch->device, launch->outputs[i].buffer,
+            launch->outputs[i].offset, launch->outputs[i].size))
+      return keel_fail(KD_INVALID_ARGUMENT, "validation refused output %u", i);
+  return KD_OK;
+}
+
 /* set_output finds the host's launch by the address that it gave: the launch
  * itself is passed on, its data exchanged for the call. */
 static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
                          const kd_launch *launch) {
   const wrapped_def *own = launch->data;
   layer *l = own->layer;
-  REFUSE(keel_layer_stream_good(l, "kernel.enqueue", launch->device, stream),
-         "validation refused kernel.enqueue");
-  for (uint32_t i = 0; settings.validation && i < launch->input_count; i++)
-    if (launch->inputs[i].buffer &&
-        !keel_layer_range_good(
-            l, "kernel.enqueue", launch->device, launch->inputs[i].buffer,
-            launch->inputs[i].offset,
-            launch->inputs[i].strides ? 0 : launch->inputs[i].size))
-      return keel_fail(KD_INVALID_ARGUMENT, "validation refused input %u", i);
-  bool made_later = own->inner.flags & KD_KERNEL_DYNAMIC_OUTPUT;
-  for (uint32_t i = 0;
-       settings.validation && !made_later && i < launch->output_count; i++)
-    if (launch->outputs[i].buffer &&
-        !keel_layer_range_good(
-            l, "kernel.enqueue", launch->device, launch->outputs[i].buffer,
-            launch->outputs[i].offset, launch->outputs[i].size))
-      return keel_fail(KD_INVALID_ARGUMENT, "validation refused output %u", i);
+  KEEL_TRY(keel_layer_launch_good(l, "kernel.enqueue", stream, launch,
+                                  own->inner.flags & KD_KERNEL_DYNAMIC_OUTPUT));
   kd_launch *open = (kd_launch *)(uintptr_t)launch;
   open->data = own->inner.data;
   keel_layer_about("%s", own->inner.op);

@@ -12,6 +12,7 @@ typedef enum object_kind {
   OBJECT_STREAM,
   OBJECT_EVENT,
   OBJECT_KERNEL,
+  OBJECT_REGION,
 } object_kind;
 
 /* A handle that a plugin gave. */
@@ -39,6 +40,7 @@ typedef struct layer {
   kd_stream_table streams;
   kd_event_table events;
   kd_peer_table peer;
+  kd_region_table regions;
   kd_device *devices[16];
 } layer;
 
@@ -80,6 +82,10 @@ bool keel_layer_stream_good(const layer *l, const char *slot, kd_device *device,
                             kd_stream *stream);
 bool keel_layer_range_good(const layer *l, const char *slot, kd_device *device,
                            kd_buffer *buffer, uint64_t offset, uint64_t size);
+/* The stream, and the buffers of inputs and, but where the kernel sizes them, of outputs. */
+kd_status keel_layer_launch_good(const layer *l, const char *slot,
+                                 kd_stream *stream, const kd_launch *launch,
+                                 bool made_later);
 /* A stream is used by one thread at a time. */
 object *keel_layer_stream_enter(const layer *l, const char *slot,
                                 kd_stream *stream);
@@ -114,8 +120,9 @@ kd_status keel_layer_stream_leave(object *o, kd_status status);
 
 /* ---- the parts ----------------------------------------------------------------------- */
 
-/* Puts wrappers into a plugin's copied tables; slots.c and kernels.c. */
+/* Puts wrappers into a plugin's copied tables; slots.c, regions.c and kernels.c. */
 void keel_layer_wrap_slots(keel_plugin *plugin);
+void keel_layer_wrap_regions(keel_plugin *plugin);
 keel_status keel_layer_wrap_kernels(keel_plugin *plugin, layer *l);
 /* The layer of the plugin that opened a device. */
 layer *keel_layer_of(kd_device *device);

@@ -279,9 +279,11 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->streams = plugin->streams;
   l->events = plugin->events;
   l->peer = plugin->peer;
+  l->regions = plugin->regions;
   device_opens[number] = plugin->table.device_open;
   plugin->table.device_open = open_slots[number];
   keel_layer_wrap_slots(plugin);
+  keel_layer_wrap_regions(plugin);
   return keel_layer_wrap_kernels(plugin, l);
 }
 

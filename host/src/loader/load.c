@@ -151,6 +151,12 @@ static keel_status copy_options(keel_plugin *plugin) {
   KEEL_TRY(copy_table(plugin, "kd_region_table", table->regions,
                       END_OF(kd_region_table, destroy), &plugin->regions,
                       sizeof plugin->regions));
+  if (table->regions) {
+    NEED(regions, claim);
+    NEED(regions, compile);
+    NEED(regions, enqueue);
+    NEED(regions, destroy);
+  }
   KEEL_TRY(copy_table(plugin, "kd_profile_table", table->profile,
                       END_OF(kd_profile_table, clock), &plugin->profile,
                       sizeof plugin->profile));

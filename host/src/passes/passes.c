@@ -40,6 +40,8 @@ static const pass passes[] = {
      .plain = keel_pass_prune},
     {"layout", "lets convolutions keep the device's blocked layout",
      .last = true, .shapes = true, .on_device = keel_pass_layout},
+    {"regions", "hands parts to the compilers of devices that have one",
+     .last = true, .shapes = true, .on_device = keel_pass_regions},
     {"transfer", "copies values once for all that read them on a device",
      .last = true, .shapes = true, .over_all = keel_pass_transfer},
 };

@@ -100,6 +100,11 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device);
  * keel::Reorder where a chain begins or ends. */
 keel_status keel_pass_layout(keel_function *function, keel_device *device);
 
+/* Shows each device that compiles what of the function is to run there, its shapes known,
+ * and makes one keel::Region of each part that it claims and compiles. A claim that is
+ * no connected part, or that a path leaves and enters again, is refused. */
+keel_status keel_pass_regions(keel_function *function, keel_device *device);
+
 /* Puts keel::Copy where a value that one memory holds is read from another, one for
  * all that read it there, and constants into the memories of the devices that read
  * them. The last pass, over all functions. */

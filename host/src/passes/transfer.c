@@ -79,6 +79,8 @@ static reader read_node(const keel_function *function, keel_device *device,
     uint32_t host = read_by_runtime(schema);
     return (reader){.known = true, .host = host, .untouched = ~host};
   }
+  if (node->region)
+    return (reader){.known = true, .device = node->region->device};
   if (!wanted) return (reader){0};
   /* the common case, for which nobody need be asked */
   if (keel_device_addressable(wanted) &&

@@ -2,6 +2,7 @@
 #include "program/function.h"
 
 #include "context.h"
+#include "program/region.h"
 
 /* Arrays in arenas grow by copying; the old ones stay until the end. */
 static bool grow(keel_arena *arena, void *array, uint32_t *room, uint32_t count,
@@ -49,8 +50,10 @@ void keel_functions_release(keel_function *list) {
       keel_tensor_release(list->values[i].constant);
       keel_tensor_release(list->values[i].placed);
     }
-    for (uint32_t i = 0; i < list->node_count; i++)
+    for (uint32_t i = 0; i < list->node_count; i++) {
       keel_opdef_release(list->nodes[i].op);
+      keel_region_free(list->nodes[i].region);
+    }
   }
 }
 

@@ -26,10 +26,11 @@ typedef struct keel_node {
   const char *name;
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
-  keel_device *device; /* where it must run; NULL: on the plan's */
-  bool ruled;          /* a rule has said so */
-  uint32_t group;      /* nodes of one go to one device; 0: of none */
-  bool blocked_output; /* see keel_site */
+  keel_device *device;        /* where it must run; NULL: on the plan's */
+  bool ruled;                 /* a rule has said so */
+  uint32_t group;             /* nodes of one go to one device; 0: of none */
+  bool blocked_output;        /* see keel_site */
+  struct keel_region *region; /* of keel::Region: what it stands for; owned */
   bool dead;
 } keel_node;
 

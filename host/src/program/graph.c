@@ -1,4 +1,4 @@
-/* graph.c - lets plugins walk a function. */
+/* graph.c - lets plugins walk a part of a function. */
 #include "program/graph.h"
 
 static uint32_t node_count(const kd_graph *graph) {
@@ -89,63 +89,115 @@ const kd_graph_table keel_graph_table = {
     .value_constant = value_constant,
 };
 
-static keel_status fill_nodes(const keel_function *function, uint32_t *members,
-                              const keel_type **types, struct kd_graph *graph) {
+/* ---- making one ---------------------------------------------------------------- */
+
+static keel_status make_room(const keel_function *function,
+                             const uint32_t *owner, uint32_t id,
+                             struct kd_graph *graph) {
+  size_t inputs = 0, outputs = 0, nodes = 0;
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
-    const keel_type **in = types, **out = types + node->input_count;
-    if (node->dead) continue;
-    for (uint32_t k = 0; k < node->input_count; k++)
-      *types++ = node->inputs[k] == KEEL_ABSENT
-                     ? NULL
-                     : function->values[node->inputs[k]].type;
-    for (uint32_t k = 0; k < node->output_count; k++)
-      *types++ = node->outputs[k] == KEEL_ABSENT
-                     ? NULL
-                     : function->values[node->outputs[k]].type;
-    members[graph->node_count] = i;
+    if (node->dead || owner[i] != id) continue;
+    nodes++;
+    inputs += node->input_count;
+    outputs += node->output_count;
+  }
+  graph->nodes = calloc(nodes + 1, sizeof *graph->nodes);
+  graph->members = calloc(nodes + 1, sizeof *graph->members);
+  graph->inputs = calloc(inputs + 1, sizeof *graph->inputs);
+  graph->outputs = calloc(outputs + 1, sizeof *graph->outputs);
+  graph->types = calloc(inputs + outputs + 1, sizeof *graph->types);
+  graph->constants = calloc(inputs + 1, sizeof *graph->constants);
+  return graph->nodes && graph->members && graph->inputs && graph->outputs &&
+                 graph->types && graph->constants
+             ? KD_OK
+             : keel_no_memory((inputs + outputs) * sizeof *graph->types);
+}
+
+static void fill_nodes(const keel_function *function, const uint32_t *owner,
+                       uint32_t id, struct kd_graph *graph) {
+  const keel_type **types = graph->types;
+  keel_tensor **constants = graph->constants;
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    const keel_node *node = &function->nodes[i];
+    uint32_t n = node->input_count, m = node->output_count;
+    if (node->dead || owner[i] != id) continue;
+    for (uint32_t k = 0; k < n + m; k++) {
+      uint32_t value = k < n ? node->inputs[k] : node->outputs[k - n];
+      if (value == KEEL_ABSENT) continue;
+      types[k] = function->values[value].type;
+      if (k < n) constants[k] = function->values[value].constant;
+    }
+    graph->members[graph->node_count] = i;
     graph->nodes[graph->node_count++] = (struct kd_node){
         .op = node->op,
         .name = node->name,
-        .input_count = node->input_count,
-        .output_count = node->output_count,
-        .inputs = in,
-        .outputs = out,
+        .input_count = n,
+        .output_count = m,
+        .inputs = types,
+        .outputs = types + n,
+        .constants = constants,
     };
+    types += n + m;
+    constants += n;
   }
-  return KD_OK;
 }
 
-keel_status keel_graph_view(const keel_function *function,
-                            struct kd_graph *out_graph) {
-  size_t arguments = 0, n = function->node_count;
-  for (uint32_t i = 0; i < n; i++)
-    arguments +=
-        function->nodes[i].input_count + function->nodes[i].output_count;
-  /* one block: nodes, then types; another: members */
-  struct kd_node *nodes =
-      calloc(1, n * sizeof *nodes + (arguments + 1) * sizeof(keel_type *));
-  uint32_t *members = calloc(n + 1, sizeof *members);
-  if (!nodes || !members) {
-    free(nodes);
-    free(members);
-    return keel_no_memory(n * sizeof *nodes);
+enum { SEEN = 1, INSIDE = 2, NEEDED = 4 };
+
+/* What of each value is known: made or read inside, needed elsewhere. */
+static void mark_values(const keel_function *function, const uint32_t *owner,
+                        uint32_t id, uint8_t *marks) {
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    const keel_node *node = &function->nodes[i];
+    bool member = owner[i] == id;
+    if (node->dead) continue;
+    for (uint32_t k = 0; member && k < node->output_count; k++)
+      if (node->outputs[k] != KEEL_ABSENT) marks[node->outputs[k]] |= INSIDE;
+    for (uint32_t k = 0; !member && k < node->input_count; k++)
+      if (node->inputs[k] != KEEL_ABSENT) marks[node->inputs[k]] |= NEEDED;
   }
-  *out_graph = (struct kd_graph){
-      .function = function,
-      .nodes = nodes,
-      .members = members,
-      .inputs = function->inputs,
-      .input_count = function->input_count,
-      .outputs = function->outputs,
-      .output_count = function->output_count,
-  };
-  return fill_nodes(function, members, (const keel_type **)(nodes + n),
-                    out_graph);
+  for (uint32_t i = 0; i < function->output_count; i++)
+    marks[function->outputs[i]] |= NEEDED;
+}
+
+static void find_borders(struct kd_graph *graph, uint8_t *marks) {
+  for (uint32_t i = 0; i < graph->node_count; i++) {
+    const keel_node *node = &graph->function->nodes[graph->members[i]];
+    for (uint32_t k = 0; k < node->input_count; k++) {
+      uint32_t value = node->inputs[k];
+      if (value == KEEL_ABSENT || (marks[value] & (SEEN | INSIDE))) continue;
+      marks[value] |= SEEN;
+      graph->inputs[graph->input_count++] = value;
+    }
+    for (uint32_t k = 0; k < node->output_count; k++)
+      if (node->outputs[k] != KEEL_ABSENT && (marks[node->outputs[k]] & NEEDED))
+        graph->outputs[graph->output_count++] = node->outputs[k];
+  }
+}
+
+keel_status keel_graph_part(const keel_function *function,
+                            const uint32_t *owner, uint32_t id,
+                            struct kd_graph *out_graph) {
+  *out_graph = (struct kd_graph){.function = function};
+  uint8_t *marks = calloc((size_t)function->value_count + 1, 1);
+  if (!marks) return keel_no_memory(function->value_count);
+  keel_status status = make_room(function, owner, id, out_graph);
+  if (status == KD_OK) {
+    fill_nodes(function, owner, id, out_graph);
+    mark_values(function, owner, id, marks);
+    find_borders(out_graph, marks);
+  }
+  free(marks);
+  return status;
 }
 
 void keel_graph_drop(struct kd_graph *graph) {
   free(graph->nodes);
-  free((void *)(uintptr_t)graph->members);
+  free(graph->members);
+  free(graph->inputs);
+  free(graph->outputs);
+  free(graph->types);
+  free(graph->constants);
   *graph = (struct kd_graph){0};
 }

@@ -1,0 +1,113 @@
+/* region.c - compiled regions, and how they are launched. */
+#include "program/region.h"
+
+#include "memory/copy.h"
+#include "program/graph.h"
+
+/* ---- launches ------------------------------------------------------------------ */
+
+/* launch->data is the region (kd_kernel_def.data), and no plugin's business. */
+static const keel_region *enter(const kd_launch *launch) {
+  kd_launch *open = (kd_launch *)(uintptr_t)launch;
+  const keel_region *region = launch->data;
+  open->node = NULL;
+  open->data = NULL;
+  return region;
+}
+
+static void leave(const kd_launch *launch, const keel_region *region) {
+  kd_launch *open = (kd_launch *)(uintptr_t)launch;
+  open->data = region;
+}
+
+static kd_status enqueue(kd_kernel *none, kd_stream *stream,
+                         const kd_launch *launch) {
+  (void)none;
+  const keel_region *region = enter(launch);
+  kd_status status =
+      region->device->plugin->regions.enqueue(region->handle, stream, launch);
+  leave(launch, region);
+  return status;
+}
+
+static uint64_t workspace(kd_kernel *none, const kd_launch *launch) {
+  (void)none;
+  const keel_region *region = enter(launch);
+  uint64_t size =
+      region->device->plugin->regions.workspace(region->handle, launch);
+  leave(launch, region);
+  return size;
+}
+
+/* ---- making -------------------------------------------------------------------- */
+
+static keel_status note_types(keel_region *region,
+                              const struct kd_graph *graph) {
+  uint32_t n = graph->input_count, m = graph->output_count;
+  region->types = calloc(n + m + 1, sizeof *region->types);
+  if (!region->types) return keel_no_memory((n + m) * sizeof *region->types);
+  region->input_count = n;
+  region->output_count = m;
+  for (uint32_t i = 0; i < n + m; i++)
+    region->types[i] =
+        graph->function
+            ->values[i < n ? graph->inputs[i] : graph->outputs[i - n]]
+            .type;
+  return KD_OK;
+}
+
+static keel_status compile(keel_region *region, const struct kd_graph *graph) {
+  keel_device *device = region->device;
+  KEEL_TRY(note_types(region, graph));
+  keel_hush();
+  kd_status status =
+      device->plugin->regions.compile(device->handle, graph, &region->handle);
+  if (status == KD_OK && !region->handle)
+    status = keel_fail(KD_INTERNAL, "it returned KD_OK and no region");
+  if (status == KD_OK || status == KD_UNIMPLEMENTED) return status;
+  region->handle = NULL;
+  if (!keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  return keel_while(status,
+                    "while %s compiled a region of %u ops, from \"%s\"; without"
+                    " the pass \"regions\" they run one by one",
+                    device->name, (unsigned)graph->node_count,
+                    graph->nodes[0].name);
+}
+
+keel_status keel_region_compile(keel_device *device,
+                                const struct kd_graph *graph,
+                                keel_region **out_region) {
+  *out_region = NULL;
+  keel_region *region = calloc(1, sizeof *region);
+  if (!region) return keel_no_memory(sizeof *region);
+  region->device = device;
+  region->def = (kd_kernel_def){
+      .struct_size = sizeof region->def,
+      .domain = "keel",
+      .op = "Region",
+      .data = region,
+      .workspace = device->plugin->regions.workspace ? workspace : NULL,
+      .enqueue = enqueue,
+  };
+  keel_status status = compile(region, graph);
+  if (status == KD_OK)
+    *out_region = region;
+  else
+    keel_region_free(region);
+  if (status == KD_UNIMPLEMENTED)
+    keel_log_line(&device->context->log, KD_LOG_DEBUG,
+                  "%s does not compile what it claimed: %s", device->name,
+                  keel_message());
+  return status == KD_UNIMPLEMENTED ? KD_OK : status;
+}
+
+void keel_region_free(keel_region *region) {
+  if (!region) return;
+  if (region->handle) {
+    keel_device_drain(region->device); /* enqueued work may use it */
+    region->device->plugin->regions.destroy(region->handle);
+  }
+  free(region->types);
+  free(region);
+}

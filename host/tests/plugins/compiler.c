@@ -1,0 +1,254 @@
+/* compiler.c - a device with a compiler of its own: what it claims is the test's to say
+ * (compiler_claim), and what it compiles are graphs of Neg, Abs, Add and Mul of f32
+ * tensors of one size. */
+#include <kd/kd.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NODES  64
+#define VALUES 256
+
+KD_EXPORT void (*compiler_claim)(const kd_host *host, const kd_graph *graph,
+                                 kd_claim take, void *context);
+KD_EXPORT kd_status compiler_answer; /* of `compile`; KD_OK: it compiles */
+KD_EXPORT atomic_int compiler_live, compiler_made, compiler_launched;
+
+static const kd_host *host;
+
+/* ---- ops ------------------------------------------------------------------------ */
+
+enum { NEG, ABS, ADD, MUL, OPS };
+static const char *const names[OPS] = {"Neg", "Abs", "Add", "Mul"};
+
+static void compute(int op, const float *a, const float *b, float *to,
+                    int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    to[i] = op == NEG   ? -a[i]
+            : op == ABS ? (a[i] < 0 ? -a[i] : a[i])
+            : op == ADD ? a[i] + b[i]
+                        : a[i] * b[i];
+}
+
+static kd_status enqueue_op(kd_kernel *self, kd_stream *stream,
+                            const kd_launch *launch) {
+  (void)self;
+  (void)stream;
+  int op = (int)(intptr_t)launch->data;
+  for (uint32_t i = 0; i < launch->input_count; i++)
+    if (launch->inputs[i].size != launch->outputs[0].size)
+      return host->fail(KD_UNIMPLEMENTED, "compiler: broadcasting");
+  compute(op, launch->inputs[0].data,
+          launch->input_count > 1 ? launch->inputs[1].data : NULL,
+          launch->outputs[0].data, kd_elements(&launch->outputs[0]));
+  return KD_OK;
+}
+
+#define DEF(OP, NUMBER)                                             \
+  {                                                                 \
+    .struct_size = sizeof(kd_kernel_def), .op = OP,                 \
+    .input_types = {KD_TYPES(KD_F32)},                              \
+    .data = (const void *)(intptr_t)(NUMBER), .enqueue = enqueue_op \
+  }
+static const kd_kernel_def kernels[] = {DEF("Neg", NEG), DEF("Abs", ABS),
+                                        DEF("Add", ADD), DEF("Mul", MUL)};
+
+/* ---- regions --------------------------------------------------------------------- */
+
+typedef struct code {
+  int op;
+  uint32_t a, b, to;
+} code;
+
+struct kd_region {
+  uint32_t nodes, values, inputs, outputs;
+  uint32_t in[VALUES], out[VALUES];
+  code steps[NODES];
+};
+
+static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
+                       void *context) {
+  (void)device;
+  if (compiler_claim) compiler_claim(host, graph, take, context);
+  return KD_OK;
+}
+
+static kd_status translate(const kd_graph *graph, kd_region *to) {
+  const kd_graph_table *read = host->graph;
+  to->nodes = read->node_count(graph);
+  to->values = read->value_count(graph);
+  to->inputs = read->input_count(graph);
+  to->outputs = read->output_count(graph);
+  if (to->nodes > NODES || to->values > VALUES)
+    return host->fail(KD_UNIMPLEMENTED, "compiler: %u nodes", to->nodes);
+  for (uint32_t i = 0; i < to->inputs; i++)
+    to->in[i] = read->input(graph, i);
+  for (uint32_t i = 0; i < to->outputs; i++)
+    to->out[i] = read->output(graph, i);
+  for (uint32_t i = 0; i < to->nodes; i++) {
+    code *step = &to->steps[i];
+    const char *op = host->node->op(read->node(graph, i));
+    *step =
+        (code){OPS, read->node_input(graph, i, 0),
+               read->node_input(graph, i, 1), read->node_output(graph, i, 0)};
+    for (int k = 0; k < OPS; k++)
+      if (!strcmp(op, names[k])) step->op = k;
+    if (step->op == OPS)
+      return host->fail(KD_UNIMPLEMENTED, "compiler: %s", op);
+  }
+  return KD_OK;
+}
+
+static kd_status compile(kd_device *device, const kd_graph *graph,
+                         kd_region **out_region) {
+  (void)device;
+  if (compiler_answer != KD_OK)
+    return host->fail(compiler_answer, "compiler: not today");
+  kd_region *region = calloc(1, sizeof *region);
+  if (!region) return host->fail(KD_OUT_OF_MEMORY, "compiler: no memory");
+  kd_status status = translate(graph, region);
+  if (status != KD_OK) {
+    free(region);
+    return status;
+  }
+  atomic_fetch_add(&compiler_live, 1);
+  atomic_fetch_add(&compiler_made, 1);
+  *out_region = region;
+  return KD_OK;
+}
+
+/* All values but the inputs and outputs. */
+static uint64_t workspace(kd_region *region, const kd_launch *launch) {
+  return region->values * launch->outputs[0].size;
+}
+
+static kd_status enqueue(kd_region *region, kd_stream *stream,
+                         const kd_launch *launch) {
+  (void)stream;
+  float *values[VALUES];
+  uint64_t size = launch->outputs[0].size;
+  if (launch->node || launch->data || launch->workspace.size < size ||
+      launch->input_count != region->inputs ||
+      launch->output_count != region->outputs)
+    return host->fail(KD_INTERNAL, "compiler: an odd launch");
+  for (uint32_t i = 0; i < region->values; i++)
+    values[i] = (float *)(void *)((char *)launch->workspace.data + i * size);
+  for (uint32_t i = 0; i < region->inputs; i++)
+    values[region->in[i]] = launch->inputs[i].data;
+  for (uint32_t i = 0; i < region->outputs; i++)
+    values[region->out[i]] = launch->outputs[i].data;
+  for (uint32_t i = 0; i < region->nodes; i++) {
+    const code *step = &region->steps[i];
+    compute(step->op, values[step->a], step->op < ADD ? NULL : values[step->b],
+            values[step->to], (int64_t)(size / sizeof(float)));
+  }
+  atomic_fetch_add(&compiler_launched, 1);
+  return KD_OK;
+}
+
+static void destroy(kd_region *region) {
+  atomic_fetch_sub(&compiler_live, 1);
+  free(region);
+}
+
+static const kd_region_table regions = {
+    .struct_size = sizeof regions,
+    .claim = claim,
+    .compile = compile,
+    .workspace = workspace,
+    .enqueue = enqueue,
+    .destroy = destroy,
+};
+
+/* ---- the device ------------------------------------------------------------------ */
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  *out_address = aligned_alloc(64, (size + 63) / 64 * 64);
+  *out_buffer = *out_address;
+  return *out_address ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  free(buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy((char *)target + offset, source, size);
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy(target, (char *)source + offset, size);
+  return KD_OK;
+}
+
+static kd_status plugin_open(const kd_host *services) {
+  host = services;
+  return KD_OK;
+}
+
+static void plugin_close(void) {}
+
+static uint32_t device_count(void) {
+  return 1;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  (void)index;
+  out_info->flags =
+      KD_DEVICE_SOFTWARE | KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
+  out_info->name = "Compiler";
+  out_info->kind = "npu";
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  static int device;
+  (void)index;
+  *out_device = (kd_device *)&device;
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof memory,
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+
+static const kd_plugin plugin = {
+    .struct_size = sizeof plugin,
+    .abi_version = KD_ABI_VERSION,
+    .name = "compiler",
+    .vendor = "Keel's tests",
+    .version = "1",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+    .regions = &regions,
+    .kernels = kernels,
+    .kernel_count = OPS,
+};
+
+KD_ENTRY(plugin)

@@ -1,0 +1,474 @@
+/* regions_test.c - parts of programs that a device compiles as a whole: which claims are
+ * taken, what becomes of them, and that the numbers stay the same. */
+#include <dlfcn.h>
+#include <kd/kd.h>
+#include <stdatomic.h>
+
+#include "layers/layers.h"
+#include "program/function.h"
+#include "testing.h"
+
+enum { SIZE = 4, MOST = 40 };
+
+typedef void claimer(const kd_host *host, const kd_graph *graph, kd_claim take,
+                     void *context);
+
+static keel_context *context;
+static keel_device *device;
+static void *plugin;
+static claimer **compiler_claim;
+static kd_status *compiler_answer;
+static atomic_int *live, *made, *launched;
+static char shown[64]; /* the names of the nodes that were shown */
+
+/* state: the layers to be put on. */
+static int open_all(void **state) {
+  assert_int_equal(keel_layers_set(*state ? *state : ""), KD_OK);
+  context = open_with(CPU_PLUGIN, COMPILER_PLUGIN, 1);
+  assert_int_equal(keel_device_find(context, "compiler", &device), KD_OK);
+  plugin = dlopen(COMPILER_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(plugin);
+  compiler_claim = dlsym(plugin, "compiler_claim");
+  compiler_answer = dlsym(plugin, "compiler_answer");
+  live = dlsym(plugin, "compiler_live");
+  made = dlsym(plugin, "compiler_made");
+  launched = dlsym(plugin, "compiler_launched");
+  assert_true(compiler_claim && compiler_answer && live && made && launched);
+  return 0;
+}
+
+static int open_layered(void **state) {
+  *state = (void *)(uintptr_t) "validation,fault:region.enqueue=3:ABORTED";
+  return open_all(state);
+}
+
+static int close_all(void **state) {
+  (void)state;
+  dlclose(plugin);
+  keel_close(context);
+  return keel_layers_set("") == KD_OK ? 0 : -1;
+}
+
+static int reset(void **state) {
+  (void)state;
+  *compiler_claim = NULL;
+  *compiler_answer = KD_OK;
+  atomic_store(made, 0);
+  atomic_store(launched, 0);
+  *shown = 0;
+  return 0;
+}
+
+/* ---- claims by a list ------------------------------------------------------------ */
+
+/* Sets of nodes by their names' letters, with what is to become of each. */
+typedef struct wish {
+  const char *nodes;
+  kd_status answer;
+} wish;
+
+static const wish *wishes;
+
+static void by_wishes(const kd_host *host, const kd_graph *graph, kd_claim take,
+                      void *to) {
+  uint32_t n = host->graph->node_count(graph);
+  for (uint32_t i = 0; i < n; i++)
+    shown[i] = *host->node->name(host->graph->node(graph, i));
+  shown[n] = 0;
+  for (const wish *at = wishes; at->nodes; at++) {
+    uint32_t nodes[MOST], count = 0;
+    for (const char *c = at->nodes; *c; c++) {
+      const char *found = strchr(shown, *c);
+      nodes[count++] = found ? (uint32_t)(found - shown) : 999;
+    }
+    kd_status status = take(to, nodes, count, NULL);
+    if (status != at->answer)
+      fail_msg("\"%s\" of \"%s\" is answered by %s: %s", at->nodes, shown,
+               kd_status_name(status), keel_message());
+  }
+}
+
+/* From text: one line an op, "a Add x y"; the last one is the output, and so are those
+ * before which a * stands. */
+static keel_program *read_program(const char *const *all, bool open_size) {
+  const char *const *lines = all;
+  const int64_t dim = open_size ? -1 : SIZE;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_value values[128];
+  assert_int_equal(keel_builder_create(context, "text", &builder), KD_OK);
+  values['x'] = keel_builder_input(builder, "x", KD_F32, 1, &dim);
+  for (; *lines; lines++) {
+    char mark = ' ', name = 0, op[16] = "", a = 0, b = 0;
+    int parts = sscanf(*lines, "%c%c %15s %c %c", &mark, &name, op, &a, &b);
+    char full[] = {name, 0};
+    keel_value pair[] = {values[(int)a], parts > 4 ? values[(int)b] : 0};
+    values[(int)name] =
+        keel_builder_op(builder, op, NULL, 0, pair, parts > 4 ? 2 : 1);
+    if (mark == '*' || !lines[1])
+      keel_builder_output(builder, full, values[(int)name]);
+  }
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  for (const char *const *at = all; *at; at++) {
+    keel_node *node = &program->main->nodes[at - all];
+    node->name = &(*at)[1]; /* its first letter counts */
+  }
+  return program;
+}
+
+/* ---- running ---------------------------------------------------------------------- */
+
+static keel_plan *plan_of(keel_program *program, const char *place,
+                          const char *skip) {
+  keel_plan *plan = NULL;
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device,
+                                   .places = &place,
+                                   .place_count = place != NULL,
+                                   .skip = &skip,
+                                   .skip_count = skip != NULL};
+  if (keel_plan_create(program, &params, &plan) != KD_OK)
+    fail_msg("no plan: %s", keel_message());
+  return plan;
+}
+
+/* All outputs for an input of so many elements, one behind the other. */
+static uint32_t run(keel_plan *plan, keel_program *program, int64_t count,
+                    float *out) {
+  float data[MOST];
+  keel_tensor *y[MOST];
+  uint32_t outputs = keel_program_output_count(program);
+  for (int64_t i = 0; i < count; i++)
+    data[i] = (float)i - 1.25f;
+  keel_tensor *x = floats(context, count, data);
+  if (keel_plan_run(plan, &x, 1, y, outputs) != KD_OK)
+    fail_msg("%s", keel_message());
+  for (uint32_t i = 0; i < outputs; i++) {
+    assert_int_equal(
+        keel_tensor_read(y[i], out + i * count, (size_t)count * sizeof *out),
+        KD_OK);
+    keel_tensor_release(y[i]);
+  }
+  keel_tensor_release(x);
+  return outputs * (uint32_t)count;
+}
+
+/* Plans with the wishes, runs a few times, and compares with a plan without regions. */
+static void expect_same(const char *const *lines, const wish *list,
+                        const char *place, int regions) {
+  float want[MOST * SIZE], got[MOST * SIZE];
+  keel_program *program = read_program(lines, false);
+  keel_plan *plain = plan_of(program, place, "regions");
+  uint32_t count = run(plain, program, SIZE, want);
+  assert_int_equal(atomic_load(made), 0);
+  wishes = list;
+  *compiler_claim = by_wishes;
+  keel_plan *plan = plan_of(program, place, NULL);
+  assert_int_equal(atomic_load(made), regions);
+  assert_int_equal(atomic_load(live), regions);
+  for (int i = 1; i <= 12; i++) { /* frames come after the first ones */
+    run(plan, program, SIZE, got);
+    assert_memory_equal(got, want, count * sizeof *got);
+    assert_int_equal(atomic_load(launched), i * regions);
+  }
+  assert_int_equal(atomic_load(made), regions);
+  keel_plan_release(plain);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  assert_int_equal(atomic_load(live), 0);
+}
+
+static void a_claim_becomes_one_op(void **state) {
+  static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
+                                      " d Mul c b", NULL};
+  static const wish list[] = {{"abcd", KD_OK}, {NULL, KD_OK}};
+  (void)state;
+  expect_same(lines, list, NULL, 1);
+}
+
+static void what_is_needed_elsewhere_is_an_output(void **state) {
+  static const char *const lines[] = {"*a Neg x",   "*b Abs a", " c Add b x",
+                                      " d Mul c b", " e Neg d", " f Add e c",
+                                      NULL};
+  static const wish list[] = {{"cba", KD_OK}, {"fed", KD_OK}, {NULL, KD_OK}};
+  (void)state;
+  expect_same(lines, list, NULL, 2);
+}
+
+static void a_claim_that_is_no_part_is_refused(void **state) {
+  static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Neg b",
+                                      " d Abs c",   " e Add d c", " f Neg e",
+                                      " g Add f b", NULL};
+  static const wish list[] = {{"", KD_INVALID_ARGUMENT},
+                              {"z", KD_INVALID_ARGUMENT},
+                              {"aa", KD_INVALID_ARGUMENT},
+                              {"ac", KD_INVALID_ARGUMENT},
+                              {"ab?", KD_INVALID_ARGUMENT},
+                              {"ce", KD_INVALID_ARGUMENT},
+                              {"af", KD_INVALID_ARGUMENT},
+                              {"de", KD_OK},
+                              {"e", KD_INVALID_ARGUMENT},
+                              {"cb", KD_OK},
+                              {"fed", KD_INVALID_ARGUMENT},
+                              {"gf", KD_OK},
+                              {NULL, KD_OK}};
+  (void)state;
+  expect_same(lines, list, NULL, 3);
+}
+
+/* a and d share x, b and c share x, too; a -> b and c -> d: each pair is a part, but not
+ * both. */
+static void two_claims_that_need_each_other_are_not_taken(void **state) {
+  static const char *const lines[] = {" a Add x x", "*b Add a x", " c Mul x x",
+                                      "*d Add c x", " e Add b d", NULL};
+  static const wish list[] = {{"ad", KD_OK},
+                              {"bc", KD_INVALID_ARGUMENT},
+                              {"be", KD_OK},
+                              {"c", KD_OK},
+                              {NULL, KD_OK}};
+  (void)state;
+  expect_same(lines, list, NULL, 3);
+}
+
+/* c runs elsewhere: a path leaves the device and comes back. */
+static void another_devices_nodes_are_not_shown(void **state) {
+  static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Relu b",
+                                      " d Add b c", " e Mul d a", NULL};
+  static const wish list[] = {{"bd", KD_INVALID_ARGUMENT},
+                              {"abd", KD_INVALID_ARGUMENT},
+                              {"ab", KD_OK},
+                              {"de", KD_OK},
+                              {NULL, KD_OK}};
+  (void)state;
+  expect_same(lines, list, "Relu=cpu", 2);
+  assert_string_equal(shown, "abde");
+}
+
+static void what_is_not_compiled_runs_op_by_op(void **state) {
+  static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
+                                      NULL};
+  static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
+  (void)state;
+  *compiler_answer = KD_UNIMPLEMENTED;
+  expect_same(lines, list, NULL, 0);
+}
+
+static void a_compilers_failure_is_the_plans(void **state) {
+  static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
+                                      NULL};
+  static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
+  keel_program *program = read_program(lines, false);
+  keel_plan *plan = NULL;
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device};
+  (void)state;
+  wishes = list;
+  *compiler_claim = by_wishes;
+  *compiler_answer = KD_OUT_OF_MEMORY;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OUT_OF_MEMORY);
+  assert_null(plan);
+  expect_message("compiler: not today");
+  expect_message("while compiler:0 compiled a region of 3 ops, from \"a");
+  expect_message("without the pass \"regions\"");
+  keel_program_release(program);
+  assert_int_equal(atomic_load(live), 0);
+}
+
+/* What is not known when the plan is made is when a shape comes again. */
+static void open_sizes_are_compiled_when_they_come_again(void **state) {
+  static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
+                                      NULL};
+  static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
+  float got[MOST];
+  keel_program *program = read_program(lines, true);
+  (void)state;
+  wishes = (const wish[]){{NULL, KD_OK}};
+  *compiler_claim = by_wishes;
+  keel_plan *plan = plan_of(program, NULL, NULL);
+  assert_string_equal(shown, "");
+  wishes = list;
+  for (int i = 0; i < 6; i++)
+    for (int64_t count = 3; count < 6; count++) {
+      run(plan, program, count, got);
+      for (int64_t k = 0; k < count; k++) {
+        float x = (float)k - 1.25f;
+        assert_true(got[k] == (x < 0 ? -x : x) + x);
+      }
+    }
+  assert_int_equal(atomic_load(made), 3);
+  assert_true(atomic_load(launched) >= 3);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  assert_int_equal(atomic_load(live), 0);
+}
+
+/* The layers stand before a compiler, too. */
+static void layers_see_regions(void **state) {
+  static const char *const lines[] = {" a Neg x", " b Abs a", NULL};
+  static const wish list[] = {{"ab", KD_OK}, {NULL, KD_OK}};
+  (void)state;
+  uint32_t errors = keel_layers_errors();
+  wishes = list;
+  *compiler_claim = by_wishes;
+  keel_program *program = read_program(lines, false);
+  keel_plan *plan = plan_of(program, NULL, NULL);
+  for (int i = 1; i < 5; i++) {
+    static const float data[SIZE] = {1, -2, 3, -4}, want[] = {1, 2, 3, 4};
+    keel_tensor *x = floats(context, SIZE, data), *y = NULL;
+    keel_status status = keel_plan_run(plan, &x, 1, &y, 1);
+    assert_int_equal(status, i == 3 ? KD_ABORTED : KD_OK);
+    if (y) expect_floats(y, want, SIZE);
+    if (!y) expect_message("call 3 of region.enqueue was made to fail");
+    if (!y) expect_message("while compiler:0 ran Region \"b");
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+  keel_plan_release(plan);
+  keel_program_release(program);
+  assert_int_equal(keel_layers_errors(), errors);
+}
+
+/* ---- any program, any claims ---------------------------------------------------------- */
+
+static uint32_t seed, taken, refused;
+
+static uint32_t random_below(uint32_t most) {
+  seed = seed * 1664525u + 1013904223u;
+  return (uint32_t)((uint64_t)(seed >> 8) * most >> 24);
+}
+
+typedef struct picture {
+  uint32_t n, owner[MOST]; /* 0: nobody's */
+  bool edge[MOST][MOST], alike[MOST][MOST];
+} picture;
+
+static void draw(const kd_host *host, const kd_graph *graph, picture *p) {
+  const kd_graph_table *read = host->graph;
+  *p = (picture){.n = read->node_count(graph)};
+  for (uint32_t a = 0; a < p->n; a++)
+    for (uint32_t b = 0; b < p->n; b++)
+      for (uint32_t i = 0; i < 2; i++) {
+        uint32_t x = read->node_input(graph, b, i);
+        p->edge[a][b] |= read->node_output(graph, a, 0) == x;
+        for (uint32_t k = 0; k < 2; k++)
+          p->alike[a][b] |=
+              x != UINT32_MAX && a != b && read->node_input(graph, a, k) == x;
+      }
+}
+
+/* By the book: whether those of one owner hang together, and no owners go in a circle. */
+static bool is_good(const picture *p, uint32_t id) {
+  bool joined[MOST] = {false}, gone[MOST] = {false};
+  uint32_t first = 0, left = p->n;
+  while (p->owner[first] != id)
+    first++;
+  joined[first] = true;
+  for (uint32_t round = 0; round < p->n; round++)
+    for (uint32_t a = 0; a < p->n; a++)
+      for (uint32_t b = 0; b < p->n; b++)
+        if (joined[a] && p->owner[b] == id &&
+            (p->edge[a][b] || p->edge[b][a] || p->alike[a][b]))
+          joined[b] = true;
+  for (uint32_t a = 0; a < p->n; a++)
+    if (p->owner[a] == id && !joined[a]) return false;
+  for (bool more = true; more;) { /* takes away who needs nobody that is left */
+    more = false;
+    for (uint32_t a = 0; a < p->n; a++) {
+      bool needs = gone[a];
+      for (uint32_t m = 0; m < p->n; m++) /* a, or one of its owner */
+        for (uint32_t b = 0; b < p->n; b++)
+          needs |= (m == a || (p->owner[a] && p->owner[m] == p->owner[a])) &&
+                   p->edge[b][m] && !gone[b] && b != a &&
+                   !(p->owner[a] && p->owner[b] == p->owner[a]);
+      if (needs) continue;
+      for (uint32_t m = 0; m < p->n; m++)
+        if (!gone[m] &&
+            (m == a || (p->owner[a] && p->owner[m] == p->owner[a]))) {
+          gone[m] = true;
+          left--;
+        }
+      more = true;
+    }
+  }
+  return !left;
+}
+
+static void by_chance(const kd_host *host, const kd_graph *graph, kd_claim take,
+                      void *to) {
+  picture p;
+  draw(host, graph, &p);
+  for (uint32_t id = 1; id < 8; id++) {
+    uint32_t nodes[MOST], count = 0, from = random_below(p.n);
+    for (uint32_t i = from; i < p.n && count < 6; i++)
+      if (!p.owner[i] && random_below(3)) nodes[count++] = i;
+    if (!count) continue;
+    for (uint32_t i = 0; i < count; i++)
+      p.owner[nodes[i]] = id;
+    bool good = is_good(&p, id);
+    kd_status status = take(to, nodes, count, NULL);
+    if (status != (good ? KD_OK : KD_INVALID_ARGUMENT))
+      fail_msg("seed %u: a %s claim is answered by %s", seed,
+               good ? "good" : "bad", kd_status_name(status));
+    for (uint32_t i = 0; !good && i < count; i++)
+      p.owner[nodes[i]] = 0;
+    good ? taken++ : refused++;
+  }
+}
+
+static void any_claims_of_any_program(void **state) {
+  (void)state;
+  for (uint32_t round = 0; round < 300; round++) {
+    static const char *const ops[] = {"Neg", "Abs", "Add", "Mul"};
+    char text[MOST][24];
+    const char *lines[MOST + 1] = {NULL};
+    float want[MOST * SIZE], got[MOST * SIZE];
+    seed = round * 77 + 1;
+    uint32_t n = 4 + random_below(20);
+    for (uint32_t i = 0; i < n; i++) { /* values: x, then a, b ... */
+      uint32_t a = random_below(i + 1), b = random_below(i + 1);
+      const char *op = ops[random_below(4)];
+      bool two = *op == 'M' || op[1] == 'd';
+      snprintf(text[i], sizeof text[i], "%c%c %s %c %c",
+               random_below(4) ? ' ' : '*', (int)('a' + i % 23), op,
+               (int)(a ? 'a' + a - 1 : 'x'),
+               (int)(!two ? 0
+                     : b  ? 'a' + b - 1
+                          : 'x'));
+      lines[i] = text[i];
+    }
+    keel_program *program = read_program(lines, false);
+    keel_plan *plain = plan_of(program, NULL, "regions");
+    uint32_t count = run(plain, program, SIZE, want);
+    *compiler_claim = by_chance;
+    keel_plan *plan = plan_of(program, NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+      run(plan, program, SIZE, got);
+      assert_memory_equal(got, want, count * sizeof *got);
+    }
+    *compiler_claim = NULL;
+    keel_plan_release(plain);
+    keel_plan_release(plan);
+    keel_program_release(program);
+  }
+  assert_true(taken > 300 && refused > 300);
+  assert_int_equal(atomic_load(live), 0);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup(name, reset)
+  const struct CMUnitTest tests[] = {
+      TEST(a_claim_becomes_one_op),
+      TEST(what_is_needed_elsewhere_is_an_output),
+      TEST(a_claim_that_is_no_part_is_refused),
+      TEST(two_claims_that_need_each_other_are_not_taken),
+      TEST(another_devices_nodes_are_not_shown),
+      TEST(what_is_not_compiled_runs_op_by_op),
+      TEST(a_compilers_failure_is_the_plans),
+      TEST(open_sizes_are_compiled_when_they_come_again),
+      TEST(any_claims_of_any_program),
+  };
+  const struct CMUnitTest layered[] = {TEST(layers_see_regions)};
+  return cmocka_run_group_tests(tests, open_all, close_all) +
+         cmocka_run_group_tests(layered, open_layered, close_all);
+}
