@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cpu.h"
+#include "kernels/chain.h"
 #include "table.h"
 
 const kd_host *cpu_host;
@@ -223,6 +224,7 @@ static const kd_plugin plugin = {
     .device_open = device_open,
     .device_close = device_close,
     .memory = &memory,
+    .regions = &cpu_regions,
     .kernels = cpu_kernels,
     .kernel_count = CPU_KERNEL_COUNT,
 };

@@ -17,7 +17,7 @@
 #define FAM_BUFFERS 12  /* of a pass */
 #define FAM_PARAMS  160 /* of a pass, 32 bits each */
 #define FAM_LOCALS  4
-#define FAM_HEAD    3072
+#define FAM_HEAD    6144
 
 /* ---- what a family reads --------------------------------------------------------- */
 

@@ -4,13 +4,14 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "families/ready.h"
+
 #define HOST_BYTES 512 /* of host inputs that a plan may hang on */
 
-/* A plan, ready to run. */
+/* A plan that is ready for some launches. */
 typedef struct ready {
-  fam_plan plan;
-  void **programs; /* one a pass; NULL where it has no groups */
-  bool by_data;    /* holds for these host inputs only */
+  fam_ready it;
+  bool by_data; /* holds for these host inputs only */
   uint64_t host_size;
   unsigned char host_data[HOST_BYTES]; /* what the plan was made for */
 } ready;
@@ -46,33 +47,8 @@ kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared) {
 
 static void free_ready(kd_kernel *k, ready *r) {
   if (!r) return;
-  for (uint32_t i = 0; r->programs && i < r->plan.count; i++)
-    if (r->programs[i]) k->driver->release(k->device, r->programs[i]);
-  if (r->programs) k->driver->host->release(r->programs);
-  fam_free(&r->plan);
+  fam_ready_free(k->driver, k->device, &r->it);
   k->driver->host->release(r);
-}
-
-static void begin_plan(const fam_driver *driver, fam_plan *plan) {
-  plan->host = driver->host;
-  plan->float64 = driver->dialect.float64;
-  plan->math64 = driver->dialect.math64;
-  plan->int64 = driver->dialect.int64;
-  plan->shared = driver->shared;
-}
-
-static kd_status compile_all(kd_kernel *k, ready *r) {
-  const fam_driver *driver = k->driver;
-  r->programs = make(driver->host, (r->plan.count + 1) * sizeof *r->programs);
-  if (!r->programs)
-    return driver->host->fail(KD_OUT_OF_MEMORY, "no memory for kernels");
-  for (uint32_t i = 0; i < r->plan.count; i++) {
-    if (!r->plan.passes[i].groups) continue;
-    kd_status status =
-        driver->compile(k->device, &r->plan.passes[i], &r->programs[i]);
-    if (status != KD_OK) return status;
-  }
-  return KD_OK;
 }
 
 /* Plans and compiles. KD_NOT_FOUND where host inputs are not known. */
@@ -83,13 +59,13 @@ static kd_status prepare(kd_kernel *k, const kd_launch *launch, ready **out) {
   kd_status status =
       op && r ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
   if (status == KD_OK) {
-    begin_plan(k->driver, &r->plan);
+    fam_plan_begin(&r->it.plan, k->driver);
     status = fam_read(op, host, k->node, k->row, launch);
   }
   if (status == KD_OK && !launch && !fam_knows_all(op)) status = KD_NOT_FOUND;
-  if (status == KD_OK) status = fam_make(&r->plan, op, k->row);
+  if (status == KD_OK) status = fam_make(&r->it.plan, op, k->row);
   if (status == KD_OK) r->by_data = launch && k->row->host_inputs;
-  if (status == KD_OK) status = compile_all(k, r);
+  if (status == KD_OK) status = fam_ready_compile(k->driver, k->device, &r->it);
   if (op) host->release(op);
   if (status != KD_OK) {
     free_ready(k, r);
@@ -126,24 +102,6 @@ static kd_status create(kd_device *d, const kd_kernel_def *def,
 
 /* ---- what a device can do ------------------------------------------------------------- */
 
-static bool has_type(const fam_driver *driver, kd_dtype dtype) {
-  if (dtype == KD_F64) return driver->dialect.float64;
-  if (dtype == KD_I64 || dtype == KD_U64 || dtype == KD_C64)
-    return driver->dialect.int64;
-  return dtype < KD_DTYPE_COUNT;
-}
-
-static kd_status check_types(const fam_driver *driver, const fam_op *op) {
-  for (uint32_t i = 0; i < op->in_count + op->out_count; i++) {
-    kd_dtype dtype =
-        i < op->in_count ? op->in[i].dtype : op->out[i - op->in_count].dtype;
-    if (!has_type(driver, dtype))
-      return driver->host->fail(KD_UNIMPLEMENTED, "%s has no %s", driver->name,
-                                kd_dtype_name(dtype));
-  }
-  return KD_OK;
-}
-
 /* Plans it, and forgets the plan. Where host inputs are not known, a plan says what
  * hangs on types and attributes alone; where not every kernel can be compiled, that is
  * not enough. */
@@ -156,10 +114,10 @@ static kd_status supports_row(kd_device *d, const kd_node *node,
   kd_status status =
       op && plan ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
   if (status == KD_OK) {
-    begin_plan(driver, plan);
+    fam_plan_begin(plan, driver);
     status = fam_read(op, host, node, row, NULL);
   }
-  if (status == KD_OK) status = check_types(driver, op);
+  if (status == KD_OK) status = fam_has_types(driver, op);
   if (status == KD_OK) {
     bool known = fam_knows_all(op);
     status = fam_make(plan, op, row);
@@ -225,34 +183,12 @@ static kd_status plan_for(kd_kernel *k, const kd_launch *launch) {
   return KD_OK;
 }
 
-static kd_status run_pass(kd_kernel *k, kd_stream *stream, const fam_pass *pass,
-                          void *program, const kd_launch *launch) {
-  fam_command command; /* not zeroed: a launch reads no other field */
-  command.kind = FAM_LAUNCH;
-  command.program = program;
-  command.size = 0;
-  command.buffer_count = pass->buffer_count;
-  for (uint32_t i = 0; i < pass->buffer_count; i++) {
-    const fam_buffer *buffer = &pass->buffers[i];
-    const kd_tensor *tensor = buffer->place == FAM_INPUT
-                                  ? &launch->inputs[buffer->index]
-                                  : &launch->outputs[buffer->index];
-    command.buffers[i] = tensor->buffer;
-    command.offsets[i] = tensor->offset;
-  }
-  if (k->driver->script)
-    fam_script_add(k->driver->script, k->driver, &command, pass);
-  return k->driver->run(k->device, stream, &command, launch->correlation);
-}
-
 static kd_status enqueue(kd_kernel *k, kd_stream *stream,
                          const kd_launch *launch) {
   pthread_mutex_lock(&k->lock);
   kd_status status = plan_for(k, launch);
-  for (uint32_t i = 0; status == KD_OK && i < k->now->plan.count; i++)
-    if (k->now->programs[i])
-      status = run_pass(k, stream, &k->now->plan.passes[i], k->now->programs[i],
-                        launch);
+  if (status == KD_OK)
+    status = fam_ready_run(k->driver, k->device, stream, &k->now->it, launch);
   pthread_mutex_unlock(&k->lock);
   return status;
 }

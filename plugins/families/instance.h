@@ -44,4 +44,7 @@ void fam_run_begin(kd_device *device, uint64_t correlation);
 /* For kd_plugin.kernels. */
 extern const kd_kernel_def fam_kernels[FAM_ROW_COUNT];
 
+/* For kd_plugin.regions: chains of elementwise ops, each compiled as one kernel. */
+extern const kd_region_table fam_regions;
+
 #endif /* KEEL_FAMILIES_INSTANCE_H */

@@ -60,7 +60,7 @@ static void bind_all(const fam_op *op, fam_pass *pass, uint32_t inputs) {
 }
 
 /* What the expressions of elementwise.def need beside the dialect's own. */
-static void define_language(fam_pass *pass, kd_dtype compute) {
+void fam_define_language(fam_pass *pass, kd_dtype compute) {
   kd_dtype type = fam_compute(compute);
   static const kd_dtype twins[KD_DTYPE_COUNT] = {
       [KD_I8] = KD_U8, [KD_I16] = KD_U16, [KD_I32] = KD_U32, [KD_I64] = KD_U64};
@@ -86,20 +86,41 @@ static bool uses_math(const char *expression) {
   return false;
 }
 
-static void elementwise(const fam_op *op, fam_plan *plan, int inputs,
-                        const char *expression, const char *a, const char *b) {
-  fam_map map;
+/* ---- terms ------------------------------------------------------------------------- */
+
+/* An expression of inputs 0, 1 ... in the type of the first. */
+static bool term(const fam_op *op, fam_plan *plan, uint32_t operands,
+                 const char *expression, fam_term *out) {
   if (uses_math(expression) && !fam_need_math(op, plan, op->in[0].dtype))
-    return;
-  fam_map_begin(&map, op);
-  for (int i = 0; i < inputs; i++)
-    fam_map_broadcast(&map, &op->in[i]);
-  fam_pass *pass = fam_map_pass(plan, &map, op->in[0].dtype, expression);
-  define_language(pass, op->in[0].dtype);
-  if (a && *a) fam_real(pass, "A", fam_attr_real(op, a, 0));
-  if (b && *b) fam_real(pass, "B", fam_attr_real(op, b, 0));
-  bind_all(op, pass, (uint32_t)inputs);
+    return false;
+  *out = (fam_term){.compute = op->in[0].dtype, .operands = operands};
+  for (uint32_t i = 0; i < operands; i++)
+    out->inputs[i] = (uint8_t)i;
+  snprintf(out->text, sizeof out->text, "%s", expression);
+  return true;
 }
+
+static void plan_term(const fam_op *op, fam_plan *plan, const fam_term *t) {
+  fam_map map;
+  char name[] = "X0";
+  fam_map_begin(&map, op);
+  for (uint32_t i = 0; i < t->operands; i++)
+    fam_map_broadcast(&map, &op->in[t->inputs[i]]);
+  fam_pass *pass = fam_map_pass(plan, &map, t->compute, t->text);
+  fam_define_language(pass, t->compute);
+  if (t->has_a) fam_real(pass, "A", t->a);
+  if (t->has_b) fam_real(pass, "B", t->b);
+  for (uint32_t i = 0; i < t->operands; i++, name[1]++)
+    fam_in(pass, name, op, t->inputs[i]);
+  fam_out(pass, "Z", op, 0);
+}
+
+/* A plan that is a term. */
+#define TERM_PLAN(name)                                     \
+  void fam_plan_##name(const fam_op *op, fam_plan *plan) {  \
+    fam_term t;                                             \
+    if (name##_term(op, plan, &t)) plan_term(op, plan, &t); \
+  }
 
 /* ---- one and two operands ----------------------------------------------------------- */
 
@@ -136,93 +157,105 @@ static const expression *find(const expression *list, size_t count,
   return NULL;
 }
 
-void fam_plan_unary(const fam_op *op, fam_plan *plan) {
+static bool unary_term(const fam_op *op, fam_plan *plan, fam_term *out) {
   bool real = fam_is_float(op->in[0].dtype);
   const expression *e = real
                             ? find(unary_float, COUNT(unary_float), op->row->op)
                             : find(unary_int, COUNT(unary_int), op->row->op);
-  if (!e)
+  if (!e) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "not on %s",
              kd_dtype_name(op->in[0].dtype));
-  else
-    elementwise(op, plan, 1, e->text, e->a, e->b);
+    return false;
+  }
+  if (!term(op, plan, 1, e->text, out)) return false;
+  out->has_a = *e->a != 0;
+  out->has_b = *e->b != 0;
+  if (out->has_a) out->a = fam_attr_real(op, e->a, 0);
+  if (out->has_b) out->b = fam_attr_real(op, e->b, 0);
+  return true;
 }
+TERM_PLAN(unary)
 
-static void binary(const fam_op *op, fam_plan *plan, const char *name) {
+static bool named_binary(const fam_op *op, fam_plan *plan, const char *name,
+                         fam_term *out) {
   bool real = fam_is_float(op->in[0].dtype);
   const expression *e = real ? find(binary_float, COUNT(binary_float), name)
                              : find(binary_int, COUNT(binary_int), name);
-  if (!e)
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "not on %s",
-             kd_dtype_name(op->in[0].dtype));
-  else
-    elementwise(op, plan, 2, e->text, "", "");
+  if (e) return term(op, plan, 2, e->text, out);
+  fam_fail(op, plan, KD_UNIMPLEMENTED, "not on %s",
+           kd_dtype_name(op->in[0].dtype));
+  return false;
 }
 
-void fam_plan_binary(const fam_op *op, fam_plan *plan) {
-  binary(op, plan, op->row->op);
+static bool binary_term(const fam_op *op, fam_plan *plan, fam_term *out) {
+  return named_binary(op, plan, op->row->op, out);
 }
+TERM_PLAN(binary)
 
-void fam_plan_mod(const fam_op *op, fam_plan *plan) {
-  binary(op, plan, fam_attr(op, "fmod", 0) ? "FMod" : "Mod");
+static bool mod_term(const fam_op *op, fam_plan *plan, fam_term *out) {
+  return named_binary(op, plan, fam_attr(op, "fmod", 0) ? "FMod" : "Mod", out);
 }
+TERM_PLAN(mod)
 
-void fam_plan_shift(const fam_op *op, fam_plan *plan) {
+static bool shift_term(const fam_op *op, fam_plan *plan, fam_term *out) {
   bool left = fam_attr_is(op, "direction", "", "LEFT");
-  if (!left && !fam_attr_is(op, "direction", "", "RIGHT"))
-    fam_fail(op, plan, KD_INVALID_ARGUMENT,
-             "direction is neither LEFT nor"
-             " RIGHT");
-  else
-    binary(op, plan, left ? "ShiftLeft" : "ShiftRight");
+  if (left || fam_attr_is(op, "direction", "", "RIGHT"))
+    return named_binary(op, plan, left ? "ShiftLeft" : "ShiftRight", out);
+  fam_fail(op, plan, KD_INVALID_ARGUMENT,
+           "direction is neither LEFT nor"
+           " RIGHT");
+  return false;
 }
+TERM_PLAN(shift)
 
 /* The exponent has a type of its own. */
-void fam_plan_pow(const fam_op *op, fam_plan *plan) {
-  fam_map map;
+static bool pow_term(const fam_op *op, fam_plan *plan, fam_term *out) {
   kd_dtype type = op->in[0].dtype;
   bool wide = type == KD_F64 || !fam_is_float(type);
   if (wide && !plan->float64) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "needs f64");
-    return;
+    return false;
   }
-  if (!fam_need_math(op, plan, wide ? KD_F64 : KD_F32)) return;
-  fam_map_begin(&map, op);
-  fam_map_broadcast(&map, &op->in[0]);
-  fam_map_broadcast(&map, &op->in[1]);
-  fam_pass *pass = fam_map_pass(plan, &map, wide ? KD_F64 : KD_F32,
-                                "FN(pow)(CAST(V, x), CAST(V, y))");
-  bind_all(op, pass, 2);
+  if (!fam_need_math(op, plan, wide ? KD_F64 : KD_F32) ||
+      !term(op, plan, 2, "FN(pow)(CAST(V, x), CAST(V, y))", out))
+    return false;
+  out->compute = wide ? KD_F64 : KD_F32;
+  return true;
 }
+TERM_PLAN(pow)
 
-void fam_plan_not(const fam_op *op, fam_plan *plan) {
-  elementwise(op, plan, 1, "x == CAST(T, 0)", "", "");
+static bool not_term(const fam_op *op, fam_plan *plan, fam_term *out) {
+  return term(op, plan, 1, "x == CAST(T, 0)", out);
 }
+TERM_PLAN(not )
 
-void fam_plan_is_nan(const fam_op *op, fam_plan *plan) {
-  elementwise(op, plan, 1, "x != x", "", "");
+static bool is_nan_term(const fam_op *op, fam_plan *plan, fam_term *out) {
+  return term(op, plan, 1, "x != x", out);
 }
+TERM_PLAN(is_nan)
 
-void fam_plan_is_inf(const fam_op *op, fam_plan *plan) {
+static bool is_inf_term(const fam_op *op, fam_plan *plan, fam_term *out) {
   bool plus = fam_attr(op, "detect_positive", 1) != 0;
   bool minus = fam_attr(op, "detect_negative", 1) != 0;
-  elementwise(op, plan, 1,
+  return term(op, plan, 1,
               plus && minus ? "x == CAST(T, INF) || x == -CAST(T, INF)"
               : plus        ? "x == CAST(T, INF)"
               : minus       ? "x == -CAST(T, INF)"
                             : "false",
-              "", "");
+              out);
 }
+TERM_PLAN(is_inf)
 
 /* By erfc, which keeps its digits where 1 + erf loses them. */
-void fam_plan_gelu(const fam_op *op, fam_plan *plan) {
-  elementwise(op, plan, 1,
+static bool gelu_term(const fam_op *op, fam_plan *plan, fam_term *out) {
+  return term(op, plan, 1,
               fam_attr_is(op, "approximate", "none", "tanh")
                   ? "x * (LIT(1) / (LIT(1) + FN(exp)(LIT(-1.5957691216057308) *"
                     " (x + LIT(0.044715) * x * x * x))))"
                   : "x * LIT(0.5) * FN(erfc)(x * LIT(-0.7071067811865476))",
-              "", "");
+              out);
 }
+TERM_PLAN(gelu)
 
 /* ---- types ----------------------------------------------------------------------------- */
 
@@ -296,7 +329,7 @@ void fam_plan_where(const fam_op *op, fam_plan *plan) {
 }
 
 /* Max, Min, Sum, Mean of up to eight. */
-void fam_plan_variadic(const fam_op *op, fam_plan *plan) {
+static bool variadic_term(const fam_op *op, fam_plan *plan, fam_term *out) {
   static const char *const names[] = {"x",  "y",  "z",  "w",
                                       "x4", "x5", "x6", "x7"};
   bool most = !strcmp(op->row->op, "Max"), least = !strcmp(op->row->op, "Min");
@@ -306,7 +339,7 @@ void fam_plan_variadic(const fam_op *op, fam_plan *plan) {
   if (op->in_count > COUNT(names)) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "%u inputs, and 8 are the most",
              op->in_count);
-    return;
+    return false;
   }
   for (uint32_t i = 1; i < op->in_count; i++)
     strcat(text, outer);
@@ -321,25 +354,44 @@ void fam_plan_variadic(const fam_op *op, fam_plan *plan) {
     divisor[sizeof divisor - 3] = (char)('0' + op->in_count);
     strcat(text, divisor);
   }
-  elementwise(op, plan, (int)op->in_count, text, "", "");
+  return term(op, plan, op->in_count, text, out);
+}
+TERM_PLAN(variadic)
+
+static bool clip_term(const fam_op *op, fam_plan *plan, fam_term *out) {
+  bool low = fam_has(op, 1), high = fam_has(op, 2);
+  if (!term(op, plan, 1 + low + high,
+            low && high ? "SMALLER(LARGER(x, y), z)"
+            : low       ? "LARGER(x, y)"
+            : high      ? "SMALLER(x, y)"
+                        : "x",
+            out))
+    return false;
+  if (!low) out->inputs[1] = 2;
+  return true;
+}
+TERM_PLAN(clip)
+
+/* In a chain; alone it moves bits, whatever they are. */
+static bool where_term(const fam_op *op, fam_plan *plan, fam_term *out) {
+  if (!term(op, plan, 3, "x != CAST(u8, 0) ? y : z", out)) return false;
+  out->compute = op->out[0].dtype;
+  return true;
 }
 
-void fam_plan_clip(const fam_op *op, fam_plan *plan) {
-  fam_map map;
-  bool low = fam_has(op, 1), high = fam_has(op, 2);
-  fam_map_begin(&map, op);
-  fam_map_broadcast(&map, &op->in[0]);
-  if (low) fam_map_broadcast(&map, &op->in[1]);
-  if (high) fam_map_broadcast(&map, &op->in[2]);
-  fam_pass *pass = fam_map_pass(plan, &map, op->in[0].dtype,
-                                low && high ? "SMALLER(LARGER(x, y), z)"
-                                : low       ? "LARGER(x, y)"
-                                : high      ? "SMALLER(x, y)"
-                                            : "x");
-  fam_in(pass, "X0", op, 0);
-  if (low) fam_in(pass, "X1", op, 1);
-  if (high) fam_in(pass, low ? "X2" : "X1", op, 2);
-  fam_out(pass, "Z", op, 0);
+bool fam_term_of(const fam_op *op, fam_plan *plan, fam_term *out_term) {
+  static const struct {
+    void (*plan)(const fam_op *op, fam_plan *plan);
+    bool (*term)(const fam_op *op, fam_plan *plan, fam_term *out);
+  } all[] = {{fam_plan_unary, unary_term},       {fam_plan_binary, binary_term},
+             {fam_plan_mod, mod_term},           {fam_plan_shift, shift_term},
+             {fam_plan_pow, pow_term},           {fam_plan_not, not_term},
+             {fam_plan_is_nan, is_nan_term},     {fam_plan_is_inf, is_inf_term},
+             {fam_plan_gelu, gelu_term},         {fam_plan_clip, clip_term},
+             {fam_plan_variadic, variadic_term}, {fam_plan_where, where_term}};
+  for (size_t i = 0; i < COUNT(all); i++)
+    if (op->row->plan == all[i].plan) return all[i].term(op, plan, out_term);
+  return false;
 }
 
 /* Statistics are given: what inference needs. */

@@ -289,6 +289,7 @@ static const kd_plugin plugin = {
     .device_close = device_close,
     .run_begin = fam_run_begin,
     .memory = &ocl_memory,
+    .regions = &fam_regions,
     .kernels = fam_kernels,
     .kernel_count = FAM_ROW_COUNT,
     .streams = &ocl_streams,

@@ -475,6 +475,7 @@ static const kd_plugin plugin = {
     .device_close = device_close,
     .run_begin = fam_run_begin,
     .memory = &vlk_memory,
+    .regions = &fam_regions,
     .kernels = fam_kernels,
     .kernel_count = FAM_ROW_COUNT,
     .streams = &vlk_streams,

@@ -1,0 +1,447 @@
+/* chain.c - chains of elementwise ops as regions: a block of elements goes through all
+ * ops while it is in the first cache, and only the last one's result goes to memory. */
+#include "chain.h"
+
+#define STRIDED_OPERANDS 8
+#include "elementwise.h"
+#include "families/chains.h"
+
+#define STEPS 64
+#define SLOTS 16    /* blocks that are needed at once */
+#define BYTES 32768 /* of all of them */
+#define BLOCK 2048  /* elements, at most */
+
+/* Where a step reads: an input of the region, or a block. */
+typedef struct operand {
+  bool block;
+  uint32_t index;
+} operand;
+
+typedef enum kind { UNARY, BINARY, WHERE } kind;
+
+typedef struct step {
+  kind kind;
+  uint32_t op; /* row of the loops */
+  kd_dtype in, out;
+  double a, b;
+  operand from[3];
+  uint32_t to; /* a block; the last one writes the output */
+} step;
+
+struct kd_region {
+  strided space; /* inputs' steps */
+  kd_dtype inputs[CHAIN_INPUTS], out;
+  uint32_t input_count, step_count;
+  int64_t block; /* elements */
+  size_t slot;   /* bytes of a block */
+  int64_t row;   /* elements of the last dimension, and blocks of it */
+  int64_t pieces, items;
+  step steps[STEPS];
+};
+
+/* ---- which nodes -------------------------------------------------------------------- */
+
+static const struct {
+  const char *op;
+  uint32_t row;
+} unary_names[] =
+    {
+#define UNARY_FLOAT(op, a, b, expression) {#op, UNARY_##op},
+#include "families/elementwise.def"
+        {"BitwiseNot", UNARY_BitwiseNot},
+},
+  binary_names[] = {
+#define BINARY_FLOAT(op, expression) {#op, BINARY_##op},
+#define BINARY_BOOL(op, expression)  {#op, BINARY_##op},
+#define COMPARE(op, expression)      {#op, BINARY_##op},
+#include "families/elementwise.def"
+      {"BitwiseAnd", BINARY_BitwiseAnd},
+      {"BitwiseOr", BINARY_BitwiseOr},
+      {"BitwiseXor", BINARY_BitwiseXor},
+      /* of any number of inputs, one behind the other */
+      {"Sum", BINARY_Add},
+};
+
+static bool find_unary(const char *op, uint32_t *out_row) {
+  for (size_t i = 0; i < sizeof unary_names / sizeof *unary_names; i++)
+    if (!strcmp(unary_names[i].op, op)) {
+      *out_row = unary_names[i].row;
+      return true;
+    }
+  return false;
+}
+
+static bool find_binary(const char *op, uint32_t *out_row) {
+  for (size_t i = 0; i < sizeof binary_names / sizeof *binary_names; i++)
+    if (!strcmp(binary_names[i].op, op)) {
+      *out_row = binary_names[i].row;
+      return true;
+    }
+  return false;
+}
+
+/* The type of an argument of known shape; KD_NONE: it is absent, or not so. */
+static kd_dtype type_of(const kd_node *node, bool output, uint32_t index) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type type = {0};
+  kd_status status = output ? read->output_type(node, index, &type)
+                            : read->input_type(node, index, &type);
+  if (status != KD_OK || type.rank > KD_MAX_RANK) return KD_NONE;
+  for (uint32_t i = 0; i < type.rank; i++)
+    if (type.dims[i] < 0) return KD_NONE;
+  return type.dtype;
+}
+
+static bool is_narrow(kd_dtype dtype) {
+  return dtype == KD_F16 || dtype == KD_BF16;
+}
+
+static bool alike(const kd_node *node, uint32_t first, uint32_t count,
+                  kd_dtype type) {
+  for (uint32_t i = first; i < count; i++)
+    if (type_of(node, false, i) != type) return false;
+  return true;
+}
+
+/* What a node is made of; its type is that of what it computes with. */
+typedef struct reading {
+  const cpu_loops *loops;
+  enum { ONE, TWO, MANY, CLIP, CHOICE } shape;
+  uint32_t row;
+  kd_dtype type, out;
+} reading;
+
+static bool read_node(const kd_node *node, reading *r) {
+  const char *op = cpu_host->node->op(node);
+  uint32_t n = cpu_host->node->input_count(node);
+  if (strcmp(cpu_host->node->domain(node), "ai.onnx") != 0 || !n) return false;
+  r->loops = cpu_loops_get();
+  r->type = type_of(node, false, 0);
+  r->out = type_of(node, true, 0);
+  if (!r->type || !r->out) return false;
+  if (!strcmp(op, "Where")) {
+    r->shape = CHOICE;
+    r->type = r->out;
+    size_t size = kd_dtype_size(r->out);
+    return n == 3 && type_of(node, false, 0) == KD_BOOL &&
+           alike(node, 1, 3, r->out) &&
+           (size == 1 || size == 2 || size == 4 || size == 8);
+  }
+  if (!strcmp(op, "Clip")) {
+    r->shape = CLIP;
+    for (uint32_t i = 1; i < n; i++)
+      if (type_of(node, false, i) && type_of(node, false, i) != r->type)
+        return false;
+    return (type_of(node, false, 1) || type_of(node, false, 2)) &&
+           r->out == r->type &&
+           r->loops->binary[BINARY_Max].loops[r->type] != NULL;
+  }
+  if (find_unary(op, &r->row)) {
+    r->shape = ONE;
+    return n == 1 && r->loops->unary[r->row].loops[r->type] &&
+           r->out == r->type;
+  }
+  if (!find_binary(op, &r->row)) return false;
+  if (r->row == BINARY_Mod && cpu_host->node->attr_int(node, "fmod", 0))
+    r->row = BINARY_FMod;
+  r->shape = n == 2 ? TWO : MANY;
+  bool sums = n > 2 && r->row == BINARY_Add && is_narrow(r->type);
+  return n > 1 && !sums && r->loops->binary[r->row].loops[r->type] &&
+         alike(node, 1, n, r->type) &&
+         (r->out == r->type || (n == 2 && r->out == KD_BOOL));
+}
+
+static bool fits(void *context, const kd_node *node, kd_dtype *out_type) {
+  reading r;
+  (void)context;
+  if (!read_node(node, &r)) return false;
+  *out_type = r.type;
+  return true;
+}
+
+static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
+                       void *context) {
+  (void)device;
+  return chains_claim(cpu_host, graph, fits, NULL, take, context);
+}
+
+/* ---- from nodes to steps --------------------------------------------------------------- */
+
+typedef struct writing {
+  kd_region *to;
+  const kd_graph *graph;
+  reading read;
+  uint32_t made[CHAIN_NODES]; /* by node: the step that makes its value */
+  bool met[CHAIN_INPUTS];
+  kd_type inputs[CHAIN_INPUTS];
+} writing;
+
+static kd_status take_operand(writing *w, uint32_t node, uint32_t input,
+                              operand *out) {
+  chain_operand from;
+  kd_status status = chain_find(cpu_host, w->graph, node, input, &from);
+  if (status != KD_OK) return status;
+  /* until slots are given out, a block is the step that makes it */
+  *out = (operand){from.node, from.node ? w->made[from.index] : from.index};
+  if (from.node) return KD_OK;
+  w->met[from.index] = true;
+  return cpu_host->node->input_type(cpu_host->graph->node(w->graph, node),
+                                    input, &w->inputs[from.index]);
+}
+
+static kd_status add_step(writing *w, kind kind, uint32_t op, operand a,
+                          operand b, operand c, step **out) {
+  kd_region *to = w->to;
+  if (to->step_count == STEPS)
+    return FAIL(KD_UNIMPLEMENTED, "more than %d steps", STEPS);
+  *out = &to->steps[to->step_count++];
+  **out = (step){.kind = kind,
+                 .op = op,
+                 .in = w->read.type,
+                 .out = w->read.out,
+                 .from = {a, b, c}};
+  return KD_OK;
+}
+
+/* op(op(x, y), z) ... of the inputs that are there; `second`: the op with input 1. */
+static kd_status add_pairs(writing *w, uint32_t node, uint32_t second,
+                           uint32_t row) {
+  const kd_node *at = cpu_host->graph->node(w->graph, node);
+  uint32_t n = cpu_host->node->input_count(at);
+  operand left, right, none = {0};
+  kd_status status = take_operand(w, node, 0, &left);
+  step *made = NULL;
+  for (uint32_t i = 1; i < n && status == KD_OK; i++) {
+    if (!type_of(at, false, i)) continue;
+    status = take_operand(w, node, i, &right);
+    if (status == KD_OK)
+      status =
+          add_step(w, BINARY, i == 1 ? second : row, left, right, none, &made);
+    left = (operand){true, w->to->step_count - 1};
+  }
+  return status != KD_OK || made
+             ? status
+             : FAIL(KD_UNIMPLEMENTED, "an op that does nothing");
+}
+
+static kd_status add_node(writing *w, uint32_t node) {
+  const kd_node *at = cpu_host->graph->node(w->graph, node);
+  reading *r = &w->read;
+  operand from[3] = {{0}};
+  step *made = NULL;
+  kd_status status = KD_OK;
+  if (!read_node(at, r))
+    return FAIL(KD_UNIMPLEMENTED, "%s is no elementwise op of these types",
+                cpu_host->node->op(at));
+  if (r->shape == CLIP) {
+    status = add_pairs(w, node, BINARY_Max, BINARY_Min);
+  } else if (r->shape == TWO || r->shape == MANY) {
+    status = add_pairs(w, node, r->row, r->row);
+  } else {
+    uint32_t n = r->shape == ONE ? 1 : 3;
+    for (uint32_t i = 0; i < n && status == KD_OK; i++)
+      status = take_operand(w, node, i, &from[i]);
+    if (status == KD_OK)
+      status = add_step(w, n == 1 ? UNARY : WHERE, r->row, from[0], from[1],
+                        from[2], &made);
+    if (status == KD_OK && n == 1) {
+      const cpu_unary_row *row = &r->loops->unary[r->row];
+      const kd_node_table *read = cpu_host->node;
+      if (row->a && *row->a) made->a = (double)read->attr_float(at, row->a, 0);
+      if (row->b && *row->b) made->b = (double)read->attr_float(at, row->b, 0);
+    }
+  }
+  w->made[node] = w->to->step_count - 1;
+  return status;
+}
+
+/* Blocks for the steps' results, used again when nobody reads them any more. */
+static kd_status give_slots(kd_region *to) {
+  uint32_t last[STEPS] = {0}, slot_of[STEPS], count = 0;
+  size_t widest = 1;
+  bool used[SLOTS] = {false};
+  for (uint32_t i = 0; i < to->step_count; i++)
+    for (int k = 0; k < 3; k++)
+      if (to->steps[i].from[k].block) last[to->steps[i].from[k].index] = i;
+  for (uint32_t i = 0; i < to->step_count; i++) {
+    step *at = &to->steps[i];
+    uint32_t slot = 0;
+    while (slot < SLOTS && used[slot])
+      slot++;
+    if (slot == SLOTS)
+      return FAIL(KD_UNIMPLEMENTED, "more than %d values at once", SLOTS);
+    used[slot] = true;
+    slot_of[i] = at->to = slot;
+    if (slot + 1 > count) count = slot + 1;
+    if (kd_dtype_size(at->out) > widest) widest = kd_dtype_size(at->out);
+    for (int k = 0; k < 3; k++)
+      if (at->from[k].block) {
+        uint32_t maker = at->from[k].index;
+        at->from[k].index = slot_of[maker];
+        if (last[maker] == i) used[slot_of[maker]] = false;
+      }
+  }
+  to->block = BYTES / (int64_t)(count * widest) / 64 * 64;
+  if (to->block > BLOCK) to->block = BLOCK;
+  to->slot = (size_t)to->block * widest;
+  return KD_OK;
+}
+
+static kd_status lay_out(writing *w) {
+  kd_region *to = w->to;
+  uint32_t nodes = cpu_host->graph->node_count(w->graph);
+  kd_type out = {0};
+  const kd_node *last = cpu_host->graph->node(w->graph, nodes - 1);
+  kd_status status = cpu_host->node->output_type(last, 0, &out);
+  if (status != KD_OK) return status;
+  to->out = out.dtype;
+  to->input_count = cpu_host->graph->input_count(w->graph);
+  strided_begin(&to->space, out.dims, out.rank);
+  for (uint32_t i = 0; i < to->input_count; i++) {
+    if (!w->met[i] || w->inputs[i].rank > out.rank)
+      return FAIL(KD_UNIMPLEMENTED, "input %u is not read, or does not fit", i);
+    to->inputs[i] = w->inputs[i].dtype;
+    strided_broadcast(&to->space, w->inputs[i].dims, w->inputs[i].rank);
+  }
+  to->items = 0;
+  if (!strided_count(&to->space)) return KD_OK;
+  strided_simplify(&to->space);
+  to->row = to->space.dims[to->space.rank - 1];
+  to->pieces = (to->row + to->block - 1) / to->block;
+  to->items = strided_rows(&to->space) * to->pieces;
+  return KD_OK;
+}
+
+static kd_status translate(kd_region *to, const kd_graph *graph) {
+  writing w = {.to = to, .graph = graph};
+  kd_status status = chain_check(cpu_host, graph);
+  kd_dtype type = KD_NONE;
+  for (uint32_t i = 0;
+       status == KD_OK && i < cpu_host->graph->node_count(graph); i++) {
+    status = add_node(&w, i);
+    if (!i) type = w.read.type;
+    if (status == KD_OK && type != w.read.type)
+      status = FAIL(KD_UNIMPLEMENTED, "a chain of two types");
+  }
+  if (status == KD_OK) status = give_slots(to);
+  return status == KD_OK ? lay_out(&w) : status;
+}
+
+static kd_status compile(kd_device *device, const kd_graph *graph,
+                         kd_region **out_region) {
+  (void)device;
+  kd_region *region = cpu_host->allocate(sizeof *region, 0);
+  if (!region) return FAIL(KD_OUT_OF_MEMORY, "no memory for a region");
+  memset(region, 0, sizeof *region);
+  kd_status status = translate(region, graph);
+  if (status == KD_OK)
+    *out_region = region;
+  else
+    cpu_host->release(region);
+  return status;
+}
+
+static void destroy(kd_region *region) {
+  cpu_host->release(region);
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+typedef struct work {
+  const kd_region *region;
+  const kd_launch *launch;
+  const cpu_loops *loops;
+} work;
+
+#define CHOOSE(type)                                         \
+  for (int64_t i = 0; i < n; i++)                            \
+  ((type *)to)[i] = ((const uint8_t *)from[0])[i * by[0]]    \
+                        ? ((const type *)from[1])[i * by[1]] \
+                        : ((const type *)from[2])[i * by[2]]
+
+static void choose(size_t size, const void *const *from, const int64_t *by,
+                   void *to, int64_t n) {
+  switch (size) {
+    case 1:
+      CHOOSE(uint8_t);
+      break;
+    case 2:
+      CHOOSE(uint16_t);
+      break;
+    case 4:
+      CHOOSE(uint32_t);
+      break;
+    default:
+      CHOOSE(uint64_t);
+  }
+}
+
+/* Elements [begin, begin + n) of a row, all steps; `to` is where the last one writes. */
+static void run_block(const work *work, const int64_t *offsets, int64_t begin,
+                      char *blocks, char *to, int64_t n) {
+  const kd_region *r = work->region;
+  const strided *space = &r->space;
+  for (uint32_t i = 0; i < r->step_count; i++) {
+    const step *at = &r->steps[i];
+    const void *from[3] = {NULL};
+    int64_t by[3] = {1, 1, 1};
+    uint32_t count = (uint32_t)at->kind + 1;
+    char *target = i + 1 == r->step_count ? to : blocks + at->to * r->slot;
+    for (uint32_t k = 0; k < count; k++) {
+      uint32_t index = at->from[k].index;
+      if (at->from[k].block) {
+        from[k] = blocks + index * r->slot;
+      } else {
+        by[k] = space->steps[index][space->rank - 1];
+        from[k] = (const char *)work->launch->inputs[index].data +
+                  (offsets[index] + begin * by[k]) *
+                      (int64_t)kd_dtype_size(r->inputs[index]);
+      }
+    }
+    if (at->kind == UNARY)
+      work->loops->unary[at->op].loops[at->in](from[0], target, n, at->a,
+                                               at->b);
+    else if (at->kind == BINARY)
+      work->loops->binary[at->op].loops[at->in](from[0], by[0], from[1], by[1],
+                                                target, n);
+    else
+      choose(kd_dtype_size(at->out), from, by, target, n);
+  }
+}
+
+static void run_items(void *context, int64_t begin, int64_t end) {
+  const work *work = context;
+  const kd_region *r = work->region;
+  _Alignas(64) char blocks[BYTES];
+  size_t size = kd_dtype_size(r->out);
+  int64_t offsets[STRIDED_OPERANDS];
+  for (int64_t item = begin; item < end; item++) {
+    int64_t row = item / r->pieces, from = item % r->pieces * r->block;
+    int64_t n = r->row - from < r->block ? r->row - from : r->block;
+    char *to = (char *)work->launch->outputs[0].data +
+               (size_t)(row * r->row + from) * size;
+    strided_row(&r->space, row, offsets);
+    run_block(work, offsets, from, blocks, to, n);
+  }
+}
+
+static kd_status enqueue(kd_region *region, kd_stream *stream,
+                         const kd_launch *launch) {
+  (void)stream;
+  work work = {region, launch, cpu_loops_get()};
+  int64_t each = region->row < region->block ? region->row : region->block;
+  int64_t grain = each ? CPU_GRAIN / each / region->step_count + 1 : 1;
+  if (region->items <= grain)
+    run_items(&work, 0, region->items);
+  else
+    cpu_host->parallel_for(region->items, grain, run_items, &work);
+  return KD_OK;
+}
+
+const kd_region_table cpu_regions = {
+    .struct_size = sizeof(kd_region_table),
+    .claim = claim,
+    .compile = compile,
+    .enqueue = enqueue,
+    .destroy = destroy,
+};
