@@ -91,6 +91,11 @@ static int64_t tap_index(const window *w, int64_t at, int64_t tap,
 
 static real activate(const ref_call *call, real x) {
   if (ref_text_is(call, "activation", "none", "Relu") && x < 0) return 0;
+  if (ref_text_is(call, "activation", "none", "Clip")) {
+    real low = ref_float(call, "low", -INFINITY);
+    real high = ref_float(call, "high", INFINITY);
+    return x < low ? low : x > high ? high : x;
+  }
   return x;
 }
 

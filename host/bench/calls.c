@@ -50,7 +50,12 @@ static double measure(void (*work)(void), int calls) {
   return best;
 }
 
-static keel_plan *chain(int length) {
+/* Ops one by one, or as the device compiles them. */
+static keel_plan *chain(int length, bool compiled) {
+  const char *regions = "regions";
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .skip = &regions,
+                                   .skip_count = compiled ? 0 : 1};
   const int64_t four = 4;
   keel_builder *builder = NULL;
   keel_program *program = NULL;
@@ -61,7 +66,7 @@ static keel_plan *chain(int length) {
     y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
   keel_builder_output(builder, "y", y);
   bench_need(keel_builder_finish(builder, &program));
-  bench_need(keel_plan_create(program, NULL, &made));
+  bench_need(keel_plan_create(program, &params, &made));
   keel_builder_destroy(builder);
   keel_program_release(program);
   return made;
@@ -96,8 +101,12 @@ void bench_calls(void) {
   bench_line("Relu on 4 floats, prepared", measure(call_prepared, 100000),
              "ns");
   bench_line("the same by name", measure(call_by_name, 100000), "ns");
-  plan = chain(1000);
+  plan = chain(1000, false);
   bench_line("a chain of 1000 Relu on 4 floats", measure(run_plan, 50) / 1000,
+             "ns a node");
+  keel_plan_release(plan);
+  plan = chain(1000, true);
+  bench_line("the same in regions of the device", measure(run_plan, 50) / 1000,
              "ns a node");
   keel_plan_release(plan);
   keel_op_release(prepared);

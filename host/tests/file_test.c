@@ -504,7 +504,7 @@ static void passes_can_be_watched(void **state) {
   keel_plan_release(plan);
   assert_string_equal(all.passes,
                       "place sort prune types expand fold cse fuse prune"
-                      " layout transfer ");
+                      " layout regions transfer ");
   all.count = 0;
   params.watch_pass = "prune";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);

@@ -148,6 +148,17 @@ void cpu_gemm_run(const cpu_gemm *gemm);
 /* The same on the calling thread alone. */
 void cpu_gemm_here(const cpu_gemm *gemm);
 
+/* ---- fused convolutions ------------------------------------------------------- */
+
+/* What follows a keel::FusedConv: the result is brought into [low, high]. */
+typedef struct cpu_activation {
+  bool relu, clip; /* which one it is; neither: none */
+  float low, high;
+} cpu_activation;
+
+/* Returns KD_OK, KD_UNIMPLEMENTED. */
+kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
+
 /* Elements, as grain, so that a piece of a loop takes some 10 microseconds. */
 #define CPU_GRAIN 16384
 

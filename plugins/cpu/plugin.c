@@ -74,10 +74,21 @@ static void read_product_name(void) {
   if (file) fclose(file);
 }
 
+/* The option "regions": off leaves ops apart. */
+static kd_status choose_regions(void) {
+  const char *wanted = cpu_host->option(cpu_host, "regions");
+  cpu_regions_off = wanted && !strcmp(wanted, "off");
+  return !wanted || cpu_regions_off || !strcmp(wanted, "on")
+             ? KD_OK
+             : FAIL(KD_INVALID_ARGUMENT,
+                    "option regions is \"%s\"; it is on or off", wanted);
+}
+
 static kd_status plugin_open(const kd_host *host) {
   cpu_host = host;
   read_product_name();
-  return choose_isa();
+  kd_status status = choose_isa();
+  return status == KD_OK ? choose_regions() : status;
 }
 
 static void plugin_close(void) {

@@ -1,4 +1,5 @@
 /* gemm.c - products of matrices, and convolutions as such (kernels/gemm.k). */
+#include <math.h>
 #include <string.h>
 
 #include "families/map.h"
@@ -266,6 +267,23 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
 
 #define CONV_TO "((image * SECTIONS + section) * M + (m)) * N + (n)"
 
+/* Of t. */
+static const char *activation(const fam_op *op, fam_plan *plan,
+                              fam_pass *pass) {
+  if (fam_attr_is(op, "activation", "none", "Relu"))
+    return "t > CAST(V, 0) ? t : (t < CAST(V, 0) ? CAST(V, 0) : t)";
+  if (fam_attr_is(op, "activation", "none", "Clip")) {
+    fam_real(pass, "LOW", fam_attr_real(op, "low", -INFINITY));
+    fam_real(pass, "HIGH", fam_attr_real(op, "high", INFINITY));
+    return "t < CAST(V, LOW) ? CAST(V, LOW) : (t > CAST(V, HIGH) ? CAST(V,"
+           " HIGH) : t)";
+  }
+  if (!fam_attr_is(op, "activation", "none", "none"))
+    fam_fail(op, plan, KD_UNIMPLEMENTED,
+             "the activation is none, Relu or Clip");
+  return "t";
+}
+
 static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
   fam_pass *pass = begin_conv(op, plan, &op->in[0], &op->in[1], transposed,
                               sum_type(op->in[0].dtype));
@@ -276,11 +294,8 @@ static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
   fam_define(pass, "RESULT(m, n, s)", "((s)%s%s)",
              bias ? " + CAST(V, BIAS(section * M + (m)))" : "",
              added ? " + CAST(V, ADDED(" CONV_TO "))" : "");
-  fam_define(pass, "PUT(m, n, s)",
-             fused && fam_attr_is(op, "activation", "none", "Relu")
-                 ? "V t = RESULT(m, n, s); SET_Z(" CONV_TO
-                   ", t > CAST(V, 0) ? t : (t < CAST(V, 0) ? CAST(V, 0) : t))"
-                 : "SET_Z(" CONV_TO ", RESULT(m, n, s))");
+  fam_define(pass, "PUT(m, n, s)", "V t = RESULT(m, n, s); SET_Z(%s, %s)",
+             CONV_TO, fused ? activation(op, plan, pass) : "t");
   fam_in(pass, "B", op, 0);
   fam_in(pass, "A", op, 1);
   if (bias) fam_in(pass, "BIAS", op, 2);

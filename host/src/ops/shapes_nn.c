@@ -125,7 +125,8 @@ keel_status keel_shape_conv(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
-/* keel::FusedConv: a Conv, then an addition of Z, then an activation. */
+/* keel::FusedConv: a Conv, then an addition of Z, then an activation: none, Relu, or Clip
+ * to [low, high], where those are given. */
 keel_status keel_shape_fused_conv(keel_infer *infer) {
   keel_dims dims = {0};
   const keel_type *z = keel_infer_in(infer, 3);

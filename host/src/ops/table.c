@@ -407,7 +407,7 @@ const keel_schema_row keel_schema_rows[] = {
 
     /* keel's own */
     KEEL("FusedConv", "X:T=float W:T B:T? Z:T? -> Y:T",
-         "activation:s=none group:i=1 " WINDOW, fused_conv),
+         "activation:s=none group:i=1 high:f low:f " WINDOW, fused_conv),
     {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_control, 0, 0,
      keel_run_copy},
     /* numbers in [0, 1), and normal ones: functions of seed and counter */

@@ -1,6 +1,7 @@
 /* fuse.c - brings BatchNormalization into the convolution before it, and what
  * follows a convolution into keel::FusedConv. */
 #include "context.h"
+#include "eager/site.h"
 #include "passes/passes.h"
 
 static bool is_op(const keel_node *node, const char *name) {
@@ -104,36 +105,91 @@ static keel_status fold_norm(keel_function *function, keel_node *conv,
   return KD_OK;
 }
 
-/* ---- Conv, Add, Relu ---------------------------------------------------------- */
+/* ---- Conv, Add, Relu or Clip ---------------------------------------------------- */
 
-static keel_status fused_op(const keel_node *conv, const char *activation,
+/* What comes last, as attributes of keel::FusedConv. */
+typedef struct activation {
+  const char *name;
+  bool has_low, has_high;
+  float low, high;
+} activation;
+
+/* A constant of one f32, if the input is there: true. Else *good: it is absent. */
+static bool read_bound(const keel_function *function, const keel_node *node,
+                       uint32_t input, float *out, bool *good) {
+  const keel_tensor *tensor = constant_of(function, node, input);
+  bool absent =
+      input >= node->input_count || node->inputs[input] == KEEL_ABSENT;
+  bool there = tensor && tensor->type->elements == 1;
+  if (there) memcpy(out, tensor->data, sizeof *out);
+  *good &= there || absent;
+  return there;
+}
+
+/* Whether a node can be an activation: Relu, or Clip to what is known. */
+static bool read_activation(const keel_function *function,
+                            const keel_node *node, activation *out) {
+  bool good = true;
+  *out = (activation){.name = node->op->schema->name};
+  if (is_op(node, "Relu")) return true;
+  if (!is_op(node, "Clip")) return false;
+  out->has_low = read_bound(function, node, 1, &out->low, &good);
+  out->has_high = read_bound(function, node, 2, &out->high, &good);
+  return good;
+}
+
+static keel_status fused_op(const keel_node *conv, const activation *act,
                             keel_opdef **out_op) {
   keel_attr attrs[16];
   uint32_t count = 0;
-  for (; count < conv->op->attr_count && count < 15; count++)
+  for (; count < conv->op->attr_count && count < 13; count++)
     attrs[count] = conv->op->attrs[count].value;
-  attrs[count++] = (keel_attr)KEEL_STRING("activation", activation);
+  attrs[count++] = (keel_attr)KEEL_STRING("activation", act->name);
+  if (act->has_low) attrs[count++] = (keel_attr)KEEL_FLOAT("low", act->low);
+  if (act->has_high) attrs[count++] = (keel_attr)KEEL_FLOAT("high", act->high);
   return keel_opdef_create(conv->op->context,
                            keel_schema_find("keel", "FusedConv"), attrs, count,
                            NULL, out_op);
 }
 
-/* `last` becomes the fused node; `conv` and `add` (may be NULL) go. */
-static keel_status fuse(keel_function *function, keel_node *conv,
-                        keel_node *add, uint32_t other, keel_node *last,
-                        const char *activation) {
+/* Whether the device runs it. Where types are not known yet, Relu is what all know that
+ * have the op. */
+static bool is_taken(const keel_function *function, keel_device *where,
+                     const keel_node *fused, const activation *act) {
+  keel_view view;
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  bool known = keel_view_make(function, fused, &view);
+  bool taken = known
+                   ? keel_choose_kernel(function->context, where, &view.node,
+                                        fused->name, &device, &def) == KD_OK &&
+                         device == where
+                   : !strcmp(act->name, "Relu");
+  keel_view_drop(&view);
+  return taken;
+}
+
+/* `last` becomes the fused node, if the device takes that; `conv` and `add` (may be NULL)
+ * go. */
+static keel_status fuse(keel_function *function, keel_device *where,
+                        keel_node *conv, keel_node *add, uint32_t other,
+                        keel_node *last, const activation *act) {
   uint32_t *inputs = keel_arena_take(function->arena, 4 * sizeof *inputs);
-  keel_opdef *op = NULL;
+  keel_node fused = *last;
   if (!inputs) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(fused_op(conv, activation, &op));
+  KEEL_TRY(fused_op(conv, act, &fused.op));
   for (uint32_t i = 0; i < 4; i++)
     inputs[i] = i < conv->input_count ? conv->inputs[i] : KEEL_ABSENT;
   inputs[3] = add ? other : KEEL_ABSENT;
+  fused.name = conv->name;
+  fused.inputs = inputs;
+  fused.input_count = add ? 4 : inputs[2] == KEEL_ABSENT ? 2 : 3;
+  if (!is_taken(function, where, &fused, act)) {
+    keel_opdef_release(fused.op);
+    return KD_OK;
+  }
   keel_opdef_release(last->op);
-  last->op = op;
-  last->name = conv->name;
-  last->inputs = inputs;
-  last->input_count = add ? 4 : inputs[2] == KEEL_ABSENT ? 2 : 3;
+  *last = fused;
   conv->dead = true;
   if (add && add != last) add->dead = true;
   return KD_OK;
@@ -155,14 +211,15 @@ static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
   return NULL;
 }
 
-static keel_status fuse_relu(keel_function *function, const keel_uses *uses,
-                             keel_node *relu) {
-  keel_node *conv = sole_maker(function, uses, relu, 0, "Conv");
-  if (conv) return fuse(function, conv, NULL, KEEL_ABSENT, relu, "Relu");
-  keel_node *add = sole_maker(function, uses, relu, 0, "Add");
+static keel_status fuse_activation(keel_function *function,
+                                   const keel_uses *uses, keel_device *where,
+                                   keel_node *last, const activation *act) {
+  keel_node *conv = sole_maker(function, uses, last, 0, "Conv");
+  if (conv) return fuse(function, where, conv, NULL, KEEL_ABSENT, last, act);
+  keel_node *add = sole_maker(function, uses, last, 0, "Add");
   uint32_t other = KEEL_ABSENT;
   conv = add ? conv_of_add(function, uses, add, &other) : NULL;
-  return conv ? fuse(function, conv, add, other, relu, "Relu") : KD_OK;
+  return conv ? fuse(function, where, conv, add, other, last, act) : KD_OK;
 }
 
 keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
@@ -179,11 +236,12 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
   if (status != KD_OK) return status;
   status = keel_uses_count(function, &uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
-    keel_node *relu = &function->nodes[i];
-    keel_device *where = relu->device ? relu->device : device;
-    if (is_op(relu, "Relu") && where &&
+    keel_node *last = &function->nodes[i];
+    keel_device *where = last->device ? last->device : device;
+    activation act;
+    if (where && !last->dead && read_activation(function, last, &act) &&
         keel_device_kernels(where, "keel", "FusedConv"))
-      status = fuse_relu(function, &uses, relu);
+      status = fuse_activation(function, &uses, where, last, &act);
   }
   keel_uses_drop(&uses);
   return status;

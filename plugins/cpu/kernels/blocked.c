@@ -90,9 +90,8 @@ kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
   /* rows as input: a first layer's, of grey or colour; oneDNN's others are a loop */
   if (!is_blocked(&x) && x.dims[1] != 1 && x.dims[1] != 3)
     return KD_UNIMPLEMENTED;
-  const char *activation = read->attr_string(node, "activation", "none");
-  if (strcmp(activation, "none") != 0 && strcmp(activation, "Relu") != 0)
-    return KD_UNIMPLEMENTED;
+  cpu_activation activation;
+  if (cpu_read_activation(node, &activation) != KD_OK) return KD_UNIMPLEMENTED;
   kd_type z;
   if (read->input_count(node) > 3 && read->input_type(node, 3, &z) == KD_OK &&
       !is_blocked(&z))
@@ -121,7 +120,8 @@ typedef struct conv_plan {
   kd_type x, w, y;
   window win;
   int64_t group;
-  bool has_bias, relu;
+  bool has_bias;
+  cpu_activation activation;
 } conv_plan;
 
 static dnnl_status_t conv_attributes(const conv_plan *plan,
@@ -132,8 +132,12 @@ static dnnl_status_t conv_attributes(const conv_plan *plan,
   if (status == dnnl_success) status = dnnl->post_ops_create(&ops);
   if (status == dnnl_success && plan->kernel->has_sum)
     status = dnnl->post_ops_append_sum(ops, 1);
-  if (status == dnnl_success && plan->relu)
+  const cpu_activation *act = &plan->activation;
+  if (status == dnnl_success && act->relu)
     status = dnnl->post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+  if (status == dnnl_success && act->clip)
+    status = dnnl->post_ops_append_eltwise(ops, 1, dnnl_eltwise_clip, act->low,
+                                           act->high);
   if (status == dnnl_success)
     status = dnnl->primitive_attr_set_post_ops(*out_attr, ops);
   if (status == dnnl_success)
@@ -288,7 +292,7 @@ kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
   read->output_type(node, 0, &plan.y);
   plan.has_bias = read->input_type(node, 2, &other) == KD_OK;
   plan.kernel->has_sum = read->input_type(node, 3, &other) == KD_OK;
-  plan.relu = !strcmp(read->attr_string(node, "activation", "none"), "Relu");
+  cpu_read_activation(node, &plan.activation); /* `supports` has taken it */
   choose_parts(plan.kernel, plan.x.dims[0], plan.y.dims[1], plan.group);
   kd_status status =
       describe_parts(plan.dnnl, plan.kernel, &plan.x, &plan.y, false);

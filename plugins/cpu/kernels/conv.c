@@ -110,19 +110,43 @@ static void add_bias(const kd_launch *launch, const conv *c, uint32_t input,
   }
 }
 
+#define FINISH(type, least, most)                                           \
+  do {                                                                      \
+    type *to = y;                                                           \
+    for (int64_t i = 0; i < n; i++) {                                       \
+      type value = z ? to[i] + (type)cpu_get(z->data, z->dtype, i) : to[i]; \
+      value = value < (type)(least) ? (type)(least) : value;                \
+      to[i] = value > (type)(most) ? (type)(most) : value;                  \
+    }                                                                       \
+  } while (0)
+
 /* keel::FusedConv: an addition and an activation behind the convolution. */
-static void finish_fused(const kd_launch *launch, const conv *c, void *y) {
-  const char *activation = attr_string(launch, "activation", "none");
+static kd_status finish_fused(const kd_launch *launch, const conv *c, void *y) {
+  cpu_activation act;
+  kd_status status = cpu_read_activation(launch->node, &act);
+  if (status != KD_OK) return status;
   int64_t n = c->batch * c->out_c * c->group * c->outs;
-  if (kd_has_input(launch, 3)) {
-    const kd_tensor *z = &launch->inputs[3];
-    for (int64_t i = 0; i < n; i++)
-      cpu_set(y, c->wide, i,
-              cpu_get(y, c->wide, i) + cpu_get(z->data, z->dtype, i));
-  }
-  if (!strcmp(activation, "Relu"))
-    for (int64_t i = 0; i < n; i++)
-      if (cpu_get(y, c->wide, i) < 0) cpu_set(y, c->wide, i, 0);
+  const kd_tensor *z = kd_has_input(launch, 3) ? &launch->inputs[3] : NULL;
+  if (c->wide == KD_F32)
+    FINISH(float, act.low, act.high);
+  else
+    FINISH(double, act.low, act.high);
+  return KD_OK;
+}
+
+kd_status cpu_read_activation(const kd_node *node, cpu_activation *out) {
+  const kd_node_table *read = cpu_host->node;
+  const char *name = read->attr_string(node, "activation", "none");
+  bool relu = !strcmp(name, "Relu"), clip = !strcmp(name, "Clip");
+  *out = (cpu_activation){.relu = relu, .clip = clip};
+  out->low = clip   ? read->attr_float(node, "low", -INFINITY)
+             : relu ? 0
+                    : -INFINITY;
+  out->high = clip ? read->attr_float(node, "high", INFINITY) : INFINITY;
+  return relu || clip || !strcmp(name, "none")
+             ? KD_OK
+             : FAIL(KD_UNIMPLEMENTED,
+                    "activation is \"%s\"; it is none, Relu or Clip", name);
 }
 
 /* ---- Conv ---------------------------------------------------------------------- */
@@ -175,7 +199,7 @@ CPU_KERNEL(cpu_run_conv) {
                    wy + (size_t)(at * c.out_c * c.outs) * size, columns);
       }
     add_bias(launch, &c, 2, wy);
-    if (launch->data) finish_fused(launch, &c, wy);
+    if (launch->data) status = finish_fused(launch, &c, wy);
     if (wy != y->data)
       cpu_convert(wy, c.wide, y->data, y->dtype, kd_elements(y));
   }
