@@ -73,6 +73,10 @@ keel_status keel_pass_types(keel_function *function);
  * types. */
 keel_status keel_pass_expand(keel_function *function);
 
+/* Drops what does nothing (x * 1, a Transpose and its inverse), and puts cheaper ops in
+ * the place of dear ones, where each result stays the same. */
+keel_status keel_pass_algebra(keel_function *function);
+
 /* Runs what has only constants as inputs, and drops Identity. */
 keel_status keel_pass_fold(keel_function *function);
 

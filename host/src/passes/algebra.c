@@ -1,0 +1,226 @@
+/* algebra.c - ops that do nothing, that undo each other, or that a cheaper one does. Only
+ * what gives the same numbers, to the last bit and for every input: x + 0 stays, as it
+ * makes 0 of -0. */
+#include "base/float.h"
+#include "context.h"
+#include "passes/passes.h"
+
+static bool is_op(const keel_node *node, const char *name) {
+  return !strcmp(node->op->schema->name, name) &&
+         !strcmp(node->op->schema->domain, "ai.onnx");
+}
+
+static const keel_type *type_of(const keel_function *function, uint32_t value) {
+  const keel_type *type =
+      value == KEEL_ABSENT ? NULL : function->values[value].type;
+  return type && keel_type_known(type) ? type : NULL;
+}
+
+/* The node that makes an input, if it is such an op of one output; or NULL. */
+static const keel_node *maker(const keel_function *function,
+                              const keel_node *node, uint32_t input,
+                              const char *op) {
+  uint32_t value = node->inputs[input];
+  uint32_t at =
+      value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
+  const keel_node *made = at == KEEL_ABSENT ? NULL : &function->nodes[at];
+  return made && !made->dead && is_op(made, op) ? made : NULL;
+}
+
+/* ---- numbers ------------------------------------------------------------------- */
+
+static bool decode(const keel_tensor *tensor, int64_t i, double *out) {
+  uint64_t bits = 0;
+  const keel_type *type = tensor->type;
+  const char *at =
+      (const char *)tensor->data + (size_t)i * kd_dtype_size(type->dtype);
+  int32_t narrow = 0;
+  int64_t wide = 0;
+  if (keel_float_decode(type->dtype, at, out, &bits)) return true;
+  if (type->dtype == KD_I32) memcpy(&narrow, at, sizeof narrow);
+  if (type->dtype == KD_I64) memcpy(&wide, at, sizeof wide);
+  *out = type->dtype == KD_I32 ? (double)narrow : (double)wide;
+  return type->dtype == KD_I32 || type->dtype == KD_I64;
+}
+
+/* Whether an input is a constant whose elements are all this number (0: not -0), and
+ * does not make the result larger than `other`, the other one. */
+static bool is_all(const keel_function *function, const keel_node *node,
+                   uint32_t input, uint32_t other, double number) {
+  if (node->inputs[input] == KEEL_ABSENT || node->inputs[other] == KEEL_ABSENT)
+    return false;
+  const keel_tensor *tensor = function->values[node->inputs[input]].constant;
+  if (!tensor || !keel_tensor_host_data(tensor) || !tensor->type->elements)
+    return false;
+  const keel_type *x = type_of(function, node->inputs[other]);
+  if (tensor->type->rank && (!x || x != type_of(function, node->outputs[0])))
+    return false;
+  for (int64_t i = 0; i < tensor->type->elements; i++) {
+    double element = 0;
+    if (!decode(tensor, i, &element) || element != number ||
+        (element == 0 && __builtin_signbit(element)))
+      return false;
+  }
+  return true;
+}
+
+static bool is_real(const keel_type *type) {
+  return type && (KD_TYPES_FLOAT & KD_TYPES(type->dtype));
+}
+
+/* ---- other ops in a node's place ------------------------------------------------ */
+
+static keel_status become(keel_function *function, keel_node *node,
+                          const char *op, const keel_attr *attr, uint32_t a,
+                          uint32_t b) {
+  keel_opdef *made = NULL;
+  uint32_t *inputs = keel_arena_take(function->arena, 2 * sizeof *inputs);
+  if (!inputs) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attr,
+                             attr != NULL, NULL, &made));
+  keel_opdef_release(node->op);
+  inputs[0] = a;
+  inputs[1] = b;
+  node->op = made;
+  node->inputs = inputs;
+  node->input_count = b == KEEL_ABSENT ? 1 : 2;
+  return KD_OK;
+}
+
+static keel_status pass_on(keel_function *function, keel_node *node,
+                           uint32_t value) {
+  return become(function, node, "Identity", NULL, value, KEEL_ABSENT);
+}
+
+/* ---- rules ------------------------------------------------------------------------ */
+
+/* x * 1, x / 1, x - 0, x ^ 1; x + 0 of integers; x ^ 2 is x * x. */
+static keel_status visit_pair(keel_function *function, keel_node *node) {
+  uint32_t x = node->inputs[0], y = node->inputs[1];
+  const keel_type *type = x == KEEL_ABSENT ? NULL : function->values[x].type;
+  bool whole = type && !is_real(type);
+  if ((is_op(node, "Mul") || is_op(node, "Div") || is_op(node, "Pow")) &&
+      is_all(function, node, 1, 0, 1))
+    return pass_on(function, node, x);
+  if (is_op(node, "Mul") && is_all(function, node, 0, 1, 1))
+    return pass_on(function, node, y);
+  if ((is_op(node, "Sub") || (is_op(node, "Add") && whole)) &&
+      is_all(function, node, 1, 0, 0))
+    return pass_on(function, node, x);
+  if (is_op(node, "Add") && whole && is_all(function, node, 0, 1, 0))
+    return pass_on(function, node, y);
+  if (is_op(node, "Pow") && is_real(type) && is_all(function, node, 1, 0, 2))
+    return become(function, node, "Mul", NULL, x, x);
+  return KD_OK;
+}
+
+/* What is done again does nothing, or undoes it. */
+static keel_status visit_single(keel_function *function, keel_node *node) {
+  static const char *const again[] = {"Abs",  "Ceil",  "Floor",
+                                      "Relu", "Round", "Sign"};
+  static const char *const back[] = {"Neg", "Not", "BitwiseNot"};
+  for (size_t i = 0; i < KEEL_COUNT_OF(again); i++)
+    if (is_op(node, again[i]) && maker(function, node, 0, again[i]))
+      return pass_on(function, node, node->inputs[0]);
+  for (size_t i = 0; i < KEEL_COUNT_OF(back); i++) {
+    if (!is_op(node, back[i])) continue;
+    const keel_node *before = maker(function, node, 0, back[i]);
+    if (before) return pass_on(function, node, before->inputs[0]);
+  }
+  return KD_OK;
+}
+
+/* perm of a Transpose, for a rank; false: it is none. */
+static bool read_perm(const keel_node *node, uint32_t rank, int64_t *out) {
+  const int64_t *perm = NULL;
+  int64_t count = keel_attr_ints(node->op, "perm", &perm);
+  if (count >= 0 && count != (int64_t)rank) return false;
+  for (uint32_t i = 0; i < rank; i++) {
+    out[i] = count < 0 ? (int64_t)(rank - 1 - i) : perm[i];
+    if (out[i] < 0 || out[i] >= (int64_t)rank) return false;
+  }
+  return true;
+}
+
+static keel_status visit_transpose(keel_function *function, keel_node *node) {
+  const keel_type *type = type_of(function, node->inputs[0]);
+  int64_t perm[KD_MAX_RANK], first[KD_MAX_RANK];
+  if (!type || !read_perm(node, type->rank, perm)) return KD_OK;
+  uint32_t x = node->inputs[0], rank = type->rank;
+  const keel_node *before = maker(function, node, 0, "Transpose");
+  bool joins = before && read_perm(before, rank, first), still = true;
+  for (uint32_t i = 0; i < rank && joins; i++)
+    perm[i] = first[perm[i]];
+  if (joins) x = before->inputs[0];
+  for (uint32_t i = 0; i < rank; i++)
+    still &= perm[i] == (int64_t)i;
+  if (still) return pass_on(function, node, x);
+  if (!joins) return KD_OK;
+  const keel_attr attr = {
+      .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
+  return become(function, node, "Transpose", &attr, x, KEEL_ABSENT);
+}
+
+/* The shape that a Reshape wants, if it does not look at the one that it gets. */
+static bool is_absolute(const keel_function *function, const keel_node *node) {
+  uint32_t value = node->inputs[1];
+  const keel_tensor *shape =
+      value == KEEL_ABSENT ? NULL : function->values[value].constant;
+  if (!shape || !keel_tensor_host_data(shape) || shape->type->dtype != KD_I64)
+    return false;
+  for (int64_t i = 0; i < shape->type->elements; i++)
+    if (((const int64_t *)shape->data)[i] == 0) return false;
+  return true;
+}
+
+/* What has the shape already that it is to get, or gets another before. */
+static keel_status visit_shape(keel_function *function, keel_node *node) {
+  const keel_type *to = type_of(function, node->outputs[0]);
+  const keel_node *before =
+      is_op(node, "Reshape") ? maker(function, node, 0, "Reshape") : NULL;
+  if (before && !is_absolute(function, node)) before = NULL;
+  uint32_t x = before ? before->inputs[0] : node->inputs[0];
+  if (to && to->elements && to == type_of(function, x))
+    return pass_on(function, node, x);
+  return before ? become(function, node, "Reshape", NULL, x, node->inputs[1])
+                : KD_OK;
+}
+
+static keel_status visit(keel_function *function, keel_node *node) {
+  static const char *const pairs[] = {"Mul", "Div", "Sub", "Add", "Pow"};
+  static const char *const shapes[] = {"Reshape", "Expand", "Tile", "Cast",
+                                       "CastLike"};
+  static const char *const lists[] = {"Concat", "Sum", "Max", "Min", "Mean"};
+  uint32_t n = node->input_count;
+  if (!n || node->output_count != 1 || node->outputs[0] == KEEL_ABSENT ||
+      node->inputs[0] == KEEL_ABSENT)
+    return KD_OK;
+  for (size_t i = 0; i < KEEL_COUNT_OF(pairs) && n == 2; i++)
+    if (is_op(node, pairs[i])) return visit_pair(function, node);
+  for (size_t i = 0; i < KEEL_COUNT_OF(shapes); i++)
+    if (is_op(node, shapes[i])) return visit_shape(function, node);
+  for (size_t i = 0; i < KEEL_COUNT_OF(lists) && n == 1; i++)
+    if (is_op(node, lists[i])) return pass_on(function, node, node->inputs[0]);
+  if (is_op(node, "Transpose")) return visit_transpose(function, node);
+  return n == 1 ? visit_single(function, node) : KD_OK;
+}
+
+/* Reads what Identity passes on from where that has it. */
+static void look_through(const keel_function *function, keel_node *node) {
+  for (uint32_t i = 0; i < node->input_count; i++)
+    while (node->inputs[i] != KEEL_ABSENT) {
+      const keel_node *made = maker(function, node, i, "Identity");
+      if (!made || made->inputs[0] == KEEL_ABSENT) break;
+      node->inputs[i] = made->inputs[0];
+    }
+}
+
+keel_status keel_pass_algebra(keel_function *function) {
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    keel_node *node = &function->nodes[i];
+    if (node->dead) continue;
+    look_through(function, node);
+    KEEL_TRY(visit(function, node));
+  }
+  return KD_OK;
+}

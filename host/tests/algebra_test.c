@@ -1,0 +1,246 @@
+/* algebra_test.c - ops that do nothing or undo each other go, and no bit of the result
+ * changes; what would change one stays. */
+#include <math.h>
+
+#include "ops/node.h"
+#include "testing.h"
+
+static keel_context *context;
+
+static int open_cpu(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 0);
+  return 0;
+}
+
+static int close_cpu(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+/* ---- programs from text ------------------------------------------------------------ */
+
+/* A number as a constant, "2", of four ("2:4"), or of one of rank 3 ("2:1,1,1"). */
+static keel_value number(keel_builder *builder, const char *text,
+                         kd_dtype type) {
+  static const int64_t shapes[][3] = {{0}, {4}, {1, 1, 1}};
+  int shape = strstr(text, ":4") ? 1 : strchr(text, ':') ? 2 : 0;
+  float reals[4];
+  int64_t integers[4];
+  keel_tensor *tensor = NULL;
+  for (int i = 0; i < 4; i++) {
+    reals[i] = strtof(text, NULL);
+    integers[i] = strtol(text, NULL, 10);
+  }
+  assert_int_equal(
+      keel_tensor_create(context, type,
+                         shape == 1   ? 1
+                         : shape == 2 ? 3
+                                      : 0,
+                         shapes[shape],
+                         type == KD_I64 ? (void *)integers : (void *)reals,
+                         &tensor),
+      KD_OK);
+  keel_value value = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+static keel_value integers(keel_builder *builder, const int64_t *list,
+                           int64_t count) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_I64, 1, &count, list, &tensor), KD_OK);
+  keel_value value = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+static int64_t read_list(const char *text, int64_t *out) {
+  int64_t count = 0;
+  char *end = NULL;
+  for (const char *at = text; *at; at = *end ? end + 1 : end)
+    out[count++] = strtol(at, &end, 10);
+  return count;
+}
+
+/* One op of "Op a b": _ is the value before, x the input; Transpose 0,2,1 and
+ * Reshape 4,6 have their lists. */
+static keel_value one_op(keel_builder *builder, const char *text, keel_value x,
+                         keel_value last, kd_dtype type) {
+  char op_name[16] = "", part[2][16] = {"", ""};
+  int64_t list[KD_MAX_RANK];
+  keel_value in[2];
+  sscanf(text, "%15s %15s %15s", op_name, part[0], part[1]);
+  if (!strcmp(op_name, "Transpose")) {
+    const keel_attr perm = {.name = "perm",
+                            .kind = KD_ATTR_INTS,
+                            .count = (uint32_t)read_list(part[0], list),
+                            .ints = list};
+    return keel_builder_op(builder, op_name, &perm, 1, &last, 1);
+  }
+  if (!strcmp(op_name, "Reshape") || !strcmp(op_name, "Expand")) {
+    in[0] = last;
+    in[1] = integers(builder, list, read_list(part[0], list));
+    return keel_builder_op(builder, op_name, NULL, 0, in, 2);
+  }
+  const keel_attr axis = KEEL_INT("axis", 0), to = KEEL_INT("to", 1);
+  for (int i = 0; i < 2; i++)
+    in[i] = *part[i] == '_'   ? last
+            : *part[i] == 'x' ? x
+                              : number(builder, part[i], type);
+  bool concat = !strcmp(op_name, "Concat"), cast = !strcmp(op_name, "Cast");
+  return keel_builder_op(builder, op_name, concat ? &axis : &to, concat || cast,
+                         in, *part[1] ? 2 : 1);
+}
+
+typedef struct row {
+  const char *ops[5];
+  uint32_t left;   /* nodes that run */
+  const char *now; /* the last one that ran is of this op; NULL: none */
+  kd_dtype type;   /* KD_NONE: f32 */
+} row;
+
+static keel_program *program_of(const row *r) {
+  const int64_t dims[] = {2, 3, 4};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  kd_dtype type = r->type ? r->type : KD_F32;
+  assert_int_equal(keel_builder_create(context, "algebra", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", type, 3, dims), y = x;
+  for (const char *const *at = r->ops; *at; at++)
+    y = one_op(builder, *at, x, y, type);
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  return program;
+}
+
+/* Runs it, and notes how many ops ran, and the last one's name. */
+static void run(keel_program *program, kd_dtype type, const char *skip,
+                char *out, uint32_t *out_count, char *out_last) {
+  static const float odd[] = {0.0f,   -0.0f, INFINITY, -INFINITY, NAN,
+                              1e-40f, 1e30f, -2.5f,    3};
+  const int64_t dims[] = {2, 3, 4};
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
+  keel_plan *plan = NULL;
+  keel_tensor *x = NULL, *y = NULL;
+  keel_profile_line line;
+  float reals[24];
+  int64_t whole[24];
+  for (int i = 0; i < 24; i++) {
+    reals[i] = odd[i % 9] * (float)(i > 8 ? i : 1);
+    whole[i] = i * 1000003 - 7;
+  }
+  assert_int_equal(
+      keel_tensor_create(context, type, 3, dims,
+                         type == KD_I64 ? (void *)whole : (void *)reals, &x),
+      KD_OK);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  assert_int_equal(keel_tensor_read(y, out, keel_tensor_size(y)), KD_OK);
+  *out_count = 0;
+  *out_last = 0;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
+    *out_count += (uint32_t)line.calls;
+    snprintf(out_last, 16, "%s", line.op);
+  }
+  keel_plan_release(plan);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+}
+
+static const row rows[] = {
+    {{"Mul _ 1"}, 0, NULL, 0},
+    {{"Mul 1 _"}, 0, NULL, 0},
+    {{"Mul _ 1:4"}, 0, NULL, 0},
+    {{"Div _ 1"}, 0, NULL, 0},
+    {{"Div 1 _"}, 1, "Div", 0},
+    {{"Sub _ 0"}, 0, NULL, 0},
+    {{"Sub _ -0"}, 1, "Sub", 0}, /* -0 - -0 is 0 */
+    {{"Add _ 0"}, 1, "Add", 0},  /* -0 + 0 is 0 */
+    {{"Pow _ 1"}, 0, NULL, 0},
+    {{"Pow _ 2"}, 1, "Mul", 0},
+    {{"Pow _ 3"}, 1, "Pow", 0},
+    {{"Mul _ 2"}, 1, "Mul", 0},
+    {{"Add _ 0", "Mul _ 1", "Sub _ 0"}, 0, NULL, KD_I64},
+    {{"Add 0 _"}, 0, NULL, KD_I64},
+    {{"Mul _ 1:1,1,1"}, 0, NULL, KD_I64},
+    {{"Neg _", "Neg _"}, 0, NULL, 0},
+    {{"Neg _", "Neg _", "Neg _"}, 1, "Neg", 0},
+    {{"Relu _", "Relu _"}, 1, "Relu", 0},
+    {{"Abs _", "Abs _", "Abs _"}, 1, "Abs", 0},
+    {{"Sum _"}, 0, NULL, 0},
+    {{"Concat _"}, 0, NULL, 0},
+    {{"Cast _"}, 0, NULL, 0},
+    {{"Transpose 0,1,2"}, 0, NULL, 0},
+    {{"Transpose 0,2,1", "Transpose 0,2,1"}, 0, NULL, 0},
+    {{"Transpose 1,2,0", "Transpose 2,0,1"}, 0, NULL, 0},
+    {{"Transpose 1,2,0", "Transpose 1,2,0"}, 1, "Transpose", 0},
+    {{"Transpose 1,2,0", "Transpose 0,2,1", "Transpose 2,1,0"},
+     1,
+     "Transpose",
+     0},
+    {{"Reshape 2,3,4"}, 0, NULL, 0},
+    {{"Reshape 6,4", "Reshape 2,12"}, 1, "Reshape", 0},
+    {{"Reshape 6,4", "Reshape 2,3,4"}, 0, NULL, 0},
+    {{"Reshape 6,4", "Reshape 0,2,-1"}, 2, "Reshape", 0}, /* it looks at 6 */
+    {{"Expand 2,3,4"}, 0, NULL, 0},
+    {{"Expand 1,1,4"}, 0, NULL, 0},
+};
+
+static void the_same_to_the_last_bit(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    keel_program *program = program_of(&rows[i]);
+    kd_dtype type = rows[i].type ? rows[i].type : KD_F32;
+    char want[24 * 8] = "", got[24 * 8] = "", last[16];
+    uint32_t count = 0;
+    run(program, type, "algebra", want, &count, last);
+    run(program, type, NULL, got, &count, last);
+    if (memcmp(want, got, sizeof want) != 0)
+      fail_msg("row %zu (%s ...): another result", i, rows[i].ops[0]);
+    if (count != rows[i].left ||
+        strcmp(last, rows[i].now ? rows[i].now : "") != 0)
+      fail_msg("row %zu (%s ...): %u ops ran, \"%s\" the last", i,
+               rows[i].ops[0], count, last);
+    keel_program_release(program);
+  }
+}
+
+/* x has three elements, or one: then the constant is what makes four of them. */
+static void what_makes_the_result_larger_stays(void **state) {
+  const int64_t one[] = {2, 3, 1};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "larger", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 3, one);
+  keel_value y = one_op(builder, "Mul _ 1:4", x, x, KD_F32);
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor *in = NULL, *out = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 3, one, NULL, &in),
+                   KD_OK);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+  assert_int_equal(keel_tensor_size(out), 24 * sizeof(float));
+  keel_tensor_release(in);
+  keel_tensor_release(out);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_same_to_the_last_bit),
+      cmocka_unit_test(what_makes_the_result_larger_stays),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
