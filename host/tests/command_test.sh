@@ -105,4 +105,14 @@ expect 0 "3 passed, 0 failed, 0 skipped" "$keel" onnx-test --only \
 expect 0 "no device has a kernel for Neg" "$keel" onnx-test --only \
   --plugin "$minimal" $data/node/test_neg
 expect 1 "no such folder" "$keel" onnx-test /nowhere
+# names of open dimensions: of ONNX, and of random inputs
+expect 0 ops "$keel" compile --text -o "$scratch/names.mlir" \
+  $data/node/test_sequence_map_identity_2_sequences/model.onnx
+expect 0 'input_symbols = [["N"], ["M"]]' cat "$scratch/names.mlir"
+named=$(dirname "$0")/data/v2.mlir
+expect 0 "f32[4,3,1]" "$keel" run "$named" --dim batch=4
+expect 2 "inputs have batch" "$keel" run "$named" --dim channels=4
+expect 2 "is no NAME=SIZE" "$keel" run "$named" --dim batch=-4
+expect 1 "one size \"batch\", which is 2 in" "$keel" run "$named" --shape x=2x3x5 \
+  --shape mask=3x5
 exit $failed

@@ -128,6 +128,116 @@ static void version_1_is_read_for_ever(void **state) {
   keel_close(context);
 }
 
+/* ---- names of dimensions --------------------------------------------------------- */
+
+static void check_v2(keel_context *context, const char *from) {
+  static const char *const names[2][3] = {{"batch", NULL, "the \"length\""},
+                                          {"batch", "the \"length\""}};
+  keel_program *program = NULL;
+  keel_port port;
+  if (keel_program_load(context, from, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  for (uint32_t i = 0; i < 2; i++) {
+    assert_int_equal(keel_program_input(program, i, &port), KD_OK);
+    assert_non_null(port.symbols);
+    for (uint32_t k = 0; k < port.rank; k++) {
+      assert_int_equal(port.dims[k], names[i][k] ? -1 : 3);
+      if (names[i][k])
+        assert_string_equal(port.symbols[k], names[i][k]);
+      else
+        assert_null(port.symbols[k]);
+    }
+  }
+  assert_int_equal(keel_program_input(program, 2, &port), KD_OK);
+  assert_null(port.symbols);
+  assert_int_equal(keel_program_output(program, 0, &port), KD_OK);
+  assert_string_equal(port.symbols[0], "batch");
+  assert_null(port.symbols[2]);
+  keel_program_release(program);
+}
+
+static void version_2_is_read_for_ever(void **state) {
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  (void)state;
+  check_v2(context, TEST_DATA "/v2.mlir");
+  check_v2(context, TEST_DATA "/v2.keel");
+  assert_int_equal(keel_program_load(context, TEST_DATA "/v2.keel", &program),
+                   KD_OK);
+  assert_int_equal(keel_program_save(program, path, KEEL_SAVE_TEXT), KD_OK);
+  assert_int_equal(keel_program_save(program, second, 0), KD_OK);
+  keel_program_release(program);
+  check_v2(context, path);
+  check_v2(context, second);
+  keel_close(context);
+}
+
+static void sizes_of_one_name_that_differ_are_told(void **state) {
+  const int64_t x[] = {2, 3, 5}, mask[] = {2, 4};
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *in[3], *y = NULL;
+  (void)state;
+  assert_int_equal(keel_program_load(context, TEST_DATA "/v2.mlir", &program),
+                   KD_OK);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 3, x, NULL, &in[0]),
+                   KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, mask, NULL, &in[1]),
+                   KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, NULL, &in[2]),
+                   KD_OK);
+  for (int i = 0; i < 4; i++) { /* a version of the plan fails, too */
+    assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INVALID_ARGUMENT);
+    expect_message("Add");
+    expect_message(
+        "one size \"the \"length\"\", which is 5 in input \"x\" and"
+        " 4 in input \"mask\"");
+  }
+  keel_tensor_release(in[1]); /* of another shape than declared */
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 1, &mask[1], NULL, &in[1]), KD_OK);
+  assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INVALID_ARGUMENT);
+  expect_message("the program declares f32[batch,the \"length\"]");
+  for (int i = 0; i < 3; i++)
+    keel_tensor_release(in[i]);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(context);
+}
+
+static void names_of_dimensions_are_checked(void **state) {
+  static const struct {
+    const char *symbols, *says;
+  } rows[] = {{"[[\"a\"]]", "list of 3 lists"},
+              {"[[], [\"a\"], []]", "a list of 2 names"},
+              {"[[], [\"a\", 3], []]", "is a string"},
+              {"[[], 3, []]", "a list of 2 names"},
+              {"5", "list of 3 lists"}};
+  keel_context *context = cpu();
+  size_t size = 0;
+  char *text = read_bytes(TEST_DATA "/v2.mlir", &size);
+  (void)state;
+  char *whole = calloc(1, size + 400);
+  assert_non_null(whole);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    keel_program *program = NULL;
+    const char *from = memmem(text, size, "input_symbols", 13);
+    const char *to = memmem(text, size, ", outputs", 9);
+    assert_true(from && to && from < to);
+    int made = snprintf(whole, size + 400, "%.*sinput_symbols = %s%.*s",
+                        (int)(from - text), text, rows[i].symbols,
+                        (int)(text + size - to), to);
+    write_bytes(path, whole, (size_t)made);
+    assert_int_equal(keel_program_load(context, path, &program), KD_DATA_LOSS);
+    expect_message(rows[i].says);
+  }
+  free(whole);
+  free(text);
+  keel_close(context);
+}
+
 static void forms_go_into_each_other(void **state) {
   keel_context *context = cpu();
   keel_program *program = NULL;
@@ -392,7 +502,7 @@ static void images_are_refused(void **state) {
   memcpy(copy, data, size);
   head->needs = head->version = IMAGE_VERSION + 1;
   assert_int_equal(load_bytes(context, copy, size), KD_INCOMPATIBLE);
-  expect_message("must know version 2");
+  expect_message("must know version 3");
   memcpy(copy, data, size);
   copy[head->head_size + 3] ^= 1;
   assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);
@@ -536,6 +646,9 @@ static void saving_says_why_not(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(version_1_is_read_for_ever),
+      cmocka_unit_test(version_2_is_read_for_ever),
+      cmocka_unit_test(sizes_of_one_name_that_differ_are_told),
+      cmocka_unit_test(names_of_dimensions_are_checked),
       cmocka_unit_test(forms_go_into_each_other),
       cmocka_unit_test(a_file_stays_mapped_while_it_is_used),
       cmocka_unit_test(numbers_keep_their_bits),

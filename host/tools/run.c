@@ -25,6 +25,9 @@ static const char help[] =
     "                      of a resource: a variable that holds it\n"
     "  --input FILE        value of the next input, in the model's order\n"
     "  --shape NAME=2x3    shape of a random input whose dimensions are open\n"
+    "  --dim NAME=4        size of the open dimensions that the model calls "
+    "so,\n"
+    "                      in random inputs (1)\n"
     "  --seed N            of the random inputs, for those not given (1)\n"
     "  --expect FILE       compare the next output with a file; exit 1 if it\n"
     "                      differs by more than 1e-7 + 1e-3 x expected\n"
@@ -42,7 +45,8 @@ typedef struct arguments {
   common common;
   const char *model, *device, *output, *trace;
   const char *inputs[PORTS], *expects[PORTS], *shapes[PORTS];
-  uint32_t input_count, expect_count, shape_count;
+  const char *dims[PORTS];
+  uint32_t input_count, expect_count, shape_count, dim_count;
   uint64_t seed;
   long repeat;
   tolerance within;
@@ -73,9 +77,9 @@ static bool to_number(const char *text, double *out_number) {
 
 static int take_value(arguments *all, int argc, char **argv, int *at) {
   static const char *const names[] = {
-      "--device", "--input", "--expect", "--output", "--repeat", "--seed",
-      "--shape",  "--rtol",  "--atol",   "--trace",  "--timeout"};
-  for (int k = 0; k < 11; k++) {
+      "--device", "--input", "--expect", "--output", "--repeat",  "--seed",
+      "--shape",  "--rtol",  "--atol",   "--trace",  "--timeout", "--dim"};
+  for (int k = 0; k < 12; k++) {
     bool missing = false;
     double number = 0;
     const char *value = option_value(argc, argv, at, names[k], &missing);
@@ -86,7 +90,8 @@ static int take_value(arguments *all, int argc, char **argv, int *at) {
       return usage_error("run", "%s is \"%s\", no number", names[k], value);
     if ((k == 1 && all->input_count == PORTS) ||
         (k == 2 && all->expect_count == PORTS) ||
-        (k == 6 && all->shape_count == PORTS))
+        (k == 6 && all->shape_count == PORTS) ||
+        (k == 11 && all->dim_count == PORTS))
       return usage_error("run", "more than %d of %s", PORTS, names[k]);
     switch (k) {
       case 0:
@@ -120,6 +125,9 @@ static int take_value(arguments *all, int argc, char **argv, int *at) {
         break;
       case 9:
         all->trace = value;
+        break;
+      case 11:
+        all->dims[all->dim_count++] = value;
         break;
       default:
         all->timeout = number;
@@ -253,6 +261,51 @@ static bool given_shape(const arguments *all, const char *name, uint32_t *rank,
   return false;
 }
 
+/* Where "NAME=4" is of the open dimension `name`, its size; else -1. */
+static int64_t size_for(const char *word, const char *name) {
+  size_t length = strlen(name);
+  char *end = NULL;
+  if (strncmp(word, name, length) != 0 || word[length] != '=') return -1;
+  int64_t size = strtoll(word + length + 1, &end, 10);
+  return !*end && end != word + length + 1 && size >= 0 ? size : -1;
+}
+
+/* An open dimension's size: as it was given, or 1. */
+static int64_t open_size(const arguments *all, const keel_port *port,
+                         uint32_t dim) {
+  const char *name = port->symbols ? port->symbols[dim] : NULL;
+  for (uint32_t i = 0; name && i < all->dim_count; i++)
+    if (size_for(all->dims[i], name) >= 0) return size_for(all->dims[i], name);
+  return 1;
+}
+
+/* Each --dim is the name of a dimension, and a size. */
+static bool check_dims(const arguments *all, const session *run) {
+  for (uint32_t i = 0; i < all->dim_count; i++) {
+    char there[512] = "";
+    bool known = false;
+    for (uint32_t k = 0; k < run->input_count; k++) {
+      keel_port port;
+      keel_program_input(run->program, k, &port);
+      for (uint32_t d = 0; port.symbols && d < port.rank; d++) {
+        const char *name = port.symbols[d];
+        size_t size = strlen(there);
+        if (!name) continue;
+        if (strstr(there, name)) continue; /* it stands there */
+        known |= size_for(all->dims[i], name) >= 0;
+        snprintf(there + size, sizeof there - size, " %s", name);
+      }
+    }
+    if (known) continue;
+    fprintf(stderr,
+            "keel run: --dim %s is no NAME=SIZE of an open dimension; the"
+            " model's inputs have%s\n",
+            all->dims[i], *there ? there : " none that has a name");
+    return false;
+  }
+  return true;
+}
+
 static keel_status make_random(const arguments *all, session *run,
                                uint32_t index, uint64_t *state) {
   keel_port port;
@@ -276,7 +329,8 @@ static keel_status make_random(const arguments *all, session *run,
   }
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++) {
-    if (!shaped) dims[i] = port.dims[i] < 0 ? 1 : port.dims[i];
+    if (!shaped)
+      dims[i] = port.dims[i] < 0 ? open_size(all, &port, i) : port.dims[i];
     count *= dims[i];
   }
   uint32_t each = keel_dtype_size(port.dtype);
@@ -325,6 +379,7 @@ static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
 
 static int load_inputs(const arguments *all, session *run) {
   uint32_t next = 0;
+  if (!check_dims(all, run)) return EXIT_USAGE;
   for (uint32_t i = 0; i < all->input_count; i++) {
     const char *file = all->inputs[i];
     uint32_t at = named_input(run, file, &file);

@@ -264,6 +264,49 @@ static keel_status name_ports(reader *all, const mlir_attr *facts,
   return KD_OK;
 }
 
+/* One port's names of dimensions: none, or one a dimension. */
+static keel_status take_symbols(reader *all, const mlir_attr *names,
+                                keel_port *port) {
+  uint32_t rank = port->rank == KEEL_RANK_UNKNOWN ? 0 : port->rank;
+  if (names->kind != ATTR_LIST || (names->count && names->count != rank)) {
+    all->c.at = names->where;
+    return keel_mlir_fail(&all->c, "a list of %u names stands here, or of none",
+                          (unsigned)rank);
+  }
+  if (!names->count) return KD_OK;
+  const char **symbols =
+      keel_arena_take(&all->program->arena, rank * sizeof *symbols);
+  if (!symbols) return KD_OUT_OF_MEMORY;
+  const mlir_attr *name = names->items;
+  for (uint32_t i = 0; i < rank; i++, name = name->next) {
+    if (name->kind != ATTR_STRING) {
+      all->c.at = name->where;
+      return keel_mlir_fail(&all->c, "the name of a dimension is a string");
+    }
+    if (!*name->s || port->dims[i] >= 0) continue;
+    symbols[i] = keel_arena_copy(&all->program->arena, name->s);
+    if (!symbols[i]) return KD_OUT_OF_MEMORY;
+    port->symbols = symbols; /* one has a name */
+  }
+  return KD_OK;
+}
+
+static keel_status name_dims(reader *all, const mlir_attr *facts,
+                             const char *key, keel_port *ports,
+                             uint32_t count) {
+  const mlir_attr *symbols = keel_mlir_find(facts, key);
+  if (!symbols) return KD_OK;
+  if (symbols->kind != ATTR_LIST || symbols->count != count) {
+    all->c.at = symbols->where;
+    return keel_mlir_fail(&all->c, "\"%s\" is a list of %u lists here", key,
+                          (unsigned)count);
+  }
+  const mlir_attr *names = symbols->items;
+  for (uint32_t i = 0; i < count; i++, names = names->next)
+    KEEL_TRY(take_symbols(all, names, &ports[i]));
+  return KD_OK;
+}
+
 static keel_status take_facts(reader *all, const mlir_attr *facts,
                               keel_function *function) {
   const mlir_attr *name = keel_mlir_find(facts, "name");
@@ -282,6 +325,10 @@ static keel_status take_facts(reader *all, const mlir_attr *facts,
                       function->input_count));
   KEEL_TRY(name_ports(all, facts, "outputs", function->output_ports,
                       function->output_count));
+  KEEL_TRY(name_dims(all, facts, "input_symbols", function->input_ports,
+                     function->input_count));
+  KEEL_TRY(name_dims(all, facts, "output_symbols", function->output_ports,
+                     function->output_count));
   for (uint32_t i = 0; i < function->input_count; i++) {
     keel_value_info *value = &function->values[function->inputs[i]];
     value->name = function->input_ports[i].name;

@@ -313,6 +313,25 @@ static keel_status write_attr(writer *all, const keel_attr *attr) {
   }
 }
 
+/* Names of open dimensions, where any has one. */
+static void write_symbols(const writer *all, const char *what,
+                          const keel_port *ports, uint32_t count) {
+  bool any = false;
+  for (uint32_t i = 0; i < count; i++)
+    any |= ports[i].symbols != NULL;
+  if (!any) return;
+  fprintf(all->file, ", %.*s_symbols = [", (int)strlen(what) - 1, what);
+  for (uint32_t i = 0; i < count; i++) {
+    fputs(i ? ", [" : "[", all->file);
+    for (uint32_t k = 0; ports[i].symbols && k < ports[i].rank; k++) {
+      if (k) fputs(", ", all->file);
+      write_string(all, ports[i].symbols[k] ? ports[i].symbols[k] : "");
+    }
+    fputc(']', all->file);
+  }
+  fputc(']', all->file);
+}
+
 static void write_ports(const writer *all, const char *what,
                         const keel_port *ports, uint32_t count) {
   fprintf(all->file, "%s = [", what);
@@ -326,6 +345,7 @@ static void write_ports(const writer *all, const char *what,
     write_port_type(all, &ports[i]);
   }
   fputc(']', all->file);
+  write_symbols(all, what, ports, count);
 }
 
 /* What a function is, beside its body. */

@@ -141,8 +141,9 @@ static void scope_free(scope *scope) {
 
 /* ---- types of inputs and outputs ------------------------------------------ */
 
+/* dims and symbols have room for KD_MAX_RANK. */
 static void read_port(const onnx_value_info *info, keel_port *port,
-                      int64_t *dims) {
+                      int64_t *dims, const char **symbols) {
   *port = (keel_port){.name = info->name ? info->name : "",
                       .rank = KEEL_RANK_UNKNOWN};
   const Onnx__TypeProto *type = info->type;
@@ -168,8 +169,12 @@ static void read_port(const onnx_value_info *info, keel_port *port,
     bool fixed = dim->value_case ==
                      ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
                  dim->dim_value >= 0;
+    bool named =
+        dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
     dims[i] = fixed ? dim->dim_value : -1;
+    symbols[i] = named ? dim->dim_param : NULL;
   }
+  port->symbols = symbols;
 }
 
 /* ---- attributes ----------------------------------------------------------- */
@@ -530,13 +535,14 @@ static keel_status import_inputs(scope *scope, const onnx_graph *graph) {
     const onnx_value_info *info = graph->input[i];
     keel_port port;
     int64_t dims[KD_MAX_RANK];
+    const char *symbols[KD_MAX_RANK];
     uint32_t value = KEEL_ABSENT;
     if (!info->name || !*info->name)
       return bad(scope->all, KD_DATA_LOSS, "an input has no name");
     if (scope_find(scope, info->name) != KEEL_ABSENT &&
         scope->function->values[scope_find(scope, info->name)].constant)
       continue; /* an input with an initial value is a constant */
-    read_port(info, &port, dims);
+    read_port(info, &port, dims, symbols);
     KEEL_TRY(scope_new(scope, info->name, &value));
     scope->function->values[value].type = keel_port_type(&port);
     KEEL_TRY(keel_function_input(scope->function, value, &port));
@@ -549,13 +555,14 @@ static keel_status import_outputs(scope *scope, const onnx_graph *graph) {
     const onnx_value_info *info = graph->output[i];
     keel_port port;
     int64_t dims[KD_MAX_RANK];
+    const char *symbols[KD_MAX_RANK];
     uint32_t value = KEEL_ABSENT;
     keel_status status = resolve(scope, info->name ? info->name : "", &value);
     if (status == KD_NOT_FOUND)
       return bad(scope->all, KD_DATA_LOSS, "output \"%s\" is made by no node",
                  info->name ? info->name : "");
     KEEL_TRY(status);
-    read_port(info, &port, dims);
+    read_port(info, &port, dims, symbols);
     KEEL_TRY(keel_function_output(scope->function, value, &port));
   }
   return KD_OK;

@@ -94,6 +94,9 @@ typedef struct keel_port {
   uint32_t rank;       /* KEEL_RANK_UNKNOWN where it is not known */
   const int64_t *dims; /* -1: open */
   uint32_t flags;
+  /* By dimension: what the model calls an open one ("batch"), or NULL; those of one name
+   * are to be equal. NULL: none has a name. */
+  const char *const *symbols;
 } keel_port;
 
 #define KEEL_RANK_UNKNOWN UINT32_MAX

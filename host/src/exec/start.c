@@ -1,6 +1,7 @@
 /* start.c - running a plan: with somebody who waits for it, or promises for its outputs. */
 #include "context.h"
 #include "exec/begin.h"
+#include "exec/declared.h"
 #include "exec/pool.h"
 #include "exec/versions.h"
 #include "trace/trace.h"
@@ -20,50 +21,6 @@ static keel_status check_ports(const keel_plan *plan,
   for (uint32_t i = 0; i < input_count; i++)
     if (!inputs[i])
       return keel_fail(KD_INVALID_ARGUMENT, "input %u is missing", (unsigned)i);
-  return KD_OK;
-}
-
-/* Whether an input is what the program declares; *out_close: or of another shape. */
-static bool is_as_declared(const keel_port *port, const keel_tensor *input,
-                           bool *out_close) {
-  const keel_type *type = input->type;
-  *out_close = true;
-  if (!port->dtype || port->flags) return true; /* ops say what they need */
-  *out_close = input->kind == KEEL_DATA && type->dtype == port->dtype;
-  if (!*out_close) return false;
-  if (port->rank == KEEL_RANK_UNKNOWN) return true;
-  for (uint32_t i = 0; type->rank == port->rank && i < port->rank; i++)
-    if (port->dims[i] >= 0 && port->dims[i] != type->dims[i]) return false;
-  return type->rank == port->rank;
-}
-
-static keel_status not_declared(const keel_port *port, keel_tensor *input) {
-  char given[200], wanted[200];
-  const keel_type *type = NULL;
-  bool open = port->rank == KEEL_RANK_UNKNOWN ||
-              keel_type_of(port->dtype, port->rank, port->dims, &type) != KD_OK;
-  return keel_fail(KD_INVALID_ARGUMENT,
-                   "input \"%s\" is %s, and the program declares %s%s",
-                   port->name, keel_tensor_text(input, given, sizeof given),
-                   open ? kd_dtype_name(port->dtype)
-                        : keel_type_text(type, wanted, sizeof wanted),
-                   open ? " of any shape" : "");
-}
-
-/* What is planned holds for what the program declares. *out_odd: the first known input
- * that is of another shape than that, or KEEL_ABSENT. */
-static keel_status check_declared(const keel_plan *plan,
-                                  keel_tensor *const *inputs,
-                                  uint32_t *out_odd) {
-  *out_odd = KEEL_ABSENT;
-  for (uint32_t i = 0; i < plan->main->input_count; i++) {
-    bool close = false;
-    if (keel_tensor_state(inputs[i]) != KEEL_READY ||
-        is_as_declared(&plan->ports[i], inputs[i], &close))
-      continue;
-    if (!close) return not_declared(&plan->ports[i], inputs[i]);
-    if (*out_odd == KEEL_ABSENT) *out_odd = i;
-  }
   return KD_OK;
 }
 
@@ -99,14 +56,15 @@ typedef struct outing {
 static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
                            outing *out) {
   uint32_t odd = KEEL_ABSENT;
-  KEEL_TRY(check_declared(plan, inputs, &odd));
+  KEEL_TRY(
+      keel_declared_check(plan->ports, plan->main->input_count, inputs, &odd));
   KEEL_TRY(check_apart(inputs, plan->main->input_count));
   keel_profile_run(plan);
   keel_plan *version = NULL;
   if (odd != KEEL_ABSENT) {
     keel_status status = keel_plan_loosen(plan, &version);
     if (status == KD_FAILED_PRECONDITION)
-      return not_declared(&plan->ports[odd], inputs[odd]);
+      return keel_declared_fail(&plan->ports[odd], inputs[odd]);
     if (status != KD_OK) return status;
     atomic_fetch_add(&version->refs, 1);
   } else if (plan->versions && !atomic_load(&plan->profile)) {
@@ -123,15 +81,14 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
   return KD_OK;
 }
 
-/* A failure may be that of an input that is not as declared. */
+/* What failed may have to do with what the inputs are. */
 static keel_status explain(const outing *out, keel_tensor *const *inputs,
                            keel_status status) {
-  char text[400], declared[400];
-  if (status == KD_OK || out->odd == KEEL_ABSENT) return status;
-  snprintf(text, sizeof text, "%s", keel_message());
-  not_declared(&out->plan->ports[out->odd], inputs[out->odd]);
-  snprintf(declared, sizeof declared, "%s", keel_message());
-  return keel_fail(status, "%s (%s)", text, declared);
+  const keel_plan *plan = out->plan;
+  return status == KD_OK
+             ? status
+             : keel_declared_explain(plan->ports, plan->main->input_count,
+                                     inputs, out->odd, status);
 }
 
 /* here: on the thread that set out. */
@@ -258,10 +215,10 @@ keel_status keel_begun_check(const keel_begun *begun, uint32_t input) {
   const keel_port *port = &begun->plan->ports[input];
   bool close = false;
   /* another shape is too late for another plan */
-  return is_as_declared(port, begun->inputs[input], &close) ||
+  return keel_declared_is(port, begun->inputs[input], &close) ||
                  (close && begun->out.odd != KEEL_ABSENT)
              ? KD_OK
-             : not_declared(port, begun->inputs[input]);
+             : keel_declared_fail(port, begun->inputs[input]);
 }
 
 void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {

@@ -99,6 +99,26 @@ uint32_t keel_function_constant(keel_function *function, const char *name,
   return value;
 }
 
+/* Names of open dimensions; NULL where there are none. */
+static keel_status keep_symbols(keel_arena *arena, const keel_port *port,
+                                keel_port *out_port) {
+  bool any = false;
+  out_port->symbols = NULL;
+  for (uint32_t i = 0; port->symbols && i < port->rank; i++)
+    any |= port->dims[i] < 0 && port->symbols[i] && *port->symbols[i];
+  if (!any) return KD_OK;
+  const char **symbols = keel_arena_take(arena, port->rank * sizeof *symbols);
+  if (!symbols) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < port->rank; i++) {
+    const char *name = port->dims[i] < 0 ? port->symbols[i] : NULL;
+    if (!name || !*name) continue;
+    symbols[i] = keel_arena_copy(arena, name);
+    if (!symbols[i]) return KD_OUT_OF_MEMORY;
+  }
+  out_port->symbols = symbols;
+  return KD_OK;
+}
+
 static keel_status keep_port(keel_function *function, const keel_port *port,
                              const char *name, keel_port *out_port) {
   *out_port = port ? *port : (keel_port){.rank = KEEL_RANK_UNKNOWN};
@@ -106,6 +126,7 @@ static keel_status keep_port(keel_function *function, const keel_port *port,
     out_port->dims = keel_arena_copy_bytes(function->arena, port->dims,
                                            port->rank * sizeof *port->dims);
     if (!out_port->dims) return KD_OUT_OF_MEMORY;
+    KEEL_TRY(keep_symbols(function->arena, port, out_port));
   }
   out_port->name =
       port && port->name ? keel_arena_copy(function->arena, port->name) : name;

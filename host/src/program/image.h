@@ -19,7 +19,7 @@
 
 #define IMAGE_MAGIC \
   "\x89KEEL\r\n\x1a"     /* 8 bytes: no text, no other line ends */
-#define IMAGE_VERSION 1u /* what is written */
+#define IMAGE_VERSION 2u /* what is written */
 #define IMAGE_NEEDS   1u /* what its reader must know */
 #define IMAGE_ALIGN   64u
 
@@ -38,6 +38,8 @@ typedef enum image_stream {
   IMAGE_WORDS, /* uint32_t: values of functions and nodes, strings of attributes */
   IMAGE_LONGS,  /* int64_t: dimensions of ports, integer attributes */
   IMAGE_FLOATS, /* float attributes */
+  /* version 2 */
+  IMAGE_SYMBOLS, /* uint32_t: strings, for each dimension of ports, or "" */
   IMAGE_STREAMS
 } image_stream;
 
@@ -100,6 +102,8 @@ typedef struct image_attr {
   uint32_t at;    /* string, tensor or function; a float's bits */
   int64_t i;
 } image_attr;
+
+#define IMAGE_HEAD_1 (48u + 16u * IMAGE_SYMBOLS) /* bytes of version 1's */
 
 _Static_assert(sizeof(image_head) == 48 + 16 * IMAGE_STREAMS, "no gaps");
 _Static_assert(sizeof(image_tensor) == 16, "no gaps");

@@ -39,6 +39,7 @@ static const struct {
     [IMAGE_WORDS] = {sizeof(uint32_t), false},
     [IMAGE_LONGS] = {sizeof(int64_t), false},
     [IMAGE_FLOATS] = {sizeof(float), false},
+    [IMAGE_SYMBOLS] = {sizeof(uint32_t), false},
 };
 
 static keel_status damaged(const reader *all, const char *what) {
@@ -82,9 +83,14 @@ static keel_status read_head(reader *all) {
                      " one",
                      all->path, (unsigned)head->version, (unsigned)head->needs,
                      KEEL_VERSION, (unsigned)IMAGE_VERSION);
-  if (all->size < sizeof *head || head->head_size < sizeof *head ||
+  if (head->head_size < IMAGE_HEAD_1 || head->head_size % 8 ||
       head->head_size > all->size)
     return damaged(all, "its head is cut off");
+  for (int i = 0; i < IMAGE_STREAMS; i++) /* those that its version had not */
+    if (offsetof(image_head, parts) + (size_t)(i + 1) * sizeof *head->parts >
+        head->head_size)
+      head->parts[i] =
+          (image_part){.offset = head->head_size, .size = records[i].size};
   if (head->file_size != all->size)
     return keel_fail(KD_DATA_LOSS,
                      "%s: is damaged: it has %llu bytes, and was written with"
@@ -328,6 +334,24 @@ static keel_status read_node(reader *all, keel_node *node,
 #define KNOWN_FLAGS \
   (KEEL_PORT_SEQUENCE | KEEL_PORT_OPTIONAL | KEEL_PORT_RESOURCE)
 
+/* Files of before version 2 have none. */
+static keel_status read_symbols(reader *all, keel_port *port) {
+  const uint32_t *names = take(all, IMAGE_SYMBOLS, port->rank);
+  bool any = false;
+  if (all->head.version < 2 || !port->rank) return KD_OK;
+  if (!names) return damaged(all, "a port has no names of dimensions");
+  const char **symbols =
+      keel_arena_take(&all->program->arena, port->rank * sizeof *symbols);
+  if (!symbols) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < port->rank; i++) {
+    KEEL_TRY(string_at(all, names[i], &symbols[i]));
+    if (!*symbols[i] || port->dims[i] >= 0) symbols[i] = NULL;
+    any |= symbols[i] != NULL;
+  }
+  port->symbols = any ? symbols : NULL;
+  return KD_OK;
+}
+
 static keel_status read_ports(reader *all, uint32_t count,
                               keel_port **out_ports) {
   if (count > count_of(all, IMAGE_PORTS) - all->next[IMAGE_PORTS])
@@ -349,6 +373,7 @@ static keel_status read_ports(reader *all, uint32_t count,
                         ? take(all, IMAGE_LONGS, record->rank)
                         : NULL;
     if (!ports[i].dims) return damaged(all, "a port has no dimensions");
+    KEEL_TRY(read_symbols(all, &ports[i]));
   }
   *out_ports = ports;
   return KD_OK;

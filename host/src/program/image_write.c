@@ -45,6 +45,7 @@ static const uint32_t sizes[IMAGE_STREAMS] = {
     [IMAGE_WORDS] = sizeof(uint32_t),
     [IMAGE_LONGS] = sizeof(int64_t),
     [IMAGE_FLOATS] = sizeof(float),
+    [IMAGE_SYMBOLS] = sizeof(uint32_t),
 };
 
 /* ---- streams and tables ------------------------------------------------------- */
@@ -274,9 +275,14 @@ static keel_status put_port(writer *all, const keel_port *port) {
       .dtype = port->dtype, .rank = port->rank, .flags = port->flags};
   KEEL_TRY(string_of(all, port->name, &record.name));
   KEEL_TRY(put(all, IMAGE_PORTS, &record, 1));
-  return port->rank == KEEL_RANK_UNKNOWN
-             ? KD_OK
-             : put(all, IMAGE_LONGS, port->dims, port->rank);
+  if (port->rank == KEEL_RANK_UNKNOWN) return KD_OK;
+  for (uint32_t i = 0; i < port->rank; i++) {
+    uint32_t symbol = 0;
+    const char *name = port->symbols ? port->symbols[i] : NULL;
+    KEEL_TRY(string_of(all, name ? name : "", &symbol));
+    KEEL_TRY(put(all, IMAGE_SYMBOLS, &symbol, 1));
+  }
+  return put(all, IMAGE_LONGS, port->dims, port->rank);
 }
 
 /* All of a function but those nested in it, whose numbers are in `graphs`. */
