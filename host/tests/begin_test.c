@@ -331,6 +331,85 @@ static void a_stop_is_told_to_all_outputs(void **state) {
   keel_close(context);
 }
 
+/* Outputs fail while the input that they need has not come; it comes when all is known. */
+static void over_while_an_input_is_waited_for(int32_t workers, bool by_time,
+                                              uint32_t flags) {
+  const float pair[] = {1, -2};
+  keel_tensor *out[3];
+  keel_stop *stop = NULL;
+  context = open_with(CPU_PLUGIN, NULL, workers);
+  keel_plan *plan = plan_of_two();
+  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .flags = flags,
+                                  .stop = by_time ? NULL : stop,
+                                  .timeout = by_time ? 20000000 : 0};
+  keel_tensor *in[] = {floats(context, 2, pair), promise()};
+  assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
+  if (!by_time) keel_stop_ask(stop, "enough");
+  keel_status status = by_time ? KD_DEADLINE_EXCEEDED : KD_CANCELLED;
+  const char *why = by_time ? "past its deadline" : "stop: enough";
+  expect_failed(out[2], status, why);
+  expect_failed(out[1], status, why);
+  keel_tensor_release(out[0]); /* it may have been made */
+  fulfil(in[1], pair, 2);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_stop_release(stop);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+static void the_end_is_told_while_an_input_is_waited_for(void **state) {
+  (void)state;
+  for (int by_time = 0; by_time < 2; by_time++) {
+    over_while_an_input_is_waited_for(KEEL_NO_WORKERS, by_time, 0);
+    over_while_an_input_is_waited_for(1, by_time, 0);
+    over_while_an_input_is_waited_for(2, by_time, KEEL_RUN_PARTIAL);
+  }
+}
+
+/* Deadlines that pass at any time, and one stop for all the rest. */
+static void ends_come_at_any_time(void **state) {
+  enum { RUNS = 600 };
+  static keel_tensor *out[RUNS][3];
+  keel_stop *stop = NULL;
+  uint32_t made = 0, late = 0, stopped = 0;
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, 2);
+  keel_plan *plan = plan_of_two();
+  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  for (int i = 0; i < RUNS; i++) {
+    const float pair[] = {(float)i, -1};
+    const keel_run_params params = {
+        .struct_size = sizeof params,
+        .stop = stop,
+        .timeout = i % 3 == 0   ? 1000u * (uint64_t)(i % 50 + 1)
+                   : i % 3 == 1 ? UINT64_MAX
+                                : 0};
+    keel_tensor *in[] = {floats(context, 2, pair), promise()};
+    assert_int_equal(keel_plan_begin(plan, &params, in, 2, out[i], 3), KD_OK);
+    if (i == RUNS - 100) keel_stop_ask(stop, NULL);
+    fulfil(in[1], pair, 2);
+    keel_tensor_release(in[0]);
+    keel_tensor_release(in[1]);
+  }
+  keel_stop_release(stop);
+  keel_plan_release(plan);
+  for (int i = 0; i < RUNS; i++)
+    for (int k = 0; k < 3; k++) {
+      keel_status status = keel_tensor_wait(out[i][k]);
+      made += status == KD_OK;
+      late += status == KD_DEADLINE_EXCEEDED;
+      stopped += status == KD_CANCELLED;
+      if (i > RUNS - 100) assert_true(status != KD_OK || k != 1);
+      keel_tensor_release(out[i][k]);
+    }
+  assert_int_equal(made + late + stopped, 3 * RUNS);
+  assert_true(stopped >= 99); /* those that began behind the wish */
+  keel_close(context);
+}
+
 static void what_cannot_begin_is_refused(void **state) {
   const float pair[] = {1, -2};
   keel_tensor *out[3];
@@ -444,6 +523,8 @@ int main(void) {
       cmocka_unit_test(an_output_is_known_before_the_run_ends),
       cmocka_unit_test(a_called_copy_holds_no_thread),
       cmocka_unit_test(a_stop_is_told_to_all_outputs),
+      cmocka_unit_test(the_end_is_told_while_an_input_is_waited_for),
+      cmocka_unit_test(ends_come_at_any_time),
       cmocka_unit_test(what_cannot_begin_is_refused),
       cmocka_unit_test(closing_waits_for_runs),
       cmocka_unit_test(promises_meet_from_all_sides),

@@ -128,7 +128,7 @@ static kd_status meet(chain *c, uint32_t node) {
 static kd_status write_step(chain *c, fam_pass *pass, uint32_t node) {
   const kd_host *host = c->r->driver->host;
   const fam_term *term = &c->r->term;
-  char name[96], text[160], args[80] = "", given[160] = "";
+  char name[96], text[256], args[80] = "", given[160] = "";
   kd_status status = read_term(c->r, host->graph->node(c->graph, node));
   for (uint32_t i = 0; status == KD_OK && i < term->operands; i++) {
     chain_operand from;

@@ -243,9 +243,9 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
 /* Begins a run and returns: outputs are pending, and each becomes known when it is made, or
  * fails with the run, or, with KEEL_RUN_PARTIAL, with what it hangs on. Inputs may be
  * pending, but for resources, and are of the shape that is declared then: ops that do not
- * need them run before they come. Plan, inputs and stop may be released at once; keel_close
- * waits for the run's end. A stop or timeout ends it before its next op, and not while it
- * waits for an input that does not come.
+ * need them run before they come. Plan, inputs and stop may be released at once. A stop or
+ * timeout fails the outputs that are not known by then, and ends the run before its next op,
+ * or when the input comes that it waits for: keel_close waits for that.
  * Returns KD_OK, or why it can't begin (outputs are then NULL). */
 KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      const keel_run_params *params,

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exec/alarm.h"
 #include "exec/blocking.h"
 #include "exec/deque.h"
 #include "trace/trace.h"
@@ -45,6 +46,7 @@ struct keel_pool {
   atomic_uint epoch; /* what sleepers sleep on */
   atomic_bool stop;
   keel_blocking *blocking;
+  keel_timer *timer;
 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -328,14 +330,19 @@ static void *work(void *argument) {
   return NULL;
 }
 
+static void free_pool(keel_pool *pool) {
+  keel_timer_destroy(pool->timer);
+  keel_blocking_destroy(pool->blocking);
+  free(pool->workers);
+  free(pool);
+}
+
 static void stop_workers(keel_pool *pool, uint32_t started) {
   atomic_store_explicit(&pool->stop, true, memory_order_seq_cst);
   wake(pool, INT32_MAX);
   for (uint32_t i = 0; i < started; i++)
     pthread_join(pool->workers[i].thread, NULL);
-  keel_blocking_destroy(pool->blocking);
-  free(pool->workers);
-  free(pool);
+  free_pool(pool);
 }
 
 static keel_status make(uint32_t workers, keel_pool **out_pool) {
@@ -344,15 +351,15 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
   memset(pool, 0, sizeof *pool);
   keel_queue_init(&pool->queue);
   keel_status status = keel_blocking_create(&pool->blocking);
+  if (status == KD_OK) status = keel_timer_create(pool, &pool->timer);
   if (status != KD_OK) {
-    free(pool);
+    free_pool(pool);
     return status;
   }
   if (workers) {
     pool->workers = aligned_alloc(64, workers * sizeof(worker));
     if (!pool->workers) {
-      keel_blocking_destroy(pool->blocking);
-      free(pool);
+      free_pool(pool);
       return keel_no_memory(workers * sizeof(worker));
     }
     memset(pool->workers, 0, workers * sizeof(worker));
@@ -395,6 +402,10 @@ void keel_pool_release(keel_pool *pool) {
   if (last) atomic_store(&the_pool, NULL);
   pthread_mutex_unlock(&opening);
   if (last) stop_workers(pool, pool->worker_count);
+}
+
+keel_timer *keel_pool_timer(const keel_pool *pool) {
+  return pool->timer;
 }
 
 uint32_t keel_pool_size(const keel_pool *pool) {

@@ -36,6 +36,9 @@ void keel_pool_submit_blocking(keel_pool *pool, keel_task *task);
 /* As keel_pool_submit from a thread that must not run it, a driver's: never runs it. */
 void keel_pool_post(keel_pool *pool, keel_task *task);
 
+/* The thread that rings when it is time (alarm.h). */
+struct keel_timer *keel_pool_timer(const keel_pool *pool);
+
 /* Runs one task or part of a loop, if there is one. */
 bool keel_pool_help(keel_pool *pool);
 

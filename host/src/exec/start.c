@@ -191,8 +191,16 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
 
 /* ---- with promises --------------------------------------------------------------- */
 
+/* What tells a run that it is over. */
+typedef struct over {
+  keel_alarm alarm; /* first: an alarm is its over */
+  keel_begun *begun;
+} over;
+
 struct keel_begun {
-  keel_task task; /* first: a task is its begun run */
+  keel_task task;   /* first: a task is its begun run */
+  atomic_uint refs; /* of the run, and of each alarm that is set or has rung */
+  over asked, late;
   keel_done done; /* of the main function's run */
   outing out;
   keel_plan *plan;
@@ -226,7 +234,8 @@ void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {
     keel_begun_give(begun, i, failure);
 }
 
-static void free_begun(keel_begun *begun) {
+static void drop_begun(keel_begun *begun) {
+  if (!keel_refs_drop(&begun->refs)) return;
   for (uint32_t i = 0; begun->inputs && i < begun->input_count; i++)
     keel_tensor_release(begun->inputs[i]);
   for (uint32_t i = 0; begun->inputs && i < begun->output_count; i++) {
@@ -250,7 +259,48 @@ static void end_begun(keel_begun *begun, keel_status status) {
                                        memory_order_relaxed))
       keel_tensor_become_failed(begun->promises[i], status);
   }
-  free_begun(begun);
+  if (begun->watch.stop &&
+      keel_alarms_remove(&begun->watch.stop->alarms, &begun->asked.alarm))
+    drop_begun(begun);
+  if (begun->watch.deadline &&
+      keel_timer_unset(keel_pool_timer(begun->plan->context->pool),
+                       &begun->late.alarm))
+    drop_begun(begun);
+  drop_begun(begun);
+}
+
+/* ---- where it is over before it has ended ---- */
+
+/* No output is waited for any longer; what is under way ends before its next op, or when
+ * the input comes that it waits for. */
+static void be_over(keel_task *task) {
+  keel_begun *begun = ((over *)(void *)task)->begun;
+  keel_status status = keel_watch_fail(&begun->watch, NULL, NULL);
+  keel_tensor *failed = keel_tensor_failed(begun->plan->context, status);
+  if (failed) keel_begun_fail(begun, failed);
+  keel_tensor_release(failed);
+  drop_begun(begun);
+}
+
+static keel_status set_alarm(keel_begun *begun, over *over, uint64_t when) {
+  over->begun = begun;
+  over->alarm.task.run = be_over;
+  over->alarm.when = when;
+  atomic_fetch_add_explicit(&begun->refs, 1, memory_order_relaxed);
+  if (!when) {
+    keel_stop_listen(begun->watch.stop, &over->alarm);
+    return KD_OK;
+  }
+  keel_timer *timer = keel_pool_timer(begun->plan->context->pool);
+  keel_status status = keel_timer_set(timer, &over->alarm);
+  if (status != KD_OK) drop_begun(begun);
+  return status;
+}
+
+static keel_status set_alarms(keel_begun *begun) {
+  uint64_t deadline = begun->watch.deadline;
+  if (deadline) KEEL_TRY(set_alarm(begun, &begun->late, deadline));
+  return begun->watch.stop ? set_alarm(begun, &begun->asked, 0) : KD_OK;
 }
 
 static void begun_ended(keel_done *done, keel_status status) {
@@ -300,6 +350,7 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
   keel_begun *begun = calloc(1, sizeof *begun + m * sizeof *begun->given);
   if (!begun) return keel_no_memory(sizeof *begun);
   atomic_fetch_add(&plan->refs, 1);
+  atomic_init(&begun->refs, 1);
   begun->plan = plan;
   begun->task.run = run_begun;
   begun->done.call = begun_ended;
@@ -319,8 +370,13 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
       begun->inputs[i] = keel_tensor_retain(inputs[i]);
     status = make_promises(begun, outputs);
   }
+  if (status == KD_OK) status = set_alarms(begun);
   if (status != KD_OK) {
-    free_begun(begun);
+    for (uint32_t i = 0; i < m; i++) {
+      keel_tensor_release(outputs[i]);
+      outputs[i] = NULL;
+    }
+    drop_begun(begun);
     return status;
   }
   keel_pool_submit(plan->context->pool, &begun->task);

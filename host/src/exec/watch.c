@@ -11,6 +11,7 @@ keel_status keel_stop_create(keel_context *context, keel_stop **out_stop) {
   if (!stop) return keel_no_memory(sizeof *stop);
   atomic_init(&stop->refs, 1);
   stop->context = context;
+  keel_alarms_init(&stop->alarms);
   return KD_OK;
 }
 
@@ -19,7 +20,16 @@ void keel_stop_retain(keel_stop *stop) {
 }
 
 void keel_stop_release(keel_stop *stop) {
-  if (stop && keel_refs_drop(&stop->refs)) free(stop);
+  if (!stop || !keel_refs_drop(&stop->refs)) return;
+  keel_alarms_deinit(&stop->alarms);
+  free(stop);
+}
+
+void keel_stop_listen(keel_stop *stop, keel_alarm *alarm) {
+  keel_alarms_add(&stop->alarms, alarm);
+  /* acquire: why. Who asks now rings after this is added. */
+  if (atomic_load_explicit(&stop->asked, memory_order_acquire) == 2)
+    keel_alarms_ring(&stop->alarms, stop->context->pool);
 }
 
 void keel_stop_ask(keel_stop *stop, const char *why) {
@@ -28,6 +38,7 @@ void keel_stop_ask(keel_stop *stop, const char *why) {
   snprintf(stop->why, sizeof stop->why, "%s", why ? why : "");
   /* release: why, for who reads that it was asked */
   atomic_store_explicit(&stop->asked, 2, memory_order_release);
+  keel_alarms_ring(&stop->alarms, stop->context->pool);
   keel_pool_wake_waiters(stop->context->pool);
 }
 

@@ -4,13 +4,14 @@
 
 #include <keel/program.h>
 
-#include "base/base.h"
+#include "exec/alarm.h"
 
 struct keel_stop {
   atomic_uint refs;
   keel_context *context;
   atomic_uint asked; /* 1: `why` is being written, 2: it is there */
   char why[200];
+  keel_alarms alarms; /* of runs that nobody waits for */
 };
 
 typedef struct keel_watch {
@@ -27,6 +28,9 @@ static inline bool keel_watch_is_over(const keel_watch *watch) {
 
 /* NULL: nothing. */
 void keel_stop_retain(keel_stop *stop);
+
+/* An alarm that rings when the stop is asked, or at once where it was. */
+void keel_stop_listen(keel_stop *stop, keel_alarm *alarm);
 
 /* Fails with what has ended it: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: what
  * came next, or NULL. */

@@ -1,6 +1,6 @@
-/* algebra.c - ops that do nothing, that undo each other, or that a cheaper one does. Only
- * what gives the same numbers, to the last bit and for every input: x + 0 stays, as it
- * makes 0 of -0. */
+/* algebra.c - ops that do nothing, shapes that are changed twice, and dear ops that a
+ * cheaper one does. Only what gives the same numbers, to the last bit and for every input:
+ * x + 0 stays, as it makes 0 of -0. */
 #include "base/float.h"
 #include "context.h"
 #include "passes/passes.h"
@@ -114,22 +114,6 @@ static keel_status visit_pair(keel_function *function, keel_node *node) {
   return KD_OK;
 }
 
-/* What is done again does nothing, or undoes it. */
-static keel_status visit_single(keel_function *function, keel_node *node) {
-  static const char *const again[] = {"Abs",  "Ceil",  "Floor",
-                                      "Relu", "Round", "Sign"};
-  static const char *const back[] = {"Neg", "Not", "BitwiseNot"};
-  for (size_t i = 0; i < KEEL_COUNT_OF(again); i++)
-    if (is_op(node, again[i]) && maker(function, node, 0, again[i]))
-      return pass_on(function, node, node->inputs[0]);
-  for (size_t i = 0; i < KEEL_COUNT_OF(back); i++) {
-    if (!is_op(node, back[i])) continue;
-    const keel_node *before = maker(function, node, 0, back[i]);
-    if (before) return pass_on(function, node, before->inputs[0]);
-  }
-  return KD_OK;
-}
-
 /* perm of a Transpose, for a rank; false: it is none. */
 static bool read_perm(const keel_node *node, uint32_t rank, int64_t *out) {
   const int64_t *perm = NULL;
@@ -201,8 +185,7 @@ static keel_status visit(keel_function *function, keel_node *node) {
     if (is_op(node, shapes[i])) return visit_shape(function, node);
   for (size_t i = 0; i < KEEL_COUNT_OF(lists) && n == 1; i++)
     if (is_op(node, lists[i])) return pass_on(function, node, node->inputs[0]);
-  if (is_op(node, "Transpose")) return visit_transpose(function, node);
-  return n == 1 ? visit_single(function, node) : KD_OK;
+  return is_op(node, "Transpose") ? visit_transpose(function, node) : KD_OK;
 }
 
 /* Reads what Identity passes on from where that has it. */

@@ -28,7 +28,7 @@ static const pass passes[] = {
      .plain = keel_pass_types},
     {"expand", "writes ops that no device has with simpler ones",
      .needed = true, .plain = keel_pass_expand},
-    {"algebra", "drops ops that do nothing, joins ops that undo each other",
+    {"algebra", "drops what does nothing, joins changes of shape",
      .plain = keel_pass_algebra},
     {"fold", "runs what hangs on constants alone, drops Identity",
      .plain = keel_pass_fold},
