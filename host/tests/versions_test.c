@@ -324,6 +324,47 @@ static void constants_are_brought_to_a_device_once(void **state) {
   keel_plan_release(plan);
 }
 
+/* ---- profiles ------------------------------------------------------------------------ */
+
+static uint64_t calls_of(keel_plan *plan, const char *op, const char *types) {
+  keel_profile_line line;
+  uint64_t calls = 0;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    if (!strcmp(line.op, op) && (!types || !strcmp(line.types, types)))
+      calls += line.calls;
+  return calls;
+}
+
+static void a_profile_counts_versions_too(void **state) {
+  keel_plan *plan = plan_of_turning(0);
+  (void)state;
+  for (int i = 0; i < 4; i++)
+    turn(plan, 3, 4); /* there before, and not counted */
+  assert_int_equal(calls_of(plan, "Transpose", NULL), 0);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  for (int i = 0; i < 5; i++) {
+    turn(plan, 3, 4);
+    turn(plan, 5, 2); /* made while it is counted */
+  }
+  assert_int_equal(calls_of(plan, "Transpose", NULL), 10);
+  assert_int_equal(calls_of(plan, "Transpose", "f32[3,4]"), 5);
+  assert_true(calls_of(plan, "Gather", NULL) < 10); /* it is folded */
+  for (int64_t n = 2; n < 14; n++) /* those of before make way */
+    for (int i = 0; i < 3; i++)
+      turn(plan, n, 3);
+  keel_plan_profile(plan, 0);
+  turn(plan, 3, 4);
+  assert_int_equal(calls_of(plan, "Transpose", NULL), 46);
+  keel_profile_device device;
+  assert_int_equal(keel_plan_profile_device(plan, 0, &device), KD_OK);
+  assert_true(device.calls >= 2 * 46);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  assert_int_equal(calls_of(plan, "Transpose", NULL), 0);
+  turn(plan, 13, 3);
+  assert_int_equal(calls_of(plan, "Transpose", NULL), 1);
+  keel_plan_release(plan); /* while it counts */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_that_come_again_are_constants),
@@ -334,6 +375,7 @@ int main(void) {
       cmocka_unit_test(what_is_known_is_made_once),
       cmocka_unit_test(another_shape_than_declared_is_planned_apart),
       cmocka_unit_test(constants_are_brought_to_a_device_once),
+      cmocka_unit_test(a_profile_counts_versions_too),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

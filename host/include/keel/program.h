@@ -301,7 +301,9 @@ typedef struct keel_profile_device {
 KEEL_API keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
                                               keel_profile_device *out_device);
 
-/* Lines of the profile, in the plan's order; nested functions follow theirs.
+/* Lines of the profile, in the plan's order; nested functions follow theirs, and then come
+ * those of plans that were made for input types that came again or are not declared. Valid
+ * until the profile is started again or the plan released.
  * Returns KD_OK, KD_OUT_OF_RANGE (past the last). */
 KEEL_API keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
                                             keel_profile_line *out_line);

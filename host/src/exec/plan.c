@@ -314,6 +314,7 @@ keel_status keel_plan_loosen(keel_plan *plan, keel_plan **out_loose) {
   keel_plan *made = plan_new(plan->context);
   if (!made) return KD_OUT_OF_MEMORY;
   keel_status status = fill_loose(made, plan);
+  if (status == KD_OK) keel_profile_part(plan, made);
   if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
                              &plan->loose, out_loose, made,
                              memory_order_acq_rel, memory_order_acquire)) {
@@ -347,7 +348,8 @@ keel_status keel_plan_create(keel_program *program,
 
 void keel_plan_release(keel_plan *plan) {
   if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
-  if (atomic_load(&plan->profile)) keel_plan_profile(plan, 0);
+  if (plan->clocks) keel_plan_profile(plan, 0);
+  keel_profile_drop(plan);
   keel_versions_free(plan->versions);
   keel_plan_release(atomic_load(&plan->loose));
   for (keel_fplan *at = plan->fplans; at; at = at->next)

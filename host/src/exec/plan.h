@@ -78,7 +78,10 @@ struct keel_plan {
   _Atomic uint64_t
       profile_from;      /* when the first profiled run began; 0: none */
   uint64_t profile_wall; /* nanoseconds, when it is off again */
-  bool eager;            /* KEEL_PLAN_EAGER */
+  /* plans of this one that its profile counts, too; retained (profile.c) */
+  keel_plan **parts;
+  uint32_t part_count, part_room;
+  bool eager; /* KEEL_PLAN_EAGER */
   bool by_clocks;
   bool clocks; /* it has asked for devices' clocks */
 };
@@ -104,6 +107,12 @@ keel_status keel_plan_loosen(keel_plan *plan, keel_plan **out_loose);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);
+
+/* A plan has been made of it (a version, or for other shapes): it is counted, too, where a
+ * profile is on. Before anybody else can run it. */
+void keel_profile_part(keel_plan *plan, keel_plan *part);
+/* At the plan's end. */
+void keel_profile_drop(keel_plan *plan);
 
 /* Lays a function out, and the functions nested in it. */
 keel_status keel_fplan_create(keel_plan *plan, keel_function *function,

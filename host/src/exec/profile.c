@@ -1,6 +1,7 @@
 /* profile.c - where the time of a plan's runs went: by op as the host sees it, by
  * device as its own clock does. */
 #include "exec/plan.h"
+#include "exec/versions.h"
 #include "loader/library.h"
 #include "trace/clocks.h"
 
@@ -9,6 +10,80 @@ void keel_profile_run(keel_plan *plan) {
   if (atomic_load_explicit(&plan->profile, memory_order_relaxed) &&
       !atomic_load_explicit(&plan->profile_from, memory_order_relaxed))
     atomic_compare_exchange_strong(&plan->profile_from, &none, keel_now());
+}
+
+/* ---- what is counted ----------------------------------------------------------- */
+
+/* Of all plans' parts: they are asked for rarely. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void count_steps(keel_plan *plan, bool on) {
+  for (keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++) {
+      keel_step *step = &at->steps[i];
+      if (on) {
+        atomic_store(&step->calls, 0);
+        atomic_store(&step->time, 0);
+        __atomic_store_n(&step->copy_time, 0, __ATOMIC_RELAXED);
+      }
+      step->site.copy_time = on ? &step->copy_time : NULL;
+    }
+  atomic_store(&plan->profile, on);
+}
+
+/* With the lock held. Where memory runs out it is not counted. */
+static void add_part(keel_plan *plan, keel_plan *part) {
+  if (plan->part_count == plan->part_room) {
+    uint32_t room = 2 * plan->part_room + 8;
+    keel_plan **more = realloc(plan->parts, room * sizeof(keel_plan *));
+    if (!more) return;
+    plan->parts = more;
+    plan->part_room = room;
+  }
+  atomic_fetch_add(&part->refs, 1);
+  plan->parts[plan->part_count++] = part;
+  count_steps(part, true);
+}
+
+void keel_profile_part(keel_plan *plan, keel_plan *part) {
+  pthread_mutex_lock(&lock);
+  if (atomic_load(&plan->profile)) add_part(plan, part);
+  pthread_mutex_unlock(&lock);
+}
+
+/* The last of them may go, and has a profile of its own to end: without the lock. */
+static void drop_parts(keel_plan *plan) {
+  pthread_mutex_lock(&lock);
+  keel_plan **parts = plan->parts;
+  uint32_t count = plan->part_count;
+  plan->parts = NULL;
+  plan->part_count = plan->part_room = 0;
+  pthread_mutex_unlock(&lock);
+  for (uint32_t i = 0; i < count; i++)
+    keel_plan_release(parts[i]);
+  free(parts);
+}
+
+void keel_profile_drop(keel_plan *plan) {
+  drop_parts(plan);
+}
+
+static void count_all(keel_plan *plan, bool on) {
+  keel_plan *versions[KEEL_VERSIONS_MOST];
+  uint32_t count =
+      on && plan->versions ? keel_versions_list(plan->versions, versions) : 0;
+  keel_plan *loose = atomic_load(&plan->loose);
+  if (on) drop_parts(plan);
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < plan->part_count; i++)
+    count_steps(plan->parts[i], false); /* what they have counted stays */
+  if (on && loose) add_part(plan, loose);
+  for (uint32_t i = 0; i < count; i++)
+    add_part(plan, versions[i]);
+  count_steps(plan, on);
+  pthread_mutex_unlock(&lock);
+  for (uint32_t i = 0; i < count; i++)
+    keel_plan_release(versions[i]);
 }
 
 /* ---- devices' clocks --------------------------------------------------------- */
@@ -24,17 +99,7 @@ static void start_device(keel_device *device) {
 void keel_plan_profile(keel_plan *plan, uint32_t what) {
   bool on = what != 0;
   const keel_context *context = plan->context;
-  atomic_store(&plan->profile, false);
-  for (keel_fplan *at = plan->fplans; at; at = at->next)
-    for (uint32_t i = 0; i < at->step_count; i++) {
-      keel_step *step = &at->steps[i];
-      if (on) {
-        atomic_store(&step->calls, 0);
-        atomic_store(&step->time, 0);
-        __atomic_store_n(&step->copy_time, 0, __ATOMIC_RELAXED);
-      }
-      step->site.copy_time = on ? &step->copy_time : NULL;
-    }
+  if (!on) count_all(plan, false);
   for (uint32_t i = 0; i < context->device_count; i++) {
     if (plan->clocks) keel_clock_leave(context->devices[i]);
     if (what & KEEL_PROFILE_CLOCKS) start_device(context->devices[i]);
@@ -44,7 +109,7 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
   if (!on && from) plan->profile_wall = keel_now() - from;
   if (on) plan->profile_wall = 0;
   if (on) plan->by_clocks = (what & KEEL_PROFILE_CLOCKS) != 0;
-  atomic_store(&plan->profile, on);
+  if (on) count_all(plan, true);
 }
 
 /* ---- lines ----------------------------------------------------------------------- */
@@ -70,16 +135,27 @@ static const char *op_of(const keel_step *step) {
   return keel_attr_int(op, "host", 0) ? "Copy out" : "Copy in";
 }
 
-/* Step `index` of the main function, then of the nested ones; NULL past them. */
-static keel_step *step_at(keel_plan *plan, uint32_t index) {
-  if (index < plan->main->step_count) return &plan->main->steps[index];
-  index -= plan->main->step_count;
+/* Step *index of the main function, then of the nested ones; NULL past them, and *index
+ * counts on from there. */
+static keel_step *step_of(keel_plan *plan, uint32_t *index) {
+  if (*index < plan->main->step_count) return &plan->main->steps[*index];
+  *index -= plan->main->step_count;
   for (keel_fplan *at = plan->fplans; at; at = at->next) {
     if (at == plan->main) continue;
-    if (index < at->step_count) return &at->steps[index];
-    index -= at->step_count;
+    if (*index < at->step_count) return &at->steps[*index];
+    *index -= at->step_count;
   }
   return NULL;
+}
+
+/* Of the plan, then of its parts. */
+static keel_step *step_at(keel_plan *plan, uint32_t index) {
+  pthread_mutex_lock(&lock);
+  keel_step *step = step_of(plan, &index);
+  for (uint32_t i = 0; !step && i < plan->part_count; i++)
+    step = step_of(plan->parts[i], &index);
+  pthread_mutex_unlock(&lock);
+  return step;
 }
 
 keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,

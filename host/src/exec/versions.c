@@ -147,6 +147,7 @@ static keel_status make(keel_versions *all, keel_tensor *const *inputs,
     free(types);
     return status;
   }
+  keel_profile_part(all->general, plan);
   *out_version = (version){.plan = plan, .types = types};
   return KD_OK;
 }
@@ -187,6 +188,18 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
   all->making = false;
   pthread_mutex_unlock(&all->lock);
   return NULL;
+}
+
+uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans) {
+  uint32_t count = 0;
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    if (!all->entries[i].plan) continue;
+    out_plans[count] = all->entries[i].plan;
+    atomic_fetch_add(&out_plans[count++]->refs, 1);
+  }
+  pthread_mutex_unlock(&all->lock);
+  return count;
 }
 
 keel_plan *keel_versions_last(keel_versions *all) {

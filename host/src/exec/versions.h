@@ -25,6 +25,9 @@ void keel_versions_free(keel_versions *all);
  * itself is to be run. Made where such inputs have come before. */
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs);
 
+/* All that there are, with room for KEEL_VERSIONS_MOST, to be released. */
+uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans);
+
 /* The version that was used last, to be released; NULL: there is none. */
 keel_plan *keel_versions_last(keel_versions *all);
 
