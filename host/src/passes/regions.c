@@ -24,10 +24,10 @@ typedef struct span {
 typedef struct regions {
   keel_function *function;
   keel_device *device;
-  struct kd_graph graph; /* what is shown */
-  uint32_t *owner;       /* by node */
-  uint32_t *next;        /* by node of a claim: another of it, in a circle */
-  span *claims;          /* that were taken */
+  struct kd_graph *graph; /* what is shown */
+  uint32_t *owner;        /* by node */
+  uint32_t *next;         /* by node of a claim: another of it, in a circle */
+  span *claims;           /* that were taken */
   uint32_t claim_count;
   readers readers;
   uint32_t
@@ -131,12 +131,11 @@ static keel_status look(regions *all, keel_device *device) {
   for (uint32_t i = 0; i < function->node_count; i++)
     all->owner[i] = is_shown(all, &function->nodes[i], device) ? SHOWN : HIDDEN;
   chain_effects(all);
-  KEEL_TRY(list_readers(all));
-  return keel_graph_part(function, all->owner, SHOWN, &all->graph);
+  return list_readers(all);
 }
 
 static void drop(regions *all) {
-  keel_graph_drop(&all->graph);
+  keel_graph_drop(all->graph);
   free(all->owner);
   free(all->after);
   free(all->next);
@@ -235,21 +234,21 @@ static keel_status take_nodes(regions *all, const uint32_t *nodes,
                               uint32_t count, uint32_t id, span *out_span) {
   *out_span = (span){KEEL_ABSENT, 0};
   for (uint32_t i = 0; i < count; i++) {
-    uint32_t at = nodes[i] < all->graph.node_count
-                      ? all->graph.members[nodes[i]]
+    uint32_t at = nodes[i] < all->graph->node_count
+                      ? all->graph->members[nodes[i]]
                       : KEEL_ABSENT;
     if (at == KEEL_ABSENT || all->owner[at] != SHOWN) {
       for (; i > 0; i--)
-        all->owner[all->graph.members[nodes[i - 1]]] = SHOWN;
+        all->owner[all->graph->members[nodes[i - 1]]] = SHOWN;
       return at == KEEL_ABSENT
                  ? keel_fail(KD_INVALID_ARGUMENT, "the graph has %u nodes",
-                             (unsigned)all->graph.node_count)
+                             (unsigned)all->graph->node_count)
                  : keel_fail(KD_INVALID_ARGUMENT, "a node is claimed twice");
     }
     all->owner[at] = id;
     all->next[at] = at;
     if (i) { /* into the circle */
-      uint32_t before = all->graph.members[nodes[0]];
+      uint32_t before = all->graph->members[nodes[0]];
       all->next[at] = all->next[before];
       all->next[before] = at;
     }
@@ -279,14 +278,14 @@ static kd_status take(void *context, const uint32_t *nodes, uint32_t count,
     all->claims[all->claim_count++] = claim;
   else
     for (uint32_t i = 0; i < count; i++)
-      all->owner[all->graph.members[nodes[i]]] = SHOWN;
+      all->owner[all->graph->members[nodes[i]]] = SHOWN;
   return status;
 }
 
 static keel_status ask(regions *all) {
   keel_hush();
   kd_status status = all->device->plugin->regions.claim(all->device->handle,
-                                                        &all->graph, take, all);
+                                                        all->graph, take, all);
   if (status == KD_OK) return KD_OK;
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -346,7 +345,8 @@ static keel_status compile_claim(regions *all, uint32_t id) {
 
 static keel_status run(regions *all, keel_device *device) {
   KEEL_TRY(look(all, device));
-  if (!all->graph.node_count) return KD_OK;
+  KEEL_TRY(keel_graph_part(all->function, all->owner, SHOWN, all->graph));
+  if (!all->graph->node_count) return KD_OK;
   KEEL_TRY(keel_device_ready(all->device));
   KEEL_TRY(ask(all));
   for (uint32_t i = 0; i < all->claim_count; i++)
@@ -358,7 +358,9 @@ keel_status keel_pass_regions(keel_function *function, keel_device *device) {
   keel_context *context = function->context;
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < context->device_count && status == KD_OK; i++) {
-    regions all = {.function = function, .device = context->devices[i]};
+    struct kd_graph graph = {0};
+    regions all = {
+        .function = function, .device = context->devices[i], .graph = &graph};
     if (!all.device->plugin->regions.claim) continue;
     status = run(&all, device);
     drop(&all);
