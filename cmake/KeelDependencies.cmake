@@ -48,6 +48,19 @@ find_path(DNNL_INCLUDE dnnl.h)
 keel_note("${DNNL_INCLUDE}" "oneDNN" "Conv and pooling through it (opened at first use)"
           "Conv through OpenBLAS or the plugin's own loops; install libdnnl-dev")
 
+# glibc's vector functions (2.35 and later), which gcc calls where it makes vectors
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS "-O3 -fno-math-errno -Werror")
+set(CMAKE_REQUIRED_LIBRARIES mvec m)
+check_c_source_compiles("
+  extern float erff(float) __attribute__((simd(\"notinbranch\")));
+  float x[64];
+  int main(void) { for (int i = 0; i < 64; i++) x[i] = erff(x[i]); return 0; }" KEEL_MVEC)
+unset(CMAKE_REQUIRED_FLAGS)
+unset(CMAKE_REQUIRED_LIBRARIES)
+keel_note("${KEEL_MVEC}" "libmvec" "Erf, Exp, Tanh and their kin, 16 at a time"
+          "Erf, Exp, Tanh and their kin one by one; build with gcc, for x86-64, on glibc 2.35")
+
 find_library(CMOCKA_LIBRARY cmocka)
 keel_note("${CMOCKA_LIBRARY}" "cmocka" "unit tests"
           "no unit tests; install libcmocka-dev")

@@ -24,13 +24,23 @@ struct kd_region {
   const program *from; /* for the defect */
 };
 
+/* f32, and of the output's shape, as far as that is known. */
+static bool is_plain(const kd_node *node, uint32_t input) {
+  kd_type type, out;
+  if (sim_host->node->input_type(node, input, &type) != KD_OK ||
+      sim_host->node->output_type(node, 0, &out) != KD_OK ||
+      type.dtype != KD_F32 || type.rank != out.rank || out.rank > KD_MAX_RANK)
+    return false;
+  for (uint32_t i = 0; i < type.rank; i++)
+    if (type.dims[i] != out.dims[i]) return false;
+  return true;
+}
+
 static int find_op(const kd_node *node) {
   for (int i = 0; i < 4; i++)
     if (!strcmp(sim_host->node->op(node), names[i])) {
-      kd_type type;
-      bool plain = sim_host->node->input_type(node, 0, &type) == KD_OK &&
-                   type.dtype == KD_F32;
-      return plain ? i : -1;
+      bool pair = i == ADD || i == MUL;
+      return is_plain(node, 0) && (!pair || is_plain(node, 1)) ? i : -1;
     }
   return -1;
 }
@@ -146,7 +156,9 @@ double tanh(double x);
 
 kd_status sim_run_region(kd_region *region, op_call *call) {
   const program *p = region->from ? region->from : &region->code;
-  int64_t n = call->in[0].dims[0];
+  int64_t n = 1;
+  for (uint32_t i = 0; i < (BUG(first_dim) ? 1 : call->in[0].rank); i++)
+    n *= call->in[0].dims[i];
   float *values = at(&call->scratch);
   if (BUG(first_size)) {
     if (!region->first) region->first = n;

@@ -10,17 +10,23 @@ typedef struct graph4 {
   kc_op ops[4];
   value *x;
   const keel_type *type;
-  int64_t n;
+  int64_t n, dims[KD_MAX_RANK]; /* elements; of the launch */
+  uint32_t rank;
 } graph4;
 
 static const char *const chain[] = {"Relu", "Add", "Tanh", "Mul"};
 
-/* dim: what the graph says of the size; -1: nothing. */
-static void graph_open(graph4 *g, int64_t n, int64_t dim, kc_random *random) {
+/* told: what the graph says of the shape, where it is not the launch's; or NULL. */
+static void graph_shape(graph4 *g, uint32_t rank, const int64_t *dims,
+                        const int64_t *told, kc_random *random) {
   memset(g, 0, sizeof *g);
-  g->n = n;
-  g->x = kc_floats(1, &n, random);
-  if (keel_type_of(KD_F32, 1, &dim, &g->type) != KD_OK) kc_stop("no type");
+  g->n = 1;
+  g->rank = rank;
+  for (uint32_t i = 0; i < rank; i++)
+    g->n *= g->dims[i] = dims[i];
+  g->x = kc_floats(rank, dims, random);
+  if (keel_type_of(KD_F32, rank, told ? told : dims, &g->type) != KD_OK)
+    kc_stop("no type");
   static const uint32_t in[4][2] = {{0, 0}, {1, 0}, {2, 0}, {3, 1}};
   for (uint32_t i = 0; i < 4; i++) {
     const keel_type *types[2] = {g->type, g->type};
@@ -41,7 +47,7 @@ static void graph_open(graph4 *g, int64_t n, int64_t dim, kc_random *random) {
 }
 
 static void graph_make(graph4 *g, int64_t n, kc_random *random) {
-  graph_open(g, n, n, random);
+  graph_shape(g, 1, &n, NULL, random);
 }
 
 static void graph_free(graph4 *g) {
@@ -114,9 +120,9 @@ static kd_status run_region(kd_region *region, graph4 *g, float *out) {
                   .data = x->address,
                   .offset = x->offset,
                   .size = size,
-                  .dims = &g->n,
+                  .dims = g->dims,
                   .dtype = KD_F32,
-                  .rank = 1};
+                  .rank = (uint8_t)g->rank};
   kd_tensor target = in;
   target.buffer = y->handle;
   target.data = y->address;
@@ -232,10 +238,14 @@ static void region_refused(void) {
 
 static void region_equals(void) {
   kc_random random = kc_seed();
-  static const int64_t sizes[] = {1, 3, 64, 1001};
-  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
+  static const struct {
+    uint32_t rank;
+    int64_t dims[4];
+  } shapes[] = {{1, {1}},     {1, {3}},       {1, {64}}, {1, {1001}},
+                {2, {17, 5}}, {3, {3, 4, 5}}, {0, {0}},  {4, {1, 7, 1, 30}}};
+  for (size_t i = 0; i < KC_COUNT_OF(shapes); i++) {
     graph4 g;
-    graph_make(&g, sizes[i], &random);
+    graph_shape(&g, shapes[i].rank, shapes[i].dims, NULL, &random);
     kd_region *region = compile(&g);
     for (int k = 0; k < 3; k++)
       check_region(region, &g, "a region");
@@ -403,7 +413,7 @@ static void region_dynamic(void) {
   static const int64_t sizes[] = {40, 7, 300, 1, 40};
   graph4 g;
   kc_random random = kc_seed();
-  graph_open(&g, sizes[0], -1, &random);
+  graph_shape(&g, 1, &sizes[0], &(const int64_t){-1}, &random);
   claims c = claim(&g);
   if (c.count != 1 || c.sizes[0] != 4) {
     graph_free(&g);
@@ -418,8 +428,8 @@ static void region_dynamic(void) {
            kd_status_name(status));
   for (size_t i = 0; i < KC_COUNT_OF(sizes) && status == KD_OK; i++) {
     value_free(g.x);
-    g.n = sizes[i];
-    g.x = kc_floats(1, &g.n, &random);
+    g.n = g.dims[0] = sizes[i];
+    g.x = kc_floats(1, g.dims, &random);
     check_region(region, &g, "a region for any size");
   }
   if (status == KD_OK) KC_DO(kp.r.destroy(region), "region.destroy");

@@ -1,5 +1,6 @@
 /* norm.c - normalisation: batch, layer, instance, LRN, mean-variance, Lp, softmax. */
 #include "dialect.h"
+#include "elementwise.h"
 #include "families/lines.h"
 #include "kernels.h"
 
@@ -314,7 +315,16 @@ typedef struct soft_work {
   const kd_tensor *x, *y;
 } soft_work;
 
-static void soft_line_f32(const soft_work *work, const float *x, float *y) {
+static void finish_f32(const soft_work *work, const float *x, float *y,
+                       float most, double sum) {
+  int64_t n = work->all.length, step = work->all.step;
+  float scale = (float)(1 / sum), shift = (float)log(sum);
+  for (int64_t k = 0; k < n; k++)
+    y[k * step] = work->how == SOFT_MAX ? y[k * step] * scale
+                                        : x[k * step] - most - shift;
+}
+
+static void soft_steps_f32(const soft_work *work, const float *x, float *y) {
   int64_t n = work->all.length, step = work->all.step;
   float most = x[0];
   double sum = 0;
@@ -325,10 +335,36 @@ static void soft_line_f32(const soft_work *work, const float *x, float *y) {
     y[k * step] = value;
     sum += (double)value;
   }
-  float scale = (float)(1 / sum), shift = (float)log(sum);
+  finish_f32(work, x, y, most, sum);
+}
+
+#define LANES 8 /* maxima and sums beside each other */
+
+/* A packed line, in vectors. */
+static void soft_line_f32(const soft_work *work, const float *x, float *y) {
+  int64_t n = work->all.length, whole = n / LANES * LANES;
+  float tops[LANES], most = x[0];
+  double sums[LANES] = {0}, sum = 0;
+  for (int i = 0; i < LANES; i++)
+    tops[i] = x[0];
+  for (int64_t k = 0; k < whole; k += LANES)
+    for (int i = 0; i < LANES; i++)
+      tops[i] = x[k + i] > tops[i] ? x[k + i] : tops[i];
+  for (int64_t k = whole; k < n; k++)
+    most = x[k] > most ? x[k] : most;
+  for (int i = 0; i < LANES; i++)
+    most = tops[i] > most ? tops[i] : most;
   for (int64_t k = 0; k < n; k++)
-    y[k * step] = work->how == SOFT_MAX ? y[k * step] * scale
-                                        : x[k * step] - most - shift;
+    y[k] = x[k] - most;
+  cpu_loops_get()->unary[UNARY_Exp].loops[KD_F32](y, y, n, 0, 0);
+  for (int64_t k = 0; k < whole; k += LANES)
+    for (int i = 0; i < LANES; i++)
+      sums[i] += (double)y[k + i];
+  for (int64_t k = whole; k < n; k++)
+    sum += (double)y[k];
+  for (int i = 0; i < LANES; i++)
+    sum += sums[i];
+  finish_f32(work, x, y, most, sum);
 }
 
 static void soft_line(const soft_work *work, int64_t start) {
@@ -354,11 +390,13 @@ static void soft_line(const soft_work *work, int64_t start) {
 static void soft_piece(void *context, int64_t begin, int64_t end) {
   const soft_work *work = context;
   bool fast = work->x->dtype == KD_F32 && work->how != SOFT_HARD;
+  bool packed = work->all.step == 1 && work->x->data != work->y->data;
   for (int64_t i = begin; i < end; i++) {
     int64_t start = lines_start(&work->all, i);
     if (fast)
-      soft_line_f32(work, (const float *)work->x->data + start,
-                    (float *)work->y->data + start);
+      (packed ? soft_line_f32 : soft_steps_f32)(
+          work, (const float *)work->x->data + start,
+          (float *)work->y->data + start);
     else
       soft_line(work, start);
   }
