@@ -38,9 +38,9 @@ double tbb_run(const graph *graph, int threads, uint32_t spins, int runs) {
 /* Nodes are Sums of what they wait for; passes that would merge or drop them are left
  * out. */
 static keel_plan *plan_of(keel_context *context, const graph *graph) {
-  static const char *const skip[] = {"prune", "fold", "cse"};
+  static const char *const skip[] = {"prune", "algebra", "fold", "cse"};
   const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = skip, .skip_count = 3};
+      .struct_size = sizeof params, .skip = skip, .skip_count = 4};
   keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_plan *plan = NULL;

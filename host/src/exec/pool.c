@@ -121,9 +121,10 @@ static bool join_loop(keel_pool *pool) {
         atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
     uint64_t began = joined && keel_tracing() ? keel_now() : 0;
     if (joined) share(at);
-    if (began) keel_trace_span("part of a loop", NULL, NULL, began);
     /* release: what the body wrote, before the owner goes on */
     atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
+    /* when nobody waits for it */
+    if (began) keel_trace_span("part of a loop", NULL, NULL, began);
     if (joined) return true;
   }
   return false;
