@@ -206,6 +206,26 @@ kd_status chain_find(const kd_host *host, const kd_graph *graph, uint32_t node,
                     input, node, host->node->op(read->node(graph, node)));
 }
 
+/* Whether a node's arguments, where they are there, are what one loop over `out` takes. */
+static bool is_over(const kd_host *host, const kd_node *node,
+                    const kd_type *out) {
+  kd_type type = {0};
+  if (host->node->output_type(node, 0, &type) != KD_OK ||
+      type.rank != out->rank)
+    return false;
+  for (uint32_t i = 0; i < out->rank; i++)
+    if (type.dims[i] != out->dims[i]) return false;
+  for (uint32_t k = 0; k < host->node->input_count(node); k++) {
+    if (host->node->input_type(node, k, &type) != KD_OK) continue;
+    if (type.rank > out->rank) return false;
+    for (uint32_t i = 0; i < type.rank; i++)
+      if (type.dims[i] != 1 &&
+          type.dims[i] != out->dims[out->rank - type.rank + i])
+        return false;
+  }
+  return true;
+}
+
 kd_status chain_check(const kd_host *host, const kd_graph *graph) {
   const kd_graph_table *read = host->graph;
   uint32_t nodes = read->node_count(graph), inputs = read->input_count(graph);
@@ -218,5 +238,15 @@ kd_status chain_check(const kd_host *host, const kd_graph *graph) {
   if (read->output(graph, 0) != read->node_output(graph, nodes - 1, 0))
     return host->fail(KD_UNIMPLEMENTED,
                       "the last node does not make the output");
+  kd_type out = {0};
+  kd_status status =
+      host->node->output_type(read->node(graph, nodes - 1), 0, &out);
+  if (status != KD_OK || out.rank > KD_MAX_RANK)
+    return host->fail(KD_UNIMPLEMENTED, "the output's shape is not known");
+  for (uint32_t i = 0; i < nodes; i++)
+    if (!is_over(host, read->node(graph, i), &out))
+      return host->fail(KD_UNIMPLEMENTED,
+                        "node %u (%s) is not over the output's elements", i,
+                        host->node->op(read->node(graph, i)));
   return KD_OK;
 }

@@ -32,8 +32,8 @@ typedef struct chain_operand {
 kd_status chain_find(const kd_host *host, const kd_graph *graph, uint32_t node,
                      uint32_t input, chain_operand *out_operand);
 
-/* Whether a graph is one: some nodes, one output, which the last node makes.
- * Returns KD_OK, KD_UNIMPLEMENTED. */
+/* Whether a graph is one: some nodes, one output, which the last node makes, and whose
+ * shape all have or are broadcast to. Returns KD_OK, KD_UNIMPLEMENTED. */
 kd_status chain_check(const kd_host *host, const kd_graph *graph);
 
 #endif /* KEEL_FAMILIES_CHAINS_H */

@@ -193,7 +193,8 @@ static kd_status plan_chain(chain *c, fam_plan *plan) {
     fam_bind(pass, name, FAM_INPUT, i, c->inputs[i].dtype);
   }
   fam_bind(pass, "Z", FAM_OUTPUT, 0, out.dtype);
-  if (c->size >= sizeof c->steps || pass->head_size >= FAM_HEAD - 1)
+  if (c->size >= sizeof c->steps || pass->head_size >= FAM_HEAD - 1 ||
+      pass->param_count >= FAM_PARAMS)
     return host->fail(KD_UNIMPLEMENTED, "too long a chain, of %u ops", nodes);
   return plan->status;
 }

@@ -210,133 +210,6 @@ static keel_status check_claims(reader *all) {
   return KD_OK;
 }
 
-/* ---- what functions are called ---------------------------------------------------------- */
-
-static void port_of(const mlir_type *type, keel_port *port) {
-  *port = (keel_port){.rank = KEEL_RANK_UNKNOWN, .flags = type->flags};
-  if (type->kind != MLIR_TENSOR) return;
-  port->dtype = type->dtype;
-  port->rank = type->rank;
-  port->dims = type->dims;
-}
-
-/* The names and types that a function's facts give its ports. */
-static keel_status name_ports(reader *all, const mlir_attr *facts,
-                              const char *what, keel_port *ports,
-                              uint32_t count) {
-  cursor *c = &all->c;
-  char key[32];
-  snprintf(key, sizeof key, "%.*s_types", (int)strlen(what) - 1, what);
-  const mlir_attr *names = keel_mlir_find(facts, what);
-  const mlir_attr *types = keel_mlir_find(facts, key);
-  if ((names && (names->kind != ATTR_LIST || names->count != count)) ||
-      (types && (types->kind != ATTR_LIST || types->count != count))) {
-    c->at = names ? names->where : types->where;
-    return keel_mlir_fail(c, "\"%s\" and \"%s\" are lists of %u items here",
-                          what, key, (unsigned)count);
-  }
-  const mlir_attr *name = names ? names->items : NULL;
-  const mlir_attr *type = types ? types->items : NULL;
-  for (uint32_t i = 0; i < count; i++) {
-    if ((names && name->kind != ATTR_STRING) ||
-        (types && type->kind != ATTR_TYPE)) {
-      c->at = names ? name->where : type->where;
-      return keel_mlir_fail(c, "\"%s\" are strings, and \"%s\" types", what,
-                            key);
-    }
-    if (types) port_of(type->type, &ports[i]);
-    char text[32];
-    snprintf(text, sizeof text, "%.*s%u", (int)strlen(what) - 1, what,
-             (unsigned)i);
-    ports[i].name =
-        keel_arena_copy(&all->program->arena, names ? name->s : text);
-    if (!ports[i].name) return KD_OUT_OF_MEMORY;
-    if (ports[i].dims) {
-      ports[i].dims = keel_arena_copy_bytes(
-          &all->program->arena, ports[i].dims,
-          ports[i].rank == KEEL_RANK_UNKNOWN ? 0
-                                             : ports[i].rank * sizeof(int64_t));
-      if (!ports[i].dims) return KD_OUT_OF_MEMORY;
-    }
-    name = name ? name->next : NULL;
-    type = type ? type->next : NULL;
-  }
-  return KD_OK;
-}
-
-/* One port's names of dimensions: none, or one a dimension. */
-static keel_status take_symbols(reader *all, const mlir_attr *names,
-                                keel_port *port) {
-  uint32_t rank = port->rank == KEEL_RANK_UNKNOWN ? 0 : port->rank;
-  if (names->kind != ATTR_LIST || (names->count && names->count != rank)) {
-    all->c.at = names->where;
-    return keel_mlir_fail(&all->c, "a list of %u names stands here, or of none",
-                          (unsigned)rank);
-  }
-  if (!names->count) return KD_OK;
-  const char **symbols =
-      keel_arena_take(&all->program->arena, rank * sizeof *symbols);
-  if (!symbols) return KD_OUT_OF_MEMORY;
-  const mlir_attr *name = names->items;
-  for (uint32_t i = 0; i < rank; i++, name = name->next) {
-    if (name->kind != ATTR_STRING) {
-      all->c.at = name->where;
-      return keel_mlir_fail(&all->c, "the name of a dimension is a string");
-    }
-    if (!*name->s || port->dims[i] >= 0) continue;
-    symbols[i] = keel_arena_copy(&all->program->arena, name->s);
-    if (!symbols[i]) return KD_OUT_OF_MEMORY;
-    port->symbols = symbols; /* one has a name */
-  }
-  return KD_OK;
-}
-
-static keel_status name_dims(reader *all, const mlir_attr *facts,
-                             const char *key, keel_port *ports,
-                             uint32_t count) {
-  const mlir_attr *symbols = keel_mlir_find(facts, key);
-  if (!symbols) return KD_OK;
-  if (symbols->kind != ATTR_LIST || symbols->count != count) {
-    all->c.at = symbols->where;
-    return keel_mlir_fail(&all->c, "\"%s\" is a list of %u lists here", key,
-                          (unsigned)count);
-  }
-  const mlir_attr *names = symbols->items;
-  for (uint32_t i = 0; i < count; i++, names = names->next)
-    KEEL_TRY(take_symbols(all, names, &ports[i]));
-  return KD_OK;
-}
-
-static keel_status take_facts(reader *all, const mlir_attr *facts,
-                              keel_function *function) {
-  const mlir_attr *name = keel_mlir_find(facts, "name");
-  if (name && name->kind == ATTR_STRING) {
-    function->name = keel_arena_copy(&all->program->arena, name->s);
-    if (!function->name) return KD_OUT_OF_MEMORY;
-  }
-  const mlir_attr *captures = keel_mlir_find(facts, "captures");
-  if (captures && (captures->kind != ATTR_INT || captures->i < 0 ||
-                   captures->i > function->input_count)) {
-    all->c.at = captures->where;
-    return keel_mlir_fail(&all->c, "a region can't capture that many");
-  }
-  if (captures) function->capture_count = (uint32_t)captures->i;
-  KEEL_TRY(name_ports(all, facts, "inputs", function->input_ports,
-                      function->input_count));
-  KEEL_TRY(name_ports(all, facts, "outputs", function->output_ports,
-                      function->output_count));
-  KEEL_TRY(name_dims(all, facts, "input_symbols", function->input_ports,
-                     function->input_count));
-  KEEL_TRY(name_dims(all, facts, "output_symbols", function->output_ports,
-                     function->output_count));
-  for (uint32_t i = 0; i < function->input_count; i++) {
-    keel_value_info *value = &function->values[function->inputs[i]];
-    value->name = function->input_ports[i].name;
-    value->type = keel_port_type(&function->input_ports[i]);
-  }
-  return KD_OK;
-}
-
 /* ---- operations --------------------------------------------------------------------------- */
 
 static keel_status read_region(reader *all, keel_function **out_function);
@@ -481,7 +354,7 @@ static keel_status add_return(reader *all, scope *names, const form *op) {
     keel_port port;
     if (value == KEEL_ABSENT)
       return keel_mlir_fail(&all->c, "output %u is none", (unsigned)i);
-    port_of(&op->in[i], &port);
+    keel_mlir_port(&op->in[i], &port);
     KEEL_TRY(keel_function_output(names->function, value, &port));
     KEEL_TRY(add_claim(all, names->function, value, &op->in[i], op->types));
   }
@@ -588,7 +461,7 @@ static keel_status to_graphs(reader *all, const form *op, keel_attr *attrs,
       return keel_mlir_fail(&all->c,
                             "keel.graphs has no {attribute = \"...\"}"
                             " for each region");
-    KEEL_TRY(take_facts(all, facts, at->function));
+    KEEL_TRY(keel_mlir_facts(&all->c, facts, at->function));
     attrs[*count] = (keel_attr){.name = name->s, .kind = KD_ATTR_GRAPH};
     graphs[(*count)++] = at->function;
     facts = facts->next;
@@ -694,7 +567,7 @@ static keel_status read_arguments(reader *all, scope *names) {
       KEEL_TRY(keel_mlir_type(c, &type));
       uint32_t value = keel_function_value(names->function, "");
       if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-      port_of(&type, &port);
+      keel_mlir_port(&type, &port);
       names->function->values[value].type = keel_port_type(&port);
       KEEL_TRY(keel_function_input(names->function, value, &port));
       KEEL_TRY(define(all, names, name, 0, value));
@@ -772,7 +645,7 @@ static keel_status read_program(reader *all) {
     return keel_mlir_fail(c, "keel.program has one region and no values");
   KEEL_TRY(check_version(all, &op.attrs));
   KEEL_TRY(check_ops(all, &op.attrs));
-  KEEL_TRY(take_facts(all, &op.attrs, main));
+  KEEL_TRY(keel_mlir_facts(&all->c, &op.attrs, main));
   all->program->main = main;
   return keel_verify_device(c->context, c->path, string_attr(&op, "device"),
                             &all->program->device);

@@ -113,4 +113,13 @@ const mlir_attr *keel_mlir_find(const mlir_attr *dict, const char *name);
 /* Reads the section of resources, wherever it is. */
 keel_status keel_mlir_resources(cursor *c);
 
+/* ---- facts of functions: facts.c ------------------------------------------------ */
+
+/* What a type says of a port; its dims are the type's. */
+void keel_mlir_port(const mlir_type *type, keel_port *out_port);
+
+/* Gives a function, whose inputs and outputs are there, what its facts say. */
+keel_status keel_mlir_facts(cursor *c, const mlir_attr *facts,
+                            keel_function *function);
+
 #endif /* KEEL_MLIR_READ_H */

@@ -1,10 +1,10 @@
 /* compiler.c - a device with a compiler of its own: what it claims is the test's to say
  * (compiler_claim), and what it compiles are graphs of Neg, Abs, Add and Mul of f32
  * tensors of one size. */
-#include <kd/kd.h>
+#define DEVICE_NAME "Compiler"
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "inline.h"
 
 #define NODES  64
 #define VALUES 256
@@ -13,8 +13,6 @@ KD_EXPORT void (*compiler_claim)(const kd_host *host, const kd_graph *graph,
                                  kd_claim take, void *context);
 KD_EXPORT kd_status compiler_answer; /* of `compile`; KD_OK: it compiles */
 KD_EXPORT atomic_int compiler_live, compiler_made, compiler_launched;
-
-static const kd_host *host;
 
 /* ---- ops ------------------------------------------------------------------------ */
 
@@ -160,95 +158,9 @@ static const kd_region_table regions = {
     .destroy = destroy,
 };
 
-/* ---- the device ------------------------------------------------------------------ */
-
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
-                          kd_buffer **out_buffer, void **out_address) {
-  (void)device;
-  (void)space;
-  *out_address = aligned_alloc(64, (size + 63) / 64 * 64);
-  *out_buffer = *out_address;
-  return *out_address ? KD_OK : KD_OUT_OF_MEMORY;
-}
-
-static void release(kd_device *device, kd_buffer *buffer) {
-  (void)device;
-  free(buffer);
-}
-
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
-  (void)device;
-  (void)stream;
-  memcpy((char *)target + offset, source, size);
-  return KD_OK;
-}
-
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
-  (void)device;
-  (void)stream;
-  memcpy(target, (char *)source + offset, size);
-  return KD_OK;
-}
-
-static kd_status plugin_open(const kd_host *services) {
-  host = services;
-  return KD_OK;
-}
-
-static void plugin_close(void) {}
-
-static uint32_t device_count(void) {
-  return 1;
-}
-
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
-  (void)index;
-  out_info->flags =
-      KD_DEVICE_SOFTWARE | KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
-  out_info->name = "Compiler";
-  out_info->kind = "npu";
-  return KD_OK;
-}
-
-static kd_status device_open(uint32_t index, kd_device **out_device) {
-  static int device;
-  (void)index;
-  *out_device = (kd_device *)&device;
-  return KD_OK;
-}
-
-static void device_close(kd_device *device) {
-  (void)device;
-}
-
-static const kd_memory_table memory = {
-    .struct_size = sizeof memory,
-    .allocate = allocate,
-    .release = release,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
-};
-
 static const kd_plugin plugin = {
-    .struct_size = sizeof plugin,
-    .abi_version = KD_ABI_VERSION,
-    .name = "compiler",
-    .vendor = "Keel's tests",
-    .version = "1",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
-    .device_open = device_open,
-    .device_close = device_close,
-    .memory = &memory,
-    .regions = &regions,
-    .kernels = kernels,
-    .kernel_count = OPS,
+    INLINE_PLUGIN,      .name = "compiler",  .regions = &regions,
+    .kernels = kernels, .kernel_count = OPS,
 };
 
 KD_ENTRY(plugin)

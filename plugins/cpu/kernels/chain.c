@@ -301,8 +301,7 @@ static kd_status lay_out(writing *w) {
   to->input_count = cpu_host->graph->input_count(w->graph);
   strided_begin(&to->space, out.dims, out.rank);
   for (uint32_t i = 0; i < to->input_count; i++) {
-    if (!w->met[i] || w->inputs[i].rank > out.rank)
-      return FAIL(KD_UNIMPLEMENTED, "input %u is not read, or does not fit", i);
+    if (!w->met[i]) return FAIL(KD_UNIMPLEMENTED, "input %u is not read", i);
     to->inputs[i] = w->inputs[i].dtype;
     strided_broadcast(&to->space, w->inputs[i].dims, w->inputs[i].rank);
   }

@@ -1,0 +1,91 @@
+/* inline.h - a device in host memory whose work is done when a call returns: what plugins
+ * of tests share. Who includes it defines DEVICE_NAME. */
+#ifndef KEEL_TESTS_INLINE_H
+#define KEEL_TESTS_INLINE_H
+
+#include <kd/kd.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const kd_host *host;
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  *out_address = aligned_alloc(64, (size + 63) / 64 * 64);
+  *out_buffer = *out_address;
+  return *out_address ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  free(buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy((char *)target + offset, source, size);
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  (void)stream;
+  memcpy(target, (char *)source + offset, size);
+  return KD_OK;
+}
+
+static kd_status plugin_open(const kd_host *services) {
+  host = services;
+  return KD_OK;
+}
+
+static void plugin_close(void) {}
+
+static uint32_t device_count(void) {
+  return 1;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+  (void)index;
+  out_info->flags =
+      KD_DEVICE_SOFTWARE | KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
+  out_info->name = DEVICE_NAME;
+  out_info->kind = "npu";
+  return KD_OK;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  static int device;
+  (void)index;
+  *out_device = (kd_device *)&device;
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof memory,
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+
+/* The slots of kd_plugin that are the same for all. */
+#define INLINE_PLUGIN                                              \
+  .struct_size = sizeof(kd_plugin), .abi_version = KD_ABI_VERSION, \
+  .vendor = "Keel's tests", .version = "1", .open = plugin_open,   \
+  .close = plugin_close, .device_count = device_count,             \
+  .device_info = device_info, .device_open = device_open,          \
+  .device_close = device_close, .memory = &memory
+
+#endif /* KEEL_TESTS_INLINE_H */
