@@ -158,6 +158,13 @@ static keel_value write_bound(keel_builder *b, keel_value x, keel_value bound) {
   return clip(b, conv(b, x, 1, 1), scalar(b, -0.5f), bound);
 }
 
+/* All becomes 1 (ONNX Clip-13). */
+static keel_value write_crossed(keel_builder *b, keel_value x,
+                                keel_value bound) {
+  (void)bound;
+  return clip(b, conv(b, x, 1, 1), scalar(b, 2), scalar(b, 1));
+}
+
 static keel_value write_twice(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
   x = conv(b, x, 1, 1);
@@ -168,6 +175,7 @@ static keel_value write_twice(keel_builder *b, keel_value x, keel_value bound) {
 static void a_clip_that_is_not_known_stays(void **state) {
   (void)state;
   expect(write_bound, "fuse", 0, 1, 0);
+  expect(write_crossed, "fuse", 0, 1, 0);
   expect(write_twice, "fuse", 0, 1, 0); /* the convolution is needed, too */
 }
 

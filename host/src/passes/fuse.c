@@ -126,7 +126,7 @@ static bool read_bound(const keel_function *function, const keel_node *node,
   return there;
 }
 
-/* Whether a node can be an activation: Relu, or Clip to what is known. */
+/* Whether a node can be an activation: Relu, or Clip to what is known and in order. */
 static bool read_activation(const keel_function *function,
                             const keel_node *node, activation *out) {
   bool good = true;
@@ -135,7 +135,8 @@ static bool read_activation(const keel_function *function,
   if (!is_op(node, "Clip")) return false;
   out->has_low = read_bound(function, node, 1, &out->low, &good);
   out->has_high = read_bound(function, node, 2, &out->high, &good);
-  return good;
+  bool ordered = !(out->has_low && out->has_high) || out->low <= out->high;
+  return good && ordered;
 }
 
 static keel_status fused_op(const keel_node *conv, const activation *act,
