@@ -111,7 +111,13 @@ expect 0 ops "$keel" compile --text -o "$scratch/names.mlir" \
 expect 0 'input_symbols = [["N"], ["M"]]' cat "$scratch/names.mlir"
 named=$(dirname "$0")/data/v2.mlir
 expect 0 "f32[4,3,1]" "$keel" run "$named" --dim batch=4
-expect 2 "inputs have batch" "$keel" run "$named" --dim channels=4
+expect 2 'inputs have "batch"' "$keel" run "$named" --dim channels=4
+expect 2 "is no NAME=SIZE" "$keel" run "$named" --dim batch=99999999999999999999
+expect 1 "keel:" "$keel" run "$named" --dim batch=9223372036854775807
+expect 1 "keel:" "$keel" run "$named" --shape x=3000000000x3x3000000000
+expect 0 "f32[0,3,1]" "$keel" run "$named" --dim batch=0
+sed 's/the \\"length\\"/bat/g' "$named" >"$scratch/bat.mlir" # a part of another name
+expect 0 "f32[1,3,4]" "$keel" run "$scratch/bat.mlir" --dim bat=4
 expect 2 "is no NAME=SIZE" "$keel" run "$named" --dim batch=-4
 expect 1 "one size \"batch\", which is 2 in" "$keel" run "$named" --shape x=2x3x5 \
   --shape mask=3x5

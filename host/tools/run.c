@@ -266,8 +266,9 @@ static int64_t size_for(const char *word, const char *name) {
   size_t length = strlen(name);
   char *end = NULL;
   if (strncmp(word, name, length) != 0 || word[length] != '=') return -1;
+  errno = 0;
   int64_t size = strtoll(word + length + 1, &end, 10);
-  return !*end && end != word + length + 1 && size >= 0 ? size : -1;
+  return !errno && !*end && end != word + length + 1 && size >= 0 ? size : -1;
 }
 
 /* An open dimension's size: as it was given, or 1. */
@@ -279,24 +280,31 @@ static int64_t open_size(const arguments *all, const keel_port *port,
   return 1;
 }
 
+/* The names of open dimensions; whether one of them and a size are `word`. */
+static bool is_dim(const session *run, const char *word, char *names,
+                   size_t room) {
+  bool known = false;
+  for (uint32_t k = 0; k < run->input_count; k++) {
+    keel_port port;
+    keel_program_input(run->program, k, &port);
+    for (uint32_t d = 0; port.symbols && d < port.rank; d++) {
+      char quoted[256];
+      if (!port.symbols[d]) continue;
+      known |= size_for(word, port.symbols[d]) >= 0;
+      snprintf(quoted, sizeof quoted, " \"%s\"", port.symbols[d]);
+      size_t size = strlen(names);
+      if (!strstr(names, quoted))
+        snprintf(names + size, room - size, "%s", quoted);
+    }
+  }
+  return known;
+}
+
 /* Each --dim is the name of a dimension, and a size. */
 static bool check_dims(const arguments *all, const session *run) {
   for (uint32_t i = 0; i < all->dim_count; i++) {
     char there[512] = "";
-    bool known = false;
-    for (uint32_t k = 0; k < run->input_count; k++) {
-      keel_port port;
-      keel_program_input(run->program, k, &port);
-      for (uint32_t d = 0; port.symbols && d < port.rank; d++) {
-        const char *name = port.symbols[d];
-        size_t size = strlen(there);
-        if (!name) continue;
-        if (strstr(there, name)) continue; /* it stands there */
-        known |= size_for(all->dims[i], name) >= 0;
-        snprintf(there + size, sizeof there - size, " %s", name);
-      }
-    }
-    if (known) continue;
+    if (is_dim(run, all->dims[i], there, sizeof there)) continue;
     fprintf(stderr,
             "keel run: --dim %s is no NAME=SIZE of an open dimension; the"
             " model's inputs have%s\n",
@@ -306,8 +314,9 @@ static bool check_dims(const arguments *all, const session *run) {
   return true;
 }
 
-static keel_status make_random(const arguments *all, session *run,
-                               uint32_t index, uint64_t *state) {
+/* Returns 0, or the command's status; then it has been said why. */
+static int make_random(const arguments *all, session *run, uint32_t index,
+                       uint64_t *state) {
   keel_port port;
   int64_t dims[16];
   keel_program_input(run->program, index, &port);
@@ -318,32 +327,36 @@ static keel_status make_random(const arguments *all, session *run,
             "keel run: input \"%s\" is a resource; --input %s=FILE makes it a"
             " variable that holds FILE's tensor\n",
             port.name, port.name);
-    return KD_INVALID_ARGUMENT;
+    return EXIT_USAGE;
   }
   if (!shaped && (rank == KEEL_RANK_UNKNOWN || !port.dtype || port.flags)) {
     fprintf(stderr,
             "keel run: input \"%s\" has no known type; give it with"
             " --input %s=FILE\n",
             port.name, port.name);
-    return KD_INVALID_ARGUMENT;
+    return EXIT_USAGE;
   }
   int64_t count = 1;
+  bool countable = true;
   for (uint32_t i = 0; i < rank; i++) {
     if (!shaped)
       dims[i] = port.dims[i] < 0 ? open_size(all, &port, i) : port.dims[i];
-    count *= dims[i];
+    countable &= !__builtin_mul_overflow(count, dims[i], &count);
   }
   uint32_t each = keel_dtype_size(port.dtype);
-  if (count < 0 || !each || (uint64_t)count > (UINT64_C(1) << 36) / each)
-    return keel_tensor_create(run->context, port.dtype, rank, dims, NULL,
-                              &run->inputs[index]);
-  void *data = malloc((size_t)count * each + 1);
-  if (!data) return KD_OUT_OF_MEMORY;
-  fill_random(data, port.dtype, count, state);
+  bool large = !countable || count < 0 || !each ||
+               (uint64_t)count > (UINT64_C(1) << 36) / each;
+  void *data = large ? NULL : malloc((size_t)count * each + 1);
+  if (!large && !data) {
+    fprintf(stderr, "keel run: no memory for input \"%s\" of %lld elements\n",
+            port.name, (long long)count);
+    return 1;
+  }
+  if (data) fill_random(data, port.dtype, count, state);
   keel_status status = keel_tensor_create(run->context, port.dtype, rank, dims,
                                           data, &run->inputs[index]);
   free(data);
-  return status;
+  return status == KD_OK ? 0 : complain();
 }
 
 static uint32_t file_kind(const keel_port *port) {
@@ -407,9 +420,8 @@ static int load_inputs(const arguments *all, session *run) {
   uint32_t made = 0;
   for (uint32_t i = 0; i < run->input_count; i++)
     if (!run->inputs[i]) {
-      keel_status status = make_random(all, run, i, &state);
-      if (status == KD_INVALID_ARGUMENT && !run->inputs[i]) return EXIT_USAGE;
-      if (status != KD_OK) return complain();
+      int failed = make_random(all, run, i, &state);
+      if (failed) return failed;
       made++;
     }
   if (made && !all->json)
