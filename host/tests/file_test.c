@@ -365,6 +365,9 @@ static const struct {
      "%1 = \"onnx.Relu\"(%7) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN
          END(""),
      KD_DATA_LOSS, ":3:20: %7 is not defined before this"},
+    {BEGIN "%1 = \"keel.Region\"(%0) {ops = [\"Relu\"]} : (tensor<2x3xf32>) ->"
+           " tensor<2x3xf32>\n" RETURN END(""),
+     KD_UNIMPLEMENTED, "before the pass \"regions\""},
     {BEGIN RELU RELU RETURN END(""), KD_DATA_LOSS, "%1 is defined twice"},
     {BEGIN
      "%1 = \"onnx.Relu\"(%0) : (tensor<2x3xf32>) -> tensor<2x4xf32>\n" RETURN

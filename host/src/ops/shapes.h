@@ -14,7 +14,7 @@
   X(pad) X(tile) X(depth_to_space) X(space_to_depth) X(resize) X(dynamic) \
   X(one_hot) X(eye_like) X(shape) X(size) X(constant) X(constant_of_shape) \
   X(range) X(top_k) X(where) X(conv) X(qlinear_conv) X(conv_transpose) \
-  X(pool) X(global_pool) X(max_unpool) X(control) X(random) X(random_like) X(counted) \
+  X(pool) X(global_pool) X(max_unpool) X(control) X(region) X(random) X(random_like) X(counted) \
   X(det) X(einsum) X(rnn) X(grid_sample) X(roi_align) X(window) X(nll_loss) \
   X(sce_loss) X(fused_conv) X(dft) X(stft) X(mel)
 /* clang-format on */

@@ -450,6 +450,14 @@ keel_status keel_shape_control(keel_infer *infer) {
   return KD_OK;
 }
 
+/* Plans make it when types are known, and nobody else can. */
+keel_status keel_shape_region(keel_infer *infer) {
+  return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                         "it stands for what a device compiled in another"
+                         " process; use the program as it was before the pass"
+                         " \"regions\"");
+}
+
 keel_status keel_shape_eye_like(keel_infer *infer) {
   const keel_type *in = infer->in[0];
   int64_t to = keel_attr_int(infer->op, "dtype", in->dtype);

@@ -417,7 +417,7 @@ const keel_schema_row keel_schema_rows[] = {
      "dtype:i=1", keel_shape_counted, 4, 0, keel_run_normal},
     KEEL("Reorder", "X:T=float -> Y:T", "blocked:i=0", same),
     /* what a device compiled as a whole; plans make it (passes/regions.c) */
-    KEEL("Region", "inputs:any% -> outputs:any%", "ops:S", control),
+    KEEL("Region", "inputs:any% -> outputs:any%", "ops:S", region),
     /* what keeps its content between runs; see keel/op.h */
     STATE("Variable", KEEL_OP_MAKES, "initial:any -> variable:any",
           "any_shape:i=0", variable),
