@@ -3,21 +3,8 @@
 #include <math.h>
 
 #include "ops/node.h"
-#include "testing.h"
-
-static keel_context *context;
-
-static int open_cpu(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, NULL, 0);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
+#define WORKERS 0
+#include "with_cpu.h"
 
 /* ---- programs from text ------------------------------------------------------------ */
 

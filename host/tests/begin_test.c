@@ -332,8 +332,11 @@ static void a_stop_is_told_to_all_outputs(void **state) {
 }
 
 /* Outputs fail while the input that they need has not come; it comes when all is known. */
-static void over_while_an_input_is_waited_for(int32_t workers, bool by_time,
+typedef enum ending { ASKED, ASKED_BEFORE, LATE } ending;
+
+static void over_while_an_input_is_waited_for(int32_t workers, ending how,
                                               uint32_t flags) {
+  bool by_time = how == LATE;
   const float pair[] = {1, -2};
   keel_tensor *out[3];
   keel_stop *stop = NULL;
@@ -345,8 +348,9 @@ static void over_while_an_input_is_waited_for(int32_t workers, bool by_time,
                                   .stop = by_time ? NULL : stop,
                                   .timeout = by_time ? 20000000 : 0};
   keel_tensor *in[] = {floats(context, 2, pair), promise()};
+  if (how == ASKED_BEFORE) keel_stop_ask(stop, "enough");
   assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
-  if (!by_time) keel_stop_ask(stop, "enough");
+  if (how == ASKED) keel_stop_ask(stop, "enough");
   keel_status status = by_time ? KD_DEADLINE_EXCEEDED : KD_CANCELLED;
   const char *why = by_time ? "past its deadline" : "stop: enough";
   expect_failed(out[2], status, why);
@@ -362,10 +366,10 @@ static void over_while_an_input_is_waited_for(int32_t workers, bool by_time,
 
 static void the_end_is_told_while_an_input_is_waited_for(void **state) {
   (void)state;
-  for (int by_time = 0; by_time < 2; by_time++) {
-    over_while_an_input_is_waited_for(KEEL_NO_WORKERS, by_time, 0);
-    over_while_an_input_is_waited_for(1, by_time, 0);
-    over_while_an_input_is_waited_for(2, by_time, KEEL_RUN_PARTIAL);
+  for (ending how = ASKED; how <= LATE; how++) {
+    over_while_an_input_is_waited_for(KEEL_NO_WORKERS, how, 0);
+    over_while_an_input_is_waited_for(1, how, 0);
+    over_while_an_input_is_waited_for(2, how, KEEL_RUN_PARTIAL);
   }
 }
 

@@ -3,23 +3,10 @@
 #include <math.h>
 
 #include "context.h"
-#include "testing.h"
+#define WORKERS 1
+#include "with_cpu.h"
 
 enum { CHANNELS = 16, SIDE = 6, PLANE = SIDE * SIDE };
-
-static keel_context *context;
-
-static int open_cpu(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, NULL, 1);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
   static float data[CHANNELS * CHANNELS * PLANE];
@@ -84,14 +71,6 @@ static void run(keel_plan *plan, float bound, float *out) {
   keel_tensor_release(in[0]);
   keel_tensor_release(in[1]);
   keel_tensor_release(y);
-}
-
-static uint32_t runs_of(keel_plan *plan, const char *op) {
-  keel_profile_line line;
-  uint32_t count = 0;
-  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
-    count += !strcmp(line.op, op);
-  return count;
 }
 
 typedef keel_value writer(keel_builder *builder, keel_value x,

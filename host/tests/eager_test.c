@@ -1,23 +1,11 @@
 /* eager_test.c - single ops: results, errors, caches, threads, devices. */
 #include <pthread.h>
 
-#include "testing.h"
+#define WORKERS 1
+#include "with_cpu.h"
 
-static keel_context *context;
 static const float data[] = {-1, 2, -3, 4};
 static const float relu[] = {0, 2, 0, 4};
-
-static int open_cpu(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, NULL, 1);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
 
 static void a_prepared_op_can_be_called_again(void **state) {
   keel_op *op = NULL;

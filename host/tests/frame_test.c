@@ -5,21 +5,8 @@
 #include "context.h"
 #include "exec/places.h"
 #include "exec/plan.h"
-#include "testing.h"
-
-static keel_context *context;
-
-static int open_cpu(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, NULL, 2);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
+#define WORKERS 2
+#include "with_cpu.h"
 
 static keel_value constant(keel_builder *builder, kd_dtype dtype, int64_t count,
                            const void *data) {

@@ -1,21 +1,8 @@
 /* program_test.c - programs built and run: alone, at once, and with mistakes. */
 #include <pthread.h>
 
-#include "testing.h"
-
-static keel_context *context;
-
-static int open_cpu(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, NULL, 2);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
+#define WORKERS 2
+#include "with_cpu.h"
 
 /* A wide program: y = sum over k of Relu(x + k). */
 static keel_program *wide(int width) {
@@ -223,15 +210,6 @@ static void passes_change_nothing_but_time(void **state) {
 }
 
 /* ---- common subexpressions -------------------------------------------------- */
-
-/* How many of `op` a plan runs. */
-static uint32_t runs_of(keel_plan *plan, const char *op) {
-  keel_profile_line line;
-  uint32_t count = 0;
-  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
-    count += !strcmp(line.op, op);
-  return count;
-}
 
 /* (|x| + 1) * (|x| + 1'), and |x| + 2 apart, each written out; the first is given
  * twice. */

@@ -58,6 +58,15 @@ static inline keel_value op(keel_builder *builder, const char *name,
                          b == KEEL_ABSENT ? 1 : 2);
 }
 
+/* How many nodes of `op` a plan has. */
+static inline uint32_t runs_of(keel_plan *plan, const char *op) {
+  keel_profile_line line;
+  uint32_t count = 0;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    count += !strcmp(line.op, op);
+  return count;
+}
+
 static inline void expect_message(const char *part) {
   if (!strstr(keel_message(), part))
     fail_msg("\"%s\" does not say \"%s\"", keel_message(), part);

@@ -126,6 +126,7 @@ static keel_program *build(program *p) {
   for (int i = 0; i < 3; i++)
     p->dims[i] = 1 + below(i == 2 ? 40 : 5);
   if (!below(8)) p->dims[2] = 5000; /* more than a block */
+  if (!below(12)) p->dims[1] = 0;
   for (int i = 0; i < INPUTS; i++) {
     char name[] = {'a', 0};
     name[0] = (char)('a' + i);
