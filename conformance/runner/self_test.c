@@ -49,6 +49,7 @@ typedef struct task {
   uint32_t tries, caught, runs;
   bool listed; /* `failed` has all rules that the matrix ran */
   char failed[3000];
+  char why[400];            /* of one that must pass: its first failure */
   bool done, good, skipped; /* skipped: the plugin has nothing for the rule */
   uint64_t began;
 } task;
@@ -127,6 +128,7 @@ static bool judge(task *t) {
   snprintf(path, sizeof path, "%s/results.jsonl", t->folder);
   bool killed = false, passed = true;
   if (!t->listed) t->failed[0] = 0;
+  t->why[0] = 0;
   if (kc_results_read(path, &results)) {
     size_t used = 0;
     for (uint32_t i = 0; i < results.rule_count; i++) {
@@ -138,6 +140,12 @@ static bool judge(task *t) {
       passed &= !bad || rule->status == KC_WARNING;
       if (!bad) continue;
       killed |= named;
+      for (uint32_t k = 0; k < rule->case_count && !t->rule && !t->why[0]; k++)
+        if (kc_status_failed(rule->cases[k].status))
+          snprintf(
+              t->why, sizeof t->why, "%s %s: %s", rule->id, rule->cases[k].name,
+              rule->cases[k].message ? rule->cases[k].message
+                                     : kc_status_name(rule->cases[k].status));
       if (!t->listed && used < sizeof t->failed)
         used += (size_t)snprintf(t->failed + used, sizeof t->failed - used,
                                  "%s%s", used ? " " : "", rule->id);
@@ -317,7 +325,11 @@ int kc_verb_self_test(int argc, char **argv) {
     const task *t = &tasks[i];
     skipped += t->skipped;
     good += t->done && t->good && !t->skipped;
-    bad += !t->skipped && (!t->done || !t->good);
+    if (t->skipped || (t->done && t->good)) continue;
+    /* once more where a reader of a long log looks: at its end */
+    if (bad++ == 0) puts("\nnot as they should be:");
+    print_task(t);
+    if (t->why[0]) printf("  %s\n", t->why);
   }
   /* each must-rule must be able to fail */
   const kc_rule *rule = NULL;
