@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "context.h"
+#include "exec/plan.h"
 #define WORKERS 1
 #include "with_cpu.h"
 
@@ -73,6 +74,21 @@ static void run(keel_plan *plan, float bound, float *out) {
   keel_tensor_release(y);
 }
 
+/* Each Reorder gives the layout that its input has not. */
+static void expect_turns(const keel_plan *plan) {
+  const keel_fplan *main = plan->main;
+  for (uint32_t i = 0; i < main->step_count; i++) {
+    const keel_step *step = &main->steps[i];
+    bool blocked = false; /* an input of the program is rows */
+    if (strcmp(step->site.op->schema->name, "Reorder") != 0) continue;
+    for (uint32_t k = 0; k < main->step_count; k++)
+      if (main->steps[k].outputs[0] == step->inputs[0])
+        blocked = main->steps[k].site.blocked_output;
+    if (step->site.blocked_output == blocked)
+      fail_msg("Reorder %u leaves %s as it is", i, blocked ? "blocks" : "rows");
+  }
+}
+
 typedef keel_value writer(keel_builder *builder, keel_value x,
                           keel_value bound);
 
@@ -102,6 +118,7 @@ static void expect(writer *write, const char *pass, uint32_t fused,
   assert_int_equal(runs_of(plan, "Clip"), clips);
   bool blocks = keel_device_at(context, 0)->info.channel_block == CHANNELS;
   if (blocks) assert_int_equal(runs_of(plan, "Reorder"), reorders);
+  expect_turns(plan);
   keel_plan_release(plain);
   keel_plan_release(plan);
   keel_program_release(program);
