@@ -34,10 +34,12 @@ typedef struct keel_kernel_list {
 
 /* Copies of a device that nobody waits for (memory/transfer.c). */
 typedef struct keel_transfers {
-  kd_stream *stream;     /* of copies out; made by the first */
-  pthread_mutex_t lock;  /* one thread at a time enqueues on it */
-  atomic_uint under_way; /* that have not ended */
-  _Atomic(struct keel_transfer *) spent; /* copied in, to be put away */
+  kd_stream *stream;    /* of copies out; made by the first */
+  pthread_mutex_t lock; /* one thread at a time enqueues on it */
+  /* Holds of those that have not ended: let go with release, awaited with acquire. */
+  atomic_uint under_way;
+  /* Copied in, to be put away: a stack, pushed with release, taken whole with acquire. */
+  _Atomic(struct keel_transfer *) spent;
 } keel_transfers;
 
 struct keel_device {
@@ -52,7 +54,7 @@ struct keel_device {
   keel_transfers transfers;
   keel_heap heap;
   pthread_mutex_t opening;
-  atomic_bool ready; /* open, with its heap */
+  atomic_bool ready; /* open, with its heap: released with them, acquired */
   uint32_t clocks;   /* who wants its clock; under `opening`, as the next */
   bool clocked;      /* it runs */
   keel_speed speed;  /* flops 0: not measured; under `opening` */
@@ -109,12 +111,14 @@ struct keel_context {
 
   keel_pool *pool;
   keel_heap host;
-  _Atomic uint64_t allocated, peak, pooled;
+  _Atomic uint64_t allocated, peak, pooled; /* bytes: counts alone, relaxed */
   uint64_t memory_limit, pool_limit;
 
   keel_kernel_cache *kernels;
   keel_op_cache *ops;
-  atomic_uint begun; /* runs that nobody waits for (exec/start.c) */
+  /* Runs that nobody waits for (exec/start.c): released as they end, acquired by who
+   * closes the context. */
+  atomic_uint begun;
 };
 
 /* Whether the host may read and write the device's memory by address. */

@@ -3,6 +3,7 @@
  * The cache is asked only where a call meets new types, so a lock is good
  * enough. It holds one reference to each instance; the least recently asked
  * for goes when it is full. */
+#include "base/refs.h"
 #include "eager/cache.h"
 
 #include "memory/copy.h"
@@ -14,7 +15,7 @@ struct keel_kernel_cache {
   pthread_mutex_t lock;
   keel_instance *buckets[BUCKETS];
   keel_instance *newest, *oldest;
-  _Atomic uint64_t count;
+  _Atomic uint64_t count; /* changed under the lock; read for keel_get_stats */
 };
 
 /* ---- one instance --------------------------------------------------------- */
@@ -34,9 +35,7 @@ static void instance_free(keel_instance *instance) {
 }
 
 void keel_instance_release(keel_instance *instance) {
-  if (instance &&
-      atomic_fetch_sub_explicit(&instance->refs, 1, memory_order_acq_rel) == 1)
-    instance_free(instance);
+  if (instance && keel_refs_drop(&instance->refs)) instance_free(instance);
 }
 
 static keel_status copy_key(keel_instance *instance,
@@ -88,7 +87,7 @@ static keel_status make(const keel_instance_key *key,
                         keel_instance **out_instance) {
   keel_instance *instance = calloc(1, sizeof *instance);
   if (!instance) return keel_no_memory(sizeof *instance);
-  atomic_init(&instance->refs, 1);
+  keel_refs_init(&instance->refs);
   instance->device = key->device;
   instance->def = key->def;
   instance->op = keel_opdef_retain((keel_opdef *)(uintptr_t)key->op);
@@ -174,7 +173,7 @@ static keel_instance *find(keel_kernel_cache *cache, uint64_t hash,
   while (instance && !matches(instance, hash, key))
     instance = instance->next;
   if (instance) {
-    atomic_fetch_add_explicit(&instance->refs, 1, memory_order_relaxed);
+    keel_refs_take(&instance->refs);
     unlink_age(cache, instance);
     link_newest(cache, instance);
   }
@@ -209,7 +208,7 @@ keel_status keel_instance_get(keel_kernel_cache *cache,
   instance->hash = hash;
   keel_instance *old = NULL;
   pthread_mutex_lock(&cache->lock);
-  atomic_fetch_add_explicit(&instance->refs, 1, memory_order_relaxed);
+  keel_refs_take(&instance->refs);
   instance->next = cache->buckets[hash % BUCKETS];
   cache->buckets[hash % BUCKETS] = instance;
   link_newest(cache, instance);

@@ -1,6 +1,7 @@
 /* launch.c - places the inputs, makes the outputs, and calls the kernel. */
 #include "eager/launch.h"
 
+#include "base/refs.h"
 #include "memory/copy.h"
 #include "memory/transfer.h"
 #include "trace/trace.h"
@@ -98,8 +99,8 @@ static keel_tensor *forwardable(const keel_binding *binding,
         tensor->type->bytes == type->bytes &&
         (tensor->layout == KD_LAYOUT_CHANNEL_BLOCKED) ==
             binding->blocked_output &&
-        atomic_load_explicit(&tensor->refs, memory_order_acquire) == 1 &&
-        atomic_load_explicit(&tensor->buffer->refs, memory_order_acquire) == 1)
+        keel_refs_alone(&tensor->refs) &&
+        keel_refs_alone(&tensor->buffer->refs))
       return tensor;
   }
   return NULL;

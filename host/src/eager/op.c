@@ -1,4 +1,5 @@
 /* op.c - keel_op and keel_call: ops from outside, by name and prepared. */
+#include "base/refs.h"
 #include "eager/cache.h"
 #include "eager/site.h"
 #include "exec/pool.h"
@@ -55,14 +56,13 @@ keel_status keel_op_prepare(keel_context *context, const char *name,
     return keel_no_memory(sizeof *op);
   }
   keel_site_init(&op->site, def, "", device);
-  atomic_init(&op->refs, 1);
+  keel_refs_init(&op->refs);
   *out_op = op;
   return KD_OK;
 }
 
 void keel_op_release(keel_op *op) {
-  if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
-    return;
+  if (!op || !keel_refs_drop(&op->refs)) return;
   keel_site_deinit(&op->site);
   keel_opdef_release(op->site.op);
   free(op);
@@ -81,6 +81,8 @@ struct deferred {
   keel_task task; /* first: a task is its call */
   keel_op *op;
   keel_device *scope;
+  /* Inputs that have not come, and one: counted down with acq_rel, so that the call
+   * comes after all of them. */
   atomic_uint missing;
   uint32_t n, m;
   keel_tensor **inputs, **outputs;
@@ -183,7 +185,7 @@ static keel_status defer(keel_op *op, keel_device *scope,
     return keel_no_memory(sizeof *call);
   }
   call->task.run = run_deferred;
-  atomic_fetch_add(&op->refs, 1);
+  keel_refs_take(&op->refs);
   call->op = op;
   call->scope = scope;
   call->inputs = values;
@@ -254,7 +256,7 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
 
 /* ---- by name -------------------------------------------------------------- */
 
-static _Atomic uint64_t serials;
+static _Atomic uint64_t serials; /* numbers of caches: each is given once */
 
 /* What the calling thread called lately. */
 static _Thread_local struct {

@@ -17,6 +17,8 @@
 #define KEEL_DEQUE_ROOM 4096 /* a power of two */
 #endif
 
+/* `top` moves by exchanges alone, seq_cst; `bottom` is its owner's. The owner's stores
+ * that only undo its own (relaxed) hide nothing: the cells below are published already. */
 typedef struct keel_deque {
   _Alignas(64) _Atomic int64_t top;
   _Alignas(64) _Atomic int64_t bottom;
@@ -79,6 +81,8 @@ static inline void *keel_deque_steal(keel_deque *deque) {
 #define KEEL_QUEUE_ROOM 4096 /* a power of two */
 #endif
 
+/* `head` and `tail` hand out turns, relaxed; what a turn's taker may read or write is said
+ * by the cell's `sequence`, acquired before and released after. */
 typedef struct keel_queue {
   _Alignas(64) _Atomic uint64_t head; /* next to take */
   _Alignas(64) _Atomic uint64_t tail; /* next to put */
@@ -137,6 +141,7 @@ static inline void *keel_queue_take(keel_queue *queue) {
     }
   }
   void *item = queue->cells[at % KEEL_QUEUE_ROOM].item;
+  /* release: the cell was read before it is written again */
   atomic_store_explicit(&queue->cells[at % KEEL_QUEUE_ROOM].sequence,
                         at + KEEL_QUEUE_ROOM, memory_order_release);
   return item;

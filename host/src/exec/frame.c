@@ -62,7 +62,8 @@ struct keel_framing {
   keel_places places;
   keel_heap *heap; /* of the arena */
   keel_order *order;
-  _Atomic(keel_order *) ranked; /* by what steps cost; NULL: not measured */
+  /* By what steps cost; NULL: not measured. Put there once, with release; acquired. */
+  _Atomic(keel_order *) ranked;
 };
 
 struct keel_frame {

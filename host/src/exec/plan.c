@@ -1,6 +1,7 @@
 /* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
 #include "exec/plan.h"
 
+#include "base/refs.h"
 #include "exec/effects.h"
 #include "exec/frame.h"
 #include "exec/pool.h"
@@ -220,7 +221,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   plan->device = device;
   plan->eager = params->flags & KEEL_PLAN_EAGER;
   plan->program = program;
-  atomic_fetch_add(&program->refs, 1);
+  keel_refs_take(&program->refs);
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
   keel_pass_call call = {.params = params, .device = device};
@@ -245,7 +246,7 @@ static keel_plan *plan_new(keel_context *context) {
     keel_no_memory(sizeof *plan);
     return NULL;
   }
-  atomic_init(&plan->refs, 1);
+  keel_refs_init(&plan->refs);
   plan->context = context;
   return plan;
 }
@@ -347,7 +348,7 @@ keel_status keel_plan_create(keel_program *program,
 }
 
 void keel_plan_release(keel_plan *plan) {
-  if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1) return;
+  if (!plan || !keel_refs_drop(&plan->refs)) return;
   if (plan->clocks) keel_plan_profile(plan, 0);
   keel_profile_drop(plan);
   keel_versions_free(plan->versions);

@@ -17,6 +17,8 @@ typedef struct keel_step {
   keel_site site;
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
+  /* Of a profile: sums, relaxed; exact once the runs have ended, which whoever waited for
+   * them knows. So are copy_time, and a clock's sums. */
   _Atomic uint64_t calls, time;
   /* effects.h: the value that says of a step that changes something that it failed, or
    * KEEL_ABSENT; and those of the steps that it waits for */
@@ -54,11 +56,14 @@ struct keel_fplan {
   keel_step *steps;
   keel_order *order; /* of its values */
   keel_fplan *next;
-  _Atomic(keel_run *) idle;        /* one run's memory, kept for the next */
-  atomic_bool meeting;             /* a run writes the types */
-  atomic_bool ran;                 /* it has ended well: they stay */
-  _Atomic(keel_framing *) framing; /* frame.h */
-  /* Nanoseconds a step took in its frame, the least of a few runs. */
+  /* One run's memory, kept for the next: put back with release, taken with acquire. */
+  _Atomic(keel_run *) idle;
+  atomic_bool meeting; /* a run writes the types; acquired by who gets to */
+  atomic_bool ran;     /* it has ended well: they stay; released with them */
+  /* frame.h: put there once, with release and all that it consists of; acquired. */
+  _Atomic(keel_framing *) framing;
+  /* Nanoseconds a step took in its frame, the least of a few runs. Relaxed: a hint that
+   * may be late or lost, and nothing else is read by it. */
   _Atomic uint32_t pace, paced;
 };
 
@@ -69,14 +74,16 @@ struct keel_plan {
   keel_arena arena;
   keel_function *functions; /* copies that the passes worked on */
   keel_fplan *main, *fplans;
-  keel_program *program;      /* it is of; NULL: it is of another plan */
-  keel_plan_params params;    /* in full, copied */
-  const keel_port *ports;     /* of inputs, as the program declares them */
-  _Atomic(keel_plan *) loose; /* for inputs that are not so; NULL: not made */
-  keel_versions *versions;    /* versions.h; NULL: it has none */
+  keel_program *program;   /* it is of; NULL: it is of another plan */
+  keel_plan_params params; /* in full, copied */
+  const keel_port *ports;  /* of inputs, as the program declares them */
+  /* For inputs that are not so; NULL: not made. Put there once, with release; acquired. */
+  _Atomic(keel_plan *) loose;
+  keel_versions *versions; /* versions.h; NULL: it has none */
+  /* A run reads it once, relaxed: what is measured are sums, above. */
   atomic_bool profile;
-  _Atomic uint64_t
-      profile_from;      /* when the first profiled run began; 0: none */
+  /* When the first profiled run began; 0: none. Relaxed: a time alone. */
+  _Atomic uint64_t profile_from;
   uint64_t profile_wall; /* nanoseconds, when it is off again */
   /* plans of this one that its profile counts, too; retained (profile.c) */
   keel_plan **parts;

@@ -16,7 +16,10 @@
 #define LOOPS 64
 #define SPINS 4000 /* rounds of looking for work before a worker sleeps */
 
-/* A parallel loop that is running: the caller's, shared by whoever is idle. */
+/* A parallel loop that is running: the caller's, shared by whoever is idle. What it is
+ * reaches a helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop
+ * reads the bit after it has counted itself in). `next` and `count` are read relaxed: an
+ * addition gives each piece to one thread, and a look that is late only fails to help. */
 typedef struct loop {
   _Alignas(64) _Atomic int64_t next;
   _Atomic int64_t count; /* atomic, for those who look without joining */
@@ -38,18 +41,25 @@ struct keel_pool {
   uint32_t holders; /* under `opening` */
   worker *workers;
   _Alignas(64) _Atomic uint64_t running; /* loops that others may join */
-  _Atomic uint64_t taken;                /* loops whose slot is in use */
+  /* loops whose slot is in use: acquired by who takes one, released by who is done
+   * with it, so that one use of a slot comes after the other */
+  _Atomic uint64_t taken;
   loop loops[LOOPS];
   keel_queue queue;            /* tasks from outside the pool */
   _Atomic(keel_task *) posted; /* those that found the queue full */
+  /* Whoever publishes work, or that a wait is over, updates `sleepers` after it, and a
+   * sleeper before it looks (wake, sleep_unless): one of the two sees the other. `epoch`
+   * is what they sleep on; its release pairs with the acquire of who goes to sleep. */
   _Alignas(64) atomic_uint sleepers;
-  atomic_uint epoch; /* what sleepers sleep on */
-  atomic_bool stop;
+  atomic_uint epoch;
+  atomic_bool stop; /* then `wake`, as above */
   keel_blocking *blocking;
   keel_timer *timer;
 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+/* Written under `opening`, released with all that its maker wrote; acquired by loops that
+ * have no context to take it from. */
 static _Atomic(keel_pool *) the_pool;
 static _Thread_local worker *self;
 
@@ -191,6 +201,8 @@ uint32_t keel_parallel_width(void) {
 
 /* ---- tasks ---------------------------------------------------------------- */
 
+/* Relaxed, all of it: who sleeps after a look has counted itself in before (see
+ * `sleepers`), and who does not sleep looks again. */
 static bool has_work(keel_pool *pool) {
   uint64_t running = atomic_load_explicit(&pool->running, memory_order_relaxed);
   for (; running; running &= running - 1) {
@@ -385,11 +397,11 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
 
 keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool) {
   pthread_mutex_lock(&opening);
-  keel_pool *pool = atomic_load(&the_pool);
+  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
   keel_status status = pool ? KD_OK : make(workers, &pool);
   if (status == KD_OK) {
     pool->holders++;
-    atomic_store(&the_pool, pool);
+    atomic_store_explicit(&the_pool, pool, memory_order_release);
     *out_pool = pool;
   }
   pthread_mutex_unlock(&opening);
@@ -400,7 +412,8 @@ void keel_pool_release(keel_pool *pool) {
   if (!pool) return;
   pthread_mutex_lock(&opening);
   bool last = --pool->holders == 0;
-  if (last) atomic_store(&the_pool, NULL);
+  /* whoever uses it in a loop holds a context, and so the pool: relaxed */
+  if (last) atomic_store_explicit(&the_pool, NULL, memory_order_relaxed);
   pthread_mutex_unlock(&opening);
   if (last) stop_workers(pool, pool->worker_count);
 }

@@ -1,5 +1,6 @@
 /* profile.c - where the time of a plan's runs went: by op as the host sees it, by
  * device as its own clock does. */
+#include "base/refs.h"
 #include "exec/plan.h"
 #include "exec/versions.h"
 #include "loader/library.h"
@@ -40,7 +41,7 @@ static void add_part(keel_plan *plan, keel_plan *part) {
     plan->parts = more;
     plan->part_room = room;
   }
-  atomic_fetch_add(&part->refs, 1);
+  keel_refs_take(&part->refs);
   plan->parts[plan->part_count++] = part;
   count_steps(part, true);
 }

@@ -31,13 +31,20 @@ struct keel_run {
   keel_fplan *fplan;
   keel_device *scope;
   const keel_order *order;
-  keel_tensor **values;  /* by value */
-  atomic_uint *uses;     /* by value: reads that are still to come */
-  atomic_uint *waits;    /* by step */
-  step_task *tasks;      /* by step */
-  arrival *arrivals;     /* by step; NULL: none of them copies */
-  awaited *awaited;      /* by input; NULL: none was ever */
-  atomic_uint remaining; /* steps that have not ended */
+  keel_tensor **values; /* by value */
+  /* By value: reads that are still to come; as references (base/refs.h): the last
+   * reader's thread lets the value go, or gives it to the step, after all others read. */
+  atomic_uint *uses;
+  /* By step: what it waits for. Set before a run begins, counted down with acq_rel, so
+   * that the step comes after all that its inputs' makers did. */
+  atomic_uint *waits;
+  step_task *tasks;  /* by step */
+  arrival *arrivals; /* by step; NULL: none of them copies */
+  awaited *awaited;  /* by input; NULL: none was ever */
+  /* Steps that have not ended. Counted down with release, read with acquire: who sees
+   * none sees what all of them wrote. */
+  atomic_uint remaining;
+  /* The first step that fails puts it there, with release; who reads it acquires. */
   _Atomic(keel_tensor *) failure;
   keel_frame *frame;       /* NULL: not made yet */
   const keel_watch *watch; /* or NULL */

@@ -1,4 +1,5 @@
 /* start.c - running a plan: with somebody who waits for it, or promises for its outputs. */
+#include "base/refs.h"
 #include "context.h"
 #include "exec/begin.h"
 #include "exec/declared.h"
@@ -66,7 +67,7 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
     if (status == KD_FAILED_PRECONDITION)
       return keel_declared_fail(&plan->ports[odd], inputs[odd]);
     if (status != KD_OK) return status;
-    atomic_fetch_add(&version->refs, 1);
+    keel_refs_take(&version->refs);
   } else if (plan->versions) {
     version = keel_versions_take(plan->versions, inputs);
   }
@@ -208,8 +209,9 @@ struct keel_begun {
   bool watched, partial;
   uint32_t input_count, output_count;
   keel_tensor **inputs, **outputs, **promises;
-  atomic_bool
-      given[]; /* by output: the promise has its value, or is about to */
+  /* By output: the promise has its value, or is about to. An exchange: one of those that
+   * want to give gets to; the value itself is published by its future. */
+  atomic_bool given[];
 };
 
 void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
@@ -286,7 +288,7 @@ static keel_status set_alarm(keel_begun *begun, over *over, uint64_t when) {
   over->begun = begun;
   over->alarm.task.run = be_over;
   over->alarm.when = when;
-  atomic_fetch_add_explicit(&begun->refs, 1, memory_order_relaxed);
+  keel_refs_take(&begun->refs);
   if (!when) {
     keel_stop_listen(begun->watch.stop, &over->alarm);
     return KD_OK;
@@ -349,8 +351,8 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
   KEEL_TRY(check_ports(plan, inputs, n, m));
   keel_begun *begun = calloc(1, sizeof *begun + m * sizeof *begun->given);
   if (!begun) return keel_no_memory(sizeof *begun);
-  atomic_fetch_add(&plan->refs, 1);
-  atomic_init(&begun->refs, 1);
+  keel_refs_take(&plan->refs);
+  keel_refs_init(&begun->refs);
   begun->plan = plan;
   begun->task.run = run_begun;
   begun->done.call = begun_ended;

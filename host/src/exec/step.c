@@ -1,4 +1,5 @@
 /* step.c - one step of a run: whether it may run, its call, what becomes of its values. */
+#include "base/refs.h"
 #include "exec/run.h"
 #include "ops/control.h"
 #include "trace/trace.h"
@@ -38,7 +39,7 @@ static uint32_t donations(const keel_run *run, const keel_step *step) {
   for (uint32_t i = 0; i < step->input_count && i < 32; i++) {
     uint32_t value = step->inputs[i];
     if (value != KEEL_ABSENT && !run->fplan->constants[value] &&
-        atomic_load_explicit(&run->uses[value], memory_order_acquire) == 1)
+        keel_refs_alone(&run->uses[value]))
       donated |= UINT32_C(1) << i;
   }
   return donated;

@@ -1,6 +1,7 @@
 /* versions.c - finding, making and dropping versions of a plan. */
 #include "exec/versions.h"
 
+#include "base/refs.h"
 #include "context.h"
 #include "trace/trace.h"
 
@@ -88,7 +89,7 @@ static keel_plan *find(keel_versions *all, keel_tensor *const *inputs) {
     version *one = &all->entries[i];
     if (!is_for(one, inputs, count)) continue;
     one->used = ++all->tick;
-    atomic_fetch_add(&one->plan->refs, 1);
+    keel_refs_take(&one->plan->refs);
     return one->plan;
   }
   return NULL;
@@ -122,7 +123,7 @@ static version *make_way(keel_versions *all, version *out_old) {
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
     version *one = &all->entries[i];
     if (!one->plan) return one;
-    if (atomic_load(&one->plan->refs) == 1 && (!best || one->used < best->used))
+    if (keel_refs_alone(&one->plan->refs) && (!best || one->used < best->used))
       best = one;
   }
   if (best) *out_old = *best;
@@ -160,7 +161,7 @@ static keel_plan *keep(keel_versions *all, version *made) {
   version *at = make_way(all, &old);
   if (at) {
     made->used = ++all->tick;
-    atomic_fetch_add(&plan->refs, 1);
+    keel_refs_take(&plan->refs);
     *at = *made;
   }
   all->making = false;
@@ -196,7 +197,7 @@ uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans) {
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
     if (!all->entries[i].plan) continue;
     out_plans[count] = all->entries[i].plan;
-    atomic_fetch_add(&out_plans[count++]->refs, 1);
+    keel_refs_take(&out_plans[count++]->refs);
   }
   pthread_mutex_unlock(&all->lock);
   return count;
@@ -209,7 +210,7 @@ keel_plan *keel_versions_last(keel_versions *all) {
     if (all->entries[i].plan && (!last || all->entries[i].used > last->used))
       last = &all->entries[i];
   keel_plan *plan = last ? last->plan : NULL;
-  if (plan) atomic_fetch_add(&plan->refs, 1);
+  if (plan) keel_refs_take(&plan->refs);
   pthread_mutex_unlock(&all->lock);
   return plan;
 }

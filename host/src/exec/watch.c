@@ -1,6 +1,7 @@
 /* watch.c - keel_stop, and waiting that ends. */
 #include "exec/watch.h"
 
+#include "base/refs.h"
 #include "context.h"
 #include "exec/pool.h"
 #include "values/tensor.h"
@@ -9,14 +10,14 @@ keel_status keel_stop_create(keel_context *context, keel_stop **out_stop) {
   keel_stop *stop = calloc(1, sizeof *stop);
   *out_stop = stop;
   if (!stop) return keel_no_memory(sizeof *stop);
-  atomic_init(&stop->refs, 1);
+  keel_refs_init(&stop->refs);
   stop->context = context;
   keel_alarms_init(&stop->alarms);
   return KD_OK;
 }
 
 void keel_stop_retain(keel_stop *stop) {
-  if (stop) atomic_fetch_add_explicit(&stop->refs, 1, memory_order_relaxed);
+  if (stop) keel_refs_take(&stop->refs);
 }
 
 void keel_stop_release(keel_stop *stop) {

@@ -9,7 +9,9 @@
 struct keel_stop {
   atomic_uint refs;
   keel_context *context;
-  atomic_uint asked; /* 1: `why` is being written, 2: it is there */
+  /* 1: `why` is being written, by who exchanged it for 0; 2: it is there, released with
+   * it, and acquired by who asks. */
+  atomic_uint asked;
   char why[200];
   keel_alarms alarms; /* of runs that nobody waits for */
 };

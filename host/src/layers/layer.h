@@ -24,7 +24,8 @@ typedef struct object {
   uint64_t size; /* of a buffer */
   struct layer *layer;
   const struct wrapped_def *def; /* of a kernel */
-  atomic_uint inside;            /* threads in a call on this stream */
+  atomic_uint
+      inside; /* threads in a call on this stream: a count, to be told of */
 } object;
 
 /* A definition of a plugin, behind the one that the host sees. */

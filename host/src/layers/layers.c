@@ -10,6 +10,7 @@ layer_settings keel_layer_settings;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static layer *layers[PLUGINS];
 static uint32_t layer_count;
+/* Counts, read by who waited for the calls; what they count is no memory's guard. */
 static atomic_uint errors, faults, calls, ring_at;
 static char ring[RING][96];
 static _Thread_local char about[64];

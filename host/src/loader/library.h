@@ -10,10 +10,11 @@
 
 /* What its devices did, by their own clocks, while somebody profiled. */
 typedef struct keel_clock {
-  _Atomic uint64_t kernels, copies; /* ticks */
-  _Atomic uint64_t bytes;           /* copied */
-  double tick;                      /* nanoseconds; 0: there is no clock */
-  uint64_t ticks, host;             /* the same moment, by it and by keel_now */
+  /* ticks, and bytes copied: sums, relaxed, read when the work has ended */
+  _Atomic uint64_t kernels, copies;
+  _Atomic uint64_t bytes;
+  double tick;          /* nanoseconds; 0: there is no clock */
+  uint64_t ticks, host; /* the same moment, by it and by keel_now */
 } keel_clock;
 
 struct keel_library {

@@ -1,6 +1,7 @@
 /* heap.c - size classes, the threads' lists, and the way to the device. */
 #include "memory/heap.h"
 
+#include "base/refs.h"
 #include "context.h"
 #include "memory/copy.h"
 #include "values/tensor.h"
@@ -190,7 +191,7 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
   uint32_t class = class_of(size, &rounded);
   keel_buffer *buffer = take_pooled(heap, class);
   if (!buffer) KEEL_TRY(grow(heap, rounded, class, &buffer));
-  atomic_store_explicit(&buffer->refs, 1, memory_order_relaxed);
+  keel_refs_init(&buffer->refs);
   *out_buffer = buffer;
   return KD_OK;
 }
@@ -200,7 +201,7 @@ keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
                            keel_buffer **out_buffer) {
   keel_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) return keel_no_memory(sizeof *buffer);
-  atomic_init(&buffer->refs, 1);
+  keel_refs_init(&buffer->refs);
   buffer->class = KEEL_UNPOOLED;
   buffer->heap = heap;
   buffer->address = (void *)(uintptr_t)data;

@@ -61,7 +61,7 @@ void keel_buffer_free(keel_buffer *buffer);
 
 static inline keel_buffer *keel_buffer_retain(keel_buffer *buffer) {
   /* relaxed: whoever retains holds a reference already */
-  atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed);
+  keel_refs_take(&buffer->refs);
   return buffer;
 }
 

@@ -3,6 +3,7 @@
 
 #include <kd/help.h>
 
+#include "base/refs.h"
 #include "context.h"
 
 /* ---- attributes ----------------------------------------------------------- */
@@ -139,7 +140,7 @@ keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
                               keel_opdef **out_op) {
   keel_opdef *op = calloc(1, sizeof *op);
   if (!op) return keel_no_memory(sizeof *op);
-  atomic_init(&op->refs, 1);
+  keel_refs_init(&op->refs);
   op->context = context;
   op->schema = schema;
   keel_status status = fill(op, attrs, attr_count, graphs);
@@ -152,13 +153,12 @@ keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
 }
 
 keel_opdef *keel_opdef_retain(keel_opdef *op) {
-  atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+  keel_refs_take(&op->refs);
   return op;
 }
 
 void keel_opdef_release(keel_opdef *op) {
-  if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
-    return;
+  if (!op || !keel_refs_drop(&op->refs)) return;
   for (uint32_t i = 0; i < op->attr_count; i++)
     if (op->attrs[i].value.kind == KD_ATTR_TENSOR)
       keel_tensor_release(op->attrs[i].value.tensor);

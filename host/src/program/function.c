@@ -1,6 +1,7 @@
 /* function.c - making, copying and sorting functions. */
 #include "program/function.h"
 
+#include "base/refs.h"
 #include "context.h"
 #include "program/region.h"
 
@@ -22,7 +23,7 @@ keel_status keel_program_create(keel_context *context,
                                 keel_program **out_program) {
   keel_program *program = calloc(1, sizeof *program);
   if (!program) return keel_no_memory(sizeof *program);
-  atomic_init(&program->refs, 1);
+  keel_refs_init(&program->refs);
   program->context = context;
   *out_program = program;
   return KD_OK;
@@ -30,16 +31,14 @@ keel_status keel_program_create(keel_context *context,
 
 keel_mapping *keel_mapping_retain(keel_mapping *mapping) {
   /* relaxed: who retains it holds it already */
-  atomic_fetch_add_explicit(&mapping->refs, 1, memory_order_relaxed);
+  keel_refs_take(&mapping->refs);
   return mapping;
 }
 
 void keel_mapping_release(void *mapping) {
   keel_mapping *self = mapping;
   /* acq_rel: reads through other holders come before it goes */
-  if (!self ||
-      atomic_fetch_sub_explicit(&self->refs, 1, memory_order_acq_rel) != 1)
-    return;
+  if (!self || !keel_refs_drop(&self->refs)) return;
   keel_file_close(&self->file);
   free(self);
 }
@@ -58,7 +57,7 @@ void keel_functions_release(keel_function *list) {
 }
 
 void keel_program_release(keel_program *program) {
-  if (!program || atomic_fetch_sub(&program->refs, 1) != 1) return;
+  if (!program || !keel_refs_drop(&program->refs)) return;
   keel_functions_release(program->functions);
   keel_arena_free(&program->arena);
   keel_mapping_release(program->mapping);

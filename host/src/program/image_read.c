@@ -1,5 +1,6 @@
 /* image_read.c - a mapped file becomes a program: each record is checked as it is read,
  * and the whole once more by keel_program_verify. */
+#include "base/refs.h"
 #include "context.h"
 #include "program/image.h"
 #include "program/verify.h"
@@ -489,7 +490,7 @@ keel_status keel_image_read(keel_context *context, const char *path,
     keel_file_close(file);
     return keel_no_memory(sizeof *mapping);
   }
-  atomic_init(&mapping->refs, 1);
+  keel_refs_init(&mapping->refs);
   mapping->file = *file;
   *file = (keel_file){0};
   keel_status status = keel_program_create(context, &all.program);

@@ -27,9 +27,12 @@ typedef struct note {
 typedef struct notes {
   struct notes *next;
   note *chunks[NOTES_MOST / CHUNK];
+  /* Written by the thread alone: `count` with release, after the note; `lost` and `trace`
+   * (that they are of) go with it. */
   atomic_uint count, lost;
-  atomic_uint trace;  /* that they are of */
-  atomic_bool orphan; /* the thread has ended */
+  atomic_uint trace;
+  atomic_bool
+      orphan; /* the thread has ended: released, its notes are another's */
   long thread;
   char name[32];
   struct {
@@ -39,10 +42,12 @@ typedef struct notes {
   uint32_t depth;
 } notes;
 
+/* Relaxed where it is asked: a note more or less at either end of a trace. */
 atomic_bool keel_trace_runs;
+/* A stack: pushed with release, walked with acquire. Taken whole by who tidies up. */
 static _Atomic(notes *) all_notes;
 static atomic_uint this_trace;
-static _Atomic uint64_t launches;
+static _Atomic uint64_t launches; /* numbers, relaxed: each is its own */
 static uint64_t began;
 static pthread_mutex_t turning = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t leaving;

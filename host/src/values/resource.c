@@ -1,6 +1,7 @@
 /* resource.c - variables, counters and tables. */
 #include "values/resource.h"
 
+#include "base/refs.h"
 #include "context.h"
 #include "memory/copy.h"
 
@@ -26,7 +27,8 @@ struct keel_resource {
   keel_tensor *tensor; /* of a variable */
   keel_device *home;   /* where it lies; NULL: with the host */
   bool any_shape;
-  _Atomic uint64_t number; /* of a counter */
+  _Atomic uint64_t
+      number; /* of a counter: each addition is whole, and orders all */
   table table;
 };
 
@@ -43,7 +45,7 @@ static keel_status resource_create(keel_context *context,
     free(resource);
     return KD_OUT_OF_MEMORY;
   }
-  atomic_init(&resource->refs, 1);
+  keel_refs_init(&resource->refs);
   pthread_rwlock_init(&resource->lock, NULL);
   resource->kind = kind;
   resource->context = context;
@@ -55,13 +57,12 @@ static keel_status resource_create(keel_context *context,
 
 void keel_resource_retain(keel_resource *resource) {
   /* relaxed: who adds a reference has one */
-  atomic_fetch_add_explicit(&resource->refs, 1, memory_order_relaxed);
+  keel_refs_take(&resource->refs);
 }
 
 void keel_resource_release(keel_resource *resource) {
   /* acq_rel: the last to let go sees what all others did to it */
-  if (atomic_fetch_sub_explicit(&resource->refs, 1, memory_order_acq_rel) != 1)
-    return;
+  if (!keel_refs_drop(&resource->refs)) return;
   keel_tensor_release(resource->tensor);
   keel_tensor_release(resource->table.absent);
   free(resource->table.keys);

@@ -1,6 +1,7 @@
 /* tensor.c - making, holding, failing and waiting for values. */
 #include "values/tensor.h"
 
+#include "base/refs.h"
 #include "context.h"
 #include "exec/pool.h"
 #include "memory/copy.h"
@@ -22,7 +23,7 @@ keel_tensor *keel_tensor_new(keel_context *context) {
     }
   }
   *tensor = (keel_tensor){.context = context};
-  atomic_store_explicit(&tensor->refs, 1, memory_order_relaxed);
+  keel_refs_init(&tensor->refs);
   keel_future_init(&tensor->future, KEEL_READY);
   return tensor;
 }
@@ -43,17 +44,17 @@ static keel_error *error_make(keel_status status, const char *message) {
   size_t size = strlen(message) + 1;
   keel_error *error = malloc(sizeof *error + size);
   if (!error) { /* never freed: one reference is never given back */
-    atomic_fetch_add(&last_resort.refs, 1);
+    keel_refs_take(&last_resort.refs);
     return &last_resort;
   }
-  atomic_init(&error->refs, 1);
+  keel_refs_init(&error->refs);
   error->status = status;
   error->message = memcpy(error + 1, message, size);
   return error;
 }
 
 static void error_release(keel_error *error) {
-  if (error && atomic_fetch_sub(&error->refs, 1) == 1) free(error);
+  if (error && keel_refs_drop(&error->refs)) free(error);
 }
 
 static keel_status error_report(const keel_error *error) {
@@ -75,7 +76,7 @@ static void drop_content(keel_tensor *tensor) {
 }
 
 keel_tensor *keel_tensor_retain(keel_tensor *tensor) {
-  if (tensor) atomic_fetch_add_explicit(&tensor->refs, 1, memory_order_relaxed);
+  if (tensor) keel_refs_take(&tensor->refs);
   return tensor;
 }
 
@@ -206,7 +207,7 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
   pending->data = value->data;
   if (value->buffer) pending->buffer = keel_buffer_retain(value->buffer);
   if (value->error) {
-    atomic_fetch_add(&value->error->refs, 1);
+    keel_refs_take(&value->error->refs);
     pending->error = value->error;
   }
   if (value->kind == KEEL_RESOURCE) {

@@ -6,6 +6,8 @@
 
 #define BUCKETS 4096
 
+/* Lists that only grow, at their heads, under `growing`: a head is released with its type,
+ * and acquired by who walks without the lock. */
 static _Atomic(const keel_type *) buckets[BUCKETS];
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
 
