@@ -178,6 +178,8 @@ static kd_status plugin_open(const kd_host *host) {
     opens--;
     return status;
   }
+  if (ODD(no_device))
+    host->log(host, KD_LOG_INFO, "no devices: there is no simulated hardware");
   if (BUG(filled_at_open)) plugin.device_status = NULL;
   if (BUG(list_late)) plugin.kernel_count = sim_kernel_count;
   change_process();
@@ -203,7 +205,7 @@ static void plugin_close(void) {
 
 static uint32_t device_count(void) {
   static uint32_t asked;
-  if (BUG(no_device_mute)) return 0;
+  if (BUG(no_device_mute) || ODD(no_device)) return 0;
   if (BUG(count_changes) && ++asked % 50 == 0) return 1;
   return ODD(one_device) || ODD(bare) ? 1 : 2;
 }

@@ -119,7 +119,8 @@ static void err_thread_local(void) {
 
 /* host memory: the n-th allocation fails, for n = 1 .. until nothing does. */
 static void err_alloc_fail(void) {
-  kc_load();
+  kc_need_device();
+  kc_close();
   int clean = 0;
   for (uint32_t n = 1; n <= (kc.quick ? 40u : 200u) && clean < 2; n++) {
     if (!kc_case("n=%u", n)) continue;

@@ -30,7 +30,7 @@ static keel_context *open_host(void) {
   if (keel_open(&params, &context) != KD_OK)
     kc_stop("the host can't open the plugin: %s", keel_message());
   if (keel_device_count(context) <= kc.device)
-    kc_stop("the host finds no device in the plugin");
+    kc_unclaimed("the host finds no device in the plugin");
   return context;
 }
 

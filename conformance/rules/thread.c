@@ -215,6 +215,7 @@ static uint32_t threads_now(void) {
 
 static void thread_pool(void) {
   uint32_t before = threads_now();
+  kc_need_device();
   kc_device();
   kc_unary unary;
   kc_unary_need(300000, &unary);
@@ -245,7 +246,7 @@ static void thread_other_close(void *context, uint32_t index) {
 }
 
 static void thread_open_close_apart(void) {
-  kc_ok(kc_open(), "open");
+  kc_need_device();
   kd_device *device = NULL;
   kc_ok(kp.p.device_open(kc.device, &device), "device_open");
   kc_threads(1, thread_other_close, &device);

@@ -120,6 +120,12 @@ const kd_device_info *kc_info_at(uint32_t index) {
   return info;
 }
 
+void kc_need_device(void) {
+  kc_ok(kc_open(), "open");
+  if (!KC_CALL(uint32_t, kp.p.device_count(), "device_count"))
+    kc_unclaimed("the plugin has no device on this machine");
+}
+
 kd_device *kc_device_at(uint32_t index) {
   kc_info_at(index);
   if (!devices[index].handle)

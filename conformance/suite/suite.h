@@ -176,6 +176,9 @@ kd_device *kc_device(void);
 kd_device *kc_device_at(uint32_t index);
 const kd_device_info *kc_info(void);
 const kd_device_info *kc_info_at(uint32_t index);
+/* For rules of closed plugins that need one: opens the plugin, and leaves the case where it
+ * has none here. */
+void kc_need_device(void);
 /* Closes all devices that kc_device_at opened. */
 void kc_close_devices(void);
 #define KC_MAX_DEVICES 8u

@@ -81,6 +81,37 @@ char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
   return t.failed ? NULL : t.data;
 }
 
+/* ---- CUDA C++ ------------------------------------------------------------------ */
+
+char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
+               const fam_pass *pass) {
+  text t = {.host = host};
+  const char *kernel = fam_text(pass->kernel);
+  (void)dialect; /* every device has all types */
+  if (!kernel) return NULL;
+  put(&t, "#define GROUP %u\n%s%s", pass->group, fam_text("cuda"),
+      fam_text("common"));
+  for (uint32_t i = 0; i < pass->buffer_count; i++)
+    put_buffer_macros(&t, &pass->buffers[i]);
+  put(&t, "%s%s", pass->head, kernel);
+  put(&t, "struct family_params { int v[%u]; };\n",
+      pass->param_count ? pass->param_count : 1);
+  put(&t, "extern \"C\" __global__ void __launch_bounds__(%u) family(\n    ",
+      pass->group);
+  for (uint32_t i = 0; i < pass->buffer_count; i++) {
+    const fam_buffer *b = &pass->buffers[i];
+    put(&t, "%sS_%s *%s_, ", b->write ? "" : "const ", kd_dtype_name(b->dtype),
+        b->name);
+  }
+  put(&t, "const family_params params) {\n");
+  for (uint32_t i = 0; i < pass->local_count; i++)
+    put(&t, "  __shared__ %s %s[%u];\n", kd_dtype_name(pass->locals[i].dtype),
+        pass->locals[i].name, pass->locals[i].count);
+  put(&t, "#define FAMILY_BODY\n%s}\n", kernel);
+  if (t.failed && t.data) host->release(t.data);
+  return t.failed ? NULL : t.data;
+}
+
 /* ---- GLSL --------------------------------------------------------------------- */
 
 static bool uses(const fam_pass *pass, kd_dtype dtype) {

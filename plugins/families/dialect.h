@@ -18,6 +18,11 @@ typedef struct fam_dialect {
 char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
                  const fam_pass *pass);
 
+/* CUDA C++ for NVRTC: kernel `family`, whose arguments are each buffer's address, and then
+ * the parameters as one struct, by value. NULL as fam_opencl. */
+char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
+               const fam_pass *pass);
+
 /* GLSL for Vulkan 1.2: `main`, whose push constants are the address of the parameters,
  * how many groups there are (the grid may have more), a word that nobody reads, and
  * each buffer's address. NULL as fam_opencl. */

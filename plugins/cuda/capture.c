@@ -1,0 +1,145 @@
+/* capture.c - recordings: lists of commands, which become a CUDA graph at the first launch
+ * after a change. Commands stand in it in the order in which they were recorded, that of
+ * their streams among it. Where only buffers change, the graph is updated in place. */
+#include <string.h>
+
+#include "cudev.h"
+
+struct kd_capture {
+  fam_recording recording; /* first */
+  cu_graph_exec exec;      /* NULL: not made yet */
+  bool changed;            /* since `exec` was made */
+};
+
+/* ---- what is recorded ---------------------------------------------------------------- */
+
+static kd_status added(kd_capture *c, fam_command *m) {
+  (void)
+      c; /* a launch changes nothing of its program, which outlives the recording */
+  (void)m;
+  return KD_OK;
+}
+
+static kd_status rebound(kd_capture *c, fam_command *m, uint32_t at) {
+  (void)m;
+  (void)at;
+  c->changed = true;
+  return KD_OK;
+}
+
+static void destroy(kd_capture *c) {
+  if (c->exec && cuda_enter(c->recording.device) == KD_OK) {
+    cu.GraphExecDestroy(c->exec);
+    cuda_leave();
+  }
+  cuda_host->release(c);
+}
+
+static const fam_recorder recorder = {
+    .added = added, .rebound = rebound, .destroy = destroy};
+
+static kd_status begin(kd_stream *stream) {
+  return fam_record_begin(&recorder, sizeof(kd_capture), cuda_host,
+                          stream->device, &stream->recording);
+}
+
+static kd_status end(kd_stream *stream, kd_capture **out_capture) {
+  return fam_record_end(cuda_host, &stream->recording, out_capture);
+}
+
+/* ---- launches ------------------------------------------------------------------------ */
+
+/* The commands as a graph: a stream that nobody else knows records them. */
+static kd_status draw(const fam_recording *r, cu_graph *out_graph) {
+  kd_device *d = r->device;
+  cu_stream queue = NULL;
+  CU_TRY(d, "cuStreamCreateWithPriority",
+         cu.StreamCreateWithPriority(&queue, CU_NON_BLOCKING, 0));
+  cu_result code = cu.StreamBeginCapture(queue, CU_CAPTURE_RELAXED);
+  kd_status status =
+      code == CU_OK ? KD_OK : cuda_failed(d, code, "cuStreamBeginCapture");
+  if (status == KD_OK) {
+    for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
+      status = cuda_enqueue(d, queue, &r->commands[i]);
+    code = cu.StreamEndCapture(queue, out_graph);
+    if (status != KD_OK && code == CU_OK && *out_graph)
+      cu.GraphDestroy(*out_graph);
+    if (status == KD_OK && code != CU_OK)
+      status = cuda_failed(d, code, "cuStreamEndCapture");
+  }
+  cu.StreamDestroy(queue);
+  return status;
+}
+
+/* Under the lock, in the context. Launches that run keep what they were launched with. */
+static kd_status prepare(kd_capture *c) {
+  kd_device *d = c->recording.device;
+  cu_graph graph = NULL;
+  if (c->exec && !c->changed) return KD_OK;
+  kd_status status = draw(&c->recording, &graph);
+  if (status != KD_OK) return status;
+  cu_update_info info;
+  memset(&info, 0, sizeof info);
+  bool updated = c->exec && cu.GraphExecUpdate &&
+                 cu.GraphExecUpdate(c->exec, graph, &info) == CU_OK;
+  cu_graph_exec fresh = NULL;
+  if (!updated) {
+    cu_result code = cu.GraphInstantiate(&fresh, graph, 0);
+    if (code != CU_OK)
+      status = cuda_failed(d, code, "cuGraphInstantiateWithFlags");
+  }
+  cu.GraphDestroy(graph);
+  if (status != KD_OK) return status;
+  if (fresh) {
+    if (c->exec) cu.GraphExecDestroy(c->exec); /* kept while it runs */
+    c->exec = fresh;
+  }
+  c->changed = false;
+  return KD_OK;
+}
+
+/* Under the lock, in the context. */
+static kd_status launch_locked(kd_capture *c, kd_stream *stream) {
+  fam_recording *r = &c->recording;
+  kd_status status = KD_OK;
+  if (!r->count) return KD_OK;
+  if (atomic_load_explicit(&r->device->profiling, memory_order_relaxed)) {
+    for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
+      status = cuda_enqueue_noted(r->device, stream, &r->commands[i], 0);
+    return status;
+  }
+  status = prepare(c);
+  if (status != KD_OK) return status;
+  CU_TRY(r->device, "cuGraphLaunch", cu.GraphLaunch(c->exec, stream->queue));
+  return KD_OK;
+}
+
+static kd_status launch(kd_capture *c, kd_stream *stream) {
+  fam_recording *r = &c->recording;
+  if (stream->recording)
+    return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
+  kd_status status = cuda_enter(r->device);
+  if (status != KD_OK) return status;
+  pthread_mutex_lock(&r->lock);
+  status = launch_locked(c, stream);
+  pthread_mutex_unlock(&r->lock);
+  cuda_leave();
+  return status;
+}
+
+static kd_status update(kd_capture *c, const kd_rebind *rebinds,
+                        uint32_t count) {
+  pthread_mutex_lock(&c->recording.lock);
+  kd_status status = fam_record_rebind(c, rebinds, count);
+  pthread_mutex_unlock(&c->recording.lock);
+  return status;
+}
+
+const kd_capture_table cuda_capture = {
+    .struct_size = sizeof(kd_capture_table),
+    .begin = begin,
+    .end = end,
+    .launch = launch,
+    .update = update,
+    .destroy = fam_record_drop,
+};

@@ -1,0 +1,97 @@
+/* command.c - launches, copies and fills, enqueued. */
+#include <string.h>
+
+#include "cudev.h"
+
+static const uint32_t kinds[] = {
+    [FAM_LAUNCH] = KD_PROFILE_KERNEL,     [FAM_COPY_IN] = KD_PROFILE_COPY_IN,
+    [FAM_COPY_OUT] = KD_PROFILE_COPY_OUT, [FAM_COPY] = KD_PROFILE_COPY,
+    [FAM_FILL] = KD_PROFILE_FILL,
+};
+
+static kd_status launch(kd_device *d, cu_stream queue, const fam_command *m) {
+  cuda_program *p = m->program;
+  cu_pointer places[FAM_BUFFERS];
+  void *arguments[FAM_BUFFERS + 1];
+  for (uint32_t i = 0; i < m->buffer_count; i++) {
+    places[i] = m->buffers[i] ? m->buffers[i]->memory + m->offsets[i] : 0;
+    arguments[i] = &places[i];
+  }
+  arguments[m->buffer_count] = p->params;
+  CU_TRY(d, "cuLaunchKernel",
+         cu.LaunchKernel(p->function, p->groups, 1, 1, p->group, 1, 1, 0, queue,
+                         arguments, NULL));
+  return KD_OK;
+}
+
+/* A pattern of two and four words: each word as a column of its own. */
+static cu_result fill_columns(cu_pointer at, const fam_command *m,
+                              cu_stream queue) {
+  cu_result code = CU_OK;
+  uint32_t words[4];
+  memcpy(words, m->pattern, sizeof words);
+  for (uint32_t i = 0; code == CU_OK && i < m->pattern_size / 4; i++)
+    code = cu.MemsetD2D32Async(at + 4 * i, m->pattern_size, words[i], 1,
+                               (size_t)(m->size / m->pattern_size), queue);
+  return code;
+}
+
+static kd_status fill(kd_device *d, cu_stream queue, const fam_command *m) {
+  cu_pointer at = m->buffers[0]->memory + m->offsets[0];
+  size_t size = (size_t)m->size;
+  uint16_t half = 0;
+  uint32_t word = 0;
+  memcpy(&half, m->pattern, sizeof half);
+  memcpy(&word, m->pattern, sizeof word);
+  CU_TRY(d, "cuMemsetAsync",
+         m->pattern_size == 1 ? cu.MemsetD8Async(at, m->pattern[0], size, queue)
+         : m->pattern_size == 2 ? cu.MemsetD16Async(at, half, size / 2, queue)
+         : m->pattern_size == 4 ? cu.MemsetD32Async(at, word, size / 4, queue)
+                                : fill_columns(at, m, queue));
+  return KD_OK;
+}
+
+kd_status cuda_enqueue(kd_device *d, cu_stream queue, const fam_command *m) {
+  if (m->kind == FAM_LAUNCH) return launch(d, queue, m);
+  if (m->kind == FAM_FILL) return fill(d, queue, m);
+  cu_pointer first = m->buffers[0]->memory + m->offsets[0];
+  size_t size = (size_t)m->size;
+  if (m->kind == FAM_COPY_IN)
+    CU_TRY(d, "cuMemcpyHtoDAsync",
+           cu.MemcpyHtoDAsync(first, m->source, size, queue));
+  else if (m->kind == FAM_COPY_OUT)
+    CU_TRY(d, "cuMemcpyDtoHAsync",
+           cu.MemcpyDtoHAsync(m->target, first, size, queue));
+  else
+    CU_TRY(d, "cuMemcpyDtoDAsync",
+           cu.MemcpyDtoDAsync(m->buffers[1]->memory + m->offsets[1], first,
+                              size, queue));
+  return KD_OK;
+}
+
+kd_status cuda_enqueue_noted(kd_device *d, kd_stream *stream,
+                             const fam_command *m, uint64_t correlation) {
+  struct cuda_note *note = NULL;
+  /* relaxed: one command more or less at either end of a profile */
+  bool profiling =
+      stream && atomic_load_explicit(&d->profiling, memory_order_relaxed);
+  if (profiling)
+    cuda_note_begin(d, stream, kinds[m->kind], m->size, correlation, &note);
+  kd_status status = cuda_enqueue(d, stream ? stream->queue : d->queue, m);
+  if (note) cuda_note_end(d, stream, note);
+  return status;
+}
+
+kd_status cuda_do(kd_device *d, kd_stream *stream, const fam_command *m,
+                  uint64_t correlation) {
+  if (stream && stream->recording) return fam_record_add(stream->recording, m);
+  kd_status status = cuda_enter(d);
+  if (status != KD_OK) return status;
+  status = cuda_enqueue_noted(d, stream, m, correlation);
+  if (status == KD_OK && !stream) {
+    cu_result code = cu.StreamSynchronize(d->queue);
+    if (code != CU_OK) status = cuda_failed(d, code, "cuStreamSynchronize");
+  }
+  cuda_leave();
+  return status;
+}

@@ -1,0 +1,154 @@
+/* cudev.h - shared by the files of the CUDA plugin. (cuda.h is the toolkit's.) */
+#ifndef KEEL_CUDA_CUDEV_H
+#define KEEL_CUDA_CUDEV_H
+
+#include <kd/kd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "api.h"
+#include "families/instance.h"
+#include "families/programs.h"
+
+extern const kd_host *cuda_host; /* from open to close */
+
+#define FAIL(...) cuda_host->fail(__VA_ARGS__)
+
+/* ---- devices ----------------------------------------------------------------------- */
+
+struct cuda_notice;
+struct cuda_note;
+
+struct kd_device {
+  uint32_t index;
+  cu_device id;
+  cu_context context; /* the primary one, which others in the process share */
+  cu_stream queue;    /* of calls without a stream */
+  cu_pool pool;       /* NULL: it has none */
+  char name[128], driver[128];
+  int architecture; /* 90: sm_90 */
+  fam_driver families;
+  fam_programs programs;
+  uint64_t total;
+  _Atomic uint64_t used, buffers; /* for `stats` */
+  _Atomic uint32_t streams;       /* numbers them */
+
+  /* 1: an error that stays has been met, `why` is being written; 2: it is there. */
+  atomic_uint lost;
+  char why[300];
+
+  /* callbacks that are owed, and what looks after them (notice.c) */
+  pthread_mutex_t notices_lock;
+  pthread_cond_t notices_changed;
+  struct cuda_notice *notices;
+  uint32_t owed; /* those not called yet */
+  cu_stream sides[16];
+  uint32_t side_count, next_side;
+  pthread_t watcher;
+  bool watched, closing;
+
+  /* profile.c; the lock is of the rest */
+  atomic_bool profiling;
+  pthread_mutex_t notes_lock;
+  struct cuda_note *notes, **notes_end;
+  cu_event zero;      /* when the device's clock began, as we tell it */
+  uint64_t zero_time; /* the host's, then */
+};
+
+/* What an error of the driver means, with the call that said it. An error after which the
+ * context can do nothing any more loses the device: it is logged once. */
+kd_status cuda_failed(kd_device *device, cu_result code, const char *call);
+/* KD_DEVICE_LOST, with the reason of then; KD_OK while it works. */
+kd_status cuda_lost(kd_device *device);
+
+#define CU_TRY(device, call, expression)                               \
+  do {                                                                 \
+    cu_result cu_code_ = (expression);                                 \
+    if (cu_code_ != CU_OK) return cuda_failed(device, cu_code_, call); \
+  } while (0)
+
+/* The device's context is the calling thread's between the two: all of the driver's calls
+ * that don't say which device they mean are made there. What the thread had is put back. */
+kd_status cuda_enter(kd_device *device);
+void cuda_leave(void);
+
+/* ---- streams ------------------------------------------------------------------------- */
+
+struct kd_stream {
+  kd_device *device;
+  cu_stream queue;
+  uint32_t number;
+  kd_capture *recording; /* NULL: it runs */
+};
+
+extern const kd_stream_table cuda_streams;
+extern const kd_event_table cuda_events;
+
+/* Calls `callback` once, when `event` has happened or can't any more. In the context. */
+kd_status cuda_notify(kd_device *device, cu_event event,
+                      kd_event_callback callback, void *context);
+void cuda_notices_begin(kd_device *device);
+/* Waits for all that are owed. In the context. */
+void cuda_notices_end(kd_device *device);
+
+/* ---- memory ---------------------------------------------------------------------------- */
+
+struct kd_buffer {
+  cu_pointer memory;
+  void *host; /* the same, where it is host memory */
+  uint64_t size;
+};
+
+extern const kd_memory_table cuda_memory;
+extern const kd_peer_table cuda_peer;
+
+/* ---- kernels ------------------------------------------------------------------------------ */
+
+/* A pass of a plan, ready to be launched. */
+typedef struct cuda_program {
+  cu_function function; /* of a module that the device keeps */
+  unsigned groups, group;
+  uint32_t buffer_count, param_count;
+  uint32_t params[];
+} cuda_program;
+
+/* Compiles a source for an architecture (90: sm_90) that NVRTC knows, or for the newest
+ * before it: *out_code is a cubin then, or PTX; host->release frees it. */
+kd_status cuda_compile(const kd_host *host, int architecture,
+                       const char *source, size_t head, char **out_code,
+                       size_t *out_size);
+
+void cuda_programs_begin(kd_device *device);
+/* The function of this source, compiled or from the host's store. In the context. */
+kd_status cuda_program_get(kd_device *device, const char *source,
+                           cu_function *out_function);
+/* Sets what the families call. */
+void cuda_kernels_begin(kd_device *device);
+
+/* ---- commands and recordings ------------------------------------------------------------ */
+
+/* Enqueues it; in the context. */
+kd_status cuda_enqueue(kd_device *device, cu_stream queue,
+                       const fam_command *m);
+/* The same, with a note for the profile where one is wanted. */
+kd_status cuda_enqueue_noted(kd_device *device, kd_stream *stream,
+                             const fam_command *m, uint64_t correlation);
+/* As fam_driver.run. */
+kd_status cuda_do(kd_device *device, kd_stream *stream, const fam_command *m,
+                  uint64_t correlation);
+
+extern const kd_capture_table cuda_capture;
+
+/* Around a command of a stream that is profiled; in the context. *out_note is NULL where
+ * there is no memory for one. */
+void cuda_note_begin(kd_device *device, kd_stream *stream, uint32_t kind,
+                     uint64_t bytes, uint64_t correlation,
+                     struct cuda_note **out_note);
+void cuda_note_end(kd_device *device, kd_stream *stream,
+                   struct cuda_note *note);
+void cuda_profile_begin(kd_device *device);
+void cuda_profile_end(kd_device *device);
+extern const kd_profile_table cuda_profile;
+
+#endif /* KEEL_CUDA_CUDEV_H */

@@ -1,0 +1,67 @@
+/* kernel.c - passes of the families' plans as CUDA functions. */
+#include <string.h>
+
+#include "cudev.h"
+
+#define MOST_GROUPS 2147483647u /* of a grid's first dimension */
+
+static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
+  uint32_t count = pass->param_count ? pass->param_count : 1;
+  if (pass->groups > MOST_GROUPS)
+    return FAIL(KD_UNIMPLEMENTED, "%llu groups are more than a grid has",
+                (unsigned long long)pass->groups);
+  cuda_program *p =
+      cuda_host->allocate(sizeof *p + count * sizeof *p->params, 0);
+  char *source = fam_cuda(cuda_host, &d->families.dialect, pass);
+  kd_status status =
+      p && source ? cuda_enter(d)
+                  : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
+  if (status == KD_OK) {
+    status = cuda_program_get(d, source, &p->function);
+    cuda_leave();
+  }
+  if (source) cuda_host->release(source);
+  if (status != KD_OK) {
+    if (p) cuda_host->release(p);
+    return status;
+  }
+  p->groups = (unsigned)pass->groups;
+  p->group = pass->group;
+  p->buffer_count = pass->buffer_count;
+  p->param_count = count;
+  memcpy(p->params, pass->params, count * sizeof *p->params);
+  *out = p;
+  return KD_OK;
+}
+
+static void drop(kd_device *d, void *program) {
+  (void)d;
+  cuda_host->release(program);
+}
+
+static uint64_t buffer_size(const kd_buffer *buffer) {
+  return buffer->size;
+}
+
+/* Without NVRTC: what the store has. */
+static kd_status can(kd_device *d, const fam_pass *pass) {
+  void *program = NULL;
+  kd_status status = compile(d, pass, &program);
+  if (status == KD_OK) drop(d, program);
+  return status == KD_UNAVAILABLE ? KD_UNIMPLEMENTED : status;
+}
+
+void cuda_kernels_begin(kd_device *d) {
+  d->families.host = cuda_host;
+  d->families.name = d->name;
+  d->families.source = fam_cuda;
+  d->families.buffer_size = buffer_size;
+  d->families.can = rtc.version ? NULL : can;
+  d->families.compile = compile;
+  d->families.release = drop;
+  d->families.run = cuda_do;
+}
+
+const fam_driver *fam_driver_of(const kd_device *d) {
+  return &d->families;
+}

@@ -1,0 +1,291 @@
+/* plugin.c - the devices of NVIDIA's driver: finding, opening, and what its errors mean. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cudev.h"
+
+const kd_host *cuda_host;
+
+#define MOST_DEVICES 64
+
+static struct found {
+  cu_device id;
+  int architecture, multiprocessors, integrated;
+  char name[128], driver[128];
+  cu_uuid uuid;
+  size_t total;
+} devices[MOST_DEVICES];
+static uint32_t found_count;
+
+/* ---- errors ------------------------------------------------------------------------ */
+
+static const struct {
+  cu_result code;
+  kd_status status;
+} meanings[] = {
+    {CU_OUT_OF_MEMORY, KD_OUT_OF_MEMORY},
+    {CU_LAUNCH_OUT_OF_RESOURCES, KD_OUT_OF_MEMORY},
+    {CU_NOT_SUPPORTED, KD_UNIMPLEMENTED},
+    {CU_DEVICE_UNAVAILABLE, KD_UNAVAILABLE},
+    {CU_OPERATING_SYSTEM, KD_UNAVAILABLE},
+    /* what follows stays: the context can do nothing any more */
+    {CU_DEINITIALIZED, KD_DEVICE_LOST},
+    {CU_ECC_UNCORRECTABLE, KD_DEVICE_LOST},
+    {CU_NVLINK_UNCORRECTABLE, KD_DEVICE_LOST},
+    {CU_ILLEGAL_ADDRESS, KD_DEVICE_LOST},
+    {CU_LAUNCH_TIMEOUT, KD_DEVICE_LOST},
+    {CU_CONTEXT_IS_DESTROYED, KD_DEVICE_LOST},
+    {CU_ASSERT, KD_DEVICE_LOST},
+    {CU_HARDWARE_STACK_ERROR, KD_DEVICE_LOST},
+    {CU_ILLEGAL_INSTRUCTION, KD_DEVICE_LOST},
+    {CU_MISALIGNED_ADDRESS, KD_DEVICE_LOST},
+    {CU_INVALID_ADDRESS_SPACE, KD_DEVICE_LOST},
+    {CU_INVALID_PC, KD_DEVICE_LOST},
+    {CU_LAUNCH_FAILED, KD_DEVICE_LOST},
+    {CU_UNKNOWN, KD_DEVICE_LOST},
+};
+
+static const char *name_of(cu_result code) {
+  const char *name = NULL;
+  return cu.GetErrorName && cu.GetErrorName(code, &name) == CU_OK && name
+             ? name
+             : "an error that it has no name for";
+}
+
+static const char *text_of(cu_result code) {
+  const char *text = NULL;
+  return cu.GetErrorString && cu.GetErrorString(code, &text) == CU_OK && text
+             ? text
+             : "";
+}
+
+static kd_status lose(kd_device *d, cu_result code, const char *call) {
+  unsigned none = 0;
+  if (atomic_compare_exchange_strong(&d->lost, &none, 1)) {
+    snprintf(d->why, sizeof d->why, "cuda:%u (%.60s) is lost: %s: %s (%s)",
+             d->index, d->name, call, name_of(code), text_of(code));
+    atomic_store_explicit(&d->lost, 2, memory_order_release);
+    cuda_host->log(cuda_host, KD_LOG_ERROR,
+                   "%s; nothing runs on it until the process starts again, and"
+                   " other devices go on",
+                   d->why);
+  }
+  return cuda_lost(d);
+}
+
+kd_status cuda_lost(kd_device *d) {
+  /* acquire: `why` was written before */
+  unsigned lost = atomic_load_explicit(&d->lost, memory_order_acquire);
+  if (!lost) return KD_OK;
+  return FAIL(KD_DEVICE_LOST, "%s", lost == 2 ? d->why : "the device is lost");
+}
+
+kd_status cuda_failed(kd_device *d, cu_result code, const char *call) {
+  for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
+    if (meanings[i].code != code) continue;
+    if (meanings[i].status == KD_DEVICE_LOST && d) return lose(d, code, call);
+    return FAIL(meanings[i].status, "CUDA: %s: %s (%s)", call, name_of(code),
+                text_of(code));
+  }
+  return FAIL(KD_INTERNAL, "CUDA: %s: error %d, %s (%s)", call, code,
+              name_of(code), text_of(code));
+}
+
+kd_status cuda_enter(kd_device *d) {
+  CU_TRY(d, "cuCtxPushCurrent", cu.CtxPushCurrent(d->context));
+  return KD_OK;
+}
+
+void cuda_leave(void) {
+  cu_context context = NULL;
+  cu.CtxPopCurrent(&context);
+}
+
+/* ---- finding devices ----------------------------------------------------------------- */
+
+static int attribute(cu_device id, int what) {
+  int value = 0;
+  return cu.DeviceGetAttribute(&value, what, id) == CU_OK ? value : 0;
+}
+
+static void add_device(int index) {
+  struct found *d = &devices[found_count];
+  memset(d, 0, sizeof *d);
+  if (cu.DeviceGet(&d->id, index) != CU_OK ||
+      cu.DeviceGetName(d->name, sizeof d->name, d->id) != CU_OK ||
+      cu.DeviceTotalMem(&d->total, d->id) != CU_OK)
+    return;
+  cu.DeviceGetUuid(&d->uuid, d->id);
+  d->architecture = 10 * attribute(d->id, CU_COMPUTE_MAJOR) +
+                    attribute(d->id, CU_COMPUTE_MINOR);
+  d->multiprocessors = attribute(d->id, CU_MULTIPROCESSORS);
+  d->integrated = attribute(d->id, CU_INTEGRATED);
+  snprintf(d->driver, sizeof d->driver, "CUDA %d.%d, sm_%d", cu.version / 1000,
+           cu.version % 1000 / 10, d->architecture);
+  found_count++;
+}
+
+/* NULL, or why there are none. */
+static const char *find_devices(const kd_host *host) {
+  static char why[300];
+  int count = 0;
+  const char *missing = cu_api_open(host->option(host, "driver"));
+  if (missing) return missing;
+  cu_result code = cu.Init(0);
+  if (code == CU_OK) code = cu.DeviceGetCount(&count);
+  if (code != CU_OK) {
+    snprintf(why, sizeof why, "the NVIDIA driver (CUDA %d.%d) says %s: %.120s",
+             cu.version / 1000, cu.version % 1000 / 10, name_of(code),
+             text_of(code));
+    return why;
+  }
+  for (int i = 0; i < count && found_count < MOST_DEVICES; i++)
+    add_device(i);
+  return found_count ? NULL : "the NVIDIA driver knows of no GPU";
+}
+
+static kd_status plugin_open(const kd_host *host) {
+  cuda_host = host;
+  found_count = 0;
+  bool tiles = false;
+  kd_status status = fam_tiles(host, true, &tiles);
+  if (status != KD_OK) return status;
+  const char *why = find_devices(host);
+  if (why) {
+    host->log(host, KD_LOG_INFO, "no devices: %s", why);
+    return KD_OK;
+  }
+  why = rtc_api_open(host->option(host, "nvrtc"));
+  if (why)
+    host->log(host, KD_LOG_WARNING,
+              "%s; only kernels that were compiled before can run", why);
+  return KD_OK;
+}
+
+static void plugin_close(void) {
+  cuda_host = NULL;
+}
+
+static uint32_t device_count(void) {
+  return found_count;
+}
+
+static kd_status device_info(uint32_t index, kd_device_info *out) {
+  if (index >= found_count)
+    return FAIL(KD_OUT_OF_RANGE, "there are %u CUDA devices", found_count);
+  const struct found *d = &devices[index];
+  out->name = d->name;
+  out->driver = d->driver;
+  out->kind = "gpu";
+  if (d->integrated) out->flags |= KD_DEVICE_INTEGRATED;
+  out->compute_units = (uint32_t)d->multiprocessors;
+  memcpy(out->uuid, d->uuid.bytes, sizeof out->uuid);
+  out->space_count = 2;
+  for (uint32_t i = 0; i < 2; i++) {
+    out->spaces[i].alignment = 256;
+    out->spaces[i].size = d->total;
+    out->spaces[i].max_buffer = d->total;
+  }
+  out->spaces[0].flags = KD_SPACE_DEVICE;
+  out->spaces[1].flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+                         KD_SPACE_CACHED | KD_SPACE_PINNED;
+  return KD_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+/* Freed memory stays with the pool until `trim`. */
+static void find_pool(kd_device *d) {
+  uint64_t all = UINT64_MAX;
+  if (!attribute(d->id, CU_MEMORY_POOLS)) return;
+  if (cu.DeviceGetDefaultMemPool(&d->pool, d->id) != CU_OK) d->pool = NULL;
+  if (d->pool) cu.MemPoolSetAttribute(d->pool, CU_POOL_THRESHOLD, &all);
+}
+
+static kd_status begin(kd_device *d) {
+  kd_status status = cuda_enter(d);
+  if (status != KD_OK) return status;
+  find_pool(d);
+  cu_result code = cu.StreamCreateWithPriority(&d->queue, CU_NON_BLOCKING, 0);
+  if (code != CU_OK)
+    status = cuda_failed(d, code, "cuStreamCreateWithPriority");
+  if (status == KD_OK) cuda_profile_begin(d);
+  cuda_leave();
+  return status;
+}
+
+static kd_status device_open(uint32_t index, kd_device **out_device) {
+  const struct found *found = &devices[index];
+  if (index >= found_count)
+    return FAIL(KD_OUT_OF_RANGE, "there are %u CUDA devices", found_count);
+  kd_device *d = cuda_host->allocate(sizeof *d, 0);
+  if (!d) return FAIL(KD_OUT_OF_MEMORY, "no memory for a device");
+  memset(d, 0, sizeof *d);
+  d->index = index;
+  d->id = found->id;
+  d->architecture = found->architecture;
+  d->total = found->total;
+  memcpy(d->name, found->name, sizeof d->name);
+  memcpy(d->driver, found->driver, sizeof d->driver);
+  d->families.dialect = (fam_dialect){
+      .float64 = true, .math64 = true, .int64 = true, .keeps_nan = true};
+  fam_tiles(cuda_host, true, &d->families.shared);
+  cu_result code = cu.DevicePrimaryCtxRetain(&d->context, d->id);
+  kd_status status =
+      code == CU_OK ? KD_OK : cuda_failed(d, code, "cuDevicePrimaryCtxRetain");
+  if (status == KD_OK) {
+    status = begin(d);
+    if (status == KD_OK)
+      status = fam_script_open(cuda_host, &d->families.script);
+    if (status != KD_OK) cu.DevicePrimaryCtxRelease(d->id);
+  }
+  if (status != KD_OK) {
+    cuda_host->release(d);
+    return status;
+  }
+  cuda_notices_begin(d);
+  cuda_programs_begin(d);
+  cuda_kernels_begin(d);
+  *out_device = d;
+  return KD_OK;
+}
+
+static void device_close(kd_device *d) {
+  bool entered = cuda_enter(d) == KD_OK;
+  cu.StreamSynchronize(d->queue);
+  cuda_notices_end(d);
+  cuda_profile_end(d);
+  fam_script_close(d->families.script);
+  fam_programs_end(&d->programs);
+  cu.StreamDestroy(d->queue);
+  if (entered) cuda_leave();
+  cu.DevicePrimaryCtxRelease(d->id);
+  cuda_host->release(d);
+}
+
+static const kd_plugin plugin = {
+    .struct_size = sizeof(kd_plugin),
+    .abi_version = KD_ABI_VERSION,
+    .name = "cuda",
+    .vendor = "Keel",
+    .version = "0.1.0",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .run_begin = fam_run_begin,
+    .device_status = cuda_lost,
+    .memory = &cuda_memory,
+    .regions = &fam_regions,
+    .kernels = fam_kernels,
+    .kernel_count = FAM_ROW_COUNT,
+    .streams = &cuda_streams,
+    .events = &cuda_events,
+    .capture = &cuda_capture,
+    .profile = &cuda_profile,
+    .peer = &cuda_peer,
+};
+
+KD_ENTRY(plugin)

@@ -1,0 +1,164 @@
+/* sources_test.c - the families' kernels compile for every architecture that the plugin is
+ * for. NVRTC needs no GPU for that.
+ *
+ * usage: cuda_sources [FILE...]    the kernels that models use most, and those in FILEs,
+ *                                  which the plugin's option "script" wrote
+ * Exit status 77 where there is no NVRTC. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cudev.h"
+#include "families/nodes.h"
+
+static const int archs[] = {75, 80, 90, 100, 120};
+enum { ARCHS = sizeof archs / sizeof *archs, MOST = 65536, THREADS = 2 };
+
+const kd_host *cuda_host;
+
+static char **sources;
+static uint32_t source_count, room;
+static atomic_uint next, failures;
+
+/* ---- a host, as far as compiling needs one --------------------------------------------- */
+
+static void *allocate(uint64_t size, uint64_t alignment) {
+  (void)alignment;
+  return malloc((size_t)size);
+}
+
+static kd_status fail(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
+static kd_status fail(kd_status code, const char *format, ...) {
+  (void)format;
+  return code;
+}
+
+static void say(const kd_host *self, uint32_t level, const char *format, ...)
+    KD_PRINTF(3, 4);
+static void say(const kd_host *self, uint32_t level, const char *format, ...) {
+  va_list args;
+  (void)self;
+  (void)level;
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+static const kd_host host = {.struct_size = sizeof host,
+                             .fail = fail,
+                             .allocate = allocate,
+                             .release = free,
+                             .log = say};
+
+/* No device is opened here, and no driver called. */
+kd_status cuda_failed(kd_device *d, cu_result code, const char *call) {
+  (void)d;
+  (void)code;
+  (void)call;
+  return KD_INTERNAL;
+}
+
+/* The families' part of a plugin, which asks for its device. */
+const fam_driver *fam_driver_of(const kd_device *device) {
+  (void)device;
+  return NULL;
+}
+
+/* ---- sources --------------------------------------------------------------------------- */
+
+static bool take(void *context, const char *source) {
+  (void)context;
+  for (uint32_t i = 0; i < source_count; i++)
+    if (!strcmp(sources[i], source)) return true;
+  if (source_count == room) {
+    room = room * 2 + 256;
+    char **more = realloc(sources, room * sizeof *more);
+    if (!more) return false;
+    sources = more;
+  }
+  sources[source_count] = strdup(source);
+  return sources[source_count++] != NULL;
+}
+
+/* Records of a script (families/script.h): 'S', number, size, source. Others are not
+ * looked for: a source stands before all that uses it, and begins as they all do. */
+static bool read_script(const char *path) {
+  FILE *file = fopen(path, "rb");
+  char *text = NULL;
+  long size = -1;
+  if (file && fseek(file, 0, SEEK_END) == 0) size = ftell(file);
+  if (size > 0) text = malloc((size_t)size + 1);
+  if (!text || fseek(file, 0, SEEK_SET) != 0 ||
+      fread(text, 1, (size_t)size, file) != (size_t)size) {
+    perror(path);
+    if (file) fclose(file);
+    free(text);
+    return false;
+  }
+  fclose(file);
+  text[size] = 0;
+  static const char begins[] = "#define GROUP ";
+  uint32_t found = 0;
+  for (long at = 0; at + 24 < size; at++)
+    if (text[at] == '#' && !strncmp(text + at, begins, strlen(begins))) {
+      at += (long)strlen(text + at);
+      found++;
+    }
+  printf("%s: %u sources\n", path, found);
+  for (long at = 0; at + 24 < size; at++)
+    if (text[at] == '#' && !strncmp(text + at, begins, strlen(begins))) {
+      if (!take(NULL, text + at)) break;
+      at += (long)strlen(text + at);
+    }
+  free(text);
+  return true;
+}
+
+static void *work(void *context) {
+  (void)context;
+  for (;;) {
+    uint32_t at = atomic_fetch_add(&next, 1);
+    if (at >= source_count * ARCHS) return NULL;
+    char *code = NULL;
+    size_t size = 0;
+    if (cuda_compile(&host, archs[at / source_count],
+                     sources[at % source_count], 0, &code, &size) != KD_OK) {
+      if (atomic_fetch_add(&failures, 1) < 3)
+        fprintf(stderr, "for sm_%d:\n%s\n", archs[at / source_count],
+                sources[at % source_count]);
+      continue;
+    }
+    free(code);
+  }
+}
+
+int main(int argc, char **argv) {
+  const fam_dialect dialect = {
+      .float64 = true, .math64 = true, .int64 = true, .keeps_nan = true};
+  pthread_t threads[THREADS];
+  const char *why = rtc_api_open(NULL);
+  cuda_host = &host;
+  if (why) {
+    printf("skipped: %s\n", why);
+    return 77;
+  }
+  if (!fam_each_source(&dialect, fam_cuda, take, NULL)) return 1;
+  for (int i = 1; i < argc; i++)
+    if (!read_script(argv[i])) return 1;
+  printf("%u sources, NVRTC %d.%d\n", source_count, rtc.version / 1000,
+         rtc.version % 1000 / 10);
+  fflush(stdout);
+  for (int i = 0; i < THREADS; i++)
+    if (pthread_create(&threads[i], NULL, work, NULL) != 0) return 1;
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+  for (uint32_t i = 0; i < source_count; i++)
+    free(sources[i]);
+  free(sources);
+  printf("%u compiled for sm_75, sm_80, sm_90, sm_100, sm_120, %u failed\n",
+         source_count * (uint32_t)ARCHS - failures, failures);
+  return failures != 0;
+}
