@@ -143,6 +143,8 @@ static int run_helper(int argc, char **argv) {
   kc.plugin = argv[1];
   kc.scratch = getenv("TMPDIR");
   kc.max_memory = 64ull << 20;
+  kc.options = (const char *const *)(uintptr_t)(argv + 3);
+  kc.option_count = (uint32_t)argc - 3;
   kc_host_reset();
   kc_shared = calloc(1, sizeof *kc_shared);
   for (uint32_t i = 0; i < kc_helper_count; i++)

@@ -121,6 +121,7 @@ static void err_thread_local(void) {
 static void err_alloc_fail(void) {
   kc_need_device();
   kc_close();
+  kc_host.closed = false; /* it is opened by hand */
   int clean = 0;
   for (uint32_t n = 1; n <= (kc.quick ? 40u : 200u) && clean < 2; n++) {
     if (!kc_case("n=%u", n)) continue;

@@ -8,6 +8,8 @@
 
 #include "suite/suite.h"
 
+#define KC_OPTIONS 64 /* as many as main.c takes */
+
 int kc_helper(const char *name, const char *argument, uint64_t timeout,
               char *out, size_t room, bool *out_timed_out) {
   int pipes[2];
@@ -20,8 +22,11 @@ int kc_helper(const char *name, const char *argument, uint64_t timeout,
     close(4);
     for (int number = 1; number < 32; number++)
       signal(number, SIG_DFL);
-    execl("/proc/self/exe", "keel-conformance", "__helper", name, kc.plugin,
-          argument, (char *)NULL);
+    const char *argv[6 + KC_OPTIONS] = {"keel-conformance", "__helper", name,
+                                        kc.plugin, argument};
+    for (uint32_t i = 0; i < kc.option_count && i < KC_OPTIONS; i++)
+      argv[5 + i] = kc.options[i];
+    execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
     _exit(98);
   }
   close(pipes[1]);

@@ -157,7 +157,6 @@ static int compile(rtc_program p, const char *stem) {
     char final[4200];
     snprintf(final, sizeof final, "%s.so", stem);
     rename(target, final);
-    unlink(source);
   } else {
     size_t size = 0;
     char *log = read_whole(errors, &size);
@@ -165,6 +164,7 @@ static int compile(rtc_program p, const char *stem) {
              log ? log + 8 : "");
     free(log);
   }
+  unlink(source);
   unlink(errors);
   return p->code ? 0 : 6; /* NVRTC_ERROR_COMPILATION */
 }

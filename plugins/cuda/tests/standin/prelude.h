@@ -9,14 +9,16 @@ extern "C" {
 float expf(float), logf(float), log1pf(float), sinf(float), cosf(float);
 float tanf(float), asinf(float), acosf(float), atanf(float), sinhf(float);
 float coshf(float), tanhf(float), asinhf(float), acoshf(float), atanhf(float);
-float erff(float), sqrtf(float), floorf(float), ceilf(float), rintf(float);
+float erff(float), erfcf(float), sqrtf(float), floorf(float), ceilf(float),
+    rintf(float);
 float fabsf(float), fmodf(float, float), powf(float, float);
 float fmaxf(float, float), fminf(float, float), roundf(float), truncf(float);
 float exp2f(float), log2f(float), ldexpf(float, int), expm1f(float);
 double exp(double), log(double), log1p(double), sin(double), cos(double);
 double tan(double), asin(double), acos(double), atan(double), sinh(double);
 double cosh(double), tanh(double), asinh(double), acosh(double), atanh(double);
-double erf(double), sqrt(double), floor(double), ceil(double), rint(double);
+double erf(double), erfc(double), sqrt(double), floor(double), ceil(double),
+    rint(double);
 double fabs(double), fmod(double, double), pow(double, double);
 double fmax(double, double), fmin(double, double), round(double), trunc(double);
 double exp2(double), log2(double), ldexp(double, int), expm1(double);
@@ -32,10 +34,12 @@ double exp2(double), log2(double), ldexp(double, int), expm1(double);
 ONE(exp)
 ONE(log)
 ONE(log1p)
-ONE(sin) ONE(cos) ONE(tan) ONE(asin) ONE(acos) ONE(atan) ONE(sinh) ONE(cosh)
-    ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh) ONE(erf) ONE(sqrt) ONE(floor)
-        ONE(ceil) ONE(rint) ONE(fabs) ONE(round) ONE(trunc) ONE(exp2) ONE(log2)
-            ONE(expm1) TWO(fmod) TWO(pow) TWO(fmax) TWO(fmin)
+ONE(sin)
+ONE(cos)
+ONE(tan) ONE(asin) ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh)
+    ONE(acosh) ONE(atanh) ONE(erf) ONE(erfc) ONE(sqrt) ONE(floor) ONE(ceil)
+        ONE(rint) ONE(fabs) ONE(round) ONE(trunc) ONE(exp2) ONE(log2) ONE(expm1)
+            TWO(fmod) TWO(pow) TWO(fmax) TWO(fmin)
 #undef ONE
 #undef TWO
 
