@@ -46,8 +46,8 @@ if [ "${1:-}" != --quick ]; then
 fi
 if [ "${1:-}" != --quick ]; then
   step "conformance: the suite, proven"
-  build/release/bin/keel-conformance self-test --jobs 2
-  build/release/bin/keel-conformance self-test --fault cpu --jobs 2
+  build/release/bin/keel-conformance self-test --jobs 3
+  build/release/bin/keel-conformance self-test --fault cpu --jobs 3
   sh conformance/tests/readme.sh --check
   sh cmake/guide.sh --check
   sh cmake/guide.sh --run

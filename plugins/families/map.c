@@ -506,8 +506,8 @@ void fam_plan_trilu(const fam_op *op, fam_plan *plan) {
   fam_pass *pass = fam_map_pass(
       plan, &map, bits,
       fam_attr(op, "upper", 1)
-          ? "GID % COLUMNS - GID / COLUMNS % ROWS >= K ? x : CAST(V, 0)"
-          : "GID % COLUMNS - GID / COLUMNS % ROWS <= K ? x : CAST(V, 0)");
+          ? "GID % COLUMNS - GID / COLUMNS % ROWS >= K ? x : ZERO_OF(V)"
+          : "GID % COLUMNS - GID / COLUMNS % ROWS <= K ? x : ZERO_OF(V)");
   fam_int(plan, pass, "COLUMNS", x->dims[x->rank - 1]);
   fam_int(plan, pass, "ROWS", x->dims[x->rank - 2]);
   fam_int(plan, pass, "K", k);

@@ -12,6 +12,7 @@
 
 #include "cudev.h"
 #include "families/nodes.h"
+#include "families/script_read.h"
 
 static const int archs[] = {75, 80, 90, 100, 120};
 enum { ARCHS = sizeof archs / sizeof *archs, MOST = 65536, THREADS = 2 };
@@ -83,38 +84,17 @@ static bool take(void *context, const char *source) {
   return sources[source_count++] != NULL;
 }
 
-/* Records of a script (families/script.h): 'S', number, size, source. Others are not
- * looked for: a source stands before all that uses it, and begins as they all do. */
 static bool read_script(const char *path) {
-  FILE *file = fopen(path, "rb");
-  char *text = NULL;
-  long size = -1;
-  if (file && fseek(file, 0, SEEK_END) == 0) size = ftell(file);
-  if (size > 0) text = malloc((size_t)size + 1);
-  if (!text || fseek(file, 0, SEEK_SET) != 0 ||
-      fread(text, 1, (size_t)size, file) != (size_t)size) {
-    perror(path);
-    if (file) fclose(file);
-    free(text);
-    return false;
+  replay_script script = replay_read(path);
+  bool good = true;
+  for (uint32_t i = 0; good && i < script.source_count; i++) {
+    char *source = strndup(script.sources[i], (size_t)script.source_sizes[i]);
+    good = source && take(NULL, source);
+    free(source);
   }
-  fclose(file);
-  text[size] = 0;
-  static const char begins[] = "#define GROUP ";
-  uint32_t found = 0;
-  for (long at = 0; at + 24 < size; at++)
-    if (text[at] == '#' && !strncmp(text + at, begins, strlen(begins))) {
-      at += (long)strlen(text + at);
-      found++;
-    }
-  printf("%s: %u sources\n", path, found);
-  for (long at = 0; at + 24 < size; at++)
-    if (text[at] == '#' && !strncmp(text + at, begins, strlen(begins))) {
-      if (!take(NULL, text + at)) break;
-      at += (long)strlen(text + at);
-    }
-  free(text);
-  return true;
+  printf("%s: %u kernels\n", path, script.source_count);
+  replay_free(&script);
+  return good;
 }
 
 static void *work(void *context) {

@@ -1,0 +1,81 @@
+#!/bin/sh
+# The CUDA plugin on the stand-in for a driver (tests/standin/README.md): ONNX's cases, the
+# conformance suite, what becomes of failures and of a device that is lost; and without a
+# driver: no device, and why.
+# usage: standin_test.sh KEEL SUITE PLUGIN DRIVER NVRTC [SOURCES]
+# SOURCES: cuda_sources; it compiles for real all kernels that the cases had
+set -u
+keel=$1 suite=$2 plugin=$3 driver=$4 nvrtc=$5 sources=${6:-}
+data=/usr/share/libonnx-testdata/data failed=0
+[ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
+command -v c++ >/dev/null || { echo "there is no C++ compiler for the stand-in"; exit 77; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+on="--device cuda:0 --option cuda.driver=$driver --option cuda.nvrtc=$nvrtc"
+
+wrong() {
+  echo "$1"
+  tail -n 40 "$scratch/out" | sed 's/^/  /'
+  failed=1
+}
+
+# expect WHAT PATTERN COMMAND...: its output has the pattern
+expect() {
+  what=$1 pattern=$2
+  shift 2
+  "$@" >"$scratch/out" 2>&1
+  grep -q -- "$pattern" "$scratch/out" && echo "$what: as it should be" ||
+    wrong "$what: the output has no \"$pattern\""
+}
+
+# no driver: no device, the reason, and nothing that fails
+expect "without a driver" 'no devices: there is no NVIDIA driver' \
+  env KEEL_LOG=info "$keel" devices --option cuda.driver=/none/libcuda.so.1
+expect "an NVRTC that is not there" 'there is no NVRTC, which compiles kernels' \
+  env KEEL_LOG=warning "$keel" devices --option cuda.driver="$driver" --option cuda.nvrtc=/none.so
+expect "a driver that does not start" 'says CUDA_ERROR_NO_DEVICE' \
+  env KEEL_LOG=info STANDIN_FAULT=cuInit:1:100 "$keel" devices --option cuda.driver="$driver"
+expect "the suite without a device" ' 0 failed' \
+  "$suite" run "$plugin" --quick --quiet --option driver=/none/libcuda.so.1
+
+# cases SET PASSED WHOLE [OPTION]...: at least so many pass, so many run on the device alone
+cases() {
+  set_=$1 passed=$2 whole=$3
+  shift 3
+  # shellcheck disable=SC2086
+  "$keel" onnx-test $on --quiet "$@" "$data/$set_" >"$scratch/out" 2>&1
+  tail -n 2 "$scratch/out"
+  awk -v passed="$passed" -v whole="$whole" '
+    / cases ran on it whole/ { got = $2 }
+    / passed, / { if ($1 >= passed && $3 == 0 && got >= whole) good = 1 }
+    END { exit !good }' "$scratch/out" || wrong "$set_: fewer than they were"
+}
+cases node 890 650 --option "cuda.script=$scratch/script"
+cases pytorch-converted 82 82
+cases pytorch-operator 35 30
+
+# all kernels of the cases, by NVRTC, for each architecture
+if [ -n "$sources" ]; then
+  "$sources" "$scratch/script" >"$scratch/out" 2>&1
+  case $? in
+  0) tail -n 1 "$scratch/out" ;;
+  77) cat "$scratch/out" ;;
+  *) wrong "kernels do not compile" ;;
+  esac
+fi
+
+# a device that is lost: told once, and the other one goes on
+model=$data/pytorch-converted/test_Conv2d_depthwise
+# shellcheck disable=SC2086
+STANDIN_LOSE=1 "$keel" run "$model/model.onnx" $on --input $model/test_data_set_0/input_0.pb \
+  >"$scratch/out" 2>&1 && wrong "a lost device: the run went well"
+[ "$(grep -c 'is lost: .*CUDA_ERROR_ILLEGAL_ADDRESS' "$scratch/out")" -ge 1 ] &&
+  grep -q 'nothing runs on it until the process starts again' "$scratch/out" &&
+  echo "a lost device: as it should be" || wrong "a lost device: not told"
+
+"$suite" run "$plugin" --quick --quiet --not 'op.*' --not 'perf.*' --option driver="$driver" \
+  --option nvrtc="$nvrtc" >"$scratch/out" 2>&1 || wrong "the suite"
+tail -n 1 "$scratch/out"
+exit $failed
