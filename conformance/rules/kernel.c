@@ -274,8 +274,11 @@ static void kernel_reuse(void) {
 static void kernel_any_shape(void) {
   kc_unary unary;
   kc_unary_need(37, &unary);
-  if (!(unary.def->flags & KD_KERNEL_ANY_SHAPE))
-    kc_unclaimed("%s is not KD_KERNEL_ANY_SHAPE", unary.def->op);
+  if (!(unary.def->flags & KD_KERNEL_ANY_SHAPE)) {
+    const char *op = unary.def->op; /* the plugin's own text */
+    kc_unary_free(&unary);
+    kc_unclaimed("%s is not KD_KERNEL_ANY_SHAPE", op);
+  }
   kd_kernel *kernel = NULL;
   if (unary.def->create)
     kc_ok(unary.def->create(kc_device(), unary.def, &unary.node->node, &kernel),

@@ -25,12 +25,13 @@ static void put_text(char *out, size_t room, const char *text) {
 static cu_result asked_fault(const char *call) {
   static _Atomic int calls;
   const char *text = getenv("STANDIN_FAULT");
-  int number = 0, code = 0;
   size_t size = strlen(call);
-  if (!text || strncmp(text, call, size) != 0 ||
-      sscanf(text + size, ":%d:%d", &number, &code) != 2)
+  if (!text || strncmp(text, call, size) != 0 || text[size] != ':')
     return CU_OK;
-  return atomic_fetch_add(&calls, 1) + 1 == number ? code : CU_OK;
+  char *rest = NULL;
+  long number = strtol(text + size + 1, &rest, 10);
+  if (*rest != ':' || atomic_fetch_add(&calls, 1) + 1 != number) return CU_OK;
+  return (cu_result)strtol(rest + 1, NULL, 10);
 }
 
 cu_result standin_enter(const char *call, context **out_context) {

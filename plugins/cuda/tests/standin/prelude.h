@@ -38,10 +38,12 @@ ONE(sin)
 ONE(cos)
 ONE(tan)
 ONE(asin)
-ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh)
-    ONE(atanh) ONE(erf) ONE(erfc) ONE(sqrt) ONE(floor) ONE(ceil) ONE(rint)
-        ONE(fabs) ONE(round) ONE(trunc) ONE(exp2) ONE(log2) ONE(expm1) TWO(fmod)
-            TWO(pow) TWO(fmax) TWO(fmin)
+ONE(acos)
+ONE(atan)
+ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh) ONE(erf)
+    ONE(erfc) ONE(sqrt) ONE(floor) ONE(ceil) ONE(rint) ONE(fabs) ONE(round)
+        ONE(trunc) ONE(exp2) ONE(log2) ONE(expm1) TWO(fmod) TWO(pow) TWO(fmax)
+            TWO(fmin)
 #undef ONE
 #undef TWO
 

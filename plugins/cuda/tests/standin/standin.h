@@ -77,6 +77,6 @@ void standin_count_launch(context *of);
 void standin_run(const job *what);
 
 job *standin_job(int kind);
-cu_result standin_push(cu_stream stream, job *what);
+cu_result standin_push(cu_stream stream, job *j);
 
 #endif /* STANDIN_H */
