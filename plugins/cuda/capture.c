@@ -28,7 +28,7 @@ static kd_status rebound(kd_capture *c, fam_command *m, uint32_t at) {
 }
 
 static void destroy(kd_capture *c) {
-  if (c->exec && cuda_enter(c->recording.device) == KD_OK) {
+  if (c->exec && cuda_enter_anyhow(c->recording.device)) {
     cu.GraphExecDestroy(c->exec);
     cuda_leave();
   }

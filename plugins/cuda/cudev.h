@@ -69,8 +69,11 @@ kd_status cuda_lost(kd_device *device);
   } while (0)
 
 /* The device's context is the calling thread's between the two: all of the driver's calls
- * that don't say which device they mean are made there. What the thread had is put back. */
+ * that don't say which device they mean are made there. What the thread had is put back.
+ * KD_DEVICE_LOST where it is. */
 kd_status cuda_enter(kd_device *device);
+/* The same for what frees something, which a lost device does, too. */
+bool cuda_enter_anyhow(kd_device *device);
 void cuda_leave(void);
 
 /* ---- streams ------------------------------------------------------------------------- */

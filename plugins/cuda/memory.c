@@ -73,7 +73,7 @@ static kd_status take(kd_device *d, cu_stream queue, uint32_t space,
 static void give(kd_device *d, cu_stream queue, kd_buffer *buffer) {
   atomic_fetch_sub(&d->used, buffer->size);
   atomic_fetch_sub(&d->buffers, 1);
-  if (cuda_enter(d) == KD_OK) {
+  if (cuda_enter_anyhow(d)) {
     if (buffer->host)
       cu.MemFreeHost(buffer->host);
     else if (d->pool)
@@ -103,7 +103,7 @@ static kd_status allocate_ordered(kd_device *d, kd_stream *stream,
 /* Host memory and memory without a pool go at once: the stream's work comes first. */
 static void release_ordered(kd_device *d, kd_stream *stream,
                             kd_buffer *buffer) {
-  if ((buffer->host || !d->pool) && cuda_enter(d) == KD_OK) {
+  if ((buffer->host || !d->pool) && cuda_enter_anyhow(d)) {
     cu.StreamSynchronize(stream->queue);
     cuda_leave();
   }
@@ -143,7 +143,7 @@ static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
 }
 
 static void trim(kd_device *d) {
-  if (!d->pool || cuda_enter(d) != KD_OK) return;
+  if (!d->pool || !cuda_enter_anyhow(d)) return;
   cu.StreamSynchronize(d->queue); /* what is freed in its order is free then */
   cu.MemPoolTrimTo(d->pool, 0);
   cuda_leave();

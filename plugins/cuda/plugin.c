@@ -92,8 +92,14 @@ kd_status cuda_failed(kd_device *d, cu_result code, const char *call) {
 }
 
 kd_status cuda_enter(kd_device *d) {
+  kd_status status = cuda_lost(d);
+  if (status != KD_OK) return status;
   CU_TRY(d, "cuCtxPushCurrent", cu.CtxPushCurrent(d->context));
   return KD_OK;
+}
+
+bool cuda_enter_anyhow(kd_device *d) {
+  return cu.CtxPushCurrent(d->context) == CU_OK;
 }
 
 void cuda_leave(void) {
@@ -214,6 +220,14 @@ static kd_status begin(kd_device *d) {
   return status;
 }
 
+/* Undoes `begin`. */
+static void end(kd_device *d) {
+  if (!cuda_enter_anyhow(d)) return;
+  cuda_profile_end(d);
+  cu.StreamDestroy(d->queue);
+  cuda_leave();
+}
+
 static kd_status device_open(uint32_t index, kd_device **out_device) {
   const struct found *found = &devices[index];
   if (index >= found_count)
@@ -235,8 +249,10 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
       code == CU_OK ? KD_OK : cuda_failed(d, code, "cuDevicePrimaryCtxRetain");
   if (status == KD_OK) {
     status = begin(d);
-    if (status == KD_OK)
+    if (status == KD_OK) {
       status = fam_script_open(cuda_host, &d->families.script);
+      if (status != KD_OK) end(d);
+    }
     if (status != KD_OK) cu.DevicePrimaryCtxRelease(d->id);
   }
   if (status != KD_OK) {
@@ -251,14 +267,13 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
 }
 
 static void device_close(kd_device *d) {
-  bool entered = cuda_enter(d) == KD_OK;
+  bool entered = cuda_enter_anyhow(d);
   cu.StreamSynchronize(d->queue);
   cuda_notices_end(d);
-  cuda_profile_end(d);
   fam_script_close(d->families.script);
   fam_programs_end(&d->programs);
-  cu.StreamDestroy(d->queue);
   if (entered) cuda_leave();
+  end(d);
   cu.DevicePrimaryCtxRelease(d->id);
   cuda_host->release(d);
 }

@@ -36,7 +36,7 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
 }
 
 static void stream_destroy(kd_stream *stream) {
-  if (cuda_enter(stream->device) == KD_OK) {
+  if (cuda_enter_anyhow(stream->device)) {
     cu.StreamDestroy(stream->queue);
     cuda_leave();
   }
@@ -86,7 +86,7 @@ static kd_status event_create(kd_device *d, uint32_t flags,
 }
 
 static void event_destroy(kd_event *event) {
-  if (cuda_enter(event->device) == KD_OK) {
+  if (cuda_enter_anyhow(event->device)) {
     cu.EventDestroy(event->event); /* the driver keeps it while it is needed */
     cuda_leave();
   }

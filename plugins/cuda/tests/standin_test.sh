@@ -75,6 +75,37 @@ STANDIN_LOSE=1 "$keel" run "$model/model.onnx" $on --input $model/test_data_set_
   grep -q 'nothing runs on it until the process starts again' "$scratch/out" &&
   echo "a lost device: as it should be" || wrong "a lost device: not told"
 
+# each function of the driver fails, at its first and at its second call: in a way that
+# passes, and in one that stays; nothing crashes or hangs
+calls=0 told=0
+for call in cuDevicePrimaryCtxRetain cuMemGetInfo cuMemAllocAsync cuMemFreeAsync \
+  cuMemHostAlloc cuModuleLoadData cuModuleGetFunction cuStreamCreateWithPriority \
+  cuStreamSynchronize cuStreamQuery cuLaunchHostFunc cuEventCreate cuEventRecord \
+  cuStreamWaitEvent cuEventQuery cuEventSynchronize cuLaunchKernel cuMemcpyHtoDAsync \
+  cuMemcpyDtoHAsync; do
+  for fault in 1:2 1:719 2:2 2:719; do
+    # shellcheck disable=SC2086
+    STANDIN_FAULT=$call:$fault timeout 20 "$keel" run "$model/model.onnx" $on \
+      --input $model/test_data_set_0/input_0.pb >"$scratch/out" 2>&1
+    code=$?
+    calls=$((calls + 1))
+    case $code in
+    0) ;;
+    1) grep -q 'CUDA_ERROR\|bytes on cuda:0' "$scratch/out" && told=$((told + 1)) ||
+      wrong "$call:$fault: the failure is not told" ;;
+    *) wrong "$call:$fault: status $code" ;;
+    esac
+  done
+done
+echo "$calls failures of the driver: $told told, the others did no harm"
+[ $told -ge 25 ] || wrong "too few failures were met"
+
+# without a pool of memory, as on virtual GPUs
+# shellcheck disable=SC2086
+STANDIN_NO_POOLS=1 "$keel" onnx-test $on --quiet "$data/pytorch-operator" >"$scratch/out" 2>&1
+grep -q '^35 passed, 0 failed' "$scratch/out" && echo "without pools: 35 cases" ||
+  wrong "without pools"
+
 "$suite" run "$plugin" --quick --quiet --not 'op.*' --not 'perf.*' --option driver="$driver" \
   --option nvrtc="$nvrtc" >"$scratch/out" 2>&1 || wrong "the suite"
 tail -n 1 "$scratch/out"

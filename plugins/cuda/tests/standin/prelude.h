@@ -23,37 +23,13 @@ double fabs(double), fmod(double, double), pow(double, double);
 double fmax(double, double), fmin(double, double), round(double), trunc(double);
 double exp2(double), log2(double), ldexp(double, int), expm1(double);
 }
-#define ONE(name)                     \
-  static inline float name(float x) { \
-    return name##f(x);                \
-  }
-#define TWO(name)                              \
-  static inline float name(float x, float y) { \
-    return name##f(x, y);                      \
-  }
-ONE(exp)
-ONE(log)
-ONE(log1p)
-ONE(sin)
-ONE(cos)
-ONE(tan)
-ONE(asin)
-ONE(acos)
-ONE(atan)
-ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh) ONE(erf)
-    ONE(erfc) ONE(sqrt) ONE(floor) ONE(ceil) ONE(rint) ONE(fabs) ONE(round)
-        ONE(trunc) ONE(exp2) ONE(log2) ONE(expm1) TWO(fmod) TWO(pow) TWO(fmax)
-            TWO(fmin)
-#undef ONE
-#undef TWO
-
 #define __device__
 #define __global__
 #define __shared__ static thread_local
 #define __launch_bounds__(x)
 #define __align__(n) __attribute__((aligned(n)))
 
-                struct standin_place {
+struct standin_place {
   unsigned x;
 };
 static thread_local standin_place blockIdx, threadIdx;
@@ -86,3 +62,22 @@ static inline void standin_asm(const char *text, const float *value,
   *bits = standin_bits<unsigned short>((_Float16)*value);
 }
 #define asm(...) standin_asm(#__VA_ARGS__, &value, &bits)
+
+/* overloads for f32 */
+#define ONE(name)                     \
+  static inline float name(float x) { \
+    return name##f(x);                \
+  }
+#define TWO(name)                              \
+  static inline float name(float x, float y) { \
+    return name##f(x, y);                      \
+  }
+/* clang-format off */
+ONE(exp) ONE(log) ONE(log1p) ONE(sin) ONE(cos) ONE(tan) ONE(asin) ONE(acos)
+ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh)
+ONE(erf) ONE(erfc) ONE(sqrt) ONE(floor) ONE(ceil) ONE(rint) ONE(fabs)
+ONE(round) ONE(trunc) ONE(exp2) ONE(log2) ONE(expm1) TWO(fmod) TWO(pow)
+TWO(fmax) TWO(fmin)
+/* clang-format on */
+#undef ONE
+#undef TWO
