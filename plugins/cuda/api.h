@@ -126,7 +126,7 @@ enum {
     (cu_pointer to, const void *from, size_t size, cu_stream stream)) \
   X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, \
     (void *to, cu_pointer from, size_t size, cu_stream stream)) \
-  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, \
+  X(MemcpyAsync, cuMemcpyAsync, \
     (cu_pointer to, cu_pointer from, size_t size, cu_stream stream)) \
   X(MemcpyPeerAsync, cuMemcpyPeerAsync, \
     (cu_pointer to, cu_context to_context, cu_pointer from, \

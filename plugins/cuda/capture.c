@@ -1,6 +1,7 @@
 /* capture.c - recordings: lists of commands, which become a CUDA graph at the first launch
  * after a change. Commands stand in it in the order in which they were recorded, that of
- * their streams among it. Where only buffers change, the graph is updated in place. */
+ * their streams among it. Where only buffers change, the graph is updated in place. What
+ * the driver can't record is enqueued command by command. */
 #include <string.h>
 
 #include "cudev.h"
@@ -9,6 +10,7 @@ struct kd_capture {
   fam_recording recording; /* first */
   cu_graph_exec exec;      /* NULL: not made yet */
   bool changed;            /* since `exec` was made */
+  bool listed;             /* the driver can't record it: launches enqueue it */
 };
 
 /* ---- what is recorded ---------------------------------------------------------------- */
@@ -103,13 +105,23 @@ static kd_status launch_locked(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
   if (!r->count) return KD_OK;
-  if (atomic_load_explicit(&r->device->profiling, memory_order_relaxed)) {
+  bool profiling =
+      atomic_load_explicit(&r->device->profiling, memory_order_relaxed);
+  if (!profiling && !c->listed) {
+    status = prepare(c);
+    if (status == KD_DEVICE_LOST || status == KD_OUT_OF_MEMORY) return status;
+    if (status != KD_OK) {
+      cuda_host->log(cuda_host, KD_LOG_WARNING,
+                     "a recording is no graph, and is enqueued each time");
+      c->listed = true;
+    }
+  }
+  if (profiling || c->listed) {
+    status = KD_OK;
     for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
       status = cuda_enqueue_noted(r->device, stream, &r->commands[i], 0);
     return status;
   }
-  status = prepare(c);
-  if (status != KD_OK) return status;
   CU_TRY(r->device, "cuGraphLaunch", cu.GraphLaunch(c->exec, stream->queue));
   return KD_OK;
 }

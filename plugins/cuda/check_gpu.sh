@@ -1,6 +1,6 @@
 #!/bin/sh
-# All that needs a GPU, in one go: builds, then the conformance suite, ONNX's cases, and
-# compute-sanitizer on a part, on cuda:0.
+# All that needs a GPU, in one go: builds, then, on cuda:0, the conformance suite, ONNX's
+# cases, compute-sanitizer on a part, the benchmark beside the driver API, and ResNet-50.
 # usage: sh plugins/cuda/check_gpu.sh [OUT]     OUT: a folder for reports; default: a new one
 # Exit status 77 where there is no GPU.
 set -u
@@ -47,6 +47,12 @@ for tool in memcheck racecheck; do
   else
     echo "$tool: there is no compute-sanitizer"
   fi
+done
+part raw $build/bench/cuda_raw
+cat "$out/raw.txt"
+for model in resnet50; do
+  $build/samples/$model --device cuda:0 --repeat 50 >"$out/$model.txt" 2>&1 || failed=1
+  tail -n 3 "$out/$model.txt"
 done
 echo "reports: $out"
 exit $failed

@@ -63,9 +63,10 @@ kd_status cuda_enqueue(kd_device *d, cu_stream queue, const fam_command *m) {
     CU_TRY(d, "cuMemcpyDtoHAsync",
            cu.MemcpyDtoHAsync(m->target, first, size, queue));
   else
-    CU_TRY(d, "cuMemcpyDtoDAsync",
-           cu.MemcpyDtoDAsync(m->buffers[1]->memory + m->offsets[1], first,
-                              size, queue));
+    /* either end may be host memory: the driver sees that by the addresses */
+    CU_TRY(d, "cuMemcpyAsync",
+           cu.MemcpyAsync(m->buffers[1]->memory + m->offsets[1], first, size,
+                          queue));
   return KD_OK;
 }
 

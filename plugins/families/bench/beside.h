@@ -30,6 +30,10 @@ static void fail(const char *what) {
 /* When the last launch was enqueued: what follows is the device's time. */
 static double enqueued;
 
+/* Options of plugins for Keel's side, "plugin.name=value"; set before `compare`. */
+static const char *const *keel_options;
+static uint32_t keel_option_count;
+
 static keel_context *the_context;
 static keel_device *the_device;
 static keel_op *relu, *matmul;
@@ -49,7 +53,10 @@ static keel_tensor *placed(uint32_t rank, const int64_t *dims) {
 static void keel_start(const char *name) {
   const int64_t four = 4, sides[2] = {SIDE, SIDE};
   const int64_t floats = (int64_t)(COPY / 4);
-  if (keel_open(NULL, &the_context) != KD_OK ||
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .options = keel_options,
+                                      .option_count = keel_option_count};
+  if (keel_open(&params, &the_context) != KD_OK ||
       keel_device_find(the_context, name, &the_device) != KD_OK ||
       keel_device_push(the_device) != KD_OK ||
       keel_op_prepare(the_context, "Relu", NULL, 0, NULL, &relu) != KD_OK ||

@@ -378,9 +378,9 @@ API cu_result cuMemcpyDtoHAsync_v2(void *to, cu_pointer from, size_t size,
   return copy("cuMemcpyDtoHAsync", to, at(from), size, stream);
 }
 
-API cu_result cuMemcpyDtoDAsync_v2(cu_pointer to, cu_pointer from, size_t size,
-                                   cu_stream stream) {
-  return copy("cuMemcpyDtoDAsync", at(to), at(from), size, stream);
+API cu_result cuMemcpyAsync(cu_pointer to, cu_pointer from, size_t size,
+                            cu_stream stream) {
+  return copy("cuMemcpyAsync", at(to), at(from), size, stream);
 }
 
 API cu_result cuMemcpyPeerAsync(cu_pointer to, cu_context to_context,
@@ -435,6 +435,7 @@ struct cu_graph_exec_of {
 
 API cu_result cuStreamBeginCapture_v2(cu_stream stream, int mode) {
   ENTER("cuStreamBeginCapture");
+  if (getenv("STANDIN_NO_CAPTURE")) return CU_NOT_SUPPORTED;
   if (mode != CU_CAPTURE_RELAXED || stream->recording) return CU_INVALID_VALUE;
   pthread_mutex_lock(&stream->lock);
   stream->recording = make_list();
