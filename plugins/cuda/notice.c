@@ -89,7 +89,6 @@ static void *watch(void *context) {
     pthread_mutex_unlock(&d->notices_lock);
     bool lost = !works(d);
     pthread_mutex_lock(&d->notices_lock);
-    if (lost) call_one_lost(d);
     while (lost && d->owed) {
       uint32_t before = d->owed;
       call_one_lost(d);

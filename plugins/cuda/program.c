@@ -1,5 +1,5 @@
 /* program.c - sources to functions: compiled by NVRTC for the device's architecture, kept
- * by the device, and by the host's store under a digest of architecture, driver, NVRTC
+ * by the device, and by the host's store under a digest of architecture, driver, options
  * and source. */
 #include <stdio.h>
 #include <string.h>
@@ -149,7 +149,8 @@ static void drop(kd_device *d, void *program) {
 
 kd_status cuda_program_get(kd_device *d, const char *source,
                            cu_function *out_function) {
-  const int versions[] = {d->architecture, cu.version, rtc.version};
+  /* not NVRTC's version: what it made runs where it is not installed, too */
+  const int versions[] = {d->architecture, cu.version};
   void *program = NULL;
   fam_key key = fam_key_begin();
   fam_key_add(&key, versions, sizeof versions);

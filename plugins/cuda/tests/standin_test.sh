@@ -66,6 +66,16 @@ if [ -n "$sources" ]; then
   esac
 fi
 
+# what was compiled runs without NVRTC; what was not is said to be missing
+for have in 'test_relu 1 cases ran on it whole, 0' 'test_softplus 0 cases ran on it whole, 0'; do
+  one=${have%% *}
+  [ "$one" = test_softplus ] && rm -rf "$XDG_CACHE_HOME"
+  "$keel" onnx-test --device cuda:0 --option cuda.driver="$driver" --option cuda.nvrtc=/none.so \
+    "$data/node/$one" >"$scratch/out" 2>&1
+  grep -q "${have#* }" "$scratch/out" && grep -q '^1 passed, 0 failed' "$scratch/out" &&
+    echo "$one without NVRTC: as it should be" || wrong "$one without NVRTC"
+done
+
 # a device that is lost: told once, and the other one goes on
 model=$data/pytorch-converted/test_Conv2d_depthwise
 # shellcheck disable=SC2086
