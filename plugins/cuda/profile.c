@@ -15,12 +15,6 @@ typedef struct cuda_note {
   kd_profile_record record;
 } note;
 
-static uint64_t host_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* ---- the clock ------------------------------------------------------------------------ */
 
 /* Of the clock's beginning; then its ticks are those of the host's clock. */
@@ -31,10 +25,10 @@ static cu_result set_zero(kd_device *d) {
     cu_event event = NULL;
     code = cu.EventCreate(&event, 0);
     if (code != CU_OK) return code;
-    uint64_t before = host_now();
+    uint64_t before = cuda_now();
     code = cu.EventRecord(event, d->queue);
     if (code == CU_OK) code = cu.EventSynchronize(event);
-    uint64_t span = host_now() - before;
+    uint64_t span = cuda_now() - before;
     if (code == CU_OK && span < best) {
       best = span;
       if (d->zero) cu.EventDestroy(d->zero);
@@ -66,10 +60,10 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
   pthread_mutex_lock(&d->notes_lock);
   if (code == CU_OK && !d->zero) code = set_zero(d);
   for (int i = 0; code == CU_OK && i < 5; i++) {
-    uint64_t before = host_now();
+    uint64_t before = cuda_now();
     code = cu.EventRecord(event, d->queue);
     if (code == CU_OK) code = cu.EventSynchronize(event);
-    uint64_t span = host_now() - before;
+    uint64_t span = cuda_now() - before;
     if (code == CU_OK) code = ticks_at(d, event, &ticks);
     if (code != CU_OK || span >= best) continue;
     best = span;

@@ -162,19 +162,13 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   return status;
 }
 
-static uint64_t host_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The driver waits without a limit or not at all: between its answers the thread sleeps,
  * from a microsecond up to a millisecond. */
 static kd_status wait_until(kd_event *event, uint64_t end) {
   uint64_t pause = 1000;
   for (;;) {
     kd_status status = state_of(event);
-    uint64_t now = host_now();
+    uint64_t now = cuda_now();
     if (status != KD_BUSY) return status;
     if (now >= end)
       return FAIL(KD_DEADLINE_EXCEEDED, "the event is not done yet");
@@ -193,7 +187,7 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
     if (code != CU_OK)
       status = cuda_failed(event->device, code, "work before an event");
   } else {
-    status = wait_until(event, host_now() + timeout);
+    status = wait_until(event, cuda_now() + timeout);
   }
   cuda_leave();
   return status;

@@ -50,8 +50,8 @@ char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
   const char *kernel = fam_text(pass->kernel);
   if (!kernel) return NULL;
   if (dialect->float64) put(&t, "#define HAS_F64\n");
-  put(&t, "#define GROUP %u\n%s%s", pass->group, fam_text("opencl"),
-      fam_text("common"));
+  put(&t, "#define GROUP %u\n%s%s%s", pass->group, fam_text("opencl"),
+      fam_text("c"), fam_text("common"));
   for (uint32_t i = 0; i < pass->buffer_count; i++)
     put_buffer_macros(&t, &pass->buffers[i]);
   put(&t, "%s%s", pass->head, kernel);
@@ -89,8 +89,8 @@ char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
   const char *kernel = fam_text(pass->kernel);
   (void)dialect; /* every device has all types */
   if (!kernel) return NULL;
-  put(&t, "#define GROUP %u\n%s%s", pass->group, fam_text("cuda"),
-      fam_text("common"));
+  put(&t, "#define GROUP %u\n%s%s%s", pass->group, fam_text("cuda"),
+      fam_text("c"), fam_text("common"));
   for (uint32_t i = 0; i < pass->buffer_count; i++)
     put_buffer_macros(&t, &pass->buffers[i]);
   put(&t, "%s%s", pass->head, kernel);

@@ -1,7 +1,7 @@
 # embed.cmake - the texts of kernels/ and dialects/ as a C file.
 # usage: cmake -DOUT=FILE -DFOLDER=DIR -P embed.cmake
 file(GLOB files ${FOLDER}/kernels/*.k ${FOLDER}/dialects/*.cl
-  ${FOLDER}/dialects/*.cu ${FOLDER}/dialects/*.glsl ${FOLDER}/dialects/common.h)
+  ${FOLDER}/dialects/*.cu ${FOLDER}/dialects/*.glsl ${FOLDER}/dialects/*.h)
 set(texts "/* made by families/embed.cmake */\n#include <string.h>\n\n#include \"families/dialect.h\"\n\n")
 set(rows "")
 foreach(file ${files})

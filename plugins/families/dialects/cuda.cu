@@ -27,35 +27,9 @@ typedef f32 S_f32;
 typedef f64 S_f64;
 typedef c128 S_c128;
 
-#define LOAD_i8(b, i) b[i]
-#define LOAD_u8(b, i) b[i]
-#define LOAD_bool(b, i) b[i]
-#define LOAD_i16(b, i) b[i]
-#define LOAD_u16(b, i) b[i]
-#define LOAD_i32(b, i) b[i]
-#define LOAD_u32(b, i) b[i]
-#define LOAD_i64(b, i) b[i]
-#define LOAD_u64(b, i) b[i]
-#define LOAD_c64(b, i) b[i]
-#define LOAD_c128(b, i) b[i]
-#define LOAD_f32(b, i) b[i]
-#define LOAD_f64(b, i) b[i]
 #define LOAD_f16(b, i) from_f16(b[i])
 #define LOAD_bf16(b, i) __int_as_float((int)((u32)b[i] << 16))
 
-#define STORE_i8(b, i, v) b[i] = (i8)(v)
-#define STORE_u8(b, i, v) b[i] = (u8)(v)
-#define STORE_bool(b, i, v) b[i] = (u8)(v)
-#define STORE_i16(b, i, v) b[i] = (i16)(v)
-#define STORE_u16(b, i, v) b[i] = (u16)(v)
-#define STORE_i32(b, i, v) b[i] = (i32)(v)
-#define STORE_u32(b, i, v) b[i] = (u32)(v)
-#define STORE_i64(b, i, v) b[i] = (i64)(v)
-#define STORE_u64(b, i, v) b[i] = (u64)(v)
-#define STORE_c64(b, i, v) b[i] = (v)
-#define STORE_c128(b, i, v) b[i] = (v)
-#define STORE_f32(b, i, v) b[i] = (f32)(v)
-#define STORE_f64(b, i, v) b[i] = (f64)(v)
 #define STORE_f16(b, i, v) b[i] = to_f16((f32)(v))
 #define STORE_bf16(b, i, v) b[i] = to_bf16((f32)(v))
 
@@ -77,13 +51,7 @@ __device__ static inline u16 to_bf16(f32 v) {
   return (u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-#define IDX int
-#define CAST(type, x) ((type)(x))
-#define FN(name) name
-#define REM(x, y) ((x) % (y))
-#define IS_MINUS_ONE(y) (CAST(T, -1) < 0 && (y) == CAST(T, -1))
 #define AS_F32(x) __uint_as_float((u32)(x))
-#define PARAM(i) params.v[i]
 #define GID ((IDX)(blockIdx.x * GROUP + threadIdx.x))
 #define GRP ((IDX)blockIdx.x)
 #define LID ((IDX)threadIdx.x)
@@ -91,5 +59,4 @@ __device__ static inline u16 to_bf16(f32 v) {
 #define INF __int_as_float(0x7f800000)
 
 #define ZERO_OF(type) (type{})
-#define WORD(high, low) ((u64)(u32)(high) << 32 | (u64)(u32)(low))
 #define AS_F64(word) __longlong_as_double((i64)(word))

@@ -31,35 +31,9 @@ typedef c128 S_c128;
 typedef f64 S_f64;
 #endif
 
-#define LOAD_i8(b, i) b[i]
-#define LOAD_u8(b, i) b[i]
-#define LOAD_bool(b, i) b[i]
-#define LOAD_i16(b, i) b[i]
-#define LOAD_u16(b, i) b[i]
-#define LOAD_i32(b, i) b[i]
-#define LOAD_u32(b, i) b[i]
-#define LOAD_i64(b, i) b[i]
-#define LOAD_u64(b, i) b[i]
-#define LOAD_c64(b, i) b[i]
-#define LOAD_c128(b, i) b[i]
-#define LOAD_f32(b, i) b[i]
-#define LOAD_f64(b, i) b[i]
 #define LOAD_f16(b, i) vload_half(i, b)
 #define LOAD_bf16(b, i) as_float((u32)b[i] << 16)
 
-#define STORE_i8(b, i, v) b[i] = (i8)(v)
-#define STORE_u8(b, i, v) b[i] = (u8)(v)
-#define STORE_bool(b, i, v) b[i] = (u8)(v)
-#define STORE_i16(b, i, v) b[i] = (i16)(v)
-#define STORE_u16(b, i, v) b[i] = (u16)(v)
-#define STORE_i32(b, i, v) b[i] = (i32)(v)
-#define STORE_u32(b, i, v) b[i] = (u32)(v)
-#define STORE_i64(b, i, v) b[i] = (i64)(v)
-#define STORE_u64(b, i, v) b[i] = (u64)(v)
-#define STORE_c64(b, i, v) b[i] = (v)
-#define STORE_c128(b, i, v) b[i] = (v)
-#define STORE_f32(b, i, v) b[i] = (f32)(v)
-#define STORE_f64(b, i, v) b[i] = (f64)(v)
 #define STORE_f16(b, i, v) vstore_half_rte(v, i, b)
 #define STORE_bf16(b, i, v) b[i] = to_bf16(v)
 
@@ -69,13 +43,7 @@ static u16 to_bf16(f32 v) {
   return (u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-#define IDX int
-#define CAST(type, x) ((type)(x))
-#define FN(name) name
-#define REM(x, y) ((x) % (y))
-#define IS_MINUS_ONE(y) (CAST(T, -1) < 0 && (y) == CAST(T, -1))
 #define AS_F32(x) as_float(x)
-#define PARAM(i) params.v[i]
 #define GID ((IDX)get_global_id(0))
 #define GRP ((IDX)get_group_id(0))
 #define LID ((IDX)get_local_id(0))
@@ -83,5 +51,4 @@ static u16 to_bf16(f32 v) {
 #define INF INFINITY
 
 #define ZERO_OF(type) ((type)(0))
-#define WORD(high, low) ((u64)(u32)(high) << 32 | (u64)(u32)(low))
 #define AS_F64(word) as_double(word)
