@@ -29,7 +29,7 @@ if [ "${1:-}" != --quick ]; then
   for preset in asan tsan; do
     build $preset
     step "test: $preset"
-    ctest --preset $preset
+    ctest --preset $preset -j 2
   done
 fi
 if [ "${1:-}" != --quick ]; then
@@ -46,8 +46,8 @@ if [ "${1:-}" != --quick ]; then
 fi
 if [ "${1:-}" != --quick ]; then
   step "conformance: the suite, proven"
-  build/release/bin/keel-conformance self-test --jobs 3
-  build/release/bin/keel-conformance self-test --fault cpu --jobs 3
+  build/release/bin/keel-conformance self-test --jobs 4
+  build/release/bin/keel-conformance self-test --fault cpu --jobs 4
   sh conformance/tests/readme.sh --check
   sh cmake/guide.sh --check
   sh cmake/guide.sh --run

@@ -61,7 +61,7 @@ fi
 
 "$(dirname "$keel")/../tests/families_index" "$device" || failed=1
 "$(dirname "$keel")/../tests/families_order" "$device" || failed=1
-"$(dirname "$keel")/../tests/families_chain" "$device" 20 || failed=1
+"$(dirname "$keel")/../tests/families_chain" "$device" 8 || failed=1
 
 # what the device was told, done again without Keel
 replay=$(dirname "$keel")/../bench/${name}_replay
