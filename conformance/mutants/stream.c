@@ -659,7 +659,7 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
   if (BUG(empty_capture) && !capture->first)
     return FAIL(KD_INTERNAL, "there is nothing to launch");
   if (BUG(capture_in_stream) && capture->stream->dead) abort();
-  if (BUG(replay_first_data) && capture->launches++) return KD_OK;
+  if (capture->launches++ && BUG(replay_first_data)) return KD_OK;
   for (const job *j = capture->first; j; j = j->next) {
     if (BUG(replay_no_fill) && j->kind == JOB_FILL) continue;
     kd_status status = launch_job(stream, j);
@@ -677,6 +677,7 @@ static bool rebind(kd_buffer **buffer, uint64_t *offset, const kd_rebind *r) {
 
 static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
                                 uint32_t count) {
+  if (BUG(rebind_late) && capture->launches) return KD_OK;
   for (uint32_t i = 0; i < count; i++) {
     bool found = false;
     for (job *j = capture->first; j; j = j->next) {

@@ -262,6 +262,13 @@ static void capture_threads(void) {
   kc_threads(4, record_there, NULL);
 }
 
+static void launch_and_check(recorded *r, const value *in, const char *what) {
+  kc_ok(launch(r->capture, r->stream), "capture.launch");
+  kc_ok(kc_finish(r->stream), "waiting");
+  check_output(r, in, r->run->out_buffers[0], what);
+}
+
+/* Before the first launch, and behind one: what was made for a launch is made anew. */
 static void capture_update(void) {
   if (!kp.c.update) kc_unclaimed("capture.update is NULL");
   recorded r;
@@ -273,19 +280,26 @@ static void capture_update(void) {
   value *in = kc_floats(1, r.unary.in->dims, &random);
   value_store(in, bytes);
   kc_write(other, 0, bytes, SIZE);
+  value_store(r.unary.in, bytes);
+  kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
   kd_rebind rebind = {.from = r.run->in_buffers[0]->handle,
                       .to = other->handle,
                       .from_offset = r.run->in_buffers[0]->offset,
                       .to_offset = other->offset};
+  kd_rebind back = {.from = rebind.to,
+                    .to = rebind.from,
+                    .from_offset = rebind.to_offset,
+                    .to_offset = rebind.from_offset};
   kd_status status =
       KC_CALL(kd_status, kp.c.update(r.capture, &rebind, 1), "capture.update");
   if (status == KD_UNIMPLEMENTED) kc_unclaimed("it rebinds no buffers");
   kc_ok(status, "capture.update");
-  kc_ok(launch(r.capture, r.stream), "capture.launch");
-  kc_ok(kc_finish(r.stream), "waiting");
-  check_output(&r, in, r.run->out_buffers[0],
-               "the output with another input"
-               " buffer");
+  launch_and_check(&r, in, "the output with another input buffer");
+  kc_ok(KC_CALL(kd_status, kp.c.update(r.capture, &back, 1),
+                "capture.update(behind a launch)"),
+        "capture.update behind a launch");
+  launch_and_check(&r, r.unary.in,
+                   "the output with the first input buffer again");
   kd_rebind wrong = {.from = r.middle->handle,
                      .to = other->handle,
                      .from_offset = 77777,

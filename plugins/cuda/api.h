@@ -42,7 +42,6 @@ enum {
   CU_NO_BINARY_FOR_GPU = 209,
   CU_ECC_UNCORRECTABLE = 214,
   CU_NVLINK_UNCORRECTABLE = 220,
-  CU_UNSUPPORTED_PTX_VERSION = 222,
   CU_OPERATING_SYSTEM = 304,
   CU_NOT_READY = 600,
   CU_ILLEGAL_ADDRESS = 700,
@@ -57,8 +56,6 @@ enum {
   CU_INVALID_PC = 718,
   CU_LAUNCH_FAILED = 719,
   CU_NOT_SUPPORTED = 801,
-  CU_SYSTEM_DRIVER_MISMATCH = 803,
-  CU_COMPAT_NOT_SUPPORTED = 804,
   CU_UNKNOWN = 999
 };
 
@@ -106,13 +103,10 @@ enum {
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, \
     (cu_context *context, cu_device device)) \
   X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (cu_device device)) \
-  X(CtxGetCurrent, cuCtxGetCurrent, (cu_context *context)) \
   X(CtxPushCurrent, cuCtxPushCurrent_v2, (cu_context context)) \
   X(CtxPopCurrent, cuCtxPopCurrent_v2, (cu_context *context)) \
   X(CtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, \
     (int *least, int *greatest)) \
-  X(CtxEnablePeerAccess, cuCtxEnablePeerAccess, \
-    (cu_context peer, unsigned flags)) \
   X(MemGetInfo, cuMemGetInfo_v2, (size_t *free, size_t *total)) \
   X(MemAlloc, cuMemAlloc_v2, (cu_pointer *memory, size_t size)) \
   X(MemFree, cuMemFree_v2, (cu_pointer memory)) \

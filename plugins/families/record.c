@@ -172,8 +172,8 @@ static kd_status rebind_one(struct kd_capture *capture, fam_command *m,
   return KD_OK;
 }
 
-kd_status fam_record_rebind(struct kd_capture *capture,
-                            const kd_rebind *rebinds, uint32_t count) {
+static kd_status rebind_locked(struct kd_capture *capture,
+                               const kd_rebind *rebinds, uint32_t count) {
   fam_recording *r = of(capture);
   kd_status status = KD_OK;
   for (uint32_t i = 0; i < count; i++)
@@ -182,6 +182,15 @@ kd_status fam_record_rebind(struct kd_capture *capture,
                            "buffer %u of the update is not recorded", i);
   for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
     status = rebind_one(capture, &r->commands[i], rebinds, count);
+  return status;
+}
+
+kd_status fam_record_rebind(struct kd_capture *capture,
+                            const kd_rebind *rebinds, uint32_t count) {
+  fam_recording *r = of(capture);
+  pthread_mutex_lock(&r->lock);
+  kd_status status = rebind_locked(capture, rebinds, count);
+  pthread_mutex_unlock(&r->lock);
   return status;
 }
 

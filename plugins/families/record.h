@@ -83,7 +83,7 @@ void fam_record_join(struct kd_capture *capture, struct kd_capture **slot);
 /* Adds a copy of a command. */
 kd_status fam_record_add(struct kd_capture *capture,
                          const fam_command *command);
-/* kd_capture_table.update, under the lock, which is the caller's to take. */
+/* kd_capture_table.update */
 kd_status fam_record_rebind(struct kd_capture *capture,
                             const kd_rebind *rebinds, uint32_t count);
 /* Holds it, and lets go: the last one to do so frees it. */

@@ -178,19 +178,11 @@ static kd_status launch(kd_capture *c, kd_stream *stream) {
   return status;
 }
 
-static kd_status update(kd_capture *c, const kd_rebind *rebinds,
-                        uint32_t count) {
-  pthread_mutex_lock(&c->recording.lock);
-  kd_status status = fam_record_rebind(c, rebinds, count);
-  pthread_mutex_unlock(&c->recording.lock);
-  return status;
-}
-
 const kd_capture_table ocl_capture = {
     .struct_size = sizeof(kd_capture_table),
     .begin = begin,
     .end = end,
     .launch = launch,
-    .update = update,
+    .update = fam_record_rebind,
     .destroy = fam_record_drop,
 };

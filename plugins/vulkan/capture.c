@@ -15,7 +15,6 @@ typedef struct taken {
 
 struct kd_capture {
   fam_recording recording; /* first */
-  bool needs_host;         /* the device alone can't do all of it */
   VkCommandPool pool;
   taken *now;   /* NULL: to be recorded for the driver */
   taken *older; /* of before an update; one may still run */
@@ -41,7 +40,7 @@ static void retire(kd_capture *c) {
 static kd_status added(kd_capture *c, fam_command *m) {
   vlk_program *program = m->program;
   if (m->kind == FAM_LAUNCH) atomic_fetch_add(&program->users, 1);
-  c->needs_host |= !vlk_is_plain(m);
+  (void)c;
   return KD_OK;
 }
 
@@ -148,6 +147,13 @@ static kd_status take(kd_capture *c) {
   return KD_OK;
 }
 
+/* Whether the device alone can do it; a fill hangs on where it begins. */
+static bool is_plain(const fam_recording *r) {
+  for (uint32_t i = 0; i < r->count; i++)
+    if (!vlk_is_plain(&r->commands[i])) return false;
+  return true;
+}
+
 static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
   vlk_batch *b = NULL;
   kd_status status = c->now ? KD_OK : take(c);
@@ -169,23 +175,12 @@ static kd_status launch(kd_capture *c, kd_stream *stream) {
   if (stream->recording)
     return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
   pthread_mutex_lock(&r->lock);
-  if (!c->needs_host && r->count && !atomic_load(&r->device->profiling))
+  if (r->count && !atomic_load(&r->device->profiling) &&
+      (c->now || is_plain(r)))
     status = launch_whole(c, stream);
   else
     for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
       status = vlk_run(stream, &r->commands[i], 0);
-  pthread_mutex_unlock(&r->lock);
-  return status;
-}
-
-static kd_status update(kd_capture *c, const kd_rebind *rebinds,
-                        uint32_t count) {
-  fam_recording *r = &c->recording;
-  pthread_mutex_lock(&r->lock);
-  kd_status status = fam_record_rebind(c, rebinds, count);
-  c->needs_host = false; /* a fill hangs on where it begins */
-  for (uint32_t i = 0; i < r->count; i++)
-    c->needs_host |= !vlk_is_plain(&r->commands[i]);
   pthread_mutex_unlock(&r->lock);
   return status;
 }
@@ -195,6 +190,6 @@ const kd_capture_table vlk_capture = {
     .begin = begin,
     .end = end,
     .launch = launch,
-    .update = update,
+    .update = fam_record_rebind,
     .destroy = fam_record_drop,
 };

@@ -30,14 +30,12 @@ keel_status keel_program_create(keel_context *context,
 }
 
 keel_mapping *keel_mapping_retain(keel_mapping *mapping) {
-  /* relaxed: who retains it holds it already */
   keel_refs_take(&mapping->refs);
   return mapping;
 }
 
 void keel_mapping_release(void *mapping) {
   keel_mapping *self = mapping;
-  /* acq_rel: reads through other holders come before it goes */
   if (!self || !keel_refs_drop(&self->refs)) return;
   keel_file_close(&self->file);
   free(self);

@@ -76,14 +76,36 @@ for have in 'test_relu 1 cases ran on it whole, 0' 'test_softplus 0 cases ran on
     echo "$one without NVRTC: as it should be" || wrong "$one without NVRTC"
 done
 
-# a device that is lost: told once, and the other one goes on
+# a device that is lost, before anybody waits for it and after: the log has it once
 model=$data/pytorch-converted/test_Conv2d_depthwise
+for slow in 0 200; do
+  # shellcheck disable=SC2086
+  STANDIN_LOSE=1 STANDIN_SLOW=$slow timeout 20 "$keel" run "$model/model.onnx" $on \
+    --input $model/test_data_set_0/input_0.pb >"$scratch/out" 2>&1
+  [ $? = 1 ] && grep -q 'is lost: .*CUDA_ERROR_ILLEGAL_ADDRESS' "$scratch/out" &&
+    [ "$(grep -c 'nothing runs on it until the process starts again' "$scratch/out")" = 1 ] &&
+    echo "a lost device, $slow ms late: as it should be" || wrong "a lost device, $slow ms late"
+done
+
+# what waits for an event to be told of is told, where the driver calls nobody any more
 # shellcheck disable=SC2086
-STANDIN_LOSE=1 "$keel" run "$model/model.onnx" $on --input $model/test_data_set_0/input_0.pb \
-  >"$scratch/out" 2>&1 && wrong "a lost device: the run went well"
-[ "$(grep -c 'is lost: .*CUDA_ERROR_ILLEGAL_ADDRESS' "$scratch/out")" -ge 1 ] &&
-  grep -q 'nothing runs on it until the process starts again' "$scratch/out" &&
-  echo "a lost device: as it should be" || wrong "a lost device: not told"
+STANDIN_LOSE=1 STANDIN_SLOW=100 timeout 20 "$keel" onnx-test $on "$data/node/test_loop11" \
+  >"$scratch/out" 2>&1
+[ $? = 1 ] && grep -q 'DEVICE_LOST\|is lost' "$scratch/out" && echo "a callback of a lost device: comes" ||
+  wrong "a callback of a lost device"
+
+# a device that said once that it is lost does no more, also where the driver would
+# shellcheck disable=SC2086
+STANDIN_FAULT=cuModuleLoadData:1:719 "$keel" onnx-test $on "$data/pytorch-operator" >"$scratch/out" 2>&1
+grep -q ' 0 cases ran on it whole, 0 in part' "$scratch/out" &&
+  echo "nothing runs on a lost device: as it should be" || wrong "a lost device goes on"
+
+# out of memory: what was asked, what there is
+# shellcheck disable=SC2086
+STANDIN_FAULT=cuMemAllocAsync:1:2 "$keel" run "$model/model.onnx" $on \
+  --input $model/test_data_set_0/input_0.pb >"$scratch/out" 2>&1
+grep -q '[1-9][0-9]* bytes on cuda:0 (cuMemAllocAsync): [0-9]* of [0-9]* are free, and [0-9]* are this' \
+  "$scratch/out" && echo "out of memory: as it should be" || wrong "out of memory"
 
 # each function of the driver fails, at its first and at its second call: in a way that
 # passes, and in one that stays; nothing crashes or hangs
@@ -100,7 +122,7 @@ for call in cuDevicePrimaryCtxRetain cuMemGetInfo cuMemAllocAsync cuMemFreeAsync
     code=$?
     calls=$((calls + 1))
     case $code in
-    0) ;;
+    0) grep -q 'is lost' "$scratch/out" && wrong "$call:$fault: it runs on a lost device" ;;
     1) grep -q 'CUDA_ERROR\|bytes on cuda:0' "$scratch/out" && told=$((told + 1)) ||
       wrong "$call:$fault: the failure is not told" ;;
     *) wrong "$call:$fault: status $code" ;;

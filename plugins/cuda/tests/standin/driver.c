@@ -44,7 +44,8 @@ cu_result standin_enter(const char *call, context **out_context) {
 }
 
 void standin_count_launch(context *of) {
-  const char *text = getenv("STANDIN_LOSE");
+  const char *text = getenv("STANDIN_LOSE"), *slow = getenv("STANDIN_SLOW");
+  if (slow) usleep(1000 * (useconds_t)strtoul(slow, NULL, 10));
   uint64_t number = atomic_fetch_add(&launches, 1) + 1;
   if (text && strtoull(text, NULL, 10) == number)
     __atomic_store_n(&of->broken, CU_ILLEGAL_ADDRESS, __ATOMIC_RELEASE);
@@ -150,11 +151,6 @@ API cu_result cuDevicePrimaryCtxRelease_v2(cu_device device) {
   return CU_OK;
 }
 
-API cu_result cuCtxGetCurrent(cu_context *out) {
-  *out = depth ? stack[depth - 1] : NULL;
-  return CU_OK;
-}
-
 API cu_result cuCtxPushCurrent_v2(cu_context of) {
   if (depth == 16) return CU_INVALID_VALUE;
   stack[depth++] = of;
@@ -170,12 +166,6 @@ API cu_result cuCtxPopCurrent_v2(cu_context *out) {
 API cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   *least = 0;
   *greatest = -5;
-  return CU_OK;
-}
-
-API cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned flags) {
-  (void)peer;
-  (void)flags;
   return CU_OK;
 }
 

@@ -72,7 +72,8 @@ extern context standin_contexts[DEVICES];
 /* The calling thread's. CU_OK, or why a call fails: the context is broken, or this is
  * where a fault was asked for. */
 cu_result standin_enter(const char *call, context **out_context);
-/* Breaks the context where a launch is the one that is to. */
+/* Before a launch: waits where that is asked for, and breaks the context where the launch is
+ * the one that is to. */
 void standin_count_launch(context *of);
 void standin_run(const job *what);
 
