@@ -8,8 +8,6 @@
 
 #include "standin.h"
 
-#define TOTAL ((size_t)3 << 30)
-
 context standin_contexts[DEVICES] = {{.device = 0}, {.device = 1}};
 static _Thread_local context *stack[16];
 static _Thread_local int depth;
@@ -18,6 +16,12 @@ static _Atomic uint64_t launches;
 
 static void put_text(char *out, size_t room, const char *text) {
   snprintf(out, room, "%s", text);
+}
+
+/* Bytes of a device. */
+static size_t total(void) {
+  const char *text = getenv("STANDIN_MEMORY");
+  return text ? (size_t)strtoull(text, NULL, 10) : (size_t)3 << 30;
 }
 
 /* ---- faults that were asked for ------------------------------------------------------ */
@@ -123,7 +127,7 @@ API cu_result cuDeviceGetUuid(cu_uuid *uuid, cu_device device) {
 
 API cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device) {
   (void)device;
-  *bytes = TOTAL;
+  *bytes = total();
   return CU_OK;
 }
 
@@ -176,7 +180,7 @@ API cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 /* The size stands before the memory. */
 static cu_result take(context *here, size_t size, void **out) {
   pthread_mutex_lock(&lock);
-  bool fits = size <= TOTAL - here->used;
+  bool fits = size <= total() - here->used;
   if (fits) here->used += size;
   pthread_mutex_unlock(&lock);
   char *memory =
@@ -205,12 +209,12 @@ static void give(void *memory) {
   free(head);
 }
 
-API cu_result cuMemGetInfo_v2(size_t *available, size_t *total) {
+API cu_result cuMemGetInfo_v2(size_t *available, size_t *all) {
   ENTER("cuMemGetInfo");
   pthread_mutex_lock(&lock);
-  *available = TOTAL - here->used;
+  *available = total() - here->used;
   pthread_mutex_unlock(&lock);
-  *total = TOTAL;
+  *all = total();
   return CU_OK;
 }
 
@@ -251,7 +255,7 @@ API cu_result cuMemFreeAsync(cu_pointer memory, cu_stream stream) {
 API cu_result cuMemHostAlloc(void **out, size_t size, unsigned flags) {
   (void)flags;
   ENTER("cuMemHostAlloc");
-  if (size > TOTAL) return CU_OUT_OF_MEMORY;
+  if (size > total()) return CU_OUT_OF_MEMORY;
   *out = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
   return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
