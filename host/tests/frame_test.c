@@ -600,7 +600,7 @@ static void lay_blocks(uint64_t *state, uint64_t bytes, uint32_t *with_edges) {
       if (places.count > before) blocks[at].from = i;
       note_use(fplan, i, value, &blocks[at]);
     }
-  assert_int_equal(keel_places_end(&places, 64), KD_OK);
+  assert_int_equal(keel_places_end(&places, 64, false), KD_OK);
   check_blocks(&places, fplan, blocks);
   assert_true(places.least <= places.total);
   assert_true(places.total <= places.apart + 64 * places.count);

@@ -34,6 +34,9 @@ static const char help[] =
     "  --rtol X, --atol X  other tolerances\n"
     "  --output DIR        write each output to DIR/NAME.npy\n"
     "  --eager             op by op, without a plan: to compare with\n"
+    "  --no-replay         launch each kernel in each run, where a device "
+    "could\n"
+    "                      launch what it recorded\n"
     "  --repeat N          run it N times and print the times\n"
     "  --timeout MS        end a run that takes longer, with an error\n"
     "  --profile           print where the time went, by op and by device\n"
@@ -51,7 +54,7 @@ typedef struct arguments {
   long repeat;
   tolerance within;
   double timeout; /* milliseconds; 0: none */
-  bool profile, json, by_cost, eager;
+  bool profile, json, by_cost, eager, no_replay;
   const char *places[PORTS];
   const char *skips[PORTS];
   uint32_t place_count, skip_count;
@@ -188,6 +191,8 @@ static int parse(arguments *all, int argc, char **argv) {
       all->json = true;
     else if (!strcmp(argv[i], "--eager"))
       all->eager = true;
+    else if (!strcmp(argv[i], "--no-replay"))
+      all->no_replay = true;
     else if (argv[i][0] == '-' && argv[i][1])
       return usage_error("run", "there is no option \"%s\"", argv[i]);
     else if (all->model)
@@ -487,14 +492,16 @@ static int open_model(const arguments *all, session *run) {
   if (keel_program_load(run->context, all->model, &run->program) != KD_OK)
     return complain();
   double loaded = now();
-  keel_plan_params params = {.struct_size = sizeof params,
-                             .flags = (all->by_cost ? KEEL_PLAN_BY_COST : 0u) |
-                                      (all->eager ? KEEL_PLAN_EAGER : 0u),
-                             .device = device,
-                             .places = all->places,
-                             .place_count = all->place_count,
-                             .skip = all->skips,
-                             .skip_count = all->skip_count};
+  keel_plan_params params = {
+      .struct_size = sizeof params,
+      .flags = (all->by_cost ? KEEL_PLAN_BY_COST : 0u) |
+               (all->eager ? KEEL_PLAN_EAGER : 0u) |
+               (all->no_replay ? KEEL_PLAN_NO_REPLAY : 0u),
+      .device = device,
+      .places = all->places,
+      .place_count = all->place_count,
+      .skip = all->skips,
+      .skip_count = all->skip_count};
   progress("planning %s", all->model);
   if (keel_plan_create(run->program, &params, &run->plan) != KD_OK)
     return complain();
@@ -641,6 +648,9 @@ static void print_text(const arguments *all, session *run, const bool *agree,
         " least\n",
         (double)planned / (1u << 20), (double)apart / (1u << 20),
         (double)least / (1u << 20));
+  if (keel_plan_replays(run->plan))
+    printf("%llu runs were one launch of what the device had recorded\n",
+           (unsigned long long)keel_plan_replays(run->plan));
   if (all->profile) print_profile(run);
 }
 
@@ -676,6 +686,8 @@ static void print_json(const arguments *all, session *run, const bool *agree,
         " \"least_bytes\": %llu",
         (unsigned long long)planned, (unsigned long long)apart,
         (unsigned long long)least);
+  printf(", \"replays\": %llu",
+         (unsigned long long)keel_plan_replays(run->plan));
   keel_profile_line line;
   for (uint32_t i = 0;
        all->profile && keel_plan_profile_line(run->plan, i, &line) == KD_OK;

@@ -137,6 +137,10 @@ typedef struct keel_plan keel_plan;
  * comes again, as if the program said them: up to eight at a time. This one leaves that. */
 #define KEEL_PLAN_ONE 0x20u
 
+/* On a device that records, a function whose ops are all its kernels is recorded when it
+ * has run a few times, and launched as one from then on. This plan launches each kernel. */
+#define KEEL_PLAN_NO_REPLAY 0x40u
+
 /* How to make a plan; zero is the default of each field. */
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */
@@ -253,6 +257,10 @@ KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      uint32_t input_count,
                                      KD_OWNED keel_tensor **outputs,
                                      uint32_t output_count);
+
+/* How many times a function of the plan has been run by launching a recording: since the
+ * plan was made, with its plans for other types that still stand. */
+KEEL_API uint64_t keel_plan_replays(keel_plan *plan);
 
 /* Memory that values of the plan's main function take in a run, beside its inputs,
  * outputs and constants: bytes that are planned, that they would take apart, and the

@@ -21,31 +21,17 @@ typedef struct launch {
 /* Field by field: a struct that is built and copied costs more than the call. */
 static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   const keel_type *type = tensor->type;
-  const keel_buffer *buffer = tensor->buffer;
-  bool host = !buffer || !buffer->heap->device;
-  view->buffer = buffer ? buffer->handle : NULL;
-  view->data = tensor->data;
-  view->offset = tensor->offset;
+  keel_launch_point(view, tensor);
   view->size = type->bytes;
   view->dims = type->dims;
   view->strides = NULL;
   view->dtype = type->dtype;
   view->rank = type->rank;
   view->layout = tensor->layout;
-  view->flags = host ? KD_TENSOR_HOST : 0;
   view->reserved = 0;
 }
 
 /* ---- inputs --------------------------------------------------------------- */
-
-/* Whether a kernel on `device` can read the tensor where it lies. */
-static inline bool in_place(const keel_tensor *tensor,
-                            const keel_device *device, bool host_argument) {
-  keel_device *place = keel_tensor_place(tensor);
-  if (host_argument) return keel_device_addressable(place);
-  return place == device ||
-         (keel_device_addressable(device) && keel_device_addressable(place));
-}
 
 static keel_status move_input(keel_site *site, keel_tensor *tensor,
                               keel_device *device, bool host_argument,
@@ -74,7 +60,7 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
     bool host = i < 32 && (host_inputs >> i & 1);
     bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR ||
                  (i < 32 && (binding->blocked_inputs >> i & 1));
-    if (!plain || !in_place(tensor, binding->device, host)) {
+    if (!plain || !keel_launch_in_place(tensor, binding->device, host)) {
       KEEL_TRY(move_input(run->site, tensor, binding->device, host, &moved[i]));
       tensor = moved[i];
     }

@@ -2,7 +2,9 @@
 #ifndef KEEL_LAUNCH_H
 #define KEEL_LAUNCH_H
 
+#include "context.h"
 #include "eager/site.h"
+#include "values/tensor.h"
 
 /* Runs a binding. out_types are the outputs' types, NULL where the kernel will
  * tell them. */
@@ -10,6 +12,27 @@ keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
                             const keel_type *const *out_types,
                             keel_tensor *const *inputs, keel_tensor **outputs,
                             uint32_t donated);
+
+/* Whether a kernel on `device` can read the tensor where it lies: as an argument that it
+ * wants in host memory, or as another. */
+static inline bool keel_launch_in_place(const keel_tensor *tensor,
+                                        const keel_device *device,
+                                        bool host_argument) {
+  keel_device *place = keel_tensor_place(tensor);
+  if (host_argument) return keel_device_addressable(place);
+  return place == device ||
+         (keel_device_addressable(device) && keel_device_addressable(place));
+}
+
+/* Where a tensor's data is, into a view of its type or of as many elements. */
+static inline void keel_launch_point(kd_tensor *view,
+                                     const keel_tensor *tensor) {
+  const keel_buffer *buffer = tensor->buffer;
+  view->buffer = buffer ? buffer->handle : NULL;
+  view->data = tensor->data;
+  view->offset = tensor->offset;
+  view->flags = !buffer || !buffer->heap->device ? KD_TENSOR_HOST : 0;
+}
 
 /* Completes this thread's message, if the kernel left one, with what was run. Returns
  * `status`. */

@@ -1,478 +1,34 @@
-/* frame.c - launches that are written once. */
-#include "exec/frame.h"
-
-#include "context.h"
+/* frame.c - launches that are written once, and runs of them. */
 #include "eager/launch.h"
-#include "exec/places.h"
-#include "ops/runtime.h"
+#include "exec/replay.h"
+#include "memory/transfer.h"
 #include "trace/trace.h"
 
-/* What comes before what takes the square of it, in bits. */
-#define STEPS_MOST 8192
-
-/* Where a value's memory comes from. */
-typedef enum origin {
-  FROM_NOWHERE,  /* an absent argument */
-  FROM_CONSTANT, /* `number`: of this value */
-  FROM_INPUT,    /* `number`: which */
-  FROM_ARENA,    /* `number`: which of the blocks */
-  FROM_OUTCOME   /* is handed out; `number`: which of those */
-} origin;
-
-typedef struct source {
-  origin origin;
-  uint32_t number;
-  bool blocked;
-} source;
-
-/* A value that a run makes for its caller. */
-typedef struct outcome {
-  keel_heap *heap;
-  const keel_type *type;
-  bool blocked;
-} outcome;
-
-/* A view whose memory is another in each run. */
-typedef struct patch {
-  uint32_t view, number;
-} patch;
-
-typedef struct framed_step {
-  kd_status (*enqueue)(kd_kernel *self, kd_stream *stream,
-                       const kd_launch *launch);
-  kd_kernel *handle;
-  const keel_binding *binding; /* NULL: a view, nothing is to be done */
-  uint32_t first;              /* view; inputs, then outputs */
-  uint32_t workspace;          /* block, or KEEL_ABSENT */
-  uint64_t workspace_size;
-} framed_step;
-
-struct keel_framing {
-  keel_fplan *fplan;
-  framed_step *steps;
-  kd_tensor *views; /* data and buffer are a frame's */
-  source *sources;  /* by view */
-  uint32_t view_count;
-  source *values;          /* by value */
-  const keel_type **types; /* of inputs, by their number */
-  outcome *outcomes;
-  uint32_t outcome_count;
-  patch *input_patches, *outcome_patches;
-  uint32_t input_patch_count, outcome_patch_count;
-  keel_places places;
-  keel_heap *heap; /* of the arena */
-  keel_order *order;
-  /* By what steps cost; NULL: not measured. Put there once, with release; acquired. */
-  _Atomic(keel_order *) ranked;
-};
-
-struct keel_frame {
-  keel_framing *framing;
-  kd_tensor *views;
-  kd_launch *launches; /* by step */
-  int64_t *scratch;    /* by step: the workspace's dimension */
-  keel_tensor **outcomes;
-  keel_buffer *arena;
-  void *base; /* where the views think that the arena is */
-};
-
-/* ---- whether it fits ---------------------------------------------------------- */
-
-static bool is_view(const keel_step *step) {
-  keel_status (*host)(keel_host_call *) = step->site.op->schema->host;
-  return host == keel_run_view || host == keel_run_identity;
-}
-
-/* What a site met with these types; NULL: nothing that it has kept. */
-static const keel_binding *binding_of(const keel_fplan *fplan,
-                                      keel_step *step) {
-  for (uint32_t k = 0; k < KEEL_SITE_SLOTS; k++) {
-    const keel_binding *one =
-        atomic_load_explicit(&step->site.slots[k], memory_order_acquire);
-    bool fits = one && one->input_count == step->input_count &&
-                one->output_count == step->output_count;
-    for (uint32_t i = 0; fits && i < one->input_count; i++)
-      fits = one->types[i] == (step->inputs[i] == KEEL_ABSENT
-                                   ? NULL
-                                   : fplan->types[step->inputs[i]]);
-    if (fits) return one;
-  }
-  return NULL;
-}
-
-/* Arguments past the 32nd have none. */
-static bool has_bit(uint32_t bits, uint32_t argument) {
-  return argument < 32 && (bits >> argument & 1);
-}
-
-/* Whether shapes hang on types alone: values that they hang on are constants. */
-static bool shapes_stay(const keel_framing *all, const keel_step *step) {
-  uint32_t wanted = step->site.op->schema->value_inputs;
-  for (uint32_t i = 0; i < step->input_count; i++)
-    if (has_bit(wanted, i) && step->inputs[i] != KEEL_ABSENT &&
-        all->values[step->inputs[i]].origin != FROM_CONSTANT)
-      return false;
-  return true;
-}
-
-static bool works_at_once(const keel_device *device) {
-  return !device->stream && keel_device_addressable(device);
-}
-
-static bool kernel_fits(const keel_framing *all, const keel_step *step,
-                        const keel_binding *binding) {
-  const keel_fplan *fplan = all->fplan;
-  const kd_kernel_def *def = binding->instance->def;
-  if (!works_at_once(binding->device) ||
-      def->flags & (KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_BLOCKING))
-    return false;
-  for (uint32_t i = 0; i < binding->input_count; i++) {
-    uint32_t value = step->inputs[i];
-    if (value == KEEL_ABSENT) continue;
-    if (all->values[value].origin == FROM_NOWHERE || !fplan->types[value])
-      return false;
-    /* another layout than the kernel takes: a launch copies it */
-    if (all->values[value].blocked != has_bit(binding->blocked_inputs, i))
-      return false;
-    if (all->values[value].origin == FROM_CONSTANT &&
-        !keel_device_addressable(
-            keel_tensor_place(fplan->constants[all->values[value].number])))
-      return false;
-    /* its values may decide how much scratch memory is needed */
-    if (def->workspace && has_bit(def->host_inputs, i) &&
-        all->values[value].origin != FROM_CONSTANT)
-      return false;
-  }
-  for (uint32_t i = 0; i < binding->output_count; i++) {
-    uint32_t value = step->outputs[i];
-    const keel_type *type = binding->types[binding->input_count + i];
-    if (value == KEEL_ABSENT) {
-      if (!binding->outputs_known) return false;
-    } else if (!fplan->types[value] || !keel_type_known(fplan->types[value]) ||
-               (binding->outputs_known && fplan->types[value] != type)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/* ---- where values lie ----------------------------------------------------------- */
-
-/* Whether a value, or a view of it, is handed out. */
-static bool escapes(const keel_fplan *fplan, const uint32_t *base,
-                    uint32_t value) {
-  for (uint32_t i = 0; i < fplan->output_count; i++)
-    if (base[fplan->outputs[i]] == value) return true;
-  return false;
-}
-
-static const keel_type *output_type(const keel_framing *all,
-                                    const keel_step *step,
-                                    const keel_binding *binding, uint32_t i) {
-  return step->outputs[i] == KEEL_ABSENT
-             ? binding->types[binding->input_count + i]
-             : all->fplan->types[step->outputs[i]];
-}
-
-/* A place for output i of a step, or an outcome. */
-static keel_status place_output(keel_framing *all, const uint32_t *base,
-                                uint32_t index, uint32_t i) {
-  keel_step *step = &all->fplan->steps[index];
-  const keel_binding *binding = all->steps[index].binding;
-  const keel_type *type = output_type(all, step, binding, i);
-  uint32_t value = step->outputs[i];
-  source *at =
-      &all->sources[all->steps[index].first + binding->input_count + i];
-  at->blocked = i == 0 && binding->blocked_output;
-  if (!type) return KD_OK;
-  if (value != KEEL_ABSENT && escapes(all->fplan, base, value)) {
-    bool host = has_bit(binding->instance->def->host_outputs, i);
-    at->origin = FROM_OUTCOME;
-    at->number = all->outcome_count;
-    all->outcomes[all->outcome_count++] = (outcome){
-        host ? &binding->device->context->host : &binding->device->heap, type,
-        at->blocked};
-  } else {
-    uint32_t inplace = i ? 0 : binding->instance->def->inplace;
-    for (uint32_t k = 0; k < step->input_count && k < 32; k++)
-      if (step->inputs[k] != KEEL_ABSENT &&
-          all->values[step->inputs[k]].blocked != at->blocked)
-        inplace &= ~(UINT32_C(1) << k);
-    at->origin = FROM_ARENA;
-    KEEL_TRY(keel_places_take(&all->places, index, value, type->bytes, inplace,
-                              &at->number));
-  }
-  if (value != KEEL_ABSENT) all->values[value] = *at;
-  return KD_OK;
-}
-
-static void write_view(kd_tensor *view, const keel_type *type, bool blocked) {
-  *view = (kd_tensor){
-      .size = type->bytes,
-      .dims = type->dims,
-      .dtype = type->dtype,
-      .rank = type->rank,
-      .layout = blocked ? KD_LAYOUT_CHANNEL_BLOCKED : KD_LAYOUT_ROW_MAJOR};
-}
-
-static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
-                              uint32_t index) {
-  keel_fplan *fplan = all->fplan;
-  const keel_step *step = &fplan->steps[index];
-  framed_step *framed = &all->steps[index];
-  const keel_binding *binding = framed->binding;
-  const kd_kernel_def *def = binding->instance->def;
-  uint32_t n = binding->input_count;
-  kd_tensor *views = &all->views[framed->first];
-  for (uint32_t i = 0; i < n; i++) {
-    if (step->inputs[i] == KEEL_ABSENT) continue;
-    all->sources[framed->first + i] = all->values[step->inputs[i]];
-    write_view(&views[i], fplan->types[step->inputs[i]],
-               all->values[step->inputs[i]].blocked);
-  }
-  for (uint32_t i = 0; i < binding->output_count; i++) {
-    const keel_type *type = output_type(all, step, binding, i);
-    KEEL_TRY(place_output(all, base, index, i));
-    if (type)
-      write_view(&views[n + i], type,
-                 all->sources[framed->first + n + i].blocked);
-  }
-  if (!def->workspace) return KD_OK;
-  for (uint32_t i = 0; i < n; i++) /* what it may read of them is there */
-    if (all->sources[framed->first + i].origin == FROM_CONSTANT)
-      views[i].data =
-          fplan->constants[all->sources[framed->first + i].number]->data;
-  const kd_launch launch = {.struct_size = sizeof launch,
-                            .input_count = n,
-                            .output_count = binding->output_count,
-                            .inputs = views,
-                            .outputs = views + n,
-                            .node = &binding->node,
-                            .device = binding->device->handle,
-                            .data = def->data};
-  framed->workspace_size = def->workspace(framed->handle, &launch);
-  if (!framed->workspace_size) return KD_OK;
-  return keel_places_take(&all->places, index, KEEL_ABSENT,
-                          framed->workspace_size, 0, &framed->workspace);
-}
-
-/* Inputs and constants, and which values are views of others. False in *out_fits: not
- * this function. */
-static keel_status find_bases(keel_framing *all, uint32_t *base,
-                              bool *out_fits) {
-  keel_fplan *fplan = all->fplan;
-  *out_fits = false;
-  for (uint32_t i = 0; i < fplan->value_count; i++) {
-    base[i] = i;
-    if (!fplan->constants[i]) continue;
-    all->values[i].origin = FROM_CONSTANT;
-    all->values[i].number = i;
-    all->values[i].blocked = fplan->constants[i]->layout != KD_LAYOUT_ROW_MAJOR;
-    if (fplan->constants[i]->kind != KEEL_DATA) return KD_OK;
-  }
-  for (uint32_t i = 0; i < fplan->input_count; i++) {
-    uint32_t value = fplan->inputs[i];
-    if (all->values[value].origin == FROM_CONSTANT || !fplan->uses[value])
-      continue;
-    all->values[value] = (source){.origin = FROM_INPUT, .number = i};
-    all->types[i] = fplan->types[value];
-    if (!all->types[i] || !keel_type_known(all->types[i])) return KD_OK;
-  }
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    const keel_step *step = &fplan->steps[i];
-    if (!is_view(step)) continue;
-    if (step->output_count != 1 || !step->input_count ||
-        step->inputs[0] == KEEL_ABSENT || step->outputs[0] == KEEL_ABSENT)
-      return KD_OK;
-    base[step->outputs[0]] = base[step->inputs[0]];
-  }
-  *out_fits = fplan->step_count <= STEPS_MOST;
-  return KD_OK;
-}
-
-/* What a view is of. */
-static bool lay_view(keel_framing *all, const keel_step *step) {
-  uint32_t from = step->inputs[0], to = step->outputs[0];
-  const keel_type *type = all->fplan->types[to];
-  all->values[to] = all->values[from];
-  return !all->values[from].blocked && type && keel_type_known(type) &&
-         all->values[from].origin != FROM_NOWHERE;
-}
-
-static keel_status lay_steps(keel_framing *all, const uint32_t *base,
-                             bool *out_fits) {
-  keel_fplan *fplan = all->fplan;
-  *out_fits = false;
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    keel_step *step = &fplan->steps[i];
-    framed_step *framed = &all->steps[i];
-    framed->workspace = KEEL_ABSENT;
-    if (!shapes_stay(all, step)) return KD_OK;
-    if (is_view(step)) {
-      if (!lay_view(all, step)) return KD_OK;
-      continue;
-    }
-    framed->binding = binding_of(fplan, step);
-    if (step->site.op->schema->host || !framed->binding ||
-        !kernel_fits(all, step, framed->binding))
-      return KD_OK;
-    framed->first = all->view_count;
-    framed->handle = framed->binding->instance->handle;
-    framed->enqueue = framed->binding->instance->def->enqueue;
-    all->view_count += step->input_count + step->output_count;
-    if (!all->heap) all->heap = &framed->binding->device->heap;
-    if (all->heap != &framed->binding->device->heap) return KD_OK;
-    KEEL_TRY(lay_kernel(all, base, i));
-  }
-  *out_fits = all->heap != NULL;
-  for (uint32_t i = 0; i < fplan->output_count; i++)
-    *out_fits &= all->values[fplan->outputs[i]].origin != FROM_NOWHERE;
-  return KD_OK;
-}
-
-/* The views that a run sets. */
-static void list_patches(keel_framing *all) {
-  for (uint32_t i = 0; i < all->view_count; i++) {
-    const source *at = &all->sources[i];
-    if (at->origin == FROM_INPUT)
-      all->input_patches[all->input_patch_count++] = (patch){i, at->number};
-    if (at->origin == FROM_OUTCOME)
-      all->outcome_patches[all->outcome_patch_count++] = (patch){i, at->number};
+static void release_all(keel_tensor **tensors, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    keel_tensor_release(tensors[i]);
+    tensors[i] = NULL;
   }
 }
 
-/* What kernels may take for granted of memory. */
-static uint64_t alignment_of(const keel_heap *heap) {
-  const keel_device *device = heap ? heap->device : NULL;
-  uint32_t own = device ? device->info.spaces[0].alignment : 0;
-  return own > 64 ? own : 64;
+static void release_memory(keel_frame *frame) {
+  release_all(frame->moved, frame->framing->fplan->input_count);
+  if (frame->arena) keel_buffer_release(frame->arena);
+  frame->arena = NULL;
 }
-
-/* Whether one allocation can hold all. */
-static bool fits_at_once(const keel_framing *all) {
-  const keel_device *device = all->heap->device;
-  uint64_t most = device ? device->info.spaces[0].max_buffer : 0;
-  return !most || all->places.total <= most;
-}
-
-static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
-  uint32_t views = 0;
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    views += fplan->steps[i].input_count + fplan->steps[i].output_count;
-  uint32_t *base = calloc(fplan->value_count + 1, sizeof *base);
-  all->fplan = fplan;
-  all->steps = calloc(fplan->step_count + 1, sizeof *all->steps);
-  all->views = calloc(views + 1, sizeof *all->views);
-  all->sources = calloc(views + 1, sizeof *all->sources);
-  all->values = calloc(fplan->value_count + 1, sizeof *all->values);
-  all->types = calloc(fplan->input_count + 1, sizeof *all->types);
-  all->outcomes = calloc(fplan->output_count + 1, sizeof *all->outcomes);
-  all->input_patches = calloc(views + 1, sizeof *all->input_patches);
-  all->outcome_patches = calloc(views + 1, sizeof *all->outcome_patches);
-  keel_status status = KD_OK;
-  if (!base || !all->steps || !all->views || !all->sources || !all->values ||
-      !all->types || !all->outcomes || !all->input_patches ||
-      !all->outcome_patches)
-    status = keel_no_memory(views * sizeof *all->views);
-  if (status == KD_OK) status = find_bases(all, base, out_fits);
-  if (status == KD_OK && *out_fits)
-    status = keel_places_begin(&all->places, fplan, base);
-  if (status == KD_OK && *out_fits) status = lay_steps(all, base, out_fits);
-  keel_status laid = keel_places_end(&all->places, alignment_of(all->heap));
-  if (status == KD_OK) status = laid;
-  *out_fits = *out_fits && fits_at_once(all);
-  if (status == KD_OK && *out_fits) {
-    list_patches(all);
-    all->order = keel_order_create(fplan, all->places.edges,
-                                   all->places.edge_count, NULL);
-    if (!all->order) status = KD_OUT_OF_MEMORY;
-  }
-  free(base);
-  return status;
-}
-
-static void framing_free(keel_framing *framing) {
-  if (!framing) return;
-  free(framing->steps);
-  free(framing->views);
-  free(framing->sources);
-  free(framing->values);
-  free(framing->types);
-  free(framing->outcomes);
-  free(framing->input_patches);
-  free(framing->outcome_patches);
-  keel_places_free(&framing->places);
-  keel_order_free(framing->order);
-  keel_order_free(atomic_load(&framing->ranked));
-  free(framing);
-}
-
-/* Stands for a function that does not fit. */
-static keel_framing unfit;
-
-/* The function's framing; NULL: it has none. Made after a run that made values, by
- * whoever comes first. */
-static keel_framing *framing_of(keel_fplan *fplan) {
-  /* acquire: all that its maker wrote */
-  keel_framing *at =
-      atomic_load_explicit(&fplan->framing, memory_order_acquire);
-  if (at) return at == &unfit ? NULL : at;
-  /* acquire: the bindings that the run left */
-  if (!atomic_load_explicit(&fplan->ran, memory_order_acquire)) return NULL;
-  bool fits = false;
-  keel_framing *made = calloc(1, sizeof *made);
-  if (!made || lay(fplan, made, &fits) != KD_OK) {
-    framing_free(made); /* perhaps another time */
-    return NULL;
-  }
-  if (!fits) {
-    framing_free(made);
-    made = &unfit;
-  }
-  /* release: pairs with the load above */
-  if (!atomic_compare_exchange_strong_explicit(&fplan->framing, &at, made,
-                                               memory_order_acq_rel,
-                                               memory_order_acquire)) {
-    if (made != &unfit) framing_free(made);
-    made = at;
-  }
-  return made == &unfit ? NULL : made;
-}
-
-void keel_framing_drop(keel_fplan *fplan) {
-  keel_framing *framing = atomic_load(&fplan->framing);
-  if (framing != &unfit) framing_free(framing);
-}
-
-bool keel_frame_memory(const keel_fplan *fplan, uint64_t *out_planned,
-                       uint64_t *out_apart, uint64_t *out_least) {
-  const keel_framing *framing =
-      atomic_load_explicit(&fplan->framing, memory_order_acquire);
-  if (!framing || framing == &unfit) return false;
-  if (out_planned) *out_planned = framing->places.total;
-  if (out_apart) *out_apart = framing->places.apart;
-  if (out_least) *out_least = framing->places.least;
-  return true;
-}
-
-/* ---- frames ---------------------------------------------------------------------- */
 
 void keel_frame_free(keel_frame *frame) {
   if (!frame) return;
   free(frame->views);
   free(frame->launches);
   free(frame->scratch);
+  keel_replay_free(frame->replay);
+  if (frame->moved) release_memory(frame);
   free(frame->outcomes);
+  free(frame->moved);
+  free(frame->brought);
+  free(frame->read);
   free(frame);
-}
-
-/* Where a tensor's data is, into a view of its type or of as many elements. */
-static inline void point_at(kd_tensor *view, const keel_tensor *tensor) {
-  const keel_buffer *buffer = tensor->buffer;
-  view->buffer = buffer ? buffer->handle : NULL;
-  view->data = tensor->data;
-  view->offset = tensor->offset;
-  view->flags = !buffer || !buffer->heap->device ? KD_TENSOR_HOST : 0;
 }
 
 static void write_launches(keel_frame *frame) {
@@ -500,9 +56,10 @@ static void write_launches(keel_frame *frame) {
                                                  .rank = 1};
     for (uint32_t k = 0; k < binding->input_count; k++)
       if (framing->sources[step->first + k].origin == FROM_CONSTANT)
-        point_at(&views[k],
-                 framing->fplan
-                     ->constants[framing->sources[step->first + k].number]);
+        keel_launch_point(
+            &views[k],
+            framing->fplan
+                ->constants[framing->sources[step->first + k].number]);
   }
 }
 
@@ -515,8 +72,13 @@ static keel_frame *make_frame(keel_framing *framing) {
   frame->launches = calloc(steps + 1, sizeof *frame->launches);
   frame->scratch = calloc(steps + 1, sizeof *frame->scratch);
   frame->outcomes = calloc(framing->outcome_count + 1, sizeof(keel_tensor *));
+  frame->moved = calloc(framing->fplan->input_count + 1, sizeof(keel_tensor *));
+  frame->brought = calloc(framing->fplan->input_count + 1, sizeof(bool));
+  frame->read = calloc(framing->fplan->input_count + 1, sizeof(keel_tensor *));
+  if (framing->records) frame->replay = keel_replay_create(framing);
   if (!frame->views || !frame->launches || !frame->scratch ||
-      !frame->outcomes) {
+      !frame->outcomes || !frame->moved || !frame->brought || !frame->read ||
+      (framing->records && !frame->replay)) {
     keel_frame_free(frame);
     return NULL;
   }
@@ -525,18 +87,22 @@ static keel_frame *make_frame(keel_framing *framing) {
   return frame;
 }
 
+/* Where an offset into the arena is; NULL where memory has no addresses. */
+static void *address_of(const keel_frame *frame, uint64_t offset) {
+  return frame->arena->address ? (char *)frame->arena->address + offset : NULL;
+}
+
 /* The arena is another piece of memory than before. */
 static void point_into(keel_frame *frame) {
   const keel_framing *framing = frame->framing;
   const keel_block *blocks = framing->places.blocks;
-  char *base = frame->arena->address;
   uint32_t flags = framing->heap->device ? 0 : KD_TENSOR_HOST;
   for (uint32_t i = 0; i < framing->view_count; i++) {
     if (framing->sources[i].origin != FROM_ARENA) continue;
     kd_tensor *view = &frame->views[i];
     view->buffer = frame->arena->handle;
     view->offset = blocks[framing->sources[i].number].offset;
-    view->data = base + view->offset;
+    view->data = address_of(frame, view->offset);
     view->flags = flags;
   }
   for (uint32_t i = 0; i < framing->fplan->step_count; i++) {
@@ -546,63 +112,99 @@ static void point_into(keel_frame *frame) {
     kd_tensor *scratch = &frame->launches[i].workspace;
     scratch->buffer = frame->arena->handle;
     scratch->offset = blocks[framing->steps[i].workspace].offset;
-    scratch->data = base + scratch->offset;
+    scratch->data = address_of(frame, scratch->offset);
   }
-  frame->base = base;
+  frame->placed = frame->arena->handle;
+  frame->base = frame->arena->address;
 }
 
 static bool takes(const keel_framing *framing, keel_tensor *const *inputs) {
+  bool addressable = keel_device_addressable(framing->heap->device);
   for (uint32_t i = 0; i < framing->fplan->input_count; i++)
     if (framing->types[i] &&
         (!inputs[i] || inputs[i]->type != framing->types[i] ||
          inputs[i]->kind != KEEL_DATA ||
          inputs[i]->layout != KD_LAYOUT_ROW_MAJOR ||
-         !keel_device_addressable(keel_tensor_place(inputs[i]))))
+         /* what is copied out comes later */
+         (addressable &&
+          !keel_device_addressable(keel_tensor_place(inputs[i])))))
       return false;
   return true;
 }
 
+/* What is recorded uses the memory again. */
 static void let_go(keel_frame *frame) {
-  for (uint32_t i = 0; i < frame->framing->outcome_count; i++) {
-    keel_tensor_release(frame->outcomes[i]);
-    frame->outcomes[i] = NULL;
+  release_all(frame->outcomes, frame->framing->outcome_count);
+  if (!keel_replay_holds(frame->replay)) release_memory(frame);
+}
+
+static keel_status take_outcomes(keel_frame *frame) {
+  const keel_framing *framing = frame->framing;
+  for (uint32_t i = 0; i < framing->outcome_count; i++) {
+    const outcome *one = &framing->outcomes[i];
+    keel_buffer *recorded = keel_replay_outcome(frame->replay, i);
+    KEEL_TRY(recorded
+                 ? keel_tensor_over(recorded, one->type, &frame->outcomes[i])
+                 : keel_tensor_on(one->heap, one->type, &frame->outcomes[i]));
+    if (one->blocked) frame->outcomes[i]->layout = KD_LAYOUT_CHANNEL_BLOCKED;
   }
-  if (frame->arena) keel_buffer_release(frame->arena);
-  frame->arena = NULL;
+  for (uint32_t i = 0; i < framing->outcome_patch_count; i++) {
+    const patch *one = &framing->outcome_patches[i];
+    keel_launch_point(&frame->views[one->view], frame->outcomes[one->number]);
+  }
+  return KD_OK;
+}
+
+/* An input where the kernels can read it. */
+static keel_status bring(keel_frame *frame, keel_tensor *const *inputs,
+                         uint32_t number, keel_tensor **out_tensor) {
+  keel_device *device = frame->framing->heap->device;
+  *out_tensor = inputs[number];
+  if (keel_launch_in_place(inputs[number], device, false)) return KD_OK;
+  keel_tensor **moved = &frame->moved[number];
+  if (!*moved)
+    KEEL_TRY(keel_transfer_begin(inputs[number], device, moved));
+  else if (!frame->brought[number])
+    KEEL_TRY(keel_transfer_into(inputs[number], *moved));
+  frame->brought[number] = true;
+  *out_tensor = *moved;
+  return KD_OK;
+}
+
+static keel_status take_inputs(keel_frame *frame, keel_tensor *const *inputs) {
+  const keel_framing *framing = frame->framing;
+  memset(frame->brought, 0, framing->fplan->input_count);
+  for (uint32_t i = 0; i < framing->input_patch_count; i++) {
+    const patch *one = &framing->input_patches[i];
+    keel_tensor *tensor = NULL;
+    KEEL_TRY(bring(frame, inputs, one->number, &tensor));
+    keel_launch_point(&frame->views[one->view], tensor);
+    frame->read[one->number] = tensor;
+  }
+  return KD_OK;
 }
 
 /* Memory for a run, and views of it. */
 static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
   const keel_framing *framing = frame->framing;
-  if (framing->places.total) {
+  keel_status status = KD_OK;
+  if (framing->places.total && !frame->arena) {
     KEEL_TRY(
         keel_heap_take(framing->heap, framing->places.total, &frame->arena));
-    if (frame->arena->address != frame->base) point_into(frame);
+    if (frame->arena->address != frame->base ||
+        frame->arena->handle != frame->placed)
+      point_into(frame);
   }
-  for (uint32_t i = 0; i < framing->outcome_count; i++) {
-    const outcome *one = &framing->outcomes[i];
-    keel_status status =
-        keel_tensor_on(one->heap, one->type, &frame->outcomes[i]);
-    if (status != KD_OK) {
-      let_go(frame);
-      return status;
-    }
-    if (one->blocked) frame->outcomes[i]->layout = KD_LAYOUT_CHANNEL_BLOCKED;
-  }
-  for (uint32_t i = 0; i < framing->input_patch_count; i++) {
-    const patch *one = &framing->input_patches[i];
-    point_at(&frame->views[one->view], inputs[one->number]);
-  }
-  for (uint32_t i = 0; i < framing->outcome_patch_count; i++) {
-    const patch *one = &framing->outcome_patches[i];
-    point_at(&frame->views[one->view], frame->outcomes[one->number]);
-  }
-  return KD_OK;
+  status = take_inputs(frame, inputs);
+  if (frame->replay) keel_replay_choose(frame);
+  if (status == KD_OK) status = take_outcomes(frame);
+  if (status != KD_OK) let_go(frame);
+  return status;
 }
 
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
                       keel_frame **frame) {
-  keel_framing *framing = framing_of(fplan);
+  keel_framing *framing = keel_framing_of(fplan);
   if (!framing || !takes(framing, inputs)) return false;
   if (!*frame) *frame = make_frame(framing);
   return *frame && fill(*frame, inputs) == KD_OK;
@@ -627,20 +229,47 @@ void keel_frame_rank(keel_frame *frame, const uint32_t *costs) {
     keel_order_free(ranked);
 }
 
-keel_status keel_frame_step(keel_frame *frame, uint32_t index) {
+bool keel_frame_queued(const keel_frame *frame) {
+  return frame->framing->queued;
+}
+
+/* stream: the device's, under its lock; NULL: it has none. */
+static keel_status call_step(keel_frame *frame, uint32_t index,
+                             kd_stream *stream) {
   const framed_step *step = &frame->framing->steps[index];
+  const keel_site *site = &frame->framing->fplan->steps[index].site;
   if (!step->binding) return KD_OK;
   uint64_t began = keel_tracing() ? keel_now() : 0;
-  kd_status status = step->enqueue(step->handle, NULL, &frame->launches[index]);
-  if (began) {
-    const keel_site *site = &frame->framing->fplan->steps[index].site;
+  if (stream)
+    frame->launches[index].correlation =
+        began ? keel_trace_launch(site->op->schema->name, site->where) : 0;
+  kd_status status =
+      step->enqueue(step->handle, stream, &frame->launches[index]);
+  if (began)
     keel_trace_span(site->op->schema->name, step->binding->device->name,
                     site->where, began);
-  }
-  return status == KD_OK
-             ? KD_OK
-             : keel_launch_failed(&frame->framing->fplan->steps[index].site,
-                                  step->binding, status);
+  return status == KD_OK ? KD_OK
+                         : keel_launch_failed(site, step->binding, status);
+}
+
+keel_status keel_frame_step(keel_frame *frame, uint32_t index) {
+  return call_step(frame, index, NULL);
+}
+
+keel_status keel_frame_enqueue_steps(keel_frame *frame) {
+  kd_stream *stream = frame->framing->heap->device->stream;
+  for (uint32_t i = 0; i < frame->framing->fplan->step_count; i++)
+    KEEL_TRY(call_step(frame, i, stream));
+  return KD_OK;
+}
+
+keel_status keel_frame_enqueue(keel_frame *frame) {
+  keel_device *device = frame->framing->heap->device;
+  if (frame->replay && !keel_tracing()) return keel_replay_run(frame);
+  pthread_mutex_lock(&device->stream_lock);
+  keel_status status = keel_frame_enqueue_steps(frame);
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
 }
 
 /* A value as the type that it is handed out with. */

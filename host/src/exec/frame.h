@@ -2,9 +2,9 @@
  * each step's launch is written once, and values have their places in one piece of
  * memory.
  *
- * It fits a function of kernels of one device that works at once in memory that the
- * host shares (the CPU), and of views of data. What the first run met says which
- * kernels those are. */
+ * It fits a function of kernels of one device, and of views of data. What the first run
+ * met says which kernels those are. On a device with a stream all steps are enqueued in
+ * their order; where it can record them, they are launched as one (replay.h). */
 #ifndef KEEL_FRAME_H
 #define KEEL_FRAME_H
 
@@ -18,7 +18,11 @@ typedef struct keel_frame keel_frame;
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
                       keel_frame **frame);
 
-/* Runs one step. */
+/* Whether its device has a stream: steps are enqueued at once, and run later. */
+bool keel_frame_queued(const keel_frame *frame);
+keel_status keel_frame_enqueue(keel_frame *frame);
+
+/* Else: runs one step. */
 keel_status keel_frame_step(keel_frame *frame, uint32_t index);
 
 /* Which steps wait for which in a frame: for more than their values, where memory is

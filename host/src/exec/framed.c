@@ -84,10 +84,22 @@ static keel_status run_shared(keel_run *run) {
   return status;
 }
 
+/* The device has them in its stream's order. */
+static keel_status run_queued(keel_run *run) {
+  keel_status status = keel_run_check(run, 0);
+  keel_hush();
+  return status == KD_OK ? keel_frame_enqueue(run->frame) : status;
+}
+
+static keel_status run_now(keel_run *run) {
+  bool alone = keel_run_is_alone(run) || is_short(run->fplan);
+  return alone ? run_alone(run) : run_shared(run);
+}
+
 keel_status keel_run_in_frame(keel_run *run, keel_tensor *const *inputs,
                               keel_tensor **outputs) {
-  bool alone = keel_run_is_alone(run) || is_short(run->fplan);
-  keel_status status = alone ? run_alone(run) : run_shared(run);
+  keel_status status =
+      keel_frame_queued(run->frame) ? run_queued(run) : run_now(run);
   if (status == KD_OK) return keel_frame_end(run->frame, inputs, outputs);
   keel_frame_end(run->frame, inputs, NULL);
   return status;

@@ -332,7 +332,11 @@ static void set_offsets(keel_places *places, const packing *p, uint64_t total) {
 
 /* Any order, unless the plan's takes much less. */
 static keel_status choose(keel_places *places, const packing *p,
-                          uint64_t alignment) {
+                          uint64_t alignment, bool ordered) {
+  if (ordered) {
+    set_offsets(places, p, pack(places, p, in_plans_order, alignment));
+    return KD_OK;
+  }
   uint64_t any = pack(places, p, in_any_order, alignment);
   set_offsets(places, p, any);
   if (any < places->least + ORDER_WORTH || any / 11 <= places->least / 10)
@@ -343,7 +347,7 @@ static keel_status choose(keel_places *places, const packing *p,
   return keep_order(places);
 }
 
-static keel_status lay(keel_places *places, uint64_t alignment) {
+static keel_status lay(keel_places *places, uint64_t alignment, bool ordered) {
   size_t n = places->count;
   packing p = {malloc((n + 1) * sizeof *p.by_size),
                malloc((n + 1) * sizeof *p.near),
@@ -353,7 +357,7 @@ static keel_status lay(keel_places *places, uint64_t alignment) {
     for (uint32_t i = 0; i < places->count; i++)
       p.by_size[i] = (sized){places->blocks[i].bytes, i};
     qsort(p.by_size, n, sizeof *p.by_size, larger_first);
-    status = choose(places, &p, alignment);
+    status = choose(places, &p, alignment, ordered);
   } else {
     status = keel_no_memory(n * sizeof *p.offsets);
   }
@@ -363,9 +367,11 @@ static keel_status lay(keel_places *places, uint64_t alignment) {
   return status;
 }
 
-keel_status keel_places_end(keel_places *places, uint64_t alignment) {
+keel_status keel_places_end(keel_places *places, uint64_t alignment,
+                            bool ordered) {
   keel_status status = places->fplan ? find_least(places) : KD_OK;
-  if (status == KD_OK && places->fplan) status = lay(places, alignment);
+  if (status == KD_OK && places->fplan)
+    status = lay(places, alignment, ordered);
   free(places->before);
   free(places->first_reader);
   free(places->readers);

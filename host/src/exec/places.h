@@ -47,8 +47,9 @@ keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
                              uint32_t *out_block);
 
 /* Sets offsets, multiples of `alignment`, the total and the edges, and lets go of what
- * only that took. */
-keel_status keel_places_end(keel_places *places, uint64_t alignment);
+ * only that took. ordered: steps run in the plan's order anyway. */
+keel_status keel_places_end(keel_places *places, uint64_t alignment,
+                            bool ordered);
 void keel_places_free(keel_places *places);
 
 #endif /* KEEL_PLACES_H */

@@ -57,6 +57,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   step->input_count = node->input_count;
   step->output_count = node->output_count;
   step->copies = step->site.op->schema->host == keel_run_copy;
+  step->arrives = step->copies && keel_attr_int(node->op, "host", 0);
   KEEL_TRY(lay_constants(plan, function, step));
   return lay_graphs(plan, step);
 }
@@ -113,7 +114,7 @@ static keel_status lay_function(keel_plan *plan, keel_function *function,
       KEEL_TRY(lay_step(plan, function, &function->nodes[i],
                         &fplan->steps[fplan->step_count++]));
   for (uint32_t i = 0; i < fplan->step_count; i++)
-    fplan->copies |= fplan->steps[i].copies;
+    fplan->arrives |= fplan->steps[i].arrives;
   for (uint32_t i = 0; i < fplan->step_count; i++)
     fplan->nests |= fplan->steps[i].site.graphs != NULL;
   for (uint32_t i = 0; i < fplan->step_count; i++)
@@ -220,6 +221,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   keel_device *device = keel_plan_device(program, params);
   plan->device = device;
   plan->eager = params->flags & KEEL_PLAN_EAGER;
+  plan->no_replay = params->flags & KEEL_PLAN_NO_REPLAY;
   plan->program = program;
   keel_refs_take(&program->refs);
   KEEL_TRY(keep_params(plan, params));
@@ -359,6 +361,11 @@ void keel_plan_release(keel_plan *plan) {
   keel_program_release(plan->program);
   keel_arena_free(&plan->arena);
   free(plan);
+}
+
+uint64_t keel_plan_replays(keel_plan *plan) {
+  uint64_t count = atomic_load_explicit(&plan->replays, memory_order_relaxed);
+  return plan->versions ? count + keel_versions_replays(plan->versions) : count;
 }
 
 keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,

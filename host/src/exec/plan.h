@@ -25,7 +25,8 @@ typedef struct keel_step {
   uint32_t mark, behind_count;
   uint32_t *behind;
   bool blocks;        /* a kernel of it is KD_KERNEL_BLOCKING */
-  bool copies;        /* keel::Copy: its output may be pending */
+  bool copies;        /* keel::Copy */
+  bool arrives;       /* out of a device: its output may be pending */
   uint64_t copy_time; /* added to atomically */
   char types[96];     /* of the inputs, of a profiled call */
 } keel_step;
@@ -40,7 +41,7 @@ struct keel_fplan {
   uint32_t input_count, output_count;
   uint32_t capture_count;
   uint32_t mark_count; /* of the values, the last ones */
-  bool copies;         /* some step does */
+  bool arrives;        /* some step does */
   bool nests;          /* some step has nested functions */
   bool blocks;         /* some step does */
   keel_touch *touches; /* by capture */
@@ -88,7 +89,9 @@ struct keel_plan {
   /* plans of this one that its profile counts, too; retained (profile.c) */
   keel_plan **parts;
   uint32_t part_count, part_room;
-  bool eager; /* KEEL_PLAN_EAGER */
+  _Atomic uint64_t replays; /* a count alone, relaxed */
+  bool eager;               /* KEEL_PLAN_EAGER */
+  bool no_replay;
   bool by_clocks;
   bool clocks; /* it has asked for devices' clocks */
 };

@@ -34,12 +34,12 @@ static keel_run *take_run(keel_fplan *fplan) {
     run->uses = calloc(fplan->value_count + 1, sizeof *run->uses);
     run->waits = calloc(fplan->step_count + 1, sizeof *run->waits);
     run->tasks = calloc(fplan->step_count + 1, sizeof *run->tasks);
-    if (fplan->copies)
+    if (fplan->arrives)
       run->arrivals = calloc(fplan->step_count + 1, sizeof *run->arrivals);
     for (uint32_t i = 0; run->tasks && i < fplan->step_count; i++)
       run->tasks[i] = (step_task){{run_task, NULL}, run, i};
     if (run->values && run->uses && run->waits && run->tasks &&
-        (run->arrivals || !fplan->copies))
+        (run->arrivals || !fplan->arrives))
       return run;
     keel_run_free(run);
   }
@@ -102,7 +102,7 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
       if (!keel_run_nested(run, index, nested_ended)) break;
     } else {
       keel_run_step(run, index);
-      if (step->copies && goes_on_later(run, index)) break;
+      if (step->arrives && goes_on_later(run, index)) break;
     }
     ended++;
     index = follow(run, index);
@@ -345,7 +345,7 @@ static keel_status end_run(keel_run *run, keel_tensor **outputs) {
 /* Whether no step can end later than it is run, and no other thread would help. */
 static bool is_straight(const keel_run *run) {
   const keel_fplan *fplan = run->fplan;
-  return !fplan->copies && !fplan->nests && !fplan->blocks &&
+  return !fplan->arrives && !fplan->nests && !fplan->blocks &&
          keel_run_is_alone(run);
 }
 
@@ -354,7 +354,7 @@ static void begin_values(keel_run *run, keel_tensor *const *inputs,
   keel_fplan *fplan = run->fplan;
   /* a copy's type may not be there yet; nor would it fit a frame */
   run->meets =
-      ready && !fplan->copies &&
+      ready && !fplan->arrives &&
       !atomic_load_explicit(&fplan->meeting, memory_order_relaxed) &&
       !atomic_exchange_explicit(&fplan->meeting, true, memory_order_acquire);
   run->order = fplan->order;

@@ -39,7 +39,7 @@ struct keel_run {
    * that the step comes after all that its inputs' makers did. */
   atomic_uint *waits;
   step_task *tasks;  /* by step */
-  arrival *arrivals; /* by step; NULL: none of them copies */
+  arrival *arrivals; /* by step; NULL: none of them arrives */
   awaited *awaited;  /* by input; NULL: none was ever */
   /* Steps that have not ended. Counted down with release, read with acquire: who sees
    * none sees what all of them wrote. */

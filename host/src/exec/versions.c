@@ -203,6 +203,15 @@ uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans) {
   return count;
 }
 
+uint64_t keel_versions_replays(keel_versions *all) {
+  uint64_t count = 0;
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+    if (all->entries[i].plan) count += keel_plan_replays(all->entries[i].plan);
+  pthread_mutex_unlock(&all->lock);
+  return count;
+}
+
 keel_plan *keel_versions_last(keel_versions *all) {
   const version *last = NULL;
   pthread_mutex_lock(&all->lock);

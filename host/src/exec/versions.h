@@ -31,6 +31,9 @@ uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans);
 /* The version that was used last, to be released; NULL: there is none. */
 keel_plan *keel_versions_last(keel_versions *all);
 
+/* keel_plan_replays of those that stand. */
+uint64_t keel_versions_replays(keel_versions *all);
+
 /* Constants in the memories of devices, for all versions. */
 keel_placed *keel_versions_placed(keel_versions *all);
 

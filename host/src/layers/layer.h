@@ -13,6 +13,7 @@ typedef enum object_kind {
   OBJECT_EVENT,
   OBJECT_KERNEL,
   OBJECT_REGION,
+  OBJECT_CAPTURE,
 } object_kind;
 
 /* A handle that a plugin gave. */
@@ -40,6 +41,7 @@ typedef struct layer {
   kd_memory_table memory;
   kd_stream_table streams;
   kd_event_table events;
+  kd_capture_table capture;
   kd_peer_table peer;
   kd_region_table regions;
   kd_device *devices[16];

@@ -279,6 +279,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->memory = plugin->memory;
   l->streams = plugin->streams;
   l->events = plugin->events;
+  l->capture = plugin->capture;
   l->peer = plugin->peer;
   l->regions = plugin->regions;
   device_opens[number] = plugin->table.device_open;

@@ -10,7 +10,8 @@
  *                          device_info device_open; memory.allocate copy_in
  *                          copy_out copy fill; stream.create wait flush
  *                          synchronize; event.create record query wait;
- *                          kernel.supports create enqueue; peer.copy;
+ *                          kernel.supports create enqueue; capture.begin end
+ *                          launch update; peer.copy;
  *                          host.allocate option set_output constant attr_tensor
  *                          cache_get cache_put
  *

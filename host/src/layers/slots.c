@@ -1,4 +1,4 @@
-/* slots.c - memory, streams, events and peers behind the layers. */
+/* slots.c - memory, streams, events, recordings and peers behind the layers. */
 #include "layers/layer.h"
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -208,6 +208,74 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   return KD_OK;
 }
 
+/* ---- recordings ------------------------------------------------------------------- */
+
+static kd_status capture_begin(kd_stream *stream) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  REFUSE(o, "capture.begin: no such stream");
+  CALL_ON(stream, o->layer, "capture.begin", o->layer->capture.begin(stream));
+  return KD_OK;
+}
+
+/* A recording that ends otherwise than it was made is gone, and the stream as before. */
+static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  REFUSE(o, "capture.end: no such stream");
+  layer *l = o->layer;
+  kd_capture *made = NULL;
+  kd_status fault = keel_layers_enter("capture.end");
+  uint64_t began = settings.trace ? keel_now() : 0;
+  kd_status status = l->capture.end(stream, &made);
+  keel_layer_look(l, "capture.end", began, status);
+  if (settings.validation && status == KD_OK && !made)
+    keel_layer_report(l, "capture.end returned KD_OK and no recording");
+  if (fault != KD_OK) {
+    if (status == KD_OK && made) l->capture.destroy(made);
+    return fault;
+  }
+  if (status != KD_OK) return status;
+  keel_layer_remember(l, made, OBJECT_CAPTURE, o->device, 0);
+  *out_capture = made;
+  return KD_OK;
+}
+
+static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
+  const object *o = keel_layer_find(capture, OBJECT_CAPTURE);
+  REFUSE(o && keel_layer_stream_good(o->layer, "capture.launch", o->device,
+                                     stream),
+         "capture.launch: no such recording or stream");
+  CALL_ON(stream, o->layer, "capture.launch",
+          o->layer->capture.launch(capture, stream));
+  return KD_OK;
+}
+
+static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
+                                uint32_t count) {
+  const object *o = keel_layer_find(capture, OBJECT_CAPTURE);
+  REFUSE(o, "capture.update: no such recording");
+  for (uint32_t i = 0; i < count; i++)
+    REFUSE(keel_layer_range_good(o->layer, "capture.update", o->device,
+                                 rebinds[i].to, rebinds[i].to_offset, 0),
+           "validation refused capture.update");
+  CALL(o->layer, "capture.update",
+       o->layer->capture.update(capture, rebinds, count));
+  return KD_OK;
+}
+
+static void capture_destroy(kd_capture *capture) {
+  const object *o = keel_layer_find(capture, OBJECT_CAPTURE);
+  keel_layers_enter("capture.destroy");
+  if (!o) {
+    keel_layer_report(NULL,
+                      "capture.destroy: there is no such recording, or it was"
+                      " destroyed");
+    return;
+  }
+  layer *l = o->layer;
+  keel_layer_forget(capture, OBJECT_CAPTURE);
+  l->capture.destroy(capture);
+}
+
 /* ---- peers ------------------------------------------------------------------------ */
 
 static kd_status peer_copy(kd_device *from, kd_buffer *source,
@@ -250,6 +318,11 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(events, query, event_query);
   PUT(events, wait, event_wait);
   PUT(events, on_complete, event_on_complete);
+  PUT(capture, begin, capture_begin);
+  PUT(capture, end, capture_end);
+  PUT(capture, launch, capture_launch);
+  PUT(capture, update, capture_update);
+  PUT(capture, destroy, capture_destroy);
   PUT(peer, copy, peer_copy);
 #undef PUT
 }

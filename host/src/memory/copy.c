@@ -151,14 +151,20 @@ static keel_status copy_content(keel_tensor *source, keel_tensor *target) {
   return status;
 }
 
+keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target) {
+  keel_tensor *plain = NULL;
+  KEEL_TRY(keel_copy_layout(tensor, KD_LAYOUT_ROW_MAJOR, &plain));
+  keel_status status = copy_content(plain, target);
+  keel_tensor_release(plain);
+  return status;
+}
+
 keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
                          keel_tensor **out_tensor) {
-  keel_tensor *plain = NULL, *target = NULL;
-  KEEL_TRY(keel_copy_layout(tensor, KD_LAYOUT_ROW_MAJOR, &plain));
+  keel_tensor *target = NULL;
   keel_heap *heap = device ? &device->heap : &tensor->context->host;
-  keel_status status = keel_tensor_on(heap, plain->type, &target);
-  if (status == KD_OK) status = copy_content(plain, target);
-  keel_tensor_release(plain);
+  KEEL_TRY(keel_tensor_on(heap, tensor->type, &target));
+  keel_status status = keel_copy_into(tensor, target);
   if (status != KD_OK) {
     keel_tensor_release(target);
     return status;

@@ -10,6 +10,10 @@
 keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
                          keel_tensor **out_tensor);
 
+/* The same into `target`, of the same type and row-major, in the order of its device's
+ * work. */
+keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target);
+
 /* A copy in another layout, on the device that has it. */
 keel_status keel_copy_layout(keel_tensor *tensor, uint32_t layout,
                              keel_tensor **out_tensor);

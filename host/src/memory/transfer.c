@@ -229,15 +229,11 @@ static keel_status start(keel_transfer *transfer,
 }
 
 static keel_status make(keel_device *device, keel_tensor *source,
-                        keel_heap *heap, keel_transfer **out_transfer) {
+                        keel_tensor *target, keel_transfer **out_transfer) {
   keel_transfer *transfer = calloc(1, sizeof *transfer);
   if (!transfer) return keel_no_memory(sizeof *transfer);
-  keel_status status = keel_tensor_on(heap, source->type, &transfer->target);
-  if (status != KD_OK) {
-    free(transfer);
-    return status;
-  }
   transfer->task.run = arrive;
+  transfer->target = keel_tensor_retain(target);
   transfer->device = device;
   transfer->source = keel_tensor_retain(source);
   atomic_fetch_add_explicit(&device->transfers.under_way, 2,
@@ -253,21 +249,23 @@ static void drop(keel_transfer *transfer) {
   count_down(device, 1);
 }
 
-/* *out_tensor: where the data goes, or, where `pending`, a value that becomes
- * known when it is there. */
-static keel_status begin(keel_transfer *transfer,
+/* pending: *out_tensor becomes known when the data is there. */
+static keel_status begin(keel_device *device, keel_tensor *source,
+                         keel_tensor *target,
                          kd_status (*enqueue)(keel_transfer *transfer),
                          bool pending, keel_tensor **out_tensor) {
-  keel_tensor *outcome = transfer->target;
+  keel_transfer *transfer = NULL;
+  KEEL_TRY(make(device, source, target, &transfer));
   if (pending) {
-    transfer->result = keel_tensor_pending(transfer->device->context);
+    transfer->result = keel_tensor_pending(device->context);
     if (!transfer->result) {
       drop(transfer);
       return KD_OUT_OF_MEMORY;
     }
-    outcome = transfer->result;
   }
-  keel_tensor_retain(outcome); /* it may end before start returns */
+  keel_tensor *outcome = transfer->result;
+  if (outcome)
+    keel_tensor_retain(outcome); /* it may end before start returns */
   atomic_init(&transfer->holds, 2);
   transfer->ended = pending ? out_ended : in_ended;
   keel_status status = start(transfer, enqueue);
@@ -276,23 +274,18 @@ static keel_status begin(keel_transfer *transfer,
     keel_tensor_release(outcome);
     return status;
   }
-  *out_tensor = outcome;
+  if (pending) *out_tensor = outcome;
   return KD_OK;
-}
-
-static keel_status begin_in(keel_tensor *tensor, keel_device *device,
-                            kd_status (*enqueue)(keel_transfer *transfer),
-                            keel_tensor **out_tensor) {
-  keel_transfer *transfer = NULL;
-  KEEL_TRY(make(device, tensor, &device->heap, &transfer));
-  return begin(transfer, enqueue, false, out_tensor);
 }
 
 static keel_status begin_out(keel_tensor *tensor, keel_device *from,
                              keel_tensor **out_tensor) {
-  keel_transfer *transfer = NULL;
-  KEEL_TRY(make(from, tensor, &from->context->host, &transfer));
-  return begin(transfer, enqueue_out, true, out_tensor);
+  keel_tensor *target = NULL;
+  KEEL_TRY(keel_tensor_on(&from->context->host, tensor->type, &target));
+  keel_status status =
+      begin(from, tensor, target, enqueue_out, true, out_tensor);
+  keel_tensor_release(target);
+  return status;
 }
 
 /* ---- which way ------------------------------------------------------------ */
@@ -325,6 +318,21 @@ bool keel_transfer_direct(const keel_device *from, const keel_device *to) {
          from->plugin->peer.reachable(from->handle, to->handle);
 }
 
+keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target) {
+  keel_device *device = keel_tensor_place(target);
+  keel_device *from = keel_tensor_place(tensor);
+  bool here = keel_device_addressable(from);
+  keel_transfers_reap(device);
+  if (tensor->layout != KD_LAYOUT_ROW_MAJOR || !tensor->type->bytes ||
+      keel_device_addressable(device) || !tells_ends(device))
+    return keel_copy_into(tensor, target);
+  if (here && !is_lent(tensor) && (!from || !from->stream))
+    return begin(device, tensor, target, enqueue_in, false, NULL);
+  if (!here && from->stream && keel_transfer_direct(from, device))
+    return begin(device, tensor, target, enqueue_peer, false, NULL);
+  return keel_copy_into(tensor, target);
+}
+
 keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
                                 keel_tensor **out_tensor) {
   keel_device *from = keel_tensor_place(tensor);
@@ -335,21 +343,17 @@ keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
-  if (device) {
-    KEEL_TRY(keel_device_ready(device));
-    keel_transfers_reap(device);
-  }
-  if (!plain || !tensor->type->bytes)
-    return keel_copy_to(tensor, device, out_tensor);
-  if (!keel_device_addressable(device)) {
-    if (here && tells_ends(device) && !is_lent(tensor) &&
-        (!from || !from->stream))
-      return begin_in(tensor, device, enqueue_in, out_tensor);
-    if (!here && from->stream && tells_ends(device) &&
-        keel_transfer_direct(from, device))
-      return begin_in(tensor, device, enqueue_peer, out_tensor);
-  } else if (!here && tells_ends(from) && has_outward(from)) {
+  if (device) KEEL_TRY(keel_device_ready(device));
+  if (plain && tensor->type->bytes && !here &&
+      keel_device_addressable(device) && tells_ends(from) && has_outward(from))
     return begin_out(tensor, from, out_tensor);
-  }
-  return keel_copy_to(tensor, device, out_tensor);
+  if (!device) return keel_copy_to(tensor, device, out_tensor);
+  keel_tensor *target = NULL;
+  KEEL_TRY(keel_tensor_on(&device->heap, tensor->type, &target));
+  keel_status status = keel_transfer_into(tensor, target);
+  if (status == KD_OK)
+    *out_tensor = target;
+  else
+    keel_tensor_release(target);
+  return status;
 }

@@ -14,6 +14,11 @@
 keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
                                 keel_tensor **out_tensor);
 
+/* Overwrites `target`, of the same type and row-major, which is a device's: work that is
+ * given to the device from now on finds the data, and earlier work has not. Otherwise as
+ * above. */
+keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target);
+
 /* Whether data goes from one device to the other without the host. */
 bool keel_transfer_direct(const keel_device *from, const keel_device *to);
 

@@ -111,6 +111,17 @@ keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
   return KD_OK;
 }
 
+keel_status keel_tensor_over(keel_buffer *buffer, const keel_type *type,
+                             keel_tensor **out_tensor) {
+  keel_tensor *tensor = keel_tensor_new(buffer->heap->context);
+  if (!tensor) return KD_OUT_OF_MEMORY;
+  tensor->buffer = keel_buffer_retain(buffer);
+  tensor->type = type;
+  tensor->data = buffer->address;
+  *out_tensor = tensor;
+  return KD_OK;
+}
+
 keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
                              keel_tensor **out_tensor) {
   keel_tensor *view = keel_tensor_new(tensor->context);

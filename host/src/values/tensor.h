@@ -44,6 +44,10 @@ keel_tensor *keel_tensor_new(keel_context *context);
 keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
                            keel_tensor **out_tensor);
 
+/* A tensor of a buffer, at its beginning, contents as they are. */
+keel_status keel_tensor_over(keel_buffer *buffer, const keel_type *type,
+                             keel_tensor **out_tensor);
+
 /* Another tensor of the same memory, with a type of as many elements. */
 keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
                              keel_tensor **out_tensor);

@@ -4,8 +4,8 @@
  * A stream is a thread with a list of jobs; each job waits a moment first, so
  * that whoever forgets to wait is found out. Buffers are handles: their
  * contents lie behind a pointer that is handed to nobody. With QUEUE_TELLS it calls
- * back when an event's work is done; without, the host has to wait. Mul by 13 fails,
- * late; Mul by 7 waits until the test opens queue_gate. */
+ * back when an event's work is done, and records; without, the host has to wait. Mul by
+ * 13 fails, late; Mul by 7 waits until the test opens queue_gate. */
 #include <kd/kd.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 
 static const kd_host *host;
-static atomic_int live_buffers, live_streams, live_events;
+static atomic_int live_buffers, live_streams, live_events, live_captures;
 
 struct kd_buffer {
   char *bytes;
@@ -25,6 +25,10 @@ struct kd_buffer {
 __attribute__((visibility("default"))) atomic_int queue_gate;
 /* Callbacks that wait for their event. */
 __attribute__((visibility("default"))) atomic_int queue_pending;
+/* Launches and updates of recordings; and whether those can be put to other memory: 1. */
+__attribute__((visibility("default"))) atomic_int queue_launches;
+__attribute__((visibility("default"))) atomic_int queue_updates;
+__attribute__((visibility("default"))) atomic_int queue_rebinds = 1;
 /* What an Add is said to take, nanoseconds; 0: nothing is said. */
 __attribute__((visibility("default"))) atomic_int queue_cost;
 
@@ -67,6 +71,11 @@ struct kd_stream {
   uint64_t *bad;   /* work that failed, all of it */
   size_t bad_count;
   int stop;
+  kd_capture *recording; /* what is enqueued goes there */
+};
+
+struct kd_capture {
+  job *first, **end;
 };
 
 static int the_device;
@@ -136,6 +145,11 @@ static kd_status push(kd_stream *stream, const job *what) {
   if (!copy) return host->fail(KD_OUT_OF_MEMORY, "queue: no memory for a job");
   *copy = *what;
   copy->next = NULL;
+  if (stream->recording) {
+    *stream->recording->end = copy;
+    stream->recording->end = &copy->next;
+    return KD_OK;
+  }
   pthread_mutex_lock(&stream->lock);
   copy->ticket = ++stream->issued;
   if (stream->last)
@@ -255,6 +269,61 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   queue_pending++;
   call_back(stream);
   pthread_mutex_unlock(&stream->lock);
+  return KD_OK;
+}
+
+/* ---- recordings ---------------------------------------------------------------- */
+
+static void capture_destroy(kd_capture *capture) {
+  for (job *next; capture->first; capture->first = next) {
+    next = capture->first->next;
+    free(capture->first);
+  }
+  free(capture);
+  live_captures--;
+}
+
+static kd_status capture_begin(kd_stream *stream) {
+  if (stream->recording)
+    return host->fail(KD_FAILED_PRECONDITION, "queue: it records");
+  kd_capture *capture = calloc(1, sizeof *capture);
+  if (!capture) return host->fail(KD_OUT_OF_MEMORY, "queue: no memory");
+  capture->end = &capture->first;
+  stream->recording = capture;
+  live_captures++;
+  return KD_OK;
+}
+
+static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
+  if (!stream->recording)
+    return host->fail(KD_FAILED_PRECONDITION, "queue: it does not record");
+  *out_capture = stream->recording;
+  stream->recording = NULL;
+  return KD_OK;
+}
+
+static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
+  queue_launches++;
+  for (const job *at = capture->first; at; at = at->next) {
+    kd_status status = push(stream, at);
+    if (status) return status;
+  }
+  return KD_OK;
+}
+
+static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
+                                uint32_t count) {
+  if (!queue_rebinds) return KD_UNIMPLEMENTED;
+  queue_updates++;
+  for (job *at = capture->first; at; at = at->next)
+    for (int k = 0; k < 3; k++)
+      for (uint32_t i = 0; i < count; i++)
+        if (at->buffers[k] == rebinds[i].from &&
+            at->offsets[k] == rebinds[i].from_offset) {
+          at->buffers[k] = rebinds[i].to;
+          at->offsets[k] = rebinds[i].to_offset;
+          break;
+        }
   return KD_OK;
 }
 
@@ -412,10 +481,10 @@ static kd_status plugin_open(const kd_host *services) {
 }
 
 static void plugin_close(void) {
-  if (live_buffers || live_streams || live_events)
+  if (live_buffers || live_streams || live_events || live_captures)
     host->log(host, KD_LOG_ERROR,
-              "left over: %d buffers, %d streams, %d events", live_buffers,
-              live_streams, live_events);
+              "left over: %d buffers, %d streams, %d events, %d recordings",
+              live_buffers, live_streams, live_events, live_captures);
 }
 
 static uint32_t device_count(void) {
@@ -465,6 +534,15 @@ static const kd_event_table events = {
     .on_complete = QUEUE_TELLS ? event_on_complete : NULL,
 };
 
+static const kd_capture_table captures = {
+    .struct_size = sizeof captures,
+    .begin = capture_begin,
+    .end = capture_end,
+    .launch = capture_launch,
+    .update = capture_update,
+    .destroy = capture_destroy,
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof plugin,
     .abi_version = KD_ABI_VERSION,
@@ -482,6 +560,7 @@ static const kd_plugin plugin = {
     .kernel_count = 3,
     .streams = &streams,
     .events = &events,
+    .capture = QUEUE_TELLS ? &captures : NULL,
 };
 
 KD_ENTRY(plugin)

@@ -1,0 +1,406 @@
+/* framing.c - whether a function fits a frame, and what all its frames have in common:
+ * launches without places of runs, and where values lie. */
+#include "exec/framing.h"
+
+#include "eager/launch.h"
+#include "ops/runtime.h"
+
+/* What comes before what takes the square of it, in bits. */
+#define STEPS_MOST 8192
+
+/* ---- whether it fits ---------------------------------------------------------- */
+
+/* Whether its value is another's data: also one that a run brings to the device (frame.c). */
+static bool is_view(const keel_step *step) {
+  keel_status (*host)(keel_host_call *) = step->site.op->schema->host;
+  return host == keel_run_view || host == keel_run_identity || step->copies;
+}
+
+/* What a site met with these types; NULL: nothing that it has kept. */
+static const keel_binding *binding_of(const keel_fplan *fplan,
+                                      keel_step *step) {
+  for (uint32_t k = 0; k < KEEL_SITE_SLOTS; k++) {
+    const keel_binding *one =
+        atomic_load_explicit(&step->site.slots[k], memory_order_acquire);
+    bool fits = one && one->input_count == step->input_count &&
+                one->output_count == step->output_count;
+    for (uint32_t i = 0; fits && i < one->input_count; i++)
+      fits = one->types[i] == (step->inputs[i] == KEEL_ABSENT
+                                   ? NULL
+                                   : fplan->types[step->inputs[i]]);
+    if (fits) return one;
+  }
+  return NULL;
+}
+
+/* Arguments past the 32nd have none. */
+static bool has_bit(uint32_t bits, uint32_t argument) {
+  return argument < 32 && (bits >> argument & 1);
+}
+
+/* Whether shapes hang on types alone: values that they hang on are constants. */
+static bool shapes_stay(const keel_framing *all, const keel_step *step) {
+  uint32_t wanted = step->site.op->schema->value_inputs;
+  for (uint32_t i = 0; i < step->input_count; i++)
+    if (has_bit(wanted, i) && step->inputs[i] != KEEL_ABSENT &&
+        all->values[step->inputs[i]].origin != FROM_CONSTANT)
+      return false;
+  return true;
+}
+
+/* Whether a kernel finds argument i where the value is in each run. */
+static bool is_in_reach(const keel_framing *all, const keel_binding *binding,
+                        uint32_t i, uint32_t value) {
+  bool host = has_bit(binding->instance->def->host_inputs, i);
+  if (all->values[value].origin != FROM_CONSTANT)
+    return !host || keel_device_addressable(binding->device);
+  return keel_launch_in_place(all->fplan->constants[all->values[value].number],
+                              binding->device, host);
+}
+
+static bool kernel_fits(const keel_framing *all, const keel_step *step,
+                        const keel_binding *binding) {
+  const keel_fplan *fplan = all->fplan;
+  const kd_kernel_def *def = binding->instance->def;
+  if (def->flags & (KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_BLOCKING) ||
+      (def->host_outputs && binding->device->stream))
+    return false;
+  for (uint32_t i = 0; i < binding->input_count; i++) {
+    uint32_t value = step->inputs[i];
+    if (value == KEEL_ABSENT) continue;
+    if (all->values[value].origin == FROM_NOWHERE || !fplan->types[value])
+      return false;
+    /* another layout than the kernel takes: a launch copies it */
+    if (all->values[value].blocked != has_bit(binding->blocked_inputs, i))
+      return false;
+    if (!is_in_reach(all, binding, i, value)) return false;
+    /* its values may decide how much scratch memory is needed */
+    if (def->workspace && has_bit(def->host_inputs, i) &&
+        all->values[value].origin != FROM_CONSTANT)
+      return false;
+  }
+  for (uint32_t i = 0; i < binding->output_count; i++) {
+    uint32_t value = step->outputs[i];
+    const keel_type *type = binding->types[binding->input_count + i];
+    if (value == KEEL_ABSENT) {
+      if (!binding->outputs_known) return false;
+    } else if (!fplan->types[value] || !keel_type_known(fplan->types[value]) ||
+               (binding->outputs_known && fplan->types[value] != type)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- where values lie ----------------------------------------------------------- */
+
+/* Whether a value, or a view of it, is handed out. */
+static bool escapes(const keel_fplan *fplan, const uint32_t *base,
+                    uint32_t value) {
+  for (uint32_t i = 0; i < fplan->output_count; i++)
+    if (base[fplan->outputs[i]] == value) return true;
+  return false;
+}
+
+static const keel_type *output_type(const keel_framing *all,
+                                    const keel_step *step,
+                                    const keel_binding *binding, uint32_t i) {
+  return step->outputs[i] == KEEL_ABSENT
+             ? binding->types[binding->input_count + i]
+             : all->fplan->types[step->outputs[i]];
+}
+
+/* A place for output i of a step, or an outcome. */
+static keel_status place_output(keel_framing *all, const uint32_t *base,
+                                uint32_t index, uint32_t i) {
+  keel_step *step = &all->fplan->steps[index];
+  const keel_binding *binding = all->steps[index].binding;
+  const keel_type *type = output_type(all, step, binding, i);
+  uint32_t value = step->outputs[i];
+  source *at =
+      &all->sources[all->steps[index].first + binding->input_count + i];
+  at->blocked = i == 0 && binding->blocked_output;
+  if (!type) return KD_OK;
+  if (value != KEEL_ABSENT && escapes(all->fplan, base, value)) {
+    bool host = has_bit(binding->instance->def->host_outputs, i);
+    at->origin = FROM_OUTCOME;
+    at->number = all->outcome_count;
+    all->outcomes[all->outcome_count++] = (outcome){
+        host ? &binding->device->context->host : &binding->device->heap, type,
+        at->blocked};
+  } else {
+    uint32_t inplace = i ? 0 : binding->instance->def->inplace;
+    for (uint32_t k = 0; k < step->input_count && k < 32; k++)
+      if (step->inputs[k] != KEEL_ABSENT &&
+          all->values[step->inputs[k]].blocked != at->blocked)
+        inplace &= ~(UINT32_C(1) << k);
+    at->origin = FROM_ARENA;
+    KEEL_TRY(keel_places_take(&all->places, index, value, type->bytes, inplace,
+                              &at->number));
+  }
+  if (value != KEEL_ABSENT) all->values[value] = *at;
+  return KD_OK;
+}
+
+static void write_view(kd_tensor *view, const keel_type *type, bool blocked) {
+  *view = (kd_tensor){
+      .size = type->bytes,
+      .dims = type->dims,
+      .dtype = type->dtype,
+      .rank = type->rank,
+      .layout = blocked ? KD_LAYOUT_CHANNEL_BLOCKED : KD_LAYOUT_ROW_MAJOR};
+}
+
+static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
+                              uint32_t index) {
+  keel_fplan *fplan = all->fplan;
+  const keel_step *step = &fplan->steps[index];
+  framed_step *framed = &all->steps[index];
+  const keel_binding *binding = framed->binding;
+  const kd_kernel_def *def = binding->instance->def;
+  uint32_t n = binding->input_count;
+  kd_tensor *views = &all->views[framed->first];
+  for (uint32_t i = 0; i < n; i++) {
+    if (step->inputs[i] == KEEL_ABSENT) continue;
+    all->sources[framed->first + i] = all->values[step->inputs[i]];
+    write_view(&views[i], fplan->types[step->inputs[i]],
+               all->values[step->inputs[i]].blocked);
+  }
+  for (uint32_t i = 0; i < binding->output_count; i++) {
+    const keel_type *type = output_type(all, step, binding, i);
+    KEEL_TRY(place_output(all, base, index, i));
+    if (type)
+      write_view(&views[n + i], type,
+                 all->sources[framed->first + n + i].blocked);
+  }
+  if (!def->workspace) return KD_OK;
+  for (uint32_t i = 0; i < n; i++) /* what it may read of them is there */
+    if (all->sources[framed->first + i].origin == FROM_CONSTANT)
+      keel_launch_point(
+          &views[i], fplan->constants[all->sources[framed->first + i].number]);
+  const kd_launch launch = {.struct_size = sizeof launch,
+                            .input_count = n,
+                            .output_count = binding->output_count,
+                            .inputs = views,
+                            .outputs = views + n,
+                            .node = &binding->node,
+                            .device = binding->device->handle,
+                            .data = def->data};
+  framed->workspace_size = def->workspace(framed->handle, &launch);
+  if (!framed->workspace_size) return KD_OK;
+  return keel_places_take(&all->places, index, KEEL_ABSENT,
+                          framed->workspace_size, 0, &framed->workspace);
+}
+
+/* Inputs and constants, and which values are views of others. False in *out_fits: not
+ * this function. */
+static keel_status find_bases(keel_framing *all, uint32_t *base,
+                              bool *out_fits) {
+  keel_fplan *fplan = all->fplan;
+  *out_fits = false;
+  for (uint32_t i = 0; i < fplan->value_count; i++) {
+    base[i] = i;
+    if (!fplan->constants[i]) continue;
+    all->values[i].origin = FROM_CONSTANT;
+    all->values[i].number = i;
+    all->values[i].blocked = fplan->constants[i]->layout != KD_LAYOUT_ROW_MAJOR;
+    if (fplan->constants[i]->kind != KEEL_DATA) return KD_OK;
+  }
+  for (uint32_t i = 0; i < fplan->input_count; i++) {
+    uint32_t value = fplan->inputs[i];
+    if (all->values[value].origin == FROM_CONSTANT || !fplan->uses[value])
+      continue;
+    all->values[value] = (source){.origin = FROM_INPUT, .number = i};
+    all->types[i] = fplan->types[value];
+    if (!all->types[i] || !keel_type_known(all->types[i])) return KD_OK;
+  }
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    const keel_step *step = &fplan->steps[i];
+    if (!is_view(step)) continue;
+    if (step->output_count != 1 || !step->input_count ||
+        step->inputs[0] == KEEL_ABSENT || step->outputs[0] == KEEL_ABSENT)
+      return KD_OK;
+    base[step->outputs[0]] = base[step->inputs[0]];
+  }
+  *out_fits = fplan->step_count <= STEPS_MOST;
+  return KD_OK;
+}
+
+/* What a view is of. */
+static bool lay_view(keel_framing *all, const keel_step *step) {
+  uint32_t from = step->inputs[0], to = step->outputs[0];
+  const keel_type *type = all->fplan->types[to];
+  all->values[to] = all->values[from];
+  if (step->copies) {
+    if (step->arrives || all->values[from].origin != FROM_INPUT) return false;
+    if (!all->heap) all->heap = &step->site.pinned->heap;
+    if (all->heap != &step->site.pinned->heap) return false;
+  }
+  return !all->values[from].blocked && type && keel_type_known(type) &&
+         all->values[from].origin != FROM_NOWHERE;
+}
+
+static keel_status lay_steps(keel_framing *all, const uint32_t *base,
+                             bool *out_fits) {
+  keel_fplan *fplan = all->fplan;
+  *out_fits = false;
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    keel_step *step = &fplan->steps[i];
+    framed_step *framed = &all->steps[i];
+    framed->workspace = KEEL_ABSENT;
+    if (!shapes_stay(all, step)) return KD_OK;
+    if (is_view(step)) {
+      if (!lay_view(all, step)) return KD_OK;
+      continue;
+    }
+    framed->binding = binding_of(fplan, step);
+    if (step->site.op->schema->host || !framed->binding ||
+        !kernel_fits(all, step, framed->binding))
+      return KD_OK;
+    framed->first = all->view_count;
+    framed->handle = framed->binding->instance->handle;
+    framed->enqueue = framed->binding->instance->def->enqueue;
+    all->view_count += step->input_count + step->output_count;
+    if (!all->heap) all->heap = &framed->binding->device->heap;
+    if (all->heap != &framed->binding->device->heap) return KD_OK;
+    all->records &=
+        !(framed->binding->instance->def->flags & KD_KERNEL_NO_CAPTURE);
+    KEEL_TRY(lay_kernel(all, base, i));
+  }
+  *out_fits = all->heap != NULL;
+  if (all->heap) {
+    const keel_device *device = all->heap->device;
+    all->queued = device->stream != NULL;
+    all->records &=
+        all->queued && device->plugin->capture.begin && !fplan->plan->no_replay;
+  }
+  for (uint32_t i = 0; i < fplan->output_count; i++)
+    *out_fits &= all->values[fplan->outputs[i]].origin != FROM_NOWHERE;
+  return KD_OK;
+}
+
+/* The views that a run sets. */
+static void list_patches(keel_framing *all) {
+  for (uint32_t i = 0; i < all->view_count; i++) {
+    const source *at = &all->sources[i];
+    if (at->origin == FROM_INPUT)
+      all->input_patches[all->input_patch_count++] = (patch){i, at->number};
+    if (at->origin == FROM_OUTCOME)
+      all->outcome_patches[all->outcome_patch_count++] = (patch){i, at->number};
+  }
+}
+
+/* What kernels may take for granted of memory. */
+static uint64_t alignment_of(const keel_heap *heap) {
+  const keel_device *device = heap ? heap->device : NULL;
+  uint32_t own = device ? device->info.spaces[0].alignment : 0;
+  return own > 64 ? own : 64;
+}
+
+/* Whether one allocation can hold all. */
+static bool fits_at_once(const keel_framing *all) {
+  const keel_device *device = all->heap->device;
+  uint64_t most = device ? device->info.spaces[0].max_buffer : 0;
+  return !most || all->places.total <= most;
+}
+
+static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
+  uint32_t views = 0;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    views += fplan->steps[i].input_count + fplan->steps[i].output_count;
+  uint32_t *base = calloc(fplan->value_count + 1, sizeof *base);
+  all->fplan = fplan;
+  all->records = true;
+  all->steps = calloc(fplan->step_count + 1, sizeof *all->steps);
+  all->views = calloc(views + 1, sizeof *all->views);
+  all->sources = calloc(views + 1, sizeof *all->sources);
+  all->values = calloc(fplan->value_count + 1, sizeof *all->values);
+  all->types = calloc(fplan->input_count + 1, sizeof *all->types);
+  all->outcomes = calloc(fplan->output_count + 1, sizeof *all->outcomes);
+  all->input_patches = calloc(views + 1, sizeof *all->input_patches);
+  all->outcome_patches = calloc(views + 1, sizeof *all->outcome_patches);
+  keel_status status = KD_OK;
+  if (!base || !all->steps || !all->views || !all->sources || !all->values ||
+      !all->types || !all->outcomes || !all->input_patches ||
+      !all->outcome_patches)
+    status = keel_no_memory(views * sizeof *all->views);
+  if (status == KD_OK) status = find_bases(all, base, out_fits);
+  if (status == KD_OK && *out_fits)
+    status = keel_places_begin(&all->places, fplan, base);
+  if (status == KD_OK && *out_fits) status = lay_steps(all, base, out_fits);
+  keel_status laid =
+      keel_places_end(&all->places, alignment_of(all->heap), all->queued);
+  if (status == KD_OK) status = laid;
+  *out_fits = *out_fits && fits_at_once(all);
+  if (status == KD_OK && *out_fits) {
+    list_patches(all);
+    all->order = keel_order_create(fplan, all->places.edges,
+                                   all->places.edge_count, NULL);
+    if (!all->order) status = KD_OUT_OF_MEMORY;
+  }
+  free(base);
+  return status;
+}
+
+static void framing_free(keel_framing *framing) {
+  if (!framing) return;
+  free(framing->steps);
+  free(framing->views);
+  free(framing->sources);
+  free(framing->values);
+  free(framing->types);
+  free(framing->outcomes);
+  free(framing->input_patches);
+  free(framing->outcome_patches);
+  keel_places_free(&framing->places);
+  keel_order_free(framing->order);
+  keel_order_free(atomic_load(&framing->ranked));
+  free(framing);
+}
+
+/* Stands for a function that does not fit. */
+static keel_framing unfit;
+
+/* Made after a run that made values, by whoever comes first. */
+keel_framing *keel_framing_of(keel_fplan *fplan) {
+  /* acquire: all that its maker wrote */
+  keel_framing *at =
+      atomic_load_explicit(&fplan->framing, memory_order_acquire);
+  if (at) return at == &unfit ? NULL : at;
+  /* acquire: the bindings that the run left */
+  if (!atomic_load_explicit(&fplan->ran, memory_order_acquire)) return NULL;
+  bool fits = false;
+  keel_framing *made = calloc(1, sizeof *made);
+  if (!made || lay(fplan, made, &fits) != KD_OK) {
+    framing_free(made); /* perhaps another time */
+    return NULL;
+  }
+  if (!fits) {
+    framing_free(made);
+    made = &unfit;
+  }
+  /* release: pairs with the load above */
+  if (!atomic_compare_exchange_strong_explicit(&fplan->framing, &at, made,
+                                               memory_order_acq_rel,
+                                               memory_order_acquire)) {
+    if (made != &unfit) framing_free(made);
+    made = at;
+  }
+  return made == &unfit ? NULL : made;
+}
+
+void keel_framing_drop(keel_fplan *fplan) {
+  keel_framing *framing = atomic_load(&fplan->framing);
+  if (framing != &unfit) framing_free(framing);
+}
+
+bool keel_frame_memory(const keel_fplan *fplan, uint64_t *out_planned,
+                       uint64_t *out_apart, uint64_t *out_least) {
+  const keel_framing *framing =
+      atomic_load_explicit(&fplan->framing, memory_order_acquire);
+  if (!framing || framing == &unfit) return false;
+  if (out_planned) *out_planned = framing->places.total;
+  if (out_apart) *out_apart = framing->places.apart;
+  if (out_least) *out_least = framing->places.least;
+  return true;
+}

@@ -1,0 +1,92 @@
+/* framing.h - a function laid out for frames (frame.h), from inside: framing.c, frame.c and
+ * replay.c. */
+#ifndef KEEL_FRAMING_H
+#define KEEL_FRAMING_H
+
+#include "context.h"
+#include "exec/frame.h"
+#include "exec/places.h"
+
+/* Where a value's memory comes from. */
+typedef enum origin {
+  FROM_NOWHERE,  /* an absent argument */
+  FROM_CONSTANT, /* `number`: of this value */
+  FROM_INPUT,    /* `number`: which */
+  FROM_ARENA,    /* `number`: which of the blocks */
+  FROM_OUTCOME   /* is handed out; `number`: which of those */
+} origin;
+
+typedef struct source {
+  origin origin;
+  uint32_t number;
+  bool blocked;
+} source;
+
+/* A value that a run makes for its caller. */
+typedef struct outcome {
+  keel_heap *heap;
+  const keel_type *type;
+  bool blocked;
+} outcome;
+
+/* A view whose memory is another in each run. */
+typedef struct patch {
+  uint32_t view, number;
+} patch;
+
+typedef struct framed_step {
+  kd_status (*enqueue)(kd_kernel *self, kd_stream *stream,
+                       const kd_launch *launch);
+  kd_kernel *handle;
+  const keel_binding *binding; /* NULL: a view, nothing is to be done */
+  uint32_t first;              /* view; inputs, then outputs */
+  uint32_t workspace;          /* block, or KEEL_ABSENT */
+  uint64_t workspace_size;
+} framed_step;
+
+struct keel_framing {
+  keel_fplan *fplan;
+  framed_step *steps;
+  kd_tensor *views; /* data and buffer are a frame's */
+  source *sources;  /* by view */
+  uint32_t view_count;
+  source *values;          /* by value */
+  const keel_type **types; /* of inputs, by their number */
+  outcome *outcomes;
+  uint32_t outcome_count;
+  patch *input_patches, *outcome_patches;
+  uint32_t input_patch_count, outcome_patch_count;
+  keel_places places;
+  keel_heap *heap; /* of the arena; its device's are all kernels */
+  bool queued;     /* the device has a stream: it works later, in order */
+  bool records;    /* it can record it, and each kernel lets it */
+  keel_order *order;
+  /* By what steps cost; NULL: not measured. Put there once, with release; acquired. */
+  _Atomic(keel_order *) ranked;
+};
+
+struct keel_replay;
+
+/* One run's. */
+struct keel_frame {
+  keel_framing *framing;
+  kd_tensor *views;
+  kd_launch *launches; /* by step */
+  int64_t *scratch;    /* by step: the workspace's dimension */
+  keel_tensor **outcomes;
+  keel_tensor **moved; /* by input: a copy in the device's memory, or NULL */
+  bool *brought;       /* by input: the copy is this run's */
+  keel_tensor **read;  /* by input: what kernels read; not held */
+  keel_buffer *arena;
+  void *base; /* where the views think that the arena is */
+  kd_buffer *placed;
+  struct keel_replay *replay; /* NULL: the device records nothing */
+};
+
+/* Under the stream's lock: all steps, in the device's stream. */
+keel_status keel_frame_enqueue_steps(keel_frame *frame);
+
+/* The function's framing; NULL: it has none, or not yet. */
+keel_framing *keel_framing_of(keel_fplan *fplan);
+
+#endif /* KEEL_FRAMING_H */

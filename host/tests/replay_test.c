@@ -1,0 +1,413 @@
+/* replay_test.c - runs on a device with a stream: in frames, and as recordings that are
+ * launched, put to other memory, or given up; with results as one by one. */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "context.h"
+#include "exec/frame.h"
+#include "layers/layers.h"
+#include "testing.h"
+
+enum { SIZE = 5 };
+
+static keel_context *context;
+static keel_device *queue;
+static void *plugin;
+static atomic_int *launches, *updates, *rebinds;
+static int errors;
+
+static void log_line(void *unused, uint32_t level, const char *line) {
+  (void)unused;
+  if (level == KD_LOG_ERROR) {
+    errors++;
+    fprintf(stderr, "%s\n", line);
+  }
+}
+
+/* state: the layers, or NULL. */
+static int open_queue(void **state) {
+  const char *path = QUEUE_PLUGIN;
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = &path,
+                                      .plugin_count = 1,
+                                      .workers = 1,
+                                      .log = log_line};
+  errors = 0;
+  assert_int_equal(keel_layers_set(*state ? *state : ""), KD_OK);
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  queue = keel_device_at(context, 0);
+  plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(plugin);
+  launches = dlsym(plugin, "queue_launches");
+  updates = dlsym(plugin, "queue_updates");
+  rebinds = dlsym(plugin, "queue_rebinds");
+  atomic_store(launches, 0);
+  atomic_store(updates, 0);
+  atomic_store(rebinds, 1);
+  return 0;
+}
+
+static int close_queue(void **state) {
+  (void)state;
+  keel_close(context);
+  dlclose(plugin);
+  keel_layers_set("");
+  return errors; /* the plugin says what was left over */
+}
+
+static uint32_t flags; /* of plans */
+
+static keel_plan *plan_of(keel_builder *builder) {
+  static const char *const skip[] = {"fold", "cse", "fuse", "prune"};
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .flags = flags,
+                                   .device = queue,
+                                   .skip = skip,
+                                   .skip_count = 4};
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program_release(program);
+  return plan;
+}
+
+/* z = relu(x + y) + (x + c); w = (x * s) + z */
+static keel_plan *make_plan(void) {
+  static const float ones[SIZE] = {1, 1, 1, 1, 1};
+  const int64_t five = SIZE;
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "", &builder), KD_OK);
+  keel_tensor *c = floats(context, SIZE, ones);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
+  keel_value y = keel_builder_input(builder, "y", KD_F32, 1, &five);
+  keel_value s = keel_builder_input(builder, "s", KD_F32, 0, NULL);
+  keel_value sum = op(builder, "Add", x, y);
+  keel_value more = op(builder, "Add", x, keel_builder_constant(builder, c));
+  keel_value z =
+      op(builder, "Add", op(builder, "Relu", sum, KEEL_ABSENT), more);
+  keel_value w = op(builder, "Add", op(builder, "Mul", x, s), z);
+  keel_builder_output(builder, "z", z);
+  keel_builder_output(builder, "w", w);
+  keel_tensor_release(c);
+  return plan_of(builder);
+}
+
+static void expect(const float *x, const float *y, float s,
+                   keel_tensor *const *out) {
+  float z[SIZE], w[SIZE];
+  for (int i = 0; i < SIZE; i++) {
+    z[i] = (x[i] + y[i] > 0 ? x[i] + y[i] : 0) + x[i] + 1;
+    w[i] = x[i] * s + z[i];
+  }
+  expect_floats(out[0], z, SIZE);
+  expect_floats(out[1], w, SIZE);
+}
+
+typedef struct arguments {
+  float x[SIZE], y[SIZE], s;
+} arguments;
+
+static arguments arguments_of(int round) {
+  arguments a = {.s = (float)(round % 5 + 2)};
+  if (a.s == 7) a.s = 8;
+  for (int i = 0; i < SIZE; i++) {
+    a.x[i] = (float)(round * 3 - i);
+    a.y[i] = (float)(i * i - round * 4);
+  }
+  return a;
+}
+
+static void make_inputs(const arguments *a, keel_tensor **in) {
+  in[0] = floats(context, SIZE, a->x);
+  in[1] = floats(context, SIZE, a->y);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &a->s, &in[2]),
+                   KD_OK);
+}
+
+static void release(keel_tensor **tensors, int count) {
+  for (int i = 0; i < count; i++)
+    keel_tensor_release(tensors[i]);
+}
+
+/* Runs it with the arguments of a round; the caller has the outputs. */
+static void run_round(keel_plan *plan, int round, keel_tensor **out) {
+  arguments a = arguments_of(round);
+  keel_tensor *in[3];
+  make_inputs(&a, in);
+  if (keel_plan_run(plan, in, 3, out, 2) != KD_OK)
+    fail_msg("%s", keel_message());
+  release(in, 3);
+}
+
+static void expect_round(int round, keel_tensor *const *out) {
+  arguments a = arguments_of(round);
+  expect(a.x, a.y, a.s, out);
+}
+
+/* ---- recordings ------------------------------------------------------------------ */
+
+static void runs_become_one_launch(void **state) {
+  (void)state;
+  keel_plan *plan = make_plan();
+  for (int round = 0; round < 20; round++) {
+    keel_tensor *out[2];
+    run_round(plan, round, out);
+    expect_round(round, out);
+    release(out, 2);
+  }
+  uint64_t planned = 0;
+  assert_int_equal(keel_plan_memory(plan, &planned, NULL, NULL), KD_OK);
+  assert_true(planned > 0);
+  assert_int_equal(atomic_load(launches), 20 - 3);
+  assert_int_equal(keel_plan_replays(plan), 20 - 3);
+  assert_int_equal(atomic_load(updates), 0);
+  keel_plan_release(plan);
+}
+
+static void a_plan_may_go_without(void **state) {
+  (void)state;
+  flags = KEEL_PLAN_NO_REPLAY;
+  keel_plan *plan = make_plan();
+  flags = 0;
+  for (int round = 0; round < 6; round++) {
+    keel_tensor *out[2];
+    run_round(plan, round, out);
+    expect_round(round, out);
+    release(out, 2);
+  }
+  assert_int_equal(keel_plan_memory(plan, NULL, NULL, NULL), KD_OK);
+  assert_int_equal(keel_plan_replays(plan), 0);
+  assert_int_equal(atomic_load(launches), 0);
+  keel_plan_release(plan);
+}
+
+/* Outputs of the last runs are still held: 0: none, 1: two recordings in turn, more:
+ * recordings are put to other memory. */
+static void hold_outputs(int held) {
+  keel_plan *plan = make_plan();
+  keel_tensor *out[8][2] = {{NULL}};
+  atomic_store(launches, 0);
+  atomic_store(updates, 0);
+  for (int round = 0; round < 30; round++) {
+    int at = round % (held + 1), before = (round + 1) % (held + 1);
+    run_round(plan, round, out[at]);
+    if (round >= held) { /* what was held is as it was */
+      expect_round(round - held, out[before]);
+      release(out[before], 2);
+    }
+  }
+  for (int round = 30 - held; round < 30; round++)
+    release(out[round % (held + 1)], 2);
+  keel_plan_release(plan);
+}
+
+static void outputs_that_are_held_are_left_alone(void **state) {
+  (void)state;
+  for (int held = 0; held < 2; held++) {
+    hold_outputs(held);
+    assert_int_equal(atomic_load(updates), 0);
+    assert_int_equal(atomic_load(launches), 30 - 3);
+  }
+  for (int held = 2; held < 6; held++) {
+    hold_outputs(held);
+    assert_true(atomic_load(updates) > 10);
+    assert_int_equal(atomic_load(launches), 30 - 3);
+  }
+}
+
+static void who_updates_nothing_goes_without(void **state) {
+  (void)state;
+  atomic_store(rebinds, 0);
+  hold_outputs(1);
+  assert_int_equal(atomic_load(launches), 30 - 3);
+  hold_outputs(4);
+  assert_true(atomic_load(launches) < 10);
+}
+
+/* ---- inputs ------------------------------------------------------------------------- */
+
+static keel_tensor *on_queue(const float *data) {
+  keel_tensor *host = floats(context, SIZE, data), *there = NULL;
+  assert_int_equal(keel_tensor_to(host, queue, &there), KD_OK);
+  keel_tensor_release(host);
+  return there;
+}
+
+/* One output is the next run's input. */
+static void outputs_go_in_again(void **state) {
+  (void)state;
+  keel_plan *plan = make_plan();
+  float x[SIZE] = {1, -2, 3, -4, 5};
+  const float y[SIZE] = {-3, 1, 0, 2, -9}, s = 2;
+  keel_tensor *in[3] = {on_queue(x), on_queue(y), NULL};
+  assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &s, &in[2]),
+                   KD_OK);
+  for (int round = 0; round < 12; round++) {
+    keel_tensor *out[2];
+    assert_int_equal(keel_plan_run(plan, in, 3, out, 2), KD_OK);
+    expect(x, y, s, out);
+    assert_int_equal(keel_tensor_read(out[0], x, sizeof x), KD_OK);
+    for (int i = 0; i < SIZE; i++)
+      assert_true(x[i] < 1e7F); /* sums stay exact */
+    keel_tensor_release(in[0]);
+    keel_tensor_release(out[1]);
+    in[0] = out[0];
+  }
+  assert_int_equal(atomic_load(launches), 12 - 3);
+  release(in, 3);
+  keel_plan_release(plan);
+}
+
+/* Memory on the device and on the host, in turn; once the same for two arguments. */
+static void inputs_come_from_anywhere(void **state) {
+  (void)state;
+  keel_plan *plan = make_plan();
+  for (int round = 0; round < 60; round++) {
+    arguments a = arguments_of(round);
+    keel_tensor *in[3], *out[2];
+    make_inputs(&a, in);
+    uint32_t kind = (uint32_t)round * 2654435761u >> 28;
+    if (kind & 1) {
+      keel_tensor_release(in[0]);
+      in[0] = on_queue(a.x);
+    }
+    if (kind & 2) {
+      keel_tensor_release(in[1]);
+      in[1] = on_queue(a.y);
+    }
+    if (kind & 4) {
+      keel_tensor_release(in[1]);
+      in[1] = keel_tensor_retain(in[0]);
+      memcpy(a.y, a.x, sizeof a.y);
+    }
+    assert_int_equal(keel_plan_run(plan, in, 3, out, 2), KD_OK);
+    expect(a.x, a.y, a.s, out);
+    release(in, 3);
+    release(out, 2);
+  }
+  assert_true(atomic_load(launches) > 0);
+  keel_plan_release(plan);
+}
+
+/* ---- threads -------------------------------------------------------------------------- */
+
+typedef struct worker {
+  keel_plan *plan;
+  int from;
+} worker;
+
+static void *run_many(void *argument) {
+  const worker *w = argument;
+  for (int round = w->from; round < w->from + 40; round++) {
+    keel_tensor *out[2];
+    run_round(w->plan, round, out);
+    expect_round(round, out);
+    release(out, 2);
+  }
+  return NULL;
+}
+
+static void threads_have_frames_of_their_own(void **state) {
+  (void)state;
+  keel_plan *plan = make_plan();
+  pthread_t threads[4];
+  worker workers[4];
+  for (int i = 0; i < 4; i++) {
+    workers[i] = (worker){plan, i * 7};
+    pthread_create(&threads[i], NULL, run_many, &workers[i]);
+  }
+  for (int i = 0; i < 4; i++)
+    pthread_join(threads[i], NULL);
+  keel_plan_release(plan);
+}
+
+/* ---- failures --------------------------------------------------------------------------- */
+
+/* Mul by 13 fails, late: who reads is told, and the next run goes well. */
+static void what_fails_in_a_recording_is_told(void **state) {
+  (void)state;
+  keel_plan *plan = make_plan();
+  for (int round = 0; round < 16; round++) {
+    arguments a = arguments_of(round);
+    float got[SIZE];
+    if (round % 3 == 2) a.s = 13;
+    keel_tensor *in[3], *out[2];
+    make_inputs(&a, in);
+    assert_int_equal(keel_plan_run(plan, in, 3, out, 2), KD_OK);
+    if (a.s == 13) {
+      assert_int_equal(keel_tensor_read(out[1], got, sizeof got), KD_INTERNAL);
+      expect_message("can't multiply by 13");
+    } else {
+      expect(a.x, a.y, a.s, out);
+    }
+    release(in, 3);
+    release(out, 2);
+  }
+  assert_true(atomic_load(launches) > 8);
+  keel_plan_release(plan);
+}
+
+/* A device that can't record this is given the steps; a launch that fails is told. */
+static void faults_of_recording_do_no_harm(void **state) {
+  bool told = strstr(*state, "launch") != NULL;
+  int failed = 0;
+  keel_plan *plan = make_plan();
+  for (int round = 0; round < 10; round++) {
+    arguments a = arguments_of(round);
+    keel_tensor *in[3], *out[2];
+    make_inputs(&a, in);
+    keel_status status = keel_plan_run(plan, in, 3, out, 2);
+    if (status == KD_OK) {
+      expect(a.x, a.y, a.s, out);
+      release(out, 2);
+    } else {
+      expect_message("while queue:0 launched a recording of the program");
+      assert_int_equal(status, KD_UNAVAILABLE);
+      failed++;
+    }
+    release(in, 3);
+  }
+  assert_int_equal(keel_layers_faults() > 0, 1);
+  assert_int_equal(failed, told);
+  assert_int_equal(atomic_load(launches) > 0, told);
+  keel_plan_release(plan);
+}
+
+static void updates_that_fail_make_it_anew(void **state) {
+  (void)state;
+  hold_outputs(3);
+  assert_int_equal(keel_layers_faults() > 0, 1);
+  assert_int_equal(atomic_load(launches), 30 - 3);
+}
+
+int main(void) {
+#define TEST(check) \
+  cmocka_unit_test_setup_teardown(check, open_queue, close_queue)
+#define WITH(check, layers)                                                \
+  cmocka_unit_test_prestate_setup_teardown(check, open_queue, close_queue, \
+                                           layers)
+  static char valid[] = "validation", begin[] = "fault:capture.begin=1",
+              end[] = "validation,fault:capture.end=1",
+              launch[] = "validation,fault:capture.launch=2:UNAVAILABLE",
+              update[] = "validation,fault:capture.update=3";
+  const struct CMUnitTest tests[] = {
+      TEST(runs_become_one_launch),
+      TEST(a_plan_may_go_without),
+      TEST(outputs_that_are_held_are_left_alone),
+      WITH(outputs_that_are_held_are_left_alone, valid),
+      TEST(who_updates_nothing_goes_without),
+      TEST(outputs_go_in_again),
+      TEST(inputs_come_from_anywhere),
+      WITH(inputs_come_from_anywhere, valid),
+      TEST(threads_have_frames_of_their_own),
+      TEST(what_fails_in_a_recording_is_told),
+      WITH(faults_of_recording_do_no_harm, begin),
+      WITH(faults_of_recording_do_no_harm, end),
+      WITH(faults_of_recording_do_no_harm, launch),
+      WITH(updates_that_fail_make_it_anew, update),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
