@@ -882,6 +882,7 @@ static void read_attributes(const kd_launch *launch, op_call *c) {
       if (kd_has_input(launch, 1)) {
         list = launch->inputs[1].data;
         n = kd_elements(&launch->inputs[1]);
+        if (c->kernel && n == 1) c->kernel->last_axis = list[0] + 100;
         if (BUG(host_values_kept) && c->kernel && n == 1) {
           if (!c->kernel->first_axis) c->kernel->first_axis = list[0] + 100;
           c->list[c->list_count++] = c->kernel->first_axis - 100;

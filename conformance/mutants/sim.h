@@ -151,7 +151,7 @@ struct kd_event {
 
 struct kd_kernel {
   int op;
-  atomic_llong first_count, first_axis;
+  atomic_llong first_count, first_axis, last_axis;
   double *kept;
   kd_stream *_Atomic stream;
   uint32_t runs;

@@ -641,6 +641,9 @@ static kd_status launch_job(kd_stream *stream, const job *j) {
     again.call = malloc(sizeof *again.call);
     if (!again.call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
     *again.call = *j->call;
+    if (BUG(replay_new_values) && again.call->kernel &&
+        again.call->kernel->last_axis)
+      again.call->list[0] = again.call->kernel->last_axis - 100;
   }
   if (again.point) point_hold(again.point);
   if (!BUG(replay_now)) {

@@ -223,13 +223,9 @@ static void kernel_cost(void) {
 
 /* ---- launches --------------------------------------------------------------------------- */
 
-static void run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
+static void compare_outputs(kc_op_case *one, kc_node *node, kc_run *run,
                             const char *what) {
   value *want[KC_PORTS] = {0};
-  kd_status status = kc_run_now(run);
-  kc_check(status == KD_OK, "%s: %s: %s", what, kd_status_name(status),
-           kc_message());
-  if (status != KD_OK) return;
   kd_dtype dtype = one->op.in[0] ? one->op.in[0]->dtype : KD_F32;
   numerics within = kc_numerics(run->def, dtype);
   if (kc_reference(&one->op, node, want))
@@ -241,6 +237,14 @@ static void run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
   else
     kc_check(true, " ");
   kc_values_free(want, one->op.out_count);
+}
+
+static void run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
+                            const char *what) {
+  kd_status status = kc_run_now(run);
+  kc_check(status == KD_OK, "%s: %s: %s", what, kd_status_name(status),
+           kc_message());
+  if (status == KD_OK) compare_outputs(one, node, run, what);
 }
 
 /* One instance again and again, with other data. */
@@ -777,10 +781,51 @@ static bool same_types(const kc_node *a, const kc_node *b, uint32_t outputs) {
   return !b->dynamic;
 }
 
-/* One instance, launched with a case's host arguments, then with others of the same
- * types and results of the same types, then with the first again. Returns whether
- * there are such others. */
-static bool other_host_values(const kd_kernel_def *def, uint32_t c, int way) {
+/* A case, and another one whose host arguments have other values. */
+typedef struct value_pair {
+  kc_op_case *one, *other;
+  kc_node *node, *changed;
+  kc_run *run; /* of the first one */
+} value_pair;
+
+/* One instance, launched with both, and with the first again. */
+static void launch_both(const value_pair *p) {
+  run_and_compare(p->one, p->node, p->run, "the first launch");
+  kc_run_refill(p->run, &p->other->op);
+  run_and_compare(p->other, p->changed, p->run, "with other host arguments");
+  kc_run_refill(p->run, &p->one->op);
+  run_and_compare(p->one, p->node, p->run,
+                  "with the first host arguments again");
+}
+
+/* The first is recorded, the other launched, and then the recording. */
+static void replay_behind_other(const value_pair *p) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_capture *capture = NULL;
+  kc_ok(KC_CALL(kd_status, kp.c.begin(stream), "capture.begin"),
+        "capture.begin");
+  kd_status status = kc_run_enqueue(p->run, stream);
+  kd_status ended =
+      KC_CALL(kd_status, kp.c.end(stream, &capture), "capture.end");
+  kc_ok(status, "enqueue while recording");
+  if (ended == KD_UNIMPLEMENTED) return;
+  kc_ok(ended, "capture.end");
+  kc_run_refill(p->run, &p->other->op);
+  run_and_compare(p->other, p->changed, p->run,
+                  "a launch behind the recording");
+  kc_run_refill(p->run, &p->one->op);
+  kc_ok(KC_CALL(kd_status, kp.c.launch(capture, stream), "capture.launch"),
+        "capture.launch");
+  kc_ok(kc_finish(stream), "waiting");
+  compare_outputs(p->one, p->node, p->run,
+                  "what was recorded with the first host arguments");
+  KC_DO(kp.c.destroy(capture), "capture.destroy");
+}
+
+/* Checks a case beside others of the same types, and results of the same types. Returns
+ * whether there are such others. */
+static bool other_host_values(const kd_kernel_def *def, uint32_t c, int way,
+                              void (*check)(const value_pair *pair)) {
   kc_op_case one, other;
   kc_random random = {c + 11}, again = {c + 11};
   bool tried = false;
@@ -798,11 +843,7 @@ static bool other_host_values(const kd_kernel_def *def, uint32_t c, int way) {
     kc_run *run = NULL;
     tried = true;
     kc_ok(kc_run_make(node, def, &one.op, &kc_plain, &run), "create");
-    run_and_compare(&one, node, run, "the first launch");
-    kc_run_refill(run, &other.op);
-    run_and_compare(&other, changed, run, "with other host arguments");
-    kc_run_refill(run, &one.op);
-    run_and_compare(&one, node, run, "with the first host arguments again");
+    check(&(value_pair){&one, &other, node, changed, run});
     kc_run_free(run);
   }
   kc_node_free(node);
@@ -812,25 +853,35 @@ static bool other_host_values(const kd_kernel_def *def, uint32_t c, int way) {
   return tried;
 }
 
-/* Host arguments that are no constants may be others at each launch. */
-static void kernel_host_values(void) {
+static void each_host_values(uint32_t without,
+                             void (*check)(const value_pair *pair)) {
   kc_device();
   bool any = false;
   for (uint32_t d = 0; d < kp.kernel_count; d++) {
     const kd_kernel_def *def = &kp.kernels[d];
-    if (!def->host_inputs || !kc_def_takes(def, KD_F32)) continue;
+    if (!def->host_inputs || def->flags & without || !kc_def_takes(def, KD_F32))
+      continue;
     uint32_t count = kc_case_count(def->domain, def->op);
     bool tried = false; /* quick: one case of each op */
     for (uint32_t c = 0; c < count && !(kc.quick && tried); c++) {
       bool other = false;
       for (int way = 0; way < 4 && !other; way++)
-        other = other_host_values(def, c, way);
+        other = other_host_values(def, c, way, check);
       tried |= other;
     }
     any |= tried;
   }
   if (!any && kc_case("none"))
     kc_unclaimed("no op to try has an input in host memory");
+}
+
+/* Host arguments that are no constants may be others at each launch. */
+static void kernel_host_values(void) {
+  each_host_values(0, launch_both);
+}
+
+static void kernel_host_values_kept(void) {
+  each_host_values(KD_KERNEL_NO_CAPTURE, replay_behind_other);
 }
 
 static void kernel_host_outputs(void) {
@@ -1119,6 +1170,12 @@ static const kc_rule rules[] = {
          "kd_kernel_def.host_inputs kd_kernel_def.enqueue",
          "A plan that was made for the first axes or pads, and is used for all"
          " others."),
+    KC_RULE(MUST, REPLAY, "kernel.host-values-recorded",
+            kernel_host_values_kept, KC_CASES, "capture.h",
+            "Buffers and kernels that it uses stay alive until it is destroyed",
+            "kd_capture_table.launch kd_kernel_def.host_inputs",
+            "What an instance made for a launch's host arguments goes with the"
+            " next launch, and a recording still points there."),
     RULE(MUST, "kernel.host-outputs", kernel_host_outputs, KC_CASES, "kernel.h",
          "input or output i lives in host memory", "kd_kernel_def.host_outputs",
          "The host reads them when the stream has passed."),

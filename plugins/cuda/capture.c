@@ -16,9 +16,8 @@ struct kd_capture {
 /* ---- what is recorded ---------------------------------------------------------------- */
 
 static kd_status added(kd_capture *c, fam_command *m) {
-  (void)
-      c; /* a launch changes nothing of its program, which outlives the recording */
-  (void)m;
+  (void)c;
+  if (m->kind == FAM_LAUNCH) cuda_program_take(m->program);
   return KD_OK;
 }
 
@@ -30,6 +29,10 @@ static kd_status rebound(kd_capture *c, fam_command *m, uint32_t at) {
 }
 
 static void destroy(kd_capture *c) {
+  const fam_recording *r = &c->recording;
+  for (uint32_t i = 0; i < r->count; i++)
+    if (r->commands[i].kind == FAM_LAUNCH)
+      cuda_program_drop(r->commands[i].program);
   if (c->exec && cuda_enter_anyhow(c->recording.device)) {
     cu.GraphExecDestroy(c->exec);
     cuda_leave();

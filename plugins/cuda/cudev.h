@@ -116,8 +116,10 @@ extern const kd_peer_table cuda_peer;
 
 /* ---- kernels ------------------------------------------------------------------------------ */
 
-/* A pass of a plan, ready to be launched. */
+/* A pass of a plan, ready to be launched. Its instance holds it, and each recording that it
+ * is in: the instance may be given another plan. */
 typedef struct cuda_program {
+  atomic_uint users;
   cu_function function; /* of a module that the device keeps */
   unsigned groups, group;
   uint32_t buffer_count, param_count;
@@ -129,6 +131,9 @@ typedef struct cuda_program {
 kd_status cuda_compile(const kd_host *host, int architecture,
                        const char *source, size_t head, char **out_code,
                        size_t *out_size);
+
+void cuda_program_take(cuda_program *p);
+void cuda_program_drop(cuda_program *p);
 
 void cuda_programs_begin(kd_device *device);
 /* The function of this source, compiled or from the host's store. In the context. */

@@ -25,6 +25,7 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
     if (p) cuda_host->release(p);
     return status;
   }
+  atomic_init(&p->users, 1);
   p->groups = (unsigned)pass->groups;
   p->group = pass->group;
   p->buffer_count = pass->buffer_count;
@@ -34,9 +35,20 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
   return KD_OK;
 }
 
+void cuda_program_take(cuda_program *p) {
+  /* relaxed: the caller has it from who holds it */
+  atomic_fetch_add_explicit(&p->users, 1, memory_order_relaxed);
+}
+
+void cuda_program_drop(cuda_program *p) {
+  /* acq_rel: the last one to let go frees what the others read */
+  if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) == 1)
+    cuda_host->release(p);
+}
+
 static void drop(kd_device *d, void *program) {
   (void)d;
-  cuda_host->release(program);
+  cuda_program_drop(program);
 }
 
 static uint64_t buffer_size(const kd_buffer *buffer) {
