@@ -9,8 +9,9 @@
 struct kd_capture {
   fam_recording recording; /* first */
   cu_graph_exec exec;      /* NULL: not made yet */
-  bool changed;            /* since `exec` was made */
-  bool listed;             /* the driver can't record it: launches enqueue it */
+  cuda_scratch scratch; /* of calls of libraries in it, one after the other */
+  bool changed;         /* since `exec` was made */
+  bool listed;          /* the driver can't record it: launches enqueue it */
 };
 
 /* ---- what is recorded ---------------------------------------------------------------- */
@@ -33,8 +34,10 @@ static void destroy(kd_capture *c) {
   for (uint32_t i = 0; i < r->count; i++)
     if (r->commands[i].kind == FAM_LAUNCH)
       cuda_program_drop(r->commands[i].program);
-  if (c->exec && cuda_enter_anyhow(c->recording.device)) {
-    cu.GraphExecDestroy(c->exec);
+  if (cuda_enter_anyhow(r->device)) {
+    cuda_lane lane = {r->device->lane.queue, c->scratch};
+    if (c->exec) cu.GraphExecDestroy(c->exec);
+    cuda_lane_release(r->device, &lane);
     cuda_leave();
   }
   cuda_host->release(c);
@@ -54,25 +57,50 @@ static kd_status end(kd_stream *stream, kd_capture **out_capture) {
 
 /* ---- launches ------------------------------------------------------------------------ */
 
+/* Memory for the calls of libraries, as there is none to be had while a stream records. In
+ * the context. */
+static kd_status reserve(kd_capture *c, cuda_lane *lane) {
+  const fam_recording *r = &c->recording;
+  size_t most = 0;
+  for (uint32_t i = 0; i < r->count; i++) {
+    const cuda_program *p = r->commands[i].program;
+    if (r->commands[i].kind == FAM_LAUNCH && p->call &&
+        p->call->workspace > most)
+      most = p->call->workspace;
+  }
+  lane->scratch = c->scratch;
+  kd_status status = cuda_lane_reserve(r->device, lane, most);
+  c->scratch = lane->scratch;
+  if (status == KD_OK && most)
+    CU_TRY(r->device, "cuStreamSynchronize", cu.StreamSynchronize(lane->queue));
+  return status;
+}
+
 /* The commands as a graph: a stream that nobody else knows records them. */
-static kd_status draw(const fam_recording *r, cu_graph *out_graph) {
+static kd_status draw(kd_capture *c, cu_graph *out_graph) {
+  const fam_recording *r = &c->recording;
   kd_device *d = r->device;
-  cu_stream queue = NULL;
+  cuda_lane lane = {0};
   CU_TRY(d, "cuStreamCreateWithPriority",
-         cu.StreamCreateWithPriority(&queue, CU_NON_BLOCKING, 0));
-  cu_result code = cu.StreamBeginCapture(queue, CU_CAPTURE_RELAXED);
+         cu.StreamCreateWithPriority(&lane.queue, CU_NON_BLOCKING, 0));
+  kd_status reserved = reserve(c, &lane);
+  if (reserved != KD_OK) {
+    cu.StreamDestroy(lane.queue);
+    return reserved;
+  }
+  cu_result code = cu.StreamBeginCapture(lane.queue, CU_CAPTURE_RELAXED);
   kd_status status =
       code == CU_OK ? KD_OK : cuda_failed(d, code, "cuStreamBeginCapture");
   if (status == KD_OK) {
     for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
-      status = cuda_enqueue(d, queue, &r->commands[i]);
-    code = cu.StreamEndCapture(queue, out_graph);
+      status = cuda_enqueue(d, &lane, &r->commands[i]);
+    code = cu.StreamEndCapture(lane.queue, out_graph);
     if (status != KD_OK && code == CU_OK && *out_graph)
       cu.GraphDestroy(*out_graph);
     if (status == KD_OK && code != CU_OK)
       status = cuda_failed(d, code, "cuStreamEndCapture");
   }
-  cu.StreamDestroy(queue);
+  cu.StreamDestroy(lane.queue);
   return status;
 }
 
@@ -81,7 +109,7 @@ static kd_status prepare(kd_capture *c) {
   kd_device *d = c->recording.device;
   cu_graph graph = NULL;
   if (c->exec && !c->changed) return KD_OK;
-  kd_status status = draw(&c->recording, &graph);
+  kd_status status = draw(c, &graph);
   if (status != KD_OK) return status;
   cu_update_info info;
   memset(&info, 0, sizeof info);
@@ -125,7 +153,8 @@ static kd_status launch_locked(kd_capture *c, kd_stream *stream) {
       status = cuda_enqueue_noted(r->device, stream, &r->commands[i], 0);
     return status;
   }
-  CU_TRY(r->device, "cuGraphLaunch", cu.GraphLaunch(c->exec, stream->queue));
+  CU_TRY(r->device, "cuGraphLaunch",
+         cu.GraphLaunch(c->exec, stream->lane.queue));
   return KD_OK;
 }
 

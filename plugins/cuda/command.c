@@ -9,12 +9,13 @@ static const uint32_t kinds[] = {
     [FAM_FILL] = KD_PROFILE_FILL,
 };
 
-static kd_status launch(kd_device *d, cu_stream queue, const fam_command *m) {
+static kd_status launch_kernel(kd_device *d, cu_stream queue,
+                               const fam_command *m) {
   cuda_program *p = m->program;
   cu_pointer places[FAM_BUFFERS];
   void *arguments[FAM_BUFFERS + 1];
   for (uint32_t i = 0; i < m->buffer_count; i++) {
-    places[i] = m->buffers[i] ? m->buffers[i]->memory + m->offsets[i] : 0;
+    places[i] = cuda_place_of(m, i);
     arguments[i] = &places[i];
   }
   arguments[m->buffer_count] = p->params;
@@ -22,6 +23,30 @@ static kd_status launch(kd_device *d, cu_stream queue, const fam_command *m) {
          cu.LaunchKernel(p->function, p->groups, 1, 1, p->group, 1, 1, 0, queue,
                          arguments, NULL));
   return KD_OK;
+}
+
+/* By a library, or by the pass's own kernel where the library refuses. */
+static kd_status call_library(kd_device *d, cuda_lane *lane,
+                              const fam_command *m) {
+  cuda_program *p = m->program;
+  cuda_call *call = p->call;
+  kd_status status = KD_UNIMPLEMENTED;
+  pthread_mutex_lock(&call->lock);
+  if (!call->off) {
+    status = cuda_lane_reserve(d, lane, call->workspace);
+    if (status == KD_OK) status = call->enqueue(d, lane, call, m);
+  }
+  if (status == KD_UNIMPLEMENTED) {
+    status = p->function ? KD_OK : cuda_program_get(d, p->source, &p->function);
+    if (status == KD_OK) status = launch_kernel(d, lane->queue, m);
+  }
+  pthread_mutex_unlock(&call->lock);
+  return status;
+}
+
+static kd_status launch(kd_device *d, cuda_lane *lane, const fam_command *m) {
+  const cuda_program *p = m->program;
+  return p->call ? call_library(d, lane, m) : launch_kernel(d, lane->queue, m);
 }
 
 /* A pattern of two and four words: each word as a column of its own. */
@@ -51,8 +76,9 @@ static kd_status fill(kd_device *d, cu_stream queue, const fam_command *m) {
   return KD_OK;
 }
 
-kd_status cuda_enqueue(kd_device *d, cu_stream queue, const fam_command *m) {
-  if (m->kind == FAM_LAUNCH) return launch(d, queue, m);
+kd_status cuda_enqueue(kd_device *d, cuda_lane *lane, const fam_command *m) {
+  cu_stream queue = lane->queue;
+  if (m->kind == FAM_LAUNCH) return launch(d, lane, m);
   if (m->kind == FAM_FILL) return fill(d, queue, m);
   cu_pointer first = m->buffers[0]->memory + m->offsets[0];
   size_t size = (size_t)m->size;
@@ -78,7 +104,9 @@ kd_status cuda_enqueue_noted(kd_device *d, kd_stream *stream,
       stream && atomic_load_explicit(&d->profiling, memory_order_relaxed);
   if (profiling)
     cuda_note_begin(d, stream, kinds[m->kind], m->size, correlation, &note);
-  kd_status status = cuda_enqueue(d, stream ? stream->queue : d->queue, m);
+  if (!stream) pthread_mutex_lock(&d->lane_lock);
+  kd_status status = cuda_enqueue(d, stream ? &stream->lane : &d->lane, m);
+  if (!stream) pthread_mutex_unlock(&d->lane_lock);
   if (note) cuda_note_end(d, stream, note);
   return status;
 }
@@ -90,7 +118,7 @@ kd_status cuda_do(kd_device *d, kd_stream *stream, const fam_command *m,
   if (status != KD_OK) return status;
   status = cuda_enqueue_noted(d, stream, m, correlation);
   if (status == KD_OK && !stream) {
-    cu_result code = cu.StreamSynchronize(d->queue);
+    cu_result code = cu.StreamSynchronize(d->lane.queue);
     if (code != CU_OK) status = cuda_failed(d, code, "cuStreamSynchronize");
   }
   cuda_leave();

@@ -11,6 +11,7 @@
 #include "api.h"
 #include "families/instance.h"
 #include "families/programs.h"
+#include "library.h"
 
 extern const kd_host *cuda_host; /* from open to close */
 
@@ -25,6 +26,18 @@ static inline uint64_t cuda_now(void) {
 
 /* ---- devices ----------------------------------------------------------------------- */
 
+/* Memory that one call of a library after the other uses. */
+typedef struct cuda_scratch {
+  cu_pointer memory;
+  size_t size;
+} cuda_scratch;
+
+/* Where work goes: in order, so that it may share the memory. */
+typedef struct cuda_lane {
+  cu_stream queue;
+  cuda_scratch scratch;
+} cuda_lane;
+
 struct cuda_notice;
 struct cuda_note;
 
@@ -32,12 +45,15 @@ struct kd_device {
   uint32_t index;
   cu_device id;
   cu_context context; /* the primary one, which others in the process share */
-  cu_stream queue;    /* of calls without a stream */
-  cu_pool pool;       /* NULL: it has none */
+  bool tf32;          /* f32 may be rounded to it: option tf32 */
+  cuda_lane lane;     /* of calls without a stream */
+  pthread_mutex_t lane_lock;
+  cu_pool pool; /* NULL: it has none */
   char name[128], driver[128];
   int architecture; /* 90: sm_90 */
   fam_driver families;
   fam_programs programs;
+  struct cuda_libraries *libraries;
   uint64_t total;
   _Atomic uint64_t used, buffers; /* for `stats` */
   _Atomic uint32_t streams;       /* numbers them */
@@ -88,10 +104,14 @@ void cuda_leave(void);
 
 struct kd_stream {
   kd_device *device;
-  cu_stream queue;
+  cuda_lane lane;
   uint32_t number;
   kd_capture *recording; /* NULL: it runs */
 };
+
+/* At least `size` bytes; what it was goes in the lane's order. In the context. */
+kd_status cuda_lane_reserve(kd_device *device, cuda_lane *lane, size_t size);
+void cuda_lane_release(kd_device *device, cuda_lane *lane);
 
 extern const kd_stream_table cuda_streams;
 extern const kd_event_table cuda_events;
@@ -111,6 +131,13 @@ struct kd_buffer {
   uint64_t size;
 };
 
+/* Where argument `at` of a command is; 0: there is none. */
+static inline cu_pointer cuda_place_of(const fam_command *m, uint32_t at) {
+  return at < m->buffer_count && m->buffers[at]
+             ? m->buffers[at]->memory + m->offsets[at]
+             : 0;
+}
+
 extern const kd_memory_table cuda_memory;
 extern const kd_peer_table cuda_peer;
 
@@ -120,12 +147,45 @@ extern const kd_peer_table cuda_peer;
  * is in: the instance may be given another plan. */
 typedef struct cuda_program {
   atomic_uint users;
-  cu_function function; /* of a module that the device keeps */
+  /* of a module that the device keeps; NULL: a library does it, and the kernel has not been
+   * needed */
+  cu_function function;
+  char *source;           /* of that kernel */
+  struct cuda_call *call; /* of a library; or NULL */
   unsigned groups, group;
   uint32_t buffer_count, param_count;
   uint32_t params[];
 } cuda_program;
 
+/* What a library does of a pass. */
+typedef struct cuda_call {
+  /* Enqueues it; in the context, under the lock. KD_UNIMPLEMENTED: not with these
+   * arguments. */
+  kd_status (*enqueue)(kd_device *device, cuda_lane *lane,
+                       struct cuda_call *self, const fam_command *m);
+  void (*destroy)(struct cuda_call *self);
+  size_t workspace;
+  pthread_mutex_t lock;
+  bool off; /* the library has refused it */
+} cuda_call;
+
+/* One for a product of matrices by cuBLASLt, or a convolution by cuDNN. *out_call is NULL
+ * where the library is not there, or does no such thing. In the context. */
+kd_status cuda_product_make(kd_device *device, const fam_pass *pass,
+                            cuda_call **out_call);
+kd_status cuda_convolution_make(kd_device *device, const fam_pass *pass,
+                                cuda_call **out_call);
+
+/* Where a pass has the buffer of this name; UINT32_MAX: it has none. */
+uint32_t cuda_buffer_named(const fam_pass *pass, const char *name);
+/* The device's handles of the libraries; NULL where there is none. The second one is used
+ * under a lock. */
+kd_status cuda_libraries_begin(kd_device *device);
+void cuda_libraries_end(kd_device *device);
+lt_handle cuda_lt(kd_device *device);
+dnn_handle cuda_dnn(kd_device *device);
+void cuda_dnn_lock(kd_device *device);
+void cuda_dnn_unlock(kd_device *device);
 /* Compiles a source for an architecture (90: sm_90) that NVRTC knows, or for the newest
  * before it: *out_code is a cubin then, or PTX; host->release frees it. */
 kd_status cuda_compile(const kd_host *host, int architecture,
@@ -145,7 +205,7 @@ void cuda_kernels_begin(kd_device *device);
 /* ---- commands and recordings ------------------------------------------------------------ */
 
 /* Enqueues it; in the context. */
-kd_status cuda_enqueue(kd_device *device, cu_stream queue,
+kd_status cuda_enqueue(kd_device *device, cuda_lane *lane,
                        const fam_command *m);
 /* The same, with a note for the profile where one is wanted. */
 kd_status cuda_enqueue_noted(kd_device *device, kd_stream *stream,

@@ -5,6 +5,17 @@
 
 #define MOST_GROUPS 2147483647u /* of a grid's first dimension */
 
+/* A library where it does it, or the pass's kernel. In the context. */
+static kd_status choose(kd_device *d, const fam_pass *pass, const char *source,
+                        cuda_program *p) {
+  kd_status status =
+      pass->what == FAM_GEMM   ? cuda_product_make(d, pass, &p->call)
+      : pass->what == FAM_CONV ? cuda_convolution_make(d, pass, &p->call)
+                               : KD_OK;
+  return status == KD_OK && !p->call ? cuda_program_get(d, source, &p->function)
+                                     : status;
+}
+
 static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
   uint32_t count = pass->param_count ? pass->param_count : 1;
   if (pass->groups > MOST_GROUPS)
@@ -17,8 +28,13 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
       p && source ? cuda_enter(d)
                   : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
   if (status == KD_OK) {
-    status = cuda_program_get(d, source, &p->function);
+    memset(p, 0, sizeof *p);
+    status = choose(d, pass, source, p);
     cuda_leave();
+  }
+  if (status == KD_OK && p->call) {
+    p->source = source;
+    source = NULL;
   }
   if (source) cuda_host->release(source);
   if (status != KD_OK) {
@@ -42,8 +58,10 @@ void cuda_program_take(cuda_program *p) {
 
 void cuda_program_drop(cuda_program *p) {
   /* acq_rel: the last one to let go frees what the others read */
-  if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) == 1)
-    cuda_host->release(p);
+  if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) > 1) return;
+  if (p->call) p->call->destroy(p->call);
+  if (p->source) cuda_host->release(p->source);
+  cuda_host->release(p);
 }
 
 static void drop(kd_device *d, void *program) {

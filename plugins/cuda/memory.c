@@ -51,10 +51,11 @@ static kd_status take(kd_device *d, cu_stream queue, uint32_t space,
   *buffer = (kd_buffer){.size = size};
   kd_status status = cuda_enter(d);
   if (status == KD_OK) {
-    status = space ? take_host(d, size, buffer)
-                   : take_device(d, queue ? queue : d->queue, size, buffer);
+    status = space
+                 ? take_host(d, size, buffer)
+                 : take_device(d, queue ? queue : d->lane.queue, size, buffer);
     if (status == KD_OK && !queue && !space && d->pool) {
-      cu_result code = cu.StreamSynchronize(d->queue);
+      cu_result code = cu.StreamSynchronize(d->lane.queue);
       if (code != CU_OK) status = cuda_failed(d, code, "cuStreamSynchronize");
     }
     cuda_leave();
@@ -91,23 +92,23 @@ static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
 }
 
 static void release(kd_device *d, kd_buffer *buffer) {
-  give(d, d->queue, buffer);
+  give(d, d->lane.queue, buffer);
 }
 
 static kd_status allocate_ordered(kd_device *d, kd_stream *stream,
                                   uint32_t space, uint64_t size,
                                   kd_buffer **out_buffer, void **out_address) {
-  return take(d, stream->queue, space, size, out_buffer, out_address);
+  return take(d, stream->lane.queue, space, size, out_buffer, out_address);
 }
 
 /* Host memory and memory without a pool go at once: the stream's work comes first. */
 static void release_ordered(kd_device *d, kd_stream *stream,
                             kd_buffer *buffer) {
   if ((buffer->host || !d->pool) && cuda_enter_anyhow(d)) {
-    cu.StreamSynchronize(stream->queue);
+    cu.StreamSynchronize(stream->lane.queue);
     cuda_leave();
   }
-  give(d, stream->queue, buffer);
+  give(d, stream->lane.queue, buffer);
 }
 
 static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
@@ -144,7 +145,8 @@ static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
 
 static void trim(kd_device *d) {
   if (!d->pool || !cuda_enter_anyhow(d)) return;
-  cu.StreamSynchronize(d->queue); /* what is freed in its order is free then */
+  cu.StreamSynchronize(
+      d->lane.queue); /* what is freed in its order is free then */
   cu.MemPoolTrimTo(d->pool, 0);
   cuda_leave();
 }
@@ -181,7 +183,7 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
     return FAIL(KD_UNIMPLEMENTED, "a copy between devices is not recorded");
   kd_status status = cuda_enter(to);
   if (status != KD_OK) return status;
-  cu_stream queue = stream ? stream->queue : to->queue;
+  cu_stream queue = stream ? stream->lane.queue : to->lane.queue;
   cu_result code = cu.MemcpyPeerAsync(
       target->memory + target_offset, to->context,
       source->memory + source_offset, from->context, (size_t)size, queue);

@@ -63,7 +63,7 @@ static void call_one_lost(kd_device *d) {
 static bool works(kd_device *d) {
   if (atomic_load_explicit(&d->lost, memory_order_acquire)) return false;
   if (cuda_enter(d) != KD_OK) return false;
-  cu_result code = cu.StreamQuery(d->queue);
+  cu_result code = cu.StreamQuery(d->lane.queue);
   if (code != CU_OK && code != CU_NOT_READY)
     cuda_failed(d, code, "work that was waited for");
   cuda_leave();

@@ -150,11 +150,21 @@ static const char *find_devices(const kd_host *host) {
   return found_count ? NULL : "the NVIDIA driver knows of no GPU";
 }
 
+/* Products of f32 may be of operands that are rounded to ten bits behind the point. */
+static kd_status read_tf32(bool *out_on) {
+  const char *wanted = cuda_host->option(cuda_host, "tf32");
+  *out_on = wanted && !strcmp(wanted, "on");
+  if (!wanted || *out_on || !strcmp(wanted, "off")) return KD_OK;
+  return FAIL(KD_INVALID_ARGUMENT, "option tf32 is \"%s\"; it is on or off",
+              wanted);
+}
+
 static kd_status plugin_open(const kd_host *host) {
   cuda_host = host;
   found_count = 0;
-  bool tiles = false;
+  bool tiles = false, tf32 = false;
   kd_status status = fam_tiles(host, true, &tiles);
+  if (status == KD_OK) status = read_tf32(&tf32);
   if (status != KD_OK) return status;
   const char *why = find_devices(host);
   if (why) {
@@ -212,9 +222,11 @@ static kd_status begin(kd_device *d) {
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
   find_pool(d);
-  cu_result code = cu.StreamCreateWithPriority(&d->queue, CU_NON_BLOCKING, 0);
+  cu_result code =
+      cu.StreamCreateWithPriority(&d->lane.queue, CU_NON_BLOCKING, 0);
   if (code != CU_OK)
     status = cuda_failed(d, code, "cuStreamCreateWithPriority");
+  if (status == KD_OK) status = cuda_libraries_begin(d);
   if (status == KD_OK) cuda_profile_begin(d);
   cuda_leave();
   return status;
@@ -224,7 +236,9 @@ static kd_status begin(kd_device *d) {
 static void end(kd_device *d) {
   if (!cuda_enter_anyhow(d)) return;
   cuda_profile_end(d);
-  cu.StreamDestroy(d->queue);
+  cuda_libraries_end(d);
+  cuda_lane_release(d, &d->lane);
+  cu.StreamDestroy(d->lane.queue);
   cuda_leave();
 }
 
@@ -244,6 +258,8 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   d->families.dialect = (fam_dialect){
       .float64 = true, .math64 = true, .int64 = true, .keeps_nan = true};
   fam_tiles(cuda_host, true, &d->families.shared);
+  read_tf32(&d->tf32);
+  pthread_mutex_init(&d->lane_lock, NULL);
   cu_result code = cu.DevicePrimaryCtxRetain(&d->context, d->id);
   kd_status status =
       code == CU_OK ? KD_OK : cuda_failed(d, code, "cuDevicePrimaryCtxRetain");
@@ -268,13 +284,14 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
 
 static void device_close(kd_device *d) {
   bool entered = cuda_enter_anyhow(d);
-  cu.StreamSynchronize(d->queue);
+  cu.StreamSynchronize(d->lane.queue);
   cuda_notices_end(d);
   fam_script_close(d->families.script);
   fam_programs_end(&d->programs);
   if (entered) cuda_leave();
   end(d);
   cu.DevicePrimaryCtxRelease(d->id);
+  pthread_mutex_destroy(&d->lane_lock);
   cuda_host->release(d);
 }
 

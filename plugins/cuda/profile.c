@@ -26,7 +26,7 @@ static cu_result set_zero(kd_device *d) {
     code = cu.EventCreate(&event, 0);
     if (code != CU_OK) return code;
     uint64_t before = cuda_now();
-    code = cu.EventRecord(event, d->queue);
+    code = cu.EventRecord(event, d->lane.queue);
     if (code == CU_OK) code = cu.EventSynchronize(event);
     uint64_t span = cuda_now() - before;
     if (code == CU_OK && span < best) {
@@ -61,7 +61,7 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
   if (code == CU_OK && !d->zero) code = set_zero(d);
   for (int i = 0; code == CU_OK && i < 5; i++) {
     uint64_t before = cuda_now();
-    code = cu.EventRecord(event, d->queue);
+    code = cu.EventRecord(event, d->lane.queue);
     if (code == CU_OK) code = cu.EventSynchronize(event);
     uint64_t span = cuda_now() - before;
     if (code == CU_OK) code = ticks_at(d, event, &ticks);
@@ -115,7 +115,7 @@ void cuda_note_begin(kd_device *d, kd_stream *stream, uint32_t kind,
                                   .stream = stream->number};
   if (cu.EventCreate(&n->begin, 0) != CU_OK ||
       cu.EventCreate(&n->end, 0) != CU_OK ||
-      cu.EventRecord(n->begin, stream->queue) != CU_OK) {
+      cu.EventRecord(n->begin, stream->lane.queue) != CU_OK) {
     free_note(n);
     return;
   }
@@ -127,7 +127,7 @@ void cuda_note_begin(kd_device *d, kd_stream *stream, uint32_t kind,
 }
 
 void cuda_note_end(kd_device *d, kd_stream *stream, note *n) {
-  cu.EventRecord(n->end, stream->queue);
+  cu.EventRecord(n->end, stream->lane.queue);
   pthread_mutex_lock(&d->notes_lock);
   n->ended = true;
   push(d, false);

@@ -20,7 +20,7 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
     /* the driver's urgent ones have the lower numbers */
     cu.CtxGetStreamPriorityRange(&least, &greatest);
     cu_result code =
-        cu.StreamCreateWithPriority(&stream->queue, CU_NON_BLOCKING,
+        cu.StreamCreateWithPriority(&stream->lane.queue, CU_NON_BLOCKING,
                                     priority > 0   ? greatest
                                     : priority < 0 ? least
                                                    : (least + greatest) / 2);
@@ -37,7 +37,8 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
 
 static void stream_destroy(kd_stream *stream) {
   if (cuda_enter_anyhow(stream->device)) {
-    cu.StreamDestroy(stream->queue);
+    cuda_lane_release(stream->device, &stream->lane);
+    cu.StreamDestroy(stream->lane.queue);
     cuda_leave();
   }
   cuda_host->release(stream);
@@ -46,7 +47,7 @@ static void stream_destroy(kd_stream *stream) {
 static kd_status stream_synchronize(kd_stream *stream) {
   kd_status status = cuda_enter(stream->device);
   if (status != KD_OK) return status;
-  cu_result code = cu.StreamSynchronize(stream->queue);
+  cu_result code = cu.StreamSynchronize(stream->lane.queue);
   if (code != CU_OK)
     status = cuda_failed(stream->device, code, "cuStreamSynchronize");
   cuda_leave();
@@ -119,7 +120,7 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
   }
   kd_status status = cuda_enter(stream->device);
   if (status != KD_OK) return status;
-  cu_result code = cu.EventRecord(event->event, stream->queue);
+  cu_result code = cu.EventRecord(event->event, stream->lane.queue);
   if (code != CU_OK)
     status = cuda_failed(stream->device, code, "cuEventRecord");
   cuda_leave();
@@ -155,7 +156,7 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   if (noted || !recorded) return KD_OK;
   kd_status status = cuda_enter(stream->device);
   if (status != KD_OK) return status;
-  cu_result code = cu.StreamWaitEvent(stream->queue, event->event, 0);
+  cu_result code = cu.StreamWaitEvent(stream->lane.queue, event->event, 0);
   if (code != CU_OK)
     status = cuda_failed(stream->device, code, "cuStreamWaitEvent");
   cuda_leave();

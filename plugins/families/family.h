@@ -12,6 +12,8 @@
 #include <kd/kd.h>
 #include <stdbool.h>
 
+#include "families/window.h"
+
 #define FAM_INPUTS  24
 #define FAM_OUTPUTS 8
 #define FAM_BUFFERS 12  /* of a pass */
@@ -54,8 +56,33 @@ typedef struct fam_local {
   uint32_t count;
 } fam_local;
 
+/* What a pass computes, for a device with a library that may know better how. Buffers have
+ * the names that are used here. */
+typedef struct fam_gemm {
+  /* Z = alpha A B + beta C, m x n and row-major, `batches` times */
+  int64_t m, n, k, batches;
+  int64_t a_step,
+      b_step; /* elements from a matrix to the next; 0: one for all */
+  bool a_turned, b_turned; /* A is stored as k x m, B as n x k */
+  double alpha, beta;      /* beta 0: there is no C */
+  int64_t c_row,
+      c_column; /* elements from a row of C to the next, and from a column */
+} fam_gemm;
+
+typedef struct fam_conv {
+  /* Z = f(B * A + BIAS + ADDED): images B (N, channels, in), filters A; `sections` apart */
+  window w;
+  int64_t images, channels, filters, sections;
+  enum { FAM_PLAIN, FAM_RELU, FAM_ANOTHER } activation;
+} fam_conv;
+
 typedef struct fam_pass {
   const char *kernel; /* a file of families/kernels */
+  enum { FAM_KERNEL, FAM_GEMM, FAM_CONV } what;
+  union {
+    fam_gemm gemm;
+    fam_conv conv;
+  };
   uint32_t buffer_count, param_count, local_count;
   fam_buffer buffers[FAM_BUFFERS];
   fam_local locals[FAM_LOCALS];

@@ -4,7 +4,6 @@
 
 #include "families/map.h"
 #include "families/rows.h"
-#include "families/window.h"
 
 /* The type of sums: at least 32 bits. */
 static kd_dtype sum_type(kd_dtype dtype) {
@@ -77,6 +76,13 @@ static fam_pass *begin_product(const fam_op *op, fam_plan *plan,
     space.steps[1][i] *= k * n;
   }
   fam_pass *pass = begin_gemm(plan, sums, 0, batches, m, n, k);
+  if (space.rank <= 1) {
+    pass->what = FAM_GEMM;
+    pass->gemm =
+        (fam_gemm){.m = m, .n = n, .k = k, .batches = batches, .alpha = 1};
+    if (space.rank) pass->gemm.a_step = space.steps[0][0];
+    if (space.rank) pass->gemm.b_step = space.steps[1][0];
+  }
   fam_int(plan, pass, "BRANK", space.rank);
   fam_define(pass, "A_AT", "(a_from + m * K + k)");
   fam_dims(plan, pass, "BDIMS", space.rank, space.dims);
@@ -105,6 +111,7 @@ static void bind_zero(const fam_op *op, fam_pass *pass, uint32_t input,
     fam_define(pass, define, "CAST(V, 0)");
     return;
   }
+  pass->what = FAM_KERNEL;
   fam_define(pass, define, "CAST(V, %s(%s))", name,
              op->in[input].count == 1 ? "0" : line);
   fam_in(pass, name, op, input);
@@ -139,6 +146,7 @@ void fam_plan_qlinear_matmul(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "SCALE_A", "SA(%s)", op->in[1].count == 1 ? "0" : "m");
   fam_define(pass, "SCALE_B", "SB(%s)", op->in[4].count == 1 ? "0" : "n");
   define_requantize(op, pass, "SCALE_A * SCALE_B / SY(0)");
+  pass->what = FAM_KERNEL;
   fam_define(pass, "PUT(m, n, s)", "SET_Z((z * M + m) * N + n, QUANTISED(s))");
   fam_in(pass, "A", op, 0);
   fam_in(pass, "SA", op, 1);
@@ -178,10 +186,23 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
   fam_real(pass, "ALPHA", alpha);
   fam_real(pass, "BETA", beta);
   fam_define(pass, "W", real || !scales ? "V" : "f64");
+  if (real) {
+    pass->what = FAM_GEMM;
+    pass->gemm = (fam_gemm){.m = m,
+                            .n = n,
+                            .k = k,
+                            .batches = 1,
+                            .a_turned = ta,
+                            .b_turned = tb,
+                            .alpha = alpha};
+  }
   if (fam_has(op, 2)) {
     const fam_tensor *c = &op->in[2];
     int64_t row = c->rank == 2 && c->dims[0] > 1 ? c->dims[1] : 0;
     int64_t column = c->rank && c->dims[c->rank - 1] > 1 ? 1 : 0;
+    pass->gemm.beta = beta;
+    pass->gemm.c_row = row;
+    pass->gemm.c_column = column;
     fam_int(plan, pass, "C_ROW", row);
     fam_int(plan, pass, "C_COLUMN", column);
     fam_define(pass, "PUT(m, n, s)",
@@ -259,6 +280,11 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
              transposed
                  ? "(((section * EACH + k / TAPS) * M + m) * TAPS + k %% TAPS)"
                  : "((section * M + m) * K + k)");
+  pass->conv = (fam_conv){.w = w,
+                          .images = x->dims[0],
+                          .channels = x->dims[1],
+                          .filters = y->dims[1],
+                          .sections = sections};
   fam_int(plan, pass, "SECTIONS", sections);
   fam_int(plan, pass, "EACH", each);
   use_window(plan, pass, &w);
@@ -288,6 +314,12 @@ static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
   fam_pass *pass = begin_conv(op, plan, &op->in[0], &op->in[1], transposed,
                               sum_type(op->in[0].dtype));
   bool fused = op->row->domain != NULL, bias = fam_has(op, 2);
+  if (!transposed) pass->what = FAM_CONV;
+  if (fused)
+    pass->conv.activation =
+        fam_attr_is(op, "activation", "none", "Relu")   ? FAM_RELU
+        : fam_attr_is(op, "activation", "none", "none") ? FAM_PLAIN
+                                                        : FAM_ANOTHER;
   bool added = fused && fam_has(op, 3);
   fam_define(pass, "A_LESS", "CAST(V, 0)");
   fam_define(pass, "B_LESS", "CAST(V, 0)");

@@ -1,9 +1,19 @@
-/* header_test.c - api.h says what cuda.h says: values and sizes; and a driver library
- * has each function. */
+/* header_test.c - api.h says what cuda.h says, and library.h what cublasLt.h and cudnn.h say:
+ * names, values and sizes; and a driver library has each function. */
 #include <cuda.h>
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
-#include "api.h"
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define WITH_LT
+#endif
+#if __has_include(<cudnn.h>)
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include <cudnn.h>
+#define WITH_DNN
+#endif
+#include "library.h"
 
 #define SAME(ours, theirs) \
   _Static_assert((int)(ours) == (int)(theirs), #ours " is " #theirs)
@@ -48,6 +58,75 @@ _Static_assert(sizeof(cu_uuid) == sizeof(CUuuid), "CUuuid");
 _Static_assert(sizeof(cu_update_info) == sizeof(CUgraphExecUpdateResultInfo),
                "CUgraphExecUpdateResultInfo");
 
+#define IS_THERE(field, symbol, arguments) (void)sizeof(&(symbol));
+
+#ifdef WITH_LT
+SAME(LT_F32, CUDA_R_32F);
+SAME(LT_F64, CUDA_R_64F);
+SAME(LT_F16, CUDA_R_16F);
+SAME(LT_BF16, CUDA_R_16BF);
+SAME(LT_I8, CUDA_R_8I);
+SAME(LT_I32, CUDA_R_32I);
+SAME(LT_COMPUTE_F32, CUBLAS_COMPUTE_32F);
+SAME(LT_COMPUTE_F64, CUBLAS_COMPUTE_64F);
+SAME(LT_COMPUTE_I32, CUBLAS_COMPUTE_32I);
+SAME(LT_COMPUTE_TF32, CUBLAS_COMPUTE_32F_FAST_TF32);
+SAME(LT_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSA);
+SAME(LT_DESC_TRANSB, CUBLASLT_MATMUL_DESC_TRANSB);
+SAME(LT_DESC_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
+SAME(LT_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+SAME(LT_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+SAME(LT_LAYOUT_BATCH_OFFSET, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+SAME(LT_PREF_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+SAME(LT_PREF_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+SAME(LT_PREF_ALIGNMENT_A + 3, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+SAME(LT_OP_T, CUBLAS_OP_T);
+SAME(LT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BIAS);
+SAME(sizeof(lt_algo), sizeof(cublasLtMatmulAlgo_t));
+SAME(sizeof(lt_choice), sizeof(cublasLtMatmulHeuristicResult_t));
+SAME(offsetof(lt_choice, workspace),
+     offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+SAME(offsetof(lt_choice, state),
+     offsetof(cublasLtMatmulHeuristicResult_t, state));
+
+static void has_lt(void) {
+  LT_FUNCTIONS(IS_THERE)
+}
+#else
+static void has_lt(void) {}
+#endif
+
+#ifdef WITH_DNN
+SAME(DNN_F32, CUDNN_DATA_FLOAT);
+SAME(DNN_F64, CUDNN_DATA_DOUBLE);
+SAME(DNN_F16, CUDNN_DATA_HALF);
+SAME(DNN_BF16, CUDNN_DATA_BFLOAT16);
+SAME(DNN_NCHW, CUDNN_TENSOR_NCHW);
+SAME(DNN_CROSS_CORRELATION, CUDNN_CROSS_CORRELATION);
+SAME(DNN_DEFAULT_MATH, CUDNN_DEFAULT_MATH);
+SAME(DNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH);
+SAME(DNN_FMA_MATH, CUDNN_FMA_MATH);
+SAME(DNN_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN);
+SAME(DNN_RELU, CUDNN_ACTIVATION_RELU);
+SAME(DNN_IDENTITY, CUDNN_ACTIVATION_IDENTITY);
+SAME(DNN_DETERMINISTIC, CUDNN_DETERMINISTIC);
+SAME(DNN_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
+SAME(DNN_ALGOS, CUDNN_CONVOLUTION_FWD_ALGO_COUNT);
+SAME(sizeof(dnn_choice), sizeof(cudnnConvolutionFwdAlgoPerf_t));
+SAME(offsetof(dnn_choice, workspace),
+     offsetof(cudnnConvolutionFwdAlgoPerf_t, memory));
+SAME(offsetof(dnn_choice, determinism),
+     offsetof(cudnnConvolutionFwdAlgoPerf_t, determinism));
+SAME(offsetof(dnn_choice, math),
+     offsetof(cudnnConvolutionFwdAlgoPerf_t, mathType));
+
+static void has_dnn(void) {
+  DNN_FUNCTIONS(IS_THERE)
+}
+#else
+static void has_dnn(void) {}
+#endif
+
 /* usage: cuda_header [LIBCUDA]     looks for each function in that library, too */
 int main(int argc, char **argv) {
   static const char *const names[] = {
@@ -60,6 +139,8 @@ int main(int argc, char **argv) {
       printf("%s has no %s\n", argv[1], names[i]);
       missing++;
     }
+  has_lt();
+  has_dnn();
   printf("api.h is as cuda.h; %s\n", library ? argv[1] : "no library");
   return missing != 0;
 }

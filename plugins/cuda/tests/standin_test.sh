@@ -2,10 +2,12 @@
 # The CUDA plugin on the stand-in for a driver (tests/standin/README.md): ONNX's cases, the
 # conformance suite, what becomes of failures and of a device that is lost; and without a
 # driver: no device, and why.
-# usage: standin_test.sh KEEL SUITE PLUGIN DRIVER NVRTC [SOURCES]
-# SOURCES: cuda_sources; it compiles for real all kernels that the cases had
+# usage: standin_test.sh KEEL SUITE PLUGIN STANDINS [SOURCES]
+# STANDINS: the folder of standin_*.so; SOURCES: cuda_sources; it compiles for real all
+# kernels that the cases had
 set -u
-keel=$1 suite=$2 plugin=$3 driver=$4 nvrtc=$5 sources=${6:-}
+keel=$1 suite=$2 plugin=$3 driver=$4/standin_driver.so nvrtc=$4/standin_nvrtc.so sources=${5:-}
+blas=$4/standin_cublaslt.so dnn=$4/standin_cudnn.so
 data=/usr/share/libonnx-testdata/data failed=0
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
 command -v c++ >/dev/null || { echo "there is no C++ compiler for the stand-in"; exit 77; }
@@ -14,6 +16,10 @@ trap 'rm -rf "$scratch"' EXIT
 XDG_CACHE_HOME=$scratch/cache
 export XDG_CACHE_HOME
 on="--device cuda:0 --option cuda.driver=$driver --option cuda.nvrtc=$nvrtc"
+with="--option cuda.cublaslt=$blas --option cuda.cudnn=$dnn"
+without="--option cuda.cublaslt=off --option cuda.cudnn=off"
+options="--option driver=$driver --option nvrtc=$nvrtc"
+libraries="--option cublaslt=$blas --option cudnn=$dnn"
 
 wrong() {
   echo "$1"
@@ -52,9 +58,32 @@ cases() {
     / passed, / { if ($1 >= passed && $3 == 0 && got >= whole) good = 1 }
     END { exit !good }' "$scratch/out" || wrong "$set_: fewer than they were"
 }
-cases node 890 650 --option "cuda.script=$scratch/script"
-cases pytorch-converted 82 82
-cases pytorch-operator 35 30
+# by Keel's own kernels, then with what libraries do
+# shellcheck disable=SC2086
+cases node 890 650 $without --option "cuda.script=$scratch/script"
+for set_ in 'pytorch-converted 82 82' 'pytorch-operator 35 30'; do
+  # shellcheck disable=SC2086
+  STANDIN_TELL=1 cases $set_ $with
+  [ "${set_%% *}" = pytorch-operator ] || grep -q 'cudnn: [1-9][0-9]* convolutions' "$scratch/out" &&
+    grep -q 'cublaslt: [1-9][0-9]* products' "$scratch/out" || wrong "$set_: not by the libraries"
+done
+for op in MatMul Gemm MatMulInteger QLinearMatMul Conv FusedConv ConvInteger ConvTranspose; do
+  # shellcheck disable=SC2086
+  "$suite" run "$plugin" --quiet --rule 'op.*' --op $op $options $libraries >"$scratch/out" 2>&1 ||
+    wrong "the suite's cases of $op by libraries"
+done
+
+# libraries that are not there, are too old, or do not start: said, and done without
+model=$data/pytorch-converted/test_Linear
+for one in 'there is no cuBLASLt|cublaslt=/none.so' 'cuBLASLt has no cublasLtCreate|cublaslt='"$driver" \
+  'cuBLASLt does not start (CUBLAS_STATUS_NOT_SUPPORTED)|cublaslt='"$blas"; do
+  # shellcheck disable=SC2086
+  STANDIN_NO_CUBLASLT=1 KEEL_LOG=warning "$keel" run $model/model.onnx $on --option "cuda.${one#*|}" \
+    --option cuda.cudnn=off --input $model/test_data_set_0/input_0.pb \
+    --expect $model/test_data_set_0/output_0.pb >"$scratch/out" 2>&1
+  [ $? = 0 ] && grep -q "${one%|*}" "$scratch/out" && echo "${one%|*}: said, and done without" ||
+    wrong "${one%|*}: not so"
+done
 
 # all kernels of the cases, by NVRTC, for each architecture
 if [ -n "$sources" ]; then
@@ -80,7 +109,7 @@ done
 model=$data/pytorch-converted/test_Conv2d_depthwise
 for slow in 0 200; do
   # shellcheck disable=SC2086
-  STANDIN_LOSE=1 STANDIN_SLOW=$slow timeout 20 "$keel" run "$model/model.onnx" $on \
+  STANDIN_LOSE=1 STANDIN_SLOW=$slow timeout 20 "$keel" run "$model/model.onnx" $on $without \
     --input $model/test_data_set_0/input_0.pb >"$scratch/out" 2>&1
   [ $? = 1 ] && grep -q 'is lost: .*CUDA_ERROR_ILLEGAL_ADDRESS' "$scratch/out" &&
     [ "$(grep -c 'nothing runs on it until the process starts again' "$scratch/out")" = 1 ] &&
@@ -89,20 +118,20 @@ done
 
 # what waits for an event to be told of is told, where the driver calls nobody any more
 # shellcheck disable=SC2086
-STANDIN_LOSE=1 STANDIN_SLOW=100 timeout 20 "$keel" onnx-test $on "$data/node/test_loop11" \
+STANDIN_LOSE=1 STANDIN_SLOW=100 timeout 20 "$keel" onnx-test $on $without "$data/node/test_loop11" \
   >"$scratch/out" 2>&1
 [ $? = 1 ] && grep -q 'DEVICE_LOST\|is lost' "$scratch/out" && echo "a callback of a lost device: comes" ||
   wrong "a callback of a lost device"
 
 # a device that said once that it is lost does no more, also where the driver would
 # shellcheck disable=SC2086
-STANDIN_FAULT=cuModuleLoadData:1:719 "$keel" onnx-test $on "$data/pytorch-operator" >"$scratch/out" 2>&1
+STANDIN_FAULT=cuModuleLoadData:1:719 "$keel" onnx-test $on $without "$data/pytorch-operator" >"$scratch/out" 2>&1
 grep -q ' 0 cases ran on it whole, 0 in part' "$scratch/out" &&
   echo "nothing runs on a lost device: as it should be" || wrong "a lost device goes on"
 
 # out of memory: what was asked, what there is, what of it is ours
 # shellcheck disable=SC2086
-STANDIN_MEMORY=1000 "$keel" run "$model/model.onnx" $on --input $model/test_data_set_0/input_0.pb \
+STANDIN_MEMORY=1000 "$keel" run "$model/model.onnx" $on $without --input $model/test_data_set_0/input_0.pb \
   >"$scratch/out" 2>&1
 grep -q '1280 bytes on cuda:0 (cuMemAllocAsync): 776 of 1000 are free, and 224 are this process' \
   "$scratch/out" && echo "out of memory: as it should be" || wrong "out of memory"
@@ -117,7 +146,7 @@ for call in cuDevicePrimaryCtxRetain cuMemGetInfo cuMemAllocAsync cuMemFreeAsync
   cuMemcpyDtoHAsync; do
   for fault in 1:2 1:719 2:2 2:719; do
     # shellcheck disable=SC2086
-    STANDIN_FAULT=$call:$fault timeout 20 "$keel" run "$model/model.onnx" $on \
+    STANDIN_FAULT=$call:$fault timeout 20 "$keel" run "$model/model.onnx" $on $without \
       --input $model/test_data_set_0/input_0.pb >"$scratch/out" 2>&1
     code=$?
     calls=$((calls + 1))
@@ -134,17 +163,19 @@ echo "$calls failures of the driver: $told told, the others did no harm"
 
 # without a pool of memory, as on virtual GPUs
 # shellcheck disable=SC2086
-STANDIN_NO_POOLS=1 "$keel" onnx-test $on --quiet "$data/pytorch-operator" >"$scratch/out" 2>&1
+STANDIN_NO_POOLS=1 "$keel" onnx-test $on $without --quiet "$data/pytorch-operator" >"$scratch/out" 2>&1
 grep -q '^35 passed, 0 failed' "$scratch/out" && echo "without pools: 35 cases" ||
   wrong "without pools"
 
 # recordings that the driver can't record: lists
+# shellcheck disable=SC2086
 STANDIN_NO_CAPTURE=1 "$suite" run "$plugin" --quick --quiet --rule 'capture.*' \
-  --option driver="$driver" --option nvrtc="$nvrtc" >"$scratch/out" 2>&1 ||
+  $options $libraries >"$scratch/out" 2>&1 ||
   wrong "the suite without stream capture"
 echo "without stream capture: $(tail -n 1 "$scratch/out")"
 
-"$suite" run "$plugin" --quick --quiet --not 'op.*' --not 'perf.*' --option driver="$driver" \
-  --option nvrtc="$nvrtc" >"$scratch/out" 2>&1 || wrong "the suite"
+# shellcheck disable=SC2086
+"$suite" run "$plugin" --quick --quiet --not 'op.*' --not 'perf.*' $options $libraries \
+  >"$scratch/out" 2>&1 || wrong "the suite"
 tail -n 1 "$scratch/out"
 exit $failed

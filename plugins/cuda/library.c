@@ -1,0 +1,101 @@
+/* library.c - finding cuBLASLt's functions and cuDNN's. They stay, as the driver does. */
+#include "library.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+lt_api lt;
+dnn_api dnn;
+
+static int find(void *library, const char *symbol, void *slot) {
+  void *found = dlsym(library, symbol);
+  memcpy(slot, &found, sizeof found);
+  return found != NULL;
+}
+
+/* `path`, or the first of the names that is there. */
+static void *open_one(const char *path, const char *const *names) {
+  void *library = NULL;
+  if (path) return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  for (; *names && !library; names++)
+    library = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return library;
+}
+
+static bool is_off(const char *path) {
+  return path && !strcmp(path, "off");
+}
+
+const char *lt_api_open(const char *path) {
+  static const char *const names[] = {
+      "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+      "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12", NULL};
+  const char *const *known = names + (cu.version < 13000 ? 2 : 0);
+  static char why[400];
+  lt.version = 0;
+  if (is_off(path)) return NULL;
+  void *library = open_one(path, known);
+  if (!library) {
+    snprintf(why, sizeof why,
+             "there is no cuBLASLt (%.200s): products of matrices run on Keel's"
+             " own kernels, which use no tensor cores",
+             dlerror());
+    return why;
+  }
+#define LT_FIND(name, symbol, arguments)         \
+  if (!find(library, #symbol, &lt.name))         \
+    return "cuBLASLt has no " #symbol            \
+           ": it is older than 12.0, and is not" \
+           " used";
+  LT_FUNCTIONS(LT_FIND)
+#undef LT_FIND
+  if (!find(library, "cublasLtGetVersion", &lt.GetVersion) ||
+      !find(library, "cublasLtGetStatusName", &lt.GetStatusName))
+    return "cuBLASLt does not say its version, and is not used";
+  lt.version = (int)lt.GetVersion();
+  if (lt.version >= 120000) return NULL;
+  snprintf(why, sizeof why,
+           "cuBLASLt %d.%d is older than 12.0, and is not used",
+           lt.version / 10000, lt.version % 10000 / 100);
+  lt.version = 0;
+  return why;
+}
+
+const char *dnn_api_open(const char *path) {
+  static const char *const names[] = {
+      "libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9", "libcudnn.so.8",
+      "/usr/local/cuda/lib64/libcudnn.so.8", NULL};
+  static char why[400];
+  dnn.version = 0;
+  if (is_off(path)) return NULL;
+  void *library = open_one(path, names);
+  if (!library) {
+    snprintf(why, sizeof why,
+             "there is no cuDNN (%.200s): convolutions run on Keel's own"
+             " kernels, which use no tensor cores",
+             dlerror());
+    return why;
+  }
+#define DNN_FIND(name, symbol, arguments)              \
+  if (!find(library, #symbol, &dnn.name))              \
+    return "cuDNN has no " #symbol                     \
+           ": it is none of the versions 8 and 9, and" \
+           " is not used";
+  DNN_FUNCTIONS(DNN_FIND)
+#undef DNN_FIND
+  if (!find(library, "cudnnGetVersion", &dnn.GetVersion) ||
+      !find(library, "cudnnGetErrorString", &dnn.GetErrorString))
+    return "cuDNN does not say its version, and is not used";
+  size_t version = dnn.GetVersion();
+  /* up to 8.x in thousands, from 9.0 in tens of thousands */
+  dnn.version =
+      (int)(version >= 90000 ? version
+                             : version / 1000 * 10000 + version % 1000);
+  if (dnn.version >= 80000) return NULL;
+  snprintf(why, sizeof why, "cuDNN %d.%d is older than 8.0, and is not used",
+           dnn.version / 10000, dnn.version % 10000 / 100);
+  dnn.version = 0;
+  return why;
+}

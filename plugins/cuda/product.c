@@ -1,0 +1,221 @@
+/* product.c - products of matrices by cuBLASLt.
+ *
+ * To the library matrices stand by columns: a row-major one is its own transpose there. So
+ * it is asked for the transposed product, B' A', and finds Z as we want it. */
+#include <string.h>
+
+#include "cudev.h"
+
+#define WORKSPACE_MOST ((size_t)32 << 20) /* what NVIDIA advises for sm_90 */
+#define ALIGNMENT      16u                /* of all matrices */
+
+typedef struct product {
+  cuda_call call; /* first */
+  lt_handle handle;
+  lt_desc desc;
+  lt_layout a, b, z; /* ours */
+  lt_algo algo;
+  union scale {
+    float f32;
+    double f64;
+    int32_t i32;
+  } alpha, beta;
+  uint32_t at_a, at_b, at_c, at_z; /* buffers of the pass */
+  bool bias;                       /* C is added by columns */
+} product;
+
+static kd_status failed(kd_device *d, cu_stream queue, int status,
+                        const char *call) {
+  cu_result code = cu.StreamQuery(queue);
+  if (code != CU_OK && code != CU_NOT_READY)
+    return cuda_failed(d, code, call); /* the driver knows better why */
+  return FAIL(status == 3 ? KD_OUT_OF_MEMORY : KD_INTERNAL, "%s: %s", call,
+              lt.GetStatusName(status));
+}
+
+/* With the lock held. */
+static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
+                         const fam_command *m) {
+  product *p = (product *)call;
+  cu_pointer a = cuda_place_of(m, p->at_a), b = cuda_place_of(m, p->at_b);
+  cu_pointer c = cuda_place_of(m, p->at_c), z = cuda_place_of(m, p->at_z);
+  if ((a | b | c | z) % ALIGNMENT) return KD_UNIMPLEMENTED;
+  if (p->bias) {
+    int status =
+        lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER, &c, sizeof c);
+    if (status != 0)
+      return failed(d, lane->queue, status, "cublasLtMatmulDescSetAttribute");
+  }
+  const void *added = (const void *)(uintptr_t)(c && !p->bias ? c : z);
+  int status = lt.Matmul(
+      p->handle, p->desc, &p->alpha, (const void *)(uintptr_t)b, p->b,
+      (const void *)(uintptr_t)a, p->a, &p->beta, added, p->z,
+      (void *)(uintptr_t)z, p->z, &p->algo,
+      (void *)(uintptr_t)lane->scratch.memory, p->call.workspace, lane->queue);
+  return status == 0 ? KD_OK : failed(d, lane->queue, status, "cublasLtMatmul");
+}
+
+static void destroy(cuda_call *call) {
+  product *p = (product *)call;
+  if (p->a) lt.MatrixLayoutDestroy(p->a);
+  if (p->b) lt.MatrixLayoutDestroy(p->b);
+  if (p->z) lt.MatrixLayoutDestroy(p->z);
+  if (p->desc) lt.MatmulDescDestroy(p->desc);
+  pthread_mutex_destroy(&p->call.lock);
+  cuda_host->release(p);
+}
+
+/* ---- what it can do -------------------------------------------------------------------- */
+
+typedef struct types {
+  int operand, result, compute, scale;
+} types;
+
+static bool find_types(const kd_device *d, kd_dtype a, kd_dtype b, kd_dtype z,
+                       types *out) {
+  static const struct {
+    kd_dtype operand, result;
+    types it;
+  } known[] = {
+      {KD_F32, KD_F32, {LT_F32, LT_F32, LT_COMPUTE_F32, LT_F32}},
+      {KD_F16, KD_F16, {LT_F16, LT_F16, LT_COMPUTE_F32, LT_F32}},
+      {KD_BF16, KD_BF16, {LT_BF16, LT_BF16, LT_COMPUTE_F32, LT_F32}},
+      {KD_F64, KD_F64, {LT_F64, LT_F64, LT_COMPUTE_F64, LT_F64}},
+      {KD_I8, KD_I32, {LT_I8, LT_I32, LT_COMPUTE_I32, LT_I32}},
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (known[i].operand == a && a == b && known[i].result == z) {
+      *out = known[i].it;
+      if (a == KD_F32 && d->tf32) out->compute = LT_COMPUTE_TF32;
+      return true;
+    }
+  return false;
+}
+
+/* C is nothing, a row that is added to all, or a matrix of Z's shape. */
+static bool find_added(const fam_gemm *g, bool *out_bias) {
+  *out_bias = g->beta == 1 && g->c_row == 0 && g->c_column == 1;
+  return g->beta == 0 || *out_bias || (g->c_row == g->n && g->c_column == 1) ||
+         (g->c_row == 0 && g->c_column == 1 && g->m == 1);
+}
+
+static union scale scale_of(int type, double value) {
+  union scale s = {.f64 = value};
+  if (type == LT_F32) s.f32 = (float)value;
+  if (type == LT_I32) s.i32 = (int32_t)value;
+  return s;
+}
+
+/* A row-major matrix. `step` from one of `batches` to the next, in elements. */
+static int make_layout(int type, int64_t rows, int64_t columns, int64_t batches,
+                       int64_t step, lt_layout *out) {
+  int32_t count = (int32_t)batches;
+  int status = lt.MatrixLayoutCreate(out, type, (uint64_t)columns,
+                                     (uint64_t)rows, columns);
+  if (status == 0 && batches > 1)
+    status = lt.MatrixLayoutSetAttribute(*out, LT_LAYOUT_BATCH_COUNT, &count,
+                                         sizeof count);
+  if (status == 0 && batches > 1)
+    status = lt.MatrixLayoutSetAttribute(*out, LT_LAYOUT_BATCH_OFFSET, &step,
+                                         sizeof step);
+  return status;
+}
+
+static int describe(product *p, const fam_gemm *g, const types *t) {
+  const int32_t turned = LT_OP_T, epilogue = LT_EPILOGUE_BIAS;
+  const uint64_t somewhere = 4096; /* its alignment is what is asked about */
+  int status = lt.MatmulDescCreate(&p->desc, t->compute, t->scale);
+  if (status == 0 && g->b_turned) /* the library's A is our B */
+    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSA, &turned,
+                                       sizeof turned);
+  if (status == 0 && g->a_turned)
+    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSB, &turned,
+                                       sizeof turned);
+  if (status == 0 && p->bias)
+    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_EPILOGUE, &epilogue,
+                                       sizeof epilogue);
+  if (status == 0 && p->bias)
+    status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER,
+                                       &somewhere, sizeof somewhere);
+  if (status == 0)
+    status =
+        make_layout(t->operand, g->a_turned ? g->k : g->m,
+                    g->a_turned ? g->m : g->k, g->batches, g->a_step, &p->a);
+  if (status == 0)
+    status =
+        make_layout(t->operand, g->b_turned ? g->n : g->k,
+                    g->b_turned ? g->k : g->n, g->batches, g->b_step, &p->b);
+  if (status == 0)
+    status = make_layout(t->result, g->m, g->n, g->batches, g->m * g->n, &p->z);
+  return status;
+}
+
+/* The library's own choice. */
+static bool choose(product *p) {
+  lt_preference wanted = NULL;
+  lt_choice choice = {.state = -1};
+  const uint32_t alignment = ALIGNMENT;
+  const size_t most = WORKSPACE_MOST;
+  int count = 0, status = lt.MatmulPreferenceCreate(&wanted);
+  if (status != 0) return false;
+  status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_WORKSPACE, &most,
+                                           sizeof most);
+  for (int i = 0; status == 0 && i < 4; i++)
+    status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_ALIGNMENT_A + i,
+                                             &alignment, sizeof alignment);
+  if (status == 0)
+    status = lt.MatmulAlgoGetHeuristic(p->handle, p->desc, p->b, p->a, p->z,
+                                       p->z, wanted, 1, &choice, &count);
+  lt.MatmulPreferenceDestroy(wanted);
+  if (status != 0 || count < 1 || choice.state != 0) return false;
+  p->algo = choice.algo;
+  p->call.workspace = choice.workspace;
+  return true;
+}
+
+/* One matrix for all batches: as many rows more. */
+static fam_gemm gathered(fam_gemm g) {
+  if (g.batches > 1 && !g.b_step && !g.a_turned && g.a_step == g.m * g.k &&
+      g.beta == 0) {
+    g.m *= g.batches;
+    g.batches = 1;
+  }
+  return g;
+}
+
+kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
+                            cuda_call **out_call) {
+  const fam_gemm g = gathered(pass->gemm);
+  uint32_t a = cuda_buffer_named(pass, "A"), b = cuda_buffer_named(pass, "B");
+  uint32_t z = cuda_buffer_named(pass, "Z"), c = cuda_buffer_named(pass, "C");
+  bool bias = false;
+  types t;
+  *out_call = NULL;
+  if (a == UINT32_MAX || b == UINT32_MAX || z == UINT32_MAX || g.m < 1 ||
+      g.n < 1 || g.k < 1 || g.batches < 1 || g.batches > INT32_MAX ||
+      !find_types(d, pass->buffers[a].dtype, pass->buffers[b].dtype,
+                  pass->buffers[z].dtype, &t) ||
+      !find_added(&g, &bias))
+    return KD_OK;
+  lt_handle handle = cuda_lt(d);
+  if (!handle) return KD_OK;
+  product *p = cuda_host->allocate(sizeof *p, 0);
+  if (!p) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
+  memset(p, 0, sizeof *p);
+  pthread_mutex_init(&p->call.lock, NULL);
+  p->call.enqueue = enqueue;
+  p->call.destroy = destroy;
+  p->handle = handle;
+  p->at_a = a;
+  p->at_b = b;
+  p->at_c = g.beta == 0 ? UINT32_MAX : c;
+  p->at_z = z;
+  p->bias = bias;
+  p->alpha = scale_of(t.scale, g.alpha);
+  p->beta = scale_of(t.scale, bias ? 0 : g.beta);
+  if (describe(p, &g, &t) == 0 && choose(p))
+    *out_call = &p->call;
+  else
+    destroy(&p->call);
+  return KD_OK;
+}
