@@ -1,10 +1,12 @@
 /* product.c - products of matrices by cuBLASLt.
  *
  * To the library matrices stand by columns: a row-major one is its own transpose there. So
- * it is asked for the transposed product, B' A', and finds Z as we want it. */
+ * it is asked for the transposed product, B' A', and finds Z as we want it. Bytes it takes
+ * only where both operands go along k: B is turned before. */
 #include <string.h>
 
 #include "cudev.h"
+#include "turn.h"
 
 #define WORKSPACE_MOST ((size_t)32 << 20) /* what NVIDIA advises for sm_90 */
 #define ALIGNMENT      16u                /* of all matrices */
@@ -22,7 +24,13 @@ typedef struct product {
   } alpha, beta;
   uint32_t at_a, at_b, at_c, at_z; /* buffers of the pass */
   bool bias;                       /* C is added by columns */
+  /* B is turned, into the memory behind the library's; NULL: it is not */
+  cu_function turn;
+  int k, n;
+  size_t turned_at;
 } product;
+
+#define TURNED_MOST 65536 /* of k, and of n */
 
 static kd_status failed(kd_device *d, cu_stream queue, int status,
                         const char *call) {
@@ -31,6 +39,19 @@ static kd_status failed(kd_device *d, cu_stream queue, int status,
     return cuda_failed(d, code, call); /* the driver knows better why */
   return FAIL(status == 3 ? KD_OUT_OF_MEMORY : KD_INTERNAL, "%s: %s", call,
               lt.GetStatusName(status));
+}
+
+static kd_status turn(kd_device *d, const cuda_lane *lane, product *p,
+                      cu_pointer *b) {
+  cu_pointer to = lane->scratch.memory + p->turned_at;
+  void *arguments[] = {b, &to, &p->k, &p->n};
+  unsigned tiles = (unsigned)((p->k + CUDA_TURN_TILE - 1) / CUDA_TURN_TILE) *
+                   (unsigned)((p->n + CUDA_TURN_TILE - 1) / CUDA_TURN_TILE);
+  CU_TRY(d, "cuLaunchKernel",
+         cu.LaunchKernel(p->turn, tiles, 1, 1, CUDA_TURN_GROUP, 1, 1, 0,
+                         lane->queue, arguments, NULL));
+  *b = to;
+  return KD_OK;
 }
 
 /* With the lock held. */
@@ -45,6 +66,10 @@ static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
         lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER, &c, sizeof c);
     if (status != 0)
       return failed(d, lane->queue, status, "cublasLtMatmulDescSetAttribute");
+  }
+  if (p->turn) {
+    kd_status status = turn(d, lane, p, &b);
+    if (status != KD_OK) return status;
   }
   const void *added = (const void *)(uintptr_t)(c && !p->bias ? c : z);
   int status = lt.Matmul(
@@ -173,6 +198,16 @@ static bool choose(product *p) {
   return true;
 }
 
+/* In the context. */
+static bool prepare_turn(kd_device *d, product *p, const fam_gemm *g) {
+  if (cuda_program_get(d, cuda_turn, &p->turn) != KD_OK) return false;
+  p->k = (int)g->k;
+  p->n = (int)g->n;
+  p->turned_at = (p->call.workspace + 255) / 256 * 256;
+  p->call.workspace = p->turned_at + (size_t)(g->k * g->n);
+  return true;
+}
+
 /* One matrix for all batches: as many rows more. */
 static fam_gemm gathered(fam_gemm g) {
   if (g.batches > 1 && !g.b_step && !g.a_turned && g.a_step == g.m * g.k &&
@@ -185,7 +220,7 @@ static fam_gemm gathered(fam_gemm g) {
 
 kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
                             cuda_call **out_call) {
-  const fam_gemm g = gathered(pass->gemm);
+  fam_gemm g = gathered(pass->gemm);
   uint32_t a = cuda_buffer_named(pass, "A"), b = cuda_buffer_named(pass, "B");
   uint32_t z = cuda_buffer_named(pass, "Z"), c = cuda_buffer_named(pass, "C");
   bool bias = false;
@@ -197,6 +232,10 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
                   pass->buffers[z].dtype, &t) ||
       !find_added(&g, &bias))
     return KD_OK;
+  bool turned = t.operand == LT_I8 && !g.b_turned;
+  if (turned && (g.batches > 1 || g.k > TURNED_MOST || g.n > TURNED_MOST))
+    return KD_OK;
+  if (turned) g.b_turned = true;
   lt_handle handle = cuda_lt(d);
   if (!handle) return KD_OK;
   product *p = cuda_host->allocate(sizeof *p, 0);
@@ -213,7 +252,8 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   p->bias = bias;
   p->alpha = scale_of(t.scale, g.alpha);
   p->beta = scale_of(t.scale, bias ? 0 : g.beta);
-  if (describe(p, &g, &t) == 0 && choose(p))
+  if (describe(p, &g, &t) == 0 && choose(p) &&
+      (!turned || prepare_turn(d, p, &g)))
     *out_call = &p->call;
   else
     destroy(&p->call);

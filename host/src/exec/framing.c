@@ -258,6 +258,7 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
         !kernel_fits(all, step, framed->binding))
       return KD_OK;
     framed->first = all->view_count;
+    all->kernel_count++;
     framed->handle = framed->binding->instance->handle;
     framed->enqueue = framed->binding->instance->def->enqueue;
     all->view_count += step->input_count + step->output_count;

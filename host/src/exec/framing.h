@@ -49,7 +49,7 @@ struct keel_framing {
   framed_step *steps;
   kd_tensor *views; /* data and buffer are a frame's */
   source *sources;  /* by view */
-  uint32_t view_count;
+  uint32_t view_count, kernel_count;
   source *values;          /* by value */
   const keel_type **types; /* of inputs, by their number */
   outcome *outcomes;

@@ -3,10 +3,10 @@
 
 #include "memory/copy.h"
 
-#define RECORDINGS   2
-#define RUNS_BEFORE  2 /* until a frame is worth a recording */
-#define STEPS_LEAST  3 /* that are worth one */
-#define RENEWED_MOST 4 /* times that one could not be put to other memory */
+#define RECORDINGS    2
+#define RUNS_BEFORE   2 /* until a frame is worth a recording */
+#define KERNELS_LEAST 3 /* that are worth one */
+#define RENEWED_MOST  4 /* times that one could not be put to other memory */
 
 /* Where an input or an outcome lies. */
 typedef struct place {
@@ -70,7 +70,7 @@ keel_replay *keel_replay_create(const keel_framing *framing) {
   replay->device = framing->heap->device;
   replay->input_count = framing->fplan->input_count;
   replay->place_count = replay->input_count + framing->outcome_count;
-  replay->off = framing->fplan->step_count < STEPS_LEAST;
+  replay->off = framing->kernel_count < KERNELS_LEAST;
   size_t room = (size_t)replay->place_count + 1;
   replay->now = calloc(room, sizeof *replay->now);
   replay->rebinds = calloc(room, sizeof *replay->rebinds);

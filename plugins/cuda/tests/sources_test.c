@@ -13,6 +13,7 @@
 #include "cudev.h"
 #include "families/nodes.h"
 #include "families/script_read.h"
+#include "turn.h"
 
 static const int archs[] = {75, 80, 90, 100, 120};
 enum { ARCHS = sizeof archs / sizeof *archs, MOST = 65536, THREADS = 2 };
@@ -125,7 +126,9 @@ int main(int argc, char **argv) {
     printf("skipped: %s\n", why);
     return 77;
   }
-  if (!fam_each_source(&dialect, fam_cuda, take, NULL)) return 1;
+  if (!fam_each_source(&dialect, fam_cuda, take, NULL) ||
+      !take(NULL, cuda_turn))
+    return 1;
   for (int i = 1; i < argc; i++)
     if (!read_script(argv[i])) return 1;
   printf("%u sources, NVRTC %d.%d\n", source_count, rtc.version / 1000,

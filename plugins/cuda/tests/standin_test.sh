@@ -73,6 +73,18 @@ for op in MatMul Gemm MatMulInteger QLinearMatMul Conv FusedConv ConvInteger Con
     wrong "the suite's cases of $op by libraries"
 done
 
+# what the libraries can do they do: in each of five runs
+for one in node/test_gemm_transposeA node/test_gemm_transposeB node/test_gemm_default_vector_bias \
+  node/test_gemm_default_matrix_bias node/test_gemm_alpha node/test_matmul_2d node/test_matmul_3d \
+  node/test_matmul_4d pytorch-converted/test_Conv1d_pad2 pytorch-converted/test_Conv2d_groups \
+  pytorch-converted/test_Conv2d_no_bias pytorch-converted/test_Conv2d_dilated \
+  pytorch-converted/test_Conv3d_stride_padding; do
+  # shellcheck disable=SC2086
+  STANDIN_TELL=1 "$keel" onnx-test $on $with "$data/$one" >"$scratch/out" 2>&1
+  grep -q '^1 passed, 0 failed' "$scratch/out" && grep -q ': 5 products\|: 5 convolutions' "$scratch/out" ||
+    wrong "$one: not by the library"
+done
+
 # libraries that are not there, are too old, or do not start: said, and done without
 model=$data/pytorch-converted/test_Linear
 for one in 'there is no cuBLASLt|cublaslt=/none.so' 'cuBLASLt has no cublasLtCreate|cublaslt='"$driver" \

@@ -137,6 +137,13 @@ static int run_compiler(const char *source, const char *target,
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+/* Whether items wait for each other. */
+static bool has_barriers(const char *source) {
+  const char *kernel = strstr(source, "__global__");
+  return kernel &&
+         (strstr(source, "BARRIER;") || strstr(kernel, "__syncthreads();"));
+}
+
 static int compile(rtc_program p, const char *stem) {
   char source[4200], target[4200], errors[4200];
   static _Atomic unsigned numbers; /* of two threads with one source */
@@ -146,10 +153,8 @@ static int compile(rtc_program p, const char *stem) {
   snprintf(errors, sizeof errors, "%s.%d.%u.txt", stem, (int)getpid(), number);
   FILE *file = fopen(source, "we");
   if (!file) return 1;
-  const char *kernel = strstr(p->source, "__global__");
-  bool barriers = kernel && strstr(p->source, "BARRIER;") != NULL;
   fprintf(file, "%s\n%s\n#define STANDIN_BARRIERS %d\n%s", standin_prelude,
-          p->source, barriers, standin_runner);
+          p->source, has_barriers(p->source), standin_runner);
   fclose(file);
   int code = run_compiler(source, target, errors);
   if (code == 0) {
@@ -176,6 +181,7 @@ API int nvrtcCompileProgram(rtc_program p, int count,
   (void)options;
   if (count < 1 || !folder(at, sizeof at)) return 1;
   hash = digest(standin_runner, digest(p->source, hash));
+  hash = digest(has_barriers(p->source) ? "barriers" : "", hash);
   snprintf(stem, sizeof stem, "%s/%016llx", at, (unsigned long long)hash);
   snprintf(path, sizeof path, "%s.so", stem);
   p->code = read_whole(path, &p->size);
