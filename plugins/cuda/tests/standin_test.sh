@@ -11,6 +11,7 @@ blas=$4/standin_cublaslt.so dnn=$4/standin_cudnn.so
 data=/usr/share/libonnx-testdata/data failed=0
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
 command -v c++ >/dev/null || { echo "there is no C++ compiler for the stand-in"; exit 77; }
+here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 XDG_CACHE_HOME=$scratch/cache
@@ -84,6 +85,13 @@ for one in node/test_gemm_transposeA node/test_gemm_transposeB node/test_gemm_de
   grep -q '^1 passed, 0 failed' "$scratch/out" && grep -q ': 5 products\|: 5 convolutions' "$scratch/out" ||
     wrong "$one: not by the library"
 done
+
+# products and a convolution in one recording
+"$keel" run "$here/products.mlir" --device cpu:0 --output "$scratch/want" >"$scratch/out" 2>&1 &&
+  # shellcheck disable=SC2086
+  "$keel" run "$here/products.mlir" $on $with --repeat 8 --expect "$scratch/want/y.npy" \
+    >"$scratch/out" 2>&1 && grep -q '5 runs were one launch' "$scratch/out" &&
+  echo "products in a recording: as they should be" || wrong "products in a recording"
 
 # libraries that are not there, are too old, or do not start: said, and done without
 model=$data/pytorch-converted/test_Linear

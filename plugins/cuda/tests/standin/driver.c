@@ -231,10 +231,11 @@ API cu_result cuMemFree_v2(cu_pointer memory) {
   return CU_OK;
 }
 
+/* The driver would make memory a part of the graph, which is not wanted. */
 API cu_result cuMemAllocAsync(cu_pointer *out, size_t size, cu_stream stream) {
   void *memory = NULL;
-  (void)stream;
   ENTER("cuMemAllocAsync");
+  if (standin_records(stream)) return CU_NOT_SUPPORTED;
   cu_result code = take(here, size, &memory);
   *out = (cu_pointer)(uintptr_t)memory;
   return code;

@@ -217,6 +217,13 @@ API cu_result cuStreamDestroy_v2(cu_stream stream) {
   return CU_OK;
 }
 
+bool standin_records(cu_stream stream) {
+  pthread_mutex_lock(&stream->lock);
+  bool records = stream->recording != NULL;
+  pthread_mutex_unlock(&stream->lock);
+  return records;
+}
+
 /* Behind what the stream has, or what it records. Takes the job. */
 cu_result standin_push(cu_stream stream, job *j) {
   pthread_mutex_lock(&stream->lock);

@@ -77,6 +77,9 @@ cu_result standin_enter(const char *call, context **out_context);
 void standin_count_launch(context *of);
 void standin_run(const job *what);
 
+/* Whether the stream records. */
+bool standin_records(cu_stream stream);
+
 job *standin_job(int kind);
 cu_result standin_push(cu_stream stream, job *j);
 
