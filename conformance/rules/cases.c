@@ -192,6 +192,7 @@ static const line lines[] = {
      "T[1,2,4,5] T[2,3,3,3] T[3]", 1},
     {"ConvTranspose", "group=2 strides=3,2", "T[1,4,3,3] T[4,2,2,3]", 1},
     {"ConvTranspose", "", "T[1,2,9] T[2,3,4]", 1},
+    {"ConvTranspose", "pads=1,1,1,1", "T[1,4,5,5] T[4,4,3,3]", 1},
     {"MaxPool", "kernel_shape=2,2", "T[1,3,6,6]", 1},
     {"MaxPool", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", "T[2,3,7,8]", 2},
     {"MaxPool", "kernel_shape=3 ceil_mode=1 strides=2", "T[1,2,8]", 1},

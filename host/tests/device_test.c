@@ -33,6 +33,27 @@ static int close_both(void **state) {
   return errors; /* the plugin says what was left over */
 }
 
+/* A device that nothing has run on yet. */
+static void a_tensor_may_go_to_it_first(void **state) {
+  const char *path = QUEUE_PLUGIN;
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = &path,
+                                      .plugin_count = 1,
+                                      .workers = 1};
+  keel_context *fresh = NULL;
+  keel_tensor *there = NULL;
+  (void)state;
+  assert_int_equal(keel_open(&params, &fresh), KD_OK);
+  keel_tensor *here = floats(fresh, 4, data);
+  assert_int_equal(keel_tensor_to(here, keel_device_at(fresh, 0), &there),
+                   KD_OK);
+  expect_floats(there, data, 4);
+  keel_tensor_release(here);
+  keel_tensor_release(there);
+  keel_close(fresh);
+}
+
 static void work_is_waited_for_when_it_is_read(void **state) {
   const float want[] = {0, 4, 0, 8};
   keel_tensor *x = floats(context, 4, data), *y = NULL, *z = NULL;
@@ -278,6 +299,7 @@ static void the_same_silicon_through_two_plugins_is_known(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_tensor_may_go_to_it_first),
       cmocka_unit_test(work_is_waited_for_when_it_is_read),
       cmocka_unit_test(what_a_device_lacks_runs_elsewhere),
       cmocka_unit_test(views_keep_their_place),

@@ -5,7 +5,7 @@
  * random, so what it sees in its input means nothing; its work is real.
  *
  *   resnet50 [--device D] [--option PLUGIN.NAME=VALUE] [--batch N] [--repeat N]
- *            [--seed N] [--profile]
+ *            [--seed N] [--f16] [--eager] [--no-replay] [--profile]
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <keel/keel.h>
@@ -18,6 +18,7 @@
 static keel_context *context;
 static keel_builder *builder;
 static uint64_t state;
+static kd_dtype type = KD_F32; /* of all numbers in it */
 
 /* ---- random weights ----------------------------------------------------------- */
 
@@ -33,6 +34,29 @@ static float random_normal(void) {
   return (float)(sum * 1.7320508);
 }
 
+/* A tensor of these numbers, in the network's type. */
+static keel_status make_tensor(uint32_t rank, const int64_t *dims,
+                               const float *data, keel_tensor **out) {
+  const keel_attr to = KEEL_INT("to", 10); /* ONNX's number of FLOAT16 */
+  keel_device *cpu = NULL;
+  keel_tensor *wide = NULL;
+  *out = NULL;
+  keel_status status =
+      keel_tensor_create(context, KD_F32, rank, dims, data, &wide);
+  if (type == KD_F32) {
+    *out = wide;
+    return status;
+  }
+  if (status == KD_OK) status = keel_device_find(context, "cpu", &cpu);
+  if (status == KD_OK) status = keel_device_push(cpu);
+  if (status == KD_OK) {
+    status = keel_call(context, "Cast", &to, 1, &wide, 1, out, 1);
+    keel_device_pop();
+  }
+  keel_tensor_release(wide);
+  return status;
+}
+
 /* A constant of random numbers around `mean`. */
 static keel_value weights(uint32_t rank, const int64_t *dims, float mean,
                           float deviation) {
@@ -43,7 +67,7 @@ static keel_value weights(uint32_t rank, const int64_t *dims, float mean,
   keel_tensor *tensor = NULL;
   for (int64_t i = 0; data && i < count; i++)
     data[i] = mean + deviation * random_normal();
-  if (data) keel_tensor_create(context, KD_F32, rank, dims, data, &tensor);
+  if (data) make_tensor(rank, dims, data, &tensor);
   keel_value value = keel_builder_constant(builder, tensor);
   keel_tensor_release(tensor);
   free(data);
@@ -93,7 +117,7 @@ static keel_program *build(int64_t batch) {
   const keel_attr transposed = KEEL_INT("transB", 1);
   keel_program *program = NULL;
   if (keel_builder_create(context, "resnet50", &builder) != KD_OK) return NULL;
-  keel_value x = keel_builder_input(builder, "image", KD_F32, 4, image);
+  keel_value x = keel_builder_input(builder, "image", type, 4, image);
   x = conv_norm(x, 3, 64, 7, 2, 1);
   x = keel_builder_op(builder, "MaxPool", pool, 3, &x, 1);
   int64_t channels = 64;
@@ -108,6 +132,8 @@ static keel_program *build(int64_t batch) {
   keel_value gemm[] = {x, weights(2, fc, 0, 0.02f),
                        weights(1, &classes, 0, 0.02f)};
   x = keel_builder_op(builder, "Gemm", &transposed, 1, gemm, 3);
+  const keel_attr wide = KEEL_INT("to", 1); /* FLOAT */
+  if (type != KD_F32) x = keel_builder_op(builder, "Cast", &wide, 1, &x, 1);
   x = keel_builder_op(builder, "Softmax", NULL, 0, &x, 1);
   keel_builder_output(builder, "probabilities", x);
   keel_builder_finish(builder, &program);
@@ -160,12 +186,12 @@ static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
   keel_status status = pixels && times && seen ? KD_OK : KD_OUT_OF_MEMORY;
   for (size_t i = 0; i < count && pixels; i++)
     pixels[i] = random_normal();
-  if (status == KD_OK)
-    status = keel_tensor_create(context, KD_F32, 4, dims, pixels, &image);
+  if (status == KD_OK) status = make_tensor(4, dims, pixels, &image);
   for (int i = -3; i < repeat && status == KD_OK; i++) {
     keel_tensor_release(output);
     output = NULL;
-    if (i == 0 && profile) keel_plan_profile(plan, KEEL_PROFILE_OPS);
+    if (i == 0 && profile)
+      keel_plan_profile(plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
     double begin = now();
     status = keel_plan_run(plan, &image, 1, &output, 1);
     /* reading waits until the device has done it all */
@@ -183,6 +209,9 @@ static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
     if (keel_plan_memory(plan, &planned, &apart, NULL) == KD_OK)
       printf("values in between: %.1f MiB, and would be %.1f MiB apart\n",
              (double)planned / (1u << 20), (double)apart / (1u << 20));
+    if (keel_plan_replays(plan))
+      printf("%llu runs were one launch of what the device had recorded\n",
+             (unsigned long long)keel_plan_replays(plan));
   }
   keel_tensor_release(image);
   keel_tensor_release(output);
@@ -198,6 +227,7 @@ int main(int argc, char **argv) {
   keel_context_params how = {.struct_size = sizeof how, .options = options};
   long batch = 1, repeat = 20, seed = 1;
   int profile = 0;
+  uint32_t flags = 0;
   for (int i = 1; i < argc; i++) {
     long *number = i + 1 == argc                  ? NULL
                    : !strcmp(argv[i], "--batch")  ? &batch
@@ -208,6 +238,12 @@ int main(int argc, char **argv) {
       *number = strtol(argv[++i], NULL, 10);
     } else if (!strcmp(argv[i], "--profile")) {
       profile = 1;
+    } else if (!strcmp(argv[i], "--f16")) {
+      type = KD_F16;
+    } else if (!strcmp(argv[i], "--eager")) {
+      flags |= KEEL_PLAN_EAGER;
+    } else if (!strcmp(argv[i], "--no-replay")) {
+      flags |= KEEL_PLAN_NO_REPLAY;
     } else if (i + 1 < argc && !strcmp(argv[i], "--device")) {
       device = argv[++i];
     } else if (i + 1 < argc && !strcmp(argv[i], "--option") &&
@@ -216,7 +252,8 @@ int main(int argc, char **argv) {
     } else {
       fprintf(stderr,
               "usage: resnet50 [--device D] [--option PLUGIN.NAME=VALUE]"
-              " [--batch N] [--repeat N] [--seed N] [--profile]\n");
+              " [--batch N] [--repeat N] [--seed N] [--f16] [--eager]"
+              " [--no-replay] [--profile]\n");
       return strcmp(argv[i], "--help") ? 2 : 0;
     }
   }
@@ -227,7 +264,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   state = (uint64_t)seed;
-  keel_plan_params params = {.struct_size = sizeof params};
+  keel_plan_params params = {.struct_size = sizeof params, .flags = flags};
   keel_program *program = NULL;
   keel_plan *plan = NULL;
   int result = 1;

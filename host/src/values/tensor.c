@@ -397,6 +397,7 @@ keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
+  if (device) KEEL_TRY(keel_device_ready(device));
   return keel_copy_to(tensor, device, out_tensor);
 }
 

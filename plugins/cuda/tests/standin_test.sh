@@ -87,10 +87,12 @@ for one in node/test_gemm_transposeA node/test_gemm_transposeB node/test_gemm_de
 done
 
 # products and a convolution in one recording
-"$keel" run "$here/products.mlir" --device cpu:0 --output "$scratch/want" >"$scratch/out" 2>&1 &&
-  # shellcheck disable=SC2086
-  "$keel" run "$here/products.mlir" $on $with --repeat 8 --expect "$scratch/want/y.npy" \
-    >"$scratch/out" 2>&1 && grep -q '5 runs were one launch' "$scratch/out" &&
+"$keel" run "$here/products.mlir" --device cpu:0 --output "$scratch/want" >"$scratch/out" 2>&1 ||
+  wrong "products on the CPU"
+# shellcheck disable=SC2086
+KEEL_LOG=warning "$keel" run "$here/products.mlir" $on $with --repeat 8 \
+  --expect "$scratch/want/y.npy" >"$scratch/out" 2>&1
+[ $? = 0 ] && grep -q '5 runs were one launch' "$scratch/out" && ! grep -q 'is no graph' "$scratch/out" &&
   echo "products in a recording: as they should be" || wrong "products in a recording"
 
 # libraries that are not there, are too old, or do not start: said, and done without
