@@ -312,7 +312,33 @@ static void copy_big(void) {
 }
 
 /* Copies in a stream stand in its order with kernels. */
+/* More than what a driver takes along with a call: in and out of one buffer, each time
+ * other data. */
+static void large_order(void) {
+  enum { ROUNDS = 8, BYTES = 300000 };
+  kd_stream *stream = kc_stream_make(kc_device());
+  kc_buffer *buffer = kc_buffer_make(BYTES);
+  char *in = kc_lend((uint64_t)ROUNDS * BYTES);
+  char *out = kc_lend((uint64_t)ROUNDS * BYTES);
+  for (uint64_t i = 0; i < ROUNDS; i++) {
+    kc_pattern(in + i * BYTES, BYTES, i + 1);
+    for (uint64_t half = 0; half < BYTES; half += BYTES / 2)
+      kc_ok(kp.m.copy_in(buffer->device, stream, in + i * BYTES + half,
+                         buffer->handle, buffer->offset + half, BYTES / 2),
+            "copy_in");
+    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
+                        out + i * BYTES, BYTES),
+          "copy_out");
+  }
+  kc_ok(kc_finish(stream), "waiting");
+  for (uint64_t i = 0; i < ROUNDS; i++)
+    kc_check(!memcmp(in + i * BYTES, out + i * BYTES, BYTES),
+             "round %llu of %d bytes came out other than it went in",
+             (unsigned long long)i, BYTES);
+}
+
 static void copy_order(void) {
+  large_order();
   kc_unary unary;
   kc_unary_need(512, &unary);
   kc_run *run = NULL;

@@ -181,7 +181,7 @@ static void stream_held_back(void) {
 static void stream_not_blocking(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kc_buffer *buffer = kc_buffer_make(64);
-  char in[64] = "x";
+  char in[64] = "x", out[64] = "";
   kc_busy(stream, KC_MS); /* measures how long its copies take */
   kc_ok(kc_finish(stream), "waiting");
   uint64_t begin = kc_now();
@@ -189,6 +189,9 @@ static void stream_not_blocking(void) {
   kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle, buffer->offset,
                      64),
         "copy_in");
+  kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
+                      out, 64),
+        "copy_out");
   uint64_t enqueued = kc_now() - begin;
   kc_ok(kc_finish(stream), "waiting");
   uint64_t all = kc_now() - begin;
@@ -199,6 +202,7 @@ static void stream_not_blocking(void) {
   kc_check(enqueued < all / 2 || all < 10 * KC_MS,
            "enqueueing took %.1f ms of the work's %.1f ms",
            (double)enqueued / 1e6, (double)all / 1e6);
+  kc_check(out[0] == 'x', "what was copied in did not come out behind it");
 }
 
 static void stream_back_pressure(void) {

@@ -105,7 +105,10 @@ kd_status cuda_enqueue_noted(kd_device *d, kd_stream *stream,
   if (profiling)
     cuda_note_begin(d, stream, kinds[m->kind], m->size, correlation, &note);
   if (!stream) pthread_mutex_lock(&d->lane_lock);
-  kd_status status = cuda_enqueue(d, stream ? &stream->lane : &d->lane, m);
+  kd_status status =
+      stream ? cuda_stage_copy(d, stream->lane.queue, m) : KD_UNIMPLEMENTED;
+  if (status == KD_UNIMPLEMENTED)
+    status = cuda_enqueue(d, stream ? &stream->lane : &d->lane, m);
   if (!stream) pthread_mutex_unlock(&d->lane_lock);
   if (note) cuda_note_end(d, stream, note);
   return status;

@@ -40,6 +40,7 @@ typedef struct cuda_lane {
 
 struct cuda_notice;
 struct cuda_note;
+struct cuda_stage;
 
 struct kd_device {
   uint32_t index;
@@ -71,6 +72,11 @@ struct kd_device {
   uint32_t side_count, next_side;
   pthread_t watcher;
   bool watched, closing;
+
+  /* staging.c: pinned memory, all, and what is free or goes in; under the lock */
+  pthread_mutex_t stages_lock;
+  struct cuda_stage *stages, *free_stages, *busy_stages;
+  size_t staged;
 
   /* profile.c; the lock is of the rest */
   atomic_bool profiling;
@@ -137,6 +143,14 @@ static inline cu_pointer cuda_place_of(const fam_command *m, uint32_t at) {
              ? m->buffers[at]->memory + m->offsets[at]
              : 0;
 }
+
+/* Copies from or to host memory in a stream that runs, without waiting for it, in the
+ * context. KD_UNIMPLEMENTED: that is the driver's to do. */
+kd_status cuda_stage_copy(kd_device *device, cu_stream queue,
+                          const fam_command *m);
+void cuda_stages_begin(kd_device *device);
+/* In the context; no copy is under way. */
+void cuda_stages_end(kd_device *device);
 
 extern const kd_memory_table cuda_memory;
 extern const kd_peer_table cuda_peer;

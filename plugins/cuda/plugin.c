@@ -226,8 +226,14 @@ static kd_status begin(kd_device *d) {
       cu.StreamCreateWithPriority(&d->lane.queue, CU_NON_BLOCKING, 0);
   if (code != CU_OK)
     status = cuda_failed(d, code, "cuStreamCreateWithPriority");
-  if (status == KD_OK) status = cuda_libraries_begin(d);
-  if (status == KD_OK) cuda_profile_begin(d);
+  if (status == KD_OK) {
+    status = cuda_libraries_begin(d);
+    if (status != KD_OK) cu.StreamDestroy(d->lane.queue);
+  }
+  if (status == KD_OK) {
+    cuda_profile_begin(d);
+    cuda_stages_begin(d);
+  }
   cuda_leave();
   return status;
 }
@@ -237,6 +243,7 @@ static void end(kd_device *d) {
   if (!cuda_enter_anyhow(d)) return;
   cuda_profile_end(d);
   cuda_libraries_end(d);
+  cuda_stages_end(d);
   cuda_lane_release(d, &d->lane);
   cu.StreamDestroy(d->lane.queue);
   cuda_leave();

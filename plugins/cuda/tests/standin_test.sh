@@ -196,6 +196,13 @@ STANDIN_NO_CAPTURE=1 "$suite" run "$plugin" --quick --quiet --rule 'capture.*' \
   wrong "the suite without stream capture"
 echo "without stream capture: $(tail -n 1 "$scratch/out")"
 
+# copies of pageable memory go by way of pinned memory: nobody waits
+# shellcheck disable=SC2086
+STANDIN_SLOW_COPIES=2 "$suite" run "$plugin" --quick --quiet --rule stream.enqueue-not-blocking \
+  --rule stream.independent $options $libraries >"$scratch/out" 2>&1 ||
+  wrong "the suite with slow copies"
+grep -q 'warnings' "$scratch/out" && wrong "copies that wait" || echo "slow copies: nobody waits"
+
 # shellcheck disable=SC2086
 "$suite" run "$plugin" --quick --quiet --not 'op.*' --not 'perf.*' $options $libraries \
   >"$scratch/out" 2>&1 || wrong "the suite"

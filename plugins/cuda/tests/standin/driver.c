@@ -55,6 +55,11 @@ void standin_count_launch(context *of) {
     __atomic_store_n(&of->broken, CU_ILLEGAL_ADDRESS, __ATOMIC_RELEASE);
 }
 
+void standin_slow_copy(size_t size) {
+  const char *slow = size > 65536 ? getenv("STANDIN_SLOW_COPIES") : NULL;
+  if (slow) usleep(1000 * (useconds_t)strtoul(slow, NULL, 10));
+}
+
 #define ENTER(call)                                 \
   context *here = NULL;                             \
   do {                                              \
@@ -253,15 +258,53 @@ API cu_result cuMemFreeAsync(cu_pointer memory, cu_stream stream) {
   return standin_push(stream, j);
 }
 
+static struct pinned {
+  struct pinned *next;
+  const char *memory;
+  size_t size;
+} * all_pinned;
+
+bool standin_pinned(const void *memory) {
+  pthread_mutex_lock(&lock);
+  const struct pinned *p = all_pinned;
+  while (p && ((const char *)memory < p->memory ||
+               (const char *)memory >= p->memory + p->size))
+    p = p->next;
+  pthread_mutex_unlock(&lock);
+  return p != NULL;
+}
+
+static cu_result pin(void *memory, size_t size) {
+  struct pinned *p = malloc(sizeof *p);
+  if (!p) return CU_OUT_OF_MEMORY;
+  pthread_mutex_lock(&lock);
+  *p = (struct pinned){all_pinned, memory, size};
+  all_pinned = p;
+  pthread_mutex_unlock(&lock);
+  return CU_OK;
+}
+
+static void unpin(const void *memory) {
+  pthread_mutex_lock(&lock);
+  struct pinned **at = &all_pinned;
+  while (*at && (*at)->memory != memory)
+    at = &(*at)->next;
+  struct pinned *gone = *at;
+  if (gone) *at = gone->next;
+  pthread_mutex_unlock(&lock);
+  free(gone);
+}
+
 API cu_result cuMemHostAlloc(void **out, size_t size, unsigned flags) {
   (void)flags;
   ENTER("cuMemHostAlloc");
   if (size > total()) return CU_OUT_OF_MEMORY;
   *out = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-  return *out ? CU_OK : CU_OUT_OF_MEMORY;
+  return *out ? pin(*out, size) : CU_OUT_OF_MEMORY;
 }
 
 API cu_result cuMemFreeHost(void *memory) {
+  unpin(memory);
   free(memory);
   return CU_OK;
 }

@@ -138,6 +138,7 @@ static void do_job(context *of, const job *j) {
       launch(j);
       break;
     case JOB_COPY:
+      standin_slow_copy(j->size);
       memcpy(j->to, j->from, j->size);
       break;
     case JOB_SET:
@@ -375,14 +376,24 @@ static void *at(cu_pointer memory) {
   return (void *)(uintptr_t)memory;
 }
 
+/* From pageable memory: the caller waits where there is much. */
 API cu_result cuMemcpyHtoDAsync_v2(cu_pointer to, const void *from, size_t size,
                                    cu_stream stream) {
-  return copy("cuMemcpyHtoDAsync", at(to), from, size, stream);
+  cu_result code = copy("cuMemcpyHtoDAsync", at(to), from, size, stream);
+  return code != CU_OK || size <= 65536 || standin_pinned(from) ||
+                 standin_records(stream)
+             ? code
+             : cuStreamSynchronize(stream);
 }
 
+/* To pageable memory: the caller waits, as the manual says ("API synchronization
+ * behavior"). */
 API cu_result cuMemcpyDtoHAsync_v2(void *to, cu_pointer from, size_t size,
                                    cu_stream stream) {
-  return copy("cuMemcpyDtoHAsync", to, at(from), size, stream);
+  cu_result code = copy("cuMemcpyDtoHAsync", to, at(from), size, stream);
+  return code != CU_OK || standin_pinned(to) || standin_records(stream)
+             ? code
+             : cuStreamSynchronize(stream);
 }
 
 API cu_result cuMemcpyAsync(cu_pointer to, cu_pointer from, size_t size,

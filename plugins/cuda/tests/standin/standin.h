@@ -77,6 +77,11 @@ cu_result standin_enter(const char *call, context **out_context);
 void standin_count_launch(context *of);
 void standin_run(const job *what);
 
+/* Before a copy: waits where that is asked for. */
+void standin_slow_copy(size_t size);
+/* Whether host memory is pinned. */
+bool standin_pinned(const void *memory);
+
 /* Whether the stream records. */
 bool standin_records(cu_stream stream);
 
