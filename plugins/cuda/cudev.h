@@ -213,6 +213,8 @@ void cuda_programs_begin(kd_device *device);
 /* The function of this source, compiled or from the host's store. In the context. */
 kd_status cuda_program_get(kd_device *device, const char *source,
                            cu_function *out_function);
+/* Has profilers told of ops. */
+void cuda_ranges_begin(kd_device *device);
 /* Sets what the families call. */
 void cuda_kernels_begin(kd_device *device);
 

@@ -285,6 +285,7 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   cuda_notices_begin(d);
   cuda_programs_begin(d);
   cuda_kernels_begin(d);
+  cuda_ranges_begin(d);
   *out_device = d;
   return KD_OK;
 }

@@ -29,6 +29,8 @@ typedef struct fam_driver {
    * all streams, and done when this returns. One at a time for a program. */
   kd_status (*run)(kd_device *device, kd_stream *stream,
                    const fam_command *command, uint64_t correlation);
+  /* Around what an op enqueues, for profilers: its name, then NULL; or NULL. */
+  void (*range)(const char *name);
 } fam_driver;
 
 /* The plugin's; the same for as long as the device is open. */

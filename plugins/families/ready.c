@@ -60,10 +60,14 @@ kd_status fam_ready_run(const fam_driver *driver, kd_device *device,
                         kd_stream *stream, const fam_ready *ready,
                         const kd_launch *launch) {
   kd_status status = KD_OK;
+  if (driver->range)
+    driver->range(launch->node ? driver->host->node->op(launch->node)
+                               : "region");
   for (uint32_t i = 0; status == KD_OK && i < ready->plan.count; i++)
     if (ready->programs[i])
       status = run_pass(driver, device, stream, &ready->plan.passes[i],
                         ready->programs[i], launch);
+  if (driver->range) driver->range(NULL);
   return status;
 }
 

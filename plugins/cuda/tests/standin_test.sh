@@ -95,6 +95,17 @@ KEEL_LOG=warning "$keel" run "$here/products.mlir" $on $with --repeat 8 \
 [ $? = 0 ] && grep -q '5 runs were one launch' "$scratch/out" && ! grep -q 'is no graph' "$scratch/out" &&
   echo "products in a recording: as they should be" || wrong "products in a recording"
 
+# profilers are told of ops, where that was built in
+if [ -e "$4/standin_nvtx.so" ]; then
+  # shellcheck disable=SC2086
+  NVTX_INJECTION64_PATH=$4/standin_nvtx.so "$keel" run "$here/products.mlir" $on $with >"$scratch/out" 2>&1
+  for op in MatMul Relu Gemm; do
+    grep -q "nvtx: 0 $op" "$scratch/out" || wrong "no range of $op"
+  done
+  grep -q 'nvtx: [1-9]\|did not begin' "$scratch/out" && wrong "ranges are not balanced"
+  echo "NVTX: $(grep -c 'nvtx: 0' "$scratch/out") ranges"
+fi
+
 # libraries that are not there, are too old, or do not start: said, and done without
 model=$data/pytorch-converted/test_Linear
 for one in 'there is no cuBLASLt|cublaslt=/none.so' 'cuBLASLt has no cublasLtCreate|cublaslt='"$driver" \
