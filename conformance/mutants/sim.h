@@ -141,11 +141,15 @@ struct kd_stream {
   kd_status status; /* of the first failure since synchronize */
   bool stop, dead, held, recording, alias;
   job *recorded, *recorded_last;
+  /* whose recording it is in, by an event that it waits for; and who is in its own */
+  kd_stream *origin, *joined[8];
+  uint32_t joined_count;
 };
 
 struct kd_event {
   point *point;
   kd_stream *stream;
+  kd_stream *origin; /* that records what it stands in; NULL: none */
   bool recorded;
 };
 

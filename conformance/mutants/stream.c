@@ -266,6 +266,7 @@ static kd_status note(kd_stream *stream, const job *what) {
   if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");
   *copy = *what;
   copy->next = NULL;
+  if (stream->origin) stream = stream->origin;
   if (stream->recorded_last)
     stream->recorded_last->next = copy;
   else
@@ -411,8 +412,22 @@ static void stream_destroy(kd_stream *stream) {
   free(stream);
 }
 
+/* It records where the event does, from now on. */
+static void join(kd_stream *stream, kd_stream *origin) {
+  if (stream->recording || stream == origin || BUG(capture_one_stream) ||
+      origin->joined_count == 8)
+    return;
+  stream->recording = true;
+  stream->origin = origin;
+  origin->joined[origin->joined_count++] = stream;
+}
+
 static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   static uint32_t waits;
+  if (event->origin && event->origin->recording) {
+    join(stream, event->origin);
+    return KD_OK;
+  }
   if (BUG(never_recorded) && !event->recorded)
     return sim_push(stream, &(job){.kind = JOB_WAIT, .point = point_new()});
   if (!event->point || BUG(device_wait_noop)) return KD_OK;
@@ -499,6 +514,7 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
   event->stream = stream;
   event->recorded = true;
   bool capturing = stream->recording;
+  event->origin = !capturing ? NULL : stream->origin ? stream->origin : stream;
   pthread_mutex_unlock(&sim_lock);
   point_drop(old);
   if (capturing || (BUG(ready_at_record) && stream->queued)) {
@@ -614,9 +630,14 @@ static kd_status capture_begin(kd_stream *stream) {
 }
 
 static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
-  if (!stream->recording)
+  if (!stream->recording || stream->origin)
     return FAIL(KD_FAILED_PRECONDITION, "the stream does not record");
   stream->recording = false;
+  while (stream->joined_count) {
+    kd_stream *other = stream->joined[--stream->joined_count];
+    other->recording = false;
+    other->origin = NULL;
+  }
   recording_any = false;
   capture_count++;
   if (BUG(capture_ids) && capture_count > 15)

@@ -221,6 +221,73 @@ static void capture_other_stream(void) {
   if (capture) destroy(capture);
 }
 
+/* A copy in another stream, which waits for the first one's kernel, and is waited for. */
+static kd_status record_two(recorded *r, kd_stream *other) {
+  kd_event *there = kc_event_make(kc_device()),
+           *back = kc_event_make(kc_device());
+  const kc_buffer *out = r->run->out_buffers[0];
+  kc_ok(begin(r->stream), "capture.begin");
+  kc_ok(kc_run_enqueue(r->run, r->stream), "enqueue while recording");
+  kc_ok(KC_CALL(kd_status, kp.e.record(there, r->stream), "event.record"),
+        "event.record while recording");
+  kc_ok(KC_CALL(kd_status, kp.s.wait(other, there), "stream.wait"),
+        "stream.wait for a recording's event");
+  kc_ok(kp.m.copy(kc_device(), other, out->handle, out->offset,
+                  r->middle->handle, r->middle->offset, SIZE),
+        "copy in the other stream");
+  kc_ok(KC_CALL(kd_status, kp.e.record(back, other), "event.record"),
+        "event.record in the other stream");
+  kc_ok(KC_CALL(kd_status, kp.s.wait(r->stream, back), "stream.wait"),
+        "stream.wait for the other stream");
+  kc_ok(kp.m.copy(kc_device(), r->stream, r->middle->handle, r->middle->offset,
+                  r->target->handle, r->target->offset, SIZE),
+        "copy behind it");
+  kd_status status = end(r->stream, &r->capture);
+  kc_event_free(there);
+  kc_event_free(back);
+  return status;
+}
+
+static void capture_joined(void) {
+  if (!kp.m.copy) kc_unclaimed("memory.copy is NULL");
+  static float bytes[SIZE / 4], zero[SIZE / 4], seen[SIZE / 4];
+  recorded r = {.stream = kc_stream_make(kc_device())};
+  kd_stream *other = kc_stream_make(kc_device());
+  kc_random random = kc_seed();
+  kc_unary_need(SIZE / 4, &r.unary);
+  kc_ok(kc_run_make(r.unary.node, r.unary.def, &r.unary.op, &kc_plain, &r.run),
+        "create");
+  r.middle = kc_buffer_make(SIZE);
+  r.target = kc_buffer_make(SIZE);
+  kc_write(r.middle, 0, zero, SIZE);
+  kc_write(r.target, 0, zero, SIZE);
+  kd_status status = record_two(&r, other);
+  if (status == KD_UNIMPLEMENTED) kc_unclaimed("it records one stream alone");
+  kc_ok(status, "capture.end");
+  kc_ok(kc_finish(other), "waiting for the other stream");
+  kc_read(r.middle, 0, seen, SIZE);
+  kc_check(!memcmp(seen, zero, SIZE),
+           "work of a stream that waits for a recording's event ran");
+  value *in = kc_floats(1, r.unary.in->dims, &random);
+  value_store(in, bytes);
+  kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
+  memcpy(r.run->in_bytes[0], bytes, SIZE);
+  kc_ok(launch(r.capture, r.stream), "capture.launch");
+  kc_ok(kc_finish(r.stream), "waiting");
+  check_output(&r, in, r.target, "what went through another stream");
+  /* and it runs again what it is given */
+  kc_ok(kp.m.copy_in(kc_device(), other, zero, r.middle->handle,
+                     r.middle->offset, SIZE),
+        "copy_in behind the recording");
+  kc_ok(kc_finish(other), "waiting for the other stream");
+  kc_read(r.middle, 0, seen, SIZE);
+  kc_check(!memcmp(seen, zero, SIZE),
+           "the other stream does not run what it is given behind the"
+           " recording");
+  value_free(in);
+  unmake(&r);
+}
+
 static void work_beside(void *context, uint32_t index) {
   (void)context;
   for (int i = 0; i < 30; i++) {
@@ -369,6 +436,11 @@ static const kc_rule rules[] = {
          "Starts recording what is enqueued on `stream`",
          "kd_capture_table.begin",
          "A global capture mode stops everything else on the device."),
+    RULE("capture.joined", capture_joined,
+         "and on streams that wait for its events",
+         "kd_capture_table.begin kd_stream_table.wait kd_event_table.record",
+         "A second stream's work runs at once, and not again when the recording"
+         " is launched."),
     RULE("capture.other-threads", capture_threads,
          "Recording. All but `update` are needed; threads as in"
          " kd_stream_table",

@@ -32,7 +32,7 @@ typedef struct kd_capture_table {
 
   /* Starts recording what is enqueued on `stream`, and on streams that wait
    * for its events. Returns KD_OK, KD_FAILED_PRECONDITION (it records).
-   * [capture.begin-twice, capture.others-work] */
+   * [capture.begin-twice, capture.others-work, capture.joined] */
   kd_status (*begin)(kd_stream *stream);
 
   /* Ends it and makes the recording launchable. If anything that was enqueued
