@@ -17,6 +17,7 @@ typedef struct product {
   lt_desc desc;
   lt_layout a, b, z; /* ours */
   lt_algo algo;
+  size_t workspace; /* of the library */
   union scale {
     float f32;
     double f64;
@@ -76,7 +77,7 @@ static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
       p->handle, p->desc, &p->alpha, (const void *)(uintptr_t)b, p->b,
       (const void *)(uintptr_t)a, p->a, &p->beta, added, p->z,
       (void *)(uintptr_t)z, p->z, &p->algo,
-      (void *)(uintptr_t)lane->scratch.memory, p->call.workspace, lane->queue);
+      (void *)(uintptr_t)lane->scratch.memory, p->workspace, lane->queue);
   return status == 0 ? KD_OK : failed(d, lane->queue, status, "cublasLtMatmul");
 }
 
@@ -194,7 +195,7 @@ static bool choose(product *p) {
   lt.MatmulPreferenceDestroy(wanted);
   if (status != 0 || count < 1 || choice.state != 0) return false;
   p->algo = choice.algo;
-  p->call.workspace = choice.workspace;
+  p->workspace = p->call.workspace = choice.workspace;
   return true;
 }
 

@@ -5,6 +5,25 @@
 #define LARGER(p, q)  ((p) != (p) || (p) > (q) ? (p) : (q))
 #define SMALLER(p, q) ((p) != (p) || (p) < (q) ? (p) : (q))
 
+#define PLUS(p, q) ((p) + (q))
+
+/* for each item of a group, s is what `join` makes of all of theirs, of type V; the group
+ * shares `part`, of one each, and may use it again */
+#ifndef OVER_GROUP
+#define OVER_GROUP(part, s, join)                             \
+  part[LID] = s;                                              \
+  BARRIER;                                                    \
+  for (IDX apart = GROUP / 2; apart > 0; apart = apart / 2) { \
+    if (LID < apart) {                                        \
+      V p_ = part[LID], q_ = part[LID + apart];               \
+      part[LID] = join(p_, q_);                               \
+    }                                                         \
+    BARRIER;                                                  \
+  }                                                           \
+  s = part[0];                                                \
+  BARRIER;
+#endif
+
 /* a place in [0, n) that is as far from `a` as a multiple of n; how far two are apart */
 #define WRAP(a, n)  (((a) % (n) + (n)) % (n))
 #define APART(a, b) ((a) < (b) ? (b) - (a) : (a) - (b))

@@ -58,5 +58,20 @@ __device__ static inline u16 to_bf16(f32 v) {
 #define BARRIER __syncthreads()
 #define INF __int_as_float(0x7f800000)
 
+/* in each warp without shared memory, then over the warps; groups are whole warps */
+#define OVER_GROUP(part, s, join)                             \
+  for (int apart = 16; apart > 0; apart /= 2) {               \
+    V q_ = (V)__shfl_down_sync(0xffffffffu, s, apart);        \
+    s = join(s, q_);                                          \
+  }                                                           \
+  if (LID % 32 == 0) part[LID / 32] = s;                      \
+  BARRIER;                                                    \
+  s = part[0];                                                \
+  for (int warp = 1; warp < GROUP / 32; warp++) {             \
+    V q_ = part[warp];                                        \
+    s = join(s, q_);                                          \
+  }                                                           \
+  BARRIER;
+
 #define ZERO_OF(type) (type{})
 #define AS_F64(word) __longlong_as_double((i64)(word))

@@ -36,6 +36,18 @@ static thread_local standin_place blockIdx, threadIdx;
 static void standin_barrier(void);
 #define __syncthreads() standin_barrier()
 
+/* Of a group in whole warps, all of whose items come here. */
+template <typename T>
+static T __shfl_down_sync(unsigned, T value, int apart) {
+  static thread_local unsigned char values[1024][sizeof(T)];
+  memcpy(values[threadIdx.x], &value, sizeof value);
+  standin_barrier();
+  if (threadIdx.x % 32 + apart < 32)
+    memcpy(&value, values[threadIdx.x + apart], sizeof value);
+  standin_barrier();
+  return value;
+}
+
 template <typename To, typename From>
 static inline To standin_bits(From from) {
   To to;
