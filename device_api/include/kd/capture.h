@@ -43,7 +43,8 @@ typedef struct kd_capture_table {
 
   /* Runs a recording in the order of `stream`. Buffers and kernels that it
    * uses stay alive until it is destroyed. Returns KD_OK, KD_BUSY.
-   * [capture.equals-direct, capture.order, capture.outlives-stream] */
+   * [kernel.host-values-recorded, capture.equals-direct, capture.order,
+   * capture.outlives-stream] */
   kd_status (*launch)(kd_capture *capture, kd_stream *stream);
 
   /* Makes later launches use other buffers; earlier launches keep theirs. NULL
