@@ -25,20 +25,28 @@ static kd_status launch_kernel(kd_device *d, cu_stream queue,
   return KD_OK;
 }
 
+/* The kernel that a library was to do without, compiled when it is first needed. */
+static kd_status launch_own(kd_device *d, cu_stream queue,
+                            const fam_command *m) {
+  cuda_program *p = m->program;
+  if (!p->function) {
+    kd_status status = cuda_program_get(d, p->source, &p->function);
+    if (status != KD_OK) return status;
+  }
+  return launch_kernel(d, queue, m);
+}
+
 /* By a library, or by the pass's own kernel where the library refuses. */
 static kd_status call_library(kd_device *d, cuda_lane *lane,
                               const fam_command *m) {
-  cuda_program *p = m->program;
+  const cuda_program *p = m->program;
   cuda_call *call = p->call;
-  kd_status status = KD_UNIMPLEMENTED;
   pthread_mutex_lock(&call->lock);
-  if (!call->off) {
-    status = cuda_lane_reserve(d, lane, call->workspace);
-    if (status == KD_OK) status = call->enqueue(d, lane, call, m);
-  }
-  if (status == KD_UNIMPLEMENTED) {
-    status = p->function ? KD_OK : cuda_program_get(d, p->source, &p->function);
-    if (status == KD_OK) status = launch_kernel(d, lane->queue, m);
+  kd_status status =
+      call->off ? KD_OK : cuda_lane_reserve(d, lane, call->workspace);
+  if (status == KD_OK) {
+    status = call->off ? KD_UNIMPLEMENTED : call->enqueue(d, lane, call, m);
+    if (status == KD_UNIMPLEMENTED) status = launch_own(d, lane->queue, m);
   }
   pthread_mutex_unlock(&call->lock);
   return status;

@@ -57,15 +57,12 @@ static stage *take_free(kd_device *d, size_t size) {
   return found;
 }
 
-/* Under the lock. In the context. */
-static stage *make(kd_device *d, size_t size) {
-  size_t room = LEAST;
-  while (room < size)
-    room *= 2;
-  if (d->staged + room > LIMIT) return NULL;
+/* In the context, and without the lock: the driver may wait for all streams before it pins
+ * memory, and those may be about to give a stage back. */
+static stage *make(kd_device *d, size_t room) {
   stage *s = cuda_host->allocate(sizeof *s, 0);
   if (!s) return NULL;
-  *s = (stage){.device = d, .room = room, .next_all = d->stages};
+  *s = (stage){.device = d, .room = room};
   if (cu.EventCreate(&s->event, CU_BLOCKING_SYNC) != CU_OK) {
     cuda_host->release(s);
     return NULL;
@@ -75,17 +72,30 @@ static stage *make(kd_device *d, size_t size) {
     cuda_host->release(s);
     return NULL;
   }
-  d->stages = s;
-  d->staged += room;
   return s;
 }
 
+/* One that has room, or a new one, up to the limit; else NULL. */
 static stage *take(kd_device *d, size_t size) {
+  size_t room = LEAST;
   if (size > MOST) return NULL;
+  while (room < size)
+    room *= 2;
   pthread_mutex_lock(&d->stages_lock);
   reclaim(d);
   stage *s = take_free(d, size);
-  if (!s) s = make(d, size);
+  bool makes = !s && d->staged + room <= LIMIT;
+  if (makes) d->staged += room;
+  pthread_mutex_unlock(&d->stages_lock);
+  if (!makes) return s;
+  s = make(d, room);
+  pthread_mutex_lock(&d->stages_lock);
+  if (s) {
+    s->next_all = d->stages;
+    d->stages = s;
+  } else {
+    d->staged -= room;
+  }
   pthread_mutex_unlock(&d->stages_lock);
   return s;
 }

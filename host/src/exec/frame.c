@@ -196,7 +196,7 @@ static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
       point_into(frame);
   }
   status = take_inputs(frame, inputs);
-  if (frame->replay) keel_replay_choose(frame);
+  if (status == KD_OK && frame->replay) keel_replay_choose(frame);
   if (status == KD_OK) status = take_outcomes(frame);
   if (status != KD_OK) let_go(frame);
   return status;

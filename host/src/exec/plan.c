@@ -365,6 +365,9 @@ void keel_plan_release(keel_plan *plan) {
 
 uint64_t keel_plan_replays(keel_plan *plan) {
   uint64_t count = atomic_load_explicit(&plan->replays, memory_order_relaxed);
+  /* acquire: what its maker wrote */
+  keel_plan *loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
+  if (loose) count += keel_plan_replays(loose);
   return plan->versions ? count + keel_versions_replays(plan->versions) : count;
 }
 
