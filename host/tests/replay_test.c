@@ -184,6 +184,59 @@ static void a_plan_may_go_without(void **state) {
   keel_plan_release(plan);
 }
 
+/* x + x, as often as that; with Min, which can't be recorded, as the last one. */
+static keel_plan *make_chain(int adds, bool min) {
+  const int64_t open = -1;
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), y = x;
+  for (int i = 0; i < adds; i++)
+    y = op(builder, "Add", y, y);
+  if (min) y = op(builder, "Min", y, x);
+  keel_builder_output(builder, "y", y);
+  return plan_of(builder);
+}
+
+static uint64_t replays_of(keel_plan *plan, int64_t size, float factor) {
+  static const float ones[] = {1, 1, 1, 1, 1};
+  keel_tensor *x = floats(context, size, ones), *y = NULL;
+  uint64_t before = keel_plan_replays(plan);
+  for (int round = 0; round < 8; round++) {
+    float want[] = {factor, factor, factor, factor, factor};
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    expect_floats(y, want, (size_t)size);
+    keel_tensor_release(y);
+  }
+  keel_tensor_release(x);
+  return keel_plan_replays(plan) - before;
+}
+
+static void what_is_recorded_is_worth_it_and_can_be(void **state) {
+  static const struct {
+    int adds;
+    bool min, recorded;
+  } cases[] = {
+      {1, false, false}, {2, false, false}, {3, false, true}, {4, true, false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    keel_plan *plan = make_chain(cases[i].adds, cases[i].min);
+    float factor = cases[i].min ? 1 : (float)(1 << cases[i].adds);
+    assert_int_equal(replays_of(plan, 4, factor) > 0, cases[i].recorded);
+    keel_plan_release(plan);
+  }
+}
+
+/* Each set of types has its own; so has what has no elements. */
+static void shapes_have_recordings_of_their_own(void **state) {
+  (void)state;
+  keel_plan *plan = make_chain(3, false);
+  assert_true(replays_of(plan, 4, 8) > 0);
+  assert_true(replays_of(plan, 2, 8) > 0);
+  assert_true(replays_of(plan, 0, 8) <= 8);
+  assert_true(replays_of(plan, 4, 8) > 0);
+  keel_plan_release(plan);
+}
+
 /* Outputs of the last runs are still held: 0: none, 1: two recordings in turn, more:
  * recordings are put to other memory. */
 static void hold_outputs(int held) {
@@ -396,6 +449,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(runs_become_one_launch),
       TEST(a_plan_may_go_without),
+      TEST(what_is_recorded_is_worth_it_and_can_be),
+      TEST(shapes_have_recordings_of_their_own),
       TEST(outputs_that_are_held_are_left_alone),
       WITH(outputs_that_are_held_are_left_alone, valid),
       TEST(who_updates_nothing_goes_without),

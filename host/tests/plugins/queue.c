@@ -76,6 +76,8 @@ struct kd_stream {
 
 struct kd_capture {
   job *first, **end;
+  kd_stream *stream; /* of its last launch, which ends with this ticket */
+  uint64_t ticket;
 };
 
 static int the_device;
@@ -275,6 +277,13 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
 /* ---- recordings ---------------------------------------------------------------- */
 
 static void capture_destroy(kd_capture *capture) {
+  kd_stream *stream = capture->stream;
+  if (stream) {
+    pthread_mutex_lock(&stream->lock);
+    if (stream->done < capture->ticket)
+      host->log(host, KD_LOG_ERROR, "a recording is destroyed while it runs");
+    pthread_mutex_unlock(&stream->lock);
+  }
   for (job *next; capture->first; capture->first = next) {
     next = capture->first->next;
     free(capture->first);
@@ -308,6 +317,10 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
     kd_status status = push(stream, at);
     if (status) return status;
   }
+  pthread_mutex_lock(&stream->lock);
+  capture->stream = stream;
+  capture->ticket = stream->issued;
+  pthread_mutex_unlock(&stream->lock);
   return KD_OK;
 }
 
@@ -389,7 +402,7 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                              .size = size});
 }
 
-/* ---- ops: Relu, Add of equal shapes, Mul by a scalar ------------------------------------------ */
+/* ---- ops: Relu, Add of equal shapes, Mul by a scalar; Min, which is not recorded ------------ */
 
 static kd_status run_op(job *job) {
   const float *x =
@@ -403,6 +416,7 @@ static kd_status run_op(job *job) {
   for (int64_t i = 0; i < job->count; i++)
     z[i] = job->op == 0   ? (x[i] > 0 ? x[i] : 0)
            : job->op == 1 ? x[i] + y[i]
+           : job->op == 3 ? (y[i] < x[i] ? y[i] : x[i])
                           : x[i] * y[0];
   return KD_OK;
 }
@@ -470,6 +484,13 @@ static const kd_kernel_def kernels[] = {
      .input_types = {KD_TYPES(KD_F32)},
      .data = (const void *)2,
      .supports = by_scalar,
+     .enqueue = enqueue},
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_NO_CAPTURE,
+     .op = "Min",
+     .input_types = {KD_TYPES(KD_F32)},
+     .data = (const void *)3,
+     .supports = equal_shapes,
      .enqueue = enqueue},
 };
 
@@ -557,7 +578,7 @@ static const kd_plugin plugin = {
     .device_close = device_close,
     .memory = &memory,
     .kernels = kernels,
-    .kernel_count = 3,
+    .kernel_count = sizeof kernels / sizeof *kernels,
     .streams = &streams,
     .events = &events,
     .capture = QUEUE_TELLS ? &captures : NULL,
