@@ -226,6 +226,27 @@ static void what_is_recorded_is_worth_it_and_can_be(void **state) {
   }
 }
 
+/* Ops run in one order there, so branches that could run beside each other share memory. */
+static void branches_share_memory(void **state) {
+  const int64_t open = -1;
+  keel_builder *builder = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
+  for (int i = 0; i < 12; i++) {
+    keel_value branch = op(builder, "Add", x, x);
+    branch = op(builder, "Relu", branch, KEEL_ABSENT);
+    sum = op(builder, "Add", sum, branch);
+  }
+  keel_builder_output(builder, "y", sum);
+  keel_plan *plan = plan_of(builder);
+  uint64_t planned = 0;
+  assert_true(replays_of(plan, 5, 25) > 0);
+  assert_int_equal(keel_plan_memory(plan, &planned, NULL, NULL), KD_OK);
+  assert_true(planned <= 3 * 64); /* of 35 values, each aligned */
+  keel_plan_release(plan);
+}
+
 /* Each set of types has its own; so has what has no elements. */
 static void shapes_have_recordings_of_their_own(void **state) {
   (void)state;
@@ -429,6 +450,21 @@ static void faults_of_recording_do_no_harm(void **state) {
   keel_plan_release(plan);
 }
 
+/* The second kernel of the run that is recorded: the run is made step by step then. */
+static void what_fails_while_recording_is_not_launched(void **state) {
+  (void)state;
+  keel_plan *plan = make_plan();
+  for (int round = 0; round < 10; round++) {
+    keel_tensor *out[2];
+    run_round(plan, round, out);
+    expect_round(round, out);
+    release(out, 2);
+  }
+  assert_int_equal(keel_layers_faults(), 1);
+  assert_int_equal(atomic_load(launches), 0);
+  keel_plan_release(plan);
+}
+
 static void updates_that_fail_make_it_anew(void **state) {
   (void)state;
   hold_outputs(3);
@@ -445,12 +481,14 @@ int main(void) {
   static char valid[] = "validation", begin[] = "fault:capture.begin=1",
               end[] = "validation,fault:capture.end=1",
               launch[] = "validation,fault:capture.launch=2:UNAVAILABLE",
-              update[] = "validation,fault:capture.update=3";
+              update[] = "validation,fault:capture.update=3",
+              kernel[] = "validation,fault:kernel.enqueue=20";
   const struct CMUnitTest tests[] = {
       TEST(runs_become_one_launch),
       TEST(a_plan_may_go_without),
       TEST(what_is_recorded_is_worth_it_and_can_be),
       TEST(shapes_have_recordings_of_their_own),
+      TEST(branches_share_memory),
       TEST(outputs_that_are_held_are_left_alone),
       WITH(outputs_that_are_held_are_left_alone, valid),
       TEST(who_updates_nothing_goes_without),
@@ -463,6 +501,7 @@ int main(void) {
       WITH(faults_of_recording_do_no_harm, end),
       WITH(faults_of_recording_do_no_harm, launch),
       WITH(updates_that_fail_make_it_anew, update),
+      WITH(what_fails_while_recording_is_not_launched, kernel),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
