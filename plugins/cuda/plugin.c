@@ -262,8 +262,11 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   d->total = found->total;
   memcpy(d->name, found->name, sizeof d->name);
   memcpy(d->driver, found->driver, sizeof d->driver);
-  d->families.dialect = (fam_dialect){
-      .float64 = true, .math64 = true, .int64 = true, .keeps_nan = true};
+  d->families.dialect = (fam_dialect){.float64 = true,
+                                      .math64 = true,
+                                      .int64 = true,
+                                      .fours = true,
+                                      .keeps_nan = true};
   fam_tiles(cuda_host, true, &d->families.shared);
   read_tf32(&d->tf32);
   pthread_mutex_init(&d->lane_lock, NULL);

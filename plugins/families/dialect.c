@@ -44,6 +44,21 @@ static void put_buffer_macros(text *t, const fam_buffer *b) {
         b->name);
 }
 
+/* Definitions for four neighbours: FOUR_X, X_FOUR(i, step), X_OF(four, k), and, for results,
+ * SET_X_OF(four, k, v), X_PUT(i, four). */
+static void put_four_macros(text *t, const fam_buffer *b) {
+  const char *type = kd_dtype_name(b->dtype);
+  put(t, "#define FOUR_%s four_of<S_%s>\n", b->name, type);
+  put(t, "#define %s_FOUR(i, step) take_four(%s_ + (i), (step))\n", b->name,
+      b->name);
+  put(t, "#define %s_OF(four, k) LOAD_%s(four.at, k)\n", b->name, type);
+  if (!b->write) return;
+  put(t, "#define SET_%s_OF(four, k, v) STORE_%s(four.at, k, (v))\n", b->name,
+      type);
+  put(t, "#define %s_PUT(i, four) put_four(%s_ + (i), four)\n", b->name,
+      b->name);
+}
+
 char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
                  const fam_pass *pass) {
   text t = {.host = host};
@@ -91,8 +106,10 @@ char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
   if (!kernel) return NULL;
   put(&t, "#define GROUP %u\n%s%s%s", pass->group, fam_text("cuda"),
       fam_text("c"), fam_text("common"));
-  for (uint32_t i = 0; i < pass->buffer_count; i++)
+  for (uint32_t i = 0; i < pass->buffer_count; i++) {
     put_buffer_macros(&t, &pass->buffers[i]);
+    if (pass->fours) put_four_macros(&t, &pass->buffers[i]);
+  }
   put(&t, "%s%s", pass->head, kernel);
   put(&t, "struct family_params { int v[%u]; };\n",
       pass->param_count ? pass->param_count : 1);

@@ -9,6 +9,7 @@ typedef struct fam_dialect {
   bool float64;   /* f64 arithmetic */
   bool math64;    /* and functions of f64 */
   bool int64;     /* i64 and u64 */
+  bool fours;     /* reads and writes four neighbours at once */
   bool keeps_nan; /* GLSL: SignedZeroInfNanPreserve of f32 can be asked for */
 } fam_dialect;
 

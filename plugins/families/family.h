@@ -87,6 +87,7 @@ typedef struct fam_pass {
   fam_buffer buffers[FAM_BUFFERS];
   fam_local locals[FAM_LOCALS];
   uint32_t params[FAM_PARAMS]; /* int32 or the bits of an f32 */
+  bool fours;                  /* an item makes four neighbours */
   uint64_t groups;             /* work-groups */
   uint32_t group;              /* work-items of each */
   uint32_t head_size;
@@ -101,6 +102,7 @@ typedef struct fam_plan {
   bool float64;  /* f64 may be used for intermediates */
   bool math64;   /* and has functions: exp, sin ... */
   bool int64;    /* i64 and u64 may be used for intermediates */
+  bool fours;    /* four neighbours are better read and written at once */
   bool shared;   /* groups have fast memory of their own */
   fam_pass sink; /* takes what is written after a failure */
 } fam_plan;

@@ -25,6 +25,23 @@ void fam_map_along(fam_map *map, const fam_tensor *operand, uint32_t axis) {
   strided_operand(&map->space, steps);
 }
 
+/* Whether four neighbours are steps of the last dimension, of everything that is not one for
+ * all of them, and may lie aligned as four. */
+static bool by_fours(const fam_map *map) {
+  const strided *space = &map->space;
+  int last = space->rank - 1;
+  if (space->dims[last] % 4) return false;
+  for (int i = 0; i < space->operands; i++) {
+    int64_t step = space->steps[i][last];
+    if (i == map->inputs ? step != 1 : step != 0 && step != 1) return false;
+    if (!step) continue;
+    if (map->from[i] % 4) return false;
+    for (int d = 0; d < last; d++)
+      if (space->steps[i][d] % 4) return false;
+  }
+  return true;
+}
+
 fam_pass *fam_map_pass(fam_plan *plan, fam_map *map, kd_dtype compute,
                        const char *expression) {
   static const char *const numbers = "01234567";
@@ -38,7 +55,9 @@ fam_pass *fam_map_pass(fam_plan *plan, fam_map *map, kd_dtype compute,
   fam_define(pass, "INPUTS", "%d", map->inputs);
   fam_define(pass, "V", "%s", kd_dtype_name(fam_compute(compute)));
   fam_define(pass, "EXPR", "(%s)", expression);
-  fam_items(plan, pass, items);
+  pass->fours = plan->fours && items && by_fours(map);
+  if (pass->fours) fam_define(pass, "FOURS", "1");
+  fam_items(plan, pass, pass->fours ? items / 4 : items);
   fam_dims(plan, pass, "DIMS", space->rank, space->dims);
   for (int i = 0; i < space->operands; i++) {
     char number = i == map->inputs ? 'Z' : numbers[i];
@@ -452,7 +471,7 @@ void fam_plan_range(const fam_op *op, fam_plan *plan) {
   }
   fam_map_begin(&map, op);
   fam_pass *pass =
-      fam_map_pass(plan, &map, type, "START + CAST(V, GID) * DELTA");
+      fam_map_pass(plan, &map, type, "START + CAST(V, ELEMENT) * DELTA");
   use_scalar(op, plan, pass, "START", 0);
   use_scalar(op, plan, pass, "DELTA", 2);
   fam_out(pass, "Z", op, 0);
@@ -482,8 +501,8 @@ void fam_plan_eye(const fam_op *op, fam_plan *plan) {
   fam_map map;
   fam_map_begin(&map, op);
   fam_pass *pass = fam_map_pass(plan, &map, op->out[0].dtype,
-                                "GID % COLUMNS - GID / COLUMNS == K ? CAST(V,"
-                                " 1) : CAST(V, 0)");
+                                "ELEMENT % COLUMNS - ELEMENT / COLUMNS == K ?"
+                                " CAST(V, 1) : CAST(V, 0)");
   fam_int(plan, pass, "COLUMNS", op->out[0].dims[1]);
   fam_int(plan, pass, "K", fam_attr(op, "k", 0));
   fam_out(pass, "Z", op, 0);
@@ -506,8 +525,9 @@ void fam_plan_trilu(const fam_op *op, fam_plan *plan) {
   fam_pass *pass = fam_map_pass(
       plan, &map, bits,
       fam_attr(op, "upper", 1)
-          ? "GID % COLUMNS - GID / COLUMNS % ROWS >= K ? x : ZERO_OF(V)"
-          : "GID % COLUMNS - GID / COLUMNS % ROWS <= K ? x : ZERO_OF(V)");
+          ? "ELEMENT % COLUMNS - ELEMENT / COLUMNS % ROWS >= K ? x : ZERO_OF(V)"
+          : "ELEMENT % COLUMNS - ELEMENT / COLUMNS % ROWS <= K ? x : "
+            "ZERO_OF(V)");
   fam_int(plan, pass, "COLUMNS", x->dims[x->rank - 1]);
   fam_int(plan, pass, "ROWS", x->dims[x->rank - 2]);
   fam_int(plan, pass, "K", k);
@@ -536,8 +556,8 @@ void fam_plan_one_hot(const fam_op *op, fam_plan *plan) {
   map.from[2] = 1;
   fam_pass *pass = fam_map_pass(
       plan, &map, bits,
-      "(x < CAST(X0_t, 0) ? x + CAST(X0_t, DEPTH) : x) == CAST(X0_t, GID /"
-      " INNER % DEPTH) ? z : y");
+      "(x < CAST(X0_t, 0) ? x + CAST(X0_t, DEPTH) : x) == CAST(X0_t,"
+      " ELEMENT / INNER % DEPTH) ? z : y");
   fam_int(plan, pass, "DEPTH", out->dims[axis]);
   fam_int(plan, pass, "INNER", fam_product(out->dims, axis + 1, out->rank));
   fam_in(pass, "X0", op, 0);
@@ -562,8 +582,9 @@ void fam_plan_window(const fam_op *op, fam_plan *plan) {
           ? "CAST(V, 25.0) / CAST(V, 46.0) - CAST(V, 21.0) / CAST(V, 46.0) *"
             " FN(cos)(ANGLE)"
           : "CAST(V, 0.5) - CAST(V, 0.5) * FN(cos)(ANGLE)");
-  fam_define(pass, "ANGLE",
-             "(CAST(V, 6.283185307179586) * CAST(V, GID) / CAST(V, PERIOD))");
+  fam_define(
+      pass, "ANGLE",
+      "(CAST(V, 6.283185307179586) * CAST(V, ELEMENT) / CAST(V, PERIOD))");
   fam_int(plan, pass, "PERIOD",
           op->out[0].count - (fam_attr(op, "periodic", 1) ? 0 : 1));
   fam_out(pass, "Z", op, 0);

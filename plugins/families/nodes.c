@@ -143,20 +143,22 @@ typedef struct walk {
   bool stopped;
 } walk;
 
-/* With and without tiles. */
+/* With and without tiles, and fours where the dialect has them. */
 static void write_node(walk *all, const kd_node *node) {
   static fam_op op;
   const fam_row *row = fam_rows;
   while (strcmp(row->op, node->op) != 0)
     row++;
-  for (int tiles = 0; tiles < 2 && !all->stopped; tiles++) {
+  int ways = all->dialect.fours ? 4 : 2;
+  for (int way = 0; way < ways && !all->stopped; way++) {
     fam_plan *plan = calloc(1, sizeof *plan);
     all->stopped = true;
     if (!plan) return;
     memset(&op, 0, sizeof op);
     plan->host = &host;
     plan->float64 = plan->int64 = true;
-    plan->shared = tiles;
+    plan->shared = (way & 1) != 0;
+    plan->fours = (way & 2) != 0;
     if (fam_read(&op, &host, node, row, NULL) != KD_OK ||
         fam_make(plan, &op, row) != KD_OK) {
       fprintf(stderr, "%s makes no plan\n", node->op);

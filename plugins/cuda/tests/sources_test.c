@@ -116,9 +116,53 @@ static void *work(void *context) {
   }
 }
 
+/* As a vector; four bytes may be a word, too. */
+static bool at_once(const char *source, const char *code, const char *access,
+                    const char *buffer) {
+  static const char *const bytes[] = {"u8", "i8", "bool"};
+  char text[32];
+  for (int v = 2; v <= 4; v += 2) {
+    snprintf(text, sizeof text, "%s.global.v%d", access, v);
+    if (strstr(code, text)) return true;
+  }
+  snprintf(text, sizeof text, "%s.global.u32", access);
+  if (!strstr(code, text)) return false;
+  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+    snprintf(text, sizeof text, "S_%s *%s", bytes[i], buffer);
+    if (strstr(source, text)) return true;
+  }
+  return false;
+}
+
+/* Kernels whose items make four neighbours read and write them at once: PTX, for an
+ * architecture that nobody knows, says so. */
+static bool by_vectors(uint32_t count) {
+  uint32_t looked_at = 0, good = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!strstr(sources[i], "#define FOURS")) continue;
+    char *code = NULL;
+    size_t size = 0;
+    looked_at++;
+    if (cuda_compile(&host, 9999, sources[i], 0, &code, &size) != KD_OK)
+      continue;
+    bool reads = strstr(sources[i], "#define INPUTS 0") ||
+                 at_once(sources[i], code, "ld", "X0_");
+    if (reads && at_once(sources[i], code, "st", "Z_"))
+      good++;
+    else
+      fprintf(stderr, "not by vectors:\n%s\n", sources[i]);
+    free(code);
+  }
+  printf("%u of %u kernels go by vectors\n", good, looked_at);
+  return looked_at && good == looked_at;
+}
+
 int main(int argc, char **argv) {
-  const fam_dialect dialect = {
-      .float64 = true, .math64 = true, .int64 = true, .keeps_nan = true};
+  const fam_dialect dialect = {.float64 = true,
+                               .math64 = true,
+                               .int64 = true,
+                               .fours = true,
+                               .keeps_nan = true};
   pthread_t threads[THREADS];
   const char *why = rtc_api_open(NULL);
   cuda_host = &host;
@@ -129,6 +173,7 @@ int main(int argc, char **argv) {
   if (!fam_each_source(&dialect, fam_cuda, take, NULL) ||
       !take(NULL, cuda_turn))
     return 1;
+  uint32_t own = source_count;
   for (int i = 1; i < argc; i++)
     if (!read_script(argv[i])) return 1;
   printf("%u sources, NVRTC %d.%d\n", source_count, rtc.version / 1000,
@@ -138,10 +183,11 @@ int main(int argc, char **argv) {
     if (pthread_create(&threads[i], NULL, work, NULL) != 0) return 1;
   for (int i = 0; i < THREADS; i++)
     pthread_join(threads[i], NULL);
+  bool vectors = by_vectors(own);
   for (uint32_t i = 0; i < source_count; i++)
     free(sources[i]);
   free(sources);
   printf("%u compiled for sm_75, sm_80, sm_90, sm_100, sm_120, %u failed\n",
          source_count * (uint32_t)ARCHS - failures, failures);
-  return failures != 0;
+  return failures || !vectors;
 }

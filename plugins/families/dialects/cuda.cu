@@ -30,7 +30,7 @@ typedef c128 S_c128;
 #define LOAD_f16(b, i) from_f16(b[i])
 #define LOAD_bf16(b, i) __int_as_float((int)((u32)b[i] << 16))
 
-#define STORE_f16(b, i, v) b[i] = to_f16((f32)(v))
+#define STORE_f16(b, i, v) b[i] = to_f16(v)
 #define STORE_bf16(b, i, v) b[i] = to_bf16((f32)(v))
 
 __device__ static inline f32 from_f16(u16 bits) {
@@ -43,6 +43,18 @@ __device__ static inline u16 to_f16(f32 value) {
   u16 bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
+}
+
+/* one rounding, not two */
+__device__ static inline u16 to_f16(f64 value) {
+  u16 bits;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(value));
+  return bits;
+}
+
+template <class T>
+__device__ static inline u16 to_f16(T value) {
+  return to_f16((f32)value);
 }
 
 __device__ static inline u16 to_bf16(f32 v) {
@@ -75,3 +87,30 @@ __device__ static inline u16 to_bf16(f32 v) {
 
 #define ZERO_OF(type) (type{})
 #define AS_F64(word) __longlong_as_double((i64)(word))
+
+/* four neighbours: read and written at once where they lie as they would have to */
+template <class S>
+struct __align__(sizeof(S) < 4 ? 4 * sizeof(S) : 16) four_of {
+  S at[4];
+};
+
+/* those from there on; step 0: the first of them, four times */
+template <class S>
+__device__ static inline four_of<S> take_four(const S *from, int step) {
+  four_of<S> four;
+  if (step && (u64)from % alignof(four_of<S>) == 0)
+    return *(const four_of<S> *)from;
+  for (int k = 0; k < 4; k++)
+    four.at[k] = from[k * step];
+  return four;
+}
+
+template <class S>
+__device__ static inline void put_four(S *to, const four_of<S> &four) {
+  if ((u64)to % alignof(four_of<S>) == 0) {
+    *(four_of<S> *)to = four;
+    return;
+  }
+  for (int k = 0; k < 4; k++)
+    to[k] = four.at[k];
+}

@@ -60,7 +60,7 @@ static inline To standin_bits(From from) {
 #define __float_as_int(x)       standin_bits<int>((float)(x))
 #define __longlong_as_double(x) standin_bits<double>((long long)(x))
 
-/* the two instructions that the dialect has */
+/* the three instructions that the dialect has */
 static inline void standin_asm(const char *text, float *value,
                                unsigned short *bits) {
   if (!strncmp(text, "\"cvt.f32.f16", 12))
@@ -68,7 +68,8 @@ static inline void standin_asm(const char *text, float *value,
   else
     *bits = standin_bits<unsigned short>((_Float16)*value);
 }
-static inline void standin_asm(const char *text, const float *value,
+template <typename T>
+static inline void standin_asm(const char *text, const T *value,
                                unsigned short *bits) {
   (void)text;
   *bits = standin_bits<unsigned short>((_Float16)*value);
