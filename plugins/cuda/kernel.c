@@ -81,6 +81,13 @@ static kd_status can(kd_device *d, const fam_pass *pass) {
   return status == KD_UNAVAILABLE ? KD_UNIMPLEMENTED : status;
 }
 
+static bool library(kd_device *d, bool convolution) {
+  if (cuda_enter(d) != KD_OK) return false;
+  bool has = convolution ? cuda_dnn(d) != NULL : cuda_lt(d) != NULL;
+  cuda_leave();
+  return has;
+}
+
 void cuda_kernels_begin(kd_device *d) {
   d->families.host = cuda_host;
   d->families.name = d->name;
@@ -90,6 +97,7 @@ void cuda_kernels_begin(kd_device *d) {
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = cuda_do;
+  d->families.library = library;
 }
 
 const fam_driver *fam_driver_of(const kd_device *d) {

@@ -23,8 +23,8 @@ typedef struct product {
     double f64;
     int32_t i32;
   } alpha, beta;
-  uint32_t at_a, at_b, at_c, at_z; /* buffers of the pass */
-  bool bias;                       /* C is added by columns */
+  uint32_t at_a, at_b, at_z; /* buffers of the pass */
+  uint32_t at_added, at_row; /* UINT32_MAX: there is none */
   /* B is turned, into the memory behind the library's; NULL: it is not */
   cu_function turn;
   int k, n;
@@ -60,11 +60,12 @@ static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
                          const fam_command *m) {
   product *p = (product *)call;
   cu_pointer a = cuda_place_of(m, p->at_a), b = cuda_place_of(m, p->at_b);
-  cu_pointer c = cuda_place_of(m, p->at_c), z = cuda_place_of(m, p->at_z);
-  if ((a | b | c | z) % ALIGNMENT) return KD_UNIMPLEMENTED;
-  if (p->bias) {
-    int status =
-        lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER, &c, sizeof c);
+  cu_pointer z = cuda_place_of(m, p->at_z), row = cuda_place_of(m, p->at_row);
+  cu_pointer added = cuda_place_of(m, p->at_added);
+  if ((a | b | added | row | z) % ALIGNMENT) return KD_UNIMPLEMENTED;
+  if (row) {
+    int status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER, &row,
+                                           sizeof row);
     if (status != 0)
       return failed(d, lane->queue, status, "cublasLtMatmulDescSetAttribute");
   }
@@ -72,12 +73,13 @@ static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
     kd_status status = turn(d, lane, p, &b);
     if (status != KD_OK) return status;
   }
-  const void *added = (const void *)(uintptr_t)(c && !p->bias ? c : z);
-  int status = lt.Matmul(
-      p->handle, p->desc, &p->alpha, (const void *)(uintptr_t)b, p->b,
-      (const void *)(uintptr_t)a, p->a, &p->beta, added, p->z,
-      (void *)(uintptr_t)z, p->z, &p->algo,
-      (void *)(uintptr_t)lane->scratch.memory, p->workspace, lane->queue);
+  if (!added) added = z; /* beta is 0 */
+  int status =
+      lt.Matmul(p->handle, p->desc, &p->alpha, (const void *)(uintptr_t)b, p->b,
+                (const void *)(uintptr_t)a, p->a, &p->beta,
+                (const void *)(uintptr_t)added, p->z, (void *)(uintptr_t)z,
+                p->z, &p->algo, (void *)(uintptr_t)lane->scratch.memory,
+                p->workspace, lane->queue);
   return status == 0 ? KD_OK : failed(d, lane->queue, status, "cublasLtMatmul");
 }
 
@@ -118,11 +120,12 @@ static bool find_types(const kd_device *d, kd_dtype a, kd_dtype b, kd_dtype z,
   return false;
 }
 
-/* C is nothing, a row that is added to all, or a matrix of Z's shape. */
-static bool find_added(const fam_gemm *g, bool *out_bias) {
-  *out_bias = g->beta == 1 && g->c_row == 0 && g->c_column == 1;
-  return g->beta == 0 || *out_bias || (g->c_row == g->n && g->c_column == 1) ||
-         (g->c_row == 0 && g->c_column == 1 && g->m == 1);
+static int32_t epilogue_of(const fam_gemm *g) {
+  static const int32_t all[][2] = {
+      [FAM_PLAIN] = {LT_EPILOGUE_DEFAULT, LT_EPILOGUE_BIAS},
+      [FAM_RELU] = {LT_EPILOGUE_RELU, LT_EPILOGUE_RELU_BIAS},
+      [FAM_GELU] = {LT_EPILOGUE_GELU, LT_EPILOGUE_GELU_BIAS}};
+  return all[g->activation][*g->row != 0];
 }
 
 static union scale scale_of(int type, double value) {
@@ -148,7 +151,7 @@ static int make_layout(int type, int64_t rows, int64_t columns, int64_t batches,
 }
 
 static int describe(product *p, const fam_gemm *g, const types *t) {
-  const int32_t turned = LT_OP_T, epilogue = LT_EPILOGUE_BIAS;
+  const int32_t turned = LT_OP_T, epilogue = epilogue_of(g);
   const uint64_t somewhere = 4096; /* its alignment is what is asked about */
   int status = lt.MatmulDescCreate(&p->desc, t->compute, t->scale);
   if (status == 0 && g->b_turned) /* the library's A is our B */
@@ -157,10 +160,10 @@ static int describe(product *p, const fam_gemm *g, const types *t) {
   if (status == 0 && g->a_turned)
     status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSB, &turned,
                                        sizeof turned);
-  if (status == 0 && p->bias)
+  if (status == 0)
     status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_EPILOGUE, &epilogue,
                                        sizeof epilogue);
-  if (status == 0 && p->bias)
+  if (status == 0 && *g->row)
     status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER,
                                        &somewhere, sizeof somewhere);
   if (status == 0)
@@ -209,10 +212,9 @@ static bool prepare_turn(kd_device *d, product *p, const fam_gemm *g) {
   return true;
 }
 
-/* One matrix for all batches: as many rows more. */
+/* One matrix for all batches: as many rows more, of what is added, too. */
 static fam_gemm gathered(fam_gemm g) {
-  if (g.batches > 1 && !g.b_step && !g.a_turned && g.a_step == g.m * g.k &&
-      g.beta == 0) {
+  if (g.batches > 1 && !g.b_step && !g.a_turned && g.a_step == g.m * g.k) {
     g.m *= g.batches;
     g.batches = 1;
   }
@@ -223,15 +225,13 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
                             cuda_call **out_call) {
   fam_gemm g = gathered(pass->gemm);
   uint32_t a = cuda_buffer_named(pass, "A"), b = cuda_buffer_named(pass, "B");
-  uint32_t z = cuda_buffer_named(pass, "Z"), c = cuda_buffer_named(pass, "C");
-  bool bias = false;
+  uint32_t z = cuda_buffer_named(pass, "Z");
   types t;
   *out_call = NULL;
   if (a == UINT32_MAX || b == UINT32_MAX || z == UINT32_MAX || g.m < 1 ||
       g.n < 1 || g.k < 1 || g.batches < 1 || g.batches > INT32_MAX ||
       !find_types(d, pass->buffers[a].dtype, pass->buffers[b].dtype,
-                  pass->buffers[z].dtype, &t) ||
-      !find_added(&g, &bias))
+                  pass->buffers[z].dtype, &t))
     return KD_OK;
   bool turned = t.operand == LT_I8 && !g.b_turned;
   if (turned && (g.batches > 1 || g.k > TURNED_MOST || g.n > TURNED_MOST))
@@ -248,11 +248,11 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   p->handle = handle;
   p->at_a = a;
   p->at_b = b;
-  p->at_c = g.beta == 0 ? UINT32_MAX : c;
   p->at_z = z;
-  p->bias = bias;
+  p->at_row = cuda_buffer_named(pass, g.row);
+  p->at_added = g.beta == 0 ? UINT32_MAX : cuda_buffer_named(pass, g.added);
   p->alpha = scale_of(t.scale, g.alpha);
-  p->beta = scale_of(t.scale, bias ? 0 : g.beta);
+  p->beta = scale_of(t.scale, *g.added ? g.beta : 0);
   if (describe(p, &g, &t) == 0 && choose(p) &&
       (!turned || prepare_turn(d, p, &g)))
     *out_call = &p->call;

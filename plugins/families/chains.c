@@ -6,7 +6,8 @@
 #define NOBODY UINT32_MAX
 
 typedef struct place {
-  bool fits, taken;
+  chain_role role;
+  bool taken;
   kd_dtype type;
   uint32_t value; /* that it makes */
 } place;
@@ -46,11 +47,12 @@ static void read_graph(search *all, chain_fits fits, void *context) {
   for (uint32_t i = 0; i < all->node_count; i++) {
     const kd_node *node = read->node(all->graph, i);
     place *at = &all->nodes[i];
-    at->fits = all->host->node->output_count(node) == 1 &&
-               fits(context, node, &at->type);
+    at->role = all->host->node->output_count(node) == 1
+                   ? fits(context, node, &at->type)
+                   : CHAIN_NOTHING;
     at->value = read->node_output(all->graph, i, 0);
     if (at->value >= all->value_count)
-      at->fits = false;
+      at->role = CHAIN_NOTHING;
     else
       all->values[at->value].maker = i;
     for (uint32_t k = 0; k < input_count(all, i); k++) {
@@ -112,11 +114,11 @@ static void add(search *all, uint32_t node) {
   }
 }
 
-/* Whether a node can come before those of the chain: they alone need it. */
-static bool joins(const search *all, uint32_t node) {
+/* Whether a node of that role can come before those of the chain: they alone need it. */
+static bool joins(const search *all, uint32_t node, chain_role role) {
   const place *at = &all->nodes[node], *last = &all->nodes[all->chain[0]];
   const value *made = &all->values[at->value];
-  return at->fits && !at->taken && at->type == last->type &&
+  return at->role == role && !at->taken && at->type == last->type &&
          all->count < CHAIN_NODES && !made->outside &&
          made->inside == made->reads && made->maker == node &&
          !is_member(all, node) && same_shape(all, node, all->chain[0]) &&
@@ -130,11 +132,36 @@ static void grow(search *all) {
       for (uint32_t k = 0; k < input_count(all, all->chain[i]); k++) {
         uint32_t from = input_of(all, all->chain[i], k);
         uint32_t maker = from == NOBODY ? NOBODY : all->values[from].maker;
-        if (maker == NOBODY || !joins(all, maker)) continue;
+        if (maker == NOBODY || !joins(all, maker, CHAIN_STEP)) continue;
         add(all, maker);
         more = true;
       }
   }
+}
+
+static bool reads_member(const search *all, uint32_t node) {
+  for (uint32_t k = 0; k < input_count(all, node); k++) {
+    uint32_t from = input_of(all, node, k);
+    if (from != NOBODY && all->values[from].maker != NOBODY &&
+        is_member(all, all->values[from].maker))
+      return true;
+  }
+  return false;
+}
+
+/* Adds the first root that it can be computed on. */
+static void find_root(search *all, chain_rooted rooted, void *context) {
+  for (uint32_t i = 0; i < all->count; i++)
+    for (uint32_t k = 0; k < input_count(all, all->chain[i]); k++) {
+      uint32_t from = input_of(all, all->chain[i], k);
+      uint32_t maker = from == NOBODY ? NOBODY : all->values[from].maker;
+      if (maker == NOBODY || !joins(all, maker, CHAIN_ROOT) ||
+          reads_member(all, maker) ||
+          !rooted(context, all->graph, maker, all->chain, all->count))
+        continue;
+      add(all, maker);
+      return;
+    }
 }
 
 /* Claims it, in the graph's order, and forgets it. */
@@ -157,8 +184,8 @@ static void finish(search *all, kd_claim take, void *context) {
 }
 
 kd_status chains_claim(const kd_host *host, const kd_graph *graph,
-                       chain_fits fits, void *context, kd_claim take,
-                       void *take_context) {
+                       chain_fits fits, chain_rooted rooted, void *context,
+                       kd_claim take, void *take_context) {
   search all = {.host = host,
                 .graph = graph,
                 .node_count = host->graph->node_count(graph),
@@ -175,10 +202,11 @@ kd_status chains_claim(const kd_host *host, const kd_graph *graph,
   all.nodes = (place *)(void *)(memory + values);
   read_graph(&all, fits, context);
   for (uint32_t i = all.node_count; i-- > 0;) {
-    if (!all.nodes[i].fits || all.nodes[i].taken) continue;
+    if (all.nodes[i].role != CHAIN_STEP || all.nodes[i].taken) continue;
     all.count = 0;
     add(&all, i);
     if (count_inputs(&all, NOBODY) <= CHAIN_INPUTS) grow(&all);
+    if (rooted) find_root(&all, rooted, context);
     finish(&all, take, take_context);
   }
   host->release(memory);
@@ -206,8 +234,9 @@ kd_status chain_find(const kd_host *host, const kd_graph *graph, uint32_t node,
                     input, node, host->node->op(read->node(graph, node)));
 }
 
-/* Whether a node's arguments, where they are there, are what one loop over `out` takes. */
-static bool is_over(const kd_host *host, const kd_node *node,
+/* Whether a node's result, and its arguments, where they are there and it is no root, are
+ * what one loop over `out` takes. */
+static bool is_over(const kd_host *host, const kd_node *node, bool root,
                     const kd_type *out) {
   kd_type type = {0};
   if (host->node->output_type(node, 0, &type) != KD_OK ||
@@ -215,7 +244,7 @@ static bool is_over(const kd_host *host, const kd_node *node,
     return false;
   for (uint32_t i = 0; i < out->rank; i++)
     if (type.dims[i] != out->dims[i]) return false;
-  for (uint32_t k = 0; k < host->node->input_count(node); k++) {
+  for (uint32_t k = 0; !root && k < host->node->input_count(node); k++) {
     if (host->node->input_type(node, k, &type) != KD_OK) continue;
     if (type.rank > out->rank) return false;
     for (uint32_t i = 0; i < type.rank; i++)
@@ -226,7 +255,8 @@ static bool is_over(const kd_host *host, const kd_node *node,
   return true;
 }
 
-kd_status chain_check(const kd_host *host, const kd_graph *graph) {
+kd_status chain_check(const kd_host *host, const kd_graph *graph,
+                      uint32_t root) {
   const kd_graph_table *read = host->graph;
   uint32_t nodes = read->node_count(graph), inputs = read->input_count(graph);
   uint32_t outputs = read->output_count(graph);
@@ -244,7 +274,7 @@ kd_status chain_check(const kd_host *host, const kd_graph *graph) {
   if (status != KD_OK || out.rank > KD_MAX_RANK)
     return host->fail(KD_UNIMPLEMENTED, "the output's shape is not known");
   for (uint32_t i = 0; i < nodes; i++)
-    if (!is_over(host, read->node(graph, i), &out))
+    if (!is_over(host, read->node(graph, i), i == root, &out))
       return host->fail(KD_UNIMPLEMENTED,
                         "node %u (%s) is not over the output's elements", i,
                         host->node->op(read->node(graph, i)));

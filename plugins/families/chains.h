@@ -7,18 +7,33 @@
 #include <kd/kd.h>
 #include <stdbool.h>
 
-#define CHAIN_NODES  24u
-#define CHAIN_INPUTS 8u
+#define CHAIN_NODES   24u
+#define CHAIN_INPUTS  8u
+#define CHAIN_NO_ROOT UINT32_MAX
 
-/* Whether a node is elementwise, with one output, and the plugin can compute it as a part
- * of a chain; *out_type: the type that it is computed in, one for a chain. */
-typedef bool (*chain_fits)(void *context, const kd_node *node,
-                           kd_dtype *out_type);
+/* What a node can be in a chain. */
+typedef enum chain_role {
+  CHAIN_NOTHING,
+  CHAIN_STEP, /* elementwise, with one output */
+  CHAIN_ROOT /* its kernel can go on with what it makes: a product, a convolution */
+} chain_role;
 
-/* Claims all chains of two nodes and more (kd_region_table.claim). */
+/* As what the plugin can compute a node; *out_type: the type that it is computed in, one
+ * for a chain. */
+typedef chain_role (*chain_fits)(void *context, const kd_node *node,
+                                 kd_dtype *out_type);
+
+/* Whether a chain is to be computed on the result of a root, which alone it reads of that:
+ * `nodes` are the others, in no order. */
+typedef bool (*chain_rooted)(void *context, const kd_graph *graph,
+                             uint32_t root, const uint32_t *nodes,
+                             uint32_t count);
+
+/* Claims all chains of two nodes and more (kd_region_table.claim). `rooted` NULL: there
+ * are no roots. */
 kd_status chains_claim(const kd_host *host, const kd_graph *graph,
-                       chain_fits fits, void *context, kd_claim take,
-                       void *take_context);
+                       chain_fits fits, chain_rooted rooted, void *context,
+                       kd_claim take, void *take_context);
 
 /* What a node of a chain reads: input `index` of the graph, or, where `node`, what node
  * `index` makes. */
@@ -33,7 +48,9 @@ kd_status chain_find(const kd_host *host, const kd_graph *graph, uint32_t node,
                      uint32_t input, chain_operand *out_operand);
 
 /* Whether a graph is one: some nodes, one output, which the last node makes, and whose
- * shape all have or are broadcast to. Returns KD_OK, KD_UNIMPLEMENTED. */
-kd_status chain_check(const kd_host *host, const kd_graph *graph);
+ * shape all have or are broadcast to, but for the inputs of `root` (CHAIN_NO_ROOT: there is
+ * none). Returns KD_OK, KD_UNIMPLEMENTED. */
+kd_status chain_check(const kd_host *host, const kd_graph *graph,
+                      uint32_t root);
 
 #endif /* KEEL_FAMILIES_CHAINS_H */

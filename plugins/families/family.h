@@ -58,22 +58,31 @@ typedef struct fam_local {
 
 /* What a pass computes, for a device with a library that may know better how. Buffers have
  * the names that are used here. */
+/* What is done with each element in the end. FAM_GELU: by its approximation with tanh. */
+typedef enum fam_activation {
+  FAM_PLAIN,
+  FAM_RELU,
+  FAM_GELU,
+  FAM_ANOTHER
+} fam_activation;
+
 typedef struct fam_gemm {
-  /* Z = alpha A B + beta C, m x n and row-major, `batches` times */
+  /* Z = f(alpha A B + beta ADDED + ROW), m x n and row-major, `batches` times */
   int64_t m, n, k, batches;
   int64_t a_step,
       b_step; /* elements from a matrix to the next; 0: one for all */
   bool a_turned, b_turned; /* A is stored as k x m, B as n x k */
-  double alpha, beta;      /* beta 0: there is no C */
-  int64_t c_row,
-      c_column; /* elements from a row of C to the next, and from a column */
+  double alpha, beta;
+  char row[12];   /* a buffer of n elements; "": there is none */
+  char added[12]; /* one as Z; "": there is none */
+  fam_activation activation;
 } fam_gemm;
 
 typedef struct fam_conv {
   /* Z = f(B * A + BIAS + ADDED): images B (N, channels, in), filters A; `sections` apart */
   window w;
   int64_t images, channels, filters, sections;
-  enum { FAM_PLAIN, FAM_RELU, FAM_ANOTHER } activation;
+  fam_activation activation;
 } fam_conv;
 
 typedef struct fam_pass {

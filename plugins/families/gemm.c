@@ -98,7 +98,7 @@ void fam_plan_matmul(const fam_op *op, fam_plan *plan) {
                                  sum_type(op->in[0].dtype));
   fam_define(pass, "A_LESS", "CAST(V, 0)");
   fam_define(pass, "B_LESS", "CAST(V, 0)");
-  fam_define(pass, "PUT(m, n, s)", "SET_Z((z * M + m) * N + n, s)");
+  fam_define(pass, "PUT(m, n, s)", "GIVE((z * M + m) * N + n, s)");
   fam_in(pass, "A", op, 0);
   fam_in(pass, "B", op, 1);
   fam_out(pass, "Z", op, 0);
@@ -121,7 +121,7 @@ void fam_plan_matmul_integer(const fam_op *op, fam_plan *plan) {
   fam_pass *pass = begin_product(op, plan, &op->in[0], &op->in[1], KD_I32);
   bind_zero(op, pass, 2, "ZA", "A_LESS", "m");
   bind_zero(op, pass, 3, "ZB", "B_LESS", "n");
-  fam_define(pass, "PUT(m, n, s)", "SET_Z((z * M + m) * N + n, s)");
+  fam_define(pass, "PUT(m, n, s)", "GIVE((z * M + m) * N + n, s)");
   fam_in(pass, "A", op, 0);
   fam_in(pass, "B", op, 1);
   fam_out(pass, "Z", op, 0);
@@ -155,6 +155,19 @@ void fam_plan_qlinear_matmul(const fam_op *op, fam_plan *plan) {
   fam_in(pass, "SY", op, 6);
   fam_in(pass, "ZY", op, 7);
   fam_out(pass, "Z", op, 0);
+}
+
+/* What is told of C: that it is a row for all, or a matrix; a library has no other. */
+static void add_c(fam_pass *pass, int64_t row, int64_t column, double beta) {
+  fam_gemm *g = &pass->gemm;
+  g->beta = beta;
+  if (beta == 0) return;
+  if (column == 1 && row == 0 && beta == 1)
+    strcpy(g->row, "C");
+  else if (column == 1 && (row == g->n || (row == 0 && g->m == 1)))
+    strcpy(g->added, "C");
+  else
+    pass->what = FAM_KERNEL;
 }
 
 void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
@@ -200,18 +213,16 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
     const fam_tensor *c = &op->in[2];
     int64_t row = c->rank == 2 && c->dims[0] > 1 ? c->dims[1] : 0;
     int64_t column = c->rank && c->dims[c->rank - 1] > 1 ? 1 : 0;
-    pass->gemm.beta = beta;
-    pass->gemm.c_row = row;
-    pass->gemm.c_column = column;
+    add_c(pass, row, column, beta);
     fam_int(plan, pass, "C_ROW", row);
     fam_int(plan, pass, "C_COLUMN", column);
     fam_define(pass, "PUT(m, n, s)",
-               "SET_Z((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s) +"
+               "GIVE((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s) +"
                " CAST(W, BETA) * CAST(W, C((m) * C_ROW + (n) * C_COLUMN))))");
     fam_in(pass, "C", op, 2);
   } else {
     fam_define(pass, "PUT(m, n, s)",
-               "SET_Z((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s)))");
+               "GIVE((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s)))");
   }
   fam_in(pass, "A", op, 0);
   fam_in(pass, "B", op, 1);
@@ -326,7 +337,7 @@ static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
   fam_define(pass, "RESULT(m, n, s)", "((s)%s%s)",
              bias ? " + CAST(V, BIAS(section * M + (m)))" : "",
              added ? " + CAST(V, ADDED(" CONV_TO "))" : "");
-  fam_define(pass, "PUT(m, n, s)", "V t = RESULT(m, n, s); SET_Z(%s, %s)",
+  fam_define(pass, "PUT(m, n, s)", "V t = RESULT(m, n, s); GIVE(%s, %s)",
              CONV_TO, fused ? activation(op, plan, pass) : "t");
   fam_in(pass, "B", op, 0);
   fam_in(pass, "A", op, 1);

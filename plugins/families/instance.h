@@ -29,6 +29,9 @@ typedef struct fam_driver {
    * all streams, and done when this returns. One at a time for a program. */
   kd_status (*run)(kd_device *device, kd_stream *stream,
                    const fam_command *command, uint64_t correlation);
+  /* Whether a library computes products, or convolutions, and so only what it knows is to
+   * be done behind them in one (epilogue.h; behind convolutions nothing). NULL: none does. */
+  bool (*library)(kd_device *device, bool convolution);
   /* Around what an op enqueues, for profilers: its name, then NULL; or NULL. */
   void (*range)(const char *name);
 } fam_driver;

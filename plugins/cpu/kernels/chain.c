@@ -151,12 +151,12 @@ static bool read_node(const kd_node *node, reading *r) {
          (r->out == r->type || (n == 2 && r->out == KD_BOOL));
 }
 
-static bool fits(void *context, const kd_node *node, kd_dtype *out_type) {
+static chain_role fits(void *context, const kd_node *node, kd_dtype *out_type) {
   reading r;
   (void)context;
-  if (!read_node(node, &r)) return false;
+  if (!read_node(node, &r)) return CHAIN_NOTHING;
   *out_type = r.type;
-  return true;
+  return CHAIN_STEP;
 }
 
 bool cpu_regions_off;
@@ -165,7 +165,7 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
                        void *context) {
   (void)device;
   if (cpu_regions_off) return KD_OK;
-  return chains_claim(cpu_host, graph, fits, NULL, take, context);
+  return chains_claim(cpu_host, graph, fits, NULL, NULL, take, context);
 }
 
 /* ---- from nodes to steps --------------------------------------------------------------- */
@@ -316,7 +316,7 @@ static kd_status lay_out(writing *w) {
 
 static kd_status translate(kd_region *to, const kd_graph *graph) {
   writing w = {.to = to, .graph = graph};
-  kd_status status = chain_check(cpu_host, graph);
+  kd_status status = chain_check(cpu_host, graph, CHAIN_NO_ROOT);
   kd_dtype type = KD_NONE;
   for (uint32_t i = 0;
        status == KD_OK && i < cpu_host->graph->node_count(graph); i++) {

@@ -76,7 +76,7 @@ done
 
 # what the libraries can do they do: in each of five runs
 for one in node/test_gemm_transposeA node/test_gemm_transposeB node/test_gemm_default_vector_bias \
-  node/test_gemm_default_matrix_bias node/test_gemm_alpha node/test_matmul_2d node/test_matmul_3d \
+  node/test_gemm_default_matrix_bias pytorch-operator/test_operator_mm node/test_gemm_alpha node/test_matmul_2d node/test_matmul_3d \
   node/test_matmul_4d pytorch-converted/test_Conv1d_pad2 pytorch-converted/test_Conv2d_groups \
   pytorch-converted/test_Conv2d_no_bias pytorch-converted/test_Conv2d_dilated \
   pytorch-converted/test_Conv3d_stride_padding; do
@@ -95,11 +95,28 @@ KEEL_LOG=warning "$keel" run "$here/products.mlir" $on $with --repeat 8 \
 [ $? = 0 ] && grep -q '5 runs were one launch' "$scratch/out" && ! grep -q 'is no graph' "$scratch/out" &&
   echo "products in a recording: as they should be" || wrong "products in a recording"
 
+# what stands behind products: by the library what it knows, else by kernels of our own
+"$keel" run "$here/epilogues.mlir" --device cpu:0 --output "$scratch/want" >"$scratch/out" 2>&1 ||
+  wrong "epilogues on the CPU"
+as_wanted=
+for output in a b c d e f; do
+  as_wanted="$as_wanted --expect $scratch/want/$output.npy"
+done
+for way in with without; do
+  [ $way = with ] && libraries_=$with || libraries_=$without
+  # shellcheck disable=SC2086
+  STANDIN_TELL=1 "$keel" run "$here/epilogues.mlir" $on $libraries_ --profile $as_wanted >"$scratch/out" 2>&1 &&
+    [ "$(grep -c ' Region ' "$scratch/out")" = 6 ] &&
+    [ "$(grep -c ' Gemm ' "$scratch/out")" = "$([ $way = with ] && echo 1 || echo 0)" ] &&
+    [ "$(grep -c 'cublaslt: 6 products' "$scratch/out")" = "$([ $way = with ] && echo 1 || echo 0)" ] &&
+    echo "epilogues $way libraries: as they should be" || wrong "epilogues $way libraries"
+done
+
 # profilers are told of ops, where that was built in
 if [ -e "$4/standin_nvtx.so" ]; then
   # shellcheck disable=SC2086
   NVTX_INJECTION64_PATH=$4/standin_nvtx.so "$keel" run "$here/products.mlir" $on $with >"$scratch/out" 2>&1
-  for op in MatMul Relu Gemm; do
+  for op in region Gemm FusedConv; do
     grep -q "nvtx: 0 $op" "$scratch/out" || wrong "no range of $op"
   done
   grep -q 'nvtx: [1-9]\|did not begin' "$scratch/out" && wrong "ranges are not balanced"

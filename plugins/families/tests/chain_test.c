@@ -1,9 +1,11 @@
 /* chain_test.c - chains of elementwise ops, compiled as one, give what the ops give one
- * by one: random chains of several types with broadcasting, on a device.
+ * by one: random chains of several types with broadcasting, on a device; some behind a
+ * product or a convolution, which may be compiled into one with them.
  *
  * usage: families_chain DEVICE CHAINS [exact]      exact: to the bit */
 #include <keel/keel.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +36,7 @@ typedef struct program {
   uint32_t full_count;
   keel_value inputs[INPUTS];
   int64_t dims[3], shapes[INPUTS][3];
-  uint32_t ops;
+  uint32_t ops, roots; /* products and convolutions among them */
 } program;
 
 static keel_value add_op(program *p, const char *op, const keel_attr *attrs,
@@ -119,6 +121,29 @@ static keel_value add_many(program *p, keel_value x) {
                 three, p->type == KD_F16 ? 2 : 3);
 }
 
+/* What a chain of floats may stand behind, of an input and weights. */
+static keel_value add_root(program *p) {
+  static float data[40 * 40];
+  const int64_t filters[3] = {p->dims[1], p->dims[1], 3};
+  const int64_t matrix[2] = {p->dims[2], p->dims[2]};
+  const int64_t pads[] = {1, 1};
+  const keel_attr around = KEEL_INTS("pads", 2, pads);
+  bool product = p->dims[2] <= 40 && below(2);
+  int64_t count = product ? matrix[0] * matrix[1] : 3 * filters[0] * filters[1];
+  keel_tensor *tensor = NULL;
+  for (int64_t i = 0; i < count; i++)
+    data[i] = (float)below(64) / 256 - 0.125f;
+  if (keel_tensor_create(context, KD_F32, product ? 2 : 3,
+                         product ? matrix : filters, data, &tensor) != KD_OK)
+    stop("weights");
+  tensor = cast(tensor, p->type);
+  keel_value pair[2] = {p->inputs[0],
+                        keel_builder_constant(p->builder, tensor)};
+  keel_tensor_release(tensor);
+  return product ? add_op(p, "MatMul", NULL, 0, pair, 2)
+                 : add_op(p, "Conv", &around, 1, pair, 2);
+}
+
 static keel_program *build(program *p) {
   keel_program *made = NULL;
   if (keel_builder_create(context, "chain", &p->builder) != KD_OK)
@@ -136,6 +161,10 @@ static keel_program *build(program *p) {
         keel_builder_input(p->builder, name, p->type, 3, p->shapes[i]);
   }
   p->full[p->full_count++] = p->inputs[0];
+  if (p->type != KD_I32 && p->dims[1] && below(2)) {
+    p->full[p->full_count++] = add_root(p);
+    p->roots++;
+  }
   uint32_t ops = 2 + below(20);
   for (uint32_t i = 0; i < ops; i++) {
     keel_value x =
@@ -168,9 +197,9 @@ static keel_tensor *input(const program *p, int index, uint32_t seed) {
   return cast(tensor, p->type);
 }
 
-/* Runs it; returns how many regions there were. */
+/* Runs it; returns how many regions there were, and how many roots beside them. */
 static uint32_t run(const program *p, keel_program *made, uint32_t seed,
-                    int regions, keel_tensor **y) {
+                    int regions, uint32_t *out_roots, keel_tensor **y) {
   const char *skip = "regions";
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device,
@@ -185,8 +214,11 @@ static uint32_t run(const program *p, keel_program *made, uint32_t seed,
   if (keel_plan_create(made, &params, &plan) != KD_OK) stop("a plan");
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   if (keel_plan_run(plan, x, INPUTS, y, outputs) != KD_OK) stop("a run");
-  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+  *out_roots = 0;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
     found += !strncmp(line.op, "Region", 6);
+    *out_roots += !strcmp(line.op, "MatMul") || !strcmp(line.op, "Conv");
+  }
   keel_plan_release(plan);
   for (int i = 0; i < INPUTS; i++)
     keel_tensor_release(x[i]);
@@ -217,7 +249,7 @@ static int same(const program *p, keel_tensor **a, keel_tensor **b) {
 }
 
 int main(int argc, char **argv) {
-  uint32_t regions = 0, ops = 0;
+  uint32_t regions = 0, ops = 0, roots = 0, inside = 0, beside = 0;
   if (argc < 3 || argc > 4 || keel_open(NULL, &context) != KD_OK ||
       keel_device_find(context, argv[1], &device) != KD_OK) {
     fprintf(stderr, "usage: families_chain DEVICE CHAINS [exact]: %s\n",
@@ -233,9 +265,11 @@ int main(int argc, char **argv) {
     state = round * 1013 + 7;
     keel_program *made = build(&p);
     uint32_t outputs = keel_program_output_count(made);
-    run(&p, made, round, 0, want);
-    regions += run(&p, made, round, 1, got);
+    run(&p, made, round, 0, &beside, want);
+    regions += run(&p, made, round, 1, &beside, got);
     ops += p.ops;
+    roots += p.roots;
+    inside += p.roots - beside;
     for (uint32_t i = 0; i < outputs; i++) {
       if (!same(&p, &want[i], &got[i])) {
         fprintf(stderr, "round %u, output %u differs on %s\n", round, i,
@@ -248,6 +282,9 @@ int main(int argc, char **argv) {
     keel_program_release(made);
   }
   keel_close(context);
-  printf("%u ops in chains, %u regions: as one by one\n", ops, regions);
+  printf(
+      "%u ops in chains, %u regions, with %u of %u products and convolutions:"
+      " as one by one\n",
+      ops, regions, inside, roots);
   return regions >= rounds ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 /* cublaslt.c - a stand-in for cuBLASLt: products as the manual defines them, matrices by
  * columns, in the order of the stream. It refuses what the library refuses, and what is
  * not as it was described. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,6 +164,8 @@ static int check(const struct lt_desc_of *desc, const struct lt_layout_of *a,
       a->batches != d->batches || a->type != b->type)
     return INVALID;
   bool integers = desc->compute == LT_COMPUTE_I32;
+  bool narrow = a->type == LT_F32 || a->type == LT_F16 || a->type == LT_BF16;
+  if (desc->epilogue != LT_EPILOGUE_DEFAULT && !narrow) return NOT_SUPPORTED;
   if (integers) /* operands as the integer units take them */
     return a->type == LT_I8 && d->type == LT_I32 && desc->scale == LT_I32 &&
                    desc->turned_a && !desc->turned_b && m % 4 == 0 && k % 4 == 0
@@ -174,8 +177,7 @@ static int check(const struct lt_desc_of *desc, const struct lt_layout_of *a,
                : NOT_SUPPORTED;
   bool f32 =
       desc->compute == LT_COMPUTE_F32 || desc->compute == LT_COMPUTE_TF32;
-  return f32 && desc->scale == LT_F32 && a->type == d->type &&
-                 (a->type == LT_F32 || a->type == LT_F16 || a->type == LT_BF16)
+  return f32 && desc->scale == LT_F32 && a->type == d->type && narrow
              ? OK
              : NOT_SUPPORTED;
 }
@@ -229,9 +231,13 @@ static void run(void *context) {
         sum *= w->alpha;
         if (w->beta != 0)
           sum += w->beta * element(&w->c, w->from_c, batch, row, column);
-        if (desc->epilogue == LT_EPILOGUE_BIAS)
+        if (desc->epilogue & LT_EPILOGUE_BIAS)
           sum += load((number)number_of(w->d.type),
                       (const void *)(uintptr_t)desc->bias, row);
+        if (desc->epilogue & LT_EPILOGUE_RELU) sum = sum > 0 ? sum : 0;
+        if (desc->epilogue & LT_EPILOGUE_GELU)
+          sum *= 0.5 * (1 + tanh(0.7978845608028654 *
+                                 (sum + 0.044715 * sum * sum * sum)));
         store((number)number_of(w->d.type), w->to,
               batch * w->d.step + column * w->d.leading + row, sum);
       }

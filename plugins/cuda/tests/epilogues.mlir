@@ -1,0 +1,25 @@
+// Products with what cuBLASLt does behind them, and, the last, with what it does not.
+"builtin.module"() ({
+  "keel.program"() ({
+  ^bb0(%0: tensor<8x16xf32>, %1: tensor<16x24xf32>, %2: tensor<24xf32>, %3: tensor<8x24xf32>, %4: tensor<2x8x16xf32>, %5: tensor<2x16x24xf32>, %6: tensor<2x8x24xf32>, %7: tensor<24x16xf32>):
+    %10 = "onnx.MatMul"(%0, %1) : (tensor<8x16xf32>, tensor<16x24xf32>) -> (tensor<8x24xf32>)
+    %11 = "onnx.Add"(%10, %2) : (tensor<8x24xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
+    %12 = "onnx.Add"(%3, %11) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %20 = "onnx.MatMul"(%3, %7) : (tensor<8x24xf32>, tensor<24x16xf32>) -> (tensor<8x16xf32>)
+    %21 = "onnx.Gelu"(%20) {approximate = "tanh"} : (tensor<8x16xf32>) -> (tensor<8x16xf32>)
+    %30 = "onnx.MatMul"(%4, %1) : (tensor<2x8x16xf32>, tensor<16x24xf32>) -> (tensor<2x8x24xf32>)
+    %31 = "onnx.Add"(%2, %30) : (tensor<24xf32>, tensor<2x8x24xf32>) -> (tensor<2x8x24xf32>)
+    %32 = "onnx.Gelu"(%31) {approximate = "tanh"} : (tensor<2x8x24xf32>) -> (tensor<2x8x24xf32>)
+    %40 = "onnx.MatMul"(%4, %5) : (tensor<2x8x16xf32>, tensor<2x16x24xf32>) -> (tensor<2x8x24xf32>)
+    %41 = "onnx.Add"(%40, %6) : (tensor<2x8x24xf32>, tensor<2x8x24xf32>) -> (tensor<2x8x24xf32>)
+    %42 = "onnx.Relu"(%41) : (tensor<2x8x24xf32>) -> (tensor<2x8x24xf32>)
+    %50 = "onnx.Gemm"(%0, %7, %2) {alpha = 5.0e-01 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
+    %51 = "onnx.Add"(%50, %3) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %52 = "onnx.Relu"(%51) : (tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %60 = "onnx.Gemm"(%0, %7) {transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>) -> (tensor<8x24xf32>)
+    %61 = "onnx.Sub"(%60, %3) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %62 = "onnx.Sigmoid"(%61) : (tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %63 = "onnx.Mul"(%61, %62) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    "keel.return"(%12, %21, %32, %42, %52, %63) : (tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>) -> ()
+  }) {version = 1 : i64, name = "epilogues", inputs = ["x", "w", "row", "added", "xs", "ws", "addeds", "t"], input_types = [tensor<8x16xf32>, tensor<16x24xf32>, tensor<24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<2x16x24xf32>, tensor<2x8x24xf32>, tensor<24x16xf32>], outputs = ["a", "b", "c", "d", "e", "f"], output_types = [tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>], ops = {"onnx.Add" = 14 : i64, "onnx.Gelu" = 20 : i64, "onnx.Gemm" = 13 : i64, "onnx.MatMul" = 13 : i64, "onnx.Mul" = 14 : i64, "onnx.Relu" = 14 : i64, "onnx.Sigmoid" = 13 : i64, "onnx.Sub" = 14 : i64}} : () -> ()
+}) : () -> ()
