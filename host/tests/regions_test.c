@@ -187,6 +187,33 @@ static void a_claim_becomes_one_op(void **state) {
   expect_same(lines, list, NULL, 1);
 }
 
+/* Profiles and errors say what a region is of. */
+static void a_region_is_named_after_its_ops(void **state) {
+  static const char *const lines[] = {" a Neg x",   " b Abs a", " c Add b x",
+                                      " d Mul c b", " e Neg d", " f Abs e",
+                                      " g Neg f",   "*h Abs g", "*i Add h x",
+                                      "*j Neg i",   NULL};
+  static const wish list[] = {
+      {"abcdefgh", KD_OK}, {"ij", KD_OK}, {NULL, KD_OK}};
+  keel_program *program = read_program(lines, false);
+  keel_profile_line line;
+  bool many = false, few = false;
+  float got[MOST * SIZE];
+  (void)state;
+  wishes = list;
+  *compiler_claim = by_wishes;
+  keel_plan *plan = plan_of(program, NULL, NULL);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  run(plan, program, SIZE, got);
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
+    many |= !strncmp(line.node, "Neg+Abs+Add+Mul+Neg+3 more h", 28);
+    few |= !strncmp(line.node, "Add+Neg j", 9);
+  }
+  assert_true(many && few);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 static void what_is_needed_elsewhere_is_an_output(void **state) {
   static const char *const lines[] = {"*a Neg x",   "*b Abs a", " c Add b x",
                                       " d Mul c b", " e Neg d", " f Add e c",
@@ -320,7 +347,7 @@ static void layers_see_regions(void **state) {
     assert_int_equal(status, i == 3 ? KD_ABORTED : KD_OK);
     if (y) expect_floats(y, want, SIZE);
     if (!y) expect_message("call 3 of region.enqueue was made to fail");
-    if (!y) expect_message("while compiler:0 ran Region \"b");
+    if (!y) expect_message("while compiler:0 ran Region \"Neg+Abs b");
     keel_tensor_release(x);
     keel_tensor_release(y);
   }
@@ -459,6 +486,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, reset)
   const struct CMUnitTest tests[] = {
       TEST(a_claim_becomes_one_op),
+      TEST(a_region_is_named_after_its_ops),
       TEST(what_is_needed_elsewhere_is_an_output),
       TEST(a_claim_that_is_no_part_is_refused),
       TEST(two_claims_that_need_each_other_are_not_taken),

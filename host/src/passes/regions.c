@@ -312,15 +312,34 @@ static keel_status make_op(const struct kd_graph *graph, keel_opdef **out_op) {
   return status;
 }
 
+/* "MatMul+Add+Relu act1": its ops, and the last one's name, where it has one. */
+static void name_region(const struct kd_graph *part, char *text, size_t size) {
+  enum { SHOWN_OPS = 6 };
+  const char *last = part->nodes[part->node_count - 1].name;
+  size_t at = 0;
+  for (uint32_t i = 0; i < part->node_count && at < size; i++) {
+    bool more = i == SHOWN_OPS - 1 && part->node_count > SHOWN_OPS;
+    const char *op = part->nodes[i].op->schema->name;
+    at += (size_t)(more ? snprintf(text + at, size - at, "+%u more",
+                                   part->node_count - i)
+                        : snprintf(text + at, size - at, "%s%s", i ? "+" : "",
+                                   op));
+    if (more) break;
+  }
+  if (*last && at < size) snprintf(text + at, size - at, " %s", last);
+}
+
 static keel_status replace(regions *all, const struct kd_graph *part,
                            keel_region *region) {
   keel_opdef *op = NULL;
   keel_node *node = NULL;
+  char name[256];
   keel_status status = make_op(part, &op);
+  name_region(part, name, sizeof name);
   if (status == KD_OK)
-    status = keel_function_node(
-        all->function, op, part->nodes[part->node_count - 1].name, part->inputs,
-        part->input_count, part->outputs, part->output_count, &node);
+    status = keel_function_node(all->function, op, name, part->inputs,
+                                part->input_count, part->outputs,
+                                part->output_count, &node);
   if (status != KD_OK) {
     keel_region_free(region);
     return status;
