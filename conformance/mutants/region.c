@@ -6,7 +6,8 @@ static const char *const names[] = {"Relu", "Add", "Tanh", "Mul"};
 
 #define NODES  32u
 #define VALUES 64u
-#define MAGIC  0x73696d31u
+#define INPUTS 4u
+#define MAGIC  0x73696d32u
 
 typedef struct code {
   uint32_t op, a, b, to;
@@ -14,7 +15,8 @@ typedef struct code {
 
 /* What a blob holds, behind its checksum. */
 typedef struct program {
-  uint32_t magic, device, nodes, values, input, output;
+  uint32_t magic, device, nodes, values, inputs, output;
+  uint32_t input[INPUTS];
   code steps[NODES];
 } program;
 
@@ -58,9 +60,10 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
     take(context, nodes, 1, NULL);
     return KD_OK;
   }
-  for (uint32_t i = 0; i < n && i < NODES; i++) {
-    if (find_op(sim_host->graph->node(graph, i)) < 0) return KD_OK;
-    nodes[count++] = i;
+  for (uint32_t i = 0; i < n && i < NODES; i++) { /* the first that it knows */
+    bool known = find_op(sim_host->graph->node(graph, i)) >= 0;
+    if (known) nodes[count++] = i;
+    if (!known && count) break;
   }
   if (!count) return KD_OK;
   kd_cost cost = {.struct_size = sizeof cost, .time = 1000};
@@ -78,14 +81,21 @@ static kd_status translate(const kd_graph *graph, program *out) {
   out->nodes = read->node_count(graph);
   out->values = read->value_count(graph);
   if (out->nodes > NODES || out->values > VALUES || out->nodes == 0 ||
-      read->input_count(graph) != 1 || read->output_count(graph) != 1)
+      read->input_count(graph) < 1 || read->input_count(graph) > INPUTS ||
+      read->output_count(graph) != 1)
     return FAIL(KD_UNIMPLEMENTED, "a graph of %u nodes and %u outputs",
                 out->nodes, read->output_count(graph));
-  out->input = read->input(graph, 0);
+  out->inputs = read->input_count(graph);
   out->output = read->output(graph, 0);
-  if (out->input >= out->values || out->output >= out->values)
-    return FAIL(KD_INVALID_ARGUMENT, "input or output is no value");
-  written[out->input] = true;
+  if (out->output >= out->values)
+    return FAIL(KD_INVALID_ARGUMENT, "the output is no value");
+  for (uint32_t i = 0; i < out->inputs; i++) {
+    uint32_t to = BUG(inputs_turned) ? out->inputs - 1 - i : i;
+    uint32_t from = out->input[to] = read->input(graph, i);
+    if (from >= out->values)
+      return FAIL(KD_INVALID_ARGUMENT, "an input is no value");
+    written[from] = true;
+  }
   for (uint32_t i = 0; i < out->nodes; i++) {
     int op = find_op(read->node(graph, i));
     code *c = &out->steps[i];
@@ -140,7 +150,8 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
                          const kd_launch *launch) {
   op_call *call = calloc(1, sizeof *call);
   if (!call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
-  call->in[0] = sim_arg(&launch->inputs[0]);
+  for (uint32_t i = 0; i < region->code.inputs && i < INPUTS; i++)
+    call->in[i] = sim_arg(&launch->inputs[i]);
   call->out[0] = sim_arg(&launch->outputs[0]);
   call->scratch = sim_arg(&launch->workspace);
   call->correlation = launch->correlation;
@@ -165,7 +176,8 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
     if (region->first < n) n = region->first;
   }
   if (!n) return KD_OK;
-  memcpy(values + (int64_t)p->input * n, at(&call->in[0]), (size_t)n * 4);
+  for (uint32_t i = 0; i < p->inputs; i++)
+    memcpy(values + (int64_t)p->input[i] * n, at(&call->in[i]), (size_t)n * 4);
   for (uint32_t i = 0; i < p->nodes; i++) {
     const code *c = &p->steps[i];
     const float *a = values + (int64_t)c->a * n,

@@ -77,6 +77,7 @@ typedef struct claims {
   uint32_t count, nodes[8][KC_NODES], sizes[8];
   bool twice, outside;
   uint32_t owner[KC_NODES];
+  uint32_t limit; /* nodes that there are; 0: four */
 } claims;
 
 static kd_status take(void *context, const uint32_t *nodes, uint32_t count,
@@ -85,7 +86,7 @@ static kd_status take(void *context, const uint32_t *nodes, uint32_t count,
   (void)cost;
   if (!count || count > KC_NODES || c->count >= 8) return KD_INVALID_ARGUMENT;
   for (uint32_t i = 0; i < count; i++) {
-    if (nodes[i] >= 4) {
+    if (nodes[i] >= (c->limit ? c->limit : 4)) {
       c->outside = true;
       return KD_INVALID_ARGUMENT;
     }
@@ -109,30 +110,47 @@ static claims claim(graph4 *g) {
   return c;
 }
 
-/* Runs a region on data; its output goes to `out`. */
-static kd_status run_region(kd_region *region, graph4 *g, float *out) {
-  uint64_t size = (uint64_t)g->n * 4;
-  kc_buffer *x = kc_buffer_make(size + 4), *y = kc_buffer_make(size + 4);
-  float *bytes = kc_take(size + 4);
-  value_store(g->x, bytes);
-  if (size) kc_write(x, 0, bytes, size);
-  kd_tensor in = {.buffer = x->handle,
-                  .data = x->address,
-                  .offset = x->offset,
-                  .size = size,
-                  .dims = g->dims,
-                  .dtype = KD_F32,
-                  .rank = (uint8_t)g->rank};
-  kd_tensor target = in;
-  target.buffer = y->handle;
-  target.data = y->address;
-  target.offset = y->offset;
+/* A tensor's memory on the device, and its description. */
+typedef struct argument {
+  kc_buffer *buffer;
+  uint64_t size;
+} argument;
+
+static argument bind(const value *of, bool filled, kd_tensor *out) {
+  argument one = {.size = value_size(of)};
+  one.buffer = kc_buffer_make(one.size + 4);
+  if (filled && one.size) {
+    void *bytes = kc_take(one.size);
+    value_store(of, bytes);
+    kc_write(one.buffer, 0, bytes, one.size);
+    free(bytes);
+  }
+  *out = (kd_tensor){.buffer = one.buffer->handle,
+                     .data = one.buffer->address,
+                     .offset = one.buffer->offset,
+                     .size = one.size,
+                     .dims = of->dims,
+                     .dtype = of->dtype,
+                     .rank = (uint8_t)of->rank};
+  return one;
+}
+
+/* Runs a region on data; its outputs, which are as those of `like`, go to `out`. */
+static kd_status launch_region(kd_region *region, value *const *in,
+                               uint32_t in_count, value *const *like,
+                               uint32_t out_count, float *const *out) {
+  kd_tensor inputs[KC_PORTS], outputs[KC_PORTS];
+  argument from[KC_PORTS], to[KC_PORTS];
   kd_launch launch = {.struct_size = sizeof launch,
-                      .input_count = 1,
-                      .output_count = 1,
-                      .inputs = &in,
-                      .outputs = &target,
+                      .input_count = in_count,
+                      .output_count = out_count,
+                      .inputs = inputs,
+                      .outputs = outputs,
                       .device = kc_device()};
+  for (uint32_t i = 0; i < in_count; i++)
+    from[i] = bind(in[i], true, &inputs[i]);
+  for (uint32_t i = 0; i < out_count; i++)
+    to[i] = bind(like[i], false, &outputs[i]);
   kc_buffer *scratch = NULL;
   int64_t scratch_dim = 0;
   if (kp.r.workspace) {
@@ -154,18 +172,21 @@ static kd_status run_region(kd_region *region, graph4 *g, float *out) {
   kd_status status = KC_CALL(kd_status, kp.r.enqueue(region, stream, &launch),
                              "region.enqueue");
   if (stream && status == KD_OK) status = kc_finish(stream);
-  if (status == KD_OK && size) kc_read(y, 0, out, size);
+  for (uint32_t i = 0; i < out_count; i++) {
+    if (status == KD_OK && to[i].size)
+      kc_read(to[i].buffer, 0, out[i], to[i].size);
+    kc_buffer_free(to[i].buffer);
+  }
   if (stream) kc_stream_free(stream);
   kc_buffer_free(scratch);
-  kc_buffer_free(x);
-  kc_buffer_free(y);
-  free(bytes);
+  for (uint32_t i = 0; i < in_count; i++)
+    kc_buffer_free(from[i].buffer);
   return status;
 }
 
 static void check_region(kd_region *region, graph4 *g, const char *what) {
   float *out = kc_take((uint64_t)g->n * 4 + 4);
-  kd_status status = run_region(region, g, out);
+  kd_status status = launch_region(region, &g->x, 1, &g->x, 1, &out);
   if (kc_check(status == KD_OK, "%s: enqueue returned %s", what,
                kd_status_name(status)))
     for (int64_t i = 0; i < g->n; i++) {
@@ -436,6 +457,149 @@ static void region_dynamic(void) {
   graph_free(&g);
 }
 
+/* ---- parts that read tensors of several shapes ------------------------------------ */
+
+/* a = x w; b = a + row; c = Relu(b); d = c * x; e = d + column */
+enum { X, W, ROW, COLUMN, A, MIXED_VALUES = A + 5, MIXED_NODES = 5 };
+
+typedef struct mixed {
+  struct kd_graph graph;
+  kc_op ops[MIXED_NODES];
+  value *values[MIXED_VALUES]; /* what each is */
+} mixed;
+
+static void mixed_make(mixed *g, int64_t m, int64_t n, kc_random *random) {
+  static const char *const ops[] = {"MatMul", "Add", "Relu", "Mul", "Add"};
+  static const uint32_t in[MIXED_NODES][2] = {
+      {X, W}, {A, ROW}, {A + 1, 0}, {A + 2, X}, {A + 3, COLUMN}};
+  const int64_t shapes[A][2] = {{m, n}, {n, n}, {n, 0}, {m, 1}};
+  memset(g, 0, sizeof *g);
+  for (uint32_t i = 0; i < MIXED_VALUES; i++) {
+    const int64_t *dims = shapes[i < A ? i : X];
+    uint32_t rank = i == ROW ? 1 : 2;
+    g->values[i] =
+        i < A ? kc_floats(rank, dims, random) : value_make(KD_F32, rank, dims);
+    if (!g->values[i] ||
+        keel_type_of(KD_F32, rank, dims, &g->graph.types[i]) != KD_OK)
+      kc_stop("no memory for a graph");
+  }
+  value **v = g->values;
+  for (int64_t i = 0; i < m * n; i++) {
+    real sum = 0;
+    for (int64_t k = 0; k < n; k++)
+      sum += v[X]->x[i / n * n + k] * v[W]->x[k * n + i % n];
+    v[A]->x[i] = sum;
+    v[A + 1]->x[i] = sum + v[ROW]->x[i % n];
+    v[A + 2]->x[i] = v[A + 1]->x[i] > 0 ? v[A + 1]->x[i] : 0;
+    v[A + 3]->x[i] = v[A + 2]->x[i] * v[X]->x[i];
+    v[A + 4]->x[i] = v[A + 3]->x[i] + v[COLUMN]->x[i / n];
+  }
+  for (uint32_t i = 0; i < MIXED_NODES; i++) {
+    const keel_type *types[2] = {g->graph.types[in[i][0]],
+                                 g->graph.types[in[i][1]]};
+    const keel_type *out = g->graph.types[A];
+    g->ops[i] =
+        (kc_op){.name = ops[i], .in_count = i == 2 ? 1 : 2, .out_count = 1};
+    g->graph.nodes[i] = kc_node_typed(&g->ops[i], types, &out);
+    memcpy(g->graph.inputs[i], in[i], sizeof in[i]);
+    g->graph.outputs[i][0] = A + i;
+  }
+  g->graph.node_count = MIXED_NODES;
+  g->graph.value_count = MIXED_VALUES;
+  for (uint32_t i = 0; i < A; i++)
+    g->graph.graph_inputs[g->graph.input_count++] = i;
+  g->graph.graph_outputs[g->graph.output_count++] = MIXED_VALUES - 1;
+}
+
+static void mixed_free(mixed *g) {
+  for (uint32_t i = 0; i < MIXED_NODES; i++)
+    kc_node_free(g->graph.nodes[i]);
+  for (uint32_t i = 0; i < MIXED_VALUES; i++)
+    value_free(g->values[i]);
+}
+
+/* Some of its nodes as a graph: what they read from outside, and what is read there. */
+static struct kd_graph mixed_part(const mixed *g, const uint32_t *nodes,
+                                  uint32_t count) {
+  struct kd_graph part = g->graph;
+  bool inside[MIXED_NODES] = {false}, met[MIXED_VALUES] = {false};
+  part.node_count = part.input_count = part.output_count = 0;
+  for (uint32_t i = 0; i < count; i++)
+    inside[nodes[i]] = true;
+  for (uint32_t i = 0; i < MIXED_NODES; i++) {
+    uint32_t at = part.node_count;
+    if (!inside[i]) continue;
+    part.nodes[at] = g->graph.nodes[i];
+    memcpy(part.inputs[at], g->graph.inputs[i], sizeof part.inputs[at]);
+    memcpy(part.outputs[at], g->graph.outputs[i], sizeof part.outputs[at]);
+    part.node_count++;
+    for (uint32_t k = 0; k < g->ops[i].in_count; k++) {
+      uint32_t from = part.inputs[at][k];
+      if (met[from] || (from >= A && inside[from - A])) continue;
+      met[from] = true;
+      part.graph_inputs[part.input_count++] = from;
+    }
+  }
+  for (uint32_t i = 0; i < MIXED_NODES; i++)
+    if (inside[i] && (i + 1 == MIXED_NODES || !inside[i + 1]))
+      part.graph_outputs[part.output_count++] = A + i;
+  return part;
+}
+
+static void check_part(const mixed *g, const struct kd_graph *part) {
+  kd_region *region = NULL;
+  value *in[KC_PORTS], *like[KC_PORTS];
+  float *out[KC_PORTS];
+  const char *first = g->ops[part->outputs[0][0] - A].name;
+  kd_status status =
+      KC_CALL(kd_status, kp.r.compile(kc_device(), part, &region),
+              "region.compile(%u nodes, from %s)", part->node_count, first);
+  if (status == KD_UNIMPLEMENTED) return;
+  kc_ok(status, "region.compile");
+  for (uint32_t i = 0; i < part->input_count; i++)
+    in[i] = g->values[part->graph_inputs[i]];
+  for (uint32_t i = 0; i < part->output_count; i++) {
+    like[i] = g->values[part->graph_outputs[i]];
+    out[i] = kc_take((uint64_t)like[i]->count * 4 + 4);
+  }
+  status = launch_region(region, in, part->input_count, like,
+                         part->output_count, out);
+  kc_check(status == KD_OK, "enqueue returned %s", kd_status_name(status));
+  for (uint32_t i = 0; i < part->output_count; i++) {
+    for (int64_t k = 0; status == KD_OK && k < like[i]->count; k++) {
+      real want = like[i]->x[k];
+      if (fabsl(out[i][k] - want) <= 1e-4L * (1 + fabsl(want))) continue;
+      kc_check(false,
+               "%u nodes, from %s: element %lld of %lld is %g, expected %Lg",
+               part->node_count, first, (long long)k, (long long)like[i]->count,
+               (double)out[i][k], want);
+      break;
+    }
+    free(out[i]);
+  }
+  KC_DO(kp.r.destroy(region), "region.destroy");
+}
+
+static void region_parts(void) {
+  static const int64_t sizes[][2] = {{1, 8}, {5, 7}, {4, 16}, {33, 40}, {3, 1}};
+  kc_random random = kc_seed();
+  uint32_t parts = 0;
+  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
+    mixed g;
+    mixed_make(&g, sizes[i][0], sizes[i][1], &random);
+    claims c = {.limit = MIXED_NODES};
+    kc_ok(KC_CALL(kd_status, kp.r.claim(kc_device(), &g.graph, take, &c),
+                  "region.claim"),
+          "region.claim");
+    for (uint32_t k = 0; k < c.count; k++, parts++) {
+      struct kd_graph part = mixed_part(&g, c.nodes[k], c.sizes[k]);
+      check_part(&g, &part);
+    }
+    mixed_free(&g);
+  }
+  if (!parts) kc_unclaimed("it claims nothing of MatMul, Add, Relu, Mul, Add");
+}
+
 static void compile_there(void *context, uint32_t index) {
   graph4 *g = (graph4 *)context + index;
   for (int i = 0; i < (kc.quick ? 20 : 60); i++) {
@@ -496,6 +660,10 @@ static const kc_rule rules[] = {
          "kd_region_table.compile kd_region_table.workspace"
          " kd_region_table.enqueue",
          "Fused or not, the numbers are the ops'."),
+    RULE("region.parts", region_parts, "constants among the inputs",
+         "kd_region_table.compile kd_region_table.enqueue",
+         "Tensors in another order than the graph's, and rows and columns that"
+         " are added to what a product makes."),
     RULE("region.serialise", region_serialise,
          "Gives the compiled form, which kd_host.release frees",
          "kd_region_table.serialize kd_region_table.validate"

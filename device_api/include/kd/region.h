@@ -39,7 +39,7 @@ typedef struct kd_region_table {
    * order, constants among the inputs: the graph has their data, and each launch
    * their tensors. The graph is borrowed for the call. May take long; any thread. Returns KD_OK, KD_UNIMPLEMENTED (the
    * host runs the part op by op), KD_OUT_OF_MEMORY.
-   * [region.equals-ops, region.odd-graphs, region.threads] */
+   * [region.equals-ops, region.parts, region.odd-graphs, region.threads] */
   kd_status (*compile)(kd_device *device, const kd_graph *graph,
                        KD_OWNED kd_region **out_region);
 
