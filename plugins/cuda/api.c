@@ -9,26 +9,34 @@
 cu_api cu;
 rtc_api rtc;
 
-static int find(void *library, const char *symbol, void *slot) {
+bool cuda_find(void *library, const char *symbol, void *slot) {
   void *found = dlsym(library, symbol);
   memcpy(slot, &found, sizeof found);
   return found != NULL;
 }
 
+void *cuda_open_library(const char *path, const char *const *names) {
+  void *library = NULL;
+  if (path) return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  for (; *names && !library; names++)
+    library = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return library;
+}
+
 const char *cu_api_open(const char *path) {
+  static const char *const names[] = {"libcuda.so.1", NULL};
   static char why[400];
-  void *library = dlopen(path ? path : "libcuda.so.1",
-                         RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void *library = cuda_open_library(path, names);
   if (!library) {
     snprintf(why, sizeof why, "there is no NVIDIA driver: %.300s", dlerror());
     return why;
   }
-  if (!find(library, "cuDriverGetVersion", &cu.DriverGetVersion) ||
+  if (!cuda_find(library, "cuDriverGetVersion", &cu.DriverGetVersion) ||
       cu.DriverGetVersion(&cu.version) != CU_OK) {
     return "the NVIDIA driver does not say its version";
   }
 #define CU_FIND(name, symbol, arguments)                               \
-  if (!find(library, #symbol, &cu.name)) {                             \
+  if (!cuda_find(library, #symbol, &cu.name)) {                        \
     snprintf(why, sizeof why,                                          \
              "the NVIDIA driver is for CUDA %d.%d and has no " #symbol \
              "; drivers for CUDA %d.%d and later do",                  \
@@ -38,29 +46,25 @@ const char *cu_api_open(const char *path) {
   }
   CU_FUNCTIONS(CU_FIND)
 #undef CU_FIND
-  find(library, "cuGraphExecUpdate_v2", &cu.GraphExecUpdate);
+  cuda_find(library, "cuGraphExecUpdate_v2", &cu.GraphExecUpdate);
   return NULL;
 }
 
-/* The newest that the driver can have the programs of comes first; a newer one works,
- * too, as programs are for one architecture, not for one driver. */
-static void *open_newest(void) {
-  static const char *const names[] = {
-      "libnvrtc.so.13",   "/usr/local/cuda/lib64/libnvrtc.so.13",
-      "libnvrtc.so.12",   "/usr/local/cuda/lib64/libnvrtc.so.12",
-      "libnvrtc.so.11.2", "/usr/local/cuda/lib64/libnvrtc.so.11.2",
-      "libnvrtc.so",      "/usr/local/cuda/lib64/libnvrtc.so"};
-  void *library = NULL;
-  for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  return library;
-}
-
 const char *rtc_api_open(const char *path) {
+  /* the newest first: newer than the driver works, too, as programs are for one
+   * architecture, not for one driver */
+  static const char *const names[] = {"libnvrtc.so.13",
+                                      "/usr/local/cuda/lib64/libnvrtc.so.13",
+                                      "libnvrtc.so.12",
+                                      "/usr/local/cuda/lib64/libnvrtc.so.12",
+                                      "libnvrtc.so.11.2",
+                                      "/usr/local/cuda/lib64/libnvrtc.so.11.2",
+                                      "libnvrtc.so",
+                                      "/usr/local/cuda/lib64/libnvrtc.so",
+                                      NULL};
   static char why[400];
   int major = 0, minor = 0;
-  void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
-                       : open_newest();
+  void *library = cuda_open_library(path, names);
   rtc.version = 0;
   if (!library) {
     snprintf(why, sizeof why,
@@ -69,8 +73,8 @@ const char *rtc_api_open(const char *path) {
              dlerror());
     return why;
   }
-#define RTC_FIND(name, symbol, arguments) \
-  if (!find(library, #symbol, &rtc.name)) \
+#define RTC_FIND(name, symbol, arguments)      \
+  if (!cuda_find(library, #symbol, &rtc.name)) \
     return "NVRTC has no " #symbol ": it is older than CUDA 11.2";
   RTC_FUNCTIONS(RTC_FIND)
 #undef RTC_FIND

@@ -7,6 +7,7 @@
 #ifndef KEEL_CUDA_API_H
 #define KEEL_CUDA_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -211,6 +212,12 @@ typedef struct rtc_api {
 } rtc_api;
 
 extern rtc_api rtc;
+
+/* The library at `path`, or, where that is NULL, the first of the names that is there; it
+ * stays. NULL: dlerror says why. */
+void *cuda_open_library(const char *path, const char *const *names);
+/* Puts a function's address into the pointer at `slot`; false: there is no such one. */
+bool cuda_find(void *library, const char *symbol, void *slot);
 
 /* Finds the driver in `path`; NULL: where the system has it. NULL, or why not. */
 const char *cu_api_open(const char *path);

@@ -68,10 +68,11 @@ struct kd_device {
   pthread_cond_t notices_changed;
   struct cuda_notice *notices;
   uint32_t owed; /* those not called yet */
-  cu_stream sides[16];
-  uint32_t side_count, next_side;
   pthread_t watcher;
   bool watched, closing;
+  pthread_mutex_t sides_lock; /* of the hidden streams that callbacks come by */
+  cu_stream sides[16];
+  uint32_t side_count, next_side;
 
   /* staging.c: pinned memory, all, and what is free or goes in; under the lock */
   pthread_mutex_t stages_lock;

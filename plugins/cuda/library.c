@@ -9,21 +9,6 @@
 lt_api lt;
 dnn_api dnn;
 
-static int find(void *library, const char *symbol, void *slot) {
-  void *found = dlsym(library, symbol);
-  memcpy(slot, &found, sizeof found);
-  return found != NULL;
-}
-
-/* `path`, or the first of the names that is there. */
-static void *open_one(const char *path, const char *const *names) {
-  void *library = NULL;
-  if (path) return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  for (; *names && !library; names++)
-    library = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  return library;
-}
-
 static bool is_off(const char *path) {
   return path && !strcmp(path, "off");
 }
@@ -36,7 +21,7 @@ const char *lt_api_open(const char *path) {
   static char why[400];
   lt.version = 0;
   if (is_off(path)) return NULL;
-  void *library = open_one(path, known);
+  void *library = cuda_open_library(path, known);
   if (!library) {
     snprintf(why, sizeof why,
              "there is no cuBLASLt (%.200s): products of matrices run on Keel's"
@@ -45,14 +30,14 @@ const char *lt_api_open(const char *path) {
     return why;
   }
 #define LT_FIND(name, symbol, arguments)         \
-  if (!find(library, #symbol, &lt.name))         \
+  if (!cuda_find(library, #symbol, &lt.name))    \
     return "cuBLASLt has no " #symbol            \
            ": it is older than 12.0, and is not" \
            " used";
   LT_FUNCTIONS(LT_FIND)
 #undef LT_FIND
-  if (!find(library, "cublasLtGetVersion", &lt.GetVersion) ||
-      !find(library, "cublasLtGetStatusName", &lt.GetStatusName))
+  if (!cuda_find(library, "cublasLtGetVersion", &lt.GetVersion) ||
+      !cuda_find(library, "cublasLtGetStatusName", &lt.GetStatusName))
     return "cuBLASLt does not say its version, and is not used";
   lt.version = (int)lt.GetVersion();
   if (lt.version >= 120000) return NULL;
@@ -70,7 +55,7 @@ const char *dnn_api_open(const char *path) {
   static char why[400];
   dnn.version = 0;
   if (is_off(path)) return NULL;
-  void *library = open_one(path, names);
+  void *library = cuda_open_library(path, names);
   if (!library) {
     snprintf(why, sizeof why,
              "there is no cuDNN (%.200s): convolutions run on Keel's own"
@@ -79,14 +64,14 @@ const char *dnn_api_open(const char *path) {
     return why;
   }
 #define DNN_FIND(name, symbol, arguments)              \
-  if (!find(library, #symbol, &dnn.name))              \
+  if (!cuda_find(library, #symbol, &dnn.name))         \
     return "cuDNN has no " #symbol                     \
            ": it is none of the versions 8 and 9, and" \
            " is not used";
   DNN_FUNCTIONS(DNN_FIND)
 #undef DNN_FIND
-  if (!find(library, "cudnnGetVersion", &dnn.GetVersion) ||
-      !find(library, "cudnnGetErrorString", &dnn.GetErrorString))
+  if (!cuda_find(library, "cudnnGetVersion", &dnn.GetVersion) ||
+      !cuda_find(library, "cudnnGetErrorString", &dnn.GetErrorString))
     return "cuDNN does not say its version, and is not used";
   size_t version = dnn.GetVersion();
   /* up to 8.x in thousands, from 9.0 in tens of thousands */

@@ -114,8 +114,8 @@ static kd_status start_watching(kd_device *d) {
   return KD_OK;
 }
 
-/* Under the lock: a hidden stream with nothing to do, or a new one; where there are
- * enough, the next. */
+/* A hidden stream with nothing to do, or a new one; where there are enough, the next. Their
+ * lock is not the notices': the driver may wait here for calls of `happened` to end. */
 static kd_status choose_side(kd_device *d, cu_stream *out_side) {
   for (uint32_t i = 0; i < d->side_count; i++) {
     *out_side = d->sides[(d->next_side + i) % d->side_count];
@@ -131,11 +131,10 @@ static kd_status choose_side(kd_device *d, cu_stream *out_side) {
   return KD_OK;
 }
 
-/* On the list, and a stream for it. */
-static kd_status owe(kd_device *d, notice *n, cu_stream *out_side) {
+/* Puts it on the list. */
+static kd_status owe(kd_device *d, notice *n) {
   pthread_mutex_lock(&d->notices_lock);
   kd_status status = start_watching(d);
-  if (status == KD_OK) status = choose_side(d, out_side);
   if (status == KD_OK) {
     n->next = d->notices;
     n->at = &d->notices;
@@ -157,8 +156,8 @@ static bool forget(kd_device *d, notice *n) {
   return called;
 }
 
-/* The driver is called without the lock: where its queue is full it waits for work to
- * end, calls of `happened` among it. */
+/* The driver is called without the notices' lock: where its queue is full it waits for work
+ * to end, calls of `happened` among it. */
 kd_status cuda_notify(kd_device *d, cu_event event, kd_event_callback callback,
                       void *context) {
   cu_stream side = NULL;
@@ -166,7 +165,10 @@ kd_status cuda_notify(kd_device *d, cu_event event, kd_event_callback callback,
   notice *n = cuda_host->allocate(sizeof *n, 0);
   if (!n) return FAIL(KD_OUT_OF_MEMORY, "no memory for a callback");
   *n = (notice){.device = d, .callback = callback, .context = context};
-  kd_status status = owe(d, n, &side);
+  pthread_mutex_lock(&d->sides_lock);
+  kd_status status = choose_side(d, &side);
+  pthread_mutex_unlock(&d->sides_lock);
+  if (status == KD_OK) status = owe(d, n);
   if (status != KD_OK) {
     cuda_host->release(n);
     return status;
@@ -185,6 +187,7 @@ kd_status cuda_notify(kd_device *d, cu_event event, kd_event_callback callback,
 void cuda_notices_begin(kd_device *d) {
   pthread_condattr_t clock;
   pthread_mutex_init(&d->notices_lock, NULL);
+  pthread_mutex_init(&d->sides_lock, NULL);
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
   pthread_cond_init(&d->notices_changed, &clock);
@@ -210,5 +213,6 @@ void cuda_notices_end(kd_device *d) {
     cuda_host->release(n);
   }
   pthread_mutex_destroy(&d->notices_lock);
+  pthread_mutex_destroy(&d->sides_lock);
   pthread_cond_destroy(&d->notices_changed);
 }
