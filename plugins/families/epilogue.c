@@ -25,8 +25,6 @@ bool fam_block_of(const kd_type *out, const kd_type *operand,
   int last = space.rank - 1, at = steps[last] ? last : last - 1;
   *out_inner = at == last ? 1 : space.dims[last];
   *out_count = at < 0 ? 1 : space.dims[at];
-  if (at < 0) return true;
-  if (steps[at] != 1) return false; /* behind it there is one dimension more */
   for (int d = 0; d < at; d++)
     if (steps[d]) return false;
   return true;
@@ -43,16 +41,17 @@ static uint32_t reader_of(const kd_host *host, const kd_graph *graph,
   *out_other = FAM_NO_VALUE;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t inputs = host->node->input_count(read->node(graph, nodes[i]));
-    uint32_t reads = 0, other = FAM_NO_VALUE;
+    uint32_t other = FAM_NO_VALUE;
+    bool reads = false;
     for (uint32_t k = 0; k < inputs; k++) {
       uint32_t from = read->node_input(graph, nodes[i], k);
       if (from == value)
-        reads++;
+        reads = true;
       else
         other = from;
     }
     if (!reads) continue;
-    if (reads > 1 || inputs > 2 || found != FAM_NO_VALUE) return FAM_NO_VALUE;
+    if (inputs > 2 || found != FAM_NO_VALUE) return FAM_NO_VALUE;
     found = nodes[i];
     *out_other = other;
   }

@@ -1,7 +1,9 @@
-// Products with what cuBLASLt does behind them, and, the last, with what it does not.
+// What stands behind products: what cuBLASLt does (a to e), a chain that it does not (f), an
+// operand that no kernel of a product finds (g), and more than it does at once (h to l); a chain whose
+// first op stands before its product (m).
 "builtin.module"() ({
   "keel.program"() ({
-  ^bb0(%0: tensor<8x16xf32>, %1: tensor<16x24xf32>, %2: tensor<24xf32>, %3: tensor<8x24xf32>, %4: tensor<2x8x16xf32>, %5: tensor<2x16x24xf32>, %6: tensor<2x8x24xf32>, %7: tensor<24x16xf32>):
+  ^bb0(%0: tensor<8x16xf32>, %1: tensor<16x24xf32>, %2: tensor<24xf32>, %3: tensor<8x24xf32>, %4: tensor<2x8x16xf32>, %5: tensor<2x16x24xf32>, %6: tensor<2x8x24xf32>, %7: tensor<24x16xf32>, %8: tensor<2x1x16xf32>, %9: tensor<24xf32>, %13: tensor<8x24xf32>):
     %10 = "onnx.MatMul"(%0, %1) : (tensor<8x16xf32>, tensor<16x24xf32>) -> (tensor<8x24xf32>)
     %11 = "onnx.Add"(%10, %2) : (tensor<8x24xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
     %12 = "onnx.Add"(%3, %11) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
@@ -20,6 +22,24 @@
     %61 = "onnx.Sub"(%60, %3) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
     %62 = "onnx.Sigmoid"(%61) : (tensor<8x24xf32>) -> (tensor<8x24xf32>)
     %63 = "onnx.Mul"(%61, %62) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
-    "keel.return"(%12, %21, %32, %42, %52, %63) : (tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>) -> ()
-  }) {version = 1 : i64, name = "epilogues", inputs = ["x", "w", "row", "added", "xs", "ws", "addeds", "t"], input_types = [tensor<8x16xf32>, tensor<16x24xf32>, tensor<24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<2x16x24xf32>, tensor<2x8x24xf32>, tensor<24x16xf32>], outputs = ["a", "b", "c", "d", "e", "f"], output_types = [tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>], ops = {"onnx.Add" = 14 : i64, "onnx.Gelu" = 20 : i64, "onnx.Gemm" = 13 : i64, "onnx.MatMul" = 13 : i64, "onnx.Mul" = 14 : i64, "onnx.Relu" = 14 : i64, "onnx.Sigmoid" = 13 : i64, "onnx.Sub" = 14 : i64}} : () -> ()
+    %70 = "onnx.MatMul"(%6, %7) : (tensor<2x8x24xf32>, tensor<24x16xf32>) -> (tensor<2x8x16xf32>)
+    %71 = "onnx.Add"(%70, %8) : (tensor<2x8x16xf32>, tensor<2x1x16xf32>) -> (tensor<2x8x16xf32>)
+    %80 = "onnx.Gemm"(%0, %7) {alpha = 2.5e-01 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>) -> (tensor<8x24xf32>)
+    %81 = "onnx.Relu"(%80) : (tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %82 = "onnx.Add"(%81, %2) : (tensor<8x24xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
+    %90 = "onnx.Gemm"(%0, %7) {alpha = 7.5e-01 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>) -> (tensor<8x24xf32>)
+    %91 = "onnx.Add"(%90, %2) : (tensor<8x24xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
+    %92 = "onnx.Add"(%91, %9) : (tensor<8x24xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
+    %100 = "onnx.Gemm"(%0, %7) {alpha = 1.5e+00 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>) -> (tensor<8x24xf32>)
+    %101 = "onnx.Add"(%100, %3) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %102 = "onnx.Add"(%101, %13) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %110 = "onnx.Gemm"(%0, %7, %2) {alpha = 2.0e+00 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
+    %111 = "onnx.Add"(%110, %9) : (tensor<8x24xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
+    %120 = "onnx.Gemm"(%0, %7, %3) {alpha = 3.0e+00 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %121 = "onnx.Add"(%120, %13) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %130 = "onnx.Sigmoid"(%3) : (tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    %131 = "onnx.Gemm"(%0, %7) {alpha = 4.0e+00 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>) -> (tensor<8x24xf32>)
+    %132 = "onnx.Mul"(%130, %131) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
+    "keel.return"(%12, %21, %32, %42, %52, %63, %71, %82, %92, %102, %111, %121, %132) : (tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>) -> ()
+  }) {version = 1 : i64, name = "epilogues", inputs = ["x", "w", "row", "added", "xs", "ws", "addeds", "t", "part", "row2", "added2"], input_types = [tensor<8x16xf32>, tensor<16x24xf32>, tensor<24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<2x16x24xf32>, tensor<2x8x24xf32>, tensor<24x16xf32>, tensor<2x1x16xf32>, tensor<24xf32>, tensor<8x24xf32>], outputs = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"], output_types = [tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>], ops = {"onnx.Add" = 14 : i64, "onnx.Gelu" = 20 : i64, "onnx.Gemm" = 13 : i64, "onnx.MatMul" = 13 : i64, "onnx.Mul" = 14 : i64, "onnx.Relu" = 14 : i64, "onnx.Sigmoid" = 13 : i64, "onnx.Sub" = 14 : i64}} : () -> ()
 }) : () -> ()
