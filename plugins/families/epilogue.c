@@ -63,8 +63,7 @@ static bool add_operand(const kd_host *host, const kd_graph *graph,
   kd_type type = {0};
   int64_t inner = 0, count = 0, all = 1;
   if (host->graph->value_type(graph, value, &type) != KD_OK ||
-      type.dtype != out->dtype || !fam_block_of(out, &type, &inner, &count) ||
-      inner != 1 || !out->rank)
+      !fam_block_of(out, &type, &inner, &count) || inner != 1 || !out->rank)
     return false;
   for (uint32_t i = 0; i < out->rank; i++)
     all *= out->dims[i];
