@@ -139,24 +139,14 @@ static void grow(search *all) {
   }
 }
 
-static bool reads_member(const search *all, uint32_t node) {
-  for (uint32_t k = 0; k < input_count(all, node); k++) {
-    uint32_t from = input_of(all, node, k);
-    if (from != NOBODY && all->values[from].maker != NOBODY &&
-        is_member(all, all->values[from].maker))
-      return true;
-  }
-  return false;
-}
-
-/* Adds the first root that it can be computed on. */
+/* Adds the first root that it can be computed on. It needs none of them: nobody but they
+ * reads what they make, except the last one. */
 static void find_root(search *all, chain_rooted rooted, void *context) {
   for (uint32_t i = 0; i < all->count; i++)
     for (uint32_t k = 0; k < input_count(all, all->chain[i]); k++) {
       uint32_t from = input_of(all, all->chain[i], k);
       uint32_t maker = from == NOBODY ? NOBODY : all->values[from].maker;
       if (maker == NOBODY || !joins(all, maker, CHAIN_ROOT) ||
-          reads_member(all, maker) ||
           !rooted(context, all->graph, maker, all->chain, all->count))
         continue;
       add(all, maker);
