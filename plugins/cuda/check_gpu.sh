@@ -61,6 +61,16 @@ part kernels $build/bin/keel-conformance run $build/lib/keel/cuda.so --quick --q
 part tf32 $build/bin/keel-conformance run $build/lib/keel/cuda.so --quick --quiet --rule 'robust.*' \
   --option tf32=on
 
+# chains beside what the ops give, and what stands behind products beside the CPU
+part chains $build/tests/families_chain cuda:0 60
+epilogues=plugins/cuda/tests/epilogues.mlir expected=
+$build/bin/keel run $epilogues --device cpu:0 --output "$out/epilogues" >"$out/epilogues-cpu.txt" 2>&1
+for file in "$out"/epilogues/?.npy; do
+  expected="$expected --expect $file"
+done
+# shellcheck disable=SC2086
+part epilogues $build/bin/keel run $epilogues --device cuda:0 --repeat 8 $expected
+
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 for tool in memcheck racecheck; do
   if [ -n "$sanitizer" ]; then
@@ -81,6 +91,7 @@ figures() {
 }
 figures raw $build/bench/cuda_raw
 figures products $build/bench/cuda_products
+figures bandwidth $build/bench/cuda_bandwidth
 for type in f32 f16; do
   [ $type = f16 ] && option=--f16 || option=
   for way in eager no-replay replay; do
@@ -100,7 +111,7 @@ best() { awk '/: best/ { for (i = 1; i < NF; i++) if ($i == "best") print $(i + 
   echo "## Figures"
   echo
   echo '```'
-  for name in raw products; do cat "$out/$name.txt"; done
+  for name in raw products bandwidth; do cat "$out/$name.txt"; done
   for type in f32 f16; do
     for way in eager no-replay replay; do
       echo "ResNet-50 $type $way: $(grep ': best' "$out/resnet50-$type-$way.txt")"

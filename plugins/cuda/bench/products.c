@@ -3,13 +3,7 @@
  *
  * usage: cuda_products [SIDE [DRIVER NVRTC CUBLASLT]]     default: 1024, 2048, 4096 and 8192,
  *        and the system's libraries */
-#include <keel/keel.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
+#include "bench.h"
 #include "library.h"
 
 enum { ROUNDS = 8 };
@@ -22,24 +16,6 @@ static const struct kind {
              {"f16", KD_F16, LT_F16},
              {"bf16", KD_BF16, LT_BF16}};
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void fail(const char *what, const char *why) {
-  fprintf(stderr, "%s: %s\n", what, why);
-  exit(1);
-}
-
-static void need_cu(cu_result code, const char *what) {
-  const char *name = NULL;
-  if (code == CU_OK) return;
-  cu.GetErrorName(code, &name);
-  fail(what, name ? name : "an error");
-}
-
 static void need_lt(int status, const char *what) {
   if (status != 0) fail(what, lt.GetStatusName(status));
 }
@@ -47,7 +23,6 @@ static void need_lt(int status, const char *what) {
 /* ---- cuBLASLt alone ------------------------------------------------------------------- */
 
 static struct {
-  cu_context context;
   cu_stream stream;
   lt_handle handle;
   cu_pointer workspace;
@@ -55,16 +30,8 @@ static struct {
 } raw = {.workspace_size = (size_t)32 << 20};
 
 static void raw_open(const char *driver, const char *blas) {
-  cu_device device = 0;
-  const char *why = cu_api_open(driver);
-  if (why) fail("cuda_products", why);
-  need_cu(cu.Init(0), "cuInit");
-  need_cu(cu.DeviceGet(&device, 0), "cuDeviceGet");
-  need_cu(cu.DevicePrimaryCtxRetain(&raw.context, device), "a context");
-  need_cu(cu.CtxPushCurrent(raw.context), "a context");
-  need_cu(cu.StreamCreateWithPriority(&raw.stream, CU_NON_BLOCKING, 0),
-          "a stream");
-  why = lt_api_open(blas);
+  raw.stream = open_driver(driver);
+  const char *why = lt_api_open(blas);
   if (why) fail("cuda_products", why);
   need_lt(lt.Create(&raw.handle), "cublasLtCreate");
   need_cu(cu.MemAlloc(&raw.workspace, raw.workspace_size), "memory");
@@ -131,10 +98,6 @@ static keel_context *context;
 static keel_device *device;
 static keel_op *matmul, *relu;
 static keel_tensor *one; /* an element on the device */
-
-static void need(keel_status status) {
-  if (status != KD_OK) fail("keel", keel_message());
-}
 
 static void keel_run(keel_tensor **in, int times) {
   keel_tensor *y = NULL, *last = NULL;
