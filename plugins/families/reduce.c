@@ -11,9 +11,10 @@
 
 /* ---- lines -------------------------------------------------------------------------- */
 
-/* Splits x's dimensions; returns how many elements a line has. */
+/* Splits x's dimensions; returns how many elements a line has, and whether they are
+ * neighbours. */
 static int64_t split_dims(fam_plan *plan, fam_pass *pass, const fam_tensor *x,
-                          const bool *gone) {
+                          const bool *gone, bool *out_close) {
   strided kept, left;
   lines_split(x->dims, x->rank, gone, &kept, &left);
   fam_int(plan, pass, "KEPT", kept.rank);
@@ -24,17 +25,21 @@ static int64_t split_dims(fam_plan *plan, fam_pass *pass, const fam_tensor *x,
   fam_dims(plan, pass, "GONE_STEPS", left.rank, left.steps[0]);
   fam_int(plan, pass, "COUNT", strided_count(&left));
   if (left.rank == 1) fam_define(pass, "EVENLY", "1"); /* spares divisions */
+  *out_close = left.rank == 1 && left.steps[0][0] == 1;
   return strided_count(&left);
 }
 
-/* Lines by groups where they are long, else by items. */
+/* Lines by groups where they are long, else by items. `close`: a line's elements are
+ * neighbours. */
 static void by_lines(fam_plan *plan, fam_pass *pass, int64_t lines,
-                     int64_t count, kd_dtype compute) {
+                     int64_t count, bool close, kd_dtype compute) {
   if (count < WIDE_FROM) {
     fam_items(plan, pass, lines);
     return;
   }
   fam_define(pass, "WIDE", "1");
+  pass->fours = plan->fours && close && count % 4 == 0;
+  if (pass->fours) fam_define(pass, "FOURS", "1");
   fam_share(pass, "part", compute, WIDE);
   fam_int(plan, pass, "ITEMS", lines);
   fam_groups(pass, lines, WIDE);
@@ -146,8 +151,9 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
              : compute == KD_I64 ? "(((x) ^ ((x) >> 63)) - ((x) >> 63))"
                                  : "(x)");
   define_bounds(pass, real ? compute : op->in[0].dtype);
-  int64_t count = split_dims(plan, pass, &op->in[0], gone);
-  by_lines(plan, pass, op->out[0].count, count, compute);
+  bool close = false;
+  int64_t count = split_dims(plan, pass, &op->in[0], gone, &close);
+  by_lines(plan, pass, op->out[0].count, count, close, compute);
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
 }
@@ -174,7 +180,7 @@ void fam_plan_softmax(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "KIND", "%u", op->row->number);
   int64_t lines = axis_lines(op, plan, pass, axis);
   int64_t n = lines ? x->count / lines : 0;
-  by_lines(plan, pass, lines, n, compute);
+  by_lines(plan, pass, lines, n, x->rank && axis == x->rank - 1, compute);
   if (n >= WIDE_FROM) fam_share(pass, "place", KD_I32, WIDE);
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
@@ -244,8 +250,9 @@ static fam_pass *begin_norm(const fam_op *op, fam_plan *plan, int kind,
   fam_pass *pass = fam_begin(plan, "norm");
   fam_define(pass, "V", "%s", kd_dtype_name(compute));
   fam_define(pass, "KIND", "%d", kind);
-  int64_t count = split_dims(plan, pass, x, gone);
-  by_lines(plan, pass, count ? x->count / count : 0, count, compute);
+  bool close = false;
+  int64_t count = split_dims(plan, pass, x, gone, &close);
+  by_lines(plan, pass, count ? x->count / count : 0, count, close, compute);
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
   return pass;
