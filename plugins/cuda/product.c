@@ -254,9 +254,13 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   p->alpha = scale_of(t.scale, g.alpha);
   p->beta = scale_of(t.scale, *g.added ? g.beta : 0);
   if (describe(p, &g, &t) == 0 && choose(p) &&
-      (!turned || prepare_turn(d, p, &g)))
+      (!turned || prepare_turn(d, p, &g))) {
     *out_call = &p->call;
-  else
-    destroy(&p->call);
-  return KD_OK;
+    return KD_OK;
+  }
+  destroy(&p->call);
+  /* better its product and a kernel behind it than ours, without tensor cores */
+  return g.fused ? FAIL(KD_UNIMPLEMENTED,
+                        "cuBLASLt does not do what stands behind the product")
+                 : KD_OK;
 }

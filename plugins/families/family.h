@@ -76,6 +76,7 @@ typedef struct fam_gemm {
   char row[12];   /* a buffer of n elements; "": there is none */
   char added[12]; /* one as Z; "": there is none */
   fam_activation activation;
+  bool fused; /* it stands for more than one op */
 } fam_gemm;
 
 typedef struct fam_conv {

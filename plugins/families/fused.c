@@ -222,6 +222,7 @@ static void tell_library(chain *c, fam_pass *pass) {
     pass->what = FAM_KERNEL;
     return;
   }
+  pass->gemm.fused = true;
   pass->gemm.activation = epilogue.activation;
   for (uint32_t i = 0; i < read->input_count(c->graph); i++) {
     uint32_t value = read->input(c->graph, i);

@@ -1,10 +1,10 @@
 // What stands behind products: what cuBLASLt does (a to e), a chain that it does not (f), an
 // operand that no kernel of a product finds (g), and more than it does at once (h to l); a chain whose
 // first op stands before its product (m); a column, where rows are as long (n); a result of
-// another type (o).
+// another type (o); a type that cuBLASLt does it for no more (p).
 "builtin.module"() ({
   "keel.program"() ({
-  ^bb0(%0: tensor<8x16xf32>, %1: tensor<16x24xf32>, %2: tensor<24xf32>, %3: tensor<8x24xf32>, %4: tensor<2x8x16xf32>, %5: tensor<2x16x24xf32>, %6: tensor<2x8x24xf32>, %7: tensor<24x16xf32>, %8: tensor<2x1x16xf32>, %9: tensor<24xf32>, %13: tensor<8x24xf32>, %14: tensor<8x1xf32>):
+  ^bb0(%0: tensor<8x16xf32>, %1: tensor<16x24xf32>, %2: tensor<24xf32>, %3: tensor<8x24xf32>, %4: tensor<2x8x16xf32>, %5: tensor<2x16x24xf32>, %6: tensor<2x8x24xf32>, %7: tensor<24x16xf32>, %8: tensor<2x1x16xf32>, %9: tensor<24xf32>, %13: tensor<8x24xf32>, %14: tensor<8x1xf32>, %15: tensor<8x16xf64>, %16: tensor<16x24xf64>, %17: tensor<24xf64>):
     %10 = "onnx.MatMul"(%0, %1) : (tensor<8x16xf32>, tensor<16x24xf32>) -> (tensor<8x24xf32>)
     %11 = "onnx.Add"(%10, %2) : (tensor<8x24xf32>, tensor<24xf32>) -> (tensor<8x24xf32>)
     %12 = "onnx.Add"(%3, %11) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xf32>)
@@ -45,6 +45,8 @@
     %141 = "onnx.Add"(%140, %14) : (tensor<8x8xf32>, tensor<8x1xf32>) -> (tensor<8x8xf32>)
     %150 = "onnx.Gemm"(%0, %7) {alpha = 5.0e+00 : f32, transB = 1 : i64} : (tensor<8x16xf32>, tensor<24x16xf32>) -> (tensor<8x24xf32>)
     %151 = "onnx.Greater"(%150, %3) : (tensor<8x24xf32>, tensor<8x24xf32>) -> (tensor<8x24xi1>)
-    "keel.return"(%12, %21, %32, %42, %52, %63, %71, %82, %92, %102, %111, %121, %132, %141, %151) : (tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x8xf32>, tensor<8x24xi1>) -> ()
-  }) {version = 1 : i64, name = "epilogues", inputs = ["x", "w", "row", "added", "xs", "ws", "addeds", "t", "part", "row2", "added2", "column"], input_types = [tensor<8x16xf32>, tensor<16x24xf32>, tensor<24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<2x16x24xf32>, tensor<2x8x24xf32>, tensor<24x16xf32>, tensor<2x1x16xf32>, tensor<24xf32>, tensor<8x24xf32>, tensor<8x1xf32>], outputs = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"], output_types = [tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x8xf32>, tensor<8x24xi1>], ops = {"onnx.Add" = 14 : i64, "onnx.Gelu" = 20 : i64, "onnx.Gemm" = 13 : i64, "onnx.Greater" = 13 : i64, "onnx.MatMul" = 13 : i64, "onnx.Mul" = 14 : i64, "onnx.Relu" = 14 : i64, "onnx.Sigmoid" = 13 : i64, "onnx.Sub" = 14 : i64}} : () -> ()
+    %170 = "onnx.MatMul"(%15, %16) : (tensor<8x16xf64>, tensor<16x24xf64>) -> (tensor<8x24xf64>)
+    %171 = "onnx.Add"(%170, %17) : (tensor<8x24xf64>, tensor<24xf64>) -> (tensor<8x24xf64>)
+    "keel.return"(%12, %21, %32, %42, %52, %63, %71, %82, %92, %102, %111, %121, %132, %141, %151, %171) : (tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x8xf32>, tensor<8x24xi1>, tensor<8x24xf64>) -> ()
+  }) {version = 1 : i64, name = "epilogues", inputs = ["x", "w", "row", "added", "xs", "ws", "addeds", "t", "part", "row2", "added2", "column", "x64", "w64", "row64"], input_types = [tensor<8x16xf32>, tensor<16x24xf32>, tensor<24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<2x16x24xf32>, tensor<2x8x24xf32>, tensor<24x16xf32>, tensor<2x1x16xf32>, tensor<24xf32>, tensor<8x24xf32>, tensor<8x1xf32>, tensor<8x16xf64>, tensor<16x24xf64>, tensor<24xf64>], outputs = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"], output_types = [tensor<8x24xf32>, tensor<8x16xf32>, tensor<2x8x24xf32>, tensor<2x8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<2x8x16xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x24xf32>, tensor<8x8xf32>, tensor<8x24xi1>, tensor<8x24xf64>], ops = {"onnx.Add" = 14 : i64, "onnx.Gelu" = 20 : i64, "onnx.Gemm" = 13 : i64, "onnx.Greater" = 13 : i64, "onnx.MatMul" = 13 : i64, "onnx.Mul" = 14 : i64, "onnx.Relu" = 14 : i64, "onnx.Sigmoid" = 13 : i64, "onnx.Sub" = 14 : i64}} : () -> ()
 }) : () -> ()
