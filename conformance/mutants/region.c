@@ -184,7 +184,7 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
                 *b = values + (int64_t)c->b * n;
     float *to = values + (int64_t)c->to * n;
     for (int64_t k = 0; k < n; k++)
-      to[k] = c->op == RELU  ? (a[k] > 0 ? a[k] : 0)
+      to[k] = c->op == RELU  ? (a[k] < 0 ? 0 : a[k])
               : c->op == ADD ? a[k] + b[k]
               : c->op == MUL ? a[k] * b[k]
                              : (float)tanh((double)a[k]);

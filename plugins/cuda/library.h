@@ -39,9 +39,7 @@ enum {
   LT_PREF_ALIGNMENT_A = 5, /* and of B, C and D: 6, 7, 8 */
   LT_OP_T = 1,
   LT_EPILOGUE_DEFAULT = 1,
-  LT_EPILOGUE_RELU = 2,
   LT_EPILOGUE_BIAS = 4,
-  LT_EPILOGUE_RELU_BIAS = 6,
   LT_EPILOGUE_GELU = 32, /* by its approximation with tanh */
   LT_EPILOGUE_GELU_BIAS = 36
 };

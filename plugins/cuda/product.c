@@ -121,11 +121,9 @@ static bool find_types(const kd_device *d, kd_dtype a, kd_dtype b, kd_dtype z,
 }
 
 static int32_t epilogue_of(const fam_gemm *g) {
-  static const int32_t all[][2] = {
-      [FAM_PLAIN] = {LT_EPILOGUE_DEFAULT, LT_EPILOGUE_BIAS},
-      [FAM_RELU] = {LT_EPILOGUE_RELU, LT_EPILOGUE_RELU_BIAS},
-      [FAM_GELU] = {LT_EPILOGUE_GELU, LT_EPILOGUE_GELU_BIAS}};
-  return all[g->activation][*g->row != 0];
+  return g->activation == FAM_GELU
+             ? (*g->row ? LT_EPILOGUE_GELU_BIAS : LT_EPILOGUE_GELU)
+             : (*g->row ? LT_EPILOGUE_BIAS : LT_EPILOGUE_DEFAULT);
 }
 
 static union scale scale_of(int type, double value) {

@@ -77,6 +77,8 @@ static bool add_operand(const kd_host *host, const kd_graph *graph,
   return true;
 }
 
+/* Not Relu: cuBLASLt's makes 0 of NaN
+ * (https://forums.developer.nvidia.com/t/329783), and the op does not. */
 bool fam_epilogue_of(const kd_host *host, const kd_graph *graph, uint32_t root,
                      const uint32_t *nodes, uint32_t count,
                      fam_epilogue *out_epilogue) {
@@ -93,8 +95,6 @@ bool fam_epilogue_of(const kd_host *host, const kd_graph *graph, uint32_t root,
     if (strcmp(host->node->domain(node), "ai.onnx") != 0) return false;
     if (!strcmp(op, "Add")) {
       if (!add_operand(host, graph, &out, other, &e)) return false;
-    } else if (!strcmp(op, "Relu")) {
-      e.activation = FAM_RELU;
     } else if (!strcmp(op, "Gelu") &&
                !strcmp(host->node->attr_string(node, "approximate", "none"),
                        "tanh")) {

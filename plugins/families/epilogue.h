@@ -16,8 +16,8 @@ bool fam_is_root(const fam_op *op);
 bool fam_block_of(const kd_type *out, const kd_type *operand,
                   int64_t *out_inner, int64_t *out_count);
 
-/* What libraries do behind a product: one row that is added to all, a tensor of the
- * result's shape that is added, and an activation in the end. */
+/* What libraries do behind a product as the ops do it: one row that is added to all, a
+ * tensor of the result's shape that is added, and GELU in the end. */
 typedef struct fam_epilogue {
   uint32_t row, added; /* values of the graph; FAM_NO_VALUE: none */
   fam_activation activation;

@@ -1,7 +1,8 @@
-// What stands behind products: what cuBLASLt does (a to e), a chain that it does not (f), an
-// operand that no kernel of a product finds (g), and more than it does at once (h to l); a chain whose
-// first op stands before its product (m); a column, where rows are as long (n); a result of
-// another type (o); a type that cuBLASLt does it for no more (p).
+// What stands behind products: what cuBLASLt does (a to c); ReLU, which it does otherwise (d,
+// e); a chain that it does not (f); an operand that no kernel of a product finds (g); more than
+// it does at once (h to l); a chain whose first op stands before its product (m); a column,
+// where rows are as long (n); a result of another type (o); a type that cuBLASLt does it for no
+// more (p).
 "builtin.module"() ({
   "keel.program"() ({
   ^bb0(%0: tensor<8x16xf32>, %1: tensor<16x24xf32>, %2: tensor<24xf32>, %3: tensor<8x24xf32>, %4: tensor<2x8x16xf32>, %5: tensor<2x16x24xf32>, %6: tensor<2x8x24xf32>, %7: tensor<24x16xf32>, %8: tensor<2x1x16xf32>, %9: tensor<24xf32>, %13: tensor<8x24xf32>, %14: tensor<8x1xf32>, %15: tensor<8x16xf64>, %16: tensor<16x24xf64>, %17: tensor<24xf64>):

@@ -103,7 +103,7 @@ for output in a b c d e f g h i j k l m n o p; do
   as_wanted="$as_wanted --expect $scratch/want/$output.npy"
 done
 for way in with without; do
-  [ $way = with ] && set_="$with" counts='10 9 1' || set_="$without" counts='14 1 0'
+  [ $way = with ] && set_="$with" counts='10 10 1' || set_="$without" counts='14 1 0'
   # shellcheck disable=SC2086
   STANDIN_TELL=1 "$keel" run "$here/epilogues.mlir" $on $set_ --profile $as_wanted >"$scratch/out" 2>&1 &&
     [ "$(grep -c ' Region ' "$scratch/out") $(grep -c ' Gemm ' "$scratch/out") $(
@@ -115,7 +115,7 @@ done
 if [ -e "$4/standin_nvtx.so" ]; then
   # shellcheck disable=SC2086
   NVTX_INJECTION64_PATH=$4/standin_nvtx.so "$keel" run "$here/products.mlir" $on $with >"$scratch/out" 2>&1
-  for op in region Gemm FusedConv; do
+  for op in MatMul Relu Gemm FusedConv; do
     grep -q "nvtx: 0 $op" "$scratch/out" || wrong "no range of $op"
   done
   grep -q 'nvtx: [1-9]\|did not begin' "$scratch/out" && wrong "ranges are not balanced"

@@ -234,7 +234,6 @@ static void run(void *context) {
         if (desc->epilogue & LT_EPILOGUE_BIAS)
           sum += load((number)number_of(w->d.type),
                       (const void *)(uintptr_t)desc->bias, row);
-        if (desc->epilogue & LT_EPILOGUE_RELU) sum = sum > 0 ? sum : 0;
         if (desc->epilogue & LT_EPILOGUE_GELU)
           sum *= 0.5 * (1 + tanh(0.7978845608028654 *
                                  (sum + 0.044715 * sum * sum * sum)));
