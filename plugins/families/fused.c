@@ -136,11 +136,12 @@ static kd_status write_step(chain *c, fam_pass *pass, uint32_t node) {
   snprintf(name, sizeof name, "E%u(%s)", node, args);
   fam_define(pass, name, "(%s)", term->text);
   kd_dtype out = c->r->op.out[0].dtype;
-  snprintf(text, sizeof text, "%s v%u = CAST(%s, ",
-           kd_dtype_name(fam_compute(out)), node,
-           kd_dtype_name(fam_compute(out)));
+  const char *type = kd_dtype_name(fam_compute(out));
+  bool narrow = !fam_is_float(out) && out != KD_BOOL && kd_dtype_size(out) < 4;
+  snprintf(text, sizeof text, "%s v%u = %s%s(CAST(%s, ", type, node,
+           narrow ? "CUT_" : "", narrow ? type : "", type);
   put(c, text);
-  snprintf(text, sizeof text, "E%u(%s)); ", node, given);
+  snprintf(text, sizeof text, "E%u(%s))); ", node, given);
   put(c, text);
   return KD_OK;
 }

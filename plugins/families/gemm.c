@@ -244,7 +244,6 @@ static bool read_window(const fam_op *op, fam_plan *plan, const fam_tensor *x,
 
 static void use_window(fam_plan *plan, fam_pass *pass, const window *w) {
   fam_int(plan, pass, "SPACE", w->space);
-  fam_int(plan, pass, "TAPS", fam_product(w->kernel, 0, (uint32_t)w->space));
   fam_dims(plan, pass, "KERNEL", w->space, w->kernel);
   fam_dims(plan, pass, "STRIDE", w->space, w->stride);
   fam_dims(plan, pass, "DILATION", w->space, w->dilation);
@@ -298,6 +297,7 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
                           .sections = sections};
   fam_int(plan, pass, "SECTIONS", sections);
   fam_int(plan, pass, "EACH", each);
+  fam_int(plan, pass, "TAPS", fam_product(w.kernel, 0, (uint32_t)w.space));
   use_window(plan, pass, &w);
   return pass;
 }
@@ -426,6 +426,7 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
   fam_items(plan, pass, y->count);
   fam_int(plan, pass, "OUTS", fam_product(y->dims, 2, y->rank));
   fam_int(plan, pass, "INS", fam_product(x->dims, 2, x->rank));
+  fam_define(pass, "AXES", "%d", WINDOW_SPACE);
   use_window(plan, pass, &w);
   fam_dims(plan, pass, "PAD_END", w.space, w.end);
   fam_in(pass, "X", op, 0);

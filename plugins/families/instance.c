@@ -127,7 +127,7 @@ static kd_status supports_row(kd_device *d, const kd_node *node,
     if (known && status == KD_INVALID_ARGUMENT) status = KD_UNIMPLEMENTED;
     if (!known && status != KD_UNIMPLEMENTED)
       status = driver->can ? host->fail(KD_UNIMPLEMENTED,
-                                        "its kernels hang on inputs that are"
+                                        "its kernels depend on inputs that are"
                                         " not known yet")
                            : KD_OK;
   }

@@ -31,7 +31,7 @@ typedef struct fam_driver {
                    const fam_command *command, uint64_t correlation);
   /* Whether a library computes products, or convolutions, and so only what it knows is to
    * be done behind them in one (epilogue.h; behind convolutions nothing). NULL: none does. */
-  bool (*library)(kd_device *device, bool convolution);
+  bool (*has_library)(kd_device *device, bool convolution);
   /* Around what an op enqueues, for profilers: its name, then NULL; or NULL. */
   void (*range)(const char *name);
 } fam_driver;

@@ -235,8 +235,17 @@ static bool pow_term(const fam_op *op, fam_plan *plan, fam_term *out) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "needs f64");
     return false;
   }
+  /* f64 has not all digits of 64 bits, and of the others all of a power, if not exactly */
+  bool whole = !fam_is_float(type) && !fam_is_float(op->in[1].dtype);
+  if (whole && kd_dtype_size(type) == 8) {
+    fam_fail(op, plan, KD_UNIMPLEMENTED, "integers of 64 bits");
+    return false;
+  }
   if (!fam_need_math(op, plan, wide ? KD_F64 : KD_F32) ||
-      !term(op, plan, 2, "FN(pow)(CAST(V, x), CAST(V, y))", out))
+      !term(op, plan, 2,
+            whole ? "FN(rint)(FN(pow)(CAST(V, x), CAST(V, y)))"
+                  : "FN(pow)(CAST(V, x), CAST(V, y))",
+            out))
     return false;
   out->compute = wide ? KD_F64 : KD_F32;
   return true;
@@ -289,31 +298,66 @@ void fam_plan_cast(const fam_op *op, fam_plan *plan) {
   bind_all(op, pass, 1);
 }
 
-/* Scale and zero point are one, or one a step along the axis. */
+/* Scales, or zero points: one; one a step along the axis; or one for each block of it,
+ * where the space has the axis as blocks and what is in them. */
+static void add_scales(const fam_op *op, fam_map *map, uint32_t input,
+                       uint32_t axis, int64_t block) {
+  const fam_tensor *scales = &op->in[input];
+  int64_t steps[KD_MAX_RANK + 1] = {0}, step = 1;
+  if (!block || scales->count == 1) {
+    fam_map_along(map, scales, axis);
+    return;
+  }
+  for (uint32_t d = scales->rank; d-- > 0; step *= scales->dims[d])
+    steps[d > axis ? d + 1 : d] = step;
+  map->inputs++;
+  strided_operand(&map->space, steps);
+}
+
 static void quantised(const fam_op *op, fam_plan *plan, const char *with_zero,
                       const char *without) {
   fam_map map;
+  const fam_tensor *x = &op->in[0];
   bool zero = fam_has(op, 2);
-  uint32_t axis = 0;
-  if (op->in[1].count != 1 || (zero && op->in[2].count != 1))
-    axis = fam_axis(op, plan, fam_attr(op, "axis", 1), op->in[0].rank);
+  int64_t block = fam_attr(op, "block_size", 0), dims[KD_MAX_RANK + 1];
+  uint32_t axis = 0, to = 0;
+  if (op->in[1].count != 1)
+    axis = fam_axis(op, plan, fam_attr(op, "axis", 1), x->rank);
+  else
+    block = 0;
+  if (block && x->dims[axis] % block) {
+    fam_fail(op, plan, KD_UNIMPLEMENTED, "a last block that is shorter");
+    return;
+  }
+  for (uint32_t d = 0; d < x->rank; d++) {
+    dims[to++] = block && d == axis ? x->dims[d] / block : x->dims[d];
+    if (block && d == axis) dims[to++] = block;
+  }
   fam_map_begin(&map, op);
-  fam_map_broadcast(&map, &op->in[0]);
-  fam_map_along(&map, &op->in[1], axis);
-  if (zero) fam_map_along(&map, &op->in[2], axis);
+  strided_begin(&map.space, dims, to);
+  map.inputs++;
+  strided_broadcast(&map.space, dims, to);
+  add_scales(op, &map, 1, axis, block);
+  if (zero) add_scales(op, &map, 2, axis, block);
   fam_pass *pass =
-      fam_map_pass(plan, &map, op->in[0].dtype == KD_I32 ? KD_F64 : KD_F32,
+      fam_map_pass(plan, &map, x->dtype == KD_I32 ? KD_F64 : KD_F32,
                    zero ? with_zero : without);
-  kd_dtype to = op->out[0].dtype;
-  fam_define(pass, "LOW", "CAST(V, %d)", to == KD_I8 ? -128 : 0);
-  fam_define(pass, "HIGH", "CAST(V, %d)", to == KD_I8 ? 127 : 255);
+  static const int bounds[KD_DTYPE_COUNT][2] = {
+      [KD_U8] = {0, UINT8_MAX},
+      [KD_I8] = {INT8_MIN, INT8_MAX},
+      [KD_U16] = {0, UINT16_MAX},
+      [KD_I16] = {INT16_MIN, INT16_MAX}};
+  const int *ends = bounds[op->out[0].dtype];
+  fam_define(pass, "LOW", "CAST(V, %d)", ends[0]);
+  fam_define(pass, "HIGH", "CAST(V, %d)", ends[1]);
   bind_all(op, pass, zero ? 3 : 2);
 }
 
 void fam_plan_quantize(const fam_op *op, fam_plan *plan) {
-  kd_dtype to = op->out[0].dtype;
-  if (to != KD_U8 && to != KD_I8) {
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "to %s", kd_dtype_name(to));
+  kd_dtype by = (kd_dtype)fam_attr(op, "precision", KD_NONE);
+  if (!by) by = op->in[1].dtype;
+  if (by != KD_F32) {
+    fam_fail(op, plan, KD_UNIMPLEMENTED, "divided as %s", kd_dtype_name(by));
     return;
   }
   quantised(op, plan,

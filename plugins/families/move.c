@@ -69,7 +69,8 @@ void fam_plan_space_to_depth(const fam_op *op, fam_plan *plan) {
   const int64_t *y = op->out[0].dims;
   fill_from(op, plan,
             view_space_to_depth(op->in[0].dims, y[2], y[3],
-                                fam_attr(op, "blocksize", 1)));
+                                fam_attr(op, "blocksize", 1),
+                                fam_attr_is(op, "mode", "DCR", "CRD")));
 }
 
 void fam_plan_tile(const fam_op *op, fam_plan *plan) {

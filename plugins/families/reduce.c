@@ -77,11 +77,11 @@ static void define_bounds(fam_pass *pass, kd_dtype type) {
   static const char *const least[KD_DTYPE_COUNT] = {
       [KD_I8] = "-128", [KD_I16] = "-32768", [KD_I32] = "(-2147483647 - 1)",
       [KD_U8] = "0",    [KD_U16] = "0",      [KD_U32] = "0",
-      [KD_U64] = "0"};
+      [KD_U64] = "0",   [KD_BOOL] = "0"};
   static const char *const most[KD_DTYPE_COUNT] = {
       [KD_I8] = "127", [KD_I16] = "32767", [KD_I32] = "2147483647",
       [KD_U8] = "255", [KD_U16] = "65535", [KD_U32] = "0xffffffffu",
-      [KD_U64] = "-1"};
+      [KD_U64] = "-1", [KD_BOOL] = "1"};
   if (fam_is_float(type)) {
     fam_define(pass, "LEAST", "(-CAST(V, INF))");
     fam_define(pass, "MOST", "CAST(V, INF)");
@@ -130,10 +130,14 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   }
   if (logs && !fam_need_math(op, plan, compute)) return;
   if (!read_axes(op, plan, gone)) return;
-  bool any = false; /* nothing to do: noop_with_empty_axes */
+  bool any =
+      false; /* over nothing, only squares, roots and logarithms are left */
   for (uint32_t d = 0; d < op->in[0].rank; d++)
     any |= gone[d];
-  if (!any && op->in[0].rank && fam_attr(op, "noop_with_empty_axes", 0)) {
+  bool same = by == ACC_largest || by == ACC_smallest || by == ACC_product ||
+              by == ACC_powers || (by == ACC_sum && !logs);
+  if (!any && op->in[0].rank && fam_attr(op, "noop_with_empty_axes", 0) &&
+      same) {
     fam_plan_expand(op, plan);
     return;
   }
@@ -305,6 +309,27 @@ void fam_plan_instance_norm(const fam_op *op, fam_plan *plan) {
   fam_int(plan, pass, "CHANNELS", x->dims[1]);
   fam_define(pass, "SCALE_AT", "line %% CHANNELS");
   fam_define(pass, "SHIFT_AT", "line %% CHANNELS");
+  fam_in(pass, "SCALE", op, 1);
+  fam_in(pass, "SHIFT", op, 2);
+}
+
+/* A line is a group: neighbouring channels of an image. */
+void fam_plan_group_norm(const fam_op *op, fam_plan *plan) {
+  const fam_tensor *x = &op->in[0];
+  static const bool gone[2] = {false, true};
+  int64_t groups = fam_attr(op, "num_groups", 1);
+  int64_t lines = x->count ? x->dims[0] * groups : 0;
+  fam_op flat = *op;
+  flat.in[0].rank = 2;
+  flat.in[0].dims[0] = lines;
+  flat.in[0].dims[1] = lines ? x->count / lines : 1;
+  fam_pass *pass = begin_norm(&flat, plan, 0, gone);
+  fam_real(pass, "EPSILON", fam_attr_real(op, "epsilon", 1e-5));
+  fam_int(plan, pass, "CHANNELS", x->dims[1]);
+  fam_int(plan, pass, "EACH_GROUP", x->dims[1] / groups);
+  fam_int(plan, pass, "SPACE", fam_product(x->dims, 2, x->rank));
+  fam_define(pass, "SCALE_AT", "((line * EACH_GROUP + i / SPACE) %% CHANNELS)");
+  fam_define(pass, "SHIFT_AT", "((line * EACH_GROUP + i / SPACE) %% CHANNELS)");
   fam_in(pass, "SCALE", op, 1);
   fam_in(pass, "SHIFT", op, 2);
 }

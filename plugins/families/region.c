@@ -36,7 +36,7 @@ static bool library_does(fam_reading *r, const kd_graph *graph, uint32_t root,
   const fam_pass *pass = r->plan.passes;
   bool convolves = good && pass->what == FAM_CONV;
   if (good && pass->what != FAM_KERNEL &&
-      r->driver->library(r->device, convolves))
+      r->driver->has_library(r->device, convolves))
     good = !convolves && fam_read_epilogue(r, graph, root, nodes, count,
                                            &pass->gemm, &epilogue);
   fam_free(&r->plan);
@@ -70,7 +70,7 @@ static bool rooted(void *context, const kd_graph *graph, uint32_t root,
         return false;
     }
   }
-  if (!r->driver->library) return true;
+  if (!r->driver->has_library) return true;
   return fam_read_root(r, read->node(graph, root)) &&
          library_does(r, graph, root, nodes, count);
 }

@@ -45,7 +45,8 @@ static inline void view_slice(view *v, uint32_t axis, int64_t start,
   int64_t dim = v->dims[axis], most = step > 0 ? dim : dim - 1;
   start += start < 0 ? dim : 0;
   start = start < 0 ? 0 : start > most ? most : start;
-  v->from += start * v->strides[axis];
+  if (count > 0) /* else there may be no first element */
+    v->from += start * v->strides[axis];
   if (count > 1) /* a step past the end is never taken */
     v->strides[axis] *= step;
   v->dims[axis] = count;
@@ -72,14 +73,16 @@ static inline view view_depth_to_space(const int64_t *x, int64_t c, int64_t b,
   return view_dims6(dims, strides);
 }
 
-/* y is N, (b, b, C), h, w. */
+/* y is N, (b, b, C), h, w; CRD: N, (C, b, b), h, w. */
 static inline view view_space_to_depth(const int64_t *x, int64_t h, int64_t w,
-                                       int64_t b) {
+                                       int64_t b, bool crd) {
   int64_t c = x[1];
   int64_t width = w * b, plane = h * b * width;
-  const int64_t dims[6] = {x[0], b, b, c, h, w};
-  const int64_t strides[6] = {c * plane, width, 1, plane, b * width, b};
-  return view_dims6(dims, strides);
+  const int64_t dcr_dims[6] = {x[0], b, b, c, h, w};
+  const int64_t dcr[6] = {c * plane, width, 1, plane, b * width, b};
+  const int64_t crd_dims[6] = {x[0], c, b, b, h, w};
+  const int64_t turned[6] = {c * plane, plane, width, 1, b * width, b};
+  return crd ? view_dims6(crd_dims, turned) : view_dims6(dcr_dims, dcr);
 }
 
 /* Each dimension becomes (repeat, dim); `rank` is STRIDED_RANK / 2 at the most. */

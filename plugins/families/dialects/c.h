@@ -27,10 +27,15 @@
 #define STORE_c128(b, i, v) b[i] = (v)
 #define STORE_f32(b, i, v)  b[i] = (f32)(v)
 #define STORE_f64(b, i, v)  b[i] = (f64)(v)
-#define IDX                 int
-#define CAST(type, x)       ((type)(x))
-#define FN(name)            name
-#define REM(x, y)           ((x) % (y))
-#define IS_MINUS_ONE(y)     (CAST(T, -1) < 0 && (y) == CAST(T, -1))
-#define PARAM(i)            params.v[i]
-#define WORD(high, low)     ((u64)(u32)(high) << 32 | (u64)(u32)(low))
+/* small integers are what they are: nothing is to be cut */
+#define CUT_i8(x)       (x)
+#define CUT_u8(x)       (x)
+#define CUT_i16(x)      (x)
+#define CUT_u16(x)      (x)
+#define IDX             int
+#define CAST(type, x)   ((type)(x))
+#define FN(name)        name
+#define REM(x, y)       ((x) % (y))
+#define IS_MINUS_ONE(y) (CAST(T, -1) < 0 && (y) == CAST(T, -1))
+#define PARAM(i)        params.v[i]
+#define WORD(high, low) ((u64)(u32)(high) << 32 | (u64)(u32)(low))

@@ -5,6 +5,11 @@
 #define LARGER(p, q)  ((p) != (p) || (p) > (q) ? (p) : (q))
 #define SMALLER(p, q) ((p) != (p) || (p) < (q) ? (p) : (q))
 
+/* before a type: what is assigned is computed as it is written, no product and sum at once */
+#ifndef EXACT
+#define EXACT
+#endif
+
 #define PLUS(p, q) ((p) + (q))
 
 /* for each item of a group, s is what `join` makes of all of theirs, of type V; the group
@@ -33,3 +38,8 @@
 #define FROM_END(type, given, dim) \
   CAST(IDX, (given) < CAST(type, 0) ? (given) + CAST(type, dim) : (given))
 #define WITHIN(at, dim) ((at) >= 0 && (at) < (dim))
+
+/* how many of `count` taps, each `step` behind the one before, lie less than `length` from
+ * the first */
+#define TAPS_BELOW(length, step, count) \
+  ((length) <= 0 ? 0 : SMALLER(((length)-1) / (step) + 1, count))

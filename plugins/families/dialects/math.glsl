@@ -34,6 +34,20 @@ float f_exp(float x) {
   return exp_of(x, 0.0, 0);
 }
 
+/* exp(x) - 1, which keeps its digits near 0 */
+float f_expm1(float x) {
+  if (x != x || x == 0.0) return x; /* -0, too */
+  if (x > 18.0) return f_exp(x);
+  if (x < -18.0) return -1.0;
+  float n = f_rint(x * 1.44269504088896341);
+  precise float r = x - n * 0.693359375;
+  r = r - n * -2.12194440e-4;
+  float p = ((((1.9875691500e-4 * r + 1.3981999507e-3) * r + 8.3334519073e-3) * r +
+              4.1665795894e-2) * r + 1.6666665459e-1) * r + 5.0000001201e-1;
+  float power = uintBitsToFloat(uint(int(n) + 127) << 23);
+  return power * (p * r * r + r) + (power - 1.0);
+}
+
 /* x = m times 2^e, m in [sqrt(1/2), sqrt(2)); x positive and finite */
 float split2(float x, out int e) {
   uint bits = floatBitsToUint(x);

@@ -73,6 +73,12 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define STORE_f16(b, i, x) b.v[i] = uint16_t(to_f16(x))
 #define STORE_bf16(b, i, x) b.v[i] = uint16_t(to_bf16(float(x)))
 
+/* as memory would give it back */
+#define CUT_i8(x) ((x) << 24 >> 24)
+#define CUT_u8(x) ((x) & 0xffu)
+#define CUT_i16(x) ((x) << 16 >> 16)
+#define CUT_u16(x) ((x) & 0xffffu)
+
 #define IDX int
 #define CAST(type, x) (type(x))
 #define FN(name) f_##name
@@ -84,6 +90,7 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define LID IDX(gl_LocalInvocationID.x)
 #define GID (GRP * GROUP + LID)
 #define BARRIER barrier()
+#define EXACT precise
 #define INF uintBitsToFloat(0x7f800000u)
 #define NOT_A_NUMBER uintBitsToFloat(0x7fc00000u)
 
@@ -146,8 +153,13 @@ double f_ceil(double x) {
 double f_sqrt(double x) {
   return sqrt(x);
 }
+/* to the nearest, ties to even, by an addition: a driver's roundEven may not be (Mesa's
+ * for vectors of 512 bits makes 1 of 1.5) */
 double f_rint(double x) {
-  return roundEven(x);
+  precise double big = abs(x) + 4503599627370496.0LF, near = big - 4503599627370496.0LF;
+  if (!(abs(x) < 4503599627370496.0LF)) return x;
+  uvec2 words = unpackDouble2x32(near);
+  return packDouble2x32(uvec2(words.x, words.y | (unpackDouble2x32(x).y & 0x80000000u)));
 }
 double f_fmax(double x, double y) {
   return x > y || y != y ? x : y;
