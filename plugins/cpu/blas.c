@@ -114,8 +114,8 @@ static void open_library(void) {
   if (!handle) {
     const char *why = dlerror();
     cpu_host->log(cpu_host, KD_LOG_WARNING,
-                  "no OpenBLAS (%s): matrix products are slow; install"
-                  " libopenblas0",
+                  "no OpenBLAS (%s), which the option products wants;"
+                  " install libopenblas0",
                   why ? why : "out of memory");
     return;
   }

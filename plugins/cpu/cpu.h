@@ -123,6 +123,8 @@ void cpu_convert(const void *from, kd_dtype from_type, void *to,
 
 /* Element i as a double, and back; for what is not worth a loop per type. */
 double cpu_get(const void *data, kd_dtype dtype, int64_t i);
+/* Element i as an integer: exact for integers, toward zero and saturated for others, NaN 0. */
+int64_t cpu_get_whole(const void *data, kd_dtype dtype, int64_t i);
 void cpu_set(void *data, kd_dtype dtype, int64_t i, double value);
 
 /* ---- moving data ---------------------------------------------------------- */
@@ -134,7 +136,8 @@ void cpu_copy_strided(strided *space, size_t size, void *to, const void *from);
 /* ---- matrices ------------------------------------------------------------- */
 
 /* C = alpha * op(A) op(B) + beta * C, row-major, on f32 or f64 (gemm.c). The
- * host's threads share it where it is worth it. */
+ * host's threads share it where it is worth it. Equal rows of A give equal rows of C, and
+ * equal columns of B equal columns, to the last bit, unless OpenBLAS is wanted. */
 typedef struct cpu_gemm {
   kd_dtype dtype; /* KD_F32 or KD_F64 */
   bool trans_a, trans_b;
@@ -164,5 +167,8 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
 
 /* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
 int cpu_isa(void);
+
+/* The option "products" is openblas. */
+bool cpu_wants_openblas(void);
 
 #endif /* KEEL_CPU_H */

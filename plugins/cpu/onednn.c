@@ -40,8 +40,7 @@ static void open_library(void) {
   if (!handle) {
     const char *why = dlerror();
     cpu_host->log(cpu_host, KD_LOG_INFO,
-                  "no oneDNN (%s): convolutions go to OpenBLAS",
-                  why ? why : "");
+                  "no oneDNN (%s): convolutions are products", why ? why : "");
     return;
   }
   if (load(handle))

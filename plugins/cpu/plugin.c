@@ -18,6 +18,7 @@ struct kd_device {
 static struct kd_device the_cpu;
 static char product_name[64] = "CPU";
 static int isa;
+static bool openblas;
 
 int cpu_isa(void) {
   return isa;
@@ -84,10 +85,26 @@ static kd_status choose_regions(void) {
                     "option regions is \"%s\"; it is on or off", wanted);
 }
 
+/* The option "products": openblas has OpenBLAS compute matrix products. */
+static kd_status choose_products(void) {
+  const char *wanted = cpu_host->option(cpu_host, "products");
+  openblas = wanted && !strcmp(wanted, "openblas");
+  return !wanted || openblas || !strcmp(wanted, "tiles")
+             ? KD_OK
+             : FAIL(KD_INVALID_ARGUMENT,
+                    "option products is \"%s\"; it is tiles or openblas",
+                    wanted);
+}
+
+bool cpu_wants_openblas(void) {
+  return openblas;
+}
+
 static kd_status plugin_open(const kd_host *host) {
   cpu_host = host;
   read_product_name();
   kd_status status = choose_isa();
+  if (status == KD_OK) status = choose_products();
   return status == KD_OK ? choose_regions() : status;
 }
 

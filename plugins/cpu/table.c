@@ -45,7 +45,8 @@
 #define COMPARE(name, set) \
   ROW(#name, set, cpu_run_binary, BINARY_##name)
 
-#define REDUCTION(name) HOST(#name, N, cpu_run_reduce, CPU_##name, 2)
+#define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
+#define REDUCTION(name) REDUCTION_OF(name, N)
 
 /* by oneDNN, in the blocked layout; the output may take input `forward` */
 #define BLOCKED(space, name, kind, forward)                               \
@@ -127,7 +128,7 @@ const kd_kernel_def cpu_kernels[] = {
     BINARY(BitwiseOr, I),
     BINARY(BitwiseXor, I),
     ROW("Mod", N, cpu_run_mod, 0),
-    ROW("BitShift", KD_TYPES_UNSIGNED, cpu_run_shift, 0),
+    ROW("BitShift", I, cpu_run_shift, 0),
     ROW("Pow", N, cpu_run_pow, 0),
     COMPARE(Equal, P),
     COMPARE(Greater, N),
@@ -143,8 +144,8 @@ const kd_kernel_def cpu_kernels[] = {
     REDUCTION(ReduceSum),
     REDUCTION(ReduceMean),
     REDUCTION(ReduceProd),
-    REDUCTION(ReduceMax),
-    REDUCTION(ReduceMin),
+    REDUCTION_OF(ReduceMax, N | BOOL),
+    REDUCTION_OF(ReduceMin, N | BOOL),
     REDUCTION(ReduceL1),
     REDUCTION(ReduceL2),
     REDUCTION(ReduceSumSquare),
@@ -161,6 +162,7 @@ const kd_kernel_def cpu_kernels[] = {
 
     ROW("BatchNormalization", F, cpu_run_batch_norm, 0),
     ROW("InstanceNormalization", F, cpu_run_instance_norm, 0),
+    ROW("GroupNormalization", F, cpu_run_group_norm, 0),
     ROW("LayerNormalization", F, cpu_run_layer_norm, 0),
     ROW("LRN", F, cpu_run_lrn, 0),
     ROW("MeanVarianceNormalization", F, cpu_run_mvn, 0),
@@ -175,7 +177,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("RNN", F, cpu_run_recurrent, 0),
     ROW("GRU", F, cpu_run_recurrent, 1),
     ROW("LSTM", F, cpu_run_recurrent, 2),
-    HOST("DFT", F, cpu_run_dft, 0, 2),
+    HOST("DFT", F, cpu_run_dft, 0, 6),
     HOST("STFT", F, cpu_run_stft, 0, 10),
     ROW_WITH("MelWeightMatrix", INDEX, cpu_run_mel, 0, .flags = ANY,
              .output_types = {N}, .host_inputs = 3),
@@ -216,12 +218,14 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("Gather", MOVED, cpu_run_gather, 0),
     ROW("GatherElements", MOVED, cpu_run_gather_elements, 0),
     ROW("GatherND", MOVED, cpu_run_gather_nd, 0),
-    INPLACE("ScatterElements", P, cpu_run_scatter_elements, 0),
-    INPLACE("ScatterND", P, cpu_run_scatter_nd, 0),
+    ROW_WITH("ScatterElements", MOVED, cpu_run_scatter_elements, 0,
+             .flags = ANY, .inplace = 1, .supports = cpu_supports_scatter),
+    ROW_WITH("ScatterND", MOVED, cpu_run_scatter_nd, 0,
+             .flags = ANY, .inplace = 1, .supports = cpu_supports_scatter),
     HOST("OneHot", N, cpu_run_one_hot, 0, 2),
     DYNAMIC("Compress", MOVED, cpu_run_compress),
-    DYNAMIC("NonZero", P, cpu_run_non_zero),
-    DYNAMIC("Unique", N, cpu_run_unique),
+    DYNAMIC("NonZero", MOVED, cpu_run_non_zero),
+    DYNAMIC("Unique", N | BOOL, cpu_run_unique),
     DYNAMIC("NonMaxSuppression", F32, cpu_run_non_max_suppression),
 
     HOST("ConstantOfShape", KD_TYPES(KD_I64), cpu_run_constant_of_shape, 0, 1),

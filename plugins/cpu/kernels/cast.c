@@ -41,6 +41,11 @@ static double clamp(double value, double low, double high) {
   return value < low ? low : value >= high ? nextafter(high, 0) : value;
 }
 
+int64_t cpu_get_whole(const void *data, kd_dtype dtype, int64_t i) {
+  if (dtype == KD_I64) return ((const int64_t *)data)[i];
+  return (int64_t)clamp(cpu_get(data, dtype, i), -0x1p63, 0x1p63);
+}
+
 void cpu_set(void *data, kd_dtype dtype, int64_t i, double value) {
   switch (dtype) {
     case KD_F32:

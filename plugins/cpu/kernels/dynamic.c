@@ -39,6 +39,11 @@ CPU_KERNEL(cpu_run_compress) {
 
 static bool is_zero(const kd_tensor *x, int64_t i) {
   size_t size = kd_dtype_size(x->dtype);
+  bool pairs = x->dtype == KD_C64 || x->dtype == KD_C128;
+  kd_dtype part = x->dtype == KD_C64 ? KD_F32 : KD_F64;
+  if (pairs)
+    return cpu_get(x->data, part, 2 * i) == 0 &&
+           cpu_get(x->data, part, 2 * i + 1) == 0;
   if (KD_TYPES_FLOAT & KD_TYPES(x->dtype))
     return cpu_get(x->data, x->dtype, i) == 0;
   static const char zeros[16];
@@ -50,7 +55,8 @@ CPU_KERNEL(cpu_run_non_zero) {
   (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   int64_t n = kd_elements(x), count = 0;
-  uint32_t rank = x->rank ? x->rank : 1;
+  uint32_t rank =
+      x->rank; /* a scalar has no places: none to tell, if not zero */
   for (int64_t i = 0; i < n; i++)
     count += !is_zero(x, i);
   int64_t dims[2] = {rank, count}, at = 0;
@@ -62,9 +68,8 @@ CPU_KERNEL(cpu_run_non_zero) {
     if (is_zero(x, i)) continue;
     int64_t rest = i;
     for (uint32_t d = rank; d-- > 0;) {
-      int64_t dim = x->rank ? x->dims[d] : 1;
-      to[d * count + at] = rest % dim;
-      rest /= dim;
+      to[d * count + at] = rest % x->dims[d];
+      rest /= x->dims[d];
     }
     at++;
   }

@@ -252,6 +252,19 @@ static const struct {
 #include "families/rules.def"
 };
 
+/* Complex numbers are only moved. */
+kd_status cpu_supports_scatter(kd_device *device, const kd_node *node) {
+  kd_type type;
+  (void)device;
+  kd_status status = cpu_host->node->input_type(node, 0, &type);
+  const char *name = cpu_host->node->attr_string(node, "reduction", "none");
+  if (status == KD_OK && strcmp(name, "none") != 0 &&
+      (type.dtype == KD_C64 || type.dtype == KD_C128))
+    return FAIL(KD_UNIMPLEMENTED, "reduction \"%s\" of %s", name,
+                kd_dtype_name(type.dtype));
+  return KD_OK;
+}
+
 /* The output is the input, at first; *out_combine is how updates meet it. */
 static kd_status begin_scatter(const kd_launch *launch, combiner *out_combine) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
@@ -308,7 +321,7 @@ CPU_KERNEL(cpu_run_one_hot) {
   char *to = y->data;
   for (int64_t i = 0, n = kd_elements(y); i < n; i++, to += size) {
     int64_t at = i / (inner * depth) * inner + i % inner;
-    int64_t given = (int64_t)cpu_get(indices->data, indices->dtype, at);
+    int64_t given = cpu_get_whole(indices->data, indices->dtype, at);
     int64_t hot = FROM_END(int64_t, given, depth);
     memcpy(to, values + (i / inner % depth == hot ? size : 0), size);
   }
@@ -339,14 +352,8 @@ CPU_KERNEL(cpu_run_range) {
   kd_dtype dtype = y->dtype;
   int64_t n = kd_elements(y);
   if (dtype == KD_I64 || dtype == KD_I32 || dtype == KD_I16) {
-    uint64_t start =
-        (uint64_t)(int64_t)cpu_get(launch->inputs[0].data, dtype, 0);
-    uint64_t delta =
-        (uint64_t)(int64_t)cpu_get(launch->inputs[2].data, dtype, 0);
-    if (dtype == KD_I64) {
-      start = (uint64_t) * (const int64_t *)launch->inputs[0].data;
-      delta = (uint64_t) * (const int64_t *)launch->inputs[2].data;
-    }
+    uint64_t start = (uint64_t)cpu_get_whole(launch->inputs[0].data, dtype, 0);
+    uint64_t delta = (uint64_t)cpu_get_whole(launch->inputs[2].data, dtype, 0);
     for (int64_t i = 0; i < n; i++) {
       uint64_t value = start + (uint64_t)i * delta;
       memcpy((char *)y->data + (size_t)i * kd_dtype_size(dtype), &value,

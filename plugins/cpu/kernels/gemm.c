@@ -1,13 +1,13 @@
-/* gemm.c - matrix products: OpenBLAS on pieces of the result, one a thread. */
+/* gemm.c - matrix products: tiles on pieces of the result, one a thread. */
 #include "blas.h"
 #include "kernels.h"
+#include "tiles.h"
 
-/* ---- without OpenBLAS ------------------------------------------------------ */
+/* ---- without memory --------------------------------------------------------- */
 
 #define BLOCK 64
 
-/* Blocked loops that the compiler turns into vectors; for machines without a
- * BLAS. Rows of B are read in order, so B transposed is copied first. */
+/* Blocked loops in place, for where tiles have no memory for their panels. */
 #define OWN_GEMM(T)                                                         \
   static void own_##T(const cpu_gemm *g) {                                  \
     const T *a = g->a, *b = g->b;                                           \
@@ -37,24 +37,60 @@ OWN_GEMM(double)
 
 /* ---- one piece -------------------------------------------------------------- */
 
-void cpu_gemm_here(const cpu_gemm *g) {
-  const cpu_blas *blas = cpu_blas_get();
+static const cpu_tiles *tiles_get(void) {
+  static const cpu_tiles *const sets[] = {
+    &cpu_tiles_base,
+#if defined(__x86_64__)
+    &cpu_tiles_avx2,
+    &cpu_tiles_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
+
+/* By OpenBLAS, where the option wants it and it takes such sizes. */
+static bool by_blas(const cpu_gemm *g) {
   int64_t most = g->m > g->n ? g->m : g->n;
   most = g->k > most ? g->k : most;
-  if (g->m <= 0 || g->n <= 0) return;
+  if (!cpu_wants_openblas() || most >= INT32_MAX || g->lda >= INT32_MAX ||
+      g->ldb >= INT32_MAX || g->ldc >= INT32_MAX)
+    return false;
+  const cpu_blas *blas = cpu_blas_get();
   int ta = g->trans_a ? BLAS_TRANS : BLAS_PLAIN;
   int tb = g->trans_b ? BLAS_TRANS : BLAS_PLAIN;
-  bool fits = most < INT32_MAX && g->lda < INT32_MAX && g->ldb < INT32_MAX &&
-              g->ldc < INT32_MAX && g->k > 0;
-  if (blas && fits && g->dtype == KD_F32)
+  if (!blas) return false;
+  if (g->dtype == KD_F32)
     blas->sgemm(BLAS_ROW_MAJOR, ta, tb, (int)g->m, (int)g->n, (int)g->k,
                 (float)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb,
                 (float)g->beta, g->c, (int)g->ldc);
-  else if (blas && fits)
+  else
     blas->dgemm(BLAS_ROW_MAJOR, ta, tb, (int)g->m, (int)g->n, (int)g->k,
                 g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, g->beta, g->c,
                 (int)g->ldc);
-  else if (g->dtype == KD_F32)
+  return true;
+}
+
+/* A column as a row: the same sums, in a tile of many columns. */
+static cpu_gemm turned(const cpu_gemm *g) {
+  cpu_gemm t = *g;
+  t.trans_a = !g->trans_b;
+  t.trans_b = !g->trans_a;
+  t.m = 1;
+  t.n = g->m;
+  t.a = g->b;
+  t.b = g->a;
+  t.lda = g->ldb;
+  t.ldb = g->lda;
+  t.ldc = g->m;
+  return t;
+}
+
+void cpu_gemm_here(const cpu_gemm *g) {
+  if (g->m <= 0 || g->n <= 0 || (g->k > 0 && by_blas(g))) return;
+  const cpu_tiles *tiles = tiles_get();
+  cpu_gemm one = g->n == 1 && g->ldc == 1 ? turned(g) : *g;
+  if (g->k > 0 && (g->dtype == KD_F32 ? tiles->f32 : tiles->f64)(&one)) return;
+  if (g->dtype == KD_F32)
     own_float(g);
   else
     own_double(g);
@@ -98,8 +134,7 @@ void cpu_gemm_run(const cpu_gemm *g) {
     return;
   }
   /* One piece a thread, as large as can be: each packs the shared operand
-   * again. By rows where there are enough: OpenBLAS packs B at half the cost of
-   * A (1024 x 1024 on two threads: 9.7 ms by rows, 11.4 by columns). */
+   * again. By rows where there are enough. */
   gemm_work work = {.whole = g, .by_rows = g->m >= 64 * width || g->m >= g->n};
   int64_t total = work.by_rows ? g->m : g->n;
   int64_t step = work.by_rows ? 16 : 64;

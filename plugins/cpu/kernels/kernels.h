@@ -40,6 +40,7 @@ CPU_KERNEL(cpu_run_gemm);
 CPU_KERNEL(cpu_run_global_lp_pool);
 CPU_KERNEL(cpu_run_global_pool);
 CPU_KERNEL(cpu_run_grid_sample);
+CPU_KERNEL(cpu_run_group_norm);
 CPU_KERNEL(cpu_run_instance_norm);
 CPU_KERNEL(cpu_run_is_inf);
 CPU_KERNEL(cpu_run_is_nan);
@@ -91,6 +92,7 @@ CPU_KERNEL(cpu_run_variadic);
 CPU_KERNEL(cpu_run_where);
 CPU_KERNEL(cpu_run_window);
 
+kd_status cpu_supports_scatter(kd_device *device, const kd_node *node);
 uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch);
 
 /* blocked.c, where oneDNN's headers were found */

@@ -6,9 +6,15 @@ typedef struct loss {
   int64_t batch, classes, space;
   bool ignores;
   int64_t ignored;
-  const double *shift; /* log of the sum of exponents, by position; NULL: x is
-                          the log probability already */
+  const double *shift; /* by position, the largest x and the log of the sum of
+                          exponents less it; NULL: x is the log probability already */
 } loss;
+
+/* The log probability of an x at a position: what is large goes first, so that the rest
+ * keeps its digits. */
+static double log_probability(const loss *l, double x, int64_t position) {
+  return l->shift ? x - l->shift[2 * position] - l->shift[2 * position + 1] : x;
+}
 
 static kd_status sum_losses(const kd_launch *launch, const loss *l) {
   const char *reduction = attr_string(launch, "reduction", "mean");
@@ -25,7 +31,7 @@ static kd_status sum_losses(const kd_launch *launch, const loss *l) {
           l->weights ? cpu_get(l->weights->data, l->weights->dtype, label) : 1;
       value = cpu_get(l->x->data, l->x->dtype,
                       (n * l->classes + label) * l->space + s);
-      value = -weight * (value - (l->shift ? l->shift[i] : 0));
+      value = -weight * log_probability(l, value, i);
     }
     if (none) cpu_set(l->y->data, l->y->dtype, i, value);
     total += value;
@@ -65,8 +71,9 @@ CPU_KERNEL(cpu_run_sce_loss) {
   (void)stream;
   loss l = read_loss(launch);
   int64_t positions = l.batch * l.space;
-  double *shift = malloc(((size_t)positions + 1) * sizeof *shift);
+  double *shift = malloc(((size_t)positions + 1) * 2 * sizeof *shift);
   if (!shift) return FAIL(KD_OUT_OF_MEMORY, "no memory for the loss");
+  l.shift = shift;
   for (int64_t i = 0; i < positions; i++) {
     int64_t start = i / l.space * l.classes * l.space + i % l.space;
     double most = -INFINITY, sum = 0;
@@ -76,13 +83,14 @@ CPU_KERNEL(cpu_run_sce_loss) {
     }
     for (int64_t c = 0; c < l.classes; c++)
       sum += exp(cpu_get(l.x->data, l.x->dtype, start + c * l.space) - most);
-    shift[i] = most + log(sum);
+    shift[2 * i] = most;
+    shift[2 * i + 1] = log(sum);
     for (int64_t c = 0; c < l.classes && kd_has_output(launch, 1); c++)
       cpu_set(launch->outputs[1].data, launch->outputs[1].dtype,
               start + c * l.space,
-              cpu_get(l.x->data, l.x->dtype, start + c * l.space) - shift[i]);
+              log_probability(
+                  &l, cpu_get(l.x->data, l.x->dtype, start + c * l.space), i));
   }
-  l.shift = shift;
   kd_status status = sum_losses(launch, &l);
   free(shift);
   return status;

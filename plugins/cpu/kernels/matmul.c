@@ -170,14 +170,26 @@ typedef struct int_work {
   const kd_tensor *zero_a, *zero_b;
   void *y;
   size_t size;
-  double scale; /* of a quantised result, else 0 */
-  const kd_tensor *y_zero;
+  /* of a quantised result, else NULL; those of A and B as their zero points */
+  const kd_tensor *scale_a, *scale_b, *scale_y, *y_zero;
 } int_work;
 
 static int64_t zero_at(const kd_tensor *zero, int64_t i) {
   if (!zero || !zero->data || zero->dtype == KD_NONE) return 0;
   return (int64_t)cpu_get(zero->data, zero->dtype,
                           kd_elements(zero) > 1 ? i : 0);
+}
+
+static double scale_at(const kd_tensor *scale, int64_t i) {
+  return cpu_get(scale->data, scale->dtype, kd_elements(scale) > 1 ? i : 0);
+}
+
+static void put_quantised(const int_work *work, int64_t row, int64_t r,
+                          int64_t c, int64_t sum) {
+  double scale = scale_at(work->scale_a, r) * scale_at(work->scale_b, c) /
+                 scale_at(work->scale_y, 0);
+  cpu_quantize(work->y, work->y_zero->dtype, row * work->shape.n + c,
+               (double)sum * scale, (int)zero_at(work->y_zero, 0));
 }
 
 static void int_rows(void *context, int64_t begin, int64_t end) {
@@ -194,13 +206,11 @@ static void int_rows(void *context, int64_t begin, int64_t end) {
         sum +=
             (uint64_t)(work->load_a(work->a, (a * s->m + r) * s->k + k) - za) *
             (uint64_t)(work->load_b(work->b, (b * s->k + k) * s->n + c) - zb);
-      int64_t at = row * s->n + c;
-      if (work->scale != 0)
-        cpu_quantize(work->y, work->y_zero->dtype, at,
-                     (double)(int64_t)sum * work->scale,
-                     (int)zero_at(work->y_zero, 0));
+      if (work->scale_y)
+        put_quantised(work, row, r, c, (int64_t)sum);
       else
-        memcpy((char *)work->y + (size_t)at * work->size, &sum, work->size);
+        memcpy((char *)work->y + (size_t)(row * s->n + c) * work->size, &sum,
+               work->size);
     }
   }
 }
@@ -260,15 +270,16 @@ CPU_KERNEL(cpu_run_matmul_integer) {
   return KD_OK;
 }
 
+/* Whether there is one, or one for each. */
+static bool one_or(const kd_tensor *list, int64_t count) {
+  return kd_elements(list) == 1 || kd_elements(list) == count;
+}
+
 CPU_KERNEL(cpu_run_qlinear_matmul) {
   (void)self;
   (void)stream;
   const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
   if (!kd_elements(y)) return KD_OK;
-  for (uint32_t i = 0; i < 8; i++)
-    if (i != 0 && i != 3 && kd_elements(&in[i]) != 1)
-      return FAIL(KD_UNIMPLEMENTED,
-                  "QLinearMatMul with a scale or zero point for each row");
   int_work work = {.shape = shape_of(&in[0], &in[3], y),
                    .load_a = loader_of(in[0].dtype),
                    .load_b = loader_of(in[3].dtype),
@@ -277,10 +288,17 @@ CPU_KERNEL(cpu_run_qlinear_matmul) {
                    .zero_a = &in[2],
                    .zero_b = &in[5],
                    .y = y->data,
+                   .scale_a = &in[1],
+                   .scale_b = &in[4],
+                   .scale_y = &in[6],
                    .y_zero = &in[7]};
-  work.scale = (double)*(const float *)in[1].data *
-               (double)*(const float *)in[4].data /
-               (double)*(const float *)in[6].data;
+  const product_shape *s = &work.shape;
+  if (!one_or(&in[1], s->m) || !one_or(&in[2], s->m) || !one_or(&in[4], s->n) ||
+      !one_or(&in[5], s->n) || kd_elements(&in[6]) != 1 ||
+      kd_elements(&in[7]) != 1)
+    return FAIL(KD_UNIMPLEMENTED,
+                "QLinearMatMul with scales and zero points that are not one, or"
+                " one for each row of a and column of b");
   run_int(&work);
   return KD_OK;
 }

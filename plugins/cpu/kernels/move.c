@@ -147,9 +147,10 @@ CPU_KERNEL(cpu_run_space_to_depth) {
   (void)self;
   (void)stream;
   const int64_t *y = launch->outputs[0].dims;
+  bool crd = !strcmp(attr_string(launch, "mode", "DCR"), "CRD");
   return fill_from(launch,
                    view_space_to_depth(launch->inputs[0].dims, y[2], y[3],
-                                       attr_int(launch, "blocksize", 1)));
+                                       attr_int(launch, "blocksize", 1), crd));
 }
 
 CPU_KERNEL(cpu_run_tile) {

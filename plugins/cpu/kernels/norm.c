@@ -101,6 +101,7 @@ typedef struct norm_work {
   const kd_tensor *mean, *inverse; /* outputs, or NULL */
   int64_t scales, shifts;          /* how many there are */
   int64_t channels; /* of scale and shift; 0: they are of elements */
+  int64_t space;    /* a line is `count` / `space` channels; 0: one */
   double epsilon;
   strided kept, gone;
   int64_t count;
@@ -127,8 +128,12 @@ static void put_at(const kd_tensor *tensor, int64_t i, double value) {
 #define SET_INV(line, v)  put_at(work->inverse, line, v)
 #define SCALE(i)          LOAD(pscale[i])
 #define SHIFT(i)          (pshift ? LOAD(pshift[i]) : 0)
-#define PARAMETER(count) \
-  (work->channels ? line % work->channels : (count) == COUNT ? i : i % (count))
+#define PARAMETER(count)                                                   \
+  (work->space                                                             \
+       ? (line * (COUNT / work->space) + i / work->space) % work->channels \
+   : work->channels   ? line % work->channels                              \
+   : (count) == COUNT ? i                                                  \
+                      : i % (count))
 #define EACH "norm_typed.h"
 
 #define NORM deviation
@@ -191,6 +196,30 @@ CPU_KERNEL(cpu_run_instance_norm) {
                     .channels = in->dims[1],
                     .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
   run_norm(deviations, launch, gone, &work);
+  return KD_OK;
+}
+
+/* A line is a group: neighbouring channels of an image. */
+CPU_KERNEL(cpu_run_group_norm) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *in = launch->inputs;
+  int64_t groups = attr_int(launch, "num_groups", 1);
+  if (!kd_elements(in)) return KD_OK;
+  norm_work work = {.x = in->data,
+                    .y = launch->outputs[0].data,
+                    .scale = in[1].data,
+                    .shift = in[2].data,
+                    .channels = in->dims[1],
+                    .space = product(in->dims, 2, in->rank),
+                    .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
+  const int64_t lines = in->dims[0] * groups;
+  const int64_t dims[2] = {lines, kd_elements(in) / lines};
+  const bool gone[2] = {false, true};
+  lines_split(dims, 2, gone, &work.kept, &work.gone);
+  work.count = dims[1];
+  cpu_host->parallel_for(lines, CPU_GRAIN / work.count + 1,
+                         deviations[in->dtype], &work);
   return KD_OK;
 }
 

@@ -8,7 +8,7 @@ typedef struct pool_work {
   const void *x;
   void *y;
   int64_t *indices; /* of the maxima, or NULL */
-  int64_t ins, outs, taps, p;
+  int64_t ins, outs, p;
   bool count_pad, column_major;
 } pool_work;
 
@@ -17,7 +17,7 @@ typedef struct pool_work {
 #define ITEMS        end
 #define INS          work->ins
 #define OUTS         work->outs
-#define TAPS         work->taps
+#define AXES         WINDOW_SPACE
 #define SPACE        w->space
 #define KERNEL(d)    w->kernel[d]
 #define STRIDE(d)    w->stride[d]
@@ -72,8 +72,12 @@ static kd_status run_pool(const kd_launch *launch, pool_work *work) {
   work->p = attr_int(launch, "p", 2);
   work->ins = product(x->dims, 2, x->rank);
   work->outs = product(y->dims, 2, y->rank);
-  work->taps = product(work->w.kernel, 0, (uint32_t)work->w.space);
-  cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 8 / (work->taps + 1) + 1,
+  int64_t taps = 1; /* at most, of a window inside the image */
+  for (int d = 0; d < work->w.space; d++) {
+    int64_t in = work->w.in[d], kernel = work->w.kernel[d];
+    taps *= kernel < in ? kernel : in;
+  }
+  cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 8 / (taps + 1) + 1,
                          bodies[(uintptr_t)launch->data][x->dtype], work);
   return KD_OK;
 }

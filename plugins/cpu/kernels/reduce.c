@@ -98,6 +98,7 @@ static void (*const results[CPU_REDUCTIONS][3])(wide *total, double most,
 
 typedef struct reduce_work {
   int op, kind;
+  bool truth; /* bools, as u8 */
   kd_dtype dtype;
   row_loop row;
   strided kept;    /* operand 0: the input, over the result's elements */
@@ -128,6 +129,8 @@ static wide gather_rows(const reduce_work *work, int by, row_loop row,
 static void put(const reduce_work *work, int64_t to, wide total) {
   if (work->kind == REAL)
     cpu_set(work->y, work->dtype, to, total.real);
+  else if (work->truth) /* of nothing, the least is all bits */
+    ((uint8_t *)work->y)[to] = total.natural != 0;
   else /* little-endian: the low bytes come first */
     memcpy(work->y + to * (int64_t)work->size, &total, work->size);
 }
@@ -164,17 +167,18 @@ static void reduce_piece(void *context, int64_t begin, int64_t end) {
 
 static void reduce(const kd_launch *launch, int op, const bool *gone) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  bool is_float = (KD_TYPES_FLOAT & KD_TYPES(x->dtype)) != 0;
+  kd_dtype dtype = x->dtype == KD_BOOL ? KD_U8 : x->dtype;
+  bool is_float = (KD_TYPES_FLOAT & KD_TYPES(dtype)) != 0;
   bool real = is_float || op == CPU_ReduceL2 || op == CPU_ReduceLogSum ||
               op == CPU_ReduceLogSumExp;
   reduce_work work = {
       .op = op,
-      .kind = real                                   ? REAL
-              : KD_TYPES_SIGNED & KD_TYPES(x->dtype) ? WHOLE
-                                                     : NATURAL,
-      .dtype = x->dtype,
-      .row =
-          (real && !is_float ? real_rows : rows)[accumulator_of[op]][x->dtype],
+      .kind = real                                ? REAL
+              : KD_TYPES_SIGNED & KD_TYPES(dtype) ? WHOLE
+                                                  : NATURAL,
+      .truth = x->dtype == KD_BOOL,
+      .dtype = dtype,
+      .row = (real && !is_float ? real_rows : rows)[accumulator_of[op]][dtype],
       .x = x->data,
       .y = y->data,
       .size = kd_dtype_size(x->dtype)};
@@ -195,8 +199,12 @@ CPU_KERNEL(cpu_run_reduce) {
     gone[i] = !count && !none;
   for (int64_t i = 0; i < count; i++)
     gone[axis_of(int_at(&launch->inputs[1], i), x->rank)] = true;
-  if (!none || !x->rank)
-    reduce(launch, (int)(uintptr_t)launch->data, gone);
+  int op = (int)(uintptr_t)launch->data;
+  /* over nothing, roots, squares and logarithms are still taken */
+  bool same = op != CPU_ReduceL1 && op != CPU_ReduceL2 &&
+              op != CPU_ReduceSumSquare && op != CPU_ReduceLogSum;
+  if (!none || !x->rank || !same)
+    reduce(launch, op, gone);
   else if (x->size)
     memcpy(launch->outputs[0].data, x->data, x->size);
   return KD_OK;

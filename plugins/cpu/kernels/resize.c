@@ -3,13 +3,15 @@
  * Semantics: ONNX Resize-18, by families/rules.def. Each output element is a weighted
  * sum over a box of input elements, and the weights of the dimensions multiply; so
  * each dimension gets a table of taps, made once. */
+#include "families/resize.h"
+
 #include "dialect.h"
 #include "kernels.h"
 
 typedef struct tap_list {
   int64_t *index; /* by output: `width` input indices, -1 outside */
   double *weight;
-  int width;
+  int64_t width;
 } tap_list;
 
 /* One dimension of a resize; the words of rules.def for it. */
@@ -65,6 +67,9 @@ static const struct {
 #include "families/rules.def"
 };
 
+/* Taps of one dimension; more are more than any memory has. */
+#define TAPS_MOST (INT64_C(1) << 40)
+
 typedef struct resize {
   double (*place)(const axis *d, int64_t o);
   double (*nearest)(double x);
@@ -74,12 +79,17 @@ typedef struct resize {
   bool exclude, antialias, crop;
 } resize;
 
+/* x as an integer, where it fits into one; any x has a result. */
+static int64_t whole(double x) {
+  return (int64_t)fmin(fmax(x, -0x1p53), 0x1p53);
+}
+
 static void taps_at(const resize *r, const axis *d, double x, double stretch,
-                    int width, int64_t *index, double *weight) {
+                    int64_t width, int64_t *index, double *weight) {
   double total = 0;
   int64_t first =
-      r->weight ? (int64_t)floor(x) - width / 2 + 1 : (int64_t)r->nearest(x);
-  for (int k = 0; k < width; k++) {
+      r->weight ? whole(floor(x)) - width / 2 + 1 : whole(r->nearest(x));
+  for (int64_t k = 0; k < width; k++) {
     int64_t at = first + k;
     bool inside = WITHIN(at, d->in);
     /* antialiasing stretches the filter where the image shrinks */
@@ -89,7 +99,7 @@ static void taps_at(const resize *r, const axis *d, double x, double stretch,
     index[k] = inside ? at : at < 0 ? 0 : d->in - 1;
     total += weight[k];
   }
-  for (int k = 0; k < width && total != 0; k++)
+  for (int64_t k = 0; k < width && total != 0; k++)
     if (r->exclude || r->antialias) weight[k] /= total;
 }
 
@@ -97,7 +107,8 @@ static bool make_taps(const resize *r, const axis *d, tap_list *taps) {
   bool shrinks = r->antialias && d->scale < 1 && r->weight;
   double stretch = shrinks ? 1 / d->scale : 1;
   taps->width =
-      shrinks ? 2 * (int)ceil((double)r->taps / 2 * stretch) : r->taps;
+      shrinks ? 2 * whole(ceil((double)r->taps / 2 * stretch)) : r->taps;
+  if (taps->width > TAPS_MOST / d->out) return false;
   size_t count = (size_t)d->out * (size_t)taps->width;
   taps->index = malloc((count + 1) * sizeof *taps->index);
   taps->weight = malloc((count + 1) * sizeof *taps->weight);
@@ -107,8 +118,8 @@ static bool make_taps(const resize *r, const axis *d, tap_list *taps) {
     int64_t *index = taps->index + o * taps->width;
     taps_at(r, d, x, stretch, taps->width, index,
             taps->weight + o * taps->width);
-    bool outside = r->crop && (x < 0 || x > (double)(d->in - 1));
-    for (int k = 0; outside && k < taps->width; k++)
+    bool outside = r->crop && !(x >= 0 && x <= (double)(d->in - 1));
+    for (int64_t k = 0; outside && k < taps->width; k++)
       index[k] = -1;
   }
   return true;
@@ -117,7 +128,7 @@ static bool make_taps(const resize *r, const axis *d, tap_list *taps) {
 /* The weighted sum of one output element; taps of each dimension at `at`. */
 static double sample(const resize *r, const kd_tensor *x, const tap_list *taps,
                      const int64_t *at, const int64_t *packed) {
-  int tap[KD_MAX_RANK] = {0};
+  int64_t tap[KD_MAX_RANK] = {0};
   double sum = 0;
   for (;;) {
     double weight = 1;
@@ -136,45 +147,87 @@ static double sample(const resize *r, const kd_tensor *x, const tap_list *taps,
   }
 }
 
+/* An element of the result: what an integer can't hold is the nearest that it can. */
+static void put(const kd_tensor *y, int64_t i, double value) {
+  static const double ends[KD_DTYPE_COUNT][2] = {
+      [KD_I8] = {INT8_MIN, INT8_MAX},
+      [KD_U8] = {0, UINT8_MAX},
+      [KD_I16] = {INT16_MIN, INT16_MAX},
+      [KD_U16] = {0, UINT16_MAX},
+      [KD_I32] = {INT32_MIN, INT32_MAX},
+      [KD_U32] = {0, UINT32_MAX},
+      [KD_U64] = {0, 0x1p64}};
+  const double *end = ends[y->dtype];
+  if (end[1] > 0 && value < end[0]) value = end[0];
+  if (end[1] > 0 && value > end[1]) value = end[1];
+  cpu_set(y->data, y->dtype, i, value);
+}
+
 typedef struct resize_work {
   const resize *r;
   const kd_tensor *x, *y;
   const tap_list *taps;
-  bool copy; /* nearest: elements are copied whole */
 } resize_work;
+
+/* Nearest: elements are copied whole. */
+static void copy_one(const resize_work *work, int64_t i, const int64_t *at,
+                     const int64_t *packed) {
+  size_t size = kd_dtype_size(work->x->dtype);
+  int64_t from = 0;
+  for (uint32_t d = 0; d < work->x->rank; d++) {
+    int64_t index = work->taps[d].index[at[d]];
+    if (index < 0) {
+      put(work->y, i, work->r->extrapolation);
+      return;
+    }
+    from += index * packed[d];
+  }
+  memcpy((char *)work->y->data + (size_t)i * size,
+         (const char *)work->x->data + (size_t)from * size, size);
+}
 
 static void resize_piece(void *context, int64_t begin, int64_t end) {
   const resize_work *work = context;
   int64_t packed[KD_MAX_RANK], at[KD_MAX_RANK];
-  size_t size = kd_dtype_size(work->x->dtype);
   strided_packed(work->x->dims, work->x->rank, packed);
   for (int64_t i = begin; i < end; i++) {
-    int64_t rest = i, from = 0;
+    int64_t rest = i;
     for (uint32_t d = work->y->rank; d-- > 0; rest /= work->y->dims[d])
       at[d] = rest % work->y->dims[d];
-    for (uint32_t d = 0; work->copy && d < work->x->rank; d++)
-      from += work->taps[d].index[at[d]] * packed[d];
-    if (work->copy)
-      memcpy((char *)work->y->data + (size_t)i * size,
-             (const char *)work->x->data + (size_t)from * size, size);
+    if (work->r->weight)
+      put(work->y, i, sample(work->r, work->x, work->taps, at, packed));
     else
-      cpu_set(work->y->data, work->y->dtype, i,
-              sample(work->r, work->x, work->taps, at, packed));
+      copy_one(work, i, at, packed);
   }
 }
 
-/* The given scale of dimension d, or the ratio of the sizes. */
-static double scale_of(const kd_launch *launch, uint32_t d) {
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  const int64_t *axes = NULL;
-  int64_t named = attr_ints(launch, "axes", &axes);
-  int64_t at = named < 0 ? (int64_t)d : -1;
-  for (int64_t i = 0; i < named; i++)
-    if (axis_of(axes[i], x->rank) == d) at = i;
-  if (kd_has_input(launch, 2) && at >= 0 &&
-      at < kd_elements(&launch->inputs[2]))
-    return (double)((const float *)launch->inputs[2].data)[at];
-  return x->dims[d] ? (double)y->dims[d] / (double)x->dims[d] : 1;
+/* At most `room` elements of a host input; returns how many it has. */
+static int64_t read_list(const kd_launch *launch, uint32_t input, int64_t room,
+                         double *out) {
+  if (!kd_has_input(launch, input)) return 0;
+  const kd_tensor *in = &launch->inputs[input];
+  for (int64_t i = 0; i < kd_elements(in) && i < room; i++)
+    out[i] = cpu_get(in->data, in->dtype, i);
+  return kd_elements(in);
+}
+
+/* What is given of each dimension; false where it is wrong, which it then tells. */
+static bool read_axes(const kd_launch *launch, const resize *r,
+                      resize_axis *axes) {
+  const kd_tensor *x = &launch->inputs[0];
+  resize_given given = {
+      .rank = x->rank,
+      .in = x->dims,
+      .out = launch->outputs[0].dims,
+      .policy = attr_string(launch, "keep_aspect_ratio_policy", "stretch"),
+      .crop = r->crop};
+  given.axis_count = attr_ints(launch, "axes", &given.axes);
+  given.roi_count = read_list(launch, 1, 2 * KD_MAX_RANK, given.roi);
+  given.scale_count = read_list(launch, 2, KD_MAX_RANK, given.scales);
+  given.size_count = read_list(launch, 3, KD_MAX_RANK, given.sizes);
+  const char *wrong = resize_read(&given, axes);
+  if (wrong) FAIL(KD_INVALID_ARGUMENT, "Resize: %s", wrong);
+  return !wrong;
 }
 
 /* Reads the mode; false where one of its words is not known. */
@@ -214,36 +267,28 @@ CPU_KERNEL(cpu_run_resize) {
                 attr_string(launch, "mode", "nearest"),
                 attr_string(launch, "coordinate_transformation_mode", ""),
                 attr_string(launch, "nearest_mode", ""));
-  if (strcmp(attr_string(launch, "keep_aspect_ratio_policy", "stretch"),
-             "stretch") != 0)
-    return FAIL(KD_UNIMPLEMENTED, "keep_aspect_ratio_policy is not supported");
+  resize_axis given[KD_MAX_RANK];
+  if (!read_axes(launch, &r, given)) return KD_INVALID_ARGUMENT;
   if (!kd_elements(y)) return KD_OK;
   if (!kd_elements(x))
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to resize");
   tap_list taps[KD_MAX_RANK] = {{0}};
-  const kd_tensor *roi = kd_has_input(launch, 1) ? &launch->inputs[1] : NULL;
-  bool whole = true;
-  for (uint32_t d = 0; d < x->rank && whole; d++) {
-    axis at = {x->dims[d], y->dims[d], 1, 0, 1};
-    if (roi && kd_elements(roi) == 2 * (int64_t)x->rank) {
-      at.roi_start = cpu_get(roi->data, roi->dtype, d);
-      at.roi_end = cpu_get(roi->data, roi->dtype, (int64_t)d + x->rank);
-    }
-    bool moved =
-        at.in != at.out || (r.crop && (at.roi_start != 0 || at.roi_end != 1));
-    if (at.in != at.out) at.scale = scale_of(launch, d);
+  bool made = true;
+  for (uint32_t d = 0; d < x->rank && made; d++) {
+    axis at = {x->dims[d], y->dims[d], given[d].scale, given[d].roi_start,
+               given[d].roi_end};
     resize one = r;
-    if (!moved)
+    if (!given[d].moved)
       one = (resize){
           .place = place_asymmetric, .nearest = nearest_floor, .taps = 1};
-    whole = make_taps(&one, &at, &taps[d]);
+    made = make_taps(&one, &at, &taps[d]);
   }
-  resize_work work = {&r, x, y, taps, !r.weight && !r.crop};
-  if (whole)
+  resize_work work = {&r, x, y, taps};
+  if (made)
     cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 16, resize_piece, &work);
   for (uint32_t d = 0; d < x->rank; d++) {
     free(taps[d].index);
     free(taps[d].weight);
   }
-  return whole ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "Resize: no memory");
+  return made ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "Resize: no memory");
 }

@@ -1,14 +1,20 @@
 /* sample.c - reading an image between its pixels: GridSample, RoiAlign. */
 #include "kernels.h"
 
-/* ---- GridSample (opset 16) --------------------------------------------------------- */
+/* ---- GridSample (opset 20) --------------------------------------------------------- */
+
+#define SPACE      (KD_MAX_RANK - 2) /* most dimensions of an image */
+#define NEIGHBOURS 256 /* most of a place: 4 a side in 4 dimensions */
 
 enum { ZEROS, BORDER, REFLECTION };
 
 typedef struct grid_work {
   const kd_tensor *x, *grid, *y;
-  bool aligned, nearest, cubic;
-  int padding;
+  bool aligned;
+  int padding, wide; /* neighbours a side: 1 nearest, 2 linear, 4 cubic */
+  uint32_t space;    /* dimensions of an image */
+  const int64_t *dims;
+  int64_t plane, places;
 } grid_work;
 
 static double to_pixels(const grid_work *w, double at, int64_t size) {
@@ -24,20 +30,20 @@ static double reflect(double x, double low, double high) {
   return low + (from > range ? 2 * range - from : from);
 }
 
+/* A place outside the image brought into it. */
 static double pad_place(const grid_work *w, double x, int64_t size) {
-  if (w->padding == REFLECTION)
-    x = w->aligned ? reflect(x, 0, (double)(size - 1))
-                   : reflect(x, -0.5, (double)size - 0.5);
-  return w->padding == ZEROS ? x : fmin(fmax(x, 0), (double)(size - 1));
+  double low = w->aligned ? 0 : -0.5;
+  double high = w->aligned ? (double)(size - 1) : (double)size - 0.5;
+  if (w->padding == ZEROS || (x >= low && x <= high)) return x;
+  if (w->padding == REFLECTION) return reflect(x, low, high);
+  return fmin(fmax(x, 0), (double)(size - 1));
 }
 
-/* A pixel's place, or -1 outside; NaN is outside. */
-static int64_t pixel_at(const grid_work *w, double y, double x) {
-  int64_t height = w->x->dims[2], width = w->x->dims[3];
-  y = pad_place(w, y, height);
-  x = pad_place(w, x, width);
-  if (!(y >= 0 && x >= 0 && y < (double)height && x < (double)width)) return -1;
-  return (int64_t)y * width + (int64_t)x;
+/* A pixel along one dimension, or -1 outside; NaN is outside. */
+static int64_t pixel_at(const grid_work *w, double x, int64_t size) {
+  x = pad_place(w, x, size);
+  if (w->padding != ZEROS) x = fmin(fmax(x, 0), (double)(size - 1));
+  return x >= 0 && x < (double)size ? (int64_t)x : -1;
 }
 
 /* Keys' kernel (a = -0.75) at the four neighbours of t behind the second. */
@@ -50,64 +56,65 @@ static void cubic_weights(double t, double *out) {
                  : ((a * x[i] - 5 * a) * x[i] + 8 * a) * x[i] - 4 * a;
 }
 
-/* Neighbours and weights of one place: the same for all channels. */
-static int neighbours(const grid_work *w, double y, double x, int64_t *at,
+/* The neighbours along one dimension: places (-1 outside) and weights. A cubic place
+ * stays outside, and its neighbours are brought in one by one: so PyTorch has it, from
+ * where the op comes, and ONNX Runtime; onnx.reference brings in the place. */
+static void beside(const grid_work *w, double x, int64_t size, int64_t *at,
+                   double *weights) {
+  if (w->wide == 1) x = rint(x);
+  if (w->wide != 4) x = pad_place(w, x, size);
+  double first = floor(x), t = x - first;
+  weights[0] = w->wide == 1 ? 1 : 1 - t;
+  weights[1] = t;
+  if (w->wide == 4) cubic_weights(t, weights);
+  for (int i = 0; i < w->wide; i++)
+    at[i] = pixel_at(w, first + i - (w->wide == 4), size);
+}
+
+/* Neighbours and weights of a place: the same for all channels. Returns how many. */
+static int neighbours(const grid_work *w, int64_t place, int64_t *at,
                       double *weights) {
-  int wide = w->cubic ? 4 : 2, before = w->cubic ? 1 : 0, count = 0;
-  double wy[4], wx[4], fy = floor(y), fx = floor(x);
-  if (w->cubic) {
-    cubic_weights(y - fy, wy);
-    cubic_weights(x - fx, wx);
-  } else {
-    wy[1] = y - fy;
-    wy[0] = 1 - wy[1];
-    wx[1] = x - fx;
-    wx[0] = 1 - wx[1];
-  }
-  for (int i = 0; i < wide; i++)
-    for (int k = 0; k < wide; k++) {
-      int64_t pixel = pixel_at(w, fy + i - before, fx + k - before);
-      if (pixel < 0) continue;
-      at[count] = pixel;
-      weights[count++] = wy[i] * wx[k];
+  int count = 1;
+  at[0] = 0;
+  weights[0] = 1;
+  for (uint32_t d = 0; d < w->space;
+       d++) { /* the grid names the last one first */
+    double where = cpu_get(w->grid->data, w->grid->dtype,
+                           place * w->space + w->space - 1 - d);
+    int64_t next[4], size = w->dims[d];
+    double part[4];
+    beside(w, to_pixels(w, where, size), size, next, part);
+    for (int i = count * w->wide; i-- > 0;) { /* from behind: in place */
+      int before = i / w->wide, k = i % w->wide;
+      at[i] = at[before] < 0 || next[k] < 0 ? -1 : at[before] * size + next[k];
+      weights[i] = weights[before] * part[k];
     }
+    count *= w->wide;
+  }
   return count;
 }
 
 static void grid_places(void *context, int64_t begin, int64_t end) {
   const grid_work *w = context;
-  const kd_tensor *x = w->x;
-  int64_t places = w->y->dims[2] * w->y->dims[3], channels = x->dims[1];
-  int64_t plane = x->dims[2] * x->dims[3], at[16];
-  double weights[16];
+  const kd_tensor *x = w->x, *y = w->y;
+  int64_t channels = x->dims[1], at[NEIGHBOURS];
+  double weights[NEIGHBOURS];
+  size_t size = kd_dtype_size(x->dtype);
   for (int64_t i = begin; i < end; i++) {
-    double gx = cpu_get(w->grid->data, w->grid->dtype, 2 * i);
-    double gy = cpu_get(w->grid->data, w->grid->dtype, 2 * i + 1);
-    double px = to_pixels(w, gx, x->dims[3]), py = to_pixels(w, gy, x->dims[2]);
-    if (!w->nearest && !w->cubic && w->padding != ZEROS) {
-      px = pad_place(w, px, x->dims[3]);
-      py = pad_place(w, py, x->dims[2]);
-    }
-    int count = 1;
-    if (w->nearest) {
-      at[0] = pixel_at(w, rint(py), rint(px));
-      count = at[0] >= 0;
-    } else {
-      count = neighbours(w, py, px, at, weights);
-    }
+    int count = neighbours(w, i, at, weights);
     for (int64_t c = 0; c < channels; c++) {
-      int64_t from = (i / places * channels + c) * plane;
-      int64_t to = (i / places * channels + c) * places + i % places;
+      int64_t from = (i / w->places * channels + c) * w->plane;
+      int64_t to = (i / w->places * channels + c) * w->places + i % w->places;
       double sum = 0;
-      size_t size = kd_dtype_size(x->dtype);
-      if (w->nearest && count) {
-        memcpy((char *)w->y->data + (size_t)to * size,
+      if (w->wide == 1 && at[0] >= 0) {
+        memcpy((char *)y->data + (size_t)to * size,
                (const char *)x->data + (size_t)(from + at[0]) * size, size);
         continue;
       }
       for (int k = 0; k < count; k++)
-        sum += weights[k] * cpu_get(x->data, x->dtype, from + at[k]);
-      cpu_set(w->y->data, w->y->dtype, to, sum);
+        if (at[k] >= 0)
+          sum += weights[k] * cpu_get(x->data, x->dtype, from + at[k]);
+      cpu_set(y->data, y->dtype, to, sum);
     }
   }
 }
@@ -115,26 +122,37 @@ static void grid_places(void *context, int64_t begin, int64_t end) {
 CPU_KERNEL(cpu_run_grid_sample) {
   (void)self;
   (void)stream;
-  const char *mode = attr_string(launch, "mode", "bilinear");
+  const char *mode = attr_string(launch, "mode", "linear");
   const char *padding = attr_string(launch, "padding_mode", "zeros");
-  grid_work work = {.x = &launch->inputs[0],
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  grid_work work = {.x = x,
                     .grid = &launch->inputs[1],
-                    .y = &launch->outputs[0],
+                    .y = y,
                     .aligned = attr_int(launch, "align_corners", 0) != 0,
-                    .nearest = !strcmp(mode, "nearest"),
-                    .cubic = !strcmp(mode, "bicubic"),
                     .padding = !strcmp(padding, "border")       ? BORDER
                                : !strcmp(padding, "reflection") ? REFLECTION
-                                                                : ZEROS};
-  if (!work.nearest && !work.cubic && strcmp(mode, "bilinear") != 0)
+                                                                : ZEROS,
+                    .wide = !strcmp(mode, "nearest")  ? 1
+                            : !strcmp(mode, "linear") ? 2
+                            : !strcmp(mode, "cubic")  ? 4
+                                                      : 0,
+                    .space = x->rank - 2,
+                    .dims = x->dims + 2,
+                    .plane = product(x->dims, 2, x->rank),
+                    .places = product(y->dims, 2, y->rank)};
+  if (!work.wide)
     return FAIL(KD_UNIMPLEMENTED, "GridSample has no mode \"%s\"", mode);
   if (work.padding == ZEROS && strcmp(padding, "zeros") != 0)
     return FAIL(KD_UNIMPLEMENTED, "GridSample has no padding_mode \"%s\"",
                 padding);
-  if (!kd_elements(work.y)) return KD_OK;
-  int64_t places = work.y->dims[0] * work.y->dims[2] * work.y->dims[3];
-  cpu_host->parallel_for(places, CPU_GRAIN / 64 / work.x->dims[1] + 1,
-                         grid_places, &work);
+  if (work.wide == 4 && work.space > 4)
+    return FAIL(KD_UNIMPLEMENTED, "cubic in %u dimensions, and 4 are the most",
+                (unsigned)work.space);
+  if (!kd_elements(y)) return KD_OK;
+  if (!work.plane)
+    return FAIL(KD_INVALID_ARGUMENT, "there is nothing to sample");
+  cpu_host->parallel_for(y->dims[0] * work.places,
+                         CPU_GRAIN / 64 / x->dims[1] + 1, grid_places, &work);
   return KD_OK;
 }
 

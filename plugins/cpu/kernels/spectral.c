@@ -1,4 +1,4 @@
-/* spectral.c - DFT, STFT (opset 17) and the mel scale's matrix.
+/* spectral.c - DFT (opset 20), STFT (opset 17) and the mel scale's matrix.
  *
  * Transforms are computed in double: by halves where the size is a power of two,
  * else as a convolution of that size (Bluestein, 1970). */
@@ -116,24 +116,37 @@ static complex_number read_complex(const kd_tensor *x, int64_t at,
       parts == 2 ? cpu_get(x->data, x->dtype, at * parts + 1) : 0};
 }
 
+/* What `half` of a spectrum says of all of it, where the signal is real: bin size - k is
+ * the conjugate of bin k, so that 0 and the middle one are real. */
+static void complete(complex_number *bins, int64_t size) {
+  bins[0].im = 0;
+  for (int64_t k = 1; k <= size / 2; k++) {
+    if (2 * k == size) bins[k].im = 0;
+    bins[size - k] = (complex_number){bins[k].re, -bins[k].im};
+  }
+}
+
 static void write_complex(const kd_tensor *y, int64_t at, complex_number z,
                           double scale) {
-  cpu_set(y->data, y->dtype, 2 * at, z.re * scale);
-  cpu_set(y->data, y->dtype, 2 * at + 1, z.im * scale);
+  int64_t parts = y->dims[y->rank - 1];
+  cpu_set(y->data, y->dtype, parts * at, z.re * scale);
+  if (parts == 2) cpu_set(y->data, y->dtype, 2 * at + 1, z.im * scale);
 }
 
 CPU_KERNEL(cpu_run_dft) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  uint32_t axis = axis_of(attr_int(launch, "axis", 1), x->rank);
+  int64_t along = kd_has_input(launch, 2) ? int_at(&launch->inputs[2], 0) : -2;
+  uint32_t axis = axis_of(along, x->rank);
   bool inverse = attr_int(launch, "inverse", 0) != 0;
+  bool half = inverse && attr_int(launch, "onesided", 0);
   int64_t parts = x->dims[x->rank - 1], have = x->dims[axis];
-  int64_t size = kd_has_input(launch, 1) ? int_at(&launch->inputs[1], 0) : have;
   int64_t bins = y->dims[axis], outer = product(x->dims, 0, axis);
   int64_t inner = product(x->dims, axis + 1, x->rank - 1);
-  if (inverse && attr_int(launch, "onesided", 0))
-    return FAIL(KD_UNIMPLEMENTED, "an inverse of one side");
+  int64_t size = half                      ? bins
+                 : kd_has_input(launch, 1) ? int_at(&launch->inputs[1], 0)
+                                           : have;
   if (size < 1 || !kd_elements(y)) return KD_OK;
   transform t;
   if (!transform_make(&t, size, inverse ? 1 : -1)) {
@@ -146,6 +159,7 @@ CPU_KERNEL(cpu_run_dft) {
     for (int64_t k = 0; k < size; k++)
       t.work[k] = k < have ? read_complex(x, (o * have + k) * inner + r, parts)
                            : (complex_number){0, 0};
+    if (half) complete(t.work, size);
     transform_run(&t);
     for (int64_t k = 0; k < bins; k++)
       write_complex(y, (o * bins + k) * inner + r, t.work[k],

@@ -1,0 +1,90 @@
+/* tiles.c - matrix products by tiles of C that stay in registers.
+ *
+ * Compiled once for each instruction set, with TILES naming the result. Blocks of B and
+ * of A are copied into panels, as wide as a tile and filled up with zeros, so that a tile
+ * at an edge is computed by the code of a whole one. (The order of loops is that of Goto
+ * and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.) */
+#include "tiles.h"
+
+#define PASTED(a, b) a##_##b
+#define JOINED(a, b) PASTED(a, b)
+#define NAMED(name)  JOINED(name, TYPE)
+
+#if defined(__AVX512F__)
+#define VECTOR  64 /* bytes */
+#define ROWS    12 /* of a tile; its columns are two vectors */
+#define FULL(X) X(12) X(8) X(4) X(2) X(1)
+#elif defined(__AVX2__)
+#define VECTOR  32
+#define ROWS    6
+#define FULL(X) X(6) X(4) X(2) X(1)
+#else
+#define VECTOR  16
+#define ROWS    4
+#define FULL(X) X(4) X(2) X(1)
+#endif
+
+#define DEEP \
+  256 /* elements of k at once: panels of B stay in the first cache */
+#define TALL 120 /* rows of a block of A, in the second cache; whole tiles */
+#define WIDE \
+  2048 /* columns of a block of B; for each of them A is copied again */
+
+#define NEAR 32768 /* bytes on the stack */
+
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* A square of elements, its rows and columns exchanged. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define CAN_TURN
+#define MIX __builtin_shufflevector
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double two __attribute__((vector_size(16), aligned(8), may_alias));
+
+static inline void turn_four(const float *from, int64_t step, float *to,
+                             int64_t width) {
+  four a = *(const four *)from, b = *(const four *)(from + step);
+  four c = *(const four *)(from + 2 * step);
+  four d = *(const four *)(from + 3 * step);
+  four p = MIX(a, b, 0, 4, 1, 5), q = MIX(a, b, 2, 6, 3, 7);
+  four r = MIX(c, d, 0, 4, 1, 5), s = MIX(c, d, 2, 6, 3, 7);
+  *(four *)to = MIX(p, r, 0, 1, 4, 5);
+  *(four *)(to + width) = MIX(p, r, 2, 3, 6, 7);
+  *(four *)(to + 2 * width) = MIX(q, s, 0, 1, 4, 5);
+  *(four *)(to + 3 * width) = MIX(q, s, 2, 3, 6, 7);
+}
+
+static inline void turn_two(const double *from, int64_t step, double *to,
+                            int64_t width) {
+  two a = *(const two *)from, b = *(const two *)(from + step);
+  *(two *)to = MIX(a, b, 0, 2);
+  *(two *)(to + width) = MIX(a, b, 1, 3);
+}
+#endif
+#endif
+
+#define T      float
+#define TYPE   f32
+#define SQUARE 4
+#ifdef CAN_TURN
+#define TURN turn_four
+#endif
+#include "tiles_typed.h"
+#undef T
+#undef TYPE
+#undef SQUARE
+#undef TURN
+#define T      double
+#define TYPE   f64
+#define SQUARE 2
+#ifdef CAN_TURN
+#define TURN turn_two
+#endif
+#include "tiles_typed.h"
+
+const cpu_tiles TILES = {.f32 = product_f32, .f64 = product_f64};

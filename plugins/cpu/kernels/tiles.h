@@ -1,0 +1,17 @@
+/* tiles.h - matrix products in which equal rows and equal columns give equal bits. */
+#ifndef KEEL_CPU_TILES_H
+#define KEEL_CPU_TILES_H
+
+#include "cpu.h"
+
+/* C = alpha op(A) op(B) + beta C on the calling thread. Each element is summed in one
+ * order, that of k, whatever the sizes and wherever it stands. Returns false where there is
+ * no memory. */
+typedef struct cpu_tiles {
+  bool (*f32)(const cpu_gemm *gemm);
+  bool (*f64)(const cpu_gemm *gemm);
+} cpu_tiles;
+
+extern const cpu_tiles cpu_tiles_base, cpu_tiles_avx2, cpu_tiles_avx512;
+
+#endif /* KEEL_CPU_TILES_H */

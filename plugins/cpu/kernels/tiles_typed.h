@@ -1,0 +1,187 @@
+/* tiles_typed.h - tiles.c for elements of type T, called TYPE. */
+
+#define COLUMNS ((int64_t)(2 * VECTOR / sizeof(T)))
+#define VEC     NAMED(vector)
+#define HALF    (VECTOR / sizeof(T))
+
+typedef T VEC
+    __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias));
+
+/* What a tile is added to: C, or zeros; and where it goes. */
+typedef struct NAMED(target) {
+  T alpha, beta; /* beta: of what C has */
+  T *c;
+  int64_t step; /* from a row of C to the next */
+} NAMED(target);
+
+/* A tile of R rows: a panel of A (k x R), one of B (k rows, `step` apart). */
+#define TILE(R)                                                           \
+  __attribute__((noinline)) static void NAMED(tile_##R)(                  \
+      int64_t k, const T *a, const T *b, int64_t step, NAMED(target) t) { \
+    VEC sum[R][2];                                                        \
+    UNROLL for (int i = 0; i < R; i++) {                                  \
+      sum[i][0] = (VEC){0};                                               \
+      sum[i][1] = (VEC){0};                                               \
+    }                                                                     \
+    for (int64_t p = 0; p < k; p++, a += R, b += step) {                  \
+      const VEC left = *(const VEC *)b, right = *(const VEC *)(b + HALF); \
+      UNROLL for (int i = 0; i < R; i++) {                                \
+        sum[i][0] += a[i] * left;                                         \
+        sum[i][1] += a[i] * right;                                        \
+      }                                                                   \
+    }                                                                     \
+    UNROLL for (int i = 0; i < R; i++) {                                  \
+      VEC *row = (VEC *)(t.c + i * t.step);                               \
+      VEC *next = (VEC *)(t.c + i * t.step + HALF);                       \
+      VEC low = t.alpha * sum[i][0], high = t.alpha * sum[i][1];          \
+      if (t.beta != 0) {                                                  \
+        low += t.beta * *row;                                             \
+        high += t.beta * *next;                                           \
+      }                                                                   \
+      *row = low;                                                         \
+      *next = high;                                                       \
+    }                                                                     \
+  }
+FULL(TILE)
+#undef TILE
+
+/* Tiles for what is left of `rows`: the tallest that fit. */
+static int64_t NAMED(tile)(int64_t rows, int64_t k, const T *a, const T *b,
+                           int64_t step, NAMED(target) t) {
+#define TRY(R)                         \
+  if (rows >= R) {                     \
+    NAMED(tile_##R)(k, a, b, step, t); \
+    return R;                          \
+  }
+  FULL(TRY)
+#undef TRY
+  return rows;
+}
+
+/* The height of the panel that begins where `rows` are left. */
+static int64_t NAMED(height)(int64_t rows) {
+#define TRY(R) \
+  if (rows >= R) return R;
+  FULL(TRY)
+#undef TRY
+  return rows;
+}
+
+/* to[p * width + r] = from[r * step + p] for r < count and p < k. */
+static void NAMED(turn)(const T *from, int64_t step, int64_t count, int64_t k,
+                        T *to, int64_t width) {
+  int64_t r = 0;
+#ifdef TURN
+  for (; r + SQUARE <= count; r += SQUARE) {
+    int64_t p = 0;
+    for (; p + SQUARE <= k; p += SQUARE)
+      TURN(from + r * step + p, step, to + p * width + r, width);
+    for (; p < k; p++)
+      for (int64_t i = r; i < r + SQUARE; i++)
+        to[p * width + i] = from[i * step + p];
+  }
+#endif
+  for (; r < count; r++)
+    for (int64_t p = 0; p < k; p++)
+      to[p * width + r] = from[r * step + p];
+}
+
+static void NAMED(pack_a)(const cpu_gemm *g, int64_t row, int64_t rows,
+                          int64_t from, int64_t k, T *to) {
+  const T *a = g->a;
+  for (int64_t i = 0, h; i < rows; i += h, to += h * k) {
+    h = NAMED(height)(rows - i);
+    if (g->trans_a)
+      for (int64_t p = 0; p < k; p++)
+        memcpy(to + p * h, a + (from + p) * g->lda + row + i,
+               (size_t)h * sizeof(T));
+    else
+      NAMED(turn)(a + (row + i) * g->lda + from, g->lda, h, k, to, h);
+  }
+}
+
+/* One panel: columns [column, column + count). */
+static void NAMED(pack_b)(const cpu_gemm *g, int64_t column, int64_t count,
+                          int64_t from, int64_t k, T *to) {
+  const T *b = g->b;
+  if (count < COLUMNS) memset(to, 0, (size_t)(k * COLUMNS) * sizeof(T));
+  if (g->trans_b)
+    NAMED(turn)(b + column * g->ldb + from, g->ldb, count, k, to, COLUMNS);
+  else if (count == COLUMNS)
+    for (int64_t p = 0; p < k; p++)
+      memcpy(to + p * COLUMNS, b + (from + p) * g->ldb + column,
+             (size_t)COLUMNS * sizeof(T));
+  else
+    for (int64_t p = 0; p < k; p++)
+      memcpy(to + p * COLUMNS, b + (from + p) * g->ldb + column,
+             (size_t)count * sizeof(T));
+}
+
+/* A tile at the right edge, by way of a whole one. */
+static int64_t NAMED(edge)(int64_t rows, int64_t count, int64_t k, const T *a,
+                           const T *b, NAMED(target) t) {
+  T room[ROWS * 2 * VECTOR / sizeof(T)];
+  NAMED(target) whole = {t.alpha, t.beta, room, COLUMNS};
+  int64_t h = NAMED(height)(rows);
+  memset(room, 0, sizeof room);
+  for (int64_t i = 0; i < h && t.beta != 0; i++)
+    memcpy(room + i * COLUMNS, t.c + i * t.step, (size_t)count * sizeof(T));
+  NAMED(tile)(rows, k, a, b, COLUMNS, whole);
+  for (int64_t i = 0; i < h; i++)
+    memcpy(t.c + i * t.step, room + i * COLUMNS, (size_t)count * sizeof(T));
+  return h;
+}
+
+/* Rows [row, row + rows) of C by panels of A and one of B. */
+static void NAMED(strip)(int64_t rows, int64_t count, int64_t k, const T *a,
+                         const T *b, int64_t step, NAMED(target) t) {
+  for (int64_t i = 0, h; i < rows; i += h, a += h * k, t.c += h * t.step)
+    h = count < COLUMNS ? NAMED(edge)(rows - i, count, k, a, b, t)
+                        : NAMED(tile)(rows - i, k, a, b, step, t);
+}
+
+/* All of C for columns [column, column + columns) and `k` elements from `from` on. */
+static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
+                         int64_t from, int64_t k, T *packed_b, T *packed_a) {
+  /* B is read where it lies if hardly anything reads it twice */
+  bool direct = !g->trans_b && g->m <= 2 * ROWS;
+  for (int64_t j = 0; j < columns; j += COLUMNS) {
+    int64_t count = columns - j < COLUMNS ? columns - j : COLUMNS;
+    if (!direct || count < COLUMNS)
+      NAMED(pack_b)(g, column + j, count, from, k, packed_b + j * k);
+  }
+  NAMED(target) t = {(T)g->alpha, from ? 1 : (T)g->beta, NULL, g->ldc};
+  for (int64_t i = 0; i < g->m; i += TALL) {
+    int64_t rows = g->m - i < TALL ? g->m - i : TALL;
+    NAMED(pack_a)(g, i, rows, from, k, packed_a);
+    for (int64_t j = 0; j < columns; j += COLUMNS) {
+      int64_t count = columns - j < COLUMNS ? columns - j : COLUMNS;
+      bool there = direct && count == COLUMNS;
+      t.c = (T *)g->c + i * g->ldc + column + j;
+      NAMED(strip)
+      (rows, count, k, packed_a,
+       there ? (const T *)g->b + from * g->ldb + column + j : packed_b + j * k,
+       there ? g->ldb : COLUMNS, t);
+    }
+  }
+}
+
+static bool NAMED(product)(const cpu_gemm *g) {
+  int64_t deep = g->k < DEEP ? g->k : DEEP, tall = g->m < TALL ? g->m : TALL;
+  int64_t wide = g->n < WIDE ? (g->n + COLUMNS - 1) / COLUMNS * COLUMNS : WIDE;
+  T near[NEAR / sizeof(T)], *room = near; /* small ones go without malloc */
+  if ((wide + tall) * deep > (int64_t)(NEAR / sizeof(T)))
+    room = malloc((size_t)((wide + tall) * deep) * sizeof(T));
+  if (!room) return false;
+  for (int64_t from = 0; from < g->k; from += DEEP)
+    for (int64_t column = 0; column < g->n; column += WIDE)
+      NAMED(block)
+  (g, column, g->n - column < WIDE ? g->n - column : WIDE, from,
+   g->k - from < DEEP ? g->k - from : DEEP, room, room + wide * deep);
+  if (room != near) free(room);
+  return true;
+}
+
+#undef COLUMNS
+#undef VEC
+#undef HALF
