@@ -81,7 +81,7 @@ static kd_status can(kd_device *d, const fam_pass *pass) {
   return status == KD_UNAVAILABLE ? KD_UNIMPLEMENTED : status;
 }
 
-static bool library(kd_device *d, bool convolution) {
+static bool has_library(kd_device *d, bool convolution) {
   if (cuda_enter(d) != KD_OK) return false;
   bool has = convolution ? cuda_dnn(d) != NULL : cuda_lt(d) != NULL;
   cuda_leave();
@@ -97,7 +97,7 @@ void cuda_kernels_begin(kd_device *d) {
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = cuda_do;
-  d->families.library = library;
+  d->families.has_library = has_library;
 }
 
 const fam_driver *fam_driver_of(const kd_device *d) {

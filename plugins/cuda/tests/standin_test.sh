@@ -74,6 +74,13 @@ for op in MatMul Gemm MatMulInteger QLinearMatMul Conv FusedConv ConvInteger Con
     wrong "the suite's cases of $op by libraries"
 done
 
+# memory that is not aligned: no vectors, and products by our own kernels
+for op in Relu Add Concat Softmax LayerNormalization ReduceSum MatMul Gemm; do
+  # shellcheck disable=SC2086
+  STANDIN_SKEW=4 "$suite" run "$plugin" --quiet --rule 'op.*' --dtype f32 --op $op $options $libraries \
+    >"$scratch/out" 2>&1 || wrong "$op of unaligned memory"
+done
+
 # what the libraries can do they do: in each of five runs
 for one in node/test_gemm_transposeA node/test_gemm_transposeB node/test_gemm_default_vector_bias \
   node/test_gemm_default_matrix_bias pytorch-operator/test_operator_mm node/test_gemm_alpha node/test_matmul_2d node/test_matmul_3d \

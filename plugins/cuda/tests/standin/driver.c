@@ -182,14 +182,21 @@ API cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 
 #define HEAD 256
 
+/* STANDIN_SKEW: how far all memory lies behind where it should; less than HEAD. */
+static size_t skew(void) {
+  const char *text = getenv("STANDIN_SKEW");
+  return text ? strtoul(text, NULL, 10) % HEAD : 0;
+}
+
 /* The size stands before the memory. */
 static cu_result take(context *here, size_t size, void **out) {
+  size_t room = HEAD + size + skew();
   pthread_mutex_lock(&lock);
   bool fits = size <= total() - here->used;
   if (fits) here->used += size;
   pthread_mutex_unlock(&lock);
   char *memory =
-      fits ? aligned_alloc(HEAD, (HEAD + size + HEAD - 1) / HEAD * HEAD) : NULL;
+      fits ? aligned_alloc(HEAD, (room + HEAD - 1) / HEAD * HEAD) : NULL;
   if (!memory && fits) {
     pthread_mutex_lock(&lock);
     here->used -= size;
@@ -198,12 +205,12 @@ static cu_result take(context *here, size_t size, void **out) {
   if (!memory) return CU_OUT_OF_MEMORY;
   memcpy(memory, &size, sizeof size);
   memcpy(memory + sizeof size, &here, sizeof here);
-  *out = memory + HEAD;
+  *out = memory + HEAD + skew();
   return CU_OK;
 }
 
 static void give(void *memory) {
-  char *head = (char *)memory - HEAD;
+  char *head = (char *)memory - (uintptr_t)memory % HEAD - HEAD;
   size_t size = 0;
   context *of = NULL;
   memcpy(&size, head, sizeof size);
@@ -328,6 +335,10 @@ API cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
 
 /* ---- modules ------------------------------------------------------------------------------ */
 
+/* Around what the dynamic linker does: it has a lock of its own, which ThreadSanitizer does
+ * not see. */
+static pthread_mutex_t linking = PTHREAD_MUTEX_INITIALIZER;
+
 struct cu_module_of {
   int file; /* open as long as the library is: dlopen knows libraries by their paths */
   void *library;
@@ -350,7 +361,9 @@ API cu_result cuModuleLoadData(cu_module *out, const void *image) {
   }
   snprintf(path, sizeof path, "/proc/self/fd/%d", file);
   module->file = file;
+  pthread_mutex_lock(&linking);
   module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  pthread_mutex_unlock(&linking);
   if (!module->library) {
     fprintf(stderr, "stand-in: %s\n", dlerror());
     close(file);
@@ -362,7 +375,9 @@ API cu_result cuModuleLoadData(cu_module *out, const void *image) {
 }
 
 API cu_result cuModuleUnload(cu_module module) {
+  pthread_mutex_lock(&linking);
   dlclose(module->library);
+  pthread_mutex_unlock(&linking);
   close(module->file);
   free(module);
   return CU_OK;

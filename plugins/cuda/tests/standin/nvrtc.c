@@ -105,28 +105,35 @@ static char *read_whole(const char *path, size_t *out_size) {
   return data;
 }
 
+/* An access that is not aligned as its type asks for is a fault on a GPU: here, too. */
+static const char *const compiling[] = {"-x",
+                                        "c++",
+                                        "-std=c++17",
+                                        "-O1",
+                                        "-w",
+                                        "-fpermissive",
+                                        "-ffp-contract=off",
+                                        "-fno-strict-aliasing",
+                                        "-fvisibility=hidden",
+                                        "-fsanitize=alignment",
+                                        "-fsanitize-undefined-trap-on-error",
+                                        "-shared",
+                                        "-fPIC",
+                                        "-o"};
+enum { OPTIONS = sizeof compiling / sizeof *compiling };
+
 static int run_compiler(const char *source, const char *target,
                         const char *errors) {
   const char *compiler = getenv("STANDIN_CXX");
   posix_spawn_file_actions_t actions;
   pid_t child = 0;
   int status = 1;
-  char *arguments[] = {(char *)(uintptr_t)(compiler ? compiler : "c++"),
-                       "-x",
-                       "c++",
-                       "-std=c++17",
-                       "-O1",
-                       "-w",
-                       "-fpermissive",
-                       "-ffp-contract=off",
-                       "-fno-strict-aliasing",
-                       "-fvisibility=hidden",
-                       "-shared",
-                       "-fPIC",
-                       "-o",
-                       (char *)(uintptr_t)target,
-                       (char *)(uintptr_t)source,
-                       NULL};
+  char *arguments[OPTIONS + 4] = {
+      (char *)(uintptr_t)(compiler ? compiler : "c++")};
+  for (int i = 0; i < OPTIONS; i++)
+    arguments[i + 1] = (char *)(uintptr_t)compiling[i];
+  arguments[OPTIONS + 1] = (char *)(uintptr_t)target;
+  arguments[OPTIONS + 2] = (char *)(uintptr_t)source;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 2, errors,
                                    O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -181,6 +188,8 @@ API int nvrtcCompileProgram(rtc_program p, int count,
   (void)options;
   if (count < 1 || !folder(at, sizeof at)) return 1;
   hash = digest(standin_runner, digest(p->source, hash));
+  for (int i = 0; i < OPTIONS; i++)
+    hash = digest(compiling[i], hash);
   hash = digest(has_barriers(p->source) ? "barriers" : "", hash);
   snprintf(stem, sizeof stem, "%s/%016llx", at, (unsigned long long)hash);
   snprintf(path, sizeof path, "%s.so", stem);
