@@ -89,7 +89,7 @@ typedef int32_t kd_status;
   X(OK, "ok", "nothing")                                                   \
   X(CANCELLED, "cancelled", "nothing: somebody asked for it")              \
   X(UNKNOWN, "unknown error", "read the message")                          \
-  X(INVALID_ARGUMENT, "invalid argument", "mend the named argument")       \
+  X(INVALID_ARGUMENT, "invalid argument", "correct the named argument")    \
   X(DEADLINE_EXCEEDED, "deadline exceeded", "allow more time")             \
   X(NOT_FOUND, "not found", "look at the name or path")                    \
   X(ALREADY_EXISTS, "already exists", "use another name")                  \
@@ -97,7 +97,7 @@ typedef int32_t kd_status;
   X(OUT_OF_MEMORY, "out of memory", "use smaller sizes or free something") \
   X(FAILED_PRECONDITION, "failed precondition", "do first what is named")  \
   X(ABORTED, "aborted", "try the whole operation again")                   \
-  X(OUT_OF_RANGE, "out of range", "mend the named index or size")          \
+  X(OUT_OF_RANGE, "out of range", "correct the named index or size")       \
   X(UNIMPLEMENTED, "not supported", "use another device or op")            \
   X(INTERNAL, "internal error", "report it, with the message")             \
   X(UNAVAILABLE, "unavailable", "try again later, or look at the driver")  \

@@ -35,7 +35,7 @@ typedef struct kd_capture_table {
    * [capture.begin-twice, capture.others-work, capture.joined] */
   kd_status (*begin)(kd_stream *stream);
 
-  /* Ends it and makes the recording launchable. If anything that was enqueued
+  /* Ends the recording and makes it launchable. If anything that was enqueued
    * can't be recorded, the stream is as before `begin` and nothing is made.
    * Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY.
    * [capture.empty] */

@@ -47,7 +47,7 @@ static inline const char *kd_dtype_name(kd_dtype dtype) {
 
 /* The name of a status: "OUT_OF_MEMORY". */
 static inline const char *kd_status_name(kd_status status) {
-#define KD_STATUS_NAME_OF(name, text, mend) #name,
+#define KD_STATUS_NAME_OF(name, text, hint) #name,
   static const char *const names[] = {KD_STATUS_LIST(KD_STATUS_NAME_OF)};
 #undef KD_STATUS_NAME_OF
   return status >= 0 && status < (kd_status)(sizeof names / sizeof *names)

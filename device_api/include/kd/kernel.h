@@ -161,8 +161,8 @@ typedef struct kd_kernel_def {
    * [kernel.reuse, kernel.workspace-enough, life.launches] */
   uint64_t (*workspace)(kd_kernel *kernel, const kd_launch *launch);
 
-  /* Runs it, in the order of `stream`, or before it returns where stream is
-   * NULL. Several threads may enqueue one instance at once, on different
+  /* Runs the kernel, in the order of `stream`, or before it returns where stream
+   * is NULL. Several threads may enqueue one instance at once, on different
    * streams. Empty tensors are legal. Models come from anywhere: it checks
    * attributes and data itself, and touches nothing outside the tensors.
    * Returns KD_OK, or why not; then nothing was enqueued.

@@ -101,15 +101,20 @@ typedef struct kd_memory_table {
    * [mem.spaces, mem.map-coherent, mem.map-range, mem.map-kernel] */
   kd_status (*map)(kd_device *device, kd_buffer *buffer, uint64_t offset,
                    uint64_t size, uint32_t access, void **out_address);
+
+  /* Ends what `map` gave: the address is no longer used. */
   void (*unmap)(kd_device *device, kd_buffer *buffer);
 
-  /* `allocate` and `release` in a stream's order: the memory may be one that
-   * work before it in the stream still uses. Both or neither.
+  /* Makes a buffer in a stream's order: its memory may be what work before it
+   * in the stream still uses. It comes with `release_ordered`, or both are NULL.
    * [mem.ordered] */
   kd_status (*allocate_ordered)(kd_device *device, kd_stream *stream,
                                 uint32_t space, uint64_t size,
                                 KD_OWNED kd_buffer **out_buffer,
                                 void **out_address);
+
+  /* Frees such a buffer in a stream's order: behind the work that the stream
+   * holds now. */
   void (*release_ordered)(kd_device *device, kd_stream *stream,
                           kd_buffer *buffer);
 
@@ -148,7 +153,7 @@ typedef struct kd_peer_table {
   uint32_t struct_size; /* sizeof(kd_peer_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* 1 where `copy` works from one device to the other, else 0. Cheap.
+  /* Whether `copy` works from one device to the other: 1, else 0. Cheap.
    * [peer.reachable] */
   uint32_t (*reachable)(kd_device *from, kd_device *to);
 

@@ -73,6 +73,8 @@ typedef struct kd_plugin {
    * missing or broken, with the reason by host->fail), KD_INCOMPATIBLE.
    * [load.says-why-no-device, load.old-host] */
   kd_status (*open)(const kd_host *host);
+
+  /* Ends what `open` began: memory, threads and the driver's own state. */
   void (*close)(void);
 
   /* How many devices there are; fixed from `open` to `close`, as is their
@@ -110,10 +112,13 @@ typedef struct kd_plugin {
   const kd_peer_table *peer;
   const kd_collective_table *collectives;
 
-  /* Frame one run of a program on a device, for plugins that batch. Any
-   * thread. `correlation` names the run. May be NULL.
+  /* Says that a run of a program on the device begins, for plugins that batch.
+   * Any thread. `correlation` names the run. May be NULL.
    * [dev.run-hooks] */
   void (*run_begin)(kd_device *device, uint64_t correlation);
+
+  /* Says that nothing more of the run is enqueued: what was held back goes to
+   * the device. May be NULL. */
   void (*run_end)(kd_device *device, uint64_t correlation);
 
   /* Whether an open device still works.

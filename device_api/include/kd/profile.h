@@ -26,10 +26,14 @@ typedef struct kd_profile_table {
   uint32_t struct_size; /* sizeof(kd_profile_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* Starts and stops pushing records. `stop` returns when the last record of
-   * work that is done has been pushed. Returns KD_OK, KD_UNAVAILABLE.
-   * [prof.records, prof.monotone, prof.stop, prof.bytes] */
+  /* Starts pushing records of what the device does.
+   * Returns KD_OK, KD_UNAVAILABLE.
+   * [prof.records, prof.monotone, prof.bytes] */
   kd_status (*start)(kd_device *device);
+
+  /* Stops pushing records. It returns when the last record of work that is
+   * done has been pushed. Returns KD_OK, KD_UNAVAILABLE.
+   * [prof.stop] */
   kd_status (*stop)(kd_device *device);
 
   /* Reads the device's clock and the host's (CLOCK_MONOTONIC, nanoseconds) as

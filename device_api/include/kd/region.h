@@ -37,8 +37,9 @@ typedef struct kd_region_table {
 
   /* Compiles one claimed part: its inputs and outputs are the graph's, in
    * order, constants among the inputs: the graph has their data, and each launch
-   * their tensors. The graph is borrowed for the call. May take long; any thread. Returns KD_OK, KD_UNIMPLEMENTED (the
-   * host runs the part op by op), KD_OUT_OF_MEMORY.
+   * their tensors. The graph is borrowed for the call. May take long; any thread.
+   * Returns KD_OK, KD_UNIMPLEMENTED (the host runs the part op by op),
+   * KD_OUT_OF_MEMORY.
    * [region.equals-ops, region.parts, region.odd-graphs, region.threads] */
   kd_status (*compile)(kd_device *device, const kd_graph *graph,
                        KD_OWNED kd_region **out_region);
@@ -46,12 +47,13 @@ typedef struct kd_region_table {
   /* Bytes of scratch a launch needs; NULL: none. */
   uint64_t (*workspace)(kd_region *region, const kd_launch *launch);
 
-  /* Runs it; the rules are kd_kernel_def.enqueue's; launch->node and
+  /* Runs a region; the rules are kd_kernel_def.enqueue's; launch->node and
    * launch->data are NULL, tensors are row-major and share no memory with each
    * other but where they are inputs. */
   kd_status (*enqueue)(kd_region *region, kd_stream *stream,
                        const kd_launch *launch);
 
+  /* Frees a region that no enqueued work uses. */
   void (*destroy)(kd_region *region);
 
   /* Gives the compiled form, which kd_host.release frees. It carries what it

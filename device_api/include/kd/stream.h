@@ -91,7 +91,8 @@ typedef struct kd_event_table {
    * [event.record-query, event.re-record] */
   kd_status (*record)(kd_event *event, kd_stream *stream);
 
-  /* Returns KD_OK (done, or never recorded), KD_BUSY (not yet), or the status
+  /* Asks whether the work before the event is done.
+   * Returns KD_OK (done, or never recorded), KD_BUSY (not yet), or the status
    * of the first work before it that failed. Never blocks.
    * [event.record-query] */
   kd_status (*query)(kd_event *event);
