@@ -1,6 +1,6 @@
 /* keel/op.h - running single ops.
  *
- * Ops, attributes and their meaning are ONNX's at opset 18 (domain "ai.onnx",
+ * Ops, attributes and their meaning are ONNX's at opset 28 (domain "ai.onnx",
  * written as no domain), and keel's own in domain "keel".
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KEEL_OP_H

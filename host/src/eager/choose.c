@@ -30,8 +30,11 @@ static bool fits(keel_device *device, const kd_kernel_def *def,
       (blocked && !(def->flags & layouts)) || !types_fit(def, node))
     return false;
   if (!def->supports) return true;
-  return keel_layers_enter("kernel.supports") == KD_OK &&
-         def->supports(device->handle, node) == KD_OK;
+  keel_status status = keel_layers_enter("kernel.supports");
+  uint64_t began = keel_now();
+  if (status == KD_OK) status = def->supports(device->handle, node);
+  keel_layers_left(&device->context->log, "kernel.supports", began, status);
+  return status == KD_OK;
 }
 
 static const kd_kernel_def *best_on(keel_device *device,
@@ -45,13 +48,22 @@ static const kd_kernel_def *best_on(keel_device *device,
   return NULL;
 }
 
+/* Types of the outputs too: attributes may decide them, as Cast's `to` does. */
+static void add_types(keel_text *out, const keel_type *const *types,
+                      uint32_t count) {
+  char type[160];
+  for (uint32_t i = 0; i < count && i < 12; i++)
+    keel_text_add(out, "%s%s", i ? ", " : "",
+                  keel_type_text(types[i], type, sizeof type));
+}
+
 static keel_status nothing_fits(keel_context *context, keel_device *wanted,
                                 const struct kd_node *node, const char *where) {
   keel_text args = {0};
-  char type[160];
-  for (uint32_t i = 0; i < node->input_count && i < 12; i++)
-    keel_text_add(&args, "%s%s", i ? ", " : "",
-                  keel_type_text(node->inputs[i], type, sizeof type));
+  keel_text_add(&args, "(");
+  add_types(&args, node->inputs, node->input_count);
+  keel_text_add(&args, ") -> ");
+  add_types(&args, node->outputs, node->output_count);
   char why[512] = "";
   if (keel_said()) snprintf(why, sizeof why, " (%s)", keel_message());
   const keel_schema *schema = node->op->schema;
@@ -60,8 +72,8 @@ static keel_status nothing_fits(keel_context *context, keel_device *wanted,
     known |= keel_device_kernels(context->devices[i], schema->domain,
                                  schema->name) != NULL;
   keel_fail(KD_UNIMPLEMENTED,
-            known ? "no device takes %s(%s)%s%s%s; asked for %s%s"
-                  : "no device has a kernel for %s(%s)%s%s%s; asked for %s%s",
+            known ? "no device takes %s%s%s%s%s; asked for %s%s"
+                  : "no device has a kernel for %s%s%s%s%s; asked for %s%s",
             schema->name, keel_text_get(&args), where && *where ? " \"" : "",
             where ? where : "", where && *where ? "\"" : "",
             wanted ? wanted->name : "any", why);

@@ -4,6 +4,7 @@
 #include "base/refs.h"
 #include "memory/copy.h"
 #include "memory/transfer.h"
+#include "trace/tickets.h"
 #include "trace/trace.h"
 
 #define FEW 12 /* arguments that need no allocation */
@@ -95,7 +96,7 @@ static keel_tensor *forwardable(const keel_binding *binding,
 static keel_status make_output(const keel_binding *binding, uint32_t index,
                                const keel_type *type, keel_tensor *forward,
                                keel_tensor **out_tensor) {
-  bool host = binding->instance->def->host_outputs >> index & 1;
+  bool host = index < 32 && binding->instance->def->host_outputs >> index & 1;
   keel_heap *heap =
       host ? &binding->device->context->host : &binding->device->heap;
   if (forward) return keel_tensor_view(forward, type, out_tensor);
@@ -222,10 +223,10 @@ static keel_status call_kernel(launch *run) {
   const kd_kernel_def *def = run->binding->instance->def;
   const char *op = run->site->op->schema->name, *where = run->site->where;
   uint64_t began = 0;
-  if (keel_tracing()) {
-    run->view.correlation = keel_trace_launch(op, where);
-    began = keel_now();
-  }
+  if (keel_tracing() || run->site->ticket)
+    run->view.correlation =
+        keel_ticket_number(run->site->ticket, keel_trace_launch(op, where));
+  if (keel_tracing()) began = keel_now();
   kd_status status = enqueue(run);
   if (began) keel_trace_span(op, run->binding->device->name, where, began);
   if (status == KD_OUT_OF_MEMORY && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))

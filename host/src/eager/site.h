@@ -32,6 +32,7 @@ typedef struct keel_site {
   struct keel_fplan *const *graphs; /* nested functions, by attribute */
   const keel_region *region;        /* what keel::Region stands for */
   uint64_t *copy_time; /* where the time of moving inputs is added, or NULL */
+  uint32_t ticket;     /* of a profile by devices' clocks, or 0 */
   /* Filled from the first, each once, with release; acquired. Gone with the site. */
   _Atomic(keel_binding *) slots[KEEL_SITE_SLOTS];
 } keel_site;

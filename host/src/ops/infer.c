@@ -79,6 +79,25 @@ keel_status keel_infer_axis(const keel_infer *infer, int64_t axis,
   return KD_OK;
 }
 
+keel_status keel_infer_new_axis(const keel_infer *infer, int64_t axis,
+                                uint32_t rank, uint32_t *seen,
+                                uint32_t *out_axis) {
+  KEEL_TRY(keel_infer_axis(infer, axis, rank, out_axis));
+  if (*seen >> *out_axis & 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "axis %u is named twice; name each axis once",
+                           (unsigned)*out_axis);
+  *seen |= UINT32_C(1) << *out_axis;
+  return KD_OK;
+}
+
+keel_status keel_infer_grow(const keel_infer *infer, int64_t *size,
+                            int64_t by) {
+  if (keel_mul_i64(*size, by, size) && *size < INT64_MAX / 4) return KD_OK;
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                         "a dimension of the result would be larger than 2^61");
+}
+
 bool keel_dims_broadcast(keel_dims *dims, uint32_t with_rank,
                          const int64_t *with) {
   uint32_t rank = dims->rank > with_rank ? dims->rank : with_rank;
@@ -96,7 +115,7 @@ bool keel_dims_broadcast(keel_dims *dims, uint32_t with_rank,
 
 /* ---- the schema's rules --------------------------------------------------- */
 
-static keel_status check_counts(const keel_infer *infer) {
+keel_status keel_infer_counts(const keel_infer *infer) {
   const keel_schema *schema = infer->op->schema;
   bool any =
       schema->input_count && schema->inputs[schema->input_count - 1].variadic;
@@ -118,6 +137,27 @@ static keel_status check_counts(const keel_infer *infer) {
   return KD_OK;
 }
 
+bool keel_dtype_is_there(kd_dtype dtype) {
+  uint64_t there = KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128);
+  return dtype < KD_DTYPE_COUNT && (there & KD_TYPES(dtype));
+}
+
+static keel_status refuse_type(const keel_infer *infer, const char *name,
+                               kd_dtype dtype, uint64_t types) {
+  if (!keel_dtype_is_there(dtype))
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "%s is %s, a type that Keel does not have yet", name,
+                           kd_dtype_name(dtype));
+  keel_text there = {0};
+  for (kd_dtype i = 1; i < KD_DTYPE_COUNT; i++)
+    if (types & KD_TYPES(i))
+      keel_text_add(&there, "%s%s", there.size ? ", " : "", kd_dtype_name(i));
+  keel_infer_fail(infer, KD_INVALID_ARGUMENT, "%s can't be %s; it is one of %s",
+                  name, kd_dtype_name(dtype), keel_text_get(&there));
+  keel_text_free(&there);
+  return KD_INVALID_ARGUMENT;
+}
+
 static keel_status bind_type(const keel_infer *infer, uint32_t index,
                              kd_dtype *bound) {
   const keel_param *param = keel_schema_input(infer->op->schema, index);
@@ -129,8 +169,7 @@ static keel_status bind_type(const keel_infer *infer, uint32_t index,
     return KD_OK;
   }
   if (param->types && !(param->types & KD_TYPES(type->dtype)))
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "%s can't be %s",
-                           param->name, kd_dtype_name(type->dtype));
+    return refuse_type(infer, param->name, type->dtype, param->types);
   if (param->variable < 0 || param->mixed) return KD_OK;
   kd_dtype *variable = &bound[param->variable];
   if (*variable != KD_NONE && *variable != type->dtype)
@@ -152,7 +191,7 @@ static kd_dtype only_type(uint64_t types) {
 keel_status keel_infer_types(keel_infer *infer) {
   const keel_schema *schema = infer->op->schema;
   kd_dtype bound[8] = {0};
-  KEEL_TRY(check_counts(infer));
+  KEEL_TRY(keel_infer_counts(infer));
   for (uint32_t i = 0; i < infer->input_count; i++)
     KEEL_TRY(bind_type(infer, i, bound));
   for (uint32_t i = 0; i < KEEL_COUNT_OF(infer->dtypes); i++) {

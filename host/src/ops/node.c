@@ -65,6 +65,15 @@ static keel_status copy_attr(keel_opdef *op, const keel_attr *from,
   return whole ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
+static bool is_choice(const char *choices, const char *word) {
+  size_t size = strlen(word);
+  for (const char *at = choices; at; at = strchr(at, '|')) {
+    at += *at == '|';
+    if (strcspn(at, "|") == size && !strncmp(at, word, size)) return true;
+  }
+  return false;
+}
+
 static keel_status check_attr(const keel_schema *schema, const keel_attr *attr,
                               const keel_opdef *op) {
   const keel_attr_rule *rule = rule_of(schema, attr->name);
@@ -82,6 +91,10 @@ static keel_status check_attr(const keel_schema *schema, const keel_attr *attr,
     return keel_fail(KD_INVALID_ARGUMENT, "%s: attribute \"%s\" is %s, not %s",
                      schema->name, attr->name, kind_name(rule->kind),
                      kind_name(attr->kind));
+  if (rule->choices && !is_choice(rule->choices, attr->s))
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "%s: attribute \"%s\" is \"%s\", and not one of %s",
+                     schema->name, attr->name, attr->s, rule->choices);
   if (attr->kind == KD_ATTR_TENSOR && !attr->tensor)
     return keel_fail(KD_INVALID_ARGUMENT, "%s: attribute \"%s\" has no tensor",
                      schema->name, attr->name);
@@ -112,8 +125,10 @@ static uint64_t hash_attr(uint64_t hash, const keel_attr *attr) {
 static keel_status fill(keel_opdef *op, const keel_attr *attrs, uint32_t count,
                         struct keel_function *const *graphs) {
   const keel_schema *schema = op->schema;
-  op->attrs = keel_arena_take(&op->arena, (count + 1) * sizeof *op->attrs);
-  if (!op->attrs) return KD_OUT_OF_MEMORY;
+  if (count) {
+    op->attrs = keel_arena_take(&op->arena, count * sizeof *op->attrs);
+    if (!op->attrs) return KD_OUT_OF_MEMORY;
+  }
   op->hash = keel_hash(KEEL_HASH_SEED, &schema, sizeof schema);
   op->shareable = true;
   for (uint32_t i = 0; i < count; i++) {

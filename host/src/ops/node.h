@@ -82,6 +82,9 @@ struct keel_infer {
  */
 keel_status keel_infer_types(keel_infer *infer);
 
+/* The first of these checks, which needs no types: how many arguments there are. */
+keel_status keel_infer_counts(const keel_infer *infer);
+
 /* Fails with "Op(X f32[2], ...): " and the text. */
 keel_status keel_infer_fail(const keel_infer *infer, keel_status status,
                             const char *format, ...) KD_PRINTF(3, 4);
@@ -104,5 +107,14 @@ static inline const keel_type *keel_infer_in(const keel_infer *infer,
 /* An axis in [-rank, rank) as one in [0, rank). */
 keel_status keel_infer_axis(const keel_infer *infer, int64_t axis,
                             uint32_t rank, uint32_t *out_axis);
+
+/* The same for one of a list of axes, each of which may be named once; `seen`
+ * holds a bit for each that was, and begins as 0. */
+keel_status keel_infer_new_axis(const keel_infer *infer, int64_t axis,
+                                uint32_t rank, uint32_t *seen,
+                                uint32_t *out_axis);
+
+/* *size times `by`, which must be >= 0; fails where it is too large. */
+keel_status keel_infer_grow(const keel_infer *infer, int64_t *size, int64_t by);
 
 #endif /* KEEL_NODE_H */

@@ -23,11 +23,15 @@ static uint64_t type_set(const char *name, size_t size) {
       {"any", 0},
       {"plain", KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128)},
       {"num", KD_TYPES_NUMBER},
+      {"order", KD_TYPES_NUMBER | KD_TYPES(KD_BOOL)},
       {"float", KD_TYPES_FLOAT},
       {"signed", KD_TYPES_SIGNED | KD_TYPES_FLOAT},
       {"int", KD_TYPES_INT},
       {"uint", KD_TYPES_UNSIGNED},
       {"index", KD_TYPES(KD_I32) | KD_TYPES(KD_I64)},
+      {"scale", KD_TYPES(KD_F32) | KD_TYPES(KD_F16) | KD_TYPES(KD_BF16)},
+      {"quant",
+       KD_TYPES(KD_U8) | KD_TYPES(KD_I8) | KD_TYPES(KD_U16) | KD_TYPES(KD_I16)},
       {"byte", KD_TYPES(KD_U8) | KD_TYPES(KD_I8)},
       {"bool", KD_TYPES(KD_BOOL)},
       {"i32", KD_TYPES(KD_I32)},
@@ -108,7 +112,7 @@ static bool read_params(const char *text, keel_schema *schema) {
   return schema->outputs != NULL;
 }
 
-/* ---- attributes: "axis:i=1 mode:s=constant to:i! pads:I" ------------------- */
+/* ---- attributes: "axis:i=1 mode:s=constant|edge to:i! pads:I" -------------- */
 
 static bool read_attr(const char *word, size_t size, keel_attr_rule *rule) {
   static const char kinds[] = "?fistgFIS"; /* by KD_ATTR_* number */
@@ -124,8 +128,14 @@ static bool read_attr(const char *word, size_t size, keel_attr_rule *rule) {
   rule->kind = (uint32_t)(kind - kinds);
   rule->required = colon[2] == '!';
   rule->has_default = colon[2] == '=';
+  char *said = colon + 2 + (rule->required || rule->has_default);
+  if (strchr(said, '|')) {
+    rule->choices = keel_arena_copy(&arena, said);
+    if (!rule->choices) return false;
+    *strchr(said, '|') = 0; /* the first one is the default */
+  }
   if (rule->has_default) {
-    rule->s = colon + 3;
+    rule->s = said;
     rule->i = strtoll(rule->s, NULL, 10);
     rule->f = strtof(rule->s, NULL);
   }
@@ -203,20 +213,67 @@ const keel_schema *keel_schema_at(uint32_t index) {
   return index < keel_schema_row_count ? &schemas[index] : NULL;
 }
 
-keel_status keel_schema_missing(const char *domain, const char *name) {
+static void in_small_letters(const char *name, char *to, size_t room) {
+  size_t i = 0;
+  for (; name[i] && i + 1 < room; i++)
+    to[i] = (char)tolower((unsigned char)name[i]);
+  to[i] = 0;
+}
+
+/* An op of the domain whose name differs in a letter, in two where it is long, or in
+ * capitals. */
+static const char *near_name(const char *domain, const char *name) {
   const char *near = NULL;
-  unsigned least = 3;
+  char small[64], other[64];
+  in_small_letters(name, small, sizeof small);
+  unsigned least = strlen(small) < 8 ? 2 : 3;
+  if (strlen(small) < 3) return NULL;
   for (uint32_t i = 0; i < keel_schema_row_count; i++) {
-    unsigned distance = keel_distance(name, schemas[i].name);
+    if (strcmp(schemas[i].domain, domain) != 0) continue;
+    in_small_letters(schemas[i].name, other, sizeof other);
+    unsigned distance = keel_distance(small, other);
     if (distance < least) {
       least = distance;
       near = schemas[i].name;
     }
   }
-  return keel_fail(
-      KD_NOT_FOUND, "there is no op %s%s%s%s%s%s",
-      domain && *domain ? domain : "", domain && *domain ? "::" : "", name,
-      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+  return near;
+}
+
+/* Domains of the table, and the one that has an op of the name, or NULL. */
+static const char *list_domains(const char *name, keel_text *out) {
+  const char *last = "", *other = NULL;
+  for (uint32_t i = 0; i < keel_schema_row_count; i++) {
+    const keel_schema *schema = &schemas[i];
+    if (!strcmp(schema->name, name)) other = schema->domain;
+    if (!strcmp(schema->domain, last)) continue;
+    last = schema->domain;
+    bool listed = false;
+    for (uint32_t k = 0; k < i && !listed; k++)
+      listed = !strcmp(schemas[k].domain, last);
+    if (!listed) keel_text_add(out, "%s%s", out->size ? ", " : "", last);
+  }
+  return other;
+}
+
+keel_status keel_schema_missing(const char *domain, const char *name) {
+  bool plain = !domain || !*domain;
+  if (plain) domain = "ai.onnx";
+  const char *near = near_name(domain, name);
+  keel_text domains = {0};
+  const char *other = list_domains(name, &domains);
+  char more[200];
+  if (near)
+    snprintf(more, sizeof more, "did you mean %s?", near);
+  else if (other)
+    snprintf(more, sizeof more, "%s::%s is another op of that name", other,
+             name);
+  else
+    snprintf(more, sizeof more, "`keel ops` lists those of the domains %s",
+             keel_text_get(&domains));
+  keel_text_free(&domains);
+  return keel_fail(KD_NOT_FOUND, "there is no op %s%s%s; %s",
+                   plain ? "" : domain, plain ? "" : "::", name, more);
 }
 
 static const keel_param *param_at(const keel_param *params, uint32_t count,

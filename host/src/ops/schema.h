@@ -30,6 +30,8 @@ typedef struct keel_attr_rule {
   int64_t i;
   float f;
   const char *s;
+  const char
+      *choices; /* what a string can be: words between |; NULL: anything */
 } keel_attr_rule;
 
 /* Same inputs, other outputs: never folded or shared. */
@@ -67,8 +69,11 @@ keel_status keel_schema_ready(void);
 /* A schema by name, or NULL. domain "" is "ai.onnx". */
 const keel_schema *keel_schema_find(const char *domain, const char *name);
 
-/* Fails with "no op ...", naming ones with a like name. */
+/* Fails with "no op ...", naming one with a like name, or the domains that there are. */
 keel_status keel_schema_missing(const char *domain, const char *name);
+
+/* Whether ops take the type, and not only pass it through. */
+bool keel_dtype_is_there(kd_dtype dtype);
 
 /* All schemas, in the table's order. */
 const keel_schema *keel_schema_at(uint32_t index);

@@ -2,6 +2,10 @@
 #include "memory/copy.h"
 #include "ops/runtime.h"
 
+/* Tensors of a sequence that one op makes: a tensor of no elements has as many parts as
+ * its file likes, and each costs memory. */
+#define KEEL_SEQUENCE_MOST (1 << 20)
+
 static keel_status need_sequence(const keel_host_call *call) {
   if (call->input_count < 1 || !call->inputs[0] ||
       call->inputs[0]->kind != KEEL_SEQUENCE)
@@ -36,8 +40,10 @@ keel_status keel_run_sequence_construct(keel_host_call *call) {
 
 keel_status keel_run_sequence_insert(keel_host_call *call) {
   KEEL_TRY(need_sequence(call));
-  if (call->input_count < 2 || !call->inputs[1])
-    return keel_call_fail(call, KD_INVALID_ARGUMENT, "the tensor is missing");
+  if (call->input_count < 2 || !call->inputs[1] ||
+      call->inputs[1]->kind != KEEL_DATA)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "the second input is no tensor");
   const keel_tensor *sequence = call->inputs[0];
   uint32_t at = 0, count = sequence->item_count;
   KEEL_TRY(position(call, 2, count, false, &at));
@@ -85,45 +91,64 @@ keel_status keel_run_sequence_length(keel_host_call *call) {
 
 /* ---- splitting ------------------------------------------------------------ */
 
-/* Sizes of the parts: one by one, of one size, or as listed. */
-static keel_status part_sizes(const keel_host_call *call, int64_t total,
-                              int64_t **out_sizes, uint32_t *out_count) {
-  int64_t each = 1, listed = 0;
-  keel_tensor *here = NULL;
-  if (call->input_count > 1 && call->inputs[1]) {
-    KEEL_TRY(keel_tensor_to_host(call->inputs[1], &here));
-    bool wide = here->type->dtype == KD_I64;
-    if (here->type->rank > 1 || (!wide && here->type->dtype != KD_I32)) {
-      keel_tensor_release(here);
-      return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                            "split must be a scalar or list of integers");
-    }
-    if (here->type->rank == 1)
-      listed = here->type->elements;
-    else
-      each = wide ? *(const int64_t *)here->data : *(const int32_t *)here->data;
-  }
-  keel_status status = KD_OK;
+/* Parts of one size, `each`, of which the last may be shorter. */
+static keel_status equal_parts(const keel_host_call *call, int64_t total,
+                               int64_t each, int64_t *out_count) {
   if (each < 1)
-    status = keel_call_fail(call, KD_INVALID_ARGUMENT, "split is %lld",
-                            (long long)each);
-  int64_t count = listed            ? listed
-                  : status == KD_OK ? (total + each - 1) / each
-                                    : 0;
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "split is %lld; a part has at least 1 element",
+                          (long long)each);
+  *out_count = total / each + (total % each != 0);
+  return KD_OK;
+}
+
+static int64_t number_at(const keel_tensor *list, int64_t index) {
+  return list->type->dtype == KD_I64 ? ((const int64_t *)list->data)[index]
+                                     : ((const int32_t *)list->data)[index];
+}
+
+/* Sizes of the parts: one by one, of one size, or as `given` lists them. */
+static keel_status fill_sizes(const keel_host_call *call, int64_t total,
+                              const keel_tensor *given, int64_t **out_sizes,
+                              uint32_t *out_count) {
+  const keel_type *type = given ? given->type : NULL;
+  bool listed = type && type->rank == 1;
+  int64_t each = type && !listed ? number_at(given, 0) : 1;
+  int64_t count = listed ? type->elements : 0;
+  if (!listed) KEEL_TRY(equal_parts(call, total, each, &count));
+  if (count > KEEL_SEQUENCE_MOST)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "it would make %lld parts; a sequence has at most %d"
+                          " tensors",
+                          (long long)count, KEEL_SEQUENCE_MOST);
   int64_t *sizes = calloc((size_t)count + 1, sizeof *sizes);
-  if (!sizes) status = keel_no_memory((uint64_t)count * sizeof *sizes);
-  for (int64_t i = 0; sizes && i < count; i++)
-    sizes[i] = !listed ? (i + 1 < count ? each : total - i * each)
-               : here->type->dtype == KD_I64 ? ((const int64_t *)here->data)[i]
-                                             : ((const int32_t *)here->data)[i];
-  keel_tensor_release(here);
-  if (status != KD_OK) {
-    free(sizes);
-    return status;
-  }
+  if (!sizes) return keel_no_memory((uint64_t)count * sizeof *sizes);
+  for (int64_t i = 0; i < count; i++)
+    sizes[i] = listed          ? number_at(given, i)
+               : i + 1 < count ? each
+                               : total - i * each;
   *out_sizes = sizes;
   *out_count = (uint32_t)count;
   return KD_OK;
+}
+
+static keel_status part_sizes(const keel_host_call *call, int64_t total,
+                              int64_t **out_sizes, uint32_t *out_count) {
+  keel_tensor *here = NULL;
+  if (call->input_count > 1 && call->inputs[1]) {
+    if (call->inputs[1]->kind != KEEL_DATA)
+      return keel_call_fail(call, KD_INVALID_ARGUMENT, "split is no tensor");
+    KEEL_TRY(keel_tensor_to_host(call->inputs[1], &here));
+  }
+  const keel_type *type = here ? here->type : NULL;
+  bool fits = !type || (type->rank <= 1 &&
+                        (type->dtype == KD_I64 || type->dtype == KD_I32));
+  keel_status status =
+      fits ? fill_sizes(call, total, here, out_sizes, out_count)
+           : keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "split must be a scalar or list of integers");
+  keel_tensor_release(here);
+  return status;
 }
 
 /* Drops the axis of length 1 from each part. */

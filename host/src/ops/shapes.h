@@ -7,7 +7,7 @@
 /* clang-format off */
 #define KEEL_SHAPES(X) \
   X(same) X(broadcast) X(cast) X(cast_like) X(reduce) X(arg_reduce) \
-  X(matmul) X(gemm) X(batch_norm) X(layer_norm) X(dropout) X(quantize) \
+  X(matmul) X(gemm) X(batch_norm) X(group_norm) X(layer_norm) X(dropout) X(quantize) \
   X(dequantize) X(dynamic_quantize) X(qlinear_matmul) X(transpose) \
   X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(expand) X(concat) \
   X(split) X(slice) X(gather) X(gather_elements) X(gather_nd) X(scatter) \
@@ -15,7 +15,7 @@
   X(one_hot) X(eye_like) X(shape) X(size) X(constant) X(constant_of_shape) \
   X(range) X(top_k) X(where) X(conv) X(qlinear_conv) X(conv_transpose) \
   X(pool) X(global_pool) X(max_unpool) X(control) X(region) X(random) X(random_like) X(counted) \
-  X(det) X(einsum) X(rnn) X(grid_sample) X(roi_align) X(window) X(nll_loss) \
+  X(reverse_sequence) X(det) X(einsum) X(rnn) X(grid_sample) X(roi_align) X(window) X(nll_loss) \
   X(sce_loss) X(fused_conv) X(dft) X(stft) X(mel)
 /* clang-format on */
 

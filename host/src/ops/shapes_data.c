@@ -1,6 +1,7 @@
 /* shapes_data.c - shape functions of ops that move, select and make data. */
 #include <kd/help.h>
 
+#include "base/float.h"
 #include "ops/shapes.h"
 
 /* ---- the same elements in another shape ----------------------------------- */
@@ -79,21 +80,20 @@ keel_status keel_shape_squeeze(keel_infer *infer) {
   const keel_type *in = infer->in[0];
   int64_t axes[KD_MAX_RANK];
   int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
-  bool gone[KD_MAX_RANK] = {false};
+  uint32_t gone = 0;
   if (count < 0) return KD_INVALID_ARGUMENT;
   bool all = !keel_infer_in(infer, 1);
   for (int64_t i = 0; i < count; i++) {
     uint32_t axis = 0;
-    KEEL_TRY(keel_infer_axis(infer, axes[i], in->rank, &axis));
+    KEEL_TRY(keel_infer_new_axis(infer, axes[i], in->rank, &gone, &axis));
     if (in->dims[axis] != 1)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "axis %u has %lld elements, not 1", (unsigned)axis,
                              (long long)in->dims[axis]);
-    gone[axis] = true;
   }
   keel_dims dims = {0};
   for (uint32_t i = 0; i < in->rank; i++)
-    if (!gone[i] && !(all && in->dims[i] == 1))
+    if (!(gone >> i & 1) && !(all && in->dims[i] == 1))
       dims.dims[dims.rank++] = in->dims[i];
   return keel_infer_dims(infer, 0, &dims);
 }
@@ -102,22 +102,35 @@ keel_status keel_shape_unsqueeze(keel_infer *infer) {
   const keel_type *in = infer->in[0];
   int64_t axes[KD_MAX_RANK];
   int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
-  bool fresh[KD_MAX_RANK] = {false};
+  uint32_t fresh = 0;
   if (count < 0) return KD_INVALID_ARGUMENT;
   keel_dims dims = {.rank = in->rank + (uint32_t)count};
   if (dims.rank > KD_MAX_RANK)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many dimensions");
   for (int64_t i = 0; i < count; i++) {
     uint32_t axis = 0;
-    KEEL_TRY(keel_infer_axis(infer, axes[i], dims.rank, &axis));
-    if (fresh[axis])
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "axis %u is given twice", (unsigned)axis);
-    fresh[axis] = true;
+    KEEL_TRY(keel_infer_new_axis(infer, axes[i], dims.rank, &fresh, &axis));
   }
   for (uint32_t i = 0, from = 0; i < dims.rank; i++)
-    dims.dims[i] = fresh[i] ? 1 : in->dims[from++];
+    dims.dims[i] = fresh >> i & 1 ? 1 : in->dims[from++];
   return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_reverse_sequence(keel_infer *infer) {
+  const keel_type *in = infer->in[0], *lengths = infer->in[1];
+  int64_t batch = keel_attr_int(infer->op, "batch_axis", 1);
+  int64_t time = keel_attr_int(infer->op, "time_axis", 0);
+  if (in->rank < 2 || batch < 0 || batch > 1 || time != 1 - batch)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "batch_axis is %lld and time_axis %lld, and one has to"
+        " be 0, the other 1",
+        (long long)batch, (long long)time);
+  if (lengths->rank != 1 || lengths->dims[0] != in->dims[batch])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "one length is needed for each of %lld sequences",
+                           (long long)in->dims[batch]);
+  return keel_shape_same(infer);
 }
 
 keel_status keel_shape_depth_to_space(keel_infer *infer) {
@@ -129,8 +142,8 @@ keel_status keel_shape_depth_to_space(keel_infer *infer) {
                            " squared",
                            (long long)b);
   dims.dims[1] /= b * b;
-  dims.dims[2] *= b;
-  dims.dims[3] *= b;
+  KEEL_TRY(keel_infer_grow(infer, &dims.dims[2], b));
+  KEEL_TRY(keel_infer_grow(infer, &dims.dims[3], b));
   return keel_infer_dims(infer, 0, &dims);
 }
 
@@ -143,7 +156,7 @@ keel_status keel_shape_space_to_depth(keel_infer *infer) {
                            "needs N,C,H,W with H and W multiples of blocksize"
                            " %lld",
                            (long long)b);
-  dims.dims[1] *= b * b;
+  KEEL_TRY(keel_infer_grow(infer, &dims.dims[1], b * b));
   dims.dims[2] /= b;
   dims.dims[3] /= b;
   return keel_infer_dims(infer, 0, &dims);
@@ -186,38 +199,53 @@ keel_status keel_shape_concat(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
-keel_status keel_shape_split(keel_infer *infer) {
-  uint32_t axis = 0;
-  keel_dims dims = keel_dims_of(infer->in[0]);
-  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
-                           dims.rank, &axis));
-  int64_t sizes[256], total = dims.dims[axis], sum = 0;
-  int64_t parts = infer->output_count;
-  int64_t count = keel_infer_ints(infer, 1, sizes, 256);
-  if (count < 0) return KD_INVALID_ARGUMENT;
-  if (!keel_infer_in(infer, 1)) {
-    int64_t each = (total + parts - 1) / parts;
-    for (int64_t i = 0; i < parts && i < 256; i++) {
+/* Sizes of the parts, as the second input lists them or in equal parts; room is for
+ * `parts`. */
+static keel_status part_sizes(keel_infer *infer, int64_t total, uint32_t parts,
+                              int64_t *sizes) {
+  int64_t count = parts, sum = 0;
+  int64_t named = keel_attr_int(infer->op, "num_outputs", parts);
+  if (named != parts)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "num_outputs is %lld, and %u outputs are asked for",
+                           (long long)named, (unsigned)parts);
+  if (keel_infer_in(infer, 1)) {
+    count = keel_infer_ints(infer, 1, sizes, parts);
+    if (count < 0) return KD_INVALID_ARGUMENT;
+    for (int64_t i = 0; i < count; i++)
+      sum += keel_is_sane(sizes[i]) && sizes[i] >= 0 ? sizes[i] : total + 1;
+  } else {
+    int64_t each = total / parts + (total % parts != 0);
+    for (int64_t i = 0; i < count; i++) {
       sizes[i] = total - sum < each ? total - sum : each;
       sum += sizes[i];
     }
-    count = parts < 256 ? parts : 256;
-  } else {
-    for (int64_t i = 0; i < count; i++)
-      sum += keel_is_sane(sizes[i]) && sizes[i] >= 0 ? sizes[i] : total + 1;
   }
-  if (count != parts || sum != total)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "%lld elements along axis %u do not make the %lld"
-                           " parts that are asked for",
-                           (long long)total, (unsigned)axis, (long long)parts);
+  if (count == parts && sum == total) return KD_OK;
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                         "%lld parts of %lld elements in all are asked for, and"
+                         " there are %u parts of %lld",
+                         (long long)count, (long long)sum, (unsigned)parts,
+                         (long long)total);
+}
+
+keel_status keel_shape_split(keel_infer *infer) {
+  uint32_t axis = 0, parts = infer->output_count;
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 0),
+                           dims.rank, &axis));
+  int64_t few[64], *sizes = few;
+  if (parts > KEEL_COUNT_OF(few)) sizes = malloc(parts * sizeof *sizes);
+  if (!sizes) return keel_no_memory(parts * sizeof *sizes);
+  keel_status status = part_sizes(infer, dims.dims[axis], parts, sizes);
   kd_dtype dtype = infer->dtypes[0];
-  for (uint32_t i = 0; i < parts; i++) {
+  for (uint32_t i = 0; i < parts && status == KD_OK && !infer->unknown; i++) {
     infer->dtypes[i < KEEL_COUNT_OF(infer->dtypes) ? i : 0] = dtype;
     dims.dims[axis] = sizes[i];
-    KEEL_TRY(keel_infer_dims(infer, i, &dims));
+    status = keel_infer_dims(infer, i, &dims);
   }
-  return KD_OK;
+  if (sizes != few) free(sizes);
+  return status;
 }
 
 /* Elements of start, start + step, ... before end, in a dimension (ONNX Slice,
@@ -249,10 +277,12 @@ keel_status keel_shape_slice(keel_infer *infer) {
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "starts, ends, axes and steps differ in length");
   keel_dims dims = keel_dims_of(in);
+  uint32_t seen = 0;
   for (int64_t i = 0; i < counts[0]; i++) {
     uint32_t axis = 0;
     int64_t step = steps ? values[3][i] : 1;
-    KEEL_TRY(keel_infer_axis(infer, axes ? values[2][i] : i, in->rank, &axis));
+    KEEL_TRY(keel_infer_new_axis(infer, axes ? values[2][i] : i, in->rank,
+                                 &seen, &axis));
     if (step == 0)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "a step is 0");
     dims.dims[axis] =
@@ -277,9 +307,10 @@ keel_status keel_shape_pad(keel_infer *infer) {
                            "pads has %lld entries, not %lld", (long long)count,
                            (long long)(2 * named));
   keel_dims dims = keel_dims_of(in);
+  uint32_t seen = 0;
   for (int64_t i = 0; i < named; i++) {
     uint32_t axis = 0;
-    KEEL_TRY(keel_infer_axis(infer, axes[i], in->rank, &axis));
+    KEEL_TRY(keel_infer_new_axis(infer, axes[i], in->rank, &seen, &axis));
     if (!keel_is_sane(pads[i]) || !keel_is_sane(pads[i + named]))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "pads are too large");
     dims.dims[axis] += pads[i] + pads[i + named];
@@ -398,6 +429,39 @@ keel_status keel_shape_scatter(keel_infer *infer) {
   return keel_shape_same(infer);
 }
 
+static bool number_at(const keel_tensor *value, double *out_number) {
+  const void *data = value->data;
+  uint64_t bits = 0;
+  switch (value->type->dtype) {
+    case KD_U8:
+      *out_number = *(const uint8_t *)data;
+      return true;
+    case KD_I8:
+      *out_number = *(const int8_t *)data;
+      return true;
+    case KD_U16:
+      *out_number = *(const uint16_t *)data;
+      return true;
+    case KD_I16:
+      *out_number = *(const int16_t *)data;
+      return true;
+    case KD_U32:
+      *out_number = *(const uint32_t *)data;
+      return true;
+    case KD_I32:
+      *out_number = *(const int32_t *)data;
+      return true;
+    case KD_U64:
+      *out_number = (double)*(const uint64_t *)data;
+      return true;
+    case KD_I64:
+      *out_number = (double)*(const int64_t *)data;
+      return true;
+    default:
+      return keel_float_decode(value->type->dtype, data, out_number, &bits);
+  }
+}
+
 keel_status keel_shape_one_hot(keel_infer *infer) {
   const keel_type *indices = infer->in[0], *depth_type = infer->in[1];
   keel_tensor *value = infer->values ? infer->values[1] : NULL;
@@ -409,23 +473,11 @@ keel_status keel_shape_one_hot(keel_infer *infer) {
     infer->unknown = true;
     return KD_OK;
   }
-  int64_t depth = 0;
-  switch (depth_type->dtype) {
-    case KD_I64:
-      depth = *(const int64_t *)value->data;
-      break;
-    case KD_I32:
-      depth = *(const int32_t *)value->data;
-      break;
-    case KD_F32: {
-      float number = *(const float *)value->data;
-      depth = number >= 0 && number < 1e9f ? (int64_t)number : -1;
-      break;
-    }
-    default:
-      return keel_infer_fail(infer, KD_UNIMPLEMENTED, "depth can't be %s",
-                             kd_dtype_name(depth_type->dtype));
-  }
+  double number = 0;
+  if (!number_at(value, &number))
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED, "depth can't be %s",
+                           kd_dtype_name(depth_type->dtype));
+  int64_t depth = number >= 0 && number < 1e12 ? (int64_t)number : -1;
   int64_t at = keel_attr_int(infer->op, "axis", -1);
   uint32_t axis = 0;
   KEEL_TRY(keel_infer_axis(infer, at, indices->rank + 1, &axis));
@@ -526,31 +578,62 @@ keel_status keel_shape_constant_of_shape(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
-static bool number_at(const keel_tensor *value, double *out_number) {
-  switch (value->type->dtype) {
-    case KD_F32:
-      *out_number = *(const float *)value->data;
-      return true;
-    case KD_F64:
-      *out_number = *(const double *)value->data;
-      return true;
-    case KD_I16:
-      *out_number = *(const int16_t *)value->data;
-      return true;
-    case KD_I32:
-      *out_number = *(const int32_t *)value->data;
-      return true;
-    case KD_I64:
-      *out_number = (double)*(const int64_t *)value->data;
-      return true;
-    default:
-      return false;
-  }
+/* A number as it is: `whole` of the integer types, else `real`. */
+typedef struct number {
+  bool is_whole;
+  int64_t whole;
+  double real;
+} number;
+
+static bool range_number(const keel_tensor *value, number *out) {
+  kd_dtype dtype = value->type->dtype;
+  *out = (number){.is_whole = (KD_TYPES_SIGNED & KD_TYPES(dtype)) != 0};
+  if (!number_at(value, &out->real)) return false;
+  if (dtype == KD_I64)
+    out->whole = *(const int64_t *)value->data; /* a double may be another */
+  else if (out->is_whole)
+    out->whole = (int64_t)out->real;
+  return true;
 }
 
-/* Range: max(ceil((limit - start) / delta), 0) elements (ONNX Range-11). */
+static double as_real(const number *from) {
+  return from->is_whole ? (double)from->whole : from->real;
+}
+
+#define RANGE_MOST 1e12
+
+/* Numbers from one to another by steps, the last not among them; -1 where their count is
+ * beyond reason. */
+static int64_t range_length(const number *from, const number *to,
+                            const number *step) {
+  if (!from->is_whole) {
+    double span = (to->real - from->real) / step->real;
+    if (!(span < RANGE_MOST)) return -1;
+    int64_t count = span > 0 ? (int64_t)span : 0;
+    return count + ((double)count < span);
+  }
+  if (!step->whole) return -1;
+  /* the distance of two int64s needs 65 bits */
+  bool up = step->whole > 0;
+  uint64_t by = up ? (uint64_t)step->whole : -(uint64_t)step->whole;
+  if (up ? to->whole <= from->whole : to->whole >= from->whole) return 0;
+  uint64_t span = up ? (uint64_t)to->whole - (uint64_t)from->whole
+                     : (uint64_t)from->whole - (uint64_t)to->whole;
+  uint64_t count = span / by + (span % by != 0);
+  return (double)count < RANGE_MOST ? (int64_t)count : -1;
+}
+
+/* Range: max(ceil((limit - start) / delta), 0) elements (ONNX Range-27), of f16 and bf16
+ * by numbers of a wider type. */
 keel_status keel_shape_range(keel_infer *infer) {
-  double number[3];
+  number numbers[3];
+  int64_t stash = keel_attr_int(infer->op, "stash_type", KD_F32);
+  bool narrow = infer->in[0]->dtype == KD_F16 || infer->in[0]->dtype == KD_BF16;
+  if (narrow && stash != KD_F32 && stash != KD_F64)
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "stash_type is %lld, and f32 (1) and f64 (11) are"
+                           " what it can be",
+                           (long long)stash);
   for (uint32_t i = 0; i < 3; i++) {
     if (infer->in[i]->elements != 1)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
@@ -559,90 +642,15 @@ keel_status keel_shape_range(keel_infer *infer) {
       infer->unknown = true;
       return KD_OK;
     }
-    if (!number_at(infer->values[i], &number[i]))
+    if (!range_number(infer->values[i], &numbers[i]))
       return keel_infer_fail(infer, KD_UNIMPLEMENTED, "can't be of %s",
                              kd_dtype_name(infer->in[i]->dtype));
   }
-  double span = (number[1] - number[0]) / number[2];
-  if (!(span < 1e12))
+  int64_t count = range_length(&numbers[0], &numbers[1], &numbers[2]);
+  if (count < 0)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "from %g to %g by %g has no sensible length",
-                           number[0], number[1], number[2]);
-  int64_t count = span > 0 ? (int64_t)span : 0;
-  count += (double)count < span;
+                           as_real(&numbers[0]), as_real(&numbers[1]),
+                           as_real(&numbers[2]));
   return keel_infer_out(infer, 0, 1, &count);
-}
-
-keel_status keel_shape_window(keel_infer *infer) {
-  int64_t size = 0;
-  int64_t count = keel_infer_ints(infer, 0, &size, 1);
-  if (count < 0) return KD_INVALID_ARGUMENT;
-  int64_t to = keel_attr_int(infer->op, "output_datatype", KD_F32);
-  if (count != 1 || size < 0 || to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "size is %lld",
-                           (long long)size);
-  infer->dtypes[0] = (kd_dtype)to;
-  return keel_infer_out(infer, 0, 1, &size);
-}
-
-keel_status keel_shape_dft(keel_infer *infer) {
-  int64_t length = 0;
-  int64_t count = keel_infer_ints(infer, 1, &length, 1);
-  uint32_t axis = 0;
-  keel_dims dims = keel_dims_of(infer->in[0]);
-  if (count < 0) return KD_INVALID_ARGUMENT;
-  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 1),
-                           dims.rank, &axis));
-  if (dims.rank < 2 || axis == dims.rank - 1 || dims.dims[dims.rank - 1] < 1 ||
-      dims.dims[dims.rank - 1] > 2 || length < 0 || !keel_is_sane(length))
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "needs [..., 1 or 2] and an axis before the last");
-  if (count) dims.dims[axis] = length;
-  dims.dims[dims.rank - 1] = 2;
-  if (keel_attr_int(infer->op, "onesided", 0))
-    dims.dims[axis] = dims.dims[axis] / 2 + 1;
-  return keel_infer_dims(infer, 0, &dims);
-}
-
-keel_status keel_shape_stft(keel_infer *infer) {
-  const keel_type *signal = infer->in[0], *window = keel_infer_in(infer, 2);
-  int64_t step = 0, size = 0;
-  int64_t has_step = keel_infer_ints(infer, 1, &step, 1);
-  int64_t has_size = keel_infer_ints(infer, 3, &size, 1);
-  if (has_step < 0 || has_size < 0) return KD_INVALID_ARGUMENT;
-  if (!has_size && window) size = window->elements;
-  bool is_complex = signal->rank == 3 && signal->dims[2] == 2;
-  if (signal->rank < 2 || signal->rank > 3 ||
-      (signal->rank == 3 && (signal->dims[2] < 1 || signal->dims[2] > 2)))
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "signal is [batch, samples] or [batch, samples, 1"
-                           " or 2]");
-  if (has_step != 1 || step < 1 || !keel_is_sane(step) || size < 1 ||
-      size > signal->dims[1] ||
-      (window && (window->rank != 1 || window->elements != size)))
-    return keel_infer_fail(
-        infer, KD_INVALID_ARGUMENT,
-        "frames of %lld samples, %lld apart, don't fit a signal of %lld",
-        (long long)size, (long long)step, (long long)signal->dims[1]);
-  bool half = keel_attr_int(infer->op, "onesided", 1) != 0 && !is_complex;
-  int64_t dims[4] = {signal->dims[0], (signal->dims[1] - size) / step + 1,
-                     half ? size / 2 + 1 : size, 2};
-  return keel_infer_out(infer, 0, 4, dims);
-}
-
-keel_status keel_shape_mel(keel_infer *infer) {
-  int64_t mels = 0, size = 0;
-  int64_t has_mels = keel_infer_ints(infer, 0, &mels, 1);
-  int64_t has_size = keel_infer_ints(infer, 1, &size, 1);
-  if (has_mels < 0 || has_size < 0) return KD_INVALID_ARGUMENT;
-  int64_t to = keel_attr_int(infer->op, "output_datatype", KD_F32);
-  if (has_mels != 1 || has_size != 1 || mels < 1 || size < 1 ||
-      !keel_is_sane(mels) || !keel_is_sane(size) || to <= 0 ||
-      to >= (int64_t)KD_DTYPE_COUNT)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "num_mel_bins is %lld, dft_length %lld",
-                           (long long)mels, (long long)size);
-  int64_t dims[2] = {size / 2 + 1, mels};
-  infer->dtypes[0] = (kd_dtype)to;
-  return keel_infer_out(infer, 0, 2, dims);
 }

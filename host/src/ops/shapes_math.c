@@ -26,10 +26,15 @@ keel_status keel_shape_where(keel_infer *infer) {
 static keel_status dtype_attr(keel_infer *infer, const char *name,
                               kd_dtype otherwise) {
   int64_t to = keel_attr_int(infer->op, name, otherwise);
-  if (to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
+  if (to <= 0)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "attribute \"%s\" is %lld, no element type", name,
                            (long long)to);
+  if (to >= (int64_t)KD_DTYPE_COUNT)
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "attribute \"%s\" is element type %lld, which Keel"
+                           " does not have yet",
+                           name, (long long)to);
   infer->dtypes[0] = (kd_dtype)to;
   return KD_OK;
 }
@@ -74,16 +79,15 @@ keel_status keel_shape_reduce(keel_infer *infer) {
   int64_t count = keel_infer_ints(infer, 1, axes, KD_MAX_RANK);
   if (count < 0) return KD_INVALID_ARGUMENT;
   bool keep = keel_attr_int(infer->op, "keepdims", 1) != 0;
-  bool gone[KD_MAX_RANK] = {false};
+  uint32_t gone = 0;
   for (int64_t i = 0; i < count; i++) {
     uint32_t axis = 0;
-    KEEL_TRY(keel_infer_axis(infer, axes[i], in->rank, &axis));
-    gone[axis] = true;
+    KEEL_TRY(keel_infer_new_axis(infer, axes[i], in->rank, &gone, &axis));
   }
   bool all = count == 0 && !keel_attr_int(infer->op, "noop_with_empty_axes", 0);
   keel_dims dims = {0};
   for (uint32_t i = 0; i < in->rank; i++) {
-    if (!gone[i] && !all)
+    if (!(gone >> i & 1) && !all)
       dims.dims[dims.rank++] = in->dims[i];
     else if (keep)
       dims.dims[dims.rank++] = 1;
@@ -247,9 +251,14 @@ static keel_status einsum_result(keel_infer *infer, const einsum *sum,
   keel_dims dims = {0};
   if (!arrow) { /* letters met once, in alphabetical order, behind the dots */
     dims = sum->dots;
-    for (int letter = 0; letter < 128; letter++)
-      if (sum->seen[letter] == 1 && dims.rank < KD_MAX_RANK)
-        dims.dims[dims.rank++] = sum->size[letter];
+    for (int letter = 0; letter < 128; letter++) {
+      if (sum->seen[letter] != 1) continue;
+      if (dims.rank == KD_MAX_RANK)
+        return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                               "the result has more than %u dimensions",
+                               KD_MAX_RANK);
+      dims.dims[dims.rank++] = sum->size[letter];
+    }
     return keel_infer_dims(infer, 0, &dims);
   }
   for (const char *at = arrow + 2; *at; at++) {
@@ -308,16 +317,47 @@ keel_status keel_shape_batch_norm(keel_infer *infer) {
   return keel_infer_out(infer, 2, 1, &channels);
 }
 
+/* The type that a normalisation's statistics are in: they are as exact as f32 at the
+ * least, whatever is asked for. */
+static keel_status check_stash(const keel_infer *infer) {
+  int64_t type = keel_attr_int(infer->op, "stash_type", KD_F32);
+  if (type == KD_F32 || type == KD_F16 || type == KD_BF16 ||
+      (type == KD_F64 && infer->in[0]->dtype == KD_F64))
+    return KD_OK;
+  return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                         "stash_type is %lld, and f32 (1), f16 (10) and bf16"
+                         " (16) are what it can be",
+                         (long long)type);
+}
+
+keel_status keel_shape_group_norm(keel_infer *infer) {
+  const keel_type *in = infer->in[0];
+  int64_t groups = keel_attr_int(infer->op, "num_groups", 0);
+  KEEL_TRY(check_stash(infer));
+  if (in->rank < 2 || groups < 1 || in->dims[1] % groups)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the channels of X are not in %lld groups",
+                           (long long)groups);
+  for (uint32_t i = 1; i < 3; i++)
+    if (infer->in[i]->rank != 1 || infer->in[i]->dims[0] != in->dims[1])
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT, "%s must have the %lld channels of X",
+          infer->op->schema->inputs[i].name, (long long)in->dims[1]);
+  return keel_shape_same(infer);
+}
+
 keel_status keel_shape_layer_norm(keel_infer *infer) {
   const keel_type *in = infer->in[0];
   uint32_t axis = 0;
   KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", -1),
                            in->rank, &axis));
+  KEEL_TRY(check_stash(infer));
   keel_dims dims = keel_dims_of(in);
   KEEL_TRY(keel_infer_dims(infer, 0, &dims));
   for (uint32_t i = axis; i < dims.rank; i++)
     dims.dims[i] = 1;
-  infer->dtypes[1] = infer->dtypes[2] = KD_F32;
+  infer->dtypes[1] = infer->dtypes[2] =
+      (kd_dtype)keel_attr_int(infer->op, "stash_type", KD_F32);
   KEEL_TRY(keel_infer_dims(infer, 1, &dims));
   return keel_infer_dims(infer, 2, &dims);
 }
@@ -330,14 +370,71 @@ keel_status keel_shape_dropout(keel_infer *infer) {
 
 /* ---- quantisation --------------------------------------------------------- */
 
-keel_status keel_shape_quantize(keel_infer *infer) {
+/* Scales, and zero points with them, are one for all; one for each place along the axis;
+ * or one for each block of it: x's dimensions with blocks for elements. */
+static keel_status check_scales(const keel_infer *infer) {
+  const keel_type *x = infer->in[0], *scale = infer->in[1];
   const keel_type *zero = keel_infer_in(infer, 2);
-  infer->dtypes[0] = zero ? zero->dtype : KD_U8;
+  int64_t block = keel_attr_int(infer->op, "block_size", 0);
+  uint32_t axis = 0;
+  bool fits = !zero || zero->elements == scale->elements;
+  if (block < 0)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "block_size is %lld",
+                           (long long)block);
+  if (block || scale->elements != 1)
+    KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 1),
+                             x->rank, &axis));
+  if (block) {
+    fits = fits && scale->rank == x->rank && (!zero || zero->rank == x->rank);
+    for (uint32_t i = 0; fits && i < x->rank; i++) {
+      int64_t want = x->dims[i];
+      if (i == axis) want = want / block + (want % block != 0);
+      fits = scale->dims[i] == want && (!zero || zero->dims[i] == want);
+    }
+  } else if (scale->elements != 1) {
+    fits = fits && scale->rank == 1 && scale->dims[0] == x->dims[axis];
+  }
+  if (fits) return KD_OK;
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                         "scales and zero points are one, or one for each place"
+                         " along the axis, or, with block_size, one for each"
+                         " block of it");
+}
+
+keel_status keel_shape_quantize(keel_infer *infer) {
+  static const uint64_t precisions = KD_TYPES_FLOAT | KD_TYPES(KD_NONE);
+  const keel_type *zero = keel_infer_in(infer, 2);
+  int64_t to = keel_attr_int(infer->op, "output_dtype", KD_NONE);
+  int64_t by = keel_attr_int(infer->op, "precision", KD_NONE);
+  if (!to) to = zero ? zero->dtype : KD_U8;
+  if (to != KD_U8 && to != KD_I8 && to != KD_U16 && to != KD_I16)
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "output_dtype is %lld, and u8 (2), i8 (3), u16 (4)"
+                           " and i16 (5) are what it can be",
+                           (long long)to);
+  if (zero && zero->dtype != (kd_dtype)to)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "output_dtype is not the type of the zero point");
+  if (by < 0 || by >= (int64_t)KD_DTYPE_COUNT || !(precisions >> by & 1))
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "precision is %lld, no floating type",
+                           (long long)by);
+  KEEL_TRY(check_scales(infer));
+  infer->dtypes[0] = (kd_dtype)to;
   return keel_shape_same(infer);
 }
 
 keel_status keel_shape_dequantize(keel_infer *infer) {
-  infer->dtypes[0] = infer->in[1]->dtype;
+  int64_t to = keel_attr_int(infer->op, "output_dtype", KD_NONE);
+  if (!to) to = infer->in[1]->dtype;
+  if (to != KD_F32 && to != KD_F16 && to != KD_BF16)
+    return keel_infer_fail(
+        infer, KD_UNIMPLEMENTED,
+        "output_dtype is %lld, and f32 (1), f16 (10) and bf16"
+        " (16) are what it can be",
+        (long long)to);
+  KEEL_TRY(check_scales(infer));
+  infer->dtypes[0] = (kd_dtype)to;
   return keel_shape_same(infer);
 }
 

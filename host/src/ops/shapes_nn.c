@@ -1,5 +1,6 @@
 /* shapes_nn.c - shape functions of convolutions, pooling, resizing, RNNs. */
 #include <kd/help.h>
+#include <math.h>
 
 #include "ops/shapes.h"
 
@@ -65,6 +66,14 @@ static keel_status read_window(keel_infer *infer, uint32_t rank,
   for (uint32_t i = 0; i < out->space; i++) {
     out->begin[i] = valid ? 0 : pads[i];
     out->end[i] = valid ? 0 : pads[i + out->space];
+    int64_t span = 0;
+    if (!keel_mul_i64(out->kernel[i], out->dilations[i], &span) ||
+        !keel_is_sane(span))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "a window of %lld elements with dilation %lld is"
+                             " too large",
+                             (long long)out->kernel[i],
+                             (long long)out->dilations[i]);
   }
   return KD_OK;
 }
@@ -87,13 +96,13 @@ static int64_t window_count(const window *w, uint32_t i, int64_t size,
 static keel_status conv_dims(keel_infer *infer, const keel_type *x,
                              const keel_type *w, keel_dims *out) {
   window win = {0};
-  int64_t group = keel_attr_int(infer->op, "group", 1);
+  int64_t group = keel_attr_int(infer->op, "group", 1), channels = 0;
   if (x->rank < 3 || w->rank != x->rank)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X and W must have one rank of 3 or more");
   KEEL_TRY(read_window(infer, x->rank, w->dims + 2, &win));
-  if (group < 1 || !keel_is_sane(group) || x->dims[1] != w->dims[1] * group ||
-      w->dims[0] % group)
+  if (group < 1 || !keel_mul_i64(w->dims[1], group, &channels) ||
+      x->dims[1] != channels || w->dims[0] % group)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "%lld channels in %lld groups do not fit W",
                            (long long)x->dims[1], (long long)group);
@@ -171,14 +180,14 @@ keel_status keel_shape_conv_transpose(keel_infer *infer) {
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many channels");
   for (uint32_t i = 0; i < win.space; i++) {
     int64_t size = x->dims[i + 2];
+    if (!fixed && !win.same) size--;
+    KEEL_TRY(keel_infer_grow(infer, &size, win.strides[i]));
     if (fixed)
-      dims.dims[i + 2] = shape[i];
-    else if (win.same)
-      dims.dims[i + 2] = size * win.strides[i];
-    else
-      dims.dims[i + 2] = win.strides[i] * (size - 1) + extra[i] +
-                         (win.kernel[i] - 1) * win.dilations[i] + 1 -
-                         win.begin[i] - win.end[i];
+      size = shape[i];
+    else if (!win.same)
+      size += extra[i] + (win.kernel[i] - 1) * win.dilations[i] + 1 -
+              win.begin[i] - win.end[i];
+    dims.dims[i + 2] = size;
   }
   KEEL_TRY(check_bias(infer, 2, dims.dims[1]));
   return keel_infer_dims(infer, 0, &dims);
@@ -228,13 +237,17 @@ keel_status keel_shape_max_unpool(keel_infer *infer) {
     dims.rank = (uint32_t)count;
     return keel_infer_dims(infer, 0, &dims);
   }
-  for (uint32_t i = 0; i < win.space; i++)
-    dims.dims[i + 2] = (x->dims[i + 2] - 1) * win.strides[i] + win.kernel[i] -
-                       win.begin[i] - win.end[i];
+  for (uint32_t i = 0; i < win.space; i++) {
+    dims.dims[i + 2]--;
+    KEEL_TRY(keel_infer_grow(infer, &dims.dims[i + 2], win.strides[i]));
+    dims.dims[i + 2] += win.kernel[i] - win.begin[i] - win.end[i];
+  }
   return keel_infer_dims(infer, 0, &dims);
 }
 
 /* ---- Resize ---------------------------------------------------------------- */
+
+#define RESIZE_MOST 1e12 /* elements of a dimension */
 
 static keel_status resize_scales(keel_infer *infer, keel_dims *dims,
                                  const uint32_t *axes, uint32_t count) {
@@ -250,41 +263,136 @@ static keel_status resize_scales(keel_infer *infer, keel_dims *dims,
   const float *scales = infer->values[2]->data;
   for (uint32_t i = 0; i < count; i++) {
     double size = (double)dims->dims[axes[i]] * (double)scales[i];
-    if (!(scales[i] > 0) || size > 1e12)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "scales[%u] is %g",
+    if (!(scales[i] > 0) || !isfinite(scales[i]))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "scales[%u] is %g, and must be positive and"
+                             " finite",
                              (unsigned)i, (double)scales[i]);
+    if (size > RESIZE_MOST)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "scales[%u] is %g, which makes %g elements of"
+                             " dimension %u",
+                             (unsigned)i, (double)scales[i], size,
+                             (unsigned)axes[i]);
     dims->dims[axes[i]] = (int64_t)size;
   }
   return keel_infer_dims(infer, 0, dims);
 }
 
+/* a over b against c over d, none negative, b and d not zero: exact, by Euclid's
+ * algorithm. Returns negative, 0 or positive. */
+static int compare_ratios(int64_t a, int64_t b, int64_t c, int64_t d) {
+  for (int sign = 1;; sign = -sign) {
+    if (a / b != c / d) return a / b < c / d ? -sign : sign;
+    int64_t p = a % b, q = c % d;
+    if (!p || !q) return p == q ? 0 : p ? sign : -sign;
+    a = b, b = p, c = d, d = q; /* the inverses of what is left */
+  }
+}
+
+/* Sizes that keep the picture's form: all of one scale, the least or the largest of
+ * those that are asked for, rounded to the nearest, up at a half. */
+static keel_status resize_alike(keel_infer *infer, keel_dims *dims,
+                                const uint32_t *axes, uint32_t count,
+                                const int64_t *sizes, bool larger) {
+  int64_t size = 0, in = 0; /* the scale is size over in */
+  for (uint32_t i = 0; i < count; i++) {
+    int64_t from = dims->dims[axes[i]];
+    if (sizes[i] < 0)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "sizes[%u] is %lld",
+                             (unsigned)i, (long long)sizes[i]);
+    int order = in && from ? compare_ratios(sizes[i], from, size, in) : 0;
+    if (from && (!in || (larger ? order > 0 : order < 0))) {
+      size = sizes[i];
+      in = from;
+    }
+  }
+  for (uint32_t i = 0; i < count && in; i++) {
+    int64_t twice = 0, from = dims->dims[axes[i]];
+    if (!keel_mul_i64(from, size, &twice) || twice > INT64_MAX / 2 - in ||
+        (double)from * (double)size / (double)in > RESIZE_MOST)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "dimension %u of %lld elements at a scale of"
+                             " %lld / %lld is too large",
+                             (unsigned)axes[i], (long long)from,
+                             (long long)size, (long long)in);
+    dims->dims[axes[i]] = (2 * twice + in) / (2 * in);
+  }
+  return keel_infer_dims(infer, 0, dims);
+}
+
+static keel_status resize_sizes(keel_infer *infer, keel_dims *dims,
+                                const uint32_t *axes, uint32_t count) {
+  const char *policy =
+      keel_attr_string(infer->op, "keep_aspect_ratio_policy", "stretch");
+  int64_t values[KD_MAX_RANK];
+  int64_t got = keel_infer_ints(infer, 3, values, KD_MAX_RANK);
+  if (got < 0) return KD_INVALID_ARGUMENT;
+  if (got != count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "sizes has %lld entries, not %u", (long long)got,
+                           (unsigned)count);
+  if (strcmp(policy, "stretch") != 0)
+    return resize_alike(infer, dims, axes, count, values,
+                        !strcmp(policy, "not_smaller"));
+  for (uint32_t i = 0; i < count; i++)
+    dims->dims[axes[i]] = values[i];
+  return keel_infer_dims(infer, 0, dims);
+}
+
+/* The dimensions that scales, sizes and roi are of. */
+static keel_status resize_axes(keel_infer *infer, uint32_t *axes,
+                               uint32_t *out_count) {
+  uint32_t rank = infer->in[0]->rank;
+  bool seen[KD_MAX_RANK] = {false};
+  const int64_t *given = NULL;
+  int64_t named = keel_attr_ints(infer->op, "axes", &given);
+  for (uint32_t i = 0; i < rank; i++)
+    axes[i] = i;
+  if (named > (int64_t)rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "axes has %lld entries, and X %u dimensions",
+                           (long long)named, (unsigned)rank);
+  *out_count = named < 0 ? rank : (uint32_t)named;
+  for (int64_t i = 0; i < named; i++) {
+    KEEL_TRY(keel_infer_axis(infer, given[i], rank, &axes[i]));
+    if (seen[axes[i]])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "axes names dimension %u twice",
+                             (unsigned)axes[i]);
+    seen[axes[i]] = true;
+  }
+  return KD_OK;
+}
+
 keel_status keel_shape_resize(keel_infer *infer) {
-  const keel_type *x = infer->in[0];
+  const keel_type *roi = keel_infer_in(infer, 1);
   const keel_type *scales = keel_infer_in(infer, 2);
   const keel_type *sizes = keel_infer_in(infer, 3);
-  const int64_t *given = NULL;
-  uint32_t axes[KD_MAX_RANK], count = x->rank;
-  keel_dims dims = keel_dims_of(x);
-  int64_t named = keel_attr_ints(infer->op, "axes", &given);
-  for (uint32_t i = 0; i < x->rank; i++)
-    axes[i] = i;
-  if (named >= 0) {
-    count = named <= (int64_t)x->rank ? (uint32_t)named : 0;
-    for (uint32_t i = 0; i < count; i++)
-      KEEL_TRY(keel_infer_axis(infer, given[i], x->rank, &axes[i]));
-  }
-  if (sizes && sizes->elements) {
-    int64_t values[KD_MAX_RANK];
-    int64_t got = keel_infer_ints(infer, 3, values, KD_MAX_RANK);
-    if (got < 0) return KD_INVALID_ARGUMENT;
-    if (got != count)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "sizes has %lld entries, not %u", (long long)got,
-                             (unsigned)count);
-    for (uint32_t i = 0; i < count; i++)
-      dims.dims[axes[i]] = values[i];
-    return keel_infer_dims(infer, 0, &dims);
-  }
+  uint32_t axes[KD_MAX_RANK], count = 0;
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  const char *place = keel_attr_string(
+      infer->op, "coordinate_transformation_mode", "half_pixel");
+  const char *policy =
+      keel_attr_string(infer->op, "keep_aspect_ratio_policy", "stretch");
+  KEEL_TRY(resize_axes(infer, axes, &count));
+  if (strcmp(policy, "stretch") != 0 && strcmp(policy, "not_larger") != 0 &&
+      strcmp(policy, "not_smaller") != 0)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "keep_aspect_ratio_policy \"%s\" is none of stretch,"
+                           " not_larger and not_smaller",
+                           policy);
+  if (roi && roi->elements && !strcmp(place, "tf_crop_and_resize") &&
+      roi->elements != 2 * (int64_t)count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "roi has %lld entries, not %u: the starts of %u"
+                           " axes, then their ends",
+                           (long long)roi->elements, 2 * (unsigned)count,
+                           (unsigned)count);
+  if (scales && scales->elements && sizes && sizes->elements)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "has both scales and sizes; leave one out");
+  if (sizes && sizes->elements) return resize_sizes(infer, &dims, axes, count);
   if (!scales)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs scales or sizes");
   return resize_scales(infer, &dims, axes, count);
@@ -303,6 +411,11 @@ keel_status keel_shape_rnn(keel_infer *infer) {
                            "X is [seq,batch,in], W [dir,%lld*hidden,in], R"
                            " [dir,%lld*hidden,hidden]",
                            (long long)gates, (long long)gates);
+  int64_t units = keel_attr_int(infer->op, "hidden_size", r->dims[2]);
+  if (units != r->dims[2])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "hidden_size is %lld, and R has %lld units",
+                           (long long)units, (long long)r->dims[2]);
   const char *direction = keel_attr_string(infer->op, "direction", "forward");
   if (w->dims[0] != (strcmp(direction, "bidirectional") ? 1 : 2))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
@@ -323,12 +436,15 @@ keel_status keel_shape_rnn(keel_infer *infer) {
 
 keel_status keel_shape_grid_sample(keel_infer *infer) {
   const keel_type *x = infer->in[0], *grid = infer->in[1];
-  if (x->rank != 4 || grid->rank != 4 || grid->dims[3] != 2 ||
-      grid->dims[0] != x->dims[0])
+  if (x->rank < 3 || grid->rank != x->rank || grid->dims[0] != x->dims[0] ||
+      grid->dims[grid->rank - 1] != (int64_t)x->rank - 2)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "X is [N,C,H,W], grid [N,h,w,2]");
-  int64_t dims[4] = {x->dims[0], x->dims[1], grid->dims[1], grid->dims[2]};
-  return keel_infer_out(infer, 0, 4, dims);
+                           "X is [N,C,H,W] and grid [N,h,w,2], X is [N,C,D,H,W]"
+                           " and grid [N,d,h,w,3], and so on");
+  keel_dims dims = keel_dims_of(x);
+  for (uint32_t i = 2; i < x->rank; i++)
+    dims.dims[i] = grid->dims[i - 1];
+  return keel_infer_dims(infer, 0, &dims);
 }
 
 keel_status keel_shape_roi_align(keel_infer *infer) {

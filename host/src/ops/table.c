@@ -1,12 +1,13 @@
 /* table.c - all ops that Keel knows, one line each.
  *
  * Names, parameters and attributes are ONNX's (onnx/docs/Operators.md), in the
- * newest form up to opset 18; the importer brings older models to it. Rows read
+ * newest form up to opset 28; the importer brings older models to it. Rows read
  * as: inputs and outputs, NAME:TYPES, where a capital letter is a type that all
  * its arguments share (T=float: one of the floating types), then ? optional,
  * * any number, % any number of any types; attributes NAME:KIND, with kinds
  * f float, i int, s string, t tensor, g graph, F I S lists of these, then !
- * required or =default. The sets are in schema.c. */
+ * required or =default, and what else a string can be, |words. The sets are in
+ * schema.c. */
 #include "ops/control.h"
 #include "ops/resource.h"
 #include "ops/runtime.h"
@@ -24,11 +25,18 @@
     NULL, name, since, "A:T=" set " B:T -> C:bool", "",                  \
         keel_shape_broadcast, 0, 0, NULL                                 \
   }
-#define REDUCE(name)                                                     \
+#define REDUCE(name, since)                                              \
   {                                                                      \
-    NULL, name, 18, "data:T=num axes:i64? -> reduced:T",                 \
+    NULL, name, since, "data:T=num axes:i64? -> reduced:T",                 \
         "keepdims:i=1 noop_with_empty_axes:i=0", keel_shape_reduce, 2, 0, \
         NULL                                                             \
+  }
+/* of true and false, too */
+#define REDUCE_ENDS(name)                                                 \
+  {                                                                       \
+    NULL, name, 20, "data:T=order axes:i64? -> reduced:T",                \
+        "keepdims:i=1 noop_with_empty_axes:i=0", keel_shape_reduce, 2, 0, \
+        NULL                                                              \
   }
 #define ROW(name, since, params, attrs, shape, values) \
   { NULL, name, since, params, attrs, keel_shape_##shape, values, 0, NULL }
@@ -61,7 +69,7 @@
         keel_run_##function                                           \
   }
 
-#define WINDOW "auto_pad:s=NOTSET dilations:I kernel_shape:I pads:I strides:I"
+#define WINDOW "auto_pad:s=NOTSET|SAME_UPPER|SAME_LOWER|VALID dilations:I kernel_shape:I pads:I strides:I"
 
 const keel_schema_row keel_schema_rows[] = {
     /* one element each */
@@ -81,7 +89,7 @@ const keel_schema_row keel_schema_rows[] = {
     UNARY("Erf", 13, "num", ""),
     UNARY("Exp", 13, "float", ""),
     UNARY("Floor", 13, "float", ""),
-    UNARY("Gelu", 20, "float", "approximate:s=none"),
+    UNARY("Gelu", 20, "float", "approximate:s=none|tanh"),
     UNARY("HardSigmoid", 6, "float", "alpha:f=0.2 beta:f=0.5"),
     UNARY("HardSwish", 14, "float", ""),
     UNARY("LeakyRelu", 16, "float", "alpha:f=0.01"),
@@ -118,14 +126,14 @@ const keel_schema_row keel_schema_rows[] = {
     BINARY("Sub", 14, "num", ""),
     BINARY("Mul", 14, "num", ""),
     BINARY("Div", 14, "num", ""),
-    BINARY("Mod", 13, "num", "fmod:i=0"),
+    BINARY("Mod", 28, "num", "fmod:i=0"),
     BINARY("And", 7, "bool", ""),
     BINARY("Or", 7, "bool", ""),
     BINARY("Xor", 7, "bool", ""),
     BINARY("BitwiseAnd", 18, "int", ""),
     BINARY("BitwiseOr", 18, "int", ""),
     BINARY("BitwiseXor", 18, "int", ""),
-    BINARY("BitShift", 11, "uint", "direction:s!"),
+    BINARY("BitShift", 28, "int", "direction:s!LEFT|RIGHT"),
     BINARY("PRelu", 16, "num", ""),
     ROW("Pow", 15, "X:T=num Y:num -> Z:T", "", broadcast, 0),
     COMPARE("Equal", 13, "plain"),
@@ -140,16 +148,16 @@ const keel_schema_row keel_schema_rows[] = {
     ROW("Sum", 13, "data:T=float* -> sum:T", "", broadcast, 0),
 
     /* reductions */
-    REDUCE("ReduceL1"),
-    REDUCE("ReduceL2"),
-    REDUCE("ReduceLogSum"),
-    REDUCE("ReduceLogSumExp"),
-    REDUCE("ReduceMax"),
-    REDUCE("ReduceMean"),
-    REDUCE("ReduceMin"),
-    REDUCE("ReduceProd"),
-    REDUCE("ReduceSum"),
-    REDUCE("ReduceSumSquare"),
+    REDUCE("ReduceL1", 18),
+    REDUCE("ReduceL2", 18),
+    REDUCE("ReduceLogSum", 18),
+    REDUCE("ReduceLogSumExp", 18),
+    REDUCE_ENDS("ReduceMax"),
+    REDUCE("ReduceMean", 18),
+    REDUCE_ENDS("ReduceMin"),
+    REDUCE("ReduceProd", 18),
+    REDUCE("ReduceSum", 13),
+    REDUCE("ReduceSumSquare", 18),
     ROW("ArgMax", 13, "data:T=num -> reduced:i64",
         "axis:i=0 keepdims:i=1 select_last_index:i=0", arg_reduce, 0),
     ROW("ArgMin", 13, "data:T=num -> reduced:i64",
@@ -173,6 +181,8 @@ const keel_schema_row keel_schema_rows[] = {
         "epsilon:f=1e-05 momentum:f=0.9 training_mode:i=0", batch_norm, 0),
     ROW("InstanceNormalization", 6, "input:T=float scale:T B:T -> output:T",
         "epsilon:f=1e-05", same, 0),
+    ROW("GroupNormalization", 21, "X:T=float scale:T bias:T -> Y:T",
+        "epsilon:f=1e-05 num_groups:i! stash_type:i=1", group_norm, 0),
     ROW("LayerNormalization", 17,
         "X:T=float Scale:T B:T? -> Y:T Mean:any InvStdDev:any",
         "axis:i=-1 epsilon:f=1e-05 stash_type:i=1", layer_norm, 0),
@@ -182,9 +192,9 @@ const keel_schema_row keel_schema_rows[] = {
     ROW("MatMulInteger", 10,
         "A:A=byte B:B=byte a_zero_point:A? b_zero_point:B? -> Y:i32", "",
         matmul, 0),
-    ROW("QLinearMatMul", 10,
-        "a:A=byte a_scale:f32 a_zero_point:A b:B=byte b_scale:f32"
-        " b_zero_point:B y_scale:f32 y_zero_point:C=byte -> y:C",
+    ROW("QLinearMatMul", 21,
+        "a:A=byte a_scale:S=scale a_zero_point:A b:B=byte b_scale:S"
+        " b_zero_point:B y_scale:S y_zero_point:C=byte -> y:C",
         "", qlinear_matmul, 0),
     ROW("Gemm", 13, "A:T=num B:T C:T? -> Y:T",
         "alpha:f=1 beta:f=1 transA:i=0 transB:i=0", gemm, 0),
@@ -220,11 +230,12 @@ const keel_schema_row keel_schema_rows[] = {
         "keep_aspect_ratio_policy:s=stretch mode:s=nearest "
         "nearest_mode:s=round_prefer_floor",
         resize, 12),
-    ROW("GridSample", 16, "X:T=num grid:S=float -> Y:T",
-        "align_corners:i=0 mode:s=bilinear padding_mode:s=zeros", grid_sample,
-        0),
+    ROW("GridSample", 20, "X:T=num grid:S=float -> Y:T",
+        "align_corners:i=0 mode:s=linear|nearest|cubic"
+        " padding_mode:s=zeros|border|reflection", grid_sample, 0),
     ROW("RoiAlign", 16, "X:T=float rois:T batch_indices:i64 -> Y:T",
-        "coordinate_transformation_mode:s=half_pixel mode:s=avg"
+        "coordinate_transformation_mode:s=half_pixel|output_half_pixel"
+        " mode:s=avg|max"
         " output_height:i=1 output_width:i=1 sampling_ratio:i=0"
         " spatial_scale:f=1",
         roi_align, 0),
@@ -242,7 +253,7 @@ const keel_schema_row keel_schema_rows[] = {
         slice, 30),
     ROW("Pad", 18,
         "data:T=plain pads:i64 constant_value:T? axes:index? -> output:T",
-        "mode:s=constant", pad, 10),
+        "mode:s=constant|edge|reflect|wrap", pad, 10),
     ROW("Tile", 13, "input:T=plain repeats:i64 -> output:T", "", tile, 2),
     ROW("Gather", 13, "data:T=plain indices:index -> output:T", "axis:i=0",
         gather, 0),
@@ -252,21 +263,21 @@ const keel_schema_row keel_schema_rows[] = {
         "batch_dims:i=0", gather_nd, 0),
     ROW("ScatterElements", 18,
         "data:T=plain indices:index updates:T -> output:T",
-        "axis:i=0 reduction:s=none", scatter, 0),
+        "axis:i=0 reduction:s=none|add|mul|max|min", scatter, 0),
     ROW("ScatterND", 18, "data:T=plain indices:i64 updates:T -> output:T",
-        "reduction:s=none", scatter, 0),
+        "reduction:s=none|add|mul|max|min", scatter, 0),
     ROW("DepthToSpace", 13, "input:T=plain -> output:T",
-        "blocksize:i! mode:s=DCR", depth_to_space, 0),
-    ROW("SpaceToDepth", 13, "input:T=plain -> output:T", "blocksize:i!",
-        space_to_depth, 0),
+        "blocksize:i! mode:s=DCR|CRD", depth_to_space, 0),
+    ROW("SpaceToDepth", 28, "input:T=plain -> output:T",
+        "blocksize:i! mode:s=DCR|CRD", space_to_depth, 0),
     ROW("ReverseSequence", 10, "input:T=plain sequence_lens:i64 -> Y:T",
-        "batch_axis:i=1 time_axis:i=0", same, 0),
+        "batch_axis:i=1 time_axis:i=0", reverse_sequence, 0),
     ROW("Trilu", 14, "input:T=plain k:i64? -> output:T", "upper:i=1", same, 0),
     DYNAMIC("Compress", 11, "input:T=plain condition:bool -> output:T",
             "axis:i"),
     DYNAMIC("NonZero", 13, "X:T=plain -> Y:i64", ""),
     DYNAMIC("Unique", 11,
-            "X:T=num -> Y:T indices:i64 inverse_indices:i64 counts:i64",
+            "X:T=order -> Y:T indices:i64 inverse_indices:i64 counts:i64",
             "axis:i sorted:i=1"),
     DYNAMIC("NonMaxSuppression", 11,
             "boxes:f32 scores:f32 max_output_boxes_per_class:i64?"
@@ -280,15 +291,17 @@ const keel_schema_row keel_schema_rows[] = {
         0),
     ROW("ConstantOfShape", 9, "input:i64 -> output:any", "value:t",
         constant_of_shape, 1),
-    ROW("Range", 11, "start:T=num limit:T delta:T -> output:T", "", range, 7),
+    ROW("Range", 27, "start:T=num limit:T delta:T -> output:T",
+        "stash_type:i=1", range, 7),
     ROW("BlackmanWindow", 17, "size:index -> output:any",
         "output_datatype:i=1 periodic:i=1", window, 1),
     ROW("HammingWindow", 17, "size:index -> output:any",
         "output_datatype:i=1 periodic:i=1", window, 1),
     ROW("HannWindow", 17, "size:index -> output:any",
         "output_datatype:i=1 periodic:i=1", window, 1),
-    ROW("DFT", 17, "input:T=float dft_length:index? -> output:T",
-        "axis:i=1 inverse:i=0 onesided:i=0", dft, 2),
+    ROW("DFT", 20,
+        "input:T=float dft_length:index? axis:index? -> output:T",
+        "inverse:i=0 onesided:i=0", dft, 6),
     ROW("STFT", 17,
         "signal:T=float frame_step:I=index window:T? frame_length:I? ->"
         " output:T",
@@ -313,10 +326,13 @@ const keel_schema_row keel_schema_rows[] = {
            random_like, bernoulli),
 
     /* quantisation */
-    ROW("QuantizeLinear", 13, "x:num y_scale:f32 y_zero_point:Z=byte? -> y:any",
-        "axis:i=1", quantize, 0),
-    ROW("DequantizeLinear", 13, "x:T=num x_scale:f32 x_zero_point:T? -> y:any",
-        "axis:i=1", dequantize, 0),
+    ROW("QuantizeLinear", 23,
+        "x:num y_scale:scale y_zero_point:quant? -> y:any",
+        "axis:i=1 block_size:i=0 output_dtype:i=0 precision:i=0 saturate:i=1",
+        quantize, 0),
+    ROW("DequantizeLinear", 23,
+        "x:T=num x_scale:scale x_zero_point:T? -> y:any",
+        "axis:i=1 block_size:i=0 output_dtype:i=0", dequantize, 0),
     ROW("DynamicQuantizeLinear", 11,
         "x:f32 -> y:u8 y_scale:f32 y_zero_point:u8", "", dynamic_quantize, 0),
 
@@ -325,28 +341,28 @@ const keel_schema_row keel_schema_rows[] = {
         "X:T=float W:T R:T B:T? sequence_lens:i32? initial_h:T? ->"
         " Y:T Y_h:T",
         "activation_alpha:F activation_beta:F activations:S clip:f"
-        " direction:s=forward hidden_size:i layout:i=0",
+        " direction:s=forward|reverse|bidirectional hidden_size:i layout:i=0",
         rnn, 0),
     ROW("GRU", 14,
         "X:T=float W:T R:T B:T? sequence_lens:i32? initial_h:T? ->"
         " Y:T Y_h:T",
         "activation_alpha:F activation_beta:F activations:S clip:f"
-        " direction:s=forward hidden_size:i layout:i=0 linear_before_reset:i=0",
+        " direction:s=forward|reverse|bidirectional hidden_size:i layout:i=0 linear_before_reset:i=0",
         rnn, 0),
     ROW("LSTM", 14,
         "X:T=float W:T R:T B:T? sequence_lens:i32? initial_h:T? initial_c:T?"
         " P:T? -> Y:T Y_h:T Y_c:T",
         "activation_alpha:F activation_beta:F activations:S clip:f"
-        " direction:s=forward hidden_size:i input_forget:i=0 layout:i=0",
+        " direction:s=forward|reverse|bidirectional hidden_size:i input_forget:i=0 layout:i=0",
         rnn, 0),
 
     /* losses */
     ROW("NegativeLogLikelihoodLoss", 13,
         "input:T=float target:index weight:T? -> loss:T",
-        "ignore_index:i reduction:s=mean", nll_loss, 0),
+        "ignore_index:i reduction:s=mean|sum|none", nll_loss, 0),
     ROW("SoftmaxCrossEntropyLoss", 13,
         "scores:T=float labels:index weights:T? -> output:T log_prob:T",
-        "ignore_index:i reduction:s=mean", sce_loss, 0),
+        "ignore_index:i reduction:s=mean|sum|none", sce_loss, 0),
 
     /* the runtime's own: views of data, values that are no tensors, control */
     RUNTIME("Identity", 16, "input:any -> output:any", "", control, 0,
@@ -407,7 +423,7 @@ const keel_schema_row keel_schema_rows[] = {
 
     /* keel's own */
     KEEL("FusedConv", "X:T=float W:T B:T? Z:T? -> Y:T",
-         "activation:s=none group:i=1 high:f low:f " WINDOW, fused_conv),
+         "activation:s=none|Relu|Clip group:i=1 high:f low:f " WINDOW, fused_conv),
     {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_control, 0, 0,
      keel_run_copy},
     /* numbers in [0, 1), and normal ones: functions of seed and counter */

@@ -27,6 +27,9 @@ static const keel_node *maker(const keel_function *function,
   return made && !made->dead && is_op(made, op) ? made : NULL;
 }
 
+#define SMALL \
+  4096 /* elements of constants that are looked at, once for each reader */
+
 /* ---- numbers ------------------------------------------------------------------- */
 
 static bool decode(const keel_tensor *tensor, int64_t i, double *out) {
@@ -45,12 +48,16 @@ static bool decode(const keel_tensor *tensor, int64_t i, double *out) {
 
 /* Whether an input is a constant whose elements are all this number (0: not -0), and
  * does not make the result larger than `other`, the other one. */
+#define SMALL \
+  4096 /* elements of constants that are looked at, once for each reader */
+
 static bool is_all(const keel_function *function, const keel_node *node,
                    uint32_t input, uint32_t other, double number) {
   if (node->inputs[input] == KEEL_ABSENT || node->inputs[other] == KEEL_ABSENT)
     return false;
   const keel_tensor *tensor = function->values[node->inputs[input]].constant;
-  if (!tensor || !keel_tensor_host_data(tensor) || !tensor->type->elements)
+  if (!tensor || !keel_tensor_host_data(tensor) || !tensor->type->elements ||
+      tensor->type->elements > SMALL)
     return false;
   const keel_type *x = type_of(function, node->inputs[other]);
   if (tensor->type->rank && (!x || x != type_of(function, node->outputs[0])))
@@ -147,7 +154,7 @@ static keel_status visit_transpose(keel_function *function, keel_node *node) {
 
 /* The shape that a Reshape wants, if it does not look at the one that it gets. */
 static bool is_absolute(const keel_function *function, const keel_node *node) {
-  uint32_t value = node->inputs[1];
+  uint32_t value = node->input_count > 1 ? node->inputs[1] : KEEL_ABSENT;
   const keel_tensor *shape =
       value == KEEL_ABSENT ? NULL : function->values[value].constant;
   if (!shape || !keel_tensor_host_data(shape) || shape->type->dtype != KD_I64)

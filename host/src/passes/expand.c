@@ -3,8 +3,11 @@
  * The bodies are ONNX's own definitions of its function ops, and identities of
  * the same kind. A body is a list of "value = Op(arguments)": $0 is an input of
  * the op, %0 its output, @alpha one of its attributes as a number, a number a
- * constant of the type of input 0. Op* takes over the op's attributes. */
+ * constant of the type of input 0, #axis a list of one integer, an attribute's. Op*
+ * takes over the op's attributes; Op+ does, but keeps the dimensions. Of an op's bodies
+ * the first one is taken that the devices have kernels for: it keeps the most digits. */
 #include <ctype.h>
+#include <float.h>
 #include <kd/help.h>
 
 #include "eager/site.h"
@@ -12,13 +15,23 @@
 
 #define DEPTH_MOST 8
 #define NAMES      16
+#define ATTRS      16
 
 static const struct {
   const char *op, *body;
 } bodies[] = {
+    /* exp(x) - 1 as 2 t / (1 - t), t = tanh(x / 2): digits stay near 0 */
+    {"Celu",
+     "a = Min($0, 0); b = Div(a, @alpha); c = Mul(b, 0.5); d = Tanh(c);"
+     " e = Sub(1, d); f = Div(d, e); g = Mul(f, 2); h = Mul(g, @alpha);"
+     " i = Max($0, 0); %0 = Add(h, i)"},
     {"Celu",
      "a = Div($0, @alpha); b = Exp(a); c = Sub(b, 1); d = Mul(c, @alpha);"
      " e = Min(d, 0); f = Max($0, 0); %0 = Add(e, f)"},
+    {"Elu",
+     "a = Min($0, 0); b = Mul(a, 0.5); c = Tanh(b); d = Sub(1, c);"
+     " e = Div(c, d); f = Mul(e, 2); g = Mul(f, @alpha); h = Max($0, 0);"
+     " %0 = Add(g, h)"},
     {"Elu",
      "a = Min($0, 0); b = Exp(a); c = Sub(b, 1); d = Mul(c, @alpha);"
      " e = Max($0, 0); %0 = Add(d, e)"},
@@ -34,37 +47,33 @@ static const struct {
     {"LeakyRelu",
      "a = Min($0, 0); b = Mul(a, @alpha); c = Max($0, 0); %0 = Add(b, c)"},
     {"LessOrEqual", "a = Less($0, $1); b = Equal($0, $1); %0 = Or(a, b)"},
-    {"LogSoftmax", "a = Softmax*($0); %0 = Log(a)"},
+    {"LogSoftmax",
+     "a = ReduceMax($0, #axis); b = Sub($0, a); c = Exp(b);"
+     " d = ReduceSum(c, #axis); e = Log(d); %0 = Sub(b, e)"},
     {"Mish", "a = Softplus($0); b = Tanh(a); %0 = Mul($0, b)"},
     {"Neg", "%0 = Mul($0, -1)"},
     {"Reciprocal", "%0 = Div(1, $0)"},
     {"ReduceL1", "a = Abs($0); %0 = ReduceSum*(a, $1)"},
     {"ReduceL2", "a = Mul($0, $0); b = ReduceSum*(a, $1); %0 = Sqrt(b)"},
     {"ReduceLogSum", "a = ReduceSum*($0, $1); %0 = Log(a)"},
-    {"ReduceLogSumExp", "a = Exp($0); b = ReduceSum*(a, $1); %0 = Log(b)"},
+    /* less the largest, or the finite number next to it */
+    {"ReduceLogSumExp",
+     "a = ReduceMax+($0, $1); b = Max(a, -1.7e308); c = Min(b, 1.7e308);"
+     " d = Sub($0, c); e = Exp(d); f = ReduceSum*(e, $1); g = Log(f);"
+     " h = ReduceMax*($0, $1); i = Max(h, -1.7e308); j = Min(i, 1.7e308);"
+     " %0 = Add(g, j)"},
     {"ReduceSumSquare", "a = Mul($0, $0); %0 = ReduceSum*(a, $1)"},
     {"Relu", "%0 = Max($0, 0)"},
     {"Sigmoid", "a = Neg($0); b = Exp(a); c = Add(b, 1); %0 = Div(1, c)"},
-    {"Softplus", "a = Exp($0); b = Add(a, 1); %0 = Log(b)"},
+    /* max(x, 0) + log(1 + c), c = exp(-|x|); of log(d) / (d - 1) for d = 1 + c the
+     * errors of d cancel, and it is 1 where d is */
+    {"Softplus",
+     "a = Neg($0); b = Min($0, a); c = Exp(b); d = Add(c, 1); e = Sub(d, 1);"
+     " f = Log(d); g = Add(f, 1e-30); h = Add(e, 1e-30); i = Div(g, h);"
+     " j = Mul(c, i); k = Max($0, 0); %0 = Add(j, k)"},
     {"Softsign", "a = Abs($0); b = Add(a, 1); %0 = Div($0, b)"},
     {"Sub", "a = Neg($1); %0 = Add($0, a)"},
 };
-
-static const char *body_of_name(const char *op) {
-  for (size_t i = 0; i < KEEL_COUNT_OF(bodies); i++)
-    if (!strcmp(bodies[i].op, op)) return bodies[i].body;
-  return NULL;
-}
-
-static const char *body_of(const keel_node *node) {
-  const keel_schema *schema = node->op->schema;
-  bool tanh_gelu =
-      !strcmp(schema->name, "Gelu") &&
-      strcmp(keel_attr_string(node->op, "approximate", "none"), "none") != 0;
-  return strcmp(schema->domain, "ai.onnx") != 0 || tanh_gelu
-             ? NULL
-             : body_of_name(schema->name);
-}
 
 /* ---- reading a body ------------------------------------------------------------ */
 
@@ -79,9 +88,13 @@ typedef struct expansion {
 
 static keel_status constant(expansion *all, double number,
                             uint32_t *out_value) {
-  const keel_type *type = all->function->values[all->node.inputs[0]].type;
+  uint32_t first = all->node.input_count ? all->node.inputs[0] : KEEL_ABSENT;
+  const keel_type *type =
+      first == KEEL_ABSENT ? NULL : all->function->values[first].type;
   keel_tensor *tensor = NULL;
-  float narrow = (float)number;
+  float narrow = number > FLT_MAX    ? FLT_MAX
+                 : number < -FLT_MAX ? -FLT_MAX
+                                     : (float)number;
   if (!type || (type->dtype != KD_F32 && type->dtype != KD_F64))
     return keel_fail(KD_UNIMPLEMENTED,
                      "%s of %s has no kernel, and is not written with simpler"
@@ -92,6 +105,18 @@ static keel_status constant(expansion *all, double number,
       all->function->context, type->dtype, 0, NULL,
       type->dtype == KD_F32 ? (const void *)&narrow : (const void *)&number,
       &tensor));
+  *out_value = keel_function_constant(all->function, "", tensor);
+  keel_tensor_release(tensor);
+  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+}
+
+/* A list of one integer. */
+static keel_status integer(expansion *all, int64_t number,
+                           uint32_t *out_value) {
+  const int64_t one = 1;
+  keel_tensor *tensor = NULL;
+  KEEL_TRY(keel_tensor_create(all->function->context, KD_I64, 1, &one, &number,
+                              &tensor));
   *out_value = keel_function_constant(all->function, "", tensor);
   keel_tensor_release(tensor);
   return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
@@ -113,11 +138,14 @@ static keel_status read_value(expansion *all, bool set, uint32_t *out_value) {
                                 : all->node.outputs[index];
     return KD_OK;
   }
-  if (*all->at == '@') {
+  if (*all->at == '@' || *all->at == '#') {
+    bool list = *all->at == '#';
     char name[32];
     size_t size = strspn(++all->at, "abcdefghijklmnopqrstuvwxyz");
     snprintf(name, sizeof name, "%.*s", (int)size, all->at);
     all->at += size;
+    if (list)
+      return integer(all, keel_attr_int(all->node.op, name, -1), out_value);
     return constant(all, (double)keel_attr_float(all->node.op, name, 0),
                     out_value);
   }
@@ -135,24 +163,31 @@ static keel_status read_value(expansion *all, bool set, uint32_t *out_value) {
   return constant(all, number, out_value);
 }
 
+/* The attributes that * or + take over. */
+static uint32_t take_attrs(expansion *all, keel_attr *attrs) {
+  uint32_t count = 0;
+  bool keep = *all->at == '+';
+  if (*all->at == '(') return 0;
+  all->at++;
+  for (uint32_t i = 0; i < all->node.op->attr_count && count < ATTRS; i++) {
+    attrs[count] = all->node.op->attrs[i].value;
+    count += !keep || strcmp(attrs[count].name, "keepdims") != 0;
+  }
+  return count;
+}
+
 /* "value = Op(arguments)"; the new node has its types inferred. */
 static keel_status read_statement(expansion *all) {
   uint32_t inputs[4], target = KEEL_ABSENT, count = 0;
   char name[32];
-  keel_attr attrs[16];
+  keel_attr attrs[ATTRS];
   keel_opdef *op = NULL;
   KEEL_TRY(read_value(all, true, &target));
   all->at += strspn(all->at, " =");
-  size_t size = strcspn(all->at, "*(");
+  size_t size = strcspn(all->at, "*+(");
   snprintf(name, sizeof name, "%.*s", (int)size, all->at);
   all->at += size;
-  uint32_t attr_count = 0;
-  if (*all->at == '*') {
-    all->at++;
-    for (; attr_count < all->node.op->attr_count && attr_count < 16;
-         attr_count++)
-      attrs[attr_count] = all->node.op->attrs[attr_count].value;
-  }
+  uint32_t attr_count = take_attrs(all, attrs);
   while (*all->at != ')') {
     all->at++; /* ( or , */
     KEEL_TRY(read_value(all, false, &inputs[count++]));
@@ -211,19 +246,40 @@ static bool has_kernel(const keel_context *context, const char *domain,
   return false;
 }
 
+static const char *choose(const keel_context *context, const char *op,
+                          int depth);
+
 /* Whether the ops of a body, or of their bodies, all have kernels: else the
  * error had better name the op that the user knows. */
 static bool can_run(const keel_context *context, const char *body, int depth) {
   for (const char *at = strchr(body, '='); at; at = strchr(at, '=')) {
     char op[32];
     at += 1 + strspn(at + 1, " ");
-    snprintf(op, sizeof op, "%.*s", (int)strcspn(at, "*("), at);
-    const char *inner = body_of_name(op);
+    snprintf(op, sizeof op, "%.*s", (int)strcspn(at, "*+("), at);
     if (!has_kernel(context, "ai.onnx", op) &&
-        (!inner || depth == DEPTH_MOST || !can_run(context, inner, depth + 1)))
+        (depth == DEPTH_MOST || !choose(context, op, depth + 1)))
       return false;
   }
   return true;
+}
+
+/* The op's first body that can run, or NULL. */
+static const char *choose(const keel_context *context, const char *op,
+                          int depth) {
+  for (size_t i = 0; i < KEEL_COUNT_OF(bodies); i++)
+    if (!strcmp(bodies[i].op, op) && can_run(context, bodies[i].body, depth))
+      return bodies[i].body;
+  return NULL;
+}
+
+static const char *body_of(const keel_context *context, const keel_node *node) {
+  const keel_schema *schema = node->op->schema;
+  bool tanh_gelu =
+      !strcmp(schema->name, "Gelu") &&
+      strcmp(keel_attr_string(node->op, "approximate", "none"), "none") != 0;
+  return strcmp(schema->domain, "ai.onnx") != 0 || tanh_gelu
+             ? NULL
+             : choose(context, schema->name, 0);
 }
 
 static keel_status visit(keel_function *function, uint32_t index) {
@@ -236,9 +292,8 @@ static keel_status visit(keel_function *function, uint32_t index) {
   if (!strcmp(schema->name, "Sum") && node->input_count > 1 &&
       has_kernel(context, "ai.onnx", "Add"))
     return expand_sum(function, index);
-  const char *body = body_of(node);
-  return body && can_run(context, body, 0) ? expand(function, index, body)
-                                           : KD_OK;
+  const char *body = body_of(context, node);
+  return body ? expand(function, index, body) : KD_OK;
 }
 
 keel_status keel_pass_expand(keel_function *function) {

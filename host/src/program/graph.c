@@ -89,18 +89,66 @@ const kd_graph_table keel_graph_table = {
     .value_constant = value_constant,
 };
 
+/* ---- who reads what ------------------------------------------------------------ */
+
+static void list_readers(const keel_function *function, keel_readers *all) {
+  uint32_t *first = all->first;
+  for (int fill = 0; fill < 2; fill++) {
+    for (uint32_t i = 0; i < function->node_count; i++) {
+      const keel_node *node = &function->nodes[i];
+      for (uint32_t k = 0; !node->dead && k < node->input_count; k++) {
+        uint32_t value = node->inputs[k];
+        if (value == KEEL_ABSENT) continue;
+        if (fill)
+          all->list[first[value + 1]++] = i;
+        else
+          first[value + 2]++;
+      }
+    }
+    for (size_t v = 0; v < function->value_count && !fill; v++)
+      first[v + 2] += first[v + 1];
+  }
+}
+
+keel_status keel_readers_make(const keel_function *function,
+                              keel_readers *out_readers) {
+  size_t reads = 0, values = function->value_count;
+  for (uint32_t i = 0; i < function->node_count; i++)
+    reads += function->nodes[i].input_count;
+  keel_readers *all = out_readers;
+  *all = (keel_readers){.first = calloc(values + 3, sizeof *all->first),
+                        .list = calloc(reads + 1, sizeof *all->list),
+                        .outputs = calloc(values + 1, sizeof *all->outputs),
+                        .seen = calloc(values + 1, sizeof *all->seen),
+                        .by = calloc(values + 1, sizeof *all->by)};
+  if (!all->first || !all->list || !all->outputs || !all->seen || !all->by) {
+    keel_readers_drop(all);
+    return keel_no_memory((values + reads) * sizeof *all->first);
+  }
+  list_readers(function, all);
+  for (uint32_t i = 0; i < function->output_count; i++)
+    all->outputs[function->outputs[i]] = 1;
+  return KD_OK;
+}
+
+void keel_readers_drop(keel_readers *readers) {
+  free(readers->first);
+  free(readers->list);
+  free(readers->outputs);
+  free(readers->seen);
+  free(readers->by);
+  *readers = (keel_readers){0};
+}
+
 /* ---- making one ---------------------------------------------------------------- */
 
 static keel_status make_room(const keel_function *function,
-                             const uint32_t *owner, uint32_t id,
+                             const uint32_t *members, uint32_t count,
                              struct kd_graph *graph) {
-  size_t inputs = 0, outputs = 0, nodes = 0;
-  for (uint32_t i = 0; i < function->node_count; i++) {
-    const keel_node *node = &function->nodes[i];
-    if (node->dead || owner[i] != id) continue;
-    nodes++;
-    inputs += node->input_count;
-    outputs += node->output_count;
+  size_t inputs = 0, outputs = 0, nodes = count;
+  for (uint32_t i = 0; i < count; i++) {
+    inputs += function->nodes[members[i]].input_count;
+    outputs += function->nodes[members[i]].output_count;
   }
   graph->nodes = calloc(nodes + 1, sizeof *graph->nodes);
   graph->members = calloc(nodes + 1, sizeof *graph->members);
@@ -114,21 +162,20 @@ static keel_status make_room(const keel_function *function,
              : keel_no_memory((inputs + outputs) * sizeof *graph->types);
 }
 
-static void fill_nodes(const keel_function *function, const uint32_t *owner,
-                       uint32_t id, struct kd_graph *graph) {
+static void fill_nodes(const keel_function *function, const uint32_t *members,
+                       uint32_t count, struct kd_graph *graph) {
   const keel_type **types = graph->types;
   keel_tensor **constants = graph->constants;
-  for (uint32_t i = 0; i < function->node_count; i++) {
-    const keel_node *node = &function->nodes[i];
+  for (uint32_t i = 0; i < count; i++) {
+    const keel_node *node = &function->nodes[members[i]];
     uint32_t n = node->input_count, m = node->output_count;
-    if (node->dead || owner[i] != id) continue;
     for (uint32_t k = 0; k < n + m; k++) {
       uint32_t value = k < n ? node->inputs[k] : node->outputs[k - n];
       if (value == KEEL_ABSENT) continue;
       types[k] = function->values[value].type;
       if (k < n) constants[k] = function->values[value].constant;
     }
-    graph->members[graph->node_count] = i;
+    graph->members[graph->node_count] = members[i];
     graph->nodes[graph->node_count++] = (struct kd_node){
         .op = node->op,
         .name = node->name,
@@ -143,53 +190,45 @@ static void fill_nodes(const keel_function *function, const uint32_t *owner,
   }
 }
 
-enum { SEEN = 1, INSIDE = 2, NEEDED = 4 };
-
-/* What of each value is known: made or read inside, needed elsewhere. */
-static void mark_values(const keel_function *function, const uint32_t *owner,
-                        uint32_t id, uint8_t *marks) {
-  for (uint32_t i = 0; i < function->node_count; i++) {
-    const keel_node *node = &function->nodes[i];
-    bool member = owner[i] == id;
-    if (node->dead) continue;
-    for (uint32_t k = 0; member && k < node->output_count; k++)
-      if (node->outputs[k] != KEEL_ABSENT) marks[node->outputs[k]] |= INSIDE;
-    for (uint32_t k = 0; !member && k < node->input_count; k++)
-      if (node->inputs[k] != KEEL_ABSENT) marks[node->inputs[k]] |= NEEDED;
-  }
-  for (uint32_t i = 0; i < function->output_count; i++)
-    marks[function->outputs[i]] |= NEEDED;
+static bool is_needed(const keel_readers *readers, const uint32_t *owner,
+                      uint32_t id, uint32_t value) {
+  if (readers->outputs[value]) return true;
+  for (uint32_t i = readers->first[value]; i < readers->first[value + 1]; i++)
+    if (owner[readers->list[i]] != id) return true;
+  return false;
 }
 
-static void find_borders(struct kd_graph *graph, uint8_t *marks) {
+static void find_borders(struct kd_graph *graph, keel_readers *readers,
+                         const uint32_t *owner, uint32_t id) {
+  const keel_function *function = graph->function;
+  readers->walk++;
   for (uint32_t i = 0; i < graph->node_count; i++) {
-    const keel_node *node = &graph->function->nodes[graph->members[i]];
+    const keel_node *node = &function->nodes[graph->members[i]];
     for (uint32_t k = 0; k < node->input_count; k++) {
       uint32_t value = node->inputs[k];
-      if (value == KEEL_ABSENT || (marks[value] & (SEEN | INSIDE))) continue;
-      marks[value] |= SEEN;
-      graph->inputs[graph->input_count++] = value;
+      if (value == KEEL_ABSENT) continue;
+      uint32_t maker = function->values[value].producer;
+      bool inside = maker != KEEL_ABSENT && owner[maker] == id;
+      if (!inside && keel_readers_meet(readers, value, i))
+        graph->inputs[graph->input_count++] = value;
     }
     for (uint32_t k = 0; k < node->output_count; k++)
-      if (node->outputs[k] != KEEL_ABSENT && (marks[node->outputs[k]] & NEEDED))
+      if (node->outputs[k] != KEEL_ABSENT &&
+          is_needed(readers, owner, id, node->outputs[k]))
         graph->outputs[graph->output_count++] = node->outputs[k];
   }
 }
 
 keel_status keel_graph_part(const keel_function *function,
-                            const uint32_t *owner, uint32_t id,
+                            keel_readers *readers, const uint32_t *owner,
+                            const uint32_t *members, uint32_t count,
                             struct kd_graph *out_graph) {
   *out_graph = (struct kd_graph){.function = function};
-  uint8_t *marks = calloc((size_t)function->value_count + 1, 1);
-  if (!marks) return keel_no_memory(function->value_count);
-  keel_status status = make_room(function, owner, id, out_graph);
-  if (status == KD_OK) {
-    fill_nodes(function, owner, id, out_graph);
-    mark_values(function, owner, id, marks);
-    find_borders(out_graph, marks);
-  }
-  free(marks);
-  return status;
+  KEEL_TRY(make_room(function, members, count, out_graph));
+  if (!count) return KD_OK;
+  fill_nodes(function, members, count, out_graph);
+  find_borders(out_graph, readers, owner, owner[members[0]]);
+  return KD_OK;
 }
 
 void keel_graph_drop(struct kd_graph *graph) {

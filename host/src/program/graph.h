@@ -18,11 +18,37 @@ struct kd_graph {
 
 extern const kd_graph_table keel_graph_table;
 
-/* Views the live nodes whose entry in `owner` (one a node) is `id`, in the function's
- * order. Inputs are the values that come from elsewhere, constants among them; outputs
- * are those that are needed elsewhere. To be dropped in any case. */
+/* Who reads which value of a function, made once for all its parts. */
+typedef struct keel_readers {
+  uint32_t *first,
+      *list;        /* nodes: list[first[value]] up to list[first[value + 1]] */
+  uint8_t *outputs; /* by value: 1: it is the function's */
+  uint32_t *seen,
+      *by; /* by value: the walk that met it last, and for which node */
+  uint32_t walk;
+} keel_readers;
+
+keel_status keel_readers_make(const keel_function *function,
+                              keel_readers *out_readers);
+void keel_readers_drop(keel_readers *readers);
+
+/* Whether a walk meets a value for the first time; notes `node` for it if so. A walk begins
+ * with readers->walk + 1. */
+static inline bool keel_readers_meet(keel_readers *readers, uint32_t value,
+                                     uint32_t node) {
+  if (readers->seen[value] == readers->walk) return false;
+  readers->seen[value] = readers->walk;
+  readers->by[value] = node;
+  return true;
+}
+
+/* Views `count` nodes, which ascend, and whose entries in `owner` (one a node) alone are
+ * `id`. Inputs are the values that come from elsewhere, constants among them; outputs are
+ * those that are needed elsewhere. Takes time by the part, not by the function. To be
+ * dropped in any case. */
 keel_status keel_graph_part(const keel_function *function,
-                            const uint32_t *owner, uint32_t id,
+                            keel_readers *readers, const uint32_t *owner,
+                            const uint32_t *members, uint32_t count,
                             struct kd_graph *out_graph);
 void keel_graph_drop(struct kd_graph *graph);
 

@@ -20,32 +20,33 @@ static const keel_type *find(const keel_type *at, uint64_t hash, kd_dtype dtype,
   return NULL;
 }
 
-/* Elements and bytes; false where they leave 63 bits. */
+/* Elements and bytes. False where the product of the dimensions, those that are 0 or
+ * open left out, leaves 61 bits: strides and offsets of an empty tensor are computed, too. */
 static bool measure(keel_type *type) {
-  int64_t elements = 1;
+  int64_t product = 1, bytes = 0;
   bool open = false, empty = false;
   for (uint32_t i = 0; i < type->rank; i++) {
-    open |= type->dims[i] < 0;
-    empty |= type->dims[i] == 0;
+    int64_t dim = type->dims[i];
+    open |= dim < 0;
+    empty |= dim == 0;
+    if (dim > 0 && !keel_mul_i64(product, dim, &product)) return false;
   }
-  for (uint32_t i = 0; i < type->rank && !open && !empty; i++)
-    if (!keel_mul_i64(elements, type->dims[i], &elements)) return false;
-  type->elements = open ? -1 : empty ? 0 : elements;
-  if (open) return true;
-  int64_t bytes = 0;
   uint32_t size = kd_dtype_size(type->dtype);
-  if (size) {
-    if (!keel_mul_i64(type->elements, size, &bytes)) return false;
-  } else {
-    bytes = (type->elements + 1) / 2; /* the 4-bit types */
-  }
-  type->bytes = (uint64_t)bytes;
-  return bytes < INT64_MAX / 4;
+  if (!keel_mul_i64(product, size ? size : 1, &bytes) || bytes >= INT64_MAX / 4)
+    return false;
+  type->elements = open ? -1 : empty ? 0 : product;
+  if (!open) /* the types without a size have two elements a byte */
+    type->bytes =
+        (uint64_t)(size ? type->elements * size : (type->elements + 1) / 2);
+  return true;
 }
 
 static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
-  if (dtype == KD_NONE || dtype >= KD_DTYPE_COUNT)
-    return keel_fail(KD_INVALID_ARGUMENT, "%u is no element type",
+  if (dtype == KD_NONE)
+    return keel_fail(KD_INVALID_ARGUMENT, "0 is no element type");
+  if (dtype >= KD_DTYPE_COUNT)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "element type %u is one that Keel does not have yet",
                      (unsigned)dtype);
   if (dtype == KD_STRING)
     return keel_fail(KD_UNIMPLEMENTED, "tensors of strings are not supported");
@@ -74,7 +75,10 @@ static keel_status make(uint64_t hash, kd_dtype dtype, uint32_t rank,
     char text[200];
     keel_type_text(type, text, sizeof text);
     free(type);
-    return keel_fail(KD_INVALID_ARGUMENT, "%s has more bytes than 2^61", text);
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "%s is too large: its dimensions come to more than 2^61"
+                     " bytes",
+                     text);
   }
   *out_type = type;
   return KD_OK;
