@@ -141,6 +141,9 @@ typedef struct keel_plan keel_plan;
  * has run a few times, and launched as one from then on. This plan launches each kernel. */
 #define KEEL_PLAN_NO_REPLAY 0x40u
 
+/* A request that runs, or planning, end early: one for any number of them. */
+typedef struct keel_stop keel_stop;
+
 /* How to make a plan; zero is the default of each field. */
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */
@@ -165,6 +168,12 @@ typedef struct keel_plan_params {
   void (*watch)(void *watch_context, const char *pass, const char *text);
   void *watch_context;
   const char *watch_pass;
+
+  /* What ends planning early, as keel_run_params has it: asked, NULL: nobody does; and
+   * nanoseconds that it may take, 0: any number. A kernel that folds constants, or a device's
+   * compiler, is waited for; no other begins. Neither holds for runs of the plan. */
+  keel_stop *stop;
+  uint64_t timeout;
 } keel_plan_params;
 
 /* The passes that make a plan of a program, in their order: names, and what they do, in
@@ -190,7 +199,8 @@ KEEL_API keel_status keel_program_compile(const keel_program *program,
 /* Makes a plan; the program may be released before the plan.
  * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a
  * placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the message
- * names op and types), KD_OUT_OF_MEMORY. */
+ * names op and types), KD_CANCELLED, KD_DEADLINE_EXCEEDED (the message says before
+ * which op), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_plan_create(keel_program *program,
                                       const keel_plan_params *params,
                                       KD_OWNED keel_plan **out_plan);
@@ -209,9 +219,6 @@ KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    KD_OWNED keel_tensor **outputs,
                                    uint32_t output_count);
 
-/* A wish that runs stop: one for any number of runs. */
-typedef struct keel_stop keel_stop;
-
 KEEL_API keel_status keel_stop_create(keel_context *context,
                                       KD_OWNED keel_stop **out_stop);
 /* Runs that somebody waits for and that have it must have ended. NULL does nothing. */
@@ -219,7 +226,7 @@ KEEL_API void keel_stop_release(keel_stop *stop);
 /* Asks, once and for good; any thread. why: for the runs' error, or NULL; copied. */
 KEEL_API void keel_stop_ask(keel_stop *stop, const char *why);
 
-/* Outputs that do not hang on a failure are made and handed out, and the others as
+/* Outputs that do not depend on a failure are made and handed out, and the others as
  * failed values. */
 #define KEEL_RUN_PARTIAL 0x1u
 
@@ -245,7 +252,7 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
                                         uint32_t output_count);
 
 /* Begins a run and returns: outputs are pending, and each becomes known when it is made, or
- * fails with the run, or, with KEEL_RUN_PARTIAL, with what it hangs on. Inputs may be
+ * fails with the run, or, with KEEL_RUN_PARTIAL, with what it depends on. Inputs may be
  * pending, but for resources, and are of the shape that is declared then: ops that do not
  * need them run before they come. Plan, inputs and stop may be released at once. A stop or
  * timeout fails the outputs that are not known by then, and ends the run before its next op,
@@ -278,13 +285,20 @@ typedef struct keel_profile_line {
   const char *device; /* "cpu:0"; "host" for the runtime's own ops */
   char types[96];     /* "f32[1,64,56,56] f32[64]" : of its inputs */
   uint64_t calls;
-  uint64_t time;   /* nanoseconds, all calls */
+  uint64_t time;   /* nanoseconds, all calls, as the host saw them */
   uint64_t copies; /* nanoseconds of them spent moving inputs; all of them
                       for a copy, from its start until the data has come */
+  uint64_t
+      device_time; /* nanoseconds that its kernels took by the device's clock */
+  uint32_t timed;  /* 1: device_time is known (KEEL_PROFILE_CLOCKS, and the
+                           plugin has time stamps); what the host saw of an
+                           asynchronous device is no more than the launch */
+  uint32_t reserved;
 } keel_profile_line;
 
-#define KEEL_PROFILE_OPS    1u /* ops, as the host sees their calls */
-#define KEEL_PROFILE_CLOCKS 2u /* devices, by their own clocks */
+#define KEEL_PROFILE_OPS 1u /* ops, as the host sees their calls */
+#define KEEL_PROFILE_CLOCKS \
+  2u /* ops and devices by the devices' own clocks, too */
 
 /* Starts counting these, or stops (0); starting clears. One plan at a time with
  * KEEL_PROFILE_CLOCKS: the clocks are for all. */

@@ -2,6 +2,7 @@
 #include "eager/launch.h"
 #include "exec/replay.h"
 #include "memory/transfer.h"
+#include "trace/tickets.h"
 #include "trace/trace.h"
 
 static void release_all(keel_tensor **tensors, uint32_t count) {
@@ -242,7 +243,9 @@ static keel_status call_step(keel_frame *frame, uint32_t index,
   uint64_t began = keel_tracing() ? keel_now() : 0;
   if (stream)
     frame->launches[index].correlation =
-        began ? keel_trace_launch(site->op->schema->name, site->where) : 0;
+        began ? keel_ticket_number(
+                    0, keel_trace_launch(site->op->schema->name, site->where))
+              : 0;
   kd_status status =
       step->enqueue(step->handle, stream, &frame->launches[index]);
   if (began)

@@ -209,6 +209,8 @@ static keel_status keep_params(keel_plan *plan,
   *to = *params;
   to->device = plan->device;
   to->watch = NULL;
+  to->stop = NULL;
+  to->timeout = 0;
   KEEL_TRY(
       copy_strings(&plan->arena, params->skip_count, params->skip, &to->skip));
   return copy_strings(&plan->arena, params->place_count, params->places,
@@ -226,10 +228,11 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   keel_refs_take(&program->refs);
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
-  keel_pass_call call = {.params = params, .device = device};
+  const keel_watch watch = keel_watch_of(params->stop, params->timeout);
+  keel_pass_call call = {.params = params, .device = device, .watch = &watch};
   if (is_open(program->main) &&
       !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
-    KEEL_TRY(keel_versions_create(plan, program, params, &main));
+    KEEL_TRY(keel_versions_create(plan, program, &call, &main));
     call.part = KEEL_PASSES_REST;
     call.placed = keel_versions_placed(plan->versions);
   } else {
@@ -256,7 +259,7 @@ static keel_plan *plan_new(keel_context *context) {
 static keel_status fill_of_types(keel_plan *plan, const keel_function *function,
                                  const keel_type *const *types,
                                  const keel_plan_params *params,
-                                 keel_placed *placed) {
+                                 keel_placed *placed, const keel_watch *watch) {
   keel_function *main = NULL;
   KEEL_TRY(
       keel_function_clone(function, &plan->arena, &plan->functions, &main));
@@ -266,7 +269,8 @@ static keel_status fill_of_types(keel_plan *plan, const keel_function *function,
                                .device = plan->device,
                                .main = main,
                                .part = KEEL_PASSES_AGAIN,
-                               .placed = placed};
+                               .placed = placed,
+                               .watch = watch};
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   return lay_out(plan, main);
 }
@@ -275,12 +279,14 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_function *function,
                                const keel_type *const *types,
                                const keel_plan_params *params,
-                               keel_placed *placed, keel_plan **out_plan) {
+                               keel_placed *placed, const keel_watch *watch,
+                               keel_plan **out_plan) {
   *out_plan = NULL;
   keel_plan *plan = plan_new(general->context);
   if (!plan) return KD_OUT_OF_MEMORY;
   plan->device = general->device;
-  keel_status status = fill_of_types(plan, function, types, params, placed);
+  keel_status status =
+      fill_of_types(plan, function, types, params, placed, watch);
   if (status == KD_OK)
     *out_plan = plan;
   else
@@ -295,20 +301,24 @@ static void forget_types(keel_function *functions) {
       if (!f->values[i].constant) f->values[i].type = NULL;
 }
 
-static keel_status fill_loose(keel_plan *loose, const keel_plan *plan) {
+static keel_status fill_loose(keel_plan *loose, const keel_plan *plan,
+                              const keel_watch *watch) {
   keel_function *main = NULL;
   loose->device = plan->device;
   loose->eager = plan->eager;
   KEEL_TRY(keel_function_clone(plan->program->main, &loose->arena,
                                &loose->functions, &main));
   forget_types(loose->functions);
-  const keel_pass_call call = {
-      .params = &plan->params, .device = plan->device, .main = main};
+  const keel_pass_call call = {.params = &plan->params,
+                               .device = plan->device,
+                               .main = main,
+                               .watch = watch};
   KEEL_TRY(keel_passes_run(loose->functions, &call));
   return lay_out(loose, main);
 }
 
-keel_status keel_plan_loosen(keel_plan *plan, keel_plan **out_loose) {
+keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
+                             keel_plan **out_loose) {
   /* acquire: all that its maker wrote */
   *out_loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
   if (*out_loose) return KD_OK;
@@ -316,7 +326,7 @@ keel_status keel_plan_loosen(keel_plan *plan, keel_plan **out_loose) {
     return keel_fail(KD_FAILED_PRECONDITION, "the program is compiled");
   keel_plan *made = plan_new(plan->context);
   if (!made) return KD_OUT_OF_MEMORY;
-  keel_status status = fill_loose(made, plan);
+  keel_status status = fill_loose(made, plan, watch);
   if (status == KD_OK) keel_profile_part(plan, made);
   if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
                              &plan->loose, out_loose, made,

@@ -28,6 +28,7 @@ typedef struct keel_step {
   bool copies;        /* keel::Copy */
   bool arrives;       /* out of a device: its output may be pending */
   uint64_t copy_time; /* added to atomically */
+  uint32_t ticket;    /* of what devices' clocks said, or 0 */
   char types[96];     /* of the inputs, of a profiled call */
 } keel_step;
 
@@ -108,12 +109,14 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_function *function,
                                const keel_type *const *types,
                                const keel_plan_params *params,
-                               keel_placed *placed, keel_plan **out_plan);
+                               keel_placed *placed, const keel_watch *watch,
+                               keel_plan **out_plan);
 
 /* The plan of the same program for inputs of other shapes than that declares: nothing in
  * it hangs on them. Made at its first use; lives as long as the plan.
  * Returns KD_FAILED_PRECONDITION where the program was compiled: for what it declares. */
-keel_status keel_plan_loosen(keel_plan *plan, keel_plan **out_loose);
+keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
+                             keel_plan **out_loose);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);

@@ -1,10 +1,11 @@
-/* profile.c - where the time of a plan's runs went: by op as the host sees it, by
- * device as its own clock does. */
+/* profile.c - where the time of a plan's runs went: by op and by device, as the host
+ * sees it and, where a device has one, by its own clock. */
 #include "base/refs.h"
 #include "exec/plan.h"
 #include "exec/versions.h"
 #include "loader/library.h"
 #include "trace/clocks.h"
+#include "trace/tickets.h"
 
 void keel_profile_run(keel_plan *plan) {
   uint64_t none = 0;
@@ -18,7 +19,8 @@ void keel_profile_run(keel_plan *plan) {
 /* Of all plans' parts: they are asked for rarely. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void count_steps(keel_plan *plan, bool on) {
+/* clocks: by those of devices, too. A step that counts no more keeps its sums. */
+static void count_steps(keel_plan *plan, bool on, bool clocks) {
   for (keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
       keel_step *step = &at->steps[i];
@@ -26,7 +28,9 @@ static void count_steps(keel_plan *plan, bool on) {
         atomic_store(&step->calls, 0);
         atomic_store(&step->time, 0);
         __atomic_store_n(&step->copy_time, 0, __ATOMIC_RELAXED);
+        step->ticket = clocks ? keel_ticket_take() : 0;
       }
+      step->site.ticket = on ? step->ticket : 0;
       step->site.copy_time = on ? &step->copy_time : NULL;
     }
   atomic_store(&plan->profile, on);
@@ -43,7 +47,7 @@ static void add_part(keel_plan *plan, keel_plan *part) {
   }
   keel_refs_take(&part->refs);
   plan->parts[plan->part_count++] = part;
-  count_steps(part, true);
+  count_steps(part, true, plan->clocks);
 }
 
 void keel_profile_part(keel_plan *plan, keel_plan *part) {
@@ -77,11 +81,12 @@ static void count_all(keel_plan *plan, bool on) {
   if (on) drop_parts(plan);
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < plan->part_count; i++)
-    count_steps(plan->parts[i], false); /* what they have counted stays */
+    count_steps(plan->parts[i], false,
+                false); /* what they have counted stays */
   if (on && loose) add_part(plan, loose);
   for (uint32_t i = 0; i < count; i++)
     add_part(plan, versions[i]);
-  count_steps(plan, on);
+  count_steps(plan, on, plan->clocks);
   pthread_mutex_unlock(&lock);
   for (uint32_t i = 0; i < count; i++)
     keel_plan_release(versions[i]);
@@ -106,6 +111,7 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
     if (what & KEEL_PROFILE_CLOCKS) start_device(context->devices[i]);
   }
   plan->clocks = (what & KEEL_PROFILE_CLOCKS) != 0;
+  if (plan->clocks) keel_tickets_begin();
   uint64_t from = atomic_exchange(&plan->profile_from, 0);
   if (!on && from) plan->profile_wall = keel_now() - from;
   if (on) plan->profile_wall = 0;
@@ -173,6 +179,8 @@ keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
       .time = atomic_load(&step->time),
       .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),
   };
+  out_line->timed =
+      keel_ticket_read(step->ticket, &out_line->device_time) ? 1 : 0;
   memcpy(out_line->types, step->types, sizeof out_line->types);
   return KD_OK;
 }

@@ -55,7 +55,7 @@ typedef struct outing {
 } outing;
 
 static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
-                           outing *out) {
+                           const keel_watch *watch, outing *out) {
   uint32_t odd = KEEL_ABSENT;
   KEEL_TRY(
       keel_declared_check(plan->ports, plan->main->input_count, inputs, &odd));
@@ -63,13 +63,13 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
   keel_profile_run(plan);
   keel_plan *version = NULL;
   if (odd != KEEL_ABSENT) {
-    keel_status status = keel_plan_loosen(plan, &version);
+    keel_status status = keel_plan_loosen(plan, watch, &version);
     if (status == KD_FAILED_PRECONDITION)
       return keel_declared_fail(&plan->ports[odd], inputs[odd]);
     if (status != KD_OK) return status;
     keel_refs_take(&version->refs);
   } else if (plan->versions) {
-    version = keel_versions_take(plan->versions, inputs);
+    version = keel_versions_take(plan->versions, inputs, watch);
   }
   *out = (outing){.plan = plan,
                   .version = version,
@@ -108,7 +108,7 @@ static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
                                keel_tensor **outputs, const keel_watch *watch,
                                bool partial) {
   outing out;
-  KEEL_TRY(set_out(plan, inputs, &out));
+  KEEL_TRY(set_out(plan, inputs, watch, &out));
   keel_status status =
       keel_fplan_run_with(out.main, plan->device, inputs, out.main->input_count,
                           outputs, out.main->output_count, watch, partial);
@@ -167,11 +167,7 @@ static keel_status read_params(const keel_run_params *given,
   if (all->flags & ~KEEL_RUN_PARTIAL)
     return keel_fail(KD_INVALID_ARGUMENT, "there are no flags 0x%x for a run",
                      (unsigned)all->flags);
-  uint64_t now = all->timeout ? keel_now() : 0;
-  *watch = (keel_watch){all->stop, !all->timeout ? 0
-                                   : all->timeout > UINT64_MAX - now
-                                       ? UINT64_MAX
-                                       : now + all->timeout};
+  *watch = keel_watch_of(all->stop, all->timeout);
   return KD_OK;
 }
 
@@ -295,7 +291,7 @@ static keel_status set_alarm(keel_begun *begun, over *over, uint64_t when) {
   }
   keel_timer *timer = keel_pool_timer(begun->plan->context->pool);
   keel_status status = keel_timer_set(timer, &over->alarm);
-  if (status != KD_OK) drop_begun(begun);
+  if (status != KD_OK) keel_refs_drop(&begun->refs); /* the caller has one */
   return status;
 }
 
@@ -314,7 +310,9 @@ static void begun_ended(keel_done *done, keel_status status) {
 
 static void run_begun(keel_task *task) {
   keel_begun *begun = (keel_begun *)(void *)task;
-  keel_status status = set_out(begun->plan, begun->inputs, &begun->out);
+  keel_status status =
+      set_out(begun->plan, begun->inputs, begun->watched ? &begun->watch : NULL,
+              &begun->out);
   if (status == KD_OK) {
     const keel_fplan *main = begun->out.main;
     if (!keel_fplan_begin_for(begun->out.main, begun->plan->device,

@@ -31,7 +31,7 @@ struct keel_versions {
 /* ---- making them possible ------------------------------------------------------- */
 
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
-                                 const keel_plan_params *params,
+                                 const keel_pass_call *passes,
                                  keel_function **out_function) {
   keel_versions *all = calloc(1, sizeof *all);
   if (!all) return keel_no_memory(sizeof *all);
@@ -43,10 +43,9 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   all->params.place_count = 0; /* nodes have the devices that rules name */
   KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
                                &all->base));
-  const keel_pass_call call = {.params = params,
-                               .device = plan->device,
-                               .main = all->base,
-                               .part = KEEL_PASSES_FIRST};
+  keel_pass_call call = *passes;
+  call.main = all->base;
+  call.part = KEEL_PASSES_FIRST;
   KEEL_TRY(keel_passes_run(all->functions, &call));
   return keel_function_clone(all->base, &plan->arena, &plan->functions,
                              out_function);
@@ -133,7 +132,7 @@ static version *make_way(keel_versions *all, version *out_old) {
 /* ---- making them -------------------------------------------------------------------- */
 
 static keel_status make(keel_versions *all, keel_tensor *const *inputs,
-                        version *out_version) {
+                        const keel_watch *watch, version *out_version) {
   uint32_t count = all->base->input_count;
   const keel_type **types = malloc((count + 1) * sizeof *types);
   if (!types) return keel_no_memory(count * sizeof *types);
@@ -141,8 +140,8 @@ static keel_status make(keel_versions *all, keel_tensor *const *inputs,
     types[i] = inputs[i]->type;
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_plan *plan = NULL;
-  keel_status status = keel_plan_of_types(all->general, all->base, types,
-                                          &all->params, &all->placed, &plan);
+  keel_status status = keel_plan_of_types(
+      all->general, all->base, types, &all->params, &all->placed, watch, &plan);
   if (began) keel_trace_span("plan", NULL, all->base->name, began);
   if (status != KD_OK) {
     free(types);
@@ -171,7 +170,8 @@ static keel_plan *keep(keel_versions *all, version *made) {
   return plan;
 }
 
-keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
+                              const keel_watch *watch) {
   uint32_t count = all->base->input_count;
   if (!keel_tensors_ready(inputs, count)) return NULL;
   uint64_t hash = hash_types(inputs, count);
@@ -182,7 +182,7 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;
   version made = {0};
-  if (make(all, inputs, &made) == KD_OK) return keep(all, &made);
+  if (make(all, inputs, watch, &made) == KD_OK) return keep(all, &made);
   /* the plan itself says what is wrong with such inputs */
   pthread_mutex_lock(&all->lock);
   forget(all, hash);

@@ -17,13 +17,14 @@ typedef struct keel_versions keel_versions;
 /* For a plan whose program leaves something open. Runs the passes that look at no shapes,
  * and keeps what they make; *out_function: a copy of it in the plan's arena, for the rest. */
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
-                                 const keel_plan_params *params,
+                                 const keel_pass_call *passes,
                                  keel_function **out_function);
 void keel_versions_free(keel_versions *all);
 
 /* The version for ready inputs, to be released with keel_plan_release; NULL: the plan
  * itself is to be run. Made where such inputs have come before. */
-keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs);
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
+                              const keel_watch *watch);
 
 /* All that there are, with room for KEEL_VERSIONS_MOST, to be released. */
 uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans);

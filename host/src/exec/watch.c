@@ -43,8 +43,16 @@ void keel_stop_ask(keel_stop *stop, const char *why) {
   keel_pool_wake_waiters(stop->context->pool);
 }
 
-keel_status keel_watch_fail(const keel_watch *watch, const char *node,
-                            const char *op) {
+keel_watch keel_watch_of(keel_stop *stop, uint64_t timeout) {
+  uint64_t now = timeout ? keel_now() : 0;
+  return (keel_watch){stop, !timeout                     ? 0
+                            : timeout > UINT64_MAX - now ? UINT64_MAX
+                                                         : now + timeout};
+}
+
+/* `who`: "the run", "planning". */
+static keel_status fail(const keel_watch *watch, const char *who,
+                        const char *node, const char *op) {
   char next[200] = "";
   if (op)
     snprintf(next, sizeof next, ", before %s%s%s%s", op,
@@ -52,10 +60,22 @@ keel_status keel_watch_fail(const keel_watch *watch, const char *node,
              node && *node ? "\"" : "");
   if (watch->stop &&
       atomic_load_explicit(&watch->stop->asked, memory_order_acquire) == 2)
-    return keel_fail(KD_CANCELLED, "the run was asked to stop%s%s%s",
+    return keel_fail(KD_CANCELLED, "%s was asked to stop%s%s%s", who,
                      *watch->stop->why ? ": " : "", watch->stop->why, next);
-  return keel_fail(KD_DEADLINE_EXCEEDED, "the run is past its deadline%s",
+  return keel_fail(KD_DEADLINE_EXCEEDED, "%s is past its deadline%s", who,
                    next);
+}
+
+keel_status keel_watch_fail(const keel_watch *watch, const char *node,
+                            const char *op) {
+  return fail(watch, "the run", node, op);
+}
+
+keel_status keel_watch_planning(const keel_watch *watch, const char *next,
+                                const char *node) {
+  return !watch || !keel_watch_is_over(watch)
+             ? KD_OK
+             : fail(watch, "planning", node, next);
 }
 
 typedef struct wait {

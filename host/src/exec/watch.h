@@ -28,6 +28,13 @@ static inline bool keel_watch_is_over(const keel_watch *watch) {
          (watch->deadline && keel_now() >= watch->deadline);
 }
 
+/* What ends something that begins now and may take `timeout` nanoseconds, 0: any number. */
+keel_watch keel_watch_of(keel_stop *stop, uint64_t timeout);
+
+/* KD_OK, or why planning is over; `next`: what would have come. `watch` may be NULL. */
+keel_status keel_watch_planning(const keel_watch *watch, const char *next,
+                                const char *node);
+
 /* NULL: nothing. */
 void keel_stop_retain(keel_stop *stop);
 

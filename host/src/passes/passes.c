@@ -30,8 +30,8 @@ static const pass passes[] = {
      .needed = true, .plain = keel_pass_expand},
     {"algebra", "drops what does nothing, joins changes of shape",
      .plain = keel_pass_algebra},
-    {"fold", "runs what hangs on constants alone, drops Identity",
-     .plain = keel_pass_fold},
+    {"fold", "runs what depends on constants alone, drops Identity",
+     .over_all = keel_pass_fold},
     {"cse", "computes equal things once", .plain = keel_pass_cse},
     {"cost", "places nodes by what they cost, where that is asked for",
      .asked = KEEL_PLAN_BY_COST, .shapes = true,
@@ -43,7 +43,7 @@ static const pass passes[] = {
     {"layout", "lets convolutions keep the device's blocked layout",
      .last = true, .shapes = true, .on_device = keel_pass_layout},
     {"regions", "hands parts to the compilers of devices that have one",
-     .last = true, .shapes = true, .on_device = keel_pass_regions},
+     .last = true, .shapes = true, .over_all = keel_pass_regions},
     {"transfer", "copies values once for all that read them on a device",
      .last = true, .shapes = true, .over_all = keel_pass_transfer},
 };
@@ -163,6 +163,7 @@ keel_status keel_passes_run(keel_function *functions,
   KEEL_TRY(check_watch(params));
   for (const pass *at = passes; at < passes + PASSES; at++) {
     if (is_left_out(at, call)) continue;
+    KEEL_TRY(keel_watch_planning(call->watch, "pass", at->name));
     uint64_t began = keel_tracing() ? keel_now() : 0;
     KEEL_TRY(run(at, functions, call));
     if (began) keel_trace_span(at->name, NULL, NULL, began);
@@ -195,10 +196,12 @@ static keel_status compile(const keel_program *program,
   if (to->device) KEEL_TRY(keel_device_ready(to->device));
   KEEL_TRY(keel_function_clone(program->main, &to->arena, &to->functions,
                                &to->main));
+  const keel_watch watch = keel_watch_of(params->stop, params->timeout);
   const keel_pass_call call = {.params = params,
                                .device = to->device,
                                .main = to->main,
-                               .to_save = true};
+                               .to_save = true,
+                               .watch = &watch};
   return keel_passes_run(to->functions, &call);
 }
 

@@ -5,6 +5,7 @@
 #ifndef KEEL_PASSES_H
 #define KEEL_PASSES_H
 
+#include "exec/watch.h"
 #include "passes/placed.h"
 #include "program/function.h"
 
@@ -24,7 +25,8 @@ typedef struct keel_pass_call {
   const keel_function *main;
   bool to_save; /* without passes whose work is of one process */
   keel_pass_part part;
-  keel_placed *placed; /* or NULL */
+  keel_placed *placed;     /* or NULL */
+  const keel_watch *watch; /* what ends planning early; NULL: nothing */
 } keel_pass_call;
 
 /* The parameters in full, whatever version of them was given; NULL: the defaults. */
@@ -77,8 +79,10 @@ keel_status keel_pass_expand(keel_function *function);
  * the place of dear ones, where each result stays the same. */
 keel_status keel_pass_algebra(keel_function *function);
 
-/* Runs what has only constants as inputs, and drops Identity. */
-keel_status keel_pass_fold(keel_function *function);
+/* Runs what has only constants as inputs, and drops Identity. What would take long or make
+ * much is left to the runs: fold.c says how much. */
+keel_status keel_pass_fold(keel_function *functions,
+                           const keel_pass_call *call);
 
 /* Computes once what is computed twice from the same values, and makes one value of
  * equal constants. */
@@ -107,7 +111,8 @@ keel_status keel_pass_layout(keel_function *function, keel_device *device);
 /* Shows each device that compiles what of the function is to run there, its shapes known,
  * and makes one keel::Region of each part that it claims and compiles. A claim that is
  * no connected part, or that a path leaves and enters again, is refused. */
-keel_status keel_pass_regions(keel_function *function, keel_device *device);
+keel_status keel_pass_regions(keel_function *functions,
+                              const keel_pass_call *call);
 
 /* Puts keel::Copy where a value that one memory holds is read from another, one for
  * all that read it there, and constants into the memories of the devices that read

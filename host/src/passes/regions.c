@@ -11,14 +11,13 @@
 #define CLAIM  2u
 #define NOBODY UINT32_MAX
 
-/* The nodes that read a value: list[first[value]] up to list[first[value + 1]]. */
-typedef struct readers {
-  uint32_t *first, *list;
-} readers;
+/* Nodes that may be walked over, in all, to find out whether claims can be taken: so many
+ * for each node of the function. More can be needed only where many claims span far. */
+#define WALKED_MOST 64u
 
-/* The first and the last node of a claim. */
+/* The first and the last node of a claim, and how many there are. */
 typedef struct span {
-  uint32_t first, last;
+  uint32_t first, last, count;
 } span;
 
 typedef struct regions {
@@ -29,12 +28,16 @@ typedef struct regions {
   uint32_t *next;         /* by node of a claim: another of it, in a circle */
   span *claims;           /* that were taken */
   uint32_t claim_count;
-  readers readers;
+  keel_readers readers;
   uint32_t
       *after; /* by node: the next that touches resources, or KEEL_ABSENT */
+  /* by node: itself, or, inside of a claim's span but for its last, one that follows */
+  uint32_t *beyond;
+  uint32_t *root; /* by node of a claim: another that it is connected with */
   /* a walk: who was met in which one, and who is to be looked at */
   uint32_t *met, walk;
   uint32_t *stack, depth;
+  uint64_t walked; /* nodes, in all walks */
 } regions;
 
 /* ---- what is shown ------------------------------------------------------------- */
@@ -76,33 +79,6 @@ static bool is_shown(const regions *all, const keel_node *node,
 
 /* ---- who needs whom -------------------------------------------------------------- */
 
-static keel_status list_readers(regions *all) {
-  const keel_function *function = all->function;
-  size_t reads = 0, values = function->value_count;
-  for (uint32_t i = 0; i < function->node_count; i++)
-    reads += function->nodes[i].input_count;
-  uint32_t *first = calloc(values + 3, sizeof *first);
-  all->readers = (readers){first, calloc(reads + 1, sizeof *first)};
-  if (!first || !all->readers.list)
-    return keel_no_memory((values + reads) * sizeof *first);
-  for (int fill = 0; fill < 2; fill++) {
-    for (uint32_t i = 0; i < function->node_count; i++) {
-      const keel_node *node = &function->nodes[i];
-      for (uint32_t k = 0; !node->dead && k < node->input_count; k++) {
-        uint32_t value = node->inputs[k];
-        if (value == KEEL_ABSENT) continue;
-        if (fill)
-          all->readers.list[first[value + 1]++] = i;
-        else
-          first[value + 2]++;
-      }
-    }
-    for (size_t v = 0; v < values && !fill; v++)
-      first[v + 2] += first[v + 1];
-  }
-  return KD_OK;
-}
-
 /* Nodes that touch resources stay in their order. */
 static void chain_effects(regions *all) {
   uint32_t later = KEEL_ABSENT;
@@ -120,18 +96,19 @@ static keel_status look(regions *all, keel_device *device) {
   size_t n = (size_t)function->node_count + 1;
   /* with room for the nodes that come */
   all->owner = calloc(2 * n, sizeof *all->owner);
-  all->after = calloc(n, sizeof *all->after);
-  all->next = calloc(n, sizeof *all->next);
+  uint32_t **const arrays[] = {&all->after, &all->next, &all->beyond,
+                               &all->root,  &all->met,  &all->stack};
+  bool whole = all->owner != NULL;
+  for (size_t i = 0; i < KEEL_COUNT_OF(arrays); i++)
+    whole = (*arrays[i] = calloc(n, sizeof **arrays[i])) && whole;
   all->claims = calloc(n, sizeof *all->claims);
-  all->met = calloc(n, sizeof *all->met);
-  all->stack = calloc(n, sizeof *all->stack);
-  if (!all->owner || !all->after || !all->next || !all->claims || !all->met ||
-      !all->stack)
-    return keel_no_memory(n * sizeof *all->owner);
+  if (!whole || !all->claims) return keel_no_memory(n * sizeof *all->owner);
+  for (uint32_t i = 0; i < n; i++)
+    all->beyond[i] = i;
   for (uint32_t i = 0; i < function->node_count; i++)
     all->owner[i] = is_shown(all, &function->nodes[i], device) ? SHOWN : HIDDEN;
   chain_effects(all);
-  return list_readers(all);
+  return keel_readers_make(function, &all->readers);
 }
 
 static void drop(regions *all) {
@@ -140,10 +117,11 @@ static void drop(regions *all) {
   free(all->after);
   free(all->next);
   free(all->claims);
+  free(all->beyond);
+  free(all->root);
   free(all->met);
   free(all->stack);
-  free(all->readers.first);
-  free(all->readers.list);
+  keel_readers_drop(&all->readers);
 }
 
 /* ---- claims ---------------------------------------------------------------------- */
@@ -156,6 +134,7 @@ static void begin_walk(regions *all) {
 static void meet(regions *all, uint32_t node) {
   if (node == KEEL_ABSENT || all->met[node] == all->walk) return;
   all->met[node] = all->walk;
+  all->walked++;
   all->stack[all->depth++] = node;
 }
 
@@ -174,55 +153,81 @@ static void meet_next(regions *all, uint32_t node, uint32_t but) {
   meet(all, all->after[node]);
 }
 
-/* How many of a claim hang together with one of it, by values that they share. */
-static uint32_t count_connected(regions *all, uint32_t from) {
-  const keel_function *function = all->function;
-  uint32_t count = 0, id = all->owner[from];
-  begin_walk(all);
-  meet(all, from);
-  while (all->depth) {
-    uint32_t at = all->stack[--all->depth];
-    const keel_node *node = &function->nodes[at];
-    if (all->owner[at] != id) continue;
-    count++;
-    meet_next(all, at, NOBODY);
-    for (uint32_t k = 0; k < node->input_count; k++) {
-      uint32_t value = node->inputs[k];
-      if (value == KEEL_ABSENT || function->values[value].constant) continue;
-      meet(all, function->values[value].producer);
-      meet_readers(all, value, NOBODY);
-    }
+/* The node that stands for all that is connected with this one (union-find). */
+static uint32_t root_of(const regions *all, uint32_t node) {
+  while (all->root[node] != node) {
+    all->root[node] = all->root[all->root[node]];
+    node = all->root[node];
   }
-  return count;
+  return node;
 }
 
-/* No node behind this one has a way back to the claim: edges lead onwards but inside of
- * claims, each of which will be one op. */
+/* Whether two were not connected yet. */
+static bool join(const regions *all, uint32_t a, uint32_t b) {
+  uint32_t x = root_of(all, a), y = root_of(all, b);
+  all->root[x] = y;
+  return x != y;
+}
+
+/* Whether the nodes of a claim are connected, by values that they share. */
+static bool is_connected(regions *all, const span *claim) {
+  uint32_t id = all->owner[claim->first], parts = claim->count;
+  uint32_t at = claim->first;
+  do
+    all->root[at] = at;
+  while ((at = all->next[at]) != claim->first);
+  all->readers.walk++;
+  do {
+    const keel_node *node = &all->function->nodes[at];
+    uint32_t n = node->input_count, m = node->output_count;
+    for (uint32_t k = 0; k < n + m; k++) {
+      uint32_t value = k < n ? node->inputs[k] : node->outputs[k - n];
+      if (value == KEEL_ABSENT || all->function->values[value].constant)
+        continue;
+      if (!keel_readers_meet(&all->readers, value, at))
+        parts -= join(all, at, all->readers.by[value]);
+    }
+    uint32_t after = all->after[at];
+    if (after != KEEL_ABSENT && all->owner[after] == id)
+      parts -= join(all, at, after);
+  } while ((at = all->next[at]) != claim->first);
+  return parts == 1;
+}
+
+/* No node behind this one has a way back to a claim that ends with `last`: edges lead
+ * onwards but inside of claims, each of which will be one op. */
 static uint32_t last_to_look_at(const regions *all, uint32_t last) {
-  for (bool more = true; more;) {
-    more = false;
-    for (uint32_t i = 0; i < all->claim_count; i++)
-      if (all->claims[i].first <= last && last < all->claims[i].last) {
-        last = all->claims[i].last;
-        more = true;
-      }
+  while (all->beyond[last] != last) {
+    all->beyond[last] = all->beyond[all->beyond[last]];
+    last = all->beyond[last];
   }
   return last;
 }
 
-/* Whether a path leaves the claim that begins with `first` and enters it again. */
-static bool comes_back(regions *all, uint32_t first, uint32_t last) {
-  uint32_t id = all->owner[first], at = first;
-  uint32_t end = last_to_look_at(all, last);
+static void note_span(const regions *all, const span *claim) {
+  uint32_t at = last_to_look_at(all, claim->first);
+  for (; at < claim->last; at = last_to_look_at(all, at))
+    all->beyond[at] = at + 1;
+}
+
+/* Whether a path leaves the claim that begins with `first` and enters it again. *out_lost:
+ * it would take too long to tell. */
+static bool comes_back(regions *all, const span *claim, bool *out_lost) {
+  uint32_t id = all->owner[claim->first], at = claim->first;
+  uint32_t end = last_to_look_at(all, claim->last);
+  uint64_t most = WALKED_MOST * ((uint64_t)all->function->node_count + 1);
+  *out_lost = false;
   begin_walk(all);
   do {
     meet_next(all, at, id);
     at = all->next[at];
-  } while (at != first);
+  } while (at != claim->first);
   while (all->depth) {
     at = all->stack[--all->depth];
     if (all->owner[at] == id) return true;
     if (at > end) continue;
+    *out_lost = all->walked > most;
+    if (*out_lost) return true;
     meet_next(all, at, NOBODY);
     if (all->owner[at] >= CLAIM) meet(all, all->next[at]);
   }
@@ -232,7 +237,7 @@ static bool comes_back(regions *all, uint32_t first, uint32_t last) {
 /* Makes the nodes of the graph one claim's, or, where one of them can't be, none. */
 static keel_status take_nodes(regions *all, const uint32_t *nodes,
                               uint32_t count, uint32_t id, span *out_span) {
-  *out_span = (span){KEEL_ABSENT, 0};
+  *out_span = (span){KEEL_ABSENT, 0, count};
   for (uint32_t i = 0; i < count; i++) {
     uint32_t at = nodes[i] < all->graph->node_count
                       ? all->graph->members[nodes[i]]
@@ -268,17 +273,22 @@ static kd_status take(void *context, const uint32_t *nodes, uint32_t count,
     return keel_fail(KD_INVALID_ARGUMENT, "a claim of no nodes");
   KEEL_TRY(take_nodes(all, nodes, count, id, &claim));
   keel_status status = KD_OK;
-  if (count_connected(all, claim.first) != count)
-    status = keel_fail(KD_INVALID_ARGUMENT, "the nodes do not hang together");
-  else if (comes_back(all, claim.first, claim.last))
-    status = keel_fail(KD_INVALID_ARGUMENT,
-                       "what one of the nodes needs, from outside, needs"
-                       " another of them");
-  if (status == KD_OK)
+  bool lost = false;
+  if (!is_connected(all, &claim))
+    status = keel_fail(KD_INVALID_ARGUMENT, "the nodes are not connected");
+  else if (comes_back(all, &claim, &lost))
+    status = keel_fail(lost ? KD_FAILED_PRECONDITION : KD_INVALID_ARGUMENT,
+                       lost ? "the claims of this graph span too many nodes to"
+                              " tell whether this one can be an op"
+                            : "what one of the nodes needs, from outside, needs"
+                              " another of them");
+  if (status == KD_OK) {
     all->claims[all->claim_count++] = claim;
-  else
+    note_span(all, &claim);
+  } else {
     for (uint32_t i = 0; i < count; i++)
       all->owner[all->graph->members[nodes[i]]] = SHOWN;
+  }
   return status;
 }
 
@@ -351,10 +361,21 @@ static keel_status replace(regions *all, const struct kd_graph *part,
   return KD_OK;
 }
 
-static keel_status compile_claim(regions *all, uint32_t id) {
+static int ascending(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static keel_status compile_claim(regions *all, const span *claim) {
   struct kd_graph part;
   keel_region *region = NULL;
-  keel_status status = keel_graph_part(all->function, all->owner, id, &part);
+  uint32_t *members = all->stack, count = 0, at = claim->first;
+  do
+    members[count++] = at;
+  while ((at = all->next[at]) != claim->first);
+  qsort(members, count, sizeof *members, ascending);
+  keel_status status = keel_graph_part(all->function, &all->readers, all->owner,
+                                       members, count, &part);
   if (status == KD_OK && part.output_count)
     status = keel_region_compile(all->device, &part, &region);
   if (region) status = replace(all, &part, region);
@@ -362,18 +383,32 @@ static keel_status compile_claim(regions *all, uint32_t id) {
   return status;
 }
 
-static keel_status run(regions *all, keel_device *device) {
+/* What the device may claim. */
+static keel_status show(regions *all) {
+  uint32_t *members = all->stack, count = 0;
+  for (uint32_t i = 0; i < all->function->node_count; i++)
+    if (all->owner[i] == SHOWN) members[count++] = i;
+  return keel_graph_part(all->function, &all->readers, all->owner, members,
+                         count, all->graph);
+}
+
+static keel_status run(regions *all, keel_device *device,
+                       const keel_watch *watch) {
   KEEL_TRY(look(all, device));
-  KEEL_TRY(keel_graph_part(all->function, all->owner, SHOWN, all->graph));
+  KEEL_TRY(show(all));
   if (!all->graph->node_count) return KD_OK;
   KEEL_TRY(keel_device_ready(all->device));
   KEEL_TRY(ask(all));
-  for (uint32_t i = 0; i < all->claim_count; i++)
-    KEEL_TRY(compile_claim(all, CLAIM + i));
+  for (uint32_t i = 0; i < all->claim_count; i++) {
+    const keel_node *first = &all->function->nodes[all->claims[i].first];
+    KEEL_TRY(keel_watch_planning(watch, first->op->schema->name, first->name));
+    KEEL_TRY(compile_claim(all, &all->claims[i]));
+  }
   return all->claim_count ? keel_function_sort(all->function) : KD_OK;
 }
 
-keel_status keel_pass_regions(keel_function *function, keel_device *device) {
+static keel_status find_regions(keel_function *function,
+                                const keel_pass_call *call) {
   keel_context *context = function->context;
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < context->device_count && status == KD_OK; i++) {
@@ -381,8 +416,15 @@ keel_status keel_pass_regions(keel_function *function, keel_device *device) {
     regions all = {
         .function = function, .device = context->devices[i], .graph = &graph};
     if (!all.device->plugin->regions.claim) continue;
-    status = run(&all, device);
+    status = run(&all, call->device, call->watch);
     drop(&all);
   }
   return status;
+}
+
+keel_status keel_pass_regions(keel_function *functions,
+                              const keel_pass_call *call) {
+  for (keel_function *f = functions; f; f = f->next)
+    KEEL_TRY(find_regions(f, call));
+  return KD_OK;
 }

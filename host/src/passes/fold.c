@@ -1,0 +1,174 @@
+/* fold.c - constant folding: runs what depends on constants alone when the plan is made.
+ *
+ * A file chooses how long that takes and how much it makes. So a node is left to the runs
+ * where its kernel may take too many steps, and where its result, with what else was made
+ * and is still needed, would be too large. */
+#include "context.h"
+#include "eager/site.h"
+#include "passes/passes.h"
+#include "passes/work.h"
+
+#define FOLDED_MOST (UINT64_C(64) << 20)  /* bytes of one result */
+#define KEPT_MOST   (UINT64_C(256) << 20) /* of all results of a plan */
+#define STEPS_MOST  (UINT64_C(1) << 28) /* of one kernel: a part of a second */
+#define WORK_MOST   (UINT64_C(1) << 32) /* of all kernels of a plan */
+
+/* What is left of that for a plan, and one function of it. */
+typedef struct folding {
+  keel_function *function;
+  const keel_watch *watch;
+  uint64_t kept, work; /* so far */
+  uint32_t *same;      /* by value: what stands for it */
+  keel_uses uses;      /* what still reads a value */
+} folding;
+
+static bool all_constant(const keel_function *function, const keel_node *node) {
+  for (uint32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != KEEL_ABSENT &&
+        !function->values[node->inputs[i]].constant)
+      return false;
+  return true;
+}
+
+/* Whether a node looks at the type of its input alone, and that is known. */
+static bool looks_at_type(const keel_function *function,
+                          const keel_node *node) {
+  const char *name = node->op->schema->name;
+  if ((strcmp(name, "Shape") != 0 && strcmp(name, "Size") != 0) ||
+      node->input_count != 1 || node->inputs[0] == KEEL_ABSENT)
+    return false;
+  const keel_type *type = function->values[node->inputs[0]].type;
+  return type && keel_type_known(type);
+}
+
+static bool foldable(const folding *all, const keel_node *node) {
+  const keel_function *function = all->function;
+  if (node->op->schema->flags &
+      (KEEL_OP_RANDOM | KEEL_OP_CONTROL | KEEL_OP_STATE))
+    return false;
+  if (looks_at_type(function, node)) return true;
+  if (!all_constant(function, node)) return false;
+  uint64_t bytes = keel_bytes_of(function, node);
+  uint64_t steps = keel_steps_of(function, node);
+  return bytes <= FOLDED_MOST && all->kept + bytes <= KEPT_MOST &&
+         steps <= STEPS_MOST && all->work + steps <= WORK_MOST;
+}
+
+static keel_status run_node(keel_function *function, keel_node *node,
+                            keel_tensor **outputs) {
+  keel_tensor *stand_in = NULL;
+  keel_tensor **inputs = calloc(node->input_count + 1, sizeof(keel_tensor *));
+  keel_status status = inputs ? KD_OK : keel_no_memory(8);
+  for (uint32_t i = 0; inputs && i < node->input_count; i++)
+    if (node->inputs[i] != KEEL_ABSENT)
+      inputs[i] = function->values[node->inputs[i]].constant;
+  if (inputs && !all_constant(function, node)) {
+    /* Shape and Size look at the type alone */
+    stand_in = keel_tensor_new(function->context);
+    if (stand_in)
+      stand_in->type = function->values[node->inputs[0]].type;
+    else
+      status = KD_OUT_OF_MEMORY;
+    inputs[0] = stand_in;
+  }
+  keel_site site;
+  keel_site_init(&site, node->op, node->name, NULL);
+  if (status == KD_OK)
+    status = keel_site_call(&site, function->context->default_device, inputs,
+                            node->input_count, outputs, node->output_count, 0);
+  keel_site_deinit(&site);
+  keel_tensor_release(stand_in);
+  free(inputs);
+  return status;
+}
+
+/* A node that has gone reads nothing any more: constants that nobody needs go. */
+static void drop_reads(folding *all, const keel_node *node) {
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    uint32_t value = node->inputs[i];
+    if (value == KEEL_ABSENT || --all->uses.counts[value]) continue;
+    keel_value_info *info = &all->function->values[value];
+    if (!info->constant) continue;
+    uint64_t bytes = info->constant->type->bytes;
+    all->kept -= bytes < all->kept ? bytes : all->kept;
+    keel_tensor_release(info->constant);
+    info->constant = NULL;
+  }
+}
+
+static keel_status fold_node(folding *all, keel_node *node) {
+  keel_function *function = all->function;
+  keel_tensor **outputs = calloc(node->output_count + 1, sizeof(keel_tensor *));
+  if (!outputs) return keel_no_memory(node->output_count * sizeof *outputs);
+  all->work += keel_steps_of(function, node);
+  keel_status status = run_node(function, node, outputs);
+  bool whole = status == KD_OK;
+  for (uint32_t i = 0; whole && i < node->output_count; i++)
+    whole = outputs[i]->kind == KEEL_DATA;
+  for (uint32_t i = 0; i < node->output_count; i++) {
+    keel_tensor *here = NULL;
+    if (whole && node->outputs[i] != KEEL_ABSENT &&
+        (status = keel_tensor_to_host(outputs[i], &here)) == KD_OK) {
+      function->values[node->outputs[i]].constant = here;
+      function->values[node->outputs[i]].type = here->type;
+      function->values[node->outputs[i]].producer = KEEL_ABSENT;
+      all->kept += here->type->bytes;
+    }
+    keel_tensor_release(outputs[i]);
+  }
+  node->dead = whole && status == KD_OK;
+  if (node->dead) drop_reads(all, node);
+  free(outputs);
+  /* what can't run now says so when the program runs */
+  return status == KD_OUT_OF_MEMORY ? status : KD_OK;
+}
+
+/* Whether a node passes on what it reads; what reads it then reads that. */
+static bool drop_identity(folding *all, const keel_node *node) {
+  if (strcmp(node->op->schema->name, "Identity") != 0 ||
+      node->input_count != 1 || node->output_count != 1 ||
+      node->outputs[0] == KEEL_ABSENT || node->inputs[0] == KEEL_ABSENT)
+    return false;
+  uint32_t from = node->inputs[0], to = node->outputs[0];
+  all->same[to] = from;
+  all->uses.counts[from] += all->uses.counts[to] - 1;
+  return true;
+}
+
+static keel_status visit(folding *all, keel_node *node) {
+  for (uint32_t k = 0; k < node->input_count; k++)
+    if (node->inputs[k] != KEEL_ABSENT)
+      node->inputs[k] = all->same[node->inputs[k]];
+  node->dead = drop_identity(all, node);
+  if (node->dead) return KD_OK;
+  KEEL_TRY(keel_pass_infer(all->function, node));
+  if (!foldable(all, node)) return KD_OK;
+  KEEL_TRY(keel_watch_planning(all->watch, node->op->schema->name, node->name));
+  return fold_node(all, node);
+}
+
+static keel_status fold_function(folding *all) {
+  keel_function *function = all->function;
+  all->same = malloc((function->value_count + 1) * sizeof *all->same);
+  if (!all->same) return keel_no_memory(function->value_count * sizeof(int));
+  for (uint32_t i = 0; i < function->value_count; i++)
+    all->same[i] = i;
+  keel_status status = keel_uses_count(function, &all->uses);
+  for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++)
+    if (!function->nodes[i].dead) status = visit(all, &function->nodes[i]);
+  for (uint32_t i = 0; i < function->output_count; i++)
+    function->outputs[i] = all->same[function->outputs[i]];
+  free(all->same);
+  keel_uses_drop(&all->uses);
+  return status;
+}
+
+keel_status keel_pass_fold(keel_function *functions,
+                           const keel_pass_call *call) {
+  folding all = {.watch = call->watch};
+  for (keel_function *f = functions; f; f = f->next) {
+    all.function = f;
+    KEEL_TRY(fold_function(&all));
+  }
+  return KD_OK;
+}
