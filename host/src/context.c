@@ -6,6 +6,7 @@
 
 #include "eager/cache.h"
 #include "exec/pool.h"
+#include "layers/layers.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "loader/visible.h"
@@ -45,11 +46,12 @@ static keel_status workers_wanted(const keel_context_params *params,
   } else if (variable && *variable) {
     char *end = NULL;
     long threads = strtol(variable, &end, 10);
-    if (*end || threads < 1 || threads > 1025)
+    if (*end || threads < 0 || threads > 1025)
       return keel_fail(KD_INVALID_ARGUMENT,
-                       "KEEL_THREADS is \"%s\"; it is a number from 1 to 1025",
+                       "KEEL_THREADS is \"%s\"; it is a number from 0 to 1025",
                        variable);
-    *out_workers = (uint32_t)threads - 1;
+    *out_workers =
+        threads ? (uint32_t)threads - 1 : 0; /* 0 is the caller, too */
   } else {
     *out_workers = usable_threads() - 1;
   }
@@ -111,6 +113,7 @@ static keel_status fill(keel_context *context,
           ? params->memory_limit
           : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
   context->pool_limit = context->memory_limit / 4;
+  KEEL_TRY(keel_layers_ready());
   KEEL_TRY(copy_options(context, params));
   KEEL_TRY(copy_visible(context, params));
   KEEL_TRY(workers_wanted(params, &workers));
@@ -232,17 +235,31 @@ keel_device *keel_device_default(const keel_context *context) {
   return context->default_device;
 }
 
-/* "; opencl was refused: ...": what became of the plugin that a device is named
- * after. */
+/* Whether a plugin that was refused may be the one that a device is named after: by its
+ * name or its file's, or as one that the application named. */
+static bool may_be(const keel_plugin *plugin, const char *name, size_t size) {
+  const char *slash = strrchr(plugin->path, '/');
+  const char *file = slash ? slash + 1 : plugin->path;
+  if (!strncmp(file, "lib", 3) && strncmp(name, "lib", 3) != 0) file += 3;
+  return (plugin->name && strlen(plugin->name) == size &&
+          !strncmp(plugin->name, name, size)) ||
+         (strcspn(file, ".") == size && !strncmp(file, name, size)) ||
+         !strcmp(plugin->source, "application");
+}
+
+/* "; plugin opencl: ...": what became of those that might have had the device. */
 static void add_refusal(const keel_context *context, const char *name,
                         keel_text *out) {
   size_t size = strcspn(name, ":");
   for (uint32_t i = 0; i < context->plugin_count; i++) {
     const keel_plugin *plugin = context->plugins[i];
-    if (!plugin->name || !plugin->reason || !*plugin->reason ||
-        strlen(plugin->name) != size || strncmp(plugin->name, name, size) != 0)
+    if (!plugin->reason || !*plugin->reason || !may_be(plugin, name, size))
       continue;
-    keel_text_add(out, "; plugin %s: %s", plugin->name, plugin->reason);
+    /* one that is loaded may have no device, or hide it; a reason has the path */
+    keel_text_add(out, "; %s%s%s: %s", plugin->name ? "plugin " : "a plugin",
+                  plugin->name ? plugin->name : "",
+                  plugin->status == KD_OK ? "" : " was refused",
+                  plugin->reason);
   }
 }
 

@@ -1,12 +1,9 @@
-/* base.c - growing text, arenas, hashes, the clock, the log and mapped files. */
+/* base.c - growing text, arenas, hashes, the clock and the log. */
 #include "base/base.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
+
+#include <kd/host.h>
 
 void keel_text_add(keel_text *text, const char *format, ...) {
   va_list args, again;
@@ -41,6 +38,9 @@ void keel_text_free(keel_text *text) {
 
 /* ---- arena ---------------------------------------------------------------- */
 
+#define ARENA_LEAST 192u /* bytes of a block */
+#define ARENA_MOST  65536u
+
 struct keel_arena_block {
   keel_arena_block *next;
   size_t used, size;
@@ -51,7 +51,10 @@ void *keel_arena_take(keel_arena *arena, size_t size) {
   size_t need = (size + 15) & ~(size_t)15;
   keel_arena_block *block = arena->blocks;
   if (!block || block->size - block->used < need) {
-    size_t room = need > 8192 ? need : 8192;
+    /* small at first: an op of a graph has an arena of its own, and few attributes */
+    size_t room = block ? block->size * 2 : ARENA_LEAST;
+    if (room > ARENA_MOST) room = ARENA_MOST;
+    if (room < need) room = need;
     block = calloc(1, sizeof *block + room);
     if (!block) {
       keel_no_memory(room);
@@ -135,20 +138,40 @@ static void write_to_stderr(void *context, uint32_t level, const char *line) {
 void keel_log_init(keel_log *log) {
   static const char *const names[] = {"error", "warning", "info", "debug"};
   const char *wanted = getenv("KEEL_LOG");
-  log->level = KEEL_COUNT_OF(names) > 1 ? 1 : 0;
-  for (uint32_t i = 0; wanted && i < KEEL_COUNT_OF(names); i++)
-    if (!strcmp(wanted, names[i])) log->level = i;
+  bool known = !wanted || !*wanted;
+  log->level = KD_LOG_WARNING;
+  for (uint32_t i = 0; wanted && i < KEEL_COUNT_OF(names); i++) {
+    if (strcmp(wanted, names[i]) != 0) continue;
+    log->level = i;
+    known = true;
+  }
   if (!log->write) log->write = write_to_stderr;
+  if (!known)
+    keel_log_line(log, KD_LOG_WARNING,
+                  "KEEL_LOG is \"%s\"; it is error, warning, info or debug",
+                  wanted);
 }
 
-void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,
-                   const char *format, va_list args) {
-  if (level > log->level) return;
+static void write_line(const keel_log *log, uint32_t level, const char *prefix,
+                       const char *format, va_list args) {
   char line[2048];
   int at = snprintf(line, sizeof line, "%s", prefix);
   if (at >= 0 && (size_t)at < sizeof line)
     vsnprintf(line + at, sizeof line - (size_t)at, format, args);
   log->write(log->context, level, line);
+}
+
+void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,
+                   const char *format, va_list args) {
+  if (level <= log->level) write_line(log, level, prefix, format, args);
+}
+
+void keel_log_always(const keel_log *log, uint32_t level, const char *format,
+                     ...) {
+  va_list args;
+  va_start(args, format);
+  write_line(log, level, "", format, args);
+  va_end(args);
 }
 
 void keel_log_line(const keel_log *log, uint32_t level, const char *format,
@@ -157,63 +180,4 @@ void keel_log_line(const keel_log *log, uint32_t level, const char *format,
   va_start(args, format);
   keel_log_args(log, level, "", format, args);
   va_end(args);
-}
-
-/* ---- files ---------------------------------------------------------------- */
-
-static keel_status map(int fd, const char *path, keel_file *out_file) {
-  struct stat facts;
-  if (fstat(fd, &facts) != 0)
-    return keel_fail(KD_UNAVAILABLE, "%s: %s", path, strerror(errno));
-  if (!S_ISREG(facts.st_mode))
-    return keel_fail(KD_INVALID_ARGUMENT, "%s: is not a regular file", path);
-  out_file->size = (uint64_t)facts.st_size;
-  out_file->data = NULL;
-  if (!out_file->size) return KD_OK;
-  void *data = mmap(NULL, out_file->size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (data == MAP_FAILED)
-    return keel_fail(KD_UNAVAILABLE, "%s: can't be mapped: %s", path,
-                     strerror(errno));
-  out_file->data = data;
-  return KD_OK;
-}
-
-keel_status keel_file_open(const char *path, keel_file *out_file) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    keel_status status = errno == ENOENT   ? KD_NOT_FOUND
-                         : errno == EACCES ? KD_PERMISSION_DENIED
-                                           : KD_UNAVAILABLE;
-    return keel_fail(status, "%s: %s", path, strerror(errno));
-  }
-  keel_status status = map(fd, path, out_file);
-  close(fd);
-  return status;
-}
-
-void keel_file_close(keel_file *file) {
-  if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
-  *file = (keel_file){0};
-}
-
-keel_status keel_file_replace(const char *path,
-                              keel_status (*write)(void *context, FILE *file),
-                              void *context) {
-  keel_text fresh = {0};
-  keel_text_add(&fresh, "%s.new", path);
-  FILE *file = fopen(keel_text_get(&fresh), "wb");
-  keel_status status =
-      file ? write(context, file)
-           : keel_fail(errno == EACCES ? KD_PERMISSION_DENIED : KD_UNAVAILABLE,
-                       "%s: can't be written: %s", path, strerror(errno));
-  if (file) {
-    bool whole = !ferror(file);
-    whole = fclose(file) == 0 && whole;
-    if (status == KD_OK && (!whole || rename(keel_text_get(&fresh), path) != 0))
-      status = keel_fail(KD_UNAVAILABLE, "%s: can't be written: %s", path,
-                         strerror(errno));
-    if (status != KD_OK) unlink(keel_text_get(&fresh));
-  }
-  keel_text_free(&fresh);
-  return status;
 }

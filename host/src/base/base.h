@@ -102,6 +102,9 @@ typedef struct keel_log {
 void keel_log_init(keel_log *log);
 void keel_log_line(const keel_log *log, uint32_t level, const char *format, ...)
     KD_PRINTF(3, 4);
+/* Whatever the level: what somebody asked for by another variable. */
+void keel_log_always(const keel_log *log, uint32_t level, const char *format,
+                     ...) KD_PRINTF(3, 4);
 void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,
                    const char *format, va_list args);
 
@@ -113,7 +116,14 @@ typedef struct keel_file {
   uint64_t size;
 } keel_file;
 
+/* Only regular files open: never blocks on a pipe or a device. */
 keel_status keel_file_open(const char *path, keel_file *out_file);
+
+/* The same for a file that another one names: what opens, all links followed, must lie in
+ * the folder of `beside`, or in that of the file that `beside` is a link to; else
+ * KD_PERMISSION_DENIED. */
+keel_status keel_file_open_beside(const char *path, const char *beside,
+                                  keel_file *out_file);
 void keel_file_close(keel_file *file);
 
 /* Writes a file that is there as a whole or not at all: `write` fills it; it takes the

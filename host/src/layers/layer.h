@@ -56,7 +56,7 @@ typedef struct layer_settings {
 extern layer_settings keel_layer_settings;
 #define settings keel_layer_settings
 
-/* Reads KEEL_LAYERS when it is first asked for. */
+/* Reads KEEL_LAYERS where nobody did before. */
 void keel_layer_settle(void);
 
 /* ---- objects ------------------------------------------------------------------------ */

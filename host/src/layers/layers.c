@@ -1,5 +1,7 @@
 /* layers.c - which layers are asked for, what they say, and the plugins that they
  * are put on. */
+#include <ctype.h>
+
 #include "layers/layer.h"
 
 #define PLUGINS 8u
@@ -25,42 +27,100 @@ static keel_status status_named(const char *name, size_t size) {
   return KD_OK;
 }
 
-static keel_status read_fault(const char *text, size_t size) {
+/* Slots and services whose call can be made to fail: the names that wrappers give to
+ * keel_layers_enter, but for those of slots that return no status. */
+static const char *const slots[] = {
+    "plugin.open",     "plugin.device_info", "plugin.device_open",
+    "memory.allocate", "memory.copy_in",     "memory.copy_out",
+    "memory.copy",     "memory.fill",        "stream.create",
+    "stream.wait",     "stream.flush",       "stream.synchronize",
+    "event.create",    "event.record",       "event.query",
+    "event.wait",      "event.on_complete",  "kernel.supports",
+    "kernel.create",   "kernel.enqueue",     "capture.begin",
+    "capture.end",     "capture.launch",     "capture.update",
+    "peer.copy",       "region.claim",       "region.compile",
+    "region.enqueue",  "host.allocate",      "host.option",
+    "host.set_output", "host.constant",      "host.attr_tensor",
+    "host.cache_get",  "host.cache_put",
+};
+
+const char *keel_layers_slot(uint32_t index) {
+  return index < KEEL_COUNT_OF(slots) ? slots[index] : NULL;
+}
+
+/* Says which slots there are, or the one that is near. */
+static keel_status no_slot(const char *name) {
+  const char *near = NULL;
+  unsigned least = 4;
+  keel_text all = {0};
+  for (uint32_t i = 0; i < KEEL_COUNT_OF(slots); i++) {
+    unsigned distance = keel_distance(name, slots[i]);
+    if (distance < least) {
+      least = distance;
+      near = slots[i];
+    }
+    keel_text_add(&all, "%s%s", i ? ", " : "", slots[i]);
+  }
+  if (near)
+    keel_fail(KD_INVALID_ARGUMENT,
+              "KEEL_LAYERS: no call of \"%s\" can be made to fail; did you mean"
+              " %s?",
+              name, near);
+  else
+    keel_fail(KD_INVALID_ARGUMENT,
+              "KEEL_LAYERS: no call of \"%s\" can be made to fail; it can"
+              " be one of %s",
+              name, keel_text_get(&all));
+  keel_text_free(&all);
+  return KD_INVALID_ARGUMENT;
+}
+
+/* "N" or "N:STATUS", `size` characters. */
+static bool read_number(const char *text, size_t size, layer_settings *out) {
+  char *end = NULL;
+  unsigned long number = strtoul(text, &end, 10);
+  out->number = (uint32_t)number;
+  out->status = KD_INTERNAL;
+  if (!isdigit((unsigned char)*text) || !number || number > UINT32_MAX)
+    return false;
+  if (*end == ':')
+    out->status = status_named(end + 1, size - (size_t)(end + 1 - text));
+  return (end == text + size || *end == ':') && out->status != KD_OK;
+}
+
+static keel_status read_fault(const char *text, size_t size,
+                              layer_settings *out) {
   const char *equals = memchr(text, '=', size);
-  if (!equals || (size_t)(equals - text) >= sizeof settings.slot)
+  size_t length = equals ? (size_t)(equals - text) : size;
+  if (!equals || length >= sizeof out->slot)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "KEEL_LAYERS: \"fault:%.*s\" is not like"
                      " fault:memory.allocate=3:OUT_OF_MEMORY",
                      (int)size, text);
-  memcpy(settings.slot, text, (size_t)(equals - text));
-  settings.slot[equals - text] = 0;
-  settings.number = (uint32_t)strtoul(equals + 1, NULL, 10);
-  const char *colon = memchr(equals, ':', size - (size_t)(equals - text));
-  settings.status = KD_INTERNAL;
-  if (colon)
-    settings.status =
-        status_named(colon + 1, size - (size_t)(colon + 1 - text));
-  if (!settings.number || settings.status == KD_OK)
+  memcpy(out->slot, text, length);
+  out->slot[length] = 0;
+  bool known = false;
+  for (uint32_t i = 0; i < KEEL_COUNT_OF(slots); i++)
+    known |= !strcmp(slots[i], out->slot);
+  if (!known) return no_slot(out->slot);
+  if (!read_number(equals + 1, size - length - 1, out))
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "KEEL_LAYERS: \"fault:%.*s\" has no number, or a status"
-                     " that kd/base.h does not have",
+                     "KEEL_LAYERS: \"fault:%.*s\" has no number from 1, or a"
+                     " status that kd/base.h does not have",
                      (int)size, text);
-  settings.fault = true;
+  out->fault = true;
   return KD_OK;
 }
 
-static keel_status read_settings(const char *text) {
-  settings.validation = settings.trace = settings.fault = false;
-  settings.read = true;
-  atomic_store(&calls, 0);
+static keel_status read_layers(const char *text, layer_settings *out) {
   while (text && *text) {
     size_t size = strcspn(text, ",");
     if (size == 10 && !strncmp(text, "validation", size))
-      settings.validation = true;
+      out->validation = true;
     else if (size == 5 && !strncmp(text, "trace", size))
-      settings.trace = true;
-    else if (size > 6 && !strncmp(text, "fault:", 6))
-      KEEL_TRY(read_fault(text + 6, size - 6));
+      out->trace = true;
+    else if (size >= 6 && !strncmp(text, "fault:", 6))
+      KEEL_TRY(read_fault(text + 6, size - 6, out));
     else
       return keel_fail(KD_INVALID_ARGUMENT,
                        "KEEL_LAYERS: there is no layer \"%.*s\"; there are"
@@ -68,6 +128,15 @@ static keel_status read_settings(const char *text) {
                        (int)size, text);
     text += size + (text[size] == ',');
   }
+  return KD_OK;
+}
+
+/* With the lock held. A text that is wrong changes nothing. */
+static keel_status read_settings(const char *text) {
+  layer_settings fresh = {.read = true};
+  KEEL_TRY(read_layers(text, &fresh));
+  settings = fresh;
+  atomic_store(&calls, 0);
   return KD_OK;
 }
 
@@ -79,13 +148,18 @@ keel_status keel_layers_set(const char *text) {
   return status;
 }
 
-void keel_layer_settle(void) {
+keel_status keel_layers_ready(void) {
+  keel_status status = KD_OK;
   pthread_mutex_lock(&lock);
-  if (!settings.read &&
-      read_settings(keel_trusts_environment() ? getenv("KEEL_LAYERS") : NULL) !=
-          KD_OK)
-    fprintf(stderr, "keel: %s\n", keel_message());
+  if (!settings.read)
+    status =
+        read_settings(keel_trusts_environment() ? getenv("KEEL_LAYERS") : NULL);
   pthread_mutex_unlock(&lock);
+  return status;
+}
+
+void keel_layer_settle(void) {
+  keel_layers_ready(); /* keel_open has said what is wrong with it */
 }
 
 uint32_t keel_layers_errors(void) {
@@ -150,13 +224,12 @@ keel_status keel_layers_enter(const char *slot) {
                    settings.number, slot);
 }
 
-static void trace(const layer *l, const char *slot, uint64_t began,
-                  kd_status status) {
+void keel_layers_left(const keel_log *log, const char *slot, uint64_t began,
+                      kd_status status) {
   if (!settings.trace) return;
-  keel_log_line(&l->plugin->context->log, KD_LOG_INFO,
-                "trace: %s%s%s%s %s %.1f us", slot, *about ? "(" : "", about,
-                *about ? ")" : "", kd_status_name(status),
-                (double)(keel_now() - began) / 1e3);
+  keel_log_always(log, KD_LOG_INFO, "trace: %s%s%s%s %s %.1f us", slot,
+                  *about ? "(" : "", about, *about ? ")" : "",
+                  kd_status_name(status), (double)(keel_now() - began) / 1e3);
   *about = 0;
 }
 
@@ -216,7 +289,7 @@ kd_status keel_layer_stream_leave(object *o, kd_status status) {
 /* What a slot returned. */
 void keel_layer_look(const layer *l, const char *slot, uint64_t began,
                      kd_status status) {
-  trace(l, slot, began, status);
+  keel_layers_left(&l->plugin->context->log, slot, began, status);
   if (settings.validation && (status < 0 || status > KD_BUSY))
     keel_layer_report(l, "%s returned %d, which is no status", slot, status);
 }

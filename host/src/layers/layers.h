@@ -5,15 +5,10 @@
  *   validation             both sides' use of the ABI is checked: objects that are
  *                          gone or another device's, ranges, garbage that a
  *                          plugin returns, leaks at close
- *   trace                  each call, with its time, goes to the log (KEEL_LOG=info)
- *   fault:SLOT=N[:STATUS]  the N-th call of a slot or service fails: plugin.open
- *                          device_info device_open; memory.allocate copy_in
- *                          copy_out copy fill; stream.create wait flush
- *                          synchronize; event.create record query wait;
- *                          kernel.supports create enqueue; capture.begin end
- *                          launch update; peer.copy;
- *                          host.allocate option set_output constant attr_tensor
- *                          cache_get cache_put
+ *   trace                  each call that returns a status goes to the log with its
+ *                          time, whatever KEEL_LOG says
+ *   fault:SLOT=N[:STATUS]  the N-th call of a slot or service fails; keel_layers_slot
+ *                          has their names
  *
  * The layers know handles, not wrappers: a plugin sees its own. */
 #ifndef KEEL_LAYERS_H
@@ -30,9 +25,18 @@ void keel_layers_wrap_host(kd_host *host);
 /* For slots that the loader calls: KD_OK, or the status that the call is to fail
  * with; then the plugin is not called. */
 keel_status keel_layers_enter(const char *slot);
+/* And when the call has returned, for the trace; began: keel_now. */
+void keel_layers_left(const keel_log *log, const char *slot, uint64_t began,
+                      kd_status status);
 
 /* When a plugin has been closed: reports what is left of its objects. */
 void keel_layers_closed(const keel_plugin *plugin);
+
+/* Reads KEEL_LAYERS, the first time. Returns KD_OK, or says what is wrong with it. */
+keel_status keel_layers_ready(void);
+
+/* "memory.allocate", ... : what the fault layer can make fail; NULL past the last. */
+const char *keel_layers_slot(uint32_t index);
 
 /* Sets them anew, for what is loaded from now on: the text of KEEL_LAYERS, or
  * NULL for what the environment says. Returns KD_OK, KD_INVALID_ARGUMENT. */

@@ -135,9 +135,11 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   if (!library->name || !keep_options(library, plugin)) return KD_OUT_OF_MEMORY;
   keel_hush();
   kd_status status = keel_layers_enter("plugin.open");
+  uint64_t began = keel_now();
   set_opening(library, true);
   if (status == KD_OK) status = plugin->table.open(&library->host);
   set_opening(library, false);
+  keel_layers_left(&plugin->context->log, "plugin.open", began, status);
   if (status != KD_OK) {
     if (!keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -168,7 +170,9 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
   pthread_mutex_lock(&listing);
   keel_hush();
   kd_status status = keel_layers_enter("plugin.device_info");
+  uint64_t began = keel_now();
   if (status == KD_OK) status = plugin->table.device_info(index, out_info);
+  keel_layers_left(&plugin->context->log, "plugin.device_info", began, status);
   pthread_mutex_unlock(&listing);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -183,9 +187,12 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
   if (library->devices[index].holders == 0) {
     keel_hush();
     status = keel_layers_enter("plugin.device_open");
+    uint64_t began = keel_now();
     if (status == KD_OK)
       status =
           plugin->table.device_open(index, &library->devices[index].handle);
+    keel_layers_left(&plugin->context->log, "plugin.device_open", began,
+                     status);
     if (status != KD_OK && !keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
   }

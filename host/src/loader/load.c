@@ -28,30 +28,16 @@ static keel_status refuse(keel_plugin *plugin, keel_status status,
 
 /* ---- the file ------------------------------------------------------------- */
 
-static keel_status check_writers(const char *path, const struct stat *facts) {
-  char folder[PATH_MAX];
-  struct stat around;
-  if (facts->st_mode & S_IWOTH)
-    return keel_fail(KD_PERMISSION_DENIED, "%s: anybody may write the file",
-                     path);
-  snprintf(folder, sizeof folder, "%s", path);
-  char *slash = strrchr(folder, '/');
-  if (slash) *(slash == folder ? slash + 1 : slash) = 0;
-  if (stat(folder, &around) == 0 && (around.st_mode & S_IWOTH))
-    return keel_fail(KD_PERMISSION_DENIED,
-                     "%s: anybody may write its folder %s", path, folder);
-  return KD_OK;
-}
-
 /* Makes the path absolute and tells whether the file was seen before. */
 static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
   keel_context *context = plugin->context;
   char absolute[PATH_MAX];
+  const char *given = plugin->path;
   struct stat facts;
   *out_double = false;
   if (!realpath(plugin->path, absolute) || stat(absolute, &facts) != 0) {
     keel_fail(KD_NOT_FOUND, "%s: no such file", plugin->path);
-    return refuse(plugin, KD_NOT_FOUND, "mend the path");
+    return refuse(plugin, KD_NOT_FOUND, "correct the path");
   }
   plugin->path = keel_arena_copy(&context->arena, absolute);
   if (!plugin->path) return KD_OUT_OF_MEMORY;
@@ -63,9 +49,12 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
         other->inode == plugin->inode && other->device_id == plugin->device_id;
   }
   if (*out_double) return KD_OK;
-  if (check_writers(absolute, &facts) != KD_OK)
-    return refuse(plugin, KD_PERMISSION_DENIED, "chmod o-w it");
-  return KD_OK;
+  keel_status status = keel_path_check(given);
+  return status == KD_OK
+             ? KD_OK
+             : refuse(plugin, status,
+                      "chmod o-w what is named, or copy the plugin to a folder"
+                      " of yours");
 }
 
 static keel_status open_library(keel_plugin *plugin) {
@@ -143,11 +132,17 @@ static keel_status copy_streams(keel_plugin *plugin) {
   return KD_OK;
 }
 
-static keel_status copy_options(keel_plugin *plugin) {
+static keel_status copy_levels(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
   KEEL_TRY(copy_table(plugin, "kd_capture_table", table->capture,
                       END_OF(kd_capture_table, destroy), &plugin->capture,
                       sizeof plugin->capture));
+  if (table->capture) {
+    NEED(capture, begin);
+    NEED(capture, end);
+    NEED(capture, launch);
+    NEED(capture, destroy);
+  }
   KEEL_TRY(copy_table(plugin, "kd_region_table", table->regions,
                       END_OF(kd_region_table, destroy), &plugin->regions,
                       sizeof plugin->regions));
@@ -157,15 +152,34 @@ static keel_status copy_options(keel_plugin *plugin) {
     NEED(regions, enqueue);
     NEED(regions, destroy);
   }
+  return KD_OK;
+}
+
+static keel_status copy_options(keel_plugin *plugin) {
+  const kd_plugin *table = &plugin->table;
   KEEL_TRY(copy_table(plugin, "kd_profile_table", table->profile,
                       END_OF(kd_profile_table, clock), &plugin->profile,
                       sizeof plugin->profile));
+  if (table->profile) {
+    NEED(profile, start);
+    NEED(profile, stop);
+    NEED(profile, clock);
+  }
   KEEL_TRY(copy_table(plugin, "kd_peer_table", table->peer,
                       END_OF(kd_peer_table, copy), &plugin->peer,
                       sizeof plugin->peer));
-  return copy_table(plugin, "kd_collective_table", table->collectives,
-                    END_OF(kd_collective_table, destroy), &plugin->collectives,
-                    sizeof plugin->collectives);
+  if (table->peer) {
+    NEED(peer, reachable);
+    NEED(peer, copy);
+  }
+  KEEL_TRY(copy_table(plugin, "kd_collective_table", table->collectives,
+                      END_OF(kd_collective_table, destroy),
+                      &plugin->collectives, sizeof plugin->collectives));
+  if (table->collectives) {
+    NEED(collectives, create);
+    NEED(collectives, destroy);
+  }
+  return KD_OK;
 }
 
 /* Copies the definitions, stepping by the plugin's own size of one. */
@@ -326,6 +340,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(check_names(plugin));
   KEEL_TRY(copy_memory(plugin));
   KEEL_TRY(copy_streams(plugin));
+  KEEL_TRY(copy_levels(plugin));
   KEEL_TRY(copy_options(plugin));
   KEEL_TRY(copy_kernels(plugin));
   KEEL_TRY(keel_layers_wrap(plugin));

@@ -27,8 +27,12 @@ void keel_manifest_read(keel_arena *arena, const char *path,
                         keel_candidate *out_candidate);
 
 /* Whether a file is a shared library for this machine, whole, that the dynamic
- * linker may be given. The mend goes to *out_mend. */
+ * linker may be given. What to do about it goes to *out_mend. */
 keel_status keel_elf_check(const char *path, const char **out_mend);
+
+/* Whether nobody but the caller and root can exchange a file: it, or a folder or link on
+ * the way to it. Returns KD_OK, KD_PERMISSION_DENIED, KD_NOT_FOUND. */
+keel_status keel_path_check(const char *path);
 
 /* Loads one candidate and adds it to the context's list, whatever comes of
  * it. Fails only where memory runs out. */

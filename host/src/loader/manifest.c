@@ -142,7 +142,7 @@ void keel_manifest_read(keel_arena *arena, const char *path,
   candidate->path = keel_arena_copy(arena, path);
   keel_status status = parse(arena, path, candidate);
   if (status != KD_OK)
-    refuse(arena, candidate, status, "mend the manifest, or remove it");
+    refuse(arena, candidate, status, "correct the manifest, or remove it");
 }
 
 #else /* without cJSON */

@@ -7,6 +7,7 @@
 #include "loader/loader.h"
 #include "ops/node.h"
 #include "program/graph.h"
+#include "trace/tickets.h"
 #include "trace/trace.h"
 
 static const keel_library *library_of(const kd_host *host) {
@@ -69,6 +70,8 @@ static void profile_push(const kd_host *host, const kd_profile_record *records,
     const kd_profile_record *r = &records[i];
     if (keel_tracing()) trace_record(library_of(host), r);
     uint64_t time = r->end > r->begin ? r->end - r->begin : 0;
+    if (r->correlation)
+      keel_ticket_add(r->correlation, (uint64_t)((double)time * clock->tick));
     bool copies = r->kind == KD_PROFILE_COPY_IN ||
                   r->kind == KD_PROFILE_COPY_OUT || r->kind == KD_PROFILE_COPY;
     atomic_fetch_add_explicit(copies ? &clock->copies : &clock->kernels, time,

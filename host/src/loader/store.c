@@ -1,9 +1,10 @@
 /* store.c - a persistent store for what plugins compile.
  *
  * One file an entry in $XDG_CACHE_HOME/keel/PLUGIN, named by the key's hash;
- * it holds the key, so that a clash of hashes is a miss. Files come by rename,
- * so that other processes see whole ones only; the oldest go when the folder
- * grows past its bound. */
+ * it holds the key, so that a clash of hashes is a miss, and a sum, so that
+ * damage is one. Files come by rename, so that other processes see whole ones
+ * only; the oldest go when the folder grows past its bound, and what a process
+ * that was killed has left behind goes after a while. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,21 @@
 #include "loader/loader.h"
 
 #define FOLDER_MOST (UINT64_C(256) << 20)
+#define FRESH       ".new-" /* how the name of a file begins that is being written */
+#define FRESH_LASTS 600 /* seconds after which nobody writes it any more */
+
+/* How an entry begins; then come the key with its NUL, and the blob. */
+typedef struct store_head {
+  char magic[8];
+  uint64_t sum; /* of what follows */
+} store_head;
+
+static const char magic[8] = {'k', 'e', 'e', 'l', 'b', 'l', 'b', '1'};
+
+static uint64_t sum_of(const void *key, size_t key_size, const void *blob,
+                       uint64_t size) {
+  return keel_hash(keel_hash(KEEL_HASH_SEED, key, key_size), blob, size);
+}
 
 static bool make_folder(const char *path) {
   return mkdir(path, 0700) == 0 || errno == EEXIST;
@@ -42,23 +58,39 @@ static void name_of(keel_text *path, const char *key) {
                 (unsigned long long)keel_hash_string(KEEL_HASH_SEED, key));
 }
 
+/* The blob of an entry, or NULL: it is of another key, damaged or of an older form. */
+static const uint8_t *blob_in(const keel_file *file, const char *key,
+                              uint64_t *out_size) {
+  size_t key_size = strlen(key) + 1;
+  store_head head;
+  if (file->size < sizeof head + key_size) return NULL;
+  memcpy(&head, file->data, sizeof head);
+  const uint8_t *there = file->data + sizeof head, *blob = there + key_size;
+  *out_size = file->size - sizeof head - key_size;
+  if (memcmp(head.magic, magic, sizeof magic) != 0 ||
+      memcmp(there, key, key_size) != 0 ||
+      head.sum != sum_of(key, key_size, blob, *out_size))
+    return NULL;
+  return blob;
+}
+
 kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
                          uint64_t *out_size) {
   keel_text path = {0};
   keel_file file = {0};
-  size_t head = strlen(key) + 1;
   kd_status status = KD_NOT_FOUND;
   if (folder_of(host, &path)) {
     name_of(&path, key);
-    if (keel_file_open(keel_text_get(&path), &file) == KD_OK &&
-        file.size > head && !memcmp(file.data, key, head)) {
-      void *blob = malloc(file.size - head);
-      if (blob) {
-        memcpy(blob, file.data + head, file.size - head);
-        *out_blob = blob;
-        *out_size = file.size - head;
-        status = KD_OK;
-      }
+    const uint8_t *blob = NULL;
+    uint64_t size = 0;
+    if (keel_file_open(keel_text_get(&path), &file) == KD_OK)
+      blob = blob_in(&file, key, &size);
+    void *copy = blob ? malloc(size + 1) : NULL;
+    if (copy) {
+      memcpy(copy, blob, size);
+      *out_blob = copy;
+      *out_size = size;
+      status = KD_OK;
     }
     keel_file_close(&file);
   }
@@ -66,8 +98,10 @@ kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
   return status;
 }
 
-/* Removes the oldest files until the folder fits. */
+/* Removes what is left of processes that were killed, and the oldest files until the folder
+ * fits. */
 static void bound(const char *folder) {
+  time_t now = time(NULL);
   for (;;) {
     DIR *entries = opendir(folder);
     if (!entries) return;
@@ -76,9 +110,16 @@ static void bound(const char *folder) {
     time_t when = 0;
     for (struct dirent *entry; (entry = readdir(entries));) {
       struct stat facts;
-      if (entry->d_name[0] == '.' ||
-          fstatat(dirfd(entries), entry->d_name, &facts, 0) != 0)
+      bool fresh = !strncmp(entry->d_name, FRESH, strlen(FRESH));
+      if ((entry->d_name[0] == '.' && !fresh) ||
+          fstatat(dirfd(entries), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) !=
+              0)
         continue;
+      if (fresh) {
+        if (facts.st_mtime < now - FRESH_LASTS)
+          unlinkat(dirfd(entries), entry->d_name, 0);
+        continue;
+      }
       total += (uint64_t)facts.st_size;
       if (!oldest[0] || facts.st_mtime < when) {
         snprintf(oldest, sizeof oldest, "%s", entry->d_name);
@@ -111,11 +152,14 @@ kd_status keel_store_put(const kd_host *host, const char *key, const void *blob,
   if (size <= FOLDER_MOST / 4 && folder_of(host, &folder)) {
     keel_text_add(&path, "%s", keel_text_get(&folder));
     name_of(&path, key);
-    keel_text_add(&fresh, "%s/.new-XXXXXX", keel_text_get(&folder));
+    keel_text_add(&fresh, "%s/" FRESH "XXXXXX", keel_text_get(&folder));
     int fd = fresh.failed ? -1 : mkostemp(fresh.data, O_CLOEXEC);
     if (fd >= 0) {
-      bool whole =
-          write_all(fd, key, strlen(key) + 1) && write_all(fd, blob, size);
+      store_head head = {.sum = sum_of(key, strlen(key) + 1, blob, size)};
+      memcpy(head.magic, magic, sizeof magic);
+      bool whole = write_all(fd, &head, sizeof head) &&
+                   write_all(fd, key, strlen(key) + 1) &&
+                   write_all(fd, blob, size);
       whole = close(fd) == 0 && whole;
       if (!whole || rename(fresh.data, keel_text_get(&path)) != 0)
         unlink(fresh.data);

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "trace/tickets.h"
+
 #define NOTES_MOST (1u << 18) /* of a thread */
 #define CHUNK      1024u
 #define ZONES      32 /* nested on a thread */
@@ -47,7 +49,8 @@ atomic_bool keel_trace_runs;
 /* A stack: pushed with release, walked with acquire. Taken whole by who tidies up. */
 static _Atomic(notes *) all_notes;
 static atomic_uint this_trace;
-static _Atomic uint64_t launches; /* numbers, relaxed: each is its own */
+static atomic_uint launches;  /* serials, relaxed: each is its own */
+static uint32_t first_launch; /* before the first one of this trace */
 static uint64_t began;
 static pthread_mutex_t turning = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t leaving;
@@ -145,11 +148,11 @@ void keel_trace_span(const char *name, const char *place, const char *detail,
   add(SPAN, name, place, detail, 0, begin, keel_now());
 }
 
-uint64_t keel_trace_launch(const char *name, const char *detail) {
-  uint64_t number =
+uint32_t keel_trace_launch(const char *name, const char *detail) {
+  uint32_t serial =
       atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed) + 1;
-  add(LAUNCH, name, NULL, detail, number, 0, 0);
-  return number;
+  if (keel_tracing()) add(LAUNCH, name, NULL, detail, serial, 0, 0);
+  return serial;
 }
 
 void keel_trace_copy(const char *name, const char *device, uint64_t bytes,
@@ -184,7 +187,7 @@ void keel_trace_record(const char *plugin, const kd_profile_record *record,
   if (!to) return;
   *to = (note){.begin = begin,
                .end = end,
-               .number = record->correlation,
+               .number = keel_ticket_serial(record->correlation),
                .kind = RECORD | record->kind << 8,
                .stream = record->stream};
   copy_text(to->detail, sizeof to->detail, plugin);
@@ -204,6 +207,7 @@ bool keel_trace_begin(void) {
   if (free_now) {
     atomic_fetch_add(&this_trace, 1);
     began = keel_now();
+    first_launch = atomic_load(&launches);
     atomic_store(&keel_trace_runs, true);
   }
   pthread_mutex_unlock(&turning);
@@ -255,11 +259,16 @@ static void write_event(FILE *file, const char *phase, const char *name,
   write_time(file, "ts", at > began ? at - began : 0);
 }
 
-/* What launches were, by their numbers. */
+/* What launches of this trace were, by their serials. */
 typedef struct catalogue {
   const note **of;
-  uint64_t count;
+  uint32_t count;
 } catalogue;
+
+static const note *launch_of(const catalogue *known, uint64_t serial) {
+  uint32_t at = (uint32_t)serial - first_launch; /* it may have gone round */
+  return serial && at < known->count ? known->of[at] : NULL;
+}
 
 static void write_span(FILE *file, const notes *thread, const note *n) {
   write_event(file, "X", n->name, HOST, thread->thread, n->begin);
@@ -293,8 +302,7 @@ static void write_record(FILE *file, const catalogue *known, const note *n,
   static const char *const kinds[] = {"work", "kernel", "copy in", "copy out",
                                       "copy", "fill",   "region",  "replay"};
   uint32_t kind = n->kind >> 8;
-  const note *launch =
-      n->number && n->number < known->count ? known->of[n->number] : NULL;
+  const note *launch = launch_of(known, n->number);
   bool runs_op = launch && kind == KD_PROFILE_KERNEL;
   write_event(
       file, "X",
@@ -323,13 +331,15 @@ static uint32_t count_of(const notes *thread) {
 }
 
 static keel_status list_launches(catalogue *out) {
-  out->count = atomic_load(&launches) + 1;
-  out->of = calloc(out->count + 1, sizeof(note *));
+  out->count = atomic_load(&launches) - first_launch + 1;
+  out->of = calloc((size_t)out->count + 1, sizeof(note *));
   if (!out->of) return keel_no_memory(out->count * sizeof(note *));
   for (const notes *at = atomic_load(&all_notes); at; at = at->next)
     for (uint32_t i = 0, count = count_of(at); i < count; i++)
-      if (note_at(at, i)->kind == LAUNCH && note_at(at, i)->number < out->count)
-        out->of[note_at(at, i)->number] = note_at(at, i);
+      if (note_at(at, i)->kind == LAUNCH) {
+        uint32_t place = (uint32_t)note_at(at, i)->number - first_launch;
+        if (place < out->count) out->of[place] = note_at(at, i);
+      }
   return KD_OK;
 }
 
