@@ -699,8 +699,8 @@ static keel_status read_all(reader *all) {
 
 bool keel_mlir_is(const void *data, uint64_t size) {
   const char *text = data;
+  if (!size) return false; /* and no memory */
   cursor c = {.begin = text, .at = text, .end = text + size};
-  if (!size) return false;
   keel_mlir_skip(&c);
   return keel_mlir_take(&c, "\"builtin.module\"") ||
          keel_mlir_take(&c, "module") ||

@@ -5,11 +5,16 @@
  * model's own functions are written out where they are called. */
 #include "import.h"
 
+#include "index.h"
 #include "ops/schema.h"
 #include "passes/passes.h"
 
-#define NESTING_MOST 32 /* functions that call functions */
+#define NESTING_MOST 100 /* functions that call functions, graphs in graphs */
 #define NODES_MOST   4000000
+/* Functions that call functions write themselves out to exponentially many nodes: a file
+ * may come to so many, and to so many more for each byte that it has. */
+#define NODES_FREE     10000
+#define NODES_PER_BYTE 2
 
 typedef struct scope scope;
 
@@ -18,13 +23,17 @@ typedef struct importer {
   keel_program *program;
   const char *path;
   const onnx_model *model;
-  uint64_t nodes; /* added so far, functions written out */
+  uint64_t nodes, most; /* added so far, functions written out; and at most */
   uint32_t depth;
+  onnx_index functions;      /* of the model */
+  onnx_index opsets, *inner; /* imports: the model's; by function, or empty */
+  onnx_shared tensors;       /* of function bodies */
 } importer;
 
 typedef struct entry {
   const char *name;
   uint32_t value;
+  bool open; /* the output of a function that its body has yet to make */
 } entry;
 
 struct scope {
@@ -38,7 +47,7 @@ struct scope {
   /* of a function that is written out: its call, for attribute references */
   const onnx_node *call;
   const scope *caller;
-  const onnx_function *body;
+  uint32_t body; /* its place among the model's, or KEEL_ABSENT */
 };
 
 static keel_status bad(const importer *all, keel_status status,
@@ -81,17 +90,30 @@ static keel_status scope_add(scope *scope, const char *name, uint32_t value) {
   entry *slot = slot_of(scope, name);
   if (slot->name)
     return bad(scope->all, KD_DATA_LOSS, "value \"%s\" is made twice", name);
-  *slot = (entry){name, value};
+  *slot = (entry){name, value, false};
   scope->count++;
   return KD_OK;
 }
 
-/* Adds a value of that name; out_value may be NULL. */
+/* The output of a node: a new value, or the one that the call of this function has for
+ * it. */
+static keel_status scope_make(scope *scope, const char *name) {
+  entry *slot = scope->room ? slot_of(scope, name) : NULL;
+  if (slot && slot->name && slot->open) {
+    slot->open = false;
+    return KD_OK;
+  }
+  uint32_t value = keel_function_value(scope->function, name);
+  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  return scope_add(scope, name, value);
+}
+
+/* Adds a value of that name. */
 static keel_status scope_new(scope *scope, const char *name,
                              uint32_t *out_value) {
   uint32_t value = keel_function_value(scope->function, name);
   if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  if (out_value) *out_value = value;
+  *out_value = value;
   return scope_add(scope, name, value);
 }
 
@@ -179,8 +201,24 @@ static void read_port(const onnx_value_info *info, keel_port *port,
 
 /* ---- attributes ----------------------------------------------------------- */
 
-static keel_status import_graph(scope *around, const onnx_graph *graph,
-                                scope *inner);
+static keel_status import_graph(const onnx_graph *graph, scope *inner);
+
+/* A tensor, retained. What stands in a function is read once for all its calls. */
+static keel_status read_tensor(const scope *scope, const onnx_tensor *proto,
+                               keel_tensor **out_tensor) {
+  importer *all = scope->all;
+  bool inside = scope->body != KEEL_ABSENT;
+  keel_tensor *known = inside ? onnx_shared_find(&all->tensors, proto) : NULL;
+  if (known) {
+    *out_tensor = keel_tensor_retain(known);
+    return KD_OK;
+  }
+  KEEL_TRY(keel_onnx_tensor(all->context, all->path, proto, out_tensor));
+  keel_status status =
+      inside ? onnx_shared_add(&all->tensors, proto, *out_tensor) : KD_OK;
+  if (status != KD_OK) keel_tensor_release(*out_tensor);
+  return status;
+}
 
 static char *copy_bytes(keel_arena *arena, const ProtobufCBinaryData *bytes) {
   char *copy = keel_arena_take(arena, bytes->len + 1);
@@ -217,8 +255,9 @@ static uint32_t kind_of(const onnx_attr *attr) {
 }
 
 /* Graph attributes are imported by the caller. */
-static keel_status read_attr(const importer *all, const onnx_node *node,
+static keel_status read_attr(const scope *scope, const onnx_node *node,
                              const onnx_attr *from, keel_attr *to) {
+  const importer *all = scope->all;
   *to = (keel_attr){.name = from->name, .kind = kind_of(from)};
   switch (to->kind) {
     case KD_ATTR_FLOAT:
@@ -245,7 +284,7 @@ static keel_status read_attr(const importer *all, const onnx_node *node,
         return bad(all, KD_DATA_LOSS,
                    "node \"%s\": attribute \"%s\" has no tensor",
                    node->name ? node->name : "", from->name);
-      return keel_onnx_tensor(all->context, all->path, from->t, &to->tensor);
+      return read_tensor(scope, from->t, &to->tensor);
     case KD_ATTR_GRAPH:
       return from->g ? KD_OK
                      : bad(all, KD_DATA_LOSS,
@@ -280,28 +319,41 @@ static const onnx_attr *referred(const scope *scope, const onnx_attr *attr) {
 
 /* ---- nodes ---------------------------------------------------------------- */
 
-static int64_t opset_of(const scope *scope, const char *domain) {
-  size_t count = scope->body ? scope->body->n_opset_import
-                             : scope->all->model->n_opset_import;
-  Onnx__OperatorSetIdProto **list =
-      scope->body ? scope->body->opset_import : scope->all->model->opset_import;
+/* The imports of the model, or of a function, which are indexed at first use. */
+static keel_status imports_of(const scope *scope, const onnx_index **out_index,
+                              Onnx__OperatorSetIdProto *const **out_list) {
+  importer *all = scope->all;
+  const onnx_model *model = all->model;
+  bool inside = scope->body != KEEL_ABSENT;
+  const onnx_function *body = inside ? model->functions[scope->body] : NULL;
+  size_t count = inside ? body->n_opset_import : model->n_opset_import;
+  onnx_index *index = inside ? &all->inner[scope->body] : &all->opsets;
+  *out_list = inside ? body->opset_import : model->opset_import;
+  *out_index = index;
+  if (index->room) return KD_OK;
   for (size_t i = 0; i < count; i++) {
-    const char *name = list[i]->domain ? list[i]->domain : "";
-    if (!strcmp(name, domain) || (!*domain && !strcmp(name, "ai.onnx")))
-      return list[i]->version;
+    const char *domain = (*out_list)[i]->domain;
+    if (!domain || !strcmp(domain, "ai.onnx")) domain = "";
+    KEEL_TRY(onnx_index_add(index, domain, "", (uint32_t)i));
   }
-  return scope->body ? opset_of(&(struct scope){.all = scope->all}, domain) : 0;
+  return KD_OK;
 }
 
-static const onnx_function *function_of(const importer *all, const char *domain,
-                                        const char *op) {
-  for (size_t i = 0; i < all->model->n_functions; i++) {
-    const onnx_function *function = all->model->functions[i];
-    if (function->name && !strcmp(function->name, op) &&
-        !strcmp(function->domain ? function->domain : "", domain))
-      return function;
+/* The version of a domain that a node is written for; 0: nothing says. */
+static keel_status opset_of(const scope *from, const char *domain,
+                            int64_t *out_opset) {
+  const scope model = {.all = from->all, .body = KEEL_ABSENT};
+  const onnx_index *index = NULL;
+  Onnx__OperatorSetIdProto *const *list = NULL;
+  *out_opset = 0;
+  KEEL_TRY(imports_of(from, &index, &list));
+  uint32_t at = onnx_index_find(index, domain, "");
+  if (at == KEEL_ABSENT && from->body != KEEL_ABSENT) {
+    KEEL_TRY(imports_of(&model, &index, &list));
+    at = onnx_index_find(index, domain, "");
   }
-  return NULL;
+  if (at != KEEL_ABSENT) *out_opset = list[at]->version;
+  return KD_OK;
 }
 
 static bool device_has(const importer *all, const char *domain,
@@ -342,7 +394,7 @@ static keel_status bind_values(scope *scope, const onnx_node *node,
   for (size_t i = 0; i < node->n_output; i++)
     draft->outputs[i] =
         *node->output[i] ? scope_find(scope, node->output[i]) : KEEL_ABSENT;
-  draft->output_count = (uint32_t)node->n_output;
+  draft->output_count = draft->outputs_written = (uint32_t)node->n_output;
   while (draft->output_count &&
          draft->outputs[draft->output_count - 1] == KEEL_ABSENT)
     draft->output_count--;
@@ -378,7 +430,7 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
       return bad(all, KD_DATA_LOSS, "node \"%s\" has more than %d attributes",
                  draft->name, KEEL_ONNX_ATTRS);
     keel_attr *to = &draft->attrs[draft->attr_count];
-    KEEL_TRY(read_attr(all, node, attr, to));
+    KEEL_TRY(read_attr(scope, node, attr, to));
     to->name = node->attribute[i]->name;
     draft->attr_count++;
     if (to->kind != KD_ATTR_GRAPH) continue;
@@ -387,7 +439,7 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
                           .call = scope->call,
                           .caller = scope->caller,
                           .body = scope->body};
-    keel_status status = import_graph(scope, attr->g, &inner);
+    keel_status status = import_graph(attr->g, &inner);
     draft->graphs[draft->attr_count - 1] = inner.function;
     if (status == KD_OK)
       status = add_captures(draft, &inner, &all->program->arena);
@@ -404,28 +456,76 @@ static void pad_inputs(onnx_draft *draft) {
     draft->inputs[draft->input_count++] = KEEL_ABSENT;
 }
 
-static keel_status write_out(scope *outer, const onnx_node *node,
-                             const onnx_function *function, onnx_draft *draft) {
+/* Counts what a node, or a call, adds; fails where that is more than such a file may. */
+static keel_status count_nodes(importer *all, uint64_t count) {
+  all->nodes += count;
+  if (all->nodes <= all->most) return KD_OK;
+  return bad(all, KD_DATA_LOSS,
+             "has more than %llu nodes with its functions written out, too many"
+             " for a file of its size",
+             (unsigned long long)all->most);
+}
+
+static keel_status enter(importer *all, const char *name) {
+  if (++all->depth <= NESTING_MOST) return KD_OK;
+  return bad(all, KD_DATA_LOSS,
+             "\"%s\" is nested deeper than %d, or calls itself",
+             name ? name : "", NESTING_MOST);
+}
+
+/* The body's outputs are the call's values. */
+static keel_status bind_outputs(scope *inner, const onnx_function *function,
+                                const onnx_draft *draft) {
+  for (size_t i = 0; i < function->n_output; i++) {
+    const char *name = function->output[i];
+    if (i >= draft->output_count || draft->outputs[i] == KEEL_ABSENT) continue;
+    if (scope_find(inner, name) != KEEL_ABSENT) continue; /* see pass_through */
+    KEEL_TRY(scope_add(inner, name, draft->outputs[i]));
+    slot_of(inner, name)->open = true;
+  }
+  return KD_OK;
+}
+
+/* An output that is an input, or another output, is a copy of it. */
+static keel_status pass_through(scope *inner, const onnx_function *function,
+                                const onnx_draft *draft) {
+  for (size_t i = 0; i < function->n_output; i++) {
+    if (i >= draft->output_count || draft->outputs[i] == KEEL_ABSENT) continue;
+    const entry *made = slot_of(inner, function->output[i]);
+    keel_opdef *op = NULL;
+    if (made->open)
+      return bad(inner->all, KD_DATA_LOSS,
+                 "function \"%s\": output \"%s\" is made by no node",
+                 function->name, made->name);
+    if (made->value == draft->outputs[i]) continue;
+    KEEL_TRY(keel_opdef_create(inner->all->context,
+                               keel_schema_find("", "Identity"), NULL, 0, NULL,
+                               &op));
+    KEEL_TRY(keel_function_node(inner->function, op, draft->name, &made->value,
+                                1, &draft->outputs[i], 1, NULL));
+  }
+  return KD_OK;
+}
+
+static keel_status write_out(scope *outer, const onnx_node *node, uint32_t at,
+                             onnx_draft *draft) {
   importer *all = outer->all;
-  if (++all->depth > NESTING_MOST)
-    return bad(all, KD_DATA_LOSS, "function \"%s\" calls itself",
-               function->name);
+  const onnx_function *function = all->model->functions[at];
+  KEEL_TRY(count_nodes(all, (function->n_input + function->n_output) / 4));
+  KEEL_TRY(enter(all, function->name));
   scope inner = {.all = all,
                  .function = outer->function,
                  .call = node,
                  .caller = outer,
-                 .body = function};
+                 .body = at};
   keel_status status = KD_OK;
   for (size_t i = 0; i < function->n_input && status == KD_OK; i++)
     if (i < draft->input_count && draft->inputs[i] != KEEL_ABSENT)
       status = scope_add(&inner, function->input[i], draft->inputs[i]);
-  /* the body's outputs are the call's values, unless they are its inputs */
-  for (size_t i = 0; i < function->n_output && status == KD_OK; i++)
-    if (i < draft->output_count && draft->outputs[i] != KEEL_ABSENT &&
-        scope_find(&inner, function->output[i]) == KEEL_ABSENT)
-      status = scope_add(&inner, function->output[i], draft->outputs[i]);
+  if (status == KD_OK) status = bind_outputs(&inner, function, draft);
   if (status == KD_OK)
     status = import_nodes(&inner, function->node, function->n_node);
+  if (status == KD_OK) status = pass_through(&inner, function, draft);
   scope_free(&inner);
   all->depth--;
   return status;
@@ -436,8 +536,9 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
   importer *all = scope->all;
   KEEL_TRY(bind_values(scope, node, draft));
   if (!draft->output_count) return KD_OK; /* nobody can read it */
-  const onnx_function *function = function_of(all, draft->domain, draft->op);
-  if (function && !device_has(all, draft->domain, draft->op))
+  uint32_t function =
+      onnx_index_find(&all->functions, draft->domain, draft->op);
+  if (function != KEEL_ABSENT && !device_has(all, draft->domain, draft->op))
     return write_out(scope, node, function, draft);
   pad_inputs(draft);
   KEEL_TRY(read_attrs(scope, node, draft));
@@ -447,8 +548,7 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
 
 static keel_status import_node(scope *scope, const onnx_node *node) {
   importer *all = scope->all;
-  if (++all->nodes > NODES_MOST)
-    return bad(all, KD_DATA_LOSS, "has more than %d nodes", NODES_MOST);
+  KEEL_TRY(count_nodes(all, 1));
   if (!node->op_type || !*node->op_type)
     return bad(all, KD_DATA_LOSS, "node \"%s\" has no op",
                node->name ? node->name : "");
@@ -461,8 +561,14 @@ static keel_status import_node(scope *scope, const onnx_node *node) {
   draft->name = node->name ? node->name : "";
   draft->op = node->op_type;
   draft->domain = domain;
-  draft->opset = opset_of(scope, domain);
-  keel_status status = import_draft(scope, node, draft);
+  keel_status status = opset_of(scope, domain, &draft->opset);
+  if (status == KD_OK && !*domain && !draft->opset &&
+      all->model->n_opset_import)
+    status = bad(all, KD_DATA_LOSS,
+                 "node \"%s\" (%s): the model does not say which opset of"
+                 " ai.onnx it uses",
+                 draft->name, draft->op);
+  if (status == KD_OK) status = import_draft(scope, node, draft);
   for (uint32_t i = 0; i < draft->attr_count; i++)
     if (draft->attrs[i].kind == KD_ATTR_TENSOR)
       keel_tensor_release(draft->attrs[i].tensor);
@@ -475,12 +581,38 @@ static keel_status import_nodes(scope *scope, onnx_node *const *nodes,
   for (size_t i = 0; i < count; i++)
     for (size_t k = 0; k < nodes[i]->n_output; k++) {
       const char *name = nodes[i]->output[k];
-      /* a written out function's outputs are there already */
-      bool bound = scope->body && scope_find(scope, name) != KEEL_ABSENT;
-      if (*name && !bound) KEEL_TRY(scope_new(scope, name, NULL));
+      if (*name) KEEL_TRY(scope_make(scope, name));
     }
   for (size_t i = 0; i < count; i++)
     KEEL_TRY(import_node(scope, nodes[i]));
+  return KD_OK;
+}
+
+/* What a model's op has and Keel's table does not: an attribute of a later opset, or a
+ * type that its op does not take. Models are taken to be right, so it's Keel that lacks
+ * it. */
+static keel_status check_known(const onnx_draft *draft,
+                               const keel_schema *schema) {
+  for (uint32_t i = 0; i < draft->attr_count; i++) {
+    bool known = false;
+    for (uint32_t k = 0; k < schema->attr_count && !known; k++)
+      known = !strcmp(schema->attrs[k].name, draft->attrs[i].name);
+    if (!known)
+      return keel_fail(KD_UNIMPLEMENTED,
+                       "attribute \"%s\" of %s is not supported",
+                       draft->attrs[i].name, schema->name);
+  }
+  for (uint32_t i = 0; i < draft->input_count; i++) {
+    const keel_param *param = keel_schema_input(schema, i);
+    const keel_type *type =
+        draft->inputs[i] == KEEL_ABSENT
+            ? NULL
+            : draft->function->values[draft->inputs[i]].type;
+    if (param && type && param->types && keel_dtype_is_there(type->dtype) &&
+        !(param->types & KD_TYPES(type->dtype)))
+      return keel_fail(KD_UNIMPLEMENTED, "%s of %s as %s is not supported",
+                       param->name, schema->name, keel_dtype_name(type->dtype));
+  }
   return KD_OK;
 }
 
@@ -493,9 +625,10 @@ keel_status keel_onnx_add(onnx_draft *draft) {
     return keel_while(status, "while reading %s, node \"%s\"", draft->path,
                       draft->name);
   }
-  keel_status status =
-      keel_opdef_create(draft->function->context, schema, draft->attrs,
-                        draft->attr_count, draft->graphs, &op);
+  keel_status status = check_known(draft, schema);
+  if (status == KD_OK)
+    status = keel_opdef_create(draft->function->context, schema, draft->attrs,
+                               draft->attr_count, draft->graphs, &op);
   if (status != KD_OK)
     return keel_while(status, "while reading %s, node \"%s\"", draft->path,
                       draft->name);
@@ -520,7 +653,7 @@ static keel_status import_initializers(scope *scope, const onnx_graph *graph) {
     keel_tensor *tensor = NULL;
     if (!proto->name || !*proto->name)
       return bad(all, KD_DATA_LOSS, "an initializer has no name");
-    KEEL_TRY(keel_onnx_tensor(all->context, all->path, proto, &tensor));
+    KEEL_TRY(read_tensor(scope, proto, &tensor));
     uint32_t value =
         keel_function_constant(scope->function, proto->name, tensor);
     keel_tensor_release(tensor);
@@ -568,10 +701,9 @@ static keel_status import_outputs(scope *scope, const onnx_graph *graph) {
   return KD_OK;
 }
 
-static keel_status import_graph(scope *around, const onnx_graph *graph,
-                                scope *inner) {
+static keel_status import_graph(const onnx_graph *graph, scope *inner) {
   importer *all = inner->all;
-  (void)around;
+  KEEL_TRY(enter(all, graph->name));
   KEEL_TRY(keel_function_create(all->context, &all->program->arena,
                                 &all->program->functions, graph->name,
                                 &inner->function));
@@ -581,24 +713,46 @@ static keel_status import_graph(scope *around, const onnx_graph *graph,
   KEEL_TRY(import_outputs(inner, graph));
   KEEL_TRY(keel_function_sort(inner->function));
   keel_status status = keel_pass_types(inner->function);
+  all->depth--;
   return status == KD_OK ? KD_OK
                          : keel_while(status, "while reading %s", all->path);
 }
 
+static keel_status index_functions(importer *all) {
+  const onnx_model *model = all->model;
+  all->inner = calloc(model->n_functions + 1, sizeof *all->inner);
+  if (!all->inner)
+    return keel_no_memory(model->n_functions * sizeof(onnx_index));
+  for (size_t i = 0; i < model->n_functions; i++) {
+    const onnx_function *function = model->functions[i];
+    const char *domain = function->domain ? function->domain : "";
+    if (!strcmp(domain, "ai.onnx")) domain = "";
+    if (function->name)
+      KEEL_TRY(
+          onnx_index_add(&all->functions, domain, function->name, (uint32_t)i));
+  }
+  return KD_OK;
+}
+
 static keel_status import_model(importer *all) {
-  scope top = {.all = all};
+  scope top = {.all = all, .body = KEEL_ABSENT};
   if (!all->model->graph) return bad(all, KD_DATA_LOSS, "has no graph");
   if (!all->model->n_opset_import && all->model->ir_version >= 3)
     return bad(all, KD_DATA_LOSS, "does not say which opset it uses");
-  int64_t opset = opset_of(&top, "");
-  if (opset > 22)
-    keel_log_line(&all->context->log, KD_LOG_WARNING,
-                  "%s: uses opset %lld; Keel knows them up to 22", all->path,
-                  (long long)opset);
-  keel_status status = import_graph(NULL, all->model->graph, &top);
+  KEEL_TRY(index_functions(all));
+  keel_status status = import_graph(all->model->graph, &top);
   all->program->main = top.function;
   scope_free(&top);
   return status;
+}
+
+static void importer_free(importer *all) {
+  for (size_t i = 0; all->inner && i < all->model->n_functions; i++)
+    onnx_index_free(&all->inner[i]);
+  free(all->inner);
+  onnx_index_free(&all->functions);
+  onnx_index_free(&all->opsets);
+  onnx_shared_free(&all->tensors);
 }
 
 keel_status keel_onnx_load(keel_context *context, const char *path,
@@ -614,8 +768,11 @@ keel_status keel_onnx_load(keel_context *context, const char *path,
     importer all = {.context = context,
                     .program = program,
                     .path = path,
-                    .model = (const onnx_model *)message};
+                    .model = (const onnx_model *)message,
+                    .most = NODES_FREE + NODES_PER_BYTE * size};
+    if (all.most > NODES_MOST) all.most = NODES_MOST;
     status = import_model(&all);
+    importer_free(&all);
   }
   keel_onnx_free(message);
   if (status != KD_OK) {

@@ -48,6 +48,7 @@ typedef struct onnx_draft {
   uint32_t input_count;
   uint32_t *outputs;
   uint32_t output_count;
+  uint32_t outputs_written; /* those behind the last that has a name, too */
 } onnx_draft;
 
 /* Brings a node of an older opset to today's form; may add nodes before it. */

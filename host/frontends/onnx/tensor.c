@@ -21,7 +21,8 @@ static const char *external_entry(const onnx_tensor *tensor, const char *key) {
   return NULL;
 }
 
-/* A location must stay in the model's folder. */
+/* A location must stay in the model's folder; what it leads to is looked at when it is
+ * opened. */
 static bool stays_inside(const char *location) {
   if (!*location || *location == '/') return false;
   for (const char *at = location; at; at = strchr(at, '/')) {
@@ -68,8 +69,9 @@ static keel_status external(keel_context *context, const char *path,
   keel_text_add(&full, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path,
                 location);
   keel_file *file = calloc(1, sizeof *file);
-  keel_status status = file ? keel_file_open(keel_text_get(&full), file)
-                            : keel_no_memory(sizeof *file);
+  keel_status status =
+      file ? keel_file_open_beside(keel_text_get(&full), path, file)
+           : keel_no_memory(sizeof *file);
   if (status == KD_OK && (offset > file->size || length > file->size - offset))
     status = keel_fail(KD_DATA_LOSS,
                        "%s: tensor \"%s\" needs bytes %llu to %llu of it, and"
@@ -152,9 +154,11 @@ static keel_status from_fields(const char *path, const onnx_tensor *tensor,
       have = tensor->n_int32_data;
   }
   if (!size)
-    return keel_fail(KD_UNIMPLEMENTED, "%s: tensor \"%s\" is of %s", path,
-                     tensor->name ? tensor->name : "",
-                     keel_dtype_name(type->dtype));
+    return keel_fail(
+        KD_UNIMPLEMENTED,
+        "%s: tensor \"%s\" is of %s, a type that Keel does not have"
+        " yet",
+        path, tensor->name ? tensor->name : "", keel_dtype_name(type->dtype));
   if (have != (uint64_t)type->elements * per)
     return wrong_count(path, tensor, have / per, (uint64_t)type->elements);
   if (!have) return KD_OK;

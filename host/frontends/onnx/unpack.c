@@ -6,7 +6,8 @@
  * stops at a multiple of the file's size. */
 #include "import.h"
 
-#define DEPTH_MOST 100
+#define DEPTH_MOST  100
+#define MEMORY_MOST 200 /* bytes for each byte of the file */
 
 /* ---- the wire format: a walk ----------------------------------------------- */
 
@@ -78,13 +79,19 @@ static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
 
 typedef struct budget {
   uint64_t left;
+  uint64_t refused; /* bytes that were asked for last and not given; 0: none */
+  bool is_spent; /* not given as the budget is spent, else as there are none */
 } budget;
 
 static void *take(void *context, size_t size) {
   budget *budget = context;
-  if (size > budget->left) return NULL;
-  budget->left -= size;
-  return malloc(size);
+  budget->is_spent = size > budget->left;
+  void *memory = budget->is_spent ? NULL : malloc(size ? size : 1);
+  if (memory)
+    budget->left -= size;
+  else
+    budget->refused = size;
+  return memory;
 }
 
 static void give(void *context, void *memory) {
@@ -97,7 +104,7 @@ keel_status keel_onnx_unpack(const char *path,
                              const uint8_t *data, uint64_t size,
                              ProtobufCMessage **out_message) {
   static const uint8_t nothing;
-  budget budget = {.left = size * 200 + (UINT64_C(1) << 16)};
+  budget budget = {.left = size * MEMORY_MOST + (UINT64_C(1) << 16)};
   ProtobufCAllocator allocator = {take, give, &budget};
   if (!data) data = &nothing;
   if (!walk((wire){data, data + size}, kind, 0))
@@ -106,9 +113,16 @@ keel_status keel_onnx_unpack(const char *path,
                      " %d",
                      path, kind->short_name, DEPTH_MOST);
   *out_message = protobuf_c_message_unpack(kind, &allocator, size, data);
-  if (!*out_message)
+  if (*out_message) return KD_OK;
+  if (!budget.refused)
     return keel_fail(KD_DATA_LOSS, "%s: no valid %s", path, kind->short_name);
-  return KD_OK;
+  return budget.is_spent
+             ? keel_fail(
+                   KD_DATA_LOSS,
+                   "%s: no sensible %s: what is in it would take more than"
+                   " %d times its size in memory",
+                   path, kind->short_name, MEMORY_MOST)
+             : keel_no_memory(budget.refused);
 }
 
 void keel_onnx_free(ProtobufCMessage *message) {

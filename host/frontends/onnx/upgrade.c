@@ -1,9 +1,15 @@
-/* upgrade.c - nodes of older opsets, in today's form.
+/* upgrade.c - nodes of older opsets, in today's form; those of opsets that Keel does
+ * not know are refused.
  *
  * What ONNX changed is told in its Changelog.md, op by op and version by
  * version; most versions only allow more types. What is left is here: an
  * attribute that became an input, a default that changed, a name that went. */
 #include "import.h"
+
+/* The newest opset of ai.onnx of which it is known what it changed in the ops of
+ * ops/table.c: each has its meaning up to here, or a row in `changes` that refuses it.
+ * tests/onnx_schemas.py compares the table with ONNX's own. */
+#define OPSET_KNOWN 28
 
 /* ---- helpers -------------------------------------------------------------- */
 
@@ -36,6 +42,11 @@ static void drop_attr(onnx_draft *draft, const char *name) {
   }
 }
 
+static void drop_attrs(onnx_draft *draft) {
+  while (draft->attr_count)
+    drop_attr(draft, draft->attrs[draft->attr_count - 1].name);
+}
+
 static void set_int(onnx_draft *draft, const char *name, int64_t value) {
   drop_attr(draft, name);
   if (draft->attr_count < KEEL_ONNX_ATTRS)
@@ -46,6 +57,35 @@ static void set_string(onnx_draft *draft, const char *name, const char *value) {
   drop_attr(draft, name);
   if (draft->attr_count < KEEL_ONNX_ATTRS)
     draft->attrs[draft->attr_count++] = (keel_attr)KEEL_STRING(name, value);
+}
+
+/* The type of an input; NULL where it is absent or not known. */
+static const keel_type *type_of_input(const onnx_draft *draft, uint32_t index) {
+  uint32_t value =
+      index < draft->input_count ? draft->inputs[index] : KEEL_ABSENT;
+  return value == KEEL_ABSENT ? NULL : draft->function->values[value].type;
+}
+
+/* Fails where the draft lacks one of its first `count` inputs. */
+static keel_status need_inputs(const onnx_draft *draft, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (i >= draft->input_count || draft->inputs[i] == KEEL_ABSENT)
+      return keel_fail(KD_DATA_LOSS,
+                       "%s: node \"%s\" (%s-%lld): input %u is missing",
+                       draft->path, draft->name, draft->op,
+                       (long long)draft->opset, (unsigned)i);
+  return KD_OK;
+}
+
+/* A list of ints as a constant. */
+static keel_status add_constant(onnx_draft *draft, int64_t count,
+                                const int64_t *data, uint32_t *out_value) {
+  keel_tensor *tensor = NULL;
+  KEEL_TRY(keel_tensor_create(draft->function->context, KD_I64, 1, &count, data,
+                              &tensor));
+  *out_value = keel_function_constant(draft->function, "", tensor);
+  keel_tensor_release(tensor);
+  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
 /* Puts a constant into an input; inputs between stay absent. */
@@ -82,6 +122,7 @@ static keel_status float_to_input(onnx_draft *draft, const char *name,
                                   uint32_t index) {
   const keel_attr *attr = attr_of(draft, name, KD_ATTR_FLOAT);
   if (!attr) return KD_OK;
+  KEEL_TRY(need_inputs(draft, 1));
   KEEL_TRY(set_input(draft, index, KD_F32, 0, 1, &attr->f));
   drop_attr(draft, name);
   uint32_t made = keel_function_value(draft->function, "");
@@ -119,8 +160,9 @@ static keel_status add_before(onnx_draft *draft, const char *name,
 static keel_status old_softmax(onnx_draft *draft) {
   const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
   keel_attr axis = KEEL_INT("axis", given ? given->i : 1);
-  uint32_t x = draft->inputs[0], shape = 0, flat = 0, made = 0;
-  if (!draft->input_count || !draft->output_count) return KD_OK;
+  uint32_t shape = 0, flat = 0, made = 0;
+  KEEL_TRY(need_inputs(draft, 1));
+  uint32_t x = draft->inputs[0];
   if (axis.i == -1) {
     set_int(draft, "axis", -1);
     return KD_OK;
@@ -130,7 +172,7 @@ static keel_status old_softmax(onnx_draft *draft) {
   keel_attr last = KEEL_INT("axis", -1);
   KEEL_TRY(add_before(draft, draft->op, &last, 1, &flat, 1, &made));
   draft->op = "Reshape";
-  draft->attr_count = 0;
+  drop_attrs(draft);
   draft->inputs[0] = made;
   draft->inputs[1] = shape;
   draft->input_count = 2;
@@ -164,9 +206,10 @@ static keel_status old_top_k(onnx_draft *draft) {
 
 /* Upsample and Resize-10 are Resize with these modes. */
 static keel_status old_resize(onnx_draft *draft) {
-  const keel_attr *scales = attr_of(draft, "scales", KD_ATTR_FLOATS);
   const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
   if (mode && !strcmp(mode->s, "bilinear")) set_string(draft, "mode", "linear");
+  /* looked for here, as setting an attribute moves the others */
+  const keel_attr *scales = attr_of(draft, "scales", KD_ATTR_FLOATS);
   if (scales) {
     KEEL_TRY(set_input(draft, 2, KD_F32, 1, scales->count, scales->floats));
     drop_attr(draft, "scales");
@@ -195,7 +238,23 @@ static keel_status old_batch_norm(onnx_draft *draft) {
 
 static keel_status old_dropout(onnx_draft *draft) {
   drop_attr(draft, "ratio"); /* inference keeps everything */
+  return KD_OK;
+}
+
+/* It was training where is_test did not say otherwise. */
+static keel_status older_dropout(onnx_draft *draft) {
+  const keel_attr *test = attr_of(draft, "is_test", KD_ATTR_INT);
+  const keel_attr *ratio = attr_of(draft, "ratio", KD_ATTR_FLOAT);
+  if ((!test || !test->i) && !(ratio && ratio->f == 0))
+    return bad(draft, KD_UNIMPLEMENTED,
+               "training (is_test = 0) before opset 12 is not supported");
   drop_attr(draft, "is_test");
+  return old_dropout(draft);
+}
+
+/* It said whether the first output is wanted, as being named does. */
+static keel_status old_rnn(onnx_draft *draft) {
+  drop_attr(draft, "output_sequence");
   return KD_OK;
 }
 
@@ -203,8 +262,21 @@ static keel_status axes_to_input(onnx_draft *draft) {
   return ints_to_input(draft, "axes", 1);
 }
 
+/* How many parts there are depends on how many outputs are written, whether or not
+ * anything reads them. */
+static keel_status new_split(onnx_draft *draft) {
+  draft->output_count = draft->outputs_written;
+  for (uint32_t i = 0; i < draft->output_count; i++) {
+    if (draft->outputs[i] != KEEL_ABSENT) continue;
+    draft->outputs[i] = keel_function_value(draft->function, "");
+    if (draft->outputs[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  }
+  return KD_OK;
+}
+
 static keel_status old_split(onnx_draft *draft) {
-  return ints_to_input(draft, "split", 1);
+  KEEL_TRY(ints_to_input(draft, "split", 1));
+  return new_split(draft);
 }
 
 static keel_status old_scatter(onnx_draft *draft) {
@@ -217,57 +289,106 @@ static keel_status old_scan(onnx_draft *draft) {
              "Scan of opset 8, with its batch axis, is not supported");
 }
 
-static keel_status new_grid_sample(onnx_draft *draft) {
+static keel_status old_grid_sample(onnx_draft *draft) {
   const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
-  if (mode && !strcmp(mode->s, "linear"))
-    set_string(draft, "mode", "bilinear");
-  else if (mode && !strcmp(mode->s, "cubic"))
-    set_string(draft, "mode", "bicubic");
+  if (mode && !strcmp(mode->s, "bilinear"))
+    set_string(draft, "mode", "linear");
+  else if (mode && !strcmp(mode->s, "bicubic"))
+    set_string(draft, "mode", "cubic");
   return KD_OK;
 }
 
-static keel_status new_dft(onnx_draft *draft) {
-  uint32_t value = draft->input_count > 2 ? draft->inputs[2] : KEEL_ABSENT;
-  int64_t axis = -2;
-  if (value != KEEL_ABSENT) {
-    const keel_tensor *tensor = draft->function->values[value].constant;
-    if (!tensor || tensor->type->elements != 1 || tensor->type->dtype != KD_I64)
-      return bad(draft, KD_UNIMPLEMENTED, "axis must be a constant");
-    axis = *(const int64_t *)tensor->data;
-    draft->input_count = 2;
-  }
-  set_int(draft, "axis", axis);
+/* Regions were not moved by half a pixel. */
+static keel_status old_roi_align(onnx_draft *draft) {
+  set_string(draft, "coordinate_transformation_mode", "output_half_pixel");
+  return KD_OK;
+}
+
+/* It says how what becomes f8e8m0 is rounded, and no tensor is of that type here. */
+static keel_status new_cast(onnx_draft *draft) {
+  drop_attr(draft, "round_mode");
+  return KD_OK;
+}
+
+static keel_status old_dft(onnx_draft *draft) {
+  const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
+  int64_t axis = given ? given->i : 1;
+  drop_attr(draft, "axis");
+  return set_input(draft, 2, KD_I64, 0, 1, &axis);
+}
+
+/* Scale and bias were one for each group; now they are one for each channel. */
+static keel_status widen_groups(onnx_draft *draft, uint32_t index,
+                                int64_t groups) {
+  static const int64_t one = 1, all = -1;
+  const keel_attr channels[] = {KEEL_INT("start", 1), KEEL_INT("end", 2)};
+  const keel_attr first = KEEL_INT("axis", 0);
+  uint32_t count = 0, each = 0, shape = 0, column = 0, wide = 0, flat = 0;
+  uint32_t by = 0, ones = 0, last = 0;
+  KEEL_TRY(add_constant(draft, 1, &groups, &by));
+  KEEL_TRY(add_constant(draft, 1, &one, &ones));
+  KEEL_TRY(add_constant(draft, 1, &all, &last));
+  KEEL_TRY(
+      add_before(draft, "Shape", channels, 2, &draft->inputs[0], 1, &count));
+  KEEL_TRY(add_before(draft, "Div", NULL, 0, (const uint32_t[]){count, by}, 2,
+                      &each));
+  KEEL_TRY(add_before(draft, "Concat", &first, 1,
+                      (const uint32_t[]){ones, each}, 2, &shape));
+  KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0,
+                      (const uint32_t[]){draft->inputs[index], ones}, 2,
+                      &column));
+  KEEL_TRY(add_before(draft, "Expand", NULL, 0,
+                      (const uint32_t[]){column, shape}, 2, &wide));
+  KEEL_TRY(add_before(draft, "Reshape", NULL, 0, (const uint32_t[]){wide, last},
+                      2, &flat));
+  draft->inputs[index] = flat;
+  return KD_OK;
+}
+
+static keel_status old_group_norm(onnx_draft *draft) {
+  const keel_attr *groups = attr_of(draft, "num_groups", KD_ATTR_INT);
+  KEEL_TRY(need_inputs(draft, 3));
+  if (!groups || draft->input_count != 3 || groups->i < 1)
+    return bad(draft, KD_DATA_LOSS,
+               "needs X, scale, bias, and num_groups of 1 or more");
+  const int64_t count = groups->i;
+  KEEL_TRY(widen_groups(draft, 1, count));
+  return widen_groups(draft, 2, count);
+}
+
+/* Gives an input `count` dimensions of one element behind its own. */
+static keel_status add_dims(onnx_draft *draft, uint32_t index, uint32_t rank,
+                            int64_t count) {
+  int64_t axes[KD_MAX_RANK];
+  uint32_t inputs[2] = {draft->inputs[index], KEEL_ABSENT}, made = 0;
+  if (rank + count > KD_MAX_RANK)
+    return bad(draft, KD_DATA_LOSS, "has too many dimensions");
+  for (int64_t i = 0; i < count; i++)
+    axes[i] = (int64_t)rank + i;
+  KEEL_TRY(add_constant(draft, count, axes, &inputs[1]));
+  KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0, inputs, 2, &made));
+  draft->inputs[index] = made;
   return KD_OK;
 }
 
 /* Before 7, B was laid over A from dimension `axis` on: it gets dimensions of
  * one element behind, so that today's rule says the same. */
 static keel_status widen_second(onnx_draft *draft, int64_t axis) {
-  const keel_value_info *values = draft->function->values;
-  const keel_type *a = NULL, *b = NULL;
-  if (draft->input_count == 2) {
-    a = values[draft->inputs[0]].type;
-    b = values[draft->inputs[1]].type;
-  }
+  KEEL_TRY(need_inputs(draft, 2));
+  const keel_type *a = type_of_input(draft, 0), *b = type_of_input(draft, 1);
   if (!a || !b)
     return bad(draft, KD_UNIMPLEMENTED,
                "its old broadcast needs shapes that are not known");
-  axis += axis < 0 ? a->rank : 0;
-  int64_t missing = (int64_t)a->rank - axis - (int64_t)b->rank;
-  int64_t axes[KD_MAX_RANK];
-  if (missing <= 0) return KD_OK;
-  for (int64_t i = 0; i < missing && i < (int64_t)KD_MAX_RANK; i++)
-    axes[i] = (int64_t)b->rank + i;
-  uint32_t inputs[2] = {draft->inputs[1], KEEL_ABSENT}, made = 0;
-  keel_tensor *list = NULL;
-  KEEL_TRY(keel_tensor_create(draft->function->context, KD_I64, 1, &missing,
-                              axes, &list));
-  inputs[1] = keel_function_constant(draft->function, "", list);
-  keel_tensor_release(list);
-  if (inputs[1] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0, inputs, 2, &made));
-  draft->inputs[1] = made;
-  return KD_OK;
+  int64_t rank = a->rank;
+  if (axis < -rank || axis > rank)
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: node \"%s\" (%s-%lld): axis %lld is not in a tensor"
+                     " of rank %u",
+                     draft->path, draft->name, draft->op,
+                     (long long)draft->opset, (long long)axis,
+                     (unsigned)a->rank);
+  int64_t missing = rank - (axis < 0 ? axis + rank : axis) - b->rank;
+  return missing > 0 ? add_dims(draft, 1, b->rank, missing) : KD_OK;
 }
 
 static keel_status old_broadcast(onnx_draft *draft) {
@@ -280,9 +401,7 @@ static keel_status old_broadcast(onnx_draft *draft) {
 
 /* PRelu's slope was one for each channel. */
 static keel_status old_prelu(onnx_draft *draft) {
-  const keel_type *slope = draft->input_count == 2
-                               ? draft->function->values[draft->inputs[1]].type
-                               : NULL;
+  const keel_type *slope = type_of_input(draft, 1);
   return slope && slope->rank == 1 && slope->dims[0] == 1
              ? KD_OK
              : widen_second(draft, 1);
@@ -318,10 +437,15 @@ static const struct {
     {"Upsample", 1, 99, old_resize},
     {"Resize", 10, 11, old_resize},
     {"BatchNormalization", 1, 14, old_batch_norm},
-    {"Dropout", 1, 12, old_dropout},
+    {"Dropout", 1, 7, older_dropout},
+    {"Dropout", 7, 12, old_dropout},
+    {"RNN", 1, 7, old_rnn},
+    {"GRU", 1, 7, old_rnn},
+    {"LSTM", 1, 7, old_rnn},
     {"Squeeze", 1, 13, axes_to_input},
     {"Unsqueeze", 1, 13, axes_to_input},
     {"Split", 1, 13, old_split},
+    {"Split", 13, 99, new_split},
     {"ReduceSum", 1, 13, axes_to_input},
     {"ReduceL1", 1, 18, axes_to_input},
     {"ReduceL2", 1, 18, axes_to_input},
@@ -334,8 +458,12 @@ static const struct {
     {"ReduceSumSquare", 1, 18, axes_to_input},
     {"Scatter", 1, 99, old_scatter},
     {"Scan", 1, 9, old_scan},
-    {"GridSample", 20, 99, new_grid_sample},
-    {"DFT", 20, 99, new_dft},
+    {"GridSample", 16, 20, old_grid_sample},
+    {"DFT", 17, 20, old_dft},
+    {"GroupNormalization", 18, 21, old_group_norm},
+    {"RoiAlign", 10, 16, old_roi_align},
+    {"Cast", 24, 99, new_cast},
+    {"CastLike", 24, 99, new_cast},
 };
 
 static bool changed_since(const char *op, int64_t opset) {
@@ -345,7 +473,24 @@ static bool changed_since(const char *op, int64_t opset) {
   return schema && schema->since > opset;
 }
 
+/* A later opset may have given any op another meaning, which no result would show. */
+static keel_status refuse_newer(const onnx_draft *draft) {
+  const keel_schema *schema = keel_schema_find(draft->domain, draft->op);
+  bool standard = !*draft->domain;
+  long long known = standard ? OPSET_KNOWN : schema ? schema->since : 0;
+  if (!schema || draft->opset <= known) return KD_OK;
+  return keel_fail(
+      KD_UNIMPLEMENTED,
+      "%s: node \"%s\": %s of opset %lld%s%s: Keel knows what it means up to"
+      " opset %lld, and a later one may have changed that; convert the model to"
+      " opset %lld%s",
+      draft->path, draft->name, draft->op, (long long)draft->opset,
+      standard ? "" : " of ", draft->domain, known, known,
+      standard ? " with onnx.version_converter" : "");
+}
+
 keel_status keel_onnx_upgrade(onnx_draft *draft) {
+  KEEL_TRY(refuse_newer(draft));
   if (*draft->domain) return KD_OK;
   if (draft->opset < 6 && changed_since(draft->op, draft->opset))
     return bad(draft, KD_UNIMPLEMENTED,
