@@ -1,4 +1,7 @@
 /* common.c - options, messages and progress of all subcommands. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,43 +28,117 @@ bool is_help(const char *word) {
   return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
+/* "-" alone and negative numbers are none. */
+bool is_option(const char *word) {
+  return word[0] == '-' && (word[1] == '-' || isalpha((unsigned char)word[1]));
+}
+
+bool helps(const char *help, const char *more, int argc, char **argv) {
+  for (int i = 0; i < argc; i++) {
+    if (!is_help(argv[i])) continue;
+    printf("%s%s", help, more);
+    return true;
+  }
+  return false;
+}
+
 const char *option_value(int argc, char **argv, int *at, const char *name,
                          bool *out_missing) {
   size_t size = strlen(name);
   if (strncmp(argv[*at], name, size) != 0) return NULL;
   if (argv[*at][size] == '=') return argv[*at] + size + 1;
   if (argv[*at][size]) return NULL;
-  if (*at + 1 >= argc) {
+  bool last = *at + 1 >= argc;
+  if (!last && !is_option(argv[*at + 1])) return argv[++*at];
+  *out_missing = true;
+  if (last)
     fprintf(stderr, "keel: %s needs a value\n", name);
-    *out_missing = true;
-    return NULL;
-  }
-  return argv[++*at];
+  else
+    fprintf(stderr,
+            "keel: %s needs a value, and \"%s\" is an option (%s=%s takes it"
+            " as the value)\n",
+            name, argv[*at + 1], name, argv[*at + 1]);
+  return NULL;
 }
 
-const char common_help[] =
-    "  --plugin PATH       look at this plugin, or folder of plugins, first\n"
-    "  --only              load no plugins but those\n"
-    "  --option P.N=V      give plugin P the option N\n"
-    "  --help              this text\n";
+bool read_number(const char *command, const char *name, const char *value,
+                 double *out_number) {
+  char *end = NULL;
+  *out_number = strtod(value, &end);
+  if (end != value && !*end && isfinite(*out_number) && *out_number >= 0)
+    return true;
+  usage_error(command, "%s is \"%s\"; it must be a number, 0 or more", name,
+              value);
+  return false;
+}
+
+bool read_count(const char *command, const char *name, const char *value,
+                uint64_t least, uint64_t most, uint64_t *out_count) {
+  char *end = NULL;
+  errno = 0;
+  *out_count = strtoull(value, &end, 10);
+  if (isdigit((unsigned char)*value) && !*end && !errno &&
+      *out_count >= least && *out_count <= most)
+    return true;
+  usage_error(command,
+              "%s is \"%s\"; it must be a whole number from %llu to %llu", name,
+              value, (unsigned long long)least, (unsigned long long)most);
+  return false;
+}
+
+#define COMMON_HELP                                                          \
+  "  --plugin PATH       look at this plugin, or folder of plugins, first\n" \
+  "  --only              load no plugins but those\n"                        \
+  "  --option P.N=V      give plugin P the option N\n"                       \
+  "  --help              this text\n"
+
+const char common_help[] = COMMON_HELP;
+const char runs_help[] =
+    "  --threads N         run on N threads, the calling one among them; 0 or "
+    "1:"
+    "\n                      on the calling one alone (KEEL_THREADS, or as many"
+    "\n                      as there are processors)\n" COMMON_HELP;
+
+#define THREADS_MOST 1025u /* 1024 beside the caller */
+
+static bool take_threads(common *common, const char *value) {
+  uint64_t threads = 0;
+  if (!read_count(common->command, "--threads", value, 0, THREADS_MOST,
+                  &threads))
+    return false;
+  common->workers = threads < 2 ? KEEL_NO_WORKERS : (int32_t)threads - 1;
+  return true;
+}
+
+/* One more of a list of 32. */
+static bool add(const common *common, const char *name, const char **list,
+                uint32_t *count, const char *value) {
+  if (*count == 32) {
+    usage_error(common->command, "more than 32 of %s", name);
+    return false;
+  }
+  list[(*count)++] = value;
+  return true;
+}
 
 bool common_option(common *common, int argc, char **argv, int *at) {
   const char *value = NULL;
+  bool *failed = &common->failed;
   if (!strcmp(argv[*at], "--only")) {
     common->only = true;
     return true;
   }
-  if ((value = option_value(argc, argv, at, "--plugin", &common->failed))) {
-    if (common->plugin_count < 32)
-      common->plugins[common->plugin_count++] = value;
-    return true;
-  }
-  if ((value = option_value(argc, argv, at, "--option", &common->failed))) {
-    if (common->option_count < 32)
-      common->options[common->option_count++] = value;
-    return true;
-  }
-  return common->failed;
+  if ((value = option_value(argc, argv, at, "--plugin", failed)))
+    *failed =
+        !add(common, "--plugin", common->plugins, &common->plugin_count, value);
+  else if (!*failed &&
+           (value = option_value(argc, argv, at, "--option", failed)))
+    *failed =
+        !add(common, "--option", common->options, &common->option_count, value);
+  else if (!*failed && common->runs &&
+           (value = option_value(argc, argv, at, "--threads", failed)))
+    *failed = !take_threads(common, value);
+  return value || *failed;
 }
 
 keel_context *common_open(const common *common, uint32_t flags) {
@@ -69,6 +146,7 @@ keel_context *common_open(const common *common, uint32_t flags) {
   keel_context_params params = {
       .struct_size = sizeof params,
       .flags = flags | (common->only ? KEEL_ONLY_NAMED : 0),
+      .workers = common->workers,
       .plugins = common->plugins,
       .plugin_count = common->plugin_count,
       .options = common->options,

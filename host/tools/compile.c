@@ -16,9 +16,9 @@ static const char help[] =
     "and\n"
     "                      by `mlir-opt --allow-unregistered-dialect`\n"
     "  --device D          run the passes for device D first (`keel passes`\n"
-    "                      lists them), so that opening it need not; it then\n"
-    "                      runs on D, where nothing else is asked for\n"
-    "  --place GLOB=D      as for `keel run`; so are these:\n"
+    "                      lists them), which opening it then skips; it runs\n"
+    "                      on D unless another device is named\n"
+    "  --place GLOB=D      as in `keel run`; likewise:\n"
     "  --place auto\n"
     "  --skip-pass PASS\n"
     "  --dump-after PASS   print the program after each run of a pass, or of\n"
@@ -32,45 +32,51 @@ typedef struct arguments {
   uint32_t place_count, skip_count;
 } arguments;
 
+/* "--place auto", or one more of a list. */
+static bool take_rule(arguments *all, const char *name, const char *value) {
+  bool place = !strcmp(name, "--place");
+  uint32_t *count = place ? &all->place_count : &all->skip_count;
+  if (place && !strcmp(value, "auto")) {
+    all->by_cost = true;
+    return true;
+  }
+  if (*count == WORDS) {
+    usage_error("compile", "more than %d of %s", WORDS, name);
+    return false;
+  }
+  (place ? all->places : all->skips)[(*count)++] = value;
+  return true;
+}
+
 static bool take(arguments *all, int argc, char **argv, int *at,
-                 bool *out_missing) {
+                 bool *out_wrong) {
   static const char *const names[] = {
       "-o", "--output", "--device", "--dump-after", "--place", "--skip-pass"};
-  for (int k = 0; k < 6; k++) {
-    const char *value = option_value(argc, argv, at, names[k], out_missing);
+  const char **const texts[] = {&all->output, &all->output, &all->device,
+                                &all->dump};
+  for (int k = 0; k < 6 && !*out_wrong; k++) {
+    const char *value = option_value(argc, argv, at, names[k], out_wrong);
     if (!value) continue;
-    if (k < 2)
-      all->output = value;
-    else if (k == 2)
-      all->device = value;
-    else if (k == 3)
-      all->dump = value;
-    else if (k == 4 && !strcmp(value, "auto"))
-      all->by_cost = true;
-    else if (k == 4 && all->place_count < WORDS)
-      all->places[all->place_count++] = value;
-    else if (k == 5 && all->skip_count < WORDS)
-      all->skips[all->skip_count++] = value;
+    if (k < 4)
+      *texts[k] = value;
     else
-      *out_missing = true;
+      *out_wrong = !take_rule(all, names[k], value);
     return true;
   }
   return false;
 }
 
 static int parse(arguments *all, int argc, char **argv) {
+  all->common = (common){.command = "compile", .runs = true};
+  if (helps(help, runs_help, argc, argv)) return 0;
   for (int i = 0; i < argc; i++) {
-    bool missing = false;
-    if (is_help(argv[i])) {
-      printf("%s%s", help, common_help);
-      return 0;
-    }
+    bool wrong = false;
     if (common_option(&all->common, argc, argv, &i)) {
       if (all->common.failed) return EXIT_USAGE;
       continue;
     }
-    bool taken = take(all, argc, argv, &i, &missing);
-    if (missing) return EXIT_USAGE;
+    bool taken = take(all, argc, argv, &i, &wrong);
+    if (wrong) return EXIT_USAGE;
     if (taken) continue;
     if (!strcmp(argv[i], "--text"))
       all->text = true;
@@ -84,7 +90,7 @@ static int parse(arguments *all, int argc, char **argv) {
   }
   if (!all->model) return usage_error("compile", "which model?");
   if (!all->output && !all->dump)
-    return usage_error("compile", "where to? -o FILE says it");
+    return usage_error("compile", "no output: give -o FILE");
   return -1;
 }
 

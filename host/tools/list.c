@@ -13,26 +13,28 @@ typedef struct listing {
 
 static listing parse(const char *command, const char *help, int argc,
                      char **argv) {
-  listing all = {.result = -1};
+  listing all = {.result = -1, .common.command = command};
+  bool ops = !strcmp(command, "ops");
+  if (helps(help, common_help, argc, argv)) all.result = 0;
   for (int i = 0; i < argc && all.result < 0; i++) {
     const char *value = NULL;
     bool missing = false;
-    if (is_help(argv[i])) {
-      printf("%s%s", help, common_help);
-      all.result = 0;
-    } else if (common_option(&all.common, argc, argv, &i)) {
+    if (common_option(&all.common, argc, argv, &i)) {
       if (all.common.failed) all.result = EXIT_USAGE;
     } else if (!strcmp(argv[i], "--json")) {
       all.json = true;
-    } else if (!strcmp(command, "ops") && !strcmp(argv[i], "--markdown")) {
+    } else if (ops && !strcmp(argv[i], "--markdown")) {
       all.markdown = true;
-    } else if (!strcmp(command, "ops") &&
+    } else if (ops &&
                (value = option_value(argc, argv, &i, "--device", &missing))) {
       all.device = value;
     } else if (missing) {
       all.result = EXIT_USAGE;
+    } else if (is_option(argv[i])) {
+      all.result = usage_error(command, "there is no option \"%s\"", argv[i]);
     } else {
-      all.result = usage_error(command, "what is \"%s\"?", argv[i]);
+      all.result =
+          usage_error(command, "it takes options alone, not \"%s\"", argv[i]);
     }
   }
   return all;
@@ -57,7 +59,7 @@ static void print_plugin(const keel_plugin_info *info) {
   else
     printf("  status     REFUSED: %s\n", keel_status_name(info->status));
   if (*info->reason) printf("  reason     %s\n", info->reason);
-  if (*info->mend) printf("  mend       %s\n", info->mend);
+  if (*info->mend) printf("  hint       %s\n", info->mend);
 }
 
 static void print_plugin_json(const keel_plugin_info *info, bool last) {
@@ -66,7 +68,7 @@ static void print_plugin_json(const keel_plugin_info *info, bool last) {
   } fields[] = {{"path", info->path},       {"source", info->source},
                 {"name", info->name},       {"vendor", info->vendor},
                 {"version", info->version}, {"reason", info->reason},
-                {"mend", info->mend}};
+                {"hint", info->mend}};
   printf("  {\"status\": \"%s\", \"devices\": %u, \"abi\": \"%u.%u\"",
          keel_status_name(info->status), info->device_count,
          info->abi_version >> 16, info->abi_version & 0xffff);

@@ -6,7 +6,8 @@ static const struct {
   int (*main)(int argc, char **argv);
   const char *text;
 } commands[] = {
-    {"plugins", keel_main_plugins, "what became of each plugin, and the mend"},
+    {"plugins", keel_main_plugins,
+     "what became of each plugin, and what to do"},
     {"devices", keel_main_devices, "the devices there are"},
     {"ops", keel_main_ops, "what a device can do, op by op and type by type"},
     {"passes", keel_main_passes, "what a model goes through before it runs"},
@@ -23,18 +24,41 @@ static void help(FILE *file) {
           "Runs models on devices that plugins bring.\n\n");
   for (size_t i = 0; i < COMMANDS; i++)
     fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].text);
-  fprintf(file,
-          "\n  --version  print the version\n"
-          "  --help     this text; `keel COMMAND --help` says more\n\n"
-          "Exit status: 0 all went well, 1 something failed, 2 wrong usage.\n");
+  fprintf(
+      file,
+      "\n  --version  print the version\n"
+      "  --help     this text; `keel COMMAND --help` says more\n\n"
+      "Variables:\n"
+      "  KEEL_PLUGIN_PATH      plugins, or folders of them, with ':' between\n"
+      "  KEEL_DEVICE           the device that is taken where none is named\n"
+      "  KEEL_VISIBLE_DEVICES  shows or hides devices (keel devices --help)\n"
+      "  KEEL_THREADS          threads, the caller's among them\n"
+      "  KEEL_LOG              error, warning (as it is without), info, debug\n"
+      "  KEEL_LAYERS           what stands between Keel and plugins, with ','"
+      " between:\n"
+      "                        validation  tells of misuse of the ABI\n"
+      "                        trace       prints each call, with its time\n"
+      "                        fault:SLOT=N:STATUS  the N-th call of a slot"
+      " fails\n\n"
+      "Exit status: 0 all went well, 1 something failed, 2 wrong usage.\n");
+}
+
+/* The command of that name, or -1. */
+static int find(const char *name) {
+  for (size_t i = 0; i < COMMANDS; i++)
+    if (!strcmp(name, commands[i].name)) return (int)i;
+  return -1;
 }
 
 int main(int argc, char **argv) {
+  static char help_word[] = "--help";
+  char *words[] = {help_word, NULL};
   if (argc < 2) {
     help(stderr);
     return EXIT_USAGE;
   }
-  if (is_help(argv[1]) || !strcmp(argv[1], "help")) {
+  bool about = is_help(argv[1]) || !strcmp(argv[1], "help");
+  if (about && argc == 2) {
     help(stdout);
     return 0;
   }
@@ -43,11 +67,17 @@ int main(int argc, char **argv) {
            KD_ABI_MINOR);
     return 0;
   }
-  for (size_t i = 0; i < COMMANDS; i++)
-    if (!strcmp(argv[1], commands[i].name))
-      return commands[i].main(argc - 2, argv + 2);
-  fprintf(stderr,
-          "keel: there is no command \"%s\"; `keel --help` lists them\n",
-          argv[1]);
+  int found = find(argv[about ? 2 : 1]);
+  if (found >= 0 && about) return commands[found].main(1, words);
+  if (found >= 0) return commands[found].main(argc - 2, argv + 2);
+  if (is_option(argv[1]) && !about)
+    fprintf(stderr,
+            "keel: the command comes first, and \"%s\" is an option; `keel"
+            " --help` lists the commands\n",
+            argv[1]);
+  else
+    fprintf(stderr,
+            "keel: there is no command \"%s\"; `keel --help` lists them\n",
+            argv[about ? 2 : 1]);
   return EXIT_USAGE;
 }

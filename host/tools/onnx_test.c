@@ -12,10 +12,14 @@
 static const char help[] =
     "usage: keel onnx-test [OPTION]... DIR...\n\n"
     "Runs the ONNX backend-test cases in folders of any depth. A case that\n"
-    "needs what Keel or the device does not have is skipped, and the reason\n"
-    "printed. What the device lacks runs on another one; the line before the\n"
-    "last counts how many cases did without. Exit status 1 where a case "
-    "failed.\n"
+    "needs an op, an attribute or a type that Keel or the devices do not have "
+    "is\n"
+    "skipped, and the reason printed; another value or error is a failure. "
+    "What\n"
+    "the device lacks runs on another one; the line before the last counts "
+    "how\n"
+    "many cases did without. Exit status 1 where a case failed, or there was\n"
+    "none.\n"
     "\n"
     "  --device D          run them on device D\n"
     "  --filter GLOB       only cases whose folder's name matches\n"
@@ -92,44 +96,70 @@ static bool walk(tests *all, const char *folder, unsigned depth) {
   return count >= 0;
 }
 
-static int parse(tests *all, int argc, char **argv, int *folders) {
-  for (int i = 0; i < argc; i++) {
-    const char *value = NULL;
+static int take_form(tests *all, const char *value) {
+  if (strcmp(value, "text") != 0 && strcmp(value, "binary") != 0 &&
+      strcmp(value, "compiled") != 0)
+    return usage_error("onnx-test",
+                       "--through is text, binary or compiled, not \"%s\"",
+                       value);
+  all->one.through = value;
+  return 0;
+}
+
+/* 0: taken, -1: it is another word, else what to exit with. */
+static int take(tests *all, int argc, char **argv, int *at) {
+  static const char *const names[] = {"--device", "--filter", "--through",
+                                      "--rtol", "--atol"};
+  for (int k = 0; k < 5; k++) {
     bool missing = false;
-    if (is_help(argv[i])) {
-      printf("%s%s", help, common_help);
+    const char *value = option_value(argc, argv, at, names[k], &missing);
+    if (missing) return EXIT_USAGE;
+    if (!value) continue;
+    if (k == 2) return take_form(all, value);
+    if (k < 2) {
+      *(k ? &all->filter : &all->device_name) = value;
       return 0;
     }
+    return read_number("onnx-test", names[k], value,
+                       k == 3 ? &all->one.within.rtol : &all->one.within.atol)
+               ? 0
+               : EXIT_USAGE;
+  }
+  return -1;
+}
+
+static int parse(tests *all, int argc, char **argv, int *folders) {
+  all->common = (common){.command = "onnx-test", .runs = true};
+  if (helps(help, runs_help, argc, argv)) return 0;
+  for (int i = 0; i < argc; i++) {
     if (common_option(&all->common, argc, argv, &i)) {
       if (all->common.failed) return EXIT_USAGE;
-    } else if ((value = option_value(argc, argv, &i, "--device", &missing))) {
-      all->device_name = value;
-    } else if ((value = option_value(argc, argv, &i, "--filter", &missing))) {
-      all->filter = value;
-    } else if ((value = option_value(argc, argv, &i, "--through", &missing))) {
-      if (strcmp(value, "text") != 0 && strcmp(value, "binary") != 0 &&
-          strcmp(value, "compiled") != 0)
-        return usage_error("onnx-test",
-                           "--through is text, binary or compiled, not \"%s\"",
-                           value);
-      all->one.through = value;
-    } else if ((value = option_value(argc, argv, &i, "--rtol", &missing))) {
-      all->one.within.rtol = strtod(value, NULL);
-    } else if ((value = option_value(argc, argv, &i, "--atol", &missing))) {
-      all->one.within.atol = strtod(value, NULL);
-    } else if (missing) {
-      return EXIT_USAGE;
-    } else if (!strcmp(argv[i], "--eager")) {
-      all->one.eager = true;
-    } else if (!strcmp(argv[i], "--quiet")) {
-      all->quiet = true;
-    } else if (argv[i][0] == '-') {
-      return usage_error("onnx-test", "there is no option \"%s\"", argv[i]);
-    } else {
-      argv[(*folders)++] = argv[i];
+      continue;
     }
+    int taken = take(all, argc, argv, &i);
+    if (taken > 0) return taken;
+    if (taken == 0) continue;
+    if (!strcmp(argv[i], "--eager"))
+      all->one.eager = true;
+    else if (!strcmp(argv[i], "--quiet"))
+      all->quiet = true;
+    else if (argv[i][0] == '-')
+      return usage_error("onnx-test", "there is no option \"%s\"", argv[i]);
+    else
+      argv[(*folders)++] = argv[i];
   }
   return *folders ? -1 : usage_error("onnx-test", "which folder?");
+}
+
+/* Cases, each a skip or more; without one, nothing was tested. */
+static bool ran_any(const tests *all) {
+  if (all->passed + all->failed + all->skipped) return true;
+  fprintf(stderr,
+          "keel onnx-test: there is no case%s%s; a case is a folder"
+          " with model.onnx\n",
+          all->filter ? " whose folder's name matches " : "",
+          all->filter ? all->filter : "");
+  return false;
 }
 
 int keel_main_onnx_test(int argc, char **argv) {
@@ -159,5 +189,5 @@ int keel_main_onnx_test(int argc, char **argv) {
   printf("%u passed, %u failed, %u skipped\n", all.passed, all.failed,
          all.skipped);
   keel_close(all.one.context);
-  return all.failed ? 1 : result;
+  return all.failed || (!result && !ran_any(&all)) ? 1 : result;
 }

@@ -12,7 +12,7 @@ static const char help[] =
     "  --device D          run it on device D (`keel devices` lists them)\n"
     "  --place GLOB=D      run ops whose name, or whose node's name, matches "
     "on\n"
-    "                      device D; may be repeated, the first match stands\n"
+    "                      device D; may be repeated, the first match wins\n"
     "  --place GLOB=@G     run them where the first op is that G matches\n"
     "  --place auto        the other ops where they cost least; each device "
     "is\n"
@@ -25,21 +25,28 @@ static const char help[] =
     "                      of a resource: a variable that holds it\n"
     "  --input FILE        value of the next input, in the model's order\n"
     "  --shape NAME=2x3    shape of a random input whose dimensions are open\n"
-    "  --dim NAME=4        size of the open dimensions that the model calls "
-    "so,\n"
-    "                      in random inputs (1)\n"
-    "  --seed N            of the random inputs, for those not given (1)\n"
+    "  --dim NAME=4        size of the open dimensions of that name, in "
+    "random\n"
+    "                      inputs (1)\n"
+    "  --seed N            seed of the random inputs, which stand in for "
+    "those\n"
+    "                      not given (1)\n"
     "  --expect FILE       compare the next output with a file; exit 1 if it\n"
     "                      differs by more than 1e-7 + 1e-3 x expected\n"
     "  --rtol X, --atol X  other tolerances\n"
-    "  --output DIR        write each output to DIR/NAME.npy\n"
+    "  --output DIR        write each output to DIR/NAME.npy; bf16 as f32, "
+    "which\n"
+    "                      has the same values: .npy has no bf16\n"
     "  --eager             op by op, without a plan: to compare with\n"
     "  --no-replay         launch each kernel in each run, where a device "
     "could\n"
     "                      launch what it recorded\n"
     "  --repeat N          run it N times and print the times\n"
-    "  --timeout MS        end a run that takes longer, with an error\n"
-    "  --profile           print where the time went, by op and by device\n"
+    "  --timeout MS        end a run, or planning, that takes longer, with an\n"
+    "                      error\n"
+    "  --profile           print where the time went, by op and by device: by "
+    "the\n"
+    "                      device's clock where its plugin has time stamps\n"
     "  --trace FILE        write what happened when, for ui.perfetto.dev or\n"
     "                      chrome://tracing\n"
     "  --json              print the result as JSON\n";
@@ -71,117 +78,85 @@ typedef struct session {
 
 /* ---- the command line ----------------------------------------------------- */
 
-static bool to_number(const char *text, double *out_number) {
-  char *end = NULL;
-  errno = 0;
-  *out_number = strtod(text, &end);
-  return end != text && !*end && !errno;
+/* One more of a list; auto is no rule of --place. */
+static bool add(arguments *all, const char *name, const char **list,
+                uint32_t *count, const char *value) {
+  if (list == all->places && !strcmp(value, "auto")) {
+    all->by_cost = true;
+    return true;
+  }
+  if (*count == PORTS) {
+    usage_error("run", "more than %d of %s", PORTS, name);
+    return false;
+  }
+  list[(*count)++] = value;
+  return true;
 }
 
+/* The value of an option that is a number. */
+static bool take_number(arguments *all, const char *name, const char *value) {
+  uint64_t count = 0;
+  if (!strcmp(name, "--rtol"))
+    return read_number("run", name, value, &all->within.rtol);
+  if (!strcmp(name, "--atol"))
+    return read_number("run", name, value, &all->within.atol);
+  if (!strcmp(name, "--timeout"))
+    return read_number("run", name, value, &all->timeout);
+  if (!strcmp(name, "--seed"))
+    return read_count("run", name, value, 0, UINT64_MAX, &all->seed);
+  bool good = read_count("run", name, value, 1, 1000000000, &count);
+  all->repeat = (long)count;
+  return good;
+}
+
+/* 0: taken, -1: it is another word, else what to exit with. */
 static int take_value(arguments *all, int argc, char **argv, int *at) {
-  static const char *const names[] = {
-      "--device", "--input", "--expect", "--output", "--repeat",  "--seed",
-      "--shape",  "--rtol",  "--atol",   "--trace",  "--timeout", "--dim"};
-  for (int k = 0; k < 12; k++) {
-    bool missing = false;
-    double number = 0;
-    const char *value = option_value(argc, argv, at, names[k], &missing);
+  const struct {
+    const char *name;
+    const char **text; /* or list and count, or neither: a number */
+    const char **list;
+    uint32_t *count;
+  } options[] = {
+      {"--device", &all->device, NULL, NULL},
+      {"--output", &all->output, NULL, NULL},
+      {"--trace", &all->trace, NULL, NULL},
+      {"--input", NULL, all->inputs, &all->input_count},
+      {"--expect", NULL, all->expects, &all->expect_count},
+      {"--shape", NULL, all->shapes, &all->shape_count},
+      {"--dim", NULL, all->dims, &all->dim_count},
+      {"--place", NULL, all->places, &all->place_count},
+      {"--skip-pass", NULL, all->skips, &all->skip_count},
+      {.name = "--repeat"},
+      {.name = "--seed"},
+      {.name = "--rtol"},
+      {.name = "--atol"},
+      {.name = "--timeout"},
+  };
+  for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
+    const char *name = options[k].name;
+    bool missing = false, good = true;
+    const char *value = option_value(argc, argv, at, name, &missing);
     if (missing) return EXIT_USAGE;
     if (!value) continue;
-    if ((k == 4 || k == 5 || k == 7 || k == 8 || k == 10) &&
-        (!to_number(value, &number) || number < 0))
-      return usage_error("run", "%s is \"%s\", no number", names[k], value);
-    if ((k == 1 && all->input_count == PORTS) ||
-        (k == 2 && all->expect_count == PORTS) ||
-        (k == 6 && all->shape_count == PORTS) ||
-        (k == 11 && all->dim_count == PORTS))
-      return usage_error("run", "more than %d of %s", PORTS, names[k]);
-    switch (k) {
-      case 0:
-        all->device = value;
-        break;
-      case 1:
-        all->inputs[all->input_count++] = value;
-        break;
-      case 2:
-        all->expects[all->expect_count++] = value;
-        break;
-      case 3:
-        all->output = value;
-        break;
-      case 4:
-        if (number < 1 || number > 1e9)
-          return usage_error("run", "--repeat is %s", value);
-        all->repeat = (long)number;
-        break;
-      case 5:
-        all->seed = (uint64_t)number;
-        break;
-      case 6:
-        all->shapes[all->shape_count++] = value;
-        break;
-      case 7:
-        all->within.rtol = number;
-        break;
-      case 8:
-        all->within.atol = number;
-        break;
-      case 9:
-        all->trace = value;
-        break;
-      case 11:
-        all->dims[all->dim_count++] = value;
-        break;
-      default:
-        all->timeout = number;
-    }
-    return 0;
+    if (options[k].text)
+      *options[k].text = value;
+    else if (options[k].list)
+      good = add(all, name, options[k].list, options[k].count, value);
+    else
+      good = take_number(all, name, value);
+    return good ? 0 : EXIT_USAGE;
   }
   return -1;
 }
 
-/* 0: it is not --skip-pass, 1: taken, else what to exit with. */
-static int take_skip(arguments *all, int argc, char **argv, int *at) {
-  bool missing = false;
-  const char *value = option_value(argc, argv, at, "--skip-pass", &missing);
-  if (missing) return EXIT_USAGE;
-  if (!value) return 0;
-  if (all->skip_count == PORTS)
-    return usage_error("run", "more than %d of --skip-pass", PORTS);
-  all->skips[all->skip_count++] = value;
-  return 1;
-}
-
-/* 0: it is not --place, 1: taken, else what to exit with. */
-static int take_place(arguments *all, int argc, char **argv, int *at) {
-  bool missing = false;
-  const char *value = option_value(argc, argv, at, "--place", &missing);
-  if (missing) return EXIT_USAGE;
-  if (!value) return 0;
-  if (!strcmp(value, "auto")) {
-    all->by_cost = true;
-    return 1;
-  }
-  if (all->place_count == PORTS)
-    return usage_error("run", "more than %d of --place", PORTS);
-  all->places[all->place_count++] = value;
-  return 1;
-}
-
 static int parse(arguments *all, int argc, char **argv) {
+  all->common = (common){.command = "run", .runs = true};
+  if (helps(help, runs_help, argc, argv)) return 0;
   for (int i = 0; i < argc; i++) {
-    if (is_help(argv[i])) {
-      printf("%s%s", help, common_help);
-      return 0;
-    }
     if (common_option(&all->common, argc, argv, &i)) {
       if (all->common.failed) return EXIT_USAGE;
       continue;
     }
-    int listed = take_place(all, argc, argv, &i);
-    if (!listed) listed = take_skip(all, argc, argv, &i);
-    if (listed > 1) return listed;
-    if (listed) continue;
     int taken = take_value(all, argc, argv, &i);
     if (taken > 0) return taken;
     if (taken == 0) continue;
@@ -247,23 +222,61 @@ static void fill_random(void *data, kd_dtype dtype, int64_t count,
   }
 }
 
-/* "NAME=2x3" for this input: fills dims; false where there is none. */
+/* "2x3" or "2,3", or "" of a scalar; false where it is none. */
+static bool read_shape(const char *at, uint32_t *rank, int64_t *dims) {
+  *rank = 0;
+  while (*at) {
+    char *end = NULL;
+    errno = 0;
+    if (*rank == 16 || *at < '0' || *at > '9') return false;
+    dims[(*rank)++] = strtoll(at, &end, 10);
+    bool more = (*end == 'x' || *end == ',') && end[1];
+    if (errno || (*end && !more)) return false;
+    at = end + more;
+  }
+  return true;
+}
+
+/* The shape in "NAME=2x3", where NAME is this input's; else NULL. */
+static const char *shape_for(const char *word, const char *name) {
+  size_t size = strlen(name);
+  return !strncmp(word, name, size) && word[size] == '=' ? word + size + 1
+                                                         : NULL;
+}
+
+/* Fills dims with what --shape says of this input; false where it says nothing. */
 static bool given_shape(const arguments *all, const char *name, uint32_t *rank,
                         int64_t *dims) {
-  size_t size = strlen(name);
   for (uint32_t i = 0; i < all->shape_count; i++) {
-    const char *at = all->shapes[i];
-    if (strncmp(at, name, size) != 0 || at[size] != '=') continue;
-    *rank = 0;
-    for (at += size + 1; *at && *rank < 16;) {
-      char *end = NULL;
-      dims[(*rank)++] = strtoll(at, &end, 10);
-      at = *end == 'x' || *end == ',' ? end + 1 : end;
-      if (*end && at == end) break;
-    }
-    return true;
+    const char *shape = shape_for(all->shapes[i], name);
+    if (shape) return read_shape(shape, rank, dims);
   }
   return false;
+}
+
+/* Each --shape is an input's name, and sizes. */
+static bool check_shapes(const arguments *all, const session *run) {
+  for (uint32_t i = 0; i < all->shape_count; i++) {
+    bool good = false;
+    uint32_t rank = 0;
+    int64_t dims[16];
+    char names[512] = "";
+    for (uint32_t k = 0; k < run->input_count && !good; k++) {
+      keel_port port;
+      keel_program_input(run->program, k, &port);
+      const char *shape = shape_for(all->shapes[i], port.name);
+      good = shape && read_shape(shape, &rank, dims);
+      size_t used = strlen(names);
+      snprintf(names + used, sizeof names - used, " \"%s\"", port.name);
+    }
+    if (good) continue;
+    fprintf(stderr,
+            "keel run: --shape %s is not like INPUT=2x3; the model's inputs"
+            " are%s\n",
+            all->shapes[i], *names ? names : " none");
+    return false;
+  }
+  return true;
 }
 
 /* Where "NAME=4" is of the open dimension `name`, its size; else -1. */
@@ -311,7 +324,7 @@ static bool check_dims(const arguments *all, const session *run) {
     char there[512] = "";
     if (is_dim(run, all->dims[i], there, sizeof there)) continue;
     fprintf(stderr,
-            "keel run: --dim %s is no NAME=SIZE of an open dimension; the"
+            "keel run: --dim %s is not NAME=SIZE of an open dimension; the"
             " model's inputs have%s\n",
             all->dims[i], *there ? there : " none that has a name");
     return false;
@@ -328,10 +341,11 @@ static int make_random(const arguments *all, session *run, uint32_t index,
   uint32_t rank = port.rank;
   bool shaped = given_shape(all, port.name, &rank, dims);
   if (port.flags & KEEL_PORT_RESOURCE) {
-    fprintf(stderr,
-            "keel run: input \"%s\" is a resource; --input %s=FILE makes it a"
-            " variable that holds FILE's tensor\n",
-            port.name, port.name);
+    fprintf(
+        stderr,
+        "keel run: input \"%s\" is a resource; give it with --input %s=FILE:"
+        " a variable that holds the file's tensor\n",
+        port.name, port.name);
     return EXIT_USAGE;
   }
   if (!shaped && (rank == KEEL_RANK_UNKNOWN || !port.dtype || port.flags)) {
@@ -397,7 +411,7 @@ static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
 
 static int load_inputs(const arguments *all, session *run) {
   uint32_t next = 0;
-  if (!check_dims(all, run)) return EXIT_USAGE;
+  if (!check_dims(all, run) || !check_shapes(all, run)) return EXIT_USAGE;
   for (uint32_t i = 0; i < all->input_count; i++) {
     const char *file = all->inputs[i];
     uint32_t at = named_input(run, file, &file);
@@ -437,6 +451,11 @@ static int load_inputs(const arguments *all, session *run) {
 
 /* ---- running -------------------------------------------------------------- */
 
+/* Nanoseconds; one more, so that some time is not no limit. */
+static uint64_t limit_of(const arguments *all) {
+  return all->timeout > 0 ? (uint64_t)(all->timeout * 1e6) + 1 : 0;
+}
+
 static int run_all(const arguments *all, session *run) {
   double shown = now();
   for (long i = 0; i < all->repeat; i++) {
@@ -450,8 +469,8 @@ static int run_all(const arguments *all, session *run) {
                          KEEL_PROFILE_CLOCKS); /* the first run is no example */
     double begin = now();
     keel_run_params params = {.struct_size = sizeof params};
-    /* a nanosecond more: some time is not no limit */
-    if (all->timeout > 0) params.timeout = (uint64_t)(all->timeout * 1e6) + 1;
+    params.timeout = limit_of(all);
+    guard_begin("the run", all->timeout / 1e3);
     keel_status status =
         keel_plan_run_with(run->plan, &params, run->inputs, run->input_count,
                            run->outputs, run->output_count);
@@ -465,6 +484,7 @@ static int run_all(const arguments *all, session *run) {
         run->outputs[k] = here;
       }
     }
+    guard_end();
     if (status != KD_OK) return complain();
     double time = now() - begin;
     if (i == 0) run->first_time = time;
@@ -501,10 +521,13 @@ static int open_model(const arguments *all, session *run) {
       .places = all->places,
       .place_count = all->place_count,
       .skip = all->skips,
-      .skip_count = all->skip_count};
+      .skip_count = all->skip_count,
+      .timeout = limit_of(all)};
   progress("planning %s", all->model);
-  if (keel_plan_create(run->program, &params, &run->plan) != KD_OK)
-    return complain();
+  guard_begin("planning", all->timeout / 1e3);
+  keel_status status = keel_plan_create(run->program, &params, &run->plan);
+  guard_end();
+  if (status != KD_OK) return complain();
   progress_end();
   run->load_time = loaded - begin;
   run->plan_time = now() - loaded;
@@ -568,13 +591,23 @@ static int save_outputs(const arguments *all, session *run) {
       if (*at == '/') *at = '_'; /* a name must not leave the folder */
     snprintf(path, sizeof path, "%s/%s.npy", all->output, name);
     if (keel_value_save(run->outputs[i], path) != KD_OK) return complain();
+    if (keel_tensor_dtype(run->outputs[i]) == KD_BF16)
+      fprintf(stderr,
+              "keel run: output %s is bf16, and %s has it as f32: .npy has no"
+              " bf16\n",
+              port.name, path);
   }
   return 0;
 }
 
+/* By the device's clock, where it says so. */
+static uint64_t time_of(const keel_profile_line *line) {
+  return line->timed ? line->device_time : line->time;
+}
+
 static int slowest_first(const void *a, const void *b) {
-  const keel_profile_line *x = a, *y = b;
-  return x->time < y->time ? 1 : x->time > y->time ? -1 : 0;
+  uint64_t x = time_of(a), y = time_of(b);
+  return x < y ? 1 : x > y ? -1 : 0;
 }
 
 /* Shares of the time from the first run that counts to the end of the last. */
@@ -593,28 +626,42 @@ static void print_devices(session *run) {
   }
 }
 
+static void print_lines(const keel_profile_line *lines, uint32_t count,
+                        double total) {
+  printf("%9s %6s %6s %9s %9s  %-8s %-20s %s\n", "ms", "%", "calls", "host ms",
+         "copies ms", "device", "op", "node and types of its inputs");
+  for (uint32_t i = 0; i < count && lines[i].calls; i++)
+    printf("%9.3f %6.2f %6llu %9.3f %9.3f  %-8s %-20s %s %s\n",
+           (double)time_of(&lines[i]) * 1e-6,
+           total > 0 ? 100 * (double)time_of(&lines[i]) / total : 0,
+           (unsigned long long)lines[i].calls, (double)lines[i].time * 1e-6,
+           (double)lines[i].copies * 1e-6, lines[i].device, lines[i].op,
+           lines[i].node, lines[i].types);
+}
+
 static void print_profile(session *run) {
-  uint32_t count = 0;
+  uint32_t count = 0, used = 0;
   keel_profile_line line;
   while (keel_plan_profile_line(run->plan, count, &line) == KD_OK)
     count++;
   keel_profile_line *lines = calloc(count + 1, sizeof *lines);
-  double total = 0;
-  for (uint32_t i = 0; lines && i < count; i++) {
-    keel_plan_profile_line(run->plan, i, &lines[i]);
-    total += (double)lines[i].time;
-  }
+  double total = 0, timed = 0;
   if (!lines) return;
-  qsort(lines, count, sizeof *lines, slowest_first);
-  printf("%9s %6s %6s %9s  %-8s %-20s %s\n", "ms", "%", "calls", "copies ms",
-         "device", "op", "node and types of its inputs");
-  for (uint32_t i = 0; i < count && lines[i].calls; i++)
-    printf("%9.3f %6.2f %6llu %9.3f  %-8s %-20s %s %s\n",
-           (double)lines[i].time * 1e-6,
-           total > 0 ? 100 * (double)lines[i].time / total : 0,
-           (unsigned long long)lines[i].calls, (double)lines[i].copies * 1e-6,
-           lines[i].device, lines[i].op, lines[i].node, lines[i].types);
-  printf("%9.3f ms in ops\n", total * 1e-6);
+  for (uint32_t i = 0; i < count; i++) {
+    keel_plan_profile_line(run->plan, i, &lines[used]);
+    total += (double)time_of(&lines[used]);
+    if (lines[used].timed) timed += (double)lines[used].device_time;
+    used += lines[used].calls > 0;
+  }
+  qsort(lines, used, sizeof *lines, slowest_first);
+  print_lines(lines, used, total);
+  printf("%9.3f ms in ops", total * 1e-6);
+  if (timed > 0)
+    printf(
+        "; %.3f of them by devices' clocks, where host ms is what launching"
+        " took",
+        timed * 1e-6);
+  printf("\n");
   free(lines);
   print_devices(run);
 }
@@ -660,9 +707,10 @@ static void print_json(const arguments *all, session *run, const bool *agree,
   print_json_string(stdout, all->model);
   printf(
       ", \"load_ms\": %.3f, \"plan_ms\": %.3f, \"first_ms\": %.3f,"
-      " \"best_ms\": %.3f, \"repeat\": %ld, \"outputs\": [",
+      " \"best_ms\": %.3f, \"repeat\": %ld, \"threads\": %u, \"outputs\": [",
       run->load_time * 1e3, run->plan_time * 1e3, run->first_time * 1e3,
-      (all->repeat > 1 ? run->best_time : run->first_time) * 1e3, all->repeat);
+      (all->repeat > 1 ? run->best_time : run->first_time) * 1e3, all->repeat,
+      keel_worker_count(run->context));
   for (uint32_t i = 0; i < run->output_count; i++) {
     char type[200];
     keel_port port;
@@ -694,9 +742,11 @@ static void print_json(const arguments *all, session *run, const bool *agree,
        i++) {
     printf(
         "%s{\"op\": \"%s\", \"device\": \"%s\", \"calls\": %llu, \"ns\":"
-        " %llu, \"copy_ns\": %llu, \"node\": ",
+        " %llu, \"host_ns\": %llu, \"timed\": %u, \"copy_ns\": %llu,"
+        " \"node\": ",
         i ? ", " : ", \"profile\": [", line.op, line.device,
-        (unsigned long long)line.calls, (unsigned long long)line.time,
+        (unsigned long long)line.calls, (unsigned long long)time_of(&line),
+        (unsigned long long)line.time, line.timed,
         (unsigned long long)line.copies);
     print_json_string(stdout, line.node);
     printf(", \"types\": ");

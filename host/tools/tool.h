@@ -27,15 +27,28 @@ int usage_error(const char *command, const char *format, ...) KD_PRINTF(2, 3);
 
 /* The value of option argv[*at], "--name VALUE" or "--name=VALUE"; NULL where
  * argv[*at] is another word. Moves *at to the last word taken. A missing value
- * is reported, and *out_missing set. */
+ * is reported, and *out_missing set; a word that is an option is no value. */
 const char *option_value(int argc, char **argv, int *at, const char *name,
                          bool *out_missing);
 
-/* Whether a word asks for help. */
+/* Reads the value of an option: a number from 0, a whole one of a range. Else it is
+ * reported, and false. */
+bool read_number(const char *command, const char *name, const char *value,
+                 double *out_number);
+bool read_count(const char *command, const char *name, const char *value,
+                uint64_t least, uint64_t most, uint64_t *out_count);
+
+bool is_option(const char *word);
 bool is_help(const char *word);
+
+/* Shows the help where a word asks for it, wherever it stands. */
+bool helps(const char *help, const char *more, int argc, char **argv);
 
 /* Options that every command has, for keel_open. */
 typedef struct common {
+  const char *command; /* "run": for what is wrong */
+  bool runs;           /* it takes --threads, too */
+  int32_t workers;     /* as keel_context_params has it */
   const char *plugins[32];
   const char *options[32];
   uint32_t plugin_count, option_count;
@@ -44,7 +57,7 @@ typedef struct common {
 } common;
 bool common_option(common *common, int argc, char **argv, int *at);
 keel_context *common_open(const common *common, uint32_t flags);
-extern const char common_help[];
+extern const char common_help[], runs_help[]; /* runs_help: with --threads */
 
 /* A line on a terminal's standard error that the next one overwrites; nothing
  * where standard error is no terminal. */
@@ -53,6 +66,12 @@ void progress_end(void);
 
 /* Seconds of a clock that never goes back. */
 double now(void);
+
+/* Between the two, the command ends with an error where it takes twice so many seconds and
+ * one more: for what has a limit of its own, which something under way may not look at.
+ * Not nested. 0: no limit. */
+void guard_begin(const char *what, double seconds);
+void guard_end(void);
 
 /* Writes a JSON string literal. */
 void print_json_string(FILE *file, const char *string);

@@ -1,0 +1,66 @@
+/* guard.c - ends the command where a limit of time passes and nothing looks at it: a kernel
+ * is not interrupted, and a library that it calls may wait for good. */
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+#define GRACE \
+  1.0 /* seconds, and as much again as the limit: what is under way may end */
+
+static struct {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t ended;
+  struct timespec when;
+  const char *what;
+  double limit;
+  bool runs, over;
+} guard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void *watch(void *context) {
+  int result = 0;
+  (void)context;
+  pthread_mutex_lock(&guard.lock);
+  while (!guard.over && result != ETIMEDOUT)
+    result = pthread_cond_timedwait(&guard.ended, &guard.lock, &guard.when);
+  if (!guard.over) {
+    fprintf(
+        stderr,
+        "keel: %s does not end, though its %g ms are over: what is under way"
+        " can't be interrupted; giving up\n",
+        guard.what, guard.limit * 1e3);
+    _exit(1);
+  }
+  pthread_mutex_unlock(&guard.lock);
+  return NULL;
+}
+
+void guard_begin(const char *what, double seconds) {
+  pthread_condattr_t by_clock;
+  if (seconds <= 0) return;
+  double end = now() + 2 * seconds + GRACE;
+  guard.what = what;
+  guard.limit = seconds;
+  guard.over = false;
+  guard.when.tv_sec = (time_t)end;
+  guard.when.tv_nsec = (long)((end - (double)guard.when.tv_sec) * 1e9);
+  pthread_condattr_init(&by_clock);
+  pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&guard.ended, &by_clock);
+  pthread_condattr_destroy(&by_clock);
+  guard.runs = pthread_create(&guard.thread, NULL, watch, NULL) == 0;
+}
+
+void guard_end(void) {
+  if (!guard.runs) return;
+  pthread_mutex_lock(&guard.lock);
+  guard.over = true;
+  pthread_cond_signal(&guard.ended);
+  pthread_mutex_unlock(&guard.lock);
+  pthread_join(guard.thread, NULL);
+  pthread_cond_destroy(&guard.ended);
+  guard.runs = false;
+}
