@@ -112,32 +112,6 @@ static int run_child(int argc, char **argv) {
   return 0;
 }
 
-int kc_in_process(const kc_options *options);
-int kc_in_process(const kc_options *options) {
-  const kc_rule *rule = NULL;
-  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
-    if (!kc_chosen(options, rule)) continue;
-    kc.plugin = options->plugin;
-    kc.only = options->only;
-    kc.seed = options->seed;
-    kc.max_memory = options->max_memory;
-    kc.device = options->device;
-    kc.op = options->op;
-    kc.dtype = options->dtype;
-    kc.dump = options->dump;
-    kc.quick = options->quick;
-    kc.options = options->plugin_options;
-    kc.option_count = options->plugin_option_count;
-    kc.in_process = true;
-    kc.from = 0;
-    kc_host_reset();
-    if (!kc_shared) kc_channel_open(true);
-    printf("%s\n", rule->id);
-    kc_run_rule(rule);
-  }
-  return 0;
-}
-
 static int run_helper(int argc, char **argv) {
   if (argc < 3) return 2;
   kc.plugin = argv[1];

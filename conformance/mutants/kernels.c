@@ -1019,6 +1019,10 @@ static kd_status supports(kd_device *device, const kd_node *node) {
     return FAIL(KD_UNIMPLEMENTED, "%s unsorted", op);
   if (!strcmp(op, "Mod") && sim_host->node->attr_int(node, "fmod", 0))
     return FAIL(KD_UNIMPLEMENTED, "%s as fmod", op);
+  if (!strcmp(op, "QuantizeLinear") &&
+      (sim_host->node->attr_int(node, "block_size", 0) ||
+       sim_host->node->attr_int(node, "precision", 0)))
+    return FAIL(KD_UNIMPLEMENTED, "%s by blocks, or as another type", op);
   return KD_OK;
 }
 

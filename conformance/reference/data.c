@@ -170,7 +170,7 @@ static bool run_depth_space(ref_call *call) {
   const value *in = call->in[0];
   value *out = call->out[0];
   int64_t b = ref_int(call, "blocksize", 1), to[4], from[4];
-  bool crd = call->variant == 0 && ref_text_is(call, "mode", "DCR", "CRD");
+  bool crd = ref_text_is(call, "mode", "DCR", "CRD");
   /* both ways: the deep side has b b as many channels as the flat one */
   const value *deep = call->variant == 0 ? in : out;
   const value *flat = call->variant == 0 ? out : in;

@@ -17,43 +17,43 @@ typedef struct params {
   kd_dtype dtype;
 } params;
 
-#define UNARY_LIST(X)                                              \
-  X(Abs, 0, 0, fabsl(x))                                           \
-  X(Acos, 4, 2, acosl(x))                                          \
-  X(Acosh, 4, 2, acoshl(x))                                        \
-  X(Asin, 4, 2, asinl(x))                                          \
-  X(Asinh, 4, 2, asinhl(x))                                        \
-  X(Atan, 5, 2, atanl(x))                                          \
-  X(Atanh, 5, 2, atanhl(x))                                        \
-  X(Ceil, 0, 0, ceill(x))                                          \
-  X(Celu, 8, 8, x > 0 ? x : p->a * expm1l(x / p->a))               \
-  X(Cos, 4, 2, cosl(x))                                            \
-  X(Cosh, 4, 2, coshl(x))                                          \
-  X(Elu, 4.5, 4, x > 0 ? x : p->a * expm1l(x))                     \
-  X(Erf, 16, 4, erfl(x))                                           \
-  X(Exp, 3, 2, expl(x))                                            \
-  X(Floor, 0, 0, floorl(x))                                        \
-  X(Gelu, 4, 4, gelu(x, p))                                        \
-  X(HardSigmoid, 2, 2, fmaxl(0, fminl(1, p->a *x + p->b)))         \
-  X(HardSwish, 4, 4, x *fmaxl(0, fminl(1, x / 6 + 0.5L)))          \
-  X(LeakyRelu, 0.5, 0.5, x < 0 ? p->a * x : x)                     \
-  X(Log, 3, 2, logl(x))                                            \
-  X(Mish, 12, 8, x *tanhl(log1pl(expl(x))))                        \
-  X(Neg, 0, 0, -x)                                                 \
-  X(Reciprocal, 2.5, 1, 1 / x)                                     \
-  X(Relu, 0, 0, isnan(x) ? x : x > 0 ? x : 0)                      \
-  X(Round, 0, 0, rintl(x))                                         \
-  X(Selu, 4.5, 4, p->b *(x > 0 ? x : p->a * expm1l(x)))            \
-  X(Shrink, 0.5, 0.5, x<-p->b ? x + p->a : x> p->b ? x - p->a : 0) \
-  X(Sigmoid, 6, 4, 1 / (1 + expl(-x)))                             \
-  X(Sign, 0, 0, isnan(x) ? x : (real)((x > 0) - (x < 0)))          \
-  X(Sin, 4, 2, sinl(x))                                            \
-  X(Sinh, 4, 2, sinhl(x))                                          \
-  X(Softplus, 6, 4, x > 60 ? x : log1pl(expl(x)))                  \
-  X(Softsign, 3, 2, x / (1 + fabsl(x)))                            \
-  X(Sqrt, 3, 1.5, sqrtl(x))                                        \
-  X(Tan, 5, 2.5, tanl(x))                                          \
-  X(Tanh, 5, 2, tanhl(x))                                          \
+#define UNARY_LIST(X)                                                     \
+  X(Abs, 0, 0, fabsl(x))                                                  \
+  X(Acos, 4, 2, acosl(x))                                                 \
+  X(Acosh, 4, 2, acoshl(x))                                               \
+  X(Asin, 4, 2, asinl(x))                                                 \
+  X(Asinh, 4, 2, asinhl(x))                                               \
+  X(Atan, 5, 2, atanl(x))                                                 \
+  X(Atanh, 5, 2, atanhl(x))                                               \
+  X(Ceil, 0, 0, ceill(x))                                                 \
+  X(Celu, 8, 8, x > 0 ? x : p->a * expm1l(x / p->a))                      \
+  X(Cos, 4, 2, cosl(x))                                                   \
+  X(Cosh, 4, 2, coshl(x))                                                 \
+  X(Elu, 4.5, 4, x > 0 ? x : p->a * expm1l(x))                            \
+  X(Erf, 16, 4, erfl(x))                                                  \
+  X(Exp, 3, 2, expl(x))                                                   \
+  X(Floor, 0, 0, floorl(x))                                               \
+  X(Gelu, 4, 4, gelu(x, p))                                               \
+  X(HardSigmoid, 2, 2, isnan(x) ? x : fmaxl(0, fminl(1, p->a *x + p->b))) \
+  X(HardSwish, 4, 4, x *fmaxl(0, fminl(1, x / 6 + 0.5L)))                 \
+  X(LeakyRelu, 0.5, 0.5, x < 0 ? p->a * x : x)                            \
+  X(Log, 3, 2, logl(x))                                                   \
+  X(Mish, 12, 8, x *tanhl(log1pl(expl(x))))                               \
+  X(Neg, 0, 0, -x)                                                        \
+  X(Reciprocal, 2.5, 1, 1 / x)                                            \
+  X(Relu, 0, 0, isnan(x) ? x : x > 0 ? x : 0)                             \
+  X(Round, 0, 0, rintl(x))                                                \
+  X(Selu, 4.5, 4, p->b *(x > 0 ? x : p->a * expm1l(x)))                   \
+  X(Shrink, 0.5, 0.5, x<-p->b ? x + p->a : x> p->b ? x - p->a : 0)        \
+  X(Sigmoid, 6, 4, 1 / (1 + expl(-x)))                                    \
+  X(Sign, 0, 0, isnan(x) ? x : (real)((x > 0) - (x < 0)))                 \
+  X(Sin, 4, 2, sinl(x))                                                   \
+  X(Sinh, 4, 2, sinhl(x))                                                 \
+  X(Softplus, 6, 4, x > 60 ? x : log1pl(expl(x)))                         \
+  X(Softsign, 3, 2, x / (1 + fabsl(x)))                                   \
+  X(Sqrt, 3, 1.5, sqrtl(x))                                               \
+  X(Tan, 5, 2.5, tanl(x))                                                 \
+  X(Tanh, 5, 2, tanhl(x))                                                 \
   X(ThresholdedRelu, 0, 0, x > p->a ? x : 0)
 
 enum {
@@ -97,24 +97,23 @@ static real limit(uint32_t which, kd_dtype dtype) {
 
 /* Absolute room, in unit roundoffs, where the steps cancel or where the error of
  * an argument grows: see the limits of composed ops. */
-static real unary_slack(uint32_t which, real x) {
+static real unary_slack(uint32_t which, real x, real y) {
   real most = fabsl(x) < 1 ? 1 : fabsl(x);
   switch (which) {
-    case UNARY_Gelu:
-      return isfinite(x) ? 8 * (most < 6 ? most : x > 0 ? most : 1) : 0;
+    case UNARY_Gelu: /* erfc and exp take the error of their argument times it */
+      return isfinite(x) && y != 0 ? fabsl(y) * (8 + 2 * x * x * most) : 0;
     case UNARY_HardSigmoid:
       return 2 * (1 + fabsl(x) / 5);
     case UNARY_HardSwish:
       return isfinite(x) ? 2 * most : 0;
     case UNARY_Softplus:
     case UNARY_Sigmoid:
-      return x < 0 ? fabsl(x) * expl(x) * 2 + 0x1p-30L : 4;
-    case UNARY_Mish: /* and a subnormal on the way */
-      return 8 * (x < 0 ? fabsl(x) * expl(x) : most) + most * 0x1p-124L;
     case UNARY_Celu:
     case UNARY_Elu:
     case UNARY_Selu:
-      return x < 0 ? 4 : 0; /* exp(x) - 1 is as good as expm1 near 1 */
+      return 4 * fabsl(y);
+    case UNARY_Mish: /* and a subnormal on the way */
+      return 8 * fabsl(y) + most * 0x1p-124L;
     case UNARY_Shrink:
       return 1;
     default:
@@ -156,14 +155,13 @@ static bool run_unary(ref_call *call) {
   bool inexact = dtype_is_float(in->dtype) && limit(which, in->dtype) > 0;
   out->ulps = inexact ? limit(which, in->dtype) : 0;
   real *slack =
-      inexact && unary_slack(which, 0.5L) > 0 ? value_slack(out) : NULL;
-  if (inexact &&
-      (which == UNARY_Celu || which == UNARY_Elu || which == UNARY_Selu))
-    slack = value_slack(out);
+      inexact && unary_slack(which, 0.5L, 1) > 0 ? value_slack(out) : NULL;
   for (int64_t i = 0; i < in->count; i++) {
     real x = in->x[i];
-    out->x[i] = wrap(unary(which, x, &p), out->dtype);
-    if (slack && isfinite(x)) slack[i] = unary_slack(which, x);
+    real y = unary(which, x, &p);
+    out->x[i] = wrap(y, out->dtype);
+    if (slack && isfinite(x) && isfinite(y))
+      slack[i] = unary_slack(which, x, y);
     /* 0 in the limit, NaN by the steps: either will do */
     if (slack && x == -INFINITY && (which == UNARY_Gelu || which == UNARY_Mish))
       slack[i] = INFINITY;
@@ -206,6 +204,7 @@ static uint64_t bits_of(real x) {
 
 static real int_power(real base, real exponent, kd_dtype dtype) {
   uint64_t result = 1, x = bits_of(base);
+  if (exponent < 0 && base == -1) return fmodl(exponent, 2) == 0 ? 1 : -1;
   if (exponent < 0) return base == 1 ? 1 : 0;
   for (uint64_t n = (uint64_t)exponent; n; n >>= 1, x *= x)
     if (n & 1) result *= x;
@@ -216,6 +215,21 @@ static real int_power(real base, real exponent, kd_dtype dtype) {
 static real from_bits(uint64_t bits, kd_dtype dtype) {
   if (dtype == KD_I64) return (real)(int64_t)bits;
   return dtype == KD_U64 ? (real)bits : dtype_round((real)bits, dtype);
+}
+
+/* By less than nothing and by all bits alike: the sign is what is left. */
+static real shift(real a, real b, kd_dtype dtype, bool right) {
+  if (b < 0 || b >= (real)kd_dtype_size(dtype) * 8)
+    return right && a < 0 ? -1 : 0;
+  if (right) return floorl(ldexpl(a, -(int)b));
+  return from_bits(bits_of(a) << (uint64_t)b, dtype);
+}
+
+/* With the divisor's sign, as a zero too. */
+static real floored_mod(real a, real b) {
+  real m = fmodl(a, b);
+  if (m == 0) return copysignl(0, b);
+  return (m < 0) != (b < 0) ? m + b : m;
 }
 
 static real integer(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
@@ -240,10 +254,7 @@ static real integer(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
     case BINARY_BitwiseXor:
       return dtype_round((real)(bits_of(a) ^ bits_of(b)), dtype);
     case BINARY_BitShift:
-      if (b >= dtype_digits(dtype)) return NAN;
-      return dtype_round(
-          (real)(flag ? bits_of(a) >> (uint64_t)b : bits_of(a) << (uint64_t)b),
-          dtype);
+      return shift(a, b, dtype, flag);
     default:
       return NAN;
   }
@@ -264,7 +275,9 @@ static real binary(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
     case BINARY_Div:
       return whole ? integer(which, a, b, dtype, flag) : a / b;
     case BINARY_Mod:
-      return whole || !flag ? integer(which, a, b, dtype, flag) : fmodl(a, b);
+      return whole  ? integer(which, a, b, dtype, flag)
+             : flag ? fmodl(a, b)
+                    : floored_mod(a, b);
     case BINARY_Pow:
       return powl(a, b);
     case BINARY_And:
@@ -313,14 +326,15 @@ static bool run_binary(ref_call *call) {
               : which == BINARY_BitShift
                   ? ref_text_is(call, "direction", "LEFT", "RIGHT")
                   : false;
-  if (which == BINARY_Mod && !flag && dtype_is_float(a->dtype))
-    return false; /* ONNX: floats need fmod=1 */
   out->ulps = dtype_is_float(a->dtype) && dtype_is_float(out->dtype)
                   ? binary_limit(which, a->dtype)
                   : 0;
   for (int64_t i = 0; i < out->count; i++) {
     real x = a->x[broadcast_index(a, out, i)];
     real y = b->x[broadcast_index(b, out, i)];
+    /* what a whole number leaves by division by zero is not defined */
+    if (which == BINARY_Mod && dtype_is_int(a->dtype) && y == 0)
+      value_slack(out)[i] = INFINITY;
     if (which == BINARY_Pow && dtype_is_int(a->dtype))
       out->x[i] = dtype_is_int(b->dtype) ? int_power(x, y, a->dtype)
                                          : truncl(powl(x, y));

@@ -83,12 +83,8 @@ static bool run_reduce(ref_call *call) {
   uint32_t which = call->variant;
   bool gone[KD_MAX_RANK] = {false}, inexact = dtype_is_float(in->dtype);
   bool none = !axes || axes->count == 0;
-  if (none && ref_int(call, "noop_with_empty_axes", 0)) {
-    memcpy(out->x, in->x, (size_t)in->count * sizeof *in->x);
-    return true;
-  }
   for (uint32_t d = 0; d < in->rank; d++)
-    gone[d] = none;
+    gone[d] = none && !ref_int(call, "noop_with_empty_axes", 0);
   for (int64_t i = 0; !none && i < axes->count; i++)
     gone[ref_axis((int64_t)axes->x[i], in->rank)] = true;
   int64_t *at = calloc((size_t)in->count + 1, sizeof *at);
@@ -386,6 +382,27 @@ static bool run_instance_norm(ref_call *call) {
     for (int64_t i = 0; i < n; i++)
       normalise(out, at[i], in->x[at[i]], &m, epsilon, scale->x[c % channels],
                 shift->x[c % channels]);
+  }
+  free(at);
+  return true;
+}
+
+static bool run_group_norm(ref_call *call) {
+  const value *in = call->in[0], *scale = call->in[1], *shift = call->in[2];
+  real epsilon = ref_float(call, "epsilon", 1e-5f);
+  int64_t groups = ref_int(call, "num_groups", 1), channels = in->dims[1];
+  int64_t space = product(in->dims, 2, in->rank);
+  int64_t n = channels / groups * space;
+  int64_t *at = calloc((size_t)n + 1, sizeof *at);
+  for (int64_t g = 0; at && g < in->dims[0] * groups; g++) {
+    for (int64_t i = 0; i < n; i++)
+      at[i] = g * n + i;
+    moments m = measure(in, at, n);
+    for (int64_t i = 0; i < n; i++) {
+      int64_t c = at[i] / space % channels;
+      normalise(call->out[0], at[i], in->x[at[i]], &m, epsilon, scale->x[c],
+                shift->x[c]);
+    }
   }
   free(at);
   return true;
@@ -695,6 +712,7 @@ const ref_op ref_math[] = {
     {NULL, "LpNormalization", REF_SUM, 0, run_lp_norm, false},
     {NULL, "MeanVarianceNormalization", REF_SUM, 0, run_mvn, false},
     {NULL, "InstanceNormalization", REF_SUM, 0, run_instance_norm, false},
+    {NULL, "GroupNormalization", REF_SUM, 0, run_group_norm, false},
     {NULL, "LayerNormalization", REF_SUM, 0, run_layer_norm, false},
     {NULL, "BatchNormalization", REF_SUM, 0, run_batch_norm, false},
     {NULL, "LRN", REF_SUM, 0, run_lrn, false},

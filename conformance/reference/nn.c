@@ -359,13 +359,18 @@ typedef struct taps {
   bool outside;
 } taps;
 
-static int64_t nearest_index(const ref_call *call, real x) {
+static real nearest_place(const ref_call *call, real x) {
   const char *name = "nearest_mode", *fallback = "round_prefer_floor";
-  if (ref_text_is(call, name, fallback, "floor")) return (int64_t)floorl(x);
-  if (ref_text_is(call, name, fallback, "ceil")) return (int64_t)ceill(x);
+  if (ref_text_is(call, name, fallback, "floor")) return floorl(x);
+  if (ref_text_is(call, name, fallback, "ceil")) return ceill(x);
   if (ref_text_is(call, name, fallback, "round_prefer_ceil"))
-    return (int64_t)floorl(x + 0.5L);
-  return (int64_t)ceill(x - 0.5L);
+    return floorl(x + 0.5L);
+  return ceill(x - 0.5L);
+}
+
+static void add_tap(taps *out, const axis_map *m, int64_t i, real weight) {
+  out->index[out->count] = i < 0 ? 0 : i >= m->in ? m->in - 1 : i;
+  out->weight[out->count++] = weight;
 }
 
 static real cubic(real t, real a) {
@@ -381,28 +386,27 @@ static bool weigh(const ref_call *call, const axis_map *m, int64_t to,
   bool cubes = ref_text_is(call, "mode", "nearest", "cubic");
   bool crop = ref_text_is(call, "coordinate_transformation_mode", "half_pixel",
                           "tf_crop_and_resize");
-  out->outside = crop && (x < 0 || x > (real)(m->in - 1));
+  out->outside = crop && !(x >= 0 && x <= (real)(m->in - 1));
   out->count = 0;
-  if (!linear && !cubes) {
-    int64_t i = nearest_index(call, x);
-    out->index[0] = i < 0 ? 0 : i >= m->in ? m->in - 1 : i;
-    out->weight[0] = 1;
-    out->count = 1;
+  x = fminl(fmaxl(x, -0x1p40L), 0x1p40L); /* where C's integers end */
+  if (out->outside || (!linear && !cubes)) {
+    add_tap(out, m, (int64_t)nearest_place(call, x), 1);
     return true;
   }
-  if (ref_int(call, "antialias", 0) && m->scale < 1) return false;
+  bool shrinks = ref_int(call, "antialias", 0) && m->scale < 1;
   real a = ref_float(call, "cubic_coeff_a", -0.75f), total = 0;
+  real narrow = shrinks ? m->scale : 1, reach = (linear ? 1 : 2) / narrow;
   bool exclude = ref_int(call, "exclude_outside", 0) != 0;
-  int64_t base = (int64_t)floorl(x);
-  for (int64_t k = linear ? 0 : -1; k <= (linear ? 1 : 2); k++) {
-    int64_t i = base + k;
-    real weight = linear ? 1 - fabsl(x - (real)i) : cubic(x - (real)i, a);
-    if (cubes && exclude && (i < 0 || i >= m->in)) weight = 0;
-    out->index[out->count] = i < 0 ? 0 : i >= m->in ? m->in - 1 : i;
-    out->weight[out->count++] = weight;
+  int64_t first = (int64_t)floorl(x - reach) + 1;
+  for (int64_t i = first; (real)i < x + reach; i++) {
+    if (out->count == TAPS) return false;
+    real far = fabsl(x - (real)i) * narrow;
+    real weight = linear ? fmaxl(1 - far, 0) : cubic(far, a);
+    if (exclude && (i < 0 || i >= m->in)) weight = 0;
+    add_tap(out, m, i, weight);
     total += weight;
   }
-  for (int k = 0; k < out->count && cubes && exclude; k++)
+  for (int k = 0; k < out->count && (exclude || shrinks) && total != 0; k++)
     out->weight[k] /= total;
   return true;
 }
@@ -478,32 +482,44 @@ static bool run_resize(ref_call *call) {
     real room = 64 * size + 4 * ref_spread(&sum);
     real off = fabsl(out->x[i] - roundl(out->x[i]));
     out->slack[i] = inexact ? room : off <= room * dtype_unit(KD_F32);
-    if (!inexact) out->x[i] = truncl(out->x[i]);
+    if (!inexact)
+      out->x[i] = fminl(fmaxl(truncl(out->x[i]), dtype_min(out->dtype)),
+                        dtype_max(out->dtype));
   }
   return true;
 }
 
 /* ---- quantisation -------------------------------------------------------------------------- */
 
-/* The scale that belongs to an element: one, or one a line of the axis. */
+/* The scale that belongs to an element: one, one a line of the axis, or one a block. */
 static int64_t scale_index(const ref_call *call, const value *x,
                            const value *scale, int64_t at) {
   if (scale->count == 1) return 0;
   uint32_t axis = ref_axis(ref_int(call, "axis", 1), x->rank);
-  for (uint32_t d = x->rank - 1; d > axis; d--)
-    at /= x->dims[d];
-  return at % x->dims[axis];
+  int64_t block = ref_int(call, "block_size", 0), from = 0, step = 1;
+  for (uint32_t d = x->rank; d-- > 0; at /= x->dims[d]) {
+    int64_t here = at % x->dims[d];
+    if (!block && d == axis) return here;
+    if (!block) continue;
+    from += (d == axis ? here / block : here) * step;
+    step *= scale->dims[d];
+  }
+  return from;
 }
 
 static bool run_quantize(ref_call *call) {
   const value *x = call->in[0], *scale = call->in[1], *zero = ref_in(call, 2);
   value *out = call->out[0];
+  kd_dtype by = (kd_dtype)ref_int(call, "precision", 0);
+  if (!by) by = scale->dtype;
   if (!dtype_is_int(out->dtype)) return false;
   for (int64_t i = 0; i < x->count; i++) {
     int64_t s = scale_index(call, x, scale, i);
-    real q = dtype_is_int(x->dtype)
-                 ? x->x[i] / scale->x[s]
-                 : dtype_round(x->x[i] / scale->x[s], KD_F32);
+    real q =
+        dtype_is_int(x->dtype) && by == KD_F32
+            ? x->x[i] / scale->x[s]
+            : dtype_round(
+                  dtype_round(x->x[i], by) / dtype_round(scale->x[s], by), by);
     ref_quantize(out, i, q, zero ? zero->x[s] : 0);
   }
   return true;

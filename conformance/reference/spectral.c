@@ -28,16 +28,18 @@ static void bin_put(value *out, int64_t at, const bin *b, real scale) {
   if (out->slack) out->slack[at] = out->slack[at + 1] = 8 * spread * scale;
 }
 
-/* DFT, opset 17: `axis` an attribute, the last dimension real or complex. */
+/* DFT, opset 20: the last dimension real or complex. Of one side and inverse, bins past
+ * the middle are conjugates of those before it, and the result is real. */
 static bool run_dft(ref_call *call) {
   const value *in = call->in[0], *length = ref_in(call, 1);
+  const value *along = ref_in(call, 2);
   value *out = call->out[0];
-  uint32_t axis = ref_axis(ref_int(call, "axis", 1), in->rank);
+  uint32_t axis = ref_axis(along ? (int64_t)along->x[0] : -2, in->rank);
   bool inverse = ref_int(call, "inverse", 0) != 0;
+  bool half = inverse && ref_int(call, "onesided", 0);
   int64_t parts = in->dims[in->rank - 1], have = in->dims[axis], inner = 1;
-  int64_t size = length ? (int64_t)length->x[0] : have;
   int64_t bins = out->dims[axis], outer = 1;
-  if (inverse && ref_int(call, "onesided", 0)) return false;
+  int64_t size = half ? bins : length ? (int64_t)length->x[0] : have;
   for (uint32_t d = 0; d < axis; d++)
     outer *= in->dims[d];
   for (uint32_t d = axis + 1; d + 1 < in->rank; d++)
@@ -46,12 +48,21 @@ static bool run_dft(ref_call *call) {
     for (int64_t k = 0; k < bins; k++)
       for (int64_t r = 0; r < inner; r++) {
         bin b = {0};
-        for (int64_t n = 0; n < size && n < have; n++) {
-          const real *x = in->x + ((o * have + n) * inner + r) * parts;
-          bin_add(&b, x[0], parts == 2 ? x[1] : 0, k * n, size, inverse);
+        for (int64_t n = 0; n < size; n++) {
+          bool turned = half && 2 * n > size;
+          int64_t from = turned ? size - n : n;
+          if (from >= have) continue;
+          const real *x = in->x + ((o * have + from) * inner + r) * parts;
+          real im = parts < 2 || (half && 2 * n % size == 0) ? 0 : x[1];
+          bin_add(&b, x[0], turned ? -im : im, k * n, size, inverse);
         }
-        bin_put(out, ((o * bins + k) * inner + r) * 2, &b,
-                inverse ? 1 / (real)size : 1);
+        int64_t at = (o * bins + k) * inner + r;
+        if (half)
+          ref_put(out, at, &b.re, 1 / (real)size);
+        else
+          bin_put(out, at * 2, &b, inverse ? 1 / (real)size : 1);
+        if (half && out->slack)
+          out->slack[at] = 8 * ref_spread(&b.re) / (real)size;
       }
   return true;
 }

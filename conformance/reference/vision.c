@@ -8,12 +8,13 @@
 /* ---- GridSample -------------------------------------------------------------------- */
 
 enum { ZEROS, BORDER, REFLECTION };
+enum { NEAREST = 1, LINEAR = 2, CUBIC = 4 }; /* neighbours a side */
 
 typedef struct sampler {
   const value *x;
-  int64_t height, width;
+  uint32_t space; /* dimensions of a picture */
   bool aligned;
-  int padding;
+  int padding, wide;
 } sampler;
 
 /* -1 ... 1 to pixels: of the corners' centres, or of their outer edges. */
@@ -30,94 +31,103 @@ static real reflect(real x, real low, real high) {
   return low + (from > range ? 2 * range - from : from);
 }
 
+/* What lies outside the picture comes into it first, and then neighbours are looked for;
+ * but a cubic place's neighbours come in one by one. */
 static real pad_place(const sampler *s, real x, int64_t size) {
-  if (s->padding == REFLECTION)
-    x = s->aligned ? reflect(x, 0, (real)(size - 1))
-                   : reflect(x, -0.5L, (real)size - 0.5L);
-  if (s->padding != ZEROS) x = fminl(fmaxl(x, 0), (real)(size - 1));
-  return x;
+  real low = s->aligned ? 0 : -0.5L;
+  real high = s->aligned ? (real)(size - 1) : (real)size - 0.5L;
+  if (s->padding == ZEROS || (x >= low && x <= high)) return x;
+  if (s->padding == REFLECTION) return reflect(x, low, high);
+  return fminl(fmaxl(x, 0), (real)(size - 1));
 }
 
-static real pixel(const sampler *s, int64_t plane, real y, real x) {
-  y = pad_place(s, y, s->height);
-  x = pad_place(s, x, s->width);
-  if (y < 0 || x < 0 || y >= (real)s->height || x >= (real)s->width) return 0;
-  return s->x->x[(plane * s->height + (int64_t)y) * s->width + (int64_t)x];
-}
-
-/* Keys' kernel with a = -0.75 at the four neighbours of a place t behind the
- * second. */
-static void cubic(real t, real *out) {
+/* Keys' kernel with a = -0.75 at a distance. */
+static real cubic(real far) {
   const real a = -0.75L;
-  real far[2] = {1 + t, 2 - t}, near[2] = {t, 1 - t};
-  for (int i = 0; i < 2; i++) {
-    real f = far[i], n = near[i];
-    out[i ? 3 : 0] = ((a * f - 5 * a) * f + 8 * a) * f - 4 * a;
-    out[i ? 2 : 1] = ((a + 2) * n - (a + 3)) * n * n + 1;
-  }
+  far = fabsl(far);
+  if (far <= 1) return ((a + 2) * far - (a + 3)) * far * far + 1;
+  return ((a * far - 5 * a) * far + 8 * a) * far - 4 * a;
 }
 
-/* `wide` neighbours a side: 2 linear, 4 cubic. `off`: of the place, in unit
- * roundoffs. */
-static void interpolate(const sampler *s, int64_t plane, real y, real x,
-                        int wide, real off, value *out, int64_t at) {
-  real fy = floorl(y), fx = floorl(x), wy[4], wx[4], most = 0;
+/* Of neighbour k along one dimension, its place there; false outside. */
+static bool neighbour(const sampler *s, real place, int64_t size, int k,
+                      int64_t *out_at, real *out_weight) {
+  real at = floorl(place) + k - (s->wide == CUBIC);
+  *out_weight = s->wide == NEAREST  ? 1
+                : s->wide == LINEAR ? 1 - fabsl(place - at)
+                                    : cubic(place - at);
+  at = pad_place(s, at, size);
+  if (s->padding != ZEROS) at = fminl(fmaxl(at, 0), (real)(size - 1));
+  *out_at = (int64_t)at;
+  return at >= 0 && at < (real)size;
+}
+
+/* `off`: of the place, in unit roundoffs. */
+static void interpolate(const sampler *s, const real *picture,
+                        const real *places, real off, value *out, int64_t at) {
+  int64_t all = 1;
+  real most = 0;
   ref_sum sum = {0};
-  if (wide == 4) {
-    cubic(y - fy, wy);
-    cubic(x - fx, wx);
-  } else {
-    wy[0] = 1 - (y - fy);
-    wy[1] = y - fy;
-    wx[0] = 1 - (x - fx);
-    wx[1] = x - fx;
-  }
-  int before = wide == 4 ? 1 : 0;
-  for (int i = 0; i < wide; i++)
-    for (int k = 0; k < wide; k++) {
-      real p = pixel(s, plane, fy + i - before, fx + k - before);
-      ref_add(&sum, p * wy[i] * wx[k]);
-      most += fabsl(p);
+  for (uint32_t d = 0; d < s->space; d++)
+    all *= s->wide;
+  for (int64_t n = 0; n < all; n++) {
+    int64_t from = 0, step = 1, rest = n;
+    real weight = 1;
+    bool inside = true;
+    for (uint32_t d = s->space; d-- > 0; rest /= s->wide) {
+      int64_t size = s->x->dims[2 + d], here = 0;
+      real part = 0;
+      inside &=
+          neighbour(s, places[d], size, (int)(rest % s->wide), &here, &part);
+      weight *= part;
+      from += here * step;
+      step *= size;
     }
+    real p = inside ? picture[from] : 0;
+    ref_add(&sum, p * weight);
+    most += fabsl(p);
+  }
   ref_put(out, at, &sum, 1);
-  out->slack[at] += (off + 8) * 4 * most;
+  if (s->wide != NEAREST) out->slack[at] += (off + 8) * 4 * most;
 }
 
 static bool run_grid_sample(ref_call *call) {
   const value *x = call->in[0], *grid = call->in[1];
   value *out = call->out[0];
-  bool nearest = ref_text_is(call, "mode", "bilinear", "nearest");
-  bool bicubic = ref_text_is(call, "mode", "bilinear", "bicubic");
-  if (x->rank != 4 || (!nearest && !dtype_is_float(x->dtype))) return false;
-  sampler s = {x, x->dims[2], x->dims[3],
-               ref_int(call, "align_corners", 0) != 0, ZEROS};
+  sampler s = {x, x->rank - 2, ref_int(call, "align_corners", 0) != 0, ZEROS,
+               LINEAR};
+  if (ref_text_is(call, "mode", "linear", "nearest")) s.wide = NEAREST;
+  if (ref_text_is(call, "mode", "linear", "cubic")) s.wide = CUBIC;
+  if (s.wide != NEAREST && !dtype_is_float(x->dtype)) return false;
   if (ref_text_is(call, "padding_mode", "zeros", "border")) s.padding = BORDER;
   if (ref_text_is(call, "padding_mode", "zeros", "reflection"))
     s.padding = REFLECTION;
-  int64_t places = out->dims[2] * out->dims[3], channels = x->dims[1];
+  int64_t spots = 1, plane = 1, channels = x->dims[1];
+  for (uint32_t d = 0; d < s.space; d++) {
+    spots *= out->dims[2 + d];
+    plane *= x->dims[2 + d];
+  }
   real units = dtype_is_float(grid->dtype)
                    ? fmaxl(dtype_unit(grid->dtype) / dtype_unit(KD_F32), 1)
                    : 1;
   for (int64_t i = 0; i < out->count; i++) {
-    int64_t plane = i / places, item = plane / channels;
-    const real *g = grid->x + (item * places + i % places) * 2;
-    real px = to_pixels(&s, g[0], s.width), py = to_pixels(&s, g[1], s.height);
-    real off =
-        4 * units *
-        (1 + fmaxl(fabsl(px) + (real)s.width, fabsl(py) + (real)s.height));
-    if (!nearest && s.padding != ZEROS && !bicubic) {
-      px = pad_place(&s, px, s.width);
-      py = pad_place(&s, py, s.height);
+    int64_t item = i / spots / channels;
+    real places[KD_MAX_RANK], most = 0, tie = 1;
+    for (uint32_t d = 0; d < s.space; d++) {
+      int64_t size = x->dims[2 + d];
+      real p = to_pixels(
+          &s, grid->x[(item * spots + i % spots) * s.space + s.space - 1 - d],
+          size);
+      most = fmaxl(most, fabsl(p) + (real)size);
+      tie = fminl(tie, fabsl(fabsl(p - truncl(p)) - 0.5L));
+      if (s.wide == NEAREST) p = rintl(p);
+      places[d] = s.wide == CUBIC ? p : pad_place(&s, p, size);
     }
-    if (!nearest) {
-      interpolate(&s, plane, py, px, bicubic ? 4 : 2, off, out, i);
-      continue;
-    }
-    out->x[i] = pixel(&s, plane, rintl(py), rintl(px));
+    real off = 4 * units * (1 + most);
+    interpolate(&s, x->x + i / spots * plane, places, off, out, i);
     /* halfway, two pixels are as near */
-    real tie = fminl(fabsl(fabsl(px - truncl(px)) - 0.5L),
-                     fabsl(fabsl(py - truncl(py)) - 0.5L));
-    if (tie < off * 0x1p-22L) value_slack(out)[i] = INFINITY;
+    if (s.wide == NEAREST && tie < off * 0x1p-22L)
+      value_slack(out)[i] = INFINITY;
   }
   return true;
 }

@@ -4,10 +4,8 @@
 #include <kd/kd.h>
 #include <string.h>
 
+#include "main.h"
 #include "reference/reference.h"
-
-int kc_coverage_cell(const kc_results *results, const char *op,
-                     const char *dtype, uint32_t *out_cases);
 
 static const char head[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -55,6 +53,7 @@ static const char head[] =
     ".heat td{padding:2px;border:0}.heat "
     ".c{width:44px;height:22px;border-radius:4px;"
     "text-align:center;font-size:12px;line-height:22px;background:var(--card)}"
+    ".heat .z{color:var(--skip)}"
     ".heat .y{background:#2e8b4b;color:#fff}.heat "
     ".x{background:#c4302b;color:#fff}\n"
     "input,select{font:inherit;padding:5px 9px;border:1px solid "
@@ -222,41 +221,64 @@ static void areas(const kc_results *r, FILE *file) {
   fputs("</table>\n", file);
 }
 
+static const kd_dtype heat_types[] = {
+    KD_F32, KD_F64, KD_F16, KD_BF16, KD_I8,   KD_U8,  KD_I16, KD_U16,
+    KD_I32, KD_U32, KD_I64, KD_U64,  KD_BOOL, KD_C64, KD_C128};
+
+static void heat_row(const kc_results *r, const char *op, FILE *file) {
+  fprintf(file, "<tr><td>%s", op);
+  for (size_t t = 0; t < sizeof heat_types / sizeof *heat_types; t++) {
+    const char *dtype = kd_dtype_name(heat_types[t]);
+    kc_cell cell = kc_coverage_cell(r, op, dtype);
+    if (cell.cases)
+      fprintf(file,
+              "<td><div class=\"c %s\" title=\"%s %s: %u cases%s\">%u</div>",
+              cell.failed ? "x" : "y", op, dtype, cell.cases,
+              cell.failed ? ", not all passed" : "", cell.cases);
+    else if (cell.absent)
+      fprintf(file,
+              "<td><div class=\"c z\" title=\"%s %s: the plugin has no such"
+              " kernel\">&ndash;</div>",
+              op, dtype);
+    else
+      fputs("<td><div class=\"c\"></div>", file);
+  }
+  fputs("</tr>\n", file);
+}
+
+/* The ops that no case ran of: not there, unless only a part of the rules ran. */
+static void absent_ops(const kc_results *r, FILE *file) {
+  const ref_op *ref = NULL;
+  uint32_t count = 0;
+  for (uint32_t i = 0; (ref = ref_at(i)); i++)
+    count += !kc_coverage_cell(r, ref->name, NULL).cases;
+  if (!count) return;
+  fprintf(file, "<details><summary class=\"soft\">%u ops %s</summary><p>",
+          count,
+          r->partial ? "without a case in this run"
+                     : "that the plugin does not have");
+  for (uint32_t i = 0; (ref = ref_at(i)); i++)
+    if (!kc_coverage_cell(r, ref->name, NULL).cases)
+      fprintf(file, "<code>%s</code> ", ref->name);
+  fputs("</p></details>\n", file);
+}
+
 static void heat(const kc_results *r, FILE *file) {
-  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16,  KD_BF16, KD_I8,
-                                   KD_U8,  KD_I16, KD_U16,  KD_I32,  KD_U32,
-                                   KD_I64, KD_U64, KD_BOOL, KD_C64,  KD_C128};
-  enum { TYPES = sizeof types / sizeof *types };
   const ref_op *ref = NULL;
   fputs(
       "<h2>Ops by element type</h2>\n<p class=\"soft\">Cases that were run;"
-      " green: all passed, red: some failed, empty: the plugin has no such"
-      " kernel.</p>\n<div class=\"scroll\"><table class=\"heat\"><tr><th>op",
+      " green: all passed, red: some failed, &ndash;: the plugin has no such"
+      " kernel, empty: no case was run.</p>\n<div class=\"scroll\"><table"
+      " class=\"heat\"><tr><th>op",
       file);
-  for (int t = 0; t < TYPES; t++)
-    fprintf(file, "<th>%s", kd_dtype_name(types[t]));
+  for (size_t t = 0; t < sizeof heat_types / sizeof *heat_types; t++)
+    fprintf(file, "<th>%s", kd_dtype_name(heat_types[t]));
   fputs("</tr>\n", file);
-  for (uint32_t i = 0; (ref = ref_at(i)); i++) {
-    uint32_t cases[TYPES] = {0}, any = 0;
-    int worst[TYPES];
-    for (int t = 0; t < TYPES; t++) {
-      worst[t] =
-          kc_coverage_cell(r, ref->name, kd_dtype_name(types[t]), &cases[t]);
-      any += cases[t];
-    }
-    if (!any) continue;
-    fprintf(file, "<tr><td>%s", ref->name);
-    for (int t = 0; t < TYPES; t++)
-      if (cases[t])
-        fprintf(file,
-                "<td><div class=\"c %s\" title=\"%s %s: %u cases%s\">%u</div>",
-                worst[t] > 0 ? "x" : "y", ref->name, kd_dtype_name(types[t]),
-                cases[t], worst[t] > 0 ? ", not all passed" : "", cases[t]);
-      else
-        fputs("<td><div class=\"c\"></div>", file);
-    fputs("</tr>\n", file);
-  }
+  for (uint32_t i = 0; (ref = ref_at(i)); i++)
+    if (kc_coverage_cell(r, ref->name, NULL).cases)
+      heat_row(r, ref->name, file);
   fputs("</table></div>\n", file);
+  absent_ops(r, file);
 }
 
 static void rules(const kc_results *r, FILE *file) {

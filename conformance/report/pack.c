@@ -89,28 +89,30 @@ static bool write_sums(const char *folder) {
 int kc_verb_pack(int argc, char **argv) {
   kc_results r;
   char folder[256], path[4400], name[400];
-  if (argc == 1 && !strcmp(argv[0], "--help")) {
-    puts(
-        "usage: keel-conformance pack RESULTS.jsonl [FILE.tar.gz]\n\nWrites"
-        " NAME-VERSION-keelX.Y.tar.gz: the results, the environment, "
-        "product.yaml"
-        " to\nfill in, and SHA256SUMS. Sign it with ssh-keygen -Y sign.");
-    return 0;
-  }
-  if (argc < 1 || argc > 2) return kc_usage("pack", "which results.jsonl?");
-  if (!kc_results_read(argv[0], &r)) return KC_EXIT_USAGE;
+  kc_words words = {
+      .verb = "pack",
+      .help =
+          "usage: keel-conformance pack RESULTS.jsonl [FILE.tar.gz]\n\n"
+          "Writes NAME-VERSION-keelX.Y.tar.gz: the results, the"
+          " environment, product.yaml to\nfill in, and SHA256SUMS. Sign it"
+          " with ssh-keygen -Y sign.\n",
+      .most = 2};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (!words.count) return kc_usage("pack", "which results.jsonl?");
+  if (!kc_results_read(words.others[0], &r)) return KC_EXIT_USAGE;
   const char *why = kc_claim_flaw(&r);
   if (why || r.failed) {
-    fprintf(stderr, "keel-conformance pack: %s is no claim: %s\n", argv[0],
-            why ? why : "rules failed");
+    fprintf(stderr, "keel-conformance pack: %s can not be a claim: %s\n",
+            words.others[0], why ? why : "rules failed");
     return KC_EXIT_NOT;
   }
   snprintf(name, sizeof name, "%s-%s-keel%u.%u.tar.gz", r.name, r.version,
            KD_ABI_MAJOR, KD_ABI_MINOR);
-  const char *target = argc == 2 ? argv[1] : name;
+  const char *target = words.count == 2 ? words.others[1] : name;
   if (!kc_scratch_make(folder)) return KC_EXIT_SUITE;
   snprintf(path, sizeof path, "%s/results.jsonl", folder);
-  bool good = copy_file(argv[0], path);
+  bool good = copy_file(words.others[0], path);
   snprintf(path, sizeof path, "%s/environment.json", folder);
   write_environment(&r, path);
   snprintf(path, sizeof path, "%s/product.yaml", folder);
@@ -255,31 +257,21 @@ static const char verify_help[] =
     " on P.\n";
 
 int kc_verb_verify(int argc, char **argv) {
-  const char *report = NULL, *plugin = NULL;
+  const char *plugin = NULL, *replayed = NULL, *end = NULL;
   static char found[4096];
   double percent = 0;
-  for (int i = 0; i < argc; i++) {
-    const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-    if (!strcmp(argv[i], "--help")) {
-      fputs(verify_help, stdout);
-      return 0;
-    }
-    if (!strcmp(argv[i], "--plugin") && value) {
-      if (!kc_find_plugin(value, found)) return KC_EXIT_USAGE;
-      plugin = found;
-      i++;
-    } else if (!strcmp(argv[i], "--replay") && value) {
-      char *end = NULL;
-      percent = strtod(value, &end);
-      if (!(percent > 0 && percent <= 100) || (*end && strcmp(end, "%") != 0))
-        return kc_usage("verify", "--replay %s is no part like 5%%", value);
-      i++;
-    } else if (argv[i][0] == '-' || report) {
-      return kc_usage("verify", "\"%s\" is not understood", argv[i]);
-    } else {
-      report = argv[i];
-    }
-  }
+  const kc_word options[] = {
+      {"--plugin", .value = &plugin}, {"--replay", .value = &replayed}, {0}};
+  kc_words words = {
+      .verb = "verify", .help = verify_help, .options = options, .most = 1};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (plugin && !kc_find_plugin(plugin, found)) return KC_EXIT_USAGE;
+  if (plugin) plugin = found;
+  if (replayed && (!kc_read_factor(replayed, &end, &percent) || percent > 100 ||
+                   (*end && strcmp(end, "%") != 0)))
+    return kc_usage("verify", "--replay %s is not a part like 5%%", replayed);
+  const char *report = words.count ? words.others[0] : NULL;
   if (!report) return kc_usage("verify", "which report?");
   if (percent > 0 && !plugin)
     return kc_usage("verify", "--replay needs --plugin");

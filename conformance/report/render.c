@@ -218,12 +218,19 @@ static bool plain(const kc_results *r, FILE *file) {
   return true;
 }
 
+static const struct {
+  const char *name;
+  bool (*render)(const kc_results *r, FILE *file);
+} formats[] = {{"html", kc_html}, {"junit", junit}, {"tap", tap},
+               {"md", markdown},  {"badge", badge}, {"text", plain}};
+
+bool kc_is_format(const char *name) {
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (!strcmp(name, formats[i].name)) return true;
+  return false;
+}
+
 bool kc_render(const kc_results *r, const char *format, FILE *file) {
-  static const struct {
-    const char *name;
-    bool (*render)(const kc_results *r, FILE *file);
-  } formats[] = {{"html", kc_html}, {"junit", junit}, {"tap", tap},
-                 {"md", markdown},  {"badge", badge}, {"text", plain}};
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
     if (!strcmp(format, formats[i].name)) return formats[i].render(r, file);
   return false;
@@ -231,25 +238,29 @@ bool kc_render(const kc_results *r, const char *format, FILE *file) {
 
 int kc_verb_render(int argc, char **argv) {
   kc_results results;
-  if (argc == 1 && !strcmp(argv[0], "--help")) {
-    printf(
-        "usage: keel-conformance render RESULTS.jsonl FORMAT [FILE]\n\n"
-        "Writes results as %s, to FILE or standard output.\n",
-        kc_formats);
-    return 0;
-  }
-  if (argc < 2 || argc > 3)
+  kc_words words = {
+      .verb = "render",
+      .help =
+          "usage: keel-conformance render RESULTS.jsonl FORMAT [FILE]\n\n"
+          "Writes results as html, junit, tap, md, badge or text, to FILE"
+          " or standard\noutput.\n",
+      .most = 3};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (words.count < 2)
     return kc_usage("render", "it takes results, a format and perhaps a file");
-  if (!strstr(kc_formats, argv[1]) || strchr(argv[1], ' '))
-    return kc_usage("render", "there is no format \"%s\"; there are %s",
-                    argv[1], kc_formats);
-  if (!kc_results_read(argv[0], &results)) return KC_EXIT_USAGE;
+  const char *from = words.others[0], *format = words.others[1];
+  const char *to = words.count == 3 ? words.others[2] : NULL;
+  if (!kc_is_format(format))
+    return kc_usage("render", "there is no format \"%s\"; there are %s", format,
+                    kc_formats);
+  if (!kc_results_read(from, &results)) return KC_EXIT_USAGE;
   if (!results.complete)
-    fprintf(stderr, "keel-conformance: %s is %s\n", argv[0],
+    fprintf(stderr, "keel-conformance: %s is %s\n", from,
             results.tampered ? "not as it was written" : "not complete");
-  FILE *file = argc == 3 ? fopen(argv[2], "we") : stdout;
-  if (!file) return kc_usage("render", "%s can't be written", argv[2]);
-  bool good = kc_render(&results, argv[1], file);
+  FILE *file = to ? fopen(to, "we") : stdout;
+  if (!file) return kc_usage("render", "%s can't be written", to);
+  bool good = kc_render(&results, format, file);
   if (file != stdout) good &= fclose(file) == 0;
   kc_results_free(&results);
   return good ? 0 : KC_EXIT_SUITE;

@@ -430,7 +430,7 @@ static const kc_rule rules[] = {
          "kd_capture_table.begin KD_FAILED_PRECONDITION",
          "A refused begin must not end the recording that runs."),
     RULE("capture.empty", capture_empty,
-         "Ends it and makes the recording launchable", "kd_capture_table.end",
+         "Ends the recording and makes it launchable", "kd_capture_table.end",
          "A program whose ops are all views records nothing."),
     RULE("capture.others-work", capture_other_stream,
          "Starts recording what is enqueued on `stream`",

@@ -444,7 +444,7 @@ static const kc_rule rules[] = {
             "A \"current device\" that is set once sends everything to device"
             " 0."),
     KC_RULE(MUST, CORE, "dev.run-hooks", dev_hooks, 0, "plugin.h",
-            "Frame one run of a program on a device, for plugins that batch",
+            "Says that a run of a program on the device begins",
             "kd_plugin.run_begin kd_plugin.run_end",
             "Work that is held back until run_end and forgotten never runs."),
     KC_RULE(MUST, CORE, "dev.facts-in-units", dev_pci, 0, "base.h",

@@ -178,14 +178,14 @@ static const kc_rule rules[] = {
          "kd_collective_table.all_reduce kd_collective_table.create"
          " kd_collective_table.destroy KD_REDUCE_SUM KD_REDUCE_PRODUCT"
          " KD_REDUCE_MIN KD_REDUCE_MAX",
-         "Semantics are MPI's of the same name"),
+         "Gives each member the reduction of all members' inputs"),
     RULE("group.all-gather", all_gather, "kd_collective_table.all_gather",
-         "Makes a group of open devices, in rank order"),
+         "Gives each member all members' inputs, one behind the other by rank"),
     RULE("group.reduce-scatter", reduce_scatter,
          "kd_collective_table.reduce_scatter",
-         "Semantics are MPI's of the same name"),
+         "gives each member the part of its rank"),
     RULE("group.broadcast", broadcast, "kd_collective_table.broadcast",
-         "Semantics are MPI's of the same name"),
+         "Gives the root's tensor to all members"),
     RULE("group.send-receive", send_receive,
          "kd_collective_table.send kd_collective_table.receive",
          "the calls never block"),

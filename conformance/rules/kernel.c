@@ -1076,10 +1076,11 @@ static const kc_rule rules[] = {
          "kd_kernel_def.supports kd_node_table.input_type KD_UNIMPLEMENTED"
          " KD_RANK_UNKNOWN",
          "supports that looks at dims[1] of a scalar reads past it."),
-    RULE(MUST, "kernel.supports-pure", kernel_supports_pure, KC_CASES,
-         "kernel.h", "Cheap, any thread", "kd_kernel_def.supports",
-         "The host asks again and again; an answer that hangs on the last call"
-         " makes placement change."),
+    RULE(
+        MUST, "kernel.supports-pure", kernel_supports_pure, KC_CASES,
+        "kernel.h", "Cheap, any thread", "kd_kernel_def.supports",
+        "The host asks again and again; an answer that depends on the last call"
+        " makes placement change."),
     RULE(MUST, "kernel.cost-sane", kernel_cost, KC_CASES, "kernel.h",
          "Fills an estimate for the node",
          "kd_kernel_def.cost kd_cost.time kd_cost.flops kd_cost.bytes"
@@ -1195,7 +1196,7 @@ static const kc_rule rules[] = {
          "An epsilon of 0 instead of 1e-5 shows in one model of ten."),
     RULE(INFO, "kernel.batch-invariant", kernel_batch, 0, "kernel.h",
          "the same inputs give the same bits", "kd_kernel_def.enqueue",
-         "Whether a row's result hangs on how many rows there are: reported,"
+         "Whether a row's result depends on how many rows there are: reported,"
          " not demanded."),
 };
 

@@ -622,7 +622,7 @@ static const kc_rule rules[] = {
             " KD_EXTERNAL_DMA_BUF",
             "The handle must reach the same bytes."),
     KC_RULE(MUST, ASYNC, "mem.ordered", mem_ordered, 0, "memory.h",
-            "`allocate` and `release` in a stream's order",
+            "Makes a buffer in a stream's order",
             "kd_memory_table.allocate_ordered kd_memory_table.release_ordered",
             "Memory that is given out again at once is written by the next user"
             " while the last one still reads."),

@@ -296,6 +296,56 @@ static void op_matmul_full(void) {
   matmul_lengths(KC_PROBE_FULL, "full");
 }
 
+static bool one_input(kc_op_case *one, const char *op, kd_dtype dtype,
+                      const double *items, int64_t count);
+
+/* Where a formula that reads well loses its digits: 1 + x or exp(x) - 1 near 0, exp(-x)
+ * far from it, a sum of exponentials. */
+static void near_and_far(void) {
+  static const struct {
+    const char *op;
+    double centre, far; /* the ends of where it is tried: centre - far, + far */
+  } ops[] = {{"Acosh", 1, 0},
+             {"Asinh", 0, 100},
+             {"Atanh", 0, 0},
+             {"Celu", 0, 100},
+             {"Elu", 0, 100},
+             {"Erf", 0, 100},
+             {"Gelu", 0, 12},
+             {"Log", 1, 0},
+             {"LogSoftmax", 0, 10000},
+             {"Mish", 0, 80},
+             {"Selu", 0, 100},
+             {"Sigmoid", 0, 100},
+             {"Sinh", 0, 80},
+             {"Softmax", 0, 80},
+             {"Softplus", 0, 100},
+             {"Tanh", 0, 100},
+             {"ReduceLogSumExp", 0, 10000}};
+  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16};
+  double items[128];
+  for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
+    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
+      int64_t count = 0;
+      kc_op_case one;
+      for (int e = 1; e < 24; e++) {
+        items[count++] = ops[o].centre + ldexp(1.25, -e);
+        if (strcmp(ops[o].op, "Acosh") != 0)
+          items[count++] = ops[o].centre - ldexp(1.25, -e);
+      }
+      for (int k = 1; k <= 32 && ops[o].far > 0; k++) {
+        items[count++] = ops[o].centre + ops[o].far * k / 32;
+        items[count++] = ops[o].centre - ops[o].far * k / 32;
+      }
+      if (!wanted(ops[o].op, types[t])) continue;
+      if (one_input(&one, ops[o].op, types[t], items, count) &&
+          kc_case("op=%s,dtype=%s,where=digits", ops[o].op,
+                  kd_dtype_name(types[t])))
+        run_defs(&one, &kc_plain, false);
+      kc_case_free(&one);
+    }
+}
+
 /* One-hot rows: each output names the element that it must come from. */
 static void op_structure(void) {
   begin();
@@ -356,6 +406,7 @@ static void op_structure(void) {
   if (taken(&one) && kc_case("op=Softmax,dtype=f32,all=equal"))
     run_defs(&one, &kc_plain, false);
   kc_case_free(&one);
+  near_and_far();
 }
 
 /* ---- overflow, rounding, zeros, ties ----------------------------------------------------- */

@@ -96,7 +96,7 @@ static const kc_rule rules[] = {
          "Copies in the order of `stream`, which belongs to `to`",
          "kd_peer_table.copy", "From and to get mixed up."),
     RULE(PEER, "peer.reachable", peer_reachable, "memory.h",
-         "1 where `copy` works from one device to the other, else 0",
+         "Whether `copy` works from one device to the other",
          "kd_peer_table.reachable", "The host stages where it says 0."),
     RULE(PEER, "peer.order", peer_events, "memory.h",
          "the host has made it wait for the source's work",

@@ -157,7 +157,7 @@ static void perf_matmul(void) {
 
 static const kc_rule rules[] = {
     RULE(SHOULD, "perf.launch", perf_launch, "kernel.h",
-         "Runs it, in the order of `stream`", "kd_kernel_def.enqueue",
+         "Runs the kernel, in the order of `stream`", "kd_kernel_def.enqueue",
          "What a launch costs on the host. keel-conformance bench has more."),
     RULE(INFO, "perf.copies", perf_copies, "memory.h",
          "Copies from host memory into a buffer", "kd_memory_table.copy_in",

@@ -176,14 +176,16 @@ static void prof_bytes(void) {
   KC_RULE(MUST, PROFILE, id, check, flags, "profile.h", sentence, names, about)
 
 static const kc_rule rules[] = {
-    RULE("prof.records", prof_records, 0, "Starts and stops pushing records",
+    RULE("prof.records", prof_records, 0,
+         "Starts pushing records of what the device does",
          "kd_profile_table.start kd_profile_table.stop kd_host.profile_push"
          " kd_profile_record.kind kd_profile_record.correlation"
          " kd_profile_record.begin kd_profile_record.end KD_PROFILE_KERNEL"
          " KD_PROFILE_COPY_OUT KD_PROFILE_COPY KD_PROFILE_FILL"
          " KD_PROFILE_REGION KD_PROFILE_REPLAY kd_launch.correlation",
          "The host lays records beside its ops by their correlation."),
-    RULE("prof.monotone", prof_monotone, 0, "Starts and stops pushing records",
+    RULE("prof.monotone", prof_monotone, 0,
+         "Starts pushing records of what the device does",
          "kd_profile_record.begin kd_profile_record.stream",
          "Work of one stream begins in its order."),
     RULE("prof.duration-true", prof_duration, KC_ALONE,
@@ -198,11 +200,12 @@ static const kc_rule rules[] = {
          "(CLOCK_MONOTONIC, nanoseconds) as close together as it can",
          "kd_profile_table.clock", "An offset that is taken once drifts away."),
     RULE("prof.stop", prof_off, 0,
-         "`stop` returns when the last record of work that is done has been"
+         "It returns when the last record of work that is done has been"
          " pushed",
          "kd_profile_table.stop KD_UNAVAILABLE",
          "Records that come after stop are nobody's."),
-    RULE("prof.bytes", prof_bytes, 0, "Starts and stops pushing records",
+    RULE("prof.bytes", prof_bytes, 0,
+         "Starts pushing records of what the device does",
          "kd_profile_record.bytes KD_PROFILE_COPY_IN",
          "Bandwidths are computed from it."),
 };

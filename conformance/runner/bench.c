@@ -366,27 +366,41 @@ static int compare(const char *a, const char *b) {
 }
 
 static const char help[] =
-    "usage: keel-conformance bench [--json FILE] PLUGIN.so|DEVICE\n"
+    "usage: keel-conformance bench [OPTION]... PLUGIN.so|DEVICE\n"
     "       keel-conformance bench --compare A.json B.json\n"
     "\n"
     "Launch latency, events, copies by size, allocation, MatMul, elementwise "
     "ops,\n"
     "overlap of copies and kernels: medians on this machine. --compare sets "
     "two\n"
-    "such files, of two plugins or two runs, beside each other.\n";
+    "such files, of two plugins or two runs, beside each other.\n"
+    "\n"
+    "  --json FILE         writes the figures there, too\n"
+    "  --device N          the plugin's device N (cpu:1 does the same)\n"
+    "  --option NAME=VALUE an option of the plugin\n"
+    "  --jobs N            threads, the caller's among them\n"
+    "  --max-memory SIZE   device memory that it may take (512M)\n";
+
+static int compare_two(int argc, char **argv) {
+  bool unused = false;
+  const kc_word options[] = {{"--compare", .flag = &unused}, {0}};
+  kc_words words = {
+      .verb = "bench", .help = help, .options = options, .most = 2};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  return words.count == 2 ? compare(words.others[0], words.others[1])
+                          : kc_usage("bench", "--compare takes two files");
+}
 
 int kc_verb_bench(int argc, char **argv) {
   static kc_options options;
   const char *json = NULL;
-  if (argc >= 1 && !strcmp(argv[0], "--compare"))
-    return argc == 3 ? compare(argv[1], argv[2])
-                     : kc_usage("bench", "--compare takes two files");
-  if (argc >= 2 && !strcmp(argv[0], "--json")) {
-    json = argv[1];
-    argc -= 2;
-    argv += 2;
-  }
-  int status = kc_options_read(&options, "bench", help, argc, argv);
+  const kc_word own[] = {{"--json", .value = &json}, {0}};
+  const kc_words words = {.verb = "bench", .help = help, .options = own};
+  for (int i = 0; i < argc; i++)
+    if (!strcmp(argv[i], "--compare")) return compare_two(argc, argv);
+  int status = kc_options_read(
+      &options, &words, "--device --option --jobs --max-memory", argc, argv);
   if (status >= 0) return status;
   if (!options.plugin[0]) return kc_usage("bench", "which plugin?");
   kc.plugin = options.plugin;

@@ -8,7 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kd/help.h>
+
 #include "main.h"
+#include "ops/schema.h"
 #include "suite/suite.h"
 
 /* FOLDER/NAME.so where it is; a folder that begins with a dot is beside the
@@ -50,23 +53,24 @@ bool kc_find_plugin(const char *name, char out_path[4096]) {
     fprintf(stderr, "keel-conformance: %s: %s\n", name, strerror(ENOENT));
   else
     fprintf(stderr,
-            "keel-conformance: there is no plugin \"%s\": give the path of a"
-            " library (./lib%s.so), or the name of a device that Keel has"
-            " (cpu)\n",
+            "keel-conformance: there is no verb and no plugin \"%s\": give the"
+            " path of a library (./lib%s.so), or the name of a device that Keel"
+            " has (cpu); --help has the verbs\n",
             name, name);
   return false;
 }
 
 /* "10m", "30s", "500ms", "2h" in nanoseconds; 0 where it is none. */
 static uint64_t read_time(const char *text) {
-  char *end = NULL;
-  double value = strtod(text, &end);
+  const char *end = NULL;
+  double value = 0;
+  if (!kc_read_factor(text, &end, &value)) return 0;
   double unit = !strcmp(end, "ms")           ? 1e6
                 : !strcmp(end, "s") || !*end ? 1e9
                 : !strcmp(end, "m")          ? 60e9
                 : !strcmp(end, "h")          ? 3600e9
                                              : 0;
-  return value > 0 && end != text ? (uint64_t)(value * unit) : 0;
+  return value * unit < 1e18 ? (uint64_t)(value * unit) : 0;
 }
 
 /* "512M", "2G" in bytes; 0 where it is none. */
@@ -78,13 +82,28 @@ static uint64_t read_size(const char *text) {
               : toupper(*end) == 'M' ? 20
               : toupper(*end) == 'G' ? 30
                                      : -1;
-  return shift < 0 || end == text ? 0 : value << shift;
+  bool good = isdigit((unsigned char)*text) && shift >= 0 && value < 1ull << 32;
+  return good ? value << shift : 0;
 }
 
-static bool read_number(const char *text, uint64_t *out) {
-  char *end = NULL;
-  *out = strtoull(text, &end, 10);
-  return end != text && !*end && *text != '-';
+static double read_scale(const char *text) {
+  const char *end = NULL;
+  double value = 0;
+  return kc_read_factor(text, &end, &value) && !*end ? value : 0;
+}
+
+static bool is_dtype(const char *name) {
+  for (kd_dtype i = 1; i < KD_DTYPE_COUNT; i++)
+    if (!strcmp(name, kd_dtype_name(i))) return true;
+  return false;
+}
+
+static bool is_op(const char *name) {
+  const keel_schema *schema = NULL;
+  if (keel_schema_ready() != KD_OK) return true;
+  for (uint32_t i = 0; (schema = keel_schema_at(i)); i++)
+    if (!strcmp(name, schema->name)) return true;
+  return false;
 }
 
 static int read_level(const char *text) {
@@ -121,7 +140,8 @@ static const char *take(kc_options *o, const char *name, const char *value) {
   if (!strcmp(name, "--report")) {
     if (o->report_count == 16) return "is one too many";
     o->reports[o->report_count++] = value;
-    return strstr(kc_formats, value) ? NULL : "is no format";
+    return kc_is_format(value) ? NULL
+                               : "is none of html, junit, tap, md, badge, text";
   }
   if (!strcmp(name, "--seed")) {
     if (!strcmp(value, "random")) {
@@ -129,17 +149,19 @@ static const char *take(kc_options *o, const char *name, const char *value) {
       printf("seed %llu\n", (unsigned long long)o->seed);
       return NULL;
     }
-    return read_number(value, &o->seed) ? NULL : "is no number, nor random";
+    return kc_read_number(value, &o->seed) ? NULL
+                                           : "is neither a number nor random";
   }
   if (!strcmp(name, "--jobs")) {
-    bool good = read_number(value, &number) && number >= 1 && number <= 16;
+    bool good = kc_read_number(value, &number) && number >= 1 && number <= 16;
     o->jobs = (uint32_t)number;
-    return good ? NULL : "is no number from 1 to 16";
+    return good ? NULL : "is not a number from 1 to 16";
   }
   if (!strcmp(name, "--shard")) {
     char *end = NULL;
     o->shard = (uint32_t)strtoul(value, &end, 10) - 1;
-    bool good = *end == '/' && read_number(end + 1, &number) && number <= 10000;
+    bool good =
+        *end == '/' && kc_read_number(end + 1, &number) && number <= 10000;
     o->shards = good ? (uint32_t)number : 0;
     good = good && o->shard < o->shards;
     return good ? NULL : "is not like 2/5";
@@ -150,16 +172,22 @@ static const char *take(kc_options *o, const char *name, const char *value) {
                                                 : "is neither rule nor area";
   }
   if (!strcmp(name, "--soak"))
-    return (o->soak = read_time(value)) ? NULL : "is no time like 10m";
+    return (o->soak = read_time(value)) ? NULL : "is not a time like 10m";
   if (!strcmp(name, "--max-memory"))
-    return (o->max_memory = read_size(value)) ? NULL : "is no size like 512M";
+    return (o->max_memory = read_size(value)) ? NULL
+                                              : "is not a size like 512M";
   if (!strcmp(name, "--time-scale"))
-    return (o->time_scale = strtod(value, NULL)) > 0 ? NULL : "is no factor";
+    return (o->time_scale = read_scale(value)) > 0 ? NULL
+                                                   : "is not a number above 0";
   if (!strcmp(name, "--device")) {
-    bool good = read_number(value, &number) && number < KC_MAX_DEVICES;
+    bool good = kc_read_number(value, &number) && number < KC_MAX_DEVICES;
     o->device = (uint32_t)number;
-    return good ? NULL : "is no index of a device";
+    return good ? NULL : "is not the index of a device";
   }
+  if (!strcmp(name, "--op") && !is_op(value))
+    return "is not an op that the host knows";
+  if (!strcmp(name, "--dtype") && !is_dtype(value))
+    return "is not an element type (f32, i64 ...)";
   const struct {
     const char *name;
     const char **target;
@@ -201,9 +229,16 @@ static bool take_flag(kc_options *o, const char *name) {
   return true;
 }
 
-int kc_options_read(kc_options *o, const char *verb, const char *help, int argc,
-                    char **argv) {
-  static char name[64];
+/* Whether `name` is a word of a list. */
+static bool listed(const char *list, const char *name) {
+  size_t size = strlen(name);
+  for (const char *at = list; (at = strstr(at, name)); at += size)
+    if ((at == list || at[-1] == ' ') && (!at[size] || at[size] == ' '))
+      return true;
+  return false;
+}
+
+static void set_defaults(kc_options *o) {
   cpu_set_t set;
   memset(o, 0, sizeof *o);
   o->level = -1;
@@ -214,29 +249,58 @@ int kc_options_read(kc_options *o, const char *verb, const char *help, int argc,
                 ? (uint32_t)CPU_COUNT(&set)
                 : 1;
   if (o->jobs > 4) o->jobs = 4;
+}
+
+/* "./libacme.so", "cpu", "cpu:1" */
+static int take_plugin(kc_options *o, const char *verb, const char *word) {
+  uint64_t number = 0;
+  if (o->plugin[0])
+    return kc_usage(verb, "\"%s\" is one plugin too many", word);
+  const char *colon = strchr(word, ':');
+  if (colon && !strchr(word, '/')) {
+    if (!kc_read_number(colon + 1, &number) || number >= KC_MAX_DEVICES)
+      return kc_usage(verb, "\"%s\": \"%s\" is not the index of a device", word,
+                      colon + 1);
+    o->device = (uint32_t)number;
+  }
+  return kc_find_plugin(word, o->plugin) ? -1 : KC_EXIT_USAGE;
+}
+
+/* One option of a run. -1: go on. */
+static int take_option(kc_options *o, const kc_words *words,
+                       const char *allowed, int argc, char **argv, int *at) {
+  static char name[64];
+  const char *word = argv[*at], *value = NULL;
+  const kc_word *own = kc_word_find(words->options, word);
+  if (own) return kc_word_take(words->verb, own, argc, argv, at);
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+  if (!takes_value(name)) {
+    bool known = !strchr(word, '=') && take_flag(o, name);
+    if (known && (!allowed || listed(allowed, name))) return -1;
+  } else if (!allowed || listed(allowed, name)) {
+    int status = kc_option_value(words->verb, name, argc, argv, at, &value);
+    if (status >= 0) return status;
+    const char *wrong = take(o, name, value);
+    return wrong ? kc_usage(words->verb, "%s %s %s", name, value, wrong) : -1;
+  }
+  return kc_usage(words->verb, "there is no option \"%s\"", word);
+}
+
+int kc_options_read(kc_options *o, const kc_words *words, const char *allowed,
+                    int argc, char **argv) {
+  bool more_options = true;
+  set_defaults(o);
+  if (kc_helps(words->help, argc, argv)) return 0;
   for (int i = 0; i < argc; i++) {
-    const char *equals = strchr(argv[i], '=');
-    size_t size = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
-    snprintf(name, sizeof name, "%.*s", (int)size, argv[i]);
-    if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
-      fputs(help, stdout);
-      return 0;
+    int status = -1;
+    if (more_options && !strcmp(argv[i], "--")) {
+      more_options = false;
+    } else if (more_options && argv[i][0] == '-' && argv[i][1]) {
+      status = take_option(o, words, allowed, argc, argv, &i);
+    } else {
+      status = take_plugin(o, words->verb, argv[i]);
     }
-    if (argv[i][0] != '-') {
-      if (o->plugin[0])
-        return kc_usage(verb, "\"%s\" is one plugin too many", argv[i]);
-      const char *colon = strchr(argv[i], ':');
-      if (colon && !strchr(argv[i], '/'))
-        o->device = (uint32_t)strtoul(colon + 1, NULL, 10);
-      if (!kc_find_plugin(argv[i], o->plugin)) return KC_EXIT_USAGE;
-    } else if (takes_value(name)) {
-      const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
-      if (!value) return kc_usage(verb, "%s needs a value", name);
-      const char *wrong = take(o, name, value);
-      if (wrong) return kc_usage(verb, "%s %s %s", name, value, wrong);
-    } else if (equals || !take_flag(o, name)) {
-      return kc_usage(verb, "there is no option \"%s\"", argv[i]);
-    }
+    if (status >= 0) return status;
   }
   return -1;
 }

@@ -64,6 +64,21 @@ bool kc_chosen(const kc_options *options, const kc_rule *rule) {
   return chosen;
 }
 
+bool kc_globs_match(const kc_options *options) {
+  for (uint32_t i = 0; i < options->glob_count; i++) {
+    const kc_rule *rule = NULL;
+    for (uint32_t k = 0; (rule = kc_rule_at(k)); k++)
+      if (matches(options->globs[i], rule->id)) break;
+    if (rule) continue;
+    fprintf(stderr,
+            "keel-conformance: no rule's id is like \"%s\"; keel-conformance"
+            " list has them all\n",
+            options->globs[i]);
+    return false;
+  }
+  return true;
+}
+
 static uint32_t shard_of(const char *id, uint32_t shards) {
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
   for (; *id; id++)
@@ -550,15 +565,7 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
     kc_expectations_free(&run.expected);
     return KC_EXIT_USAGE;
   }
-  for (uint32_t i = 0; i < options->glob_count; i++) {
-    const kc_rule *rule = NULL;
-    for (uint32_t k = 0; (rule = kc_rule_at(k)); k++)
-      if (matches(options->globs[i], rule->id)) break;
-    if (rule) continue;
-    fprintf(stderr,
-            "keel-conformance: no rule's id is like \"%s\"; keel-conformance"
-            " list has them all\n",
-            options->globs[i]);
+  if (!kc_globs_match(options)) {
     kc_expectations_free(&run.expected);
     return KC_EXIT_USAGE;
   }

@@ -52,6 +52,9 @@ void kc_judge(const kc_expectations *expectations, kc_rule_result *rule);
 /* Whether an id is chosen by the globs. */
 bool kc_chosen(const kc_options *options, const kc_rule *rule);
 
+/* Whether each glob is like a rule's id; says which is not. */
+bool kc_globs_match(const kc_options *options);
+
 /* Facts of the plugin, by a child of its own. */
 typedef struct kc_facts {
   bool loaded, open;

@@ -242,40 +242,28 @@ static const kc_fault *fault_of(const char *name) {
 
 static int read_options(settings *s, int argc, char **argv) {
   static char path[4096];
-  for (int i = 0; i < argc; i++) {
-    const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-    if (!strcmp(argv[i], "--help")) {
-      fputs(help, stdout);
-      return 0;
-    }
-    if (!strcmp(argv[i], "--matrix")) {
-      s->matrix = true;
-      continue;
-    }
-    if (!strcmp(argv[i], "--races")) {
-      s->races = true;
-      continue;
-    }
-    if (!value)
-      return kc_usage("self-test", "%s is no option, or needs a value",
-                      argv[i]);
-    i++;
-    if (!strcmp(argv[i - 1], "--defect"))
-      s->glob = value;
-    else if (!strcmp(argv[i - 1], "--seed"))
-      s->seed = value;
-    else if (!strcmp(argv[i - 1], "--fault")) {
-      if (!kc_find_plugin(value, path)) return KC_EXIT_USAGE;
-      s->fault = path;
-    } else if (!strcmp(argv[i - 1], "--jobs"))
-      s->jobs = (uint32_t)strtoul(value, NULL, 10);
-    else if (!strcmp(argv[i - 1], "--repeat"))
-      s->repeat = (uint32_t)strtoul(value, NULL, 10);
-    else
-      return kc_usage("self-test", "there is no option \"%s\"", argv[i - 1]);
-  }
-  if (!s->jobs || s->jobs > 16)
-    return kc_usage("self-test", "--jobs is a number from 1 to 16");
+  const char *jobs = NULL, *repeat = NULL;
+  uint64_t number = 0;
+  const kc_word options[] = {
+      {"--defect", .value = &s->glob}, {"--seed", .value = &s->seed},
+      {"--fault", .value = &s->fault}, {"--jobs", .value = &jobs},
+      {"--repeat", .value = &repeat},  {"--matrix", .flag = &s->matrix},
+      {"--races", .flag = &s->races},  {0}};
+  kc_words words = {.verb = "self-test", .help = help, .options = options};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (s->fault && !kc_find_plugin(s->fault, path)) return KC_EXIT_USAGE;
+  if (s->fault) s->fault = path;
+  if (s->seed && !kc_read_number(s->seed, &number))
+    return kc_usage("self-test", "--seed %s is not a number", s->seed);
+  if (jobs && (!kc_read_number(jobs, &number) || !number || number > 16))
+    return kc_usage("self-test", "--jobs %s is not a number from 1 to 16",
+                    jobs);
+  if (jobs) s->jobs = (uint32_t)number;
+  if (repeat && (!kc_read_number(repeat, &number) || !number || number > 1e6))
+    return kc_usage("self-test", "--repeat %s is not a number, 1 or more",
+                    repeat);
+  if (repeat) s->repeat = (uint32_t)number;
   return -1;
 }
 

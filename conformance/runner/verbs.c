@@ -51,8 +51,6 @@ static const char run_help[] =
     "  --verbose           prints all of each failure\n"
     "  --quiet             no progress; what failed and the totals only\n";
 
-int kc_in_process(const kc_options *options);
-
 static const char *state_folder(void) {
   static char path[4096];
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -102,7 +100,8 @@ static void write_reports(const kc_options *options,
 int kc_verb_run(int argc, char **argv) {
   kc_options options;
   kc_results results = {0};
-  int status = kc_options_read(&options, "run", run_help, argc, argv);
+  const kc_words words = {.verb = "run", .help = run_help};
+  int status = kc_options_read(&options, &words, NULL, argc, argv);
   if (status >= 0) return status;
   if (!options.plugin[0]) return kc_usage("run", "which plugin?");
   if (options.in_process) return kc_in_process(&options);
@@ -156,27 +155,30 @@ void kc_list_defects(void);
 void kc_list_markdown(void);
 
 int kc_verb_list(int argc, char **argv) {
-  const char *what = argc ? argv[0] : "";
+  bool names = false, sentences = false, markdown = false, defects = false;
+  const kc_word options[] = {{"--names", .flag = &names},
+                             {"--sentences", .flag = &sentences},
+                             {"--markdown", .flag = &markdown},
+                             {"--defects", .flag = &defects},
+                             {0}};
+  kc_words words = {.verb = "list", .help = list_help, .options = options};
   const kc_rule *rule = NULL;
-  if (!strcmp(what, "--help")) {
-    fputs(list_help, stdout);
-    return 0;
-  }
-  if (!strcmp(what, "--defects")) {
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (names + sentences + markdown + defects > 1)
+    return kc_usage("list", "it takes one option at a time");
+  if (defects) {
     kc_list_defects();
     return 0;
   }
-  if (!strcmp(what, "--markdown")) {
+  if (markdown) {
     kc_list_markdown();
     return 0;
   }
-  if (*what && strcmp(what, "--names") != 0 && strcmp(what, "--rules") != 0 &&
-      strcmp(what, "--sentences") != 0)
-    return kc_usage("list", "there is no option \"%s\"", what);
   for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
-    if (!strcmp(what, "--names"))
+    if (names)
       printf("%s\t%s\n", rule->id, rule->names);
-    else if (!strcmp(what, "--sentences"))
+    else if (sentences)
       printf("%s\t%s\t%s\t%s\n", rule->id, kc_severity_name(rule->severity),
              rule->header, rule->sentence);
     else
@@ -193,30 +195,35 @@ int kc_verb_list(int argc, char **argv) {
 const char *kc_defects_of(const char *rule, uint32_t index,
                           const char **out_text);
 
+/* Says which rules have a name like it. */
+static int no_rule(const char *name) {
+  const kc_rule *rule = NULL;
+  fprintf(stderr, "keel-conformance: there is no rule %s", name);
+  const char *dot = strchr(name, '.');
+  size_t size = dot ? (size_t)(dot - name) + 1 : 3;
+  const char *before = "; there are";
+  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++)
+    if (!strncmp(rule->id, name, size)) {
+      fprintf(stderr, "%s %s", before, rule->id);
+      before = ",";
+    }
+  fputs(*before == ';' ? "; keel-conformance list has them all\n" : "\n",
+        stderr);
+  return KC_EXIT_USAGE;
+}
+
 int kc_verb_explain(int argc, char **argv) {
-  if (argc != 1)
-    return kc_usage("explain", "%s",
-                    argc ? "one rule at a time" : "which rule?");
-  if (!strcmp(argv[0], "--help")) {
-    puts(
-        "usage: keel-conformance explain RULE\n\nThe rule, the header's"
-        " sentence, why it is there, and the defects that it catches.");
-    return 0;
-  }
-  const kc_rule *rule = kc_rule_find(argv[0]);
-  if (!rule) {
-    fprintf(stderr, "keel-conformance: there is no rule %s", argv[0]);
-    const char *dot = strchr(argv[0], '.');
-    size_t size = dot ? (size_t)(dot - argv[0]) + 1 : 3;
-    const char *before = "; there are";
-    for (uint32_t i = 0; (rule = kc_rule_at(i)); i++)
-      if (!strncmp(rule->id, argv[0], size)) {
-        fprintf(stderr, "%s %s", before, rule->id);
-        before = ",";
-      }
-    fputc('\n', stderr);
-    return KC_EXIT_USAGE;
-  }
+  kc_words words = {
+      .verb = "explain",
+      .help =
+          "usage: keel-conformance explain RULE\n\nThe rule, the header's"
+          " sentence, why it is there, and the defects that it catches.\n",
+      .most = 1};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (!words.count) return kc_usage("explain", "which rule?");
+  const kc_rule *rule = kc_rule_find(words.others[0]);
+  if (!rule) return no_rule(words.others[0]);
   printf("%s\n  %s rule of level or option %s, since ABI %u.%u\n\n", rule->id,
          kc_severity_name(rule->severity), kc_level_name(rule->level),
          KD_VERSION_MAJOR(rule->since), KD_VERSION_MINOR(rule->since));
@@ -239,12 +246,13 @@ int kc_verb_again(int argc, char **argv) {
   static kc_results last, results;
   static kc_options options;
   static char path[4200];
-  int status = kc_options_read(
-      &options, "again",
-      "usage: keel-conformance again [OPTION]...\n\nRuns the rules that failed"
-      " in the last run again, on the same plugin.\nOptions are those of"
-      " run.\n",
-      argc, argv);
+  const kc_words words = {
+      .verb = "again",
+      .help =
+          "usage: keel-conformance again [OPTION]... [PLUGIN.so|DEVICE]\n\n"
+          "Runs the rules that failed in the last run again, on the same"
+          " plugin.\nOptions are those of run.\n"};
+  int status = kc_options_read(&options, &words, NULL, argc, argv);
   if (status >= 0) return status;
   snprintf(path, sizeof path, "%s/results.jsonl",
            options.out ? options.out : state_folder());
@@ -274,15 +282,19 @@ int kc_verb_again(int argc, char **argv) {
 
 int kc_verb_compare(int argc, char **argv) {
   static kc_results a, b;
-  if (argc == 1 && !strcmp(argv[0], "--help")) {
-    puts(
-        "usage: keel-conformance compare OLD.jsonl NEW.jsonl\n\nWhat was"
-        " fixed, what broke, what is new, and what takes twice as long.\nExit"
-        " status 1 where something broke.");
-    return 0;
-  }
-  if (argc != 2) return kc_usage("compare", "two results.jsonl are compared");
-  if (!kc_results_read(argv[0], &a) || !kc_results_read(argv[1], &b))
+  kc_words words = {
+      .verb = "compare",
+      .help =
+          "usage: keel-conformance compare OLD.jsonl NEW.jsonl\n\nWhat was"
+          " fixed, what broke, what is new, and what takes twice as"
+          " long.\nExit status 1 where something broke.\n",
+      .most = 2};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (words.count != 2)
+    return kc_usage("compare", "two results.jsonl are compared");
+  if (!kc_results_read(words.others[0], &a) ||
+      !kc_results_read(words.others[1], &b))
     return KC_EXIT_USAGE;
   uint32_t fixed = 0, broken = 0, changed = 0, slower = 0;
   for (uint32_t i = 0; i < b.rule_count; i++) {
@@ -329,12 +341,17 @@ int kc_verb_doctor(int argc, char **argv) {
   kc_options options;
   kc_facts facts;
   struct stat file;
-  int status = kc_options_read(
-      &options, "doctor",
-      "usage: keel-conformance doctor PLUGIN.so\n\nWhy a plugin does not load:"
-      " the file, its rights, the libraries that it needs,\nthe entry symbol,"
-      " versions, its devices.\n",
-      argc, argv);
+  const kc_words words = {
+      .verb = "doctor",
+      .help =
+          "usage: keel-conformance doctor [OPTION]... PLUGIN.so|DEVICE\n\n"
+          "Why a plugin does not load: the file, its rights, the libraries"
+          " that it needs,\nthe entry symbol, versions, its devices.\n\n"
+          "  --device N          the plugin's device N\n"
+          "  --option NAME=VALUE an option of the plugin\n"
+          "  --time-scale X      deadlines X times as long\n"};
+  int status = kc_options_read(&options, &words,
+                               "--device --option --time-scale", argc, argv);
   if (status >= 0) return status;
   if (!options.plugin[0]) return kc_usage("doctor", "which plugin?");
   printf("file      %s\n", options.plugin);
@@ -372,39 +389,54 @@ static bool op_of(const char *name, char *op, char *dtype, size_t room) {
   return true;
 }
 
-int kc_coverage_cell(const kc_results *results, const char *op,
-                     const char *dtype, uint32_t *out_cases);
-int kc_coverage_cell(const kc_results *results, const char *op,
-                     const char *dtype, uint32_t *out_cases) {
+kc_cell kc_coverage_cell(const kc_results *results, const char *op,
+                         const char *dtype) {
   char a[64], b[64];
-  int worst = -1;
-  *out_cases = 0;
+  kc_cell cell = {0};
   for (uint32_t r = 0; r < results->rule_count; r++)
     for (uint32_t c = 0; c < results->rules[r].case_count; c++) {
       const kc_case_result *one = &results->rules[r].cases[c];
       if (!op_of(one->name, a, b, sizeof a) || strcmp(a, op) != 0 ||
-          strcmp(b, dtype) != 0)
+          (dtype && strcmp(b, dtype) != 0))
         continue;
-      if (one->status == KC_UNCLAIMED) continue;
-      (*out_cases)++;
-      int bad = kc_status_failed(one->status);
-      if (bad > worst) worst = bad;
+      if (one->status == KC_UNCLAIMED || one->status == KC_NOT_RUN)
+        cell.absent++;
+      else
+        cell.cases++;
+      cell.failed += kc_status_failed(one->status);
     }
-  return worst;
+  return cell;
+}
+
+static void print_absent(const kc_results *results) {
+  const ref_op *ref = NULL;
+  uint32_t count = 0;
+  printf("\n%s:", results->partial ? "ops without a case in this run"
+                                   : "ops that the plugin does not have");
+  for (uint32_t i = 0; (ref = ref_at(i)); i++)
+    if (!kc_coverage_cell(results, ref->name, NULL).cases) {
+      printf(" %s", ref->name);
+      count++;
+    }
+  printf("%s\n", count ? "" : " none");
 }
 
 int kc_verb_coverage(int argc, char **argv) {
   static kc_results results;
   static char path[4200];
-  if (argc && !strcmp(argv[0], "--help")) {
-    puts(
-        "usage: keel-conformance coverage [RESULTS.jsonl]\n\nHow many cases of"
-        " each op and element type were run; ! marks failures. Without\na file:"
-        " the last run's.");
-    return 0;
-  }
-  if (argc)
-    snprintf(path, sizeof path, "%s", argv[0]);
+  kc_words words = {
+      .verb = "coverage",
+      .help =
+          "usage: keel-conformance coverage [RESULTS.jsonl]\n\nHow many"
+          " cases of each op and element type were run; ! marks failures, "
+          "-\nwhat"
+          " the plugin does not have or no case was run of."
+          " Without\na file: the last run's.\n",
+      .most = 1};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (words.count)
+    snprintf(path, sizeof path, "%s", words.others[0]);
   else
     snprintf(path, sizeof path, "%s/results.jsonl", state_folder());
   if (!kc_results_read(path, &results)) return KC_EXIT_USAGE;
@@ -421,25 +453,19 @@ int kc_verb_coverage(int argc, char **argv) {
   putchar('\n');
   const ref_op *ref = NULL;
   for (uint32_t i = 0; (ref = ref_at(i)); i++) {
-    bool any = false;
-    for (int pass = 0; pass < 2; pass++) {
-      if (pass && !any) break;
-      if (pass) printf("%-28s", ref->name);
-      for (uint32_t t = 0; t < KD_DTYPE_COUNT; t++) {
-        uint32_t cases = 0;
-        if (!used[t]) continue;
-        int bad =
-            kc_coverage_cell(&results, ref->name, kd_dtype_name(t), &cases);
-        any |= cases > 0;
-        if (!pass) continue;
-        if (cases)
-          printf("%5u%c", cases, bad > 0 ? '!' : ' ');
-        else
-          printf("%5s ", "-");
-      }
-      if (pass) putchar('\n');
+    if (!kc_coverage_cell(&results, ref->name, NULL).cases) continue;
+    printf("%-28s", ref->name);
+    for (uint32_t t = 0; t < KD_DTYPE_COUNT; t++) {
+      if (!used[t]) continue;
+      kc_cell cell = kc_coverage_cell(&results, ref->name, kd_dtype_name(t));
+      if (cell.cases)
+        printf("%5u%c", cell.cases, cell.failed ? '!' : ' ');
+      else
+        printf("%5s ", "-");
     }
+    putchar('\n');
   }
+  print_absent(&results);
   printf("\nrules without a run:");
   uint32_t without = 0;
   for (uint32_t r = 0; r < results.rule_count; r++)

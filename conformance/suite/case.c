@@ -19,11 +19,13 @@ kc_page *kc_shared;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool on_stdout;
+static uint32_t printed_failures;
 static sigjmp_buf leaving;
 static pthread_t main_thread;
 static uint64_t case_seed;
 static bool in_case;
-static uint32_t numbers; /* cases counted */
+static uint32_t numbers;     /* cases counted */
+static uint32_t numbers_run; /* those of the rule that ran */
 static uint32_t failures;
 static bool outside; /* the last kc_unclaimed was of the whole rule */
 static uint32_t soak_round;
@@ -48,7 +50,48 @@ void kc_channel_open(bool in_process) {
   }
 }
 
+/* The event in words, in a process of its own. */
+static void print_event(char kind, const char *text) {
+  const char *case_name = strchr(text, ' ');
+  switch (kind) {
+    case 'B':
+      if (kc.in_process) printf("  %s\n", case_name ? case_name + 1 : text);
+      break;
+    case 'F':
+      printf("    failed: %s\n", text);
+      break;
+    case 'W':
+      printf("    broke another rule: %s\n", text);
+      break;
+    case 'N':
+      printf("    note: %s\n", text);
+      break;
+    case 'U':
+      printf("    not claimed: %s\n", text);
+      break;
+    case 'X':
+      puts("    stopped; the other cases of the rule were not run");
+      break;
+    default:
+      break;
+  }
+  fflush(stdout);
+  printed_failures += kind == 'F' || kind == 'W';
+}
+
+uint32_t kc_channel_failures(void) {
+  return printed_failures;
+}
+
+uint32_t kc_channel_cases(void) {
+  return numbers_run;
+}
+
 void kc_send(char kind, const char *text) {
+  if (on_stdout) {
+    print_event(kind, text);
+    return;
+  }
   char line[2048];
   int size =
       snprintf(line, sizeof line, "%s %c %s", kc_shared->nonce, kind, text);
@@ -57,11 +100,9 @@ void kc_send(char kind, const char *text) {
   for (int i = 0; i < size; i++)
     if ((unsigned char)line[i] < ' ') line[i] = ' ';
   line[size++] = '\n';
-  if (on_stdout && kind == 'E') return;
-  if (on_stdout) memcpy(line, "    ", 4 < size ? 4 : (size_t)size);
   const char *at = line;
   while (size > 0) {
-    ssize_t wrote = write(on_stdout ? 1 : KC_EVENT_FD, at, (size_t)size);
+    ssize_t wrote = write(KC_EVENT_FD, at, (size_t)size);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) _exit(99); /* nobody listens any more */
     at += wrote;
@@ -123,6 +164,7 @@ bool kc_case(const char *format, ...) {
   uint32_t number = numbers++;
   if (number < kc.from || (kc.only && strcmp(kc.only, name) != 0)) return false;
   in_case = true;
+  numbers_run++;
   failures = 0;
   case_seed = hash_text(UINT64_C(0xcbf29ce484222325) ^ kc.seed, name);
   atomic_store(&kc_shared->number, number);
@@ -232,6 +274,7 @@ bool kc_run_rule(const kc_rule *rule) {
   kc.rule = rule->id;
   kc_shared->name[0] = 0;
   outside = false;
+  numbers_run = 0;
   for (soak_round = round_of(kc.only);; soak_round++) {
     if (!run_round(rule)) return false;
     if (kc.only || kc_now() - began >= kc.soak_time) break;

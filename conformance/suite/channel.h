@@ -37,8 +37,11 @@ typedef struct kc_page {
 /* The child's page; a private one where there is no runner. */
 extern kc_page *kc_shared;
 
-/* Begins: maps the page, opens the pipe. in_process: events go to stdout. */
+/* Begins: maps the page, opens the pipe. in_process: events are printed, for people. */
 void kc_channel_open(bool in_process);
+/* What was printed so far: checks that failed, and the last rule's cases. */
+uint32_t kc_channel_failures(void);
+uint32_t kc_channel_cases(void);
 /* Sends one line. */
 void kc_send(char kind, const char *text);
 /* Runs the rule's check over its cases, and goes on for kc.soak_time; false where

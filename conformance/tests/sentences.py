@@ -25,7 +25,7 @@ IDS = re.compile(r"\s*\*?\s*\[([a-z]+\.[a-z0-9-]+(?:[,\s*]+[a-z]+\.[a-z0-9-]+)*)
 # sentences that other rules than their own check, by what they begin with
 EXTRA = {
     ("memory.h", "Frees a buffer."): ["mem.alloc-free"],
-    ("stream.h", "Returns KD_OK (done, or never recorded)"): ["event.record-query"],
+    ("stream.h", "Asks whether the work before the event is done"): ["event.record-query"],
     ("profile.h", "Profiling of a device"): ["abi.groups"],
     ("region.h", "The compiler of a device."): ["abi.groups"],
     ("capture.h", "bytes; only uses that start here change"): ["capture.update"],

@@ -39,6 +39,20 @@ for file in report.html junit.xml results.tap summary.md badge.svg summary.txt; 
   [ -s "$scratch/cpu/$file" ] || { echo "FAILED: no $file"; failed=1; }
 done
 
+# an op that the plugin does not have is not there: it has not passed
+status 0 "$suite" run "$minimal" --out "$scratch/minimal" --report html \
+  --rule robust.zero-divisor --rule robust.index-data --rule op.sum-exact-ints
+grep -q 'title="Div i32: the plugin has no such kernel">&ndash;<' "$scratch/minimal/report.html" ||
+  grep -q '<code>Div</code>' "$scratch/minimal/report.html" ||
+  { echo "FAILED: Div is not shown as missing"; failed=1; }
+grep -q 'title="Div [a-z0-9]*: [0-9]* cases' "$scratch/minimal/report.html" &&
+  { echo "FAILED: Div is shown as tested"; failed=1; }
+grep -q 'title="MatMul f32: [0-9]* cases"' "$scratch/minimal/report.html" ||
+  { echo "FAILED: MatMul is not shown as tested"; failed=1; }
+status 0 "$suite" coverage "$scratch/minimal/results.jsonl"
+says '^ops without a case in this run:.* Div Mod '
+says '^rules without a run:.*robust.zero-divisor'
+
 # the same for any order, number of jobs, shard and seed
 for seed in 2 3; do
   for jobs in 1 4; do
@@ -76,7 +90,7 @@ says 'there is no option'
 status 2 "$suite" run "$scratch/nothing.so"
 says 'No such file'
 status 2 "$suite" run nothing
-says 'there is no plugin'
+says 'there is no verb and no plugin'
 status 2 "$suite" run "$minimal" --level 9
 status 2 "$suite" run "$minimal" --seed -3
 status 3 "$suite" run "$scratch/../$(basename "$scratch")/out"
@@ -96,6 +110,15 @@ status 0 "$suite" coverage "$scratch/cpu/results.jsonl"
 says '^MatMul'
 status 0 "$suite" compare "$scratch/cpu/results.jsonl" "$scratch/cpu/results.jsonl"
 status 0 "$suite" run "$minimal" --in-process --case copy.in-out/size=7
+says '^  copy.in-out/size=7$'
+says '^1 rule ran in this process, 0 failed$'
+KEEL_SIM=odd_tail status 1 "$suite" --in-process "$sim" --case copy.in-out/size=5
+says '^    failed: byte 4 of 5 came back as another$'
+status 0 "$suite" run "$minimal" --in-process --rule 'stream.f*' --rule copy.zero
+says '^    not claimed: the plugin has no table for async$'
+status 4 "$suite" run "$minimal" --in-process --rule 'stream.*'
+status 2 "$suite" run "$minimal" --in-process --rule no.such-rule
+status 3 "$suite" run "$scratch/out" --in-process --rule copy.zero
 status 0 "$suite" run "$minimal" --case copy.in-out/size=7
 says '^1 passed, 0 failed'
 
@@ -110,6 +133,52 @@ sed s/2099/2001/ "$scratch/expect.json" >"$scratch/expired.json"
 status 6 "$suite" run "$minimal" --rule copy.in-out --expectations "$scratch/expired.json"
 sed 's/size=7/size=*/' "$scratch/expect.json" >"$scratch/glob.json"
 status 2 "$suite" run "$minimal" --rule copy.in-out --expectations "$scratch/glob.json"
+
+# the words of every verb: help anywhere, options before and behind, and what is none
+verbs="run list explain again compare render coverage pack verify self-test bench doctor"
+mkdir "$scratch/words" && cd "$scratch/words" || exit 1
+for verb in $verbs; do
+  for words in "--help" "-h" "word --help" "--help word"; do
+    # shellcheck disable=SC2086
+    status 0 "$suite" $verb $words
+    says "^usage: keel-conformance .*$verb"
+  done
+  for words in "--no-such" "word --no-such" "--no-such=3" "a b c d e"; do
+    # shellcheck disable=SC2086
+    status 2 "$suite" $verb $words
+  done
+  case $verb in list | again | coverage | self-test) ;; *) status 2 "$suite" $verb ;; esac
+done
+[ -z "$(ls)" ] || { echo "FAILED: a verb wrote $(ls)"; failed=1; }
+for option in level rule not option report seed jobs shard group soak max-memory \
+  time-scale device op dtype case dump out expectations; do
+  status 2 "$suite" run "$minimal" --$option
+  says "needs a value"
+  status 2 "$suite" run "$minimal" --$option --quick
+  says "is an option"
+done
+for wrong in level=5 report=ht report= seed=3x seed= seed=18446744073709551616 jobs=0 \
+  jobs=x shard=3/2 group=x soak=-1s soak=inf max-memory=12Q max-memory=-5 \
+  time-scale=3x time-scale=inf device=9 device=x op=NoSuchOp dtype=f33 option=x; do
+  status 2 "$suite" run "--$wrong" "$minimal"
+  says "--${wrong%%=*}"
+done
+status 2 "$suite" run cpu:x
+says 'is not the index of a device'
+for wrong in jobs=17 repeat=x repeat=0 seed=x; do
+  status 2 "$suite" self-test "--$wrong"
+done
+status 2 "$suite" verify report --replay 200%
+status 2 "$suite" render "$scratch/cpu/results.jsonl" ht
+says 'there is no format'
+status 2 "$suite" doctor "$minimal" --report html
+says 'there is no option'
+status 0 "$suite" bench "$minimal" --json behind.json
+status 0 "$suite" bench --json=before.json "$minimal"
+status 0 "$suite" bench before.json --compare behind.json
+says 'ratio'
+status 2 "$suite" bench --compare before.json
+cd / || exit 1
 
 # pack, verify, and what verify refuses
 cd "$scratch" || exit 1
