@@ -1,4 +1,5 @@
 /* eager_test.c - single ops: results, errors, caches, threads, devices. */
+#include <math.h>
 #include <pthread.h>
 
 #define WORKERS 1
@@ -85,7 +86,7 @@ static void mistakes_are_named(void **state) {
   expect_message("takes 2");
   assert_int_equal(keel_call(context, "Not", NULL, 0, &x, 1, &y, 1),
                    KD_INVALID_ARGUMENT);
-  expect_message("can't be f32");
+  expect_message("can't be f32; it is one of bool");
   const keel_attr axis = KEEL_INT("axis", 0);
   keel_tensor *absent[] = {NULL, x};
   assert_int_equal(keel_call(context, "Concat", &axis, 1, absent, 2, &y, 1),
@@ -100,6 +101,122 @@ static void mistakes_are_named(void **state) {
   keel_tensor_release(x);
   keel_tensor_release(three_floats);
   keel_tensor_release(whole);
+}
+
+/* A name is proposed where it is near; else it's said where names are. */
+static void what_is_not_there_is_named(void **state) {
+  static const struct {
+    const char *op, *says, *not ;
+  } rows[] = {
+      {"relu", "; did you mean Relu?", NULL},
+      {"Maxpol", "; did you mean MaxPool?", NULL},
+      {"LayerNormalisation", "; did you mean LayerNormalization?", NULL},
+      {"Swish", "no op Swish; `keel ops` lists", "did you mean"},
+      {"RMSNormalization", "`keel ops` lists", "did you mean"},
+      {"ai.onnx.preview.training::Adam", "of the domains ai.onnx, keel",
+       "did you mean"},
+      {"com.acme::Gelu", "ai.onnx::Gelu is another op of that name", "mean"},
+      {"X", "`keel ops` lists", "did you mean"},
+  };
+  const int64_t two = 2;
+  const uint8_t nibbles = 0x21;
+  keel_tensor *x = floats(context, 4, data), *y = NULL, *small = NULL;
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_int_equal(keel_call(context, rows[i].op, NULL, 0, &x, 1, &y, 1),
+                     KD_NOT_FOUND);
+    expect_message(rows[i].says);
+    if (rows[i].not ) assert_null(strstr(keel_message(), rows[i].not ));
+  }
+  /* types: of an input, and of an output that an attribute decides */
+  assert_int_equal(
+      keel_tensor_create(context, KD_I4, 1, &two, &nibbles, &small), KD_OK);
+  assert_int_equal(keel_call(context, "Neg", NULL, 0, &small, 1, &y, 1),
+                   KD_UNIMPLEMENTED);
+  expect_message("X is i4, a type that Keel does not have yet");
+  const keel_attr f8 = KEEL_INT("to", KD_F8E5M2), later = KEEL_INT("to", 99);
+  assert_int_equal(keel_call(context, "Cast", &f8, 1, &x, 1, &y, 1),
+                   KD_UNIMPLEMENTED);
+  expect_message("no device takes Cast(f32[4]) -> f8e5m2[4]; asked for");
+  assert_int_equal(keel_call(context, "Cast", &later, 1, &x, 1, &y, 1),
+                   KD_UNIMPLEMENTED);
+  expect_message("\"to\" is element type 99, which Keel does not have yet");
+  keel_tensor_release(x);
+  keel_tensor_release(small);
+}
+
+/* Of X [2,4], a Resize to what `inputs` say; 0 of a count: that input is absent. */
+typedef struct wrong_resize {
+  int axis_count, roi_count, scale_count, size_count;
+  int64_t axes[3], sizes[3];
+  float roi[4], scales[3];
+  const char *policy, *message;
+} wrong_resize;
+
+static const wrong_resize wrong_resizes[] = {
+    {1, 4, 0, 1, {1}, {3}, {0}, {0}, "", "roi has 4 entries, not 2"},
+    {2, 2, 0, 2, {0, 1}, {3, 3}, {0}, {0}, "", "roi has 2 entries, not 4"},
+    {1, 2, 0, 1, {1}, {3}, {NAN, 1}, {0}, "", "not a finite number"},
+    {1, 2, 0, 1, {1}, {3}, {0, INFINITY}, {0}, "", "not a finite number"},
+    {2, 0, 2, 0, {1, -1}, {0}, {0}, {2, 2}, "", "names dimension 1 twice"},
+    {3, 0, 3, 0, {0, 1, 0}, {0}, {0}, {2, 2, 2}, "", "axes has 3 entries"},
+    {1, 0, 1, 0, {2}, {0}, {0}, {2}, "", "axis 2 is not in a tensor"},
+    {1, 0, 2, 0, {1}, {0}, {0}, {2, 2}, "", "scales has 2 entries, not 1"},
+    {1, 0, 1, 0, {1}, {0}, {0}, {NAN}, "", "scales[0] is nan"},
+    {1, 0, 1, 0, {1}, {0}, {0}, {INFINITY}, "", "scales[0] is inf"},
+    {1, 0, 1, 0, {1}, {0}, {0}, {-1}, "", "scales[0] is -1"},
+    {1, 0, 1, 0, {1}, {0}, {0}, {0}, "", "scales[0] is 0"},
+    {1, 0, 1, 0, {1}, {0}, {0}, {3e38f}, "", "elements of dimension 1"},
+    {1, 0, 1, 1, {1}, {3}, {0}, {2}, "", "both scales and sizes"},
+    {1, 0, 0, 1, {1}, {-3}, {0}, {0}, "not_larger", "sizes[0] is -3"},
+    {1, 0, 0, 1, {1}, {3}, {0}, {0}, "fit", "\"fit\" is none of"},
+    {2, 0, 0, 2, {0, 1}, {3, INT64_MAX}, {0}, {0}, "not_smaller", "too large"},
+};
+
+static keel_tensor *list(kd_dtype dtype, int64_t count, const void *values) {
+  keel_tensor *made = NULL;
+  if (!count) return NULL;
+  assert_int_equal(keel_tensor_create(context, dtype, 1, &count, values, &made),
+                   KD_OK);
+  return made;
+}
+
+static keel_status resize(const wrong_resize *w, int64_t rows,
+                          keel_tensor **out) {
+  const int64_t dims[] = {rows, 4};
+  static const float zeros[8];
+  const keel_attr attrs[] = {
+      KEEL_INTS("axes", w->axis_count, w->axes),
+      KEEL_STRING("keep_aspect_ratio_policy",
+                  *w->policy ? w->policy : "stretch"),
+      KEEL_STRING("coordinate_transformation_mode", "tf_crop_and_resize")};
+  keel_tensor *in[] = {NULL, list(KD_F32, w->roi_count, w->roi),
+                       list(KD_F32, w->scale_count, w->scales),
+                       list(KD_I64, w->size_count, w->sizes)};
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, zeros, &in[0]),
+                   KD_OK);
+  keel_status status = keel_call(context, "Resize", attrs, 3, in, 4, out, 1);
+  for (int i = 0; i < 4; i++)
+    if (in[i]) keel_tensor_release(in[i]);
+  return status;
+}
+
+static void a_resize_by_nonsense_says_so(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof wrong_resizes / sizeof *wrong_resizes; i++) {
+    keel_tensor *y = NULL;
+    assert_int_equal(resize(&wrong_resizes[i], 2, &y), KD_INVALID_ARGUMENT);
+    expect_message(wrong_resizes[i].message);
+  }
+}
+
+static void nothing_times_infinity_is_no_size(void **state) {
+  const wrong_resize all = {2,  0, 2, 0, {0, 1}, {0}, {0}, {INFINITY, 1},
+                            "", ""};
+  keel_tensor *y = NULL;
+  (void)state;
+  assert_int_equal(resize(&all, 0, &y), KD_INVALID_ARGUMENT);
+  expect_message("scales[0] is inf");
 }
 
 static void what_depends_on_a_failure_fails_with_it(void **state) {
@@ -220,6 +337,9 @@ int main(void) {
       cmocka_unit_test(many_shapes_pass_through_one_op),
       cmocka_unit_test(attributes_tell_calls_apart),
       cmocka_unit_test(mistakes_are_named),
+      cmocka_unit_test(what_is_not_there_is_named),
+      cmocka_unit_test(a_resize_by_nonsense_says_so),
+      cmocka_unit_test(nothing_times_infinity_is_no_size),
       cmocka_unit_test(what_depends_on_a_failure_fails_with_it),
       cmocka_unit_test(calls_on_a_promise_run_when_it_is_kept),
       cmocka_unit_test(a_late_shape_error_reaches_the_output),

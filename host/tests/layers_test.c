@@ -273,18 +273,19 @@ static void a_sound_run_has_nothing_to_report(void **state) {
 /* Call, what it is about, status, time. */
 static void trace_has_each_call(void **state) {
   (void)state;
-  traced[0] = 0;
-  setenv("KEEL_LOG", "info", 1);
+  traced[0] = 0; /* whatever KEEL_LOG is: ctest sets it to error */
   keel_context *context = open_layered("trace", QUEUE_PLUGIN);
-  setenv("KEEL_LOG", "error", 1);
 
   run_eagerly(context);
   keel_close(context);
 
+  const char *open = strstr(traced, "plugin.open OK ");
+  const char *device = strstr(traced, "plugin.device_open OK ");
   const char *copy = strstr(traced, "memory.copy_in(12 bytes at 0) OK ");
   const char *launch = strstr(traced, "kernel.enqueue(Relu) OK ");
   assert_non_null(copy);
   assert_non_null(launch);
+  assert_true(open && device && open < device && device < copy);
   assert_true(copy < launch);
   assert_non_null(strstr(copy, " us\n"));
 }
@@ -308,8 +309,35 @@ static void a_layer_that_is_not_there_is_an_error(void **state) {
   (void)state;
   assert_int_equal(keel_layers_set("validaton"), KD_INVALID_ARGUMENT);
   assert_non_null(strstr(keel_message(), "there is no layer \"validaton\""));
-  assert_int_equal(keel_layers_set("fault:x=0"), KD_INVALID_ARGUMENT);
-  assert_int_equal(keel_layers_set("fault:x=1:SORRY"), KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_layers_set(""), KD_OK);
+}
+
+static void expect_wrong(const char *layers, const char *part) {
+  assert_int_equal(keel_layers_set(layers), KD_INVALID_ARGUMENT);
+  if (!strstr(keel_message(), part))
+    fail_msg("\"%s\": \"%s\" has no \"%s\"", layers, keel_message(), part);
+}
+
+static void a_fault_that_can_not_strike_is_an_error(void **state) {
+  (void)state;
+  expect_wrong("fault:memory.alocate=1", "did you mean memory.allocate?");
+  expect_wrong("fault:memory.allocate=0", "no number from 1");
+  expect_wrong("fault:memory.allocate=-1", "no number from 1");
+  expect_wrong("fault:memory.allocate=", "no number from 1");
+  expect_wrong("fault:memory.allocate=3x", "no number from 1");
+  expect_wrong("fault:memory.allocate=1:SORRY", "a status");
+  expect_wrong("fault:memory.allocate", "is not like");
+  expect_wrong("fault:", "is not like");
+  /* without a status of its own, it can't fail */
+  expect_wrong("fault:memory.release=1", "\"memory.release\"");
+  expect_wrong("fault:flux=1:BUSY", "memory.allocate, ");
+  for (uint32_t i = 0; keel_layers_slot(i); i++) {
+    expect_wrong("fault:flux=1:BUSY", keel_layers_slot(i));
+    char layers[100];
+    snprintf(layers, sizeof layers, "trace,fault:%s=7:BUSY,validation",
+             keel_layers_slot(i));
+    assert_int_equal(keel_layers_set(layers), KD_OK);
+  }
   assert_int_equal(keel_layers_set(""), KD_OK);
 }
 
@@ -325,6 +353,7 @@ int main(void) {
       cmocka_unit_test(trace_has_each_call),
       cmocka_unit_test(a_stream_destroyed_twice_is_reported),
       cmocka_unit_test(a_layer_that_is_not_there_is_an_error),
+      cmocka_unit_test(a_fault_that_can_not_strike_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,14 @@ static void faulty_plugins_are_refused(void **state) {
   expect_refused(BAD("OPEN"), KD_UNAVAILABLE, "flux driver", "driver");
   expect_refused(BAD("NAME"), KD_INCOMPATIBLE, "Bad Name!", "vendor");
   expect_refused(BAD("NO_SLOT"), KD_INCOMPATIBLE, "slot allocate", "vendor");
+  expect_refused(BAD("CAPTURE"), KD_INCOMPATIBLE, "slot begin of capture",
+                 "vendor");
+  expect_refused(BAD("PROFILE"), KD_INCOMPATIBLE, "slot start of profile",
+                 "vendor");
+  expect_refused(BAD("PEER"), KD_INCOMPATIBLE, "slot reachable of peer",
+                 "vendor");
+  expect_refused(BAD("COLLECTIVE"), KD_INCOMPATIBLE,
+                 "slot create of collectives", "vendor");
   expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");
   expect_refused(BAD("STRIDE"), KD_INCOMPATIBLE, "struct_size 7", "");
   expect_refused(BAD("NO_SYMBOL"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
@@ -157,6 +165,93 @@ static void what_others_can_write_is_refused(void **state) {
   chmod(folder, 0777);
   expect_refused(path, KD_PERMISSION_DENIED, "its folder", "chmod");
   chmod(folder, 0700);
+}
+
+static keel_status loaded(const char *path) {
+  keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
+  keel_plugin_info info;
+  keel_plugin_at(context, 0, &info);
+  keel_status status = info.status;
+  keel_close(context);
+  return status;
+}
+
+/* Vendors build in /tmp: there the sticky bit keeps a file to its owner. */
+static void a_sticky_folder_keeps_a_file_to_its_owner(void **state) {
+  const uid_t other = 12345;
+  const char *path = in_folder("sticky.so");
+  (void)state;
+  copy_file(BAD("TWIN"), path, -1);
+  chmod(path, 0644);
+  chmod(folder, 01777);
+  assert_int_equal(loaded(path), KD_OK);
+  if (geteuid() != 0) {
+    chmod(folder, 0700);
+    skip(); /* to give files away, one must be root */
+  }
+  assert_int_equal(chown(path, other, (gid_t)-1), 0);
+  expect_refused(path, KD_PERMISSION_DENIED, "belongs to user 12345", "copy");
+  assert_int_equal(chown(path, 0, (gid_t)-1), 0);
+  /* the folder's owner may exchange it */
+  assert_int_equal(chown(folder, other, (gid_t)-1), 0);
+  expect_refused(path, KD_PERMISSION_DENIED, "belongs to user 12345", "copy");
+  assert_int_equal(chown(folder, 0, (gid_t)-1), 0);
+  chmod(path, 0646);
+  expect_refused(path, KD_PERMISSION_DENIED, "anybody may write the file", "");
+  chmod(folder, 0700);
+}
+
+/* A link in such a folder may be somebody else's, and lead anywhere. */
+static void links_and_folders_on_the_way_are_looked_at(void **state) {
+  char inner[300], file[400];
+  const char *link = in_folder("link.so");
+  (void)state;
+  snprintf(inner, sizeof inner, "%s/inner", folder);
+  snprintf(file, sizeof file, "%s/deep.so", inner);
+  mkdir(inner, 0755);
+  copy_file(BAD("TWIN"), file, -1);
+  chmod(file, 0644);
+  assert_int_equal(loaded(file), KD_OK);
+  chmod(folder, 0777); /* a folder above the file's */
+  expect_refused(file, KD_PERMISSION_DENIED, "its folder", "chmod");
+  chmod(folder, 01777);
+  assert_int_equal(loaded(file), KD_OK);
+  unlink(link);
+  assert_int_equal(symlink("inner/../inner/./deep.so", link), 0);
+  assert_int_equal(loaded(link), KD_OK);
+  if (geteuid() == 0) {
+    assert_int_equal(lchown(link, 12345, (gid_t)-1), 0);
+    expect_refused(link, KD_PERMISSION_DENIED, "link.so there belongs to user",
+                   "copy");
+    assert_int_equal(chown(inner, 12345, (gid_t)-1), 0);
+    expect_refused(file, KD_PERMISSION_DENIED, "inner there belongs to user",
+                   "copy");
+    assert_int_equal(chown(inner, 0, (gid_t)-1), 0);
+  }
+  unlink(link);
+  assert_int_equal(symlink("link.so", link), 0);
+  expect_refused(link, KD_NOT_FOUND, "no such file", "path");
+  unlink(link);
+  unlink(file);
+  rmdir(inner);
+  chmod(folder, 0700);
+}
+
+/* Who asks for a device of a plugin that was refused is told why it was. */
+static void a_device_that_is_missed_says_what_was_refused(void **state) {
+  keel_device *device = NULL;
+  const char *path = in_folder("flux.so");
+  (void)state;
+  copy_file(BAD("TWIN"), path, -1);
+  chmod(path, 0666);
+  keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
+  for (int i = 0; i < 2; i++) { /* by the file's name, and by any */
+    const char *name = i ? "flux:0" : "bad";
+    assert_int_equal(keel_device_find(context, name, &device), KD_NOT_FOUND);
+    expect_message("there is cpu:0; a plugin was refused: ");
+    expect_message("flux.so: anybody may write the file");
+  }
+  keel_close(context);
 }
 
 static void of_two_with_one_name_the_first_is_kept(void **state) {
@@ -262,6 +357,9 @@ int main(void) {
       cmocka_unit_test(other_machines_are_named),
       cmocka_unit_test(truncated_libraries_never_reach_the_linker),
       cmocka_unit_test(what_others_can_write_is_refused),
+      cmocka_unit_test(a_sticky_folder_keeps_a_file_to_its_owner),
+      cmocka_unit_test(links_and_folders_on_the_way_are_looked_at),
+      cmocka_unit_test(a_device_that_is_missed_says_what_was_refused),
       cmocka_unit_test(of_two_with_one_name_the_first_is_kept),
       cmocka_unit_test(manifests_name_their_library),
       cmocka_unit_test(broken_manifests_are_refused),

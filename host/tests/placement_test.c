@@ -342,6 +342,68 @@ static void each_device_has_its_share_of_the_profile(void **state) {
   keel_program_release(program);
 }
 
+#ifdef SIM_PLUGIN
+/* A device whose plugin has time stamps: each op's line has its own time, and together
+ * they are the device's. With a trace beside, too. */
+static void each_op_has_its_time_by_the_clock(void **state) {
+  keel_context *timed = open_with(SIM_PLUGIN, CPU_PLUGIN, 1), *before = context;
+  keel_plan *plan = NULL;
+  keel_device *sim = NULL;
+  keel_profile_device d;
+  keel_profile_line line;
+  (void)state;
+  assert_int_equal(keel_device_find(timed, "sim", &sim), KD_OK);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = sim,
+                                   .skip = (const char *const[]){"regions"},
+                                   .skip_count = 1};
+  context = timed; /* for the helpers */
+  keel_program *program = two_ops(NULL);
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  for (int round = 0; round < 3; round++) {
+    uint64_t sum = 0;
+    uint32_t ops = 0;
+    if (round == 1) assert_int_equal(keel_trace_start(context), KD_OK);
+    keel_plan_profile(plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
+    for (int i = 0; i < 3; i++) {
+      keel_tensor_release(y);
+      assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+      expect_floats(y, want, 4);
+    }
+    keel_plan_profile(plan, 0);
+    if (round == 1) assert_int_equal(keel_trace_stop(context, NULL), KD_OK);
+    assert_int_equal(keel_plan_profile_device(plan, 0, &d), KD_OK);
+    assert_int_equal(d.timed, 1);
+    for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
+      if (!line.calls || !strncmp(line.op, "Copy ", 5)) continue;
+      assert_string_equal(line.device, "sim:0");
+      assert_int_equal(line.calls, 3);
+      assert_int_equal(line.timed, 1);
+      sum += line.device_time;
+      ops++;
+    }
+    assert_int_equal(ops, 2);
+    assert_true(sum > 0);
+    /* rounded once a record, and once in all */
+    assert_true(sum <= d.kernels + 6 && sum + 6 >= d.kernels);
+  }
+  /* by the host's clock alone: no times of the profile before */
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  keel_tensor_release(y);
+  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  keel_plan_profile(plan, 0);
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    assert_int_equal(line.timed, 0);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(timed);
+  context = before;
+}
+#endif
+
 static void a_device_that_ran_nothing_is_not_in_the_profile(void **state) {
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = queue};
@@ -371,6 +433,9 @@ int main(void) {
       cmocka_unit_test(equal_ops_stay_where_they_were_placed),
       cmocka_unit_test(devices_are_measured),
       cmocka_unit_test(each_device_has_its_share_of_the_profile),
+#ifdef SIM_PLUGIN
+      cmocka_unit_test(each_op_has_its_time_by_the_clock),
+#endif
       cmocka_unit_test(a_device_that_ran_nothing_is_not_in_the_profile),
   };
   return cmocka_run_group_tests(tests, open_both, close_both);

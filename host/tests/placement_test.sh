@@ -36,7 +36,7 @@ for case in test_layer_normalization_4d_axis1_expanded test_mvn_expanded \
     >"$scratch/cpu" 2>&1 ||
     { cat "$scratch/cpu"; failed=1; continue; }
   rules= n=0
-  for op in $(awk '$5 == "cpu:0" { print $6 }' "$scratch/cpu" | sort -u); do
+  for op in $(awk '$6 == "cpu:0" { print $7 }' "$scratch/cpu" | sort -u); do
     eval "device=\${$((n % count + 1))}"
     rules="$rules --place $op=$device"
     n=$((n + 1))
@@ -44,7 +44,7 @@ for case in test_layer_normalization_4d_axis1_expanded test_mvn_expanded \
   for how in "$rules" "--place auto"; do
     # shellcheck disable=SC2086
     if "$keel" run "$at/model.onnx" $io $how --profile >"$scratch/out" 2>&1; then
-      used=$(awk '$5 ~ /:0$/ { print $5 }' "$scratch/out" | sort -u | tr '\n' ' ')
+      used=$(awk '$6 ~ /:0$/ { print $6 }' "$scratch/out" | sort -u | tr '\n' ' ')
       echo "$case: $n kinds of ops on $used"
       # each device has a line, those of OpenCL and Vulkan by their clocks
       for device in $used; do

@@ -16,6 +16,10 @@
 #define NO_DEVICE  12 /* loads, and has no device: legal */
 #define TWIN       13 /* sound; loaded twice under two paths */
 #define LARGER     14 /* table larger than the host knows: legal */
+#define CAPTURE    15 /* these: a table of a level or option without its slots */
+#define PROFILE    16
+#define PEER       17
+#define COLLECTIVE 18
 
 static const kd_host *host;
 
@@ -87,6 +91,19 @@ static const kd_memory_table memory = {
 #if CASE == EVENTS
 static const kd_stream_table streams = {.struct_size = sizeof streams};
 #endif
+#if CASE == CAPTURE
+static const kd_capture_table capture = {.struct_size = sizeof capture};
+#endif
+#if CASE == PROFILE
+static const kd_profile_table profile = {.struct_size = sizeof profile};
+#endif
+#if CASE == PEER
+static const kd_peer_table peer = {.struct_size = sizeof peer};
+#endif
+#if CASE == COLLECTIVE
+static const kd_collective_table collectives = {.struct_size =
+                                                    sizeof collectives};
+#endif
 #if CASE == STRIDE
 static const kd_kernel_def kernels[] = {{.struct_size = 7, .op = "Relu"}};
 #endif
@@ -115,6 +132,18 @@ static const struct {
                .memory = &memory,
 #if CASE == EVENTS
                .streams = &streams,
+#endif
+#if CASE == CAPTURE
+               .capture = &capture,
+#endif
+#if CASE == PROFILE
+               .profile = &profile,
+#endif
+#if CASE == PEER
+               .peer = &peer,
+#endif
+#if CASE == COLLECTIVE
+               .collectives = &collectives,
 #endif
 #if CASE == STRIDE
                .kernels = kernels,

@@ -1,0 +1,102 @@
+/* fold_test.c - what planning computes ahead has bounds, of time and of memory. */
+#include "testing.h"
+
+#define SIDE 3000 /* 36 MB a matrix, 2.7e10 steps a product */
+
+static keel_context *context;
+
+/* A product of two constants, of `side` each way, added to the input. */
+static keel_program *product_of_constants(int64_t side) {
+  const int64_t shape[] = {side, side}, two = 2, any[] = {1, 1};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_tensor *dims = NULL;
+  assert_int_equal(keel_builder_create(context, "main", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, any);
+  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, shape, &dims),
+                   KD_OK);
+  keel_value size = keel_builder_constant(builder, dims);
+  keel_value a = op(builder, "ConstantOfShape", size, KEEL_ABSENT);
+  keel_value y = op(builder, "MatMul", a, a);
+  keel_builder_output(builder, "y", op(builder, "Add", x, y));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor_release(dims);
+  return program;
+}
+
+static keel_plan *plan_of(keel_program *program) {
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  return plan;
+}
+
+static void a_small_product_is_computed_ahead(void **state) {
+  keel_program *program = product_of_constants(8);
+  keel_plan *plan = plan_of(program);
+  (void)state;
+  assert_int_equal(runs_of(plan, "MatMul"), 0);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void a_product_that_takes_long_is_left_to_the_run(void **state) {
+  keel_program *program = product_of_constants(SIDE);
+  keel_plan *plan = plan_of(program);
+  (void)state;
+  assert_int_equal(runs_of(plan, "MatMul"), 1);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static keel_status plan_with(uint64_t timeout, keel_stop *stop) {
+  keel_program *program = product_of_constants(8);
+  keel_plan *plan = NULL;
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .stop = stop, .timeout = timeout};
+  keel_status status = keel_plan_create(program, &params, &plan);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  return status;
+}
+
+static void planning_ends_at_its_deadline(void **state) {
+  (void)state;
+  assert_int_equal(plan_with(1, NULL), KD_DEADLINE_EXCEEDED);
+  expect_message("planning is past its deadline, before ");
+  assert_int_equal(plan_with(UINT64_MAX, NULL), KD_OK);
+}
+
+static void planning_ends_when_it_is_asked_to(void **state) {
+  keel_stop *stop = NULL;
+  (void)state;
+  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  assert_int_equal(plan_with(0, stop), KD_OK);
+  keel_stop_ask(stop, "enough");
+  assert_int_equal(plan_with(0, stop), KD_CANCELLED);
+  expect_message("planning was asked to stop: enough, before ");
+  keel_stop_release(stop);
+}
+
+static int set_up(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_small_product_is_computed_ahead),
+      cmocka_unit_test(a_product_that_takes_long_is_left_to_the_run),
+      cmocka_unit_test(planning_ends_at_its_deadline),
+      cmocka_unit_test(planning_ends_when_it_is_asked_to),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

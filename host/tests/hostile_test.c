@@ -1,0 +1,240 @@
+/* hostile_test.c - files that crashed Keel, overran its memory or kept it busy for good:
+ * each gives the error or the result that it should now, in a plan and eagerly. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hostile.h"
+
+#define FOLDER TEST_DATA "/hostile/"
+#define LIMIT  UINT64_C(5000000000) /* never reached: who does hangs */
+
+static const struct {
+  const char *file, *says; /* part of the error; NULL: it runs */
+} cases[] = {
+    {"function_const", "value \"a\" is made twice"},
+    {"function_input", "value \"a\" is made twice"},
+    {"function_multi", "value \"b\" is made twice"},
+    {"function_size", "value \"a\" is made twice"},
+    {"function_size2", "value \"b\" is made twice"},
+    {"function_size3", "value \"b\" is made twice"},
+    {"function_twice", "value \"b\" is made twice"},
+    {"laughs", "nodes with its functions written out, too many for a file"},
+    {"max_pool_of_nothing", NULL},
+    {"max_pool_vast_window", NULL},
+    {"old_absent", "node \"\" (Add-6): input 0 is missing"},
+    {"old_axis", "axis -1000 is not in a tensor of rank 3"},
+    {"old_axis_2m", "axis -2000000 is not in a tensor of rank 3"},
+    {"old_axis_min", "axis -9223372036854775808 is not in a tensor of rank 3"},
+    {"old_prelu", "node \"\" (PRelu-6): input 0 is missing"},
+    {"old_softmax_tensor", NULL},
+    {"old_upsample", NULL},
+    {"range_step", "has no sensible length"},
+    {"slice_of_constants", NULL},
+    {"slice_of_nothing", NULL},
+    {"slice_twice", "axis 0 is named twice; name each axis once"},
+    {"slice_twice_negative", "axis 0 is named twice; name each axis once"},
+    {"slice_twice_1", "axis 0 is named twice; name each axis once"},
+    {"slice_twice_2", NULL},
+    {"split_48", NULL},
+    {"split_48_constant", NULL},
+    {"split_48_index", NULL},
+    {"split_many", NULL},
+    {"split_most", NULL},
+};
+
+/* Most of the files are models in ONNX. */
+static void need_onnx(void) {
+#ifndef KEEL_WITH_ONNX
+  skip();
+#endif
+}
+
+static keel_status load_and_run(keel_context *context, const char *file,
+                                uint32_t flags) {
+  char model[512], values[512];
+  keel_program *program = NULL;
+  hostile_inputs inputs;
+  snprintf(model, sizeof model, FOLDER "%s.onnx", file);
+  snprintf(values, sizeof values, FOLDER "%s.in", file);
+  keel_status status = keel_program_load(context, model, &program);
+  if (status != KD_OK) return status;
+  bool given = hostile_inputs_read(context, values, &inputs);
+  if (inputs.count != keel_program_input_count(program)) {
+    hostile_inputs_drop(&inputs); /* they are for what was a mutant's seed */
+    given = false;
+  }
+  if (!given) assert_true(hostile_inputs_make(context, program, &inputs));
+  status = hostile_run(program, &inputs, flags, 4, LIMIT);
+  hostile_inputs_drop(&inputs);
+  keel_program_release(program);
+  return status;
+}
+
+static void check_all(uint32_t flags) {
+  keel_context *context = open_with(CPU_PLUGIN, NULL, 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    keel_status status = load_and_run(context, cases[i].file, flags);
+    if ((status == KD_OK) != !cases[i].says)
+      fail_msg("%s: %s", cases[i].file,
+               status == KD_OK ? "no error" : keel_message());
+    if (cases[i].says) expect_message(cases[i].says);
+  }
+  keel_close(context);
+}
+
+static void each_gives_its_error_or_result_in_a_plan(void **state) {
+  (void)state;
+  need_onnx();
+  check_all(0);
+}
+
+static void each_gives_its_error_or_result_eagerly(void **state) {
+  (void)state;
+  need_onnx();
+  check_all(KEEL_PLAN_EAGER);
+}
+
+/* A model in a folder of its own, with what its external data leads to. */
+typedef struct place {
+  char folder[32], model[96];
+} place;
+
+static void copy_to(const place *place, const char *name) {
+  char from[512], buffer[4096];
+  snprintf(from, sizeof from, FOLDER "%s.onnx", name);
+  FILE *in = fopen(from, "rb"), *out = fopen(place->model, "wb");
+  assert_non_null(in);
+  assert_non_null(out);
+  size_t size = fread(buffer, 1, sizeof buffer, in);
+  assert_int_equal(fwrite(buffer, 1, size, out), size);
+  fclose(in);
+  fclose(out);
+}
+
+static place place_of(const char *name) {
+  need_onnx();
+  place place = {.folder = "/tmp/keel-hostile-XXXXXX"};
+  assert_non_null(mkdtemp(place.folder));
+  snprintf(place.model, sizeof place.model, "%s/model.onnx", place.folder);
+  copy_to(&place, name);
+  return place;
+}
+
+static const char *in_folder(const place *place, const char *name) {
+  static char path[96];
+  snprintf(path, sizeof path, "%s/%s", place->folder, name);
+  return path;
+}
+
+static void remove_place(const place *place, const char *name) {
+  unlink(place->model);
+  unlink(in_folder(place, name));
+  rmdir(place->folder);
+}
+
+static void refuse_load(const char *path, keel_status wanted,
+                        const char *says) {
+  need_onnx();
+  keel_context *context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+  keel_program *program = NULL;
+  assert_int_equal(keel_program_load(context, path, &program), wanted);
+  expect_message(says);
+  keel_close(context);
+}
+
+static void external_data_never_leaves_the_folder_by_a_link(void **state) {
+  place place = place_of("ext_link");
+  (void)state;
+  assert_int_equal(symlink("/etc/passwd", in_folder(&place, "link.bin")), 0);
+  refuse_load(place.model, KD_PERMISSION_DENIED, "leads out of the folder");
+  remove_place(&place, "link.bin");
+}
+
+static void external_data_never_leaves_by_a_link_to_a_folder(void **state) {
+  place place = place_of("ext_dirlink");
+  (void)state;
+  assert_int_equal(symlink("/etc", in_folder(&place, "dirlink")), 0);
+  refuse_load(place.model, KD_PERMISSION_DENIED, "leads out of the folder");
+  remove_place(&place, "dirlink");
+}
+
+static void a_pipe_is_no_external_data(void **state) {
+  place place = place_of("ext_fifo");
+  (void)state;
+  assert_int_equal(mkfifo(in_folder(&place, "fifo"), 0600), 0);
+  refuse_load(place.model, KD_INVALID_ARGUMENT, "is not a regular file");
+  refuse_load(in_folder(&place, "fifo"), KD_INVALID_ARGUMENT,
+              "is not a regular file");
+  remove_place(&place, "fifo");
+}
+
+/* A convolution whose padding makes 0.5 GB of a kilobyte: right, and beyond the limit. */
+static void memory_has_a_limit(void **state) {
+  const char *plugin = CPU_PLUGIN;
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = &plugin,
+                                .plugin_count = 1,
+                                .memory_limit = UINT64_C(64) << 20};
+  keel_context *context = NULL;
+  keel_program *program = NULL;
+  hostile_inputs inputs;
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  assert_int_equal(
+      keel_program_load(context, FOLDER "conv_vast_pads.keel", &program),
+      KD_OK);
+  assert_true(hostile_inputs_make(context, program, &inputs));
+  assert_int_equal(hostile_run(program, &inputs, 0, 1, LIMIT),
+                   KD_OUT_OF_MEMORY);
+  hostile_inputs_drop(&inputs);
+  keel_program_release(program);
+  keel_close(context);
+}
+
+static void an_empty_file_is_no_program(void **state) {
+  char path[] = "/tmp/keel-empty-XXXXXX";
+  (void)state;
+  close(mkstemp(path));
+  refuse_load(path, KD_DATA_LOSS, "has no graph");
+  unlink(path);
+}
+
+/* As caches of models have it: model and data are links into a folder of blobs. */
+static void external_data_may_lie_beside_what_the_model_is_a_link_to(
+    void **state) {
+  place blobs = place_of("ext_link"), links = place_of("ext_link");
+  char data[96];
+  keel_program *program = NULL;
+  (void)state;
+  snprintf(data, sizeof data, "%s", in_folder(&blobs, "blob"));
+  FILE *file = fopen(data, "wb");
+  assert_non_null(file);
+  for (int i = 0; i < 4096; i++)
+    fputc(0, file);
+  fclose(file);
+  unlink(links.model);
+  assert_int_equal(symlink(blobs.model, links.model), 0);
+  assert_int_equal(symlink(data, in_folder(&links, "link.bin")), 0);
+  keel_context *context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+  assert_int_equal(keel_program_load(context, links.model, &program), KD_OK);
+  keel_program_release(program);
+  keel_close(context);
+  remove_place(&links, "link.bin");
+  remove_place(&blobs, "blob");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_gives_its_error_or_result_in_a_plan),
+      cmocka_unit_test(each_gives_its_error_or_result_eagerly),
+      cmocka_unit_test(external_data_never_leaves_the_folder_by_a_link),
+      cmocka_unit_test(external_data_never_leaves_by_a_link_to_a_folder),
+      cmocka_unit_test(a_pipe_is_no_external_data),
+      cmocka_unit_test(memory_has_a_limit),
+      cmocka_unit_test(an_empty_file_is_no_program),
+      cmocka_unit_test(
+          external_data_may_lie_beside_what_the_model_is_a_link_to),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,393 @@
+"""Writes small ONNX models: cases of what ONNX changed from opset to opset, with what
+comes out, and models that must be refused, with words that the refusal has.
+
+usage: onnx_models.py FOLDER
+
+FOLDER/cases/NAME is laid out as ONNX's own cases are; FOLDER/refused has NAME.onnx and
+NAME.txt. Nothing but Python is needed: messages are written byte by byte, by the field
+numbers of onnx.proto.
+"""
+import os
+import struct
+import sys
+
+# ---- protobuf ---------------------------------------------------------------------
+
+TYPES = {  # number in onnx.proto, struct's letter
+    "f32": (1, "f"), "u8": (2, "B"), "i8": (3, "b"), "u16": (4, "H"),
+    "i16": (5, "h"), "i32": (6, "i"), "i64": (7, "q"), "bool": (9, "?"),
+    "f16": (10, "e"), "f64": (11, "d"), "bf16": (16, "H"), "c64": (14, "f"),
+    "c128": (15, "d"),
+}
+
+
+def varint(number):
+    number &= (1 << 64) - 1
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def whole(field, number):
+    return varint(field << 3) + varint(number)
+
+
+def part(field, content):
+    content = content.encode() if isinstance(content, str) else content
+    return varint(field << 3 | 2) + varint(len(content)) + content
+
+
+def parts(field, contents):
+    return b"".join(part(field, content) for content in contents)
+
+
+class Tensor:
+    def __init__(self, dtype, dims, values):
+        self.dtype, self.dims, self.values = dtype, dims, values
+
+    def bytes(self, name=""):
+        number, letter = TYPES[self.dtype]
+        values = self.values
+        if self.dtype == "bf16":  # those that an f32's upper half is
+            values = [struct.unpack("<I", struct.pack("<f", v))[0] >> 16
+                      for v in values]
+        if self.dtype in ("c64", "c128"):
+            values = [p for v in values for p in (complex(v).real, complex(v).imag)]
+        raw = struct.pack("<%d%s" % (len(values), letter), *values)
+        return (b"".join(whole(1, d) for d in self.dims) + whole(2, number)
+                + part(8, name) + part(9, raw))
+
+
+def tensor(dtype, *values, dims=None):
+    return Tensor(dtype, [len(values)] if dims is None else dims, values)
+
+
+def scalar(dtype, value):
+    return Tensor(dtype, [], [value])
+
+
+def attribute(name, value):
+    if isinstance(value, float):
+        body = varint(2 << 3 | 5) + struct.pack("<f", value) + whole(20, 1)
+    elif isinstance(value, int):
+        body = whole(3, value) + whole(20, 2)
+    elif isinstance(value, str):
+        body = part(4, value) + whole(20, 3)
+    else:
+        body = b"".join(whole(8, v) for v in value) + whole(20, 7)
+    return part(1, name) + body
+
+
+def node(op, inputs, outputs, domain="", **attrs):
+    return (parts(1, inputs) + parts(2, outputs) + part(3, "it") + part(4, op)
+            + parts(5, [attribute(n, v) for n, v in attrs.items()])
+            + part(7, domain))
+
+
+def opset(domain, version):
+    return part(1, domain) + whole(2, version)
+
+
+def function(name, inputs, outputs, nodes, version):
+    return (part(1, name) + parts(4, inputs) + parts(5, outputs)
+            + parts(7, nodes) + part(9, opset("", version)) + part(10, "own"))
+
+
+def port(name, value):
+    shape = b"".join(part(1, whole(1, d)) for d in value.dims)
+    return part(1, name) + part(2, part(1, whole(1, TYPES[value.dtype][0])
+                                        + part(2, shape)))
+
+
+def model(nodes, inputs, outputs, opsets, functions=(), constants=None):
+    graph = (parts(1, nodes) + part(2, "graph")
+             + parts(5, [t.bytes(n) for n, t in (constants or {}).items()])
+             + parts(11, [port(n, t) for n, t in inputs.items()])
+             + parts(12, [port(n, t) for n, t in outputs.items()]))
+    return (whole(1, 10) + part(7, graph)
+            + parts(8, [opset(d, v) for d, v in opsets.items()])
+            + parts(25, functions))
+
+
+# ---- cases -------------------------------------------------------------------------
+
+cases, refused = {}, {}
+
+
+def case(name, version, nodes, inputs, outputs, **more):
+    """Of opset `version`; inputs and outputs are tensors by name."""
+    cases[name] = (model(nodes, inputs, outputs, {"": version, "own": 1}, **more),
+                   inputs, outputs)
+
+
+def one(name, version, op, inputs, outputs, constants=None, **attrs):
+    """The same of one node; its inputs are those of the model, None for an absent one,
+    then constants."""
+    names = list(inputs) + list(constants or {})
+    inputs = {n: t for n, t in inputs.items() if t}
+    case(name, version, [node(op, names, list(outputs), **attrs)],
+         inputs, outputs, constants=constants)
+
+
+def refuse(name, words, nodes, opsets, inputs=None, **more):
+    inputs = inputs or {"x": tensor("f32", 1, 2)}
+    refused[name] = (model(nodes, inputs, {"y": tensor("f32", 1, 2)}, opsets, **more),
+                     words)
+
+
+INF, NAN = float("inf"), float("nan")
+X = {"x": tensor("f32", -1, 2)}
+RELU = node("Relu", ["x"], ["y"])
+
+one("newest_opset", 28, "Relu", X, {"y": tensor("f32", 0, 2)})
+case("function_of_its_own_opset", 12,
+     [node("Rest", ["x", "y"], ["z"], domain="own")],
+     {"x": tensor("f32", 3, -3), "y": tensor("f32", -INF, INF)},
+     {"z": tensor("f32", -INF, INF)},
+     functions=[function("Rest", ["x", "y"], ["z"],
+                         [node("Mod", ["x", "y"], ["z"])], 28)])
+
+# opset 28
+one("mod_of_floats", 28, "Mod",
+    {"a": tensor("f32", 5.5, -5.5, 5.5, -5.5, 3, -3, 4, INF, 1, NAN, 0),
+     "b": tensor("f32", 2, 2, -2, -2, INF, INF, -INF, 2, 0, 1, 3)},
+    {"c": tensor("f32", 1.5, 0.5, -0.5, -1.5, 3, INF, -INF, NAN, NAN, NAN, 0)})
+one("mod_of_large_floats", 28, "Mod",
+    {"a": tensor("f64", 1e17 + 16, -1e17)}, {"c": tensor("f64", 0, 2)},
+    constants={"b": tensor("f64", 7)})
+one("shift_of_signed_left", 28, "BitShift",
+    {"a": tensor("i8", 1, -1, 64, 3, 3), "b": tensor("i8", 3, 2, 1, 8, -1)},
+    {"c": tensor("i8", 8, -4, -128, 0, 0)}, direction="LEFT")
+one("shift_of_signed_right", 28, "BitShift",
+    {"a": tensor("i32", 9, -9, -9, 9, -9, 9),
+     "b": tensor("i32", 1, 1, 32, 32, -1, -5)},
+    {"c": tensor("i32", 4, -5, -1, 0, -1, 0)}, direction="RIGHT")
+one("space_to_depth_by_columns", 28, "SpaceToDepth",
+    {"x": tensor("f32", *range(8), dims=[1, 2, 2, 2])},
+    {"y": tensor("f32", 0, 1, 2, 3, 4, 5, 6, 7, dims=[1, 8, 1, 1])},
+    blocksize=2, mode="CRD")
+for dtype, start, end in (("i8", 64, -64), ("u8", 200, 72), ("i16", 16384, -16384),
+                          ("u16", 60000, 27232)):  # bits that go do not come back
+    for name, op, value in (("sum", "Add", start), ("shift", "BitShift", 1)):
+        extra = {"direction": "LEFT"} if op == "BitShift" else {}
+        case("half_of_a_%s_of_%s" % (name, dtype), 28,
+             [node(op, ["x", "y"], ["z"], **extra), node("Div", ["z", "two"], ["h"])],
+             {"x": tensor(dtype, start, 3), "y": tensor(dtype, value, value)},
+             {"h": tensor(dtype, end, ((3 + value) // 2 if op == "Add" else 3))},
+             constants={"two": tensor(dtype, 2)})
+
+# opset 27
+one("range_of_half_floats", 27, "Range",
+    {}, {"y": tensor("f16", 1, 1.5, 2, 2.5)},
+    constants={"start": scalar("f16", 1), "limit": scalar("f16", 3),
+               "delta": scalar("f16", 0.5)})
+one("range_of_bytes", 27, "Range", {}, {"y": tensor("bf16", 250, 252, 254)},
+    constants={"start": scalar("bf16", 250), "limit": scalar("bf16", 256),
+               "delta": scalar("bf16", 2)}, stash_type=1)
+
+# opset 24
+one("cast_that_rounds_another_type", 24, "Cast", {"x": tensor("f32", 1.5, -2)},
+    {"y": tensor("i32", 1, -2)}, to=6, round_mode="down")
+
+# opsets 21 and 23
+one("quantize_by_blocks", 21, "QuantizeLinear",
+    {"x": tensor("f32", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, dims=[2, 5]),
+     "scale": tensor("f32", 1, 2, 4, 0.5, 1, 3, dims=[2, 3]),
+     "zero": tensor("u8", 0, 10, 20, 1, 2, 3, dims=[2, 3])},
+    {"y": tensor("u8", 1, 2, 12, 12, 21, 13, 15, 10, 11, 6, dims=[2, 5])},
+    axis=1, block_size=2)
+one("quantize_to_16_bits", 21, "QuantizeLinear",
+    {"x": tensor("f32", -1, 0, 1, 100), "scale": scalar("f32", 0.001),
+     "zero": scalar("u16", 32767)},
+    {"y": tensor("u16", 31767, 32767, 33767, 65535)})
+one("quantize_to_a_named_type", 21, "QuantizeLinear",
+    {"x": tensor("f32", -40, 0, 1, 40), "scale": scalar("f32", 0.001)},
+    {"y": tensor("i16", -32768, 0, 1000, 32767)}, output_dtype=5)
+one("quantize_by_half_floats", 21, "QuantizeLinear",
+    {"x": tensor("f16", 1, 2.5, -3), "scale": scalar("f16", 0.5),
+     "zero": scalar("i8", 1)},
+    {"y": tensor("i8", 3, 6, -5)})
+one("quantize_with_less_precision", 23, "QuantizeLinear",
+    {"x": tensor("f32", 1000.5, 3), "scale": scalar("f32", 1)},
+    {"y": tensor("u16", 1000, 3)}, output_dtype=4, precision=16)
+one("dequantize_by_blocks", 21, "DequantizeLinear",
+    {"x": tensor("i8", 1, 2, 3, 4, 5, 6, dims=[3, 2]),
+     "scale": tensor("f32", 1, 2, 4, 0.5, dims=[2, 2]),
+     "zero": tensor("i8", 0, 1, 2, 3, dims=[2, 2])},
+    {"y": tensor("f32", 1, 2, 3, 6, 12, 1.5, dims=[3, 2])}, axis=0, block_size=2)
+one("dequantize_16_bits_to_half_floats", 23, "DequantizeLinear",
+    {"x": tensor("u16", 0, 40000, 65535), "scale": scalar("f32", 0.5),
+     "zero": scalar("u16", 40000)},
+    {"y": tensor("f16", -20000, 0, 12768)}, output_dtype=10)
+one("product_of_quantised_by_half_floats", 21, "QLinearMatMul",
+    {"a": tensor("u8", 10, 20, 30, 40, dims=[2, 2])},
+    {"y": tensor("u8", 35, 50, 75, 110, dims=[2, 2])},
+    constants={"a_scale": tensor("f16", 0.5), "a_zero": tensor("u8", 0),
+               "b": tensor("u8", 1, 2, 3, 4, dims=[2, 2]),
+               "b_scale": tensor("f16", 2), "b_zero": tensor("u8", 0),
+               "y_scale": tensor("f16", 2), "y_zero": tensor("u8", 0)})
+one("product_of_quantised_by_rows_and_columns", 10, "QLinearMatMul",
+    {"a": tensor("u8", 10, 20, 30, 40, dims=[2, 2])},
+    {"y": tensor("u8", 70, 140, 220, 255, dims=[2, 2])},
+    constants={"a_scale": tensor("f32", 0.5, 1), "a_zero": tensor("u8", 0, 10),
+               "b": tensor("u8", 1, 2, 3, 4, dims=[2, 2]),
+               "b_scale": tensor("f32", 1, 2), "b_zero": tensor("u8", 0, 1),
+               "y_scale": tensor("f32", 0.5), "y_zero": tensor("u8", 0)})
+one("norm_of_groups_of_channels", 21, "GroupNormalization",
+    {"x": tensor("f32", 1, 3, -1, 1, 2, 6, dims=[1, 6, 1]),
+     "scale": tensor("f32", 1, 2, 3, 4, 5, 6), "bias": tensor("f32", 0, 0, 0, 0, 0, 7)},
+    {"y": tensor("f32", -1, 2, -3, 4, -5, 13, dims=[1, 6, 1])},
+    num_groups=3, epsilon=0.0)
+one("norm_of_groups_with_one_scale_each", 18, "GroupNormalization",
+    {"x": tensor("f32", 1, 3, -1, 1, 2, 6, dims=[1, 6, 1]),
+     "scale": tensor("f32", 1, 2, 3), "bias": tensor("f32", 0, 5, 0)},
+    {"y": tensor("f32", -1, 1, 3, 7, -3, 3, dims=[1, 6, 1])},
+    num_groups=3, epsilon=0.0)
+
+# opset 20
+one("largest_of_truths", 20, "ReduceMax",
+    {"x": tensor("bool", 1, 0, 0, 0, dims=[2, 2])},
+    {"y": tensor("bool", 1, 0)}, constants={"axes": tensor("i64", 1)}, keepdims=0)
+one("least_of_no_truths", 20, "ReduceMin",
+    {"x": tensor("bool", dims=[2, 0])}, {"y": tensor("bool", 1, 1)},
+    constants={"axes": tensor("i64", 1)}, keepdims=0)
+one("samples_of_a_volume", 20, "GridSample",
+    {"x": tensor("f32", *range(8), dims=[1, 1, 2, 2, 2]),
+     "grid": tensor("f32", 0, 0, 0, -1, 1, 1, 1, -1, 0.5, dims=[1, 1, 1, 3, 3])},
+    {"y": tensor("f32", 3.5, 6, 4, dims=[1, 1, 1, 1, 3])}, align_corners=1)
+one("samples_of_lines_by_cubes", 20, "GridSample",
+    {"x": tensor("f32", 1, 2, 4, 8, dims=[1, 1, 4]),
+     "grid": tensor("f32", -0.25, -3, 3, dims=[1, 3, 1])},
+    {"y": tensor("f32", 2, 1, 8, dims=[1, 1, 3])}, mode="cubic",
+    padding_mode="border")
+one("cubic_samples_past_a_border", 16, "GridSample",  # as ONNX Runtime has them
+    {"x": tensor("f32", 0, 0, 0, 8, 0, 0, 0, 8, dims=[1, 1, 2, 4]),
+     "grid": tensor("f32", 1.125, 0, dims=[1, 1, 1, 2])},
+    {"y": tensor("f32", 8.28125, dims=[1, 1, 1, 1])}, mode="bicubic",
+    padding_mode="border")
+one("samples_by_the_old_name", 16, "GridSample",
+    {"x": tensor("f32", *range(4), dims=[1, 1, 2, 2]),
+     "grid": tensor("f32", 0, 0, dims=[1, 1, 1, 2])},
+    {"y": tensor("f32", 1.5, dims=[1, 1, 1, 1])}, mode="bilinear")
+one("spectrum_along_an_axis_that_is_fed", 20, "DFT",
+    {"x": tensor("f32", 1, 2, 3, 4, dims=[2, 2, 1]), "": None,
+     "axis": scalar("i64", 0)},
+    {"y": tensor("f32", 4, 0, 6, 0, -2, 0, -2, 0, dims=[2, 2, 2])})
+one("spectrum_along_the_axis_before_the_last", 20, "DFT",
+    {"x": tensor("f32", 1, 2, 3, 4, dims=[2, 2, 1])},
+    {"y": tensor("f32", 3, 0, -1, 0, 7, 0, -1, 0, dims=[2, 2, 2])})
+one("spectrum_along_the_old_axis", 17, "DFT",
+    {"x": tensor("f32", 1, 2, 3, 4, dims=[1, 2, 2, 1])},
+    {"y": tensor("f32", 4, 0, 6, 0, -2, 0, -2, 0, dims=[1, 2, 2, 2])})
+one("signal_of_half_a_spectrum", 20, "DFT",
+    {"x": tensor("f32", 10, 0, -2, 2, -2, 0, dims=[1, 3, 2])},
+    {"y": tensor("f32", 1, 2, 3, 4, dims=[1, 4, 1])}, inverse=1, onesided=1)
+
+# what a reduction over nothing leaves, integers that f64 does not hold, NaN, scalars
+for name, values in (("L1", (2, 3)), ("L2", (2, 3)), ("SumSquare", (4, 9)),
+                     ("Sum", (-2, 3))):
+    one("reduce_nothing_%s" % name, 18, "Reduce" + name,
+        {"x": tensor("f32", -2, 3)}, {"y": tensor("f32", *values)},
+        noop_with_empty_axes=1)
+one("reduce_nothing_LogSum", 18, "ReduceLogSum", {"x": tensor("f32", 1)},
+    {"y": tensor("f32", 0)}, noop_with_empty_axes=1)
+one("powers_of_integers", 15, "Pow",
+    {"a": tensor("i64", 3, 7, -3, -1, 2), "b": tensor("i64", 39, 20, 37, -3, -1)},
+    {"c": tensor("i64", 3 ** 39, 7 ** 20, -3 ** 37, -1, 0)})
+one("hard_sigmoid_of_nan", 6, "HardSigmoid", {"x": tensor("f32", NAN, 9, -9)},
+    {"y": tensor("f32", NAN, 1, 0)})
+one("kinds_of_truths", 11, "Unique", {"x": tensor("bool", 1, 1, 0, 1)},
+    {"y": tensor("bool", 0, 1), "at": tensor("i64", 2, 0)})
+one("complex_places", 13, "NonZero", {"x": tensor("c64", 0j, 1j, -0.0, 2)},
+    {"y": tensor("i64", 1, 3, dims=[1, 2])})
+one("complex_updates", 13, "ScatterElements",
+    {"x": tensor("c128", 0, 0, 0), "at": tensor("i64", 2), "u": tensor("c128", 1 + 2j)},
+    {"y": tensor("c128", 0, 0, 1 + 2j)})
+one("places_of_a_scalar", 13, "NonZero", {"x": scalar("f32", 3)},
+    {"y": tensor("i64", dims=[0, 1])})
+
+# what older opsets meant
+one("regions_before_half_pixels", 10, "RoiAlign",
+    {"x": tensor("f32", *range(16), dims=[1, 1, 4, 4]),
+     "rois": tensor("f32", 0, 0, 2, 2, dims=[1, 4]), "at": tensor("i64", 0)},
+    {"y": tensor("f32", 5, dims=[1, 1, 1, 1])}, sampling_ratio=1)
+for version in (6, 11, 13, 18):
+    extra = {"num_outputs": 3} if version == 18 else {}
+    case("parts_that_nobody_reads_%d" % version, version,
+         [node("Split", ["x"], ["a", "", ""], **extra)],
+         {"x": tensor("f32", 1, 2, 3, 4, 5, 6)}, {"a": tensor("f32", 1, 2)})
+one("sequence_that_is_wanted", 6, "RNN",
+    {"x": tensor("f32", 0, dims=[1, 1, 1])}, {"y": tensor("f32", 0, dims=[1, 1, 1, 1])},
+    constants={"w": tensor("f32", 1, dims=[1, 1, 1]),
+               "r": tensor("f32", 1, dims=[1, 1, 1])},
+    hidden_size=1, output_sequence=1)
+one("dropout_of_inference", 6, "Dropout", X, {"y": tensor("f32", -1, 2)}, is_test=1)
+
+# ---- refused -----------------------------------------------------------------------
+
+LATER = "convert the model to opset 28 with onnx.version_converter"
+refuse("later_opset", 'node "it": Relu of opset 29: Keel knows', [RELU], {"": 29})
+refuse("much_later_opset", LATER, [RELU], {"": 40})
+refuse("later_opset_by_its_long_name", "up to opset 28", [RELU], {"ai.onnx": 29})
+refuse("later_opset_of_a_function", "Relu of opset 29",
+       [node("Mine", ["x"], ["y"], domain="own")], {"": 20, "own": 1},
+       functions=[function("Mine", ["a"], ["b"], [node("Relu", ["a"], ["b"])], 29)])
+refuse("later_opset_of_keel", "Reorder of opset 2 of keel",
+       [node("Reorder", ["x"], ["y"], domain="keel")], {"": 20, "keel": 2})
+refuse("no_opset", "does not say which opset of ai.onnx it uses", [RELU],
+       {"own": 1})
+refuse("dropout_of_training", "training (is_test = 0)",
+       [node("Dropout", ["x"], ["y"])], {"": 6})
+refuse("other_number_of_parts", "num_outputs is 3, and 2 outputs",
+       [node("Split", ["x"], ["y", "z"], num_outputs=3)], {"": 18})
+refuse("quantised_to_another_type", "output_dtype is 17",
+       [node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=17)], {"": 21},
+       constants={"s": scalar("f32", 1)})
+refuse("statistics_of_another_type", "stash_type is 7",
+       [node("GroupNormalization", ["v", "x", "x"], ["y"], num_groups=1,
+             stash_type=7)], {"": 21},
+       inputs={"v": tensor("f32", 1, 2, dims=[1, 2]), "x": tensor("f32", 1, 2)})
+refuse("unknown_mode", 'attribute "mode" is "RCD", and not one of DCR|CRD',
+       [node("DepthToSpace", ["x"], ["y"], blocksize=1, mode="RCD")], {"": 13})
+refuse("unknown_reduction", 'attribute "reduction" is "sum", and not one of',
+       [node("ScatterND", ["x", "i", "x"], ["y"], reduction="sum")], {"": 18},
+       constants={"i": tensor("i64", 0, 1, dims=[2, 1])})
+refuse("unknown_direction", "and not one of LEFT|RIGHT",
+       [node("BitShift", ["x", "x"], ["y"], direction="UP")], {"": 18},
+       inputs={"x": tensor("u8", 1, 2)})
+refuse("range_by_another_type", "stash_type is 10",
+       [node("Range", ["q", "q", "q"], ["y"], stash_type=10)], {"": 27},
+       constants={"q": scalar("f16", 1)})
+refuse("two_axes_in_one", "batch_axis is 0 and time_axis 0",
+       [node("ReverseSequence", ["v", "n"], ["y"], batch_axis=0)], {"": 10},
+       inputs={"v": tensor("f32", 1, 2, dims=[1, 2]), "n": tensor("i64", 1)})
+refuse("other_hidden_size", "hidden_size is 3, and R has 2 units",
+       [node("RNN", ["v", "w", "w"], ["y"], hidden_size=3)], {"": 14},
+       inputs={"v": tensor("f32", 1, 2, dims=[1, 1, 2]),
+               "w": tensor("f32", 1, 2, 3, 4, dims=[1, 2, 2])})
+
+
+# ---- files -------------------------------------------------------------------------
+
+def write(path, content):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def main(folder):
+    for name, (content, inputs, outputs) in cases.items():
+        at = os.path.join(folder, "cases", name)
+        write(at + "/model.onnx", content)
+        for kind, tensors in (("input", inputs), ("output", outputs)):
+            for i, (port_name, value) in enumerate(tensors.items()):
+                write("%s/test_data_set_0/%s_%d.pb" % (at, kind, i),
+                      value.bytes(port_name))
+    for name, (content, words) in refused.items():
+        write("%s/refused/%s.onnx" % (folder, name), content)
+        write("%s/refused/%s.txt" % (folder, name), words.encode())
+
+
+main(sys.argv[1])

@@ -1,0 +1,203 @@
+"""Compares the table of ops with the schemas that the `onnx` package has: that each op is
+one of ONNX's, and `since` one of its versions; that attributes are the same, with their
+kinds and defaults, and those of older versions known to the importer; and that inputs
+take the types that ONNX allows, of those that Keel has.
+
+usage: onnx_schemas.py HOST COMPILER     (HOST: the folder host/ of the sources)
+
+Exit status 77 where the package, or one new enough, is not installed.
+"""
+import re
+import subprocess
+import sys
+
+try:
+    import onnx.defs as defs
+except ImportError:
+    print("Python's package onnx is not installed")
+    sys.exit(77)
+
+host, compiler = sys.argv[1], sys.argv[2]
+upgrade = open(host + "/frontends/onnx/upgrade.c").read()
+KNOWN = int(re.search(r"#define OPSET_KNOWN (\d+)", upgrade).group(1))
+if defs.onnx_opset_version() < KNOWN:
+    print("the package onnx has opset %d, and Keel knows %d"
+          % (defs.onnx_opset_version(), KNOWN))
+    sys.exit(77)
+CHANGED = set(re.findall(r'^    \{"(\w+)", \d+, \d+, \w+\},', upgrade, re.M))
+
+NAMES = {"float": "f32", "uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16",
+         "int32": "i32", "int64": "i64", "bool": "bool", "float16": "f16",
+         "double": "f64", "uint32": "u32", "uint64": "u64", "complex64": "c64",
+         "complex128": "c128", "bfloat16": "bf16"}
+FLOAT = {"f32", "f64", "f16", "bf16"}
+SIGNED, UNSIGNED = {"i8", "i16", "i32", "i64"}, {"u8", "u16", "u32", "u64"}
+NUM = FLOAT | SIGNED | UNSIGNED
+SETS = {"any": None, "plain": set(NAMES.values()), "num": NUM, "order": NUM | {"bool"},
+        "float": FLOAT, "signed": SIGNED | FLOAT, "int": SIGNED | UNSIGNED,
+        "uint": UNSIGNED, "index": {"i32", "i64"}, "scale": {"f32", "f16", "bf16"},
+        "quant": {"u8", "i8", "u16", "i16"}, "byte": {"u8", "i8"}}
+KINDS = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g",
+         "FLOATS": "F", "INTS": "I", "STRINGS": "S"}
+
+# What Keel lacks and refuses in words: (op, input): types.
+LACKING = {
+    ("Resize", "X"): {"bool", "c64", "c128"},
+    ("GridSample", "X"): {"bool", "c64", "c128"},
+    ("Unique", "X"): {"c64", "c128"},
+    ("QuantizeLinear", "y_scale"): {"i32"},
+}
+# Attributes that are said otherwise: (op, attribute): why.
+OTHERWISE = {
+    ("MaxPool", "kernel_shape"): "its shape function demands it",
+    ("AveragePool", "kernel_shape"): "its shape function demands it",
+    ("LpPool", "kernel_shape"): "its shape function demands it",
+    ("MeanVarianceNormalization", "axes"): "kernels have the default of the list",
+    ("RNN", "activations"): "kernels have the default of the list",
+    ("Constant", "sparse_value"): "the importer refuses its kind",
+    ("Optional", "type"): "the importer refuses its kind",
+    ("Cast", "round_mode"): "of a type that Keel has not; the importer drops it",
+    ("CastLike", "round_mode"): "of a type that Keel has not; the importer drops it",
+}
+
+failed = 0
+
+
+def wrong(text):
+    global failed
+    failed = 1
+    print("FAILED: " + text)
+
+
+# ---- the table ----------------------------------------------------------------------
+
+def read_table():
+    text = subprocess.run(
+        [compiler, "-E", "-P", "-I" + host + "/src", "-I" + host + "/include",
+         "-I" + host + "/../device_api/include", host + "/src/ops/table.c"],
+        check=True, capture_output=True, text=True).stdout
+    text = text[text.index("keel_schema_rows[] ="):]
+    string = r'((?:"[^"]*"\s*)+)'
+    row = re.compile(r'\{\s*([^,{]+?)\s*,\s*"(\w+)"\s*,\s*(\d+)\s*,\s*' + string + r",\s*"
+                     + string + ",")
+    table = {}
+    for domain, name, since, params, attrs in row.findall(text):
+        if domain.startswith('"'):
+            continue  # keel's own
+        join = lambda words: "".join(re.findall(r'"([^"]*)"', words))
+        table[name] = (int(since), join(params), join(attrs))
+    return table
+
+
+def inputs_of(params):
+    """Name and types of each input, None for anything."""
+    bound, result = {}, []
+    for word in params.split("->")[0].split():
+        name, kind = word.split(":")
+        kind = kind.rstrip("?*%")
+        if kind[0].isupper():
+            letter, _, of = kind.partition("=")
+            if of:
+                bound[letter] = SETS.get(of, {of})
+            result.append((name, bound[letter]))
+        else:
+            result.append((name, SETS.get(kind, {kind})))
+    return result
+
+
+def attrs_of(text):
+    result = {}
+    for word in text.split():
+        name, kind = word.split(":")
+        default = kind[2:].split("|")[0] if kind[1:2] == "=" else None
+        result[name] = (kind[0], kind[1:2] == "!", default)
+    return result
+
+
+# ---- beside ONNX ---------------------------------------------------------------------
+
+def default_of(attr, kind):
+    value = attr.default_value
+    if value.type == 0:
+        return None
+    return {"f": lambda: value.f, "i": lambda: value.i,
+            "s": lambda: value.s.decode()}.get(kind, lambda: "a list")()
+
+
+def same_default(kind, keel, onnx):
+    if keel is None or onnx is None:
+        return keel is None and onnx is None
+    if kind == "f":
+        return abs(float(keel) - onnx) <= 1e-6 * max(1, abs(onnx))
+    return int(keel) == onnx if kind == "i" else keel == onnx
+
+
+def compare_attrs(name, attrs, versions):
+    newest = versions[-1]
+    for key, attr in newest.attributes.items():
+        if (name, key) in OTHERWISE:
+            continue
+        kind = KINDS.get(str(attr.type).split(".")[-1])
+        if key not in attrs:
+            wrong("%s-%d has attribute %s" % (name, newest.since_version, key))
+            continue
+        have, required, default = attrs[key]
+        if have != kind or required != attr.required:
+            wrong("%s: attribute %s is %s, required %s"
+                  % (name, key, kind, attr.required))
+        elif not required and not same_default(kind, default, default_of(attr, kind)):
+            wrong("%s: attribute %s is %s by default, not %s"
+                  % (name, key, default_of(attr, kind), default))
+    for key in attrs:
+        if not any(key in s.attributes for s in versions):
+            wrong("%s has no attribute %s" % (name, key))
+    for i, old in enumerate(versions[:-1]):
+        if versions[i + 1].since_version <= 6 or name in CHANGED:
+            continue  # an opset that is refused, or one that is upgraded
+        for key in old.attributes:
+            if key not in attrs and (name, key) not in OTHERWISE:
+                wrong("%s-%d has attribute %s, and nothing changes it"
+                      % (name, old.since_version, key))
+        for key, attr in newest.attributes.items():
+            before = old.attributes.get(key)
+            if before and before.default_value != attr.default_value:
+                wrong("%s-%d has another default of %s, and nothing changes it"
+                      % (name, old.since_version, key))
+
+
+def compare_inputs(name, inputs, newest):
+    for i, param in enumerate(newest.inputs):
+        if i >= len(inputs):
+            if inputs and newest.inputs[-1].option == param.option and \
+                    name in ("SequenceMap",):
+                continue  # its inputs are one list
+            wrong("%s has input %s" % (name, param.name))
+            continue
+        if inputs[i][1] is None:
+            continue
+        allowed = {NAMES[t[7:-1]] for t in param.types if t[7:-1] in NAMES}
+        lacks = allowed - inputs[i][1] - LACKING.get((name, param.name), set())
+        if lacks:
+            wrong("%s-%d takes %s as %s" % (name, newest.since_version, param.name,
+                                            " ".join(sorted(lacks))))
+
+
+history = {}
+for schema in defs.get_all_schemas_with_history():
+    if schema.domain == "" and schema.since_version <= KNOWN:
+        history.setdefault(schema.name, []).append(schema)
+table = read_table()
+for op, (since, params, attrs) in table.items():
+    versions = sorted(history.get(op, []), key=lambda s: s.since_version)
+    if not versions:
+        wrong("%s is no op of ONNX" % op)
+        continue
+    if since not in [s.since_version for s in versions]:
+        wrong("%s is since %d, which is none of its versions" % (op, since))
+    compare_attrs(op, attrs_of(attrs), versions)
+    compare_inputs(op, inputs_of(params), versions[-1])
+lacking = sorted(op for op, versions in history.items()
+                 if op not in table and op not in CHANGED)
+print("%d ops of ONNX's %d up to opset %d; without %s"
+      % (len(table), len(history), KNOWN, " ".join(lacking)))
+sys.exit(failed)
