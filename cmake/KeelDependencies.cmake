@@ -42,11 +42,11 @@ keel_note("${KEEL_CJSON}" "cJSON" "plugin manifests"
 # CPU mathematics: headers only; the libraries are opened when first used
 find_path(OPENBLAS_INCLUDE cblas.h
           PATH_SUFFIXES openblas openblas-pthread x86_64-linux-gnu)
-keel_note("${OPENBLAS_INCLUDE}" "OpenBLAS" "MatMul and Gemm through it (opened at first use)"
-          "MatMul and Gemm by the plugin's own, slower loops; install libopenblas-dev")
+keel_note("${OPENBLAS_INCLUDE}" "OpenBLAS" "MatMul and Gemm through it by the option products=openblas"
+          "no option products=openblas; install libopenblas-dev")
 find_path(DNNL_INCLUDE dnnl.h)
 keel_note("${DNNL_INCLUDE}" "oneDNN" "Conv and pooling through it (opened at first use)"
-          "Conv through OpenBLAS or the plugin's own loops; install libdnnl-dev")
+          "Conv by the plugin's own products; install libdnnl-dev")
 
 # glibc's vector functions (2.35 and later), which gcc calls where it makes vectors
 include(CheckCSourceCompiles)

@@ -32,7 +32,7 @@ WITHOUT = {
     "kd_memory_table.export_memory": "copies what goes elsewhere",
     "kd_memory_table.stats": "shows what it allocated itself",
     "kd_memory_table.trim": "nothing",
-    "kd_stream_table.flush": "takes it that nothing is held back",
+    "kd_stream_table.flush": "assumes that nothing is held back",
     "kd_stream_table.synchronize": "records an event and waits for it",
     "kd_event_table.on_complete": "waits on a thread of its own",
     "kd_event_table.elapsed": "has no device times",
@@ -41,13 +41,13 @@ WITHOUT = {
     "kd_region_table.serialize": "compiles at each start",
     "kd_region_table.validate": "compiles at each start",
     "kd_region_table.load": "compiles at each start",
-    "kd_kernel_def.supports": "takes it that the types decide",
+    "kd_kernel_def.supports": "lets the types decide",
     "kd_kernel_def.cost": "guesses",
     "kd_kernel_def.create": "calls enqueue with kernel NULL",
     "kd_kernel_def.workspace": "gives none",
-    "kd_kernel_def.destroy": "nothing",
+    "kd_kernel_def.destroy": "refuses the plugin if `create` is there",
     "kd_plugin.run_begin": "nothing", "kd_plugin.run_end": "nothing",
-    "kd_plugin.device_status": "takes it that the device works",
+    "kd_plugin.device_status": "assumes that the device works",
     "kd_plugin.extension": "nothing",
 }
 
@@ -55,7 +55,17 @@ WITHOUT = {
 def purpose(comment):
     text = re.sub(r"\n\s*\* ?", " ", comment).strip(" */\n")
     text = re.sub(r"\s+", " ", text)
-    return re.split(r"(?<=[a-z)])[.;:] ", text + " ")[0].rstrip(". ")
+    return re.split(r"[.;:] ", text + " ")[0].rstrip(". ")
+
+
+def slots(body):
+    """(name, comment) of a table's slots, by their order; a comment is a slot's own:
+    the one right before it, which no other slot stands behind."""
+    comment = None
+    for match in re.finditer(r"/\*(.*?)\*/|\(\*(\w+)\)\s*\(|;", body, re.S):
+        if match.group(2):
+            yield match.group(2), comment
+        comment = match.group(1)  # none behind a declaration
 
 
 def main():
@@ -73,19 +83,21 @@ def main():
         print(f"\n`{table}` (kd/{header}, {level})\n")
         print("| slot | purpose | where it is NULL, the host | rules |\n"
               "| --- | --- | --- | --- |")
-        last = ""
-        for match in re.finditer(r"(/\*.*?\*/)|\(\*(\w+)\)\s*\(", body, re.S):
-            if match.group(1):
-                last = purpose(match.group(1))
-                continue
-            slot = match.group(2)
+        said = {}
+        for slot, comment in slots(body):
+            what = purpose(comment or "")
+            if not what or what in said:
+                sys.exit(f"kd/{header}: {table}.{slot} " + (
+                    f"has the purpose of {said[what]}" if what else
+                    "has no comment of its own"))
+            said[what] = slot
             name = f"{table}.{slot}"
             default = "refuses the plugin" if slot in needed.split() else \
                 WITHOUT.get(name, "does without")
             shown = " ".join(f"`{r}`" for r in rules.get(name, [])[:8])
             more = len(rules.get(name, [])) - 8
             shown += f" and {more} more" if more > 0 else ""
-            print(f"| `{slot}` | {last} | {default} | {shown} |")
+            print(f"| `{slot}` | {what} | {default} | {shown} |")
 
 
 main()
