@@ -29,6 +29,7 @@ static const struct {
     {"old_softmax_tensor", NULL},
     {"old_upsample", NULL},
     {"range_step", "has no sensible length"},
+    {"roi_align_samples", NULL},
     {"slice_of_constants", NULL},
     {"slice_of_nothing", NULL},
     {"slice_twice", "axis 0 is named twice; name each axis once"},

@@ -70,7 +70,7 @@ static uint64_t per_output(const char *name, const sizes *s) {
   if (!strcmp(name, "RoiAlign")) {
     int64_t given = keel_attr_int(s->node->op, "sampling_ratio", 0);
     uint64_t each = given > 0 ? (uint64_t)given : SAMPLES;
-    return times(each, each);
+    return plus(each, times(dim_of(s->in[0], 2), dim_of(s->in[0], 3)));
   }
   if (!strcmp(name, "DFT")) return plus(s->written, 1);
   if (!strcmp(name, "STFT")) return plus(dim_of(s->in[0], 1), 1);
