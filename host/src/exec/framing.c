@@ -232,7 +232,9 @@ static bool lay_view(keel_framing *all, const keel_step *step) {
   const keel_type *type = all->fplan->types[to];
   all->values[to] = all->values[from];
   if (step->copies) {
-    if (step->arrives || all->values[from].origin != FROM_INPUT) return false;
+    if (step->arrives || !step->site.pinned ||
+        all->values[from].origin != FROM_INPUT)
+      return false;
     if (!all->heap) all->heap = &step->site.pinned->heap;
     if (all->heap != &step->site.pinned->heap) return false;
   }
