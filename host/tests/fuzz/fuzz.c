@@ -69,13 +69,15 @@ static void poison(fuzz_random *random, kd_dtype dtype, uint8_t *data,
   }
 }
 
-/* Another tensor in the place of one: other data, and now and then another shape. */
+/* Another tensor in the place of one: other data, and now and then another shape. NULL: its
+ * elements have no whole bytes. */
 static keel_tensor *change_input(fuzzing *all, fuzz_random *random,
                                  keel_tensor *from) {
   int64_t dims[KD_MAX_RANK];
   uint32_t rank = keel_tensor_rank(from);
   kd_dtype dtype = keel_tensor_dtype(from);
   keel_tensor *made = NULL;
+  if (!kd_dtype_size(dtype)) return NULL;
   memcpy(dims, keel_tensor_dims(from), rank * sizeof *dims);
   bool other = rank && fuzz_once_in(random, 2);
   if (other)

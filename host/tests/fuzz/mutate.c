@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "onnx.pb-c.h"
-#include "ops/schema.h"
 
 typedef Onnx__ModelProto model;
 typedef Onnx__GraphProto graph;

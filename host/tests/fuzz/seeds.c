@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <keel/file.h>
 
+#include "mutate.h"
 #include "onnx.pb-c.h"
 
 #define LARGEST 65536 /* bytes of a model */
@@ -35,27 +36,56 @@ static void read_inputs(keel_context *context, const char *folder,
   }
 }
 
-static char *op_of(const uint8_t *data, size_t size) {
-  Onnx__ModelProto *model = onnx__model_proto__unpack(NULL, size, data);
+static void read_op(fuzz_seed *seed) {
+  Onnx__ModelProto *model =
+      onnx__model_proto__unpack(NULL, seed->size, seed->data);
   bool any = model && model->graph && model->graph->n_node;
-  char *op = strdup(any ? model->graph->node[0]->op_type : "");
+  seed->op = strdup(any ? model->graph->node[0]->op_type : "");
+  seed->is_one_node = any && model->graph->n_node == 1;
   if (model) onnx__model_proto__free_unpacked(model, NULL);
-  return op;
 }
 
-static void add(keel_context *context, fuzz_seeds *seeds, const char *folder,
-                const char *name) {
+static void add(fuzz_seeds *seeds, fuzz_seed seed) {
+  seeds->list = realloc(seeds->list, (seeds->count + 1) * sizeof seed);
+  assert_non_null(seeds->list);
+  seeds->list[seeds->count++] = seed;
+}
+
+static void add_case(keel_context *context, fuzz_seeds *seeds,
+                     const char *folder, const char *name) {
   char path[640];
   fuzz_seed seed = {0};
   snprintf(path, sizeof path, "%s/model.onnx", folder);
   seed.data = read_file(path, &seed.size);
   if (!seed.data) return;
   seed.name = strdup(name);
-  seed.op = op_of(seed.data, seed.size);
+  read_op(&seed);
   read_inputs(context, folder, &seed.inputs);
-  seeds->list = realloc(seeds->list, (seeds->count + 1) * sizeof seed);
-  assert_non_null(seeds->list);
-  seeds->list[seeds->count++] = seed;
+  add(seeds, seed);
+}
+
+static bool has_case(const fuzz_seeds *seeds, size_t cases, const char *op) {
+  for (size_t i = 0; i < cases; i++)
+    if (seeds->list[i].is_one_node && !strcmp(seeds->list[i].op, op))
+      return true;
+  return false;
+}
+
+/* A node each of the ops that no case has alone. */
+static void add_others(fuzz_seeds *seeds) {
+  size_t cases = seeds->count;
+  const keel_schema *schema;
+  for (uint32_t k = 0; (schema = keel_schema_at(k)) != NULL; k++) {
+    if (has_case(seeds, cases, schema->name)) continue;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+      fuzz_seed seed = {.data = NULL};
+      seed.data = fuzz_invent(schema, rank, &seed.size);
+      if (!seed.data) break;
+      seed.name = strdup(schema->name);
+      seed.op = strdup(schema->name);
+      add(seeds, seed);
+    }
+  }
 }
 
 static int by_op(const void *a, const void *b) {
@@ -89,11 +119,12 @@ fuzz_seeds fuzz_seeds_read(keel_context *context, const char *data) {
     for (int i = 0; i < found; i++) {
       snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
       if (entries[i]->d_name[0] != '.')
-        add(context, &seeds, path, entries[i]->d_name);
+        add_case(context, &seeds, path, entries[i]->d_name);
       free(entries[i]);
     }
     free(entries);
   }
+  if (seeds.count) add_others(&seeds);
   qsort(seeds.list, seeds.count, sizeof *seeds.list, by_op);
   for (size_t i = 0; i < seeds.count; i++)
     seeds.op_count += !i || strcmp(seeds.list[i].op, seeds.list[i - 1].op) != 0;

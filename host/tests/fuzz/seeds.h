@@ -1,5 +1,5 @@
 /* seeds.h - models to begin with: ONNX's own cases, each with the inputs that stand beside
- * it. */
+ * it, and a node of each op that no case has alone. */
 #ifndef KEEL_FUZZ_SEEDS_H
 #define KEEL_FUZZ_SEEDS_H
 
@@ -9,8 +9,9 @@
 #include "random.h"
 
 typedef struct fuzz_seed {
-  char *name; /* of its folder */
+  char *name; /* of its folder, or its op */
   char *op;   /* of its first node */
+  bool is_one_node;
   uint8_t *data;
   size_t size;
   hostile_inputs inputs; /* none: count is 0 */
