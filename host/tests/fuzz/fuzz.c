@@ -58,7 +58,9 @@ static void poison(fuzz_random *random, kd_dtype dtype, uint8_t *data,
     double real = fuzz_real(random);
     float single = (float)real;
     int64_t whole = fuzz_int(random);
-    if (dtype == KD_F32)
+    if (fuzz_once_in(random, 3)) /* twice the same: axes, indices */
+      memmove(at, data + fuzz_below(random, count) * each, each);
+    else if (dtype == KD_F32)
       memcpy(at, &single, sizeof single);
     else if (dtype == KD_F64)
       memcpy(at, &real, sizeof real);

@@ -215,6 +215,21 @@ static void drop_named(node *from, const char *name) {
   from->n_attribute = count;
 }
 
+/* As many as another list of the node has, or a pair for each of its entries, as pads are:
+ * another count is refused at once. */
+static void make_ints(mutant *all, const node *to, attribute *made) {
+  size_t count = fuzz_below(all->random, 5);
+  bool small = !fuzz_once_in(all->random, 3);
+  for (size_t i = 0; i < to->n_attribute && small; i++)
+    if (to->attribute[i]->n_ints && to->attribute[i]->n_ints <= 8)
+      count = to->attribute[i]->n_ints * (1 + fuzz_below(all->random, 2));
+  made->n_ints = count;
+  made->ints = take(&all->arena, 20 * sizeof *made->ints);
+  for (size_t i = 0; i < count; i++)
+    made->ints[i] =
+        small ? (int64_t)fuzz_below(all->random, 4) : fuzz_int(all->random);
+}
+
 /* Sets one of the op's attributes to something. */
 static void add_named(mutant *all, node *to) {
   const keel_attr_rule *rule = rule_for(all, to);
@@ -234,10 +249,7 @@ static void add_named(mutant *all, node *to) {
       change_text(all, made);
       break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
-      made->n_ints = fuzz_below(all->random, 5);
-      made->ints = take(&all->arena, 8 * sizeof *made->ints);
-      for (size_t i = 0; i < made->n_ints; i++)
-        made->ints[i] = fuzz_int(all->random);
+      make_ints(all, to, made);
       break;
     default:
       made->has_i = 1;
