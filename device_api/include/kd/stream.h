@@ -22,7 +22,9 @@ typedef void (*kd_event_callback)(void *context, kd_status status);
  * may call it, one at a time for one stream; out_ is written on KD_OK only.
  * There may be many. Streams of a device should not wait for each other. A
  * failure stays with its stream and those that wait for it. Nothing waits for
- * ever because something failed.
+ * ever because something failed. A stream of a device with max_in_flight may
+ * be full: what enqueues then returns KD_BUSY and has enqueued nothing, and
+ * the host repeats the call until earlier work has made room.
  * [stream.many, stream.thread-handoff, stream.independent, err.others-live,
  * err.no-hang] */
 typedef struct kd_stream_table {

@@ -3,6 +3,7 @@
 
 #include "base/refs.h"
 #include "memory/copy.h"
+#include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/tickets.h"
 #include "trace/trace.h"
@@ -187,9 +188,13 @@ static kd_status enqueue(launch *run) {
   keel_device *device = instance->device;
   if (!device->stream)
     return instance->def->enqueue(instance->handle, NULL, &run->view);
+  keel_patience patience = {0};
+  kd_status status;
   pthread_mutex_lock(&device->stream_lock);
-  kd_status status =
-      instance->def->enqueue(instance->handle, device->stream, &run->view);
+  do
+    status =
+        instance->def->enqueue(instance->handle, device->stream, &run->view);
+  while (keel_room_awaited(device, device->stream, &patience, &status));
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }

@@ -1,6 +1,7 @@
 /* frame.c - launches that are written once, and runs of them. */
 #include "eager/launch.h"
 #include "exec/replay.h"
+#include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/tickets.h"
 #include "trace/trace.h"
@@ -246,8 +247,11 @@ static keel_status call_step(keel_frame *frame, uint32_t index,
         began ? keel_ticket_number(
                     0, keel_trace_launch(site->op->schema->name, site->where))
               : 0;
-  kd_status status =
-      step->enqueue(step->handle, stream, &frame->launches[index]);
+  keel_patience patience = {0};
+  kd_status status;
+  do
+    status = step->enqueue(step->handle, stream, &frame->launches[index]);
+  while (keel_room_awaited(step->binding->device, stream, &patience, &status));
   if (began)
     keel_trace_span(site->op->schema->name, step->binding->device->name,
                     site->where, began);

@@ -2,6 +2,7 @@
 #include "exec/replay.h"
 
 #include "memory/copy.h"
+#include "memory/room.h"
 
 #define RECORDINGS    2
 #define RUNS_BEFORE   2 /* until a frame is worth a recording */
@@ -213,15 +214,15 @@ static keel_status record(keel_frame *frame, recording *r) {
 static keel_status launch(const keel_frame *frame, recording *r) {
   keel_replay *replay = frame->replay;
   keel_device *device = replay->device;
-  kd_status status = KD_BUSY;
+  keel_patience patience = {0};
+  kd_status status;
   r->used = replay->runs;
   keel_hush();
-  for (int try = 0; try < 2 && status == KD_BUSY; try++) {
-    if (try) KEEL_TRY(keel_device_drain(device));
-    pthread_mutex_lock(&device->stream_lock);
+  pthread_mutex_lock(&device->stream_lock);
+  do
     status = device->plugin->capture.launch(r->capture, device->stream);
-    pthread_mutex_unlock(&device->stream_lock);
-  }
+  while (keel_room_awaited(device, device->stream, &patience, &status));
+  pthread_mutex_unlock(&device->stream_lock);
   if (status == KD_OK) {
     atomic_fetch_add_explicit(&frame->framing->fplan->plan->replays, 1,
                               memory_order_relaxed);

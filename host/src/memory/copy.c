@@ -6,6 +6,7 @@
 #include "memory/copy.h"
 
 #include "context.h"
+#include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/trace.h"
 
@@ -15,6 +16,19 @@ static keel_status failed(const keel_device *device, kd_status status,
     keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
               (unsigned long long)size, keel_status_name(status));
   return status;
+}
+
+kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
+                           kd_event *event) {
+  const keel_plugin *plugin = device->plugin;
+  keel_patience patience = {0};
+  kd_status status;
+  do
+    status = plugin->events.record(event, stream);
+  while (keel_room_awaited(device, stream, &patience, &status));
+  return status == KD_OK && plugin->streams.flush
+             ? plugin->streams.flush(stream)
+             : status;
 }
 
 /* Waits for a stream. *out_waited: the work is done, although some of it may have
@@ -27,9 +41,7 @@ static kd_status wait_for_work(keel_device *device, kd_stream *stream,
   if (plugin->streams.synchronize) return plugin->streams.synchronize(stream);
   *out_waited = false;
   KEEL_TRY(plugin->events.create(device->handle, 0, &event));
-  kd_status status = plugin->events.record(event, stream);
-  if (status == KD_OK && plugin->streams.flush)
-    status = plugin->streams.flush(stream);
+  kd_status status = keel_stream_mark(device, stream, event);
   if (status == KD_OK) {
     status = plugin->events.wait(event, UINT64_MAX);
     *out_waited = true;
@@ -74,9 +86,13 @@ static keel_status move_in(keel_tensor *target, const void *source) {
    * uses. Then waited for, because the source is the caller's. */
   keel_hush();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
-  kd_status status = device->plugin->memory.copy_in(
-      device->handle, device->stream, source, target->buffer->handle,
-      target->offset, size);
+  keel_patience patience = {0};
+  kd_status status;
+  do
+    status = device->plugin->memory.copy_in(device->handle, device->stream,
+                                            source, target->buffer->handle,
+                                            target->offset, size);
+  while (keel_room_awaited(device, device->stream, &patience, &status));
   if (device->stream) pthread_mutex_unlock(&device->stream_lock);
   if (status != KD_OK) return failed(device, status, "a copy in", size);
   return keel_device_drain(device);
@@ -127,9 +143,14 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
     return KD_UNIMPLEMENTED;
   KEEL_TRY(keel_device_drain(from));
   if (to->stream) pthread_mutex_lock(&to->stream_lock);
-  kd_status status = from->plugin->peer.copy(
-      from->handle, source->buffer->handle, source->offset, to->handle,
-      to->stream, target->buffer->handle, target->offset, target->type->bytes);
+  keel_patience patience = {0};
+  kd_status status;
+  do
+    status = from->plugin->peer.copy(from->handle, source->buffer->handle,
+                                     source->offset, to->handle, to->stream,
+                                     target->buffer->handle, target->offset,
+                                     target->type->bytes);
+  while (keel_room_awaited(to, to->stream, &patience, &status));
   if (to->stream) pthread_mutex_unlock(&to->stream_lock);
   /* the source's memory may be reused in its own stream's order only */
   return status == KD_OK ? keel_device_drain(to) : status;

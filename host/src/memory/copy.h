@@ -23,6 +23,10 @@ keel_status keel_copy_layout(keel_tensor *tensor, uint32_t layout,
 keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
                                pthread_mutex_t *lock);
 
+/* Records an event behind a stream's work, and has that begin. Under the stream's lock. */
+kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
+                           kd_event *event);
+
 /* The same for the stream of its eager and planned work. */
 keel_status keel_device_drain(keel_device *device);
 

@@ -12,6 +12,7 @@
 #include "context.h"
 #include "exec/pool.h"
 #include "memory/copy.h"
+#include "memory/room.h"
 #include "trace/trace.h"
 
 typedef struct keel_transfer {
@@ -146,20 +147,29 @@ void keel_transfers_end(keel_device *device) {
 
 /* ---- begins --------------------------------------------------------------- */
 
-static kd_status mark(keel_device *device, kd_event *event, kd_stream *stream) {
-  KEEL_TRY(device->plugin->events.record(event, stream));
-  return device->plugin->streams.flush ? device->plugin->streams.flush(stream)
-                                       : KD_OK;
+/* The stream's later work waits for the event. */
+static kd_status hold(keel_device *device, kd_stream *stream, kd_event *event) {
+  keel_patience patience = {0};
+  kd_status status;
+  do
+    status = device->plugin->streams.wait(stream, event);
+  while (keel_room_awaited(device, stream, &patience, &status));
+  return status;
 }
 
 static kd_status enqueue_in(keel_transfer *transfer) {
   keel_device *device = transfer->device;
   const keel_tensor *target = transfer->target;
+  keel_patience patience = {0};
+  kd_status status;
   pthread_mutex_lock(&device->stream_lock);
-  kd_status status = device->plugin->memory.copy_in(
-      device->handle, device->stream, transfer->source->data,
-      target->buffer->handle, target->offset, target->type->bytes);
-  if (status == KD_OK) status = mark(device, transfer->event, device->stream);
+  do
+    status = device->plugin->memory.copy_in(
+        device->handle, device->stream, transfer->source->data,
+        target->buffer->handle, target->offset, target->type->bytes);
+  while (keel_room_awaited(device, device->stream, &patience, &status));
+  if (status == KD_OK)
+    status = keel_stream_mark(device, device->stream, transfer->event);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -169,17 +179,21 @@ static kd_status enqueue_out(keel_transfer *transfer) {
   keel_transfers *all = &device->transfers;
   const keel_plugin *plugin = device->plugin;
   const keel_tensor *source = transfer->source;
+  keel_patience patience = {0};
   pthread_mutex_lock(&device->stream_lock);
-  kd_status status = mark(device, transfer->event, device->stream);
+  kd_status status = keel_stream_mark(device, device->stream, transfer->event);
   pthread_mutex_unlock(&device->stream_lock);
   pthread_mutex_lock(&all->lock);
+  if (status == KD_OK) status = hold(device, all->stream, transfer->event);
+  if (status == KD_OK) {
+    do
+      status = plugin->memory.copy_out(
+          device->handle, all->stream, source->buffer->handle, source->offset,
+          transfer->target->data, source->type->bytes);
+    while (keel_room_awaited(device, all->stream, &patience, &status));
+  }
   if (status == KD_OK)
-    status = plugin->streams.wait(all->stream, transfer->event);
-  if (status == KD_OK)
-    status = plugin->memory.copy_out(
-        device->handle, all->stream, source->buffer->handle, source->offset,
-        transfer->target->data, source->type->bytes);
-  if (status == KD_OK) status = mark(device, transfer->event, all->stream);
+    status = keel_stream_mark(device, all->stream, transfer->event);
   pthread_mutex_unlock(&all->lock);
   return status;
 }
@@ -189,18 +203,23 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   keel_device *to = transfer->device;
   keel_device *from = keel_tensor_place(transfer->source);
   const keel_tensor *source = transfer->source, *target = transfer->target;
+  keel_patience patience = {0};
   pthread_mutex_lock(&from->stream_lock);
-  kd_status status = mark(from, transfer->event, from->stream);
+  kd_status status = keel_stream_mark(from, from->stream, transfer->event);
   pthread_mutex_unlock(&from->stream_lock);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
-  status = to->plugin->streams.wait(to->stream, transfer->event);
+  status = hold(to, to->stream, transfer->event);
+  if (status == KD_OK) {
+    do
+      status = to->plugin->peer.copy(from->handle, source->buffer->handle,
+                                     source->offset, to->handle, to->stream,
+                                     target->buffer->handle, target->offset,
+                                     target->type->bytes);
+    while (keel_room_awaited(to, to->stream, &patience, &status));
+  }
   if (status == KD_OK)
-    status = to->plugin->peer.copy(from->handle, source->buffer->handle,
-                                   source->offset, to->handle, to->stream,
-                                   target->buffer->handle, target->offset,
-                                   target->type->bytes);
-  if (status == KD_OK) status = mark(to, transfer->event, to->stream);
+    status = keel_stream_mark(to, to->stream, transfer->event);
   pthread_mutex_unlock(&to->stream_lock);
   return status;
 }

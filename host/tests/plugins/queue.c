@@ -4,7 +4,8 @@
  * A stream is a thread with a list of jobs; each job waits a moment first, so
  * that whoever forgets to wait is found out. Buffers are handles: their
  * contents lie behind a pointer that is handed to nobody. With QUEUE_TELLS it calls
- * back when an event's work is done, and records; without, the host has to wait. Mul by
+ * back when an event's work is done, and records; without, the host has to wait. With
+ * queue_ring it is full soon. Mul by
  * 13 fails, late; Mul by 7 waits until the test opens queue_gate. */
 #include <kd/kd.h>
 #include <pthread.h>
@@ -29,6 +30,12 @@ __attribute__((visibility("default"))) atomic_int queue_pending;
 __attribute__((visibility("default"))) atomic_int queue_launches;
 __attribute__((visibility("default"))) atomic_int queue_updates;
 __attribute__((visibility("default"))) atomic_int queue_rebinds = 1;
+/* How many jobs a stream takes before it says KD_BUSY, 0: any, -1: none; from the environment
+ * as QUEUE_RING. And how often it said so. */
+__attribute__((visibility("default"))) atomic_int queue_ring;
+__attribute__((visibility("default"))) atomic_int queue_refused;
+/* Whether each job waits a moment first. */
+__attribute__((visibility("default"))) atomic_int queue_late = 1;
 /* What an Add is said to take, nanoseconds; 0: nothing is said. */
 __attribute__((visibility("default"))) atomic_int queue_cost;
 
@@ -129,7 +136,7 @@ static void *work(void *argument) {
     stream->first = next->next;
     if (!stream->first) stream->last = NULL;
     pthread_mutex_unlock(&stream->lock);
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    if (queue_late) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     kd_status status = next->run(next);
     pthread_mutex_lock(&stream->lock);
     stream->done = next->ticket;
@@ -142,7 +149,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-static kd_status push(kd_stream *stream, const job *what) {
+static kd_status push_always(kd_stream *stream, const job *what) {
   job *copy = malloc(sizeof *copy);
   if (!copy) return host->fail(KD_OUT_OF_MEMORY, "queue: no memory for a job");
   *copy = *what;
@@ -162,6 +169,23 @@ static kd_status push(kd_stream *stream, const job *what) {
   pthread_cond_broadcast(&stream->changed);
   pthread_mutex_unlock(&stream->lock);
   return KD_OK;
+}
+
+static kd_status take_room(kd_stream *stream) {
+  int ring = queue_ring;
+  if (!ring || stream->recording) return KD_OK;
+  pthread_mutex_lock(&stream->lock);
+  uint64_t jobs = stream->issued - stream->done;
+  pthread_mutex_unlock(&stream->lock);
+  if (ring > 0 && jobs < (uint64_t)ring) return KD_OK;
+  queue_refused++;
+  return host->fail(KD_BUSY, "queue: %llu jobs are under way",
+                    (unsigned long long)jobs);
+}
+
+static kd_status push(kd_stream *stream, const job *what) {
+  kd_status status = take_room(stream);
+  return status ? status : push_always(stream, what);
 }
 
 /* ---- streams and events ------------------------------------------------------- */
@@ -244,6 +268,8 @@ static void event_destroy(kd_event *event) {
 }
 
 static kd_status event_record(kd_event *event, kd_stream *stream) {
+  kd_status status = take_room(stream);
+  if (status) return status;
   pthread_mutex_lock(&stream->lock);
   event->stream = stream;
   event->since = stream->synced;
@@ -312,9 +338,11 @@ static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
 }
 
 static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
+  kd_status status = take_room(stream);
+  if (status) return status;
   queue_launches++;
   for (const job *at = capture->first; at; at = at->next) {
-    kd_status status = push(stream, at);
+    status = push_always(stream, at);
     if (status) return status;
   }
   pthread_mutex_lock(&stream->lock);
@@ -497,7 +525,9 @@ static const kd_kernel_def kernels[] = {
 /* ---- the plugin ------------------------------------------------------------------- */
 
 static kd_status plugin_open(const kd_host *services) {
+  const char *ring = getenv("QUEUE_RING");
   host = services;
+  queue_ring = ring ? atoi(ring) : 0;
   return KD_OK;
 }
 

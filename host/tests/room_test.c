@@ -1,0 +1,168 @@
+/* room_test.c - back-pressure: a device with a ring of four jobs, which says KD_BUSY to each
+ * call that takes a stream, and what runs on it all the same. */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "context.h"
+#include "testing.h"
+
+enum { RING = 4, SIZE = 8, THREADS = 4 };
+
+static keel_context *context;
+static keel_device *queue;
+static keel_op *add; /* on it */
+static void *plugin;
+static atomic_int *ring, *refused, *late;
+
+static int open_queue(void **state) {
+  (void)state;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  queue = keel_device_at(context, 1);
+  assert_int_equal(keel_op_prepare(context, "Add", NULL, 0, queue, &add),
+                   KD_OK);
+  plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(plugin);
+  ring = dlsym(plugin, "queue_ring");
+  refused = dlsym(plugin, "queue_refused");
+  late = dlsym(plugin, "queue_late");
+  atomic_store(ring, RING);
+  atomic_store(refused, 0);
+  return 0;
+}
+
+static int close_queue(void **state) {
+  (void)state;
+  atomic_store(ring, 0);
+  atomic_store(late, 1);
+  keel_op_release(add);
+  keel_close(context);
+  dlclose(plugin);
+  return 0;
+}
+
+/* x + one, `times` times, op by op. */
+static keel_tensor *count_up(keel_tensor *x, keel_tensor *one, int times) {
+  keel_tensor *at = keel_tensor_retain(x);
+  for (int i = 0; i < times; i++) {
+    keel_tensor *pair[] = {at, one}, *next = NULL;
+    keel_status status = keel_op_call(add, pair, 2, &next, 1);
+    keel_tensor_release(at);
+    if (status != KD_OK) fail_msg("Add %d: %s", i, keel_message());
+    at = next;
+  }
+  return at;
+}
+
+static keel_tensor *all_of(float value) {
+  float data[SIZE];
+  for (int i = 0; i < SIZE; i++)
+    data[i] = value;
+  return floats(context, SIZE, data);
+}
+
+static void expect_all(keel_tensor *tensor, float want) {
+  float data[SIZE];
+  for (int i = 0; i < SIZE; i++)
+    data[i] = want;
+  expect_floats(tensor, data, SIZE);
+}
+
+static void eager_ops_wait_for_room(void **state) {
+  (void)state;
+  keel_tensor *x = all_of(0), *one = all_of(1);
+  keel_tensor *y = count_up(x, one, 200);
+  expect_all(y, 200);
+  assert_true(atomic_load(refused) > 0);
+  keel_tensor_release(y);
+  keel_tensor_release(one);
+  keel_tensor_release(x);
+}
+
+/* Frames and recordings are longer than the ring; copies go in and out beside them. */
+static void planned_runs_wait_for_room(void **state) {
+  (void)state;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  const int64_t dims[] = {SIZE};
+  assert_int_equal(keel_builder_create(context, "adds", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
+  for (int i = 0; i < 20; i++)
+    y = op(builder, "Add", op(builder, "Relu", y, KEEL_ABSENT), x);
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = queue};
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  for (int i = 0; i < 30; i++) {
+    keel_tensor *in = all_of((float)i), *out = NULL;
+    if (keel_plan_run(plan, &in, 1, &out, 1) != KD_OK)
+      fail_msg("run %d: %s", i, keel_message());
+    expect_all(out, 21 * (float)i);
+    keel_tensor_release(out);
+    keel_tensor_release(in);
+  }
+  assert_true(atomic_load(refused) > 0);
+  assert_true(keel_plan_replays(plan) > 0);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void *add_many(void *times) {
+  keel_tensor *x = all_of(1), *one = all_of(1);
+  keel_tensor *y = count_up(x, one, *(const int *)times);
+  float data[SIZE] = {0};
+  keel_status status = keel_tensor_read(y, data, sizeof data);
+  keel_tensor_release(y);
+  keel_tensor_release(one);
+  keel_tensor_release(x);
+  bool right = status == KD_OK;
+  for (int i = 0; i < SIZE; i++)
+    right = right && data[i] == (float)(*(const int *)times + 1);
+  return right ? times : NULL;
+}
+
+/* KEEL_ROOM_LAUNCHES: of all threads. */
+static void threads_share_the_ring(void **state) {
+  (void)state;
+  const char *given = getenv("KEEL_ROOM_LAUNCHES");
+  int times = (given ? atoi(given) : 40000) / THREADS;
+  pthread_t threads[THREADS];
+  atomic_store(late, 0);
+  for (int i = 0; i < THREADS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, add_many, &times), 0);
+  for (int i = 0; i < THREADS; i++) {
+    void *right = NULL;
+    pthread_join(threads[i], &right);
+    assert_non_null(right);
+  }
+  assert_true(atomic_load(refused) > 0);
+}
+
+static void a_device_that_never_has_room_is_an_error(void **state) {
+  (void)state;
+  keel_tensor *x = all_of(0), *one = all_of(1), *out = NULL;
+  keel_tensor *y = count_up(x, one, 1);
+  atomic_store(ring, -1);
+  keel_tensor *pair[] = {y, y};
+  assert_int_equal(keel_op_call(add, pair, 2, &out, 1), KD_BUSY);
+  assert_non_null(strstr(keel_message(), "queue:0 takes no work (KD_BUSY)"));
+  atomic_store(ring, RING);
+  expect_all(y, 1);
+  keel_tensor_release(y);
+  keel_tensor_release(one);
+  keel_tensor_release(x);
+}
+
+int main(void) {
+#define CASE(name) \
+  cmocka_unit_test_setup_teardown(name, open_queue, close_queue)
+  const struct CMUnitTest tests[] = {
+      CASE(eager_ops_wait_for_room),
+      CASE(planned_runs_wait_for_room),
+      CASE(threads_share_the_ring),
+      CASE(a_device_that_never_has_room_is_an_error),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
