@@ -8,6 +8,7 @@
 #include "mutants/process.h"
 
 int sim_mode;
+uint32_t sim_ring;
 const kd_host *sim_host;
 struct kd_device sim_devices[2];
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -231,7 +232,7 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
       out->uuid[i] = (uint8_t)(i * 17 + 3 + (BUG(uuid_same) ? 0 : index) +
                                (BUG(uuid_random) ? (uint32_t)getpid() : 0));
   out->compute_units = 4;
-  out->max_in_flight = ODD(busy_limit) ? 64 : 0;
+  out->max_in_flight = sim_ring ? sim_ring : ODD(busy_limit) ? 64 : 0;
   out->peak_flops_f32 = BUG(flops_in_tera) ? 2
                         : BUG(matmul_slow) ? 1000000000000u
                                            : 2000000000u;
@@ -410,7 +411,9 @@ static void set_tables(void) {
 }
 
 __attribute__((constructor)) static void at_load(void) {
+  const char *ring = getenv("KEEL_SIM_RING");
   sim_mode = find_mode(getenv("KEEL_SIM"));
+  sim_ring = ring ? (uint32_t)strtoul(ring, NULL, 10) : 0;
   set_tables();
   if (BUG(entry_thread)) start(for_ever, NULL);
 }

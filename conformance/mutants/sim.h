@@ -27,6 +27,8 @@ enum {
 };
 
 extern int sim_mode;
+extern uint32_t
+    sim_ring; /* KEEL_SIM_RING: what a stream takes before KD_BUSY; 0: any */
 #define BUG(name) (sim_mode == D_##name)
 #define ODD(name) (sim_mode == O_##name)
 

@@ -282,6 +282,12 @@ static void wait_drained(kd_stream *stream) {
   pthread_mutex_unlock(&sim_lock);
 }
 
+static bool is_full(const kd_stream *stream, const job *what) {
+  bool counts = what->kind < JOB_RECORD || what->kind == JOB_WAIT;
+  if (sim_ring && counts) return stream->queued >= sim_ring;
+  return ODD(busy_limit) && stream->queued >= 64 && what->kind == JOB_OP;
+}
+
 kd_status sim_push(kd_stream *stream, const job *what) {
   if (!stream || ODD(inline_streams)) {
     job now = *what;
@@ -312,10 +318,10 @@ kd_status sim_push(kd_stream *stream, const job *what) {
   *copy = *what;
   copy->next = NULL;
   pthread_mutex_lock(&sim_lock);
-  if (ODD(busy_limit) && stream->queued >= 64 && what->kind == JOB_OP) {
+  if (is_full(stream, what)) {
     pthread_mutex_unlock(&sim_lock);
     free(copy);
-    return FAIL(KD_BUSY, "64 launches are in flight");
+    return FAIL(KD_BUSY, "no more fits into the queue of the stream");
   }
   copy->number = stream->issued++;
   if (BUG(ring_overflow) && stream->queued > 200 && what->kind == JOB_COPY_IN) {
