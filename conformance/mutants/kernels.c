@@ -1184,7 +1184,8 @@ void sim_kernels_init(void) {
     if (ODD(flush_declared)) def->flags |= KD_KERNEL_FLUSH;
     if (ODD(nondeterministic)) def->flags |= KD_KERNEL_NONDETERMINISTIC;
   }
-  if (BUG(kernel_flag)) sim_kernels[3].flags |= 0x10000000u;
+  if (ODD(hint_bits)) sim_kernels[3].flags |= 0x40000000u;
+  if (BUG(kernel_flag)) sim_kernels[3].flags |= 0x800000u;
   if (BUG(def_types)) sim_kernels[16].input_types[0] |= KD_TYPES(KD_BOOL);
   if (BUG(def_double)) {
     sim_kernels[OPS] = sim_kernels[2];

@@ -216,7 +216,7 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
                                       "Simulated accelerator B"};
   static char shared[64];
   uint32_t align = ODD(wide_alignment) ? 2048 : BUG(info_alignment) ? 48 : 128;
-  out->flags = KD_DEVICE_SOFTWARE;
+  out->flags = KD_DEVICE_SOFTWARE | (ODD(hint_bits) ? 0x80000000u : 0);
   if (BUG(inline_lie)) out->flags |= KD_DEVICE_INLINE;
   if (BUG(addressable_lie)) out->flags |= KD_DEVICE_HOST_ADDRESSABLE;
   out->name = BUG(info_nameless) ? NULL : names[index & 1];
@@ -314,7 +314,7 @@ static const void *extension(const char *name) {
 static kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
-    .abi_min = KD_VERSION(0, 9),
+    .abi_min = KD_VERSION(0, 10),
     .name = "sim",
     .vendor = "Keel's conformance suite",
     .version = "1",

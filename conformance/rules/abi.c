@@ -2,21 +2,21 @@
  * old plugins alive in new hosts. */
 #include "rules/rules.h"
 
-/* Sizes of ABI 0.9, the first version: frozen. A plugin of a later one still
+/* Sizes of ABI 0.10, the first version: frozen. A plugin of a later one still
  * meets hosts and structs of these. */
-#define HOST_09   160u
-#define LAUNCH_09 136u
-#define INFO_09   280u
-#define STATS_09  40u
-#define COST_09   32u
+#define HOST_010   160u
+#define LAUNCH_010 136u
+#define INFO_010   280u
+#define STATS_010  40u
+#define COST_010   32u
 
-KD_STATIC_ASSERT(sizeof(void *) != 8 || KD_ABI_MINOR > 9 ||
-                     (sizeof(kd_host) == HOST_09 &&
-                      sizeof(kd_launch) == LAUNCH_09 &&
-                      sizeof(kd_device_info) == INFO_09 &&
-                      sizeof(kd_memory_stats) == STATS_09 &&
-                      sizeof(kd_cost) == COST_09),
-                 "the sizes of 0.9");
+KD_STATIC_ASSERT(sizeof(void *) != 8 || KD_ABI_MINOR > 10 ||
+                     (sizeof(kd_host) == HOST_010 &&
+                      sizeof(kd_launch) == LAUNCH_010 &&
+                      sizeof(kd_device_info) == INFO_010 &&
+                      sizeof(kd_memory_stats) == STATS_010 &&
+                      sizeof(kd_cost) == COST_010),
+                 "the sizes of 0.10");
 
 /* ---- hosts of other sizes ---------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static void open_with(const kd_host *host, const char *what) {
 
 /* Behind the table lies a page that may not be touched. */
 static void abi_host_smaller(void) {
-  size_t size = HOST_09;
+  size_t size = HOST_010;
   kd_host *host = kc_fenced(size);
   memcpy(host, kc_services(), size);
   host->struct_size = (uint32_t)size;
@@ -90,7 +90,7 @@ static void abi_node_table_larger(void) {
 /* ---- out-structs --------------------------------------------------------------------- */
 
 static void abi_info_bounded(void) {
-  static const uint32_t sizes[] = {INFO_09, sizeof(kd_device_info)};
+  static const uint32_t sizes[] = {INFO_010, sizeof(kd_device_info)};
   kc_ok(kc_open(), "open");
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     if (!kc_case("size=%u", sizes[i])) continue;
@@ -134,7 +134,7 @@ static void abi_info_larger(void) {
 static void abi_stats_bounded(void) {
   if (!kp.m.stats) kc_unclaimed("memory.stats is NULL");
   unsigned char room[sizeof(kd_memory_stats) + 32];
-  uint32_t size = STATS_09;
+  uint32_t size = STATS_010;
   memset(room, 0x5a, sizeof room);
   memset(room, 0, size);
   memcpy(room, &size, sizeof size);
@@ -157,7 +157,7 @@ static void abi_cost_bounded(void) {
     kc_unclaimed("%s has no cost", op);
   }
   unsigned char room[sizeof(kd_cost) + 32];
-  uint32_t size = COST_09;
+  uint32_t size = COST_010;
   memset(room, 0x5a, sizeof room);
   memset(room, 0, size);
   memcpy(room, &size, sizeof size);
@@ -212,7 +212,7 @@ static void abi_launch_larger(void) {
 
 static void abi_launch_smaller(void) {
   /* behind what the first version had lies a page that can't be read */
-  launch_with(LAUNCH_09, false, "the first version's struct_size");
+  launch_with(LAUNCH_010, false, "the first version's struct_size");
 }
 
 /* ---- unknown flags and enums ---------------------------------------------------------------- */
@@ -344,27 +344,29 @@ static void abi_table_sizes(void) {
   }
 }
 
+/* Hints are anybody's. */
+static void check_flags(const char *what, uint32_t flags, uint32_t known) {
+  kc_check(
+      (flags & ~known & ~KD_HINTS) == 0 || kp.p.abi_version > KD_ABI_VERSION,
+      "%s has unknown flags 0x%x", what, flags);
+}
+
 static void abi_definition_flags(void) {
-  const uint32_t known =
-      KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED |
-      KD_KERNEL_NO_CAPTURE | KD_KERNEL_BLOCKING | KD_KERNEL_BLOCKED_LAYOUT |
-      KD_KERNEL_LAYOUT_AGNOSTIC | KD_KERNEL_RELAXED | KD_KERNEL_TF32 |
-      KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |
-      KD_KERNEL_NONDETERMINISTIC;
+  const uint32_t known = KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT |
+                         KD_KERNEL_STRIDED | KD_KERNEL_NO_CAPTURE |
+                         KD_KERNEL_BLOCKED_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC |
+                         KD_KERNEL_RELAXED | KD_KERNEL_TF32 |
+                         KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV |
+                         KD_KERNEL_FLUSH | KD_KERNEL_NONDETERMINISTIC;
   for (uint32_t i = 0; i < kp.kernel_count; i++)
-    kc_check((kp.kernels[i].flags & ~known) == 0 ||
-                 kp.p.abi_version > KD_ABI_VERSION,
-             "%s has unknown flags 0x%x", kp.kernels[i].op,
-             kp.kernels[i].flags);
+    check_flags(kp.kernels[i].op, kp.kernels[i].flags, known);
   const kd_device_info *info = kc_info();
-  kc_check((info->flags & ~(KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE |
-                            KD_DEVICE_INTEGRATED | KD_DEVICE_SOFTWARE)) == 0 ||
-               kp.p.abi_version > KD_ABI_VERSION,
-           "kd_device_info.flags has unknown bits: 0x%x", info->flags);
+  check_flags("kd_device_info", info->flags,
+              KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE);
   for (uint32_t i = 0; i < info->space_count; i++)
-    kc_check((info->spaces[i].flags & ~0x1fu) == 0 ||
-                 kp.p.abi_version > KD_ABI_VERSION,
-             "space %u has unknown flags 0x%x", i, info->spaces[i].flags);
+    check_flags("kd_space", info->spaces[i].flags,
+                KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+                    KD_SPACE_PINNED);
 }
 
 static void abi_extension(void) {

@@ -298,7 +298,7 @@ static const void *host_extension(const kd_host *host, const char *name) {
 static const kd_host services = {
     .struct_size = sizeof(kd_host),
     .abi_version = KD_ABI_VERSION,
-    .abi_min = KD_VERSION(0, 9),
+    .abi_min = KD_VERSION(0, 10),
     .name = "keel-conformance",
     .fail = host_fail,
     .log = host_log,

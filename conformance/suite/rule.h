@@ -37,7 +37,7 @@ typedef struct kc_rule {
   const char *id; /* area.name; never used again for another rule */
   kc_severity severity;
   kc_level level;
-  uint32_t since;       /* the ABI version it came in: KD_VERSION(0, 9) */
+  uint32_t since;       /* the ABI version it came in: KD_VERSION(0, 10) */
   uint32_t flags;       /* KC_* above */
   const char *header;   /* "stream.h" */
   const char *sentence; /* of the header, word for word */
@@ -51,7 +51,7 @@ typedef struct kc_rule {
                 names_, about_)                                              \
   {                                                                          \
     .id = id_, .severity = KC_##severity_, .level = KC_##level_,             \
-    .since = KD_VERSION(0, 9), .flags = flags_, .header = header_,           \
+    .since = KD_VERSION(0, 10), .flags = flags_, .header = header_,          \
     .sentence = sentence_, .names = names_, .about = about_, .check = check_ \
   }
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(sys.argv[1])
-GOLDEN = ROOT / "abi" / "kd-0.9.layout"
+GOLDEN = ROOT / "abi" / "kd-0.10.layout"
 
 # name, legal?, file, old text, new text
 CASES = [

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "context.h"
 #include "testing.h"
 
 static char folder[64];
@@ -87,6 +88,33 @@ static void faulty_plugins_are_refused(void **state) {
   expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");
   expect_refused(BAD("STRIDE"), KD_INCOMPATIBLE, "struct_size 7", "");
   expect_refused(BAD("NO_SYMBOL"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
+}
+
+/* What a later ABI may say by a bit that must be understood: the object is not used, and
+ * whatever else the plugin has is. */
+static void bits_of_a_later_abi_are_refused(void **state) {
+  (void)state;
+  keel_plugin_info info;
+  expect_refused(BAD("PLUGIN_BIT"), KD_UNIMPLEMENTED,
+                 "kd_plugin has bit 23 in its flags (0x800000), which must be"
+                 " understood, and a host of ABI 0.10 does not know; the plugin"
+                 " is built for ABI 0.10",
+                 "vendor");
+  expect_refused(BAD("DEVICE_BIT"), KD_OK, "bad:0 has bit 23", "newer Keel");
+  expect_refused(BAD("SPACE_BIT"), KD_OK, "memory space 0 of bad:0 has bit 23",
+                 "newer Keel");
+  keel_context *context = open_with(BAD("KERNEL_BIT"), NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(context, 0);
+  assert_null(keel_device_kernels(device, "ai.onnx", "Relu"));
+  assert_non_null(keel_device_kernels(device, "ai.onnx", "Neg"));
+  keel_close(context);
+  context = open_with(BAD("HINT_BITS"), NULL, KEEL_NO_WORKERS);
+  keel_plugin_at(context, 0, &info);
+  assert_string_equal(info.reason, "");
+  device = keel_device_at(context, 0);
+  assert_non_null(device);
+  assert_non_null(keel_device_kernels(device, "ai.onnx", "Relu"));
+  keel_close(context);
 }
 
 static void odd_but_legal_plugins_are_loaded(void **state) {
@@ -352,6 +380,7 @@ static void contexts_share_a_plugin(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(faulty_plugins_are_refused),
+      cmocka_unit_test(bits_of_a_later_abi_are_refused),
       cmocka_unit_test(odd_but_legal_plugins_are_loaded),
       cmocka_unit_test(files_that_are_no_plugins_are_refused),
       cmocka_unit_test(other_machines_are_named),

@@ -129,7 +129,7 @@ bool wrap_kernels(void) {
     if (inner_kernels[i].workspace) outer_kernels[i].workspace = workspace;
   }
   outer.kernels = outer_kernels;
-  if (BUG(kernel_flag)) outer_kernels[0].flags |= 0x10000000u;
+  if (BUG(kernel_flag)) outer_kernels[0].flags |= 0x800000u;
   if (BUG(def_double)) {
     outer_kernels[count] = outer_kernels[0];
     outer_kernels[count].supports = outer_kernels[0].supports = NULL;

@@ -19,7 +19,7 @@
  * each one's version reaches the other's lowest.
  * [load.versions, abi.host-newer] */
 #define KD_ABI_MAJOR              0
-#define KD_ABI_MINOR              9
+#define KD_ABI_MINOR              10
 #define KD_VERSION(major, minor)  (((uint32_t)(major) << 16) | (uint32_t)(minor))
 #define KD_ABI_VERSION            KD_VERSION(KD_ABI_MAJOR, KD_ABI_MINOR)
 #define KD_VERSION_MAJOR(version) ((uint32_t)(version) >> 16)
@@ -32,14 +32,18 @@
  *   `struct_size` as zero, and ignores the tail of a larger struct.
  * - Zero always means "default" and NULL "not supported"; so an absent field
  *   never changes what the present ones mean.
- * - What must be understood is a bit in a `flags` field: a reader refuses a
- *   flag bit that it does not know with KD_UNIMPLEMENTED.
+ * - What must be understood is a bit in a `flags` field, one of bits 0 to 23: a
+ *   reader refuses the object with KD_UNIMPLEMENTED where it does not know the
+ *   bit. Bits 24 to 31 (KD_HINTS) are hints, which it may pass over.
  * - `reserved` fields are zero and are not looked at.
  * - Structs marked "frozen" never grow; their size is asserted here.
  * - No enum, bool, bit-field, long or size_t stands in a struct.
  * [load.struct-size, load.flags, abi.host-smaller, abi.host-larger,
  * abi.reserved-ignored, abi.launch-smaller, abi.table-sizes,
  * abi.flags-known] */
+
+/* Bits of a flags word that are hints. */
+#define KD_HINTS 0xff000000u
 
 /* Marks a result that the receiver must give back through the same table. */
 #define KD_OWNED

@@ -22,16 +22,16 @@ extern "C" {
  * [dev.addressable-true] */
 #define KD_DEVICE_HOST_ADDRESSABLE 0x2u
 /* Silicon shared with the host (an integrated GPU): memory is not extra. */
-#define KD_DEVICE_INTEGRATED 0x4u
+#define KD_DEVICE_INTEGRATED 0x1000000u
 /* Simulated: a software device that stands in for a real one. */
-#define KD_DEVICE_SOFTWARE 0x8u
+#define KD_DEVICE_SOFTWARE 0x2000000u
 
 /* Flags of a memory space. */
 #define KD_SPACE_DEVICE       0x1u  /* fastest for kernels */
 #define KD_SPACE_HOST_VISIBLE 0x2u  /* `map` or the address work on the host */
 #define KD_SPACE_COHERENT     0x4u  /* no flush or invalidate needed */
-#define KD_SPACE_CACHED       0x8u  /* host reads are fast */
 #define KD_SPACE_PINNED       0x10u /* host memory that copies are fast from */
+#define KD_SPACE_CACHED       0x1000000u /* host reads are fast */
 
 #define KD_MAX_SPACES 8u
 

@@ -62,7 +62,7 @@ typedef struct kd_cost {
 /* Must not be recorded in a capture. */
 #define KD_KERNEL_NO_CAPTURE 0x8u
 /* `enqueue` may take long on the host: keep it off threads that run others. */
-#define KD_KERNEL_BLOCKING 0x10u
+#define KD_KERNEL_BLOCKING 0x1000000u
 /* Takes KD_LAYOUT_CHANNEL_BLOCKED: inputs have the layout that their kd_type
  * and kd_tensor state, each of its own, and output 0 is to get the one that its
  * kd_type states. Weights and vectors are always row-major. */

@@ -211,6 +211,11 @@ static keel_status copy_kernels(keel_plugin *plugin) {
                        : !def->enqueue ? "enqueue"
                                        : "destroy");
     if (!def->domain) def->domain = "ai.onnx";
+    if (keel_flags_of_kernel(plugin, def) != KD_OK) {
+      keel_log_line(&plugin->context->log, KD_LOG_WARNING, "%s; it is not used",
+                    keel_message());
+      continue;
+    }
     if (!keel_schema_find(def->domain, def->op))
       keel_log_line(&plugin->context->log, KD_LOG_DEBUG,
                     "%s: kernel for unknown op %s::%s is not used",
@@ -337,6 +342,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
                       sizeof plugin->table));
   plugin->abi_version = plugin->table.abi_version;
   KEEL_TRY(check_versions(plugin));
+  KEEL_TRY(keel_flags_of_plugin(plugin));
   KEEL_TRY(check_names(plugin));
   KEEL_TRY(copy_memory(plugin));
   KEEL_TRY(copy_streams(plugin));
@@ -421,6 +427,16 @@ static keel_device *same_silicon(const keel_context *context,
   return NULL;
 }
 
+/* A device that this host can't use; the reason is this thread's message. The plugin's
+ * others go on. */
+static keel_status leave_out(keel_plugin *plugin) {
+  keel_log_line(&plugin->context->log, KD_LOG_WARNING, "%s; it is not used",
+                keel_message());
+  plugin->reason = keel_arena_copy(&plugin->context->arena, keel_message());
+  plugin->mend = "take a newer Keel, or the plugin's build for this one";
+  return plugin->reason ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
 static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   keel_context *context = plugin->context;
   keel_device *device = keel_arena_take(&context->arena, sizeof *device);
@@ -433,6 +449,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   keel_status status = keel_library_info(plugin, index, &device->info);
   if (status != KD_OK)
     return keel_while(status, "while the facts of %s were asked", device->name);
+  if (keel_flags_of_device(plugin, device) != KD_OK) return leave_out(plugin);
   device->info.name =
       keep_string(&context->arena, device->info.name, device->name);
   device->info.kind = keep_string(&context->arena, device->info.kind, "other");

@@ -30,6 +30,15 @@ void keel_manifest_read(keel_arena *arena, const char *path,
  * linker may be given. What to do about it goes to *out_mend. */
 keel_status keel_elf_check(const char *path, const char **out_mend);
 
+/* Whether this host knows all bits that must be understood: in the flags of the plugin, of
+ * a kernel's definition, of a device and its memory spaces. Returns KD_OK, KD_UNIMPLEMENTED
+ * (the message names bit and versions). */
+keel_status keel_flags_of_plugin(const keel_plugin *plugin);
+keel_status keel_flags_of_kernel(const keel_plugin *plugin,
+                                 const kd_kernel_def *def);
+keel_status keel_flags_of_device(const keel_plugin *plugin,
+                                 const keel_device *device);
+
 /* Whether nobody but the caller and root can exchange a file: it, or a folder or link on
  * the way to it. Returns KD_OK, KD_PERMISSION_DENIED, KD_NOT_FOUND. */
 keel_status keel_path_check(const char *path);

@@ -91,7 +91,7 @@ void keel_services_fill(keel_library *library) {
   library->host = (kd_host){
       .struct_size = sizeof(kd_host),
       .abi_version = KD_ABI_VERSION,
-      .abi_min = KD_VERSION(0, 9),
+      .abi_min = KD_VERSION(0, 10),
       .name = "keel " KEEL_VERSION,
       .plugin_path = library->path,
       .fail = keel_fail,

@@ -20,6 +20,15 @@
 #define PROFILE    16
 #define PEER       17
 #define COLLECTIVE 18
+#define PLUGIN_BIT \
+  19 /* these: a bit that must be understood, and is not known */
+#define DEVICE_BIT 20
+#define SPACE_BIT  21
+#define KERNEL_BIT 22
+#define HINT_BITS  23 /* hints that nobody knows, everywhere: legal */
+
+#define LATER_BIT   (UINT32_C(1) << 23)
+#define LATER_HINTS UINT32_C(0xf0000000)
 
 static const kd_host *host;
 
@@ -42,6 +51,13 @@ static uint32_t device_count(void) {
 static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   (void)index;
   out_info->name = "Bad device";
+  out_info->space_count = 1;
+  out_info->flags = CASE == DEVICE_BIT  ? LATER_BIT
+                    : CASE == HINT_BITS ? LATER_HINTS
+                                        : 0;
+  out_info->spaces[0].flags = CASE == SPACE_BIT   ? LATER_BIT
+                              : CASE == HINT_BITS ? LATER_HINTS
+                                                  : 0;
   return KD_OK;
 }
 static kd_status device_open(uint32_t index, kd_device **out_device) {
@@ -107,6 +123,20 @@ static const kd_collective_table collectives = {.struct_size =
 #if CASE == STRIDE
 static const kd_kernel_def kernels[] = {{.struct_size = 7, .op = "Relu"}};
 #endif
+#if CASE == KERNEL_BIT || CASE == HINT_BITS
+static kd_status enqueue(kd_kernel *self, kd_stream *stream,
+                         const kd_launch *launch) {
+  (void)self, (void)stream, (void)launch;
+  return KD_OK;
+}
+static const kd_kernel_def kernels[] = {
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = CASE == KERNEL_BIT ? LATER_BIT : LATER_HINTS,
+     .op = "Relu",
+     .enqueue = enqueue},
+    {.struct_size = sizeof(kd_kernel_def), .op = "Neg", .enqueue = enqueue},
+};
+#endif
 
 static const struct {
   kd_plugin known;
@@ -120,6 +150,9 @@ static const struct {
                               : CASE == NEW   ? KD_VERSION(0, 99)
                                               : KD_ABI_VERSION,
                .abi_min = CASE == NEW ? KD_VERSION(0, 99) : 0,
+               .flags = CASE == PLUGIN_BIT  ? LATER_BIT
+                        : CASE == HINT_BITS ? LATER_HINTS
+                                            : 0,
                .name = CASE == NAME ? "Bad Name!" : "bad",
                .vendor = "Keel's tests",
                .version = "1",
@@ -145,9 +178,9 @@ static const struct {
 #if CASE == COLLECTIVE
                .collectives = &collectives,
 #endif
-#if CASE == STRIDE
+#if CASE == STRIDE || CASE == KERNEL_BIT || CASE == HINT_BITS
                .kernels = kernels,
-               .kernel_count = 1,
+               .kernel_count = sizeof kernels / sizeof *kernels,
 #endif
            },
            {~UINT64_C(0)}};

@@ -1,0 +1,53 @@
+/* flags.c - what a later ABI may have added to flags words: bits 0 to 23 change what the
+ * object means, and are refused where they are not known; the others are hints. */
+#include "loader/loader.h"
+
+#define PLUGIN_FLAGS KD_PLUGIN_UNLOADABLE
+#define DEVICE_FLAGS (KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE)
+#define SPACE_FLAGS                                              \
+  (KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | \
+   KD_SPACE_PINNED)
+#define KERNEL_FLAGS                                                    \
+  (KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED | \
+   KD_KERNEL_NO_CAPTURE | KD_KERNEL_BLOCKED_LAYOUT |                    \
+   KD_KERNEL_LAYOUT_AGNOSTIC | KD_KERNEL_RELAXED | KD_KERNEL_TF32 |     \
+   KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |          \
+   KD_KERNEL_NONDETERMINISTIC)
+
+static keel_status check(const keel_plugin *plugin, const char *what,
+                         uint32_t flags, uint32_t known) {
+  uint32_t unknown = flags & ~known & ~KD_HINTS;
+  if (!unknown) return KD_OK;
+  return keel_fail(KD_UNIMPLEMENTED,
+                   "%s: %s has bit %d in its flags (0x%x), which must be"
+                   " understood, and a host of ABI %u.%u does not know; the"
+                   " plugin is built for ABI %u.%u",
+                   plugin->path, what, __builtin_ctz(unknown), (unsigned)flags,
+                   KD_ABI_MAJOR, KD_ABI_MINOR,
+                   KD_VERSION_MAJOR(plugin->abi_version),
+                   KD_VERSION_MINOR(plugin->abi_version));
+}
+
+keel_status keel_flags_of_plugin(const keel_plugin *plugin) {
+  return check(plugin, "kd_plugin", plugin->table.flags, PLUGIN_FLAGS);
+}
+
+keel_status keel_flags_of_kernel(const keel_plugin *plugin,
+                                 const kd_kernel_def *def) {
+  char what[128];
+  snprintf(what, sizeof what, "the kernel of %s::%s", def->domain, def->op);
+  return check(plugin, what, def->flags, KERNEL_FLAGS);
+}
+
+keel_status keel_flags_of_device(const keel_plugin *plugin,
+                                 const keel_device *device) {
+  const kd_device_info *info = &device->info;
+  char what[96];
+  KEEL_TRY(check(plugin, device->name, info->flags, DEVICE_FLAGS));
+  for (uint32_t i = 0; i < info->space_count && i < KD_MAX_SPACES; i++) {
+    snprintf(what, sizeof what, "memory space %u of %s", (unsigned)i,
+             device->name);
+    KEEL_TRY(check(plugin, what, info->spaces[i].flags, SPACE_FLAGS));
+  }
+  return KD_OK;
+}
