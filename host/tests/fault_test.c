@@ -163,6 +163,25 @@ static const char *name_of(const subject *s) {
   return s->model ? s->model : "eager calls";
 }
 
+/* The n-th call of a slot where a stream is full says so, for n = 1 until it is not called
+ * so often: the run does not notice. Returns how often it was. */
+static uint32_t fill_at_each_call(const char *slot, const subject *s,
+                                  float want) {
+  for (uint32_t n = 1; n < 3000; n++) {
+    char layers[100];
+    float sum = 0;
+    snprintf(layers, sizeof layers, "fault:%s=%u:BUSY", slot, n);
+    keel_context *context = open_faulty(layers, s);
+    if (run(context, s, &sum) != KD_OK || !same(sum, want))
+      fail_msg("%s, call %u on %s: %s", slot, n, s->plugins[0], keel_message());
+    bool struck = keel_layers_faults() > 0;
+    keel_close(context);
+    if (!struck) return n - 1;
+  }
+  fail_msg("%s is called without end", slot);
+  return 0;
+}
+
 /* The n-th call of the slot fails, for n = 1 until it is not called so often.
  * Returns how often it was. */
 static uint32_t fail_each_call(const char *slot, const subject *s, float want) {
@@ -268,6 +287,32 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
   assert_int_equal(keel_layers_set(""), KD_OK);
 }
 
+static void a_full_stream_is_no_failure(void **state) {
+  static const char *const slots[] = {"kernel.enqueue", "memory.copy_in",
+                                      "event.record"};
+  static const subject subjects[] = {
+      {{QUEUE_PLUGIN}, NULL},
+      {{ECHO_PLUGIN}, NULL},
+#ifdef SIM_PLUGIN
+      {{SIM_PLUGIN}, NULL},
+#endif
+  };
+  uint32_t strikes[KEEL_COUNT_OF(slots)] = {0};
+  (void)state;
+  for (size_t p = 0; p < KEEL_COUNT_OF(subjects); p++) {
+    float want = 0;
+    keel_context *context = open_faulty("", &subjects[p]);
+    assert_int_equal(run(context, &subjects[p], &want), KD_OK);
+    keel_close(context);
+    for (size_t i = 0; i < KEEL_COUNT_OF(slots); i++)
+      strikes[i] += fill_at_each_call(slots[i], &subjects[p], want);
+  }
+  for (size_t i = 0; i < KEEL_COUNT_OF(slots); i++)
+    print_message("%-20s was full %u times\n", slots[i], strikes[i]);
+  assert_true(strikes[0] && strikes[1] && strikes[2]);
+  assert_int_equal(keel_layers_set(""), KD_OK);
+}
+
 #ifdef SIM_PLUGIN
 /* NonZero asks for memory while it is enqueued, when nothing can be waited for. */
 static void a_sized_output_takes_what_is_pooled(void **state) {
@@ -318,6 +363,7 @@ static void a_sized_output_takes_what_is_pooled(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failure_at_any_slot_ends_cleanly),
+      cmocka_unit_test(a_full_stream_is_no_failure),
 #ifdef SIM_PLUGIN
       cmocka_unit_test(a_sized_output_takes_what_is_pooled),
 #endif
