@@ -382,6 +382,7 @@ static void set_tables(void) {
   if (BUG(plugin_size_small)) plugin.struct_size = 92;
   if (BUG(slot_missing)) plugin.device_close = NULL;
   if (BUG(name_invalid)) plugin.name = "Acme GPU!";
+  if (ODD(hint_bits)) plugin.flags = 0x20000000u;
   if (BUG(plugin_flag)) plugin.flags = 0x100;
   if (BUG(unload_thread) || BUG(late_log)) plugin.flags = KD_PLUGIN_UNLOADABLE;
   if (BUG(half_table)) sim_memory.release_ordered = NULL;

@@ -328,7 +328,7 @@ static void load_name(void) {
 
 static void load_flags(void) {
   kc_load();
-  kc_check((kp.p.flags & ~KD_PLUGIN_UNLOADABLE) == 0,
+  kc_check((kp.p.flags & ~KD_PLUGIN_UNLOADABLE & ~KD_HINTS) == 0,
            "kd_plugin.flags has unknown bits: 0x%x", kp.p.flags);
 }
 
@@ -556,11 +556,12 @@ static const kc_rule rules[] = {
             "kd_plugin.name kd_plugin.vendor kd_plugin.version",
             "Users type the name in KEEL_DEVICE and on command lines; it must"
             " be one word."),
-    KC_RULE(MUST, CORE, "load.flags", load_flags, KC_CLOSED, "base.h",
-            "a reader refuses a flag bit that it does not know with"
-            " KD_UNIMPLEMENTED",
-            "kd_plugin.flags KD_PLUGIN_UNLOADABLE",
-            "A bit that a later version defines must not be set by accident."),
+    KC_RULE(
+        MUST, CORE, "load.flags", load_flags, KC_CLOSED, "base.h",
+        "a reader refuses the object with KD_UNIMPLEMENTED where it does not"
+        " know the bit",
+        "kd_plugin.flags KD_PLUGIN_UNLOADABLE KD_HINTS",
+        "A bit that a later version defines must not be set by accident."),
     KC_RULE(MUST, CORE, "load.table-const", load_table_const, KC_CLOSED,
             "plugin.h", "so a plugin never changes them", "kd_plugin",
             "The host copied the tables at load; a slot that is filled in open"
