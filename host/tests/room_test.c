@@ -127,7 +127,7 @@ static void *add_many(void *times) {
 static void threads_share_the_ring(void **state) {
   (void)state;
   const char *given = getenv("KEEL_ROOM_LAUNCHES");
-  int times = (given ? atoi(given) : 40000) / THREADS;
+  int times = (given ? (int)strtol(given, NULL, 10) : 40000) / THREADS;
   pthread_t threads[THREADS];
   atomic_store(late, 0);
   for (int i = 0; i < THREADS; i++)

@@ -527,7 +527,7 @@ static const kd_kernel_def kernels[] = {
 static kd_status plugin_open(const kd_host *services) {
   const char *ring = getenv("QUEUE_RING");
   host = services;
-  queue_ring = ring ? atoi(ring) : 0;
+  queue_ring = ring ? (int)strtol(ring, NULL, 10) : 0;
   return KD_OK;
 }
 
