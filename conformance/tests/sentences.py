@@ -2,9 +2,10 @@
 """The headers' sentences and the rules that check them.
 
   sentences.py check SUITE   each rule's sentence stands in its header, each
-                             sentence that promises something has a rule, and each
-                             comment carries the ids of its rules
-  sentences.py write SUITE   writes the ids into the headers' comments
+                             sentence that promises something has a rule, and
+                             conformance/SENTENCES.md is as this program writes it
+  sentences.py write SUITE   writes conformance/SENTENCES.md, the index from a
+                             header's comments to their rules
 
 SUITE is the keel-conformance program. A sentence promises something where it
 holds one of the words below; what binds the host is the validation layer's
@@ -14,13 +15,12 @@ import re
 import subprocess
 import sys
 
-HEADERS = pathlib.Path(__file__).parents[2] / "device_api/include/kd"
+TREE = pathlib.Path(__file__).parents[2]
+HEADERS = TREE / "device_api/include/kd"
+INDEX = TREE / "conformance/SENTENCES.md"
 WORDS = re.compile(r"\b(must|never|always|only|is refused|are needed|is needed)\b",
                    re.I)
 COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
-IDS = re.compile(r"\s*\*?\s*\[([a-z]+\.[a-z0-9-]+(?:[,\s*]+[a-z]+\.[a-z0-9-]+)*)\]"
-                 r"\s*$")
-
 
 # sentences that other rules than their own check, by what they begin with
 EXTRA = {
@@ -55,87 +55,80 @@ def rules(suite):
 
 
 def blocks(source):
-    """Comments as (start, end, text); what stands side by side is one."""
-    return [(m.start(), m.end(), m.group(1)) for m in COMMENT.finditer(source)]
+    """Comments as (line, text without stars and line ends)."""
+    return [(source.count("\n", 0, m.start()) + 1, plain(m.group(1)))
+            for m in COMMENT.finditer(source)]
 
 
-def split_ids(text):
-    found = IDS.search(text)
-    if not found:
-        return text, []
-    return text[:found.start()], re.split(r"[,\s]+", plain(found.group(1)))
+def collect(suite, found, errors):
+    """(header, line of comment) -> [(rule, sentence)]"""
+    rules_of, count = {}, 0
+    for rule, severity, header, sentence in rules(suite):
+        count += 1
+        sentence = plain(sentence)
+        for line, text in found[header]:
+            if sentence in text:
+                rules_of.setdefault((header, line), []).append((rule, sentence))
+                break
+        else:
+            errors.append(f"{rule}: kd/{header} has no sentence \"{sentence}\"")
+    for (header, begins), ids in EXTRA.items():
+        for line, text in found[header]:
+            if text.startswith(begins):
+                have = rules_of.setdefault((header, line), [])
+                have += [(i, begins) for i in ids if i not in [r for r, _ in have]]
+                break
+        else:
+            errors.append(f"kd/{header} has no comment \"{begins}\"")
+    return rules_of, count
 
 
-def owner(blocks_of, sentence):
-    hits = [b for b in blocks_of if sentence in plain(split_ids(b[2])[0])]
-    return hits[0] if hits else None
+def unchecked(found, rules_of):
+    for header, comments in found.items():
+        for line, text in comments:
+            if (header, line) in rules_of:
+                continue
+            for sentence in re.split(r"(?<=[.;:])\s", text):
+                if WORDS.search(sentence) and not any(
+                        h == header and sentence.startswith(b) for h, b in HOST):
+                    yield f"kd/{header}:{line}: \"{sentence}\" has no rule"
 
 
-def render(source, start, text, ids):
-    """The comment with its ids as the last line, wrapped to 80 columns."""
-    line_start = source.rfind("\n", 0, start) + 1
-    indent = " " * (start - line_start) if not source[line_start:start].strip() \
-        else None
-    body = text.rstrip()
-    if not ids:
-        return "/*" + body + " */"
-    if indent is None:  # behind code, on its line
-        return "/*" + body + " [" + ", ".join(ids) + "] */"
-    lines, line = [], indent + " * ["
-    for i, name in enumerate(ids):
-        word = name + ("," if i + 1 < len(ids) else "]")
-        if len(line) + len(word) + 4 > 80:
-            lines.append(line.rstrip())
-            line = indent + " * "
-        line += word + " "
-    lines.append(line.rstrip())
-    return "/*" + body + "\n" + "\n".join(lines) + " */"
+def index(found, rules_of):
+    out = ["# The headers' sentences and their rules", "",
+           "Written by conformance/tests/sentences.py from the rules: each sentence of a",
+           "header that a rule checks, in the header's order. `keel-conformance explain RULE`",
+           "says how."]
+    for header, comments in found.items():
+        rows = {}
+        for line, _ in comments:
+            for rule, sentence in rules_of.get((header, line), []):
+                rows.setdefault(sentence, []).append(rule)
+        if not rows:
+            continue
+        out += ["", f"## kd/{header}", "", "| sentence | rules |", "| --- | --- |"]
+        for sentence, ids in rows.items():
+            shown = sentence.replace("|", "\\|")
+            out.append(f"| {shown} | " + ", ".join(f"`{i}`" for i in ids) + " |")
+    return "\n".join(out) + "\n"
 
 
 def main():
     mode, suite = sys.argv[1], sys.argv[2]
-    wanted, errors = {}, []
-    sources = {p.name: p.read_text() for p in sorted(HEADERS.glob("*.h"))}
-    found = {name: blocks(text) for name, text in sources.items()}
-    all_sentences = []
-    for rule, severity, header, sentence in rules(suite):
-        sentence = plain(sentence)
-        block = owner(found[header], sentence)
-        all_sentences.append(sentence)
-        if not block:
-            errors.append(f"{rule}: kd/{header} has no sentence \"{sentence}\"")
-            continue
-        wanted.setdefault((header, block[0]), []).append(rule)
-    for (header, begins), ids in EXTRA.items():
-        for block in found[header]:
-            if plain(block[2]).startswith(begins):
-                have = wanted.setdefault((header, block[0]), [])
-                have += [i for i in ids if i not in have]
-                break
-        else:
-            errors.append(f"kd/{header} has no comment \"{begins}\"")
-    for name, text in sources.items():
-        out, at = "", 0
-        for start, end, comment in found[name]:
-            body, have = split_ids(comment)
-            ids = wanted.get((name, start), [])
-            if mode == "check":
-                if sorted(have) != sorted(ids):
-                    errors.append(f"kd/{name}: a comment carries {have}, and its"
-                                  f" rules are {ids}: {plain(body)[:60]}")
-                for sentence in re.split(r"(?<=[.;:])\s", plain(body)):
-                    if WORDS.search(sentence) and not ids and not any(
-                            h == name and sentence.startswith(b) for h, b in HOST):
-                        errors.append(f"kd/{name}: \"{sentence}\" has no rule")
-            out += text[at:start] + render(text, start, body, ids)
-            at = end
-        out += text[at:]
-        if mode == "write" and out != text:
-            (HEADERS / name).write_text(out)
+    found = {p.name: blocks(p.read_text()) for p in sorted(HEADERS.glob("*.h"))}
+    errors = []
+    rules_of, count = collect(suite, found, errors)
+    errors += unchecked(found, rules_of)
+    text = index(found, rules_of)
+    if mode == "write":
+        INDEX.write_text(text)
+    elif not INDEX.exists() or INDEX.read_text() != text:
+        errors.append("conformance/SENTENCES.md is out of date: "
+                      "sh conformance/tests/readme.sh")
     for error in errors:
         print(error)
-    print(f"{len(all_sentences)} rules, {len(errors)} errors")
-    return 1 if errors and mode == "check" else 0
+    print(f"{count} rules, {len(errors)} errors")
+    return 1 if errors else 0
 
 
 sys.exit(main())

@@ -2,8 +2,7 @@
  *
  * Versions, statuses, element types and opaque handles. Sizes are bytes, times
  * are nanoseconds, counts of elements say so, here and everywhere in kd.
- * Strings are UTF-8 and end in NUL. SPDX-License-Identifier: Apache-2.0
- * [dev.facts-in-units] */
+ * Strings are UTF-8 and end in NUL. SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_BASE_H
 #define KD_BASE_H
 
@@ -16,8 +15,7 @@
  * exists changes or goes. MINOR moves when a field, slot, flag or constant is
  * appended. Neither side may ever demand equality: each states the version it
  * was built with and the lowest that it can work with, and they agree when
- * each one's version reaches the other's lowest.
- * [load.versions, abi.host-newer] */
+ * each one's version reaches the other's lowest. */
 #define KD_ABI_MAJOR              0
 #define KD_ABI_MINOR              10
 #define KD_VERSION(major, minor)  (((uint32_t)(major) << 16) | (uint32_t)(minor))
@@ -37,10 +35,7 @@
  *   bit. Bits 24 to 31 (KD_HINTS) are hints, which it may pass over.
  * - `reserved` fields are zero and are not looked at.
  * - Structs marked "frozen" never grow; their size is asserted here.
- * - No enum, bool, bit-field, long or size_t stands in a struct.
- * [load.struct-size, load.flags, abi.host-smaller, abi.host-larger,
- * abi.reserved-ignored, abi.launch-smaller, abi.table-sizes,
- * abi.flags-known] */
+ * - No enum, bool, bit-field, long or size_t stands in a struct. */
 
 /* Bits of a flags word that are hints. */
 #define KD_HINTS 0xff000000u
@@ -63,8 +58,7 @@
 #endif
 
 /* How a call ended: zero, or why not. The numbers 0 to 16 are gRPC's (and
- * Abseil's), so that bridges map one to one.
- * [err.code-defined] */
+ * Abseil's), so that bridges map one to one. */
 typedef int32_t kd_status;
 
 #define KD_OK                  0
@@ -113,8 +107,7 @@ typedef int32_t kd_status;
 
 /* Element types. The numbers are ONNX's TensorProto.DataType (onnx.proto, IR
  * version 10), so that nobody learns new ones. A reader treats a number that
- * it does not know as a type that it does not support.
- * [abi.unknown-enum] */
+ * it does not know as a type that it does not support. */
 typedef uint32_t kd_dtype;
 
 #define KD_NONE        0u /* an absent optional argument */
@@ -148,10 +141,9 @@ typedef uint32_t kd_dtype;
 
 /* Handles. The plugin defines the first group, the host the second; the other
  * side holds the pointer and never looks inside. */
-typedef struct kd_device kd_device; /* an open device */
-typedef struct kd_buffer kd_buffer; /* a piece of a device's memory */
-typedef struct kd_stream
-    kd_stream; /* an in-order queue of work [stream.in-order] */
+typedef struct kd_device kd_device;   /* an open device */
+typedef struct kd_buffer kd_buffer;   /* a piece of a device's memory */
+typedef struct kd_stream kd_stream;   /* an in-order queue of work */
 typedef struct kd_event kd_event;     /* a point in a stream */
 typedef struct kd_kernel kd_kernel;   /* a created kernel */
 typedef struct kd_capture kd_capture; /* a recorded stream */

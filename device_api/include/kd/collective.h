@@ -20,8 +20,7 @@ typedef struct kd_group kd_group; /* the plugin's: devices that take part */
 
 /* Each member calls the same slots in the same order, from one thread or many;
  * the calls never block. Tensors are packed, of one dtype; `rank` is the
- * member's number in the group. A NULL slot is not supported.
- * [group.send-receive] */
+ * member's number in the group. A NULL slot is not supported. */
 typedef struct kd_collective_table {
   uint32_t struct_size; /* sizeof(kd_collective_table) as the plugin knew it */
   uint32_t reserved;
@@ -37,25 +36,21 @@ typedef struct kd_collective_table {
   /* Gives each member the reduction of all members' inputs.
    *
    * reduction  KD_REDUCE_*, of each element
-   * Returns KD_OK, or why nothing was enqueued; so do those below.
-   * [group.all-reduce] */
+   * Returns KD_OK, or why nothing was enqueued; so do those below. */
   kd_status (*all_reduce)(kd_group *group, uint32_t rank, kd_stream *stream,
                           uint32_t reduction, const kd_tensor *input,
                           const kd_tensor *output);
 
-  /* Gives each member all members' inputs, one behind the other by rank.
-   * [group.all-gather] */
+  /* Gives each member all members' inputs, one behind the other by rank. */
   kd_status (*all_gather)(kd_group *group, uint32_t rank, kd_stream *stream,
                           const kd_tensor *input, const kd_tensor *output);
 
-  /* Reduces all members' inputs, and gives each member the part of its rank.
-   * [group.reduce-scatter] */
+  /* Reduces all members' inputs, and gives each member the part of its rank. */
   kd_status (*reduce_scatter)(kd_group *group, uint32_t rank, kd_stream *stream,
                               uint32_t reduction, const kd_tensor *input,
                               const kd_tensor *output);
 
-  /* Gives the root's tensor to all members.
-   * [group.broadcast] */
+  /* Gives the root's tensor to all members. */
   kd_status (*broadcast)(kd_group *group, uint32_t rank, kd_stream *stream,
                          uint32_t root, const kd_tensor *tensor);
 

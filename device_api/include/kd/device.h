@@ -1,8 +1,7 @@
 /* kd/device.h - the facts of a device.
  *
  * A plugin states them once; the host asks before it opens the device.
- * SPDX-License-Identifier: Apache-2.0
- * [dev.info-complete] */
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_DEVICE_H
 #define KD_DEVICE_H
 
@@ -13,13 +12,11 @@ extern "C" {
 #endif
 
 /* A kernel's or copy's work is done when the call returns, so streams are of
- * no use and outputs are ready at once.
- * [dev.inline-true] */
+ * no use and outputs are ready at once. */
 #define KD_DEVICE_INLINE 0x1u
 /* The device works on host addresses: any host pointer is as good as its own
  * memory, and the host reads and writes its buffers directly. Memory spaces
- * then give addresses that both sides may use.
- * [dev.addressable-true] */
+ * then give addresses that both sides may use. */
 #define KD_DEVICE_HOST_ADDRESSABLE 0x2u
 /* Silicon shared with the host (an integrated GPU): memory is not extra. */
 #define KD_DEVICE_INTEGRATED 0x1000000u
@@ -37,22 +34,19 @@ extern "C" {
 
 /* One kind of memory that a device can use. Frozen. */
 typedef struct kd_space {
-  uint32_t flags;     /* KD_SPACE_* */
-  uint32_t alignment; /* of every allocation, bytes; 0: 64 */
-  uint64_t size;      /* bytes in all; 0: not known */
-  uint64_t
-      max_buffer; /* largest single allocation, bytes; 0: no limit [dev.limits-true] */
+  uint32_t flags;      /* KD_SPACE_* */
+  uint32_t alignment;  /* of every allocation, bytes; 0: 64 */
+  uint64_t size;       /* bytes in all; 0: not known */
+  uint64_t max_buffer; /* largest single allocation, bytes; 0: no limit */
 } kd_space;
 
 KD_STATIC_ASSERT(sizeof(kd_space) == 24, "kd_space is frozen");
 
 /* What a device is. The host zeroes it, sets struct_size, and the plugin fills
- * what fits. Strings are copied by the host when device_info returns.
- * [abi.info-bounded, dev.info-stable] */
+ * what fits. Strings are copied by the host when device_info returns. */
 typedef struct kd_device_info {
-  uint32_t
-      struct_size; /* sizeof(kd_device_info) as the host knew it [abi.info-larger] */
-  uint32_t flags; /* KD_DEVICE_* */
+  uint32_t struct_size; /* sizeof(kd_device_info) as the host knew it */
+  uint32_t flags;       /* KD_DEVICE_* */
 
   const char *name;   /* the product's: "ACME A100"; not unique */
   const char *kind;   /* "cpu", "gpu", "npu", "fpga" ..., or a vendor's word */
@@ -60,18 +54,15 @@ typedef struct kd_device_info {
 
   /* The silicon's identity, equal through every plugin that reaches it (a
    * GPU's driver UUID), all zero where there is none; and its PCI address
-   * as 0xDDDDBBDF (domain, bus, device and function), 0 where there is none.
-   * [dev.uuid-unique] */
+   * as 0xDDDDBBDF (domain, bus, device and function), 0 where there is none. */
   uint8_t uuid[16];
   uint32_t pci;
   uint32_t numa_node; /* plus 1; 0: not known */
 
   uint32_t compute_units;
-  uint32_t
-      max_in_flight; /* launches a stream takes before KD_BUSY; 0: many [stream.back-pressure] */
-  uint64_t
-      peak_flops_f32; /* operations a second, 0: not known [perf.matmul-sane] */
-  uint64_t bandwidth; /* of device memory, bytes a second, 0: not known */
+  uint32_t max_in_flight;  /* launches a stream takes before KD_BUSY; 0: many */
+  uint64_t peak_flops_f32; /* operations a second, 0: not known */
+  uint64_t bandwidth;      /* of device memory, bytes a second, 0: not known */
 
   /* Dimension C must be a multiple of this for KD_LAYOUT_CHANNEL_BLOCKED;
    * 0: the device has no such layout. */

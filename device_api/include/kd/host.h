@@ -4,8 +4,7 @@
  * tables are const and live until the plugin's `close` has returned. Any
  * thread may call any slot at any time, also inside a call from the host,
  * unless a slot says otherwise. The host fills every slot of the version that
- * it states. SPDX-License-Identifier: Apache-2.0
- * [thread.foreign] */
+ * it states. SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_HOST_H
 #define KD_HOST_H
 
@@ -38,16 +37,13 @@ typedef void (*kd_loop_body)(void *context, int64_t begin, int64_t end);
 /* Reads one op: its name, types, constants and attributes. Pointers that these
  * slots give are borrowed for as long as the node is: for the call that passed
  * it, or the life of the kernel where `create` was given it. Attributes have
- * the schema's default where the model says nothing.
- * [kernel.default-attributes] */
+ * the schema's default where the model says nothing. */
 typedef struct kd_node_table {
-  uint32_t
-      struct_size; /* sizeof(kd_node_table) as the host knew it [abi.node-table-larger] */
+  uint32_t struct_size; /* sizeof(kd_node_table) as the host knew it */
   uint32_t reserved;
 
   /* The op's name ("Conv"), its domain ("ai.onnx", "keel", a vendor's own),
-   * and the name that the model gave this node (never NULL, may be "").
-   * [robust.node-names] */
+   * and the name that the model gave this node (never NULL, may be ""). */
   const char *(*op)(const kd_node *node);
   const char *(*domain)(const kd_node *node);
   const char *(*name)(const kd_node *node);
@@ -71,8 +67,7 @@ typedef struct kd_node_table {
 
   /* The value of an input that is a constant of the program, in host memory,
    * packed row-major: what `create` prepacks weights from.
-   * Returns KD_OK, KD_NOT_FOUND (not a constant).
-   * [kernel.constants] */
+   * Returns KD_OK, KD_NOT_FOUND (not a constant). */
   kd_status (*constant)(const kd_node *node, uint32_t index,
                         kd_tensor *out_tensor);
 
@@ -148,48 +143,40 @@ KD_STATIC_ASSERT(sizeof(kd_profile_record) == 40,
 struct kd_launch;
 
 /* The services. A plugin gets this in its entry function and in `open`, and
- * keeps the pointer from `open`.
- * [host.table-of-open] */
+ * keeps the pointer from `open`. */
 typedef struct kd_host {
   uint32_t struct_size; /* sizeof(kd_host) as the host knew it */
   uint32_t abi_version; /* KD_ABI_VERSION that the host was built with */
   uint32_t abi_min;     /* the lowest plugin version that it works with */
   uint32_t reserved;
 
-  const char
-      *name; /* of the host, with its version: "keel 0.1.0" [host.any-host] */
+  const char *name;        /* of the host, with its version: "keel 0.1.0" */
   const char *plugin_path; /* absolute path that the plugin was loaded from */
 
   /* Records why a call fails, for the calling thread, and returns `code`; so
    * `return host->fail(KD_X, "...")` is all that an error needs. The text is
-   * copied; the last one before the call returns counts. Allocates nothing.
-   * [err.code-and-message, err.success-is-silent, err.thread-local] */
+   * copied; the last one before the call returns counts. Allocates nothing. */
   kd_status (*fail)(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
 
-  /* Writes one line to the host's log. level is KD_LOG_*.
-   * [err.log-level] */
+  /* Writes one line to the host's log. level is KD_LOG_*. */
   void (*log)(const struct kd_host *host, uint32_t level, const char *format,
               ...) KD_PRINTF(3, 4);
 
   /* The plugin's option of that name (from the application, the manifest or
    * KEEL_<PLUGIN>_<NAME>), or NULL. Lives as long as the host table. A plugin
    * ignores options that it does not know, and refuses a value that it can't use
-   * with a message.
-   * [load.options-unknown, robust.strings] */
+   * with a message. */
   const char *(*option)(const struct kd_host *host, const char *name);
 
   /* Host memory for the plugin's own use. alignment is a power of two, 0 for
-   * 64. `allocate` returns NULL where there is none; `release` takes NULL.
-   * [err.alloc-fail-nth, life.host-allocs-balanced,
-   * host.allocate-alignment, host.allocate-overrun] */
+   * 64. `allocate` returns NULL where there is none; `release` takes NULL. */
   void *(*allocate)(uint64_t size, uint64_t alignment);
   void (*release)(void *memory);
 
   /* The host's one thread pool: how many threads share a loop (at least 1, the
    * caller included), and a loop over 0 <= i < count in pieces of at least
    * `grain` items. Returns when all are done; the caller takes part. A body
-   * may start an inner loop, and must not block.
-   * [thread.zero-workers, thread.many-workers, thread.pool-respected] */
+   * may start an inner loop, and must not block. */
   uint32_t (*worker_count)(void);
   void (*parallel_for)(int64_t count, int64_t grain, kd_loop_body body,
                        void *context);
@@ -198,16 +185,14 @@ typedef struct kd_host {
    * plugin and `key`, bounded, safe under concurrent processes. `cache_get`
    * returns KD_OK and a blob that `release` frees, or KD_NOT_FOUND;
    * `cache_put` may drop it silently. What it gives may be damaged or of another
-   * version: the plugin looks.
-   * [host.cache-untrusted] */
+   * version: the plugin looks. */
   kd_status (*cache_get)(const struct kd_host *host, const char *key,
                          KD_OWNED void **out_blob, uint64_t *out_size);
   kd_status (*cache_put)(const struct kd_host *host, const char *key,
                          const void *blob, uint64_t size);
 
   /* A span in the host's trace on the calling thread; `name` must be a string
-   * literal. Spans nest. Cost nothing measurable when no trace runs.
-   * [host.zones-balanced] */
+   * literal. Spans nest. Cost nothing measurable when no trace runs. */
   void (*zone_begin)(const char *name);
   void (*zone_end)(void);
 
@@ -220,8 +205,7 @@ typedef struct kd_host {
    * each output.
    *
    * out_tensor  where the data goes; same place as launch->outputs[index]
-   * Returns KD_OK, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT (bad index, dims).
-   * [err.service-fail-nth] */
+   * Returns KD_OK, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT (bad index, dims). */
   kd_status (*set_output)(const struct kd_launch *launch, uint32_t index,
                           uint32_t rank, const int64_t *dims,
                           kd_tensor *out_tensor);
@@ -230,8 +214,7 @@ typedef struct kd_host {
   const kd_graph_table *graph;
 
   /* A table of services that later versions or other hosts define, by name
-   * ("keel.name/1"), or NULL.
-   * [host.extension-absent] */
+   * ("keel.name/1"), or NULL. */
   const void *(*extension)(const struct kd_host *host, const char *name);
 } kd_host;
 

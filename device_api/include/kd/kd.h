@@ -20,8 +20,7 @@
  *   conveniences       help.h     inline, no part of the ABI
  *
  * samples/minimal_plugin is a whole plugin of level 0.
- * SPDX-License-Identifier: Apache-2.0
- * [load.open] */
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_KD_H
 #define KD_KD_H
 

@@ -2,8 +2,7 @@
  *
  * Level 0 of the device ABI. A kernel definition is const data, so that anyone
  * can list what a plugin does without running it. SPDX-License-Identifier:
- * Apache-2.0
- * [kernel.list-static, op.covered] */
+ * Apache-2.0 */
 #ifndef KD_KERNEL_H
 #define KD_KERNEL_H
 
@@ -17,20 +16,17 @@ extern "C" {
  * given the memory of. Two inputs may be one buffer. Every element of an output is
  * written. Everything in it is borrowed for the call of `enqueue`;
  * what the device still reads afterwards (dims, say) is copied before. Buffers
- * stay alive until the stream has passed the launch.
- * [stream.args-copied, kernel.outputs-complete, kernel.inputs-untouched,
- * kernel.alias-inputs, kernel.odd-shapes, kernel.odd-products] */
+ * stay alive until the stream has passed the launch. */
 typedef struct kd_launch {
-  uint32_t
-      struct_size; /* sizeof(kd_launch) as the host knew it [abi.launch-larger] */
-  uint32_t flags; /* none yet */
+  uint32_t struct_size; /* sizeof(kd_launch) as the host knew it */
+  uint32_t flags;       /* none yet */
   uint32_t input_count;
   uint32_t output_count;
   const kd_tensor *inputs;  /* absent optional ones have dtype KD_NONE */
   const kd_tensor *outputs; /* allocated by the host, typed by the op's shape
                                function; unused optional ones are KD_NONE */
   kd_tensor workspace;      /* scratch of the size that was asked for (dtype
-                               KD_U8, rank 1), or KD_NONE; contents are junk [mem.reuse] */
+                               KD_U8, rank 1), or KD_NONE; contents are junk */
   const kd_node *node;      /* the op; its types are these tensors' types */
   kd_device *device;
   const void *data;     /* kd_kernel_def.data */
@@ -39,8 +35,7 @@ typedef struct kd_launch {
 
 /* What a kernel costs, for placement. Estimates; 0 is "not known". */
 typedef struct kd_cost {
-  uint32_t
-      struct_size; /* sizeof(kd_cost) as the host knew it [abi.cost-bounded] */
+  uint32_t struct_size; /* sizeof(kd_cost) as the host knew it */
   uint32_t reserved;
   uint64_t time;  /* nanoseconds on the idle device */
   uint64_t flops; /* arithmetic operations */
@@ -49,15 +44,12 @@ typedef struct kd_cost {
 
 /* One instance serves every shape: `create` looks at element types, ranks and
  * attributes only. Without it the host creates an instance for each set of
- * input shapes.
- * [kernel.any-shape] */
+ * input shapes. */
 #define KD_KERNEL_ANY_SHAPE 0x1u
 /* Outputs come without shape and memory; `enqueue` calls host->set_output. It
- * waits for its own results before it returns.
- * [kernel.dynamic-output] */
+ * waits for its own results before it returns. */
 #define KD_KERNEL_DYNAMIC_OUTPUT 0x2u
-/* Inputs may have strides; without it they come packed.
- * [kernel.strided-inputs] */
+/* Inputs may have strides; without it they come packed. */
 #define KD_KERNEL_STRIDED 0x4u
 /* Must not be recorded in a capture. */
 #define KD_KERNEL_NO_CAPTURE 0x8u
@@ -75,13 +67,10 @@ typedef struct kd_cost {
  * OpenCL's limits for the full profile, sums are kept in f32 at least (f64 for
  * f64), products are whole, subnormals are kept, NaN and infinities go through
  * as IEEE 754 has it, and the same inputs give the same bits; the sign of zero
- * should be kept. A flag says what the kernel does less well.
- * [kernel.deterministic, kernel.batch-invariant, op.ulp, op.sum-exact-ints,
- * op.sum-bound, op.nan-inf, op.subnormal, op.overflow, op.signed-zero] */
+ * should be kept. A flag says what the kernel does less well. */
 /* Elementwise functions as a GPU's fast instructions give them. */
 #define KD_KERNEL_RELAXED 0x80u
-/* Products of f32 take inputs rounded to 11 bits (TF32).
- * [op.matmul-bound] */
+/* Products of f32 take inputs rounded to 11 bits (TF32). */
 #define KD_KERNEL_TF32 0x100u
 /* Sums over f16 are kept in f16. */
 #define KD_KERNEL_ACC_F16 0x200u
@@ -101,10 +90,7 @@ typedef struct kd_cost {
  * host does not know is skipped, never an error.
  *
  * Semantics are those of the op's schema: ONNX's operator documents for domain
- * "ai.onnx", keel's for domain "keel".
- * [kernel.def-valid, op.exact, op.matmul-ints, op.structure, op.quantised,
- * op.rounding-cast, op.ties, op.integers, op.random, op.onnx-data,
- * op.model] */
+ * "ai.onnx", keel's for domain "keel". */
 typedef struct kd_kernel_def {
   uint32_t struct_size; /* sizeof(kd_kernel_def) as the plugin knew it */
   uint32_t flags;       /* KD_KERNEL_* */
@@ -123,14 +109,12 @@ typedef struct kd_kernel_def {
 
   /* Bit i: input or output i lives in host memory (shapes, axes, scalars that
    * the kernel reads when it is enqueued; where they are no constants, they
-   * may be others at each launch of one instance).
-   * [kernel.host-args, kernel.host-values, kernel.host-outputs] */
+   * may be others at each launch of one instance). */
   uint32_t host_inputs;
   uint32_t host_outputs;
 
   /* Bit i: output 0 may take the memory of input i, of equal size, when nobody
-   * else needs it.
-   * [kernel.inplace] */
+   * else needs it. */
   uint32_t inplace;
   int32_t priority;
 
@@ -138,41 +122,33 @@ typedef struct kd_kernel_def {
 
   /* Whether the device takes this very node, which fits all the above. NULL:
    * always. Cheap, any thread.
-   * Returns KD_OK, KD_UNIMPLEMENTED (with the reason, by host->fail).
-   * [kernel.supports-honest, kernel.supports-any-rank,
-   * kernel.supports-pure] */
+   * Returns KD_OK, KD_UNIMPLEMENTED (with the reason, by host->fail). */
   kd_status (*supports)(kd_device *device, const kd_node *node);
 
-  /* Fills an estimate for the node. NULL: the host guesses.
-   * [kernel.cost-sane] */
+  /* Fills an estimate for the node. NULL: the host guesses. */
   kd_status (*cost)(kd_device *device, const kd_node *node, kd_cost *out_cost);
 
   /* Makes an instance: compiles, selects, prepacks constants. May take long;
    * any thread. `node` stays valid until `destroy`. NULL: there is nothing to
    * prepare, and `enqueue` is called with kernel NULL.
    * Owns     the host destroys it once.
-   * Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT.
-   * [kernel.create-destroy, err.alloc-fail-kernel, perf.no-recompile] */
+   * Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT. */
   kd_status (*create)(kd_device *device, const struct kd_kernel_def *def,
                       const kd_node *node, KD_OWNED kd_kernel **out_kernel);
 
   /* Bytes of scratch that this launch needs (its workspace is still unset). It
-   * must not grow with repetition. NULL: none.
-   * [kernel.reuse, kernel.workspace-enough, life.launches] */
+   * must not grow with repetition. NULL: none. */
   uint64_t (*workspace)(kd_kernel *kernel, const kd_launch *launch);
 
   /* Runs the kernel, in the order of `stream`, or before it returns where stream
    * is NULL. Several threads may enqueue one instance at once, on different
    * streams. Empty tensors are legal. Models come from anywhere: it checks
    * attributes and data itself, and touches nothing outside the tensors.
-   * Returns KD_OK, or why not; then nothing was enqueued.
-   * [kernel.concurrent, kernel.empty-tensor, err.bad-data,
-   * robust.attributes, robust.index-data, robust.zero-divisor, perf.launch] */
+   * Returns KD_OK, or why not; then nothing was enqueued. */
   kd_status (*enqueue)(kd_kernel *kernel, kd_stream *stream,
                        const kd_launch *launch);
 
-  /* Frees an instance that no enqueued work uses. Never fails.
-   * [life.instances, life.destroy-orders] */
+  /* Frees an instance that no enqueued work uses. Never fails. */
   void (*destroy)(kd_kernel *kernel);
 } kd_kernel_def;
 

@@ -10,14 +10,13 @@
 extern "C" {
 #endif
 
-/* What a device's memory is doing; filled up to struct_size.
- * [abi.stats-bounded] */
+/* What a device's memory is doing; filled up to struct_size. */
 typedef struct kd_memory_stats {
   uint32_t struct_size; /* sizeof(kd_memory_stats) as the host knew it */
   uint32_t reserved;
   uint64_t total;     /* bytes of the space, 0: not known */
   uint64_t available; /* bytes that an allocation may still get, 0: not known */
-  uint64_t used;      /* bytes this process has allocated [dev.memory-info] */
+  uint64_t used;      /* bytes this process has allocated */
   uint64_t buffers;   /* live buffers of this process */
 } kd_memory_stats;
 
@@ -36,13 +35,7 @@ typedef struct kd_memory_stats {
  * passed them. Ranges are `size` bytes (0 is legal and does nothing) from
  * `offset`; the host never passes one that leaves the buffer. out_ is written
  * on KD_OK only. Nothing outside the range changes. A size is 64 bits wide. Host
- * memory may be of any kind: heap, stack, a mapped file.
- * [mem.no-overrun, mem.distinct, copy.offsets, copy.zero,
- * copy.host-reusable, copy.out-done, copy.any-host-memory,
- * copy.source-untouched, copy.big, copy.order, copy.stream-done,
- * stream.enqueue-not-blocking, stream.beside-synchronous,
- * kernel.concurrent-instances, err.out-params, thread.parallel,
- * thread.memory, life.no-late-write] */
+ * memory may be of any kind: heap, stack, a mapped file. */
 typedef struct kd_memory_table {
   uint32_t struct_size; /* sizeof(kd_memory_table) as the plugin knew it */
   uint32_t reserved;
@@ -57,39 +50,31 @@ typedef struct kd_memory_table {
    * No two live buffers share a byte. A failed allocation leaves running work
    * alone. A device out of memory works on, and has it again when buffers are
    * released.
-   * Returns KD_OK, KD_OUT_OF_MEMORY (with what was asked and what is free).
-   * [mem.alloc-free, mem.alignment, mem.no-overlap, mem.oom-size,
-   * mem.oom-recover, mem.oom-busy, mem.churn, err.message-names,
-   * perf.alloc] */
+   * Returns KD_OK, KD_OUT_OF_MEMORY (with what was asked and what is free). */
   kd_status (*allocate)(kd_device *device, uint32_t space, uint64_t size,
                         KD_OWNED kd_buffer **out_buffer, void **out_address);
 
-  /* Frees a buffer. Never fails.
-   * [mem.alloc-free] */
+  /* Frees a buffer. Never fails. */
   void (*release)(kd_device *device, kd_buffer *buffer);
 
   /* Copies from host memory into a buffer.
-   * Returns KD_OK, or why the device can't.
-   * [perf.copies] */
+   * Returns KD_OK, or why the device can't. */
   kd_status (*copy_in)(kd_device *device, kd_stream *stream, const void *source,
                        kd_buffer *target, uint64_t offset, uint64_t size);
 
-  /* Copies from a buffer to host memory. Returns as copy_in.
-   * [copy.in-out] */
+  /* Copies from a buffer to host memory. Returns as copy_in. */
   kd_status (*copy_out)(kd_device *device, kd_stream *stream, kd_buffer *source,
                         uint64_t offset, void *target, uint64_t size);
 
   /* Copies between two buffers of the device; the ranges do not overlap. They
    * may lie in any, whatever their spaces.
-   * Returns as copy_in.
-   * [copy.device-device, copy.between-spaces] */
+   * Returns as copy_in. */
   kd_status (*copy)(kd_device *device, kd_stream *stream, kd_buffer *source,
                     uint64_t source_offset, kd_buffer *target,
                     uint64_t target_offset, uint64_t size);
 
   /* Repeats a pattern of 1, 2, 4, 8 or 16 bytes; offset and size are multiples
-   * of it; the pattern is copied before the call returns. Returns as copy_in.
-   * [copy.fill-patterns, copy.stream-fill] */
+   * of it; the pattern is copied before the call returns. Returns as copy_in. */
   kd_status (*fill)(kd_device *device, kd_stream *stream, kd_buffer *target,
                     uint64_t offset, uint64_t size, const void *pattern,
                     uint32_t pattern_size);
@@ -97,8 +82,7 @@ typedef struct kd_memory_table {
   /* Gives a host address for a range of a buffer in a host visible space, for
    * reading (1), writing (2) or both (3). `unmap` ends it and makes writes
    * visible to work that is enqueued afterwards.
-   * Returns KD_OK, KD_UNIMPLEMENTED (not host visible), KD_OUT_OF_MEMORY.
-   * [mem.spaces, mem.map-coherent, mem.map-range, mem.map-kernel] */
+   * Returns KD_OK, KD_UNIMPLEMENTED (not host visible), KD_OUT_OF_MEMORY. */
   kd_status (*map)(kd_device *device, kd_buffer *buffer, uint64_t offset,
                    uint64_t size, uint32_t access, void **out_address);
 
@@ -106,8 +90,7 @@ typedef struct kd_memory_table {
   void (*unmap)(kd_device *device, kd_buffer *buffer);
 
   /* Makes a buffer in a stream's order: its memory may be what work before it
-   * in the stream still uses. It comes with `release_ordered`, or both are NULL.
-   * [mem.ordered] */
+   * in the stream still uses. It comes with `release_ordered`, or both are NULL. */
   kd_status (*allocate_ordered)(kd_device *device, kd_stream *stream,
                                 uint32_t space, uint64_t size,
                                 KD_OWNED kd_buffer **out_buffer,
@@ -119,22 +102,19 @@ typedef struct kd_memory_table {
                           kd_buffer *buffer);
 
   /* Bytes that a tensor of this type really needs, where that is more than its
-   * elements (padding, tiles). NULL: elements times element size.
-   * [mem.tensor-size] */
+   * elements (padding, tiles). NULL: elements times element size. */
   uint64_t (*tensor_size)(kd_device *device, const kd_type *type);
 
   /* Makes a buffer of memory that somebody else owns, without a copy, which
    * stays valid until `release`. kind is KD_EXTERNAL_*. It may be read-only:
    * nothing writes to it then.
-   * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, or not this address).
-   * [mem.import-host, mem.import-readonly] */
+   * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, or not this address). */
   kd_status (*import_memory)(kd_device *device, uint32_t kind, uint64_t handle,
                              uint64_t size, KD_OWNED kd_buffer **out_buffer,
                              void **out_address);
 
   /* Gives a handle of a buffer for another device or process. A descriptor is
-   * the receiver's to close. Returns KD_OK, KD_UNIMPLEMENTED.
-   * [mem.export] */
+   * the receiver's to close. Returns KD_OK, KD_UNIMPLEMENTED. */
   kd_status (*export_memory)(kd_device *device, kd_buffer *buffer,
                              uint32_t kind, uint64_t *out_handle);
 
@@ -142,8 +122,7 @@ typedef struct kd_memory_table {
   kd_status (*stats)(kd_device *device, uint32_t space,
                      kd_memory_stats *out_stats);
 
-  /* Gives memory that the plugin keeps for reuse back to the system.
-   * [mem.trim] */
+  /* Gives memory that the plugin keeps for reuse back to the system. */
   void (*trim)(kd_device *device);
 } kd_memory_table;
 
@@ -153,14 +132,12 @@ typedef struct kd_peer_table {
   uint32_t struct_size; /* sizeof(kd_peer_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* Whether `copy` works from one device to the other: 1, else 0. Cheap.
-   * [peer.reachable] */
+  /* Whether `copy` works from one device to the other: 1, else 0. Cheap. */
   uint32_t (*reachable)(kd_device *from, kd_device *to);
 
   /* Copies in the order of `stream`, which belongs to `to`; the host has made
    * it wait for the source's work. NULL stream: synchronous.
-   * Returns KD_OK, or why not.
-   * [peer.copy, peer.order] */
+   * Returns KD_OK, or why not. */
   kd_status (*copy)(kd_device *from, kd_buffer *source, uint64_t source_offset,
                     kd_device *to, kd_stream *stream, kd_buffer *target,
                     uint64_t target_offset, uint64_t size);

@@ -19,33 +19,23 @@ extern "C" {
 #endif
 
 /* The plugin's devices must not be closed and the library not unloaded when
- * the process ends in the ordinary way; the host does so only on request.
- * [life.exit-without-close] */
-#define KD_PLUGIN_UNLOADABLE \
-  0x1u /* dlclose after `close` is safe [life.unload] */
+ * the process ends in the ordinary way; the host does so only on request. */
+#define KD_PLUGIN_UNLOADABLE 0x1u /* dlclose after `close` is safe */
 
 /* The manners of a plugin, which share a process with much else.
  *
  * A call that fails says why by host->fail. It prints nothing: host->log is for
- * that. It never ends the process, and lets no C++ exception out.
- * [err.message, err.no-stdio] */
+ * that. It never ends the process, and lets no C++ exception out. */
 /* It changes nothing of the process: signal handlers and masks, environment,
- * locale, working directory, umask, resource limits.
- * [state.signals, state.environment, state.locale, state.directory,
- * state.umask, state.limits] */
-/* It leaves the floating-point control word as it was.
- * [state.fpu, state.direction-flag] */
-/* It leaves the calling thread as it was: affinity, priority, cancel state.
- * [thread.no-affinity-change, thread.no-priority-change] */
+ * locale, working directory, umask, resource limits. */
+/* It leaves the floating-point control word as it was. */
+/* It leaves the calling thread as it was: affinity, priority, cancel state. */
 /* It works under any file name and from any folder. It needs no environment
  * variable and no writable home. It writes no file but through host->cache_put.
  * It opens no socket. It starts no other process. Several copies of a plugin may
- * be loaded in one process. It should export nothing else than its entry.
- * [load.exports-only, load.alongside, load.copy-and-rename,
- * load.bare-environment, load.no-fork, state.files, state.network] */
+ * be loaded in one process. It should export nothing else than its entry. */
 /* It uses no processor time when there is nothing to do. Its threads have ended
- * when close returns. A process that forks may end its child.
- * [thread.fork-child, life.threads-end, perf.idle] */
+ * when close returns. A process that forks may end its child. */
 
 /* A plugin: const, valid while the library is loaded. The host copies it and
  * the tables that it points to into full-size tables of its own at load, so a
@@ -54,47 +44,39 @@ extern "C" {
  *
  * The order of life: entry, open, device_count, device_info, device_open ...
  * device_close, close. The host serialises all of these for one plugin. After
- * `close` the plugin calls the host no more, and may be opened again.
- * [load.needed-slots, load.table-const, load.open-again, thread.first-use,
- * life.cycle-no-growth, life.silent-after-close, life.close-devices] */
+ * `close` the plugin calls the host no more, and may be opened again. */
 typedef struct kd_plugin {
   uint32_t struct_size; /* sizeof(kd_plugin) as the plugin knew it */
   uint32_t abi_version; /* KD_ABI_VERSION that it was built with */
   uint32_t abi_min;     /* lowest host version it works with; 0: any of MAJOR */
   uint32_t flags;       /* KD_PLUGIN_ */
 
-  const char *
-      name; /* [a-z][a-z0-9_-]{0,31}; devices are name:0, name:1 [load.name-valid] */
+  const char *name;    /* [a-z][a-z0-9_-]{0,31}; devices are name:0, name:1 */
   const char *vendor;  /* who to ask: "Acme Corp" */
   const char *version; /* of the plugin: "1.4.2" */
 
   /* Starts the driver. Returns KD_OK also where there is no device (then
    * device_count gives 0, and host->log says why), KD_UNAVAILABLE (driver
-   * missing or broken, with the reason by host->fail), KD_INCOMPATIBLE.
-   * [load.says-why-no-device, load.old-host] */
+   * missing or broken, with the reason by host->fail), KD_INCOMPATIBLE. */
   kd_status (*open)(const kd_host *host);
 
   /* Ends what `open` began: memory, threads and the driver's own state. */
   void (*close)(void);
 
   /* How many devices there are; fixed from `open` to `close`, as is their
-   * order.
-   * [dev.count-stable] */
+   * order. */
   uint32_t (*device_count)(void);
 
   /* Facts of a device, without opening it. Returns KD_OK, KD_OUT_OF_RANGE,
-   * KD_UNAVAILABLE.
-   * [dev.index-out-of-range] */
+   * KD_UNAVAILABLE. */
   kd_status (*device_info)(uint32_t index, kd_device_info *out_info);
 
   /* Opens a device; the host does so once before it uses it. Devices are apart:
    * what one device does is seen on no other.
-   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost), KD_OUT_OF_MEMORY.
-   * [dev.open-close, dev.two-devices] */
+   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost), KD_OUT_OF_MEMORY. */
   kd_status (*device_open)(uint32_t index, KD_OWNED kd_device **out_device);
 
-  /* Closes a device whose streams, buffers and kernels are gone.
-   * [dev.works-after-reopen, thread.close-elsewhere] */
+  /* Closes a device whose streams, buffers and kernels are gone. */
   void (*device_close)(kd_device *device);
 
   const kd_memory_table *memory;
@@ -102,8 +84,7 @@ typedef struct kd_plugin {
   uint32_t kernel_count;
   uint32_t reserved;
 
-  const kd_stream_table
-      *streams; /* level async: both or neither [abi.groups] */
+  const kd_stream_table *streams; /* level async: both or neither */
   const kd_event_table *events;
   const kd_capture_table *capture; /* level replay */
   const kd_region_table *regions;  /* level compile */
@@ -113,8 +94,7 @@ typedef struct kd_plugin {
   const kd_collective_table *collectives;
 
   /* Says that a run of a program on the device begins, for plugins that batch.
-   * Any thread. `correlation` names the run. May be NULL.
-   * [dev.run-hooks] */
+   * Any thread. `correlation` names the run. May be NULL. */
   void (*run_begin)(kd_device *device, uint64_t correlation);
 
   /* Says that nothing more of the run is enqueued: what was held back goes to
@@ -122,21 +102,18 @@ typedef struct kd_plugin {
   void (*run_end)(kd_device *device, uint64_t correlation);
 
   /* Whether an open device still works.
-   * Returns KD_OK, KD_DEVICE_LOST. NULL: always KD_OK.
-   * [dev.status-ok] */
+   * Returns KD_OK, KD_DEVICE_LOST. NULL: always KD_OK. */
   kd_status (*device_status)(kd_device *device);
 
   /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says
-   * who defined it, so that no registry is needed. May be NULL.
-   * [abi.extension-unknown] */
+   * who defined it, so that no registry is needed. May be NULL. */
   const void *(*extension)(const char *name);
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries
  * the ABI's major number, so a plugin may serve several majors. The function
  * does nothing but return the table: no driver call, no thread, no allocation.
- * NULL refuses this host; host->fail says why.
- * [load.entry-symbol, load.no-work-before-open] */
+ * NULL refuses this host; host->fail says why. */
 typedef const kd_plugin *(*kd_entry)(const kd_host *host);
 
 #define KD_ENTRY_SYMBOL "kd_entry_0"

@@ -20,26 +20,22 @@ extern "C" {
 #define KD_PROFILE_REGION   6u
 #define KD_PROFILE_REPLAY   7u
 
-/* Profiling of a device; all slots are needed; any thread.
- * [abi.groups] */
+/* Profiling of a device; all slots are needed; any thread. */
 typedef struct kd_profile_table {
   uint32_t struct_size; /* sizeof(kd_profile_table) as the plugin knew it */
   uint32_t reserved;
 
   /* Starts pushing records of what the device does.
-   * Returns KD_OK, KD_UNAVAILABLE.
-   * [prof.records, prof.monotone, prof.bytes] */
+   * Returns KD_OK, KD_UNAVAILABLE. */
   kd_status (*start)(kd_device *device);
 
   /* Stops pushing records. It returns when the last record of work that is
-   * done has been pushed. Returns KD_OK, KD_UNAVAILABLE.
-   * [prof.stop] */
+   * done has been pushed. Returns KD_OK, KD_UNAVAILABLE. */
   kd_status (*stop)(kd_device *device);
 
   /* Reads the device's clock and the host's (CLOCK_MONOTONIC, nanoseconds) as
    * close together as it can. frequency is ticks a second.
-   * Returns KD_OK, KD_UNAVAILABLE.
-   * [prof.duration-true, prof.within-clock, prof.clock-map] */
+   * Returns KD_OK, KD_UNAVAILABLE. */
   kd_status (*clock)(kd_device *device, uint64_t *out_device_ticks,
                      uint64_t *out_host_time, uint64_t *out_frequency);
 } kd_profile_table;

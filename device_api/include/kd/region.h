@@ -17,21 +17,18 @@ extern "C" {
  * known). Nodes are connected by values that both read or write; claims taken
  * before count as one node each. Returns KD_OK, KD_INVALID_ARGUMENT (not such a
  * part, or a node is claimed already; the claim is dropped and the plugin may go
- * on).
- * [region.claim-honest, region.claim-refused] */
+ * on). */
 typedef kd_status (*kd_claim)(void *context, const uint32_t *nodes,
                               uint32_t count, const kd_cost *cost);
 
 /* The compiler of a device. claim, compile, enqueue and destroy are needed;
- * serialize, validate and load come together or not at all.
- * [abi.groups] */
+ * serialize, validate and load come together or not at all. */
 typedef struct kd_region_table {
   uint32_t struct_size; /* sizeof(kd_region_table) as the plugin knew it */
   uint32_t reserved;
 
   /* Looks at a graph and hands over claims. Borrowed for the call; any thread.
-   * Returns KD_OK also where it claims nothing.
-   * [region.claim-pure, region.empty-graph] */
+   * Returns KD_OK also where it claims nothing. */
   kd_status (*claim)(kd_device *device, const kd_graph *graph, kd_claim take,
                      void *context);
 
@@ -39,8 +36,7 @@ typedef struct kd_region_table {
    * order, constants among the inputs: the graph has their data, and each launch
    * their tensors. The graph is borrowed for the call. May take long; any thread.
    * Returns KD_OK, KD_UNIMPLEMENTED (the host runs the part op by op),
-   * KD_OUT_OF_MEMORY.
-   * [region.equals-ops, region.parts, region.odd-graphs, region.threads] */
+   * KD_OUT_OF_MEMORY. */
   kd_status (*compile)(kd_device *device, const kd_graph *graph,
                        KD_OWNED kd_region **out_region);
 
@@ -57,14 +53,12 @@ typedef struct kd_region_table {
   void (*destroy)(kd_region *region);
 
   /* Gives the compiled form, which kd_host.release frees. It carries what it
-   * was compiled for. Returns KD_OK, KD_UNIMPLEMENTED.
-   * [region.serialise] */
+   * was compiled for. Returns KD_OK, KD_UNIMPLEMENTED. */
   kd_status (*serialize)(kd_region *region, KD_OWNED void **out_blob,
                          uint64_t *out_size);
 
   /* Whether a blob, from anywhere and not to be trusted, still fits this
-   * device and driver. Returns KD_OK, KD_INCOMPATIBLE, KD_DATA_LOSS.
-   * [region.other-device, region.mutated-blob] */
+   * device and driver. Returns KD_OK, KD_INCOMPATIBLE, KD_DATA_LOSS. */
   kd_status (*validate)(kd_device *device, const void *blob, uint64_t size);
 
   /* Makes a region of a blob that `validate` took. */

@@ -13,9 +13,7 @@ extern "C" {
 
 /* Called once when an event's work is done or has failed, from any thread, a
  * driver's own included; also inside the call that registered it. It never
- * blocks and never calls the plugin.
- * [event.callback-not-early, event.callback-already-done,
- * err.callback-on-error] */
+ * blocks and never calls the plugin. */
 typedef void (*kd_event_callback)(void *context, kd_status status);
 
 /* What a device does with streams. Unless a slot says otherwise, any thread
@@ -24,9 +22,7 @@ typedef void (*kd_event_callback)(void *context, kd_status status);
  * failure stays with its stream and those that wait for it. Nothing waits for
  * ever because something failed. A stream of a device with max_in_flight may
  * be full: what enqueues then returns KD_BUSY and has enqueued nothing, and
- * the host repeats the call until earlier work has made room.
- * [stream.many, stream.thread-handoff, stream.independent, err.others-live,
- * err.no-hang] */
+ * the host repeats the call until earlier work has made room. */
 typedef struct kd_stream_table {
   uint32_t struct_size; /* sizeof(kd_stream_table) as the plugin knew it */
   uint32_t reserved;
@@ -35,88 +31,73 @@ typedef struct kd_stream_table {
    *
    * priority  -1 background, 0 normal, 1 urgent; a hint
    * flags     none yet; an unknown bit is refused
-   * Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED (unknown flag).
-   * [abi.stream-flag, stream.create-destroy, stream.priorities] */
+   * Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED (unknown flag). */
   kd_status (*create)(kd_device *device, int32_t priority, uint32_t flags,
                       KD_OWNED kd_stream **out_stream);
 
-  /* Closes a stream whose work is done. Never fails.
-   * [stream.destroy-done] */
+  /* Closes a stream whose work is done. Never fails. */
   void (*destroy)(kd_stream *stream);
 
   /* Makes work that is enqueued from now on wait for `event`, which may be of
    * another stream or device of this plugin. Never blocks. An event that was
    * never recorded is no wait. If the event's work failed, so does this
    * stream's work from here on, with the same status.
-   * Returns KD_OK, or why the stream takes no more work.
-   * [event.wait-device, event.wait-not-blocking, event.cross-dag,
-   * event.wait-before-record, err.async-wait] */
+   * Returns KD_OK, or why the stream takes no more work. */
   kd_status (*wait)(kd_stream *stream, kd_event *event);
 
   /* Hands work that the plugin holds back for batching to the device. NULL:
-   * nothing is held back. Returns KD_OK, KD_DEVICE_LOST.
-   * [stream.flush, stream.not-held-back] */
+   * nothing is held back. Returns KD_OK, KD_DEVICE_LOST. */
   kd_status (*flush)(kd_stream *stream);
 
   /* Blocks until all work of the stream is done. NULL: the host records an
    * event and waits for it.
    * Returns KD_OK, or the status of the first work that failed since the last
-   * synchronize; the stream is usable again unless it was KD_DEVICE_LOST.
-   * [stream.sync-empty, stream.sync-complete, err.async-synchronize] */
+   * synchronize; the stream is usable again unless it was KD_DEVICE_LOST. */
   kd_status (*synchronize)(kd_stream *stream);
 } kd_stream_table;
 
 /* What a device does with events. All of create, destroy, record, query and
  * wait are needed beside a stream table. Several threads may query and wait
  * for one event at once. An event carries the status of the work before it. There
- * may be thousands. Any number of streams may wait for one event.
- * [event.multi-wait, event.multi-stream, event.many, event.streams-apart,
- * err.async-event] */
+ * may be thousands. Any number of streams may wait for one event. */
 typedef struct kd_event_table {
   uint32_t struct_size; /* sizeof(kd_event_table) as the plugin knew it */
   uint32_t reserved;
 
   /* Makes an event, not recorded yet. flags: none yet; an unknown bit is
-   * refused. Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED.
-   * [abi.event-flag, event.initial] */
+   * refused. Returns KD_OK, KD_OUT_OF_MEMORY, KD_UNIMPLEMENTED. */
   kd_status (*create)(kd_device *device, uint32_t flags,
                       KD_OWNED kd_event **out_event);
 
   /* Frees an event. Legal while its work still runs and after a callback was
-   * registered; the callback still comes. Never blocks.
-   * [event.destroy-waited, event.callback-destroyed, event.churn] */
+   * registered; the callback still comes. Never blocks. */
   void (*destroy)(kd_event *event);
 
   /* Moves the event behind all that `stream` holds now; waits that are already
    * queued still mean the old point. Never blocks.
-   * Returns KD_OK, or why the stream takes no more work.
-   * [event.record-query, event.re-record] */
+   * Returns KD_OK, or why the stream takes no more work. */
   kd_status (*record)(kd_event *event, kd_stream *stream);
 
   /* Asks whether the work before the event is done.
    * Returns KD_OK (done, or never recorded), KD_BUSY (not yet), or the status
-   * of the first work before it that failed. Never blocks.
-   * [event.record-query] */
+   * of the first work before it that failed. Never blocks. */
   kd_status (*query)(kd_event *event);
 
   /* Blocks the caller until the work before the event is done.
    *
    * timeout  0 polls, UINT64_MAX waits without limit
-   * Returns KD_OK, KD_DEADLINE_EXCEEDED, or as query.
-   * [event.wait-host, event.wait-timeout] */
+   * Returns KD_OK, KD_DEADLINE_EXCEEDED, or as query. */
   kd_status (*wait)(kd_event *event, uint64_t timeout);
 
   /* Calls back once, when the work before the event is done. NULL: the host
    * blocks a thread at each copy out of the device. Once this call has returned and
    * the callback was entered, the host may destroy the event. Returns KD_OK; else no
-   * call comes.
-   * [event.callback-once] */
+   * call comes. */
   kd_status (*on_complete)(kd_event *event, kd_event_callback callback,
                            void *context);
 
   /* Device time between two events of streams that timed them, both done.
-   * Returns KD_OK, KD_UNIMPLEMENTED.
-   * [event.elapsed] */
+   * Returns KD_OK, KD_UNIMPLEMENTED. */
   kd_status (*elapsed)(kd_event *begin, kd_event *end, uint64_t *out_time);
 } kd_event_table;
 

@@ -33,18 +33,15 @@ extern "C" {
  * All pointers are borrowed for the call that passes the struct. An absent
  * optional argument has dtype KD_NONE and all else zero. */
 typedef struct kd_tensor {
-  kd_buffer *buffer; /* the plugin's handle; NULL for host memory */
-  void *data;        /* address of the first element (buffer's address
+  kd_buffer *buffer;   /* the plugin's handle; NULL for host memory */
+  void *data;          /* address of the first element (buffer's address
                              plus offset), or NULL: device has no addresses */
-  uint64_t
-      offset; /* bytes from the buffer's start to the first element [kernel.offset-tensors] */
-  uint64_t size; /* bytes of data; may be 0 */
-  const int64_t *
-      dims; /* `rank` sizes in elements, each >= 0 [kernel.large, robust.huge-dims] */
+  uint64_t offset;     /* bytes from the buffer's start to the first element */
+  uint64_t size;       /* bytes of data; may be 0 */
+  const int64_t *dims; /* `rank` sizes in elements, each >= 0 */
   const int64_t *strides; /* in elements; NULL: packed row-major */
   kd_dtype dtype;
-  uint32_t
-      rank; /* 0 is a scalar; at most KD_MAX_RANK [kernel.ranks, robust.ranks] */
+  uint32_t rank; /* 0 is a scalar; at most KD_MAX_RANK */
   uint32_t layout;
   uint32_t flags;
   uint64_t reserved;
@@ -52,8 +49,7 @@ typedef struct kd_tensor {
 
 /* Element type and shape, where there is no data (yet). Frozen. */
 typedef struct kd_type {
-  const int64_t
-      *dims; /* `rank` sizes; -1 is not known yet [region.dynamic-shapes] */
+  const int64_t *dims; /* `rank` sizes; -1 is not known yet */
   kd_dtype dtype;
   uint32_t rank; /* KD_RANK_UNKNOWN: nothing is known of the shape */
   uint32_t layout;
