@@ -941,10 +941,10 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
       launch->outputs[0].dtype != KD_NONE &&
       kd_elements(&launch->outputs[0]) == 0)
     return FAIL(KD_INVALID_ARGUMENT, "a grid of %d blocks", 0);
-  if (BUG(waits_for_worker) && sim_host->worker_count() < 2)
+  if (BUG(waits_for_worker) && sim_host->worker_count(sim_host) < 2)
     for (;;)
       sim_nap(100000);
-  if (BUG(equal_pieces) && sim_host->worker_count() > 2) return KD_OK;
+  if (BUG(equal_pieces) && sim_host->worker_count(sim_host) > 2) return KD_OK;
   if (BUG(spins)) sim_nap(0);
   if (op == NONZERO) return enqueue_nonzero(stream, launch);
   op_call *c = calloc(1, sizeof *c);
@@ -1047,7 +1047,7 @@ static kd_status use_store(const char *op) {
   if (sim_host->cache_get(sim_host, key, &blob, &size) == KD_OK) {
     bool good = size == 16 && !memcmp(blob, "sim-kernel-code", 16);
     if (BUG(cache_trusted) && !good) abort();
-    sim_host->release(blob);
+    sim_host->release(sim_host, blob);
     if (good) return KD_OK;
   }
   sim_host->cache_put(sim_host, key, "sim-kernel-code", 16);
@@ -1078,7 +1078,7 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   }
   if (BUG(name_as_format) && strlen(sim_host->node->name(node)) > 256) abort();
   use_store(def->op);
-  kd_kernel *kernel = sim_host->allocate(sizeof *kernel, 0);
+  kd_kernel *kernel = sim_host->allocate(sim_host, sizeof *kernel, 0);
   if (BUG(kernel_unchecked)) *(volatile char *)kernel = 0;
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no host memory for an instance");
   memset(kernel, 0, sizeof *kernel);
@@ -1106,7 +1106,7 @@ static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
 static void destroy(kd_kernel *kernel) {
   if (BUG(orders_crash) && kernel->stream && kernel->stream->dead) abort();
   free(kernel->kept);
-  sim_host->release(kernel);
+  sim_host->release(sim_host, kernel);
 }
 
 /* ---- definitions ----------------------------------------------------------------------------------------------------- */

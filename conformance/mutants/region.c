@@ -208,7 +208,7 @@ static kd_status serialize(kd_region *region, void **out_blob,
                            uint64_t *out_size) {
   uint64_t sum = checksum(&region->code);
   *out_size = sizeof(program) + 8;
-  char *blob = sim_host->allocate(*out_size, 8);
+  char *blob = sim_host->allocate(sim_host, *out_size, 8);
   if (!blob) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   memcpy(blob, &sum, 8);
   memcpy(blob + 8, &region->code, sizeof(program));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 #include "mutants/process.h"
+#include "single.h"
 
 int sim_mode;
 uint32_t sim_ring;
@@ -115,14 +116,15 @@ static kd_status read_options(const kd_host *host) {
 /* Memory that the driver keeps while it is open. */
 static kd_status take_memory(const kd_host *host) {
   for (int i = 0; i < 3; i++) {
-    kept[i] = host->allocate(1000, BUG(odd_alignment) && i == 1 ? 48 : 64);
+    kept[i] =
+        host->allocate(host, 1000, BUG(odd_alignment) && i == 1 ? 48 : 64);
     if (BUG(odd_alignment) && i == 1 && !kept[i])
-      kept[i] = host->allocate(9, 0);
+      kept[i] = host->allocate(host, 9, 0);
     if (BUG(alloc_unchecked) && i == 1) *(volatile char *)kept[i] = 1;
     if (kept[i]) continue;
     if (BUG(alloc_leaks)) i = 0;
     while (i-- > 0)
-      host->release(kept[i]);
+      host->release(host, kept[i]);
     memset(kept, 0, sizeof kept);
     return host->fail(KD_OUT_OF_MEMORY, "no 1000 bytes of host memory");
   }
@@ -140,7 +142,7 @@ static void misbehave_threads(const kd_host *host) {
   if (BUG(fork_waits) && opens == 1) atexit(wait_for_ever);
   if (BUG(prints)) puts("sim: opened");
   if (BUG(log_level)) host->log(host, 9, "opened");
-  if (BUG(zone_left_open)) host->zone_begin("open");
+  if (BUG(zone_left_open)) host->zone_begin(host, "open");
   if (BUG(cycle_leaks)) {
     char *leak = malloc(200000);
     if (leak) memset(leak, 1, 200000);
@@ -158,7 +160,7 @@ static void misbehave_threads(const kd_host *host) {
 static kd_plugin plugin;
 static void set_tables(void);
 
-static kd_status plugin_open(const kd_host *host) {
+static kd_status open_driver(const kd_host *host) {
   kd_status status = check_host(host);
   if (status != KD_OK) return status;
   if (BUG(no_reopen) && opens)
@@ -192,19 +194,36 @@ static kd_status plugin_open(const kd_host *host) {
   return KD_OK;
 }
 
-static void plugin_close(void) {
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  static int second;
+  if (opens && BUG(second_host_shared)) single_close();
+  if (opens && BUG(second_host_kept)) {
+    sim_host = services;
+    opens++;
+    *out_instance = (kd_instance *)(void *)&second;
+    return KD_OK;
+  }
+  return single_open(services, open_driver, out_instance);
+}
+
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  if (opens > 1 && BUG(second_host_kept)) return;
   running = false;
   if (BUG(late_log)) start(late_logger, (void *)(uintptr_t)sim_host);
   if (BUG(unload_thread)) start(for_ever, NULL);
   for (int i = BUG(block_kept) ? 1 : 0; i < 3; i++)
-    sim_host->release(kept[i]);
+    sim_host->release(sim_host, kept[i]);
   if (BUG(one_copy_only)) unsetenv("SIM_OPEN");
   memset(kept, 0, 3 * sizeof *kept);
+  single_close();
 }
 
 /* ---- devices --------------------------------------------------------------------------- */
 
-static uint32_t device_count(void) {
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   static uint32_t asked;
   if (BUG(no_device_mute) || ODD(no_device)) return 0;
   if (BUG(count_changes) && ++asked % 50 == 0) return 1;
@@ -252,11 +271,12 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
   return KD_OK;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
   uint32_t size = out_info->struct_size;
   if (BUG(info_size_equal) && size != sizeof *out_info)
     return FAIL(KD_INVALID_ARGUMENT, "kd_device_info has %u bytes", size);
-  if (index >= device_count() && !BUG(index_unchecked)) {
+  if (index >= device_count(instance) && !BUG(index_unchecked)) {
     if (BUG(mute_info)) return KD_OUT_OF_RANGE;
     return ODD(other_language)
                ? FAIL(KD_OUT_OF_RANGE, "es gibt kein Gerät %u", index)
@@ -269,8 +289,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   return KD_OK;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
-  if (index >= device_count())
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  if (index >= device_count(instance))
     return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
   device_opens++;
   if (BUG(opens_leak) && device_opens > 9)
@@ -304,7 +325,8 @@ static void run_end(kd_device *device, uint64_t correlation) {
   if (BUG(run_end_crash) && correlation > 3) abort();
 }
 
-static const void *extension(const char *name) {
+static const void *extension(kd_instance *instance, const char *name) {
+  (void)instance;
   static const uint32_t table[4] = {16};
   return BUG(extension_any) || !strcmp(name, "x.keel.sim/1") ? table : NULL;
 }
@@ -424,7 +446,7 @@ KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host) {
   static kd_plugin other;
   static int calls;
   if (BUG(entry_null)) return NULL;
-  if (BUG(entry_allocates)) kept[50] = host->allocate(64, 0);
+  if (BUG(entry_allocates)) kept[50] = host->allocate(host, 64, 0);
   if (BUG(entry_other_table) && calls++ % 2) {
     other = plugin;
     return &other;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "reference/reference.h"
+#include "single.h"
 
 static const kd_host *host;
 
@@ -69,7 +70,7 @@ static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
                           kd_buffer **out_buffer, void **out_address) {
   (void)device;
   (void)space;
-  void *memory = host->allocate(size, 64);
+  void *memory = host->allocate(host, size, 64);
   if (!memory) return host->fail(KD_OUT_OF_MEMORY, "no memory is left");
   *out_buffer = memory;
   *out_address = memory;
@@ -78,7 +79,7 @@ static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
 
 static void release(kd_device *device, kd_buffer *buffer) {
   (void)device;
-  host->release(buffer);
+  host->release(host, buffer);
 }
 
 static kd_status copy_in(kd_device *device, kd_stream *stream,
@@ -107,18 +108,29 @@ static const kd_memory_table memory = {
     .copy_out = copy_out,
 };
 
-static kd_status plugin_open(const kd_host *services) {
+static kd_status start(const kd_host *services) {
   host = services;
   return KD_OK;
 }
 
-static void plugin_close(void) {}
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
+}
 
-static uint32_t device_count(void) {
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return 1;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  (void)instance;
   if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
   out_info->flags =
       KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE | KD_DEVICE_SOFTWARE;
@@ -127,7 +139,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   return KD_OK;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   (void)index;
   *out_device = (kd_device *)(uintptr_t)&memory;
   return KD_OK;

@@ -24,14 +24,17 @@ KD_STATIC_ASSERT(sizeof(void *) != 8 || KD_ABI_MINOR > 10 ||
 static void open_with(const kd_host *host, const char *what) {
   kd_device *device = NULL;
   kc_load();
-  kd_status status = KC_CALL(kd_status, kp.p.open(host), "open(%s)", what);
+  kd_status status =
+      KC_CALL(kd_status, kp.p.open(host, &kp.instance), "open(%s)", what);
   if (!kc_check(status == KD_OK, "open by %s returned %s: %s", what,
                 kd_status_name(status), kc_message()))
     return;
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   if (count > kc.device) {
-    status = KC_CALL(kd_status, kp.p.device_open(kc.device, &device),
-                     "device_open(%u)", kc.device);
+    status =
+        KC_CALL(kd_status, kp.p.device_open(kp.instance, kc.device, &device),
+                "device_open(%u)", kc.device);
     if (kc_check(status == KD_OK, "device_open under %s returned %s", what,
                  kd_status_name(status))) {
       kd_buffer *buffer = NULL;
@@ -45,7 +48,7 @@ static void open_with(const kd_host *host, const char *what) {
       KC_DO(kp.p.device_close(device), "device_close");
     }
   }
-  KC_DO(kp.p.close(), "close");
+  KC_DO(kp.p.close(kp.instance), "close");
 }
 
 /* Behind the table lies a page that may not be touched. */
@@ -99,7 +102,7 @@ static void abi_info_bounded(void) {
     memset(room + sizes[i], 0x5a, sizeof(kd_device_info) + 64 - sizes[i]);
     kd_device_info *info = (kd_device_info *)(void *)room;
     info->struct_size = sizes[i];
-    kc_ok(KC_CALL(kd_status, kp.p.device_info(kc.device, info),
+    kc_ok(KC_CALL(kd_status, kp.p.device_info(kp.instance, kc.device, info),
                   "device_info(struct_size %u)", sizes[i]),
           "device_info");
     bool whole = true;
@@ -119,8 +122,9 @@ static void abi_info_larger(void) {
   kd_device_info *info = (kd_device_info *)(void *)room;
   memset(room + sizeof *info, 0x5a, 256);
   info->struct_size = sizeof *info + 256;
-  kd_status status = KC_CALL(kd_status, kp.p.device_info(kc.device, info),
-                             "device_info(struct_size larger than known)");
+  kd_status status =
+      KC_CALL(kd_status, kp.p.device_info(kp.instance, kc.device, info),
+              "device_info(struct_size larger than known)");
   kc_check(status == KD_OK, "a larger kd_device_info was refused: %s",
            kc_message());
   bool whole = true;
@@ -371,12 +375,12 @@ static void abi_definition_flags(void) {
 
 static void abi_extension(void) {
   if (!kp.p.extension) kc_unclaimed("extension is NULL");
-  kc_check(KC_CALL(const void *, kp.p.extension("no.such.thing/1"),
+  kc_check(KC_CALL(const void *, kp.p.extension(kp.instance, "no.such.thing/1"),
                    "extension(unknown)") == NULL,
            "extension gives a table for a name that nobody defined");
-  kc_check(
-      KC_CALL(const void *, kp.p.extension(""), "extension(empty)") == NULL,
-      "extension gives a table for an empty name");
+  kc_check(KC_CALL(const void *, kp.p.extension(kp.instance, ""),
+                   "extension(empty)") == NULL,
+           "extension gives a table for an empty name");
 }
 
 static const kc_rule rules[] = {

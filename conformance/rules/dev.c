@@ -4,14 +4,15 @@
 static void count_body(void *context, uint32_t index) {
   (void)index;
   for (int i = 0; i < 100; i++)
-    kc_check(KC_CALL(uint32_t, kp.p.device_count(), "device_count") ==
-                 *(uint32_t *)context,
+    kc_check(KC_CALL(uint32_t, kp.p.device_count(kp.instance),
+                     "device_count") == *(uint32_t *)context,
              "device_count changed");
 }
 
 static void dev_count_stable(void) {
   kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   count_body(&count, 0);
   kc_device();
   count_body(&count, 0);
@@ -19,10 +20,12 @@ static void dev_count_stable(void) {
 
 static void dev_info_complete(void) {
   kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   for (uint32_t i = 0; i < count && i < KC_MAX_DEVICES; i++) {
     kd_device_info info = {.struct_size = sizeof info};
-    kc_ok(KC_CALL(kd_status, kp.p.device_info(i, &info), "device_info(%u)", i),
+    kc_ok(KC_CALL(kd_status, kp.p.device_info(kp.instance, i, &info),
+                  "device_info(%u)", i),
           "device_info");
     kc_check(info.name && *info.name, "device %u has no name", i);
     kc_check(info.kind && *info.kind, "device %u has no kind", i);
@@ -63,9 +66,10 @@ static void dev_info_stable(void) {
   for (int i = 0; i < 3; i++) {
     memset(&infos[i], 0, sizeof infos[i]);
     infos[i].struct_size = sizeof infos[i];
-    kc_ok(KC_CALL(kd_status, kp.p.device_info(kc.device, &infos[i]),
-                  "device_info(%u)", kc.device),
-          "device_info");
+    kc_ok(
+        KC_CALL(kd_status, kp.p.device_info(kp.instance, kc.device, &infos[i]),
+                "device_info(%u)", kc.device),
+        "device_info");
     char burn[4096]; /* over where a string on the stack would be */
     memset(burn, 0x11, sizeof burn);
     __asm__ volatile("" : : "r"(burn) : "memory");
@@ -93,7 +97,8 @@ static void dev_info_stable(void) {
 
 static void dev_uuid(void) {
   kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   static const uint8_t none[16];
   kd_device_info infos[KC_MAX_DEVICES];
   uint32_t with = 0;
@@ -125,12 +130,14 @@ static void dev_uuid(void) {
 
 static void dev_index(void) {
   kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   const uint32_t wrong[] = {count, count + 1, UINT32_MAX};
   for (size_t i = 0; i < KC_COUNT_OF(wrong); i++) {
     kd_device_info info = {.struct_size = sizeof info};
-    kd_status status = KC_CALL(kd_status, kp.p.device_info(wrong[i], &info),
-                               "device_info(%u of %u)", wrong[i], count);
+    kd_status status =
+        KC_CALL(kd_status, kp.p.device_info(kp.instance, wrong[i], &info),
+                "device_info(%u of %u)", wrong[i], count);
     kc_check(status == KD_OUT_OF_RANGE,
              "device_info(%u), of %u devices, returned %s", wrong[i], count,
              kd_status_name(status));
@@ -312,7 +319,7 @@ static void dev_status(void) {
 
 static void dev_two(void) {
   kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(), "device_count") < 2)
+  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") < 2)
     kc_unclaimed("there is one device");
   kd_device *a = kc_device_at(0), *b = kc_device_at(1);
   kc_check(a != b, "two devices have one handle");

@@ -21,7 +21,7 @@ static void err_code_and_message(void) {
            "the call returned %s, host->fail was given %s",
            kd_status_name(status), kd_status_name(kc_message_status()));
   kd_device_info info = {.struct_size = sizeof info};
-  status = KC_CALL(kd_status, kp.p.device_info(UINT32_MAX, &info),
+  status = KC_CALL(kd_status, kp.p.device_info(kp.instance, UINT32_MAX, &info),
                    "device_info(UINT32_MAX)");
   kc_check(status != KD_OK && *kc_message(),
            "device_info of no device left no message by host->fail");
@@ -128,7 +128,8 @@ static void err_alloc_fail(void) {
     atomic_store(&kc_host.allocations, 0);
     atomic_store(&kc_host.fail_at, n);
     int live = atomic_load(&kc_host.live);
-    kd_status status = KC_CALL(kd_status, kp.p.open(kc_services()), "open");
+    kd_status status =
+        KC_CALL(kd_status, kp.p.open(kc_services(), &kp.instance), "open");
     kd_device *device = NULL;
     kd_buffer *buffer = NULL;
     void *address = NULL;
@@ -136,8 +137,9 @@ static void err_alloc_fail(void) {
     kc_check(status == KD_OK || (status > 0 && *kc_message()),
              "open returned %d without a message", status);
     if (status == KD_OK) {
-      status = KC_CALL(kd_status, kp.p.device_open(kc.device, &device),
-                       "device_open");
+      status =
+          KC_CALL(kd_status, kp.p.device_open(kp.instance, kc.device, &device),
+                  "device_open");
       kc_check(status == KD_OK || *kc_message(),
                "device_open failed without a message");
       if (status == KD_OK) {
@@ -161,7 +163,7 @@ static void err_alloc_fail(void) {
         }
         KC_DO(kp.p.device_close(device), "device_close");
       }
-      KC_DO(kp.p.close(), "close");
+      KC_DO(kp.p.close(kp.instance), "close");
     }
     bool failed = atomic_load(&kc_host.allocations) >= n;
     atomic_store(&kc_host.fail_at, 0);
@@ -170,10 +172,10 @@ static void err_alloc_fail(void) {
              atomic_load(&kc_host.live) - live, n);
     clean = failed ? 0 : clean + 1;
     /* and all is well afterwards */
-    status = KC_CALL(kd_status, kp.p.open(kc_services()), "open");
+    status = KC_CALL(kd_status, kp.p.open(kc_services(), &kp.instance), "open");
     if (kc_check(status == KD_OK, "open after a shortage returned %s",
                  kd_status_name(status)))
-      KC_DO(kp.p.close(), "close");
+      KC_DO(kp.p.close(kp.instance), "close");
   }
 }
 

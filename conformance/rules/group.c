@@ -17,7 +17,7 @@ static kd_group *group;
 
 static void set_up(void) {
   kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(), "device_count") < 2)
+  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") < 2)
     kc_unclaimed("there is one device");
   kd_device *devices[2];
   for (uint32_t i = 0; i < 2; i++) {

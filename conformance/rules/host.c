@@ -6,10 +6,10 @@ static void host_plugin_path(void) {
   host->plugin_path = kc.plugin;
   host->name = "another host 9.9";
   kc_load();
-  kd_status status = KC_CALL(kd_status, kp.p.open(host), "open");
+  kd_status status = KC_CALL(kd_status, kp.p.open(host, &kp.instance), "open");
   kc_check(status == KD_OK, "open by a host of another name returned %s: %s",
            kd_status_name(status), kc_message());
-  if (status == KD_OK) KC_DO(kp.p.close(), "close");
+  if (status == KD_OK) KC_DO(kp.p.close(kp.instance), "close");
 }
 
 static void host_table_kept(void) {
@@ -18,13 +18,15 @@ static void host_table_kept(void) {
   kc_close();
   kd_host *second = kc_services_copy();
   kc_host.closed = false;
-  kc_ok(KC_CALL(kd_status, kp.p.open(second), "open(another table)"), "open");
+  kc_ok(KC_CALL(kd_status, kp.p.open(second, &kp.instance),
+                "open(another table)"),
+        "open");
   kd_device *device = NULL;
-  if (KC_CALL(uint32_t, kp.p.device_count(), "device_count")) {
-    kc_ok(kp.p.device_open(kc.device, &device), "device_open");
+  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count")) {
+    kc_ok(kp.p.device_open(kp.instance, kc.device, &device), "device_open");
     KC_DO(kp.p.device_close(device), "device_close");
   }
-  KC_DO(kp.p.close(), "close");
+  KC_DO(kp.p.close(kp.instance), "close");
   kc_check(true, " ");
 }
 
@@ -46,8 +48,8 @@ static void host_optional(void) {
   kd_host *host = kc_services_copy();
   kc_load();
   kc_check(host->extension(host, "x") == NULL, " ");
-  kc_ok(KC_CALL(kd_status, kp.p.open(host), "open"), "open");
-  KC_DO(kp.p.close(), "close");
+  kc_ok(KC_CALL(kd_status, kp.p.open(host, &kp.instance), "open"), "open");
+  KC_DO(kp.p.close(kp.instance), "close");
 }
 
 #define RULE(severity, id, check, flags, sentence, names, about) \

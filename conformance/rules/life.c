@@ -250,7 +250,8 @@ static void life_close_busy(void) {
 
 static void life_many_devices_closed(void) {
   kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   for (int round = 0; round < 4; round++) {
     for (uint32_t i = 0; i < count && i < KC_MAX_DEVICES; i++)
       kc_device_at((i + (uint32_t)round) % count);
@@ -270,7 +271,7 @@ static const kc_rule rules[] = {
          "What is left when close has returned is lost. Watched over all"
          " rules."),
     RULE(MUST, CORE, "life.cycle-no-growth", life_cycle, KC_ALONE, "plugin.h",
-         "After `close` the plugin calls the host no more, and may be opened"
+         "After `close` the plugin calls that host no more, and may be opened"
          " again",
          "kd_plugin.open kd_plugin.close kd_plugin.device_close",
          "Memory, descriptors and threads that each cycle leaves behind."),
@@ -299,7 +300,7 @@ static const kc_rule rules[] = {
          "A thread that still runs, or a destructor of thread-local data, jumps"
          " into unmapped code."),
     RULE(MUST, CORE, "life.silent-after-close", life_silent, KC_WATCHED,
-         "plugin.h", "After `close` the plugin calls the host no more",
+         "plugin.h", "After `close` the plugin calls that host no more",
          "kd_plugin.close kd_host.log", "The host's table is gone then."),
     RULE(MUST, CORE, "life.threads-end", life_threads_end, KC_ALONE, "plugin.h",
          "Its threads have ended when close returns", "kd_plugin.close",

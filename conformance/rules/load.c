@@ -29,7 +29,7 @@ int kc_help_open(const char *argument) {
     printf("open: %s: %s\n", kd_status_name(status), kc_message());
     return 2;
   }
-  uint32_t count = kp.p.device_count();
+  uint32_t count = kp.p.device_count(kp.instance);
   for (uint32_t i = 0; i < count && i < KC_MAX_DEVICES; i++) {
     const kd_device_info *info = kc_info_at(i);
     printf("%s|%s|", info->name, info->kind);
@@ -55,7 +55,7 @@ static int help_kernels(const char *argument) {
 static int help_exit(const char *argument) {
   kc_load();
   if (kc_open() != KD_OK) return 2;
-  if (kp.p.device_count() > 0) {
+  if (kp.p.device_count(kp.instance) > 0) {
     kd_device *device = kc_device();
     if (kc_claims(KC_ASYNC) && !strcmp(argument, "busy")) {
       kd_stream *stream = NULL;
@@ -73,7 +73,7 @@ static int help_unload(const char *argument) {
     kc_load();
     bool may = (kp.p.flags & KD_PLUGIN_UNLOADABLE) != 0;
     if (kc_open() != KD_OK) return 2;
-    if (kp.p.device_count() > 0) kc_device();
+    if (kp.p.device_count(kp.instance) > 0) kc_device();
     kc_close_devices();
     kc_close();
     if (!may) return 0;
@@ -89,7 +89,7 @@ static int help_fork(const char *argument) {
   (void)argument;
   kc_load();
   if (kc_open() != KD_OK) return 2;
-  if (kp.p.device_count() > 0) kc_device();
+  if (kp.p.device_count(kp.instance) > 0) kc_device();
   pid_t pid = fork();
   if (pid == 0) exit(0);
   int status = 0;
@@ -112,38 +112,92 @@ static int help_twice(const char *argument) {
   *(void **)&entry = dlsym(other, KD_ENTRY_SYMBOL);
   const kd_plugin *table = entry ? entry(kc_services()) : NULL;
   kd_host *services = kc_services_copy();
-  if (!table || table->open(services) != KD_OK) return 2;
+  kd_instance *theirs = NULL;
+  if (!table || table->open(services, &theirs) != KD_OK) return 2;
   kc_load();
   if (kc_open() != KD_OK) return 3;
-  if (kp.p.device_count() != table->device_count()) return 4;
-  if (kp.p.device_count() > 0) {
+  if (kp.p.device_count(kp.instance) != table->device_count(theirs)) return 4;
+  if (kp.p.device_count(kp.instance) > 0) {
     kd_device *a = NULL, *b = NULL;
-    if (table->device_open(0, &b) != KD_OK || kp.p.device_open(0, &a) != KD_OK)
+    if (table->device_open(theirs, 0, &b) != KD_OK ||
+        kp.p.device_open(kp.instance, 0, &a) != KD_OK)
       return 5;
     table->device_close(b);
-    table->close();
+    table->close(theirs);
     kd_buffer *buffer = NULL;
     void *address = NULL;
     if (kp.m.allocate(a, 0, 100, &buffer, &address) != KD_OK) return 6;
     kp.m.release(a, buffer);
     kp.p.device_close(a);
   } else {
-    table->close();
+    table->close(theirs);
   }
   kc_close();
   return 7;
 }
 
+static atomic_int foreign; /* messages to the second host */
+
+static kd_status fail_second(kd_status code, const char *format, ...) {
+  (void)format;
+  atomic_fetch_add(&foreign, 1);
+  return code;
+}
+
+/* A second host, that comes and goes while the first one's device is open. */
+static int help_hosts(const char *argument) {
+  (void)argument;
+  kd_host *services = kc_services_copy();
+  services->fail = fail_second;
+  kd_instance *second = NULL;
+  kc_load();
+  if (kc_open() != KD_OK) return 2;
+  uint32_t count = kp.p.device_count(kp.instance);
+  kd_device *device = count ? kc_device() : NULL;
+  kd_status status = kp.p.open(services, &second);
+  if (status != KD_OK && status != KD_ALREADY_EXISTS) {
+    printf("the second open returned %s\n", kd_status_name(status));
+    return 3;
+  }
+  if (status == KD_OK && (!second || second == kp.instance)) {
+    printf("the second host got %s\n",
+           second ? "the first one's instance" : "none");
+    return 4;
+  }
+  atomic_store(&foreign, 0);
+  kd_device_info info = {.struct_size = sizeof info};
+  for (int closed = 0; closed < 2; closed++) {
+    kp.p.device_info(kp.instance, UINT32_MAX, &info);
+    if (atomic_load(&foreign)) {
+      printf("the first host's call was answered to the second\n");
+      return 5;
+    }
+    if (status == KD_OK && !closed) kp.p.close(second);
+  }
+  if (kp.p.device_count(kp.instance) != count) return 6;
+  if (device) {
+    kd_buffer *buffer = NULL;
+    void *address = NULL;
+    char data[16] = "two hosts", back[16] = "";
+    if (kp.m.allocate(device, 0, sizeof data, &buffer, &address) != KD_OK ||
+        kp.m.copy_in(device, NULL, data, buffer, 0, sizeof data) != KD_OK ||
+        kp.m.copy_out(device, NULL, buffer, 0, back, sizeof back) != KD_OK ||
+        memcmp(data, back, sizeof data) != 0)
+      return 8;
+    kp.m.release(device, buffer);
+    kc_close_devices();
+  }
+  kc_close();
+  return 9;
+}
+
 int kc_help_first_use(const char *argument);
 
 const kc_helper_entry kc_helpers[] = {
-    {"open", kc_help_open},
-    {"kernels", help_kernels},
-    {"exit", help_exit},
-    {"unload", help_unload},
-    {"fork", help_fork},
-    {"twice", help_twice},
-    {"first-use", kc_help_first_use},
+    {"open", kc_help_open}, {"kernels", help_kernels},
+    {"exit", help_exit},    {"unload", help_unload},
+    {"fork", help_fork},    {"twice", help_twice},
+    {"hosts", help_hosts},  {"first-use", kc_help_first_use},
 };
 const uint32_t kc_helper_count = KC_COUNT_OF(kc_helpers);
 
@@ -379,7 +433,8 @@ static void load_twice(void) {
   uint32_t count = 0;
   for (int i = 0; i < 5; i++) {
     kc_ok(kc_open(), i ? "open after close" : "open");
-    uint32_t now = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+    uint32_t now =
+        KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
     kc_check(i == 0 || now == count, "%u devices, %u before the close", now,
              count);
     count = now;
@@ -412,6 +467,10 @@ static char *copy_as(const char *folder, const char *name) {
 static void load_alongside(void) {
   helper_is("twice", copy_as(kc.scratch ? kc.scratch : "/tmp", "other.so"), 7,
             "beside a second copy of itself");
+}
+
+static void load_two_hosts(void) {
+  helper_is("hosts", "", 9, "with a second host");
 }
 
 static void load_renamed(void) {
@@ -470,7 +529,8 @@ static void load_options(void) {
 
 static void load_device_count_zero(void) {
   kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   if (!count)
     kc_check(atomic_load(&kc_host.logs) > 0,
              "there is no device, and host->log was not told why");
@@ -481,21 +541,22 @@ static void load_open_refusal(void) {
   kc_load();
   kd_host *host = kc_services_copy();
   host->abi_version = KD_VERSION(KD_ABI_MAJOR, 1);
-  kd_status status =
-      KC_CALL(kd_status, kp.p.open(host), "open(host of an old version)");
+  kd_status status = KC_CALL(kd_status, kp.p.open(host, &kp.instance),
+                             "open(host of an old version)");
   if (kp.p.abi_min && kp.p.abi_min > host->abi_version)
     kc_check(status == KD_OK || status == KD_INCOMPATIBLE,
              "open by a host that is too old returned %s",
              kd_status_name(status));
   kc_check(status == KD_OK || *kc_message(),
            "open refused an old host without a message");
-  if (status == KD_OK) KC_DO(kp.p.close(), "close()");
+  if (status == KD_OK) KC_DO(kp.p.close(kp.instance), "close()");
 }
 
 static void load_fork_exec(void) {
   char path[64], line[64] = "";
   kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(), "device_count")) kc_device();
+  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count"))
+    kc_device();
   snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
   FILE *file = fopen(path, "re");
   if (!file) kc_unclaimed("this kernel does not list a process's children");
@@ -566,18 +627,25 @@ static const kc_rule rules[] = {
             "plugin.h", "so a plugin never changes them", "kd_plugin",
             "The host copied the tables at load; a slot that is filled in open"
             " is never called."),
-    KC_RULE(MUST, CORE, "load.open-again", load_twice, KC_CLOSED, "plugin.h",
-            "After `close` the plugin calls the host no more, and may be opened"
-            " again",
-            "kd_plugin.open kd_plugin.close kd_plugin.device_open"
-            " kd_plugin.device_close",
-            "Static state that close does not reset makes the second open fail"
-            " or see half of the devices."),
+    KC_RULE(
+        MUST, CORE, "load.open-again", load_twice, KC_CLOSED, "plugin.h",
+        "After `close` the plugin calls that host no more, and may be opened"
+        " again",
+        "kd_plugin.open kd_plugin.close kd_plugin.device_open"
+        " kd_plugin.device_close",
+        "Static state that close does not reset makes the second open fail"
+        " or see half of the devices."),
     KC_RULE(MUST, CORE, "load.alongside", load_alongside, KC_CLOSED, "plugin.h",
             "Several copies of a plugin may be loaded in one process",
             "kd_plugin.open kd_plugin.device_open",
             "Two products may each bring the plugin. Global names that leak"
             " bind one copy's calls to the other's state."),
+    KC_RULE(
+        MUST, CORE, "load.two-hosts", load_two_hosts, KC_CLOSED, "plugin.h",
+        "each opens an instance, which knows nothing of the others",
+        "kd_plugin.open kd_plugin.close kd_instance",
+        "Two wheels of one process may each bring a runtime. An instance that"
+        " they share calls the wrong host, and ends with the first of them."),
     KC_RULE(MUST, CORE, "load.copy-and-rename", load_renamed, KC_CLOSED,
             "plugin.h", "It works under any file name and from any folder",
             "kd_host.plugin_path kd_plugin.open",

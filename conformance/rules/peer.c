@@ -5,7 +5,7 @@
 
 static void need_two(void) {
   kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(), "device_count") < 2)
+  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") < 2)
     kc_unclaimed("there is one device");
 }
 

@@ -305,7 +305,7 @@ static void region_serialise(void) {
   KC_DO(kp.r.destroy(region), "region.destroy");
   char *copy = kc_fenced(size);
   memcpy(copy, blob, size);
-  kc_services()->release(blob);
+  kc_services()->release(kc_services(), blob);
   kc_tidy(); /* the device is closed and opened again */
   kd_status status = validate(copy, size);
   kc_check(status == KD_OK, "validate of its own blob returned %s: %s",
@@ -321,7 +321,7 @@ static void region_serialise(void) {
 static void region_other_device(void) {
   need_blobs();
   kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(), "device_count") < 2)
+  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") < 2)
     kc_unclaimed("there is one device");
   graph4 g;
   kc_random random = kc_seed();
@@ -338,7 +338,7 @@ static void region_other_device(void) {
            kd_status_name(status));
   kc_check(status == KD_OK || status == KD_INCOMPATIBLE, "validate returned %s",
            kd_status_name(status));
-  kc_services()->release(blob);
+  kc_services()->release(kc_services(), blob);
   KC_DO(kp.r.destroy(region), "region.destroy");
   graph_free(&g);
 }
@@ -377,7 +377,7 @@ static void region_mutated(void) {
   }
   char nothing = 0;
   kc_check(validate(&nothing, 0) != KD_OK, "an empty blob is valid");
-  kc_services()->release(blob);
+  kc_services()->release(kc_services(), blob);
   KC_DO(kp.r.destroy(region), "region.destroy");
   graph_free(&g);
 }

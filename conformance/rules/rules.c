@@ -145,8 +145,9 @@ void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
 void kc_smoke(void) {
   char data[999], back[999];
   kc_ok(kc_open(), "open");
-  kc_check(KC_CALL(uint32_t, kp.p.device_count(), "device_count") > 0,
-           "the plugin has no device");
+  kc_check(
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") > 0,
+      "the plugin has no device");
   kc_buffer *buffer = kc_buffer_make(sizeof data);
   kc_pattern(data, sizeof data, 3);
   kc_write(buffer, 0, data, sizeof data);

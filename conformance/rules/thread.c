@@ -248,7 +248,7 @@ static void thread_other_close(void *context, uint32_t index) {
 static void thread_open_close_apart(void) {
   kc_need_device();
   kd_device *device = NULL;
-  kc_ok(kp.p.device_open(kc.device, &device), "device_open");
+  kc_ok(kp.p.device_open(kp.instance, kc.device, &device), "device_open");
   kc_threads(1, thread_other_close, &device);
   kc_check(true, " ");
 }
@@ -267,7 +267,7 @@ static const kc_rule rules[] = {
          "kd_memory_table.allocate kd_memory_table.release",
          "A free list without a lock."),
     RULE(MUST, "thread.first-use", thread_first_use, KC_CASES, "plugin.h",
-         "The host serialises all of these for one plugin",
+         "The host serialises all of these for one instance",
          "kd_plugin.device_open kd_memory_table.allocate"
          " kd_kernel_def.create",
          "The host serialises opening; what is set up lazily behind it, it does"

@@ -28,7 +28,8 @@ static void probe_check(void) {
                 "a needed slot or table is NULL"))
     return;
   kc_ok(kc_open(), "open");
-  uint32_t count = KC_CALL(uint32_t, kp.p.device_count(), "device_count");
+  uint32_t count =
+      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
   kc_note("devices %u", count);
   if (count <= kc.device)
     kc_stop("there is no device %u; the plugin has %u: %s", kc.device, count,

@@ -85,7 +85,9 @@ typedef struct block {
   void *raw;
 } block;
 
-static void *host_allocate(uint64_t size, uint64_t alignment) {
+static void *host_allocate(const kd_host *host, uint64_t size,
+                           uint64_t alignment) {
+  (void)host;
   uint32_t number = atomic_fetch_add(&kc_host.allocations, 1) + 1;
   uint32_t fail_at = atomic_load(&kc_host.fail_at);
   late("allocate");
@@ -116,7 +118,8 @@ static void *host_allocate(uint64_t size, uint64_t alignment) {
   return memory;
 }
 
-static void host_release(void *memory) {
+static void host_release(const kd_host *host, void *memory) {
+  (void)host;
   late("release");
   if (!memory) return;
   block *head = (block *)(void *)((char *)memory - sizeof(block));
@@ -139,7 +142,8 @@ static void host_release(void *memory) {
 
 /* ---- threads ------------------------------------------------------------------------ */
 
-static uint32_t host_worker_count(void) {
+static uint32_t host_worker_count(const kd_host *host) {
+  (void)host;
   return kc_host.workers + 1;
 }
 
@@ -164,8 +168,9 @@ static void *loop_thread(void *argument) {
   return NULL;
 }
 
-static void host_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
-                              void *context) {
+static void host_parallel_for(const kd_host *host, int64_t count, int64_t grain,
+                              kd_loop_body body, void *context) {
+  (void)host;
   late("parallel_for");
   atomic_fetch_add(&kc_host.loops, 1);
   if (count <= 0) return;
@@ -204,7 +209,6 @@ static void store_path(const char *key, char *out_path, size_t room) {
 
 static kd_status host_cache_get(const kd_host *host, const char *key,
                                 void **out_blob, uint64_t *out_size) {
-  (void)host;
   late("cache_get");
   if (service_fails()) return host_fail(KD_UNAVAILABLE, "the store is broken");
   char path[512];
@@ -214,12 +218,12 @@ static kd_status host_cache_get(const kd_host *host, const char *key,
   fseek(file, 0, SEEK_END);
   long size = ftell(file);
   rewind(file);
-  *out_blob = size >= 0 ? host_allocate((uint64_t)size, 0) : NULL;
+  *out_blob = size >= 0 ? host_allocate(host, (uint64_t)size, 0) : NULL;
   bool whole =
       *out_blob && fread(*out_blob, 1, (size_t)size, file) == (size_t)size;
   fclose(file);
   if (!whole) {
-    host_release(*out_blob);
+    host_release(host, *out_blob);
     return host_fail(KD_NOT_FOUND, "%s can't be read", key);
   }
   *out_size = (uint64_t)size;
@@ -244,14 +248,16 @@ static kd_status host_cache_put(const kd_host *host, const char *key,
 
 static _Thread_local uint32_t depth;
 
-static void host_zone_begin(const char *name) {
+static void host_zone_begin(const kd_host *host, const char *name) {
+  (void)host;
   (void)name;
   late("zone_begin");
   depth++;
   atomic_fetch_add(&kc_host.zones, 1);
 }
 
-static void host_zone_end(void) {
+static void host_zone_end(const kd_host *host) {
+  (void)host;
   late("zone_end");
   if (depth == 0)
     kc_violation("host.zones-balanced",

@@ -87,14 +87,15 @@ kd_status kc_open(void) {
   kc_load();
   if (kp.open) return KD_OK;
   kc_host.closed = false;
-  kd_status status = KC_CALL(kd_status, kp.p.open(kc_services()), "open(host)");
+  kd_status status =
+      KC_CALL(kd_status, kp.p.open(kc_services(), &kp.instance), "open(host)");
   kp.open = status == KD_OK;
   return status;
 }
 
 void kc_close(void) {
   if (!kp.open) return;
-  KC_DO(kp.p.close(), "close()");
+  KC_DO(kp.p.close(kp.instance), "close()");
   kp.open = false;
   kc_host.closed = true;
 }
@@ -108,7 +109,7 @@ const kd_device_info *kc_info_at(uint32_t index) {
   kd_device_info *info = &devices[index].info;
   memset(info, 0, sizeof *info);
   info->struct_size = sizeof *info;
-  kc_ok(KC_CALL(kd_status, kp.p.device_info(index, info),
+  kc_ok(KC_CALL(kd_status, kp.p.device_info(kp.instance, index, info),
                 "device_info(%u, out)", index),
         "device_info");
   if (info->space_count > KD_MAX_SPACES) info->space_count = KD_MAX_SPACES;
@@ -122,14 +123,15 @@ const kd_device_info *kc_info_at(uint32_t index) {
 
 void kc_need_device(void) {
   kc_ok(kc_open(), "open");
-  if (!KC_CALL(uint32_t, kp.p.device_count(), "device_count"))
+  if (!KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count"))
     kc_unclaimed("the plugin has no device on this machine");
 }
 
 kd_device *kc_device_at(uint32_t index) {
   kc_info_at(index);
   if (!devices[index].handle)
-    kc_ok(KC_CALL(kd_status, kp.p.device_open(index, &devices[index].handle),
+    kc_ok(KC_CALL(kd_status,
+                  kp.p.device_open(kp.instance, index, &devices[index].handle),
                   "device_open(%u, out)", index),
           "device_open");
   return devices[index].handle;

@@ -159,6 +159,7 @@ typedef struct kc_plugin {
   kd_collective_table g;
   kd_kernel_def *kernels;
   uint32_t kernel_count;
+  kd_instance *instance; /* while it is open */
   bool open;
 } kc_plugin;
 extern kc_plugin kp;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "single.h"
 
 static const kd_host *host;
 static uint32_t spins;
@@ -28,13 +29,13 @@ static const kd_kernel_def kernels[] = {
 static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
                           kd_buffer **out_buffer, void **out_address) {
   (void)device, (void)space;
-  *out_buffer = *out_address = host->allocate(size, 64);
+  *out_buffer = *out_address = host->allocate(host, size, 64);
   return *out_buffer ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory");
 }
 
 static void release(kd_device *device, kd_buffer *buffer) {
   (void)device;
-  host->release(buffer);
+  host->release(host, buffer);
 }
 
 static kd_status copy_in(kd_device *device, kd_stream *stream,
@@ -61,20 +62,31 @@ static const kd_memory_table memory = {
     .copy_out = copy_out,
 };
 
-static kd_status open_driver(const kd_host *services) {
+static kd_status start(const kd_host *services) {
   host = services;
   const char *given = host->option(host, "spins");
   spins = given ? (uint32_t)strtoul(given, NULL, 10) : 0;
   return KD_OK;
 }
 
-static void close_driver(void) {}
+static kd_status open_driver(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
+}
 
-static uint32_t device_count(void) {
+static void close_driver(kd_instance *instance) {
+  (void)instance;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return 1;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  (void)instance;
   if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
   out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
   out_info->name = "Empty nodes";
@@ -82,7 +94,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   return KD_OK;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
   *out_device = (kd_device *)(uintptr_t)&memory; /* any address will do */
   return KD_OK;

@@ -69,6 +69,7 @@ struct keel_plugin {
   const char *path;
   const char *source;
   void *library; /* of dlopen */
+  bool copied;   /* it is a copy of the file that is mapped */
   bool open;     /* holds the library open */
 
   kd_plugin table; /* full-size copies: what is NULL here is not there */

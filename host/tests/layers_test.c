@@ -121,12 +121,6 @@ static struct {
   keel_plugin plugin;
 } mock;
 
-static kd_status mock_device_open(uint32_t index, kd_device **out_device) {
-  (void)index;
-  *out_device = (kd_device *)(uintptr_t)0x1000;
-  return KD_OK;
-}
-
 static kd_status mock_allocate(kd_device *device, uint32_t space, uint64_t size,
                                kd_buffer **out_buffer, void **out_address) {
   (void)device;
@@ -169,14 +163,14 @@ static opened open_mock(void) {
   o.plugin = &mock.plugin;
   o.plugin->context = o.context;
   o.plugin->path = "mock.so";
-  o.plugin->table.device_open = mock_device_open;
   o.plugin->memory.allocate = mock_allocate;
   o.plugin->memory.release = mock_release;
   o.plugin->streams.create = mock_stream_create;
   o.plugin->streams.destroy = mock_stream_destroy;
   o.plugin->streams.synchronize = mock_synchronize;
   assert_int_equal(keel_layers_wrap(o.plugin), KD_OK);
-  assert_int_equal(o.plugin->table.device_open(0, &o.device), KD_OK);
+  o.device = (kd_device *)(uintptr_t)0x1000;
+  keel_layers_opened(o.plugin, 0, o.device);
   return o;
 }
 

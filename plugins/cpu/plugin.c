@@ -7,6 +7,7 @@
 
 #include "cpu.h"
 #include "kernels/chain.h"
+#include "single.h"
 #include "table.h"
 
 const kd_host *cpu_host;
@@ -100,7 +101,7 @@ bool cpu_wants_openblas(void) {
   return openblas;
 }
 
-static kd_status plugin_open(const kd_host *host) {
+static kd_status start(const kd_host *host) {
   cpu_host = host;
   read_product_name();
   kd_status status = choose_isa();
@@ -108,15 +109,25 @@ static kd_status plugin_open(const kd_host *host) {
   return status == KD_OK ? choose_regions() : status;
 }
 
-static void plugin_close(void) {
-  cpu_host = NULL;
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
 }
 
-static uint32_t device_count(void) {
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  cpu_host = NULL;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return 1;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  (void)instance;
   static const char *const sets[] = {"plain loops", "AVX2", "AVX-512"};
   if (index) return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
   out_info->flags =
@@ -124,7 +135,7 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   out_info->name = product_name;
   out_info->kind = "cpu";
   out_info->driver = sets[isa];
-  out_info->compute_units = cpu_host->worker_count();
+  out_info->compute_units = cpu_host->worker_count(cpu_host);
 #ifdef KEEL_WITH_DNNL
   out_info->channel_block = isa == 2 ? 16 : isa == 1 ? 8 : 0;
 #endif
@@ -138,7 +149,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   return KD_OK;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   the_cpu.index = index;
   *out_device = &the_cpu;
   return KD_OK;

@@ -40,7 +40,7 @@ static void destroy(kd_capture *c) {
     cuda_lane_release(r->device, &lane);
     cuda_leave();
   }
-  cuda_host->release(c);
+  cuda_host->release(cuda_host, c);
 }
 
 static const fam_recorder recorder = {

@@ -75,7 +75,7 @@ static void destroy(cuda_call *call) {
   if (c->conv) dnn.DestroyConvolutionDescriptor(c->conv);
   if (c->activation) dnn.DestroyActivationDescriptor(c->activation);
   pthread_mutex_destroy(&c->call.lock);
-  cuda_host->release(c);
+  cuda_host->release(cuda_host, c);
 }
 
 /* ---- what it can do -------------------------------------------------------------------- */
@@ -233,7 +233,7 @@ kd_status cuda_convolution_make(kd_device *d, const fam_pass *pass,
     return KD_OK;
   dnn_handle handle = cuda_dnn(d);
   if (!handle) return KD_OK;
-  convolution *c = cuda_host->allocate(sizeof *c, 0);
+  convolution *c = cuda_host->allocate(cuda_host, sizeof *c, 0);
   if (!c) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
   memset(c, 0, sizeof *c);
   pthread_mutex_init(&c->call.lock, NULL);

@@ -22,7 +22,7 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
     return FAIL(KD_UNIMPLEMENTED, "%llu groups are more than a grid has",
                 (unsigned long long)pass->groups);
   cuda_program *p =
-      cuda_host->allocate(sizeof *p + count * sizeof *p->params, 0);
+      cuda_host->allocate(cuda_host, sizeof *p + count * sizeof *p->params, 0);
   char *source = fam_cuda(cuda_host, &d->families.dialect, pass);
   kd_status status =
       p && source ? cuda_enter(d)
@@ -36,9 +36,9 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
     p->source = source;
     source = NULL;
   }
-  if (source) cuda_host->release(source);
+  if (source) cuda_host->release(cuda_host, source);
   if (status != KD_OK) {
-    if (p) cuda_host->release(p);
+    if (p) cuda_host->release(cuda_host, p);
     return status;
   }
   atomic_init(&p->users, 1);
@@ -60,8 +60,8 @@ void cuda_program_drop(cuda_program *p) {
   /* acq_rel: the last one to let go frees what the others read */
   if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) > 1) return;
   if (p->call) p->call->destroy(p->call);
-  if (p->source) cuda_host->release(p->source);
-  cuda_host->release(p);
+  if (p->source) cuda_host->release(cuda_host, p->source);
+  cuda_host->release(cuda_host, p);
 }
 
 static void drop(kd_device *d, void *program) {

@@ -16,7 +16,7 @@ typedef struct cuda_libraries {
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 kd_status cuda_libraries_begin(kd_device *d) {
-  cuda_libraries *all = cuda_host->allocate(sizeof *all, 0);
+  cuda_libraries *all = cuda_host->allocate(cuda_host, sizeof *all, 0);
   if (!all) return FAIL(KD_OUT_OF_MEMORY, "no memory for a device");
   memset(all, 0, sizeof *all);
   pthread_mutex_init(&all->lock, NULL);
@@ -32,7 +32,7 @@ void cuda_libraries_end(kd_device *d) {
   if (all->dnn) dnn.Destroy(all->dnn);
   pthread_mutex_destroy(&all->lock);
   pthread_mutex_destroy(&all->dnn_lock);
-  cuda_host->release(all);
+  cuda_host->release(cuda_host, all);
   d->libraries = NULL;
 }
 

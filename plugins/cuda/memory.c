@@ -46,7 +46,7 @@ static kd_status take_host(kd_device *d, uint64_t size, kd_buffer *buffer) {
 static kd_status take(kd_device *d, cu_stream queue, uint32_t space,
                       uint64_t size, kd_buffer **out_buffer,
                       void **out_address) {
-  kd_buffer *buffer = cuda_host->allocate(sizeof *buffer, 0);
+  kd_buffer *buffer = cuda_host->allocate(cuda_host, sizeof *buffer, 0);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   *buffer = (kd_buffer){.size = size};
   kd_status status = cuda_enter(d);
@@ -61,7 +61,7 @@ static kd_status take(kd_device *d, cu_stream queue, uint32_t space,
     cuda_leave();
   }
   if (status != KD_OK) {
-    cuda_host->release(buffer);
+    cuda_host->release(cuda_host, buffer);
     return status;
   }
   atomic_fetch_add(&d->used, size);
@@ -83,7 +83,7 @@ static void give(kd_device *d, cu_stream queue, kd_buffer *buffer) {
       cu.MemFree(buffer->memory);
     cuda_leave();
   }
-  cuda_host->release(buffer);
+  cuda_host->release(cuda_host, buffer);
 }
 
 static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,

@@ -40,7 +40,7 @@ static void happened(void *context) {
   if (!called) d->owed--;
   if (!d->owed) pthread_cond_broadcast(&d->notices_changed);
   pthread_mutex_unlock(&d->notices_lock);
-  cuda_host->release(n);
+  cuda_host->release(cuda_host, n);
 }
 
 /* Under the lock, which it lets go meanwhile: one that was not called yet. */
@@ -162,7 +162,7 @@ kd_status cuda_notify(kd_device *d, cu_event event, kd_event_callback callback,
                       void *context) {
   cu_stream side = NULL;
   const char *call = "cuStreamWaitEvent";
-  notice *n = cuda_host->allocate(sizeof *n, 0);
+  notice *n = cuda_host->allocate(cuda_host, sizeof *n, 0);
   if (!n) return FAIL(KD_OUT_OF_MEMORY, "no memory for a callback");
   *n = (notice){.device = d, .callback = callback, .context = context};
   pthread_mutex_lock(&d->sides_lock);
@@ -170,7 +170,7 @@ kd_status cuda_notify(kd_device *d, cu_event event, kd_event_callback callback,
   pthread_mutex_unlock(&d->sides_lock);
   if (status == KD_OK) status = owe(d, n);
   if (status != KD_OK) {
-    cuda_host->release(n);
+    cuda_host->release(cuda_host, n);
     return status;
   }
   cu_result code = cu.StreamWaitEvent(side, event, 0);
@@ -180,7 +180,7 @@ kd_status cuda_notify(kd_device *d, cu_event event, kd_event_callback callback,
   }
   if (code == CU_OK) return KD_OK; /* `n` may be gone */
   bool called = forget(d, n);
-  cuda_host->release(n);
+  cuda_host->release(cuda_host, n);
   return called ? KD_OK : cuda_failed(d, code, call);
 }
 
@@ -210,7 +210,7 @@ void cuda_notices_end(kd_device *d) {
   while (d->notices) {
     notice *n = d->notices;
     take_out(n);
-    cuda_host->release(n);
+    cuda_host->release(cuda_host, n);
   }
   pthread_mutex_destroy(&d->notices_lock);
   pthread_mutex_destroy(&d->sides_lock);

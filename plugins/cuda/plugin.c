@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cudev.h"
+#include "single.h"
 
 const kd_host *cuda_host;
 
@@ -159,7 +160,7 @@ static kd_status read_tf32(bool *out_on) {
               wanted);
 }
 
-static kd_status plugin_open(const kd_host *host) {
+static kd_status start(const kd_host *host) {
   cuda_host = host;
   found_count = 0;
   bool tiles = false, tf32 = false;
@@ -178,15 +179,25 @@ static kd_status plugin_open(const kd_host *host) {
   return KD_OK;
 }
 
-static void plugin_close(void) {
-  cuda_host = NULL;
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
 }
 
-static uint32_t device_count(void) {
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  cuda_host = NULL;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return found_count;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out) {
+  (void)instance;
   if (index >= found_count)
     return FAIL(KD_OUT_OF_RANGE, "there are %u CUDA devices", found_count);
   const struct found *d = &devices[index];
@@ -249,11 +260,13 @@ static void end(kd_device *d) {
   cuda_leave();
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   const struct found *found = &devices[index];
   if (index >= found_count)
     return FAIL(KD_OUT_OF_RANGE, "there are %u CUDA devices", found_count);
-  kd_device *d = cuda_host->allocate(sizeof *d, 0);
+  kd_device *d = cuda_host->allocate(cuda_host, sizeof *d, 0);
   if (!d) return FAIL(KD_OUT_OF_MEMORY, "no memory for a device");
   memset(d, 0, sizeof *d);
   d->index = index;
@@ -282,7 +295,7 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
     if (status != KD_OK) cu.DevicePrimaryCtxRelease(d->id);
   }
   if (status != KD_OK) {
-    cuda_host->release(d);
+    cuda_host->release(cuda_host, d);
     return status;
   }
   cuda_notices_begin(d);
@@ -303,7 +316,7 @@ static void device_close(kd_device *d) {
   end(d);
   cu.DevicePrimaryCtxRelease(d->id);
   pthread_mutex_destroy(&d->lane_lock);
-  cuda_host->release(d);
+  cuda_host->release(cuda_host, d);
 }
 
 static const kd_plugin plugin = {

@@ -90,7 +90,7 @@ static void destroy(cuda_call *call) {
   if (p->z) lt.MatrixLayoutDestroy(p->z);
   if (p->desc) lt.MatmulDescDestroy(p->desc);
   pthread_mutex_destroy(&p->call.lock);
-  cuda_host->release(p);
+  cuda_host->release(cuda_host, p);
 }
 
 /* ---- what it can do -------------------------------------------------------------------- */
@@ -237,7 +237,7 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   if (turned) g.b_turned = true;
   lt_handle handle = cuda_lt(d);
   if (!handle) return KD_OK;
-  product *p = cuda_host->allocate(sizeof *p, 0);
+  product *p = cuda_host->allocate(cuda_host, sizeof *p, 0);
   if (!p) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
   memset(p, 0, sizeof *p);
   pthread_mutex_init(&p->call.lock, NULL);

@@ -83,7 +83,7 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
 static void free_note(note *n) {
   if (n->begin) cu.EventDestroy(n->begin);
   if (n->end) cu.EventDestroy(n->end);
-  cuda_host->release(n);
+  cuda_host->release(cuda_host, n);
 }
 
 /* Under the lock: pushes those at the front that have ended; `all`: waits for each. */
@@ -106,7 +106,7 @@ static void push(kd_device *d, bool all) {
 
 void cuda_note_begin(kd_device *d, kd_stream *stream, uint32_t kind,
                      uint64_t bytes, uint64_t correlation, note **out_note) {
-  note *n = cuda_host->allocate(sizeof *n, 0);
+  note *n = cuda_host->allocate(cuda_host, sizeof *n, 0);
   if (!n) return;
   memset(n, 0, sizeof *n);
   n->record = (kd_profile_record){.correlation = correlation,

@@ -38,14 +38,14 @@ static kd_status get_code(const kd_host *host, rtc_program program, bool exact,
   size_t size = 0;
   int code =
       exact ? rtc.GetCUBINSize(program, &size) : rtc.GetPTXSize(program, &size);
-  char *text = code == 0 && size ? host->allocate(head + size, 0) : NULL;
+  char *text = code == 0 && size ? host->allocate(host, head + size, 0) : NULL;
   if (!text)
     return host->fail(KD_OUT_OF_MEMORY, "no memory for %zu bytes of a kernel",
                       size);
   code = exact ? rtc.GetCUBIN(program, text + head)
                : rtc.GetPTX(program, text + head);
   if (code != 0) {
-    host->release(text);
+    host->release(host, text);
     return host->fail(KD_INTERNAL, "NVRTC gives no code (%d)", code);
   }
   *out_code = text;
@@ -91,7 +91,7 @@ typedef struct loaded {
 } loaded;
 
 static kd_status load(kd_device *d, const void *code, loaded **out) {
-  loaded *l = cuda_host->allocate(sizeof *l, 0);
+  loaded *l = cuda_host->allocate(cuda_host, sizeof *l, 0);
   if (!l) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
   const char *call = "cuModuleLoadData";
   cu_result result = cu.ModuleLoadData(&l->module, code);
@@ -101,7 +101,7 @@ static kd_status load(kd_device *d, const void *code, loaded **out) {
     if (result != CU_OK) cu.ModuleUnload(l->module);
   }
   if (result != CU_OK) {
-    cuda_host->release(l);
+    cuda_host->release(cuda_host, l);
     return cuda_failed(d, result, call);
   }
   *out = l;
@@ -115,7 +115,7 @@ static loaded *from_store(kd_device *d, const fam_key *key) {
   const void *code = fam_store_get(cuda_host, key, &blob, &size);
   if (!code) return NULL;
   if (load(d, code, &l) != KD_OK) l = NULL;
-  cuda_host->release(blob);
+  cuda_host->release(cuda_host, blob);
   return l;
 }
 
@@ -128,14 +128,14 @@ static kd_status make(kd_device *d, const char *source, const fam_key *key,
     *out = l;
     return KD_OK;
   }
-  cuda_host->zone_begin("cuda compile");
+  cuda_host->zone_begin(cuda_host, "cuda compile");
   kd_status status = cuda_compile(cuda_host, d->architecture, source,
                                   FAM_STORE_HEAD, &code, &size);
-  cuda_host->zone_end();
+  cuda_host->zone_end(cuda_host);
   if (status != KD_OK) return status;
   status = load(d, code + FAM_STORE_HEAD, &l);
   if (status == KD_OK) fam_store_put(cuda_host, key, code, size);
-  cuda_host->release(code);
+  cuda_host->release(cuda_host, code);
   if (status == KD_OK) *out = l;
   return status;
 }
@@ -144,7 +144,7 @@ static void drop(kd_device *d, void *program) {
   loaded *l = program;
   (void)d;
   cu.ModuleUnload(l->module);
-  cuda_host->release(l);
+  cuda_host->release(cuda_host, l);
 }
 
 kd_status cuda_program_get(kd_device *d, const char *source,

@@ -60,16 +60,16 @@ static stage *take_free(kd_device *d, size_t size) {
 /* In the context, and without the lock: the driver may wait for all streams before it pins
  * memory, and those may be about to give a stage back. */
 static stage *make(kd_device *d, size_t room) {
-  stage *s = cuda_host->allocate(sizeof *s, 0);
+  stage *s = cuda_host->allocate(cuda_host, sizeof *s, 0);
   if (!s) return NULL;
   *s = (stage){.device = d, .room = room};
   if (cu.EventCreate(&s->event, CU_BLOCKING_SYNC) != CU_OK) {
-    cuda_host->release(s);
+    cuda_host->release(cuda_host, s);
     return NULL;
   }
   if (cu.MemHostAlloc(&s->memory, room, CU_HOST_PORTABLE) != CU_OK) {
     cu.EventDestroy(s->event);
-    cuda_host->release(s);
+    cuda_host->release(cuda_host, s);
     return NULL;
   }
   return s;
@@ -161,7 +161,7 @@ void cuda_stages_end(kd_device *d) {
     d->stages = s->next_all;
     cu.EventDestroy(s->event);
     cu.MemFreeHost(s->memory);
-    cuda_host->release(s);
+    cuda_host->release(cuda_host, s);
   }
   pthread_mutex_destroy(&d->stages_lock);
 }

@@ -11,7 +11,7 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
                                kd_stream **out_stream) {
   int least = 0, greatest = 0;
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
-  kd_stream *stream = cuda_host->allocate(sizeof *stream, 0);
+  kd_stream *stream = cuda_host->allocate(cuda_host, sizeof *stream, 0);
   if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
   *stream =
       (kd_stream){.device = d, .number = 1 + atomic_fetch_add(&d->streams, 1)};
@@ -31,7 +31,7 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
   if (status == KD_OK)
     *out_stream = stream;
   else
-    cuda_host->release(stream);
+    cuda_host->release(cuda_host, stream);
   return status;
 }
 
@@ -41,7 +41,7 @@ static void stream_destroy(kd_stream *stream) {
     cu.StreamDestroy(stream->lane.queue);
     cuda_leave();
   }
-  cuda_host->release(stream);
+  cuda_host->release(cuda_host, stream);
 }
 
 static kd_status stream_synchronize(kd_stream *stream) {
@@ -67,7 +67,7 @@ struct kd_event {
 static kd_status event_create(kd_device *d, uint32_t flags,
                               kd_event **out_event) {
   if (flags) return FAIL(KD_UNIMPLEMENTED, "event flags 0x%x", flags);
-  kd_event *event = cuda_host->allocate(sizeof *event, 0);
+  kd_event *event = cuda_host->allocate(cuda_host, sizeof *event, 0);
   if (!event) return FAIL(KD_OUT_OF_MEMORY, "no memory for an event");
   memset(event, 0, sizeof *event);
   event->device = d;
@@ -78,7 +78,7 @@ static kd_status event_create(kd_device *d, uint32_t flags,
     cuda_leave();
   }
   if (status != KD_OK) {
-    cuda_host->release(event);
+    cuda_host->release(cuda_host, event);
     return status;
   }
   pthread_mutex_init(&event->lock, NULL);
@@ -93,7 +93,7 @@ static void event_destroy(kd_event *event) {
   }
   if (event->noted) fam_record_drop(event->noted);
   pthread_mutex_destroy(&event->lock);
-  cuda_host->release(event);
+  cuda_host->release(cuda_host, event);
 }
 
 static void set_place(kd_event *event, bool recorded, kd_capture *noted) {

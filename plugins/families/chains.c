@@ -183,7 +183,7 @@ kd_status chains_claim(const kd_host *host, const kd_graph *graph,
   size_t nodes = all.node_count * sizeof *all.nodes;
   size_t values = all.value_count * sizeof *all.values;
   if (!all.node_count) return KD_OK;
-  char *memory = host->allocate(nodes + values + 1, 0);
+  char *memory = host->allocate(host, nodes + values + 1, 0);
   if (!memory)
     return host->fail(KD_OUT_OF_MEMORY, "no memory for a graph of %u nodes",
                       all.node_count);
@@ -199,7 +199,7 @@ kd_status chains_claim(const kd_host *host, const kd_graph *graph,
     if (rooted) find_root(&all, rooted, context);
     finish(&all, take, take_context);
   }
-  host->release(memory);
+  host->release(host, memory);
   return KD_OK;
 }
 

@@ -25,10 +25,10 @@ static void put(text *t, const char *format, ...) {
       return;
     }
     size_t room = t->room * 2 + (size_t)(size > 0 ? size : 0) + 16384;
-    char *more = t->host->allocate(room, 0);
+    char *more = t->host->allocate(t->host, room, 0);
     t->failed = !more || size < 0;
     if (more && t->data) memcpy(more, t->data, t->size);
-    if (t->data) t->host->release(t->data);
+    if (t->data) t->host->release(t->host, t->data);
     t->data = more;
     t->room = more ? room : 0;
   }
@@ -92,7 +92,7 @@ char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
     put(&t, "  __local %s %s[%u];\n", kd_dtype_name(pass->locals[i].dtype),
         pass->locals[i].name, pass->locals[i].count);
   put(&t, "#define FAMILY_BODY\n%s}\n", kernel);
-  if (t.failed && t.data) host->release(t.data);
+  if (t.failed && t.data) host->release(host, t.data);
   return t.failed ? NULL : t.data;
 }
 
@@ -125,7 +125,7 @@ char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
     put(&t, "  __shared__ %s %s[%u];\n", kd_dtype_name(pass->locals[i].dtype),
         pass->locals[i].name, pass->locals[i].count);
   put(&t, "#define FAMILY_BODY\n%s}\n", kernel);
-  if (t.failed && t.data) host->release(t.data);
+  if (t.failed && t.data) host->release(host, t.data);
   return t.failed ? NULL : t.data;
 }
 
@@ -179,6 +179,6 @@ char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
       "void main() {\n  if (uint(GRP) >= family.groups) return;\n"
       "#define FAMILY_BODY\n%s}\n",
       kernel);
-  if (t.failed && t.data) host->release(t.data);
+  if (t.failed && t.data) host->release(host, t.data);
   return t.failed ? NULL : t.data;
 }

@@ -237,7 +237,7 @@ kd_status fam_make(fam_plan *plan, const fam_op *op, const fam_row *row) {
 }
 
 void fam_free(fam_plan *plan) {
-  if (plan->passes) plan->host->release(plan->passes);
+  if (plan->passes) plan->host->release(plan->host, plan->passes);
   plan->passes = NULL;
   plan->count = plan->room = 0;
 }
@@ -246,13 +246,13 @@ fam_pass *fam_begin(fam_plan *plan, const char *kernel) {
   if (plan->status != KD_OK) return &plan->sink;
   if (plan->count == plan->room) {
     uint32_t room = plan->room ? plan->room * 4 : 1;
-    fam_pass *more = plan->host->allocate(room * sizeof *more, 0);
+    fam_pass *more = plan->host->allocate(plan->host, room * sizeof *more, 0);
     if (!more) {
       plan->status = plan->host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
       return &plan->sink;
     }
     if (plan->count) memcpy(more, plan->passes, plan->count * sizeof *more);
-    if (plan->passes) plan->host->release(plan->passes);
+    if (plan->passes) plan->host->release(plan->host, plan->passes);
     plan->passes = more;
     plan->room = room;
   }

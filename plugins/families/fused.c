@@ -9,7 +9,7 @@
 /* ---- reading ---------------------------------------------------------------------- */
 
 fam_reading *fam_reading_new(const fam_driver *driver, kd_device *device) {
-  fam_reading *r = driver->host->allocate(sizeof *r, 0);
+  fam_reading *r = driver->host->allocate(driver->host, sizeof *r, 0);
   if (!r) return NULL;
   memset(r, 0, sizeof *r);
   r->driver = driver;
@@ -311,7 +311,7 @@ static kd_status plan_chain(chain *c, fam_plan *plan) {
 kd_status fam_plan_fused(const fam_driver *driver, kd_device *device,
                          const kd_graph *graph, fam_plan *plan) {
   const kd_host *host = driver->host;
-  chain *c = host->allocate(sizeof *c, 0);
+  chain *c = host->allocate(host, sizeof *c, 0);
   fam_reading *r = fam_reading_new(driver, device);
   kd_status status =
       c && r ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a chain");
@@ -321,7 +321,7 @@ kd_status fam_plan_fused(const fam_driver *driver, kd_device *device,
     c->graph = graph;
     status = plan_chain(c, plan);
   }
-  if (c) host->release(c);
-  if (r) host->release(r);
+  if (c) host->release(host, c);
+  if (r) host->release(host, r);
   return status;
 }

@@ -27,7 +27,7 @@ struct kd_kernel {
 
 /* Zeroed, and from the host. */
 static void *make(const kd_host *host, size_t size) {
-  void *made = host->allocate(size, 0);
+  void *made = host->allocate(host, size, 0);
   if (made) memset(made, 0, size);
   return made;
 }
@@ -48,7 +48,7 @@ kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared) {
 static void free_ready(kd_kernel *k, ready *r) {
   if (!r) return;
   fam_ready_free(k->driver, k->device, &r->it);
-  k->driver->host->release(r);
+  k->driver->host->release(k->driver->host, r);
 }
 
 /* Plans and compiles. KD_NOT_FOUND where host inputs are not known. */
@@ -66,7 +66,7 @@ static kd_status prepare(kd_kernel *k, const kd_launch *launch, ready **out) {
   if (status == KD_OK) status = fam_make(&r->it.plan, op, k->row);
   if (status == KD_OK) r->by_data = launch && k->row->host_inputs;
   if (status == KD_OK) status = fam_ready_compile(k->driver, k->device, &r->it);
-  if (op) host->release(op);
+  if (op) host->release(host, op);
   if (status != KD_OK) {
     free_ready(k, r);
     return status;
@@ -78,7 +78,7 @@ static kd_status prepare(kd_kernel *k, const kd_launch *launch, ready **out) {
 static void destroy(kd_kernel *k) {
   free_ready(k, k->now);
   pthread_mutex_destroy(&k->lock);
-  k->driver->host->release(k);
+  k->driver->host->release(k->driver->host, k);
 }
 
 static kd_status create(kd_device *d, const kd_kernel_def *def,
@@ -131,8 +131,8 @@ static kd_status supports_row(kd_device *d, const kd_node *node,
                                         " not known yet")
                            : KD_OK;
   }
-  if (op) host->release(op);
-  if (plan) host->release(plan);
+  if (op) host->release(host, op);
+  if (plan) host->release(host, plan);
   return status;
 }
 

@@ -99,9 +99,15 @@ static kd_status attr_tensor(const kd_node *node, const char *name,
   return KD_NOT_FOUND;
 }
 
-static void *allocate(uint64_t size, uint64_t alignment) {
+static void *allocate(const kd_host *self, uint64_t size, uint64_t alignment) {
+  (void)self;
   (void)alignment;
   return malloc((size_t)size);
+}
+
+static void release(const kd_host *self, void *memory) {
+  (void)self;
+  free(memory);
 }
 
 static kd_status fail(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
@@ -129,7 +135,7 @@ static const kd_node_table table = {.struct_size = sizeof table,
 static const kd_host host = {.struct_size = sizeof host,
                              .fail = fail,
                              .allocate = allocate,
-                             .release = free,
+                             .release = release,
                              .node = &table};
 
 /* ---- sources ------------------------------------------------------------------------ */

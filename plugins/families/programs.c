@@ -19,7 +19,7 @@ void fam_programs_end(fam_programs *p) {
     while (p->chains[i]) {
       fam_known *next = p->chains[i]->next;
       p->release(p->device, p->chains[i]->program);
-      p->host->release(p->chains[i]);
+      p->host->release(p->host, p->chains[i]);
       p->chains[i] = next;
     }
   pthread_mutex_destroy(&p->lock);
@@ -42,12 +42,12 @@ kd_status fam_programs_get(fam_programs *p, const char *source,
     *out = known->program;
     return KD_OK;
   }
-  fam_known *fresh = p->host->allocate(sizeof *fresh, 0);
+  fam_known *fresh = p->host->allocate(p->host, sizeof *fresh, 0);
   if (!fresh) return p->host->fail(KD_OUT_OF_MEMORY, "no memory for a program");
   fresh->key = *key;
   kd_status status = p->make(p->device, source, key, &fresh->program);
   if (status != KD_OK) {
-    p->host->release(fresh);
+    p->host->release(p->host, fresh);
     return status;
   }
   pthread_mutex_lock(&p->lock);
@@ -60,7 +60,7 @@ kd_status fam_programs_get(fam_programs *p, const char *source,
   pthread_mutex_unlock(&p->lock);
   if (known != fresh) {
     p->release(p->device, fresh->program);
-    p->host->release(fresh);
+    p->host->release(p->host, fresh);
   }
   *out = known->program;
   return KD_OK;

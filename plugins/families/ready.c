@@ -16,7 +16,7 @@ void fam_ready_free(const fam_driver *driver, kd_device *device,
                     fam_ready *ready) {
   for (uint32_t i = 0; ready->programs && i < ready->plan.count; i++)
     if (ready->programs[i]) driver->release(device, ready->programs[i]);
-  if (ready->programs) driver->host->release(ready->programs);
+  if (ready->programs) driver->host->release(driver->host, ready->programs);
   ready->programs = NULL;
   fam_free(&ready->plan);
 }
@@ -24,7 +24,7 @@ void fam_ready_free(const fam_driver *driver, kd_device *device,
 kd_status fam_ready_compile(const fam_driver *driver, kd_device *device,
                             fam_ready *ready) {
   size_t size = (ready->plan.count + 1) * sizeof *ready->programs;
-  ready->programs = driver->host->allocate(size, 0);
+  ready->programs = driver->host->allocate(driver->host, size, 0);
   if (!ready->programs)
     return driver->host->fail(KD_OUT_OF_MEMORY, "no memory for kernels");
   memset(ready->programs, 0, size);

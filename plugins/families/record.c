@@ -73,7 +73,7 @@ kd_status fam_record_begin(const fam_recorder *recorder, size_t size,
                            struct kd_capture **slot) {
   if (*slot)
     return host->fail(KD_FAILED_PRECONDITION, "the stream records already");
-  struct kd_capture *capture = host->allocate(size, 0);
+  struct kd_capture *capture = host->allocate(host, size, 0);
   if (!capture)
     return host->fail(KD_OUT_OF_MEMORY, "no memory for a recording");
   memset(capture, 0, size);
@@ -119,10 +119,10 @@ static bool grow(fam_recording *r) {
   const kd_host *host = r->host;
   if (r->count < r->room) return true;
   uint32_t room = r->room * 2 + 16;
-  fam_command *more = host->allocate(room * sizeof *more, 0);
+  fam_command *more = host->allocate(host, room * sizeof *more, 0);
   if (!more) return false;
   if (r->count) memcpy(more, r->commands, r->count * sizeof *more);
-  if (r->commands) host->release(r->commands);
+  if (r->commands) host->release(host, r->commands);
   r->commands = more;
   r->room = room;
   return true;
@@ -205,5 +205,5 @@ void fam_record_drop(struct kd_capture *capture) {
   fam_command *commands = r->commands;
   pthread_mutex_destroy(&r->lock);
   r->recorder->destroy(capture);
-  if (commands) host->release(commands);
+  if (commands) host->release(host, commands);
 }

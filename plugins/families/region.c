@@ -83,7 +83,7 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
   if (!r) return driver->host->fail(KD_OUT_OF_MEMORY, "no memory for a claim");
   kd_status status =
       chains_claim(driver->host, graph, fits, rooted, r, take, context);
-  driver->host->release(r);
+  driver->host->release(driver->host, r);
   return status;
 }
 
@@ -92,7 +92,7 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
 static void destroy(kd_region *region) {
   fam_ready_free(region->driver, region->device, &region->ready);
   pthread_mutex_destroy(&region->lock);
-  region->driver->host->release(region);
+  region->driver->host->release(region->driver->host, region);
 }
 
 static kd_status compile(kd_device *device, const kd_graph *graph,
@@ -100,7 +100,7 @@ static kd_status compile(kd_device *device, const kd_graph *graph,
   const fam_driver *driver = fam_driver_of(device);
   if (driver->can)
     return driver->host->fail(KD_UNIMPLEMENTED, "there is no compiler");
-  kd_region *region = driver->host->allocate(sizeof *region, 0);
+  kd_region *region = driver->host->allocate(driver->host, sizeof *region, 0);
   if (!region)
     return driver->host->fail(KD_OUT_OF_MEMORY, "no memory for a region");
   memset(region, 0, sizeof *region);

@@ -35,7 +35,7 @@ kd_status fam_script_open(const kd_host *host, fam_script **out_script) {
                       "another device writes the script %.200s; show one"
                       " device alone (KEEL_VISIBLE_DEVICES)",
                       path);
-  fam_script *script = host->allocate(sizeof *script, 0);
+  fam_script *script = host->allocate(host, sizeof *script, 0);
   FILE *file = script ? fopen(path, "wb") : NULL;
   if (!file) {
     kd_status status =
@@ -43,7 +43,7 @@ kd_status fam_script_open(const kd_host *host, fam_script **out_script) {
                             "the script %.200s can't be written: %s", path,
                             strerror(errno))
                : host->fail(KD_OUT_OF_MEMORY, "no memory for the script");
-    if (script) host->release(script);
+    if (script) host->release(host, script);
     atomic_flag_clear(&taken);
     return status;
   }
@@ -68,11 +68,11 @@ void fam_script_close(fam_script *script) {
                       "the script is not whole: no memory for a source");
   while (script->sources) {
     seen *next = script->sources->next;
-    script->host->release(script->sources);
+    script->host->release(script->host, script->sources);
     script->sources = next;
   }
   pthread_mutex_destroy(&script->lock);
-  script->host->release(script);
+  script->host->release(script->host, script);
   atomic_flag_clear(&taken);
 }
 
@@ -106,8 +106,9 @@ static uint64_t source_of(fam_script *s, const fam_driver *driver,
   uint64_t number = UINT64_MAX;
   for (const seen *at = s->sources; at; at = at->next)
     if (!memcmp(&at->key, &key, sizeof key)) number = at->number;
-  seen *fresh =
-      number == UINT64_MAX ? s->host->allocate(sizeof *fresh, 0) : NULL;
+  seen *fresh = number == UINT64_MAX
+                    ? s->host->allocate(s->host, sizeof *fresh, 0)
+                    : NULL;
   if (number == UINT64_MAX && !fresh) s->lacks = true;
   if (fresh) {
     number = s->source_count++;
@@ -118,7 +119,7 @@ static uint64_t source_of(fam_script *s, const fam_driver *driver,
     word(s, strlen(text));
     bytes(s, text, strlen(text));
   }
-  s->host->release(text);
+  s->host->release(s->host, text);
   return number;
 }
 

@@ -58,7 +58,7 @@ const void *fam_store_get(const kd_host *host, const fam_key *key,
       return data;
     }
   }
-  host->release(blob);
+  host->release(host, blob);
   return NULL;
 }
 

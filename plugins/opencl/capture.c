@@ -30,7 +30,7 @@ static bool is_busy(const taken *t) {
 static void free_taken(kd_device *d, taken *t) {
   if (t->last) cl.ReleaseEvent(t->last);
   if (t->commands) d->commands.Release(t->commands);
-  ocl_host->release(t);
+  ocl_host->release(ocl_host, t);
 }
 
 /* Those that don't run any more; `all`: the others, too, when they have ended. */
@@ -79,7 +79,7 @@ static void destroy(kd_capture *c) {
   for (uint32_t i = 0; i < r->count; i++)
     if (r->commands[i].kind == FAM_LAUNCH)
       ocl_program_drop(r->commands[i].program);
-  ocl_host->release(c);
+  ocl_host->release(ocl_host, c);
 }
 
 static const fam_recorder recorder = {
@@ -129,7 +129,7 @@ static kd_status take(kd_capture *c, kd_stream *stream) {
   const cl_command_buffer_properties_khr properties[] = {
       CL_COMMAND_BUFFER_FLAGS_KHR, CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR, 0};
   cl_int code = CL_SUCCESS;
-  taken *t = ocl_host->allocate(sizeof *t, 0);
+  taken *t = ocl_host->allocate(ocl_host, sizeof *t, 0);
   if (!t) return FAIL(KD_OUT_OF_MEMORY, "no memory to replay");
   memset(t, 0, sizeof *t);
   t->commands = d->commands.Create(1, &stream->queue, properties, &code);

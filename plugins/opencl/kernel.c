@@ -5,7 +5,7 @@
 
 static ocl_program *make(const ocl_program *like, uint32_t param_count) {
   size_t size = sizeof(ocl_program) + param_count * sizeof(uint32_t);
-  ocl_program *p = ocl_host->allocate(size, 0);
+  ocl_program *p = ocl_host->allocate(ocl_host, size, 0);
   if (!p) return NULL;
   memset(p, 0, size);
   if (like) memcpy(p, like, size);
@@ -28,7 +28,7 @@ static kd_status begin(ocl_program *p, uint32_t buffer_count) {
 
 void ocl_program_drop(ocl_program *p) {
   if (p->kernel) cl.ReleaseKernel(p->kernel);
-  ocl_host->release(p);
+  ocl_host->release(ocl_host, p);
 }
 
 static kd_status finish(kd_status status, ocl_program *p, ocl_program **out) {
@@ -53,7 +53,7 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
       p && source ? KD_OK
                   : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
   if (status == KD_OK) status = ocl_program_get(d, source, &p->source);
-  if (source) ocl_host->release(source);
+  if (source) ocl_host->release(ocl_host, source);
   if (!p) return status;
   p->items = (size_t)pass->groups * pass->group;
   p->group = pass->group;

@@ -16,14 +16,14 @@ static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
         " one buffer",
         (unsigned long long)size, (unsigned long long)(d->global_size - used),
         (unsigned long long)d->global_size, (unsigned long long)d->max_buffer);
-  kd_buffer *buffer = ocl_host->allocate(sizeof *buffer, 0);
+  kd_buffer *buffer = ocl_host->allocate(ocl_host, sizeof *buffer, 0);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   *buffer = (kd_buffer){.size = size, .visible = space != 0};
   buffer->memory = cl.CreateBuffer(
       d->context, CL_MEM_READ_WRITE | (space ? CL_MEM_ALLOC_HOST_PTR : 0),
       (size_t)size, NULL, &code);
   if (!buffer->memory) {
-    ocl_host->release(buffer);
+    ocl_host->release(ocl_host, buffer);
     return ocl_failed(code, "clCreateBuffer");
   }
   atomic_fetch_add(&d->used, size);
@@ -38,7 +38,7 @@ static void release(kd_device *d, kd_buffer *buffer) {
   atomic_fetch_sub(&d->buffers, 1);
   atomic_fetch_add(&d->generation, 1); /* its address may come again */
   cl.ReleaseMemObject(buffer->memory);
-  ocl_host->release(buffer);
+  ocl_host->release(ocl_host, buffer);
 }
 
 static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "opencl.h"
+#include "single.h"
 
 const kd_host *ocl_host;
 
@@ -74,7 +75,7 @@ static void add_devices(cl_platform_id platform) {
   }
 }
 
-static kd_status plugin_open(const kd_host *host) {
+static kd_status start(const kd_host *host) {
   ocl_host = host;
   found_count = 0;
   bool tiles = false;
@@ -109,12 +110,20 @@ static kd_status plugin_open(const kd_host *host) {
   return KD_OK;
 }
 
-static void plugin_close(void) {
-  /* the loader stays: drivers keep threads that would run into the void */
-  ocl_host = NULL;
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
 }
 
-static uint32_t device_count(void) {
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  /* the loader stays: drivers keep threads that would run into the void */
+  ocl_host = NULL;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return found_count;
 }
 
@@ -151,7 +160,9 @@ static void fill_space(cl_device_id id, kd_device_info *out) {
                          KD_SPACE_CACHED | KD_SPACE_PINNED;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out) {
+  (void)instance;
   if (index >= found_count)
     return FAIL(KD_OUT_OF_RANGE, "there are %u OpenCL devices", found_count);
   const struct found *d = &devices[index];
@@ -208,9 +219,11 @@ static void find_commands(kd_device *d) {
                   d->name);
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   cl_int code = CL_SUCCESS;
-  kd_device *d = ocl_host->allocate(sizeof *d, 0);
+  kd_device *d = ocl_host->allocate(ocl_host, sizeof *d, 0);
   if (!d) return FAIL(KD_OUT_OF_MEMORY, "no memory for a device");
   memset(d, 0, sizeof *d);
   d->platform = devices[index].platform;
@@ -234,7 +247,7 @@ static kd_status device_open(uint32_t index, kd_device **out_device) {
   if (status != KD_OK) {
     if (d->queue) cl.ReleaseCommandQueue(d->queue);
     if (d->context) cl.ReleaseContext(d->context);
-    ocl_host->release(d);
+    ocl_host->release(ocl_host, d);
     return status;
   }
   ocl_programs_begin(d);
@@ -272,7 +285,7 @@ static void device_close(kd_device *d) {
   cl.ReleaseContext(d->context);
   pthread_mutex_destroy(&d->pending_lock);
   pthread_cond_destroy(&d->pending_none);
-  ocl_host->release(d);
+  ocl_host->release(ocl_host, d);
 }
 
 static const kd_plugin plugin = {

@@ -29,13 +29,13 @@ static void CL_CALLBACK push(cl_event event, cl_int state, void *context) {
     ocl_host->profile_push(ocl_host, &record, 1);
   }
   cl.ReleaseEvent(event);
-  ocl_host->release(n);
+  ocl_host->release(ocl_host, n);
   ocl_paid(d, true);
 }
 
 void ocl_note(kd_device *d, kd_stream *stream, cl_event event, uint32_t kind,
               uint64_t bytes, uint64_t correlation) {
-  note *n = ocl_host->allocate(sizeof *n, 0);
+  note *n = ocl_host->allocate(ocl_host, sizeof *n, 0);
   if (n) {
     *n = (note){d, bytes, correlation, kind, stream ? stream->number : 0};
     ocl_owe(d, true);
@@ -44,7 +44,7 @@ void ocl_note(kd_device *d, kd_stream *stream, cl_event event, uint32_t kind,
       return;
     }
     ocl_paid(d, true);
-    ocl_host->release(n);
+    ocl_host->release(ocl_host, n);
   }
   cl.ReleaseEvent(event); /* no record of this one */
 }

@@ -28,7 +28,7 @@ static cl_program from_store(kd_device *d, const fam_key *key) {
   if (!binary) return NULL;
   cl_program program = cl.CreateProgramWithBinary(d->context, 1, &d->id, &size,
                                                   &binary, &good, &code);
-  ocl_host->release(blob);
+  ocl_host->release(ocl_host, blob);
   if (program && (good != CL_SUCCESS ||
                   cl.BuildProgram(program, 1, &d->id, d->build_options, NULL,
                                   NULL) != CL_SUCCESS)) {
@@ -44,13 +44,13 @@ static void to_store(const fam_key *key, cl_program program) {
                         NULL) != CL_SUCCESS ||
       !size)
     return;
-  unsigned char *blob = ocl_host->allocate(FAM_STORE_HEAD + size, 0);
+  unsigned char *blob = ocl_host->allocate(ocl_host, FAM_STORE_HEAD + size, 0);
   if (!blob) return;
   unsigned char *binary = blob + FAM_STORE_HEAD;
   if (cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary,
                         NULL) == CL_SUCCESS)
     fam_store_put(ocl_host, key, blob, size);
-  ocl_host->release(blob);
+  ocl_host->release(ocl_host, blob);
 }
 
 static kd_status make(kd_device *d, const char *source, const fam_key *key,
@@ -58,12 +58,12 @@ static kd_status make(kd_device *d, const char *source, const fam_key *key,
   cl_int code = CL_SUCCESS;
   *out = from_store(d, key);
   if (*out) return KD_OK;
-  ocl_host->zone_begin("opencl compile");
+  ocl_host->zone_begin(ocl_host, "opencl compile");
   cl_program program =
       cl.CreateProgramWithSource(d->context, 1, &source, NULL, &code);
   kd_status status = program ? build(d, program)
                              : ocl_failed(code, "clCreateProgramWithSource");
-  ocl_host->zone_end();
+  ocl_host->zone_end(ocl_host);
   if (status != KD_OK) {
     if (program) cl.ReleaseProgram(program);
     return status;

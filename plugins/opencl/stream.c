@@ -12,14 +12,14 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
   cl_int code = CL_SUCCESS;
   (void)priority; /* OpenCL 1.2 has none */
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
-  kd_stream *stream = ocl_host->allocate(sizeof *stream, 0);
+  kd_stream *stream = ocl_host->allocate(ocl_host, sizeof *stream, 0);
   if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
   *stream =
       (kd_stream){.device = d, .number = 1 + atomic_fetch_add(&d->streams, 1)};
   stream->queue = cl.CreateCommandQueue(d->context, d->id,
                                         CL_QUEUE_PROFILING_ENABLE, &code);
   if (!stream->queue) {
-    ocl_host->release(stream);
+    ocl_host->release(ocl_host, stream);
     return ocl_failed(code, "clCreateCommandQueue");
   }
   *out_stream = stream;
@@ -28,7 +28,7 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
 
 static void stream_destroy(kd_stream *stream) {
   cl.ReleaseCommandQueue(stream->queue);
-  ocl_host->release(stream);
+  ocl_host->release(ocl_host, stream);
 }
 
 static kd_status stream_flush(kd_stream *stream) {
@@ -53,7 +53,7 @@ struct kd_event {
 static kd_status event_create(kd_device *d, uint32_t flags,
                               kd_event **out_event) {
   if (flags) return FAIL(KD_UNIMPLEMENTED, "event flags 0x%x", flags);
-  kd_event *event = ocl_host->allocate(sizeof *event, 0);
+  kd_event *event = ocl_host->allocate(ocl_host, sizeof *event, 0);
   if (!event) return FAIL(KD_OUT_OF_MEMORY, "no memory for an event");
   memset(event, 0, sizeof *event);
   event->device = d;
@@ -66,7 +66,7 @@ static void event_destroy(kd_event *event) {
   if (event->marker) cl.ReleaseEvent(event->marker);
   if (event->recorded) fam_record_drop(event->recorded);
   pthread_mutex_destroy(&event->lock);
-  ocl_host->release(event);
+  ocl_host->release(ocl_host, event);
 }
 
 /* The marker, which the caller releases; NULL where there is none. */
@@ -158,7 +158,7 @@ static void leave(waiter *w) {
   if (users) return;
   pthread_mutex_destroy(&w->lock);
   pthread_cond_destroy(&w->done);
-  ocl_host->release(w);
+  ocl_host->release(ocl_host, w);
 }
 
 static void CL_CALLBACK wake(cl_event event, cl_int state, void *context) {
@@ -177,7 +177,7 @@ static void CL_CALLBACK wake(cl_event event, cl_int state, void *context) {
 static kd_status wait_until(kd_device *d, cl_event marker, uint64_t timeout) {
   struct timespec end;
   pthread_condattr_t clock;
-  waiter *w = ocl_host->allocate(sizeof *w, 0);
+  waiter *w = ocl_host->allocate(ocl_host, sizeof *w, 0);
   if (!w) return FAIL(KD_OUT_OF_MEMORY, "no memory to wait");
   memset(w, 0, sizeof *w);
   clock_gettime(CLOCK_MONOTONIC, &end);
@@ -237,7 +237,7 @@ static void CL_CALLBACK call_back(cl_event event, cl_int state, void *context) {
   kd_device *device = n->device;
   (void)event;
   n->callback(n->context, state < 0 ? KD_INTERNAL : KD_OK);
-  ocl_host->release(n);
+  ocl_host->release(ocl_host, n);
   ocl_paid(device, false);
 }
 
@@ -250,7 +250,7 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
     callback(context, done);
     return KD_OK;
   }
-  notice *n = ocl_host->allocate(sizeof *n, 0);
+  notice *n = ocl_host->allocate(ocl_host, sizeof *n, 0);
   if (!n) {
     cl.ReleaseEvent(marker);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a callback");
@@ -261,7 +261,7 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   cl.ReleaseEvent(marker);
   if (code == CL_SUCCESS) return KD_OK;
   ocl_paid(event->device, false);
-  ocl_host->release(n);
+  ocl_host->release(ocl_host, n);
   return ocl_failed(code, "clSetEventCallback");
 }
 

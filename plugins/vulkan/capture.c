@@ -60,14 +60,14 @@ static void destroy(kd_capture *c) {
       vlk_batch_wait(c->older->last, UINT64_MAX);
       vlk_batch_drop(c->older->last);
     }
-    vlk_host->release(c->older);
+    vlk_host->release(vlk_host, c->older);
     c->older = next;
   }
   if (c->pool) vk.DestroyCommandPool(r->device->device, c->pool, NULL);
   for (uint32_t i = 0; i < r->count; i++)
     if (r->commands[i].kind == FAM_LAUNCH)
       vlk_program_drop(r->commands[i].program);
-  vlk_host->release(c);
+  vlk_host->release(vlk_host, c);
 }
 
 static const fam_recorder recorder = {
@@ -102,7 +102,7 @@ static kd_status get_buffer(kd_capture *c, taken **out) {
     VLK_TRY(d, "vkCreateCommandPool",
             vk.CreateCommandPool(d->device, &info, NULL, &c->pool));
   }
-  taken *fresh = vlk_host->allocate(sizeof *fresh, 0);
+  taken *fresh = vlk_host->allocate(vlk_host, sizeof *fresh, 0);
   if (!fresh) return FAIL(KD_OUT_OF_MEMORY, "no memory to replay");
   memset(fresh, 0, sizeof *fresh);
   const VkCommandBufferAllocateInfo info = {
@@ -112,7 +112,7 @@ static kd_status get_buffer(kd_capture *c, taken **out) {
       .commandBufferCount = 1};
   VkResult code = vk.AllocateCommandBuffers(d->device, &info, &fresh->commands);
   if (code != VK_SUCCESS) {
-    vlk_host->release(fresh);
+    vlk_host->release(vlk_host, fresh);
     return vlk_failed(d, code, "vkAllocateCommandBuffers");
   }
   *out = fresh;

@@ -60,14 +60,14 @@ static void prune(kd_device *d) {
     }
     *at = w->next;
     vlk_batch_drop(w->batch);
-    vlk_host->release(w);
+    vlk_host->release(vlk_host, w);
     atomic_fetch_sub(&d->write_count, 1);
   }
 }
 
 static kd_status expect_write(kd_device *d, vlk_batch *b, void *target,
                               uint64_t size) {
-  struct vlk_write *w = vlk_host->allocate(sizeof *w, 0);
+  struct vlk_write *w = vlk_host->allocate(vlk_host, sizeof *w, 0);
   if (!w) return FAIL(KD_OUT_OF_MEMORY, "no memory for a copy");
   vlk_batch_take(b);
   pthread_mutex_lock(&d->writes_lock);
@@ -189,13 +189,13 @@ static kd_status run_staged(kd_stream *stream, const fam_command *m,
   kd_buffer *buffer = m->buffers[0];
   uint64_t offset = buffer->offset + m->offsets[0];
   vlk_batch *b = NULL;
-  vlk_after *after = vlk_host->allocate(sizeof *after, 0);
+  vlk_after *after = vlk_host->allocate(vlk_host, sizeof *after, 0);
   kd_status status = after ? vlk_stream_batch(stream, &b)
                            : FAIL(KD_OUT_OF_MEMORY, "no memory for a copy");
   if (status == KD_OK && m->target)
     status = expect_write(d, b, m->target, m->size);
   if (status != KD_OK) {
-    if (after) vlk_host->release(after);
+    if (after) vlk_host->release(vlk_host, after);
     vlk_release(d, staging);
     return status;
   }

@@ -8,7 +8,7 @@
 void vlk_program_drop(vlk_program *p) {
   if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) > 1) return;
   if (p->params) vlk_release(p->device, p->params);
-  vlk_host->release(p);
+  vlk_host->release(vlk_host, p);
 }
 
 static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
@@ -18,7 +18,7 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
                 (unsigned long long)pass->groups);
   char *source = fam_glsl(vlk_host, &d->families.dialect, pass);
   if (!source) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
-  vlk_program *p = vlk_host->allocate(sizeof *p, 0);
+  vlk_program *p = vlk_host->allocate(vlk_host, sizeof *p, 0);
   kd_status status =
       p ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
   if (p) memset(p, 0, sizeof *p);
@@ -31,7 +31,7 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
     p->buffer_count = pass->buffer_count;
     status = vlk_pipeline_get(d, source, &p->pipeline);
   }
-  vlk_host->release(source);
+  vlk_host->release(vlk_host, source);
   if (status == KD_OK) {
     uint32_t count = pass->param_count ? pass->param_count : 1;
     status =
@@ -51,7 +51,7 @@ static kd_status can(kd_device *d, const fam_pass *pass) {
   char *source = fam_glsl(vlk_host, &d->families.dialect, pass);
   if (!source) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
   bool there = vlk_is_built(source);
-  vlk_host->release(source);
+  vlk_host->release(vlk_host, source);
   return there
              ? KD_OK
              : FAIL(KD_UNIMPLEMENTED,

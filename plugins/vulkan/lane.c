@@ -19,12 +19,12 @@ static void batch_destroy(vlk_batch *b) {
   VkDevice device = b->lane->device->device;
   if (b->pool) vk.DestroyCommandPool(device, b->pool, NULL);
   if (b->queries) vk.DestroyQueryPool(device, b->queries, NULL);
-  vlk_host->release(b);
+  vlk_host->release(vlk_host, b);
 }
 
 static kd_status batch_create(vlk_lane *lane, vlk_batch **out) {
   kd_device *d = lane->device;
-  vlk_batch *b = vlk_host->allocate(sizeof *b, 0);
+  vlk_batch *b = vlk_host->allocate(vlk_host, sizeof *b, 0);
   if (!b) return FAIL(KD_OUT_OF_MEMORY, "no memory for commands");
   memset(b, 0, sizeof *b);
   b->lane = lane;
@@ -157,7 +157,7 @@ static vlk_after *follow_up(vlk_batch *b, vlk_after *list) {
       *last = list;
       last = &list->next;
     } else {
-      vlk_host->release(list);
+      vlk_host->release(vlk_host, list);
     }
     list = next;
   }
@@ -192,7 +192,7 @@ static void end_batch(vlk_lane *lane, vlk_batch *b) {
   while (calls) {
     vlk_after *next = calls->next;
     calls->callback(calls->context, b->status);
-    vlk_host->release(calls);
+    vlk_host->release(vlk_host, calls);
     calls = next;
   }
   vlk_batch_drop(b);

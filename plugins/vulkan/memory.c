@@ -20,12 +20,12 @@ typedef struct vlk_span { /* free bytes of a block, by offset */
 static void block_destroy(kd_device *d, vlk_block *block) {
   while (block->spans) {
     vlk_span *next = block->spans->next;
-    vlk_host->release(block->spans);
+    vlk_host->release(vlk_host, block->spans);
     block->spans = next;
   }
   vk.DestroyBuffer(d->device, block->buffer, NULL);
   vk.FreeMemory(d->device, block->memory, NULL); /* unmaps it, too */
-  vlk_host->release(block);
+  vlk_host->release(vlk_host, block);
 }
 
 static kd_status block_bind(kd_device *d, uint32_t space, vlk_block *block) {
@@ -70,8 +70,8 @@ static kd_status block_bind(kd_device *d, uint32_t space, vlk_block *block) {
 
 static kd_status block_create(kd_device *d, uint32_t space, uint64_t size,
                               vlk_block **out) {
-  vlk_block *block = vlk_host->allocate(sizeof *block, 0);
-  vlk_span *span = vlk_host->allocate(sizeof *span, 0);
+  vlk_block *block = vlk_host->allocate(vlk_host, sizeof *block, 0);
+  vlk_span *span = vlk_host->allocate(vlk_host, sizeof *span, 0);
   kd_status status =
       block && span ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   if (block) memset(block, 0, sizeof *block);
@@ -82,8 +82,8 @@ static kd_status block_create(kd_device *d, uint32_t space, uint64_t size,
     status = block_bind(d, space, block);
     if (status != KD_OK) block_destroy(d, block);
   } else {
-    if (block) vlk_host->release(block);
-    if (span) vlk_host->release(span);
+    if (block) vlk_host->release(vlk_host, block);
+    if (span) vlk_host->release(vlk_host, span);
   }
   if (status != KD_OK) return status;
   block->next = d->blocks[space];
@@ -112,7 +112,7 @@ static uint64_t cut(vlk_span *span, vlk_span **before, uint64_t size) {
   span->size -= size;
   if (!span->size) {
     *before = span->next;
-    vlk_host->release(span);
+    vlk_host->release(vlk_host, span);
   }
   return offset;
 }
@@ -133,12 +133,12 @@ static void put_back(vlk_block *block, uint64_t offset, uint64_t size) {
     if (!joined) return;
     before->size += behind->size;
     before->next = behind->next;
-    vlk_host->release(behind);
+    vlk_host->release(vlk_host, behind);
   } else if (joined) {
     behind->offset = offset;
     behind->size += size;
   } else {
-    vlk_span *span = vlk_host->allocate(sizeof *span, 0);
+    vlk_span *span = vlk_host->allocate(vlk_host, sizeof *span, 0);
     if (!span) return;
     *span = (vlk_span){behind, offset, size};
     *at = span;
@@ -170,14 +170,14 @@ static kd_status place(kd_device *d, uint32_t space, uint64_t size,
 
 kd_status vlk_allocate(kd_device *d, uint32_t space, uint64_t size,
                        kd_buffer **out_buffer) {
-  kd_buffer *buffer = vlk_host->allocate(sizeof *buffer, 0);
+  kd_buffer *buffer = vlk_host->allocate(vlk_host, sizeof *buffer, 0);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   *buffer = (kd_buffer){.size = size, .space = space};
   pthread_mutex_lock(&d->memory_lock);
   kd_status status = place(d, space, rounded(size), buffer);
   pthread_mutex_unlock(&d->memory_lock);
   if (status != KD_OK) {
-    vlk_host->release(buffer);
+    vlk_host->release(vlk_host, buffer);
     return status;
   }
   *out_buffer = buffer;
@@ -203,7 +203,7 @@ void vlk_release(kd_device *d, kd_buffer *buffer) {
   put_back(block, buffer->offset, rounded(buffer->size));
   if (!--block->live) drop_empty(d, buffer->space, block);
   pthread_mutex_unlock(&d->memory_lock);
-  vlk_host->release(buffer);
+  vlk_host->release(vlk_host, buffer);
 }
 
 void vlk_memory_end(kd_device *d) {

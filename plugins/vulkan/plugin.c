@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "single.h"
 #include "vlk.h"
 
 const kd_host *vlk_host;
@@ -229,7 +230,7 @@ static uint32_t add_devices(void) {
   return count;
 }
 
-static kd_status plugin_open(const kd_host *host) {
+static kd_status start(const kd_host *host) {
   vlk_host = host;
   found_count = 0;
   bool tiles = false;
@@ -256,12 +257,20 @@ static kd_status plugin_open(const kd_host *host) {
   return KD_OK;
 }
 
-static void plugin_close(void) {
-  destroy_instance();
-  vlk_host = NULL;
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
 }
 
-static uint32_t device_count(void) {
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  destroy_instance();
+  vlk_host = NULL;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return found_count;
 }
 
@@ -288,7 +297,9 @@ static uint32_t choose_type(const VkPhysicalDeviceMemoryProperties *m,
   return 0;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out) {
+  (void)instance;
   if (index >= found_count)
     return FAIL(KD_OUT_OF_RANGE, "there are %u Vulkan devices", found_count);
   struct found *d = &devices[index];
@@ -432,12 +443,14 @@ static void device_close(kd_device *d) {
   pthread_mutex_destroy(&d->own_lock);
   pthread_mutex_destroy(&d->memory_lock);
   pthread_mutex_destroy(&d->writes_lock);
-  vlk_host->release(d);
+  vlk_host->release(vlk_host, d);
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   const struct found *f = &devices[index];
-  kd_device *d = vlk_host->allocate(sizeof *d, 0);
+  kd_device *d = vlk_host->allocate(vlk_host, sizeof *d, 0);
   if (!d) return FAIL(KD_OUT_OF_MEMORY, "no memory for a device");
   memset(d, 0, sizeof *d);
   d->physical = f->physical;

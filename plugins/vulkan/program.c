@@ -100,7 +100,7 @@ bool vlk_is_built(const char *source) {
   fam_key key = vlk_source_key(source);
   if (prebuilt(&key)) return true;
   bool stored = fam_store_get(vlk_host, &key, &blob, &size) != NULL;
-  if (stored) vlk_host->release(blob);
+  if (stored) vlk_host->release(vlk_host, blob);
   return stored;
 }
 
@@ -143,11 +143,11 @@ static shaderc_compilation_result_t compile(const char *source,
 }
 
 static void to_store(const fam_key *key, const void *code, size_t size) {
-  char *blob = vlk_host->allocate(FAM_STORE_HEAD + size, 0);
+  char *blob = vlk_host->allocate(vlk_host, FAM_STORE_HEAD + size, 0);
   if (!blob) return;
   memcpy(blob + FAM_STORE_HEAD, code, size);
   fam_store_put(vlk_host, key, blob, size);
-  vlk_host->release(blob);
+  vlk_host->release(vlk_host, blob);
 }
 
 /* ---- pipelines -------------------------------------------------------------------------- */
@@ -189,9 +189,9 @@ static kd_status make(kd_device *d, const char *source, const fam_key *key,
     status = FAIL(KD_UNAVAILABLE, "Vulkan: there is no compiler for a kernel");
   } else if (code) {
     status = build(d, code, size, &pipeline);
-    vlk_host->release(blob);
+    vlk_host->release(vlk_host, blob);
   } else {
-    vlk_host->zone_begin("vulkan compile");
+    vlk_host->zone_begin(vlk_host, "vulkan compile");
     shaderc_compilation_result_t result = compile(source, &status);
     if (result) {
       code = sc.result_get_bytes(result);
@@ -200,7 +200,7 @@ static kd_status make(kd_device *d, const char *source, const fam_key *key,
       if (status == KD_OK) to_store(key, code, size);
       sc.result_release(result);
     }
-    vlk_host->zone_end();
+    vlk_host->zone_end(vlk_host);
   }
   if (status == KD_OK) memcpy(out, &pipeline, sizeof *out);
   return status;
@@ -242,7 +242,7 @@ kd_status vlk_cache_begin(kd_device *d) {
   if (!info.pInitialData) info.initialDataSize = 0;
   d->cache_size = info.initialDataSize;
   VkResult code = vk.CreatePipelineCache(d->device, &info, NULL, &d->cache);
-  if (blob) vlk_host->release(blob);
+  if (blob) vlk_host->release(vlk_host, blob);
   VLK_TRY(d, "vkCreatePipelineCache", code);
   return KD_OK;
 }
@@ -252,11 +252,11 @@ void vlk_cache_end(kd_device *d) {
   size_t size = 0;
   if (vk.GetPipelineCacheData(d->device, d->cache, &size, NULL) == VK_SUCCESS &&
       size > d->cache_size) {
-    char *blob = vlk_host->allocate(FAM_STORE_HEAD + size, 0);
+    char *blob = vlk_host->allocate(vlk_host, FAM_STORE_HEAD + size, 0);
     if (blob && vk.GetPipelineCacheData(d->device, d->cache, &size,
                                         blob + FAM_STORE_HEAD) == VK_SUCCESS)
       fam_store_put(vlk_host, &d->cache_key, blob, size);
-    if (blob) vlk_host->release(blob);
+    if (blob) vlk_host->release(vlk_host, blob);
   }
   vk.DestroyPipelineCache(d->device, d->cache, NULL);
 }

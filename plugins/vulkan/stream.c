@@ -6,7 +6,7 @@
 /* ---- streams ----------------------------------------------------------------------- */
 
 kd_status vlk_stream_open(kd_device *d, kd_stream **out_stream) {
-  kd_stream *stream = vlk_host->allocate(sizeof *stream, 0);
+  kd_stream *stream = vlk_host->allocate(vlk_host, sizeof *stream, 0);
   if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
   memset(stream, 0, sizeof *stream);
   stream->device = d;
@@ -22,7 +22,7 @@ void vlk_stream_close(kd_stream *stream) {
     vlk_batch_wait(stream->last, UINT64_MAX);
   }
   if (stream->last) vlk_batch_drop(stream->last);
-  vlk_host->release(stream);
+  vlk_host->release(vlk_host, stream);
 }
 
 kd_status vlk_stream_batch(kd_stream *stream, vlk_batch **out) {
@@ -102,7 +102,7 @@ struct kd_event {
 static kd_status event_create(kd_device *d, uint32_t flags,
                               kd_event **out_event) {
   if (flags) return FAIL(KD_UNIMPLEMENTED, "event flags 0x%x", flags);
-  kd_event *event = vlk_host->allocate(sizeof *event, 0);
+  kd_event *event = vlk_host->allocate(vlk_host, sizeof *event, 0);
   if (!event) return FAIL(KD_OUT_OF_MEMORY, "no memory for an event");
   memset(event, 0, sizeof *event);
   event->device = d;
@@ -115,7 +115,7 @@ static void event_destroy(kd_event *event) {
   if (event->batch) vlk_batch_drop(event->batch);
   if (event->recorded) fam_record_drop(event->recorded);
   pthread_mutex_destroy(&event->lock);
-  vlk_host->release(event);
+  vlk_host->release(vlk_host, event);
 }
 
 /* The batch, which the caller drops; NULL where there is none. */
@@ -206,13 +206,13 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
     callback(context, KD_OK);
     return KD_OK;
   }
-  vlk_after *after = vlk_host->allocate(sizeof *after, 0);
+  vlk_after *after = vlk_host->allocate(vlk_host, sizeof *after, 0);
   int follows = -1;
   if (after) {
     *after = (vlk_after){.callback = callback, .context = context};
     follows = vlk_batch_follow(b, after, true);
   }
-  if (follows <= 0 && after) vlk_host->release(after);
+  if (follows <= 0 && after) vlk_host->release(vlk_host, after);
   if (follows == 0) callback(context, b->status);
   vlk_batch_drop(b);
   return follows < 0 ? FAIL(KD_OUT_OF_MEMORY, "no memory for a callback")

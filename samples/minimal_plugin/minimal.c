@@ -8,10 +8,14 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <kd/kd.h>
-#include <stdlib.h>
 #include <string.h>
 
-static const kd_host *host; /* the host's services, from open to close */
+struct kd_device {
+  const kd_host *host; /* its services */
+};
+struct kd_instance { /* what a host opens */
+  kd_device device;
+};
 
 /* ---- ops -------------------------------------------------------------------- */
 
@@ -53,14 +57,12 @@ static kd_status add(kd_kernel *self, kd_stream *stream,
 
 /* Two matrices only: `supports` says so before anybody calls. */
 static kd_status is_plain_matrix(kd_device *device, const kd_node *node) {
-  (void)device;
+  const kd_host *host = device->host;
   for (uint32_t i = 0; i < 2; i++) {
     kd_type type;
     host->node->input_type(node, i, &type);
     if (type.rank != 2)
-      return host->fail(KD_UNIMPLEMENTED,
-                        "minimal multiplies matrices of rank"
-                        " 2, not %u",
+      return host->fail(KD_UNIMPLEMENTED, "minimal: rank %u, not 2",
                         (unsigned)type.rank);
   }
   return KD_OK;
@@ -83,42 +85,33 @@ static kd_status matmul(kd_kernel *self, kd_stream *stream,
   return KD_OK;
 }
 
+/* What all three definitions say: any shape, f32. */
+#define ON_F32                                                        \
+  .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_ANY_SHAPE, \
+  .input_types = {KD_TYPES(KD_F32)}
+
 static const kd_kernel_def kernels[] = {
-    {.struct_size = sizeof(kd_kernel_def),
-     .flags = KD_KERNEL_ANY_SHAPE,
-     .op = "Relu",
-     .input_types = {KD_TYPES(KD_F32)},
-     .enqueue = relu},
-    {.struct_size = sizeof(kd_kernel_def),
-     .flags = KD_KERNEL_ANY_SHAPE,
-     .op = "Add",
-     .input_types = {KD_TYPES(KD_F32)},
-     .enqueue = add},
-    {.struct_size = sizeof(kd_kernel_def),
-     .flags = KD_KERNEL_ANY_SHAPE,
-     .op = "MatMul",
-     .input_types = {KD_TYPES(KD_F32)},
-     .supports = is_plain_matrix,
-     .enqueue = matmul},
+    {ON_F32, .op = "Relu", .enqueue = relu},
+    {ON_F32, .op = "Add", .enqueue = add},
+    {ON_F32, .op = "MatMul", .supports = is_plain_matrix, .enqueue = matmul},
 };
 
 /* ---- memory: a buffer is a piece of the heap -------------------------------- */
 
 static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
                           kd_buffer **out_buffer, void **out_address) {
-  (void)device, (void)space;
-  void *memory = host->allocate(size, 64);
+  const kd_host *host = device->host;
+  void *memory = host->allocate(host, size, 64);
+  (void)space;
   if (!memory)
-    return host->fail(KD_OUT_OF_MEMORY, "minimal: no %llu bytes are left",
+    return host->fail(KD_OUT_OF_MEMORY, "no %llu bytes are left",
                       (unsigned long long)size);
-  *out_buffer = memory;
-  *out_address = memory;
+  *out_buffer = *out_address = memory;
   return KD_OK;
 }
 
 static void release(kd_device *device, kd_buffer *buffer) {
-  (void)device;
-  host->release(buffer);
+  device->host->release(device->host, buffer);
 }
 
 static kd_status copy_in(kd_device *device, kd_stream *stream,
@@ -147,28 +140,38 @@ static const kd_memory_table memory = {
 
 /* ---- the plugin -------------------------------------------------------------- */
 
-static kd_status open_driver(const kd_host *services) {
-  host = services;
+static kd_status open_driver(const kd_host *host, kd_instance **out_instance) {
+  kd_instance *instance = host->allocate(host, sizeof *instance, 0);
+  if (!instance) return host->fail(KD_OUT_OF_MEMORY, "minimal: no memory");
+  instance->device.host = host;
+  *out_instance = instance;
   return KD_OK;
 }
 
-static void close_driver(void) {}
+static void close_driver(kd_instance *instance) {
+  instance->device.host->release(instance->device.host, instance);
+}
 
-static uint32_t device_count(void) {
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return 1;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
-  if (index) return host->fail(KD_OUT_OF_RANGE, "minimal has one device");
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  if (index)
+    return instance->device.host->fail(KD_OUT_OF_RANGE, "no such device");
   out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
   out_info->name = "Minimal device";
   out_info->kind = "cpu";
   return KD_OK;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
-  if (index) return host->fail(KD_OUT_OF_RANGE, "minimal has one device");
-  *out_device = (kd_device *)(uintptr_t)&memory; /* any address will do */
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  if (index)
+    return instance->device.host->fail(KD_OUT_OF_RANGE, "no such device");
+  *out_device = &instance->device;
   return KD_OK;
 }
 

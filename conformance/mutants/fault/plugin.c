@@ -96,22 +96,22 @@ static kd_status use_host(const kd_host *services) {
     fflush(stdout);
   }
   if (BUG(log_level)) host->log(host, 9, "opened");
-  if (BUG(zone_left_open)) host->zone_begin("open");
-  if (BUG(block_kept)) kept = host->allocate(100, 0);
-  if (BUG(odd_alignment)) host->release(host->allocate(100, 48));
+  if (BUG(zone_left_open)) host->zone_begin(host, "open");
+  if (BUG(block_kept)) kept = host->allocate(host, 100, 0);
+  if (BUG(odd_alignment)) host->release(host, host->allocate(host, 100, 48));
   if (BUG(host_overrun)) {
-    char *block = host->allocate(10, 0);
+    char *block = host->allocate(host, 10, 0);
     if (block) block[10] = 1;
-    host->release(block);
+    host->release(host, block);
   }
   if (BUG(alloc_unchecked)) {
-    char *block = host->allocate(1000, 0);
+    char *block = host->allocate(host, 1000, 0);
     *(volatile char *)block = 1;
-    host->release(block);
+    host->release(host, block);
   }
   if (BUG(alloc_leaks)) {
-    kept = host->allocate(1000, 0);
-    more = host->allocate(1000, 0);
+    kept = host->allocate(host, 1000, 0);
+    more = host->allocate(host, 1000, 0);
     if (!kept || !more)
       return host->fail(KD_OUT_OF_MEMORY, "no %d bytes of host memory", 1000);
   }
@@ -128,7 +128,8 @@ static kd_status use_host(const kd_host *services) {
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services) {
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
   host = services;
   if (BUG(no_reopen) && opens)
     return host->fail(KD_UNAVAILABLE, "open already, %d", 1);
@@ -137,33 +138,34 @@ static kd_status plugin_open(const kd_host *services) {
   if (status != KD_OK) return status;
   change_process();
   start_things();
-  return inner.open(services);
+  return inner.open(services, out_instance);
 }
 
-static void plugin_close(void) {
+static void plugin_close(kd_instance *instance) {
   spinning = 0;
-  inner.close();
+  inner.close(instance);
   if (BUG(alloc_leaks)) {
-    host->release(kept);
-    host->release(more);
+    host->release(host, kept);
+    host->release(host, more);
   }
   if (BUG(late_log)) start_thread(log_late, (void *)(uintptr_t)host);
 }
 
 /* ---- devices ------------------------------------------------------------------------ */
 
-static uint32_t device_count(void) {
+static uint32_t device_count(kd_instance *instance) {
   static uint32_t asked;
-  uint32_t count = inner.device_count();
+  uint32_t count = inner.device_count(instance);
   return BUG(count_changes) && ++asked % 50 == 0 ? count + 1 : count;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
   static char name[64];
   static uint32_t calls;
-  if (BUG(index_unchecked) && index >= inner.device_count()) index = 0;
+  if (BUG(index_unchecked) && index >= inner.device_count(instance)) index = 0;
   uint32_t size = out_info->struct_size;
-  kd_status status = inner.device_info(index, out_info);
+  kd_status status = inner.device_info(instance, index, out_info);
   if (status != KD_OK) {
     if (BUG(mute_info)) host->fail(KD_OK, "%s", "");
     return status;
@@ -184,11 +186,12 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   return status;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
   fault_device_opens++;
   if (BUG(opens_leak) && fault_device_opens > 9)
     return host->fail(KD_UNAVAILABLE, "no context is left of %d", 9);
-  return inner.device_open(index, out_device);
+  return inner.device_open(instance, index, out_device);
 }
 
 static kd_status device_status(kd_device *device) {
@@ -196,7 +199,8 @@ static kd_status device_status(kd_device *device) {
   return host->fail(KD_DEVICE_LOST, "lost, %d", 1);
 }
 
-static const void *extension(const char *name) {
+static const void *extension(kd_instance *instance, const char *name) {
+  (void)instance;
   static const uint32_t table[4] = {16};
   (void)name;
   return table;

@@ -141,13 +141,14 @@ typedef uint32_t kd_dtype;
 
 /* Handles. The plugin defines the first group, the host the second; the other
  * side holds the pointer and never looks inside. */
-typedef struct kd_device kd_device;   /* an open device */
-typedef struct kd_buffer kd_buffer;   /* a piece of a device's memory */
-typedef struct kd_stream kd_stream;   /* an in-order queue of work */
-typedef struct kd_event kd_event;     /* a point in a stream */
-typedef struct kd_kernel kd_kernel;   /* a created kernel */
-typedef struct kd_capture kd_capture; /* a recorded stream */
-typedef struct kd_region kd_region;   /* a compiled part of a graph */
+typedef struct kd_instance kd_instance; /* a plugin that a host opened */
+typedef struct kd_device kd_device;     /* an open device */
+typedef struct kd_buffer kd_buffer;     /* a piece of a device's memory */
+typedef struct kd_stream kd_stream;     /* an in-order queue of work */
+typedef struct kd_event kd_event;       /* a point in a stream */
+typedef struct kd_kernel kd_kernel;     /* a created kernel */
+typedef struct kd_capture kd_capture;   /* a recorded stream */
+typedef struct kd_region kd_region;     /* a compiled part of a graph */
 
 typedef struct kd_node kd_node;   /* one op of a program, as the host has it */
 typedef struct kd_graph kd_graph; /* connected ops, as the host has them */

@@ -169,17 +169,19 @@ typedef struct kd_host {
   const char *(*option)(const struct kd_host *host, const char *name);
 
   /* Host memory for the plugin's own use. alignment is a power of two, 0 for
-   * 64. `allocate` returns NULL where there is none; `release` takes NULL. */
-  void *(*allocate)(uint64_t size, uint64_t alignment);
-  void (*release)(void *memory);
+   * 64. `allocate` returns NULL where there is none; `release` takes NULL, and
+   * what the same host's `allocate` gave. */
+  void *(*allocate)(const struct kd_host *host, uint64_t size,
+                    uint64_t alignment);
+  void (*release)(const struct kd_host *host, void *memory);
 
   /* The host's one thread pool: how many threads share a loop (at least 1, the
    * caller included), and a loop over 0 <= i < count in pieces of at least
    * `grain` items. Returns when all are done; the caller takes part. A body
    * may start an inner loop, and must not block. */
-  uint32_t (*worker_count)(void);
-  void (*parallel_for)(int64_t count, int64_t grain, kd_loop_body body,
-                       void *context);
+  uint32_t (*worker_count)(const struct kd_host *host);
+  void (*parallel_for)(const struct kd_host *host, int64_t count, int64_t grain,
+                       kd_loop_body body, void *context);
 
   /* A persistent store for compiled kernels, kept by the host: keyed by the
    * plugin and `key`, bounded, safe under concurrent processes. `cache_get`
@@ -193,8 +195,8 @@ typedef struct kd_host {
 
   /* A span in the host's trace on the calling thread; `name` must be a string
    * literal. Spans nest. Cost nothing measurable when no trace runs. */
-  void (*zone_begin)(const char *name);
-  void (*zone_end)(void);
+  void (*zone_begin)(const struct kd_host *host, const char *name);
+  void (*zone_end)(const struct kd_host *host);
 
   /* Hands over profile records; never blocks; any thread. */
   void (*profile_push)(const struct kd_host *host,

@@ -43,8 +43,8 @@ extern "C" {
  * `kernels` are needed; the rest may be NULL.
  *
  * The order of life: entry, open, device_count, device_info, device_open ...
- * device_close, close. The host serialises all of these for one plugin. After
- * `close` the plugin calls the host no more, and may be opened again. */
+ * device_close, close. The host serialises all of these for one instance. After
+ * `close` the plugin calls that host no more, and may be opened again. */
 typedef struct kd_plugin {
   uint32_t struct_size; /* sizeof(kd_plugin) as the plugin knew it */
   uint32_t abi_version; /* KD_ABI_VERSION that it was built with */
@@ -55,26 +55,36 @@ typedef struct kd_plugin {
   const char *vendor;  /* who to ask: "Acme Corp" */
   const char *version; /* of the plugin: "1.4.2" */
 
-  /* Starts the driver. Returns KD_OK also where there is no device (then
-   * device_count gives 0, and host->log says why), KD_UNAVAILABLE (driver
-   * missing or broken, with the reason by host->fail), KD_INCOMPATIBLE. */
-  kd_status (*open)(const kd_host *host);
+  /* Starts the driver for one host. A process may have several (two wheels,
+   * each with a libkeel of its own), and each opens an instance, which knows
+   * nothing of the others: it calls its own host, and `close` ends nothing that
+   * is theirs. A plugin that can't do so takes one at a time, and the host then
+   * loads a copy of its file.
+   *
+   * out_instance  not NULL
+   * Returns KD_OK also where there is no device (then device_count gives 0,
+   * and host->log says why), KD_UNAVAILABLE (driver missing or broken, with the
+   * reason by host->fail), KD_INCOMPATIBLE, KD_ALREADY_EXISTS (another host has
+   * it open). */
+  kd_status (*open)(const kd_host *host, KD_OWNED kd_instance **out_instance);
 
   /* Ends what `open` began: memory, threads and the driver's own state. */
-  void (*close)(void);
+  void (*close)(kd_instance *instance);
 
   /* How many devices there are; fixed from `open` to `close`, as is their
    * order. */
-  uint32_t (*device_count)(void);
+  uint32_t (*device_count)(kd_instance *instance);
 
   /* Facts of a device, without opening it. Returns KD_OK, KD_OUT_OF_RANGE,
    * KD_UNAVAILABLE. */
-  kd_status (*device_info)(uint32_t index, kd_device_info *out_info);
+  kd_status (*device_info)(kd_instance *instance, uint32_t index,
+                           kd_device_info *out_info);
 
   /* Opens a device; the host does so once before it uses it. Devices are apart:
    * what one device does is seen on no other.
    * Returns KD_OK, KD_UNAVAILABLE (in use, or lost), KD_OUT_OF_MEMORY. */
-  kd_status (*device_open)(uint32_t index, KD_OWNED kd_device **out_device);
+  kd_status (*device_open)(kd_instance *instance, uint32_t index,
+                           KD_OWNED kd_device **out_device);
 
   /* Closes a device whose streams, buffers and kernels are gone. */
   void (*device_close)(kd_device *device);
@@ -107,7 +117,7 @@ typedef struct kd_plugin {
 
   /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says
    * who defined it, so that no registry is needed. May be NULL. */
-  const void *(*extension)(const char *name);
+  const void *(*extension)(kd_instance *instance, const char *name);
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries

@@ -307,31 +307,13 @@ layer *keel_layer_of(kd_device *device) {
 
 /* ---- putting them on ---------------------------------------------------------------------------------- */
 
-static kd_status (*device_opens[PLUGINS])(uint32_t, kd_device **);
-
-static void know_device(layer *l, uint32_t index, kd_device *device) {
+void keel_layers_opened(const keel_plugin *plugin, uint32_t index,
+                        kd_device *device) {
   pthread_mutex_lock(&lock);
-  if (index < 16) l->devices[index] = device;
+  for (uint32_t i = 0; index < 16 && i < layer_count; i++)
+    if (layers[i]->plugin == plugin) layers[i]->devices[index] = device;
   pthread_mutex_unlock(&lock);
 }
-
-/* One function a layer: device_open has no handle to find the layer by. */
-#define OPEN(n)                                                       \
-  static kd_status open_##n(uint32_t index, kd_device **out_device) { \
-    kd_status status = device_opens[n](index, out_device);            \
-    if (status == KD_OK) know_device(layers[n], index, *out_device);  \
-    return status;                                                    \
-  }
-OPEN(0)
-OPEN(1)
-OPEN(2)
-OPEN(3)
-OPEN(4)
-OPEN(5)
-OPEN(6)
-OPEN(7)
-static kd_status (*const open_slots[])(uint32_t, kd_device **) = {
-    open_0, open_1, open_2, open_3, open_4, open_5, open_6, open_7};
 
 keel_status keel_layers_wrap(keel_plugin *plugin) {
   keel_layer_settle();
@@ -340,7 +322,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   uint32_t number = layer_count;
   for (uint32_t i = 0; i < layer_count; i++)
     if (!layers[i]->plugin) number = i;
-  bool room = number < KEEL_COUNT_OF(open_slots);
+  bool room = number < PLUGINS;
   layer *l = room ? keel_arena_take(&plugin->context->arena, sizeof *l) : NULL;
   if (l) {
     layers[number] = l;
@@ -355,8 +337,6 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->capture = plugin->capture;
   l->peer = plugin->peer;
   l->regions = plugin->regions;
-  device_opens[number] = plugin->table.device_open;
-  plugin->table.device_open = open_slots[number];
   keel_layer_wrap_slots(plugin);
   keel_layer_wrap_regions(plugin);
   return keel_layer_wrap_kernels(plugin, l);

@@ -29,6 +29,10 @@ keel_status keel_layers_enter(const char *slot);
 void keel_layers_left(const keel_log *log, const char *slot, uint64_t began,
                       kd_status status);
 
+/* Says that a device of the plugin is open: its handle is what the layers know it by. */
+void keel_layers_opened(const keel_plugin *plugin, uint32_t index,
+                        kd_device *device);
+
 /* When a plugin has been closed: reports what is left of its objects. */
 void keel_layers_closed(const keel_plugin *plugin);
 

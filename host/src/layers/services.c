@@ -6,9 +6,10 @@ static kd_host own;
 static kd_node_table own_node, node_table;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void *host_allocate(uint64_t size, uint64_t alignment) {
+static void *host_allocate(const kd_host *host, uint64_t size,
+                           uint64_t alignment) {
   if (keel_layers_enter("host.allocate") != KD_OK) return NULL;
-  return own.allocate(size, alignment);
+  return own.allocate(host, size, alignment);
 }
 
 static const char *host_option(const kd_host *host, const char *name) {

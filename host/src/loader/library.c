@@ -78,7 +78,8 @@ void keel_library_drop(keel_plugin *plugin) {
   keel_library *library = plugin->shared;
   if (!library) return;
   pthread_mutex_lock(&listing);
-  if (plugin->open && --library->openers == 0) plugin->table.close();
+  if (plugin->open && --library->openers == 0)
+    plugin->table.close(library->instance);
   leave(library, plugin);
   if (--library->holders == 0) forget(library);
   pthread_mutex_unlock(&listing);
@@ -137,7 +138,8 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   kd_status status = keel_layers_enter("plugin.open");
   uint64_t began = keel_now();
   set_opening(library, true);
-  if (status == KD_OK) status = plugin->table.open(&library->host);
+  if (status == KD_OK)
+    status = plugin->table.open(&library->host, &library->instance);
   set_opening(library, false);
   keel_layers_left(&plugin->context->log, "plugin.open", began, status);
   if (status != KD_OK) {
@@ -145,18 +147,26 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
     return keel_while(status, "while %s was opened", plugin->path);
   }
-  library->device_count = plugin->table.device_count();
+  library->device_count = plugin->table.device_count(library->instance);
   library->devices = keel_arena_take(
       &library->arena, (library->device_count + 1) * sizeof *library->devices);
   if (library->devices) return KD_OK;
-  plugin->table.close();
+  plugin->table.close(library->instance);
   return KD_OUT_OF_MEMORY;
 }
 
 keel_status keel_library_open(keel_plugin *plugin) {
   keel_library *library = plugin->shared;
   pthread_mutex_lock(&listing);
-  keel_status status = library->openers ? KD_OK : open_first(library, plugin);
+  keel_status status = KD_OK;
+  if (library->copy && !plugin->copied)
+    status = KD_ALREADY_EXISTS; /* mapped before there was a copy */
+  else if (!library->openers)
+    status = open_first(library, plugin);
+  if (status == KD_ALREADY_EXISTS && !library->copy) {
+    keel_status made = keel_library_copy(library);
+    if (made != KD_OK) status = made;
+  }
   if (status == KD_OK) {
     library->openers++;
     plugin->open = true;
@@ -171,7 +181,9 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
   keel_hush();
   kd_status status = keel_layers_enter("plugin.device_info");
   uint64_t began = keel_now();
-  if (status == KD_OK) status = plugin->table.device_info(index, out_info);
+  if (status == KD_OK)
+    status =
+        plugin->table.device_info(plugin->shared->instance, index, out_info);
   keel_layers_left(&plugin->context->log, "plugin.device_info", began, status);
   pthread_mutex_unlock(&listing);
   if (status != KD_OK && !keel_said())
@@ -189,11 +201,13 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
     status = keel_layers_enter("plugin.device_open");
     uint64_t began = keel_now();
     if (status == KD_OK)
-      status =
-          plugin->table.device_open(index, &library->devices[index].handle);
+      status = plugin->table.device_open(library->instance, index,
+                                         &library->devices[index].handle);
     keel_layers_left(&plugin->context->log, "plugin.device_open", began,
                      status);
-    if (status != KD_OK && !keel_said())
+    if (status == KD_OK)
+      keel_layers_opened(plugin, index, library->devices[index].handle);
+    else if (!keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
   }
   if (status == KD_OK) {

@@ -21,6 +21,8 @@ struct keel_library {
   kd_host host; /* first: a kd_host is its library */
   keel_library *next;
   uint64_t device_id, inode; /* of the file */
+  const char *copy;          /* path of a copy to be mapped instead, or NULL */
+  kd_instance *instance;     /* from the first opening to the last close */
   uint32_t holders;          /* plugins of contexts */
   uint32_t openers;          /* those of them that opened it */
   keel_plugin *speaker;      /* whose context's log it writes to */
@@ -41,10 +43,15 @@ struct keel_library {
 /* Finds or makes the library of a plugin's file, and gives it to the plugin. */
 keel_status keel_library_hold(keel_plugin *plugin);
 
+/* Copies the file, so that it can be mapped apart from what another host has of it. The
+ * caller holds the list's lock. */
+keel_status keel_library_copy(keel_library *library);
+
 /* Gives it back; closes the plugin where nobody else has it open. */
 void keel_library_drop(keel_plugin *plugin);
 
-/* Opens the plugin, if nobody did before. */
+/* Opens the plugin, if nobody did before. Returns KD_ALREADY_EXISTS where another host of
+ * this process has it: the library then has a copy, to be mapped first. */
 keel_status keel_library_open(keel_plugin *plugin);
 
 /* Asks for a device's facts. */

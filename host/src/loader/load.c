@@ -61,15 +61,12 @@ static keel_status open_library(keel_plugin *plugin) {
   const char *mend = "";
   keel_status status = keel_elf_check(plugin->path, &mend);
   if (status != KD_OK) return refuse(plugin, status, mend);
-  plugin->library = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL);
-  if (!plugin->library) {
-    const char *why = dlerror();
-    keel_fail(KD_UNAVAILABLE, "%s: the dynamic linker says: %s", plugin->path,
-              why ? why : "nothing");
-    return refuse(plugin, KD_UNAVAILABLE,
-                  "install what is missing, or look at it with ldd -r");
-  }
-  return KD_OK;
+  status = keel_library_hold(plugin);
+  if (status == KD_OK) status = keel_plugin_map(plugin);
+  return status == KD_OK || status == KD_OUT_OF_MEMORY
+             ? status
+             : refuse(plugin, status,
+                      "install what is missing, or look at it with ldd -r");
 }
 
 /* ---- the tables ----------------------------------------------------------- */
@@ -468,9 +465,24 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   return KD_OK;
 }
 
+/* Begins anew with the copy of the file that this libkeel has. */
+static keel_status load_copy(keel_plugin *plugin) {
+  keel_layers_closed(plugin);
+  plugin->kernels = NULL;
+  plugin->kernel_count = 0;
+  keel_status status = keel_plugin_map(plugin);
+  return status == KD_OK
+             ? negotiate(plugin)
+             : refuse(plugin, status, "load the plugin in one host at a time");
+}
+
 static keel_status open_plugin(keel_plugin *plugin) {
   keel_context *context = plugin->context;
   keel_status status = keel_library_open(plugin);
+  if (status == KD_ALREADY_EXISTS && plugin->shared->copy && !plugin->copied) {
+    KEEL_TRY(load_copy(plugin));
+    status = keel_library_open(plugin);
+  }
   if (status != KD_OK)
     return refuse(plugin, status,
                   status == KD_INVALID_ARGUMENT &&
@@ -505,7 +517,6 @@ static keel_status open_plugin(keel_plugin *plugin) {
 
 static keel_status load(keel_plugin *plugin) {
   KEEL_TRY(open_library(plugin));
-  KEEL_TRY(keel_library_hold(plugin));
   KEEL_TRY(negotiate(plugin));
   KEEL_TRY(check_double_name(plugin));
   if (plugin->context->flags & KEEL_DESCRIBE) return KD_OK;

@@ -30,6 +30,9 @@ void keel_manifest_read(keel_arena *arena, const char *path,
  * linker may be given. What to do about it goes to *out_mend. */
 keel_status keel_elf_check(const char *path, const char **out_mend);
 
+/* Maps the plugin's file, or the copy that its library has. */
+keel_status keel_plugin_map(keel_plugin *plugin);
+
 /* Whether this host knows all bits that must be understood: in the flags of the plugin, of
  * a kernel's definition, of a device and its memory spaces. Returns KD_OK, KD_UNIMPLEMENTED
  * (the message names bit and versions). */

@@ -41,11 +41,38 @@ static const char *option(const kd_host *host, const char *name) {
   return keel_trusts_environment() ? environment_option(library, name) : NULL;
 }
 
-static void *allocate(uint64_t size, uint64_t alignment) {
+static void *allocate(const kd_host *host, uint64_t size, uint64_t alignment) {
+  (void)host;
   if (!alignment) alignment = 64;
   if (size > SIZE_MAX - alignment || (alignment & (alignment - 1))) return NULL;
   if (alignment < sizeof(void *)) alignment = sizeof(void *);
   return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
+}
+
+static void release(const kd_host *host, void *memory) {
+  (void)host;
+  free(memory);
+}
+
+static uint32_t worker_count(const kd_host *host) {
+  (void)host;
+  return keel_parallel_width();
+}
+
+static void parallel_for(const kd_host *host, int64_t count, int64_t grain,
+                         kd_loop_body body, void *context) {
+  (void)host;
+  keel_parallel_for(count, grain, body, context);
+}
+
+static void zone_begin(const kd_host *host, const char *name) {
+  (void)host;
+  keel_trace_zone_begin(name);
+}
+
+static void zone_end(const kd_host *host) {
+  (void)host;
+  keel_trace_zone_end();
 }
 
 /* When a device's clock said so, by the host's. */
@@ -98,13 +125,13 @@ void keel_services_fill(keel_library *library) {
       .log = log_line,
       .option = option,
       .allocate = allocate,
-      .release = free,
-      .worker_count = keel_parallel_width,
-      .parallel_for = keel_parallel_for,
+      .release = release,
+      .worker_count = worker_count,
+      .parallel_for = parallel_for,
       .cache_get = keel_store_get,
       .cache_put = keel_store_put,
-      .zone_begin = keel_trace_zone_begin,
-      .zone_end = keel_trace_zone_end,
+      .zone_begin = zone_begin,
+      .zone_end = zone_end,
       .profile_push = profile_push,
       .set_output = keel_launch_set_output,
       .node = &keel_node_table,

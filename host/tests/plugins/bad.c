@@ -1,6 +1,7 @@
 /* bad.c - plugins that the loader must refuse, one for each CASE. */
 #include <kd/kd.h>
 #include <string.h>
+#include "single.h"
 
 #define OLD        1  /* ABI too old */
 #define NEW        2  /* needs a newer host */
@@ -32,7 +33,7 @@
 
 static const kd_host *host;
 
-static kd_status plugin_open(const kd_host *services) {
+static kd_status start(const kd_host *services) {
   host = services;
 #if CASE == OPEN
   return host->fail(KD_UNAVAILABLE, "the flux driver is not installed");
@@ -44,11 +45,22 @@ static kd_status plugin_open(const kd_host *services) {
   return KD_OK;
 #endif
 }
-static void plugin_close(void) {}
-static uint32_t device_count(void) {
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
+}
+
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  single_close();
+}
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return CASE == NO_DEVICE ? 0 : 1;
 }
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  (void)instance;
   (void)index;
   out_info->name = "Bad device";
   out_info->space_count = 1;
@@ -60,7 +72,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
                                                   : 0;
   return KD_OK;
 }
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   (void)index;
   *out_device = NULL;
   return KD_UNAVAILABLE; /* without a reason: legal, if unkind */

@@ -6,6 +6,7 @@
 #include <kd/kd.h>
 #include <stdlib.h>
 #include <string.h>
+#include "single.h"
 
 static const kd_host *host;
 
@@ -41,18 +42,29 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services) {
+static kd_status start(const kd_host *services) {
   host = services;
   return KD_OK;
 }
 
-static void plugin_close(void) {}
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
+}
 
-static uint32_t device_count(void) {
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return 1;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  (void)instance;
   (void)index;
   out_info->flags =
       KD_DEVICE_SOFTWARE | KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
@@ -61,7 +73,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   return KD_OK;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   static int device;
   (void)index;
   *out_device = (kd_device *)&device;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "single.h"
 
 static const kd_host *host;
 static atomic_int live_buffers, live_streams, live_events, live_captures;
@@ -524,25 +525,35 @@ static const kd_kernel_def kernels[] = {
 
 /* ---- the plugin ------------------------------------------------------------------- */
 
-static kd_status plugin_open(const kd_host *services) {
+static kd_status start(const kd_host *services) {
   const char *ring = getenv("QUEUE_RING");
   host = services;
   queue_ring = ring ? (int)strtol(ring, NULL, 10) : 0;
   return KD_OK;
 }
 
-static void plugin_close(void) {
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
+}
+
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
   if (live_buffers || live_streams || live_events || live_captures)
     host->log(host, KD_LOG_ERROR,
               "left over: %d buffers, %d streams, %d events, %d recordings",
               live_buffers, live_streams, live_events, live_captures);
+  single_close();
 }
 
-static uint32_t device_count(void) {
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
   return 1;
 }
 
-static kd_status device_info(uint32_t index, kd_device_info *out_info) {
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  (void)instance;
   (void)index;
   out_info->flags = KD_DEVICE_SOFTWARE;
   out_info->name = "Simulated queue";
@@ -551,7 +562,9 @@ static kd_status device_info(uint32_t index, kd_device_info *out_info) {
   return KD_OK;
 }
 
-static kd_status device_open(uint32_t index, kd_device **out_device) {
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  (void)instance;
   (void)index;
   *out_device = (kd_device *)&the_device;
   return KD_OK;

@@ -102,7 +102,7 @@ kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
 /* How many parts, and along what. */
 static void choose_parts(kd_kernel *kernel, int64_t images, int64_t channels,
                          int64_t group) {
-  int64_t width = cpu_host->worker_count();
+  int64_t width = cpu_host->worker_count(cpu_host);
   kernel->parts = 1;
   kernel->by_image = true;
   if (images % width == 0) {
@@ -402,7 +402,7 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
 static kd_status run_all(const kd_kernel *kernel, const kd_launch *launch,
                          bool conv) {
   parts_work work = {kernel, launch, conv, 0};
-  cpu_host->parallel_for(kernel->parts, 1, run_parts, &work);
+  cpu_host->parallel_for(cpu_host, kernel->parts, 1, run_parts, &work);
   return work.failed
              ? FAIL(KD_INTERNAL, "oneDNN fails with status %d", work.failed)
              : KD_OK;
@@ -542,7 +542,7 @@ CPU_KERNEL(cpu_run_reorder) {
                        .space = product(x->dims, 2, x->rank),
                        .block = block_of(),
                        .to_blocked = y->layout == KD_LAYOUT_CHANNEL_BLOCKED};
-  cpu_host->parallel_for(kd_elements(x) / (work.space * work.block),
+  cpu_host->parallel_for(cpu_host, kd_elements(x) / (work.space * work.block),
                          CPU_GRAIN / (work.space * work.block) + 1,
                          reorder_blocks, &work);
   return KD_OK;

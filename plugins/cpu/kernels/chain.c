@@ -332,19 +332,19 @@ static kd_status translate(kd_region *to, const kd_graph *graph) {
 static kd_status compile(kd_device *device, const kd_graph *graph,
                          kd_region **out_region) {
   (void)device;
-  kd_region *region = cpu_host->allocate(sizeof *region, 0);
+  kd_region *region = cpu_host->allocate(cpu_host, sizeof *region, 0);
   if (!region) return FAIL(KD_OUT_OF_MEMORY, "no memory for a region");
   memset(region, 0, sizeof *region);
   kd_status status = translate(region, graph);
   if (status == KD_OK)
     *out_region = region;
   else
-    cpu_host->release(region);
+    cpu_host->release(cpu_host, region);
   return status;
 }
 
 static void destroy(kd_region *region) {
-  cpu_host->release(region);
+  cpu_host->release(cpu_host, region);
 }
 
 /* ---- running ----------------------------------------------------------------------------- */
@@ -436,7 +436,7 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
   if (region->items <= grain)
     run_items(&work, 0, region->items);
   else
-    cpu_host->parallel_for(region->items, grain, run_items, &work);
+    cpu_host->parallel_for(cpu_host, region->items, grain, run_items, &work);
   return KD_OK;
 }
 

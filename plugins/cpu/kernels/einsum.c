@@ -300,7 +300,7 @@ CPU_KERNEL(cpu_run_einsum) {
     work.summed[work.summed_count++] = i;
     each *= e.size[i] ? e.size[i] : 1;
   }
-  cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 4 / each + 1, sum_piece,
-                         &work);
+  cpu_host->parallel_for(cpu_host, kd_elements(y), CPU_GRAIN / 4 / each + 1,
+                         sum_piece, &work);
   return KD_OK;
 }

@@ -48,7 +48,7 @@ CPU_KERNEL(cpu_run_unary) {
   if (n <= CPU_GRAIN)
     work.loop(work.x, work.y, n, work.a, work.b);
   else
-    cpu_host->parallel_for(n, CPU_GRAIN, unary_piece, &work);
+    cpu_host->parallel_for(cpu_host, n, CPU_GRAIN, unary_piece, &work);
   return KD_OK;
 }
 
@@ -106,10 +106,10 @@ static void binary(int op, const kd_tensor *x, const kd_tensor *y,
   if (work.space.rank == 1 && row <= CPU_GRAIN)
     binary_piece(&work, 0, row);
   else if (work.space.rank == 1)
-    cpu_host->parallel_for(row, CPU_GRAIN, binary_piece, &work);
+    cpu_host->parallel_for(cpu_host, row, CPU_GRAIN, binary_piece, &work);
   else
-    cpu_host->parallel_for(strided_rows(&work.space), CPU_GRAIN / row + 1,
-                           binary_rows, &work);
+    cpu_host->parallel_for(cpu_host, strided_rows(&work.space),
+                           CPU_GRAIN / row + 1, binary_rows, &work);
 }
 
 CPU_KERNEL(cpu_run_binary) {
@@ -232,7 +232,7 @@ static void add_wide(const kd_tensor *x, const kd_tensor *z, float *sums) {
 static kd_status sum_wide(const kd_launch *launch, double count) {
   const kd_tensor *z = &launch->outputs[0];
   int64_t n = kd_elements(z);
-  float *sums = cpu_host->allocate((uint64_t)n * sizeof *sums + 1, 0);
+  float *sums = cpu_host->allocate(cpu_host, (uint64_t)n * sizeof *sums + 1, 0);
   if (!sums)
     return FAIL(KD_OUT_OF_MEMORY, "no %lld bytes for sums",
                 (long long)n * (long long)sizeof *sums);
@@ -241,7 +241,7 @@ static kd_status sum_wide(const kd_launch *launch, double count) {
     add_wide(&launch->inputs[i], z, sums);
   for (int64_t i = 0; i < n; i++)
     cpu_set(z->data, z->dtype, i, (double)sums[i] / count);
-  cpu_host->release(sums);
+  cpu_host->release(cpu_host, sums);
   return KD_OK;
 }
 
@@ -367,7 +367,8 @@ CPU_KERNEL(cpu_run_cast) {
   (void)self;
   (void)stream;
   cast_work work = {&launch->inputs[0], &launch->outputs[0]};
-  cpu_host->parallel_for(kd_elements(work.x), CPU_GRAIN, cast_piece, &work);
+  cpu_host->parallel_for(cpu_host, kd_elements(work.x), CPU_GRAIN, cast_piece,
+                         &work);
   return KD_OK;
 }
 

@@ -121,7 +121,7 @@ CPU_KERNEL(cpu_run_gather) {
   kd_status status = check_indices(launch, &x->dims[axis], 1);
   make_rows(&work, launch, x, product(x->dims, axis + 1, x->rank));
   if (status == KD_OK && work.size)
-    cpu_host->parallel_for(product(x->dims, 0, axis) * work.picked,
+    cpu_host->parallel_for(cpu_host, product(x->dims, 0, axis) * work.picked,
                            CPU_GRAIN * 4 / (int64_t)work.size + 1, gather_rows,
                            &work);
   return status;
@@ -153,7 +153,8 @@ CPU_KERNEL(cpu_run_gather_nd) {
   work.batch_size =
       product(x->dims, batch_dims, batch_dims + (uint32_t)work.depth);
   if (status == KD_OK && work.size)
-    cpu_host->parallel_for(work.picked, CPU_GRAIN * 4 / (int64_t)work.size + 1,
+    cpu_host->parallel_for(cpu_host, work.picked,
+                           CPU_GRAIN * 4 / (int64_t)work.size + 1,
                            gather_nd_rows, &work);
   return status;
 }
@@ -227,8 +228,8 @@ CPU_KERNEL(cpu_run_gather_elements) {
   strided_operand(&work.space, strides);
   strided_simplify(&work.space);
   int64_t row = work.space.dims[work.space.rank - 1];
-  cpu_host->parallel_for(strided_rows(&work.space), CPU_GRAIN / row + 1,
-                         pick_rows, &work);
+  cpu_host->parallel_for(cpu_host, strided_rows(&work.space),
+                         CPU_GRAIN / row + 1, pick_rows, &work);
   return KD_OK;
 }
 
@@ -295,8 +296,8 @@ CPU_KERNEL(cpu_run_scatter_elements) {
   if (status == KD_OK) status = begin_scatter(launch, &work.combine);
   if (status != KD_OK || !kd_elements(indices)) return status;
   int64_t line = indices->dims[axis];
-  cpu_host->parallel_for(kd_elements(indices) / line, CPU_GRAIN / 4 / line + 1,
-                         scatter_lines, &work);
+  cpu_host->parallel_for(cpu_host, kd_elements(indices) / line,
+                         CPU_GRAIN / 4 / line + 1, scatter_lines, &work);
   return KD_OK;
 }
 

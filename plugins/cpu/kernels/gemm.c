@@ -127,7 +127,7 @@ static void gemm_pieces(void *context, int64_t begin, int64_t end) {
 }
 
 void cpu_gemm_run(const cpu_gemm *g) {
-  int64_t width = cpu_host->worker_count();
+  int64_t width = cpu_host->worker_count(cpu_host);
   double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
   if (width == 1 || flops < 2e6) {
     cpu_gemm_here(g);
@@ -140,6 +140,6 @@ void cpu_gemm_run(const cpu_gemm *g) {
   int64_t step = work.by_rows ? 16 : 64;
   int64_t pieces = width;
   work.piece = ((total + pieces - 1) / pieces + step - 1) / step * step;
-  cpu_host->parallel_for((total + work.piece - 1) / work.piece, 1, gemm_pieces,
-                         &work);
+  cpu_host->parallel_for(cpu_host, (total + work.piece - 1) / work.piece, 1,
+                         gemm_pieces, &work);
 }

@@ -95,8 +95,8 @@ static void matmul_float(kd_dtype dtype, const void *a, const void *b, void *y,
       return;
     }
   }
-  if (shape->batches >= (int64_t)cpu_host->worker_count())
-    cpu_host->parallel_for(shape->batches, 1, matmul_batches, &work);
+  if (shape->batches >= (int64_t)cpu_host->worker_count(cpu_host))
+    cpu_host->parallel_for(cpu_host, shape->batches, 1, matmul_batches, &work);
   else
     for (int64_t i = 0; i < shape->batches; i++)
       matmul_one(&work, i, false);
@@ -217,8 +217,8 @@ static void int_rows(void *context, int64_t begin, int64_t end) {
 
 static void run_int(int_work *work) {
   const product_shape *s = &work->shape;
-  cpu_host->parallel_for(s->batches * s->m, CPU_GRAIN / (s->n * s->k + 1) + 1,
-                         int_rows, work);
+  cpu_host->parallel_for(cpu_host, s->batches * s->m,
+                         CPU_GRAIN / (s->n * s->k + 1) + 1, int_rows, work);
 }
 
 CPU_KERNEL(cpu_run_matmul) {

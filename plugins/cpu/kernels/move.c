@@ -65,8 +65,8 @@ void cpu_copy_strided(strided *space, size_t size, void *to, const void *from) {
   strided_simplify(space);
   copy_work work = {space, size, to, from};
   int64_t row = space->dims[space->rank - 1];
-  cpu_host->parallel_for(strided_rows(space), CPU_GRAIN / row + 1, copy_rows,
-                         &work);
+  cpu_host->parallel_for(cpu_host, strided_rows(space), CPU_GRAIN / row + 1,
+                         copy_rows, &work);
 }
 
 /* ---- one source, one target ----------------------------------------------- */
@@ -299,8 +299,8 @@ CPU_KERNEL(cpu_run_pad) {
   read_pads(launch, work.begin);
   strided_packed(x->dims, x->rank, work.packed);
   int64_t row = y->dims[y->rank - 1];
-  cpu_host->parallel_for(kd_elements(y) / row, CPU_GRAIN / row + 1, pad_rows,
-                         &work);
+  cpu_host->parallel_for(cpu_host, kd_elements(y) / row, CPU_GRAIN / row + 1,
+                         pad_rows, &work);
   return KD_OK;
 }
 
@@ -376,7 +376,7 @@ CPU_KERNEL(cpu_run_reverse_sequence) {
       return FAIL(KD_INVALID_ARGUMENT, "length %lld of %lld steps",
                   (long long)int_at(lengths, i), (long long)steps);
   if (work.size)
-    cpu_host->parallel_for(work.first * work.second,
+    cpu_host->parallel_for(cpu_host, work.first * work.second,
                            CPU_GRAIN * 4 / (int64_t)work.size + 1, reverse_rows,
                            &work);
   return KD_OK;

@@ -88,7 +88,7 @@ CPU_KERNEL(cpu_run_batch_norm) {
   if (attr_int(launch, "training_mode", 0))
     batch_train(&work);
   else
-    cpu_host->parallel_for(kd_elements(x) / work.space,
+    cpu_host->parallel_for(cpu_host, kd_elements(x) / work.space,
                            CPU_GRAIN / work.space + 1, batch_planes, &work);
   return KD_OK;
 }
@@ -175,7 +175,7 @@ static void run_norm(const kd_loop_body bodies[KD_DTYPE_COUNT],
   lines_split(x->dims, x->rank, gone, &work->kept, &work->gone);
   work->count = strided_count(&work->gone);
   if (kd_elements(x))
-    cpu_host->parallel_for(kd_elements(x) / work->count,
+    cpu_host->parallel_for(cpu_host, kd_elements(x) / work->count,
                            CPU_GRAIN / work->count + 1, bodies[x->dtype], work);
 }
 
@@ -218,7 +218,7 @@ CPU_KERNEL(cpu_run_group_norm) {
   const bool gone[2] = {false, true};
   lines_split(dims, 2, gone, &work.kept, &work.gone);
   work.count = dims[1];
-  cpu_host->parallel_for(lines, CPU_GRAIN / work.count + 1,
+  cpu_host->parallel_for(cpu_host, lines, CPU_GRAIN / work.count + 1,
                          deviations[in->dtype], &work);
   return KD_OK;
 }
@@ -329,7 +329,7 @@ CPU_KERNEL(cpu_run_lrn) {
                    .alpha = (double)attr_float(launch, "alpha", 0.0001f),
                    .beta = (double)attr_float(launch, "beta", 0.75f),
                    .bias = (double)attr_float(launch, "bias", 1)};
-  cpu_host->parallel_for(kd_elements(x), CPU_GRAIN / 16 / size + 1,
+  cpu_host->parallel_for(cpu_host, kd_elements(x), CPU_GRAIN / 16 / size + 1,
                          bodies[x->dtype], &work);
   return KD_OK;
 }
@@ -445,7 +445,7 @@ CPU_KERNEL(cpu_run_softmax) {
       .x = x,
       .y = &launch->outputs[0]};
   if (work.all.length)
-    cpu_host->parallel_for(work.all.count, 2048 / work.all.length + 1,
+    cpu_host->parallel_for(cpu_host, work.all.count, 2048 / work.all.length + 1,
                            soft_piece, &work);
   return KD_OK;
 }

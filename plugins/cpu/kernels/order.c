@@ -25,7 +25,8 @@ static _Thread_local const void *sorted;
 static void run_lines(const kd_loop_body bodies[KD_DTYPE_COUNT],
                       const kd_tensor *x, line_work *work) {
   int64_t lines = work->all.length ? work->all.count : 0;
-  cpu_host->parallel_for(lines, CPU_GRAIN / (work->all.length + 1) + 1,
+  cpu_host->parallel_for(cpu_host, lines,
+                         CPU_GRAIN / (work->all.length + 1) + 1,
                          bodies[x->dtype], work);
 }
 
@@ -117,7 +118,7 @@ CPU_KERNEL(cpu_run_top_k) {
                    .all = lines_along(x->dims, x->rank, axis),
                    .out = lines_along(y->dims, y->rank, axis),
                    .compare = orders[largest][x->dtype]};
-  cpu_host->parallel_for(work.all.count,
+  cpu_host->parallel_for(cpu_host, work.all.count,
                          CPU_GRAIN / 16 / (work.all.length + 1) + 1, top_lines,
                          &work);
   return atomic_load(&work.failed)

@@ -77,7 +77,8 @@ static kd_status run_pool(const kd_launch *launch, pool_work *work) {
     int64_t in = work->w.in[d], kernel = work->w.kernel[d];
     taps *= kernel < in ? kernel : in;
   }
-  cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 8 / (taps + 1) + 1,
+  cpu_host->parallel_for(cpu_host, kd_elements(y),
+                         CPU_GRAIN / 8 / (taps + 1) + 1,
                          bodies[(uintptr_t)launch->data][x->dtype], work);
   return KD_OK;
 }

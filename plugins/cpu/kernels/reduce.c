@@ -184,8 +184,8 @@ static void reduce(const kd_launch *launch, int op, const bool *gone) {
       .size = kd_dtype_size(x->dtype)};
   lines_split(x->dims, x->rank, gone, &work.kept, &work.reduced);
   work.count = strided_count(&work.reduced);
-  cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / (work.count + 1) + 1,
-                         reduce_piece, &work);
+  cpu_host->parallel_for(cpu_host, kd_elements(y),
+                         CPU_GRAIN / (work.count + 1) + 1, reduce_piece, &work);
 }
 
 CPU_KERNEL(cpu_run_reduce) {

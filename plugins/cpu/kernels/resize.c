@@ -285,7 +285,8 @@ CPU_KERNEL(cpu_run_resize) {
   }
   resize_work work = {&r, x, y, taps};
   if (made)
-    cpu_host->parallel_for(kd_elements(y), CPU_GRAIN / 16, resize_piece, &work);
+    cpu_host->parallel_for(cpu_host, kd_elements(y), CPU_GRAIN / 16,
+                           resize_piece, &work);
   for (uint32_t d = 0; d < x->rank; d++) {
     free(taps[d].index);
     free(taps[d].weight);

@@ -99,16 +99,16 @@ static void weigh_bin(lines *l, double from, double length, int64_t samples) {
 
 static bool lines_make(lines *l, int64_t size) {
   *l = (lines){.size = size};
-  l->list = cpu_host->allocate((uint64_t)size * sizeof *l->list, 0);
-  l->slot = cpu_host->allocate((uint64_t)size * sizeof *l->slot, 0);
+  l->list = cpu_host->allocate(cpu_host, (uint64_t)size * sizeof *l->list, 0);
+  l->slot = cpu_host->allocate(cpu_host, (uint64_t)size * sizeof *l->slot, 0);
   for (int64_t i = 0; i < size && l->slot; i++)
     l->slot[i] = -1;
   return l->list && l->slot;
 }
 
 static void lines_free(lines *l) {
-  if (l->list) cpu_host->release(l->list);
-  if (l->slot) cpu_host->release(l->slot);
+  if (l->list) cpu_host->release(cpu_host, l->list);
+  if (l->slot) cpu_host->release(cpu_host, l->slot);
 }
 
 /* ---- bins ---------------------------------------------------------------------------- */
@@ -221,8 +221,8 @@ CPU_KERNEL(cpu_run_roi_align) {
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to sample");
   kd_status status = check_regions(&work);
   if (status != KD_OK) return status;
-  cpu_host->parallel_for(work.rois->dims[0] * work.y->dims[2], 1, pool_rows,
-                         &work);
+  cpu_host->parallel_for(cpu_host, work.rois->dims[0] * work.y->dims[2], 1,
+                         pool_rows, &work);
   return atomic_load(&work.failed)
              ? FAIL(KD_OUT_OF_MEMORY, "no memory for the weights of a bin")
              : KD_OK;

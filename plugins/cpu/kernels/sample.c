@@ -151,7 +151,7 @@ CPU_KERNEL(cpu_run_grid_sample) {
   if (!kd_elements(y)) return KD_OK;
   if (!work.plane)
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to sample");
-  cpu_host->parallel_for(y->dims[0] * work.places,
+  cpu_host->parallel_for(cpu_host, y->dims[0] * work.places,
                          CPU_GRAIN / 64 / x->dims[1] + 1, grid_places, &work);
   return KD_OK;
 }

@@ -26,9 +26,15 @@ static atomic_uint next, failures;
 
 /* ---- a host, as far as compiling needs one --------------------------------------------- */
 
-static void *allocate(uint64_t size, uint64_t alignment) {
+static void *allocate(const kd_host *self, uint64_t size, uint64_t alignment) {
+  (void)self;
   (void)alignment;
   return malloc((size_t)size);
+}
+
+static void release(const kd_host *self, void *memory) {
+  (void)self;
+  free(memory);
 }
 
 static kd_status fail(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
@@ -52,7 +58,7 @@ static void say(const kd_host *self, uint32_t level, const char *format, ...) {
 static const kd_host host = {.struct_size = sizeof host,
                              .fail = fail,
                              .allocate = allocate,
-                             .release = free,
+                             .release = release,
                              .log = say};
 
 /* No device is opened here, and no driver called. */
