@@ -286,9 +286,6 @@ kd_status sim_job_status(job *j) {
               BUG(pattern_kept) ? j->pattern_kept : j->pattern,
               j->pattern_size);
       return KD_OK;
-    case JOB_FREE:
-      sim_release(j->target->device, j->target);
-      return KD_OK;
     default:
       return KD_OK;
   }
@@ -425,41 +422,6 @@ static void unmap(kd_device *device, kd_buffer *buffer) {
 
 /* ---- the rest of the table -------------------------------------------------------------------------- */
 
-static kd_status allocate_ordered(kd_device *device, kd_stream *stream,
-                                  uint32_t space, uint64_t size,
-                                  kd_buffer **out_buffer, void **out_address) {
-  static kd_buffer *same;
-  if (BUG(ordered_frees_now)) {
-    if (!same && sim_allocate(device, space, size, &same, out_address) != KD_OK)
-      return KD_OUT_OF_MEMORY;
-    same->external = true;
-    *out_buffer = same;
-    if (stream && stream->number % 2) return KD_OK;
-    return KD_OK;
-  }
-  return sim_allocate(device, space, size, out_buffer, out_address);
-}
-
-static void release_ordered(kd_device *device, kd_stream *stream,
-                            kd_buffer *buffer) {
-  (void)device;
-  if (BUG(ordered_frees_now)) {
-    memset(buffer->bytes, 0, buffer->size);
-    return;
-  }
-  sim_push(stream, &(job){.kind = JOB_FREE, .target = buffer});
-}
-
-static uint64_t tensor_size(kd_device *device, const kd_type *type) {
-  (void)device;
-  uint64_t bytes = kd_dtype_size(type->dtype);
-  for (uint32_t i = 0; i < type->rank; i++)
-    if (__builtin_mul_overflow(bytes, (uint64_t)type->dims[i], &bytes))
-      return UINT64_MAX;
-  if (BUG(tensor_size_small) && bytes > 64) return bytes - 16;
-  return bytes > UINT64_MAX - 15 ? bytes : (bytes + 15) & ~UINT64_C(15);
-}
-
 static kd_status import_memory(kd_device *device, uint32_t kind,
                                uint64_t handle, uint64_t size,
                                kd_buffer **out_buffer, void **out_address) {
@@ -532,9 +494,6 @@ kd_memory_table sim_memory = {
     .fill = fill,
     .map = map,
     .unmap = unmap,
-    .allocate_ordered = allocate_ordered,
-    .release_ordered = release_ordered,
-    .tensor_size = tensor_size,
     .import_memory = import_memory,
     .export_memory = export_memory,
     .stats = stats,

@@ -387,9 +387,6 @@ static void bare_tables(void) {
   m->fill = NULL;
   m->map = NULL;
   m->unmap = NULL;
-  m->allocate_ordered = NULL;
-  m->release_ordered = NULL;
-  m->tensor_size = NULL;
   m->import_memory = NULL;
   m->export_memory = NULL;
   m->stats = NULL;
@@ -407,13 +404,12 @@ static void set_tables(void) {
   if (ODD(hint_bits)) plugin.flags = 0x20000000u;
   if (BUG(plugin_flag)) plugin.flags = 0x100;
   if (BUG(unload_thread) || BUG(late_log)) plugin.flags = KD_PLUGIN_UNLOADABLE;
-  if (BUG(half_table)) sim_memory.release_ordered = NULL;
+  if (BUG(half_table)) sim_memory.unmap = NULL;
   if (BUG(table_size_zero)) sim_profile.struct_size = 0;
   if (BUG(held_back)) sim_streams.flush = NULL;
   if (ODD(no_optional_memory)) bare_tables();
   if (ODD(no_callbacks)) {
     sim_events.on_complete = NULL;
-    sim_events.elapsed = NULL;
     sim_streams.flush = NULL;
     sim_streams.synchronize = NULL;
   }

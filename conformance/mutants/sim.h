@@ -64,7 +64,6 @@ typedef struct point {
   atomic_int refs;
   int done;
   kd_status status;
-  uint64_t time;
   waiter *waiters;
   int stream_waits;
 } point;
@@ -109,7 +108,6 @@ typedef enum job_kind {
   JOB_REGION,
   JOB_RECORD,
   JOB_WAIT,
-  JOB_FREE,
   JOB_COLLECT,
 } job_kind;
 

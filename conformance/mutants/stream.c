@@ -94,7 +94,6 @@ void point_end(point *p, kd_status status) {
   bool again = p->done;
   p->done = 1;
   p->status = status;
-  p->time = sim_now();
   waiter *list = p->waiters;
   p->waiters = NULL;
   if (BUG(lost_wakeup))
@@ -585,12 +584,6 @@ static kd_status on_complete(kd_event *event, kd_event_callback callback,
   return KD_OK;
 }
 
-static kd_status elapsed(kd_event *begin, kd_event *end, uint64_t *out_time) {
-  uint64_t time = end->point->time - begin->point->time;
-  *out_time = BUG(elapsed_ticks) ? time / 1000 : time;
-  return KD_OK;
-}
-
 kd_event_table sim_events = {
     .struct_size = sizeof(kd_event_table),
     .create = event_create,
@@ -599,7 +592,6 @@ kd_event_table sim_events = {
     .query = event_query,
     .wait = event_wait,
     .on_complete = on_complete,
-    .elapsed = elapsed,
 };
 
 /* ---- recordings ---------------------------------------------------------------------------------------- */

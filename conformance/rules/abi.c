@@ -268,12 +268,6 @@ static void abi_unknown_dtype(void) {
       free(type);
     }
   }
-  kd_type view = {.dims = NULL, .dtype = 77, .rank = 0};
-  if (kp.m.tensor_size) {
-    KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &view),
-            "memory.tensor_size(element type 77)");
-    with++;
-  }
   if (kp.m.import_memory) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
@@ -315,8 +309,6 @@ static void abi_groups(void) {
   if (kp.p.peer)
     kc_check(kp.peer.reachable && kp.peer.copy,
              "a slot of the peer table is NULL");
-  kc_check(!kp.m.allocate_ordered == !kp.m.release_ordered,
-           "allocate_ordered and release_ordered come both or neither");
   kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     kc_check(!kp.kernels[i].create || kp.kernels[i].destroy,
@@ -450,7 +442,7 @@ static const kc_rule rules[] = {
             "A reader treats a number that it does not know as a type that it"
             " does not support",
             "KD_DTYPE_COUNT KD_STRING kd_kernel_def.supports"
-            " kd_memory_table.tensor_size kd_memory_table.import_memory"
+            " kd_memory_table.import_memory"
             " KD_NONE KD_F8E4M3FN KD_F8E4M3FNUZ KD_F8E5M2 KD_F8E5M2FNUZ KD_U4"
             " KD_I4 KD_F4E2M1 KD_C64 KD_C128",
             "A table indexed by element type without a bound reads past its end"
@@ -460,8 +452,7 @@ static const kc_rule rules[] = {
             "kd_plugin.streams kd_plugin.events kd_plugin.capture"
             " kd_plugin.collectives"
             " kd_plugin.regions kd_plugin.profile kd_plugin.peer"
-            " kd_memory_table.allocate_ordered"
-            " kd_memory_table.release_ordered kd_memory_table.unmap"
+            " kd_memory_table.unmap"
             " kd_kernel_def.destroy",
             "Half a table is worth nothing to the host: it refuses the"
             " plugin."),

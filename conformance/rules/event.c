@@ -500,42 +500,6 @@ static void event_churn(void) {
   kc_ok(kc_finish(stream), "waiting");
 }
 
-/* On both clocks, of some work between two events: the host's begins before the first one
- * and ends behind the last. */
-static kd_status time_some_work(kd_stream *stream, kd_event *a, kd_event *b,
-                                uint64_t *out_device, uint64_t *out_host) {
-  uint64_t begin = kc_now();
-  record(a, stream);
-  kc_busy(stream, 40 * KC_MS);
-  record(b, stream);
-  kc_ok(wait(b, UINT64_MAX), "event.wait");
-  *out_host = kc_now() - begin;
-  return KC_CALL(kd_status, kp.e.elapsed(a, b, out_device), "event.elapsed");
-}
-
-/* A wrong unit is wrong each time; a machine with other work is not always so busy that
- * the first event is late. What was done before the first event is long done, and does not
- * count. */
-static void event_elapsed(void) {
-  if (!kp.e.elapsed) kc_unclaimed("event.elapsed is NULL");
-  kd_stream *stream = kc_stream_make(kc_device());
-  kd_event *a = kc_event_make(kc_device()), *b = kc_event_make(kc_device());
-  uint64_t host = 0, device = 0;
-  kc_busy(stream, KC_MS);
-  kc_ok(kc_finish(stream), "waiting");
-  for (int try = 0; try < 6; try++) {
-    kc_sleep(20 * KC_MS);
-    kd_status status = time_some_work(stream, a, b, &device, &host);
-    if (status == KD_UNIMPLEMENTED) kc_unclaimed("it times no events");
-    kc_ok(status, "event.elapsed");
-    if (device <= host + 5 * KC_MS && device >= host / 4) break;
-  }
-  kc_check(device <= host + 5 * KC_MS && device >= host / 4,
-           "elapsed says %.2f ms, the host's clock %.2f ms: its unit is"
-           " nanoseconds",
-           (double)device / 1e6, (double)host / 1e6);
-}
-
 static void event_other_stream_order(void) {
   kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
   kd_event *x = kc_event_make(kc_device()), *y = kc_event_make(kc_device());
@@ -631,9 +595,6 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, ASYNC, "event.churn", event_churn, 0, "stream.h",
             "Frees an event", "kd_event_table.create kd_event_table.destroy",
             "Events are made and freed at every launch."),
-    KC_RULE(MUST, ASYNC, "event.elapsed", event_elapsed, KC_ALONE, "stream.h",
-            "Device time between two events of streams that timed them",
-            "kd_event_table.elapsed", "Ticks that are not nanoseconds."),
     KC_RULE(MUST, ASYNC, "event.streams-apart", event_other_stream_order, 0,
             "stream.h", "An event carries the status of the work before it",
             "kd_event_table.record kd_event_table.query",

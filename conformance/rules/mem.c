@@ -357,31 +357,6 @@ static void mem_map_kernel(void) {
   kc_unary_free(&unary);
 }
 
-static void mem_tensor_size(void) {
-  if (!kp.m.tensor_size) kc_unclaimed("memory.tensor_size is NULL");
-  static const int64_t dims[][3] = {
-      {1, 1, 1}, {3, 5, 7}, {2, 17, 33}, {0, 4, 4}};
-  static const kd_dtype types[] = {KD_F32, KD_F16, KD_I8, KD_I64};
-  for (size_t i = 0; i < KC_COUNT_OF(dims); i++)
-    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
-      kd_type type = {.dims = dims[i], .dtype = types[t], .rank = 3};
-      uint64_t least = (uint64_t)(dims[i][0] * dims[i][1] * dims[i][2]) *
-                       kd_dtype_size(types[t]);
-      uint64_t first = KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &type),
-                               "memory.tensor_size");
-      uint64_t again = KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &type),
-                               "memory.tensor_size");
-      kc_check(first >= least, "tensor_size gives %llu of %llu bytes",
-               (unsigned long long)first, (unsigned long long)least);
-      kc_check(first == again, "tensor_size gives %llu, then %llu",
-               (unsigned long long)first, (unsigned long long)again);
-      kc_check(first <= least * 64 + (1 << 20),
-               "tensor_size gives %llu for"
-               " %llu bytes",
-               (unsigned long long)first, (unsigned long long)least);
-    }
-}
-
 static void *pages(uint64_t size, int rights) {
   void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -473,37 +448,6 @@ static void mem_export(void) {
   }
   kc_buffer_free(buffer);
   if (!good) kc_unclaimed("it exports memory in no way");
-}
-
-static void mem_ordered(void) {
-  if (!kp.m.allocate_ordered) kc_unclaimed("memory.allocate_ordered is NULL");
-  kd_stream *streams[2] = {kc_stream_make(kc_device()),
-                           kc_stream_make(kc_device())};
-  enum { SIZE = 5000 };
-  static char in[40][SIZE], out[40][SIZE];
-  for (int i = 0; i < 40; i++) {
-    kd_stream *stream = streams[i % 2];
-    kd_buffer *buffer = NULL;
-    void *address = NULL;
-    kc_pattern(in[i], SIZE, (uint64_t)i);
-    kc_ok(KC_CALL(kd_status,
-                  kp.m.allocate_ordered(kc_device(), stream, 0, SIZE, &buffer,
-                                        &address),
-                  "memory.allocate_ordered"),
-          "allocate_ordered");
-    kc_ok(kp.m.copy_in(kc_device(), stream, in[i], buffer, 0, SIZE), "copy_in");
-    if (i % 4 == 0) kc_busy(stream, KC_MS); /* the other stream goes on */
-    kc_ok(kp.m.copy_out(kc_device(), stream, buffer, 0, out[i], SIZE),
-          "copy_out");
-    KC_DO(kp.m.release_ordered(kc_device(), stream, buffer),
-          "memory.release_ordered");
-  }
-  kc_ok(kc_finish(streams[0]), "waiting");
-  kc_ok(kc_finish(streams[1]), "waiting");
-  for (int i = 0; i < 40; i++)
-    kc_check(!memcmp(in[i], out[i], SIZE),
-             "round %d: memory was reused before the work before it was done",
-             i);
 }
 
 static void mem_reuse(void) {
@@ -599,13 +543,6 @@ static const kc_rule rules[] = {
             "for reading (1), writing (2) or both (3)",
             "kd_memory_table.map kd_kernel_def.enqueue",
             "Kernels and maps must see the same memory."),
-    KC_RULE(
-        MUST, CORE, "mem.tensor-size", mem_tensor_size, 0, "memory.h",
-        "Bytes that a tensor of this type really needs",
-        "kd_memory_table.tensor_size kd_type.dims kd_type.dtype"
-        " kd_type.rank kd_type.layout kd_type.reserved",
-        "The host allocates what it says: less than the elements, or another"
-        " answer each time, corrupts memory."),
     KC_RULE(MUST, EXTERNAL, "mem.import-host", mem_import, 0, "memory.h",
             "Makes a buffer of memory that somebody else owns, without a copy",
             "kd_memory_table.import_memory KD_EXTERNAL_HOST_POINTER",
@@ -621,11 +558,6 @@ static const kc_rule rules[] = {
             "kd_memory_table.export_memory KD_EXTERNAL_OPAQUE_FD"
             " KD_EXTERNAL_DMA_BUF",
             "The handle must reach the same bytes."),
-    KC_RULE(MUST, ASYNC, "mem.ordered", mem_ordered, 0, "memory.h",
-            "Makes a buffer in a stream's order",
-            "kd_memory_table.allocate_ordered kd_memory_table.release_ordered",
-            "Memory that is given out again at once is written by the next user"
-            " while the last one still reads."),
     KC_RULE(MUST, CORE, "mem.reuse", mem_reuse, 0, "kernel.h",
             "contents are junk", "kd_memory_table.release kd_launch.workspace",
             "Fresh memory is often zero and reused memory is not: kernels that"

@@ -33,11 +33,6 @@ static void ask(const char *op, uint32_t rank, const int64_t *dims,
     if (status == KD_OK && kernel) def->destroy(kernel);
     kc_check(true, " ");
   }
-  if (kp.m.tensor_size) {
-    kd_type view = {.dims = type->dims, .dtype = KD_F32, .rank = rank};
-    KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &view),
-            "memory.tensor_size(%s)", what);
-  }
   kc_check(true, " ");
   kc_node_free(node);
   free(type);

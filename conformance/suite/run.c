@@ -194,17 +194,6 @@ void kc_node_unblock(kc_node *node) {
 
 /* ---- tensors ------------------------------------------------------------------------- */
 
-static uint64_t needed(const kc_run *run, const keel_type *type) {
-  if (!kp.m.tensor_size) return type->bytes;
-  kd_type view = keel_type_view(type);
-  uint64_t size = KC_CALL(uint64_t, kp.m.tensor_size(run->device, &view),
-                          "memory.tensor_size");
-  if (size < type->bytes)
-    kc_stop("memory.tensor_size gave %llu for a tensor of %llu bytes",
-            (unsigned long long)size, (unsigned long long)type->bytes);
-  return size;
-}
-
 static void fill_bytes(void *bytes, uint64_t size, uint8_t fill) {
   memset(bytes, fill, size);
 }
@@ -274,7 +263,7 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
     run->in[i] = host_view(type, bytes);
     return;
   }
-  uint64_t room = needed(run, type);
+  uint64_t room = type->bytes;
   if (room < size) room = size;
   run->in_buffers[i] = kc_buffer_in(run->device, 0, room + run->layout.skew);
   kc_write(run->in_buffers[i], run->layout.skew, bytes, size);
@@ -284,7 +273,7 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
 }
 
 static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
-  uint64_t room = needed(run, type);
+  uint64_t room = type->bytes;
   if (j < 32 && (run->def->host_outputs >> j & 1)) {
     run->out_host[j] = kc_take(type->bytes + 16);
     fill_bytes(run->out_host[j], type->bytes, run->layout.fill);

@@ -42,19 +42,16 @@ static kd_status take_host(kd_device *d, uint64_t size, kd_buffer *buffer) {
   return KD_OK;
 }
 
-/* `queue`: whose order it is in; NULL: it is there when this returns. */
-static kd_status take(kd_device *d, cu_stream queue, uint32_t space,
-                      uint64_t size, kd_buffer **out_buffer,
-                      void **out_address) {
+static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
   kd_buffer *buffer = cuda_host->allocate(cuda_host, sizeof *buffer, 0);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   *buffer = (kd_buffer){.size = size};
   kd_status status = cuda_enter(d);
   if (status == KD_OK) {
-    status = space
-                 ? take_host(d, size, buffer)
-                 : take_device(d, queue ? queue : d->lane.queue, size, buffer);
-    if (status == KD_OK && !queue && !space && d->pool) {
+    status = space ? take_host(d, size, buffer)
+                   : take_device(d, d->lane.queue, size, buffer);
+    if (status == KD_OK && !space && d->pool) { /* it is there on all streams */
       cu_result code = cu.StreamSynchronize(d->lane.queue);
       if (code != CU_OK) status = cuda_failed(d, code, "cuStreamSynchronize");
     }
@@ -71,44 +68,19 @@ static kd_status take(kd_device *d, cu_stream queue, uint32_t space,
   return KD_OK;
 }
 
-static void give(kd_device *d, cu_stream queue, kd_buffer *buffer) {
+static void release(kd_device *d, kd_buffer *buffer) {
   atomic_fetch_sub(&d->used, buffer->size);
   atomic_fetch_sub(&d->buffers, 1);
   if (cuda_enter_anyhow(d)) {
     if (buffer->host)
       cu.MemFreeHost(buffer->host);
     else if (d->pool)
-      cu.MemFreeAsync(buffer->memory, queue);
+      cu.MemFreeAsync(buffer->memory, d->lane.queue);
     else
       cu.MemFree(buffer->memory);
     cuda_leave();
   }
   cuda_host->release(cuda_host, buffer);
-}
-
-static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
-                          kd_buffer **out_buffer, void **out_address) {
-  return take(d, NULL, space, size, out_buffer, out_address);
-}
-
-static void release(kd_device *d, kd_buffer *buffer) {
-  give(d, d->lane.queue, buffer);
-}
-
-static kd_status allocate_ordered(kd_device *d, kd_stream *stream,
-                                  uint32_t space, uint64_t size,
-                                  kd_buffer **out_buffer, void **out_address) {
-  return take(d, stream->lane.queue, space, size, out_buffer, out_address);
-}
-
-/* Host memory and memory without a pool go at once: the stream's work comes first. */
-static void release_ordered(kd_device *d, kd_stream *stream,
-                            kd_buffer *buffer) {
-  if ((buffer->host || !d->pool) && cuda_enter_anyhow(d)) {
-    cu.StreamSynchronize(stream->lane.queue);
-    cuda_leave();
-  }
-  give(d, stream->lane.queue, buffer);
 }
 
 static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
@@ -161,8 +133,6 @@ const kd_memory_table cuda_memory = {
     .fill = fam_fill,
     .map = map,
     .unmap = unmap,
-    .allocate_ordered = allocate_ordered,
-    .release_ordered = release_ordered,
     .stats = stats,
     .trim = trim,
 };

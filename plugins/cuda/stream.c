@@ -207,22 +207,6 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   return status;
 }
 
-static kd_status event_elapsed(kd_event *begin, kd_event *end,
-                               uint64_t *out_time) {
-  float milliseconds = 0;
-  if (!is_recorded(begin) || !is_recorded(end))
-    return FAIL(KD_FAILED_PRECONDITION, "the event is not recorded");
-  kd_status status = cuda_enter(begin->device);
-  if (status != KD_OK) return status;
-  cu_result code = cu.EventElapsedTime(&milliseconds, begin->event, end->event);
-  if (code != CU_OK)
-    status = cuda_failed(begin->device, code, "cuEventElapsedTime");
-  cuda_leave();
-  if (status == KD_OK)
-    *out_time = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6) : 0;
-  return status;
-}
-
 const kd_stream_table cuda_streams = {
     .struct_size = sizeof(kd_stream_table),
     .create = stream_create,
@@ -239,5 +223,4 @@ const kd_event_table cuda_events = {
     .query = event_query,
     .wait = event_wait,
     .on_complete = event_on_complete,
-    .elapsed = event_elapsed,
 };

@@ -265,27 +265,6 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   return ocl_failed(code, "clSetEventCallback");
 }
 
-static kd_status time_of(kd_event *event, uint64_t *out_time) {
-  cl_event marker = marker_of(event);
-  cl_ulong time = 0;
-  if (!marker) return FAIL(KD_FAILED_PRECONDITION, "the event is not recorded");
-  cl_int code = cl.GetEventProfilingInfo(marker, CL_PROFILING_COMMAND_END,
-                                         sizeof time, &time, NULL);
-  cl.ReleaseEvent(marker);
-  OCL_TRY("clGetEventProfilingInfo", code);
-  *out_time = time;
-  return KD_OK;
-}
-
-static kd_status event_elapsed(kd_event *begin, kd_event *end,
-                               uint64_t *out_time) {
-  uint64_t from = 0, to = 0;
-  kd_status status = time_of(begin, &from);
-  if (status == KD_OK) status = time_of(end, &to);
-  if (status == KD_OK) *out_time = to > from ? to - from : 0;
-  return status;
-}
-
 const kd_stream_table ocl_streams = {
     .struct_size = sizeof(kd_stream_table),
     .create = stream_create,
@@ -303,5 +282,4 @@ const kd_event_table ocl_events = {
     .query = event_query,
     .wait = event_wait,
     .on_complete = event_on_complete,
-    .elapsed = event_elapsed,
 };

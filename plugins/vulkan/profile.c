@@ -19,7 +19,7 @@ static kd_status stop(kd_device *d) {
   return KD_OK;
 }
 
-uint64_t vlk_host_now(void) {
+static uint64_t host_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -37,10 +37,10 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
   pthread_mutex_lock(&d->own_lock);
   for (int i = 0; status == KD_OK && i < 5; i++) {
     vlk_batch *b = NULL;
-    uint64_t before = vlk_host_now();
+    uint64_t before = host_now();
     status = vlk_stream_batch(d->own, &b);
     if (status == KD_OK) status = vlk_stream_finish(d->own);
-    uint64_t after = vlk_host_now();
+    uint64_t after = host_now();
     if (status != KD_OK || after - before >= best) continue;
     best = after - before;
     *out_device = d->own->last->end_time;

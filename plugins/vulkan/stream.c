@@ -95,7 +95,6 @@ struct kd_event {
   kd_device *device;
   pthread_mutex_t lock;
   vlk_batch *batch;     /* NULL: not recorded, or in a recording */
-  uint64_t host_time;   /* 0: its time is when the batch ended */
   kd_capture *recorded; /* what records it */
 };
 
@@ -127,15 +126,13 @@ static vlk_batch *batch_of(kd_event *event) {
   return b;
 }
 
-static void set_batch(kd_event *event, vlk_batch *b, uint64_t host_time,
-                      kd_capture *recorded) {
+static void set_batch(kd_event *event, vlk_batch *b, kd_capture *recorded) {
   if (b) vlk_batch_take(b);
   if (recorded) fam_record_take(recorded);
   pthread_mutex_lock(&event->lock);
   vlk_batch *old = event->batch;
   kd_capture *before = event->recorded;
   event->batch = b;
-  event->host_time = host_time;
   event->recorded = recorded;
   pthread_mutex_unlock(&event->lock);
   if (old) vlk_batch_drop(old);
@@ -143,21 +140,13 @@ static void set_batch(kd_event *event, vlk_batch *b, uint64_t host_time,
 }
 
 static kd_status event_record(kd_event *event, kd_stream *stream) {
-  vlk_batch *b = NULL;
   if (stream->recording) { /* a place in the recording, not in time */
-    set_batch(event, NULL, 0, stream->recording);
+    set_batch(event, NULL, stream->recording);
     return KD_OK;
   }
   kd_status status = submit_all(stream);
-  /* an event has a time, if the stream never had any work, too */
-  if (status == KD_OK && !stream->last) {
-    status = vlk_stream_batch(stream, &b);
-    if (status == KD_OK) status = vlk_stream_submit(stream);
-  }
   if (status != KD_OK) return status;
-  /* the last batch may have ended long ago, and copies by the host come after it */
-  uint64_t now = vlk_stream_idle(stream) ? vlk_host_now() : 0;
-  set_batch(event, stream->last, now, NULL);
+  set_batch(event, stream->last, NULL);
   return KD_OK;
 }
 
@@ -219,51 +208,6 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
                      : KD_OK;
 }
 
-/* Of an event that is done, in ticks of its device or, where the stream was idle when it
- * was recorded, on the host's clock. */
-static kd_status time_of(kd_event *event, uint64_t *out_ticks,
-                         uint64_t *out_host) {
-  pthread_mutex_lock(&event->lock);
-  vlk_batch *b = event->batch;
-  *out_host = event->host_time;
-  if (b) vlk_batch_take(b);
-  pthread_mutex_unlock(&event->lock);
-  if (!b) return FAIL(KD_FAILED_PRECONDITION, "the event is not recorded");
-  kd_status status = vlk_batch_query(b);
-  if (status == KD_BUSY)
-    status = FAIL(KD_FAILED_PRECONDITION, "the event is not done yet");
-  *out_ticks = b->end_time;
-  vlk_batch_drop(b);
-  return status;
-}
-
-/* Nanoseconds from `from` to `to`, of one clock. */
-static double span(uint64_t from, uint64_t to, double tick) {
-  return (to > from ? (double)(to - from) : -(double)(from - to)) * tick;
-}
-
-static kd_status event_elapsed(kd_event *begin, kd_event *end,
-                               uint64_t *out_time) {
-  uint64_t ticks[2] = {0}, host[2] = {0}, at_ticks = 0, at_host = 0, hertz = 0;
-  double tick = begin->device->tick, time = 0;
-  if (tick <= 0) return FAIL(KD_UNIMPLEMENTED, "the queue has no time stamps");
-  kd_status status = time_of(begin, &ticks[0], &host[0]);
-  if (status == KD_OK) status = time_of(end, &ticks[1], &host[1]);
-  if (status == KD_OK && !host[0] != !host[1])
-    status = vlk_profile.clock(begin->device, &at_ticks, &at_host, &hertz);
-  if (status != KD_OK) return status;
-  if (host[0] && host[1])
-    time = span(host[0], host[1], 1);
-  else if (host[0]) /* both from where the clocks were read together */
-    time = span(at_ticks, ticks[1], tick) - span(at_host, host[0], 1);
-  else if (host[1])
-    time = span(at_host, host[1], 1) - span(at_ticks, ticks[0], tick);
-  else
-    time = span(ticks[0], ticks[1], tick);
-  *out_time = time > 0 ? (uint64_t)time : 0;
-  return KD_OK;
-}
-
 const kd_stream_table vlk_streams = {
     .struct_size = sizeof(kd_stream_table),
     .create = stream_create,
@@ -281,5 +225,4 @@ const kd_event_table vlk_events = {
     .query = event_query,
     .wait = event_wait,
     .on_complete = event_on_complete,
-    .elapsed = event_elapsed,
 };

@@ -257,6 +257,5 @@ void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
 void vlk_put_barrier(VkCommandBuffer commands);
 
 extern const kd_profile_table vlk_profile;
-uint64_t vlk_host_now(void); /* CLOCK_MONOTONIC, nanoseconds */
 
 #endif /* KEEL_VLK_H */

@@ -163,11 +163,6 @@ static kd_status stats(kd_device *device, uint32_t space,
   return inner_memory.stats(device, space, out_stats);
 }
 
-static uint64_t tensor_size(kd_device *device, const kd_type *type) {
-  uint64_t size = inner_memory.tensor_size(device, type);
-  return BUG(tensor_size_small) && size > 64 ? size - 64 : size;
-}
-
 void wrap_memory(void) {
   memory = inner_memory;
   memory.allocate = allocate;
@@ -176,7 +171,6 @@ void wrap_memory(void) {
   if (memory.copy) memory.copy = copy;
   if (memory.fill) memory.fill = fill;
   if (memory.stats) memory.stats = stats;
-  if (memory.tensor_size) memory.tensor_size = tensor_size;
-  if (BUG(half_table)) memory.release_ordered = NULL;
+  if (BUG(half_table)) memory.unmap = NULL;
   outer.memory = &memory;
 }

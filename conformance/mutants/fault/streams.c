@@ -77,12 +77,6 @@ static kd_status on_complete(kd_event *event, kd_event_callback callback,
   return inner_events.on_complete(event, callback, context);
 }
 
-static kd_status elapsed(kd_event *begin, kd_event *end, uint64_t *out_time) {
-  kd_status status = inner_events.elapsed(begin, end, out_time);
-  if (BUG(elapsed_ticks)) *out_time /= 1000;
-  return status;
-}
-
 void wrap_streams(void) {
   if (!inner.streams || !inner.events) return;
   streams = inner_streams;
@@ -94,7 +88,6 @@ void wrap_streams(void) {
   events.query = event_query;
   events.wait = event_wait;
   if (events.on_complete) events.on_complete = on_complete;
-  if (events.elapsed) events.elapsed = elapsed;
   outer.streams = &streams;
   outer.events = &events;
 }

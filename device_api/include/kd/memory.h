@@ -89,22 +89,6 @@ typedef struct kd_memory_table {
   /* Ends what `map` gave: the address is no longer used. */
   void (*unmap)(kd_device *device, kd_buffer *buffer);
 
-  /* Makes a buffer in a stream's order: its memory may be what work before it
-   * in the stream still uses. It comes with `release_ordered`, or both are NULL. */
-  kd_status (*allocate_ordered)(kd_device *device, kd_stream *stream,
-                                uint32_t space, uint64_t size,
-                                KD_OWNED kd_buffer **out_buffer,
-                                void **out_address);
-
-  /* Frees such a buffer in a stream's order: behind the work that the stream
-   * holds now. */
-  void (*release_ordered)(kd_device *device, kd_stream *stream,
-                          kd_buffer *buffer);
-
-  /* Bytes that a tensor of this type really needs, where that is more than its
-   * elements (padding, tiles). NULL: elements times element size. */
-  uint64_t (*tensor_size)(kd_device *device, const kd_type *type);
-
   /* Makes a buffer of memory that somebody else owns, without a copy, which
    * stays valid until `release`. kind is KD_EXTERNAL_*. It may be read-only:
    * nothing writes to it then.

@@ -95,10 +95,6 @@ typedef struct kd_event_table {
    * call comes. */
   kd_status (*on_complete)(kd_event *event, kd_event_callback callback,
                            void *context);
-
-  /* Device time between two events of streams that timed them, both done.
-   * Returns KD_OK, KD_UNIMPLEMENTED. */
-  kd_status (*elapsed)(kd_event *begin, kd_event *end, uint64_t *out_time);
 } kd_event_table;
 
 #ifdef __cplusplus
