@@ -89,6 +89,18 @@ void point_drop(point *p) {
   free(p);
 }
 
+static const char *why(kd_status status) {
+  return status == KD_OK || BUG(callback_mute) ? ""
+                                               : "the simulated work failed";
+}
+
+/* What is known of an event's work, with its reason. */
+static kd_status known(kd_status status) {
+  return status == KD_OK || status == KD_BUSY || BUG(event_mute)
+             ? status
+             : FAIL(status, "%s", why(status));
+}
+
 void point_end(point *p, kd_status status) {
   pthread_mutex_lock(&sim_lock);
   bool again = p->done;
@@ -106,9 +118,9 @@ void point_end(point *p, kd_status status) {
   while (list) {
     waiter *next = list->next;
     if (status == KD_OK || !BUG(callback_on_success)) {
-      list->callback(list->context, status);
+      list->callback(list->context, status, why(status));
       if (BUG(callback_twice) && ++calls % 7 == 0)
-        list->callback(list->context, status);
+        list->callback(list->context, status, why(status));
     }
     free(list);
     list = next;
@@ -540,7 +552,7 @@ static kd_status event_query(kd_event *event) {
   pthread_mutex_lock(&sim_lock);
   kd_status status = !event->point->done ? KD_BUSY : event->point->status;
   pthread_mutex_unlock(&sim_lock);
-  return status;
+  return known(status);
 }
 
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
@@ -553,7 +565,7 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
                           (unsigned long long)timeout)
                    : KD_DEADLINE_EXCEEDED;
   }
-  return event->point->status;
+  return known(event->point->status);
 }
 
 static kd_status on_complete(kd_event *event, kd_event_callback callback,
@@ -562,7 +574,7 @@ static kd_status on_complete(kd_event *event, kd_event_callback callback,
   bool done = true;
   kd_status status = KD_OK;
   if (BUG(callback_early)) {
-    callback(context, KD_OK);
+    callback(context, KD_OK, "");
     return KD_OK;
   }
   if (p) {
@@ -580,7 +592,7 @@ static kd_status on_complete(kd_event *event, kd_event_callback callback,
   }
   if (done && !BUG(callback_done) &&
       (status == KD_OK || !BUG(callback_on_success)))
-    callback(context, status);
+    callback(context, status, why(status));
   return KD_OK;
 }
 

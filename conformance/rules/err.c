@@ -332,6 +332,19 @@ static void err_async_event(void) {
            "an event before the failed work says that it failed");
   kd_event *after = kc_event_make(kc_device());
   kc_ok(kp.e.record(after, stream), "event.record");
+  for (int again = 0; again < 2; again++) {
+    kc_hush();
+    kd_status later =
+        KC_CALL(kd_status, kp.e.wait(after, 10 * KC_S), "event.wait");
+    kc_check(later == KD_OK || *kc_message(),
+             "event.wait returned %s and left no message, time %d",
+             kd_status_name(later), again + 1);
+    kc_hush();
+    later = KC_CALL(kd_status, kp.e.query(after), "event.query");
+    kc_check(later == KD_OK || *kc_message(),
+             "event.query returned %s and left no message, time %d",
+             kd_status_name(later), again + 1);
+  }
   kd_status later =
       KC_CALL(kd_status, kp.e.wait(after, 10 * KC_S), "event.wait");
   kc_check(later == status, "a later event says %s, the first one %s",
@@ -368,8 +381,11 @@ static void err_async_sync(void) {
 static atomic_uint fault_calls;
 static atomic_int fault_status;
 
-static void on_fault(void *context, kd_status status) {
+static atomic_bool fault_told;
+
+static void on_fault(void *context, kd_status status, const char *why) {
   (void)context;
+  atomic_store(&fault_told, why && *why);
   atomic_store(&fault_status, status);
   atomic_fetch_add(&fault_calls, 1);
 }
@@ -397,6 +413,8 @@ static void err_callback(void) {
   kc_check(!atomic_load(&fault_calls) || atomic_load(&fault_status) == status,
            "on_complete was given %s, the event says %s",
            kd_status_name(atomic_load(&fault_status)), kd_status_name(status));
+  kc_check(!atomic_load(&fault_calls) || atomic_load(&fault_told),
+           "on_complete was given no reason of the failure");
   fault_free(&f);
 }
 

@@ -351,8 +351,9 @@ typedef struct called {
   atomic_int status;
 } called;
 
-static void on_done(void *context, kd_status status) {
+static void on_done(void *context, kd_status status, const char *why) {
   called *c = context;
+  (void)why;
   atomic_store(&c->status, status);
   atomic_fetch_add(&c->count, 1);
 }

@@ -41,8 +41,8 @@ CASES = [
      "  uint64_t reserved;\n} kd_tensor;",
      "  uint64_t reserved;\n  uint64_t more;\n} kd_tensor;"),
     ("a changed callback type", False, "stream.h",
-     "typedef void (*kd_event_callback)(void *context, kd_status status);",
-     "typedef void (*kd_event_callback)(void *context, int64_t status);"),
+     "typedef void (*kd_event_callback)(void *context, kd_status status,",
+     "typedef void (*kd_event_callback)(void *context, int64_t status,"),
 ]
 
 

@@ -92,6 +92,7 @@ struct kd_device {
 kd_status cuda_failed(kd_device *device, cu_result code, const char *call);
 /* KD_DEVICE_LOST, with the reason of then; KD_OK while it works. */
 kd_status cuda_lost(kd_device *device);
+const char *cuda_why_lost(kd_device *device); /* NULL: it is not */
 
 #define CU_TRY(device, call, expression)                               \
   do {                                                                 \

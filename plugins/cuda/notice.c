@@ -35,7 +35,7 @@ static void happened(void *context) {
   take_out(n);
   bool called = n->called;
   pthread_mutex_unlock(&d->notices_lock);
-  if (!called) n->callback(n->context, KD_OK);
+  if (!called) n->callback(n->context, KD_OK, "");
   pthread_mutex_lock(&d->notices_lock);
   if (!called) d->owed--;
   if (!d->owed) pthread_cond_broadcast(&d->notices_changed);
@@ -52,8 +52,9 @@ static void call_one_lost(kd_device *d) {
   n->called = true;
   kd_event_callback callback = n->callback;
   void *context = n->context;
+  const char *why = cuda_why_lost(d);
   pthread_mutex_unlock(&d->notices_lock);
-  callback(context, KD_DEVICE_LOST);
+  callback(context, KD_DEVICE_LOST, why ? why : "the device is lost");
   pthread_mutex_lock(&d->notices_lock);
   d->owed--;
   if (!d->owed) pthread_cond_broadcast(&d->notices_changed);

@@ -74,11 +74,15 @@ static kd_status lose(kd_device *d, cu_result code, const char *call) {
   return cuda_lost(d);
 }
 
-kd_status cuda_lost(kd_device *d) {
+const char *cuda_why_lost(kd_device *d) {
   /* acquire: `why` was written before */
   unsigned lost = atomic_load_explicit(&d->lost, memory_order_acquire);
-  if (!lost) return KD_OK;
-  return FAIL(KD_DEVICE_LOST, "%s", lost == 2 ? d->why : "the device is lost");
+  return lost == 2 ? d->why : lost ? "the device is lost" : NULL;
+}
+
+kd_status cuda_lost(kd_device *d) {
+  const char *why = cuda_why_lost(d);
+  return why ? FAIL(KD_DEVICE_LOST, "%s", why) : KD_OK;
 }
 
 kd_status cuda_failed(kd_device *d, cu_result code, const char *call) {

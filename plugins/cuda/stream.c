@@ -197,7 +197,7 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
 static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
                                    void *context) {
   if (!is_recorded(event)) {
-    callback(context, KD_OK);
+    callback(context, KD_OK, "");
     return KD_OK;
   }
   kd_status status = cuda_enter(event->device);

@@ -42,6 +42,7 @@ struct kd_device {
 
 /* What an error of the driver means; says which call failed. */
 kd_status ocl_failed(cl_int code, const char *call);
+const char *ocl_error_name(cl_int code);
 #define OCL_TRY(call, expression)                                    \
   do {                                                               \
     cl_int ocl_code_ = (expression);                                 \

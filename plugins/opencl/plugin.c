@@ -40,6 +40,12 @@ static const struct {
      "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST", KD_ABORTED},
 };
 
+const char *ocl_error_name(cl_int code) {
+  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+    if (errors[i].code == code) return errors[i].name;
+  return "an error of the driver's own";
+}
+
 kd_status ocl_failed(cl_int code, const char *call) {
   for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
     if (errors[i].code == code)

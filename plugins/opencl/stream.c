@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <stdio.h>
+
 #include "opencl.h"
 
 /* ---- streams ----------------------------------------------------------------------- */
@@ -236,7 +238,11 @@ static void CL_CALLBACK call_back(cl_event event, cl_int state, void *context) {
   notice *n = context;
   kd_device *device = n->device;
   (void)event;
-  n->callback(n->context, state < 0 ? KD_INTERNAL : KD_OK);
+  char why[128] = "";
+  if (state < 0)
+    snprintf(why, sizeof why, "OpenCL: work before an event: %s",
+             ocl_error_name(state));
+  n->callback(n->context, state < 0 ? KD_INTERNAL : KD_OK, why);
   ocl_host->release(ocl_host, n);
   ocl_paid(device, false);
 }
@@ -247,7 +253,8 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   if (!marker || event->device->idles) {
     kd_status done = marker ? status_of(marker) : KD_OK;
     if (marker) cl.ReleaseEvent(marker);
-    callback(context, done);
+    callback(context, done,
+             done == KD_OK ? "" : "OpenCL: work before an event failed");
     return KD_OK;
   }
   notice *n = ocl_host->allocate(ocl_host, sizeof *n, 0);

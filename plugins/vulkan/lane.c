@@ -191,7 +191,7 @@ static void end_batch(vlk_lane *lane, vlk_batch *b) {
     vlk_program_drop(b->programs[i]);
   while (calls) {
     vlk_after *next = calls->next;
-    calls->callback(calls->context, b->status);
+    calls->callback(calls->context, b->status, vlk_batch_why(b));
     vlk_host->release(vlk_host, calls);
     calls = next;
   }
@@ -305,8 +305,13 @@ kd_status vlk_batch_query(vlk_batch *b) {
   bool done = b->is_done;
   pthread_mutex_unlock(&lane->lock);
   if (!done) return KD_BUSY;
-  return b->status == KD_OK ? KD_OK
-                            : FAIL(b->status, "Vulkan: the device was lost");
+  return b->status == KD_OK ? KD_OK : FAIL(b->status, "%s", vlk_batch_why(b));
+}
+
+const char *vlk_batch_why(const vlk_batch *b) {
+  return b->status == KD_OK            ? ""
+         : b->status == KD_DEVICE_LOST ? "Vulkan: the device was lost"
+                                       : "Vulkan: the driver refused the work";
 }
 
 static uint64_t now(void) {

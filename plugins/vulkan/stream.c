@@ -192,7 +192,7 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
                                    void *context) {
   vlk_batch *b = batch_of(event);
   if (!b) {
-    callback(context, KD_OK);
+    callback(context, KD_OK, "");
     return KD_OK;
   }
   vlk_after *after = vlk_host->allocate(vlk_host, sizeof *after, 0);
@@ -202,7 +202,7 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
     follows = vlk_batch_follow(b, after, true);
   }
   if (follows <= 0 && after) vlk_host->release(vlk_host, after);
-  if (follows == 0) callback(context, b->status);
+  if (follows == 0) callback(context, b->status, vlk_batch_why(b));
   vlk_batch_drop(b);
   return follows < 0 ? FAIL(KD_OUT_OF_MEMORY, "no memory for a callback")
                      : KD_OK;

@@ -141,6 +141,8 @@ void vlk_batch_drop(vlk_batch *batch);
 kd_status vlk_batch_submit(vlk_batch *batch);
 /* KD_BUSY, or how it ended. */
 kd_status vlk_batch_query(vlk_batch *batch);
+/* Why a batch that is done failed; "" where it did not. */
+const char *vlk_batch_why(const vlk_batch *batch);
 kd_status vlk_batch_wait(vlk_batch *batch, uint64_t timeout);
 /* Adds what follows it, also where nobody waits for it if it is `watched`. 1; else
  * `after` is the caller's: 0: it is done already; -1: there is no thread to watch. */

@@ -67,7 +67,7 @@ static kd_status on_complete(kd_event *event, kd_event_callback callback,
                              void *context) {
   static atomic_uint calls;
   if (BUG(callback_early)) {
-    callback(context, KD_OK);
+    callback(context, KD_OK, "");
     return KD_OK;
   }
   if (BUG(callback_twice) && ++calls % 7 == 0) {

@@ -13,14 +13,18 @@ extern "C" {
 
 /* Called once when an event's work is done or has failed, from any thread, a
  * driver's own included; also inside the call that registered it. It never
- * blocks and never calls the plugin. */
-typedef void (*kd_event_callback)(void *context, kd_status status);
+ * blocks and never calls the plugin.
+ *
+ * why  of a failure, what host->fail would say of it; "" of KD_OK. Borrowed */
+typedef void (*kd_event_callback)(void *context, kd_status status,
+                                  const char *why);
 
 /* What a device does with streams. Unless a slot says otherwise, any thread
  * may call it, one at a time for one stream; out_ is written on KD_OK only.
  * There may be many. Streams of a device should not wait for each other. A
  * failure stays with its stream and those that wait for it. Nothing waits for
- * ever because something failed. A stream of a device with max_in_flight may
+ * ever because something failed. Who learns of a failure by query, wait or
+ * synchronize gets its reason by host->fail, each time. A stream of a device with max_in_flight may
  * be full: what enqueues then returns KD_BUSY and has enqueued nothing, and
  * the host repeats the call until earlier work has made room. */
 typedef struct kd_stream_table {

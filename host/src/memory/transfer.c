@@ -27,6 +27,7 @@ typedef struct keel_transfer {
   /* The callback, and the call that asked for it, which may return later: the event
    * is both's. */
   atomic_uint holds;
+  char why[256]; /* the device's words, of a failure */
   void (*ended)(struct keel_transfer *transfer);
 } keel_transfer;
 
@@ -50,8 +51,8 @@ static void put_away(keel_transfer *transfer) {
   count_down(device, 1);
 }
 
-/* Waits for both streams: after a failure, for what may use memory that is
- * freed next, and so that the plugin has told its reason. */
+/* Waits for both streams after a failure: what they hold may use memory that is freed
+ * next. */
 static keel_status settle(keel_device *device) {
   keel_transfers *all = &device->transfers;
   pthread_mutex_lock(&all->lock);
@@ -67,10 +68,10 @@ static keel_status settle(keel_device *device) {
 /* The reason of a copy that failed: the device's own, where it gives one. */
 static keel_status failed(const keel_transfer *transfer) {
   const keel_device *device = transfer->device;
-  return keel_fail(transfer->status, "%s: a copy of %llu bytes failed (%s)",
-                   device->name,
-                   (unsigned long long)transfer->target->type->bytes,
-                   keel_status_name(transfer->status));
+  return keel_fail(
+      transfer->status, "%s: a copy of %llu bytes failed: %s", device->name,
+      (unsigned long long)transfer->target->type->bytes,
+      *transfer->why ? transfer->why : keel_status_name(transfer->status));
 }
 
 static keel_status reason(const keel_transfer *transfer) {
@@ -111,10 +112,11 @@ static void let_go(keel_transfer *transfer) {
     transfer->ended(transfer);
 }
 
-static void copied(void *context, kd_status status) {
+static void copied(void *context, kd_status status, const char *why) {
   keel_transfer *transfer = context;
   keel_device *device = transfer->device;
   transfer->status = status;
+  if (status != KD_OK) snprintf(transfer->why, sizeof transfer->why, "%s", why);
   if (transfer->began && keel_tracing())
     keel_trace_copy(transfer->ended == out_ended ? "copy out" : "copy in",
                     device->name, transfer->target->type->bytes,

@@ -119,7 +119,7 @@ static void call_back(kd_stream *stream) {
     queue_pending--;
     kd_status status = status_of(stream, due->event.since, due->event.ticket);
     pthread_mutex_unlock(&stream->lock);
-    due->call(due->context, status);
+    due->call(due->context, status, status == KD_OK ? "" : "a job failed");
     free(due);
     pthread_mutex_lock(&stream->lock);
     at = &stream->afters;
