@@ -18,8 +18,7 @@ void sim_memory_reset(void) {
 
 static uint32_t number_of(const kd_device *device) {
   if (BUG(device_zero)) return 0;
-  return ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1
-                            : device->index & 1;
+  return sim_index(device) & 1;
 }
 
 static uint64_t capacity(uint32_t space) {

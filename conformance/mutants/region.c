@@ -135,8 +135,7 @@ static kd_status compile(kd_device *device, const kd_graph *graph,
   kd_region *region = calloc(1, sizeof *region);
   if (!region) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   region->code = *code;
-  region->code.device =
-      ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1 : device->index;
+  region->code.device = sim_index(device);
   *out_region = region;
   return KD_OK;
 }
@@ -220,8 +219,7 @@ static kd_status serialize(kd_region *region, void **out_blob,
 static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
   program code;
   uint64_t sum = 0;
-  uint32_t index =
-      ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1 : device->index;
+  uint32_t index = sim_index(device);
   if (size != sizeof code + 8)
     return FAIL(KD_DATA_LOSS, "%llu bytes", (unsigned long long)size);
   memcpy(&sum, blob, 8);

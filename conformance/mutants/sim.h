@@ -203,4 +203,9 @@ void sim_store(void *data, kd_dtype dtype, int64_t i, double x);
 extern const kd_region_table sim_regions;
 kd_status sim_run_region(struct kd_region *region, op_call *call);
 
+/* 0 or 1. */
+static inline uint32_t sim_index(const kd_device *device) {
+  return ODD(small_handles) ? (uint32_t)(uintptr_t)device - 1 : device->index;
+}
+
 #endif /* SIM_H */

@@ -13,10 +13,18 @@ static kd_status spread; /* a failure that reached all streams */
 static bool profiling;
 static uint64_t clock_base;
 
-static uint64_t ticks(uint64_t host) { /* 500 MHz */
-  uint64_t t = (host - clock_base) / 2;
+/* Of each device another: 500 and 250 MHz. */
+static uint64_t ticks(const kd_device *device, uint64_t host) {
+  uint64_t t = (host - clock_base) / (sim_index(device) ? 4 : 2);
   if (BUG(prof_drifts)) t += (host - clock_base) / 40;
   return t;
+}
+
+static kd_device *device_of(const job *j) {
+  const kd_buffer *buffer = j->call     ? j->call->out[0].buffer
+                            : j->target ? j->target
+                                        : j->source;
+  return buffer ? buffer->device : NULL;
 }
 
 static void push_record(const job *j, uint64_t begin, uint64_t end) {
@@ -26,15 +34,19 @@ static void push_record(const job *j, uint64_t begin, uint64_t end) {
   static uint64_t number;
   if ((!profiling && !BUG(prof_goes_on)) || j->kind > JOB_REGION) return;
   if (BUG(prof_nothing) && j->kind == JOB_OP) return;
-  kd_profile_record record = {.begin = ticks(begin),
-                              .end = ticks(end),
-                              .correlation = j->call ? j->call->correlation : 0,
-                              .bytes = BUG(prof_words) ? j->size / 4 : j->size,
-                              .kind = kinds[j->kind],
-                              .stream = 1};
+  kd_device *device = device_of(j);
+  if (!device) return; /* its output is the host's */
+  kd_profile_record record = {
+      .begin = ticks(device, begin),
+      .end = ticks(device, end),
+      .correlation = j->call ? j->call->correlation : 0,
+      .bytes = BUG(prof_words) ? j->size / 4 : j->size,
+      .kind = kinds[j->kind],
+      .stream = 1,
+      .name = j->kind == JOB_REGION ? "loop of a region" : NULL};
   if (BUG(prof_shuffled) && ++number % 2) record.begin -= 10000000;
   if (BUG(prof_enqueue)) record.begin = begin, record.end = end;
-  sim_host->profile_push(sim_host, &record, 1);
+  sim_host->profile_push(sim_host, device, &record, 1, sizeof record);
 }
 
 static kd_status prof_start(kd_device *device) {
@@ -51,10 +63,11 @@ static kd_status prof_stop(kd_device *device) {
 
 static kd_status prof_clock(kd_device *device, uint64_t *out_device_ticks,
                             uint64_t *out_host_time, uint64_t *out_frequency) {
-  (void)device;
   *out_host_time = sim_now();
-  *out_device_ticks = ticks(*out_host_time);
-  *out_frequency = BUG(prof_frequency) ? 500000 : 500000000;
+  *out_device_ticks = ticks(device, *out_host_time);
+  *out_frequency = BUG(prof_frequency) ? 500000
+                   : sim_index(device) ? 250000000
+                                       : 500000000;
   if (BUG(prof_frequency)) *out_frequency = 500000000000u / 10;
   return KD_OK;
 }

@@ -182,7 +182,9 @@ static const kc_rule rules[] = {
          " kd_profile_record.kind kd_profile_record.correlation"
          " kd_profile_record.begin kd_profile_record.end KD_PROFILE_KERNEL"
          " KD_PROFILE_COPY_OUT KD_PROFILE_COPY KD_PROFILE_FILL"
-         " KD_PROFILE_REGION KD_PROFILE_REPLAY kd_launch.correlation",
+         " KD_PROFILE_REGION KD_PROFILE_REPLAY kd_launch.correlation "
+         "kd_profile_record.name"
+         " kd_profile_record.reserved",
          "The host lays records beside its ops by their correlation."),
     RULE("prof.monotone", prof_monotone, 0,
          "Starts pushing records of what the device does",

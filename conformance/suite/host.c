@@ -271,13 +271,23 @@ static void host_zone_end(const kd_host *host) {
 static kd_profile_record records[RECORDS];
 static atomic_uint record_count;
 
-static void host_profile_push(const kd_host *host,
-                              const kd_profile_record *pushed, uint32_t count) {
+static void host_profile_push(const kd_host *host, kd_device *device,
+                              const kd_profile_record *pushed, uint32_t count,
+                              uint32_t record_size) {
   (void)host;
   late("profile_push");
+  if (!kc_is_open_device(device))
+    kc_violation("prof.records", "profile_push got a device that is not open");
+  if (record_size != sizeof *pushed)
+    kc_violation("prof.records", "profile_push got records of %u bytes",
+                 record_size);
   for (uint32_t i = 0; i < count; i++) {
     uint32_t at = atomic_fetch_add(&record_count, 1);
-    if (at < RECORDS) records[at] = pushed[i];
+    if (pushed[i].name && strlen(pushed[i].name) > 1000)
+      kc_violation("prof.records", "a record's name is no name");
+    if (at >= RECORDS) continue;
+    records[at] = pushed[i];
+    records[at].name = NULL; /* it was borrowed */
   }
 }
 

@@ -141,6 +141,13 @@ kd_device *kc_device(void) {
   return kc_device_at(kc.device);
 }
 
+bool kc_is_open_device(const kd_device *device) {
+  bool is = false;
+  for (uint32_t i = 0; i < KC_MAX_DEVICES; i++)
+    is |= device && devices[i].handle == device;
+  return is;
+}
+
 const kd_device_info *kc_info(void) {
   return kc_info_at(kc.device);
 }

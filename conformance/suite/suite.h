@@ -138,6 +138,9 @@ const char *kc_message(void);
 kd_status kc_message_status(void);
 void kc_hush(void);
 
+/* Whether the suite has this device open; any thread, while it opens no other. */
+bool kc_is_open_device(const kd_device *device);
+
 /* Profile records, the newest first ones kept. */
 uint32_t kc_records(kd_profile_record *out, uint32_t room);
 void kc_records_clear(void);

@@ -24,8 +24,7 @@ static int end(void **state) {
 }
 
 /* The file's text; to be freed. */
-static char *stop(void) {
-  if (keel_trace_stop(context, path) != KD_OK) fail_msg("%s", keel_message());
+static char *read_trace(void) {
   FILE *file = fopen(path, "rb");
   assert_non_null(file);
   fseek(file, 0, SEEK_END);
@@ -36,6 +35,11 @@ static char *stop(void) {
   fclose(file);
   assert_string_equal(text + size - 4, "\n]}\n");
   return text;
+}
+
+static char *stop(void) {
+  if (keel_trace_stop(context, path) != KD_OK) fail_msg("%s", keel_message());
+  return read_trace();
 }
 
 static size_t count(const char *text, const char *part) {
@@ -80,6 +84,66 @@ static void a_trace_holds_what_ran_while_it_did(void **state) {
     relu();
   }
 }
+
+#ifdef SIM_PLUGIN
+static void relu_on(keel_context *sims, const char *name) {
+  const float numbers[] = {-1, 1};
+  float y[2];
+  keel_device *device = NULL;
+  keel_op *op = NULL;
+  keel_tensor *x = floats(sims, 2, numbers), *out = NULL;
+  assert_int_equal(keel_device_find(sims, name, &device), KD_OK);
+  assert_int_equal(keel_op_prepare(sims, "Relu", NULL, 0, device, &op), KD_OK);
+  assert_int_equal(keel_op_call(op, &x, 1, &out, 1), KD_OK);
+  assert_int_equal(keel_tensor_read(out, y, sizeof y), KD_OK);
+  keel_tensor_release(x);
+  keel_tensor_release(out);
+  keel_op_release(op);
+}
+
+/* When the records of a device's tracks end at the latest, microseconds from the trace's
+ * begin. */
+static double last_end(const char *text, const char *device) {
+  double last = -1;
+  char mark[64];
+  snprintf(mark, sizeof mark, "{\"name\":\"%s, stream", device);
+  const char *name = strstr(text, mark);
+  assert_non_null(name);
+  while (strncmp(name, "\"tid\":", 6) != 0)
+    name--;
+  long track = strtol(name + 6, NULL, 10);
+  snprintf(mark, sizeof mark, "\"pid\":2,\"tid\":%ld,\"ts\":", track);
+  for (const char *at = text; (at = strstr(at, mark)); at++) {
+    double begin = strtod(at + strlen(mark), NULL);
+    double length = strtod(strstr(at, "\"dur\":") + 6, NULL);
+    if (begin + length > last) last = begin + length;
+  }
+  return last;
+}
+
+/* Two devices of one plugin, whose clocks run at 500 and 250 MHz. */
+static void each_device_has_its_clock(void **state) {
+  (void)state;
+  keel_context *sims = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
+  relu_on(sims, "sim:0");
+  relu_on(sims, "sim:1");
+  uint64_t began = keel_now();
+  assert_int_equal(keel_trace_start(sims), KD_OK);
+  usleep(20000);
+  relu_on(sims, "sim:0");
+  relu_on(sims, "sim:1");
+  assert_int_equal(keel_trace_stop(sims, path), KD_OK);
+  double most = (double)(keel_now() - began) / 1000;
+  char *text = read_trace();
+  for (int i = 0; i < 2; i++) {
+    double end = last_end(text, i ? "sim:1" : "sim:0");
+    if (end < 20000 || end > most)
+      fail_msg("sim:%d worked till %g us of a trace of %g us", i, end, most);
+  }
+  free(text);
+  keel_close(sims);
+}
+#endif
 
 static void zones_nest(void **state) {
   (void)state;
@@ -144,6 +208,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_trace_at_a_time),
       cmocka_unit_test(a_trace_holds_what_ran_while_it_did),
+#ifdef SIM_PLUGIN
+      cmocka_unit_test(each_device_has_its_clock),
+#endif
       cmocka_unit_test(zones_nest),
       cmocka_unit_test(what_is_too_much_is_counted),
       cmocka_unit_test(threads_note_while_traces_begin_and_end),

@@ -98,7 +98,8 @@ static void push(kd_device *d, bool all) {
     if (code == CU_OK) code = ticks_at(d, n->end, &n->record.end);
     if (code == CU_OK) {
       if (n->record.end < n->record.begin) n->record.end = n->record.begin;
-      cuda_host->profile_push(cuda_host, &n->record, 1);
+      cuda_host->profile_push(cuda_host, d, &n->record, 1,
+                              sizeof(kd_profile_record));
     }
     free_note(n);
   }

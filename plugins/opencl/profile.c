@@ -26,7 +26,7 @@ static void CL_CALLBACK push(cl_event event, cl_int state, void *context) {
         .bytes = n->bytes,
         .kind = n->kind,
         .stream = n->stream};
-    ocl_host->profile_push(ocl_host, &record, 1);
+    ocl_host->profile_push(ocl_host, d, &record, 1, sizeof(kd_profile_record));
   }
   cl.ReleaseEvent(event);
   ocl_host->release(ocl_host, n);

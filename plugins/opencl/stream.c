@@ -1,9 +1,8 @@
 /* stream.c - streams are in-order queues; events are markers in them. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <stdio.h>
 
 #include "opencl.h"
 

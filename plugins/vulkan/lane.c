@@ -140,7 +140,7 @@ static void read_times(vlk_batch *b) {
                                       .bytes = note->bytes,
                                       .kind = note->kind,
                                       .stream = note->stream};
-    vlk_host->profile_push(vlk_host, &record, 1);
+    vlk_host->profile_push(vlk_host, d, &record, 1, sizeof(kd_profile_record));
   }
 }
 

@@ -127,7 +127,7 @@ typedef struct kd_graph_table {
                               kd_tensor *out_tensor);
 } kd_graph_table;
 
-/* One thing that happened on a device, for the profile. Frozen. */
+/* One thing that happened on a device, for the profile. */
 typedef struct kd_profile_record {
   uint64_t begin; /* device clock, ticks; see kd_profile_table.clock */
   uint64_t end;
@@ -135,10 +135,10 @@ typedef struct kd_profile_record {
   uint64_t bytes;       /* copied or touched; 0: not known */
   uint32_t kind;        /* KD_PROFILE_* */
   uint32_t stream;      /* any number that tells streams apart */
+  const char *name;     /* what ran: a layer of a region, say; NULL: the op that
+                           `correlation` names. Copied */
+  uint64_t reserved[2];
 } kd_profile_record;
-
-KD_STATIC_ASSERT(sizeof(kd_profile_record) == 40,
-                 "kd_profile_record is frozen");
 
 struct kd_launch;
 
@@ -198,9 +198,14 @@ typedef struct kd_host {
   void (*zone_begin)(const struct kd_host *host, const char *name);
   void (*zone_end)(const struct kd_host *host);
 
-  /* Hands over profile records; never blocks; any thread. */
-  void (*profile_push)(const struct kd_host *host,
-                       const kd_profile_record *records, uint32_t count);
+  /* Hands over profile records of an open device; never blocks; any thread.
+   *
+   * records      `count` of them, copied
+   * record_size  sizeof(kd_profile_record) as the plugin knew it: the host
+   *              steps by it, and takes what a shorter one lacks as zero */
+  void (*profile_push)(const struct kd_host *host, kd_device *device,
+                       const kd_profile_record *records, uint32_t count,
+                       uint32_t record_size);
 
   /* Gives output `index` of a launch its shape and memory, for kernels whose
    * definition has KD_KERNEL_DYNAMIC_OUTPUT; only inside `enqueue`, once for

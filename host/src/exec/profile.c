@@ -95,7 +95,7 @@ static void count_all(keel_plan *plan, bool on) {
 /* ---- devices' clocks --------------------------------------------------------- */
 
 static void start_device(keel_device *device) {
-  keel_clock *clock = &device->plugin->shared->clock;
+  keel_clock *clock = keel_device_clock(device);
   keel_clock_join(device);
   atomic_store(&clock->kernels, 0);
   atomic_store(&clock->copies, 0);
@@ -217,7 +217,7 @@ keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
     out_device->kernels += atomic_load(&step->time) - copies;
     out_device->copies += copies;
   }
-  const keel_clock *clock = &device->plugin->shared->clock;
+  const keel_clock *clock = keel_device_clock(device);
   if (plan->by_clocks && clock->tick > 0) {
     out_device->timed = 1;
     out_device->kernels =

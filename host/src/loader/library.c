@@ -195,19 +195,20 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device) {
   keel_library *library = plugin->shared;
   kd_status status = KD_OK;
+  kd_device *opened = NULL;
   pthread_mutex_lock(&listing);
   if (library->devices[index].holders == 0) {
     keel_hush();
     status = keel_layers_enter("plugin.device_open");
     uint64_t began = keel_now();
     if (status == KD_OK)
-      status = plugin->table.device_open(library->instance, index,
-                                         &library->devices[index].handle);
+      status = plugin->table.device_open(library->instance, index, &opened);
     keel_layers_left(&plugin->context->log, "plugin.device_open", began,
                      status);
-    if (status == KD_OK)
-      keel_layers_opened(plugin, index, library->devices[index].handle);
-    else if (!keel_said())
+    if (status == KD_OK) {
+      atomic_store(&library->devices[index].handle, opened);
+      keel_layers_opened(plugin, index, opened);
+    } else if (!keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
   }
   if (status == KD_OK) {
@@ -224,6 +225,10 @@ void keel_library_device_drop(keel_plugin *plugin, uint32_t index) {
   if (--library->devices[index].holders == 0)
     plugin->table.device_close(library->devices[index].handle);
   pthread_mutex_unlock(&listing);
+}
+
+keel_clock *keel_device_clock(const keel_device *device) {
+  return &device->plugin->shared->devices[device->index].clock;
 }
 
 /* ---- speaking ------------------------------------------------------------------ */

@@ -8,7 +8,7 @@
 
 #include "context.h"
 
-/* What its devices did, by their own clocks, while somebody profiled. */
+/* What a device did, by its own clock, while somebody profiled. */
 typedef struct keel_clock {
   /* ticks, and bytes copied: sums, relaxed, read when the work has ended */
   _Atomic uint64_t kernels, copies;
@@ -31,13 +31,14 @@ struct keel_library {
   const char **options; /* name, value ... */
   uint32_t option_count;
   struct {
-    kd_device *handle;
+    /* Written with release when the device opens: threads of the plugin look for it. */
+    kd_device *_Atomic handle;
     uint32_t holders;
+    keel_clock clock;
   } * devices;
   uint32_t device_count;
   char said[256]; /* the last line that the plugin logged while it was opened */
   bool opening;
-  keel_clock clock;
 };
 
 /* Finds or makes the library of a plugin's file, and gives it to the plugin. */
@@ -62,6 +63,9 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device);
 void keel_library_device_drop(keel_plugin *plugin, uint32_t index);
+
+/* What an open device's clock says. */
+keel_clock *keel_device_clock(const keel_device *device);
 
 /* Writes a line to the log of a context that uses the library. */
 void keel_library_log(const kd_host *host, uint32_t level, const char *format,

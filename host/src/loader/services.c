@@ -81,30 +81,45 @@ static uint64_t host_time(const keel_clock *clock, uint64_t ticks) {
   return (uint64_t)((double)clock->host + since);
 }
 
-static void trace_record(const keel_library *library,
+static void trace_record(const keel_library *library, uint32_t index,
+                         const keel_clock *clock,
                          const kd_profile_record *record) {
-  if (library->clock.tick > 0)
-    keel_trace_record(library->name ? library->name : "device", record,
-                      host_time(&library->clock, record->begin),
-                      host_time(&library->clock, record->end));
+  char device[48];
+  snprintf(device, sizeof device, "%s:%u", library->name, (unsigned)index);
+  if (clock->tick > 0)
+    keel_trace_record(device, record, host_time(clock, record->begin),
+                      host_time(clock, record->end));
 }
 
-static void profile_push(const kd_host *host, const kd_profile_record *records,
-                         uint32_t count) {
-  /* a library is never const itself: its host table is its first member */
-  keel_clock *clock = &((keel_library *)(uintptr_t)library_of(host))->clock;
-  for (uint32_t i = 0; i < count; i++) {
-    const kd_profile_record *r = &records[i];
-    if (keel_tracing()) trace_record(library_of(host), r);
-    uint64_t time = r->end > r->begin ? r->end - r->begin : 0;
-    if (r->correlation)
-      keel_ticket_add(r->correlation, (uint64_t)((double)time * clock->tick));
-    bool copies = r->kind == KD_PROFILE_COPY_IN ||
-                  r->kind == KD_PROFILE_COPY_OUT || r->kind == KD_PROFILE_COPY;
-    atomic_fetch_add_explicit(copies ? &clock->copies : &clock->kernels, time,
-                              memory_order_relaxed);
-    if (copies)
-      atomic_fetch_add_explicit(&clock->bytes, r->bytes, memory_order_relaxed);
+static void count_record(keel_clock *clock, const kd_profile_record *r) {
+  uint64_t time = r->end > r->begin ? r->end - r->begin : 0;
+  if (r->correlation)
+    keel_ticket_add(r->correlation, (uint64_t)((double)time * clock->tick));
+  bool copies = r->kind == KD_PROFILE_COPY_IN ||
+                r->kind == KD_PROFILE_COPY_OUT || r->kind == KD_PROFILE_COPY;
+  atomic_fetch_add_explicit(copies ? &clock->copies : &clock->kernels, time,
+                            memory_order_relaxed);
+  if (copies)
+    atomic_fetch_add_explicit(&clock->bytes, r->bytes, memory_order_relaxed);
+}
+
+static void profile_push(const kd_host *host, kd_device *device,
+                         const kd_profile_record *records, uint32_t count,
+                         uint32_t record_size) {
+  const keel_library *library = library_of(host);
+  uint32_t index = 0;
+  while (index < library->device_count &&
+         atomic_load(&library->devices[index].handle) != device)
+    index++;
+  if (index == library->device_count) return; /* no open device's */
+  keel_clock *clock = &library->devices[index].clock;
+  const char *at = (const char *)records;
+  for (uint32_t i = 0; i < count; i++, at += record_size) {
+    kd_profile_record record = {0};
+    memcpy(&record, at,
+           record_size < sizeof record ? record_size : sizeof record);
+    if (keel_tracing()) trace_record(library, index, clock, &record);
+    count_record(clock, &record);
   }
 }
 

@@ -7,7 +7,7 @@
 #include "trace/trace.h"
 
 static void start(keel_device *device) {
-  keel_clock *clock = &device->plugin->shared->clock;
+  keel_clock *clock = keel_device_clock(device);
   uint64_t ticks = 0, host = 0, frequency = 0;
   const kd_profile_table *table = &device->plugin->profile;
   keel_hush();

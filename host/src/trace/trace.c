@@ -181,7 +181,7 @@ void keel_trace_zone_end(void) {
     keel_trace_span(mine->zones[at].name, NULL, NULL, mine->zones[at].begin);
 }
 
-void keel_trace_record(const char *plugin, const kd_profile_record *record,
+void keel_trace_record(const char *device, const kd_profile_record *record,
                        uint64_t begin, uint64_t end) {
   note *to = next_note();
   if (!to) return;
@@ -190,7 +190,8 @@ void keel_trace_record(const char *plugin, const kd_profile_record *record,
                .number = keel_ticket_serial(record->correlation),
                .kind = RECORD | record->kind << 8,
                .stream = record->stream};
-  copy_text(to->detail, sizeof to->detail, plugin);
+  copy_text(to->place, sizeof to->place, record->name);
+  copy_text(to->detail, sizeof to->detail, device);
   keep_note();
 }
 
@@ -304,10 +305,11 @@ static void write_record(FILE *file, const catalogue *known, const note *n,
   uint32_t kind = n->kind >> 8;
   const note *launch = launch_of(known, n->number);
   bool runs_op = launch && kind == KD_PROFILE_KERNEL;
-  write_event(
-      file, "X",
-      runs_op ? launch->name : kinds[kind < KEEL_COUNT_OF(kinds) ? kind : 0],
-      DEVICES, track, n->begin);
+  write_event(file, "X",
+              *n->place ? n->place
+              : runs_op ? launch->name
+                        : kinds[kind < KEEL_COUNT_OF(kinds) ? kind : 0],
+              DEVICES, track, n->begin);
   write_time(file, "dur", n->end - n->begin);
   fprintf(file, ",\"args\":{");
   if (launch && *launch->detail) {

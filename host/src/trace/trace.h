@@ -37,7 +37,7 @@ void keel_trace_zone_begin(const char *name);
 void keel_trace_zone_end(void);
 
 /* A device's record, in nanoseconds of the host's clock. */
-void keel_trace_record(const char *plugin, const kd_profile_record *record,
+void keel_trace_record(const char *device, const kd_profile_record *record,
                        uint64_t begin, uint64_t end);
 
 /* How the calling thread is called. */
