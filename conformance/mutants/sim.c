@@ -336,6 +336,7 @@ static const void *extension(kd_instance *instance, const char *name) {
 static kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .abi_min = KD_VERSION(0, 10),
     .name = "sim",
     .vendor = "Keel's conformance suite",

@@ -156,6 +156,7 @@ static kd_kernel_def kernels[MOST_OPS];
 static kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .name = "reference",
     .vendor = "Keel",
     .version = "1",

@@ -444,7 +444,7 @@ static const kc_rule rules[] = {
             "KD_DTYPE_COUNT KD_STRING kd_kernel_def.supports"
             " kd_memory_table.import_memory"
             " KD_NONE KD_F8E4M3FN KD_F8E4M3FNUZ KD_F8E5M2 KD_F8E5M2FNUZ KD_U4"
-            " KD_I4 KD_F4E2M1 KD_C64 KD_C128",
+            " KD_I4 KD_F4E2M1 KD_F8E8M0 KD_U2 KD_I2 KD_C64 KD_C128",
             "A table indexed by element type without a bound reads past its end"
             " as soon as ONNX adds a type."),
     KC_RULE(MUST, CORE, "abi.groups", abi_groups, 0, "plugin.h",

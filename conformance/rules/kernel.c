@@ -1141,7 +1141,9 @@ static const kc_rule rules[] = {
          "Empty tensors are legal", "kd_tensor.dims",
          "A launch of zero blocks is an error for most drivers."),
     RULE(MUST, "kernel.ranks", kernel_ranks, KC_CASES, "tensor.h",
-         "0 is a scalar; at most KD_MAX_RANK", "kd_tensor.rank KD_MAX_RANK",
+         "0 is a scalar; at most KD_MAX_RANK",
+         "kd_tensor.rank KD_MAX_RANK kd_type.dtype kd_type.layout"
+         " kd_type.reserved",
          "dims[0] of a scalar is not there; arrays of four dims overflow with"
          " five."),
     RULE(MUST, "kernel.odd-shapes", kernel_odd_shapes, KC_CASES, "kernel.h",

@@ -323,18 +323,19 @@ static void load_versions(void) {
            KD_VERSION_MAJOR(kp.p.abi_min), KD_VERSION_MINOR(kp.p.abi_min),
            KD_VERSION_MAJOR(kp.p.abi_version),
            KD_VERSION_MINOR(kp.p.abi_version));
+  kc_check(kp.p.opset < 1000, "opset is %u: it is KD_OPSET of kd/base.h",
+           kp.p.opset);
   kc_check(!kp.p.abi_min || KD_VERSION_MAJOR(kp.p.abi_min) == KD_ABI_MAJOR,
            "abi_min is of another major");
 }
 
 static void load_struct_size(void) {
   kc_load();
-  kc_check(kp.table->struct_size >= offsetof(kd_plugin, reserved),
+  kc_check(kp.table->struct_size >= offsetof(kd_plugin, opset),
            "kd_plugin.struct_size is %u, less than its needed slots",
            kp.table->struct_size);
   kc_check(kp.table->struct_size % 8 == 0 && kp.table->struct_size < 65536,
            "kd_plugin.struct_size is %u", kp.table->struct_size);
-  kc_check(kp.p.reserved == 0, "kd_plugin.reserved is %u", kp.p.reserved);
 }
 
 static void load_needed_slots(void) {
@@ -593,12 +594,13 @@ static const kc_rule rules[] = {
             "each states the version it was built with and the lowest that it"
             " can work with",
             "kd_plugin.abi_version kd_plugin.abi_min KD_ABI_VERSION KD_VERSION"
+            " kd_plugin.opset KD_OPSET"
             " KD_VERSION_MAJOR KD_VERSION_MINOR KD_ABI_MINOR",
             "A host that can't tell whether it fits must refuse; write"
             " KD_ABI_VERSION, never a number."),
     KC_RULE(MUST, CORE, "load.struct-size", load_struct_size, KC_CLOSED,
             "base.h", "Every table and descriptor begins with `struct_size`",
-            "kd_plugin.struct_size kd_plugin.reserved",
+            "kd_plugin.struct_size",
             "The host takes what lies past struct_size as absent: too small a"
             " value hides slots, too large a one makes it read past the"
             " table."),

@@ -103,12 +103,21 @@ static bool allows(uint64_t types, const keel_type *type) {
   return !types || !type || (types & KD_TYPES(type->dtype));
 }
 
+/* As the host has it: 0 is as far as the plugin's headers knew. */
+static uint32_t newest(const kd_kernel_def *def) {
+  const char *domain = def->domain ? def->domain : "ai.onnx";
+  if (def->opset_max) return def->opset_max;
+  if (!strcmp(domain, "keel")) return KD_VERSION_MINOR(kp.p.abi_version);
+  if (strcmp(domain, "ai.onnx") != 0) return UINT32_MAX;
+  return kp.p.opset ? kp.p.opset : 28;
+}
+
 bool kc_def_fits(const kd_kernel_def *def, const kc_node *node) {
   const keel_schema *schema = node->op->schema;
   if (strcmp(def->op, schema->name) != 0 ||
       strcmp(def->domain ? def->domain : "ai.onnx", schema->domain) != 0 ||
       (def->opset_min && schema->since < def->opset_min) ||
-      (def->opset_max && schema->since > def->opset_max))
+      schema->since > newest(def))
     return false;
   for (uint32_t i = 0; i < node->node.input_count; i++)
     if (!allows(

@@ -36,7 +36,7 @@ HOST = [
     ("base.h", "Marks a result"), ("base.h", "never crosses the ABI"),
     ("base.h", "the other side holds"), ("device.h", "Dimension C must be"),
     ("help.h", "kd/help.h"), ("host.h", "never blocks;"),
-    ("kernel.h", "Must not be recorded"),
+    ("kernel.h", "Must not be recorded"), ("kernel.h", "So a kernel never meets"),
     ("kernel.h", "Weights and vectors are always"),
     ("tensor.h", "they never grow"), ("tensor.h", "A kernel meets it only"),
     ("tensor.h", "The data never changes"), ("tensor.h", "Typed data somewhere"),

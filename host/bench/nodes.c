@@ -109,6 +109,7 @@ static void device_close(kd_device *device) {
 static const kd_plugin nodes = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .name = "nodes",
     .vendor = "Keel",
     .version = "1.0",

@@ -117,6 +117,49 @@ static void bits_of_a_later_abi_are_refused(void **state) {
   keel_close(context);
 }
 
+/* Calls one op with f32[4] on the plugin of opset 17. */
+static keel_status call_old(keel_context *context, const char *op) {
+  const float data[4] = {0};
+  keel_device *device = keel_device_at(context, 0);
+  keel_op *made = NULL;
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  keel_status status = keel_op_prepare(context, op, NULL, 0, device, &made);
+  if (status == KD_OK) status = keel_op_call(made, &x, 1, &y, 1);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_op_release(made);
+  return status;
+}
+
+/* DFT took its axis as an attribute until 19: an old kernel would not see the input, and
+ * compute something else. */
+static void ops_younger_than_a_plugin_are_not_offered(void **state) {
+  (void)state;
+  keel_context *context =
+      open_with(TEST_FOLDER "/old.so", NULL, KEEL_NO_WORKERS);
+  keel_kernel_facts facts;
+  keel_device *device = keel_device_at(context, 0);
+  assert_int_equal(keel_device_kernel(device, 1, &facts), KD_OK);
+  assert_string_equal(facts.op, "DFT");
+  assert_int_equal(facts.opset_max, 17);
+  assert_int_equal(keel_device_kernel(device, 2, &facts), KD_OK);
+  assert_true(facts.opset_max == UINT32_MAX);
+  assert_int_equal(call_old(context, "Relu"), KD_OK);
+  assert_int_equal(call_old(context, "Gelu"), KD_OK);
+  const float data[4] = {0};
+  const int64_t dims[] = {1, 4, 1};
+  keel_tensor *x = NULL, *y = NULL;
+  keel_op *op = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 3, dims, data, &x),
+                   KD_OK);
+  assert_int_equal(keel_op_prepare(context, "DFT", NULL, 0, device, &op),
+                   KD_OK);
+  assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_UNIMPLEMENTED);
+  keel_op_release(op);
+  keel_tensor_release(x);
+  keel_close(context);
+}
+
 static void odd_but_legal_plugins_are_loaded(void **state) {
   (void)state;
   keel_context *context = open_with(BAD("LARGER"), NULL, KEEL_NO_WORKERS);
@@ -381,6 +424,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(faulty_plugins_are_refused),
       cmocka_unit_test(bits_of_a_later_abi_are_refused),
+      cmocka_unit_test(ops_younger_than_a_plugin_are_not_offered),
       cmocka_unit_test(odd_but_legal_plugins_are_loaded),
       cmocka_unit_test(files_that_are_no_plugins_are_refused),
       cmocka_unit_test(other_machines_are_named),

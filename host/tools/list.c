@@ -185,10 +185,13 @@ int keel_main_devices(int argc, char **argv) {
 
 /* ---- ops ------------------------------------------------------------------ */
 
+/* What a definition takes that names no types. */
+static const uint64_t every = (UINT64_C(1) << KD_DTYPE_COUNT) - 2;
+
 static void types_text(uint64_t types, char *text, size_t size) {
   size_t used = 0;
-  snprintf(text, size, "%s", types ? "" : "all that the op allows");
-  for (kd_dtype i = 1; types && i < KD_DTYPE_COUNT && used < size; i++)
+  snprintf(text, size, "%s", types == every ? "all that the op allows" : "");
+  for (kd_dtype i = 1; types != every && i < KD_DTYPE_COUNT && used < size; i++)
     if (types & KD_TYPES(i))
       used += (size_t)snprintf(text + used, size - used, "%s%s",
                                used ? " " : "", keel_dtype_name(i));
@@ -215,7 +218,7 @@ static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
     if (at == count && count < room) rows[count++] = (row){.op = facts.op};
     if (at < room) {
       rows[at].types |= facts.input_types[0];
-      rows[at].any |= !facts.input_types[0];
+      rows[at].any |= facts.input_types[0] == every;
     }
   }
   qsort(rows, count, sizeof *rows, by_op);
@@ -235,7 +238,7 @@ static void print_ops(const listing *all, keel_device *device) {
     printf("%s: %u ops\n", facts.name, count);
   for (uint32_t i = 0; i < count; i++) {
     char types[300];
-    types_text(rows[i].any ? 0 : rows[i].types, types, sizeof types);
+    types_text(rows[i].any ? every : rows[i].types, types, sizeof types);
     if (all->json)
       printf("  {\"op\": \"%s\", \"types\": \"%s\"}%s\n", rows[i].op, types,
              i + 1 == count ? "" : ",");

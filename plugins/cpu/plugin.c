@@ -255,6 +255,7 @@ static const kd_memory_table memory = {
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .name = "cpu",
     .vendor = "Keel",
     .version = "0.1.0",

@@ -297,6 +297,7 @@ static void device_close(kd_device *d) {
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .name = "opencl",
     .vendor = "Keel",
     .version = "0.1.0",

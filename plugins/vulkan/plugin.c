@@ -477,6 +477,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .name = "vulkan",
     .vendor = "Keel",
     .version = "0.1.0",

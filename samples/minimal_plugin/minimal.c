@@ -30,8 +30,7 @@ static kd_status relu(kd_kernel *self, kd_stream *stream,
   return KD_OK;
 }
 
-/* Element i of the result, in a tensor that broadcasts to it (ONNX,
- * "Multidirectional Broadcasting"). */
+/* Element i of the result, in a tensor that broadcasts to it as ONNX says. */
 static int64_t broadcast(const kd_tensor *in, const kd_tensor *out, int64_t i) {
   int64_t at = 0, step = 1;
   for (uint32_t back = 1; back <= out->rank; back++) {
@@ -182,6 +181,7 @@ static void device_close(kd_device *device) {
 static const kd_plugin minimal = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .name = "minimal",
     .vendor = "Keel",
     .version = "1.0",

@@ -23,6 +23,10 @@
 #define KD_VERSION_MAJOR(version) ((uint32_t)(version) >> 16)
 #define KD_VERSION_MINOR(version) ((uint32_t)(version)&0xffffu)
 
+/* The newest semantics that these headers know: of domain "ai.onnx" ONNX's up to this
+ * opset, of domain "keel" those of this ABI version. */
+#define KD_OPSET 28u
+
 /* The rules that keep old plugins alive in new hosts, and the reverse:
  *
  * - Every table and descriptor begins with `struct_size`, the size its writer
@@ -106,8 +110,13 @@ typedef int32_t kd_status;
   X(BUSY, "busy", "wait until earlier work is done, then try again")
 
 /* Element types. The numbers are ONNX's TensorProto.DataType (onnx.proto, IR
- * version 10), so that nobody learns new ones. A reader treats a number that
- * it does not know as a type that it does not support. */
+ * version 12), so that nobody learns new ones. A reader treats a number that
+ * it does not know as a type that it does not support. Numbers up to 47 are
+ * kept for ONNX, 48 to 62 for Keel; from 0x80000000 on they are a vendor's own.
+ *
+ * Types of less than a byte are packed, the first element in the lowest bits;
+ * the last byte's unused bits are zero. Such a tensor begins at a whole byte, is
+ * always row-major, and has no strides. */
 typedef uint32_t kd_dtype;
 
 #define KD_NONE        0u /* an absent optional argument */
@@ -131,13 +140,17 @@ typedef uint32_t kd_dtype;
 #define KD_F8E4M3FNUZ  18u
 #define KD_F8E5M2      19u
 #define KD_F8E5M2FNUZ  20u
-#define KD_U4          21u /* two to a byte, low nibble first */
+#define KD_U4          21u /* two to a byte */
 #define KD_I4          22u
 #define KD_F4E2M1      23u
-#define KD_DTYPE_COUNT 24u /* grows with the list */
+#define KD_F8E8M0      24u /* the exponent alone: a power of two, or NaN */
+#define KD_U2          25u /* four to a byte */
+#define KD_I2          26u
+#define KD_DTYPE_COUNT 27u /* grows with the list */
 
-/* A set of element types, for the type masks of kernel definitions. */
-#define KD_TYPES(dtype) (UINT64_C(1) << (dtype))
+/* A set of element types, for the type masks of kernel definitions. The last bit
+ * stands for all vendors' types: `supports` tells them apart. */
+#define KD_TYPES(dtype) (UINT64_C(1) << ((dtype) < 63u ? (dtype) : 63u))
 
 /* Handles. The plugin defines the first group, the host the second; the other
  * side holds the pointer and never looks inside. */

@@ -28,11 +28,17 @@ extern "C" {
 #define KD_TYPES_NUMBER (KD_TYPES_FLOAT | KD_TYPES_INT)
 #define KD_TYPES_PLAIN  (KD_TYPES_NUMBER | KD_TYPES(KD_BOOL))
 
+/* Bits of one element; 0 for a number it does not know, and for strings. */
+static inline uint32_t kd_dtype_bits(kd_dtype dtype) {
+  static const uint8_t bits[KD_DTYPE_COUNT] = {
+      0,  32,  8,  8, 16, 16, 32, 64, 0, 8, 16, 64, 32, 64,
+      64, 128, 16, 8, 8,  8,  8,  4,  4, 4, 8,  2,  2};
+  return dtype < KD_DTYPE_COUNT ? bits[dtype] : 0;
+}
+
 /* Bytes of one element; 0 for types that have no whole byte each. */
 static inline uint32_t kd_dtype_size(kd_dtype dtype) {
-  static const uint8_t size[KD_DTYPE_COUNT] = {
-      0, 4, 1, 1, 2, 2, 4, 8, 0, 1, 2, 8, 4, 8, 8, 16, 2, 1, 1, 1, 1, 0, 0, 0};
-  return dtype < KD_DTYPE_COUNT ? size[dtype] : 0;
+  return kd_dtype_bits(dtype) / 8;
 }
 
 /* "f32" for KD_F32, and so on; "?" for a number it does not know. */
@@ -41,7 +47,8 @@ static inline const char *kd_dtype_name(kd_dtype dtype) {
       "none",       "f32",    "u8",         "i8",   "u16",  "i16",
       "i32",        "i64",    "str",        "bool", "f16",  "f64",
       "u32",        "u64",    "c64",        "c128", "bf16", "f8e4m3fn",
-      "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "u4",   "i4",   "f4e2m1"};
+      "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "u4",   "i4",   "f4e2m1",
+      "f8e8m0",     "u2",     "i2"};
   return dtype < KD_DTYPE_COUNT ? name[dtype] : "?";
 }
 

@@ -97,13 +97,17 @@ typedef struct kd_kernel_def {
   const char *domain;   /* NULL: "ai.onnx" */
   const char *op;
 
-  /* Opset versions (of the semantics: kd_node_table.opset) that it implements;
-   * 0: no bound. */
+  /* Opset versions (of the semantics: kd_node_table.opset) that it implements.
+   * opset_min 0: no lower bound. opset_max 0: as far as its headers knew, which
+   * is kd_plugin.opset, in domain "keel" the plugin's ABI minor version, and no
+   * bound in another domain; UINT32_MAX: whatever may come. So a kernel never
+   * meets a version of its op that is younger than itself. */
   uint32_t opset_min;
   uint32_t opset_max;
 
-  /* Sets of KD_TYPES(...) allowed for each input and output; 0: whatever the
-   * schema allows. Inputs past the array have the last one's set. */
+  /* Sets of KD_TYPES(...) allowed for each input and output; 0: what the schema
+   * allows of the types that its headers knew. Inputs past the array have the
+   * last one's set. */
   uint64_t input_types[KD_MAX_TYPED_INPUTS];
   uint64_t output_types[KD_MAX_TYPED_OUTPUTS];
 

@@ -92,7 +92,7 @@ typedef struct kd_plugin {
   const kd_memory_table *memory;
   const kd_kernel_def *kernels; /* an array of kernel_count definitions */
   uint32_t kernel_count;
-  uint32_t reserved;
+  uint32_t opset; /* KD_OPSET that it was built with; 0: 28, the first one */
 
   const kd_stream_table *streams; /* level async: both or neither */
   const kd_event_table *events;

@@ -138,8 +138,8 @@ KEEL_API void keel_device_describe(const keel_device *device,
 typedef struct keel_kernel_facts {
   const char *domain; /* "ai.onnx" */
   const char *op;
-  uint32_t opset_min, opset_max; /* 0: no bound */
-  uint64_t input_types[8]; /* sets of KD_TYPES; 0: whatever the op allows */
+  uint32_t opset_min, opset_max; /* UINT32_MAX: no bound */
+  uint64_t input_types[8];       /* sets of KD_TYPES, of what the op allows */
 } keel_kernel_facts;
 
 /* Returns KD_OK, KD_OUT_OF_RANGE. */

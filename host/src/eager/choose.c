@@ -5,7 +5,7 @@
 #include "layers/layers.h"
 
 static bool allows(uint64_t types, const keel_type *type) {
-  return !types || !type || (types & KD_TYPES(type->dtype));
+  return !type || (types & KD_TYPES(type->dtype));
 }
 
 static bool types_fit(const kd_kernel_def *def, const struct kd_node *node) {
@@ -25,8 +25,7 @@ static bool fits(keel_device *device, const kd_kernel_def *def,
   uint32_t opset = node->op->schema->since;
   bool blocked = node->blocked_inputs || node->blocked_output;
   uint32_t layouts = KD_KERNEL_BLOCKED_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC;
-  if ((def->opset_min && opset < def->opset_min) ||
-      (def->opset_max && opset > def->opset_max) ||
+  if ((def->opset_min && opset < def->opset_min) || opset > def->opset_max ||
       (blocked && !(def->flags & layouts)) || !types_fit(def, node))
     return false;
   if (!def->supports) return true;

@@ -208,6 +208,7 @@ static keel_status copy_kernels(keel_plugin *plugin) {
                        : !def->enqueue ? "enqueue"
                                        : "destroy");
     if (!def->domain) def->domain = "ai.onnx";
+    keel_horizon_set(plugin, def);
     if (keel_flags_of_kernel(plugin, def) != KD_OK) {
       keel_log_line(&plugin->context->log, KD_LOG_WARNING, "%s; it is not used",
                     keel_message());

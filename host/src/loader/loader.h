@@ -42,6 +42,10 @@ keel_status keel_flags_of_kernel(const keel_plugin *plugin,
 keel_status keel_flags_of_device(const keel_plugin *plugin,
                                  const keel_device *device);
 
+/* Puts what a plugin's headers knew in place of the zeros of a definition: opset_max and the
+ * sets of types. */
+void keel_horizon_set(const keel_plugin *plugin, kd_kernel_def *def);
+
 /* Whether nobody but the caller and root can exchange a file: it, or a folder or link on
  * the way to it. Returns KD_OK, KD_PERMISSION_DENIED, KD_NOT_FOUND. */
 keel_status keel_path_check(const char *path);

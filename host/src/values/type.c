@@ -31,13 +31,14 @@ static bool measure(keel_type *type) {
     empty |= dim == 0;
     if (dim > 0 && !keel_mul_i64(product, dim, &product)) return false;
   }
-  uint32_t size = kd_dtype_size(type->dtype);
-  if (!keel_mul_i64(product, size ? size : 1, &bytes) || bytes >= INT64_MAX / 4)
+  int64_t bits = kd_dtype_bits(type->dtype);
+  if (!keel_mul_i64(product, bits > 8 ? bits / 8 : 1, &bytes) ||
+      bytes >= INT64_MAX / 4)
     return false;
   type->elements = open ? -1 : empty ? 0 : product;
-  if (!open) /* the types without a size have two elements a byte */
-    type->bytes =
-        (uint64_t)(size ? type->elements * size : (type->elements + 1) / 2);
+  if (!open)
+    type->bytes = (uint64_t)(bits < 8 ? (type->elements * bits + 7) / 8
+                                      : type->elements * (bits / 8));
   return true;
 }
 

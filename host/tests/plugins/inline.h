@@ -8,6 +8,10 @@
 #include <string.h>
 #include "single.h"
 
+#ifndef OPSET
+#define OPSET KD_OPSET
+#endif
+
 static const kd_host *host;
 
 static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
@@ -95,11 +99,11 @@ static const kd_memory_table memory = {
 };
 
 /* The slots of kd_plugin that are the same for all. */
-#define INLINE_PLUGIN                                              \
-  .struct_size = sizeof(kd_plugin), .abi_version = KD_ABI_VERSION, \
-  .vendor = "Keel's tests", .version = "1", .open = plugin_open,   \
-  .close = plugin_close, .device_count = device_count,             \
-  .device_info = device_info, .device_open = device_open,          \
+#define INLINE_PLUGIN                                                       \
+  .struct_size = sizeof(kd_plugin), .abi_version = KD_ABI_VERSION,          \
+  .opset = OPSET, .vendor = "Keel's tests", .version = "1",                 \
+  .open = plugin_open, .close = plugin_close, .device_count = device_count, \
+  .device_info = device_info, .device_open = device_open,                   \
   .device_close = device_close, .memory = &memory
 
 #endif /* KEEL_TESTS_INLINE_H */

@@ -610,6 +610,7 @@ static const kd_capture_table captures = {
 static const kd_plugin plugin = {
     .struct_size = sizeof plugin,
     .abi_version = KD_ABI_VERSION,
+    .opset = KD_OPSET,
     .name = QUEUE_NAME,
     .vendor = "Keel's tests",
     .version = "1",
