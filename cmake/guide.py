@@ -18,6 +18,7 @@ TABLES = [  # table, header, level, needed slots, what the host does without one
     ("kd_region_table", "region.h", "compile", "claim compile enqueue destroy", ""),
     ("kd_profile_table", "profile.h", "profile", "start stop clock", ""),
     ("kd_peer_table", "memory.h", "peer", "reachable copy", ""),
+    ("kd_external_table", "memory.h", "external", "import_memory export_memory", ""),
     ("kd_collective_table", "collective.h", "collective", "create destroy", ""),
 ]
 WITHOUT = {
@@ -25,8 +26,6 @@ WITHOUT = {
     "kd_memory_table.fill": "copies the pattern in",
     "kd_memory_table.map": "copies instead",
     "kd_memory_table.unmap": "copies instead",
-    "kd_memory_table.import_memory": "copies what comes from elsewhere",
-    "kd_memory_table.export_memory": "copies what goes elsewhere",
     "kd_memory_table.stats": "shows what it allocated itself",
     "kd_memory_table.trim": "nothing",
     "kd_stream_table.flush": "assumes that nothing is held back",

@@ -1,6 +1,7 @@
 /* memory.c - the simulated device's memory, peers and collectives. */
 #include "mutants/sim.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -141,6 +142,10 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
 }
 
 static void drop(kd_buffer *buffer) {
+  if (buffer->mapped) {
+    munmap(buffer->mapped, buffer->mapped_size);
+    close(buffer->file);
+  }
   if (BUG(import_frees) && buffer->external && !last_small &&
       buffer->raw == NULL)
     munmap(buffer->bytes, buffer->size);
@@ -421,34 +426,75 @@ static void unmap(kd_device *device, kd_buffer *buffer) {
 
 /* ---- the rest of the table -------------------------------------------------------------------------- */
 
-static kd_status import_memory(kd_device *device, uint32_t kind,
-                               uint64_t handle, uint64_t size,
+/* Of what is exported as a descriptor, the memory is a file's. */
+static kd_status map_file(kd_buffer *buffer, int file, uint64_t offset,
+                          uint64_t size) {
+  void *at =
+      mmap(NULL, size + offset, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (at == MAP_FAILED)
+    return FAIL(KD_INVALID_ARGUMENT, "descriptor %d is no memory: %s", file,
+                strerror(errno));
+  buffer->file = file;
+  buffer->mapped = at;
+  buffer->mapped_size = size + offset;
+  buffer->bytes = (char *)at + offset;
+  return KD_OK;
+}
+
+static kd_status import_memory(kd_device *device, const kd_external *memory,
                                kd_buffer **out_buffer, void **out_address) {
-  if (kind != KD_EXTERNAL_HOST_POINTER && !BUG(import_any_kind))
-    return FAIL(KD_UNIMPLEMENTED, "memory of kind %u can't be imported", kind);
+  if (memory->kind != KD_EXTERNAL_HOST_POINTER &&
+      memory->kind != KD_EXTERNAL_OPAQUE_FD && !BUG(import_any_kind))
+    return FAIL(KD_UNIMPLEMENTED, "memory of kind %u can't be imported",
+                memory->kind);
   kd_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   buffer->device = device;
   buffer->external = true;
-  buffer->bytes = (char *)(uintptr_t)handle;
-  buffer->size = size;
+  buffer->size = memory->size;
+  if (memory->kind == KD_EXTERNAL_OPAQUE_FD) {
+    kd_status status =
+        map_file(buffer, (int)memory->handle, memory->offset, memory->size);
+    if (status != KD_OK) {
+      free(buffer);
+      return status;
+    }
+  } else {
+    buffer->bytes = (char *)(uintptr_t)memory->handle + memory->offset;
+  }
+  if (BUG(import_copies) && memory->kind == KD_EXTERNAL_HOST_POINTER)
+    buffer->bytes = memcpy(malloc(buffer->size), buffer->bytes, buffer->size);
   if (BUG(import_pads))
-    *(volatile char *)(buffer->bytes + size - 1) = buffer->bytes[size - 1];
+    *(volatile char *)(buffer->bytes + buffer->size - 1) =
+        buffer->bytes[buffer->size - 1];
   *out_buffer = buffer;
   *out_address = NULL;
   return KD_OK;
 }
 
 static kd_status export_memory(kd_device *device, kd_buffer *buffer,
-                               uint32_t kind, uint64_t *out_handle) {
+                               kd_external *out_memory) {
   (void)device;
-  if (kind != KD_EXTERNAL_HOST_POINTER)
-    return FAIL(KD_UNIMPLEMENTED, "kind %u can't be exported", kind);
   char *bytes = buffer->bytes;
   if (BUG(export_wrong)) bytes = calloc(1, buffer->size);
-  *out_handle = (uint64_t)(uintptr_t)bytes;
+  if (out_memory->kind == KD_EXTERNAL_HOST_POINTER)
+    out_memory->handle = (uint64_t)(uintptr_t)bytes;
+  else if (out_memory->kind == KD_EXTERNAL_OPAQUE_FD && buffer->mapped)
+    out_memory->handle = (uint64_t)dup(buffer->file);
+  else
+    return FAIL(KD_UNIMPLEMENTED, "the buffer can't be exported as kind %u",
+                out_memory->kind);
+  out_memory->offset = 0;
+  out_memory->size = buffer->size;
+  out_memory->access = KD_READ | KD_WRITE;
   return KD_OK;
 }
+
+const kd_external_table sim_external = {
+    .struct_size = sizeof(kd_external_table),
+    .import_memory = import_memory,
+    .export_memory = export_memory,
+};
 
 static kd_status stats(kd_device *device, uint32_t space,
                        kd_memory_stats *out_stats) {
@@ -473,9 +519,25 @@ static void trim(kd_device *device) {
   if (BUG(trim_takes_live) && trimmed) memset(trimmed->bytes, 0, trimmed->size);
 }
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
-  kd_status status = sim_allocate(device, space, size, out_buffer, out_address);
+  uint32_t kind = wanted->export_kind;
+  if (wanted->flags)
+    return FAIL(KD_UNIMPLEMENTED, "allocation flags 0x%x", wanted->flags);
+  if (kind > KD_EXTERNAL_OPAQUE_FD)
+    return FAIL(KD_UNIMPLEMENTED, "memory can't be exported as kind %u", kind);
+  kd_status status = sim_allocate(device, wanted->space, wanted->size,
+                                  out_buffer, out_address);
+  if (status == KD_OK && kind == KD_EXTERNAL_OPAQUE_FD) {
+    int file = memfd_create("sim", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, (off_t)wanted->size) != 0 ||
+        map_file(*out_buffer, file, 0, wanted->size) != KD_OK) {
+      if (file >= 0) close(file);
+      sim_release(device, *out_buffer);
+      return FAIL(KD_OUT_OF_MEMORY, "no file in memory of %llu bytes",
+                  (unsigned long long)wanted->size);
+    }
+  }
   if (status == KD_OK && BUG(trim_takes_live) && !trimmed)
     trimmed = *out_buffer;
   if (status == KD_OK && BUG(reopen_dirty)) openings += sim_devices[0].open;
@@ -493,8 +555,6 @@ kd_memory_table sim_memory = {
     .fill = fill,
     .map = map,
     .unmap = unmap,
-    .import_memory = import_memory,
-    .export_memory = export_memory,
     .stats = stats,
     .trim = trim,
 };

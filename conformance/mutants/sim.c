@@ -356,6 +356,7 @@ static kd_plugin plugin = {
     .profile = &sim_profile,
     .peer = &sim_peer,
     .collectives = &sim_collectives,
+    .external = &sim_external,
     .run_begin = run_begin,
     .run_end = run_end,
     .device_status = device_status,
@@ -388,10 +389,9 @@ static void bare_tables(void) {
   m->fill = NULL;
   m->map = NULL;
   m->unmap = NULL;
-  m->import_memory = NULL;
-  m->export_memory = NULL;
   m->stats = NULL;
   m->trim = NULL;
+  plugin.external = NULL;
 }
 
 static void set_tables(void) {

@@ -48,6 +48,9 @@ struct kd_buffer {
   uint64_t size;
   uint32_t space;
   bool external;
+  int file;     /* of what is exported as a descriptor, or imported so */
+  void *mapped; /* NULL: no file */
+  uint64_t mapped_size;
   char *shadow; /* of a map that goes through a copy */
   uint64_t map_offset, map_size;
   uint32_t map_access;
@@ -177,6 +180,7 @@ void sim_release(kd_device *device, kd_buffer *buffer);
 void sim_memory_reset(void);
 extern const kd_peer_table sim_peer;
 extern const kd_collective_table sim_collectives;
+extern const kd_external_table sim_external;
 
 /* stream.c */
 extern kd_stream_table sim_streams;

@@ -66,10 +66,10 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   return status;
 }
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
   (void)device;
-  (void)space;
   void *memory = host->allocate(host, size, 64);
   if (!memory) return host->fail(KD_OUT_OF_MEMORY, "no memory is left");
   *out_buffer = memory;

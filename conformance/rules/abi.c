@@ -40,7 +40,7 @@ static void open_with(const kd_host *host, const char *what) {
       kd_buffer *buffer = NULL;
       void *address = NULL;
       char bytes[64] = "abc", back[64];
-      kc_ok(kp.m.allocate(device, 0, 64, &buffer, &address), "allocate");
+      kc_ok(kc_allocate(device, 0, 64, &buffer, &address), "allocate");
       kc_ok(kp.m.copy_in(device, NULL, bytes, buffer, 0, 64), "copy_in");
       kc_ok(kp.m.copy_out(device, NULL, buffer, 0, back, 64), "copy_out");
       kc_check(!strcmp(back, "abc"), "copies under %s are wrong", what);
@@ -268,13 +268,18 @@ static void abi_unknown_dtype(void) {
       free(type);
     }
   }
-  if (kp.m.import_memory) {
+  if (kp.p.external) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
+    const kd_external odd_kind = {.struct_size = sizeof odd_kind,
+                                  .kind = 999,
+                                  .handle = 1,
+                                  .size = 64,
+                                  .access = KD_READ};
     kd_status status =
         KC_CALL(kd_status,
-                kp.m.import_memory(kc_device(), 999, 1, 64, &buffer, &address),
-                "memory.import_memory(kind 999)");
+                kp.x.import_memory(kc_device(), &odd_kind, &buffer, &address),
+                "external.import_memory(kind 999)");
     kc_check(status == KD_UNIMPLEMENTED,
              "import_memory of an unknown kind returned %s",
              kd_status_name(status));
@@ -310,6 +315,9 @@ static void abi_groups(void) {
     kc_check(kp.peer.reachable && kp.peer.copy,
              "a slot of the peer table is NULL");
   kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
+  if (kp.p.external)
+    kc_check(kp.x.import_memory && kp.x.export_memory,
+             "a slot of the external table is NULL");
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     kc_check(!kp.kernels[i].create || kp.kernels[i].destroy,
              "%s has create and no destroy", kp.kernels[i].op);
@@ -328,6 +336,7 @@ static void abi_table_sizes(void) {
       {"kd_region_table", kp.p.regions, offsetof(kd_region_table, serialize)},
       {"kd_profile_table", kp.p.profile, sizeof(kd_profile_table)},
       {"kd_peer_table", kp.p.peer, sizeof(kd_peer_table)},
+      {"kd_external_table", kp.p.external, sizeof(kd_external_table)},
       {"kd_collective_table", kp.p.collectives,
        offsetof(kd_collective_table, all_reduce)}};
   for (size_t i = 0; i < KC_COUNT_OF(tables); i++) {
@@ -442,7 +451,7 @@ static const kc_rule rules[] = {
             "A reader treats a number that it does not know as a type that it"
             " does not support",
             "KD_DTYPE_COUNT KD_STRING kd_kernel_def.supports"
-            " kd_memory_table.import_memory"
+            " kd_external_table.import_memory kd_external.kind"
             " KD_NONE KD_F8E4M3FN KD_F8E4M3FNUZ KD_F8E5M2 KD_F8E5M2FNUZ KD_U4"
             " KD_I4 KD_F4E2M1 KD_F8E8M0 KD_U2 KD_I2 KD_C64 KD_C128",
             "A table indexed by element type without a bound reads past its end"
@@ -450,7 +459,7 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "abi.groups", abi_groups, 0, "plugin.h",
             "level async: both or neither",
             "kd_plugin.streams kd_plugin.events kd_plugin.capture"
-            " kd_plugin.collectives"
+            " kd_plugin.collectives kd_plugin.external"
             " kd_plugin.regions kd_plugin.profile kd_plugin.peer"
             " kd_memory_table.unmap"
             " kd_kernel_def.destroy",
@@ -464,6 +473,7 @@ static const kc_rule rules[] = {
             " kd_capture_table.struct_size kd_capture_table.reserved"
             " kd_region_table.struct_size kd_region_table.reserved"
             " kd_profile_table.struct_size kd_profile_table.reserved"
+            " kd_external_table.struct_size kd_external_table.reserved"
             " kd_peer_table.struct_size kd_peer_table.reserved"
             " kd_collective_table.struct_size kd_collective_table.reserved",
             "A forgotten struct_size is 0: every slot of the table is then"

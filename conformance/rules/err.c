@@ -7,7 +7,7 @@ static kd_status fail_once(uint64_t size) {
   kd_buffer *buffer = NULL;
   void *address = NULL;
   return KC_CALL(kd_status,
-                 kp.m.allocate(kc_device(), 0, size, &buffer, &address),
+                 kc_allocate(kc_device(), 0, size, &buffer, &address),
                  "memory.allocate(%llu bytes)", (unsigned long long)size);
 }
 
@@ -43,19 +43,21 @@ static void err_message_names(void) {
 static void err_out_params(void) {
   kd_buffer *buffer = (kd_buffer *)(uintptr_t)0x5a5a;
   void *address = (void *)(uintptr_t)0x5a5a;
-  kd_status status = KC_CALL(
-      kd_status,
-      kp.m.allocate(kc_device(), 0, UINT64_MAX - 4095, &buffer, &address),
-      "memory.allocate(too much)");
+  kd_status status =
+      KC_CALL(kd_status,
+              kc_allocate(kc_device(), 0, UINT64_MAX - 4095, &buffer, &address),
+              "memory.allocate(too much)");
   kc_check(status != KD_OK, "an allocation of 2^64 bytes succeeded");
   kc_check(buffer == (kd_buffer *)(uintptr_t)0x5a5a &&
                address == (void *)(uintptr_t)0x5a5a,
            "a failed allocate wrote its out-parameters");
-  if (kp.m.import_memory) {
+  if (kp.p.external) {
+    const kd_external odd_kind = {
+        .struct_size = sizeof odd_kind, .kind = 999, .size = 64};
     status =
         KC_CALL(kd_status,
-                kp.m.import_memory(kc_device(), 999, 0, 64, &buffer, &address),
-                "memory.import_memory(kind 999)");
+                kp.x.import_memory(kc_device(), &odd_kind, &buffer, &address),
+                "external.import_memory(kind 999)");
     kc_check(status == KD_OK || buffer == (kd_buffer *)(uintptr_t)0x5a5a,
              "a failed import_memory wrote its out-parameters");
   }
@@ -75,7 +77,7 @@ static void err_success_clears(void) {
   kd_buffer *buffer = NULL;
   void *address = NULL;
   kc_ok(KC_CALL(kd_status, /* the message is cleared before each call */
-                kp.m.allocate(kc_device(), 0, 64, &buffer, &address),
+                kc_allocate(kc_device(), 0, 64, &buffer, &address),
                 "memory.allocate(64 bytes)"),
         "allocate");
   kc_check(!*kc_message(), "a call that succeeded left a message: \"%.100s\"",
@@ -143,9 +145,9 @@ static void err_alloc_fail(void) {
       kc_check(status == KD_OK || *kc_message(),
                "device_open failed without a message");
       if (status == KD_OK) {
-        kd_status made = KC_CALL(
-            kd_status, kp.m.allocate(device, 0, 1000, &buffer, &address),
-            "memory.allocate");
+        kd_status made =
+            KC_CALL(kd_status, kc_allocate(device, 0, 1000, &buffer, &address),
+                    "memory.allocate");
         kc_check(made == KD_OK || made == KD_OUT_OF_MEMORY,
                  "allocate returned %s", kd_status_name(made));
         if (made == KD_OK) {

@@ -126,7 +126,7 @@ static int help_twice(const char *argument) {
     table->close(theirs);
     kd_buffer *buffer = NULL;
     void *address = NULL;
-    if (kp.m.allocate(a, 0, 100, &buffer, &address) != KD_OK) return 6;
+    if (kc_allocate(a, 0, 100, &buffer, &address) != KD_OK) return 6;
     kp.m.release(a, buffer);
     kp.p.device_close(a);
   } else {
@@ -179,7 +179,7 @@ static int help_hosts(const char *argument) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
     char data[16] = "two hosts", back[16] = "";
-    if (kp.m.allocate(device, 0, sizeof data, &buffer, &address) != KD_OK ||
+    if (kc_allocate(device, 0, sizeof data, &buffer, &address) != KD_OK ||
         kp.m.copy_in(device, NULL, data, buffer, 0, sizeof data) != KD_OK ||
         kp.m.copy_out(device, NULL, buffer, 0, back, sizeof back) != KD_OK ||
         memcmp(data, back, sizeof data) != 0)

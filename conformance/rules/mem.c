@@ -9,7 +9,7 @@ static kd_status take(uint32_t space, uint64_t size, kd_buffer **out,
   *out = NULL;
   *out_address = NULL;
   return KC_CALL(
-      kd_status, kp.m.allocate(kc_device(), space, size, out, out_address),
+      kd_status, kc_allocate(kc_device(), space, size, out, out_address),
       "memory.allocate(space %u, %llu bytes)", space, (unsigned long long)size);
 }
 
@@ -117,7 +117,7 @@ static void mem_oom_size(void) {
     kd_buffer *buffer = (kd_buffer *)(uintptr_t)0x5a5a;
     void *address = (void *)(uintptr_t)0x5a5a;
     kd_status status = KC_CALL(
-        kd_status, kp.m.allocate(kc_device(), 0, wrong[i], &buffer, &address),
+        kd_status, kc_allocate(kc_device(), 0, wrong[i], &buffer, &address),
         "memory.allocate(%llu bytes)", (unsigned long long)wrong[i]);
     kc_check(status == KD_OUT_OF_MEMORY,
              "allocating %llu bytes of %llu returned %s",
@@ -366,26 +366,47 @@ static void *pages(uint64_t size, int rights) {
   return at;
 }
 
-static kd_status import(void *memory, uint64_t size, kd_buffer **out) {
+static kd_status import(void *memory, uint64_t offset, uint64_t size,
+                        uint32_t access, kd_buffer **out) {
   void *address = NULL;
-  return KC_CALL(
-      kd_status,
-      kp.m.import_memory(kc_device(), KD_EXTERNAL_HOST_POINTER,
-                         (uint64_t)(uintptr_t)memory, size, out, &address),
-      "memory.import_memory(host pointer, %llu bytes)",
-      (unsigned long long)size);
+  const kd_external from = {.struct_size = sizeof from,
+                            .kind = KD_EXTERNAL_HOST_POINTER,
+                            .handle = (uint64_t)(uintptr_t)memory,
+                            .offset = offset,
+                            .size = size,
+                            .access = access};
+  return KC_CALL(kd_status,
+                 kp.x.import_memory(kc_device(), &from, out, &address),
+                 "external.import_memory(host pointer, %llu bytes from %llu)",
+                 (unsigned long long)size, (unsigned long long)offset);
 }
 
 static void mem_import(void) {
   uint64_t size = 8192;
   char *memory = pages(size, PROT_READ | PROT_WRITE), *back = kc_take(size);
   kd_buffer *buffer = NULL;
-  kd_status status = import(memory, size, &buffer);
+  kd_status status = import(memory, 0, size, KD_READ | KD_WRITE, &buffer);
   if (status == KD_UNIMPLEMENTED) kc_unclaimed("it imports no host memory");
   kc_ok(status, "import_memory");
   kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 0, back, size), "copy_out");
   kc_check(!memcmp(memory, back, size), "imported memory reads otherwise");
+  char new[100] = "written through the buffer";
+  kc_ok(kp.m.copy_in(kc_device(), NULL, new, buffer, 4096, sizeof new),
+        "copy_in");
   give(buffer);
+  kc_check(!memcmp(memory + 4096, new, sizeof new),
+           "what was written to imported memory is not there: it is a copy");
+  status = import(memory, 4096, 4096, KD_READ | KD_WRITE, &buffer);
+  if (status == KD_OK) {
+    kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 0, back, 4096), "copy_out");
+    kc_check(!memcmp(memory + 4096, back, 4096),
+             "memory imported from an offset reads otherwise");
+    give(buffer);
+  } else {
+    kc_check(status == KD_UNIMPLEMENTED, "import from an offset returned %s",
+             kd_status_name(status));
+  }
+  back[size - 1] = memory[size - 1];
   /* still ours: readable, and to be unmapped by us alone */
   char byte = memory[size - 1];
   kc_check(byte == back[size - 1], "imported memory changed by its release");
@@ -397,7 +418,7 @@ static void mem_import_readonly(void) {
   uint64_t size = 8192;
   char *memory = pages(size, PROT_READ), *back = kc_take(size);
   kd_buffer *buffer = NULL;
-  kd_status status = import(memory, size, &buffer);
+  kd_status status = import(memory, 0, size, KD_READ, &buffer);
   if (status == KD_UNIMPLEMENTED)
     kc_unclaimed("it imports no read-only host memory");
   kc_ok(status, "import_memory of read-only pages");
@@ -411,42 +432,56 @@ static void mem_import_readonly(void) {
 }
 
 static void mem_export(void) {
-  if (!kp.m.export_memory) kc_unclaimed("memory.export_memory is NULL");
   char in[512], out[512];
-  kc_buffer *buffer = kc_buffer_make(sizeof in);
   kc_pattern(in, sizeof in, 6);
-  kc_write(buffer, 0, in, sizeof in);
   static const uint32_t kinds[] = {KD_EXTERNAL_HOST_POINTER,
                                    KD_EXTERNAL_OPAQUE_FD, KD_EXTERNAL_DMA_BUF};
   uint32_t good = 0;
   for (size_t i = 0; i < KC_COUNT_OF(kinds); i++) {
-    uint64_t handle = 0;
+    kd_buffer *buffer = NULL, *other = NULL;
+    void *address = NULL;
+    const kd_allocation wanted = {
+        .struct_size = sizeof wanted, .size = 8192, .export_kind = kinds[i]};
+    kd_external out_there = {.struct_size = sizeof out_there, .kind = kinds[i]};
     kd_status status = KC_CALL(
-        kd_status,
-        kp.m.export_memory(kc_device(), buffer->handle, kinds[i], &handle),
-        "memory.export_memory(kind %u)", kinds[i]);
+        kd_status, kp.m.allocate(kc_device(), &wanted, &buffer, &address),
+        "memory.allocate(to be exported as kind %u)", kinds[i]);
+    if (status == KD_UNIMPLEMENTED) continue;
+    kc_ok(status, "allocate");
+    kc_ok(kp.m.copy_in(kc_device(), NULL, in, buffer, 64, sizeof in),
+          "copy_in");
+    status =
+        KC_CALL(kd_status, kp.x.export_memory(kc_device(), buffer, &out_there),
+                "external.export_memory(kind %u)", kinds[i]);
     kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
              "export_memory of kind %u returned %s", kinds[i],
              kd_status_name(status));
-    if (status != KD_OK) continue;
-    good++;
-    kd_buffer *other = NULL;
-    void *address = NULL;
-    status = KC_CALL(kd_status,
-                     kp.m.import_memory(kc_device(), kinds[i], handle,
-                                        buffer->total, &other, &address),
-                     "memory.import_memory(what was exported)");
-    if (kc_check(status == KD_OK, "what was exported can't be imported: %s",
-                 kc_message())) {
-      kc_ok(kp.m.copy_out(kc_device(), NULL, other, buffer->offset, out,
-                          sizeof out),
-            "copy_out");
-      kc_check(!memcmp(in, out, sizeof in), "exported memory reads otherwise");
-      give(other);
+    if (status == KD_OK) {
+      good++;
+      kc_check(out_there.size >= 8192 && (out_there.access & KD_READ),
+               "what was exported has %llu bytes, access %u",
+               (unsigned long long)out_there.size, out_there.access);
+      status =
+          KC_CALL(kd_status,
+                  kp.x.import_memory(kc_device(), &out_there, &other, &address),
+                  "external.import_memory(what was exported)");
+      if (kc_check(status == KD_OK, "what was exported can't be imported: %s",
+                   kc_message())) {
+        if (kinds[i] != KD_EXTERNAL_HOST_POINTER) {
+          give(buffer); /* the memory lives on */
+          buffer = NULL;
+        }
+        kc_ok(kp.m.copy_out(kc_device(), NULL, other, 64, out, sizeof out),
+              "copy_out");
+        kc_check(!memcmp(in, out, sizeof in),
+                 "exported memory reads otherwise");
+        give(other);
+      } else if (kinds[i] != KD_EXTERNAL_HOST_POINTER) {
+        close((int)out_there.handle); /* still ours */
+      }
     }
-    if (kinds[i] != KD_EXTERNAL_HOST_POINTER) close((int)handle);
+    if (buffer) give(buffer);
   }
-  kc_buffer_free(buffer);
   if (!good) kc_unclaimed("it exports memory in no way");
 }
 
@@ -476,6 +511,8 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "mem.alloc-free", mem_alloc_free, KC_CASES, "memory.h",
             "Makes a buffer of at least `size` bytes (never 0)",
             "kd_memory_table.allocate kd_memory_table.release KD_OK"
+            " kd_allocation.struct_size kd_allocation.size kd_allocation.space"
+            " kd_allocation.flags"
             " KD_SPACE_DEVICE",
             "The whole of the size can be used, whatever the page or the block"
             " of the driver is."),
@@ -540,24 +577,28 @@ static const kc_rule rules[] = {
             "A map that copies the whole buffer out and back undoes what was"
             " written meanwhile."),
     KC_RULE(MUST, CORE, "mem.map-kernel", mem_map_kernel, 0, "memory.h",
-            "for reading (1), writing (2) or both (3)",
+            "`access`: KD_READ, KD_WRITE or both",
             "kd_memory_table.map kd_kernel_def.enqueue",
             "Kernels and maps must see the same memory."),
     KC_RULE(MUST, EXTERNAL, "mem.import-host", mem_import, 0, "memory.h",
             "Makes a buffer of memory that somebody else owns, without a copy",
-            "kd_memory_table.import_memory KD_EXTERNAL_HOST_POINTER",
+            "kd_external_table.import_memory KD_EXTERNAL_HOST_POINTER"
+            " kd_external.handle kd_external.offset kd_external.size"
+            " kd_external.access kd_external.struct_size KD_READ KD_WRITE",
             "Freeing what was imported takes a model's weights away from under"
             " the application."),
     KC_RULE(MUST, EXTERNAL, "mem.import-readonly", mem_import_readonly, 0,
-            "memory.h", "It may be read-only: nothing writes to it then",
-            "kd_memory_table.import_memory",
+            "memory.h", "nothing writes without the second",
+            "kd_external_table.import_memory kd_external.reserved",
             "Weights are mapped from files without the right to write; padding"
             " them in place faults."),
-    KC_RULE(MUST, EXTERNAL, "mem.export", mem_export, 0, "memory.h",
-            "Gives a handle of a buffer for another device or process",
-            "kd_memory_table.export_memory KD_EXTERNAL_OPAQUE_FD"
-            " KD_EXTERNAL_DMA_BUF",
-            "The handle must reach the same bytes."),
+    KC_RULE(
+        MUST, EXTERNAL, "mem.export", mem_export, 0, "memory.h",
+        "the memory lives as long as the buffer or what was imported from it",
+        "kd_external_table.export_memory kd_allocation.export_kind"
+        " KD_EXTERNAL_OPAQUE_FD"
+        " KD_EXTERNAL_DMA_BUF",
+        "The handle must reach the same bytes."),
     KC_RULE(MUST, CORE, "mem.reuse", mem_reuse, 0, "kernel.h",
             "contents are junk", "kd_memory_table.release kd_launch.workspace",
             "Fresh memory is often zero and reused memory is not: kernels that"

@@ -67,8 +67,7 @@ static void perf_alloc(void) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
     uint64_t begin = kc_now();
-    kc_ok(kp.m.allocate(kc_device(), 0, 1 << 20, &buffer, &address),
-          "allocate");
+    kc_ok(kc_allocate(kc_device(), 0, 1 << 20, &buffer, &address), "allocate");
     kp.m.release(kc_device(), buffer);
     uint64_t time = kc_now() - begin;
     if (time < best) best = time;

@@ -64,9 +64,9 @@ static void memory_only(void *context, uint32_t index) {
       KC_DO(kp.m.release(kc_device(), live[at]), "memory.release");
       live[at] = NULL;
     } else if (kc_check(KC_CALL(kd_status,
-                                kp.m.allocate(kc_device(), 0,
-                                              4 + kc_below(&random, 5000),
-                                              &live[at], &address),
+                                kc_allocate(kc_device(), 0,
+                                            4 + kc_below(&random, 5000),
+                                            &live[at], &address),
                                 "memory.allocate") == KD_OK,
                         "allocate failed beside other threads")) {
       uint32_t word = index * 100 + at;
@@ -91,7 +91,7 @@ static void first_use(void *context, uint32_t index) {
   char in[64], out[64];
   kc_pattern(in, 64, index);
   pthread_barrier_wait(&line_up);
-  kd_status status = kp.m.allocate(device, 0, 64, &buffer, &address);
+  kd_status status = kc_allocate(device, 0, 64, &buffer, &address);
   kc_check(status == KD_OK, "the first allocate, on 8 threads at once: %s",
            kc_message());
   if (status != KD_OK) return;

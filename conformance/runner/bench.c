@@ -200,7 +200,7 @@ static double allocations(void *context) {
   for (int i = 0; i < 20; i++) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
-    if (kp.m.allocate(kc_device(), 0, size, &buffer, &address) != KD_OK) break;
+    if (kc_allocate(kc_device(), 0, size, &buffer, &address) != KD_OK) break;
     kp.m.release(kc_device(), buffer);
   }
   return (double)(kc_now() - begin) / 20;

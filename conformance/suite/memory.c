@@ -101,11 +101,11 @@ kd_status kc_buffer_try(kd_device *device, uint32_t space, uint64_t size,
   made->size = size;
   made->offset = round_up(GUARD, align ? align : 64);
   made->total = made->offset + size + GUARD;
-  kd_status status = KC_CALL(
-      kd_status,
-      kp.m.allocate(device, space, made->total, &made->handle, &address),
-      "memory.allocate(space %u, %llu bytes)", space,
-      (unsigned long long)made->total);
+  kd_status status =
+      KC_CALL(kd_status,
+              kc_allocate(device, space, made->total, &made->handle, &address),
+              "memory.allocate(space %u, %llu bytes)", space,
+              (unsigned long long)made->total);
   if (status != KD_OK) {
     free(made);
     return status;

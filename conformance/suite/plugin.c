@@ -59,6 +59,7 @@ void kc_load(void) {
   copy_table(kp.p.profile, &kp.f, sizeof kp.f);
   copy_table(kp.p.peer, &kp.peer, sizeof kp.peer);
   copy_table(kp.p.collectives, &kp.g, sizeof kp.g);
+  copy_table(kp.p.external, &kp.x, sizeof kp.x);
   copy_kernels();
 }
 
@@ -77,7 +78,7 @@ bool kc_claims(kc_level level) {
     case KC_COLLECTIVE:
       return kp.p.collectives != NULL;
     case KC_EXTERNAL:
-      return kp.m.import_memory != NULL;
+      return kp.p.external != NULL;
     default:
       return true;
   }
@@ -98,6 +99,13 @@ void kc_close(void) {
   KC_DO(kp.p.close(kp.instance), "close()");
   kp.open = false;
   kc_host.closed = true;
+}
+
+kd_status kc_allocate(kd_device *device, uint32_t space, uint64_t size,
+                      kd_buffer **out_buffer, void **out_address) {
+  const kd_allocation wanted = {
+      .struct_size = sizeof wanted, .size = size, .space = space};
+  return kp.m.allocate(device, &wanted, out_buffer, out_address);
 }
 
 /* ---- devices -------------------------------------------------------------------- */

@@ -160,6 +160,7 @@ typedef struct kc_plugin {
   kd_profile_table f;
   kd_peer_table peer;
   kd_collective_table g;
+  kd_external_table x;
   kd_kernel_def *kernels;
   uint32_t kernel_count;
   kd_instance *instance; /* while it is open */
@@ -174,6 +175,10 @@ bool kc_claims(kc_level level);
 /* open and close of the plugin, with kc_services. */
 kd_status kc_open(void);
 void kc_close(void);
+
+/* kd_memory_table.allocate. */
+kd_status kc_allocate(kd_device *device, uint32_t space, uint64_t size,
+                      kd_buffer **out_buffer, void **out_address);
 
 /* The device under test, opened at the first call; and others. */
 kd_device *kc_device(void);

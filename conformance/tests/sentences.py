@@ -28,6 +28,7 @@ EXTRA = {
     ("stream.h", "Asks whether the work before the event is done"): ["event.record-query"],
     ("profile.h", "Profiling of a device"): ["abi.groups"],
     ("region.h", "The compiler of a device."): ["abi.groups"],
+    ("memory.h", "Import and export of memory."): ["abi.groups"],
     ("capture.h", "bytes; only uses that start here change"): ["capture.update"],
 }
 
@@ -35,7 +36,7 @@ EXTRA = {
 HOST = [
     ("base.h", "Marks a result"), ("base.h", "never crosses the ABI"),
     ("base.h", "the other side holds"), ("device.h", "Dimension C must be"),
-    ("help.h", "kd/help.h"), ("host.h", "never blocks;"),
+    ("help.h", "kd/help.h"), ("host.h", "never blocks;"), ("memory.h", "bytes, never 0"),
     ("kernel.h", "Must not be recorded"), ("kernel.h", "So a kernel never meets"),
     ("kernel.h", "Weights and vectors are always"),
     ("tensor.h", "they never grow"), ("tensor.h", "A kernel meets it only"),

@@ -26,9 +26,10 @@ static const kd_kernel_def kernels[] = {
      .enqueue = sum},
 };
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
-  (void)device, (void)space;
+  uint64_t size = wanted->size;
+  (void)device;
   *out_buffer = *out_address = host->allocate(host, size, 64);
   return *out_buffer ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory");
 }

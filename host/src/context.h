@@ -81,6 +81,7 @@ struct keel_plugin {
   kd_profile_table profile;
   kd_peer_table peer;
   kd_collective_table collectives;
+  kd_external_table external;
   kd_kernel_def *kernels;
   uint32_t kernel_count;
   keel_kernel_list *by_op; /* hash table by op, open addressing */

@@ -42,6 +42,12 @@ typedef struct opened {
   kd_buffer *buffer;
 } opened;
 
+static kd_status allocate(opened *o, uint64_t size, void **out_address) {
+  const kd_allocation wanted = {.struct_size = sizeof wanted, .size = size};
+  return o->plugin->memory.allocate(o->device, &wanted, &o->buffer,
+                                    out_address);
+}
+
 static opened open_buffer(void) {
   opened o = {.context = open_layered("validation", MINIMAL_PLUGIN)};
   void *address = NULL;
@@ -50,8 +56,7 @@ static opened open_buffer(void) {
   assert_int_equal(keel_device_ready(device), KD_OK);
   o.plugin = device->plugin;
   o.device = device->handle;
-  assert_int_equal(
-      o.plugin->memory.allocate(o.device, 0, 100, &o.buffer, &address), KD_OK);
+  assert_int_equal(allocate(&o, 100, &address), KD_OK);
   return o;
 }
 
@@ -121,10 +126,10 @@ static struct {
   keel_plugin plugin;
 } mock;
 
-static kd_status mock_allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status mock_allocate(kd_device *device, const kd_allocation *wanted,
                                kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
   (void)device;
-  (void)space;
   *out_address = NULL;
   *out_buffer = size == 7 ? NULL : (kd_buffer *)(uintptr_t)0x2000;
   return size == 13 ? (kd_status)77 : KD_OK;
@@ -187,17 +192,17 @@ static void garbage_from_a_plugin_is_reported(void **state) {
   opened o = open_mock();
   uint32_t before = keel_layers_errors();
 
-  o.plugin->memory.allocate(o.device, 0, 13, &o.buffer, &address);
+  allocate(&o, 13, &address);
   assert_int_equal(keel_layers_errors(), before + 1);
   assert_non_null(strstr(last_line, "returned 77, which is no status"));
 
-  o.plugin->memory.allocate(o.device, 0, 7, &o.buffer, &address);
+  allocate(&o, 7, &address);
   assert_int_equal(keel_layers_errors(), before + 2);
   assert_non_null(strstr(last_line, "KD_OK and no buffer"));
 
-  o.plugin->memory.allocate(o.device, 0, 8, &o.buffer, &address);
+  allocate(&o, 8, &address);
   kd_buffer *first = o.buffer;
-  o.plugin->memory.allocate(o.device, 0, 8, &o.buffer, &address);
+  allocate(&o, 8, &address);
   assert_int_equal(keel_layers_errors(), before + 3);
   assert_non_null(strstr(last_line, "a buffer that is in use"));
   o.plugin->memory.release(o.device, first);

@@ -167,10 +167,12 @@ static void *address(kd_buffer *buffer, uint64_t offset) {
   return (char *)buffer + offset; /* a buffer is its memory */
 }
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
   (void)device;
-  (void)space;
+  if (wanted->flags || wanted->export_kind)
+    return FAIL(KD_UNIMPLEMENTED, "the CPU's memory can't be exported");
   void *memory = size > SIZE_MAX - 63
                      ? NULL
                      : aligned_alloc(64, ((size_t)size + 63) & ~(size_t)63);

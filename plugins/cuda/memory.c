@@ -42,8 +42,12 @@ static kd_status take_host(kd_device *d, uint64_t size, kd_buffer *buffer) {
   return KD_OK;
 }
 
-static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *d, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
+  uint32_t space = wanted->space;
+  if (wanted->flags || wanted->export_kind)
+    return FAIL(KD_UNIMPLEMENTED, "memory of CUDA can't be exported");
   kd_buffer *buffer = cuda_host->allocate(cuda_host, sizeof *buffer, 0);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   *buffer = (kd_buffer){.size = size};

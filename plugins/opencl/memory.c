@@ -4,8 +4,12 @@
  * memory that the driver pins, and that `map` gives without a copy. */
 #include "opencl.h"
 
-static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *d, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
+  uint32_t space = wanted->space;
+  if (wanted->flags || wanted->export_kind)
+    return FAIL(KD_UNIMPLEMENTED, "memory of OpenCL can't be exported");
   cl_int code = CL_SUCCESS;
   uint64_t used = atomic_load(&d->used);
   if (used > d->global_size) used = d->global_size; /* two at once */

@@ -217,8 +217,12 @@ void vlk_memory_end(kd_device *d) {
 
 /* ---- the table -------------------------------------------------------------------------- */
 
-static kd_status allocate(kd_device *d, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *d, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
+  uint32_t space = wanted->space;
+  if (wanted->flags || wanted->export_kind)
+    return FAIL(KD_UNIMPLEMENTED, "memory of Vulkan can't be exported");
   pthread_mutex_lock(&d->memory_lock);
   uint64_t room = d->sizes[space] - d->used[space];
   bool fits = size <= d->max_buffer && size <= room;

@@ -97,14 +97,14 @@ static const kd_kernel_def kernels[] = {
 
 /* ---- memory: a buffer is a piece of the heap -------------------------------- */
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
   const kd_host *host = device->host;
-  void *memory = host->allocate(host, size, 64);
-  (void)space;
+  if (wanted->export_kind) return host->fail(KD_UNIMPLEMENTED, "no export");
+  void *memory = host->allocate(host, wanted->size, 64);
   if (!memory)
     return host->fail(KD_OUT_OF_MEMORY, "no %llu bytes are left",
-                      (unsigned long long)size);
+                      (unsigned long long)wanted->size);
   *out_buffer = *out_address = memory;
   return KD_OK;
 }

@@ -28,20 +28,22 @@ static void act_up(void) {
   }
 }
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  kd_allocation passed = *wanted;
+  uint64_t size = wanted->size;
   static atomic_bool poisoned, first = true;
   static _Thread_local bool mine;
   act_up();
   if (atomic_exchange(&first, false)) mine = true;
   if (BUG(context_tls) && !mine)
     return host->fail(KD_FAILED_PRECONDITION, "no context on thread %d", 2);
-  if (BUG(size_wraps) && size + 4096 < size) size += 4096;
+  if (BUG(size_wraps) && size + 4096 < size) passed.size += 4096;
   if (BUG(oom_poisons) && poisoned)
     return host->fail(KD_OUT_OF_MEMORY, "no %llu bytes",
                       (unsigned long long)size);
   kd_status status =
-      inner_memory.allocate(device, space, size, out_buffer, out_address);
+      inner_memory.allocate(device, &passed, out_buffer, out_address);
   if (status == KD_OK) {
     if (BUG(fails_on_success)) host->fail(KD_OUT_OF_MEMORY, "almost, %d", 1);
     return status;

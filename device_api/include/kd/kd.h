@@ -11,8 +11,8 @@
  *   level 1  async     stream.h   queues of work and events
  *   level 2  replay    capture.h  record a stream once, launch it often
  *   level 3  compile   region.h   its own compiler on whole parts of a graph
- *   options            profile.h, collective.h, kd_peer_table in memory.h,
- *                      import and export in kd_memory_table, extensions by name
+ *   options            profile.h, collective.h, kd_peer_table and
+ *                      kd_external_table in memory.h, extensions by name
  *
  *   from the host      host.h     errors, log, memory, threads, reading ops
  *   words              base.h     versions, statuses, element types, handles

@@ -20,10 +20,18 @@ typedef struct kd_memory_stats {
   uint64_t buffers;   /* live buffers of this process */
 } kd_memory_stats;
 
-/* Memory that comes from elsewhere or goes there. Frozen kinds. */
-#define KD_EXTERNAL_HOST_POINTER 1u /* handle is a host address */
-#define KD_EXTERNAL_OPAQUE_FD    2u /* handle is a file descriptor */
-#define KD_EXTERNAL_DMA_BUF      3u /* handle is a dma-buf's descriptor */
+/* What may be done with memory. */
+#define KD_READ  0x1u
+#define KD_WRITE 0x2u
+
+/* What is asked for. */
+typedef struct kd_allocation {
+  uint32_t struct_size; /* sizeof(kd_allocation) as the host knew it */
+  uint32_t flags;       /* none yet */
+  uint64_t size;        /* bytes, never 0 */
+  uint32_t space;       /* number of a kd_space */
+  uint32_t export_kind; /* KD_EXTERNAL_* that it will be exported as, or 0 */
+} kd_allocation;
 
 /* Memory of a device. allocate, release, copy_in and copy_out are needed; all
  * others may be NULL, and the host then does it with those four.
@@ -43,15 +51,16 @@ typedef struct kd_memory_table {
   /* Makes a buffer of at least `size` bytes (never 0), not initialised,
    * aligned as the space says.
    *
-   * space        index into kd_device_info.spaces
+   * wanted       borrowed for the call
    * out_address  the address of its first byte, as kernels (and, for host
    *              visible spaces, the host) use it; NULL: it has none
    * Owns     the host gives it back by `release`, once, when no work uses it.
    * No two live buffers share a byte. A failed allocation leaves running work
    * alone. A device out of memory works on, and has it again when buffers are
    * released.
-   * Returns KD_OK, KD_OUT_OF_MEMORY (with what was asked and what is free). */
-  kd_status (*allocate)(kd_device *device, uint32_t space, uint64_t size,
+   * Returns KD_OK, KD_OUT_OF_MEMORY (with what was asked and what is free),
+   * KD_UNIMPLEMENTED (an unknown flag; it can't be exported so). */
+  kd_status (*allocate)(kd_device *device, const kd_allocation *wanted,
                         KD_OWNED kd_buffer **out_buffer, void **out_address);
 
   /* Frees a buffer. Never fails. */
@@ -80,7 +89,7 @@ typedef struct kd_memory_table {
                     uint32_t pattern_size);
 
   /* Gives a host address for a range of a buffer in a host visible space, for
-   * reading (1), writing (2) or both (3). `unmap` ends it and makes writes
+   * `access`: KD_READ, KD_WRITE or both. `unmap` ends it and makes writes
    * visible to work that is enqueued afterwards.
    * Returns KD_OK, KD_UNIMPLEMENTED (not host visible), KD_OUT_OF_MEMORY. */
   kd_status (*map)(kd_device *device, kd_buffer *buffer, uint64_t offset,
@@ -89,19 +98,6 @@ typedef struct kd_memory_table {
   /* Ends what `map` gave: the address is no longer used. */
   void (*unmap)(kd_device *device, kd_buffer *buffer);
 
-  /* Makes a buffer of memory that somebody else owns, without a copy, which
-   * stays valid until `release`. kind is KD_EXTERNAL_*. It may be read-only:
-   * nothing writes to it then.
-   * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, or not this address). */
-  kd_status (*import_memory)(kd_device *device, uint32_t kind, uint64_t handle,
-                             uint64_t size, KD_OWNED kd_buffer **out_buffer,
-                             void **out_address);
-
-  /* Gives a handle of a buffer for another device or process. A descriptor is
-   * the receiver's to close. Returns KD_OK, KD_UNIMPLEMENTED. */
-  kd_status (*export_memory)(kd_device *device, kd_buffer *buffer,
-                             uint32_t kind, uint64_t *out_handle);
-
   /* Fills what is known of a space. Returns KD_OK. */
   kd_status (*stats)(kd_device *device, uint32_t space,
                      kd_memory_stats *out_stats);
@@ -109,6 +105,47 @@ typedef struct kd_memory_table {
   /* Gives memory that the plugin keeps for reuse back to the system. */
   void (*trim)(kd_device *device);
 } kd_memory_table;
+
+/* Memory that comes from elsewhere or goes there: what a kd_external's handle is. A
+ * kind that the plugin does not know is KD_UNIMPLEMENTED. */
+#define KD_EXTERNAL_HOST_POINTER 1u /* a host address */
+#define KD_EXTERNAL_OPAQUE_FD    2u /* a file descriptor that the driver made */
+#define KD_EXTERNAL_DMA_BUF      3u /* a dma-buf's file descriptor */
+
+/* A piece of memory, as two devices or processes name it to each other. */
+typedef struct kd_external {
+  uint32_t struct_size; /* sizeof(kd_external) as the host knew it */
+  uint32_t kind;        /* KD_EXTERNAL_* */
+  uint64_t handle;
+  uint64_t offset; /* bytes from its begin to the first one */
+  uint64_t size;   /* bytes */
+  uint32_t access; /* KD_READ, KD_WRITE: nothing writes without the second */
+  uint32_t reserved;
+} kd_external;
+
+/* Import and export of memory. An option; both slots are needed. Any thread. */
+typedef struct kd_external_table {
+  uint32_t struct_size; /* sizeof(kd_external_table) as the plugin knew it */
+  uint32_t reserved;
+
+  /* Makes a buffer of memory that somebody else owns, without a copy. A host
+   * pointer stays valid until `release`.
+   * Owns     a descriptor is the plugin's where it returns KD_OK, and still the
+   * caller's where not.
+   * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, address, access or size),
+   * KD_INVALID_ARGUMENT (the handle is none). */
+  kd_status (*import_memory)(kd_device *device, const kd_external *memory,
+                             KD_OWNED kd_buffer **out_buffer,
+                             void **out_address);
+
+  /* Gives a handle of a buffer, of the kind that `out_memory` asks for, and says
+   * what it reaches.
+   * Owns     a descriptor is the caller's, to be closed or imported; the memory
+   * lives as long as the buffer or what was imported from it.
+   * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, or not this buffer). */
+  kd_status (*export_memory)(kd_device *device, kd_buffer *buffer,
+                             kd_external *out_memory);
+} kd_external_table;
 
 /* Copies between devices of one plugin that need not pass the host. An option:
  * without it, the host stages through its own memory. */

@@ -102,6 +102,7 @@ typedef struct kd_plugin {
   const kd_profile_table *profile; /* options */
   const kd_peer_table *peer;
   const kd_collective_table *collectives;
+  const kd_external_table *external;
 
   /* Says that a run of a program on the device begins, for plugins that batch.
    * Any thread. `correlation` names the run. May be NULL. */

@@ -3,16 +3,17 @@
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
   layer *l = keel_layer_of(device);
+  uint64_t size = wanted->size;
   keel_layer_about("%llu bytes", (unsigned long long)size);
   if (settings.validation && size == 0)
     keel_layer_report(l, "memory.allocate of 0 bytes");
   kd_buffer *made = NULL;
   void *address = NULL;
   CALL(l, "memory.allocate",
-       l->memory.allocate(device, space, size, &made, &address));
+       l->memory.allocate(device, wanted, &made, &address));
   if (settings.validation && !made)
     keel_layer_report(l, "memory.allocate returned KD_OK and no buffer");
   if (settings.validation && keel_layer_find(made, OBJECT_BUFFER))

@@ -169,6 +169,13 @@ static keel_status copy_options(keel_plugin *plugin) {
     NEED(peer, reachable);
     NEED(peer, copy);
   }
+  KEEL_TRY(copy_table(plugin, "kd_external_table", table->external,
+                      END_OF(kd_external_table, export_memory),
+                      &plugin->external, sizeof plugin->external));
+  if (table->external) {
+    NEED(external, import_memory);
+    NEED(external, export_memory);
+  }
   KEEL_TRY(copy_table(plugin, "kd_collective_table", table->collectives,
                       END_OF(kd_collective_table, destroy),
                       &plugin->collectives, sizeof plugin->collectives));

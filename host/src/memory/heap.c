@@ -100,8 +100,10 @@ static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
     return buffer->address ? KD_OK : keel_no_memory(buffer->size);
   }
   keel_hush();
+  const kd_allocation wanted = {.struct_size = sizeof wanted,
+                                .size = buffer->size};
   kd_status status = device->plugin->memory.allocate(
-      device->handle, 0, buffer->size, &buffer->handle, &buffer->address);
+      device->handle, &wanted, &buffer->handle, &buffer->address);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "%s can't allocate %llu bytes", device->name,
               (unsigned long long)buffer->size);

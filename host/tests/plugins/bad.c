@@ -82,10 +82,10 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
 static void device_close(kd_device *device) {
   (void)device;
 }
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
   (void)device;
-  (void)space;
   (void)size;
   (void)out_buffer;
   (void)out_address;

@@ -14,10 +14,10 @@
 
 static const kd_host *host;
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
   (void)device;
-  (void)space;
   *out_address = aligned_alloc(64, (size + 63) / 64 * 64);
   *out_buffer = *out_address;
   return *out_address ? KD_OK : KD_OUT_OF_MEMORY;

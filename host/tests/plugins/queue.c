@@ -371,10 +371,10 @@ static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
 
 /* ---- memory -------------------------------------------------------------------- */
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
   (void)device;
-  (void)space;
   kd_buffer *buffer = calloc(1, sizeof *buffer);
   if (buffer) buffer->bytes = malloc(size);
   if (!buffer || !buffer->bytes) {
