@@ -5,6 +5,7 @@
  *   op.h       run single ops, by name or prepared
  *   program.h  build or load a program, plan it for a device, run it
  *   file.h     values in files
+ *   dlpack.h   tensors from and to other libraries
  *   error.h    statuses and messages
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -12,6 +13,7 @@
 #define KEEL_KEEL_H
 
 #include <keel/context.h>
+#include <keel/dlpack.h>
 #include <keel/error.h>
 #include <keel/file.h>
 #include <keel/op.h>

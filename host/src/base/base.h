@@ -84,6 +84,11 @@ static inline bool keel_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_mul_overflow(a, b, out);
 }
 
+/* Whether an address is a multiple of a power of two. */
+static inline bool keel_aligned_to(const void *address, uint32_t alignment) {
+  return !((uintptr_t)address & (alignment - 1));
+}
+
 /* Nanoseconds of a clock that never goes back. */
 uint64_t keel_now(void);
 

@@ -135,37 +135,39 @@ keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
   return KD_OK;
 }
 
+static keel_status type_with_data(kd_dtype dtype, uint32_t rank,
+                                  const int64_t *dims,
+                                  const keel_type **out_type) {
+  KEEL_TRY(keel_type_of(dtype, rank, dims, out_type));
+  if (!keel_type_known(*out_type))
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a tensor with data can't have an open dimension");
+  return KD_OK;
+}
+
+/* data NULL: zeros */
+static keel_status copy_in(keel_context *context, const keel_type *type,
+                           const void *data, keel_tensor **out_tensor) {
+  KEEL_TRY(keel_tensor_on(&context->host, type, out_tensor));
+  if (!data)
+    memset((*out_tensor)->data, 0, type->bytes);
+  else if (type->bytes)
+    memcpy((*out_tensor)->data, data, type->bytes);
+  return KD_OK;
+}
+
 keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
                                uint32_t rank, const int64_t *dims,
                                const void *data, keel_tensor **out_tensor) {
   const keel_type *type = NULL;
-  keel_tensor *tensor = NULL;
   *out_tensor = NULL;
-  KEEL_TRY(keel_type_of(dtype, rank, dims, &type));
-  if (!keel_type_known(type))
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "a tensor with data can't have an open dimension");
-  KEEL_TRY(keel_tensor_on(&context->host, type, &tensor));
-  if (!data)
-    memset(tensor->data, 0, type->bytes);
-  else if (type->bytes)
-    memcpy(tensor->data, data, type->bytes);
-  *out_tensor = tensor;
-  return KD_OK;
+  KEEL_TRY(type_with_data(dtype, rank, dims, &type));
+  return copy_in(context, type, data, out_tensor);
 }
 
-keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
-                             uint32_t rank, const int64_t *dims,
-                             const void *data, void (*done)(void *),
-                             void *done_context, keel_tensor **out_tensor) {
-  const keel_type *type = NULL;
-  *out_tensor = NULL;
-  KEEL_TRY(keel_type_of(dtype, rank, dims, &type));
-  if (!keel_type_known(type))
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "a tensor with data can't have an open dimension");
-  if (!data && type->bytes)
-    return keel_fail(KD_INVALID_ARGUMENT, "no data to wrap");
+static keel_status share(keel_context *context, const keel_type *type,
+                         const void *data, void (*done)(void *),
+                         void *done_context, keel_tensor **out_tensor) {
   keel_tensor *tensor = keel_tensor_new(context);
   if (!tensor) return KD_OUT_OF_MEMORY;
   keel_status status = keel_heap_wrap(&context->host, data, type->bytes, done,
@@ -177,6 +179,22 @@ keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
   tensor->type = type;
   tensor->data = tensor->buffer->address;
   *out_tensor = tensor;
+  return KD_OK;
+}
+
+keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
+                             uint32_t rank, const int64_t *dims,
+                             const void *data, void (*done)(void *),
+                             void *done_context, keel_tensor **out_tensor) {
+  const keel_type *type = NULL;
+  *out_tensor = NULL;
+  KEEL_TRY(type_with_data(dtype, rank, dims, &type));
+  if (!data && type->bytes)
+    return keel_fail(KD_INVALID_ARGUMENT, "no data to wrap");
+  if (keel_aligned_to(data, keel_dtype_alignment(dtype)))
+    return share(context, type, data, done, done_context, out_tensor);
+  KEEL_TRY(copy_in(context, type, data, out_tensor));
+  if (done) done(done_context);
   return KD_OK;
 }
 
@@ -354,7 +372,7 @@ const char *keel_tensor_text(keel_tensor *tensor, char *buffer, uint32_t size) {
   return buffer;
 }
 
-static keel_status need_data(keel_tensor *tensor) {
+keel_status keel_tensor_need_data(keel_tensor *tensor) {
   KEEL_TRY(keel_tensor_wait(tensor));
   if (tensor->kind != KEEL_DATA)
     return keel_fail(KD_INVALID_ARGUMENT, "%s, not a tensor",
@@ -365,7 +383,7 @@ static keel_status need_data(keel_tensor *tensor) {
 }
 
 keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor) {
-  KEEL_TRY(need_data(tensor));
+  KEEL_TRY(keel_tensor_need_data(tensor));
   if (tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_tensor_host_data(tensor)) {
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
@@ -391,7 +409,7 @@ keel_status keel_tensor_read(keel_tensor *tensor, void *target, uint64_t size) {
 keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                            keel_tensor **out_tensor) {
   *out_tensor = NULL;
-  KEEL_TRY(need_data(tensor));
+  KEEL_TRY(keel_tensor_need_data(tensor));
   if (tensor->layout == KD_LAYOUT_ROW_MAJOR &&
       keel_tensor_place(tensor) == device) {
     *out_tensor = keel_tensor_retain(tensor);

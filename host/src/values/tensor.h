@@ -83,6 +83,10 @@ static inline keel_device *keel_tensor_place(const keel_tensor *tensor) {
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
 }
 
+/* Waits for a value that is to have data. Returns KD_OK, KD_INVALID_ARGUMENT (a sequence,
+ * a resource ...), or its failure. */
+keel_status keel_tensor_need_data(keel_tensor *tensor);
+
 /* Address for the host, or NULL where the host can't reach it. */
 void *keel_tensor_host_data(const keel_tensor *tensor);
 

@@ -116,6 +116,12 @@ keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
   return KD_OK;
 }
 
+uint32_t keel_dtype_alignment(kd_dtype dtype) {
+  uint32_t size = kd_dtype_size(dtype);
+  if (dtype == KD_C64 || dtype == KD_C128) return size / 2;
+  return size ? size : 1;
+}
+
 const char *keel_type_text(const keel_type *type, char *buffer, size_t size) {
   if (!type) {
     snprintf(buffer, size, "-");

@@ -26,6 +26,9 @@ keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
 /* Writes "f32[2,?,4]" and returns the buffer. NULL type: "-". */
 const char *keel_type_text(const keel_type *type, char *buffer, size_t size);
 
+/* What the address of an element is a multiple of, as the compiler has it. */
+uint32_t keel_dtype_alignment(kd_dtype dtype);
+
 static inline bool keel_type_known(const keel_type *type) {
   return type->elements >= 0;
 }

@@ -1,0 +1,78 @@
+/* keel/dlpack.h - tensors from and to other libraries, by DLPack.
+ *
+ * DLPack is how array libraries (NumPy, PyTorch, JAX ...) hand memory to each
+ * other without a copy. Its structs are only named here: a caller that looks
+ * into one includes DLPack's own dlpack.h, before or after this header.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef KEEL_DLPACK_H
+#define KEEL_DLPACK_H
+
+#include <keel/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct DLManagedTensorVersioned; /* DLPack 1.x */
+struct DLManagedTensor;          /* before 1.0 */
+
+/* Copies where memory can't be shared; without it, that is an error. */
+#define KEEL_DLPACK_MAY_COPY 0x1u
+/* Copies always: neither side sees what the other writes later. */
+#define KEEL_DLPACK_COPY 0x2u
+
+/* Makes a tensor of another library's, of DLPack's version 1, whose memory it
+ * shares; nothing may change that memory while the tensor lives.
+ *
+ * It shares memory that the host addresses (device kinds CPU, CUDA host and
+ * ROCm host) with packed, row-major elements that are aligned to their own
+ * size. Strided or misaligned ones take a copy; other kinds of memory are
+ * refused: copy to host memory in the library that made them. Host memory
+ * serves every device, see keel_tensor_wrap.
+ *
+ * Owns     on KD_OK the tensor owns `managed`, and its deleter (may be NULL) is
+ *          called once, by whichever thread drops the last reference, when no
+ *          work reads the memory any more; after a copy, before this returns.
+ *          On failure `managed` is still the caller's, who calls the deleter.
+ * Returns KD_OK, KD_INVALID_ARGUMENT (NULL, negative or too large dims, no
+ * data), KD_INCOMPATIBLE (another major version; nothing but the version was
+ * read), KD_UNIMPLEMENTED (kind of memory, element type, lanes, a DLPack flag),
+ * KD_FAILED_PRECONDITION (takes a copy, and `flags` allow none),
+ * KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_tensor_from_dlpack(
+    keel_context *context, struct DLManagedTensorVersioned *managed,
+    uint32_t flags, KD_OWNED keel_tensor **out_tensor);
+
+/* The same for the struct without a version, which older libraries make. */
+KEEL_API keel_status keel_tensor_from_dlpack_legacy(
+    keel_context *context, struct DLManagedTensor *managed, uint32_t flags,
+    KD_OWNED keel_tensor **out_tensor);
+
+/* Hands a tensor to another library, as DLPack's version 1 on device kind CPU.
+ * It waits for the value first.
+ *
+ * A tensor whose data keel_tensor_data gives is shared, and marked read-only,
+ * because other holders read it and Keel's values never change. What lies out
+ * of the host's reach, or in a device's own layout, takes a copy. A copy is the
+ * receiver's alone: marked as copied, and it may be written.
+ *
+ * Owns     the receiver calls the struct's deleter once, from any thread; till
+ *          then it holds a reference to the tensor. Before keel_close.
+ * Returns KD_OK, KD_INVALID_ARGUMENT (no tensor), KD_FAILED_PRECONDITION
+ * (takes a copy, and `flags` allow none), KD_UNIMPLEMENTED (DLPack has no such
+ * element type), KD_OUT_OF_MEMORY, or the value's failure. */
+KEEL_API keel_status
+keel_tensor_to_dlpack(keel_tensor *tensor, uint32_t flags,
+                      KD_OWNED struct DLManagedTensorVersioned **out_managed);
+
+/* The same as the struct without a version, which can't say "read-only": a
+ * receiver that may write takes KEEL_DLPACK_COPY. */
+KEEL_API keel_status
+keel_tensor_to_dlpack_legacy(keel_tensor *tensor, uint32_t flags,
+                             KD_OWNED struct DLManagedTensor **out_managed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KEEL_DLPACK_H */

@@ -1,0 +1,517 @@
+/* dlpack_test.c - what comes from other libraries and goes to them: what is shared, what is
+ * copied, and what is refused. */
+#include "dlpack.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+/* ---- what comes through --------------------------------------------------------------- */
+
+static const struct {
+  kd_dtype dtype;
+  uint8_t code, bits;
+} types[] = {
+    {KD_I4, 0, 4},          {KD_I8, 0, 8},      {KD_I16, 0, 16},
+    {KD_I32, 0, 32},        {KD_I64, 0, 64},    {KD_U4, 1, 4},
+    {KD_U8, 1, 8},          {KD_U16, 1, 16},    {KD_U32, 1, 32},
+    {KD_U64, 1, 64},        {KD_F16, 2, 16},    {KD_F32, 2, 32},
+    {KD_F64, 2, 64},        {KD_BF16, 4, 16},   {KD_C64, 5, 64},
+    {KD_C128, 5, 128},      {KD_BOOL, 6, 8},    {KD_F8E4M3FN, 10, 8},
+    {KD_F8E4M3FNUZ, 11, 8}, {KD_F8E5M2, 12, 8}, {KD_F8E5M2FNUZ, 13, 8},
+    {KD_F4E2M1, 17, 4},
+};
+
+static void expect_shape(const DLTensor *out, int64_t a, int64_t b) {
+  assert_int_equal(out->device.device_type, 1);
+  assert_int_equal(out->device.device_id, 0);
+  assert_int_equal(out->ndim, 2);
+  assert_int_equal(out->dtype.lanes, 1);
+  assert_int_equal(out->shape[0], a);
+  assert_int_equal(out->shape[1], b);
+  assert_int_equal(out->strides[0], b);
+  assert_int_equal(out->strides[1], 1);
+  assert_int_equal(out->byte_offset, 0);
+}
+
+static void every_type_goes_in_and_comes_out(void **state) {
+  const int64_t dims[] = {4, 6};
+  bool met[KD_DTYPE_COUNT] = {[KD_NONE] = true, [KD_STRING] = true};
+  (void)state;
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    atomic_int deleted = 0;
+    given *from = make(&deleted, 2, dims);
+    from->versioned.dl_tensor.dtype.code = types[i].code;
+    from->versioned.dl_tensor.dtype.bits = types[i].bits;
+    const void *memory = from->memory;
+    keel_tensor *tensor = take(from, 0);
+    assert_int_equal(keel_tensor_dtype(tensor), types[i].dtype);
+    assert_int_equal(keel_tensor_elements(tensor), 24);
+    assert_int_equal(keel_tensor_size(tensor), 3 * types[i].bits);
+    assert_ptr_equal(keel_tensor_data(tensor), memory);
+    assert_null(keel_tensor_device(tensor));
+    DLManagedTensorVersioned *to = lend(tensor, 0);
+    assert_int_equal(to->version.major, 1);
+    assert_int_equal(to->flags, READ_ONLY);
+    assert_int_equal(to->dl_tensor.dtype.code, types[i].code);
+    assert_int_equal(to->dl_tensor.dtype.bits, types[i].bits);
+    assert_ptr_equal(to->dl_tensor.data, memory);
+    expect_shape(&to->dl_tensor, 4, 6);
+    keel_tensor_release(tensor);
+    assert_int_equal(deleted, 0);
+    to->deleter(to);
+    assert_int_equal(deleted, 1);
+    met[types[i].dtype] = true;
+  }
+  for (kd_dtype dtype = 0; dtype < KD_DTYPE_COUNT; dtype++)
+    if (!met[dtype]) fail_msg("%s is not tried", keel_dtype_name(dtype));
+}
+
+static void scalars_and_empty_tensors_come_through(void **state) {
+  const int64_t none[] = {3, 0};
+  const float zero = 0;
+  atomic_int deleted = 0;
+  (void)state;
+  keel_tensor *scalar = take(make(&deleted, 0, NULL), 0);
+  assert_int_equal(keel_tensor_rank(scalar), 0);
+  expect_floats(scalar, &zero, 1);
+  DLManagedTensorVersioned *to = lend(scalar, 0);
+  assert_int_equal(to->dl_tensor.ndim, 0);
+  to->deleter(to);
+  keel_tensor_release(scalar);
+
+  given *from = make(&deleted, 2, none);
+  from->versioned.dl_tensor.data = NULL;
+  keel_tensor *empty = take(from, 0);
+  assert_int_equal(keel_tensor_elements(empty), 0);
+  to = lend(empty, 0);
+  assert_null(to->dl_tensor.data);
+  assert_int_equal(to->flags, READ_ONLY);
+  assert_int_equal(to->dl_tensor.shape[1], 0);
+  to->deleter(to);
+  keel_tensor_release(empty);
+  assert_int_equal(deleted, 2);
+}
+
+static void an_offset_leads_to_the_first_element(void **state) {
+  const float want[] = {16, -17, 18, -19};
+  atomic_int deleted = 0;
+  (void)state;
+  given *from = make_pairs(&deleted);
+  const char *memory = from->memory;
+  from->versioned.dl_tensor.byte_offset = 64;
+  keel_tensor *tensor = take(from, 0);
+  assert_ptr_equal(keel_tensor_data(tensor), memory + 64);
+  expect_floats(tensor, want, 4);
+  keel_tensor_release(tensor);
+  assert_int_equal(deleted, 1);
+}
+
+static void tensors_without_a_version_go_both_ways(void **state) {
+  const float want[] = {0, -1, 2, -3};
+  atomic_int deleted = 0;
+  (void)state;
+  given *from = make_pairs(&deleted);
+  const void *memory = from->memory;
+  keel_tensor *tensor = NULL;
+  DLManagedTensor *to = NULL;
+  assert_int_equal(
+      keel_tensor_from_dlpack_legacy(context, &from->legacy, 0, &tensor),
+      KD_OK);
+  expect_floats(tensor, want, 4);
+  assert_int_equal(keel_tensor_to_dlpack_legacy(tensor, 0, &to), KD_OK);
+  assert_ptr_equal(to->dl_tensor.data, memory);
+  expect_shape(&to->dl_tensor, 2, 2);
+  keel_tensor_release(tensor);
+  assert_int_equal(deleted, 0);
+  to->deleter(to);
+  assert_int_equal(deleted, 1);
+}
+
+/* ---- strides and alignment ------------------------------------------------------------------ */
+
+static void expect_refused(given *from, uint32_t flags, keel_status status,
+                           const char *why) {
+  keel_tensor *tensor = (keel_tensor *)(void *)from;
+  assert_int_equal(
+      keel_tensor_from_dlpack(context, &from->versioned, flags, &tensor),
+      status);
+  assert_null(tensor);
+  expect_message(why);
+  assert_int_equal(*from->deleted, 0);
+}
+
+static void strided(const int64_t *dims, const int64_t *strides, int64_t first,
+                    const float *want, size_t count) {
+  atomic_int deleted = 0;
+  given *from = make(&deleted, 3, dims);
+  from->versioned.dl_tensor.strides = from->strides;
+  from->versioned.dl_tensor.byte_offset = 4 * (uint64_t)first;
+  memcpy(from->strides, strides, 3 * sizeof *strides);
+  expect_refused(from, 0, KD_FAILED_PRECONDITION, "KEEL_DLPACK_MAY_COPY");
+  keel_tensor *tensor = take(from, KEEL_DLPACK_MAY_COPY);
+  assert_int_equal(deleted, 1);
+  assert_memory_equal(keel_tensor_dims(tensor), dims, 3 * sizeof *dims);
+  expect_floats(tensor, want, count);
+  keel_tensor_release(tensor);
+}
+
+static void strided_elements_take_a_copy(void **state) {
+  (void)state;
+  /* transposed */
+  strided((const int64_t[]){1, 2, 3}, (const int64_t[]){6, 1, 2}, 0,
+          (const float[]){0, 2, 4, -1, -3, -5}, 6);
+  /* a part of each row */
+  strided((const int64_t[]){2, 2, 2}, (const int64_t[]){8, 4, 1}, 2,
+          (const float[]){2, -3, 6, -7, 10, -11, 14, -15}, 8);
+  /* from the end */
+  strided((const int64_t[]){1, 1, 4}, (const int64_t[]){0, 0, -1}, 3,
+          (const float[]){-3, 2, -1, 0}, 4);
+  /* one row for all */
+  strided((const int64_t[]){3, 1, 2}, (const int64_t[]){0, 0, 1}, 0,
+          (const float[]){0, -1, 0, -1, 0, -1}, 6);
+}
+
+static void strides_that_say_nothing_are_packed(void **state) {
+  const int64_t dims[] = {1, 2, 1, 2};
+  atomic_int deleted = 0;
+  (void)state;
+  given *from = make(&deleted, 4, dims);
+  const void *memory = from->memory;
+  from->versioned.dl_tensor.strides = from->strides;
+  memcpy(from->strides, (const int64_t[]){99, 2, -5, 1}, 4 * sizeof(int64_t));
+  keel_tensor *tensor = take(from, 0);
+  assert_ptr_equal(keel_tensor_data(tensor), memory);
+  keel_tensor_release(tensor);
+  assert_int_equal(deleted, 1);
+
+  from = make(&deleted, 2, (const int64_t[]){0, 2});
+  from->versioned.dl_tensor.strides = from->strides;
+  from->strides[0] = INT64_MAX;
+  keel_tensor_release(take(from, 0));
+  assert_int_equal(deleted, 2);
+}
+
+static void elements_off_their_alignment_take_a_copy(void **state) {
+  atomic_int deleted = 0;
+  float want[4];
+  (void)state;
+  given *from = make_pairs(&deleted);
+  from->versioned.dl_tensor.byte_offset = 2;
+  memcpy(want, from->memory + 2, sizeof want);
+  expect_refused(from, 0, KD_FAILED_PRECONDITION, "not aligned");
+  keel_tensor *tensor = take(from, KEEL_DLPACK_MAY_COPY);
+  assert_int_equal(deleted, 1);
+  expect_floats(tensor, want, 4);
+  keel_tensor_release(tensor);
+
+  /* of two parts of 4 bytes */
+  from = make_pairs(&deleted);
+  const char *memory = from->memory;
+  from->versioned.dl_tensor.dtype =
+      (DLDataType){.code = 5, .bits = 64, .lanes = 1};
+  from->versioned.dl_tensor.byte_offset = 4;
+  tensor = take(from, 0);
+  assert_ptr_equal(keel_tensor_data(tensor), memory + 4);
+  keel_tensor_release(tensor);
+  assert_int_equal(deleted, 2);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------ */
+
+static void a_copy_in_is_kept_apart(void **state) {
+  const float want[] = {0, -1, 2, -3};
+  atomic_int deleted = 0;
+  (void)state;
+  given *from = make_pairs(&deleted);
+  const void *memory = from->memory;
+  keel_tensor *tensor = take(from, KEEL_DLPACK_COPY);
+  assert_int_equal(deleted, 1);
+  assert_ptr_not_equal(keel_tensor_data(tensor), memory);
+  expect_floats(tensor, want, 4);
+  keel_tensor_release(tensor);
+}
+
+static void a_copy_out_may_be_written(void **state) {
+  const float data[] = {5, 6};
+  (void)state;
+  keel_tensor *tensor = floats(context, 2, data);
+  DLManagedTensorVersioned *shared = lend(tensor, KEEL_DLPACK_MAY_COPY);
+  assert_int_equal(shared->flags, READ_ONLY);
+  assert_ptr_equal(shared->dl_tensor.data, keel_tensor_data(tensor));
+  DLManagedTensorVersioned *copy = lend(tensor, KEEL_DLPACK_COPY);
+  assert_int_equal(copy->flags, COPIED);
+  assert_memory_equal(copy->dl_tensor.data, data, sizeof data);
+  memset(copy->dl_tensor.data, 0, sizeof data);
+  expect_floats(tensor, data, 2);
+  keel_tensor_release(tensor);
+  copy->deleter(copy);
+  shared->deleter(shared);
+}
+
+static void what_the_host_does_not_reach_takes_a_copy(void **state) {
+  const float data[] = {-5, 6}, want[] = {0, 6};
+  (void)state;
+  keel_context *before = context;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
+  keel_tensor *x = floats(context, 2, data);
+  keel_tensor *y = relu(keel_device_at(context, 1), x);
+  DLManagedTensorVersioned *out = NULL;
+  assert_int_equal(keel_tensor_to_dlpack(y, 0, &out), KD_FAILED_PRECONDITION);
+  expect_message("queue:0");
+  expect_message("keel_tensor_to");
+  assert_null(out);
+  out = lend(y, KEEL_DLPACK_MAY_COPY);
+  assert_int_equal(out->flags, COPIED);
+  assert_memory_equal(out->dl_tensor.data, want, sizeof want);
+  out->deleter(out);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_close(context);
+  context = before;
+}
+
+/* ---- what is refused ------------------------------------------------------------------------------ */
+
+static void bad_version(given *g) {
+  g->versioned.version.major = 2;
+}
+static void no_version(given *g) {
+  g->versioned.version.major = 0;
+}
+static void bad_flags(given *g) {
+  g->versioned.flags = 1u << 9;
+}
+static void padded(given *g) {
+  g->versioned.flags = 4;
+}
+static void negative_rank(given *g) {
+  g->versioned.dl_tensor.ndim = -1;
+}
+static void no_shape(given *g) {
+  g->versioned.dl_tensor.shape = NULL;
+}
+static void negative_dim(given *g) {
+  g->shape[1] = -1;
+}
+static void no_data(given *g) {
+  g->versioned.dl_tensor.data = NULL;
+}
+static void too_far(given *g) {
+  g->versioned.dl_tensor.byte_offset = UINT64_MAX;
+}
+static void on_cuda(given *g) {
+  g->versioned.dl_tensor.device.device_type = 2;
+}
+static void nowhere(given *g) {
+  g->versioned.dl_tensor.device.device_type = -7;
+}
+static void a_gap(given *g) {
+  g->versioned.dl_tensor.device.device_type = 5;
+}
+static void no_type(given *g) {
+  g->versioned.dl_tensor.dtype.code = 200;
+}
+static void odd_bits(given *g) {
+  g->versioned.dl_tensor.dtype.bits = 24;
+}
+static void vectors(given *g) {
+  g->versioned.dl_tensor.dtype.lanes = 4;
+}
+static void no_lanes(given *g) {
+  g->versioned.dl_tensor.dtype.lanes = 0;
+}
+
+static void too_large(given *g) {
+  g->shape[0] = INT64_C(1) << 40;
+  g->shape[1] = INT64_C(1) << 40;
+}
+
+static void too_many(given *g) {
+  static int64_t ones[17] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  g->versioned.dl_tensor.ndim = 17;
+  g->versioned.dl_tensor.shape = ones;
+}
+
+static void endless_stride(given *g) {
+  g->versioned.dl_tensor.strides = g->strides;
+  g->strides[0] = INT64_MAX / 2;
+}
+
+static void strided_nibbles(given *g) {
+  g->versioned.dl_tensor.dtype = (DLDataType){.code = 0, .bits = 4, .lanes = 1};
+  g->versioned.dl_tensor.strides = g->strides;
+}
+
+static void bad_tensors_stay_the_callers(void **state) {
+  static const struct {
+    void (*spoil)(given *self);
+    keel_status status;
+    const char *why;
+  } cases[] = {
+      {bad_version, KD_INCOMPATIBLE, "DLPack 2.0"},
+      {no_version, KD_INCOMPATIBLE, "version 1"},
+      {bad_flags, KD_UNIMPLEMENTED, "flags 0x200"},
+      {padded, KD_UNIMPLEMENTED, "pack them"},
+      {negative_rank, KD_INVALID_ARGUMENT, "-1 dimensions"},
+      {no_shape, KD_INVALID_ARGUMENT, "no shape"},
+      {negative_dim, KD_INVALID_ARGUMENT, "dimension 1"},
+      {no_data, KD_INVALID_ARGUMENT, "without data"},
+      {too_far, KD_INVALID_ARGUMENT, "byte offset"},
+      {on_cuda, KD_UNIMPLEMENTED, "CUDA memory"},
+      {nowhere, KD_UNIMPLEMENTED, "kind -7"},
+      {a_gap, KD_UNIMPLEMENTED, "kind 5"},
+      {no_type, KD_UNIMPLEMENTED, "code 200"},
+      {odd_bits, KD_UNIMPLEMENTED, "24 bits"},
+      {vectors, KD_UNIMPLEMENTED, "4 elements"},
+      {no_lanes, KD_UNIMPLEMENTED, "0 elements"},
+      {too_large, KD_INVALID_ARGUMENT, "too large"},
+      {too_many, KD_INVALID_ARGUMENT, "at most 16"},
+      {endless_stride, KD_INVALID_ARGUMENT, "stride 0"},
+      {strided_nibbles, KD_UNIMPLEMENTED, "i4"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    atomic_int deleted = 0;
+    given *from = make_pairs(&deleted);
+    cases[i].spoil(from);
+    expect_refused(from, KEEL_DLPACK_MAY_COPY, cases[i].status, cases[i].why);
+    from->versioned.deleter(&from->versioned);
+    assert_int_equal(deleted, 1);
+  }
+}
+
+static void a_copy_without_room_frees_nothing(void **state) {
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .memory_limit = 8};
+  atomic_int deleted = 0;
+  DLManagedTensorVersioned *out = NULL;
+  keel_context *before = context;
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  given *from = make_pairs(&deleted);
+  expect_refused(from, KEEL_DLPACK_COPY, KD_OUT_OF_MEMORY, "limit");
+  keel_tensor *tensor = take(from, 0);
+  assert_int_equal(keel_tensor_to_dlpack(tensor, KEEL_DLPACK_COPY, &out),
+                   KD_OUT_OF_MEMORY);
+  assert_null(out);
+  keel_tensor_release(tensor);
+  assert_int_equal(deleted, 1);
+  keel_close(context);
+  context = before;
+}
+
+static void wrong_arguments_are_named(void **state) {
+  const float one = 1;
+  atomic_int deleted = 0;
+  keel_tensor *tensor = NULL;
+  DLManagedTensorVersioned *out = NULL;
+  DLManagedTensor *legacy = NULL;
+  (void)state;
+  assert_int_equal(keel_tensor_from_dlpack(context, NULL, 0, &tensor),
+                   KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_tensor_from_dlpack_legacy(context, NULL, 0, &tensor),
+                   KD_INVALID_ARGUMENT);
+  given *from = make_pairs(&deleted);
+  expect_refused(from, 4, KD_INVALID_ARGUMENT, "0x4");
+  from->legacy.dl_tensor.dtype.lanes = 2;
+  assert_int_equal(
+      keel_tensor_from_dlpack_legacy(context, &from->legacy, 0, &tensor),
+      KD_UNIMPLEMENTED);
+  assert_int_equal(deleted, 0);
+  wipe(from);
+  tensor = floats(context, 1, &one);
+  assert_int_equal(keel_tensor_to_dlpack(tensor, 8, &out), KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_tensor_to_dlpack_legacy(tensor, 8, &legacy),
+                   KD_INVALID_ARGUMENT);
+  keel_tensor_release(tensor);
+  assert_null(out);
+  assert_null(legacy);
+}
+
+static void what_is_no_tensor_is_not_lent(void **state) {
+  DLManagedTensorVersioned *out = NULL;
+  keel_tensor *sequence = NULL, *promise = NULL;
+  (void)state;
+  assert_int_equal(keel_sequence_create(context, NULL, 0, &sequence), KD_OK);
+  assert_int_equal(keel_tensor_to_dlpack(sequence, KEEL_DLPACK_COPY, &out),
+                   KD_INVALID_ARGUMENT);
+  expect_message("a sequence");
+  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  assert_int_equal(keel_tensor_fail(promise, KD_DATA_LOSS, "the sensor is off"),
+                   KD_OK);
+  assert_int_equal(keel_tensor_to_dlpack(promise, 0, &out), KD_DATA_LOSS);
+  expect_message("the sensor is off");
+  assert_null(out);
+  keel_tensor_release(sequence);
+  keel_tensor_release(promise);
+}
+
+static void *keep_promise(void *argument) {
+  keel_tensor **pair = argument;
+  usleep(2000);
+  keel_tensor_fulfil(pair[0], pair[1]);
+  return NULL;
+}
+
+static void a_pending_value_is_waited_for(void **state) {
+  const float data[] = {7};
+  pthread_t thread;
+  (void)state;
+  keel_tensor *pair[2] = {NULL, floats(context, 1, data)};
+  assert_int_equal(keel_tensor_promise(context, &pair[0]), KD_OK);
+  assert_int_equal(pthread_create(&thread, NULL, keep_promise, pair), 0);
+  DLManagedTensorVersioned *out = lend(pair[0], 0);
+  pthread_join(thread, NULL);
+  assert_ptr_equal(out->dl_tensor.data, keel_tensor_data(pair[1]));
+  assert_memory_equal(out->dl_tensor.data, data, sizeof data);
+  keel_tensor_release(pair[0]);
+  keel_tensor_release(pair[1]);
+  out->deleter(out);
+}
+
+/* ---- keel_tensor_wrap, which all of the above rests on --------------------------------------------- */
+
+static void count_call(void *calls) {
+  ++*(int *)calls;
+}
+
+static void wrapped_elements_off_their_alignment_are_copied(void **state) {
+  const int64_t two = 2;
+  const float want[] = {3, 4};
+  _Alignas(64) char memory[64];
+  int calls = 0;
+  keel_tensor *tensor = NULL;
+  (void)state;
+  memcpy(memory + 1, want, sizeof want);
+  assert_int_equal(keel_tensor_wrap(context, KD_F32, 1, &two, memory + 1,
+                                    count_call, &calls, &tensor),
+                   KD_OK);
+  assert_int_equal(calls, 1);
+  memset(memory, 0, sizeof memory);
+  expect_floats(tensor, want, 2);
+  keel_tensor_release(tensor);
+  assert_int_equal(calls, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_type_goes_in_and_comes_out),
+      cmocka_unit_test(scalars_and_empty_tensors_come_through),
+      cmocka_unit_test(an_offset_leads_to_the_first_element),
+      cmocka_unit_test(tensors_without_a_version_go_both_ways),
+      cmocka_unit_test(strided_elements_take_a_copy),
+      cmocka_unit_test(strides_that_say_nothing_are_packed),
+      cmocka_unit_test(elements_off_their_alignment_take_a_copy),
+      cmocka_unit_test(a_copy_in_is_kept_apart),
+      cmocka_unit_test(a_copy_out_may_be_written),
+      cmocka_unit_test(what_the_host_does_not_reach_takes_a_copy),
+      cmocka_unit_test(bad_tensors_stay_the_callers),
+      cmocka_unit_test(a_copy_without_room_frees_nothing),
+      cmocka_unit_test(wrong_arguments_are_named),
+      cmocka_unit_test(what_is_no_tensor_is_not_lent),
+      cmocka_unit_test(a_pending_value_is_waited_for),
+      cmocka_unit_test(wrapped_elements_off_their_alignment_are_copied),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
