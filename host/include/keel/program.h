@@ -37,7 +37,8 @@ KEEL_API keel_value keel_builder_input(keel_builder *builder, const char *name,
 KEEL_API keel_value keel_builder_resource(keel_builder *builder,
                                           const char *name);
 
-/* Adds a constant; the tensor is retained. */
+/* Adds a constant; the tensor is retained, or a copy where its memory does not
+ * begin at a multiple of 64. */
 KEEL_API keel_value keel_builder_constant(keel_builder *builder,
                                           keel_tensor *tensor);
 

@@ -28,8 +28,17 @@ KEEL_API keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
                                         KD_OWNED keel_tensor **out_tensor);
 
 /* Makes a tensor of host memory that stays the caller's, unchanged, until
- * `done` is called (NULL: until the tensor is released). Errors as above;
- * `done` is not called then. */
+ * `done` is called (NULL: until the tensor is released).
+ *
+ * The memory itself is the tensor's where `data` is aligned to its elements;
+ * else it is copied, and `done` is called before this returns. A device that
+ * works on host addresses reads it where it lies, if it begins at a multiple of
+ * what the device aligns its own memory to (64 on the CPU); else the device
+ * reads a copy, made each time. Other devices read copies.
+ *
+ * done  is called once, by whichever thread drops the last reference, when no
+ *       work reads the memory any more; it may release values
+ * Errors as above; `done` is not called then. */
 KEEL_API keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
                                       uint32_t rank, const int64_t *dims,
                                       const void *data,

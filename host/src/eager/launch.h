@@ -4,6 +4,7 @@
 
 #include "context.h"
 #include "eager/site.h"
+#include "memory/transfer.h"
 #include "values/tensor.h"
 
 /* Runs a binding. out_types are the outputs' types, NULL where the kernel will
@@ -18,10 +19,7 @@ keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
 static inline bool keel_launch_in_place(const keel_tensor *tensor,
                                         const keel_device *device,
                                         bool host_argument) {
-  keel_device *place = keel_tensor_place(tensor);
-  if (host_argument) return keel_device_addressable(place);
-  return place == device ||
-         (keel_device_addressable(device) && keel_device_addressable(place));
+  return keel_transfer_in_place(tensor, host_argument ? NULL : device);
 }
 
 /* Where a tensor's data is, into a view of its type or of as many elements. */

@@ -158,7 +158,10 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
 
 static keel_status copy_content(keel_tensor *source, keel_tensor *target) {
   void *to = keel_tensor_host_data(target);
-  if (to) return copy_out(source, to);
+  if (to) { /* earlier work of the target's device may still use the memory */
+    KEEL_TRY(keel_device_drain(keel_tensor_place(target)));
+    return copy_out(source, to);
+  }
   const void *from = keel_tensor_host_data(source);
   if (from) {
     KEEL_TRY(keel_device_drain(keel_tensor_place(source)));

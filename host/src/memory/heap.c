@@ -214,10 +214,23 @@ keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
   return KD_OK;
 }
 
+/* Devices that work on host addresses read such memory where it lies: they do not when
+ * their streams have passed. */
+static void await_readers(const keel_context *context) {
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    keel_device *device = context->devices[i];
+    /* acquire: its stream */
+    if (keel_device_addressable(device) &&
+        atomic_load_explicit(&device->ready, memory_order_acquire))
+      keel_device_drain(device);
+  }
+}
+
 void keel_buffer_free(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   uint32_t class = buffer->class;
   if (class == KEEL_UNPOOLED) {
+    await_readers(heap->context);
     if (buffer->done) buffer->done(buffer->done_context);
     free(buffer);
     return;

@@ -360,7 +360,7 @@ keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
   bool here = keel_device_addressable(from);
   bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR;
   if (tensor->kind != KEEL_DATA || from == device ||
-      (plain && here && keel_device_addressable(device))) {
+      (plain && keel_transfer_in_place(tensor, device))) {
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }

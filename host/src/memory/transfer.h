@@ -2,7 +2,27 @@
 #ifndef KEEL_TRANSFER_H
 #define KEEL_TRANSFER_H
 
+#include "context.h"
 #include "values/tensor.h"
+
+/* Whether work on `device` (NULL: of the host) can read a ready tensor where it lies: it is
+ * the device's own, or both go by host addresses, the data begins where the device's own
+ * memory would, and nothing is late. A device with a stream reads late, so that pooled
+ * memory could be somebody else's by then; what is the application's is not given back
+ * before (heap.c). */
+static inline bool keel_transfer_in_place(const keel_tensor *tensor,
+                                          const keel_device *device) {
+  const keel_device *place = keel_tensor_place(tensor);
+  if (place == device) return true;
+  if (!keel_device_addressable(place) || !keel_device_addressable(device) ||
+      (place && place->stream))
+    return false;
+  if (!device) return true;
+  uint32_t alignment = device->info.spaces[0].alignment;
+  return keel_aligned_to(tensor->data, alignment ? alignment : 64) &&
+         (!device->stream ||
+          (tensor->buffer && tensor->buffer->class == KEEL_UNPOOLED));
+}
 
 /* Begins to copy a ready tensor to the memory of `device` (NULL: the host's).
  *

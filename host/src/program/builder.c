@@ -1,5 +1,6 @@
 /* builder.c - keel_builder: programs made call by call. */
 #include "context.h"
+#include "memory/copy.h"
 #include "program/function.h"
 
 struct keel_builder {
@@ -81,6 +82,15 @@ keel_value keel_builder_resource(keel_builder *builder, const char *name) {
   return value;
 }
 
+/* The value where kernels can take it: else each run would copy it. */
+static keel_status align(keel_tensor *tensor, keel_tensor **out_aligned) {
+  if (tensor->kind == KEEL_DATA && !keel_tensor_place(tensor) &&
+      !keel_aligned_to(tensor->data, 64))
+    return keel_copy_to(tensor, NULL, out_aligned);
+  *out_aligned = keel_tensor_retain(tensor);
+  return KD_OK;
+}
+
 keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
   if (builder->status != KD_OK) return KEEL_ABSENT;
   if (!tensor) {
@@ -94,7 +104,10 @@ keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
                               " program as an input"));
     return KEEL_ABSENT;
   }
-  uint32_t value = keel_function_constant(builder->function, "", tensor);
+  keel_tensor *aligned = NULL;
+  if (sticky(builder, align(tensor, &aligned)) != KD_OK) return KEEL_ABSENT;
+  uint32_t value = keel_function_constant(builder->function, "", aligned);
+  keel_tensor_release(aligned);
   if (value == KEEL_ABSENT) sticky(builder, KD_OUT_OF_MEMORY);
   return value;
 }

@@ -350,7 +350,8 @@ void *keel_tensor_host_data(const keel_tensor *tensor) {
 }
 
 const void *keel_tensor_data(keel_tensor *tensor) {
-  return type_of(tensor) && tensor->layout == KD_LAYOUT_ROW_MAJOR
+  return type_of(tensor) && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
+                 keel_device_drain(keel_tensor_place(tensor)) == KD_OK
              ? keel_tensor_host_data(tensor)
              : NULL;
 }
@@ -385,6 +386,7 @@ keel_status keel_tensor_need_data(keel_tensor *tensor) {
 keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor) {
   KEEL_TRY(keel_tensor_need_data(tensor));
   if (tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_tensor_host_data(tensor)) {
+    KEEL_TRY(keel_device_drain(keel_tensor_place(tensor)));
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }

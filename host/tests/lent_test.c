@@ -1,0 +1,374 @@
+/* lent_test.c - memory of others: who frees it, and when, whoever still reads it. */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "dlpack.h"
+
+/* ---- who frees, and when ---------------------------------------------------------------- */
+
+typedef enum { TENSOR, TWICE, EXPORT, LEGACY, HOLDERS } holder;
+
+static void let_one_go(holder which, keel_tensor *tensor,
+                       DLManagedTensorVersioned *versioned,
+                       DLManagedTensor *legacy) {
+  if (which == EXPORT)
+    versioned->deleter(versioned);
+  else if (which == LEGACY)
+    legacy->deleter(legacy);
+  else
+    keel_tensor_release(tensor);
+}
+
+/* The k-th of the 24 orders of four. */
+static void order_of(int k, holder *order) {
+  holder left[HOLDERS] = {TENSOR, TWICE, EXPORT, LEGACY};
+  for (int n = HOLDERS; n > 0; n--) {
+    int at = k % n;
+    k /= n;
+    order[HOLDERS - n] = left[at];
+    left[at] = left[n - 1];
+  }
+}
+
+static void the_last_of_all_holders_frees_once(void **state) {
+  (void)state;
+  for (int k = 0; k < 24; k++) {
+    atomic_int deleted = 0;
+    holder order[HOLDERS];
+    keel_tensor *tensor = keel_tensor_retain(take(make_pairs(&deleted), 0));
+    DLManagedTensorVersioned *versioned = lend(tensor, 0);
+    DLManagedTensor *legacy = NULL;
+    assert_int_equal(keel_tensor_to_dlpack_legacy(tensor, 0, &legacy), KD_OK);
+    order_of(k, order);
+    for (int i = 0; i < HOLDERS; i++) {
+      assert_int_equal(deleted, 0);
+      let_one_go(order[i], tensor, versioned, legacy);
+    }
+    assert_int_equal(deleted, 1);
+  }
+}
+
+/* From here to there and back and on: each struct is freed by who holds it. */
+static void a_chain_of_libraries_ends_at_its_beginning(void **state) {
+  const float want[] = {0, -1, 2, -3};
+  atomic_int deleted = 0;
+  (void)state;
+  keel_tensor *first = take(make_pairs(&deleted), 0), *second = NULL;
+  assert_int_equal(keel_tensor_from_dlpack(context, lend(first, 0), 0, &second),
+                   KD_OK);
+  assert_ptr_equal(keel_tensor_data(first), keel_tensor_data(second));
+  keel_tensor_release(first);
+  DLManagedTensorVersioned *last = lend(second, 0);
+  keel_tensor_release(second);
+  assert_int_equal(deleted, 0);
+  assert_memory_equal(last->dl_tensor.data, want, sizeof want);
+  last->deleter(last);
+  assert_int_equal(deleted, 1);
+}
+
+static void *release_there(void *managed) {
+  DLManagedTensorVersioned *versioned = managed;
+  versioned->deleter(versioned);
+  return NULL;
+}
+
+static void any_thread_may_free(void **state) {
+  enum { THREADS = 4 };
+  pthread_t threads[THREADS];
+  atomic_int deleted = 0;
+  (void)state;
+  keel_tensor *tensor = take(make_pairs(&deleted), 0);
+  for (int i = 0; i < THREADS; i++)
+    assert_int_equal(
+        pthread_create(&threads[i], NULL, release_there, lend(tensor, 0)), 0);
+  keel_tensor_release(tensor);
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+  assert_int_equal(deleted, 1);
+}
+
+static void nobody_is_told_where_nobody_asks(void **state) {
+  atomic_int deleted = 0;
+  (void)state;
+  given *from = make_pairs(&deleted);
+  from->versioned.deleter = NULL;
+  keel_tensor_release(take(from, 0));
+  keel_tensor_release(take(from, KEEL_DLPACK_COPY));
+  assert_int_equal(deleted, 0);
+  wipe(from);
+}
+
+/* y = relu of a constant, whose tensor is released before the program is. */
+static void run_constant(uint64_t offset, int deleted_at_once, float first) {
+  const float want[] = {first, 0, first + 2, 0};
+  atomic_int deleted = 0;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  given *from = make_pairs(&deleted);
+  from->versioned.dl_tensor.byte_offset = offset;
+  keel_tensor *tensor = take(from, 0), *y = NULL;
+  assert_int_equal(keel_builder_create(context, "constant", &builder), KD_OK);
+  keel_value x = keel_builder_constant(builder, tensor);
+  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
+  keel_tensor_release(tensor);
+  assert_int_equal(deleted, deleted_at_once);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_plan_run(plan, NULL, 0, &y, 1), KD_OK);
+  expect_floats(y, want, 4);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  assert_int_equal(deleted, deleted_at_once);
+  keel_program_release(program);
+  assert_int_equal(deleted, 1);
+}
+
+static void constants_hold_the_memory_or_a_copy(void **state) {
+  (void)state;
+  run_constant(0, 0, 0);
+  run_constant(64, 0, 16);
+  run_constant(8, 1, 2); /* each run would copy it */
+}
+
+/* ---- work in flight ------------------------------------------------------------------------ */
+
+/* A run that waits for its other input reads the memory after all others let go. */
+static void a_run_that_waits_keeps_the_memory(void **state) {
+  const int64_t pairs[] = {2, 2};
+  const float ones[] = {1, 1, 1, 1}, want[] = {1, 0, 3, -2};
+  atomic_int deleted = 0;
+  (void)state;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *in[2] = {take(make_pairs(&deleted), 0), NULL}, *y = NULL,
+              *value = NULL;
+  assert_int_equal(keel_builder_create(context, "late", &builder), KD_OK);
+  keel_value a = keel_builder_input(builder, "a", KD_F32, 2, pairs);
+  keel_value b = keel_builder_input(builder, "b", KD_F32, 2, pairs);
+  keel_builder_output(builder, "y", op(builder, "Add", a, b));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_tensor_promise(context, &in[1]), KD_OK);
+  assert_int_equal(keel_plan_begin(plan, NULL, in, 2, &y, 1), KD_OK);
+  keel_tensor_release(in[0]);
+  assert_int_equal(deleted, 0);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, pairs, ones, &value),
+                   KD_OK);
+  assert_int_equal(keel_tensor_fulfil(in[1], value), KD_OK);
+  expect_floats(y, want, 4);
+  keel_tensor_release(value);
+  keel_tensor_release(in[1]);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  assert_int_equal(deleted, 1);
+}
+
+/* The queue is held up by a product, and the copy to it waits behind that. */
+static void a_copy_in_flight_keeps_the_memory(void **state) {
+  const float want[] = {0, 0, 2, 0}, seven = 7, ones[] = {1, 1};
+  atomic_int deleted = 0;
+  (void)state;
+  keel_context *before = context;
+  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
+  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  atomic_int *gate = dlsym(plugin, "queue_gate");
+  keel_device *queue = keel_device_at(context, 1);
+  keel_tensor *pair[2] = {floats(context, 2, ones), NULL}, *held = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 0, NULL, &seven, &pair[1]), KD_OK);
+  atomic_store(gate, 1);
+  assert_int_equal(keel_device_push(queue), KD_OK);
+  assert_int_equal(keel_call(context, "Mul", NULL, 0, pair, 2, &held, 1),
+                   KD_OK);
+  keel_device_pop();
+  keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(queue, x);
+  keel_tensor_release(x);
+  assert_int_equal(deleted, 0);
+  atomic_store(gate, 0);
+  expect_floats(y, want, 4);
+  keel_tensor_release(pair[0]);
+  keel_tensor_release(pair[1]);
+  keel_tensor_release(held);
+  keel_tensor_release(y);
+  keel_close(context);
+  dlclose(plugin);
+  context = before;
+  assert_int_equal(deleted, 1);
+}
+
+/* ---- devices that work on host addresses ------------------------------------------------------ */
+
+/* The late device, which begins its work when somebody waits. */
+static keel_device *open_late(void **out_plugin, const void ***out_input) {
+  context = open_with(LATE_PLUGIN, NULL, KEEL_NO_WORKERS);
+  *out_plugin = dlopen(LATE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  *out_input = (const void **)dlsym(*out_plugin, "late_input");
+  return keel_device_at(context, 0);
+}
+
+static void close_late(void *plugin, keel_context *before) {
+  keel_close(context);
+  dlclose(plugin);
+  context = before;
+}
+
+static void aligned_memory_is_read_where_it_lies(void **state) {
+  const float want[] = {0, 0, 2, 0};
+  const void **input = NULL;
+  void *plugin = NULL;
+  atomic_int deleted = 0;
+  (void)state;
+  keel_context *before = context;
+  keel_device *late = open_late(&plugin, &input);
+  given *from = make_pairs(&deleted);
+  const void *memory = from->memory;
+  keel_tensor *x = take(from, 0), *y = relu(late, x);
+  assert_ptr_equal(*input, memory);
+  keel_tensor_release(x); /* the device has not read it yet */
+  assert_int_equal(deleted, 1);
+  expect_floats(y, want, 4);
+  keel_tensor_release(y);
+  close_late(plugin, before);
+}
+
+static void other_memory_is_copied_for_the_device(void **state) {
+  const float want[] = {16, 0, 18, 0};
+  const void **input = NULL;
+  void *plugin = NULL;
+  atomic_int deleted = 0;
+  (void)state;
+  keel_context *before = context;
+  keel_device *late = open_late(&plugin, &input);
+  given *from = make_pairs(&deleted);
+  const char *memory = from->memory;
+  from->versioned.dl_tensor.byte_offset = 64; /* the device wants 256 */
+  keel_tensor *x = take(from, 0), *y = relu(late, x);
+  assert_ptr_equal(keel_tensor_data(x), memory + 64);
+  assert_ptr_not_equal(*input, memory + 64);
+  keel_tensor_release(x);
+  assert_int_equal(deleted, 1);
+  expect_floats(y, want, 4);
+  keel_tensor_release(y);
+  close_late(plugin, before);
+}
+
+/* Memory of the host's pool is another tensor's soon after. */
+static void pooled_memory_is_not_read_late(void **state) {
+  enum { MANY = 256 };
+  const float data[] = {0, -1, 2, -3}, others[] = {9, 9, 9, 9},
+              want[] = {0, 0, 2, 0};
+  const void **input = NULL;
+  void *plugin = NULL;
+  keel_tensor *all[MANY];
+  int aligned = MANY;
+  (void)state;
+  keel_context *before = context;
+  keel_device *late = open_late(&plugin, &input);
+  for (int i = 0; i < MANY; i++) {
+    all[i] = floats(context, 4, data);
+    if ((uintptr_t)keel_tensor_data(all[i]) % 256 == 0) aligned = i;
+  }
+  assert_in_range(aligned, 0, MANY - 1); /* one that the device could read */
+  keel_tensor *y = relu(late, all[aligned]);
+  const void *at = keel_tensor_data(all[aligned]);
+  keel_tensor_release(all[aligned]);
+  all[aligned] = floats(context, 4, others);
+  assert_ptr_equal(keel_tensor_data(all[aligned]), at);
+  expect_floats(y, want, 4);
+  keel_tensor_release(y);
+  for (int i = 0; i < MANY; i++)
+    keel_tensor_release(all[i]);
+  close_late(plugin, before);
+}
+
+static void what_a_device_still_makes_is_waited_for(void **state) {
+  const float want[] = {0, 0, 2, 0};
+  const void **input = NULL;
+  void *plugin = NULL;
+  atomic_int deleted = 0;
+  (void)state;
+  keel_context *before = context;
+  keel_device *late = open_late(&plugin, &input);
+  keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(late, x);
+  assert_ptr_equal(keel_tensor_device(y), late);
+  DLManagedTensorVersioned *to = lend(y, 0);
+  assert_memory_equal(to->dl_tensor.data, want, sizeof want);
+  keel_tensor *other = relu(late, x);
+  assert_memory_equal(keel_tensor_data(other), want, sizeof want);
+  keel_tensor_release(other);
+  keel_tensor_release(y);
+  assert_memory_equal(to->dl_tensor.data, want, sizeof want);
+  to->deleter(to);
+  keel_tensor_release(x);
+  close_late(plugin, before);
+  assert_int_equal(deleted, 1);
+}
+
+/* Nothing is waited for between the runs of a plan: what one still reads is not overwritten
+ * for the next. */
+static void plans_read_each_input_where_it_lies(void **state) {
+  enum { RUNS = 9 };
+  const int64_t pairs[] = {2, 2};
+  const void **input = NULL;
+  void *plugin = NULL;
+  atomic_int deleted = 0;
+  keel_tensor *in[RUNS], *out[RUNS];
+  (void)state;
+  keel_context *before = context;
+  keel_device *late = open_late(&plugin, &input);
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = late};
+  assert_int_equal(keel_builder_create(context, "again", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, pairs);
+  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  for (int i = 0; i < RUNS; i++) {
+    given *from = make_pairs(&deleted);
+    uint64_t offset = i % 3 ? 64 : 0; /* the device wants 256 */
+    from->versioned.dl_tensor.byte_offset = offset;
+    ((float *)(void *)(from->memory + offset))[0] = (float)i;
+    const void *at = from->memory + offset;
+    in[i] = take(from, 0);
+    if (keel_plan_run(plan, &in[i], 1, &out[i], 1) != KD_OK)
+      fail_msg("%s", keel_message());
+    assert_int_equal(*input == at, offset == 0);
+  }
+  for (int i = 0; i < RUNS; i++) {
+    const float want[] = {(float)i, 0, i % 3 ? 18 : 2, 0};
+    expect_floats(out[i], want, 4);
+    keel_tensor_release(out[i]);
+    keel_tensor_release(in[i]);
+    assert_int_equal(deleted, i + 1);
+  }
+  keel_plan_release(plan);
+  keel_program_release(program);
+  close_late(plugin, before);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_last_of_all_holders_frees_once),
+      cmocka_unit_test(a_chain_of_libraries_ends_at_its_beginning),
+      cmocka_unit_test(any_thread_may_free),
+      cmocka_unit_test(nobody_is_told_where_nobody_asks),
+      cmocka_unit_test(constants_hold_the_memory_or_a_copy),
+      cmocka_unit_test(a_run_that_waits_keeps_the_memory),
+      cmocka_unit_test(a_copy_in_flight_keeps_the_memory),
+      cmocka_unit_test(aligned_memory_is_read_where_it_lies),
+      cmocka_unit_test(other_memory_is_copied_for_the_device),
+      cmocka_unit_test(pooled_memory_is_not_read_late),
+      cmocka_unit_test(what_a_device_still_makes_is_waited_for),
+      cmocka_unit_test(plans_read_each_input_where_it_lies),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}

@@ -1,0 +1,248 @@
+/* late.c - a device that works on host addresses, late: nothing runs before somebody waits
+ * for it.
+ *
+ * Its memory begins at multiples of 256, and Relu, its one kernel, refuses any other. */
+#include <kd/kd.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "single.h"
+
+#define ALIGNMENT 256u
+
+typedef struct job {
+  struct job *next;
+  const float *x;
+  float *y;
+  int64_t count;
+} job;
+
+struct kd_stream {
+  job *first, **end;
+};
+
+struct kd_event {
+  kd_stream *stream; /* waiting for an event waits for all of its stream */
+};
+
+static const kd_host *host;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all streams */
+/* Where the kernel's last input was; the test's, through dlsym. */
+__attribute__((visibility("default"))) const void *late_input;
+
+static void work_off(kd_stream *stream) {
+  pthread_mutex_lock(&lock);
+  for (job *at; (at = stream->first); free(at)) {
+    stream->first = at->next;
+    for (int64_t i = 0; i < at->count; i++)
+      at->y[i] = at->x[i] > 0 ? at->x[i] : 0;
+  }
+  stream->end = &stream->first;
+  pthread_mutex_unlock(&lock);
+}
+
+/* ---- streams and events --------------------------------------------------------- */
+
+static kd_status stream_create(kd_device *device, int32_t priority,
+                               uint32_t flags, kd_stream **out_stream) {
+  (void)device;
+  (void)priority;
+  (void)flags;
+  kd_stream *stream = calloc(1, sizeof *stream);
+  if (!stream) return host->fail(KD_OUT_OF_MEMORY, "late: no memory");
+  stream->end = &stream->first;
+  *out_stream = stream;
+  return KD_OK;
+}
+
+static void stream_destroy(kd_stream *stream) {
+  work_off(stream);
+  free(stream);
+}
+
+static kd_status event_create(kd_device *device, uint32_t flags,
+                              kd_event **out_event) {
+  (void)device;
+  (void)flags;
+  *out_event = calloc(1, sizeof **out_event);
+  return *out_event ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+static void event_destroy(kd_event *event) {
+  free(event);
+}
+
+static kd_status event_record(kd_event *event, kd_stream *stream) {
+  event->stream = stream;
+  return KD_OK;
+}
+
+static kd_status event_wait(kd_event *event, uint64_t timeout) {
+  (void)timeout;
+  if (event->stream) work_off(event->stream);
+  return KD_OK;
+}
+
+static kd_status event_query(kd_event *event) {
+  return event_wait(event, 0);
+}
+
+static kd_status stream_wait(kd_stream *stream, kd_event *event) {
+  (void)stream;
+  return event_wait(event, 0);
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+                          kd_buffer **out_buffer, void **out_address) {
+  (void)device;
+  (void)space;
+  *out_address =
+      aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  if (!*out_address) return host->fail(KD_OUT_OF_MEMORY, "late: no memory");
+  memset(*out_address, 0xee, size);
+  *out_buffer = *out_address;
+  return KD_OK;
+}
+
+static void release(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  free(buffer);
+}
+
+static kd_status copy_in(kd_device *device, kd_stream *stream,
+                         const void *source, kd_buffer *target, uint64_t offset,
+                         uint64_t size) {
+  (void)device;
+  if (stream) work_off(stream);
+  memcpy((char *)target + offset, source, size);
+  return KD_OK;
+}
+
+static kd_status copy_out(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t offset, void *target,
+                          uint64_t size) {
+  (void)device;
+  if (stream) work_off(stream);
+  memcpy(target, (char *)source + offset, size);
+  return KD_OK;
+}
+
+/* ---- Relu -------------------------------------------------------------------------- */
+
+static kd_status relu(kd_kernel *self, kd_stream *stream,
+                      const kd_launch *launch) {
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  (void)self;
+  if ((uintptr_t)x->data % ALIGNMENT || (uintptr_t)y->data % ALIGNMENT)
+    return host->fail(KD_INVALID_ARGUMENT, "late: it is not aligned to %u",
+                      ALIGNMENT);
+  job *made = malloc(sizeof *made);
+  if (!made) return host->fail(KD_OUT_OF_MEMORY, "late: no memory");
+  *made = (job){.x = x->data, .y = y->data, .count = kd_elements(y)};
+  pthread_mutex_lock(&lock);
+  late_input = x->data;
+  *stream->end = made;
+  stream->end = &made->next;
+  pthread_mutex_unlock(&lock);
+  return KD_OK;
+}
+
+static const kd_kernel_def kernels[] = {
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_ANY_SHAPE,
+     .op = "Relu",
+     .input_types = {KD_TYPES(KD_F32)},
+     .enqueue = relu},
+};
+
+/* ---- the plugin ---------------------------------------------------------------------- */
+
+static kd_status start(const kd_host *services) {
+  host = services;
+  return KD_OK;
+}
+
+static kd_status plugin_open(const kd_host *services,
+                             kd_instance **out_instance) {
+  return single_open(services, start, out_instance);
+}
+
+static void plugin_close(kd_instance *instance) {
+  (void)instance;
+  single_close();
+}
+
+static uint32_t device_count(kd_instance *instance) {
+  (void)instance;
+  return 1;
+}
+
+static kd_status device_info(kd_instance *instance, uint32_t index,
+                             kd_device_info *out_info) {
+  (void)instance;
+  (void)index;
+  out_info->flags = KD_DEVICE_SOFTWARE | KD_DEVICE_HOST_ADDRESSABLE;
+  out_info->name = "Late";
+  out_info->kind = "npu";
+  out_info->space_count = 1;
+  out_info->spaces[0].alignment = ALIGNMENT;
+  return KD_OK;
+}
+
+static kd_status device_open(kd_instance *instance, uint32_t index,
+                             kd_device **out_device) {
+  static int device;
+  (void)instance;
+  (void)index;
+  *out_device = (kd_device *)&device;
+  return KD_OK;
+}
+
+static void device_close(kd_device *device) {
+  (void)device;
+}
+
+static const kd_memory_table memory = {
+    .struct_size = sizeof memory,
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};
+static const kd_stream_table streams = {
+    .struct_size = sizeof streams,
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wait = stream_wait,
+};
+static const kd_event_table events = {
+    .struct_size = sizeof events,
+    .create = event_create,
+    .destroy = event_destroy,
+    .record = event_record,
+    .query = event_query,
+    .wait = event_wait,
+};
+
+static const kd_plugin plugin = {
+    .struct_size = sizeof plugin,
+    .abi_version = KD_ABI_VERSION,
+    .name = "late",
+    .vendor = "Keel's tests",
+    .version = "1",
+    .open = plugin_open,
+    .close = plugin_close,
+    .device_count = device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory = &memory,
+    .kernels = kernels,
+    .kernel_count = sizeof kernels / sizeof *kernels,
+    .streams = &streams,
+    .events = &events,
+};
+
+KD_ENTRY(plugin)
