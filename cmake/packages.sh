@@ -34,5 +34,5 @@ build_packages="gcc libc6-dev cmake ninja-build pkg-config protobuf-c-compiler \
 libprotobuf-c-dev libonnx-dev libonnx-testdata libcjson-dev libopenblas-dev \
 libdnnl-dev opencl-headers libvulkan-dev libshaderc-dev glslc"
 # what the tests take beside that
-test_packages="libcmocka-dev clang clang-format clang-tidy g++ libtbb-dev python3 \
+test_packages="libcmocka-dev clang clang-format clang-tidy g++ libtbb-dev python3 python3-numpy \
 binutils valgrind mlir-19-tools pocl-opencl-icd oclgrind mesa-vulkan-drivers vulkan-validationlayers"
