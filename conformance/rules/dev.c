@@ -218,14 +218,17 @@ static void dev_addressable(void) {
   kc_read(buffer, 0, back, sizeof back);
   kc_check(!memcmp(back, bytes, sizeof bytes),
            "copy_out gives other bytes than the host wrote at the address");
-  /* any host pointer is as good as its own memory */
+  /* a host pointer with the alignment is as good as its own memory */
   kc_unary unary;
   if (kc_unary_make(64, &unary)) {
     value *want[KC_PORTS] = {0};
     kc_run *run = NULL;
     kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
           "create");
-    float *x = kc_take(64 * sizeof *x), *y = kc_take(64 * sizeof *y);
+    size_t align = info->spaces[0].alignment ? info->spaces[0].alignment : 64;
+    size_t room = (64 * sizeof(float) + align - 1) / align * align;
+    float *x = aligned_alloc(align, room), *y = aligned_alloc(align, room);
+    KC_NEED(x && y, "the suite has no memory");
     value_store(unary.in, x);
     run->in[0].buffer = run->out[0].buffer = NULL;
     run->in[0].data = x;
@@ -426,7 +429,7 @@ static const kc_rule rules[] = {
             "The host does not wait for an INLINE device: results that come"
             " later are read too early."),
     KC_RULE(MUST, CORE, "dev.addressable-true", dev_addressable, 0, "device.h",
-            "any host pointer is as good as its own memory",
+            "is as good as its own memory",
             "KD_DEVICE_HOST_ADDRESSABLE KD_TENSOR_HOST KD_SPACE_HOST_VISIBLE"
             " kd_tensor.data",
             "The host then neither copies nor maps: it hands its own pointers"

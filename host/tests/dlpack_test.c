@@ -18,7 +18,8 @@ static const struct {
     {KD_F64, 2, 64},        {KD_BF16, 4, 16},   {KD_C64, 5, 64},
     {KD_C128, 5, 128},      {KD_BOOL, 6, 8},    {KD_F8E4M3FN, 10, 8},
     {KD_F8E4M3FNUZ, 11, 8}, {KD_F8E5M2, 12, 8}, {KD_F8E5M2FNUZ, 13, 8},
-    {KD_F4E2M1, 17, 4},
+    {KD_F8E8M0, 14, 8},     {KD_F4E2M1, 17, 4}, {KD_I2, 0, 2},
+    {KD_U2, 1, 2},
 };
 
 static void expect_shape(const DLTensor *out, int64_t a, int64_t b) {

@@ -140,12 +140,12 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   out_info->channel_block = isa == 2 ? 16 : isa == 1 ? 8 : 0;
 #endif
   out_info->space_count = 1;
-  out_info->spaces[0] =
-      (kd_space){.flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE |
-                          KD_SPACE_COHERENT | KD_SPACE_CACHED,
-                 .alignment = 64,
-                 .size = (uint64_t)sysconf(_SC_PHYS_PAGES) *
-                         (uint64_t)sysconf(_SC_PAGESIZE)};
+  out_info->spaces[0] = (kd_space){
+      .flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+               KD_SPACE_CACHED,
+      .alignment = 16, /* malloc's: an application's data come in place */
+      .size =
+          (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE)};
   return KD_OK;
 }
 

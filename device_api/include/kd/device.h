@@ -14,8 +14,9 @@ extern "C" {
 /* A kernel's or copy's work is done when the call returns, so streams are of
  * no use and outputs are ready at once. */
 #define KD_DEVICE_INLINE 0x1u
-/* The device works on host addresses: any host pointer is as good as its own
- * memory, and the host reads and writes its buffers directly. Memory spaces
+/* The device works on host addresses: a host pointer with its first space's
+ * alignment is as good as its own memory, and the host reads and writes its
+ * buffers directly. Memory spaces
  * then give addresses that both sides may use. */
 #define KD_DEVICE_HOST_ADDRESSABLE 0x2u
 /* Silicon shared with the host (an integrated GPU): memory is not extra. */

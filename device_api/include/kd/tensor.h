@@ -30,8 +30,10 @@ extern "C" {
 /* Typed data somewhere in a device's memory, good for devices with addresses
  * and for those that only have handles. Frozen.
  *
- * All pointers are borrowed for the call that passes the struct. An absent
- * optional argument has dtype KD_NONE and all else zero. */
+ * All pointers are borrowed for the call that passes the struct. Data of a device
+ * begin at a multiple of its first space's alignment, host data at a multiple of
+ * their element's size. An absent optional argument has dtype KD_NONE and all
+ * else zero. */
 typedef struct kd_tensor {
   kd_buffer *buffer;   /* the plugin's handle; NULL for host memory */
   void *data;          /* address of the first element (buffer's address

@@ -94,10 +94,10 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-static kd_status allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
+  uint64_t size = wanted->size;
   (void)device;
-  (void)space;
   *out_address =
       aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
   if (!*out_address) return host->fail(KD_OUT_OF_MEMORY, "late: no memory");
