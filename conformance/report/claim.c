@@ -1,4 +1,4 @@
-/* claim.c - whether results can stand for a plugin. */
+/* claim.c - whether results can stand for a plugin, and for what. */
 #include "report/claim.h"
 
 #include <stdlib.h>
@@ -16,9 +16,40 @@ static const kc_rule_result *result_of(const kc_results *results,
   return NULL;
 }
 
-static bool claimed(const kc_results *results, const kc_rule *rule) {
-  if (rule->level <= KC_COMPILE) return (int)rule->level <= results->level;
-  return (results->options >> (rule->level - KC_PROFILE) & 1) != 0;
+static bool claimed(const kc_results *results, kc_level level) {
+  if (level <= KC_COMPILE) return (int)level <= results->level;
+  return (results->options >> (level - KC_PROFILE) & 1) != 0;
+}
+
+bool kc_claim_proven(const kc_results *results, kc_level level) {
+  bool any = false;
+  if (!claimed(results, level)) return false;
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    const kc_rule_result *rule = &results->rules[i];
+    if (rule->level != level || rule->severity != KC_MUST) continue;
+    if (rule->status == KC_UNTESTED || rule->status == KC_NOT_RUN) return false;
+    any |= rule->status == KC_PASS;
+  }
+  return any;
+}
+
+int kc_claim_level(const kc_results *results) {
+  int level = -1;
+  while (level < KC_COMPILE && kc_claim_proven(results, (kc_level)(level + 1)))
+    level++;
+  return level;
+}
+
+void kc_claim_text(const kc_results *results, char *out, size_t size) {
+  int level = kc_claim_level(results);
+  int used = level < 0 ? snprintf(out, size, "no level")
+                       : snprintf(out, size, "level %d %s", level,
+                                  kc_level_name((kc_level)level));
+  for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
+    if (kc_claim_proven(results, (kc_level)i) && used > 0 &&
+        (size_t)used < size)
+      used += snprintf(out + used, size - (size_t)used, " + %s",
+                       kc_level_name((kc_level)i));
 }
 
 /* Expected failures stand in the cases as such, so that judging needs no file of
@@ -40,7 +71,7 @@ static const char *flaw_of(const kc_results *results, const kc_rule *rule) {
   bool passed = result->status == KC_PASS || result->status == KC_WARNING;
   if (passed && result->checks == 0) return "passed without a check";
   if (result->status == KC_NOT_RUN)
-    return claimed(results, rule) ? "was not run" : NULL;
+    return claimed(results, rule->level) ? "was not run" : NULL;
   if (result->severity != rule->severity || result->level != rule->level)
     return "is of another severity or level in this suite";
   if (result->status == KC_XFAIL && result->severity == KC_MUST)

@@ -1,4 +1,4 @@
-/* claim.h - whether results can stand for a plugin. */
+/* claim.h - whether results can stand for a plugin, and for what. */
 #ifndef KC_CLAIM_H
 #define KC_CLAIM_H
 
@@ -8,5 +8,17 @@
  * off, a part of the rules, a rule that is missing, made no check, fails as expected, or is
  * not what its cases make it. NULL where nothing does; else a text that the next call overwrites. */
 const char *kc_claim_flaw(const kc_results *results);
+
+/* Whether results prove a level or option that the tables claim: a must-rule of it
+ * passed, and none was left without something to test or was not run. A rule that
+ * does not apply, for an optional slot that is NULL, does no harm. Failures count
+ * elsewhere. */
+bool kc_claim_proven(const kc_results *results, kc_level level);
+
+/* The highest level that is proven with all below it; -1: none. */
+int kc_claim_level(const kc_results *results);
+
+/* What is proven: "level 2 replay + profile". */
+void kc_claim_text(const kc_results *results, char *out, size_t size);
 
 #endif /* KC_CLAIM_H */

@@ -6,6 +6,7 @@
 
 #include "main.h"
 #include "reference/reference.h"
+#include "report/claim.h"
 
 static const char head[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -104,20 +105,16 @@ static void summary(const kc_results *r, FILE *file) {
   kc_xml_text(file, r->host);
   fprintf(file, " &middot; seed %llu</div>\n", (unsigned long long)r->seed);
   bool claims = !r->failed && !r->partial;
-  fprintf(file, "<p><b class=\"%s\">%s",
+  char proven[200] = "";
+  if (claims) kc_claim_text(r, proven, sizeof proven);
+  fprintf(file, "<p><b class=\"%s\">%s%s</b></p>\n<div class=\"cards\">\n",
           claims      ? "ok"
           : r->failed ? "bad"
                       : "warn",
-          claims      ? "Conformant: level "
+          claims      ? "Conformant: "
           : r->failed ? "Not conformant"
-                      : "A part of the rules");
-  if (claims) {
-    fprintf(file, "%d %s", r->level, kc_level_name((kc_level)r->level));
-    for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
-      if (r->options >> (i - KC_PROFILE) & 1)
-        fprintf(file, " + %s", kc_level_name((kc_level)i));
-  }
-  fputs("</b></p>\n<div class=\"cards\">\n", file);
+                      : "A part of the rules",
+          proven);
   card(file, "ok", r->passed, "passed");
   card(file, r->failed ? "bad" : "soft", r->failed, "failed");
   card(file, r->warnings ? "warn" : "soft", r->warnings, "warnings");
@@ -286,7 +283,8 @@ static void rules(const kc_results *r, FILE *file) {
       "<h2>Rules</h2>\n<p><input id=\"q\" placeholder=\"filter by id or text\""
       " size=\"30\"> <select id=\"s\"><option "
       "value=\"\">all<option>pass<option>"
-      "fail<option>crash<option>hang<option>warning<option>skipped</select>"
+      "fail<option>crash<option>hang<option>warning<option>skipped<option>"
+      "untested</select>"
       " <span class=\"soft\" id=\"n\"></span></p>\n<table id=\"rules\"><tr><th>"
       "rule<th>status<th>severity<th>level<th class=n>cases<th class=n>checks"
       "<th class=n>ms<th>"

@@ -242,9 +242,11 @@ static bool holds(const char *report, const char *path, const char *plugin,
             report, plugin);
   else
     good = percent <= 0 || replay(&r, plugin, percent);
+  char proven[200];
+  kc_claim_text(&r, proven, sizeof proven);
   if (good)
-    printf("%s %s: valid, level %d %s, %u passed\n", r.name, r.version, r.level,
-           kc_level_name((kc_level)r.level), r.passed + r.warnings);
+    printf("%s %s: valid, %s, %u passed\n", r.name, r.version, proven,
+           r.passed + r.warnings);
   kc_results_free(&r);
   return good;
 }

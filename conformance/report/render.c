@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "main.h"
+#include "report/claim.h"
 #include "report/html.h"
 
 const char kc_formats[] = "html junit tap md badge text";
@@ -33,8 +34,7 @@ static void junit_case(FILE *file, const kc_rule_result *rule) {
   fprintf(file, "    <testcase classname=\"%s\" name=\"%s\" time=\"%.3f\"",
           kc_level_name(rule->level), rule->id, (double)rule->time / 1e9);
   bool failed = kc_status_failed(rule->status);
-  bool skipped = rule->status == KC_UNCLAIMED || rule->status == KC_NOT_RUN ||
-                 rule->status == KC_XFAIL;
+  bool skipped = kc_status_skipped(rule->status) || rule->status == KC_XFAIL;
   if (!failed && !skipped) {
     fputs("/>\n", file);
     return;
@@ -80,8 +80,7 @@ static bool junit(const kc_results *r, FILE *file) {
       bool failed = rule->status == KC_FAIL || rule->status == KC_XPASS;
       failures += failed;
       errors += kc_status_failed(rule->status) && !failed;
-      skipped += rule->status == KC_UNCLAIMED || rule->status == KC_NOT_RUN ||
-                 rule->status == KC_XFAIL;
+      skipped += kc_status_skipped(rule->status) || rule->status == KC_XFAIL;
     }
     if (!tests) continue;
     fprintf(file,
@@ -122,7 +121,7 @@ static bool tap(const kc_results *r, FILE *file) {
     const kc_rule_result *rule = &r->rules[i];
     bool failed = kc_status_failed(rule->status);
     fprintf(file, "%s %u - %s", failed ? "not ok" : "ok", i + 1, rule->id);
-    if (rule->status == KC_UNCLAIMED || rule->status == KC_NOT_RUN)
+    if (kc_status_skipped(rule->status))
       fprintf(file, " # SKIP %.200s", rule->reason ? rule->reason : "");
     if (rule->status == KC_XFAIL) fputs(" # TODO an expected failure", file);
     fputc('\n', file);
@@ -152,12 +151,7 @@ static void claim(const kc_results *r, char *text, size_t size) {
              r->partial && !r->failed ? "part of the rules" : "not conformant");
     return;
   }
-  int used = snprintf(text, size, "level %d %s", r->level,
-                      kc_level_name((kc_level)r->level));
-  for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
-    if (r->options >> (i - KC_PROFILE) & 1 && used > 0 && (size_t)used < size)
-      used += snprintf(text + used, size - (size_t)used, " + %s",
-                       kc_level_name((kc_level)i));
+  kc_claim_text(r, text, size);
 }
 
 static bool markdown(const kc_results *r, FILE *file) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "main.h"
+#include "report/claim.h"
 
 static void indent(const char *text, const char *with, int most) {
   for (int lines = 0; *text && lines < most; lines++) {
@@ -57,7 +58,7 @@ void kc_print_failures(const kc_results *results, bool verbose) {
 
 static void print_areas(const kc_results *results) {
   for (uint32_t a = 0; a < kc_area_count; a++) {
-    uint32_t passed = 0, all = 0, unclaimed = 0;
+    uint32_t passed = 0, all = 0, skipped = 0;
     for (uint32_t i = 0; i < results->rule_count; i++) {
       const kc_rule_result *rule = &results->rules[i];
       size_t size = strlen(kc_areas[a]->name);
@@ -66,13 +67,52 @@ static void print_areas(const kc_results *results) {
         continue;
       all++;
       passed += rule->status == KC_PASS;
-      unclaimed += rule->status == KC_UNCLAIMED || rule->status == KC_NOT_RUN;
+      skipped += kc_status_skipped(rule->status);
     }
     if (!all) continue;
     printf(" %s %u/%u", kc_areas[a]->name, passed, all);
-    if (unclaimed) printf("(-%u)", unclaimed);
+    if (skipped) printf("(-%u)", skipped);
   }
   putchar('\n');
+}
+
+static bool same_reason(const kc_rule_result *a, const kc_rule_result *b) {
+  return kc_status_skipped(b->status) &&
+         !strcmp(a->reason ? a->reason : "", b->reason ? b->reason : "");
+}
+
+/* A line a reason: how many rules, why, and which where they are few. */
+static void print_skips(const kc_results *results) {
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    const kc_rule_result *rule = &results->rules[i];
+    uint32_t count = 0, before = 0;
+    if (!kc_status_skipped(rule->status)) continue;
+    for (uint32_t k = 0; k < i; k++)
+      before += same_reason(rule, &results->rules[k]);
+    if (before) continue; /* told already */
+    for (uint32_t k = i; k < results->rule_count; k++)
+      count += same_reason(rule, &results->rules[k]);
+    const char *reason = rule->reason && *rule->reason ? rule->reason : "-";
+    printf("%4u skipped: %.*s", count, (int)strcspn(reason, "\n"), reason);
+    for (uint32_t k = i; k < results->rule_count && count <= 3; k++)
+      if (same_reason(rule, &results->rules[k]))
+        printf("%s%s", k == i ? " (" : " ", results->rules[k].id);
+    puts(count <= 3 ? ")" : "");
+  }
+}
+
+/* What the tables claim that is not proven, and what is. */
+static void print_claim(const kc_results *results) {
+  char proven[200];
+  kc_claim_text(results, proven, sizeof proven);
+  for (int i = 0; i < KC_LEVEL_COUNT; i++) {
+    bool claimed = i <= KC_COMPILE ? i <= results->level
+                                   : results->options >> (i - KC_PROFILE) & 1;
+    if (claimed && !kc_claim_proven(results, (kc_level)i))
+      printf("not proven: %s, for want of something to test it with\n",
+             kc_level_name((kc_level)i));
+  }
+  printf("conformant: %s\n", proven);
 }
 
 void kc_print_summary(const kc_results *results) {
@@ -86,6 +126,7 @@ void kc_print_summary(const kc_results *results) {
     expected += rule->status == KC_XFAIL;
   }
   print_areas(results);
+  print_skips(results);
   printf("%llu checks in %llu cases of %u rules, %.1f s\n",
          (unsigned long long)checks, (unsigned long long)cases,
          results->rule_count, (double)results->time / 1e9);
@@ -93,14 +134,8 @@ void kc_print_summary(const kc_results *results) {
     printf("a part of the rules or cases: not valid for a claim\n");
   else if (must_failed || expected)
     printf("not conformant\n");
-  else {
-    printf("conformant: level %d %s", results->level,
-           kc_level_name((kc_level)results->level));
-    for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
-      if (results->options >> (i - KC_PROFILE) & 1)
-        printf(" + %s", kc_level_name((kc_level)i));
-    putchar('\n');
-  }
+  else
+    print_claim(results);
   if (expected) printf("%u failed as expected\n", expected);
   if (results->warnings)
     printf("%u warnings: should-rules that do not hold\n", results->warnings);

@@ -298,8 +298,9 @@ static void take_line(kc_child *child, kc_results *all, char *text) {
       kc_text_more(&now->message, "%s", text);
       break;
     case 'U':
-      if (!now) break;
-      now->status = KC_UNCLAIMED;
+    case 'S':
+      if (!now || now->status == KC_FAIL) break; /* what failed, failed */
+      now->status = kind == 'S' ? KC_UNTESTED : KC_UNCLAIMED;
       kc_text_set(&now->message, "%s", text);
       break;
     case 'N':

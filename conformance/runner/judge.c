@@ -6,7 +6,7 @@ static void judge_expected(const kc_expectations *expectations,
   for (uint32_t i = 0; i < rule->case_count; i++) {
     kc_case_result *one = &rule->cases[i];
     kc_expectation *expected = kc_expectations_find(expectations, one->name);
-    if (!expected || one->status == KC_UNCLAIMED) continue;
+    if (!expected || kc_status_skipped(one->status)) continue;
     expected->seen = true;
     if (expected->expired) {
       kc_text_more(&one->message,
@@ -29,8 +29,9 @@ static void judge_expected(const kc_expectations *expectations,
 
 static int badness(kc_status status) {
   static const int order[KC_STATUS_COUNT] = {
-      [KC_UNCLAIMED] = 0, [KC_PASS] = 1, [KC_XFAIL] = 2, [KC_XPASS] = 3,
-      [KC_FAIL] = 4,      [KC_HANG] = 5, [KC_CRASH] = 6, [KC_ERROR] = 7};
+      [KC_UNCLAIMED] = 0, [KC_UNTESTED] = 1, [KC_PASS] = 2,
+      [KC_XFAIL] = 3,     [KC_XPASS] = 4,    [KC_FAIL] = 5,
+      [KC_HANG] = 6,      [KC_CRASH] = 7,    [KC_ERROR] = 8};
   return order[status];
 }
 
@@ -43,11 +44,12 @@ void kc_judge(const kc_expectations *expectations, kc_rule_result *rule) {
     const kc_case_result *one = &rule->cases[i];
     rule->checks += one->checks;
     rule->failed += kc_status_failed(one->status);
-    if (badness(one->status) > badness(worst)) worst = one->status;
-    if (one->status == KC_UNCLAIMED && !rule->reason)
+    bool worse = badness(one->status) > badness(worst);
+    if (worse) worst = one->status;
+    if (kc_status_skipped(one->status) && (worse || !rule->reason))
       kc_text_set(&rule->reason, "%s", one->message ? one->message : "");
   }
-  if (worst != KC_UNCLAIMED) kc_text_set(&rule->reason, "%s", "");
+  if (!kc_status_skipped(worst)) kc_text_set(&rule->reason, "%s", "");
   if (worst == KC_PASS && rule->checks == 0) {
     worst = KC_ERROR;
     kc_text_set(&rule->reason, "the rule made no checks");

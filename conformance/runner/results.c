@@ -7,8 +7,8 @@
 #include <string.h>
 
 static const char *const names[KC_STATUS_COUNT] = {
-    "pass",    "warning", "fail",  "crash", "hang",
-    "skipped", "not-run", "xfail", "xpass", "error"};
+    "pass",    "warning", "fail",  "crash", "hang",    "skipped",
+    "not-run", "xfail",   "xpass", "error", "untested"};
 
 const char *kc_status_name(kc_status status) {
   return status < KC_STATUS_COUNT ? names[status] : "?";
@@ -23,6 +23,11 @@ static kc_status status_of(const char *name) {
 bool kc_status_failed(kc_status status) {
   return status == KC_FAIL || status == KC_CRASH || status == KC_HANG ||
          status == KC_XPASS || status == KC_ERROR;
+}
+
+bool kc_status_skipped(kc_status status) {
+  return status == KC_UNCLAIMED || status == KC_UNTESTED ||
+         status == KC_NOT_RUN;
 }
 
 /* ---- text ------------------------------------------------------------------------- */

@@ -20,11 +20,13 @@ typedef enum kc_status {
   KC_XFAIL,     /* fails, as the expectations say */
   KC_XPASS,     /* passes, against the expectations */
   KC_ERROR,     /* the suite's own */
+  KC_UNTESTED,  /* claimed, and nothing was found to test it with */
   KC_STATUS_COUNT
 } kc_status;
 
 const char *kc_status_name(kc_status status);
-bool kc_status_failed(kc_status status); /* fail, crash, hang, xpass, error */
+bool kc_status_failed(kc_status status);  /* fail, crash, hang, xpass, error */
+bool kc_status_skipped(kc_status status); /* unclaimed, untested, not run */
 
 typedef struct kc_case_result {
   char *name;
@@ -44,7 +46,7 @@ typedef struct kc_rule_result {
   kc_status status;
   uint64_t checks, time;
   uint32_t failed; /* cases */
-  char *reason;    /* why it is unclaimed or not run */
+  char *reason;    /* why it was skipped */
   kc_case_result *cases;
   uint32_t case_count, case_room;
   bool written;

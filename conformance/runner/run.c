@@ -523,7 +523,7 @@ static int verdict(const run *run, const kc_facts *facts) {
     kc_status status = results->rules[i].status;
     failed |= status == KC_FAIL || status == KC_CRASH || status == KC_HANG;
     error |= status == KC_ERROR;
-    ran |= status != KC_UNCLAIMED && status != KC_NOT_RUN &&
+    ran |= !kc_status_skipped(status) &&
            !(results->rules[i].rule->flags & KC_WATCHED);
   }
   if (!facts->open) return KC_EXIT_NOT_LOADABLE;

@@ -399,7 +399,7 @@ kc_cell kc_coverage_cell(const kc_results *results, const char *op,
       if (!op_of(one->name, a, b, sizeof a) || strcmp(a, op) != 0 ||
           (dtype && strcmp(b, dtype) != 0))
         continue;
-      if (one->status == KC_UNCLAIMED || one->status == KC_NOT_RUN)
+      if (kc_status_skipped(one->status))
         cell.absent++;
       else
         cell.cases++;
@@ -469,8 +469,7 @@ int kc_verb_coverage(int argc, char **argv) {
   printf("\nrules without a run:");
   uint32_t without = 0;
   for (uint32_t r = 0; r < results.rule_count; r++)
-    if (results.rules[r].status == KC_UNCLAIMED ||
-        results.rules[r].status == KC_NOT_RUN) {
+    if (kc_status_skipped(results.rules[r].status)) {
       printf(" %s", results.rules[r].id);
       without++;
     }

@@ -27,7 +27,7 @@ static bool in_case;
 static uint32_t numbers;     /* cases counted */
 static uint32_t numbers_run; /* those of the rule that ran */
 static uint32_t failures;
-static bool outside; /* the last kc_unclaimed was of the whole rule */
+static bool outside; /* what was skipped last was of the whole rule */
 static uint32_t soak_round;
 static bool
     announced; /* the running case; in later rounds, only one that fails */
@@ -68,6 +68,9 @@ static void print_event(char kind, const char *text) {
       break;
     case 'U':
       printf("    not claimed: %s\n", text);
+      break;
+    case 'S':
+      printf("    not tested: %s\n", text);
       break;
     case 'X':
       puts("    stopped; the other cases of the rule were not run");
@@ -198,12 +201,24 @@ void kc_stop(const char *format, ...) {
   siglongjmp(leaving, 1);
 }
 
-void kc_unclaimed(const char *format, ...) {
+/* Whether the case that is skipped, or one for the whole rule, is to be told of. */
+static bool skips(void) {
   outside = !in_case;
-  if (outside && !kc_case("none")) siglongjmp(leaving, 2);
+  return (!outside || kc_case("none")) && announced;
+}
+
+void kc_unclaimed(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  if (announced) say('U', format, args);
+  if (skips()) say('U', format, args);
+  va_end(args);
+  siglongjmp(leaving, 2);
+}
+
+void kc_untested(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  if (skips()) say('S', format, args);
   va_end(args);
   siglongjmp(leaving, 2);
 }

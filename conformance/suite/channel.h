@@ -5,9 +5,10 @@
  * that doesn't begin with the nonce was not written by the suite.
  *
  *   B number name   a case begins          N text   a figure
- *   E checks        it ends                U text   it is not claimed
- *   F text          a check failed         W rule text   a watched rule broke
+ *   E checks        it ends                U text   it does not apply
+ *   F text          a check failed         S text   nothing to test it with
  *   D cases         the rule is done       X number      it stopped in a case
+ *                                          W rule text   a watched rule broke
  *   R id            the next rule of a group begins
  */
 #ifndef KC_CHANNEL_H

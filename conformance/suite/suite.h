@@ -42,6 +42,10 @@ _Noreturn void kc_stop(const char *format, ...) KD_PRINTF(1, 2);
  * tables declare. Leaves the case. */
 _Noreturn void kc_unclaimed(const char *format, ...) KD_PRINTF(1, 2);
 
+/* The rule applies, and the suite found nothing to test it with: the level that it
+ * belongs to is not proven. Leaves the case. */
+_Noreturn void kc_untested(const char *format, ...) KD_PRINTF(1, 2);
+
 /* A figure for the report, with the case. */
 void kc_note(const char *format, ...) KD_PRINTF(1, 2);
 

@@ -51,6 +51,16 @@ static void no_check_is_no_pass(void **state) {
   assert_int_equal(judged(KC_MUST, 0, 0, NULL, NULL), KC_UNCLAIMED);
 }
 
+static void nothing_to_test_is_no_pass(void **state) {
+  (void)state;
+  const kc_status some[] = {KC_UNCLAIMED, KC_UNTESTED, KC_UNCLAIMED};
+  const kc_status passed[] = {KC_UNTESTED, KC_PASS};
+  const kc_status failed[] = {KC_FAIL, KC_UNTESTED};
+  assert_int_equal(judged(KC_MUST, 0, 3, some, NULL), KC_UNTESTED);
+  assert_int_equal(judged(KC_MUST, 1, 2, passed, NULL), KC_PASS);
+  assert_int_equal(judged(KC_MUST, 1, 2, failed, NULL), KC_FAIL);
+}
+
 static void the_worst_case_counts(void **state) {
   (void)state;
   const kc_status failed[] = {KC_PASS, KC_FAIL, KC_PASS};
@@ -178,6 +188,58 @@ static void a_record_that_lacks_something_is_refused(void **state) {
   expect_flaw(&results, "part of the rules");
 }
 
+/* The first must-rule of a level, and then all of them, as a status. */
+static const char *proven_with(kc_results *results, kc_level level,
+                               kc_status status, bool all) {
+  static char text[200];
+  for (uint32_t i = 0, found = 0; i < results->rule_count; i++) {
+    kc_rule_result *rule = &results->rules[i];
+    if (rule->level == level && rule->severity == KC_MUST && (all || !found++))
+      rule->status = status;
+  }
+  kc_claim_text(results, text, sizeof text);
+  kc_results_free(results);
+  return text;
+}
+
+static void a_level_is_proven_by_its_must_rules(void **state) {
+  (void)state;
+  kc_results results = sound();
+  assert_string_equal(
+      proven_with(&results, KC_COMPILE, KC_PASS, false),
+      "level 3 compile + profile + peer + collective + external");
+
+  results = sound();
+  results.options = 0;
+  assert_string_equal(proven_with(&results, KC_COMPILE, KC_UNTESTED, false),
+                      "level 2 replay");
+
+  results = sound();
+  results.options = 0;
+  assert_string_equal(proven_with(&results, KC_COMPILE, KC_UNCLAIMED, false),
+                      "level 3 compile");
+
+  results = sound();
+  results.options = 0;
+  assert_string_equal(proven_with(&results, KC_COMPILE, KC_UNCLAIMED, true),
+                      "level 2 replay");
+
+  results = sound();
+  results.options = 0;
+  assert_string_equal(proven_with(&results, KC_ASYNC, KC_NOT_RUN, false),
+                      "level 0 core");
+
+  results = sound();
+  results.level = KC_CORE;
+  assert_string_equal(proven_with(&results, KC_PEER, KC_UNTESTED, false),
+                      "level 0 core + profile + collective + external");
+
+  results = sound();
+  results.options = 0;
+  assert_string_equal(proven_with(&results, KC_CORE, KC_UNTESTED, false),
+                      "no level");
+}
+
 static char *all_of(const char *path, size_t *out_size) {
   FILE *file = fopen(path, "rbe");
   assert_non_null(file);
@@ -247,10 +309,12 @@ static void no_line_can_be_edited(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(no_check_is_no_pass),
+      cmocka_unit_test(nothing_to_test_is_no_pass),
       cmocka_unit_test(the_worst_case_counts),
       cmocka_unit_test(expected_failures_are_none),
       cmocka_unit_test(a_sound_record_stands),
       cmocka_unit_test(a_record_that_lacks_something_is_refused),
+      cmocka_unit_test(a_level_is_proven_by_its_must_rules),
       cmocka_unit_test(no_line_can_be_edited),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
