@@ -47,6 +47,47 @@ static int find_op(const kd_node *node) {
   return -1;
 }
 
+/* The one node that reads what a node writes; UINT32_MAX where there is none, or the
+ * graph's outputs have it. */
+static uint32_t only_reader(const kd_graph *graph, uint32_t node) {
+  const kd_graph_table *read = sim_host->graph;
+  uint32_t id = read->node_output(graph, node, 0), found = UINT32_MAX;
+  for (uint32_t i = 0; i < read->output_count(graph); i++)
+    if (read->output(graph, i) == id) return UINT32_MAX;
+  for (uint32_t i = 0; i < read->node_count(graph); i++)
+    for (uint32_t k = 0; k < 2; k++)
+      if (read->node_input(graph, i, k) == id) {
+        if (found != UINT32_MAX && found != i) return UINT32_MAX;
+        found = i;
+      }
+  return found;
+}
+
+/* What is claimed by the variants that are good at little: chains of ops of one input, or
+ * Relu behind Mul. */
+static kd_status claim_little(const kd_graph *graph, kd_claim take,
+                              void *context) {
+  bool pattern = ODD(one_pattern), taken[NODES] = {false};
+  uint32_t n = sim_host->graph->node_count(graph);
+  for (uint32_t i = 0; i < n && i < NODES; i++) {
+    uint32_t nodes[NODES], count = 0;
+    for (uint32_t at = i; at < n && at < NODES && !taken[at] && count < NODES;
+         at = only_reader(graph, at)) {
+      int op = find_op(sim_host->graph->node(graph, at));
+      bool fits = pattern ? op == (count ? RELU : MUL) && count < 2
+                          : op == RELU || op == TANH;
+      if (!fits) break;
+      taken[at] = true;
+      nodes[count++] = at;
+    }
+    if (count >= 2)
+      take(context, nodes, count, NULL);
+    else if (count)
+      taken[i] = false;
+  }
+  return KD_OK;
+}
+
 static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
                        void *context) {
   uint32_t nodes[NODES], count = 0;
@@ -54,6 +95,8 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
   static uint32_t calls;
   (void)device;
   if (ODD(declines_regions)) return KD_OK;
+  if (ODD(linear_chains) || ODD(one_pattern) || BUG(chain_skips))
+    return claim_little(graph, take, context);
   if (BUG(claims_once) && calls++) return KD_OK;
   if (BUG(claims_nothing) && n == 0) {
     nodes[0] = 0;
@@ -116,6 +159,7 @@ static kd_status translate(const kd_graph *graph, program *out) {
   }
   if (!written[out->output])
     return FAIL(KD_UNIMPLEMENTED, "nothing writes the output");
+  if (BUG(chain_skips) && out->nodes > 2) out->steps[2].a = out->steps[1].a;
   if (BUG(fuses_wrongly)) out->steps[1].op = MUL;
   return KD_OK;
 }

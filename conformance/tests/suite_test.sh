@@ -35,6 +35,21 @@ status 0 "$suite" run "$cpu" --out "$scratch/cpu" --report html --report junit \
 says ' 0 failed, '
 status 0 "$suite" run "$sim" --out "$scratch/sim" --time-scale 3
 says 'level 3 compile + profile + peer + collective + external'
+# regions: what this plugin claims is looked for; a level that nothing was found to test
+# is not proven
+KEEL_SIM=linear_chains status 0 "$suite" run "$sim" --rule 'region.*'
+says ' region 12/12$'
+KEEL_SIM=one_pattern status 0 "$suite" run "$sim" --rule 'region.*'
+says ' region 11/12(-1)$'
+KEEL_SIM=declines_regions status 0 "$suite" run "$sim" --out "$scratch/declines" \
+  --report md --time-scale 3
+says '^  10 skipped: it compiles no part of [0-9]* graphs'
+says '^not proven: compile,'
+says '^conformant: level 2 replay + profile + peer + collective + external$'
+grep -q 'level 2 replay + ' "$scratch/declines/summary.md" ||
+  { echo "FAILED: the report claims another level"; failed=1; }
+status 0 "$suite" verify "$scratch/declines/results.jsonl"
+says 'valid, level 2 replay'
 for file in report.html junit.xml results.tap summary.md badge.svg summary.txt; do
   [ -s "$scratch/cpu/$file" ] || { echo "FAILED: no $file"; failed=1; }
 done
