@@ -980,6 +980,16 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
 
 /* ---- supports, cost, create --------------------------------------------------------------------------------------- */
 
+/* Ends the process where a definition is asked about types that it excludes. */
+static void must_fit(const kd_node *node, kd_dtype dtype) {
+  for (uint32_t i = 0; i < sim_kernel_count; i++) {
+    const kd_kernel_def *def = &sim_kernels[i];
+    bool fits = !def->input_types[0] ||
+                (dtype < 64 && def->input_types[0] & KD_TYPES(dtype));
+    if (!strcmp(def->op, sim_host->node->op(node)) && !fits) abort();
+  }
+}
+
 static kd_status supports(kd_device *device, const kd_node *node) {
   static kd_status last = KD_OK;
   kd_type type;
@@ -990,7 +1000,9 @@ static kd_status supports(kd_device *device, const kd_node *node) {
     last = last == KD_OK ? KD_UNIMPLEMENTED : KD_OK;
     return last == KD_OK ? KD_OK : FAIL(KD_UNIMPLEMENTED, "not %d", 1);
   }
-  if (!BUG(dtype_unchecked) && (type.dtype == KD_NONE || type.dtype > KD_BF16))
+  if (ODD(strict_supports)) must_fit(node, type.dtype);
+  if (!BUG(dtype_unchecked) && !strcmp(sim_host->node->op(node), "Neg") &&
+      !is_float(type.dtype))
     return FAIL(KD_UNIMPLEMENTED, "element type %u", type.dtype);
   if (BUG(rank_eight) && type.rank > 8) return KD_OK;
   const char *op = sim_host->node->op(node);
@@ -1124,7 +1136,7 @@ static void destroy(kd_kernel *kernel) {
 kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("Relu", RELU, F, .inplace = 1),
     DEF("Abs", ABS, F, .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_STRIDED),
-    PLAIN("Neg", NEG, F),
+    PLAIN("Neg", NEG, 0), /* `supports` says which types it takes */
     PLAIN("Floor", FLOOR, F),
     DEF("Exp", EXP, F, .inplace = 1),
     PLAIN("Sqrt", SQRT, F),

@@ -64,15 +64,16 @@ const char *kc_level_name(kc_level level) {
 
 /* ---- a kernel to try things on ------------------------------------------------------ */
 
+const char *const kc_unaries[8] = {"Relu", "Abs",  "Neg",     "Exp",
+                                   "Tanh", "Sqrt", "Sigmoid", "Floor"};
+
 bool kc_unary_make(int64_t count, kc_unary *out) {
-  static const char *const candidates[] = {"Relu", "Abs",  "Neg",     "Exp",
-                                           "Tanh", "Sqrt", "Sigmoid", "Floor"};
   kc_random random = kc_seed();
   memset(out, 0, sizeof *out);
   out->in = kc_floats(1, &count, &random);
-  for (size_t i = 0; i < KC_COUNT_OF(candidates); i++) {
+  for (size_t i = 0; i < KC_COUNT_OF(kc_unaries); i++) {
     out->op = (kc_op){
-        .name = candidates[i], .in = {out->in}, .in_count = 1, .out_count = 1};
+        .name = kc_unaries[i], .in = {out->in}, .in_count = 1, .out_count = 1};
     out->node = kc_node_make(&out->op, NULL, 0);
     out->def = out->node ? kc_def_for(out->node) : NULL;
     if (out->def) return true;

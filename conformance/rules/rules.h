@@ -18,6 +18,8 @@ typedef struct kc_unary {
   kc_node *node;
   const kd_kernel_def *def;
 } kc_unary;
+extern const char
+    *const kc_unaries[8]; /* the ops that it is looked for among */
 bool kc_unary_make(int64_t count, kc_unary *out);
 void kc_unary_free(kc_unary *unary);
 /* Leaves the case as unclaimed where the device has no such kernel. */

@@ -100,7 +100,8 @@ void kc_node_free(kc_node *node) {
 /* ---- definitions ------------------------------------------------------------------ */
 
 static bool allows(uint64_t types, const keel_type *type) {
-  return !types || !type || (types & KD_TYPES(type->dtype));
+  return !types || !type ||
+         (type->dtype < 64 && (types & KD_TYPES(type->dtype)));
 }
 
 /* As the host has it: 0 is as far as the plugin's headers knew. */
