@@ -335,6 +335,14 @@ static void launch_and_check(recorded *r, const value *in, const char *what) {
   check_output(r, in, r->run->out_buffers[0], what);
 }
 
+static void refuse_update(recorded *r, const kd_rebind *rebind,
+                          const char *what) {
+  kd_status status = KC_CALL(kd_status, kp.c.update(r->capture, rebind, 1),
+                             "capture.update(%s)", what);
+  kc_check(status == KD_NOT_FOUND || status == KD_UNIMPLEMENTED,
+           "update of %s returned %s", what, kd_status_name(status));
+}
+
 /* Before the first launch, and behind one: what was made for a launch is made anew. */
 static void capture_update(void) {
   if (!kp.c.update) kc_unclaimed("capture.update is NULL");
@@ -367,15 +375,14 @@ static void capture_update(void) {
         "capture.update behind a launch");
   launch_and_check(&r, r.unary.in,
                    "the output with the first input buffer again");
-  kd_rebind wrong = {.from = r.middle->handle,
-                     .to = other->handle,
-                     .from_offset = 77777,
-                     .to_offset = 0};
-  status = KC_CALL(kd_status, kp.c.update(r.capture, &wrong, 1),
-                   "capture.update(a buffer that is not in it)");
-  kc_check(status == KD_NOT_FOUND || status == KD_UNIMPLEMENTED,
-           "update of a buffer that is not in the recording returned %s",
-           kd_status_name(status));
+  kc_buffer *stranger = kc_buffer_make(SIZE);
+  rebind.from = stranger->handle;
+  rebind.from_offset = stranger->offset;
+  refuse_update(&r, &rebind, "a buffer that is not in it");
+  rebind.from = r.run->in_buffers[0]->handle;
+  rebind.from_offset = r.run->in_buffers[0]->offset + 64;
+  refuse_update(&r, &rebind, "an offset where no use of the buffer starts");
+  launch_and_check(&r, r.unary.in, "the output behind updates of nothing");
   value_free(in);
   unmake(&r);
 }
