@@ -303,11 +303,15 @@ static kd_status send_or_run(kd_stream *stream, const job *what) {
   return sim_job_status(&now);
 }
 
-/* What a hostile plugin does in one rule's copies; see tests/harness_test.sh. */
-static void be_hostile(kd_buffer *target) {
+/* The plugin's way to be hostile, "" where it is not; see tests/harness_test.sh. */
+const char *sim_hostility(void) {
   const char *how = getenv("KEEL_SIM");
-  if (!how || strncmp(how, "hostile_", 8) != 0) return;
-  how += 8;
+  return how && !strncmp(how, "hostile_", 8) ? how + 8 : "";
+}
+
+/* What a hostile plugin does in one rule's copies. */
+static void be_hostile(kd_buffer *target) {
+  const char *how = sim_hostility();
   if (!strcmp(how, "garbage"))
     for (int i = 0; i < 100; i++)
       if (write(3, "D 5\nE 3\nnot mine B 0 x\n", 24) < 0) return;

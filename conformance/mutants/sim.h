@@ -172,6 +172,7 @@ void sim_leak(uint64_t size); /* memory that nobody gives back */
 uint64_t sim_now(void);
 
 /* memory.c */
+const char *sim_hostility(void);
 extern kd_memory_table sim_memory;
 char *sim_at(kd_buffer *buffer, uint64_t offset);
 kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,

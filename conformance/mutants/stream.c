@@ -636,6 +636,8 @@ static void free_list(job *first) {
 }
 
 static kd_status capture_begin(kd_stream *stream) {
+  while (!strcmp(sim_hostility(), "begin"))
+    sim_nap(1000);
   if (stream->recording && BUG(begin_resets)) stream->recording = false;
   if (stream->recording)
     return FAIL(KD_FAILED_PRECONDITION, "the stream records already");

@@ -130,6 +130,25 @@ static void finish_rule(run *run, kc_rule_result *rule) {
 
 /* ---- children ------------------------------------------------------------------------------- */
 
+/* The calls that have not returned, each once, with how many threads are in it. */
+static void add_open_calls(const kc_page *page, char **text) {
+  char call[KC_RING_TEXT];
+  for (uint32_t i = 0; i < KC_CALLERS; i++) {
+    uint32_t before = 0, count = 0;
+    if (!atomic_load(&page->in[i])) continue;
+    snprintf(call, sizeof call, "%s", page->open[i]);
+    for (uint32_t k = 0; k < KC_CALLERS; k++) {
+      bool same = atomic_load(&page->in[k]) &&
+                  !strncmp(call, page->open[k], sizeof call);
+      count += same;
+      before += same && k < i;
+    }
+    if (before) continue;
+    kc_text_more(text, "has not returned: %s", call);
+    if (count > 1) kc_text_more(text, "  on %u threads", count);
+  }
+}
+
 static void add_calls(kc_child *child, char **text) {
   uint32_t at = atomic_load(&child->page->at);
   uint32_t from = at > 12 ? at - 12 : 0;
@@ -137,6 +156,7 @@ static void add_calls(kc_child *child, char **text) {
   for (; from < at; from++)
     kc_text_more(text, "  %.*s", (int)KC_RING_TEXT - 1,
                  child->page->calls[from % KC_RING]);
+  add_open_calls(child->page, text);
 }
 
 /* The case that something happened to: the one that runs, or the end. */

@@ -22,16 +22,19 @@
 
 #define KC_RING      64u
 #define KC_RING_TEXT 112u
+#define KC_CALLERS   32u
 
 typedef struct kc_page {
   char nonce[24];
   atomic_ullong beat; /* moves while the child is well */
   atomic_uint number; /* of the case */
   char name[256];     /* of the case */
-  char where[64];     /* slot that runs now; "" outside the plugin */
   atomic_ullong checks;
   atomic_uint at; /* calls so far; the last KC_RING are in `calls` */
   char calls[KC_RING][KC_RING_TEXT];
+  /* calls that have not returned, one a thread; a line is free where `in` is false */
+  atomic_bool in[KC_CALLERS];
+  char open[KC_CALLERS][KC_RING_TEXT];
   char crash[4096]; /* signal and backtrace, by the child's handler */
 } kc_page;
 

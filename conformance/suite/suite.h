@@ -207,6 +207,10 @@ extern uint32_t kc_generation;
  * process's state is compared behind it. */
 void kc_enter(const char *format, ...) KD_PRINTF(1, 2);
 void kc_leave(void);
+/* Whether this thread is between the two. */
+bool kc_inside(void);
+/* Has every call of the tables in kp go through them, whoever makes it; calls.c. */
+void kc_watch_tables(void);
 
 /* KC_CALL(what, "text", ...): the value of a call, watched. */
 #define KC_CALL(type, call, ...) \

@@ -145,6 +145,7 @@ static _Thread_local quick_state before;
 static _Thread_local uint32_t inside;
 static _Thread_local uint32_t counter;
 static _Thread_local uint32_t my_call; /* its line in the ring */
+static _Thread_local uint32_t my_line; /* among the calls that are open */
 static slow_state first;
 static pthread_t watched;
 static bool watching;
@@ -170,7 +171,14 @@ void kc_enter(const char *format, ...) {
   put_call(kc_shared->calls[my_call], text);
   kc_beat();
   if (inside++) return;
+  for (my_line = 0; my_line < KC_CALLERS; my_line++)
+    if (!atomic_exchange(&kc_shared->in[my_line], true)) break;
+  if (my_line < KC_CALLERS) put_call(kc_shared->open[my_line], text);
   before = quick();
+}
+
+bool kc_inside(void) {
+  return inside > 0;
 }
 
 static const char *last_call(void) {
@@ -179,6 +187,7 @@ static const char *last_call(void) {
 
 void kc_leave(void) {
   if (--inside) return;
+  if (my_line < KC_CALLERS) atomic_store(&kc_shared->in[my_line], false);
   quick_state now = quick();
   if (now.control != before.control || now.x87 != before.x87) {
     kc_violation("state.fpu",

@@ -17,11 +17,15 @@ complain() {
 expect() {
   KEEL_SIM=hostile_$1 "$suite" run "$sim" --rule copy.host-reusable \
     --rule copy.in-out --rule mem.alloc-free --no-reruns --time-scale 0.3 \
-    --group $group --report text --out "$scratch" >"$scratch/out" 2>&1
+    --group $group --verbose --report text --out "$scratch" >"$scratch/out" 2>&1
   status=$?
   [ $status -eq 1 ] || complain "$1: exit status $status"
   grep -Eq "^($2) +copy.host-reusable" "$scratch/summary.txt" ||
     complain "$1: $(grep copy.host-reusable "$scratch/summary.txt")"
+  case $2 in hang) # the call that hangs is named
+    grep -q 'has not returned: memory.copy_in(.*300000 bytes)' "$scratch/out" ||
+      complain "$1: the call that hangs is not named" ;;
+  esac
   for rule in copy.in-out mem.alloc-free; do
     grep -q "^pass *$rule" "$scratch/summary.txt" || complain "$1: $rule suffered"
   done
@@ -29,6 +33,12 @@ expect() {
     complain "$1: the last line is $(tail -n 1 "$scratch/out")"
   echo "ok: $1, a process for each $group"
 }
+
+# a call that a rule makes as it is, without a word of its own for the report
+KEEL_SIM=hostile_begin "$suite" run "$sim" --rule capture.other-threads \
+  --no-reruns --time-scale 0.2 --verbose >"$scratch/out" 2>&1
+grep -A 1 'has not returned: capture.begin' "$scratch/out" | grep -q 'on 2 threads' ||
+  complain "the capture.begin that hangs is not named"
 
 for group in rule area; do
   expect garbage fail
