@@ -1,159 +1,144 @@
-/* einsum.c - sums over the letters that the result does not have (ONNX, Einsum:
- * the notation of NumPy's einsum with an ellipsis). */
+/* einsum.c - sums over the axes that the result does not have (ONNX, Einsum-12: the
+ * notation of NumPy's einsum with an ellipsis).
+ *
+ * Every letter, and every dimension under an ellipsis, is an axis of one joint space. A
+ * tensor is a stride for each axis, zero where it does not have it: each point of the
+ * joint space is a product of elements, and is added to the element of the result that
+ * it falls on. */
 #include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "reference/reference.h"
 
-#define MOST 32 /* letters, and inputs */
+#define LETTERS \
+  128 /* axes of letters, by their code; then those of the ellipsis */
+#define AXES   (LETTERS + KD_MAX_RANK)
+#define INPUTS 32
 
-/* A tensor's dimensions as indices into the list of labels. */
-typedef struct term {
-  uint32_t rank;
-  uint32_t label[KD_MAX_RANK];
-} term;
+typedef struct space {
+  int64_t size[AXES];
+  uint32_t met[AXES]; /* by inputs */
+  int64_t in[INPUTS][AXES], out[AXES];
+} space;
 
-typedef struct equation {
-  int names
-      [MOST]; /* a letter, or 256 + its place among the dots from the right */
-  int64_t size[MOST];
-  uint32_t met[MOST], count, inputs;
-  term in[MOST], out;
-} equation;
-
-static uint32_t label_of(equation *e, int name) {
-  uint32_t i = 0;
-  while (i < e->count && e->names[i] != name)
-    i++;
-  if (i == MOST) return MOST;
-  if (i == e->count) {
-    e->names[e->count++] = name;
-    e->size[i] = 1;
-  }
-  return i;
-}
-
-static bool add_label(equation *e, term *t, int name) {
-  uint32_t label = label_of(e, name);
-  if (label == MOST || t->rank == KD_MAX_RANK) return false;
-  t->label[t->rank++] = label;
-  return true;
-}
-
-/* Letters of a term; an ellipsis stands for `dots` dimensions. */
-static bool read_term(equation *e, const char *text, size_t size, uint32_t dots,
-                      term *out) {
-  for (size_t i = 0; i < size; i++) {
-    if (isalpha((unsigned char)text[i])) {
-      if (!add_label(e, out, text[i])) return false;
-    } else if (text[i] == '.') {
-      for (uint32_t d = dots; d-- > 0;)
-        if (!add_label(e, out, 256 + (int)d)) return false;
-      i += 2;
+/* A term, read from its end: dimensions come with their strides, and the ellipsis has
+ * those that are left over. False where letters and dimensions do not match. */
+static bool read_term(const value *of, const char *text, size_t length,
+                      int64_t *strides, space *s, bool input) {
+  int64_t step = 1;
+  uint32_t d = of->rank;
+  for (size_t at = length; at-- > 0;) {
+    uint32_t first = d, last = d; /* dimensions of this character */
+    unsigned char c = (unsigned char)text[at];
+    if (isalpha(c)) {
+      first = d - 1;
+    } else if (c == '.') {
+      uint32_t before = 0;
+      at = at > 2 ? at - 2 : 0;
+      for (size_t i = 0; i < at; i++)
+        before += isalpha((unsigned char)text[i]) != 0;
+      first = before;
+    }
+    if (first > last) return false;
+    for (; d > first; d--) {
+      uint32_t axis = isalpha(c) ? c : LETTERS + (last - d);
+      int64_t size = of->dims[d - 1];
+      if (size != 1) strides[axis] += step;
+      if (size != 1 && input) s->size[axis] = size;
+      if (input) s->met[axis]++;
+      step *= size;
     }
   }
-  return true;
+  return d == 0;
 }
 
-static uint32_t letters_in(const char *text, size_t size) {
-  uint32_t letters = 0;
-  for (size_t i = 0; i < size; i++)
-    letters += isalpha((unsigned char)text[i]) != 0;
-  return letters;
+/* Without an arrow the result has the ellipsis, and the letters that are met once in the
+ * order of the alphabet. */
+static bool implied_result(const value *out, space *s) {
+  char text[LETTERS + 4] = "...";
+  size_t length = 3;
+  for (uint32_t c = 0; c < LETTERS; c++)
+    if (s->met[c] == 1) text[length++] = (char)c;
+  return read_term(out, text, length, s->out, s, false);
 }
 
-static bool read_equation(const ref_call *call, equation *e) {
+static bool read_equation(const ref_call *call, space *s) {
   const char *text = call->read->attr_string(call->node, "equation", "");
   const char *arrow = strstr(text, "->");
-  const char *end = arrow ? arrow : text + strlen(text), *at = text;
-  uint32_t dots = 0;
-  e->inputs = call->in_count;
-  if (e->inputs > MOST) return false;
-  for (uint32_t i = 0; i < e->inputs; i++) {
-    size_t size = 0;
-    while (at + size < end && at[size] != ',')
-      size++;
-    const value *in = call->in[i];
-    uint32_t here = in->rank - letters_in(at, size);
-    if (memchr(at, '.', size) && here > dots) dots = here;
-    if (!read_term(e, at, size, here, &e->in[i])) return false;
-    for (uint32_t d = 0; d < in->rank; d++) {
-      uint32_t label = e->in[i].label[d];
-      e->met[label]++;
-      if (in->dims[d] != 1) e->size[label] = in->dims[d];
-    }
-    at += size + 1;
+  for (uint32_t i = 0; i < AXES; i++)
+    s->size[i] = 1;
+  for (uint32_t i = 0; i < call->in_count; i++) {
+    size_t length = strcspn(text, ",-");
+    if (i == INPUTS || !read_term(call->in[i], text, length, s->in[i], s, true))
+      return false;
+    text += length + (text[length] == ',');
   }
-  if (arrow) return read_term(e, arrow + 2, strlen(arrow + 2), dots, &e->out);
-  if (!read_term(e, "...", 3, dots, &e->out)) return false;
-  for (int letter = 0; letter < 128; letter++)
-    for (uint32_t i = 0; i < e->count; i++)
-      if (e->names[i] == letter && e->met[i] == 1 &&
-          !add_label(e, &e->out, letter))
-        return false;
-  return true;
+  if (!arrow) return implied_result(call->out[0], s);
+  return read_term(call->out[0], arrow + 2, strlen(arrow + 2), s->out, s,
+                   false);
 }
 
-static int64_t element_at(const value *in, const term *t, const int64_t *at) {
-  int64_t index = 0;
-  for (uint32_t d = 0; d < in->rank; d++)
-    index = index * in->dims[d] + (in->dims[d] == 1 ? 0 : at[t->label[d]]);
-  return index;
+/* An element of the result, on the way. */
+typedef struct cell {
+  ref_sum sum;
+  uint64_t bits; /* of integers, which wrap */
+  real size;     /* of what was added, without signs */
+} cell;
+
+static void add_point(const ref_call *call, const space *s, const int64_t *at,
+                      cell *cells) {
+  int64_t to = 0;
+  real product = 1;
+  uint64_t bits = 1;
+  for (uint32_t a = 0; a < AXES; a++)
+    to += at[a] * s->out[a];
+  for (uint32_t i = 0; i < call->in_count; i++) {
+    int64_t from = 0;
+    for (uint32_t a = 0; a < AXES; a++)
+      from += at[a] * s->in[i][a];
+    real x = call->in[i]->x[from];
+    product *= x;
+    bits *= x < 0 ? (uint64_t)0 - (uint64_t)-x : (uint64_t)x;
+  }
+  cells[to].bits += bits;
+  cells[to].size += fabsl(product);
+  if (dtype_is_float(call->out[0]->dtype)) ref_add(&cells[to].sum, product);
 }
 
-/* The next place of the labels that are free, the last fastest; false past the
- * end. */
-static bool next_place(const equation *e, const bool *fixed, int64_t *at) {
-  for (uint32_t i = e->count; i-- > 0;) {
-    if (fixed[i]) continue;
-    if (++at[i] < e->size[i]) return true;
-    at[i] = 0;
+static void put(const ref_call *call, value *out, int64_t i, const cell *c) {
+  if (out->dtype == KD_I64) {
+    out->x[i] = (real)(int64_t)c->bits;
+  } else if (out->dtype == KD_U64) {
+    out->x[i] = (real)c->bits;
+  } else if (!dtype_is_float(out->dtype)) {
+    out->x[i] = dtype_round((real)c->bits, out->dtype);
+  } else {
+    ref_put(out, i, &c->sum, 1);
+    /* of more than two factors, parts are rounded on the way */
+    if (call->in_count > 2 && isfinite(c->size))
+      out->slack[i] += 2 * (real)call->in_count * c->size;
   }
-  return false;
 }
 
 static bool run_einsum(ref_call *call) {
   value *out = call->out[0];
-  equation e = {0};
-  bool fixed[MOST] = {false}, empty = false;
-  bool whole = !dtype_is_float(out->dtype);
-  if (!read_equation(call, &e)) return false;
-  for (uint32_t i = 0; i < e.out.rank; i++)
-    fixed[e.out.label[i]] = true;
-  for (uint32_t i = 0; i < e.count; i++)
-    empty |= !fixed[i] && e.size[i] == 0;
-  for (int64_t i = 0; i < out->count; i++) {
-    int64_t at[MOST] = {0}, rest = i;
-    ref_sum sum = {0};
-    uint64_t bits = 0;
-    real size = 0;
-    for (uint32_t d = e.out.rank; d-- > 0; rest /= out->dims[d])
-      at[e.out.label[d]] = rest % out->dims[d];
-    do {
-      real product = 1;
-      uint64_t factor = 1;
-      if (empty) break;
-      for (uint32_t k = 0; k < e.inputs; k++) {
-        real x = call->in[k]->x[element_at(call->in[k], &e.in[k], at)];
-        product *= x;
-        factor *= x < 0 ? (uint64_t)0 - (uint64_t)-x : (uint64_t)x;
-      }
-      bits += factor;
-      size += fabsl(product);
-      if (!whole) ref_add(&sum, product);
-    } while (next_place(&e, fixed, at));
-    if (whole) {
-      out->x[i] = out->dtype == KD_I64   ? (real)(int64_t)bits
-                  : out->dtype == KD_U64 ? (real)bits
-                                         : dtype_round((real)bits, out->dtype);
-      continue;
-    }
-    ref_put(out, i, &sum, 1);
-    /* of more than two factors, parts are rounded on the way */
-    if (e.inputs > 2 && isfinite(size))
-      out->slack[i] += 2 * (real)e.inputs * size;
+  space s = {0};
+  int64_t at[AXES] = {0}, points = 1;
+  if (!read_equation(call, &s)) return false;
+  cell *cells = calloc((size_t)out->count + 1, sizeof *cells);
+  if (!cells) return false;
+  for (uint32_t a = 0; a < AXES; a++)
+    points *= s.size[a];
+  for (; points > 0; points--) {
+    add_point(call, &s, at, cells);
+    for (uint32_t a = 0; a < AXES && ++at[a] == s.size[a]; a++)
+      at[a] = 0;
   }
+  for (int64_t i = 0; i < out->count; i++)
+    put(call, out, i, &cells[i]);
+  free(cells);
   return true;
 }
 

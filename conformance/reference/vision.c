@@ -7,129 +7,155 @@
 
 /* ---- GridSample -------------------------------------------------------------------- */
 
-enum { ZEROS, BORDER, REFLECTION };
-enum { NEAREST = 1, LINEAR = 2, CUBIC = 4 }; /* neighbours a side */
+/* A sample is the sum over all pixels of a picture of the pixel times a weight for each
+ * dimension. Along a dimension, the kernel stands at the place and gives each whole
+ * number around it (a tap) a weight; a tap outside the picture counts for the pixel that
+ * the padding puts there, or for none. */
+
+typedef enum padding { ZEROS, BORDER, REFLECTION } padding;
+
+typedef real kernel(real distance);
+
+/* Of the hat, and of Keys' cubic convolution (1981) with a = -0.75. */
+static real hat(real t) {
+  return fmaxl(0, 1 - fabsl(t));
+}
+
+static real keys(real t) {
+  const real a = -0.75L;
+  t = fabsl(t);
+  if (t >= 2) return 0;
+  return t > 1 ? a * (t - 1) * (t - 2) * (t - 2)
+               : 1 - t * t * (a + 3 - (a + 2) * t);
+}
+
+/* The pixel that stands at a whole number; -1: none. */
+static int64_t pixel_at(int64_t tap, int64_t size, padding how, bool aligned) {
+  if (tap >= 0 && tap < size) return tap;
+  if (how == ZEROS) return -1;
+  if (how == BORDER || size == 1) return tap < 0 ? 0 : size - 1;
+  /* mirrors stand on the last pixels' centres, or behind the pixels; either way the
+   * picture repeats */
+  int64_t period = 2 * (aligned ? size - 1 : size);
+  int64_t at = (tap % period + period) % period;
+  return at < size ? at : period - at - (aligned ? 0 : 1);
+}
+
+/* What a dimension has for a place. */
+typedef struct taps {
+  real *weight;  /* of each pixel */
+  bool *reached; /* by a tap, be its weight zero */
+} taps;
+
+static void set_taps(taps *t, int64_t size, real place, kernel *k, int radius,
+                     padding how, bool aligned) {
+  memset(t->reached, 0, (size_t)size * sizeof *t->reached);
+  for (int64_t i = 0; i < size; i++)
+    t->weight[i] = 0;
+  int64_t first = k ? (int64_t)ceill(place - radius) : (int64_t)rintl(place);
+  int64_t last = k ? (int64_t)floorl(place + radius) : first;
+  for (int64_t tap = first; tap <= last; tap++) {
+    int64_t at = pixel_at(tap, size, how, aligned);
+    if (at < 0) continue;
+    t->weight[at] += k ? k(place - (real)tap) : 1;
+    t->reached[at] = true;
+  }
+}
+
+/* The sum over a picture's pixels; `reach` is that of those that a tap is on, without
+ * signs and weights. */
+static void contract(const real *picture, const int64_t *sizes, uint32_t space,
+                     const taps *t, ref_sum *sum, real *reach) {
+  int64_t pixels = 1;
+  for (uint32_t d = 0; d < space; d++)
+    pixels *= sizes[d];
+  for (int64_t i = 0; i < pixels; i++) {
+    int64_t rest = i;
+    bool reached = true;
+    real weight = 1;
+    for (uint32_t d = space; d-- > 0; rest /= sizes[d]) {
+      reached &= t[d].reached[rest % sizes[d]];
+      weight *= t[d].weight[rest % sizes[d]];
+    }
+    if (!reached) continue;
+    ref_add(sum, picture[i] * weight);
+    *reach += fabsl(picture[i]);
+  }
+}
 
 typedef struct sampler {
-  const value *x;
-  uint32_t space; /* dimensions of a picture */
+  kernel *k; /* NULL: the nearest pixel */
+  int radius;
+  padding how;
   bool aligned;
-  int padding, wide;
+  real units; /* roundoff of the grid's type, in f32's */
 } sampler;
 
-/* -1 ... 1 to pixels: of the corners' centres, or of their outer edges. */
-static real to_pixels(const sampler *s, real at, int64_t size) {
-  return s->aligned ? (at + 1) / 2 * (real)(size - 1)
-                    : ((at + 1) * (real)size - 1) / 2;
+static sampler read_sampler(const ref_call *call) {
+  kd_dtype grid = call->in[1]->dtype;
+  sampler s = {.k = hat,
+               .radius = 1,
+               .aligned = ref_int(call, "align_corners", 0) != 0,
+               .units = fmaxl(dtype_unit(grid) / dtype_unit(KD_F32), 1)};
+  if (ref_text_is(call, "mode", "linear", "nearest")) s.k = NULL;
+  if (ref_text_is(call, "mode", "linear", "cubic")) s.k = keys, s.radius = 2;
+  if (ref_text_is(call, "padding_mode", "zeros", "border")) s.how = BORDER;
+  if (ref_text_is(call, "padding_mode", "zeros", "reflection"))
+    s.how = REFLECTION;
+  return s;
 }
 
-/* Mirrored between two lines until it lies between them. */
-static real reflect(real x, real low, real high) {
-  real range = high - low;
-  if (range <= 0) return low;
-  real from = fmodl(fabsl(x - low), 2 * range);
-  return low + (from > range ? 2 * range - from : from);
-}
-
-/* What lies outside the picture comes into it first, and then neighbours are looked for;
- * but a cubic place's neighbours come in one by one. */
-static real pad_place(const sampler *s, real x, int64_t size) {
-  real low = s->aligned ? 0 : -0.5L;
-  real high = s->aligned ? (real)(size - 1) : (real)size - 0.5L;
-  if (s->padding == ZEROS || (x >= low && x <= high)) return x;
-  if (s->padding == REFLECTION) return reflect(x, low, high);
-  return fminl(fmaxl(x, 0), (real)(size - 1));
-}
-
-/* Keys' kernel with a = -0.75 at a distance. */
-static real cubic(real far) {
-  const real a = -0.75L;
-  far = fabsl(far);
-  if (far <= 1) return ((a + 2) * far - (a + 3)) * far * far + 1;
-  return ((a * far - 5 * a) * far + 8 * a) * far - 4 * a;
-}
-
-/* Of neighbour k along one dimension, its place there; false outside. */
-static bool neighbour(const sampler *s, real place, int64_t size, int k,
-                      int64_t *out_at, real *out_weight) {
-  real at = floorl(place) + k - (s->wide == CUBIC);
-  *out_weight = s->wide == NEAREST  ? 1
-                : s->wide == LINEAR ? 1 - fabsl(place - at)
-                                    : cubic(place - at);
-  at = pad_place(s, at, size);
-  if (s->padding != ZEROS) at = fminl(fmaxl(at, 0), (real)(size - 1));
-  *out_at = (int64_t)at;
-  return at >= 0 && at < (real)size;
-}
-
-/* `off`: of the place, in unit roundoffs. */
-static void interpolate(const sampler *s, const real *picture,
-                        const real *places, real off, value *out, int64_t at) {
-  int64_t all = 1;
-  real most = 0;
+/* One element: `at` has a number for each dimension, the last one's first, from -1 at one
+ * end of the picture to 1 at the other. False where that is too far off. */
+static bool sample(const sampler *s, const real *picture, const int64_t *sizes,
+                   uint32_t space, const real *at, taps *t, value *out,
+                   int64_t i) {
+  real farthest = 0, tie = 1, reach = 0;
   ref_sum sum = {0};
-  for (uint32_t d = 0; d < s->space; d++)
-    all *= s->wide;
-  for (int64_t n = 0; n < all; n++) {
-    int64_t from = 0, step = 1, rest = n;
-    real weight = 1;
-    bool inside = true;
-    for (uint32_t d = s->space; d-- > 0; rest /= s->wide) {
-      int64_t size = s->x->dims[2 + d], here = 0;
-      real part = 0;
-      inside &=
-          neighbour(s, places[d], size, (int)(rest % s->wide), &here, &part);
-      weight *= part;
-      from += here * step;
-      step *= size;
-    }
-    real p = inside ? picture[from] : 0;
-    ref_add(&sum, p * weight);
-    most += fabsl(p);
+  for (uint32_t d = 0; d < space; d++) {
+    real size = (real)sizes[d], half = (at[space - 1 - d] + 1) / 2;
+    real place = s->aligned ? half * (size - 1) : half * size - 0.5L;
+    if (!(fabsl(place) < 0x1p40L)) return false;
+    farthest = fmaxl(farthest, fabsl(place) + size);
+    tie = fminl(tie, fabsl(place - floorl(place) - 0.5L));
+    set_taps(&t[d], sizes[d], place, s->k, s->radius, s->how, s->aligned);
   }
-  ref_put(out, at, &sum, 1);
-  if (s->wide != NEAREST) out->slack[at] += (off + 8) * 4 * most;
+  contract(picture, sizes, space, t, &sum, &reach);
+  ref_put(out, i, &sum, 1);
+  real off =
+      4 * s->units * (1 + farthest); /* of the place, in unit roundoffs */
+  if (s->k) out->slack[i] += (off + 8) * 4 * reach;
+  /* halfway, two pixels are as near */
+  if (!s->k && tie < off * 0x1p-22L) value_slack(out)[i] = INFINITY;
+  return true;
 }
 
 static bool run_grid_sample(ref_call *call) {
   const value *x = call->in[0], *grid = call->in[1];
   value *out = call->out[0];
-  sampler s = {x, x->rank - 2, ref_int(call, "align_corners", 0) != 0, ZEROS,
-               LINEAR};
-  if (ref_text_is(call, "mode", "linear", "nearest")) s.wide = NEAREST;
-  if (ref_text_is(call, "mode", "linear", "cubic")) s.wide = CUBIC;
-  if (s.wide != NEAREST && !dtype_is_float(x->dtype)) return false;
-  if (ref_text_is(call, "padding_mode", "zeros", "border")) s.padding = BORDER;
-  if (ref_text_is(call, "padding_mode", "zeros", "reflection"))
-    s.padding = REFLECTION;
-  int64_t spots = 1, plane = 1, channels = x->dims[1];
-  for (uint32_t d = 0; d < s.space; d++) {
-    spots *= out->dims[2 + d];
+  sampler s = read_sampler(call);
+  uint32_t space = x->rank - 2;
+  int64_t plane = 1, spots = 1;
+  taps t[KD_MAX_RANK] = {0};
+  bool good = !s.k || dtype_is_float(x->dtype);
+  for (uint32_t d = 0; d < space; d++) {
+    size_t size = (size_t)x->dims[2 + d];
+    t[d].weight = calloc(size + 1, sizeof *t[d].weight);
+    t[d].reached = calloc(size + 1, sizeof *t[d].reached);
+    good &= t[d].weight && t[d].reached;
     plane *= x->dims[2 + d];
+    spots *= out->dims[2 + d];
   }
-  real units = dtype_is_float(grid->dtype)
-                   ? fmaxl(dtype_unit(grid->dtype) / dtype_unit(KD_F32), 1)
-                   : 1;
-  for (int64_t i = 0; i < out->count; i++) {
-    int64_t item = i / spots / channels;
-    real places[KD_MAX_RANK], most = 0, tie = 1;
-    for (uint32_t d = 0; d < s.space; d++) {
-      int64_t size = x->dims[2 + d];
-      real p = to_pixels(
-          &s, grid->x[(item * spots + i % spots) * s.space + s.space - 1 - d],
-          size);
-      most = fmaxl(most, fabsl(p) + (real)size);
-      tie = fminl(tie, fabsl(fabsl(p - truncl(p)) - 0.5L));
-      if (s.wide == NEAREST) p = rintl(p);
-      places[d] = s.wide == CUBIC ? p : pad_place(&s, p, size);
-    }
-    real off = 4 * units * (1 + most);
-    interpolate(&s, x->x + i / spots * plane, places, off, out, i);
-    /* halfway, two pixels are as near */
-    if (s.wide == NEAREST && tie < off * 0x1p-22L)
-      value_slack(out)[i] = INFINITY;
+  for (int64_t i = 0; i < out->count && good; i++) {
+    int64_t picture = i / spots, item = picture / x->dims[1];
+    good = sample(&s, x->x + picture * plane, x->dims + 2, space,
+                  grid->x + (item * spots + i % spots) * space, t, out, i);
   }
-  return true;
+  for (uint32_t d = 0; d < space; d++) {
+    free(t[d].weight);
+    free(t[d].reached);
+  }
+  return good;
 }
 
 /* ---- RoiAlign (He et al., Mask R-CNN, 2017) ------------------------------------------ */
@@ -219,36 +245,33 @@ static bool run_roi_align(ref_call *call) {
 
 /* ---- NonMaxSuppression ------------------------------------------------------------------- */
 
-typedef struct box {
-  real y0, x0, y1, x1;
-} box;
-
-static box box_at(const value *boxes, int64_t index, bool centred) {
-  const real *b = boxes->x + index * 4;
-  if (centred)
-    return (box){b[1] - b[3] / 2, b[0] - b[2] / 2, b[1] + b[3] / 2,
-                 b[0] + b[2] / 2};
-  return (box){fminl(b[0], b[2]), fminl(b[1], b[3]), fmaxl(b[0], b[2]),
-               fmaxl(b[1], b[3])};
+/* Where a box lies along y (0) or x (1): two of its corners, in any order, or its centre
+ * and its size, x first. */
+static void extent(const real *box, int axis, bool centred, real *low,
+                   real *high) {
+  if (centred) {
+    real middle = box[1 - axis], size = box[3 - axis];
+    *low = middle - size / 2;
+    *high = middle + size / 2;
+  } else {
+    *low = fminl(box[axis], box[axis + 2]);
+    *high = fmaxl(box[axis], box[axis + 2]);
+  }
 }
 
-static real overlap(box a, box b) {
-  real height = fminl(a.y1, b.y1) - fmaxl(a.y0, b.y0);
-  real width = fminl(a.x1, b.x1) - fmaxl(a.x0, b.x0);
-  real common = height > 0 && width > 0 ? height * width : 0;
-  real all = (a.y1 - a.y0) * (a.x1 - a.x0) + (b.y1 - b.y0) * (b.x1 - b.x0);
-  return all - common > 0 ? common / (all - common) : 0;
-}
-
-typedef struct candidate {
-  real score;
-  int64_t box;
-} candidate;
-
-static int by_score(const void *a, const void *b) {
-  const candidate *p = a, *q = b;
-  if (p->score != q->score) return p->score > q->score ? -1 : 1;
-  return p->box < q->box ? -1 : 1;
+/* The part of what two boxes cover that both cover. */
+static real shared_part(const real *a, const real *b, bool centred) {
+  real both = 1, of_a = 1, of_b = 1;
+  for (int axis = 0; axis < 2; axis++) {
+    real a0, a1, b0, b1;
+    extent(a, axis, centred, &a0, &a1);
+    extent(b, axis, centred, &b0, &b1);
+    both *= fmaxl(0, fminl(a1, b1) - fmaxl(a0, b0));
+    of_a *= a1 - a0;
+    of_b *= b1 - b0;
+  }
+  real either = of_a + of_b - both;
+  return either > 0 ? both / either : 0;
 }
 
 static real scalar(const ref_call *call, uint32_t index, real fallback) {
@@ -256,45 +279,74 @@ static real scalar(const ref_call *call, uint32_t index, real fallback) {
   return in && in->count ? in->x[0] : fallback;
 }
 
-/* Greedy, by falling score; equal scores by the box's number. */
+/* What one class of one picture is chosen from. */
+typedef struct field {
+  const real *boxes, *scores;
+  int64_t count;
+  bool *alive; /* neither chosen nor suppressed */
+  bool centred;
+  real threshold;
+} field;
+
+/* The box that is alive with the highest score, the first of equals; -1: none. */
+static int64_t best_alive(const field *f) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < f->count; i++)
+    if (f->alive[i] && (best < 0 || f->scores[i] > f->scores[best])) best = i;
+  return best;
+}
+
+/* Ends those that share too much with a box; false where it is too close to tell. */
+static bool suppress(field *f, int64_t by) {
+  bool sure = true;
+  f->alive[by] = false;
+  for (int64_t i = 0; i < f->count; i++) {
+    if (!f->alive[i]) continue;
+    real part = shared_part(f->boxes + by * 4, f->boxes + i * 4, f->centred);
+    sure &= fabsl(part - f->threshold) > 1e-5L || part == f->threshold;
+    f->alive[i] = part <= f->threshold;
+  }
+  return sure;
+}
+
+/* The best box is chosen and ends what it overlaps, until there are enough. */
 static bool run_nms(ref_call *call) {
   const value *boxes = call->in[0], *scores = call->in[1];
-  int64_t classes = scores->dims[1], n = boxes->dims[1];
-  int64_t most = (int64_t)scalar(call, 2, 0), count = 0;
-  real threshold = scalar(call, 3, 0), least = scalar(call, 4, -INFINITY);
-  bool centred = ref_int(call, "center_point_box", 0) != 0, sure = true;
+  int64_t classes = scores->dims[1], n = boxes->dims[1], count = 0;
   int64_t lines = scores->dims[0] * classes;
-  int64_t *chosen = calloc((size_t)(lines * n * 3) + 1, sizeof *chosen);
-  candidate *order = calloc((size_t)n + 1, sizeof *order);
-  for (int64_t line = 0; line < lines; line++) {
-    int64_t candidates = 0, first = count;
+  int64_t most = (int64_t)scalar(call, 2, 0);
+  real least = scalar(call, 4, -INFINITY);
+  bool sure = true;
+  const int64_t room[2] = {lines * n, 3};
+  value *all = value_make(KD_I64, 2, room);
+  field f = {.count = n,
+             .alive = calloc((size_t)n + 1, sizeof *f.alive),
+             .centred = ref_int(call, "center_point_box", 0) != 0,
+             .threshold = scalar(call, 3, 0)};
+  for (int64_t line = 0; line < lines && all && f.alive; line++) {
+    f.boxes = boxes->x + line / classes * n * 4;
+    f.scores = scores->x + line * n;
     for (int64_t i = 0; i < n; i++)
-      if (scores->x[line * n + i] > least)
-        order[candidates++] = (candidate){scores->x[line * n + i], i};
-    qsort(order, (size_t)candidates, sizeof *order, by_score);
-    for (int64_t i = 0; i < candidates && count - first < most; i++) {
-      box b = box_at(boxes, line / classes * n + order[i].box, centred);
-      bool covered = false;
-      for (int64_t k = first; k < count && !covered; k++) {
-        real iou = overlap(
-            b, box_at(boxes, line / classes * n + chosen[k * 3 + 2], centred));
-        covered = iou > threshold;
-        sure &= fabsl(iou - threshold) > 1e-5L || iou == threshold;
-      }
-      if (covered) continue;
-      chosen[count * 3] = line / classes;
-      chosen[count * 3 + 1] = line % classes;
-      chosen[count++ * 3 + 2] = order[i].box;
+      f.alive[i] = f.scores[i] > least;
+    for (int64_t chosen = 0; chosen < most; chosen++) {
+      int64_t best = best_alive(&f);
+      if (best < 0) break;
+      sure &= suppress(&f, best);
+      real *row = all->x + 3 * count++;
+      int64_t item = line / classes;
+      row[0] = (real)item;
+      row[1] = (real)(line % classes);
+      row[2] = (real)best;
     }
   }
-  int64_t dims[2] = {count, 3};
-  value *out = value_make(KD_I64, 2, dims);
-  for (int64_t i = 0; out && i < out->count; i++)
-    out->x[i] = chosen[i];
+  bool good = all && f.alive && sure;
+  const int64_t dims[2] = {count, 3};
+  value *out = good ? value_make(KD_I64, 2, dims) : NULL;
+  if (out) memcpy(out->x, all->x, (size_t)out->count * sizeof *out->x);
   call->out[0] = out;
-  free(chosen);
-  free(order);
-  return out && sure;
+  value_free(all);
+  free(f.alive);
+  return out != NULL;
 }
 
 const ref_op ref_vision[] = {
