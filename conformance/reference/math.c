@@ -416,16 +416,14 @@ static bool run_layer_norm(ref_call *call) {
   int64_t n = product(in->dims, axis, in->rank);
   int64_t outer = product(in->dims, 0, axis);
   int64_t *at = calloc((size_t)n + 1, sizeof *at);
-  value row = {.rank = in->rank - axis};
-  memcpy(row.dims, in->dims + axis, (in->rank - axis) * sizeof *row.dims);
   for (int64_t o = 0; o < outer; o++) {
     for (int64_t i = 0; i < n; i++)
       at[i] = o * n + i;
     moments m = measure(in, at, n);
     for (int64_t i = 0; i < n; i++)
       normalise(out, at[i], in->x[at[i]], &m, epsilon,
-                scale->x[broadcast_index(scale, &row, i)],
-                shift ? shift->x[broadcast_index(shift, &row, i)] : 0);
+                scale->x[broadcast_index(scale, in, at[i])],
+                shift ? shift->x[broadcast_index(shift, in, at[i])] : 0);
     if (mean) {
       mean->x[o] = m.mean;
       mean->ulps = 1;
