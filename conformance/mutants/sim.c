@@ -254,7 +254,7 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
   out->max_in_flight = sim_ring ? sim_ring : ODD(busy_limit) ? 64 : 0;
   out->peak_flops_f32 = BUG(flops_in_tera) ? 2
                         : BUG(matmul_slow) ? 1000000000000u
-                                           : 2000000000u;
+                                           : 200000000u;
   out->bandwidth = 1000000000u;
   out->space_count = 2;
   bool visible =

@@ -95,9 +95,9 @@ typedef struct op_call {
   uint32_t in_count, out_count;
   arg in[ARGS], out[ARGS];
   arg scratch;
-  int64_t axis, keepdims, number, list[KD_MAX_RANK], list_count, flag;
-  double alpha, beta;
-  kd_dtype to;
+  bool listed; /* input 1 is in `list` */
+  int64_t list[KD_MAX_RANK], list_count;
+  const kd_node *node;
   struct kd_kernel *kernel;
   uint64_t correlation;
 } op_call;
@@ -157,13 +157,13 @@ struct kd_event {
 };
 
 struct kd_kernel {
-  int op;
+  const kd_node *node;
+  bool constant; /* input 1 is one */
   atomic_llong first_count, first_axis, last_axis;
-  double *kept;
+  long double *kept;
   kd_stream *_Atomic stream;
   uint32_t runs;
   void *leak;
-  int64_t axis;
 };
 
 extern pthread_mutex_t sim_lock;
@@ -201,8 +201,6 @@ extern uint32_t sim_kernel_count;
 void sim_kernels_init(void);
 kd_status sim_run_op(op_call *call);
 arg sim_arg(const kd_tensor *tensor);
-double sim_load(const void *data, kd_dtype dtype, int64_t i);
-void sim_store(void *data, kd_dtype dtype, int64_t i, double x);
 
 /* region.c */
 extern const kd_region_table sim_regions;
