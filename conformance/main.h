@@ -43,6 +43,11 @@ typedef struct kc_words {
  * order. -1: go on; else the exit status: help was shown, or a word is wrong. */
 int kc_words_read(kc_words *words, int argc, char **argv);
 
+/* kc_words_read, then the results that the first word names, or those at `last`; where that
+ * is NULL, one is needed. */
+int kc_words_results(kc_words *words, const char *last, int argc, char **argv,
+                     kc_results *out_results);
+
 /* Shows the help where a word asks for it, and says whether one did. */
 bool kc_helps(const char *help, int argc, char **argv);
 /* The option that a word names, as "--name" or "--name=value"; NULL: none. */

@@ -97,10 +97,8 @@ int kc_verb_pack(int argc, char **argv) {
           " environment, product.yaml to\nfill in, and SHA256SUMS. Sign it"
           " with ssh-keygen -Y sign.\n",
       .most = 2};
-  int status = kc_words_read(&words, argc, argv);
+  int status = kc_words_results(&words, NULL, argc, argv, &r);
   if (status >= 0) return status;
-  if (!words.count) return kc_usage("pack", "which results.jsonl?");
-  if (!kc_results_read(words.others[0], &r)) return KC_EXIT_USAGE;
   const char *why = kc_claim_flaw(&r);
   if (why || r.failed) {
     fprintf(stderr, "keel-conformance pack: %s can not be a claim: %s\n",

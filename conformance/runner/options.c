@@ -115,103 +115,149 @@ static int read_level(const char *text) {
   return -1;
 }
 
-/* One option with a value. Returns NULL where it is taken, else what is wrong. */
-static const char *take(kc_options *o, const char *name, const char *value) {
-  uint64_t number = 0;
-  if (!strcmp(name, "--level"))
-    return (o->level = read_level(value)) < 0
-               ? "is none of core, async, replay, compile (0 to 3)"
-               : NULL;
-  if (!strcmp(name, "--rule")) {
-    if (o->glob_count == KC_GLOBS) return "is one too many";
-    o->globs[o->glob_count++] = value;
-    return NULL;
-  }
-  if (!strcmp(name, "--not")) {
-    if (o->not_count == KC_GLOBS) return "is one too many";
-    o->not_globs[o->not_count++] = value;
-    return NULL;
-  }
-  if (!strcmp(name, "--option")) {
-    if (o->plugin_option_count == 32) return "is one too many";
-    o->plugin_options[o->plugin_option_count++] = value;
-    return strchr(value, '=') ? NULL : "is not like name=value";
-  }
-  if (!strcmp(name, "--report")) {
-    if (o->report_count == 16) return "is one too many";
-    o->reports[o->report_count++] = value;
-    return kc_is_format(value) ? NULL
-                               : "is none of html, junit, tap, md, badge, text";
-  }
-  if (!strcmp(name, "--seed")) {
-    if (!strcmp(value, "random")) {
-      o->seed = (kc_now() ^ (uint64_t)getpid() << 20) % 1000000007u;
-      printf("seed %llu\n", (unsigned long long)o->seed);
-      return NULL;
-    }
-    return kc_read_number(value, &o->seed) ? NULL
-                                           : "is neither a number nor random";
-  }
-  if (!strcmp(name, "--jobs")) {
-    bool good = kc_read_number(value, &number) && number >= 1 && number <= 16;
-    o->jobs = (uint32_t)number;
-    return good ? NULL : "is not a number from 1 to 16";
-  }
-  if (!strcmp(name, "--shard")) {
-    char *end = NULL;
-    o->shard = (uint32_t)strtoul(value, &end, 10) - 1;
-    bool good =
-        *end == '/' && kc_read_number(end + 1, &number) && number <= 10000;
-    o->shards = good ? (uint32_t)number : 0;
-    good = good && o->shard < o->shards;
-    return good ? NULL : "is not like 2/5";
-  }
-  if (!strcmp(name, "--group")) {
-    o->by_area = !strcmp(value, "area");
-    return o->by_area || !strcmp(value, "rule") ? NULL
-                                                : "is neither rule nor area";
-  }
-  if (!strcmp(name, "--soak"))
-    return (o->soak = read_time(value)) ? NULL : "is not a time like 10m";
-  if (!strcmp(name, "--max-memory"))
-    return (o->max_memory = read_size(value)) ? NULL
-                                              : "is not a size like 512M";
-  if (!strcmp(name, "--time-scale"))
-    return (o->time_scale = read_scale(value)) > 0 ? NULL
-                                                   : "is not a number above 0";
-  if (!strcmp(name, "--device")) {
-    bool good = kc_read_number(value, &number) && number < KC_MAX_DEVICES;
-    o->device = (uint32_t)number;
-    return good ? NULL : "is not the index of a device";
-  }
-  if (!strcmp(name, "--op") && !is_op(value))
-    return "is not an op that the host knows";
-  if (!strcmp(name, "--dtype") && !is_dtype(value))
-    return "is not an element type (f32, i64 ...)";
-  const struct {
-    const char *name;
-    const char **target;
-  } words[] = {{"--op", &o->op},     {"--dtype", &o->dtype},
-               {"--case", &o->only}, {"--dump", &o->dump},
-               {"--out", &o->out},   {"--expectations", &o->expectations}};
-  for (size_t i = 0; i < KC_COUNT_OF(words); i++)
-    if (!strcmp(name, words[i].name)) {
-      *words[i].target = value;
-      return NULL;
-    }
-  return "?";
+/* ---- options with a value: each returns NULL where it takes it, else what is wrong --- */
+
+static const char *add(const char **list, uint32_t *count, uint32_t room,
+                       const char *value) {
+  if (*count == room) return "is one too many";
+  list[(*count)++] = value;
+  return NULL;
 }
 
-static bool takes_value(const char *name) {
-  static const char *const names[] = {
-      "--level",  "--rule",         "--not",        "--option", "--report",
-      "--seed",   "--jobs",         "--shard",      "--soak",   "--max-memory",
-      "--device", "--op",           "--dtype",      "--case",   "--dump",
-      "--out",    "--expectations", "--time-scale", "--group"};
-  for (size_t i = 0; i < KC_COUNT_OF(names); i++)
-    if (!strcmp(name, names[i])) return true;
-  return false;
+static const char *take_level(kc_options *o, const char *value) {
+  o->level = read_level(value);
+  return o->level < 0 ? "is none of core, async, replay, compile (0 to 3)"
+                      : NULL;
 }
+
+static const char *take_rule(kc_options *o, const char *value) {
+  return add(o->globs, &o->glob_count, KC_GLOBS, value);
+}
+
+static const char *take_not(kc_options *o, const char *value) {
+  return add(o->not_globs, &o->not_count, KC_GLOBS, value);
+}
+
+static const char *take_plugin_option(kc_options *o, const char *value) {
+  if (!strchr(value, '=')) return "is not like name=value";
+  return add(o->plugin_options, &o->plugin_option_count,
+             (uint32_t)KC_COUNT_OF(o->plugin_options), value);
+}
+
+static const char *take_report(kc_options *o, const char *value) {
+  if (!kc_is_format(value))
+    return "is none of html, junit, tap, md, badge, text";
+  return add(o->reports, &o->report_count, (uint32_t)KC_COUNT_OF(o->reports),
+             value);
+}
+
+static const char *take_seed(kc_options *o, const char *value) {
+  if (!strcmp(value, "random")) {
+    o->seed = (kc_now() ^ (uint64_t)getpid() << 20) % 1000000007u;
+    printf("seed %llu\n", (unsigned long long)o->seed);
+    return NULL;
+  }
+  return kc_read_number(value, &o->seed) ? NULL
+                                         : "is neither a number nor random";
+}
+
+static const char *take_jobs(kc_options *o, const char *value) {
+  uint64_t number = 0;
+  bool good = kc_read_number(value, &number) && number >= 1 && number <= 16;
+  o->jobs = (uint32_t)number;
+  return good ? NULL : "is not a number from 1 to 16";
+}
+
+static const char *take_shard(kc_options *o, const char *value) {
+  uint64_t number = 0;
+  char *end = NULL;
+  o->shard = (uint32_t)strtoul(value, &end, 10) - 1;
+  bool good =
+      *end == '/' && kc_read_number(end + 1, &number) && number <= 10000;
+  o->shards = good ? (uint32_t)number : 0;
+  return o->shard < o->shards ? NULL : "is not like 2/5";
+}
+
+static const char *take_group(kc_options *o, const char *value) {
+  o->by_area = !strcmp(value, "area");
+  return o->by_area || !strcmp(value, "rule") ? NULL
+                                              : "is neither rule nor area";
+}
+
+static const char *take_soak(kc_options *o, const char *value) {
+  o->soak = read_time(value);
+  return o->soak ? NULL : "is not a time like 10m";
+}
+
+static const char *take_max_memory(kc_options *o, const char *value) {
+  o->max_memory = read_size(value);
+  return o->max_memory ? NULL : "is not a size like 512M";
+}
+
+static const char *take_time_scale(kc_options *o, const char *value) {
+  o->time_scale = read_scale(value);
+  return o->time_scale > 0 ? NULL : "is not a number above 0";
+}
+
+static const char *take_device(kc_options *o, const char *value) {
+  uint64_t number = 0;
+  bool good = kc_read_number(value, &number) && number < KC_MAX_DEVICES;
+  o->device = (uint32_t)number;
+  return good ? NULL : "is not the index of a device";
+}
+
+static const char *take_op(kc_options *o, const char *value) {
+  o->op = value;
+  return is_op(value) ? NULL : "is not an op that the host knows";
+}
+
+static const char *take_dtype(kc_options *o, const char *value) {
+  o->dtype = value;
+  return is_dtype(value) ? NULL : "is not an element type (f32, i64 ...)";
+}
+
+/* An option is taken by a function, or its value is kept as it is. */
+typedef struct valued {
+  const char *name;
+  const char *(*take)(kc_options *o, const char *value);
+  size_t kept; /* where in kc_options */
+} valued;
+
+static const valued *find_valued(const char *name) {
+  static const valued all[] = {
+      {"--level", take_level, 0},
+      {"--rule", take_rule, 0},
+      {"--not", take_not, 0},
+      {"--option", take_plugin_option, 0},
+      {"--report", take_report, 0},
+      {"--seed", take_seed, 0},
+      {"--jobs", take_jobs, 0},
+      {"--shard", take_shard, 0},
+      {"--group", take_group, 0},
+      {"--soak", take_soak, 0},
+      {"--max-memory", take_max_memory, 0},
+      {"--time-scale", take_time_scale, 0},
+      {"--device", take_device, 0},
+      {"--op", take_op, 0},
+      {"--dtype", take_dtype, 0},
+      {"--case", NULL, offsetof(kc_options, only)},
+      {"--dump", NULL, offsetof(kc_options, dump)},
+      {"--out", NULL, offsetof(kc_options, out)},
+      {"--expectations", NULL, offsetof(kc_options, expectations)},
+  };
+  for (size_t i = 0; i < KC_COUNT_OF(all); i++)
+    if (!strcmp(name, all[i].name)) return &all[i];
+  return NULL;
+}
+
+static const char *take(kc_options *o, const valued *option,
+                        const char *value) {
+  if (option->take) return option->take(o, value);
+  memcpy((char *)o + option->kept, &value, sizeof value);
+  return NULL;
+}
+
+/* ---- the others ------------------------------------------------------------------- */
 
 static bool take_flag(kc_options *o, const char *name) {
   if (!strcmp(name, "--quick"))
@@ -274,13 +320,14 @@ static int take_option(kc_options *o, const kc_words *words,
   const kc_word *own = kc_word_find(words->options, word);
   if (own) return kc_word_take(words->verb, own, argc, argv, at);
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
-  if (!takes_value(name)) {
+  const valued *option = find_valued(name);
+  if (!option) {
     bool known = !strchr(word, '=') && take_flag(o, name);
     if (known && (!allowed || listed(allowed, name))) return -1;
   } else if (!allowed || listed(allowed, name)) {
     int status = kc_option_value(words->verb, name, argc, argv, at, &value);
     if (status >= 0) return status;
-    const char *wrong = take(o, name, value);
+    const char *wrong = take(o, option, value);
     return wrong ? kc_usage(words->verb, "%s %s %s", name, value, wrong) : -1;
   }
   return kc_usage(words->verb, "there is no option \"%s\"", word);

@@ -433,13 +433,9 @@ int kc_verb_coverage(int argc, char **argv) {
           " the plugin does not have or no case was run of."
           " Without\na file: the last run's.\n",
       .most = 1};
-  int status = kc_words_read(&words, argc, argv);
+  snprintf(path, sizeof path, "%s/results.jsonl", state_folder());
+  int status = kc_words_results(&words, path, argc, argv, &results);
   if (status >= 0) return status;
-  if (words.count)
-    snprintf(path, sizeof path, "%s", words.others[0]);
-  else
-    snprintf(path, sizeof path, "%s/results.jsonl", state_folder());
-  if (!kc_results_read(path, &results)) return KC_EXIT_USAGE;
   bool used[KD_DTYPE_COUNT] = {false};
   char op[64], dtype[64];
   for (uint32_t r = 0; r < results.rule_count; r++)
