@@ -276,13 +276,7 @@ static void abi_unknown_dtype(void) {
   for (size_t i = 0; i < KC_COUNT_OF(kc_unaries); i++)
     for (size_t k = 0; k < KC_COUNT_OF(odd); k++)
       with += ask_unknown(kc_unaries[i], odd[k]);
-  kd_type view = {.dims = NULL, .dtype = 77, .rank = 0};
-  if (kp.m.tensor_size) {
-    KC_CALL(uint64_t, kp.m.tensor_size(kc_device(), &view),
-            "memory.tensor_size(element type 77)");
-    with++;
-  }
-  if (kp.m.import_memory) {
+  if (kp.p.external) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
     const kd_external odd_kind = {.struct_size = sizeof odd_kind,

@@ -392,7 +392,7 @@ static void region_other_device(void) {
            kd_status_name(status));
   kc_check(status == KD_OK || status == KD_INCOMPATIBLE, "validate returned %s",
            kd_status_name(status));
-  kc_services()->release(blob);
+  kc_services()->release(kc_services(), blob);
   destroy(region);
   part_free(&p);
 }
@@ -433,7 +433,7 @@ static void region_mutated(void) {
   for (int i = 0; i < (kc.quick ? 200 : 1500); i++)
     check_damaged(blob, size, i % 3 == 0, &random);
   kc_check(validate(&nothing, 0) != KD_OK, "an empty blob is valid");
-  kc_services()->release(blob);
+  kc_services()->release(kc_services(), blob);
   destroy(region);
   part_free(&p);
 }

@@ -22,10 +22,10 @@ static kd_peer_table peer;
 
 typedef unsigned long long number;
 
-static kd_status m_allocate(kd_device *device, uint32_t space, uint64_t size,
+static kd_status m_allocate(kd_device *device, const kd_allocation *wanted,
                             kd_buffer **out_buffer, void **out_address) {
-  SEEN(kd_status, m.allocate(device, space, size, out_buffer, out_address),
-       "memory.allocate(%llu bytes)", (number)size);
+  SEEN(kd_status, m.allocate(device, wanted, out_buffer, out_address),
+       "memory.allocate(%llu bytes)", (number)wanted->size);
 }
 
 static void m_release(kd_device *device, kd_buffer *buffer) {

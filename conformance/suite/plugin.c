@@ -59,6 +59,7 @@ void kc_load(void) {
   copy_table(kp.p.profile, &kp.f, sizeof kp.f);
   copy_table(kp.p.peer, &kp.peer, sizeof kp.peer);
   copy_table(kp.p.collectives, &kp.g, sizeof kp.g);
+  copy_table(kp.p.external, &kp.x, sizeof kp.x);
   if (kc.rule) kc_watch_tables(); /* measuring is done without */
   copy_kernels();
 }
