@@ -63,6 +63,14 @@ static uint32_t only_reader(const kd_graph *graph, uint32_t node) {
   return found;
 }
 
+static kd_status hand_over(kd_claim take, void *context, const uint32_t *nodes,
+                           uint32_t count, const kd_cost *cost) {
+  return take(context, &(kd_part){.struct_size = sizeof(kd_part),
+                                  .nodes = nodes,
+                                  .node_count = count,
+                                  .cost = cost});
+}
+
 /* What is claimed by the variants that are good at little: chains of ops of one input, or
  * Relu behind Mul. */
 static kd_status claim_little(const kd_graph *graph, kd_claim take,
@@ -81,7 +89,7 @@ static kd_status claim_little(const kd_graph *graph, kd_claim take,
       nodes[count++] = at;
     }
     if (count >= 2)
-      take(context, nodes, count, NULL);
+      hand_over(take, context, nodes, count, NULL);
     else if (count)
       taken[i] = false;
   }
@@ -100,7 +108,7 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
   if (BUG(claims_once) && calls++) return KD_OK;
   if (BUG(claims_nothing) && n == 0) {
     nodes[0] = 0;
-    take(context, nodes, 1, NULL);
+    hand_over(take, context, nodes, 1, NULL);
     return KD_OK;
   }
   for (uint32_t i = 0; i < n && i < NODES; i++) { /* the first that it knows */
@@ -110,10 +118,10 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
   }
   if (!count) return KD_OK;
   kd_cost cost = {.struct_size = sizeof cost, .time = 1000};
-  kd_status status = take(context, nodes, count, &cost);
+  kd_status status = hand_over(take, context, nodes, count, &cost);
   if (BUG(claim_stubborn) && status != KD_OK)
     return FAIL(status, "a claim was refused");
-  if (BUG(claims_overlap)) take(context, nodes, 1, &cost);
+  if (BUG(claims_overlap)) hand_over(take, context, nodes, 1, &cost);
   return KD_OK;
 }
 
@@ -164,8 +172,10 @@ static kd_status translate(const kd_graph *graph, program *out) {
   return KD_OK;
 }
 
-static kd_status compile(kd_device *device, const kd_graph *graph,
+static kd_status compile(kd_device *device, const kd_compile *what,
                          kd_region **out_region) {
+  if (what->flags)
+    return FAIL(KD_UNIMPLEMENTED, "compile flags 0x%x", what->flags);
   static program shared;
   program own = {0}, *code = &own;
   if (BUG(compile_static)) {
@@ -173,7 +183,7 @@ static kd_status compile(kd_device *device, const kd_graph *graph,
     memset(code, 0, sizeof *code);
     sim_nap(300);
   }
-  kd_status status = translate(graph, code);
+  kd_status status = translate(what->graph, code);
   if (BUG(compile_static)) sim_nap(300);
   if (status != KD_OK) return status;
   kd_region *region = calloc(1, sizeof *region);
@@ -277,13 +287,21 @@ static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
   return KD_OK;
 }
 
-static kd_status load(kd_device *device, const void *blob, uint64_t size,
-                      kd_region **out_region) {
+static kd_status load(kd_device *device, const kd_compile *what,
+                      const void *blob, uint64_t size, kd_region **out_region) {
+  program wanted = {0};
   kd_status status = validate(device, blob, size);
+  if (status == KD_OK) status = translate(what->graph, &wanted);
   if (status != KD_OK) return status;
   kd_region *region = calloc(1, sizeof *region);
   if (!region) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   memcpy(&region->code, (const char *)blob + 8, sizeof region->code);
+  wanted.device = region->code.device;
+  if (memcmp(&wanted, &region->code, sizeof wanted) != 0 &&
+      !BUG(blob_any_graph)) {
+    free(region);
+    return FAIL(KD_INCOMPATIBLE, "the compiled form is another graph's");
+  }
   if (BUG(blob_points)) memcpy(&region->from, (const char *)blob + 8, 8);
   *out_region = region;
   return KD_OK;

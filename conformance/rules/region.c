@@ -34,8 +34,9 @@ static part part_of(const kc_sample *s, const kc_claimed *claims,
 /* Compiles a claimed part; NULL where the plugin has the host run it op by op. */
 static kd_region *compile(const part *p) {
   kd_region *region = NULL;
+  const kd_compile what = kc_compile(&p->graph);
   kd_status status =
-      KC_CALL(kd_status, kp.r.compile(kc_device(), &p->graph, &region),
+      KC_CALL(kd_status, kp.r.compile(kc_device(), &what, &region),
               "region.compile(%.80s)", p->text);
   if (status == KD_UNIMPLEMENTED) {
     kc_check(*kc_message(), "compile refused %s without a message", p->text);
@@ -265,7 +266,8 @@ static void region_claim_pure(void) {
     kc_claimed first = claim(s);
     for (int k = 0; k < 5; k++) {
       kc_claimed again = claim(s);
-      kc_check(!memcmp(&first, &again, sizeof first),
+      kc_check(first.count == again.count &&
+                   !memcmp(first.owner, again.owner, sizeof first.owner),
                "claiming the graph %s again gives %u claims, not %u", s->name,
                again.count, first.count);
     }
@@ -366,12 +368,44 @@ static void region_serialise(void) {
   kd_status status = validate(copy, size);
   kc_check(status == KD_OK, "validate of its own blob returned %s: %s",
            kd_status_name(status), kc_message());
-  kc_ok(KC_CALL(kd_status, kp.r.load(kc_device(), copy, size, &other),
+  const kd_compile what = kc_compile(&p.graph);
+  kc_ok(KC_CALL(kd_status, kp.r.load(kc_device(), &what, copy, size, &other),
                 "region.load"),
         "region.load");
   check_region(other, &p, p.of, "a region that was loaded");
   destroy(other);
   part_free(&p);
+}
+
+/* A compiled form of one part, with another part's graph. */
+static void region_other_graph(void) {
+  need_blobs();
+  kc_random random = kc_seed();
+  uint32_t index = 0;
+  part p, q = {0};
+  uint64_t size = 0;
+  kd_region *first = find_part(&index, &random, &p), *second = NULL;
+  KC_NEED(first, "it claims nothing");
+  void *blob = serialize(first, &size);
+  while ((second = find_part(&index, &random, &q)) && !strcmp(p.text, q.text)) {
+    destroy(second);
+    part_free(&q);
+  }
+  if (!second) kc_untested("it claims parts of one kind only");
+  destroy(second);
+  const kd_compile what = kc_compile(&q.graph);
+  kd_region *wrong = NULL;
+  kd_status status =
+      KC_CALL(kd_status, kp.r.load(kc_device(), &what, blob, size, &wrong),
+              "region.load(%.60s, of %.60s)", q.text, p.text);
+  kc_check(status == KD_INCOMPATIBLE,
+           "load of \"%s\" takes what was compiled of \"%s\": it returned %s",
+           q.text, p.text, kd_status_name(status));
+  if (status == KD_OK && wrong) destroy(wrong);
+  kc_services()->release(kc_services(), blob);
+  destroy(first);
+  part_free(&p);
+  part_free(&q);
 }
 
 static void region_other_device(void) {
@@ -398,8 +432,9 @@ static void region_other_device(void) {
 }
 
 /* One damaged copy: cut off, or with a few bits turned anywhere. */
-static void check_damaged(const char *blob, uint64_t size, bool cut,
-                          kc_random *random) {
+static void check_damaged(const part *p, const char *blob, uint64_t size,
+                          bool cut, kc_random *random) {
+  const kd_compile what = kc_compile(&p->graph);
   uint64_t less = cut ? kc_below(random, size) : size;
   char *copy = kc_take(less + 8);
   memcpy(copy, blob, less);
@@ -416,8 +451,9 @@ static void check_damaged(const char *blob, uint64_t size, bool cut,
            kd_status_name(status));
   if (status == KD_OK) { /* what it takes, it must be able to load */
     kd_region *other = NULL;
-    status = KC_CALL(kd_status, kp.r.load(kc_device(), copy, less, &other),
-                     "region.load(damaged)");
+    status =
+        KC_CALL(kd_status, kp.r.load(kc_device(), &what, copy, less, &other),
+                "region.load(damaged)");
     if (status == KD_OK) destroy(other);
   }
   free(copy);
@@ -431,7 +467,7 @@ static void region_mutated(void) {
   kd_region *region = first_part(&p);
   char *blob = serialize(region, &size), nothing = 0;
   for (int i = 0; i < (kc.quick ? 200 : 1500); i++)
-    check_damaged(blob, size, i % 3 == 0, &random);
+    check_damaged(&p, blob, size, i % 3 == 0, &random);
   kc_check(validate(&nothing, 0) != KD_OK, "an empty blob is valid");
   kc_services()->release(kc_services(), blob);
   destroy(region);
@@ -454,7 +490,8 @@ static void check_odd(struct kd_graph odd, int i, kc_random *random) {
   kd_status status = kc_claim_of(&odd, &claims);
   kc_check(status >= 0 && status <= KD_BUSY, "claim returned %d", status);
   kd_region *region = NULL;
-  status = KC_CALL(kd_status, kp.r.compile(kc_device(), &odd, &region),
+  const kd_compile what = kc_compile(&odd);
+  status = KC_CALL(kd_status, kp.r.compile(kc_device(), &what, &region),
                    "region.compile(odd graph)");
   kc_check(status == KD_OK || *kc_message(),
            "compile refused a graph without a message");
@@ -557,7 +594,7 @@ static void region_threads(void) {
 
 static const kc_rule rules[] = {
     RULE("region.claim-honest", region_claim_honest,
-         "one connected part that no path leaves and enters again",
+         "One connected part of a graph that no path leaves and enters again",
          "kd_region_table.claim kd_claim kd_region_table.compile"
          " kd_region_table.enqueue kd_region_table.destroy"
          " kd_graph_table.struct_size kd_graph_table.reserved"
@@ -573,7 +610,9 @@ static const kc_rule rules[] = {
          "The host may ask twice, and plans by the answer."),
     RULE("region.claim-refused", region_refused,
          "the claim is dropped and the plugin may go on",
-         "kd_region_table.claim kd_claim KD_INVALID_ARGUMENT",
+         "kd_region_table.claim kd_claim KD_INVALID_ARGUMENT kd_part.nodes"
+         " kd_part.node_count kd_part.cost kd_part.struct_size kd_part.flags"
+         " kd_part.reserved",
          "A refused claim is no failure."),
     RULE("region.equals-ops", region_equals,
          "its inputs and outputs are the graph's, in order",
@@ -589,6 +628,12 @@ static const kc_rule rules[] = {
          "kd_region_table.serialize kd_region_table.validate"
          " kd_region_table.load",
          "A blob that points into the process that made it."),
+    RULE("region.other-graph", region_other_graph,
+         "KD_INCOMPATIBLE (it is of another graph; the host compiles)",
+         "kd_region_table.load kd_compile.graph kd_compile.struct_size"
+         " kd_compile.flags kd_compile.numerics kd_compile.reserved",
+         "A store's keys may clash, and files be renamed: the numbers would be"
+         " another graph's."),
     RULE("region.other-device", region_other_device,
          "still fits this device and driver",
          "kd_region_table.validate KD_INCOMPATIBLE",

@@ -400,11 +400,14 @@ static kd_status refuse(kc_claimed *c) {
   return KD_INVALID_ARGUMENT;
 }
 
-static kd_status take(void *context, const uint32_t *nodes, uint32_t count,
-                      const kd_cost *cost) {
+static kd_status take(void *context, const kd_part *part) {
   kc_claimed *c = context;
   uint32_t limit = c->graph ? c->graph->node_count : KC_NODES;
-  (void)cost;
+  const uint32_t *nodes = part->nodes;
+  uint32_t count = part->node_count;
+  if (part->struct_size < sizeof *part || part->flags || part->reserved)
+    kc_violation("abi.flags-known", "a claim of %u bytes has flags 0x%x",
+                 part->struct_size, part->flags);
   if (c->refuse_all || !count || count > KC_NODES || c->count >= KC_NODES)
     return refuse(c);
   for (uint32_t i = 0; i < count; i++) {
@@ -482,4 +485,8 @@ const char *kc_part_text(const struct kd_graph *part, char *text, size_t size) {
     if (used < size) used += (size_t)snprintf(text + used, size - used, "]");
   }
   return text;
+}
+
+kd_compile kc_compile(const struct kd_graph *graph) {
+  return (kd_compile){.struct_size = sizeof(kd_compile), .graph = graph};
 }

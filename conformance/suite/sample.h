@@ -54,6 +54,8 @@ typedef struct kc_claimed {
 
 /* Asks the plugin; its status. */
 kd_status kc_claim_of(const struct kd_graph *graph, kc_claimed *claims);
+/* What kd_region_table.compile and load get. */
+kd_compile kc_compile(const struct kd_graph *graph);
 /* A claim as a graph: its inputs are what it reads from outside, its outputs what is read
  * there. */
 void kc_claim_part(const kc_claimed *claims, uint32_t index,

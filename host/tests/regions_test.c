@@ -81,7 +81,9 @@ static void by_wishes(const kd_host *host, const kd_graph *graph, kd_claim take,
       const char *found = strchr(shown, *c);
       nodes[count++] = found ? (uint32_t)(found - shown) : 999;
     }
-    kd_status status = take(to, nodes, count, NULL);
+    const kd_part part = {
+        .struct_size = sizeof part, .nodes = nodes, .node_count = count};
+    kd_status status = take(to, &part);
     if (status != at->answer)
       fail_msg("\"%s\" of \"%s\" is answered by %s: %s", at->nodes, shown,
                kd_status_name(status), keel_message());
@@ -433,7 +435,9 @@ static void by_chance(const kd_host *host, const kd_graph *graph, kd_claim take,
     for (uint32_t i = 0; i < count; i++)
       p.owner[nodes[i]] = id;
     bool good = is_good(&p, id);
-    kd_status status = take(to, nodes, count, NULL);
+    const kd_part part = {
+        .struct_size = sizeof part, .nodes = nodes, .node_count = count};
+    kd_status status = take(to, &part);
     if (status != (good ? KD_OK : KD_INVALID_ARGUMENT))
       fail_msg("seed %u: a %s claim is answered by %s", seed,
                good ? "good" : "bad", kd_status_name(status));

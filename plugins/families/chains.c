@@ -162,8 +162,10 @@ static void finish(search *all, kd_claim take, void *context) {
       all->chain[k] = all->chain[k - 1];
       all->chain[k - 1] = node;
     }
-  bool taken =
-      all->count > 1 && take(context, all->chain, all->count, NULL) == KD_OK;
+  const kd_part part = {.struct_size = sizeof part,
+                        .nodes = all->chain,
+                        .node_count = all->count};
+  bool taken = all->count > 1 && take(context, &part) == KD_OK;
   for (uint32_t i = 0; i < all->count; i++) {
     all->nodes[all->chain[i]].taken = taken;
     for (uint32_t k = 0; k < input_count(all, all->chain[i]); k++) {

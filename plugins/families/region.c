@@ -95,9 +95,12 @@ static void destroy(kd_region *region) {
   region->driver->host->release(region->driver->host, region);
 }
 
-static kd_status compile(kd_device *device, const kd_graph *graph,
+static kd_status compile(kd_device *device, const kd_compile *what,
                          kd_region **out_region) {
   const fam_driver *driver = fam_driver_of(device);
+  if (what->flags)
+    return driver->host->fail(KD_UNIMPLEMENTED, "compile flags 0x%x",
+                              what->flags);
   if (driver->can)
     return driver->host->fail(KD_UNIMPLEMENTED, "there is no compiler");
   kd_region *region = driver->host->allocate(driver->host, sizeof *region, 0);
@@ -108,7 +111,8 @@ static kd_status compile(kd_device *device, const kd_graph *graph,
   region->driver = driver;
   pthread_mutex_init(&region->lock, NULL);
   fam_plan_begin(&region->ready.plan, driver);
-  kd_status status = fam_plan_fused(driver, device, graph, &region->ready.plan);
+  kd_status status =
+      fam_plan_fused(driver, device, what->graph, &region->ready.plan);
   if (status == KD_OK)
     status = fam_ready_compile(driver, device, &region->ready);
   if (status == KD_OK)

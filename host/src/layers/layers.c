@@ -39,7 +39,8 @@ static const char *const slots[] = {
     "kernel.create",   "kernel.enqueue",     "capture.begin",
     "capture.end",     "capture.launch",     "capture.update",
     "peer.copy",       "region.claim",       "region.compile",
-    "region.enqueue",  "host.allocate",      "host.option",
+    "region.enqueue",  "region.serialize",   "region.validate",
+    "region.load",     "host.allocate",      "host.option",
     "host.set_output", "host.constant",      "host.attr_tensor",
     "host.cache_get",  "host.cache_put",
 };

@@ -8,13 +8,40 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
   return KD_OK;
 }
 
-static kd_status compile(kd_device *device, const kd_graph *graph,
+static kd_status compile(kd_device *device, const kd_compile *what,
                          kd_region **out_region) {
   layer *l = keel_layer_of(device);
   kd_region *made = NULL;
-  CALL(l, "region.compile", l->regions.compile(device, graph, &made));
+  CALL(l, "region.compile", l->regions.compile(device, what, &made));
   if (settings.validation && !made)
     keel_layer_report(l, "region.compile returned KD_OK and no region");
+  keel_layer_remember(l, made, OBJECT_REGION, device, 0);
+  *out_region = made;
+  return KD_OK;
+}
+
+static kd_status serialize(kd_region *region, void **out_blob,
+                           uint64_t *out_size) {
+  const object *o = keel_layer_find(region, OBJECT_REGION);
+  REFUSE(o, "region.serialize: no such region");
+  CALL(o->layer, "region.serialize",
+       o->layer->regions.serialize(region, out_blob, out_size));
+  return KD_OK;
+}
+
+static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
+  layer *l = keel_layer_of(device);
+  CALL(l, "region.validate", l->regions.validate(device, blob, size));
+  return KD_OK;
+}
+
+static kd_status load(kd_device *device, const kd_compile *what,
+                      const void *blob, uint64_t size, kd_region **out_region) {
+  layer *l = keel_layer_of(device);
+  kd_region *made = NULL;
+  CALL(l, "region.load", l->regions.load(device, what, blob, size, &made));
+  if (settings.validation && !made)
+    keel_layer_report(l, "region.load returned KD_OK and no region");
   keel_layer_remember(l, made, OBJECT_REGION, device, 0);
   *out_region = made;
   return KD_OK;
@@ -59,4 +86,8 @@ void keel_layer_wrap_regions(keel_plugin *plugin) {
   to->destroy = destroy;
   to->enqueue = enqueue;
   if (to->workspace) to->workspace = workspace;
+  if (!to->serialize) return;
+  to->serialize = serialize;
+  to->validate = validate;
+  to->load = load;
 }

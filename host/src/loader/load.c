@@ -148,6 +148,12 @@ static keel_status copy_levels(keel_plugin *plugin) {
     NEED(regions, compile);
     NEED(regions, enqueue);
     NEED(regions, destroy);
+    const kd_region_table *kept = &plugin->regions;
+    if (!kept->serialize != !kept->validate || !kept->serialize != !kept->load)
+      return keel_fail(KD_INCOMPATIBLE,
+                       "%s: serialize, validate and load of regions come"
+                       " together or not at all",
+                       plugin->path);
   }
   return KD_OK;
 }

@@ -263,12 +263,17 @@ static keel_status take_nodes(regions *all, const uint32_t *nodes,
   return KD_OK;
 }
 
-static kd_status take(void *context, const uint32_t *nodes, uint32_t count,
-                      const kd_cost *cost) {
+/* What it should cost is not looked at: the host's own way would have to be measured to
+ * be compared. */
+static kd_status take(void *context, const kd_part *part) {
   regions *all = context;
-  uint32_t id = CLAIM + all->claim_count;
+  uint32_t id = CLAIM + all->claim_count, count = part->node_count;
+  const uint32_t *nodes = part->nodes;
   span claim;
-  (void)cost; /* the host's own way would have to be measured to be compared */
+  if (part->flags & ~KD_HINTS)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "a claim has flags 0x%x, which must be understood",
+                     (unsigned)part->flags);
   if (!count || !nodes)
     return keel_fail(KD_INVALID_ARGUMENT, "a claim of no nodes");
   KEEL_TRY(take_nodes(all, nodes, count, id, &claim));

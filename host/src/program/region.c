@@ -1,7 +1,9 @@
 /* region.c - compiled regions, and how they are launched. */
 #include "program/region.h"
 
+#include "loader/library.h"
 #include "memory/copy.h"
+#include "program/fingerprint.h"
 #include "program/graph.h"
 
 /* ---- launches ------------------------------------------------------------------ */
@@ -56,14 +58,64 @@ static keel_status note_types(keel_region *region,
   return KD_OK;
 }
 
+/* What a compiled form must fit besides the graph. */
+static void name_device(const keel_device *device, char *text, size_t size) {
+  snprintf(text, size, "%s/%s/%s/%s", device->plugin->name,
+           device->plugin->version, device->info.name, device->info.driver);
+}
+
+/* Whether an earlier process left the compiled form, and it is good. It may be of another
+ * driver or damaged: then the part is compiled, as if it were not there. */
+static bool was_kept(keel_region *region, const kd_compile *what,
+                     const char *key) {
+  keel_device *device = region->device;
+  const kd_region_table *table = &device->plugin->regions;
+  const kd_host *host = &device->plugin->shared->host;
+  void *blob = NULL;
+  uint64_t size = 0;
+  if (host->cache_get(host, key, &blob, &size) != KD_OK) return false;
+  keel_hush();
+  kd_status status = table->validate(device->handle, blob, size);
+  if (status == KD_OK)
+    status = table->load(device->handle, what, blob, size, &region->handle);
+  host->release(host, blob);
+  if (status == KD_OK && region->handle) return true;
+  region->handle = NULL;
+  keel_log_line(&device->context->log, KD_LOG_DEBUG,
+                "%s does not take the compiled form that was kept: %s",
+                device->name, keel_said() ? keel_message() : "no reason given");
+  return false;
+}
+
+static void keep(const keel_region *region, const char *key) {
+  const keel_device *device = region->device;
+  const kd_host *host = &device->plugin->shared->host;
+  void *blob = NULL;
+  uint64_t size = 0;
+  kd_status status =
+      device->plugin->regions.serialize(region->handle, &blob, &size);
+  if (status == KD_OK) {
+    host->cache_put(host, key, blob, size);
+    host->release(host, blob);
+  }
+}
+
 static keel_status compile(keel_region *region, const struct kd_graph *graph) {
   keel_device *device = region->device;
+  const kd_region_table *table = &device->plugin->regions;
+  const kd_compile what = {.struct_size = sizeof what, .graph = graph};
+  char key[64], fits[512];
   KEEL_TRY(note_types(region, graph));
+  if (table->serialize) {
+    name_device(device, fits, sizeof fits);
+    keel_graph_fingerprint(graph, fits, key, sizeof key);
+    if (was_kept(region, &what, key)) return KD_OK;
+  }
   keel_hush();
-  kd_status status =
-      device->plugin->regions.compile(device->handle, graph, &region->handle);
+  kd_status status = table->compile(device->handle, &what, &region->handle);
   if (status == KD_OK && !region->handle)
     status = keel_fail(KD_INTERNAL, "it returned KD_OK and no region");
+  if (status == KD_OK && table->serialize) keep(region, key);
   if (status == KD_OK || status == KD_UNIMPLEMENTED) return status;
   region->handle = NULL;
   if (!keel_said())

@@ -12,7 +12,9 @@
 KD_EXPORT void (*compiler_claim)(const kd_host *host, const kd_graph *graph,
                                  kd_claim take, void *context);
 KD_EXPORT kd_status compiler_answer; /* of `compile`; KD_OK: it compiles */
-KD_EXPORT atomic_int compiler_live, compiler_made, compiler_launched;
+KD_EXPORT atomic_int compiler_live, compiler_made, compiler_loaded,
+    compiler_launched;
+KD_EXPORT kd_status compiler_judges; /* what `validate` says */
 
 /* ---- ops ------------------------------------------------------------------------ */
 
@@ -97,20 +99,58 @@ static kd_status translate(const kd_graph *graph, kd_region *to) {
   return KD_OK;
 }
 
-static kd_status compile(kd_device *device, const kd_graph *graph,
+static kd_status compile(kd_device *device, const kd_compile *what,
                          kd_region **out_region) {
   (void)device;
   if (compiler_answer != KD_OK)
     return host->fail(compiler_answer, "compiler: not today");
   kd_region *region = calloc(1, sizeof *region);
   if (!region) return host->fail(KD_OUT_OF_MEMORY, "compiler: no memory");
-  kd_status status = translate(graph, region);
+  kd_status status = translate(what->graph, region);
   if (status != KD_OK) {
     free(region);
     return status;
   }
   atomic_fetch_add(&compiler_live, 1);
   atomic_fetch_add(&compiler_made, 1);
+  *out_region = region;
+  return KD_OK;
+}
+
+static kd_status serialize(kd_region *region, void **out_blob,
+                           uint64_t *out_size) {
+  *out_blob = host->allocate(host, sizeof *region, 0);
+  if (!*out_blob) return host->fail(KD_OUT_OF_MEMORY, "compiler: no memory");
+  memcpy(*out_blob, region, sizeof *region);
+  *out_size = sizeof *region;
+  return KD_OK;
+}
+
+static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
+  (void)device;
+  (void)blob;
+  if (compiler_judges != KD_OK)
+    return host->fail(compiler_judges, "compiler: of another driver");
+  return size == sizeof(kd_region)
+             ? KD_OK
+             : host->fail(KD_DATA_LOSS, "compiler: %llu bytes",
+                          (unsigned long long)size);
+}
+
+static kd_status load(kd_device *device, const kd_compile *what,
+                      const void *blob, uint64_t size, kd_region **out_region) {
+  (void)device;
+  kd_region *region = calloc(1, sizeof *region);
+  if (!region) return host->fail(KD_OUT_OF_MEMORY, "compiler: no memory");
+  kd_status status = translate(what->graph, region);
+  if (status == KD_OK && memcmp(region, blob, size) != 0)
+    status = host->fail(KD_INCOMPATIBLE, "compiler: of another graph");
+  if (status != KD_OK) {
+    free(region);
+    return status;
+  }
+  atomic_fetch_add(&compiler_live, 1);
+  atomic_fetch_add(&compiler_loaded, 1);
   *out_region = region;
   return KD_OK;
 }
@@ -156,6 +196,9 @@ static const kd_region_table regions = {
     .workspace = workspace,
     .enqueue = enqueue,
     .destroy = destroy,
+    .serialize = serialize,
+    .validate = validate,
+    .load = load,
 };
 
 static const kd_plugin plugin = {

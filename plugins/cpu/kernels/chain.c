@@ -329,13 +329,15 @@ static kd_status translate(kd_region *to, const kd_graph *graph) {
   return status == KD_OK ? lay_out(&w) : status;
 }
 
-static kd_status compile(kd_device *device, const kd_graph *graph,
+static kd_status compile(kd_device *device, const kd_compile *what,
                          kd_region **out_region) {
   (void)device;
+  if (what->flags)
+    return FAIL(KD_UNIMPLEMENTED, "compile flags 0x%x", what->flags);
   kd_region *region = cpu_host->allocate(cpu_host, sizeof *region, 0);
   if (!region) return FAIL(KD_OUT_OF_MEMORY, "no memory for a region");
   memset(region, 0, sizeof *region);
-  kd_status status = translate(region, graph);
+  kd_status status = translate(region, what->graph);
   if (status == KD_OK)
     *out_region = region;
   else

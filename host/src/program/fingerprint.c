@@ -1,0 +1,108 @@
+/* fingerprint.c - what a graph is, as a key under which its compiled form is kept.
+ *
+ * Equal in each process for equal graphs: ops, attributes, types, who reads whom, and the
+ * data of constants; not the names that a model gives. */
+#include "program/fingerprint.h"
+
+#include "program/graph.h"
+
+typedef struct sums {
+  uint64_t a, b; /* of the same bytes, from two seeds */
+} sums;
+
+static void add(sums *s, const void *bytes, size_t size) {
+  s->a = keel_hash(s->a, bytes, size);
+  s->b = keel_hash(s->b, bytes, size);
+}
+
+static void add_number(sums *s, uint64_t number) {
+  add(s, &number, sizeof number);
+}
+
+static void add_text(sums *s, const char *text) {
+  add(s, text, strlen(text) + 1);
+}
+
+static void add_type(sums *s, const keel_type *type) {
+  if (!type) {
+    add_number(s, 0);
+    return;
+  }
+  add_number(s, type->dtype);
+  add_number(s, type->rank);
+  add(s, type->dims, type->rank * sizeof *type->dims);
+}
+
+static void add_tensor(sums *s, const keel_tensor *tensor) {
+  if (!tensor) return;
+  add_type(s, tensor->type);
+  add(s, tensor->data, (size_t)tensor->type->bytes);
+}
+
+static void add_attr(sums *s, const keel_attr *attr) {
+  add_text(s, attr->name);
+  add_number(s, attr->kind);
+  add_number(s, attr->count);
+  switch (attr->kind) {
+    case KD_ATTR_INT:
+      add_number(s, (uint64_t)attr->i);
+      break;
+    case KD_ATTR_FLOAT:
+      add(s, &attr->f, sizeof attr->f);
+      break;
+    case KD_ATTR_STRING:
+      add_text(s, attr->s);
+      break;
+    case KD_ATTR_INTS:
+      add(s, attr->ints, attr->count * sizeof *attr->ints);
+      break;
+    case KD_ATTR_FLOATS:
+      add(s, attr->floats, attr->count * sizeof *attr->floats);
+      break;
+    case KD_ATTR_STRINGS:
+      for (uint32_t i = 0; i < attr->count; i++)
+        add_text(s, attr->strings[i]);
+      break;
+    default:
+      add_tensor(s, attr->tensor);
+      break;
+  }
+}
+
+/* What value ids stand for depends on nothing but the graph: they are numbered as the
+ * plugin sees them. */
+static void add_node(sums *s, const struct kd_graph *graph, uint32_t index) {
+  const struct kd_node *node = &graph->nodes[index];
+  const keel_schema *schema = node->op->schema;
+  add_text(s, schema->domain);
+  add_text(s, schema->name);
+  add_number(s, schema->since);
+  for (uint32_t i = 0; i < node->op->attr_count; i++)
+    add_attr(s, &node->op->attrs[i].value);
+  add_number(s, node->input_count);
+  add_number(s, node->output_count);
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    add_number(s, keel_graph_table.node_input(graph, index, i));
+    add_type(s, node->inputs[i]);
+    if (node->constants) add_tensor(s, node->constants[i]);
+  }
+  for (uint32_t i = 0; i < node->output_count; i++) {
+    add_number(s, keel_graph_table.node_output(graph, index, i));
+    add_type(s, node->outputs[i]);
+  }
+}
+
+void keel_graph_fingerprint(const struct kd_graph *graph, const char *device,
+                            char *out_key, size_t size) {
+  sums s = {KEEL_HASH_SEED, ~KEEL_HASH_SEED};
+  add_text(&s, device);
+  add_number(&s, graph->node_count);
+  for (uint32_t i = 0; i < graph->node_count; i++)
+    add_node(&s, graph, i);
+  for (uint32_t i = 0; i < graph->input_count; i++)
+    add_number(&s, graph->inputs[i]);
+  for (uint32_t i = 0; i < graph->output_count; i++)
+    add_number(&s, graph->outputs[i]);
+  snprintf(out_key, size, "region/%016llx%016llx", (unsigned long long)s.a,
+           (unsigned long long)s.b);
+}

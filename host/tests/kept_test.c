@@ -1,0 +1,157 @@
+/* kept_test.c - what a device's compiler made is kept: the next process compiles nothing. */
+#include <dlfcn.h>
+#include <kd/kd.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "testing.h"
+
+static char folder[] = "/tmp/keel-kept-XXXXXX";
+
+static int make_folder(void **state) {
+  (void)state;
+  return mkdtemp(folder) && setenv("XDG_CACHE_HOME", folder, 1) == 0 ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+  char command[100];
+  (void)state;
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  return system(command);
+}
+
+/* ---- one process ------------------------------------------------------------------ */
+
+/* What a process found: how many parts were compiled, how many came from the store. */
+typedef struct found {
+  int compiled, loaded;
+} found;
+
+/* All nodes of the graph, as one part. */
+static void claim_all(const kd_host *host, const kd_graph *graph, kd_claim take,
+                      void *to) {
+  uint32_t nodes[16], count = host->graph->node_count(graph);
+  for (uint32_t i = 0; i < count; i++)
+    nodes[i] = i;
+  const kd_part part = {
+      .struct_size = sizeof part, .nodes = nodes, .node_count = count};
+  take(to, &part);
+}
+
+/* |-x| + weight, with names of its own. */
+static keel_program *make_program(keel_context *context, float weight,
+                                  const char *name) {
+  const int64_t four = 4;
+  const float weights[] = {weight, weight, weight, weight};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_tensor *constant = floats(context, 4, weights);
+  assert_int_equal(keel_builder_create(context, name, &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value neg = keel_builder_op(builder, "Neg", NULL, 0, &x, 1);
+  keel_value pair[] = {keel_builder_op(builder, "Abs", NULL, 0, &neg, 1),
+                       keel_builder_constant(builder, constant)};
+  keel_builder_output(builder, name,
+                      keel_builder_op(builder, "Add", NULL, 0, pair, 2));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor_release(constant);
+  return program;
+}
+
+static void run(keel_context *context, keel_device *device, float weight,
+                const char *name) {
+  const float data[] = {1, -2, 3, -4};
+  const float want[] = {1 + weight, 2 + weight, 3 + weight, 4 + weight};
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device};
+  keel_plan *plan = NULL;
+  keel_program *program = make_program(context, weight, name);
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  expect_floats(y, want, 4);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+/* Runs one program in a process of its own. */
+static found in_a_process(float weight, const char *name, kd_status judges) {
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    keel_device *device = NULL;
+    keel_context *context = open_with(COMPILER_PLUGIN, CPU_PLUGIN, 1);
+    if (keel_device_find(context, "compiler", &device) != KD_OK) _exit(99);
+    void *plugin = dlopen(COMPILER_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+    void (**claims)(const kd_host *, const kd_graph *, kd_claim, void *) =
+        dlsym(plugin, "compiler_claim");
+    kd_status *verdict = dlsym(plugin, "compiler_judges");
+    *claims = claim_all;
+    *verdict = judges;
+    run(context, device, weight, name);
+    atomic_int *made = dlsym(plugin, "compiler_made");
+    atomic_int *loaded = dlsym(plugin, "compiler_loaded");
+    atomic_int *live = dlsym(plugin, "compiler_live");
+    int result = atomic_load(made) * 10 + atomic_load(loaded);
+    if (atomic_load(live)) result = 98;
+    dlclose(plugin);
+    keel_close(context);
+    exit(result);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 90);
+  return (found){WEXITSTATUS(status) / 10, WEXITSTATUS(status) % 10};
+}
+
+static void expect(found got, int compiled, int loaded) {
+  assert_int_equal(got.compiled, compiled);
+  assert_int_equal(got.loaded, loaded);
+}
+
+/* ---- tests ------------------------------------------------------------------------- */
+
+static void the_next_process_compiles_nothing(void **state) {
+  (void)state;
+  expect(in_a_process(1, "y", KD_OK), 1, 0);
+  expect(in_a_process(1, "y", KD_OK), 0, 1);
+  expect(in_a_process(1, "renamed", KD_OK), 0, 1); /* names count for nothing */
+}
+
+static void other_weights_are_another_region(void **state) {
+  (void)state;
+  expect(in_a_process(2, "y", KD_OK), 1, 0);
+  expect(in_a_process(3, "y", KD_OK), 1, 0);
+  expect(in_a_process(2, "y", KD_OK), 0, 1);
+}
+
+/* A new driver refuses what the old one made; what it makes takes its place. */
+static void what_the_device_refuses_is_compiled_anew(void **state) {
+  (void)state;
+  expect(in_a_process(4, "y", KD_OK), 1, 0);
+  expect(in_a_process(4, "y", KD_INCOMPATIBLE), 1, 0);
+  expect(in_a_process(4, "y", KD_OK), 0, 1);
+}
+
+static void without_a_store_each_process_compiles(void **state) {
+  (void)state;
+  setenv("XDG_CACHE_HOME", "/dev/null/nowhere", 1);
+  expect(in_a_process(5, "y", KD_OK), 1, 0);
+  expect(in_a_process(5, "y", KD_OK), 1, 0);
+  setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_next_process_compiles_nothing),
+      cmocka_unit_test(other_weights_are_another_region),
+      cmocka_unit_test(what_the_device_refuses_is_compiled_anew),
+      cmocka_unit_test(without_a_store_each_process_compiles),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
