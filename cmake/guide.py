@@ -41,6 +41,7 @@ WITHOUT = {
     "kd_kernel_def.create": "calls enqueue with kernel NULL",
     "kd_kernel_def.workspace": "gives none",
     "kd_kernel_def.destroy": "refuses the plugin if `create` is there",
+    "kd_plugin.space": "takes the device to have one space, of which nothing is known",
     "kd_plugin.run_begin": "nothing", "kd_plugin.run_end": "nothing",
     "kd_plugin.device_status": "assumes that the device works",
     "kd_plugin.extension": "nothing",

@@ -234,7 +234,6 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
   static const char *const names[] = {"Simulated accelerator A",
                                       "Simulated accelerator B"};
   static char shared[64];
-  uint32_t align = ODD(wide_alignment) ? 2048 : BUG(info_alignment) ? 48 : 128;
   out->flags = KD_DEVICE_SOFTWARE | (ODD(hint_bits) ? 0x80000000u : 0);
   if (BUG(inline_lie)) out->flags |= KD_DEVICE_INLINE;
   if (BUG(addressable_lie)) out->flags |= KD_DEVICE_HOST_ADDRESSABLE;
@@ -257,17 +256,6 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
                                            : 200000000u;
   out->bandwidth = 1000000000u;
   out->space_count = 2;
-  bool visible =
-      ODD(host_memory_only) || BUG(map_kernel_stale) || BUG(addressable_lie);
-  out->spaces[0] = (kd_space){
-      .flags = KD_SPACE_DEVICE | (visible ? KD_SPACE_HOST_VISIBLE : 0),
-      .alignment = align,
-      .size = 320u << 20,
-      .max_buffer = BUG(limit_lie) ? 100u << 20 : 160u << 20};
-  out->spaces[1] = (kd_space){
-      .flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | KD_SPACE_PINNED,
-      .alignment = align,
-      .size = 64u << 20};
   return KD_OK;
 }
 
@@ -286,6 +274,31 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   kd_device_info full = {.struct_size = size};
   fill_info(index, &full);
   memcpy(out_info, &full, size < sizeof full ? size : sizeof full);
+  return KD_OK;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  bool visible =
+      ODD(host_memory_only) || BUG(map_kernel_stale) || BUG(addressable_lie);
+  uint32_t size = out_space->struct_size;
+  if (device >= device_count(instance) || index > 1)
+    return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
+                device);
+  kd_space full = {
+      .struct_size = size,
+      .flags = KD_SPACE_DEVICE | (visible ? KD_SPACE_HOST_VISIBLE : 0),
+      .alignment = ODD(wide_alignment)   ? 2048
+                   : BUG(info_alignment) ? 48
+                                         : 128,
+      .size = 320u << 20,
+      .max_buffer = BUG(limit_lie) ? 100u << 20 : 160u << 20};
+  if (index) {
+    full.flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | KD_SPACE_PINNED;
+    full.size = 64u << 20;
+    full.max_buffer = 0;
+  }
+  memcpy(out_space, &full, size < sizeof full ? size : sizeof full);
   return KD_OK;
 }
 
@@ -345,6 +358,7 @@ static kd_plugin plugin = {
     .close = plugin_close,
     .device_count = device_count,
     .device_info = device_info,
+    .space = space,
     .device_open = device_open,
     .device_close = device_close,
     .memory = &sim_memory,

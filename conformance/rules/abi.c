@@ -6,7 +6,7 @@
  * meets hosts and structs of these. */
 #define HOST_010   160u
 #define LAUNCH_010 136u
-#define INFO_010   280u
+#define INFO_010   96u
 #define STATS_010  40u
 #define COST_010   32u
 
@@ -376,7 +376,7 @@ static void abi_definition_flags(void) {
   check_flags("kd_device_info", info->flags,
               KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE);
   for (uint32_t i = 0; i < info->space_count; i++)
-    check_flags("kd_space", info->spaces[i].flags,
+    check_flags("kd_space", kc_space(i).flags,
                 KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
                     KD_SPACE_PINNED);
 }

@@ -29,10 +29,16 @@ static void dev_info_complete(void) {
           "device_info");
     kc_check(info.name && *info.name, "device %u has no name", i);
     kc_check(info.kind && *info.kind, "device %u has no kind", i);
-    kc_check(info.space_count <= KD_MAX_SPACES, "device %u has %u spaces", i,
+    kc_check(!info.space_count || kp.p.space,
+             "device %u has %u memory spaces, and kd_plugin.space is NULL", i,
              info.space_count);
-    for (uint32_t s = 0; s < info.space_count && s < KD_MAX_SPACES; s++) {
-      const kd_space *space = &info.spaces[s];
+    kd_space first = {.flags = KD_SPACE_DEVICE};
+    for (uint32_t s = 0; s < info.space_count; s++) {
+      kd_space of = {.struct_size = sizeof of}, *space = &of;
+      kc_ok(KC_CALL(kd_status, kp.p.space(kp.instance, i, s, &of),
+                    "space(%u, %u)", i, s),
+            "space");
+      if (s == 0) first = of;
       kc_check(space->flags != 0, "space %u of device %u is of no kind", s, i);
       kc_check(!(space->alignment & (space->alignment - 1)) &&
                    space->alignment <= 1u << 21,
@@ -46,11 +52,10 @@ static void dev_info_complete(void) {
                "space %u of device %u has %llu bytes", s, i,
                (unsigned long long)space->size);
     }
-    kc_check(info.space_count == 0 || (info.spaces[0].flags & KD_SPACE_DEVICE),
+    kc_check(info.space_count == 0 || (first.flags & KD_SPACE_DEVICE),
              "the first space of device %u is not the one for kernels", i);
     kc_check(!(info.flags & KD_DEVICE_HOST_ADDRESSABLE) ||
-                 info.space_count == 0 ||
-                 (info.spaces[0].flags & KD_SPACE_HOST_VISIBLE),
+                 info.space_count == 0 || (first.flags & KD_SPACE_HOST_VISIBLE),
              "device %u is host addressable and its first space is not host"
              " visible",
              i);
@@ -225,7 +230,7 @@ static void dev_addressable(void) {
     kc_run *run = NULL;
     kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
           "create");
-    size_t align = info->spaces[0].alignment ? info->spaces[0].alignment : 64;
+    size_t align = kc_space(0).alignment ? kc_space(0).alignment : 64;
     size_t room = (64 * sizeof(float) + align - 1) / align * align;
     float *x = aligned_alloc(align, room), *y = aligned_alloc(align, room);
     KC_NEED(x && y, "the suite has no memory");
@@ -257,7 +262,7 @@ static void dev_limits(void) {
   const kd_device_info *info = kc_info();
   for (uint32_t s = 0; s < info->space_count; s++) {
     if (!kc_case("space=%u", s)) continue;
-    uint64_t most = info->spaces[s].max_buffer;
+    uint64_t most = kc_space(s).max_buffer;
     if (!most || most > kc.max_memory || most < 4096) {
       kc_check(true, " ");
       kc_note("max_buffer is %llu: not tried", (unsigned long long)most);
@@ -368,8 +373,9 @@ static void dev_hooks(void) {
 
 static void dev_pci(void) {
   const kd_device_info *info = kc_info();
-  kc_check((info->pci & 7u) <= 7 && info->numa_node < 4096,
-           "pci is 0x%x, numa_node %u", info->pci, info->numa_node);
+  kc_check(info->pci >> 48 == 0 && info->numa_node < 4096,
+           "pci is 0x%llx, numa_node %u", (unsigned long long)info->pci,
+           info->numa_node);
   kc_check(info->peak_flops_f32 == 0 || info->peak_flops_f32 > 1000000,
            "peak_flops_f32 is %llu: it is operations a second",
            (unsigned long long)info->peak_flops_f32);
@@ -391,7 +397,8 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "dev.info-complete", dev_info_complete, 0, "device.h",
             "A plugin states them once",
             "kd_device_info.name kd_device_info.kind kd_device_info.space_count"
-            " kd_device_info.spaces kd_space.flags kd_space.alignment"
+            " kd_plugin.space kd_space.struct_size kd_space.reserved"
+            " kd_device_info.reserved kd_space.flags kd_space.alignment"
             " kd_space.size kd_space.max_buffer KD_MAX_SPACES KD_SPACE_DEVICE"
             " KD_SPACE_COHERENT KD_SPACE_CACHED KD_SPACE_PINNED"
             " kd_device_info.channel_block",

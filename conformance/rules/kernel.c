@@ -582,7 +582,7 @@ static void kernel_strided(void) {
 
 static void def_offset(kc_op_case *one, kc_node *node,
                        const kd_kernel_def *def) {
-  const kd_space *space = &kc_info()->spaces[0];
+  const kd_space first = kc_space(0), *space = &first;
   uint32_t align = space->alignment ? space->alignment : 64;
   for (uint32_t k = 1; k <= 2; k++) {
     kc_run *run = NULL;

@@ -604,16 +604,18 @@ static const kc_rule rules[] = {
             "The host takes what lies past struct_size as absent: too small a"
             " value hides slots, too large a one makes it read past the"
             " table."),
-    KC_RULE(MUST, CORE, "load.needed-slots", load_needed_slots, KC_CLOSED,
-            "plugin.h",
-            "All slots up to device_close, `memory` and `kernels` are needed",
-            "kd_plugin.open kd_plugin.close kd_plugin.device_count"
-            " kd_plugin.device_info kd_plugin.device_open"
-            " kd_plugin.device_close kd_plugin.memory kd_plugin.kernels"
-            " kd_plugin.kernel_count kd_memory_table.allocate"
-            " kd_memory_table.release kd_memory_table.copy_in"
-            " kd_memory_table.copy_out",
-            "The host refuses the plugin without them."),
+    KC_RULE(
+        MUST, CORE, "load.needed-slots", load_needed_slots, KC_CLOSED,
+        "plugin.h",
+        "All slots up to device_close but `space`, `memory` and `kernels` are"
+        " needed",
+        "kd_plugin.open kd_plugin.close kd_plugin.device_count"
+        " kd_plugin.device_info kd_plugin.device_open"
+        " kd_plugin.device_close kd_plugin.memory kd_plugin.kernels"
+        " kd_plugin.kernel_count kd_memory_table.allocate"
+        " kd_memory_table.release kd_memory_table.copy_in"
+        " kd_memory_table.copy_out",
+        "The host refuses the plugin without them."),
     KC_RULE(MUST, CORE, "load.name-valid", load_name, KC_CLOSED, "plugin.h",
             "[a-z][a-z0-9_-]{0,31}; devices are name:0, name:1",
             "kd_plugin.name kd_plugin.vendor kd_plugin.version",

@@ -40,7 +40,7 @@ static void mem_alignment(void) {
   const kd_device_info *info = kc_info();
   uint32_t seen = 0;
   for (uint32_t s = 0; s < info->space_count; s++) {
-    uint32_t align = info->spaces[s].alignment ? info->spaces[s].alignment : 64;
+    uint32_t align = kc_space(s).alignment ? kc_space(s).alignment : 64;
     kd_buffer *buffers[16];
     void *addresses[16];
     for (int i = 0; i < 16; i++) {
@@ -101,9 +101,8 @@ static void mem_distinct(void) {
 }
 
 static void mem_oom_size(void) {
-  const kd_device_info *info = kc_info();
-  uint64_t total = info->spaces[0].size;
-  uint64_t most = info->spaces[0].max_buffer;
+  uint64_t total = kc_space(0).size;
+  uint64_t most = kc_space(0).max_buffer;
   const uint64_t wrong[] = {UINT64_MAX,
                             UINT64_MAX - 15,
                             UINT64_MAX - 63,
@@ -243,7 +242,7 @@ static void mem_spaces(void) {
                   kp.m.map(kc_device(), buffer->handle, buffer->offset,
                            sizeof in, 1, &address),
                   "memory.map(space %u)", s);
-      bool visible = info->spaces[s].flags & KD_SPACE_HOST_VISIBLE;
+      bool visible = kc_space(s).flags & KD_SPACE_HOST_VISIBLE;
       kc_check(visible ? status == KD_OK : status == KD_UNIMPLEMENTED,
                "map of a buffer in space %u, which is%s host visible, returned"
                " %s",
@@ -263,7 +262,7 @@ static uint32_t mapped_space(void) {
   const kd_device_info *info = kc_info();
   if (!kp.m.map) kc_unclaimed("memory.map is NULL");
   for (uint32_t s = 0; s < info->space_count; s++)
-    if (info->spaces[s].flags & KD_SPACE_HOST_VISIBLE) return s;
+    if (kc_space(s).flags & KD_SPACE_HOST_VISIBLE) return s;
   kc_unclaimed("no space is host visible");
 }
 
@@ -562,7 +561,7 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "mem.spaces", mem_spaces, KC_CASES, "memory.h",
             "KD_UNIMPLEMENTED (not host visible)",
             "kd_memory_table.map kd_memory_table.unmap KD_SPACE_HOST_VISIBLE"
-            " KD_UNIMPLEMENTED kd_device_info.spaces",
+            " KD_UNIMPLEMENTED kd_plugin.space",
             "An address for memory that the host can't reach faults at its"
             " first use."),
     KC_RULE(MUST, CORE, "mem.map-coherent", mem_map_coherent, 0, "memory.h",

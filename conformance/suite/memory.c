@@ -94,7 +94,7 @@ kd_status kc_buffer_try(kd_device *device, uint32_t space, uint64_t size,
                         kc_buffer **out_buffer) {
   unsigned char guard[GUARD];
   kc_buffer *made = kc_take(sizeof *made);
-  uint64_t align = kc_info()->spaces[space].alignment;
+  uint64_t align = kc_space(space).alignment;
   void *address = NULL;
   made->device = device;
   made->space = space;

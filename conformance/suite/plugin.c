@@ -121,13 +121,20 @@ const kd_device_info *kc_info_at(uint32_t index) {
   kc_ok(KC_CALL(kd_status, kp.p.device_info(kp.instance, index, info),
                 "device_info(%u, out)", index),
         "device_info");
-  if (info->space_count > KD_MAX_SPACES) info->space_count = KD_MAX_SPACES;
-  if (!info->space_count) {
-    info->space_count = 1;
-    info->spaces[0] = (kd_space){.flags = KD_SPACE_DEVICE};
-  }
+  if (!info->space_count) info->space_count = 1;
   devices[index].known = true;
   return info;
+}
+
+kd_space kc_space(uint32_t index) {
+  kd_space space = {.struct_size = sizeof space};
+  if (!kp.p.space)
+    space.flags = KD_SPACE_DEVICE;
+  else
+    kc_ok(KC_CALL(kd_status, kp.p.space(kp.instance, kc.device, index, &space),
+                  "space(%u, %u, out)", kc.device, index),
+          "space");
+  return space;
 }
 
 void kc_need_device(void) {

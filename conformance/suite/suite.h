@@ -188,6 +188,8 @@ kd_status kc_allocate(kd_device *device, uint32_t space, uint64_t size,
 kd_device *kc_device(void);
 kd_device *kc_device_at(uint32_t index);
 const kd_device_info *kc_info(void);
+/* A memory space of the device under test. */
+kd_space kc_space(uint32_t index);
 const kd_device_info *kc_info_at(uint32_t index);
 /* For rules of closed plugins that need one: opens the plugin, and leaves the case where it
  * has none here. */

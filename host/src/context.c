@@ -314,7 +314,7 @@ void keel_device_describe(const keel_device *device,
       .flags = device->info.flags,
       .compute_units = device->info.compute_units,
       .kernel_count = device->plugin->kernel_count,
-      .memory = device->info.spaces[0].size,
+      .memory = device->space.size,
   };
   memcpy(out_facts->uuid, device->info.uuid, sizeof out_facts->uuid);
   if (device->same) out_facts->same_as = device->same->name;

@@ -49,6 +49,7 @@ struct keel_device {
   char name[48];       /* "cpu:0" */
   kd_device *handle;   /* open; NULL before */
   kd_device_info info; /* strings are copies in the context's arena */
+  kd_space space;      /* the first: where tensors live */
   kd_stream *stream;   /* of eager and planned work; NULL: synchronous */
   pthread_mutex_t stream_lock; /* one thread at a time enqueues on it */
   keel_transfers transfers;

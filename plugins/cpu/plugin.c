@@ -140,12 +140,19 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   out_info->channel_block = isa == 2 ? 16 : isa == 1 ? 8 : 0;
 #endif
   out_info->space_count = 1;
-  out_info->spaces[0] = (kd_space){
-      .flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
-               KD_SPACE_CACHED,
-      .alignment = 16, /* malloc's: an application's data come in place */
-      .size =
-          (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE)};
+  return KD_OK;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  (void)instance;
+  if (device || index)
+    return FAIL(KD_OUT_OF_RANGE, "there is one memory space");
+  out_space->flags = KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE |
+                     KD_SPACE_COHERENT | KD_SPACE_CACHED;
+  out_space->alignment = 16; /* malloc's: an application's data come in place */
+  out_space->size =
+      (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
   return KD_OK;
 }
 
@@ -265,6 +272,7 @@ static const kd_plugin plugin = {
     .close = plugin_close,
     .device_count = device_count,
     .device_info = device_info,
+    .space = space,
     .device_open = device_open,
     .device_close = device_close,
     .memory = &memory,

@@ -212,14 +212,21 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   out->compute_units = (uint32_t)d->multiprocessors;
   memcpy(out->uuid, d->uuid.bytes, sizeof out->uuid);
   out->space_count = 2;
-  for (uint32_t i = 0; i < 2; i++) {
-    out->spaces[i].alignment = 256;
-    out->spaces[i].size = d->total;
-    out->spaces[i].max_buffer = d->total;
-  }
-  out->spaces[0].flags = KD_SPACE_DEVICE;
-  out->spaces[1].flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
-                         KD_SPACE_CACHED | KD_SPACE_PINNED;
+  return KD_OK;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  (void)instance;
+  if (device >= found_count || index > 1)
+    return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
+                device);
+  out_space->alignment = 256;
+  out_space->size = devices[device].total;
+  out_space->max_buffer = devices[device].total;
+  out_space->flags = index ? KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+                                 KD_SPACE_CACHED | KD_SPACE_PINNED
+                           : KD_SPACE_DEVICE;
   return KD_OK;
 }
 
@@ -334,6 +341,7 @@ static const kd_plugin plugin = {
     .close = plugin_close,
     .device_count = device_count,
     .device_info = device_info,
+    .space = space,
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,

@@ -153,19 +153,6 @@ static bool has_extension(cl_device_id id, const char *name) {
   return false;
 }
 
-static void fill_space(cl_device_id id, kd_device_info *out) {
-  uint64_t bits = number(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
-  out->space_count = 2;
-  for (uint32_t i = 0; i < 2; i++) {
-    out->spaces[i].alignment = bits >= 512 ? (uint32_t)(bits / 8) : 64;
-    out->spaces[i].size = number(id, CL_DEVICE_GLOBAL_MEM_SIZE);
-    out->spaces[i].max_buffer = number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  }
-  out->spaces[0].flags = KD_SPACE_DEVICE;
-  out->spaces[1].flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
-                         KD_SPACE_CACHED | KD_SPACE_PINNED;
-}
-
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out) {
   (void)instance;
@@ -186,7 +173,24 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   if (has_extension(d->id, "cl_khr_device_uuid"))
     cl.GetDeviceInfo(d->id, CL_DEVICE_UUID_KHR, sizeof out->uuid, out->uuid,
                      NULL);
-  fill_space(d->id, out);
+  out->space_count = 2;
+  return KD_OK;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  (void)instance;
+  if (device >= found_count || index > 1)
+    return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
+                device);
+  cl_device_id id = devices[device].id;
+  uint64_t bits = number(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+  out_space->alignment = bits >= 512 ? (uint32_t)(bits / 8) : 64;
+  out_space->size = number(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  out_space->max_buffer = number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  out_space->flags = index ? KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+                                 KD_SPACE_CACHED | KD_SPACE_PINNED
+                           : KD_SPACE_DEVICE;
   return KD_OK;
 }
 
@@ -305,6 +309,7 @@ static const kd_plugin plugin = {
     .close = plugin_close,
     .device_count = device_count,
     .device_info = device_info,
+    .space = space,
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,

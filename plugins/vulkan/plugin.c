@@ -20,7 +20,7 @@ static struct found {
   char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 2];
   uint8_t uuid[VK_UUID_SIZE];
   uint64_t max_allocation;
-  uint32_t pci;
+  uint64_t pci;
   bool float64, int64, keeps_nan;
 } devices[MOST_DEVICES];
 static uint32_t found_count;
@@ -201,8 +201,8 @@ static void read_properties(struct found *d) {
   snprintf(d->driver, sizeof d->driver, "%s %s", v12.driverName,
            v12.driverInfo);
   if (on_bus)
-    d->pci = bus.pciDomain << 16 | bus.pciBus << 8 | bus.pciDevice << 3 |
-             bus.pciFunction;
+    d->pci = (uint64_t)bus.pciDomain << 16 | bus.pciBus << 8 |
+             bus.pciDevice << 3 | bus.pciFunction;
 }
 
 static uint32_t add_devices(void) {
@@ -304,8 +304,6 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
     return FAIL(KD_OUT_OF_RANGE, "there are %u Vulkan devices", found_count);
   struct found *d = &devices[index];
   VkPhysicalDeviceType type = d->properties.deviceType;
-  VkPhysicalDeviceMemoryProperties memory;
-  vk.GetPhysicalDeviceMemoryProperties(d->physical, &memory);
   out->name = d->properties.deviceName;
   out->driver = d->driver;
   out->kind = type == VK_PHYSICAL_DEVICE_TYPE_CPU ? "cpu" : "gpu";
@@ -316,15 +314,24 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   memcpy(out->uuid, d->uuid, sizeof out->uuid);
   out->pci = d->pci;
   out->space_count = 2;
-  for (uint32_t i = 0; i < 2; i++) {
-    uint32_t heap = memory.memoryTypes[choose_type(&memory, i)].heapIndex;
-    out->spaces[i].alignment = 256;
-    out->spaces[i].size = memory.memoryHeaps[heap].size;
-    out->spaces[i].max_buffer = d->max_allocation;
-  }
-  out->spaces[0].flags = KD_SPACE_DEVICE;
-  out->spaces[1].flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
-                         KD_SPACE_CACHED | KD_SPACE_PINNED;
+  return KD_OK;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  (void)instance;
+  if (device >= found_count || index > 1)
+    return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
+                device);
+  VkPhysicalDeviceMemoryProperties memory;
+  vk.GetPhysicalDeviceMemoryProperties(devices[device].physical, &memory);
+  uint32_t heap = memory.memoryTypes[choose_type(&memory, index)].heapIndex;
+  out_space->alignment = 256;
+  out_space->size = memory.memoryHeaps[heap].size;
+  out_space->max_buffer = devices[device].max_allocation;
+  out_space->flags = index ? KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+                                 KD_SPACE_CACHED | KD_SPACE_PINNED
+                           : KD_SPACE_DEVICE;
   return KD_OK;
 }
 
@@ -485,6 +492,7 @@ static const kd_plugin plugin = {
     .close = plugin_close,
     .device_count = device_count,
     .device_info = device_info,
+    .space = space,
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,

@@ -179,10 +179,18 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   }
   if (BUG(uuid_random)) memcpy(out_info->uuid, &(int){getpid()}, sizeof(int));
   if (BUG(flops_in_tera)) out_info->peak_flops_f32 = 2;
-  if (BUG(info_alignment)) {
-    if (!out_info->space_count) out_info->space_count = 1;
-    out_info->spaces[0].alignment = 48;
-  }
+  if (BUG(info_alignment) && !out_info->space_count) out_info->space_count = 1;
+  return status;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  kd_status status = KD_OK;
+  if (inner.space)
+    status = inner.space(instance, device, index, out_space);
+  else
+    out_space->flags = KD_SPACE_DEVICE;
+  if (status == KD_OK && BUG(info_alignment)) out_space->alignment = 48;
   return status;
 }
 
@@ -236,6 +244,7 @@ static bool wrap(const kd_host *services) {
   outer.close = plugin_close;
   outer.device_count = device_count;
   outer.device_info = device_info;
+  if (inner.space || BUG(info_alignment)) outer.space = space;
   outer.device_open = device_open;
   wrap_memory();
   wrap_streams();

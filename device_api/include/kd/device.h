@@ -31,17 +31,16 @@ extern "C" {
 #define KD_SPACE_PINNED       0x10u /* host memory that copies are fast from */
 #define KD_SPACE_CACHED       0x1000000u /* host reads are fast */
 
-#define KD_MAX_SPACES 8u
-
-/* One kind of memory that a device can use. Frozen. */
+/* One kind of memory that a device can use. The host zeroes it, sets
+ * struct_size, and the plugin fills what fits. */
 typedef struct kd_space {
-  uint32_t flags;      /* KD_SPACE_* */
-  uint32_t alignment;  /* of every allocation, bytes; 0: 64 */
+  uint32_t struct_size; /* sizeof(kd_space) as the host knew it */
+  uint32_t flags;       /* KD_SPACE_* */
+  uint32_t alignment;   /* of every allocation, bytes; 0: 64 */
+  uint32_t reserved;
   uint64_t size;       /* bytes in all; 0: not known */
   uint64_t max_buffer; /* largest single allocation, bytes; 0: no limit */
 } kd_space;
-
-KD_STATIC_ASSERT(sizeof(kd_space) == 24, "kd_space is frozen");
 
 /* What a device is. The host zeroes it, sets struct_size, and the plugin fills
  * what fits. Strings are copied by the host when device_info returns. */
@@ -55,13 +54,13 @@ typedef struct kd_device_info {
 
   /* The silicon's identity, equal through every plugin that reaches it (a
    * GPU's driver UUID), all zero where there is none; and its PCI address
-   * as 0xDDDDBBDF (domain, bus, device and function), 0 where there is none. */
+   * (domain << 16 | bus << 8 | device << 3 | function), 0 where there is none. */
   uint8_t uuid[16];
-  uint32_t pci;
+  uint64_t pci;
   uint32_t numa_node; /* plus 1; 0: not known */
-
   uint32_t compute_units;
-  uint32_t max_in_flight;  /* launches a stream takes before KD_BUSY; 0: many */
+  uint32_t max_in_flight; /* launches a stream takes before KD_BUSY; 0: many */
+  uint32_t reserved;
   uint64_t peak_flops_f32; /* operations a second, 0: not known */
   uint64_t bandwidth;      /* of device memory, bytes a second, 0: not known */
 
@@ -69,10 +68,9 @@ typedef struct kd_device_info {
    * 0: the device has no such layout. */
   uint32_t channel_block;
 
-  /* Memory spaces; the first is where tensors live by default. A device with
-   * none is taken to have one of unknown size. */
+  /* Memory spaces (kd_plugin.space), of which the first is where tensors live by
+   * default; 0: one, of which nothing is known. */
   uint32_t space_count;
-  kd_space spaces[KD_MAX_SPACES];
 } kd_device_info;
 
 #ifdef __cplusplus

@@ -29,7 +29,7 @@ typedef struct kd_allocation {
   uint32_t struct_size; /* sizeof(kd_allocation) as the host knew it */
   uint32_t flags;       /* none yet */
   uint64_t size;        /* bytes, never 0 */
-  uint32_t space;       /* number of a kd_space */
+  uint32_t space;       /* number of a memory space */
   uint32_t export_kind; /* KD_EXTERNAL_* that it will be exported as, or 0 */
 } kd_allocation;
 

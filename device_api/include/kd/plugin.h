@@ -39,7 +39,7 @@ extern "C" {
 
 /* A plugin: const, valid while the library is loaded. The host copies it and
  * the tables that it points to into full-size tables of its own at load, so a
- * plugin never changes them. All slots up to device_close, `memory` and
+ * plugin never changes them. All slots up to device_close but `space`, `memory` and
  * `kernels` are needed; the rest may be NULL.
  *
  * The order of life: entry, open, device_count, device_info, device_open ...
@@ -79,6 +79,12 @@ typedef struct kd_plugin {
    * KD_UNAVAILABLE. */
   kd_status (*device_info)(kd_instance *instance, uint32_t index,
                            kd_device_info *out_info);
+
+  /* Facts of a memory space of a device: `index` is less than
+   * kd_device_info.space_count. NULL where no device has any.
+   * Returns as device_info. */
+  kd_status (*space)(kd_instance *instance, uint32_t device, uint32_t index,
+                     kd_space *out_space);
 
   /* Opens a device; the host does so once before it uses it. Devices are apart:
    * what one device does is seen on no other.

@@ -296,14 +296,14 @@ static void list_patches(keel_framing *all) {
 /* What kernels may take for granted of memory. */
 static uint64_t alignment_of(const keel_heap *heap) {
   const keel_device *device = heap ? heap->device : NULL;
-  uint32_t own = device ? device->info.spaces[0].alignment : 0;
+  uint32_t own = device ? device->space.alignment : 0;
   return own > 64 ? own : 64;
 }
 
 /* Whether one allocation can hold all. */
 static bool fits_at_once(const keel_framing *all) {
   const keel_device *device = all->heap->device;
-  uint64_t most = device ? device->info.spaces[0].max_buffer : 0;
+  uint64_t most = device ? device->space.max_buffer : 0;
   return !most || all->places.total <= most;
 }
 

@@ -30,19 +30,19 @@ static keel_status status_named(const char *name, size_t size) {
 /* Slots and services whose call can be made to fail: the names that wrappers give to
  * keel_layers_enter, but for those of slots that return no status. */
 static const char *const slots[] = {
-    "plugin.open",     "plugin.device_info", "plugin.device_open",
-    "memory.allocate", "memory.copy_in",     "memory.copy_out",
-    "memory.copy",     "memory.fill",        "stream.create",
-    "stream.wait",     "stream.flush",       "stream.synchronize",
-    "event.create",    "event.record",       "event.query",
-    "event.wait",      "event.on_complete",  "kernel.supports",
-    "kernel.create",   "kernel.enqueue",     "capture.begin",
-    "capture.end",     "capture.launch",     "capture.update",
-    "peer.copy",       "region.claim",       "region.compile",
-    "region.enqueue",  "region.serialize",   "region.validate",
-    "region.load",     "host.allocate",      "host.option",
-    "host.set_output", "host.constant",      "host.attr_tensor",
-    "host.cache_get",  "host.cache_put",
+    "plugin.open",        "plugin.device_info", "plugin.space",
+    "plugin.device_open", "memory.allocate",    "memory.copy_in",
+    "memory.copy_out",    "memory.copy",        "memory.fill",
+    "stream.create",      "stream.wait",        "stream.flush",
+    "stream.synchronize", "event.create",       "event.record",
+    "event.query",        "event.wait",         "event.on_complete",
+    "kernel.supports",    "kernel.create",      "kernel.enqueue",
+    "capture.begin",      "capture.end",        "capture.launch",
+    "capture.update",     "peer.copy",          "region.claim",
+    "region.compile",     "region.enqueue",     "region.serialize",
+    "region.validate",    "region.load",        "host.allocate",
+    "host.option",        "host.set_output",    "host.constant",
+    "host.attr_tensor",   "host.cache_get",     "host.cache_put",
 };
 
 const char *keel_layers_slot(uint32_t index) {

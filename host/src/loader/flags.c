@@ -39,15 +39,14 @@ keel_status keel_flags_of_kernel(const keel_plugin *plugin,
   return check(plugin, what, def->flags, KERNEL_FLAGS);
 }
 
-keel_status keel_flags_of_device(const keel_plugin *plugin,
-                                 const keel_device *device) {
-  const kd_device_info *info = &device->info;
+keel_status keel_flags_of_device(const keel_device *device) {
+  return check(device->plugin, device->name, device->info.flags, DEVICE_FLAGS);
+}
+
+keel_status keel_flags_of_space(const keel_device *device, uint32_t index,
+                                const kd_space *space) {
   char what[96];
-  KEEL_TRY(check(plugin, device->name, info->flags, DEVICE_FLAGS));
-  for (uint32_t i = 0; i < info->space_count && i < KD_MAX_SPACES; i++) {
-    snprintf(what, sizeof what, "memory space %u of %s", (unsigned)i,
-             device->name);
-    KEEL_TRY(check(plugin, what, info->spaces[i].flags, SPACE_FLAGS));
-  }
-  return KD_OK;
+  snprintf(what, sizeof what, "memory space %u of %s", (unsigned)index,
+           device->name);
+  return check(device->plugin, what, space->flags, SPACE_FLAGS);
 }

@@ -191,6 +191,22 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
   return status;
 }
 
+keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
+                               uint32_t index, kd_space *out_space) {
+  pthread_mutex_lock(&listing);
+  keel_hush();
+  kd_status status = keel_layers_enter("plugin.space");
+  uint64_t began = keel_now();
+  if (status == KD_OK)
+    status =
+        plugin->table.space(plugin->shared->instance, device, index, out_space);
+  keel_layers_left(&plugin->context->log, "plugin.space", began, status);
+  pthread_mutex_unlock(&listing);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  return status;
+}
+
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device) {
   keel_library *library = plugin->shared;

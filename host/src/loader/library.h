@@ -59,6 +59,10 @@ keel_status keel_library_open(keel_plugin *plugin);
 keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
                               kd_device_info *out_info);
 
+/* Asks for a memory space's facts. */
+keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
+                               uint32_t index, kd_space *out_space);
+
 /* Opens a device, or shares it; and gives it back. */
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device);

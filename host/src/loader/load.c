@@ -448,6 +448,23 @@ static keel_status leave_out(keel_plugin *plugin) {
   return plugin->reason ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
+/* Of all spaces, and keeps the first. */
+static keel_status read_spaces(keel_device *device) {
+  uint32_t count = device->info.space_count;
+  if (count && !device->plugin->table.space)
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s has %u memory spaces, and slot space of kd_plugin is"
+                     " NULL",
+                     device->name, (unsigned)count);
+  for (uint32_t i = 0; i < count; i++) {
+    kd_space space = {.struct_size = sizeof space};
+    KEEL_TRY(keel_library_space(device->plugin, device->index, i, &space));
+    KEEL_TRY(keel_flags_of_space(device, i, &space));
+    if (i == 0) device->space = space;
+  }
+  return KD_OK;
+}
+
 static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   keel_context *context = plugin->context;
   keel_device *device = keel_arena_take(&context->arena, sizeof *device);
@@ -460,15 +477,14 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   keel_status status = keel_library_info(plugin, index, &device->info);
   if (status != KD_OK)
     return keel_while(status, "while the facts of %s were asked", device->name);
-  if (keel_flags_of_device(plugin, device) != KD_OK) return leave_out(plugin);
+  if (keel_flags_of_device(device) != KD_OK || read_spaces(device) != KD_OK)
+    return leave_out(plugin);
   device->info.name =
       keep_string(&context->arena, device->info.name, device->name);
   device->info.kind = keep_string(&context->arena, device->info.kind, "other");
   device->info.driver = keep_string(&context->arena, device->info.driver, "");
   if (!device->info.name || !device->info.kind || !device->info.driver)
     return KD_OUT_OF_MEMORY;
-  if (device->info.space_count > KD_MAX_SPACES)
-    device->info.space_count = KD_MAX_SPACES;
   KEEL_TRY(keel_heap_init(&device->heap, context, device));
   pthread_mutex_init(&device->opening, NULL);
   pthread_mutex_init(&device->stream_lock, NULL);

@@ -39,8 +39,9 @@ keel_status keel_plugin_map(keel_plugin *plugin);
 keel_status keel_flags_of_plugin(const keel_plugin *plugin);
 keel_status keel_flags_of_kernel(const keel_plugin *plugin,
                                  const kd_kernel_def *def);
-keel_status keel_flags_of_device(const keel_plugin *plugin,
-                                 const keel_device *device);
+keel_status keel_flags_of_device(const keel_device *device);
+keel_status keel_flags_of_space(const keel_device *device, uint32_t index,
+                                const kd_space *space);
 
 /* Puts what a plugin's headers knew in place of the zeros of a definition: opset_max and the
  * sets of types. */

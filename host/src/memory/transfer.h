@@ -18,7 +18,7 @@ static inline bool keel_transfer_in_place(const keel_tensor *tensor,
       (place && place->stream))
     return false;
   if (!device) return true;
-  uint32_t alignment = device->info.spaces[0].alignment;
+  uint32_t alignment = device->space.alignment;
   return keel_aligned_to(tensor->data, alignment ? alignment : 64) &&
          (!device->stream ||
           (tensor->buffer && tensor->buffer->class == KEEL_UNPOOLED));

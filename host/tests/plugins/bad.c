@@ -67,9 +67,16 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   out_info->flags = CASE == DEVICE_BIT  ? LATER_BIT
                     : CASE == HINT_BITS ? LATER_HINTS
                                         : 0;
-  out_info->spaces[0].flags = CASE == SPACE_BIT   ? LATER_BIT
-                              : CASE == HINT_BITS ? LATER_HINTS
-                                                  : 0;
+  return KD_OK;
+}
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  (void)instance;
+  (void)device;
+  (void)index;
+  out_space->flags = CASE == SPACE_BIT   ? LATER_BIT
+                     : CASE == HINT_BITS ? LATER_HINTS
+                                         : 0;
   return KD_OK;
 }
 static kd_status device_open(kd_instance *instance, uint32_t index,
@@ -174,6 +181,7 @@ static const struct {
                .close = plugin_close,
                .device_count = device_count,
                .device_info = device_info,
+               .space = space,
                .device_open = device_open,
                .device_close = device_close,
                .memory = &memory,

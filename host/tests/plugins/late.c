@@ -187,7 +187,15 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   out_info->name = "Late";
   out_info->kind = "npu";
   out_info->space_count = 1;
-  out_info->spaces[0].alignment = ALIGNMENT;
+  return KD_OK;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  (void)instance;
+  (void)device;
+  (void)index;
+  out_space->alignment = ALIGNMENT;
   return KD_OK;
 }
 
@@ -236,6 +244,7 @@ static const kd_plugin plugin = {
     .close = plugin_close,
     .device_count = device_count,
     .device_info = device_info,
+    .space = space,
     .device_open = device_open,
     .device_close = device_close,
     .memory = &memory,
