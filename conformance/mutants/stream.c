@@ -635,7 +635,9 @@ static void free_list(job *first) {
   }
 }
 
-static kd_status capture_begin(kd_stream *stream) {
+static kd_status capture_begin(kd_stream *stream, uint32_t flags) {
+  if (flags && !BUG(capture_flag))
+    return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
   while (!strcmp(sim_hostility(), "begin"))
     sim_nap(1000);
   if (stream->recording && BUG(begin_resets)) stream->recording = false;

@@ -233,6 +233,19 @@ static void abi_stream_flag(void) {
   if (status == KD_OK) kp.s.destroy(stream);
 }
 
+static void abi_capture_flag(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_status status = KC_CALL(kd_status, kp.c.begin(stream, 0x40000000u),
+                             "capture.begin(flags 0x40000000)");
+  kc_check(status == KD_UNIMPLEMENTED,
+           "a recording with a flag that nobody defined: begin returned %s",
+           kd_status_name(status));
+  if (status == KD_OK) {
+    kd_capture *capture = NULL;
+    if (kp.c.end(stream, &capture) == KD_OK) kp.c.destroy(capture);
+  }
+}
+
 static void abi_event_flag(void) {
   kd_event *event = NULL;
   kd_status status =
@@ -454,6 +467,9 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, ASYNC, "abi.event-flag", abi_event_flag, 0, "stream.h",
             "flags: none yet; an unknown bit is refused",
             "kd_event_table.create KD_UNIMPLEMENTED", "As for streams."),
+    KC_RULE(MUST, REPLAY, "abi.capture-flag", abi_capture_flag, 0, "capture.h",
+            "none yet; an unknown bit is refused",
+            "kd_capture_table.begin KD_UNIMPLEMENTED", "As for streams."),
     KC_RULE(MUST, CORE, "abi.unknown-enum", abi_unknown_dtype, 0, "base.h",
             "A reader treats a number that it does not know as a type that it"
             " does not support",

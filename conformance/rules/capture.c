@@ -12,7 +12,7 @@ typedef struct recorded {
 } recorded;
 
 static kd_status begin(kd_stream *stream) {
-  return KC_CALL(kd_status, kp.c.begin(stream), "capture.begin");
+  return KC_CALL(kd_status, kp.c.begin(stream, 0), "capture.begin");
 }
 
 static kd_status end(kd_stream *stream, kd_capture **out) {
@@ -315,7 +315,8 @@ static void record_there(void *context, uint32_t index) {
   if (kp.s.create(kc_device(), 0, 0, &stream) != KD_OK) return;
   for (int i = 0; i < 10; i++) {
     kd_capture *capture = NULL;
-    kc_check(kp.c.begin(stream) == KD_OK, "begin failed beside other threads");
+    kc_check(kp.c.begin(stream, 0) == KD_OK,
+             "begin failed beside other threads");
     kc_sleep(KC_MS / 4);
     kc_check(kp.c.end(stream, &capture) == KD_OK,
              "end failed beside other threads");

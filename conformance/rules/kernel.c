@@ -802,7 +802,7 @@ static void launch_both(const value_pair *p) {
 static void replay_behind_other(const value_pair *p) {
   kd_stream *stream = kc_stream_make(kc_device());
   kd_capture *capture = NULL;
-  kc_ok(KC_CALL(kd_status, kp.c.begin(stream), "capture.begin"),
+  kc_ok(KC_CALL(kd_status, kp.c.begin(stream, 0), "capture.begin"),
         "capture.begin");
   kd_status status = kc_run_enqueue(p->run, stream);
   kd_status ended =

@@ -115,7 +115,7 @@ static void bench_replay(void) {
       KD_OK) {
     add("100 launches and a wait, each", median(replays, &b, 21) / 1e3, "us",
         false);
-    bool began = kp.c.begin(b.stream) == KD_OK;
+    bool began = kp.c.begin(b.stream, 0) == KD_OK;
     for (int i = 0; began && i < RECORDED; i++)
       b.run->def->enqueue(b.run->kernel, b.stream, &b.run->launch);
     if (began && kp.c.end(b.stream, &b.capture) == KD_OK) {

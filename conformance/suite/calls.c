@@ -110,8 +110,8 @@ static kd_status e_wait(kd_event *event, uint64_t timeout) {
                              : "now");
 }
 
-static kd_status c_begin(kd_stream *stream) {
-  SEEN(kd_status, c.begin(stream), "capture.begin");
+static kd_status c_begin(kd_stream *stream, uint32_t flags) {
+  SEEN(kd_status, c.begin(stream, flags), "capture.begin");
 }
 
 static kd_status c_end(kd_stream *stream, kd_capture **out_capture) {

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The device ABI's layout as text, and whether a newer one keeps it.
 
-usage: layout.py print INCLUDE             prints the layout of the headers
-       layout.py check INCLUDE GOLDEN      exit 1 and a line a break
+usage: layout.py print INCLUDE [TARGET]         prints the layout of the headers
+       layout.py check INCLUDE GOLDEN [TARGET]  exit 1 and a line a break
+
+TARGET is clang's name of another machine than this one.
 
 Of each struct: offset, type and name of every field, as clang lays them out; of
 each scalar typedef: its type; of each constant: its value. A growing struct of
@@ -27,7 +29,8 @@ def clang(args, text):
     return run.stdout
 
 
-def read(include):
+def read(include, target=None):
+    machine = ["--target=" + target, "-ffreestanding"] if target else []
     heads = sorted(pathlib.Path(include).rglob("*.h"))
     source = "".join(head.read_text() for head in heads)
     includes = "".join(f"#include <{head.relative_to(include)}>\n"
@@ -37,7 +40,7 @@ def read(include):
     probes = "".join(f"char size_of_{name}[sizeof({name})];\n"
                      for name in names)
     out = {}
-    dump = clang(["-I", str(include), "-Xclang", "-fdump-record-layouts",
+    dump = clang([*machine, "-I", str(include), "-Xclang", "-fdump-record-layouts",
                   "-fsyntax-only"], includes + probes)
     struct = None
     for line in dump.splitlines():
@@ -50,7 +53,7 @@ def read(include):
             out[struct].append(f"{field[1]} {field[2]}")
         elif "[sizeof" in line or not line.strip():
             struct = None
-    macros = clang(["-I", str(include), "-dM", "-E"], includes)
+    macros = clang([*machine, "-I", str(include), "-dM", "-E"], includes)
     for name, value in re.findall(r"^#define (KD_\w+) (.+)$", macros, re.M):
         if not name.endswith("_H") and not name.startswith("KD_TYPES_"):
             out["constant " + name] = [value]
@@ -100,12 +103,12 @@ def breaks(golden, today):
 
 
 def main():
-    if len(sys.argv) == 3 and sys.argv[1] == "print":
-        print(show(read(sys.argv[2])), end="")
+    if len(sys.argv) in (3, 4) and sys.argv[1] == "print":
+        print(show(read(*sys.argv[2:])), end="")
         return 0
-    if len(sys.argv) == 4 and sys.argv[1] == "check":
+    if len(sys.argv) in (4, 5) and sys.argv[1] == "check":
         golden = parse(pathlib.Path(sys.argv[3]).read_text())
-        found = list(breaks(golden, read(sys.argv[2])))
+        found = list(breaks(golden, read(sys.argv[2], *sys.argv[4:])))
         print("\n".join(found) if found else
               f"{len(golden)} structs, typedefs and constants are as they were")
         return 1 if found else 0

@@ -22,6 +22,16 @@ for header in "$include"/kd/*.h; do
     }
   done
 done
+# as other machines compile them, without their libraries
+for compiler in "gcc -m32" "clang --target=i686-linux-gnu" \
+    "clang --target=x86_64-windows-gnu"; do
+  printf '#include <kd/kd.h>\n' |
+    $compiler -std=c11 -x c -ffreestanding -Wall -Wextra -Wpedantic -Werror \
+      -Wno-unused-function -I"$include" -fsyntax-only - || {
+    echo "FAILED: kd/kd.h with $compiler"
+    failed=1
+  }
+done
 others=$(grep -hn '^#include' "$include"/kd/*.h |
   grep -vE '<(stdint|stddef)\.h>|<kd/[a-z]+\.h>')
 [ -z "$others" ] || { echo "FAILED: other includes: $others"; failed=1; }

@@ -85,7 +85,8 @@ static void destroy(kd_capture *c) {
 static const fam_recorder recorder = {
     .added = added, .rebound = rebound, .destroy = destroy};
 
-static kd_status begin(kd_stream *stream) {
+static kd_status begin(kd_stream *stream, uint32_t flags) {
+  if (flags) return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
   return fam_record_begin(&recorder, sizeof(kd_capture), ocl_host,
                           stream->device, &stream->recording);
 }

@@ -39,7 +39,10 @@
  *   bit. Bits 24 to 31 (KD_HINTS) are hints, which it may pass over.
  * - `reserved` fields are zero and are not looked at.
  * - Structs marked "frozen" never grow; their size is asserted here.
- * - No enum, bool, bit-field, long or size_t stands in a struct. */
+ * - No enum, bool, bit-field, long or size_t stands in a struct.
+ * - Functions have the platform's C calling convention (cdecl on 32-bit Windows).
+ * - A forked child calls nothing of the other side; nobody does in a signal
+ *   handler. */
 
 /* Bits of a flags word that are hints. */
 #define KD_HINTS 0xff000000u
@@ -47,11 +50,16 @@
 /* Marks a result that the receiver must give back through the same table. */
 #define KD_OWNED
 
-#if defined(__GNUC__)
-#define KD_EXPORT                __attribute__((visibility("default")))
-#define KD_PRINTF(string, first) __attribute__((format(printf, string, first)))
+#if defined(_WIN32)
+#define KD_EXPORT __declspec(dllexport)
+#elif defined(__GNUC__)
+#define KD_EXPORT __attribute__((visibility("default")))
 #else
 #define KD_EXPORT
+#endif
+#if defined(__GNUC__)
+#define KD_PRINTF(string, first) __attribute__((format(printf, string, first)))
+#else
 #define KD_PRINTF(string, first)
 #endif
 
@@ -62,7 +70,8 @@
 #endif
 
 /* How a call ended: zero, or why not. The numbers 0 to 16 are gRPC's (and
- * Abseil's), so that bridges map one to one. */
+ * Abseil's), so that bridges map one to one. A number that a reader does not know
+ * is as good as KD_UNKNOWN: the message says more. Negative ones are reserved. */
 typedef int32_t kd_status;
 
 #define KD_OK                  0

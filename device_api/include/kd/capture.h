@@ -28,8 +28,12 @@ typedef struct kd_capture_table {
   uint32_t reserved;
 
   /* Starts recording what is enqueued on `stream`, and on streams that wait
-   * for its events. Returns KD_OK, KD_FAILED_PRECONDITION (it records). */
-  kd_status (*begin)(kd_stream *stream);
+   * for its events.
+   *
+   * flags  none yet; an unknown bit is refused
+   * Returns KD_OK, KD_FAILED_PRECONDITION (it records), KD_UNIMPLEMENTED (unknown
+   * flag). */
+  kd_status (*begin)(kd_stream *stream, uint32_t flags);
 
   /* Ends the recording and makes it launchable. If anything that was enqueued
    * can't be recorded, the stream is as before `begin` and nothing is made.

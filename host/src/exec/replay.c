@@ -195,7 +195,7 @@ static keel_status record(keel_frame *frame, recording *r) {
   kd_capture *capture = NULL;
   keel_hush();
   pthread_mutex_lock(&device->stream_lock);
-  keel_status status = table->begin(device->stream);
+  keel_status status = table->begin(device->stream, 0);
   if (status == KD_OK) {
     keel_status enqueued = keel_frame_enqueue_steps(frame);
     status = table->end(device->stream, &capture);

@@ -211,10 +211,11 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
 
 /* ---- recordings ------------------------------------------------------------------- */
 
-static kd_status capture_begin(kd_stream *stream) {
+static kd_status capture_begin(kd_stream *stream, uint32_t flags) {
   const object *o = keel_layer_find(stream, OBJECT_STREAM);
   REFUSE(o, "capture.begin: no such stream");
-  CALL_ON(stream, o->layer, "capture.begin", o->layer->capture.begin(stream));
+  CALL_ON(stream, o->layer, "capture.begin",
+          o->layer->capture.begin(stream, flags));
   return KD_OK;
 }
 

@@ -200,7 +200,8 @@ static keel_status copy_kernels(keel_plugin *plugin) {
     return keel_fail(KD_INCOMPATIBLE, "%s: kernels is NULL, kernel_count is %u",
                      plugin->path, (unsigned)table->kernel_count);
   size_t stride = table->kernels->struct_size;
-  if (stride < END_OF(kd_kernel_def, destroy) || stride % 8 || stride > 4096 ||
+  if (stride < END_OF(kd_kernel_def, destroy) ||
+      stride % _Alignof(kd_kernel_def) || stride > 4096 ||
       table->kernel_count > 100000)
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: %u kernel definitions of struct_size %zu",

@@ -319,7 +319,8 @@ static void capture_destroy(kd_capture *capture) {
   live_captures--;
 }
 
-static kd_status capture_begin(kd_stream *stream) {
+static kd_status capture_begin(kd_stream *stream, uint32_t flags) {
+  if (flags) return host->fail(KD_UNIMPLEMENTED, "queue: flags");
   if (stream->recording)
     return host->fail(KD_FAILED_PRECONDITION, "queue: it records");
   kd_capture *capture = calloc(1, sizeof *capture);
