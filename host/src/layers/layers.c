@@ -13,7 +13,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static layer *layers[PLUGINS];
 static uint32_t layer_count;
 /* Counts, read by who waited for the calls; what they count is no memory's guard. */
-static atomic_uint errors, faults, calls, ring_at;
+static atomic_uint errors, faults, calls;
+static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t ring_at;
 static char ring[RING][96];
 static _Thread_local char about[64];
 
@@ -194,9 +196,15 @@ void keel_layer_report(const layer *l, const char *format, ...) {
   if (!l) return;
   const keel_log *log = &l->plugin->context->log;
   keel_log_line(log, KD_LOG_ERROR, "validation: %s: %s", l->plugin->path, text);
-  uint32_t at = atomic_load(&ring_at);
-  for (uint32_t i = at > 6 ? at - 6 : 0; i < at; i++)
-    keel_log_line(log, KD_LOG_ERROR, "  a call before: %s", ring[i % RING]);
+  char last[6][sizeof ring[0]]; /* whoever gets the log may call in here */
+  pthread_mutex_lock(&ring_lock);
+  uint32_t count =
+      ring_at < KEEL_COUNT_OF(last) ? ring_at : KEEL_COUNT_OF(last);
+  for (uint32_t i = 0; i < count; i++)
+    memcpy(last[i], ring[(ring_at - count + i) % RING], sizeof last[i]);
+  pthread_mutex_unlock(&ring_lock);
+  for (uint32_t i = 0; i < count; i++)
+    keel_log_line(log, KD_LOG_ERROR, "  a call before: %s", last[i]);
 }
 
 void keel_layer_about(const char *format, ...) {
@@ -211,9 +219,10 @@ void keel_layer_about(const char *format, ...) {
 keel_status keel_layers_enter(const char *slot) {
   keel_layer_settle();
   if (settings.validation || settings.trace) {
-    uint32_t at = atomic_fetch_add(&ring_at, 1);
-    snprintf(ring[at % RING], sizeof ring[0], "%s%s%s%s", slot,
+    pthread_mutex_lock(&ring_lock);
+    snprintf(ring[ring_at++ % RING], sizeof ring[0], "%s%s%s%s", slot,
              *about ? "(" : "", about, *about ? ")" : "");
+    pthread_mutex_unlock(&ring_lock);
     if (!settings.trace) *about = 0;
   }
   if (!settings.fault || strcmp(slot, settings.slot) != 0) return KD_OK;
