@@ -88,7 +88,8 @@ typedef struct kd_plugin {
 
   /* Opens a device; the host does so once before it uses it. Devices are apart:
    * what one device does is seen on no other.
-   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost), KD_OUT_OF_MEMORY. */
+   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost and not back),
+   * KD_OUT_OF_MEMORY. */
   kd_status (*device_open)(kd_instance *instance, uint32_t index,
                            KD_OWNED kd_device **out_device);
 
@@ -118,8 +119,18 @@ typedef struct kd_plugin {
    * the device. May be NULL. */
   void (*run_end)(kd_device *device, uint64_t correlation);
 
-  /* Whether an open device still works.
-   * Returns KD_OK, KD_DEVICE_LOST. NULL: always KD_OK. */
+  /* Whether an open device still works. Cheap: the host asks after each failure
+   * of a call or of work on the device, from any thread, and believes this
+   * rather than the failure, which may be that of another device's work.
+   *
+   * A lost device stays lost until it is closed. Every call on it that can fail
+   * returns KD_DEVICE_LOST and says why. Its events that are not done fail with
+   * that status, callbacks come, and whoever waits returns promptly, when the
+   * device touches no memory any more. What frees something (release, destroy,
+   * device_close) works as before, and returns promptly; the host waits for a
+   * stream before that, as ever. Then device_open may be called again.
+   * Returns KD_OK, KD_DEVICE_LOST. NULL: always KD_OK; the host takes no failure
+   * for a loss. */
   kd_status (*device_status)(kd_device *device);
 
   /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says

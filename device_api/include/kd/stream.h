@@ -22,9 +22,11 @@ typedef void (*kd_event_callback)(void *context, kd_status status,
 /* What a device does with streams. Unless a slot says otherwise, any thread
  * may call it, one at a time for one stream; out_ is written on KD_OK only.
  * There may be many. Streams of a device should not wait for each other. A
- * failure stays with its stream and those that wait for it. Nothing waits for
- * ever because something failed. Who learns of a failure by query, wait or
- * synchronize gets its reason by host->fail, each time. A stream of a device with max_in_flight may
+ * failure stays with its stream and those that wait for it, but for the loss of
+ * the device (kd_plugin.device_status), with which all its streams fail. Nothing
+ * waits for ever because something failed. Who learns of a failure by query,
+ * wait or synchronize gets its reason by host->fail, each time. A stream of a
+ * device with max_in_flight may
  * be full: what enqueues then returns KD_BUSY and has enqueued nothing, and
  * the host repeats the call until earlier work has made room. */
 typedef struct kd_stream_table {
@@ -62,7 +64,8 @@ typedef struct kd_stream_table {
 
 /* What a device does with events. All of create, destroy, record, query and
  * wait are needed beside a stream table. Several threads may query and wait
- * for one event at once. An event carries the status of the work before it. There
+ * for one event at once. An event carries the status of the work before it. When
+ * the device is lost, those that are not done fail with KD_DEVICE_LOST. There
  * may be thousands. Any number of streams may wait for one event. */
 typedef struct kd_event_table {
   uint32_t struct_size; /* sizeof(kd_event_table) as the plugin knew it */
