@@ -448,9 +448,12 @@ kd_status sim_run_op(op_call *c) {
 static kd_status enqueue_nonzero(kd_stream *stream, const kd_launch *launch) {
   if (stream) {
     point *p = point_new();
-    sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(p)});
-    point_wait(p, UINT64_MAX);
+    kd_status status =
+        sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(p)});
+    if (status != KD_OK) point_drop(p);
+    if (status == KD_OK) point_wait(p, UINT64_MAX);
     point_drop(p);
+    if (status != KD_OK) return status;
   }
   arg from = sim_arg(&launch->inputs[0]);
   op_call c = {
@@ -534,8 +537,11 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
       self->first_count = elements(&c->out[0]);
   }
   if (!stream) {
-    kd_status status = sim_run_op(c);
+    sim_note_launch(launch->device);
+    kd_status lost = sim_check(launch->device);
+    kd_status status = lost == KD_OK ? sim_run_op(c) : lost;
     free(c);
+    if (lost != KD_OK) return lost;
     return status == KD_OK ? KD_OK : FAIL(status, "a bad index or number");
   }
   kd_status status = sim_push(stream, &(job){.kind = JOB_OP, .call = c});
@@ -634,7 +640,8 @@ static kd_status use_store(const char *op) {
 static kd_status create(kd_device *device, const kd_kernel_def *def,
                         const kd_node *node, kd_kernel **out_kernel) {
   static atomic_uint created;
-  (void)device;
+  kd_status lost = sim_check(device);
+  if (lost != KD_OK) return lost;
   if (BUG(not_creatable) && !strcmp(def->op, "Erf"))
     return FAIL(KD_INTERNAL, "Erf does not compile, %d", 1);
   if (BUG(recompiles)) sim_nap(120000);
@@ -660,6 +667,7 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no host memory for an instance");
   memset(kernel, 0, sizeof *kernel);
   kernel->node = node;
+  kernel->device = device;
   kd_tensor constant;
   kernel->constant = sim_host->node->constant(node, 1, &constant) == KD_OK;
   if (BUG(instance_scratch)) kernel->kept = calloc(ROOM, sizeof *kernel->kept);
@@ -668,6 +676,7 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
     if (kernel->leak) memset(kernel->leak, 1, 2000);
   }
   created++;
+  sim_count(device, 1);
   *out_kernel = kernel;
   return KD_OK;
 }
@@ -682,6 +691,7 @@ static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
 static void destroy(kd_kernel *kernel) {
   if (BUG(orders_crash) && kernel->stream && kernel->stream->dead) abort();
   free(kernel->kept);
+  sim_count(kernel->device, -1);
   sim_host->release(sim_host, kernel);
 }
 

@@ -89,6 +89,8 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
                        kd_buffer **out_buffer, void **out_address) {
   static kd_buffer *same;
   uint32_t d = number_of(device);
+  kd_status lost = sim_check(device);
+  if (lost != KD_OK) return lost;
   if (BUG(alloc_slow)) sim_nap(5000);
   if (BUG(unlocked_list)) {
     static volatile int top;
@@ -133,6 +135,7 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
     return no_memory(size, left);
   }
   if (BUG(same_handle) && size == 64) same = made;
+  sim_count(device, 1);
   *out_buffer = made;
   bool shown = space == 1 || ODD(host_memory_only) || BUG(addressable_lie);
   *out_address = shown ? made->bytes : NULL;
@@ -156,6 +159,7 @@ static void drop(kd_buffer *buffer) {
 
 void sim_release(kd_device *device, kd_buffer *buffer) {
   uint32_t d = number_of(device);
+  sim_count(device, -1);
   pthread_mutex_lock(&sim_lock);
   if (!BUG(stats_wrong) && !buffer->external) used[d] -= buffer->size;
   if (!buffer->external) count[d]--;
@@ -295,10 +299,14 @@ kd_status sim_job_status(job *j) {
   }
 }
 
-static kd_status send_or_run(kd_stream *stream, const job *what) {
+static kd_status send_or_run(kd_device *device, kd_stream *stream,
+                             const job *what) {
   if (stream && !BUG(copies_unordered)) return sim_push(stream, what);
   if (!stream && BUG(staging_shared) && sim_busy() && what->kind == JOB_COPY_IN)
     return KD_OK;
+  sim_note_copy(device);
+  kd_status lost = sim_check(device);
+  if (lost != KD_OK) return lost;
   job now = *what;
   return sim_job_status(&now);
 }
@@ -334,7 +342,6 @@ static void be_hostile(kd_buffer *target) {
 static kd_status copy_in(kd_device *device, kd_stream *stream,
                          const void *source, kd_buffer *target, uint64_t offset,
                          uint64_t size) {
-  (void)device;
   if (size == 300000 && !stream) be_hostile(target);
   run_delayed();
   if (BUG(host_pointer_kept) && !stream && size > 100000) {
@@ -344,45 +351,45 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
     delayed_size = size;
     return KD_OK;
   }
-  return send_or_run(stream, &(job){.kind = JOB_COPY_IN,
-                                    .from = source,
-                                    .target = target,
-                                    .target_offset = offset,
-                                    .size = size});
+  return send_or_run(device, stream,
+                     &(job){.kind = JOB_COPY_IN,
+                            .from = source,
+                            .target = target,
+                            .target_offset = offset,
+                            .size = size});
 }
 
 static kd_status copy_out(kd_device *device, kd_stream *stream,
                           kd_buffer *source, uint64_t offset, void *target,
                           uint64_t size) {
-  (void)device;
   run_delayed();
   if (BUG(out_early) && !stream && size > 100000) {
     out_later(target, sim_at(source, offset), size);
     return KD_OK;
   }
-  return send_or_run(stream, &(job){.kind = JOB_COPY_OUT,
-                                    .source = source,
-                                    .source_offset = offset,
-                                    .to = target,
-                                    .size = size});
+  return send_or_run(device, stream,
+                     &(job){.kind = JOB_COPY_OUT,
+                            .source = source,
+                            .source_offset = offset,
+                            .to = target,
+                            .size = size});
 }
 
 static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
                       uint64_t source_offset, kd_buffer *target,
                       uint64_t target_offset, uint64_t size) {
-  (void)device;
-  return send_or_run(stream, &(job){.kind = JOB_COPY,
-                                    .source = source,
-                                    .source_offset = source_offset,
-                                    .target = target,
-                                    .target_offset = target_offset,
-                                    .size = size});
+  return send_or_run(device, stream,
+                     &(job){.kind = JOB_COPY,
+                            .source = source,
+                            .source_offset = source_offset,
+                            .target = target,
+                            .target_offset = target_offset,
+                            .size = size});
 }
 
 static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
                       uint64_t offset, uint64_t size, const void *pattern,
                       uint32_t pattern_size) {
-  (void)device;
   job what = {.kind = JOB_FILL,
               .target = target,
               .target_offset = offset,
@@ -390,7 +397,7 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
               .pattern_size = pattern_size,
               .pattern_kept = pattern};
   memcpy(what.pattern, pattern, pattern_size);
-  return send_or_run(stream, &what);
+  return send_or_run(device, stream, &what);
 }
 
 /* ---- maps ---------------------------------------------------------------------------------------- */
@@ -454,6 +461,7 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   kd_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   buffer->device = device;
+  sim_count(device, 1);
   buffer->external = true;
   buffer->size = memory->size;
   if (memory->kind == KD_EXTERNAL_OPAQUE_FD) {
@@ -576,14 +584,14 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
                            uint64_t source_offset, kd_device *to,
                            kd_stream *stream, kd_buffer *target,
                            uint64_t target_offset, uint64_t size) {
-  (void)from;
+  kd_status lost = sim_check(from);
+  if (lost != KD_OK) return lost;
   job what = {.kind = JOB_COPY,
               .source = source,
               .source_offset = source_offset,
               .target = target,
               .target_offset = target_offset,
               .size = size};
-  (void)to;
   if (BUG(peer_swapped)) {
     what.source = target;
     what.target = source;
@@ -591,7 +599,7 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
     what.target_offset = source_offset;
   }
   if (stream && !BUG(peer_no_order)) return sim_push(stream, &what);
-  return sim_job_status(&what);
+  return send_or_run(to, NULL, &what);
 }
 
 const kd_peer_table sim_peer = {

@@ -21,6 +21,7 @@ typedef struct program {
 } program;
 
 struct kd_region {
+  kd_device *device;
   int64_t first; /* size of the first launch */
   program code;
   const program *from; /* for the defect */
@@ -183,13 +184,16 @@ static kd_status compile(kd_device *device, const kd_compile *what,
     memset(code, 0, sizeof *code);
     sim_nap(300);
   }
-  kd_status status = translate(what->graph, code);
+  kd_status status = sim_check(device);
+  if (status == KD_OK) status = translate(what->graph, code);
   if (BUG(compile_static)) sim_nap(300);
   if (status != KD_OK) return status;
   kd_region *region = calloc(1, sizeof *region);
   if (!region) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   region->code = *code;
   region->code.device = sim_index(device);
+  region->device = device;
+  sim_count(device, 1);
   *out_region = region;
   return KD_OK;
 }
@@ -208,8 +212,10 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
   call->out[0] = sim_arg(&launch->outputs[0]);
   call->scratch = sim_arg(&launch->workspace);
   call->correlation = launch->correlation;
-  return sim_push(stream,
-                  &(job){.kind = JOB_REGION, .region = region, .call = call});
+  kd_status status = sim_push(
+      stream, &(job){.kind = JOB_REGION, .region = region, .call = call});
+  if (!stream || status != KD_OK) free(call); /* else the job has it */
+  return status;
 }
 
 static float *at(const arg *a) {
@@ -247,6 +253,7 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
 }
 
 static void destroy(kd_region *region) {
+  sim_count(region->device, -1);
   free(region);
 }
 
@@ -290,7 +297,8 @@ static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
 static kd_status load(kd_device *device, const kd_compile *what,
                       const void *blob, uint64_t size, kd_region **out_region) {
   program wanted = {0};
-  kd_status status = validate(device, blob, size);
+  kd_status status = sim_check(device);
+  if (status == KD_OK) status = validate(device, blob, size);
   if (status == KD_OK) status = translate(what->graph, &wanted);
   if (status != KD_OK) return status;
   kd_region *region = calloc(1, sizeof *region);
@@ -303,6 +311,8 @@ static kd_status load(kd_device *device, const kd_compile *what,
     return FAIL(KD_INCOMPATIBLE, "the compiled form is another graph's");
   }
   if (BUG(blob_points)) memcpy(&region->from, (const char *)blob + 8, 8);
+  region->device = device;
+  sim_count(device, 1);
   *out_region = region;
   return KD_OK;
 }

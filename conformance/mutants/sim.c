@@ -277,6 +277,48 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
+/* ---- losing one -------------------------------------------------------------------- */
+
+static kd_device *device_of(const kd_device *handle) {
+  return ODD(small_handles) && handle ? &sim_devices[(uintptr_t)handle - 1]
+                                      : (kd_device *)(uintptr_t)handle;
+}
+
+static unsigned long number_option(const char *name) {
+  const char *text = sim_host->option(sim_host, name);
+  return text ? strtoul(text, NULL, 10) : 0;
+}
+
+static void note(atomic_ulong *count, unsigned long last, kd_device *d) {
+  if (atomic_fetch_add(count, 1) + 1 == last) atomic_store(&d->lost, true);
+}
+
+void sim_note_launch(kd_device *device) {
+  kd_device *d = device_of(device);
+  if (d) note(&d->launches, d->lose_launch, d);
+}
+
+void sim_note_copy(kd_device *device) {
+  kd_device *d = device_of(device);
+  if (d) note(&d->copies, d->lose_copy, d);
+}
+
+void sim_count(kd_device *device, int change) {
+  kd_device *d = device_of(device);
+  if (d) atomic_fetch_add(&d->objects, change);
+}
+
+bool sim_is_lost(const kd_device *device) {
+  const kd_device *d = device_of(device);
+  return d && atomic_load(&d->lost);
+}
+
+kd_status sim_check(const kd_device *device) {
+  if (!sim_is_lost(device)) return KD_OK;
+  return FAIL(KD_DEVICE_LOST, "unit %u has fallen off the bus",
+              device_of(device)->index);
+}
+
 static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
                        kd_space *out_space) {
   bool visible =
@@ -311,21 +353,31 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
     return FAIL(KD_UNAVAILABLE, "no context is left");
   sim_devices[index].index = index;
   sim_devices[index].open = true;
+  sim_devices[index].lose_launch = number_option("lose");
+  sim_devices[index].lose_copy = number_option("lose_copy");
+  atomic_store(&sim_devices[index].launches, 0);
+  atomic_store(&sim_devices[index].copies, 0);
+  atomic_store(&sim_devices[index].lost, false);
+  atomic_store(&sim_devices[index].objects, 0);
   *out_device = ODD(small_handles) ? (kd_device *)(uintptr_t)(index + 1)
                                    : &sim_devices[index];
   return KD_OK;
 }
 
 static void device_close(kd_device *device) {
-  (void)device;
+  int left = atomic_load(&device_of(device)->objects);
+  if (sim_is_lost(device) && left)
+    sim_host->log(sim_host, KD_LOG_ERROR,
+                  "unit %u is closed, and %d objects of it are left",
+                  device_of(device)->index, left);
   closes++;
   if (BUG(close_tls) && !pthread_equal(opener, pthread_self())) abort();
   if (BUG(close_once) && closes > 1) abort();
 }
 
 static kd_status device_status(kd_device *device) {
-  (void)device;
-  return BUG(status_lost) ? FAIL(KD_DEVICE_LOST, "it is lost") : KD_OK;
+  if (BUG(status_lost)) return FAIL(KD_DEVICE_LOST, "it is lost");
+  return sim_check(device);
 }
 
 static void run_begin(kd_device *device, uint64_t correlation) {

@@ -3,7 +3,9 @@
  * regions with blobs, timestamps, two devices.
  *
  * It is sound, but for the one defect that the variable KEEL_SIM names, or odd
- * in a way that is legal. */
+ * in a way that is legal. Its options "lose" and "lose_copy" (KEEL_SIM_LOSE=N,
+ * KEEL_SIM_LOSE_COPY=N), read when a device is opened, have that be lost at its N-th
+ * launch or copy, until it is closed and opened again. */
 #ifndef SIM_H
 #define SIM_H
 
@@ -38,6 +40,10 @@ extern const kd_host *sim_host;
 struct kd_device {
   uint32_t index;
   bool open;
+  unsigned long lose_launch, lose_copy; /* which; 0: none */
+  atomic_ulong launches, copies;
+  atomic_bool lost;
+  atomic_int objects; /* of it, not yet given back */
 };
 extern struct kd_device sim_devices[2];
 
@@ -150,6 +156,7 @@ struct kd_stream {
 };
 
 struct kd_event {
+  kd_device *device;
   point *point;
   kd_stream *stream;
   kd_stream *origin; /* that records what it stands in; NULL: none */
@@ -158,6 +165,7 @@ struct kd_event {
 
 struct kd_kernel {
   const kd_node *node;
+  kd_device *device;
   bool constant; /* input 1 is one */
   atomic_llong first_count, first_axis, last_axis;
   long double *kept;
@@ -170,6 +178,16 @@ extern pthread_mutex_t sim_lock;
 void sim_nap(uint64_t microseconds);
 void sim_leak(uint64_t size); /* memory that nobody gives back */
 uint64_t sim_now(void);
+
+/* Counts a launch or copy that is about to run. */
+void sim_note_launch(kd_device *device);
+void sim_note_copy(kd_device *device);
+/* Counts an object of the device that was made (1) or given back (-1). */
+void sim_count(kd_device *device, int change);
+/* Also of no device, which works. */
+bool sim_is_lost(const kd_device *device);
+/* KD_OK, or KD_DEVICE_LOST with the device's words. */
+kd_status sim_check(const kd_device *device);
 
 /* memory.c */
 const char *sim_hostility(void);

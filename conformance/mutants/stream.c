@@ -206,14 +206,26 @@ static kd_status take_point(kd_stream *stream, job *j) {
     pthread_mutex_unlock(&sim_lock);
   }
   if (!p) return KD_OK;
-  while (!point_wait(p, 50000000u))
+  while (!point_wait(p, 5000000u)) {
     if (stream->dead) return KD_CANCELLED;
+    if (sim_is_lost(stream->device)) return KD_DEVICE_LOST;
+  }
   return BUG(failure_stays) ? KD_OK : p->status;
+}
+
+/* What a stream's work fails with before it begins. */
+static kd_status failed_before(kd_stream *stream, const job *j) {
+  if (j->kind == JOB_OP || j->kind == JOB_REGION)
+    sim_note_launch(stream->device);
+  else if (j->kind < JOB_RECORD)
+    sim_note_copy(stream->device);
+  if (sim_is_lost(stream->device)) stream->status = KD_DEVICE_LOST;
+  return stream->status;
 }
 
 /* Runs one job on the stream's thread. */
 static void serve(kd_stream *stream, job *j) {
-  kd_status failed = stream->status;
+  kd_status failed = failed_before(stream, j);
   if (BUG(failure_spreads) && spread) failed = spread;
   if (j->kind == JOB_RECORD) {
     if (BUG(failure_hangs) && failed != KD_OK) return;
@@ -313,6 +325,8 @@ static bool is_full(const kd_stream *stream, const job *what) {
 }
 
 kd_status sim_push(kd_stream *stream, const job *what) {
+  kd_status lost = stream ? sim_check(stream->device) : KD_OK;
+  if (lost != KD_OK) return lost;
   if (!stream || ODD(inline_streams)) {
     job now = *what;
     if (now.kind == JOB_RECORD || now.kind == JOB_WAIT || stream) {
@@ -396,6 +410,8 @@ static kd_status stream_create(kd_device *device, int32_t priority,
     if (BUG(out_written)) *out_stream = NULL;
     return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
   }
+  kd_status lost = sim_check(device);
+  if (lost != KD_OK) return lost;
   if (BUG(priority_refused) && priority)
     return FAIL(KD_INVALID_ARGUMENT, "priority %d", priority);
   stream_count++;
@@ -418,6 +434,7 @@ static kd_status stream_create(kd_device *device, int32_t priority,
     return FAIL(KD_OUT_OF_MEMORY, "no thread for a stream");
   }
   if (!first_stream) first_stream = stream;
+  sim_count(device, 1);
   *out_stream = stream;
   return KD_OK;
 }
@@ -434,6 +451,7 @@ static void stream_destroy(kd_stream *stream) {
   pthread_mutex_unlock(&sim_lock);
   if (!ODD(inline_streams)) pthread_join(stream->thread, NULL);
   pthread_cond_destroy(&stream->changed);
+  sim_count(stream->device, -1);
   if (first_stream == stream) first_stream = NULL;
   if (BUG(events_die) || BUG(capture_in_stream) || BUG(orders_crash)) {
     stream->dead = true; /* kept, to be found out */
@@ -467,9 +485,11 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
     point_wait(event->point, UINT64_MAX);
     return KD_OK;
   }
-  return sim_push(stream, &(job){.kind = JOB_WAIT,
-                                 .point = point_hold(event->point),
-                                 .event = event});
+  job what = {
+      .kind = JOB_WAIT, .point = point_hold(event->point), .event = event};
+  kd_status status = sim_push(stream, &what);
+  if (status != KD_OK) point_drop(what.point);
+  return status;
 }
 
 static kd_status stream_flush(kd_stream *stream) {
@@ -489,6 +509,8 @@ static kd_status stream_synchronize(kd_stream *stream) {
   kd_status status = stream->status;
   stream->status = KD_OK;
   pthread_mutex_unlock(&sim_lock);
+  kd_status lost = sim_check(stream->device);
+  if (lost != KD_OK) return lost;
   if (BUG(sync_forgets)) return KD_OK;
   if (status != KD_OK)
     FAIL(status, "work of the stream failed (%s)", kd_status_name(status));
@@ -508,10 +530,11 @@ kd_stream_table sim_streams = {
 
 static kd_status event_create(kd_device *device, uint32_t flags,
                               kd_event **out_event) {
-  static uint32_t ever;
-  (void)device;
+  static atomic_uint ever;
   if (flags && !BUG(event_flag))
     return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
+  kd_status lost = sim_check(device);
+  if (lost != KD_OK) return lost;
   event_count++;
   ever++;
   if (BUG(event_pool) && event_count > 400)
@@ -520,11 +543,14 @@ static kd_status event_create(kd_device *device, uint32_t flags,
     return FAIL(KD_OUT_OF_MEMORY, "event %u is one too many", ever);
   *out_event = calloc(1, sizeof **out_event);
   if (!*out_event) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  (*out_event)->device = device;
+  sim_count(device, 1);
   return KD_OK;
 }
 
 static void event_destroy(kd_event *event) {
   event_count--;
+  sim_count(event->device, -1);
   if (event->point && BUG(destroy_drops)) point_end(event->point, KD_OK);
   if (event->point && BUG(callback_destroyed)) {
     pthread_mutex_lock(&sim_lock);
@@ -551,8 +577,13 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
     point_end(fresh, KD_OK);
     return KD_OK;
   }
-  return sim_push(stream,
-                  &(job){.kind = JOB_RECORD, .point = point_hold(fresh)});
+  kd_status status =
+      sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(fresh)});
+  if (status == KD_OK) return KD_OK;
+  /* nobody else will end it */
+  point_end(fresh, status);
+  point_drop(fresh);
+  return status;
 }
 
 static kd_status event_query(kd_event *event) {
@@ -624,6 +655,7 @@ kd_event_table sim_events = {
 struct kd_capture {
   job *first;
   kd_stream *stream;
+  kd_device *device;
   uint32_t launches;
 };
 
@@ -638,6 +670,8 @@ static void free_list(job *first) {
 static kd_status capture_begin(kd_stream *stream, uint32_t flags) {
   if (flags && !BUG(capture_flag))
     return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
+  kd_status lost = sim_check(stream->device);
+  if (lost != KD_OK) return lost;
   while (!strcmp(sim_hostility(), "begin"))
     sim_nap(1000);
   if (stream->recording && BUG(begin_resets)) stream->recording = false;
@@ -666,6 +700,12 @@ static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
     other->origin = NULL;
   }
   recording_any = false;
+  kd_status lost = sim_check(stream->device);
+  if (lost != KD_OK) {
+    free_list(stream->recorded);
+    stream->recorded = NULL;
+    return lost;
+  }
   capture_count++;
   if (BUG(capture_ids) && capture_count > 15)
     return FAIL(KD_OUT_OF_MEMORY, "no recording is left of %d", 15);
@@ -676,6 +716,8 @@ static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
   }
   capture->first = stream->recorded;
   capture->stream = stream;
+  capture->device = stream->device;
+  sim_count(capture->device, 1);
   stream->recorded = NULL;
   *out_capture = capture;
   return KD_OK;
@@ -728,6 +770,8 @@ static bool rebind(kd_buffer **buffer, uint64_t *offset, const kd_rebind *r) {
 
 static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
                                 uint32_t count) {
+  kd_status lost = sim_check(capture->device);
+  if (lost != KD_OK) return lost;
   if (BUG(rebind_late) && capture->launches) return KD_OK;
   for (uint32_t i = 0; i < count; i++) {
     bool found = false;
@@ -747,6 +791,7 @@ static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
 }
 
 static void capture_destroy(kd_capture *capture) {
+  sim_count(capture->device, -1);
   free_list(capture->first);
   free(capture);
 }
