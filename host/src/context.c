@@ -11,6 +11,7 @@
 #include "loader/loader.h"
 #include "loader/visible.h"
 #include "memory/copy.h"
+#include "memory/lost.h"
 #include "memory/transfer.h"
 #include "ops/schema.h"
 #include "trace/clocks.h"
@@ -167,7 +168,7 @@ static keel_status open_device(keel_device *device) {
     if (status != KD_OK) {
       if (!keel_said())
         keel_fail(status, "no reason given (%s)", keel_status_name(status));
-      keel_library_device_drop(plugin, device->index);
+      keel_library_device_drop(plugin, device->index, false);
     }
   }
   if (status != KD_OK) {
@@ -175,31 +176,89 @@ static keel_status open_device(keel_device *device) {
     return keel_while(status, "while %s was opened", device->name);
   }
   keel_clock_opened(device);
+  atomic_store(&device->lost, false);
   atomic_store_explicit(&device->ready, true, memory_order_release);
   return KD_OK;
 }
 
 keel_status keel_device_ready(keel_device *device) {
   if (atomic_load_explicit(&device->ready, memory_order_acquire)) return KD_OK;
+  /* not with the lock: who opens it again has that, and waits for those inside */
+  if (atomic_load(&device->lost)) return keel_lost_refuse(device);
   pthread_mutex_lock(&device->opening);
   keel_status status = KD_OK;
-  if (!atomic_load_explicit(&device->ready, memory_order_acquire))
+  if (atomic_load(&device->lost))
+    status = keel_lost_refuse(device);
+  else if (!atomic_load_explicit(&device->ready, memory_order_acquire))
     status = open_device(device);
   pthread_mutex_unlock(&device->opening);
   return status;
+}
+
+/* Nothing of it is left but its streams. */
+static void leave_device(keel_device *device) {
+  const kd_stream_table *streams = &device->plugin->streams;
+  if (device->transfers.stream) streams->destroy(device->transfers.stream);
+  if (device->stream) streams->destroy(device->stream);
+  if (device->handle)
+    keel_library_device_drop(device->plugin, device->index,
+                             atomic_load(&device->lost));
+  device->transfers.stream = NULL;
+  device->stream = NULL;
+  device->handle = NULL;
 }
 
 static void close_device(keel_device *device) {
   keel_device_drain(device);
   keel_clock_closes(device);
   keel_heap_deinit(&device->heap);
-  if (device->transfers.stream)
-    device->plugin->streams.destroy(device->transfers.stream);
-  if (device->stream) device->plugin->streams.destroy(device->stream);
-  if (device->handle) keel_library_device_drop(device->plugin, device->index);
+  leave_device(device);
   pthread_mutex_destroy(&device->opening);
   pthread_mutex_destroy(&device->stream_lock);
   pthread_mutex_destroy(&device->transfers.lock);
+  pthread_mutex_destroy(&device->words_lock);
+}
+
+/* ---- lost devices ----------------------------------------------------------- */
+
+keel_status keel_device_status(keel_device *device) {
+  return atomic_load(&device->lost) ? keel_lost_refuse(device) : KD_OK;
+}
+
+/* Gives back what the runtime alone holds of a lost device, and the device, where that is
+ * all. */
+static keel_status give_up(keel_device *device) {
+  keel_lost_await(device); /* from now on threads only free things */
+  keel_transfers_end(device);
+  keel_device_settle(device);
+  keel_heap_drain(&device->heap);
+  keel_lost_await(device);
+  /* acquire: what was done with it */
+  uint64_t pieces =
+      atomic_load_explicit(&device->heap.pieces, memory_order_acquire);
+  uint32_t held = atomic_load_explicit(&device->held, memory_order_acquire);
+  if (pieces || held)
+    return keel_fail(KD_FAILED_PRECONDITION,
+                     "%s was lost, and is opened again when nothing of it is"
+                     " held; release its tensors and plans (%llu pieces of its"
+                     " memory and %u parts of plans are left)",
+                     device->name, (unsigned long long)pieces, held);
+  keel_instances_destroy(device);
+  keel_lost_await(device); /* who had taken a kernel before */
+  keel_clock_closes(device);
+  leave_device(device);
+  return KD_OK;
+}
+
+keel_status keel_device_reopen(keel_device *device) {
+  pthread_mutex_lock(&device->opening);
+  bool lost = atomic_load(&device->lost);
+  keel_status status = lost && device->handle ? give_up(device) : KD_OK;
+  if (status == KD_OK &&
+      !atomic_load_explicit(&device->ready, memory_order_acquire))
+    status = open_device(device);
+  pthread_mutex_unlock(&device->opening);
+  return status;
 }
 
 void keel_close(keel_context *context) {

@@ -60,6 +60,14 @@ struct keel_device {
   bool clocked;      /* it runs */
   keel_speed speed;  /* flops 0: not measured; under `opening` */
   keel_device *same; /* earlier, of another plugin: one silicon; or NULL */
+
+  /* memory/lost.h */
+  bool losable;       /* it has a device_status; else it can't be lost */
+  atomic_bool lost;   /* and what it said, written before, under the lock */
+  atomic_uint inside; /* threads that use its handles */
+  atomic_uint held;   /* by what keeps copies of them */
+  pthread_mutex_t words_lock;
+  char words[1024];
 };
 
 /* A candidate for a plugin, loaded or refused. */

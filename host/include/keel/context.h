@@ -151,6 +151,27 @@ KEEL_API keel_status keel_device_kernel(const keel_device *device,
  * flow, sequences): name by index, or NULL past the last. */
 KEEL_API const char *keel_runtime_op(uint32_t index);
 
+/* Whether a device works, as far as the runtime knows: it finds out by a call that fails.
+ * Returns KD_OK, KD_DEVICE_LOST (the message has the device's own words). */
+KEEL_API keel_status keel_device_status(keel_device *device);
+
+/* Opens a lost device again; one that works stays as it is.
+ *
+ * When a device is lost (unplugged, reset, hung), what runs on it fails with KD_DEVICE_LOST,
+ * and so does all that is begun on it from then on; other devices, and runs that do not need
+ * it, go on. Nothing is moved to another device by itself. Its memory is gone: values on it
+ * can't be read any more. They and the plans that use the device are released first, and
+ * plans are made anew of their programs afterwards. Prepared ops stay, and work again:
+ * kernels are made anew as they are needed.
+ *
+ * Any thread may call it, but not from a callback of the runtime; it waits for calls of the
+ * device that are under way, which fail. Where the call fails the device stays lost, and it
+ * may be made again.
+ * Returns KD_OK, KD_FAILED_PRECONDITION (values or plans are left, which the message counts;
+ * or another context of the process still has the device), or why the device can't be opened
+ * (KD_UNAVAILABLE: it is not there yet, or for good). */
+KEEL_API keel_status keel_device_reopen(keel_device *device);
+
 /* The calling thread's device scopes: ops without a device of their own run on
  * the innermost one. A pop without a push does nothing. Returns KD_OK,
  * KD_OUT_OF_RANGE (more than 32 deep). */

@@ -11,15 +11,19 @@ typedef struct keel_instance {
   atomic_uint refs;
   keel_device *device;
   const kd_kernel_def *def;
-  kd_kernel *handle; /* NULL where the definition has no `create` */
+  /* NULL where the definition has no `create`, or when the device was lost since. Put there
+   * with release, acquired. */
+  _Atomic(kd_kernel *) handle;
   keel_opdef *op;
   struct kd_node node;     /* what `create` saw; the arrays below */
   const keel_type **types; /* of inputs, then outputs */
   keel_tensor **constants; /* by input, retained; NULL: none */
   uint32_t blocked_inputs; /* bit i: input i has the blocked layout */
   bool blocked_output;
+  bool listed; /* it has a kernel of its own */
   uint64_t hash;
   struct keel_instance *next, *newer, *older; /* in the cache */
+  struct keel_instance *after, *before;       /* of all there are */
 } keel_instance;
 
 /* What an instance is made for. */
@@ -40,6 +44,19 @@ keel_status keel_instance_get(keel_kernel_cache *cache,
                               const keel_instance_key *key,
                               keel_instance **out_instance);
 void keel_instance_release(keel_instance *instance);
+
+/* Makes the kernel anew, inside a device that was opened again. */
+keel_status keel_instance_renew(keel_instance *instance);
+static inline keel_status keel_instance_ready(keel_instance *instance) {
+  return !instance->def->create ||
+                 atomic_load_explicit(&instance->handle, memory_order_acquire)
+             ? KD_OK
+             : keel_instance_renew(instance);
+}
+
+/* Gives all kernels of a lost device back, inside which nobody is; they are made anew at
+ * their next use. */
+void keel_instances_destroy(keel_device *device);
 
 keel_status keel_kernel_cache_create(keel_kernel_cache **out_cache);
 void keel_kernel_cache_destroy(keel_kernel_cache *cache);

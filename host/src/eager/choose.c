@@ -3,6 +3,7 @@
 
 #include "eager/site.h"
 #include "layers/layers.h"
+#include "memory/lost.h"
 
 static bool allows(uint64_t types, const keel_type *type) {
   return !type || (types & KD_TYPES(type->dtype));
@@ -29,10 +30,12 @@ static bool fits(keel_device *device, const kd_kernel_def *def,
       (blocked && !(def->flags & layouts)) || !types_fit(def, node))
     return false;
   if (!def->supports) return true;
+  if (keel_device_enter(device) != KD_OK) return false;
   keel_status status = keel_layers_enter("kernel.supports");
   uint64_t began = keel_now();
   if (status == KD_OK) status = def->supports(device->handle, node);
   keel_layers_left(&device->context->log, "kernel.supports", began, status);
+  keel_lost_leave(device);
   return status == KD_OK;
 }
 
@@ -85,6 +88,7 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
                                keel_device **out_device,
                                const kd_kernel_def **out_def) {
   keel_device *first = wanted ? wanted : context->default_device;
+  if (first && atomic_load(&first->lost)) return keel_lost_refuse(first);
   keel_hush();
   for (int i = -2; i < (int)context->device_count; i++) {
     keel_device *device = i == -2   ? first

@@ -7,6 +7,7 @@
 #include "eager/cache.h"
 
 #include "memory/copy.h"
+#include "memory/lost.h"
 
 #define BUCKETS 1024
 #define MOST    2048
@@ -20,11 +21,53 @@ struct keel_kernel_cache {
 
 /* ---- one instance --------------------------------------------------------- */
 
-static void instance_free(keel_instance *instance) {
-  if (instance->handle) {
-    keel_device_drain(instance->device); /* enqueued work may use it */
-    instance->def->destroy(instance->handle);
+/* All that have a kernel of their own. */
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static keel_instance *all;
+
+static void enlist(keel_instance *instance) {
+  pthread_mutex_lock(&listing);
+  instance->after = all;
+  if (all) all->before = instance;
+  all = instance;
+  pthread_mutex_unlock(&listing);
+}
+
+/* Takes the kernel, which is then the caller's. Inside the device. */
+static kd_kernel *delist(keel_instance *instance) {
+  pthread_mutex_lock(&listing);
+  if (instance->after) instance->after->before = instance->before;
+  if (instance->before)
+    instance->before->after = instance->after;
+  else
+    all = instance->after;
+  kd_kernel *handle = atomic_exchange(&instance->handle, NULL);
+  pthread_mutex_unlock(&listing);
+  return handle;
+}
+
+void keel_instances_destroy(keel_device *device) {
+  pthread_mutex_lock(&listing);
+  for (keel_instance *at = all; at; at = at->after) {
+    if (at->device != device) continue;
+    kd_kernel *handle = atomic_exchange(&at->handle, NULL);
+    if (handle) at->def->destroy(handle);
   }
+  pthread_mutex_unlock(&listing);
+}
+
+static void drop_handle(keel_instance *instance) {
+  keel_lost_enter(instance->device);
+  kd_kernel *handle = delist(instance);
+  if (handle) {
+    keel_device_settle(instance->device); /* enqueued work may use it */
+    instance->def->destroy(handle);
+  }
+  keel_lost_leave(instance->device);
+}
+
+static void instance_free(keel_instance *instance) {
+  if (instance->listed) drop_handle(instance);
   for (uint32_t i = 0; instance->constants && i < instance->node.input_count;
        i++)
     keel_tensor_release(instance->constants[i]);
@@ -69,18 +112,36 @@ static keel_status copy_key(keel_instance *instance,
   return KD_OK;
 }
 
-static keel_status create_handle(keel_instance *instance) {
-  if (!instance->def->create) return KD_OK;
+keel_status keel_instance_renew(keel_instance *instance) {
+  kd_kernel *handle = NULL, *none = NULL;
   keel_hush();
-  kd_status status =
-      instance->def->create(instance->device->handle, instance->def,
-                            &instance->node, &instance->handle);
-  if (status == KD_OK) return KD_OK;
-  instance->handle = NULL;
+  kd_status status = instance->def->create(
+      instance->device->handle, instance->def, &instance->node, &handle);
+  if (status == KD_OK) {
+    /* release: what the plugin wrote */
+    if (!atomic_compare_exchange_strong_explicit(&instance->handle, &none,
+                                                 handle, memory_order_acq_rel,
+                                                 memory_order_relaxed))
+      instance->def->destroy(handle); /* another thread was faster */
+    return KD_OK;
+  }
+  status = keel_lost_judge(instance->device, status);
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return keel_while(status, "while %s made a kernel for %s",
                     instance->device->name, instance->op->schema->name);
+}
+
+static keel_status create_handle(keel_instance *instance) {
+  if (!instance->def->create) return KD_OK;
+  KEEL_TRY(keel_device_enter(instance->device));
+  keel_status status = keel_instance_renew(instance);
+  if (status == KD_OK) {
+    instance->listed = true;
+    enlist(instance);
+  }
+  keel_lost_leave(instance->device);
+  return status;
 }
 
 static keel_status make(const keel_instance_key *key,

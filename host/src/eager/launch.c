@@ -3,6 +3,7 @@
 
 #include "base/refs.h"
 #include "memory/copy.h"
+#include "memory/lost.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/tickets.h"
@@ -175,6 +176,7 @@ static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
 
 keel_status keel_launch_failed(const keel_site *site,
                                const keel_binding *binding, kd_status status) {
+  status = keel_lost_judge(binding->device, status);
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   const char *where = site->where;
@@ -268,10 +270,11 @@ static keel_status run_with(launch *run, const keel_type *const *out_types,
   return call_kernel(run);
 }
 
-keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
-                            const keel_type *const *out_types,
-                            keel_tensor *const *inputs, keel_tensor **outputs,
-                            uint32_t donated) {
+/* The device is entered. */
+static keel_status run_inside(keel_site *site, const keel_binding *binding,
+                              const keel_type *const *out_types,
+                              keel_tensor *const *inputs, keel_tensor **outputs,
+                              uint32_t donated) {
   uint32_t n = binding->input_count, m = binding->output_count;
   kd_tensor few_views[FEW];
   keel_tensor *few_moved[FEW];
@@ -314,5 +317,17 @@ keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
     free(views);
     free(moved);
   }
+  return status;
+}
+
+keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
+                            const keel_type *const *out_types,
+                            keel_tensor *const *inputs, keel_tensor **outputs,
+                            uint32_t donated) {
+  KEEL_TRY(keel_device_enter(binding->device));
+  keel_status status = keel_instance_ready(binding->instance);
+  if (status == KD_OK)
+    status = run_inside(site, binding, out_types, inputs, outputs, donated);
+  keel_lost_leave(binding->device);
   return status;
 }

@@ -3,6 +3,7 @@
 #include "exec/framing.h"
 
 #include "eager/launch.h"
+#include "memory/lost.h"
 #include "ops/runtime.h"
 
 /* What comes before what takes the square of it, in bits. */
@@ -226,6 +227,12 @@ static keel_status find_bases(keel_framing *all, uint32_t *base,
   return KD_OK;
 }
 
+/* All kernels are this device's. Handles of it are copied from now on. */
+static void settle_on(keel_framing *all, keel_device *device) {
+  all->heap = &device->heap;
+  keel_device_hold(device);
+}
+
 /* What a view is of. */
 static bool lay_view(keel_framing *all, const keel_step *step) {
   uint32_t from = step->inputs[0], to = step->outputs[0];
@@ -235,7 +242,7 @@ static bool lay_view(keel_framing *all, const keel_step *step) {
     if (step->arrives || !step->site.pinned ||
         all->values[from].origin != FROM_INPUT)
       return false;
-    if (!all->heap) all->heap = &step->site.pinned->heap;
+    if (!all->heap) settle_on(all, step->site.pinned);
     if (all->heap != &step->site.pinned->heap) return false;
   }
   return !all->values[from].blocked && type && keel_type_known(type) &&
@@ -261,11 +268,13 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
       return KD_OK;
     framed->first = all->view_count;
     all->kernel_count++;
+    if (!all->heap) settle_on(all, framed->binding->device);
+    if (all->heap != &framed->binding->device->heap) return KD_OK;
     framed->handle = framed->binding->instance->handle;
+    if (!framed->handle && framed->binding->instance->def->create)
+      return KD_OK; /* the device was lost since */
     framed->enqueue = framed->binding->instance->def->enqueue;
     all->view_count += step->input_count + step->output_count;
-    if (!all->heap) all->heap = &framed->binding->device->heap;
-    if (all->heap != &framed->binding->device->heap) return KD_OK;
     all->records &=
         !(framed->binding->instance->def->flags & KD_KERNEL_NO_CAPTURE);
     KEEL_TRY(lay_kernel(all, base, i));
@@ -347,6 +356,7 @@ static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
 
 static void framing_free(keel_framing *framing) {
   if (!framing) return;
+  if (framing->heap) keel_device_unhold(framing->heap->device);
   free(framing->steps);
   free(framing->views);
   free(framing->sources);

@@ -57,9 +57,10 @@ struct keel_framing {
   patch *input_patches, *outcome_patches;
   uint32_t input_patch_count, outcome_patch_count;
   keel_places places;
-  keel_heap *heap; /* of the arena; its device's are all kernels */
-  bool queued;     /* the device has a stream: it works later, in order */
-  bool records;    /* it can record it, and each kernel lets it */
+  keel_heap
+      *heap;    /* of the arena; its device's are all kernels, and it is held */
+  bool queued;  /* the device has a stream: it works later, in order */
+  bool records; /* it can record it, and each kernel lets it */
   keel_order *order;
   /* By what steps cost; NULL: not measured. Put there once, with release; acquired. */
   _Atomic(keel_order *) ranked;

@@ -6,6 +6,7 @@
 #include "exec/frame.h"
 #include "exec/pool.h"
 #include "exec/versions.h"
+#include "memory/lost.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
 #include "trace/trace.h"
@@ -49,6 +50,7 @@ static keel_status lay_constants(keel_plan *plan, const keel_function *function,
 static keel_status lay_step(keel_plan *plan, const keel_function *function,
                             const keel_node *node, keel_step *step) {
   keel_site_init(&step->site, node->op, node->name, node->device);
+  keel_device_hold(node->device);
   step->site.copy_time = NULL;
   step->site.blocked_output = node->blocked_output;
   step->site.region = node->region;
@@ -135,8 +137,10 @@ keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
 }
 
 void keel_fplan_deinit(keel_fplan *fplan) {
-  for (uint32_t i = 0; i < fplan->step_count; i++)
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
     keel_site_deinit(&fplan->steps[i].site);
+    keel_device_unhold(fplan->steps[i].site.pinned);
+  }
   keel_run *idle = atomic_load(&fplan->idle);
   if (idle) keel_run_free(idle);
   keel_framing_drop(fplan);
@@ -202,6 +206,12 @@ static keel_status copy_strings(keel_arena *arena, uint32_t count,
   return KD_OK;
 }
 
+/* Runs tell the device that they begin and end. */
+static void settle_on(keel_plan *plan, keel_device *device) {
+  plan->device = device;
+  keel_device_hold(device);
+}
+
 /* For plans that are made later; they show nobody their passes. */
 static keel_status keep_params(keel_plan *plan,
                                const keel_plan_params *params) {
@@ -221,7 +231,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
                         const keel_plan_params *params) {
   keel_function *main = NULL;
   keel_device *device = keel_plan_device(program, params);
-  plan->device = device;
+  settle_on(plan, device);
   plan->eager = params->flags & KEEL_PLAN_EAGER;
   plan->no_replay = params->flags & KEEL_PLAN_NO_REPLAY;
   plan->program = program;
@@ -284,7 +294,7 @@ keel_status keel_plan_of_types(const keel_plan *general,
   *out_plan = NULL;
   keel_plan *plan = plan_new(general->context);
   if (!plan) return KD_OUT_OF_MEMORY;
-  plan->device = general->device;
+  settle_on(plan, general->device);
   keel_status status =
       fill_of_types(plan, function, types, params, placed, watch);
   if (status == KD_OK)
@@ -304,7 +314,7 @@ static void forget_types(keel_function *functions) {
 static keel_status fill_loose(keel_plan *loose, const keel_plan *plan,
                               const keel_watch *watch) {
   keel_function *main = NULL;
-  loose->device = plan->device;
+  settle_on(loose, plan->device);
   loose->eager = plan->eager;
   KEEL_TRY(keel_function_clone(plan->program->main, &loose->arena,
                                &loose->functions, &main));
@@ -369,6 +379,7 @@ void keel_plan_release(keel_plan *plan) {
     keel_fplan_deinit(at);
   keel_functions_release(plan->functions);
   keel_program_release(plan->program);
+  keel_device_unhold(plan->device);
   keel_arena_free(&plan->arena);
   free(plan);
 }

@@ -2,6 +2,7 @@
 #include "exec/replay.h"
 
 #include "memory/copy.h"
+#include "memory/lost.h"
 #include "memory/room.h"
 
 #define RECORDINGS    2
@@ -48,7 +49,11 @@ static void hold_places(const keel_replay *replay, recording *r,
 /* When the device is done with it. Returns how its work ended. */
 static keel_status discard(const keel_replay *replay, recording *r) {
   if (!r->capture) return KD_OK;
-  keel_status status = keel_device_drain(replay->device);
+  keel_status status = KD_OK;
+  if (atomic_load(&replay->device->lost))
+    keel_device_settle(replay->device);
+  else
+    status = keel_device_drain(replay->device);
   replay->device->plugin->capture.destroy(r->capture);
   r->capture = NULL;
   hold_places(replay, r, NULL);
@@ -228,6 +233,7 @@ static keel_status launch(const keel_frame *frame, recording *r) {
                               memory_order_relaxed);
     return KD_OK;
   }
+  status = keel_lost_judge(device, status);
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   const char *name = frame->framing->fplan->name;

@@ -213,7 +213,11 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
   kd_status status = KD_OK;
   kd_device *opened = NULL;
   pthread_mutex_lock(&listing);
-  if (library->devices[index].holders == 0) {
+  if (library->devices[index].lost) {
+    status = keel_fail(KD_FAILED_PRECONDITION,
+                       "it was lost, and another context of this process still"
+                       " has it; open it again there, too, or close that");
+  } else if (library->devices[index].holders == 0) {
     keel_hush();
     status = keel_layers_enter("plugin.device_open");
     uint64_t began = keel_now();
@@ -235,11 +239,14 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
   return status;
 }
 
-void keel_library_device_drop(keel_plugin *plugin, uint32_t index) {
+void keel_library_device_drop(keel_plugin *plugin, uint32_t index, bool lost) {
   keel_library *library = plugin->shared;
   pthread_mutex_lock(&listing);
-  if (--library->devices[index].holders == 0)
+  library->devices[index].lost |= lost;
+  if (--library->devices[index].holders == 0) {
+    library->devices[index].lost = false;
     plugin->table.device_close(library->devices[index].handle);
+  }
   pthread_mutex_unlock(&listing);
 }
 

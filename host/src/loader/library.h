@@ -35,6 +35,8 @@ struct keel_library {
     kd_device *_Atomic handle;
     uint32_t holders;
     keel_clock clock;
+    bool
+        lost; /* one of them knows: it is opened anew when all have let it go */
   } * devices;
   uint32_t device_count;
   char said[256]; /* the last line that the plugin logged while it was opened */
@@ -63,10 +65,11 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
 keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
                                uint32_t index, kd_space *out_space);
 
-/* Opens a device, or shares it; and gives it back. */
+/* Opens a device, or shares it; and gives it back. One that was lost is not shared: then
+ * KD_FAILED_PRECONDITION. */
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device);
-void keel_library_device_drop(keel_plugin *plugin, uint32_t index);
+void keel_library_device_drop(keel_plugin *plugin, uint32_t index, bool lost);
 
 /* What an open device's clock says. */
 keel_clock *keel_device_clock(const keel_device *device);

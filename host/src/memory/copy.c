@@ -6,12 +6,14 @@
 #include "memory/copy.h"
 
 #include "context.h"
+#include "memory/lost.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/trace.h"
 
-static keel_status failed(const keel_device *device, kd_status status,
+static keel_status failed(keel_device *device, kd_status status,
                           const char *what, uint64_t size) {
+  status = keel_lost_judge(device, status);
   if (!keel_said())
     keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
               (unsigned long long)size, keel_status_name(status));
@@ -60,6 +62,7 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
    * failed for a moment (no event was left) is tried once more. */
   if (!waited) status = wait_for_work(device, stream, &waited);
   pthread_mutex_unlock(lock);
+  status = keel_lost_judge(device, status);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "%s: work failed (%s)", device->name,
               keel_status_name(status));
@@ -67,11 +70,28 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
 }
 
 keel_status keel_device_drain(keel_device *device) {
-  if (!device || !device->stream) return KD_OK;
+  if (!device) return KD_OK;
   keel_status status =
-      keel_stream_finish(device, device->stream, &device->stream_lock);
-  keel_transfers_reap(device);
-  return status;
+      device->stream
+          ? keel_stream_finish(device, device->stream, &device->stream_lock)
+          : KD_OK;
+  if (device->stream) keel_transfers_reap(device);
+  return status == KD_OK && atomic_load(&device->lost)
+             ? keel_lost_refuse(device)
+             : status;
+}
+
+void keel_device_settle(keel_device *device) {
+  if (!atomic_load(&device->lost)) {
+    keel_device_drain(device);
+    return;
+  }
+  char text[4096];
+  bool said = keel_said();
+  snprintf(text, sizeof text, "%s", keel_message());
+  keel_device_drain(device);
+  keel_fail_text(KD_DEVICE_LOST, text);
+  if (!said) keel_hush();
 }
 
 static keel_status move_in(keel_tensor *target, const void *source) {
@@ -153,7 +173,7 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
   while (keel_room_awaited(to, to->stream, &patience, &status));
   if (to->stream) pthread_mutex_unlock(&to->stream_lock);
   /* the source's memory may be reused in its own stream's order only */
-  return status == KD_OK ? keel_device_drain(to) : status;
+  return status == KD_OK ? keel_device_drain(to) : keel_lost_judge(to, status);
 }
 
 static keel_status copy_content(keel_tensor *source, keel_tensor *target) {

@@ -27,7 +27,12 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
 kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
                            kd_event *event);
 
-/* The same for the stream of its eager and planned work. */
+/* The same for the stream of its eager and planned work. KD_DEVICE_LOST where the device
+ * is lost. */
 keel_status keel_device_drain(keel_device *device);
+
+/* The same before something is freed that the work may use. Leaves this thread's message as
+ * it is where the device is lost: what fails then is known. */
+void keel_device_settle(keel_device *device);
 
 #endif /* KEEL_COPY_H */

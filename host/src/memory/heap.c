@@ -4,6 +4,7 @@
 #include "base/refs.h"
 #include "context.h"
 #include "memory/copy.h"
+#include "memory/lost.h"
 #include "values/tensor.h"
 
 #define SMALL_KEPT 16 /* buffers a thread keeps of one class */
@@ -33,12 +34,14 @@ static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
 
 static void give_back(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
-  /* enqueued work may use it until the stream has passed */
-  if (heap->device) keel_device_drain(heap->device);
-  if (heap->device)
+  if (heap->device) {
+    keel_device_settle(heap->device);
     heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
-  else
+    /* release: the device is closed after that */
+    atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
+  } else {
     free(buffer->address);
+  }
   atomic_fetch_sub_explicit(&heap->context->allocated, buffer->size,
                             memory_order_relaxed);
   free(buffer);
@@ -81,8 +84,10 @@ static keel_buffer *take_list(keel_heap *heap, uint32_t class) {
 }
 
 void keel_heap_trim(keel_heap *heap) {
+  keel_lost_enter(heap->device);
   for (uint32_t i = 0; i < KEEL_HEAP_CLASSES; i++)
     give_back_all(take_list(heap, i));
+  keel_lost_leave(heap->device);
 }
 
 /* The limit is over all devices. */
@@ -104,6 +109,9 @@ static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
                                 .size = buffer->size};
   kd_status status = device->plugin->memory.allocate(
       device->handle, &wanted, &buffer->handle, &buffer->address);
+  if (status == KD_OK)
+    atomic_fetch_add_explicit(&heap->pieces, 1, memory_order_relaxed);
+  status = keel_lost_judge(device, status);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "%s can't allocate %llu bytes", device->name,
               (unsigned long long)buffer->size);
@@ -191,8 +199,11 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
     return keel_fail(KD_OUT_OF_MEMORY, "no machine has %llu bytes of memory",
                      (unsigned long long)size);
   uint32_t class = class_of(size, &rounded);
+  KEEL_TRY(keel_device_enter(heap->device));
   keel_buffer *buffer = take_pooled(heap, class);
-  if (!buffer) KEEL_TRY(grow(heap, rounded, class, &buffer));
+  keel_status status = buffer ? KD_OK : grow(heap, rounded, class, &buffer);
+  keel_lost_leave(heap->device);
+  if (status != KD_OK) return status;
   keel_refs_init(&buffer->refs);
   *out_buffer = buffer;
   return KD_OK;
@@ -226,15 +237,9 @@ static void await_readers(const keel_context *context) {
   }
 }
 
-void keel_buffer_free(keel_buffer *buffer) {
+static void pool(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   uint32_t class = buffer->class;
-  if (class == KEEL_UNPOOLED) {
-    await_readers(heap->context);
-    if (buffer->done) buffer->done(buffer->done_context);
-    free(buffer);
-    return;
-  }
   if (class < KEEL_SMALL_CLASSES) {
     uint8_t *count = &keel_lists.counts[heap->slot][class];
     if (*count < SMALL_KEPT) {
@@ -257,6 +262,21 @@ void keel_buffer_free(keel_buffer *buffer) {
   }
   buffer->next = NULL;
   put_list(heap, class, buffer);
+}
+
+void keel_buffer_free(keel_buffer *buffer) {
+  keel_device *device = buffer->heap->device;
+  if (buffer->class == KEEL_UNPOOLED) {
+    await_readers(buffer->heap->context);
+    if (buffer->done) buffer->done(buffer->done_context);
+    free(buffer);
+    return;
+  }
+  if (keel_lost_enter(device))
+    give_back(buffer); /* nobody takes it again */
+  else
+    pool(buffer);
+  keel_lost_leave(device);
 }
 
 /* ---- threads and slots ---------------------------------------------------- */
@@ -340,12 +360,18 @@ keel_status keel_heap_init(keel_heap *heap, keel_context *context,
   return KD_OK;
 }
 
-void keel_heap_deinit(keel_heap *heap) {
+void keel_heap_drain(keel_heap *heap) {
   if (!keel_lists.listed) keel_lists_enrol(); /* not with the lock held */
   pthread_mutex_lock(&listing);
   for (keel_thread_lists *lists = all_lists; lists; lists = lists->next)
     drain_slot(lists, heap->slot);
-  slots[heap->slot] = NULL;
   pthread_mutex_unlock(&listing);
   keel_heap_trim(heap);
+}
+
+void keel_heap_deinit(keel_heap *heap) {
+  keel_heap_drain(heap);
+  pthread_mutex_lock(&listing);
+  slots[heap->slot] = NULL;
+  pthread_mutex_unlock(&listing);
 }

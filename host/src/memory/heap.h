@@ -35,6 +35,7 @@ struct keel_heap {
   keel_device *device; /* NULL: host memory */
   uint32_t slot;       /* its place in each thread's lists */
   _Atomic(keel_buffer *) lists[KEEL_HEAP_CLASSES];
+  _Atomic uint64_t pieces; /* a device's: taken from it, not yet given back */
 };
 
 keel_status keel_heap_init(keel_heap *heap, keel_context *context,
@@ -42,6 +43,8 @@ keel_status keel_heap_init(keel_heap *heap, keel_context *context,
 
 /* Frees all that is pooled, in all threads' lists too; none may use it. */
 void keel_heap_deinit(keel_heap *heap);
+/* The same for a lost device's, which goes on. */
+void keel_heap_drain(keel_heap *heap);
 
 /* Takes at least `size` bytes (0 is taken as 1), not initialised. */
 keel_status keel_heap_take(keel_heap *heap, uint64_t size,

@@ -12,6 +12,7 @@
 #include "context.h"
 #include "exec/pool.h"
 #include "memory/copy.h"
+#include "memory/lost.h"
 #include "memory/room.h"
 #include "trace/trace.h"
 
@@ -76,7 +77,9 @@ static keel_status failed(const keel_transfer *transfer) {
 
 static keel_status reason(const keel_transfer *transfer) {
   keel_status status = settle(transfer->device);
-  return status == KD_OK ? failed(transfer) : status;
+  if (status != KD_OK) return status;
+  failed(transfer);
+  return keel_lost_judge(transfer->device, transfer->status);
 }
 
 /* A copy out has ended; runs on the pool. */
@@ -242,7 +245,7 @@ static keel_status start(keel_transfer *transfer,
     let_go(transfer);
     return KD_OK;
   }
-  transfer->status = status;
+  transfer->status = status = keel_lost_judge(device, status);
   char said[512];
   snprintf(said, sizeof said, "%s", keel_said() ? keel_message() : "");
   if (settle(device) == KD_OK && *said) keel_fail_text(status, said);

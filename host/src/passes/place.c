@@ -8,6 +8,7 @@
 
 #include "context.h"
 #include "eager/site.h"
+#include "memory/lost.h"
 #include "passes/cost.h"
 #include "passes/passes.h"
 
@@ -135,9 +136,11 @@ static bool takes(const keel_function *function, const keel_node *node,
                                  node->name, &chosen, &def) == KD_OK &&
               chosen == device;
   *out_cost = (kd_cost){.struct_size = sizeof *out_cost};
-  if (fits && def->cost &&
-      def->cost(device->handle, &view.node, out_cost) != KD_OK)
-    *out_cost = (kd_cost){0};
+  if (fits && def->cost && keel_device_enter(device) == KD_OK) {
+    if (def->cost(device->handle, &view.node, out_cost) != KD_OK)
+      *out_cost = (kd_cost){0};
+    keel_lost_leave(device);
+  }
   keel_view_drop(&view);
   return fits;
 }

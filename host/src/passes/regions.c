@@ -2,6 +2,7 @@
  * each part that they claim and compile. */
 #include "context.h"
 #include "eager/site.h"
+#include "memory/lost.h"
 #include "passes/passes.h"
 #include "program/graph.h"
 #include "program/region.h"
@@ -403,7 +404,10 @@ static keel_status run(regions *all, keel_device *device,
   KEEL_TRY(show(all));
   if (!all->graph->node_count) return KD_OK;
   KEEL_TRY(keel_device_ready(all->device));
-  KEEL_TRY(ask(all));
+  KEEL_TRY(keel_device_enter(all->device));
+  keel_status asked = ask(all);
+  keel_lost_leave(all->device);
+  if (asked != KD_OK) return asked;
   for (uint32_t i = 0; i < all->claim_count; i++) {
     const keel_node *first = &all->function->nodes[all->claims[i].first];
     KEEL_TRY(keel_watch_planning(watch, first->op->schema->name, first->name));

@@ -3,6 +3,7 @@
 
 #include "loader/library.h"
 #include "memory/copy.h"
+#include "memory/lost.h"
 #include "program/fingerprint.h"
 #include "program/graph.h"
 
@@ -100,12 +101,13 @@ static void keep(const keel_region *region, const char *key) {
   }
 }
 
-static keel_status compile(keel_region *region, const struct kd_graph *graph) {
-  keel_device *device = region->device;
+/* Loads what was kept of the part, or compiles it. */
+static kd_status make_handle(keel_region *region,
+                             const struct kd_graph *graph) {
+  const keel_device *device = region->device;
   const kd_region_table *table = &device->plugin->regions;
   const kd_compile what = {.struct_size = sizeof what, .graph = graph};
   char key[64], fits[512];
-  KEEL_TRY(note_types(region, graph));
   if (table->serialize) {
     name_device(device, fits, sizeof fits);
     keel_graph_fingerprint(graph, fits, key, sizeof key);
@@ -116,8 +118,18 @@ static keel_status compile(keel_region *region, const struct kd_graph *graph) {
   if (status == KD_OK && !region->handle)
     status = keel_fail(KD_INTERNAL, "it returned KD_OK and no region");
   if (status == KD_OK && table->serialize) keep(region, key);
+  return status;
+}
+
+static keel_status compile(keel_region *region, const struct kd_graph *graph) {
+  keel_device *device = region->device;
+  KEEL_TRY(note_types(region, graph));
+  KEEL_TRY(keel_device_enter(device));
+  kd_status status = make_handle(region, graph);
+  keel_lost_leave(device);
   if (status == KD_OK || status == KD_UNIMPLEMENTED) return status;
   region->handle = NULL;
+  status = keel_lost_judge(device, status);
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return keel_while(status,
@@ -134,6 +146,7 @@ keel_status keel_region_compile(keel_device *device,
   keel_region *region = calloc(1, sizeof *region);
   if (!region) return keel_no_memory(sizeof *region);
   region->device = device;
+  keel_device_hold(device);
   region->def = (kd_kernel_def){
       .struct_size = sizeof region->def,
       .domain = "keel",
@@ -157,9 +170,10 @@ keel_status keel_region_compile(keel_device *device,
 void keel_region_free(keel_region *region) {
   if (!region) return;
   if (region->handle) {
-    keel_device_drain(region->device); /* enqueued work may use it */
+    keel_device_settle(region->device); /* enqueued work may use it */
     region->device->plugin->regions.destroy(region->handle);
   }
+  keel_device_unhold(region->device);
   free(region->types);
   free(region);
 }
