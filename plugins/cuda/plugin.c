@@ -67,8 +67,8 @@ static kd_status lose(kd_device *d, cu_result code, const char *call) {
              d->index, d->name, call, name_of(code), text_of(code));
     atomic_store_explicit(&d->lost, 2, memory_order_release);
     cuda_host->log(cuda_host, KD_LOG_ERROR,
-                   "%s; nothing runs on it until the process starts again, and"
-                   " other devices go on",
+                   "%s; nothing runs on it until it is opened again, or the"
+                   " process starts again; other devices go on",
                    d->why);
   }
   return cuda_lost(d);
@@ -307,7 +307,8 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   }
   if (status != KD_OK) {
     cuda_host->release(cuda_host, d);
-    return status;
+    /* one that was lost before, and is not back */
+    return status == KD_DEVICE_LOST ? KD_UNAVAILABLE : status;
   }
   cuda_notices_begin(d);
   cuda_programs_begin(d);

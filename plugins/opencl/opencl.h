@@ -36,6 +36,7 @@ struct kd_device {
   pthread_cond_t pending_none;
   uint64_t pending, notes; /* notes: those of the profile */
   _Atomic bool profiling;
+  _Atomic bool lost;
   bool idles;               /* nothing runs until somebody waits: oclgrind */
   _Atomic uint32_t streams; /* numbers them */
 };

@@ -298,6 +298,18 @@ static void device_close(kd_device *d) {
   ocl_host->release(ocl_host, d);
 }
 
+/* The driver says of itself whether the device is there; a loss lasts. */
+static kd_status device_status(kd_device *d) {
+  cl_bool usable = CL_FALSE;
+  cl_int code = cl.GetDeviceInfo(d->id, CL_DEVICE_AVAILABLE, sizeof usable,
+                                 &usable, NULL);
+  if (code != CL_SUCCESS || !usable) atomic_store(&d->lost, true);
+  return atomic_load(&d->lost)
+             ? FAIL(KD_DEVICE_LOST, "OpenCL: %s is not available any more",
+                    d->name)
+             : KD_OK;
+}
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -313,6 +325,7 @@ static const kd_plugin plugin = {
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,
+    .device_status = device_status,
     .memory = &ocl_memory,
     .regions = &fam_regions,
     .kernels = fam_kernels,

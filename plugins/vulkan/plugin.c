@@ -481,6 +481,12 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
+static kd_status device_status(kd_device *d) {
+  return atomic_load(&d->lost)
+             ? FAIL(KD_DEVICE_LOST, "Vulkan: %s was lost", d->name)
+             : KD_OK;
+}
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -496,6 +502,7 @@ static const kd_plugin plugin = {
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,
+    .device_status = device_status,
     .memory = &vlk_memory,
     .regions = &fam_regions,
     .kernels = fam_kernels,

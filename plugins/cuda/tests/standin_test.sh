@@ -168,7 +168,7 @@ for slow in 0 200; do
   STANDIN_LOSE=1 STANDIN_SLOW=$slow timeout 20 "$keel" run "$model/model.onnx" $on $without \
     --input $model/test_data_set_0/input_0.pb >"$scratch/out" 2>&1
   [ $? = 1 ] && grep -q 'is lost: .*CUDA_ERROR_ILLEGAL_ADDRESS' "$scratch/out" &&
-    [ "$(grep -c 'nothing runs on it until the process starts again' "$scratch/out")" = 1 ] &&
+    [ "$(grep -c 'nothing runs on it until it is opened again' "$scratch/out")" = 1 ] &&
     echo "a lost device, $slow ms late: as it should be" || wrong "a lost device, $slow ms late"
 done
 
