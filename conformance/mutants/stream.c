@@ -108,7 +108,8 @@ static const char *why(kd_status status) {
 }
 
 /* What is known of an event's work, with its reason. */
-static kd_status known(kd_status status) {
+static kd_status known(const kd_event *event, kd_status status) {
+  if (status == KD_DEVICE_LOST) return sim_check(event->device);
   return status == KD_OK || status == KD_BUSY || BUG(event_mute)
              ? status
              : FAIL(status, "%s", why(status));
@@ -596,7 +597,7 @@ static kd_status event_query(kd_event *event) {
   pthread_mutex_lock(&sim_lock);
   kd_status status = !event->point->done ? KD_BUSY : event->point->status;
   pthread_mutex_unlock(&sim_lock);
-  return known(status);
+  return known(event, status);
 }
 
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
@@ -609,7 +610,7 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
                           (unsigned long long)timeout)
                    : KD_DEADLINE_EXCEEDED;
   }
-  return known(event->point->status);
+  return known(event, event->point->status);
 }
 
 static kd_status on_complete(kd_event *event, kd_event_callback callback,
