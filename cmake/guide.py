@@ -26,7 +26,7 @@ WITHOUT = {
     "kd_memory_table.fill": "copies the pattern in",
     "kd_memory_table.map": "copies instead",
     "kd_memory_table.unmap": "copies instead",
-    "kd_memory_table.stats": "shows what it allocated itself",
+    "kd_memory_table.stats": "tells what it allocated itself",
     "kd_memory_table.trim": "nothing",
     "kd_stream_table.flush": "assumes that nothing is held back",
     "kd_stream_table.synchronize": "records an event and waits for it",

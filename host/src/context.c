@@ -379,6 +379,33 @@ void keel_device_describe(const keel_device *device,
   if (device->same) out_facts->same_as = device->same->name;
 }
 
+keel_status keel_device_memory(keel_device *device,
+                               keel_memory_facts *out_facts) {
+  kd_memory_stats stats = {.struct_size = sizeof stats};
+  KEEL_TRY(keel_device_ready(device));
+  KEEL_TRY(keel_device_enter(device));
+  const kd_memory_table *memory = &device->plugin->memory;
+  keel_hush();
+  kd_status status =
+      memory->stats ? memory->stats(device->handle, 0, &stats) : KD_OK;
+  keel_lost_leave(device);
+  if (status != KD_OK) {
+    status = keel_lost_judge(device, status);
+    if (!keel_said())
+      keel_fail(status, "no reason given (%s)", keel_status_name(status));
+    return keel_while(status, "while the memory of %s was asked for",
+                      device->name);
+  }
+  *out_facts = (keel_memory_facts){
+      .total = memory->stats ? stats.total : device->space.size,
+      .available = stats.available,
+      .used = memory->stats ? stats.used : atomic_load(&device->heap.bytes),
+      .buffers =
+          memory->stats ? stats.buffers : atomic_load(&device->heap.pieces),
+  };
+  return KD_OK;
+}
+
 keel_status keel_device_kernel(const keel_device *device, uint32_t index,
                                keel_kernel_facts *out_facts) {
   if (index >= device->plugin->kernel_count)

@@ -1,4 +1,6 @@
 /* device_test.c - a device of handles and late work, beside the CPU. */
+#include <dlfcn.h>
+
 #include "testing.h"
 
 static keel_context *context;
@@ -215,6 +217,65 @@ static const char *names_of(keel_context *shown) {
   return names;
 }
 
+/* Device memory of so many KiB, filled. */
+static keel_tensor *place(keel_context *own, keel_device *device, int64_t kib) {
+  const int64_t size = kib * 1024;
+  keel_tensor *host = NULL, *placed = NULL;
+  char *zeros = calloc((size_t)size, 1);
+  assert_non_null(zeros);
+  assert_int_equal(keel_tensor_create(own, KD_U8, 1, &size, zeros, &host),
+                   KD_OK);
+  free(zeros);
+  keel_tensor_to(host, device, &placed);
+  keel_tensor_release(host);
+  return placed;
+}
+
+/* The plugin keeps what is released, and is asked for it before an allocation is given
+ * up. */
+static void what_a_plugin_keeps_is_asked_for(void **state) {
+  (void)state;
+  keel_context *own = open_with(TEST_FOLDER "/hoard.so", NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(own, 0);
+  void *plugin = dlopen(TEST_FOLDER "/hoard.so", RTLD_NOW | RTLD_NOLOAD);
+  const int *trims = dlsym(plugin, "hoard_trims");
+  keel_tensor *x = place(own, device, 700);
+  assert_non_null(x);
+  assert_int_equal(*trims, 0);
+  keel_tensor_release(x);
+  x = place(own, device, 500); /* beside 700 it would be too much */
+  assert_non_null(x);
+  assert_int_equal(*trims, 1);
+  assert_null(place(own, device, 800));
+  expect_message("hoard: no ");
+  expect_message("hoard:0 has ");
+  expect_message(" of 1048576 bytes free, and this process holds ");
+  expect_message(" in 1 buffers");
+  keel_tensor_release(x);
+  dlclose(plugin);
+  keel_close(own);
+}
+
+static void memory_is_told_by_the_device_or_the_host(void **state) {
+  static const char *const plugins[] = {TEST_FOLDER "/hoard.so", QUEUE_PLUGIN};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    keel_context *own = open_with(plugins[i], NULL, KEEL_NO_WORKERS);
+    keel_device *device = keel_device_at(own, 0);
+    keel_memory_facts before, after;
+    assert_int_equal(keel_device_memory(device, &before), KD_OK);
+    assert_int_equal(before.used, 0);
+    keel_tensor *x = place(own, device, 100);
+    assert_int_equal(keel_device_memory(device, &after), KD_OK);
+    assert_true(after.used >= 100 * 1024);
+    assert_int_equal(after.buffers, 1);
+    assert_int_equal(after.total, i ? 0 : 1 << 20);
+    assert_int_equal(after.available, i ? 0 : after.total - after.used);
+    keel_tensor_release(x);
+    keel_close(own);
+  }
+}
+
 static void a_list_shows_some_devices(void **state) {
   static const char *const rows[][2] = {
       {"", "cpu:0 queue:0 echo:0 "},     {"queue", "queue:0 "},
@@ -306,6 +367,8 @@ int main(void) {
       cmocka_unit_test(a_program_over_two_devices_gives_the_same),
       cmocka_unit_test(ops_without_a_kernel_are_written_with_others),
       cmocka_unit_test(an_unknown_device_is_named_with_those_there_are),
+      cmocka_unit_test(what_a_plugin_keeps_is_asked_for),
+      cmocka_unit_test(memory_is_told_by_the_device_or_the_host),
       cmocka_unit_test(a_list_shows_some_devices),
       cmocka_unit_test(a_list_that_names_nothing_is_warned_of),
       cmocka_unit_test(a_list_that_is_none_is_refused),

@@ -7,7 +7,7 @@
 typedef struct listing {
   common common;
   const char *device;
-  bool json, markdown;
+  bool json, markdown, memory;
   int result; /* -1: go on */
 } listing;
 
@@ -23,6 +23,8 @@ static listing parse(const char *command, const char *help, int argc,
       if (all.common.failed) all.result = EXIT_USAGE;
     } else if (!strcmp(argv[i], "--json")) {
       all.json = true;
+    } else if (!strcmp(command, "devices") && !strcmp(argv[i], "--memory")) {
+      all.memory = true;
     } else if (ops && !strcmp(argv[i], "--markdown")) {
       all.markdown = true;
     } else if (ops &&
@@ -114,7 +116,25 @@ int keel_main_plugins(int argc, char **argv) {
 
 /* ---- devices -------------------------------------------------------------- */
 
-static void print_device(const keel_device_facts *facts) {
+static void print_memory(keel_device *device, const keel_device_facts *facts) {
+  const double gib = 1u << 30;
+  keel_memory_facts memory;
+  if (!device) {
+    if (facts->memory)
+      printf("  memory     %.1f GiB\n", (double)facts->memory / gib);
+  } else if (keel_device_memory(device, &memory) != KD_OK) {
+    printf("  memory     not known: %s\n", keel_message());
+  } else {
+    printf("  memory     ");
+    if (memory.total) printf("%.1f GiB, ", (double)memory.total / gib);
+    if (memory.available)
+      printf("%.1f GiB free, ", (double)memory.available / gib);
+    printf("%llu bytes of this process\n", (unsigned long long)memory.used);
+  }
+}
+
+/* device: to ask for its memory, or NULL */
+static void print_device(const keel_device_facts *facts, keel_device *device) {
   static const char *const levels[] = {"core", "async", "replay", "compile"};
   printf("%s\n", facts->name);
   printf("  product    %s (%s)\n", facts->product, facts->kind);
@@ -123,8 +143,7 @@ static void print_device(const keel_device_facts *facts) {
          facts->flags & KD_DEVICE_INLINE ? ", inline" : "",
          facts->flags & KD_DEVICE_HOST_ADDRESSABLE ? ", host-addressable" : "");
   if (facts->compute_units) printf("  units      %u\n", facts->compute_units);
-  if (facts->memory)
-    printf("  memory     %.1f GiB\n", (double)facts->memory / (1u << 30));
+  print_memory(device, facts);
   printf("  kernels    %u\n", facts->kernel_count);
   if (facts->same_as)
     printf("  same as    %s, through another plugin\n", facts->same_as);
@@ -149,7 +168,8 @@ int keel_main_devices(int argc, char **argv) {
             "Lists the devices of the plugins that were loaded, as\n"
             "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those"
             " alone,\n\"-opencl\" all but those.\n\n"
-            "  --json              as JSON\n",
+            "  --json              as JSON\n"
+            "  --memory            opens them, and asks what is free\n",
             argc, argv);
   if (all.result >= 0) return all.result;
   keel_context *context = common_open(&all.common, 0);
@@ -158,9 +178,10 @@ int keel_main_devices(int argc, char **argv) {
   if (all.json) printf("[\n");
   for (uint32_t i = 0; i < count; i++) {
     keel_device_facts facts;
-    keel_device_describe(keel_device_at(context, i), &facts);
+    keel_device *device = keel_device_at(context, i);
+    keel_device_describe(device, &facts);
     if (!all.json) {
-      print_device(&facts);
+      print_device(&facts, all.memory ? device : NULL);
       continue;
     }
     printf("  {\"name\": \"%s\", \"product\": ", facts.name);

@@ -11,7 +11,7 @@ const kd_host *vlk_host;
 
 #define MOST_DEVICES 16
 
-static VkInstance instance;
+static VkInstance vulkan;
 static VkDebugUtilsMessengerEXT messenger;
 
 static struct found {
@@ -126,28 +126,28 @@ static const char *create_instance(void) {
     info.enabledExtensionCount = 1;
     info.ppEnabledExtensionNames = extensions;
   }
-  VkResult code = vk.CreateInstance(&info, NULL, &instance);
+  VkResult code = vk.CreateInstance(&info, NULL, &vulkan);
   if (code == VK_ERROR_INCOMPATIBLE_DRIVER)
     return "the Vulkan loader finds no driver; install one for the device";
   if (code != VK_SUCCESS) return "the Vulkan loader makes no instance";
-  const char *why = vk_api_of(instance);
+  const char *why = vk_api_of(vulkan);
   if (!why && validates) {
     PFN_vkCreateDebugUtilsMessengerEXT create =
         (PFN_vkCreateDebugUtilsMessengerEXT)vk.GetInstanceProcAddr(
-            instance, "vkCreateDebugUtilsMessengerEXT");
-    if (create) create(instance, &messages, NULL, &messenger);
+            vulkan, "vkCreateDebugUtilsMessengerEXT");
+    if (create) create(vulkan, &messages, NULL, &messenger);
   }
   return why;
 }
 
 static void destroy_instance(void) {
-  if (!instance) return;
+  if (!vulkan) return;
   PFN_vkDestroyDebugUtilsMessengerEXT destroy =
       (PFN_vkDestroyDebugUtilsMessengerEXT)vk.GetInstanceProcAddr(
-          instance, "vkDestroyDebugUtilsMessengerEXT");
-  if (messenger && destroy) destroy(instance, messenger, NULL);
-  vk.DestroyInstance(instance, NULL);
-  instance = VK_NULL_HANDLE;
+          vulkan, "vkDestroyDebugUtilsMessengerEXT");
+  if (messenger && destroy) destroy(vulkan, messenger, NULL);
+  vk.DestroyInstance(vulkan, NULL);
+  vulkan = VK_NULL_HANDLE;
   messenger = VK_NULL_HANDLE;
 }
 
@@ -208,7 +208,7 @@ static void read_properties(struct found *d) {
 static uint32_t add_devices(void) {
   VkPhysicalDevice all[MOST_DEVICES];
   uint32_t count = MOST_DEVICES;
-  if (vk.EnumeratePhysicalDevices(instance, &count, all) < 0) return 0;
+  if (vk.EnumeratePhysicalDevices(vulkan, &count, all) < 0) return 0;
   for (uint32_t i = 0; i < count; i++) {
     struct found *d = &devices[found_count];
     VkPhysicalDeviceProperties2 brief = {

@@ -134,6 +134,20 @@ typedef struct keel_device_facts {
 KEEL_API void keel_device_describe(const keel_device *device,
                                    keel_device_facts *out_facts);
 
+/* What a device's memory is doing: the space where tensors live. */
+typedef struct keel_memory_facts {
+  uint64_t total;     /* bytes, 0: not known */
+  uint64_t available; /* bytes that may still be had, 0: not known */
+  uint64_t used;      /* bytes that this process has allocated */
+  uint64_t buffers;   /* how many pieces those are; 0: not known */
+} keel_memory_facts;
+
+/* Asks a device, and opens it where nobody did yet. A device that can't say is answered
+ * for by what this context has allocated on it. Any thread.
+ * Returns KD_OK, or why it can't be opened. */
+KEEL_API keel_status keel_device_memory(keel_device *device,
+                                        keel_memory_facts *out_facts);
+
 /* One kernel definition of a device. */
 typedef struct keel_kernel_facts {
   const char *domain; /* "ai.onnx" */

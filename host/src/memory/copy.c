@@ -44,8 +44,9 @@ static kd_status wait_for_work(keel_device *device, kd_stream *stream,
   *out_waited = false;
   KEEL_TRY(plugin->events.create(device->handle, 0, &event));
   kd_status status = keel_stream_mark(device, stream, event);
-  if (status == KD_OK) {
-    status = plugin->events.wait(event, UINT64_MAX);
+  if (status == KD_OK) { /* a look first: blocking costs a switch of threads */
+    status = plugin->events.query(event);
+    if (status == KD_BUSY) status = plugin->events.wait(event, UINT64_MAX);
     *out_waited = true;
   }
   plugin->events.destroy(event);

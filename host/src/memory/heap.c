@@ -37,6 +37,7 @@ static void give_back(keel_buffer *buffer) {
   if (heap->device) {
     keel_device_settle(heap->device);
     heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
+    atomic_fetch_sub_explicit(&heap->bytes, buffer->size, memory_order_relaxed);
     /* release: the device is closed after that */
     atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
   } else {
@@ -109,8 +110,10 @@ static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
                                 .size = buffer->size};
   kd_status status = device->plugin->memory.allocate(
       device->handle, &wanted, &buffer->handle, &buffer->address);
-  if (status == KD_OK)
+  if (status == KD_OK) {
     atomic_fetch_add_explicit(&heap->pieces, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&heap->bytes, buffer->size, memory_order_relaxed);
+  }
   status = keel_lost_judge(device, status);
   if (status != KD_OK && !keel_said())
     keel_fail(status, "%s can't allocate %llu bytes", device->name,
@@ -135,6 +138,21 @@ static bool reserve(keel_context *context, uint64_t size) {
   return true;
 }
 
+/* Adds to the message what a device that is out of memory has. */
+static keel_status say_what_is_left(keel_device *device) {
+  kd_memory_stats stats = {.struct_size = sizeof stats};
+  if (device && device->plugin->memory.stats &&
+      device->plugin->memory.stats(device->handle, 0, &stats) == KD_OK &&
+      stats.total)
+    keel_while(KD_OUT_OF_MEMORY,
+               "%s has %llu of %llu bytes free, and this process holds %llu in"
+               " %llu buffers",
+               device->name, (unsigned long long)stats.available,
+               (unsigned long long)stats.total, (unsigned long long)stats.used,
+               (unsigned long long)stats.buffers);
+  return KD_OUT_OF_MEMORY;
+}
+
 static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                         keel_buffer **out_buffer) {
   keel_context *context = heap->context;
@@ -156,14 +174,17 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
     buffer->size = size;
     status = allocate(heap, buffer);
     if (status == KD_OUT_OF_MEMORY && !keel_lists.no_wait) {
+      /* what is kept for reuse, by this host, then by the plugin */
       keel_heap_trim(heap);
+      if (heap->device && heap->device->plugin->memory.trim)
+        heap->device->plugin->memory.trim(heap->device->handle);
       status = allocate(heap, buffer);
     }
   }
   if (status != KD_OK) {
     atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
     free(buffer);
-    return status;
+    return status == KD_OUT_OF_MEMORY ? say_what_is_left(heap->device) : status;
   }
   *out_buffer = buffer;
   return KD_OK;

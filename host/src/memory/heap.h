@@ -36,6 +36,7 @@ struct keel_heap {
   uint32_t slot;       /* its place in each thread's lists */
   _Atomic(keel_buffer *) lists[KEEL_HEAP_CLASSES];
   _Atomic uint64_t pieces; /* a device's: taken from it, not yet given back */
+  _Atomic uint64_t bytes;  /* of those; a sum to be shown, relaxed */
 };
 
 keel_status keel_heap_init(keel_heap *heap, keel_context *context,
