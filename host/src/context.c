@@ -462,7 +462,7 @@ keel_status keel_plugin_at(const keel_context *context, uint32_t index,
       .device_count = plugin->device_count,
       .status = plugin->status,
       .reason = plugin->reason,
-      .mend = plugin->mend,
+      .hint = plugin->hint,
   };
   return KD_OK;
 }

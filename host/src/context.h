@@ -100,7 +100,7 @@ struct keel_plugin {
   uint32_t abi_version;
   uint32_t device_count;
   keel_status status;
-  const char *reason, *mend;
+  const char *reason, *hint;
   uint64_t device_id, inode; /* of the file, to find doubles */
   const char **options;      /* name, value, name, value ... */
   uint32_t option_count;

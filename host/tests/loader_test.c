@@ -46,16 +46,16 @@ static void copy_file(const char *from, const char *to, long most) {
   fclose(out);
 }
 
-/* The plugin is refused, its reason and mend say so, and the CPU is loaded. */
+/* The plugin is refused, its reason and hint say so, and the CPU is loaded. */
 static void expect_refused(const char *path, keel_status status,
-                           const char *reason, const char *mend) {
+                           const char *reason, const char *hint) {
   keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
   keel_plugin_info info;
   assert_int_equal(keel_plugin_count(context), 2);
   keel_plugin_at(context, 0, &info);
-  if (!strstr(info.reason, reason) || !strstr(info.mend, mend))
+  if (!strstr(info.reason, reason) || !strstr(info.hint, hint))
     fail_msg("\"%s\" and \"%s\" do not say \"%s\" and \"%s\"", info.reason,
-             info.mend, reason, mend);
+             info.hint, reason, hint);
   assert_int_equal(info.status, status);
   keel_plugin_at(context, 1, &info);
   assert_int_equal(info.status, KD_OK);
@@ -220,7 +220,7 @@ static void truncated_libraries_never_reach_the_linker(void **state) {
     keel_plugin_info info;
     keel_plugin_at(context, 0, &info);
     assert_int_not_equal(info.status, KD_OK);
-    assert_true(*info.reason && *info.mend);
+    assert_true(*info.reason && *info.hint);
     keel_close(context);
   }
 }

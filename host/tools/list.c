@@ -61,7 +61,7 @@ static void print_plugin(const keel_plugin_info *info) {
   else
     printf("  status     REFUSED: %s\n", keel_status_name(info->status));
   if (*info->reason) printf("  reason     %s\n", info->reason);
-  if (*info->mend) printf("  hint       %s\n", info->mend);
+  if (*info->hint) printf("  hint       %s\n", info->hint);
 }
 
 static void print_plugin_json(const keel_plugin_info *info, bool last) {
@@ -70,7 +70,7 @@ static void print_plugin_json(const keel_plugin_info *info, bool last) {
   } fields[] = {{"path", info->path},       {"source", info->source},
                 {"name", info->name},       {"vendor", info->vendor},
                 {"version", info->version}, {"reason", info->reason},
-                {"hint", info->mend}};
+                {"hint", info->hint}};
   printf("  {\"status\": \"%s\", \"devices\": %u, \"abi\": \"%u.%u\"",
          keel_status_name(info->status), info->device_count,
          info->abi_version >> 16, info->abi_version & 0xffff);

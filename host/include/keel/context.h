@@ -91,7 +91,7 @@ typedef struct keel_plugin_info {
   uint32_t device_count;
   keel_status status; /* KD_OK: loaded (or described, with KEEL_DESCRIBE) */
   const char *reason; /* why not, or a note; "" where there is none */
-  const char *mend; /* a hint: what to do about it; "" where there is nothing */
+  const char *hint;   /* what to do about it; "" where there is nothing */
 } keel_plugin_info;
 
 /* How many candidates there were, and each of them, in the order found. The

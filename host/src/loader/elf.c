@@ -37,22 +37,22 @@ static const char *machine_name(unsigned machine) {
 }
 
 static keel_status check_kind(const char *path, const keel_file *file,
-                              const char **out_mend) {
+                              const char **out_hint) {
   const unsigned char *ident = file->data;
-  *out_mend = "give a shared library (gcc -shared -fPIC)";
+  *out_hint = "give a shared library (gcc -shared -fPIC)";
   if (file->size < EI_NIDENT || memcmp(ident, ELFMAG, SELFMAG) != 0)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "%s: not a shared library (no ELF header)", path);
   if (file->size < sizeof(Elf64_Ehdr))
     return keel_fail(KD_DATA_LOSS, "%s: truncated in the ELF header", path);
   const Elf64_Ehdr *head = (const void *)file->data;
-  *out_mend = "build the plugin for this machine";
+  *out_hint = "build the plugin for this machine";
   if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB ||
       (MACHINE != EM_NONE && head->e_machine != MACHINE))
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: built for %s, and this machine is %s", path,
                      machine_name(head->e_machine), machine_name(MACHINE));
-  *out_mend = "link it with -shared";
+  *out_hint = "link it with -shared";
   if (head->e_type != ET_DYN)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "%s: an ELF file, but not a shared library", path);
@@ -99,13 +99,13 @@ static keel_status check_segments(const char *path, const keel_file *file) {
   return KD_OK;
 }
 
-keel_status keel_elf_check(const char *path, const char **out_mend) {
+keel_status keel_elf_check(const char *path, const char **out_hint) {
   keel_file file = {0};
-  *out_mend = "look at the file's path and mode";
+  *out_hint = "look at the file's path and mode";
   KEEL_TRY(keel_file_open(path, &file));
-  keel_status status = check_kind(path, &file, out_mend);
+  keel_status status = check_kind(path, &file, out_hint);
   if (status == KD_OK) {
-    *out_mend = "copy or build the file again";
+    *out_hint = "copy or build the file again";
     status = check_segments(path, &file);
   }
   keel_file_close(&file);

@@ -17,10 +17,10 @@
 
 /* Gives the plugin a verdict; the reason is this thread's message. */
 static keel_status refuse(keel_plugin *plugin, keel_status status,
-                          const char *mend) {
+                          const char *hint) {
   plugin->status = status;
   plugin->reason = keel_arena_copy(&plugin->context->arena, keel_message());
-  plugin->mend = mend;
+  plugin->hint = hint;
   if (!plugin->reason) plugin->reason = "";
   keel_log_line(&plugin->context->log, KD_LOG_INFO, "%s", plugin->reason);
   return status;
@@ -58,9 +58,9 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
 }
 
 static keel_status open_library(keel_plugin *plugin) {
-  const char *mend = "";
-  keel_status status = keel_elf_check(plugin->path, &mend);
-  if (status != KD_OK) return refuse(plugin, status, mend);
+  const char *hint = "";
+  keel_status status = keel_elf_check(plugin->path, &hint);
+  if (status != KD_OK) return refuse(plugin, status, hint);
   status = keel_library_hold(plugin);
   if (status == KD_OK) status = keel_plugin_map(plugin);
   return status == KD_OK || status == KD_OUT_OF_MEMORY
@@ -445,7 +445,7 @@ static keel_status leave_out(keel_plugin *plugin) {
   keel_log_line(&plugin->context->log, KD_LOG_WARNING, "%s; it is not used",
                 keel_message());
   plugin->reason = keel_arena_copy(&plugin->context->arena, keel_message());
-  plugin->mend = "take a newer Keel, or the plugin's build for this one";
+  plugin->hint = "take a newer Keel, or the plugin's build for this one";
   return plugin->reason ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
@@ -539,7 +539,7 @@ static keel_status open_plugin(keel_plugin *plugin) {
         *said ? keel_arena_copy(&context->arena, said)
               : "no device is there, and the plugin does not say why";
     if (!plugin->reason) return KD_OUT_OF_MEMORY;
-    plugin->mend =
+    plugin->hint =
         "look at the device and its driver; KEEL_LOG=info shows all"
         " that the plugin says";
   }
@@ -556,7 +556,7 @@ static keel_status load(keel_plugin *plugin) {
   if (keel_visible_plugin(plugin->context->visible, plugin->name))
     return open_plugin(plugin);
   plugin->reason = "its devices are hidden";
-  plugin->mend = "KEEL_VISIBLE_DEVICES says which are shown";
+  plugin->hint = "KEEL_VISIBLE_DEVICES says which are shown";
   return KD_OK;
 }
 
@@ -587,7 +587,7 @@ keel_status keel_plugin_add(keel_context *context,
   plugin->option_count = candidate->option_count;
   plugin->status = candidate->status;
   plugin->reason = candidate->reason ? candidate->reason : "";
-  plugin->mend = candidate->mend ? candidate->mend : "";
+  plugin->hint = candidate->hint ? candidate->hint : "";
   keel_status status = candidate->status;
   bool twice = false;
   if (status == KD_OK) status = settle_path(plugin, &twice);

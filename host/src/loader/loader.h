@@ -13,7 +13,7 @@ typedef struct keel_candidate {
   const char **options;                /* name, value ... */
   uint32_t option_count;
   keel_status status; /* not KD_OK: refused already */
-  const char *reason, *mend;
+  const char *reason, *hint;
 } keel_candidate;
 
 /* Calls `take` for each candidate, in the order of keel_context_params. */
@@ -27,8 +27,8 @@ void keel_manifest_read(keel_arena *arena, const char *path,
                         keel_candidate *out_candidate);
 
 /* Whether a file is a shared library for this machine, whole, that the dynamic
- * linker may be given. What to do about it goes to *out_mend. */
-keel_status keel_elf_check(const char *path, const char **out_mend);
+ * linker may be given. What to do about it goes to *out_hint. */
+keel_status keel_elf_check(const char *path, const char **out_hint);
 
 /* Maps the plugin's file, or the copy that its library has. */
 keel_status keel_plugin_map(keel_plugin *plugin);

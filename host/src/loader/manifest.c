@@ -14,10 +14,10 @@
 #define MANIFEST_MOST (UINT64_C(1) << 20)
 
 static void refuse(keel_arena *arena, keel_candidate *candidate,
-                   keel_status status, const char *mend) {
+                   keel_status status, const char *hint) {
   candidate->status = status;
   candidate->reason = keel_arena_copy(arena, keel_message());
-  candidate->mend = mend;
+  candidate->hint = hint;
 }
 
 /* The string of that name, NULL where there is none; false: another type. */
@@ -152,7 +152,7 @@ void keel_manifest_read(keel_arena *arena, const char *path,
   candidate->path = keel_arena_copy(arena, path);
   candidate->status = KD_UNIMPLEMENTED;
   candidate->reason = "this Keel was built without cJSON and reads no manifest";
-  candidate->mend = "name the library in KEEL_PLUGIN_PATH";
+  candidate->hint = "name the library in KEEL_PLUGIN_PATH";
 }
 
 #endif
