@@ -65,6 +65,15 @@ static void host_log(const kd_host *host, uint32_t level, const char *format,
   late("log");
 }
 
+static kd_status host_fail_text(kd_status code, const char *text) {
+  return host_fail(code, "%s", text);
+}
+
+static void host_log_text(const kd_host *host, uint32_t level,
+                          const char *text) {
+  host_log(host, level, "%s", text);
+}
+
 /* ---- options ------------------------------------------------------------------ */
 
 static const char *host_option(const kd_host *host, const char *name) {
@@ -332,6 +341,8 @@ static const kd_host services = {
     .node = &keel_node_table,
     .graph = &kc_graph_table,
     .extension = host_extension,
+    .fail_text = host_fail_text,
+    .log_text = host_log_text,
 };
 
 kd_host *kc_services_copy(void) {

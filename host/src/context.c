@@ -379,6 +379,19 @@ void keel_device_describe(const keel_device *device,
   if (device->same) out_facts->same_as = device->same->name;
 }
 
+const void *keel_device_extension(const keel_device *device, const char *name) {
+  const keel_plugin *plugin = device->plugin;
+  return plugin->table.extension
+             ? plugin->table.extension(plugin->shared->instance, name)
+             : NULL;
+}
+
+keel_status keel_device_handle(keel_device *device, kd_device **out_handle) {
+  KEEL_TRY(keel_device_ready(device));
+  *out_handle = device->handle;
+  return KD_OK;
+}
+
 keel_status keel_device_memory(keel_device *device,
                                keel_memory_facts *out_facts) {
   kd_memory_stats stats = {.struct_size = sizeof stats};

@@ -77,9 +77,10 @@ struct keel_plugin {
   keel_plugin *next_sharer; /* another context's plugin of that library */
   const char *path;
   const char *source;
-  void *library; /* of dlopen */
-  bool copied;   /* it is a copy of the file that is mapped */
-  bool open;     /* holds the library open */
+  void *library;  /* of dlopen */
+  kd_entry entry; /* of a plugin that is linked in, or NULL */
+  bool copied;    /* it is a copy of the file that is mapped */
+  bool open;      /* holds the library open */
 
   kd_plugin table; /* full-size copies: what is NULL here is not there */
   kd_memory_table memory;

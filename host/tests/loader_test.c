@@ -117,6 +117,58 @@ static void bits_of_a_later_abi_are_refused(void **state) {
   keel_close(context);
 }
 
+const kd_plugin *linked_entry(const kd_host *host); /* plugins/linked.c */
+
+static void plugins_may_be_linked_in(void **state) {
+  (void)state;
+  static const kd_entry entries[] = {linked_entry};
+  static const char *const files[] = {MINIMAL_PLUGIN};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = files,
+                                      .plugin_count = 1,
+                                      .entries = entries,
+                                      .entry_count = 1};
+  const float data[] = {1, -2, 3, -4}, want[] = {-1, 2, -3, 4};
+  for (int round = 0; round < 2; round++) {
+    keel_context *context = NULL, *other = NULL;
+    keel_device *device = NULL;
+    kd_device *handle = NULL;
+    keel_op *op = NULL;
+    assert_int_equal(keel_open(&params, &context), KD_OK);
+    assert_int_equal(keel_open(&params, &other), KD_OK); /* shares it */
+    assert_int_equal(keel_device_find(context, "linked", &device), KD_OK);
+    assert_int_equal(keel_device_count(context), 2);
+    keel_tensor *x = floats(context, 4, data), *y = NULL;
+    assert_int_equal(keel_op_prepare(context, "Neg", NULL, 0, device, &op),
+                     KD_OK);
+    assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_OK);
+    expect_floats(y, want, 4);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+    keel_op_release(op);
+    /* and a vendor's own table */
+    const uint32_t *watts = keel_device_extension(device, "x.linked.power/1");
+    assert_non_null(watts);
+    assert_int_equal(watts[0], 75);
+    assert_null(keel_device_extension(device, "x.linked.heat/1"));
+    assert_int_equal(keel_device_handle(device, &handle), KD_OK);
+    assert_non_null(handle);
+    assert_int_equal(keel_device_find(context, "minimal", &device), KD_OK);
+    assert_null(keel_device_extension(device, "x.linked.power/1"));
+    keel_close(other);
+    keel_close(context);
+  }
+  const kd_entry nothing = NULL;
+  keel_context *context = NULL;
+  const keel_context_params wrong = {.struct_size = sizeof wrong,
+                                     .flags = KEEL_ONLY_NAMED,
+                                     .entries = &nothing,
+                                     .entry_count = 1};
+  assert_int_equal(keel_open(&wrong, &context), KD_INVALID_ARGUMENT);
+  expect_message("entry 0 of the plugins is NULL");
+}
+
 /* Calls one op with f32[4] on the plugin of opset 17. */
 static keel_status call_old(keel_context *context, const char *op) {
   const float data[4] = {0};
@@ -425,6 +477,7 @@ int main(void) {
       cmocka_unit_test(faulty_plugins_are_refused),
       cmocka_unit_test(bits_of_a_later_abi_are_refused),
       cmocka_unit_test(ops_younger_than_a_plugin_are_not_offered),
+      cmocka_unit_test(plugins_may_be_linked_in),
       cmocka_unit_test(odd_but_legal_plugins_are_loaded),
       cmocka_unit_test(files_that_are_no_plugins_are_refused),
       cmocka_unit_test(other_machines_are_named),

@@ -48,7 +48,7 @@ static void open_lt(kd_device *d, cuda_libraries *all) {
   pthread_mutex_lock(&opening);
   if (!lt.version) why = lt_api_open(cuda_host->option(cuda_host, "cublaslt"));
   pthread_mutex_unlock(&opening);
-  if (why) cuda_host->log(cuda_host, KD_LOG_WARNING, "%s", why);
+  if (why) cuda_host->log_text(cuda_host, KD_LOG_WARNING, why);
   if (!lt.version) return;
   int status = lt.Create(&all->lt);
   if (status == 0) return;
@@ -61,7 +61,7 @@ static void open_dnn(kd_device *d, cuda_libraries *all) {
   pthread_mutex_lock(&opening);
   if (!dnn.version) why = dnn_api_open(cuda_host->option(cuda_host, "cudnn"));
   pthread_mutex_unlock(&opening);
-  if (why) cuda_host->log(cuda_host, KD_LOG_WARNING, "%s", why);
+  if (why) cuda_host->log_text(cuda_host, KD_LOG_WARNING, why);
   if (!dnn.version) return;
   int status = dnn.Create(&all->dnn);
   if (status == 0) return;

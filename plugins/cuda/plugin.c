@@ -82,7 +82,7 @@ const char *cuda_why_lost(kd_device *d) {
 
 kd_status cuda_lost(kd_device *d) {
   const char *why = cuda_why_lost(d);
-  return why ? FAIL(KD_DEVICE_LOST, "%s", why) : KD_OK;
+  return why ? cuda_host->fail_text(KD_DEVICE_LOST, why) : KD_OK;
 }
 
 kd_status cuda_failed(kd_device *d, cu_result code, const char *call) {

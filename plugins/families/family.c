@@ -226,7 +226,7 @@ kd_status fam_fail(const fam_op *op, fam_plan *plan, kd_status status,
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  plan->status = op->host->fail(status, "%s", text);
+  plan->status = op->host->fail_text(status, text);
   return plan->status;
 }
 

@@ -120,6 +120,10 @@ static kd_status fail(kd_status code, const char *format, ...) {
   return code;
 }
 
+static kd_status fail_text(kd_status code, const char *text) {
+  return fail(code, "%s", text);
+}
+
 static const kd_node_table table = {.struct_size = sizeof table,
                                     .op = node_op,
                                     .input_count = input_count,
@@ -134,6 +138,7 @@ static const kd_node_table table = {.struct_size = sizeof table,
                                     .attr_tensor = attr_tensor};
 static const kd_host host = {.struct_size = sizeof host,
                              .fail = fail,
+                             .fail_text = fail_text,
                              .allocate = allocate,
                              .release = release,
                              .node = &table};

@@ -246,7 +246,7 @@ static kd_status start(const kd_host *host) {
   if (!why) why = create_instance();
   if (why && validates) {
     destroy_instance();
-    return FAIL(KD_UNAVAILABLE, "%s", why);
+    return vlk_host->fail_text(KD_UNAVAILABLE, why);
   }
   if (!why && !add_devices())
     why = "the Vulkan loader finds no driver; install one for the device";

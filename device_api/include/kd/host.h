@@ -223,6 +223,12 @@ typedef struct kd_host {
   /* A table of services that later versions or other hosts define, by name
    * ("keel.name/1"), or NULL. */
   const void *(*extension)(const struct kd_host *host, const char *name);
+
+  /* `fail` and `log` of a text as it is: for texts of drivers, which may hold a
+   * percent sign, and for languages that can't call a function of `...`. */
+  kd_status (*fail_text)(kd_status code, const char *text);
+  void (*log_text)(const struct kd_host *host, uint32_t level,
+                   const char *text);
 } kd_host;
 
 #ifdef __cplusplus

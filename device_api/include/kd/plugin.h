@@ -152,6 +152,15 @@ typedef const kd_plugin *(*kd_entry)(const kd_host *host);
 #define KD_ENTRY_LINKAGE
 #endif
 
+/* Defines an entry function of another name, for plugins that are linked into an
+ * application, which hands it to the host (several would clash by one name). */
+#define KD_ENTRY_AS(function, plugin)                                        \
+  KD_ENTRY_LINKAGE const kd_plugin *function(const kd_host *host_of_entry);  \
+  KD_ENTRY_LINKAGE const kd_plugin *function(const kd_host *host_of_entry) { \
+    (void)host_of_entry;                                                     \
+    return &(plugin);                                                        \
+  }
+
 /* Defines the entry function: one line at the end of a plugin. */
 #define KD_ENTRY(plugin)                                  \
   KD_ENTRY_LINKAGE KD_EXPORT const kd_plugin *kd_entry_0( \

@@ -4,6 +4,7 @@
 #ifndef KEEL_CONTEXT_H
 #define KEEL_CONTEXT_H
 
+#include <kd/plugin.h>
 #include <keel/error.h>
 
 #ifdef __cplusplus
@@ -61,6 +62,13 @@ typedef struct keel_context_params {
    * nothing is shown is not opened. NULL or "": the variable KEEL_VISIBLE_DEVICES
    * says; without it, all. */
   const char *visible;
+
+  /* Entry functions of plugins that are linked into the application (KD_ENTRY_AS of
+   * kd/plugin.h), for machines without shared libraries: looked at before all
+   * files. */
+  const kd_entry *entries;
+  uint32_t entry_count;
+  uint32_t reserved_entries;
 } keel_context_params;
 
 #define KEEL_NO_WORKERS (-1)
@@ -147,6 +155,18 @@ typedef struct keel_memory_facts {
  * Returns KD_OK, or why it can't be opened. */
 KEEL_API keel_status keel_device_memory(keel_device *device,
                                         keel_memory_facts *out_facts);
+
+/* A vendor's own table by name ("x.acme.power/1"), of the device's plugin, or NULL: the
+ * plugin has none of that name. What it is the vendor's header says; the functions in it
+ * take what the vendor says, as keel_device_handle gives it. */
+KEEL_API const void *keel_device_extension(const keel_device *device,
+                                           const char *name);
+
+/* The plugin's own handle of a device, for functions of an extension; opens it where nobody
+ * did yet. Valid until the context is closed or the device opened again.
+ * Returns KD_OK, or why it can't be opened. */
+KEEL_API keel_status keel_device_handle(keel_device *device,
+                                        kd_device **out_handle);
 
 /* One kernel definition of a device. */
 typedef struct keel_kernel_facts {

@@ -163,7 +163,7 @@ keel_status keel_library_open(keel_plugin *plugin) {
     status = KD_ALREADY_EXISTS; /* mapped before there was a copy */
   else if (!library->openers)
     status = open_first(library, plugin);
-  if (status == KD_ALREADY_EXISTS && !library->copy) {
+  if (status == KD_ALREADY_EXISTS && !library->copy && !plugin->entry) {
     keel_status made = keel_library_copy(library);
     if (made != KD_OK) status = made;
   }

@@ -35,6 +35,11 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
   const char *given = plugin->path;
   struct stat facts;
   *out_double = false;
+  if (plugin->entry) { /* its function stands for the file */
+    memcpy(&plugin->inode, &plugin->entry, sizeof plugin->entry);
+    plugin->device_id = UINT64_MAX;
+    return KD_OK;
+  }
   if (!realpath(plugin->path, absolute) || stat(absolute, &facts) != 0) {
     keel_fail(KD_NOT_FOUND, "%s: no such file", plugin->path);
     return refuse(plugin, KD_NOT_FOUND, "correct the path");
@@ -58,6 +63,7 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
 }
 
 static keel_status open_library(keel_plugin *plugin) {
+  if (plugin->entry) return keel_library_hold(plugin);
   const char *hint = "";
   keel_status status = keel_elf_check(plugin->path, &hint);
   if (status != KD_OK) return refuse(plugin, status, hint);
@@ -367,9 +373,9 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
 
 static keel_status negotiate(keel_plugin *plugin) {
   keel_arena *arena = &plugin->context->arena;
-  kd_entry entry = NULL;
+  kd_entry entry = plugin->entry;
   /* ISO C has no conversion from an object pointer; POSIX promises this one */
-  *(void **)&entry = dlsym(plugin->library, KD_ENTRY_SYMBOL);
+  if (!entry) *(void **)&entry = dlsym(plugin->library, KD_ENTRY_SYMBOL);
   if (!entry) {
     keel_fail(KD_INCOMPATIBLE, "%s: exports no function " KD_ENTRY_SYMBOL,
               plugin->path);
@@ -578,6 +584,7 @@ keel_status keel_plugin_add(keel_context *context,
   if (!plugin) return KD_OUT_OF_MEMORY;
   plugin->context = context;
   plugin->path = candidate->path;
+  plugin->entry = candidate->entry;
   plugin->source = candidate->source;
   plugin->name = candidate->name;
   plugin->vendor = candidate->vendor;

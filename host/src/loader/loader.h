@@ -7,6 +7,7 @@
 /* Where a candidate was found, and what its manifest says. */
 typedef struct keel_candidate {
   const char *path;   /* of the library; the manifest's where it names none */
+  kd_entry entry;     /* of a plugin that is linked in, or NULL */
   const char *source; /* "application", "environment", "manifest X", ... */
   const char *name, *vendor, *version; /* from a manifest, or NULL */
   uint32_t abi_version;                /* from a manifest, or 0 */

@@ -121,6 +121,15 @@ static keel_status take_installed(keel_context *context, take_fn take) {
 
 keel_status keel_search(keel_context *context,
                         const keel_context_params *params, take_fn take) {
+  for (uint32_t i = 0; i < params->entry_count; i++) {
+    const keel_candidate linked = {.path = "(linked in)",
+                                   .source = "application",
+                                   .entry = params->entries[i]};
+    if (!linked.entry)
+      return keel_fail(KD_INVALID_ARGUMENT, "entry %u of the plugins is NULL",
+                       (unsigned)i);
+    KEEL_TRY(take(context, &linked));
+  }
   for (uint32_t i = 0; i < params->plugin_count; i++)
     KEEL_TRY(take_path(context, params->plugins[i], "application", take));
   if (params->flags & KEEL_ONLY_NAMED) return KD_OK;

@@ -22,6 +22,10 @@ static void log_line(const kd_host *host, uint32_t level, const char *format,
   va_end(args);
 }
 
+static void log_text(const kd_host *host, uint32_t level, const char *text) {
+  log_line(host, level, "%s", text);
+}
+
 static const char *environment_option(const keel_library *library,
                                       const char *name) {
   char variable[128];
@@ -152,5 +156,7 @@ void keel_services_fill(keel_library *library) {
       .node = &keel_node_table,
       .graph = &keel_graph_table,
       .extension = extension,
+      .fail_text = keel_fail_text,
+      .log_text = log_text,
   };
 }

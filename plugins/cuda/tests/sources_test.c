@@ -43,6 +43,10 @@ static kd_status fail(kd_status code, const char *format, ...) {
   return code;
 }
 
+static kd_status fail_text(kd_status code, const char *text) {
+  return fail(code, "%s", text);
+}
+
 static void say(const kd_host *self, uint32_t level, const char *format, ...)
     KD_PRINTF(3, 4);
 static void say(const kd_host *self, uint32_t level, const char *format, ...) {
@@ -57,6 +61,7 @@ static void say(const kd_host *self, uint32_t level, const char *format, ...) {
 
 static const kd_host host = {.struct_size = sizeof host,
                              .fail = fail,
+                             .fail_text = fail_text,
                              .allocate = allocate,
                              .release = release,
                              .log = say};
