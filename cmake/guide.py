@@ -1,12 +1,29 @@
 #!/usr/bin/env python3
-"""Prints the guide's tables of slots: purpose and requirement from the headers,
-rules from the suite. usage: guide.py SUITE"""
+"""Prints the guide's tables of slots: purpose from the headers, who calls a slot from the
+host's sources, which plugins have it from theirs, and rules from the suite.
+usage: guide.py SUITE"""
 import pathlib
 import re
 import subprocess
 import sys
 
-HEADERS = pathlib.Path(__file__).parents[1] / "device_api/include/kd"
+TREE = pathlib.Path(__file__).parents[1]
+HEADERS = TREE / "device_api/include/kd"
+HOST = TREE / "host/src"
+PLUGINS = {  # their names, and the folders of their sources
+    "minimal": ["samples/minimal_plugin"], "cpu": ["plugins/cpu"],
+    "opencl": ["plugins/opencl", "plugins/families"],
+    "vulkan": ["plugins/vulkan", "plugins/families"],
+    "cuda": ["plugins/cuda", "plugins/families"], "sim": ["conformance/mutants"],
+}
+# the name that the host has for its copy of a table
+MEMBERS = {
+    "kd_plugin": "table", "kd_memory_table": "memory", "kd_kernel_def": "def",
+    "kd_stream_table": "streams", "kd_event_table": "events",
+    "kd_capture_table": "capture", "kd_region_table": "regions",
+    "kd_profile_table": "profile", "kd_peer_table": "peer",
+    "kd_external_table": "external", "kd_collective_table": "collectives",
+}
 TABLES = [  # table, header, level, needed slots, what the host does without one
     ("kd_plugin", "plugin.h", "core",
      "open close device_count device_info device_open device_close", ""),
@@ -64,6 +81,39 @@ def slots(body):
         comment = match.group(1)  # none behind a declaration
 
 
+def sources(folder):
+    return [(path, path.read_text()) for path in sorted((TREE / folder).rglob("*.c"))
+            if "tests" not in path.parts and "fault" not in path.parts]
+
+
+def callers(table, slot, files):
+    """Files of the host that call the slot: by its copy's name, or by a pointer to it."""
+    call = re.compile(r"\b%s(\.|->)%s\(" % (MEMBERS[table], slot))
+    pointer = re.compile(r"\b%s \*(\w+) =" % table)
+    out = []
+    for path, text in files:
+        names = "|".join(pointer.findall(text))
+        if call.search(text) or (names and re.search(
+                r"\b(%s)->%s\(" % (names, slot), text)):
+            out.append(path.relative_to(HOST).as_posix())
+    return out
+
+
+def holders(table, slot, files):
+    """Plugins with a table of that type that sets the slot."""
+    body = re.compile(r"\b%s \w+(?:\[[^\]]*\])? = \{(.*?)\n\};" % table, re.S)
+    macro = re.compile(r"#define .*?(?<!\\)\n", re.S)
+    field = re.compile(r"\.%s\s*=\s*(?!NULL)" % slot)
+    out = []
+    for name, texts in files.items():
+        parts = [p for text in texts for p in body.findall(text)]
+        if table == "kd_kernel_def":  # definitions are often made by macros
+            parts += [p for text in texts for p in macro.findall(text)]
+        if any(field.search(p) for p in parts):
+            out.append(name)
+    return out
+
+
 def main():
     out = subprocess.run([sys.argv[1], "list", "--names"], check=True,
                          capture_output=True, text=True).stdout
@@ -72,13 +122,16 @@ def main():
         rule, names = line.split("\t")
         for name in names.split():
             rules.setdefault(name, []).append(rule)
+    host = [(p, t) for p, t in sources("host/src") if "layers" not in p.parts]
+    plugins = {name: [t for folder in folders for _, t in sources(folder)]
+               for name, folders in PLUGINS.items()}
     for table, header, level, needed, _ in TABLES:
         source = (HEADERS / header).read_text()
         body = re.search(r"typedef struct %s \{(.*?)\n\} %s;" % (table, table),
                          source, re.S).group(1)
         print(f"\n`{table}` (kd/{header}, {level})\n")
-        print("| slot | purpose | where it is NULL, the host | rules |\n"
-              "| --- | --- | --- | --- |")
+        print("| slot | purpose | the host calls it in | where it is NULL, the host |"
+              " who has it | rules |\n| --- | --- | --- | --- | --- | --- |")
         said = {}
         for slot, comment in slots(body):
             what = purpose(comment or "")
@@ -93,7 +146,12 @@ def main():
             shown = " ".join(f"`{r}`" for r in rules.get(name, [])[:8])
             more = len(rules.get(name, [])) - 8
             shown += f" and {more} more" if more > 0 else ""
-            print(f"| `{slot}` | {what} | {default} | {shown} |")
+            calls = callers(table, slot, host)
+            where = "<br>".join(calls) or "nothing yet"
+            if not calls:
+                default = "does without"
+            who = ", ".join(holders(table, slot, plugins)) or "none yet"
+            print(f"| `{slot}` | {what} | {where} | {default} | {who} | {shown} |")
 
 
 main()
