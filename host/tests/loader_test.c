@@ -75,6 +75,8 @@ static void faulty_plugins_are_refused(void **state) {
                  "vendor");
   expect_refused(BAD("SHORT"), KD_INCOMPATIBLE, "struct_size 24", "vendor");
   expect_refused(BAD("OPEN"), KD_UNAVAILABLE, "flux driver", "driver");
+  expect_refused(BAD("NO_INSTANCE"), KD_INTERNAL, "KD_OK and no instance",
+                 "driver");
   expect_refused(BAD("NAME"), KD_INCOMPATIBLE, "Bad Name!", "vendor");
   expect_refused(BAD("NO_SLOT"), KD_INCOMPATIBLE, "slot allocate", "vendor");
   expect_refused(BAD("CAPTURE"), KD_INCOMPATIBLE, "slot begin of capture",

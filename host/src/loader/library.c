@@ -138,9 +138,12 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   kd_status status = keel_layers_enter("plugin.open");
   uint64_t began = keel_now();
   set_opening(library, true);
+  library->instance = NULL;
   if (status == KD_OK)
     status = plugin->table.open(&library->host, &library->instance);
   set_opening(library, false);
+  if (status == KD_OK && !library->instance)
+    status = keel_fail(KD_INTERNAL, "open returned KD_OK and no instance");
   keel_layers_left(&plugin->context->log, "plugin.open", began, status);
   if (status != KD_OK) {
     if (!keel_said())

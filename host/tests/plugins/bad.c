@@ -23,10 +23,11 @@
 #define COLLECTIVE 18
 #define PLUGIN_BIT \
   19 /* these: a bit that must be understood, and is not known */
-#define DEVICE_BIT 20
-#define SPACE_BIT  21
-#define KERNEL_BIT 22
-#define HINT_BITS  23 /* hints that nobody knows, everywhere: legal */
+#define DEVICE_BIT  20
+#define SPACE_BIT   21
+#define KERNEL_BIT  22
+#define HINT_BITS   23 /* hints that nobody knows, everywhere: legal */
+#define NO_INSTANCE 24 /* open gives none */
 
 #define LATER_BIT   (UINT32_C(1) << 23)
 #define LATER_HINTS UINT32_C(0xf0000000)
@@ -47,7 +48,9 @@ static kd_status start(const kd_host *services) {
 }
 static kd_status plugin_open(const kd_host *services,
                              kd_instance **out_instance) {
-  return single_open(services, start, out_instance);
+  kd_status status = single_open(services, start, out_instance);
+  if (CASE == NO_INSTANCE) *out_instance = NULL;
+  return status;
 }
 
 static void plugin_close(kd_instance *instance) {
