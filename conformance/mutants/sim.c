@@ -234,7 +234,9 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
   static const char *const names[] = {"Simulated accelerator A",
                                       "Simulated accelerator B"};
   static char shared[64];
-  out->flags = KD_DEVICE_SOFTWARE | (ODD(hint_bits) ? 0x80000000u : 0);
+  bool integrated = sim_host->option(sim_host, "integrated") != NULL;
+  out->flags = KD_DEVICE_SOFTWARE | (integrated ? KD_DEVICE_INTEGRATED : 0) |
+               (ODD(hint_bits) ? 0x80000000u : 0);
   if (BUG(inline_lie)) out->flags |= KD_DEVICE_INLINE;
   if (BUG(addressable_lie)) out->flags |= KD_DEVICE_HOST_ADDRESSABLE;
   out->name = BUG(info_nameless) ? NULL : names[index & 1];

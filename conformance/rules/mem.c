@@ -384,18 +384,22 @@ static void mem_import(void) {
   uint64_t size = 8192;
   char *memory = pages(size, PROT_READ | PROT_WRITE), *back = kc_take(size);
   kd_buffer *buffer = NULL;
-  kd_status status = import(memory, 0, size, KD_READ | KD_WRITE, &buffer);
+  uint32_t access = KD_READ | KD_WRITE;
+  kd_status status = import(memory, 0, size, access, &buffer);
+  if (status == KD_UNIMPLEMENTED)
+    status = import(memory, 0, size, access = KD_READ, &buffer);
   if (status == KD_UNIMPLEMENTED) kc_untested("it imports no host memory");
   kc_ok(status, "import_memory");
   kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 0, back, size), "copy_out");
   kc_check(!memcmp(memory, back, size), "imported memory reads otherwise");
   char new[100] = "written through the buffer";
-  kc_ok(kp.m.copy_in(kc_device(), NULL, new, buffer, 4096, sizeof new),
-        "copy_in");
+  if (access & KD_WRITE)
+    kc_ok(kp.m.copy_in(kc_device(), NULL, new, buffer, 4096, sizeof new),
+          "copy_in");
   give(buffer);
-  kc_check(!memcmp(memory + 4096, new, sizeof new),
+  kc_check(!(access & KD_WRITE) || !memcmp(memory + 4096, new, sizeof new),
            "what was written to imported memory is not there: it is a copy");
-  status = import(memory, 4096, 4096, KD_READ | KD_WRITE, &buffer);
+  status = import(memory, 4096, 4096, access, &buffer);
   if (status == KD_OK) {
     kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 0, back, 4096), "copy_out");
     kc_check(!memcmp(memory + 4096, back, 4096),

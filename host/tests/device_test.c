@@ -276,6 +276,69 @@ static void memory_is_told_by_the_device_or_the_host(void **state) {
   }
 }
 
+#ifdef SIM_PLUGIN
+static int let_go;
+
+static void note_end(void *memory) {
+  let_go++;
+  free(memory);
+}
+
+/* Memory of 256 KiB from `offset` on, on the device. *out_host: the wrapped tensor. */
+static keel_tensor *lend(keel_context *own, keel_device *device, size_t offset,
+                         keel_tensor **out_host) {
+  const int64_t count = 1 << 16;
+  char *memory = aligned_alloc(4096, (1 << 18) + 4096);
+  assert_non_null(memory);
+  float *numbers = (float *)(void *)(memory + offset);
+  for (int64_t i = 0; i < count; i++)
+    numbers[i] = (float)(i % 100) - 50;
+  keel_tensor *placed = NULL;
+  assert_int_equal(keel_tensor_wrap(own, KD_F32, 1, &count, numbers, note_end,
+                                    memory, out_host),
+                   KD_OK);
+  assert_int_equal(keel_tensor_to(*out_host, device, &placed), KD_OK);
+  return placed;
+}
+
+/* A device that shares its memory with the host reads the application's where it lies, as
+ * long as it needs it; what does not begin as it wants is copied. */
+static void application_memory_is_imported(void **state) {
+  (void)state;
+  setenv("KEEL_SIM_INTEGRATED", "yes", 1);
+  keel_context *own = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
+  unsetenv("KEEL_SIM_INTEGRATED");
+  keel_device *device = NULL;
+  keel_memory_facts before, after;
+  assert_int_equal(keel_device_find(own, "sim:0", &device), KD_OK);
+  assert_int_equal(keel_device_memory(device, &before), KD_OK);
+  for (size_t offset = 0; offset <= 64; offset += 64) {
+    keel_tensor *host = NULL, *y = NULL;
+    keel_op *op = NULL;
+    static float out[1 << 16];
+    let_go = 0;
+    keel_tensor *x = lend(own, device, offset, &host);
+    assert_int_equal(keel_device_memory(device, &after), KD_OK);
+    if (offset)
+      assert_true(after.used >= before.used + (1 << 18));
+    else
+      assert_int_equal(after.used, before.used);
+    keel_tensor_release(host);
+    assert_int_equal(let_go, offset ? 1 : 0);
+    assert_int_equal(keel_op_prepare(own, "Relu", NULL, 0, device, &op), KD_OK);
+    assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_OK);
+    keel_tensor_release(x); /* the call may still read it */
+    assert_int_equal(keel_tensor_read(y, out, sizeof out), KD_OK);
+    for (int i = 0; i < 1 << 16; i++)
+      assert_true(out[i] == (i % 100 < 50 ? 0 : (float)(i % 100) - 50));
+    assert_int_equal(let_go, 1);
+    keel_tensor_release(y);
+    keel_op_release(op);
+  }
+  keel_close(own);
+}
+#endif
+
 static void a_list_shows_some_devices(void **state) {
   static const char *const rows[][2] = {
       {"", "cpu:0 queue:0 echo:0 "},     {"queue", "queue:0 "},
@@ -369,6 +432,9 @@ int main(void) {
       cmocka_unit_test(an_unknown_device_is_named_with_those_there_are),
       cmocka_unit_test(what_a_plugin_keeps_is_asked_for),
       cmocka_unit_test(memory_is_told_by_the_device_or_the_host),
+#ifdef SIM_PLUGIN
+      cmocka_unit_test(application_memory_is_imported),
+#endif
       cmocka_unit_test(a_list_shows_some_devices),
       cmocka_unit_test(a_list_that_names_nothing_is_warned_of),
       cmocka_unit_test(a_list_that_is_none_is_refused),

@@ -38,8 +38,10 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
 }
 
 static void release(kd_device *d, kd_buffer *buffer) {
-  atomic_fetch_sub(&d->used, buffer->size);
-  atomic_fetch_sub(&d->buffers, 1);
+  if (!buffer->imported) {
+    atomic_fetch_sub(&d->used, buffer->size);
+    atomic_fetch_sub(&d->buffers, 1);
+  }
   atomic_fetch_add(&d->generation, 1); /* its address may come again */
   cl.ReleaseMemObject(buffer->memory);
   ocl_host->release(ocl_host, buffer);
@@ -78,6 +80,48 @@ static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
   out->buffers = atomic_load(&d->buffers);
   return KD_OK;
 }
+
+/* ---- memory of others ------------------------------------------------------------------ */
+
+/* Host memory, to be read: what shares it with the host reads it where it lies. */
+static kd_status import_memory(kd_device *d, const kd_external *from,
+                               kd_buffer **out_buffer, void **out_address) {
+  cl_int code = CL_SUCCESS;
+  void *at = (char *)(uintptr_t)from->handle + from->offset;
+  if (from->kind != KD_EXTERNAL_HOST_POINTER || from->access != KD_READ ||
+      !d->unified || (uintptr_t)at % d->alignment || !from->size)
+    return FAIL(KD_UNIMPLEMENTED,
+                "only host memory to be read is taken, at a multiple of %u, by"
+                " devices that share it",
+                d->alignment);
+  kd_buffer *buffer = ocl_host->allocate(ocl_host, sizeof *buffer, 0);
+  if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
+  *buffer = (kd_buffer){.size = from->size, .imported = true};
+  buffer->memory =
+      cl.CreateBuffer(d->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR,
+                      (size_t)from->size, at, &code);
+  if (!buffer->memory) {
+    ocl_host->release(ocl_host, buffer);
+    return ocl_failed(code, "clCreateBuffer of host memory");
+  }
+  *out_buffer = buffer;
+  *out_address = NULL;
+  return KD_OK;
+}
+
+static kd_status export_memory(kd_device *d, kd_buffer *buffer,
+                               kd_external *out_memory) {
+  (void)d;
+  (void)buffer;
+  (void)out_memory;
+  return FAIL(KD_UNIMPLEMENTED, "OpenCL's memory can't be exported");
+}
+
+const kd_external_table ocl_external = {
+    .struct_size = sizeof(kd_external_table),
+    .import_memory = import_memory,
+    .export_memory = export_memory,
+};
 
 const kd_memory_table ocl_memory = {
     .struct_size = sizeof(kd_memory_table),

@@ -24,6 +24,8 @@ struct kd_device {
   cl_context context;
   cl_command_queue queue; /* of calls without a stream */
   char name[128], driver[128];
+  bool unified; /* shares its memory with the host */
+  uint32_t alignment;
   uint64_t global_size, max_buffer;
   fam_driver families;
   char build_options[64];
@@ -96,9 +98,11 @@ struct kd_buffer {
   uint64_t size;
   void *mapped;
   bool visible; /* in the host visible space */
+  bool imported;
 };
 
 extern const kd_memory_table ocl_memory;
+extern const kd_external_table ocl_external;
 
 /* ---- programs and kernels --------------------------------------------------------------- */
 

@@ -153,6 +153,11 @@ static bool has_extension(cl_device_id id, const char *name) {
   return false;
 }
 
+static uint32_t alignment_of(cl_device_id id) {
+  uint64_t bits = number(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+  return bits >= 512 ? (uint32_t)(bits / 8) : 64;
+}
+
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out) {
   (void)instance;
@@ -184,8 +189,7 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
     return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
                 device);
   cl_device_id id = devices[device].id;
-  uint64_t bits = number(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
-  out_space->alignment = bits >= 512 ? (uint32_t)(bits / 8) : 64;
+  out_space->alignment = alignment_of(id);
   out_space->size = number(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   out_space->max_buffer = number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   out_space->flags = index ? KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
@@ -198,6 +202,8 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
 
 static void read_facts(kd_device *d) {
   d->global_size = number(d->id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  d->unified = number(d->id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1;
+  d->alignment = alignment_of(d->id);
   d->max_buffer = number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   d->families.dialect.int64 = true; /* OpenCL's full profile has them */
   d->families.dialect.float64 = d->families.dialect.math64 =
@@ -327,6 +333,7 @@ static const kd_plugin plugin = {
     .run_begin = fam_run_begin,
     .device_status = device_status,
     .memory = &ocl_memory,
+    .external = &ocl_external,
     .regions = &fam_regions,
     .kernels = fam_kernels,
     .kernel_count = FAM_ROW_COUNT,

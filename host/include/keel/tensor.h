@@ -90,7 +90,8 @@ KEEL_API keel_status keel_tensor_read(keel_tensor *tensor, void *target,
                                       uint64_t size);
 
 /* The same data on a device (NULL: in host memory); the same tensor, retained,
- * where it is there already. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
+ * where it is there already. A device that shares memory with the host may read
+ * it where it lies; the host memory is then held as long as this tensor. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
  * failure. */
 KEEL_API keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                                     KD_OWNED keel_tensor **out_tensor);

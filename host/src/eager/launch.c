@@ -84,7 +84,7 @@ static keel_tensor *forwardable(const keel_binding *binding,
     keel_tensor *tensor = i < binding->input_count ? inputs[i] : NULL;
     if (tensor && tensor->buffer &&
         tensor->buffer->heap == &binding->device->heap &&
-        tensor->buffer->class != KEEL_UNPOOLED && tensor->offset == 0 &&
+        tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
         tensor->type->bytes == type->bytes &&
         (tensor->layout == KD_LAYOUT_CHANNEL_BLOCKED) ==
             binding->blocked_output &&

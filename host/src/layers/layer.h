@@ -43,6 +43,7 @@ typedef struct layer {
   kd_event_table events;
   kd_capture_table capture;
   kd_peer_table peer;
+  kd_external_table external;
   kd_region_table regions;
   kd_device *devices[16];
 } layer;

@@ -40,11 +40,12 @@ static const char *const slots[] = {
     "event.query",        "event.wait",         "event.on_complete",
     "kernel.supports",    "kernel.create",      "kernel.enqueue",
     "capture.begin",      "capture.end",        "capture.launch",
-    "capture.update",     "peer.copy",          "region.claim",
-    "region.compile",     "region.enqueue",     "region.serialize",
-    "region.validate",    "region.load",        "host.allocate",
-    "host.option",        "host.set_output",    "host.constant",
-    "host.attr_tensor",   "host.cache_get",     "host.cache_put",
+    "capture.update",     "peer.copy",          "external.import_memory",
+    "region.claim",       "region.compile",     "region.enqueue",
+    "region.serialize",   "region.validate",    "region.load",
+    "host.allocate",      "host.option",        "host.set_output",
+    "host.constant",      "host.attr_tensor",   "host.cache_get",
+    "host.cache_put",
 };
 
 const char *keel_layers_slot(uint32_t index) {
@@ -346,6 +347,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->events = plugin->events;
   l->capture = plugin->capture;
   l->peer = plugin->peer;
+  l->external = plugin->external;
   l->regions = plugin->regions;
   keel_layer_wrap_slots(plugin);
   keel_layer_wrap_regions(plugin);

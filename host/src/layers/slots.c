@@ -300,6 +300,24 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
   return KD_OK;
 }
 
+/* ---- memory of others ------------------------------------------------------------ */
+
+static kd_status import_memory(kd_device *device, const kd_external *memory,
+                               kd_buffer **out_buffer, void **out_address) {
+  layer *l = keel_layer_of(device);
+  kd_buffer *made = NULL;
+  void *address = NULL;
+  keel_layer_about("%llu bytes", (unsigned long long)memory->size);
+  CALL(l, "external.import_memory",
+       l->external.import_memory(device, memory, &made, &address));
+  if (settings.validation && !made)
+    keel_layer_report(l, "external.import_memory returned KD_OK and no buffer");
+  keel_layer_remember(l, made, OBJECT_BUFFER, device, memory->size);
+  *out_buffer = made;
+  *out_address = address;
+  return KD_OK;
+}
+
 void keel_layer_wrap_slots(keel_plugin *plugin) {
 #define PUT(table, slot, function) \
   if (plugin->table.slot) plugin->table.slot = function
@@ -326,5 +344,6 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(capture, update, capture_update);
   PUT(capture, destroy, capture_destroy);
   PUT(peer, copy, peer_copy);
+  PUT(external, import_memory, import_memory);
 #undef PUT
 }

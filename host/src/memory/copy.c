@@ -204,6 +204,24 @@ keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target) {
   return status;
 }
 
+keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
+                               keel_tensor **out_tensor) {
+  const keel_device *place = keel_tensor_place(tensor);
+  if (device && tensor->buffer && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
+      keel_device_addressable(place) && (!place || !place->stream)) {
+    keel_buffer *buffer = NULL;
+    keel_status status =
+        keel_heap_import(&device->heap, tensor->buffer, tensor->data,
+                         tensor->type->bytes, &buffer);
+    if (status == KD_OK) {
+      status = keel_tensor_over(buffer, tensor->type, out_tensor);
+      keel_buffer_release(buffer); /* the tensor has it */
+    }
+    if (status != KD_UNIMPLEMENTED) return status;
+  }
+  return keel_copy_to(tensor, device, out_tensor);
+}
+
 keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
                          keel_tensor **out_tensor) {
   keel_tensor *target = NULL;

@@ -4,6 +4,11 @@
 
 #include "values/tensor.h"
 
+/* The same data where work on `device` can read it: without a copy where the device takes
+ * host memory as it is, which nobody may write to then. Else as keel_copy_to. */
+keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
+                               keel_tensor **out_tensor);
+
 /* A copy of a ready tensor, row-major, in the memory of `device` (NULL: of the
  * host). The shortest way is taken: an address that both reach, a peer copy,
  * else through host memory. */

@@ -258,6 +258,59 @@ static void await_readers(const keel_context *context) {
   }
 }
 
+/* The device may still read it: its stream is waited for first. */
+static void end_import(keel_buffer *buffer) {
+  keel_heap *heap = buffer->heap;
+  keel_device *device = heap->device;
+  keel_lost_enter(device);
+  keel_device_settle(device);
+  device->plugin->memory.release(device->handle, buffer->handle);
+  /* release: the device is closed after that */
+  atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
+  keel_lost_leave(device);
+  keel_buffer_release(buffer->owner);
+  free(buffer);
+}
+
+keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
+                             const void *data, uint64_t size,
+                             keel_buffer **out_buffer) {
+  keel_device *device = heap->device;
+  const kd_external_table *external = &device->plugin->external;
+  uint32_t alignment = device->space.alignment ? device->space.alignment : 64;
+  if (!external->import_memory || !size ||
+      !(device->info.flags & KD_DEVICE_INTEGRATED) ||
+      !keel_aligned_to(data, alignment))
+    return KD_UNIMPLEMENTED;
+  keel_buffer *buffer = calloc(1, sizeof *buffer);
+  if (!buffer) return KD_UNIMPLEMENTED;
+  const kd_external memory = {.struct_size = sizeof memory,
+                              .kind = KD_EXTERNAL_HOST_POINTER,
+                              .handle = (uint64_t)(uintptr_t)data,
+                              .size = size,
+                              .access = KD_READ};
+  keel_status status = keel_device_enter(device);
+  if (status == KD_OK) {
+    keel_hush();
+    status = external->import_memory(device->handle, &memory, &buffer->handle,
+                                     &buffer->address);
+    if (status == KD_OK)
+      atomic_fetch_add_explicit(&heap->pieces, 1, memory_order_relaxed);
+    keel_lost_leave(device);
+  }
+  if (status != KD_OK) {
+    free(buffer);
+    return status == KD_DEVICE_LOST ? status : KD_UNIMPLEMENTED;
+  }
+  keel_refs_init(&buffer->refs);
+  buffer->class = KEEL_IMPORTED;
+  buffer->heap = heap;
+  buffer->size = size;
+  buffer->owner = keel_buffer_retain(owner);
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
 static void pool(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   uint32_t class = buffer->class;
@@ -291,6 +344,10 @@ void keel_buffer_free(keel_buffer *buffer) {
     await_readers(buffer->heap->context);
     if (buffer->done) buffer->done(buffer->done_context);
     free(buffer);
+    return;
+  }
+  if (buffer->class == KEEL_IMPORTED) {
+    end_import(buffer);
     return;
   }
   if (keel_lost_enter(device))

@@ -25,9 +25,12 @@ typedef struct keel_buffer {
   struct keel_buffer *next;
   void (*done)(void *context); /* of memory that is somebody else's */
   void *done_context;
+  struct keel_buffer *owner; /* of what was imported */
 } keel_buffer;
 
-#define KEEL_UNPOOLED     UINT32_MAX
+#define KEEL_UNPOOLED UINT32_MAX
+#define KEEL_IMPORTED \
+  (UINT32_MAX - 1) /* a device's, of memory that `owner` has */
 #define KEEL_HEAP_CLASSES 160
 
 struct keel_heap {
@@ -55,6 +58,13 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
 keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
                            void (*done)(void *), void *done_context,
                            keel_buffer **out_buffer);
+
+/* Makes a device's buffer of host memory that `owner` has, without a copy: of devices that
+ * share memory with the host, where the data begin as the device wants it. Nobody may write
+ * to it. Returns KD_OK, KD_UNIMPLEMENTED (it has to be copied), KD_DEVICE_LOST. */
+keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
+                             const void *data, uint64_t size,
+                             keel_buffer **out_buffer);
 
 /* Gives pooled memory back to the device; of all devices, and the host. Waits for their
  * work. */

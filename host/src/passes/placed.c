@@ -50,7 +50,7 @@ keel_status keel_place_constant(keel_placed *shared, keel_tensor *constant,
                                 keel_device *device, keel_tensor **out_placed) {
   *out_placed = shared ? find(shared, constant, device) : NULL;
   if (*out_placed) return KD_OK;
-  KEEL_TRY(keel_copy_to(constant, device, out_placed));
+  KEEL_TRY(keel_share_or_copy(constant, device, out_placed));
   if (shared) note(shared, constant, device, *out_placed);
   return KD_OK;
 }

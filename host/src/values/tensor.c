@@ -418,7 +418,7 @@ keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
     return KD_OK;
   }
   if (device) KEEL_TRY(keel_device_ready(device));
-  return keel_copy_to(tensor, device, out_tensor);
+  return keel_share_or_copy(tensor, device, out_tensor);
 }
 
 /* ---- sequences and optionals ---------------------------------------------- */
