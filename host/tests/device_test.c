@@ -335,6 +335,22 @@ static void application_memory_is_imported(void **state) {
     keel_tensor_release(y);
     keel_op_release(op);
   }
+  /* without a `done` it may go with its tensor */
+  const int64_t four = 4;
+  float *memory = aligned_alloc(4096, 4096), got[4];
+  const float want[] = {1, 2, 3, 4};
+  memcpy(memory, want, sizeof want);
+  keel_tensor *host = NULL, *placed = NULL;
+  assert_int_equal(
+      keel_tensor_wrap(own, KD_F32, 1, &four, memory, NULL, NULL, &host),
+      KD_OK);
+  assert_int_equal(keel_tensor_to(host, device, &placed), KD_OK);
+  keel_tensor_release(host);
+  memset(memory, 0xff, 4096);
+  assert_int_equal(keel_tensor_read(placed, got, sizeof got), KD_OK);
+  assert_memory_equal(got, want, sizeof want);
+  free(memory);
+  keel_tensor_release(placed);
   keel_close(own);
 }
 #endif

@@ -33,8 +33,9 @@ KEEL_API keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
  * The memory itself is the tensor's where `data` is aligned to its elements;
  * else it is copied, and `done` is called before this returns. A device that
  * works on host addresses reads it where it lies, if it begins at a multiple of
- * what the device aligns its own memory to (64 on the CPU); else the device
- * reads a copy, made each time. Other devices read copies.
+ * what the device aligns its own memory to (16 on the CPU); else the device
+ * reads a copy, made each time. Other devices read copies, but see
+ * keel_tensor_to. (Without `done` they always do.)
  *
  * done  is called once, by whichever thread drops the last reference, when no
  *       work reads the memory any more; it may release values
@@ -91,7 +92,8 @@ KEEL_API keel_status keel_tensor_read(keel_tensor *tensor, void *target,
 
 /* The same data on a device (NULL: in host memory); the same tensor, retained,
  * where it is there already. A device that shares memory with the host may read
- * it where it lies; the host memory is then held as long as this tensor. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
+ * it where it lies: memory that was wrapped with a `done`, or is Keel's own, is
+ * then held as long as this tensor. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
  * failure. */
 KEEL_API keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                                     KD_OWNED keel_tensor **out_tensor);

@@ -208,7 +208,8 @@ keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
                                keel_tensor **out_tensor) {
   const keel_device *place = keel_tensor_place(tensor);
   if (device && tensor->buffer && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
-      keel_device_addressable(place) && (!place || !place->stream)) {
+      !keel_buffer_lent(tensor->buffer) && keel_device_addressable(place) &&
+      (!place || !place->stream)) {
     keel_buffer *buffer = NULL;
     keel_status status =
         keel_heap_import(&device->heap, tensor->buffer, tensor->data,

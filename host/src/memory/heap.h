@@ -73,6 +73,12 @@ void keel_heap_trim_all(keel_context *context);
 
 void keel_buffer_free(keel_buffer *buffer);
 
+/* The caller's memory with no `done`: it may be freed when the tensor is, whoever holds the
+ * buffer. */
+static inline bool keel_buffer_lent(const keel_buffer *buffer) {
+  return buffer && buffer->class == KEEL_UNPOOLED && !buffer->done;
+}
+
 static inline keel_buffer *keel_buffer_retain(keel_buffer *buffer) {
   /* relaxed: whoever retains holds a reference already */
   keel_refs_take(&buffer->refs);

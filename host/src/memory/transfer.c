@@ -331,12 +331,6 @@ static bool tells_ends(const keel_device *device) {
   return device->stream && device->plugin->events.on_complete;
 }
 
-/* The caller's memory with no `done`: it may be freed when the tensor is. */
-static bool is_lent(const keel_tensor *tensor) {
-  return tensor->buffer && tensor->buffer->class == KEEL_UNPOOLED &&
-         !tensor->buffer->done;
-}
-
 bool keel_transfer_direct(const keel_device *from, const keel_device *to) {
   return from->plugin == to->plugin && from->plugin->peer.copy &&
          from->plugin->peer.reachable(from->handle, to->handle);
@@ -350,7 +344,7 @@ keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target) {
   if (tensor->layout != KD_LAYOUT_ROW_MAJOR || !tensor->type->bytes ||
       keel_device_addressable(device) || !tells_ends(device))
     return keel_copy_into(tensor, target);
-  if (here && !is_lent(tensor) && (!from || !from->stream))
+  if (here && !keel_buffer_lent(tensor->buffer) && (!from || !from->stream))
     return begin(device, tensor, target, enqueue_in, false, NULL);
   if (!here && from->stream && keel_transfer_direct(from, device))
     return begin(device, tensor, target, enqueue_peer, false, NULL);
