@@ -89,7 +89,8 @@ static kd_status import_memory(kd_device *d, const kd_external *from,
   cl_int code = CL_SUCCESS;
   void *at = (char *)(uintptr_t)from->handle + from->offset;
   if (from->kind != KD_EXTERNAL_HOST_POINTER || from->access != KD_READ ||
-      !d->unified || (uintptr_t)at % d->alignment || !from->size)
+      !d->unified || (uintptr_t)at % d->alignment || !from->size ||
+      d->families.script) /* a script has all data, by their copies */
     return FAIL(KD_UNIMPLEMENTED,
                 "only host memory to be read is taken, at a multiple of %u, by"
                 " devices that share it",
