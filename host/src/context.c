@@ -399,11 +399,10 @@ keel_status keel_device_memory(keel_device *device,
   KEEL_TRY(keel_device_enter(device));
   const kd_memory_table *memory = &device->plugin->memory;
   keel_hush();
-  kd_status status =
-      memory->stats ? memory->stats(device->handle, 0, &stats) : KD_OK;
+  kd_status status = keel_lost_judge(
+      device, memory->stats ? memory->stats(device->handle, 0, &stats) : KD_OK);
   keel_lost_leave(device);
   if (status != KD_OK) {
-    status = keel_lost_judge(device, status);
     if (!keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
     return keel_while(status, "while the memory of %s was asked for",

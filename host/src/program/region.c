@@ -126,10 +126,10 @@ static keel_status compile(keel_region *region, const struct kd_graph *graph) {
   KEEL_TRY(note_types(region, graph));
   KEEL_TRY(keel_device_enter(device));
   kd_status status = make_handle(region, graph);
+  if (status != KD_UNIMPLEMENTED) status = keel_lost_judge(device, status);
   keel_lost_leave(device);
   if (status == KD_OK || status == KD_UNIMPLEMENTED) return status;
   region->handle = NULL;
-  status = keel_lost_judge(device, status);
   if (!keel_said())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return keel_while(status,
