@@ -138,6 +138,16 @@ static void what_the_device_refuses_is_compiled_anew(void **state) {
   expect(in_a_process(4, "y", KD_OK), 0, 1);
 }
 
+static void options_make_another_region(void **state) {
+  (void)state;
+  expect(in_a_process(6, "y", KD_OK), 1, 0);
+  setenv("KEEL_COMPILER_FAST", "yes", 1);
+  expect(in_a_process(6, "y", KD_OK), 1, 0);
+  expect(in_a_process(6, "y", KD_OK), 0, 1);
+  unsetenv("KEEL_COMPILER_FAST");
+  expect(in_a_process(6, "y", KD_OK), 0, 1);
+}
+
 static void without_a_store_each_process_compiles(void **state) {
   (void)state;
   setenv("XDG_CACHE_HOME", "/dev/null/nowhere", 1);
@@ -151,6 +161,7 @@ int main(void) {
       cmocka_unit_test(the_next_process_compiles_nothing),
       cmocka_unit_test(other_weights_are_another_region),
       cmocka_unit_test(what_the_device_refuses_is_compiled_anew),
+      cmocka_unit_test(options_make_another_region),
       cmocka_unit_test(without_a_store_each_process_compiles),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -63,6 +63,10 @@ void keel_plugin_close(keel_plugin *plugin);
 /* Fills the services that plugins call; see kd/host.h. */
 void keel_services_fill(keel_library *library);
 
+/* Adds all options that a plugin can ask for: what depends on them is another thing with
+ * others. */
+void keel_options_add(const keel_library *library, keel_text *out);
+
 /* The persistent store behind kd_host.cache_get and cache_put. */
 kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
                          uint64_t *out_size);

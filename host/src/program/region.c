@@ -2,6 +2,7 @@
 #include "program/region.h"
 
 #include "loader/library.h"
+#include "loader/loader.h"
 #include "memory/copy.h"
 #include "memory/lost.h"
 #include "program/fingerprint.h"
@@ -60,9 +61,11 @@ static keel_status note_types(keel_region *region,
 }
 
 /* What a compiled form must fit besides the graph. */
-static void name_device(const keel_device *device, char *text, size_t size) {
-  snprintf(text, size, "%s/%s/%s/%s", device->plugin->name,
-           device->plugin->version, device->info.name, device->info.driver);
+static void describe(const keel_device *device, keel_text *out) {
+  keel_text_add(out, "%s/%s/%s/%s", device->plugin->name,
+                device->plugin->version, device->info.name,
+                device->info.driver);
+  keel_options_add(device->plugin->shared, out);
 }
 
 /* Whether an earlier process left the compiled form, and it is good. It may be of another
@@ -107,10 +110,12 @@ static kd_status make_handle(keel_region *region,
   const keel_device *device = region->device;
   const kd_region_table *table = &device->plugin->regions;
   const kd_compile what = {.struct_size = sizeof what, .graph = graph};
-  char key[64], fits[512];
+  char key[64];
   if (table->serialize) {
-    name_device(device, fits, sizeof fits);
-    keel_graph_fingerprint(graph, fits, key, sizeof key);
+    keel_text fits = {0};
+    describe(device, &fits);
+    keel_graph_fingerprint(graph, keel_text_get(&fits), key, sizeof key);
+    keel_text_free(&fits);
     if (was_kept(region, &what, key)) return KD_OK;
   }
   keel_hush();
