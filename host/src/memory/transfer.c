@@ -77,7 +77,8 @@ static keel_status failed(const keel_transfer *transfer) {
 
 static keel_status reason(const keel_transfer *transfer) {
   keel_status status = settle(transfer->device);
-  if (status != KD_OK) return status;
+  /* the stream's failure may be another's, or told to somebody else already */
+  if (status != KD_OK && !*transfer->why) return status;
   failed(transfer);
   return keel_lost_judge(transfer->device, transfer->status);
 }

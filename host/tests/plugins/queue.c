@@ -119,7 +119,8 @@ static void call_back(kd_stream *stream) {
     queue_pending--;
     kd_status status = status_of(stream, due->event.since, due->event.ticket);
     pthread_mutex_unlock(&stream->lock);
-    due->call(due->context, status, status == KD_OK ? "" : "a job failed");
+    due->call(due->context, status,
+              status == KD_OK ? "" : "queue: can't multiply by 13, it calls");
     free(due);
     pthread_mutex_lock(&stream->lock);
     at = &stream->afters;
