@@ -155,12 +155,20 @@ static void zones_nest(void **state) {
   for (int i = 0; i < 100; i++)
     keel_trace_zone_end();
   keel_trace_zone_end(); /* one too many */
+  const kd_profile_record records[] = {
+      {.kind = KD_PROFILE_REGION, .name = "a layer"},
+      {.kind = KD_PROFILE_REGION}};
+  for (int i = 0; i < 2; i++)
+    keel_trace_record("acme:0", &records[i], keel_now(), keel_now());
   keel_trace_span("a \"name\"\n", NULL, "of\\a node", keel_now());
   char *text = stop();
   assert_int_equal(count(text, "before the trace"), 0);
   assert_int_equal(count(text, "\"deep\""), 32);
   assert_int_equal(count(text, "a \\\"name\\\"\\u000a"), 1);
   assert_int_equal(count(text, "of\\\\a node"), 1);
+  assert_int_equal(count(text, "\"name\":\"a layer\""), 1);
+  assert_int_equal(count(text, "\"name\":\"region\""), 1);
+  assert_int_equal(count(text, "acme:0, stream 0"), 1);
   free(text);
 }
 
