@@ -1,5 +1,6 @@
 /* hoard.c - a device of one MiB that keeps what is released until it is asked to trim. */
-#define DEVICE_NAME "Hoard"
+#define DEVICE_NAME   "Hoard"
+#define DEVICE_MEMORY hoarding
 #include "inline.h"
 
 #define CAPACITY (1u << 20)
@@ -88,19 +89,8 @@ static const kd_memory_table hoarding = {
 };
 
 static const kd_plugin plugin = {
-    .struct_size = sizeof(kd_plugin),
-    .abi_version = KD_ABI_VERSION,
-    .opset = KD_OPSET,
+    INLINE_PLUGIN,
     .name = "hoard",
-    .vendor = "Keel's tests",
-    .version = "1",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
-    .device_open = device_open,
-    .device_close = device_close,
-    .memory = &hoarding,
     .kernels = kernels,
     .kernel_count = 1,
 };

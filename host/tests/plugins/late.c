@@ -2,11 +2,13 @@
  * for it.
  *
  * Its memory begins at multiples of 256, and Relu, its one kernel, refuses any other. */
-#include <kd/kd.h>
+#define DEVICE_NAME   "Late"
+#define DEVICE_FLAGS  (KD_DEVICE_SOFTWARE | KD_DEVICE_HOST_ADDRESSABLE)
+#define DEVICE_SPACES 1
+#define DEVICE_MEMORY late_memory
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include "single.h"
+
+#include "inline.h"
 
 #define ALIGNMENT 256u
 
@@ -25,7 +27,6 @@ struct kd_event {
   kd_stream *stream; /* waiting for an event waits for all of its stream */
 };
 
-static const kd_host *host;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all streams */
 /* Where the kernel's last input was; the test's, through dlsym. */
 __attribute__((visibility("default"))) const void *late_input;
@@ -94,8 +95,8 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-static kd_status allocate(kd_device *device, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+static kd_status late_allocate(kd_device *device, const kd_allocation *wanted,
+                               kd_buffer **out_buffer, void **out_address) {
   uint64_t size = wanted->size;
   (void)device;
   *out_address =
@@ -106,23 +107,18 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
   return KD_OK;
 }
 
-static void release(kd_device *device, kd_buffer *buffer) {
-  (void)device;
-  free(buffer);
-}
-
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
+static kd_status late_copy_in(kd_device *device, kd_stream *stream,
+                              const void *source, kd_buffer *target,
+                              uint64_t offset, uint64_t size) {
   (void)device;
   if (stream) work_off(stream);
   memcpy((char *)target + offset, source, size);
   return KD_OK;
 }
 
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
+static kd_status late_copy_out(kd_device *device, kd_stream *stream,
+                               kd_buffer *source, uint64_t offset, void *target,
+                               uint64_t size) {
   (void)device;
   if (stream) work_off(stream);
   memcpy(target, (char *)source + offset, size);
@@ -159,37 +155,6 @@ static const kd_kernel_def kernels[] = {
 
 /* ---- the plugin ---------------------------------------------------------------------- */
 
-static kd_status start(const kd_host *services) {
-  host = services;
-  return KD_OK;
-}
-
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
-  return single_open(services, start, out_instance);
-}
-
-static void plugin_close(kd_instance *instance) {
-  (void)instance;
-  single_close();
-}
-
-static uint32_t device_count(kd_instance *instance) {
-  (void)instance;
-  return 1;
-}
-
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out_info) {
-  (void)instance;
-  (void)index;
-  out_info->flags = KD_DEVICE_SOFTWARE | KD_DEVICE_HOST_ADDRESSABLE;
-  out_info->name = "Late";
-  out_info->kind = "npu";
-  out_info->space_count = 1;
-  return KD_OK;
-}
-
 static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
                        kd_space *out_space) {
   (void)instance;
@@ -199,25 +164,12 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
-  static int device;
-  (void)instance;
-  (void)index;
-  *out_device = (kd_device *)&device;
-  return KD_OK;
-}
-
-static void device_close(kd_device *device) {
-  (void)device;
-}
-
-static const kd_memory_table memory = {
-    .struct_size = sizeof memory,
-    .allocate = allocate,
+static const kd_memory_table late_memory = {
+    .struct_size = sizeof late_memory,
+    .allocate = late_allocate,
     .release = release,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
+    .copy_in = late_copy_in,
+    .copy_out = late_copy_out,
 };
 static const kd_stream_table streams = {
     .struct_size = sizeof streams,
@@ -235,19 +187,9 @@ static const kd_event_table events = {
 };
 
 static const kd_plugin plugin = {
-    .struct_size = sizeof plugin,
-    .abi_version = KD_ABI_VERSION,
+    INLINE_PLUGIN,
     .name = "late",
-    .vendor = "Keel's tests",
-    .version = "1",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
     .space = space,
-    .device_open = device_open,
-    .device_close = device_close,
-    .memory = &memory,
     .kernels = kernels,
     .kernel_count = sizeof kernels / sizeof *kernels,
     .streams = &streams,
