@@ -465,7 +465,11 @@ static keel_status read_spaces(keel_device *device) {
                      device->name, (unsigned)count);
   for (uint32_t i = 0; i < count; i++) {
     kd_space space = {.struct_size = sizeof space};
-    KEEL_TRY(keel_library_space(device->plugin, device->index, i, &space));
+    keel_status status =
+        keel_library_space(device->plugin, device->index, i, &space);
+    if (status != KD_OK)
+      return keel_while(status, "while memory space %u of %s was asked for",
+                        (unsigned)i, device->name);
     KEEL_TRY(keel_flags_of_space(device, i, &space));
     if (i == 0) device->space = space;
   }
@@ -484,8 +488,11 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   keel_status status = keel_library_info(plugin, index, &device->info);
   if (status != KD_OK)
     return keel_while(status, "while the facts of %s were asked", device->name);
-  if (keel_flags_of_device(device) != KD_OK || read_spaces(device) != KD_OK)
+  status = keel_flags_of_device(device);
+  if (status == KD_OK) status = read_spaces(device);
+  if (status == KD_UNIMPLEMENTED || status == KD_INCOMPATIBLE)
     return leave_out(plugin);
+  if (status != KD_OK) return status;
   device->info.name =
       keep_string(&context->arena, device->info.name, device->name);
   device->info.kind = keep_string(&context->arena, device->info.kind, "other");
