@@ -40,6 +40,12 @@ static uint32_t input_of(const search *all, uint32_t node, uint32_t index) {
   return at < all->value_count ? at : NOBODY;
 }
 
+/* Hosts that don't know the slot show only what may be claimed. */
+static bool is_claimable(const search *all, uint32_t node) {
+  const kd_graph_table *read = all->host->graph;
+  return !KD_HAS(read, claimable) || read->claimable(all->graph, node);
+}
+
 static void read_graph(search *all, chain_fits fits, void *context) {
   const kd_graph_table *read = all->host->graph;
   for (uint32_t v = 0; v < all->value_count; v++)
@@ -47,7 +53,7 @@ static void read_graph(search *all, chain_fits fits, void *context) {
   for (uint32_t i = 0; i < all->node_count; i++) {
     const kd_node *node = read->node(all->graph, i);
     place *at = &all->nodes[i];
-    at->role = all->host->node->output_count(node) == 1
+    at->role = is_claimable(all, i) && all->host->node->output_count(node) == 1
                    ? fits(context, node, &at->type)
                    : CHAIN_NOTHING;
     at->value = read->node_output(all->graph, i, 0);

@@ -85,7 +85,17 @@ static inline bool matches(const keel_binding *binding, keel_device *wanted,
   return true;
 }
 
-/* The types are those that it was compiled for. */
+/* Whether a type is what a region was compiled for, where it was for one. */
+static bool is_wanted(const keel_type *wanted, const keel_type *type) {
+  if (!wanted || wanted == type) return true;
+  if (keel_type_known(wanted) || wanted->dtype != type->dtype ||
+      wanted->rank != type->rank)
+    return false;
+  for (uint32_t i = 0; i < type->rank; i++)
+    if (wanted->dims[i] >= 0 && wanted->dims[i] != type->dims[i]) return false;
+  return true;
+}
+
 static keel_status region_types(const keel_site *site,
                                 keel_tensor *const *inputs, uint32_t n,
                                 const keel_type **in, const keel_type **out,
@@ -93,14 +103,16 @@ static keel_status region_types(const keel_site *site,
   const keel_region *region = site->region;
   bool same = region->input_count == n && region->output_count == m;
   for (uint32_t i = 0; same && i < n; i++)
-    same = inputs[i] && inputs[i]->type == region->types[i];
+    same = inputs[i] && inputs[i]->kind == KEEL_DATA &&
+           is_wanted(region->types[i], inputs[i]->type);
   if (!same)
     return keel_fail(KD_INTERNAL,
                      "%s \"%s\" is called with other types than it was"
                      " compiled for",
                      site->op->schema->name, site->where);
   for (uint32_t i = 0; i < n; i++)
-    in[i] = region->types[i];
+    in[i] = inputs[i]->type;
+  if (region->shapes) return region->infer(region, in, out);
   for (uint32_t i = 0; i < m; i++)
     out[i] = region->types[n + i];
   return KD_OK;

@@ -387,6 +387,34 @@ static kd_status node_attr_tensor(const kd_node *node, const char *name,
   return KD_OK;
 }
 
+/* The schema's default of an attribute that is not given. */
+static bool is_default(const kd_node *node, const keel_attr_rule *rule) {
+  return rule->has_default && !keel_attr_find(node->op, rule->name);
+}
+
+static const char *node_attr_name(const kd_node *node, uint32_t index) {
+  const keel_opdef *op = node->op;
+  if (index < op->attr_count) return op->attrs[index].value.name;
+  index -= op->attr_count;
+  for (uint32_t i = 0; i < op->schema->attr_count; i++)
+    if (is_default(node, &op->schema->attrs[i]) && index-- == 0)
+      return op->schema->attrs[i].name;
+  return NULL;
+}
+
+static uint32_t node_attr_count(const kd_node *node) {
+  uint32_t count = node->op->attr_count;
+  for (uint32_t i = 0; i < node->op->schema->attr_count; i++)
+    count += is_default(node, &node->op->schema->attrs[i]);
+  return count;
+}
+
+static const kd_graph *node_attr_graph(const kd_node *node, const char *name) {
+  for (uint32_t i = 0; node->graphs && i < node->op->attr_count; i++)
+    if (!strcmp(node->op->attrs[i].value.name, name)) return node->graphs[i];
+  return NULL;
+}
+
 const kd_node_table keel_node_table = {
     .struct_size = sizeof(kd_node_table),
     .op = node_op,
@@ -406,4 +434,7 @@ const kd_node_table keel_node_table = {
     .attr_floats = node_attr_floats,
     .attr_strings = node_attr_strings,
     .attr_tensor = node_attr_tensor,
+    .attr_count = node_attr_count,
+    .attr_name = node_attr_name,
+    .attr_graph = node_attr_graph,
 };

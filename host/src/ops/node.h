@@ -56,6 +56,7 @@ struct kd_node {
   const keel_type *const *inputs;  /* NULL: absent */
   const keel_type *const *outputs; /* NULL: absent, or known after the run */
   keel_tensor *const *constants;   /* host data or NULL each; NULL: none */
+  struct kd_graph *const *graphs;  /* by attribute; NULL: none, or no graph */
   uint32_t blocked_inputs; /* bit i: input i has KD_LAYOUT_CHANNEL_BLOCKED */
   bool blocked_output;     /* so has output 0 */
 };

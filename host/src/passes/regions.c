@@ -7,7 +7,7 @@
 #include "program/graph.h"
 #include "program/region.h"
 
-#define HIDDEN 0u /* owners: not for this device; shown; the first claim */
+#define HIDDEN 0u /* owners: dead; shown; the first claim */
 #define SHOWN  1u
 #define CLAIM  2u
 #define NOBODY UINT32_MAX
@@ -29,6 +29,8 @@ typedef struct regions {
   uint32_t *next;         /* by node of a claim: another of it, in a circle */
   span *claims;           /* that were taken */
   uint32_t claim_count;
+  uint8_t *claimable; /* by node */
+  uint8_t *told;      /* by value: see tells_outputs */
   keel_readers readers;
   uint32_t
       *after; /* by node: the next that touches resources, or KEEL_ABSENT */
@@ -41,16 +43,34 @@ typedef struct regions {
   uint64_t walked; /* nodes, in all walks */
 } regions;
 
-/* ---- what is shown ------------------------------------------------------------- */
+/* ---- what may be claimed --------------------------------------------------------- */
 
-static bool is_known(const keel_function *function, const uint32_t *values,
-                     uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) {
-    const keel_type *type =
-        values[i] == KEEL_ABSENT ? NULL : function->values[values[i]].type;
-    if (values[i] != KEEL_ABSENT && (!type || !keel_type_known(type)))
-      return false;
+/* Whether a value is a tensor in device memory for sure: no sequence, optional, resource,
+ * nor strings. */
+static bool is_data(const keel_function *function, uint32_t value) {
+  const keel_value_info *info = &function->values[value];
+  if (info->type) return info->type->dtype != KD_STRING;
+  if (info->producer != KEEL_ABSENT) {
+    const keel_node *maker = &function->nodes[info->producer];
+    for (uint32_t i = 0; i < maker->output_count; i++) {
+      const keel_param *param = keel_schema_output(maker->op->schema, i);
+      if (maker->outputs[i] == value)
+        return param && param->types && !(param->types & KD_TYPES(KD_STRING));
+    }
+    return false;
   }
+  for (uint32_t i = 0; i < function->input_count; i++)
+    if (function->inputs[i] == value) {
+      const keel_port *port = &function->input_ports[i];
+      return !port->flags && port->dtype != KD_NONE && port->dtype != KD_STRING;
+    }
+  return false;
+}
+
+static bool are_data(const keel_function *function, const uint32_t *values,
+                     uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (values[i] != KEEL_ABSENT && !is_data(function, values[i])) return false;
   return true;
 }
 
@@ -67,15 +87,15 @@ static bool touches_blocks(const keel_function *function,
   return node->blocked_output;
 }
 
-static bool is_shown(const regions *all, const keel_node *node,
-                     keel_device *device) {
-  const keel_schema *schema = node->op->schema;
-  return !node->dead && !node->region && !schema->host &&
+static bool is_claimable(const regions *all, const keel_node *node,
+                         keel_device *device) {
+  const keel_function *function = all->function;
+  return !node->region &&
          (node->device ? node->device : device) == all->device &&
-         !(schema->flags & (KEEL_OP_RANDOM | KEEL_OP_DYNAMIC)) &&
-         is_known(all->function, node->inputs, node->input_count) &&
-         is_known(all->function, node->outputs, node->output_count) &&
-         !touches_blocks(all->function, node);
+         !keel_node_has(node, KEEL_OP_RANDOM | KEEL_OP_STATE) &&
+         are_data(function, node->inputs, node->input_count) &&
+         are_data(function, node->outputs, node->output_count) &&
+         !touches_blocks(function, node);
 }
 
 /* ---- who needs whom -------------------------------------------------------------- */
@@ -103,11 +123,17 @@ static keel_status look(regions *all, keel_device *device) {
   for (size_t i = 0; i < KEEL_COUNT_OF(arrays); i++)
     whole = (*arrays[i] = calloc(n, sizeof **arrays[i])) && whole;
   all->claims = calloc(n, sizeof *all->claims);
-  if (!whole || !all->claims) return keel_no_memory(n * sizeof *all->owner);
+  all->claimable = calloc(n, sizeof *all->claimable);
+  all->told = calloc((size_t)function->value_count + 1, sizeof *all->told);
+  if (!whole || !all->claims || !all->claimable || !all->told)
+    return keel_no_memory(n * sizeof *all->owner);
   for (uint32_t i = 0; i < n; i++)
     all->beyond[i] = i;
-  for (uint32_t i = 0; i < function->node_count; i++)
-    all->owner[i] = is_shown(all, &function->nodes[i], device) ? SHOWN : HIDDEN;
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    const keel_node *node = &function->nodes[i];
+    all->owner[i] = node->dead ? HIDDEN : SHOWN;
+    all->claimable[i] = !node->dead && is_claimable(all, node, device);
+  }
   chain_effects(all);
   return keel_readers_make(function, &all->readers);
 }
@@ -118,6 +144,8 @@ static void drop(regions *all) {
   free(all->after);
   free(all->next);
   free(all->claims);
+  free(all->claimable);
+  free(all->told);
   free(all->beyond);
   free(all->root);
   free(all->met);
@@ -235,6 +263,18 @@ static bool comes_back(regions *all, const span *claim, bool *out_lost) {
   return false;
 }
 
+static keel_status refuse_node(const regions *all, uint32_t node) {
+  if (node == KEEL_ABSENT)
+    return keel_fail(KD_INVALID_ARGUMENT, "the graph has %u nodes",
+                     (unsigned)all->graph->node_count);
+  const keel_node *at = &all->function->nodes[node];
+  return keel_fail(KD_INVALID_ARGUMENT,
+                   all->claimable[node]
+                       ? "%s \"%s\" is claimed twice"
+                       : "%s \"%s\" is shown, and can't be claimed",
+                   at->op->schema->name, at->name);
+}
+
 /* Makes the nodes of the graph one claim's, or, where one of them can't be, none. */
 static keel_status take_nodes(regions *all, const uint32_t *nodes,
                               uint32_t count, uint32_t id, span *out_span) {
@@ -243,13 +283,10 @@ static keel_status take_nodes(regions *all, const uint32_t *nodes,
     uint32_t at = nodes[i] < all->graph->node_count
                       ? all->graph->members[nodes[i]]
                       : KEEL_ABSENT;
-    if (at == KEEL_ABSENT || all->owner[at] != SHOWN) {
+    if (at == KEEL_ABSENT || all->owner[at] != SHOWN || !all->claimable[at]) {
       for (; i > 0; i--)
         all->owner[all->graph->members[nodes[i - 1]]] = SHOWN;
-      return at == KEEL_ABSENT
-                 ? keel_fail(KD_INVALID_ARGUMENT, "the graph has %u nodes",
-                             (unsigned)all->graph->node_count)
-                 : keel_fail(KD_INVALID_ARGUMENT, "a node is claimed twice");
+      return refuse_node(all, at);
     }
     all->owner[at] = id;
     all->next[at] = at;
@@ -264,8 +301,63 @@ static keel_status take_nodes(regions *all, const uint32_t *nodes,
   return KD_OK;
 }
 
-/* What it should cost is not looked at: the host's own way would have to be measured to
- * be compared. */
+#define TOLD_TYPE  1u /* from the types of what comes in */
+#define TOLD_VALUE 2u /* its elements too, as Shape's are */
+
+/* What can be told of what a value is before the part runs. */
+static uint8_t told(const regions *all, uint32_t value, uint32_t id) {
+  const keel_value_info *info = &all->function->values[value];
+  if (info->constant) return TOLD_TYPE | TOLD_VALUE;
+  bool inside =
+      info->producer != KEEL_ABSENT && all->owner[info->producer] == id;
+  uint8_t known = info->type && keel_type_known(info->type) ? TOLD_TYPE : 0;
+  return inside ? known | all->told[value] : TOLD_TYPE;
+}
+
+/* As constant folding does it when types have come (fold.c). */
+static uint8_t tell(const regions *all, const keel_node *node, uint32_t id) {
+  const keel_schema *schema = node->op->schema;
+  uint8_t all_of = TOLD_TYPE | TOLD_VALUE;
+  if (schema->flags & (KEEL_OP_DYNAMIC | KEEL_OP_CONTROL)) return 0;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == KEEL_ABSENT) continue;
+    uint8_t known = told(all, node->inputs[i], id);
+    bool wanted = i < 32 && (schema->value_inputs >> i & 1);
+    if (wanted && !(known & TOLD_VALUE)) return 0;
+    all_of &= known;
+  }
+  bool of_type =
+      !strcmp(schema->name, "Shape") || !strcmp(schema->name, "Size");
+  if (of_type && (all_of & TOLD_TYPE)) all_of |= TOLD_VALUE;
+  return all_of & TOLD_TYPE ? all_of : 0;
+}
+
+/* Whether the host can make room for what a claim gives, once the types of what it takes
+ * are known. */
+static keel_status tells_outputs(const regions *all, const span *claim,
+                                 uint32_t id) {
+  const keel_function *function = all->function;
+  for (uint32_t i = claim->first; i <= claim->last; i++) {
+    const keel_node *node = &function->nodes[i];
+    if (all->owner[i] != id) continue;
+    uint8_t known = tell(all, node, id);
+    for (uint32_t k = 0; k < node->output_count; k++) {
+      uint32_t value = node->outputs[k];
+      if (value == KEEL_ABSENT) continue;
+      all->told[value] = known;
+      if ((told(all, value, id) & TOLD_TYPE) ||
+          !keel_readers_need(&all->readers, all->owner, id, value))
+        continue;
+      return keel_fail(KD_UNIMPLEMENTED,
+                       "the shape of what %s \"%s\" makes can't be told before"
+                       " it runs, and somebody outside reads it",
+                       node->op->schema->name, node->name);
+    }
+  }
+  return KD_OK;
+}
+
+/* What it should cost is looked at where nodes are placed by cost (place.c). */
 static kd_status take(void *context, const kd_part *part) {
   regions *all = context;
   uint32_t id = CLAIM + all->claim_count, count = part->node_count;
@@ -288,6 +380,8 @@ static kd_status take(void *context, const kd_part *part) {
                               " tell whether this one can be an op"
                             : "what one of the nodes needs, from outside, needs"
                               " another of them");
+  else
+    status = tells_outputs(all, &claim, id);
   if (status == KD_OK) {
     all->claims[all->claim_count++] = claim;
     note_span(all, &claim);
@@ -372,6 +466,34 @@ static int ascending(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
+/* The types of a region's outputs in a launch: what the part gives when its shapes are
+ * known and what is constant then is folded. */
+static keel_status infer_outputs(const keel_region *region,
+                                 const keel_type *const *in,
+                                 const keel_type **out) {
+  const keel_pass_call call = {0};
+  keel_arena arena = {0};
+  keel_function *functions = NULL, *part = NULL;
+  keel_status status =
+      keel_function_clone(region->shapes, &arena, &functions, &part);
+  for (uint32_t i = 0; status == KD_OK && i < region->input_count; i++)
+    if (region->fed[i] != KEEL_ABSENT)
+      part->values[region->fed[i]].type = in[i];
+  if (status == KD_OK) status = keel_pass_fold(functions, &call);
+  for (uint32_t i = 0; status == KD_OK && i < region->output_count; i++) {
+    out[i] = part->values[part->outputs[i]].type;
+    if (!out[i] || !keel_type_known(out[i]))
+      status = keel_fail(KD_UNIMPLEMENTED,
+                         "the type of output %u of a region on %s can't be told"
+                         " before it runs; without the pass \"regions\" its ops"
+                         " run one by one",
+                         (unsigned)i, region->device->name);
+  }
+  keel_functions_release(functions);
+  keel_arena_free(&arena);
+  return status;
+}
+
 static keel_status compile_claim(regions *all, const span *claim) {
   struct kd_graph part;
   keel_region *region = NULL;
@@ -383,26 +505,28 @@ static keel_status compile_claim(regions *all, const span *claim) {
   keel_status status = keel_graph_part(all->function, &all->readers, all->owner,
                                        members, count, &part);
   if (status == KD_OK && part.output_count)
-    status = keel_region_compile(all->device, &part, &region);
+    status = keel_region_compile(all->device, &part, infer_outputs, &region);
   if (region) status = replace(all, &part, region);
   keel_graph_drop(&part);
   return status;
 }
 
-/* What the device may claim. */
+/* All that lives, whoever runs it. */
 static keel_status show(regions *all) {
   uint32_t *members = all->stack, count = 0;
   for (uint32_t i = 0; i < all->function->node_count; i++)
     if (all->owner[i] == SHOWN) members[count++] = i;
-  return keel_graph_part(all->function, &all->readers, all->owner, members,
-                         count, all->graph);
+  KEEL_TRY(keel_graph_part(all->function, &all->readers, all->owner, members,
+                           count, all->graph));
+  all->graph->claimable = all->claimable;
+  return KD_OK;
 }
 
 static keel_status run(regions *all, keel_device *device,
                        const keel_watch *watch) {
   KEEL_TRY(look(all, device));
+  if (!memchr(all->claimable, 1, all->function->node_count)) return KD_OK;
   KEEL_TRY(show(all));
-  if (!all->graph->node_count) return KD_OK;
   KEEL_TRY(keel_device_ready(all->device));
   KEEL_TRY(keel_device_enter(all->device));
   keel_status asked = ask(all);
@@ -431,9 +555,23 @@ static keel_status find_regions(keel_function *function,
   return status;
 }
 
+/* A function, then what is nested in the nodes that are left: who claims a node has
+ * its graphs with it. */
+static keel_status find_all(keel_function *function,
+                            const keel_pass_call *call) {
+  KEEL_TRY(find_regions(function, call));
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    const keel_opdef *op = function->nodes[i].op;
+    for (uint32_t k = 0; !function->nodes[i].dead && k < op->attr_count; k++)
+      if (op->attrs[k].graph) KEEL_TRY(find_all(op->attrs[k].graph, call));
+  }
+  return KD_OK;
+}
+
 keel_status keel_pass_regions(keel_function *functions,
                               const keel_pass_call *call) {
-  for (keel_function *f = functions; f; f = f->next)
-    KEEL_TRY(find_regions(f, call));
-  return KD_OK;
+  keel_function *main = functions;
+  while (main && main != call->main)
+    main = main->next;
+  return main ? find_all(main, call) : KD_OK;
 }

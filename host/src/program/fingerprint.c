@@ -30,14 +30,17 @@ static void add_type(sums *s, const keel_type *type) {
   }
   add_number(s, type->dtype);
   add_number(s, type->rank);
+  if (type->rank == KD_RANK_UNKNOWN) return;
   add(s, type->dims, type->rank * sizeof *type->dims);
 }
 
 static void add_tensor(sums *s, const keel_tensor *tensor) {
-  if (!tensor) return;
+  if (!tensor || !tensor->type) return;
   add_type(s, tensor->type);
   add(s, tensor->data, (size_t)tensor->type->bytes);
 }
+
+static void add_graph(sums *s, const struct kd_graph *graph);
 
 static void add_attr(sums *s, const keel_attr *attr) {
   add_text(s, attr->name);
@@ -59,6 +62,8 @@ static void add_attr(sums *s, const keel_attr *attr) {
     case KD_ATTR_FLOATS:
       add(s, attr->floats, attr->count * sizeof *attr->floats);
       break;
+    case KD_ATTR_GRAPH: /* what is in it comes next */
+      break;
     case KD_ATTR_STRINGS:
       for (uint32_t i = 0; i < attr->count; i++)
         add_text(s, attr->strings[i]);
@@ -77,8 +82,10 @@ static void add_node(sums *s, const struct kd_graph *graph, uint32_t index) {
   add_text(s, schema->domain);
   add_text(s, schema->name);
   add_number(s, schema->since);
-  for (uint32_t i = 0; i < node->op->attr_count; i++)
+  for (uint32_t i = 0; i < node->op->attr_count; i++) {
     add_attr(s, &node->op->attrs[i].value);
+    if (node->graphs && node->graphs[i]) add_graph(s, node->graphs[i]);
+  }
   add_number(s, node->input_count);
   add_number(s, node->output_count);
   for (uint32_t i = 0; i < node->input_count; i++) {
@@ -92,17 +99,24 @@ static void add_node(sums *s, const struct kd_graph *graph, uint32_t index) {
   }
 }
 
+static void add_graph(sums *s, const struct kd_graph *graph) {
+  add_number(s, graph->node_count);
+  for (uint32_t i = 0; i < graph->node_count; i++)
+    add_node(s, graph, i);
+  for (uint32_t i = 0; i < graph->input_count; i++)
+    add_number(s, graph->inputs[i]);
+  for (uint32_t i = 0; i < graph->output_count; i++) {
+    uint32_t value = graph->outputs[i];
+    add_number(s, value);
+    add_tensor(s, graph->function->values[value].constant);
+  }
+}
+
 void keel_graph_fingerprint(const struct kd_graph *graph, const char *device,
                             char *out_key, size_t size) {
   sums s = {KEEL_HASH_SEED, ~KEEL_HASH_SEED};
   add_text(&s, device);
-  add_number(&s, graph->node_count);
-  for (uint32_t i = 0; i < graph->node_count; i++)
-    add_node(&s, graph, i);
-  for (uint32_t i = 0; i < graph->input_count; i++)
-    add_number(&s, graph->inputs[i]);
-  for (uint32_t i = 0; i < graph->output_count; i++)
-    add_number(&s, graph->outputs[i]);
+  add_graph(&s, graph);
   snprintf(out_key, size, "region/%016llx%016llx", (unsigned long long)s.a,
            (unsigned long long)s.b);
 }

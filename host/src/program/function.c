@@ -347,25 +347,25 @@ keel_status keel_function_sort(keel_function *function) {
 
 /* ---- what touches resources ------------------------------------------------- */
 
-static bool has_flag(const keel_node *node, uint32_t flags) {
+bool keel_node_has(const keel_node *node, uint32_t flags) {
   const keel_opdef *op = node->op;
   if (op->schema->flags & flags) return true;
   if (!(op->schema->flags & KEEL_OP_CONTROL)) return false;
   for (uint32_t i = 0; i < op->attr_count; i++) {
     const keel_function *graph = op->attrs[i].graph;
     for (uint32_t k = 0; graph && k < graph->node_count; k++)
-      if (!graph->nodes[k].dead && has_flag(&graph->nodes[k], flags))
+      if (!graph->nodes[k].dead && keel_node_has(&graph->nodes[k], flags))
         return true;
   }
   return false;
 }
 
 bool keel_node_touches(const keel_node *node) {
-  return has_flag(node, KEEL_OP_READS | KEEL_OP_WRITES);
+  return keel_node_has(node, KEEL_OP_READS | KEEL_OP_WRITES);
 }
 
 bool keel_node_changes(const keel_node *node) {
-  return has_flag(node, KEEL_OP_WRITES);
+  return keel_node_has(node, KEEL_OP_WRITES);
 }
 
 /* ---- asking --------------------------------------------------------------- */

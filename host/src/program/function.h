@@ -106,6 +106,9 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
  * fails where they go in a circle. */
 keel_status keel_function_sort(keel_function *function);
 
+/* Whether it, or what is nested in it, is an op with one of the flags (KEEL_OP_*). */
+bool keel_node_has(const keel_node *node, uint32_t flags);
+
 /* Whether it, or what is nested in it, looks at a resource or changes one. */
 bool keel_node_touches(const keel_node *node);
 bool keel_node_changes(const keel_node *node);

@@ -74,6 +74,18 @@ static kd_status value_constant(const kd_graph *graph, uint32_t value,
   return KD_OK;
 }
 
+static uint32_t is_claimable(const kd_graph *graph, uint32_t node) {
+  return node < graph->node_count &&
+         (!graph->claimable || graph->claimable[graph->members[node]]);
+}
+
+static const char *value_name(const kd_graph *graph, uint32_t value) {
+  const char *name = value < graph->function->value_count
+                         ? graph->function->values[value].name
+                         : NULL;
+  return name ? name : "";
+}
+
 const kd_graph_table keel_graph_table = {
     .struct_size = sizeof(kd_graph_table),
     .node_count = node_count,
@@ -87,6 +99,8 @@ const kd_graph_table keel_graph_table = {
     .output = output_at,
     .value_type = value_type,
     .value_constant = value_constant,
+    .claimable = is_claimable,
+    .value_name = value_name,
 };
 
 /* ---- who reads what ------------------------------------------------------------ */
@@ -142,13 +156,24 @@ void keel_readers_drop(keel_readers *readers) {
 
 /* ---- making one ---------------------------------------------------------------- */
 
+static uint32_t count_graphs(const keel_opdef *op) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    count += op->attrs[i].graph != NULL;
+  return count;
+}
+
 static keel_status make_room(const keel_function *function,
                              const uint32_t *members, uint32_t count,
                              struct kd_graph *graph) {
-  size_t inputs = 0, outputs = 0, nodes = count;
+  size_t inputs = 0, outputs = 0, nodes = count, attrs = 0, graphs = 0;
   for (uint32_t i = 0; i < count; i++) {
-    inputs += function->nodes[members[i]].input_count;
-    outputs += function->nodes[members[i]].output_count;
+    const keel_node *node = &function->nodes[members[i]];
+    inputs += node->input_count;
+    outputs += node->output_count;
+    uint32_t nested = count_graphs(node->op);
+    graphs += nested;
+    attrs += nested ? node->op->attr_count : 0;
   }
   graph->nodes = calloc(nodes + 1, sizeof *graph->nodes);
   graph->members = calloc(nodes + 1, sizeof *graph->members);
@@ -156,8 +181,11 @@ static keel_status make_room(const keel_function *function,
   graph->outputs = calloc(outputs + 1, sizeof *graph->outputs);
   graph->types = calloc(inputs + outputs + 1, sizeof *graph->types);
   graph->constants = calloc(inputs + 1, sizeof *graph->constants);
+  graph->graphs = calloc(graphs + 1, sizeof *graph->graphs);
+  graph->graph_of = calloc(attrs + 1, sizeof *graph->graph_of);
   return graph->nodes && graph->members && graph->inputs && graph->outputs &&
-                 graph->types && graph->constants
+                 graph->types && graph->constants && graph->graphs &&
+                 graph->graph_of
              ? KD_OK
              : keel_no_memory((inputs + outputs) * sizeof *graph->types);
 }
@@ -173,6 +201,7 @@ static void fill_nodes(const keel_function *function, const uint32_t *members,
       uint32_t value = k < n ? node->inputs[k] : node->outputs[k - n];
       if (value == KEEL_ABSENT) continue;
       types[k] = function->values[value].type;
+      if (!types[k]) types[k] = &keel_type_unknown;
       if (k < n) constants[k] = function->values[value].constant;
     }
     graph->members[graph->node_count] = members[i];
@@ -190,8 +219,57 @@ static void fill_nodes(const keel_function *function, const uint32_t *members,
   }
 }
 
-static bool is_needed(const keel_readers *readers, const uint32_t *owner,
-                      uint32_t id, uint32_t value) {
+static keel_status whole_graph(const keel_function *function,
+                               struct kd_graph *out_graph);
+
+/* The branches and bodies of its nodes, each with those of its own. */
+static keel_status fill_graphs(struct kd_graph *graph) {
+  struct kd_graph **at = graph->graph_of;
+  for (uint32_t i = 0; i < graph->node_count; i++) {
+    const keel_opdef *op = graph->nodes[i].op;
+    if (!count_graphs(op)) continue;
+    graph->nodes[i].graphs = at;
+    for (uint32_t k = 0; k < op->attr_count; k++, at++) {
+      if (!op->attrs[k].graph) continue;
+      *at = &graph->graphs[graph->graph_count++];
+      KEEL_TRY(whole_graph(op->attrs[k].graph, *at));
+    }
+  }
+  return KD_OK;
+}
+
+static uint32_t *copy_of(const uint32_t *values, uint32_t count) {
+  uint32_t *copy = calloc((size_t)count + 1, sizeof *copy);
+  if (copy && count) memcpy(copy, values, count * sizeof *copy);
+  return copy;
+}
+
+static keel_status whole_graph(const keel_function *function,
+                               struct kd_graph *out_graph) {
+  uint32_t count = 0, n = function->node_count;
+  *out_graph = (struct kd_graph){.function = function};
+  uint32_t *members = calloc((size_t)n + 1, sizeof *members);
+  if (!members) return keel_no_memory(n * sizeof *members);
+  for (uint32_t i = 0; i < n; i++)
+    if (!function->nodes[i].dead) members[count++] = i;
+  keel_status status = make_room(function, members, count, out_graph);
+  if (status == KD_OK) fill_nodes(function, members, count, out_graph);
+  free(members);
+  if (status != KD_OK) return status;
+  /* its inputs and outputs may be more than its nodes' */
+  free(out_graph->inputs);
+  free(out_graph->outputs);
+  out_graph->input_count = function->input_count;
+  out_graph->output_count = function->output_count;
+  out_graph->inputs = copy_of(function->inputs, function->input_count);
+  out_graph->outputs = copy_of(function->outputs, function->output_count);
+  if (!out_graph->inputs || !out_graph->outputs)
+    return keel_no_memory(function->input_count * sizeof(uint32_t));
+  return fill_graphs(out_graph);
+}
+
+bool keel_readers_need(const keel_readers *readers, const uint32_t *owner,
+                       uint32_t id, uint32_t value) {
   if (readers->outputs[value]) return true;
   for (uint32_t i = readers->first[value]; i < readers->first[value + 1]; i++)
     if (owner[readers->list[i]] != id) return true;
@@ -214,7 +292,7 @@ static void find_borders(struct kd_graph *graph, keel_readers *readers,
     }
     for (uint32_t k = 0; k < node->output_count; k++)
       if (node->outputs[k] != KEEL_ABSENT &&
-          is_needed(readers, owner, id, node->outputs[k]))
+          keel_readers_need(readers, owner, id, node->outputs[k]))
         graph->outputs[graph->output_count++] = node->outputs[k];
   }
 }
@@ -228,10 +306,14 @@ keel_status keel_graph_part(const keel_function *function,
   if (!count) return KD_OK;
   fill_nodes(function, members, count, out_graph);
   find_borders(out_graph, readers, owner, owner[members[0]]);
-  return KD_OK;
+  return fill_graphs(out_graph);
 }
 
 void keel_graph_drop(struct kd_graph *graph) {
+  for (uint32_t i = 0; i < graph->graph_count; i++)
+    keel_graph_drop(&graph->graphs[i]);
+  free(graph->graphs);
+  free(graph->graph_of);
   free(graph->nodes);
   free(graph->members);
   free(graph->inputs);

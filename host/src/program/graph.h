@@ -4,7 +4,7 @@
 
 #include "program/function.h"
 
-/* A view of a part of a function. */
+/* A view of a part of a function, or of all of it. */
 struct kd_graph {
   const keel_function *function;
   struct kd_node *nodes; /* of the part, with their types */
@@ -12,8 +12,12 @@ struct kd_graph {
   uint32_t node_count;
   uint32_t *inputs, *outputs; /* values */
   uint32_t input_count, output_count;
-  const keel_type **types; /* of the nodes' arguments */
-  keel_tensor **constants; /* of their inputs */
+  const keel_type **types;    /* of the nodes' arguments */
+  keel_tensor **constants;    /* of their inputs */
+  struct kd_graph *graphs;    /* attributes of its nodes, owned */
+  struct kd_graph **graph_of; /* by attribute of the nodes that have any */
+  uint32_t graph_count;
+  const uint8_t *claimable; /* by node of the function; NULL: all are */
 };
 
 extern const kd_graph_table keel_graph_table;
@@ -41,6 +45,10 @@ static inline bool keel_readers_meet(keel_readers *readers, uint32_t value,
   readers->by[value] = node;
   return true;
 }
+
+/* Whether a value is needed by nodes of other owners, or is the function's output. */
+bool keel_readers_need(const keel_readers *readers, const uint32_t *owner,
+                       uint32_t id, uint32_t value);
 
 /* Views `count` nodes, which ascend, and whose entries in `owner` (one a node) alone are
  * `id`. Inputs are the values that come from elsewhere, constants among them; outputs are

@@ -60,6 +60,78 @@ static keel_status note_types(keel_region *region,
   return KD_OK;
 }
 
+static bool is_open(const keel_region *region) {
+  for (uint32_t i = 0; i < region->input_count + region->output_count; i++)
+    if (!region->types[i] || !keel_type_known(region->types[i])) return true;
+  return false;
+}
+
+/* The value of the copy that stands for one of the function's. */
+static uint32_t value_for(keel_region *region, const keel_function *from,
+                          uint32_t value, uint32_t *stands) {
+  if (value == KEEL_ABSENT) return KEEL_ABSENT;
+  const keel_value_info *info = &from->values[value];
+  if (stands[value] == KEEL_ABSENT)
+    stands[value] =
+        info->constant
+            ? keel_function_constant(region->shapes, info->name, info->constant)
+            : keel_function_value(region->shapes, info->name);
+  return stands[value];
+}
+
+static keel_status copy_node(keel_region *region, const keel_function *from,
+                             const keel_node *node, uint32_t *stands) {
+  uint32_t n = node->input_count, m = node->output_count;
+  uint32_t *values = calloc((size_t)n + m + 1, sizeof *values);
+  keel_node *made = NULL;
+  if (!values) return keel_no_memory((n + m) * sizeof *values);
+  for (uint32_t i = 0; i < n + m; i++)
+    values[i] = value_for(
+        region, from, i < n ? node->inputs[i] : node->outputs[i - n], stands);
+  keel_status status =
+      keel_function_node(region->shapes, keel_opdef_retain(node->op),
+                         node->name, values, n, values + n, m, &made);
+  free(values);
+  return status;
+}
+
+/* The part as a function of its own, by which outputs' types are told. */
+static keel_status copy_part(keel_region *region, const struct kd_graph *graph,
+                             uint32_t *stands) {
+  const keel_function *from = graph->function;
+  const keel_port port = {0};
+  KEEL_TRY(keel_function_create(from->context, &region->arena,
+                                &region->functions, "region", &region->shapes));
+  region->fed = keel_arena_take(
+      &region->arena, (region->input_count + 1) * sizeof *region->fed);
+  if (!region->fed) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < region->input_count; i++) {
+    uint32_t value = value_for(region, from, graph->inputs[i], stands);
+    bool constant = from->values[graph->inputs[i]].constant != NULL;
+    region->fed[i] = constant ? KEEL_ABSENT : value;
+    if (!constant) KEEL_TRY(keel_function_input(region->shapes, value, &port));
+  }
+  for (uint32_t i = 0; i < graph->node_count; i++)
+    KEEL_TRY(copy_node(region, from, &from->nodes[graph->members[i]], stands));
+  for (uint32_t i = 0; i < region->output_count; i++)
+    KEEL_TRY(keel_function_output(
+        region->shapes, value_for(region, from, graph->outputs[i], stands),
+        &port));
+  return KD_OK;
+}
+
+static keel_status note_shapes(keel_region *region,
+                               const struct kd_graph *graph) {
+  size_t count = (size_t)graph->function->value_count + 1;
+  if (!is_open(region)) return KD_OK;
+  uint32_t *stands = malloc(count * sizeof *stands);
+  if (!stands) return keel_no_memory(count * sizeof *stands);
+  memset(stands, 0xff, count * sizeof *stands); /* KEEL_ABSENT */
+  keel_status status = copy_part(region, graph, stands);
+  free(stands);
+  return status;
+}
+
 /* What a compiled form must fit besides the graph. */
 static void describe(const keel_device *device, keel_text *out) {
   keel_text_add(out, "%s/%s/%s/%s", device->plugin->name,
@@ -129,6 +201,7 @@ static kd_status make_handle(keel_region *region,
 static keel_status compile(keel_region *region, const struct kd_graph *graph) {
   keel_device *device = region->device;
   KEEL_TRY(note_types(region, graph));
+  KEEL_TRY(note_shapes(region, graph));
   KEEL_TRY(keel_device_enter(device));
   kd_status status = make_handle(region, graph);
   if (status != KD_UNIMPLEMENTED) status = keel_lost_judge(device, status);
@@ -146,11 +219,13 @@ static keel_status compile(keel_region *region, const struct kd_graph *graph) {
 
 keel_status keel_region_compile(keel_device *device,
                                 const struct kd_graph *graph,
+                                keel_region_infer infer,
                                 keel_region **out_region) {
   *out_region = NULL;
   keel_region *region = calloc(1, sizeof *region);
   if (!region) return keel_no_memory(sizeof *region);
   region->device = device;
+  region->infer = infer;
   keel_device_hold(device);
   region->def = (kd_kernel_def){
       .struct_size = sizeof region->def,
@@ -179,6 +254,8 @@ void keel_region_free(keel_region *region) {
     region->device->plugin->regions.destroy(region->handle);
   }
   keel_device_unhold(region->device);
+  keel_functions_release(region->functions);
+  keel_arena_free(&region->arena);
   free(region->types);
   free(region);
 }

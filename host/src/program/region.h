@@ -6,19 +6,37 @@
 #include "values/type.h"
 
 struct kd_graph;
+struct keel_function;
 
-typedef struct keel_region {
+typedef struct keel_region keel_region;
+
+/* Tells the types of a region's outputs from those of its inputs. */
+typedef keel_status (*keel_region_infer)(const keel_region *region,
+                                         const keel_type *const *in,
+                                         const keel_type **out);
+
+struct keel_region {
   keel_device *device;
   kd_region *handle;
   kd_kernel_def def; /* runs it like a kernel that has no instance */
   uint32_t input_count, output_count;
-  const keel_type **types; /* of inputs, then outputs */
-} keel_region;
+  const keel_type **types; /* of inputs, then outputs; NULL: of each launch */
 
-/* Compiles a part whose types are known. *out_region is NULL where the device says that
- * it can't (KD_UNIMPLEMENTED): the part is run op by op. */
+  /* Where a type is of each launch: the part as a function, whose inputs are the
+   * region's that are no constants; else NULL. */
+  struct keel_function *shapes;
+  struct keel_function *functions; /* that and what is nested in it */
+  keel_arena arena;                /* of these */
+  uint32_t *fed; /* by input: the function's value, or KEEL_ABSENT */
+  keel_region_infer infer;
+};
+
+/* Compiles a part. *out_region is NULL where the device says that it can't
+ * (KD_UNIMPLEMENTED): the part is run op by op. `infer` is asked where types are not
+ * known yet. */
 keel_status keel_region_compile(keel_device *device,
                                 const struct kd_graph *graph,
+                                keel_region_infer infer,
                                 keel_region **out_region);
 
 /* When nobody enqueues it any more; waits for what is enqueued. */

@@ -4,6 +4,9 @@
 #include <kd/help.h>
 #include <pthread.h>
 
+const keel_type keel_type_unknown = {
+    .elements = -1, .dtype = KD_NONE, .rank = KD_RANK_UNKNOWN};
+
 #define BUCKETS 4096
 
 /* Lists that only grow, at their heads, under `growing`: a head is released with its type,

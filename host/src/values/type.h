@@ -23,6 +23,10 @@ struct keel_type {
 keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                          const keel_type **out_type);
 
+/* What plugins read of a value in a graph whose type is not known: no element type, no
+ * rank. No value has it: theirs is NULL. */
+extern const keel_type keel_type_unknown;
+
 /* Writes "f32[2,?,4]" and returns the buffer. NULL type: "-". */
 const char *keel_type_text(const keel_type *type, char *buffer, size_t size);
 
