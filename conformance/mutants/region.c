@@ -48,6 +48,13 @@ static int find_op(const kd_node *node) {
   return -1;
 }
 
+/* The op of a node that may be claimed; -1: of none that it knows. */
+static int claimable_op(const kd_graph *graph, uint32_t node) {
+  const kd_graph_table *read = sim_host->graph;
+  if (!BUG(claims_shown) && !read->claimable(graph, node)) return -1;
+  return find_op(read->node(graph, node));
+}
+
 /* The one node that reads what a node writes; UINT32_MAX where there is none, or the
  * graph's outputs have it. */
 static uint32_t only_reader(const kd_graph *graph, uint32_t node) {
@@ -82,7 +89,7 @@ static kd_status claim_little(const kd_graph *graph, kd_claim take,
     uint32_t nodes[NODES], count = 0;
     for (uint32_t at = i; at < n && at < NODES && !taken[at] && count < NODES;
          at = only_reader(graph, at)) {
-      int op = find_op(sim_host->graph->node(graph, at));
+      int op = claimable_op(graph, at);
       bool fits = pattern ? op == (count ? RELU : MUL) && count < 2
                           : op == RELU || op == TANH;
       if (!fits) break;
@@ -113,7 +120,7 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
     return KD_OK;
   }
   for (uint32_t i = 0; i < n && i < NODES; i++) { /* the first that it knows */
-    bool known = find_op(sim_host->graph->node(graph, i)) >= 0;
+    bool known = claimable_op(graph, i) >= 0;
     if (known) nodes[count++] = i;
     if (!known && count) break;
   }

@@ -234,6 +234,20 @@ static void check_others(void) {
 static const kc_sizes plain = {
     .m = 5, .n = 7, .rank = 1, .dims = {200}, .dtype = KD_F32};
 
+/* A graph of which only a part may be claimed, and types are not known. */
+static void check_shown(kc_sample *s, kc_random *random, bool all) {
+  for (uint32_t i = 0; i < s->graph.node_count; i++)
+    s->graph.shown_only[i] = all || kc_below(random, 2);
+  kc_claimed claims = claim(s);
+  kc_check(!claims.shown, "it claims a node of %s that is only shown", s->name);
+  kc_sample_hide(s, random);
+  kc_claimed hidden = {.graph = &s->graph};
+  kd_status status = kc_claim_of(&s->graph, &hidden);
+  kc_check(status == KD_OK, "claim returned %s where types of %s are not known",
+           kd_status_name(status), s->name);
+  kc_sample_free(s);
+}
+
 /* ---- the rules ---------------------------------------------------------------------- */
 
 static void region_claim_honest(void) {
@@ -255,6 +269,22 @@ static void region_claim_honest(void) {
   }
   kc_note("%u claims", claimed);
   if (!parts) check_others();
+}
+
+static void region_claimable(void) {
+  part p;
+  kc_random random = kc_seed();
+  destroy(first_part(&p)); /* it claims something */
+  for (uint32_t i = 0; i < kc_sample_count; i++)
+    for (int k = 0; k < 4; k++) {
+      kc_sample *s = kc_sample_make(i, &plain, &random);
+      if (s) check_shown(s, &random, k == 3);
+    }
+  for (int i = 0; i < (kc.quick ? 20 : 100); i++) {
+    kc_sample *s = kc_sample_random(KD_F32, &random);
+    if (s) check_shown(s, &random, false);
+  }
+  part_free(&p);
 }
 
 static void region_claim_pure(void) {
@@ -605,6 +635,13 @@ static const kc_rule rules[] = {
          " kd_graph_table.output kd_graph_table.value_type"
          " kd_graph_table.value_constant kd_host.graph",
          "Claims that overlap, or that can't be compiled afterwards."),
+    RULE(
+        "region.claimable", region_claimable,
+        "It may take those that kd_graph_table.claimable names",
+        "kd_region_table.claim kd_graph_table.claimable"
+        " kd_graph_table.value_name kd_graph_table.value_type",
+        "The plugin sees what stands around: nodes of other devices, and values"
+        " whose types are not known yet."),
     RULE("region.claim-pure", region_claim_pure,
          "Looks at a graph and hands over claims", "kd_region_table.claim",
          "The host may ask twice, and plans by the answer."),

@@ -63,6 +63,16 @@ static kd_status value_constant(const kd_graph *graph, uint32_t id,
   return KD_OK;
 }
 
+static uint32_t claimable(const kd_graph *graph, uint32_t at) {
+  return at < graph->node_count && !graph->shown_only[at];
+}
+
+static const char *value_name(const kd_graph *graph, uint32_t id) {
+  (void)graph;
+  (void)id;
+  return "";
+}
+
 const kd_graph_table kc_graph_table = {
     .struct_size = sizeof(kd_graph_table),
     .node_count = node_count,
@@ -76,4 +86,6 @@ const kd_graph_table kc_graph_table = {
     .output = output,
     .value_type = value_type,
     .value_constant = value_constant,
+    .claimable = claimable,
+    .value_name = value_name,
 };

@@ -16,6 +16,7 @@ struct kd_graph {
   uint32_t value_count;
   uint32_t graph_inputs[KC_PORTS], graph_outputs[KC_PORTS];
   uint32_t input_count, output_count;
+  bool shown_only[KC_NODES]; /* by node: it may not be claimed */
 };
 
 extern const kd_graph_table kc_graph_table;

@@ -316,6 +316,15 @@ kc_sample *kc_sample_at(uint32_t index, kc_random *random, bool *out_none) {
 
 /* ---- sizes that are not known -------------------------------------------------------- */
 
+static void retype_nodes(kc_sample *s) {
+  for (uint32_t i = 0; i < s->graph.node_count; i++) {
+    kc_node *node = s->graph.nodes[i];
+    for (uint32_t k = 0; k < s->ops[i].in_count; k++)
+      node->in[k] = s->graph.types[s->graph.inputs[i][k]];
+    node->out[0] = s->graph.types[s->graph.outputs[i][0]];
+  }
+}
+
 void kc_sample_forget(kc_sample *s, const kc_sample *other) {
   for (uint32_t i = 0; i < s->graph.value_count; i++) {
     int64_t dims[KD_MAX_RANK];
@@ -325,12 +334,13 @@ void kc_sample_forget(kc_sample *s, const kc_sample *other) {
     if (keel_type_of(a->dtype, a->rank, dims, &s->graph.types[i]) != KD_OK)
       kc_stop("no memory for a graph");
   }
-  for (uint32_t i = 0; i < s->graph.node_count; i++) {
-    kc_node *node = s->graph.nodes[i];
-    for (uint32_t k = 0; k < s->ops[i].in_count; k++)
-      node->in[k] = s->graph.types[s->graph.inputs[i][k]];
-    node->out[0] = s->graph.types[s->graph.outputs[i][0]];
-  }
+  retype_nodes(s);
+}
+
+void kc_sample_hide(kc_sample *s, kc_random *random) {
+  for (uint32_t i = 0; i < s->graph.value_count; i++)
+    if (kc_below(random, 3) == 0) s->graph.types[i] = &keel_type_unknown;
+  retype_nodes(s);
 }
 
 /* ---- claims -------------------------------------------------------------------------- */
@@ -415,6 +425,8 @@ static kd_status take(void *context, const kd_part *part) {
       c->outside = true;
     else if (c->owner[nodes[i]])
       c->twice = true;
+    else if (c->graph && c->graph->shown_only[nodes[i]])
+      c->shown = true;
     else
       continue;
     return refuse(c);

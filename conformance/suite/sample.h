@@ -41,6 +41,8 @@ kc_sample *kc_sample_at(uint32_t index, kc_random *random, bool *out_none);
 /* Takes away what the graph tells of dims in which `other`, the same graph of other sizes,
  * differs: they are -1. */
 void kc_sample_forget(kc_sample *sample, const kc_sample *other);
+/* Takes away all that the graph tells of some values, by chance: element type and rank. */
+void kc_sample_hide(kc_sample *sample, kc_random *random);
 void kc_sample_free(kc_sample *sample);
 
 /* What a plugin claims of a graph. */
@@ -49,7 +51,7 @@ typedef struct kc_claimed {
   uint32_t count, nodes[KC_NODES][KC_NODES], sizes[KC_NODES];
   uint32_t owner[KC_NODES]; /* of each node: number of its claim, from 1 */
   uint32_t refused;
-  bool twice, outside, refuse_all;
+  bool twice, outside, shown, refuse_all;
 } kc_claimed;
 
 /* Asks the plugin; its status. */
