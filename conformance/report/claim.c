@@ -45,8 +45,8 @@ void kc_claim_text(const kc_results *results, char *out, size_t size) {
   int used = level < 0 ? snprintf(out, size, "no level")
                        : snprintf(out, size, "level %d %s", level,
                                   kc_level_name((kc_level)level));
-  for (int i = KC_PROFILE; i < KC_LEVEL_COUNT; i++)
-    if (kc_claim_proven(results, (kc_level)i) && used > 0 &&
+  for (int i = KC_COMPILE; i < KC_LEVEL_COUNT; i++)
+    if (i > level && kc_claim_proven(results, (kc_level)i) && used > 0 &&
         (size_t)used < size)
       used += snprintf(out + used, size - (size_t)used, " + %s",
                        kc_level_name((kc_level)i));
