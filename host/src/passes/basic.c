@@ -1,6 +1,7 @@
 /* basic.c - types, pruning, and what the passes share. */
 #include "context.h"
 #include "ops/shapes.h"
+#include "passes/nested.h"
 #include "passes/passes.h"
 
 keel_status keel_uses_count(const keel_function *function,
@@ -71,6 +72,7 @@ void keel_view_drop(keel_view *view) {
 keel_status keel_pass_infer(keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   uint32_t n = node->input_count, m = node->output_count;
+  if (schema->flags & KEEL_OP_CONTROL) return keel_infer_nested(function, node);
   if (schema->infer == keel_shape_control) return KD_OK;
   const keel_type **types = calloc(n + m + 1, sizeof *types);
   keel_tensor **values = calloc(n + 1, sizeof(keel_tensor *));
