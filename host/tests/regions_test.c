@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <kd/kd.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "layers/layers.h"
 #include "program/function.h"
@@ -334,6 +335,195 @@ static void open_sizes_are_compiled_when_they_come_again(void **state) {
   assert_int_equal(atomic_load(live), 0);
 }
 
+/* One region for all sizes: the host tells its outputs' types at each launch. */
+static void a_region_may_be_of_any_size(void **state) {
+  static const char *const lines[] = {" a Neg x", " s Shape x",
+                                      "*b Reshape a s", " c Add b x", NULL};
+  static const wish list[] = {{"asbc", KD_OK}, {NULL, KD_OK}};
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .device = device, .flags = KEEL_PLAN_ONE};
+  float got[MOST];
+  keel_program *program = read_program(lines, true);
+  keel_plan *plan = NULL;
+  (void)state;
+  wishes = list;
+  *compiler_claim = by_wishes;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  for (int64_t count = 1; count < 20; count++) {
+    assert_int_equal(run(plan, program, count, got), 2 * count);
+    for (int64_t k = 0; k < count; k++) {
+      assert_true(got[k] == 1.25f - (float)k);
+      assert_true(got[count + k] == 0);
+    }
+  }
+  assert_int_equal(atomic_load(made), 1);
+  assert_int_equal(atomic_load(launched), 19);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+/* What is random, and what depends on data so that nobody can make room for it. */
+static void what_no_launch_can_give_is_refused(void **state) {
+  static const char *const lines[] = {" a Neg x", " r Bernoulli a",
+                                      "*n NonZero a", " c Add r x", NULL};
+  static const wish list[] = {{"an", KD_UNIMPLEMENTED},
+                              {"n", KD_UNIMPLEMENTED},
+                              {"ar", KD_INVALID_ARGUMENT},
+                              {"a", KD_OK},
+                              {NULL, KD_OK}};
+  keel_program *program = read_program(lines, false);
+  (void)state;
+  wishes = list;
+  *compiler_claim = by_wishes;
+  keel_plan_release(plan_of(program, NULL, NULL));
+  assert_string_equal(shown, "arnc");
+  keel_program_release(program);
+}
+
+/* A program with branches or a body, which a builder does not make. */
+static keel_program *read_text(const char *text) {
+  char path[] = "/tmp/keel-text-XXXXXX";
+  int file = mkstemp(path);
+  keel_program *program = NULL;
+  ssize_t size = (ssize_t)strlen(text);
+  assert_int_equal(write(file, text, (size_t)size), size);
+  close(file);
+  if (keel_program_load(context, path, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  unlink(path);
+  return program;
+}
+
+/* An If with what it captures. */
+static keel_program *read_if(void) {
+  return read_text(
+      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
+      "  ^bb0(%x: tensor<4xf32>, %yes: tensor<i1>):\n"
+      "    %a = \"onnx.Neg\"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
+      "    %b = \"onnx.If\"(%yes, %a, %a, %x) ({\n"
+      "    ^bb0(%p: tensor<4xf32>):\n"
+      "      %q = \"onnx.Abs\"(%p) : (tensor<4xf32>) -> tensor<4xf32>\n"
+      "      \"keel.return\"(%q) : (tensor<4xf32>) -> ()\n"
+      "    }, {\n"
+      "    ^bb0(%r: tensor<4xf32>, %s: tensor<4xf32>):\n"
+      "      %t = \"onnx.Mul\"(%r, %s) : (tensor<4xf32>, tensor<4xf32>) ->"
+      " tensor<4xf32>\n"
+      "      \"keel.return\"(%t) : (tensor<4xf32>) -> ()\n"
+      "    }) {keel.graphs = [{attribute = \"then_branch\", captures = 1 : "
+      "i64},"
+      " {attribute = \"else_branch\", captures = 2 : i64}]} : (tensor<i1>,"
+      " tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>\n"
+      "    %c = \"onnx.Add\"(%b, %a) : (tensor<4xf32>, tensor<4xf32>) ->"
+      " tensor<4xf32>\n"
+      "    \"keel.return\"(%c) : (tensor<4xf32>) -> ()\n"
+      "  }) {version = 1 : i64, name = \"choice\", inputs = [\"x\", \"yes\"],"
+      " input_types = [tensor<4xf32>, tensor<i1>], outputs = [\"c\"],"
+      " output_types = [tensor<4xf32>]} : () -> ()\n"
+      "}) : () -> ()\n");
+}
+
+static uint32_t graphs_seen, branch_claims;
+
+/* All of main; nothing of the branches, which are shown only where the If is left. */
+static void claim_main(const kd_host *host, const kd_graph *graph,
+                       kd_claim take, void *to) {
+  uint32_t nodes[MOST], count = host->graph->node_count(graph);
+  bool is_main = false;
+  for (uint32_t i = 0; i < count; i++) {
+    const kd_node *node = host->graph->node(graph, i);
+    is_main |= !strcmp(host->node->op(node), "If");
+    assert_int_equal(host->graph->claimable(graph, i), 1);
+    nodes[i] = i;
+  }
+  graphs_seen++;
+  branch_claims += !is_main;
+  const kd_part part = {
+      .struct_size = sizeof part, .nodes = nodes, .node_count = count};
+  if (is_main && take(to, &part) != KD_OK) fail_msg("%s", keel_message());
+}
+
+static void an_if_is_taken_with_its_graphs(void **state) {
+  keel_program *program = read_if();
+  float data[SIZE] = {-2, -0.5f, 1, 3}, got[SIZE];
+  (void)state;
+  *compiler_claim = claim_main;
+  graphs_seen = branch_claims = 0;
+  keel_plan *plan = plan_of(program, NULL, NULL);
+  assert_int_equal(graphs_seen, 1);
+  for (uint8_t yes = 0; yes < 2; yes++) {
+    keel_tensor *in[2] = {floats(context, SIZE, data), NULL}, *y = NULL;
+    assert_int_equal(
+        keel_tensor_create(context, KD_BOOL, 0, NULL, &yes, &in[1]), KD_OK);
+    assert_int_equal(keel_plan_run(plan, in, 2, &y, 1), KD_OK);
+    assert_int_equal(keel_tensor_read(y, got, sizeof got), KD_OK);
+    for (int i = 0; i < SIZE; i++) {
+      float a = -data[i], b = yes ? (a < 0 ? -a : a) : a * data[i];
+      assert_true(got[i] == b + a);
+    }
+    for (int i = 0; i < 2; i++)
+      keel_tensor_release(in[i]);
+    keel_tensor_release(y);
+  }
+  assert_int_equal(atomic_load(launched), 2);
+  keel_plan_release(plan);
+  /* where it can't be compiled, the branches are shown */
+  *compiler_answer = KD_UNIMPLEMENTED;
+  keel_plan_release(plan_of(program, NULL, NULL));
+  assert_int_equal(graphs_seen, 4);
+  assert_int_equal(branch_claims, 2);
+  keel_program_release(program);
+}
+
+/* A body is shown with types that it keeps from round to round: they are compiled once. */
+static void claim_body(const kd_host *host, const kd_graph *graph,
+                       kd_claim take, void *to) {
+  const kd_node *node = host->graph->node(graph, 0);
+  const uint32_t first = 0;
+  const kd_part part = {
+      .struct_size = sizeof part, .nodes = &first, .node_count = 1};
+  kd_type type;
+  if (strcmp(host->node->op(node), "Neg") != 0) return;
+  assert_int_equal(host->node->input_type(node, 0, &type), KD_OK);
+  assert_int_equal(type.dtype, KD_F32);
+  assert_int_equal(type.rank, 1);
+  assert_int_equal(type.dims[0], SIZE);
+  assert_int_equal(take(to, &part), KD_OK);
+}
+
+static void a_loops_body_is_shown(void **state) {
+  keel_program *program = read_text(
+      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
+      "  ^bb0(%x: tensor<4xf32>):\n"
+      "    %three = \"keel.constant\"() {value = dense<3> : tensor<i64>} : () "
+      "->"
+      " tensor<i64>\n"
+      "    %yes = \"keel.constant\"() {value = dense<true> : tensor<i1>} : () "
+      "->"
+      " tensor<i1>\n"
+      "    %y = \"onnx.Loop\"(%three, %yes, %x) ({\n"
+      "    ^bb0(%i: tensor<i64>, %c: tensor<i1>, %v: tensor<*xf32>):\n"
+      "      %n = \"onnx.Neg\"(%v) : (tensor<*xf32>) -> tensor<*xf32>\n"
+      "      \"keel.return\"(%c, %n) : (tensor<i1>, tensor<*xf32>) -> ()\n"
+      "    }) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
+      " (tensor<i64>, tensor<i1>, tensor<4xf32>) -> tensor<4xf32>\n"
+      "    \"keel.return\"(%y) : (tensor<4xf32>) -> ()\n"
+      "  }) {version = 1 : i64, name = \"rounds\", inputs = [\"x\"], "
+      "input_types ="
+      " [tensor<4xf32>], outputs = [\"y\"], output_types = [tensor<4xf32>]} : "
+      "()"
+      " -> ()\n}) : () -> ()\n");
+  float got[SIZE];
+  (void)state;
+  *compiler_claim = claim_body;
+  keel_plan *plan = plan_of(program, NULL, NULL);
+  run(plan, program, SIZE, got);
+  assert_true(got[0] == 1.25f && got[2] == -0.75f);
+  assert_int_equal(atomic_load(made), 1);
+  assert_int_equal(atomic_load(launched), 3);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 /* The layers stand before a compiler, too. */
 static void layers_see_regions(void **state) {
   static const char *const lines[] = {" a Neg x", " b Abs a", NULL};
@@ -501,6 +691,10 @@ int main(void) {
       TEST(what_is_not_compiled_runs_op_by_op),
       TEST(a_compilers_failure_is_the_plans),
       TEST(open_sizes_are_compiled_when_they_come_again),
+      TEST(a_region_may_be_of_any_size),
+      TEST(what_no_launch_can_give_is_refused),
+      TEST(an_if_is_taken_with_its_graphs),
+      TEST(a_loops_body_is_shown),
       TEST(any_claims_of_any_program),
   };
   const struct CMUnitTest layered[] = {TEST(layers_see_regions)};

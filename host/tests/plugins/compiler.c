@@ -1,8 +1,10 @@
 /* compiler.c - a device with a compiler of its own: what it claims is the test's to say
  * (compiler_claim), and what it compiles are graphs of Neg, Abs, Add and Mul of f32
- * tensors of one size. */
+ * tensors of one size, of Reshape to a Shape, and of Ifs whose branches are one such
+ * op. */
 #define DEVICE_NAME "Compiler"
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "inline.h"
 
@@ -18,11 +20,17 @@ KD_EXPORT kd_status compiler_judges; /* what `validate` says */
 
 /* ---- ops ------------------------------------------------------------------------ */
 
-enum { NEG, ABS, ADD, MUL, OPS };
-static const char *const names[OPS] = {"Neg", "Abs", "Add", "Mul"};
+enum { NEG, ABS, ADD, MUL, OPS, RESHAPE = OPS, SHAPE, KNOWN };
+static const char *const names[KNOWN] = {"Neg", "Abs",     "Add",
+                                         "Mul", "Reshape", "Shape"};
 
 static void compute(int op, const float *a, const float *b, float *to,
                     int64_t n) {
+  if (op == SHAPE) return; /* what it makes is read by Reshape alone */
+  if (op == RESHAPE) {
+    memcpy(to, a, (size_t)n * sizeof *to);
+    return;
+  }
   for (int64_t i = 0; i < n; i++)
     to[i] = op == NEG   ? -a[i]
             : op == ABS ? (a[i] < 0 ? -a[i] : a[i])
@@ -58,7 +66,11 @@ static const kd_kernel_def kernels[] = {DEF("Neg", NEG), DEF("Abs", ABS),
 typedef struct code {
   int op;
   uint32_t a, b, to;
+  uint32_t condition; /* NONE, or the value by which this op is left out */
+  bool when;          /* it is done where the condition is this */
 } code;
+
+#define NONE UINT32_MAX
 
 struct kd_region {
   uint32_t nodes, values, inputs, outputs;
@@ -73,28 +85,77 @@ static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
   return KD_OK;
 }
 
+static int find_op(const kd_node *node) {
+  int op = 0;
+  while (op < KNOWN && strcmp(host->node->op(node), names[op]) != 0)
+    op++;
+  return op;
+}
+
+/* One op of what is captured: the node's inputs behind the condition, then-branch first
+ * where that is its first attribute. */
+static kd_status read_branch(const kd_graph *graph, uint32_t at, bool when,
+                             uint32_t *first, kd_region *to) {
+  const kd_graph_table *read = host->graph;
+  const kd_graph *branch = host->node->attr_graph(
+      read->node(graph, at), when ? "then_branch" : "else_branch");
+  if (!branch || read->node_count(branch) != 1 || to->nodes == NODES)
+    return host->fail(KD_UNIMPLEMENTED, "compiler: a branch of many ops");
+  code *step = &to->steps[to->nodes++];
+  *step = (code){.op = find_op(read->node(branch, 0)),
+                 .to = read->node_output(graph, at, 0),
+                 .condition = read->node_input(graph, at, 0),
+                 .when = when};
+  for (uint32_t i = 0; i < read->input_count(branch); i++) {
+    uint32_t value = read->node_input(graph, at, (*first)++);
+    if (read->node_input(branch, 0, 0) == read->input(branch, i))
+      step->a = value;
+    if (read->node_input(branch, 0, 1) == read->input(branch, i))
+      step->b = value;
+  }
+  return step->op < KNOWN ? KD_OK
+                          : host->fail(KD_UNIMPLEMENTED, "compiler: op");
+}
+
+static kd_status read_if(const kd_graph *graph, uint32_t at, kd_region *to) {
+  const kd_node *node = host->graph->node(graph, at);
+  uint32_t first = 1, count = host->node->attr_count(node);
+  kd_status status = KD_OK;
+  for (uint32_t i = 0; i < count && status == KD_OK; i++)
+    status = read_branch(graph, at,
+                         !strcmp(host->node->attr_name(node, i), "then_branch"),
+                         &first, to);
+  return status;
+}
+
 static kd_status translate(const kd_graph *graph, kd_region *to) {
   const kd_graph_table *read = host->graph;
-  to->nodes = read->node_count(graph);
+  uint32_t count = read->node_count(graph);
+  memset(to, 0, sizeof *to); /* it is compared with what was kept */
   to->values = read->value_count(graph);
   to->inputs = read->input_count(graph);
   to->outputs = read->output_count(graph);
-  if (to->nodes > NODES || to->values > VALUES)
-    return host->fail(KD_UNIMPLEMENTED, "compiler: %u nodes", to->nodes);
+  if (count > NODES || to->values > VALUES)
+    return host->fail(KD_UNIMPLEMENTED, "compiler: %u nodes", count);
   for (uint32_t i = 0; i < to->inputs; i++)
     to->in[i] = read->input(graph, i);
   for (uint32_t i = 0; i < to->outputs; i++)
     to->out[i] = read->output(graph, i);
-  for (uint32_t i = 0; i < to->nodes; i++) {
-    code *step = &to->steps[i];
-    const char *op = host->node->op(read->node(graph, i));
-    *step =
-        (code){OPS, read->node_input(graph, i, 0),
-               read->node_input(graph, i, 1), read->node_output(graph, i, 0)};
-    for (int k = 0; k < OPS; k++)
-      if (!strcmp(op, names[k])) step->op = k;
-    if (step->op == OPS)
-      return host->fail(KD_UNIMPLEMENTED, "compiler: %s", op);
+  for (uint32_t i = 0; i < count; i++) {
+    const kd_node *node = read->node(graph, i);
+    kd_status status = KD_OK;
+    if (!strcmp(host->node->op(node), "If"))
+      status = read_if(graph, i, to);
+    else if (to->nodes == NODES || find_op(node) == KNOWN)
+      status =
+          host->fail(KD_UNIMPLEMENTED, "compiler: %s", host->node->op(node));
+    else
+      to->steps[to->nodes++] = (code){.op = find_op(node),
+                                      .a = read->node_input(graph, i, 0),
+                                      .b = read->node_input(graph, i, 1),
+                                      .to = read->node_output(graph, i, 0),
+                                      .condition = NONE};
+    if (status != KD_OK) return status;
   }
   return KD_OK;
 }
@@ -177,6 +238,9 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
     values[region->out[i]] = launch->outputs[i].data;
   for (uint32_t i = 0; i < region->nodes; i++) {
     const code *step = &region->steps[i];
+    if (step->condition != NONE &&
+        (*(const uint8_t *)(void *)values[step->condition] != 0) != step->when)
+      continue;
     compute(step->op, values[step->a], step->op < ADD ? NULL : values[step->b],
             values[step->to], (int64_t)(size / sizeof(float)));
   }
