@@ -54,6 +54,7 @@ static keel_status measure(keel_device *device, keel_tensor *const *on_host,
     KEEL_TRY(time_copy(on_host[i], device, &there[i], &times[2 + i]));
   out->wait = times[2];
   out->copied = MANY * 4.0 / (times[4] > times[2] ? times[4] - times[2] : 1);
+  if (!device->plugin->kernel_count) return KD_OK;
   KEEL_TRY(time_call(context, "Relu", &there[0], 1, 32, &out->launch));
   keel_tensor *pair[] = {there[1], there[1]};
   KEEL_TRY(time_call(context, "MatMul", pair, 2, 1, &times[0]));
@@ -68,7 +69,7 @@ keel_status keel_cost_speed(keel_device *device, keel_speed *out) {
   keel_tensor *on_host[3] = {0}, *there[3] = {0};
   keel_status status = keel_device_ready(device);
   pthread_mutex_lock(&device->opening);
-  if (status == KD_OK && device->speed.flops > 0) {
+  if (status == KD_OK && device->speed.copied > 0) {
     *out = device->speed;
     pthread_mutex_unlock(&device->opening);
     return KD_OK;

@@ -5,7 +5,8 @@
 #include "context.h"
 #include "program/function.h"
 
-/* Measures the device when it is first asked for. Returns KD_OK, or why it can't be. */
+/* Measures the device when it is first asked for; of one without kernels, the copies
+ * alone: its flops are 0. Returns KD_OK, or why it can't be. */
 keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);
 
 /* What a node takes on a device of that speed, its types known: arithmetic or memory

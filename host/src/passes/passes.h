@@ -114,6 +114,16 @@ keel_status keel_pass_layout(keel_function *function, keel_device *device);
 keel_status keel_pass_regions(keel_function *functions,
                               const keel_pass_call *call);
 
+/* A part that a device's compiler would take: nodes, ascending, borrowed for the call, and
+ * what it says that the part takes, nanoseconds; 0: it does not say. */
+typedef void (*keel_region_offer)(void *context, const uint32_t *nodes,
+                                  uint32_t count, uint64_t time);
+
+/* Asks a device's compiler what it would claim of the nodes that have no device or this
+ * one, and compiles nothing. */
+keel_status keel_regions_offer(keel_function *function, keel_device *device,
+                               keel_region_offer offer, void *context);
+
 /* Puts keel::Copy where a value that one memory holds is read from another, one for
  * all that read it there, and constants into the memories of the devices that read
  * them. The last pass, over all functions. */

@@ -1,7 +1,8 @@
 /* place.c - which device each node runs on: by the user's rules, the scopes in which a
  * program was built, and, where it is asked for, by cost.
  *
- * By cost: in the order of the nodes, each goes where it ends first, when what it
+ * By cost: a device that only compiles gets the parts that it claims and says to be
+ * faster in, copies included, than kernels are. Then, in the order of the nodes, each goes where it ends first, when what it
  * reads has come there and the device has done what was given to it before: the
  * "earliest finish time" of list scheduling (H. Topcuoglu et al., HEFT, 2002). */
 #include <fnmatch.h>
@@ -120,7 +121,8 @@ typedef struct placement {
   uint32_t count;
   keel_device **groups; /* by group: the device of the first that was placed */
   uint32_t group_count;
-  double *made_at;   /* by value: when it is made */
+  double *offered; /* by node: its part of what a compiler offers; 0: nothing */
+  double *made_at; /* by value: when it is made */
   uint32_t *made_on; /* by value: candidate, or KEEL_ABSENT: the host */
 } placement;
 
@@ -177,6 +179,110 @@ static double way_home(const placement *all, const keel_node *node,
   return most;
 }
 
+/* ---- devices that compile, and have no kernels ------------------------------------- */
+
+/* What a compiler offers, beside the best that kernels do. */
+typedef struct offers {
+  placement *all;
+  uint32_t candidate;
+} offers;
+
+static bool is_inside(const uint32_t *nodes, uint32_t count, uint32_t node) {
+  uint32_t low = 0;
+  while (count) { /* they ascend */
+    uint32_t half = count / 2;
+    if (nodes[low + half] == node) return true;
+    if (nodes[low + half] < node) {
+      low += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return false;
+}
+
+/* The fastest kernel's time; 0 where no device has one: the runtime's own ops. */
+static double time_by_kernels(const placement *all, const keel_node *node) {
+  double best = 0;
+  for (uint32_t c = 0; c < all->count; c++) {
+    const candidate *at = &all->candidates[c];
+    kd_cost cost;
+    if (at->speed.flops <= 0 || !takes(all->function, node, at->device, &cost))
+      continue;
+    double time = keel_cost_node(all->function, node, &at->speed, &cost);
+    if (best <= 0 || time < best) best = time;
+  }
+  return best;
+}
+
+/* Copies of what a part reads from outside and of what it makes for others. */
+static double time_of_borders(const placement *all, const uint32_t *nodes,
+                              uint32_t count, const keel_speed *speed,
+                              const keel_uses *uses) {
+  const keel_function *function = all->function;
+  double time = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    const keel_node *node = &function->nodes[nodes[i]];
+    for (uint32_t k = 0; k < node->input_count; k++) {
+      if (node->inputs[k] == KEEL_ABSENT) continue;
+      const keel_value_info *info = &function->values[node->inputs[k]];
+      if (!info->constant && (info->producer == KEEL_ABSENT ||
+                              !is_inside(nodes, count, info->producer)))
+        time += keel_cost_copy(info->type, NULL, speed);
+    }
+    for (uint32_t k = 0; k < node->output_count; k++) {
+      uint32_t value = node->outputs[k];
+      if (value != KEEL_ABSENT && uses->counts[value] &&
+          !is_inside(nodes, count, uses->reader[value]))
+        time += keel_cost_copy(function->values[value].type, speed, NULL);
+    }
+  }
+  return time;
+}
+
+/* Takes an offer that is better than what kernels do of its nodes one by one. */
+static void weigh(void *context, const uint32_t *nodes, uint32_t count,
+                  uint64_t time) {
+  const offers *offer = context;
+  placement *all = offer->all;
+  const candidate *at = &all->candidates[offer->candidate];
+  keel_uses uses = {0};
+  double by_kernels = 0;
+  if (!time || keel_uses_count(all->function, &uses) != KD_OK) return;
+  for (uint32_t i = 0; i < count; i++)
+    by_kernels += time_by_kernels(all, &all->function->nodes[nodes[i]]);
+  double there =
+      (double)time + time_of_borders(all, nodes, count, &at->speed, &uses);
+  keel_uses_drop(&uses);
+  for (uint32_t i = 0; i < count && there < by_kernels; i++) {
+    all->function->nodes[nodes[i]].device = at->device;
+    all->offered[nodes[i]] = (double)time / count;
+  }
+}
+
+static keel_status weigh_offers(placement *all) {
+  for (uint32_t c = 0; c < all->count; c++) {
+    const candidate *at = &all->candidates[c];
+    offers offer = {all, c};
+    if (at->device->plugin->kernel_count || !at->device->plugin->regions.claim)
+      continue;
+    KEEL_TRY(keel_regions_offer(all->function, at->device, weigh, &offer));
+  }
+  return KD_OK;
+}
+
+static double time_on(const placement *all, const keel_node *node,
+                      const candidate *at, const kd_cost *estimate) {
+  double offered = all->offered[node - all->function->nodes];
+  if (offered > 0) return offered;
+  return at->speed.flops > 0
+             ? keel_cost_node(all->function, node, &at->speed, estimate)
+             : 0;
+}
+
+/* ---- node by node ------------------------------------------------------------------- */
+
 static void place_node(placement *all, keel_node *node) {
   uint32_t best = KEEL_ABSENT;
   double best_end = 0, best_home = 0;
@@ -193,7 +299,7 @@ static void place_node(placement *all, keel_node *node) {
       double come = arrival(all, node->inputs[i], c);
       if (come > begin) begin = come;
     }
-    double end = begin + keel_cost_node(all->function, node, &at->speed, &cost);
+    double end = begin + time_on(all, node, at, &cost);
     double home = end + way_home(all, node, c);
     if (best != KEEL_ABSENT && home >= best_home) continue;
     best = c;
@@ -232,20 +338,24 @@ static keel_status find_candidates(placement *all) {
 keel_status keel_pass_place_by_cost(keel_function *function) {
   placement all = {.function = function};
   keel_status status = find_candidates(&all);
+  all.offered = calloc((size_t)function->node_count + 1, sizeof *all.offered);
   all.made_at = calloc(function->value_count + 1, sizeof *all.made_at);
   all.made_on = malloc((function->value_count + 1) * sizeof *all.made_on);
   for (uint32_t i = 0; i < function->node_count; i++)
     if (function->nodes[i].group > all.group_count)
       all.group_count = function->nodes[i].group;
   all.groups = calloc((size_t)all.group_count + 1, sizeof(keel_device *));
-  if (status == KD_OK && (!all.made_at || !all.made_on || !all.groups))
+  if (status == KD_OK &&
+      (!all.offered || !all.made_at || !all.made_on || !all.groups))
     status = keel_no_memory(function->value_count * sizeof *all.made_at);
   for (uint32_t i = 0; status == KD_OK && i < function->value_count; i++)
     all.made_on[i] = KEEL_ABSENT;
+  if (status == KD_OK) status = weigh_offers(&all);
   for (uint32_t i = 0; status == KD_OK && i < function->node_count; i++)
     if (!function->nodes[i].dead) place_node(&all, &function->nodes[i]);
   free(all.candidates);
   free(all.groups);
+  free(all.offered);
   free(all.made_at);
   free(all.made_on);
   return status;

@@ -1,5 +1,7 @@
 /* regions.c - shows devices' own compilers what is to run on them, and makes one op of
  * each part that they claim and compile. */
+#include <kd/help.h>
+
 #include "context.h"
 #include "eager/site.h"
 #include "memory/lost.h"
@@ -19,6 +21,7 @@
 /* The first and the last node of a claim, and how many there are. */
 typedef struct span {
   uint32_t first, last, count;
+  uint64_t time; /* that it should take, nanoseconds; 0: not known */
 } span;
 
 typedef struct regions {
@@ -278,7 +281,7 @@ static keel_status refuse_node(const regions *all, uint32_t node) {
 /* Makes the nodes of the graph one claim's, or, where one of them can't be, none. */
 static keel_status take_nodes(regions *all, const uint32_t *nodes,
                               uint32_t count, uint32_t id, span *out_span) {
-  *out_span = (span){KEEL_ABSENT, 0, count};
+  *out_span = (span){.first = KEEL_ABSENT, .count = count};
   for (uint32_t i = 0; i < count; i++) {
     uint32_t at = nodes[i] < all->graph->node_count
                       ? all->graph->members[nodes[i]]
@@ -357,7 +360,6 @@ static keel_status tells_outputs(const regions *all, const span *claim,
   return KD_OK;
 }
 
-/* What it should cost is looked at where nodes are placed by cost (place.c). */
 static kd_status take(void *context, const kd_part *part) {
   regions *all = context;
   uint32_t id = CLAIM + all->claim_count, count = part->node_count;
@@ -383,6 +385,7 @@ static kd_status take(void *context, const kd_part *part) {
   else
     status = tells_outputs(all, &claim, id);
   if (status == KD_OK) {
+    if (part->cost && KD_HAS(part->cost, time)) claim.time = part->cost->time;
     all->claims[all->claim_count++] = claim;
     note_span(all, &claim);
   } else {
@@ -466,6 +469,16 @@ static int ascending(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
+/* The nodes of a claim, in order, into all->stack; how many. */
+static uint32_t list_nodes(regions *all, const span *claim) {
+  uint32_t count = 0, at = claim->first;
+  do
+    all->stack[count++] = at;
+  while ((at = all->next[at]) != claim->first);
+  qsort(all->stack, count, sizeof *all->stack, ascending);
+  return count;
+}
+
 /* The types of a region's outputs in a launch: what the part gives when its shapes are
  * known and what is constant then is folded. */
 static keel_status infer_outputs(const keel_region *region,
@@ -497,11 +510,7 @@ static keel_status infer_outputs(const keel_region *region,
 static keel_status compile_claim(regions *all, const span *claim) {
   struct kd_graph part;
   keel_region *region = NULL;
-  uint32_t *members = all->stack, count = 0, at = claim->first;
-  do
-    members[count++] = at;
-  while ((at = all->next[at]) != claim->first);
-  qsort(members, count, sizeof *members, ascending);
+  uint32_t *members = all->stack, count = list_nodes(all, claim);
   keel_status status = keel_graph_part(all->function, &all->readers, all->owner,
                                        members, count, &part);
   if (status == KD_OK && part.output_count)
@@ -522,8 +531,9 @@ static keel_status show(regions *all) {
   return KD_OK;
 }
 
-static keel_status run(regions *all, keel_device *device,
-                       const keel_watch *watch) {
+/* What the device claims of nodes that are placed nowhere else; `device` has those that
+ * name none. */
+static keel_status claims_of(regions *all, keel_device *device) {
   KEEL_TRY(look(all, device));
   if (!memchr(all->claimable, 1, all->function->node_count)) return KD_OK;
   KEEL_TRY(show(all));
@@ -531,13 +541,31 @@ static keel_status run(regions *all, keel_device *device,
   KEEL_TRY(keel_device_enter(all->device));
   keel_status asked = ask(all);
   keel_lost_leave(all->device);
-  if (asked != KD_OK) return asked;
+  return asked;
+}
+
+static keel_status run(regions *all, keel_device *device,
+                       const keel_watch *watch) {
+  KEEL_TRY(claims_of(all, device));
   for (uint32_t i = 0; i < all->claim_count; i++) {
     const keel_node *first = &all->function->nodes[all->claims[i].first];
     KEEL_TRY(keel_watch_planning(watch, first->op->schema->name, first->name));
     KEEL_TRY(compile_claim(all, &all->claims[i]));
   }
   return all->claim_count ? keel_function_sort(all->function) : KD_OK;
+}
+
+keel_status keel_regions_offer(keel_function *function, keel_device *device,
+                               keel_region_offer offer, void *context) {
+  struct kd_graph graph = {0};
+  regions all = {.function = function, .device = device, .graph = &graph};
+  keel_status status = claims_of(&all, device);
+  for (uint32_t i = 0; i < all.claim_count && status == KD_OK; i++) {
+    uint32_t count = list_nodes(&all, &all.claims[i]);
+    offer(context, all.stack, count, all.claims[i].time);
+  }
+  drop(&all);
+  return status;
 }
 
 static keel_status find_regions(keel_function *function,
