@@ -1,0 +1,215 @@
+/* graph_npu_test.c - real models on a device that has a compiler and no kernels. */
+#include <kd/kd.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "bench/onnx.h"
+#include "testing.h"
+
+static keel_context *context;
+static keel_device *npu;
+
+static int start(void **state) {
+  (void)state;
+  const char *const plugins[] = {CPU_PLUGIN, GRAPH_NPU_PLUGIN};
+  const keel_context_params params = {
+      .struct_size = sizeof params, .plugins = plugins, .plugin_count = 2};
+  setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* each run compiles anew */
+  if (keel_open(&params, &context) != KD_OK) fail_msg("%s", keel_message());
+  return keel_device_find(context, "graph_npu", &npu) == KD_OK ? 0 : -1;
+}
+
+static int stop(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+static keel_program *load(void (*write)(const char *path)) {
+  char path[] = "/tmp/keel-npu-XXXXXX";
+  keel_program *program = NULL;
+  int file = mkstemp(path);
+  assert_true(file >= 0);
+  close(file);
+  write(path);
+  if (keel_program_load(context, path, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  unlink(path);
+  return program;
+}
+
+static keel_plan *plan_on(keel_program *program, const char *name,
+                          uint32_t flags) {
+  keel_plan_params params = {.struct_size = sizeof params, .flags = flags};
+  keel_plan *plan = NULL;
+  if (name)
+    assert_int_equal(keel_device_find(context, name, &params.device), KD_OK);
+  if (keel_plan_create(program, &params, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  return plan;
+}
+
+/* Runs on numbers between -1 and 1, and gives the output. */
+static keel_tensor *run(keel_plan *plan, const keel_program *program) {
+  keel_port port;
+  keel_tensor *x = NULL, *y = NULL;
+  uint64_t size = 1;
+  assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
+  for (uint32_t i = 0; i < port.rank; i++)
+    size *= (uint64_t)port.dims[i];
+  float *data = malloc(size * sizeof *data);
+  for (uint64_t i = 0; i < size; i++)
+    data[i] = (float)((i * 7919) % 2001) / 1000 - 1;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, port.rank, port.dims, data, &x),
+      KD_OK);
+  free(data);
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_tensor_release(x);
+  return y;
+}
+
+static void expect_near(keel_tensor *a, keel_tensor *b) {
+  uint64_t count = keel_tensor_size(a) / sizeof(float);
+  float *x = malloc(2 * count * sizeof *x), most = 0, off = 0;
+  assert_int_equal(keel_tensor_size(a), keel_tensor_size(b));
+  assert_int_equal(keel_tensor_read(a, x, count * sizeof *x), KD_OK);
+  assert_int_equal(keel_tensor_read(b, x + count, count * sizeof *x), KD_OK);
+  for (uint64_t i = 0; i < count; i++) {
+    most = fmaxf(most, fabsf(x[i]));
+    off = fmaxf(off, fabsf(x[i] - x[count + i]));
+    assert_false(isnan(x[count + i]));
+  }
+  free(x);
+  assert_true(most > 0);
+  if (off > 1e-3f * most) fail_msg("%g off, of %g", (double)off, (double)most);
+}
+
+/* Regions among the steps; others are the host's or another device's. */
+static uint32_t count_steps(keel_plan *plan, const char *device,
+                            uint32_t *out_others) {
+  uint32_t found = 0;
+  keel_profile_line line;
+  *out_others = 0;
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
+    if (!strncmp(line.op, "Copy", 4)) continue;
+    if (strcmp(line.device, device) == 0)
+      found++;
+    else
+      (*out_others)++;
+  }
+  return found;
+}
+
+/* The whole model is one region, and gives what the CPU gives. */
+static void expect_one_region(void (*write)(const char *path)) {
+  keel_program *program = load(write);
+  keel_plan *plain = plan_on(program, "cpu", 0);
+  keel_plan *plan = plan_on(program, "graph_npu", 0);
+  keel_tensor *want = run(plain, program);
+  uint32_t others = 0;
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  keel_tensor *got = run(plan, program);
+  expect_near(want, got);
+  assert_int_equal(count_steps(plan, "graph_npu:0", &others), 1);
+  assert_int_equal(others, 0);
+  keel_tensor_release(want);
+  keel_tensor_release(got);
+  keel_plan_release(plain);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void a_bert_layer_is_one_region(void **state) {
+  (void)state;
+  expect_one_region(model_bert_layer);
+}
+
+static void resnet50_is_one_region(void **state) {
+  (void)state;
+#ifdef KEEL_SANITIZED
+  skip(); /* its plain loops would take minutes */
+#endif
+  expect_one_region(model_resnet50);
+}
+
+/* Clip is not for it: the CPU does that. */
+static void what_it_does_not_know_runs_elsewhere(void **state) {
+  const int64_t dims[] = {3, 5};
+  const float zero = 0, six = 6;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_tensor *limits[2] = {NULL, NULL};
+  uint32_t others = 0;
+  (void)state;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 0, NULL, &zero, &limits[0]), KD_OK);
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 0, NULL, &six, &limits[1]), KD_OK);
+  assert_int_equal(keel_builder_create(context, "mixed", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  keel_value y = keel_builder_op(builder, "Exp", NULL, 0, &x, 1);
+  keel_value three[] = {y, keel_builder_constant(builder, limits[0]),
+                        keel_builder_constant(builder, limits[1])};
+  keel_value z = keel_builder_op(builder, "Clip", NULL, 0, three, 3);
+  keel_value pair[] = {z, y};
+  z = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+  keel_builder_output(builder, "z", z);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_plan *plain = plan_on(program, "cpu", 0);
+  keel_plan *plan = plan_on(program, "graph_npu", 0);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  keel_tensor *want = run(plain, program), *got = run(plan, program);
+  expect_near(want, got);
+  assert_int_equal(count_steps(plan, "graph_npu:0", &others), 2);
+  assert_int_equal(others, 1);
+  keel_tensor_release(want);
+  keel_tensor_release(got);
+  keel_plan_release(plain);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_builder_destroy(builder);
+  keel_tensor_release(limits[0]);
+  keel_tensor_release(limits[1]);
+}
+
+/* How many steps are on the NPU where nodes are placed by cost. */
+static uint32_t steps_by_cost(keel_program *program) {
+  keel_plan *plan = plan_on(program, NULL, KEEL_PLAN_BY_COST);
+  uint32_t others = 0;
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  keel_tensor_release(run(plan, program));
+  uint32_t count = count_steps(plan, "graph_npu:0", &others);
+  assert_int_equal(count + others, 1);
+  keel_plan_release(plan);
+  return count;
+}
+
+/* The layer goes where it is said to take a thousandth of the CPU's time; what is small
+ * stays. */
+static void it_is_chosen_by_cost(void **state) {
+  const int64_t four = 4;
+  keel_builder *builder = NULL;
+  keel_program *layer = load(model_bert_layer), *small = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "small", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
+  assert_int_equal(keel_builder_finish(builder, &small), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(steps_by_cost(layer), 1);
+  assert_int_equal(steps_by_cost(small), 0);
+  keel_program_release(layer);
+  keel_program_release(small);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_bert_layer_is_one_region),
+      cmocka_unit_test(resnet50_is_one_region),
+      cmocka_unit_test(what_it_does_not_know_runs_elsewhere),
+      cmocka_unit_test(it_is_chosen_by_cost),
+  };
+  return cmocka_run_group_tests(tests, start, stop);
+}
