@@ -15,6 +15,7 @@ PLUGINS = {  # their names, and the folders of their sources
     "opencl": ["plugins/opencl", "plugins/families"],
     "vulkan": ["plugins/vulkan", "plugins/families"],
     "cuda": ["plugins/cuda", "plugins/families"], "sim": ["conformance/mutants"],
+    "graph_npu": ["samples/graph_npu"],
 }
 # the name that the host has for its copy of a table
 MEMBERS = {

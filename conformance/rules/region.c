@@ -271,6 +271,40 @@ static void region_claim_honest(void) {
   if (!parts) check_others();
 }
 
+/* An If, whose graphs and types are not there: who claims Ifs looks for them. */
+static void check_if(void) {
+  const keel_type *f32[1] = {NULL}, *cond[1] = {NULL};
+  const int64_t dim = 8;
+  const kc_op op = {.name = "If",
+                    .attrs = {{.name = "then_branch", .kind = KD_ATTR_GRAPH},
+                              {.name = "else_branch", .kind = KD_ATTR_GRAPH}},
+                    .attr_count = 2,
+                    .in_count = 1,
+                    .out_count = 1};
+  KC_NEED(keel_type_of(KD_F32, 1, &dim, &f32[0]) == KD_OK &&
+              keel_type_of(KD_BOOL, 0, NULL, &cond[0]) == KD_OK,
+          "no memory");
+  for (int i = 0; i < 2; i++) {
+    const keel_type *out[] = {i ? &keel_type_unknown : f32[0]};
+    struct kd_graph g = {.node_count = 1,
+                         .value_count = 2,
+                         .types = {cond[0], out[0]},
+                         .inputs = {{0}},
+                         .outputs = {{1}},
+                         .graph_inputs = {0},
+                         .graph_outputs = {1},
+                         .input_count = 1,
+                         .output_count = 1};
+    g.nodes[0] = kc_node_typed(&op, cond, out);
+    kc_claimed claims = {.graph = &g};
+    kd_status status = kc_claim_of(&g, &claims);
+    kc_check(status == KD_OK, "claim of an If returned %s",
+             kd_status_name(status));
+    kc_check(!claims.count, "it claims an If that has no graphs");
+    kc_node_free(g.nodes[0]);
+  }
+}
+
 static void region_claimable(void) {
   part p;
   kc_random random = kc_seed();
@@ -280,6 +314,7 @@ static void region_claimable(void) {
       kc_sample *s = kc_sample_make(i, &plain, &random);
       if (s) check_shown(s, &random, k == 3);
     }
+  check_if();
   for (int i = 0; i < (kc.quick ? 20 : 100); i++) {
     kc_sample *s = kc_sample_random(KD_F32, &random);
     if (s) check_shown(s, &random, false);
@@ -639,14 +674,16 @@ static const kc_rule rules[] = {
         "region.claimable", region_claimable,
         "It may take those that kd_graph_table.claimable names",
         "kd_region_table.claim kd_graph_table.claimable"
-        " kd_graph_table.value_name kd_graph_table.value_type",
+        " kd_graph_table.value_name kd_graph_table.value_type"
+        " kd_node_table.attr_count kd_node_table.attr_name"
+        " kd_node_table.attr_graph",
         "The plugin sees what stands around: nodes of other devices, and values"
         " whose types are not known yet."),
     RULE("region.claim-pure", region_claim_pure,
          "Looks at a graph and hands over claims", "kd_region_table.claim",
          "The host may ask twice, and plans by the answer."),
     RULE("region.claim-refused", region_refused,
-         "the claim is dropped and the plugin may go on",
+         "Else the claim is dropped, and the plugin may go on",
          "kd_region_table.claim kd_claim KD_INVALID_ARGUMENT kd_part.nodes"
          " kd_part.node_count kd_part.cost kd_part.struct_size kd_part.flags"
          " kd_part.reserved",

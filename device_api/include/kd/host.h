@@ -102,8 +102,8 @@ typedef struct kd_node_table {
   uint32_t (*attr_count)(const kd_node *node);
   const char *(*attr_name)(const kd_node *node, uint32_t index);
 
-  /* A graph attribute: a branch of If, the body of a Loop or Scan. Only nodes of
-   * a graph have them. Its first inputs are those that the op's document names;
+  /* A graph attribute of a node of a graph: a branch of If, the body of a Loop or
+   * Scan. Its first inputs are those that the op's document names;
    * the others are values from around the node, which are the node's last
    * inputs, for each of its graphs in the order of attr_name.
    * NULL where the attribute is absent or no graph. */
@@ -143,8 +143,8 @@ typedef struct kd_graph_table {
   kd_status (*value_constant)(const kd_graph *graph, uint32_t value,
                               kd_tensor *out_tensor);
 
-  /* Whether `claim` may take the node: 1, or 0 for what is only shown, so that
-   * the plugin sees what stands around. See kd_region_table.claim. */
+  /* Whether `claim` may take the node: 1 if so, and 0 for what is there to be
+   * looked at. See kd_region_table.claim. */
   uint32_t (*claimable)(const kd_graph *graph, uint32_t node);
 
   /* What the model calls a value; "" where it has no name or there is no such
