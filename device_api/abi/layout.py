@@ -18,7 +18,8 @@ import subprocess
 import sys
 
 # values that move when something is appended
-GROWING = {"KD_ABI_MINOR", "KD_ABI_VERSION", "KD_DTYPE_COUNT", "KD_STATUS_LIST"}
+GROWING = {"KD_ABI_MINOR", "KD_ABI_VERSION", "KD_DTYPE_COUNT", "KD_OPSET",
+           "KD_STATUS_LIST"}
 
 
 def clang(args, text):

@@ -1,0 +1,178 @@
+/* kd/base.h - the words that every other header uses.
+ *
+ * Versions, statuses, element types and opaque handles. Sizes are bytes, times
+ * are nanoseconds, counts of elements say so, here and everywhere in kd.
+ * Strings are UTF-8 and end in NUL. SPDX-License-Identifier: Apache-2.0 */
+#ifndef KD_BASE_H
+#define KD_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The version of the ABI that these headers describe.
+ *
+ * MAJOR is part of the entry symbol's name; it moves only when something that
+ * exists changes or goes. MINOR moves when a field, slot, flag or constant is
+ * appended. Neither side may ever demand equality: each states the version it
+ * was built with and the lowest that it can work with, and they agree when
+ * each one's version reaches the other's lowest. */
+#define KD_ABI_MAJOR              0
+#define KD_ABI_MINOR              10
+#define KD_VERSION(major, minor)  (((uint32_t)(major) << 16) | (uint32_t)(minor))
+#define KD_ABI_VERSION            KD_VERSION(KD_ABI_MAJOR, KD_ABI_MINOR)
+#define KD_VERSION_MAJOR(version) ((uint32_t)(version) >> 16)
+#define KD_VERSION_MINOR(version) ((uint32_t)(version)&0xffffu)
+
+/* The newest semantics that these headers know: of domain "ai.onnx" ONNX's up to this
+ * opset, of domain "keel" those of this ABI version. */
+#define KD_OPSET 28u
+
+/* The rules that keep old plugins alive in new hosts, and the reverse:
+ *
+ * - Every table and descriptor begins with `struct_size`, the size its writer
+ *   knew. Fields are only appended. A reader takes a field that lies past
+ *   `struct_size` as zero, and ignores the tail of a larger struct.
+ * - Zero always means "default" and NULL "not supported"; so an absent field
+ *   never changes what the present ones mean.
+ * - What must be understood is a bit in a `flags` field, one of bits 0 to 23: a
+ *   reader refuses the object with KD_UNIMPLEMENTED where it does not know the
+ *   bit. Bits 24 to 31 (KD_HINTS) are hints, which it may pass over.
+ * - `reserved` fields are zero and are not looked at.
+ * - Structs marked "frozen" never grow; their size is asserted here.
+ * - No enum, bool, bit-field, long or size_t stands in a struct.
+ * - Functions have the platform's C calling convention (cdecl on 32-bit Windows).
+ * - A forked child calls nothing of the other side; nobody does in a signal
+ *   handler. */
+
+/* Bits of a flags word that are hints. */
+#define KD_HINTS 0xff000000u
+
+/* Marks a result that the receiver must give back through the same table. */
+#define KD_OWNED
+
+#if defined(_WIN32)
+#define KD_EXPORT __declspec(dllexport)
+#elif defined(__GNUC__)
+#define KD_EXPORT __attribute__((visibility("default")))
+#else
+#define KD_EXPORT
+#endif
+#if defined(__GNUC__)
+#define KD_PRINTF(string, first) __attribute__((format(printf, string, first)))
+#else
+#define KD_PRINTF(string, first)
+#endif
+
+#if defined(__cplusplus)
+#define KD_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define KD_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+/* How a call ended: zero, or why not. The numbers 0 to 16 are gRPC's (and
+ * Abseil's), so that bridges map one to one. A number that a reader does not know
+ * is as good as KD_UNKNOWN: the message says more. Negative ones are reserved. */
+typedef int32_t kd_status;
+
+#define KD_OK                  0
+#define KD_CANCELLED           1
+#define KD_UNKNOWN             2
+#define KD_INVALID_ARGUMENT    3
+#define KD_DEADLINE_EXCEEDED   4
+#define KD_NOT_FOUND           5
+#define KD_ALREADY_EXISTS      6
+#define KD_PERMISSION_DENIED   7
+#define KD_OUT_OF_MEMORY       8
+#define KD_FAILED_PRECONDITION 9
+#define KD_ABORTED             10
+#define KD_OUT_OF_RANGE        11
+#define KD_UNIMPLEMENTED       12
+#define KD_INTERNAL            13
+#define KD_UNAVAILABLE         14
+#define KD_DATA_LOSS           15
+#define KD_UNAUTHENTICATED     16
+#define KD_DEVICE_LOST         17
+#define KD_INCOMPATIBLE        18
+#define KD_BUSY                19
+
+/* One line a status: name, text, what its reader can do. */
+#define KD_STATUS_LIST(X)                                                  \
+  X(OK, "ok", "nothing")                                                   \
+  X(CANCELLED, "cancelled", "nothing: somebody asked for it")              \
+  X(UNKNOWN, "unknown error", "read the message")                          \
+  X(INVALID_ARGUMENT, "invalid argument", "correct the named argument")    \
+  X(DEADLINE_EXCEEDED, "deadline exceeded", "allow more time")             \
+  X(NOT_FOUND, "not found", "look at the name or path")                    \
+  X(ALREADY_EXISTS, "already exists", "use another name")                  \
+  X(PERMISSION_DENIED, "permission denied", "look at owner and mode")      \
+  X(OUT_OF_MEMORY, "out of memory", "use smaller sizes or free something") \
+  X(FAILED_PRECONDITION, "failed precondition", "do first what is named")  \
+  X(ABORTED, "aborted", "try the whole operation again")                   \
+  X(OUT_OF_RANGE, "out of range", "correct the named index or size")       \
+  X(UNIMPLEMENTED, "not supported", "use another device or op")            \
+  X(INTERNAL, "internal error", "report it, with the message")             \
+  X(UNAVAILABLE, "unavailable", "try again later, or look at the driver")  \
+  X(DATA_LOSS, "data loss", "get the file or the data anew")               \
+  X(UNAUTHENTICATED, "unauthenticated", "give valid credentials")          \
+  X(DEVICE_LOST, "device lost", "close the device and open it again")      \
+  X(INCOMPATIBLE, "incompatible versions", "upgrade the older side")       \
+  X(BUSY, "busy", "wait until earlier work is done, then try again")
+
+/* Element types. The numbers are ONNX's TensorProto.DataType (onnx.proto, IR
+ * version 12), so that nobody learns new ones. A reader treats a number that
+ * it does not know as a type that it does not support. Numbers up to 47 are
+ * kept for ONNX, 48 to 62 for Keel; from 0x80000000 on they are a vendor's own.
+ *
+ * Types of less than a byte are packed, the first element in the lowest bits;
+ * the last byte's unused bits are zero. Such a tensor begins at a whole byte, is
+ * always row-major, and has no strides. */
+typedef uint32_t kd_dtype;
+
+#define KD_NONE        0u /* an absent optional argument */
+#define KD_F32         1u
+#define KD_U8          2u
+#define KD_I8          3u
+#define KD_U16         4u
+#define KD_I16         5u
+#define KD_I32         6u
+#define KD_I64         7u
+#define KD_STRING      8u /* never crosses the ABI as tensor data */
+#define KD_BOOL        9u /* one byte, 0 or 1 */
+#define KD_F16         10u
+#define KD_F64         11u
+#define KD_U32         12u
+#define KD_U64         13u
+#define KD_C64         14u /* complex of two f32 */
+#define KD_C128        15u /* complex of two f64 */
+#define KD_BF16        16u
+#define KD_F8E4M3FN    17u
+#define KD_F8E4M3FNUZ  18u
+#define KD_F8E5M2      19u
+#define KD_F8E5M2FNUZ  20u
+#define KD_U4          21u /* two to a byte */
+#define KD_I4          22u
+#define KD_F4E2M1      23u
+#define KD_F8E8M0      24u /* the exponent alone: a power of two, or NaN */
+#define KD_U2          25u /* four to a byte */
+#define KD_I2          26u
+#define KD_DTYPE_COUNT 27u /* grows with the list */
+
+/* A set of element types, for the type masks of kernel definitions. The last bit
+ * stands for all vendors' types: `supports` tells them apart. */
+#define KD_TYPES(dtype) (UINT64_C(1) << ((dtype) < 63u ? (dtype) : 63u))
+
+/* Handles. The plugin defines the first group, the host the second; the other
+ * side holds the pointer and never looks inside. */
+typedef struct kd_instance kd_instance; /* a plugin that a host opened */
+typedef struct kd_device kd_device;     /* an open device */
+typedef struct kd_buffer kd_buffer;     /* a piece of a device's memory */
+typedef struct kd_stream kd_stream;     /* an in-order queue of work */
+typedef struct kd_event kd_event;       /* a point in a stream */
+typedef struct kd_kernel kd_kernel;     /* a created kernel */
+typedef struct kd_capture kd_capture;   /* a recorded stream */
+typedef struct kd_region kd_region;     /* a compiled part of a graph */
+
+typedef struct kd_node kd_node;   /* one op of a program, as the host has it */
+typedef struct kd_graph kd_graph; /* connected ops, as the host has them */
+
+#endif /* KD_BASE_H */

@@ -1,0 +1,72 @@
+/* kd/tensor.h - what a kernel sees of a tensor.
+ *
+ * Both structs stand in arrays and are frozen: they never grow.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef KD_TENSOR_H
+#define KD_TENSOR_H
+
+#include <kd/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How the elements of a tensor lie.
+ *
+ * ROW_MAJOR        by `strides`, or packed with the last dimension fastest
+ *                  where `strides` is NULL
+ * CHANNEL_BLOCKED  dims are N, C, spatial...; elements lie as N, C/b,
+ *                  spatial..., b, where b is the device's channel_block and
+ *                  divides C. A kernel meets it only where its definition
+ *                  says that it takes it. */
+#define KD_LAYOUT_ROW_MAJOR       0u
+#define KD_LAYOUT_CHANNEL_BLOCKED 1u
+
+/* The data is in host memory: `data` is a host address, `buffer` is NULL. */
+#define KD_TENSOR_HOST 0x1u
+/* The data never changes while the kernel exists. */
+#define KD_TENSOR_CONSTANT 0x2u
+
+/* Typed data somewhere in a device's memory, good for devices with addresses
+ * and for those that only have handles. Frozen.
+ *
+ * All pointers are borrowed for the call that passes the struct. Data of a device
+ * begin at a multiple of its first space's alignment, host data at a multiple of
+ * their element's size. An absent optional argument has dtype KD_NONE and all
+ * else zero. */
+typedef struct kd_tensor {
+  kd_buffer *buffer;   /* the plugin's handle; NULL for host memory */
+  void *data;          /* address of the first element (buffer's address
+                             plus offset), or NULL: device has no addresses */
+  uint64_t offset;     /* bytes from the buffer's start to the first element */
+  uint64_t size;       /* bytes of data; may be 0 */
+  const int64_t *dims; /* `rank` sizes in elements, each >= 0 */
+  const int64_t *strides; /* in elements; NULL: packed row-major */
+  kd_dtype dtype;
+  uint32_t rank; /* 0 is a scalar; at most KD_MAX_RANK */
+  uint32_t layout;
+  uint32_t flags;
+  uint64_t reserved;
+} kd_tensor;
+
+/* Element type and shape, where there is no data (yet). Frozen. */
+typedef struct kd_type {
+  const int64_t *dims; /* `rank` sizes; -1 is not known yet */
+  kd_dtype dtype;
+  uint32_t rank; /* KD_RANK_UNKNOWN: nothing is known of the shape */
+  uint32_t layout;
+  uint32_t reserved;
+} kd_type;
+
+#define KD_MAX_RANK     16u
+#define KD_RANK_UNKNOWN UINT32_MAX
+
+KD_STATIC_ASSERT(sizeof(void *) != 8 || sizeof(kd_tensor) == 72,
+                 "kd_tensor is frozen");
+KD_STATIC_ASSERT(sizeof(void *) != 8 || sizeof(kd_type) == 24,
+                 "kd_type is frozen");
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KD_TENSOR_H */
