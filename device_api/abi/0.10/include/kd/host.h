@@ -57,7 +57,9 @@ typedef struct kd_node_table {
   uint32_t (*input_count)(const kd_node *node);
   uint32_t (*output_count)(const kd_node *node);
 
-  /* Element type and shape of an input or output.
+  /* Element type and shape of an input or output. A kernel's are known; in a
+   * graph a dimension may be -1, and where nothing is known dtype is KD_NONE and
+   * rank KD_RANK_UNKNOWN.
    * Returns KD_OK, KD_NOT_FOUND (an absent optional argument, out_type is then
    * all zero), KD_OUT_OF_RANGE (no such index). */
   kd_status (*input_type)(const kd_node *node, uint32_t index,
@@ -93,6 +95,19 @@ typedef struct kd_node_table {
   /* A tensor attribute, in host memory. Returns KD_OK, KD_NOT_FOUND. */
   kd_status (*attr_tensor)(const kd_node *node, const char *name,
                            kd_tensor *out_tensor);
+
+  /* The attributes that the node has, given or by the schema's default, in an
+   * order that stays: how many, and the name of each, NULL where there is no
+   * such index. */
+  uint32_t (*attr_count)(const kd_node *node);
+  const char *(*attr_name)(const kd_node *node, uint32_t index);
+
+  /* A graph attribute of a node of a graph: a branch of If, the body of a Loop or
+   * Scan. Its first inputs are those that the op's document names;
+   * the others are values from around the node, which are the node's last
+   * inputs, for each of its graphs in the order of attr_name.
+   * NULL where the attribute is absent or no graph. */
+  const kd_graph *(*attr_graph)(const kd_node *node, const char *name);
 } kd_node_table;
 
 /* Reads a graph: nodes in an order in which each stands behind those it needs,
@@ -112,19 +127,29 @@ typedef struct kd_graph_table {
   uint32_t (*node_output)(const kd_graph *graph, uint32_t node, uint32_t index);
 
   /* Values that come from outside, constants too, and values that somebody outside
-   * needs. */
+   * needs. A graph that is an attribute has its function's, in their order: an
+   * output may be an input, or stand twice. */
   uint32_t (*input_count)(const kd_graph *graph);
   uint32_t (*input)(const kd_graph *graph, uint32_t index);
   uint32_t (*output_count)(const kd_graph *graph);
   uint32_t (*output)(const kd_graph *graph, uint32_t index);
 
-  /* Type of a value. Returns KD_OK, KD_OUT_OF_RANGE. */
+  /* Type of a value, as kd_node_table.input_type has it. Returns KD_OK,
+   * KD_OUT_OF_RANGE. */
   kd_status (*value_type)(const kd_graph *graph, uint32_t value,
                           kd_type *out_type);
 
   /* A constant's data. Returns KD_OK, KD_NOT_FOUND (not a constant). */
   kd_status (*value_constant)(const kd_graph *graph, uint32_t value,
                               kd_tensor *out_tensor);
+
+  /* Whether `claim` may take the node: 1 if so, and 0 for what is there to be
+   * looked at. See kd_region_table.claim. */
+  uint32_t (*claimable)(const kd_graph *graph, uint32_t node);
+
+  /* What the model calls a value; "" where it has no name or there is no such
+   * value. */
+  const char *(*value_name)(const kd_graph *graph, uint32_t value);
 } kd_graph_table;
 
 /* One thing that happened on a device, for the profile. */

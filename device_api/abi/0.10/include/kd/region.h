@@ -24,9 +24,11 @@ typedef struct kd_part {
 } kd_part;
 
 /* Takes one claim during `claim`. Nodes are connected by values that both read
- * or write; claims taken before count as one node each. Returns KD_OK, KD_INVALID_ARGUMENT (not such a
- * part, or a node is claimed already; the claim is dropped and the plugin may go
- * on). */
+ * or write; claims taken before count as one node each.
+ * Returns KD_OK. Else the claim is dropped, and the plugin may go on:
+ * KD_INVALID_ARGUMENT (not such a part, or a node is claimed already or can't be),
+ * KD_UNIMPLEMENTED (the shape of an output depends on data: the host could not
+ * make it before the launch). */
 typedef kd_status (*kd_claim)(void *context, const kd_part *part);
 
 /* What is to be compiled, or was, and how. Borrowed for the call. */
@@ -45,14 +47,22 @@ typedef struct kd_region_table {
   uint32_t struct_size; /* sizeof(kd_region_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* Looks at a graph and hands over claims. Borrowed for the call; any thread.
-   * Returns KD_OK also where it claims nothing. */
+  /* Looks at a graph and hands over claims. It sees every node of one function of
+   * the program: those that the host would do itself (Reshape, Shape, If), those
+   * whose types are not known yet, those that are placed on other devices. It may
+   * take those that kd_graph_table.claimable names; not among them are random
+   * numbers, which are the same on every device, and what works on resources,
+   * sequences or strings. Who takes an If or a Loop takes its graphs with it; the
+   * graphs of others are shown as functions of their own.
+   * Borrowed for the call; any thread. Returns KD_OK also where it claims
+   * nothing. */
   kd_status (*claim)(kd_device *device, const kd_graph *graph, kd_claim take,
                      void *context);
 
   /* Compiles one claimed part: its inputs and outputs are the graph's, in
    * order, constants among the inputs: the graph has their data, and each launch
-   * their tensors. May take long; any thread.
+   * their tensors. Dimensions of -1 are those of each launch, which the host tells
+   * for outputs by the nodes' shape functions. May take long; any thread.
    * Returns KD_OK, KD_UNIMPLEMENTED (the host runs the part op by op),
    * KD_OUT_OF_MEMORY. */
   kd_status (*compile)(kd_device *device, const kd_compile *what,
