@@ -241,8 +241,9 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
     if (step->condition != NONE &&
         (*(const uint8_t *)(void *)values[step->condition] != 0) != step->when)
       continue;
-    compute(step->op, values[step->a], step->op < ADD ? NULL : values[step->b],
-            values[step->to], (int64_t)(size / sizeof(float)));
+    compute(step->op, values[step->a],
+            step->b < VALUES ? values[step->b] : NULL, values[step->to],
+            (int64_t)(size / sizeof(float)));
   }
   atomic_fetch_add(&compiler_launched, 1);
   return KD_OK;
