@@ -546,6 +546,19 @@ static void images_are_refused(void **state) {
     assert_int_not_equal(load_bytes(context, copy, size), KD_OK);
     expect_message(fields[i].says);
   }
+  /* each value that a node or a function names, also those in nested functions */
+  uint32_t words = 0;
+  memcpy(copy, data, size);
+  words = head->parts[IMAGE_WORDS].count;
+  for (uint32_t i = 0; i < words; i++) {
+    const uint32_t wrong = 7777777;
+    memcpy(copy, data, size);
+    memcpy(copy + head->parts[IMAGE_WORDS].offset + i * sizeof wrong, &wrong,
+           sizeof wrong);
+    seal(copy);
+    assert_int_not_equal(load_bytes(context, copy, size), KD_OK);
+  }
+  assert_true(words > 20);
   free(copy);
   free(data);
   keel_close(context);

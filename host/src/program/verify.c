@@ -4,6 +4,8 @@
 #include "context.h"
 #include "passes/passes.h"
 
+#define NESTING_MOST 100 /* as a model's graphs in graphs */
+
 static keel_status bad(const char *path, const keel_function *function,
                        const char *node, const char *text, unsigned number) {
   return keel_fail(KD_DATA_LOSS, "%s: %s%s%s%s%s%s%u%s", path,
@@ -89,8 +91,18 @@ static keel_status verify(keel_function *function, const char *path) {
                  function->capture_count);
   if (status != KD_OK) return status;
   status = keel_function_sort(function);
-  if (status == KD_OK) status = keel_pass_types(function);
   return status == KD_OK ? KD_OK : keel_while(status, "while reading %s", path);
+}
+
+static bool nested_within(const keel_function *function, uint32_t levels) {
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    const keel_opdef *op = function->nodes[i].op;
+    for (uint32_t k = 0; k < op->attr_count; k++) {
+      const keel_function *graph = op->attrs[k].graph;
+      if (graph && (!levels || !nested_within(graph, levels - 1))) return false;
+    }
+  }
+  return true;
 }
 
 keel_status keel_program_verify(keel_program *program, const char *path) {
@@ -98,9 +110,18 @@ keel_status keel_program_verify(keel_program *program, const char *path) {
     return keel_fail(KD_DATA_LOSS, "%s: the program has no output", path);
   if (program->main->capture_count)
     return keel_fail(KD_DATA_LOSS, "%s: the program captures values", path);
+  if (!nested_within(program->main, NESTING_MOST))
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: its functions are nested deeper than %d", path,
+                     NESTING_MOST);
   for (keel_function *at = program->functions; at; at = at->next)
     KEEL_TRY(verify(at, path));
-  return KD_OK;
+  /* types go from a node into its graphs, so all are sound before */
+  keel_status status = KD_OK;
+  for (keel_function *at = program->functions; at && status == KD_OK;
+       at = at->next)
+    status = keel_pass_types(at);
+  return status == KD_OK ? KD_OK : keel_while(status, "while reading %s", path);
 }
 
 keel_status keel_verify_op(const char *path, const char *domain,
