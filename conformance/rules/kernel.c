@@ -370,14 +370,14 @@ static kc_op_case matmul_case(int64_t n, uint32_t seed) {
 }
 
 static void workspace_there(void *context, uint32_t index) {
-  kc_op_case own = matmul_case(33, index + 1), *one = &own;
+  kd_stream *stream = NULL;
   (void)context;
+  if (kc_claims(KC_ASYNC) && kp.s.create(kc_device(), 0, 0, &stream) != KD_OK)
+    return;
+  kc_op_case own = matmul_case(33, index + 1), *one = &own;
   kc_node *node = kc_node_make(&one->op, NULL, 0);
   const kd_kernel_def *def = kc_def_for(node);
   kc_run *run = NULL;
-  kd_stream *stream = NULL;
-  if (kc_claims(KC_ASYNC) && kp.s.create(kc_device(), 0, 0, &stream) != KD_OK)
-    return;
   if (def && kc_run_make(node, def, &one->op, &kc_plain, &run) == KD_OK) {
     value *want[KC_PORTS] = {0};
     kc_reference(&one->op, node, want);
@@ -405,9 +405,9 @@ static void kernel_concurrent_products(void) {
   kc_node *node = kc_node_make(&one.op, NULL, 0);
   bool has = node && kc_def_for(node);
   kc_node_free(node);
-  if (!has) kc_unclaimed("it has no f32 MatMul");
-  kc_threads(4, workspace_there, &one);
   kc_case_free(&one);
+  if (!has) kc_unclaimed("it has no f32 MatMul");
+  kc_threads(4, workspace_there, NULL);
 }
 
 /* Exactly the workspace that was asked for, with junk in it and guards around. */
