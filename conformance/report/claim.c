@@ -42,9 +42,12 @@ int kc_claim_level(const kc_results *results) {
 
 void kc_claim_text(const kc_results *results, char *out, size_t size) {
   int level = kc_claim_level(results);
-  int used = level < 0 ? snprintf(out, size, "no level")
-                       : snprintf(out, size, "level %d %s", level,
-                                  kc_level_name((kc_level)level));
+  if (level < 0) { /* nothing stands without the core */
+    snprintf(out, size, "no level");
+    return;
+  }
+  int used =
+      snprintf(out, size, "level %d %s", level, kc_level_name((kc_level)level));
   for (int i = KC_COMPILE; i < KC_LEVEL_COUNT; i++)
     if (i > level && kc_claim_proven(results, (kc_level)i) && used > 0 &&
         (size_t)used < size)

@@ -227,7 +227,7 @@ static void a_level_is_proven_by_its_must_rules(void **state) {
   results = sound();
   results.options = 0;
   assert_string_equal(proven_with(&results, KC_ASYNC, KC_NOT_RUN, false),
-                      "level 0 core");
+                      "level 0 core + compile");
 
   results = sound();
   results.level = KC_CORE;
