@@ -13,6 +13,7 @@ typedef struct keel_plugin keel_plugin;
 typedef struct keel_library keel_library;
 typedef struct keel_kernel_cache keel_kernel_cache;
 typedef struct keel_op_cache keel_op_cache;
+typedef struct keel_schema keel_schema;
 
 /* How fast a device is (passes/cost.h): nanoseconds, and for the rates work a
  * nanosecond. */
@@ -70,6 +71,12 @@ struct keel_device {
   char words[1024];
 };
 
+/* An op that a plugin brings, and that is not used, nor are its kernels for it. */
+typedef struct keel_refused_op {
+  const char *domain, *name;
+  struct keel_refused_op *next;
+} keel_refused_op;
+
 /* A candidate for a plugin, loaded or refused. */
 struct keel_plugin {
   keel_context *context;
@@ -96,6 +103,9 @@ struct keel_plugin {
   uint32_t kernel_count;
   keel_kernel_list *by_op; /* hash table by op, open addressing */
   uint32_t op_slots;       /* a power of two */
+  keel_schema *ops;        /* that it brings; op_count of them */
+  uint32_t op_count;
+  struct keel_refused_op *refused_ops; /* that others have otherwise */
 
   const char *name, *vendor, *version; /* copies, or NULL */
   uint32_t abi_version;
@@ -117,6 +127,8 @@ struct keel_context {
   keel_device **devices;
   uint32_t device_count;
   keel_device *default_device;
+  const keel_schema **vendor_ops; /* that plugins brought (ops/vendor.h) */
+  uint32_t vendor_op_count;
   const char *visible; /* as keel_context_params.visible; NULL: all */
   const char *const *options;
   uint32_t option_count;

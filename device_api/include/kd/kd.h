@@ -14,6 +14,7 @@
  *   options            profile.h, collective.h, kd_peer_table and
  *                      kd_external_table in memory.h, extensions by name
  *
+ *   ops of its own     op.h       arguments, attributes and shapes
  *   from the host      host.h     errors, log, memory, threads, reading ops
  *   words              base.h     versions, statuses, element types, handles
  *                      tensor.h   what a kernel sees of a tensor

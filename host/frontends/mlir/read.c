@@ -2,6 +2,7 @@
 #include <locale.h>
 
 #include "context.h"
+#include "ops/vendor.h"
 #include "program/verify.h"
 #include "read.h"
 
@@ -376,9 +377,9 @@ static keel_status schema_of(reader *all, const char *name,
                           name);
   snprintf(domain, sizeof domain, "%.*s", (int)(dot - name), name);
   const char *at = strcmp(domain, "onnx") != 0 ? domain : "";
-  *out_schema = keel_schema_find(at, dot + 1);
+  *out_schema = keel_op_find(all->c.context, at, dot + 1);
   if (*out_schema) return KD_OK;
-  keel_status status = keel_schema_missing(at, dot + 1);
+  keel_status status = keel_op_missing(all->c.context, at, dot + 1);
   if (status == KD_NOT_FOUND) status = KD_UNIMPLEMENTED;
   return keel_while(status, "while reading %s", all->c.path);
 }
@@ -627,8 +628,8 @@ static keel_status check_ops(reader *all, const mlir_attr *facts) {
     const keel_schema *schema = NULL;
     KEEL_TRY(schema_of(all, at->name, &schema));
     if (at->kind == ATTR_INT)
-      KEEL_TRY(keel_verify_op(all->c.path, schema->domain, schema->name,
-                              (uint32_t)at->i, &schema));
+      KEEL_TRY(keel_verify_op(all->c.context, all->c.path, schema->domain,
+                              schema->name, (uint32_t)at->i, &schema));
   }
   return KD_OK;
 }

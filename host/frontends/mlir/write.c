@@ -5,6 +5,7 @@
 #include "base/float.h"
 #include "context.h"
 #include "mlir.h"
+#include "ops/vendor.h"
 
 /* Elements that a constant shows where it stands; larger ones lie at the end. */
 #define SHOWN 16
@@ -583,26 +584,28 @@ static keel_status write_function(writer *all, const keel_function *function) {
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static void note_ops(const keel_function *function, bool *met) {
+  const keel_context *context = function->context;
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
     if (node->dead) continue;
-    for (uint32_t k = 0; keel_schema_at(k); k++)
-      if (keel_schema_at(k) == node->op->schema) met[k] = true;
+    for (uint32_t k = 0; keel_op_at(context, k); k++)
+      if (keel_op_at(context, k) == node->op->schema) met[k] = true;
     for (uint32_t k = 0; k < node->op->attr_count; k++)
       if (node->op->attrs[k].graph) note_ops(node->op->attrs[k].graph, met);
   }
 }
 
 /* The opset versions that the ops' meanings are since. */
-static void write_versions(const writer *all) {
+static void write_versions(const writer *all, const keel_context *context) {
   const char *comma = "";
+  const keel_schema *schema = NULL;
   fputs("ops = {", all->file);
-  for (uint32_t i = 0; keel_schema_at(i); i++) {
+  for (uint32_t i = 0; (schema = keel_op_at(context, i)); i++) {
     if (!all->met[i]) continue;
     fputs(comma, all->file);
     fputc('"', all->file);
-    write_op(all, keel_schema_at(i));
-    fprintf(all->file, "\" = %u : i64", (unsigned)keel_schema_at(i)->since);
+    write_op(all, schema);
+    fprintf(all->file, "\" = %u : i64", (unsigned)schema->since);
     comma = ", ";
   }
   fputc('}', all->file);
@@ -638,7 +641,7 @@ static keel_status write_all(writer *all, const keel_function *main,
   }
   write_facts(all, main);
   fputs(", ", all->file);
-  write_versions(all);
+  write_versions(all, main->context);
   fputs("} : () -> ()\n}) : () -> ()\n", all->file);
   write_resources(all);
   return KD_OK;
@@ -648,7 +651,7 @@ keel_status keel_mlir_write(const keel_function *main,
                             const keel_device *device, uint32_t flags,
                             FILE *file) {
   uint32_t ops = 0;
-  while (keel_schema_at(ops))
+  while (keel_op_at(main->context, ops))
     ops++;
   writer all = {.file = file, .flags = flags};
   all.met = calloc((size_t)ops + 1, sizeof *all.met);

@@ -6,7 +6,7 @@
 #include "import.h"
 
 #include "index.h"
-#include "ops/schema.h"
+#include "ops/vendor.h"
 #include "passes/passes.h"
 
 #define NESTING_MOST 100 /* functions that call functions, graphs in graphs */
@@ -361,7 +361,7 @@ static bool device_has(const importer *all, const char *domain,
   for (uint32_t i = 0; i < all->context->device_count; i++)
     if (keel_device_kernels(all->context->devices[i],
                             *domain ? domain : "ai.onnx", op))
-      return keel_schema_find(domain, op) != NULL;
+      return keel_op_find(all->context, domain, op) != NULL;
   return false;
 }
 
@@ -617,10 +617,12 @@ static keel_status check_known(const onnx_draft *draft,
 }
 
 keel_status keel_onnx_add(onnx_draft *draft) {
-  const keel_schema *schema = keel_schema_find(draft->domain, draft->op);
+  const keel_schema *schema =
+      keel_op_find(draft->function->context, draft->domain, draft->op);
   keel_opdef *op = NULL;
   if (!schema) {
-    keel_status status = keel_schema_missing(draft->domain, draft->op);
+    keel_status status =
+        keel_op_missing(draft->function->context, draft->domain, draft->op);
     if (status == KD_NOT_FOUND) status = KD_UNIMPLEMENTED;
     return keel_while(status, "while reading %s, node \"%s\"", draft->path,
                       draft->name);

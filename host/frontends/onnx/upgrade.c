@@ -5,6 +5,7 @@
  * version; most versions only allow more types. What is left is here: an
  * attribute that became an input, a default that changed, a name that went. */
 #include "import.h"
+#include "ops/vendor.h"
 
 /* The newest opset of ai.onnx of which it is known what it changed in the ops of
  * ops/table.c: each has its meaning up to here, or a row in `changes` that refuses it.
@@ -475,7 +476,8 @@ static bool changed_since(const char *op, int64_t opset) {
 
 /* A later opset may have given any op another meaning, which no result would show. */
 static keel_status refuse_newer(const onnx_draft *draft) {
-  const keel_schema *schema = keel_schema_find(draft->domain, draft->op);
+  const keel_schema *schema =
+      keel_op_find(draft->function->context, draft->domain, draft->op);
   bool standard = !*draft->domain;
   long long known = standard ? OPSET_KNOWN : schema ? schema->since : 0;
   if (!schema || draft->opset <= known) return KD_OK;

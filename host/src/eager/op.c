@@ -3,6 +3,7 @@
 #include "eager/cache.h"
 #include "eager/site.h"
 #include "exec/pool.h"
+#include "ops/vendor.h"
 
 #define BUCKETS 512
 #define MOST    2048
@@ -42,8 +43,8 @@ keel_status keel_op_prepare(keel_context *context, const char *name,
   const char *bare = NULL;
   *out_op = NULL;
   split_name(name, domain, sizeof domain, &bare);
-  const keel_schema *schema = keel_schema_find(domain, bare);
-  if (!schema) return keel_schema_missing(domain, bare);
+  const keel_schema *schema = keel_op_find(context, domain, bare);
+  if (!schema) return keel_op_missing(context, domain, bare);
   if (schema->flags & KEEL_OP_CONTROL)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "%s has nested functions; build a program for it", name);

@@ -43,9 +43,9 @@ static const char *const slots[] = {
     "capture.update",     "peer.copy",          "external.import_memory",
     "region.claim",       "region.compile",     "region.enqueue",
     "region.serialize",   "region.validate",    "region.load",
-    "host.allocate",      "host.option",        "host.set_output",
-    "host.constant",      "host.attr_tensor",   "host.cache_get",
-    "host.cache_put",
+    "op.infer",           "host.allocate",      "host.option",
+    "host.set_output",    "host.constant",      "host.attr_tensor",
+    "host.cache_get",     "host.cache_put",
 };
 
 const char *keel_layers_slot(uint32_t index) {

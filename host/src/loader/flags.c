@@ -39,6 +39,13 @@ keel_status keel_flags_of_kernel(const keel_plugin *plugin,
   return check(plugin, what, def->flags, KERNEL_FLAGS);
 }
 
+keel_status keel_flags_of_op(const keel_plugin *plugin, const char *op,
+                             const char *part, uint32_t flags, uint32_t known) {
+  char what[256];
+  snprintf(what, sizeof what, "op %s: %s", op, part);
+  return check(plugin, what, flags, known);
+}
+
 keel_status keel_flags_of_device(const keel_device *device) {
   return check(device->plugin, device->name, device->info.flags, DEVICE_FLAGS);
 }

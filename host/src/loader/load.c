@@ -11,9 +11,7 @@
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "loader/visible.h"
-#include "ops/schema.h"
-
-#define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+#include "ops/vendor.h"
 
 /* Gives the plugin a verdict; the reason is this thread's message. */
 static keel_status refuse(keel_plugin *plugin, keel_status status,
@@ -198,6 +196,14 @@ static keel_status copy_options(keel_plugin *plugin) {
   return KD_OK;
 }
 
+static bool is_known(const keel_plugin *plugin, const kd_kernel_def *def) {
+  for (uint32_t i = 0; i < plugin->op_count; i++)
+    if (!strcmp(plugin->ops[i].name, def->op) &&
+        !strcmp(plugin->ops[i].domain, def->domain))
+      return true;
+  return keel_op_find(plugin->context, def->domain, def->op) != NULL;
+}
+
 /* Copies the definitions, stepping by the plugin's own size of one. */
 static keel_status copy_kernels(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
@@ -234,7 +240,8 @@ static keel_status copy_kernels(keel_plugin *plugin) {
                     keel_message());
       continue;
     }
-    if (!keel_schema_find(def->domain, def->op))
+    if (keel_ops_refused(plugin, def)) continue;
+    if (!is_known(plugin, def))
       keel_log_line(&plugin->context->log, KD_LOG_DEBUG,
                     "%s: kernel for unknown op %s::%s is not used",
                     plugin->path, def->domain, def->op);
@@ -366,6 +373,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(copy_streams(plugin));
   KEEL_TRY(copy_levels(plugin));
   KEEL_TRY(copy_options(plugin));
+  KEEL_TRY(keel_ops_read(plugin));
   KEEL_TRY(copy_kernels(plugin));
   KEEL_TRY(keel_layers_wrap(plugin));
   return index_kernels(plugin);
@@ -610,6 +618,7 @@ keel_status keel_plugin_add(keel_context *context,
                    candidate->vendor && candidate->abi_version;
   if (status == KD_OK && !described) {
     status = load(plugin);
+    if (status == KD_OK) status = keel_ops_add(plugin);
     if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
     if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
   }

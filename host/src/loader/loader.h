@@ -4,6 +4,9 @@
 
 #include "context.h"
 
+/* Where a field of a struct ends: what of it an older plugin has. */
+#define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+
 /* Where a candidate was found, and what its manifest says. */
 typedef struct keel_candidate {
   const char *path;   /* of the library; the manifest's where it names none */
@@ -43,6 +46,22 @@ keel_status keel_flags_of_kernel(const keel_plugin *plugin,
 keel_status keel_flags_of_device(const keel_device *device);
 keel_status keel_flags_of_space(const keel_device *device, uint32_t index,
                                 const kd_space *space);
+
+/* The same of an op that a plugin brings: `part` is "it", or an argument or attribute. */
+keel_status keel_flags_of_op(const keel_plugin *plugin, const char *op,
+                             const char *part, uint32_t flags, uint32_t known);
+
+/* Reads the definitions of ops into plugin->ops. One that another plugin, or Keel, has
+ * otherwise, or with a flag that must be understood, is refused with a warning.
+ * Returns KD_OK, KD_INCOMPATIBLE (one is no definition: the plugin is broken),
+ * KD_OUT_OF_MEMORY. */
+keel_status keel_ops_read(keel_plugin *plugin);
+
+/* Whether a kernel is for an op that was refused. */
+bool keel_ops_refused(const keel_plugin *plugin, const kd_kernel_def *def);
+
+/* Makes a good plugin's ops the context's. Returns KD_OK, KD_OUT_OF_MEMORY. */
+keel_status keel_ops_add(keel_plugin *plugin);
 
 /* Puts what a plugin's headers knew in place of the zeros of a definition: opset_max and the
  * sets of types. */

@@ -213,69 +213,6 @@ const keel_schema *keel_schema_at(uint32_t index) {
   return index < keel_schema_row_count ? &schemas[index] : NULL;
 }
 
-static void in_small_letters(const char *name, char *to, size_t room) {
-  size_t i = 0;
-  for (; name[i] && i + 1 < room; i++)
-    to[i] = (char)tolower((unsigned char)name[i]);
-  to[i] = 0;
-}
-
-/* An op of the domain whose name differs in a letter, in two where it is long, or in
- * capitals. */
-static const char *near_name(const char *domain, const char *name) {
-  const char *near = NULL;
-  char small[64], other[64];
-  in_small_letters(name, small, sizeof small);
-  unsigned least = strlen(small) < 8 ? 2 : 3;
-  if (strlen(small) < 3) return NULL;
-  for (uint32_t i = 0; i < keel_schema_row_count; i++) {
-    if (strcmp(schemas[i].domain, domain) != 0) continue;
-    in_small_letters(schemas[i].name, other, sizeof other);
-    unsigned distance = keel_distance(small, other);
-    if (distance < least) {
-      least = distance;
-      near = schemas[i].name;
-    }
-  }
-  return near;
-}
-
-/* Domains of the table, and the one that has an op of the name, or NULL. */
-static const char *list_domains(const char *name, keel_text *out) {
-  const char *last = "", *other = NULL;
-  for (uint32_t i = 0; i < keel_schema_row_count; i++) {
-    const keel_schema *schema = &schemas[i];
-    if (!strcmp(schema->name, name)) other = schema->domain;
-    if (!strcmp(schema->domain, last)) continue;
-    last = schema->domain;
-    bool listed = false;
-    for (uint32_t k = 0; k < i && !listed; k++)
-      listed = !strcmp(schemas[k].domain, last);
-    if (!listed) keel_text_add(out, "%s%s", out->size ? ", " : "", last);
-  }
-  return other;
-}
-
-keel_status keel_schema_missing(const char *domain, const char *name) {
-  bool plain = !domain || !*domain;
-  if (plain) domain = "ai.onnx";
-  const char *near = near_name(domain, name);
-  keel_text domains = {0};
-  const char *other = list_domains(name, &domains);
-  char more[200];
-  if (near)
-    snprintf(more, sizeof more, "did you mean %s?", near);
-  else if (other)
-    snprintf(more, sizeof more, "%s::%s is another op of that name", other,
-             name);
-  else
-    snprintf(more, sizeof more, "`keel ops` lists those of the domains %s",
-             keel_text_get(&domains));
-  keel_text_free(&domains);
-  return keel_fail(KD_NOT_FOUND, "there is no op %s%s%s; %s",
-                   plain ? "" : domain, plain ? "" : "::", name, more);
-}
-
 static const keel_param *param_at(const keel_param *params, uint32_t count,
                                   uint32_t index) {
   if (index < count) return &params[index];

@@ -5,12 +5,14 @@
 #ifndef KEEL_SCHEMA_H
 #define KEEL_SCHEMA_H
 
+#include <kd/op.h>
 #include <keel/op.h>
 
 #include "values/tensor.h"
 
 typedef struct keel_infer keel_infer;
 typedef struct keel_host_call keel_host_call;
+typedef struct keel_schema keel_schema;
 
 /* An input or output. */
 typedef struct keel_param {
@@ -48,7 +50,14 @@ typedef struct keel_attr_rule {
 #define KEEL_OP_WRITES 0x20u
 #define KEEL_OP_STATE  (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
 
-typedef struct keel_schema {
+/* Who brought an op that is not in Keel's table; see vendor.h. */
+typedef struct keel_brought {
+  const char *plugin; /* its name */
+  const kd_host *host;
+  kd_status (*infer)(const kd_op_call *call); /* NULL: shapes of input 0 */
+} keel_brought;
+
+struct keel_schema {
   const char *domain, *name;
   uint32_t since; /* opset version of these semantics */
   uint32_t flags;
@@ -61,16 +70,14 @@ typedef struct keel_schema {
   keel_status (*infer)(keel_infer *infer);
   /* The runtime does it itself; KEEL_OP_CONTROL: prepares it, see control.h. */
   keel_status (*host)(keel_host_call *call);
-} keel_schema;
+  keel_brought brought; /* plugin NULL: it is the table's */
+};
 
 /* Prepares the registry, once in the process. */
 keel_status keel_schema_ready(void);
 
 /* A schema by name, or NULL. domain "" is "ai.onnx". */
 const keel_schema *keel_schema_find(const char *domain, const char *name);
-
-/* Fails with "no op ...", naming one with a like name, or the domains that there are. */
-keel_status keel_schema_missing(const char *domain, const char *name);
 
 /* Whether ops take the type, and not only pass it through. */
 bool keel_dtype_is_there(kd_dtype dtype);

@@ -1,6 +1,7 @@
 /* builder.c - keel_builder: programs made call by call. */
 #include "context.h"
 #include "memory/copy.h"
+#include "ops/vendor.h"
 #include "program/function.h"
 
 struct keel_builder {
@@ -122,8 +123,8 @@ static keel_status add_op(keel_builder *builder, const char *name,
   if (colons)
     snprintf(domain, sizeof domain, "%.*s", (int)(colons - name), name);
   const char *bare = colons ? colons + 2 : name;
-  const keel_schema *schema = keel_schema_find(domain, bare);
-  if (!schema) return keel_schema_missing(domain, bare);
+  const keel_schema *schema = keel_op_find(function->context, domain, bare);
+  if (!schema) return keel_op_missing(function->context, domain, bare);
   if (schema->flags & KEEL_OP_CONTROL)
     return keel_fail(KD_UNIMPLEMENTED,
                      "the builder makes no nested functions for %s", name);

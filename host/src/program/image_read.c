@@ -226,8 +226,8 @@ static keel_status read_ops(reader *all) {
     TAKE(all, IMAGE_OPS, record);
     KEEL_TRY(string_at(all, record->domain, &domain));
     KEEL_TRY(string_at(all, record->name, &name));
-    KEEL_TRY(keel_verify_op(all->path, domain, name, record->since,
-                            &all->ops[all->op_count]));
+    KEEL_TRY(keel_verify_op(all->context, all->path, domain, name,
+                            record->since, &all->ops[all->op_count]));
   }
   return KD_OK;
 }

@@ -1,5 +1,6 @@
 /* verify.c - checks a program that comes from a file. */
 #include "program/verify.h"
+#include "ops/vendor.h"
 
 #include "context.h"
 #include "passes/passes.h"
@@ -124,13 +125,13 @@ keel_status keel_program_verify(keel_program *program, const char *path) {
   return status == KD_OK ? KD_OK : keel_while(status, "while reading %s", path);
 }
 
-keel_status keel_verify_op(const char *path, const char *domain,
-                           const char *name, uint32_t since,
+keel_status keel_verify_op(const keel_context *context, const char *path,
+                           const char *domain, const char *name, uint32_t since,
                            const keel_schema **out_schema) {
-  const keel_schema *schema = keel_schema_find(domain, name);
+  const keel_schema *schema = keel_op_find(context, domain, name);
   *out_schema = schema;
   if (!schema) {
-    keel_status status = keel_schema_missing(domain, name);
+    keel_status status = keel_op_missing(context, domain, name);
     if (status == KD_NOT_FOUND) status = KD_UNIMPLEMENTED;
     return keel_while(status, "while reading %s", path);
   }

@@ -13,8 +13,8 @@ keel_status keel_program_verify(keel_program *program, const char *path);
 
 /* An op's schema, for a file that was written with the meaning of opset `since`.
  * Returns KD_OK, KD_UNIMPLEMENTED (no such op), KD_INCOMPATIBLE (another meaning). */
-keel_status keel_verify_op(const char *path, const char *domain,
-                           const char *name, uint32_t since,
+keel_status keel_verify_op(const keel_context *context, const char *path,
+                           const char *domain, const char *name, uint32_t since,
                            const keel_schema **out_schema);
 
 /* The device that a file names. Returns KD_OK, KD_NOT_FOUND. */

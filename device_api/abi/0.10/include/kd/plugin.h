@@ -10,6 +10,7 @@
 #include <kd/host.h>
 #include <kd/kernel.h>
 #include <kd/memory.h>
+#include <kd/op.h>
 #include <kd/profile.h>
 #include <kd/region.h>
 #include <kd/stream.h>
@@ -136,6 +137,10 @@ typedef struct kd_plugin {
   /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says
    * who defined it, so that no registry is needed. May be NULL. */
   const void *(*extension)(kd_instance *instance, const char *name);
+
+  const kd_op_def *ops; /* an array of op_count ops that the plugin brings */
+  uint32_t op_count;
+  uint32_t reserved;
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries

@@ -1,0 +1,101 @@
+/* kd/op.h - ops that a plugin brings: their arguments, attributes and shapes.
+ *
+ * An option. A model may then have nodes of the vendor's own domain, as of any
+ * other: the host checks them, infers their types, folds and shares them, and
+ * gives them to whatever kernels and compilers take them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef KD_OP_H
+#define KD_OP_H
+
+#include <kd/host.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KD_PARAM_OPTIONAL 0x1u /* a node may leave it out */
+#define KD_PARAM_VARIADIC 0x2u /* the last one: once or more often */
+
+/* An input or output of an op. Arrays of them are stepped by the first one's
+ * struct_size. */
+typedef struct kd_op_param {
+  uint32_t struct_size; /* sizeof(kd_op_param) as the plugin knew it */
+  uint32_t flags;       /* KD_PARAM_* */
+  const char *name;
+  uint64_t types;    /* the set of KD_TYPES(...) allowed; 0: any */
+  uint32_t variable; /* 1 to 8: all arguments of one number have one element
+                        type; 0: it has its own */
+  uint32_t reserved;
+} kd_op_param;
+
+#define KD_OP_ATTR_REQUIRED 0x1u /* a node without it is refused */
+#define KD_OP_ATTR_DEFAULT  0x2u /* a node without it has i, f or s below */
+
+/* An attribute of an op. Arrays of them are stepped by the first one's
+ * struct_size. */
+typedef struct kd_op_attr {
+  uint32_t struct_size; /* sizeof(kd_op_attr) as the plugin knew it */
+  uint32_t flags;       /* KD_OP_ATTR_* */
+  const char *name;
+  uint32_t kind; /* KD_ATTR_*, but KD_ATTR_GRAPH */
+  float f;       /* defaults, by kind: lists and tensors have none */
+  int64_t i;
+  const char *s;
+} kd_op_attr;
+
+/* The element type and shape of an output. */
+typedef struct kd_op_type {
+  kd_dtype dtype;
+  uint32_t rank; /* at most KD_MAX_RANK */
+  int64_t dims[KD_MAX_RANK];
+} kd_op_type;
+
+/* What a shape function is asked. All is borrowed for the call. */
+typedef struct kd_op_call {
+  uint32_t struct_size; /* sizeof(kd_op_call) as the host knew it */
+  uint32_t output_count;
+  const kd_host *host;
+  const kd_node *node; /* attributes and input types, all known; of constants
+                          only those that value_inputs names; no output types */
+  kd_op_type *outputs; /* to fill: dtype comes set where the definition says it
+                          (one type, or that of a variable), else KD_NONE; rank
+                          comes as KD_RANK_UNKNOWN */
+} kd_op_call;
+
+/* An op, of one version. Its outputs depend on nothing but its inputs and
+ * attributes: the host may run it once for several nodes that are equal, or
+ * ahead of time. Definitions stand in an array that the host steps by the first
+ * one's struct_size.
+ *
+ * The host refuses a definition, with the kernels that the plugin has for it,
+ * where another plugin has defined the op otherwise; equal ones, but for `infer`,
+ * are one op, and the first is asked. */
+typedef struct kd_op_def {
+  uint32_t struct_size; /* sizeof(kd_op_def) as the plugin knew it */
+  uint32_t flags;       /* none yet */
+  const char *domain;   /* the vendor's: "com.acme"; not "ai.onnx", "keel" */
+  const char *name;
+  uint32_t version;      /* 1 or more; kd_node_table.opset gives it */
+  uint32_t value_inputs; /* bit i: `infer` reads the value of input i, a list of
+                            axes, say; it is asked when the value is known */
+  const kd_op_param *inputs;  /* optional ones last; at most 32 */
+  const kd_op_param *outputs; /* 1 to 4 */
+  const kd_op_attr *attrs;    /* at most 64 */
+  uint32_t input_count;
+  uint32_t output_count;
+  uint32_t attr_count;
+  uint32_t reserved;
+
+  /* Says what type each output has. Any thread, at any time after the entry
+   * function has returned, also without a device and before `open`; it only
+   * calls host->node and host->fail, and what it says depends on the node alone.
+   * NULL: each output has the shape of the first input.
+   * Returns KD_OK, KD_INVALID_ARGUMENT (the inputs or attributes don't fit, with
+   * the reason by host->fail), KD_UNIMPLEMENTED. */
+  kd_status (*infer)(const kd_op_call *call);
+} kd_op_def;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KD_OP_H */

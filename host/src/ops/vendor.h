@@ -1,0 +1,27 @@
+/* vendor.h - all ops of a context: those of Keel's table, and those that plugins bring. */
+#ifndef KEEL_VENDOR_H
+#define KEEL_VENDOR_H
+
+#include "ops/schema.h"
+
+/* An op by name, or NULL. domain "" is "ai.onnx".
+ * context  NULL: those of the table alone */
+const keel_schema *keel_op_find(const keel_context *context, const char *domain,
+                                const char *name);
+
+/* All ops: the table's, in its order, then those that plugins brought; NULL past the
+ * last. */
+const keel_schema *keel_op_at(const keel_context *context, uint32_t index);
+
+/* Fails with "no op ...", naming one with a like name, or the domains that there are.
+ * Returns KD_NOT_FOUND. */
+keel_status keel_op_missing(const keel_context *context, const char *domain,
+                            const char *name);
+
+/* Whether two are one op: name, version, arguments and attributes. */
+bool keel_schema_equal(const keel_schema *a, const keel_schema *b);
+
+/* The shape function of ops that plugins bring: asks theirs, and checks the answer. */
+keel_status keel_shape_brought(keel_infer *infer);
+
+#endif /* KEEL_VENDOR_H */
