@@ -40,6 +40,7 @@ enum {
   QUANTIZE,
   AVERAGE_POOL,
   RANDOM,
+  HALVE, /* its own: every second element */
   OPS,
 };
 
@@ -279,6 +280,7 @@ static real bent(const op_call *c, value *const *in, const value *y, int64_t i,
 
 /* How many elements are stored. */
 static int64_t stored(const op_call *c, int64_t n) {
+  if (BUG(halve_short) && c->op == HALVE && n > 1) return n - 1;
   if (!is_unary(c->op) && !is_binary(c->op)) return n;
   if (BUG(vector_tail) && n > 8) return n & ~INT64_C(7);
   if (is_binary(c->op))
@@ -339,6 +341,12 @@ static void run_random(const op_call *c, value *y) {
   }
 }
 
+static void run_halve(const value *x, value *y) {
+  int64_t last = x->dims[x->rank - 1], half = y->dims[y->rank - 1];
+  for (int64_t i = 0; i < y->count; i++)
+    y->x[i] = x->x[i / half * last + i % half * 2];
+}
+
 static bool run_reference(const op_call *c, value *const *in, value **out) {
   kd_node_table read = {0};
   size_t size = sim_host->node->struct_size;
@@ -396,6 +404,8 @@ static kd_status run(const op_call *c, value *const *in, value **out) {
   bend_inputs(c, in);
   if (c->op == RANDOM)
     run_random(c, y);
+  else if (c->op == HALVE)
+    run_halve(in[0], y);
   else if (!run_reference(c, in, out))
     return KD_UNIMPLEMENTED;
   value *plain = value_copy(y);
@@ -746,6 +756,7 @@ kd_kernel_def sim_kernels[OPS + 4] = {
         .output_types = {KD_TYPES(KD_U8) | KD_TYPES(KD_I8)}),
     PLAIN("AveragePool", AVERAGE_POOL, F),
     DEF("RandomUniform", RANDOM, 0, .supports = NULL, .output_types = {F32}),
+    DEF("Halve", HALVE, F32, .domain = "x.keel.sim"),
 };
 uint32_t sim_kernel_count = OPS;
 

@@ -429,6 +429,8 @@ static kd_plugin plugin = {
     .run_end = run_end,
     .device_status = device_status,
     .extension = extension,
+    .ops = sim_ops,
+    .op_count = 1,
 };
 
 static struct {
@@ -464,6 +466,7 @@ static void bare_tables(void) {
 
 static void set_tables(void) {
   sim_kernels_init();
+  sim_ops_init();
   plugin.kernel_count = BUG(list_late) ? 0 : sim_kernel_count;
   if (ODD(few_ops)) plugin.kernel_count = 3;
   if (BUG(abi_min_above)) plugin.abi_min = KD_VERSION(0, 12);
@@ -482,6 +485,7 @@ static void set_tables(void) {
     sim_streams.flush = NULL;
     sim_streams.synchronize = NULL;
   }
+  if (BUG(op_unused)) plugin.regions = NULL;
   if (ODD(inline_streams)) plugin.collectives = NULL;
   if (ODD(bare)) {
     bare_tables();

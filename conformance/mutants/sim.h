@@ -35,6 +35,8 @@ extern uint32_t
 #define ODD(name) (sim_mode == O_##name)
 
 extern const kd_host *sim_host;
+extern kd_op_def sim_ops[1]; /* ops.c */
+void sim_ops_init(void);
 #define FAIL(...) sim_host->fail(__VA_ARGS__)
 
 struct kd_device {

@@ -1,6 +1,7 @@
 /* kernel.c - definitions, instances, launches: all but what is computed. */
 #include <math.h>
 
+#include "ops/vendor.h"
 #include "rules/cases.h"
 #include "rules/rules.h"
 
@@ -55,8 +56,8 @@ static void kernel_def_valid(void) {
                   "definition %u lacks its op or enqueue", i))
       continue;
     const char *domain = def->domain ? def->domain : "ai.onnx";
-    const keel_schema *schema =
-        keel_schema_find(!strcmp(domain, "ai.onnx") ? "" : domain, def->op);
+    const keel_schema *schema = keel_op_find(
+        kc_ops(), !strcmp(domain, "ai.onnx") ? "" : domain, def->op);
     bool ours = !strcmp(domain, "ai.onnx") || !strcmp(domain, "keel");
     known += schema != NULL;
     kc_check(!def->opset_max || def->opset_min <= def->opset_max,

@@ -1,5 +1,6 @@
 /* run.c - nodes, tensors on the device, launches. */
 #include "suite/run.h"
+#include "ops/vendor.h"
 
 #include <math.h>
 
@@ -39,9 +40,9 @@ static bool infer(kc_node *node, const kc_op *op) {
 static kc_node *begin_node(const kc_op *op) {
   if (keel_schema_ready() != KD_OK) return NULL;
   const keel_schema *schema =
-      keel_schema_find(op->domain ? op->domain : "", op->name);
+      keel_op_find(kc_ops(), op->domain ? op->domain : "", op->name);
   if (!schema) {
-    keel_schema_missing(op->domain ? op->domain : "", op->name);
+    keel_op_missing(kc_ops(), op->domain ? op->domain : "", op->name);
     return NULL;
   }
   kc_node *node = kc_take(sizeof *node);
@@ -59,10 +60,10 @@ static kc_node *begin_node(const kc_op *op) {
   return node;
 }
 
-kc_node *kc_node_make(const kc_op *op, char *why, size_t size) {
+kc_node *kc_node_asked(const kc_op *op) {
   kc_node *node = begin_node(op);
   bool good = node != NULL;
-  for (uint32_t i = 0; i < op->in_count && good; i++) {
+  for (uint32_t i = 0; good && i < op->in_count; i++) {
     if (!op->in[i]) continue;
     good = keel_type_of(op->in[i]->dtype, op->in[i]->rank, op->in[i]->dims,
                         &node->in[i]) == KD_OK;
@@ -71,8 +72,14 @@ kc_node *kc_node_make(const kc_op *op, char *why, size_t size) {
     if (op->constants >> i & 1) node->constants[i] = &node->shells[i];
   }
   if (good && op->constants) node->node.constants = node->constants;
-  if (good) good = infer(node, op);
   if (good) return node;
+  kc_node_free(node);
+  return NULL;
+}
+
+kc_node *kc_node_make(const kc_op *op, char *why, size_t size) {
+  kc_node *node = kc_node_asked(op);
+  if (node && infer(node, op)) return node;
   if (why) snprintf(why, size, "%s", keel_message());
   kc_node_free(node);
   return NULL;

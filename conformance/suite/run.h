@@ -37,10 +37,19 @@ typedef struct kc_node {
 /* Makes the node: attributes checked, types inferred by the op's schema. NULL
  * where the schema refuses it; `why` (may be NULL) says what it says. */
 kc_node *kc_node_make(const kc_op *op, char *why, size_t size);
+/* The same without types of its outputs, as a shape function gets it. */
+kc_node *kc_node_asked(const kc_op *op);
 /* A node of a type with dims of the rule's own, which no tensor could have. */
 kc_node *kc_node_typed(const kc_op *op, const keel_type *const *in,
                        const keel_type *const *out);
 void kc_node_free(kc_node *node);
+
+/* The plugin's own ops, read as the host reads them; none before kc_load. */
+const keel_context *kc_ops(void);
+/* One of them; NULL past the last. */
+const keel_schema *kc_own_op(uint32_t index);
+/* Why the host refuses one of them, or all: "" where it refuses none. */
+const char *kc_ops_refused(void);
 
 /* Whether a definition fits a node by its domain, op, opset and types, as the
  * host would find it; supports is not asked. */

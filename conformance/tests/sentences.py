@@ -39,6 +39,7 @@ HOST = [
     ("help.h", "kd/help.h"), ("host.h", "never blocks;"), ("memory.h", "bytes, never 0"),
     ("kernel.h", "Must not be recorded"), ("kernel.h", "So a kernel never meets"),
     ("kernel.h", "Weights and vectors are always"),
+    ("op.h", "a node without it"), ("op.h", "of constants only"),
     ("tensor.h", "they never grow"), ("tensor.h", "A kernel meets it only"),
     ("tensor.h", "The data never changes"), ("tensor.h", "Typed data somewhere"),
 ]

@@ -3,7 +3,7 @@
 # expectations, reports that were tampered with.
 # usage: suite_test.sh SUITE CPU MINIMAL SIM
 set -u
-suite=$1 cpu=$2 minimal=$3 sim=$4 npu=$5
+suite=$1 cpu=$2 minimal=$3 sim=$4 npu=$5 acme=$6
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export XDG_STATE_HOME="$scratch/state"
@@ -37,6 +37,7 @@ status 0 "$suite" run "$sim" --out "$scratch/sim" --time-scale 3
 says 'level 3 compile + profile + peer + collective + external'
 # a device of whole graphs, without kernels
 status 0 "$suite" run "$npu" --out "$scratch/npu" --time-scale 3
+status 0 "$suite" run "$acme" --out "$scratch/acme" --time-scale 3
 says ' 0 failed, '
 # regions: what this plugin claims is looked for; a level that nothing was found to test
 # is not proven
