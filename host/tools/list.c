@@ -219,7 +219,7 @@ static void types_text(uint64_t types, char *text, size_t size) {
 }
 
 typedef struct row {
-  const char *op;
+  char op[130]; /* with its domain, but for ONNX's */
   uint64_t types;
   bool any; /* one definition takes all that the op allows */
 } row;
@@ -234,9 +234,13 @@ static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
   uint32_t count = 0;
   for (uint32_t i = 0; keel_device_kernel(device, i, &facts) == KD_OK; i++) {
     uint32_t at = 0;
-    while (at < count && strcmp(rows[at].op, facts.op) != 0)
+    row made = {.types = 0};
+    bool plain = !strcmp(facts.domain, "ai.onnx");
+    snprintf(made.op, sizeof made.op, "%s%s%s", plain ? "" : facts.domain,
+             plain ? "" : "::", facts.op);
+    while (at < count && strcmp(rows[at].op, made.op) != 0)
       at++;
-    if (at == count && count < room) rows[count++] = (row){.op = facts.op};
+    if (at == count && count < room) rows[count++] = made;
     if (at < room) {
       rows[at].types |= facts.input_types[0];
       rows[at].any |= facts.input_types[0] == every;
