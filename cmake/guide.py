@@ -15,11 +15,11 @@ PLUGINS = {  # their names, and the folders of their sources
     "opencl": ["plugins/opencl", "plugins/families"],
     "vulkan": ["plugins/vulkan", "plugins/families"],
     "cuda": ["plugins/cuda", "plugins/families"], "sim": ["conformance/mutants"],
-    "graph_npu": ["samples/graph_npu"],
+    "graph_npu": ["samples/graph_npu"], "acme": ["samples/acme_ops"],
 }
 # the name that the host has for its copy of a table
 MEMBERS = {
-    "kd_plugin": "table", "kd_memory_table": "memory", "kd_kernel_def": "def",
+    "kd_plugin": "table", "kd_memory_table": "memory", "kd_kernel_def": "def", "kd_op_def": "own",
     "kd_stream_table": "streams", "kd_event_table": "events",
     "kd_capture_table": "capture", "kd_region_table": "regions",
     "kd_profile_table": "profile", "kd_peer_table": "peer",
@@ -30,6 +30,7 @@ TABLES = [  # table, header, level, needed slots, what the host does without one
      "open close device_count device_info device_open device_close", ""),
     ("kd_memory_table", "memory.h", "core", "allocate release copy_in copy_out", ""),
     ("kd_kernel_def", "kernel.h", "core", "enqueue", ""),
+    ("kd_op_def", "op.h", "core", "", ""),
     ("kd_stream_table", "stream.h", "async", "create destroy wait", ""),
     ("kd_event_table", "stream.h", "async", "create destroy record query wait", ""),
     ("kd_capture_table", "capture.h", "replay", "begin end launch destroy", ""),
@@ -59,6 +60,7 @@ WITHOUT = {
     "kd_kernel_def.create": "calls enqueue with kernel NULL",
     "kd_kernel_def.workspace": "gives none",
     "kd_kernel_def.destroy": "refuses the plugin if `create` is there",
+    "kd_op_def.infer": "gives each output the shape of the first input",
     "kd_plugin.space": "takes the device to have one space, of which nothing is known",
     "kd_plugin.run_begin": "nothing", "kd_plugin.run_end": "nothing",
     "kd_plugin.device_status": "assumes that the device works",
