@@ -104,6 +104,12 @@ static kd_status read_options(const kd_host *host) {
   static volatile char copy[256];
   if (BUG(option_crash) && threads && !*threads) abort();
   if (BUG(option_strcpy) && name && strlen(name) > sizeof copy) abort();
+  if (BUG(option_unlisted)) host->option(host, "secret");
+  const char *ring = host->option(host, "ring");
+  if (BUG(option_default_refused) && ring)
+    return host->fail(KD_INVALID_ARGUMENT, "option ring is \"%s\"", ring);
+  if (!ring) ring = getenv("KEEL_SIM_RING"); /* not every host reads it */
+  sim_ring = ring ? (uint32_t)strtoul(ring, NULL, 10) : 0;
   if (BUG(needs_home) && access(getenv("HOME") ? getenv("HOME") : "", W_OK))
     return host->fail(KD_UNAVAILABLE, "HOME can't be written");
   if (BUG(extension_used)) {
@@ -398,6 +404,22 @@ static const void *extension(kd_instance *instance, const char *name) {
   return BUG(extension_any) || !strcmp(name, "x.keel.sim/1") ? table : NULL;
 }
 
+#define OPTION .struct_size = sizeof(kd_option_def), .name
+
+static kd_option_def options[] = {
+    {OPTION = "ring", .type = KD_OPTION_INTEGER, .default_value = "0",
+     .doc = "How much work a stream takes before it is full; 0: any."},
+    {OPTION = "lose", .type = KD_OPTION_INTEGER, .default_value = "0",
+     .doc = "The launch at which a device is lost; 0: none."},
+    {OPTION = "lose_copy", .type = KD_OPTION_INTEGER, .default_value = "0",
+     .doc = "The copy at which a device is lost; 0: none."},
+    {OPTION = "integrated", .choices = "yes",
+     .doc = "The device says that its memory is the host's."},
+    {OPTION = "name", .doc = "A text that nothing is done with."},
+    {OPTION = "threads", .type = KD_OPTION_INTEGER,
+     .doc = "A number that nothing is done with."},
+};
+
 /* ---- the table ---------------------------------------------------------------------------- */
 
 static kd_plugin plugin = {
@@ -429,6 +451,8 @@ static kd_plugin plugin = {
     .run_end = run_end,
     .device_status = device_status,
     .extension = extension,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 static struct {
@@ -462,8 +486,17 @@ static void bare_tables(void) {
   plugin.external = NULL;
 }
 
+static void set_options(void) {
+  if (BUG(option_nameless)) options[1].name = NULL;
+  if (BUG(option_twice)) options[2].name = options[1].name;
+  if (BUG(option_size_zero)) options[0].struct_size = 0;
+  if (BUG(option_undocumented)) options[4].doc = NULL;
+  if (BUG(option_default_misfit)) options[3].default_value = "no";
+}
+
 static void set_tables(void) {
   sim_kernels_init();
+  set_options();
   plugin.kernel_count = BUG(list_late) ? 0 : sim_kernel_count;
   if (ODD(few_ops)) plugin.kernel_count = 3;
   if (BUG(abi_min_above)) plugin.abi_min = KD_VERSION(0, 12);
@@ -495,13 +528,13 @@ static void set_tables(void) {
     plugin.run_begin = plugin.run_end = NULL;
     plugin.device_status = NULL;
     plugin.extension = NULL;
+    plugin.options = NULL;
+    plugin.option_count = 0;
   }
 }
 
 __attribute__((constructor)) static void at_load(void) {
-  const char *ring = getenv("KEEL_SIM_RING");
   sim_mode = find_mode(getenv("KEEL_SIM"));
-  sim_ring = ring ? (uint32_t)strtoul(ring, NULL, 10) : 0;
   set_tables();
   if (BUG(entry_thread)) start(for_ever, NULL);
 }

@@ -5,6 +5,7 @@
  * does not do, and the host does without.
  *
  *   level 0  core      plugin.h   who the plugin is, its devices
+ *                      option.h   what users may set
  *                      device.h   the facts of a device
  *                      memory.h   allocate, release, copy
  *                      kernel.h   which ops it can do, and how to run them

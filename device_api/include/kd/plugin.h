@@ -10,6 +10,7 @@
 #include <kd/host.h>
 #include <kd/kernel.h>
 #include <kd/memory.h>
+#include <kd/option.h>
 #include <kd/profile.h>
 #include <kd/region.h>
 #include <kd/stream.h>
@@ -136,6 +137,17 @@ typedef struct kd_plugin {
   /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says
    * who defined it, so that no registry is needed. May be NULL. */
   const void *(*extension)(kd_instance *instance, const char *name);
+
+  /* The options, all that the plugin ever asks kd_host.option for: an array of
+   * option_count definitions, stepped by the first one's struct_size. The host
+   * lists them. It refuses the plugin before `open` where the application or
+   * the manifest gives one that is not listed, or anybody a value that is not
+   * of its type or choices.
+   * NULL: nothing is known of them, and the host passes on whatever it has; not
+   * NULL, and option_count 0: there are none. */
+  const kd_option_def *options;
+  uint32_t option_count;
+  uint32_t reserved_options;
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries

@@ -45,7 +45,9 @@ typedef struct keel_context_params {
    * machine's memory. */
   uint64_t memory_limit;
 
-  /* Options of plugins, "plugin.name=value". */
+  /* Options of plugins, "plugin.name=value". A plugin that lists its options
+   * (keel_plugin_option) is refused where it is given one that it doesn't have, or
+   * a value that doesn't fit. */
   const char *const *options;
   uint32_t option_count;
   uint32_t reserved;
@@ -107,6 +109,25 @@ typedef struct keel_plugin_info {
 KEEL_API uint32_t keel_plugin_count(const keel_context *context);
 KEEL_API keel_status keel_plugin_at(const keel_context *context, uint32_t index,
                                     keel_plugin_info *out_info);
+
+/* An option of a plugin, which its device's behaviour may hang on: given as
+ * "plugin.name=value" in keel_context_params, in its manifest, or by the variable
+ * KEEL_<PLUGIN>_<NAME>. */
+typedef struct keel_option_facts {
+  const char *name;
+  uint32_t type;             /* KD_OPTION_* of kd/option.h */
+  const char *choices;       /* the values there are, "auto|on|off"; or NULL */
+  const char *default_value; /* what holds where nobody gives one, or NULL */
+  const char *doc;           /* one sentence, or "" */
+} keel_option_facts;
+
+/* An option by its index, of the plugin by its own; also of one that was refused for an
+ * option. The strings live as long as the context.
+ * Returns KD_OK, KD_OUT_OF_RANGE (no such plugin, or past its last option),
+ * KD_UNIMPLEMENTED (the plugin was not loaded, or doesn't say what options it has). */
+KEEL_API keel_status keel_plugin_option(const keel_context *context,
+                                        uint32_t plugin, uint32_t index,
+                                        keel_option_facts *out_facts);
 
 /* Devices, in a stable order: by plugin as found, then by the plugin's. */
 KEEL_API uint32_t keel_device_count(const keel_context *context);

@@ -39,6 +39,13 @@ keel_status keel_flags_of_kernel(const keel_plugin *plugin,
   return check(plugin, what, def->flags, KERNEL_FLAGS);
 }
 
+keel_status keel_flags_of_option(const keel_plugin *plugin,
+                                 const kd_option_def *def) {
+  char what[64];
+  snprintf(what, sizeof what, "option %s", def->name);
+  return check(plugin, what, def->flags, 0);
+}
+
 keel_status keel_flags_of_device(const keel_device *device) {
   return check(device->plugin, device->name, device->info.flags, DEVICE_FLAGS);
 }

@@ -23,11 +23,19 @@
 #define COLLECTIVE 18
 #define PLUGIN_BIT \
   19 /* these: a bit that must be understood, and is not known */
-#define DEVICE_BIT  20
-#define SPACE_BIT   21
-#define KERNEL_BIT  22
-#define HINT_BITS   23 /* hints that nobody knows, everywhere: legal */
-#define NO_INSTANCE 24 /* open gives none */
+#define DEVICE_BIT   20
+#define SPACE_BIT    21
+#define KERNEL_BIT   22
+#define HINT_BITS    23 /* hints that nobody knows, everywhere: legal */
+#define NO_INSTANCE  24 /* open gives none */
+#define OPTION_NULL  25 /* these: a list of options that can't be read */
+#define OPTION_NAME  26
+#define OPTION_TWICE 27
+#define OPTION_SHORT 28
+#define OPTION_NONE  29 /* options is NULL, option_count is not */
+#define OPTION_BIT   30 /* one that must be understood, and is not known */
+#define OPTIONS      31 /* a sound list of longer definitions: legal */
+#define OPTIONS_NO   32 /* says that it has none: legal */
 
 #define LATER_BIT   (UINT32_C(1) << 23)
 #define LATER_HINTS UINT32_C(0xf0000000)
@@ -162,6 +170,33 @@ static const kd_kernel_def kernels[] = {
 };
 #endif
 
+#if CASE >= OPTION_NULL && CASE <= OPTIONS_NO
+/* As a later ABI may have it. */
+typedef struct longer_option {
+  kd_option_def known;
+  uint64_t later;
+} longer_option;
+
+#define OPTION                                                                \
+  .struct_size = CASE == OPTION_SHORT ? 40 : (uint32_t)sizeof(longer_option), \
+  .doc = "It does nothing.", .name
+
+static const longer_option options[] = {
+    {{OPTION = "queue", .type = KD_OPTION_INTEGER, .default_value = "4"},
+     ~UINT64_C(0)},
+    {{OPTION = CASE == OPTION_NULL    ? NULL
+               : CASE == OPTION_NAME  ? "Queue-2"
+               : CASE == OPTION_TWICE ? "queue"
+                                      : "share",
+      .type = KD_OPTION_REAL,
+      .flags = CASE == OPTION_BIT ? LATER_BIT : LATER_HINTS},
+     ~UINT64_C(0)},
+    {{OPTION = "mode", .choices = "fast|safe", .default_value = "safe"},
+     ~UINT64_C(0)},
+    {{OPTION = "later", .type = 77}, ~UINT64_C(0)},
+};
+#endif
+
 static const struct {
   kd_plugin known;
   uint64_t later[8]; /* what a newer ABI might have appended */
@@ -206,6 +241,11 @@ static const struct {
 #if CASE == STRIDE || CASE == KERNEL_BIT || CASE == HINT_BITS
                .kernels = kernels,
                .kernel_count = sizeof kernels / sizeof *kernels,
+#endif
+#if CASE >= OPTION_NULL && CASE <= OPTIONS_NO
+               .options = CASE == OPTION_NONE ? NULL : &options[0].known,
+               .option_count =
+                   CASE == OPTIONS_NO ? 0 : sizeof options / sizeof *options,
 #endif
            },
            {~UINT64_C(0)}};
