@@ -261,6 +261,25 @@ static const kd_memory_table memory = {
     .unmap = unmap,
 };
 
+static const kd_option_def options[] = {
+    {.struct_size = sizeof(kd_option_def),
+     .name = "isa",
+     .choices = "base|avx2|avx512",
+     .doc = "The instruction set that kernels use; without it, the best that"
+            " the processor has."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "products",
+     .choices = "tiles|openblas",
+     .default_value = "tiles",
+     .doc = "Who computes matrix products: Keel's own loops, or OpenBLAS where"
+            " it is installed."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "regions",
+     .choices = "on|off",
+     .default_value = "on",
+     .doc = "Chains of ops run as one loop; off leaves ops apart."},
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -279,6 +298,8 @@ static const kd_plugin plugin = {
     .regions = &cpu_regions,
     .kernels = cpu_kernels,
     .kernel_count = CPU_KERNEL_COUNT,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

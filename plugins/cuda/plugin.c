@@ -331,6 +331,28 @@ static void device_close(kd_device *d) {
   cuda_host->release(cuda_host, d);
 }
 
+#define PATH_OPTION(name_, doc_) \
+  { .struct_size = sizeof(kd_option_def), .name = (name_), .doc = (doc_) }
+
+static const kd_option_def options[] = {
+    PATH_OPTION("driver", "A path of libcuda.so.1; without it, the system's."),
+    PATH_OPTION("nvrtc", "A path of libnvrtc; without it, the newest found."),
+    PATH_OPTION("cublaslt",
+                "A path of libcublasLt, or off: products are then"
+                " all by the plugin's own kernels."),
+    PATH_OPTION("cudnn",
+                "A path of libcudnn, or off: convolutions are then all"
+                " by the plugin's own kernels."),
+    {.struct_size = sizeof(kd_option_def),
+     .name = "tf32",
+     .choices = "on|off",
+     .default_value = "off",
+     .doc = "Products and convolutions of f32 take operands of 11 bits, on"
+            " tensor cores."},
+    FAM_TILES_OPTION,
+    FAM_SCRIPT_OPTION,
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -356,6 +378,8 @@ static const kd_plugin plugin = {
     .capture = &cuda_capture,
     .profile = &cuda_profile,
     .peer = &cuda_peer,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

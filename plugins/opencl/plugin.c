@@ -316,6 +316,17 @@ static kd_status device_status(kd_device *d) {
              : KD_OK;
 }
 
+static const kd_option_def options[] = {
+    FAM_TILES_OPTION,
+    {.struct_size = sizeof(kd_option_def),
+     .name = "commands",
+     .choices = "auto|on|off",
+     .default_value = "auto",
+     .doc = "Recordings become command buffers of the driver; auto: not on"
+            " processors, where lists are as fast."},
+    FAM_SCRIPT_OPTION,
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -341,6 +352,8 @@ static const kd_plugin plugin = {
     .events = &ocl_events,
     .capture = &ocl_capture,
     .profile = &ocl_profile,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

@@ -487,6 +487,23 @@ static kd_status device_status(kd_device *d) {
              : KD_OK;
 }
 
+static const kd_option_def options[] = {
+    FAM_TILES_OPTION,
+    {.struct_size = sizeof(kd_option_def),
+     .name = "compiler",
+     .choices = "auto|off",
+     .default_value = "auto",
+     .doc = "Kernels are compiled as they are needed, where shaderc is"
+            " installed; off: only those that were built with the plugin."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "validation",
+     .choices = "on|off",
+     .default_value = "off",
+     .doc = "The Khronos validation layer watches the plugin, and ends the"
+            " process at its first message."},
+    FAM_SCRIPT_OPTION,
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -511,6 +528,8 @@ static const kd_plugin plugin = {
     .events = &vlk_events,
     .capture = &vlk_capture,
     .profile = &vlk_profile,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)
