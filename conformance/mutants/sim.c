@@ -352,6 +352,53 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
+/* ---- properties ----------------------------------------------------------------- */
+
+/* "clock" and so on; what is of the moment changes with each call. */
+static kd_property property_of(uint32_t index) {
+  static int moment;
+  kd_property all[] = {
+      {.name = "architecture", .type = KD_PROPERTY_TEXT, .text = "sim-1"},
+      {.name = "clock",
+       .unit = BUG(property_unit) ? "MHz" : "Hz",
+       .type = KD_PROPERTY_INTEGER,
+       .integer = BUG(property_unit) ? 1000 : 1000000000},
+      {.name = "temperature",
+       .unit = "C",
+       .type = KD_PROPERTY_REAL,
+       .flags = BUG(property_drifts) ? 0 : KD_PROPERTY_CHANGES,
+       .real = 40 + ++moment % 7 * 0.5},
+      {.name = "power",
+       .unit = "W",
+       .type = moment % 2 ? KD_PROPERTY_NONE : KD_PROPERTY_REAL,
+       .flags = KD_PROPERTY_CHANGES,
+       .real = 11.5},
+      {.name = BUG(property_twice) ? "clock" : "sim.lanes",
+       .unit = BUG(property_twice) ? "Hz" : NULL,
+       .type = KD_PROPERTY_INTEGER,
+       .integer = BUG(property_twice) ? 1000000000 : 8},
+  };
+  if (BUG(property_nameless)) all[4].name = NULL;
+  if (BUG(property_garbled)) all[0].text = "sim\xff\n1";
+  if (BUG(property_doubled_fact)) all[4].name = "compute_units";
+  return all[index % 5];
+}
+
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  uint32_t size = out_property->struct_size;
+  if (device >= device_count(instance) && !BUG(property_any_device))
+    return FAIL(KD_OUT_OF_RANGE, "there is no device %u", device);
+  if (index >= 5 && !BUG(property_endless))
+    return FAIL(KD_OUT_OF_RANGE, "there are 5 properties");
+  if (BUG(property_memset))
+    memset((char *)out_property + 4, 0, sizeof *out_property + 12);
+  kd_property full = property_of(index);
+  full.struct_size = size;
+  memcpy(out_property, &full, size < sizeof full ? size : sizeof full);
+  return KD_OK;
+}
+
 static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   if (index >= device_count(instance))
@@ -453,6 +500,7 @@ static kd_plugin plugin = {
     .extension = extension,
     .options = options,
     .option_count = sizeof options / sizeof *options,
+    .property = property,
 };
 
 static struct {
@@ -530,6 +578,7 @@ static void set_tables(void) {
     plugin.extension = NULL;
     plugin.options = NULL;
     plugin.option_count = 0;
+    plugin.property = NULL;
   }
 }
 

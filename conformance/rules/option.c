@@ -40,8 +40,9 @@ static void check_choices(const kd_option_def *def) {
 static void check_words(const kd_option_def *def) {
   const char *doc = def->doc ? def->doc : "";
   size_t size = strlen(doc);
-  kc_check(size > 1 && size < 300 && !strpbrk(doc, "\n\r\t\x1b"),
-           "option %s: its doc is no sentence of one line", def->name);
+  kc_check(
+      size > 1 && size < 300 && kc_utf8(doc) && !strpbrk(doc, "\n\r\t\x1b"),
+      "option %s: its doc is no sentence of one line", def->name);
   kc_check(!def->default_value || keel_option_fits(def, def->default_value),
            "option %s: its default_value \"%.60s\" is none of its values",
            def->name, def->default_value ? def->default_value : "");

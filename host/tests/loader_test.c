@@ -352,6 +352,41 @@ static void a_refused_plugin_still_lists_its_options(void **state) {
   keel_close(context);
 }
 
+/* What makes no sense is not shown; what has no name is said. */
+static void odd_properties_do_no_harm(void **state) {
+  (void)state;
+  keel_context *context = open_with(BAD("PROPERTIES"), NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(context, 0);
+  keel_property p;
+  assert_int_equal(keel_device_property(device, 0, &p), KD_OK);
+  assert_string_equal(p.name, "sound");
+  assert_string_equal(p.unit, "W");
+  assert_true(p.type == KD_PROPERTY_REAL && p.real == 2.5);
+  assert_int_equal(keel_device_property(device, 1, &p), KD_OK);
+  assert_string_equal(p.unit, "a unit that is ");
+  assert_int_equal(p.type, KD_PROPERTY_NONE);
+  assert_int_equal(keel_device_property(device, 2, &p), KD_OK);
+  assert_int_equal(p.type, KD_PROPERTY_NONE);
+  assert_int_equal(keel_device_property(device, 3, &p), KD_OK);
+  assert_int_equal(strlen(p.name), 62); /* not half a character */
+  assert_int_equal(strlen(p.text), 254);
+  assert_int_equal(keel_device_property(device, 4, &p), KD_OK);
+  assert_string_equal(p.name, "later");
+  assert_int_equal(p.type, KD_PROPERTY_NONE);
+  assert_int_equal(keel_device_property(device, 5, &p), KD_INTERNAL);
+  expect_message("a property without a name; while property 5 of bad:0 was");
+  assert_int_equal(keel_device_property(device, 6, &p), KD_OUT_OF_RANGE);
+  expect_message("there are 6");
+  assert_int_equal(keel_device_find_property(device, "later", &p), KD_OK);
+  assert_int_equal(keel_device_find_property(device, "x", &p), KD_INTERNAL);
+  keel_close(context);
+  context = open_with(BAD("PROPERTY_ALL"), BAD("TWIN"), KEEL_NO_WORKERS);
+  device = keel_device_at(context, 0);
+  assert_int_equal(keel_device_find_property(device, "x", &p), KD_NOT_FOUND);
+  expect_message("bad:0 has no property \"x\"");
+  keel_close(context);
+}
+
 const kd_plugin *linked_entry(const kd_host *host); /* plugins/linked.c */
 
 static void plugins_may_be_linked_in(void **state) {
@@ -715,6 +750,7 @@ int main(void) {
       cmocka_unit_test(variables_are_options_too),
       cmocka_unit_test(options_are_listed),
       cmocka_unit_test(a_refused_plugin_still_lists_its_options),
+      cmocka_unit_test(odd_properties_do_no_harm),
       cmocka_unit_test(ops_younger_than_a_plugin_are_not_offered),
       cmocka_unit_test(plugins_may_be_linked_in),
       cmocka_unit_test(odd_but_legal_plugins_are_loaded),

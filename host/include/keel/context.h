@@ -163,6 +163,33 @@ typedef struct keel_device_facts {
 KEEL_API void keel_device_describe(const keel_device *device,
                                    keel_device_facts *out_facts);
 
+/* Something that is known of a device, for people and their tools: kd/property.h has the
+ * names that mean the same everywhere, with their units. */
+typedef struct keel_property {
+  char name[64];
+  char unit[16];  /* "Hz", "bytes", or "" */
+  uint32_t type;  /* KD_PROPERTY_*; says which of these is its value */
+  uint32_t flags; /* KD_PROPERTY_CHANGES: it is of the moment */
+  int64_t integer;
+  double real;
+  char text[256];
+} keel_property;
+
+/* A property by its index. The first are those that kd_device_info has and the plugin
+ * filled (driver, compute_units, memory, peak_flops_f32, bandwidth, pci, numa_node), then
+ * come the plugin's own, in an order that stays. Doesn't open the device. Any thread, but
+ * not from a callback of the runtime.
+ * Returns KD_OK, KD_OUT_OF_RANGE (past the last), or why the plugin can't say. */
+KEEL_API keel_status keel_device_property(const keel_device *device,
+                                          uint32_t index,
+                                          keel_property *out_property);
+
+/* The property of a name. Returns as keel_device_property, but KD_NOT_FOUND where the
+ * device has none of that name. */
+KEEL_API keel_status keel_device_find_property(const keel_device *device,
+                                               const char *name,
+                                               keel_property *out_property);
+
 /* What a device's memory is doing: the space where tensors live. */
 typedef struct keel_memory_facts {
   uint64_t total;     /* bytes, 0: not known */

@@ -65,6 +65,10 @@ void keel_plugin_close(keel_plugin *plugin);
 /* Fills the services that plugins call; see kd/host.h. */
 void keel_services_fill(keel_library *library);
 
+/* Copies a property that a plugin gave; what is too long is cut, a value that is none is
+ * KD_PROPERTY_NONE. Returns KD_OK, KD_INTERNAL (it has no name). */
+keel_status keel_property_copy(const kd_property *given, keel_property *out);
+
 /* ---- options ---- */
 
 /* kd_host.option. */

@@ -1,5 +1,6 @@
 /* bad.c - plugins that the loader must refuse, one for each CASE. */
 #include <kd/kd.h>
+#include <math.h>
 #include <string.h>
 #include "single.h"
 
@@ -36,6 +37,9 @@
 #define OPTION_BIT   30 /* one that must be understood, and is not known */
 #define OPTIONS      31 /* a sound list of longer definitions: legal */
 #define OPTIONS_NO   32 /* says that it has none: legal */
+#define PROPERTIES \
+  33 /* properties of every wrong kind, then one without a name */
+#define PROPERTY_ALL 34 /* a list of properties that has no end */
 
 #define LATER_BIT   (UINT32_C(1) << 23)
 #define LATER_HINTS UINT32_C(0xf0000000)
@@ -170,6 +174,31 @@ static const kd_kernel_def kernels[] = {
 };
 #endif
 
+#if CASE == PROPERTIES || CASE == PROPERTY_ALL
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  static char longest[400]; /* two bytes, then "ä" without an end */
+  static const kd_property all[] = {
+      {.name = "sound", .unit = "W", .type = KD_PROPERTY_REAL, .real = 2.5},
+      {.name = "infinite",
+       .unit = "a unit that is much too long",
+       .type = KD_PROPERTY_REAL,
+       .real = INFINITY},
+      {.name = "textless", .type = KD_PROPERTY_TEXT},
+      {.name = longest, .type = KD_PROPERTY_TEXT, .text = longest},
+      {.name = "later", .type = 77, .flags = LATER_BIT},
+      {.type = KD_PROPERTY_INTEGER},
+  };
+  (void)instance, (void)device;
+  for (size_t i = 0; i + 1 < sizeof longest; i++)
+    longest[i] = i < 2 ? 'x' : i % 2 ? '\xa4' : '\xc3';
+  if (CASE == PROPERTIES && index > 5)
+    return host->fail(KD_OUT_OF_RANGE, "there are 6");
+  *out_property = all[CASE == PROPERTIES ? index : 0];
+  return KD_OK;
+}
+#endif
+
 #if CASE >= OPTION_NULL && CASE <= OPTIONS_NO
 /* As a later ABI may have it. */
 typedef struct longer_option {
@@ -241,6 +270,9 @@ static const struct {
 #if CASE == STRIDE || CASE == KERNEL_BIT || CASE == HINT_BITS
                .kernels = kernels,
                .kernel_count = sizeof kernels / sizeof *kernels,
+#endif
+#if CASE == PROPERTIES || CASE == PROPERTY_ALL
+               .property = property,
 #endif
 #if CASE >= OPTION_NULL && CASE <= OPTIONS_NO
                .options = CASE == OPTION_NONE ? NULL : &options[0].known,

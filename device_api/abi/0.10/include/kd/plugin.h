@@ -12,6 +12,7 @@
 #include <kd/memory.h>
 #include <kd/option.h>
 #include <kd/profile.h>
+#include <kd/property.h>
 #include <kd/region.h>
 #include <kd/stream.h>
 
@@ -148,6 +149,15 @@ typedef struct kd_plugin {
   const kd_option_def *options;
   uint32_t option_count;
   uint32_t reserved_options;
+
+  /* What more is known of a device, one property by its index, without opening
+   * the device; it may be open. Which there are, and their order, stays from
+   * `open` to `close`. The host serialises it with device_info. May take
+   * milliseconds, as it is asked for people. NULL: nothing.
+   * Returns KD_OK, KD_OUT_OF_RANGE (no such device, or past its last property;
+   * there are at most 1000). */
+  kd_status (*property)(kd_instance *instance, uint32_t device, uint32_t index,
+                        kd_property *out_property);
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries
