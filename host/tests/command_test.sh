@@ -79,6 +79,12 @@ expect 0 "status     loaded" "$keel" plugins
 expect 0 "\"status\": \"OK\"" "$keel" plugins --json
 expect 1 "REFUSED" "$keel" plugins --plugin "$model"
 expect 0 "cpu:0" "$keel" devices
+expect 0 "memory" "$keel" devices --properties
+expect 0 "\"compute_units\": {\"value\": " "$keel" devices --properties --json
+"$keel" devices --properties --json 2>/dev/null | python3 -m json.tool >/dev/null ||
+  { echo "FAILED: properties are no JSON"; failed=1; }
+"$keel" plugins --options --json 2>/dev/null | python3 -m json.tool >/dev/null ||
+  { echo "FAILED: options are no JSON"; failed=1; }
 expect 0 "was refused" "$keel" devices --plugin "$model"
 expect 1 "look at the plugin's options" "$keel" plugins --option cpu.isa=abacus
 expect 1 "has no option \"iza\" (from the application); nearest are isa, " \

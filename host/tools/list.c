@@ -1,6 +1,7 @@
 /* list.c - `keel plugins`, `keel devices`, `keel ops`, `keel passes`. */
 #include <kd/device.h>
 #include <kd/option.h>
+#include <kd/property.h>
 
 #include "tool.h"
 
@@ -8,7 +9,7 @@
 typedef struct listing {
   common common;
   const char *device;
-  bool json, markdown, memory, options;
+  bool json, markdown, memory, options, properties;
   int result; /* -1: go on */
 } listing;
 
@@ -26,6 +27,9 @@ static listing parse(const char *command, const char *help, int argc,
       all.json = true;
     } else if (!strcmp(command, "devices") && !strcmp(argv[i], "--memory")) {
       all.memory = true;
+    } else if (!strcmp(command, "devices") &&
+               !strcmp(argv[i], "--properties")) {
+      all.properties = true;
     } else if (!strcmp(command, "plugins") && !strcmp(argv[i], "--options")) {
       all.options = true;
     } else if (ops && !strcmp(argv[i], "--markdown")) {
@@ -194,6 +198,54 @@ static void print_memory(keel_device *device, const keel_device_facts *facts) {
   }
 }
 
+static void print_value(const keel_property *property) {
+  if (property->type == KD_PROPERTY_TEXT)
+    printf("%s", property->text);
+  else if (property->type == KD_PROPERTY_REAL)
+    printf("%g", property->real);
+  else if (property->type == KD_PROPERTY_INTEGER)
+    printf("%lld", (long long)property->integer);
+  else
+    printf("not known now");
+}
+
+static void print_properties(const keel_device *device) {
+  keel_property property;
+  keel_status status = KD_OK;
+  uint32_t count = 0;
+  for (;; count++) {
+    status = keel_device_property(device, count, &property);
+    if (status != KD_OK) break;
+    printf("  %s%-20s ", count ? "           " : "properties ", property.name);
+    print_value(&property);
+    printf("%s%s\n", *property.unit ? " " : "", property.unit);
+  }
+  if (status != KD_OUT_OF_RANGE)
+    printf("  properties not known: %s\n", keel_message());
+}
+
+/* ", "properties": {"clock": {"value": 1000000000, "unit": "Hz"}, ...}" */
+static void print_properties_json(const keel_device *device) {
+  keel_property property;
+  printf(", \"properties\": {");
+  for (uint32_t i = 0; keel_device_property(device, i, &property) == KD_OK;
+       i++) {
+    printf("%s\n    ", i ? "," : "");
+    print_json_string(stdout, property.name);
+    printf(": {\"value\": ");
+    if (property.type == KD_PROPERTY_TEXT)
+      print_json_string(stdout, property.text);
+    else if (property.type == KD_PROPERTY_NONE)
+      printf("null");
+    else
+      print_value(&property);
+    printf(", \"unit\": ");
+    print_json_string(stdout, property.unit);
+    printf("}");
+  }
+  printf("}");
+}
+
 /* device: to ask for its memory, or NULL */
 static void print_device(const keel_device_facts *facts, keel_device *device) {
   static const char *const levels[] = {"core", "async", "replay", "compile"};
@@ -230,7 +282,8 @@ int keel_main_devices(int argc, char **argv) {
             "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those"
             " alone,\n\"-opencl\" all but those.\n\n"
             "  --json              as JSON\n"
-            "  --memory            opens them, and asks what is free\n",
+            "  --memory            opens them, and asks what is free\n"
+            "  --properties        and all that is known of each, with units\n",
             argc, argv);
   if (all.result >= 0) return all.result;
   keel_context *context = common_open(&all.common, 0);
@@ -243,6 +296,7 @@ int keel_main_devices(int argc, char **argv) {
     keel_device_describe(device, &facts);
     if (!all.json) {
       print_device(&facts, all.memory ? device : NULL);
+      if (all.properties) print_properties(device);
       continue;
     }
     printf("  {\"name\": \"%s\", \"product\": ", facts.name);
@@ -254,6 +308,7 @@ int keel_main_devices(int argc, char **argv) {
         (unsigned long long)facts.memory);
     print_json_string(stdout, facts.plugin);
     if (facts.same_as) printf(", \"same_as\": \"%s\"", facts.same_as);
+    if (all.properties) print_properties_json(device);
     printf("}%s\n", i + 1 == count ? "" : ",");
   }
   if (all.json)
