@@ -65,6 +65,7 @@ WITHOUT = {
     "kd_plugin.run_begin": "nothing", "kd_plugin.run_end": "nothing",
     "kd_plugin.device_status": "assumes that the device works",
     "kd_plugin.extension": "nothing",
+    "kd_plugin.property": "shows what `kd_device_info` has",
 }
 
 

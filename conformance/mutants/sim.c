@@ -104,6 +104,12 @@ static kd_status read_options(const kd_host *host) {
   static volatile char copy[256];
   if (BUG(option_crash) && threads && !*threads) abort();
   if (BUG(option_strcpy) && name && strlen(name) > sizeof copy) abort();
+  if (BUG(option_unlisted)) host->option(host, "secret");
+  const char *ring = host->option(host, "ring");
+  if (BUG(option_default_refused) && ring)
+    return host->fail(KD_INVALID_ARGUMENT, "option ring is \"%s\"", ring);
+  if (!ring) ring = getenv("KEEL_SIM_RING"); /* not every host reads it */
+  sim_ring = ring ? (uint32_t)strtoul(ring, NULL, 10) : 0;
   if (BUG(needs_home) && access(getenv("HOME") ? getenv("HOME") : "", W_OK))
     return host->fail(KD_UNAVAILABLE, "HOME can't be written");
   if (BUG(extension_used)) {
@@ -346,6 +352,53 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
+/* ---- properties ----------------------------------------------------------------- */
+
+/* "clock" and so on; what is of the moment changes with each call. */
+static kd_property property_of(uint32_t index) {
+  static int moment;
+  kd_property all[] = {
+      {.name = "architecture", .type = KD_PROPERTY_TEXT, .text = "sim-1"},
+      {.name = "clock",
+       .unit = BUG(property_unit) ? "MHz" : "Hz",
+       .type = KD_PROPERTY_INTEGER,
+       .integer = BUG(property_unit) ? 1000 : 1000000000},
+      {.name = "temperature",
+       .unit = "C",
+       .type = KD_PROPERTY_REAL,
+       .flags = BUG(property_drifts) ? 0 : KD_PROPERTY_CHANGES,
+       .real = 40 + ++moment % 7 * 0.5},
+      {.name = "power",
+       .unit = "W",
+       .type = moment % 2 ? KD_PROPERTY_NONE : KD_PROPERTY_REAL,
+       .flags = KD_PROPERTY_CHANGES,
+       .real = 11.5},
+      {.name = BUG(property_twice) ? "clock" : "sim.lanes",
+       .unit = BUG(property_twice) ? "Hz" : NULL,
+       .type = KD_PROPERTY_INTEGER,
+       .integer = BUG(property_twice) ? 1000000000 : 8},
+  };
+  if (BUG(property_nameless)) all[4].name = NULL;
+  if (BUG(property_garbled)) all[0].text = "sim\xff\n1";
+  if (BUG(property_doubled_fact)) all[4].name = "compute_units";
+  return all[index % 5];
+}
+
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  uint32_t size = out_property->struct_size;
+  if (device >= device_count(instance) && !BUG(property_any_device))
+    return FAIL(KD_OUT_OF_RANGE, "there is no device %u", device);
+  if (index >= 5 && !BUG(property_endless))
+    return FAIL(KD_OUT_OF_RANGE, "there are 5 properties");
+  if (BUG(property_memset))
+    memset((char *)out_property + 4, 0, sizeof *out_property + 12);
+  kd_property full = property_of(index);
+  full.struct_size = size;
+  memcpy(out_property, &full, size < sizeof full ? size : sizeof full);
+  return KD_OK;
+}
+
 static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   if (index >= device_count(instance))
@@ -398,6 +451,22 @@ static const void *extension(kd_instance *instance, const char *name) {
   return BUG(extension_any) || !strcmp(name, "x.keel.sim/1") ? table : NULL;
 }
 
+#define OPTION .struct_size = sizeof(kd_option_def), .name
+
+static kd_option_def options[] = {
+    {OPTION = "ring", .type = KD_OPTION_INTEGER, .default_value = "0",
+     .doc = "How much work a stream takes before it is full; 0: any."},
+    {OPTION = "lose", .type = KD_OPTION_INTEGER, .default_value = "0",
+     .doc = "The launch at which a device is lost; 0: none."},
+    {OPTION = "lose_copy", .type = KD_OPTION_INTEGER, .default_value = "0",
+     .doc = "The copy at which a device is lost; 0: none."},
+    {OPTION = "integrated", .choices = "yes",
+     .doc = "The device says that its memory is the host's."},
+    {OPTION = "name", .doc = "A text that nothing is done with."},
+    {OPTION = "threads", .type = KD_OPTION_INTEGER,
+     .doc = "A number that nothing is done with."},
+};
+
 /* ---- the table ---------------------------------------------------------------------------- */
 
 static kd_plugin plugin = {
@@ -431,6 +500,9 @@ static kd_plugin plugin = {
     .extension = extension,
     .ops = sim_ops,
     .op_count = 1,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .property = property,
 };
 
 static struct {
@@ -464,9 +536,18 @@ static void bare_tables(void) {
   plugin.external = NULL;
 }
 
+static void set_options(void) {
+  if (BUG(option_nameless)) options[1].name = NULL;
+  if (BUG(option_twice)) options[2].name = options[1].name;
+  if (BUG(option_size_zero)) options[0].struct_size = 0;
+  if (BUG(option_undocumented)) options[4].doc = NULL;
+  if (BUG(option_default_misfit)) options[3].default_value = "no";
+}
+
 static void set_tables(void) {
   sim_kernels_init();
   sim_ops_init();
+  set_options();
   plugin.kernel_count = BUG(list_late) ? 0 : sim_kernel_count;
   if (ODD(few_ops)) plugin.kernel_count = 3;
   if (BUG(abi_min_above)) plugin.abi_min = KD_VERSION(0, 12);
@@ -499,13 +580,14 @@ static void set_tables(void) {
     plugin.run_begin = plugin.run_end = NULL;
     plugin.device_status = NULL;
     plugin.extension = NULL;
+    plugin.options = NULL;
+    plugin.option_count = 0;
+    plugin.property = NULL;
   }
 }
 
 __attribute__((constructor)) static void at_load(void) {
-  const char *ring = getenv("KEEL_SIM_RING");
   sim_mode = find_mode(getenv("KEEL_SIM"));
-  sim_ring = ring ? (uint32_t)strtoul(ring, NULL, 10) : 0;
   set_tables();
   if (BUG(entry_thread)) start(for_ever, NULL);
 }

@@ -1,5 +1,6 @@
 /* abi.c - sizes, flags and enums that the other side does not know: what keeps
  * old plugins alive in new hosts. */
+#include "rules/property.h"
 #include "rules/rules.h"
 
 /* Sizes of ABI 0.10, the first version: frozen. A plugin of a later one still
@@ -15,6 +16,7 @@ KD_STATIC_ASSERT(sizeof(void *) != 8 || KD_ABI_MINOR > 10 ||
                       sizeof(kd_launch) == LAUNCH_010 &&
                       sizeof(kd_device_info) == INFO_010 &&
                       sizeof(kd_memory_stats) == STATS_010 &&
+                      sizeof(kd_property) == PROPERTY_010 &&
                       sizeof(kd_cost) == COST_010),
                  "the sizes of 0.10");
 
@@ -443,6 +445,12 @@ static const kc_rule rules[] = {
             "kd_device_info.struct_size",
             "A newer host's struct is larger; refusing it breaks every"
             " upgrade."),
+    KC_RULE(MUST, CORE, "abi.property-bounded", kc_property_bounded, KC_CASES,
+            "property.h",
+            "The host zeroes it, sets struct_size, and the plugin fills what"
+            " fits",
+            "kd_property.struct_size kd_plugin.property",
+            "As for kd_device_info."),
     KC_RULE(MUST, CORE, "abi.stats-bounded", abi_stats_bounded, 0, "memory.h",
             "What a device's memory is doing; filled up to struct_size",
             "kd_memory_stats.struct_size kd_memory_table.stats",

@@ -1,4 +1,5 @@
 /* dev.c - how many devices, their facts, opening and closing them. */
+#include "rules/property.h"
 #include "rules/rules.h"
 
 static void count_body(void *context, uint32_t index) {
@@ -464,6 +465,20 @@ static const kc_rule rules[] = {
             "Says that a run of a program on the device begins",
             "kd_plugin.run_begin kd_plugin.run_end",
             "Work that is held back until run_end and forgotten never runs."),
+    KC_RULE(MUST, CORE, "dev.properties", kc_properties, 0, "property.h",
+            "These names have one type and unit in all plugins",
+            "kd_plugin.property kd_property.name kd_property.unit"
+            " kd_property.type kd_property.flags kd_property.reserved"
+            " kd_property.integer kd_property.real kd_property.text"
+            " KD_PROPERTY_NONE KD_PROPERTY_INTEGER KD_PROPERTY_REAL"
+            " KD_PROPERTY_TEXT KD_OUT_OF_RANGE",
+            "People read them side by side, and tools look for a name: a clock"
+            " in MHz here and in Hz there is worse than none."),
+    KC_RULE(MUST, CORE, "dev.properties-stable", kc_properties_stable, 0,
+            "property.h", "Others stay from `open` to `close`",
+            "kd_plugin.property KD_PROPERTY_CHANGES",
+            "Who walks over the list by index meets each property once, and"
+            " keeps what does not change."),
     KC_RULE(MUST, CORE, "dev.facts-in-units", dev_pci, 0, "base.h",
             "Sizes are bytes, times are nanoseconds",
             "kd_device_info.pci kd_device_info.numa_node"

@@ -352,7 +352,7 @@ static void load_needed_slots(void) {
            "kernels is NULL, kernel_count is %u", kp.p.kernel_count);
 }
 
-static bool utf8(const char *text) {
+bool kc_utf8(const char *text) {
   const unsigned char *at = (const unsigned char *)text;
   while (*at) {
     int more = *at < 0x80             ? 0
@@ -375,10 +375,10 @@ static void load_name(void) {
   kc_check(size == strlen(name) && size >= 1 && size <= 32 && name[0] >= 'a' &&
                name[0] <= 'z',
            "the name \"%.60s\" does not match [a-z][a-z0-9_-]{0,31}", name);
-  kc_check(kp.p.vendor && *kp.p.vendor && utf8(kp.p.vendor), "vendor is %s",
+  kc_check(kp.p.vendor && *kp.p.vendor && kc_utf8(kp.p.vendor), "vendor is %s",
            kp.p.vendor ? "no UTF-8 text" : "NULL");
-  kc_check(kp.p.version && *kp.p.version && utf8(kp.p.version), "version is %s",
-           kp.p.version ? "no UTF-8 text" : "NULL");
+  kc_check(kp.p.version && *kp.p.version && kc_utf8(kp.p.version),
+           "version is %s", kp.p.version ? "no UTF-8 text" : "NULL");
 }
 
 static void load_flags(void) {

@@ -33,6 +33,9 @@ typedef void (*kc_on_op)(struct kc_op_case *one, kc_node *node,
 void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
                 kd_dtype preferred, uint32_t most);
 
+/* Whether a text is UTF-8. */
+bool kc_utf8(const char *text);
+
 /* ONNX's stored cases, and whole models, through the host; model.c. */
 void kc_onnx_data(void);
 void kc_whole_models(void);

@@ -79,6 +79,11 @@ static void host_log_text(const kd_host *host, uint32_t level,
 static const char *host_option(const kd_host *host, const char *name) {
   (void)host;
   size_t size = strlen(name);
+  if (!kc_option_listed(name))
+    kc_violation("option.complete",
+                 "kd_host.option was asked for \"%.60s\", which"
+                 " kd_plugin.options does not list",
+                 name);
   for (uint32_t i = 0; i < kc.option_count; i++)
     if (!strncmp(kc.options[i], name, size) && kc.options[i][size] == '=')
       return kc.options[i] + size + 1;

@@ -39,6 +39,24 @@ static void copy_kernels(void) {
   }
 }
 
+static void copy_options(void) {
+  uint32_t count = kp.p.options ? kp.p.option_count : 0;
+  size_t stride = count ? kp.p.options->struct_size : 0;
+  if (stride < offsetof(kd_option_def, doc) + sizeof(char *) || stride % 8)
+    return; /* which option.list finds */
+  kp.options = kc_take(count * sizeof *kp.options);
+  kp.option_count = count;
+  for (uint32_t i = 0; i < count; i++)
+    copy_table((const char *)kp.p.options + i * stride, &kp.options[i],
+               sizeof *kp.options);
+}
+
+bool kc_option_listed(const char *name) {
+  for (uint32_t i = 0; i < kp.option_count; i++)
+    if (kp.options[i].name && !strcmp(kp.options[i].name, name)) return true;
+  return !kp.p.options;
+}
+
 void kc_load(void) {
   if (kp.mapped) return;
   kp.mapped = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
@@ -62,6 +80,7 @@ void kc_load(void) {
   copy_table(kp.p.external, &kp.x, sizeof kp.x);
   if (kc.rule) kc_watch_tables(); /* measuring is done without */
   copy_kernels();
+  copy_options();
 }
 
 bool kc_claims(kc_level level) {

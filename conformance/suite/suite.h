@@ -167,6 +167,8 @@ typedef struct kc_plugin {
   kd_external_table x;
   kd_kernel_def *kernels;
   uint32_t kernel_count;
+  kd_option_def *options; /* NULL: there are none, or the list is malformed */
+  uint32_t option_count;
   kd_instance *instance; /* while it is open */
   bool open;
 } kc_plugin;
@@ -174,6 +176,8 @@ extern kc_plugin kp;
 
 /* Maps the library and reads its tables; fails the case where it can't. */
 void kc_load(void);
+/* Whether the plugin has no list of options, or one that has this name. */
+bool kc_option_listed(const char *name);
 /* Whether the tables fill a level or option. */
 bool kc_claims(kc_level level);
 /* open and close of the plugin, with kc_services. */

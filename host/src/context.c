@@ -124,6 +124,7 @@ static keel_status fill(keel_context *context,
   KEEL_TRY(keel_op_cache_create(&context->ops));
   KEEL_TRY(keel_search(context, params, keel_plugin_add));
   keel_visible_warn(context);
+  keel_options_warn(context);
   choose_default(context);
   return KD_OK;
 }
@@ -475,6 +476,27 @@ keel_status keel_plugin_at(const keel_context *context, uint32_t index,
       .status = plugin->status,
       .reason = plugin->reason,
       .hint = plugin->hint,
+  };
+  return KD_OK;
+}
+
+keel_status keel_plugin_option(const keel_context *context, uint32_t plugin,
+                               uint32_t index, keel_option_facts *out_facts) {
+  keel_plugin_info info;
+  KEEL_TRY(keel_plugin_at(context, plugin, &info));
+  const keel_plugin *it = context->plugins[plugin];
+  if (!it->table.options)
+    return keel_fail(KD_UNIMPLEMENTED, "%s: it lists no options", info.path);
+  if (index >= it->option_def_count)
+    return keel_fail(KD_OUT_OF_RANGE, "%s has %u options", info.name,
+                     it->option_def_count);
+  const kd_option_def *def = &it->option_defs[index];
+  *out_facts = (keel_option_facts){
+      .name = def->name,
+      .type = def->type,
+      .choices = def->choices,
+      .default_value = def->default_value,
+      .doc = def->doc,
   };
   return KD_OK;
 }

@@ -101,6 +101,8 @@ struct keel_plugin {
   kd_external_table external;
   kd_kernel_def *kernels;
   uint32_t kernel_count;
+  kd_option_def *option_defs; /* NULL: the plugin lists none */
+  uint32_t option_def_count;
   keel_kernel_list *by_op; /* hash table by op, open addressing */
   uint32_t op_slots;       /* a power of two */
   keel_schema *ops;        /* that it brings; op_count of them */
@@ -113,7 +115,7 @@ struct keel_plugin {
   keel_status status;
   const char *reason, *hint;
   uint64_t device_id, inode; /* of the file, to find doubles */
-  const char **options;      /* name, value, name, value ... */
+  const char **options;      /* the manifest's: name, value, name, value ... */
   uint32_t option_count;
 };
 

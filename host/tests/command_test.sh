@@ -79,8 +79,22 @@ expect 0 "status     loaded" "$keel" plugins
 expect 0 "\"status\": \"OK\"" "$keel" plugins --json
 expect 1 "REFUSED" "$keel" plugins --plugin "$model"
 expect 0 "cpu:0" "$keel" devices
+expect 0 "memory" "$keel" devices --properties
+expect 0 "\"compute_units\": {\"value\": " "$keel" devices --properties --json
+"$keel" devices --properties --json 2>/dev/null | python3 -m json.tool >/dev/null ||
+  { echo "FAILED: properties are no JSON"; failed=1; }
+"$keel" plugins --options --json 2>/dev/null | python3 -m json.tool >/dev/null ||
+  { echo "FAILED: options are no JSON"; failed=1; }
 expect 0 "was refused" "$keel" devices --plugin "$model"
 expect 1 "look at the plugin's options" "$keel" plugins --option cpu.isa=abacus
+expect 1 "has no option \"iza\" (from the application); nearest are isa, " \
+  "$keel" plugins --option cpu.iza=base
+expect 1 "products=tiles         tiles|openblas" "$keel" plugins --options --option cpu.isa=abacus
+expect 0 "options    it does not say" "$keel" plugins --options --plugin "$minimal"
+expect 0 "\"name\": \"products\", \"type\": \"text\", \"choices\": \"tiles|openblas\", \"default\": \"tiles\"" \
+  "$keel" plugins --options --json
+expect 0 "\"options\": null" "$keel" plugins --options --json --plugin "$minimal"
+expect 2 "no option \"--options\"" "$keel" devices --options
 expect 0 "MatMul" "$keel" ops --device minimal --plugin "$minimal"
 expect 1 "there is no device \"tpu\"" "$keel" ops --device tpu
 

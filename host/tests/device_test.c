@@ -481,6 +481,64 @@ static void the_same_silicon_through_two_plugins_is_known(void **state) {
   keel_close(shown);
 }
 
+/* The facts of the device first, then what its plugin adds, in one order. */
+static void properties_are_listed(void **state) {
+  (void)state;
+  keel_context *own = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(own, 0);
+  keel_property p;
+  assert_int_equal(keel_device_property(device, 0, &p), KD_OK);
+  assert_string_equal(p.name, "driver");
+  assert_int_equal(p.type, KD_PROPERTY_TEXT);
+  assert_true(strlen(p.text) > 3);
+  assert_int_equal(keel_device_find_property(device, "memory", &p), KD_OK);
+  assert_string_equal(p.unit, "bytes");
+  assert_true(p.integer > 1 << 20);
+#if defined(__x86_64__)
+  assert_int_equal(keel_device_find_property(device, "architecture", &p),
+                   KD_OK);
+  assert_string_equal(p.text, "x86-64");
+#endif
+  assert_int_equal(keel_device_find_property(device, "wings", &p),
+                   KD_NOT_FOUND);
+  expect_message("cpu:0 has no property \"wings\"");
+  keel_close(own);
+  own = open_with(MINIMAL_PLUGIN, NULL, KEEL_NO_WORKERS); /* has no slot */
+  device = keel_device_at(own, 0);
+  uint32_t count = 0;
+  while (keel_device_property(device, count, &p) == KD_OK)
+    assert_int_not_equal(++count, 10);
+  assert_int_equal(keel_device_property(device, count, &p), KD_OUT_OF_RANGE);
+  expect_message("minimal:0 has no more properties");
+  keel_close(own);
+}
+
+#ifdef SIM_PLUGIN
+static void properties_of_the_moment_change(void **state) {
+  (void)state;
+  static const char *const names[] = {
+      "driver",    "compute_units", "memory", "peak_flops_f32",
+      "bandwidth", "architecture",  "clock",  "temperature",
+      "power",     "sim.lanes",     NULL};
+  keel_context *own = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(own, 0);
+  keel_property p, again;
+  for (uint32_t i = 0; names[i]; i++) {
+    assert_int_equal(keel_device_property(device, i, &p), KD_OK);
+    assert_string_equal(p.name, names[i]);
+  }
+  assert_int_equal(keel_device_find_property(device, "clock", &p), KD_OK);
+  assert_true(p.integer == 1000000000 && !p.flags);
+  assert_int_equal(keel_device_find_property(device, "temperature", &p), KD_OK);
+  assert_int_equal(p.flags, KD_PROPERTY_CHANGES);
+  assert_string_equal(p.unit, "C");
+  assert_int_equal(keel_device_find_property(device, "temperature", &again),
+                   KD_OK);
+  assert_true(p.real != again.real);
+  keel_close(own);
+}
+#endif
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_tensor_may_go_to_it_first),
@@ -494,7 +552,9 @@ int main(void) {
       cmocka_unit_test(memory_is_told_by_the_device_or_the_host),
 #ifdef SIM_PLUGIN
       cmocka_unit_test(application_memory_is_imported),
+      cmocka_unit_test(properties_of_the_moment_change),
 #endif
+      cmocka_unit_test(properties_are_listed),
       cmocka_unit_test(a_list_shows_some_devices),
       cmocka_unit_test(a_list_that_names_nothing_is_warned_of),
       cmocka_unit_test(a_list_that_is_none_is_refused),

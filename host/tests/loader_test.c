@@ -89,6 +89,16 @@ static void faulty_plugins_are_refused(void **state) {
                  "slot create of collectives", "vendor");
   expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");
   expect_refused(BAD("STRIDE"), KD_INCOMPATIBLE, "struct_size 7", "");
+  expect_refused(BAD("OPTION_NULL"), KD_INCOMPATIBLE,
+                 "the name of option 1 is NULL", "vendor");
+  expect_refused(BAD("OPTION_NAME"), KD_INCOMPATIBLE,
+                 "the name of option 1 is \"Queue-2\"", "vendor");
+  expect_refused(BAD("OPTION_TWICE"), KD_INCOMPATIBLE,
+                 "lists option queue twice", "vendor");
+  expect_refused(BAD("OPTION_SHORT"), KD_INCOMPATIBLE,
+                 "4 option definitions of struct_size 40", "vendor");
+  expect_refused(BAD("OPTION_NONE"), KD_INCOMPATIBLE,
+                 "options is NULL, option_count is 4", "vendor");
   expect_refused(BAD("NO_SYMBOL"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
 }
 
@@ -116,6 +126,264 @@ static void bits_of_a_later_abi_are_refused(void **state) {
   device = keel_device_at(context, 0);
   assert_non_null(device);
   assert_non_null(keel_device_kernels(device, "ai.onnx", "Relu"));
+  keel_close(context);
+}
+
+/* What becomes of a plugin that is given options. */
+static keel_status given(const char *path, const char *const *options,
+                         uint32_t count, char reason[500]) {
+  keel_context *context = NULL;
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = &path,
+                                .plugin_count = 1,
+                                .options = options,
+                                .option_count = count};
+  keel_plugin_info info;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  assert_int_equal(keel_plugin_at(context, 0, &info), KD_OK);
+  snprintf(reason, 500, "%s", info.reason);
+  if (info.status != KD_OK)
+    assert_non_null(strstr(info.hint, "keel plugins --options"));
+  keel_close(context);
+  return info.status;
+}
+
+static void expect_given(const char *path, const char *option,
+                         keel_status status, const char *part) {
+  char reason[500];
+  if (given(path, &option, 1, reason) != status || !strstr(reason, part))
+    fail_msg("%s: \"%s\" does not say \"%s\"", option, reason, part);
+}
+
+static void options_that_fit_no_list_are_refused(void **state) {
+  const char *path = BAD("OPTIONS");
+  (void)state;
+  static const char *const good[] = {"queue=-9223372036854775808",
+                                     "queue=0",
+                                     "share=-0.25",
+                                     "share=1e-3",
+                                     "share=2E+10",
+                                     "mode=fast",
+                                     "mode=safe",
+                                     "later=what?",
+                                     "share=12"};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    char option[64];
+    snprintf(option, sizeof option, "bad.%s", good[i]);
+    expect_given(path, option, KD_OK, "");
+  }
+  static const char *const bad[][2] = {
+      {"queu=1",
+       "plugin bad has no option \"queu\" (from the application); nearest are"
+       " queue, "},
+      {"queue=",
+       "option queue is \"\" (from the application); it must be a"
+       " whole number"},
+      {"queue=4k", "whole number"},
+      {"queue=9223372036854775808", "whole number"},
+      {"queue= 4", "whole number"},
+      {"queue=+4", "whole number"},
+      {"queue=0x4", "whole number"},
+      {"share=0,5", "it must be a number like 0.5"},
+      {"share=.5", "number like"},
+      {"share=1.", "number like"},
+      {"share=1e", "number like"},
+      {"share=nan", "number like"},
+      {"mode=fas", "it must be one of fast, safe"},
+      {"mode=fast|safe", "one of"},
+      {"mode=", "one of"},
+      {"=1", "no option \"\""},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char option[64];
+    snprintf(option, sizeof option, "bad.%s", bad[i][0]);
+    expect_given(path, option, KD_INVALID_ARGUMENT, bad[i][1]);
+  }
+  /* a name that nobody has room for */
+  char longest[5000] = "bad.";
+  memset(longest + 4, 'q', sizeof longest - 8);
+  strcpy(longest + sizeof longest - 4, "=1");
+  expect_given(path, longest, KD_INVALID_ARGUMENT, "no option \"qqqq");
+  /* others' options, and plugins that don't say what they have: as before */
+  expect_given(path, "cpu.queu=1", KD_OK, "");
+  expect_given(BAD("TWIN"), "bad.whatever=1", KD_OK, "");
+  expect_given(BAD("OPTIONS_NO"), "cpu.isa=base", KD_OK, "");
+  expect_given(BAD("OPTIONS_NO"), "bad.whatever=1", KD_INVALID_ARGUMENT,
+               "it has none");
+  /* what a later ABI says of an option is not known here */
+  expect_given(BAD("OPTION_BIT"), "bad.queue=1", KD_OK, "");
+  expect_given(BAD("OPTION_BIT"), "bad.share=1", KD_INVALID_ARGUMENT,
+               "no option \"share\"");
+}
+
+static char lines[2000]; /* of the log */
+
+static void keep_line(void *context, uint32_t level, const char *line) {
+  size_t used = strlen(lines);
+  (void)context;
+  if (level == KD_LOG_WARNING)
+    snprintf(lines + used, sizeof lines - used, "%s\n", line);
+}
+
+/* Opens the plugin of a sound list; what was warned of is in `lines`. */
+static keel_status in_environment(const char *option) {
+  const char *path = BAD("OPTIONS");
+  keel_context *context = NULL;
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = &path,
+                                      .plugin_count = 1,
+                                      .options = &option,
+                                      .option_count = option != NULL,
+                                      .log = keep_line};
+  keel_plugin_info info;
+  *lines = 0;
+  setenv("KEEL_LOG", "warning", 1);
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  setenv("KEEL_LOG", "error", 1);
+  keel_plugin_at(context, 0, &info);
+  keel_fail_text(KD_OK, info.reason);
+  keel_close(context);
+  return info.status;
+}
+
+/* A variable of a wrong name may be another program's; a wrong value is refused. */
+static void variables_are_options_too(void **state) {
+  (void)state;
+  setenv("KEEL_BAD_MODE", "fast", 1);
+  setenv("KEEL_BAD_QUEUE", "5", 1);
+  assert_int_equal(in_environment(NULL), KD_OK);
+  assert_string_equal(lines, "");
+  setenv("KEEL_BAD_QUEUE", "many", 1);
+  assert_int_equal(in_environment(NULL), KD_INVALID_ARGUMENT);
+  expect_message("option queue is \"many\" (from KEEL_BAD_QUEUE)");
+  unsetenv("KEEL_BAD_QUEUE");
+  setenv("KEEL_BAD_MOOD", "fast", 1);
+  assert_int_equal(in_environment(NULL), KD_OK);
+  assert_non_null(strstr(lines, "no option \"mood\" (from KEEL_BAD_MOOD)"));
+  assert_non_null(strstr(lines, "nearest are mode, "));
+  unsetenv("KEEL_BAD_MOOD");
+  unsetenv("KEEL_BAD_MODE");
+  assert_int_equal(in_environment("bat.mode=fast"), KD_OK);
+  assert_non_null(strstr(lines, "there is no plugin \"bat\""));
+}
+
+/* "name:type:choices:default," of each. */
+static void list_options(keel_context *context, char *text, size_t size) {
+  keel_option_facts option;
+  *text = 0;
+  for (uint32_t i = 0; keel_plugin_option(context, 0, i, &option) == KD_OK;
+       i++) {
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s:%u:%s:%s,", option.name, option.type,
+             option.choices ? option.choices : "",
+             option.default_value ? option.default_value : "");
+    assert_true(strlen(option.doc) > 10);
+  }
+}
+
+#define TILES  "tiles:0:auto|on|off:auto,"
+#define SCRIPT "script:0::,"
+
+static void options_are_listed(void **state) {
+  (void)state;
+  static const struct {
+    const char *plugin, *options;
+  } plugins[] = {
+      {BAD("OPTIONS"),
+       "queue:1::4,share:2::,mode:0:fast|safe:safe,later:77::,"},
+      {BAD("OPTIONS_NO"), ""},
+      {CPU_PLUGIN,
+       "isa:0:base|avx2|avx512:,products:0:tiles|openblas:tiles,"
+       "regions:0:on|off:on,"},
+#ifdef OPENCL_PLUGIN
+      {OPENCL_PLUGIN, TILES "commands:0:auto|on|off:auto," SCRIPT},
+#endif
+#ifdef VULKAN_PLUGIN
+      {VULKAN_PLUGIN,
+       TILES "compiler:0:auto|off:auto,validation:0:on|off:off," SCRIPT},
+#endif
+#ifdef CUDA_PLUGIN
+      {CUDA_PLUGIN,
+       "driver:0::,nvrtc:0::,cublaslt:0::,cudnn:0::,tf32:0:on|off:off," TILES
+           SCRIPT},
+#endif
+  };
+  for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++) {
+    const char *paths[] = {plugins[i].plugin, BAD("TWIN")};
+    const keel_context_params params = {
+        .struct_size = sizeof params,
+        .flags = KEEL_ONLY_NAMED | KEEL_DESCRIBE, /* no driver is asked */
+        .plugins = paths,
+        .plugin_count = 2};
+    keel_context *context = NULL;
+    keel_option_facts option;
+    char text[500];
+    assert_int_equal(keel_open(&params, &context), KD_OK);
+    list_options(context, text, sizeof text);
+    assert_string_equal(text, plugins[i].options);
+    assert_int_equal(keel_plugin_option(context, 0, 99, &option),
+                     KD_OUT_OF_RANGE);
+    assert_int_equal(keel_plugin_option(context, 1, 0, &option),
+                     KD_UNIMPLEMENTED);
+    assert_int_equal(keel_plugin_option(context, 2, 0, &option),
+                     KD_OUT_OF_RANGE);
+    keel_close(context);
+  }
+}
+
+/* A library that was refused is gone, and its list stays. */
+static void a_refused_plugin_still_lists_its_options(void **state) {
+  const char *path = BAD("OPTIONS"), *option = "bad.queue=many";
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = &path,
+                                      .plugin_count = 1,
+                                      .options = &option,
+                                      .option_count = 1};
+  keel_context *context = NULL;
+  keel_option_facts facts;
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  assert_int_equal(keel_device_count(context), 0);
+  assert_int_equal(keel_plugin_option(context, 0, 2, &facts), KD_OK);
+  assert_string_equal(facts.choices, "fast|safe");
+  keel_close(context);
+}
+
+/* What makes no sense is not shown; what has no name is said. */
+static void odd_properties_do_no_harm(void **state) {
+  (void)state;
+  keel_context *context = open_with(BAD("PROPERTIES"), NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(context, 0);
+  keel_property p;
+  assert_int_equal(keel_device_property(device, 0, &p), KD_OK);
+  assert_string_equal(p.name, "sound");
+  assert_string_equal(p.unit, "W");
+  assert_true(p.type == KD_PROPERTY_REAL && p.real == 2.5);
+  assert_int_equal(keel_device_property(device, 1, &p), KD_OK);
+  assert_string_equal(p.unit, "a unit that is ");
+  assert_int_equal(p.type, KD_PROPERTY_NONE);
+  assert_int_equal(keel_device_property(device, 2, &p), KD_OK);
+  assert_int_equal(p.type, KD_PROPERTY_NONE);
+  assert_int_equal(keel_device_property(device, 3, &p), KD_OK);
+  assert_int_equal(strlen(p.name), 62); /* not half a character */
+  assert_int_equal(strlen(p.text), 254);
+  assert_int_equal(keel_device_property(device, 4, &p), KD_OK);
+  assert_string_equal(p.name, "later");
+  assert_int_equal(p.type, KD_PROPERTY_NONE);
+  assert_int_equal(keel_device_property(device, 5, &p), KD_INTERNAL);
+  expect_message("a property without a name; while property 5 of bad:0 was");
+  assert_int_equal(keel_device_property(device, 6, &p), KD_OUT_OF_RANGE);
+  expect_message("there are 6");
+  assert_int_equal(keel_device_find_property(device, "later", &p), KD_OK);
+  assert_int_equal(keel_device_find_property(device, "x", &p), KD_INTERNAL);
+  keel_close(context);
+  context = open_with(BAD("PROPERTY_ALL"), BAD("TWIN"), KEEL_NO_WORKERS);
+  device = keel_device_at(context, 0);
+  assert_int_equal(keel_device_find_property(device, "x", &p), KD_NOT_FOUND);
+  expect_message("bad:0 has no property \"x\"");
   keel_close(context);
 }
 
@@ -478,6 +746,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(faulty_plugins_are_refused),
       cmocka_unit_test(bits_of_a_later_abi_are_refused),
+      cmocka_unit_test(options_that_fit_no_list_are_refused),
+      cmocka_unit_test(variables_are_options_too),
+      cmocka_unit_test(options_are_listed),
+      cmocka_unit_test(a_refused_plugin_still_lists_its_options),
+      cmocka_unit_test(odd_properties_do_no_harm),
       cmocka_unit_test(ops_younger_than_a_plugin_are_not_offered),
       cmocka_unit_test(plugins_may_be_linked_in),
       cmocka_unit_test(odd_but_legal_plugins_are_loaded),

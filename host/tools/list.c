@@ -1,5 +1,7 @@
 /* list.c - `keel plugins`, `keel devices`, `keel ops`, `keel passes`. */
 #include <kd/device.h>
+#include <kd/option.h>
+#include <kd/property.h>
 
 #include "tool.h"
 
@@ -7,7 +9,7 @@
 typedef struct listing {
   common common;
   const char *device;
-  bool json, markdown, memory;
+  bool json, markdown, memory, options, properties;
   int result; /* -1: go on */
 } listing;
 
@@ -25,6 +27,11 @@ static listing parse(const char *command, const char *help, int argc,
       all.json = true;
     } else if (!strcmp(command, "devices") && !strcmp(argv[i], "--memory")) {
       all.memory = true;
+    } else if (!strcmp(command, "devices") &&
+               !strcmp(argv[i], "--properties")) {
+      all.properties = true;
+    } else if (!strcmp(command, "plugins") && !strcmp(argv[i], "--options")) {
+      all.options = true;
     } else if (ops && !strcmp(argv[i], "--markdown")) {
       all.markdown = true;
     } else if (ops &&
@@ -43,6 +50,58 @@ static listing parse(const char *command, const char *help, int argc,
 }
 
 /* ---- plugins -------------------------------------------------------------- */
+
+static const char *type_name(uint32_t type) {
+  return type == KD_OPTION_INTEGER ? "integer"
+         : type == KD_OPTION_REAL  ? "real"
+                                   : "text";
+}
+
+/* "  tiles = auto   auto, on or off" and what it does. */
+static void print_options(const keel_context *context, uint32_t plugin) {
+  keel_option_facts option;
+  uint32_t count = 0;
+  keel_status status = KD_OK;
+  while ((status = keel_plugin_option(context, plugin, count, &option)) ==
+         KD_OK) {
+    char value[80];
+    snprintf(value, sizeof value, "%s=%.60s", option.name,
+             option.default_value ? option.default_value : "");
+    printf("  %s%-22s %s\n", count++ ? "           " : "options    ", value,
+           option.choices ? option.choices : type_name(option.type));
+    if (*option.doc) printf("               %s\n", option.doc);
+  }
+  if (!count)
+    printf("  options    %s\n",
+           status == KD_OUT_OF_RANGE ? "none" : "it does not say");
+}
+
+static void print_options_json(const keel_context *context, uint32_t plugin) {
+  keel_option_facts option;
+  uint32_t count = 0;
+  if (keel_plugin_option(context, plugin, 0, &option) == KD_UNIMPLEMENTED) {
+    printf(", \"options\": null");
+    return;
+  }
+  printf(", \"options\": [");
+  for (; keel_plugin_option(context, plugin, count, &option) == KD_OK;
+       count++) {
+    printf("%s\n    {\"name\": \"%s\", \"type\": \"%s\"", count ? "," : "",
+           option.name, type_name(option.type));
+    const char *const texts[] = {"choices", option.choices,
+                                 "default", option.default_value,
+                                 "doc",     option.doc};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i += 2) {
+      printf(", \"%s\": ", texts[i]);
+      if (texts[i + 1])
+        print_json_string(stdout, texts[i + 1]);
+      else
+        printf("null");
+    }
+    printf("}");
+  }
+  printf("%s]", count ? "\n  " : "");
+}
 
 static void print_plugin(const keel_plugin_info *info) {
   printf("%s\n", info->path);
@@ -64,7 +123,7 @@ static void print_plugin(const keel_plugin_info *info) {
   if (*info->hint) printf("  hint       %s\n", info->hint);
 }
 
-static void print_plugin_json(const keel_plugin_info *info, bool last) {
+static void print_plugin_json(const keel_plugin_info *info) {
   const struct {
     const char *name, *value;
   } fields[] = {{"path", info->path},       {"source", info->source},
@@ -78,7 +137,6 @@ static void print_plugin_json(const keel_plugin_info *info, bool last) {
     printf(", \"%s\": ", fields[i].name);
     print_json_string(stdout, fields[i].value ? fields[i].value : "");
   }
-  printf("}%s\n", last ? "" : ",");
 }
 
 int keel_main_plugins(int argc, char **argv) {
@@ -86,6 +144,9 @@ int keel_main_plugins(int argc, char **argv) {
                       "usage: keel plugins [OPTION]...\n\n"
                       "Lists every candidate for a plugin, with what became of"
                       " it.\nExit status 1 where one was refused.\n\n"
+                      "  --options           and the options of each: name and"
+                      " what holds without,\n                      the values"
+                      " that it takes, and what it does\n"
                       "  --json              as JSON\n",
                       argc, argv);
   if (all.result >= 0) return all.result;
@@ -98,10 +159,14 @@ int keel_main_plugins(int argc, char **argv) {
     keel_plugin_info info;
     keel_plugin_at(context, i, &info);
     result |= info.status != KD_OK;
-    if (all.json)
-      print_plugin_json(&info, i + 1 == count);
-    else
+    if (!all.json) {
       print_plugin(&info);
+      if (all.options) print_options(context, i);
+      continue;
+    }
+    print_plugin_json(&info);
+    if (all.options) print_options_json(context, i);
+    printf("}%s\n", i + 1 == count ? "" : ",");
   }
   if (all.json)
     printf("]\n");
@@ -131,6 +196,54 @@ static void print_memory(keel_device *device, const keel_device_facts *facts) {
       printf("%.1f GiB free, ", (double)memory.available / gib);
     printf("%llu bytes of this process\n", (unsigned long long)memory.used);
   }
+}
+
+static void print_value(const keel_property *property) {
+  if (property->type == KD_PROPERTY_TEXT)
+    printf("%s", property->text);
+  else if (property->type == KD_PROPERTY_REAL)
+    printf("%g", property->real);
+  else if (property->type == KD_PROPERTY_INTEGER)
+    printf("%lld", (long long)property->integer);
+  else
+    printf("not known now");
+}
+
+static void print_properties(const keel_device *device) {
+  keel_property property;
+  keel_status status = KD_OK;
+  uint32_t count = 0;
+  for (;; count++) {
+    status = keel_device_property(device, count, &property);
+    if (status != KD_OK) break;
+    printf("  %s%-20s ", count ? "           " : "properties ", property.name);
+    print_value(&property);
+    printf("%s%s\n", *property.unit ? " " : "", property.unit);
+  }
+  if (status != KD_OUT_OF_RANGE)
+    printf("  properties not known: %s\n", keel_message());
+}
+
+/* ", "properties": {"clock": {"value": 1000000000, "unit": "Hz"}, ...}" */
+static void print_properties_json(const keel_device *device) {
+  keel_property property;
+  printf(", \"properties\": {");
+  for (uint32_t i = 0; keel_device_property(device, i, &property) == KD_OK;
+       i++) {
+    printf("%s\n    ", i ? "," : "");
+    print_json_string(stdout, property.name);
+    printf(": {\"value\": ");
+    if (property.type == KD_PROPERTY_TEXT)
+      print_json_string(stdout, property.text);
+    else if (property.type == KD_PROPERTY_NONE)
+      printf("null");
+    else
+      print_value(&property);
+    printf(", \"unit\": ");
+    print_json_string(stdout, property.unit);
+    printf("}");
+  }
+  printf("}");
 }
 
 /* device: to ask for its memory, or NULL */
@@ -169,7 +282,8 @@ int keel_main_devices(int argc, char **argv) {
             "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those"
             " alone,\n\"-opencl\" all but those.\n\n"
             "  --json              as JSON\n"
-            "  --memory            opens them, and asks what is free\n",
+            "  --memory            opens them, and asks what is free\n"
+            "  --properties        and all that is known of each, with units\n",
             argc, argv);
   if (all.result >= 0) return all.result;
   keel_context *context = common_open(&all.common, 0);
@@ -182,6 +296,7 @@ int keel_main_devices(int argc, char **argv) {
     keel_device_describe(device, &facts);
     if (!all.json) {
       print_device(&facts, all.memory ? device : NULL);
+      if (all.properties) print_properties(device);
       continue;
     }
     printf("  {\"name\": \"%s\", \"product\": ", facts.name);
@@ -193,6 +308,7 @@ int keel_main_devices(int argc, char **argv) {
         (unsigned long long)facts.memory);
     print_json_string(stdout, facts.plugin);
     if (facts.same_as) printf(", \"same_as\": \"%s\"", facts.same_as);
+    if (all.properties) print_properties_json(device);
     printf("}%s\n", i + 1 == count ? "" : ",");
   }
   if (all.json)

@@ -7,6 +7,7 @@
 
 #include "cpu.h"
 #include "kernels/chain.h"
+#include "properties.h"
 #include "single.h"
 #include "table.h"
 
@@ -156,6 +157,39 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
+/* Of the fastest core, hertz; 0: the system does not say. */
+static uint64_t read_clock(void) {
+  unsigned long long kilohertz = 0;
+  FILE *file =
+      fopen("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "re");
+  char line[32];
+  if (file && fgets(line, sizeof line, file))
+    kilohertz = strtoull(line, NULL, 10);
+  if (file) fclose(file);
+  return kilohertz * 1000;
+}
+
+static uint64_t read_cache(void) {
+  long size = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  if (size <= 0) size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return size > 0 ? (uint64_t)size : 0;
+}
+
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  (void)instance;
+  property_list list = {.count = 0};
+  if (device) return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
+#if defined(__x86_64__)
+  property_text(&list, "architecture", "x86-64");
+#elif defined(__aarch64__)
+  property_text(&list, "architecture", "aarch64");
+#endif
+  property_integer(&list, "clock", "Hz", read_clock());
+  property_integer(&list, "cache", "bytes", read_cache());
+  return property_give(cpu_host, &list, index, out_property);
+}
+
 static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   (void)instance;
@@ -261,6 +295,25 @@ static const kd_memory_table memory = {
     .unmap = unmap,
 };
 
+static const kd_option_def options[] = {
+    {.struct_size = sizeof(kd_option_def),
+     .name = "isa",
+     .choices = "base|avx2|avx512",
+     .doc = "The instruction set that kernels use; without it, the best that"
+            " the processor has."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "products",
+     .choices = "tiles|openblas",
+     .default_value = "tiles",
+     .doc = "Who computes matrix products: Keel's own loops, or OpenBLAS where"
+            " it is installed."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "regions",
+     .choices = "on|off",
+     .default_value = "on",
+     .doc = "Chains of ops run as one loop; off leaves ops apart."},
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -273,12 +326,15 @@ static const kd_plugin plugin = {
     .device_count = device_count,
     .device_info = device_info,
     .space = space,
+    .property = property,
     .device_open = device_open,
     .device_close = device_close,
     .memory = &memory,
     .regions = &cpu_regions,
     .kernels = cpu_kernels,
     .kernel_count = CPU_KERNEL_COUNT,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

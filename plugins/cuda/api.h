@@ -62,10 +62,16 @@ enum {
 
 /* CUdevice_attribute */
 enum {
+  CU_GROUP_SIZE = 1,
+  CU_CLOCK = 13, /* kilohertz, as the next */
   CU_MULTIPROCESSORS = 16,
   CU_INTEGRATED = 18,
+  CU_MEMORY_CLOCK = 36,
+  CU_MEMORY_BUS = 37,
+  CU_CACHE = 38,
   CU_COMPUTE_MAJOR = 75,
   CU_COMPUTE_MINOR = 76,
+  CU_SHARED_MEMORY = 97,
   CU_MEMORY_POOLS = 115
 };
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cudev.h"
+#include "properties.h"
 #include "single.h"
 
 const kd_host *cuda_host;
@@ -12,7 +13,7 @@ const kd_host *cuda_host;
 static struct found {
   cu_device id;
   int architecture, multiprocessors, integrated;
-  char name[128], driver[128];
+  char name[128], driver[128], api[32], code[16];
   cu_uuid uuid;
   size_t total;
 } devices[MOST_DEVICES];
@@ -133,6 +134,9 @@ static void add_device(int index) {
   d->integrated = attribute(d->id, CU_INTEGRATED);
   snprintf(d->driver, sizeof d->driver, "CUDA %d.%d, sm_%d", cu.version / 1000,
            cu.version % 1000 / 10, d->architecture);
+  snprintf(d->api, sizeof d->api, "CUDA %d.%d", cu.version / 1000,
+           cu.version % 1000 / 10);
+  snprintf(d->code, sizeof d->code, "sm_%d", d->architecture);
   found_count++;
 }
 
@@ -228,6 +232,33 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
                                  KD_SPACE_CACHED | KD_SPACE_PINNED
                            : KD_SPACE_DEVICE;
   return KD_OK;
+}
+
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  (void)instance;
+  property_list list = {.count = 0};
+  if (device >= found_count)
+    return FAIL(KD_OUT_OF_RANGE, "there is no device %u", device);
+  const struct found *d = &devices[device];
+  const struct {
+    const char *name, *unit;
+    int attribute;
+    uint64_t scale; /* the driver says kilohertz */
+  } numbers[] = {{"clock", "Hz", CU_CLOCK, 1000},
+                 {"memory_clock", "Hz", CU_MEMORY_CLOCK, 1000},
+                 {"memory_bus", "bits", CU_MEMORY_BUS, 1},
+                 {"cache", "bytes", CU_CACHE, 1},
+                 {"local_memory", "bytes", CU_SHARED_MEMORY, 1},
+                 {"group_size", NULL, CU_GROUP_SIZE, 1}};
+  property_text(&list, "architecture", d->code);
+  property_text(&list, "api", d->api);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    int value = attribute(d->id, numbers[i].attribute);
+    property_integer(&list, numbers[i].name, numbers[i].unit,
+                     value > 0 ? (uint64_t)value * numbers[i].scale : 0);
+  }
+  return property_give(cuda_host, &list, index, out_property);
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
@@ -331,6 +362,28 @@ static void device_close(kd_device *d) {
   cuda_host->release(cuda_host, d);
 }
 
+#define PATH_OPTION(name_, doc_) \
+  { .struct_size = sizeof(kd_option_def), .name = (name_), .doc = (doc_) }
+
+static const kd_option_def options[] = {
+    PATH_OPTION("driver", "A path of libcuda.so.1; without it, the system's."),
+    PATH_OPTION("nvrtc", "A path of libnvrtc; without it, the newest found."),
+    PATH_OPTION("cublaslt",
+                "A path of libcublasLt, or off: products are then"
+                " all by the plugin's own kernels."),
+    PATH_OPTION("cudnn",
+                "A path of libcudnn, or off: convolutions are then all"
+                " by the plugin's own kernels."),
+    {.struct_size = sizeof(kd_option_def),
+     .name = "tf32",
+     .choices = "on|off",
+     .default_value = "off",
+     .doc = "Products and convolutions of f32 take operands of 11 bits, on"
+            " tensor cores."},
+    FAM_TILES_OPTION,
+    FAM_SCRIPT_OPTION,
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -343,6 +396,7 @@ static const kd_plugin plugin = {
     .device_count = device_count,
     .device_info = device_info,
     .space = space,
+    .property = property,
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,
@@ -356,6 +410,8 @@ static const kd_plugin plugin = {
     .capture = &cuda_capture,
     .profile = &cuda_profile,
     .peer = &cuda_peer,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

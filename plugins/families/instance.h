@@ -42,6 +42,14 @@ const fam_driver *fam_driver_of(const kd_device *device);
 /* The option "tiles" (auto, on, off): whether groups share tiles in local memory;
  * auto: as `prefer`. KD_INVALID_ARGUMENT: it is something else. */
 kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared);
+#define FAM_TILES_OPTION                                               \
+  {                                                                    \
+    .struct_size = sizeof(kd_option_def), .name = "tiles",             \
+    .choices = "auto|on|off", .default_value = "auto",                 \
+    .doc =                                                             \
+        "Products go through tiles in the memory that a group shares;" \
+        " auto: where that is faster.",                                \
+  }
 
 /* kd_plugin.run_begin */
 void fam_run_begin(kd_device *device, uint64_t correlation);

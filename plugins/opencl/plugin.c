@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "opencl.h"
+#include "properties.h"
 #include "single.h"
 
 const kd_host *ocl_host;
@@ -13,7 +14,7 @@ const kd_host *ocl_host;
 static struct found {
   cl_platform_id platform;
   cl_device_id id;
-  char name[128], driver[160];
+  char name[128], driver[160], api[128];
 } devices[MOST_DEVICES];
 static uint32_t found_count;
 
@@ -74,6 +75,8 @@ static void add_devices(cl_platform_id platform) {
     d->platform = platform;
     d->id = ids[i];
     cl.GetDeviceInfo(ids[i], CL_DEVICE_NAME, sizeof d->name - 1, d->name, NULL);
+    cl.GetDeviceInfo(ids[i], CL_DEVICE_VERSION, sizeof d->api - 1, d->api,
+                     NULL);
     cl.GetDeviceInfo(ids[i], CL_DRIVER_VERSION, sizeof driver - 1, driver,
                      NULL);
     snprintf(d->driver, sizeof d->driver, "%.90s %.60s", version, driver);
@@ -198,6 +201,25 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  (void)instance;
+  property_list list = {.count = 0};
+  if (device >= found_count)
+    return FAIL(KD_OUT_OF_RANGE, "there is no device %u", device);
+  cl_device_id id = devices[device].id;
+  property_text(&list, "api", devices[device].api);
+  property_integer(&list, "clock", "Hz",
+                   number(id, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1000000);
+  property_integer(&list, "cache", "bytes",
+                   number(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE));
+  property_integer(&list, "local_memory", "bytes",
+                   number(id, CL_DEVICE_LOCAL_MEM_SIZE));
+  property_integer(&list, "group_size", NULL,
+                   number(id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  return property_give(ocl_host, &list, index, out_property);
+}
+
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static void read_facts(kd_device *d) {
@@ -316,6 +338,17 @@ static kd_status device_status(kd_device *d) {
              : KD_OK;
 }
 
+static const kd_option_def options[] = {
+    FAM_TILES_OPTION,
+    {.struct_size = sizeof(kd_option_def),
+     .name = "commands",
+     .choices = "auto|on|off",
+     .default_value = "auto",
+     .doc = "Recordings become command buffers of the driver; auto: not on"
+            " processors, where lists are as fast."},
+    FAM_SCRIPT_OPTION,
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -328,6 +361,7 @@ static const kd_plugin plugin = {
     .device_count = device_count,
     .device_info = device_info,
     .space = space,
+    .property = property,
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,
@@ -341,6 +375,8 @@ static const kd_plugin plugin = {
     .events = &ocl_events,
     .capture = &ocl_capture,
     .profile = &ocl_profile,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

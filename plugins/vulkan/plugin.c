@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "properties.h"
 #include "single.h"
 #include "vlk.h"
 
@@ -18,6 +19,8 @@ static struct found {
   VkPhysicalDevice physical;
   VkPhysicalDeviceProperties properties;
   char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 2];
+  char api[32];
+  uint32_t subgroup;
   uint8_t uuid[VK_UUID_SIZE];
   uint64_t max_allocation;
   uint64_t pci;
@@ -195,6 +198,11 @@ static void read_properties(struct found *d) {
   if (on_bus) v12.pNext = &bus;
   vk.GetPhysicalDeviceProperties2(d->physical, &all);
   d->properties = all.properties;
+  d->subgroup = v11.subgroupSize;
+  snprintf(d->api, sizeof d->api, "Vulkan %u.%u.%u",
+           VK_API_VERSION_MAJOR(all.properties.apiVersion),
+           VK_API_VERSION_MINOR(all.properties.apiVersion),
+           VK_API_VERSION_PATCH(all.properties.apiVersion));
   d->max_allocation = v11.maxMemoryAllocationSize;
   d->keeps_nan = v12.shaderSignedZeroInfNanPreserveFloat32;
   memcpy(d->uuid, v11.deviceUUID, sizeof d->uuid);
@@ -333,6 +341,23 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
                                  KD_SPACE_CACHED | KD_SPACE_PINNED
                            : KD_SPACE_DEVICE;
   return KD_OK;
+}
+
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  (void)instance;
+  property_list list = {.count = 0};
+  if (device >= found_count)
+    return FAIL(KD_OUT_OF_RANGE, "there is no device %u", device);
+  const struct found *d = &devices[device];
+  const VkPhysicalDeviceLimits *limits = &d->properties.limits;
+  property_text(&list, "api", d->api);
+  property_integer(&list, "local_memory", "bytes",
+                   limits->maxComputeSharedMemorySize);
+  property_integer(&list, "group_size", NULL,
+                   limits->maxComputeWorkGroupInvocations);
+  property_integer(&list, "vulkan.subgroup_size", NULL, d->subgroup);
+  return property_give(vlk_host, &list, index, out_property);
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
@@ -487,6 +512,23 @@ static kd_status device_status(kd_device *d) {
              : KD_OK;
 }
 
+static const kd_option_def options[] = {
+    FAM_TILES_OPTION,
+    {.struct_size = sizeof(kd_option_def),
+     .name = "compiler",
+     .choices = "auto|off",
+     .default_value = "auto",
+     .doc = "Kernels are compiled as they are needed, where shaderc is"
+            " installed; off: only those that were built with the plugin."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "validation",
+     .choices = "on|off",
+     .default_value = "off",
+     .doc = "The Khronos validation layer watches the plugin, and ends the"
+            " process at its first message."},
+    FAM_SCRIPT_OPTION,
+};
+
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
@@ -499,6 +541,7 @@ static const kd_plugin plugin = {
     .device_count = device_count,
     .device_info = device_info,
     .space = space,
+    .property = property,
     .device_open = device_open,
     .device_close = device_close,
     .run_begin = fam_run_begin,
@@ -511,6 +554,8 @@ static const kd_plugin plugin = {
     .events = &vlk_events,
     .capture = &vlk_capture,
     .profile = &vlk_profile,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
 };
 
 KD_ENTRY(plugin)

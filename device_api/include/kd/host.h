@@ -188,9 +188,10 @@ typedef struct kd_host {
               ...) KD_PRINTF(3, 4);
 
   /* The plugin's option of that name (from the application, the manifest or
-   * KEEL_<PLUGIN>_<NAME>), or NULL. Lives as long as the host table. A plugin
-   * ignores options that it does not know, and refuses a value that it can't use
-   * with a message. */
+   * KEEL_<PLUGIN>_<NAME>, the first that has it), or NULL. Lives as long as the
+   * host table. A plugin ignores options that it does not know, and refuses a
+   * value that it can't use with a message: not every host knows
+   * kd_plugin.options. */
   const char *(*option)(const struct kd_host *host, const char *name);
 
   /* Host memory for the plugin's own use. alignment is a power of two, 0 for

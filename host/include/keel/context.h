@@ -45,7 +45,9 @@ typedef struct keel_context_params {
    * machine's memory. */
   uint64_t memory_limit;
 
-  /* Options of plugins, "plugin.name=value". */
+  /* Options of plugins, "plugin.name=value". A plugin that lists its options
+   * (keel_plugin_option) is refused where it is given one that it doesn't have, or
+   * a value that doesn't fit. */
   const char *const *options;
   uint32_t option_count;
   uint32_t reserved;
@@ -108,6 +110,25 @@ KEEL_API uint32_t keel_plugin_count(const keel_context *context);
 KEEL_API keel_status keel_plugin_at(const keel_context *context, uint32_t index,
                                     keel_plugin_info *out_info);
 
+/* An option of a plugin, which its devices may depend on: given as
+ * "plugin.name=value" in keel_context_params, in its manifest, or by the variable
+ * KEEL_<PLUGIN>_<NAME>. */
+typedef struct keel_option_facts {
+  const char *name;
+  uint32_t type;             /* KD_OPTION_* of kd/option.h */
+  const char *choices;       /* the values there are, "auto|on|off"; or NULL */
+  const char *default_value; /* what holds where nobody gives one, or NULL */
+  const char *doc;           /* one sentence, or "" */
+} keel_option_facts;
+
+/* An option by its index, of the plugin by its own; also of one that was refused for an
+ * option. The strings live as long as the context.
+ * Returns KD_OK, KD_OUT_OF_RANGE (no such plugin, or past its last option),
+ * KD_UNIMPLEMENTED (the plugin was not loaded, or doesn't say what options it has). */
+KEEL_API keel_status keel_plugin_option(const keel_context *context,
+                                        uint32_t plugin, uint32_t index,
+                                        keel_option_facts *out_facts);
+
 /* Devices, in a stable order: by plugin as found, then by the plugin's. */
 KEEL_API uint32_t keel_device_count(const keel_context *context);
 KEEL_API keel_device *keel_device_at(const keel_context *context,
@@ -141,6 +162,33 @@ typedef struct keel_device_facts {
 
 KEEL_API void keel_device_describe(const keel_device *device,
                                    keel_device_facts *out_facts);
+
+/* Something that is known of a device, for people and their tools: kd/property.h has the
+ * names that mean the same everywhere, with their units. */
+typedef struct keel_property {
+  char name[64];
+  char unit[16];  /* "Hz", "bytes", or "" */
+  uint32_t type;  /* KD_PROPERTY_*; says which of these is its value */
+  uint32_t flags; /* KD_PROPERTY_CHANGES: it is of the moment */
+  int64_t integer;
+  double real;
+  char text[256];
+} keel_property;
+
+/* A property by its index. The first are those that kd_device_info has and the plugin
+ * filled (driver, compute_units, memory, peak_flops_f32, bandwidth, pci, numa_node), then
+ * come the plugin's own, in an order that stays. Doesn't open the device. Any thread, but
+ * not from a callback of the runtime.
+ * Returns KD_OK, KD_OUT_OF_RANGE (past the last), or why the plugin can't say. */
+KEEL_API keel_status keel_device_property(const keel_device *device,
+                                          uint32_t index,
+                                          keel_property *out_property);
+
+/* The property of a name. Returns as keel_device_property, but KD_NOT_FOUND where the
+ * device has none of that name. */
+KEEL_API keel_status keel_device_find_property(const keel_device *device,
+                                               const char *name,
+                                               keel_property *out_property);
 
 /* What a device's memory is doing: the space where tensors live. */
 typedef struct keel_memory_facts {

@@ -45,7 +45,7 @@ static const char *const slots[] = {
     "region.serialize",   "region.validate",    "region.load",
     "op.infer",           "host.allocate",      "host.option",
     "host.set_output",    "host.constant",      "host.attr_tensor",
-    "host.cache_get",     "host.cache_put",
+    "host.cache_get",     "host.cache_put",     "plugin.property",
 };
 
 const char *keel_layers_slot(uint32_t index) {

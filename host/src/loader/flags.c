@@ -46,6 +46,13 @@ keel_status keel_flags_of_op(const keel_plugin *plugin, const char *op,
   return check(plugin, what, flags, known);
 }
 
+keel_status keel_flags_of_option(const keel_plugin *plugin,
+                                 const kd_option_def *def) {
+  char what[64];
+  snprintf(what, sizeof what, "option %s", def->name);
+  return check(plugin, what, def->flags, 0);
+}
+
 keel_status keel_flags_of_device(const keel_device *device) {
   return check(device->plugin, device->name, device->info.flags, DEVICE_FLAGS);
 }

@@ -210,6 +210,25 @@ keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
   return status;
 }
 
+keel_status keel_library_property(const keel_plugin *plugin, uint32_t device,
+                                  uint32_t index, keel_property *out_property) {
+  kd_property given = {.struct_size = sizeof given};
+  pthread_mutex_lock(&listing);
+  keel_hush();
+  kd_status status = keel_layers_enter("plugin.property");
+  uint64_t began = keel_now();
+  if (status == KD_OK)
+    status =
+        plugin->table.property(plugin->shared->instance, device, index, &given);
+  keel_layers_left(&plugin->context->log, "plugin.property", began, status);
+  if (status == KD_OK) /* under the lock: its strings are the plugin's */
+    status = keel_property_copy(&given, out_property);
+  pthread_mutex_unlock(&listing);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  return status;
+}
+
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device) {
   keel_library *library = plugin->shared;

@@ -65,6 +65,11 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
 keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
                                uint32_t index, kd_space *out_space);
 
+/* Asks for a property of a device. Returns KD_OK, KD_OUT_OF_RANGE, or what the plugin
+ * returned, with a message. */
+keel_status keel_library_property(const keel_plugin *plugin, uint32_t device,
+                                  uint32_t index, keel_property *out_property);
+
 /* Opens a device, or shares it; and gives it back. One that was lost is not shared: then
  * KD_FAILED_PRECONDITION. */
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,

@@ -373,6 +373,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(copy_streams(plugin));
   KEEL_TRY(copy_levels(plugin));
   KEEL_TRY(copy_options(plugin));
+  KEEL_TRY(keel_options_read(plugin));
   KEEL_TRY(keel_ops_read(plugin));
   KEEL_TRY(copy_kernels(plugin));
   KEEL_TRY(keel_layers_wrap(plugin));
@@ -530,9 +531,14 @@ static keel_status load_copy(keel_plugin *plugin) {
              : refuse(plugin, status, "load the plugin in one host at a time");
 }
 
+static const char see_options[] =
+    "look at the plugin's options: `keel plugins --options`";
+
 static keel_status open_plugin(keel_plugin *plugin) {
   keel_context *context = plugin->context;
-  keel_status status = keel_library_open(plugin);
+  keel_status status = keel_options_check(plugin);
+  if (status != KD_OK) return refuse(plugin, status, see_options);
+  status = keel_library_open(plugin);
   if (status == KD_ALREADY_EXISTS && plugin->shared->copy && !plugin->copied) {
     KEEL_TRY(load_copy(plugin));
     status = keel_library_open(plugin);
@@ -541,7 +547,7 @@ static keel_status open_plugin(keel_plugin *plugin) {
     return refuse(plugin, status,
                   status == KD_INVALID_ARGUMENT &&
                           (plugin->option_count || context->option_count)
-                      ? "look at the plugin's options"
+                      ? see_options
                       : "look at the device's driver");
   uint32_t count = plugin->shared->device_count;
   keel_device **devices = realloc(

@@ -38,11 +38,13 @@ keel_status keel_elf_check(const char *path, const char **out_hint);
 keel_status keel_plugin_map(keel_plugin *plugin);
 
 /* Whether this host knows all bits that must be understood: in the flags of the plugin, of
- * a kernel's definition, of a device and its memory spaces. Returns KD_OK, KD_UNIMPLEMENTED
+ * a kernel's or an option's definition, of a device and its memory spaces. Returns KD_OK, KD_UNIMPLEMENTED
  * (the message names bit and versions). */
 keel_status keel_flags_of_plugin(const keel_plugin *plugin);
 keel_status keel_flags_of_kernel(const keel_plugin *plugin,
                                  const kd_kernel_def *def);
+keel_status keel_flags_of_option(const keel_plugin *plugin,
+                                 const kd_option_def *def);
 keel_status keel_flags_of_device(const keel_device *device);
 keel_status keel_flags_of_space(const keel_device *device, uint32_t index,
                                 const kd_space *space);
@@ -82,9 +84,33 @@ void keel_plugin_close(keel_plugin *plugin);
 /* Fills the services that plugins call; see kd/host.h. */
 void keel_services_fill(keel_library *library);
 
+/* Copies a property that a plugin gave; what is too long is cut, a value that is none is
+ * KD_PROPERTY_NONE. Returns KD_OK, KD_INTERNAL (it has no name). */
+keel_status keel_property_copy(const kd_property *given, keel_property *out);
+
+/* ---- options ---- */
+
+/* kd_host.option. */
+const char *keel_option_get(const kd_host *host, const char *name);
+
 /* Adds all options that a plugin can ask for: what depends on them is another thing with
  * others. */
 void keel_options_add(const keel_library *library, keel_text *out);
+
+/* Copies the plugin's list of its options. Returns KD_OK, KD_INCOMPATIBLE (it is malformed),
+ * KD_OUT_OF_MEMORY. */
+keel_status keel_options_read(keel_plugin *plugin);
+
+/* Whether what the plugin is given fits its list, where it has one.
+ * Returns KD_OK, KD_INVALID_ARGUMENT (the message says what there is). */
+keel_status keel_options_check(const keel_plugin *plugin);
+
+/* Whether a value is of an option's type and choices. */
+bool keel_option_fits(const kd_option_def *def, const char *value);
+
+/* Logs which options reach no plugin: an application's for one that is not there, and
+ * variables that look like one of a plugin and are none. */
+void keel_options_warn(const keel_context *context);
 
 /* The persistent store behind kd_host.cache_get and cache_put. */
 kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,

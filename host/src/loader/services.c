@@ -1,6 +1,4 @@
 /* services.c - what kd_host gives to a plugin. */
-#include <ctype.h>
-
 #include "eager/launch.h"
 #include "exec/pool.h"
 #include "loader/library.h"
@@ -24,45 +22,6 @@ static void log_line(const kd_host *host, uint32_t level, const char *format,
 
 static void log_text(const kd_host *host, uint32_t level, const char *text) {
   log_line(host, level, "%s", text);
-}
-
-/* "KEEL_CPU_ISA": false where it would be too long. */
-static bool name_variable(const keel_library *library, const char *name,
-                          char *variable, size_t room) {
-  int size = snprintf(variable, room, "KEEL_%s_%s",
-                      library->name ? library->name : "", name);
-  for (char *at = variable; *at; at++)
-    *at = isalnum((unsigned char)*at) ? (char)toupper((unsigned char)*at) : '_';
-  return size >= 0 && (size_t)size < room;
-}
-
-static const char *environment_option(const keel_library *library,
-                                      const char *name) {
-  char variable[128];
-  return name_variable(library, name, variable, sizeof variable)
-             ? getenv(variable)
-             : NULL;
-}
-
-void keel_options_add(const keel_library *library, keel_text *out) {
-  extern char **environ;
-  char begin[128];
-  for (uint32_t i = 0; i < library->option_count; i++)
-    keel_text_add(out, "/%s=%s", library->options[2 * i],
-                  library->options[2 * i + 1]);
-  if (!keel_trusts_environment() ||
-      !name_variable(library, "", begin, sizeof begin))
-    return;
-  for (char **at = environ; *at; at++)
-    if (!strncmp(*at, begin, strlen(begin))) keel_text_add(out, "/%s", *at);
-}
-
-static const char *option(const kd_host *host, const char *name) {
-  const keel_library *library = library_of(host);
-  for (uint32_t i = 0; i < library->option_count; i++)
-    if (!strcmp(library->options[2 * i], name))
-      return library->options[2 * i + 1];
-  return keel_trusts_environment() ? environment_option(library, name) : NULL;
 }
 
 static void *allocate(const kd_host *host, uint64_t size, uint64_t alignment) {
@@ -162,7 +121,7 @@ void keel_services_fill(keel_library *library) {
       .plugin_path = library->path,
       .fail = keel_fail,
       .log = log_line,
-      .option = option,
+      .option = keel_option_get,
       .allocate = allocate,
       .release = release,
       .worker_count = worker_count,

@@ -1,5 +1,6 @@
 /* bad.c - plugins that the loader must refuse, one for each CASE. */
 #include <kd/kd.h>
+#include <math.h>
 #include <string.h>
 #include "single.h"
 
@@ -23,11 +24,22 @@
 #define COLLECTIVE 18
 #define PLUGIN_BIT \
   19 /* these: a bit that must be understood, and is not known */
-#define DEVICE_BIT  20
-#define SPACE_BIT   21
-#define KERNEL_BIT  22
-#define HINT_BITS   23 /* hints that nobody knows, everywhere: legal */
-#define NO_INSTANCE 24 /* open gives none */
+#define DEVICE_BIT   20
+#define SPACE_BIT    21
+#define KERNEL_BIT   22
+#define HINT_BITS    23 /* hints that nobody knows, everywhere: legal */
+#define NO_INSTANCE  24 /* open gives none */
+#define OPTION_NULL  25 /* these: a list of options that can't be read */
+#define OPTION_NAME  26
+#define OPTION_TWICE 27
+#define OPTION_SHORT 28
+#define OPTION_NONE  29 /* options is NULL, option_count is not */
+#define OPTION_BIT   30 /* one that must be understood, and is not known */
+#define OPTIONS      31 /* a sound list of longer definitions: legal */
+#define OPTIONS_NO   32 /* says that it has none: legal */
+#define PROPERTIES \
+  33 /* properties of every wrong kind, then one without a name */
+#define PROPERTY_ALL 34 /* a list of properties that has no end */
 
 #define LATER_BIT   (UINT32_C(1) << 23)
 #define LATER_HINTS UINT32_C(0xf0000000)
@@ -162,6 +174,58 @@ static const kd_kernel_def kernels[] = {
 };
 #endif
 
+#if CASE == PROPERTIES || CASE == PROPERTY_ALL
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  static char longest[400]; /* two bytes, then "ä" without an end */
+  static const kd_property all[] = {
+      {.name = "sound", .unit = "W", .type = KD_PROPERTY_REAL, .real = 2.5},
+      {.name = "infinite",
+       .unit = "a unit that is much too long",
+       .type = KD_PROPERTY_REAL,
+       .real = INFINITY},
+      {.name = "textless", .type = KD_PROPERTY_TEXT},
+      {.name = longest, .type = KD_PROPERTY_TEXT, .text = longest},
+      {.name = "later", .type = 77, .flags = LATER_BIT},
+      {.type = KD_PROPERTY_INTEGER},
+  };
+  (void)instance, (void)device;
+  for (size_t i = 0; i + 1 < sizeof longest; i++)
+    longest[i] = i < 2 ? 'x' : i % 2 ? '\xa4' : '\xc3';
+  if (CASE == PROPERTIES && index > 5)
+    return host->fail(KD_OUT_OF_RANGE, "there are 6");
+  *out_property = all[CASE == PROPERTIES ? index : 0];
+  return KD_OK;
+}
+#endif
+
+#if CASE >= OPTION_NULL && CASE <= OPTIONS_NO
+/* As a later ABI may have it. */
+typedef struct longer_option {
+  kd_option_def known;
+  uint64_t later;
+} longer_option;
+
+#define OPTION                                                                \
+  .struct_size = CASE == OPTION_SHORT ? 40 : (uint32_t)sizeof(longer_option), \
+  .doc = "It does nothing.", .name
+
+static const longer_option options[] = {
+    {{OPTION = "queue", .type = KD_OPTION_INTEGER, .default_value = "4"},
+     ~UINT64_C(0)},
+    {{OPTION = CASE == OPTION_NULL    ? NULL
+               : CASE == OPTION_NAME  ? "Queue-2"
+               : CASE == OPTION_TWICE ? "queue"
+                                      : "share",
+      .type = KD_OPTION_REAL,
+      .flags = CASE == OPTION_BIT ? LATER_BIT : LATER_HINTS},
+     ~UINT64_C(0)},
+    {{OPTION = "mode", .choices = "fast|safe", .default_value = "safe"},
+     ~UINT64_C(0)},
+    {{OPTION = "later", .type = 77}, ~UINT64_C(0)},
+};
+#endif
+
 static const struct {
   kd_plugin known;
   uint64_t later[8]; /* what a newer ABI might have appended */
@@ -206,6 +270,14 @@ static const struct {
 #if CASE == STRIDE || CASE == KERNEL_BIT || CASE == HINT_BITS
                .kernels = kernels,
                .kernel_count = sizeof kernels / sizeof *kernels,
+#endif
+#if CASE == PROPERTIES || CASE == PROPERTY_ALL
+               .property = property,
+#endif
+#if CASE >= OPTION_NULL && CASE <= OPTIONS_NO
+               .options = CASE == OPTION_NONE ? NULL : &options[0].known,
+               .option_count =
+                   CASE == OPTIONS_NO ? 0 : sizeof options / sizeof *options,
 #endif
            },
            {~UINT64_C(0)}};

@@ -47,6 +47,11 @@ expect "a driver that does not start" 'says CUDA_ERROR_NO_DEVICE' \
 expect "the suite without a device" ' 0 failed' \
   "$suite" run "$plugin" --quick --quiet --option driver=/none/libcuda.so.1
 
+expect "its properties" 'clock *1500000000 Hz' \
+  "$keel" devices --properties --option cuda.driver="$driver" --option cuda.nvrtc="$nvrtc"
+expect "an option that is misspelt" 'no option "drivr" (from the application); nearest are driver' \
+  "$keel" plugins --option cuda.drivr="$driver"
+
 # cases SET PASSED WHOLE [OPTION]...: at least so many pass, so many run on the device alone
 cases() {
   set_=$1 passed=$2 whole=$3

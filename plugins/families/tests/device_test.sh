@@ -44,6 +44,13 @@ cases() {
     / passed, / { if ($1 >= passed && $3 == 0 && got >= whole) good = 1 }
     END { exit !good }' || failed=1
 }
+properties=$("$keel" devices --properties 2>/dev/null | sed -n "/^$device\$/,/^[^ ]/p")
+for property in 'api  *[A-Z]' 'local_memory  *[1-9][0-9]* bytes' 'group_size  *[1-9]'; do
+  echo "$properties" | grep -q " $property" || {
+    echo "no property like \"$property\" in: $properties"
+    failed=1
+  }
+done
 cases node 890 650
 cases pytorch-converted 82 82
 cases pytorch-operator 35 30

@@ -140,6 +140,8 @@ API cu_result cuDeviceGetAttribute(int *value, int what, cu_device device) {
   (void)device;
   *value = what == CU_MULTIPROCESSORS ? 2
            : what == CU_COMPUTE_MAJOR ? 9
+           : what == CU_CLOCK         ? 1500000
+           : what == CU_GROUP_SIZE    ? 1024
            : what == CU_MEMORY_POOLS  ? getenv("STANDIN_NO_POOLS") == NULL
                                       : 0;
   return CU_OK;

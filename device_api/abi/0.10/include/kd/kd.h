@@ -5,7 +5,9 @@
  * does not do, and the host does without.
  *
  *   level 0  core      plugin.h   who the plugin is, its devices
+ *                      option.h   what users may set
  *                      device.h   the facts of a device
+ *                      property.h what more is known of it
  *                      memory.h   allocate, release, copy
  *                      kernel.h   which ops it can do, and how to run them
  *   level 1  async     stream.h   queues of work and events

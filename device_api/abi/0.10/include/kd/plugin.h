@@ -11,7 +11,9 @@
 #include <kd/kernel.h>
 #include <kd/memory.h>
 #include <kd/op.h>
+#include <kd/option.h>
 #include <kd/profile.h>
+#include <kd/property.h>
 #include <kd/region.h>
 #include <kd/stream.h>
 
@@ -141,6 +143,26 @@ typedef struct kd_plugin {
   const kd_op_def *ops; /* an array of op_count ops that the plugin brings */
   uint32_t op_count;
   uint32_t reserved;
+
+  /* The options, all that the plugin ever asks kd_host.option for: an array of
+   * option_count definitions, stepped by the first one's struct_size. The host
+   * lists them. It refuses the plugin before `open` where the application or
+   * the manifest gives one that is not listed, or anybody a value that is not
+   * of its type or choices.
+   * NULL: nothing is known of them, and the host passes on whatever it has; not
+   * NULL, and option_count 0: there are none. */
+  const kd_option_def *options;
+  uint32_t option_count;
+  uint32_t reserved_options;
+
+  /* What more is known of a device, one property by its index, without opening
+   * the device; it may be open. Which there are, and their order, stays from
+   * `open` to `close`. The host serialises it with device_info. May take
+   * milliseconds, as it is asked for people. NULL: nothing.
+   * Returns KD_OK, KD_OUT_OF_RANGE (no such device, or past its last property;
+   * there are at most 1000). */
+  kd_status (*property)(kd_instance *instance, uint32_t device, uint32_t index,
+                        kd_property *out_property);
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries
