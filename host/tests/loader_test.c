@@ -258,6 +258,7 @@ static void variables_are_options_too(void **state) {
   setenv("KEEL_BAD_QUEUE", "many", 1);
   assert_int_equal(in_environment(NULL), KD_INVALID_ARGUMENT);
   expect_message("option queue is \"many\" (from KEEL_BAD_QUEUE)");
+  assert_int_equal(in_environment("bad.queue=3"), KD_OK); /* that counts */
   unsetenv("KEEL_BAD_QUEUE");
   setenv("KEEL_BAD_MOOD", "fast", 1);
   assert_int_equal(in_environment(NULL), KD_OK);
