@@ -356,7 +356,8 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
 
 /* "clock" and so on; what is of the moment changes with each call. */
 static kd_property property_of(uint32_t index) {
-  static int moment;
+  static int moments;
+  int moment = ++moments;
   kd_property all[] = {
       {.name = "architecture", .type = KD_PROPERTY_TEXT, .text = "sim-1"},
       {.name = "clock",
@@ -367,7 +368,7 @@ static kd_property property_of(uint32_t index) {
        .unit = "C",
        .type = KD_PROPERTY_REAL,
        .flags = BUG(property_drifts) ? 0 : KD_PROPERTY_CHANGES,
-       .real = 40 + ++moment % 7 * 0.5},
+       .real = 40 + moment % 7 * 0.5},
       {.name = "power",
        .unit = "W",
        .type = moment % 2 ? KD_PROPERTY_NONE : KD_PROPERTY_REAL,

@@ -256,6 +256,20 @@ static const char *of_plugin(const char *option, const char *plugin) {
              : NULL;
 }
 
+/* Whether the application or the manifest gives it, so that no variable counts. */
+static bool is_given(const keel_plugin *plugin, const kd_option_def *def) {
+  const keel_context *context = plugin->context;
+  size_t size = strlen(def->name);
+  for (uint32_t i = 0; i < context->option_count; i++) {
+    const char *name = of_plugin(context->options[i], plugin->name);
+    if (name && !strncmp(name, def->name, size) && name[size] == '=')
+      return true;
+  }
+  for (uint32_t i = 0; i < plugin->option_count; i++)
+    if (!strcmp(plugin->options[2 * i], def->name)) return true;
+  return false;
+}
+
 keel_status keel_options_check(const keel_plugin *plugin) {
   const keel_context *context = plugin->context;
   if (!plugin->table.options) return KD_OK;
@@ -275,7 +289,8 @@ keel_status keel_options_check(const keel_plugin *plugin) {
   for (uint32_t i = 0; i < plugin->option_def_count; i++) {
     const kd_option_def *def = &plugin->option_defs[i];
     const char *value = of_environment(plugin->name, def->name, variable);
-    if (value) KEEL_TRY(check_value(plugin, def, value, variable));
+    if (value && !is_given(plugin, def))
+      KEEL_TRY(check_value(plugin, def, value, variable));
   }
   return KD_OK;
 }

@@ -22,10 +22,12 @@ keel_status keel_property_copy(const kd_property *given, keel_property *out) {
   *out = (keel_property){.type = given->type, .flags = given->flags};
   keep_text(out->name, sizeof out->name, given->name);
   keep_text(out->unit, sizeof out->unit, given->unit);
+  /* what a later ABI means by a bit that must be understood is not known here */
+  bool later = (given->flags & ~KD_HINTS) != 0;
   bool sound = given->type == KD_PROPERTY_INTEGER ||
                (given->type == KD_PROPERTY_REAL && isfinite(given->real)) ||
                (given->type == KD_PROPERTY_TEXT && given->text);
-  if (!sound)
+  if (!sound || later)
     out->type = KD_PROPERTY_NONE;
   else if (given->type == KD_PROPERTY_INTEGER)
     out->integer = given->integer;

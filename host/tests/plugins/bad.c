@@ -186,14 +186,18 @@ static kd_status property(kd_instance *instance, uint32_t device,
        .real = INFINITY},
       {.name = "textless", .type = KD_PROPERTY_TEXT},
       {.name = longest, .type = KD_PROPERTY_TEXT, .text = longest},
-      {.name = "later", .type = 77, .flags = LATER_BIT},
+      {.name = "later",
+       .type = KD_PROPERTY_INTEGER,
+       .integer = 5,
+       .flags = LATER_BIT},
+      {.name = "strange", .type = 77},
       {.type = KD_PROPERTY_INTEGER},
   };
   (void)instance, (void)device;
   for (size_t i = 0; i + 1 < sizeof longest; i++)
     longest[i] = i < 2 ? 'x' : i % 2 ? '\xa4' : '\xc3';
-  if (CASE == PROPERTIES && index > 5)
-    return host->fail(KD_OUT_OF_RANGE, "there are 6");
+  if (CASE == PROPERTIES && index > 6)
+    return host->fail(KD_OUT_OF_RANGE, "there are 7");
   *out_property = all[CASE == PROPERTIES ? index : 0];
   return KD_OK;
 }
