@@ -505,7 +505,7 @@ static void images_are_refused(void **state) {
   memcpy(copy, data, size);
   head->needs = head->version = IMAGE_VERSION + 1;
   assert_int_equal(load_bytes(context, copy, size), KD_INCOMPATIBLE);
-  expect_message("must know version 3");
+  expect_message("must know version 4");
   memcpy(copy, data, size);
   copy[head->head_size + 3] ^= 1;
   assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);

@@ -1,4 +1,4 @@
-/* fingerprint.c - what a graph is, as a key under which its compiled form is kept.
+/* fingerprint.c - what a graph is, by which its compiled form is found.
  *
  * Equal in each process for equal graphs: ops, attributes, types, who reads whom, and the
  * data of constants; not the names that a model gives. */
@@ -6,9 +6,7 @@
 
 #include "program/graph.h"
 
-typedef struct sums {
-  uint64_t a, b; /* of the same bytes, from two seeds */
-} sums;
+typedef keel_fingerprint sums;
 
 static void add(sums *s, const void *bytes, size_t size) {
   s->a = keel_hash(s->a, bytes, size);
@@ -112,11 +110,8 @@ static void add_graph(sums *s, const struct kd_graph *graph) {
   }
 }
 
-void keel_graph_fingerprint(const struct kd_graph *graph, const char *device,
-                            char *out_key, size_t size) {
+keel_fingerprint keel_graph_fingerprint(const struct kd_graph *graph) {
   sums s = {KEEL_HASH_SEED, ~KEEL_HASH_SEED};
-  add_text(&s, device);
   add_graph(&s, graph);
-  snprintf(out_key, size, "region/%016llx%016llx", (unsigned long long)s.a,
-           (unsigned long long)s.b);
+  return s;
 }
