@@ -1,6 +1,7 @@
 /* image_write.c - writes a program in its binary form. */
 #include "context.h"
 #include "memory/copy.h"
+#include "passes/passes.h"
 #include "program/image.h"
 
 /* A stream, as far as it is written. */
@@ -291,6 +292,22 @@ static keel_status put_port(writer *all, const keel_port *port) {
   return put(all, IMAGE_LONGS, port->dims, port->rank);
 }
 
+/* With constants that somebody reads: passes leave those that they have made others of. */
+static keel_status put_values(writer *all, const keel_function *function) {
+  keel_uses uses = {0};
+  keel_status status = keel_uses_count(function, &uses);
+  for (uint32_t i = 0; i < function->value_count && status == KD_OK; i++) {
+    const keel_value_info *value = &function->values[i];
+    image_value one = {.constant = KEEL_ABSENT};
+    status = string_of(all, value->name, &one.name);
+    if (status == KD_OK && value->constant && uses.counts[i])
+      status = tensor_of(all, value->constant, &one.constant);
+    if (status == KD_OK) status = put(all, IMAGE_VALUES, &one, 1);
+  }
+  keel_uses_drop(&uses);
+  return status;
+}
+
 /* All of a function but those nested in it, whose numbers are in `graphs`. */
 static keel_status put_one(writer *all, const keel_function *function,
                            const uint32_t *graphs) {
@@ -306,14 +323,7 @@ static keel_status put_one(writer *all, const keel_function *function,
     KEEL_TRY(put_port(all, &function->input_ports[i]));
   for (uint32_t i = 0; i < function->output_count; i++)
     KEEL_TRY(put_port(all, &function->output_ports[i]));
-  for (uint32_t i = 0; i < function->value_count; i++) {
-    const keel_value_info *value = &function->values[i];
-    image_value one = {.constant = KEEL_ABSENT};
-    KEEL_TRY(string_of(all, value->name, &one.name));
-    if (value->constant)
-      KEEL_TRY(tensor_of(all, value->constant, &one.constant));
-    KEEL_TRY(put(all, IMAGE_VALUES, &one, 1));
-  }
+  KEEL_TRY(put_values(all, function));
   KEEL_TRY(put(all, IMAGE_WORDS, function->inputs, function->input_count));
   KEEL_TRY(put(all, IMAGE_WORDS, function->outputs, function->output_count));
   for (uint32_t i = 0; i < function->node_count; i++)
