@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "layers/layers.h"
 #include "program/image.h"
 #include "testing.h"
 
@@ -101,6 +102,7 @@ static found in_a_process(void (*what)(process *me), kd_status judges) {
   assert_true(child >= 0);
   if (child == 0) {
     process me;
+    keel_layers_set(NULL); /* what the variable says now */
     open_it(&me, shared);
     void (**claims)(const kd_host *, const kd_graph *, kd_claim, void *) =
         symbol("compiler_claim");
@@ -357,6 +359,30 @@ static void a_plugin_may_give_none(void **state) {
   keel_close(context);
 }
 
+/* One region's form is not given: it alone is compiled in each process. */
+static void a_region_may_have_none(void **state) {
+  (void)state;
+  setenv("KEEL_LAYERS", "fault:region.serialize=1:UNIMPLEMENTED", 1);
+  found wrote = in_a_process(write_it, KD_OK);
+  unsetenv("KEEL_LAYERS");
+  assert_int_equal(wrote.compiled, 2);
+  assert_int_equal(wrote.held, 1);
+  assert_int_equal(wrote.bare, 1);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 1, 1, 1);
+  expect_said(&ran, "none of this part");
+}
+
+/* A form that can't be loaded for now is no failure either. */
+static void a_load_that_fails_is_made_up_for(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  setenv("KEEL_LAYERS", "fault:region.load=1:OUT_OF_MEMORY", 1);
+  found ran = in_a_process(run_it, KD_OK);
+  unsetenv("KEEL_LAYERS");
+  expect(ran, 1, 1, 1);
+}
+
 /* ---- tests: forms that do not ----------------------------------------------------------- */
 
 static void what_the_device_refuses_is_compiled(void **state) {
@@ -579,6 +605,8 @@ int main(void) {
       cmocka_unit_test(text_and_skipping_leave_them_out),
       cmocka_unit_test(another_plugins_device_does_not_mind),
       cmocka_unit_test(a_plugin_may_give_none),
+      cmocka_unit_test(a_region_may_have_none),
+      cmocka_unit_test(a_load_that_fails_is_made_up_for),
       cmocka_unit_test(what_the_device_refuses_is_compiled),
       cmocka_unit_test(other_options_want_another_form),
       cmocka_unit_test(a_newer_plugin_compiles),
