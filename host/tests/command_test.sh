@@ -1,9 +1,10 @@
 #!/bin/sh
 # The `keel` command as a user meets it: results, errors, exit statuses.
-# usage: command_test.sh KEEL MINIMAL_PLUGIN
+# usage: command_test.sh KEEL MINIMAL_PLUGIN GRAPH_NPU_PLUGIN
 set -u
 keel=$1
 minimal=$2
+npu=$3
 data=/usr/share/libonnx-testdata/data
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
 scratch=$(mktemp -d)
@@ -227,6 +228,45 @@ chmod 644 "$scratch/mine.so"
 chmod 1777 "$scratch"
 expect 0 "minimal:0" "$keel" devices --plugin "$scratch/mine.so"
 chmod 700 "$scratch"
+# compiled ahead: the file has what the device's compiler made, and a process without a
+# store compiles nothing; where it is damaged, or left out, the compiler is called
+without_store() {
+  env -u KEEL_LOG XDG_CACHE_HOME=/dev/null/nowhere KEEL_LAYERS=trace "$@"
+}
+calls() { # how many of "region.$2" the command at $3... makes; $1 are wanted
+  wanted=$1
+  slot=$2
+  shift 2
+  without_store "$@" >"$scratch/out" 2>&1
+  got=$(grep -c "trace: region.$slot OK" "$scratch/out")
+  if [ "$got" -ne "$wanted" ]; then
+    echo "FAILED: $*: $got calls of region.$slot, not $wanted, in:"
+    cat "$scratch/out"
+    failed=1
+  fi
+}
+ahead=$scratch/ahead.keel
+expect 0 "1 compiled region in it, 0." without_store "$keel" compile "$model" \
+  --device graph_npu --plugin "$npu" -o "$ahead"
+calls 1 compile "$keel" run "$model" --device graph_npu --plugin "$npu"
+calls 0 compile "$keel" run "$ahead" --plugin "$npu"
+calls 1 load "$keel" run "$ahead" --plugin "$npu"
+expect 0 "as expected" without_store "$keel" run "$ahead" --plugin "$npu" \
+  --input $set_0/input_0.pb --expect $set_0/output_0.pb
+size=$(wc -c <"$ahead") # the form is the last in the file
+head -c $((size - 100)) "$ahead" >"$scratch/bad.keel"
+printf %s 0123456789 >>"$scratch/bad.keel"
+tail -c 90 "$ahead" >>"$scratch/bad.keel"
+calls 1 compile "$keel" run "$scratch/bad.keel" --plugin "$npu"
+expect 0 "warning: graph_npu:0 can't use a compiled form that came with the program" \
+  without_store "$keel" run "$scratch/bad.keel" --plugin "$npu"
+expect 0 "1 compiled region left out: text holds none" "$keel" compile "$ahead" \
+  --plugin "$npu" --text -o "$scratch/ahead.mlir"
+calls 1 compile "$keel" run "$scratch/ahead.mlir" --plugin "$npu"
+calls 0 compile "$keel" compile "$model" --device graph_npu --plugin "$npu" --text \
+  -o "$scratch/ahead.mlir"
+expect 0 "1 region not in it: the plugin gives no compiled form, and each run compiles" \
+  "$keel" compile $data/pytorch-operator/test_operator_basic/model.onnx --device cpu -o "$ahead"
 # names of open dimensions: of ONNX, and of random inputs
 expect 0 ops "$keel" compile --text -o "$scratch/names.mlir" \
   $data/node/test_sequence_map_identity_2_sequences/model.onnx

@@ -118,13 +118,28 @@ static int collect(char (*paths)[512], int room) {
   return count;
 }
 
-typedef enum form { ONNX, TEXT, BINARY } form;
+typedef enum form { ONNX, TEXT, BINARY, AHEAD } form;
+
+/* For the device with a compiler, whose compiled forms are in the file then. */
+static keel_status compile_ahead(keel_context *context,
+                                 keel_program **program) {
+  keel_plan_params params = {.struct_size = sizeof params};
+  keel_program *made = NULL;
+  assert_int_equal(keel_device_find(context, "graph_npu", &params.device),
+                   KD_OK);
+  keel_status status = keel_program_compile(*program, &params, &made);
+  keel_program_release(*program);
+  *program = made;
+  return status;
+}
 
 /* The model in another form, in its file's place; false: it can't be read. */
 static bool convert(keel_context *context, const char *from, const char *to,
                     form form) {
   keel_program *program = NULL;
   keel_status status = keel_program_load(context, from, &program);
+  if (status == KD_OK && form == AHEAD)
+    status = compile_ahead(context, &program);
   if (status == KD_OK)
     status = keel_program_save(program, to, form == TEXT ? KEEL_SAVE_TEXT : 0);
   keel_program_release(program);
@@ -148,11 +163,11 @@ static void mutate_models(form form) {
   char fuzzed[] = "/tmp/keel-fuzz-XXXXXX";
   int count = collect(paths, 1200), loaded = 0, tried = 0;
   keel_context *context = NULL;
-  const char *plugin = CPU_PLUGIN;
+  const char *const plugins[] = {CPU_PLUGIN, GRAPH_NPU_PLUGIN};
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
-                                .plugins = &plugin,
-                                .plugin_count = 1,
+                                .plugins = plugins,
+                                .plugin_count = form == AHEAD ? 2 : 1,
                                 .memory_limit = UINT64_C(64) << 20};
   if (!count) skip(); /* libonnx-testdata is not there */
   assert_int_equal(keel_open(&params, &context), KD_OK);
@@ -168,7 +183,7 @@ static void mutate_models(form form) {
     keel_program *program = NULL;
     if (!data) continue;
     size = mutate(data, size);
-    if (form == BINARY) seal(data, size);
+    if (form == BINARY || form == AHEAD) seal(data, size);
     write_file(fuzzed, data, size);
     if (getenv("KEEL_FUZZ_TRACE")) fprintf(stderr, "%d %s\n", i, path);
     tried++;
@@ -201,6 +216,12 @@ static void mutated_images_give_errors(void **state) {
   mutate_models(BINARY);
 }
 
+static void mutated_compiled_programs_give_errors(void **state) {
+  (void)state;
+  setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* mutants leave nothing */
+  mutate_models(AHEAD);
+}
+
 static void mutated_manifests_give_errors(void **state) {
   static const char text[] =
       "{\"library\": \"" CPU_PLUGIN
@@ -230,6 +251,7 @@ int main(void) {
       cmocka_unit_test(mutated_models_give_errors),
       cmocka_unit_test(mutated_texts_give_errors),
       cmocka_unit_test(mutated_images_give_errors),
+      cmocka_unit_test(mutated_compiled_programs_give_errors),
       cmocka_unit_test(mutated_manifests_give_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,10 +14,15 @@ static const char help[] =
     "  -o FILE             where to write it\n"
     "  --text              as MLIR in generic syntax, to be read by people "
     "and\n"
-    "                      by `mlir-opt --allow-unregistered-dialect`\n"
+    "                      by `mlir-opt --allow-unregistered-dialect`;\n"
+    "                      without compiled regions\n"
     "  --device D          run the passes for device D first (`keel passes`\n"
     "                      lists them), which opening it then skips; it runs\n"
-    "                      on D unless another device is named\n"
+    "                      on D unless another device is named. What D's own\n"
+    "                      compiler makes of it goes into the file, if the\n"
+    "                      plugin can give it: `keel run` compiles nothing\n"
+    "                      where plugin, options, product and driver are the\n"
+    "                      same\n"
     "  --place GLOB=D      as in `keel run`; likewise:\n"
     "  --place auto\n"
     "  --skip-pass PASS\n"
@@ -109,9 +114,31 @@ static void print_size(const char *path, keel_program *program, double from) {
          small ? "KiB" : "MiB", (now() - from) * 1e3);
 }
 
+static const char *plural(uint32_t count) {
+  return count == 1 ? "" : "s";
+}
+
+/* What devices' own compilers have made, and what of it is in the file. */
+static void print_regions(const keel_program *program, bool text) {
+  uint32_t held = 0, bare = 0;
+  uint64_t size = 0;
+  keel_program_regions(program, &held, &size, &bare);
+  if (held && text)
+    printf("%u compiled region%s left out: text holds none\n", (unsigned)held,
+           plural(held));
+  else if (held)
+    printf("%u compiled region%s in it, %.1f KiB\n", (unsigned)held,
+           plural(held), (double)size / (1 << 10));
+  if (bare)
+    printf(
+        "%u region%s not in it: the plugin gives no compiled form, and each"
+        " run compiles\n",
+        (unsigned)bare, plural(bare));
+}
+
 /* What is written: the model as it is, or what the passes make of it. The passes that
  * are a plan's own run too where they are to be shown. */
-static keel_status make(const arguments *all, keel_context *context,
+static keel_status make(arguments *all, keel_context *context,
                         keel_program *model, keel_program **out_program) {
   keel_plan *plan = NULL;
   keel_plan_params params = {
@@ -134,13 +161,15 @@ static keel_status make(const arguments *all, keel_context *context,
     keel_plan_release(plan);
     params.watch = NULL;
   }
+  if (all->text && params.skip_count < WORDS) /* nothing to keep it in */
+    all->skips[params.skip_count++] = "regions";
   bool changed = all->device || all->by_cost || all->place_count;
   if (status == KD_OK && all->output && changed)
     status = keel_program_compile(model, &params, out_program);
   return status;
 }
 
-static int work(const arguments *all, keel_context *context) {
+static int work(arguments *all, keel_context *context) {
   keel_program *model = NULL, *made = NULL;
   double from = now();
   progress("reading %s", all->model);
@@ -152,8 +181,10 @@ static int work(const arguments *all, keel_context *context) {
                                all->text ? KEEL_SAVE_TEXT : 0);
   progress_end();
   int result = status == KD_OK ? 0 : complain();
-  if (!result && all->output)
+  if (!result && all->output) {
     print_size(all->output, made ? made : model, from);
+    print_regions(made ? made : model, all->text);
+  }
   keel_program_release(made);
   keel_program_release(model);
   return result;

@@ -15,7 +15,9 @@
  * get what they read from outside as their last arguments; `keel.graphs` names them.
  * Other attributes of Keel's own begin with "keel." too: name, device, blocked. Types
  * that are no tensors: !keel.sequence, !keel.optional, !keel.optional_sequence, and
- * !keel.value where nothing is known. */
+ * !keel.value where nothing is known.
+ *
+ * Compiled forms of regions have no text: they are left out, and plans compile. */
 #ifndef KEEL_MLIR_H
 #define KEEL_MLIR_H
 

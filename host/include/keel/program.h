@@ -74,9 +74,10 @@ KEEL_API keel_status keel_builder_finish(keel_builder *builder,
 KEEL_API keel_status keel_program_load(keel_context *context, const char *path,
                                        KD_OWNED keel_program **out_program);
 
-/* As MLIR in generic syntax, which mlir-opt reads with --allow-unregistered-dialect;
- * without it, in Keel's binary form, which opens at once: nothing in it is parsed, and
- * constants are used where they lie in the file. */
+/* As MLIR in generic syntax, which mlir-opt reads with --allow-unregistered-dialect, and
+ * which has no compiled forms of regions: its plans compile them. Without it, in Keel's
+ * binary form, which opens at once: nothing in it is parsed, and constants and compiled
+ * forms are used where they lie in the file. */
 #define KEEL_SAVE_TEXT 0x1u
 
 /* Writes a program to a file, which is replaced as a whole or not at all. `flags` is 0 or
@@ -185,17 +186,30 @@ KEEL_API const char *keel_pass_about(uint32_t index);
 /* 1: it can't be left out. */
 KEEL_API int keel_pass_needed(uint32_t index);
 
-/* 1: it runs in keel_plan_create only, and not in keel_program_compile: what it makes is
- * of one process's devices. */
+/* 1: it changes plans only, and not what keel_program_compile gives: what it makes is of
+ * one process's devices. */
 KEEL_API int keel_pass_last(uint32_t index);
 
 /* Runs the passes that a plan with these parameters begins with, and gives what they
  * make of the program as a program, to be saved. A plan of that is for the same device
  * where nothing names another.
+ * Where devices have compilers of their own, they compile their regions now, unless the
+ * pass "regions" is left out, and the program holds the compiled forms beside its ops, as
+ * its binary file will: a plan of it, in this process or another, compiles nothing where
+ * plugin, version, options, product and driver are the same. A form that does not fit, or
+ * is damaged, costs a warning in the log, and the region is compiled from the ops.
  * Returns as keel_plan_create does, without KD_UNIMPLEMENTED. */
 KEEL_API keel_status keel_program_compile(const keel_program *program,
                                           const keel_plan_params *params,
                                           KD_OWNED keel_program **out_program);
+
+/* Tells of regions that keel_program_compile has made: of how many the program holds the
+ * compiled form, once for equal ones, the bytes of these, and how many have none, since
+ * their plugin gives none: each process compiles those. Of a program from a file the last
+ * is not known: 0. Any may be NULL. */
+KEEL_API void keel_program_regions(const keel_program *program,
+                                   uint32_t *out_held, uint64_t *out_size,
+                                   uint32_t *out_bare);
 
 /* Makes a plan; the program may be released before the plan.
  * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a

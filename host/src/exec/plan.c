@@ -239,7 +239,10 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
   const keel_watch watch = keel_watch_of(params->stop, params->timeout);
-  keel_pass_call call = {.params = params, .device = device, .watch = &watch};
+  keel_pass_call call = {.params = params,
+                         .device = device,
+                         .watch = &watch,
+                         .forms = &program->forms};
   if (is_open(program->main) &&
       !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
     KEEL_TRY(keel_versions_create(plan, program, &call, &main));
@@ -266,7 +269,8 @@ static keel_plan *plan_new(keel_context *context) {
   return plan;
 }
 
-static keel_status fill_of_types(keel_plan *plan, const keel_function *function,
+static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
+                                 const keel_function *function,
                                  const keel_type *const *types,
                                  const keel_plan_params *params,
                                  keel_placed *placed, const keel_watch *watch) {
@@ -280,7 +284,10 @@ static keel_status fill_of_types(keel_plan *plan, const keel_function *function,
                                .main = main,
                                .part = KEEL_PASSES_AGAIN,
                                .placed = placed,
-                               .watch = watch};
+                               .watch = watch,
+                               .forms = &general->program->forms};
+  /* the general plan has said what does not fit; parts of these types are others */
+  keel_forms_hush(call.forms);
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   return lay_out(plan, main);
 }
@@ -296,7 +303,7 @@ keel_status keel_plan_of_types(const keel_plan *general,
   if (!plan) return KD_OUT_OF_MEMORY;
   settle_on(plan, general->device);
   keel_status status =
-      fill_of_types(plan, function, types, params, placed, watch);
+      fill_of_types(plan, general, function, types, params, placed, watch);
   if (status == KD_OK)
     *out_plan = plan;
   else

@@ -190,6 +190,50 @@ keel_device *keel_plan_device(const keel_program *program,
   return device ? device : program->context->default_device;
 }
 
+/* ---- compiling ahead ----------------------------------------------------------- */
+
+static bool any_compiler(const keel_context *context) {
+  for (uint32_t i = 0; i < context->device_count; i++)
+    if (context->devices[i]->plugin->regions.claim) return true;
+  return false;
+}
+
+/* Types as who reads the program from a file has them: what it declares. */
+static void declare_types(keel_function *functions) {
+  for (keel_function *f = functions; f; f = f->next) {
+    for (uint32_t i = 0; i < f->value_count; i++)
+      if (!f->values[i].constant) f->values[i].type = NULL;
+    for (uint32_t i = 0; i < f->input_count; i++)
+      if (!f->values[f->inputs[i]].constant)
+        f->values[f->inputs[i]].type = keel_port_type(&f->input_ports[i]);
+  }
+}
+
+/* Plans the program as who reads it from its file will, and takes what the devices'
+ * compilers make of it; the plan itself is nobody's. */
+static keel_status take_forms(keel_program *to, keel_forms *held,
+                              const keel_watch *watch) {
+  static const char *const skip = "transfer";
+  const keel_plan_params plain = {
+      .struct_size = sizeof plain, .skip_count = 1, .skip = &skip};
+  keel_arena arena = {0};
+  keel_function *functions = NULL;
+  keel_pass_call call = {.params = &plain,
+                         .device = to->device,
+                         .watch = watch,
+                         .forms = held,
+                         .takes = &to->forms};
+  keel_function *main = NULL;
+  keel_status status = keel_function_clone(to->main, &arena, &functions, &main);
+  call.main = main;
+  declare_types(functions);
+  if (status == KD_OK) status = keel_passes_run(functions, &call);
+  if (status == KD_OK && to->forms.failed) status = keel_no_memory(1);
+  keel_functions_release(functions);
+  keel_arena_free(&arena);
+  return status;
+}
+
 static keel_status compile(const keel_program *program,
                            const keel_plan_params *params, keel_program *to) {
   to->device = keel_plan_device(program, params);
@@ -202,7 +246,12 @@ static keel_status compile(const keel_program *program,
                                .main = to->main,
                                .to_save = true,
                                .watch = &watch};
-  return keel_passes_run(to->functions, &call);
+  KEEL_TRY(keel_passes_run(to->functions, &call));
+  if (params->flags & KEEL_PLAN_EAGER || is_skipped(params, "regions") ||
+      !any_compiler(program->context))
+    return KD_OK;
+  /* they change only in that something was said of them */
+  return take_forms(to, (keel_forms *)(uintptr_t)&program->forms, &watch);
 }
 
 keel_status keel_program_compile(const keel_program *program,

@@ -27,6 +27,8 @@ typedef struct keel_pass_call {
   keel_pass_part part;
   keel_placed *placed;     /* or NULL */
   const keel_watch *watch; /* what ends planning early; NULL: nothing */
+  keel_forms *forms;       /* of regions, that came with the program, or NULL */
+  keel_forms *takes; /* gets the forms of the regions that are made, or NULL */
 } keel_pass_call;
 
 /* The parameters in full, whatever version of them was given; NULL: the defaults. */

@@ -27,10 +27,11 @@ typedef struct span {
 typedef struct regions {
   keel_function *function;
   keel_device *device;
-  struct kd_graph *graph; /* what is shown */
-  uint32_t *owner;        /* by node */
-  uint32_t *next;         /* by node of a claim: another of it, in a circle */
-  span *claims;           /* that were taken */
+  const keel_pass_call *call; /* NULL: nothing is compiled */
+  struct kd_graph *graph;     /* what is shown */
+  uint32_t *owner;            /* by node */
+  uint32_t *next; /* by node of a claim: another of it, in a circle */
+  span *claims;   /* that were taken */
   uint32_t claim_count;
   uint8_t *claimable; /* by node */
   uint8_t *told;      /* by value: see tells_outputs */
@@ -514,7 +515,8 @@ static keel_status compile_claim(regions *all, const span *claim) {
   keel_status status = keel_graph_part(all->function, &all->readers, all->owner,
                                        members, count, &part);
   if (status == KD_OK && part.output_count)
-    status = keel_region_compile(all->device, &part, infer_outputs, &region);
+    status = keel_region_compile(all->device, &part, infer_outputs,
+                                 all->call->forms, all->call->takes, &region);
   if (region) status = replace(all, &part, region);
   keel_graph_drop(&part);
   return status;
@@ -544,12 +546,21 @@ static keel_status claims_of(regions *all, keel_device *device) {
   return asked;
 }
 
-static keel_status run(regions *all, keel_device *device,
-                       const keel_watch *watch) {
-  KEEL_TRY(claims_of(all, device));
+/* Without a form to be had there is nothing that could be made ahead. */
+static bool only_counts(const regions *all) {
+  return all->call->takes && !all->device->plugin->regions.serialize;
+}
+
+static keel_status run(regions *all) {
+  KEEL_TRY(claims_of(all, all->call->device));
+  if (only_counts(all)) {
+    all->call->takes->bare += all->claim_count;
+    return KD_OK;
+  }
   for (uint32_t i = 0; i < all->claim_count; i++) {
     const keel_node *first = &all->function->nodes[all->claims[i].first];
-    KEEL_TRY(keel_watch_planning(watch, first->op->schema->name, first->name));
+    KEEL_TRY(keel_watch_planning(all->call->watch, first->op->schema->name,
+                                 first->name));
     KEEL_TRY(compile_claim(all, &all->claims[i]));
   }
   return all->claim_count ? keel_function_sort(all->function) : KD_OK;
@@ -574,10 +585,12 @@ static keel_status find_regions(keel_function *function,
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < context->device_count && status == KD_OK; i++) {
     struct kd_graph graph = {0};
-    regions all = {
-        .function = function, .device = context->devices[i], .graph = &graph};
+    regions all = {.function = function,
+                   .device = context->devices[i],
+                   .call = call,
+                   .graph = &graph};
     if (!all.device->plugin->regions.claim) continue;
-    status = run(&all, call->device, call->watch);
+    status = run(&all);
     drop(&all);
   }
   return status;

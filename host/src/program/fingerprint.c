@@ -1,4 +1,4 @@
-/* fingerprint.c - what a graph is, as a key under which its compiled form is kept.
+/* fingerprint.c - what a graph is, by which its compiled form is found.
  *
  * Equal in each process for equal graphs: ops, attributes, types, who reads whom, and the
  * data of constants; not the names that a model gives. */
@@ -6,13 +6,30 @@
 
 #include "program/graph.h"
 
-typedef struct sums {
-  uint64_t a, b; /* of the same bytes, from two seeds */
-} sums;
+typedef keel_fingerprint sums;
 
 static void add(sums *s, const void *bytes, size_t size) {
   s->a = keel_hash(s->a, bytes, size);
   s->b = keel_hash(s->b, bytes, size);
+}
+
+#define MIX_A UINT64_C(0x9e3779b97f4a7c15) /* odd, with bits all over */
+#define MIX_B UINT64_C(0xbf58476d1ce4e5b9)
+
+/* The same for what is large, eight bytes at a time: weights are read at the speed of
+ * memory. High bits come down between words, so that no two changes cancel out there. */
+static void add_words(sums *s, const void *bytes, size_t size) {
+  const unsigned char *at = bytes;
+  for (; size >= sizeof(uint64_t); size -= sizeof(uint64_t)) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    at += sizeof word;
+    s->a = (s->a ^ word) * MIX_A;
+    s->b = (s->b ^ word) * MIX_B;
+    s->a ^= s->a >> 32;
+    s->b ^= s->b >> 29;
+  }
+  add(s, at, size);
 }
 
 static void add_number(sums *s, uint64_t number) {
@@ -37,7 +54,7 @@ static void add_type(sums *s, const keel_type *type) {
 static void add_tensor(sums *s, const keel_tensor *tensor) {
   if (!tensor || !tensor->type) return;
   add_type(s, tensor->type);
-  add(s, tensor->data, (size_t)tensor->type->bytes);
+  add_words(s, tensor->data, (size_t)tensor->type->bytes);
 }
 
 static void add_graph(sums *s, const struct kd_graph *graph);
@@ -112,11 +129,8 @@ static void add_graph(sums *s, const struct kd_graph *graph) {
   }
 }
 
-void keel_graph_fingerprint(const struct kd_graph *graph, const char *device,
-                            char *out_key, size_t size) {
+keel_fingerprint keel_graph_fingerprint(const struct kd_graph *graph) {
   sums s = {KEEL_HASH_SEED, ~KEEL_HASH_SEED};
-  add_text(&s, device);
   add_graph(&s, graph);
-  snprintf(out_key, size, "region/%016llx%016llx", (unsigned long long)s.a,
-           (unsigned long long)s.b);
+  return s;
 }

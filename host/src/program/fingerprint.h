@@ -6,11 +6,11 @@
 
 struct kd_graph;
 
-/* Where a device's compiled form of the graph is kept.
- *
- * device  what must be the same for it to fit: plugin, options, product, driver
- * size    of out_key, which gets "region/" and 32 digits */
-void keel_graph_fingerprint(const struct kd_graph *graph, const char *device,
-                            char *out_key, size_t size);
+/* Equal for equal graphs, in each process. */
+typedef struct keel_fingerprint {
+  uint64_t a, b; /* of the same bytes, from two seeds */
+} keel_fingerprint;
+
+keel_fingerprint keel_graph_fingerprint(const struct kd_graph *graph);
 
 #endif /* KEEL_FINGERPRINT_H */

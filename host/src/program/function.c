@@ -58,6 +58,7 @@ void keel_program_release(keel_program *program) {
   if (!program || !keel_refs_drop(&program->refs)) return;
   keel_functions_release(program->functions);
   keel_arena_free(&program->arena);
+  keel_forms_free(&program->forms);
   keel_mapping_release(program->mapping);
   free(program);
 }
@@ -401,6 +402,17 @@ uint32_t keel_program_op_count(const keel_program *program) {
   for (const keel_function *at = program->functions; at; at = at->next)
     count += at->node_count;
   return count;
+}
+
+void keel_program_regions(const keel_program *program, uint32_t *out_held,
+                          uint64_t *out_size, uint32_t *out_bare) {
+  const keel_forms *forms = &program->forms;
+  uint64_t size = 0;
+  for (uint32_t i = 0; i < forms->count; i++)
+    size += forms->list[i].size;
+  if (out_held) *out_held = forms->count;
+  if (out_size) *out_size = size;
+  if (out_bare) *out_bare = forms->bare;
 }
 
 int keel_program_is_random(const keel_program *program) {

@@ -9,6 +9,7 @@
 #include <keel/program.h>
 
 #include "ops/node.h"
+#include "program/forms.h"
 
 typedef struct keel_function keel_function;
 
@@ -66,6 +67,7 @@ struct keel_program {
   keel_arena arena;
   keel_function *main;
   keel_function *functions; /* all, by `next` */
+  keel_forms forms;         /* of regions that were compiled ahead */
 };
 
 keel_status keel_program_create(keel_context *context,

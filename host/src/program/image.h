@@ -6,8 +6,8 @@
  * kind of record, read once, from its first to its last: what comes next needs no place
  * in the file, and nothing can be pointed to twice. Only names, types, tensors, ops and
  * nested functions are referred to, by their number; tensors of a sequence and nested
- * functions come before what holds them. Data is where tensors lie, at multiples of
- * IMAGE_ALIGN; it is not read before somebody runs the program.
+ * functions come before what holds them. Data is where tensors and compiled forms lie, at
+ * multiples of IMAGE_ALIGN; it is not read before somebody runs the program.
  *
  * Versions: a field that is added to a record, or a stream that is added, raises
  * IMAGE_VERSION; what older readers must not overlook raises `needs` in the files that
@@ -19,7 +19,7 @@
 
 #define IMAGE_MAGIC \
   "\x89KEEL\r\n\x1a"     /* 8 bytes: no text, no other line ends */
-#define IMAGE_VERSION 2u /* what is written */
+#define IMAGE_VERSION 3u /* what is written */
 #define IMAGE_NEEDS   1u /* what its reader must know */
 #define IMAGE_ALIGN   64u
 
@@ -40,6 +40,8 @@ typedef enum image_stream {
   IMAGE_FLOATS, /* float attributes */
   /* version 2 */
   IMAGE_SYMBOLS, /* uint32_t: strings, for each dimension of ports, or "" */
+  /* version 3 */
+  IMAGE_FORMS, /* image_form: compiled regions, in the order of keel_form_order */
   IMAGE_STREAMS
 } image_stream;
 
@@ -103,12 +105,23 @@ typedef struct image_attr {
   int64_t i;
 } image_attr;
 
+/* What a device's compiler made of a part (forms.h). Readers that can't use it compile the
+ * part from the nodes, which are there all the same. */
+typedef struct image_form {
+  uint64_t graph[2]; /* its fingerprint */
+  uint64_t options;
+  uint64_t at, size; /* bytes, from the data's begin */
+  uint64_t sum;
+  uint32_t maker, unused; /* string */
+} image_form;
+
 #define IMAGE_HEAD_1 (48u + 16u * IMAGE_SYMBOLS) /* bytes of version 1's */
 
 _Static_assert(sizeof(image_head) == 48 + 16 * IMAGE_STREAMS, "no gaps");
 _Static_assert(sizeof(image_tensor) == 16, "no gaps");
 _Static_assert(sizeof(image_node) == 32, "no gaps");
 _Static_assert(sizeof(image_attr) == 24, "no gaps");
+_Static_assert(sizeof(image_form) == 56, "no gaps");
 
 /* Whether a file begins as one. */
 bool keel_image_is(const void *data, uint64_t size);

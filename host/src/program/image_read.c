@@ -41,6 +41,7 @@ static const struct {
     [IMAGE_LONGS] = {sizeof(int64_t), false},
     [IMAGE_FLOATS] = {sizeof(float), false},
     [IMAGE_SYMBOLS] = {sizeof(uint32_t), false},
+    [IMAGE_FORMS] = {sizeof(image_form), true},
 };
 
 static keel_status damaged(const reader *all, const char *what) {
@@ -466,6 +467,40 @@ static keel_status read_functions(reader *all) {
   return KD_OK;
 }
 
+/* ---- compiled forms ---------------------------------------------------------------- */
+
+/* They are looked at when a plan is made, and stay where they lie. In another order than
+ * that of their keys, which no two share, they could not be found. */
+static keel_status read_form(reader *all, keel_form *form) {
+  const image_form *record = NULL;
+  uint64_t room = all->size - all->head.data;
+  TAKE(all, IMAGE_FORMS, record);
+  if (record->at % IMAGE_ALIGN || record->at > room ||
+      record->size > room - record->at)
+    return damaged(all, "a compiled form leaves the file");
+  *form = (keel_form){.graph = {record->graph[0], record->graph[1]},
+                      .options = record->options,
+                      .data = all->bytes + all->head.data + record->at,
+                      .size = record->size,
+                      .sum = record->sum};
+  return string_at(all, record->maker, &form->maker);
+}
+
+static keel_status read_forms(reader *all) {
+  keel_forms *forms = &all->program->forms;
+  uint32_t n = count_of(all, IMAGE_FORMS);
+  forms->list = calloc((size_t)n + 1, sizeof *forms->list);
+  if (!forms->list) return keel_no_memory(n * sizeof *forms->list);
+  forms->room = n;
+  for (; forms->count < n; forms->count++) {
+    keel_form *form = &forms->list[forms->count];
+    KEEL_TRY(read_form(all, form));
+    if (forms->count && keel_form_order(form - 1, form) >= 0)
+      return damaged(all, "its compiled forms are in no order");
+  }
+  return KD_OK;
+}
+
 static keel_status read_all(reader *all) {
   const char *device = "";
   KEEL_TRY(read_head(all));
@@ -476,6 +511,7 @@ static keel_status read_all(reader *all) {
   KEEL_TRY(read_tensors(all));
   KEEL_TRY(read_ops(all));
   KEEL_TRY(read_functions(all));
+  KEEL_TRY(read_forms(all));
   return keel_program_verify(all->program, all->path);
 }
 

@@ -1,6 +1,7 @@
 /* image_write.c - writes a program in its binary form. */
 #include "context.h"
 #include "memory/copy.h"
+#include "passes/passes.h"
 #include "program/image.h"
 
 /* A stream, as far as it is written. */
@@ -46,6 +47,7 @@ static const uint32_t sizes[IMAGE_STREAMS] = {
     [IMAGE_LONGS] = sizeof(int64_t),
     [IMAGE_FLOATS] = sizeof(float),
     [IMAGE_SYMBOLS] = sizeof(uint32_t),
+    [IMAGE_FORMS] = sizeof(image_form),
 };
 
 /* ---- streams and tables ------------------------------------------------------- */
@@ -139,6 +141,13 @@ static keel_status type_of(writer *all, const keel_type *type,
   return KD_OK;
 }
 
+/* Where so many bytes of data are to lie, behind those before. */
+static uint64_t place_bytes(writer *all, uint64_t size) {
+  uint64_t at = all->data_size;
+  all->data_size += (size + IMAGE_ALIGN - 1) & ~(uint64_t)(IMAGE_ALIGN - 1);
+  return at;
+}
+
 /* Where a tensor's data is to lie. */
 static keel_status place_data(writer *all, keel_tensor *tensor,
                               uint64_t *out_at) {
@@ -152,9 +161,7 @@ static keel_status place_data(writer *all, keel_tensor *tensor,
   }
   KEEL_TRY(keel_tensor_to_host(tensor, &here));
   all->data[all->data_count++] = here;
-  *out_at = all->data_size;
-  all->data_size +=
-      (here->type->bytes + IMAGE_ALIGN - 1) & ~(uint64_t)(IMAGE_ALIGN - 1);
+  *out_at = place_bytes(all, here->type->bytes);
   return KD_OK;
 }
 
@@ -285,6 +292,22 @@ static keel_status put_port(writer *all, const keel_port *port) {
   return put(all, IMAGE_LONGS, port->dims, port->rank);
 }
 
+/* With constants that somebody reads: passes leave those that they have made others of. */
+static keel_status put_values(writer *all, const keel_function *function) {
+  keel_uses uses = {0};
+  keel_status status = keel_uses_count(function, &uses);
+  for (uint32_t i = 0; i < function->value_count && status == KD_OK; i++) {
+    const keel_value_info *value = &function->values[i];
+    image_value one = {.constant = KEEL_ABSENT};
+    status = string_of(all, value->name, &one.name);
+    if (status == KD_OK && value->constant && uses.counts[i])
+      status = tensor_of(all, value->constant, &one.constant);
+    if (status == KD_OK) status = put(all, IMAGE_VALUES, &one, 1);
+  }
+  keel_uses_drop(&uses);
+  return status;
+}
+
 /* All of a function but those nested in it, whose numbers are in `graphs`. */
 static keel_status put_one(writer *all, const keel_function *function,
                            const uint32_t *graphs) {
@@ -300,14 +323,7 @@ static keel_status put_one(writer *all, const keel_function *function,
     KEEL_TRY(put_port(all, &function->input_ports[i]));
   for (uint32_t i = 0; i < function->output_count; i++)
     KEEL_TRY(put_port(all, &function->output_ports[i]));
-  for (uint32_t i = 0; i < function->value_count; i++) {
-    const keel_value_info *value = &function->values[i];
-    image_value one = {.constant = KEEL_ABSENT};
-    KEEL_TRY(string_of(all, value->name, &one.name));
-    if (value->constant)
-      KEEL_TRY(tensor_of(all, value->constant, &one.constant));
-    KEEL_TRY(put(all, IMAGE_VALUES, &one, 1));
-  }
+  KEEL_TRY(put_values(all, function));
   KEEL_TRY(put(all, IMAGE_WORDS, function->inputs, function->input_count));
   KEEL_TRY(put(all, IMAGE_WORDS, function->outputs, function->output_count));
   for (uint32_t i = 0; i < function->node_count; i++)
@@ -343,6 +359,23 @@ static keel_status put_function(writer *all, const keel_function *function,
   return status;
 }
 
+/* ---- compiled forms ------------------------------------------------------------- */
+
+/* Behind all tensors. */
+static keel_status put_forms(writer *all, const keel_forms *forms) {
+  for (uint32_t i = 0; i < forms->count; i++) {
+    const keel_form *form = &forms->list[i];
+    image_form record = {.graph = {form->graph.a, form->graph.b},
+                         .options = form->options,
+                         .at = place_bytes(all, form->size),
+                         .size = form->size,
+                         .sum = form->sum};
+    KEEL_TRY(string_of(all, form->maker, &record.maker));
+    KEEL_TRY(put(all, IMAGE_FORMS, &record, 1));
+  }
+  return KD_OK;
+}
+
 /* ---- the file -------------------------------------------------------------------- */
 
 static void pad(FILE *file, uint64_t *at, uint64_t to) {
@@ -360,6 +393,13 @@ static uint64_t hash_parts(const writer *all, const image_head *head) {
     at = head->parts[i].offset + all->streams[i].size;
   }
   return keel_hash(check, zeros, (size_t)(head->data - at));
+}
+
+/* Data, up to where the next begins. */
+static void write_bytes(const void *data, uint64_t size, FILE *file) {
+  uint64_t at = size;
+  if (size) fwrite(data, 1, size, file);
+  pad(file, &at, (size + IMAGE_ALIGN - 1) & ~(uint64_t)(IMAGE_ALIGN - 1));
 }
 
 static void write_out(const writer *all, uint32_t device, FILE *file) {
@@ -386,12 +426,11 @@ static void write_out(const writer *all, uint32_t device, FILE *file) {
     at += all->streams[i].size;
   }
   pad(file, &at, head.data);
-  for (uint32_t i = 0; i < all->data_count; i++) {
-    uint64_t size = all->data[i]->type->bytes;
-    if (size) fwrite(all->data[i]->data, 1, size, file);
-    at = size;
-    pad(file, &at, (size + IMAGE_ALIGN - 1) & ~(uint64_t)(IMAGE_ALIGN - 1));
-  }
+  for (uint32_t i = 0; i < all->data_count; i++)
+    write_bytes(all->data[i]->data, all->data[i]->type->bytes, file);
+  for (uint32_t i = 0; i < all->program->forms.count; i++)
+    write_bytes(all->program->forms.list[i].data,
+                all->program->forms.list[i].size, file);
 }
 
 keel_status keel_image_write(const keel_program *program, FILE *file) {
@@ -400,6 +439,7 @@ keel_status keel_image_write(const keel_program *program, FILE *file) {
   uint32_t main = 0, device = 0;
   all->program = program;
   keel_status status = put_function(all, program->main, &main);
+  if (status == KD_OK) status = put_forms(all, &program->forms);
   if (status == KD_OK)
     status =
         string_of(all, program->device ? program->device->name : "", &device);

@@ -132,78 +132,146 @@ static keel_status note_shapes(keel_region *region,
   return status;
 }
 
+/* A region whose handle is made, and what is asked for it. */
+typedef struct making {
+  keel_region *region;
+  kd_compile what;
+  keel_form form; /* what its compiled form must be of; no data */
+  keel_forms *held, *takes;
+} making;
+
 /* What a compiled form must fit besides the graph. */
-static void describe(const keel_device *device, keel_text *out) {
-  keel_text_add(out, "%s/%s/%s/%s", device->plugin->name,
+static void describe(const keel_device *device, keel_text *maker,
+                     uint64_t *out_options) {
+  keel_text options = {0};
+  keel_text_add(maker, "%s/%s/%s/%s", device->plugin->name,
                 device->plugin->version, device->info.name,
                 device->info.driver);
-  keel_options_add(device->plugin->shared, out);
+  keel_options_add(device->plugin->shared, &options);
+  *out_options = keel_hash_string(KEEL_HASH_SEED, keel_text_get(&options));
+  keel_text_free(&options);
 }
 
-/* Whether an earlier process left the compiled form, and it is good. It may be of another
- * driver or damaged: then the part is compiled, as if it were not there. */
-static bool was_kept(keel_region *region, const kd_compile *what,
-                     const char *key) {
-  keel_device *device = region->device;
+/* Where the store has the form: "region/" and 32 digits. */
+static void name_key(const keel_form *form, char *out_key, size_t size) {
+  uint64_t a = keel_hash_string(form->graph.a, form->maker);
+  uint64_t b = keel_hash_string(form->graph.b, form->maker);
+  a = keel_hash(a, &form->options, sizeof form->options);
+  b = keel_hash(b, &form->options, sizeof form->options);
+  snprintf(out_key, size, "region/%016llx%016llx", (unsigned long long)a,
+           (unsigned long long)b);
+}
+
+/* Gives the form to who collects them. */
+static void hand_over(const making *m, const void *blob, uint64_t size) {
+  keel_form form = m->form;
+  form.data = blob;
+  form.size = size;
+  if (m->takes) keel_forms_add(m->takes, &form);
+}
+
+/* Makes the region of a form that may be of another driver or damaged; false: it is not
+ * taken, and keel_message() says why. */
+static bool revive(const making *m, const void *blob, uint64_t size) {
+  keel_device *device = m->region->device;
   const kd_region_table *table = &device->plugin->regions;
+  kd_region **handle = &m->region->handle;
+  keel_hush();
+  kd_status status = table->validate(device->handle, blob, size);
+  if (status == KD_OK)
+    status = table->load(device->handle, &m->what, blob, size, handle);
+  if (status == KD_OK && *handle) {
+    hand_over(m, blob, size);
+    return true;
+  }
+  *handle = NULL;
+  if (!keel_said()) keel_fail(status, "no reason given");
+  return false;
+}
+
+/* Whether a form came with the program, and is good. */
+static bool came_along(const making *m) {
+  const keel_device *device = m->region->device;
+  const keel_form *form = NULL;
+  if (!m->held || !m->held->count) return false;
+  keel_status status = keel_forms_find(m->held, &m->form, &form);
+  if (status == KD_NOT_FOUND) return false;
+  if (status == KD_OK && revive(m, form->data, form->size)) return true;
+  keel_forms_tell(m->held, &device->context->log, device->name, keel_message());
+  return false;
+}
+
+/* Whether an earlier process left the form, and it is good. Else the part is compiled, as
+ * if it were not there. */
+static bool was_kept(const making *m, const char *key) {
+  const keel_device *device = m->region->device;
   const kd_host *host = &device->plugin->shared->host;
   void *blob = NULL;
   uint64_t size = 0;
   if (host->cache_get(host, key, &blob, &size) != KD_OK) return false;
-  keel_hush();
-  kd_status status = table->validate(device->handle, blob, size);
-  if (status == KD_OK)
-    status = table->load(device->handle, what, blob, size, &region->handle);
+  bool taken = revive(m, blob, size);
   host->release(host, blob);
-  if (status == KD_OK && region->handle) return true;
-  region->handle = NULL;
-  keel_log_line(&device->context->log, KD_LOG_DEBUG,
-                "%s does not take the compiled form that was kept: %s",
-                device->name, keel_said() ? keel_message() : "no reason given");
-  return false;
+  if (!taken)
+    keel_log_line(&device->context->log, KD_LOG_DEBUG,
+                  "%s does not take the compiled form that was kept: %s",
+                  device->name, keel_message());
+  return taken;
 }
 
-static void keep(const keel_region *region, const char *key) {
-  const keel_device *device = region->device;
+static void keep(const making *m, const char *key) {
+  const keel_device *device = m->region->device;
   const kd_host *host = &device->plugin->shared->host;
   void *blob = NULL;
   uint64_t size = 0;
   kd_status status =
-      device->plugin->regions.serialize(region->handle, &blob, &size);
+      device->plugin->regions.serialize(m->region->handle, &blob, &size);
   if (status == KD_OK) {
     host->cache_put(host, key, blob, size);
+    hand_over(m, blob, size);
     host->release(host, blob);
+  } else if (m->takes) {
+    m->takes->bare++;
   }
 }
 
-/* Loads what was kept of the part, or compiles it. */
-static kd_status make_handle(keel_region *region,
-                             const struct kd_graph *graph) {
+static kd_status compile_anew(const making *m) {
+  keel_region *region = m->region;
   const keel_device *device = region->device;
-  const kd_region_table *table = &device->plugin->regions;
-  const kd_compile what = {.struct_size = sizeof what, .graph = graph};
-  char key[64];
-  if (table->serialize) {
-    keel_text fits = {0};
-    describe(device, &fits);
-    keel_graph_fingerprint(graph, keel_text_get(&fits), key, sizeof key);
-    keel_text_free(&fits);
-    if (was_kept(region, &what, key)) return KD_OK;
-  }
   keel_hush();
-  kd_status status = table->compile(device->handle, &what, &region->handle);
+  kd_status status = device->plugin->regions.compile(device->handle, &m->what,
+                                                     &region->handle);
   if (status == KD_OK && !region->handle)
     status = keel_fail(KD_INTERNAL, "it returned KD_OK and no region");
-  if (status == KD_OK && table->serialize) keep(region, key);
   return status;
 }
 
-static keel_status compile(keel_region *region, const struct kd_graph *graph) {
+/* Loads what there is of the part, or compiles it. */
+static kd_status make_handle(making *m) {
+  const keel_device *device = m->region->device;
+  keel_text maker = {0};
+  char key[64];
+  if (!device->plugin->regions.serialize) return compile_anew(m);
+  describe(device, &maker, &m->form.options);
+  m->form.maker = keel_text_get(&maker);
+  m->form.graph = keel_graph_fingerprint(m->what.graph);
+  name_key(&m->form, key, sizeof key);
+  kd_status status = KD_OK;
+  if (!came_along(m) && !was_kept(m, key)) {
+    status = compile_anew(m);
+    if (status == KD_OK) keep(m, key);
+  }
+  keel_text_free(&maker);
+  return status;
+}
+
+static keel_status compile(making *m) {
+  keel_region *region = m->region;
+  const struct kd_graph *graph = m->what.graph;
   keel_device *device = region->device;
   KEEL_TRY(note_types(region, graph));
   KEEL_TRY(note_shapes(region, graph));
   KEEL_TRY(keel_device_enter(device));
-  kd_status status = make_handle(region, graph);
+  kd_status status = make_handle(m);
   if (status != KD_UNIMPLEMENTED) status = keel_lost_judge(device, status);
   keel_lost_leave(device);
   if (status == KD_OK || status == KD_UNIMPLEMENTED) return status;
@@ -219,8 +287,8 @@ static keel_status compile(keel_region *region, const struct kd_graph *graph) {
 
 keel_status keel_region_compile(keel_device *device,
                                 const struct kd_graph *graph,
-                                keel_region_infer infer,
-                                keel_region **out_region) {
+                                keel_region_infer infer, keel_forms *held,
+                                keel_forms *takes, keel_region **out_region) {
   *out_region = NULL;
   keel_region *region = calloc(1, sizeof *region);
   if (!region) return keel_no_memory(sizeof *region);
@@ -235,7 +303,11 @@ keel_status keel_region_compile(keel_device *device,
       .workspace = device->plugin->regions.workspace ? workspace : NULL,
       .enqueue = enqueue,
   };
-  keel_status status = compile(region, graph);
+  making m = {.region = region,
+              .what = {.struct_size = sizeof m.what, .graph = graph},
+              .held = held,
+              .takes = takes};
+  keel_status status = compile(&m);
   if (status == KD_OK)
     *out_region = region;
   else

@@ -3,6 +3,7 @@
 #define KEEL_REGION_H
 
 #include "context.h"
+#include "program/forms.h"
 #include "values/type.h"
 
 struct kd_graph;
@@ -31,13 +32,17 @@ struct keel_region {
   keel_region_infer infer;
 };
 
-/* Compiles a part. *out_region is NULL where the device says that it can't
- * (KD_UNIMPLEMENTED): the part is run op by op. `infer` is asked where types are not
- * known yet. */
+/* Makes a region of a part: of a compiled form that came with the program or that an
+ * earlier process left, or by the device's compiler. *out_region is NULL where the device
+ * says that it can't (KD_UNIMPLEMENTED): the part is run op by op.
+ *
+ * infer  is asked where types are not known yet
+ * held   forms that came with the program, or NULL
+ * takes  gets the form of what is made, or NULL */
 keel_status keel_region_compile(keel_device *device,
                                 const struct kd_graph *graph,
-                                keel_region_infer infer,
-                                keel_region **out_region);
+                                keel_region_infer infer, keel_forms *held,
+                                keel_forms *takes, keel_region **out_region);
 
 /* When nobody enqueues it any more; waits for what is enqueued. */
 void keel_region_free(keel_region *region);

@@ -4,6 +4,8 @@
  * usage: fuzz WHAT [OPTION]...
  *   graphs      models changed as graphs; text, binary: the same, through Keel's own forms,
  *               whose bytes are changed
+ *   ahead       programs that are compiled ahead for a device with a compiler, whose bytes
+ *               are changed: the compiled forms in them, too
  *   launches    the nodes of the cases with other attributes, shapes and data
  *   --count N   mutants (1000)             --seed N    of all of them (1)
  *   --only N    mutant N alone             --keep F    where the mutant at hand is written
@@ -28,7 +30,7 @@
 #define FORM_MOST 65536 /* bytes of a seed in another form */
 #define LARGEST   65536 /* elements of an input: no run takes long */
 
-typedef enum what { GRAPHS, TEXT, BINARY, LAUNCHES } what;
+typedef enum what { GRAPHS, TEXT, BINARY, LAUNCHES, AHEAD } what;
 
 typedef struct fuzzing {
   what what;
@@ -163,16 +165,50 @@ static size_t change_bytes(fuzz_random *random, uint8_t *data, size_t size) {
   return size;
 }
 
+/* The same for compiled forms: damage that the plugin must find. */
+static void seal_forms(uint8_t *data, size_t size, const image_head *head) {
+  const image_part *part = &head->parts[IMAGE_FORMS];
+  if (part->size != sizeof(image_form) || part->offset > size ||
+      part->count > (size - part->offset) / sizeof(image_form))
+    return;
+  for (uint32_t i = 0; i < part->count; i++) {
+    uint8_t *at = data + part->offset + i * sizeof(image_form);
+    image_form form;
+    memcpy(&form, at, sizeof form);
+    if (head->data > size || form.at > size - head->data ||
+        form.size > size - head->data - form.at)
+      continue;
+    form.sum = keel_hash(KEEL_HASH_SEED, data + head->data + form.at,
+                         (size_t)form.size);
+    memcpy(at, &form, sizeof form);
+  }
+}
+
 /* A right sum over wrong bytes: damage that the reader must find for itself. */
-static void seal(uint8_t *data, size_t size) {
+static void seal(uint8_t *data, size_t size, bool forms) {
   image_head head;
   if (size < sizeof head) return;
   memcpy(&head, data, sizeof head);
   head.file_size = size;
+  if (forms) seal_forms(data, size, &head);
   if (head.head_size <= head.data && head.data <= size)
     head.check = keel_hash(KEEL_HASH_SEED, data + head.head_size,
                            head.data - head.head_size);
   memcpy(data, &head, sizeof head);
+}
+
+/* For the device with a compiler; NULL: that makes nothing of it. */
+static keel_program *compile_ahead(fuzzing *all, keel_program *program) {
+  keel_plan_params params = {.struct_size = sizeof params};
+  keel_program *made = NULL;
+  uint32_t held = 0;
+  if (keel_device_find(all->context, "graph_npu", &params.device) == KD_OK &&
+      keel_program_compile(program, &params, &made) == KD_OK)
+    keel_program_regions(made, &held, NULL, NULL);
+  keel_program_release(program);
+  if (held) return made;
+  keel_program_release(made);
+  return NULL;
 }
 
 /* The seed in another form, made at first use; false: it can't be. */
@@ -181,11 +217,12 @@ static bool make_form(fuzzing *all, fuzz_seed *seed) {
   if (seed->form) return seed->form_size > 0;
   seed->form = calloc(FORM_MOST, 1);
   assert_non_null(seed->form);
-  bool good =
-      write_whole(all->keep, seed->data, seed->size) &&
-      keel_program_load(all->context, all->keep, &program) == KD_OK &&
-      keel_program_save(program, all->keep,
-                        all->what == TEXT ? KEEL_SAVE_TEXT : 0) == KD_OK;
+  bool good = write_whole(all->keep, seed->data, seed->size) &&
+              keel_program_load(all->context, all->keep, &program) == KD_OK;
+  if (good && all->what == AHEAD) program = compile_ahead(all, program);
+  good = good && program &&
+         keel_program_save(program, all->keep,
+                           all->what == TEXT ? KEEL_SAVE_TEXT : 0) == KD_OK;
   keel_program_release(program);
   FILE *file = good ? fopen(all->keep, "rb") : NULL;
   if (file) seed->form_size = fread(seed->form, 1, FORM_MOST, file);
@@ -201,7 +238,9 @@ static bool write_form(fuzzing *all, fuzz_random *random, fuzz_seed *seed) {
   assert_non_null(data);
   memcpy(data, seed->form, size);
   size = change_bytes(random, data, size);
-  if (all->what == BINARY && !fuzz_once_in(random, 8)) seal(data, size);
+  bool binary = all->what == BINARY || all->what == AHEAD;
+  if (binary && !fuzz_once_in(random, 8))
+    seal(data, size, fuzz_once_in(random, 2));
   bool good = write_whole(all->keep, data, size);
   free(data);
   return good;
@@ -211,7 +250,7 @@ static bool write_form(fuzzing *all, fuzz_random *random, fuzz_seed *seed) {
 
 static bool write_mutant(fuzzing *all, fuzz_random *random, fuzz_seed *seed) {
   size_t size = 0;
-  if (all->what == TEXT || all->what == BINARY)
+  if (all->what == TEXT || all->what == BINARY || all->what == AHEAD)
     return write_form(all, random, seed);
   unsigned flags = all->what == LAUNCHES ? FUZZ_ATTRIBUTES : 0;
   /* half of the launches differ in their inputs alone */
@@ -254,7 +293,7 @@ static void run_mutant(fuzzing *all, uint64_t number) {
 
 static int usage(const char *what) {
   fprintf(stderr,
-          "fuzz: %s; usage: fuzz graphs|text|binary|launches"
+          "fuzz: %s; usage: fuzz graphs|text|binary|launches|ahead"
           " [--count N] [--seed N] [--only N] [--keep FILE]"
           " [--plugin FILE] [--data DIR]\n",
           what);
@@ -272,7 +311,8 @@ static int read_options(int argc, char **argv, fuzzing *all) {
       {"count", 1, NULL, 'c'}, {"seed", 1, NULL, 's'},   {"only", 1, NULL, 'o'},
       {"keep", 1, NULL, 'k'},  {"plugin", 1, NULL, 'p'}, {"data", 1, NULL, 'd'},
       {NULL, 0, NULL, 0}};
-  static const char *const names[] = {"graphs", "text", "binary", "launches"};
+  static const char *const names[] = {"graphs", "text", "binary", "launches",
+                                      "ahead"};
   for (int at; (at = getopt_long(argc, argv, "", options, NULL)) >= 0;) {
     uint64_t *number = at == 'c'   ? &all->count
                        : at == 's' ? &all->seed
@@ -285,7 +325,7 @@ static int read_options(int argc, char **argv, fuzzing *all) {
     if (at == 'd') all->data = optarg;
   }
   if (optind + 1 != argc) return usage("what is to be changed?");
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 5; i++)
     if (!strcmp(argv[optind], names[i])) {
       all->what = (what)i;
       return 0;
@@ -294,11 +334,13 @@ static int read_options(int argc, char **argv, fuzzing *all) {
 }
 
 static int run_all(fuzzing *all) {
+  const char *const plugins[] = {all->plugin, GRAPH_NPU_PLUGIN};
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
-                                .plugins = &all->plugin,
-                                .plugin_count = 1,
+                                .plugins = plugins,
+                                .plugin_count = all->what == AHEAD ? 2 : 1,
                                 .memory_limit = MEMORY};
+  setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* mutants leave nothing */
   if (keel_open(&params, &all->context) != KD_OK) {
     fprintf(stderr, "fuzz: %s\n", keel_message());
     return 1;

@@ -21,14 +21,15 @@ static char path[64]; /* a file in memory, which each input is written to */
 static int file = -1;
 
 static void open_all(void) {
-  const char *plugin = CPU_PLUGIN;
+  const char *const plugins[] = {CPU_PLUGIN, GRAPH_NPU_PLUGIN};
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
-                                .plugins = &plugin,
-                                .plugin_count = 1,
+                                .plugins = plugins,
+                                .plugin_count = 2,
                                 .workers = KEEL_NO_WORKERS,
                                 .memory_limit = MEMORY};
   setenv("KEEL_LOG", "error", 1);
+  setenv("XDG_CACHE_HOME", "/dev/null/none", 1);
   file = memfd_create("keel-fuzz", MFD_CLOEXEC);
   snprintf(path, sizeof path, "/proc/self/fd/%d", file);
   if (file < 0 || keel_open(&params, &context) != KD_OK) abort();

@@ -1,0 +1,51 @@
+/* forms.h - compiled forms of regions that go with a program, and into its file. */
+#ifndef KEEL_FORMS_H
+#define KEEL_FORMS_H
+
+#include <stdatomic.h>
+
+#include "program/fingerprint.h"
+
+/* What a device's compiler made of a graph, as kd_region_table.serialize gives it. */
+typedef struct keel_form {
+  keel_fingerprint graph;
+  const char *maker; /* plugin/version/product/driver */
+  uint64_t
+      options; /* the plugin's, as a hash: values may be nobody's business */
+  const void *data;
+  uint64_t size, sum; /* bytes; keel_hash of them */
+} keel_form;
+
+typedef struct keel_forms {
+  keel_form *list; /* ascending, no two of one order */
+  uint32_t count, room;
+  uint32_t bare;    /* regions that have none: their plugin gives none */
+  bool failed;      /* memory ran out: some are missing */
+  atomic_bool told; /* that one can't be used: once is enough */
+  keel_arena arena; /* of texts and data that are no file's */
+} keel_forms;
+
+/* By graph, maker and options: less than 0, 0, more than 0. */
+int keel_form_order(const keel_form *a, const keel_form *b);
+
+/* Adds a copy, but where there is one already. It says later, by `failed`, that memory
+ * ran out: who compiles a region can do without. */
+void keel_forms_add(keel_forms *forms, const keel_form *form);
+
+/* Finds the form of `wanted`'s graph, maker and options.
+ * Returns KD_OK, KD_NOT_FOUND (none is there for such a device; no message),
+ * KD_INCOMPATIBLE (those that are there for it are of another driver, version, product or
+ * graph), KD_DATA_LOSS (its bytes have changed). */
+keel_status keel_forms_find(const keel_forms *forms, const keel_form *wanted,
+                            const keel_form **out_form);
+
+/* Warns that one can't be used, the first time; later it goes to the log's details. */
+void keel_forms_tell(keel_forms *forms, const keel_log *log, const char *device,
+                     const char *why);
+
+/* No warnings from now on. */
+void keel_forms_hush(keel_forms *forms);
+
+void keel_forms_free(keel_forms *forms);
+
+#endif /* KEEL_FORMS_H */

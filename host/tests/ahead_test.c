@@ -1,0 +1,621 @@
+/* ahead_test.c - what a device's compiler made goes with the program: a process that opens
+ * the file compiles nothing, and what does not fit is compiled from the ops. */
+#include <dlfcn.h>
+#include <kd/kd.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "layers/layers.h"
+#include "program/image.h"
+#include "testing.h"
+
+static char folder[] = "/tmp/keel-ahead-XXXXXX";
+static char path[64], second[64];
+
+#define NOWHERE \
+  "/dev/null/nowhere" /* no store: what is not in the file is compiled */
+
+static int start(void **state) {
+  (void)state;
+  if (!mkdtemp(folder)) return -1;
+  snprintf(path, sizeof path, "%s/a", folder);
+  snprintf(second, sizeof second, "%s/b", folder);
+  setenv("KEEL_LOG", "warning", 1); /* they are counted */
+  return setenv("XDG_CACHE_HOME", NOWHERE, 1);
+}
+
+static int stop(void **state) {
+  char command[100];
+  (void)state;
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  return system(command);
+}
+
+/* ---- a process of its own --------------------------------------------------------- */
+
+/* What a process found. */
+typedef struct found {
+  int compiled, loaded, warned;
+  uint32_t held, bare; /* of the program that it loaded or made */
+  uint64_t size;
+  char said[400]; /* the last warning */
+} found;
+
+typedef struct process {
+  keel_context *context;
+  keel_device *device;
+  found *found;
+} process;
+
+static void note(void *to, uint32_t level, const char *line) {
+  found *all = to;
+  if (level > KD_LOG_WARNING) return;
+  all->warned++;
+  snprintf(all->said, sizeof all->said, "%s", line);
+}
+
+/* [Neg, Abs] and [Add, Mul], so that there are two regions. */
+static void claim_pairs(const kd_host *host, const kd_graph *graph,
+                        kd_claim take, void *to) {
+  for (uint32_t i = 0; i + 1 < host->graph->node_count(graph); i += 2) {
+    const uint32_t nodes[] = {i, i + 1};
+    const kd_part part = {
+        .struct_size = sizeof part, .nodes = nodes, .node_count = 2};
+    take(to, &part);
+  }
+}
+
+static void open_it(process *me, found *to) {
+  const char *const paths[] = {COMPILER_PLUGIN, CPU_PLUGIN};
+  const char *const options[] = {"cpu.regions=off"};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = paths,
+                                      .plugin_count = 2,
+                                      .options = options,
+                                      .option_count = 1,
+                                      .workers = 1,
+                                      .log = note,
+                                      .log_context = to};
+  me->found = to;
+  if (keel_open(&params, &me->context) != KD_OK ||
+      keel_device_find(me->context, "compiler", &me->device) != KD_OK)
+    _exit(99);
+}
+
+static void *symbol(const char *name) {
+  void *plugin = dlopen(COMPILER_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  void *at = dlsym(plugin, name);
+  dlclose(plugin);
+  return at;
+}
+
+/* Runs `what` in a process of its own, where the compiler judges forms so. */
+static found in_a_process(void (*what)(process *me), kd_status judges) {
+  found *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(shared != MAP_FAILED);
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    process me;
+    keel_layers_set(NULL); /* what the variable says now */
+    open_it(&me, shared);
+    void (**claims)(const kd_host *, const kd_graph *, kd_claim, void *) =
+        symbol("compiler_claim");
+    *claims = claim_pairs;
+    *(kd_status *)symbol("compiler_judges") = judges;
+    what(&me);
+    shared->compiled = atomic_load((atomic_int *)symbol("compiler_made"));
+    shared->loaded = atomic_load((atomic_int *)symbol("compiler_loaded"));
+    int live = atomic_load((atomic_int *)symbol("compiler_live"));
+    keel_close(me.context);
+    exit(live != 0);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  found result = *shared;
+  munmap(shared, sizeof *shared);
+  return result;
+}
+
+static void expect(found got, int compiled, int loaded, int warned) {
+  if (got.compiled != compiled || got.loaded != loaded || got.warned != warned)
+    fail_msg("%d compiled, %d loaded, %d warnings (%s), not %d, %d, %d",
+             got.compiled, got.loaded, got.warned, got.said, compiled, loaded,
+             warned);
+}
+
+static void expect_said(const found *got, const char *part) {
+  if (!strstr(got->said, part))
+    fail_msg("\"%s\" does not say \"%s\"", got->said, part);
+}
+
+/* ---- what processes do -------------------------------------------------------------- */
+
+/* (|-x| + 3) * 2; size -1: open. */
+static keel_program *make_program(keel_context *context, int64_t size) {
+  const float threes[] = {3, 3, 3, 3}, twos[] = {2, 2, 2, 2};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_tensor *three = floats(context, 4, threes);
+  keel_tensor *two = floats(context, 4, twos);
+  assert_int_equal(keel_builder_create(context, "ahead", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  keel_value y =
+      op(builder, "Abs", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
+  y = op(builder, "Add", y, keel_builder_constant(builder, three));
+  y = op(builder, "Mul", y, keel_builder_constant(builder, two));
+  keel_builder_output(builder, "y", y);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor_release(three);
+  keel_tensor_release(two);
+  return program;
+}
+
+static void run_times(process *me, keel_program *program, int times) {
+  const float data[] = {1, -2, 3, -4}, want[] = {8, 10, 12, 14};
+  keel_plan *plan = NULL;
+  keel_tensor *x = floats(me->context, 4, data), *y = NULL;
+  if (keel_plan_create(program, NULL, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  for (int i = 0; i < times; i++) {
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    expect_floats(y, want, 4);
+    keel_tensor_release(y);
+  }
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+}
+
+static void ask(process *me, const keel_program *program) {
+  keel_program_regions(program, &me->found->held, &me->found->size,
+                       &me->found->bare);
+}
+
+static keel_program *load(process *me, const char *from) {
+  keel_program *program = NULL;
+  if (keel_program_load(me->context, from, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  ask(me, program);
+  return program;
+}
+
+static void compile_to(process *me, keel_program *program, const char *skip,
+                       const char *to, uint32_t flags) {
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = me->device,
+                                   .skip = &skip,
+                                   .skip_count = skip != NULL};
+  keel_program *made = NULL;
+  if (keel_program_compile(program, &params, &made) != KD_OK)
+    fail_msg("%s", keel_message());
+  ask(me, made);
+  assert_int_equal(keel_program_save(made, to, flags), KD_OK);
+  keel_program_release(made);
+  keel_program_release(program);
+}
+
+static void write_it(process *me) {
+  compile_to(me, make_program(me->context, 4), NULL, path, 0);
+}
+
+static void write_open(process *me) {
+  compile_to(me, make_program(me->context, -1), NULL, path, 0);
+}
+
+static void write_text(process *me) {
+  compile_to(me, make_program(me->context, 4), NULL, path, KEEL_SAVE_TEXT);
+}
+
+static void write_without_regions(process *me) {
+  compile_to(me, make_program(me->context, 4), "regions", path, 0);
+}
+
+static void write_again(process *me) {
+  keel_program *program = load(me, path);
+  assert_int_equal(keel_program_save(program, second, 0), KD_OK);
+  keel_program_release(program);
+}
+
+static void compile_again(process *me) {
+  compile_to(me, load(me, path), NULL, second, 0);
+}
+
+static void run_it(process *me) {
+  keel_program *program = load(me, path);
+  run_times(me, program, 1);
+  keel_program_release(program);
+}
+
+static void run_second(process *me) {
+  keel_program *program = load(me, second);
+  run_times(me, program, 1);
+  keel_program_release(program);
+}
+
+static void run_often(process *me) {
+  keel_program *program = load(me, path);
+  run_times(me, program, 4);
+  keel_program_release(program);
+}
+
+static void run_on_another_device(process *me) {
+  keel_program *program = load(me, path);
+  keel_device *cpu = NULL;
+  assert_int_equal(keel_device_find(me->context, "cpu", &cpu), KD_OK);
+  keel_device_push(cpu);
+  run_times(me, program, 1);
+  keel_device_pop();
+  keel_program_release(program);
+}
+
+static void run_compiled_here(process *me) {
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = me->device};
+  keel_program *program = make_program(me->context, 4), *made = NULL;
+  assert_int_equal(keel_program_compile(program, &params, &made), KD_OK);
+  keel_program_release(program);
+  run_times(me, made, 1);
+  keel_program_release(made);
+}
+
+/* ---- tests: forms that fit ------------------------------------------------------------ */
+
+static void the_file_holds_what_was_compiled(void **state) {
+  (void)state;
+  found wrote = in_a_process(write_it, KD_OK);
+  expect(wrote, 2, 0, 0);
+  assert_int_equal(wrote.held, 2);
+  assert_int_equal(wrote.bare, 0);
+  assert_true(wrote.size > 1000);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 0, 2, 0);
+  assert_int_equal(ran.held, 2);
+  assert_int_equal(ran.size, wrote.size);
+}
+
+static void the_process_that_compiled_does_not_again(void **state) {
+  (void)state;
+  expect(in_a_process(run_compiled_here, KD_OK), 2, 2, 0);
+}
+
+static void a_file_that_is_written_again_holds_them_too(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  expect(in_a_process(write_again, KD_OK), 0, 0, 0);
+  expect(in_a_process(run_second, KD_OK), 0, 2, 0);
+  found again = in_a_process(compile_again, KD_OK);
+  expect(again, 0, 2, 0); /* it need not compile either */
+  assert_int_equal(again.held, 2);
+  expect(in_a_process(run_second, KD_OK), 0, 2, 0);
+}
+
+static void what_the_store_has_goes_into_the_file(void **state) {
+  (void)state;
+  setenv("XDG_CACHE_HOME", folder, 1);
+  expect(in_a_process(write_it, KD_OK), 2, 0, 0);
+  expect(in_a_process(write_it, KD_OK), 0, 2, 0);
+  setenv("XDG_CACHE_HOME", NOWHERE, 1);
+  expect(in_a_process(run_it, KD_OK), 0, 2, 0);
+}
+
+/* Plans for types that come again are of other parts, and say nothing of it. */
+static void dimensions_may_be_open(void **state) {
+  (void)state;
+  found wrote = in_a_process(write_open, KD_OK);
+  assert_int_equal(wrote.held, wrote.compiled);
+  assert_true(wrote.held > 0);
+  expect(in_a_process(run_it, KD_OK), 0, wrote.compiled, 0);
+  found ran = in_a_process(run_often, KD_OK);
+  assert_int_equal(ran.warned, 0);
+  assert_true(ran.loaded >= wrote.compiled);
+}
+
+static void text_and_skipping_leave_them_out(void **state) {
+  (void)state;
+  in_a_process(write_text, KD_OK);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 2, 0, 0);
+  assert_int_equal(ran.held, 0);
+  expect(in_a_process(write_without_regions, KD_OK), 0, 0, 0);
+  expect(in_a_process(run_it, KD_OK), 2, 0, 0);
+}
+
+static void another_plugins_device_does_not_mind(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  expect(in_a_process(run_on_another_device, KD_OK), 0, 0, 0);
+}
+
+/* The CPU's compiler gives no form: there is nothing to do ahead, and that is told. */
+static void a_plugin_may_give_none(void **state) {
+  const char *plugin = CPU_PLUGIN;
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = &plugin,
+                                      .plugin_count = 1};
+  keel_context *context = NULL;
+  keel_program *made = NULL;
+  uint32_t held = 7, bare = 0;
+  uint64_t size = 7;
+  (void)state;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  keel_program *program = make_program(context, 4);
+  assert_int_equal(keel_program_compile(program, NULL, &made), KD_OK);
+  keel_program_regions(made, &held, &size, &bare);
+  assert_int_equal(held, 0);
+  assert_int_equal(size, 0);
+  assert_int_equal(bare, 1);
+  keel_program_regions(made, NULL, NULL, NULL);
+  keel_program_release(made);
+  keel_program_release(program);
+  keel_close(context);
+}
+
+/* One region's form is not given: it alone is compiled in each process. */
+static void a_region_may_have_none(void **state) {
+  (void)state;
+  setenv("KEEL_LAYERS", "fault:region.serialize=1:UNIMPLEMENTED", 1);
+  found wrote = in_a_process(write_it, KD_OK);
+  unsetenv("KEEL_LAYERS");
+  assert_int_equal(wrote.compiled, 2);
+  assert_int_equal(wrote.held, 1);
+  assert_int_equal(wrote.bare, 1);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 1, 1, 1);
+  expect_said(&ran, "none of this part");
+}
+
+/* A form that can't be loaded for now is no failure either. */
+static void a_load_that_fails_is_made_up_for(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  setenv("KEEL_LAYERS", "fault:region.load=1:OUT_OF_MEMORY", 1);
+  found ran = in_a_process(run_it, KD_OK);
+  unsetenv("KEEL_LAYERS");
+  expect(ran, 1, 1, 1);
+}
+
+/* ---- tests: forms that do not ----------------------------------------------------------- */
+
+static void what_the_device_refuses_is_compiled(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  found ran = in_a_process(run_it, KD_INCOMPATIBLE);
+  expect(ran, 2, 0, 1); /* it warns once */
+  expect_said(&ran, "compiler: of another driver");
+  expect_said(&ran, "compile the model again");
+  expect(in_a_process(run_it, KD_OK), 0, 2, 0); /* the file has not changed */
+}
+
+static void other_options_want_another_form(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  setenv("KEEL_COMPILER_FAST", "yes", 1);
+  found ran = in_a_process(run_it, KD_OK);
+  unsetenv("KEEL_COMPILER_FAST");
+  expect(ran, 2, 0, 1);
+  expect_said(&ran, "other options");
+}
+
+/* ---- files that were changed --------------------------------------------------------- */
+
+typedef struct image {
+  char *data;
+  size_t size;
+} image;
+
+static image read_image(const char *from) {
+  image all = {0};
+  FILE *file = fopen(from, "rb");
+  assert_non_null(file);
+  fseek(file, 0, SEEK_END);
+  all.size = (size_t)ftell(file);
+  rewind(file);
+  all.data = malloc(all.size + 1);
+  assert_int_equal(fread(all.data, 1, all.size, file), all.size);
+  fclose(file);
+  return all;
+}
+
+static image_head *head_of(const image *all) {
+  return (image_head *)(void *)all->data;
+}
+
+static image_form *forms_of(const image *all) {
+  return (image_form *)(void *)(all->data +
+                                head_of(all)->parts[IMAGE_FORMS].offset);
+}
+
+/* With a right sum over what it covers. */
+static void write_image(const image *all) {
+  image_head *head = head_of(all);
+  FILE *file = fopen(path, "wb");
+  head->check = keel_hash(KEEL_HASH_SEED, all->data + head->head_size,
+                          head->data - head->head_size);
+  assert_int_equal(fwrite(all->data, 1, all->size, file), all->size);
+  fclose(file);
+}
+
+static void a_newer_plugin_compiles(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  image all = read_image(path);
+  char *maker = memmem(all.data, all.size, "compiler/", 9);
+  assert_non_null(maker);
+  maker[9] ^= 1; /* its version */
+  write_image(&all);
+  free(all.data);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 2, 0, 1);
+  expect_said(&ran, "it is for compiler/");
+  expect_said(&ran, "and this is compiler/");
+}
+
+/* As after a change of the host's passes: the part has another fingerprint. */
+static void a_part_that_is_not_there_is_compiled(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  image all = read_image(path);
+  forms_of(&all)[0].graph[0] = 0; /* still in order */
+  write_image(&all);
+  free(all.data);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 1, 1, 1);
+  expect_said(&ran, "none of this part");
+}
+
+/* Whatever byte of the forms changes, one of them is compiled. */
+static void damaged_forms_are_compiled(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  image all = read_image(path);
+  assert_int_equal(head_of(&all)->parts[IMAGE_FORMS].count, 2);
+  for (int i = 0; i < 2; i++) {
+    const image_form *form = &forms_of(&all)[i];
+    char *bytes = all.data + head_of(&all)->data + form->at;
+    const uint64_t places[] = {0, form->size / 2, form->size - 1};
+    for (int k = 0; k < 3; k++) {
+      bytes[places[k]] ^= 0x10;
+      write_image(&all);
+      bytes[places[k]] ^= 0x10;
+      found ran = in_a_process(run_it, KD_OK);
+      expect(ran, 1, 1, 1);
+      expect_said(&ran, "its bytes are damaged");
+    }
+  }
+  free(all.data);
+}
+
+/* Damage behind right sums is for the plugin to find. */
+static void forged_forms_are_compiled(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  image all = read_image(path);
+  image_form *form = forms_of(&all);
+  char *bytes = all.data + head_of(&all)->data + form->at;
+  bytes[0] ^= 1;
+  form->sum = keel_hash(KEEL_HASH_SEED, bytes, form->size);
+  write_image(&all);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 1, 1, 1);
+  expect_said(&ran, "compiler: of another graph");
+  bytes[0] ^= 1;
+  form->size = 0;
+  form->sum = KEEL_HASH_SEED;
+  write_image(&all);
+  ran = in_a_process(run_it, KD_OK);
+  expect(ran, 1, 1, 1);
+  expect_said(&ran, "compiler: 0 bytes");
+  free(all.data);
+}
+
+/* Loads what lies at `path`; says why not by keel_message(). */
+static keel_status try(void) {
+  keel_context *context = open_with(COMPILER_PLUGIN, CPU_PLUGIN, 1);
+  keel_program *program = NULL;
+  keel_status status = keel_program_load(context, path, &program);
+  keel_program_release(program);
+  keel_close(context);
+  return status;
+}
+
+static void damaged_records_are_refused(void **state) {
+  static const struct {
+    size_t field;
+    const char *says;
+  } fields[] = {
+      {offsetof(image_form, at), "a compiled form leaves the file"},
+      {offsetof(image_form, size), "a compiled form leaves the file"},
+      {offsetof(image_form, maker), "a name is not there"},
+  };
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  image all = read_image(path);
+  image_form *forms = forms_of(&all), kept[2];
+  memcpy(kept, forms, sizeof kept);
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    memset((char *)forms + fields[i].field, 0x7f, 4);
+    write_image(&all);
+    memcpy(forms, kept, sizeof kept);
+    assert_int_equal(try(), KD_DATA_LOSS);
+    expect_message(fields[i].says);
+  }
+  forms[0].at += 8; /* where no alignment is */
+  write_image(&all);
+  assert_int_equal(try(), KD_DATA_LOSS);
+  forms[0] = kept[1];
+  forms[1] = kept[0];
+  write_image(&all);
+  assert_int_equal(try(), KD_DATA_LOSS);
+  expect_message("its compiled forms are in no order");
+  forms[1] = kept[1]; /* twice the same */
+  write_image(&all);
+  assert_int_equal(try(), KD_DATA_LOSS);
+  memcpy(forms, kept, sizeof kept);
+  write_image(&all);
+  assert_int_equal(try(), KD_OK);
+  free(all.data);
+}
+
+/* A reader of before version 3 does not see the stream, nor needs it. */
+static void older_readers_do_without(void **state) {
+  (void)state;
+  in_a_process(write_it, KD_OK);
+  image all = read_image(path);
+  image_head *head = head_of(&all);
+  assert_int_equal(head->version, 3);
+  assert_int_equal(head->needs, 1);
+  head->parts[IMAGE_FORMS].count = 0; /* what it makes of it */
+  write_image(&all);
+  free(all.data);
+  found ran = in_a_process(run_it, KD_OK);
+  expect(ran, 2, 0, 0);
+}
+
+/* Written by the first Keel that had them. Its forms may be of another fingerprint by
+ * now, and of another compiler: then they are compiled. */
+static void run_version_3(process *me) {
+  keel_program *program = load(me, TEST_DATA "/v3.keel");
+  run_times(me, program, 1);
+  keel_program_release(program);
+}
+
+static void version_3_is_read_for_ever(void **state) {
+  (void)state;
+  found ran = in_a_process(run_version_3, KD_OK);
+  assert_int_equal(ran.held, 2);
+  assert_int_equal(ran.compiled + ran.loaded, 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_file_holds_what_was_compiled),
+      cmocka_unit_test(the_process_that_compiled_does_not_again),
+      cmocka_unit_test(a_file_that_is_written_again_holds_them_too),
+      cmocka_unit_test(what_the_store_has_goes_into_the_file),
+      cmocka_unit_test(dimensions_may_be_open),
+      cmocka_unit_test(text_and_skipping_leave_them_out),
+      cmocka_unit_test(another_plugins_device_does_not_mind),
+      cmocka_unit_test(a_plugin_may_give_none),
+      cmocka_unit_test(a_region_may_have_none),
+      cmocka_unit_test(a_load_that_fails_is_made_up_for),
+      cmocka_unit_test(what_the_device_refuses_is_compiled),
+      cmocka_unit_test(other_options_want_another_form),
+      cmocka_unit_test(a_newer_plugin_compiles),
+      cmocka_unit_test(a_part_that_is_not_there_is_compiled),
+      cmocka_unit_test(damaged_forms_are_compiled),
+      cmocka_unit_test(forged_forms_are_compiled),
+      cmocka_unit_test(damaged_records_are_refused),
+      cmocka_unit_test(older_readers_do_without),
+      cmocka_unit_test(version_3_is_read_for_ever),
+  };
+  return cmocka_run_group_tests(tests, start, stop);
+}
