@@ -27,6 +27,21 @@ KEEL_API keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
                                         const void *data,
                                         KD_OWNED keel_tensor **out_tensor);
 
+/* Makes a tensor all of whose elements are the same: of a device, it is written there,
+ * behind the device's work and without host memory of its size. So state begins, a KV
+ * cache for instance.
+ *
+ * device   NULL: in host memory
+ * element  one element, as in packed data (less than a byte: in the lowest bits of
+ *          one); NULL: zero
+ * Returns KD_OK, KD_INVALID_ARGUMENT (as above), KD_OUT_OF_MEMORY, or why the device
+ * can't be used. */
+KEEL_API keel_status keel_tensor_fill(keel_context *context,
+                                      keel_device *device, kd_dtype dtype,
+                                      uint32_t rank, const int64_t *dims,
+                                      const void *element,
+                                      KD_OWNED keel_tensor **out_tensor);
+
 /* Makes a tensor of host memory that stays the caller's, unchanged, until
  * `done` is called (NULL: until the tensor is released).
  *

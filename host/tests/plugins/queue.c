@@ -4,8 +4,8 @@
  * A stream is a thread with a list of jobs; each job waits a moment first, so
  * that whoever forgets to wait is found out. Buffers are handles: their
  * contents lie behind a pointer that is handed to nobody. With QUEUE_TELLS it calls
- * back when an event's work is done, and records; without, the host has to wait. With
- * queue_ring it is full soon. Mul by
+ * back when an event's work is done, records, and copies and fills in its own memory;
+ * without, the host has to wait, and to copy. With queue_ring it is full soon. Mul by
  * 13 fails, late; Mul by 7 waits until the test opens queue_gate. */
 #include <kd/kd.h>
 #include <pthread.h>
@@ -35,6 +35,8 @@ __attribute__((visibility("default"))) atomic_int queue_rebinds = 1;
  * as QUEUE_RING. And how often it said so. */
 __attribute__((visibility("default"))) atomic_int queue_ring;
 __attribute__((visibility("default"))) atomic_int queue_refused;
+/* Copies and fills in its own memory. */
+__attribute__((visibility("default"))) atomic_int queue_copies, queue_fills;
 /* Whether each job waits a moment first. */
 __attribute__((visibility("default"))) atomic_int queue_late = 1;
 /* What an Add is said to take, nanoseconds; 0: nothing is said. */
@@ -57,6 +59,8 @@ typedef struct job {
   const void *source;
   void *target;
   uint64_t size;
+  char pattern[16]; /* of a fill, pattern_size bytes */
+  uint32_t pattern_size;
   int op;
   kd_event event; /* to wait for */
 } job;
@@ -400,7 +404,12 @@ static void release(kd_device *device, kd_buffer *buffer) {
 
 static kd_status run_copy(job *job) {
   char *device = job->buffers[0]->bytes + job->offsets[0];
-  if (job->source)
+  for (uint64_t i = 0; job->pattern_size && i < job->size; i++)
+    device[i] = job->pattern[i % job->pattern_size];
+  if (job->pattern_size) return KD_OK;
+  if (job->buffers[1])
+    memcpy(job->buffers[1]->bytes + job->offsets[1], device, job->size);
+  else if (job->source)
     memcpy(device, job->source, job->size);
   else
     memcpy(job->target, device, job->size);
@@ -431,6 +440,32 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                              .offsets = {offset},
                              .target = target,
                              .size = size});
+}
+
+static kd_status copy_inside(kd_device *device, kd_stream *stream,
+                             kd_buffer *source, uint64_t source_offset,
+                             kd_buffer *target, uint64_t target_offset,
+                             uint64_t size) {
+  (void)device;
+  queue_copies++;
+  return copy(stream, &(job){.run = run_copy,
+                             .buffers = {source, target},
+                             .offsets = {source_offset, target_offset},
+                             .size = size});
+}
+
+static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
+                      uint64_t offset, uint64_t size, const void *pattern,
+                      uint32_t pattern_size) {
+  job what = {.run = run_copy,
+              .buffers = {target},
+              .offsets = {offset},
+              .size = size,
+              .pattern_size = pattern_size};
+  (void)device;
+  queue_fills++;
+  memcpy(what.pattern, pattern, pattern_size);
+  return copy(stream, &what);
 }
 
 /* ---- ops: Relu, Add of equal shapes, Mul by a scalar; Min, which is not recorded ------------ */
@@ -582,6 +617,8 @@ static const kd_memory_table memory = {
     .release = release,
     .copy_in = copy_in,
     .copy_out = copy_out,
+    .copy = QUEUE_TELLS ? copy_inside : NULL,
+    .fill = QUEUE_TELLS ? fill : NULL,
 };
 static const kd_stream_table streams = {
     .struct_size = sizeof streams,
