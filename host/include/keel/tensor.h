@@ -108,7 +108,9 @@ KEEL_API keel_status keel_tensor_read(keel_tensor *tensor, void *target,
 /* The same data on a device (NULL: in host memory); the same tensor, retained,
  * where it is there already. A device that shares memory with the host may read
  * it where it lies: memory that was wrapped with a `done`, or is Keel's own, is
- * then held as long as this tensor. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
+ * then held as long as this tensor. So is a large tensor of a device whose memory
+ * the host can map: it is not copied, and its memory is not free for other work
+ * until the tensor in host memory is released, too. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
  * failure. */
 KEEL_API keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                                     KD_OWNED keel_tensor **out_tensor);

@@ -5,6 +5,7 @@
 #include "context.h"
 #include "memory/copy.h"
 #include "memory/lost.h"
+#include "memory/mapped.h"
 #include "values/tensor.h"
 
 #define SMALL_KEPT 16 /* buffers a thread keeps of one class */
@@ -348,6 +349,10 @@ void keel_buffer_free(keel_buffer *buffer) {
   }
   if (buffer->class == KEEL_IMPORTED) {
     end_import(buffer);
+    return;
+  }
+  if (buffer->class == KEEL_MAPPED) {
+    keel_mapped_end(buffer);
     return;
   }
   if (keel_lost_enter(device))

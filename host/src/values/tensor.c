@@ -8,6 +8,7 @@
 #include "exec/pool.h"
 #include "memory/copy.h"
 #include "memory/inside.h"
+#include "memory/mapped.h"
 #include "values/resource.h"
 
 #define TENSORS_KEPT 256
@@ -446,7 +447,7 @@ keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor) {
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
-  return keel_copy_to(tensor, NULL, out_tensor);
+  return keel_mapped_or_copy(tensor, false, out_tensor);
 }
 
 keel_status keel_tensor_read(keel_tensor *tensor, void *target, uint64_t size) {
