@@ -339,20 +339,23 @@ static void pool(keel_buffer *buffer) {
   put_list(heap, class, buffer);
 }
 
-void keel_buffer_free(keel_buffer *buffer) {
-  keel_device *device = buffer->heap->device;
-  if (buffer->class == KEEL_UNPOOLED) {
+/* What no pool takes: memory of others, and views. */
+static void end_special(keel_buffer *buffer) {
+  if (buffer->class == KEEL_IMPORTED) {
+    end_import(buffer);
+  } else if (buffer->class == KEEL_MAPPED) {
+    keel_mapped_end(buffer);
+  } else {
     await_readers(buffer->heap->context);
     if (buffer->done) buffer->done(buffer->done_context);
     free(buffer);
-    return;
   }
-  if (buffer->class == KEEL_IMPORTED) {
-    end_import(buffer);
-    return;
-  }
-  if (buffer->class == KEEL_MAPPED) {
-    keel_mapped_end(buffer);
+}
+
+void keel_buffer_free(keel_buffer *buffer) {
+  keel_device *device = buffer->heap->device;
+  if (buffer->class >= KEEL_HEAP_CLASSES) {
+    end_special(buffer);
     return;
   }
   if (keel_lost_enter(device))
