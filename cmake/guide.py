@@ -41,7 +41,7 @@ TABLES = [  # table, header, level, needed slots, what the host does without one
     ("kd_collective_table", "collective.h", "collective", "create destroy", ""),
 ]
 WITHOUT = {
-    "kd_memory_table.copy": "copies through host memory",
+    "kd_memory_table.copy": "runs kernels (Concat, Gather, Split)",
     "kd_memory_table.fill": "copies the pattern in",
     "kd_memory_table.map": "copies instead",
     "kd_memory_table.unmap": "copies instead",

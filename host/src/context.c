@@ -217,6 +217,7 @@ static void close_device(keel_device *device) {
   pthread_mutex_destroy(&device->opening);
   pthread_mutex_destroy(&device->stream_lock);
   pthread_mutex_destroy(&device->transfers.lock);
+  pthread_mutex_destroy(&device->map_lock);
   pthread_mutex_destroy(&device->words_lock);
 }
 

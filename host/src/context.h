@@ -55,6 +55,7 @@ struct keel_device {
   pthread_mutex_t stream_lock; /* one thread at a time enqueues on it */
   keel_transfers transfers;
   keel_heap heap;
+  pthread_mutex_t map_lock; /* of its buffers' mappings */
   pthread_mutex_t opening;
   atomic_bool ready; /* open, with its heap: released with them, acquired */
   uint32_t clocks;   /* who wants its clock; under `opening`, as the next */

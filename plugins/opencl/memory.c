@@ -1,7 +1,8 @@
 /* memory.c - buffers.
  *
- * A buffer is a cl_mem; it has no address. Space 0 is the device's; space 1 is host
- * memory that the driver pins, and that `map` gives without a copy. */
+ * A buffer is a cl_mem; it has no address. Space 0 is the device's, which `map` gives where
+ * the device shares its memory with the host; space 1 is host memory that the driver pins,
+ * and that `map` gives without a copy. */
 #include "opencl.h"
 
 static kd_status allocate(kd_device *d, const kd_allocation *wanted,
@@ -22,7 +23,7 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
         (unsigned long long)d->global_size, (unsigned long long)d->max_buffer);
   kd_buffer *buffer = ocl_host->allocate(ocl_host, sizeof *buffer, 0);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
-  *buffer = (kd_buffer){.size = size, .visible = space != 0};
+  *buffer = (kd_buffer){.size = size, .visible = space != 0 || d->unified};
   buffer->memory = cl.CreateBuffer(
       d->context, CL_MEM_READ_WRITE | (space ? CL_MEM_ALLOC_HOST_PTR : 0),
       (size_t)size, NULL, &code);
@@ -50,8 +51,8 @@ static void release(kd_device *d, kd_buffer *buffer) {
 static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
                      uint64_t size, uint32_t access, void **out_address) {
   cl_int code = CL_SUCCESS;
-  if (!buffer->visible)
-    return FAIL(KD_UNIMPLEMENTED, "space 0 is not host visible");
+  if (!buffer->visible || d->families.script) /* that has what is copied out */
+    return FAIL(KD_UNIMPLEMENTED, "the memory is not host visible");
   cl_map_flags flags =
       (access & 1 ? CL_MAP_READ : 0) | (access & 2 ? CL_MAP_WRITE : 0);
   buffer->mapped =

@@ -195,9 +195,14 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   out_space->alignment = alignment_of(id);
   out_space->size = number(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   out_space->max_buffer = number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  out_space->flags = index ? KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
-                                 KD_SPACE_CACHED | KD_SPACE_PINNED
-                           : KD_SPACE_DEVICE;
+  if (index)
+    out_space->flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
+                       KD_SPACE_CACHED | KD_SPACE_PINNED;
+  else if (number(id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1)
+    out_space->flags =
+        KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_CACHED;
+  else
+    out_space->flags = KD_SPACE_DEVICE;
   return KD_OK;
 }
 

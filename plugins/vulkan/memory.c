@@ -1,7 +1,7 @@
 /* memory.c - buffers as pieces of larger blocks.
  *
- * Space 0 is the device's; space 1 host memory that the device reaches, which alone
- * can be mapped; a third of the plugin's own holds the parameters of kernels. */
+ * Space 0 is the device's, mapped where the host reads it fast; space 1 host memory that
+ * the device reaches; a third of the plugin's own holds the parameters of kernels. */
 #include <string.h>
 
 #include "vlk.h"
@@ -287,11 +287,11 @@ static kd_status copy_out(kd_device *d, kd_stream *stream, kd_buffer *source,
 
 static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
                      uint64_t size, uint32_t access, void **out_address) {
-  (void)d;
   (void)size;
   (void)access;
-  if (buffer->space != VLK_VISIBLE)
-    return FAIL(KD_UNIMPLEMENTED, "space 0 is not host visible");
+  if (!vlk_mapped(buffer) ||
+      d->families.script) /* that has what is copied out */
+    return FAIL(KD_UNIMPLEMENTED, "the memory is not host visible");
   *out_address = vlk_mapped(buffer) + offset;
   return KD_OK;
 }

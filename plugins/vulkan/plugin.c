@@ -305,6 +305,14 @@ static uint32_t choose_type(const VkPhysicalDeviceMemoryProperties *m,
   return 0;
 }
 
+/* Whether the host maps what is of this type; the device's own only where it reads it
+ * fast. */
+static bool is_mapped(const VkMemoryType *type, uint32_t space) {
+  return (type->propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) &&
+         (space != VLK_LOCAL ||
+          type->propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+}
+
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out) {
   (void)instance;
@@ -333,13 +341,15 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
                 device);
   VkPhysicalDeviceMemoryProperties memory;
   vk.GetPhysicalDeviceMemoryProperties(devices[device].physical, &memory);
-  uint32_t heap = memory.memoryTypes[choose_type(&memory, index)].heapIndex;
+  const VkMemoryType *type = &memory.memoryTypes[choose_type(&memory, index)];
+  const uint32_t visible =
+      KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | KD_SPACE_CACHED;
   out_space->alignment = 256;
-  out_space->size = memory.memoryHeaps[heap].size;
+  out_space->size = memory.memoryHeaps[type->heapIndex].size;
   out_space->max_buffer = devices[device].max_allocation;
-  out_space->flags = index ? KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
-                                 KD_SPACE_CACHED | KD_SPACE_PINNED
-                           : KD_SPACE_DEVICE;
+  out_space->flags = index                    ? visible | KD_SPACE_PINNED
+                     : is_mapped(type, index) ? visible | KD_SPACE_DEVICE
+                                              : KD_SPACE_DEVICE;
   return KD_OK;
 }
 
@@ -439,10 +449,7 @@ static void read_facts(kd_device *d, const struct found *f) {
   for (uint32_t i = 0; i < VLK_SPACES; i++) {
     d->types[i] = choose_type(&memory, i);
     const VkMemoryType *type = &memory.memoryTypes[d->types[i]];
-    d->mapped[i] =
-        (type->propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) &&
-        (i != VLK_LOCAL ||
-         type->propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+    d->mapped[i] = is_mapped(type, i);
     d->sizes[i] = memory.memoryHeaps[type->heapIndex].size;
   }
   d->max_buffer = f->max_allocation;

@@ -90,7 +90,10 @@ typedef struct kd_memory_table {
 
   /* Gives a host address for a range of a buffer in a host visible space, for
    * `access`: KD_READ, KD_WRITE or both. `unmap` ends it and makes writes
-   * visible to work that is enqueued afterwards.
+   * visible to work that is enqueued afterwards. The host has a buffer mapped once
+   * at a time; until `unmap` it does not release it, nor gives work that writes
+   * to the range. Where the first space is HOST_VISIBLE and CACHED it reads large
+   * tensors so, not by copy_out.
    * Returns KD_OK, KD_UNIMPLEMENTED (not host visible), KD_OUT_OF_MEMORY. */
   kd_status (*map)(kd_device *device, kd_buffer *buffer, uint64_t offset,
                    uint64_t size, uint32_t access, void **out_address);

@@ -27,6 +27,21 @@ KEEL_API keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
                                         const void *data,
                                         KD_OWNED keel_tensor **out_tensor);
 
+/* Makes a tensor all of whose elements are the same: of a device, it is written there,
+ * behind the device's work and without host memory of its size. So state begins, a KV
+ * cache for instance.
+ *
+ * device   NULL: in host memory
+ * element  one element, as in packed data (less than a byte: in the lowest bits of
+ *          one); NULL: zero
+ * Returns KD_OK, KD_INVALID_ARGUMENT (as above), KD_OUT_OF_MEMORY, or why the device
+ * can't be used. */
+KEEL_API keel_status keel_tensor_fill(keel_context *context,
+                                      keel_device *device, kd_dtype dtype,
+                                      uint32_t rank, const int64_t *dims,
+                                      const void *element,
+                                      KD_OWNED keel_tensor **out_tensor);
+
 /* Makes a tensor of host memory that stays the caller's, unchanged, until
  * `done` is called (NULL: until the tensor is released).
  *
@@ -93,7 +108,9 @@ KEEL_API keel_status keel_tensor_read(keel_tensor *tensor, void *target,
 /* The same data on a device (NULL: in host memory); the same tensor, retained,
  * where it is there already. A device that shares memory with the host may read
  * it where it lies: memory that was wrapped with a `done`, or is Keel's own, is
- * then held as long as this tensor. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
+ * then held as long as this tensor. So is a large tensor of a device whose memory
+ * the host can map: it is not copied, and its memory is not free for other work
+ * until the tensor in host memory is released, too. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
  * failure. */
 KEEL_API keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                                     KD_OWNED keel_tensor **out_tensor);

@@ -27,6 +27,7 @@ typedef struct object {
   const struct wrapped_def *def; /* of a kernel */
   atomic_uint
       inside; /* threads in a call on this stream: a count, to be told of */
+  atomic_uint maps; /* of a buffer, 0 or 1 */
 } object;
 
 /* A definition of a plugin, behind the one that the host sees. */
@@ -86,6 +87,10 @@ bool keel_layer_stream_good(const layer *l, const char *slot, kd_device *device,
                             kd_stream *stream);
 bool keel_layer_range_good(const layer *l, const char *slot, kd_device *device,
                            kd_buffer *buffer, uint64_t offset, uint64_t size);
+/* Whether a buffer is mapped so often; counts it. */
+bool keel_layer_maps_good(const layer *l, const char *slot, kd_buffer *buffer,
+                          unsigned maps);
+void keel_layer_count_maps(const kd_buffer *buffer, int by);
 /* The stream, and the buffers of inputs and, but where the kernel sizes them, of outputs. */
 kd_status keel_layer_launch_good(const layer *l, const char *slot,
                                  kd_stream *stream, const kd_launch *launch,

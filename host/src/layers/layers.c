@@ -33,19 +33,20 @@ static keel_status status_named(const char *name, size_t size) {
  * keel_layers_enter, but for those of slots that return no status. */
 static const char *const slots[] = {
     "plugin.open",        "plugin.device_info", "plugin.space",
-    "plugin.device_open", "memory.allocate",    "memory.copy_in",
-    "memory.copy_out",    "memory.copy",        "memory.fill",
-    "stream.create",      "stream.wait",        "stream.flush",
-    "stream.synchronize", "event.create",       "event.record",
-    "event.query",        "event.wait",         "event.on_complete",
-    "kernel.supports",    "kernel.create",      "kernel.enqueue",
+    "plugin.device_open", "plugin.property",    "memory.allocate",
+    "memory.copy_in",     "memory.copy_out",    "memory.copy",
+    "memory.fill",        "memory.map",         "stream.create",
+    "stream.wait",        "stream.flush",       "stream.synchronize",
+    "event.create",       "event.record",       "event.query",
+    "event.wait",         "event.on_complete",  "kernel.supports",
+    "kernel.create",      "kernel.enqueue",     "op.infer",
     "capture.begin",      "capture.end",        "capture.launch",
     "capture.update",     "peer.copy",          "external.import_memory",
     "region.claim",       "region.compile",     "region.enqueue",
     "region.serialize",   "region.validate",    "region.load",
-    "op.infer",           "host.allocate",      "host.option",
-    "host.set_output",    "host.constant",      "host.attr_tensor",
-    "host.cache_get",     "host.cache_put",     "plugin.property",
+    "host.allocate",      "host.option",        "host.set_output",
+    "host.constant",      "host.attr_tensor",   "host.cache_get",
+    "host.cache_put",
 };
 
 const char *keel_layers_slot(uint32_t index) {
@@ -266,6 +267,22 @@ bool keel_layer_range_good(const layer *l, const char *slot, kd_device *device,
     return false;
   }
   return true;
+}
+
+bool keel_layer_maps_good(const layer *l, const char *slot, kd_buffer *buffer,
+                          unsigned maps) {
+  if (!settings.validation) return true;
+  const object *o = keel_layer_find(buffer, OBJECT_BUFFER);
+  if (!o || atomic_load(&o->maps) == maps) return true;
+  keel_layer_report(l, "%s of a buffer that is %s", slot,
+                    maps ? "not mapped" : "mapped");
+  return false;
+}
+
+void keel_layer_count_maps(const kd_buffer *buffer, int by) {
+  object *o =
+      settings.validation ? keel_layer_find(buffer, OBJECT_BUFFER) : NULL;
+  if (o) atomic_fetch_add(&o->maps, (unsigned)by);
 }
 
 bool keel_layer_stream_good(const layer *l, const char *slot, kd_device *device,

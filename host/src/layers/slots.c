@@ -27,7 +27,9 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
 static void release(kd_device *device, kd_buffer *buffer) {
   layer *l = keel_layer_of(device);
   keel_layers_enter("memory.release");
-  if (!keel_layer_range_good(l, "memory.release", device, buffer, 0, 0)) return;
+  if (!keel_layer_range_good(l, "memory.release", device, buffer, 0, 0) ||
+      !keel_layer_maps_good(l, "memory.release", buffer, 0))
+    return;
   keel_layer_forget(buffer, OBJECT_BUFFER);
   l->memory.release(device, buffer);
 }
@@ -95,6 +97,34 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
           l->memory.fill(device, stream, target, offset, size, pattern,
                          pattern_size));
   return KD_OK;
+}
+
+static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
+                     uint64_t size, uint32_t access, void **out_address) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes at %llu, access %u", (unsigned long long)size,
+                   (unsigned long long)offset, (unsigned)access);
+  REFUSE(keel_layer_range_good(l, "memory.map", device, buffer, offset, size) &&
+             keel_layer_maps_good(l, "memory.map", buffer, 0),
+         "validation refused memory.map");
+  void *address = NULL;
+  CALL(l, "memory.map",
+       l->memory.map(device, buffer, offset, size, access, &address));
+  if (settings.validation && !address)
+    keel_layer_report(l, "memory.map returned KD_OK and no address");
+  keel_layer_count_maps(buffer, 1);
+  *out_address = address;
+  return KD_OK;
+}
+
+static void unmap(kd_device *device, kd_buffer *buffer) {
+  layer *l = keel_layer_of(device);
+  keel_layers_enter("memory.unmap");
+  if (!keel_layer_range_good(l, "memory.unmap", device, buffer, 0, 0) ||
+      !keel_layer_maps_good(l, "memory.unmap", buffer, 1))
+    return;
+  keel_layer_count_maps(buffer, -1);
+  l->memory.unmap(device, buffer);
 }
 
 /* ---- streams and events ---------------------------------------------------------------------- */
@@ -327,6 +357,8 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(memory, copy_out, copy_out);
   PUT(memory, copy, copy);
   PUT(memory, fill, fill);
+  PUT(memory, map, map);
+  PUT(memory, unmap, unmap);
   PUT(streams, create, stream_create);
   PUT(streams, destroy, stream_destroy);
   PUT(streams, wait, stream_wait);

@@ -512,6 +512,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   pthread_mutex_init(&device->opening, NULL);
   pthread_mutex_init(&device->stream_lock, NULL);
   pthread_mutex_init(&device->transfers.lock, NULL);
+  pthread_mutex_init(&device->map_lock, NULL);
   pthread_mutex_init(&device->words_lock, NULL);
   device->losable = plugin->table.device_status != NULL;
   device->same = same_silicon(context, device);

@@ -7,6 +7,7 @@
 
 #include "context.h"
 #include "memory/lost.h"
+#include "memory/mapped.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/trace.h"
@@ -207,6 +208,9 @@ keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target) {
 keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
                                keel_tensor **out_tensor) {
   const keel_device *place = keel_tensor_place(tensor);
+  if (!device) return keel_mapped_or_copy(tensor, false, out_tensor);
+  if (keel_mapped_of(tensor, device))
+    return keel_mapped_home(tensor, out_tensor);
   if (device && tensor->buffer && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
       !keel_buffer_lent(tensor->buffer) && keel_device_addressable(place) &&
       (!place || !place->stream)) {

@@ -5,6 +5,7 @@
 #include "context.h"
 #include "memory/copy.h"
 #include "memory/lost.h"
+#include "memory/mapped.h"
 #include "values/tensor.h"
 
 #define SMALL_KEPT 16 /* buffers a thread keeps of one class */
@@ -338,16 +339,23 @@ static void pool(keel_buffer *buffer) {
   put_list(heap, class, buffer);
 }
 
-void keel_buffer_free(keel_buffer *buffer) {
-  keel_device *device = buffer->heap->device;
-  if (buffer->class == KEEL_UNPOOLED) {
+/* What no pool takes: memory of others, and views. */
+static void end_special(keel_buffer *buffer) {
+  if (buffer->class == KEEL_IMPORTED) {
+    end_import(buffer);
+  } else if (buffer->class == KEEL_MAPPED) {
+    keel_mapped_end(buffer);
+  } else {
     await_readers(buffer->heap->context);
     if (buffer->done) buffer->done(buffer->done_context);
     free(buffer);
-    return;
   }
-  if (buffer->class == KEEL_IMPORTED) {
-    end_import(buffer);
+}
+
+void keel_buffer_free(keel_buffer *buffer) {
+  keel_device *device = buffer->heap->device;
+  if (buffer->class >= KEEL_HEAP_CLASSES) {
+    end_special(buffer);
     return;
   }
   if (keel_lost_enter(device))

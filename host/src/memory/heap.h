@@ -25,12 +25,16 @@ typedef struct keel_buffer {
   struct keel_buffer *next;
   void (*done)(void *context); /* of memory that is somebody else's */
   void *done_context;
-  struct keel_buffer *owner; /* of what was imported */
+  struct keel_buffer *owner; /* of what was imported, or is mapped */
+  void *mapped;  /* a device's: where the host reads it; and by how many */
+  uint32_t maps; /* mappings. Under the device's lock for them */
 } keel_buffer;
 
 #define KEEL_UNPOOLED UINT32_MAX
 #define KEEL_IMPORTED \
   (UINT32_MAX - 1) /* a device's, of memory that `owner` has */
+#define KEEL_MAPPED \
+  (UINT32_MAX - 2) /* the host's view of `owner`, a device's */
 #define KEEL_HEAP_CLASSES 160
 
 struct keel_heap {

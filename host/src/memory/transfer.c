@@ -13,6 +13,7 @@
 #include "exec/pool.h"
 #include "memory/copy.h"
 #include "memory/lost.h"
+#include "memory/mapped.h"
 #include "memory/room.h"
 #include "trace/trace.h"
 
@@ -23,7 +24,8 @@ typedef struct keel_transfer {
   kd_status status;
   uint64_t began; /* of a trace; 0: none runs */
   keel_tensor *source;
-  keel_tensor *target;
+  keel_tensor
+      *target; /* the source itself: it is mapped when its work is done */
   keel_tensor *result; /* pending until the data is in target; NULL: none is */
   /* The callback, and the call that asked for it, which may return later: the event
    * is both's. */
@@ -83,13 +85,25 @@ static keel_status reason(const keel_transfer *transfer) {
   return keel_lost_judge(transfer->device, transfer->status);
 }
 
+static void arrive_mapped(const keel_transfer *transfer) {
+  keel_tensor *here = NULL;
+  keel_status status = keel_mapped_or_copy(transfer->source, true, &here);
+  if (status == KD_OK)
+    keel_tensor_become(transfer->result, here);
+  else
+    keel_tensor_become_failed(transfer->result, status);
+  keel_tensor_release(here);
+}
+
 /* A copy out has ended; runs on the pool. */
 static void arrive(keel_task *task) {
   keel_transfer *transfer = (keel_transfer *)(void *)task;
-  if (transfer->status == KD_OK)
-    keel_tensor_become(transfer->result, transfer->target);
-  else
+  if (transfer->status != KD_OK)
     keel_tensor_become_failed(transfer->result, reason(transfer));
+  else if (transfer->target == transfer->source)
+    arrive_mapped(transfer);
+  else
+    keel_tensor_become(transfer->result, transfer->target);
   put_away(transfer);
 }
 
@@ -180,15 +194,22 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   return status;
 }
 
+/* Nothing is moved: whoever maps waits for the work before. */
+static kd_status enqueue_mark(keel_transfer *transfer) {
+  keel_device *device = transfer->device;
+  pthread_mutex_lock(&device->stream_lock);
+  kd_status status = keel_stream_mark(device, device->stream, transfer->event);
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
+}
+
 static kd_status enqueue_out(keel_transfer *transfer) {
   keel_device *device = transfer->device;
   keel_transfers *all = &device->transfers;
   const keel_plugin *plugin = device->plugin;
   const keel_tensor *source = transfer->source;
   keel_patience patience = {0};
-  pthread_mutex_lock(&device->stream_lock);
-  kd_status status = keel_stream_mark(device, device->stream, transfer->event);
-  pthread_mutex_unlock(&device->stream_lock);
+  kd_status status = enqueue_mark(transfer);
   pthread_mutex_lock(&all->lock);
   if (status == KD_OK) status = hold(device, all->stream, transfer->event);
   if (status == KD_OK) {
@@ -362,7 +383,13 @@ keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
+  if (keel_mapped_of(tensor, device))
+    return keel_mapped_home(tensor, out_tensor);
   if (device) KEEL_TRY(keel_device_ready(device));
+  if (keel_device_reads_mapped(device) && keel_mapped_fits(tensor))
+    return tells_ends(from)
+               ? begin(from, tensor, tensor, enqueue_mark, true, out_tensor)
+               : keel_mapped_or_copy(tensor, false, out_tensor);
   if (plain && tensor->type->bytes && !here &&
       keel_device_addressable(device) && tells_ends(from) && has_outward(from))
     return begin_out(tensor, from, out_tensor);

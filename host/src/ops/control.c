@@ -9,6 +9,7 @@
 
 #include "memory/copy.h"
 #include "memory/transfer.h"
+#include "ops/parts.h"
 #include "ops/runtime.h"
 
 /* Values of one output, of all rounds. */
@@ -258,12 +259,34 @@ keel_status keel_run_if(keel_host_call *call) {
 
 /* ---- what rounds give ---------------------------------------------------------- */
 
+/* Whether equal tensors, stacked along a new axis, lie one behind the other, where their
+ * device can copy them. */
+static bool stacks_as_parts(const collected *list, int64_t axis) {
+  if (!keel_parts_fit(list->items, list->count)) return false;
+  const keel_type *type = list->items[0]->type;
+  for (uint32_t i = 1; i < list->count; i++)
+    if (list->items[i]->type != type) return false;
+  return axis == 0 || axis == -1 - (int64_t)type->rank;
+}
+
+static keel_status stack_parts(const collected *list, bool reverse,
+                               keel_tensor **out_tensor) {
+  const keel_type *type = list->items[0]->type, *wide = NULL;
+  int64_t dims[KD_MAX_RANK + 1] = {list->count};
+  for (uint32_t d = 0; d < type->rank; d++)
+    dims[1 + d] = type->dims[d];
+  KEEL_TRY(keel_type_of(type->dtype, type->rank + 1, dims, &wide));
+  return keel_parts_join(list->items, list->count, reverse, wide, out_tensor);
+}
+
 /* Stacks equal tensors along a new axis, backwards where `reverse`. */
 static keel_status stack(const keel_host_call *call, const collected *list,
                          int64_t axis, bool reverse, keel_tensor **out_tensor) {
   if (!list->count) /* nothing tells the type of an empty result */
     return keel_tensor_create(call->context, KD_F32, 1, (const int64_t[]){0},
                               NULL, out_tensor);
+  if (stacks_as_parts(list, axis))
+    return stack_parts(list, reverse, out_tensor);
   keel_tensor **views = calloc(list->count, sizeof(keel_tensor *));
   if (!views) return keel_no_memory(list->count * sizeof *views);
   const keel_type *type = list->items[0]->type, *wide = NULL;
@@ -373,6 +396,15 @@ static int64_t list_entry(const keel_host_call *call, const char *name,
   return (int64_t)index < count ? values[index] : 0;
 }
 
+/* A round's slice along the first axis, which lies in one piece. */
+static keel_status take_piece(keel_tensor *input, int64_t at,
+                              keel_tensor **out_slice) {
+  const keel_type *type = input->type, *narrow = NULL;
+  KEEL_TRY(keel_type_of(type->dtype, type->rank - 1, type->dims + 1, &narrow));
+  return keel_parts_take(input, (uint64_t)at * narrow->bytes, narrow,
+                         out_slice);
+}
+
 /* The round's slice of a scan input along its axis, without that axis. */
 static keel_status take_slice(keel_control *c, uint32_t scan,
                               keel_tensor **out_slice) {
@@ -380,10 +412,13 @@ static keel_status take_slice(keel_control *c, uint32_t scan,
   int64_t axis = list_entry(call, "scan_input_axes", scan);
   bool reverse = list_entry(call, "scan_input_directions", scan) == 1;
   int64_t at = reverse ? c->rounds - 1 - c->round : c->round;
-  keel_tensor *index = NULL;
+  keel_tensor *input = call->inputs[c->states + scan], *index = NULL;
   keel_attr attr = KEEL_INT("axis", axis);
+  if ((axis == 0 || axis == -(int64_t)input->type->rank) &&
+      keel_parts_fit(&input, 1))
+    return take_piece(input, at, out_slice);
   KEEL_TRY(keel_tensor_create(call->context, KD_I64, 0, NULL, &at, &index));
-  keel_tensor *inputs[] = {call->inputs[c->states + scan], index};
+  keel_tensor *inputs[] = {input, index};
   keel_status status =
       keel_call(call->context, "Gather", &attr, 1, inputs, 2, out_slice, 1);
   keel_tensor_release(index);

@@ -1,5 +1,6 @@
 /* sequence.c - ops on sequences and optionals. */
 #include "memory/copy.h"
+#include "ops/parts.h"
 #include "ops/runtime.h"
 
 /* Tensors of a sequence that one op makes: a tensor of no elements has as many parts as
@@ -168,27 +169,63 @@ static keel_status squeeze_parts(keel_tensor **parts, uint32_t count,
   return KD_OK;
 }
 
-static keel_status split(keel_host_call *call, keel_tensor *tensor,
-                         int64_t *sizes, uint32_t count, uint32_t axis,
-                         bool squeeze) {
+/* Whether parts along the first axis can be copied out: else Split makes them, or says what
+ * is wrong with them. */
+static bool splits_as_parts(keel_tensor *tensor, const int64_t *sizes,
+                            uint32_t count, uint32_t axis) {
+  int64_t left = tensor->type->dims[axis];
+  for (uint32_t i = 0; i < count; i++) {
+    if (sizes[i] < 0 || sizes[i] > left) return false;
+    left -= sizes[i];
+  }
+  return !axis && !left && keel_parts_fit(&tensor, 1);
+}
+
+static keel_status split_parts(keel_tensor *tensor, const int64_t *sizes,
+                               uint32_t count, keel_tensor **parts) {
+  const keel_type *type = tensor->type, *part = NULL;
+  int64_t dims[KD_MAX_RANK];
+  uint64_t offset = 0;
+  memcpy(dims, type->dims, type->rank * sizeof *dims);
+  for (uint32_t i = 0; i < count; i++) {
+    dims[0] = sizes[i];
+    KEEL_TRY(keel_type_of(type->dtype, type->rank, dims, &part));
+    KEEL_TRY(keel_parts_take(tensor, offset, part, &parts[i]));
+    offset += part->bytes;
+  }
+  return KD_OK;
+}
+
+static keel_status split_by_kernel(const keel_host_call *call,
+                                   keel_tensor *tensor, const int64_t *sizes,
+                                   uint32_t count, uint32_t axis,
+                                   keel_tensor **parts) {
   keel_tensor *list = NULL;
   int64_t length = count;
+  KEEL_TRY(keel_tensor_create(call->context, KD_I64, 1, &length, sizes, &list));
+  keel_tensor *inputs[] = {tensor, list};
+  keel_attr attr = KEEL_INT("axis", axis);
+  keel_status status =
+      keel_call(call->context, "Split", &attr, 1, inputs, 2, parts, count);
+  keel_tensor_release(list);
+  return status;
+}
+
+static keel_status split(keel_host_call *call, keel_tensor *tensor,
+                         const int64_t *sizes, uint32_t count, uint32_t axis,
+                         bool squeeze) {
   keel_tensor **parts = calloc(count + 1, sizeof(keel_tensor *));
   if (!parts) return keel_no_memory(count * sizeof *parts);
   keel_status status =
-      keel_tensor_create(call->context, KD_I64, 1, &length, sizes, &list);
-  keel_tensor *inputs[] = {tensor, list};
-  keel_attr attr = KEEL_INT("axis", axis);
-  if (status == KD_OK)
-    status =
-        keel_call(call->context, "Split", &attr, 1, inputs, 2, parts, count);
+      splits_as_parts(tensor, sizes, count, axis)
+          ? split_parts(tensor, sizes, count, parts)
+          : split_by_kernel(call, tensor, sizes, count, axis, parts);
   if (status == KD_OK && squeeze) status = squeeze_parts(parts, count, axis);
   if (status == KD_OK)
     status =
         keel_sequence_create(call->context, parts, count, &call->outputs[0]);
   for (uint32_t i = 0; i < count; i++)
     keel_tensor_release(parts[i]);
-  keel_tensor_release(list);
   free(parts);
   return status;
 }
@@ -234,6 +271,38 @@ static keel_status widen(keel_tensor *const *items, uint32_t count,
   return KD_OK;
 }
 
+/* The type of tensors one behind the other along their first axis; NULL: they don't lie so,
+ * or don't fit together, which Concat says. */
+static const keel_type *joined_type(keel_tensor *const *items, uint32_t count,
+                                    int64_t axis) {
+  const keel_type *first = items[0]->type, *type = NULL;
+  int64_t dims[KD_MAX_RANK];
+  if (!keel_parts_fit(items, count) || !first->rank ||
+      (axis != 0 && axis != -(int64_t)first->rank))
+    return NULL;
+  memcpy(dims, first->dims, first->rank * sizeof *dims);
+  for (uint32_t i = 1; i < count; i++) {
+    const keel_type *one = items[i]->type;
+    if (one->dtype != first->dtype || one->rank != first->rank ||
+        memcmp(one->dims + 1, first->dims + 1,
+               (first->rank - 1) * sizeof *dims) ||
+        __builtin_add_overflow(dims[0], one->dims[0], &dims[0]))
+      return NULL;
+  }
+  return keel_type_of(first->dtype, first->rank, dims, &type) == KD_OK ? type
+                                                                       : NULL;
+}
+
+static keel_status join(const keel_host_call *call, keel_tensor *const *items,
+                        uint32_t count, int64_t axis) {
+  const keel_type *type = joined_type(items, count, axis);
+  if (type)
+    return keel_parts_join(items, count, false, type, &call->outputs[0]);
+  keel_attr attr = KEEL_INT("axis", axis);
+  return keel_call(call->context, "Concat", &attr, 1, items, count,
+                   call->outputs, 1);
+}
+
 keel_status keel_run_concat_from_sequence(keel_host_call *call) {
   KEEL_TRY(need_sequence(call));
   const keel_tensor *sequence = call->inputs[0];
@@ -242,16 +311,13 @@ keel_status keel_run_concat_from_sequence(keel_host_call *call) {
   int64_t axis = keel_attr_int(call->op, "axis", 0);
   keel_tensor **views = calloc(count + 1, sizeof(keel_tensor *));
   if (!views) return keel_no_memory(count * sizeof *views);
-  keel_attr attr = KEEL_INT("axis", axis);
   keel_status status = count ? KD_OK
                              : keel_call_fail(call, KD_INVALID_ARGUMENT,
                                               "the sequence is empty");
   if (status == KD_OK && fresh)
     status = widen(sequence->items, count, axis, views);
   if (status == KD_OK)
-    status =
-        keel_call(call->context, "Concat", &attr, 1,
-                  fresh ? views : sequence->items, count, call->outputs, 1);
+    status = join(call, fresh ? views : sequence->items, count, axis);
   for (uint32_t i = 0; i < count; i++)
     keel_tensor_release(views[i]);
   free(views);

@@ -4,8 +4,9 @@
  * A stream is a thread with a list of jobs; each job waits a moment first, so
  * that whoever forgets to wait is found out. Buffers are handles: their
  * contents lie behind a pointer that is handed to nobody. With QUEUE_TELLS it calls
- * back when an event's work is done, and records; without, the host has to wait. With
- * queue_ring it is full soon. Mul by
+ * back when an event's work is done, records, and copies and fills in its own memory;
+ * without, the host has to wait, and to copy. With QUEUE_SHARED the host may map its memory:
+ * it is shown a copy, and nothing may change the memory meanwhile. With queue_ring it is full soon. Mul by
  * 13 fails, late; Mul by 7 waits until the test opens queue_gate. */
 #include <kd/kd.h>
 #include <pthread.h>
@@ -21,6 +22,7 @@ static atomic_int live_buffers, live_streams, live_events, live_captures;
 struct kd_buffer {
   char *bytes;
   uint64_t size;
+  _Atomic(char *) shown; /* while it is mapped */
 };
 
 /* Closed: 1. The test's, through dlsym. */
@@ -35,6 +37,10 @@ __attribute__((visibility("default"))) atomic_int queue_rebinds = 1;
  * as QUEUE_RING. And how often it said so. */
 __attribute__((visibility("default"))) atomic_int queue_ring;
 __attribute__((visibility("default"))) atomic_int queue_refused;
+/* Copies and fills in its own memory. */
+__attribute__((visibility("default"))) atomic_int queue_copies, queue_fills;
+/* Buffers that are mapped now. */
+__attribute__((visibility("default"))) atomic_int queue_mapped;
 /* Whether each job waits a moment first. */
 __attribute__((visibility("default"))) atomic_int queue_late = 1;
 /* What an Add is said to take, nanoseconds; 0: nothing is said. */
@@ -57,6 +63,8 @@ typedef struct job {
   const void *source;
   void *target;
   uint64_t size;
+  char pattern[16]; /* of a fill, pattern_size bytes */
+  uint32_t pattern_size;
   int op;
   kd_event event; /* to wait for */
 } job;
@@ -391,8 +399,14 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
   return KD_OK;
 }
 
+/* What the host promises of a buffer that is mapped: it is not written, nor released. */
+static void need_unmapped(const kd_buffer *buffer) {
+  if (buffer->shown) abort();
+}
+
 static void release(kd_device *device, kd_buffer *buffer) {
   (void)device;
+  need_unmapped(buffer);
   live_buffers--;
   free(buffer->bytes);
   free(buffer);
@@ -400,7 +414,13 @@ static void release(kd_device *device, kd_buffer *buffer) {
 
 static kd_status run_copy(job *job) {
   char *device = job->buffers[0]->bytes + job->offsets[0];
-  if (job->source)
+  if (!job->target) need_unmapped(job->buffers[job->buffers[1] ? 1 : 0]);
+  for (uint64_t i = 0; job->pattern_size && i < job->size; i++)
+    device[i] = job->pattern[i % job->pattern_size];
+  if (job->pattern_size) return KD_OK;
+  if (job->buffers[1])
+    memcpy(job->buffers[1]->bytes + job->offsets[1], device, job->size);
+  else if (job->source)
     memcpy(device, job->source, job->size);
   else
     memcpy(job->target, device, job->size);
@@ -433,6 +453,53 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                              .size = size});
 }
 
+static kd_status copy_inside(kd_device *device, kd_stream *stream,
+                             kd_buffer *source, uint64_t source_offset,
+                             kd_buffer *target, uint64_t target_offset,
+                             uint64_t size) {
+  (void)device;
+  queue_copies++;
+  return copy(stream, &(job){.run = run_copy,
+                             .buffers = {source, target},
+                             .offsets = {source_offset, target_offset},
+                             .size = size});
+}
+
+static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
+                      uint64_t offset, uint64_t size, const void *pattern,
+                      uint32_t pattern_size) {
+  job what = {.run = run_copy,
+              .buffers = {target},
+              .offsets = {offset},
+              .size = size,
+              .pattern_size = pattern_size};
+  (void)device;
+  queue_fills++;
+  memcpy(what.pattern, pattern, pattern_size);
+  return copy(stream, &what);
+}
+
+static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
+                     uint64_t size, uint32_t access, void **out_address) {
+  (void)device;
+  if (access != KD_READ)
+    return host->fail(KD_UNIMPLEMENTED, "queue shows its memory to readers");
+  char *shown = malloc(size);
+  if (!shown) return host->fail(KD_OUT_OF_MEMORY, "queue: no memory");
+  need_unmapped(buffer);
+  memcpy(shown, buffer->bytes + offset, size);
+  buffer->shown = shown;
+  queue_mapped++;
+  *out_address = shown;
+  return KD_OK;
+}
+
+static void unmap(kd_device *device, kd_buffer *buffer) {
+  (void)device;
+  free(atomic_exchange(&buffer->shown, NULL));
+  queue_mapped--;
+}
+
 /* ---- ops: Relu, Add of equal shapes, Mul by a scalar; Min, which is not recorded ------------ */
 
 static kd_status run_op(job *job) {
@@ -441,6 +508,7 @@ static kd_status run_op(job *job) {
   const float *y =
       (const float *)(void *)(job->buffers[1]->bytes + job->offsets[1]);
   float *z = (float *)(void *)(job->buffers[2]->bytes + job->offsets[2]);
+  need_unmapped(job->buffers[2]);
   if (job->op == 2 && y[0] == 13) return KD_INTERNAL;
   while (job->op == 2 && y[0] == 7 && queue_gate)
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
@@ -561,6 +629,18 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   out_info->name = "Simulated queue";
   out_info->kind = "npu";
   memcpy(out_info->uuid, "simulated queue", sizeof out_info->uuid);
+  out_info->space_count = 1;
+  return KD_OK;
+}
+
+static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
+                       kd_space *out_space) {
+  (void)instance;
+  (void)device;
+  (void)index;
+  out_space->flags =
+      KD_SPACE_DEVICE |
+      (QUEUE_SHARED ? KD_SPACE_HOST_VISIBLE | KD_SPACE_CACHED : 0u);
   return KD_OK;
 }
 
@@ -582,6 +662,10 @@ static const kd_memory_table memory = {
     .release = release,
     .copy_in = copy_in,
     .copy_out = copy_out,
+    .copy = QUEUE_TELLS ? copy_inside : NULL,
+    .fill = QUEUE_TELLS ? fill : NULL,
+    .map = QUEUE_SHARED ? map : NULL,
+    .unmap = QUEUE_SHARED ? unmap : NULL,
 };
 static const kd_stream_table streams = {
     .struct_size = sizeof streams,
@@ -620,6 +704,7 @@ static const kd_plugin plugin = {
     .close = plugin_close,
     .device_count = device_count,
     .device_info = device_info,
+    .space = space,
     .device_open = device_open,
     .device_close = device_close,
     .memory = &memory,

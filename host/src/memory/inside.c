@@ -1,0 +1,85 @@
+/* inside.c - copies and patterns in a device's own memory, in the order of its work.
+ *
+ * Nobody waits here: pooled memory is used again in the order of the device's stream, and
+ * goes back to the device when the stream has passed (heap.c). */
+#include "memory/inside.h"
+
+#include "memory/copy.h"
+#include "memory/lost.h"
+#include "memory/room.h"
+
+static void begin(keel_device *device) {
+  keel_hush();
+  if (device->stream) pthread_mutex_lock(&device->stream_lock);
+}
+
+static keel_status end(keel_device *device, kd_status status, const char *what,
+                       uint64_t size) {
+  if (device->stream) pthread_mutex_unlock(&device->stream_lock);
+  status = keel_lost_judge(device, status);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
+              (unsigned long long)size, keel_status_name(status));
+  return status;
+}
+
+keel_status keel_inside_copy(const keel_tensor *source, uint64_t source_offset,
+                             const keel_tensor *target, uint64_t target_offset,
+                             uint64_t size) {
+  keel_device *device = keel_tensor_place(target);
+  keel_patience patience = {0};
+  kd_status status;
+  if (!size) return KD_OK;
+  begin(device);
+  do
+    status = device->plugin->memory.copy(
+        device->handle, device->stream, source->buffer->handle,
+        source->offset + source_offset, target->buffer->handle,
+        target->offset + target_offset, size);
+  while (keel_room_awaited(device, device->stream, &patience, &status));
+  return end(device, status, "a copy on the device", size);
+}
+
+/* In memory that nobody else uses: doubled until it is full. */
+static void repeat(char *at, uint64_t size, const void *pattern,
+                   uint32_t pattern_size) {
+  if (!size) return;
+  memcpy(at, pattern, pattern_size);
+  for (uint64_t done = pattern_size; done < size;) {
+    uint64_t more = done < size - done ? done : size - done;
+    memcpy(at + done, at, more);
+    done += more;
+  }
+}
+
+static keel_status fill_by_copy(keel_tensor *target, const void *pattern,
+                                uint32_t pattern_size) {
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_on(&target->context->host, target->type, &here));
+  repeat(here->data, target->type->bytes, pattern, pattern_size);
+  keel_status status = keel_copy_into(here, target);
+  keel_tensor_release(here);
+  return status;
+}
+
+keel_status keel_inside_fill(keel_tensor *target, const void *pattern,
+                             uint32_t pattern_size) {
+  keel_device *device = keel_tensor_place(target);
+  uint64_t size = target->type->bytes;
+  if (!size) return KD_OK;
+  if (!device || (keel_device_addressable(device) && !device->stream)) {
+    repeat(target->data, size, pattern, pattern_size);
+    return KD_OK;
+  }
+  if (!device->plugin->memory.fill)
+    return fill_by_copy(target, pattern, pattern_size);
+  keel_patience patience = {0};
+  kd_status status;
+  begin(device);
+  do
+    status = device->plugin->memory.fill(device->handle, device->stream,
+                                         target->buffer->handle, target->offset,
+                                         size, pattern, pattern_size);
+  while (keel_room_awaited(device, device->stream, &patience, &status));
+  return end(device, status, "a fill", size);
+}

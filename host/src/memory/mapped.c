@@ -1,0 +1,115 @@
+/* mapped.c - device memory that the host reads where it lies.
+ *
+ * All views of a buffer share one mapping, of all of it, which the last one ends: plugins
+ * see a buffer mapped once at a time. */
+#include "memory/mapped.h"
+
+#include "memory/copy.h"
+#include "memory/lost.h"
+#include "trace/trace.h"
+
+#define LEAST (UINT64_C(1) << 20) /* bytes: fewer are copied as fast */
+
+bool keel_mapped_fits(const keel_tensor *tensor) {
+  const uint32_t visible = KD_SPACE_HOST_VISIBLE | KD_SPACE_CACHED;
+  const keel_device *device = keel_tensor_place(tensor);
+  if (!device || keel_device_addressable(device)) return false;
+  const kd_memory_table *memory = &device->plugin->memory;
+  return memory->map && memory->unmap &&
+         (device->space.flags & visible) == visible &&
+         tensor->layout == KD_LAYOUT_ROW_MAJOR &&
+         tensor->type->bytes >= LEAST &&
+         tensor->buffer->class < KEEL_HEAP_CLASSES;
+}
+
+/* One more mapping of a buffer. */
+static keel_status map(keel_device *device, keel_buffer *buffer) {
+  kd_status status = KD_OK;
+  pthread_mutex_lock(&device->map_lock);
+  if (!buffer->maps) {
+    keel_hush();
+    status = device->plugin->memory.map(device->handle, buffer->handle, 0,
+                                        buffer->size, KD_READ, &buffer->mapped);
+  }
+  if (status == KD_OK) buffer->maps++;
+  pthread_mutex_unlock(&device->map_lock);
+  if (status == KD_OK || status == KD_UNIMPLEMENTED ||
+      status == KD_OUT_OF_MEMORY)
+    return status;
+  status = keel_lost_judge(device, status);
+  if (!keel_said())
+    keel_fail(status, "%s: mapping %llu bytes failed (%s)", device->name,
+              (unsigned long long)buffer->size, keel_status_name(status));
+  return status;
+}
+
+static void unmap(keel_device *device, keel_buffer *buffer) {
+  pthread_mutex_lock(&device->map_lock);
+  if (!--buffer->maps) {
+    device->plugin->memory.unmap(device->handle, buffer->handle);
+    buffer->mapped = NULL;
+  }
+  pthread_mutex_unlock(&device->map_lock);
+}
+
+void keel_mapped_end(keel_buffer *buffer) {
+  keel_buffer *owner = buffer->owner;
+  keel_device *device = owner->heap->device;
+  keel_lost_enter(device);
+  unmap(device, owner);
+  keel_lost_leave(device);
+  keel_buffer_release(owner);
+  free(buffer);
+}
+
+/* A view that holds the mapping from now on. */
+static keel_status view(keel_tensor *tensor, keel_tensor **out_view) {
+  keel_buffer *owner = tensor->buffer, *buffer = NULL;
+  KEEL_TRY(keel_heap_wrap(&tensor->context->host,
+                          (char *)owner->mapped + tensor->offset,
+                          tensor->type->bytes, NULL, NULL, &buffer));
+  keel_status status = keel_tensor_over(buffer, tensor->type, out_view);
+  if (status == KD_OK) {
+    buffer->class = KEEL_MAPPED;
+    buffer->owner = keel_buffer_retain(owner);
+  }
+  keel_buffer_release(buffer); /* the tensor has it */
+  return status;
+}
+
+/* KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY: it is to be copied. */
+static keel_status map_and_view(keel_tensor *tensor, bool done,
+                                keel_tensor **out_view) {
+  keel_device *device = keel_tensor_place(tensor);
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  if (!done) KEEL_TRY(keel_device_drain(device));
+  KEEL_TRY(map(device, tensor->buffer));
+  keel_status status = view(tensor, out_view);
+  if (status != KD_OK) unmap(device, tensor->buffer);
+  if (began)
+    keel_trace_copy(done ? "mapped" : "mapped, waited for", device->name,
+                    tensor->type->bytes, began);
+  return status;
+}
+
+keel_status keel_mapped_or_copy(keel_tensor *tensor, bool done,
+                                keel_tensor **out_tensor) {
+  keel_device *device = keel_tensor_place(tensor);
+  if (!keel_mapped_fits(tensor)) return keel_copy_to(tensor, NULL, out_tensor);
+  KEEL_TRY(keel_device_enter(device));
+  keel_status status = map_and_view(tensor, done, out_tensor);
+  keel_lost_leave(device);
+  return status == KD_UNIMPLEMENTED || status == KD_OUT_OF_MEMORY
+             ? keel_copy_to(tensor, NULL, out_tensor)
+             : status;
+}
+
+keel_status keel_mapped_home(keel_tensor *tensor, keel_tensor **out_tensor) {
+  keel_buffer *owner = tensor->buffer->owner;
+  KEEL_TRY(keel_tensor_over(owner, tensor->type, out_tensor));
+  /* mapped as long as `tensor` is held */
+  uint64_t offset = (uint64_t)((char *)tensor->data - (char *)owner->mapped);
+  (*out_tensor)->offset = offset;
+  if (owner->address) (*out_tensor)->data = (char *)owner->address + offset;
+  return KD_OK;
+}
