@@ -285,7 +285,7 @@ static const keel_type *joined_type(keel_tensor *const *items, uint32_t count,
     const keel_type *one = items[i]->type;
     if (one->dtype != first->dtype || one->rank != first->rank ||
         memcmp(one->dims + 1, first->dims + 1,
-               (first->rank - 1) * sizeof *dims) ||
+               (first->rank - 1) * sizeof *dims) != 0 ||
         __builtin_add_overflow(dims[0], one->dims[0], &dims[0]))
       return NULL;
   }
