@@ -45,6 +45,7 @@ static const kd_kernel_def later_kernels[] = {
      .flags = KD_LATER_FLAG,
      .enqueue = status_40},
     {LATER_KERNEL("Neg", status_40)},
+    OWN_KERNELS,
 };
 
 static const kd_memory_table memory = {PAIR_MEMORY, .later = later};

@@ -29,10 +29,29 @@ static void expect_numbers(keel_context *context) {
   assert_true(y[0] < 0 && y[0] > -0.1f && y[3] == 3); /* alpha is 0.01 */
 }
 
+/* Its own ops, options and properties: arrays of longer structs, and longer answers. */
+static void expect_what_it_brings(keel_context *context) {
+  keel_option_facts option;
+  keel_property property;
+  float y[4];
+  assert_int_equal(call(context, "x.pair::Scaled", y), KD_OK);
+  assert_true(y[0] == -12 && y[1] == -3 && y[2] == 0 && y[3] == 9);
+  assert_int_equal(call(context, "x.pair::Twice", NULL), KD_OK);
+  assert_int_equal(keel_plugin_option(context, 0, 1, &option), KD_OK);
+  assert_string_equal(option.name, "power");
+  assert_string_equal(option.choices, "low|high");
+  assert_int_equal(keel_plugin_option(context, 0, 2, &option), KD_OUT_OF_RANGE);
+  assert_int_equal(
+      keel_device_find_property(keel_device_at(context, 0), "clock", &property),
+      KD_OK);
+  assert_int_equal(property.integer, 1000);
+}
+
 static void a_plugin_of_the_first_version_works(void **state) {
   (void)state;
   keel_context *context = open_with(PAIR("old"), NULL, KEEL_NO_WORKERS);
   expect_numbers(context);
+  expect_what_it_brings(context);
   assert_int_equal(call(context, "Identity", NULL), KD_OK);
   keel_kernel_facts facts; /* no bound: what its headers knew, no more */
   assert_int_equal(keel_device_kernel(keel_device_at(context, 0), 2, &facts),
@@ -49,6 +68,7 @@ static void a_plugin_of_a_later_version_works(void **state) {
   keel_plugin_at(context, 0, &info);
   assert_int_equal(info.status, KD_OK);
   expect_numbers(context);
+  expect_what_it_brings(context);
   /* types, a version and a bit that nobody knows: no kernel for any node */
   assert_int_equal(call(context, "Abs", NULL), KD_UNIMPLEMENTED);
   assert_int_equal(call(context, "Exp", NULL), KD_UNIMPLEMENTED);

@@ -1,5 +1,6 @@
-/* plugin.c - a plugin of ABI 0.10: memory, streams, events, profile, three ops. Frozen
- * with that version's headers, and built from them for ever.
+/* plugin.c - a plugin of ABI 0.10: memory, streams, events, profile, three of the host's ops
+ * and two of its own, options, properties. Frozen with that version's headers, and built
+ * from them for ever.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <kd/kd.h>
@@ -60,17 +61,102 @@ static kd_status identity(kd_kernel *self, kd_stream *stream,
   return push(launch->device, launch->correlation);
 }
 
+/* x.pair::Twice: all elements, then all again. */
+static kd_status infer_twice(const kd_op_call *call) {
+  kd_type x;
+  call->host->node->input_type(call->node, 0, &x);
+  if (x.rank != 1)
+    return call->host->fail(KD_INVALID_ARGUMENT, "pair: X is no vector");
+  call->outputs[0].rank = 1;
+  call->outputs[0].dims[0] = 2 * x.dims[0];
+  return KD_OK;
+}
+
+static kd_status twice(kd_kernel *self, kd_stream *stream,
+                       const kd_launch *launch) {
+  size_t size = (size_t)launch->inputs[0].size;
+  char *y = kd_output(launch, 0);
+  (void)self, (void)stream;
+  if (size) memcpy(y, kd_input(launch, 0), size);
+  if (size) memcpy(y + size, kd_input(launch, 0), size);
+  return push(launch->device, launch->correlation);
+}
+
+/* x.pair::Scaled: X times `by`, which is 3 where the model says nothing. */
+static kd_status scaled(kd_kernel *self, kd_stream *stream,
+                        const kd_launch *launch) {
+  const kd_host *host = launch->device->host;
+  float by = host->node->attr_float(launch->node, "by", 0);
+  const float *x = kd_input(launch, 0);
+  float *y = kd_output(launch, 0);
+  (void)self, (void)stream;
+  for (int64_t i = 0, n = kd_elements(&launch->outputs[0]); i < n; i++)
+    y[i] = by * x[i];
+  return push(launch->device, launch->correlation);
+}
+
+#define F32_PARAM(text)                                       \
+  .struct_size = sizeof(kd_op_param), .name = text,           \
+  .types = KD_TYPES(KD_F32), .variable = 1
+
+static const kd_op_param own_inputs[] = {
+    {F32_PARAM("X")}, {F32_PARAM("unused"), .flags = KD_PARAM_OPTIONAL}};
+static const kd_op_param own_outputs[] = {{F32_PARAM("Y")}};
+static const kd_op_attr own_attrs[] = {
+    {.struct_size = sizeof(kd_op_attr), .name = "why", .kind = KD_ATTR_STRING},
+    {.struct_size = sizeof(kd_op_attr),
+     .flags = KD_OP_ATTR_DEFAULT,
+     .name = "by",
+     .kind = KD_ATTR_FLOAT,
+     .f = 3}};
+
+#define OWN_OP(text)                                                   \
+  .struct_size = sizeof(kd_op_def), .domain = "x.pair", .name = text,  \
+  .version = 1, .inputs = own_inputs, .outputs = own_outputs,          \
+  .attrs = own_attrs, .input_count = 2, .output_count = 1, .attr_count = 2
+
+static const kd_op_def own_ops[] = {{OWN_OP("Twice"), .infer = infer_twice},
+                                    {OWN_OP("Scaled")}};
+
+static const kd_option_def own_options[] = {
+    {.struct_size = sizeof(kd_option_def), .name = "queues",
+     .type = KD_OPTION_INTEGER, .default_value = "2", .doc = "How many."},
+    {.struct_size = sizeof(kd_option_def), .name = "power",
+     .choices = "low|high", .doc = "How much."}};
+
+static kd_status property(kd_instance *instance, uint32_t device,
+                          uint32_t index, kd_property *out_property) {
+  uint32_t size = out_property->struct_size;
+  const kd_property clock = {.struct_size = size,
+                             .name = "clock",
+                             .unit = "Hz",
+                             .type = KD_PROPERTY_INTEGER,
+                             .integer = 1000};
+  if (device || index)
+    return instance->host->fail(KD_OUT_OF_RANGE, "pair: one property");
+  memcpy(out_property, &clock, size < sizeof clock ? size : sizeof clock);
+  return KD_OK;
+}
+
 #define F32_KERNEL(name, function)                              \
   .struct_size = sizeof(kd_kernel_def), .op = name,             \
   .flags = KD_KERNEL_ANY_SHAPE, .input_types = {KD_TYPES(KD_F32)}, \
   .enqueue = function
 
+#define OWN_KERNELS                                      \
+  {F32_KERNEL("Twice", twice), .domain = "x.pair"}, {    \
+    F32_KERNEL("Scaled", scaled), .domain = "x.pair"     \
+  }
+
+#ifndef PAIR_LATER
 static const kd_kernel_def kernels[] = {
     {F32_KERNEL("Relu", relu)},
     {F32_KERNEL("LeakyRelu", leaky)},
     /* no bound, no types: as far as these headers knew */
     {.struct_size = sizeof(kd_kernel_def), .op = "Identity", .enqueue = identity},
+    OWN_KERNELS,
 };
+#endif
 
 static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
@@ -222,7 +308,8 @@ static void device_close(kd_device *device) {
   .opset = KD_OPSET, .name = "pair", .vendor = "Keel", .version = "1.0",    \
   .open = open_driver, .close = close_driver, .device_count = device_count, \
   .device_info = device_info, .device_open = device_open,                   \
-  .device_close = device_close
+  .device_close = device_close, .ops = own_ops, .op_count = 2,              \
+  .options = own_options, .option_count = 2, .property = property
 
 #ifndef PAIR_LATER
 static const kd_memory_table memory = {PAIR_MEMORY};

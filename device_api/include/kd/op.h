@@ -43,12 +43,14 @@ typedef struct kd_op_attr {
   const char *s;
 } kd_op_attr;
 
-/* The element type and shape of an output. */
+/* The element type and shape of an output. Frozen. */
 typedef struct kd_op_type {
   kd_dtype dtype;
   uint32_t rank; /* at most KD_MAX_RANK */
   int64_t dims[KD_MAX_RANK];
 } kd_op_type;
+
+KD_STATIC_ASSERT(sizeof(kd_op_type) == 136, "kd_op_type is frozen");
 
 /* What a shape function is asked. All is borrowed for the call. */
 typedef struct kd_op_call {
