@@ -17,11 +17,11 @@ static struct {
   keel_context context;
   keel_library library;
   keel_plugin plugin;
-  bool read;
 } own = {.context = {.log = {.write = note_refused, .level = KD_LOG_WARNING}}};
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 static void read_ops(void) {
-  own.read = true;
   own.library.host = *kc_services();
   own.plugin.context = &own.context;
   own.plugin.shared = &own.library;
@@ -35,7 +35,7 @@ static void read_ops(void) {
 }
 
 const keel_context *kc_ops(void) {
-  if (kp.mapped && !own.read) read_ops();
+  if (kp.mapped) pthread_once(&once, read_ops); /* rules ask on many threads */
   return &own.context;
 }
 
