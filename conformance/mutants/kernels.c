@@ -77,6 +77,7 @@ arg sim_arg(const kd_tensor *tensor) {
   }
   a.strided = tensor->strides != NULL;
   if (BUG(offset_dropped)) a.offset &= ~UINT64_C(255);
+  if (BUG(offset_vectors) && a.buffer) a.offset &= ~UINT64_C(15);
   return a;
 }
 
@@ -98,9 +99,13 @@ static int64_t elements(const arg *a) {
 
 static int64_t strided_at(const arg *from, int64_t i) {
   if (!from->strided || BUG(strides_ignored)) return i;
-  int64_t at = 0;
-  for (uint32_t d = from->rank; d-- > 0; i /= from->dims[d])
-    at += i % from->dims[d] * from->strides[d];
+  if (BUG(strides_last)) return i * from->strides[from->rank - 1];
+  int64_t at = 0, packed = 1;
+  for (uint32_t d = from->rank; d-- > 0; i /= from->dims[d]) {
+    bool none = BUG(stride_zero) && !from->strides[d];
+    at += i % from->dims[d] * (none ? packed : from->strides[d]);
+    packed *= from->dims[d];
+  }
   return at;
 }
 
@@ -715,11 +720,13 @@ static void destroy(kd_kernel *kernel) {
     .cost = cost, .create = create, .enqueue = enqueue, .destroy = destroy, \
     __VA_ARGS__                                                             \
   }
+#define TAKES_PARTS \
+  (KD_KERNEL_ANY_SHAPE | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
 #define PLAIN(name, number, set) DEF(name, number, set, .priority = 0)
 
 kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("Relu", RELU, F, .inplace = 1),
-    DEF("Abs", ABS, F, .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_STRIDED),
+    DEF("Abs", ABS, F, .flags = TAKES_PARTS),
     PLAIN("Neg", NEG, 0), /* `supports` says which types it takes */
     PLAIN("Floor", FLOOR, F),
     DEF("Exp", EXP, F, .inplace = 1),
@@ -729,7 +736,7 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     PLAIN("Erf", ERF, F),
     PLAIN("Sin", SIN, F),
     PLAIN("LeakyRelu", LEAKY, F),
-    PLAIN("Add", ADD, N),
+    DEF("Add", ADD, N, .flags = TAKES_PARTS),
     PLAIN("Sub", SUB, N),
     PLAIN("Mul", MUL, N),
     PLAIN("Div", DIV, N),

@@ -379,12 +379,12 @@ static void check_flags(const char *what, uint32_t flags, uint32_t known) {
 }
 
 static void abi_definition_flags(void) {
-  const uint32_t known = KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT |
-                         KD_KERNEL_STRIDED | KD_KERNEL_NO_CAPTURE |
-                         KD_KERNEL_BLOCKED_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC |
-                         KD_KERNEL_RELAXED | KD_KERNEL_TF32 |
-                         KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV |
-                         KD_KERNEL_FLUSH | KD_KERNEL_NONDETERMINISTIC;
+  const uint32_t known =
+      KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED |
+      KD_KERNEL_ANY_OFFSET | KD_KERNEL_NO_CAPTURE | KD_KERNEL_BLOCKED_LAYOUT |
+      KD_KERNEL_LAYOUT_AGNOSTIC | KD_KERNEL_RELAXED | KD_KERNEL_TF32 |
+      KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |
+      KD_KERNEL_NONDETERMINISTIC;
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     check_flags(kp.kernels[i].op, kp.kernels[i].flags, known);
   const kd_device_info *info = kc_info();

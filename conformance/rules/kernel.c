@@ -569,14 +569,24 @@ static void kernel_alias(void) {
 
 static void def_strided(kc_op_case *one, kc_node *node,
                         const kd_kernel_def *def) {
-  kc_run *run = NULL;
-  kc_layout layout = kc_plain;
+  static const char *const how[] = {
+      [KC_GAPS] = "with inputs of every second element",
+      [KC_TURNED] = "with inputs whose first dimension is the fastest",
+      [KC_PITCH] = "with inputs of longer rows",
+      [KC_REPEATED] = "with inputs that repeat an element by a stride of 0"};
   kc_check(true, " ");
   if (!(def->flags & KD_KERNEL_STRIDED)) return;
-  layout.strided = true;
-  kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
-  run_and_compare(one, node, run, "with strided inputs");
-  kc_run_free(run);
+  for (kc_apart apart = KC_GAPS; apart <= KC_REPEATED; apart++) {
+    kc_run *run = NULL;
+    kc_layout layout = kc_plain;
+    layout.apart = apart;
+    for (uint32_t i = 0; apart == KC_REPEATED && i < one->op.in_count; i++)
+      if (one->own[i] && !(i < 32 && (def->host_inputs >> i & 1)))
+        kc_repeat(one->own[i]);
+    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    run_and_compare(one, node, run, how[apart]);
+    kc_run_free(run);
+  }
 }
 
 static void kernel_strided(void) {
@@ -595,6 +605,28 @@ static void def_offset(kc_op_case *one, kc_node *node,
     run_and_compare(one, node, run, "with tensors behind an offset");
     kc_run_free(run);
   }
+}
+
+static void def_any_offset(kc_op_case *one, kc_node *node,
+                           const kd_kernel_def *def) {
+  kc_check(true, " ");
+  if (!(def->flags & KD_KERNEL_ANY_OFFSET)) return;
+  for (uint32_t k = 1; k <= 3; k += 2) {
+    kc_run *run = NULL;
+    kc_layout layout = kc_plain;
+    char what[80];
+    layout.behind = k;
+    snprintf(what, sizeof what,
+             "with inputs that begin %u element%s behind the alignment",
+             (unsigned)k, k == 1 ? "" : "s");
+    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    run_and_compare(one, node, run, what);
+    kc_run_free(run);
+  }
+}
+
+static void kernel_any_offset(void) {
+  kc_each_op(NULL, def_any_offset, KD_F32, all_ops());
 }
 
 static void kernel_offset(void) {
@@ -1131,9 +1163,14 @@ static const kc_rule rules[] = {
          "Two inputs may be one buffer", "kd_launch.inputs",
          "x * x is common; restrict promises the compiler that it is not."),
     RULE(MUST, "kernel.strided-inputs", kernel_strided, KC_CASES, "kernel.h",
-         "Inputs may have strides; without it they come packed",
+         "Inputs of a device may have strides; without it they come packed",
          "KD_KERNEL_STRIDED kd_tensor.strides",
          "A declared kernel that ignores them reads the wrong elements."),
+    RULE(MUST, "kernel.any-offset", kernel_any_offset, KC_CASES, "kernel.h",
+         "Data of inputs begin at any multiple of their element's size",
+         "KD_KERNEL_ANY_OFFSET",
+         "Vector loads want an alignment that a slice in the middle of a tensor"
+         " has not."),
     RULE(MUST, "kernel.offset-tensors", kernel_offset, KC_CASES, "tensor.h",
          "bytes from the buffer's start to the first element",
          "kd_tensor.offset kd_tensor.buffer kd_tensor.data kd_tensor.size"

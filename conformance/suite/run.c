@@ -237,18 +237,55 @@ static kd_tensor host_view(const keel_type *type, void *data) {
                      .flags = KD_TENSOR_HOST};
 }
 
-/* Every second element of a wider row: the last dimension has stride 2. */
-static uint64_t spread(const keel_type *type, const char *from, char **out,
-                       int64_t *strides) {
+/* Its first dimension of several elements, or its rank. */
+static uint32_t repeated_dim(uint32_t rank, const int64_t *dims) {
+  uint32_t d = 0;
+  while (d < rank && dims[d] < 2)
+    d++;
+  return d;
+}
+
+void kc_repeat(value *of) {
+  uint32_t d = repeated_dim(of->rank, of->dims);
+  int64_t inner = 1;
+  for (uint32_t k = d + 1; k < of->rank; k++)
+    inner *= of->dims[k];
+  for (int64_t i = 0; d < of->rank && i < of->count; i++)
+    of->x[i] = of->x[i - i / inner % of->dims[d] * inner];
+}
+
+static void lay_apart(const keel_type *type, kc_apart how, int64_t *strides) {
+  uint32_t rank = type->rank, same = repeated_dim(rank, type->dims);
+  int64_t step = 1;
+  for (uint32_t k = 0; k < rank; k++) {
+    uint32_t d = how == KC_TURNED ? k : rank - 1 - k;
+    strides[d] = how == KC_GAPS ? 2 * step : step;
+    if (how == KC_REPEATED && d == same) {
+      strides[d] = 0;
+      continue;
+    }
+    step *= type->dims[d];
+    if (how == KC_PITCH && k == 0) step += 3;
+  }
+}
+
+/* Puts elements as far apart as the layout says; returns the bytes that they reach over. */
+static uint64_t spread(const keel_type *type, const char *from, kc_apart how,
+                       char **out, int64_t *strides) {
   size_t each = kd_dtype_size(type->dtype);
-  uint64_t size = type->bytes * 2;
+  int64_t last = 0;
+  lay_apart(type, how, strides);
+  for (uint32_t d = 0; d < type->rank && type->elements; d++)
+    last += (type->dims[d] - 1) * strides[d];
+  uint64_t size = ((uint64_t)last + 1) * each;
   char *to = kc_take(size);
   fill_bytes(to, size, 0x7f);
-  row_strides(type->rank, type->dims, strides);
-  for (uint32_t d = 0; d < type->rank; d++)
-    strides[d] *= 2;
-  for (int64_t i = 0; i < type->elements; i++)
-    memcpy(to + (size_t)i * 2 * each, from + (size_t)i * each, each);
+  for (int64_t i = 0; i < type->elements; i++) {
+    int64_t at = 0, left = i;
+    for (uint32_t d = type->rank; d-- > 0; left /= type->dims[d])
+      at += left % type->dims[d] * strides[d];
+    memcpy(to + (size_t)at * each, from + (size_t)i * each, each);
+  }
   *out = to;
   return size;
 }
@@ -266,10 +303,11 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
     block(type, kc_info()->channel_block, bytes, other, true);
     free(bytes);
     bytes = other;
-  } else if (run->layout.strided && !host && type->rank &&
+  } else if (run->layout.apart && !host && type->rank &&
+             kd_dtype_size(type->dtype) &&
              (run->def->flags & KD_KERNEL_STRIDED)) {
     char *wide = NULL;
-    size = spread(type, bytes, &wide, run->strides[i]);
+    size = spread(type, bytes, run->layout.apart, &wide, run->strides[i]);
     free(bytes);
     bytes = wide;
     strides = run->strides[i];
@@ -281,10 +319,12 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
     return;
   }
   uint64_t room = type->bytes;
+  uint32_t skew = run->in_skews[i] =
+      run->layout.skew + run->layout.behind * kd_dtype_size(type->dtype);
   if (room < size) room = size;
-  run->in_buffers[i] = kc_buffer_in(run->device, 0, room + run->layout.skew);
-  kc_write(run->in_buffers[i], run->layout.skew, bytes, size);
-  run->in[i] = view_of(type, run->in_buffers[i], run->layout.skew);
+  run->in_buffers[i] = kc_buffer_in(run->device, 0, room + skew);
+  kc_write(run->in_buffers[i], skew, bytes, size);
+  run->in[i] = view_of(type, run->in_buffers[i], skew);
   run->in[i].strides = strides;
   if (blocked) run->in[i].layout = KD_LAYOUT_CHANNEL_BLOCKED;
 }
@@ -357,7 +397,7 @@ void kc_run_refill(kc_run *run, const kc_op *op) {
     if (!op->in[i] || run->in[i].strides || run->in[i].layout) continue;
     value_store(op->in[i], run->in_bytes[i]);
     if (run->in_buffers[i])
-      kc_write(run->in_buffers[i], run->layout.skew, run->in_bytes[i],
+      kc_write(run->in_buffers[i], run->in_skews[i], run->in_bytes[i],
                run->in_sizes[i]);
   }
   for (uint32_t j = 0; j < op->out_count; j++) {
@@ -516,7 +556,7 @@ bool kc_run_inputs_intact(kc_run *run) {
   for (uint32_t i = 0; i < run->launch.input_count; i++) {
     if (!run->in_buffers[i] || (int)i == run->layout.inplace) continue;
     char *now = kc_take(run->in_sizes[i]);
-    kc_read(run->in_buffers[i], run->layout.skew, now, run->in_sizes[i]);
+    kc_read(run->in_buffers[i], run->in_skews[i], now, run->in_sizes[i]);
     uint64_t first = kc_differs(now, run->in_bytes[i], run->in_sizes[i]);
     if (first < run->in_sizes[i]) {
       intact = false;

@@ -64,16 +64,29 @@ const kd_kernel_def *kc_def_for(const kc_node *node);
 bool kc_node_block(kc_node *node, const kd_kernel_def *def);
 void kc_node_unblock(kc_node *node);
 
+/* How inputs with strides lie. */
+typedef enum kc_apart {
+  KC_PACKED,
+  KC_GAPS,    /* every second element */
+  KC_TURNED,  /* the first dimension fastest */
+  KC_PITCH,   /* rows that are longer in memory */
+  KC_REPEATED /* the first dimension of several is one element: see kc_repeat */
+} kc_apart;
+
 /* How a launch is laid out. */
 typedef struct kc_layout {
   uint32_t skew;   /* bytes that tensors start behind the alignment */
+  uint32_t behind; /* elements that inputs start behind that */
   uint8_t fill;    /* of outputs and workspace before the launch */
   int inplace;     /* input whose memory output 0 takes; -1: none */
   bool same_input; /* inputs 0 and 1 are one buffer */
-  bool strided;    /* inputs with strides of their own */
+  kc_apart apart;  /* inputs of kernels that take strides */
   bool blocked;    /* KD_LAYOUT_CHANNEL_BLOCKED for all that can */
 } kc_layout;
 extern const kc_layout kc_plain;
+
+/* Makes a value the same along its first dimension of several elements. */
+void kc_repeat(value *of);
 
 /* One instance of a kernel with its tensors. */
 typedef struct kc_run {
@@ -88,7 +101,8 @@ typedef struct kc_run {
   kc_buffer *in_buffers[KC_PORTS], *out_buffers[KC_PORTS], *scratch;
   void *in_bytes[KC_PORTS]; /* as uploaded */
   uint64_t in_sizes[KC_PORTS];
-  void *out_host[KC_PORTS]; /* outputs in host memory */
+  uint32_t in_skews[KC_PORTS]; /* where they begin in their buffers */
+  void *out_host[KC_PORTS];    /* outputs in host memory */
   kd_launch launch;
   int64_t scratch_dim;
   bool set[KC_PORTS]; /* outputs that the kernel set */

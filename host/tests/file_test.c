@@ -658,7 +658,7 @@ static void passes_can_be_watched(void **state) {
   assert_string_equal(
       all.passes,
       "place sort prune types expand algebra fold cse fuse prune"
-      " layout regions transfer ");
+      " layout regions transfer parts ");
   all.count = 0;
   params.watch_pass = "prune";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);

@@ -133,6 +133,9 @@ void cpu_set(void *data, kd_dtype dtype, int64_t i, double value);
  * operand 1 the source (move.c). */
 void cpu_copy_strided(strided *space, size_t size, void *to, const void *from);
 
+/* Copies a tensor, packed or by its strides, broadcast to a packed one's shape. */
+void cpu_spread(const kd_tensor *from, const kd_tensor *to);
+
 /* ---- matrices ------------------------------------------------------------- */
 
 /* C = alpha * op(A) op(B) + beta * C, row-major, on f32 or f64 (gemm.c). The

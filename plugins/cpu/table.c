@@ -4,8 +4,10 @@
 #include "kernels/elementwise.h"
 #include "kernels/kernels.h"
 
-#define ANY KD_KERNEL_ANY_SHAPE
-#define AGNOSTIC (KD_KERNEL_ANY_SHAPE | KD_KERNEL_LAYOUT_AGNOSTIC)
+#define ANY (KD_KERNEL_ANY_SHAPE | KD_KERNEL_ANY_OFFSET)
+/* inputs are walked by their strides */
+#define WALK (ANY | KD_KERNEL_STRIDED)
+#define AGNOSTIC (WALK | KD_KERNEL_LAYOUT_AGNOSTIC)
 #define NUMBER(n) ((const void *)(uintptr_t)(n))
 
 #define ROW_WITH(name, set, run, number, ...)                          \
@@ -43,7 +45,9 @@
     .enqueue = cpu_run_binary                                           \
   }
 #define COMPARE(name, set) \
-  ROW(#name, set, cpu_run_binary, BINARY_##name)
+  ROW_WITH(#name, set, cpu_run_binary, BINARY_##name, .flags = WALK)
+#define WALKED(name, set, run, number) \
+  ROW_WITH(name, set, run, number, .flags = WALK)
 
 #define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
 #define REDUCTION(name) REDUCTION_OF(name, N)
@@ -127,19 +131,19 @@ const kd_kernel_def cpu_kernels[] = {
     BINARY(BitwiseAnd, I),
     BINARY(BitwiseOr, I),
     BINARY(BitwiseXor, I),
-    ROW("Mod", N, cpu_run_mod, 0),
-    ROW("BitShift", I, cpu_run_shift, 0),
-    ROW("Pow", N, cpu_run_pow, 0),
+    WALKED("Mod", N, cpu_run_mod, 0),
+    WALKED("BitShift", I, cpu_run_shift, 0),
+    WALKED("Pow", N, cpu_run_pow, 0),
     COMPARE(Equal, P),
     COMPARE(Greater, N),
     COMPARE(GreaterOrEqual, N),
     COMPARE(Less, N),
     COMPARE(LessOrEqual, N),
-    ROW("Where", BOOL, cpu_run_where, 0),
-    ROW("Max", N, cpu_run_variadic, BINARY_Max),
-    ROW("Min", N, cpu_run_variadic, BINARY_Min),
-    ROW("Sum", F, cpu_run_variadic, BINARY_Add),
-    ROW("Mean", F, cpu_run_mean, 0),
+    WALKED("Where", BOOL, cpu_run_where, 0),
+    WALKED("Max", N, cpu_run_variadic, BINARY_Max),
+    WALKED("Min", N, cpu_run_variadic, BINARY_Min),
+    WALKED("Sum", F, cpu_run_variadic, BINARY_Add),
+    WALKED("Mean", F, cpu_run_mean, 0),
 
     REDUCTION(ReduceSum),
     REDUCTION(ReduceMean),
@@ -167,7 +171,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("LRN", F, cpu_run_lrn, 0),
     ROW("MeanVarianceNormalization", F, cpu_run_mvn, 0),
 
-    ROW_WITH("MatMul", N, cpu_run_matmul, 0, .flags = ANY,
+    ROW_WITH("MatMul", N, cpu_run_matmul, 0, .flags = WALK,
              .workspace = cpu_matmul_workspace),
     ROW("MatMulInteger", BYTE, cpu_run_matmul_integer, 0),
     ROW("QLinearMatMul", BYTE, cpu_run_qlinear_matmul, 0),
@@ -205,8 +209,9 @@ const kd_kernel_def cpu_kernels[] = {
     HOST("Resize", N, cpu_run_resize, 0, 14),
 
     ROW("Transpose", MOVED, cpu_run_transpose, 0),
-    HOST("Expand", MOVED, cpu_run_expand, 0, 2),
-    ROW("Concat", MOVED, cpu_run_concat, 0),
+    ROW_WITH("Expand", MOVED, cpu_run_expand, 0, .flags = WALK,
+             .host_inputs = 2),
+    WALKED("Concat", MOVED, cpu_run_concat, 0),
     HOST("Split", MOVED, cpu_run_split, 0, 2),
     HOST("Slice", MOVED, cpu_run_slice, 0, 30),
     HOST("Pad", MOVED, cpu_run_pad, 0, 14),

@@ -60,6 +60,19 @@ static inline void strided_operand(strided *space, const int64_t *strides) {
     steps[i] = strides[i];
 }
 
+/* Adds an operand whose dims broadcast to the space's, packed or by its strides. */
+static inline void strided_tensor(strided *space, const kd_tensor *tensor) {
+  if (!tensor->strides) {
+    strided_broadcast(space, tensor->dims, tensor->rank);
+    return;
+  }
+  int64_t *steps = space->steps[space->operands++];
+  int lead = space->rank - (int)tensor->rank;
+  for (int i = 0; i < space->rank; i++)
+    steps[i] =
+        i < lead || tensor->dims[i - lead] == 1 ? 0 : tensor->strides[i - lead];
+}
+
 static inline int64_t strided_count(const strided *space) {
   int64_t count = 1;
   for (int i = 0; i < space->rank; i++)

@@ -49,8 +49,11 @@ typedef struct kd_cost {
 /* Outputs come without shape and memory; `enqueue` calls host->set_output. It
  * waits for its own results before it returns. */
 #define KD_KERNEL_DYNAMIC_OUTPUT 0x2u
-/* Inputs may have strides; without it they come packed. */
+/* Inputs of a device may have strides; without it they come packed. */
 #define KD_KERNEL_STRIDED 0x4u
+/* Data of inputs begin at any multiple of their element's size; without it they
+ * are aligned as kd_tensor says. */
+#define KD_KERNEL_ANY_OFFSET 0x2000u
 /* Must not be recorded in a capture. */
 #define KD_KERNEL_NO_CAPTURE 0x8u
 /* `enqueue` may take long on the host: keep it off threads that run others. */

@@ -31,9 +31,13 @@ extern "C" {
  * and for those that only have handles. Frozen.
  *
  * All pointers are borrowed for the call that passes the struct. Data of a device
- * begin at a multiple of its first space's alignment, host data at a multiple of
- * their element's size. An absent optional argument has dtype KD_NONE and all
- * else zero. */
+ * begin at a multiple of its first space's alignment, unless the definition has
+ * KD_KERNEL_ANY_OFFSET, host data at a multiple of their element's size. An absent
+ * optional argument has dtype KD_NONE and all else zero.
+ *
+ * Strides are in elements and 0 or more: 0 where all of a dimension is one element
+ * in memory. Only inputs have them, and only where the definition says
+ * KD_KERNEL_STRIDED. `size` is that of the elements, whatever they lie apart. */
 typedef struct kd_tensor {
   kd_buffer *buffer;   /* the plugin's handle; NULL for host memory */
   void *data;          /* address of the first element (buffer's address

@@ -27,7 +27,7 @@ static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   keel_launch_point(view, tensor);
   view->size = type->bytes;
   view->dims = type->dims;
-  view->strides = NULL;
+  view->strides = tensor->strides;
   view->dtype = type->dtype;
   view->rank = type->rank;
   view->layout = tensor->layout;
@@ -54,6 +54,7 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
                                 kd_tensor *views, keel_tensor **moved) {
   const keel_binding *binding = run->binding;
   uint32_t host_inputs = binding->instance->def->host_inputs;
+  uint32_t flags = binding->instance->def->flags;
   for (uint32_t i = 0; i < binding->input_count; i++) {
     keel_tensor *tensor = inputs[i];
     if (!tensor) {
@@ -61,9 +62,13 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
       continue;
     }
     bool host = i < 32 && (host_inputs >> i & 1);
+    bool any_offset = flags & KD_KERNEL_ANY_OFFSET;
     bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR ||
                  (i < 32 && (binding->blocked_inputs >> i & 1));
-    if (!plain || !keel_launch_in_place(tensor, binding->device, host)) {
+    if (!plain ||
+        !(any_offset && !host
+              ? keel_transfer_reaches(tensor, binding->device)
+              : keel_launch_in_place(tensor, binding->device, host))) {
       KEEL_TRY(move_input(run->site, tensor, binding->device, host, &moved[i]));
       tensor = moved[i];
     }
@@ -82,7 +87,7 @@ static keel_tensor *forwardable(const keel_binding *binding,
   for (; allowed; allowed &= allowed - 1) {
     uint32_t i = (uint32_t)__builtin_ctz(allowed);
     keel_tensor *tensor = i < binding->input_count ? inputs[i] : NULL;
-    if (tensor && tensor->buffer &&
+    if (tensor && tensor->buffer && !tensor->strides &&
         tensor->buffer->heap == &binding->device->heap &&
         tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
         tensor->type->bytes == type->bytes &&

@@ -267,6 +267,7 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
       .outputs = outputs,
       .types = types + n,
       .graphs = site->graphs,
+      .part = site->part,
   };
   keel_status status = schema->infer == keel_shape_control
                            ? check_counts(site, n, m)

@@ -31,6 +31,7 @@ typedef struct keel_site {
   bool blocked_output;              /* the layout pass wants output 0 blocked */
   struct keel_fplan *const *graphs; /* nested functions, by attribute */
   const keel_region *region;        /* what keel::Region stands for */
+  const keel_type *part;            /* of keel::Part: its output's type */
   uint64_t *copy_time; /* where the time of moving inputs is added, or NULL */
   uint32_t ticket;     /* of a profile by devices' clocks, or 0 */
   /* Filled from the first, each once, with release; acquired. Gone with the site. */
@@ -64,6 +65,7 @@ struct keel_host_call {
   keel_tensor **outputs;
   const keel_type *const *types;    /* of the outputs; NULL: not inferred */
   struct keel_fplan *const *graphs; /* by attribute of the op */
+  const keel_type *part;            /* of keel::Part */
 };
 
 /* Whether any device's kernel for the op may take long on the host. */

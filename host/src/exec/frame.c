@@ -33,6 +33,16 @@ void keel_frame_free(keel_frame *frame) {
   free(frame);
 }
 
+/* Where a view's data begin in a tensor that it is of, or of a part of. */
+static void point_at(keel_frame *frame, uint32_t view,
+                     const keel_tensor *tensor) {
+  uint64_t offset = frame->framing->sources[view].offset;
+  kd_tensor *at = &frame->views[view];
+  keel_launch_point(at, tensor);
+  at->offset += offset;
+  if (at->data) at->data = (char *)at->data + offset;
+}
+
 static void write_launches(keel_frame *frame) {
   const keel_framing *framing = frame->framing;
   for (uint32_t i = 0; i < framing->fplan->step_count; i++) {
@@ -58,10 +68,9 @@ static void write_launches(keel_frame *frame) {
                                                  .rank = 1};
     for (uint32_t k = 0; k < binding->input_count; k++)
       if (framing->sources[step->first + k].origin == FROM_CONSTANT)
-        keel_launch_point(
-            &views[k],
-            framing->fplan
-                ->constants[framing->sources[step->first + k].number]);
+        point_at(frame, step->first + k,
+                 framing->fplan
+                     ->constants[framing->sources[step->first + k].number]);
   }
 }
 
@@ -103,7 +112,8 @@ static void point_into(keel_frame *frame) {
     if (framing->sources[i].origin != FROM_ARENA) continue;
     kd_tensor *view = &frame->views[i];
     view->buffer = frame->arena->handle;
-    view->offset = blocks[framing->sources[i].number].offset;
+    view->offset =
+        blocks[framing->sources[i].number].offset + framing->sources[i].offset;
     view->data = address_of(frame, view->offset);
     view->flags = flags;
   }
@@ -152,7 +162,7 @@ static keel_status take_outcomes(keel_frame *frame) {
   }
   for (uint32_t i = 0; i < framing->outcome_patch_count; i++) {
     const patch *one = &framing->outcome_patches[i];
-    keel_launch_point(&frame->views[one->view], frame->outcomes[one->number]);
+    point_at(frame, one->view, frame->outcomes[one->number]);
   }
   return KD_OK;
 }
@@ -180,7 +190,7 @@ static keel_status take_inputs(keel_frame *frame, keel_tensor *const *inputs) {
     const patch *one = &framing->input_patches[i];
     keel_tensor *tensor = NULL;
     KEEL_TRY(bring(frame, inputs, one->number, &tensor));
-    keel_launch_point(&frame->views[one->view], tensor);
+    point_at(frame, one->view, tensor);
     frame->read[one->number] = tensor;
   }
   return KD_OK;

@@ -2,6 +2,8 @@
  * launches without places of runs, and where values lie. */
 #include "exec/framing.h"
 
+#include <kd/help.h>
+
 #include "eager/launch.h"
 #include "memory/lost.h"
 #include "ops/runtime.h"
@@ -14,7 +16,8 @@
 /* Whether its value is another's data: also one that a run brings to the device (frame.c). */
 static bool is_view(const keel_step *step) {
   keel_status (*host)(keel_host_call *) = step->site.op->schema->host;
-  return host == keel_run_view || host == keel_run_identity || step->copies;
+  return host == keel_run_view || host == keel_run_identity ||
+         host == keel_run_part || step->copies;
 }
 
 /* What a site met with these types; NULL: nothing that it has kept. */
@@ -75,6 +78,8 @@ static bool kernel_fits(const keel_framing *all, const keel_step *step,
     if (all->values[value].blocked != has_bit(binding->blocked_inputs, i))
       return false;
     if (!is_in_reach(all, binding, i, value)) return false;
+    if (all->values[value].strides && !(def->flags & KD_KERNEL_STRIDED))
+      return false;
     /* its values may decide how much scratch memory is needed */
     if (def->workspace && has_bit(def->host_inputs, i) &&
         all->values[value].origin != FROM_CONSTANT)
@@ -133,7 +138,9 @@ static keel_status place_output(keel_framing *all, const uint32_t *base,
     uint32_t inplace = i ? 0 : binding->instance->def->inplace;
     for (uint32_t k = 0; k < step->input_count && k < 32; k++)
       if (step->inputs[k] != KEEL_ABSENT &&
-          all->values[step->inputs[k]].blocked != at->blocked)
+          (all->values[step->inputs[k]].blocked != at->blocked ||
+           all->values[step->inputs[k]].offset ||
+           all->values[step->inputs[k]].strides))
         inplace &= ~(UINT32_C(1) << k);
     at->origin = FROM_ARENA;
     KEEL_TRY(keel_places_take(&all->places, index, value, type->bytes, inplace,
@@ -166,6 +173,7 @@ static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
     all->sources[framed->first + i] = all->values[step->inputs[i]];
     write_view(&views[i], fplan->types[step->inputs[i]],
                all->values[step->inputs[i]].blocked);
+    views[i].strides = all->values[step->inputs[i]].strides;
   }
   for (uint32_t i = 0; i < binding->output_count; i++) {
     const keel_type *type = output_type(all, step, binding, i);
@@ -237,7 +245,14 @@ static void settle_on(keel_framing *all, keel_device *device) {
 static bool lay_view(keel_framing *all, const keel_step *step) {
   uint32_t from = step->inputs[0], to = step->outputs[0];
   const keel_type *type = all->fplan->types[to];
-  all->values[to] = all->values[from];
+  source *at = &all->values[to];
+  *at = all->values[from];
+  if (at->strides) return false;
+  if (step->site.part) {
+    at->offset += (uint64_t)keel_attr_int(step->site.op, "offset", 0) *
+                  kd_dtype_size(step->site.part->dtype);
+    keel_attr_ints(step->site.op, "strides", &at->strides);
+  }
   if (step->copies) {
     if (step->arrives || !step->site.pinned ||
         all->values[from].origin != FROM_INPUT)
@@ -295,6 +310,7 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
 static void list_patches(keel_framing *all) {
   for (uint32_t i = 0; i < all->view_count; i++) {
     const source *at = &all->sources[i];
+    all->offsets |= at->offset && at->origin != FROM_ARENA;
     if (at->origin == FROM_INPUT)
       all->input_patches[all->input_patch_count++] = (patch){i, at->number};
     if (at->origin == FROM_OUTCOME)

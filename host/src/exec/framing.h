@@ -20,6 +20,8 @@ typedef struct source {
   origin origin;
   uint32_t number;
   bool blocked;
+  uint64_t offset;        /* bytes from where that memory begins: of a part */
+  const int64_t *strides; /* of a part that is not packed */
 } source;
 
 /* A value that a run makes for its caller. */
@@ -56,6 +58,7 @@ struct keel_framing {
   uint32_t outcome_count;
   patch *input_patches, *outcome_patches;
   uint32_t input_patch_count, outcome_patch_count;
+  bool offsets; /* some of them begin inside an input or outcome */
   keel_places places;
   keel_heap
       *heap;    /* of the arena; its device's are all kernels, and it is held */

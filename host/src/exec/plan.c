@@ -54,6 +54,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   step->site.copy_time = NULL;
   step->site.blocked_output = node->blocked_output;
   step->site.region = node->region;
+  step->site.part = node->part;
   step->inputs = node->inputs;
   step->outputs = node->outputs;
   step->input_count = node->input_count;

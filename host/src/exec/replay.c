@@ -149,7 +149,8 @@ static bool stands_alone(const keel_frame *frame, const recording *r,
   const keel_fplan *fplan = frame->framing->fplan;
   const place *one = &r->places[index];
   const keel_buffer *now = frame->replay->now[index].buffer;
-  if (!one->buffer || !one->buffer->handle || !now || !now->handle)
+  if (!one->buffer || !one->buffer->handle || !now || !now->handle ||
+      frame->framing->offsets)
     return false;
   for (uint32_t i = 0; i < frame->replay->place_count; i++)
     if (i != index && is_same(&r->places[i], one)) return false;

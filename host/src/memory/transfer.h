@@ -6,22 +6,27 @@
 #include "values/tensor.h"
 
 /* Whether work on `device` (NULL: of the host) can read a ready tensor where it lies: it is
- * the device's own, or both go by host addresses, the data begins where the device's own
- * memory would, and nothing is late. A device with a stream reads late, so that pooled
- * memory could be somebody else's by then; what is the application's is not given back
- * before (heap.c). */
-static inline bool keel_transfer_in_place(const keel_tensor *tensor,
-                                          const keel_device *device) {
+ * the device's own, or both go by host addresses, and nothing is late. A device with a
+ * stream reads late, so that pooled memory could be somebody else's by then; what is the
+ * application's is not given back before (heap.c). */
+static inline bool keel_transfer_reaches(const keel_tensor *tensor,
+                                         const keel_device *device) {
   const keel_device *place = keel_tensor_place(tensor);
   if (place == device) return true;
   if (!keel_device_addressable(place) || !keel_device_addressable(device) ||
       (place && place->stream))
     return false;
-  if (!device) return true;
+  return !device || !device->stream ||
+         (tensor->buffer && tensor->buffer->class == KEEL_UNPOOLED);
+}
+
+/* The same where the data must also begin where the device's own memory would. */
+static inline bool keel_transfer_in_place(const keel_tensor *tensor,
+                                          const keel_device *device) {
+  if (!keel_transfer_reaches(tensor, device)) return false;
+  if (!device || keel_tensor_place(tensor) == device) return true;
   uint32_t alignment = device->space.alignment;
-  return keel_aligned_to(tensor->data, alignment ? alignment : 64) &&
-         (!device->stream ||
-          (tensor->buffer && tensor->buffer->class == KEEL_UNPOOLED));
+  return keel_aligned_to(tensor->data, alignment ? alignment : 64);
 }
 
 /* Begins to copy a ready tensor to the memory of `device` (NULL: the host's).

@@ -1,6 +1,8 @@
 /* runtime.c - views of data, and facts about it. */
 #include "ops/runtime.h"
 
+#include <kd/help.h>
+
 #include "memory/copy.h"
 #include "memory/transfer.h"
 
@@ -49,6 +51,30 @@ keel_status keel_run_view(keel_host_call *call) {
   keel_status status =
       keel_tensor_view(plain, call->types[0], &call->outputs[0]);
   keel_tensor_release(plain);
+  return status;
+}
+
+/* Where the reader, a kernel of the scope's device, finds it: no copy of a part could have
+ * the part's strides. */
+keel_status keel_run_part(keel_host_call *call) {
+  if (!call->part)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "only plans make parts of tensors; a program has"
+                          " Slice, Split, Transpose, Expand and Gather");
+  const int64_t *strides = NULL;
+  keel_attr_ints(call->op, "strides", &strides);
+  keel_tensor *plain = NULL, *there = NULL;
+  KEEL_TRY(keel_copy_layout(call->inputs[0], KD_LAYOUT_ROW_MAJOR, &plain));
+  keel_status status = keel_transfer_reaches(plain, call->scope)
+                           ? (there = keel_tensor_retain(plain), KD_OK)
+                           : keel_transfer_begin(plain, call->scope, &there);
+  keel_tensor_release(plain);
+  if (status != KD_OK) return status;
+  status = keel_tensor_part(there, call->part,
+                            (uint64_t)keel_attr_int(call->op, "offset", 0) *
+                                kd_dtype_size(call->part->dtype),
+                            strides, &call->outputs[0]);
+  keel_tensor_release(there);
   return status;
 }
 

@@ -8,6 +8,7 @@
 keel_status keel_run_identity(keel_host_call *call);
 keel_status keel_run_copy(keel_host_call *call);
 keel_status keel_run_view(keel_host_call *call);
+keel_status keel_run_part(keel_host_call *call);
 keel_status keel_run_shape(keel_host_call *call);
 keel_status keel_run_size(keel_host_call *call);
 keel_status keel_run_dropout(keel_host_call *call);

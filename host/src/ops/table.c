@@ -426,6 +426,9 @@ const keel_schema_row keel_schema_rows[] = {
          "activation:s=none|Relu|Clip group:i=1 high:f low:f " WINDOW, fused_conv),
     {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_control, 0, 0,
      keel_run_copy},
+    /* elements of X where they lie; plans make it (passes/parts.c) */
+    {"keel", "Part", 1, "X:any -> Y:any", "offset:i=0 strides:I",
+     keel_shape_control, 0, 0, keel_run_part},
     /* numbers in [0, 1), and normal ones: functions of seed and counter */
     {"keel", "Uniform", 1, "seed:i64 counter:i64 shape:i64 -> Y:any",
      "dtype:i=1", keel_shape_counted, 4, 0, keel_run_uniform},

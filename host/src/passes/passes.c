@@ -46,6 +46,8 @@ static const pass passes[] = {
      .last = true, .shapes = true, .over_all = keel_pass_regions},
     {"transfer", "copies values once for all that read them on a device",
      .last = true, .shapes = true, .over_all = keel_pass_transfer},
+    {"parts", "lets kernels read slices and transposes where they lie",
+     .last = true, .shapes = true, .on_device = keel_pass_parts},
 };
 
 #define PASSES (sizeof passes / sizeof *passes)

@@ -128,8 +128,13 @@ keel_status keel_regions_offer(keel_function *function, keel_device *device,
 
 /* Puts keel::Copy where a value that one memory holds is read from another, one for
  * all that read it there, and constants into the memories of the devices that read
- * them. The last pass, over all functions. */
+ * them. Over all functions. */
 keel_status keel_pass_transfer(keel_function *functions,
                                const keel_pass_call *call);
+
+/* Puts keel::Part, which copies nothing, in the place of Transpose, Slice, Split, Expand
+ * and Gather where all that read the result are kernels of the same device that take such
+ * strides and offsets. Behind the transfers. */
+keel_status keel_pass_parts(keel_function *function, keel_device *device);
 
 #endif /* KEEL_PASSES_H */

@@ -32,6 +32,7 @@ typedef struct keel_node {
   uint32_t group;             /* nodes of one go to one device; 0: of none */
   bool blocked_output;        /* see keel_site */
   struct keel_region *region; /* of keel::Region: what it stands for; owned */
+  const keel_type *part;      /* of keel::Part: its output's type */
   bool dead;
 } keel_node;
 

@@ -139,6 +139,16 @@ keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
   return KD_OK;
 }
 
+keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
+                             uint64_t offset, const int64_t *strides,
+                             keel_tensor **out_tensor) {
+  KEEL_TRY(keel_tensor_view(tensor, type, out_tensor));
+  (*out_tensor)->offset += offset;
+  if (tensor->data) (*out_tensor)->data = (char *)tensor->data + offset;
+  (*out_tensor)->strides = strides;
+  return KD_OK;
+}
+
 static keel_status type_with_data(kd_dtype dtype, uint32_t rank,
                                   const int64_t *dims,
                                   const keel_type **out_type) {

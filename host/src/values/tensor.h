@@ -30,6 +30,9 @@ struct keel_tensor {
   keel_buffer *buffer;
   uint64_t offset; /* bytes, of the first element in the buffer */
   void *data;      /* its address, as the buffer's device uses it, or NULL */
+  /* In elements, of a keel::Part, which only kernels see that take strides; borrowed
+   * from the plan. NULL: packed. */
+  const int64_t *strides;
   keel_error *error;
   union {
     keel_tensor **items;            /* of a sequence */
@@ -50,6 +53,12 @@ keel_status keel_tensor_over(keel_buffer *buffer, const keel_type *type,
 
 /* Another tensor of the same memory, with a type of as many elements. */
 keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
+                             keel_tensor **out_tensor);
+
+/* A part of a tensor's elements, from `offset` bytes on, of a type that need not have as
+ * many; strides as in the struct. */
+keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
+                             uint64_t offset, const int64_t *strides,
                              keel_tensor **out_tensor);
 
 /* A failed value with this thread's message. */

@@ -42,6 +42,10 @@ CPU_KERNEL(cpu_run_unary) {
                      .y = launch->outputs[0].data,
                      .x_size = size,
                      .y_size = size};
+  if (x->strides) {
+    cpu_spread(x, &launch->outputs[0]);
+    work.x = work.y;
+  }
   if (row->a && *row->a) work.a = attr_float(launch, row->a, 0);
   if (row->b && *row->b) work.b = attr_float(launch, row->b, 0);
   int64_t n = kd_elements(x);
@@ -98,8 +102,8 @@ static void binary(int op, const kd_tensor *x, const kd_tensor *y,
                       .in_size = kd_dtype_size(x->dtype),
                       .out_size = kd_dtype_size(z->dtype)};
   strided_begin(&work.space, z->dims, z->rank);
-  strided_broadcast(&work.space, x->dims, x->rank);
-  strided_broadcast(&work.space, y->dims, y->rank);
+  strided_tensor(&work.space, x);
+  strided_tensor(&work.space, y);
   if (!strided_count(&work.space)) return;
   strided_simplify(&work.space);
   int64_t row = work.space.dims[work.space.rank - 1];
@@ -170,8 +174,8 @@ CPU_KERNEL(cpu_run_pow) {
                   *z = &launch->outputs[0];
   strided space;
   strided_begin(&space, z->dims, z->rank);
-  strided_broadcast(&space, x->dims, x->rank);
-  strided_broadcast(&space, y->dims, y->rank);
+  strided_tensor(&space, x);
+  strided_tensor(&space, y);
   if (!strided_count(&space)) return KD_OK;
   strided_simplify(&space);
   int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
@@ -199,22 +203,11 @@ CPU_KERNEL(cpu_run_pow) {
 
 /* ---- any number of arguments ---------------------------------------------- */
 
-/* Copies x, broadcast, into z. */
-static void spread(const kd_tensor *x, const kd_tensor *z) {
-  int64_t strides[KD_MAX_RANK];
-  strided space;
-  strided_begin(&space, z->dims, z->rank);
-  strided_packed(z->dims, z->rank, strides);
-  strided_operand(&space, strides);
-  strided_broadcast(&space, x->dims, x->rank);
-  cpu_copy_strided(&space, kd_dtype_size(z->dtype), z->data, x->data);
-}
-
 /* Adds x, broadcast, to sums of z's shape. */
 static void add_wide(const kd_tensor *x, const kd_tensor *z, float *sums) {
   strided space;
   strided_begin(&space, z->dims, z->rank);
-  strided_broadcast(&space, x->dims, x->rank);
+  strided_tensor(&space, x);
   if (!strided_count(&space)) return;
   strided_simplify(&space);
   int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
@@ -256,7 +249,7 @@ CPU_KERNEL(cpu_run_variadic) {
   if ((uintptr_t)launch->data == BINARY_Add && is_narrow(z->dtype) &&
       launch->input_count > 2)
     return sum_wide(launch, 1);
-  spread(&launch->inputs[0], z);
+  cpu_spread(&launch->inputs[0], z);
   for (uint32_t i = 1; i < launch->input_count; i++)
     binary((int)(uintptr_t)launch->data, z, &launch->inputs[i], z);
   return KD_OK;
@@ -305,7 +298,7 @@ CPU_KERNEL(cpu_run_where) {
   strided space;
   strided_begin(&space, z->dims, z->rank);
   for (uint32_t i = 0; i < 3; i++)
-    strided_broadcast(&space, launch->inputs[i].dims, launch->inputs[i].rank);
+    strided_tensor(&space, &launch->inputs[i]);
   if (!strided_count(&space)) return KD_OK;
   strided_simplify(&space);
   int last = space.rank - 1;

@@ -7,6 +7,7 @@
 typedef struct product_shape {
   int64_t m, n, k, batches;
   strided space; /* over the batches: operands A, B, in matrices */
+  bool a_packed; /* A's matrices lie one behind the other, row by row */
 } product_shape;
 
 static product_shape shape_of(const kd_tensor *a, const kd_tensor *b,
@@ -20,6 +21,7 @@ static product_shape shape_of(const kd_tensor *a, const kd_tensor *b,
   strided_broadcast(&s.space, a->dims, a->rank > 2 ? a->rank - 2 : 0);
   strided_broadcast(&s.space, b->dims, b->rank > 2 ? b->rank - 2 : 0);
   s.batches = strided_count(&s.space);
+  s.a_packed = !a->strides;
   return s;
 }
 
@@ -37,9 +39,16 @@ static void matrix_at(const product_shape *s, int64_t i, int64_t *out_a,
 
 /* ---- floats ---------------------------------------------------------------- */
 
+/* How the matrices of an operand lie. */
+typedef struct operand {
+  const char *data;
+  bool transposed; /* columns, not rows, are packed */
+  int64_t lead;    /* elements from one of those to the next */
+} operand;
+
 typedef struct matmul_work {
-  product_shape shape;
-  cpu_gemm gemm; /* of one matrix */
+  product_shape shape; /* steps over the batches in elements */
+  cpu_gemm gemm;       /* of one matrix */
   const char *a, *b;
   char *y;
   size_t size;
@@ -50,8 +59,8 @@ static void matmul_one(const matmul_work *work, int64_t i, bool alone) {
   int64_t a = 0, b = 0;
   matrix_at(s, i, &a, &b);
   cpu_gemm gemm = work->gemm;
-  gemm.a = work->a + (size_t)(a * s->m * s->k) * work->size;
-  gemm.b = work->b + (size_t)(b * s->k * s->n) * work->size;
+  gemm.a = work->a + a * (int64_t)work->size;
+  gemm.b = work->b + b * (int64_t)work->size;
   gemm.c = work->y + (size_t)(i * s->m * s->n) * work->size;
   if (alone)
     cpu_gemm_here(&gemm);
@@ -64,11 +73,43 @@ static void matmul_batches(void *context, int64_t begin, int64_t end) {
     matmul_one(context, i, true);
 }
 
-static void matmul_float(kd_dtype dtype, const void *a, const void *b, void *y,
-                         const product_shape *shape) {
+/* Whether a product reads operand `which` (0: A, 1: B) where it lies: rows or columns are
+ * packed, and none lies over another. */
+static bool read_in_place(const kd_tensor *tensor, int which, operand *out) {
+  uint32_t rank = tensor->rank;
+  const int64_t *dims = tensor->dims, *strides = tensor->strides;
+  int64_t columns = rank > 1 || !which ? dims[rank - 1] : 1;
+  *out = (operand){.data = tensor->data, .lead = columns};
+  if (!strides) return true;
+  if (rank == 1) return dims[0] == 1 || strides[0] == 1;
+  int64_t rows = dims[rank - 2];
+  int64_t down = rows > 1 ? strides[rank - 2] : columns;
+  int64_t across = columns > 1 ? strides[rank - 1] : 1;
+  out->transposed = across != 1;
+  out->lead = out->transposed ? across : down;
+  return out->transposed ? (down == 1 || rows == 1) && across >= rows
+                         : down >= columns;
+}
+
+/* Steps over the batches, from matrices to elements. */
+static void step_by_elements(product_shape *s, int which,
+                             const kd_tensor *tensor) {
+  int64_t *steps = s->space.steps[which];
+  int64_t matrix = tensor->dims[tensor->rank - 1] *
+                   (tensor->rank > 1 ? tensor->dims[tensor->rank - 2] : 1);
+  int lead = s->space.rank - ((int)tensor->rank - 2);
+  for (int d = 0; d < s->space.rank; d++)
+    if (!tensor->strides)
+      steps[d] *= matrix;
+    else if (steps[d])
+      steps[d] = tensor->strides[d - lead];
+}
+
+static void matmul_float(kd_dtype dtype, const operand *a, const operand *b,
+                         void *y, const product_shape *shape) {
   matmul_work work = {.shape = *shape,
-                      .a = a,
-                      .b = b,
+                      .a = a->data,
+                      .b = b->data,
                       .y = y,
                       .size = kd_dtype_size(dtype),
                       .gemm = {.dtype = dtype,
@@ -76,10 +117,12 @@ static void matmul_float(kd_dtype dtype, const void *a, const void *b, void *y,
                                .n = shape->n,
                                .k = shape->k,
                                .alpha = 1,
-                               .lda = shape->k,
-                               .ldb = shape->n,
+                               .trans_a = a->transposed,
+                               .trans_b = b->transposed,
+                               .lda = a->lead,
+                               .ldb = b->lead,
                                .ldc = shape->n}};
-  bool b_shared = shape->batches > 1;
+  bool b_shared = shape->batches > 1 && shape->a_packed;
   for (int d = 0; d < shape->space.rank; d++)
     b_shared &= shape->space.dims[d] == 1 || shape->space.steps[1][d] == 0;
   if (b_shared && strided_count(&shape->space) && shape->batches > 0) {
@@ -88,8 +131,8 @@ static void matmul_float(kd_dtype dtype, const void *a, const void *b, void *y,
       a_all &= shape->space.dims[d] == 1 || shape->space.steps[0][d] != 0;
     if (a_all) {
       work.gemm.m = shape->m * shape->batches;
-      work.gemm.a = a;
-      work.gemm.b = b;
+      work.gemm.a = a->data;
+      work.gemm.b = b->data;
       work.gemm.c = y;
       cpu_gemm_run(&work.gemm);
       return;
@@ -113,7 +156,7 @@ uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch) {
 }
 
 /* Half floats: as floats in the workspace. */
-static void matmul_half(const kd_launch *launch, const product_shape *shape) {
+static void matmul_half(const kd_launch *launch, product_shape *shape) {
   const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
                   *y = &launch->outputs[0];
   float *wide_a = launch->workspace.data;
@@ -121,7 +164,11 @@ static void matmul_half(const kd_launch *launch, const product_shape *shape) {
   float *wide_y = wide_b + (kd_elements(b) + 15) / 16 * 16;
   cpu_convert(a->data, a->dtype, wide_a, KD_F32, kd_elements(a));
   cpu_convert(b->data, b->dtype, wide_b, KD_F32, kd_elements(b));
-  matmul_float(KD_F32, wide_a, wide_b, wide_y, shape);
+  const operand of_a = {(const char *)wide_a, false, shape->k};
+  const operand of_b = {(const char *)wide_b, false, shape->n};
+  step_by_elements(shape, 0, a);
+  step_by_elements(shape, 1, b);
+  matmul_float(KD_F32, &of_a, &of_b, wide_y, shape);
   cpu_convert(wide_y, KD_F32, y->data, y->dtype, kd_elements(y));
 }
 
@@ -221,15 +268,22 @@ static void run_int(int_work *work) {
                          CPU_GRAIN / (s->n * s->k + 1) + 1, int_rows, work);
 }
 
-CPU_KERNEL(cpu_run_matmul) {
-  (void)self;
-  (void)stream;
+static bool is_wide(kd_dtype dtype) {
+  return dtype == KD_F32 || dtype == KD_F64;
+}
+
+static kd_status matmul(const kd_launch *launch) {
   const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
                   *y = &launch->outputs[0];
   product_shape shape = shape_of(a, b, y);
   if (!kd_elements(y)) return KD_OK;
-  if (a->dtype == KD_F32 || a->dtype == KD_F64) {
-    matmul_float(a->dtype, a->data, b->data, y->data, &shape);
+  if (is_wide(a->dtype)) {
+    operand of_a, of_b;
+    read_in_place(a, 0, &of_a);
+    read_in_place(b, 1, &of_b);
+    step_by_elements(&shape, 0, a);
+    step_by_elements(&shape, 1, b);
+    matmul_float(a->dtype, &of_a, &of_b, y->data, &shape);
   } else if (a->dtype == KD_F16 || a->dtype == KD_BF16) {
     matmul_half(launch, &shape);
   } else {
@@ -243,6 +297,39 @@ CPU_KERNEL(cpu_run_matmul) {
     run_int(&work);
   }
   return KD_OK;
+}
+
+/* Operands that lie otherwise than a product reads them are packed first. */
+CPU_KERNEL(cpu_run_matmul) {
+  (void)self;
+  (void)stream;
+  kd_tensor in[2] = {launch->inputs[0], launch->inputs[1]};
+  void *packed[2] = {NULL, NULL};
+  kd_status status = KD_OK;
+  for (int i = 0; i < 2 && status == KD_OK; i++) {
+    operand unused;
+    if (is_wide(in[i].dtype) ? read_in_place(&in[i], i, &unused)
+                             : !in[i].strides)
+      continue;
+    packed[i] = cpu_host->allocate(cpu_host, in[i].size + 1, 0);
+    if (!packed[i]) {
+      status =
+          FAIL(KD_OUT_OF_MEMORY, "no %llu bytes to pack input %d of MatMul",
+               (unsigned long long)in[i].size, i);
+      continue;
+    }
+    in[i].strides = NULL;
+    in[i].data = packed[i];
+    cpu_spread(&launch->inputs[i], &in[i]);
+  }
+  if (status == KD_OK) {
+    kd_launch inner = *launch;
+    inner.inputs = in;
+    status = matmul(&inner);
+  }
+  for (int i = 0; i < 2; i++)
+    cpu_host->release(cpu_host, packed[i]);
+  return status;
 }
 
 CPU_KERNEL(cpu_run_matmul_integer) {
@@ -312,14 +399,7 @@ static void spread_c(const kd_launch *launch) {
     memset(y->data, 0, y->size);
     return;
   }
-  const kd_tensor *c = &launch->inputs[2];
-  int64_t packed[KD_MAX_RANK];
-  strided space;
-  strided_begin(&space, y->dims, y->rank);
-  strided_packed(y->dims, y->rank, packed);
-  strided_operand(&space, packed);
-  strided_broadcast(&space, c->dims, c->rank);
-  cpu_copy_strided(&space, kd_dtype_size(y->dtype), y->data, c->data);
+  cpu_spread(&launch->inputs[2], y);
 }
 
 /* Types without a BLAS: in double, which holds what 32-bit integers make. */

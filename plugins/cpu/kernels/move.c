@@ -69,28 +69,35 @@ void cpu_copy_strided(strided *space, size_t size, void *to, const void *from) {
                          copy_rows, &work);
 }
 
+void cpu_spread(const kd_tensor *from, const kd_tensor *to) {
+  int64_t packed[KD_MAX_RANK];
+  strided space;
+  strided_begin(&space, to->dims, to->rank);
+  strided_packed(to->dims, to->rank, packed);
+  strided_operand(&space, packed);
+  strided_tensor(&space, from);
+  cpu_copy_strided(&space, kd_dtype_size(to->dtype), to->data, from->data);
+}
+
 /* ---- one source, one target ----------------------------------------------- */
 
-/* Between a packed tensor and one that lies as the view says; `scatter`: that is the
- * target. */
-static void move_view(const view *v, size_t size, bool scatter, void *to,
-                      const void *from) {
+/* A packed tensor from one that lies as the view says. */
+static void gather_view(const view *v, size_t size, void *to,
+                        const void *from) {
   int64_t packed[STRIDED_RANK];
-  size_t skip = (size_t)v->from * size;
   strided space;
   strided_begin(&space, v->dims, v->rank);
   strided_packed(v->dims, v->rank, packed);
-  strided_operand(&space, scatter ? v->strides : packed);
-  strided_operand(&space, scatter ? packed : v->strides);
-  cpu_copy_strided(&space, size, (char *)to + (scatter ? skip : 0),
-                   (const char *)from + (scatter ? 0 : skip));
+  strided_operand(&space, packed);
+  strided_operand(&space, v->strides);
+  cpu_copy_strided(&space, size, to,
+                   (const char *)from + (size_t)v->from * size);
 }
 
 /* The launch's first output from its first input. */
 static kd_status fill_from(const kd_launch *launch, view v) {
   const kd_tensor *y = &launch->outputs[0];
-  move_view(&v, kd_dtype_size(y->dtype), false, y->data,
-            launch->inputs[0].data);
+  gather_view(&v, kd_dtype_size(y->dtype), y->data, launch->inputs[0].data);
   return KD_OK;
 }
 
@@ -106,14 +113,7 @@ CPU_KERNEL(cpu_run_transpose) {
 CPU_KERNEL(cpu_run_expand) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  int64_t packed[KD_MAX_RANK];
-  strided space;
-  strided_begin(&space, y->dims, y->rank);
-  strided_packed(y->dims, y->rank, packed);
-  strided_operand(&space, packed);
-  strided_broadcast(&space, x->dims, x->rank);
-  cpu_copy_strided(&space, kd_dtype_size(y->dtype), y->data, x->data);
+  cpu_spread(&launch->inputs[0], &launch->outputs[0]);
   return KD_OK;
 }
 
@@ -170,11 +170,18 @@ CPU_KERNEL(cpu_run_concat) {
   (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), y->rank);
-  int64_t at = 0;
+  size_t size = kd_dtype_size(y->dtype);
+  int64_t at = 0, packed[KD_MAX_RANK];
+  strided_packed(y->dims, y->rank, packed);
   for (uint32_t i = 0; i < launch->input_count; i++) {
     const kd_tensor *x = &launch->inputs[i];
-    view v = view_part(y->dims, y->rank, axis, at, x->dims[axis]);
-    move_view(&v, kd_dtype_size(y->dtype), true, y->data, x->data);
+    strided space;
+    strided_begin(&space, x->dims, x->rank);
+    strided_operand(&space, packed);
+    strided_tensor(&space, x);
+    cpu_copy_strided(&space, size,
+                     (char *)y->data + (size_t)(at * packed[axis]) * size,
+                     x->data);
     at += x->dims[axis];
   }
   return KD_OK;
@@ -189,7 +196,7 @@ CPU_KERNEL(cpu_run_split) {
   for (uint32_t i = 0; i < launch->output_count; i++) {
     const kd_tensor *y = &launch->outputs[i];
     view v = view_part(x->dims, x->rank, axis, at, y->dims[axis]);
-    move_view(&v, kd_dtype_size(x->dtype), false, y->data, x->data);
+    gather_view(&v, kd_dtype_size(x->dtype), y->data, x->data);
     at += y->dims[axis];
   }
   return KD_OK;

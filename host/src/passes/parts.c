@@ -1,0 +1,277 @@
+/* parts.c - slices, transposes and their kin that kernels read where they lie.
+ *
+ * Where all that read the result are kernels of the device that made its source, and take
+ * strides (KD_KERNEL_STRIDED) and any begin (KD_KERNEL_ANY_OFFSET) where the part has such,
+ * keel::Part stands in the op's place: the source's memory, seen otherwise. What is apart is
+ * read once only, as a copy would be; what is packed, as often as one likes. */
+#include <kd/help.h>
+
+#include "context.h"
+#include "eager/site.h"
+#include "passes/passes.h"
+
+/* Elements of a source: the first one, and how far apart they are. */
+typedef struct part {
+  int64_t offset;
+  uint32_t rank;
+  int64_t strides[KD_MAX_RANK];
+} part;
+
+typedef struct parts {
+  keel_function *function;
+  keel_device *device; /* of nodes that name none */
+  uint32_t values;     /* those that there were before */
+  keel_uses uses;
+} parts;
+
+static const keel_type *type_of(const parts *all, uint32_t value) {
+  const keel_type *type =
+      value < all->values ? all->function->values[value].type : NULL;
+  return type && keel_type_known(type) ? type : NULL;
+}
+
+/* ---- what part it is ------------------------------------------------------------ */
+
+static void pack(part *p, const keel_type *type) {
+  int64_t step = 1;
+  p->offset = 0;
+  p->rank = type->rank;
+  for (uint32_t i = type->rank; i-- > 0; step *= type->dims[i])
+    p->strides[i] = step;
+}
+
+/* Integers of a constant input, at most `room`; -1: it is none. 0 where it is absent. */
+static int64_t ints_of(const parts *all, const keel_node *node, uint32_t input,
+                       int64_t *out_values, uint32_t room) {
+  if (input >= node->input_count || node->inputs[input] == KEEL_ABSENT)
+    return 0;
+  const keel_tensor *tensor =
+      all->function->values[node->inputs[input]].constant;
+  const void *data = tensor ? keel_tensor_host_data(tensor) : NULL;
+  if (!data || tensor->type->rank > 1 ||
+      tensor->type->elements > (int64_t)room ||
+      (tensor->type->dtype != KD_I64 && tensor->type->dtype != KD_I32))
+    return -1;
+  for (int64_t i = 0; i < tensor->type->elements; i++)
+    out_values[i] = tensor->type->dtype == KD_I64 ? ((const int64_t *)data)[i]
+                                                  : ((const int32_t *)data)[i];
+  return tensor->type->elements;
+}
+
+static bool find_transpose(const keel_node *node, const keel_type *in,
+                           part *out) {
+  const int64_t *perm = NULL;
+  part p;
+  int64_t count = keel_attr_ints(node->op, "perm", &perm);
+  pack(&p, in);
+  pack(out, in);
+  for (uint32_t i = 0; i < in->rank; i++)
+    out->strides[i] =
+        p.strides[count >= 0 ? (uint32_t)perm[i] : in->rank - 1 - i];
+  return true;
+}
+
+static bool find_slice(const parts *all, const keel_node *node,
+                       const keel_type *in, part *out) {
+  int64_t values[4][KD_MAX_RANK], counts[4];
+  for (uint32_t i = 0; i < 4; i++) {
+    counts[i] = ints_of(all, node, i + 1, values[i], KD_MAX_RANK);
+    if (counts[i] < 0) return false;
+  }
+  bool axes = node->input_count > 3 && node->inputs[3] != KEEL_ABSENT;
+  bool steps = node->input_count > 4 && node->inputs[4] != KEEL_ABSENT;
+  pack(out, in);
+  for (int64_t i = 0; i < counts[0]; i++) {
+    int64_t axis = axes ? values[2][i] : i, step = steps ? values[3][i] : 1;
+    axis += axis < 0 ? in->rank : 0;
+    int64_t dim = in->dims[axis], start = values[0][i];
+    start += start < 0 ? dim : 0;
+    start = start < 0 ? 0 : start > dim ? dim : start;
+    if (step < 1 || step > dim + 1) return false;
+    out->offset += start * out->strides[axis];
+    out->strides[axis] *= step;
+  }
+  return true;
+}
+
+static bool find_expand(const keel_type *in, const keel_type *to, part *out) {
+  part p;
+  pack(&p, in);
+  out->offset = 0;
+  out->rank = to->rank;
+  for (uint32_t i = 0; i < to->rank; i++) {
+    uint32_t lead = to->rank - in->rank;
+    bool own = to->rank >= in->rank && i >= lead && in->dims[i - lead] != 1;
+    out->strides[i] = own ? p.strides[i - lead] : 0;
+  }
+  return to->rank >= in->rank;
+}
+
+/* One index of a dimension, which goes. */
+static bool find_gather(const parts *all, const keel_node *node,
+                        const keel_type *in, part *out) {
+  int64_t axis = keel_attr_int(node->op, "axis", 0), index = 0;
+  const keel_type *indices = type_of(all, node->inputs[1]);
+  axis += axis < 0 ? in->rank : 0;
+  if (!indices || indices->rank || ints_of(all, node, 1, &index, 1) != 1)
+    return false;
+  index += index < 0 ? in->dims[axis] : 0;
+  if (index < 0 || index >= in->dims[axis]) return false;
+  pack(out, in);
+  out->offset = index * out->strides[axis];
+  out->rank--;
+  for (uint32_t i = (uint32_t)axis; i < out->rank; i++)
+    out->strides[i] = out->strides[i + 1];
+  return true;
+}
+
+static bool is_op(const keel_node *node, const char *name) {
+  return !strcmp(node->op->schema->name, name) &&
+         !strcmp(node->op->schema->domain, "ai.onnx");
+}
+
+/* Output `index` of a node, as a part of its first input. */
+static bool find_part(const parts *all, const keel_node *node, uint32_t index,
+                      part *out) {
+  const keel_type *in = type_of(all, node->inputs[0]),
+                  *to = type_of(all, node->outputs[index]);
+  if (!in || !to || !kd_dtype_size(in->dtype) || !to->elements) return false;
+  if (is_op(node, "Transpose")) return find_transpose(node, in, out);
+  if (is_op(node, "Slice")) return find_slice(all, node, in, out);
+  if (is_op(node, "Expand")) return find_expand(in, to, out);
+  if (is_op(node, "Gather")) return find_gather(all, node, in, out);
+  if (!is_op(node, "Split")) return false;
+  int64_t axis = keel_attr_int(node->op, "axis", 0);
+  axis += axis < 0 ? in->rank : 0;
+  pack(out, in);
+  for (uint32_t i = 0; i < index; i++) {
+    const keel_type *before = type_of(all, node->outputs[i]);
+    if (!before) return false;
+    out->offset += before->dims[axis] * out->strides[axis];
+  }
+  return true;
+}
+
+static bool is_packed(const part *p, const keel_type *type) {
+  int64_t step = 1;
+  for (uint32_t i = type->rank; i-- > 0; step *= type->dims[i])
+    if (type->dims[i] != 1 && p->strides[i] != step) return false;
+  return true;
+}
+
+/* ---- who reads it --------------------------------------------------------------- */
+
+/* The device that a node runs on, and its kernel's flags for an input; NULL: it is no
+ * kernel, reads the input on the host, or can't be told yet. */
+static keel_device *reader_of(const parts *all, const keel_node *node,
+                              uint32_t value, uint32_t *out_flags) {
+  keel_device *wanted = node->device ? node->device : all->device;
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  keel_view view;
+  if (node->op->schema->host || node->region || !wanted) return NULL;
+  bool known = keel_view_make(all->function, node, &view) &&
+               keel_choose_kernel(all->function->context, wanted, &view.node,
+                                  node->name, &device, &def) == KD_OK;
+  keel_view_drop(&view);
+  for (uint32_t i = 0; known && i < node->input_count; i++)
+    if (node->inputs[i] == value && (i >= 32 || (def->host_inputs >> i & 1)))
+      known = false;
+  *out_flags = def ? def->flags : 0;
+  return known ? device : NULL;
+}
+
+/* Whether all readers of a value, which node `maker` makes, are kernels of `device` with
+ * these flags. */
+static bool all_take(const parts *all, uint32_t maker, uint32_t value,
+                     const keel_device *device, uint32_t needed) {
+  uint32_t left = all->uses.counts[value], flags = 0;
+  bool any = left > 0;
+  for (uint32_t i = maker + 1; left && i < all->function->node_count; i++) {
+    const keel_node *node = &all->function->nodes[i];
+    uint32_t own = 0;
+    for (uint32_t k = 0; !node->dead && k < node->input_count; k++)
+      own += node->inputs[k] == value;
+    if (!own) continue;
+    left -= own;
+    if (reader_of(all, node, value, &flags) != device ||
+        (flags & needed) != needed)
+      return false;
+  }
+  return any && !left; /* what is left is an output of the function */
+}
+
+/* Whether an output of node `maker` can be a part. */
+static bool may_be_part(const parts *all, uint32_t maker, uint32_t index,
+                        const keel_device *device) {
+  const keel_node *node = &all->function->nodes[maker];
+  uint32_t value = node->outputs[index], needed = 0;
+  part p;
+  if (value == KEEL_ABSENT || !find_part(all, node, index, &p)) return false;
+  const keel_type *type = type_of(all, value);
+  uint64_t begin = (uint64_t)p.offset * kd_dtype_size(type->dtype);
+  uint32_t alignment = device->space.alignment ? device->space.alignment : 64;
+  if (begin % alignment) needed |= KD_KERNEL_ANY_OFFSET;
+  if (!is_packed(&p, type)) {
+    needed |= KD_KERNEL_STRIDED;
+    if (all->uses.counts[value] > 1) return false;
+  }
+  return all_take(all, maker, value, device, needed);
+}
+
+/* ---- the pass ------------------------------------------------------------------- */
+
+static keel_status add_part(parts *all, uint32_t index, uint32_t output,
+                            keel_device *device) {
+  keel_function *function = all->function;
+  const keel_node *from = &function->nodes[index];
+  uint32_t source = from->inputs[0], value = from->outputs[output];
+  const char *name = from->name;
+  const keel_type *type = function->values[value].type;
+  part p;
+  find_part(all, from, output, &p);
+  const keel_attr attrs[] = {
+      {.name = "offset", .kind = KD_ATTR_INT, .i = p.offset},
+      {.name = "strides",
+       .kind = KD_ATTR_INTS,
+       .ints = p.strides,
+       .count = p.rank}};
+  keel_opdef *op = NULL;
+  keel_node *node = NULL;
+  KEEL_TRY(keel_opdef_create(function->context,
+                             keel_schema_find("keel", "Part"), attrs,
+                             is_packed(&p, type) ? 1 : 2, NULL, &op));
+  KEEL_TRY(
+      keel_function_node(function, op, name, &source, 1, &value, 1, &node));
+  node->device = device;
+  node->part = type;
+  return KD_OK;
+}
+
+static keel_status visit(parts *all, uint32_t index) {
+  const keel_node *node = &all->function->nodes[index];
+  uint32_t flags = 0, outputs = node->output_count;
+  if (!node->input_count || node->inputs[0] == KEEL_ABSENT ||
+      node->blocked_output)
+    return KD_OK;
+  keel_device *device = reader_of(all, node, node->inputs[0], &flags);
+  bool may = device != NULL;
+  for (uint32_t i = 0; may && i < outputs; i++)
+    may = may_be_part(all, index, i, device);
+  if (!may) return KD_OK;
+  for (uint32_t i = 0; i < outputs; i++)
+    KEEL_TRY(add_part(all, index, i, device)); /* may move the nodes */
+  all->function->nodes[index].dead = true;
+  return KD_OK;
+}
+
+keel_status keel_pass_parts(keel_function *function, keel_device *device) {
+  parts all = {
+      .function = function, .device = device, .values = function->value_count};
+  keel_status status = keel_uses_count(function, &all.uses);
+  uint32_t count = function->node_count;
+  for (uint32_t i = 0; status == KD_OK && i < count; i++)
+    if (!function->nodes[i].dead) status = visit(&all, i);
+  keel_uses_drop(&all.uses);
+  return status == KD_OK ? keel_function_sort(function) : status;
+}

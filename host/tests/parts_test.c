@@ -1,0 +1,239 @@
+/* parts_test.c - slices, transposes and their kin that kernels read where they lie: equal
+ * results with and without the pass, in first and later runs, and what stays a copy. */
+#include "context.h"
+#include "exec/plan.h"
+#define WORKERS 2
+#include "with_cpu.h"
+
+enum { TOKENS = 6, HEADS = 2, WIDTH = 4, HIDDEN = HEADS * WIDTH };
+
+static uint32_t parts; /* that the pass made */
+
+static void count_parts(void *unused, const char *pass, const char *text) {
+  (void)unused, (void)pass;
+  parts = 0;
+  for (const char *at = text; (at = strstr(at, "\"keel.Part\"(")); at++)
+    parts++;
+}
+
+static keel_plan *plan_of(keel_program *program, keel_device *device,
+                          bool with_parts) {
+  static const char *const skip = "parts";
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device,
+                                   .skip = &skip,
+                                   .skip_count = !with_parts,
+                                   .watch = with_parts ? count_parts : NULL,
+                                   .watch_pass = "parts"};
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  return plan;
+}
+
+static keel_tensor *pattern(uint32_t rank, const int64_t *dims) {
+  static float data[4096];
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  for (int64_t i = 0; i < count; i++)
+    data[i] = (float)(i * 7 % 23) - 11;
+  keel_tensor *made = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F32, rank, dims, data, &made),
+                   KD_OK);
+  return made;
+}
+
+static void read(keel_plan *plan, keel_tensor *in, float *out, uint64_t bytes) {
+  keel_tensor *got = NULL;
+  assert_int_equal(keel_plan_run(plan, &in, 1, &got, 1), KD_OK);
+  assert_int_equal(keel_tensor_read(got, out, bytes), KD_OK);
+  keel_tensor_release(got);
+}
+
+/* Ends the builder; the results of several runs are those of copies, and the pass made so
+ * many parts. */
+static void compare(keel_builder *builder, keel_device *device, keel_tensor *in,
+                    uint64_t bytes, uint32_t wanted) {
+  float want[512], got[512];
+  keel_program *program = NULL;
+  assert_true(bytes <= sizeof want);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_plan *plan = plan_of(program, device, true),
+            *copies = plan_of(program, device, false);
+  assert_int_equal(parts, wanted);
+  read(copies, in, want, bytes);
+  for (int run = 0; run < 6; run++) {
+    read(plan, in, got, bytes);
+    assert_memory_equal(got, want, bytes);
+  }
+  keel_plan_release(plan);
+  keel_plan_release(copies);
+  keel_program_release(program);
+  keel_tensor_release(in);
+}
+
+static keel_value ints(keel_builder *builder, int64_t count,
+                       const int64_t *data) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_I64, 1, &count, data, &tensor), KD_OK);
+  keel_value made = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return made;
+}
+
+static keel_value one_int(keel_builder *builder, int64_t value) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_I64, 0, NULL, &value, &tensor), KD_OK);
+  keel_value made = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return made;
+}
+
+static keel_value turn(keel_builder *builder, keel_value value, int64_t a,
+                       int64_t b, int64_t c) {
+  const int64_t perm[] = {a, b, c};
+  const keel_attr attr = KEEL_INTS("perm", 3, perm);
+  return keel_builder_op(builder, "Transpose", &attr, 1, &value, 1);
+}
+
+static keel_value input(keel_builder **out_builder, uint32_t rank,
+                        const int64_t *dims) {
+  assert_int_equal(keel_builder_create(context, "parts", out_builder), KD_OK);
+  return keel_builder_input(*out_builder, "x", KD_F32, rank, dims);
+}
+
+static keel_value slice(keel_builder *builder, keel_value value, int64_t axis,
+                        int64_t start, int64_t end, int64_t step) {
+  const keel_value in[] = {value, ints(builder, 1, &start),
+                           ints(builder, 1, &end), ints(builder, 1, &axis),
+                           ints(builder, 1, &step)};
+  return keel_builder_op(builder, "Slice", NULL, 0, in, 5);
+}
+
+/* ---- what becomes a part -------------------------------------------------------- */
+
+/* Heads of attention: queries, keys and values are turned, and no one copied. */
+static void products_read_transposes_where_they_lie(void **state) {
+  (void)state;
+  const int64_t dims[] = {TOKENS, HEADS, WIDTH};
+  keel_builder *builder = NULL;
+  keel_value x = input(&builder, 3, dims);
+  keel_value scores = op(builder, "MatMul", turn(builder, x, 1, 0, 2),
+                         turn(builder, x, 1, 2, 0));
+  keel_value y = op(builder, "MatMul", scores,
+                    turn(builder, op(builder, "Neg", x, KEEL_ABSENT), 1, 0, 2));
+  keel_builder_output(builder, "y", y);
+  compare(builder, NULL, pattern(3, dims),
+          sizeof(float) * HEADS * TOKENS * WIDTH, 3);
+}
+
+static void slices_begin_anywhere(void **state) {
+  (void)state;
+  const int64_t dims[] = {5, 7};
+  keel_builder *builder = NULL;
+  keel_value x = input(&builder, 2, dims);
+  keel_value rows =
+      slice(builder, x, 0, 1, 4, 1); /* packed: a part has a part */
+  keel_value columns =
+      slice(builder, x, 1, -6, 100, 2); /* a copy: Slice reads it */
+  keel_value part = slice(builder, columns, 0, 2, 5, 1);
+  keel_value sum = op(builder, "Add", slice(builder, rows, 1, 0, 3, 1), part);
+  keel_builder_output(builder, "y", op(builder, "Mul", sum, sum));
+  compare(builder, NULL, pattern(2, dims), sizeof(float) * 9, 3);
+}
+
+static void split_expand_and_gather_are_parts(void **state) {
+  (void)state;
+  const int64_t dims[] = {4, 6}, sizes[] = {1, 5}, wide[] = {3, 4, 5};
+  const keel_attr axis = KEEL_INT("axis", 1), first = KEEL_INT("axis", 0);
+  keel_builder *builder = NULL;
+  keel_value x = input(&builder, 2, dims), pieces[2];
+  const keel_value in[] = {x, ints(builder, 2, sizes)};
+  assert_int_equal(
+      keel_builder_op_n(builder, "Split", &axis, 1, in, 2, pieces, 2), KD_OK);
+  keel_value sum = op(builder, "Add", pieces[1], pieces[0]); /* 4 x 5 */
+  const keel_value up[] = {pieces[1], ints(builder, 3, wide)};
+  const keel_value other[] = {op(builder, "Neg", sum, KEEL_ABSENT), up[1]};
+  keel_value all =
+      op(builder, "Mul", keel_builder_op(builder, "Expand", NULL, 0, up, 2),
+         keel_builder_op(builder, "Expand", NULL, 0, other, 2));
+  const keel_value which[] = {all, one_int(builder, -2)};
+  keel_value one = keel_builder_op(builder, "Gather", &first, 1, which, 2);
+  keel_builder_output(builder, "y", op(builder, "Max", one, sum));
+  /* pieces[1] is apart and read more than once: both pieces are copies */
+  compare(builder, NULL, pattern(2, dims), sizeof(float) * 4 * 5, 3);
+}
+
+/* ---- what stays a copy ------------------------------------------------------------ */
+
+static void outputs_and_views_are_no_parts(void **state) {
+  (void)state;
+  const int64_t dims[] = {2, 3, 4}, flat[] = {24};
+  keel_builder *builder = NULL;
+  keel_value x = input(&builder, 3, dims);
+  keel_value y =
+      op(builder, "Reshape", turn(builder, x, 2, 0, 1), ints(builder, 1, flat));
+  keel_builder_output(builder, "y", y);
+  compare(builder, NULL, pattern(3, dims), sizeof(float) * 24, 0);
+
+  x = input(&builder, 3, dims);
+  keel_builder_output(builder, "y", turn(builder, x, 2, 0, 1));
+  compare(builder, NULL, pattern(3, dims), sizeof(float) * 24, 0);
+}
+
+static void kernels_without_strides_get_copies(void **state) {
+  (void)state;
+  const int64_t dims[] = {4, 6};
+  keel_builder *builder = NULL;
+  keel_value x = input(&builder, 2, dims);
+  keel_value y =
+      op(builder, "Softmax", slice(builder, x, 1, 1, 4, 1), KEEL_ABSENT);
+  keel_builder_output(builder, "y", y);
+  compare(builder, NULL, pattern(2, dims), sizeof(float) * 12, 0);
+
+  x = input(&builder, 2, dims); /* what is packed begins anywhere */
+  y = op(builder, "Softmax", slice(builder, x, 0, 1, 3, 1), KEEL_ABSENT);
+  keel_builder_output(builder, "y", y);
+  compare(builder, NULL, pattern(2, dims), sizeof(float) * 12, 1);
+}
+
+/* A result must not go where a part of other strides lies. */
+static void a_part_is_not_overwritten(void **state) {
+  (void)state;
+  const int64_t dims[] = {3, 4, 4};
+  keel_builder *builder = NULL;
+  keel_value x = input(&builder, 3, dims);
+  keel_value own = op(builder, "Neg", x, KEEL_ABSENT);
+  keel_value y = op(builder, "Abs", turn(builder, own, 0, 2, 1), KEEL_ABSENT);
+  y = op(builder, "Neg", y, KEEL_ABSENT);
+  keel_builder_output(builder, "y", y);
+  compare(builder, NULL, pattern(3, dims), sizeof(float) * 48, 1);
+}
+
+static void programs_from_outside_have_no_parts(void **state) {
+  (void)state;
+  const int64_t dims[] = {4};
+  const keel_attr offset = KEEL_INT("offset", 1000);
+  keel_tensor *in = pattern(1, dims), *out = NULL;
+  assert_int_equal(
+      keel_call(context, "keel::Part", &offset, 1, &in, 1, &out, 1),
+      KD_INVALID_ARGUMENT);
+  assert_non_null(strstr(keel_message(), "only plans make parts"));
+  keel_tensor_release(in);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(products_read_transposes_where_they_lie),
+      cmocka_unit_test(slices_begin_anywhere),
+      cmocka_unit_test(split_expand_and_gather_are_parts),
+      cmocka_unit_test(outputs_and_views_are_no_parts),
+      cmocka_unit_test(kernels_without_strides_get_copies),
+      cmocka_unit_test(a_part_is_not_overwritten),
+      cmocka_unit_test(programs_from_outside_have_no_parts),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
