@@ -18,11 +18,11 @@ static void count_parts(void *unused, const char *pass, const char *text) {
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,
                           bool with_parts) {
-  static const char *const skip = "parts";
+  static const char *const skip[] = {"regions", "parts"};
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device,
-                                   .skip = &skip,
-                                   .skip_count = !with_parts,
+                                   .skip = skip,
+                                   .skip_count = with_parts ? 1 : 2,
                                    .watch = with_parts ? count_parts : NULL,
                                    .watch_pass = "parts"};
   keel_plan *plan = NULL;
@@ -30,13 +30,13 @@ static keel_plan *plan_of(keel_program *program, keel_device *device,
   return plan;
 }
 
-static keel_tensor *pattern(uint32_t rank, const int64_t *dims) {
+static keel_tensor *pattern(uint32_t rank, const int64_t *dims, int seed) {
   static float data[4096];
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   for (int64_t i = 0; i < count; i++)
-    data[i] = (float)(i * 7 % 23) - 11;
+    data[i] = (float)(i * 7 % (23 + seed)) - 11;
   keel_tensor *made = NULL;
   assert_int_equal(keel_tensor_create(context, KD_F32, rank, dims, data, &made),
                    KD_OK);
@@ -50,27 +50,30 @@ static void read(keel_plan *plan, keel_tensor *in, float *out, uint64_t bytes) {
   keel_tensor_release(got);
 }
 
-/* Ends the builder; the results of several runs are those of copies, and the pass made so
- * many parts. */
-static void compare(keel_builder *builder, keel_device *device, keel_tensor *in,
-                    uint64_t bytes, uint32_t wanted) {
-  float want[512], got[512];
+/* Ends the builder; the results of several runs, with inputs of two tensors in turn, are
+ * those of copies, and the pass made so many parts. */
+static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
+                    const int64_t *dims, uint64_t bytes, uint32_t wanted) {
+  float want[2][128], got[128];
+  keel_tensor *in[] = {pattern(rank, dims, 0), pattern(rank, dims, 6)};
   keel_program *program = NULL;
-  assert_true(bytes <= sizeof want);
+  assert_true(bytes <= sizeof got);
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
   keel_builder_destroy(builder);
   keel_plan *plan = plan_of(program, device, true),
             *copies = plan_of(program, device, false);
   assert_int_equal(parts, wanted);
-  read(copies, in, want, bytes);
-  for (int run = 0; run < 6; run++) {
-    read(plan, in, got, bytes);
-    assert_memory_equal(got, want, bytes);
+  read(copies, in[0], want[0], bytes);
+  read(copies, in[1], want[1], bytes);
+  for (int run = 0; run < 10; run++) {
+    read(plan, in[run % 2], got, bytes);
+    assert_memory_equal(got, want[run % 2], bytes);
   }
   keel_plan_release(plan);
   keel_plan_release(copies);
   keel_program_release(program);
-  keel_tensor_release(in);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
 }
 
 static keel_value ints(keel_builder *builder, int64_t count,
@@ -90,6 +93,12 @@ static keel_value one_int(keel_builder *builder, int64_t value) {
   keel_value made = keel_builder_constant(builder, tensor);
   keel_tensor_release(tensor);
   return made;
+}
+
+/* One row of the first dimension. */
+static keel_value row(keel_builder *builder, keel_value value, int64_t index) {
+  const keel_value in[] = {value, one_int(builder, index)};
+  return keel_builder_op(builder, "Gather", NULL, 0, in, 2);
 }
 
 static keel_value turn(keel_builder *builder, keel_value value, int64_t a,
@@ -126,8 +135,7 @@ static void products_read_transposes_where_they_lie(void **state) {
   keel_value y = op(builder, "MatMul", scores,
                     turn(builder, op(builder, "Neg", x, KEEL_ABSENT), 1, 0, 2));
   keel_builder_output(builder, "y", y);
-  compare(builder, NULL, pattern(3, dims),
-          sizeof(float) * HEADS * TOKENS * WIDTH, 3);
+  compare(builder, NULL, 3, dims, sizeof(float) * HEADS * TOKENS * WIDTH, 3);
 }
 
 static void slices_begin_anywhere(void **state) {
@@ -142,13 +150,13 @@ static void slices_begin_anywhere(void **state) {
   keel_value part = slice(builder, columns, 0, 2, 5, 1);
   keel_value sum = op(builder, "Add", slice(builder, rows, 1, 0, 3, 1), part);
   keel_builder_output(builder, "y", op(builder, "Mul", sum, sum));
-  compare(builder, NULL, pattern(2, dims), sizeof(float) * 9, 3);
+  compare(builder, NULL, 2, dims, sizeof(float) * 9, 3);
 }
 
 static void split_expand_and_gather_are_parts(void **state) {
   (void)state;
   const int64_t dims[] = {4, 6}, sizes[] = {1, 5}, wide[] = {3, 4, 5};
-  const keel_attr axis = KEEL_INT("axis", 1), first = KEEL_INT("axis", 0);
+  const keel_attr axis = KEEL_INT("axis", 1);
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 2, dims), pieces[2];
   const keel_value in[] = {x, ints(builder, 2, sizes)};
@@ -160,11 +168,61 @@ static void split_expand_and_gather_are_parts(void **state) {
   keel_value all =
       op(builder, "Mul", keel_builder_op(builder, "Expand", NULL, 0, up, 2),
          keel_builder_op(builder, "Expand", NULL, 0, other, 2));
-  const keel_value which[] = {all, one_int(builder, -2)};
-  keel_value one = keel_builder_op(builder, "Gather", &first, 1, which, 2);
-  keel_builder_output(builder, "y", op(builder, "Max", one, sum));
+  keel_builder_output(builder, "y",
+                      op(builder, "Max", row(builder, all, -2), sum));
   /* pieces[1] is apart and read more than once: both pieces are copies */
-  compare(builder, NULL, pattern(2, dims), sizeof(float) * 4 * 5, 3);
+  compare(builder, NULL, 2, dims, sizeof(float) * 4 * 5, 3);
+}
+
+/* ---- other devices ------------------------------------------------------------- */
+
+/* Ops on parts of the input and of a value, enough of them to be recorded. */
+static void try_device(const char *plugin, uint32_t wanted) {
+  static const char *const option = "cpu.regions=off";
+  const char *paths[] = {CPU_PLUGIN, plugin};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = paths,
+                                      .plugin_count = 2,
+                                      .options = &option,
+                                      .option_count = 1,
+                                      .workers = KEEL_NO_WORKERS};
+  const int64_t dims[] = {5, 7};
+  keel_context *cpu = context;
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  keel_device *device = keel_device_at(context, 1);
+  if (device) {
+    keel_builder *builder = NULL;
+    keel_value x = input(&builder, 2, dims);
+    keel_value a = op(builder, "Add", row(builder, x, 1), row(builder, x, 2));
+    const int64_t perm[] = {1, 0}, column[] = {7, 1};
+    const keel_attr turned = KEEL_INTS("perm", 2, perm);
+    keel_value t = op(builder, "Abs",
+                      keel_builder_op(builder, "Transpose", &turned, 1, &x, 1),
+                      KEEL_ABSENT); /* 7 x 5 */
+    keel_value b = op(builder, "Add", row(builder, t, 3), row(builder, t, -1));
+    a = op(builder, "Reshape", a, ints(builder, 2, column));
+    keel_builder_output(builder, "y", op(builder, "Add", a, b));
+    compare(builder, device, 2, dims, sizeof(float) * 35, wanted);
+  } else {
+    print_message("no device: %s\n", plugin);
+  }
+  keel_close(context);
+  context = cpu;
+}
+
+/* Recordings are put to the next input's memory, or made anew. */
+static void recorded_steps_read_parts(void **state) {
+  (void)state;
+#ifdef SIM_PLUGIN
+  try_device(SIM_PLUGIN, 5);
+#endif
+}
+
+static void gpus_read_parts_that_are_packed(void **state) {
+  (void)state;
+  try_device(OPENCL_PLUGIN, 4);
+  try_device(VULKAN_PLUGIN, 4);
 }
 
 /* ---- what stays a copy ------------------------------------------------------------ */
@@ -177,11 +235,11 @@ static void outputs_and_views_are_no_parts(void **state) {
   keel_value y =
       op(builder, "Reshape", turn(builder, x, 2, 0, 1), ints(builder, 1, flat));
   keel_builder_output(builder, "y", y);
-  compare(builder, NULL, pattern(3, dims), sizeof(float) * 24, 0);
+  compare(builder, NULL, 3, dims, sizeof(float) * 24, 0);
 
   x = input(&builder, 3, dims);
   keel_builder_output(builder, "y", turn(builder, x, 2, 0, 1));
-  compare(builder, NULL, pattern(3, dims), sizeof(float) * 24, 0);
+  compare(builder, NULL, 3, dims, sizeof(float) * 24, 0);
 }
 
 static void kernels_without_strides_get_copies(void **state) {
@@ -192,12 +250,12 @@ static void kernels_without_strides_get_copies(void **state) {
   keel_value y =
       op(builder, "Softmax", slice(builder, x, 1, 1, 4, 1), KEEL_ABSENT);
   keel_builder_output(builder, "y", y);
-  compare(builder, NULL, pattern(2, dims), sizeof(float) * 12, 0);
+  compare(builder, NULL, 2, dims, sizeof(float) * 12, 0);
 
   x = input(&builder, 2, dims); /* what is packed begins anywhere */
   y = op(builder, "Softmax", slice(builder, x, 0, 1, 3, 1), KEEL_ABSENT);
   keel_builder_output(builder, "y", y);
-  compare(builder, NULL, pattern(2, dims), sizeof(float) * 12, 1);
+  compare(builder, NULL, 2, dims, sizeof(float) * 12, 1);
 }
 
 /* A result must not go where a part of other strides lies. */
@@ -210,14 +268,14 @@ static void a_part_is_not_overwritten(void **state) {
   keel_value y = op(builder, "Abs", turn(builder, own, 0, 2, 1), KEEL_ABSENT);
   y = op(builder, "Neg", y, KEEL_ABSENT);
   keel_builder_output(builder, "y", y);
-  compare(builder, NULL, pattern(3, dims), sizeof(float) * 48, 1);
+  compare(builder, NULL, 3, dims, sizeof(float) * 48, 1);
 }
 
 static void programs_from_outside_have_no_parts(void **state) {
   (void)state;
   const int64_t dims[] = {4};
   const keel_attr offset = KEEL_INT("offset", 1000);
-  keel_tensor *in = pattern(1, dims), *out = NULL;
+  keel_tensor *in = pattern(1, dims, 0), *out = NULL;
   assert_int_equal(
       keel_call(context, "keel::Part", &offset, 1, &in, 1, &out, 1),
       KD_INVALID_ARGUMENT);
@@ -230,6 +288,8 @@ int main(void) {
       cmocka_unit_test(products_read_transposes_where_they_lie),
       cmocka_unit_test(slices_begin_anywhere),
       cmocka_unit_test(split_expand_and_gather_are_parts),
+      cmocka_unit_test(recorded_steps_read_parts),
+      cmocka_unit_test(gpus_read_parts_that_are_packed),
       cmocka_unit_test(outputs_and_views_are_no_parts),
       cmocka_unit_test(kernels_without_strides_get_copies),
       cmocka_unit_test(a_part_is_not_overwritten),

@@ -201,6 +201,7 @@ void fam_run_begin(kd_device *device, uint64_t correlation) {
 const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {
 #define FAM_OP(space, name, set, out, host, forward, kind, function) \
   {.struct_size = sizeof(kd_kernel_def),                             \
+   .flags = KD_KERNEL_ANY_OFFSET,                                    \
    .domain = space,                                                  \
    .op = #name,                                                      \
    .input_types = {set},                                             \
