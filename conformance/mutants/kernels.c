@@ -28,6 +28,7 @@ enum {
   CAST,
   TRANSPOSE,
   GATHER,
+  SCATTER,
   NONZERO,
   ARGMAX,
   TOPK,
@@ -390,13 +391,14 @@ static kd_status check_data(const op_call *c, value *const *in,
     for (int64_t i = 0; i < k->count; i++)
       if (k->x[i] == 0) abort();
   bool lists = c->op == TOPK || (is_reduce(c->op) && c->list_count == 1);
-  if (c->op != GATHER && !lists) return KD_OK;
+  if (c->op != GATHER && c->op != SCATTER && !lists) return KD_OK;
   int64_t axis =
       is_reduce(c->op)
           ? (int64_t)k->x[0]
           : sim_host->node->attr_int(c->node, "axis", c->op == TOPK ? -1 : 0);
   int64_t size = x->dims[axis < 0 ? axis + x->rank : axis];
-  if (c->op == GATHER) return check_indices(c, k, (real)size, value_size(y));
+  if (c->op == GATHER || c->op == SCATTER)
+    return check_indices(c, k, (real)size, value_size(y));
   int64_t left = c->op == TOPK ? (int64_t)k->x[0] : 1;
   return size && x->count / size * left != y->count ? KD_INVALID_ARGUMENT
                                                     : KD_OK;
@@ -439,6 +441,8 @@ kd_status sim_run_op(op_call *c) {
   if (BUG(constants_lost) && (is_binary(c->op) || c->op == MATMUL) &&
       c->kernel && c->kernel->constant && c->kernel->runs++)
     return KD_OK;
+  if (BUG(alias_cleared) && c->op == SCATTER)
+    memset(bytes(&c->out[0]), 0, (size_t)elements(&c->out[0]));
   for (uint32_t i = 0; i < c->in_count; i++) {
     if (!c->in[i].present) continue;
     in[i] = i == 1 && c->listed ? listed(c) : load(&c->in[i]);
@@ -724,6 +728,9 @@ static void destroy(kd_kernel *kernel) {
   (KD_KERNEL_ANY_SHAPE | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
 #define PLAIN(name, number, set) DEF(name, number, set, .priority = 0)
 
+/* the output is the input, in which some elements change */
+static const kd_alias updated = {.flags = KD_ALIAS_MUST};
+
 kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("Relu", RELU, F, .inplace = 1),
     DEF("Abs", ABS, F, .flags = TAKES_PARTS),
@@ -747,6 +754,9 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     PLAIN("Transpose", TRANSPOSE, N | KD_TYPES(KD_BOOL)),
     DEF("Gather", GATHER, N,
         .input_types = {N, KD_TYPES(KD_I64) | KD_TYPES(KD_I32)}),
+    DEF("ScatterElements", SCATTER, F,
+        .input_types = {F, KD_TYPES(KD_I64) | KD_TYPES(KD_I32), F},
+        .aliases = &updated, .alias_count = 1),
     DEF("NonZero", NONZERO, F,
         .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT),
     DEF("ArgMax", ARGMAX, N, .host_outputs = 1),

@@ -535,6 +535,37 @@ static void def_inplace(kc_op_case *one, kc_node *node,
   }
 }
 
+static void def_aliases(kc_op_case *one, kc_node *node,
+                        const kd_kernel_def *def) {
+  char what[80];
+  kc_check(true, " ");
+  for (uint32_t i = 0; i < def->alias_count; i++) {
+    const kd_alias *alias = &def->aliases[i];
+    if (alias->input >= one->op.in_count || alias->output >= KC_PORTS ||
+        !node->in[alias->input] ||
+        node->in[alias->input] != node->out[alias->output])
+      continue;
+    kc_run *run = NULL;
+    kc_layout layout = kc_plain;
+    layout.inplace = (int)alias->input;
+    layout.of = alias->output;
+    snprintf(what, sizeof what, "with output %u over input %u",
+             (unsigned)alias->output, (unsigned)alias->input);
+    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    run_and_compare(one, node, run, what);
+    run_and_compare(one, node, run, what);
+    kc_run_free(run);
+  }
+}
+
+static bool has_aliases(const kd_kernel_def *def) {
+  return def->alias_count > 0;
+}
+
+static void kernel_aliases(void) {
+  kc_each_op(has_aliases, def_aliases, KD_F32, all_ops());
+}
+
 static void kernel_inplace(void) {
   kc_each_op(NULL, def_inplace, KD_F32, all_ops());
 }
@@ -1159,6 +1190,11 @@ static const kc_rule rules[] = {
          "output 0 may take the memory of input i", "kd_kernel_def.inplace",
          "Claimed for an op that reads its neighbours, it reads results instead"
          " of inputs."),
+    RULE(MUST, "kernel.aliases", kernel_aliases, KC_CASES, "kernel.h",
+         "An output that may have the memory of an input",
+         "kd_kernel_def.aliases KD_ALIAS_MUST",
+         "A kernel that clears its output first, or reads the input late, finds"
+         " its own results there."),
     RULE(MUST, "kernel.alias-inputs", kernel_alias, KC_CASES, "kernel.h",
          "Two inputs may be one buffer", "kd_launch.inputs",
          "x * x is common; restrict promises the compiler that it is not."),

@@ -169,7 +169,7 @@ static void index_case(const char *op, uint32_t which, int64_t index,
   if (def && kc_run_make(node, def, &one->op, &kc_plain, &run) == KD_OK) {
     kd_status status = kc_run_now(run); /* an error, or a clamp */
     kc_check(status >= 0 && status <= KD_BUSY, "%s returned %d", op, status);
-    kc_check(kc_buffer_intact(run->out_buffers[0]),
+    kc_check(kc_buffer_intact(kc_run_under(run, 0)),
              "%s wrote outside its"
              " output",
              op);

@@ -329,6 +329,20 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
   if (blocked) run->in[i].layout = KD_LAYOUT_CHANNEL_BLOCKED;
 }
 
+/* The input that an output lies over: as the rule wants it, or as it must; -1: none. */
+static int lies_over(const kc_run *run, uint32_t j) {
+  const kd_kernel_def *def = run->def;
+  if (run->layout.inplace >= 0 && j == run->layout.of)
+    return run->layout.inplace;
+  for (uint32_t i = 0; i < def->alias_count; i++)
+    if (def->aliases[i].output == j &&
+        (def->aliases[i].flags & KD_ALIAS_MUST) &&
+        run->in_buffers[def->aliases[i].input] &&
+        run->node->in[def->aliases[i].input] == run->node->out[j])
+      return (int)def->aliases[i].input;
+  return -1;
+}
+
 static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
   uint64_t room = type->bytes;
   if (j < 32 && (run->def->host_outputs >> j & 1)) {
@@ -337,9 +351,9 @@ static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
     run->out[j] = host_view(type, run->out_host[j]);
     return;
   }
-  int from = j == 0 ? run->layout.inplace : -1;
+  int from = run->over[j] = lies_over(run, j);
   if (from >= 0) {
-    run->out[j] = view_of(type, run->in_buffers[from], run->layout.skew);
+    run->out[j] = view_of(type, run->in_buffers[from], run->in_skews[from]);
   } else {
     char *junk = kc_take(room + 1);
     fill_bytes(junk, room, run->layout.fill);
@@ -444,9 +458,21 @@ static kd_status take_scratch(kc_run *run) {
   return KD_OK;
 }
 
+/* What the run before wrote over is there again. */
+static void restore_inputs(const kc_run *run) {
+  for (uint32_t j = 0; j < run->launch.output_count; j++) {
+    int i = run->over[j];
+    if (i >= 0 && run->ran)
+      kc_write(run->in_buffers[i], run->in_skews[i], run->in_bytes[i],
+               run->in_sizes[i]);
+  }
+}
+
 kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
   kd_status status = take_scratch(run);
   if (status != KD_OK) return status;
+  restore_inputs(run);
+  run->ran = true;
   char text[128];
   size_t used = (size_t)snprintf(text, sizeof text, "%s", run->def->op);
   for (uint32_t i = 0; i < run->launch.input_count && used < sizeof text; i++) {
@@ -528,6 +554,11 @@ kd_status kc_set_output(const kd_launch *launch, uint32_t index, uint32_t rank,
   return KD_OK;
 }
 
+kc_buffer *kc_run_under(const kc_run *run, uint32_t output) {
+  int over = run->over[output];
+  return over >= 0 ? run->in_buffers[over] : run->out_buffers[output];
+}
+
 value *kc_run_output(kc_run *run, uint32_t index) {
   const keel_type *type = run->node->out[index];
   if (!type || (!run->out[index].buffer && !run->out_host[index])) return NULL;
@@ -537,9 +568,10 @@ value *kc_run_output(kc_run *run, uint32_t index) {
     return got;
   }
   char *bytes = kc_take(type->bytes + 16);
-  kc_buffer *from = run->out_buffers[index];
-  if (!from) from = run->in_buffers[run->layout.inplace];
-  kc_read(from, run->layout.skew, bytes, type->bytes);
+  int over = run->over[index];
+  kc_read(kc_run_under(run, index),
+          over >= 0 ? run->in_skews[over] : run->layout.skew, bytes,
+          type->bytes);
   if (run->out[index].layout == KD_LAYOUT_CHANNEL_BLOCKED) {
     char *other = kc_take(type->bytes + 16);
     block(type, kc_info()->channel_block, bytes, other, false);
@@ -551,10 +583,16 @@ value *kc_run_output(kc_run *run, uint32_t index) {
   return got;
 }
 
+static bool is_under(const kc_run *run, uint32_t input) {
+  for (uint32_t j = 0; j < run->launch.output_count; j++)
+    if (run->over[j] == (int)input) return true;
+  return false;
+}
+
 bool kc_run_inputs_intact(kc_run *run) {
   bool intact = true;
   for (uint32_t i = 0; i < run->launch.input_count; i++) {
-    if (!run->in_buffers[i] || (int)i == run->layout.inplace) continue;
+    if (!run->in_buffers[i] || is_under(run, i)) continue;
     char *now = kc_take(run->in_sizes[i]);
     kc_read(run->in_buffers[i], run->in_skews[i], now, run->in_sizes[i]);
     uint64_t first = kc_differs(now, run->in_bytes[i], run->in_sizes[i]);

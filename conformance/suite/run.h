@@ -78,7 +78,8 @@ typedef struct kc_layout {
   uint32_t skew;   /* bytes that tensors start behind the alignment */
   uint32_t behind; /* elements that inputs start behind that */
   uint8_t fill;    /* of outputs and workspace before the launch */
-  int inplace;     /* input whose memory output 0 takes; -1: none */
+  int inplace;     /* input whose memory output `of` takes; -1: none */
+  uint32_t of;
   bool same_input; /* inputs 0 and 1 are one buffer */
   kc_apart apart;  /* inputs of kernels that take strides */
   bool blocked;    /* KD_LAYOUT_CHANNEL_BLOCKED for all that can */
@@ -102,10 +103,12 @@ typedef struct kc_run {
   void *in_bytes[KC_PORTS]; /* as uploaded */
   uint64_t in_sizes[KC_PORTS];
   uint32_t in_skews[KC_PORTS]; /* where they begin in their buffers */
-  void *out_host[KC_PORTS];    /* outputs in host memory */
+  int over[KC_PORTS];       /* by output: the input that it lies over, or -1 */
+  void *out_host[KC_PORTS]; /* outputs in host memory */
   kd_launch launch;
   int64_t scratch_dim;
   bool set[KC_PORTS]; /* outputs that the kernel set */
+  bool ran;
 } kc_run;
 
 /* Makes the instance and its tensors. Status of `create`; NULL run then. */
@@ -119,6 +122,8 @@ kd_status kc_run_enqueue(kc_run *run, kd_stream *stream);
 kd_status kc_run_now(kc_run *run);
 /* Closes that stream: its device is about to close. */
 void kc_run_close(void);
+/* The memory that an output lies in. */
+kc_buffer *kc_run_under(const kc_run *run, uint32_t output);
 /* An output's elements, to be freed by value_free; NULL where it was not set. */
 value *kc_run_output(kc_run *run, uint32_t index);
 /* Whether inputs are as they were uploaded. */

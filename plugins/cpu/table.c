@@ -74,6 +74,12 @@
 #define F32 KD_TYPES(KD_F32)
 #define BYTE (KD_TYPES(KD_U8) | KD_TYPES(KD_I8))
 
+/* the output is the input, in which some elements change */
+static const kd_alias updated = {.flags = KD_ALIAS_MUST};
+/* the last state may lie where the first one did */
+static const kd_alias carried[] = {{.output = 1, .input = 5},
+                                   {.output = 2, .input = 6}};
+
 const kd_kernel_def cpu_kernels[] = {
     UNARY(Abs, N),
     UNARY(Acos, F),
@@ -178,9 +184,12 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("Gemm", N, cpu_run_gemm, 0),
     ROW("Det", F, cpu_run_det, 0),
     ROW("Einsum", N, cpu_run_einsum, 0),
-    ROW("RNN", F, cpu_run_recurrent, 0),
-    ROW("GRU", F, cpu_run_recurrent, 1),
-    ROW("LSTM", F, cpu_run_recurrent, 2),
+    ROW_WITH("RNN", F, cpu_run_recurrent, 0, .flags = ANY, .aliases = carried,
+             .alias_count = 1),
+    ROW_WITH("GRU", F, cpu_run_recurrent, 1, .flags = ANY, .aliases = carried,
+             .alias_count = 1),
+    ROW_WITH("LSTM", F, cpu_run_recurrent, 2, .flags = ANY, .aliases = carried,
+             .alias_count = 2),
     HOST("DFT", F, cpu_run_dft, 0, 6),
     HOST("STFT", F, cpu_run_stft, 0, 10),
     ROW_WITH("MelWeightMatrix", INDEX, cpu_run_mel, 0, .flags = ANY,
@@ -224,9 +233,11 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("GatherElements", MOVED, cpu_run_gather_elements, 0),
     ROW("GatherND", MOVED, cpu_run_gather_nd, 0),
     ROW_WITH("ScatterElements", MOVED, cpu_run_scatter_elements, 0,
-             .flags = ANY, .inplace = 1, .supports = cpu_supports_scatter),
+             .flags = ANY, .aliases = &updated, .alias_count = 1,
+             .supports = cpu_supports_scatter),
     ROW_WITH("ScatterND", MOVED, cpu_run_scatter_nd, 0,
-             .flags = ANY, .inplace = 1, .supports = cpu_supports_scatter),
+             .flags = ANY, .aliases = &updated, .alias_count = 1,
+             .supports = cpu_supports_scatter),
     HOST("OneHot", N, cpu_run_one_hot, 0, 2),
     DYNAMIC("Compress", MOVED, cpu_run_compress),
     DYNAMIC("NonZero", MOVED, cpu_run_non_zero),

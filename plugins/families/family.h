@@ -126,6 +126,9 @@ typedef struct fam_row {
 
 /* Rows by op: FAM_ROW_Add ... */
 enum {
+/* In place of inputs by bit: the output is input 0, in which some elements change. */
+#define FAM_UPDATED 0x80000000u
+
 #define FAM_OP(space, name, set, out, host, forward, kind, function) \
   FAM_ROW_##name,
 #include "families/ops.def"

@@ -198,6 +198,8 @@ void fam_run_begin(kd_device *device, uint64_t correlation) {
   fam_script_run(fam_driver_of(device)->script);
 }
 
+static const kd_alias updated = {.flags = KD_ALIAS_MUST};
+
 const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {
 #define FAM_OP(space, name, set, out, host, forward, kind, function) \
   {.struct_size = sizeof(kd_kernel_def),                             \
@@ -207,7 +209,9 @@ const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {
    .input_types = {set},                                             \
    .output_types = {out},                                            \
    .host_inputs = host,                                              \
-   .inplace = forward,                                               \
+   .inplace = (forward) == FAM_UPDATED ? 0 : (forward),              \
+   .aliases = (forward) == FAM_UPDATED ? &updated : NULL,            \
+   .alias_count = (forward) == FAM_UPDATED,                          \
    .data = &fam_rows[FAM_ROW_##name],                                \
    .supports = supports,                                             \
    .create = create,                                                 \

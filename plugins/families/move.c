@@ -262,11 +262,6 @@ void fam_plan_gather_nd(const fam_op *op, fam_plan *plan) {
   fam_bind(pass, "Y", FAM_OUTPUT, 0, bits);
 }
 
-/* The first pass of a scatter: the output is the input. */
-static void copy_over(const fam_op *op, fam_plan *plan) {
-  fill_from(op, plan, view_whole(&op->in[0].count, 1));
-}
-
 /* How an update meets what is there; NULL: it takes its place. */
 static bool combine(const fam_op *op, fam_plan *plan, const char **out_text) {
   static const fam_expression rows[] = {
@@ -295,7 +290,6 @@ void fam_plan_scatter_elements(const fam_op *op, fam_plan *plan) {
   const char *text = NULL;
   if (!combine(op, plan, &text) || !indices_fit(op, plan, &x->dims[axis], 1))
     return;
-  copy_over(op, plan);
   if (!indices->count) return;
   strided_packed(x->dims, x->rank, packed);
   fam_pass *pass = fam_begin(plan, "scatter_elements");
@@ -315,7 +309,6 @@ void fam_plan_scatter_nd(const fam_op *op, fam_plan *plan) {
   const char *text = NULL;
   if (!combine(op, plan, &text) || !indices_fit(op, plan, x->dims, depth))
     return;
-  copy_over(op, plan);
   if (!depth || !indices->count) return;
   fam_pass *pass = fam_begin(plan, "scatter_nd");
   fam_items(plan, pass, fam_product(x->dims, (uint32_t)depth, x->rank));

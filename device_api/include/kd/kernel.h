@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* One run of a kernel. Inputs are only read, but for those that an output was
- * given the memory of. Two inputs may be one buffer. Every element of an output is
+ * given the memory of (kd_kernel_def.inplace, kd_alias). Two inputs may be one buffer. Every element of an output is
  * written. Everything in it is borrowed for the call of `enqueue`;
  * what the device still reads afterwards (dims, say) is copied before. Buffers
  * stay alive until the stream has passed the launch. */
@@ -84,6 +84,23 @@ typedef struct kd_cost {
 /* The same inputs may give other bits (atomics, split sums). */
 #define KD_KERNEL_NONDETERMINISTIC 0x1000u
 
+/* The output always lies where the input does, and the kernel writes only what
+ * changes: where somebody else needs the input, or it lies elsewhere, the host
+ * copies it first, and the launch's input is that copy. */
+#define KD_ALIAS_MUST 0x1u
+
+/* An output that may have the memory of an input, when nobody else needs it: a
+ * cache that is written in place, say. It counts for nodes where both have the
+ * same type. Frozen. */
+typedef struct kd_alias {
+  uint32_t output;
+  uint32_t input; /* less than 32, and not in host memory */
+  uint32_t flags; /* KD_ALIAS_* */
+  uint32_t reserved;
+} kd_alias;
+
+KD_STATIC_ASSERT(sizeof(kd_alias) == 16, "kd_alias is frozen");
+
 #define KD_MAX_TYPED_INPUTS  8u
 #define KD_MAX_TYPED_OUTPUTS 4u
 
@@ -121,7 +138,7 @@ typedef struct kd_kernel_def {
   uint32_t host_outputs;
 
   /* Bit i: output 0 may take the memory of input i, of equal size, when nobody
-   * else needs it. */
+   * else needs it. `aliases` says so of other outputs, and more. */
   uint32_t inplace;
   int32_t priority;
 
@@ -157,6 +174,12 @@ typedef struct kd_kernel_def {
 
   /* Frees an instance that no enqueued work uses. Never fails. */
   void (*destroy)(kd_kernel *kernel);
+
+  /* Which outputs lie where inputs do; at most one for each output that has
+   * KD_ALIAS_MUST. NULL: what `inplace` says. */
+  const kd_alias *aliases;
+  uint32_t alias_count;
+  uint32_t reserved;
 } kd_kernel_def;
 
 #ifdef __cplusplus

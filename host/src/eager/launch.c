@@ -3,6 +3,7 @@
 
 #include "base/refs.h"
 #include "memory/copy.h"
+#include "memory/inside.h"
 #include "memory/lost.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
@@ -79,11 +80,10 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
 
 /* ---- outputs -------------------------------------------------------------- */
 
-/* The input whose memory output 0 may take, or NULL. */
+/* An input whose memory an output may take, or NULL. */
 static keel_tensor *forwardable(const keel_binding *binding,
-                                keel_tensor *const *inputs, uint32_t donated,
+                                keel_tensor *const *inputs, uint32_t allowed,
                                 const keel_type *type) {
-  uint32_t allowed = binding->instance->def->inplace & donated;
   for (; allowed; allowed &= allowed - 1) {
     uint32_t i = (uint32_t)__builtin_ctz(allowed);
     keel_tensor *tensor = i < binding->input_count ? inputs[i] : NULL;
@@ -113,19 +113,53 @@ static keel_status make_output(const keel_binding *binding, uint32_t index,
   return KD_OK;
 }
 
-static keel_status make_outputs(launch *run, keel_tensor *const *inputs,
-                                const keel_type *const *types,
-                                uint32_t donated) {
+/* The inputs as they came, and what those are that were moved for the kernel. */
+typedef struct given {
+  keel_tensor *const *inputs;
+  keel_tensor **moved;
+  kd_tensor *views;
+  uint32_t donated;
+} given;
+
+/* An output that must lie where the input does: what was moved is nobody else's, and all
+ * other is copied. */
+static keel_status make_over(launch *run, uint32_t index, uint32_t input,
+                             const keel_type *type, const given *in) {
+  keel_tensor *from = in->moved[input], *made = NULL;
+  if (from && keel_refs_alone(&from->refs) && from->buffer &&
+      keel_refs_alone(&from->buffer->refs))
+    return keel_tensor_view(from, type, &run->outputs[index]);
+  if (!from) from = in->inputs[input];
+  KEEL_TRY(make_output(run->binding, index, type, NULL, &made));
+  run->outputs[index] = made;
+  KEEL_TRY(keel_tensor_place(from) == run->binding->device &&
+                   keel_inside_copies(run->binding->device)
+               ? keel_inside_copy(from, 0, made, 0, type->bytes)
+               : keel_transfer_into(from, made));
+  fill_view(&in->views[input], made);
+  return KD_OK;
+}
+
+static keel_status make_outputs(launch *run, const keel_type *const *types,
+                                const given *in) {
   const keel_binding *binding = run->binding;
+  const kd_kernel_def *def = binding->instance->def;
   for (uint32_t i = 0; i < binding->output_count; i++) {
     if (!types[i]) {
       run->out_views[i] = (kd_tensor){0};
       continue;
     }
-    keel_tensor *forward = i == 0 && donated
-                               ? forwardable(binding, inputs, donated, types[0])
-                               : NULL;
-    KEEL_TRY(make_output(binding, i, types[i], forward, &run->outputs[i]));
+    uint32_t allowed =
+        in->donated ? keel_alias_inputs(def, i) & in->donated : 0;
+    keel_tensor *forward =
+        allowed ? forwardable(binding, in->inputs, allowed, types[i]) : NULL;
+    uint32_t needed =
+        def->alias_count ? keel_alias_needed(def, i) : KEEL_ABSENT;
+    bool over = !forward && needed < binding->input_count &&
+                binding->types[needed] == types[i];
+    KEEL_TRY(
+        over ? make_over(run, i, needed, types[i], in)
+             : make_output(binding, i, types[i], forward, &run->outputs[i]));
     fill_view(&run->out_views[i], run->outputs[i]);
   }
   return KD_OK;
@@ -268,10 +302,9 @@ static void dynamic_dtypes(launch *run) {
 }
 
 static keel_status run_with(launch *run, const keel_type *const *out_types,
-                            keel_tensor *const *inputs, uint32_t donated,
-                            kd_tensor *views, keel_tensor **moved) {
-  KEEL_TRY(place_inputs(run, inputs, views, moved));
-  KEEL_TRY(make_outputs(run, inputs, out_types, donated));
+                            const given *in) {
+  KEEL_TRY(place_inputs(run, in->inputs, in->views, in->moved));
+  KEEL_TRY(make_outputs(run, out_types, in));
   return call_kernel(run);
 }
 
@@ -310,7 +343,8 @@ static keel_status run_inside(keel_site *site, const keel_binding *binding,
       moved[i] = NULL;
     if (binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT)
       dynamic_dtypes(&run);
-    status = run_with(&run, out_types, inputs, donated, views, moved);
+    const given in = {inputs, moved, views, donated};
+    status = run_with(&run, out_types, &in);
     for (uint32_t i = 0; i < n; i++)
       keel_tensor_release(moved[i]);
   }

@@ -2,6 +2,8 @@
 #ifndef KEEL_LAUNCH_H
 #define KEEL_LAUNCH_H
 
+#include <keel/program.h>
+
 #include "context.h"
 #include "eager/site.h"
 #include "memory/transfer.h"
@@ -30,6 +32,26 @@ static inline void keel_launch_point(kd_tensor *view,
   view->data = tensor->data;
   view->offset = tensor->offset;
   view->flags = !buffer || !buffer->heap->device ? KD_TENSOR_HOST : 0;
+}
+
+/* Inputs, by bit, whose memory an output of the kernel may or must have. */
+static inline uint32_t keel_alias_inputs(const kd_kernel_def *def,
+                                         uint32_t output) {
+  uint32_t inputs = output ? 0 : def->inplace;
+  for (uint32_t i = 0; i < def->alias_count; i++)
+    if (def->aliases[i].output == output)
+      inputs |= UINT32_C(1) << def->aliases[i].input;
+  return inputs;
+}
+
+/* The input whose memory it must have, or KEEL_ABSENT. */
+static inline uint32_t keel_alias_needed(const kd_kernel_def *def,
+                                         uint32_t output) {
+  for (uint32_t i = 0; i < def->alias_count; i++)
+    if (def->aliases[i].output == output &&
+        (def->aliases[i].flags & KD_ALIAS_MUST))
+      return def->aliases[i].input;
+  return KEEL_ABSENT;
 }
 
 /* Completes this thread's message, if the kernel left one, with what was run. Returns

@@ -1,6 +1,7 @@
 /* frame.c - launches that are written once, and runs of them. */
 #include "eager/launch.h"
 #include "exec/replay.h"
+#include "memory/inside.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/tickets.h"
@@ -245,6 +246,31 @@ bool keel_frame_queued(const keel_frame *frame) {
   return frame->framing->queued;
 }
 
+/* What a step must find where its outputs lie. */
+static kd_status copy_before(keel_frame *frame, const framed_step *step,
+                             kd_stream *stream) {
+  const keel_framing *framing = frame->framing;
+  keel_device *device = step->binding->device;
+  kd_status status = KD_OK;
+  for (uint32_t i = 0; i < step->copy_count && status == KD_OK; i++) {
+    const beforehand *one = &framing->copies[step->first_copy + i];
+    const kd_tensor *from = &frame->views[one->from],
+                    *to = &frame->views[one->to];
+    keel_patience patience = {0};
+    if (!from->size) continue;
+    if (!keel_inside_copies(device)) {
+      memcpy(to->data, from->data, from->size);
+      continue;
+    }
+    do
+      status = device->plugin->memory.copy(device->handle, stream, from->buffer,
+                                           from->offset, to->buffer, to->offset,
+                                           from->size);
+    while (keel_room_awaited(device, stream, &patience, &status));
+  }
+  return status;
+}
+
 /* stream: the device's, under its lock; NULL: it has none. */
 static keel_status call_step(keel_frame *frame, uint32_t index,
                              kd_stream *stream) {
@@ -258,7 +284,8 @@ static keel_status call_step(keel_frame *frame, uint32_t index,
                     0, keel_trace_launch(site->op->schema->name, site->where))
               : 0;
   keel_patience patience = {0};
-  kd_status status;
+  kd_status status = copy_before(frame, step, stream);
+  if (status != KD_OK) return keel_launch_failed(site, step->binding, status);
   do
     status = step->enqueue(step->handle, stream, &frame->launches[index]);
   while (keel_room_awaited(step->binding->device, stream, &patience, &status));

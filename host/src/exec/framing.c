@@ -5,6 +5,7 @@
 #include <kd/help.h>
 
 #include "eager/launch.h"
+#include "memory/inside.h"
 #include "memory/lost.h"
 #include "ops/runtime.h"
 
@@ -62,12 +63,20 @@ static bool is_in_reach(const keel_framing *all, const keel_binding *binding,
                               binding->device, host);
 }
 
+/* Whether what outputs must lie over can be copied there before the kernel. */
+static bool aliases_fit(const keel_device *device, const kd_kernel_def *def) {
+  return !def->alias_count ||
+         (keel_device_addressable(device) ? !device->stream
+                                          : keel_inside_copies(device));
+}
+
 static bool kernel_fits(const keel_framing *all, const keel_step *step,
                         const keel_binding *binding) {
   const keel_fplan *fplan = all->fplan;
   const kd_kernel_def *def = binding->instance->def;
   if (def->flags & (KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_BLOCKING) ||
-      (def->host_outputs && binding->device->stream))
+      (def->host_outputs && binding->device->stream) ||
+      !aliases_fit(binding->device, def))
     return false;
   for (uint32_t i = 0; i < binding->input_count; i++) {
     uint32_t value = step->inputs[i];
@@ -135,7 +144,7 @@ static keel_status place_output(keel_framing *all, const uint32_t *base,
         host ? &binding->device->context->host : &binding->device->heap, type,
         at->blocked};
   } else {
-    uint32_t inplace = i ? 0 : binding->instance->def->inplace;
+    uint32_t inplace = keel_alias_inputs(binding->instance->def, i);
     for (uint32_t k = 0; k < step->input_count && k < 32; k++)
       if (step->inputs[k] != KEEL_ABSENT &&
           (all->values[step->inputs[k]].blocked != at->blocked ||
@@ -157,6 +166,30 @@ static void write_view(kd_tensor *view, const keel_type *type, bool blocked) {
       .dtype = type->dtype,
       .rank = type->rank,
       .layout = blocked ? KD_LAYOUT_CHANNEL_BLOCKED : KD_LAYOUT_ROW_MAJOR};
+}
+
+/* Output i must lie where an input does: where the two have other places, the input is
+ * copied there first, from a view of its own. */
+static void lay_over(keel_framing *all, uint32_t index, uint32_t i) {
+  const keel_step *step = &all->fplan->steps[index];
+  framed_step *framed = &all->steps[index];
+  const keel_binding *binding = framed->binding;
+  uint32_t n = binding->input_count;
+  uint32_t input = keel_alias_needed(binding->instance->def, i);
+  const keel_type *type = output_type(all, step, binding, i);
+  if (input >= n || step->inputs[input] == KEEL_ABSENT ||
+      binding->types[input] != type)
+    return;
+  source *from = &all->sources[framed->first + input];
+  const source *to = &all->sources[framed->first + n + i];
+  if (from->origin == to->origin && from->number == to->number) return;
+  uint32_t view = all->view_count++;
+  all->sources[view] = *from;
+  all->views[view] = all->views[framed->first + input];
+  *from = *to;
+  all->fixed = true;
+  all->copies[all->copy_count++] = (beforehand){view, framed->first + n + i};
+  framed->copy_count++;
 }
 
 static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
@@ -182,6 +215,9 @@ static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
       write_view(&views[n + i], type,
                  all->sources[framed->first + n + i].blocked);
   }
+  framed->first_copy = all->copy_count;
+  for (uint32_t i = 0; i < binding->output_count && def->alias_count; i++)
+    lay_over(all, index, i);
   if (!def->workspace) return KD_OK;
   for (uint32_t i = 0; i < n; i++) /* what it may read of them is there */
     if (all->sources[framed->first + i].origin == FROM_CONSTANT)
@@ -310,7 +346,7 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
 static void list_patches(keel_framing *all) {
   for (uint32_t i = 0; i < all->view_count; i++) {
     const source *at = &all->sources[i];
-    all->offsets |= at->offset && at->origin != FROM_ARENA;
+    all->fixed |= at->offset && at->origin != FROM_ARENA;
     if (at->origin == FROM_INPUT)
       all->input_patches[all->input_patch_count++] = (patch){i, at->number};
     if (at->origin == FROM_OUTCOME)
@@ -335,7 +371,7 @@ static bool fits_at_once(const keel_framing *all) {
 static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
   uint32_t views = 0;
   for (uint32_t i = 0; i < fplan->step_count; i++)
-    views += fplan->steps[i].input_count + fplan->steps[i].output_count;
+    views += 2 * fplan->steps[i].input_count + fplan->steps[i].output_count;
   uint32_t *base = calloc(fplan->value_count + 1, sizeof *base);
   all->fplan = fplan;
   all->records = true;
@@ -347,10 +383,11 @@ static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
   all->outcomes = calloc(fplan->output_count + 1, sizeof *all->outcomes);
   all->input_patches = calloc(views + 1, sizeof *all->input_patches);
   all->outcome_patches = calloc(views + 1, sizeof *all->outcome_patches);
+  all->copies = calloc(views + 1, sizeof *all->copies);
   keel_status status = KD_OK;
   if (!base || !all->steps || !all->views || !all->sources || !all->values ||
       !all->types || !all->outcomes || !all->input_patches ||
-      !all->outcome_patches)
+      !all->outcome_patches || !all->copies)
     status = keel_no_memory(views * sizeof *all->views);
   if (status == KD_OK) status = find_bases(all, base, out_fits);
   if (status == KD_OK && *out_fits)
@@ -381,6 +418,7 @@ static void framing_free(keel_framing *framing) {
   free(framing->outcomes);
   free(framing->input_patches);
   free(framing->outcome_patches);
+  free(framing->copies);
   keel_places_free(&framing->places);
   keel_order_free(framing->order);
   keel_order_free(atomic_load(&framing->ranked));

@@ -36,6 +36,11 @@ typedef struct patch {
   uint32_t view, number;
 } patch;
 
+/* What is copied before a step: an output that must lie where an input does. */
+typedef struct beforehand {
+  uint32_t from, to; /* views */
+} beforehand;
+
 typedef struct framed_step {
   kd_status (*enqueue)(kd_kernel *self, kd_stream *stream,
                        const kd_launch *launch);
@@ -44,6 +49,7 @@ typedef struct framed_step {
   uint32_t first;              /* view; inputs, then outputs */
   uint32_t workspace;          /* block, or KEEL_ABSENT */
   uint64_t workspace_size;
+  uint32_t first_copy, copy_count;
 } framed_step;
 
 struct keel_framing {
@@ -58,7 +64,11 @@ struct keel_framing {
   uint32_t outcome_count;
   patch *input_patches, *outcome_patches;
   uint32_t input_patch_count, outcome_patch_count;
-  bool offsets; /* some of them begin inside an input or outcome */
+  beforehand *copies;
+  uint32_t copy_count;
+  bool
+      fixed; /* what is recorded can't be put to other memory: a part begins inside it, or
+                 it is copied */
   keel_places places;
   keel_heap
       *heap;    /* of the arena; its device's are all kernels, and it is held */

@@ -150,7 +150,7 @@ static bool stands_alone(const keel_frame *frame, const recording *r,
   const place *one = &r->places[index];
   const keel_buffer *now = frame->replay->now[index].buffer;
   if (!one->buffer || !one->buffer->handle || !now || !now->handle ||
-      frame->framing->offsets)
+      frame->framing->fixed)
     return false;
   for (uint32_t i = 0; i < frame->replay->place_count; i++)
     if (i != index && is_same(&r->places[i], one)) return false;

@@ -32,11 +32,42 @@ keel_status keel_flags_of_plugin(const keel_plugin *plugin) {
   return check(plugin, "kd_plugin", plugin->table.flags, PLUGIN_FLAGS);
 }
 
+/* An alias has an output and an input that there can be, and no output or input is in two
+ * that must be. */
+static keel_status check_alias(const keel_plugin *plugin, const char *what,
+                               const kd_kernel_def *def, uint32_t index) {
+  const kd_alias *alias = &def->aliases[index];
+  const char *wrong = NULL;
+  if (alias->output >= 32 || alias->input >= 32)
+    wrong = "is of an argument past the 32nd";
+  else if (def->host_inputs >> alias->input & 1 ||
+           def->host_outputs >> alias->output & 1)
+    wrong = "is of an argument in host memory";
+  for (uint32_t i = 0; i < index && !wrong; i++)
+    if ((alias->flags & def->aliases[i].flags & KD_ALIAS_MUST) &&
+        (def->aliases[i].output == alias->output ||
+         def->aliases[i].input == alias->input))
+      wrong = "must be, and so must another of the same argument";
+  if (wrong)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "%s: %s: alias %u (output %u, input %u) %s", plugin->path,
+                     what, (unsigned)index, (unsigned)alias->output,
+                     (unsigned)alias->input, wrong);
+  return check(plugin, what, alias->flags, KD_ALIAS_MUST);
+}
+
 keel_status keel_flags_of_kernel(const keel_plugin *plugin,
                                  const kd_kernel_def *def) {
   char what[128];
   snprintf(what, sizeof what, "the kernel of %s::%s", def->domain, def->op);
-  return check(plugin, what, def->flags, KERNEL_FLAGS);
+  KEEL_TRY(check(plugin, what, def->flags, KERNEL_FLAGS));
+  if (def->alias_count && !def->aliases)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "%s: %s: alias_count is %u and aliases is NULL",
+                     plugin->path, what, (unsigned)def->alias_count);
+  for (uint32_t i = 0; i < def->alias_count; i++)
+    KEEL_TRY(check_alias(plugin, what, def, i));
+  return KD_OK;
 }
 
 keel_status keel_flags_of_op(const keel_plugin *plugin, const char *op,

@@ -161,6 +161,15 @@ static bool is_packed(const part *p, const keel_type *type) {
 
 /* ---- who reads it --------------------------------------------------------------- */
 
+/* Whether an output must lie where the input does. */
+static bool is_written_to(const kd_kernel_def *def, uint32_t input) {
+  for (uint32_t i = 0; i < def->alias_count; i++)
+    if (def->aliases[i].input == input &&
+        (def->aliases[i].flags & KD_ALIAS_MUST))
+      return true;
+  return false;
+}
+
 /* The device that a node runs on, and its kernel's flags for an input; NULL: it is no
  * kernel, reads the input on the host, or can't be told yet. */
 static keel_device *reader_of(const parts *all, const keel_node *node,
@@ -175,7 +184,8 @@ static keel_device *reader_of(const parts *all, const keel_node *node,
                                   node->name, &device, &def) == KD_OK;
   keel_view_drop(&view);
   for (uint32_t i = 0; known && i < node->input_count; i++)
-    if (node->inputs[i] == value && (i >= 32 || (def->host_inputs >> i & 1)))
+    if (node->inputs[i] == value &&
+        (i >= 32 || (def->host_inputs >> i & 1) || is_written_to(def, i)))
       known = false;
   *out_flags = def ? def->flags : 0;
   return known ? device : NULL;

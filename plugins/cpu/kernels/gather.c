@@ -266,9 +266,9 @@ kd_status cpu_supports_scatter(kd_device *device, const kd_node *node) {
   return KD_OK;
 }
 
-/* The output is the input, at first; *out_combine is how updates meet it. */
+/* How updates meet what is there, which the output has already. */
 static kd_status begin_scatter(const kd_launch *launch, combiner *out_combine) {
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  const kd_tensor *x = &launch->inputs[0];
   const char *name = attr_string(launch, "reduction", "none");
   *out_combine = NULL;
   for (size_t i = 0; i < sizeof combiners / sizeof *combiners; i++)
@@ -277,7 +277,6 @@ static kd_status begin_scatter(const kd_launch *launch, combiner *out_combine) {
   if (!*out_combine && strcmp(name, "none") != 0)
     return FAIL(KD_UNIMPLEMENTED, "reduction \"%s\" of %s", name,
                 kd_dtype_name(x->dtype));
-  if (x->data != y->data && x->size) memcpy(y->data, x->data, x->size);
   return KD_OK;
 }
 

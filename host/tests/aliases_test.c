@@ -1,0 +1,250 @@
+/* aliases_test.c - outputs that lie where inputs do (kd_alias): values stay what they were for
+ * all who hold them, nothing is copied that nobody else needs, and loops write in place. */
+#include <stdatomic.h>
+
+#include "context.h"
+#include "layers/layers.h"
+#define WORKERS 2
+#include "with_cpu.h"
+
+enum { ROWS = 4, COLUMNS = 3, SIZE = ROWS * COLUMNS };
+
+static atomic_int copies; /* calls of memory.copy */
+
+static void count(void *unused, uint32_t level, const char *line) {
+  (void)unused, (void)level;
+  if (strstr(line, "trace: memory.copy(")) copies++;
+}
+
+static keel_tensor *matrix(const float *data) {
+  const int64_t dims[] = {ROWS, COLUMNS};
+  keel_tensor *made = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &made),
+                   KD_OK);
+  return made;
+}
+
+static keel_value constant(keel_builder *builder, kd_dtype dtype, uint32_t rank,
+                           const int64_t *dims, const void *data) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, dtype, rank, dims, data, &tensor), KD_OK);
+  keel_value made = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return made;
+}
+
+/* Row `row` of a matrix becomes `number`. */
+static keel_value put_row(keel_builder *builder, keel_value value, int64_t row,
+                          float number) {
+  const int64_t dims[] = {1, COLUMNS}, rows[] = {row, row, row};
+  const float numbers[] = {number, number, number};
+  const keel_value in[] = {value, constant(builder, KD_I64, 2, dims, rows),
+                           constant(builder, KD_F32, 2, dims, numbers)};
+  return keel_builder_op(builder, "ScatterElements", NULL, 0, in, 3);
+}
+
+static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device};
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program_release(program);
+  return plan;
+}
+
+/* Three updates, one behind the other, of what the caller holds. */
+static void try_updates(keel_device *device, bool counted) {
+  static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  static const float want[SIZE] = {30, 30, 30, 10, 10, 10, 7, 8, 9, 20, 20, 20};
+  const int64_t dims[] = {ROWS, COLUMNS};
+  float got[SIZE];
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "updates", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  keel_value y = put_row(builder, put_row(builder, x, 1, 10), 3, 20);
+  keel_builder_output(builder, "y", put_row(builder, y, 0, 30));
+  keel_plan *plan = plan_of(builder, device);
+  keel_tensor *here = matrix(data), *in = NULL, *out[8] = {NULL};
+  assert_int_equal(keel_tensor_to(here, device, &in), KD_OK);
+  for (int run = 0; run < 8; run++) {
+    copies = 0;
+    assert_int_equal(keel_plan_run(plan, &in, 1, &out[run], 1), KD_OK);
+    /* the first run makes values; then what is handed out has a place of its own; what is
+     * recorded has its copies inside */
+    if (counted && run < 2) assert_int_equal(copies, run + 1);
+  }
+  for (int run = 0; run < 8; run++) {
+    assert_int_equal(keel_tensor_read(out[run], got, sizeof got), KD_OK);
+    assert_memory_equal(got, want, sizeof want);
+    keel_tensor_release(out[run]);
+  }
+  assert_int_equal(keel_tensor_read(in, got, sizeof got), KD_OK);
+  assert_memory_equal(got, data, sizeof data); /* nobody wrote there */
+  keel_tensor_release(in);
+  keel_tensor_release(here);
+  keel_plan_release(plan);
+}
+
+/* The updated value and the one before are both handed out. */
+static void try_both(keel_device *device) {
+  static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const int64_t dims[] = {ROWS, COLUMNS};
+  float got[2][SIZE];
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "both", &builder), KD_OK);
+  keel_value x =
+      op(builder, "Neg", keel_builder_input(builder, "x", KD_F32, 2, dims),
+         KEEL_ABSENT);
+  keel_value y = put_row(builder, x, 1, 10);
+  keel_builder_output(builder, "y", y);
+  keel_builder_output(builder, "x_", x);
+  keel_builder_output(builder, "z", op(builder, "Neg", y, KEEL_ABSENT));
+  keel_plan *plan = plan_of(builder, device);
+  keel_tensor *in = matrix(data), *out[3];
+  for (int run = 0; run < 6; run++) {
+    assert_int_equal(keel_plan_run(plan, &in, 1, out, 3), KD_OK);
+    for (int i = 0; i < 2; i++)
+      assert_int_equal(keel_tensor_read(out[i], got[i], sizeof got[i]), KD_OK);
+    for (int i = 0; i < SIZE; i++) {
+      assert_true(got[1][i] == -data[i]);
+      assert_true(got[0][i] == (i / COLUMNS == 1 ? 10 : -data[i]));
+    }
+    for (int i = 0; i < 3; i++)
+      keel_tensor_release(out[i]);
+  }
+  keel_tensor_release(in);
+  keel_plan_release(plan);
+}
+
+/* One op, called by name. */
+static void try_call(keel_device *device) {
+  static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const int64_t dims[] = {1, COLUMNS}, rows[] = {2, 2, 2};
+  float got[SIZE];
+  keel_tensor *in[] = {matrix(data), NULL, NULL}, *out = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_I64, 2, dims, rows, &in[1]),
+                   KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &in[2]),
+                   KD_OK);
+  assert_int_equal(keel_device_push(device), KD_OK);
+  assert_int_equal(
+      keel_call(context, "ScatterElements", NULL, 0, in, 3, &out, 1), KD_OK);
+  keel_device_pop();
+  assert_int_equal(keel_tensor_read(out, got, sizeof got), KD_OK);
+  assert_memory_equal(got, data, 6 * sizeof *got);
+  assert_memory_equal(got + 6, data, 3 * sizeof *got);
+  assert_memory_equal(keel_tensor_data(in[0]), data, sizeof data);
+  for (int i = 0; i < 3; i++)
+    keel_tensor_release(in[i]);
+  keel_tensor_release(out);
+}
+
+static void try_device(const char *plugin) {
+  const char *paths[] = {CPU_PLUGIN, plugin};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = paths,
+                                      .plugin_count = 2,
+                                      .workers = KEEL_NO_WORKERS,
+                                      .log = count};
+  assert_int_equal(keel_layers_set("trace"), KD_OK);
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+  keel_device *device = keel_device_at(context, 1);
+  if (device) {
+    try_updates(device, true);
+    try_both(device);
+    try_call(device);
+  } else {
+    print_message("no device: %s\n", plugin);
+  }
+  keel_close(context);
+  assert_int_equal(keel_layers_set(""), KD_OK);
+}
+
+/* ---- the tests -------------------------------------------------------------------- */
+
+static void a_value_that_is_held_stays(void **state) {
+  (void)state;
+  keel_device *device = keel_device_at(context, 0);
+  try_updates(device, false);
+  try_both(device);
+  try_call(device);
+}
+
+static void only_what_is_held_is_copied_on_a_device(void **state) {
+  (void)state;
+#ifdef SIM_PLUGIN
+  try_device(SIM_PLUGIN);
+#endif
+  try_device(OPENCL_PLUGIN);
+  try_device(VULKAN_PLUGIN);
+}
+
+/* A recurrent op's last state may lie where its first one did. */
+static void state_may_be_carried_in_place(void **state) {
+  (void)state;
+  enum { HIDDEN = 3 };
+  const int64_t x_dims[] = {1, 1, 2}, w_dims[] = {1, 4 * HIDDEN, 2};
+  const int64_t r_dims[] = {1, 4 * HIDDEN, HIDDEN}, h_dims[] = {1, 1, HIDDEN};
+  const keel_attr hidden = KEEL_INT("hidden_size", HIDDEN);
+  float w[24], r[36], first[2][HIDDEN], last[2][HIDDEN];
+  for (int i = 0; i < 24; i++)
+    w[i] = (float)(i % 5) * 0.1f - 0.2f;
+  for (int i = 0; i < 36; i++)
+    r[i] = (float)(i % 7) * 0.1f - 0.3f;
+  for (int held = 0; held < 2; held++) {
+    keel_builder *builder = NULL;
+    keel_value out[3];
+    assert_int_equal(keel_builder_create(context, "lstm", &builder), KD_OK);
+    keel_value x = keel_builder_input(builder, "x", KD_F32, 3, x_dims);
+    keel_value h =
+        op(builder, "Neg", keel_builder_input(builder, "h", KD_F32, 3, h_dims),
+           KEEL_ABSENT);
+    keel_value c = op(builder, "Abs", h, KEEL_ABSENT);
+    const keel_value in[] = {x,
+                             constant(builder, KD_F32, 3, w_dims, w),
+                             constant(builder, KD_F32, 3, r_dims, r),
+                             KEEL_ABSENT,
+                             KEEL_ABSENT,
+                             h,
+                             c};
+    assert_int_equal(
+        keel_builder_op_n(builder, "LSTM", &hidden, 1, in, 7, out, 3), KD_OK);
+    keel_builder_output(builder, "h", op(builder, "Neg", out[1], KEEL_ABSENT));
+    keel_builder_output(builder, "c", op(builder, "Neg", out[2], KEEL_ABSENT));
+    if (held) keel_builder_output(builder, "h0", h);
+    if (held) keel_builder_output(builder, "c0", c);
+    keel_plan *plan = plan_of(builder, NULL);
+    const float data[] = {1, -2, 3};
+    keel_tensor *given[2] = {NULL, NULL}, *got[4];
+    keel_tensor_create(context, KD_F32, 3, x_dims, data, &given[0]);
+    keel_tensor_create(context, KD_F32, 3, h_dims, data, &given[1]);
+    for (int run = 0; run < 4; run++) {
+      assert_int_equal(keel_plan_run(plan, given, 2, got, held ? 4 : 2), KD_OK);
+      float(*to)[HIDDEN] = held || run ? last : first;
+      keel_tensor_read(got[0], to[0], sizeof to[0]);
+      keel_tensor_read(got[1], to[1], sizeof to[1]);
+      assert_memory_equal(to, first, sizeof first);
+      for (int i = 0; i < (held ? 4 : 2); i++)
+        keel_tensor_release(got[i]);
+    }
+    keel_tensor_release(given[0]);
+    keel_tensor_release(given[1]);
+    keel_plan_release(plan);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(a_value_that_is_held_stays, open_cpu,
+                                      close_cpu),
+      cmocka_unit_test(only_what_is_held_is_copied_on_a_device),
+      cmocka_unit_test_setup_teardown(state_may_be_carried_in_place, open_cpu,
+                                      close_cpu),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
