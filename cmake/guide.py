@@ -55,6 +55,7 @@ WITHOUT = {
     "kd_region_table.serialize": "compiles in each process",
     "kd_region_table.validate": "compiles in each process",
     "kd_region_table.load": "compiles in each process",
+    "kd_region_table.aliases": "gives outputs memory of their own",
     "kd_kernel_def.supports": "lets the types decide",
     "kd_kernel_def.cost": "guesses",
     "kd_kernel_def.create": "calls enqueue with kernel NULL",

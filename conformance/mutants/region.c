@@ -248,6 +248,7 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
     if (region->first < n) n = region->first;
   }
   if (!n) return KD_OK;
+  if (BUG(region_alias_lie)) *at(&call->out[0]) = 0;
   for (uint32_t i = 0; i < p->inputs; i++)
     memcpy(values + (int64_t)p->input[i] * n, at(&call->in[i]), (size_t)n * 4);
   for (uint32_t i = 0; i < p->nodes; i++) {
@@ -330,6 +331,14 @@ static kd_status load(kd_device *device, const kd_compile *what,
   return KD_OK;
 }
 
+/* All its tensors are of one type, and it reads all before it writes. */
+static uint32_t aliases(kd_region *region, const kd_alias **out_aliases) {
+  static const kd_alias any[INPUTS] = {
+      {.input = 0}, {.input = 1}, {.input = 2}, {.input = 3}};
+  *out_aliases = any;
+  return region->code.inputs < INPUTS ? region->code.inputs : INPUTS;
+}
+
 const kd_region_table sim_regions = {
     .struct_size = sizeof(kd_region_table),
     .claim = claim,
@@ -340,4 +349,5 @@ const kd_region_table sim_regions = {
     .serialize = serialize,
     .validate = validate,
     .load = load,
+    .aliases = aliases,
 };

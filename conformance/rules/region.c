@@ -125,9 +125,29 @@ static void compare(const part *p, const kc_sample *data, const value *want,
   value_free(got);
 }
 
-/* Runs a region on the values of a sample, and compares what comes out. */
-static void check_region(kd_region *region, const part *p,
-                         const kc_sample *data, const char *what) {
+/* The input that an output is to lie over: where it must, and, with `may`, where it may and
+ * both have one type; -1: none. */
+static int lies_over(kd_region *region, const part *p, uint32_t output,
+                     bool may) {
+  const struct kd_graph *g = &p->graph;
+  const kd_alias *aliases = NULL;
+  uint32_t count =
+      kp.r.aliases
+          ? KC_CALL(uint32_t, kp.r.aliases(region, &aliases), "region.aliases")
+          : 0;
+  for (uint32_t i = 0; i < count; i++)
+    if (aliases[i].output == output && aliases[i].input < g->input_count &&
+        (may || (aliases[i].flags & KD_ALIAS_MUST)) &&
+        g->types[g->graph_inputs[aliases[i].input]] ==
+            g->types[g->graph_outputs[output]])
+      return (int)aliases[i].input;
+  return -1;
+}
+
+/* Runs a region on the values of a sample, and compares what comes out; with `may`,
+ * outputs lie over inputs where they may. */
+static void check_laid(kd_region *region, const part *p, const kc_sample *data,
+                       bool may, const char *what) {
   kd_tensor inputs[KC_PORTS], outputs[KC_PORTS];
   kc_buffer *from[KC_PORTS], *to[KC_PORTS];
   const struct kd_graph *g = &p->graph;
@@ -140,8 +160,15 @@ static void check_region(kd_region *region, const part *p,
                       .device = kc_device()};
   for (uint32_t i = 0; i < g->input_count; i++)
     from[i] = bind(data->values[g->graph_inputs[i]], true, &inputs[i]);
-  for (uint32_t i = 0; i < g->output_count; i++)
-    to[i] = bind(data->values[g->graph_outputs[i]], false, &outputs[i]);
+  for (uint32_t i = 0; i < g->output_count; i++) {
+    int over = lies_over(region, p, i, may);
+    bool taken = over < 0;
+    for (uint32_t k = 0; k < i; k++)
+      taken |= over >= 0 && to[k] == from[over];
+    to[i] = taken ? bind(data->values[g->graph_outputs[i]], false, &outputs[i])
+                  : from[over];
+    if (!taken) outputs[i] = inputs[over];
+  }
   kc_buffer *scratch = bind_scratch(region, &launch, &dim);
   kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
   kd_status status = KC_CALL(kd_status, kp.r.enqueue(region, stream, &launch),
@@ -155,12 +182,21 @@ static void check_region(kd_region *region, const part *p,
     if (status == KD_OK)
       compare(p, data, data->values[g->graph_outputs[i]], bytes, what);
     free(bytes);
-    kc_buffer_free(to[i]);
   }
+  for (uint32_t i = 0; i < g->input_count; i++) {
+    for (uint32_t k = 0; k < g->output_count; k++)
+      if (to[k] == from[i]) to[k] = NULL;
+    kc_buffer_free(from[i]);
+  }
+  for (uint32_t i = 0; i < g->output_count; i++)
+    kc_buffer_free(to[i]);
   if (stream) kc_stream_free(stream);
   kc_buffer_free(scratch);
-  for (uint32_t i = 0; i < g->input_count; i++)
-    kc_buffer_free(from[i]);
+}
+
+static void check_region(kd_region *region, const part *p,
+                         const kc_sample *data, const char *what) {
+  check_laid(region, p, data, false, what);
 }
 
 /* ---- what this plugin claims ------------------------------------------------------ */
@@ -269,6 +305,23 @@ static void region_claim_honest(void) {
   }
   kc_note("%u claims", claimed);
   if (!parts) check_others();
+}
+
+static void region_aliases(void) {
+  kc_random random = kc_seed();
+  uint32_t index = 0, tried = 0;
+  if (!kp.r.aliases) kc_unclaimed("region.aliases is NULL");
+  for (int i = 0; i < 12; i++) {
+    part p;
+    kd_region *region = find_part(&index, &random, &p);
+    if (!region) break;
+    for (uint32_t k = 0; k < p.graph.output_count; k++)
+      tried += lies_over(region, &p, k, true) >= 0;
+    check_laid(region, &p, p.of, true, "outputs over inputs");
+    destroy(region);
+    part_free(&p);
+  }
+  if (!tried) kc_untested("no region has an alias of one type");
 }
 
 /* An If, whose graphs and types are not there: who claims Ifs looks for them. */
@@ -697,6 +750,10 @@ static const kc_rule rules[] = {
          "kd_region_table.compile kd_region_table.enqueue",
          "Tensors in another order than the graph's, and rows and columns that"
          " are added to what a product makes."),
+    RULE("region.aliases", region_aliases,
+         "Which outputs of a region lie where inputs do",
+         "kd_region_table.aliases",
+         "An output that is begun before an input is read changes the input."),
     RULE("region.serialise", region_serialise,
          "Gives the compiled form, which kd_host.release frees",
          "kd_region_table.serialize kd_region_table.validate"

@@ -129,6 +129,17 @@ static void bits_of_a_later_abi_are_refused(void **state) {
   keel_close(context);
 }
 
+static void aliases_that_no_launch_could_keep_are_refused(void **state) {
+  (void)state;
+  static const char *const refused[] = {"Relu", "Abs", "Exp", "Sin"};
+  keel_context *context = open_with(BAD("ALIASES"), NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(context, 0);
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    assert_null(keel_device_kernels(device, "ai.onnx", refused[i]));
+  assert_non_null(keel_device_kernels(device, "ai.onnx", "Neg"));
+  keel_close(context);
+}
+
 /* What becomes of a plugin that is given options. */
 static keel_status given(const char *path, const char *const *options,
                          uint32_t count, char reason[500]) {
@@ -750,6 +761,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(faulty_plugins_are_refused),
       cmocka_unit_test(bits_of_a_later_abi_are_refused),
+      cmocka_unit_test(aliases_that_no_launch_could_keep_are_refused),
       cmocka_unit_test(options_that_fit_no_list_are_refused),
       cmocka_unit_test(variables_are_options_too),
       cmocka_unit_test(options_are_listed),

@@ -78,6 +78,14 @@ static uint64_t workspace(kd_region *region, const kd_launch *launch) {
   return keel_layer_of(launch->device)->regions.workspace(region, launch);
 }
 
+static uint32_t aliases(kd_region *region, const kd_alias **out_aliases) {
+  const object *o = keel_layer_find(region, OBJECT_REGION);
+  keel_layers_enter("region.aliases");
+  if (o) return o->layer->regions.aliases(region, out_aliases);
+  keel_layer_report(NULL, "region.aliases: no such region");
+  return 0;
+}
+
 void keel_layer_wrap_regions(keel_plugin *plugin) {
   kd_region_table *to = &plugin->regions;
   if (!to->claim) return;
@@ -86,6 +94,7 @@ void keel_layer_wrap_regions(keel_plugin *plugin) {
   to->destroy = destroy;
   to->enqueue = enqueue;
   if (to->workspace) to->workspace = workspace;
+  if (to->aliases) to->aliases = aliases;
   if (!to->serialize) return;
   to->serialize = serialize;
   to->validate = validate;

@@ -56,11 +56,8 @@ static keel_status check_alias(const keel_plugin *plugin, const char *what,
   return check(plugin, what, alias->flags, KD_ALIAS_MUST);
 }
 
-keel_status keel_flags_of_kernel(const keel_plugin *plugin,
-                                 const kd_kernel_def *def) {
-  char what[128];
-  snprintf(what, sizeof what, "the kernel of %s::%s", def->domain, def->op);
-  KEEL_TRY(check(plugin, what, def->flags, KERNEL_FLAGS));
+keel_status keel_aliases_check(const keel_plugin *plugin, const char *what,
+                               const kd_kernel_def *def) {
   if (def->alias_count && !def->aliases)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "%s: %s: alias_count is %u and aliases is NULL",
@@ -68,6 +65,14 @@ keel_status keel_flags_of_kernel(const keel_plugin *plugin,
   for (uint32_t i = 0; i < def->alias_count; i++)
     KEEL_TRY(check_alias(plugin, what, def, i));
   return KD_OK;
+}
+
+keel_status keel_flags_of_kernel(const keel_plugin *plugin,
+                                 const kd_kernel_def *def) {
+  char what[128];
+  snprintf(what, sizeof what, "the kernel of %s::%s", def->domain, def->op);
+  KEEL_TRY(check(plugin, what, def->flags, KERNEL_FLAGS));
+  return keel_aliases_check(plugin, what, def);
 }
 
 keel_status keel_flags_of_op(const keel_plugin *plugin, const char *op,

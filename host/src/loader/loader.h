@@ -41,6 +41,9 @@ keel_status keel_plugin_map(keel_plugin *plugin);
  * a kernel's or an option's definition, of a device and its memory spaces. Returns KD_OK, KD_UNIMPLEMENTED
  * (the message names bit and versions). */
 keel_status keel_flags_of_plugin(const keel_plugin *plugin);
+/* Whether the aliases of a definition, or of a region's, can be kept to. */
+keel_status keel_aliases_check(const keel_plugin *plugin, const char *what,
+                               const kd_kernel_def *def);
 keel_status keel_flags_of_kernel(const keel_plugin *plugin,
                                  const kd_kernel_def *def);
 keel_status keel_flags_of_option(const keel_plugin *plugin,

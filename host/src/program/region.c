@@ -264,6 +264,18 @@ static kd_status make_handle(making *m) {
   return status;
 }
 
+/* Which of its outputs lie where inputs do. */
+static keel_status note_aliases(keel_region *region) {
+  const keel_plugin *plugin = region->device->plugin;
+  if (!plugin->regions.aliases) return KD_OK;
+  region->def.alias_count =
+      plugin->regions.aliases(region->handle, &region->def.aliases);
+  keel_status status =
+      keel_aliases_check(plugin, "a compiled region", &region->def);
+  if (status != KD_OK) plugin->regions.destroy(region->handle);
+  return status;
+}
+
 static keel_status compile(making *m) {
   keel_region *region = m->region;
   const struct kd_graph *graph = m->what.graph;
@@ -272,6 +284,7 @@ static keel_status compile(making *m) {
   KEEL_TRY(note_shapes(region, graph));
   KEEL_TRY(keel_device_enter(device));
   kd_status status = make_handle(m);
+  if (status == KD_OK) status = note_aliases(region);
   if (status != KD_UNIMPLEMENTED) status = keel_lost_judge(device, status);
   keel_lost_leave(device);
   if (status == KD_OK || status == KD_UNIMPLEMENTED) return status;

@@ -24,9 +24,11 @@
 #define COLLECTIVE 18
 #define PLUGIN_BIT \
   19 /* these: a bit that must be understood, and is not known */
-#define DEVICE_BIT   20
-#define SPACE_BIT    21
-#define KERNEL_BIT   22
+#define DEVICE_BIT 20
+#define SPACE_BIT  21
+#define KERNEL_BIT 22
+#define ALIASES \
+  35 /* aliases that contradict each other, or name what can't be */
 #define HINT_BITS    23 /* hints that nobody knows, everywhere: legal */
 #define NO_INSTANCE  24 /* open gives none */
 #define OPTION_NULL  25 /* these: a list of options that can't be read */
@@ -159,6 +161,30 @@ static const kd_collective_table collectives = {.struct_size =
 #if CASE == STRIDE
 static const kd_kernel_def kernels[] = {{.struct_size = 7, .op = "Relu"}};
 #endif
+#if CASE == ALIASES
+static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
+                         const kd_launch *launch) {
+  return kernel || stream || launch ? KD_OK : KD_INTERNAL;
+}
+
+static const kd_alias twice[] = {{0, 0, KD_ALIAS_MUST, 0},
+                                 {0, 1, KD_ALIAS_MUST, 0}};
+static const kd_alias past[] = {{0, 40, 0, 0}};
+static const kd_alias on_host[] = {{0, 1, 0, 0}};
+static const kd_alias later[] = {{0, 0, 0x2u, 0}};
+static const kd_alias good[] = {{0, 0, KD_ALIAS_MUST, 0}, {0, 1, 0, 0}};
+
+#define DEF(name, list, ...)                                                \
+  {                                                                         \
+    .struct_size = sizeof(kd_kernel_def), .op = name, .enqueue = enqueue,   \
+    .aliases = list, .alias_count = sizeof list / sizeof *list, __VA_ARGS__ \
+  }
+static const kd_kernel_def kernels[] = {
+    DEF("Relu", twice, .flags = 0),        DEF("Abs", past, .flags = 0),
+    DEF("Exp", on_host, .host_inputs = 2), DEF("Sin", later, .flags = 0),
+    DEF("Neg", good, .flags = 0),
+};
+#endif
 #if CASE == KERNEL_BIT || CASE == HINT_BITS
 static kd_status enqueue(kd_kernel *self, kd_stream *stream,
                          const kd_launch *launch) {
@@ -271,7 +297,7 @@ static const struct {
 #if CASE == COLLECTIVE
                .collectives = &collectives,
 #endif
-#if CASE == STRIDE || CASE == KERNEL_BIT || CASE == HINT_BITS
+#if CASE == STRIDE || CASE == KERNEL_BIT || CASE == HINT_BITS || CASE == ALIASES
                .kernels = kernels,
                .kernel_count = sizeof kernels / sizeof *kernels,
 #endif

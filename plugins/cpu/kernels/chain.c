@@ -37,6 +37,8 @@ struct kd_region {
   int64_t row;   /* elements of the last dimension, and blocks of it */
   int64_t pieces, items;
   step steps[STEPS];
+  kd_alias aliases[CHAIN_INPUTS]; /* inputs of the output's type */
+  uint32_t alias_count;
 };
 
 /* ---- which nodes -------------------------------------------------------------------- */
@@ -290,6 +292,13 @@ static kd_status give_slots(kd_region *to) {
   return KD_OK;
 }
 
+static bool is_same(const kd_type *a, const kd_type *b) {
+  bool same = a->dtype == b->dtype && a->rank == b->rank;
+  for (uint32_t i = 0; same && i < a->rank; i++)
+    same = a->dims[i] == b->dims[i];
+  return same;
+}
+
 static kd_status lay_out(writing *w) {
   kd_region *to = w->to;
   uint32_t nodes = cpu_host->graph->node_count(w->graph);
@@ -304,6 +313,9 @@ static kd_status lay_out(writing *w) {
     if (!w->met[i]) return FAIL(KD_UNIMPLEMENTED, "input %u is not read", i);
     to->inputs[i] = w->inputs[i].dtype;
     strided_broadcast(&to->space, w->inputs[i].dims, w->inputs[i].rank);
+    /* a block is read before its result is written */
+    if (is_same(&w->inputs[i], &out))
+      to->aliases[to->alias_count++] = (kd_alias){.input = i};
   }
   to->items = 0;
   if (!strided_count(&to->space)) return KD_OK;
@@ -442,10 +454,16 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
   return KD_OK;
 }
 
+static uint32_t aliases(kd_region *region, const kd_alias **out_aliases) {
+  *out_aliases = region->aliases;
+  return region->alias_count;
+}
+
 const kd_region_table cpu_regions = {
     .struct_size = sizeof(kd_region_table),
     .claim = claim,
     .compile = compile,
     .enqueue = enqueue,
     .destroy = destroy,
+    .aliases = aliases,
 };
