@@ -25,49 +25,18 @@ MEMBERS = {
     "kd_profile_table": "profile", "kd_peer_table": "peer",
     "kd_external_table": "external", "kd_collective_table": "collectives",
 }
-TABLES = [  # table, header, level, needed slots, what the host does without one
-    ("kd_plugin", "plugin.h", "core",
-     "open close device_count device_info device_open device_close", ""),
-    ("kd_memory_table", "memory.h", "core", "allocate release copy_in copy_out", ""),
-    ("kd_kernel_def", "kernel.h", "core", "enqueue", ""),
-    ("kd_op_def", "op.h", "core", "", ""),
-    ("kd_stream_table", "stream.h", "async", "create destroy wait", ""),
-    ("kd_event_table", "stream.h", "async", "create destroy record query wait", ""),
-    ("kd_capture_table", "capture.h", "replay", "begin end launch destroy", ""),
-    ("kd_region_table", "region.h", "compile", "claim compile enqueue destroy", ""),
-    ("kd_profile_table", "profile.h", "profile", "start stop clock", ""),
-    ("kd_peer_table", "memory.h", "peer", "reachable copy", ""),
-    ("kd_external_table", "memory.h", "external", "import_memory export_memory", ""),
-    ("kd_collective_table", "collective.h", "collective", "create destroy", ""),
+TABLES = [  # table, header, level
+    ("kd_plugin", "plugin.h", "core"), ("kd_memory_table", "memory.h", "core"),
+    ("kd_kernel_def", "kernel.h", "core"), ("kd_op_def", "op.h", "core"),
+    ("kd_stream_table", "stream.h", "async"), ("kd_event_table", "stream.h", "async"),
+    ("kd_capture_table", "capture.h", "replay"), ("kd_region_table", "region.h", "compile"),
+    ("kd_profile_table", "profile.h", "profile"), ("kd_peer_table", "memory.h", "peer"),
+    ("kd_external_table", "memory.h", "external"),
+    ("kd_collective_table", "collective.h", "collective"),
 ]
-WITHOUT = {
-    "kd_memory_table.copy": "runs kernels (Concat, Gather, Split)",
-    "kd_memory_table.fill": "copies the pattern in",
-    "kd_memory_table.map": "copies instead",
-    "kd_memory_table.unmap": "copies instead",
-    "kd_memory_table.stats": "tells what it allocated itself",
-    "kd_memory_table.trim": "nothing",
-    "kd_stream_table.flush": "assumes that nothing is held back",
-    "kd_stream_table.synchronize": "records an event and waits for it",
-    "kd_event_table.on_complete": "waits on a thread of its own",
-    "kd_capture_table.update": "records anew",
-    "kd_region_table.workspace": "gives none",
-    "kd_region_table.serialize": "compiles in each process",
-    "kd_region_table.validate": "compiles in each process",
-    "kd_region_table.load": "compiles in each process",
-    "kd_region_table.aliases": "gives outputs memory of their own",
-    "kd_kernel_def.supports": "lets the types decide",
-    "kd_kernel_def.cost": "guesses",
-    "kd_kernel_def.create": "calls enqueue with kernel NULL",
-    "kd_kernel_def.workspace": "gives none",
-    "kd_kernel_def.destroy": "refuses the plugin if `create` is there",
-    "kd_op_def.infer": "gives each output the shape of the first input",
-    "kd_plugin.space": "takes the device to have one space, of which nothing is known",
-    "kd_plugin.run_begin": "nothing", "kd_plugin.run_end": "nothing",
-    "kd_plugin.device_status": "assumes that the device works",
-    "kd_plugin.extension": "nothing",
-    "kd_plugin.property": "shows what `kd_device_info` has",
-}
+# "table.slot": (need, what the host does without it), from the one list of slots
+LIST = {f"{m[1]}.{m[2]}": (m[3], m[4]) for m in re.finditer(
+    r'SLOT\((\w+), "\w+", (\w+), (\w+), \w+, "(.*)"\)', (HOST / "loader/slots.def").read_text())}
 
 
 def purpose(comment):
@@ -130,7 +99,7 @@ def main():
     host = [(p, t) for p, t in sources("host/src") if "layers" not in p.parts]
     plugins = {name: [t for folder in folders for _, t in sources(folder)]
                for name, folders in PLUGINS.items()}
-    for table, header, level, needed, _ in TABLES:
+    for table, header, level in TABLES:
         source = (HEADERS / header).read_text()
         body = re.search(r"typedef struct %s \{(.*?)\n\} %s;" % (table, table),
                          source, re.S).group(1)
@@ -146,17 +115,19 @@ def main():
                     "has no comment of its own"))
             said[what] = slot
             name = f"{table}.{slot}"
-            default = "refuses the plugin" if slot in needed.split() else \
-                WITHOUT.get(name, "does without")
+            if name not in LIST:
+                sys.exit(f"{name} is not in host/src/loader/slots.def")
+            need, without = LIST.pop(name)
+            default = "refuses the plugin" if need == "NEEDED" else without
             shown = " ".join(f"`{r}`" for r in rules.get(name, [])[:8])
             more = len(rules.get(name, [])) - 8
             shown += f" and {more} more" if more > 0 else ""
             calls = callers(table, slot, host)
             where = "<br>".join(calls) or "nothing yet"
-            if not calls:
-                default = "does without"
             who = ", ".join(holders(table, slot, plugins)) or "none yet"
             print(f"| `{slot}` | {what} | {where} | {default} | {who} | {shown} |")
+    if LIST:
+        sys.exit("not in the headers: " + ", ".join(LIST))
 
 
 main()

@@ -1,5 +1,6 @@
 /* abi.c - sizes, flags and enums that the other side does not know: what keeps
  * old plugins alive in new hosts. */
+#include "loader/slots.h"
 #include "rules/property.h"
 #include "rules/rules.h"
 
@@ -312,62 +313,60 @@ static void abi_unknown_dtype(void) {
     kc_unclaimed("no slot of the plugin takes an enum that may be new");
 }
 
+/* The tables beside kd_plugin, in full size, and where it points to the plugin's own. */
+static const struct {
+  const char *type;
+  const void *whole;
+  size_t pointer; /* in kd_plugin */
+} tables[] = {
+#define TABLE(type, whole, pointer) \
+  { #type, &kp.whole, offsetof(kd_plugin, pointer) }
+    TABLE(kd_memory_table, m, memory),
+    TABLE(kd_stream_table, s, streams),
+    TABLE(kd_event_table, e, events),
+    TABLE(kd_capture_table, c, capture),
+    TABLE(kd_region_table, r, regions),
+    TABLE(kd_profile_table, f, profile),
+    TABLE(kd_peer_table, peer, peer),
+    TABLE(kd_external_table, x, external),
+    TABLE(kd_collective_table, g, collectives),
+#undef TABLE
+};
+
+/* A table as the plugin has it, or NULL. */
+static const void *given_at(size_t index) {
+  const void *given = NULL;
+  memcpy(&given, (const char *)&kp.p + tables[index].pointer, sizeof given);
+  return given;
+}
+
 static void abi_groups(void) {
+  for (size_t i = 0; i < KC_COUNT_OF(tables); i++) {
+    const keel_slot *missing =
+        given_at(i) ? keel_slot_missing(tables[i].type, tables[i].whole) : NULL;
+    kc_check(!missing, "the needed slot %s is NULL",
+             missing ? missing->name : "");
+  }
   kc_check(!kp.p.streams == !kp.p.events,
            "streams and events come together or not at all");
-  if (kp.p.streams)
-    kc_check(kp.s.create && kp.s.destroy && kp.s.wait && kp.e.create &&
-                 kp.e.destroy && kp.e.record && kp.e.query && kp.e.wait,
-             "a needed slot of the stream or event table is NULL");
-  if (kp.p.capture) {
-    kc_check(kp.c.begin && kp.c.end && kp.c.launch && kp.c.destroy,
-             "a needed slot of the capture table is NULL");
-    kc_check(kp.p.streams != NULL, "capture without streams");
-  }
-  if (kp.p.regions) {
-    kc_check(kp.r.claim && kp.r.compile && kp.r.enqueue && kp.r.destroy,
-             "a needed slot of the region table is NULL");
-    kc_check(!kp.r.serialize == !kp.r.validate && !kp.r.validate == !kp.r.load,
-             "serialize, validate and load come together or not at all");
-  }
-  if (kp.p.profile)
-    kc_check(kp.f.start && kp.f.stop && kp.f.clock,
-             "a slot of the profile table is NULL");
-  if (kp.p.peer)
-    kc_check(kp.peer.reachable && kp.peer.copy,
-             "a slot of the peer table is NULL");
+  if (kp.p.capture) kc_check(kp.p.streams != NULL, "capture without streams");
+  kc_check(!kp.r.serialize == !kp.r.validate && !kp.r.validate == !kp.r.load,
+           "serialize, validate and load come together or not at all");
   kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
-  if (kp.p.external)
-    kc_check(kp.x.import_memory && kp.x.export_memory,
-             "a slot of the external table is NULL");
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     kc_check(!kp.kernels[i].create || kp.kernels[i].destroy,
              "%s has create and no destroy", kp.kernels[i].op);
 }
 
 static void abi_table_sizes(void) {
-  const struct {
-    const char *name;
-    const void *table;
-    size_t least;
-  } tables[] = {
-      {"kd_memory_table", kp.p.memory, offsetof(kd_memory_table, copy)},
-      {"kd_stream_table", kp.p.streams, offsetof(kd_stream_table, flush)},
-      {"kd_event_table", kp.p.events, offsetof(kd_event_table, on_complete)},
-      {"kd_capture_table", kp.p.capture, sizeof(kd_capture_table)},
-      {"kd_region_table", kp.p.regions, offsetof(kd_region_table, serialize)},
-      {"kd_profile_table", kp.p.profile, sizeof(kd_profile_table)},
-      {"kd_peer_table", kp.p.peer, sizeof(kd_peer_table)},
-      {"kd_external_table", kp.p.external, sizeof(kd_external_table)},
-      {"kd_collective_table", kp.p.collectives,
-       offsetof(kd_collective_table, all_reduce)}};
   for (size_t i = 0; i < KC_COUNT_OF(tables); i++) {
-    uint32_t given[2] = {0, 0};
-    if (!tables[i].table) continue;
-    memcpy(given, tables[i].table, sizeof given);
-    kc_check(given[0] >= tables[i].least && given[0] < 65536,
-             "%s.struct_size is %u", tables[i].name, given[0]);
-    kc_check(given[1] == 0, "%s.reserved is %u", tables[i].name, given[1]);
+    const void *given = given_at(i);
+    uint32_t begin[2] = {0, 0};
+    if (!given) continue;
+    memcpy(begin, given, sizeof begin);
+    kc_check(begin[0] >= keel_slots_least(tables[i].type) && begin[0] < 65536,
+             "%s.struct_size is %u", tables[i].type, begin[0]);
+    kc_check(begin[1] == 0, "%s.reserved is %u", tables[i].type, begin[1]);
   }
 }
 

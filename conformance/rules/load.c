@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "loader/slots.h"
 #include "rules/rules.h"
 
 extern char **environ;
@@ -340,14 +341,11 @@ static void load_struct_size(void) {
 
 static void load_needed_slots(void) {
   kc_load();
-  kc_check(kp.p.open && kp.p.close, "open or close is NULL");
-  kc_check(kp.p.device_count && kp.p.device_info,
-           "device_count or device_info is NULL");
-  kc_check(kp.p.device_open && kp.p.device_close,
-           "device_open or device_close is NULL");
-  kc_check(kp.p.memory && kp.m.allocate && kp.m.release,
-           "memory, or its allocate or release, is NULL");
-  kc_check(kp.m.copy_in && kp.m.copy_out, "copy_in or copy_out is NULL");
+  kc_check(kp.p.memory != NULL, "memory is NULL");
+  const keel_slot *missing = keel_slot_missing("kd_plugin", &kp.p);
+  if (!missing) missing = keel_slot_missing("kd_memory_table", &kp.m);
+  kc_check(!missing, "the needed slot %s is NULL",
+           missing ? missing->name : "");
   kc_check(kp.p.kernels || !kp.p.kernel_count,
            "kernels is NULL, kernel_count is %u", kp.p.kernel_count);
 }

@@ -79,14 +79,14 @@ static void faulty_plugins_are_refused(void **state) {
                  "driver");
   expect_refused(BAD("NAME"), KD_INCOMPATIBLE, "Bad Name!", "vendor");
   expect_refused(BAD("NO_SLOT"), KD_INCOMPATIBLE, "slot allocate", "vendor");
-  expect_refused(BAD("CAPTURE"), KD_INCOMPATIBLE, "slot begin of capture",
-                 "vendor");
-  expect_refused(BAD("PROFILE"), KD_INCOMPATIBLE, "slot start of profile",
-                 "vendor");
-  expect_refused(BAD("PEER"), KD_INCOMPATIBLE, "slot reachable of peer",
-                 "vendor");
+  expect_refused(BAD("CAPTURE"), KD_INCOMPATIBLE,
+                 "slot begin of kd_capture_table", "vendor");
+  expect_refused(BAD("PROFILE"), KD_INCOMPATIBLE,
+                 "slot start of kd_profile_table", "vendor");
+  expect_refused(BAD("PEER"), KD_INCOMPATIBLE,
+                 "slot reachable of kd_peer_table", "vendor");
   expect_refused(BAD("COLLECTIVE"), KD_INCOMPATIBLE,
-                 "slot create of collectives", "vendor");
+                 "slot create of kd_collective_table", "vendor");
   expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");
   expect_refused(BAD("STRIDE"), KD_INCOMPATIBLE, "struct_size 7", "");
   expect_refused(BAD("OPTION_NULL"), KD_INCOMPATIBLE,

@@ -3,6 +3,7 @@
 #include <ctype.h>
 
 #include "layers/layer.h"
+#include "loader/slots.h"
 
 #define PLUGINS 8u
 #define RING    32u
@@ -29,28 +30,18 @@ static keel_status status_named(const char *name, size_t size) {
   return KD_OK;
 }
 
-/* Slots and services whose call can be made to fail: the names that wrappers give to
- * keel_layers_enter, but for those of slots that return no status. */
-static const char *const slots[] = {
-    "plugin.open",        "plugin.device_info", "plugin.space",
-    "plugin.device_open", "plugin.property",    "memory.allocate",
-    "memory.copy_in",     "memory.copy_out",    "memory.copy",
-    "memory.fill",        "memory.map",         "stream.create",
-    "stream.wait",        "stream.flush",       "stream.synchronize",
-    "event.create",       "event.record",       "event.query",
-    "event.wait",         "event.on_complete",  "kernel.supports",
-    "kernel.create",      "kernel.enqueue",     "op.infer",
-    "capture.begin",      "capture.end",        "capture.launch",
-    "capture.update",     "peer.copy",          "external.import_memory",
-    "region.claim",       "region.compile",     "region.enqueue",
-    "region.serialize",   "region.validate",    "region.load",
-    "host.allocate",      "host.option",        "host.set_output",
-    "host.constant",      "host.attr_tensor",   "host.cache_get",
-    "host.cache_put",
+/* The host's services whose call can be made to fail: beside the slots that can, whose names
+ * (slots.def) are those that wrappers give to keel_layers_enter. */
+static const char *const services[] = {
+    "host.allocate",    "host.option",    "host.set_output", "host.constant",
+    "host.attr_tensor", "host.cache_get", "host.cache_put",
 };
 
 const char *keel_layers_slot(uint32_t index) {
-  return index < KEEL_COUNT_OF(slots) ? slots[index] : NULL;
+  const keel_slot *slot;
+  for (size_t i = 0; (slot = keel_slot_at(i)); i++)
+    if (slot->fails && !index--) return slot->name;
+  return index < KEEL_COUNT_OF(services) ? services[index] : NULL;
 }
 
 /* Says which slots there are, or the one that is near. */
@@ -58,13 +49,14 @@ static keel_status no_slot(const char *name) {
   const char *near = NULL;
   unsigned least = 4;
   keel_text all = {0};
-  for (uint32_t i = 0; i < KEEL_COUNT_OF(slots); i++) {
-    unsigned distance = keel_distance(name, slots[i]);
+  const char *slot;
+  for (uint32_t i = 0; (slot = keel_layers_slot(i)); i++) {
+    unsigned distance = keel_distance(name, slot);
     if (distance < least) {
       least = distance;
-      near = slots[i];
+      near = slot;
     }
-    keel_text_add(&all, "%s%s", i ? ", " : "", slots[i]);
+    keel_text_add(&all, "%s%s", i ? ", " : "", slot);
   }
   if (near)
     keel_fail(KD_INVALID_ARGUMENT,
@@ -105,8 +97,9 @@ static keel_status read_fault(const char *text, size_t size,
   memcpy(out->slot, text, length);
   out->slot[length] = 0;
   bool known = false;
-  for (uint32_t i = 0; i < KEEL_COUNT_OF(slots); i++)
-    known |= !strcmp(slots[i], out->slot);
+  const char *slot;
+  for (uint32_t i = 0; (slot = keel_layers_slot(i)); i++)
+    known |= !strcmp(slot, out->slot);
   if (!known) return no_slot(out->slot);
   if (!read_number(equals + 1, size - length - 1, out))
     return keel_fail(KD_INVALID_ARGUMENT,

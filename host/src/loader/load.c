@@ -10,6 +10,7 @@
 #include "layers/layers.h"
 #include "loader/library.h"
 #include "loader/loader.h"
+#include "loader/slots.h"
 #include "loader/visible.h"
 #include "ops/vendor.h"
 
@@ -80,7 +81,6 @@ static keel_status open_library(keel_plugin *plugin) {
 static keel_status copy_table(const keel_plugin *plugin, const char *what,
                               const void *table, size_t least, void *target,
                               size_t size) {
-  if (!table) return KD_OK;
   uint32_t given = 0;
   memcpy(&given, table, sizeof given);
   if (given < least)
@@ -92,107 +92,51 @@ static keel_status copy_table(const keel_plugin *plugin, const char *what,
   return KD_OK;
 }
 
-#define NEED(table, field)                                                     \
-  if (!plugin->table.field)                                                    \
-  return keel_fail(KD_INCOMPATIBLE, "%s: slot %s of %s is NULL", plugin->path, \
-                   #field, #table)
-
-static keel_status copy_memory(keel_plugin *plugin) {
-  KEEL_TRY(copy_table(plugin, "kd_memory_table", plugin->table.memory,
-                      END_OF(kd_memory_table, copy_out), &plugin->memory,
-                      sizeof plugin->memory));
-  NEED(table, memory);
-  NEED(memory, allocate);
-  NEED(memory, release);
-  NEED(memory, copy_in);
-  NEED(memory, copy_out);
-  return KD_OK;
+static keel_status check_slots(const keel_plugin *plugin, const char *what,
+                               const void *table) {
+  const keel_slot *missing = keel_slot_missing(what, table);
+  return missing ? keel_fail(KD_INCOMPATIBLE, "%s: slot %s of %s is NULL",
+                             plugin->path, missing->slot, what)
+                 : KD_OK;
 }
 
-static keel_status copy_streams(keel_plugin *plugin) {
+/* Copies a table that may be NULL, and demands its needed slots (slots.def). */
+static keel_status take_table(const keel_plugin *plugin, const char *what,
+                              const void *table, void *target, size_t size) {
+  if (!table) return KD_OK;
+  KEEL_TRY(
+      copy_table(plugin, what, table, keel_slots_least(what), target, size));
+  return check_slots(plugin, what, target);
+}
+
+#define TAKE(type, from, to)                                          \
+  KEEL_TRY(take_table(plugin, #type, plugin->table.from, &plugin->to, \
+                      sizeof(type)))
+
+static keel_status together(const keel_plugin *plugin, const char *what) {
+  return keel_fail(KD_INCOMPATIBLE, "%s: %s come together or not at all",
+                   plugin->path, what);
+}
+
+static keel_status copy_tables(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
-  if (!table->streams != !table->events)
-    return keel_fail(KD_INCOMPATIBLE,
-                     "%s: streams and events come together or not at all",
+  if (!table->memory)
+    return keel_fail(KD_INCOMPATIBLE, "%s: slot memory of kd_plugin is NULL",
                      plugin->path);
-  if (!table->streams) return KD_OK;
-  KEEL_TRY(copy_table(plugin, "kd_stream_table", table->streams,
-                      END_OF(kd_stream_table, wait), &plugin->streams,
-                      sizeof plugin->streams));
-  KEEL_TRY(copy_table(plugin, "kd_event_table", table->events,
-                      END_OF(kd_event_table, wait), &plugin->events,
-                      sizeof plugin->events));
-  NEED(streams, create);
-  NEED(streams, destroy);
-  NEED(streams, wait);
-  NEED(events, create);
-  NEED(events, destroy);
-  NEED(events, record);
-  NEED(events, query);
-  NEED(events, wait);
-  return KD_OK;
-}
-
-static keel_status copy_levels(keel_plugin *plugin) {
-  const kd_plugin *table = &plugin->table;
-  KEEL_TRY(copy_table(plugin, "kd_capture_table", table->capture,
-                      END_OF(kd_capture_table, destroy), &plugin->capture,
-                      sizeof plugin->capture));
-  if (table->capture) {
-    NEED(capture, begin);
-    NEED(capture, end);
-    NEED(capture, launch);
-    NEED(capture, destroy);
-  }
-  KEEL_TRY(copy_table(plugin, "kd_region_table", table->regions,
-                      END_OF(kd_region_table, destroy), &plugin->regions,
-                      sizeof plugin->regions));
-  if (table->regions) {
-    NEED(regions, claim);
-    NEED(regions, compile);
-    NEED(regions, enqueue);
-    NEED(regions, destroy);
-    const kd_region_table *kept = &plugin->regions;
-    if (!kept->serialize != !kept->validate || !kept->serialize != !kept->load)
-      return keel_fail(KD_INCOMPATIBLE,
-                       "%s: serialize, validate and load of regions come"
-                       " together or not at all",
-                       plugin->path);
-  }
-  return KD_OK;
-}
-
-static keel_status copy_options(keel_plugin *plugin) {
-  const kd_plugin *table = &plugin->table;
-  KEEL_TRY(copy_table(plugin, "kd_profile_table", table->profile,
-                      END_OF(kd_profile_table, clock), &plugin->profile,
-                      sizeof plugin->profile));
-  if (table->profile) {
-    NEED(profile, start);
-    NEED(profile, stop);
-    NEED(profile, clock);
-  }
-  KEEL_TRY(copy_table(plugin, "kd_peer_table", table->peer,
-                      END_OF(kd_peer_table, copy), &plugin->peer,
-                      sizeof plugin->peer));
-  if (table->peer) {
-    NEED(peer, reachable);
-    NEED(peer, copy);
-  }
-  KEEL_TRY(copy_table(plugin, "kd_external_table", table->external,
-                      END_OF(kd_external_table, export_memory),
-                      &plugin->external, sizeof plugin->external));
-  if (table->external) {
-    NEED(external, import_memory);
-    NEED(external, export_memory);
-  }
-  KEEL_TRY(copy_table(plugin, "kd_collective_table", table->collectives,
-                      END_OF(kd_collective_table, destroy),
-                      &plugin->collectives, sizeof plugin->collectives));
-  if (table->collectives) {
-    NEED(collectives, create);
-    NEED(collectives, destroy);
-  }
+  TAKE(kd_memory_table, memory, memory);
+  if (!table->streams != !table->events)
+    return together(plugin, "streams and events");
+  TAKE(kd_stream_table, streams, streams);
+  TAKE(kd_event_table, events, events);
+  TAKE(kd_capture_table, capture, capture);
+  TAKE(kd_region_table, regions, regions);
+  const kd_region_table *kept = &plugin->regions;
+  if (!kept->serialize != !kept->validate || !kept->serialize != !kept->load)
+    return together(plugin, "serialize, validate and load of regions");
+  TAKE(kd_profile_table, profile, profile);
+  TAKE(kd_peer_table, peer, peer);
+  TAKE(kd_external_table, external, external);
+  TAKE(kd_collective_table, collectives, collectives);
   return KD_OK;
 }
 
@@ -350,15 +294,10 @@ static keel_status check_names(keel_plugin *plugin) {
                      plugin->path, table->name ? "\"" : "",
                      table->name ? table->name : "NULL",
                      table->name ? "\"" : "");
-  NEED(table, vendor);
-  NEED(table, version);
-  NEED(table, open);
-  NEED(table, close);
-  NEED(table, device_count);
-  NEED(table, device_info);
-  NEED(table, device_open);
-  NEED(table, device_close);
-  return KD_OK;
+  if (!table->vendor || !table->version)
+    return keel_fail(KD_INCOMPATIBLE, "%s: slot %s of kd_plugin is NULL",
+                     plugin->path, table->vendor ? "version" : "vendor");
+  return check_slots(plugin, "kd_plugin", table);
 }
 
 static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
@@ -369,10 +308,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(check_versions(plugin));
   KEEL_TRY(keel_flags_of_plugin(plugin));
   KEEL_TRY(check_names(plugin));
-  KEEL_TRY(copy_memory(plugin));
-  KEEL_TRY(copy_streams(plugin));
-  KEEL_TRY(copy_levels(plugin));
-  KEEL_TRY(copy_options(plugin));
+  KEEL_TRY(copy_tables(plugin));
   KEEL_TRY(keel_options_read(plugin));
   KEEL_TRY(keel_ops_read(plugin));
   KEEL_TRY(copy_kernels(plugin));
