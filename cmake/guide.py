@@ -23,7 +23,8 @@ MEMBERS = {
     "kd_stream_table": "streams", "kd_event_table": "events",
     "kd_capture_table": "capture", "kd_region_table": "regions",
     "kd_profile_table": "profile", "kd_peer_table": "peer",
-    "kd_external_table": "external", "kd_collective_table": "collectives",
+    "kd_external_table": "external", "kd_layout_table": "layouts",
+    "kd_collective_table": "collectives",
 }
 TABLES = [  # table, header, level, needed slots, what the host does without one
     ("kd_plugin", "plugin.h", "core",
@@ -38,6 +39,7 @@ TABLES = [  # table, header, level, needed slots, what the host does without one
     ("kd_profile_table", "profile.h", "profile", "start stop clock", ""),
     ("kd_peer_table", "memory.h", "peer", "reachable copy", ""),
     ("kd_external_table", "memory.h", "external", "import_memory export_memory", ""),
+    ("kd_layout_table", "layout.h", "core", "preferred size from_rows to_rows", ""),
     ("kd_collective_table", "collective.h", "collective", "create destroy", ""),
 ]
 WITHOUT = {

@@ -340,6 +340,9 @@ static void abi_groups(void) {
   if (kp.p.external)
     kc_check(kp.x.import_memory && kp.x.export_memory,
              "a slot of the external table is NULL");
+  if (kp.p.layouts)
+    kc_check(kp.l.preferred && kp.l.size && kp.l.from_rows && kp.l.to_rows,
+             "a slot of the layout table is NULL");
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     kc_check(!kp.kernels[i].create || kp.kernels[i].destroy,
              "%s has create and no destroy", kp.kernels[i].op);
@@ -359,6 +362,7 @@ static void abi_table_sizes(void) {
       {"kd_profile_table", kp.p.profile, sizeof(kd_profile_table)},
       {"kd_peer_table", kp.p.peer, sizeof(kd_peer_table)},
       {"kd_external_table", kp.p.external, sizeof(kd_external_table)},
+      {"kd_layout_table", kp.p.layouts, sizeof(kd_layout_table)},
       {"kd_collective_table", kp.p.collectives,
        offsetof(kd_collective_table, all_reduce)}};
   for (size_t i = 0; i < KC_COUNT_OF(tables); i++) {
@@ -379,12 +383,11 @@ static void check_flags(const char *what, uint32_t flags, uint32_t known) {
 }
 
 static void abi_definition_flags(void) {
-  const uint32_t known = KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT |
-                         KD_KERNEL_STRIDED | KD_KERNEL_NO_CAPTURE |
-                         KD_KERNEL_BLOCKED_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC |
-                         KD_KERNEL_RELAXED | KD_KERNEL_TF32 |
-                         KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV |
-                         KD_KERNEL_FLUSH | KD_KERNEL_NONDETERMINISTIC;
+  const uint32_t known =
+      KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED |
+      KD_KERNEL_NO_CAPTURE | KD_KERNEL_OWN_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC |
+      KD_KERNEL_RELAXED | KD_KERNEL_TF32 | KD_KERNEL_ACC_F16 |
+      KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH | KD_KERNEL_NONDETERMINISTIC;
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     check_flags(kp.kernels[i].op, kp.kernels[i].flags, known);
   const kd_device_info *info = kc_info();
@@ -490,7 +493,7 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "abi.groups", abi_groups, 0, "plugin.h",
             "level async: both or neither",
             "kd_plugin.streams kd_plugin.events kd_plugin.capture"
-            " kd_plugin.collectives kd_plugin.external"
+            " kd_plugin.collectives kd_plugin.external kd_plugin.layouts"
             " kd_plugin.regions kd_plugin.profile kd_plugin.peer"
             " kd_memory_table.unmap"
             " kd_kernel_def.destroy",
@@ -505,6 +508,7 @@ static const kc_rule rules[] = {
             " kd_region_table.struct_size kd_region_table.reserved"
             " kd_profile_table.struct_size kd_profile_table.reserved"
             " kd_external_table.struct_size kd_external_table.reserved"
+            " kd_layout_table.struct_size kd_layout_table.reserved"
             " kd_peer_table.struct_size kd_peer_table.reserved"
             " kd_collective_table.struct_size kd_collective_table.reserved",
             "A forgotten struct_size is 0: every slot of the table is then"

@@ -3,6 +3,7 @@
 
 #include "base/refs.h"
 #include "memory/copy.h"
+#include "memory/layout.h"
 #include "memory/lost.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
@@ -25,7 +26,7 @@ typedef struct launch {
 static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   const keel_type *type = tensor->type;
   keel_launch_point(view, tensor);
-  view->size = type->bytes;
+  view->size = tensor->layout ? tensor->laid : type->bytes;
   view->dims = type->dims;
   view->strides = NULL;
   view->dtype = type->dtype;
@@ -40,10 +41,17 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
                               keel_device *device, bool host_argument,
                               keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
-  keel_status status =
-      host_argument || keel_device_addressable(device)
-          ? keel_copy_to(tensor, host_argument ? NULL : device, out_moved)
-          : keel_transfer_begin(tensor, device, out_moved); /* ready at once */
+  keel_tensor *plain = NULL;
+  KEEL_TRY(keel_copy_rows(tensor, &plain));
+  keel_status status = KD_OK;
+  if (keel_launch_in_place(plain, device, host_argument))
+    *out_moved = keel_tensor_retain(plain);
+  else
+    status =
+        host_argument || keel_device_addressable(device)
+            ? keel_copy_to(plain, host_argument ? NULL : device, out_moved)
+            : keel_transfer_begin(plain, device, out_moved); /* ready at once */
+  keel_tensor_release(plain);
   if (site->copy_time)
     __atomic_fetch_add(site->copy_time, keel_now() - begin, __ATOMIC_RELAXED);
   return status;
@@ -61,9 +69,8 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
       continue;
     }
     bool host = i < 32 && (host_inputs >> i & 1);
-    bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR ||
-                 (i < 32 && (binding->blocked_inputs >> i & 1));
-    if (!plain || !keel_launch_in_place(tensor, binding->device, host)) {
+    if (tensor->layout != keel_node_layout(&binding->node, i) ||
+        !keel_launch_in_place(tensor, binding->device, host)) {
       KEEL_TRY(move_input(run->site, tensor, binding->device, host, &moved[i]));
       tensor = moved[i];
     }
@@ -86,8 +93,7 @@ static keel_tensor *forwardable(const keel_binding *binding,
         tensor->buffer->heap == &binding->device->heap &&
         tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
         tensor->type->bytes == type->bytes &&
-        (tensor->layout == KD_LAYOUT_CHANNEL_BLOCKED) ==
-            binding->blocked_output &&
+        tensor->layout == binding->node.output_layout &&
         keel_refs_alone(&tensor->refs) &&
         keel_refs_alone(&tensor->buffer->refs))
       return tensor;
@@ -102,10 +108,10 @@ static keel_status make_output(const keel_binding *binding, uint32_t index,
   keel_heap *heap =
       host ? &binding->device->context->host : &binding->device->heap;
   if (forward) return keel_tensor_view(forward, type, out_tensor);
-  KEEL_TRY(keel_tensor_on(heap, type, out_tensor));
-  if (index == 0 && binding->blocked_output)
-    (*out_tensor)->layout = KD_LAYOUT_CHANNEL_BLOCKED;
-  return KD_OK;
+  if (index == 0 && binding->node.output_layout)
+    return keel_layout_make(binding->device, type, binding->node.output_layout,
+                            out_tensor);
+  return keel_tensor_on(heap, type, out_tensor);
 }
 
 static keel_status make_outputs(launch *run, keel_tensor *const *inputs,

@@ -19,14 +19,16 @@ typedef enum origin {
 typedef struct source {
   origin origin;
   uint32_t number;
-  bool blocked;
+  uint32_t layout; /* rows, or the device's own; then its bytes */
+  uint64_t laid;
 } source;
 
 /* A value that a run makes for its caller. */
 typedef struct outcome {
   keel_heap *heap;
   const keel_type *type;
-  bool blocked;
+  uint32_t layout;
+  uint64_t laid;
 } outcome;
 
 /* A view whose memory is another in each run. */

@@ -42,11 +42,11 @@ static const char *const slots[] = {
     "kernel.create",      "kernel.enqueue",     "op.infer",
     "capture.begin",      "capture.end",        "capture.launch",
     "capture.update",     "peer.copy",          "external.import_memory",
-    "region.claim",       "region.compile",     "region.enqueue",
-    "region.serialize",   "region.validate",    "region.load",
-    "host.allocate",      "host.option",        "host.set_output",
-    "host.constant",      "host.attr_tensor",   "host.cache_get",
-    "host.cache_put",
+    "layout.from_rows",   "layout.to_rows",     "region.claim",
+    "region.compile",     "region.enqueue",     "region.serialize",
+    "region.validate",    "region.load",        "host.allocate",
+    "host.option",        "host.set_output",    "host.constant",
+    "host.attr_tensor",   "host.cache_get",     "host.cache_put",
 };
 
 const char *keel_layers_slot(uint32_t index) {
@@ -365,6 +365,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->capture = plugin->capture;
   l->peer = plugin->peer;
   l->external = plugin->external;
+  l->layouts = plugin->layouts;
   l->regions = plugin->regions;
   keel_layer_wrap_slots(plugin);
   keel_layer_wrap_regions(plugin);

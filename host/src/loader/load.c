@@ -11,6 +11,7 @@
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "loader/visible.h"
+#include "memory/layout.h"
 #include "ops/vendor.h"
 
 /* Gives the plugin a verdict; the reason is this thread's message. */
@@ -186,6 +187,15 @@ static keel_status copy_options(keel_plugin *plugin) {
     NEED(external, import_memory);
     NEED(external, export_memory);
   }
+  KEEL_TRY(copy_table(plugin, "kd_layout_table", table->layouts,
+                      END_OF(kd_layout_table, to_rows), &plugin->layouts,
+                      sizeof plugin->layouts));
+  if (table->layouts) {
+    NEED(layouts, preferred);
+    NEED(layouts, size);
+    NEED(layouts, from_rows);
+    NEED(layouts, to_rows);
+  }
   KEEL_TRY(copy_table(plugin, "kd_collective_table", table->collectives,
                       END_OF(kd_collective_table, destroy),
                       &plugin->collectives, sizeof plugin->collectives));
@@ -207,7 +217,7 @@ static bool is_known(const keel_plugin *plugin, const kd_kernel_def *def) {
 /* Copies the definitions, stepping by the plugin's own size of one. */
 static keel_status copy_kernels(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
-  if (!table->kernel_count) return KD_OK;
+  if (!table->kernel_count) return KD_OK; /* nobody makes tensors that way */
   if (!table->kernels)
     return keel_fail(KD_INCOMPATIBLE, "%s: kernels is NULL, kernel_count is %u",
                      plugin->path, (unsigned)table->kernel_count);
@@ -218,8 +228,9 @@ static keel_status copy_kernels(keel_plugin *plugin) {
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: %u kernel definitions of struct_size %zu",
                      plugin->path, (unsigned)table->kernel_count, stride);
-  plugin->kernels = keel_arena_take(
-      &plugin->context->arena, table->kernel_count * sizeof(kd_kernel_def));
+  plugin->kernels =
+      keel_arena_take(&plugin->context->arena,
+                      (table->kernel_count + 1) * sizeof(kd_kernel_def));
   if (!plugin->kernels) return KD_OUT_OF_MEMORY;
   const char *at = (const char *)table->kernels;
   for (uint32_t i = 0; i < table->kernel_count; i++, at += stride) {
@@ -377,6 +388,9 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(keel_ops_read(plugin));
   KEEL_TRY(copy_kernels(plugin));
   KEEL_TRY(keel_layers_wrap(plugin));
+  /* the host's own, to which its slots are the layers */
+  if (plugin->table.layouts && plugin->kernels)
+    keel_layout_kernel(plugin, &plugin->kernels[plugin->kernel_count++]);
   return index_kernels(plugin);
 }
 

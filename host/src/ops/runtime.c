@@ -45,7 +45,7 @@ keel_status keel_run_view(keel_host_call *call) {
   if (!call->types[0])
     return keel_call_fail(call, KD_INTERNAL, "the shape is not known");
   keel_tensor *plain = NULL;
-  KEEL_TRY(keel_copy_layout(call->inputs[0], KD_LAYOUT_ROW_MAJOR, &plain));
+  KEEL_TRY(keel_copy_rows(call->inputs[0], &plain));
   keel_status status =
       keel_tensor_view(plain, call->types[0], &call->outputs[0]);
   keel_tensor_release(plain);
