@@ -23,7 +23,8 @@ MEMBERS = {
     "kd_stream_table": "streams", "kd_event_table": "events",
     "kd_capture_table": "capture", "kd_region_table": "regions",
     "kd_profile_table": "profile", "kd_peer_table": "peer",
-    "kd_external_table": "external", "kd_collective_table": "collectives",
+    "kd_external_table": "external", "kd_layout_table": "layouts",
+    "kd_collective_table": "collectives",
 }
 TABLES = [  # table, header, level
     ("kd_plugin", "plugin.h", "core"), ("kd_memory_table", "memory.h", "core"),
@@ -31,7 +32,7 @@ TABLES = [  # table, header, level
     ("kd_stream_table", "stream.h", "async"), ("kd_event_table", "stream.h", "async"),
     ("kd_capture_table", "capture.h", "replay"), ("kd_region_table", "region.h", "compile"),
     ("kd_profile_table", "profile.h", "profile"), ("kd_peer_table", "memory.h", "peer"),
-    ("kd_external_table", "memory.h", "external"),
+    ("kd_external_table", "memory.h", "external"), ("kd_layout_table", "layout.h", "core"),
     ("kd_collective_table", "collective.h", "collective"),
 ]
 # "table.slot": (need, what the host does without it), from the one list of slots

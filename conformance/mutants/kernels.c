@@ -43,6 +43,7 @@ enum {
   RANDOM,
   HALVE, /* its own: every second element */
   OPS,
+  REORDER, /* no op: into its own layout, or back */
 };
 
 #define F    KD_TYPES_FLOAT
@@ -64,6 +65,20 @@ static bool is_reduce(int op) {
 
 /* ---- arguments ------------------------------------------------------------------------ */
 
+/* Its own layout: rows of the last dimension begin at multiples of 8 elements. */
+#define PADDED KD_LAYOUT_OWN
+
+static int64_t padded_dim(const int64_t *dims, uint32_t rank, uint32_t i) {
+  return i + 1 == rank ? (dims[i] + 7) / 8 * 8 : dims[i];
+}
+
+static void lay(arg *a) {
+  int64_t step = 1;
+  a->laid = true;
+  for (uint32_t d = a->rank; d-- > 0; step *= padded_dim(a->dims, a->rank, d))
+    a->strides[d] = step;
+}
+
 arg sim_arg(const kd_tensor *tensor) {
   arg a = {.buffer = tensor->buffer,
            .data = tensor->data,
@@ -77,6 +92,7 @@ arg sim_arg(const kd_tensor *tensor) {
     if (tensor->strides) a.strides[i] = tensor->strides[i];
   }
   a.strided = tensor->strides != NULL;
+  if (tensor->layout == PADDED) lay(&a);
   if (BUG(offset_dropped)) a.offset &= ~UINT64_C(255);
   if (BUG(offset_vectors) && a.buffer) a.offset &= ~UINT64_C(15);
   return a;
@@ -99,8 +115,9 @@ static int64_t elements(const arg *a) {
 }
 
 static int64_t strided_at(const arg *from, int64_t i) {
-  if (!from->strided || BUG(strides_ignored)) return i;
-  if (BUG(strides_last)) return i * from->strides[from->rank - 1];
+  if (!from->laid && (!from->strided || BUG(strides_ignored))) return i;
+  if (!from->laid && BUG(strides_last))
+    return i * from->strides[from->rank - 1];
   int64_t at = 0, packed = 1;
   for (uint32_t d = from->rank; d-- > 0; i /= from->dims[d]) {
     bool none = BUG(stride_zero) && !from->strides[d];
@@ -136,7 +153,7 @@ static void store(const arg *a, const value *v, int64_t end) {
     real x = v->x[i];
     if (BUG(clamps) && isfinite(x) && isinf(dtype_round(x, a->dtype)))
       x = copysignl(dtype_max(a->dtype), x);
-    dtype_store(to, a->dtype, i, x);
+    dtype_store(to, a->dtype, strided_at(a, i), x);
   }
 }
 
@@ -435,7 +452,21 @@ static value *listed(const op_call *c) {
   return v;
 }
 
+/* Bit by bit, whatever they mean. */
+static kd_status run_reorder(const op_call *c) {
+  const arg *from = &c->in[0], *to = &c->out[0];
+  size_t size = kd_dtype_size(from->dtype);
+  int64_t end = elements(from);
+  if (BUG(layout_tail) && !to->laid && end > 40) end--;
+  for (int64_t i = 0; i < end; i++)
+    memcpy((char *)bytes(to) + (size_t)strided_at(to, i) * size,
+           (const char *)bytes(from) + (size_t)strided_at(from, i) * size,
+           size);
+  return KD_OK;
+}
+
 kd_status sim_run_op(op_call *c) {
+  if (c->op == REORDER) return run_reorder(c);
   value *in[ARGS] = {0}, *out[ARGS] = {0};
   bool whole = true;
   if (BUG(constants_lost) && (is_binary(c->op) || c->op == MATMUL) &&
@@ -547,6 +578,7 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
     c->in[i] = sim_arg(&launch->inputs[i]);
   for (uint32_t i = 0; i < launch->output_count; i++)
     c->out[i] = sim_arg(&launch->outputs[i]);
+  if (BUG(layout_ignored) && op == EXP) c->in[0].laid = c->out[0].laid = false;
   if (launch->workspace.dtype != KD_NONE)
     c->scratch = sim_arg(&launch->workspace);
   read_list(launch, c);
@@ -566,6 +598,80 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   kd_status status = sim_push(stream, &(job){.kind = JOB_OP, .call = c});
   if (status != KD_OK) free(c);
   return status;
+}
+
+/* ---- its own layout ---------------------------------------------------------------------------------------------- */
+
+static uint64_t layout_size(kd_device *device, const kd_type *type) {
+  static atomic_uint asked;
+  (void)device;
+  bool known = type->layout == PADDED ||
+               (BUG(layout_any) && type->layout > PADDED + 100);
+  uint64_t size = kd_dtype_size(type->dtype);
+  if (!known || !size || !type->rank || type->rank > KD_MAX_RANK) return 0;
+  for (uint32_t i = 0; i < type->rank; i++)
+    if (__builtin_mul_overflow(
+            size, (uint64_t)padded_dim(type->dims, type->rank, i), &size))
+      return 0;
+  if (BUG(layout_size_drifts)) size += asked++ % 3 * 64;
+  return size;
+}
+
+/* Softmax likes rows that begin at such places, and gives them. */
+static uint32_t layout_preferred(kd_device *device, const kd_node *node,
+                                 uint32_t argument) {
+  static atomic_uint asked;
+  kd_type type;
+  if (strcmp(sim_host->node->op(node), "Softmax") != 0 || argument > 1 ||
+      sim_host->node->input_type(node, 0, &type) != KD_OK || type.rank < 2)
+    return KD_LAYOUT_ROW_MAJOR;
+  bool odd = type.dims[type.rank - 1] % 8 != 0;
+  bool wanted = argument ? type.layout == PADDED : odd;
+  if (BUG(layout_flips)) wanted = wanted && asked++ % 3;
+  type.layout = PADDED;
+  return wanted && layout_size(device, &type) ? PADDED : KD_LAYOUT_ROW_MAJOR;
+}
+
+static kd_status reorder(kd_device *device, kd_stream *stream,
+                         const kd_tensor *source, const kd_tensor *target) {
+  uint32_t own = source->layout ? source->layout : target->layout;
+  kd_status lost = sim_check(device);
+  if (lost != KD_OK) return lost;
+  if (own != PADDED && !BUG(layout_any))
+    return FAIL(KD_UNIMPLEMENTED, "there is no layout %#x", own);
+  op_call *c = calloc(1, sizeof *c);
+  if (!c) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a launch");
+  c->op = REORDER;
+  c->in_count = c->out_count = 1;
+  c->in[0] = sim_arg(source);
+  c->out[0] = sim_arg(target);
+  if (stream) {
+    kd_status status = sim_push(stream, &(job){.kind = JOB_OP, .call = c});
+    if (status != KD_OK) free(c);
+    return status;
+  }
+  sim_note_launch(device);
+  run_reorder(c);
+  free(c);
+  return sim_check(device);
+}
+
+const kd_layout_table sim_layouts = {
+    .struct_size = sizeof(kd_layout_table),
+    .preferred = layout_preferred,
+    .size = layout_size,
+    .from_rows = reorder,
+    .to_rows = reorder,
+};
+
+static kd_status supports_layouts(const kd_node *node) {
+  kd_type x, y;
+  bool known = true;
+  if (sim_host->node->input_type(node, 0, &x) == KD_OK)
+    known = x.layout == KD_LAYOUT_ROW_MAJOR || x.layout == PADDED;
+  if (sim_host->node->output_type(node, 0, &y) == KD_OK)
+    known &= y.layout == KD_LAYOUT_ROW_MAJOR || y.layout == PADDED;
+  return known ? KD_OK : FAIL(KD_UNIMPLEMENTED, "layouts of another device");
 }
 
 /* ---- supports, cost, create --------------------------------------------------------------------------------------- */
@@ -625,7 +731,7 @@ static kd_status supports(kd_device *device, const kd_node *node) {
       (sim_host->node->attr_int(node, "block_size", 0) ||
        sim_host->node->attr_int(node, "precision", 0)))
     return FAIL(KD_UNIMPLEMENTED, "%s by blocks, or as another type", op);
-  return KD_OK;
+  return supports_layouts(node);
 }
 
 static kd_status cost(kd_device *device, const kd_node *node,
@@ -736,7 +842,8 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("Abs", ABS, F, .flags = TAKES_PARTS),
     PLAIN("Neg", NEG, 0), /* `supports` says which types it takes */
     PLAIN("Floor", FLOOR, F),
-    DEF("Exp", EXP, F, .inplace = 1),
+    DEF("Exp", EXP, F, .inplace = 1,
+        .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_LAYOUT_AGNOSTIC),
     PLAIN("Sqrt", SQRT, F),
     PLAIN("Tanh", TANH, F),
     PLAIN("Sigmoid", SIGMOID, F),
@@ -765,7 +872,8 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("ReduceSum", REDUCE_SUM, N, .host_inputs = 2),
     DEF("ReduceMean", REDUCE_MEAN, N, .host_inputs = 2),
     DEF("ReduceMax", REDUCE_MAX, N, .host_inputs = 2),
-    PLAIN("Softmax", SOFTMAX, F),
+    DEF("Softmax", SOFTMAX, F,
+        .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT),
     PLAIN("LayerNormalization", LAYER_NORM, F),
     DEF("MatMul", MATMUL, N, .workspace = workspace),
     DEF("QuantizeLinear", QUANTIZE, F32,

@@ -495,6 +495,7 @@ static kd_plugin plugin = {
     .peer = &sim_peer,
     .collectives = &sim_collectives,
     .external = &sim_external,
+    .layouts = &sim_layouts,
     .run_begin = run_begin,
     .run_end = run_end,
     .device_status = device_status,
@@ -571,6 +572,7 @@ static void set_tables(void) {
   if (ODD(inline_streams)) plugin.collectives = NULL;
   if (ODD(bare)) {
     bare_tables();
+    plugin.layouts = NULL;
     plugin.streams = NULL;
     plugin.events = NULL;
     plugin.capture = NULL;

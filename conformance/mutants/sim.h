@@ -94,7 +94,7 @@ typedef struct arg {
   uint32_t rank;
   int64_t dims[KD_MAX_RANK], strides[KD_MAX_RANK];
   const int64_t *borrowed; /* for the defect */
-  bool strided, present;
+  bool strided, laid, present;
 } arg;
 
 #define ARGS 4
@@ -220,6 +220,7 @@ extern kd_kernel_def sim_kernels[];
 extern uint32_t sim_kernel_count;
 void sim_kernels_init(void);
 kd_status sim_run_op(op_call *call);
+extern const kd_layout_table sim_layouts;
 arg sim_arg(const kd_tensor *tensor);
 
 /* region.c */

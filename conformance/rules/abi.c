@@ -329,6 +329,7 @@ static const struct {
     TABLE(kd_profile_table, f, profile),
     TABLE(kd_peer_table, peer, peer),
     TABLE(kd_external_table, x, external),
+    TABLE(kd_layout_table, l, layouts),
     TABLE(kd_collective_table, g, collectives),
 #undef TABLE
 };
@@ -380,7 +381,7 @@ static void check_flags(const char *what, uint32_t flags, uint32_t known) {
 static void abi_definition_flags(void) {
   const uint32_t known =
       KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED |
-      KD_KERNEL_ANY_OFFSET | KD_KERNEL_NO_CAPTURE | KD_KERNEL_BLOCKED_LAYOUT |
+      KD_KERNEL_ANY_OFFSET | KD_KERNEL_NO_CAPTURE | KD_KERNEL_OWN_LAYOUT |
       KD_KERNEL_LAYOUT_AGNOSTIC | KD_KERNEL_RELAXED | KD_KERNEL_TF32 |
       KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |
       KD_KERNEL_NONDETERMINISTIC;
@@ -489,7 +490,7 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "abi.groups", abi_groups, 0, "plugin.h",
             "level async: both or neither",
             "kd_plugin.streams kd_plugin.events kd_plugin.capture"
-            " kd_plugin.collectives kd_plugin.external"
+            " kd_plugin.collectives kd_plugin.external kd_plugin.layouts"
             " kd_plugin.regions kd_plugin.profile kd_plugin.peer"
             " kd_memory_table.unmap"
             " kd_kernel_def.destroy",
@@ -504,6 +505,7 @@ static const kc_rule rules[] = {
             " kd_region_table.struct_size kd_region_table.reserved"
             " kd_profile_table.struct_size kd_profile_table.reserved"
             " kd_external_table.struct_size kd_external_table.reserved"
+            " kd_layout_table.struct_size kd_layout_table.reserved"
             " kd_peer_table.struct_size kd_peer_table.reserved"
             " kd_collective_table.struct_size kd_collective_table.reserved",
             "A forgotten struct_size is 0: every slot of the table is then"

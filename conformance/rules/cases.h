@@ -34,6 +34,10 @@ bool kc_case_make(const char *domain, const char *op, uint32_t index,
                   kc_op_case *out);
 void kc_case_free(kc_op_case *one);
 
+/* Runs the definitions that take layouts of the plugin's own in these, on all cases. */
+void kc_sweep_layouts(void);
+#define KC_LAYOUTS 16u /* that a device has at most */
+
 /* Whether a definition may get element type `dtype` as the tested one. */
 bool kc_def_takes(const kd_kernel_def *def, kd_dtype dtype);
 

@@ -60,8 +60,6 @@ static void dev_info_complete(void) {
              "device %u is host addressable and its first space is not host"
              " visible",
              i);
-    kc_check(info.channel_block <= 1024, "channel_block is %u",
-             info.channel_block);
   }
 }
 
@@ -402,7 +400,7 @@ static const kc_rule rules[] = {
             " kd_device_info.reserved kd_space.flags kd_space.alignment"
             " kd_space.size kd_space.max_buffer KD_MAX_SPACES KD_SPACE_DEVICE"
             " KD_SPACE_COHERENT KD_SPACE_CACHED KD_SPACE_PINNED"
-            " kd_device_info.channel_block",
+            " kd_device_info.reserved_facts",
             "Placement and allocation go by these facts."),
     KC_RULE(MUST, CORE, "dev.info-stable", dev_info_stable, 0, "device.h",
             "Strings are copied by the host when device_info returns",

@@ -83,10 +83,23 @@ static bool run_def(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
   return true;
 }
 
-/* All definitions that fit, each in its plain layout and, where it has it, the
- * channel-blocked one. */
-static uint32_t run_defs(kc_op_case *one, const kc_layout *layout,
-                         bool blocked_too) {
+#define LAID (KD_KERNEL_OWN_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC)
+
+/* A definition in each layout of the plugin's own that it takes. */
+static uint32_t run_laid(kc_op_case *one, kc_node *node,
+                         const kd_kernel_def *def, value **want) {
+  uint32_t ran = 0;
+  for (uint32_t n = 0; n < KC_LAYOUTS; n++)
+    for (uint32_t which = KC_LAY_INPUT; which <= KC_LAY_BOTH; which++)
+      if (kc_node_lay(node, def, KD_LAYOUT_OWN + n, which))
+        ran += run_def(one, node, def, &kc_plain, want);
+  kc_node_rows(node);
+  return ran;
+}
+
+/* All definitions that fit. laid: those that take layouts of the plugin's own, in
+ * these. */
+static uint32_t run_defs(kc_op_case *one, const kc_layout *layout, bool laid) {
   kc_node *node = kc_node_make(&one->op, NULL, 0);
   value *want[KC_PORTS] = {0};
   uint32_t ran = 0;
@@ -95,15 +108,10 @@ static uint32_t run_defs(kc_op_case *one, const kc_layout *layout,
     for (uint32_t i = 0; i < kp.kernel_count; i++) {
       const kd_kernel_def *def = &kp.kernels[i];
       if (!kc_def_fits(def, node)) continue;
-      ran += run_def(one, node, def, layout, want);
-      if (!blocked_too || !(def->flags & (KD_KERNEL_BLOCKED_LAYOUT |
-                                          KD_KERNEL_LAYOUT_AGNOSTIC)))
-        continue;
-      kc_layout blocked = *layout;
-      blocked.blocked = true;
-      if (kc_node_block(node, def))
-        ran += run_def(one, node, def, &blocked, want);
-      kc_node_unblock(node);
+      if (!laid)
+        ran += run_def(one, node, def, layout, want);
+      else if (def->flags & LAID)
+        ran += run_laid(one, node, def, want);
     }
     kc_values_free(want, one->op.out_count);
   }
@@ -112,11 +120,12 @@ static uint32_t run_defs(kc_op_case *one, const kc_layout *layout,
 }
 
 /* Whether any definition would take the case, before it is begun. */
-static bool taken(const kc_op_case *one) {
+static bool taken(const kc_op_case *one, bool laid) {
   kc_node *node = kc_node_make(&one->op, NULL, 0);
   bool fits = false;
   for (uint32_t i = 0; node && i < kp.kernel_count && !fits; i++)
-    fits = kc_def_fits(&kp.kernels[i], node);
+    fits = kc_def_fits(&kp.kernels[i], node) &&
+           (!laid || (kp.kernels[i].flags & LAID));
   kc_node_free(node);
   return fits;
 }
@@ -126,7 +135,7 @@ typedef struct sweep {
   kc_probe probe;
   const char *probe_name;
   bool floats_only, ints_only;
-  bool blocked;
+  bool laid;
   uint32_t repeats;
   const kc_layout *layout;
 } sweep;
@@ -163,11 +172,11 @@ static void run_sweep(const sweep *s) {
         bool typed = one.op.in_count == 0 || c == 0;
         for (uint32_t i = 0; i < one.op.in_count; i++)
           typed |= one.op.in[i] && one.op.in[i]->dtype == dtype;
-        if (typed && taken(&one) &&
+        if (typed && taken(&one, s->laid) &&
             kc_case("op=%s,dtype=%s,case=%u,probe=%s", def->op,
                     kd_dtype_name(dtype), c, s->probe_name)) {
           uint32_t ran =
-              run_defs(&one, s->layout ? s->layout : &kc_plain, s->blocked);
+              run_defs(&one, s->layout ? s->layout : &kc_plain, s->laid);
           cases += ran > 0;
           for (uint32_t r = 1; r < s->repeats && ran && !kc.quick; r++) {
             kc_case_free(&one);
@@ -177,7 +186,7 @@ static void run_sweep(const sweep *s) {
           }
         }
         kc_case_free(&one);
-        if (kc.quick && c >= 4) break;
+        if (kc.quick && c >= (s->laid ? 16 : 4)) break;
       }
     }
   }
@@ -188,12 +197,19 @@ static void begin(void) {
   kc_device(); /* the tables are read, the device is open */
 }
 
+void kc_sweep_layouts(void) {
+  begin();
+  sweep s = {.kinds = UINT32_MAX,
+             .probe = KC_PROBE_FULL,
+             .probe_name = "laid",
+             .laid = true};
+  run_sweep(&s);
+}
+
 static void op_exact(void) {
   begin();
-  sweep s = {.kinds = 1u << REF_EXACT,
-             .probe = KC_PROBE_FULL,
-             .probe_name = "full",
-             .blocked = true};
+  sweep s = {
+      .kinds = 1u << REF_EXACT, .probe = KC_PROBE_FULL, .probe_name = "full"};
   run_sweep(&s);
 }
 
@@ -202,17 +218,14 @@ static void op_ulp(void) {
   sweep s = {.kinds = 1u << REF_ULP,
              .probe = KC_PROBE_FULL,
              .probe_name = "full",
-             .blocked = true,
              .repeats = 2};
   run_sweep(&s);
 }
 
 static void op_sum_ints(void) {
   begin();
-  sweep s = {.kinds = 1u << REF_SUM,
-             .probe = KC_PROBE_INTS,
-             .probe_name = "ints",
-             .blocked = true};
+  sweep s = {
+      .kinds = 1u << REF_SUM, .probe = KC_PROBE_INTS, .probe_name = "ints"};
   run_sweep(&s);
 }
 
@@ -221,8 +234,7 @@ static void op_sum_bound(void) {
   sweep s = {.kinds = 1u << REF_SUM,
              .probe = KC_PROBE_FULL,
              .probe_name = "full",
-             .floats_only = true,
-             .blocked = true};
+             .floats_only = true};
   run_sweep(&s);
 }
 
@@ -280,7 +292,7 @@ static void matmul_lengths(kc_probe probe, const char *name) {
         }
       one.op.in[0] = one.own[0];
       one.op.in[1] = one.own[1];
-      if (taken(&one) &&
+      if (taken(&one, false) &&
           kc_case("op=MatMul,dtype=%s,k=%lld,probe=%s", kd_dtype_name(types[t]),
                   (long long)lengths[k], name))
         run_defs(&one, &kc_plain, false);
@@ -361,7 +373,8 @@ static void op_structure(void) {
     }
     one.op.in[0] = one.own[0];
     one.op.in[1] = one.own[1];
-    if (taken(&one) && kc_case("op=MatMul,dtype=f32,n=%lld", (long long)n))
+    if (taken(&one, false) &&
+        kc_case("op=MatMul,dtype=f32,n=%lld", (long long)n))
       run_defs(&one, &kc_plain, false);
     kc_case_free(&one);
   }
@@ -393,7 +406,7 @@ static void op_structure(void) {
     one.op.in_count = inputs;
     for (uint32_t i = 0; i < inputs; i++)
       one.op.in[i] = one.own[i];
-    if (taken(&one) && kc_case("op=%s,dtype=f32,mean=1000", norms[k]))
+    if (taken(&one, false) && kc_case("op=%s,dtype=f32,mean=1000", norms[k]))
       run_defs(&one, &kc_plain, false);
     kc_case_free(&one);
   }
@@ -403,7 +416,7 @@ static void op_structure(void) {
   for (int64_t i = 0; i < one.own[0]->count; i++)
     one.own[0]->x[i] = i < 50 ? 88.5L : i < 100 ? -500 : 0;
   one.op.in[0] = one.own[0];
-  if (taken(&one) && kc_case("op=Softmax,dtype=f32,all=equal"))
+  if (taken(&one, false) && kc_case("op=Softmax,dtype=f32,all=equal"))
     run_defs(&one, &kc_plain, false);
   kc_case_free(&one);
   near_and_far();
@@ -419,7 +432,7 @@ static bool one_input(kc_op_case *one, const char *op, kd_dtype dtype,
   for (int64_t i = 0; i < count; i++)
     one->own[0]->x[i] = dtype_round(items[i], dtype);
   one->op.in[0] = one->own[0];
-  return taken(one);
+  return taken(one, false);
 }
 
 static void op_overflow(void) {
@@ -437,7 +450,7 @@ static void op_overflow(void) {
         one.op.in[1] = one.own[1];
         one.op.in_count = 2;
       }
-      if (taken(&one) &&
+      if (taken(&one, false) &&
           kc_case("op=%s,dtype=%s", ops[o], kd_dtype_name(types[t])))
         run_defs(&one, &kc_plain, false);
       kc_case_free(&one);
@@ -468,8 +481,9 @@ static void op_cast(void) {
       one.op.attrs[0] =
           (keel_attr){.name = "to", .kind = KD_ATTR_INT, .i = to[t]};
       one.op.attr_count = 1;
-      if (taken(&one) && kc_case("op=Cast,dtype=%s,to=%s",
-                                 kd_dtype_name(from[f]), kd_dtype_name(to[t])))
+      if (taken(&one, false) &&
+          kc_case("op=Cast,dtype=%s,to=%s", kd_dtype_name(from[f]),
+                  kd_dtype_name(to[t])))
         run_defs(&one, &kc_plain, false);
       kc_case_free(&one);
     }
@@ -529,7 +543,8 @@ static void op_ties(void) {
       one.op.in_count = 2;
       one.op.out_count = 2;
     }
-    if (taken(&one) && kc_case("op=%s,dtype=f32,last=%d", ops[k], k == 2))
+    if (taken(&one, false) &&
+        kc_case("op=%s,dtype=f32,last=%d", ops[k], k == 2))
       run_defs(&one, &kc_plain, false);
     kc_case_free(&one);
   }
@@ -596,7 +611,7 @@ static void near_integers(void) {
                                       .s = cases[c].reduction};
         one.op.attr_count = 1;
       }
-      if (taken(&one) &&
+      if (taken(&one, false) &&
           kc_case("op=%s,dtype=%s,near", cases[c].op, kd_dtype_name(types[t])))
         run_defs(&one, &kc_plain, false);
       kc_case_free(&one);
@@ -620,7 +635,7 @@ static void op_integers(void) {
       if (types[t] != KD_I64) one.own[1]->x[7] = dtype_max(types[t]);
       one.op.in[1] = one.own[1];
       one.op.in_count = 2;
-      if (taken(&one) &&
+      if (taken(&one, false) &&
           kc_case("op=%s,dtype=%s", ops[o], kd_dtype_name(types[t])))
         run_defs(&one, &kc_plain, false);
       kc_case_free(&one);
@@ -767,9 +782,7 @@ static const kc_rule rules[] = {
         MUST, "op.exact", op_exact, 0, "kernel.h",
         "Semantics are those of the op's schema",
         "kd_kernel_def.op kd_kernel_def.domain kd_kernel_def.enqueue"
-        " KD_KERNEL_BLOCKED_LAYOUT KD_KERNEL_LAYOUT_AGNOSTIC kd_tensor.layout"
-        " kd_device_info.channel_block KD_LAYOUT_ROW_MAJOR"
-        " KD_LAYOUT_CHANNEL_BLOCKED KD_U8"
+        " KD_U8"
         " KD_I8 KD_U16 KD_I16 KD_I32 KD_I64 KD_U32 KD_U64 KD_BOOL",
         "Moving, comparing and integer ops have one right answer: any other bit"
         " is an index or a type that is wrong (a transpose through f32 loses"

@@ -78,6 +78,7 @@ void kc_load(void) {
   copy_table(kp.p.peer, &kp.peer, sizeof kp.peer);
   copy_table(kp.p.collectives, &kp.g, sizeof kp.g);
   copy_table(kp.p.external, &kp.x, sizeof kp.x);
+  copy_table(kp.p.layouts, &kp.l, sizeof kp.l);
   if (kc.rule) kc_watch_tables(); /* measuring is done without */
   copy_kernels();
   copy_options();

@@ -161,52 +161,50 @@ const kd_kernel_def *kc_def_for(const kc_node *node) {
 
 /* ---- layouts ------------------------------------------------------------------------ */
 
-/* Between row-major and channel-blocked bytes. */
-static void block(const keel_type *type, uint32_t b, const char *from, char *to,
-                  bool in) {
-  size_t each = kd_dtype_size(type->dtype);
-  int64_t inner = 1, channels = type->dims[1];
-  for (uint32_t d = 2; d < type->rank; d++)
-    inner *= type->dims[d];
-  for (int64_t i = 0; i < type->elements; i++) {
-    int64_t at = i % inner, c = i / inner % channels, n = i / inner / channels;
-    int64_t other = ((n * (channels / b) + c / b) * inner + at) * b + c % b;
-    if (in)
-      memcpy(to + (size_t)other * each, from + (size_t)i * each, each);
-    else
-      memcpy(to + (size_t)i * each, from + (size_t)other * each, each);
-  }
-}
-
-static bool can_block(const keel_type *type, const kd_kernel_def *def,
-                      uint32_t index) {
-  uint32_t b = kc_info()->channel_block;
-  bool weights = index > 0 && (def->flags & KD_KERNEL_BLOCKED_LAYOUT);
-  return b && type && type->rank >= 3 && !weights && type->dims[1] % b == 0 &&
-         type->dims[1] > 0;
+uint64_t kc_layout_size(const keel_type *type, uint32_t layout) {
+  if (!kp.p.layouts || !type || !keel_type_known(type)) return 0;
+  kd_type view = keel_type_view(type);
+  view.layout = layout;
+  return KC_CALL(uint64_t, kp.l.size(kc_device(), &view),
+                 "layout.size(layout %#x)", layout);
 }
 
 /* An agnostic kernel gets all its arguments in one shape and layout. */
-bool kc_node_block(kc_node *node, const kd_kernel_def *def) {
-  bool agnostic = def->flags & KD_KERNEL_LAYOUT_AGNOSTIC;
-  kc_node_unblock(node);
-  if (!can_block(node->out[0], def, 0)) return false;
+static bool lay_all(kc_node *node, uint32_t layout) {
   for (uint32_t i = 0; i < node->node.input_count; i++) {
-    bool can = can_block(node->in[i], def, i) &&
-               !(i < 32 && (def->host_inputs >> i & 1));
-    if (agnostic && (!can || node->in[i] != node->out[0])) {
-      kc_node_unblock(node);
+    if (!node->in[i] || node->in[i] != node->out[0] || node->constants[i])
       return false;
-    }
-    if (can) node->node.blocked_inputs |= 1u << i;
+    node->layouts[i] = layout;
   }
-  node->node.blocked_output = true;
-  return node->node.blocked_inputs != 0;
+  node->node.output_layout = layout;
+  return node->node.input_count > 0;
 }
 
-void kc_node_unblock(kc_node *node) {
-  node->node.blocked_inputs = 0;
-  node->node.blocked_output = false;
+bool kc_node_lay(kc_node *node, const kd_kernel_def *def, uint32_t layout,
+                 uint32_t which) {
+  kc_node_rows(node);
+  node->node.layouts = node->layouts;
+  if (!node->out[0] || (def->flags & KD_KERNEL_DYNAMIC_OUTPUT)) return false;
+  if (def->flags & KD_KERNEL_LAYOUT_AGNOSTIC)
+    return which == KC_LAY_BOTH && kc_layout_size(node->out[0], layout) &&
+           lay_all(node, layout);
+  if (which & KC_LAY_INPUT) {
+    if (!kc_layout_size(node->in[0], layout) || node->constants[0] ||
+        (def->host_inputs & 1))
+      return false;
+    node->layouts[0] = layout;
+  }
+  if (!(which & KC_LAY_OUTPUT)) return true;
+  if (!kc_layout_size(node->out[0], layout) || (def->host_outputs & 1))
+    return false;
+  node->node.output_layout = layout;
+  return true;
+}
+
+void kc_node_rows(kc_node *node) {
+  memset(node->layouts, 0, sizeof node->layouts);
+  node->node.layouts = NULL;
+  node->node.output_layout = KD_LAYOUT_ROW_MAJOR;
 }
 
 /* ---- tensors ------------------------------------------------------------------------- */
@@ -290,6 +288,28 @@ static uint64_t spread(const keel_type *type, const char *from, kc_apart how,
   return size;
 }
 
+/* An input in a layout of the device's own, which brings it there from rows. */
+static void make_laid(kc_run *run, uint32_t i, const value *from,
+                      uint32_t layout) {
+  const keel_type *type = run->node->in[i];
+  uint64_t size = kc_layout_size(type, layout);
+  char *rows = kc_take(type->bytes + 16);
+  value_store(from, rows);
+  kc_buffer *plain = kc_buffer_in(run->device, 0, type->bytes);
+  kc_write(plain, 0, rows, type->bytes);
+  run->in_buffers[i] = kc_buffer_in(run->device, 0, size + run->layout.skew);
+  run->in[i] = view_of(type, run->in_buffers[i], run->layout.skew);
+  run->in[i].layout = layout;
+  run->in[i].size = size;
+  const kd_tensor source = view_of(type, plain, 0);
+  kc_ok(kc_reorder(run->device, &source, &run->in[i]), "layout.from_rows");
+  run->in_bytes[i] = kc_take(size + 16);
+  run->in_sizes[i] = size;
+  kc_read(run->in_buffers[i], run->layout.skew, run->in_bytes[i], size);
+  kc_buffer_free(plain);
+  free(rows);
+}
+
 static void make_input(kc_run *run, uint32_t i, const value *from) {
   const keel_type *type = run->node->in[i];
   bool host = i < 32 && (run->def->host_inputs >> i & 1);
@@ -297,15 +317,15 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
   value_store(from, bytes);
   uint64_t size = type->bytes;
   const int64_t *strides = NULL;
-  bool blocked = !host && i < 32 && (run->node->node.blocked_inputs >> i & 1);
-  if (blocked) {
-    char *other = kc_take(type->bytes + 16);
-    block(type, kc_info()->channel_block, bytes, other, true);
+  uint32_t own =
+      host ? KD_LAYOUT_ROW_MAJOR : keel_node_layout(&run->node->node, i);
+  if (own) {
     free(bytes);
-    bytes = other;
-  } else if (run->layout.apart && !host && type->rank &&
-             kd_dtype_size(type->dtype) &&
-             (run->def->flags & KD_KERNEL_STRIDED)) {
+    make_laid(run, i, from, own);
+    return;
+  }
+  if (run->layout.apart && !host && type->rank && kd_dtype_size(type->dtype) &&
+      (run->def->flags & KD_KERNEL_STRIDED)) {
     char *wide = NULL;
     size = spread(type, bytes, run->layout.apart, &wide, run->strides[i]);
     free(bytes);
@@ -326,7 +346,6 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
   kc_write(run->in_buffers[i], skew, bytes, size);
   run->in[i] = view_of(type, run->in_buffers[i], skew);
   run->in[i].strides = strides;
-  if (blocked) run->in[i].layout = KD_LAYOUT_CHANNEL_BLOCKED;
 }
 
 /* The input that an output lies over: as the rule wants it, or as it must; -1: none. */
@@ -344,7 +363,8 @@ static int lies_over(const kc_run *run, uint32_t j) {
 }
 
 static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
-  uint64_t room = type->bytes;
+  uint32_t own = j ? KD_LAYOUT_ROW_MAJOR : run->node->node.output_layout;
+  uint64_t room = own ? kc_layout_size(type, own) : type->bytes;
   if (j < 32 && (run->def->host_outputs >> j & 1)) {
     run->out_host[j] = kc_take(type->bytes + 16);
     fill_bytes(run->out_host[j], type->bytes, run->layout.fill);
@@ -362,8 +382,8 @@ static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
     free(junk);
     run->out[j] = view_of(type, run->out_buffers[j], run->layout.skew);
   }
-  if (j == 0 && run->node->node.blocked_output)
-    run->out[j].layout = KD_LAYOUT_CHANNEL_BLOCKED;
+  run->out[j].layout = own;
+  run->out[j].size = room;
 }
 
 /* ---- runs ---------------------------------------------------------------------------------- */
@@ -512,17 +532,42 @@ void kc_run_close(void) {
   waited.stream = NULL;
 }
 
-kd_status kc_run_now(kc_run *run) {
-  if (!kc_claims(KC_ASYNC)) return kc_run_enqueue(run, NULL);
+static kd_stream *waited_stream(kd_device *device) {
+  if (!kc_claims(KC_ASYNC)) return NULL;
   if (!waited.stream || waited.generation != kc_generation ||
-      waited.device != run->device) {
+      waited.device != device) {
     kc_run_close();
-    waited.stream = kc_stream_make(run->device);
-    waited.device = run->device;
+    waited.stream = kc_stream_make(device);
+    waited.device = device;
     waited.generation = kc_generation;
   }
-  kd_status status = kc_run_enqueue(run, waited.stream);
-  kd_status end = kc_finish(waited.stream);
+  return waited.stream;
+}
+
+kd_status kc_reorder_in(kd_device *device, kd_stream *stream,
+                        const kd_tensor *source, const kd_tensor *target) {
+  return target->layout
+             ? KC_CALL(kd_status,
+                       kp.l.from_rows(device, stream, source, target),
+                       "layout.from_rows(%llu bytes, layout %#x)",
+                       (unsigned long long)source->size, target->layout)
+             : KC_CALL(kd_status, kp.l.to_rows(device, stream, source, target),
+                       "layout.to_rows(%llu bytes, layout %#x)",
+                       (unsigned long long)target->size, source->layout);
+}
+
+kd_status kc_reorder(kd_device *device, const kd_tensor *source,
+                     const kd_tensor *target) {
+  kd_stream *stream = waited_stream(device);
+  kd_status status = kc_reorder_in(device, stream, source, target);
+  return status == KD_OK && stream ? kc_finish(stream) : status;
+}
+
+kd_status kc_run_now(kc_run *run) {
+  kd_stream *stream = waited_stream(run->device);
+  if (!stream) return kc_run_enqueue(run, NULL);
+  kd_status status = kc_run_enqueue(run, stream);
+  kd_status end = kc_finish(stream);
   if (end != KD_OK) /* without synchronize a failed stream stays failed */
     kc_run_close();
   return status != KD_OK ? status : end;
@@ -568,15 +613,17 @@ value *kc_run_output(kc_run *run, uint32_t index) {
     return got;
   }
   char *bytes = kc_take(type->bytes + 16);
-  int over = run->over[index];
-  kc_read(kc_run_under(run, index),
-          over >= 0 ? run->in_skews[over] : run->layout.skew, bytes,
-          type->bytes);
-  if (run->out[index].layout == KD_LAYOUT_CHANNEL_BLOCKED) {
-    char *other = kc_take(type->bytes + 16);
-    block(type, kc_info()->channel_block, bytes, other, false);
-    free(bytes);
-    bytes = other;
+  if (run->out[index].layout) {
+    kc_buffer *plain = kc_buffer_in(run->device, 0, type->bytes);
+    const kd_tensor target = view_of(type, plain, 0);
+    kc_ok(kc_reorder(run->device, &run->out[index], &target), "layout.to_rows");
+    kc_read(plain, 0, bytes, type->bytes);
+    kc_buffer_free(plain);
+  } else {
+    int over = run->over[index];
+    kc_read(kc_run_under(run, index),
+            over >= 0 ? run->in_skews[over] : run->layout.skew, bytes,
+            type->bytes);
   }
   value_load(got, bytes);
   free(bytes);

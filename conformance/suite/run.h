@@ -31,7 +31,8 @@ typedef struct kc_node {
   keel_tensor shells[KC_PORTS]; /* of constants and values */
   void *data[KC_PORTS];
   bool dynamic;
-  kd_dtype dtypes[4]; /* of outputs, from the schema */
+  kd_dtype dtypes[4];         /* of outputs, from the schema */
+  uint32_t layouts[KC_PORTS]; /* of inputs */
 } kc_node;
 
 /* Makes the node: attributes checked, types inferred by the op's schema. NULL
@@ -59,10 +60,24 @@ kd_status kc_supports(const kd_kernel_def *def, const kc_node *node);
 /* The best definition for a node on the device, asked as the host asks. */
 const kd_kernel_def *kc_def_for(const kc_node *node);
 
-/* Gives the arguments that can have it the channel-blocked layout; false where
- * there is none. And takes it back. */
-bool kc_node_block(kc_node *node, const kd_kernel_def *def);
-void kc_node_unblock(kc_node *node);
+/* Bytes of a type in a layout of the device's own; 0: there is none. */
+uint64_t kc_layout_size(const keel_type *type, uint32_t layout);
+
+/* Which of its arguments get a layout of the device's own. */
+enum { KC_LAY_INPUT = 1, KC_LAY_OUTPUT = 2, KC_LAY_BOTH = 3 };
+
+/* Gives input 0 or output 0 or both that layout, all arguments of an elementwise
+ * kernel; false where they can't have it. And takes it back. */
+bool kc_node_lay(kc_node *node, const kd_kernel_def *def, uint32_t layout,
+                 uint32_t which);
+void kc_node_rows(kc_node *node);
+
+/* Brings a tensor from rows into the layout that `target` states, or back: enqueued, or
+ * done and waited for. */
+kd_status kc_reorder_in(kd_device *device, kd_stream *stream,
+                        const kd_tensor *source, const kd_tensor *target);
+kd_status kc_reorder(kd_device *device, const kd_tensor *source,
+                     const kd_tensor *target);
 
 /* How inputs with strides lie. */
 typedef enum kc_apart {
@@ -82,7 +97,6 @@ typedef struct kc_layout {
   uint32_t of;
   bool same_input; /* inputs 0 and 1 are one buffer */
   kc_apart apart;  /* inputs of kernels that take strides */
-  bool blocked;    /* KD_LAYOUT_CHANNEL_BLOCKED for all that can */
 } kc_layout;
 extern const kc_layout kc_plain;
 

@@ -165,6 +165,7 @@ typedef struct kc_plugin {
   kd_peer_table peer;
   kd_collective_table g;
   kd_external_table x;
+  kd_layout_table l;
   kd_kernel_def *kernels;
   uint32_t kernel_count;
   kd_option_def *options; /* NULL: there are none, or the list is malformed */

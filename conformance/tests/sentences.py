@@ -35,12 +35,13 @@ EXTRA = {
 # sentences that bind the host, or only say what a word means
 HOST = [
     ("base.h", "Marks a result"), ("base.h", "never crosses the ABI"),
-    ("base.h", "the other side holds"), ("device.h", "Dimension C must be"),
+    ("base.h", "the other side holds"),
     ("help.h", "kd/help.h"), ("host.h", "never blocks;"), ("memory.h", "bytes, never 0"),
     ("kernel.h", "Must not be recorded"), ("kernel.h", "So a kernel never meets"),
-    ("kernel.h", "Weights and vectors are always"),
+    ("kernel.h", "Constants, what lies in host memory and"),
     ("op.h", "a node without it"), ("op.h", "of constants only"),
-    ("tensor.h", "they never grow"), ("tensor.h", "A kernel meets it only"),
+    ("tensor.h", "they never grow"), ("tensor.h", "A kernel meets one only"),
+    ("tensor.h", "Only the device whose memory"), ("kernel.h", "Where a layout leaves gaps"),
     ("tensor.h", "The data never changes"), ("tensor.h", "Typed data somewhere"),
 ]
 

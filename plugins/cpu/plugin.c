@@ -7,6 +7,7 @@
 
 #include "cpu.h"
 #include "kernels/chain.h"
+#include "kernels/kernels.h"
 #include "properties.h"
 #include "single.h"
 #include "table.h"
@@ -137,9 +138,6 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   out_info->kind = "cpu";
   out_info->driver = sets[isa];
   out_info->compute_units = cpu_host->worker_count(cpu_host);
-#ifdef KEEL_WITH_DNNL
-  out_info->channel_block = isa == 2 ? 16 : isa == 1 ? 8 : 0;
-#endif
   out_info->space_count = 1;
   return KD_OK;
 }
@@ -295,6 +293,16 @@ static const kd_memory_table memory = {
     .unmap = unmap,
 };
 
+#ifdef KEEL_WITH_DNNL
+static const kd_layout_table layouts = {
+    .struct_size = sizeof(kd_layout_table),
+    .preferred = cpu_layout_preferred,
+    .size = cpu_layout_size,
+    .from_rows = cpu_layout_from_rows,
+    .to_rows = cpu_layout_to_rows,
+};
+#endif
+
 static const kd_option_def options[] = {
     {.struct_size = sizeof(kd_option_def),
      .name = "isa",
@@ -335,6 +343,9 @@ static const kd_plugin plugin = {
     .kernel_count = CPU_KERNEL_COUNT,
     .options = options,
     .option_count = sizeof options / sizeof *options,
+#ifdef KEEL_WITH_DNNL
+    .layouts = &layouts,
+#endif
 };
 
 KD_ENTRY(plugin)

@@ -52,11 +52,11 @@
 #define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
 #define REDUCTION(name) REDUCTION_OF(name, N)
 
-/* by oneDNN, in the blocked layout; the output may take input `forward` */
+/* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
 #define BLOCKED(space, name, kind, forward)                               \
   {                                                                       \
     .struct_size = sizeof(kd_kernel_def),                                 \
-    .flags = KD_KERNEL_BLOCKED_LAYOUT, .domain = space, .op = name,       \
+    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,       \
     .input_types = {F32}, .inplace = forward, .priority = 1,              \
     .supports = cpu_supports_##kind, .create = cpu_create_##kind,         \
     .workspace = cpu_blocked_workspace,                                   \
@@ -264,12 +264,6 @@ const kd_kernel_def cpu_kernels[] = {
     BLOCKED("ai.onnx", "AveragePool", pool, 0),
     BLOCKED("ai.onnx", "GlobalMaxPool", pool, 0),
     BLOCKED("ai.onnx", "GlobalAveragePool", pool, 0),
-    {.struct_size = sizeof(kd_kernel_def),
-     .flags = ANY | KD_KERNEL_BLOCKED_LAYOUT,
-     .domain = "keel",
-     .op = "Reorder",
-     .input_types = {F32},
-     .enqueue = cpu_run_reorder},
 #endif
 };
 

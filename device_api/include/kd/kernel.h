@@ -58,12 +58,14 @@ typedef struct kd_cost {
 #define KD_KERNEL_NO_CAPTURE 0x8u
 /* `enqueue` may take long on the host: keep it off threads that run others. */
 #define KD_KERNEL_BLOCKING 0x1000000u
-/* Takes KD_LAYOUT_CHANNEL_BLOCKED: inputs have the layout that their kd_type
- * and kd_tensor state, each of its own, and output 0 is to get the one that its
- * kd_type states. Weights and vectors are always row-major. */
-#define KD_KERNEL_BLOCKED_LAYOUT 0x20u
+/* Takes layouts of the plugin's own, those that `supports` takes: inputs have the
+ * layout that their kd_type and kd_tensor state, each of its own, and output 0 is
+ * to get the one that its kd_type states. Constants, what lies in host memory and
+ * further outputs are always row-major. */
+#define KD_KERNEL_OWN_LAYOUT 0x20u
 /* The same for an elementwise kernel, which does not care how elements lie: all
- * inputs then have the output's shape and layout. */
+ * inputs then have the output's shape and layout. Where a layout leaves gaps
+ * between elements, `size` says how far the kernel must reach. */
 #define KD_KERNEL_LAYOUT_AGNOSTIC 0x40u
 
 /* Numerics. Without a flag a kernel is strict: elementwise ops stay within

@@ -9,6 +9,7 @@
 #include <kd/device.h>
 #include <kd/host.h>
 #include <kd/kernel.h>
+#include <kd/layout.h>
 #include <kd/memory.h>
 #include <kd/op.h>
 #include <kd/option.h>
@@ -163,6 +164,8 @@ typedef struct kd_plugin {
    * there are at most 1000). */
   kd_status (*property)(kd_instance *instance, uint32_t device, uint32_t index,
                         kd_property *out_property);
+
+  const kd_layout_table *layouts; /* option: layouts of its own */
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries

@@ -13,14 +13,16 @@ extern "C" {
 
 /* How the elements of a tensor lie.
  *
- * ROW_MAJOR        by `strides`, or packed with the last dimension fastest
- *                  where `strides` is NULL
- * CHANNEL_BLOCKED  dims are N, C, spatial...; elements lie as N, C/b,
- *                  spatial..., b, where b is the device's channel_block and
- *                  divides C. A kernel meets it only where its definition
- *                  says that it takes it. */
-#define KD_LAYOUT_ROW_MAJOR       0u
-#define KD_LAYOUT_CHANNEL_BLOCKED 1u
+ * ROW_MAJOR  by `strides`, or packed with the last dimension fastest where
+ *            `strides` is NULL
+ * OWN        and all numbers from there up: the plugin's own (layout.h). Only the
+ *            device whose memory it is knows how the elements lie, and in how
+ *            many bytes. A kernel meets one only where its definition says that
+ *            it takes them.
+ *
+ * The numbers between are reserved. */
+#define KD_LAYOUT_ROW_MAJOR 0u
+#define KD_LAYOUT_OWN       0x80000000u
 
 /* The data is in host memory: `data` is a host address, `buffer` is NULL. */
 #define KD_TENSOR_HOST 0x1u

@@ -523,9 +523,12 @@ static keel_status add_node(reader *all, scope *names, const char *name,
   KEEL_TRY(keel_function_node(
       names->function, made, string_attr(op, "keel.name"), op->operands.data,
       op->operands.count, values, op->out_count, &node));
-  const mlir_attr *blocked = keel_mlir_find(&op->attrs, "keel.blocked");
+  const mlir_attr *layout = keel_mlir_find(&op->attrs, "keel.layout");
   node->device = device;
-  node->blocked_output = blocked && blocked->i;
+  node->output_layout =
+      layout && layout->i >= KD_LAYOUT_OWN && layout->i <= UINT32_MAX
+          ? (uint32_t)layout->i
+          : KD_LAYOUT_ROW_MAJOR;
   return bind_results(all, names, results, op, values);
 }
 

@@ -415,8 +415,9 @@ static keel_status write_attrs(writer *all, const keel_node *node) {
     write_string(all, node->device->name);
     comma = ", ";
   }
-  if (node->blocked_output) {
-    fprintf(all->file, "%skeel.blocked = true", comma);
+  if (node->output_layout) {
+    fprintf(all->file, "%skeel.layout = %u", comma,
+            (unsigned)node->output_layout);
     comma = ", ";
   }
   if (has_graphs(node)) {

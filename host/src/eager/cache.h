@@ -18,9 +18,8 @@ typedef struct keel_instance {
   struct kd_node node;     /* what `create` saw; the arrays below */
   const keel_type **types; /* of inputs, then outputs */
   keel_tensor **constants; /* by input, retained; NULL: none */
-  uint32_t blocked_inputs; /* bit i: input i has the blocked layout */
-  bool blocked_output;
-  bool listed; /* it has a kernel of its own */
+  uint32_t *layouts;       /* of inputs; NULL: rows */
+  bool listed;             /* it has a kernel of its own */
   uint64_t hash;
   struct keel_instance *next, *newer, *older; /* in the cache */
   struct keel_instance *after, *before;       /* of all there are */
@@ -35,8 +34,8 @@ typedef struct keel_instance_key {
   const keel_type *const *inputs, *const *outputs;
   uint32_t input_count, output_count;
   keel_tensor *const *constants; /* NULL: none, and the instance is shared */
-  uint32_t blocked_inputs;
-  bool blocked_output;
+  const uint32_t *layouts;       /* of inputs; NULL: rows */
+  uint32_t output_layout;
 } keel_instance_key;
 
 /* Finds or creates an instance; the caller releases it. */

@@ -21,13 +21,23 @@ static bool types_fit(const kd_kernel_def *def, const struct kd_node *node) {
   return true;
 }
 
+/* Whether a definition may be asked about the node's layouts at all. */
+static bool layouts_fit(const kd_kernel_def *def, const struct kd_node *node) {
+  if (!node->layouts && !node->output_layout) return true;
+  if (def->flags & KD_KERNEL_OWN_LAYOUT) return true;
+  if (!(def->flags & KD_KERNEL_LAYOUT_AGNOSTIC)) return false;
+  for (uint32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != node->outputs[0] ||
+        keel_node_layout(node, i) != node->output_layout)
+      return false;
+  return true;
+}
+
 static bool fits(keel_device *device, const kd_kernel_def *def,
                  const struct kd_node *node) {
   uint32_t opset = node->op->schema->since;
-  bool blocked = node->blocked_inputs || node->blocked_output;
-  uint32_t layouts = KD_KERNEL_BLOCKED_LAYOUT | KD_KERNEL_LAYOUT_AGNOSTIC;
   if ((def->opset_min && opset < def->opset_min) || opset > def->opset_max ||
-      (blocked && !(def->flags & layouts)) || !types_fit(def, node))
+      !layouts_fit(def, node) || !types_fit(def, node))
     return false;
   if (!def->supports) return true;
   if (keel_device_enter(device) != KD_OK) return false;

@@ -73,6 +73,7 @@ static void instance_free(keel_instance *instance) {
     keel_tensor_release(instance->constants[i]);
   keel_opdef_release(instance->op);
   free(instance->constants);
+  free(instance->layouts);
   free(instance->types);
   free(instance);
 }
@@ -98,6 +99,13 @@ static keel_status copy_key(keel_instance *instance,
     for (uint32_t i = 0; i < key->input_count; i++)
       instance->constants[i] = keel_tensor_retain(key->constants[i]);
   }
+  if (key->layouts) {
+    instance->layouts = calloc(key->input_count + 1, sizeof *key->layouts);
+    if (!instance->layouts)
+      return keel_no_memory(key->input_count * sizeof *key->layouts);
+    memcpy(instance->layouts, key->layouts,
+           key->input_count * sizeof *key->layouts);
+  }
   instance->node = (struct kd_node){
       .op = instance->op,
       .name = key->constants ? key->name : "",
@@ -106,8 +114,8 @@ static keel_status copy_key(keel_instance *instance,
       .inputs = instance->types,
       .outputs = instance->types + key->input_count,
       .constants = instance->constants,
-      .blocked_inputs = key->blocked_inputs,
-      .blocked_output = key->blocked_output,
+      .layouts = instance->layouts,
+      .output_layout = key->output_layout,
   };
   return KD_OK;
 }
@@ -152,8 +160,6 @@ static keel_status make(const keel_instance_key *key,
   instance->device = key->device;
   instance->def = key->def;
   instance->op = keel_opdef_retain((keel_opdef *)(uintptr_t)key->op);
-  instance->blocked_inputs = key->blocked_inputs;
-  instance->blocked_output = key->blocked_output;
   keel_status status = copy_key(instance, key);
   if (status == KD_OK) status = create_handle(instance);
   if (status != KD_OK) {
@@ -182,10 +188,21 @@ static uint64_t hash_key(const keel_instance_key *key) {
   bool any = key->def->flags & KD_KERNEL_ANY_SHAPE;
   uint64_t hash = keel_hash(key->op->hash, &key->def, sizeof key->def);
   hash = keel_hash(hash, &key->device, sizeof key->device);
-  hash = keel_hash(hash, &key->blocked_inputs, sizeof key->blocked_inputs);
+  hash = keel_hash(hash, &key->output_layout, sizeof key->output_layout);
+  if (key->layouts)
+    hash =
+        keel_hash(hash, key->layouts, key->input_count * sizeof *key->layouts);
   for (uint32_t i = 0; i < key->input_count; i++)
     hash = hash_type(hash, key->inputs[i], any);
   return hash;
+}
+
+static bool same_layouts(const keel_instance *instance,
+                         const keel_instance_key *key) {
+  return instance->node.output_layout == key->output_layout &&
+         !instance->layouts == !key->layouts &&
+         (!key->layouts || !memcmp(instance->layouts, key->layouts,
+                                   key->input_count * sizeof *key->layouts));
 }
 
 static bool matches(const keel_instance *instance, uint64_t hash,
@@ -195,9 +212,7 @@ static bool matches(const keel_instance *instance, uint64_t hash,
   if (instance->hash != hash || instance->def != key->def ||
       instance->device != key->device ||
       node->input_count != key->input_count ||
-      node->output_count != key->output_count ||
-      instance->blocked_inputs != key->blocked_inputs ||
-      instance->blocked_output != key->blocked_output ||
+      node->output_count != key->output_count || !same_layouts(instance, key) ||
       !keel_opdef_equal(instance->op, key->op))
     return false;
   for (uint32_t i = 0; i < key->input_count; i++)

@@ -4,6 +4,7 @@
 #include "base/refs.h"
 #include "memory/copy.h"
 #include "memory/inside.h"
+#include "memory/layout.h"
 #include "memory/lost.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
@@ -26,7 +27,7 @@ typedef struct launch {
 static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   const keel_type *type = tensor->type;
   keel_launch_point(view, tensor);
-  view->size = type->bytes;
+  view->size = tensor->layout ? tensor->laid : type->bytes;
   view->dims = type->dims;
   view->strides = tensor->strides;
   view->dtype = type->dtype;
@@ -41,10 +42,17 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
                               keel_device *device, bool host_argument,
                               keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
-  keel_status status =
-      host_argument || keel_device_addressable(device)
-          ? keel_copy_to(tensor, host_argument ? NULL : device, out_moved)
-          : keel_transfer_begin(tensor, device, out_moved); /* ready at once */
+  keel_tensor *plain = NULL;
+  KEEL_TRY(keel_copy_rows(tensor, &plain));
+  keel_status status = KD_OK;
+  if (keel_launch_in_place(plain, device, host_argument))
+    *out_moved = keel_tensor_retain(plain);
+  else
+    status =
+        host_argument || keel_device_addressable(device)
+            ? keel_copy_to(plain, host_argument ? NULL : device, out_moved)
+            : keel_transfer_begin(plain, device, out_moved); /* ready at once */
+  keel_tensor_release(plain);
   if (site->copy_time)
     __atomic_fetch_add(site->copy_time, keel_now() - begin, __ATOMIC_RELAXED);
   return status;
@@ -64,9 +72,7 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
     }
     bool host = i < 32 && (host_inputs >> i & 1);
     bool any_offset = flags & KD_KERNEL_ANY_OFFSET;
-    bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR ||
-                 (i < 32 && (binding->blocked_inputs >> i & 1));
-    if (!plain ||
+    if (tensor->layout != keel_node_layout(&binding->node, i) ||
         !(any_offset && !host
               ? keel_transfer_reaches(tensor, binding->device)
               : keel_launch_in_place(tensor, binding->device, host))) {
@@ -83,16 +89,15 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
 /* An input whose memory an output may take, or NULL. */
 static keel_tensor *forwardable(const keel_binding *binding,
                                 keel_tensor *const *inputs, uint32_t allowed,
-                                const keel_type *type) {
+                                uint32_t index, const keel_type *type) {
+  uint32_t layout = index ? KD_LAYOUT_ROW_MAJOR : binding->node.output_layout;
   for (; allowed; allowed &= allowed - 1) {
     uint32_t i = (uint32_t)__builtin_ctz(allowed);
     keel_tensor *tensor = i < binding->input_count ? inputs[i] : NULL;
     if (tensor && tensor->buffer && !tensor->strides &&
         tensor->buffer->heap == &binding->device->heap &&
         tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
-        tensor->type->bytes == type->bytes &&
-        (tensor->layout == KD_LAYOUT_CHANNEL_BLOCKED) ==
-            binding->blocked_output &&
+        tensor->type->bytes == type->bytes && tensor->layout == layout &&
         keel_refs_alone(&tensor->refs) &&
         keel_refs_alone(&tensor->buffer->refs))
       return tensor;
@@ -107,10 +112,10 @@ static keel_status make_output(const keel_binding *binding, uint32_t index,
   keel_heap *heap =
       host ? &binding->device->context->host : &binding->device->heap;
   if (forward) return keel_tensor_view(forward, type, out_tensor);
-  KEEL_TRY(keel_tensor_on(heap, type, out_tensor));
-  if (index == 0 && binding->blocked_output)
-    (*out_tensor)->layout = KD_LAYOUT_CHANNEL_BLOCKED;
-  return KD_OK;
+  if (index == 0 && binding->node.output_layout)
+    return keel_layout_make(binding->device, type, binding->node.output_layout,
+                            out_tensor);
+  return keel_tensor_on(heap, type, out_tensor);
 }
 
 /* The inputs as they came, and what those are that were moved for the kernel. */
@@ -152,11 +157,13 @@ static keel_status make_outputs(launch *run, const keel_type *const *types,
     uint32_t allowed =
         in->donated ? keel_alias_inputs(def, i) & in->donated : 0;
     keel_tensor *forward =
-        allowed ? forwardable(binding, in->inputs, allowed, types[i]) : NULL;
+        allowed ? forwardable(binding, in->inputs, allowed, i, types[i]) : NULL;
     uint32_t needed =
         def->alias_count ? keel_alias_needed(def, i) : KEEL_ABSENT;
     bool over = !forward && needed < binding->input_count &&
-                binding->types[needed] == types[i];
+                binding->types[needed] == types[i] &&
+                !keel_node_layout(&binding->node, needed) &&
+                (i || !binding->node.output_layout);
     KEEL_TRY(
         over ? make_over(run, i, needed, types[i], in)
              : make_output(binding, i, types[i], forward, &run->outputs[i]));

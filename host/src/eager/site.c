@@ -3,6 +3,8 @@
 
 #include "eager/launch.h"
 #include "memory/copy.h"
+#include "memory/layout.h"
+#include "memory/lost.h"
 #include "ops/shapes.h"
 #include "trace/trace.h"
 
@@ -74,14 +76,20 @@ static keel_status infer(const keel_site *site, keel_tensor *const *inputs,
 
 /* ---- bindings ------------------------------------------------------------- */
 
+static inline uint32_t layout_of(const keel_tensor *tensor) {
+  return tensor ? tensor->layout : KD_LAYOUT_ROW_MAJOR;
+}
+
 static inline bool matches(const keel_binding *binding, keel_device *wanted,
                            keel_tensor *const *inputs, uint32_t n, uint32_t m,
-                           uint32_t blocked) {
+                           bool laid) {
   if (!binding || binding->wanted != wanted || binding->input_count != n ||
-      binding->output_count != m || binding->asked_blocked != blocked)
+      binding->output_count != m || !binding->came == laid)
     return false;
   for (uint32_t i = 0; i < n; i++)
-    if ((inputs[i] ? inputs[i]->type : NULL) != binding->types[i]) return false;
+    if ((inputs[i] ? inputs[i]->type : NULL) != binding->types[i] ||
+        (laid && layout_of(inputs[i]) != binding->came[i]))
+      return false;
   return true;
 }
 
@@ -118,35 +126,58 @@ static keel_status region_types(const keel_site *site,
   return KD_OK;
 }
 
+/* Whether the layouts are this device's: another's numbers mean nothing to it, nor one
+ * in which the output has no size. */
+static bool knows_layouts(const keel_binding *binding,
+                          keel_tensor *const *inputs) {
+  keel_device *device = binding->device;
+  const struct kd_node *node = &binding->node;
+  for (uint32_t i = 0; i < node->input_count; i++)
+    if (keel_node_layout(node, i) && keel_tensor_place(inputs[i]) != device)
+      return false;
+  if (!node->output_layout) return true;
+  if (keel_device_enter(device) != KD_OK)
+    return true; /* who runs it will say */
+  uint64_t size =
+      keel_layout_size(device, node->outputs[0], node->output_layout);
+  keel_lost_leave(device);
+  return size > 0;
+}
+
 /* Who runs it: the device that compiled it, or the one that is chosen. */
 static keel_status find_kernel(const keel_site *site, keel_device *wanted,
+                               keel_tensor *const *inputs,
                                keel_binding *binding,
                                const kd_kernel_def **out_def) {
   keel_context *context = site->op->context;
   if (site->region) {
-    binding->node.blocked_inputs = 0; /* it takes rows */
+    binding->node.layouts = NULL; /* it takes rows */
+    binding->node.output_layout = KD_LAYOUT_ROW_MAJOR;
     binding->device = site->region->device;
     *out_def = &site->region->def;
     return KD_OK;
   }
   keel_status status = keel_choose_kernel(
       context, wanted, &binding->node, site->where, &binding->device, out_def);
-  if (status == KD_OK ||
-      !(binding->node.blocked_inputs || site->blocked_output))
+  bool laid = binding->node.layouts || binding->node.output_layout;
+  if (!laid || (status == KD_OK && knows_layouts(binding, inputs)))
     return status;
-  /* nobody takes the layout: the launch brings the inputs to rows */
-  binding->node.blocked_inputs = 0;
-  binding->node.blocked_output = false;
+  /* nobody takes the layouts: the launch brings the inputs to rows */
+  binding->node.layouts = NULL;
+  binding->node.output_layout = KD_LAYOUT_ROW_MAJOR;
   return keel_choose_kernel(context, wanted, &binding->node, site->where,
                             &binding->device, out_def);
 }
 
 static keel_status bind(keel_site *site, keel_device *wanted,
                         keel_tensor *const *inputs, uint32_t n, uint32_t m,
-                        uint32_t blocked, keel_binding **out_binding) {
-  keel_binding *binding =
-      calloc(1, sizeof *binding + (n + m) * sizeof *binding->types);
-  if (!binding) return keel_no_memory(sizeof *binding);
+                        bool laid, keel_binding **out_binding) {
+  size_t types = sizeof(keel_binding) + (n + m) * sizeof(keel_type *);
+  keel_binding *binding = calloc(1, types + (laid ? n : 0) * sizeof(uint32_t));
+  if (!binding) return keel_no_memory(types);
+  if (laid) binding->came = (uint32_t *)(void *)((char *)binding + types);
+  for (uint32_t i = 0; laid && i < n; i++)
+    binding->came[i] = layout_of(inputs[i]);
   const keel_type **in = binding->types, **out = binding->types + n;
   const keel_schema *schema = site->op->schema;
   keel_context *context = site->op->context;
@@ -164,11 +195,12 @@ static keel_status bind(keel_site *site, keel_device *wanted,
       .inputs = in,
       .outputs = out,
       .constants = site->constants,
-      .blocked_inputs = blocked,
-      .blocked_output = site->blocked_output,
+      .layouts = binding->came,
+      .output_layout = site->output_layout,
   };
   const kd_kernel_def *def = NULL;
-  if (status == KD_OK) status = find_kernel(site, wanted, binding, &def);
+  if (status == KD_OK)
+    status = find_kernel(site, wanted, inputs, binding, &def);
   if (status == KD_OK) {
     keel_instance_key key = {
         .device = binding->device,
@@ -180,8 +212,8 @@ static keel_status bind(keel_site *site, keel_device *wanted,
         .input_count = n,
         .output_count = m,
         .constants = def->create ? site->constants : NULL,
-        .blocked_inputs = binding->node.blocked_inputs,
-        .blocked_output = binding->node.blocked_output,
+        .layouts = binding->node.layouts,
+        .output_layout = binding->node.output_layout,
     };
     status = keel_instance_get(context->kernels, &key, &binding->instance);
   }
@@ -189,9 +221,6 @@ static keel_status bind(keel_site *site, keel_device *wanted,
     binding_free(binding);
     return status;
   }
-  binding->asked_blocked = blocked;
-  binding->blocked_inputs = binding->node.blocked_inputs;
-  binding->blocked_output = binding->node.blocked_output;
   *out_binding = binding;
   return KD_OK;
 }
@@ -285,20 +314,19 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
 
 /* ---- the call ------------------------------------------------------------- */
 
-/* The device that is asked for, and which inputs have the blocked layout. */
+/* The device that is asked for, and whether an input has a device's own layout. */
 static inline keel_device *wanted_device(const keel_site *site,
                                          keel_device *scope,
                                          keel_tensor *const *inputs, uint32_t n,
-                                         uint32_t *out_blocked) {
+                                         bool *out_laid) {
   keel_device *first = NULL;
-  uint32_t blocked = 0;
+  uint32_t layouts = 0;
   for (uint32_t i = 0; i < n; i++) {
     if (!inputs[i]) continue;
     if (!first) first = keel_tensor_place(inputs[i]);
-    if (inputs[i]->layout != KD_LAYOUT_ROW_MAJOR && i < 32)
-      blocked |= UINT32_C(1) << i;
+    layouts |= inputs[i]->layout;
   }
-  *out_blocked = blocked;
+  *out_laid = layouts != KD_LAYOUT_ROW_MAJOR;
   if (site->pinned) return site->pinned;
   return scope ? scope : first ? first : site->op->context->default_device;
 }
@@ -315,17 +343,17 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
   if (site->op->schema->host)
     return run_runtime(site, site->pinned ? site->pinned : scope, inputs, n,
                        outputs, m);
-  uint32_t blocked = 0;
-  keel_device *wanted = wanted_device(site, scope, inputs, n, &blocked);
+  bool laid = false;
+  keel_device *wanted = wanted_device(site, scope, inputs, n, &laid);
   for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
     const keel_binding *binding =
         atomic_load_explicit(&site->slots[i], memory_order_acquire);
     if (!binding) break;
-    if (matches(binding, wanted, inputs, n, m, blocked))
+    if (matches(binding, wanted, inputs, n, m, laid))
       return run_binding(site, binding, inputs, outputs, donated);
   }
   keel_binding *binding = NULL;
-  KEEL_TRY(bind(site, wanted, inputs, n, m, blocked, &binding));
+  KEEL_TRY(bind(site, wanted, inputs, n, m, laid, &binding));
   bool kept = keep(site, binding);
   keel_status status = run_binding(site, binding, inputs, outputs, donated);
   if (!kept) binding_free(binding);

@@ -15,11 +15,10 @@ typedef struct keel_binding {
   keel_instance *instance;
   keel_device *device; /* instance->device */
   uint32_t input_count, output_count;
-  uint32_t asked_blocked;  /* inputs that came with the blocked layout */
-  uint32_t blocked_inputs; /* those of them that the kernel takes so */
-  bool outputs_known;      /* types of the outputs hold for every call */
-  bool blocked_output;
-  struct kd_node node;      /* these very types, in `types` */
+  bool outputs_known; /* types of the outputs hold for every call */
+  uint32_t *came;     /* by input: the layout that it came in; NULL: rows all */
+  struct kd_node
+      node; /* these very types, in `types`; layouts as the kernel has them */
   const keel_type *types[]; /* of inputs, then outputs */
 } keel_binding;
 
@@ -28,7 +27,7 @@ typedef struct keel_site {
   const char *where;                /* the node's name, or "" */
   keel_device *pinned;              /* where it must run, or NULL */
   keel_tensor *const *constants;    /* by input, NULL where not; or NULL */
-  bool blocked_output;              /* the layout pass wants output 0 blocked */
+  uint32_t output_layout;           /* that the layout pass wants of output 0 */
   struct keel_fplan *const *graphs; /* nested functions, by attribute */
   const keel_region *region;        /* what keel::Region stands for */
   const keel_type *part;            /* of keel::Part: its output's type */

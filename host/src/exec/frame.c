@@ -2,6 +2,7 @@
 #include "eager/launch.h"
 #include "exec/replay.h"
 #include "memory/inside.h"
+#include "memory/layout.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/tickets.h"
@@ -156,10 +157,15 @@ static keel_status take_outcomes(keel_frame *frame) {
   for (uint32_t i = 0; i < framing->outcome_count; i++) {
     const outcome *one = &framing->outcomes[i];
     keel_buffer *recorded = keel_replay_outcome(frame->replay, i);
-    KEEL_TRY(recorded
-                 ? keel_tensor_over(recorded, one->type, &frame->outcomes[i])
-                 : keel_tensor_on(one->heap, one->type, &frame->outcomes[i]));
-    if (one->blocked) frame->outcomes[i]->layout = KD_LAYOUT_CHANNEL_BLOCKED;
+    if (recorded)
+      KEEL_TRY(keel_tensor_over(recorded, one->type, &frame->outcomes[i]));
+    else if (one->layout)
+      KEEL_TRY(keel_layout_make(one->heap->device, one->type, one->layout,
+                                &frame->outcomes[i]));
+    else
+      KEEL_TRY(keel_tensor_on(one->heap, one->type, &frame->outcomes[i]));
+    frame->outcomes[i]->layout = one->layout;
+    frame->outcomes[i]->laid = one->laid;
   }
   for (uint32_t i = 0; i < framing->outcome_patch_count; i++) {
     const patch *one = &framing->outcome_patches[i];

@@ -6,6 +6,7 @@
 
 #include "eager/launch.h"
 #include "memory/inside.h"
+#include "memory/layout.h"
 #include "memory/lost.h"
 #include "ops/runtime.h"
 
@@ -84,7 +85,7 @@ static bool kernel_fits(const keel_framing *all, const keel_step *step,
     if (all->values[value].origin == FROM_NOWHERE || !fplan->types[value])
       return false;
     /* another layout than the kernel takes: a launch copies it */
-    if (all->values[value].blocked != has_bit(binding->blocked_inputs, i))
+    if (all->values[value].layout != keel_node_layout(&binding->node, i))
       return false;
     if (!is_in_reach(all, binding, i, value)) return false;
     if (all->values[value].strides && !(def->flags & KD_KERNEL_STRIDED))
@@ -134,38 +135,41 @@ static keel_status place_output(keel_framing *all, const uint32_t *base,
   uint32_t value = step->outputs[i];
   source *at =
       &all->sources[all->steps[index].first + binding->input_count + i];
-  at->blocked = i == 0 && binding->blocked_output;
   if (!type) return KD_OK;
+  at->layout = i ? KD_LAYOUT_ROW_MAJOR : binding->node.output_layout;
+  if (at->layout)
+    at->laid = keel_layout_size(binding->device, type, at->layout);
+  uint64_t bytes = at->layout ? at->laid : type->bytes;
   if (value != KEEL_ABSENT && escapes(all->fplan, base, value)) {
     bool host = has_bit(binding->instance->def->host_outputs, i);
     at->origin = FROM_OUTCOME;
     at->number = all->outcome_count;
     all->outcomes[all->outcome_count++] = (outcome){
         host ? &binding->device->context->host : &binding->device->heap, type,
-        at->blocked};
+        at->layout, at->laid};
   } else {
     uint32_t inplace = keel_alias_inputs(binding->instance->def, i);
     for (uint32_t k = 0; k < step->input_count && k < 32; k++)
       if (step->inputs[k] != KEEL_ABSENT &&
-          (all->values[step->inputs[k]].blocked != at->blocked ||
+          (all->values[step->inputs[k]].layout != at->layout ||
            all->values[step->inputs[k]].offset ||
            all->values[step->inputs[k]].strides))
         inplace &= ~(UINT32_C(1) << k);
     at->origin = FROM_ARENA;
-    KEEL_TRY(keel_places_take(&all->places, index, value, type->bytes, inplace,
+    KEEL_TRY(keel_places_take(&all->places, index, value, bytes, inplace,
                               &at->number));
   }
   if (value != KEEL_ABSENT) all->values[value] = *at;
   return KD_OK;
 }
 
-static void write_view(kd_tensor *view, const keel_type *type, bool blocked) {
-  *view = (kd_tensor){
-      .size = type->bytes,
-      .dims = type->dims,
-      .dtype = type->dtype,
-      .rank = type->rank,
-      .layout = blocked ? KD_LAYOUT_CHANNEL_BLOCKED : KD_LAYOUT_ROW_MAJOR};
+static void write_view(kd_tensor *view, const keel_type *type,
+                       const source *at) {
+  *view = (kd_tensor){.size = at->layout ? at->laid : type->bytes,
+                      .dims = type->dims,
+                      .dtype = type->dtype,
+                      .rank = type->rank,
+                      .layout = at->layout};
 }
 
 /* Output i must lie where an input does: where the two have other places, the input is
@@ -178,7 +182,9 @@ static void lay_over(keel_framing *all, uint32_t index, uint32_t i) {
   uint32_t input = keel_alias_needed(binding->instance->def, i);
   const keel_type *type = output_type(all, step, binding, i);
   if (input >= n || step->inputs[input] == KEEL_ABSENT ||
-      binding->types[input] != type)
+      binding->types[input] != type ||
+      keel_node_layout(&binding->node, input) ||
+      (i == 0 && binding->node.output_layout))
     return;
   source *from = &all->sources[framed->first + input];
   const source *to = &all->sources[framed->first + n + i];
@@ -205,15 +211,14 @@ static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
     if (step->inputs[i] == KEEL_ABSENT) continue;
     all->sources[framed->first + i] = all->values[step->inputs[i]];
     write_view(&views[i], fplan->types[step->inputs[i]],
-               all->values[step->inputs[i]].blocked);
+               &all->values[step->inputs[i]]);
     views[i].strides = all->values[step->inputs[i]].strides;
   }
   for (uint32_t i = 0; i < binding->output_count; i++) {
     const keel_type *type = output_type(all, step, binding, i);
     KEEL_TRY(place_output(all, base, index, i));
     if (type)
-      write_view(&views[n + i], type,
-                 all->sources[framed->first + n + i].blocked);
+      write_view(&views[n + i], type, &all->sources[framed->first + n + i]);
   }
   framed->first_copy = all->copy_count;
   for (uint32_t i = 0; i < binding->output_count && def->alias_count; i++)
@@ -248,8 +253,9 @@ static keel_status find_bases(keel_framing *all, uint32_t *base,
     if (!fplan->constants[i]) continue;
     all->values[i].origin = FROM_CONSTANT;
     all->values[i].number = i;
-    all->values[i].blocked = fplan->constants[i]->layout != KD_LAYOUT_ROW_MAJOR;
-    if (fplan->constants[i]->kind != KEEL_DATA) return KD_OK;
+    if (fplan->constants[i]->kind != KEEL_DATA ||
+        fplan->constants[i]->layout != KD_LAYOUT_ROW_MAJOR)
+      return KD_OK;
   }
   for (uint32_t i = 0; i < fplan->input_count; i++) {
     uint32_t value = fplan->inputs[i];
@@ -296,7 +302,7 @@ static bool lay_view(keel_framing *all, const keel_step *step) {
     if (!all->heap) settle_on(all, step->site.pinned);
     if (all->heap != &step->site.pinned->heap) return false;
   }
-  return !all->values[from].blocked && type && keel_type_known(type) &&
+  return !all->values[from].layout && type && keel_type_known(type) &&
          all->values[from].origin != FROM_NOWHERE;
 }
 

@@ -19,7 +19,8 @@ typedef enum origin {
 typedef struct source {
   origin origin;
   uint32_t number;
-  bool blocked;
+  uint32_t layout; /* rows, or the device's own; then its bytes */
+  uint64_t laid;
   uint64_t offset;        /* bytes from where that memory begins: of a part */
   const int64_t *strides; /* of a part that is not packed */
 } source;
@@ -28,7 +29,8 @@ typedef struct source {
 typedef struct outcome {
   keel_heap *heap;
   const keel_type *type;
-  bool blocked;
+  uint32_t layout;
+  uint64_t laid;
 } outcome;
 
 /* A view whose memory is another in each run. */

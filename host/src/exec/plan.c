@@ -52,7 +52,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   keel_site_init(&step->site, node->op, node->name, node->device);
   keel_device_hold(node->device);
   step->site.copy_time = NULL;
-  step->site.blocked_output = node->blocked_output;
+  step->site.output_layout = node->output_layout;
   step->site.region = node->region;
   step->site.part = node->part;
   step->inputs = node->inputs;

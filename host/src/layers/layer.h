@@ -45,6 +45,7 @@ typedef struct layer {
   kd_capture_table capture;
   kd_peer_table peer;
   kd_external_table external;
+  kd_layout_table layouts;
   kd_region_table regions;
   kd_device *devices[16];
 } layer;

@@ -358,6 +358,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->capture = plugin->capture;
   l->peer = plugin->peer;
   l->external = plugin->external;
+  l->layouts = plugin->layouts;
   l->regions = plugin->regions;
   keel_layer_wrap_slots(plugin);
   keel_layer_wrap_regions(plugin);

@@ -348,6 +348,43 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   return KD_OK;
 }
 
+/* ---- layouts ---------------------------------------------------------------------- */
+
+static bool is_laid_good(const layer *l, const char *slot, kd_device *device,
+                         const kd_tensor *tensor) {
+  return !tensor->buffer ||
+         keel_layer_range_good(l, slot, device, tensor->buffer, tensor->offset,
+                               tensor->size);
+}
+
+static kd_status from_rows(kd_device *device, kd_stream *stream,
+                           const kd_tensor *source, const kd_tensor *target) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes to layout %#x", (unsigned long long)source->size,
+                   (unsigned)target->layout);
+  REFUSE(is_laid_good(l, "layout.from_rows", device, source) &&
+             is_laid_good(l, "layout.from_rows", device, target) &&
+             keel_layer_stream_good(l, "layout.from_rows", device, stream),
+         "validation refused layout.from_rows");
+  CALL_ON(stream, l, "layout.from_rows",
+          l->layouts.from_rows(device, stream, source, target));
+  return KD_OK;
+}
+
+static kd_status to_rows(kd_device *device, kd_stream *stream,
+                         const kd_tensor *source, const kd_tensor *target) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("%llu bytes from layout %#x",
+                   (unsigned long long)target->size, (unsigned)source->layout);
+  REFUSE(is_laid_good(l, "layout.to_rows", device, source) &&
+             is_laid_good(l, "layout.to_rows", device, target) &&
+             keel_layer_stream_good(l, "layout.to_rows", device, stream),
+         "validation refused layout.to_rows");
+  CALL_ON(stream, l, "layout.to_rows",
+          l->layouts.to_rows(device, stream, source, target));
+  return KD_OK;
+}
+
 void keel_layer_wrap_slots(keel_plugin *plugin) {
 #define PUT(table, slot, function) \
   if (plugin->table.slot) plugin->table.slot = function
@@ -377,5 +414,7 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(capture, destroy, capture_destroy);
   PUT(peer, copy, peer_copy);
   PUT(external, import_memory, import_memory);
+  PUT(layouts, from_rows, from_rows);
+  PUT(layouts, to_rows, to_rows);
 #undef PUT
 }

@@ -7,11 +7,11 @@
 #define SPACE_FLAGS                                              \
   (KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | \
    KD_SPACE_PINNED)
-#define KERNEL_FLAGS                                                        \
-  (KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED |     \
-   KD_KERNEL_NO_CAPTURE | KD_KERNEL_BLOCKED_LAYOUT | KD_KERNEL_ANY_OFFSET | \
-   KD_KERNEL_LAYOUT_AGNOSTIC | KD_KERNEL_RELAXED | KD_KERNEL_TF32 |         \
-   KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |              \
+#define KERNEL_FLAGS                                                    \
+  (KD_KERNEL_ANY_SHAPE | KD_KERNEL_DYNAMIC_OUTPUT | KD_KERNEL_STRIDED | \
+   KD_KERNEL_NO_CAPTURE | KD_KERNEL_OWN_LAYOUT | KD_KERNEL_ANY_OFFSET | \
+   KD_KERNEL_LAYOUT_AGNOSTIC | KD_KERNEL_RELAXED | KD_KERNEL_TF32 |     \
+   KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |          \
    KD_KERNEL_NONDETERMINISTIC)
 
 static keel_status check(const keel_plugin *plugin, const char *what,

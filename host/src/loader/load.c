@@ -12,6 +12,7 @@
 #include "loader/loader.h"
 #include "loader/slots.h"
 #include "loader/visible.h"
+#include "memory/layout.h"
 #include "ops/vendor.h"
 
 /* Gives the plugin a verdict; the reason is this thread's message. */
@@ -136,6 +137,7 @@ static keel_status copy_tables(keel_plugin *plugin) {
   TAKE(kd_profile_table, profile, profile);
   TAKE(kd_peer_table, peer, peer);
   TAKE(kd_external_table, external, external);
+  TAKE(kd_layout_table, layouts, layouts);
   TAKE(kd_collective_table, collectives, collectives);
   return KD_OK;
 }
@@ -151,7 +153,7 @@ static bool is_known(const keel_plugin *plugin, const kd_kernel_def *def) {
 /* Copies the definitions, stepping by the plugin's own size of one. */
 static keel_status copy_kernels(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
-  if (!table->kernel_count) return KD_OK;
+  if (!table->kernel_count) return KD_OK; /* nobody makes tensors that way */
   if (!table->kernels)
     return keel_fail(KD_INCOMPATIBLE, "%s: kernels is NULL, kernel_count is %u",
                      plugin->path, (unsigned)table->kernel_count);
@@ -162,8 +164,9 @@ static keel_status copy_kernels(keel_plugin *plugin) {
     return keel_fail(KD_INCOMPATIBLE,
                      "%s: %u kernel definitions of struct_size %zu",
                      plugin->path, (unsigned)table->kernel_count, stride);
-  plugin->kernels = keel_arena_take(
-      &plugin->context->arena, table->kernel_count * sizeof(kd_kernel_def));
+  plugin->kernels =
+      keel_arena_take(&plugin->context->arena,
+                      (table->kernel_count + 1) * sizeof(kd_kernel_def));
   if (!plugin->kernels) return KD_OUT_OF_MEMORY;
   const char *at = (const char *)table->kernels;
   for (uint32_t i = 0; i < table->kernel_count; i++, at += stride) {
@@ -313,6 +316,9 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(keel_ops_read(plugin));
   KEEL_TRY(copy_kernels(plugin));
   KEEL_TRY(keel_layers_wrap(plugin));
+  /* the host's own, to which its slots are the layers */
+  if (plugin->table.layouts && plugin->kernels)
+    keel_layout_kernel(plugin, &plugin->kernels[plugin->kernel_count++]);
   return index_kernels(plugin);
 }
 

@@ -199,7 +199,7 @@ static keel_status copy_content(keel_tensor *source, keel_tensor *target) {
 
 keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target) {
   keel_tensor *plain = NULL;
-  KEEL_TRY(keel_copy_layout(tensor, KD_LAYOUT_ROW_MAJOR, &plain));
+  KEEL_TRY(keel_copy_rows(tensor, &plain));
   keel_status status = copy_content(plain, target);
   keel_tensor_release(plain);
   return status;
@@ -237,50 +237,6 @@ keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
     keel_tensor_release(target);
     return status;
   }
-  *out_tensor = target;
-  return KD_OK;
-}
-
-/* ---- layouts -------------------------------------------------------------- */
-
-/* Between N,C,S and N,C/b,S,b for elements of any whole size. */
-static void reorder(const char *from, char *to, const keel_type *type,
-                    int64_t block, bool to_blocked) {
-  size_t size = kd_dtype_size(type->dtype);
-  int64_t channels = type->dims[1], space = 1;
-  for (uint32_t i = 2; i < type->rank; i++)
-    space *= type->dims[i];
-  for (int64_t n = 0; n < type->dims[0]; n++)
-    for (int64_t c = 0; c < channels; c++)
-      for (int64_t s = 0; s < space; s++) {
-        int64_t plain = (n * channels + c) * space + s;
-        int64_t blocked =
-            ((n * (channels / block) + c / block) * space + s) * block +
-            c % block;
-        int64_t source = to_blocked ? plain : blocked;
-        int64_t target = to_blocked ? blocked : plain;
-        memcpy(to + target * (int64_t)size, from + source * (int64_t)size,
-               size);
-      }
-}
-
-keel_status keel_copy_layout(keel_tensor *tensor, uint32_t layout,
-                             keel_tensor **out_tensor) {
-  if (tensor->layout == layout) {
-    *out_tensor = keel_tensor_retain(tensor);
-    return KD_OK;
-  }
-  keel_device *device = keel_tensor_place(tensor);
-  const void *from = keel_tensor_host_data(tensor);
-  if (!device || !from || !device->info.channel_block)
-    return keel_fail(KD_UNIMPLEMENTED, "%s can't change the layout of a tensor",
-                     device ? device->name : "the host");
-  keel_tensor *target = NULL;
-  KEEL_TRY(keel_device_drain(device));
-  KEEL_TRY(keel_tensor_on(&device->heap, tensor->type, &target));
-  reorder(from, target->data, tensor->type, device->info.channel_block,
-          layout == KD_LAYOUT_CHANNEL_BLOCKED);
-  target->layout = layout;
   *out_tensor = target;
   return KD_OK;
 }

@@ -19,9 +19,9 @@ keel_status keel_copy_to(keel_tensor *tensor, keel_device *device,
  * work. */
 keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target);
 
-/* A copy in another layout, on the device that has it. */
-keel_status keel_copy_layout(keel_tensor *tensor, uint32_t layout,
-                             keel_tensor **out_tensor);
+/* The value row-major: itself, or a copy that the device makes whose layout it has
+ * (memory/layout.c). */
+keel_status keel_copy_rows(keel_tensor *tensor, keel_tensor **out_tensor);
 
 /* Waits until a stream of the device, on which `lock` lets one thread at a time
  * enqueue, has done its work. Returns KD_OK, or the failure of some of it. */

@@ -311,7 +311,7 @@ static keel_status stack(const keel_host_call *call, const collected *list,
       status = keel_call_fail(call, KD_INVALID_ARGUMENT,
                               "a scan output changes its shape");
     } else {
-      status = keel_copy_layout(item, KD_LAYOUT_ROW_MAJOR, &plain);
+      status = keel_copy_rows(item, &plain);
       if (status == KD_OK) status = keel_tensor_view(plain, wide, &views[i]);
       keel_tensor_release(plain);
     }

@@ -305,8 +305,7 @@ static kd_status node_input_type(const kd_node *node, uint32_t index,
                                  kd_type *out_type) {
   kd_status status =
       give_type(node->inputs, node->input_count, index, out_type);
-  if (index < 32 && (node->blocked_inputs >> index & 1))
-    out_type->layout = KD_LAYOUT_CHANNEL_BLOCKED;
+  if (status == KD_OK) out_type->layout = keel_node_layout(node, index);
   return status;
 }
 
@@ -314,8 +313,7 @@ static kd_status node_output_type(const kd_node *node, uint32_t index,
                                   kd_type *out_type) {
   kd_status status =
       give_type(node->outputs, node->output_count, index, out_type);
-  if (index == 0 && node->blocked_output)
-    out_type->layout = KD_LAYOUT_CHANNEL_BLOCKED;
+  if (status == KD_OK && index == 0) out_type->layout = node->output_layout;
   return status;
 }
 

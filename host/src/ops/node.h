@@ -57,9 +57,14 @@ struct kd_node {
   const keel_type *const *outputs; /* NULL: absent, or known after the run */
   keel_tensor *const *constants;   /* host data or NULL each; NULL: none */
   struct kd_graph *const *graphs;  /* by attribute; NULL: none, or no graph */
-  uint32_t blocked_inputs; /* bit i: input i has KD_LAYOUT_CHANNEL_BLOCKED */
-  bool blocked_output;     /* so has output 0 */
+  const uint32_t *layouts;         /* of inputs; NULL: rows */
+  uint32_t output_layout;          /* of output 0 */
 };
+
+static inline uint32_t keel_node_layout(const struct kd_node *node,
+                                        uint32_t input) {
+  return node->layouts ? node->layouts[input] : KD_LAYOUT_ROW_MAJOR;
+}
 
 extern const kd_node_table keel_node_table;
 

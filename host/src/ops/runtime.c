@@ -47,7 +47,7 @@ keel_status keel_run_view(keel_host_call *call) {
   if (!call->types[0])
     return keel_call_fail(call, KD_INTERNAL, "the shape is not known");
   keel_tensor *plain = NULL;
-  KEEL_TRY(keel_copy_layout(call->inputs[0], KD_LAYOUT_ROW_MAJOR, &plain));
+  KEEL_TRY(keel_copy_rows(call->inputs[0], &plain));
   keel_status status =
       keel_tensor_view(plain, call->types[0], &call->outputs[0]);
   keel_tensor_release(plain);
@@ -64,7 +64,7 @@ keel_status keel_run_part(keel_host_call *call) {
   const int64_t *strides = NULL;
   keel_attr_ints(call->op, "strides", &strides);
   keel_tensor *plain = NULL, *there = NULL;
-  KEEL_TRY(keel_copy_layout(call->inputs[0], KD_LAYOUT_ROW_MAJOR, &plain));
+  KEEL_TRY(keel_copy_rows(call->inputs[0], &plain));
   keel_status status = keel_transfer_reaches(plain, call->scope)
                            ? (there = keel_tensor_retain(plain), KD_OK)
                            : keel_transfer_begin(plain, call->scope, &there);

@@ -434,7 +434,7 @@ const keel_schema_row keel_schema_rows[] = {
      "dtype:i=1", keel_shape_counted, 4, 0, keel_run_uniform},
     {"keel", "Normal", 1, "seed:i64 counter:i64 shape:i64 -> Y:any",
      "dtype:i=1", keel_shape_counted, 4, 0, keel_run_normal},
-    KEEL("Reorder", "X:T=float -> Y:T", "blocked:i=0", same),
+    KEEL("Reorder", "X:T=any -> Y:T", "", same),
     /* what a device compiled as a whole; plans make it (passes/regions.c) */
     KEEL("Region", "inputs:any% -> outputs:any%", "ops:S", region),
     /* what keeps its content between runs; see keel/op.h */

@@ -1,197 +1,255 @@
-/* layout.c - lets chains of convolutions keep the device's blocked layout.
+/* layout.c - lets kernels hand on tensors in layouts of the device's own.
  *
- * Forward through the function: a node whose kernel gives the blocked layout
- * gives it; one that takes any layout passes it on; before all others, and at
- * the function's outputs, keel::Reorder brings rows back. A convolution that could
- * do it but for rows that it is given gets them reordered, where it has windows:
- * what it does to each element is worth it. */
+ * Forward through the function: the plugin says of each node that may have a kernel
+ * for its layouts how it likes inputs and output 0; what comes otherwise goes through
+ * keel::Reorder. An elementwise kernel passes on what all its inputs have. Before all
+ * others, and at the function's outputs, values are brought to rows. */
+#include "memory/layout.h"
 #include "context.h"
 #include "eager/site.h"
+#include "memory/lost.h"
 #include "passes/passes.h"
 
-typedef struct layout {
+/* A value in another layout. */
+typedef struct twin {
+  uint32_t layout, value, next; /* next: of the same value, or KEEL_ABSENT */
+} twin;
+
+typedef struct pass {
   keel_function *function;
-  keel_device *device;
-  bool *blocked;   /* by value */
-  uint32_t *twin;  /* by value: the same in the other layout, or KEEL_ABSENT */
-  uint32_t values; /* that the two arrays have room for */
-} layout;
+  keel_device *device; /* entered */
+  uint32_t *layouts;   /* by value: that it is made in */
+  uint32_t *first;     /* by value: its first twin, or KEEL_ABSENT */
+  uint32_t values;     /* that the two arrays have room for */
+  twin *twins;
+  uint32_t twin_count, twin_room;
+  uint32_t *wanted; /* by input of the node at hand */
+  uint32_t wanted_room;
+} pass;
 
-static bool may_block(const layout *all, uint32_t value) {
-  const keel_type *type =
-      value == KEEL_ABSENT ? NULL : all->function->values[value].type;
-  return type && keel_type_known(type) && type->dtype == KD_F32 &&
-         type->rank >= 3 && type->rank <= 5 && type->elements > 0 &&
-         type->dims[1] % all->device->info.channel_block == 0;
+static uint32_t layout_of(const pass *all, uint32_t value) {
+  return value < all->values ? all->layouts[value] : KD_LAYOUT_ROW_MAJOR;
 }
 
-/* Whether the device runs the node with these layouts, by a kernel of these
- * flags. */
-static bool takes(const layout *all, const keel_node *node, bool output,
-                  uint32_t flags) {
-  keel_view view;
-  keel_device *device = NULL;
-  const kd_kernel_def *def = NULL;
-  bool known = keel_view_make(all->function, node, &view) &&
-               (!node->device || node->device == all->device);
-  view.node.blocked_output = output;
-  for (uint32_t i = 0; known && i < node->input_count && i < 32; i++)
-    if (node->inputs[i] < all->values && all->blocked[node->inputs[i]])
-      view.node.blocked_inputs |= UINT32_C(1) << i;
-  bool fits =
-      known && (view.node.blocked_inputs || output) &&
-      keel_choose_kernel(all->function->context, all->device, &view.node,
-                         node->name, &device, &def) == KD_OK &&
-      device == all->device && (def->flags & flags);
-  keel_view_drop(&view);
-  return fits;
-}
-
-static bool reads_blocked(const layout *all, const keel_node *node) {
+static bool reads_layouts(const pass *all, const keel_node *node) {
   for (uint32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] < all->values && all->blocked[node->inputs[i]])
-      return true;
+    if (layout_of(all, node->inputs[i])) return true;
   return false;
 }
 
-/* All inputs blocked and of the output's shape: order of elements is no
- * matter. */
-static bool all_alike(const layout *all, const keel_node *node) {
-  const keel_type *type = all->function->values[node->outputs[0]].type;
+/* ---- what the plugin says ----------------------------------------------------- */
+
+static bool has_kernel(const pass *all, const keel_node *node, uint32_t flag) {
+  const keel_schema *schema = node->op->schema;
+  const keel_kernel_list *list =
+      schema->host
+          ? NULL
+          : keel_device_kernels(all->device, schema->domain, schema->name);
+  for (uint32_t i = 0; list && i < list->count; i++)
+    if (list->defs[i]->flags & flag) return true;
+  return false;
+}
+
+/* A layout that the plugin prefers, where it has a size in it. */
+static uint32_t sane(const pass *all, const keel_type *type, uint32_t layout) {
+  return layout && keel_layout_size(all->device, type, layout)
+             ? layout
+             : KD_LAYOUT_ROW_MAJOR;
+}
+
+/* Fills all->wanted and node->output_layout. */
+static void ask(pass *all, const keel_node *node, struct kd_node *asked) {
+  uint32_t (*preferred)(kd_device *, const kd_node *, uint32_t) =
+      all->device->plugin->layouts.preferred;
+  kd_device *device = all->device->handle;
+  asked->layouts = all->wanted;
+  asked->output_layout = KD_LAYOUT_ROW_MAJOR;
+  for (uint32_t i = 0; i < node->input_count; i++)
+    all->wanted[i] = layout_of(all, node->inputs[i]);
   for (uint32_t i = 0; i < node->input_count; i++) {
-    uint32_t value = node->inputs[i];
-    if (value == KEEL_ABSENT || value >= all->values || !all->blocked[value] ||
-        all->function->values[value].type != type)
-      return false;
-  }
-  return true;
-}
-
-/* The same value in the other layout. */
-static keel_status twin_of(layout *all, uint32_t value, uint32_t *out_twin) {
-  if (all->twin[value] == KEEL_ABSENT) {
-    keel_function *function = all->function;
-    keel_opdef *op = NULL;
-    keel_node *node = NULL;
-    uint32_t twin = keel_function_value(function, "");
-    if (twin == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-    function->values[twin].type = function->values[value].type;
-    KEEL_TRY(keel_opdef_create(function->context,
-                               keel_schema_find("keel", "Reorder"), NULL, 0,
-                               NULL, &op));
-    KEEL_TRY(keel_function_node(function, op, "", &value, 1, &twin, 1, &node));
-    node->blocked_output = !all->blocked[value];
-    all->twin[value] = twin;
-  }
-  *out_twin = all->twin[value];
-  return KD_OK;
-}
-
-/* A convolution that looks at more than a point, or at single channels. */
-static bool has_windows(const layout *all, const keel_node *node) {
-  const char *name = node->op->schema->name;
-  if ((strcmp(name, "Conv") != 0 && strcmp(name, "FusedConv") != 0) ||
-      node->input_count < 2 || node->inputs[1] == KEEL_ABSENT)
-    return false;
-  const keel_type *weights = all->function->values[node->inputs[1]].type;
-  int64_t taps = 1;
-  for (uint32_t i = 2; weights && i < weights->rank; i++)
-    taps *= weights->dims[i];
-  return taps > 1 || keel_attr_int(node->op, "group", 1) > 1;
-}
-
-/* Its data and what is added, where those are rows; false: one can't be otherwise. */
-static bool list_rows(const layout *all, const keel_node *node,
-                      uint32_t *out_inputs, uint32_t *out_count) {
-  *out_count = 0;
-  for (uint32_t i = 0; i < node->input_count && i < 4; i += 3) {
-    uint32_t value = node->inputs[i];
-    if (value == KEEL_ABSENT || (value < all->values && all->blocked[value]))
+    if (!asked->inputs[i] || all->function->values[node->inputs[i]].constant)
       continue;
-    if (value >= all->values || !may_block(all, value)) return false;
-    out_inputs[(*out_count)++] = i;
+    all->wanted[i] = sane(all, asked->inputs[i], preferred(device, asked, i));
   }
-  return true;
+  if (node->outputs[0] < all->values)
+    asked->output_layout = sane(all, asked->outputs[0],
+                                preferred(device, asked, node->input_count));
 }
 
-static keel_status enter(layout *all, uint32_t index, bool *out_entered) {
-  keel_node *node = &all->function->nodes[index];
-  uint32_t inputs[2], count = 0, twin = 0;
-  *out_entered = false;
-  if (!has_windows(all, node) || !list_rows(all, node, inputs, &count))
-    return KD_OK;
-  for (uint32_t i = 0; i < count; i++)
-    all->blocked[node->inputs[inputs[i]]] = true;
-  bool fits = takes(all, node, true, KD_KERNEL_BLOCKED_LAYOUT);
-  for (uint32_t i = 0; i < count; i++)
-    all->blocked[node->inputs[inputs[i]]] = false;
-  for (uint32_t i = 0; fits && i < count; i++) {
-    uint32_t value = all->function->nodes[index].inputs[inputs[i]];
-    KEEL_TRY(twin_of(all, value, &twin)); /* may move the nodes */
-    all->function->nodes[index].inputs[inputs[i]] = twin;
+/* The layout that all inputs have, which are of the output's type; rows: they have not. */
+static uint32_t common(const pass *all, const keel_node *node,
+                       const struct kd_node *asked) {
+  uint32_t layout = layout_of(all, node->inputs[0]);
+  for (uint32_t i = 0; i < node->input_count; i++)
+    if (layout_of(all, node->inputs[i]) != layout ||
+        asked->inputs[i] != asked->outputs[0])
+      return KD_LAYOUT_ROW_MAJOR;
+  return layout;
+}
+
+/* Whether the device runs the node with the layouts that it has, by a kernel of these
+ * flags. */
+static bool takes(const pass *all, const keel_node *node, struct kd_node *asked,
+                  uint32_t flags) {
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  bool laid = asked->output_layout != KD_LAYOUT_ROW_MAJOR;
+  for (uint32_t i = 0; i < node->input_count; i++)
+    laid |= all->wanted[i] != KD_LAYOUT_ROW_MAJOR;
+  return laid &&
+         keel_choose_kernel(all->function->context, all->device, asked,
+                            node->name, &device, &def) == KD_OK &&
+         device == all->device && (def->flags & flags);
+}
+
+/* Fills all->wanted; rows for all where no kernel takes others. *out_layout: of output
+ * 0. */
+static keel_status decide(pass *all, const keel_node *node,
+                          uint32_t *out_layout) {
+  keel_view view;
+  if (node->input_count > all->wanted_room) {
+    uint32_t *more =
+        realloc(all->wanted, node->input_count * sizeof *all->wanted);
+    if (!more) return keel_no_memory(node->input_count * sizeof *more);
+    all->wanted = more;
+    all->wanted_room = node->input_count;
   }
-  *out_entered = fits;
+  *out_layout = KD_LAYOUT_ROW_MAJOR;
+  bool fits = false;
+  bool own = has_kernel(all, node, KD_KERNEL_OWN_LAYOUT);
+  bool agnostic = node->input_count && reads_layouts(all, node) &&
+                  has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
+  if ((own || agnostic) && (!node->device || node->device == all->device)) {
+    bool known = keel_view_make(all->function, node, &view);
+    if (known && own) {
+      ask(all, node, &view.node);
+      fits = takes(all, node, &view.node, KD_KERNEL_OWN_LAYOUT);
+    }
+    if (known && !fits && agnostic) {
+      view.node.layouts = all->wanted;
+      view.node.output_layout = common(all, node, &view.node);
+      for (uint32_t i = 0; i < node->input_count; i++)
+        all->wanted[i] = view.node.output_layout;
+      fits = takes(all, node, &view.node, KD_KERNEL_LAYOUT_AGNOSTIC);
+    }
+    if (fits) *out_layout = view.node.output_layout;
+    keel_view_drop(&view);
+  }
+  for (uint32_t i = 0; !fits && i < node->input_count; i++)
+    all->wanted[i] = KD_LAYOUT_ROW_MAJOR;
   return KD_OK;
 }
 
-static keel_status visit(layout *all, uint32_t index) {
+/* ---- what is done about it ------------------------------------------------------ */
+
+static keel_status note_twin(pass *all, uint32_t value, uint32_t layout,
+                             uint32_t made) {
+  if (all->twin_count == all->twin_room) {
+    uint32_t room = all->twin_room ? 2 * all->twin_room : 16;
+    twin *more = realloc(all->twins, room * sizeof *more);
+    if (!more) return keel_no_memory(room * sizeof *more);
+    all->twins = more;
+    all->twin_room = room;
+  }
+  all->twins[all->twin_count] = (twin){layout, made, all->first[value]};
+  all->first[value] = all->twin_count++;
+  return KD_OK;
+}
+
+static keel_status reorder(pass *all, uint32_t from, uint32_t layout,
+                           uint32_t *out_value) {
+  keel_function *function = all->function;
+  keel_opdef *op = NULL;
+  keel_node *node = NULL;
+  *out_value = keel_function_value(function, "");
+  if (*out_value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  function->values[*out_value].type = function->values[from].type;
+  KEEL_TRY(keel_opdef_create(function->context,
+                             keel_schema_find("keel", "Reorder"), NULL, 0, NULL,
+                             &op));
+  KEEL_TRY(keel_function_node(function, op, "", &from, 1, out_value, 1, &node));
+  node->output_layout = layout;
+  return KD_OK;
+}
+
+/* The same value in another layout; from one of the device's own to another by way of
+ * rows. May move the nodes. */
+static keel_status twin_of(pass *all, uint32_t value, uint32_t layout,
+                           uint32_t *out_twin) {
+  uint32_t from = value;
+  for (uint32_t i = all->first[value]; i != KEEL_ABSENT;
+       i = all->twins[i].next) {
+    *out_twin = all->twins[i].value;
+    if (all->twins[i].layout == layout) return KD_OK;
+    if (!all->twins[i].layout) from = *out_twin;
+  }
+  if (layout && all->layouts[value] && from == value) {
+    KEEL_TRY(reorder(all, value, KD_LAYOUT_ROW_MAJOR, &from));
+    KEEL_TRY(note_twin(all, value, KD_LAYOUT_ROW_MAJOR, from));
+  }
+  KEEL_TRY(reorder(all, from, layout, out_twin));
+  return note_twin(all, value, layout, *out_twin);
+}
+
+static keel_status visit(pass *all, uint32_t index) {
   keel_node *node = &all->function->nodes[index];
-  bool reads = reads_blocked(all, node);
-  uint32_t out = node->output_count == 1 ? node->outputs[0] : KEEL_ABSENT;
-  if (may_block(all, out) &&
-      (takes(all, node, true, KD_KERNEL_BLOCKED_LAYOUT) ||
-       (reads && all_alike(all, node) &&
-        takes(all, node, true, KD_KERNEL_LAYOUT_AGNOSTIC)))) {
-    node->blocked_output = true;
-    all->blocked[out] = true;
+  uint32_t layout = node->output_layout;
+  if (layout || !strcmp(node->op->schema->name, "Reorder")) {
+    /* planned before, by whom made the file */
+    if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
     return KD_OK;
   }
-  bool entered = false;
-  if (may_block(all, out)) KEEL_TRY(enter(all, index, &entered));
-  node = &all->function->nodes[index];
-  if (entered) {
-    node->blocked_output = true;
-    all->blocked[out] = true;
-    return KD_OK;
-  }
-  if (!reads || takes(all, node, false, KD_KERNEL_BLOCKED_LAYOUT)) return KD_OK;
-  for (uint32_t i = 0; i < node->input_count; i++) {
-    uint32_t value = all->function->nodes[index].inputs[i], plain = 0;
-    if (value >= all->values || !all->blocked[value]) continue;
-    KEEL_TRY(twin_of(all, value, &plain)); /* may move the nodes */
-    all->function->nodes[index].inputs[i] = plain;
+  KEEL_TRY(decide(all, node, &layout));
+  node->output_layout = layout;
+  if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
+  for (uint32_t i = 0; i < all->function->nodes[index].input_count; i++) {
+    uint32_t value = all->function->nodes[index].inputs[i], made = 0;
+    if (value >= all->values || layout_of(all, value) == all->wanted[i])
+      continue;
+    KEEL_TRY(twin_of(all, value, all->wanted[i], &made));
+    all->function->nodes[index].inputs[i] = made;
   }
   return KD_OK;
 }
 
-static keel_status run(layout *all) {
+static keel_status run(pass *all) {
   keel_function *function = all->function;
   uint32_t count = function->node_count;
   for (uint32_t i = 0; i < count; i++)
-    if (!function->nodes[i].dead) KEEL_TRY(visit(all, i));
+    if (!function->nodes[i].dead && function->nodes[i].output_count)
+      KEEL_TRY(visit(all, i));
   for (uint32_t i = 0; i < function->output_count; i++) {
     uint32_t value = function->outputs[i];
-    if (value < all->values && all->blocked[value])
-      KEEL_TRY(twin_of(all, value, &function->outputs[i]));
+    if (layout_of(all, value))
+      KEEL_TRY(twin_of(all, value, KD_LAYOUT_ROW_MAJOR, &function->outputs[i]));
   }
   return keel_function_sort(function);
 }
 
-keel_status keel_pass_layout(keel_function *function, keel_device *device) {
-  if (!device || !device->info.channel_block ||
-      !keel_device_kernels(device, "keel", "Reorder"))
-    return KD_OK;
-  layout all = {
-      .function = function, .device = device, .values = function->value_count};
-  all.blocked = calloc(all.values + 1, sizeof *all.blocked);
-  all.twin = malloc((all.values + 1) * sizeof *all.twin);
-  keel_status status = all.blocked && all.twin
+static keel_status run_inside(pass *all) {
+  all->layouts = calloc(all->values + 1, sizeof *all->layouts);
+  all->first = malloc((all->values + 1) * sizeof *all->first);
+  keel_status status = all->layouts && all->first
                            ? KD_OK
-                           : keel_no_memory(all.values * sizeof *all.twin);
-  for (uint32_t i = 0; all.twin && i < all.values; i++)
-    all.twin[i] = KEEL_ABSENT;
-  if (status == KD_OK) status = run(&all);
-  free(all.blocked);
-  free(all.twin);
+                           : keel_no_memory(all->values * sizeof *all->first);
+  for (uint32_t i = 0; all->first && i < all->values; i++)
+    all->first[i] = KEEL_ABSENT;
+  if (status == KD_OK) status = run(all);
+  free(all->layouts);
+  free(all->first);
+  free(all->twins);
+  free(all->wanted);
+  return status;
+}
+
+keel_status keel_pass_layout(keel_function *function, keel_device *device) {
+  if (!device || !device->plugin->layouts.preferred ||
+      keel_device_ready(device) != KD_OK)
+    return KD_OK;
+  pass all = {
+      .function = function, .device = device, .values = function->value_count};
+  KEEL_TRY(keel_device_enter(device));
+  keel_status status = run_inside(&all);
+  keel_lost_leave(device);
   return status;
 }

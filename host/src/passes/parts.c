@@ -262,7 +262,7 @@ static keel_status visit(parts *all, uint32_t index) {
   const keel_node *node = &all->function->nodes[index];
   uint32_t flags = 0, outputs = node->output_count;
   if (!node->input_count || node->inputs[0] == KEEL_ABSENT ||
-      node->blocked_output)
+      node->output_layout)
     return KD_OK;
   keel_device *device = reader_of(all, node, node->inputs[0], &flags);
   bool may = device != NULL;

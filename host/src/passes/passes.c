@@ -40,7 +40,7 @@ static const pass passes[] = {
      .on_device = keel_pass_fuse},
     {"prune", "drops what the passes before it left unneeded",
      .plain = keel_pass_prune},
-    {"layout", "lets convolutions keep the device's blocked layout",
+    {"layout", "lets kernels hand on tensors in the device's own layouts",
      .last = true, .shapes = true, .on_device = keel_pass_layout},
     {"regions", "hands parts to the compilers of devices that have one",
      .last = true, .shapes = true, .over_all = keel_pass_regions},

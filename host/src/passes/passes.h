@@ -106,7 +106,7 @@ keel_status keel_pass_prune(keel_function *function);
  * behind Conv into keel::FusedConv, where the device has it. */
 keel_status keel_pass_fuse(keel_function *function, keel_device *device);
 
-/* Lets chains of ops that know the device's blocked layout keep it, with
+/* Lets chains of ops that know a layout of the device's own keep it, with
  * keel::Reorder where a chain begins or ends. */
 keel_status keel_pass_layout(keel_function *function, keel_device *device);
 

@@ -79,16 +79,16 @@ static bool are_data(const keel_function *function, const uint32_t *values,
 }
 
 /* Regions take rows and give rows. */
-static bool touches_blocks(const keel_function *function,
-                           const keel_node *node) {
+static bool touches_layouts(const keel_function *function,
+                            const keel_node *node) {
   for (uint32_t i = 0; i < node->input_count; i++) {
     uint32_t value = node->inputs[i];
     uint32_t maker =
         value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
-    if (maker != KEEL_ABSENT && function->nodes[maker].blocked_output)
+    if (maker != KEEL_ABSENT && function->nodes[maker].output_layout)
       return true;
   }
-  return node->blocked_output;
+  return node->output_layout != KD_LAYOUT_ROW_MAJOR;
 }
 
 static bool is_claimable(const regions *all, const keel_node *node,
@@ -99,7 +99,7 @@ static bool is_claimable(const regions *all, const keel_node *node,
          !keel_node_has(node, KEEL_OP_RANDOM | KEEL_OP_STATE) &&
          are_data(function, node->inputs, node->input_count) &&
          are_data(function, node->outputs, node->output_count) &&
-         !touches_blocks(function, node);
+         !touches_layouts(function, node);
 }
 
 /* ---- who needs whom -------------------------------------------------------------- */

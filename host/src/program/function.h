@@ -30,7 +30,7 @@ typedef struct keel_node {
   keel_device *device;        /* where it must run; NULL: on the plan's */
   bool ruled;                 /* a rule has said so */
   uint32_t group;             /* nodes of one go to one device; 0: of none */
-  bool blocked_output;        /* see keel_site */
+  uint32_t output_layout;     /* see keel_site */
   struct keel_region *region; /* of keel::Region: what it stands for; owned */
   const keel_type *part;      /* of keel::Part: its output's type */
   bool dead;

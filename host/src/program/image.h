@@ -90,12 +90,11 @@ typedef struct image_value {
   uint32_t name, constant; /* tensor, or KEEL_ABSENT */
 } image_value;
 
-#define IMAGE_BLOCKED 1u /* output 0 has the device's blocked layout */
-
 /* Words: inputs, then outputs. */
 typedef struct image_node {
   uint32_t op, name, device; /* string: where it must run, or "" */
-  uint32_t attr_count, input_count, output_count, flags, unused;
+  uint32_t attr_count, input_count, output_count;
+  uint32_t layout, unused; /* of output 0: the device's own, or 0 */
 } image_node;
 
 typedef struct image_attr {

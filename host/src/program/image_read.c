@@ -325,7 +325,8 @@ static keel_status read_node(reader *all, keel_node *node,
   KEEL_TRY(keel_verify_device(all->context, all->path, device, &node->device));
   node->input_count = record->input_count;
   node->output_count = record->output_count;
-  node->blocked_output = record->flags & IMAGE_BLOCKED;
+  node->output_layout =
+      record->layout >= KD_LAYOUT_OWN ? record->layout : KD_LAYOUT_ROW_MAJOR;
   node->inputs = in_place(take(all, IMAGE_WORDS, node->input_count));
   node->outputs = in_place(take(all, IMAGE_WORDS, node->output_count));
   if (!node->inputs || !node->outputs)

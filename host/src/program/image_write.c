@@ -261,7 +261,7 @@ static keel_status put_node(writer *all, const keel_node *node,
   image_node record = {.attr_count = node->op->attr_count,
                        .input_count = node->input_count,
                        .output_count = node->output_count,
-                       .flags = node->blocked_output ? IMAGE_BLOCKED : 0};
+                       .layout = node->output_layout};
   KEEL_TRY(op_of(all, node->op->schema, &record.op));
   KEEL_TRY(string_of(all, node->name, &record.name));
   KEEL_TRY(

@@ -132,6 +132,7 @@ keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
   if (!view) return KD_OUT_OF_MEMORY;
   view->type = type;
   view->layout = tensor->layout;
+  view->laid = tensor->laid;
   view->buffer = tensor->buffer ? keel_buffer_retain(tensor->buffer) : NULL;
   view->offset = tensor->offset;
   view->data = tensor->data;
@@ -298,6 +299,7 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
   uint32_t state = keel_tensor_state(value);
   pending->kind = value->kind;
   pending->layout = value->layout;
+  pending->laid = value->laid;
   pending->type = value->type;
   pending->offset = value->offset;
   pending->data = value->data;

@@ -30,6 +30,7 @@ struct keel_tensor {
   keel_buffer *buffer;
   uint64_t offset; /* bytes, of the first element in the buffer */
   void *data;      /* its address, as the buffer's device uses it, or NULL */
+  uint64_t laid;   /* bytes, where the layout is the device's own */
   /* In elements, of a keel::Part, which only kernels see that take strides; borrowed
    * from the plan. NULL: packed. */
   const int64_t *strides;

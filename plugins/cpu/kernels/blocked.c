@@ -10,6 +10,10 @@
 #include "kernels.h"
 #include "onednn.h"
 
+/* The CPU's own layout: dims are N, C, spatial...; elements lie as N, C/b, spatial..., b,
+ * where b is block_of() and divides C. */
+#define BLOCKED KD_LAYOUT_OWN
+
 struct kd_kernel {
   dnnl_primitive_t primitive; /* of one part */
   dnnl_memory_desc_t source, weights, bias, target;
@@ -37,7 +41,7 @@ static dnnl_format_tag_t tag_of(uint32_t rank, bool blocked) {
 }
 
 static bool is_blocked(const kd_type *type) {
-  return type->layout == KD_LAYOUT_CHANNEL_BLOCKED;
+  return type->layout == BLOCKED;
 }
 
 static kd_status describe(const cpu_dnnl *dnnl, uint32_t rank,
@@ -504,7 +508,65 @@ kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
   return KD_OK;
 }
 
-/* ---- Reorder ------------------------------------------------------------------------- */
+/* ---- the layout ----------------------------------------------------------------------- */
+
+uint64_t cpu_layout_size(kd_device *device, const kd_type *type) {
+  (void)device;
+  if (!cpu_isa() || type->layout != BLOCKED || type->dtype != KD_F32 ||
+      type->rank < 3 || type->rank > 5)
+    return 0;
+  uint64_t size = sizeof(float);
+  for (uint32_t i = 0; i < type->rank; i++)
+    if (type->dims[i] < 1 ||
+        __builtin_mul_overflow(size, (uint64_t)type->dims[i], &size))
+      return 0;
+  return type->dims[1] % block_of() ? 0 : size;
+}
+
+static bool can_block(kd_type type) {
+  type.layout = BLOCKED;
+  return cpu_layout_size(NULL, &type) > 0;
+}
+
+/* A convolution that looks at more than a point, or at single channels. What it does to
+ * each element is worth that rows are brought into blocks first. */
+static bool has_windows(const kd_node *node) {
+  kd_type w;
+  int64_t taps = 1;
+  if (cpu_host->node->input_type(node, 1, &w) != KD_OK) return false;
+  for (uint32_t i = 2; i < w.rank; i++)
+    taps *= w.dims[i];
+  return taps > 1 || cpu_host->node->attr_int(node, "group", 1) > 1;
+}
+
+/* x: input 0 as it lies, or will. */
+static uint32_t conv_prefers(const kd_node *node, uint32_t argument, kd_type x,
+                             kd_type y) {
+  bool takes_rows = x.dims[1] == 1 || x.dims[1] == 3;
+  bool fits = can_block(y) && (is_blocked(&x) || takes_rows);
+  if (argument == 0)
+    return is_blocked(&x) || (can_block(x) && can_block(y) && has_windows(node))
+               ? BLOCKED
+               : KD_LAYOUT_ROW_MAJOR;
+  bool sum = argument == 3 && argument < cpu_host->node->input_count(node);
+  bool out = argument == cpu_host->node->input_count(node);
+  return fits && (sum || out) ? BLOCKED : KD_LAYOUT_ROW_MAJOR;
+}
+
+uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
+                              uint32_t argument) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type x, y;
+  (void)device;
+  if (read->input_type(node, 0, &x) != KD_OK ||
+      read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5 ||
+      x.dtype != KD_F32)
+    return KD_LAYOUT_ROW_MAJOR;
+  if (strstr(read->op(node), "Conv")) return conv_prefers(node, argument, x, y);
+  if (!is_blocked(&x)) return KD_LAYOUT_ROW_MAJOR;
+  return argument == 0 || (argument == 1 && can_block(y)) ? BLOCKED
+                                                          : KD_LAYOUT_ROW_MAJOR;
+}
 
 typedef struct reorder_work {
   const float *from;
@@ -529,21 +591,38 @@ static void reorder_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-CPU_KERNEL(cpu_run_reorder) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  if (x->layout == y->layout) {
-    memcpy(y->data, x->data, x->size);
-    return KD_OK;
-  }
+/* own: which of the two states the layout. */
+static kd_status reorder(const kd_tensor *x, const kd_tensor *y,
+                         const kd_tensor *own) {
+  const kd_type type = {.dims = own->dims,
+                        .dtype = own->dtype,
+                        .rank = own->rank,
+                        .layout = own->layout};
+  if (!cpu_layout_size(NULL, &type))
+    return FAIL(KD_UNIMPLEMENTED, "the CPU has no layout %#x for this type",
+                own->layout);
   reorder_work work = {.from = x->data,
                        .to = y->data,
                        .space = product(x->dims, 2, x->rank),
                        .block = block_of(),
-                       .to_blocked = y->layout == KD_LAYOUT_CHANNEL_BLOCKED};
+                       .to_blocked = own == y};
   cpu_host->parallel_for(cpu_host, kd_elements(x) / (work.space * work.block),
                          CPU_GRAIN / (work.space * work.block) + 1,
                          reorder_blocks, &work);
   return KD_OK;
+}
+
+kd_status cpu_layout_from_rows(kd_device *device, kd_stream *stream,
+                               const kd_tensor *source,
+                               const kd_tensor *target) {
+  (void)device;
+  (void)stream;
+  return reorder(source, target, target);
+}
+
+kd_status cpu_layout_to_rows(kd_device *device, kd_stream *stream,
+                             const kd_tensor *source, const kd_tensor *target) {
+  (void)device;
+  (void)stream;
+  return reorder(source, target, source);
 }

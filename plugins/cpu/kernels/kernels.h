@@ -69,7 +69,6 @@ CPU_KERNEL(cpu_run_quantize);
 CPU_KERNEL(cpu_run_range);
 CPU_KERNEL(cpu_run_recurrent);
 CPU_KERNEL(cpu_run_reduce);
-CPU_KERNEL(cpu_run_reorder);
 CPU_KERNEL(cpu_run_resize);
 CPU_KERNEL(cpu_run_reverse_sequence);
 CPU_KERNEL(cpu_run_roi_align);
@@ -104,6 +103,14 @@ kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
 uint64_t cpu_blocked_workspace(kd_kernel *kernel, const kd_launch *launch);
 void cpu_destroy_blocked(kd_kernel *kernel);
+uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
+                              uint32_t argument);
+uint64_t cpu_layout_size(kd_device *device, const kd_type *type);
+kd_status cpu_layout_from_rows(kd_device *device, kd_stream *stream,
+                               const kd_tensor *source,
+                               const kd_tensor *target);
+kd_status cpu_layout_to_rows(kd_device *device, kd_stream *stream,
+                             const kd_tensor *source, const kd_tensor *target);
 
 /* Element `at` of u8 or i8 data: value, rounded, moved by zero, saturated. */
 void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,

@@ -1,0 +1,154 @@
+/* layout.c - what the host asks a plugin of its own layouts: sizes, and conversions. */
+#include "memory/layout.h"
+
+#include "layers/layers.h"
+#include "memory/copy.h"
+#include "memory/lost.h"
+#include "memory/room.h"
+#include "ops/node.h"
+
+/* More than rows take by this factor and a page is no layout, but a mistake. */
+#define MOST_TIMES 4096
+
+uint64_t keel_layout_size(const keel_device *device, const keel_type *type,
+                          uint32_t layout) {
+  const keel_plugin *plugin = device->plugin;
+  if (!plugin->layouts.size || layout < KD_LAYOUT_OWN || !type ||
+      !keel_type_known(type))
+    return 0;
+  kd_type view = keel_type_view(type);
+  view.layout = layout;
+  uint64_t size = plugin->layouts.size(device->handle, &view);
+  bool sane = size >= type->bytes &&
+              (size - type->bytes) / MOST_TIMES <= type->bytes + UINT64_C(4096);
+  return sane ? size : 0;
+}
+
+keel_status keel_layout_make(keel_device *device, const keel_type *type,
+                             uint32_t layout, keel_tensor **out_tensor) {
+  uint64_t size = keel_layout_size(device, type, layout);
+  char text[128];
+  if (!size)
+    return keel_fail(KD_UNIMPLEMENTED, "%s has no layout %#x for %s",
+                     device->name, (unsigned)layout,
+                     keel_type_text(type, text, sizeof text));
+  keel_buffer *buffer = NULL;
+  KEEL_TRY(keel_heap_take(&device->heap, size, &buffer));
+  keel_status status = keel_tensor_over(buffer, type, out_tensor);
+  keel_buffer_release(buffer); /* the tensor has it */
+  if (status != KD_OK) return status;
+  (*out_tensor)->layout = layout;
+  (*out_tensor)->laid = size;
+  return KD_OK;
+}
+
+static kd_tensor view_of(const keel_tensor *tensor) {
+  const keel_type *type = tensor->type;
+  const keel_buffer *buffer = tensor->buffer;
+  return (kd_tensor){.buffer = buffer ? buffer->handle : NULL,
+                     .data = tensor->data,
+                     .offset = tensor->offset,
+                     .size = tensor->layout ? tensor->laid : type->bytes,
+                     .dims = type->dims,
+                     .dtype = type->dtype,
+                     .rank = type->rank,
+                     .layout = tensor->layout};
+}
+
+static kd_status to_rows(keel_device *device, keel_tensor *source,
+                         keel_tensor *target) {
+  const kd_tensor from = view_of(source), to = view_of(target);
+  kd_stream *stream = device->stream;
+  keel_patience patience = {0};
+  kd_status status;
+  keel_hush();
+  if (stream) pthread_mutex_lock(&device->stream_lock);
+  do
+    status =
+        device->plugin->layouts.to_rows(device->handle, stream, &from, &to);
+  while (stream && keel_room_awaited(device, stream, &patience, &status));
+  if (stream) pthread_mutex_unlock(&device->stream_lock);
+  if (status == KD_OK) return KD_OK;
+  status = keel_lost_judge(device, status);
+  if (!keel_said())
+    keel_fail(status, "%s: a tensor of layout %#x was not brought to rows (%s)",
+              device->name, (unsigned)source->layout, keel_status_name(status));
+  return status;
+}
+
+keel_status keel_copy_rows(keel_tensor *tensor, keel_tensor **out_tensor) {
+  if (tensor->layout == KD_LAYOUT_ROW_MAJOR) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  keel_device *device = keel_tensor_place(tensor);
+  if (!device || !device->plugin->layouts.to_rows)
+    return keel_fail(KD_INTERNAL, "%s: a tensor has layout %#x of nobody",
+                     device ? device->name : "the host",
+                     (unsigned)tensor->layout);
+  keel_tensor *target = NULL;
+  KEEL_TRY(keel_device_enter(device));
+  keel_status status = keel_tensor_on(&device->heap, tensor->type, &target);
+  if (status == KD_OK) status = to_rows(device, tensor, target);
+  keel_lost_leave(device);
+  if (status == KD_OK)
+    *out_tensor = target;
+  else
+    keel_tensor_release(target);
+  return status;
+}
+
+/* ---- keel::Reorder ---------------------------------------------------------------- */
+
+/* Rows to rows are met where the layout that a program was planned for is not here. */
+static kd_status copy_plainly(const kd_launch *launch, kd_stream *stream) {
+  const keel_plugin *plugin = launch->data;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  if (x->buffer && y->buffer && plugin->memory.copy)
+    return x->size
+               ? plugin->memory.copy(launch->device, stream, x->buffer,
+                                     x->offset, y->buffer, y->offset, x->size)
+               : KD_OK;
+  if (stream || !x->data || !y->data)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s copies nothing within its memory (slot memory.copy)",
+                     plugin->name);
+  if (x->size) memcpy(y->data, x->data, x->size);
+  return KD_OK;
+}
+
+static kd_status reorder(kd_kernel *kernel, kd_stream *stream,
+                         const kd_launch *launch) {
+  const keel_plugin *plugin = launch->data;
+  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  (void)kernel;
+  if (x->layout == y->layout) return copy_plainly(launch, stream);
+  return x->layout == KD_LAYOUT_ROW_MAJOR
+             ? plugin->layouts.from_rows(launch->device, stream, x, y)
+             : plugin->layouts.to_rows(launch->device, stream, x, y);
+}
+
+static kd_status takes(kd_device *device, const kd_node *node) {
+  uint32_t from = keel_node_layout(node, 0), to = node->output_layout;
+  (void)device;
+  return from == KD_LAYOUT_ROW_MAJOR || to == KD_LAYOUT_ROW_MAJOR
+             ? KD_OK
+             : keel_fail(KD_UNIMPLEMENTED,
+                         "Reorder from layout %#x to layout %#x",
+                         (unsigned)from, (unsigned)to);
+}
+
+void keel_layout_kernel(keel_plugin *plugin, kd_kernel_def *def) {
+  *def = (kd_kernel_def){.struct_size = sizeof *def,
+                         .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT,
+                         .domain = "keel",
+                         .op = "Reorder",
+                         .opset_max = UINT32_MAX,
+                         .data = plugin,
+                         .supports = takes,
+                         .enqueue = reorder};
+  for (uint32_t i = 0; i < KD_MAX_TYPED_INPUTS; i++)
+    def->input_types[i] = UINT64_MAX;
+  for (uint32_t i = 0; i < KD_MAX_TYPED_OUTPUTS; i++)
+    def->output_types[i] = UINT64_MAX;
+}

@@ -1,0 +1,180 @@
+/* layout_test.c - layouts of a plugin's own: where the pass lets them stay, and that the
+ * results are those of rows. The simulated device's Softmax likes rows that begin at
+ * multiples of 8 elements, and its Exp takes any layout. */
+#include <math.h>
+
+#include "context.h"
+#include "exec/plan.h"
+#include "layers/layers.h"
+#include "testing.h"
+
+#ifdef SIM_PLUGIN
+enum { ROWS = 3, COLUMNS = 13, COUNT = ROWS * COLUMNS };
+
+static keel_context *context;
+static keel_device *cpu;
+
+static int open_both(void **state) {
+  (void)state;
+  assert_int_equal(keel_layers_set("validation"), KD_OK);
+  context = open_with(SIM_PLUGIN, CPU_PLUGIN, 1);
+  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  return 0;
+}
+
+static int close_both(void **state) {
+  (void)state;
+  keel_close(context);
+  assert_int_equal(keel_layers_set(""), KD_OK);
+  return 0;
+}
+
+typedef void writer(keel_builder *builder, keel_value x);
+
+static keel_plan *plan_of(writer *write, bool layouts) {
+  static const char *const skip = "layout";
+  const int64_t dims[] = {ROWS, COLUMNS};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_create(context, "layouts", &builder), KD_OK);
+  write(builder, keel_builder_input(builder, "x", KD_F32, 2, dims));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = keel_device_at(context, 0),
+                                   .skip = &skip,
+                                   .skip_count = !layouts};
+  if (keel_plan_create(program, &params, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_program_release(program);
+  return plan;
+}
+
+static keel_status run(keel_plan *plan, uint32_t outputs, float *out) {
+  const int64_t dims[] = {ROWS, COLUMNS};
+  float data[COUNT];
+  keel_tensor *x = NULL, *y[2] = {NULL, NULL};
+  for (int i = 0; i < COUNT; i++)
+    data[i] = (float)(i * 7 % 11) / 4;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
+                   KD_OK);
+  keel_status status = keel_plan_run(plan, &x, 1, y, outputs);
+  for (uint32_t i = 0; i < outputs && status == KD_OK; i++)
+    assert_int_equal(keel_tensor_read(y[i], out + i * COUNT, sizeof data),
+                     KD_OK);
+  keel_tensor_release(x);
+  keel_tensor_release(y[0]);
+  keel_tensor_release(y[1]);
+  return status;
+}
+
+/* Steps whose output 0 lies in a layout of the device's own. */
+static uint32_t laid_steps(const keel_plan *plan) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < plan->main->step_count; i++)
+    count += plan->main->steps[i].site.output_layout >= KD_LAYOUT_OWN;
+  return count;
+}
+
+static uint32_t steps_of(const keel_plan *plan, const char *op) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < plan->main->step_count; i++)
+    count += !strcmp(plan->main->steps[i].site.op->schema->name, op);
+  return count;
+}
+
+/* So many conversions, and what rows give: op by op, framed, and from a recording. */
+static void expect(writer *write, uint32_t outputs, uint32_t laid,
+                   uint32_t reorders) {
+  float want[2 * COUNT], got[2 * COUNT];
+  keel_plan *plain = plan_of(write, false), *plan = plan_of(write, true);
+  assert_int_equal(laid_steps(plain), 0);
+  assert_int_equal(laid_steps(plan), laid);
+  assert_int_equal(steps_of(plan, "Reorder"), reorders);
+  assert_int_equal(run(plain, outputs, want), KD_OK);
+  for (int i = 0; i < 8; i++) {
+    memset(got, 0, sizeof got);
+    if (run(plan, outputs, got) != KD_OK) fail_msg("%s", keel_message());
+    for (uint32_t k = 0; k < outputs * COUNT; k++)
+      if (fabsf(got[k] - want[k]) > 1e-6f)
+        fail_msg("run %d, element %u is %g, in rows %g", i, k, (double)got[k],
+                 (double)want[k]);
+  }
+  keel_plan_release(plain);
+  keel_plan_release(plan);
+}
+
+static void write_chain(keel_builder *b, keel_value x) {
+  x = op(b, "Exp", op(b, "Softmax", x, KEEL_ABSENT), KEEL_ABSENT);
+  keel_builder_output(b, "y", op(b, "Softmax", x, KEEL_ABSENT));
+}
+
+static void neighbours_hand_on_their_layout(void **state) {
+  (void)state;
+  expect(write_chain, 1, 4, 2); /* in and out, and what is between as it is */
+}
+
+static void write_branches(keel_builder *b, keel_value x) {
+  keel_value y = op(b, "Softmax", x, KEEL_ABSENT);
+  keel_builder_output(b, "a", op(b, "Relu", y, KEEL_ABSENT));
+  keel_builder_output(b, "b", op(b, "Mul", op(b, "Exp", y, KEEL_ABSENT), y));
+}
+
+static void who_takes_rows_gets_rows_once(void **state) {
+  (void)state;
+  /* x; y for Relu and Mul; what Exp gives */
+  expect(write_branches, 2, 3, 3);
+}
+
+static void write_on_two(keel_builder *b, keel_value x) {
+  keel_value y = op(b, "Softmax", x, KEEL_ABSENT);
+  assert_int_equal(keel_device_push(cpu), KD_OK);
+  y = op(b, "Neg", y, KEEL_ABSENT);
+  keel_device_pop();
+  keel_builder_output(b, "y", op(b, "Softmax", y, KEEL_ABSENT));
+}
+
+static void what_leaves_the_device_is_rows(void **state) {
+  (void)state;
+  expect(write_on_two, 1, 4, 4);
+}
+
+static void write_alone(keel_builder *b, keel_value x) {
+  keel_builder_output(b, "y", op(b, "Exp", x, KEEL_ABSENT));
+}
+
+static void nobody_asks_for_layouts_without_need(void **state) {
+  (void)state;
+  expect(write_alone, 1, 0, 0);
+}
+
+static void a_conversion_that_fails_ends_the_run(void **state) {
+  (void)state;
+  float got[COUNT];
+  keel_close(context);
+  assert_int_equal(keel_layers_set("fault:layout.to_rows=1:UNAVAILABLE"),
+                   KD_OK);
+  context = open_with(SIM_PLUGIN, CPU_PLUGIN, 1);
+  keel_plan *plan = plan_of(write_chain, true);
+  assert_int_equal(run(plan, 1, got), KD_UNAVAILABLE);
+  expect_message("ran Reorder");
+  assert_int_equal(run(plan, 1, got), KD_OK);
+  keel_plan_release(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(neighbours_hand_on_their_layout),
+      cmocka_unit_test(who_takes_rows_gets_rows_once),
+      cmocka_unit_test(what_leaves_the_device_is_rows),
+      cmocka_unit_test(nobody_asks_for_layouts_without_need),
+      cmocka_unit_test(a_conversion_that_fails_ends_the_run),
+  };
+  return cmocka_run_group_tests(tests, open_both, close_both);
+}
+#else
+int main(void) {
+  return 77; /* no simulated device was built */
+}
+#endif
