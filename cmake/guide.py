@@ -38,7 +38,7 @@ TABLES = [  # table, header, level, needed slots, what the host does without one
     ("kd_profile_table", "profile.h", "profile", "start stop clock", ""),
     ("kd_peer_table", "memory.h", "peer", "reachable copy", ""),
     ("kd_external_table", "memory.h", "external", "import_memory export_memory", ""),
-    ("kd_collective_table", "collective.h", "collective", "create destroy", ""),
+    ("kd_collective_table", "collective.h", "collective", "create destroy enqueue", ""),
 ]
 WITHOUT = {
     "kd_memory_table.copy": "runs kernels (Concat, Gather, Split)",

@@ -200,6 +200,7 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
 void sim_release(kd_device *device, kd_buffer *buffer);
 void sim_memory_reset(void);
 extern const kd_peer_table sim_peer;
+void sim_round_free(void *round);
 extern const kd_collective_table sim_collectives;
 extern const kd_external_table sim_external;
 
@@ -209,6 +210,7 @@ extern kd_event_table sim_events;
 extern const kd_capture_table sim_capture;
 extern kd_profile_table sim_profile;
 kd_status sim_push(kd_stream *stream, const job *what);
+bool sim_has_room(const kd_stream *stream, uint32_t count);
 kd_status sim_run(job *job); /* now */
 bool sim_busy(void);
 void sim_streams_reset(void);

@@ -174,6 +174,7 @@ static void *read_late(void *context) {
 
 static void free_job(job *j) {
   point_drop(j->point);
+  if (j->kind == JOB_COLLECT) sim_round_free(j->context);
   free(j->call);
   free(j);
 }
@@ -325,6 +326,14 @@ static bool is_full(const kd_stream *stream, const job *what) {
   return ODD(busy_limit) && stream->queued >= 64 && what->kind == JOB_OP;
 }
 
+/* One thread at a time enqueues on a stream: what fits now fits then. */
+bool sim_has_room(const kd_stream *stream, uint32_t count) {
+  pthread_mutex_lock(&sim_lock);
+  bool has = !stream || !sim_ring || stream->queued + count <= sim_ring;
+  pthread_mutex_unlock(&sim_lock);
+  return has;
+}
+
 kd_status sim_push(kd_stream *stream, const job *what) {
   kd_status lost = stream ? sim_check(stream->device) : KD_OK;
   if (lost != KD_OK) return lost;
@@ -339,7 +348,9 @@ kd_status sim_push(kd_stream *stream, const job *what) {
       free(now.call);
       return KD_OK;
     }
-    return sim_run(&now);
+    kd_status status = sim_run(&now);
+    if (now.kind == JOB_COLLECT) sim_round_free(now.context);
+    return status;
   }
   if (stream->recording || (BUG(capture_global) && recording_any)) {
     if (BUG(capture_runs)) {

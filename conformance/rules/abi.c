@@ -337,6 +337,9 @@ static void abi_groups(void) {
     kc_check(kp.peer.reachable && kp.peer.copy,
              "a slot of the peer table is NULL");
   kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
+  if (kp.p.collectives)
+    kc_check(kp.g.create && kp.g.destroy && kp.g.enqueue,
+             "a slot of the collective table is NULL");
   if (kp.p.external)
     kc_check(kp.x.import_memory && kp.x.export_memory,
              "a slot of the external table is NULL");
@@ -359,8 +362,7 @@ static void abi_table_sizes(void) {
       {"kd_profile_table", kp.p.profile, sizeof(kd_profile_table)},
       {"kd_peer_table", kp.p.peer, sizeof(kd_peer_table)},
       {"kd_external_table", kp.p.external, sizeof(kd_external_table)},
-      {"kd_collective_table", kp.p.collectives,
-       offsetof(kd_collective_table, all_reduce)}};
+      {"kd_collective_table", kp.p.collectives, sizeof(kd_collective_table)}};
   for (size_t i = 0; i < KC_COUNT_OF(tables); i++) {
     uint32_t given[2] = {0, 0};
     if (!tables[i].table) continue;

@@ -42,11 +42,11 @@ static const char *const slots[] = {
     "kernel.create",      "kernel.enqueue",     "op.infer",
     "capture.begin",      "capture.end",        "capture.launch",
     "capture.update",     "peer.copy",          "external.import_memory",
-    "region.claim",       "region.compile",     "region.enqueue",
-    "region.serialize",   "region.validate",    "region.load",
-    "host.allocate",      "host.option",        "host.set_output",
-    "host.constant",      "host.attr_tensor",   "host.cache_get",
-    "host.cache_put",
+    "collective.create",  "collective.enqueue", "region.claim",
+    "region.compile",     "region.enqueue",     "region.serialize",
+    "region.validate",    "region.load",        "host.allocate",
+    "host.option",        "host.set_output",    "host.constant",
+    "host.attr_tensor",   "host.cache_get",     "host.cache_put",
 };
 
 const char *keel_layers_slot(uint32_t index) {
@@ -364,6 +364,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->events = plugin->events;
   l->capture = plugin->capture;
   l->peer = plugin->peer;
+  l->collectives = plugin->collectives;
   l->external = plugin->external;
   l->regions = plugin->regions;
   keel_layer_wrap_slots(plugin);

@@ -187,11 +187,12 @@ static keel_status copy_options(keel_plugin *plugin) {
     NEED(external, export_memory);
   }
   KEEL_TRY(copy_table(plugin, "kd_collective_table", table->collectives,
-                      END_OF(kd_collective_table, destroy),
+                      END_OF(kd_collective_table, enqueue),
                       &plugin->collectives, sizeof plugin->collectives));
   if (table->collectives) {
     NEED(collectives, create);
     NEED(collectives, destroy);
+    NEED(collectives, enqueue);
   }
   return KD_OK;
 }
