@@ -388,18 +388,22 @@ static void opencl_and_the_cpu_work_together(void **state) {
   if (!both) skip();
 }
 
-/* NCCL, or the stand-in for it, does it; without it, the host. */
-static void check_cuda(const char *nccl, bool direct) {
+static void open_cuda(const char *nccl, keel_device **out_pair) {
   const char *paths[] = {CUDA_PLUGIN, CPU_PLUGIN};
   char option[512];
   snprintf(option, sizeof option, "cuda.nccl=%s", nccl);
   const char *options[] = {"cuda.driver=" STANDINS "/standin_driver.so",
                            "cuda.nvrtc=" STANDINS "/standin_nvrtc.so", option};
-  keel_device *pair[2];
   open_plugins(paths, 2, options, 3);
-  if (keel_device_find(context, "cuda:0", &pair[0]) != KD_OK ||
-      keel_device_find(context, "cuda:1", &pair[1]) != KD_OK)
+  if (keel_device_find(context, "cuda:0", &out_pair[0]) != KD_OK ||
+      keel_device_find(context, "cuda:1", &out_pair[1]) != KD_OK)
     fail_msg("%s", keel_message());
+}
+
+/* NCCL, or the stand-in for it, does it; without it, the host. */
+static void check_cuda(const char *nccl, bool direct) {
+  keel_device *pair[2];
+  open_cuda(nccl, pair);
   check_all(pair, 2, direct);
   keel_close(context);
 }
@@ -407,9 +411,59 @@ static void check_cuda(const char *nccl, bool direct) {
 static void cuda_devices_work_by_nccl(void **state) {
   (void)state;
   if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
-  check_cuda(STANDINS "/standin_nccl.so", true);
   check_cuda("off", false);
-  check_cuda("/none/libnccl.so.2", false);
+  check_cuda(STANDINS "/standin_nccl.so", true);
+}
+
+/* First: the library is opened once for the process. Copies alone, no launch. */
+static void without_nccl_the_host_does_it(void **state) {
+  keel_device *pair[2];
+  keel_group_counts counts;
+  (void)state;
+  if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
+  open_cuda("/none/libnccl.so.2", pair);
+  keel_group *group = group_of(pair, 2);
+  keel_tensor *in = value_of(1, SIZE), *out[2];
+  const float want[SIZE] = {11, 12, 13, 14, 15, 16};
+  assert_int_equal(keel_group_broadcast(group, 0, in, out), KD_OK);
+  for (int i = 0; i < 2; i++)
+    expect_on(out[i], pair[i], want, SIZE);
+  keel_group_count(group, &counts);
+  assert_int_equal(counts.staged, 1);
+  keel_tensor_release(in);
+  release_all(out, 2);
+  keel_group_release(group);
+  keel_close(context);
+}
+
+/* Its part never comes: NCCL's work on the other device would wait for it for ever. */
+static void a_lost_gpu_holds_up_no_other(void **state) {
+  keel_device *pair[2];
+  (void)state;
+  if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
+  setenv("STANDIN_LOSE", "1", 1);
+  setenv("STANDIN_SLOW", "50", 1);
+  open_cuda(STANDINS "/standin_nccl.so", pair);
+  keel_group *group = group_of(pair, 2);
+  keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
+  keel_op *op = NULL;
+  float got[SIZE];
+  assert_int_equal(keel_op_prepare(context, "Neg", NULL, 0, pair[0], &op),
+                   KD_OK);
+  keel_tensor *negative = NULL;
+  assert_int_equal(keel_op_call(op, in, 1, &negative, 1), KD_OK);
+  assert_int_equal(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out), KD_OK);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(keel_tensor_read(out[i], got, sizeof got), KD_DEVICE_LOST);
+  assert_non_null(strstr(keel_message(), "its work with others was aborted"));
+  unsetenv("STANDIN_LOSE");
+  unsetenv("STANDIN_SLOW");
+  keel_op_release(op);
+  keel_tensor_release(negative);
+  release_all(in, 2);
+  release_all(out, 2);
+  keel_group_release(group);
+  keel_close(context);
 }
 
 int main(void) {
@@ -427,6 +481,8 @@ int main(void) {
       cmocka_unit_test(a_lost_member_fails_the_call_and_comes_back),
   };
   const struct CMUnitTest real[] = {
+      cmocka_unit_test(without_nccl_the_host_does_it),
+      cmocka_unit_test(a_lost_gpu_holds_up_no_other), /* by its first launch */
       cmocka_unit_test(opencl_and_the_cpu_work_together),
       cmocka_unit_test(cuda_devices_work_by_nccl),
   };
