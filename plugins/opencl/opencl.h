@@ -111,6 +111,9 @@ kd_status ocl_program_get(kd_device *device, const char *source,
                           cl_program *out_program);
 void ocl_programs_begin(kd_device *device);
 
+/* Whether compiled regions are given away, and taken from others. */
+bool ocl_gives_forms(const kd_device *device);
+
 /* Sets what the families call. */
 void ocl_kernels_begin(kd_device *device);
 
