@@ -62,7 +62,7 @@ WITHOUT = {
     "kd_kernel_def.destroy": "refuses the plugin if `create` is there",
     "kd_op_def.infer": "gives each output the shape of the first input",
     "kd_plugin.space": "takes the device to have one space, of which nothing is known",
-    "kd_plugin.run_begin": "nothing", "kd_plugin.run_end": "nothing",
+    "kd_plugin.run_begin": "nothing",
     "kd_plugin.device_status": "assumes that the device works",
     "kd_plugin.extension": "nothing",
     "kd_plugin.property": "shows what `kd_device_info` has",
