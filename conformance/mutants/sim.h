@@ -138,7 +138,7 @@ typedef struct job {
   struct kd_region *region;
   void (*run)(struct job *job);
   void *context;
-  uint64_t number;
+  uint64_t number, tag;
 } job;
 
 struct kd_stream {
@@ -148,7 +148,7 @@ struct kd_stream {
   pthread_cond_t changed;
   job *first, *last;
   uint32_t queued, number;
-  uint64_t issued, finished;
+  uint64_t issued, finished, tag;
   kd_status status; /* of the first failure since synchronize */
   bool stop, dead, held, recording, alias;
   job *recorded, *recorded_last;

@@ -39,7 +39,7 @@ static void push_record(const job *j, uint64_t begin, uint64_t end) {
   kd_profile_record record = {
       .begin = ticks(device, begin),
       .end = ticks(device, end),
-      .correlation = j->call ? j->call->correlation : 0,
+      .correlation = j->call ? j->call->correlation : j->tag,
       .bytes = BUG(prof_words) ? j->size / 4 : j->size,
       .kind = kinds[j->kind],
       .stream = 1,
@@ -374,6 +374,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     return FAIL(KD_BUSY, "no more fits into the queue of the stream");
   }
   copy->number = stream->issued++;
+  copy->tag = BUG(tag_late) ? 0 : stream->tag;
   if (BUG(ring_overflow) && stream->queued > 200 && what->kind == JOB_COPY_IN) {
     pthread_mutex_unlock(&sim_lock);
     free(copy);
@@ -414,6 +415,10 @@ void sim_streams_reset(void) {
   stream_count = event_count = 0;
   spread = KD_OK;
   first_stream = NULL;
+}
+
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  stream->tag = correlation;
 }
 
 static kd_status stream_create(kd_device *device, int32_t priority,
@@ -536,6 +541,7 @@ kd_stream_table sim_streams = {
     .wait = stream_wait,
     .flush = stream_flush,
     .synchronize = stream_synchronize,
+    .tag = stream_tag,
 };
 
 /* ---- events ---------------------------------------------------------------------------------------- */

@@ -117,7 +117,11 @@ struct kd_stream {
   cuda_lane lane;
   uint32_t number;
   kd_capture *recording; /* NULL: it runs */
+  uint64_t tag;          /* of copies, for profile records */
 };
+
+/* As fam_driver.tag_of. */
+uint64_t cuda_tag_of(const kd_stream *stream);
 
 /* At least `size` bytes; what it was goes in the lane's order. In the context. */
 kd_status cuda_lane_reserve(kd_device *device, cuda_lane *lane, size_t size);

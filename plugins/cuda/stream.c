@@ -207,12 +207,21 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   return status;
 }
 
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  stream->tag = correlation;
+}
+
+uint64_t cuda_tag_of(const kd_stream *stream) {
+  return stream->tag;
+}
+
 const kd_stream_table cuda_streams = {
     .struct_size = sizeof(kd_stream_table),
     .create = stream_create,
     .destroy = stream_destroy,
     .wait = stream_wait,
     .synchronize = stream_synchronize,
+    .tag = stream_tag,
 };
 
 const kd_event_table cuda_events = {

@@ -33,6 +33,8 @@ typedef struct fam_driver {
   /* Whether a library computes products, or convolutions, and so only what it knows is to
    * be done behind them in one (epilogue.h; behind convolutions nothing). NULL: none does. */
   bool (*has_library)(kd_device *device, bool convolution);
+  /* What the stream's copies are tagged with (kd_stream_table.tag). */
+  uint64_t (*tag_of)(const kd_stream *stream);
   /* Its programs, for regions that are kept as a whole; NULL: they are not. */
   fam_programs *programs;
   /* Around what an op enqueues, for profilers: its name, then NULL; or NULL. */

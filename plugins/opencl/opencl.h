@@ -76,7 +76,11 @@ struct kd_stream {
   cl_command_queue queue;
   uint32_t number;
   kd_capture *recording; /* NULL: it runs */
+  uint64_t tag;          /* of copies, for profile records */
 };
+
+/* As fam_driver.tag_of. */
+uint64_t ocl_tag_of(const kd_stream *stream);
 
 extern const kd_stream_table ocl_streams;
 extern const kd_event_table ocl_events;

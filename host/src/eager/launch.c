@@ -40,10 +40,12 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
                               keel_device *device, bool host_argument,
                               keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
+  if (keel_tracing()) keel_copy_for(site->op->schema->name, site->where);
   keel_status status =
       host_argument || keel_device_addressable(device)
           ? keel_copy_to(tensor, host_argument ? NULL : device, out_moved)
           : keel_transfer_begin(tensor, device, out_moved); /* ready at once */
+  keel_copy_for(NULL, NULL);
   if (site->copy_time)
     __atomic_fetch_add(site->copy_time, keel_now() - begin, __ATOMIC_RELAXED);
   return status;

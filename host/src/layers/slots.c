@@ -171,6 +171,20 @@ static kd_status stream_flush(kd_stream *stream) {
   return KD_OK;
 }
 
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  keel_layers_enter("stream.tag");
+  if (!o) {
+    keel_layer_report(NULL,
+                      "stream.tag: there is no such stream, or it was"
+                      " destroyed");
+    return;
+  }
+  object *inside = keel_layer_stream_enter(o->layer, "stream.tag", stream);
+  o->layer->streams.tag(stream, correlation);
+  keel_layer_stream_leave(inside, KD_OK);
+}
+
 static kd_status stream_synchronize(kd_stream *stream) {
   const object *o = keel_layer_find(stream, OBJECT_STREAM);
   REFUSE(o, "stream.synchronize: no such stream");
@@ -417,6 +431,7 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(streams, wait, stream_wait);
   PUT(streams, flush, stream_flush);
   PUT(streams, synchronize, stream_synchronize);
+  PUT(streams, tag, stream_tag);
   PUT(events, create, event_create);
   PUT(events, destroy, event_destroy);
   PUT(events, record, event_record);
