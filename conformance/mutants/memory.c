@@ -610,26 +610,32 @@ const kd_peer_table sim_peer = {
 
 /* ---- collectives -------------------------------------------------------------------------------------------- */
 
-enum { REDUCE, GATHER, SCATTER, BROADCAST, SEND };
+typedef struct member {
+  arg in, out;
+  point *ready;
+} member;
 
-/* One round: it is done when all members have come. */
+/* What all members do together. */
 typedef struct round {
-  int kind;
-  uint32_t reduction, root, come, size;
-  struct {
-    arg in, out;
-    point *ready;
-  } member[2];
+  uint32_t kind, reduction, root, size;
   point *done;
+  member members[];
 } round;
 
 struct kd_group {
   uint32_t size;
-  round *open;
+  kd_device *devices[];
 };
 
 static float *floats(const arg *a) {
   return (float *)(void *)(a->buffer ? sim_at(a->buffer, a->offset) : a->data);
+}
+
+static int64_t count_of(const arg *a) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < a->rank; i++)
+    n *= a->dims[i];
+  return n;
 }
 
 static float reduce(uint32_t kind, float a, float b) {
@@ -640,75 +646,58 @@ static float reduce(uint32_t kind, float a, float b) {
                                      : (a > b ? a : b);
 }
 
-static void run_round(job *j) {
-  round *r = j->context;
-  int64_t n = r->member[0].in.present ? r->member[0].in.dims[0] : 0;
-  const float *a = floats(&r->member[0].in), *b = floats(&r->member[1].in);
-  for (uint32_t i = 0; i < r->size; i++) {
-    float *out = floats(&r->member[i].out);
-    for (int64_t k = 0; r->kind == REDUCE && k < n; k++)
-      out[k] = reduce(r->reduction, a[k], b[k]);
-    for (int64_t k = 0; r->kind == GATHER && k < n; k++) {
-      out[k] = BUG(gather_order) ? b[k] : a[k];
-      out[n + k] = BUG(gather_order) ? a[k] : b[k];
-    }
-    for (int64_t k = 0; r->kind == SCATTER && k < n / 2; k++) {
-      int64_t at = (BUG(scatter_first) ? 0 : (int64_t)i * (n / 2)) + k;
-      out[k] = reduce(r->reduction, a[at], b[at]);
-    }
-  }
+/* Of element `k` of all inputs. */
+static float reduced(const round *r, int64_t k) {
+  float all = floats(&r->members[0].in)[k];
+  for (uint32_t i = 1; i < r->size; i++)
+    all = reduce(r->reduction, all, floats(&r->members[i].in)[k]);
+  return all;
+}
+
+/* All outputs, one behind the other: inputs may be outputs, too. */
+static float *run_members(const round *r) {
   uint32_t root = BUG(root_zero) ? 0 : r->root;
-  if (r->kind == BROADCAST)
-    memcpy(floats(&r->member[1 - root].in), floats(&r->member[root].in),
-           (size_t)n * 4);
-  if (r->kind == SEND && !BUG(receive_nothing))
-    memcpy(floats(&r->member[1 - root].out), floats(&r->member[root].in),
-           (size_t)n * 4);
+  int64_t n = count_of(&r->members[0].out), at = 0;
+  float *all = malloc((size_t)n * r->size * sizeof *all + 1);
+  for (uint32_t i = 0; all && i < r->size; i++)
+    for (int64_t k = 0; k < n; k++) {
+      int64_t part = n / r->size, from = BUG(gather_order) && part
+                                             ? r->size - 1 - k / part
+                                         : part ? k / part
+                                                : 0;
+      int64_t begin = BUG(scatter_first) ? 0 : (int64_t)i * n;
+      all[at++] =
+          r->kind == KD_ALL_REDUCE   ? reduced(r, k)
+          : r->kind == KD_ALL_GATHER ? floats(&r->members[from].in)[k % part]
+          : r->kind == KD_REDUCE_SCATTER ? reduced(r, begin + k)
+                                         : floats(&r->members[root].in)[k];
+    }
+  return all;
+}
+
+static void run_round(job *j) {
+  const round *r = j->context;
+  float *all = run_members(r);
+  size_t size = (size_t)count_of(&r->members[0].out) * sizeof *all;
+  for (uint32_t i = 0; all && i < r->size; i++)
+    memcpy(floats(&r->members[i].out), (char *)all + i * size, size);
+  free(all);
+}
+
+void sim_round_free(void *context) {
+  round *r = context;
   for (uint32_t i = 0; i < r->size; i++)
-    point_drop(r->member[i].ready);
+    point_drop(r->members[i].ready);
+  point_drop(r->done);
   free(r);
 }
 
-static kd_status join(kd_group *group, int kind, uint32_t rank,
-                      kd_stream *stream, uint32_t reduction, uint32_t root,
-                      const kd_tensor *in, const kd_tensor *out) {
-  pthread_mutex_lock(&sim_lock);
-  round *r = group->open;
-  if (!r) {
-    r = group->open = calloc(1, sizeof *r);
-    r->kind = kind;
-    r->reduction = reduction;
-    r->root = root;
-    r->size = group->size;
-    r->done = point_new();
-  }
-  if (in) r->member[rank].in = sim_arg(in);
-  if (out) r->member[rank].out = sim_arg(out);
-  r->member[rank].ready = point_new();
-  bool last = ++r->come == group->size;
-  if (last) group->open = NULL;
-  pthread_mutex_unlock(&sim_lock);
-  sim_push(stream, &(job){.kind = JOB_RECORD,
-                          .point = point_hold(r->member[rank].ready)});
-  if (!last)
-    return sim_push(stream,
-                    &(job){.kind = JOB_WAIT, .point = point_hold(r->done)});
-  for (uint32_t i = 0; i < group->size; i++)
-    if (r->member[i].ready && i != rank)
-      sim_push(stream, &(job){.kind = JOB_WAIT,
-                              .point = point_hold(r->member[i].ready)});
-  point *done = r->done; /* the round is gone when it has run */
-  sim_push(stream, &(job){.kind = JOB_COLLECT, .run = run_round, .context = r});
-  return sim_push(stream, &(job){.kind = JOB_RECORD, .point = done});
-}
-
-static kd_status group_create(kd_device *const *devices, uint32_t size,
+static kd_status group_create(kd_device *const *members, uint32_t size,
                               kd_group **out_group) {
-  (void)devices;
-  if (size != 2) return FAIL(KD_UNIMPLEMENTED, "groups of two only");
-  kd_group *group = calloc(1, sizeof *group);
+  kd_group *group = calloc(1, sizeof *group + size * sizeof(kd_device *));
   if (!group) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   group->size = size;
+  memcpy(group->devices, members, size * sizeof(kd_device *));
   *out_group = group;
   return KD_OK;
 }
@@ -717,49 +706,61 @@ static void group_destroy(kd_group *group) {
   free(group);
 }
 
-static kd_status all_reduce(kd_group *group, uint32_t rank, kd_stream *stream,
-                            uint32_t reduction, const kd_tensor *input,
-                            const kd_tensor *output) {
-  return join(group, REDUCE, rank, stream, reduction, 0, input, output);
+/* A stream's work waits until all have come, and goes on when the first has done it. */
+static void push_round(round *r, kd_stream *const *streams) {
+  for (uint32_t i = 0; i < r->size; i++)
+    sim_push(streams[i], &(job){.kind = JOB_RECORD,
+                                .point = point_hold(r->members[i].ready)});
+  point *done = point_hold(r->done);
+  for (uint32_t i = 1; i < r->size && !BUG(group_hurries); i++)
+    sim_push(streams[0], &(job){.kind = JOB_WAIT,
+                                .point = point_hold(r->members[i].ready)});
+  uint32_t size = r->size; /* it may be gone when it was pushed */
+  sim_push(streams[0],
+           &(job){.kind = JOB_COLLECT, .run = run_round, .context = r});
+  sim_push(streams[0], &(job){.kind = JOB_RECORD, .point = point_hold(done)});
+  for (uint32_t i = 1; i < size && !BUG(group_leaves); i++)
+    sim_push(streams[i], &(job){.kind = JOB_WAIT, .point = point_hold(done)});
+  point_drop(done);
 }
 
-static kd_status all_gather(kd_group *group, uint32_t rank, kd_stream *stream,
-                            const kd_tensor *input, const kd_tensor *output) {
-  return join(group, GATHER, rank, stream, 0, 0, input, output);
+static kd_status check_round(const kd_group *group, const kd_collective *what) {
+  for (uint32_t i = 0; i < group->size; i++) {
+    kd_status lost = sim_check(group->devices[i]);
+    if (lost != KD_OK) return lost;
+    if (!sim_has_room(what->streams[i], i ? 1 : group->size - 1))
+      return FAIL(KD_BUSY, "no more fits into the queue of the stream");
+    if (what->outputs[i].dtype != KD_F32)
+      return FAIL(KD_UNIMPLEMENTED, "groups work on f32 only");
+  }
+  if (BUG(group_any)) return KD_OK;
+  return what->kind <= KD_BROADCAST && what->reduction <= KD_REDUCE_MAX &&
+                 !what->flags
+             ? KD_OK
+             : FAIL(KD_UNIMPLEMENTED, "no collective %u with reduction %u",
+                    what->kind, what->reduction);
 }
 
-static kd_status reduce_scatter(kd_group *group, uint32_t rank,
-                                kd_stream *stream, uint32_t reduction,
-                                const kd_tensor *input,
-                                const kd_tensor *output) {
-  return join(group, SCATTER, rank, stream, reduction, 0, input, output);
-}
-
-static kd_status broadcast(kd_group *group, uint32_t rank, kd_stream *stream,
-                           uint32_t root, const kd_tensor *tensor) {
-  return join(group, BROADCAST, rank, stream, 0, root, tensor, NULL);
-}
-
-static kd_status group_send(kd_group *group, uint32_t rank, kd_stream *stream,
-                            uint32_t to, const kd_tensor *tensor) {
-  (void)to;
-  return join(group, SEND, rank, stream, 0, rank, tensor, NULL);
-}
-
-static kd_status group_receive(kd_group *group, uint32_t rank,
-                               kd_stream *stream, uint32_t from,
-                               const kd_tensor *tensor) {
-  return join(group, SEND, rank, stream, 0, from, NULL, tensor);
+static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
+  kd_status status = check_round(group, what);
+  if (status != KD_OK) return status;
+  round *r = calloc(1, sizeof *r + group->size * sizeof *r->members);
+  if (!r) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  r->kind = what->kind;
+  r->reduction = what->reduction;
+  r->root = what->root;
+  r->size = group->size;
+  r->done = point_new();
+  for (uint32_t i = 0; i < group->size; i++)
+    r->members[i] = (member){sim_arg(&what->inputs[i]),
+                             sim_arg(&what->outputs[i]), point_new()};
+  push_round(r, what->streams);
+  return KD_OK;
 }
 
 const kd_collective_table sim_collectives = {
     .struct_size = sizeof(kd_collective_table),
     .create = group_create,
     .destroy = group_destroy,
-    .all_reduce = all_reduce,
-    .all_gather = all_gather,
-    .reduce_scatter = reduce_scatter,
-    .broadcast = broadcast,
-    .send = group_send,
-    .receive = group_receive,
+    .enqueue = group_enqueue,
 };

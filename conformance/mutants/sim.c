@@ -438,12 +438,7 @@ static kd_status device_status(kd_device *device) {
 
 static void run_begin(kd_device *device, uint64_t correlation) {
   (void)device;
-  (void)correlation;
-}
-
-static void run_end(kd_device *device, uint64_t correlation) {
-  (void)device;
-  if (BUG(run_end_crash) && correlation > 3) abort();
+  if (BUG(run_begin_crash) && correlation > 3) abort();
 }
 
 static const void *extension(kd_instance *instance, const char *name) {
@@ -497,7 +492,6 @@ static kd_plugin plugin = {
     .external = &sim_external,
     .layouts = &sim_layouts,
     .run_begin = run_begin,
-    .run_end = run_end,
     .device_status = device_status,
     .extension = extension,
     .ops = sim_ops,
@@ -580,7 +574,7 @@ static void set_tables(void) {
     plugin.profile = NULL;
     plugin.peer = NULL;
     plugin.collectives = NULL;
-    plugin.run_begin = plugin.run_end = NULL;
+    plugin.run_begin = NULL;
     plugin.device_status = NULL;
     plugin.extension = NULL;
     plugin.options = NULL;

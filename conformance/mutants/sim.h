@@ -138,7 +138,7 @@ typedef struct job {
   struct kd_region *region;
   void (*run)(struct job *job);
   void *context;
-  uint64_t number;
+  uint64_t number, tag;
 } job;
 
 struct kd_stream {
@@ -148,7 +148,7 @@ struct kd_stream {
   pthread_cond_t changed;
   job *first, *last;
   uint32_t queued, number;
-  uint64_t issued, finished;
+  uint64_t issued, finished, tag;
   kd_status status; /* of the first failure since synchronize */
   bool stop, dead, held, recording, alias;
   job *recorded, *recorded_last;
@@ -200,6 +200,7 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
 void sim_release(kd_device *device, kd_buffer *buffer);
 void sim_memory_reset(void);
 extern const kd_peer_table sim_peer;
+void sim_round_free(void *round);
 extern const kd_collective_table sim_collectives;
 extern const kd_external_table sim_external;
 
@@ -209,6 +210,7 @@ extern kd_event_table sim_events;
 extern const kd_capture_table sim_capture;
 extern kd_profile_table sim_profile;
 kd_status sim_push(kd_stream *stream, const job *what);
+bool sim_has_room(const kd_stream *stream, uint32_t count);
 kd_status sim_run(job *job); /* now */
 bool sim_busy(void);
 void sim_streams_reset(void);

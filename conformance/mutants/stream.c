@@ -39,7 +39,7 @@ static void push_record(const job *j, uint64_t begin, uint64_t end) {
   kd_profile_record record = {
       .begin = ticks(device, begin),
       .end = ticks(device, end),
-      .correlation = j->call ? j->call->correlation : 0,
+      .correlation = j->call ? j->call->correlation : j->tag,
       .bytes = BUG(prof_words) ? j->size / 4 : j->size,
       .kind = kinds[j->kind],
       .stream = 1,
@@ -174,6 +174,7 @@ static void *read_late(void *context) {
 
 static void free_job(job *j) {
   point_drop(j->point);
+  if (j->kind == JOB_COLLECT) sim_round_free(j->context);
   free(j->call);
   free(j);
 }
@@ -325,6 +326,14 @@ static bool is_full(const kd_stream *stream, const job *what) {
   return ODD(busy_limit) && stream->queued >= 64 && what->kind == JOB_OP;
 }
 
+/* One thread at a time enqueues on a stream: what fits now fits then. */
+bool sim_has_room(const kd_stream *stream, uint32_t count) {
+  pthread_mutex_lock(&sim_lock);
+  bool has = !stream || !sim_ring || stream->queued + count <= sim_ring;
+  pthread_mutex_unlock(&sim_lock);
+  return has;
+}
+
 kd_status sim_push(kd_stream *stream, const job *what) {
   kd_status lost = stream ? sim_check(stream->device) : KD_OK;
   if (lost != KD_OK) return lost;
@@ -339,7 +348,9 @@ kd_status sim_push(kd_stream *stream, const job *what) {
       free(now.call);
       return KD_OK;
     }
-    return sim_run(&now);
+    kd_status status = sim_run(&now);
+    if (now.kind == JOB_COLLECT) sim_round_free(now.context);
+    return status;
   }
   if (stream->recording || (BUG(capture_global) && recording_any)) {
     if (BUG(capture_runs)) {
@@ -363,6 +374,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     return FAIL(KD_BUSY, "no more fits into the queue of the stream");
   }
   copy->number = stream->issued++;
+  copy->tag = BUG(tag_late) ? 0 : stream->tag;
   if (BUG(ring_overflow) && stream->queued > 200 && what->kind == JOB_COPY_IN) {
     pthread_mutex_unlock(&sim_lock);
     free(copy);
@@ -403,6 +415,10 @@ void sim_streams_reset(void) {
   stream_count = event_count = 0;
   spread = KD_OK;
   first_stream = NULL;
+}
+
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  stream->tag = correlation;
 }
 
 static kd_status stream_create(kd_device *device, int32_t priority,
@@ -525,6 +541,7 @@ kd_stream_table sim_streams = {
     .wait = stream_wait,
     .flush = stream_flush,
     .synchronize = stream_synchronize,
+    .tag = stream_tag,
 };
 
 /* ---- events ---------------------------------------------------------------------------------------- */

@@ -354,18 +354,16 @@ static void dev_two(void) {
 }
 
 static void dev_hooks(void) {
-  if (!kp.p.run_begin && !kp.p.run_end)
-    kc_unclaimed("run_begin and run_end are NULL");
+  if (!kp.p.run_begin) kc_unclaimed("run_begin is NULL");
   kd_device *device = kc_device();
   for (uint64_t i = 1; i < 20; i++) {
-    if (kp.p.run_begin) KC_DO(kp.p.run_begin(device, i), "run_begin");
+    KC_DO(kp.p.run_begin(device, i), "run_begin");
     kc_unary unary;
     if (kc_unary_make(32, &unary)) {
       kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run",
                unary.op.name);
       kc_unary_free(&unary);
     }
-    if (kp.p.run_end) KC_DO(kp.p.run_end(device, i), "run_end");
     kc_check(true, " ");
   }
 }
@@ -461,8 +459,8 @@ static const kc_rule rules[] = {
             " 0."),
     KC_RULE(MUST, CORE, "dev.run-hooks", dev_hooks, 0, "plugin.h",
             "Says that a run of a program on the device begins",
-            "kd_plugin.run_begin kd_plugin.run_end",
-            "Work that is held back until run_end and forgotten never runs."),
+            "kd_plugin.run_begin",
+            "The host calls it before each run, of any number."),
     KC_RULE(MUST, CORE, "dev.properties", kc_properties, 0, "property.h",
             "These names have one type and unit in all plugins",
             "kd_plugin.property kd_property.name kd_property.unit"

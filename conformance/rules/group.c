@@ -50,6 +50,36 @@ static kd_tensor view(kc_buffer *buffer, const int64_t *dims) {
                      .rank = 1};
 }
 
+static kd_status enqueue(uint32_t kind, uint32_t reduction, uint32_t root,
+                         const int64_t *in_dims, const int64_t *out_dims) {
+  kd_stream *const streams[] = {members[0].stream, members[1].stream};
+  kd_tensor in[2], out[2];
+  for (uint32_t i = 0; i < 2; i++) {
+    in[i] = kind == KD_BROADCAST && i != root ? (kd_tensor){.dtype = KD_NONE}
+                                              : view(members[i].in, in_dims);
+    out[i] = view(members[i].out, out_dims);
+  }
+  const kd_collective what = {.struct_size = sizeof what,
+                              .kind = kind,
+                              .reduction = reduction,
+                              .root = root,
+                              .streams = streams,
+                              .inputs = in,
+                              .outputs = out};
+  return KC_CALL(kd_status, kp.g.enqueue(group, &what),
+                 "collective.enqueue(kind %u, reduction %u, root %u)", kind,
+                 reduction, root);
+}
+
+/* What the device does not have the host does by itself. */
+static void enqueue_known(uint32_t kind, uint32_t reduction, uint32_t root,
+                          const int64_t *in_dims, const int64_t *out_dims) {
+  kd_status status = enqueue(kind, reduction, root, in_dims, out_dims);
+  if (status == KD_UNIMPLEMENTED)
+    kc_unclaimed("it has not collective %u with reduction %u", kind, reduction);
+  kc_ok(status, "collective.enqueue");
+}
+
 static void finish_all(void) {
   for (int i = 0; i < 2; i++) {
     if (members[i].stream) kc_ok(kc_finish(members[i].stream), "waiting");
@@ -58,21 +88,13 @@ static void finish_all(void) {
   KC_DO(kp.g.destroy(group), "collective.destroy");
 }
 
+static const int64_t once[1] = {N}, twice[1] = {2 * N};
+
 static void all_reduce(void) {
   static const char *const names[] = {"sum", "product", "min", "max"};
-  static const int64_t dims[1] = {N};
-  if (!kp.g.all_reduce) kc_unclaimed("all_reduce is NULL");
   for (uint32_t kind = 0; kind < 4; kind++) {
     set_up();
-    for (uint32_t i = 0; i < 2; i++) {
-      kd_tensor in = view(members[i].in, dims),
-                out = view(members[i].out, dims);
-      kc_ok(
-          KC_CALL(kd_status,
-                  kp.g.all_reduce(group, i, members[i].stream, kind, &in, &out),
-                  "collective.all_reduce(%s)", names[kind]),
-          "all_reduce");
-    }
+    enqueue_known(KD_ALL_REDUCE, kind, 0, once, once);
     finish_all();
     for (int i = 0; i < 2; i++)
       for (int k = 0; k < N; k++) {
@@ -90,16 +112,8 @@ static void all_reduce(void) {
 }
 
 static void all_gather(void) {
-  static const int64_t one[1] = {N}, two[1] = {2 * N};
-  if (!kp.g.all_gather) kc_unclaimed("all_gather is NULL");
   set_up();
-  for (uint32_t i = 0; i < 2; i++) {
-    kd_tensor in = view(members[i].in, one), out = view(members[i].out, two);
-    kc_ok(KC_CALL(kd_status,
-                  kp.g.all_gather(group, i, members[i].stream, &in, &out),
-                  "collective.all_gather"),
-          "all_gather");
-  }
+  enqueue_known(KD_ALL_GATHER, 0, 0, once, twice);
   finish_all();
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < 2 * N; k++)
@@ -109,17 +123,8 @@ static void all_gather(void) {
 }
 
 static void reduce_scatter(void) {
-  static const int64_t half[1] = {N}, whole[1] = {2 * N};
-  if (!kp.g.reduce_scatter) kc_unclaimed("reduce_scatter is NULL");
   set_up();
-  for (uint32_t i = 0; i < 2; i++) {
-    kd_tensor in = view(members[i].in, whole), out = view(members[i].out, half);
-    kc_ok(KC_CALL(kd_status,
-                  kp.g.reduce_scatter(group, i, members[i].stream,
-                                      KD_REDUCE_SUM, &in, &out),
-                  "collective.reduce_scatter"),
-          "reduce_scatter");
-  }
+  enqueue_known(KD_REDUCE_SCATTER, KD_REDUCE_SUM, 0, twice, once);
   finish_all();
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < N; k++)
@@ -130,42 +135,64 @@ static void reduce_scatter(void) {
 }
 
 static void broadcast(void) {
-  static const int64_t dims[1] = {N};
-  if (!kp.g.broadcast) kc_unclaimed("broadcast is NULL");
   for (uint32_t root = 0; root < 2; root++) {
     set_up();
-    for (uint32_t i = 0; i < 2; i++) {
-      kd_tensor tensor = view(members[i].in, dims);
-      kc_ok(KC_CALL(kd_status,
-                    kp.g.broadcast(group, i, members[i].stream, root, &tensor),
-                    "collective.broadcast(root %u)", root),
-            "broadcast");
-    }
+    enqueue_known(KD_BROADCAST, 0, root, once, once);
     finish_all();
-    for (int i = 0; i < 2; i++) {
-      float back[N];
-      kc_read(members[i].in, 0, back, sizeof back);
-      kc_check(!memcmp(back, members[root].x, sizeof back),
+    for (int i = 0; i < 2; i++)
+      kc_check(!memcmp(members[i].y, members[root].x, N * sizeof(float)),
                "broadcast from %u: member %d has something else", root, i);
-    }
   }
 }
 
-static void send_receive(void) {
-  static const int64_t dims[1] = {N};
-  if (!kp.g.send || !kp.g.receive) kc_unclaimed("send or receive is NULL");
+/* Member `late` is busy before: the other waits for it, and its input is overwritten by
+ * what its stream does next. */
+static void check_order(uint32_t late) {
+  const member *slow = &members[late], *quick = &members[1 - late];
+  float fresh[N], after[N];
   set_up();
-  kd_tensor from = view(members[0].in, dims), to = view(members[1].out, dims);
-  kc_ok(KC_CALL(kd_status, kp.g.send(group, 0, members[0].stream, 1, &from),
-                "collective.send"),
-        "send");
-  kc_ok(KC_CALL(kd_status, kp.g.receive(group, 1, members[1].stream, 0, &to),
-                "collective.receive"),
-        "receive");
+  for (int k = 0; k < N; k++) {
+    fresh[k] = (float)(100 + k);
+    after[k] = -1000;
+  }
+  kc_busy(slow->stream, 20000000);
+  kc_ok(KC_CALL(kd_status,
+                kp.m.copy_in(slow->device, slow->stream, fresh,
+                             slow->in->handle, slow->in->offset, sizeof fresh),
+                "memory.copy_in"),
+        "memory.copy_in");
+  enqueue_known(KD_ALL_REDUCE, KD_REDUCE_SUM, 0, once, once);
+  kc_ok(
+      KC_CALL(kd_status,
+              kp.m.copy_in(quick->device, quick->stream, after,
+                           quick->in->handle, quick->in->offset, sizeof after),
+              "memory.copy_in"),
+      "memory.copy_in");
   finish_all();
-  for (int k = 0; k < N; k++)
-    kc_check(members[1].y[k] == members[0].x[k], "element %d is %g", k,
-             (double)members[1].y[k]);
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < N; k++)
+      kc_check(members[i].y[k] == fresh[k] + quick->x[k],
+               "member %u was late: element %d of member %d is %g, expected %g",
+               late, k, i, (double)members[i].y[k],
+               (double)(fresh[k] + quick->x[k]));
+}
+
+static void order(void) {
+  if (!kc_claims(KC_ASYNC)) kc_unclaimed("it has no streams");
+  check_order(0);
+  check_order(1);
+}
+
+static void unknown(void) {
+  set_up();
+  for (uint32_t i = 0; i < 2; i++) {
+    kd_status status = i ? enqueue(KD_ALL_REDUCE, 1000, 0, once, once)
+                         : enqueue(1000, 0, 0, once, once);
+    kc_check(status == KD_UNIMPLEMENTED, "%s 1000 gave %s",
+             i ? "a reduction" : "a collective", kd_status_name(status));
+    if (status != KD_OK) kc_said(status, "collective.enqueue");
+  }
+  finish_all();
 }
 
 #define RULE(id, check, names, sentence)                                      \
@@ -175,20 +202,24 @@ static void send_receive(void) {
 
 static const kc_rule rules[] = {
     RULE("group.all-reduce", all_reduce,
-         "kd_collective_table.all_reduce kd_collective_table.create"
-         " kd_collective_table.destroy KD_REDUCE_SUM KD_REDUCE_PRODUCT"
-         " KD_REDUCE_MIN KD_REDUCE_MAX",
-         "Gives each member the reduction of all members' inputs"),
-    RULE("group.all-gather", all_gather, "kd_collective_table.all_gather",
-         "Gives each member all members' inputs, one behind the other by rank"),
-    RULE("group.reduce-scatter", reduce_scatter,
-         "kd_collective_table.reduce_scatter",
-         "gives each member the part of its rank"),
-    RULE("group.broadcast", broadcast, "kd_collective_table.broadcast",
-         "Gives the root's tensor to all members"),
-    RULE("group.send-receive", send_receive,
-         "kd_collective_table.send kd_collective_table.receive",
-         "the calls never block"),
+         "kd_collective_table.create kd_collective_table.destroy"
+         " kd_collective_table.enqueue kd_collective.struct_size"
+         " kd_collective.kind kd_collective.reduction kd_collective.streams"
+         " kd_collective.inputs kd_collective.outputs kd_collective.reserved"
+         " KD_ALL_REDUCE KD_REDUCE_SUM KD_REDUCE_PRODUCT KD_REDUCE_MIN"
+         " KD_REDUCE_MAX",
+         "Each member's output is the reduction of all inputs"),
+    RULE("group.all-gather", all_gather, "KD_ALL_GATHER",
+         "Each member's output has all inputs, one behind the other by rank"),
+    RULE("group.reduce-scatter", reduce_scatter, "KD_REDUCE_SCATTER",
+         "Each member's output is the reduction of its part of all inputs"),
+    RULE("group.broadcast", broadcast, "KD_BROADCAST kd_collective.root",
+         "Each member's output is the root's input"),
+    RULE("group.order", order, "kd_collective_table.enqueue",
+         "the stream goes on when the member's output is there and nobody reads"
+         " its input any more"),
+    RULE("group.unknown", unknown, "kd_collective.flags",
+         "KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not have"),
 };
 
 KC_AREA(group, "Collectives");

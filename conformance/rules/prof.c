@@ -172,6 +172,42 @@ static void prof_bytes(void) {
   if (!kc_claims(KC_ASYNC) || !copies) kc_unclaimed("it records no copies");
 }
 
+/* Two copies and a launch between: each record has its own number. */
+static void prof_tags(void) {
+  if (!kc_claims(KC_ASYNC) || !kp.s.tag) kc_unclaimed("stream.tag is NULL");
+  kd_device *device = kc_device();
+  kd_stream *stream = kc_stream_make(device);
+  kc_buffer *buffer = kc_buffer_make(4096);
+  char *data = kc_lend(4096);
+  bool seen[2] = {false, false};
+  memset(data, 1, 4096);
+  kc_records_clear();
+  kc_ok(KC_CALL(kd_status, kp.f.start(device), "profile.start"),
+        "profile.start");
+  for (uint64_t i = 0; i < 2; i++) {
+    KC_DO(kp.s.tag(stream, 9001 + i), "stream.tag");
+    kc_ok(KC_CALL(kd_status,
+                  kp.m.copy_in(device, stream, data, buffer->handle,
+                               buffer->offset, 4096),
+                  "memory.copy_in"),
+          "memory.copy_in");
+  }
+  KC_DO(kp.s.tag(stream, 0), "stream.tag");
+  kc_ok(kc_finish(stream), "waiting");
+  kc_ok(KC_CALL(kd_status, kp.f.stop(device), "profile.stop"), "profile.stop");
+  uint32_t count = kc_records(found, 4096), copies = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (found[i].kind != KD_PROFILE_COPY_IN) continue;
+    copies++;
+    for (uint64_t k = 0; k < 2; k++)
+      seen[k] |= found[i].correlation == 9001 + k;
+  }
+  kc_check(!copies || (seen[0] && seen[1]),
+           "of %u records of copies, %s has the number that its stream was"
+           " tagged with",
+           copies, seen[0] || seen[1] ? "not each" : "none");
+}
+
 #define RULE(id, check, flags, sentence, names, about) \
   KC_RULE(MUST, PROFILE, id, check, flags, "profile.h", sentence, names, about)
 
@@ -206,6 +242,11 @@ static const kc_rule rules[] = {
          " pushed",
          "kd_profile_table.stop KD_UNAVAILABLE",
          "Records that come after stop are nobody's."),
+    KC_RULE(MUST, PROFILE, "prof.tags", prof_tags, 0, "stream.h",
+            "their profile records carry `correlation`, as launches carry their"
+            " own",
+            "kd_stream_table.tag",
+            "Copies of a trace can't be told apart without it."),
     RULE("prof.bytes", prof_bytes, 0,
          "Starts pushing records of what the device does",
          "kd_profile_record.bytes KD_PROFILE_COPY_IN",

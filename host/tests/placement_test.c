@@ -1,6 +1,7 @@
 /* placement_test.c - which device each op of a plan runs on: by rules, by the scopes a
  * program was built in, by cost. */
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "testing.h"
@@ -190,6 +191,59 @@ static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
     }
   assert_true(seen);
   keel_tensor_release(y);
+}
+
+/* ---- what plugins say of their kernels --------------------------------------------- */
+
+/* One op of 1000 elements, each in a line of its own. */
+static keel_program *one_op(const char *name) {
+  const int64_t dims[] = {1000};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  assert_int_equal(keel_builder_create(context, name, &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, name, NULL, 0, &x, 1));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  return program;
+}
+
+static void expect_op_on(const char *name, keel_device *device) {
+  const int64_t dims[] = {1000};
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .flags = KEEL_PLAN_BY_COST};
+  keel_program *program = one_op(name);
+  keel_plan *plan = NULL;
+  keel_tensor *x = filled(1, dims, 1);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  expect_place(plan, x, name, device->name);
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+/* Far away, and arithmetic costs it nothing: who has to compute much goes there. The
+ * plugins know that an Exp is more than one multiplication, and the host does not. */
+static void a_plugins_estimate_places_its_op(void **state) {
+  keel_context *before = context;
+  keel_device *near = NULL, *far = NULL;
+  (void)state;
+  if (access(OPENCL_PLUGIN, R_OK) != 0) skip();
+  context = open_with(CPU_PLUGIN, OPENCL_PLUGIN, 1);
+  if (keel_device_find(context, "opencl:0", &far) == KD_OK) {
+    assert_int_equal(keel_device_find(context, "cpu:0", &near), KD_OK);
+    near->speed = (keel_speed){1, 1, 1e9, 1, 1e9};
+    far->speed = (keel_speed){5000, 1e9, 1e9, 1, 1e9};
+    expect_op_on("Exp", far);
+    expect_op_on("Neg", near);
+    for (uint32_t i = 0; i < near->plugin->kernel_count; i++)
+      near->plugin->kernels[i].cost = NULL;
+    expect_op_on("Exp", near); /* as the host guesses */
+  }
+  keel_close(context);
+  context = before;
+  if (!far) skip();
 }
 
 /* A large constant is multiplied with what the queue has: there, although its way
@@ -428,6 +482,7 @@ int main(void) {
       cmocka_unit_test(a_bad_rule_is_refused),
       cmocka_unit_test(a_builders_scope_places_what_is_added_in_it),
       cmocka_unit_test(costs_decide),
+      cmocka_unit_test(a_plugins_estimate_places_its_op),
       cmocka_unit_test(a_constant_has_no_way_to_go),
       cmocka_unit_test(ops_of_two_devices_are_not_fused),
       cmocka_unit_test(equal_ops_stay_where_they_were_placed),

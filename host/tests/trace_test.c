@@ -145,6 +145,48 @@ static void each_device_has_its_clock(void **state) {
 }
 #endif
 
+#ifdef SIM_PLUGIN
+/* The device's record of the copy that Relu's input takes. */
+static void a_copy_says_what_it_is_for(void **state) {
+  (void)state;
+  keel_context *sims = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
+  relu_on(sims, "sim:0");
+  assert_int_equal(keel_trace_start(sims), KD_OK);
+  relu_on(sims, "sim:0");
+  assert_int_equal(keel_trace_stop(sims, path), KD_OK);
+  char *text = read_trace();
+  assert_true(count(text, "\"for\":\"Relu\"") > 0);
+  free(text);
+  keel_close(sims);
+}
+
+/* The same of real devices. */
+static void copies_of_real_devices_say_it(void **state) {
+  static const struct {
+    const char *plugin, *name;
+  } all[] = {{OPENCL_PLUGIN, "opencl:0"}, {VULKAN_PLUGIN, "vulkan:0"}};
+  int ran = 0;
+  (void)state;
+  for (size_t i = 0; i < 2; i++) {
+    keel_device *device = NULL;
+    if (access(all[i].plugin, R_OK) != 0) continue;
+    keel_context *own = open_with(all[i].plugin, CPU_PLUGIN, 1);
+    if (keel_device_find(own, all[i].name, &device) == KD_OK) {
+      relu_on(own, all[i].name);
+      assert_int_equal(keel_trace_start(own), KD_OK);
+      relu_on(own, all[i].name);
+      assert_int_equal(keel_trace_stop(own, path), KD_OK);
+      char *text = read_trace();
+      assert_true(count(text, "\"for\":\"Relu\"") > 0);
+      free(text);
+      ran++;
+    }
+    keel_close(own);
+  }
+  if (!ran) skip();
+}
+#endif
+
 static void zones_nest(void **state) {
   (void)state;
   keel_trace_zone_begin("before the trace");
@@ -218,6 +260,8 @@ int main(void) {
       cmocka_unit_test(a_trace_holds_what_ran_while_it_did),
 #ifdef SIM_PLUGIN
       cmocka_unit_test(each_device_has_its_clock),
+      cmocka_unit_test(a_copy_says_what_it_is_for),
+      cmocka_unit_test(copies_of_real_devices_say_it),
 #endif
       cmocka_unit_test(zones_nest),
       cmocka_unit_test(what_is_too_much_is_counted),

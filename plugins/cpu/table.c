@@ -1,6 +1,8 @@
 /* table.c - what the plugin can do: one row an op. */
 #include "table.h"
 
+#include "cpu.h"
+#include "families/estimate.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernels.h"
 
@@ -13,8 +15,8 @@
 #define ROW_WITH(name, set, run, number, ...)                          \
   {                                                                    \
     .struct_size = sizeof(kd_kernel_def), .op = name,                  \
-    .input_types = {set}, .data = NUMBER(number), .enqueue = run,      \
-    __VA_ARGS__                                                        \
+    .input_types = {set}, .data = NUMBER(number), .cost = cost,        \
+    .enqueue = run, __VA_ARGS__                                                        \
   }
 #define ROW(name, set, run, number) \
   ROW_WITH(name, set, run, number, .flags = ANY)
@@ -34,7 +36,7 @@
   {                                                                     \
     .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
     .input_types = {set}, .inplace = 1, .data = NUMBER(UNARY_##name),   \
-    .enqueue = cpu_run_unary                                            \
+    .cost = cost, .enqueue = cpu_run_unary                                            \
   }
 /* an operand that is broadcast can't be overwritten: the host forwards only
  * inputs of the output's size */
@@ -42,7 +44,7 @@
   {                                                                     \
     .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
     .input_types = {set}, .inplace = 3, .data = NUMBER(BINARY_##name),  \
-    .enqueue = cpu_run_binary                                           \
+    .cost = cost, .enqueue = cpu_run_binary                                           \
   }
 #define COMPARE(name, set) \
   ROW_WITH(#name, set, cpu_run_binary, BINARY_##name, .flags = WALK)
@@ -58,7 +60,8 @@
     .struct_size = sizeof(kd_kernel_def),                                 \
     .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,       \
     .input_types = {F32}, .inplace = forward, .priority = 1,              \
-    .supports = cpu_supports_##kind, .create = cpu_create_##kind,         \
+    .supports = cpu_supports_##kind, .cost = cost,                        \
+    .create = cpu_create_##kind,                                          \
     .workspace = cpu_blocked_workspace,                                   \
     .enqueue = cpu_run_##kind##_blocked, .destroy = cpu_destroy_blocked   \
   }
@@ -79,6 +82,11 @@ static const kd_alias updated = {.flags = KD_ALIAS_MUST};
 /* the last state may lie where the first one did */
 static const kd_alias carried[] = {{.output = 1, .input = 5},
                                    {.output = 2, .input = 6}};
+static kd_status cost(kd_device *device, const kd_node *node,
+                      kd_cost *out_cost) {
+  (void)device;
+  return estimate_cost(cpu_host, node, out_cost);
+}
 
 const kd_kernel_def cpu_kernels[] = {
     UNARY(Abs, N),
@@ -204,6 +212,7 @@ const kd_kernel_def cpu_kernels[] = {
      .op = "FusedConv",
      .input_types = {F},
      .data = NUMBER(1),
+     .cost = cost,
      .enqueue = cpu_run_conv},
     ROW("ConvTranspose", F, cpu_run_conv_transpose, 0),
     ROW("ConvInteger", BYTE, cpu_run_conv_integer, 0),

@@ -93,6 +93,8 @@ kd_status cuda_failed(kd_device *device, cu_result code, const char *call);
 /* KD_DEVICE_LOST, with the reason of then; KD_OK while it works. */
 kd_status cuda_lost(kd_device *device);
 const char *cuda_why_lost(kd_device *device); /* NULL: it is not */
+/* Counts it as lost for another reason than an error of its own. */
+void cuda_lose(kd_device *device, const char *what, const char *why);
 
 #define CU_TRY(device, call, expression)                               \
   do {                                                                 \
@@ -115,7 +117,11 @@ struct kd_stream {
   cuda_lane lane;
   uint32_t number;
   kd_capture *recording; /* NULL: it runs */
+  uint64_t tag;          /* of copies, for profile records */
 };
+
+/* As fam_driver.tag_of. */
+uint64_t cuda_tag_of(const kd_stream *stream);
 
 /* At least `size` bytes; what it was goes in the lane's order. In the context. */
 kd_status cuda_lane_reserve(kd_device *device, cuda_lane *lane, size_t size);
@@ -156,6 +162,9 @@ void cuda_stages_end(kd_device *device);
 
 extern const kd_memory_table cuda_memory;
 extern const kd_peer_table cuda_peer;
+extern const kd_collective_table cuda_collectives;
+/* Ends what waits for a device that was lost. */
+void cuda_groups_lost(void);
 
 /* ---- kernels ------------------------------------------------------------------------------ */
 

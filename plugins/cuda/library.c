@@ -1,4 +1,4 @@
-/* library.c - finding cuBLASLt's functions and cuDNN's. They stay, as the driver does. */
+/* library.c - finding the functions of cuBLASLt, cuDNN and NCCL. They stay, as the driver does. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -8,6 +8,7 @@
 
 lt_api lt;
 dnn_api dnn;
+nccl_api nccl;
 
 static bool is_off(const char *path) {
   return path && !strcmp(path, "off");
@@ -83,4 +84,35 @@ const char *dnn_api_open(const char *path) {
            dnn.version / 10000, dnn.version % 10000 / 100);
   dnn.version = 0;
   return why;
+}
+
+const char *nccl_api_open(const char *path) {
+  static const char *const names[] = {
+      "libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2", NULL};
+  static char why[400];
+  nccl.version = 0;
+  void *library = cuda_open_library(path, names);
+  if (!library) {
+    snprintf(why, sizeof why, "there is no NCCL (%.200s)", dlerror());
+    return why;
+  }
+#define NCCL_FIND(name, symbol, arguments)      \
+  if (!cuda_find(library, #symbol, &nccl.name)) \
+    return "NCCL has no " #symbol ": it is older than 2.10, and is not used";
+  NCCL_FUNCTIONS(NCCL_FIND)
+#undef NCCL_FIND
+  int version = 0;
+  if (!cuda_find(library, "ncclGetVersion", &nccl.GetVersion) ||
+      !cuda_find(library, "ncclGetErrorString", &nccl.GetErrorString) ||
+      nccl.GetVersion(&version) != NCCL_OK)
+    return "NCCL does not say its version, and is not used";
+  if (version < 21000) { /* bf16 came with 2.10 */
+    snprintf(why, sizeof why,
+             "NCCL (version %d) is older than 2.10, and is"
+             " not used",
+             version);
+    return why;
+  }
+  nccl.version = version;
+  return NULL;
 }

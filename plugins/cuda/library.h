@@ -1,8 +1,8 @@
-/* library.h - cuBLASLt and cuDNN, found at their first use: each is optional, and what it
- * would do is done by the families' kernels where it is not there.
+/* library.h - cuBLASLt, cuDNN and NCCL, found at their first use: each is optional, and what
+ * it would do is done by the families' kernels, or by the host, where it is not there.
  *
- * Names, values and signatures are those of the cuBLAS 12.x to 13.x and cuDNN 8.x to 9.x
- * manuals; tests/header_test.c compares them with the headers where those are there. Of
+ * Names, values and signatures are those of the cuBLAS 12.x to 13.x, cuDNN 8.x to 9.x and
+ * NCCL 2.x manuals; tests/header_test.c compares them with the headers where those are there. Of
  * cuDNN it is the API of descriptors, which both versions have. */
 #ifndef KEEL_CUDA_LIBRARY_H
 #define KEEL_CUDA_LIBRARY_H
@@ -200,9 +200,66 @@ typedef struct dnn_api {
 
 extern dnn_api dnn;
 
+/* ---- NCCL --------------------------------------------------------------------------- */
+
+/* ncclResult_t, ncclRedOp_t, ncclDataType_t */
+enum {
+  NCCL_OK = 0,
+  NCCL_SUM = 0,
+  NCCL_PRODUCT = 1,
+  NCCL_MAX = 2,
+  NCCL_MIN = 3,
+  NCCL_I8 = 0,
+  NCCL_U8 = 1,
+  NCCL_I32 = 2,
+  NCCL_U32 = 3,
+  NCCL_I64 = 4,
+  NCCL_U64 = 5,
+  NCCL_F16 = 6,
+  NCCL_F32 = 7,
+  NCCL_F64 = 8,
+  NCCL_BF16 = 9
+};
+
+typedef struct nccl_comm_of *nccl_comm;
+
+/* clang-format off */
+#define NCCL_FUNCTIONS(X) \
+  X(CommInitAll, ncclCommInitAll, \
+    (nccl_comm *comms, int count, const int *devices)) \
+  X(CommDestroy, ncclCommDestroy, (nccl_comm comm)) \
+  X(CommAbort, ncclCommAbort, (nccl_comm comm)) \
+  X(GroupStart, ncclGroupStart, (void)) \
+  X(GroupEnd, ncclGroupEnd, (void)) \
+  X(AllReduce, ncclAllReduce, \
+    (const void *from, void *to, size_t count, int type, int reduction, \
+     nccl_comm comm, cu_stream stream)) \
+  X(ReduceScatter, ncclReduceScatter, \
+    (const void *from, void *to, size_t count, int type, int reduction, \
+     nccl_comm comm, cu_stream stream)) \
+  X(AllGather, ncclAllGather, \
+    (const void *from, void *to, size_t count, int type, nccl_comm comm, \
+     cu_stream stream)) \
+  X(Broadcast, ncclBroadcast, \
+    (const void *from, void *to, size_t count, int type, int root, \
+     nccl_comm comm, cu_stream stream))
+/* clang-format on */
+
+typedef struct nccl_api {
+#define NCCL_FIELD(name, symbol, arguments) int(*name) arguments;
+  NCCL_FUNCTIONS(NCCL_FIELD)
+#undef NCCL_FIELD
+  int (*GetVersion)(int *version);
+  const char *(*GetErrorString)(int status);
+  int version; /* 10000 major + 100 minor + patch; 0: there is none */
+} nccl_api;
+
+extern nccl_api nccl;
+
 /* Finds the library in `path`; NULL: where the system has it, of a version that the driver
  * knows; "off": it is left alone. NULL, or why it can't be used. Once for a process. */
 const char *lt_api_open(const char *path);
 const char *dnn_api_open(const char *path);
+const char *nccl_api_open(const char *path);
 
 #endif /* KEEL_CUDA_LIBRARY_H */

@@ -35,7 +35,9 @@ static void happened(void *context) {
   take_out(n);
   bool called = n->called;
   pthread_mutex_unlock(&d->notices_lock);
-  if (!called) n->callback(n->context, KD_OK, "");
+  const char *why = cuda_why_lost(d); /* what it waited for may be aborted */
+  if (!called)
+    n->callback(n->context, why ? KD_DEVICE_LOST : KD_OK, why ? why : "");
   pthread_mutex_lock(&d->notices_lock);
   if (!called) d->owed--;
   if (!d->owed) pthread_cond_broadcast(&d->notices_changed);

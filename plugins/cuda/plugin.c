@@ -61,17 +61,24 @@ static const char *text_of(cu_result code) {
              : "";
 }
 
-static kd_status lose(kd_device *d, cu_result code, const char *call) {
+void cuda_lose(kd_device *d, const char *what, const char *why) {
   unsigned none = 0;
-  if (atomic_compare_exchange_strong(&d->lost, &none, 1)) {
-    snprintf(d->why, sizeof d->why, "cuda:%u (%.60s) is lost: %s: %s (%s)",
-             d->index, d->name, call, name_of(code), text_of(code));
-    atomic_store_explicit(&d->lost, 2, memory_order_release);
-    cuda_host->log(cuda_host, KD_LOG_ERROR,
-                   "%s; nothing runs on it until it is opened again, or the"
-                   " process starts again; other devices go on",
-                   d->why);
-  }
+  if (!atomic_compare_exchange_strong(&d->lost, &none, 1)) return;
+  snprintf(d->why, sizeof d->why, "cuda:%u (%.60s) is lost: %s: %s", d->index,
+           d->name, what, why);
+  atomic_store_explicit(&d->lost, 2, memory_order_release);
+  cuda_host->log(cuda_host, KD_LOG_ERROR,
+                 "%s; nothing runs on it until it is opened again, or the"
+                 " process starts again; other devices go on",
+                 d->why);
+}
+
+static kd_status lose(kd_device *d, cu_result code, const char *call) {
+  char why[200];
+  bool first = !cuda_why_lost(d);
+  snprintf(why, sizeof why, "%s (%s)", name_of(code), text_of(code));
+  cuda_lose(d, call, why);
+  if (first) cuda_groups_lost();
   return cuda_lost(d);
 }
 
@@ -374,6 +381,9 @@ static const kd_option_def options[] = {
     PATH_OPTION("cudnn",
                 "A path of libcudnn, or off: convolutions are then all"
                 " by the plugin's own kernels."),
+    PATH_OPTION("nccl",
+                "A path of libnccl, or off: what devices do together"
+                " is then all by way of the host."),
     {.struct_size = sizeof(kd_option_def),
      .name = "tf32",
      .choices = "on|off",
@@ -410,6 +420,7 @@ static const kd_plugin plugin = {
     .capture = &cuda_capture,
     .profile = &cuda_profile,
     .peer = &cuda_peer,
+    .collectives = &cuda_collectives,
     .options = options,
     .option_count = sizeof options / sizeof *options,
 };

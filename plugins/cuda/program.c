@@ -88,11 +88,16 @@ kd_status cuda_compile(const kd_host *host, int architecture,
 typedef struct loaded {
   cu_module module;
   cu_function function;
+  size_t size; /* of the code, of which the driver gives nothing back */
+  char code[];
 } loaded;
 
-static kd_status load(kd_device *d, const void *code, loaded **out) {
-  loaded *l = cuda_host->allocate(cuda_host, sizeof *l, 0);
+static kd_status load(kd_device *d, const void *code, size_t size,
+                      loaded **out) {
+  loaded *l = cuda_host->allocate(cuda_host, sizeof *l + size, 0);
   if (!l) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  memcpy(l->code, code, size);
+  l->size = size;
   const char *call = "cuModuleLoadData";
   cu_result result = cu.ModuleLoadData(&l->module, code);
   if (result == CU_OK) {
@@ -114,7 +119,7 @@ static loaded *from_store(kd_device *d, const fam_key *key) {
   loaded *l = NULL;
   const void *code = fam_store_get(cuda_host, key, &blob, &size);
   if (!code) return NULL;
-  if (load(d, code, &l) != KD_OK) l = NULL;
+  if (load(d, code, size, &l) != KD_OK) l = NULL;
   cuda_host->release(cuda_host, blob);
   return l;
 }
@@ -133,7 +138,7 @@ static kd_status make(kd_device *d, const char *source, const fam_key *key,
                                   FAM_STORE_HEAD, &code, &size);
   cuda_host->zone_end(cuda_host);
   if (status != KD_OK) return status;
-  status = load(d, code + FAM_STORE_HEAD, &l);
+  status = load(d, code + FAM_STORE_HEAD, size, &l);
   if (status == KD_OK) fam_store_put(cuda_host, key, code, size);
   cuda_host->release(cuda_host, code);
   if (status == KD_OK) *out = l;
@@ -147,16 +152,45 @@ static void drop(kd_device *d, void *program) {
   cuda_host->release(cuda_host, l);
 }
 
-kd_status cuda_program_get(kd_device *d, const char *source,
-                           cu_function *out_function) {
+static fam_key key_of(kd_device *d, const char *source) {
   /* not NVRTC's version: what it made runs where it is not installed, too */
   const int versions[] = {d->architecture, cu.version};
-  void *program = NULL;
   fam_key key = fam_key_begin();
   fam_key_add(&key, versions, sizeof versions);
   for (int i = 0; i < FIXED; i++)
     fam_key_add(&key, fixed_options[i], strlen(fixed_options[i]) + 1);
   fam_key_add(&key, source, strlen(source));
+  return key;
+}
+
+static kd_status code_of(kd_device *d, const fam_key *key, void *program,
+                         void **out_code, size_t *out_size) {
+  const loaded *l = program;
+  (void)d;
+  (void)key;
+  *out_code = cuda_host->allocate(cuda_host, l->size, 0);
+  if (!*out_code) return FAIL(KD_OUT_OF_MEMORY, "no memory for code");
+  memcpy(*out_code, l->code, l->size);
+  *out_size = l->size;
+  return KD_OK;
+}
+
+/* Of code, which may be from anywhere. */
+static kd_status adopt(kd_device *d, const void *code, size_t size,
+                       void **out_program) {
+  loaded *l = NULL;
+  kd_status status = cuda_enter(d);
+  if (status != KD_OK) return status;
+  status = load(d, code, size, &l);
+  cuda_leave();
+  if (status == KD_OK) *out_program = l;
+  return status;
+}
+
+kd_status cuda_program_get(kd_device *d, const char *source,
+                           cu_function *out_function) {
+  void *program = NULL;
+  fam_key key = key_of(d, source);
   kd_status status = fam_programs_get(&d->programs, source, &key, &program);
   if (status == KD_OK) *out_function = ((loaded *)program)->function;
   return status;
@@ -167,5 +201,8 @@ void cuda_programs_begin(kd_device *d) {
   d->programs.device = d;
   d->programs.make = make;
   d->programs.release = drop;
+  d->programs.key = key_of;
+  d->programs.code = code_of;
+  d->programs.load = adopt;
   fam_programs_begin(&d->programs);
 }

@@ -51,7 +51,7 @@ static kd_status stream_synchronize(kd_stream *stream) {
   if (code != CU_OK)
     status = cuda_failed(stream->device, code, "cuStreamSynchronize");
   cuda_leave();
-  return status;
+  return status == KD_OK ? cuda_lost(stream->device) : status;
 }
 
 /* ---- events -------------------------------------------------------------------------- */
@@ -191,7 +191,7 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
     status = wait_until(event, cuda_now() + timeout);
   }
   cuda_leave();
-  return status;
+  return status == KD_OK ? cuda_lost(event->device) : status;
 }
 
 static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
@@ -207,12 +207,21 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   return status;
 }
 
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  stream->tag = correlation;
+}
+
+uint64_t cuda_tag_of(const kd_stream *stream) {
+  return stream->tag;
+}
+
 const kd_stream_table cuda_streams = {
     .struct_size = sizeof(kd_stream_table),
     .create = stream_create,
     .destroy = stream_destroy,
     .wait = stream_wait,
     .synchronize = stream_synchronize,
+    .tag = stream_tag,
 };
 
 const kd_event_table cuda_events = {

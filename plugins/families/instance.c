@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "families/estimate.h"
 #include "families/ready.h"
 
 #define HOST_BYTES 512 /* of host inputs that a plan may hang on */
@@ -193,6 +194,11 @@ static kd_status enqueue(kd_kernel *k, kd_stream *stream,
   return status;
 }
 
+static kd_status cost(kd_device *device, const kd_node *node,
+                      kd_cost *out_cost) {
+  return estimate_cost(fam_driver_of(device)->host, node, out_cost);
+}
+
 void fam_run_begin(kd_device *device, uint64_t correlation) {
   (void)correlation;
   fam_script_run(fam_driver_of(device)->script);
@@ -214,6 +220,7 @@ const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {
    .alias_count = (forward) == FAM_UPDATED,                          \
    .data = &fam_rows[FAM_ROW_##name],                                \
    .supports = supports,                                             \
+   .cost = cost,                                                     \
    .create = create,                                                 \
    .enqueue = enqueue,                                               \
    .destroy = destroy},

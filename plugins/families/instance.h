@@ -5,6 +5,7 @@
 #define KEEL_FAMILIES_INSTANCE_H
 
 #include "families/dialect.h"
+#include "families/programs.h"
 #include "families/record.h"
 #include "families/script.h"
 
@@ -32,6 +33,10 @@ typedef struct fam_driver {
   /* Whether a library computes products, or convolutions, and so only what it knows is to
    * be done behind them in one (epilogue.h; behind convolutions nothing). NULL: none does. */
   bool (*has_library)(kd_device *device, bool convolution);
+  /* What the stream's copies are tagged with (kd_stream_table.tag). */
+  uint64_t (*tag_of)(const kd_stream *stream);
+  /* Its programs, for regions that are kept as a whole; NULL: they are not. */
+  fam_programs *programs;
   /* Around what an op enqueues, for profilers: its name, then NULL; or NULL. */
   void (*range)(const char *name);
 } fam_driver;

@@ -32,29 +32,21 @@ static fam_known *find(fam_programs *p, const fam_key *key) {
   return at;
 }
 
-/* Compiles outside the lock; of two that compile one source, the first stays. */
-kd_status fam_programs_get(fam_programs *p, const char *source,
-                           const fam_key *key, void **out) {
+void *fam_programs_find(fam_programs *p, const fam_key *key) {
   pthread_mutex_lock(&p->lock);
-  fam_known *known = find(p, key);
+  const fam_known *known = find(p, key);
+  void *program = known ? known->program : NULL;
   pthread_mutex_unlock(&p->lock);
-  if (known) {
-    *out = known->program;
-    return KD_OK;
-  }
-  fam_known *fresh = p->host->allocate(p->host, sizeof *fresh, 0);
-  if (!fresh) return p->host->fail(KD_OUT_OF_MEMORY, "no memory for a program");
-  fresh->key = *key;
-  kd_status status = p->make(p->device, source, key, &fresh->program);
-  if (status != KD_OK) {
-    p->host->release(p->host, fresh);
-    return status;
-  }
+  return program;
+}
+
+/* Takes over `fresh`; of two of one key the first stays. */
+static void *add(fam_programs *p, fam_known *fresh) {
   pthread_mutex_lock(&p->lock);
-  known = find(p, key);
+  fam_known *known = find(p, &fresh->key);
   if (!known) {
-    fresh->next = p->chains[key->words[0] % 256];
-    p->chains[key->words[0] % 256] = fresh;
+    fresh->next = p->chains[fresh->key.words[0] % 256];
+    p->chains[fresh->key.words[0] % 256] = fresh;
     known = fresh;
   }
   pthread_mutex_unlock(&p->lock);
@@ -62,6 +54,43 @@ kd_status fam_programs_get(fam_programs *p, const char *source,
     p->release(p->device, fresh->program);
     p->host->release(p->host, fresh);
   }
-  *out = known->program;
+  return known->program;
+}
+
+static kd_status begin(fam_programs *p, const fam_key *key, fam_known **out) {
+  fam_known *fresh = p->host->allocate(p->host, sizeof *fresh, 0);
+  if (!fresh) return p->host->fail(KD_OUT_OF_MEMORY, "no memory for a program");
+  fresh->key = *key;
+  *out = fresh;
   return KD_OK;
+}
+
+/* Compiles outside the lock. */
+kd_status fam_programs_get(fam_programs *p, const char *source,
+                           const fam_key *key, void **out) {
+  fam_known *fresh = NULL;
+  *out = fam_programs_find(p, key);
+  if (*out) return KD_OK;
+  kd_status status = begin(p, key, &fresh);
+  if (status != KD_OK) return status;
+  status = p->make(p->device, source, key, &fresh->program);
+  if (status == KD_OK)
+    *out = add(p, fresh);
+  else
+    p->host->release(p->host, fresh);
+  return status;
+}
+
+kd_status fam_programs_adopt(fam_programs *p, const fam_key *key,
+                             const void *code, size_t size) {
+  fam_known *fresh = NULL;
+  if (fam_programs_find(p, key)) return KD_OK;
+  kd_status status = begin(p, key, &fresh);
+  if (status != KD_OK) return status;
+  status = p->load(p->device, code, size, &fresh->program);
+  if (status == KD_OK)
+    add(p, fresh);
+  else
+    p->host->release(p->host, fresh);
+  return status;
 }

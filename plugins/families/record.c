@@ -12,7 +12,8 @@ static kd_status run(kd_device *device, kd_stream *stream,
   const fam_driver *driver = fam_driver_of(device);
   if (!command->size) return KD_OK;
   if (driver->script) fam_script_add(driver->script, driver, command, NULL);
-  return driver->run(device, stream, command, 0);
+  return driver->run(device, stream, command,
+                     stream ? driver->tag_of(stream) : 0);
 }
 
 kd_status fam_copy_in(kd_device *device, kd_stream *stream, const void *source,

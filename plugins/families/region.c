@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "families/form.h"
 #include "families/fused.h"
 #include "families/ready.h"
 
@@ -95,14 +96,13 @@ static void destroy(kd_region *region) {
   region->driver->host->release(region->driver->host, region);
 }
 
-static kd_status compile(kd_device *device, const kd_compile *what,
-                         kd_region **out_region) {
+/* Its plan; `what` is known to be good. */
+static kd_status begin(kd_device *device, const kd_compile *what,
+                       kd_region **out_region) {
   const fam_driver *driver = fam_driver_of(device);
   if (what->flags)
     return driver->host->fail(KD_UNIMPLEMENTED, "compile flags 0x%x",
                               what->flags);
-  if (driver->can)
-    return driver->host->fail(KD_UNIMPLEMENTED, "there is no compiler");
   kd_region *region = driver->host->allocate(driver->host, sizeof *region, 0);
   if (!region)
     return driver->host->fail(KD_OUT_OF_MEMORY, "no memory for a region");
@@ -114,12 +114,54 @@ static kd_status compile(kd_device *device, const kd_compile *what,
   kd_status status =
       fam_plan_fused(driver, device, what->graph, &region->ready.plan);
   if (status == KD_OK)
-    status = fam_ready_compile(driver, device, &region->ready);
+    *out_region = region;
+  else
+    destroy(region);
+  return status;
+}
+
+static kd_status end(kd_region *region, kd_status status,
+                     kd_region **out_region) {
+  if (status == KD_OK)
+    status = fam_ready_compile(region->driver, region->device, &region->ready);
   if (status == KD_OK)
     *out_region = region;
   else
     destroy(region);
   return status;
+}
+
+static kd_status compile(kd_device *device, const kd_compile *what,
+                         kd_region **out_region) {
+  const fam_driver *driver = fam_driver_of(device);
+  kd_region *region = NULL;
+  if (driver->can)
+    return driver->host->fail(KD_UNIMPLEMENTED, "there is no compiler");
+  kd_status status = begin(device, what, &region);
+  return status == KD_OK ? end(region, KD_OK, out_region) : status;
+}
+
+static kd_status serialize(kd_region *region, void **out_blob,
+                           uint64_t *out_size) {
+  return fam_form_write(region->driver, region->device, &region->ready.plan,
+                        out_blob, out_size);
+}
+
+static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
+  return fam_form_check(fam_driver_of(device), device, blob, size);
+}
+
+static kd_status load(kd_device *device, const kd_compile *what,
+                      const void *blob, uint64_t size, kd_region **out_region) {
+  kd_region *region = NULL;
+  kd_status status = begin(device, what, &region);
+  if (status == KD_UNIMPLEMENTED)
+    return KD_INCOMPATIBLE; /* it is no graph that this device compiles */
+  return status == KD_OK ? end(region,
+                               fam_form_read(region->driver, device,
+                                             &region->ready.plan, blob, size),
+                               out_region)
+                         : status;
 }
 
 static kd_status enqueue(kd_region *region, kd_stream *stream,
@@ -137,4 +179,7 @@ const kd_region_table fam_regions = {
     .compile = compile,
     .enqueue = enqueue,
     .destroy = destroy,
+    .serialize = serialize,
+    .validate = validate,
+    .load = load,
 };

@@ -112,6 +112,8 @@ void ocl_kernels_begin(kd_device *d) {
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = ocl_do;
+  d->families.tag_of = ocl_tag_of;
+  if (ocl_gives_forms(d)) d->families.programs = &d->programs;
 }
 
 const fam_driver *fam_driver_of(const kd_device *d) {

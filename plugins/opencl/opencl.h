@@ -76,7 +76,11 @@ struct kd_stream {
   cl_command_queue queue;
   uint32_t number;
   kd_capture *recording; /* NULL: it runs */
+  uint64_t tag;          /* of copies, for profile records */
 };
+
+/* As fam_driver.tag_of. */
+uint64_t ocl_tag_of(const kd_stream *stream);
 
 extern const kd_stream_table ocl_streams;
 extern const kd_event_table ocl_events;
@@ -110,6 +114,9 @@ extern const kd_external_table ocl_external;
 kd_status ocl_program_get(kd_device *device, const char *source,
                           cl_program *out_program);
 void ocl_programs_begin(kd_device *device);
+
+/* Whether compiled regions are given away, and taken from others. */
+bool ocl_gives_forms(const kd_device *device);
 
 /* Sets what the families call. */
 void ocl_kernels_begin(kd_device *device);

@@ -95,6 +95,11 @@ static kd_status start(const kd_host *host) {
       strcmp(commands, "on") != 0 && strcmp(commands, "off") != 0)
     return FAIL(KD_INVALID_ARGUMENT,
                 "option commands is \"%s\"; it is auto, on or off", commands);
+  const char *forms = host->option(host, "forms");
+  if (forms && strcmp(forms, "auto") != 0 && strcmp(forms, "on") != 0 &&
+      strcmp(forms, "off") != 0)
+    return FAIL(KD_INVALID_ARGUMENT,
+                "option forms is \"%s\"; it is auto, on or off", forms);
   const char *why = cl_api_open();
   /* PoCL ends the process where it can't read what the machine has */
   if (!why && access("/sys/devices/system/cpu", R_OK) != 0)
@@ -262,6 +267,14 @@ static void find_commands(kd_device *d) {
                   d->name);
 }
 
+/* On a processor a form's code would run in this process, with all that it may do: whoever
+ * opens a file that has one must want that. */
+bool ocl_gives_forms(const kd_device *d) {
+  const char *wanted = ocl_host->option(ocl_host, "forms");
+  if (wanted && strcmp(wanted, "auto") != 0) return !strcmp(wanted, "on");
+  return !(number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
+}
+
 static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   (void)instance;
@@ -351,6 +364,12 @@ static const kd_option_def options[] = {
      .default_value = "auto",
      .doc = "Recordings become command buffers of the driver; auto: not on"
             " processors, where lists are as fast."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "forms",
+     .choices = "auto|on|off",
+     .default_value = "auto",
+     .doc = "Compiled regions are kept, and taken from programs' files; auto:"
+            " not on processors, where that is code that runs in the process."},
     FAM_SCRIPT_OPTION,
 };
 

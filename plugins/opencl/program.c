@@ -20,37 +20,68 @@ static kd_status build(kd_device *d, cl_program program) {
               d->name, log);
 }
 
-static cl_program from_store(kd_device *d, const fam_key *key) {
-  void *blob = NULL;
-  size_t size = 0;
-  cl_int code = CL_SUCCESS, good = CL_SUCCESS;
-  const unsigned char *binary = fam_store_get(ocl_host, key, &blob, &size);
-  if (!binary) return NULL;
+/* Of code, which may be from anywhere. */
+static kd_status load(kd_device *d, const void *code, size_t size, void **out) {
+  cl_int error = CL_SUCCESS, good = CL_SUCCESS;
+  const unsigned char *binary = code;
   cl_program program = cl.CreateProgramWithBinary(d->context, 1, &d->id, &size,
-                                                  &binary, &good, &code);
-  ocl_host->release(ocl_host, blob);
-  if (program && (good != CL_SUCCESS ||
-                  cl.BuildProgram(program, 1, &d->id, d->build_options, NULL,
-                                  NULL) != CL_SUCCESS)) {
+                                                  &binary, &good, &error);
+  if (!program) return ocl_failed(error, "clCreateProgramWithBinary");
+  if (good == CL_SUCCESS)
+    good = cl.BuildProgram(program, 1, &d->id, d->build_options, NULL, NULL);
+  if (good != CL_SUCCESS) {
     cl.ReleaseProgram(program);
-    program = NULL;
+    return ocl_failed(good, "a program of a binary");
   }
+  *out = program;
+  return KD_OK;
+}
+
+static cl_program from_store(kd_device *d, const fam_key *key) {
+  void *blob = NULL, *program = NULL;
+  size_t size = 0;
+  const void *binary = fam_store_get(ocl_host, key, &blob, &size);
+  if (!binary) return NULL;
+  if (load(d, binary, size, &program) != KD_OK) program = NULL;
+  ocl_host->release(ocl_host, blob);
   return program;
 }
 
-static void to_store(const fam_key *key, cl_program program) {
+/* `head` free bytes, and the code behind; NULL: the driver gives none. */
+static unsigned char *code_of(cl_program program, size_t head,
+                              size_t *out_size) {
   size_t size = 0;
   if (cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size,
                         NULL) != CL_SUCCESS ||
       !size)
-    return;
-  unsigned char *blob = ocl_host->allocate(ocl_host, FAM_STORE_HEAD + size, 0);
-  if (!blob) return;
-  unsigned char *binary = blob + FAM_STORE_HEAD;
+    return NULL;
+  unsigned char *blob = ocl_host->allocate(ocl_host, head + size, 0);
+  if (!blob) return NULL;
+  unsigned char *binary = blob + head;
   if (cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary,
-                        NULL) == CL_SUCCESS)
-    fam_store_put(ocl_host, key, blob, size);
+                        NULL) != CL_SUCCESS) {
+    ocl_host->release(ocl_host, blob);
+    return NULL;
+  }
+  *out_size = size;
+  return blob;
+}
+
+static void to_store(const fam_key *key, cl_program program) {
+  size_t size = 0;
+  unsigned char *blob = code_of(program, FAM_STORE_HEAD, &size);
+  if (!blob) return;
+  fam_store_put(ocl_host, key, blob, size);
   ocl_host->release(ocl_host, blob);
+}
+
+static kd_status code(kd_device *d, const fam_key *key, void *program,
+                      void **out_code, size_t *out_size) {
+  (void)key;
+  *out_code = code_of(program, 0, out_size);
+  return *out_code
+             ? KD_OK
+             : FAIL(KD_UNIMPLEMENTED, "%s gives no code of a program", d->name);
 }
 
 static kd_status make(kd_device *d, const char *source, const fam_key *key,
@@ -78,13 +109,18 @@ static void drop(kd_device *d, void *program) {
   cl.ReleaseProgram(program);
 }
 
-kd_status ocl_program_get(kd_device *d, const char *source, cl_program *out) {
-  void *program = NULL;
+static fam_key key_of(kd_device *d, const char *source) {
   fam_key key = fam_key_begin();
   fam_key_add(&key, d->name, strlen(d->name) + 1);
   fam_key_add(&key, d->driver, strlen(d->driver) + 1);
   fam_key_add(&key, d->build_options, strlen(d->build_options) + 1);
   fam_key_add(&key, source, strlen(source));
+  return key;
+}
+
+kd_status ocl_program_get(kd_device *d, const char *source, cl_program *out) {
+  void *program = NULL;
+  fam_key key = key_of(d, source);
   kd_status status = fam_programs_get(&d->programs, source, &key, &program);
   if (status == KD_OK) *out = program;
   return status;
@@ -95,5 +131,8 @@ void ocl_programs_begin(kd_device *d) {
   d->programs.device = d;
   d->programs.make = make;
   d->programs.release = drop;
+  d->programs.key = key_of;
+  d->programs.code = code;
+  d->programs.load = load;
   fam_programs_begin(&d->programs);
 }

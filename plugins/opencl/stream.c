@@ -271,6 +271,14 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
   return ocl_failed(code, "clSetEventCallback");
 }
 
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  stream->tag = correlation;
+}
+
+uint64_t ocl_tag_of(const kd_stream *stream) {
+  return stream->tag;
+}
+
 const kd_stream_table ocl_streams = {
     .struct_size = sizeof(kd_stream_table),
     .create = stream_create,
@@ -278,6 +286,7 @@ const kd_stream_table ocl_streams = {
     .wait = stream_wait,
     .flush = stream_flush,
     .synchronize = stream_synchronize,
+    .tag = stream_tag,
 };
 
 const kd_event_table ocl_events = {

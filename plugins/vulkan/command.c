@@ -218,7 +218,7 @@ static kd_status run_staged(kd_stream *stream, const fam_command *m,
       count = 0;
     }
   }
-  note_end(stream, b, kind, m->size, 0);
+  note_end(stream, b, kind, m->size, stream->tag);
   *after =
       (vlk_after){.staging = staging, .target = m->target, .size = m->size};
   vlk_batch_follow(b, after, false); /* it can't be done: it is not submitted */

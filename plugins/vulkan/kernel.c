@@ -77,6 +77,8 @@ void vlk_kernels_begin(kd_device *d) {
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = vlk_do;
+  d->families.tag_of = vlk_tag_of;
+  d->families.programs = &d->programs;
 }
 
 const fam_driver *fam_driver_of(const kd_device *d) {

@@ -212,6 +212,39 @@ static void drop(kd_device *d, void *program) {
   vk.DestroyPipeline(d->device, pipeline, NULL);
 }
 
+static fam_key key_of(kd_device *d, const char *source) {
+  (void)d;
+  return vlk_source_key(source);
+}
+
+/* What was built with the plugin is there on every machine; else it is in the store. */
+static kd_status code_of(kd_device *d, const fam_key *key, void *program,
+                         void **out_code, size_t *out_size) {
+  void *blob = NULL;
+  size_t size = 0;
+  (void)program;
+  if (prebuilt(key)) return KD_OK;
+  const void *code = fam_store_get(vlk_host, key, &blob, &size);
+  if (!code)
+    return FAIL(KD_UNIMPLEMENTED, "%s has no store to keep code in", d->name);
+  memmove(blob, code, size);
+  *out_code = blob;
+  *out_size = size;
+  return KD_OK;
+}
+
+/* Of SPIR-V, which may be from anywhere. */
+static kd_status load(kd_device *d, const void *code, size_t size,
+                      void **out_program) {
+  static const uint32_t magic = 0x07230203;
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  if (size < 20 || size % 4 || memcmp(code, &magic, sizeof magic) != 0)
+    return FAIL(KD_DATA_LOSS, "a compiled form has no SPIR-V");
+  kd_status status = build(d, code, size, &pipeline);
+  if (status == KD_OK) memcpy(out_program, &pipeline, sizeof *out_program);
+  return status;
+}
+
 kd_status vlk_pipeline_get(kd_device *d, const char *source, VkPipeline *out) {
   void *program = NULL;
   fam_key key = vlk_source_key(source);
@@ -228,6 +261,9 @@ void vlk_programs_begin(kd_device *d) {
   d->programs.device = d;
   d->programs.make = make;
   d->programs.release = drop;
+  d->programs.key = key_of;
+  d->programs.code = code_of;
+  d->programs.load = load;
   fam_programs_begin(&d->programs);
 }
 

@@ -208,6 +208,14 @@ static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
                      : KD_OK;
 }
 
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  stream->tag = correlation;
+}
+
+uint64_t vlk_tag_of(const kd_stream *stream) {
+  return stream->tag;
+}
+
 const kd_stream_table vlk_streams = {
     .struct_size = sizeof(kd_stream_table),
     .create = stream_create,
@@ -215,6 +223,7 @@ const kd_stream_table vlk_streams = {
     .wait = stream_wait,
     .flush = vlk_stream_submit,
     .synchronize = vlk_stream_finish,
+    .tag = stream_tag,
 };
 
 const kd_event_table vlk_events = {

@@ -191,7 +191,11 @@ struct kd_stream {
   vlk_batch *last;           /* submitted last; NULL: none */
   uint64_t waits[VLK_WAITS]; /* of other lanes, before what comes next */
   kd_capture *recording;     /* NULL: it runs */
+  uint64_t tag;              /* of copies, for profile records */
 };
+
+/* As fam_driver.tag_of. */
+uint64_t vlk_tag_of(const kd_stream *stream);
 
 extern const kd_stream_table vlk_streams;
 extern const kd_event_table vlk_events;

@@ -4,6 +4,7 @@
  *   tensor.h   values: data on a device, now or later, or an error
  *   op.h       run single ops, by name or prepared
  *   program.h  build or load a program, plan it for a device, run it
+ *   group.h    what several devices do together
  *   file.h     values in files
  *   dlpack.h   tensors from and to other libraries
  *   error.h    statuses and messages
@@ -16,6 +17,7 @@
 #include <keel/dlpack.h>
 #include <keel/error.h>
 #include <keel/file.h>
+#include <keel/group.h>
 #include <keel/op.h>
 #include <keel/program.h>
 #include <keel/tensor.h>

@@ -44,6 +44,7 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
   uint64_t begin = site->copy_time ? keel_now() : 0;
   keel_tensor *plain = NULL;
   KEEL_TRY(keel_copy_rows(tensor, &plain));
+  if (keel_tracing()) keel_copy_for(site->op->schema->name, site->where);
   keel_status status = KD_OK;
   if (keel_launch_in_place(plain, device, host_argument))
     *out_moved = keel_tensor_retain(plain);
@@ -52,6 +53,7 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
         host_argument || keel_device_addressable(device)
             ? keel_copy_to(plain, host_argument ? NULL : device, out_moved)
             : keel_transfer_begin(plain, device, out_moved); /* ready at once */
+  keel_copy_for(NULL, NULL);
   keel_tensor_release(plain);
   if (site->copy_time)
     __atomic_fetch_add(site->copy_time, keel_now() - begin, __ATOMIC_RELAXED);

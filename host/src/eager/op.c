@@ -107,37 +107,6 @@ static void end_deferred(deferred *call) {
   free(call);
 }
 
-/* An output that is on its way: keel::Copy's. */
-typedef struct follower {
-  keel_waiter waiter; /* first: a waiter is its follower */
-  keel_tensor *promise, *value;
-} follower;
-
-static void value_came(keel_waiter *waiter) {
-  follower *self = (follower *)(void *)waiter;
-  keel_tensor_become(self->promise, self->value);
-  keel_tensor_release(self->promise);
-  keel_tensor_release(self->value);
-  free(self);
-}
-
-/* The promise becomes the value, now or when it is known; no thread waits. */
-static void become(keel_tensor *promise, keel_tensor *value) {
-  if (keel_tensor_state(value) != KEEL_PENDING) {
-    keel_tensor_become(promise, value);
-    return;
-  }
-  follower *made = malloc(sizeof *made);
-  if (!made) {
-    keel_tensor_become_failed(promise, keel_no_memory(sizeof *made));
-    return;
-  }
-  *made = (follower){{NULL, value_came},
-                     keel_tensor_retain(promise),
-                     keel_tensor_retain(value)};
-  keel_tensor_then(value, &made->waiter);
-}
-
 static void run_deferred(keel_task *task) {
   deferred *call = (deferred *)task;
   keel_tensor *failed = keel_tensor_retain(first_failed(call->inputs, call->n));
@@ -152,7 +121,7 @@ static void run_deferred(keel_task *task) {
   }
   for (uint32_t i = 0; i < call->m; i++)
     if (failed || status == KD_OK)
-      become(call->outputs[i], failed ? failed : values[i]);
+      keel_tensor_follow(call->outputs[i], failed ? failed : values[i]);
     else
       keel_tensor_become_failed(call->outputs[i], status);
   for (uint32_t i = 0; values && i < call->m; i++)

@@ -5,6 +5,7 @@
 #include "exec/declared.h"
 #include "exec/pool.h"
 #include "exec/versions.h"
+#include "memory/lost.h"
 #include "trace/trace.h"
 
 /* ---- what goes before and after ---------------------------------------------- */
@@ -92,15 +93,24 @@ static keel_status explain(const outing *out, keel_tensor *const *inputs,
                                      inputs, out->odd, status);
 }
 
+/* Work that the plugin holds back would lie there until somebody reads what it makes. */
+static void hand_over(keel_device *device) {
+  if (!device || !device->stream || !device->plugin->streams.flush) return;
+  if (!keel_lost_enter(device)) {
+    pthread_mutex_lock(&device->stream_lock);
+    device->plugin->streams.flush(device->stream); /* a failure, work tells */
+    pthread_mutex_unlock(&device->stream_lock);
+  }
+  keel_lost_leave(device);
+}
+
 /* here: on the thread that set out. */
-static void come_home(const outing *out, bool here) {
+static void come_home(const outing *out, keel_status status, bool here) {
   const keel_device *device = out->plan->device;
   if (out->began && here)
     keel_trace_span("run", device ? device->name : NULL, out->main->name,
                     out->began);
-  if (device && device->plugin->table.run_end)
-    device->plugin->table.run_end(device->handle,
-                                  (uint64_t)(uintptr_t)out->plan);
+  if (status == KD_OK) hand_over(out->plan->device);
   keel_plan_release(out->version);
 }
 
@@ -112,7 +122,7 @@ static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
   keel_status status =
       keel_fplan_run_with(out.main, plan->device, inputs, out.main->input_count,
                           outputs, out.main->output_count, watch, partial);
-  come_home(&out, true);
+  come_home(&out, status, true);
   return explain(&out, inputs, status);
 }
 
@@ -304,7 +314,7 @@ static keel_status set_alarms(keel_begun *begun) {
 static void begun_ended(keel_done *done, keel_status status) {
   keel_begun *begun =
       (keel_begun *)(void *)((char *)done - offsetof(keel_begun, done));
-  come_home(&begun->out, false);
+  come_home(&begun->out, status, false);
   end_begun(begun, explain(&begun->out, begun->inputs, status));
 }
 
@@ -321,7 +331,7 @@ static void run_begun(keel_task *task) {
                               begun->watched ? &begun->watch : NULL,
                               begun->partial, begun, &begun->done, &status))
       return;
-    come_home(&begun->out, true);
+    come_home(&begun->out, status, true);
     status = explain(&begun->out, begun->inputs, status);
   }
   end_begun(begun, status);

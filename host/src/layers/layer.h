@@ -14,6 +14,7 @@ typedef enum object_kind {
   OBJECT_KERNEL,
   OBJECT_REGION,
   OBJECT_CAPTURE,
+  OBJECT_GROUP,
 } object_kind;
 
 /* A handle that a plugin gave. */
@@ -44,6 +45,7 @@ typedef struct layer {
   kd_event_table events;
   kd_capture_table capture;
   kd_peer_table peer;
+  kd_collective_table collectives;
   kd_external_table external;
   kd_layout_table layouts;
   kd_region_table regions;

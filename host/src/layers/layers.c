@@ -357,6 +357,7 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->events = plugin->events;
   l->capture = plugin->capture;
   l->peer = plugin->peer;
+  l->collectives = plugin->collectives;
   l->external = plugin->external;
   l->layouts = plugin->layouts;
   l->regions = plugin->regions;

@@ -47,9 +47,9 @@ void keel_layer_forget(const void *handle, object_kind kind) {
 }
 
 void keel_layer_drop(const layer *l) {
-  static const char *const kinds[] = {"a buffer", "a stream",
-                                      "an event", "an instance of a kernel",
-                                      "a region", "a recording"};
+  static const char *const kinds[] = {
+      "a buffer", "a stream",    "an event", "an instance of a kernel",
+      "a region", "a recording", "a group"};
   pthread_mutex_lock(&lock);
   for (uint32_t b = 0; b < BUCKETS; b++) {
     object **at = &objects[b];

@@ -1,4 +1,4 @@
-/* slots.c - memory, streams, events, recordings and peers behind the layers. */
+/* slots.c - memory, streams, events, recordings, peers and groups behind the layers. */
 #include "layers/layer.h"
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -171,6 +171,20 @@ static kd_status stream_flush(kd_stream *stream) {
   return KD_OK;
 }
 
+static void stream_tag(kd_stream *stream, uint64_t correlation) {
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  keel_layers_enter("stream.tag");
+  if (!o) {
+    keel_layer_report(NULL,
+                      "stream.tag: there is no such stream, or it was"
+                      " destroyed");
+    return;
+  }
+  object *inside = keel_layer_stream_enter(o->layer, "stream.tag", stream);
+  o->layer->streams.tag(stream, correlation);
+  keel_layer_stream_leave(inside, KD_OK);
+}
+
 static kd_status stream_synchronize(kd_stream *stream) {
   const object *o = keel_layer_find(stream, OBJECT_STREAM);
   REFUSE(o, "stream.synchronize: no such stream");
@@ -330,6 +344,59 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
   return KD_OK;
 }
 
+/* ---- groups ------------------------------------------------------------------------ */
+
+static kd_status group_create(kd_device *const *devices, uint32_t count,
+                              kd_group **out_group) {
+  layer *l = keel_layer_of(devices[0]);
+  kd_group *made = NULL;
+  keel_layer_about("%u devices", count);
+  CALL(l, "collective.create", l->collectives.create(devices, count, &made));
+  if (settings.validation && !made)
+    keel_layer_report(l, "collective.create returned KD_OK and no group");
+  keel_layer_remember(l, made, OBJECT_GROUP, devices[0], count);
+  *out_group = made;
+  return KD_OK;
+}
+
+static void group_destroy(kd_group *group) {
+  const object *o = keel_layer_find(group, OBJECT_GROUP);
+  keel_layers_enter("collective.destroy");
+  if (!o) {
+    keel_layer_report(NULL,
+                      "collective.destroy: there is no such group, or it was"
+                      " destroyed");
+    return;
+  }
+  layer *l = o->layer;
+  keel_layer_forget(group, OBJECT_GROUP);
+  l->collectives.destroy(group);
+}
+
+/* A tensor lies in the memory of the device whose stream it is used on. */
+static bool member_good(const layer *l, const kd_tensor *tensor,
+                        kd_stream *stream) {
+  const char *slot = "collective.enqueue";
+  if (!settings.validation || tensor->dtype == KD_NONE || !stream) return true;
+  const object *o = keel_layer_find(stream, OBJECT_STREAM);
+  return keel_layer_stream_good(l, slot, NULL, stream) && o &&
+         keel_layer_range_good(l, slot, o->device, tensor->buffer,
+                               tensor->offset, tensor->size);
+}
+
+static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
+  const object *o = keel_layer_find(group, OBJECT_GROUP);
+  REFUSE(o, "collective.enqueue: no such group");
+  for (uint32_t i = 0; i < o->size; i++)
+    REFUSE(member_good(o->layer, &what->inputs[i], what->streams[i]) &&
+               member_good(o->layer, &what->outputs[i], what->streams[i]),
+           "validation refused rank %u of collective.enqueue", i);
+  keel_layer_about("kind %u", what->kind);
+  CALL(o->layer, "collective.enqueue",
+       o->layer->collectives.enqueue(group, what));
+  return KD_OK;
+}
+
 /* ---- memory of others ------------------------------------------------------------ */
 
 static kd_status import_memory(kd_device *device, const kd_external *memory,
@@ -401,6 +468,7 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(streams, wait, stream_wait);
   PUT(streams, flush, stream_flush);
   PUT(streams, synchronize, stream_synchronize);
+  PUT(streams, tag, stream_tag);
   PUT(events, create, event_create);
   PUT(events, destroy, event_destroy);
   PUT(events, record, event_record);
@@ -413,6 +481,9 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(capture, update, capture_update);
   PUT(capture, destroy, capture_destroy);
   PUT(peer, copy, peer_copy);
+  PUT(collectives, create, group_create);
+  PUT(collectives, destroy, group_destroy);
+  PUT(collectives, enqueue, group_enqueue);
   PUT(external, import_memory, import_memory);
   PUT(layouts, from_rows, from_rows);
   PUT(layouts, to_rows, to_rows);

@@ -21,6 +21,24 @@ static keel_status failed(keel_device *device, kd_status status,
   return status;
 }
 
+/* ---- traces ----------------------------------------------------------------- */
+
+static _Thread_local struct { const char *op, *where; } copies_for;
+
+void keel_copy_for(const char *op, const char *where) {
+  copies_for.op = op;
+  copies_for.where = where;
+}
+
+void keel_stream_tag(const keel_device *device, kd_stream *stream) {
+  if (!keel_tracing() || !stream || !device->plugin->streams.tag) return;
+  const char *op = copies_for.op, *where = copies_for.where;
+  device->plugin->streams.tag(
+      stream, keel_trace_launch(op ? op : "copy", where ? where : ""));
+}
+
+/* ---- waiting ---------------------------------------------------------------- */
+
 kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
                            kd_event *event) {
   const keel_plugin *plugin = device->plugin;
@@ -108,6 +126,7 @@ static keel_status move_in(keel_tensor *target, const void *source) {
    * uses. Then waited for, because the source is the caller's. */
   keel_hush();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
+  keel_stream_tag(device, device->stream);
   keel_patience patience = {0};
   kd_status status;
   do

@@ -32,6 +32,13 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
 kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
                            kd_event *event);
 
+/* What this thread's copies from now on are for, in a trace: an op, and the node's name. NULL:
+ * nothing that is known. */
+void keel_copy_for(const char *op, const char *where);
+
+/* Before a copy on a stream, under its lock: a trace has what it is for. */
+void keel_stream_tag(const keel_device *device, kd_stream *stream);
+
 /* The same for the stream of its eager and planned work. KD_DEVICE_LOST where the device
  * is lost. */
 keel_status keel_device_drain(keel_device *device);

@@ -183,6 +183,7 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   keel_patience patience = {0};
   kd_status status;
   pthread_mutex_lock(&device->stream_lock);
+  keel_stream_tag(device, device->stream);
   do
     status = device->plugin->memory.copy_in(
         device->handle, device->stream, transfer->source->data,
@@ -213,6 +214,7 @@ static kd_status enqueue_out(keel_transfer *transfer) {
   pthread_mutex_lock(&all->lock);
   if (status == KD_OK) status = hold(device, all->stream, transfer->event);
   if (status == KD_OK) {
+    keel_stream_tag(device, all->stream);
     do
       status = plugin->memory.copy_out(
           device->handle, all->stream, source->buffer->handle, source->offset,

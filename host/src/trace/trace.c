@@ -312,8 +312,12 @@ static void write_record(FILE *file, const catalogue *known, const note *n,
               DEVICES, track, n->begin);
   write_time(file, "dur", n->end - n->begin);
   fprintf(file, ",\"args\":{");
+  if (launch && !runs_op) { /* what a copy is for */
+    fprintf(file, "\"for\":");
+    write_string(file, launch->name);
+  }
   if (launch && *launch->detail) {
-    fprintf(file, "\"node\":");
+    fprintf(file, "%s\"node\":", runs_op ? "" : ",");
     write_string(file, launch->detail);
   }
   fprintf(file, "}}");

@@ -327,6 +327,35 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
   make_known(pending, state);
 }
 
+typedef struct follower {
+  keel_waiter waiter; /* first: a waiter is its follower */
+  keel_tensor *pending, *value;
+} follower;
+
+static void value_came(keel_waiter *waiter) {
+  follower *self = (follower *)(void *)waiter;
+  keel_tensor_become(self->pending, self->value);
+  keel_tensor_release(self->pending);
+  keel_tensor_release(self->value);
+  free(self);
+}
+
+void keel_tensor_follow(keel_tensor *pending, keel_tensor *value) {
+  if (keel_tensor_state(value) != KEEL_PENDING) {
+    keel_tensor_become(pending, value);
+    return;
+  }
+  follower *made = malloc(sizeof *made);
+  if (!made) {
+    keel_tensor_become_failed(pending, keel_no_memory(sizeof *made));
+    return;
+  }
+  *made = (follower){{NULL, value_came},
+                     keel_tensor_retain(pending),
+                     keel_tensor_retain(value)};
+  keel_tensor_then(value, &made->waiter);
+}
+
 void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter) {
   keel_future_then(&tensor->future, waiter);
 }

@@ -71,6 +71,8 @@ keel_tensor *keel_tensor_pending(keel_context *context);
 void keel_tensor_become(keel_tensor *pending, keel_tensor *value);
 /* It becomes a failed value with this thread's message; needs no memory. */
 void keel_tensor_become_failed(keel_tensor *pending, keel_status status);
+/* It becomes the value, now or when that is known; no thread waits. */
+void keel_tensor_follow(keel_tensor *pending, keel_tensor *value);
 
 /* Calls `waiter` once the value is known: at once where it is. */
 void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter);

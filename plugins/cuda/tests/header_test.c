@@ -1,4 +1,5 @@
-/* header_test.c - api.h says what cuda.h says, and library.h what cublasLt.h and cudnn.h say:
+/* header_test.c - api.h says what cuda.h says, and library.h what cublasLt.h, cudnn.h and
+ * nccl.h say:
  * names, values and sizes; and a driver library has each function. */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -12,6 +13,10 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <cudnn.h>
 #define WITH_DNN
+#endif
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#define WITH_NCCL
 #endif
 #include "library.h"
 
@@ -56,6 +61,7 @@ SAME(CU_COMPUTE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 SAME(CU_MEMORY_POOLS, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
 SAME(CU_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
 SAME(CU_BLOCKING_SYNC, CU_EVENT_BLOCKING_SYNC);
+SAME(CU_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME(CU_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
 SAME(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 SAME(CU_POOL_THRESHOLD, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
@@ -136,6 +142,31 @@ static void has_dnn(void) {
 static void has_dnn(void) {}
 #endif
 
+#ifdef WITH_NCCL
+SAME(NCCL_OK, ncclSuccess);
+SAME(NCCL_SUM, ncclSum);
+SAME(NCCL_PRODUCT, ncclProd);
+SAME(NCCL_MAX, ncclMax);
+SAME(NCCL_MIN, ncclMin);
+SAME(NCCL_I8, ncclInt8);
+SAME(NCCL_U8, ncclUint8);
+SAME(NCCL_I32, ncclInt32);
+SAME(NCCL_U32, ncclUint32);
+SAME(NCCL_I64, ncclInt64);
+SAME(NCCL_U64, ncclUint64);
+SAME(NCCL_F16, ncclFloat16);
+SAME(NCCL_F32, ncclFloat32);
+SAME(NCCL_F64, ncclFloat64);
+SAME(NCCL_BF16, ncclBfloat16);
+SAME(sizeof(nccl_comm), sizeof(ncclComm_t));
+
+static void has_nccl(void) {
+  NCCL_FUNCTIONS(IS_THERE)
+}
+#else
+static void has_nccl(void) {}
+#endif
+
 /* usage: cuda_header [LIBCUDA]     looks for each function in that library, too */
 int main(int argc, char **argv) {
   static const char *const names[] = {
@@ -150,6 +181,7 @@ int main(int argc, char **argv) {
     }
   has_lt();
   has_dnn();
+  has_nccl();
   printf("api.h is as cuda.h; %s\n", library ? argv[1] : "no library");
   return missing != 0;
 }

@@ -7,7 +7,7 @@
 # kernels that the cases had
 set -u
 keel=$1 suite=$2 plugin=$3 driver=$4/standin_driver.so nvrtc=$4/standin_nvrtc.so sources=${5:-}
-blas=$4/standin_cublaslt.so dnn=$4/standin_cudnn.so
+blas=$4/standin_cublaslt.so dnn=$4/standin_cudnn.so nccl=$4/standin_nccl.so
 data=/usr/share/libonnx-testdata/data failed=0
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
 command -v c++ >/dev/null || { echo "there is no C++ compiler for the stand-in"; exit 77; }
@@ -20,7 +20,7 @@ on="--device cuda:0 --option cuda.driver=$driver --option cuda.nvrtc=$nvrtc"
 with="--option cuda.cublaslt=$blas --option cuda.cudnn=$dnn"
 without="--option cuda.cublaslt=off --option cuda.cudnn=off"
 options="--option driver=$driver --option nvrtc=$nvrtc"
-libraries="--option cublaslt=$blas --option cudnn=$dnn"
+libraries="--option cublaslt=$blas --option cudnn=$dnn --option nccl=$nccl"
 
 wrong() {
   echo "$1"

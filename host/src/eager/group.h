@@ -1,0 +1,43 @@
+/* group.h - devices that work together, from inside. */
+#ifndef KEEL_INSIDE_GROUP_H
+#define KEEL_INSIDE_GROUP_H
+
+#include <keel/group.h>
+
+#include "context.h"
+#include "values/tensor.h"
+
+struct keel_group {
+  atomic_uint refs;
+  keel_context *context;
+  kd_group *handle; /* the plugin's; NULL: the host does it all */
+  _Atomic uint64_t direct, staged; /* counts alone, relaxed */
+  uint32_t size;
+  keel_device **by_address; /* the members again: the order of their locks */
+  keel_device *devices[];
+};
+
+/* One call, all of whose inputs are ready and in their members' memory. */
+typedef struct keel_group_call {
+  keel_group *group;
+  uint32_t kind, reduction, root; /* as kd_collective */
+  keel_tensor *const *inputs;     /* of a broadcast, the root's alone */
+  const keel_type *out_type;
+} keel_group_call;
+
+/* "all_reduce". */
+const char *keel_group_call_name(uint32_t kind);
+
+/* Has the plugin do it. KD_UNIMPLEMENTED: it doesn't. Else as the calls of keel/group.h. */
+keel_status keel_group_direct(const keel_group_call *call,
+                              keel_tensor **outputs);
+
+/* By copies and kernels. Outputs may be pending. */
+keel_status keel_group_staged(const keel_group_call *call,
+                              keel_tensor **outputs);
+
+/* The value in the memory of a device; pending where it is, or while it is copied. */
+keel_status keel_group_move(keel_device *device, keel_tensor *tensor,
+                            keel_tensor **out_tensor);
+
+#endif /* KEEL_INSIDE_GROUP_H */

@@ -1,0 +1,305 @@
+/* nccl.c - a stand-in for NCCL: the members' streams meet in host functions, and the last
+ * that comes does the work of all. It refuses what is not as NCCL's header has it. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "library.h"
+#include "numbers.h"
+
+#define API                               __attribute__((visibility("default")))
+#define DECLARE(field, symbol, arguments) API int symbol arguments;
+NCCL_FUNCTIONS(DECLARE)
+#undef DECLARE
+API int ncclGetVersion(int *version);
+API const char *ncclGetErrorString(int status);
+extern cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function call,
+                                  void *context);
+extern cu_result cuDevicePrimaryCtxRetain(cu_context *context,
+                                          cu_device device);
+extern cu_result cuCtxPushCurrent_v2(cu_context context);
+extern cu_result cuCtxPopCurrent_v2(cu_context *context);
+
+enum { OK = 0, UNHANDLED = 1, INVALID = 4, MOST = 8 };
+enum { REDUCE, SCATTER, GATHER, BROADCAST };
+
+/* What the communicators of one call of ncclCommInitAll share. */
+typedef struct party {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  int size, users;
+  bool aborted;
+} party;
+
+struct nccl_comm_of {
+  party *party;
+  int rank;
+  cu_context context;
+};
+
+typedef struct call {
+  int kind, type, reduction, root;
+  size_t count;
+  const void *from;
+  void *to;
+  nccl_comm comm;
+  cu_stream stream;
+  struct meeting *meeting;
+  party *party; /* which outlives the communicator where that is aborted */
+} call;
+
+/* All members' parts of one collective. */
+typedef struct meeting {
+  call calls[MOST];
+  int size, come, gone;
+  bool done;
+} meeting;
+
+static _Thread_local call waiting[64];
+static _Thread_local int depth, count_waiting;
+static unsigned done_count;
+
+__attribute__((destructor)) static void tell(void) {
+  if (getenv("STANDIN_TELL")) fprintf(stderr, "nccl: %u rounds\n", done_count);
+}
+
+API int ncclGetVersion(int *version) {
+  *version = 22800;
+  return OK;
+}
+
+API const char *ncclGetErrorString(int status) {
+  return status == INVALID ? "invalid argument" : "unhandled cuda error";
+}
+
+/* ---- communicators ----------------------------------------------------------------- */
+
+API int ncclCommInitAll(nccl_comm *comms, int count, const int *devices) {
+  if (getenv("STANDIN_NO_NCCL")) return UNHANDLED;
+  if (count < 1 || count > MOST) return INVALID;
+  party *shared = calloc(1, sizeof *shared);
+  if (!shared) return UNHANDLED;
+  pthread_mutex_init(&shared->lock, NULL);
+  pthread_cond_init(&shared->changed, NULL);
+  shared->size = shared->users = count;
+  for (int i = 0; i < count; i++) {
+    comms[i] = calloc(1, sizeof **comms);
+    if (!comms[i]) return UNHANDLED;
+    comms[i]->party = shared;
+    comms[i]->rank = i;
+    cuDevicePrimaryCtxRetain(&comms[i]->context, devices[i]);
+  }
+  return OK;
+}
+
+static int let_go(nccl_comm comm, bool aborted) {
+  party *shared = comm->party;
+  pthread_mutex_lock(&shared->lock);
+  shared->aborted |= aborted;
+  bool last = --shared->users == 0;
+  pthread_cond_broadcast(&shared->changed);
+  pthread_mutex_unlock(&shared->lock);
+  if (last && !aborted) free(shared); /* streams may still be in it */
+  free(comm);
+  return OK;
+}
+
+API int ncclCommDestroy(nccl_comm comm) {
+  return let_go(comm, false);
+}
+
+API int ncclCommAbort(nccl_comm comm) {
+  return let_go(comm, true);
+}
+
+/* ---- the work of all ------------------------------------------------------------------ */
+
+static size_t size_of(int type) {
+  return type == NCCL_I8 || type == NCCL_U8                         ? 1
+         : type == NCCL_F16 || type == NCCL_BF16                    ? 2
+         : type == NCCL_I64 || type == NCCL_U64 || type == NCCL_F64 ? 8
+                                                                    : 4;
+}
+
+static double get(int type, const void *data, size_t i) {
+  switch (type) {
+    case NCCL_U8:
+      return ((const uint8_t *)data)[i];
+    case NCCL_U32:
+      return ((const uint32_t *)data)[i];
+    case NCCL_I64:
+      return (double)((const int64_t *)data)[i];
+    case NCCL_U64:
+      return (double)((const uint64_t *)data)[i];
+    default:
+      return load(type == NCCL_F32    ? F32
+                  : type == NCCL_F64  ? F64
+                  : type == NCCL_F16  ? F16
+                  : type == NCCL_BF16 ? BF16
+                  : type == NCCL_I8   ? I8
+                                      : I32,
+                  data, (int64_t)i);
+  }
+}
+
+static void put(int type, void *data, size_t i, double value) {
+  switch (type) {
+    case NCCL_U8:
+      ((uint8_t *)data)[i] = (uint8_t)value;
+      break;
+    case NCCL_U32:
+      ((uint32_t *)data)[i] = (uint32_t)value;
+      break;
+    case NCCL_I64:
+      ((int64_t *)data)[i] = (int64_t)value;
+      break;
+    case NCCL_U64:
+      ((uint64_t *)data)[i] = (uint64_t)value;
+      break;
+    default:
+      store(type == NCCL_F32    ? F32
+            : type == NCCL_F64  ? F64
+            : type == NCCL_F16  ? F16
+            : type == NCCL_BF16 ? BF16
+            : type == NCCL_I8   ? I8
+                                : I32,
+            data, (int64_t)i, value);
+  }
+}
+
+static double reduced(const meeting *r, size_t at) {
+  const call *c = &r->calls[0];
+  double all = get(c->type, c->from, at);
+  for (int i = 1; i < r->size; i++) {
+    double x = get(c->type, r->calls[i].from, at);
+    all = c->reduction == NCCL_SUM       ? all + x
+          : c->reduction == NCCL_PRODUCT ? all * x
+          : c->reduction == NCCL_MIN     ? (x < all ? x : all)
+                                         : (x > all ? x : all);
+  }
+  return all;
+}
+
+/* Of member `rank`; inputs may be outputs, too, so it goes elsewhere first. */
+static void make(const meeting *r, int rank, char *to) {
+  const call *c = &r->calls[rank];
+  size_t size = size_of(c->type), bytes = c->count * size;
+  size_t begin = c->kind == SCATTER ? (size_t)rank * c->count : 0;
+  if (c->kind == BROADCAST) memcpy(to, r->calls[c->root].from, bytes);
+  for (int i = 0; c->kind == GATHER && i < r->size; i++)
+    memcpy(to + (size_t)i * bytes, r->calls[i].from, bytes);
+  for (size_t i = 0; c->kind <= SCATTER && i < c->count; i++)
+    put(c->type, to, i, reduced(r, begin + i));
+}
+
+static void do_all(meeting *r) {
+  const call *c = &r->calls[0];
+  size_t bytes =
+      c->count * size_of(c->type) * (size_t)(c->kind == GATHER ? r->size : 1);
+  char *made = malloc(bytes * (size_t)r->size + 1);
+  for (int i = 0; made && i < r->size; i++)
+    make(r, i, made + (size_t)i * bytes);
+  for (int i = 0; made && i < r->size; i++)
+    memcpy(r->calls[i].to, made + (size_t)i * bytes, bytes);
+  free(made);
+  __atomic_fetch_add(&done_count, 1, __ATOMIC_RELAXED);
+}
+
+/* On the thread of a member's stream. */
+static void meet(void *argument) {
+  call *c = argument;
+  meeting *r = c->meeting;
+  party *shared = c->party;
+  pthread_mutex_lock(&shared->lock);
+  if (++r->come == r->size && !shared->aborted) {
+    do_all(r);
+    r->done = true;
+    pthread_cond_broadcast(&shared->changed);
+  }
+  while (!r->done && !shared->aborted)
+    pthread_cond_wait(&shared->changed, &shared->lock);
+  bool last = ++r->gone == r->size;
+  pthread_mutex_unlock(&shared->lock);
+  if (last) free(r);
+}
+
+/* ---- calls ------------------------------------------------------------------------------ */
+
+/* Gives a meeting to the streams when all its members have come. */
+static int begin(meeting *r) {
+  int status = OK;
+  for (int i = 0; i < r->size; i++) {
+    call *c = &r->calls[i];
+    cu_context before = NULL;
+    c->meeting = r;
+    c->party = c->comm->party;
+    cuCtxPushCurrent_v2(c->comm->context);
+    if (cuLaunchHostFunc(c->stream, meet, c) != CU_OK) status = UNHANDLED;
+    cuCtxPopCurrent_v2(&before);
+  }
+  return status;
+}
+
+static int flush(void) {
+  int n = count_waiting;
+  count_waiting = 0;
+  if (!n) return OK;
+  if (n != waiting[0].comm->party->size) return INVALID; /* it would hang */
+  meeting *r = calloc(1, sizeof *r);
+  if (!r) return UNHANDLED;
+  r->size = n;
+  for (int i = 0; i < n; i++) {
+    const call *c = &waiting[i];
+    if (c->kind != waiting[0].kind || c->type != waiting[0].type ||
+        c->count != waiting[0].count || c->root != waiting[0].root ||
+        c->comm->party != waiting[0].comm->party) {
+      free(r);
+      return INVALID;
+    }
+    r->calls[c->comm->rank] = *c;
+  }
+  return begin(r);
+}
+
+static int add(call what) {
+  if (!what.comm || !what.stream || !what.to || what.type < NCCL_I8 ||
+      what.type > NCCL_BF16 || count_waiting == 64)
+    return INVALID;
+  waiting[count_waiting++] = what;
+  return depth ? OK : flush();
+}
+
+API int ncclGroupStart(void) {
+  depth++;
+  return OK;
+}
+
+API int ncclGroupEnd(void) {
+  if (!depth) return INVALID;
+  return --depth ? OK : flush();
+}
+
+API int ncclAllReduce(const void *from, void *to, size_t count, int type,
+                      int reduction, nccl_comm comm, cu_stream stream) {
+  return add((call){REDUCE, type, reduction, 0, count, from, to, comm, stream,
+                    NULL, NULL});
+}
+
+API int ncclReduceScatter(const void *from, void *to, size_t count, int type,
+                          int reduction, nccl_comm comm, cu_stream stream) {
+  return add((call){SCATTER, type, reduction, 0, count, from, to, comm, stream,
+                    NULL, NULL});
+}
+
+API int ncclAllGather(const void *from, void *to, size_t count, int type,
+                      nccl_comm comm, cu_stream stream) {
+  return add(
+      (call){GATHER, type, 0, 0, count, from, to, comm, stream, NULL, NULL});
+}
+
+API int ncclBroadcast(const void *from, void *to, size_t count, int type,
+                      int root, nccl_comm comm, cu_stream stream) {
+  return add((call){BROADCAST, type, 0, root, count, from, to, comm, stream,
+                    NULL, NULL});
+}
