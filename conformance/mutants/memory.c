@@ -728,7 +728,8 @@ static kd_status check_round(const kd_group *group, const kd_collective *what) {
   for (uint32_t i = 0; i < group->size; i++) {
     kd_status lost = sim_check(group->devices[i]);
     if (lost != KD_OK) return lost;
-    if (!sim_has_room(what->streams[i], i ? 1 : group->size - 1))
+    /* a record, and the waits behind it */
+    if (!sim_has_room(what->streams[i], i ? 2 : group->size))
       return FAIL(KD_BUSY, "no more fits into the queue of the stream");
     if (what->outputs[i].dtype != KD_F32)
       return FAIL(KD_UNIMPLEMENTED, "groups work on f32 only");

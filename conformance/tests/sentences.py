@@ -29,6 +29,7 @@ EXTRA = {
     ("profile.h", "Profiling of a device"): ["abi.groups"],
     ("region.h", "The compiler of a device."): ["abi.groups"],
     ("memory.h", "Import and export of memory."): ["abi.groups"],
+    ("collective.h", "What devices do in groups."): ["abi.groups"],
     ("capture.h", "bytes; only uses that start here change"): ["capture.update"],
 }
 

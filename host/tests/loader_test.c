@@ -310,7 +310,8 @@ static void options_are_listed(void **state) {
        "isa:0:base|avx2|avx512:,products:0:tiles|openblas:tiles,"
        "regions:0:on|off:on,"},
 #ifdef OPENCL_PLUGIN
-      {OPENCL_PLUGIN, TILES "commands:0:auto|on|off:auto," SCRIPT},
+      {OPENCL_PLUGIN,
+       TILES "commands:0:auto|on|off:auto,forms:0:auto|on|off:auto," SCRIPT},
 #endif
 #ifdef VULKAN_PLUGIN
       {VULKAN_PLUGIN,
@@ -318,8 +319,8 @@ static void options_are_listed(void **state) {
 #endif
 #ifdef CUDA_PLUGIN
       {CUDA_PLUGIN,
-       "driver:0::,nvrtc:0::,cublaslt:0::,cudnn:0::,tf32:0:on|off:off," TILES
-           SCRIPT},
+       "driver:0::,nvrtc:0::,cublaslt:0::,cudnn:0::,nccl:0::,"
+       "tf32:0:on|off:off," TILES SCRIPT},
 #endif
   };
   for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++) {

@@ -37,7 +37,7 @@ typedef struct kd_group kd_group; /* the plugin's: devices that take part */
  * Borrowed for the call. */
 typedef struct kd_collective {
   uint32_t struct_size;      /* sizeof(kd_collective) as the host knew it */
-  uint32_t flags;            /* none yet; an unknown bit is refused */
+  uint32_t flags;            /* none yet */
   uint32_t kind;             /* KD_ALL_REDUCE ... */
   uint32_t reduction;        /* KD_REDUCE_*, of kinds that reduce */
   uint32_t root;             /* a rank, of kinds that have one */
@@ -48,8 +48,8 @@ typedef struct kd_collective {
   const kd_tensor *outputs;
 } kd_collective;
 
-/* What devices do in groups; all slots are needed. Any thread, one at a time for
- * one group. */
+/* What devices do in groups. All of create, destroy and enqueue are needed. Any
+ * thread, one at a time for one group. */
 typedef struct kd_collective_table {
   uint32_t struct_size; /* sizeof(kd_collective_table) as the plugin knew it */
   uint32_t reserved;
