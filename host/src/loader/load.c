@@ -182,10 +182,6 @@ static keel_status copy_options(keel_plugin *plugin) {
   KEEL_TRY(copy_table(plugin, "kd_external_table", table->external,
                       END_OF(kd_external_table, export_memory),
                       &plugin->external, sizeof plugin->external));
-  if (table->external) {
-    NEED(external, import_memory);
-    NEED(external, export_memory);
-  }
   KEEL_TRY(copy_table(plugin, "kd_collective_table", table->collectives,
                       END_OF(kd_collective_table, destroy),
                       &plugin->collectives, sizeof plugin->collectives));
