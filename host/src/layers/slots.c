@@ -348,6 +348,18 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   return KD_OK;
 }
 
+static kd_status export_memory(kd_device *device, kd_buffer *buffer,
+                               kd_external *out_memory) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("kind %u", (unsigned)out_memory->kind);
+  REFUSE(
+      keel_layer_range_good(l, "external.export_memory", device, buffer, 0, 0),
+      "validation refused external.export_memory");
+  CALL(l, "external.export_memory",
+       l->external.export_memory(device, buffer, out_memory));
+  return KD_OK;
+}
+
 void keel_layer_wrap_slots(keel_plugin *plugin) {
 #define PUT(table, slot, function) \
   if (plugin->table.slot) plugin->table.slot = function
@@ -377,5 +389,6 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(capture, destroy, capture_destroy);
   PUT(peer, copy, peer_copy);
   PUT(external, import_memory, import_memory);
+  PUT(external, export_memory, export_memory);
 #undef PUT
 }
