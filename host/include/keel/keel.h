@@ -6,6 +6,7 @@
  *   program.h  build or load a program, plan it for a device, run it
  *   file.h     values in files
  *   dlpack.h   tensors from and to other libraries
+ *   external.h tensors' memory for other processes and devices, and theirs
  *   error.h    statuses and messages
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -15,6 +16,7 @@
 #include <keel/context.h>
 #include <keel/dlpack.h>
 #include <keel/error.h>
+#include <keel/external.h>
 #include <keel/file.h>
 #include <keel/op.h>
 #include <keel/program.h>

@@ -88,8 +88,7 @@ static keel_tensor *forwardable(const keel_binding *binding,
         tensor->type->bytes == type->bytes &&
         (tensor->layout == KD_LAYOUT_CHANNEL_BLOCKED) ==
             binding->blocked_output &&
-        keel_refs_alone(&tensor->refs) &&
-        keel_refs_alone(&tensor->buffer->refs))
+        keel_refs_alone(&tensor->refs) && keel_buffer_alone(tensor->buffer))
       return tensor;
   }
   return NULL;
