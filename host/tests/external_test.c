@@ -14,7 +14,6 @@
 
 enum { COUNT = 1 << 16, BYTES = COUNT * (int)sizeof(float) };
 
-static const char *program; /* this one */
 static keel_context *context;
 static float data[COUNT], got[COUNT];
 static const int64_t dims[] = {COUNT};
@@ -497,7 +496,6 @@ static void constants_are_read_where_they_lie(void **state) {
 }
 
 int main(int count_of, char **arguments) {
-  program = arguments[0];
   this_program = arguments[0];
   if (count_of == 6) return be_child(arguments);
   const struct CMUnitTest tests[] = {
