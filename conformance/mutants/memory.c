@@ -147,7 +147,7 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
 static void drop(kd_buffer *buffer) {
   if (buffer->mapped) {
     munmap(buffer->mapped, buffer->mapped_size);
-    close(buffer->file);
+    if (!BUG(import_keeps) || !buffer->external) close(buffer->file);
   }
   if (BUG(import_frees) && buffer->external && !last_small &&
       buffer->raw == NULL)
@@ -439,9 +439,11 @@ static void unmap(kd_device *device, kd_buffer *buffer) {
 
 /* Of what is exported as a descriptor, the memory is a file's. */
 static kd_status map_file(kd_buffer *buffer, int file, uint64_t offset,
-                          uint64_t size) {
-  void *at =
-      mmap(NULL, size + offset, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+                          uint64_t size, uint32_t access) {
+  int rights = PROT_READ | (access & KD_WRITE ? PROT_WRITE : 0);
+  int how = BUG(import_private) && offset == 0 && buffer->external ? MAP_PRIVATE
+                                                                   : MAP_SHARED;
+  void *at = mmap(NULL, size + offset, rights, how, file, 0);
   if (at == MAP_FAILED)
     return FAIL(KD_INVALID_ARGUMENT, "descriptor %d is no memory: %s", file,
                 strerror(errno));
@@ -454,8 +456,10 @@ static kd_status map_file(kd_buffer *buffer, int file, uint64_t offset,
 
 static kd_status import_memory(kd_device *device, const kd_external *memory,
                                kd_buffer **out_buffer, void **out_address) {
-  if (memory->kind != KD_EXTERNAL_HOST_POINTER &&
-      memory->kind != KD_EXTERNAL_OPAQUE_FD && !BUG(import_any_kind))
+  bool file = memory->kind == KD_EXTERNAL_OPAQUE_FD ||
+              memory->kind == KD_EXTERNAL_SHARED_FD;
+  if (memory->kind != KD_EXTERNAL_HOST_POINTER && !file &&
+      !BUG(import_any_kind))
     return FAIL(KD_UNIMPLEMENTED, "memory of kind %u can't be imported",
                 memory->kind);
   kd_buffer *buffer = calloc(1, sizeof *buffer);
@@ -464,10 +468,12 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   sim_count(device, 1);
   buffer->external = true;
   buffer->size = memory->size;
-  if (memory->kind == KD_EXTERNAL_OPAQUE_FD) {
-    kd_status status =
-        map_file(buffer, (int)memory->handle, memory->offset, memory->size);
+  if (file) {
+    kd_status status = map_file(buffer, (int)memory->handle, memory->offset,
+                                memory->size, memory->access);
     if (status != KD_OK) {
+      if (BUG(import_closes)) close((int)memory->handle);
+      sim_count(device, -1);
       free(buffer);
       return status;
     }
@@ -491,7 +497,8 @@ static kd_status export_memory(kd_device *device, kd_buffer *buffer,
   char *bytes = BUG(export_wrong) ? other : buffer->bytes;
   if (out_memory->kind == KD_EXTERNAL_HOST_POINTER)
     out_memory->handle = (uint64_t)(uintptr_t)bytes;
-  else if (out_memory->kind == KD_EXTERNAL_OPAQUE_FD && buffer->mapped)
+  else if (out_memory->kind > KD_EXTERNAL_HOST_POINTER && buffer->mapped &&
+           out_memory->kind == buffer->export_kind)
     out_memory->handle = (uint64_t)dup(buffer->file);
   else
     return FAIL(KD_UNIMPLEMENTED, "the buffer can't be exported as kind %u",
@@ -536,14 +543,16 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
   uint32_t kind = wanted->export_kind;
   if (wanted->flags)
     return FAIL(KD_UNIMPLEMENTED, "allocation flags 0x%x", wanted->flags);
-  if (kind > KD_EXTERNAL_OPAQUE_FD)
+  if (kind == KD_EXTERNAL_DMA_BUF || kind > KD_EXTERNAL_SHARED_FD)
     return FAIL(KD_UNIMPLEMENTED, "memory can't be exported as kind %u", kind);
   kd_status status = sim_allocate(device, wanted->space, wanted->size,
                                   out_buffer, out_address);
-  if (status == KD_OK && kind == KD_EXTERNAL_OPAQUE_FD) {
+  if (status == KD_OK && kind > KD_EXTERNAL_HOST_POINTER) {
+    uint64_t size = (wanted->size + 4095) & ~UINT64_C(4095);
     int file = memfd_create("sim", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)wanted->size) != 0 ||
-        map_file(*out_buffer, file, 0, wanted->size) != KD_OK) {
+    (*out_buffer)->export_kind = kind;
+    if (file < 0 || ftruncate(file, (off_t)size) != 0 ||
+        map_file(*out_buffer, file, 0, size, KD_READ | KD_WRITE) != KD_OK) {
       if (file >= 0) close(file);
       sim_release(device, *out_buffer);
       return FAIL(KD_OUT_OF_MEMORY, "no file in memory of %llu bytes",

@@ -59,7 +59,8 @@ struct kd_buffer {
   int file;     /* of what is exported as a descriptor, or imported so */
   void *mapped; /* NULL: no file */
   uint64_t mapped_size;
-  char *shadow; /* of a map that goes through a copy */
+  uint32_t export_kind; /* that it was made for */
+  char *shadow;         /* of a map that goes through a copy */
   uint64_t map_offset, map_size;
   uint32_t map_access;
 };

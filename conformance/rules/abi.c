@@ -292,7 +292,7 @@ static void abi_unknown_dtype(void) {
   for (size_t i = 0; i < KC_COUNT_OF(kc_unaries); i++)
     for (size_t k = 0; k < KC_COUNT_OF(odd); k++)
       with += ask_unknown(kc_unaries[i], odd[k]);
-  if (kp.p.external) {
+  if (kp.x.import_memory) {
     kd_buffer *buffer = NULL;
     void *address = NULL;
     const kd_external odd_kind = {.struct_size = sizeof odd_kind,
@@ -354,6 +354,9 @@ static void abi_groups(void) {
   kc_check(!kp.r.serialize == !kp.r.validate && !kp.r.validate == !kp.r.load,
            "serialize, validate and load come together or not at all");
   kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
+  if (kp.p.external)
+    kc_check(kp.x.import_memory || kp.x.export_memory,
+             "both slots of the external table are NULL");
   for (uint32_t i = 0; i < kp.kernel_count; i++)
     kc_check(!kp.kernels[i].create || kp.kernels[i].destroy,
              "%s has create and no destroy", kp.kernels[i].op);

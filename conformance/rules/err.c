@@ -51,7 +51,7 @@ static void err_out_params(void) {
   kc_check(buffer == (kd_buffer *)(uintptr_t)0x5a5a &&
                address == (void *)(uintptr_t)0x5a5a,
            "a failed allocate wrote its out-parameters");
-  if (kp.p.external) {
+  if (kp.x.import_memory) {
     const kd_external odd_kind = {
         .struct_size = sizeof odd_kind, .kind = 999, .size = 64};
     status =

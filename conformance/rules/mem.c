@@ -1,4 +1,5 @@
 /* mem.c - allocation, spaces, mapping, import. */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -381,6 +382,7 @@ static kd_status import(void *memory, uint64_t offset, uint64_t size,
 }
 
 static void mem_import(void) {
+  if (!kp.x.import_memory) kc_unclaimed("external.import_memory is NULL");
   uint64_t size = 8192;
   char *memory = pages(size, PROT_READ | PROT_WRITE), *back = kc_take(size);
   kd_buffer *buffer = NULL;
@@ -418,6 +420,7 @@ static void mem_import(void) {
 }
 
 static void mem_import_readonly(void) {
+  if (!kp.x.import_memory) kc_unclaimed("external.import_memory is NULL");
   uint64_t size = 8192;
   char *memory = pages(size, PROT_READ), *back = kc_take(size);
   kd_buffer *buffer = NULL;
@@ -434,58 +437,145 @@ static void mem_import_readonly(void) {
   free(back);
 }
 
+/* Allocates to be exported as a kind, with these bytes at 64, and exports. False: the
+ * device does not. */
+static bool export_as(uint32_t kind, const char *in, uint64_t size,
+                      kd_buffer **out_buffer, kd_external *out_there) {
+  void *address = NULL;
+  const kd_allocation wanted = {
+      .struct_size = sizeof wanted, .size = 8192, .export_kind = kind};
+  *out_there = (kd_external){.struct_size = sizeof *out_there, .kind = kind};
+  *out_buffer = NULL;
+  kd_status status = KC_CALL(
+      kd_status, kp.m.allocate(kc_device(), &wanted, out_buffer, &address),
+      "memory.allocate(to be exported as kind %u)", kind);
+  if (status == KD_UNIMPLEMENTED) return false;
+  kc_ok(status, "allocate");
+  kc_ok(kp.m.copy_in(kc_device(), NULL, in, *out_buffer, 64, size), "copy_in");
+  status = KC_CALL(kd_status,
+                   kp.x.export_memory(kc_device(), *out_buffer, out_there),
+                   "external.export_memory(kind %u)", kind);
+  if (status == KD_OK) {
+    kc_check(out_there->size >= 8192 && (out_there->access & KD_READ),
+             "what was exported has %llu bytes, access %u",
+             (unsigned long long)out_there->size, out_there->access);
+    return true;
+  }
+  kc_check(status == KD_UNIMPLEMENTED, "export_memory of kind %u returned %s",
+           kind, kd_status_name(status));
+  give(*out_buffer);
+  return false;
+}
+
+static kd_status import_there(const kd_external *there, kd_buffer **out) {
+  void *address = NULL;
+  return KC_CALL(kd_status,
+                 kp.x.import_memory(kc_device(), there, out, &address),
+                 "external.import_memory(kind %u, %llu bytes)", there->kind,
+                 (unsigned long long)there->size);
+}
+
+/* Both buffers are of the same bytes. */
+static void compare_exported(kd_buffer *buffer, kd_buffer *other,
+                             const kd_external *there, char *in, char *out,
+                             uint64_t size) {
+  bool descriptor = there->kind != KD_EXTERNAL_HOST_POINTER;
+  if (there->access & KD_WRITE) {
+    in[0] = (char)~in[0];
+    kc_ok(kp.m.copy_in(kc_device(), NULL, in, other, 64, 1), "copy_in");
+    kc_ok(kp.m.copy_out(kc_device(), NULL, buffer, 64, out, 1), "copy_out");
+    kc_check(out[0] == in[0],
+             "what is written to imported memory is not in the exported: it is"
+             " a copy");
+  }
+  if (descriptor) give(buffer); /* the memory lives on */
+  kc_ok(kp.m.copy_out(kc_device(), NULL, other, 64, out, size), "copy_out");
+  kc_check(!memcmp(in, out, size), "exported memory reads otherwise");
+  give(other);
+  if (!descriptor) give(buffer);
+}
+
+static const uint32_t exports[] = {KD_EXTERNAL_HOST_POINTER,
+                                   KD_EXTERNAL_OPAQUE_FD, KD_EXTERNAL_DMA_BUF,
+                                   KD_EXTERNAL_SHARED_FD};
+
 static void mem_export(void) {
   char in[512], out[512];
-  kc_pattern(in, sizeof in, 6);
-  static const uint32_t kinds[] = {KD_EXTERNAL_HOST_POINTER,
-                                   KD_EXTERNAL_OPAQUE_FD, KD_EXTERNAL_DMA_BUF};
   uint32_t good = 0;
-  for (size_t i = 0; i < KC_COUNT_OF(kinds); i++) {
+  if (!kp.x.export_memory) kc_unclaimed("external.export_memory is NULL");
+  for (size_t i = 0; i < KC_COUNT_OF(exports); i++) {
     kd_buffer *buffer = NULL, *other = NULL;
-    void *address = NULL;
-    const kd_allocation wanted = {
-        .struct_size = sizeof wanted, .size = 8192, .export_kind = kinds[i]};
-    kd_external out_there = {.struct_size = sizeof out_there, .kind = kinds[i]};
-    kd_status status = KC_CALL(
-        kd_status, kp.m.allocate(kc_device(), &wanted, &buffer, &address),
-        "memory.allocate(to be exported as kind %u)", kinds[i]);
-    if (status == KD_UNIMPLEMENTED) continue;
-    kc_ok(status, "allocate");
-    kc_ok(kp.m.copy_in(kc_device(), NULL, in, buffer, 64, sizeof in),
-          "copy_in");
-    status =
-        KC_CALL(kd_status, kp.x.export_memory(kc_device(), buffer, &out_there),
-                "external.export_memory(kind %u)", kinds[i]);
-    kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
-             "export_memory of kind %u returned %s", kinds[i],
-             kd_status_name(status));
-    if (status == KD_OK) {
-      good++;
-      kc_check(out_there.size >= 8192 && (out_there.access & KD_READ),
-               "what was exported has %llu bytes, access %u",
-               (unsigned long long)out_there.size, out_there.access);
-      status =
-          KC_CALL(kd_status,
-                  kp.x.import_memory(kc_device(), &out_there, &other, &address),
-                  "external.import_memory(what was exported)");
-      if (kc_check(status == KD_OK, "what was exported can't be imported: %s",
-                   kc_message())) {
-        if (kinds[i] != KD_EXTERNAL_HOST_POINTER) {
-          give(buffer); /* the memory lives on */
-          buffer = NULL;
-        }
-        kc_ok(kp.m.copy_out(kc_device(), NULL, other, 64, out, sizeof out),
-              "copy_out");
-        kc_check(!memcmp(in, out, sizeof in),
-                 "exported memory reads otherwise");
-        give(other);
-      } else if (kinds[i] != KD_EXTERNAL_HOST_POINTER) {
-        close((int)out_there.handle); /* still ours */
-      }
+    kd_external there;
+    kc_pattern(in, sizeof in, 6);
+    if (!export_as(exports[i], in, sizeof in, &buffer, &there)) continue;
+    good++;
+    kd_status status =
+        kp.x.import_memory ? import_there(&there, &other) : KD_OK;
+    if (other && status == KD_OK) {
+      compare_exported(buffer, other, &there, in, out, sizeof in);
+      continue;
     }
-    if (buffer) give(buffer);
+    kc_check(status == KD_OK, "what was exported can't be imported: %s",
+             kc_message());
+    if (exports[i] != KD_EXTERNAL_HOST_POINTER)
+      close((int)there.handle); /* still ours */
+    give(buffer);
   }
   if (!good) kc_unclaimed("it exports memory in no way");
+}
+
+static bool is_open(int file) {
+  return fcntl(file, F_GETFD) >= 0;
+}
+
+/* A pipe is no memory. */
+static void import_no_memory(uint32_t kind) {
+  int pipes[2];
+  kd_buffer *buffer = NULL;
+  if (pipe(pipes) != 0) kc_stop("the suite gets no pipe");
+  const kd_external from = {.struct_size = sizeof from,
+                            .kind = kind,
+                            .handle = (uint64_t)pipes[0],
+                            .size = 8192,
+                            .access = KD_READ};
+  kd_status status = import_there(&from, &buffer);
+  if (kc_check(status != KD_OK, "a pipe was imported as memory of kind %u",
+               kind))
+    kc_check(is_open(pipes[0]),
+             "an import of kind %u failed, and the descriptor is closed", kind);
+  else
+    give(buffer);
+  if (is_open(pipes[0])) close(pipes[0]);
+  close(pipes[1]);
+}
+
+static void mem_import_descriptor(void) {
+  char in[512];
+  uint32_t good = 0;
+  if (!kp.x.export_memory || !kp.x.import_memory)
+    kc_unclaimed("a slot of the external table is NULL");
+  for (size_t i = 0; i < KC_COUNT_OF(exports); i++) {
+    kd_buffer *buffer = NULL, *other = NULL;
+    kd_external there;
+    kc_pattern(in, sizeof in, 7);
+    if (exports[i] == KD_EXTERNAL_HOST_POINTER ||
+        !export_as(exports[i], in, sizeof in, &buffer, &there))
+      continue;
+    good++;
+    int file = (int)there.handle;
+    kc_check(is_open(file), "the exported descriptor %d is none", file);
+    if (import_there(&there, &other) == KD_OK) {
+      give(other);
+      kc_check(!is_open(file),
+               "descriptor %d of kind %u is still open, and what was imported"
+               " from it is released",
+               file, exports[i]);
+    }
+    if (is_open(file)) close(file);
+    give(buffer);
+    import_no_memory(exports[i]);
+  }
+  if (!good) kc_unclaimed("it exports memory by no descriptor");
 }
 
 static void mem_reuse(void) {
@@ -600,8 +690,16 @@ static const kc_rule rules[] = {
         "the memory lives as long as the buffer or what was imported from it",
         "kd_external_table.export_memory kd_allocation.export_kind"
         " KD_EXTERNAL_OPAQUE_FD"
-        " KD_EXTERNAL_DMA_BUF",
+        " KD_EXTERNAL_DMA_BUF KD_EXTERNAL_SHARED_FD",
         "The handle must reach the same bytes."),
+    KC_RULE(MUST, EXTERNAL, "mem.import-descriptor", mem_import_descriptor, 0,
+            "memory.h",
+            "a descriptor is the plugin's where it returns KD_OK, and still the"
+            " caller's where not",
+            "kd_external_table.import_memory kd_external_table.export_memory"
+            " kd_external.handle KD_INVALID_ARGUMENT",
+            "A descriptor that nobody closes ends a service after a thousand"
+            " frames; one that two close takes another file away."),
     KC_RULE(MUST, CORE, "mem.reuse", mem_reuse, 0, "kernel.h",
             "contents are junk", "kd_memory_table.release kd_launch.workspace",
             "Fresh memory is often zero and reused memory is not: kernels that"

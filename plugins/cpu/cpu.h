@@ -14,6 +14,14 @@ extern const kd_host *cpu_host; /* from open to close */
 
 #define FAIL(...) cpu_host->fail(__VA_ARGS__)
 
+extern const kd_external_table cpu_external;
+
+/* As kd_memory_table.allocate, of what is to be exported. */
+kd_status cpu_external_allocate(const kd_allocation *wanted,
+                                kd_buffer **out_buffer, void **out_address);
+/* Gives back what is no piece of malloc's; false: it is one. */
+bool cpu_external_release(kd_buffer *buffer);
+
 /* Every table row's function. */
 #define CPU_KERNEL(name) \
   kd_status name(kd_kernel *self, kd_stream *stream, const kd_launch *launch)

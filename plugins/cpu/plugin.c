@@ -210,8 +210,10 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
   uint64_t size = wanted->size;
   (void)device;
-  if (wanted->flags || wanted->export_kind)
-    return FAIL(KD_UNIMPLEMENTED, "the CPU's memory can't be exported");
+  if (wanted->flags)
+    return FAIL(KD_UNIMPLEMENTED, "allocation flags 0x%x", wanted->flags);
+  if (wanted->export_kind)
+    return cpu_external_allocate(wanted, out_buffer, out_address);
   void *memory = size > SIZE_MAX - 63
                      ? NULL
                      : aligned_alloc(64, ((size_t)size + 63) & ~(size_t)63);
@@ -225,7 +227,7 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
 
 static void release(kd_device *device, kd_buffer *buffer) {
   (void)device;
-  free(buffer);
+  if (!cpu_external_release(buffer)) free(buffer);
 }
 
 static kd_status copy_in(kd_device *device, kd_stream *stream,
@@ -338,6 +340,7 @@ static const kd_plugin plugin = {
     .device_open = device_open,
     .device_close = device_close,
     .memory = &memory,
+    .external = &cpu_external,
     .regions = &cpu_regions,
     .kernels = cpu_kernels,
     .kernel_count = CPU_KERNEL_COUNT,

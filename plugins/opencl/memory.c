@@ -5,13 +5,29 @@
  * and that `map` gives without a copy. */
 #include "opencl.h"
 
+static kd_status make(kd_device *d, uint32_t space, uint64_t size,
+                      kd_buffer **out_buffer) {
+  cl_int code = CL_SUCCESS;
+  kd_buffer *buffer = ocl_host->allocate(ocl_host, sizeof *buffer, 0);
+  if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
+  *buffer = (kd_buffer){.size = size};
+  buffer->memory = cl.CreateBuffer(
+      d->context, CL_MEM_READ_WRITE | (space ? CL_MEM_ALLOC_HOST_PTR : 0),
+      (size_t)size, NULL, &code);
+  if (!buffer->memory) {
+    ocl_host->release(ocl_host, buffer);
+    return ocl_failed(code, "clCreateBuffer");
+  }
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
 static kd_status allocate(kd_device *d, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
   uint64_t size = wanted->size;
   uint32_t space = wanted->space;
-  if (wanted->flags || wanted->export_kind)
-    return FAIL(KD_UNIMPLEMENTED, "memory of OpenCL can't be exported");
-  cl_int code = CL_SUCCESS;
+  if (wanted->flags)
+    return FAIL(KD_UNIMPLEMENTED, "allocation flags 0x%x", wanted->flags);
   uint64_t used = atomic_load(&d->used);
   if (used > d->global_size) used = d->global_size; /* two at once */
   if (size > d->max_buffer || size > d->global_size - used)
@@ -21,16 +37,13 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
         " one buffer",
         (unsigned long long)size, (unsigned long long)(d->global_size - used),
         (unsigned long long)d->global_size, (unsigned long long)d->max_buffer);
-  kd_buffer *buffer = ocl_host->allocate(ocl_host, sizeof *buffer, 0);
-  if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
-  *buffer = (kd_buffer){.size = size, .visible = space != 0 || d->unified};
-  buffer->memory = cl.CreateBuffer(
-      d->context, CL_MEM_READ_WRITE | (space ? CL_MEM_ALLOC_HOST_PTR : 0),
-      (size_t)size, NULL, &code);
-  if (!buffer->memory) {
-    ocl_host->release(ocl_host, buffer);
-    return ocl_failed(code, "clCreateBuffer");
-  }
+  kd_buffer *buffer = NULL;
+  kd_status status =
+      wanted->export_kind
+          ? ocl_allocate_exported(d, size, wanted->export_kind, &buffer)
+          : make(d, space, size, &buffer);
+  if (status != KD_OK) return status;
+  buffer->visible = space != 0 || d->unified;
   atomic_fetch_add(&d->used, size);
   atomic_fetch_add(&d->buffers, 1);
   *out_buffer = buffer;
@@ -45,6 +58,7 @@ static void release(kd_device *d, kd_buffer *buffer) {
   }
   atomic_fetch_add(&d->generation, 1); /* its address may come again */
   cl.ReleaseMemObject(buffer->memory);
+  shared_end(&buffer->shared);
   ocl_host->release(ocl_host, buffer);
 }
 
@@ -81,49 +95,6 @@ static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
   out->buffers = atomic_load(&d->buffers);
   return KD_OK;
 }
-
-/* ---- memory of others ------------------------------------------------------------------ */
-
-/* Host memory, to be read: what shares it with the host reads it where it lies. */
-static kd_status import_memory(kd_device *d, const kd_external *from,
-                               kd_buffer **out_buffer, void **out_address) {
-  cl_int code = CL_SUCCESS;
-  void *at = (char *)(uintptr_t)from->handle + from->offset;
-  if (from->kind != KD_EXTERNAL_HOST_POINTER || from->access != KD_READ ||
-      !d->unified || (uintptr_t)at % d->alignment || !from->size ||
-      d->families.script) /* a script has all data, by their copies */
-    return FAIL(KD_UNIMPLEMENTED,
-                "only host memory to be read is taken, at a multiple of %u, by"
-                " devices that share it",
-                d->alignment);
-  kd_buffer *buffer = ocl_host->allocate(ocl_host, sizeof *buffer, 0);
-  if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
-  *buffer = (kd_buffer){.size = from->size, .imported = true};
-  buffer->memory =
-      cl.CreateBuffer(d->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR,
-                      (size_t)from->size, at, &code);
-  if (!buffer->memory) {
-    ocl_host->release(ocl_host, buffer);
-    return ocl_failed(code, "clCreateBuffer of host memory");
-  }
-  *out_buffer = buffer;
-  *out_address = NULL;
-  return KD_OK;
-}
-
-static kd_status export_memory(kd_device *d, kd_buffer *buffer,
-                               kd_external *out_memory) {
-  (void)d;
-  (void)buffer;
-  (void)out_memory;
-  return FAIL(KD_UNIMPLEMENTED, "OpenCL's memory can't be exported");
-}
-
-const kd_external_table ocl_external = {
-    .struct_size = sizeof(kd_external_table),
-    .import_memory = import_memory,
-    .export_memory = export_memory,
-};
 
 const kd_memory_table ocl_memory = {
     .struct_size = sizeof(kd_memory_table),

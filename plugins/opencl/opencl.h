@@ -11,6 +11,7 @@
 #include "api.h"
 #include "families/instance.h"
 #include "families/programs.h"
+#include "shared.h"
 
 extern const kd_host *ocl_host; /* from open to close */
 
@@ -103,10 +104,16 @@ struct kd_buffer {
   void *mapped;
   bool visible; /* in the host visible space */
   bool imported;
+  bool exported;        /* made for others */
+  shared_memory shared; /* that it is over; none: at is NULL */
 };
 
 extern const kd_memory_table ocl_memory;
 extern const kd_external_table ocl_external;
+
+/* A buffer of memory that can be exported as `kind`. */
+kd_status ocl_allocate_exported(kd_device *device, uint64_t size, uint32_t kind,
+                                kd_buffer **out_buffer);
 
 /* ---- programs and kernels --------------------------------------------------------------- */
 

@@ -38,5 +38,8 @@ const char *vk_api_of(VkInstance instance) {
   if (!find(instance, "vk" #name, &vk.name)) return why;
   VK_OF_INSTANCE(VK_FIND)
 #undef VK_FIND
+#define VK_FIND(name) (void)find(instance, "vk" #name, &vk.name);
+  VK_OPTIONAL(VK_FIND)
+#undef VK_FIND
   return NULL;
 }

@@ -13,7 +13,8 @@
 #define VK_OF_INSTANCE(X) \
   X(DestroyInstance) X(EnumeratePhysicalDevices) \
   X(GetPhysicalDeviceProperties2) X(GetPhysicalDeviceFeatures2) \
-  X(GetPhysicalDeviceMemoryProperties) X(GetPhysicalDeviceQueueFamilyProperties) \
+  X(GetPhysicalDeviceMemoryProperties) \
+  X(GetPhysicalDeviceExternalBufferProperties) X(GetPhysicalDeviceQueueFamilyProperties) \
   X(EnumerateDeviceExtensionProperties) X(CreateDevice) X(DestroyDevice) \
   X(GetDeviceQueue) X(DeviceWaitIdle) X(CreateBuffer) X(DestroyBuffer) \
   X(GetBufferMemoryRequirements) X(AllocateMemory) X(FreeMemory) \
@@ -29,6 +30,10 @@
   X(CreatePipelineLayout) X(DestroyPipelineLayout) X(CreatePipelineCache) \
   X(DestroyPipelineCache) X(GetPipelineCacheData) X(CreateComputePipelines) \
   X(DestroyPipeline)
+/* of extensions; NULL where there are none */
+#define VK_OPTIONAL(X) \
+  X(GetMemoryHostPointerPropertiesEXT) X(GetMemoryFdKHR) \
+  X(GetMemoryFdPropertiesKHR)
 /* clang-format on */
 
 typedef struct vk_api {
@@ -36,6 +41,7 @@ typedef struct vk_api {
 #define VK_FIELD(name) PFN_vk##name name;
   VK_GLOBAL(VK_FIELD)
   VK_OF_INSTANCE(VK_FIELD)
+  VK_OPTIONAL(VK_FIELD)
 #undef VK_FIELD
 } vk_api;
 

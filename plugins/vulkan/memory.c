@@ -17,7 +17,7 @@ typedef struct vlk_span { /* free bytes of a block, by offset */
 
 /* ---- blocks ------------------------------------------------------------------------ */
 
-static void block_destroy(kd_device *d, vlk_block *block) {
+void vlk_block_destroy(kd_device *d, vlk_block *block) {
   while (block->spans) {
     vlk_span *next = block->spans->next;
     vlk_host->release(vlk_host, block->spans);
@@ -25,12 +25,55 @@ static void block_destroy(kd_device *d, vlk_block *block) {
   }
   vk.DestroyBuffer(d->device, block->buffer, NULL);
   vk.FreeMemory(d->device, block->memory, NULL); /* unmaps it, too */
+  shared_end(&block->shared);
   vlk_host->release(vlk_host, block);
 }
 
-static kd_status block_bind(kd_device *d, uint32_t space, vlk_block *block) {
+static kd_status bind_memory(kd_device *d, uint32_t type,
+                             const vlk_source *source, vlk_block *block) {
+  const VkExportMemoryAllocateInfo exported = {
+      .sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+      .handleTypes = source->handle};
+  const VkMemoryAllocateFlagsInfo flags = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+      .pNext = source->chain    ? source->chain
+               : source->handle ? &exported
+                                : NULL,
+      .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+  const VkMemoryAllocateInfo memory = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+      .pNext = &flags,
+      .allocationSize = block->held,
+      .memoryTypeIndex = type};
+  VLK_TRY(d, "vkAllocateMemory",
+          vk.AllocateMemory(d->device, &memory, NULL, &block->memory));
+  VLK_TRY(d, "vkBindBufferMemory",
+          vk.BindBufferMemory(d->device, block->buffer, block->memory, 0));
+  return KD_OK;
+}
+
+/* The space's own, or the first that the source can be. */
+static kd_status choose_type(kd_device *d, uint32_t space,
+                             const vlk_source *source, uint32_t fits,
+                             uint32_t *out_type) {
+  *out_type = d->types[space];
+  if (source->types) fits &= source->types;
+  if (fits >> *out_type & 1) return KD_OK;
+  if (!source->types || !fits)
+    return FAIL(source->types ? KD_UNIMPLEMENTED : KD_INTERNAL,
+                "Vulkan: memory type %u takes no buffers", *out_type);
+  *out_type = (uint32_t)__builtin_ctz(fits);
+  return KD_OK;
+}
+
+kd_status vlk_block_bind(kd_device *d, uint32_t space, const vlk_source *source,
+                         vlk_block *block) {
+  const VkExternalMemoryBufferCreateInfo external = {
+      .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+      .handleTypes = source->handle};
   const VkBufferCreateInfo wanted = {
       .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+      .pNext = source->handle ? &external : NULL,
       .size = block->size,
       .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
@@ -40,23 +83,20 @@ static kd_status block_bind(kd_device *d, uint32_t space, vlk_block *block) {
           vk.CreateBuffer(d->device, &wanted, NULL, &block->buffer));
   VkMemoryRequirements needs;
   vk.GetBufferMemoryRequirements(d->device, block->buffer, &needs);
-  if (!(needs.memoryTypeBits >> d->types[space] & 1))
-    return FAIL(KD_INTERNAL, "Vulkan: memory type %u takes no buffers",
-                d->types[space]);
-  const VkMemoryAllocateFlagsInfo flags = {
-      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
-      .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
-  const VkMemoryAllocateInfo memory = {
-      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-      .pNext = &flags,
-      .allocationSize = needs.size,
-      .memoryTypeIndex = d->types[space]};
-  VLK_TRY(d, "vkAllocateMemory",
-          vk.AllocateMemory(d->device, &memory, NULL, &block->memory));
-  VLK_TRY(d, "vkBindBufferMemory",
-          vk.BindBufferMemory(d->device, block->buffer, block->memory, 0));
-  void *mapped = NULL;
-  if (d->mapped[space])
+  uint32_t type = 0;
+  kd_status status = choose_type(d, space, source, needs.memoryTypeBits, &type);
+  block->held = source->chain ? source->size : needs.size;
+  if (status == KD_OK && needs.size > block->held)
+    status =
+        FAIL(KD_UNIMPLEMENTED,
+             "Vulkan: a buffer of %llu bytes needs %llu, and there are"
+             " %llu",
+             (unsigned long long)block->size, (unsigned long long)needs.size,
+             (unsigned long long)block->held);
+  if (status == KD_OK) status = bind_memory(d, type, source, block);
+  if (status != KD_OK) return status;
+  void *mapped = source->host;
+  if (!mapped && d->mapped[space] && type == d->types[space])
     VLK_TRY(
         d, "vkMapMemory",
         vk.MapMemory(d->device, block->memory, 0, VK_WHOLE_SIZE, 0, &mapped));
@@ -70,6 +110,7 @@ static kd_status block_bind(kd_device *d, uint32_t space, vlk_block *block) {
 
 static kd_status block_create(kd_device *d, uint32_t space, uint64_t size,
                               vlk_block **out) {
+  static const vlk_source own = {.handle = 0};
   vlk_block *block = vlk_host->allocate(vlk_host, sizeof *block, 0);
   vlk_span *span = vlk_host->allocate(vlk_host, sizeof *span, 0);
   kd_status status =
@@ -79,8 +120,8 @@ static kd_status block_create(kd_device *d, uint32_t space, uint64_t size,
     *span = (vlk_span){.size = size};
     block->size = size;
     block->spans = span;
-    status = block_bind(d, space, block);
-    if (status != KD_OK) block_destroy(d, block);
+    status = vlk_block_bind(d, space, &own, block);
+    if (status != KD_OK) vlk_block_destroy(d, block);
   } else {
     if (block) vlk_host->release(vlk_host, block);
     if (span) vlk_host->release(vlk_host, span);
@@ -194,7 +235,7 @@ static void drop_empty(kd_device *d, uint32_t space, vlk_block *block) {
   while (*at != block)
     at = &(*at)->next;
   *at = block->next;
-  block_destroy(d, block);
+  vlk_block_destroy(d, block);
 }
 
 void vlk_release(kd_device *d, kd_buffer *buffer) {
@@ -210,7 +251,7 @@ void vlk_memory_end(kd_device *d) {
   for (uint32_t space = 0; space < VLK_SPACES; space++)
     while (d->blocks[space]) {
       vlk_block *next = d->blocks[space]->next;
-      block_destroy(d, d->blocks[space]);
+      vlk_block_destroy(d, d->blocks[space]);
       d->blocks[space] = next;
     }
 }
@@ -221,8 +262,8 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
   uint64_t size = wanted->size;
   uint32_t space = wanted->space;
-  if (wanted->flags || wanted->export_kind)
-    return FAIL(KD_UNIMPLEMENTED, "memory of Vulkan can't be exported");
+  if (wanted->flags)
+    return FAIL(KD_UNIMPLEMENTED, "allocation flags 0x%x", wanted->flags);
   pthread_mutex_lock(&d->memory_lock);
   uint64_t room = d->sizes[space] - d->used[space];
   bool fits = size <= d->max_buffer && size <= room;
@@ -236,7 +277,10 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
                 (unsigned long long)size, (unsigned long long)room,
                 (unsigned long long)d->sizes[space],
                 (unsigned long long)d->max_buffer);
-  kd_status status = vlk_allocate(d, space, size, out_buffer);
+  kd_status status = wanted->export_kind
+                         ? vlk_allocate_exported(
+                               d, space, size, wanted->export_kind, out_buffer)
+                         : vlk_allocate(d, space, size, out_buffer);
   if (status == KD_OK) {
     *out_address = NULL;
     return KD_OK;
@@ -254,11 +298,16 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
 }
 
 static void release(kd_device *d, kd_buffer *buffer) {
-  pthread_mutex_lock(&d->memory_lock);
-  d->used[buffer->space] -= buffer->size;
-  d->buffers[buffer->space]--;
-  pthread_mutex_unlock(&d->memory_lock);
-  vlk_release(d, buffer);
+  if (!buffer->imported) {
+    pthread_mutex_lock(&d->memory_lock);
+    d->used[buffer->space] -= buffer->size;
+    d->buffers[buffer->space]--;
+    pthread_mutex_unlock(&d->memory_lock);
+  }
+  if (buffer->alone)
+    vlk_release_alone(d, buffer);
+  else
+    vlk_release(d, buffer);
 }
 
 /* A call without a stream, where the host reaches the buffer: nothing to order. */

@@ -25,6 +25,7 @@ static struct found {
   uint64_t max_allocation;
   uint64_t pci;
   bool float64, int64, keeps_nan;
+  vlk_reach reach;
 } devices[MOST_DEVICES];
 static uint32_t found_count;
 static bool validates;
@@ -46,6 +47,8 @@ static const struct {
     {VK_ERROR_DEVICE_LOST, "VK_ERROR_DEVICE_LOST", KD_DEVICE_LOST},
     {VK_ERROR_INITIALIZATION_FAILED, "VK_ERROR_INITIALIZATION_FAILED",
      KD_UNAVAILABLE},
+    {VK_ERROR_INVALID_EXTERNAL_HANDLE, "VK_ERROR_INVALID_EXTERNAL_HANDLE",
+     KD_INVALID_ARGUMENT},
     {VK_ERROR_INCOMPATIBLE_DRIVER, "VK_ERROR_INCOMPATIBLE_DRIVER",
      KD_UNAVAILABLE},
     {VK_ERROR_INVALID_SHADER_NV, "VK_ERROR_INVALID_SHADER_NV", KD_INTERNAL},
@@ -174,7 +177,7 @@ static const char *lacks(VkPhysicalDevice physical, struct found *d) {
                                          : NULL;
 }
 
-static bool has_extension(VkPhysicalDevice physical, const char *name) {
+bool vlk_has_extension(VkPhysicalDevice physical, const char *name) {
   VkExtensionProperties list[512];
   uint32_t count = 512;
   VkResult code =
@@ -194,7 +197,8 @@ static void read_properties(struct found *d) {
       .pNext = &v12};
   VkPhysicalDeviceProperties2 all = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &v11};
-  bool on_bus = has_extension(d->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
+  bool on_bus =
+      vlk_has_extension(d->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
   if (on_bus) v12.pNext = &bus;
   vk.GetPhysicalDeviceProperties2(d->physical, &all);
   d->properties = all.properties;
@@ -233,6 +237,7 @@ static uint32_t add_devices(void) {
       continue;
     }
     read_properties(d);
+    vlk_read_reach(d->physical, &d->reach);
     found_count++;
   }
   return count;
@@ -418,9 +423,12 @@ static kd_status create_device(kd_device *d, const struct found *f) {
       .queueFamilyIndex = d->family,
       .queueCount = queues,
       .pQueuePriorities = priorities};
+  const char *names[4];
   const VkDeviceCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
       .pNext = &features,
+      .enabledExtensionCount = vlk_reach_names(&f->reach, names),
+      .ppEnabledExtensionNames = names,
       .queueCreateInfoCount = 1,
       .pQueueCreateInfos = &queue};
   VLK_TRY(d, "vkCreateDevice",
@@ -453,6 +461,8 @@ static void read_facts(kd_device *d, const struct found *f) {
     d->sizes[i] = memory.memoryHeaps[type->heapIndex].size;
   }
   d->max_buffer = f->max_allocation;
+  d->reach = f->reach;
+  d->most_alone = f->properties.limits.maxMemoryAllocationCount / 2;
   d->tick = (double)f->properties.limits.timestampPeriod;
   d->families.dialect = (fam_dialect){
       .float64 = f->float64, .int64 = f->int64, .keeps_nan = f->keeps_nan};
@@ -554,6 +564,7 @@ static const kd_plugin plugin = {
     .run_begin = fam_run_begin,
     .device_status = device_status,
     .memory = &vlk_memory,
+    .external = &vlk_external,
     .regions = &fam_regions,
     .kernels = fam_kernels,
     .kernel_count = FAM_ROW_COUNT,

@@ -10,6 +10,7 @@
 #include "api.h"
 #include "families/instance.h"
 #include "families/programs.h"
+#include "shared.h"
 
 extern const kd_host *vlk_host; /* from open to close */
 
@@ -36,6 +37,8 @@ struct kd_buffer {
   vlk_block *block;
   uint64_t offset, size;
   uint32_t space;
+  bool alone;    /* its block is no other's: not the device's own memory */
+  bool imported; /* and somebody else's, which counts as nobody's here */
 };
 
 struct vlk_block {
@@ -46,7 +49,43 @@ struct vlk_block {
   char *mapped; /* NULL: not visible to the host */
   struct vlk_span *spans;
   uint32_t live;
+  VkDeviceSize held;    /* bytes of its memory */
+  shared_memory shared; /* that it is, of a file; none: at is NULL */
+  uint32_t exported;    /* KD_EXTERNAL_* that it was made for, or 0 */
 };
+
+/* Where a block's memory comes from, or who else is to have it. */
+typedef struct vlk_source {
+  VkExternalMemoryHandleTypeFlags handle; /* 0: the device's own, as ever */
+  const void *chain; /* of VkMemoryAllocateInfo: it is imported */
+  uint32_t types;    /* bits of the memory types it may be of */
+  uint64_t size;     /* bytes of what is imported */
+  char *host;        /* the host memory that it is, or NULL */
+} vlk_source;
+
+/* Fills what a block's memory is; a failure leaves what there is to block_destroy. */
+kd_status vlk_block_bind(kd_device *device, uint32_t space,
+                         const vlk_source *source, vlk_block *block);
+void vlk_block_destroy(kd_device *device, vlk_block *block);
+
+/* Which memory a device shares with others: bits of 1 << KD_EXTERNAL_*. */
+typedef struct vlk_reach {
+  uint32_t kinds;
+  uint64_t alignment;     /* of host memory that it takes, bytes */
+  bool host, fd, dma_buf; /* extensions that there are */
+} vlk_reach;
+void vlk_read_reach(VkPhysicalDevice physical, vlk_reach *reach);
+/* The extensions to be enabled; returns how many. */
+uint32_t vlk_reach_names(const vlk_reach *reach, const char **names);
+bool vlk_has_extension(VkPhysicalDevice physical, const char *name);
+
+extern const kd_external_table vlk_external;
+
+/* As vlk_allocate, of memory that can be exported as `kind`. */
+kd_status vlk_allocate_exported(kd_device *device, uint32_t space,
+                                uint64_t size, uint32_t kind,
+                                kd_buffer **out_buffer);
+void vlk_release_alone(kd_device *device, kd_buffer *buffer);
 
 extern const kd_memory_table vlk_memory;
 
@@ -175,6 +214,9 @@ struct kd_device {
   pthread_mutex_t memory_lock;
   vlk_block *blocks[VLK_SPACES];
   uint64_t used[VLK_SPACES], buffers[VLK_SPACES];
+  vlk_reach reach;
+  _Atomic uint32_t alone; /* blocks that are one buffer's */
+  uint32_t most_alone;
   /* host memory that the device still writes, for copies that read it */
   pthread_mutex_t writes_lock;
   struct vlk_write *writes;

@@ -7,6 +7,7 @@
  *   group.h    what several devices do together
  *   file.h     values in files
  *   dlpack.h   tensors from and to other libraries
+ *   external.h tensors' memory for other processes and devices, and theirs
  *   error.h    statuses and messages
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -16,6 +17,7 @@
 #include <keel/context.h>
 #include <keel/dlpack.h>
 #include <keel/error.h>
+#include <keel/external.h>
 #include <keel/file.h>
 #include <keel/group.h>
 #include <keel/op.h>

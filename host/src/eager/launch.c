@@ -100,8 +100,7 @@ static keel_tensor *forwardable(const keel_binding *binding,
         tensor->buffer->heap == &binding->device->heap &&
         tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
         tensor->type->bytes == type->bytes && tensor->layout == layout &&
-        keel_refs_alone(&tensor->refs) &&
-        keel_refs_alone(&tensor->buffer->refs))
+        keel_refs_alone(&tensor->refs) && keel_buffer_alone(tensor->buffer))
       return tensor;
   }
   return NULL;
@@ -134,7 +133,7 @@ static keel_status make_over(launch *run, uint32_t index, uint32_t input,
                              const keel_type *type, const given *in) {
   keel_tensor *from = in->moved[input], *made = NULL;
   if (from && keel_refs_alone(&from->refs) && from->buffer &&
-      keel_refs_alone(&from->buffer->refs))
+      keel_buffer_alone(from->buffer))
     return keel_tensor_view(from, type, &run->outputs[index]);
   if (!from) from = in->inputs[input];
   KEEL_TRY(make_output(run->binding, index, type, NULL, &made));

@@ -122,7 +122,7 @@ static bool fits(const keel_replay *replay, const recording *r) {
   for (uint32_t i = 0; i < replay->input_count; i++)
     if (!is_same(&r->places[i], &replay->now[i])) return false;
   for (uint32_t i = replay->input_count; i < replay->place_count; i++)
-    if (!keel_refs_alone(&r->places[i].buffer->refs)) return false;
+    if (!keel_buffer_alone(r->places[i].buffer)) return false;
   return true;
 }
 

@@ -415,6 +415,18 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   return KD_OK;
 }
 
+static kd_status export_memory(kd_device *device, kd_buffer *buffer,
+                               kd_external *out_memory) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("kind %u", (unsigned)out_memory->kind);
+  REFUSE(
+      keel_layer_range_good(l, "external.export_memory", device, buffer, 0, 0),
+      "validation refused external.export_memory");
+  CALL(l, "external.export_memory",
+       l->external.export_memory(device, buffer, out_memory));
+  return KD_OK;
+}
+
 /* ---- layouts ---------------------------------------------------------------------- */
 
 static bool is_laid_good(const layer *l, const char *slot, kd_device *device,
@@ -487,5 +499,6 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
   PUT(external, import_memory, import_memory);
   PUT(layouts, from_rows, from_rows);
   PUT(layouts, to_rows, to_rows);
+  PUT(external, export_memory, export_memory);
 #undef PUT
 }

@@ -6,6 +6,7 @@
 #include "memory/copy.h"
 
 #include "context.h"
+#include "memory/external.h"
 #include "memory/lost.h"
 #include "memory/mapped.h"
 #include "memory/room.h"
@@ -243,6 +244,8 @@ keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
     }
     if (status != KD_UNIMPLEMENTED) return status;
   }
+  keel_status status = keel_external_share(tensor, device, out_tensor);
+  if (status != KD_UNIMPLEMENTED) return status;
   return keel_copy_to(tensor, device, out_tensor);
 }
 

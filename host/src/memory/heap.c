@@ -99,6 +99,10 @@ void keel_heap_trim_all(keel_context *context) {
     keel_heap_trim(&context->devices[i]->heap);
 }
 
+static uint32_t kind_of(const keel_heap *heap) {
+  return atomic_load_explicit(&heap->export_kind, memory_order_relaxed);
+}
+
 static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
   keel_device *device = heap->device;
   if (!device) {
@@ -108,7 +112,8 @@ static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
   }
   keel_hush();
   const kd_allocation wanted = {.struct_size = sizeof wanted,
-                                .size = buffer->size};
+                                .size = buffer->size,
+                                .export_kind = buffer->export_kind};
   kd_status status = device->plugin->memory.allocate(
       device->handle, &wanted, &buffer->handle, &buffer->address);
   if (status == KD_OK) {
@@ -154,8 +159,18 @@ static keel_status say_what_is_left(keel_device *device) {
   return KD_OUT_OF_MEMORY;
 }
 
+/* What can be made no more to be exported, where that need not be, is made as ever. */
+static keel_status allocate_any(keel_heap *heap, keel_buffer *buffer,
+                                bool must) {
+  keel_status status = allocate(heap, buffer);
+  if (status != KD_UNIMPLEMENTED || must || !buffer->export_kind) return status;
+  buffer->export_kind = 0;
+  return allocate(heap, buffer);
+}
+
+/* kind: that it must be exported as, in no pool; 0: as the heap is set. */
 static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
-                        keel_buffer **out_buffer) {
+                        uint32_t kind, keel_buffer **out_buffer) {
   keel_context *context = heap->context;
   if (!reserve(context, size)) {
     if (!keel_lists.no_wait) keel_heap_trim_all(context);
@@ -173,13 +188,16 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
     buffer->heap = heap;
     buffer->class = class;
     buffer->size = size;
-    status = allocate(heap, buffer);
+    buffer->export_kind = kind                         ? kind
+                          : class < KEEL_SMALL_CLASSES ? 0
+                                                       : kind_of(heap);
+    status = allocate_any(heap, buffer, kind != 0);
     if (status == KD_OUT_OF_MEMORY && !keel_lists.no_wait) {
       /* what is kept for reuse, by this host, then by the plugin */
       keel_heap_trim(heap);
       if (heap->device && heap->device->plugin->memory.trim)
         heap->device->plugin->memory.trim(heap->device->handle);
-      status = allocate(heap, buffer);
+      status = allocate_any(heap, buffer, kind != 0);
     }
   }
   if (status != KD_OK) {
@@ -223,11 +241,24 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
   uint32_t class = class_of(size, &rounded);
   KEEL_TRY(keel_device_enter(heap->device));
   keel_buffer *buffer = take_pooled(heap, class);
-  keel_status status = buffer ? KD_OK : grow(heap, rounded, class, &buffer);
+  keel_status status = buffer ? KD_OK : grow(heap, rounded, class, 0, &buffer);
   keel_lost_leave(heap->device);
   if (status != KD_OK) return status;
   keel_refs_init(&buffer->refs);
   *out_buffer = buffer;
+  return KD_OK;
+}
+
+keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
+                                    uint32_t kind, keel_buffer **out_buffer) {
+  uint64_t rounded = 0;
+  uint32_t class = class_of(size, &rounded);
+  KEEL_TRY(keel_device_enter(heap->device));
+  keel_status status = grow(heap, size, class, kind, out_buffer);
+  keel_lost_leave(heap->device);
+  if (status != KD_OK) return status;
+  keel_refs_init(&(*out_buffer)->refs);
+  atomic_init(&(*out_buffer)->exported, true);
   return KD_OK;
 }
 
@@ -269,7 +300,7 @@ static void end_import(keel_buffer *buffer) {
   /* release: the device is closed after that */
   atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
   keel_lost_leave(device);
-  keel_buffer_release(buffer->owner);
+  if (buffer->owner) keel_buffer_release(buffer->owner);
   free(buffer);
 }
 
@@ -328,6 +359,10 @@ static void pool(keel_buffer *buffer) {
     give_back(buffer);
     return;
   }
+  if (buffer->export_kind != kind_of(heap)) { /* it was set anew */
+    give_back(buffer);
+    return;
+  }
   uint64_t pooled = atomic_fetch_add_explicit(
       &heap->context->pooled, buffer->size, memory_order_relaxed);
   if (pooled + buffer->size > heap->context->pool_limit) {
@@ -358,7 +393,9 @@ void keel_buffer_free(keel_buffer *buffer) {
     end_special(buffer);
     return;
   }
-  if (keel_lost_enter(device))
+  bool lost = keel_lost_enter(device);
+  /* relaxed: the count orders it */
+  if (lost || atomic_load_explicit(&buffer->exported, memory_order_relaxed))
     give_back(buffer); /* nobody takes it again */
   else
     pool(buffer);

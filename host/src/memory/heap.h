@@ -25,7 +25,10 @@ typedef struct keel_buffer {
   struct keel_buffer *next;
   void (*done)(void *context); /* of memory that is somebody else's */
   void *done_context;
-  struct keel_buffer *owner; /* of what was imported, or is mapped */
+  struct keel_buffer *owner; /* of what was imported, or is mapped; or NULL */
+  uint32_t export_kind; /* KD_EXTERNAL_* that it can be exported as, or 0 */
+  atomic_bool
+      exported;  /* somebody else reads it: no other value may lie here */
   void *mapped;  /* a device's: where the host reads it; and by how many */
   uint32_t maps; /* mappings. Under the device's lock for them */
 } keel_buffer;
@@ -44,6 +47,7 @@ struct keel_heap {
   _Atomic(keel_buffer *) lists[KEEL_HEAP_CLASSES];
   _Atomic uint64_t pieces; /* a device's: taken from it, not yet given back */
   _Atomic uint64_t bytes;  /* of those; a sum to be shown, relaxed */
+  atomic_uint export_kind; /* of large buffers from now on, or 0; relaxed */
 };
 
 keel_status keel_heap_init(keel_heap *heap, keel_context *context,
@@ -57,6 +61,10 @@ void keel_heap_drain(keel_heap *heap);
 /* Takes at least `size` bytes (0 is taken as 1), not initialised. */
 keel_status keel_heap_take(keel_heap *heap, uint64_t size,
                            keel_buffer **out_buffer);
+
+/* The same of memory that a device can export as `kind`, and that is no pool's. */
+keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
+                                    uint32_t kind, keel_buffer **out_buffer);
 
 /* A buffer of host memory that is somebody else's. */
 keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
@@ -81,6 +89,13 @@ void keel_buffer_free(keel_buffer *buffer);
  * buffer. */
 static inline bool keel_buffer_lent(const keel_buffer *buffer) {
   return buffer && buffer->class == KEEL_UNPOOLED && !buffer->done;
+}
+
+/* Whether nobody else has it, of this context or by a descriptor: it may be overwritten. */
+static inline bool keel_buffer_alone(const keel_buffer *buffer) {
+  /* relaxed: the count orders it */
+  return keel_refs_alone(&buffer->refs) &&
+         !atomic_load_explicit(&buffer->exported, memory_order_relaxed);
 }
 
 static inline keel_buffer *keel_buffer_retain(keel_buffer *buffer) {
