@@ -49,10 +49,10 @@
 #define REDUCTION(name) REDUCTION_OF(name, N)
 
 /* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
-#define BLOCKED(space, name, kind, forward, ...)                               \
+#define BLOCKED(space, name, kind, forward, ...)                          \
   {                                                                       \
     .struct_size = sizeof(kd_kernel_def),                                 \
-    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,       \
+    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
     .input_types = {F32}, .inplace = forward, .priority = 1,              \
     .supports = cpu_supports_##kind, .create = cpu_create_##kind,         \
     .workspace = cpu_blocked_workspace,                                   \
