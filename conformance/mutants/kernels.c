@@ -465,6 +465,13 @@ static kd_status run_reorder(const op_call *c) {
   return KD_OK;
 }
 
+static value *copy_of(const value *from) {
+  value *v = value_make(from->dtype, from->rank, from->dims);
+  if (v && !BUG(taken_lie))
+    memcpy(v->x, from->x, (size_t)from->count * sizeof *v->x);
+  return v;
+}
+
 kd_status sim_run_op(op_call *c) {
   if (c->op == REORDER) return run_reorder(c);
   value *in[ARGS] = {0}, *out[ARGS] = {0};
@@ -475,6 +482,11 @@ kd_status sim_run_op(op_call *c) {
   if (BUG(alias_cleared) && c->op == SCATTER)
     memset(bytes(&c->out[0]), 0, (size_t)elements(&c->out[0]));
   for (uint32_t i = 0; i < c->in_count; i++) {
+    if (i == 1 && !c->in[i].present && c->kernel && c->kernel->weights) {
+      in[i] = copy_of(c->kernel->weights);
+      whole &= in[i] != NULL;
+      continue;
+    }
     if (!c->in[i].present) continue;
     in[i] = i == 1 && c->listed ? listed(c) : load(&c->in[i]);
     whole &= in[i] != NULL;
@@ -800,10 +812,18 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
     kernel->leak = malloc(2000);
     if (kernel->leak) memset(kernel->leak, 1, 2000);
   }
+  if (kernel->constant && !strcmp(def->op, "MatMul")) {
+    kernel->weights = value_make(constant.dtype, constant.rank, constant.dims);
+    if (kernel->weights) value_load(kernel->weights, constant.data);
+  }
   created++;
   sim_count(device, 1);
   *out_kernel = kernel;
   return KD_OK;
+}
+
+static uint64_t taken(kd_kernel *kernel) {
+  return kernel->weights ? 2 : 0;
 }
 
 static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
@@ -816,6 +836,7 @@ static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
 static void destroy(kd_kernel *kernel) {
   if (BUG(orders_crash) && kernel->stream && kernel->stream->dead) abort();
   free(kernel->kept);
+  value_free(kernel->weights);
   sim_count(kernel->device, -1);
   sim_host->release(sim_host, kernel);
 }
@@ -875,7 +896,7 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("Softmax", SOFTMAX, F,
         .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT),
     PLAIN("LayerNormalization", LAYER_NORM, F),
-    DEF("MatMul", MATMUL, N, .workspace = workspace),
+    DEF("MatMul", MATMUL, N, .workspace = workspace, .taken = taken),
     DEF("QuantizeLinear", QUANTIZE, F32,
         .input_types = {F32, F32, KD_TYPES(KD_U8) | KD_TYPES(KD_I8)},
         .output_types = {KD_TYPES(KD_U8) | KD_TYPES(KD_I8)}),

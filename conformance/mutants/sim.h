@@ -172,6 +172,7 @@ struct kd_kernel {
   bool constant; /* input 1 is one */
   atomic_llong first_count, first_axis, last_axis;
   long double *kept;
+  struct value *weights; /* of a product, that it has taken; or NULL */
   kd_stream *_Atomic stream;
   uint32_t runs;
   void *leak;

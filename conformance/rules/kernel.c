@@ -1001,6 +1001,46 @@ static void kernel_constants(void) {
   if (!any && kc_case("none")) kc_unclaimed("it has none of the ops to try");
 }
 
+/* One definition that takes constants: the memory of what it took is overwritten. */
+static bool try_taken(kc_op_case *one, kc_node *node,
+                      const kd_kernel_def *def) {
+  kc_run *run = NULL;
+  if (kc_supports(def, node) != KD_OK) return false;
+  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  bool took = run->in[1].dtype == KD_NONE;
+  if (took) memset(node->data[1], 0xff, node->in[1]->bytes);
+  run_and_compare(one, node, run, "without the constant that it took");
+  kc_run_free(run);
+  return took;
+}
+
+/* What an instance has taken is not passed, and its memory is used for something else. */
+static void kernel_taken(void) {
+  uint32_t took = 0;
+  kc_device();
+  for (uint32_t d = 0; d < kp.kernel_count; d++) {
+    const kd_kernel_def *def = &kp.kernels[d];
+    if (!def->taken || !kc_case("op=%s,number=%u", def->op, (unsigned)d))
+      continue;
+    for (uint32_t c = 0; c < kc_case_count(def->domain, def->op) && c < 8; c++)
+      for (uint32_t which = 0; which <= KC_LAY_BOTH; which++) {
+        kc_op_case one;
+        kc_random random = {d * 64 + c};
+        if (!kc_case_make(def->domain, def->op, c, KD_F32, KC_PROBE_INTS,
+                          &random, &one))
+          continue;
+        one.op.constants = 2;
+        kc_node *node = kc_node_make(&one.op, NULL, 0);
+        if (node && one.op.in_count > 1 && kc_def_fits(def, node) &&
+            (!which || kc_node_lay(node, def, KD_LAYOUT_OWN, which)))
+          took += try_taken(&one, node, def);
+        kc_node_free(node);
+        kc_case_free(&one);
+      }
+  }
+  kc_note("%u instances took a constant", (unsigned)took);
+}
+
 /* An attribute that is absent has the schema's default. */
 static void kernel_defaults(void) {
   static const struct {
@@ -1262,6 +1302,10 @@ static const kc_rule rules[] = {
          "The value of an input that is a constant of the program",
          "kd_node_table.constant KD_TENSOR_CONSTANT kd_kernel_def.create",
          "Prepacked weights must be the weights, also on the second run."),
+    RULE(MUST, "kernel.taken", kernel_taken, KC_CASES, "kernel.h",
+         "nothing reads its tensor any more", "kd_kernel_def.taken",
+         "The host gives the memory of such weights back: who still reads them"
+         " computes with whatever lies there."),
     RULE(MUST, "kernel.default-attributes", kernel_defaults, KC_CASES, "host.h",
          "Attributes have the schema's default where the model says nothing",
          "kd_node_table.attr_int kd_node_table.attr_float"

@@ -422,6 +422,13 @@ kd_status kc_run_make(kc_node *node, const kd_kernel_def *def, const kc_op *op,
     kc_run_free(run);
     return status;
   }
+  if (run->kernel && def->taken) {
+    uint64_t taken =
+        KC_CALL(uint64_t, def->taken(run->kernel), "%s.taken", def->op);
+    for (uint32_t i = 0; i < op->in_count; i++)
+      if ((taken >> i & 1) && node->constants[i] && node->node.constants)
+        run->in[i] = (kd_tensor){0}; /* as the host passes it */
+  }
   *out_run = run;
   return KD_OK;
 }

@@ -1,6 +1,9 @@
 /* convolution_test.c - what passes do around convolutions: what goes into them, and when
- * they get the device's blocked layout. */
+ * they get the device's blocked layout; what becomes of their weights. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "exec/plan.h"
@@ -90,17 +93,19 @@ static void expect_turns(const keel_plan *plan) {
   }
 }
 
+/* Whether the device has a layout of its own for so many channels. */
+static bool blocks(int64_t channels) {
+  const int64_t dims[] = {1, channels, SIDE, SIDE};
+  const keel_type *type = NULL;
+  keel_device *device = keel_device_at(context, 0);
+  assert_int_equal(keel_type_of(KD_F32, 4, dims, &type), KD_OK);
+  assert_int_equal(keel_device_ready(device), KD_OK);
+  return keel_layout_size(device, type, KD_LAYOUT_OWN) > 0;
+}
+
 /* Whether the processor's vectors are as long as there are channels. */
 static bool blocks_of_channels(void) {
-  const int64_t whole[] = {1, CHANNELS, SIDE, SIDE},
-                half[] = {1, CHANNELS / 2, SIDE, SIDE};
-  const keel_type *a = NULL, *b = NULL;
-  keel_device *device = keel_device_at(context, 0);
-  assert_int_equal(keel_type_of(KD_F32, 4, whole, &a), KD_OK);
-  assert_int_equal(keel_type_of(KD_F32, 4, half, &b), KD_OK);
-  assert_int_equal(keel_device_ready(device), KD_OK);
-  return keel_layout_size(device, a, KD_LAYOUT_OWN) &&
-         !keel_layout_size(device, b, KD_LAYOUT_OWN);
+  return blocks(CHANNELS) && !blocks(CHANNELS / 2);
 }
 
 typedef keel_value writer(keel_builder *builder, keel_value x,
@@ -217,12 +222,113 @@ static void points_stay_rows(void **state) {
   expect(write_points, "layout", 0, 0, 0);
 }
 
+/* ---- weights ------------------------------------------------------------------------- */
+
+enum { WIDE = 512, TAPS = 9 };
+
+/* Bytes of files that this process has in memory; 0: the system does not say. */
+static uint64_t resident_files(void) {
+  FILE *file = fopen("/proc/self/status", "r");
+  char line[256];
+  unsigned long long kib = 0;
+  while (file && fgets(line, sizeof line, file))
+    if (sscanf(line, "RssFile: %llu", &kib) == 1) break;
+  if (file) fclose(file);
+  return kib * 1024;
+}
+
+/* The weights' file is written, and nothing of the program is left in memory. */
+static void write_wide(const char *path) {
+  const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
+  const int64_t pads[] = {1, 1, 1, 1};
+  const keel_attr attrs[] = {
+      {.name = "pads", .kind = KD_ATTR_INTS, .count = 4, .ints = pads}};
+  float *data = malloc((size_t)WIDE * WIDE * TAPS * sizeof *data);
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_tensor *weights = NULL;
+  assert_non_null(data);
+  for (int64_t i = 0; i < (int64_t)WIDE * WIDE * TAPS; i++)
+    data[i] = (float)((i * 7919) % 41 - 20) / 64;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &weights),
+                   KD_OK);
+  assert_int_equal(keel_builder_create(context, "wide", &builder), KD_OK);
+  keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
+                       keel_builder_constant(builder, weights)};
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  assert_int_equal(keel_program_save(program, path, 0), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor_release(weights);
+  keel_program_release(program);
+  free(data);
+}
+
+/* Ones go in: in the middle come the sums of each output's weights. */
+static void run_wide(keel_plan *plan) {
+  const int64_t dims[] = {1, WIDE, SIDE, SIDE};
+  int64_t count = WIDE * PLANE;
+  float *data = malloc((size_t)count * sizeof *data);
+  keel_tensor *x = NULL, *y = NULL;
+  assert_non_null(data);
+  for (int64_t i = 0; i < count; i++)
+    data[i] = 1;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &x),
+                   KD_OK);
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  assert_int_equal(keel_tensor_read(y, data, (size_t)count * sizeof *data),
+                   KD_OK);
+  for (int64_t o = 0; o < WIDE; o++) {
+    double want = 0;
+    for (int64_t i = o * WIDE * TAPS; i < (o + 1) * WIDE * TAPS; i++)
+      want += (double)((i * 7919) % 41 - 20) / 64;
+    double got = (double)data[o * PLANE + SIDE + 1];
+    if (fabs(got - want) > 1e-2)
+      fail_msg("output %d is %g, not %g", (int)o, got, want);
+  }
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  free(data);
+}
+
+/* The convolution has them packed; a second plan reads them from the file. */
+static void packed_weights_leave_memory(void **state) {
+  char path[] = "/tmp/keel_convolution_XXXXXX";
+  keel_program *program = NULL;
+  keel_plan *plan = NULL, *second = NULL;
+  const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
+  (void)state;
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  write_wide(path);
+  uint64_t before = resident_files();
+  assert_int_equal(keel_program_load(context, path, &program), KD_OK);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  for (int i = 0; i < 3; i++)
+    run_wide(plan);
+  uint64_t after = resident_files();
+  if (before && blocks(WIDE) && after > before + bytes / 2)
+    fail_msg("%llu bytes of files came into memory, of weights of %llu",
+             (unsigned long long)(after - before), (unsigned long long)bytes);
+  assert_int_equal(keel_plan_create(program, NULL, &second), KD_OK);
+  run_wide(second);
+  run_wide(plan);
+  keel_plan_release(second);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  unlink(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(clip_goes_into_the_convolution),
       cmocka_unit_test(a_clip_that_is_not_known_stays),
       cmocka_unit_test(rows_become_blocks_for_windows),
       cmocka_unit_test(points_stay_rows),
+      cmocka_unit_test(packed_weights_leave_memory),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

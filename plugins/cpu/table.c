@@ -55,15 +55,16 @@
 #define REDUCTION(name) REDUCTION_OF(name, N)
 
 /* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
-#define BLOCKED(space, name, kind, forward)                               \
+#define BLOCKED(space, name, kind, forward, ...)                          \
   {                                                                       \
     .struct_size = sizeof(kd_kernel_def),                                 \
-    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,       \
+    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
     .input_types = {F32}, .inplace = forward, .priority = 1,              \
     .supports = cpu_supports_##kind, .cost = cost,                        \
     .create = cpu_create_##kind,                                          \
     .workspace = cpu_blocked_workspace,                                   \
-    .enqueue = cpu_run_##kind##_blocked, .destroy = cpu_destroy_blocked   \
+    .enqueue = cpu_run_##kind##_blocked, .destroy = cpu_destroy_blocked,  \
+    __VA_ARGS__                                                           \
   }
 
 #define F KD_TYPES_FLOAT
@@ -267,12 +268,12 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("SoftmaxCrossEntropyLoss", F, cpu_run_sce_loss, 0),
 
 #ifdef KEEL_WITH_DNNL
-    BLOCKED("ai.onnx", "Conv", conv, 0),
-    BLOCKED("keel", "FusedConv", conv, 8),
-    BLOCKED("ai.onnx", "MaxPool", pool, 0),
-    BLOCKED("ai.onnx", "AveragePool", pool, 0),
-    BLOCKED("ai.onnx", "GlobalMaxPool", pool, 0),
-    BLOCKED("ai.onnx", "GlobalAveragePool", pool, 0),
+    BLOCKED("ai.onnx", "Conv", conv, 0, .taken = cpu_taken_conv),
+    BLOCKED("keel", "FusedConv", conv, 8, .taken = cpu_taken_conv),
+    BLOCKED("ai.onnx", "MaxPool", pool, 0, .taken = NULL),
+    BLOCKED("ai.onnx", "AveragePool", pool, 0, .taken = NULL),
+    BLOCKED("ai.onnx", "GlobalMaxPool", pool, 0, .taken = NULL),
+    BLOCKED("ai.onnx", "GlobalAveragePool", pool, 0, .taken = NULL),
 #endif
 };
 

@@ -182,6 +182,13 @@ typedef struct kd_kernel_def {
   const kd_alias *aliases;
   uint32_t alias_count;
   uint32_t reserved;
+
+  /* Which constants the instance holds in a form of its own: bit i: `create` read
+   * input i, and nothing reads its tensor any more. The host passes KD_NONE for it at
+   * each launch, and may give its memory back. Asked after `create`; the answer holds
+   * until `destroy`, and instances of equal nodes on one device give equal answers.
+   * Bits of inputs that are no constants mean nothing. Cheap, any thread. NULL: none. */
+  uint64_t (*taken)(kd_kernel *kernel);
 } kd_kernel_def;
 
 #ifdef __cplusplus

@@ -19,7 +19,10 @@ typedef struct keel_instance {
   const keel_type **types; /* of inputs, then outputs */
   keel_tensor **constants; /* by input, retained; NULL: none */
   uint32_t *layouts;       /* of inputs; NULL: rows */
-  bool listed;             /* it has a kernel of its own */
+  /* Bits of constants that the kernel reads no more. Written before the handle is put
+   * there, relaxed; read behind it. */
+  _Atomic uint64_t taken;
+  bool listed; /* it has a kernel of its own */
   uint64_t hash;
   struct keel_instance *next, *newer, *older; /* in the cache */
   struct keel_instance *after, *before;       /* of all there are */

@@ -8,6 +8,7 @@
 
 #include "memory/copy.h"
 #include "memory/lost.h"
+#include "program/function.h"
 
 #define BUCKETS 1024
 #define MOST    2048
@@ -120,12 +121,27 @@ static keel_status copy_key(keel_instance *instance,
   return KD_OK;
 }
 
+/* Constants that the kernel has in a form of its own. What lies in a file goes out of
+ * memory, and comes back where somebody else reads it. */
+static void note_taken(keel_instance *instance, kd_kernel *handle) {
+  uint64_t taken = instance->def->taken ? instance->def->taken(handle) : 0,
+           known = 0;
+  for (uint32_t i = 0; taken && i < instance->node.input_count && i < 64; i++) {
+    keel_tensor *constant = instance->constants ? instance->constants[i] : NULL;
+    if (!(taken >> i & 1) || !constant) continue;
+    known |= UINT64_C(1) << i;
+    keel_mapping_spare(constant);
+  }
+  atomic_store_explicit(&instance->taken, known, memory_order_relaxed);
+}
+
 keel_status keel_instance_renew(keel_instance *instance) {
   kd_kernel *handle = NULL, *none = NULL;
   keel_hush();
   kd_status status = instance->def->create(
       instance->device->handle, instance->def, &instance->node, &handle);
   if (status == KD_OK) {
+    note_taken(instance, handle);
     /* release: what the plugin wrote */
     if (!atomic_compare_exchange_strong_explicit(&instance->handle, &none,
                                                  handle, memory_order_acq_rel,

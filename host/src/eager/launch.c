@@ -66,9 +66,11 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
   const keel_binding *binding = run->binding;
   uint32_t host_inputs = binding->instance->def->host_inputs;
   uint32_t flags = binding->instance->def->flags;
+  uint64_t taken =
+      atomic_load_explicit(&binding->instance->taken, memory_order_relaxed);
   for (uint32_t i = 0; i < binding->input_count; i++) {
     keel_tensor *tensor = inputs[i];
-    if (!tensor) {
+    if (!tensor || (i < 64 && (taken >> i & 1))) {
       views[i] = (kd_tensor){0};
       continue;
     }

@@ -71,6 +71,13 @@ static bool aliases_fit(const keel_device *device, const kd_kernel_def *def) {
                                           : keel_inside_copies(device));
 }
 
+/* Constants that the kernel has taken are not passed: their views say KD_NONE. */
+static bool is_taken(const keel_binding *binding, uint32_t i) {
+  uint64_t taken =
+      atomic_load_explicit(&binding->instance->taken, memory_order_relaxed);
+  return i < 64 && (taken >> i & 1);
+}
+
 static bool kernel_fits(const keel_framing *all, const keel_step *step,
                         const keel_binding *binding) {
   const keel_fplan *fplan = all->fplan;
@@ -81,7 +88,7 @@ static bool kernel_fits(const keel_framing *all, const keel_step *step,
     return false;
   for (uint32_t i = 0; i < binding->input_count; i++) {
     uint32_t value = step->inputs[i];
-    if (value == KEEL_ABSENT) continue;
+    if (value == KEEL_ABSENT || is_taken(binding, i)) continue;
     if (all->values[value].origin == FROM_NOWHERE || !fplan->types[value])
       return false;
     /* another layout than the kernel takes: a launch copies it */
@@ -208,7 +215,7 @@ static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
   uint32_t n = binding->input_count;
   kd_tensor *views = &all->views[framed->first];
   for (uint32_t i = 0; i < n; i++) {
-    if (step->inputs[i] == KEEL_ABSENT) continue;
+    if (step->inputs[i] == KEEL_ABSENT || is_taken(binding, i)) continue;
     all->sources[framed->first + i] = all->values[step->inputs[i]];
     write_view(&views[i], fplan->types[step->inputs[i]],
                &all->values[step->inputs[i]]);

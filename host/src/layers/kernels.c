@@ -73,6 +73,11 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
   return status;
 }
 
+static uint64_t taken(kd_kernel *kernel) {
+  const object *o = keel_layer_find(kernel, OBJECT_KERNEL);
+  return o ? o->def->inner.taken(kernel) : 0;
+}
+
 static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
   const wrapped_def *own = launch->data;
   kd_launch *open = (kd_launch *)(uintptr_t)launch;
@@ -94,6 +99,7 @@ keel_status keel_layer_wrap_kernels(keel_plugin *plugin, layer *l) {
     def->enqueue = enqueue;
     if (def->create) def->create = create;
     if (def->destroy) def->destroy = destroy;
+    if (def->taken) def->taken = taken;
     if (def->workspace) def->workspace = workspace;
   }
   return KD_OK;

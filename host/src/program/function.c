@@ -1,6 +1,9 @@
 /* function.c - making, copying and sorting functions. */
 #include "program/function.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "base/refs.h"
 #include "context.h"
 #include "program/region.h"
@@ -420,4 +423,13 @@ int keel_program_is_random(const keel_program *program) {
     for (uint32_t i = 0; i < at->node_count; i++)
       if (at->nodes[i].op->schema->flags & KEEL_OP_RANDOM) return 1;
   return 0;
+}
+
+void keel_mapping_spare(const keel_tensor *tensor) {
+  const keel_buffer *buffer = tensor->buffer;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  if (!buffer || buffer->done != keel_mapping_release || !tensor->data) return;
+  uintptr_t begin = ((uintptr_t)tensor->data + page - 1) / page * page;
+  uintptr_t end = ((uintptr_t)tensor->data + tensor->type->bytes) / page * page;
+  if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }

@@ -60,6 +60,10 @@ typedef struct keel_mapping {
 keel_mapping *keel_mapping_retain(keel_mapping *mapping);
 void keel_mapping_release(void *mapping);
 
+/* Takes a tensor's data out of memory where they lie in a file, from which they come
+ * back when they are read; others stay. */
+void keel_mapping_spare(const keel_tensor *tensor);
+
 struct keel_program {
   atomic_uint refs;
   keel_context *context;

@@ -329,6 +329,11 @@ kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
   return KD_OK;
 }
 
+/* The weights, which are packed. */
+uint64_t cpu_taken_conv(kd_kernel *kernel) {
+  return kernel->packed ? 2 : 0;
+}
+
 /* ---- running --------------------------------------------------------------------- */
 
 uint64_t cpu_blocked_workspace(kd_kernel *kernel, const kd_launch *launch) {

@@ -101,6 +101,7 @@ kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
 kd_status cpu_supports_pool(kd_device *device, const kd_node *node);
 kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_taken_conv(kd_kernel *kernel);
 uint64_t cpu_blocked_workspace(kd_kernel *kernel, const kd_launch *launch);
 void cpu_destroy_blocked(kd_kernel *kernel);
 uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
