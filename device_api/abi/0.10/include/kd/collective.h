@@ -1,7 +1,8 @@
 /* kd/collective.h - work that several devices of one plugin do together.
  *
  * An option. Semantics are MPI's of the same name (MPI 4.0, chapter 6), on
- * device buffers and in stream order. SPDX-License-Identifier: Apache-2.0 */
+ * device buffers and in stream order. What one device sends to another is
+ * kd_peer_table.copy. SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_COLLECTIVE_H
 #define KD_COLLECTIVE_H
 
@@ -13,54 +14,64 @@ extern "C" {
 
 typedef struct kd_group kd_group; /* the plugin's: devices that take part */
 
+/* Kinds of kd_collective. Inputs and outputs of a kind have one dtype. */
+/* Each member's output is the reduction of all inputs; all have one size. The
+ * same bits for every member. */
+#define KD_ALL_REDUCE 0u
+/* Each member's output has all inputs, one behind the other by rank. */
+#define KD_ALL_GATHER 1u
+/* Each member's output is the reduction of its part of all inputs: each input has
+ * one part a member, of equal size, one behind the other by rank. */
+#define KD_REDUCE_SCATTER 2u
+/* Each member's output is the root's input; other inputs are KD_NONE. */
+#define KD_BROADCAST 3u
+
 #define KD_REDUCE_SUM     0u
 #define KD_REDUCE_PRODUCT 1u
 #define KD_REDUCE_MIN     2u
 #define KD_REDUCE_MAX     3u
 
-/* Each member calls the same slots in the same order, from one thread or many;
- * the calls never block. Tensors are packed, of one dtype; `rank` is the
- * member's number in the group. A NULL slot is not supported. */
+/* What all members of a group are to do. The arrays have an element for each
+ * member, by rank. Tensors are packed, row-major, and lie in the member's first
+ * memory space; a member's output is its input's memory, or shares none with it.
+ * Borrowed for the call. */
+typedef struct kd_collective {
+  uint32_t struct_size;      /* sizeof(kd_collective) as the host knew it */
+  uint32_t flags;            /* none yet */
+  uint32_t kind;             /* KD_ALL_REDUCE ... */
+  uint32_t reduction;        /* KD_REDUCE_*, of kinds that reduce */
+  uint32_t root;             /* a rank, of kinds that have one */
+  uint32_t reserved;         /* zero */
+  kd_stream *const *streams; /* of the members' devices; NULL where the plugin
+                                has no streams */
+  const kd_tensor *inputs;
+  const kd_tensor *outputs;
+} kd_collective;
+
+/* What devices do in groups. All of create, destroy and enqueue are needed. Any
+ * thread, one at a time for one group. */
 typedef struct kd_collective_table {
   uint32_t struct_size; /* sizeof(kd_collective_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* Makes a group of open devices, in rank order. Returns KD_OK,
-   * KD_UNIMPLEMENTED (they can't reach each other), KD_OUT_OF_MEMORY. */
+  /* Makes a group of open devices, each once, in rank order. May take long.
+   * Returns KD_OK, KD_UNIMPLEMENTED (they can't reach each other, or what it takes
+   * is not installed), KD_OUT_OF_MEMORY. */
   kd_status (*create)(kd_device *const *devices, uint32_t count,
                       KD_OWNED kd_group **out_group);
 
-  /* Frees a group whose work is done. */
+  /* Frees a group whose work is done, or whose device is lost. */
   void (*destroy)(kd_group *group);
 
-  /* Gives each member the reduction of all members' inputs.
+  /* Enqueues the work of all members, each on its stream: behind what the stream
+   * holds, and the stream goes on when the member's output is there and nobody reads
+   * its input any more. Never blocks where there are streams. If work before it on
+   * one member's stream failed, or a device is lost, it fails on all streams.
    *
-   * reduction  KD_REDUCE_*, of each element
-   * Returns KD_OK, or why nothing was enqueued; so do those below. */
-  kd_status (*all_reduce)(kd_group *group, uint32_t rank, kd_stream *stream,
-                          uint32_t reduction, const kd_tensor *input,
-                          const kd_tensor *output);
-
-  /* Gives each member all members' inputs, one behind the other by rank. */
-  kd_status (*all_gather)(kd_group *group, uint32_t rank, kd_stream *stream,
-                          const kd_tensor *input, const kd_tensor *output);
-
-  /* Reduces all members' inputs, and gives each member the part of its rank. */
-  kd_status (*reduce_scatter)(kd_group *group, uint32_t rank, kd_stream *stream,
-                              uint32_t reduction, const kd_tensor *input,
-                              const kd_tensor *output);
-
-  /* Gives the root's tensor to all members. */
-  kd_status (*broadcast)(kd_group *group, uint32_t rank, kd_stream *stream,
-                         uint32_t root, const kd_tensor *tensor);
-
-  /* Sends a tensor to one member, which calls `receive`. */
-  kd_status (*send)(kd_group *group, uint32_t rank, kd_stream *stream,
-                    uint32_t to, const kd_tensor *tensor);
-
-  /* Receives the tensor that one member sends to this one. */
-  kd_status (*receive)(kd_group *group, uint32_t rank, kd_stream *stream,
-                       uint32_t from, const kd_tensor *tensor);
+   * Returns KD_OK, or why nothing was enqueued: KD_UNIMPLEMENTED (a kind, reduction
+   * or dtype that it does not have; the host does it by copies and kernels),
+   * KD_BUSY (a stream is full). */
+  kd_status (*enqueue)(kd_group *group, const kd_collective *what);
 } kd_collective_table;
 
 #ifdef __cplusplus

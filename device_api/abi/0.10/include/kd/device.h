@@ -64,10 +64,7 @@ typedef struct kd_device_info {
   uint64_t peak_flops_f32; /* operations a second, 0: not known */
   uint64_t bandwidth;      /* of device memory, bytes a second, 0: not known */
 
-  /* Dimension C must be a multiple of this for KD_LAYOUT_CHANNEL_BLOCKED;
-   * 0: the device has no such layout. */
-  uint32_t channel_block;
-
+  uint32_t reserved_facts;
   /* Memory spaces (kd_plugin.space), of which the first is where tensors live by
    * default; 0: one, of which nothing is known. */
   uint32_t space_count;

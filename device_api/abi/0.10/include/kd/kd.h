@@ -13,7 +13,7 @@
  *   level 1  async     stream.h   queues of work and events
  *   level 2  replay    capture.h  record a stream once, launch it often
  *   level 3  compile   region.h   its own compiler on whole parts of a graph
- *   options            profile.h, collective.h, kd_peer_table and
+ *   options            profile.h, collective.h, layout.h, kd_peer_table and
  *                      kd_external_table in memory.h, extensions by name
  *
  *   ops of its own     op.h       arguments, attributes and shapes

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* One run of a kernel. Inputs are only read, but for those that an output was
- * given the memory of. Two inputs may be one buffer. Every element of an output is
+ * given the memory of (kd_kernel_def.inplace, kd_alias). Two inputs may be one buffer. Every element of an output is
  * written. Everything in it is borrowed for the call of `enqueue`;
  * what the device still reads afterwards (dims, say) is copied before. Buffers
  * stay alive until the stream has passed the launch. */
@@ -49,18 +49,23 @@ typedef struct kd_cost {
 /* Outputs come without shape and memory; `enqueue` calls host->set_output. It
  * waits for its own results before it returns. */
 #define KD_KERNEL_DYNAMIC_OUTPUT 0x2u
-/* Inputs may have strides; without it they come packed. */
+/* Inputs of a device may have strides; without it they come packed. */
 #define KD_KERNEL_STRIDED 0x4u
+/* Data of inputs begin at any multiple of their element's size; without it they
+ * are aligned as kd_tensor says. */
+#define KD_KERNEL_ANY_OFFSET 0x2000u
 /* Must not be recorded in a capture. */
 #define KD_KERNEL_NO_CAPTURE 0x8u
 /* `enqueue` may take long on the host: keep it off threads that run others. */
 #define KD_KERNEL_BLOCKING 0x1000000u
-/* Takes KD_LAYOUT_CHANNEL_BLOCKED: inputs have the layout that their kd_type
- * and kd_tensor state, each of its own, and output 0 is to get the one that its
- * kd_type states. Weights and vectors are always row-major. */
-#define KD_KERNEL_BLOCKED_LAYOUT 0x20u
+/* Takes layouts of the plugin's own, those that `supports` takes: inputs have the
+ * layout that their kd_type and kd_tensor state, each of its own, and output 0 is
+ * to get the one that its kd_type states. Constants, what lies in host memory and
+ * further outputs are always row-major. */
+#define KD_KERNEL_OWN_LAYOUT 0x20u
 /* The same for an elementwise kernel, which does not care how elements lie: all
- * inputs then have the output's shape and layout. */
+ * inputs then have the output's shape and layout. Where a layout leaves gaps
+ * between elements, `size` says how far the kernel must reach. */
 #define KD_KERNEL_LAYOUT_AGNOSTIC 0x40u
 
 /* Numerics. Without a flag a kernel is strict: elementwise ops stay within
@@ -80,6 +85,23 @@ typedef struct kd_cost {
 #define KD_KERNEL_FLUSH 0x800u
 /* The same inputs may give other bits (atomics, split sums). */
 #define KD_KERNEL_NONDETERMINISTIC 0x1000u
+
+/* The output always lies where the input does, and the kernel writes only what
+ * changes: where somebody else needs the input, or it lies elsewhere, the host
+ * copies it first, and the launch's input is that copy. */
+#define KD_ALIAS_MUST 0x1u
+
+/* An output that may have the memory of an input, when nobody else needs it: a
+ * cache that is written in place, say. It counts for nodes where both have the
+ * same type. Frozen. */
+typedef struct kd_alias {
+  uint32_t output;
+  uint32_t input; /* less than 32, and not in host memory */
+  uint32_t flags; /* KD_ALIAS_* */
+  uint32_t reserved;
+} kd_alias;
+
+KD_STATIC_ASSERT(sizeof(kd_alias) == 16, "kd_alias is frozen");
 
 #define KD_MAX_TYPED_INPUTS  8u
 #define KD_MAX_TYPED_OUTPUTS 4u
@@ -118,7 +140,7 @@ typedef struct kd_kernel_def {
   uint32_t host_outputs;
 
   /* Bit i: output 0 may take the memory of input i, of equal size, when nobody
-   * else needs it. */
+   * else needs it. `aliases` says so of other outputs, and more. */
   uint32_t inplace;
   int32_t priority;
 
@@ -154,6 +176,19 @@ typedef struct kd_kernel_def {
 
   /* Frees an instance that no enqueued work uses. Never fails. */
   void (*destroy)(kd_kernel *kernel);
+
+  /* Which outputs lie where inputs do; at most one for each output that has
+   * KD_ALIAS_MUST. NULL: what `inplace` says. */
+  const kd_alias *aliases;
+  uint32_t alias_count;
+  uint32_t reserved;
+
+  /* Which constants the instance holds in a form of its own: bit i: `create` read
+   * input i, and nothing reads its tensor any more. The host passes KD_NONE for it at
+   * each launch, and may give its memory back. Asked after `create`; the answer holds
+   * until `destroy`, and instances of equal nodes on one device give equal answers.
+   * Bits of inputs that are no constants mean nothing. Cheap, any thread. NULL: none. */
+  uint64_t (*taken)(kd_kernel *kernel);
 } kd_kernel_def;
 
 #ifdef __cplusplus

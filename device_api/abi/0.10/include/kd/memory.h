@@ -114,6 +114,7 @@ typedef struct kd_memory_table {
 #define KD_EXTERNAL_HOST_POINTER 1u /* a host address */
 #define KD_EXTERNAL_OPAQUE_FD    2u /* a file descriptor that the driver made */
 #define KD_EXTERNAL_DMA_BUF      3u /* a dma-buf's file descriptor */
+#define KD_EXTERNAL_SHARED_FD    4u /* one of memory that mmap maps: a memfd */
 
 /* A piece of memory, as two devices or processes name it to each other. */
 typedef struct kd_external {
@@ -126,13 +127,19 @@ typedef struct kd_external {
   uint32_t reserved;
 } kd_external;
 
-/* Import and export of memory. An option; both slots are needed. Any thread. */
+/* Import and export of memory. An option; either slot may be NULL: it does only
+ * the other. Any thread.
+ *
+ * An opaque descriptor is for devices of the same kd_device_info uuid and driver;
+ * the host tries the other kinds on any device. A shared one is of whole pages
+ * and never gets shorter. */
 typedef struct kd_external_table {
   uint32_t struct_size; /* sizeof(kd_external_table) as the plugin knew it */
   uint32_t reserved;
 
   /* Makes a buffer of memory that somebody else owns, without a copy. A host
-   * pointer stays valid until `release`.
+   * pointer stays valid until `release`; whole pages around it may be reached,
+   * and nothing outside of it changes.
    * Owns     a descriptor is the plugin's where it returns KD_OK, and still the
    * caller's where not.
    * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, address, access or size),

@@ -9,6 +9,7 @@
 #include <kd/device.h>
 #include <kd/host.h>
 #include <kd/kernel.h>
+#include <kd/layout.h>
 #include <kd/memory.h>
 #include <kd/op.h>
 #include <kd/option.h>
@@ -114,13 +115,11 @@ typedef struct kd_plugin {
   const kd_collective_table *collectives;
   const kd_external_table *external;
 
-  /* Says that a run of a program on the device begins, for plugins that batch.
-   * Any thread. `correlation` names the run. May be NULL. */
+  /* Says that a run of a program on the device begins. Any thread. `correlation`
+   * names the program's plan. May be NULL. What a plugin holds back for batching
+   * goes to the device when the host flushes the stream, as it does at the end of
+   * a run. */
   void (*run_begin)(kd_device *device, uint64_t correlation);
-
-  /* Says that nothing more of the run is enqueued: what was held back goes to
-   * the device. May be NULL. */
-  void (*run_end)(kd_device *device, uint64_t correlation);
 
   /* Whether an open device still works. Cheap: the host asks after each failure
    * of a call or of work on the device, from any thread, and believes this
@@ -163,6 +162,8 @@ typedef struct kd_plugin {
    * there are at most 1000). */
   kd_status (*property)(kd_instance *instance, uint32_t device, uint32_t index,
                         kd_property *out_property);
+
+  const kd_layout_table *layouts; /* option: layouts of its own */
 } kd_plugin;
 
 /* The entry function's type and name. The host looks the name up; it carries

@@ -72,8 +72,8 @@ typedef struct kd_region_table {
   uint64_t (*workspace)(kd_region *region, const kd_launch *launch);
 
   /* Runs a region; the rules are kd_kernel_def.enqueue's; launch->node and
-   * launch->data are NULL, tensors are row-major and share no memory with each
-   * other but where they are inputs. */
+   * launch->data are NULL. Tensors are row-major; only inputs share memory, and
+   * outputs with inputs as `aliases` says. */
   kd_status (*enqueue)(kd_region *region, kd_stream *stream,
                        const kd_launch *launch);
 
@@ -97,6 +97,11 @@ typedef struct kd_region_table {
    * KD_OUT_OF_MEMORY. */
   kd_status (*load)(kd_device *device, const kd_compile *what, const void *blob,
                     uint64_t size, KD_OWNED kd_region **out_region);
+
+  /* Which outputs of a region lie where inputs do, as kd_kernel_def.aliases says
+   * it of kernels. The list is valid until `destroy`. NULL: none does.
+   * Returns how many there are. */
+  uint32_t (*aliases)(kd_region *region, const kd_alias **out_aliases);
 } kd_region_table;
 
 #ifdef __cplusplus

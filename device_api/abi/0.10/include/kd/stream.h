@@ -60,6 +60,12 @@ typedef struct kd_stream_table {
    * Returns KD_OK, or the status of the first work that failed since the last
    * synchronize; the stream is usable again unless it was KD_DEVICE_LOST. */
   kd_status (*synchronize)(kd_stream *stream);
+
+  /* Names the copies and fills that are enqueued on the stream from now on: their
+   * profile records carry `correlation`, as launches carry their own. The host calls
+   * it before a copy while it profiles. Never blocks, never fails; NULL: records of
+   * copies carry 0. */
+  void (*tag)(kd_stream *stream, uint64_t correlation);
 } kd_stream_table;
 
 /* What a device does with events. All of create, destroy, record, query and

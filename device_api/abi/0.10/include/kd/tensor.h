@@ -13,14 +13,16 @@ extern "C" {
 
 /* How the elements of a tensor lie.
  *
- * ROW_MAJOR        by `strides`, or packed with the last dimension fastest
- *                  where `strides` is NULL
- * CHANNEL_BLOCKED  dims are N, C, spatial...; elements lie as N, C/b,
- *                  spatial..., b, where b is the device's channel_block and
- *                  divides C. A kernel meets it only where its definition
- *                  says that it takes it. */
-#define KD_LAYOUT_ROW_MAJOR       0u
-#define KD_LAYOUT_CHANNEL_BLOCKED 1u
+ * ROW_MAJOR  by `strides`, or packed with the last dimension fastest where
+ *            `strides` is NULL
+ * OWN        and all numbers from there up: the plugin's own (layout.h). Only the
+ *            device whose memory it is knows how the elements lie, and in how
+ *            many bytes. A kernel meets one only where its definition says that
+ *            it takes them.
+ *
+ * The numbers between are reserved. */
+#define KD_LAYOUT_ROW_MAJOR 0u
+#define KD_LAYOUT_OWN       0x80000000u
 
 /* The data is in host memory: `data` is a host address, `buffer` is NULL. */
 #define KD_TENSOR_HOST 0x1u
@@ -31,9 +33,13 @@ extern "C" {
  * and for those that only have handles. Frozen.
  *
  * All pointers are borrowed for the call that passes the struct. Data of a device
- * begin at a multiple of its first space's alignment, host data at a multiple of
- * their element's size. An absent optional argument has dtype KD_NONE and all
- * else zero. */
+ * begin at a multiple of its first space's alignment, unless the definition has
+ * KD_KERNEL_ANY_OFFSET, host data at a multiple of their element's size. An absent
+ * optional argument has dtype KD_NONE and all else zero.
+ *
+ * Strides are in elements and 0 or more: 0 where all of a dimension is one element
+ * in memory. Only inputs have them, and only where the definition says
+ * KD_KERNEL_STRIDED. `size` is that of the elements, whatever they lie apart. */
 typedef struct kd_tensor {
   kd_buffer *buffer;   /* the plugin's handle; NULL for host memory */
   void *data;          /* address of the first element (buffer's address
