@@ -61,6 +61,7 @@ WITHOUT = {
     "kd_kernel_def.cost": "guesses",
     "kd_kernel_def.create": "calls enqueue with kernel NULL",
     "kd_kernel_def.workspace": "gives none",
+    "kd_kernel_def.taken": "keeps all constants in memory, and passes them",
     "kd_kernel_def.destroy": "refuses the plugin if `create` is there",
     "kd_op_def.infer": "gives each output the shape of the first input",
     "kd_plugin.space": "takes the device to have one space, of which nothing is known",
