@@ -1232,7 +1232,9 @@ static const kc_rule rules[] = {
          " of inputs."),
     RULE(MUST, "kernel.aliases", kernel_aliases, KC_CASES, "kernel.h",
          "An output that may have the memory of an input",
-         "kd_kernel_def.aliases KD_ALIAS_MUST",
+         "kd_kernel_def.aliases kd_kernel_def.alias_count"
+         " kd_kernel_def.reserved KD_ALIAS_MUST kd_alias.output kd_alias.input"
+         " kd_alias.flags kd_alias.reserved",
          "A kernel that clears its output first, or reads the input late, finds"
          " its own results there."),
     RULE(MUST, "kernel.alias-inputs", kernel_alias, KC_CASES, "kernel.h",

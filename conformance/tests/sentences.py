@@ -35,6 +35,9 @@ EXTRA = {
 
 # sentences that bind the host, or only say what a word means
 HOST = [
+    ("kernel.h", "The output always lies where the input does"),
+    ("region.h", "only inputs share memory"),
+    ("tensor.h", "Only inputs have them"),
     ("base.h", "Marks a result"), ("base.h", "never crosses the ABI"),
     ("base.h", "the other side holds"),
     ("help.h", "kd/help.h"), ("host.h", "never blocks;"), ("memory.h", "bytes, never 0"),
