@@ -1,7 +1,8 @@
 /* kd/profile.h - device timestamps in the host's trace.
  *
- * An option. Records go to kd_host.profile_push, with the correlation number
- * of the launch that caused them, of copies that of kd_stream_table.tag. SPDX-License-Identifier: Apache-2.0 */
+ * An option. Records go to kd_host.profile_push, with the correlation number of the
+ * launch that caused them, or, of copies, that of kd_stream_table.tag.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_PROFILE_H
 #define KD_PROFILE_H
 

@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* One run of a kernel. Inputs are only read, but for those that an output was
- * given the memory of (kd_kernel_def.inplace, kd_alias). Two inputs may be one buffer. Every element of an output is
- * written. Everything in it is borrowed for the call of `enqueue`;
- * what the device still reads afterwards (dims, say) is copied before. Buffers
- * stay alive until the stream has passed the launch. */
+/* One run of a kernel. Inputs are only read, but for those whose memory an output
+ * was given (kd_kernel_def.inplace, kd_alias). Two inputs may be one buffer. Every
+ * element of an output is written. Everything in it is borrowed for the call of
+ * `enqueue`; what the device still reads afterwards (dims, say) is copied before.
+ * Buffers stay alive until the stream has passed the launch. */
 typedef struct kd_launch {
   uint32_t struct_size; /* sizeof(kd_launch) as the host knew it */
   uint32_t flags;       /* none yet */
@@ -86,8 +86,8 @@ typedef struct kd_cost {
 /* The same inputs may give other bits (atomics, split sums). */
 #define KD_KERNEL_NONDETERMINISTIC 0x1000u
 
-/* The output always lies where the input does, and the kernel writes only what
- * changes: where somebody else needs the input, or it lies elsewhere, the host
+/* The output always lies where the input does, so the kernel writes only what
+ * changes. Where somebody else needs the input, or it is in other memory, the host
  * copies it first, and the launch's input is that copy. */
 #define KD_ALIAS_MUST 0x1u
 
