@@ -202,7 +202,7 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
 void sim_release(kd_device *device, kd_buffer *buffer);
 void sim_memory_reset(void);
 extern const kd_peer_table sim_peer;
-void sim_round_free(void *round);
+void sim_round_free(void *context);
 extern const kd_collective_table sim_collectives;
 extern const kd_external_table sim_external;
 

@@ -230,9 +230,9 @@ enum { WIDE = 512, TAPS = 9 };
 static uint64_t resident_files(void) {
   FILE *file = fopen("/proc/self/status", "r");
   char line[256];
-  unsigned long long kib = 0;
-  while (file && fgets(line, sizeof line, file))
-    if (sscanf(line, "RssFile: %llu", &kib) == 1) break;
+  uint64_t kib = 0;
+  while (file && !kib && fgets(line, sizeof line, file))
+    if (!strncmp(line, "RssFile:", 8)) kib = strtoull(line + 8, NULL, 10);
   if (file) fclose(file);
   return kib * 1024;
 }

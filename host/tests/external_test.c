@@ -57,7 +57,7 @@ static void begin(void) {
   for (uint32_t i = 0; i < keel_device_count(context); i++)
     assert_int_equal(keel_device_ready(keel_device_at(context, i)), KD_OK);
   for (int i = 0; i < COUNT; i++)
-    data[i] = (float)(i - COUNT / 2);
+    data[i] = (float)i - (float)COUNT / 2;
 }
 
 static void end(void) {
@@ -391,7 +391,7 @@ static int be_child(char **arguments) {
   }
   keel_tensor_release(tensor);
   end();
-  return memcmp(got, data, sizeof got) ? 2 : 0;
+  return memcmp(got, data, sizeof got) != 0 ? 2 : 0;
 }
 
 static void another_process_takes_it(void **state) {

@@ -48,9 +48,9 @@ KEEL_API keel_status keel_tensor_fill(keel_context *context,
  * The memory itself is the tensor's where `data` is aligned to its elements;
  * else it is copied, and `done` is called before this returns. A device that
  * works on host addresses reads it where it lies, if it begins at a multiple of
- * what the device aligns its own memory to (16 on the CPU); else the device
- * reads a copy, made each time. Other devices read copies, but see
- * keel_tensor_to. (Without `done` they always do.)
+ * what the device aligns its own memory to, or the op's kernel takes any begin, as
+ * all of the CPU's do; else the device reads a copy, made each time. Other
+ * devices read copies, but see keel_tensor_to. (Without `done` they always do.)
  *
  * done  is called once, by whichever thread drops the last reference, when no
  *       work reads the memory any more; it may release values
