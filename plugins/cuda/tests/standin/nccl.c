@@ -228,8 +228,8 @@ static void meet(void *argument) {
 
 /* Gives a meeting to the streams when all its members have come. */
 static int begin(meeting *r) {
-  int status = OK;
-  for (int i = 0; i < r->size; i++) {
+  int status = OK, size = r->size; /* the last one's stream may free it */
+  for (int i = 0; i < size; i++) {
     call *c = &r->calls[i];
     cu_context before = NULL;
     c->meeting = r;
