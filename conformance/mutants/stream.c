@@ -343,6 +343,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
       if (stream && stream->recording && now.kind < JOB_RECORD)
         return note(stream, what);
       kd_stream none = {0};
+      if (stream) now.tag = stream->tag;
       serve(stream ? stream : &none, &now);
       point_drop(now.point);
       free(now.call);
