@@ -439,11 +439,12 @@ static void without_nccl_the_host_does_it(void **state) {
 
 /* What a lost GPU had is never given back: no leak is looked for where one is lost. */
 #ifdef __SANITIZE_ADDRESS__
-void __lsan_disable(void);
-void __lsan_enable(void);
+#include <sanitizer/lsan_interface.h>
+#define LEAKS_OFF() __lsan_disable()
+#define LEAKS_ON()  __lsan_enable()
 #else
-#define __lsan_disable()
-#define __lsan_enable()
+#define LEAKS_OFF() (void)0
+#define LEAKS_ON()  (void)0
 #endif
 
 /* Its part never comes: NCCL's work on the other device would wait for it for ever. */
@@ -451,7 +452,7 @@ static void a_lost_gpu_holds_up_no_other(void **state) {
   keel_device *pair[2];
   (void)state;
   if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
-  __lsan_disable();
+  LEAKS_OFF();
   setenv("STANDIN_LOSE", "1", 1);
   setenv("STANDIN_SLOW", "50", 1);
   open_cuda(STANDINS "/standin_nccl.so", pair);
@@ -475,7 +476,7 @@ static void a_lost_gpu_holds_up_no_other(void **state) {
   release_all(out, 2);
   keel_group_release(group);
   keel_close(context);
-  __lsan_enable();
+  LEAKS_ON();
 }
 
 int main(void) {
