@@ -1,6 +1,7 @@
 /* convolution_test.c - what passes do around convolutions: what goes into them, and when
  * they get the device's blocked layout; what becomes of their weights. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -237,8 +238,8 @@ static uint64_t resident_files(void) {
   return kib * 1024;
 }
 
-/* The weights' file is written, and nothing of the program is left in memory. */
-static void write_wide(const char *path) {
+/* One convolution of weights that are the program's alone. */
+static keel_program *wide(void) {
   const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
   const int64_t pads[] = {1, 1, 1, 1};
   const keel_attr attrs[] = {
@@ -258,11 +259,17 @@ static void write_wide(const char *path) {
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  assert_int_equal(keel_program_save(program, path, 0), KD_OK);
   keel_builder_destroy(builder);
   keel_tensor_release(weights);
-  keel_program_release(program);
   free(data);
+  return program;
+}
+
+/* The weights' file is written, and nothing of the program is left in memory. */
+static void write_wide(const char *path) {
+  keel_program *program = wide();
+  assert_int_equal(keel_program_save(program, path, 0), KD_OK);
+  keel_program_release(program);
 }
 
 /* Ones go in: in the middle come the sums of each output's weights. */
@@ -322,6 +329,105 @@ static void packed_weights_leave_memory(void **state) {
   unlink(path);
 }
 
+static uint64_t live_bytes(void) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats.tensor_bytes;
+}
+
+/* They go with the last of those that need them: the program, and plans whose kernels have
+ * not packed them yet. */
+static void packed_weights_are_held_once(void **state) {
+  const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
+  keel_plan *plan = NULL, *second = NULL;
+  (void)state;
+  if (!blocks(WIDE)) skip();
+  uint64_t before = live_bytes();
+  keel_program *program = wide();
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_plan_create(program, NULL, &second), KD_OK);
+  for (int i = 0; i < 3; i++)
+    run_wide(plan);
+  assert_true(live_bytes() >= before + bytes);
+  keel_program_release(program);
+  assert_true(live_bytes() >= before + bytes);
+  run_wide(second);
+  assert_true(live_bytes() < before + bytes / 2);
+  for (int i = 0; i < 3; i++) {
+    run_wide(plan);
+    run_wide(second);
+  }
+  keel_plan_release(second);
+  keel_plan_release(plan);
+}
+
+enum { RUNNERS = 4 };
+
+static void *run_often(void *plan) {
+  for (int i = 0; i < 4; i++)
+    run_wide(plan);
+  return NULL;
+}
+
+/* Runs that begin at once meet the weights, or the kernel that has them. */
+static void weights_go_while_threads_run(void **state) {
+  (void)state;
+  const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
+  for (int turn = 0; turn < 3; turn++) {
+    uint64_t before = live_bytes();
+    keel_program *program = wide();
+    keel_plan *plan = NULL;
+    pthread_t threads[RUNNERS];
+    assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+    keel_program_release(program);
+    for (int i = 0; i < RUNNERS; i++)
+      assert_int_equal(pthread_create(&threads[i], NULL, run_often, plan), 0);
+    for (int i = 0; i < RUNNERS; i++)
+      pthread_join(threads[i], NULL);
+    if (blocks(WIDE)) assert_true(live_bytes() < before + bytes / 2);
+    run_wide(plan);
+    keel_plan_release(plan);
+  }
+}
+
+/* A constant that is handed out, too, stays what it is. */
+static void weights_that_are_an_output_stay(void **state) {
+  const int64_t dims[] = {WIDE, WIDE, 1, 1}, sides[] = {1, WIDE, 2, 2};
+  static float data[WIDE * WIDE], back[WIDE * WIDE], ones[WIDE * 4];
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *weights = NULL, *x = NULL, *out[2] = {NULL};
+  (void)state;
+  for (int i = 0; i < WIDE * WIDE; i++)
+    data[i] = (float)(i % 17);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &weights),
+                   KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 4, sides, ones, &x),
+                   KD_OK);
+  assert_int_equal(keel_builder_create(context, "handed", &builder), KD_OK);
+  keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
+                       keel_builder_constant(builder, weights)};
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Conv", NULL, 0, pair, 2));
+  keel_builder_output(builder, "w", pair[1]);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program_release(program);
+  keel_tensor_release(weights);
+  for (int i = 0; i < 3; i++) {
+    if (keel_plan_run(plan, &x, 1, out, 2) != KD_OK)
+      fail_msg("%s", keel_message());
+    assert_int_equal(keel_tensor_read(out[1], back, sizeof back), KD_OK);
+    assert_memory_equal(back, data, sizeof back);
+    keel_tensor_release(out[0]);
+    keel_tensor_release(out[1]);
+  }
+  keel_tensor_release(x);
+  keel_builder_destroy(builder);
+  keel_plan_release(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(clip_goes_into_the_convolution),
@@ -329,6 +435,9 @@ int main(void) {
       cmocka_unit_test(rows_become_blocks_for_windows),
       cmocka_unit_test(points_stay_rows),
       cmocka_unit_test(packed_weights_leave_memory),
+      cmocka_unit_test(packed_weights_are_held_once),
+      cmocka_unit_test(weights_go_while_threads_run),
+      cmocka_unit_test(weights_that_are_an_output_stay),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -252,12 +252,12 @@ static keel_status run_declared(keel_plan *plan, kd_dtype dtype, int64_t n,
 /* What was planned for the shape that a program declares is not used for another. */
 static void another_shape_than_declared_is_planned_apart(void **state) {
   keel_program *program = declared(), *compiled = NULL;
-  keel_plan *plan = NULL, *narrow = NULL;
+  keel_plan *plan = NULL, *narrow = NULL, *late = NULL;
   (void)state;
   assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
   assert_int_equal(keel_program_compile(program, NULL, &compiled), KD_OK);
   assert_int_equal(keel_plan_create(compiled, NULL, &narrow), KD_OK);
-  keel_program_release(program);
+  assert_int_equal(keel_plan_create(program, NULL, &late), KD_OK);
   keel_program_release(compiled);
   for (int i = 0; i < 4; i++) {
     assert_int_equal(run_declared(plan, KD_F32, 2, 3), KD_OK);
@@ -272,8 +272,17 @@ static void another_shape_than_declared_is_planned_apart(void **state) {
   expect_message("input \"x\" is i32[2,3], and the program declares f32[2,3]");
   /* what is compiled is for what was declared, and for nothing else */
   assert_int_equal(run_declared(narrow, KD_F32, 5, 3), KD_INVALID_ARGUMENT);
-  expect_message("input \"x\" is f32[5,3], and the program declares f32[2,3]");
+  expect_message(
+      "input \"x\" is f32[5,3], and the program declares f32[2,3],"
+      " for which it is compiled");
+  /* a plan of a program that was released has what it made of it */
+  keel_program_release(program);
+  assert_int_equal(run_declared(plan, KD_F32, 5, 3), KD_OK);
+  assert_int_equal(run_declared(late, KD_F32, 2, 3), KD_OK);
+  assert_int_equal(run_declared(late, KD_F32, 5, 3), KD_INVALID_ARGUMENT);
+  expect_message("another shape needs the program, which was released");
   keel_plan_release(plan);
+  keel_plan_release(late);
   keel_plan_release(narrow);
 }
 

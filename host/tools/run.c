@@ -263,7 +263,7 @@ static bool check_shapes(const arguments *all, const session *run) {
     char names[512] = "";
     for (uint32_t k = 0; k < run->input_count && !good; k++) {
       keel_port port;
-      keel_program_input(run->program, k, &port);
+      keel_plan_input(run->plan, k, &port);
       const char *shape = shape_for(all->shapes[i], port.name);
       good = shape && read_shape(shape, &rank, dims);
       size_t used = strlen(names);
@@ -304,7 +304,7 @@ static bool is_dim(const session *run, const char *word, char *names,
   bool known = false;
   for (uint32_t k = 0; k < run->input_count; k++) {
     keel_port port;
-    keel_program_input(run->program, k, &port);
+    keel_plan_input(run->plan, k, &port);
     for (uint32_t d = 0; port.symbols && d < port.rank; d++) {
       char quoted[256];
       if (!port.symbols[d]) continue;
@@ -337,7 +337,7 @@ static int make_random(const arguments *all, session *run, uint32_t index,
                        uint64_t *state) {
   keel_port port;
   int64_t dims[16];
-  keel_program_input(run->program, index, &port);
+  keel_plan_input(run->plan, index, &port);
   uint32_t rank = port.rank;
   bool shaped = given_shape(all, port.name, &rank, dims);
   if (port.flags & KEEL_PORT_RESOURCE) {
@@ -389,7 +389,7 @@ static uint32_t named_input(const session *run, const char *word,
                             const char **out_file) {
   for (uint32_t i = 0; i < run->input_count; i++) {
     keel_port port;
-    keel_program_input(run->program, i, &port);
+    keel_plan_input(run->plan, i, &port);
     size_t size = strlen(port.name);
     if (!strncmp(word, port.name, size) && word[size] == '=') {
       *out_file = word + size + 1;
@@ -425,7 +425,7 @@ static int load_inputs(const arguments *all, session *run) {
               run->input_count, all->inputs[i]);
       return EXIT_USAGE;
     }
-    keel_program_input(run->program, at, &port);
+    keel_plan_input(run->plan, at, &port);
     keel_tensor_release(run->inputs[at]);
     run->inputs[at] = NULL;
     if (keel_value_load(run->context, file, file_kind(&port),
@@ -499,6 +499,28 @@ static int run_all(const arguments *all, session *run) {
   return 0;
 }
 
+/* Whether an input has the shape that the model declares. */
+static bool is_declared(const session *run, uint32_t index) {
+  keel_tensor *input = run->inputs[index];
+  keel_port port;
+  keel_plan_input(run->plan, index, &port);
+  if (port.flags || port.rank == KEEL_RANK_UNKNOWN || !port.dtype) return true;
+  const int64_t *dims = keel_tensor_dims(input);
+  bool same = keel_tensor_rank(input) == port.rank;
+  for (uint32_t i = 0; same && i < port.rank; i++)
+    same = port.dims[i] < 0 || dims[i] == port.dims[i];
+  return same;
+}
+
+/* Inputs of other shapes need the program; else its weights leave memory with it, where
+ * kernels have packed them. */
+static void release_program(session *run) {
+  for (uint32_t i = 0; i < run->input_count; i++)
+    if (!is_declared(run, i)) return;
+  keel_program_release(run->program);
+  run->program = NULL;
+}
+
 static int open_model(const arguments *all, session *run) {
   keel_device *device = NULL;
   run->context = common_open(&all->common, 0);
@@ -531,8 +553,8 @@ static int open_model(const arguments *all, session *run) {
   progress_end();
   run->load_time = loaded - begin;
   run->plan_time = now() - loaded;
-  run->input_count = keel_program_input_count(run->program);
-  run->output_count = keel_program_output_count(run->program);
+  run->input_count = keel_plan_input_count(run->plan);
+  run->output_count = keel_plan_output_count(run->plan);
   if (run->input_count > PORTS || run->output_count > PORTS) {
     fprintf(stderr, "keel run: the model has more than %d inputs or outputs\n",
             PORTS);
@@ -540,7 +562,9 @@ static int open_model(const arguments *all, session *run) {
   }
   if (all->profile && all->repeat == 1)
     keel_plan_profile(run->plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
-  return load_inputs(all, run);
+  int failed = load_inputs(all, run);
+  if (!failed) release_program(run);
+  return failed;
 }
 
 static void close_model(session *run) {
@@ -566,7 +590,7 @@ static int compare(const arguments *all, session *run, bool *agree,
               run->output_count, all->expects[i]);
       return EXIT_USAGE;
     }
-    keel_program_output(run->program, i, &port);
+    keel_plan_output(run->plan, i, &port);
     if (keel_value_load(run->context, all->expects[i], file_kind(&port),
                         &want) != KD_OK)
       return complain();
@@ -585,7 +609,7 @@ static int save_outputs(const arguments *all, session *run) {
   for (uint32_t i = 0; i < run->output_count; i++) {
     char path[4096], name[256];
     keel_port port;
-    keel_program_output(run->program, i, &port);
+    keel_plan_output(run->plan, i, &port);
     snprintf(name, sizeof name, "%s", *port.name ? port.name : "output");
     for (char *at = name; *at; at++)
       if (*at == '/') *at = '_'; /* a name must not leave the folder */
@@ -672,7 +696,7 @@ static void print_text(const arguments *all, session *run, const bool *agree,
   for (uint32_t i = 0; i < run->output_count; i++) {
     char type[200];
     keel_port port;
-    keel_program_output(run->program, i, &port);
+    keel_plan_output(run->plan, i, &port);
     printf("output %s: %s", port.name,
            keel_tensor_text(run->outputs[i], type, sizeof type));
     if (i < all->expect_count)
@@ -714,7 +738,7 @@ static void print_json(const arguments *all, session *run, const bool *agree,
   for (uint32_t i = 0; i < run->output_count; i++) {
     char type[200];
     keel_port port;
-    keel_program_output(run->program, i, &port);
+    keel_plan_output(run->plan, i, &port);
     printf("%s{\"name\": ", i ? ", " : "");
     print_json_string(stdout, port.name);
     printf(", \"type\": ");

@@ -271,8 +271,12 @@ int main(int argc, char **argv) {
   if (keel_open(&how, &context) == KD_OK &&
       keel_device_find(context, device, &params.device) == KD_OK &&
       (program = build(batch)) &&
-      keel_plan_create(program, &params, &plan) == KD_OK)
+      keel_plan_create(program, &params, &plan) == KD_OK) {
+    /* the plan keeps of the weights what its kernels have no form of their own of */
+    keel_program_release(program);
+    program = NULL;
     result = run(plan, batch, (int)repeat, profile);
+  }
   if (result) fprintf(stderr, "resnet50: %s\n", keel_message());
   keel_plan_release(plan);
   keel_program_release(program);

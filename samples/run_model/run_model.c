@@ -22,21 +22,21 @@ static keel_status zeros(keel_context *context, const keel_port *port,
                             out_tensor);
 }
 
-static int run(keel_context *context, keel_program *program, keel_plan *plan) {
-  uint32_t n = keel_program_input_count(program);
-  uint32_t m = keel_program_output_count(program);
+static int run(keel_context *context, keel_plan *plan) {
+  uint32_t n = keel_plan_input_count(plan);
+  uint32_t m = keel_plan_output_count(plan);
   keel_tensor **values = calloc(n + m + 1, sizeof *values);
   keel_status status = values ? KD_OK : KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n && status == KD_OK; i++) {
     keel_port port;
-    keel_program_input(program, i, &port);
+    keel_plan_input(plan, i, &port);
     status = zeros(context, &port, &values[i]);
   }
   if (status == KD_OK) status = keel_plan_run(plan, values, n, values + n, m);
   for (uint32_t i = 0; i < m && status == KD_OK; i++) {
     char type[200];
     keel_port port;
-    keel_program_output(program, i, &port);
+    keel_plan_output(plan, i, &port);
     printf("%s: %s\n", port.name,
            keel_tensor_text(values[n + i], type, sizeof type));
   }
@@ -62,10 +62,9 @@ int main(int argc, char **argv) {
       keel_program_load(context, argv[1], &program) != KD_OK ||
       keel_plan_create(program, &params, &plan) != KD_OK)
     failed();
-  else
-    result = run(context, program, plan);
+  keel_program_release(program); /* the plan has what it needs */
+  if (plan) result = run(context, plan);
   keel_plan_release(plan);
-  keel_program_release(program);
   keel_close(context);
   return result;
 }

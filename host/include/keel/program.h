@@ -211,7 +211,10 @@ KEEL_API void keel_program_regions(const keel_program *program,
                                    uint32_t *out_held, uint64_t *out_size,
                                    uint32_t *out_bare);
 
-/* Makes a plan; the program may be released before the plan.
+/* Makes a plan; the program may be released before the plan, which then runs inputs of the
+ * shapes that the program declares, and keeps no weights that its kernels hold in a form of
+ * their own: so a model is held once. Keep the program where inputs of other shapes may
+ * come.
  * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a
  * placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the message
  * names op and types), KD_CANCELLED, KD_DEADLINE_EXCEEDED (the message says before
@@ -221,11 +224,21 @@ KEEL_API keel_status keel_plan_create(keel_program *program,
                                       KD_OWNED keel_plan **out_plan);
 KEEL_API void keel_plan_release(keel_plan *plan);
 
+/* What its program declares, as keel_program_input and the others tell it; strings are
+ * valid as long as the plan. */
+KEEL_API uint32_t keel_plan_input_count(const keel_plan *plan);
+KEEL_API keel_status keel_plan_input(const keel_plan *plan, uint32_t index,
+                                     keel_port *out_port);
+KEEL_API uint32_t keel_plan_output_count(const keel_plan *plan);
+KEEL_API keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
+                                      keel_port *out_port);
+
 /* Runs it and waits.
  *
  * inputs   one a program input, in order; pending ones are waited for. One of another
- *          shape than the program declares is run with a plan that looks at none, unless
- *          the program is compiled: then it is refused, as one of another type is
+ *          shape than the program declares is run with a plan that looks at none, which is
+ *          made then. It is refused, as one of another type is, where the program is
+ *          compiled, or was released and declares every size
  * outputs  receives one a program output; each is the caller's to release
  * Returns KD_OK, or the first failure, with the node's name, op and shapes
  * (outputs are then NULL). */

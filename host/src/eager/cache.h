@@ -47,6 +47,20 @@ keel_status keel_instance_get(keel_kernel_cache *cache,
                               keel_instance **out_instance);
 void keel_instance_release(keel_instance *instance);
 
+/* Whether the kernel has taken constant `input`, and its launches do not read it. */
+static inline bool keel_instance_took(const keel_instance *instance,
+                                      uint32_t input) {
+  /* relaxed: see there */
+  return input < 64 &&
+         atomic_load_explicit(&instance->taken, memory_order_relaxed) >> input &
+             1;
+}
+
+/* Lets go of a constant that was taken, which is the caller's to release then. When nobody
+ * runs the kernel, of a plan: these are never renewed, since a device is not opened again
+ * as long as a plan is there. */
+keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input);
+
 /* Makes the kernel anew, inside a device that was opened again. */
 keel_status keel_instance_renew(keel_instance *instance);
 static inline keel_status keel_instance_ready(keel_instance *instance) {

@@ -135,6 +135,12 @@ static void note_taken(keel_instance *instance, kd_kernel *handle) {
   atomic_store_explicit(&instance->taken, known, memory_order_relaxed);
 }
 
+keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input) {
+  keel_tensor *constant = instance->constants[input];
+  instance->constants[input] = NULL;
+  return constant;
+}
+
 keel_status keel_instance_renew(keel_instance *instance) {
   kd_kernel *handle = NULL, *none = NULL;
   keel_hush();

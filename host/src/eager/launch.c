@@ -66,11 +66,9 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
   const keel_binding *binding = run->binding;
   uint32_t host_inputs = binding->instance->def->host_inputs;
   uint32_t flags = binding->instance->def->flags;
-  uint64_t taken =
-      atomic_load_explicit(&binding->instance->taken, memory_order_relaxed);
   for (uint32_t i = 0; i < binding->input_count; i++) {
     keel_tensor *tensor = inputs[i];
-    if (!tensor || (i < 64 && (taken >> i & 1))) {
+    if (!tensor || keel_instance_took(binding->instance, i)) {
       views[i] = (kd_tensor){0};
       continue;
     }

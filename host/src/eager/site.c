@@ -172,6 +172,11 @@ static keel_status find_kernel(const keel_site *site, keel_device *wanted,
 static keel_status bind(keel_site *site, keel_device *wanted,
                         keel_tensor *const *inputs, uint32_t n, uint32_t m,
                         bool laid, keel_binding **out_binding) {
+  if (site->settled)
+    return keel_fail(KD_INTERNAL,
+                     "%s \"%s\" has no kernel for these inputs, and the weights"
+                     " for another are gone",
+                     site->op->schema->name, site->where);
   size_t types = sizeof(keel_binding) + (n + m) * sizeof(keel_type *);
   keel_binding *binding = calloc(1, types + (laid ? n : 0) * sizeof(uint32_t));
   if (!binding) return keel_no_memory(types);
@@ -225,15 +230,26 @@ static keel_status bind(keel_site *site, keel_device *wanted,
   return KD_OK;
 }
 
-/* Keeps a binding for later calls; false where there is no room. */
+/* Whether two bindings are of the same calls. */
+static bool is_same(const keel_binding *a, const keel_binding *b) {
+  uint32_t n = a->input_count, m = a->output_count;
+  return a->wanted == b->wanted && n == b->input_count &&
+         m == b->output_count && !a->came == !b->came &&
+         !memcmp(a->types, b->types, n * sizeof *a->types) &&
+         (!a->came || !memcmp(a->came, b->came, n * sizeof *a->came));
+}
+
+/* Keeps a binding for later calls; false where there is no room, or another thread has kept
+ * the like. */
 static bool keep(keel_site *site, keel_binding *binding) {
   for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
-    keel_binding *expected = NULL;
-    /* release: a reader that finds it sees it whole */
-    if (atomic_compare_exchange_strong_explicit(&site->slots[i], &expected,
+    keel_binding *there = NULL;
+    /* release: a reader that finds it sees it whole; acquire: so do we, where we do */
+    if (atomic_compare_exchange_strong_explicit(&site->slots[i], &there,
                                                 binding, memory_order_release,
-                                                memory_order_relaxed))
+                                                memory_order_acquire))
       return true;
+    if (is_same(there, binding)) return false;
   }
   return false;
 }

@@ -24,9 +24,11 @@ typedef struct keel_binding {
 
 typedef struct keel_site {
   keel_opdef *op;
-  const char *where;                /* the node's name, or "" */
-  keel_device *pinned;              /* where it must run, or NULL */
-  keel_tensor *const *constants;    /* by input, NULL where not; or NULL */
+  const char *where;       /* the node's name, or "" */
+  keel_device *pinned;     /* where it must run, or NULL */
+  keel_tensor **constants; /* by input, NULL where not; or NULL */
+  bool
+      settled; /* it runs what it has: constants that this has taken are gone */
   uint32_t output_layout;           /* that the layout pass wants of output 0 */
   struct keel_fplan *const *graphs; /* nested functions, by attribute */
   const keel_region *region;        /* what keel::Region stands for */

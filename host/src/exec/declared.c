@@ -35,14 +35,15 @@ static void write_port(const keel_port *port, keel_text *text) {
   keel_text_add(text, port->rank ? "]" : "[]");
 }
 
-keel_status keel_declared_fail(const keel_port *port, keel_tensor *input) {
+keel_status keel_declared_fail(const keel_port *port, keel_tensor *input,
+                               const char *why) {
   char given[200];
   keel_text declared = {0};
   write_port(port, &declared);
   keel_status status = keel_fail(
-      KD_INVALID_ARGUMENT, "input \"%s\" is %s, and the program declares %s",
+      KD_INVALID_ARGUMENT, "input \"%s\" is %s, and the program declares %s%s",
       port->name, keel_tensor_text(input, given, sizeof given),
-      keel_text_get(&declared));
+      keel_text_get(&declared), why);
   keel_text_free(&declared);
   return status;
 }
@@ -55,7 +56,7 @@ keel_status keel_declared_check(const keel_port *ports, uint32_t count,
     if (keel_tensor_state(inputs[i]) != KEEL_READY ||
         keel_declared_is(&ports[i], inputs[i], &close))
       continue;
-    if (!close) return keel_declared_fail(&ports[i], inputs[i]);
+    if (!close) return keel_declared_fail(&ports[i], inputs[i], "");
     if (*out_odd == KEEL_ABSENT) *out_odd = i;
   }
   return KD_OK;
@@ -106,7 +107,7 @@ keel_status keel_declared_explain(const keel_port *ports, uint32_t count,
   if (odd != KEEL_ABSENT) {
     char text[400];
     snprintf(text, sizeof text, "%s", keel_message());
-    keel_declared_fail(&ports[odd], inputs[odd]);
+    keel_declared_fail(&ports[odd], inputs[odd], "");
     char declared[400];
     snprintf(declared, sizeof declared, "%s", keel_message());
     return keel_fail(status, "%s (%s)", text, declared);

@@ -10,8 +10,9 @@
 bool keel_declared_is(const keel_port *port, const keel_tensor *input,
                       bool *out_close);
 
-/* Fails with what the input is, and what the port declares. */
-keel_status keel_declared_fail(const keel_port *port, keel_tensor *input);
+/* Fails with what the input is, what the port declares, and `why` that counts, or "". */
+keel_status keel_declared_fail(const keel_port *port, keel_tensor *input,
+                               const char *why);
 
 /* Refuses ready inputs that are not declared so; but for those of another shape: the
  * first goes to *out_odd (KEEL_ABSENT: there is none). */

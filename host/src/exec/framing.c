@@ -73,9 +73,7 @@ static bool aliases_fit(const keel_device *device, const kd_kernel_def *def) {
 
 /* Constants that the kernel has taken are not passed: their views say KD_NONE. */
 static bool is_taken(const keel_binding *binding, uint32_t i) {
-  uint64_t taken =
-      atomic_load_explicit(&binding->instance->taken, memory_order_relaxed);
-  return i < 64 && (taken >> i & 1);
+  return keel_instance_took(binding->instance, i);
 }
 
 static bool kernel_fits(const keel_framing *all, const keel_step *step,

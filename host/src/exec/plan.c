@@ -6,6 +6,7 @@
 #include "exec/frame.h"
 #include "exec/pool.h"
 #include "exec/versions.h"
+#include "exec/weights.h"
 #include "memory/lost.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
@@ -101,6 +102,7 @@ static keel_status lay_function(keel_plan *plan, keel_function *function,
   keel_fplan *fplan = keel_arena_take(arena, sizeof *fplan);
   if (!fplan) return KD_OUT_OF_MEMORY;
   fplan->plan = plan;
+  fplan->function = function;
   fplan->name = function->name;
   fplan->inputs = function->inputs;
   fplan->outputs = function->outputs;
@@ -236,7 +238,8 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   plan->eager = params->flags & KEEL_PLAN_EAGER;
   plan->no_replay = params->flags & KEEL_PLAN_NO_REPLAY;
   plan->program = program;
-  keel_refs_take(&program->refs);
+  keel_program_watch(program);
+  plan->holds = is_open(program->main) && keel_program_hold(program);
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
   const keel_watch watch = keel_watch_of(params->stop, params->timeout);
@@ -244,8 +247,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
                          .device = device,
                          .watch = &watch,
                          .forms = &program->forms};
-  if (is_open(program->main) &&
-      !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
+  if (plan->holds && !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
     KEEL_TRY(keel_versions_create(plan, program, &call, &main));
     call.part = KEEL_PASSES_REST;
     call.placed = keel_versions_placed(plan->versions);
@@ -256,7 +258,9 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   call.main = main;
   plan->ports = main->input_ports;
   KEEL_TRY(keel_passes_run(plan->functions, &call));
-  return lay_out(plan, main);
+  KEEL_TRY(lay_out(plan, main));
+  if (!plan->holds) keel_weights_expect(plan);
+  return KD_OK;
 }
 
 static keel_plan *plan_new(keel_context *context) {
@@ -340,11 +344,12 @@ keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
   /* acquire: all that its maker wrote */
   *out_loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
   if (*out_loose) return KD_OK;
-  if (plan->program->device)
-    return keel_fail(KD_FAILED_PRECONDITION, "the program is compiled");
-  keel_plan *made = plan_new(plan->context);
-  if (!made) return KD_OUT_OF_MEMORY;
-  keel_status status = fill_loose(made, plan, watch);
+  if (!keel_program_hold(plan->program)) return KD_FAILED_PRECONDITION;
+  keel_plan *made = plan->program->device ? NULL : plan_new(plan->context);
+  keel_status status = plan->program->device ? KD_FAILED_PRECONDITION
+                       : made                ? fill_loose(made, plan, watch)
+                                             : KD_OUT_OF_MEMORY;
+  keel_program_release(plan->program);
   if (status == KD_OK) keel_profile_part(plan, made);
   if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
                              &plan->loose, out_loose, made,
@@ -386,10 +391,29 @@ void keel_plan_release(keel_plan *plan) {
   for (keel_fplan *at = plan->fplans; at; at = at->next)
     keel_fplan_deinit(at);
   keel_functions_release(plan->functions);
-  keel_program_release(plan->program);
+  if (plan->holds) keel_program_release(plan->program);
+  if (plan->program) keel_program_unwatch(plan->program);
   keel_device_unhold(plan->device);
   keel_arena_free(&plan->arena);
   free(plan);
+}
+
+uint32_t keel_plan_input_count(const keel_plan *plan) {
+  return plan->main->input_count;
+}
+
+uint32_t keel_plan_output_count(const keel_plan *plan) {
+  return plan->main->output_count;
+}
+
+keel_status keel_plan_input(const keel_plan *plan, uint32_t index,
+                            keel_port *out_port) {
+  return keel_function_port(plan->main->function, false, index, out_port);
+}
+
+keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
+                             keel_port *out_port) {
+  return keel_function_port(plan->main->function, true, index, out_port);
 }
 
 uint64_t keel_plan_replays(keel_plan *plan) {

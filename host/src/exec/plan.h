@@ -37,6 +37,7 @@ typedef enum keel_touch { KEEL_UNTOUCHED, KEEL_READ, KEEL_WRITTEN } keel_touch;
 
 struct keel_fplan {
   keel_plan *plan;
+  keel_function *function; /* that it lays out */
   const char *name;
   uint32_t value_count, step_count;
   uint32_t input_count, output_count;
@@ -69,6 +70,15 @@ struct keel_fplan {
   _Atomic uint32_t pace, paced;
 };
 
+/* Of weights.c: runs that may read weights which the plan will let go of. */
+typedef struct keel_visits {
+  /* It may let go of some. Cleared once, with release, when they are gone; acquired. */
+  atomic_bool expected;
+  /* Runs under way of those that met it, or CLOSED: none is, and none begins meanwhile.
+   * Whoever changes it acquires what the one before released. */
+  _Atomic uint32_t count;
+} keel_visits;
+
 struct keel_plan {
   atomic_uint refs;
   keel_context *context;
@@ -76,7 +86,8 @@ struct keel_plan {
   keel_arena arena;
   keel_function *functions; /* copies that the passes worked on */
   keel_fplan *main, *fplans;
-  keel_program *program;   /* it is of; NULL: it is of another plan */
+  keel_program *program; /* it is of, watched; NULL: it is of another plan */
+  bool holds;            /* the program, whose inputs are not of known sizes */
   keel_plan_params params; /* in full, copied */
   const keel_port *ports;  /* of inputs, as the program declares them */
   /* For inputs that are not so; NULL: not made. Put there once, with release; acquired. */
@@ -95,6 +106,7 @@ struct keel_plan {
   bool no_replay;
   bool by_clocks;
   bool clocks; /* it has asked for devices' clocks */
+  keel_visits visits;
 };
 
 /* Where a step is to run. */
@@ -114,7 +126,8 @@ keel_status keel_plan_of_types(const keel_plan *general,
 
 /* The plan of the same program for inputs of other shapes than that declares: nothing in
  * it hangs on them. Made at its first use; lives as long as the plan.
- * Returns KD_FAILED_PRECONDITION where the program was compiled: for what it declares. */
+ * Returns KD_FAILED_PRECONDITION where the program was compiled, for what it declares, or
+ * is held by nobody any more. */
 keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
                              keel_plan **out_loose);
 

@@ -5,6 +5,7 @@
 #include "exec/declared.h"
 #include "exec/pool.h"
 #include "exec/versions.h"
+#include "exec/weights.h"
 #include "memory/lost.h"
 #include "trace/trace.h"
 
@@ -51,6 +52,7 @@ static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
 typedef struct outing {
   keel_plan *plan, *version; /* version: NULL: the plan itself */
   uint32_t odd;              /* input that is not as declared, or KEEL_ABSENT */
+  bool visits;               /* keel_weights_enter has said so */
   keel_fplan *main;
   uint64_t began; /* of a trace; 0: none */
 } outing;
@@ -66,7 +68,12 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
   if (odd != KEEL_ABSENT) {
     keel_status status = keel_plan_loosen(plan, watch, &version);
     if (status == KD_FAILED_PRECONDITION)
-      return keel_declared_fail(&plan->ports[odd], inputs[odd]);
+      return keel_declared_fail(
+          &plan->ports[odd], inputs[odd],
+          plan->program->device
+              ? ", for which it is compiled"
+              : "; another shape needs the program, which was released before"
+                " this run");
     if (status != KD_OK) return status;
     keel_refs_take(&version->refs);
   } else if (plan->versions) {
@@ -75,6 +82,7 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
   *out = (outing){.plan = plan,
                   .version = version,
                   .odd = odd,
+                  .visits = !version && keel_weights_enter(plan),
                   .main = version ? version->main : plan->main,
                   .began = keel_tracing() ? keel_now() : 0};
   const keel_device *device = plan->device;
@@ -111,6 +119,7 @@ static void come_home(const outing *out, keel_status status, bool here) {
     keel_trace_span("run", device ? device->name : NULL, out->main->name,
                     out->began);
   if (status == KD_OK) hand_over(out->plan->device);
+  if (out->visits) keel_weights_leave(out->plan);
   keel_plan_release(out->version);
 }
 
@@ -234,7 +243,7 @@ keel_status keel_begun_check(const keel_begun *begun, uint32_t input) {
   return keel_declared_is(port, begun->inputs[input], &close) ||
                  (close && begun->out.odd != KEEL_ABSENT)
              ? KD_OK
-             : keel_declared_fail(port, begun->inputs[input]);
+             : keel_declared_fail(port, begun->inputs[input], "");
 }
 
 void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {

@@ -1,6 +1,11 @@
 /* heap.c - size classes, the threads' lists, and the way to the device. */
 #include "memory/heap.h"
 
+#include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "base/refs.h"
 #include "context.h"
 #include "memory/copy.h"
@@ -8,7 +13,8 @@
 #include "memory/mapped.h"
 #include "values/tensor.h"
 
-#define SMALL_KEPT 16 /* buffers a thread keeps of one class */
+#define SMALL_KEPT  16 /* buffers a thread keeps of one class */
+#define SHRINK_FROM (UINT64_C(1) << 20) /* bytes */
 
 _Thread_local keel_thread_lists keel_lists;
 
@@ -97,6 +103,18 @@ void keel_heap_trim_all(keel_context *context) {
   keel_heap_trim(&context->host);
   for (uint32_t i = 0; i < context->device_count; i++)
     keel_heap_trim(&context->devices[i]->heap);
+}
+
+uint64_t keel_heap_pooled(const keel_context *context) {
+  return atomic_load_explicit(&context->pooled, memory_order_relaxed);
+}
+
+void keel_heap_shrink(keel_context *context, uint64_t before) {
+  if (keel_heap_pooled(context) < before + SHRINK_FROM) return;
+  keel_heap_trim(&context->host);
+#ifdef __GLIBC__
+  malloc_trim(0); /* free() keeps what lies between pieces that are in use */
+#endif
 }
 
 static uint32_t kind_of(const keel_heap *heap) {

@@ -83,6 +83,11 @@ keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
 void keel_heap_trim(keel_heap *heap);
 void keel_heap_trim_all(keel_context *context);
 
+/* Bytes that wait for reuse, in all; and, where weights' worth of them has come since there
+ * were `before`: gives the host's back to the system. */
+uint64_t keel_heap_pooled(const keel_context *context);
+void keel_heap_shrink(keel_context *context, uint64_t before);
+
 void keel_buffer_free(keel_buffer *buffer);
 
 /* The caller's memory with no `done`: it may be freed when the tensor is, whoever holds the

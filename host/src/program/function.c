@@ -27,6 +27,7 @@ keel_status keel_program_create(keel_context *context,
   keel_program *program = calloc(1, sizeof *program);
   if (!program) return keel_no_memory(sizeof *program);
   keel_refs_init(&program->refs);
+  keel_refs_init(&program->watchers);
   program->context = context;
   *out_program = program;
   return KD_OK;
@@ -57,13 +58,37 @@ void keel_functions_release(keel_function *list) {
   }
 }
 
+void keel_program_watch(keel_program *program) {
+  keel_refs_take(&program->watchers);
+}
+
+void keel_program_unwatch(keel_program *program) {
+  if (keel_refs_drop(&program->watchers)) free(program);
+}
+
+bool keel_program_hold(keel_program *program) {
+  unsigned refs = atomic_load_explicit(&program->refs, memory_order_relaxed);
+  /* relaxed: the watcher has seen the program before; holding it orders nothing new */
+  while (refs && !atomic_compare_exchange_weak_explicit(
+                     &program->refs, &refs, refs + 1, memory_order_relaxed,
+                     memory_order_relaxed)) {
+  }
+  return refs != 0;
+}
+
 void keel_program_release(keel_program *program) {
-  if (!program || !keel_refs_drop(&program->refs)) return;
+  /* counted down also by the last one, other than keel_refs_drop does: watchers ask.
+   * acquire and release: as there */
+  if (!program ||
+      atomic_fetch_sub_explicit(&program->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  uint64_t before = keel_heap_pooled(program->context);
   keel_functions_release(program->functions);
+  keel_heap_shrink(program->context, before);
   keel_arena_free(&program->arena);
   keel_forms_free(&program->forms);
   keel_mapping_release(program->mapping);
-  free(program);
+  keel_program_unwatch(program);
 }
 
 keel_status keel_function_create(keel_context *context, keel_arena *arena,
@@ -374,6 +399,17 @@ bool keel_node_changes(const keel_node *node) {
 
 /* ---- asking --------------------------------------------------------------- */
 
+keel_status keel_function_port(const keel_function *function, bool output,
+                               uint32_t index, keel_port *out_port) {
+  uint32_t count = output ? function->output_count : function->input_count;
+  if (index >= count)
+    return keel_fail(KD_OUT_OF_RANGE, "the program has %u %s", (unsigned)count,
+                     output ? "outputs" : "inputs");
+  *out_port =
+      output ? function->output_ports[index] : function->input_ports[index];
+  return KD_OK;
+}
+
 uint32_t keel_program_input_count(const keel_program *program) {
   return program->main->input_count;
 }
@@ -384,20 +420,12 @@ uint32_t keel_program_output_count(const keel_program *program) {
 
 keel_status keel_program_input(const keel_program *program, uint32_t index,
                                keel_port *out_port) {
-  if (index >= program->main->input_count)
-    return keel_fail(KD_OUT_OF_RANGE, "the program has %u inputs",
-                     (unsigned)program->main->input_count);
-  *out_port = program->main->input_ports[index];
-  return KD_OK;
+  return keel_function_port(program->main, false, index, out_port);
 }
 
 keel_status keel_program_output(const keel_program *program, uint32_t index,
                                 keel_port *out_port) {
-  if (index >= program->main->output_count)
-    return keel_fail(KD_OUT_OF_RANGE, "the program has %u outputs",
-                     (unsigned)program->main->output_count);
-  *out_port = program->main->output_ports[index];
-  return KD_OK;
+  return keel_function_port(program->main, true, index, out_port);
 }
 
 uint32_t keel_program_op_count(const keel_program *program) {
@@ -425,10 +453,13 @@ int keel_program_is_random(const keel_program *program) {
   return 0;
 }
 
+bool keel_mapping_holds(const keel_tensor *tensor) {
+  return tensor->buffer && tensor->buffer->done == keel_mapping_release;
+}
+
 void keel_mapping_spare(const keel_tensor *tensor) {
-  const keel_buffer *buffer = tensor->buffer;
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  if (!buffer || buffer->done != keel_mapping_release || !tensor->data) return;
+  if (!keel_mapping_holds(tensor) || !tensor->data) return;
   uintptr_t begin = ((uintptr_t)tensor->data + page - 1) / page * page;
   uintptr_t end = ((uintptr_t)tensor->data + tensor->type->bytes) / page * page;
   if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);

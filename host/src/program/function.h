@@ -63,9 +63,12 @@ void keel_mapping_release(void *mapping);
 /* Takes a tensor's data out of memory where they lie in a file, from which they come
  * back when they are read; others stay. */
 void keel_mapping_spare(const keel_tensor *tensor);
+bool keel_mapping_holds(const keel_tensor *tensor);
 
 struct keel_program {
-  atomic_uint refs;
+  atomic_uint
+      refs; /* 0: only watchers are left, and all but the struct is gone */
+  atomic_uint watchers; /* and one more as long as somebody holds it */
   keel_context *context;
   keel_device *device;   /* it was compiled for; NULL: for none */
   keel_mapping *mapping; /* of its file, or NULL */
@@ -77,6 +80,13 @@ struct keel_program {
 
 keel_status keel_program_create(keel_context *context,
                                 keel_program **out_program);
+
+/* Watches a program that the caller holds: it may be asked for later, and goes when its
+ * holders let go. */
+void keel_program_watch(keel_program *program);
+void keel_program_unwatch(keel_program *program);
+/* Holds a program that is watched; false: nobody did any more. */
+bool keel_program_hold(keel_program *program);
 
 /* An empty function in an arena, linked into *list. */
 keel_status keel_function_create(keel_context *context, keel_arena *arena,
@@ -94,6 +104,10 @@ keel_status keel_function_input(keel_function *function, uint32_t value,
                                 const keel_port *port);
 keel_status keel_function_output(keel_function *function, uint32_t value,
                                  const keel_port *port);
+
+/* Input or output `index` as declared. Returns KD_OK, KD_OUT_OF_RANGE. */
+keel_status keel_function_port(const keel_function *function, bool output,
+                               uint32_t index, keel_port *out_port);
 
 /* The type that a port declares; NULL where it does not say all of it. */
 const keel_type *keel_port_type(const keel_port *port);

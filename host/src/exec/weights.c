@@ -1,0 +1,178 @@
+/* weights.c - what a plan's kernels have taken goes at the end of a run, when no other is
+ * under way. */
+#include "exec/weights.h"
+
+#include <sched.h>
+
+#include "context.h"
+
+#define CLOSED UINT32_MAX
+
+/* Smaller constants stay: they are no weights. */
+#define LEAST 4096 /* bytes */
+
+/* Constants that are let go of, until nobody is kept waiting. */
+typedef struct gone {
+  keel_tensor **list;
+  uint32_t count;
+} gone;
+
+/* ---- which may go --------------------------------------------------------------- */
+
+/* What the step runs, where it can't come to run anything else: all that its inputs are is
+ * known, and so is the device. NULL: it may. */
+static const keel_binding *settled(const keel_fplan *fplan,
+                                   const keel_step *step) {
+  const keel_function *function = fplan->function;
+  if (!keel_step_device(fplan->plan, step)) return NULL;
+  for (uint32_t i = 0; i < step->input_count; i++) {
+    const keel_type *type = step->inputs[i] == KEEL_ABSENT
+                                ? NULL
+                                : function->values[step->inputs[i]].type;
+    if (step->inputs[i] != KEEL_ABSENT && (!type || !keel_type_known(type)))
+      return NULL;
+  }
+  /* acquire: the binding */
+  return atomic_load_explicit(&step->site.slots[1], memory_order_acquire)
+             ? NULL
+             : atomic_load_explicit(&step->site.slots[0], memory_order_acquire);
+}
+
+static bool is_weight(const keel_function *function, uint32_t value) {
+  const keel_tensor *constant = function->values[value].constant;
+  return constant && constant->kind == KEEL_DATA && constant->buffer &&
+         constant->type->bytes >= LEAST && !keel_mapping_holds(constant);
+}
+
+/* By value of the function: whether steps read it, and all of them have taken it. */
+static void find(const keel_fplan *fplan, uint8_t *taken, uint8_t *read) {
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    const keel_step *step = &fplan->steps[i];
+    const keel_binding *binding = settled(fplan, step);
+    for (uint32_t k = 0; k < step->input_count; k++) {
+      uint32_t value = step->inputs[k];
+      if (value == KEEL_ABSENT || value >= fplan->function->value_count)
+        continue;
+      bool took = binding && keel_instance_took(binding->instance, k);
+      taken[value] = took && (taken[value] || !read[value]);
+      read[value] = 1;
+    }
+  }
+}
+
+/* ---- letting go ----------------------------------------------------------------- */
+
+static void note(gone *all, keel_tensor *tensor) {
+  if (tensor) all->list[all->count++] = tensor;
+}
+
+/* Something of the same type stands for it, without data. */
+static bool drop_value(keel_fplan *fplan, uint32_t value, gone *all) {
+  keel_value_info *info = &fplan->function->values[value];
+  keel_tensor *stand_in = keel_tensor_new(fplan->plan->context);
+  if (!stand_in) return false; /* then it stays */
+  stand_in->type = info->constant->type;
+  note(all, info->constant);
+  note(all, info->placed);
+  info->constant = stand_in;
+  info->placed = NULL;
+  fplan->constants[value] = stand_in;
+  return true;
+}
+
+static void drop_constants(keel_fplan *fplan, const uint8_t *taken, gone *all) {
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    keel_step *step = &fplan->steps[i];
+    const keel_binding *binding = settled(fplan, step);
+    for (uint32_t k = 0; binding && k < step->input_count; k++) {
+      if (step->inputs[k] == KEEL_ABSENT || !taken[step->inputs[k]]) continue;
+      note(all, keel_instance_forget(binding->instance, k));
+      step->site.constants[k] = NULL;
+      step->site.settled = true;
+    }
+  }
+}
+
+/* What all that read it have taken, and what nobody reads. */
+static void drop_of(keel_fplan *fplan, gone *all) {
+  const keel_function *function = fplan->function;
+  uint32_t count = function->value_count;
+  uint8_t *marks = calloc(2 * (size_t)count + 1, sizeof *marks);
+  if (!marks) return; /* then they stay */
+  uint8_t *taken = marks, *read = marks + count;
+  find(fplan, taken, read);
+  for (uint32_t i = 0; i < count; i++)
+    taken[i] = (taken[i] || !read[i]) && fplan->gives[i] == KEEL_ABSENT &&
+               is_weight(function, i) && drop_value(fplan, i, all);
+  drop_constants(fplan, taken, all);
+  free(marks);
+}
+
+/* Room for all that may go: a value's two, and what the instances hold. */
+static bool make_room(const keel_plan *plan, gone *all) {
+  size_t count = 1;
+  for (const keel_fplan *at = plan->fplans; at; at = at->next) {
+    count += 2 * (size_t)at->function->value_count;
+    for (uint32_t i = 0; i < at->step_count; i++)
+      count += at->steps[i].input_count;
+  }
+  all->list = malloc(count * sizeof(keel_tensor *));
+  return all->list != NULL;
+}
+
+static void let_go(keel_plan *plan) {
+  gone all = {0};
+  /* relaxed: the count's acquire has brought what the last one wrote */
+  bool lets =
+      atomic_load_explicit(&plan->visits.expected, memory_order_relaxed) &&
+      make_room(plan, &all);
+  for (keel_fplan *at = lets ? plan->fplans : NULL; at; at = at->next)
+    drop_of(at, &all);
+  /* release: who does not count any more reads what is left */
+  atomic_store_explicit(&plan->visits.expected, false, memory_order_release);
+  atomic_store_explicit(&plan->visits.count, 0, memory_order_release);
+  uint64_t before = keel_heap_pooled(plan->context);
+  for (uint32_t i = 0; i < all.count; i++)
+    keel_tensor_release(all.list[i]);
+  keel_heap_shrink(plan->context, before);
+  free(all.list);
+}
+
+/* ---- runs ------------------------------------------------------------------------- */
+
+void keel_weights_expect(keel_plan *plan) {
+  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->function->value_count; i++)
+      if (is_weight(at->function, i)) /* relaxed: nobody else knows the plan */
+        atomic_store_explicit(&plan->visits.expected, true,
+                              memory_order_relaxed);
+}
+
+bool keel_weights_enter(keel_plan *plan) {
+  if (!atomic_load_explicit(&plan->visits.expected, memory_order_acquire))
+    return false;
+  uint32_t count =
+      atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
+  for (;;) {
+    if (count == CLOSED) { /* for some pointers' time */
+      sched_yield();
+      count = atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
+      /* acquire: what was let go of meanwhile */
+    } else if (atomic_compare_exchange_weak_explicit(
+                   &plan->visits.count, &count, count + 1, memory_order_acquire,
+                   memory_order_relaxed)) {
+      return true;
+    }
+  }
+}
+
+void keel_weights_leave(keel_plan *plan) {
+  uint32_t none = 0;
+  /* release: what the run did; acquire: what all others did, before anything goes */
+  if (atomic_fetch_sub_explicit(&plan->visits.count, 1, memory_order_release) ==
+          1 &&
+      atomic_compare_exchange_strong_explicit(&plan->visits.count, &none,
+                                              CLOSED, memory_order_acquire,
+                                              memory_order_relaxed))
+    let_go(plan);
+}
