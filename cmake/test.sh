@@ -35,7 +35,7 @@ fi
 if [ "${1:-}" != --quick ]; then
   build bare
   step "test: bare"
-  ctest --preset bare
+  ctest --preset bare -j 2
 fi
 build release
 if [ "${1:-}" != --quick ]; then
@@ -53,4 +53,4 @@ if [ "${1:-}" != --quick ]; then
   sh cmake/guide.sh --run
 fi
 step "test: release"
-ctest --preset release
+ctest --preset release -j 2

@@ -134,6 +134,31 @@ static void resnet50_is_one_region(void **state) {
   expect_one_region(model_resnet50);
 }
 
+static uint64_t live_bytes(void) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats.tensor_bytes;
+}
+
+/* In the device's memory, where launches find them, and no more on the host. */
+static void weights_are_held_once(void **state) {
+  (void)state;
+  uint64_t none = live_bytes();
+  keel_program *program = load(model_bert_layer);
+  uint64_t weights = live_bytes() - none;
+  assert_true(weights > 100000);
+  keel_plan *plan = plan_on(program, "graph_npu", 0);
+  keel_tensor *first = run(plan, program), *again = run(plan, program);
+  assert_true(live_bytes() >= none + 2 * weights);
+  expect_near(first, again);
+  keel_tensor_release(again);
+  uint64_t both = live_bytes();
+  keel_program_release(program);
+  assert_true(live_bytes() + weights - weights / 8 < both);
+  keel_tensor_release(first);
+  keel_plan_release(plan);
+}
+
 /* Clip is not for it: the CPU does that. */
 static void what_it_does_not_know_runs_elsewhere(void **state) {
   const int64_t dims[] = {3, 5};
@@ -207,6 +232,7 @@ static void it_is_chosen_by_cost(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bert_layer_is_one_region),
+      cmocka_unit_test(weights_are_held_once),
       cmocka_unit_test(resnet50_is_one_region),
       cmocka_unit_test(what_it_does_not_know_runs_elsewhere),
       cmocka_unit_test(it_is_chosen_by_cost),

@@ -136,6 +136,7 @@ static void note_taken(keel_instance *instance, kd_kernel *handle) {
 }
 
 keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input) {
+  if (!instance->constants) return NULL; /* it is not prepared */
   keel_tensor *constant = instance->constants[input];
   instance->constants[input] = NULL;
   return constant;

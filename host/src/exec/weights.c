@@ -1,5 +1,5 @@
-/* weights.c - what a plan's kernels have taken goes at the end of a run, when no other is
- * under way. */
+/* weights.c - which constants of a plan nobody reads any more. They go at the end of a run,
+ * when no other is under way. */
 #include "exec/weights.h"
 
 #include <sched.h>
@@ -44,20 +44,33 @@ static bool is_weight(const keel_function *function, uint32_t value) {
          constant->type->bytes >= LEAST && !keel_mapping_holds(constant);
 }
 
-/* By value of the function: whether steps read it, and all of them have taken it. */
-static void find(const keel_fplan *fplan, uint8_t *taken, uint8_t *read) {
+/* What a value's readers do with a constant, in bits. */
+enum {
+  NEEDS = 1, /* read where the program has it */
+  PASSES = 2 /* passed at each launch where it was brought to the device */
+};
+
+/* Regions were compiled: at launches they see what was brought to their device alone. */
+static uint8_t use_of(const keel_fplan *fplan, const keel_step *step,
+                      uint32_t input) {
+  const keel_binding *binding = settled(fplan, step);
+  if (!binding) return NEEDS;
+  if (keel_instance_took(binding->instance, input)) return 0;
+  return step->site.region &&
+                 fplan->function->values[step->inputs[input]].placed
+             ? PASSES
+             : NEEDS;
+}
+
+static void find_uses(const keel_fplan *fplan, uint8_t *uses) {
   for (uint32_t i = 0; i < fplan->step_count; i++) {
     const keel_step *step = &fplan->steps[i];
-    const keel_binding *binding = settled(fplan, step);
-    for (uint32_t k = 0; k < step->input_count; k++) {
-      uint32_t value = step->inputs[k];
-      if (value == KEEL_ABSENT || value >= fplan->function->value_count)
-        continue;
-      bool took = binding && keel_instance_took(binding->instance, k);
-      taken[value] = took && (taken[value] || !read[value]);
-      read[value] = 1;
-    }
+    for (uint32_t k = 0; k < step->input_count; k++)
+      if (step->inputs[k] < fplan->function->value_count) /* not absent */
+        uses[step->inputs[k]] |= use_of(fplan, step, k);
   }
+  for (uint32_t i = 0; i < fplan->output_count; i++)
+    uses[fplan->outputs[i]] = NEEDS;
 }
 
 /* ---- letting go ----------------------------------------------------------------- */
@@ -67,25 +80,29 @@ static void note(gone *all, keel_tensor *tensor) {
 }
 
 /* Something of the same type stands for it, without data. */
-static bool drop_value(keel_fplan *fplan, uint32_t value, gone *all) {
+static bool drop_value(keel_fplan *fplan, uint32_t value, bool passes,
+                       gone *all) {
   keel_value_info *info = &fplan->function->values[value];
   keel_tensor *stand_in = keel_tensor_new(fplan->plan->context);
   if (!stand_in) return false; /* then it stays */
   stand_in->type = info->constant->type;
   note(all, info->constant);
-  note(all, info->placed);
   info->constant = stand_in;
+  if (passes) return true;
+  note(all, info->placed);
   info->placed = NULL;
   fplan->constants[value] = stand_in;
   return true;
 }
 
-static void drop_constants(keel_fplan *fplan, const uint8_t *taken, gone *all) {
+static void drop_inputs(keel_fplan *fplan, const uint8_t *dropped, gone *all) {
   for (uint32_t i = 0; i < fplan->step_count; i++) {
     keel_step *step = &fplan->steps[i];
     const keel_binding *binding = settled(fplan, step);
-    for (uint32_t k = 0; binding && k < step->input_count; k++) {
-      if (step->inputs[k] == KEEL_ABSENT || !taken[step->inputs[k]]) continue;
+    for (uint32_t k = 0; k < step->input_count; k++) {
+      if (step->inputs[k] >= fplan->function->value_count ||
+          !dropped[step->inputs[k]])
+        continue;
       note(all, keel_instance_forget(binding->instance, k));
       step->site.constants[k] = NULL;
       step->site.settled = true;
@@ -93,19 +110,16 @@ static void drop_constants(keel_fplan *fplan, const uint8_t *taken, gone *all) {
   }
 }
 
-/* What all that read it have taken, and what nobody reads. */
 static void drop_of(keel_fplan *fplan, gone *all) {
-  const keel_function *function = fplan->function;
-  uint32_t count = function->value_count;
-  uint8_t *marks = calloc(2 * (size_t)count + 1, sizeof *marks);
-  if (!marks) return; /* then they stay */
-  uint8_t *taken = marks, *read = marks + count;
-  find(fplan, taken, read);
+  uint32_t count = fplan->function->value_count;
+  uint8_t *uses = calloc((size_t)count + 1, sizeof *uses);
+  if (!uses) return; /* then they stay */
+  find_uses(fplan, uses);
   for (uint32_t i = 0; i < count; i++)
-    taken[i] = (taken[i] || !read[i]) && fplan->gives[i] == KEEL_ABSENT &&
-               is_weight(function, i) && drop_value(fplan, i, all);
-  drop_constants(fplan, taken, all);
-  free(marks);
+    uses[i] = !(uses[i] & NEEDS) && is_weight(fplan->function, i) &&
+              drop_value(fplan, i, uses[i] & PASSES, all);
+  drop_inputs(fplan, uses, all);
+  free(uses);
 }
 
 /* Room for all that may go: a value's two, and what the instances hold. */

@@ -1,9 +1,9 @@
-/* weights.h - weights that kernels hold in a form of their own are let go of.
+/* weights.h - weights that are held elsewhere are let go of.
  *
  * After the first run of a plan whose shapes are known it is known, too, which kernel each
- * step has, and what that has taken (kd_kernel_def.taken). A plan then drops the constants
- * that nobody reads any more. They leave memory when the program that they came with is
- * released. */
+ * step has, and what that has taken (kd_kernel_def.taken). The plan then drops the constants
+ * that nobody reads any more: these, and those of compiled regions that were brought to
+ * their device. They leave memory when the program that they came with is released. */
 #ifndef KEEL_WEIGHTS_H
 #define KEEL_WEIGHTS_H
 
