@@ -1,6 +1,5 @@
 /* ahead_test.c - what a device's compiler made goes with the program: a process that opens
  * the file compiles nothing, and what does not fit is compiled from the ops. */
-#include <dlfcn.h>
 #include <kd/kd.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 #include "layers/layers.h"
 #include "program/image.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static char folder[] = "/tmp/keel-ahead-XXXXXX";
 static char path[64], second[64];
@@ -68,7 +68,7 @@ static void claim_pairs(const kd_host *host, const kd_graph *graph,
 }
 
 static void open_it(process *me, found *to) {
-  const char *const paths[] = {COMPILER_PLUGIN, CPU_PLUGIN};
+  const char *const paths[] = {TOY("compiler"), CPU_PLUGIN};
   const char *const options[] = {"cpu.regions=off"};
   const keel_context_params params = {.struct_size = sizeof params,
                                       .flags = KEEL_ONLY_NAMED,
@@ -85,13 +85,6 @@ static void open_it(process *me, found *to) {
     _exit(99);
 }
 
-static void *symbol(const char *name) {
-  void *plugin = dlopen(COMPILER_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  void *at = dlsym(plugin, name);
-  dlclose(plugin);
-  return at;
-}
-
 /* Runs `what` in a process of its own, where the compiler judges forms so. */
 static found in_a_process(void (*what)(process *me), kd_status judges) {
   found *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
@@ -104,14 +97,13 @@ static found in_a_process(void (*what)(process *me), kd_status judges) {
     process me;
     keel_layers_set(NULL); /* what the variable says now */
     open_it(&me, shared);
-    void (**claims)(const kd_host *, const kd_graph *, kd_claim, void *) =
-        symbol("compiler_claim");
-    *claims = claim_pairs;
-    *(kd_status *)symbol("compiler_judges") = judges;
+    toy_state *toy = toy_of(TOY("compiler"));
+    toy->claim = claim_pairs;
+    toy->judges = judges;
     what(&me);
-    shared->compiled = atomic_load((atomic_int *)symbol("compiler_made"));
-    shared->loaded = atomic_load((atomic_int *)symbol("compiler_loaded"));
-    int live = atomic_load((atomic_int *)symbol("compiler_live"));
+    shared->compiled = toy->made;
+    shared->loaded = toy->loaded;
+    int live = toy->live;
     keel_close(me.context);
     exit(live != 0);
   }
@@ -519,7 +511,7 @@ static void forged_forms_are_compiled(void **state) {
 
 /* Loads what lies at `path`; says why not by keel_message(). */
 static keel_status try(void) {
-  keel_context *context = open_with(COMPILER_PLUGIN, CPU_PLUGIN, 1);
+  keel_context *context = open_with(TOY("compiler"), CPU_PLUGIN, 1);
   keel_program *program = NULL;
   keel_status status = keel_program_load(context, path, &program);
   keel_program_release(program);

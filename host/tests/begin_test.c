@@ -1,10 +1,10 @@
 /* begin_test.c - runs that nobody waits for: what they give early, what they need late. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 
@@ -226,9 +226,8 @@ static void an_output_is_known_before_the_run_ends(void **state) {
   keel_builder *g = NULL;
   keel_tensor *out[2];
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
-  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  atomic_int *gate = dlsym(plugin, "queue_gate");
+  context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
+  toy_state *toy = toy_of(TOY("queue"));
   keel_device *queue = NULL;
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
   assert_int_equal(keel_builder_create(context, "early", &g), KD_OK);
@@ -244,25 +243,23 @@ static void an_output_is_known_before_the_run_ends(void **state) {
   keel_builder_output(g, "early", op(g, "Neg", x, KEEL_ABSENT));
   keel_plan *plan = plan_of(g);
   keel_tensor *in = floats(context, 2, pair);
-  atomic_store(gate, 1);
+  atomic_store(&toy->gate, 1);
   begin(plan, 0, &in, 1, out, 2);
   expect_pair(out[1], -1, 2);
   assert_int_equal(keel_tensor_query(out[0]), KD_BUSY);
-  atomic_store(gate, 0);
+  atomic_store(&toy->gate, 0);
   expect_pair(out[0], -7, 14);
   keel_tensor_release(in);
   keel_plan_release(plan);
-  dlclose(plugin);
   keel_close(context);
 }
 
-static atomic_int *gate_of_queue;
-
 static void *fulfil_then_open(void *second) {
+  toy_state *toy = toy_of(TOY("queue"));
   nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
   fulfil(second, (const float[]){1, -2}, 2);
   nanosleep(&(struct timespec){.tv_sec = 4}, NULL);
-  atomic_store(gate_of_queue, 0);
+  atomic_store(&toy->gate, 0);
   return NULL;
 }
 
@@ -274,15 +271,14 @@ static void a_called_copy_holds_no_thread(void **state) {
   keel_device *queue = NULL;
   pthread_t thread;
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
-  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  atomic_int *gate = dlsym(plugin, "queue_gate");
+  context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
+  toy_state *toy = toy_of(TOY("queue"));
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
   keel_tensor_create(context, KD_F32, 0, NULL, &seven_, &seven);
   keel_tensor *first = promise(), *second = promise();
   keel_tensor *in[] = {first, seven};
   const keel_attr host = KEEL_INT("host", 1);
-  atomic_store(gate, 1);
+  atomic_store(&toy->gate, 1);
   assert_int_equal(keel_device_push(queue), KD_OK);
   assert_int_equal(keel_call(context, "Mul", NULL, 0, in, 2, &there, 1), KD_OK);
   keel_device_pop();
@@ -290,19 +286,17 @@ static void a_called_copy_holds_no_thread(void **state) {
       keel_call(context, "keel::Copy", &host, 1, &there, 1, &here, 1), KD_OK);
   assert_int_equal(keel_call(context, "Neg", NULL, 0, &second, 1, &other, 1),
                    KD_OK);
-  gate_of_queue = gate;
   fulfil(first, pair, 2);
   pthread_create(&thread, NULL, fulfil_then_open, second);
   expect_pair(other, -1, 2);
-  assert_int_equal(atomic_load(gate), 1);
+  assert_int_equal(atomic_load(&toy->gate), 1);
   assert_int_equal(keel_tensor_query(here), KD_BUSY);
-  atomic_store(gate, 0);
+  atomic_store(&toy->gate, 0);
   expect_pair(here, 7, -14);
   pthread_join(thread, NULL);
   keel_tensor *all[] = {seven, there, first, second};
   for (int i = 0; i < 4; i++)
     keel_tensor_release(all[i]);
-  dlclose(plugin);
   keel_close(context);
 }
 

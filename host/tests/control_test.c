@@ -1,31 +1,26 @@
 /* control_test.c - If, Loop and SequenceMap: while what is nested in them waits for a
  * device, no thread does. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "testing.h"
+#include "toy/toy.h"
 
 enum { NODES = 120 };
 
 static keel_context *context;
-static void *plugin;
-static atomic_int *gate, *pending;
+static toy_state *toy;
 static char path[] = "/tmp/keel-control-XXXXXX";
 
 static void begin(int32_t workers) {
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, workers);
-  plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  assert_non_null(plugin);
-  gate = dlsym(plugin, "queue_gate");
-  pending = dlsym(plugin, "queue_pending");
-  assert_true(gate && pending);
+  context = open_with(CPU_PLUGIN, TOY("queue"), workers);
+  toy = toy_of(TOY("queue"));
+  assert_non_null(toy);
 }
 
 static void end(void) {
-  dlclose(plugin);
   keel_close(context);
 }
 
@@ -201,13 +196,13 @@ static void expect_all(keel_tensor **out, int count, float factor) {
 static void *open_gate(void *most) {
   int last = 0, still = 0;
   for (int i = 0; i < 20000 && still < 200; i++) {
-    int now = atomic_load(pending);
+    int now = atomic_load(&toy->pending);
     still = now && now == last ? still + 1 : 0;
     last = now;
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
   *(int *)most = last;
-  atomic_store(gate, 0);
+  atomic_store(&toy->gate, 0);
   return NULL;
 }
 
@@ -218,7 +213,7 @@ static void all_wait_at_once(int32_t workers) {
   begin(workers);
   keel_plan *plan = plan_of_nodes(NODES, 7, 7);
   make_inputs(in);
-  atomic_store(gate, 1);
+  atomic_store(&toy->gate, 1);
   pthread_create(&thread, NULL, open_gate, &most);
   if (keel_plan_run(plan, in, 4, out, NODES) != KD_OK)
     fail_msg("%s", keel_message());
@@ -262,7 +257,7 @@ static void *await_count(void *argument) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
   keel_tensor_release(none);
-  atomic_store(gate, 0);
+  atomic_store(&toy->gate, 0);
   return (void *)(intptr_t)count;
 }
 
@@ -276,7 +271,7 @@ static void what_has_ended_is_gone_on_from(void **state) {
   begin(KEEL_NO_WORKERS);
   keel_plan *plan = plan_of_gated(GATED);
   make_inputs(in);
-  atomic_store(gate, 1);
+  atomic_store(&toy->gate, 1);
   pthread_create(&thread, NULL, await_count, &in[3]);
   if (keel_plan_run(plan, in, 4, out, GATED) != KD_OK)
     fail_msg("%s", keel_message());
@@ -302,7 +297,7 @@ static void kernels_that_block_get_threads_of_their_own(void **state) {
   keel_plan *plan = NULL;
   keel_tensor *out[MEMBERS];
   (void)state;
-  context = open_with(CPU_PLUGIN, BARRIER_PLUGIN, 1);
+  context = open_with(CPU_PLUGIN, TOY("barrier"), 1);
   keel_device *barrier = NULL;
   assert_int_equal(keel_device_find(context, "barrier:0", &barrier), KD_OK);
   assert_int_equal(keel_builder_create(context, "meet", &g), KD_OK);

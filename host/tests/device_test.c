@@ -1,10 +1,10 @@
 /* device_test.c - a device of handles and late work, beside the CPU. */
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include "eager/site.h"
 #include "ops/schema.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 static keel_device *queue, *cpu;
@@ -18,7 +18,7 @@ static void log_line(void *unused, uint32_t level, const char *line) {
 }
 
 static int open_both(void **state) {
-  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN};
+  const char *paths[] = {CPU_PLUGIN, TOY("queue")};
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
                                 .plugins = paths,
@@ -40,7 +40,7 @@ static int close_both(void **state) {
 
 /* A device that nothing has run on yet. */
 static void a_tensor_may_go_to_it_first(void **state) {
-  const char *path = QUEUE_PLUGIN;
+  const char *path = TOY("queue");
   const keel_context_params params = {.struct_size = sizeof params,
                                       .flags = KEEL_ONLY_NAMED,
                                       .plugins = &path,
@@ -168,7 +168,7 @@ static void ops_without_a_kernel_are_written_with_others(void **state) {
   keel_program *program = NULL;
   keel_plan *plan = NULL;
   (void)state;
-  keel_context *alone = open_with(QUEUE_PLUGIN, NULL, 1);
+  keel_context *alone = open_with(TOY("queue"), NULL, 1);
   assert_int_equal(keel_builder_create(alone, "sub", &builder), KD_OK);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value three[] = {x, x, x};
@@ -198,7 +198,7 @@ static void an_unknown_device_is_named_with_those_there_are(void **state) {
 /* ---- which devices there are ---------------------------------------------- */
 
 static keel_context *open_shown(const char *visible) {
-  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN, ECHO_PLUGIN};
+  const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   keel_context *shown = NULL;
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
@@ -238,29 +238,27 @@ static keel_tensor *place(keel_context *own, keel_device *device, int64_t kib) {
  * up. */
 static void what_a_plugin_keeps_is_asked_for(void **state) {
   (void)state;
-  keel_context *own = open_with(TEST_FOLDER "/hoard.so", NULL, KEEL_NO_WORKERS);
+  keel_context *own = open_with(TOY("hoard"), NULL, KEEL_NO_WORKERS);
   keel_device *device = keel_device_at(own, 0);
-  void *plugin = dlopen(TEST_FOLDER "/hoard.so", RTLD_NOW | RTLD_NOLOAD);
-  const int *trims = dlsym(plugin, "hoard_trims");
+  const toy_state *toy = toy_of(TOY("hoard"));
   keel_tensor *x = place(own, device, 700);
   assert_non_null(x);
-  assert_int_equal(*trims, 0);
+  assert_int_equal(toy->trims, 0);
   keel_tensor_release(x);
   x = place(own, device, 500); /* beside 700 it would be too much */
   assert_non_null(x);
-  assert_int_equal(*trims, 1);
+  assert_int_equal(toy->trims, 1);
   assert_null(place(own, device, 800));
   expect_message("hoard: no ");
   expect_message("hoard:0 has ");
   expect_message(" of 1048576 bytes free, and this process holds ");
   expect_message(" in 1 buffers");
   keel_tensor_release(x);
-  dlclose(plugin);
   keel_close(own);
 }
 
 static void memory_is_told_by_the_device_or_the_host(void **state) {
-  static const char *const plugins[] = {TEST_FOLDER "/hoard.so", QUEUE_PLUGIN};
+  static const char *const plugins[] = {TOY("hoard"), TOY("queue")};
   (void)state;
   for (int i = 0; i < 2; i++) {
     keel_context *own = open_with(plugins[i], NULL, KEEL_NO_WORKERS);
@@ -429,7 +427,7 @@ static void a_list_that_names_nothing_is_warned_of(void **state) {
       {"queue:0,cpu:7", "cpu:7, and it has 1"},
       {"-echo:3", "echo:3, and it has 1"},
       {"cpu,-echo", ""}};
-  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN, ECHO_PLUGIN};
+  const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   (void)state;
   setenv("KEEL_LOG", "warning", 1);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1,6 +1,7 @@
 /* dlpack_test.c - what comes from other libraries and goes to them: what is shared, what is
  * copied, and what is refused. */
 #include "dlpack.h"
+#include "toy/toy.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -253,7 +254,7 @@ static void what_the_host_does_not_reach_takes_a_copy(void **state) {
   const float data[] = {-5, 6}, want[] = {0, 6};
   (void)state;
   keel_context *before = context;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
+  context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   keel_tensor *x = floats(context, 2, data);
   keel_tensor *y = relu(keel_device_at(context, 1), x);
   DLManagedTensorVersioned *out = NULL;

@@ -2,6 +2,7 @@
  * models are loaded and run, ends in a clean error, or in the right result by
  * another way, without a leak; and what follows works. */
 #include "testing.h"
+#include "toy/toy.h"
 
 #include "context.h"
 #include "layers/layers.h"
@@ -221,8 +222,8 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
   static const subject subjects[] = {
       {{CPU_PLUGIN}, NULL},
       {{MINIMAL_PLUGIN}, NULL},
-      {{QUEUE_PLUGIN}, NULL},
-      {{ECHO_PLUGIN}, NULL},
+      {{TOY("queue")}, NULL},
+      {{TOY("echo")}, NULL},
       {{CPU_PLUGIN}, DATA "pytorch-converted/test_Conv2d_padding/model.onnx"},
       {{CPU_PLUGIN}, DATA "pytorch-converted/test_BatchNorm2d_eval/model.onnx"},
       {{CPU_PLUGIN}, DATA "pytorch-converted/test_Linear/model.onnx"},
@@ -234,18 +235,18 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
       {{CPU_PLUGIN}, DATA "node/test_loop11/model.onnx"},
       {{CPU_PLUGIN}, DATA "node/test_constantofshape_float_ones/model.onnx"},
       {{CPU_PLUGIN}, DATA "node/test_scan9_sum/model.onnx"},
-      {{QUEUE_PLUGIN, CPU_PLUGIN},
+      {{TOY("queue"), CPU_PLUGIN},
        DATA "pytorch-operator/test_operator_params/model.onnx"},
-      {{QUEUE_PLUGIN, CPU_PLUGIN},
+      {{TOY("queue"), CPU_PLUGIN},
        DATA "pytorch-converted/test_Linear/model.onnx"},
-      {{QUEUE_PLUGIN, CPU_PLUGIN},
+      {{TOY("queue"), CPU_PLUGIN},
        DATA "pytorch-operator/test_operator_add_broadcast/model.onnx"},
-      {{QUEUE_PLUGIN, CPU_PLUGIN},
+      {{TOY("queue"), CPU_PLUGIN},
        DATA "node/test_softplus_expanded/model.onnx"},
-      {{QUEUE_PLUGIN, CPU_PLUGIN},
+      {{TOY("queue"), CPU_PLUGIN},
        DATA "node/test_relu_expanded_ver18/model.onnx"},
-      {{QUEUE_PLUGIN, CPU_PLUGIN}, DATA "node/test_celu_expanded/model.onnx"},
-      {{ECHO_PLUGIN, CPU_PLUGIN},
+      {{TOY("queue"), CPU_PLUGIN}, DATA "node/test_celu_expanded/model.onnx"},
+      {{TOY("echo"), CPU_PLUGIN},
        DATA "pytorch-converted/test_Linear/model.onnx"},
 #ifdef SIM_PLUGIN
       {{SIM_PLUGIN}, NULL},
@@ -291,8 +292,8 @@ static void a_full_stream_is_no_failure(void **state) {
   static const char *const slots[] = {"kernel.enqueue", "memory.copy_in",
                                       "event.record"};
   static const subject subjects[] = {
-      {{QUEUE_PLUGIN}, NULL},
-      {{ECHO_PLUGIN}, NULL},
+      {{TOY("queue")}, NULL},
+      {{TOY("echo")}, NULL},
 #ifdef SIM_PLUGIN
       {{SIM_PLUGIN}, NULL},
 #endif

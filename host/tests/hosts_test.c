@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "testing.h"
+#include "toy/toy.h"
 
 /* What a user of libkeel calls; of this program's own libkeel, or of another one. */
 typedef struct host {
@@ -110,7 +111,7 @@ static void two_libkeels_share_plugins(void **state) {
   (void)state;
   end_in_turn(MINIMAL_PLUGIN, "minimal:0");
   end_in_turn(CPU_PLUGIN, "cpu:0");
-  end_in_turn(QUEUE_PLUGIN, "queue:0");
+  end_in_turn(TOY("queue"), "queue:0");
 }
 
 /* Each host has its own words, and gets none of the other's. */
@@ -131,7 +132,7 @@ static void messages_go_to_their_host(void **state) {
 static void contexts_share_a_plugin(void **state) {
   (void)state;
   static const char *const plugins[] = {MINIMAL_PLUGIN, CPU_PLUGIN,
-                                        QUEUE_PLUGIN};
+                                        TOY("queue")};
   static const char *const devices[] = {"minimal:0", "cpu:0", "queue:0"};
   for (int i = 0; i < 3; i++) {
     keel_context *a = open_host(&own, plugins[i]);
@@ -167,7 +168,7 @@ static void *work(void *argument) {
 static void unload_while_the_other_works(void **state) {
   (void)state;
   static const char *const plugins[] = {MINIMAL_PLUGIN, CPU_PLUGIN,
-                                        QUEUE_PLUGIN};
+                                        TOY("queue")};
   static const char *const devices[] = {"minimal:0", "cpu:0", "queue:0"};
   for (int i = 0; i < 6; i++) {
     worker w = {.host = i < 3 ? &own : &other,

@@ -7,6 +7,7 @@
 #include "context.h"
 #include "layers/layers.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 static keel_device *device;
@@ -132,7 +133,7 @@ static void expect_fills(const char *plugin) {
 
 static void the_queue_fills(void **state) {
   (void)state;
-  expect_fills(QUEUE_PLUGIN);
+  expect_fills(TOY("queue"));
 }
 
 static void opencl_fills(void **state) {
@@ -147,7 +148,7 @@ static void vulkan_fills(void **state) {
 
 static void without_the_slot_they_are_copied_in(void **state) {
   (void)state;
-  assert_true(begin(ECHO_PLUGIN, "trace"));
+  assert_true(begin(TOY("echo"), "trace"));
   fill_all_sizes(device);
   fill_halves(device);
   assert_int_equal(called(FILLS), 0);
@@ -159,7 +160,7 @@ static void no_such_tensor_is_filled(void **state) {
   const int64_t negative = -2, open[] = {1, -1};
   keel_tensor *tensor = NULL;
   (void)state;
-  assert_true(begin(QUEUE_PLUGIN, ""));
+  assert_true(begin(TOY("queue"), ""));
   assert_int_equal(
       keel_tensor_fill(context, device, KD_F32, 1, &negative, NULL, &tensor),
       KD_INVALID_ARGUMENT);
@@ -176,7 +177,7 @@ static void no_such_tensor_is_filled(void **state) {
 static void memory_is_filled_behind_the_work_on_it(void **state) {
   const float seven = 7, data[4] = {1, 2, 3, 4};
   (void)state;
-  assert_true(begin(QUEUE_PLUGIN, ""));
+  assert_true(begin(TOY("queue"), ""));
   for (int i = 0; i < 50; i++) {
     keel_tensor *here = floats(context, 4, data), *x = NULL, *y = NULL;
     assert_int_equal(keel_tensor_to(here, device, &x), KD_OK);
@@ -196,7 +197,7 @@ static void a_fill_that_fails_says_why(void **state) {
   const int64_t four = 4;
   keel_tensor *tensor = NULL;
   (void)state;
-  assert_true(begin(QUEUE_PLUGIN, "fault:memory.fill=1:INTERNAL"));
+  assert_true(begin(TOY("queue"), "fault:memory.fill=1:INTERNAL"));
   assert_int_equal(
       keel_tensor_fill(context, device, KD_F32, 1, &four, NULL, &tensor),
       KD_INTERNAL);
@@ -210,7 +211,7 @@ static void a_fill_that_fails_says_why(void **state) {
 
 static void a_fill_without_room_is_repeated(void **state) {
   (void)state;
-  assert_true(begin(QUEUE_PLUGIN, "trace,fault:memory.fill=1:BUSY"));
+  assert_true(begin(TOY("queue"), "trace,fault:memory.fill=1:BUSY"));
   keel_tensor *tensor = filled(device, KD_F32, 4, NULL);
   assert_int_equal(keel_layers_faults(), 1);
   assert_int_equal(called(IN), 0);
@@ -333,7 +334,7 @@ static void expect_copies(const char *plugin) {
 
 static void the_queue_copies_parts(void **state) {
   (void)state;
-  expect_copies(QUEUE_PLUGIN);
+  expect_copies(TOY("queue"));
 }
 
 static void opencl_copies_parts(void **state) {
@@ -351,7 +352,7 @@ static void without_the_slot_kernels_make_parts(void **state) {
   keel_tensor *out[3];
   (void)state;
   for (int cpu = 0; cpu < 2; cpu++) {
-    assert_true(begin(ECHO_PLUGIN, "trace"));
+    assert_true(begin(TOY("echo"), "trace"));
     if (cpu) device = keel_device_at(context, 0);
     keel_plan *plan = plan_of_sums();
     if (run_sums(plan, 4, out) != KD_OK) fail_msg("%s", keel_message());
@@ -370,7 +371,7 @@ static void a_copy_that_fails_says_why(void **state) {
   for (int i = 1; i <= ALL; i++) {
     char layers[64];
     snprintf(layers, sizeof layers, "fault:memory.copy=%d:INTERNAL", i);
-    assert_true(begin(QUEUE_PLUGIN, layers));
+    assert_true(begin(TOY("queue"), layers));
     keel_plan *plan = plan_of_sums();
     assert_int_equal(run_sums(plan, 2, out), KD_INTERNAL);
     expect_message("memory.copy");
@@ -387,7 +388,7 @@ static void a_copy_without_room_is_repeated(void **state) {
   for (int i = 1; i <= 3 * ROUNDS; i++) {
     char layers[64];
     snprintf(layers, sizeof layers, "fault:memory.copy=%d:BUSY", i);
-    assert_true(begin(QUEUE_PLUGIN, layers));
+    assert_true(begin(TOY("queue"), layers));
     keel_plan *plan = plan_of_sums();
     if (run_sums(plan, 2, out) != KD_OK) fail_msg("%s", keel_message());
     assert_int_equal(keel_layers_faults(), 1);
@@ -436,8 +437,8 @@ static void split_and_join(bool copies) {
 }
 
 static void sequences_are_parts(void **state) {
-  const char *const plugins[] = {QUEUE_PLUGIN, OPENCL_PLUGIN, VULKAN_PLUGIN,
-                                 ECHO_PLUGIN};
+  const char *const plugins[] = {TOY("queue"), OPENCL_PLUGIN, VULKAN_PLUGIN,
+                                 TOY("echo")};
   (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(plugins); i++) {
     bool copies = i < 3;
@@ -455,7 +456,7 @@ static void other_parts_are_left_to_kernels(void **state) {
   const keel_attr second = KEEL_INT("axis", 1), first = KEEL_INT("axis", 0);
   keel_tensor *list = NULL, *out = NULL;
   (void)state;
-  assert_true(begin(QUEUE_PLUGIN, "trace"));
+  assert_true(begin(TOY("queue"), "trace"));
   keel_tensor *in[2] = {there(KD_F32, 2, dims, data), NULL};
   keel_tensor_create(context, KD_I64, 1, &two, wrong, &list);
   in[1] = list;

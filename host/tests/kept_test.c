@@ -1,11 +1,11 @@
 /* kept_test.c - what a device's compiler made is kept: the next process compiles nothing. */
-#include <dlfcn.h>
 #include <kd/kd.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "testing.h"
+#include "toy/toy.h"
 
 static char folder[] = "/tmp/keel-kept-XXXXXX";
 
@@ -85,21 +85,14 @@ static found in_a_process(float weight, const char *name, kd_status judges) {
   assert_true(child >= 0);
   if (child == 0) {
     keel_device *device = NULL;
-    keel_context *context = open_with(COMPILER_PLUGIN, CPU_PLUGIN, 1);
+    keel_context *context = open_with(TOY("compiler"), CPU_PLUGIN, 1);
     if (keel_device_find(context, "compiler", &device) != KD_OK) _exit(99);
-    void *plugin = dlopen(COMPILER_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-    void (**claims)(const kd_host *, const kd_graph *, kd_claim, void *) =
-        dlsym(plugin, "compiler_claim");
-    kd_status *verdict = dlsym(plugin, "compiler_judges");
-    *claims = claim_all;
-    *verdict = judges;
+    toy_state *toy = toy_of(TOY("compiler"));
+    toy->claim = claim_all;
+    toy->judges = judges;
     run(context, device, weight, name);
-    atomic_int *made = dlsym(plugin, "compiler_made");
-    atomic_int *loaded = dlsym(plugin, "compiler_loaded");
-    atomic_int *live = dlsym(plugin, "compiler_live");
-    int result = atomic_load(made) * 10 + atomic_load(loaded);
-    if (atomic_load(live)) result = 98;
-    dlclose(plugin);
+    int result = toy->made * 10 + toy->loaded;
+    if (toy->live) result = 98;
     keel_close(context);
     exit(result);
   }

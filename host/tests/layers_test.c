@@ -1,5 +1,6 @@
 /* layers_test.c - the validation layer finds misuse of the ABI. */
 #include "testing.h"
+#include "toy/toy.h"
 
 #include "context.h"
 #include "layers/layers.h"
@@ -261,7 +262,7 @@ static void a_sound_run_has_nothing_to_report(void **state) {
 
   for (int i = 0; i < 2; i++) {
     keel_context *context =
-        open_layered("validation", i ? QUEUE_PLUGIN : MINIMAL_PLUGIN);
+        open_layered("validation", i ? TOY("queue") : MINIMAL_PLUGIN);
     run_eagerly(context);
     keel_close(context);
   }
@@ -273,7 +274,7 @@ static void a_sound_run_has_nothing_to_report(void **state) {
 static void trace_has_each_call(void **state) {
   (void)state;
   traced[0] = 0; /* whatever KEEL_LOG is: ctest sets it to error */
-  keel_context *context = open_layered("trace", QUEUE_PLUGIN);
+  keel_context *context = open_layered("trace", TOY("queue"));
 
   run_eagerly(context);
   keel_close(context);

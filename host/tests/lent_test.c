@@ -1,8 +1,8 @@
 /* lent_test.c - memory of others: who frees it, and when, whoever still reads it. */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "dlpack.h"
+#include "toy/toy.h"
 
 /* ---- who frees, and when ---------------------------------------------------------------- */
 
@@ -174,14 +174,13 @@ static void a_copy_in_flight_keeps_the_memory(void **state) {
   atomic_int deleted = 0;
   (void)state;
   keel_context *before = context;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
-  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  atomic_int *gate = dlsym(plugin, "queue_gate");
+  context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
+  toy_state *toy = toy_of(TOY("queue"));
   keel_device *queue = keel_device_at(context, 1);
   keel_tensor *pair[2] = {floats(context, 2, ones), NULL}, *held = NULL;
   assert_int_equal(
       keel_tensor_create(context, KD_F32, 0, NULL, &seven, &pair[1]), KD_OK);
-  atomic_store(gate, 1);
+  atomic_store(&toy->gate, 1);
   assert_int_equal(keel_device_push(queue), KD_OK);
   assert_int_equal(keel_call(context, "Mul", NULL, 0, pair, 2, &held, 1),
                    KD_OK);
@@ -189,14 +188,13 @@ static void a_copy_in_flight_keeps_the_memory(void **state) {
   keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(queue, x);
   keel_tensor_release(x);
   assert_int_equal(deleted, 0);
-  atomic_store(gate, 0);
+  atomic_store(&toy->gate, 0);
   expect_floats(y, want, 4);
   keel_tensor_release(pair[0]);
   keel_tensor_release(pair[1]);
   keel_tensor_release(held);
   keel_tensor_release(y);
   keel_close(context);
-  dlclose(plugin);
   context = before;
   assert_int_equal(deleted, 1);
 }
@@ -204,57 +202,53 @@ static void a_copy_in_flight_keeps_the_memory(void **state) {
 /* ---- devices that work on host addresses ------------------------------------------------------ */
 
 /* The late device, which begins its work when somebody waits. */
-static keel_device *open_late(void **out_plugin, const void ***out_input) {
-  context = open_with(LATE_PLUGIN, NULL, KEEL_NO_WORKERS);
-  *out_plugin = dlopen(LATE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  *out_input = (const void **)dlsym(*out_plugin, "late_input");
+static keel_device *open_late(const toy_state **out_toy) {
+  context = open_with(TOY("late"), NULL, KEEL_NO_WORKERS);
+  *out_toy = toy_of(TOY("late"));
   return keel_device_at(context, 0);
 }
 
-static void close_late(void *plugin, keel_context *before) {
+static void close_late(keel_context *before) {
   keel_close(context);
-  dlclose(plugin);
   context = before;
 }
 
 static void aligned_memory_is_read_where_it_lies(void **state) {
   const float want[] = {0, 0, 2, 0};
-  const void **input = NULL;
-  void *plugin = NULL;
+  const toy_state *toy = NULL;
   atomic_int deleted = 0;
   (void)state;
   keel_context *before = context;
-  keel_device *late = open_late(&plugin, &input);
+  keel_device *late = open_late(&toy);
   given *from = make_pairs(&deleted);
   const void *memory = from->memory;
   keel_tensor *x = take(from, 0), *y = relu(late, x);
-  assert_ptr_equal(*input, memory);
+  assert_ptr_equal(toy->input, memory);
   keel_tensor_release(x); /* the device has not read it yet */
   assert_int_equal(deleted, 1);
   expect_floats(y, want, 4);
   keel_tensor_release(y);
-  close_late(plugin, before);
+  close_late(before);
 }
 
 static void other_memory_is_copied_for_the_device(void **state) {
   const float want[] = {16, 0, 18, 0};
-  const void **input = NULL;
-  void *plugin = NULL;
+  const toy_state *toy = NULL;
   atomic_int deleted = 0;
   (void)state;
   keel_context *before = context;
-  keel_device *late = open_late(&plugin, &input);
+  keel_device *late = open_late(&toy);
   given *from = make_pairs(&deleted);
   const char *memory = from->memory;
   from->versioned.dl_tensor.byte_offset = 64; /* the device wants 256 */
   keel_tensor *x = take(from, 0), *y = relu(late, x);
   assert_ptr_equal(keel_tensor_data(x), memory + 64);
-  assert_ptr_not_equal(*input, memory + 64);
+  assert_ptr_not_equal(toy->input, memory + 64);
   keel_tensor_release(x);
   assert_int_equal(deleted, 1);
   expect_floats(y, want, 4);
   keel_tensor_release(y);
-  close_late(plugin, before);
+  close_late(before);
 }
 
 /* Memory of the host's pool is another tensor's soon after. */
@@ -262,13 +256,12 @@ static void pooled_memory_is_not_read_late(void **state) {
   enum { MANY = 256 };
   const float data[] = {0, -1, 2, -3}, others[] = {9, 9, 9, 9},
               want[] = {0, 0, 2, 0};
-  const void **input = NULL;
-  void *plugin = NULL;
+  const toy_state *toy = NULL;
   keel_tensor *all[MANY];
   int aligned = MANY;
   (void)state;
   keel_context *before = context;
-  keel_device *late = open_late(&plugin, &input);
+  keel_device *late = open_late(&toy);
   for (int i = 0; i < MANY; i++) {
     all[i] = floats(context, 4, data);
     if ((uintptr_t)keel_tensor_data(all[i]) % 256 == 0) aligned = i;
@@ -283,17 +276,16 @@ static void pooled_memory_is_not_read_late(void **state) {
   keel_tensor_release(y);
   for (int i = 0; i < MANY; i++)
     keel_tensor_release(all[i]);
-  close_late(plugin, before);
+  close_late(before);
 }
 
 static void what_a_device_still_makes_is_waited_for(void **state) {
   const float want[] = {0, 0, 2, 0};
-  const void **input = NULL;
-  void *plugin = NULL;
+  const toy_state *toy = NULL;
   atomic_int deleted = 0;
   (void)state;
   keel_context *before = context;
-  keel_device *late = open_late(&plugin, &input);
+  keel_device *late = open_late(&toy);
   keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(late, x);
   assert_ptr_equal(keel_tensor_device(y), late);
   DLManagedTensorVersioned *to = lend(y, 0);
@@ -305,7 +297,7 @@ static void what_a_device_still_makes_is_waited_for(void **state) {
   assert_memory_equal(to->dl_tensor.data, want, sizeof want);
   to->deleter(to);
   keel_tensor_release(x);
-  close_late(plugin, before);
+  close_late(before);
   assert_int_equal(deleted, 1);
 }
 
@@ -314,13 +306,12 @@ static void what_a_device_still_makes_is_waited_for(void **state) {
 static void plans_read_each_input_where_it_lies(void **state) {
   enum { RUNS = 9 };
   const int64_t pairs[] = {2, 2};
-  const void **input = NULL;
-  void *plugin = NULL;
+  const toy_state *toy = NULL;
   atomic_int deleted = 0;
   keel_tensor *in[RUNS], *out[RUNS];
   (void)state;
   keel_context *before = context;
-  keel_device *late = open_late(&plugin, &input);
+  keel_device *late = open_late(&toy);
   keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_plan *plan = NULL;
@@ -341,7 +332,7 @@ static void plans_read_each_input_where_it_lies(void **state) {
     in[i] = take(from, 0);
     if (keel_plan_run(plan, &in[i], 1, &out[i], 1) != KD_OK)
       fail_msg("%s", keel_message());
-    assert_int_equal(*input == at, offset == 0);
+    assert_int_equal(toy->input == at, offset == 0);
   }
   for (int i = 0; i < RUNS; i++) {
     const float want[] = {(float)i, 0, i % 3 ? 18 : 2, 0};
@@ -352,7 +343,7 @@ static void plans_read_each_input_where_it_lies(void **state) {
   }
   keel_plan_release(plan);
   keel_program_release(program);
-  close_late(plugin, before);
+  close_late(before);
 }
 
 int main(void) {

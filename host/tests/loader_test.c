@@ -5,6 +5,7 @@
 
 #include "context.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static char folder[64];
 
@@ -63,7 +64,7 @@ static void expect_refused(const char *path, keel_status status,
   keel_close(context);
 }
 
-#define BAD(name) TEST_FOLDER "/bad_" name ".so"
+#define BAD(name) TOY("bad_" name)
 
 static void faulty_plugins_are_refused(void **state) {
   (void)state;
@@ -99,7 +100,7 @@ static void faulty_plugins_are_refused(void **state) {
                  "4 option definitions of struct_size 40", "vendor");
   expect_refused(BAD("OPTION_NONE"), KD_INCOMPATIBLE,
                  "options is NULL, option_count is 4", "vendor");
-  expect_refused(BAD("NO_SYMBOL"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
+  expect_refused(TOY("no_symbol"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
 }
 
 /* What a later ABI may say by a bit that must be understood: the object is not used, and
@@ -218,7 +219,7 @@ static void options_that_fit_no_list_are_refused(void **state) {
   expect_given(path, longest, KD_INVALID_ARGUMENT, "no option \"qqqq");
   /* others' options, and plugins that don't say what they have: as before */
   expect_given(path, "cpu.queu=1", KD_OK, "");
-  expect_given(BAD("TWIN"), "bad.whatever=1", KD_OK, "");
+  expect_given(TOY("plain"), "plain.whatever=1", KD_OK, "");
   expect_given(BAD("OPTIONS_NO"), "cpu.isa=base", KD_OK, "");
   expect_given(BAD("OPTIONS_NO"), "bad.whatever=1", KD_INVALID_ARGUMENT,
                "it has none");
@@ -324,7 +325,7 @@ static void options_are_listed(void **state) {
 #endif
   };
   for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++) {
-    const char *paths[] = {plugins[i].plugin, BAD("TWIN")};
+    const char *paths[] = {plugins[i].plugin, TOY("plain")};
     const keel_context_params params = {
         .struct_size = sizeof params,
         .flags = KEEL_ONLY_NAMED | KEEL_DESCRIBE, /* no driver is asked */
@@ -396,14 +397,16 @@ static void odd_properties_do_no_harm(void **state) {
   assert_int_equal(keel_device_find_property(device, "later", &p), KD_OK);
   assert_int_equal(keel_device_find_property(device, "x", &p), KD_INTERNAL);
   keel_close(context);
-  context = open_with(BAD("PROPERTY_ALL"), BAD("TWIN"), KEEL_NO_WORKERS);
+  context = open_with(BAD("PROPERTY_ALL"), TOY("plain"), KEEL_NO_WORKERS);
   device = keel_device_at(context, 0);
   assert_int_equal(keel_device_find_property(device, "x", &p), KD_NOT_FOUND);
   expect_message("bad:0 has no property \"x\"");
   keel_close(context);
 }
 
-const kd_plugin *linked_entry(const kd_host *host); /* plugins/linked.c */
+static const kd_plugin *linked_entry(const kd_host *host) {
+  return toy_plugin(host, "linked");
+}
 
 static void plugins_may_be_linked_in(void **state) {
   (void)state;
@@ -473,8 +476,7 @@ static keel_status call_old(keel_context *context, const char *op) {
  * compute something else. */
 static void ops_younger_than_a_plugin_are_not_offered(void **state) {
   (void)state;
-  keel_context *context =
-      open_with(TEST_FOLDER "/old.so", NULL, KEEL_NO_WORKERS);
+  keel_context *context = open_with(TOY("old"), NULL, KEEL_NO_WORKERS);
   keel_kernel_facts facts;
   keel_device *device = keel_device_at(context, 0);
   assert_int_equal(keel_device_kernel(device, 1, &facts), KD_OK);
@@ -529,9 +531,9 @@ static void files_that_are_no_plugins_are_refused(void **state) {
   write_file(text, "");
   expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "");
   expect_refused("/nowhere/at/all.so", KD_NOT_FOUND, "no such file", "path");
-  expect_refused(TEST_FOLDER "/bad_MISSING.so", KD_UNAVAILABLE,
-                 "symbol_that_nobody_has", "ldd -r");
-  expect_refused(TEST_FOLDER "/bad_NEEDS.so", KD_UNAVAILABLE, "libgone.so",
+  expect_refused(TOY("missing"), KD_UNAVAILABLE, "symbol_that_nobody_has",
+                 "ldd -r");
+  expect_refused(TOY("needs"), KD_UNAVAILABLE, "libgone.so",
                  "install what is missing");
 }
 
@@ -566,7 +568,7 @@ static void truncated_libraries_never_reach_the_linker(void **state) {
 static void what_others_can_write_is_refused(void **state) {
   const char *path = in_folder("open.so");
   (void)state;
-  copy_file(BAD("TWIN"), path, -1);
+  copy_file(TOY("plain"), path, -1);
   chmod(path, 0666);
   expect_refused(path, KD_PERMISSION_DENIED, "anybody may write the file",
                  "chmod");
@@ -590,7 +592,7 @@ static void a_sticky_folder_keeps_a_file_to_its_owner(void **state) {
   const uid_t other = 12345;
   const char *path = in_folder("sticky.so");
   (void)state;
-  copy_file(BAD("TWIN"), path, -1);
+  copy_file(TOY("plain"), path, -1);
   chmod(path, 0644);
   chmod(folder, 01777);
   assert_int_equal(loaded(path), KD_OK);
@@ -618,7 +620,7 @@ static void links_and_folders_on_the_way_are_looked_at(void **state) {
   snprintf(inner, sizeof inner, "%s/inner", folder);
   snprintf(file, sizeof file, "%s/deep.so", inner);
   mkdir(inner, 0755);
-  copy_file(BAD("TWIN"), file, -1);
+  copy_file(TOY("plain"), file, -1);
   chmod(file, 0644);
   assert_int_equal(loaded(file), KD_OK);
   chmod(folder, 0777); /* a folder above the file's */
@@ -651,11 +653,11 @@ static void a_device_that_is_missed_says_what_was_refused(void **state) {
   keel_device *device = NULL;
   const char *path = in_folder("flux.so");
   (void)state;
-  copy_file(BAD("TWIN"), path, -1);
+  copy_file(TOY("plain"), path, -1);
   chmod(path, 0666);
   keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
   for (int i = 0; i < 2; i++) { /* by the file's name, and by any */
-    const char *name = i ? "flux:0" : "bad";
+    const char *name = i ? "flux:0" : "plain";
     assert_int_equal(keel_device_find(context, name, &device), KD_NOT_FOUND);
     expect_message("there is cpu:0; a plugin was refused: ");
     expect_message("flux.so: anybody may write the file");
@@ -666,8 +668,8 @@ static void a_device_that_is_missed_says_what_was_refused(void **state) {
 static void of_two_with_one_name_the_first_is_kept(void **state) {
   const char *first = in_folder("first.so");
   (void)state;
-  copy_file(BAD("TWIN"), first, -1);
-  keel_context *context = open_with(first, BAD("TWIN"), KEEL_NO_WORKERS);
+  copy_file(TOY("plain"), first, -1);
+  keel_context *context = open_with(first, TOY("plain"), KEEL_NO_WORKERS);
   keel_plugin_info info;
   keel_plugin_at(context, 0, &info);
   assert_int_equal(info.status, KD_OK);

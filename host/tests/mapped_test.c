@@ -1,12 +1,12 @@
 /* mapped_test.c - device memory that the host reads where it lies: by its plugin's map, on the
  * queue's kind with shared memory, and on OpenCL and Vulkan where there is a device. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "context.h"
 #include "layers/layers.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 enum { MANY = 300000, FEW = 1000, THREADS = 4 };
 
@@ -63,12 +63,9 @@ static void end(void) {
 
 /* Buffers that the simulated device has mapped. */
 static int mapped_now(void) {
-  void *plugin = dlopen(SHARED_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  const atomic_int *now = plugin ? dlsym(plugin, "queue_mapped") : NULL;
-  assert_non_null(now);
-  int count_now = atomic_load(now);
-  dlclose(plugin);
-  return count_now;
+  const toy_state *toy = toy_of(TOY("shared"));
+  assert_non_null(toy);
+  return toy->mapped;
 }
 
 /* ---- values ------------------------------------------------------------------------------ */
@@ -203,7 +200,7 @@ static void map_on(const char *plugin) {
 
 static void shared_memory_is_mapped(void **state) {
   (void)state;
-  assert_true(begin(SHARED_PLUGIN, ""));
+  assert_true(begin(TOY("shared"), ""));
   keel_tensor *y = made(MANY), *view = seen(y);
   assert_int_equal(mapped_now(), 1);
   keel_tensor_release(y);
@@ -211,7 +208,7 @@ static void shared_memory_is_mapped(void **state) {
   keel_tensor_release(view);
   assert_int_equal(mapped_now(), 0);
   end();
-  map_on(SHARED_PLUGIN);
+  map_on(TOY("shared"));
 }
 
 static void opencl_maps(void **state) {
@@ -226,7 +223,7 @@ static void vulkan_maps(void **state) {
 
 static void without_the_slot_it_is_copied(void **state) {
   (void)state;
-  assert_true(begin(QUEUE_PLUGIN, "trace"));
+  assert_true(begin(TOY("queue"), "trace"));
   keel_tensor *y = made(MANY), *here = seen(y), *out = NULL;
   expect_calls(0, 1);
   expect_wanted(here, MANY);
@@ -255,7 +252,7 @@ static void *see_often(void *y) {
 }
 
 static void threads_see_one_value(void **state) {
-  const char *const plugins[] = {SHARED_PLUGIN, OPENCL_PLUGIN, VULKAN_PLUGIN};
+  const char *const plugins[] = {TOY("shared"), OPENCL_PLUGIN, VULKAN_PLUGIN};
   (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(plugins); i++) {
     pthread_t threads[THREADS];
@@ -281,7 +278,7 @@ static void what_cannot_be_mapped_is_copied(void **state) {
                                 "trace,fault:memory.map=1:OUT_OF_MEMORY"};
   (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(layers); i++) {
-    assert_true(begin(SHARED_PLUGIN, layers[i]));
+    assert_true(begin(TOY("shared"), layers[i]));
     keel_tensor *y = made(MANY), *here = seen(y);
     expect_calls(0, 1);
     expect_wanted(here, MANY);
@@ -297,7 +294,7 @@ static void what_cannot_be_mapped_is_copied(void **state) {
 static void a_map_that_fails_says_why(void **state) {
   keel_tensor *here = NULL, *out = NULL;
   (void)state;
-  assert_true(begin(SHARED_PLUGIN, "fault:memory.map=1:INTERNAL"));
+  assert_true(begin(TOY("shared"), "fault:memory.map=1:INTERNAL"));
   keel_tensor *y = made(MANY);
   assert_int_equal(keel_tensor_to(y, NULL, &here), KD_INTERNAL);
   expect_message("memory.map");
@@ -307,7 +304,7 @@ static void a_map_that_fails_says_why(void **state) {
   keel_tensor_release(here);
   keel_tensor_release(y);
   end();
-  assert_true(begin(SHARED_PLUGIN, "fault:memory.map=2:INTERNAL"));
+  assert_true(begin(TOY("shared"), "fault:memory.map=2:INTERNAL"));
   assert_int_equal(run_between(&out), KD_INTERNAL);
   expect_message("memory.map");
   assert_null(out);
@@ -319,7 +316,7 @@ static void work_that_failed_is_not_mapped(void **state) {
   const float thirteen = 13;
   keel_tensor *here = NULL, *by = NULL, *y = NULL;
   (void)state;
-  assert_true(begin(SHARED_PLUGIN, "trace"));
+  assert_true(begin(TOY("shared"), "trace"));
   keel_tensor *x = made(MANY);
   keel_tensor_create(context, KD_F32, 0, NULL, &thirteen, &by);
   keel_tensor *pair[] = {x, by};
@@ -340,7 +337,7 @@ static void validation_knows_what_is_mapped(void **state) {
   void *address = NULL;
   const kd_allocation wanted = {.struct_size = sizeof wanted, .size = 100};
   (void)state;
-  assert_true(begin(SHARED_PLUGIN, "validation"));
+  assert_true(begin(TOY("shared"), "validation"));
   const kd_memory_table *memory = &device->plugin->memory;
   kd_device *d = device->handle;
   uint32_t before = keel_layers_errors();

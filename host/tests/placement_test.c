@@ -1,10 +1,10 @@
 /* placement_test.c - which device each op of a plan runs on: by rules, by the scopes a
  * program was built in, by cost. */
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include "context.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 static keel_device *queue, *cpu;
@@ -13,7 +13,7 @@ static const float want[] = {0, 4, 0, 8}; /* Relu(x) + Relu(x) */
 
 static int open_both(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   assert_int_equal(keel_device_find(context, "queue", &queue), KD_OK);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   return 0;
@@ -150,18 +150,15 @@ static void costs_decide(void **state) {
   cpu->speed.wait = queue->speed.wait = 1;
   set_speed(cpu, 1000);
   set_speed(queue, 1);
-  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  assert_non_null(plugin);
-  atomic_int *estimate = dlsym(plugin, "queue_cost");
-  assert_non_null(estimate);
-  atomic_store(estimate, 1000000); /* the kernel's own word counts */
+  toy_state *toy = toy_of(TOY("queue"));
+  assert_non_null(toy);
+  atomic_store(&toy->cost, 1000000); /* the kernel's own word counts */
   expect_places(program, &params, "queue:0", "cpu:0");
   const char *together = "Add=@Relu";
   params.places = &together;
   params.place_count = 1;
   expect_places(program, &params, "queue:0", "queue:0");
-  atomic_store(estimate, 0);
-  dlclose(plugin);
+  atomic_store(&toy->cost, 0);
   keel_program_release(program);
   keel_program_release(split);
 }

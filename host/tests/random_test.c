@@ -3,12 +3,13 @@
 
 #include "ops/random.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 
 static int open_cpu(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   return 0;
 }
 

@@ -1,6 +1,5 @@
 /* regions_test.c - parts of programs that a device compiles as a whole: which claims are
  * taken, what becomes of them, and that the numbers stay the same. */
-#include <dlfcn.h>
 #include <kd/kd.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -8,33 +7,22 @@
 #include "layers/layers.h"
 #include "program/function.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 enum { SIZE = 4, MOST = 40 };
 
-typedef void claimer(const kd_host *host, const kd_graph *graph, kd_claim take,
-                     void *context);
-
 static keel_context *context;
 static keel_device *device;
-static void *plugin;
-static claimer **compiler_claim;
-static kd_status *compiler_answer;
-static atomic_int *live, *made, *launched;
+static toy_state *toy;
 static char shown[64]; /* the names of the nodes that were shown */
 
 /* state: the layers to be put on. */
 static int open_all(void **state) {
   assert_int_equal(keel_layers_set(*state ? *state : ""), KD_OK);
-  context = open_with(CPU_PLUGIN, COMPILER_PLUGIN, 1);
+  context = open_with(CPU_PLUGIN, TOY("compiler"), 1);
   assert_int_equal(keel_device_find(context, "compiler", &device), KD_OK);
-  plugin = dlopen(COMPILER_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  assert_non_null(plugin);
-  compiler_claim = dlsym(plugin, "compiler_claim");
-  compiler_answer = dlsym(plugin, "compiler_answer");
-  live = dlsym(plugin, "compiler_live");
-  made = dlsym(plugin, "compiler_made");
-  launched = dlsym(plugin, "compiler_launched");
-  assert_true(compiler_claim && compiler_answer && live && made && launched);
+  toy = toy_of(TOY("compiler"));
+  assert_non_null(toy);
   return 0;
 }
 
@@ -45,17 +33,16 @@ static int open_layered(void **state) {
 
 static int close_all(void **state) {
   (void)state;
-  dlclose(plugin);
   keel_close(context);
   return keel_layers_set("") == KD_OK ? 0 : -1;
 }
 
 static int reset(void **state) {
   (void)state;
-  *compiler_claim = NULL;
-  *compiler_answer = KD_OK;
-  atomic_store(made, 0);
-  atomic_store(launched, 0);
+  toy->claim = NULL;
+  toy->compiles = KD_OK;
+  atomic_store(&toy->made, 0);
+  atomic_store(&toy->launched, 0);
   *shown = 0;
   return 0;
 }
@@ -164,22 +151,22 @@ static void expect_same(const char *const *lines, const wish *list,
   keel_program *program = read_program(lines, false);
   keel_plan *plain = plan_of(program, place, "regions");
   uint32_t count = run(plain, program, SIZE, want);
-  assert_int_equal(atomic_load(made), 0);
+  assert_int_equal(atomic_load(&toy->made), 0);
   wishes = list;
-  *compiler_claim = by_wishes;
+  toy->claim = by_wishes;
   keel_plan *plan = plan_of(program, place, NULL);
-  assert_int_equal(atomic_load(made), regions);
-  assert_int_equal(atomic_load(live), regions);
+  assert_int_equal(atomic_load(&toy->made), regions);
+  assert_int_equal(atomic_load(&toy->live), regions);
   for (int i = 1; i <= 12; i++) { /* frames come after the first ones */
     run(plan, program, SIZE, got);
     assert_memory_equal(got, want, count * sizeof *got);
-    assert_int_equal(atomic_load(launched), i * regions);
+    assert_int_equal(atomic_load(&toy->launched), i * regions);
   }
-  assert_int_equal(atomic_load(made), regions);
+  assert_int_equal(atomic_load(&toy->made), regions);
   keel_plan_release(plain);
   keel_plan_release(plan);
   keel_program_release(program);
-  assert_int_equal(atomic_load(live), 0);
+  assert_int_equal(atomic_load(&toy->live), 0);
 }
 
 static void a_claim_becomes_one_op(void **state) {
@@ -204,7 +191,7 @@ static void a_region_is_named_after_its_ops(void **state) {
   float got[MOST * SIZE];
   (void)state;
   wishes = list;
-  *compiler_claim = by_wishes;
+  toy->claim = by_wishes;
   keel_plan *plan = plan_of(program, NULL, NULL);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   run(plan, program, SIZE, got);
@@ -282,7 +269,7 @@ static void what_is_not_compiled_runs_op_by_op(void **state) {
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
   (void)state;
-  *compiler_answer = KD_UNIMPLEMENTED;
+  toy->compiles = KD_UNIMPLEMENTED;
   expect_same(lines, list, NULL, 0);
 }
 
@@ -296,15 +283,15 @@ static void a_compilers_failure_is_the_plans(void **state) {
                                    .device = device};
   (void)state;
   wishes = list;
-  *compiler_claim = by_wishes;
-  *compiler_answer = KD_OUT_OF_MEMORY;
+  toy->claim = by_wishes;
+  toy->compiles = KD_OUT_OF_MEMORY;
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OUT_OF_MEMORY);
   assert_null(plan);
   expect_message("compiler: not today");
   expect_message("while compiler:0 compiled a region of 3 ops, from \"a");
   expect_message("without the pass \"regions\"");
   keel_program_release(program);
-  assert_int_equal(atomic_load(live), 0);
+  assert_int_equal(atomic_load(&toy->live), 0);
 }
 
 /* What is not known when the plan is made is when a shape comes again. */
@@ -316,7 +303,7 @@ static void open_sizes_are_compiled_when_they_come_again(void **state) {
   keel_program *program = read_program(lines, true);
   (void)state;
   wishes = (const wish[]){{NULL, KD_OK}};
-  *compiler_claim = by_wishes;
+  toy->claim = by_wishes;
   keel_plan *plan = plan_of(program, NULL, NULL);
   assert_string_equal(shown, "abc"); /* with sizes that are not known */
   wishes = list;
@@ -328,11 +315,11 @@ static void open_sizes_are_compiled_when_they_come_again(void **state) {
         assert_true(got[k] == (x < 0 ? -x : x) + x);
       }
     }
-  assert_int_equal(atomic_load(made), 3);
-  assert_true(atomic_load(launched) >= 3);
+  assert_int_equal(atomic_load(&toy->made), 3);
+  assert_true(atomic_load(&toy->launched) >= 3);
   keel_plan_release(plan);
   keel_program_release(program);
-  assert_int_equal(atomic_load(live), 0);
+  assert_int_equal(atomic_load(&toy->live), 0);
 }
 
 /* One region for all sizes: the host tells its outputs' types at each launch. */
@@ -347,7 +334,7 @@ static void a_region_may_be_of_any_size(void **state) {
   keel_plan *plan = NULL;
   (void)state;
   wishes = list;
-  *compiler_claim = by_wishes;
+  toy->claim = by_wishes;
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   for (int64_t count = 1; count < 20; count++) {
     assert_int_equal(run(plan, program, count, got), 2 * count);
@@ -356,8 +343,8 @@ static void a_region_may_be_of_any_size(void **state) {
       assert_true(got[count + k] == 0);
     }
   }
-  assert_int_equal(atomic_load(made), 1);
-  assert_int_equal(atomic_load(launched), 19);
+  assert_int_equal(atomic_load(&toy->made), 1);
+  assert_int_equal(atomic_load(&toy->launched), 19);
   keel_plan_release(plan);
   keel_program_release(program);
 }
@@ -374,7 +361,7 @@ static void what_no_launch_can_give_is_refused(void **state) {
   keel_program *program = read_program(lines, false);
   (void)state;
   wishes = list;
-  *compiler_claim = by_wishes;
+  toy->claim = by_wishes;
   keel_plan_release(plan_of(program, NULL, NULL));
   assert_string_equal(shown, "arnc");
   keel_program_release(program);
@@ -446,7 +433,7 @@ static void an_if_is_taken_with_its_graphs(void **state) {
   keel_program *program = read_if();
   float data[SIZE] = {-2, -0.5f, 1, 3}, got[SIZE];
   (void)state;
-  *compiler_claim = claim_main;
+  toy->claim = claim_main;
   graphs_seen = branch_claims = 0;
   keel_plan *plan = plan_of(program, NULL, NULL);
   assert_int_equal(graphs_seen, 1);
@@ -464,10 +451,10 @@ static void an_if_is_taken_with_its_graphs(void **state) {
       keel_tensor_release(in[i]);
     keel_tensor_release(y);
   }
-  assert_int_equal(atomic_load(launched), 2);
+  assert_int_equal(atomic_load(&toy->launched), 2);
   keel_plan_release(plan);
   /* where it can't be compiled, the branches are shown */
-  *compiler_answer = KD_UNIMPLEMENTED;
+  toy->compiles = KD_UNIMPLEMENTED;
   keel_plan_release(plan_of(program, NULL, NULL));
   assert_int_equal(graphs_seen, 4);
   assert_int_equal(branch_claims, 2);
@@ -514,12 +501,12 @@ static void a_loops_body_is_shown(void **state) {
       " -> ()\n}) : () -> ()\n");
   float got[SIZE];
   (void)state;
-  *compiler_claim = claim_body;
+  toy->claim = claim_body;
   keel_plan *plan = plan_of(program, NULL, NULL);
   run(plan, program, SIZE, got);
   assert_true(got[0] == 1.25f && got[2] == -0.75f);
-  assert_int_equal(atomic_load(made), 1);
-  assert_int_equal(atomic_load(launched), 3);
+  assert_int_equal(atomic_load(&toy->made), 1);
+  assert_int_equal(atomic_load(&toy->launched), 3);
   keel_plan_release(plan);
   keel_program_release(program);
 }
@@ -531,7 +518,7 @@ static void layers_see_regions(void **state) {
   (void)state;
   uint32_t errors = keel_layers_errors();
   wishes = list;
-  *compiler_claim = by_wishes;
+  toy->claim = by_wishes;
   keel_program *program = read_program(lines, false);
   keel_plan *plan = plan_of(program, NULL, NULL);
   for (int i = 1; i < 5; i++) {
@@ -663,19 +650,19 @@ static void any_claims_of_any_program(void **state) {
     keel_program *program = read_program(lines, false);
     keel_plan *plain = plan_of(program, NULL, "regions");
     uint32_t count = run(plain, program, SIZE, want);
-    *compiler_claim = by_chance;
+    toy->claim = by_chance;
     keel_plan *plan = plan_of(program, NULL, NULL);
     for (int i = 0; i < 3; i++) {
       run(plan, program, SIZE, got);
       assert_memory_equal(got, want, count * sizeof *got);
     }
-    *compiler_claim = NULL;
+    toy->claim = NULL;
     keel_plan_release(plain);
     keel_plan_release(plan);
     keel_program_release(program);
   }
   assert_true(taken > 300 && refused > 300);
-  assert_int_equal(atomic_load(live), 0);
+  assert_int_equal(atomic_load(&toy->live), 0);
 }
 
 int main(void) {

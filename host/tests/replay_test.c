@@ -1,19 +1,18 @@
 /* replay_test.c - runs on a device with a stream: in frames, and as recordings that are
  * launched, put to other memory, or given up; with results as one by one. */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "context.h"
 #include "exec/frame.h"
 #include "layers/layers.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 enum { SIZE = 5 };
 
 static keel_context *context;
 static keel_device *queue;
-static void *plugin;
-static atomic_int *launches, *updates, *rebinds;
+static toy_state *toy;
 static int errors;
 
 static void log_line(void *unused, uint32_t level, const char *line) {
@@ -26,7 +25,7 @@ static void log_line(void *unused, uint32_t level, const char *line) {
 
 /* state: the layers, or NULL. */
 static int open_queue(void **state) {
-  const char *path = QUEUE_PLUGIN;
+  const char *path = TOY("queue");
   const keel_context_params params = {.struct_size = sizeof params,
                                       .flags = KEEL_ONLY_NAMED,
                                       .plugins = &path,
@@ -37,21 +36,17 @@ static int open_queue(void **state) {
   assert_int_equal(keel_layers_set(*state ? *state : ""), KD_OK);
   assert_int_equal(keel_open(&params, &context), KD_OK);
   queue = keel_device_at(context, 0);
-  plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  assert_non_null(plugin);
-  launches = dlsym(plugin, "queue_launches");
-  updates = dlsym(plugin, "queue_updates");
-  rebinds = dlsym(plugin, "queue_rebinds");
-  atomic_store(launches, 0);
-  atomic_store(updates, 0);
-  atomic_store(rebinds, 1);
+  toy = toy_of(TOY("queue"));
+  assert_non_null(toy);
+  atomic_store(&toy->launches, 0);
+  atomic_store(&toy->updates, 0);
+  atomic_store(&toy->rebinds, 1);
   return 0;
 }
 
 static int close_queue(void **state) {
   (void)state;
   keel_close(context);
-  dlclose(plugin);
   keel_layers_set("");
   return errors; /* the plugin says what was left over */
 }
@@ -161,9 +156,9 @@ static void runs_become_one_launch(void **state) {
   uint64_t planned = 0;
   assert_int_equal(keel_plan_memory(plan, &planned, NULL, NULL), KD_OK);
   assert_true(planned > 0);
-  assert_int_equal(atomic_load(launches), 20 - 3);
+  assert_int_equal(atomic_load(&toy->launches), 20 - 3);
   assert_int_equal(keel_plan_replays(plan), 20 - 3);
-  assert_int_equal(atomic_load(updates), 0);
+  assert_int_equal(atomic_load(&toy->updates), 0);
   keel_plan_release(plan);
 }
 
@@ -180,7 +175,7 @@ static void a_plan_may_go_without(void **state) {
   }
   assert_int_equal(keel_plan_memory(plan, NULL, NULL, NULL), KD_OK);
   assert_int_equal(keel_plan_replays(plan), 0);
-  assert_int_equal(atomic_load(launches), 0);
+  assert_int_equal(atomic_load(&toy->launches), 0);
   keel_plan_release(plan);
 }
 
@@ -263,8 +258,8 @@ static void shapes_have_recordings_of_their_own(void **state) {
 static void hold_outputs(int held) {
   keel_plan *plan = make_plan();
   keel_tensor *out[8][2] = {{NULL}};
-  atomic_store(launches, 0);
-  atomic_store(updates, 0);
+  atomic_store(&toy->launches, 0);
+  atomic_store(&toy->updates, 0);
   for (int round = 0; round < 30; round++) {
     int at = round % (held + 1), before = (round + 1) % (held + 1);
     run_round(plan, round, out[at]);
@@ -282,23 +277,23 @@ static void outputs_that_are_held_are_left_alone(void **state) {
   (void)state;
   for (int held = 0; held < 2; held++) {
     hold_outputs(held);
-    assert_int_equal(atomic_load(updates), 0);
-    assert_int_equal(atomic_load(launches), 30 - 3);
+    assert_int_equal(atomic_load(&toy->updates), 0);
+    assert_int_equal(atomic_load(&toy->launches), 30 - 3);
   }
   for (int held = 2; held < 6; held++) {
     hold_outputs(held);
-    assert_true(atomic_load(updates) > 10);
-    assert_int_equal(atomic_load(launches), 30 - 3);
+    assert_true(atomic_load(&toy->updates) > 10);
+    assert_int_equal(atomic_load(&toy->launches), 30 - 3);
   }
 }
 
 static void who_updates_nothing_goes_without(void **state) {
   (void)state;
-  atomic_store(rebinds, 0);
+  atomic_store(&toy->rebinds, 0);
   hold_outputs(1);
-  assert_int_equal(atomic_load(launches), 30 - 3);
+  assert_int_equal(atomic_load(&toy->launches), 30 - 3);
   hold_outputs(4);
-  assert_true(atomic_load(launches) < 10);
+  assert_true(atomic_load(&toy->launches) < 10);
 }
 
 /* ---- inputs ------------------------------------------------------------------------- */
@@ -330,7 +325,7 @@ static void outputs_go_in_again(void **state) {
     keel_tensor_release(out[1]);
     in[0] = out[0];
   }
-  assert_int_equal(atomic_load(launches), 12 - 3);
+  assert_int_equal(atomic_load(&toy->launches), 12 - 3);
   release(in, 3);
   keel_plan_release(plan);
 }
@@ -362,7 +357,7 @@ static void inputs_come_from_anywhere(void **state) {
     release(in, 3);
     release(out, 2);
   }
-  assert_true(atomic_load(launches) > 0);
+  assert_true(atomic_load(&toy->launches) > 0);
   keel_plan_release(plan);
 }
 
@@ -420,7 +415,7 @@ static void what_fails_in_a_recording_is_told(void **state) {
     release(in, 3);
     release(out, 2);
   }
-  assert_true(atomic_load(launches) > 8);
+  assert_true(atomic_load(&toy->launches) > 8);
   keel_plan_release(plan);
 }
 
@@ -446,7 +441,7 @@ static void faults_of_recording_do_no_harm(void **state) {
   }
   assert_int_equal(keel_layers_faults() > 0, 1);
   assert_int_equal(failed, told);
-  assert_int_equal(atomic_load(launches) > 0, told);
+  assert_int_equal(atomic_load(&toy->launches) > 0, told);
   keel_plan_release(plan);
 }
 
@@ -461,7 +456,7 @@ static void what_fails_while_recording_is_not_launched(void **state) {
     release(out, 2);
   }
   assert_int_equal(keel_layers_faults(), 1);
-  assert_int_equal(atomic_load(launches), 0);
+  assert_int_equal(atomic_load(&toy->launches), 0);
   keel_plan_release(plan);
 }
 
@@ -469,7 +464,7 @@ static void updates_that_fail_make_it_anew(void **state) {
   (void)state;
   hold_outputs(3);
   assert_int_equal(keel_layers_faults() > 0, 1);
-  assert_int_equal(atomic_load(launches), 30 - 3);
+  assert_int_equal(atomic_load(&toy->launches), 30 - 3);
 }
 
 int main(void) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 static char folder[] = "/tmp/keel-resource-XXXXXX";
@@ -11,7 +12,7 @@ static char path[64];
 
 static int begin(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 3);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 3);
   if (!mkdtemp(folder)) return -1;
   snprintf(path, sizeof path, "%s/a", folder);
   return 0;

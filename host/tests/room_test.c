@@ -1,42 +1,37 @@
 /* room_test.c - back-pressure: a device with a ring of four jobs, which says KD_BUSY to each
  * call that takes a stream, and what runs on it all the same. */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "context.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 enum { RING = 4, SIZE = 8, THREADS = 4 };
 
 static keel_context *context;
 static keel_device *queue;
 static keel_op *add; /* on it */
-static void *plugin;
-static atomic_int *ring, *refused, *late;
+static toy_state *toy;
 
 static int open_queue(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   queue = keel_device_at(context, 1);
   assert_int_equal(keel_op_prepare(context, "Add", NULL, 0, queue, &add),
                    KD_OK);
-  plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  assert_non_null(plugin);
-  ring = dlsym(plugin, "queue_ring");
-  refused = dlsym(plugin, "queue_refused");
-  late = dlsym(plugin, "queue_late");
-  atomic_store(ring, RING);
-  atomic_store(refused, 0);
+  toy = toy_of(TOY("queue"));
+  assert_non_null(toy);
+  atomic_store(&toy->ring, RING);
+  atomic_store(&toy->refused, 0);
   return 0;
 }
 
 static int close_queue(void **state) {
   (void)state;
-  atomic_store(ring, 0);
-  atomic_store(late, 1);
+  atomic_store(&toy->ring, 0);
+  atomic_store(&toy->naps, 1);
   keel_op_release(add);
   keel_close(context);
-  dlclose(plugin);
   return 0;
 }
 
@@ -72,7 +67,7 @@ static void eager_ops_wait_for_room(void **state) {
   keel_tensor *x = all_of(0), *one = all_of(1);
   keel_tensor *y = count_up(x, one, 200);
   expect_all(y, 200);
-  assert_true(atomic_load(refused) > 0);
+  assert_true(atomic_load(&toy->refused) > 0);
   keel_tensor_release(y);
   keel_tensor_release(one);
   keel_tensor_release(x);
@@ -103,7 +98,7 @@ static void planned_runs_wait_for_room(void **state) {
     keel_tensor_release(out);
     keel_tensor_release(in);
   }
-  assert_true(atomic_load(refused) > 0);
+  assert_true(atomic_load(&toy->refused) > 0);
   assert_true(keel_plan_replays(plan) > 0);
   keel_plan_release(plan);
   keel_program_release(program);
@@ -129,7 +124,7 @@ static void threads_share_the_ring(void **state) {
   const char *given = getenv("KEEL_ROOM_LAUNCHES");
   int times = (given ? (int)strtol(given, NULL, 10) : 40000) / THREADS;
   pthread_t threads[THREADS];
-  atomic_store(late, 0);
+  atomic_store(&toy->naps, 0);
   for (int i = 0; i < THREADS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, add_many, &times), 0);
   for (int i = 0; i < THREADS; i++) {
@@ -137,18 +132,18 @@ static void threads_share_the_ring(void **state) {
     pthread_join(threads[i], &right);
     assert_non_null(right);
   }
-  assert_true(atomic_load(refused) > 0);
+  assert_true(atomic_load(&toy->refused) > 0);
 }
 
 static void a_device_that_never_has_room_is_an_error(void **state) {
   (void)state;
   keel_tensor *x = all_of(0), *one = all_of(1), *out = NULL;
   keel_tensor *y = count_up(x, one, 1);
-  atomic_store(ring, -1);
+  atomic_store(&toy->ring, -1);
   keel_tensor *pair[] = {y, y};
   assert_int_equal(keel_op_call(add, pair, 2, &out, 1), KD_BUSY);
   assert_non_null(strstr(keel_message(), "queue:0 takes no work (KD_BUSY)"));
-  atomic_store(ring, RING);
+  atomic_store(&toy->ring, RING);
   expect_all(y, 1);
   keel_tensor_release(y);
   keel_tensor_release(one);

@@ -7,13 +7,14 @@
 #include "context.h"
 #include "eager/cache.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 static keel_device *cpu, *queue;
 
 static int open_both(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 2);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 2);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
   return 0;
@@ -236,7 +237,7 @@ static void no_workers_are_enough(void **state) {
   const float numbers[] = {-1, 2}, want[] = {0, 4};
   (void)state;
   close_both(NULL);
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, KEEL_NO_WORKERS);
+  context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
   assert_int_equal(keel_worker_count(context), 1);
@@ -278,7 +279,7 @@ static void a_thousand_pending_events_hold_no_thread(void **state) {
   keel_plan *plan = NULL;
   (void)state;
   close_both(NULL);
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 1);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
   assert_int_equal(keel_builder_create(context, "many", &builder), KD_OK);

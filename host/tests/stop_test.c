@@ -5,12 +5,13 @@
 #include "context.h"
 #include "exec/plan.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 
 static int open_cpu(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 2);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 2);
   return 0;
 }
 

@@ -1,6 +1,5 @@
 /* transfer_test.c - copies between memories: who makes them, what they hold, and that
  * no thread waits for them. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -8,6 +7,7 @@
 #include "exec/pool.h"
 #include "memory/transfer.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 enum { MANY = 1000 };
 static const float data[] = {-1, 2, -3, 4};
@@ -83,7 +83,7 @@ static void a_value_is_copied_once_for_all_its_readers(void **state) {
   const int64_t four = 4;
   keel_device *queue = NULL;
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = begin(context, "shared");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value relu = op(builder, "Relu", x, KEEL_ABSENT);
@@ -108,7 +108,7 @@ static void constants_are_brought_to_each_device_once(void **state) {
   static const char *const rules[] = {"Neg=cpu", "Add=queue", "Sum=echo",
                                       "Relu=echo"};
   const int64_t four = 4;
-  const char *paths[] = {CPU_PLUGIN, QUEUE_PLUGIN, ECHO_PLUGIN};
+  const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   const keel_context_params params = {.struct_size = sizeof params,
                                       .flags = KEEL_ONLY_NAMED,
                                       .plugins = paths,
@@ -191,11 +191,9 @@ static void a_thousand_copies_hold_no_thread(void **state) {
   note other = {.task = {.run = say}};
   pthread_t thread;
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
-  void *plugin = dlopen(QUEUE_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
-  assert_non_null(plugin);
-  atomic_int *gate = dlsym(plugin, "queue_gate");
-  assert_non_null(gate);
+  keel_context *context = open_beside(TOY("queue"), 1, &queue);
+  toy_state *toy = toy_of(TOY("queue"));
+  assert_non_null(toy);
   keel_builder *builder = begin(context, "many");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value late = op(builder, "Mul", x, scalar(builder, context, 7));
@@ -207,14 +205,14 @@ static void a_thousand_copies_hold_no_thread(void **state) {
   keel_program *program = finish(builder, y);
   all.plan = plan_of(program, keel_device_at(context, 0), rules, 2);
   all.x = floats(context, 4, data);
-  atomic_store(gate, 1);
+  atomic_store(&toy->gate, 1);
   assert_int_equal(pthread_create(&thread, NULL, run_plan, &all), 0);
   while (atomic_load(&queue->transfers.under_way) < 2 * MANY)
     nap();
   keel_pool_submit(context->pool, &other.task);
   while (!atomic_load(&other.came)) /* and this thread helps nobody */
     nap();
-  atomic_store(gate, 0);
+  atomic_store(&toy->gate, 0);
   pthread_join(thread, NULL);
   assert_int_equal(all.status, KD_OK);
   expect_floats(all.y, want, 4);
@@ -223,7 +221,6 @@ static void a_thousand_copies_hold_no_thread(void **state) {
   keel_plan_release(all.plan);
   keel_program_release(program);
   keel_close(context);
-  dlclose(plugin);
 }
 
 /* Zero workers: the caller takes what comes back. */
@@ -234,7 +231,7 @@ static void copies_need_no_worker(void **state) {
   (void)state;
   for (int tells = 0; tells < 2; tells++) {
     keel_device *queue = NULL;
-    keel_context *context = open_beside(tells ? QUEUE_PLUGIN : ECHO_PLUGIN,
+    keel_context *context = open_beside(tells ? TOY("queue") : TOY("echo"),
                                         KEEL_NO_WORKERS, &queue);
     const char *const echo[] = {"Relu=echo"};
     keel_builder *builder = begin(context, "few");
@@ -260,7 +257,7 @@ static void runs_share_a_plan_with_copies(void **state) {
   const int64_t four = 4;
   keel_device *queue = NULL;
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 2, &queue);
+  keel_context *context = open_beside(TOY("queue"), 2, &queue);
   keel_builder *builder = begin(context, "several");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   for (int i = 0; i < 3; i++)
@@ -293,7 +290,7 @@ static void an_empty_value_crosses_too(void **state) {
   const int64_t zero = 0;
   keel_device *queue = NULL;
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = begin(context, "empty");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &zero);
   keel_program *program = finish(
@@ -315,7 +312,7 @@ static void a_copy_of_what_failed_says_why(void **state) {
   const int64_t four = 4;
   keel_device *queue = NULL;
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = begin(context, "fails");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
@@ -353,7 +350,7 @@ static void a_source_is_held_until_it_was_read(void **state) {
   const float want[] = {0, 2, 0, 4}, others[] = {9, 9, 9, 9};
   keel_device *queue = NULL;
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_context *context = open_beside(TOY("queue"), 1, &queue);
   for (int i = 0; i < 20; i++) {
     keel_tensor *x = floats(context, 4, data), *y = NULL;
     assert_int_equal(keel_device_push(queue), KD_OK);
@@ -375,7 +372,7 @@ static void lent_memory_is_read_before_the_call_returns(void **state) {
   keel_device *queue = NULL;
   float mine[4];
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_context *context = open_beside(TOY("queue"), 1, &queue);
   memcpy(mine, data, sizeof mine);
   keel_tensor *x = NULL, *y = NULL;
   assert_int_equal(
@@ -394,7 +391,7 @@ static void lent_memory_is_read_before_the_call_returns(void **state) {
 static void closing_waits_for_copies(void **state) {
   keel_device *queue = NULL;
   (void)state;
-  keel_context *context = open_beside(QUEUE_PLUGIN, 1, &queue);
+  keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_tensor *x = floats(context, 4, data), *there = NULL;
   for (int i = 0; i < 50; i++) {
     assert_int_equal(keel_transfer_begin(x, queue, &there), KD_OK);

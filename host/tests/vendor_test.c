@@ -1,11 +1,10 @@
 /* vendor_test.c - ops that plugins bring: in both run modes, in files, and what becomes of
  * definitions that are none. */
-#define DEVICE_NAME "Brings"
 #include <math.h>
 #include <unistd.h>
 
-#include "plugins/inline.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 #define ACME_OP(NAME) "com.acme::" NAME
 
@@ -454,13 +453,13 @@ static void begin(void) {
                                .domain = "x.brings",
                                .op = "Negate",
                                .enqueue = negate};
-  plugin = (kd_plugin){INLINE_PLUGIN,
-                       .name = "brings",
-                       .kernels = kernels,
-                       .kernel_count = 1,
-                       .ops = defs,
-                       .op_count = 2,
-                       .flags = KD_PLUGIN_UNLOADABLE};
+  plugin = *toy_plugin(NULL, "plain");
+  plugin.name = "brings";
+  plugin.kernels = kernels;
+  plugin.kernel_count = 1;
+  plugin.ops = defs;
+  plugin.op_count = 2;
+  plugin.flags = KD_PLUGIN_UNLOADABLE;
 }
 
 static keel_context *open_entries(uint32_t count) {

@@ -4,12 +4,13 @@
 
 #include "exec/versions.h"
 #include "testing.h"
+#include "toy/toy.h"
 
 static keel_context *context;
 
 static int begin(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, QUEUE_PLUGIN, 2);
+  context = open_with(CPU_PLUGIN, TOY("queue"), 2);
   return 0;
 }
 

@@ -1,65 +1,27 @@
-/* compiler.c - a device with a compiler of its own: what it claims is the test's to say
- * (compiler_claim), and what it compiles are graphs of Neg, Abs, Add and Mul of f32
- * tensors of one size, of Reshape to a Shape, and of Ifs whose branches are one such
- * op. */
-#define DEVICE_NAME "Compiler"
-#include <stdatomic.h>
-#include <stdbool.h>
+/* compiler.c - the toy's compiler: what it claims is the test's to say (toy.claim), and what it
+ * compiles are graphs of Neg, Abs, Add and Mul of f32 tensors of one size, of Reshape to a
+ * Shape, and of Ifs whose branches are one such op. */
+#include <stdlib.h>
+#include <string.h>
 
-#include "inline.h"
+#include "device.h"
 
-#define NODES  64
-#define VALUES 256
+enum { NODES = 64, VALUES = 256 };
 
-KD_EXPORT void (*compiler_claim)(const kd_host *host, const kd_graph *graph,
-                                 kd_claim take, void *context);
-KD_EXPORT kd_status compiler_answer; /* of `compile`; KD_OK: it compiles */
-KD_EXPORT atomic_int compiler_live, compiler_made, compiler_loaded,
-    compiler_launched;
-KD_EXPORT kd_status compiler_judges; /* what `validate` says */
+/* What a region may have, by the number of the toy's op; the last two move data. */
+enum { RESHAPE = TOY_ZERO, SHAPE, KNOWN };
+static const char *const names[KNOWN] = {
+    [TOY_NEG] = "Neg", [TOY_ABS] = "Abs",     [TOY_ADD] = "Add",
+    [TOY_MUL] = "Mul", [RESHAPE] = "Reshape", [SHAPE] = "Shape"};
 
-/* ---- ops ------------------------------------------------------------------------ */
-
-enum { NEG, ABS, ADD, MUL, OPS, RESHAPE = OPS, SHAPE, KNOWN };
-static const char *const names[KNOWN] = {"Neg", "Abs",     "Add",
-                                         "Mul", "Reshape", "Shape"};
-
-static void compute(int op, const float *a, const float *b, float *to,
-                    int64_t n) {
+static void compute(int op, const float *x, const float *y, float *to,
+                    uint64_t size) {
   if (op == SHAPE) return; /* what it makes is read by Reshape alone */
-  if (op == RESHAPE) {
-    memcpy(to, a, (size_t)n * sizeof *to);
-    return;
-  }
-  for (int64_t i = 0; i < n; i++)
-    to[i] = op == NEG   ? -a[i]
-            : op == ABS ? (a[i] < 0 ? -a[i] : a[i])
-            : op == ADD ? a[i] + b[i]
-                        : a[i] * b[i];
+  if (op == RESHAPE)
+    memcpy(to, x, size);
+  else
+    toy_compute((toy_op)op, x, y, false, to, (int64_t)(size / sizeof *to));
 }
-
-static kd_status enqueue_op(kd_kernel *self, kd_stream *stream,
-                            const kd_launch *launch) {
-  (void)self;
-  (void)stream;
-  int op = (int)(intptr_t)launch->data;
-  for (uint32_t i = 0; i < launch->input_count; i++)
-    if (launch->inputs[i].size != launch->outputs[0].size)
-      return host->fail(KD_UNIMPLEMENTED, "compiler: broadcasting");
-  compute(op, launch->inputs[0].data,
-          launch->input_count > 1 ? launch->inputs[1].data : NULL,
-          launch->outputs[0].data, kd_elements(&launch->outputs[0]));
-  return KD_OK;
-}
-
-#define DEF(OP, NUMBER)                                             \
-  {                                                                 \
-    .struct_size = sizeof(kd_kernel_def), .op = OP,                 \
-    .input_types = {KD_TYPES(KD_F32)},                              \
-    .data = (const void *)(intptr_t)(NUMBER), .enqueue = enqueue_op \
-  }
-static const kd_kernel_def kernels[] = {DEF("Neg", NEG), DEF("Abs", ABS),
-                                        DEF("Add", ADD), DEF("Mul", MUL)};
 
 /* ---- regions --------------------------------------------------------------------- */
 
@@ -81,13 +43,14 @@ struct kd_region {
 static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
                        void *context) {
   (void)device;
-  if (compiler_claim) compiler_claim(host, graph, take, context);
+  if (toy.claim) toy.claim(toy_host, graph, take, context);
   return KD_OK;
 }
 
 static int find_op(const kd_node *node) {
   int op = 0;
-  while (op < KNOWN && strcmp(host->node->op(node), names[op]) != 0)
+  while (op < KNOWN &&
+         (!names[op] || strcmp(toy_host->node->op(node), names[op]) != 0))
     op++;
   return op;
 }
@@ -96,11 +59,11 @@ static int find_op(const kd_node *node) {
  * where that is its first attribute. */
 static kd_status read_branch(const kd_graph *graph, uint32_t at, bool when,
                              uint32_t *first, kd_region *to) {
-  const kd_graph_table *read = host->graph;
-  const kd_graph *branch = host->node->attr_graph(
+  const kd_graph_table *read = toy_host->graph;
+  const kd_graph *branch = toy_host->node->attr_graph(
       read->node(graph, at), when ? "then_branch" : "else_branch");
   if (!branch || read->node_count(branch) != 1 || to->nodes == NODES)
-    return host->fail(KD_UNIMPLEMENTED, "compiler: a branch of many ops");
+    return toy_fail(KD_UNIMPLEMENTED, "a branch of many ops");
   code *step = &to->steps[to->nodes++];
   *step = (code){.op = find_op(read->node(branch, 0)),
                  .to = read->node_output(graph, at, 0),
@@ -113,30 +76,29 @@ static kd_status read_branch(const kd_graph *graph, uint32_t at, bool when,
     if (read->node_input(branch, 0, 1) == read->input(branch, i))
       step->b = value;
   }
-  return step->op < KNOWN ? KD_OK
-                          : host->fail(KD_UNIMPLEMENTED, "compiler: op");
+  return step->op < KNOWN ? KD_OK : toy_fail(KD_UNIMPLEMENTED, "op");
 }
 
 static kd_status read_if(const kd_graph *graph, uint32_t at, kd_region *to) {
-  const kd_node *node = host->graph->node(graph, at);
-  uint32_t first = 1, count = host->node->attr_count(node);
+  const kd_node *node = toy_host->graph->node(graph, at);
+  uint32_t first = 1, count = toy_host->node->attr_count(node);
   kd_status status = KD_OK;
   for (uint32_t i = 0; i < count && status == KD_OK; i++)
-    status = read_branch(graph, at,
-                         !strcmp(host->node->attr_name(node, i), "then_branch"),
-                         &first, to);
+    status = read_branch(
+        graph, at, !strcmp(toy_host->node->attr_name(node, i), "then_branch"),
+        &first, to);
   return status;
 }
 
 static kd_status translate(const kd_graph *graph, kd_region *to) {
-  const kd_graph_table *read = host->graph;
+  const kd_graph_table *read = toy_host->graph;
   uint32_t count = read->node_count(graph);
   memset(to, 0, sizeof *to); /* it is compared with what was kept */
   to->values = read->value_count(graph);
   to->inputs = read->input_count(graph);
   to->outputs = read->output_count(graph);
   if (count > NODES || to->values > VALUES)
-    return host->fail(KD_UNIMPLEMENTED, "compiler: %u nodes", count);
+    return toy_fail(KD_UNIMPLEMENTED, "%u nodes", count);
   for (uint32_t i = 0; i < to->inputs; i++)
     to->in[i] = read->input(graph, i);
   for (uint32_t i = 0; i < to->outputs; i++)
@@ -144,11 +106,10 @@ static kd_status translate(const kd_graph *graph, kd_region *to) {
   for (uint32_t i = 0; i < count; i++) {
     const kd_node *node = read->node(graph, i);
     kd_status status = KD_OK;
-    if (!strcmp(host->node->op(node), "If"))
+    if (!strcmp(toy_host->node->op(node), "If"))
       status = read_if(graph, i, to);
     else if (to->nodes == NODES || find_op(node) == KNOWN)
-      status =
-          host->fail(KD_UNIMPLEMENTED, "compiler: %s", host->node->op(node));
+      status = toy_fail(KD_UNIMPLEMENTED, toy_host->node->op(node));
     else
       to->steps[to->nodes++] = (code){.op = find_op(node),
                                       .a = read->node_input(graph, i, 0),
@@ -163,25 +124,24 @@ static kd_status translate(const kd_graph *graph, kd_region *to) {
 static kd_status compile(kd_device *device, const kd_compile *what,
                          kd_region **out_region) {
   (void)device;
-  if (compiler_answer != KD_OK)
-    return host->fail(compiler_answer, "compiler: not today");
+  if (toy.compiles != KD_OK) return toy_fail(toy.compiles, "not today");
   kd_region *region = calloc(1, sizeof *region);
-  if (!region) return host->fail(KD_OUT_OF_MEMORY, "compiler: no memory");
+  if (!region) return toy_fail(KD_OUT_OF_MEMORY, "no memory");
   kd_status status = translate(what->graph, region);
   if (status != KD_OK) {
     free(region);
     return status;
   }
-  atomic_fetch_add(&compiler_live, 1);
-  atomic_fetch_add(&compiler_made, 1);
+  toy.live++;
+  toy.made++;
   *out_region = region;
   return KD_OK;
 }
 
 static kd_status serialize(kd_region *region, void **out_blob,
                            uint64_t *out_size) {
-  *out_blob = host->allocate(host, sizeof *region, 0);
-  if (!*out_blob) return host->fail(KD_OUT_OF_MEMORY, "compiler: no memory");
+  *out_blob = toy_host->allocate(toy_host, sizeof *region, 0);
+  if (!*out_blob) return toy_fail(KD_OUT_OF_MEMORY, "no memory");
   memcpy(*out_blob, region, sizeof *region);
   *out_size = sizeof *region;
   return KD_OK;
@@ -190,28 +150,26 @@ static kd_status serialize(kd_region *region, void **out_blob,
 static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
   (void)device;
   (void)blob;
-  if (compiler_judges != KD_OK)
-    return host->fail(compiler_judges, "compiler: of another driver");
+  if (toy.judges != KD_OK) return toy_fail(toy.judges, "of another driver");
   return size == sizeof(kd_region)
              ? KD_OK
-             : host->fail(KD_DATA_LOSS, "compiler: %llu bytes",
-                          (unsigned long long)size);
+             : toy_fail(KD_DATA_LOSS, "%llu bytes", (unsigned long long)size);
 }
 
 static kd_status load(kd_device *device, const kd_compile *what,
                       const void *blob, uint64_t size, kd_region **out_region) {
   (void)device;
   kd_region *region = calloc(1, sizeof *region);
-  if (!region) return host->fail(KD_OUT_OF_MEMORY, "compiler: no memory");
+  if (!region) return toy_fail(KD_OUT_OF_MEMORY, "no memory");
   kd_status status = translate(what->graph, region);
   if (status == KD_OK && memcmp(region, blob, size) != 0)
-    status = host->fail(KD_INCOMPATIBLE, "compiler: of another graph");
+    status = toy_fail(KD_INCOMPATIBLE, "of another graph");
   if (status != KD_OK) {
     free(region);
     return status;
   }
-  atomic_fetch_add(&compiler_live, 1);
-  atomic_fetch_add(&compiler_loaded, 1);
+  toy.live++;
+  toy.loaded++;
   *out_region = region;
   return KD_OK;
 }
@@ -229,7 +187,7 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
   if (launch->node || launch->data || launch->workspace.size < size ||
       launch->input_count != region->inputs ||
       launch->output_count != region->outputs)
-    return host->fail(KD_INTERNAL, "compiler: an odd launch");
+    return toy_fail(KD_INTERNAL, "an odd launch");
   for (uint32_t i = 0; i < region->values; i++)
     values[i] = (float *)(void *)((char *)launch->workspace.data + i * size);
   for (uint32_t i = 0; i < region->inputs; i++)
@@ -242,20 +200,19 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
         (*(const uint8_t *)(void *)values[step->condition] != 0) != step->when)
       continue;
     compute(step->op, values[step->a],
-            step->b < VALUES ? values[step->b] : NULL, values[step->to],
-            (int64_t)(size / sizeof(float)));
+            step->b < VALUES ? values[step->b] : NULL, values[step->to], size);
   }
-  atomic_fetch_add(&compiler_launched, 1);
+  toy.launched++;
   return KD_OK;
 }
 
 static void destroy(kd_region *region) {
-  atomic_fetch_sub(&compiler_live, 1);
+  toy.live--;
   free(region);
 }
 
-static const kd_region_table regions = {
-    .struct_size = sizeof regions,
+const kd_region_table toy_regions = {
+    .struct_size = sizeof toy_regions,
     .claim = claim,
     .compile = compile,
     .workspace = workspace,
@@ -265,10 +222,3 @@ static const kd_region_table regions = {
     .validate = validate,
     .load = load,
 };
-
-static const kd_plugin plugin = {
-    INLINE_PLUGIN,      .name = "compiler",  .regions = &regions,
-    .kernels = kernels, .kernel_count = OPS,
-};
-
-KD_ENTRY(plugin)
