@@ -1,168 +1,129 @@
-/* calls.c - slots that rules call as they are: each call is written down as by KC_CALL,
- * so that a report of a hang names it. Slots that are called by KC_CALL alone need nothing
- * here. */
+/* calls.c - each call of a table's slot, whoever makes it, is written down as by KC_CALL, with
+ * its numbers, so that a report of a hang names it. The list of slots makes the wrappers. */
+#include <stdarg.h>
+
+#include "loader/each.h"
+#include "suite/channel.h"
 #include "suite/suite.h"
 
-/* The plugin's own slots. */
-static kd_memory_table m;
-static kd_stream_table s;
-static kd_event_table e;
-static kd_capture_table c;
-static kd_peer_table peer;
+/* ---- what is said of an argument ------------------------------------------------------- */
 
-#define SEEN(type, call, ...) \
+typedef struct text {
+  char of[KC_RING_TEXT];
+} text;
+
+static void say(text *to, const char *format, ...) KD_PRINTF(2, 3);
+static void say(text *to, const char *format, ...) {
+  size_t used = strlen(to->of);
+  va_list args;
+  va_start(args, format);
+  if (used) used += (size_t)snprintf(to->of + used, sizeof to->of - used, ", ");
+  if (used < sizeof to->of)
+    vsnprintf(to->of + used, sizeof to->of - used, format, args);
+  va_end(args);
+}
+
+static void say_long(text *to, const char *name, uint64_t value) {
+  if (value == UINT64_MAX)
+    say(to, "%s UINT64_MAX", name);
+  else
+    say(to, "%s %llu", name, (unsigned long long)value);
+}
+static void say_unsigned(text *to, const char *name, uint32_t value) {
+  say(to, "%s %u", name, value);
+}
+static void say_signed(text *to, const char *name, int32_t value) {
+  say(to, "%s %d", name, value);
+}
+static void say_stream(text *to, const char *name, const kd_stream *stream) {
+  if (!stream) say(to, "no %s", name);
+}
+static void say_wanted(text *to, const char *name, const kd_allocation *what) {
+  say_long(to, name, what->size);
+}
+static void say_nothing(text *to, const char *name, ...) {
+  (void)to, (void)name;
+}
+
+#define SAY(argument) \
+  _Generic((argument),                     \
+      uint64_t: say_long,                  \
+      uint32_t: say_unsigned,              \
+      int32_t: say_signed,                 \
+      kd_stream *: say_stream,             \
+      const kd_allocation *: say_wanted,   \
+      default: say_nothing)(&said, #argument, argument);
+
+/* ---- the wrappers ------------------------------------------------------------------------ */
+
+/* The plugin's own tables. */
+static kc_plugin inner;
+
+/* What a table is called in kc_plugin. */
+#define TABLE_memory             m
+#define TABLE_stream             s
+#define TABLE_event              e
+#define TABLE_capture            c
+#define TABLE_region             r
+#define TABLE_profile            f
+#define TABLE_peer               peer
+#define TABLE_external           x
+#define TABLE_layout             l
+#define TABLE_collective         g
+#define IN(plugin, table, slot)  IN_(plugin, table, slot)
+#define IN_(plugin, table, slot) plugin.table.slot
+
+#define SEE(name, slot, parameters, arguments, type, call) \
+  static type see_##name##_##slot parameters {             \
+    text said = {""};                                      \
+    if (!kc_inside()) {                                    \
+      KEEL_EACH(SAY, arguments)                            \
+    }                                                      \
+    call(type, IN(inner, TABLE_##name, slot) arguments,    \
+         #name "." #slot "(%s)", said.of);                 \
+  }
+#define RETURNED(type, call, ...) \
   return kc_inside() ? (call) : KC_CALL(type, call, __VA_ARGS__)
-#define SEEN_VOID(call, text) \
-  do {                        \
-    if (kc_inside())          \
-      call;                   \
-    else                      \
-      KC_DO(call, text);      \
-  } while (0)
+#define DONE(type, call, ...) \
+  if (kc_inside())            \
+    call;                     \
+  else                        \
+    KC_DO(call, __VA_ARGS__)
+#define CALL_void      DONE
+#define CALL_kd_status RETURNED
+#define CALL_uint32_t  RETURNED
+#define CALL_uint64_t  RETURNED
 
-typedef unsigned long long number;
+/* A plugin's slots, and those of its definitions, are no table's. */
+#define SLOT_plugin(...)
+#define SLOT_kernel(...)
+#define SLOT_op(...)
+#define SLOT_memory(f, ...)     f(memory, __VA_ARGS__)
+#define SLOT_stream(f, ...)     f(stream, __VA_ARGS__)
+#define SLOT_event(f, ...)      f(event, __VA_ARGS__)
+#define SLOT_capture(f, ...)    f(capture, __VA_ARGS__)
+#define SLOT_region(f, ...)     f(region, __VA_ARGS__)
+#define SLOT_profile(f, ...)    f(profile, __VA_ARGS__)
+#define SLOT_peer(f, ...)       f(peer, __VA_ARGS__)
+#define SLOT_external(f, ...)   f(external, __VA_ARGS__)
+#define SLOT_layout(f, ...)     f(layout, __VA_ARGS__)
+#define SLOT_collective(f, ...) f(collective, __VA_ARGS__)
 
-static kd_status m_allocate(kd_device *device, const kd_allocation *wanted,
-                            kd_buffer **out_buffer, void **out_address) {
-  SEEN(kd_status, m.allocate(device, wanted, out_buffer, out_address),
-       "memory.allocate(%llu bytes)", (number)wanted->size);
-}
+#define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
+             arguments)                                                       \
+  SLOT_##name(SEE, slot, parameters, arguments, type, CALL_##type)
+#include "loader/slots.def"
+#undef SLOT
 
-static void m_release(kd_device *device, kd_buffer *buffer) {
-  SEEN_VOID(m.release(device, buffer), "memory.release");
-}
-
-static kd_status m_copy_in(kd_device *device, kd_stream *stream,
-                           const void *source, kd_buffer *target,
-                           uint64_t offset, uint64_t size) {
-  SEEN(kd_status, m.copy_in(device, stream, source, target, offset, size),
-       "memory.copy_in(%llu bytes%s)", (number)size,
-       stream ? ", in a stream" : "");
-}
-
-static kd_status m_copy_out(kd_device *device, kd_stream *stream,
-                            kd_buffer *source, uint64_t offset, void *target,
-                            uint64_t size) {
-  SEEN(kd_status, m.copy_out(device, stream, source, offset, target, size),
-       "memory.copy_out(%llu bytes%s)", (number)size,
-       stream ? ", in a stream" : "");
-}
-
-static kd_status m_copy(kd_device *device, kd_stream *stream, kd_buffer *source,
-                        uint64_t source_offset, kd_buffer *target,
-                        uint64_t target_offset, uint64_t size) {
-  SEEN(kd_status,
-       m.copy(device, stream, source, source_offset, target, target_offset,
-              size),
-       "memory.copy(%llu bytes%s)", (number)size,
-       stream ? ", in a stream" : "");
-}
-
-static kd_status m_fill(kd_device *device, kd_stream *stream, kd_buffer *target,
-                        uint64_t offset, uint64_t size, const void *pattern,
-                        uint32_t pattern_size) {
-  SEEN(kd_status,
-       m.fill(device, stream, target, offset, size, pattern, pattern_size),
-       "memory.fill(%llu bytes%s)", (number)size,
-       stream ? ", in a stream" : "");
-}
-
-static kd_status m_stats(kd_device *device, uint32_t space,
-                         kd_memory_stats *out_stats) {
-  SEEN(kd_status, m.stats(device, space, out_stats), "memory.stats(%u)", space);
-}
-
-static kd_status s_create(kd_device *device, int32_t priority, uint32_t flags,
-                          kd_stream **out_stream) {
-  SEEN(kd_status, s.create(device, priority, flags, out_stream),
-       "stream.create(priority %d)", priority);
-}
-
-static void s_destroy(kd_stream *stream) {
-  SEEN_VOID(s.destroy(stream), "stream.destroy");
-}
-
-static kd_status s_wait(kd_stream *stream, kd_event *event) {
-  SEEN(kd_status, s.wait(stream, event), "stream.wait");
-}
-
-static kd_status s_flush(kd_stream *stream) {
-  SEEN(kd_status, s.flush(stream), "stream.flush");
-}
-
-static kd_status e_create(kd_device *device, uint32_t flags,
-                          kd_event **out_event) {
-  SEEN(kd_status, e.create(device, flags, out_event), "event.create");
-}
-
-static void e_destroy(kd_event *event) {
-  SEEN_VOID(e.destroy(event), "event.destroy");
-}
-
-static kd_status e_record(kd_event *event, kd_stream *stream) {
-  SEEN(kd_status, e.record(event, stream), "event.record");
-}
-
-static kd_status e_wait(kd_event *event, uint64_t timeout) {
-  SEEN(kd_status, e.wait(event, timeout), "event.wait(%s)",
-       timeout == UINT64_MAX ? "for ever"
-       : timeout             ? "for a time"
-                             : "now");
-}
-
-static kd_status c_begin(kd_stream *stream, uint32_t flags) {
-  SEEN(kd_status, c.begin(stream, flags), "capture.begin");
-}
-
-static kd_status c_end(kd_stream *stream, kd_capture **out_capture) {
-  SEEN(kd_status, c.end(stream, out_capture), "capture.end");
-}
-
-static kd_status c_launch(kd_capture *capture, kd_stream *stream) {
-  SEEN(kd_status, c.launch(capture, stream), "capture.launch");
-}
-
-static void c_destroy(kd_capture *capture) {
-  SEEN_VOID(c.destroy(capture), "capture.destroy");
-}
-
-static kd_status peer_copy(kd_device *from, kd_buffer *source,
-                           uint64_t source_offset, kd_device *to,
-                           kd_stream *stream, kd_buffer *target,
-                           uint64_t target_offset, uint64_t size) {
-  SEEN(kd_status,
-       peer.copy(from, source, source_offset, to, stream, target, target_offset,
-                 size),
-       "peer.copy(%llu bytes)", (number)size);
-}
-
-#define WATCH(table, slot) \
-  if (kp.table.slot) kp.table.slot = table##_##slot
+#define WATCH(name, slot)         \
+  if (IN(kp, TABLE_##name, slot)) \
+    IN(kp, TABLE_##name, slot) = see_##name##_##slot;
 
 void kc_watch_tables(void) {
-  m = kp.m;
-  s = kp.s;
-  e = kp.e;
-  c = kp.c;
-  peer = kp.peer;
-  WATCH(m, allocate);
-  WATCH(m, release);
-  WATCH(m, copy_in);
-  WATCH(m, copy_out);
-  WATCH(m, copy);
-  WATCH(m, fill);
-  WATCH(m, stats);
-  WATCH(s, create);
-  WATCH(s, destroy);
-  WATCH(s, wait);
-  WATCH(s, flush);
-  WATCH(e, create);
-  WATCH(e, destroy);
-  WATCH(e, record);
-  WATCH(e, wait);
-  WATCH(c, begin);
-  WATCH(c, end);
-  WATCH(c, launch);
-  WATCH(c, destroy);
-  WATCH(peer, copy);
+  inner = kp;
+#define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
+             arguments)                                                       \
+  SLOT_##name(WATCH, slot)
+#include "loader/slots.def"
+#undef SLOT
 }

@@ -15,7 +15,10 @@
 #define KC_CHANNEL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "suite/rule.h"
 
 #define KC_EVENT_FD 3
 #define KC_PAGE_FD  4

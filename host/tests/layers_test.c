@@ -154,6 +154,17 @@ static void mock_stream_destroy(kd_stream *stream) {
   (void)stream;
 }
 
+static kd_status mock_event_create(kd_device *device, uint32_t flags,
+                                   kd_event **out_event) {
+  (void)device, (void)flags;
+  *out_event = NULL;
+  return KD_OK;
+}
+
+static kd_status mock_wait(kd_stream *stream, kd_event *event) {
+  return stream && event ? KD_OK : KD_INTERNAL;
+}
+
 static kd_status mock_synchronize(kd_stream *stream) {
   (void)stream;
   sem_post(&mock.inside);
@@ -174,6 +185,8 @@ static opened open_mock(void) {
   o.plugin->streams.create = mock_stream_create;
   o.plugin->streams.destroy = mock_stream_destroy;
   o.plugin->streams.synchronize = mock_synchronize;
+  o.plugin->streams.wait = mock_wait;
+  o.plugin->events.create = mock_event_create;
   assert_int_equal(keel_layers_wrap(o.plugin), KD_OK);
   o.device = (kd_device *)(uintptr_t)0x1000;
   keel_layers_opened(o.plugin, 0, o.device);
@@ -305,6 +318,27 @@ static void a_stream_destroyed_twice_is_reported(void **state) {
   close_mock(o);
 }
 
+/* What is not the plugin's, in any argument, is not passed on. */
+static void handles_of_nobody_are_refused(void **state) {
+  (void)state;
+  opened o = open_mock();
+  kd_stream *stream = NULL;
+  kd_event *event = NULL, *stray = (kd_event *)(uintptr_t)0x4000;
+  uint32_t before = keel_layers_errors();
+
+  assert_int_equal(o.plugin->streams.create(o.device, 0, 0, &stream), KD_OK);
+  assert_int_equal(o.plugin->streams.wait(stream, stray), KD_INVALID_ARGUMENT);
+  expect_message("stream.wait: no such event");
+  assert_int_equal(o.plugin->events.create(o.device, 0, &event), KD_OK);
+  assert_int_equal(keel_layers_errors(), before + 1);
+  assert_non_null(
+      strstr(last_line, "event.create returned KD_OK and no event"));
+  o.plugin->streams.destroy(stream);
+  assert_int_equal(o.plugin->streams.synchronize(stream), KD_INVALID_ARGUMENT);
+  expect_message("stream.synchronize: no such stream");
+  close_mock(o);
+}
+
 static void a_layer_that_is_not_there_is_an_error(void **state) {
   (void)state;
   assert_int_equal(keel_layers_set("validaton"), KD_INVALID_ARGUMENT);
@@ -352,6 +386,7 @@ int main(void) {
       cmocka_unit_test(a_sound_run_has_nothing_to_report),
       cmocka_unit_test(trace_has_each_call),
       cmocka_unit_test(a_stream_destroyed_twice_is_reported),
+      cmocka_unit_test(handles_of_nobody_are_refused),
       cmocka_unit_test(a_layer_that_is_not_there_is_an_error),
       cmocka_unit_test(a_fault_that_can_not_strike_is_an_error),
   };

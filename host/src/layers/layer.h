@@ -15,6 +15,8 @@ typedef enum object_kind {
   OBJECT_REGION,
   OBJECT_CAPTURE,
   OBJECT_GROUP,
+  OBJECT_DEVICE, /* these are no objects that are remembered */
+  OBJECT_NONE,
 } object_kind;
 
 /* A handle that a plugin gave. */
@@ -71,6 +73,11 @@ object *keel_layer_find(const void *handle, object_kind kind);
 object *keel_layer_remember(layer *l, const void *handle, object_kind kind,
                             kd_device *device, uint64_t size);
 void keel_layer_forget(const void *handle, object_kind kind);
+/* What an object of the kind is called. */
+const char *keel_layer_noun(object_kind kind);
+/* Forgets an object that is about to be destroyed. Returns its layer; NULL, and reports it,
+ * where there is none. */
+layer *keel_layer_end(const char *slot, const void *handle, object_kind kind);
 /* At close: forgets a layer's objects; validation reports each. */
 void keel_layer_drop(const layer *l);
 
@@ -132,9 +139,22 @@ kd_status keel_layer_stream_leave(object *o, kd_status status);
 
 /* ---- the parts ----------------------------------------------------------------------- */
 
-/* Puts wrappers into a plugin's copied tables; slots.c, regions.c and kernels.c. */
+/* Wrappers that do more than the list of slots says; slots.c. */
+#define DECLARE_OWN(type, name, slot, parameters) \
+  type keel_layer_##name##_##slot parameters;
+#define DECLARE_MAKES(...)
+#define DECLARE_ENDS(...)
+#define DECLARE_CALLS(...)
+#define DECLARE_AWAITS(...)
+#define DECLARE_PLAIN(...)
+#define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
+             arguments)                                                       \
+  DECLARE_##role(type, name, slot, parameters)
+#include "loader/slots.def"
+#undef SLOT
+
+/* Puts wrappers into a plugin's copied tables; wrap.c and kernels.c. */
 void keel_layer_wrap_slots(keel_plugin *plugin);
-void keel_layer_wrap_regions(keel_plugin *plugin);
 keel_status keel_layer_wrap_kernels(keel_plugin *plugin, layer *l);
 /* The layer of the plugin that opened a device. */
 layer *keel_layer_of(kd_device *device);

@@ -362,7 +362,6 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   l->layouts = plugin->layouts;
   l->regions = plugin->regions;
   keel_layer_wrap_slots(plugin);
-  keel_layer_wrap_regions(plugin);
   return keel_layer_wrap_kernels(plugin, l);
 }
 

@@ -46,10 +46,26 @@ void keel_layer_forget(const void *handle, object_kind kind) {
   free(gone);
 }
 
+const char *keel_layer_noun(object_kind kind) {
+  static const char *const nouns[] = {
+      "buffer", "stream",    "event", "instance of a kernel",
+      "region", "recording", "group", "device",
+      "object"};
+  return nouns[kind];
+}
+
+layer *keel_layer_end(const char *slot, const void *handle, object_kind kind) {
+  const object *o = keel_layer_find(handle, kind);
+  layer *l = o ? o->layer : NULL;
+  if (o)
+    keel_layer_forget(handle, kind);
+  else
+    keel_layer_report(NULL, "%s: there is no such %s, or it was destroyed",
+                      slot, keel_layer_noun(kind));
+  return l;
+}
+
 void keel_layer_drop(const layer *l) {
-  static const char *const kinds[] = {
-      "a buffer", "a stream",    "an event", "an instance of a kernel",
-      "a region", "a recording", "a group"};
   pthread_mutex_lock(&lock);
   for (uint32_t b = 0; b < BUCKETS; b++) {
     object **at = &objects[b];
@@ -63,7 +79,8 @@ void keel_layer_drop(const layer *l) {
         keel_layer_report(l, "a buffer of %llu bytes is left at close",
                           (unsigned long long)o->size);
       else if (settings.validation)
-        keel_layer_report(l, "%s is left at close", kinds[o->kind]);
+        keel_layer_report(l, "one %s is left at close",
+                          keel_layer_noun(o->kind));
       *at = o->next;
       free(o);
     }

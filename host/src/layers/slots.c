@@ -1,10 +1,12 @@
-/* slots.c - memory, streams, events, recordings, peers and groups behind the layers. */
+/* slots.c - wrappers that know more of a slot than its role: ranges, maps, launches. */
 #include "layers/layer.h"
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static kd_status allocate(kd_device *device, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+kd_status keel_layer_memory_allocate(kd_device *device,
+                                     const kd_allocation *wanted,
+                                     kd_buffer **out_buffer,
+                                     void **out_address) {
   layer *l = keel_layer_of(device);
   uint64_t size = wanted->size;
   keel_layer_about("%llu bytes", (unsigned long long)size);
@@ -24,7 +26,7 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
   return KD_OK;
 }
 
-static void release(kd_device *device, kd_buffer *buffer) {
+void keel_layer_memory_release(kd_device *device, kd_buffer *buffer) {
   layer *l = keel_layer_of(device);
   keel_layers_enter("memory.release");
   if (!keel_layer_range_good(l, "memory.release", device, buffer, 0, 0) ||
@@ -34,9 +36,9 @@ static void release(kd_device *device, kd_buffer *buffer) {
   l->memory.release(device, buffer);
 }
 
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
+kd_status keel_layer_memory_copy_in(kd_device *device, kd_stream *stream,
+                                    const void *source, kd_buffer *target,
+                                    uint64_t offset, uint64_t size) {
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes at %llu", (unsigned long long)size,
                    (unsigned long long)offset);
@@ -49,9 +51,9 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
   return KD_OK;
 }
 
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
+kd_status keel_layer_memory_copy_out(kd_device *device, kd_stream *stream,
+                                     kd_buffer *source, uint64_t offset,
+                                     void *target, uint64_t size) {
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes at %llu", (unsigned long long)size,
                    (unsigned long long)offset);
@@ -64,9 +66,10 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
   return KD_OK;
 }
 
-static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
-                      uint64_t source_offset, kd_buffer *target,
-                      uint64_t target_offset, uint64_t size) {
+kd_status keel_layer_memory_copy(kd_device *device, kd_stream *stream,
+                                 kd_buffer *source, uint64_t source_offset,
+                                 kd_buffer *target, uint64_t target_offset,
+                                 uint64_t size) {
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes, %llu to %llu", (unsigned long long)size,
                    (unsigned long long)source_offset,
@@ -83,9 +86,10 @@ static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
   return KD_OK;
 }
 
-static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
-                      uint64_t offset, uint64_t size, const void *pattern,
-                      uint32_t pattern_size) {
+kd_status keel_layer_memory_fill(kd_device *device, kd_stream *stream,
+                                 kd_buffer *target, uint64_t offset,
+                                 uint64_t size, const void *pattern,
+                                 uint32_t pattern_size) {
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes at %llu", (unsigned long long)size,
                    (unsigned long long)offset);
@@ -99,8 +103,9 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
   return KD_OK;
 }
 
-static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
-                     uint64_t size, uint32_t access, void **out_address) {
+kd_status keel_layer_memory_map(kd_device *device, kd_buffer *buffer,
+                                uint64_t offset, uint64_t size, uint32_t access,
+                                void **out_address) {
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes at %llu, access %u", (unsigned long long)size,
                    (unsigned long long)offset, (unsigned)access);
@@ -117,7 +122,7 @@ static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
   return KD_OK;
 }
 
-static void unmap(kd_device *device, kd_buffer *buffer) {
+void keel_layer_memory_unmap(kd_device *device, kd_buffer *buffer) {
   layer *l = keel_layer_of(device);
   keel_layers_enter("memory.unmap");
   if (!keel_layer_range_good(l, "memory.unmap", device, buffer, 0, 0) ||
@@ -127,51 +132,9 @@ static void unmap(kd_device *device, kd_buffer *buffer) {
   l->memory.unmap(device, buffer);
 }
 
-/* ---- streams and events ---------------------------------------------------------------------- */
+/* ---- streams ---------------------------------------------------------------------- */
 
-static kd_status stream_create(kd_device *device, int32_t priority,
-                               uint32_t flags, kd_stream **out_stream) {
-  layer *l = keel_layer_of(device);
-  kd_stream *made = NULL;
-  CALL(l, "stream.create", l->streams.create(device, priority, flags, &made));
-  if (settings.validation && !made)
-    keel_layer_report(l, "stream.create returned KD_OK and no stream");
-  keel_layer_remember(l, made, OBJECT_STREAM, device, 0);
-  *out_stream = made;
-  return KD_OK;
-}
-
-static void stream_destroy(kd_stream *stream) {
-  const object *o = keel_layer_find(stream, OBJECT_STREAM);
-  keel_layers_enter("stream.destroy");
-  if (!o) {
-    keel_layer_report(NULL,
-                      "stream.destroy: there is no such stream, or it was"
-                      " destroyed");
-    return;
-  }
-  layer *l = o->layer;
-  keel_layer_forget(stream, OBJECT_STREAM);
-  l->streams.destroy(stream);
-}
-
-static kd_status stream_wait(kd_stream *stream, kd_event *event) {
-  const object *o = keel_layer_find(stream, OBJECT_STREAM);
-  REFUSE(o && keel_layer_find(event, OBJECT_EVENT),
-         "stream.wait: no such stream or event");
-  CALL_ON(stream, o->layer, "stream.wait",
-          o->layer->streams.wait(stream, event));
-  return KD_OK;
-}
-
-static kd_status stream_flush(kd_stream *stream) {
-  const object *o = keel_layer_find(stream, OBJECT_STREAM);
-  REFUSE(o, "stream.flush: no such stream");
-  CALL_ON(stream, o->layer, "stream.flush", o->layer->streams.flush(stream));
-  return KD_OK;
-}
-
-static void stream_tag(kd_stream *stream, uint64_t correlation) {
+void keel_layer_stream_tag(kd_stream *stream, uint64_t correlation) {
   const object *o = keel_layer_find(stream, OBJECT_STREAM);
   keel_layers_enter("stream.tag");
   if (!o) {
@@ -185,86 +148,10 @@ static void stream_tag(kd_stream *stream, uint64_t correlation) {
   keel_layer_stream_leave(inside, KD_OK);
 }
 
-static kd_status stream_synchronize(kd_stream *stream) {
-  const object *o = keel_layer_find(stream, OBJECT_STREAM);
-  REFUSE(o, "stream.synchronize: no such stream");
-  /* A wait that reports a failure has waited all the same. */
-  kd_status fault = keel_layers_enter("stream.synchronize");
-  AFTER(stream, o->layer, "stream.synchronize", fault,
-        o->layer->streams.synchronize(stream));
-}
-
-static kd_status event_create(kd_device *device, uint32_t flags,
-                              kd_event **out_event) {
-  layer *l = keel_layer_of(device);
-  kd_event *made = NULL;
-  CALL(l, "event.create", l->events.create(device, flags, &made));
-  if (settings.validation && !made)
-    keel_layer_report(l, "event.create returned KD_OK and no event");
-  keel_layer_remember(l, made, OBJECT_EVENT, device, 0);
-  *out_event = made;
-  return KD_OK;
-}
-
-static void event_destroy(kd_event *event) {
-  const object *o = keel_layer_find(event, OBJECT_EVENT);
-  keel_layers_enter("event.destroy");
-  if (!o) {
-    keel_layer_report(NULL,
-                      "event.destroy: there is no such event, or it was"
-                      " destroyed");
-    return;
-  }
-  layer *l = o->layer;
-  keel_layer_forget(event, OBJECT_EVENT);
-  l->events.destroy(event);
-}
-
-static kd_status event_record(kd_event *event, kd_stream *stream) {
-  const object *o = keel_layer_find(event, OBJECT_EVENT);
-  REFUSE(o && keel_layer_find(stream, OBJECT_STREAM),
-         "event.record: no such event or stream");
-  CALL_ON(stream, o->layer, "event.record",
-          o->layer->events.record(event, stream));
-  return KD_OK;
-}
-
-static kd_status event_query(kd_event *event) {
-  const object *o = keel_layer_find(event, OBJECT_EVENT);
-  REFUSE(o, "event.query: no such event");
-  CALL(o->layer, "event.query", o->layer->events.query(event));
-  return KD_OK;
-}
-
-static kd_status event_wait(kd_event *event, uint64_t timeout) {
-  const object *o = keel_layer_find(event, OBJECT_EVENT);
-  REFUSE(o, "event.wait: no such event");
-  kd_status fault = keel_layers_enter("event.wait");
-  AFTER(NULL, o->layer, "event.wait", fault,
-        o->layer->events.wait(event, timeout));
-}
-
-static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
-                                   void *context) {
-  const object *o = keel_layer_find(event, OBJECT_EVENT);
-  REFUSE(o, "event.on_complete: no such event");
-  CALL(o->layer, "event.on_complete",
-       o->layer->events.on_complete(event, callback, context));
-  return KD_OK;
-}
-
 /* ---- recordings ------------------------------------------------------------------- */
 
-static kd_status capture_begin(kd_stream *stream, uint32_t flags) {
-  const object *o = keel_layer_find(stream, OBJECT_STREAM);
-  REFUSE(o, "capture.begin: no such stream");
-  CALL_ON(stream, o->layer, "capture.begin",
-          o->layer->capture.begin(stream, flags));
-  return KD_OK;
-}
-
 /* A recording that ends otherwise than it was made is gone, and the stream as before. */
-static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
+kd_status keel_layer_capture_end(kd_stream *stream, kd_capture **out_capture) {
   const object *o = keel_layer_find(stream, OBJECT_STREAM);
   REFUSE(o, "capture.end: no such stream");
   layer *l = o->layer;
@@ -285,7 +172,7 @@ static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
   return KD_OK;
 }
 
-static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
+kd_status keel_layer_capture_launch(kd_capture *capture, kd_stream *stream) {
   const object *o = keel_layer_find(capture, OBJECT_CAPTURE);
   REFUSE(o && keel_layer_stream_good(o->layer, "capture.launch", o->device,
                                      stream),
@@ -295,8 +182,8 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
   return KD_OK;
 }
 
-static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
-                                uint32_t count) {
+kd_status keel_layer_capture_update(kd_capture *capture,
+                                    const kd_rebind *rebinds, uint32_t count) {
   const object *o = keel_layer_find(capture, OBJECT_CAPTURE);
   REFUSE(o, "capture.update: no such recording");
   for (uint32_t i = 0; i < count; i++)
@@ -308,26 +195,12 @@ static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
   return KD_OK;
 }
 
-static void capture_destroy(kd_capture *capture) {
-  const object *o = keel_layer_find(capture, OBJECT_CAPTURE);
-  keel_layers_enter("capture.destroy");
-  if (!o) {
-    keel_layer_report(NULL,
-                      "capture.destroy: there is no such recording, or it was"
-                      " destroyed");
-    return;
-  }
-  layer *l = o->layer;
-  keel_layer_forget(capture, OBJECT_CAPTURE);
-  l->capture.destroy(capture);
-}
-
 /* ---- peers ------------------------------------------------------------------------ */
 
-static kd_status peer_copy(kd_device *from, kd_buffer *source,
-                           uint64_t source_offset, kd_device *to,
-                           kd_stream *stream, kd_buffer *target,
-                           uint64_t target_offset, uint64_t size) {
+kd_status keel_layer_peer_copy(kd_device *from, kd_buffer *source,
+                               uint64_t source_offset, kd_device *to,
+                               kd_stream *stream, kd_buffer *target,
+                               uint64_t target_offset, uint64_t size) {
   layer *l = keel_layer_of(from);
   keel_layer_about("%llu bytes, %llu to %llu", (unsigned long long)size,
                    (unsigned long long)source_offset,
@@ -344,10 +217,39 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
   return KD_OK;
 }
 
+/* ---- regions ------------------------------------------------------------------- */
+
+kd_status keel_layer_region_enqueue(kd_region *region, kd_stream *stream,
+                                    const kd_launch *launch) {
+  layer *l = keel_layer_of(launch->device);
+  REFUSE(keel_layer_find(region, OBJECT_REGION),
+         "region.enqueue: no such region");
+  kd_status good =
+      keel_layer_launch_good(l, "region.enqueue", stream, launch, false);
+  if (good != KD_OK) return good;
+  CALL_ON(stream, l, "region.enqueue",
+          l->regions.enqueue(region, stream, launch));
+  return KD_OK;
+}
+
+uint64_t keel_layer_region_workspace(kd_region *region,
+                                     const kd_launch *launch) {
+  return keel_layer_of(launch->device)->regions.workspace(region, launch);
+}
+
+uint32_t keel_layer_region_aliases(kd_region *region,
+                                   const kd_alias **out_aliases) {
+  const object *o = keel_layer_find(region, OBJECT_REGION);
+  keel_layers_enter("region.aliases");
+  if (o) return o->layer->regions.aliases(region, out_aliases);
+  keel_layer_report(NULL, "region.aliases: no such region");
+  return 0;
+}
+
 /* ---- groups ------------------------------------------------------------------------ */
 
-static kd_status group_create(kd_device *const *devices, uint32_t count,
-                              kd_group **out_group) {
+kd_status keel_layer_collective_create(kd_device *const *devices,
+                                       uint32_t count, kd_group **out_group) {
   layer *l = keel_layer_of(devices[0]);
   kd_group *made = NULL;
   keel_layer_about("%u devices", count);
@@ -357,20 +259,6 @@ static kd_status group_create(kd_device *const *devices, uint32_t count,
   keel_layer_remember(l, made, OBJECT_GROUP, devices[0], count);
   *out_group = made;
   return KD_OK;
-}
-
-static void group_destroy(kd_group *group) {
-  const object *o = keel_layer_find(group, OBJECT_GROUP);
-  keel_layers_enter("collective.destroy");
-  if (!o) {
-    keel_layer_report(NULL,
-                      "collective.destroy: there is no such group, or it was"
-                      " destroyed");
-    return;
-  }
-  layer *l = o->layer;
-  keel_layer_forget(group, OBJECT_GROUP);
-  l->collectives.destroy(group);
 }
 
 /* A tensor lies in the memory of the device whose stream it is used on. */
@@ -384,7 +272,8 @@ static bool member_good(const layer *l, const kd_tensor *tensor,
                                tensor->offset, tensor->size);
 }
 
-static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
+kd_status keel_layer_collective_enqueue(kd_group *group,
+                                        const kd_collective *what) {
   const object *o = keel_layer_find(group, OBJECT_GROUP);
   REFUSE(o, "collective.enqueue: no such group");
   for (uint32_t i = 0; i < o->size; i++)
@@ -399,8 +288,10 @@ static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
 
 /* ---- memory of others ------------------------------------------------------------ */
 
-static kd_status import_memory(kd_device *device, const kd_external *memory,
-                               kd_buffer **out_buffer, void **out_address) {
+kd_status keel_layer_external_import_memory(kd_device *device,
+                                            const kd_external *memory,
+                                            kd_buffer **out_buffer,
+                                            void **out_address) {
   layer *l = keel_layer_of(device);
   kd_buffer *made = NULL;
   void *address = NULL;
@@ -415,8 +306,9 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   return KD_OK;
 }
 
-static kd_status export_memory(kd_device *device, kd_buffer *buffer,
-                               kd_external *out_memory) {
+kd_status keel_layer_external_export_memory(kd_device *device,
+                                            kd_buffer *buffer,
+                                            kd_external *out_memory) {
   layer *l = keel_layer_of(device);
   keel_layer_about("kind %u", (unsigned)out_memory->kind);
   REFUSE(
@@ -436,8 +328,9 @@ static bool is_laid_good(const layer *l, const char *slot, kd_device *device,
                                tensor->size);
 }
 
-static kd_status from_rows(kd_device *device, kd_stream *stream,
-                           const kd_tensor *source, const kd_tensor *target) {
+kd_status keel_layer_layout_from_rows(kd_device *device, kd_stream *stream,
+                                      const kd_tensor *source,
+                                      const kd_tensor *target) {
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes to layout %#x", (unsigned long long)source->size,
                    (unsigned)target->layout);
@@ -450,8 +343,9 @@ static kd_status from_rows(kd_device *device, kd_stream *stream,
   return KD_OK;
 }
 
-static kd_status to_rows(kd_device *device, kd_stream *stream,
-                         const kd_tensor *source, const kd_tensor *target) {
+kd_status keel_layer_layout_to_rows(kd_device *device, kd_stream *stream,
+                                    const kd_tensor *source,
+                                    const kd_tensor *target) {
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes from layout %#x",
                    (unsigned long long)target->size, (unsigned)source->layout);
@@ -462,43 +356,4 @@ static kd_status to_rows(kd_device *device, kd_stream *stream,
   CALL_ON(stream, l, "layout.to_rows",
           l->layouts.to_rows(device, stream, source, target));
   return KD_OK;
-}
-
-void keel_layer_wrap_slots(keel_plugin *plugin) {
-#define PUT(table, slot, function) \
-  if (plugin->table.slot) plugin->table.slot = function
-  PUT(memory, allocate, allocate);
-  PUT(memory, release, release);
-  PUT(memory, copy_in, copy_in);
-  PUT(memory, copy_out, copy_out);
-  PUT(memory, copy, copy);
-  PUT(memory, fill, fill);
-  PUT(memory, map, map);
-  PUT(memory, unmap, unmap);
-  PUT(streams, create, stream_create);
-  PUT(streams, destroy, stream_destroy);
-  PUT(streams, wait, stream_wait);
-  PUT(streams, flush, stream_flush);
-  PUT(streams, synchronize, stream_synchronize);
-  PUT(streams, tag, stream_tag);
-  PUT(events, create, event_create);
-  PUT(events, destroy, event_destroy);
-  PUT(events, record, event_record);
-  PUT(events, query, event_query);
-  PUT(events, wait, event_wait);
-  PUT(events, on_complete, event_on_complete);
-  PUT(capture, begin, capture_begin);
-  PUT(capture, end, capture_end);
-  PUT(capture, launch, capture_launch);
-  PUT(capture, update, capture_update);
-  PUT(capture, destroy, capture_destroy);
-  PUT(peer, copy, peer_copy);
-  PUT(collectives, create, group_create);
-  PUT(collectives, destroy, group_destroy);
-  PUT(collectives, enqueue, group_enqueue);
-  PUT(external, import_memory, import_memory);
-  PUT(layouts, from_rows, from_rows);
-  PUT(layouts, to_rows, to_rows);
-  PUT(external, export_memory, export_memory);
-#undef PUT
 }

@@ -4,11 +4,21 @@
 #include <kd/kd.h>
 #include <string.h>
 
+/* The list and the headers have the same types. */
+#define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
+             arguments)                                                       \
+  _Static_assert(                                                             \
+      _Generic(((table *)NULL)->slot, type(*) parameters : 1, default : 0),   \
+      "slots.def has another type of " #table "." #slot);
+#include "loader/slots.def"
+#undef SLOT
+
 enum { OPTIONAL, NEEDED, NEVER = 0, FAILS };
 
 static const keel_slot slots[] = {
-#define SLOT(table, name, slot, need, fails, without) \
-  {#table, name "." #slot, #slot, offsetof(table, slot), need, fails},
+#define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
+             arguments)                                                       \
+  {#table, #name "." #slot, #slot, offsetof(table, slot), need, fails},
 #include "loader/slots.def"
 #undef SLOT
 };
