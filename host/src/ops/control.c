@@ -9,7 +9,7 @@
 
 #include "memory/copy.h"
 #include "memory/transfer.h"
-#include "ops/parts.h"
+#include "ops/chunks.h"
 #include "ops/runtime.h"
 
 /* Values of one output, of all rounds. */
@@ -262,7 +262,7 @@ keel_status keel_run_if(keel_host_call *call) {
 /* Whether equal tensors, stacked along a new axis, lie one behind the other, where their
  * device can copy them. */
 static bool stacks_as_parts(const collected *list, int64_t axis) {
-  if (!keel_parts_fit(list->items, list->count)) return false;
+  if (!keel_chunks_fit(list->items, list->count)) return false;
   const keel_type *type = list->items[0]->type;
   for (uint32_t i = 1; i < list->count; i++)
     if (list->items[i]->type != type) return false;
@@ -276,7 +276,7 @@ static keel_status stack_parts(const collected *list, bool reverse,
   for (uint32_t d = 0; d < type->rank; d++)
     dims[1 + d] = type->dims[d];
   KEEL_TRY(keel_type_of(type->dtype, type->rank + 1, dims, &wide));
-  return keel_parts_join(list->items, list->count, reverse, wide, out_tensor);
+  return keel_chunks_join(list->items, list->count, reverse, wide, out_tensor);
 }
 
 /* Stacks equal tensors along a new axis, backwards where `reverse`. */
@@ -401,7 +401,7 @@ static keel_status take_piece(keel_tensor *input, int64_t at,
                               keel_tensor **out_slice) {
   const keel_type *type = input->type, *narrow = NULL;
   KEEL_TRY(keel_type_of(type->dtype, type->rank - 1, type->dims + 1, &narrow));
-  return keel_parts_take(input, (uint64_t)at * narrow->bytes, narrow,
+  return keel_chunk_take(input, (uint64_t)at * narrow->bytes, narrow,
                          out_slice);
 }
 
@@ -415,7 +415,7 @@ static keel_status take_slice(keel_control *c, uint32_t scan,
   keel_tensor *input = call->inputs[c->states + scan], *index = NULL;
   keel_attr attr = KEEL_INT("axis", axis);
   if ((axis == 0 || axis == -(int64_t)input->type->rank) &&
-      keel_parts_fit(&input, 1))
+      keel_chunks_fit(&input, 1))
     return take_piece(input, at, out_slice);
   KEEL_TRY(keel_tensor_create(call->context, KD_I64, 0, NULL, &at, &index));
   keel_tensor *inputs[] = {input, index};

@@ -1,6 +1,6 @@
 /* sequence.c - ops on sequences and optionals. */
 #include "memory/copy.h"
-#include "ops/parts.h"
+#include "ops/chunks.h"
 #include "ops/runtime.h"
 
 /* Tensors of a sequence that one op makes: a tensor of no elements has as many parts as
@@ -178,7 +178,7 @@ static bool splits_as_parts(keel_tensor *tensor, const int64_t *sizes,
     if (sizes[i] < 0 || sizes[i] > left) return false;
     left -= sizes[i];
   }
-  return !axis && !left && keel_parts_fit(&tensor, 1);
+  return !axis && !left && keel_chunks_fit(&tensor, 1);
 }
 
 static keel_status split_parts(keel_tensor *tensor, const int64_t *sizes,
@@ -190,7 +190,7 @@ static keel_status split_parts(keel_tensor *tensor, const int64_t *sizes,
   for (uint32_t i = 0; i < count; i++) {
     dims[0] = sizes[i];
     KEEL_TRY(keel_type_of(type->dtype, type->rank, dims, &part));
-    KEEL_TRY(keel_parts_take(tensor, offset, part, &parts[i]));
+    KEEL_TRY(keel_chunk_take(tensor, offset, part, &parts[i]));
     offset += part->bytes;
   }
   return KD_OK;
@@ -277,7 +277,7 @@ static const keel_type *joined_type(keel_tensor *const *items, uint32_t count,
                                     int64_t axis) {
   const keel_type *first = items[0]->type, *type = NULL;
   int64_t dims[KD_MAX_RANK];
-  if (!keel_parts_fit(items, count) || !first->rank ||
+  if (!keel_chunks_fit(items, count) || !first->rank ||
       (axis != 0 && axis != -(int64_t)first->rank))
     return NULL;
   memcpy(dims, first->dims, first->rank * sizeof *dims);
@@ -297,7 +297,7 @@ static keel_status join(const keel_host_call *call, keel_tensor *const *items,
                         uint32_t count, int64_t axis) {
   const keel_type *type = joined_type(items, count, axis);
   if (type)
-    return keel_parts_join(items, count, false, type, &call->outputs[0]);
+    return keel_chunks_join(items, count, false, type, &call->outputs[0]);
   keel_attr attr = KEEL_INT("axis", axis);
   return keel_call(call->context, "Concat", &attr, 1, items, count,
                    call->outputs, 1);

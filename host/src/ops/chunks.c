@@ -1,5 +1,5 @@
-/* parts.c - tensors that lie one behind the other in another. */
-#include "ops/parts.h"
+/* chunks.c - tensors that lie one behind the other in another. */
+#include "ops/chunks.h"
 
 #include <kd/help.h>
 
@@ -10,7 +10,7 @@ static bool fits(const keel_tensor *item) {
          kd_dtype_size(item->type->dtype);
 }
 
-bool keel_parts_fit(keel_tensor *const *items, uint32_t count) {
+bool keel_chunks_fit(keel_tensor *const *items, uint32_t count) {
   if (!count || !keel_tensors_ready(items, count)) return false;
   const keel_device *device = keel_tensor_place(items[0]);
   bool fit = keel_inside_copies(device);
@@ -19,9 +19,9 @@ bool keel_parts_fit(keel_tensor *const *items, uint32_t count) {
   return fit;
 }
 
-keel_status keel_parts_join(keel_tensor *const *items, uint32_t count,
-                            bool reverse, const keel_type *type,
-                            keel_tensor **out_tensor) {
+keel_status keel_chunks_join(keel_tensor *const *items, uint32_t count,
+                             bool reverse, const keel_type *type,
+                             keel_tensor **out_tensor) {
   keel_tensor *target = NULL;
   uint64_t at = 0;
   KEEL_TRY(keel_tensor_on(items[0]->buffer->heap, type, &target));
@@ -38,7 +38,7 @@ keel_status keel_parts_join(keel_tensor *const *items, uint32_t count,
   return status;
 }
 
-keel_status keel_parts_take(keel_tensor *tensor, uint64_t offset,
+keel_status keel_chunk_take(keel_tensor *tensor, uint64_t offset,
                             const keel_type *type, keel_tensor **out_tensor) {
   keel_tensor *target = NULL;
   KEEL_TRY(keel_tensor_on(tensor->buffer->heap, type, &target));
