@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "rules/cases.h"
+#include "rules/op.h"
 #include "rules/rules.h"
 #include "suite/channel.h"
 
@@ -26,7 +27,7 @@ static bool first_of_op(uint32_t index) {
   return true;
 }
 
-static bool wanted(const char *op, kd_dtype dtype) {
+bool op_wanted(const char *op, kd_dtype dtype) {
   if (kc.op && strcmp(kc.op, op) != 0) return false;
   return !kc.dtype || !strcmp(kc.dtype, kd_dtype_name(dtype));
 }
@@ -97,9 +98,7 @@ static uint32_t run_laid(kc_op_case *one, kc_node *node,
   return ran;
 }
 
-/* All definitions that fit. laid: those that take layouts of the plugin's own, in
- * these. */
-static uint32_t run_defs(kc_op_case *one, const kc_layout *layout, bool laid) {
+uint32_t op_run_defs(kc_op_case *one, const kc_layout *layout, bool laid) {
   kc_node *node = kc_node_make(&one->op, NULL, 0);
   value *want[KC_PORTS] = {0};
   uint32_t ran = 0;
@@ -119,8 +118,7 @@ static uint32_t run_defs(kc_op_case *one, const kc_layout *layout, bool laid) {
   return ran;
 }
 
-/* Whether any definition would take the case, before it is begun. */
-static bool taken(const kc_op_case *one, bool laid) {
+bool op_taken(const kc_op_case *one, bool laid) {
   kc_node *node = kc_node_make(&one->op, NULL, 0);
   bool fits = false;
   for (uint32_t i = 0; node && i < kp.kernel_count && !fits; i++)
@@ -140,9 +138,8 @@ typedef struct sweep {
   const kc_layout *layout;
 } sweep;
 
-/* The seed of a case's data does not hang on the definitions before it. */
-static kc_random named_seed(const char *op, kd_dtype dtype, uint32_t index,
-                            const char *probe) {
+kc_random op_named_seed(const char *op, kd_dtype dtype, uint32_t index,
+                        const char *probe) {
   kc_random random = {kc.seed * 1000003 + dtype * 131 + index};
   for (; *op; op++)
     random.state = random.state * 31 + (uint8_t)*op;
@@ -160,11 +157,11 @@ static void run_sweep(const sweep *s) {
     uint32_t count = kc_case_count(def->domain, def->op);
     for (size_t t = 0; t < KC_COUNT_OF(tried); t++) {
       kd_dtype dtype = tried[t];
-      if (!wanted(def->op, dtype)) continue;
+      if (!op_wanted(def->op, dtype)) continue;
       if (s->floats_only && !dtype_is_float(dtype)) continue;
       if (s->ints_only && dtype_is_float(dtype)) continue;
       for (uint32_t c = 0; c < count; c++) {
-        kc_random random = named_seed(def->op, dtype, c, s->probe_name);
+        kc_random random = op_named_seed(def->op, dtype, c, s->probe_name);
         kc_op_case one;
         if (!kc_case_make(def->domain, def->op, c, dtype, s->probe, &random,
                           &one))
@@ -172,17 +169,17 @@ static void run_sweep(const sweep *s) {
         bool typed = one.op.in_count == 0 || c == 0;
         for (uint32_t i = 0; i < one.op.in_count; i++)
           typed |= one.op.in[i] && one.op.in[i]->dtype == dtype;
-        if (typed && taken(&one, s->laid) &&
+        if (typed && op_taken(&one, s->laid) &&
             kc_case("op=%s,dtype=%s,case=%u,probe=%s", def->op,
                     kd_dtype_name(dtype), c, s->probe_name)) {
           uint32_t ran =
-              run_defs(&one, s->layout ? s->layout : &kc_plain, s->laid);
+              op_run_defs(&one, s->layout ? s->layout : &kc_plain, s->laid);
           cases += ran > 0;
           for (uint32_t r = 1; r < s->repeats && ran && !kc.quick; r++) {
             kc_case_free(&one);
             kc_case_make(def->domain, def->op, c, dtype, s->probe, &random,
                          &one);
-            run_defs(&one, s->layout ? s->layout : &kc_plain, false);
+            op_run_defs(&one, s->layout ? s->layout : &kc_plain, false);
           }
         }
         kc_case_free(&one);
@@ -193,12 +190,12 @@ static void run_sweep(const sweep *s) {
   (void)cases;
 }
 
-static void begin(void) {
+void op_begin(void) {
   kc_device(); /* the tables are read, the device is open */
 }
 
 void kc_sweep_layouts(void) {
-  begin();
+  op_begin();
   sweep s = {.kinds = UINT32_MAX,
              .probe = KC_PROBE_FULL,
              .probe_name = "laid",
@@ -207,14 +204,14 @@ void kc_sweep_layouts(void) {
 }
 
 static void op_exact(void) {
-  begin();
+  op_begin();
   sweep s = {
       .kinds = 1u << REF_EXACT, .probe = KC_PROBE_FULL, .probe_name = "full"};
   run_sweep(&s);
 }
 
 static void op_ulp(void) {
-  begin();
+  op_begin();
   sweep s = {.kinds = 1u << REF_ULP,
              .probe = KC_PROBE_FULL,
              .probe_name = "full",
@@ -223,14 +220,14 @@ static void op_ulp(void) {
 }
 
 static void op_sum_ints(void) {
-  begin();
+  op_begin();
   sweep s = {
       .kinds = 1u << REF_SUM, .probe = KC_PROBE_INTS, .probe_name = "ints"};
   run_sweep(&s);
 }
 
 static void op_sum_bound(void) {
-  begin();
+  op_begin();
   sweep s = {.kinds = 1u << REF_SUM,
              .probe = KC_PROBE_FULL,
              .probe_name = "full",
@@ -239,14 +236,14 @@ static void op_sum_bound(void) {
 }
 
 static void op_quant(void) {
-  begin();
+  op_begin();
   sweep s = {
       .kinds = 1u << REF_QUANT, .probe = KC_PROBE_FULL, .probe_name = "full"};
   run_sweep(&s);
 }
 
 static void op_special(void) {
-  begin();
+  op_begin();
   sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT,
              .probe = KC_PROBE_SPECIAL,
              .probe_name = "special",
@@ -255,7 +252,7 @@ static void op_special(void) {
 }
 
 static void op_tiny(void) {
-  begin();
+  op_begin();
   sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT,
              .probe = KC_PROBE_TINY,
              .probe_name = "tiny",
@@ -263,391 +260,11 @@ static void op_tiny(void) {
   run_sweep(&s);
 }
 
-/* ---- products of each length ----------------------------------------------------------- */
-
-static const int64_t lengths[] = {1, 2, 3, 7, 16, 64, 256, 1000, 1024, 4096};
-
-static void matmul_lengths(kc_probe probe, const char *name) {
-  begin();
-  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16};
-  for (size_t t = 0; t < KC_COUNT_OF(types); t++)
-    for (size_t k = 0; k < KC_COUNT_OF(lengths); k++) {
-      int64_t a[2] = {4, lengths[k]}, b[2] = {lengths[k], 6};
-      if (!wanted("MatMul", types[t])) continue;
-      kc_random random =
-          named_seed("MatMul", types[t], (uint32_t)lengths[k], name);
-      kc_op_case one = {
-          .op = {.name = "MatMul", .in_count = 2, .out_count = 1}};
-      one.own[0] = value_make(types[t], 2, a);
-      one.own[1] = value_make(types[t], 2, b);
-      /* partial sums of 4096 products stay exact in f32, those of 64 in f16 */
-      int64_t most = types[t] == KD_F16 || types[t] == KD_BF16 ? 1 : 8;
-      for (int i = 0; i < 2; i++)
-        for (int64_t e = 0; e < one.own[i]->count; e++) {
-          uint64_t bits = kc_next(&random);
-          one.own[i]->x[e] =
-              probe == KC_PROBE_INTS
-                  ? (real)((int64_t)(bits % (uint64_t)(2 * most + 1)) - most)
-                  : dtype_round((real)(int64_t)bits * 0x1p-63L, types[t]);
-        }
-      one.op.in[0] = one.own[0];
-      one.op.in[1] = one.own[1];
-      if (taken(&one, false) &&
-          kc_case("op=MatMul,dtype=%s,k=%lld,probe=%s", kd_dtype_name(types[t]),
-                  (long long)lengths[k], name))
-        run_defs(&one, &kc_plain, false);
-      kc_case_free(&one);
-    }
-}
-
-static void op_matmul_ints(void) {
-  matmul_lengths(KC_PROBE_INTS, "ints");
-}
-
-static void op_matmul_full(void) {
-  matmul_lengths(KC_PROBE_FULL, "full");
-}
-
-static bool one_input(kc_op_case *one, const char *op, kd_dtype dtype,
-                      const double *items, int64_t count);
-
-/* Where a formula that reads well loses its digits: 1 + x or exp(x) - 1 near 0, exp(-x)
- * far from it, a sum of exponentials. */
-static void near_and_far(void) {
-  static const struct {
-    const char *op;
-    double centre, far; /* the ends of where it is tried: centre - far, + far */
-  } ops[] = {{"Acosh", 1, 0},
-             {"Asinh", 0, 100},
-             {"Atanh", 0, 0},
-             {"Celu", 0, 100},
-             {"Elu", 0, 100},
-             {"Erf", 0, 100},
-             {"Gelu", 0, 12},
-             {"Log", 1, 0},
-             {"LogSoftmax", 0, 10000},
-             {"Mish", 0, 80},
-             {"Selu", 0, 100},
-             {"Sigmoid", 0, 100},
-             {"Sinh", 0, 80},
-             {"Softmax", 0, 80},
-             {"Softplus", 0, 100},
-             {"Tanh", 0, 100},
-             {"ReduceLogSumExp", 0, 10000}};
-  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16};
-  double items[128];
-  for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
-    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
-      int64_t count = 0;
-      kc_op_case one;
-      for (int e = 1; e < 24; e++) {
-        items[count++] = ops[o].centre + ldexp(1.25, -e);
-        if (strcmp(ops[o].op, "Acosh") != 0)
-          items[count++] = ops[o].centre - ldexp(1.25, -e);
-      }
-      for (int k = 1; k <= 32 && ops[o].far > 0; k++) {
-        items[count++] = ops[o].centre + ops[o].far * k / 32;
-        items[count++] = ops[o].centre - ops[o].far * k / 32;
-      }
-      if (!wanted(ops[o].op, types[t])) continue;
-      if (one_input(&one, ops[o].op, types[t], items, count) &&
-          kc_case("op=%s,dtype=%s,where=digits", ops[o].op,
-                  kd_dtype_name(types[t])))
-        run_defs(&one, &kc_plain, false);
-      kc_case_free(&one);
-    }
-}
-
-/* One-hot rows: each output names the element that it must come from. */
-static void op_structure(void) {
-  begin();
-  for (int64_t n = 1; n <= 40; n += 13) {
-    int64_t dims[2] = {n, n};
-    kc_op_case one = {.op = {.name = "MatMul", .in_count = 2, .out_count = 1}};
-    one.own[0] = value_make(KD_F32, 2, dims);
-    one.own[1] = value_make(KD_F32, 2, dims);
-    for (int64_t i = 0; i < n; i++) {
-      one.own[0]->x[i * n + (i * 7 + 3) % n] = 1; /* one-hot */
-      for (int64_t j = 0; j < n; j++)
-        one.own[1]->x[i * n + j] = i * 100 + j;
-    }
-    one.op.in[0] = one.own[0];
-    one.op.in[1] = one.own[1];
-    if (taken(&one, false) &&
-        kc_case("op=MatMul,dtype=f32,n=%lld", (long long)n))
-      run_defs(&one, &kc_plain, false);
-    kc_case_free(&one);
-  }
-  /* a large mean: a variance of squares less the square loses all of it */
-  static const char *const norms[] = {"LayerNormalization",
-                                      "InstanceNormalization",
-                                      "MeanVarianceNormalization"};
-  for (size_t k = 0; k < KC_COUNT_OF(norms); k++) {
-    int64_t dims[3] = {1, 2, 64};
-    kc_random random = named_seed(norms[k], KD_F32, 0, "mean");
-    kc_op_case one = {.op = {.name = norms[k], .out_count = 1}};
-    one.own[0] = value_make(KD_F32, 3, dims);
-    for (int64_t i = 0; i < one.own[0]->count; i++)
-      one.own[0]->x[i] = dtype_round(
-          1000 + (real)(int64_t)kc_next(&random) * 0x1p-63L, KD_F32);
-    uint32_t inputs = k == 0 ? 2 : k == 1 ? 3 : 1;
-    int64_t of_scale[1] = {k == 0 ? 64 : 2};
-    for (uint32_t i = 1; i < inputs; i++) {
-      one.own[i] = value_make(KD_F32, 1, of_scale);
-      for (int64_t e = 0; e < one.own[i]->count; e++)
-        one.own[i]->x[e] = i == 1;
-    }
-    int64_t axes[1] = {2};
-    if (k == 2) {
-      one.op.attrs[0] = (keel_attr){
-          .name = "axes", .kind = KD_ATTR_INTS, .count = 1, .ints = axes};
-      one.op.attr_count = 1;
-    }
-    one.op.in_count = inputs;
-    for (uint32_t i = 0; i < inputs; i++)
-      one.op.in[i] = one.own[i];
-    if (taken(&one, false) && kc_case("op=%s,dtype=f32,mean=1000", norms[k]))
-      run_defs(&one, &kc_plain, false);
-    kc_case_free(&one);
-  }
-  int64_t many[2] = {3, 50};
-  kc_op_case one = {.op = {.name = "Softmax", .in_count = 1, .out_count = 1}};
-  one.own[0] = value_make(KD_F32, 2, many);
-  for (int64_t i = 0; i < one.own[0]->count; i++)
-    one.own[0]->x[i] = i < 50 ? 88.5L : i < 100 ? -500 : 0;
-  one.op.in[0] = one.own[0];
-  if (taken(&one, false) && kc_case("op=Softmax,dtype=f32,all=equal"))
-    run_defs(&one, &kc_plain, false);
-  kc_case_free(&one);
-  near_and_far();
-}
-
-/* ---- overflow, rounding, zeros, ties ----------------------------------------------------- */
-
-static bool one_input(kc_op_case *one, const char *op, kd_dtype dtype,
-                      const double *items, int64_t count) {
-  memset(one, 0, sizeof *one);
-  one->op = (kc_op){.name = op, .in_count = 1, .out_count = 1};
-  one->own[0] = value_make(dtype, 1, &count);
-  for (int64_t i = 0; i < count; i++)
-    one->own[0]->x[i] = dtype_round(items[i], dtype);
-  one->op.in[0] = one->own[0];
-  return taken(one, false);
-}
-
-static void op_overflow(void) {
-  static const double items[] = {65504, 65000, -65504, 60000, 1, 3e38, -3e38};
-  static const char *const ops[] = {"Add", "Mul", "Exp", "Sum"};
-  static const kd_dtype types[] = {KD_F16, KD_BF16, KD_F32};
-  begin();
-  for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
-    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
-      kc_op_case one;
-      if (!wanted(ops[o], types[t])) continue;
-      one_input(&one, ops[o], types[t], items, KC_COUNT_OF(items));
-      if (o != 2) {
-        one.own[1] = value_copy(one.own[0]);
-        one.op.in[1] = one.own[1];
-        one.op.in_count = 2;
-      }
-      if (taken(&one, false) &&
-          kc_case("op=%s,dtype=%s", ops[o], kd_dtype_name(types[t])))
-        run_defs(&one, &kc_plain, false);
-      kc_case_free(&one);
-    }
-}
-
-static void op_cast(void) {
-  /* ties of f32 to bf16 and f16, and what is cut on the way to integers */
-  static const double items[] = {
-      1.00390625,    1.01171875,    1.0009765625 + 1.0 / 2048,
-      1.00048828125, 1.00146484375, 2.5,
-      3.5,           -2.5,          -1.5,
-      0.5,           65519,         65504,
-      1e-8,          100.99,        -100.99,
-      3.0000001,     255,           127.5};
-  static const kd_dtype to[] = {KD_BF16, KD_F16, KD_F32,  KD_F64,
-                                KD_I32,  KD_I64, KD_BOOL, KD_I16};
-  static const kd_dtype from[] = {KD_F32, KD_F64};
-  begin();
-  for (size_t f = 0; f < KC_COUNT_OF(from); f++)
-    for (size_t t = 0; t < KC_COUNT_OF(to); t++) {
-      kc_op_case one;
-      if (!wanted("Cast", from[f])) continue;
-      one_input(&one, "Cast", from[f], items, KC_COUNT_OF(items));
-      if (to[t] == KD_I16)
-        for (int64_t i = 0; i < one.own[0]->count; i++)
-          if (fabsl(one.own[0]->x[i]) > 30000) one.own[0]->x[i] = 7;
-      one.op.attrs[0] =
-          (keel_attr){.name = "to", .kind = KD_ATTR_INT, .i = to[t]};
-      one.op.attr_count = 1;
-      if (taken(&one, false) &&
-          kc_case("op=Cast,dtype=%s,to=%s", kd_dtype_name(from[f]),
-                  kd_dtype_name(to[t])))
-        run_defs(&one, &kc_plain, false);
-      kc_case_free(&one);
-    }
-}
-
-static void op_signed_zero(void) {
-  static const double items[] = {-0.0, 0.0};
-  static const char *const ops[] = {"Neg", "Floor", "Ceil", "Sqrt",
-                                    "Sin", "Tanh",  "Abs",  "Round"};
-  begin();
-  for (size_t o = 0; o < KC_COUNT_OF(ops); o++) {
-    kc_op_case one;
-    if (!wanted(ops[o], KD_F32)) continue;
-    if (one_input(&one, ops[o], KD_F32, items, 2) &&
-        kc_case("op=%s,dtype=f32", ops[o])) {
-      kc_node *node = kc_node_make(&one.op, NULL, 0);
-      const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
-      kc_run *run = NULL;
-      value *want[KC_PORTS] = {0};
-      if (def && kc_reference(&one.op, node, want) &&
-          kc_run_make(node, def, &one.op, &kc_plain, &run) == KD_OK &&
-          kc_run_now(run) == KD_OK) {
-        value *got = kc_run_output(run, 0);
-        for (int i = 0; i < 2; i++)
-          kc_check((def->flags & KD_KERNEL_FLUSH) ||
-                       !signbit(got->x[i]) == !signbit(want[0]->x[i]),
-                   "%s(%c0) is %c0", ops[o], i ? '+' : '-',
-                   signbit(got->x[i]) ? '-' : '+');
-        value_free(got);
-      }
-      kc_values_free(want, 1);
-      kc_run_free(run);
-      kc_node_free(node);
-    }
-    kc_case_free(&one);
-  }
-}
-
-static void op_ties(void) {
-  static const double items[] = {3, 1, 3, 2, 3, 1, 1, 3};
-  begin();
-  for (int k = 0; k < 4; k++) {
-    static const char *const ops[] = {"ArgMax", "ArgMin", "ArgMax", "TopK"};
-    kc_op_case one;
-    if (!wanted(ops[k], KD_F32)) continue;
-    one_input(&one, ops[k], KD_F32, items, 8);
-    if (k == 2) {
-      one.op.attrs[0] =
-          (keel_attr){.name = "select_last_index", .kind = KD_ATTR_INT, .i = 1};
-      one.op.attr_count = 1;
-    }
-    if (k == 3) {
-      int64_t one_dim = 1;
-      one.own[1] = value_make(KD_I64, 1, &one_dim);
-      one.own[1]->x[0] = 6;
-      one.op.in[1] = one.own[1];
-      one.op.in_count = 2;
-      one.op.out_count = 2;
-    }
-    if (taken(&one, false) &&
-        kc_case("op=%s,dtype=f32,last=%d", ops[k], k == 2))
-      run_defs(&one, &kc_plain, false);
-    kc_case_free(&one);
-  }
-}
-
-/* Adds a list of whole numbers as the next input. */
-static void add_input(kc_op_case *one, kd_dtype dtype, int64_t count,
-                      const real *items) {
-  uint32_t i = one->op.in_count++;
-  one->own[i] = value_make(dtype, 1, &count);
-  for (int64_t k = 0; k < count; k++)
-    one->own[i]->x[k] = items[k];
-  one->op.in[i] = one->own[i];
-}
-
-/* Ops that order, sum and place integers, on neighbours that are one double. */
-static void near_integers(void) {
-  static const real items[] = {0x1p62L + 1, 0x1p62L,     0x1p62L + 3,
-                               7,           0x1p62L + 2, 0x1p53L + 1};
-  static const real axis = 0, four = 4, places[] = {2, 0, 2, 4};
-  static const real added[] = {0x1p53L + 1, 0x1p61L + 1, 7, 0x1p60L + 1};
-  static const struct {
-    const char *op;
-    enum { ALONE, AXIS, K, PAIR, PLACES } more;
-    const char *reduction;
-  } cases[] = {{"ArgMax", ALONE, NULL},
-               {"ArgMin", ALONE, NULL},
-               {"ReduceMax", ALONE, NULL},
-               {"ReduceMin", ALONE, NULL},
-               {"ReduceL1", ALONE, NULL},
-               {"CumSum", AXIS, NULL},
-               {"TopK", K, NULL},
-               {"Max", PAIR, NULL},
-               {"Min", PAIR, NULL},
-               {"Less", PAIR, NULL},
-               {"Equal", PAIR, NULL},
-               {"ScatterElements", PLACES, "none"},
-               {"ScatterElements", PLACES, "add"},
-               {"ScatterElements", PLACES, "max"},
-               {"ScatterElements", PLACES, "min"}};
-  static const kd_dtype types[] = {KD_I64, KD_U64};
-  for (size_t c = 0; c < KC_COUNT_OF(cases); c++)
-    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
-      kc_op_case one = {.op = {.name = cases[c].op, .out_count = 1}};
-      real others[6];
-      bool sums = cases[c].more == AXIS || !strcmp(cases[c].op, "ReduceL1");
-      if (!wanted(cases[c].op, types[t])) continue;
-      for (int64_t i = 0; i < 6; i++)
-        others[i] = items[5 - i];
-      if (sums) /* two whose sum is in range */
-        add_input(&one, types[t], 2, items + 4);
-      else
-        add_input(&one, types[t], 6, items);
-      if (cases[c].more == AXIS) add_input(&one, KD_I64, 1, &axis);
-      if (cases[c].more == K) add_input(&one, KD_I64, 1, &four);
-      if (cases[c].more == K) one.op.out_count = 2;
-      if (cases[c].more == PAIR) add_input(&one, types[t], 6, others);
-      if (cases[c].more == PLACES) {
-        add_input(&one, KD_I64, 4, places);
-        bool adds = !strcmp(cases[c].reduction, "add");
-        add_input(&one, types[t], 4, adds ? added : others);
-        one.op.attrs[0] = (keel_attr){.name = "reduction",
-                                      .kind = KD_ATTR_STRING,
-                                      .s = cases[c].reduction};
-        one.op.attr_count = 1;
-      }
-      if (taken(&one, false) &&
-          kc_case("op=%s,dtype=%s,near", cases[c].op, kd_dtype_name(types[t])))
-        run_defs(&one, &kc_plain, false);
-      kc_case_free(&one);
-    }
-}
-
-static void op_integers(void) {
-  static const double items[] = {1, 7, 100, 5, 13, 2, 3, 11};
-  static const kd_dtype types[] = {KD_I32, KD_I64, KD_U8, KD_I8};
-  static const char *const ops[] = {"Add", "Sub", "Mul", "Div", "Mod"};
-  begin();
-  for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
-    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
-      kc_op_case one;
-      if (!wanted(ops[o], types[t])) continue;
-      one_input(&one, ops[o], types[t], items, 8);
-      one.own[1] = value_copy(one.own[0]);
-      for (int i = 0; i < 8; i++)
-        one.own[1]->x[i] = one.own[0]->x[7 - i];
-      if (types[t] == KD_I64) one.own[0]->x[0] = 4611686018427387905.0L;
-      if (types[t] != KD_I64) one.own[1]->x[7] = dtype_max(types[t]);
-      one.op.in[1] = one.own[1];
-      one.op.in_count = 2;
-      if (taken(&one, false) &&
-          kc_case("op=%s,dtype=%s", ops[o], kd_dtype_name(types[t])))
-        run_defs(&one, &kc_plain, false);
-      kc_case_free(&one);
-    }
-  near_integers();
-}
-
 /* ---- random ops ---------------------------------------------------------------------------- */
 
 static void op_random(void) {
   static const char *const ops[] = {"RandomUniform", "RandomNormal"};
-  begin();
+  op_begin();
   uint32_t seen = 0;
   for (size_t o = 0; o < 2; o++) {
     int64_t shape[1] = {20000};
@@ -756,7 +373,7 @@ static void dump(const kc_op *op, const value *got, const value *want,
 /* ---- what there is no reference for --------------------------------------------------------- */
 
 static void op_covered(void) {
-  begin();
+  op_begin();
   for (uint32_t d = 0; d < kp.kernel_count; d++) {
     const kd_kernel_def *def = &kp.kernels[d];
     if (!first_of_op(d)) continue;

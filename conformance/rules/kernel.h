@@ -1,0 +1,51 @@
+/* kernel.h - the checks of kernels' rules (kernel.c), and what they share. */
+#ifndef KC_RULES_KERNEL_H
+#define KC_RULES_KERNEL_H
+
+#include "rules/cases.h"
+#include "suite/run.h"
+
+/* How many ops a rule goes through that tries each. */
+uint32_t kernel_all_ops(void);
+
+/* Compares the outputs of a run with the reference's; and runs the node before. */
+void kernel_compare_outputs(kc_op_case *one, kc_node *node, kc_run *run,
+                            const char *what);
+void kernel_run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
+                            const char *what);
+
+/* kernel_launch.c */
+void kernel_reuse(void);
+void kernel_any_shape(void);
+void kernel_concurrent(void);
+void kernel_concurrent_products(void);
+void kernel_workspace(void);
+void kernel_outputs_complete(void);
+void kernel_deterministic(void);
+void kernel_inputs(void);
+void kernel_aliases(void);
+void kernel_inplace(void);
+void kernel_alias(void);
+void kernel_strided(void);
+void kernel_any_offset(void);
+void kernel_offset(void);
+
+/* kernel_shape.c */
+void kernel_empty(void);
+void kernel_ranks(void);
+void kernel_odd_shapes(void);
+void kernel_odd_products(void);
+void kernel_large(void);
+
+/* kernel_argument.c */
+void kernel_dynamic(void);
+void kernel_host_args(void);
+void kernel_host_values(void);
+void kernel_host_values_kept(void);
+void kernel_host_outputs(void);
+void kernel_constants(void);
+void kernel_taken(void);
+void kernel_defaults(void);
+void kernel_batch(void);
+
+#endif /* KC_RULES_KERNEL_H */

@@ -1,0 +1,98 @@
+/* kernel_shape.c - shapes that kernels must take: empty, of any rank, odd, large. */
+#include "rules/cases.h"
+#include "rules/kernel.h"
+#include "rules/rules.h"
+
+static void try_shape(const char *op, uint32_t rank, const int64_t *dims,
+                      uint32_t inputs) {
+  kc_random random = {17};
+  kc_op_case one = {.op = {.name = op, .in_count = inputs, .out_count = 1}};
+  for (uint32_t i = 0; i < inputs; i++) {
+    one.own[i] = kc_floats(rank, dims, &random);
+    one.op.in[i] = one.own[i];
+  }
+  kc_try_op(&one.op, &kc_plain);
+  kc_case_free(&one);
+}
+
+/* Elementwise, reducing and moving ops that the device has, on one shape. */
+static void shape_case(uint32_t rank, const int64_t *dims) {
+  static const char *const ops[] = {"Relu", "Neg",       "Exp",     "Add",
+                                    "Mul",  "ReduceSum", "Softmax", "Transpose",
+                                    "Tanh", "ReduceMax", "Abs"};
+  for (size_t i = 0; i < KC_COUNT_OF(ops); i++)
+    try_shape(ops[i], rank, dims, i == 3 || i == 4 ? 2 : 1);
+  kc_check(true, " ");
+}
+
+void kernel_empty(void) {
+  static const int64_t shapes[][3] = {
+      {0, 0, 0}, {0, 3, 4}, {3, 0, 4}, {3, 4, 0}};
+  kc_device();
+  for (size_t i = 0; i < KC_COUNT_OF(shapes); i++)
+    if (kc_case("dims=%lldx%lldx%lld", (long long)shapes[i][0],
+                (long long)shapes[i][1], (long long)shapes[i][2])) {
+      static const char *const ops[] = {"Relu", "Neg", "Exp",
+                                        "Add",  "Mul", "Transpose",
+                                        "Tanh", "Abs", "Cast"};
+      for (size_t k = 0; k < KC_COUNT_OF(ops); k++)
+        try_shape(ops[k], 3, shapes[i], k == 3 || k == 4 ? 2 : 1);
+      kc_check(true, " ");
+    }
+}
+
+void kernel_ranks(void) {
+  kc_device();
+  for (uint32_t rank = 0; rank <= 8; rank++) {
+    static const int64_t dims[8] = {2, 1, 3, 1, 2, 1, 2, 3};
+    if (kc_case("rank=%u", rank)) shape_case(rank, dims);
+  }
+}
+
+void kernel_odd_shapes(void) {
+  static const int64_t sizes[] = {1,   2,   3,   7,   13,  15,   16,   17,  31,
+                                  32,  33,  63,  64,  65,  97,   127,  128, 129,
+                                  255, 256, 257, 511, 513, 1021, 1025, 4099};
+  kc_device();
+  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
+    int64_t dims[2] = {sizes[i] > 200 ? 1 : 3, sizes[i]};
+    if (kc_case("n=%lld", (long long)sizes[i])) shape_case(2, dims);
+  }
+}
+
+void kernel_odd_products(void) {
+  static const int64_t sizes[] = {1,  2,  3,  5,  7,  8,  9,
+                                  15, 16, 17, 31, 33, 63, 65};
+  kc_device();
+  bool any = false;
+  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
+    int64_t m = sizes[i], n = sizes[(i * 5 + 3) % KC_COUNT_OF(sizes)];
+    int64_t k = sizes[(i * 3 + 7) % KC_COUNT_OF(sizes)];
+    int64_t a[2] = {m, k}, b[2] = {k, n};
+    kc_random random = {i + 1};
+    kc_op_case one = {.op = {.name = "MatMul", .in_count = 2, .out_count = 1}};
+    one.own[0] = kc_floats(2, a, &random);
+    one.own[1] = kc_floats(2, b, &random);
+    one.op.in[0] = one.own[0];
+    one.op.in[1] = one.own[1];
+    if (kc_case("m=%lld,n=%lld,k=%lld", (long long)m, (long long)n,
+                (long long)k))
+      any |= kc_try_op(&one.op, &kc_plain);
+    kc_case_free(&one);
+  }
+  if (!any && !kc.only && kc_case("none")) kc_unclaimed("it has no f32 MatMul");
+}
+
+void kernel_large(void) {
+  const int64_t count = INT64_C(5) << 20;
+  if ((uint64_t)count * 12 > kc.max_memory) kc_unclaimed("--max-memory");
+  kc_unary unary;
+  kc_unary_need(count, &unary);
+  kc_run *run = NULL;
+  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
+        "create");
+  kc_op_case one = {.op = unary.op};
+  kernel_run_and_compare(&one, unary.node, run, "on 5 Mi elements");
+  kc_run_free(run);
+  kc_unary_free(&unary);
+}
