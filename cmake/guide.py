@@ -63,7 +63,7 @@ def sources(folder):
 
 def callers(table, slot, files):
     """Files of the host that call the slot: by its copy's name, or by a pointer to it."""
-    call = re.compile(r"\b%s(\.|->)%s\(" % (MEMBERS[table], slot))
+    call = re.compile(r"\b%s(\.|->)%s[(;]" % (MEMBERS[table], slot))  # or taken into a pointer
     pointer = re.compile(r"\b%s \*(\w+) =" % table)
     out = []
     for path, text in files:

@@ -411,8 +411,7 @@ static void abi_extension(void) {
 
 static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "abi.host-smaller", abi_host_smaller, KC_CLOSED,
-            "base.h",
-            "A reader takes a field that lies past `struct_size` as zero",
+            "base.h", "A reader treats a field beyond `struct_size` as zero",
             "kd_host.struct_size kd_host.extension",
             "A plugin that reads a slot of a newer host without asking whether"
             " it is there crashes in every older one (iree-org/iree#19223). Use"
@@ -422,13 +421,13 @@ static const kc_rule rules[] = {
             "A plugin that demands its own sizeof refuses every newer host"
             " (aws-neuron-sdk#1095)."),
     KC_RULE(MUST, CORE, "abi.host-newer", abi_host_newer, KC_CLOSED, "base.h",
-            "Neither side may ever demand equality",
+            "Neither side may ever require equal versions",
             "kd_host.abi_version KD_ABI_MINOR",
             "The host's minor version moves with each release"
             " (jax-ml/jax#22416)."),
     KC_RULE(
         MUST, CORE, "abi.reserved-ignored", abi_host_reserved, KC_CLOSED,
-        "base.h", "`reserved` fields are zero and are not looked at",
+        "base.h", "`reserved` fields are zero, and readers ignore them",
         "kd_host.reserved",
         "A later version gives a reserved field a meaning that an old plugin"
         " must not trip over."),
@@ -438,8 +437,8 @@ static const kc_rule rules[] = {
             "The same as for the host's table, one level down."),
     KC_RULE(MUST, CORE, "abi.info-bounded", abi_info_bounded, KC_CASES,
             "device.h",
-            "The host zeroes it, sets struct_size, and the plugin fills what"
-            " fits",
+            "The host zeroes the struct and sets struct_size; the plugin"
+            " fills the fields that fit",
             "kd_device_info.struct_size kd_plugin.device_info",
             "memset(out, 0, sizeof *out) of a newer plugin writes past an older"
             " host's struct: it corrupts the host's stack."),
@@ -450,12 +449,12 @@ static const kc_rule rules[] = {
             " upgrade."),
     KC_RULE(MUST, CORE, "abi.property-bounded", kc_property_bounded, KC_CASES,
             "property.h",
-            "The host zeroes it, sets struct_size, and the plugin fills what"
-            " fits",
+            "The host zeroes the struct and sets struct_size; the plugin"
+            " fills the fields that fit",
             "kd_property.struct_size kd_plugin.property",
             "As for kd_device_info."),
     KC_RULE(MUST, CORE, "abi.stats-bounded", abi_stats_bounded, 0, "memory.h",
-            "What a device's memory is doing; filled up to struct_size",
+            "Memory usage of a space; the plugin fills the fields that fit",
             "kd_memory_stats.struct_size kd_memory_table.stats",
             "As for kd_device_info."),
     KC_RULE(MUST, CORE, "abi.cost-bounded", abi_cost_bounded, 0, "kernel.h",
@@ -466,7 +465,7 @@ static const kc_rule rules[] = {
             "kd_launch.struct_size kd_kernel_def.enqueue",
             "Every launch of a newer host is larger."),
     KC_RULE(MUST, CORE, "abi.launch-smaller", abi_launch_smaller, 0, "base.h",
-            "so an absent field never changes what the present ones mean",
+            "so an absent field never changes the meaning of the others",
             "kd_launch.struct_size kd_launch.correlation",
             "A field behind struct_size is not the plugin's to read: the page"
             " may not even be there."),
@@ -482,8 +481,8 @@ static const kc_rule rules[] = {
             "none yet; an unknown bit is refused",
             "kd_capture_table.begin KD_UNIMPLEMENTED", "As for streams."),
     KC_RULE(MUST, CORE, "abi.unknown-enum", abi_unknown_dtype, 0, "base.h",
-            "A reader treats a number that it does not know as a type that it"
-            " does not support",
+            "A reader treats a number that it does not know as an"
+            " unsupported type",
             "KD_DTYPE_COUNT KD_STRING kd_kernel_def.supports"
             " kd_external_table.import_memory kd_external.kind"
             " KD_NONE KD_F8E4M3FN KD_F8E4M3FNUZ KD_F8E5M2 KD_F8E5M2FNUZ KD_U4"
@@ -514,7 +513,7 @@ static const kc_rule rules[] = {
             "A forgotten struct_size is 0: every slot of the table is then"
             " absent."),
     KC_RULE(MUST, CORE, "abi.flags-known", abi_definition_flags, 0, "base.h",
-            "What must be understood is a bit in a `flags` field",
+            "Whatever a reader must understand is a bit in a `flags` field",
             "kd_kernel_def.flags kd_device_info.flags kd_space.flags"
             " KD_KERNEL_BLOCKING KD_DEVICE_SOFTWARE KD_DEVICE_INTEGRATED",
             "A host refuses bits that it does not know; a bit set by accident"

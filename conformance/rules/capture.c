@@ -427,14 +427,14 @@ static const kc_rule rules[] = {
          "A replay that forgets the fills, or the arguments of the second"
          " kernel, gives the first run's result."),
     RULE("capture.not-run", capture_not_run,
-         "While a stream records, enqueued work is noted and not run",
+         "While a stream records, enqueued work is recorded and not run",
          "kd_capture_table.begin",
          "Work that runs while it is recorded runs twice."),
     RULE("capture.order", capture_order,
          "Runs a recording in the order of `stream`", "kd_capture_table.launch",
          "A replay must wait for what stands before it, and be waited for."),
     RULE("capture.begin-twice", capture_twice,
-         "Returns KD_OK, KD_FAILED_PRECONDITION (it records)",
+         "Returns KD_OK, KD_FAILED_PRECONDITION (already recording)",
          "kd_capture_table.begin KD_FAILED_PRECONDITION",
          "A refused begin must not end the recording that runs."),
     RULE("capture.empty", capture_empty,
@@ -450,8 +450,8 @@ static const kc_rule rules[] = {
          "A second stream's work runs at once, and not again when the recording"
          " is launched."),
     RULE("capture.other-threads", capture_threads,
-         "Recording. All but `update` are needed; threads as in"
-         " kd_stream_table",
+         "Recording of streams. All slots except `update` are required;"
+         " threads as in kd_stream_table",
          "kd_capture_table.begin kd_capture_table.end",
          "Another thread's allocation breaks the recording"
          " (ggml-org/llama.cpp#11804)."),

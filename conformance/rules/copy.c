@@ -448,22 +448,21 @@ static const kc_rule rules[] = {
             "kd_memory_table.copy_in kd_memory_table.copy_out",
             "Odd sizes show copies that are done in words."),
     KC_RULE(MUST, CORE, "copy.offsets", copy_offsets, 0, "memory.h",
-            "Ranges are `size` bytes (0 is legal and does nothing) from"
-            " `offset`",
+            "A range is `size` bytes from `offset`",
             "kd_memory_table.copy_in kd_memory_table.copy_out",
             "Offsets that are dropped, doubled or rounded."),
     KC_RULE(MUST, CORE, "copy.zero", copy_zero, 0, "memory.h",
-            "0 is legal and does nothing",
+            "0 bytes are legal and do nothing",
             "kd_memory_table.copy_in kd_memory_table.copy_out"
             " kd_memory_table.copy kd_memory_table.fill",
             "Some drivers take 0 for the whole buffer, or refuse it; empty"
             " tensors are common in detection models."),
     KC_RULE(MUST, CORE, "copy.device-device", copy_device, 0, "memory.h",
-            "Copies between two buffers of the device; the ranges do not"
-            " overlap",
-            "kd_memory_table.copy", "Source and target offsets get mixed up."),
+            "Copies between two buffers of the device", "kd_memory_table.copy",
+            "Source and target offsets get mixed up."),
     KC_RULE(MUST, CORE, "copy.between-spaces", copy_spaces, 0, "memory.h",
-            "whatever their spaces", "kd_memory_table.copy kd_plugin.space",
+            "Copies between two buffers of the device, in any of its spaces",
+            "kd_memory_table.copy kd_plugin.space",
             "Staging through pinned memory is a copy between spaces."),
     KC_RULE(MUST, CORE, "copy.host-reusable", copy_host_reusable, 0, "memory.h",
             "it returns when the data has moved", "kd_memory_table.copy_in",
@@ -483,31 +482,31 @@ static const kc_rule rules[] = {
             " whole page past the end faults."),
     KC_RULE(MUST, CORE, "copy.source-untouched", copy_source_untouched, 0,
             "memory.h",
-            "stays valid and unchanged until the stream has passed"
-            " them",
+            "stays valid and unchanged until the stream has completed them",
             "kd_memory_table.copy_in", "Constants lie in read-only memory."),
     KC_RULE(MUST, CORE, "copy.fill-patterns", copy_fill, KC_CASES, "memory.h",
-            "Repeats a pattern of 1, 2, 4, 8 or 16 bytes",
+            "Fills a range with a repeated pattern of 1, 2, 4, 8 or 16"
+            " bytes",
             "kd_memory_table.fill",
             "Drivers have fills of 1, 2 and 4 bytes only; the others are the"
             " plugin's work."),
     KC_RULE(SHOULD, CORE, "copy.big", copy_big, KC_LONG, "memory.h",
-            "A size is 64 bits wide", "kd_memory_table.copy_in",
+            "Sizes are 64 bits wide", "kd_memory_table.copy_in",
             "Lengths that pass through an int fail at 2 GiB, those that pass"
             " through pages of descriptors much earlier."),
     KC_RULE(MUST, ASYNC, "copy.order", copy_order, 0, "memory.h",
-            "With a stream, copies stand in its order",
+            "With a stream, copies and fills run in stream order",
             "kd_memory_table.copy_in kd_memory_table.copy_out"
             " kd_kernel_def.enqueue",
             "Copies on another queue than kernels need an order of their"
             " own."),
     KC_RULE(MUST, ASYNC, "copy.stream-done", copy_stream_reusable, 0,
-            "memory.h", "return at once where they can",
+            "memory.h", "the call returns at once where it can",
             "kd_memory_table.copy_in kd_memory_table.copy_out",
             "Host memory is the application's again when the stream has passed"
             " the copy, not before, and not later."),
     KC_RULE(MUST, ASYNC, "copy.stream-fill", copy_stream_fill, 0, "memory.h",
-            "the pattern is copied before the call returns",
+            "The pattern is copied before the call returns",
             "kd_memory_table.fill kd_memory_table.copy",
             "The pattern usually lies on the caller's stack."),
 };

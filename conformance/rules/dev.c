@@ -387,12 +387,13 @@ static void dev_pci(void) {
 
 static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "dev.count-stable", dev_count_stable, 0, "plugin.h",
-            "How many devices there are; fixed from `open` to `close`",
+            "Returns how many devices there are. Their number and order stay"
+            " the same from `open` to `close`",
             "kd_plugin.device_count",
             "A count that is found anew at each call changes while the host"
             " walks over it."),
     KC_RULE(MUST, CORE, "dev.info-complete", dev_info_complete, 0, "device.h",
-            "A plugin states them once",
+            "A plugin states these facts once",
             "kd_device_info.name kd_device_info.kind kd_device_info.space_count"
             " kd_plugin.space kd_space.struct_size kd_space.reserved"
             " kd_device_info.reserved kd_space.flags kd_space.alignment"
@@ -401,18 +402,18 @@ static const kc_rule rules[] = {
             " kd_device_info.reserved_facts",
             "Placement and allocation go by these facts."),
     KC_RULE(MUST, CORE, "dev.info-stable", dev_info_stable, 0, "device.h",
-            "Strings are copied by the host when device_info returns",
+            "The host copies the strings when device_info returns",
             "kd_plugin.device_info kd_device_info.driver",
             "Pointers into the plugin's stack or a shared buffer change before"
             " the host has copied them."),
-    KC_RULE(
-        MUST, CORE, "dev.uuid-unique", dev_uuid, 0, "device.h",
-        "The silicon's identity, equal through every plugin that reaches it",
-        "kd_device_info.uuid",
-        "The host tells doubles, and finds a device again, by it; an"
-        " identity made up per process does neither."),
+    KC_RULE(MUST, CORE, "dev.uuid-unique", dev_uuid, 0, "device.h",
+            "The hardware's identity, the same through every plugin that"
+            " drives it",
+            "kd_device_info.uuid",
+            "The host tells doubles, and finds a device again, by it; an"
+            " identity made up per process does neither."),
     KC_RULE(MUST, CORE, "dev.index-out-of-range", dev_index, 0, "plugin.h",
-            "Facts of a device, without opening it",
+            "Describes a device without opening it",
             "kd_plugin.device_info KD_OUT_OF_RANGE",
             "An index that is not checked reads past the plugin's list."),
     KC_RULE(MUST, CORE, "dev.open-close", dev_cycle, 0, "plugin.h",
@@ -422,13 +423,13 @@ static const kc_rule rules[] = {
             " fail."),
     KC_RULE(MUST, CORE, "dev.works-after-reopen", dev_works_after_reopen, 0,
             "plugin.h",
-            "Closes a device whose streams, buffers and kernels are"
-            " gone",
+            "Closes a device whose streams, buffers and kernels have been"
+            " destroyed",
             "kd_plugin.device_close kd_plugin.device_open",
             "State of the last opening that is still there is met by the"
             " next."),
     KC_RULE(MUST, CORE, "dev.inline-true", dev_inline, 0, "device.h",
-            "A kernel's or copy's work is done when the call returns",
+            "The work of a kernel or copy is done when the call returns",
             "KD_DEVICE_INLINE kd_device_info.flags",
             "The host does not wait for an INLINE device: results that come"
             " later are read too early."),
@@ -453,13 +454,13 @@ static const kc_rule rules[] = {
             "Whether an open device still works", "kd_plugin.device_status",
             "A healthy device that says otherwise is taken out of service."),
     KC_RULE(MUST, CORE, "dev.two-devices", dev_two, 0, "plugin.h",
-            "what one device does is seen on no other",
+            "Devices are independent: the work of one has no effect on"
+            " another",
             "kd_plugin.device_open kd_memory_table.allocate",
             "A \"current device\" that is set once sends everything to device"
             " 0."),
     KC_RULE(MUST, CORE, "dev.run-hooks", dev_hooks, 0, "plugin.h",
-            "Says that a run of a program on the device begins",
-            "kd_plugin.run_begin",
+            "Announces a run of a program on the device", "kd_plugin.run_begin",
             "The host calls it before each run, of any number."),
     KC_RULE(MUST, CORE, "dev.properties", kc_properties, 0, "property.h",
             "These names have one type and unit in all plugins",
@@ -471,12 +472,12 @@ static const kc_rule rules[] = {
             "People read them side by side, and tools look for a name: a clock"
             " in MHz here and in Hz there is worse than none."),
     KC_RULE(MUST, CORE, "dev.properties-stable", kc_properties_stable, 0,
-            "property.h", "Others stay from `open` to `close`",
+            "property.h", "Other values stay the same from `open` to `close`",
             "kd_plugin.property KD_PROPERTY_CHANGES",
             "Who walks over the list by index meets each property once, and"
             " keeps what does not change."),
     KC_RULE(MUST, CORE, "dev.facts-in-units", dev_pci, 0, "base.h",
-            "Sizes are bytes, times are nanoseconds",
+            "sizes are in bytes and times in nanoseconds",
             "kd_device_info.pci kd_device_info.numa_node"
             " kd_device_info.compute_units kd_device_info.peak_flops_f32"
             " kd_device_info.bandwidth kd_device_info.max_in_flight",

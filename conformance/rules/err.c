@@ -517,21 +517,21 @@ static const kc_rule rules[] = {
          "kd_host.fail KD_OUT_OF_RANGE KD_OUT_OF_MEMORY",
          "Without a message the user sees a number."),
     RULE(MUST, CORE, "err.code-defined", err_provoke, KC_WATCHED, "base.h",
-         "How a call ended: zero, or why not",
+         "The result of a call: zero, or why it failed",
          "kd_status KD_CANCELLED KD_UNKNOWN KD_INVALID_ARGUMENT KD_NOT_FOUND"
          " KD_ALREADY_EXISTS KD_PERMISSION_DENIED KD_FAILED_PRECONDITION"
          " KD_ABORTED KD_INTERNAL KD_UNAVAILABLE KD_DATA_LOSS"
          " KD_UNAUTHENTICATED KD_DEVICE_LOST KD_STATUS_LIST",
          "errno, or a driver's own numbers, mean something else to the host."),
     RULE(MUST, CORE, "err.message", err_provoke, KC_WATCHED, "plugin.h",
-         "A call that fails says why by host->fail",
+         "A call that fails says why through host->fail",
          "kd_host.fail kd_host.fail_text KD_PRINTF",
          "Watched behind each call of create and enqueue."),
     RULE(SHOULD, CORE, "err.message-names", err_message_names, 0, "memory.h",
-         "KD_OUT_OF_MEMORY (with what was asked and what is free)",
+         "KD_OUT_OF_MEMORY (saying what was asked for and what is free)",
          "kd_host.fail", "\"Out of memory\" alone helps nobody."),
     RULE(MUST, CORE, "err.out-params", err_out_params, 0, "memory.h",
-         "out_ is written on KD_OK only",
+         "out_ parameters are written on KD_OK only",
          "kd_memory_table.allocate"
          " kd_stream_table.create",
          "A handle that is written on failure is taken for one that must be"
@@ -545,7 +545,7 @@ static const kc_rule rules[] = {
          "kd_host.fail kd_memory_table.allocate",
          "A buffer of the plugin's own for messages is one for all threads."),
     RULE(SHOULD, CORE, "err.no-stdio", err_smoke, KC_WATCHED, "plugin.h",
-         "It prints nothing: host->log is for that",
+         "A plugin prints nothing: it logs through host->log",
          "kd_host.log kd_host.log_text",
          "Output of a library lands in the application's protocol. Watched over"
          " all rules."),
@@ -554,7 +554,7 @@ static const kc_rule rules[] = {
          "kd_host.log KD_LOG_ERROR KD_LOG_WARNING KD_LOG_INFO KD_LOG_DEBUG",
          "Other numbers are filtered wrongly."),
     RULE(MUST, CORE, "err.alloc-fail-nth", err_alloc_fail, KC_CASES | KC_CLOSED,
-         "host.h", "`allocate` returns NULL where there is none",
+         "host.h", "`allocate` returns NULL if there is not enough memory",
          "kd_host.allocate kd_host.release KD_OUT_OF_MEMORY",
          "Every allocation fails once: no crash, no leak, and all is well"
          " afterwards."),
@@ -573,7 +573,7 @@ static const kc_rule rules[] = {
          " can't be made is one."),
     RULE(
         MUST, CORE, "err.bad-data", err_bad_enqueue, 0, "kernel.h",
-        "Returns KD_OK, or why not; then nothing was enqueued",
+        "Returns KD_OK; after any other status nothing was enqueued",
         "kd_kernel_def.enqueue",
         "Indices come from data: whatever they are, nothing outside the tensors"
         " is touched."),
@@ -593,14 +593,15 @@ static const kc_rule rules[] = {
          "Callbacks that only come on success leave the host waiting for ever"
          " (OpenCL-CTS#1900)."),
     RULE(MUST, ASYNC, "err.async-wait", err_async_wait, 0, "stream.h",
-         "If the event's work failed, so does this stream's work from here on",
+         "If the event's work failed, this stream's work from here on"
+         " fails with the same status",
          "kd_stream_table.wait",
          "The failure must reach what depends on it, over streams."),
     RULE(MUST, ASYNC, "err.others-live", err_others_live, 0, "stream.h",
-         "A failure stays with its stream and those that wait for it",
+         "A failure affects only its stream and those that wait for it",
          "kd_stream_table.create", "One bad request must not fail the others."),
     RULE(MUST, ASYNC, "err.no-hang", err_no_hang, 0, "stream.h",
-         "Nothing waits for ever because something failed",
+         "No wait hangs because something failed",
          "kd_event_table.wait kd_stream_table.synchronize",
          "After a failure the work that signals the waiters does not run."),
 };

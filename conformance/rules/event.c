@@ -519,11 +519,12 @@ static void event_other_stream_order(void) {
 
 static const kc_rule rules[] = {
     KC_RULE(MUST, ASYNC, "event.initial", event_initial, 0, "stream.h",
-            "Makes an event, not recorded yet",
+            "Creates an event, not recorded yet",
             "kd_event_table.create kd_event_table.query",
             "State that is not set reads as whatever was in memory."),
     KC_RULE(MUST, ASYNC, "event.record-query", event_record_query, 0,
-            "stream.h", "Moves the event behind all that `stream` holds now",
+            "stream.h",
+            "Records the event after all work that `stream` holds now",
             "kd_event_table.record kd_event_table.query KD_BUSY",
             "An event that is ready as soon as it is recorded makes the host"
             " read results too early."),
@@ -548,11 +549,12 @@ static const kc_rule rules[] = {
             "kd_stream_table.wait kd_event_table.record",
             "Random graphs find the order that a single test does not."),
     KC_RULE(MUST, ASYNC, "event.wait-before-record", event_never_recorded, 0,
-            "stream.h", "An event that was never recorded is no wait",
+            "stream.h",
+            "Waiting for an event that was never recorded has no effect",
             "kd_stream_table.wait",
             "Waiting for something that never comes hangs the stream."),
     KC_RULE(MUST, ASYNC, "event.re-record", event_re_record, 0, "stream.h",
-            "waits that are already queued still mean the old point",
+            "waits that are already queued still refer to the old point",
             "kd_event_table.record kd_stream_table.wait",
             "A wait that looks at the event when its turn comes finds the new"
             " point, which may be behind itself."),
@@ -562,7 +564,9 @@ static const kc_rule rules[] = {
             "One wake-up for many sleepers, or a check before the sleep without"
             " a lock, leaves some asleep for ever."),
     KC_RULE(MUST, ASYNC, "event.multi-stream", event_multi_stream_wait, 0,
-            "stream.h", "Any number of streams may wait for one event",
+            "stream.h",
+            "Several threads may query and wait for one event at once, and"
+            " any number of streams may wait for it",
             "kd_stream_table.wait",
             "A single slot for the one who waits forgets the others."),
     KC_RULE(MUST, ASYNC, "event.destroy-waited", event_destroy_waited, 0,
@@ -573,7 +577,7 @@ static const kc_rule rules[] = {
             "The host destroys events as soon as it has queued the waits."),
     KC_RULE(MUST, ASYNC, "event.callback-once", event_callback_once, 0,
             "stream.h",
-            "Calls back once, when the work before the event is done",
+            "Calls `callback` once, when the work before the event is done",
             "kd_event_table.on_complete kd_event_callback",
             "A callback that races with completion comes twice, or never."),
     KC_RULE(MUST, ASYNC, "event.callback-not-early", event_callback_not_early,
@@ -581,7 +585,7 @@ static const kc_rule rules[] = {
             "Called once when an event's work is done or has failed",
             "kd_event_table.on_complete", "The host releases buffers in it."),
     KC_RULE(MUST, ASYNC, "event.callback-already-done", event_callback_done, 0,
-            "stream.h", "also inside the call that registered it",
+            "stream.h", "or inside the call that registered it",
             "kd_event_table.on_complete",
             "Registered after completion, it must still come"
             " (ROCm/rocm-systems#1345)."),

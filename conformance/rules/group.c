@@ -210,16 +210,18 @@ static const kc_rule rules[] = {
          " KD_REDUCE_MAX",
          "Each member's output is the reduction of all inputs"),
     RULE("group.all-gather", all_gather, "KD_ALL_GATHER",
-         "Each member's output has all inputs, one behind the other by rank"),
+         "Each member's output is the concatenation of all inputs in"
+         " rank order"),
     RULE("group.reduce-scatter", reduce_scatter, "KD_REDUCE_SCATTER",
          "Each member's output is the reduction of its part of all inputs"),
     RULE("group.broadcast", broadcast, "KD_BROADCAST kd_collective.root",
          "Each member's output is the root's input"),
     RULE("group.order", order, "kd_collective_table.enqueue",
-         "the stream goes on when the member's output is there and nobody reads"
-         " its input any more"),
+         "The stream continues when the member's output is complete and"
+         " its input is no longer read"),
     RULE("group.unknown", unknown, "kd_collective.flags",
-         "KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not have"),
+         "KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not"
+         " support"),
 };
 
 KC_AREA(group, "Collectives");

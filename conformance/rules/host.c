@@ -64,7 +64,7 @@ static const kc_rule rules[] = {
          "keeps the pointer from `open`", "kd_host kd_plugin.open",
          "The table of the entry function may be gone when open is called."),
     RULE(MUST, "host.allocate-alignment", kc_smoke, KC_WATCHED,
-         "alignment is a power of two, 0 for 64", "kd_host.allocate",
+         "alignment is a power of two, or 0 for 64", "kd_host.allocate",
          "Watched at every call."),
     RULE(MUST, "host.allocate-overrun", kc_smoke, KC_WATCHED,
          "Host memory for the plugin's own use",
@@ -76,7 +76,8 @@ static const kc_rule rules[] = {
          "A span that is left open by an early return swallows the rest of the"
          " trace. Watched over all rules."),
     RULE(MUST, "host.cache-untrusted", host_cache_bad, 0,
-         "What it gives may be damaged or of another version: the plugin looks",
+         "A blob may be damaged or of another version: the plugin checks"
+         " it",
          "kd_host.cache_get kd_host.cache_put KD_NOT_FOUND",
          "Disks lie, and versions change: a blob without a checksum crashes the"
          " next start."),

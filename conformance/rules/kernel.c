@@ -239,7 +239,7 @@ static const kc_rule rules[] = {
         "Hosts list what a plugin does without opening a device; a list that is"
         " filled in open is empty for them."),
     RULE(MUST, "kernel.def-valid", kernel_def_valid, 0, "kernel.h",
-         "One op on some types",
+         "A kernel for one op on some types",
          "kd_kernel_def.op kd_kernel_def.domain kd_kernel_def.opset_min"
          " kd_kernel_def.opset_max kd_kernel_def.input_types"
          " kd_kernel_def.output_types kd_kernel_def.priority KD_TYPES"
@@ -247,7 +247,8 @@ static const kc_rule rules[] = {
          "A misspelt op, or a type that the op does not have, is never used and"
          " never noticed."),
     RULE(MUST, "kernel.create-destroy", kernel_create_destroy, KC_CASES,
-         "kernel.h", "Makes an instance: compiles, selects, prepacks constants",
+         "kernel.h",
+         "Creates an instance: compiles, selects, prepacks constants",
          "kd_kernel_def.create kd_kernel_def.destroy kd_kernel_def.data"
          " kd_launch.data"
          " kd_node_table.op kd_node_table.domain kd_node_table.name"
@@ -256,27 +257,27 @@ static const kc_rule rules[] = {
          "A definition that can't be created is worse than none: the host has"
          " placed the op already."),
     RULE(MUST, "kernel.supports-honest", kernel_supports_honest, KC_CASES,
-         "kernel.h", "Whether the device takes this very node",
+         "kernel.h", "Whether the device supports this very node",
          "kd_kernel_def.supports kd_kernel_def.create kd_kernel_def.enqueue",
          "supports says yes, and the kernel aborts on an assertion"
          " (ggml-org/llama.cpp#25568)."),
     RULE(MUST, "kernel.supports-any-rank", kernel_supports_odd, KC_CASES,
-         "kernel.h", "KD_UNIMPLEMENTED (with the reason, by host->fail)",
+         "kernel.h", "KD_UNIMPLEMENTED (host->fail says why)",
          "kd_kernel_def.supports kd_node_table.input_type KD_UNIMPLEMENTED"
          " KD_RANK_UNKNOWN",
          "supports that looks at dims[1] of a scalar reads past it."),
     RULE(
         MUST, "kernel.supports-pure", kernel_supports_pure, KC_CASES,
-        "kernel.h", "Cheap, any thread", "kd_kernel_def.supports",
+        "kernel.h", "Cheap; any thread", "kd_kernel_def.supports",
         "The host asks again and again; an answer that depends on the last call"
         " makes placement change."),
     RULE(MUST, "kernel.cost-sane", kernel_cost, KC_CASES, "kernel.h",
-         "Fills an estimate for the node",
+         "Estimates the cost of a node",
          "kd_kernel_def.cost kd_cost.time kd_cost.flops kd_cost.bytes"
          " kd_cost.reserved",
          "Times that are not nanoseconds send ops to the wrong device."),
     RULE(MUST, "kernel.reuse", kernel_reuse, KC_CASES, "kernel.h",
-         "It must not grow with repetition",
+         "It must not grow when launches repeat",
          "kd_kernel_def.enqueue kd_kernel_def.workspace",
          "Results or shapes of the last run that are still in the instance."),
     RULE(MUST, "kernel.any-shape", kernel_any_shape, 0, "kernel.h",
@@ -293,7 +294,7 @@ static const kc_rule rules[] = {
          "kd_kernel_def.enqueue kd_kernel_def.create",
          "Static scratch memory is shared by all instances."),
     RULE(MUST, "kernel.workspace-enough", kernel_workspace, KC_CASES,
-         "kernel.h", "Bytes of scratch that this launch needs",
+         "kernel.h", "Bytes of scratch memory that this launch needs",
          "kd_kernel_def.workspace kd_launch.workspace",
          "One tile too few is written into the next tensor."),
     RULE(MUST, "kernel.outputs-complete", kernel_outputs_complete, KC_CASES,
@@ -310,25 +311,26 @@ static const kc_rule rules[] = {
          "Normalising in the input's memory saves a buffer and breaks every"
          " other reader of it. Watched behind every launch of all rules."),
     RULE(MUST, "kernel.inplace", kernel_inplace, KC_CASES, "kernel.h",
-         "output 0 may take the memory of input i", "kd_kernel_def.inplace",
+         "output 0 may share the memory of input i", "kd_kernel_def.inplace",
          "Claimed for an op that reads its neighbours, it reads results instead"
          " of inputs."),
     RULE(MUST, "kernel.aliases", kernel_aliases, KC_CASES, "kernel.h",
-         "An output that may have the memory of an input",
+         "An output that may share the memory of an input",
          "kd_kernel_def.aliases kd_kernel_def.alias_count"
          " kd_kernel_def.reserved KD_ALIAS_MUST kd_alias.output kd_alias.input"
          " kd_alias.flags kd_alias.reserved",
          "A kernel that clears its output first, or reads the input late, finds"
          " its own results there."),
     RULE(MUST, "kernel.alias-inputs", kernel_alias, KC_CASES, "kernel.h",
-         "Two inputs may be one buffer", "kd_launch.inputs",
+         "Two inputs may be the same buffer", "kd_launch.inputs",
          "x * x is common; restrict promises the compiler that it is not."),
     RULE(MUST, "kernel.strided-inputs", kernel_strided, KC_CASES, "kernel.h",
-         "Inputs of a device may have strides; without it they come packed",
+         "Inputs in device memory may have strides; without this flag"
+         " they are packed",
          "KD_KERNEL_STRIDED kd_tensor.strides",
          "A declared kernel that ignores them reads the wrong elements."),
     RULE(MUST, "kernel.any-offset", kernel_any_offset, KC_CASES, "kernel.h",
-         "Data of inputs begin at any multiple of their element's size",
+         "Input data begins at any multiple of the element size",
          "KD_KERNEL_ANY_OFFSET",
          "Vector loads want an alignment that a slice in the middle of a tensor"
          " has not."),
@@ -358,7 +360,7 @@ static const kc_rule rules[] = {
          "sizes in elements, each >= 0", "kd_tensor.dims",
          "Indices and grids that are 16 or 24 bits wide somewhere."),
     RULE(MUST, "kernel.dynamic-output", kernel_dynamic, KC_CASES, "kernel.h",
-         "Outputs come without shape and memory; `enqueue` calls"
+         "Outputs have no shape and no memory until `enqueue` calls"
          " host->set_output",
          "KD_KERNEL_DYNAMIC_OUTPUT kd_host.set_output",
          "Reporting the capacity instead of the count, or not waiting for the"
@@ -370,7 +372,7 @@ static const kc_rule rules[] = {
         "A host pointer handed to the device, or read when the work runs, finds"
         " something else there."),
     RULE(MUST, "kernel.host-values", kernel_host_values, KC_CASES, "kernel.h",
-         "may be others at each launch of one instance",
+         "may differ in each launch of one instance",
          "kd_kernel_def.host_inputs kd_kernel_def.enqueue",
          "A plan that was made for the first axes or pads, and is used for all"
          " others."),
@@ -381,7 +383,7 @@ static const kc_rule rules[] = {
             "What an instance made for a launch's host arguments goes with the"
             " next launch, and a recording still points there."),
     RULE(MUST, "kernel.host-outputs", kernel_host_outputs, KC_CASES, "kernel.h",
-         "input or output i lives in host memory", "kd_kernel_def.host_outputs",
+         "input or output i is in host memory", "kd_kernel_def.host_outputs",
          "The host reads them when the stream has passed."),
     RULE(MUST, "kernel.constants", kernel_constants, KC_CASES, "host.h",
          "The value of an input that is a constant of the program",
@@ -392,7 +394,8 @@ static const kc_rule rules[] = {
          "The host gives the memory of such weights back: who still reads them"
          " computes with whatever lies there."),
     RULE(MUST, "kernel.default-attributes", kernel_defaults, KC_CASES, "host.h",
-         "Attributes have the schema's default where the model says nothing",
+         "An attribute that the model does not set has the schema's"
+         " default",
          "kd_node_table.attr_int kd_node_table.attr_float"
          " kd_node_table.attr_kind kd_node_table.attr_ints"
          " kd_node_table.attr_string kd_node_table.attr_floats"

@@ -244,18 +244,18 @@ static void layout_kernels(void) {
 
 static const kc_rule rules[] = {
     RULE("layout.size", layout_size, KC_CASES, "layout.h",
-         "as many as its elements take in rows, or more",
+         "at least as many as its elements take in row-major order",
          "kd_layout_table.size kd_tensor.layout kd_type.layout"
          " KD_LAYOUT_ROW_MAJOR KD_LAYOUT_OWN",
          "The host allocates what `size` says: too little, or another answer"
          " later, and the kernels write into what lies behind."),
     RULE("layout.round-trip", layout_round_trip, KC_CASES, "layout.h",
-         "Bits are not changed, those of NaN neither",
+         "No element's bits change, not even those of a NaN",
          "kd_layout_table.from_rows kd_layout_table.to_rows",
          "What a model gives is what came back to rows: a lost tail or a NaN"
          " that became another is a wrong result."),
     RULE("layout.unknown", layout_unknown, 0, "layout.h",
-         "numbered from KD_LAYOUT_OWN on without gaps",
+         "numbered from KD_LAYOUT_OWN without gaps",
          "kd_layout_table.size kd_layout_table.from_rows KD_UNIMPLEMENTED",
          "A program that was planned for another device names a layout that"
          " this one has not: the host asks `size`, and takes rows."),
@@ -264,7 +264,7 @@ static const kc_rule rules[] = {
          "Two plans of one program, or a plan and the file of it, would lay"
          " their tensors in different ways."),
     RULE("layout.kernels", layout_kernels, KC_CASES, "kernel.h",
-         "inputs have the layout that their kd_type and kd_tensor state",
+         "each input has the layout that its kd_type and kd_tensor state",
          "KD_KERNEL_OWN_LAYOUT KD_KERNEL_LAYOUT_AGNOSTIC kd_tensor.size",
          "A kernel in a layout of the plugin's own computes what it does in"
          " rows: the same reference judges both."),

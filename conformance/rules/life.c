@@ -271,8 +271,8 @@ static const kc_rule rules[] = {
          "What is left when close has returned is lost. Watched over all"
          " rules."),
     RULE(MUST, CORE, "life.cycle-no-growth", life_cycle, KC_ALONE, "plugin.h",
-         "After `close` the plugin calls that host no more, and may be opened"
-         " again",
+         "After `close` the plugin no longer calls that host, and may be"
+         " opened again",
          "kd_plugin.open kd_plugin.close kd_plugin.device_close",
          "Memory, descriptors and threads that each cycle leaves behind."),
     RULE(MUST, CORE, "life.instances", life_churn, KC_ALONE | KC_CASES,
@@ -280,7 +280,7 @@ static const kc_rule rules[] = {
          "kd_kernel_def.create kd_kernel_def.destroy",
          "Instances come and go with shapes."),
     RULE(MUST, CORE, "life.launches", life_launches, KC_ALONE, "kernel.h",
-         "It must not grow with repetition", "kd_kernel_def.enqueue",
+         "It must not grow when launches repeat", "kd_kernel_def.enqueue",
          "One event kept a launch is a gigabyte in a day."),
     RULE(MUST, CORE, "life.destroy-orders", life_orders, KC_CASES, "kernel.h",
          "Never fails",
@@ -289,8 +289,8 @@ static const kc_rule rules[] = {
          "Objects that point at each other crash when the other goes first."),
     RULE(
         MUST, CORE, "life.exit-without-close", life_exit, 0, "plugin.h",
-        "must not be closed and the library not unloaded when the process ends"
-        " in the ordinary way",
+        "The host closes devices and unloads a library only on request;"
+        " an ordinary process exit does neither, and must still succeed",
         "kd_plugin.close",
         "Handlers at exit that call a driver which is already gone, or wait for"
         " a thread that is."),
@@ -300,20 +300,20 @@ static const kc_rule rules[] = {
          "A thread that still runs, or a destructor of thread-local data, jumps"
          " into unmapped code."),
     RULE(MUST, CORE, "life.silent-after-close", life_silent, KC_WATCHED,
-         "plugin.h", "After `close` the plugin calls that host no more",
+         "plugin.h", "After `close` the plugin no longer calls that host",
          "kd_plugin.close kd_host.log", "The host's table is gone then."),
     RULE(MUST, CORE, "life.threads-end", life_threads_end, KC_ALONE, "plugin.h",
-         "Its threads have ended when close returns", "kd_plugin.close",
+         "Its threads have ended when `close` returns", "kd_plugin.close",
          "They would run on over a library that may be unmapped."),
     RULE(MUST, ASYNC, "life.no-late-write", life_close_busy, 0, "memory.h",
-         "stays valid and unchanged until the stream has passed them",
+         "stays valid and unchanged until the stream has completed them",
          "kd_memory_table.copy_out kd_plugin.device_close",
          "A copy that lands after the wait writes into memory that is somebody"
          " else's by now."),
     RULE(MUST, CORE, "life.close-devices", life_many_devices_closed, 0,
          "plugin.h",
-         "The order of life: entry, open, device_count, device_info,"
-         " device_open",
+         "The calls come in this order: entry, open, device_count,"
+         " device_info, device_open",
          "kd_plugin.device_open kd_plugin.device_close",
          "Devices are opened and closed in any order."),
 };

@@ -572,13 +572,14 @@ static const kc_rule rules[] = {
             " built, is the commonest reason why a plugin does not load; ldd -r"
             " shows it."),
     KC_RULE(MUST, CORE, "load.entry-symbol", load_entry_symbol, KC_CLOSED,
-            "plugin.h", "The host looks the name up",
+            "plugin.h", "The host looks up the name",
             "KD_ENTRY_SYMBOL kd_entry KD_ENTRY_LINKAGE KD_EXPORT KD_ABI_MAJOR",
             "A C++ compiler mangles the name unless it is extern \"C\", and"
             " -fvisibility=hidden hides it unless it is exported: KD_ENTRY does"
             " both."),
     KC_RULE(SHOULD, CORE, "load.exports-only", load_exports_only, KC_CLOSED,
-            "plugin.h", "It should export nothing else", "KD_EXPORT kd_entry",
+            "plugin.h", "It should export nothing but its entry function",
+            "KD_EXPORT kd_entry",
             "A symbol named init or log can be bound by another library in the"
             " process, or bind to its. Build with -fvisibility=hidden."),
     KC_RULE(
@@ -602,41 +603,38 @@ static const kc_rule rules[] = {
             "The host takes what lies past struct_size as absent: too small a"
             " value hides slots, too large a one makes it read past the"
             " table."),
-    KC_RULE(
-        MUST, CORE, "load.needed-slots", load_needed_slots, KC_CLOSED,
-        "plugin.h",
-        "All slots up to device_close but `space`, `memory` and `kernels` are"
-        " needed",
-        "kd_plugin.open kd_plugin.close kd_plugin.device_count"
-        " kd_plugin.device_info kd_plugin.device_open"
-        " kd_plugin.device_close kd_plugin.memory kd_plugin.kernels"
-        " kd_plugin.kernel_count kd_memory_table.allocate"
-        " kd_memory_table.release kd_memory_table.copy_in"
-        " kd_memory_table.copy_out",
-        "The host refuses the plugin without them."),
+    KC_RULE(MUST, CORE, "load.needed-slots", load_needed_slots, KC_CLOSED,
+            "plugin.h",
+            "Required are the three strings, `memory`, and all slots up to"
+            " device_close except `space`",
+            "kd_plugin.open kd_plugin.close kd_plugin.device_count"
+            " kd_plugin.device_info kd_plugin.device_open"
+            " kd_plugin.device_close kd_plugin.memory kd_plugin.kernels"
+            " kd_plugin.kernel_count kd_memory_table.allocate"
+            " kd_memory_table.release kd_memory_table.copy_in"
+            " kd_memory_table.copy_out",
+            "The host refuses the plugin without them."),
     KC_RULE(MUST, CORE, "load.name-valid", load_name, KC_CLOSED, "plugin.h",
             "[a-z][a-z0-9_-]{0,31}; devices are name:0, name:1",
             "kd_plugin.name kd_plugin.vendor kd_plugin.version",
             "Users type the name in KEEL_DEVICE and on command lines; it must"
             " be one word."),
-    KC_RULE(
-        MUST, CORE, "load.flags", load_flags, KC_CLOSED, "base.h",
-        "a reader refuses the object with KD_UNIMPLEMENTED where it does not"
-        " know the bit",
-        "kd_plugin.flags KD_PLUGIN_UNLOADABLE KD_HINTS",
-        "A bit that a later version defines must not be set by accident."),
+    KC_RULE(MUST, CORE, "load.flags", load_flags, KC_CLOSED, "base.h",
+            "a reader that does not know the bit refuses the object with"
+            " KD_UNIMPLEMENTED",
+            "kd_plugin.flags KD_PLUGIN_UNLOADABLE KD_HINTS",
+            "A bit that a later version defines must not be set by accident."),
     KC_RULE(MUST, CORE, "load.table-const", load_table_const, KC_CLOSED,
             "plugin.h", "so a plugin never changes them", "kd_plugin",
             "The host copied the tables at load; a slot that is filled in open"
             " is never called."),
-    KC_RULE(
-        MUST, CORE, "load.open-again", load_twice, KC_CLOSED, "plugin.h",
-        "After `close` the plugin calls that host no more, and may be opened"
-        " again",
-        "kd_plugin.open kd_plugin.close kd_plugin.device_open"
-        " kd_plugin.device_close",
-        "Static state that close does not reset makes the second open fail"
-        " or see half of the devices."),
+    KC_RULE(MUST, CORE, "load.open-again", load_twice, KC_CLOSED, "plugin.h",
+            "After `close` the plugin no longer calls that host, and may be"
+            " opened again",
+            "kd_plugin.open kd_plugin.close kd_plugin.device_open"
+            " kd_plugin.device_close",
+            "Static state that close does not reset makes the second open fail"
+            " or see half of the devices."),
     KC_RULE(MUST, CORE, "load.alongside", load_alongside, KC_CLOSED, "plugin.h",
             "Several copies of a plugin may be loaded in one process",
             "kd_plugin.open kd_plugin.device_open",
@@ -644,28 +642,29 @@ static const kc_rule rules[] = {
             " bind one copy's calls to the other's state."),
     KC_RULE(
         MUST, CORE, "load.two-hosts", load_two_hosts, KC_CLOSED, "plugin.h",
-        "each opens an instance, which knows nothing of the others",
+        "each opens its own instance, independent of the others",
         "kd_plugin.open kd_plugin.close kd_instance",
         "Two wheels of one process may each bring a runtime. An instance that"
         " they share calls the wrong host, and ends with the first of them."),
     KC_RULE(MUST, CORE, "load.copy-and-rename", load_renamed, KC_CLOSED,
-            "plugin.h", "It works under any file name and from any folder",
+            "plugin.h", "It works under any file name and from any directory",
             "kd_host.plugin_path kd_plugin.open",
             "Packagers rename files. What the plugin needs beside it, it finds"
             " by kd_host.plugin_path."),
     KC_RULE(MUST, CORE, "load.bare-environment", load_bare_environment,
             KC_CLOSED, "plugin.h",
-            "It needs no environment variable and no writable home",
+            "It needs no environment variable and no writable home"
+            " directory",
             "kd_plugin.open kd_plugin.device_info",
             "Services run with neither. A cache that can't be written is no"
             " reason to fail."),
-    KC_RULE(
-        MUST, CORE, "load.options-unknown", load_options, KC_CLOSED, "host.h",
-        "A plugin ignores options that it does not know, and refuses a value"
-        " that it can't use with a message",
-        "kd_host.option",
-        "strlen of a NULL option, or atoi of an empty one, takes the whole"
-        " application down."),
+    KC_RULE(MUST, CORE, "load.options-unknown", load_options, KC_CLOSED,
+            "host.h",
+            "A plugin ignores options that it does not know, and refuses a"
+            " value that it cannot use with a message",
+            "kd_host.option",
+            "strlen of a NULL option, or atoi of an empty one, takes the whole"
+            " application down."),
     KC_RULE(MUST, CORE, "load.says-why-no-device", load_device_count_zero,
             KC_CLOSED, "plugin.h", "and host->log says why",
             "kd_plugin.device_count kd_host.log",
@@ -673,8 +672,8 @@ static const kc_rule rules[] = {
             " driver or permission is missing."),
     KC_RULE(MUST, CORE, "load.old-host", load_open_refusal, KC_CLOSED,
             "plugin.h",
-            "KD_UNAVAILABLE (driver missing or broken, with the reason by"
-            " host->fail), KD_INCOMPATIBLE",
+            "KD_UNAVAILABLE (driver missing or broken; host->fail says"
+            " why), KD_INCOMPATIBLE",
             "kd_host.abi_version kd_host.abi_min kd_plugin.open"
             " KD_INCOMPATIBLE KD_UNAVAILABLE",
             "A plugin that checks the host's version for equality stops working"

@@ -602,7 +602,7 @@ static void mem_trim(void) {
 
 static const kc_rule rules[] = {
     KC_RULE(MUST, CORE, "mem.alloc-free", mem_alloc_free, KC_CASES, "memory.h",
-            "Makes a buffer of at least `size` bytes (never 0)",
+            "Allocates a buffer of at least `size` bytes (never 0)",
             "kd_memory_table.allocate kd_memory_table.release KD_OK"
             " kd_allocation.struct_size kd_allocation.size kd_allocation.space"
             " kd_allocation.flags"
@@ -610,7 +610,7 @@ static const kc_rule rules[] = {
             "The whole of the size can be used, whatever the page or the block"
             " of the driver is."),
     KC_RULE(MUST, CORE, "mem.alignment", mem_alignment, 0, "memory.h",
-            "aligned as the space says",
+            "uninitialised, with the alignment of the space",
             "kd_memory_table.allocate kd_space.alignment",
             "Vector loads fault on less than was promised, DMA engines move the"
             " wrong bytes."),
@@ -627,45 +627,45 @@ static const kc_rule rules[] = {
             " around each buffer. The usual cause is a size rounded up to a"
             " block without a bounds check."),
     KC_RULE(MUST, CORE, "mem.distinct", mem_distinct, 0, "memory.h",
-            "out_ is written on KD_OK only",
+            "out_ parameters are written on KD_OK only",
             "kd_memory_table.allocate kd_memory_table.release",
             "KD_OK with a NULL or shared handle is met by a crash much later."),
     KC_RULE(MUST, CORE, "mem.oom-size", mem_oom_size, KC_CASES, "memory.h",
-            "KD_OUT_OF_MEMORY (with what was asked and what is free)",
+            "KD_OUT_OF_MEMORY (saying what was asked for and what is free)",
             "kd_memory_table.allocate KD_OUT_OF_MEMORY",
             "A size plus its padding wraps around to a small number: the"
             " allocation succeeds and everything is written past its end."),
     KC_RULE(
         MUST, CORE, "mem.oom-recover", mem_oom_recover, 0, "memory.h",
-        "A device out of memory works on, and has it again when buffers are"
-        " released",
+        "A device that is out of memory keeps working, and can allocate"
+        " again when buffers are released",
         "KD_OUT_OF_MEMORY kd_memory_table.release",
         "A pool that remembers its failure turns one large model into a dead"
         " service."),
     KC_RULE(MUST, CORE, "mem.oom-busy", mem_oom_busy, 0, "memory.h",
-            "A failed allocation leaves running work alone",
+            "A failed allocation does not disturb running work",
             "KD_OUT_OF_MEMORY kd_kernel_def.enqueue",
             "An out-of-memory path that resets the device loses what runs on"
             " it."),
     KC_RULE(SHOULD, CORE, "mem.churn", mem_churn, 0, "memory.h",
-            "the host gives it back by `release`, once, when no work uses it",
+            "the host releases it once, when no work uses it any more",
             "kd_memory_table.allocate kd_memory_table.release",
             "Thousands of allocations of random sizes show what a pool does at"
             " its edges."),
     KC_RULE(MUST, CORE, "mem.spaces", mem_spaces, KC_CASES, "memory.h",
-            "KD_UNIMPLEMENTED (not host visible)",
+            "KD_UNIMPLEMENTED (not host-visible)",
             "kd_memory_table.map kd_memory_table.unmap KD_SPACE_HOST_VISIBLE"
             " KD_UNIMPLEMENTED kd_plugin.space",
             "An address for memory that the host can't reach faults at its"
             " first use."),
     KC_RULE(MUST, CORE, "mem.map-coherent", mem_map_coherent, 0, "memory.h",
-            "`unmap` ends it and makes writes visible to work that is enqueued"
-            " afterwards",
+            "`unmap` ends the mapping and makes writes visible to work that"
+            " is enqueued afterwards",
             "kd_memory_table.map kd_memory_table.unmap KD_SPACE_COHERENT",
             "A forgotten flush works on one machine and not on the next."),
     KC_RULE(MUST, CORE, "mem.map-range", mem_map_range, 0, "memory.h",
-            "Gives a host address for a range of a buffer in a host visible"
-            " space",
+            "Maps a range of a buffer in a host-visible space to a host"
+            " address",
             "kd_memory_table.map",
             "A map that copies the whole buffer out and back undoes what was"
             " written meanwhile."),
@@ -674,38 +674,41 @@ static const kc_rule rules[] = {
             "kd_memory_table.map kd_kernel_def.enqueue",
             "Kernels and maps must see the same memory."),
     KC_RULE(MUST, EXTERNAL, "mem.import-host", mem_import, 0, "memory.h",
-            "Makes a buffer of memory that somebody else owns, without a copy",
+            "Makes a buffer of memory that something else owns, without a"
+            " copy",
             "kd_external_table.import_memory KD_EXTERNAL_HOST_POINTER"
             " kd_external.handle kd_external.offset kd_external.size"
             " kd_external.access kd_external.struct_size KD_READ KD_WRITE",
             "Freeing what was imported takes a model's weights away from under"
             " the application."),
     KC_RULE(MUST, EXTERNAL, "mem.import-readonly", mem_import_readonly, 0,
-            "memory.h", "nothing writes without the second",
+            "memory.h", "nothing writes without KD_WRITE",
             "kd_external_table.import_memory kd_external.reserved",
             "Weights are mapped from files without the right to write; padding"
             " them in place faults."),
-    KC_RULE(
-        MUST, EXTERNAL, "mem.export", mem_export, 0, "memory.h",
-        "the memory lives as long as the buffer or what was imported from it",
-        "kd_external_table.export_memory kd_allocation.export_kind"
-        " KD_EXTERNAL_OPAQUE_FD"
-        " KD_EXTERNAL_DMA_BUF KD_EXTERNAL_SHARED_FD",
-        "The handle must reach the same bytes."),
+    KC_RULE(MUST, EXTERNAL, "mem.export", mem_export, 0, "memory.h",
+            "the memory lives as long as the buffer or anything imported"
+            " from it",
+            "kd_external_table.export_memory kd_allocation.export_kind"
+            " KD_EXTERNAL_OPAQUE_FD"
+            " KD_EXTERNAL_DMA_BUF KD_EXTERNAL_SHARED_FD",
+            "The handle must reach the same bytes."),
     KC_RULE(MUST, EXTERNAL, "mem.import-descriptor", mem_import_descriptor, 0,
             "memory.h",
-            "a descriptor is the plugin's where it returns KD_OK, and still the"
-            " caller's where not",
+            "a descriptor passes to the plugin on KD_OK, and stays the"
+            " caller's otherwise",
             "kd_external_table.import_memory kd_external_table.export_memory"
             " kd_external.handle KD_INVALID_ARGUMENT",
             "A descriptor that nobody closes ends a service after a thousand"
             " frames; one that two close takes another file away."),
     KC_RULE(MUST, CORE, "mem.reuse", mem_reuse, 0, "kernel.h",
-            "contents are junk", "kd_memory_table.release kd_launch.workspace",
+            "contents are undefined",
+            "kd_memory_table.release kd_launch.workspace",
             "Fresh memory is often zero and reused memory is not: kernels that"
             " rely on zeros fail on the second run only."),
     KC_RULE(MUST, CORE, "mem.trim", mem_trim, 0, "memory.h",
-            "Gives memory that the plugin keeps for reuse back to the system",
+            "Gives the system back any memory that the plugin keeps for"
+            " reuse",
             "kd_memory_table.trim", "What is in use is not kept for reuse."),
 };
 

@@ -410,13 +410,11 @@ static const kc_rule rules[] = {
          "Fast approximations are welcome, and must be declared:"
          " KD_KERNEL_RELAXED."),
     RULE(MUST, "op.sum-exact-ints", op_sum_ints, 0, "kernel.h",
-         "products are"
-         " whole",
-         "kd_kernel_def.enqueue",
+         "the factors of products are not rounded", "kd_kernel_def.enqueue",
          "Small integers add up exactly in any order: a dropped tail, a wrong"
          " stride or a narrow accumulator shows without any tolerance."),
     RULE(MUST, "op.sum-bound", op_sum_bound, 0, "kernel.h",
-         "sums are kept in f32 at least (f64 for f64)",
+         "sums accumulate in f32 at least (f64 for f64)",
          "KD_KERNEL_TF32 KD_KERNEL_ACC_F16 KD_KERNEL_FAST_CONV",
          "The error of a sum grows with the root of its length. What is larger"
          " was computed in fewer bits than declared."),
@@ -424,12 +422,12 @@ static const kc_rule rules[] = {
          "Semantics are those of the op's schema", "kd_kernel_def.enqueue",
          "The same for products of each length from 1 to 4096."),
     RULE(MUST, "op.matmul-bound", op_matmul_full, 0, "kernel.h",
-         "Products of f32 take inputs rounded to 11 bits (TF32)",
+         "Products of f32 round their factors to 11 bits (TF32)",
          "KD_KERNEL_TF32 KD_KERNEL_ACC_F16",
          "Full mantissas of both signs show TF32 and f16 accumulators at each"
          " length from 1 to 4096; relative tolerances do not."),
     RULE(MUST, "op.structure", op_structure, 0, "kernel.h",
-         "ONNX's operator documents for domain \"ai.onnx\"",
+         "ONNX's operator specification for domain \"ai.onnx\"",
          "kd_kernel_def.enqueue",
          "One-hot matrices name the element that was read; a large mean shows a"
          " variance by squares; equal values a Softmax without its maximum."),
@@ -438,8 +436,7 @@ static const kc_rule rules[] = {
          "Rounding half up instead of half to even, and wrapping instead of"
          " saturating, are the classics."),
     RULE(MUST, "op.nan-inf", op_special, 0, "kernel.h",
-         "NaN and infinities go through as IEEE 754 has it",
-         "KD_KERNEL_RELAXED",
+         "NaN and infinities propagate as in IEEE 754", "KD_KERNEL_RELAXED",
          "max(x, 0) by a compare drops NaN: errors upstream are then hidden."),
     RULE(MUST, "op.subnormal", op_tiny, 0, "kernel.h", "subnormals are kept",
          "KD_KERNEL_FLUSH",
@@ -447,7 +444,7 @@ static const kc_rule rules[] = {
          "of"
          " the range."),
     RULE(MUST, "op.overflow", op_overflow, 0, "kernel.h",
-         "NaN and infinities go through as IEEE 754 has it", "KD_F16 KD_BF16",
+         "NaN and infinities propagate as in IEEE 754", "KD_F16 KD_BF16",
          "Results beyond the largest finite number are infinite, those below it"
          " are not."),
     RULE(MUST, "op.rounding-cast", op_cast, 0, "kernel.h",
@@ -455,7 +452,7 @@ static const kc_rule rules[] = {
          "Casts round to nearest, ties to even; cutting the low half of an f32"
          " is not a cast to bf16."),
     RULE(SHOULD, "op.signed-zero", op_signed_zero, 0, "kernel.h",
-         "the sign of zero should be kept", "KD_F32",
+         "The sign of zero should be kept", "KD_F32",
          "C11's Annex F says which zero each function gives."),
     RULE(MUST, "op.ties", op_ties, 0, "kernel.h",
          "Semantics are those of the op's schema", "kd_kernel_def.enqueue",

@@ -145,14 +145,15 @@ static const kc_rule rules[] = {
             " read the rest of it in `keel plugins --options`."),
     KC_RULE(MUST, CORE, "option.values", option_values, KC_CLOSED | KC_CASES,
             "option.h",
-            "What the plugin takes where nobody gives a value, which may also"
+            "The value that the plugin uses if none is given; it may also"
             " be given",
             "kd_option_def.default_value kd_option_def.choices kd_host.option"
             " kd_plugin.open",
             "A list that says other values than `open` takes sends users in"
             " circles."),
     KC_RULE(MUST, CORE, "option.complete", kc_smoke, KC_WATCHED, "plugin.h",
-            "The options, all that the plugin ever asks kd_host.option for",
+            "It lists every option that the plugin ever reads through"
+            " kd_host.option",
             "kd_plugin.options kd_host.option",
             "The host refuses an option that is not listed, so nobody can set"
             " it. Watched over all rules."),

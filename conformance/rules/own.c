@@ -319,8 +319,8 @@ static void own_used(void) {
 
 static const kc_rule rules[] = {
     RULE(MUST, "own.defined", own_defined, KC_CLOSED,
-         "Definitions stand in an array that the host steps by the first one's"
-         " struct_size",
+         "Definitions form an array that the host steps by the first"
+         " one's struct_size",
          "kd_plugin.ops kd_plugin.op_count kd_plugin.reserved"
          " kd_op_def.struct_size kd_op_def.flags kd_op_def.domain"
          " kd_op_def.name kd_op_def.version kd_op_def.value_inputs"
@@ -335,7 +335,7 @@ static const kc_rule rules[] = {
          "The host refuses the whole plugin for a definition that is none, or"
          " the op and its kernels for one that it can't use."),
     RULE(MUST, "own.infer", own_infer, KC_CLOSED | KC_CASES,
-         "Says what type each output has",
+         "Infers the type of each output",
          "kd_op_def.infer kd_op_call.struct_size kd_op_call.output_count"
          " kd_op_call.host kd_op_call.node kd_op_call.outputs kd_op_type.dtype"
          " kd_op_type.rank kd_op_type.dims",
@@ -343,7 +343,7 @@ static const kc_rule rules[] = {
          " set, or a type that the definition excludes, fails the model."),
     RULE(
         MUST, "own.infer-pure", own_infer_pure, KC_CLOSED | KC_CASES,
-        "what it says depends on the node alone", "kd_op_def.infer",
+        "its result depends on the node alone", "kd_op_def.infer",
         "It is asked as a model is read, as it is planned and at launches, with"
         " and without devices: who counts calls, or needs the driver, gives one"
         " tensor two shapes."),
@@ -354,7 +354,7 @@ static const kc_rule rules[] = {
          " function's leave elements unwritten, and results depend on what the"
          " memory held."),
     RULE(SHOULD, "own.used", own_used, KC_CLOSED,
-         "gives them to whatever kernels and compilers take them",
+         "passes them to any kernel or compiler that supports them",
          "kd_plugin.ops",
          "A model that has the op loads, and then nothing can run it."),
 };

@@ -227,7 +227,7 @@ static const kc_rule rules[] = {
          "kd_profile_record.begin kd_profile_record.stream",
          "Work of one stream begins in its order."),
     RULE("prof.duration-true", prof_duration, KC_ALONE,
-         "frequency is ticks a second",
+         "The frequency is in ticks per second",
          "kd_profile_table.clock kd_profile_record.end",
          "Ticks taken for nanoseconds."),
     RULE("prof.within-clock", prof_started, 0,
@@ -235,11 +235,11 @@ static const kc_rule rules[] = {
          "kd_profile_record.begin kd_profile_table.clock",
          "Work stamped when it was enqueued, or by another clock."),
     RULE("prof.clock-map", prof_clock, KC_ALONE,
-         "(CLOCK_MONOTONIC, nanoseconds) as close together as it can",
+         "(CLOCK_MONOTONIC, nanoseconds) as close together as possible",
          "kd_profile_table.clock", "An offset that is taken once drifts away."),
     RULE("prof.stop", prof_off, 0,
-         "It returns when the last record of work that is done has been"
-         " pushed",
+         "Stops pushing records, once those of all completed work have"
+         " been pushed",
          "kd_profile_table.stop KD_UNAVAILABLE",
          "Records that come after stop are nobody's."),
     KC_RULE(MUST, PROFILE, "prof.tags", prof_tags, 0, "stream.h",

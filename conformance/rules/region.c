@@ -712,7 +712,8 @@ static void region_threads(void) {
 
 static const kc_rule rules[] = {
     RULE("region.claim-honest", region_claim_honest,
-         "One connected part of a graph that no path leaves and enters again",
+         "a connected part of a graph that no path leaves and enters"
+         " again",
          "kd_region_table.claim kd_claim kd_region_table.compile"
          " kd_region_table.enqueue kd_region_table.destroy"
          " kd_graph_table.struct_size kd_graph_table.reserved"
@@ -725,7 +726,7 @@ static const kc_rule rules[] = {
          "Claims that overlap, or that can't be compiled afterwards."),
     RULE(
         "region.claimable", region_claimable,
-        "It may take those that kd_graph_table.claimable names",
+        "It may claim the nodes that kd_graph_table.claimable allows",
         "kd_region_table.claim kd_graph_table.claimable"
         " kd_graph_table.value_name kd_graph_table.value_type"
         " kd_node_table.attr_count kd_node_table.attr_name"
@@ -736,37 +737,41 @@ static const kc_rule rules[] = {
          "Looks at a graph and hands over claims", "kd_region_table.claim",
          "The host may ask twice, and plans by the answer."),
     RULE("region.claim-refused", region_refused,
-         "Else the claim is dropped, and the plugin may go on",
+         "After any other status the claim is dropped, and the plugin"
+         " may go on",
          "kd_region_table.claim kd_claim KD_INVALID_ARGUMENT kd_part.nodes"
          " kd_part.node_count kd_part.cost kd_part.struct_size kd_part.flags"
          " kd_part.reserved",
          "A refused claim is no failure."),
     RULE("region.equals-ops", region_equals,
-         "its inputs and outputs are the graph's, in order",
+         "Its inputs and outputs are the graph's, in order",
          "kd_region_table.compile kd_region_table.workspace"
          " kd_region_table.enqueue",
          "Fused or not, the numbers are the ops'."),
-    RULE("region.parts", region_parts, "constants among the inputs",
+    RULE("region.parts", region_parts, "Constants are among the inputs",
          "kd_region_table.compile kd_region_table.enqueue",
          "Tensors in another order than the graph's, and rows and columns that"
          " are added to what a product makes."),
     RULE("region.aliases", region_aliases,
-         "Which outputs of a region lie where inputs do",
+         "Which outputs of a region share the memory of inputs",
          "kd_region_table.aliases",
          "An output that is begun before an input is read changes the input."),
     RULE("region.serialise", region_serialise,
-         "Gives the compiled form, which kd_host.release frees",
+         "Returns the compiled form, in memory from kd_host.allocate"
+         " that the host releases",
          "kd_region_table.serialize kd_region_table.validate"
          " kd_region_table.load",
          "A blob that points into the process that made it."),
     RULE("region.other-graph", region_other_graph,
-         "KD_INCOMPATIBLE (it is of another graph; the host compiles)",
+         "KD_INCOMPATIBLE (the blob is of another graph; the host"
+         " compiles)",
          "kd_region_table.load kd_compile.graph kd_compile.struct_size"
          " kd_compile.flags kd_compile.numerics kd_compile.reserved",
          "A store's keys may clash, and files be renamed: the numbers would be"
          " another graph's."),
     RULE("region.other-device", region_other_device,
-         "still fits this device and driver",
+         "Whether a blob, from anywhere and not to be trusted, fits this"
+         " device and driver",
          "kd_region_table.validate KD_INCOMPATIBLE",
          "Caches move between machines with other devices."),
     RULE("region.mutated-blob", region_mutated,
@@ -784,7 +789,7 @@ static const kc_rule rules[] = {
             "kd_type.dims kd_region_table.compile kd_region_table.enqueue",
             "Code that was made for the first size is used for the next."),
     RULE("region.empty-graph", region_empty,
-         "Returns KD_OK also where it claims nothing", "kd_region_table.claim",
+         "Returns KD_OK, even if it claims nothing", "kd_region_table.claim",
          "Nothing to claim is no failure."),
     RULE("region.threads", region_threads, "Compiles one claimed part",
          "kd_region_table.compile", "Hosts compile parts on several threads."),

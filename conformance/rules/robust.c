@@ -303,16 +303,17 @@ static const kc_rule rules[] = {
          "KD_MAX_RANK kd_tensor.rank kd_type.rank",
          "int dims[8] on the stack."),
     RULE("robust.attributes", robust_attributes, "kernel.h",
-         "it checks attributes and data itself",
+         "the kernel checks attributes and data itself",
          "kd_kernel_def.create kd_node_table.attr_int",
          "Models come from everywhere; an axis of 99 must be an error."),
     RULE(
         "robust.index-data", robust_indices, "kernel.h",
-        "it checks attributes and data itself", "kd_kernel_def.enqueue",
+        "the kernel checks attributes and data itself", "kd_kernel_def.enqueue",
         "Indices are data: what is out of range is an error or a clamp, never a"
         " write elsewhere."),
     RULE("robust.zero-divisor", robust_zero_divisor, "kernel.h",
-         "it checks attributes and data itself", "kd_kernel_def.enqueue",
+         "the kernel checks attributes and data itself",
+         "kd_kernel_def.enqueue",
          "idiv by zero, and INT_MIN / -1, end the process on x86."),
     RULE("robust.strings", robust_strings, "host.h",
          "The plugin's option of"

@@ -39,42 +39,48 @@ static void state_network(void) {
 
 static const kc_rule rules[] = {
     RULE(MUST, "state.fpu", kc_smoke, KC_WATCHED,
-         "It leaves the floating-point control word as it was",
+         "It leaves the floating-point control word unchanged",
          "A library built with -ffast-math turns subnormals off for the whole"
          " process (llvm/llvm-project#57589). Watched around each call."),
     RULE(MUST, "state.signals", kc_smoke, KC_WATCHED,
-         "It changes nothing of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource limits",
+         "It changes no state of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource"
+         " limits",
          "A handler of its own for SIGSEGV takes the application's debugger and"
          " crash reports away."),
     RULE(MUST, "state.environment", kc_smoke, KC_WATCHED,
-         "It changes nothing of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource limits",
+         "It changes no state of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource"
+         " limits",
          "setenv races with every getenv of the process."),
     RULE(MUST, "state.locale", kc_smoke, KC_WATCHED,
-         "It changes nothing of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource limits",
+         "It changes no state of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource"
+         " limits",
          "With a comma as the decimal point the application's files can't be"
          " read any more."),
     RULE(MUST, "state.directory", kc_smoke, KC_WATCHED,
-         "It changes nothing of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource limits",
+         "It changes no state of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource"
+         " limits",
          "Relative paths of the application lead nowhere."),
     RULE(MUST, "state.umask", kc_smoke, KC_WATCHED,
-         "It changes nothing of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource limits",
+         "It changes no state of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource"
+         " limits",
          "Files of the application become readable to all, or to nobody."),
     RULE(MUST, "state.limits", kc_smoke, KC_WATCHED,
-         "It changes nothing of the process: signal handlers and masks,"
-         " environment, locale, working directory, umask, resource limits",
+         "It changes no state of the process: signal handlers and masks,"
+         " environment, locale, working directory, umask, resource"
+         " limits",
          "Raising a limit is the administrator's business."),
     RULE(
         MUST, "state.direction-flag", kc_smoke, KC_WATCHED,
-        "It leaves the floating-point control word as it was",
+        "It leaves the floating-point control word unchanged",
         "Assembler that forgets cld breaks the next memcpy. Watched around each"
         " call."),
     RULE(SHOULD, "state.files", state_files, 0,
-         "It writes no file but through host->cache_put",
+         "It writes files only through host->cache_put",
          "Caches of its own fill disks and races with other processes."),
     RULE(SHOULD, "state.network", state_network, 0, "It opens no socket",
          "Many places where models run have no network, or forbid it."),

@@ -385,7 +385,8 @@ static void stream_mixed_sync(void) {
 
 static const kc_rule rules[] = {
     KC_RULE(MUST, ASYNC, "stream.create-destroy", stream_create_destroy, 0,
-            "stream.h", "Opens a stream, which the host owns and destroys once",
+            "stream.h",
+            "Creates a stream, which the host owns and destroys once",
             "kd_stream_table.create kd_stream_table.destroy",
             "Ids or contexts that are not given back run out."),
     KC_RULE(MUST, ASYNC, "stream.priorities", stream_priorities, 0, "stream.h",
@@ -399,7 +400,8 @@ static const kc_rule rules[] = {
             "Work that goes to several hardware queues needs the plugin's own"
             " order."),
     KC_RULE(MUST, ASYNC, "stream.many", stream_many, 0, "stream.h",
-            "There may be many", "kd_stream_table.create KD_OUT_OF_MEMORY",
+            "There may be many streams",
+            "kd_stream_table.create KD_OUT_OF_MEMORY",
             "A fixed table of queues makes the seventeenth stream an alias of"
             " the first."),
     KC_RULE(MUST, ASYNC, "stream.sync-empty", stream_sync_empty, 0, "stream.h",
@@ -412,7 +414,7 @@ static const kc_rule rules[] = {
             "kd_stream_table.synchronize kd_event_table.record",
             "A wait that ends when work is submitted, not when it is done."),
     KC_RULE(MUST, ASYNC, "stream.flush", stream_flush, 0, "stream.h",
-            "Hands work that the plugin holds back for batching to the device",
+            "Submits work that the plugin holds back for batching",
             "kd_stream_table.flush KD_DEVICE_LOST",
             "The host flushes and then waits elsewhere: work that is still held"
             " back never ends."),
@@ -422,17 +424,18 @@ static const kc_rule rules[] = {
             "Work that starts only when somebody waits stands still when nobody"
             " does."),
     KC_RULE(SHOULD, ASYNC, "stream.enqueue-not-blocking", stream_not_blocking,
-            KC_ALONE, "memory.h", "return at once where they can",
+            KC_ALONE, "memory.h", "the call returns at once where it can",
             "kd_memory_table.copy_in kd_kernel_def.enqueue",
             "An enqueue that waits for earlier work takes all overlap away."),
     KC_RULE(MUST, ASYNC, "stream.back-pressure", stream_back_pressure, 0,
-            "device.h", "launches a stream takes before KD_BUSY; 0: many",
+            "device.h", "launches a stream holds before KD_BUSY; 0: many",
             "kd_device_info.max_in_flight KD_BUSY",
             "A ring of fixed size that nobody guards overwrites its oldest"
             " entries."),
     KC_RULE(MUST, ASYNC, "stream.args-copied", stream_args_copied, 0,
             "kernel.h",
-            "Everything in it is borrowed for the call of `enqueue`",
+            "Everything in this struct is borrowed for the call of"
+            " `enqueue`",
             "kd_launch.inputs kd_launch.outputs kd_tensor.dims"
             " kd_launch.input_count kd_launch.output_count kd_launch.flags",
             "Dims and tensors lie on the host's stack: a plugin that keeps the"
@@ -443,16 +446,18 @@ static const kc_rule rules[] = {
             "Contexts in thread-local storage are not there on the next"
             " thread."),
     KC_RULE(SHOULD, ASYNC, "stream.independent", stream_independent, KC_ALONE,
-            "stream.h", "Streams of a device should not wait for each other",
+            "stream.h",
+            "There may be many streams, and they should run independently"
+            " of each other",
             "kd_stream_table.create kd_stream_table.wait",
             "Copies and kernels overlap only then."),
     KC_RULE(MUST, ASYNC, "stream.destroy-done", stream_destroy_done, 0,
-            "stream.h", "Closes a stream whose work is done",
+            "stream.h", "Destroys a stream whose work is done",
             "kd_stream_table.destroy kd_event_table.query",
             "Events of a stream are still asked when it is gone; they must not"
             " look into its memory."),
     KC_RULE(MUST, ASYNC, "stream.beside-synchronous", stream_mixed_sync, 0,
-            "memory.h", "needs no order with streams' work",
+            "memory.h", "is not ordered with work on streams",
             "kd_memory_table.copy_in kd_memory_table.copy_out",
             "A synchronous call that uses a stream's staging buffer mixes the"
             " two up."),

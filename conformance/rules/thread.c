@@ -267,7 +267,7 @@ static const kc_rule rules[] = {
          "kd_memory_table.allocate kd_memory_table.release",
          "A free list without a lock."),
     RULE(MUST, "thread.first-use", thread_first_use, KC_CASES, "plugin.h",
-         "The host serialises all of these for one instance",
+         "For one instance the host makes them one at a time",
          "kd_plugin.device_open kd_memory_table.allocate"
          " kd_kernel_def.create",
          "The host serialises opening; what is set up lazily behind it, it does"
@@ -282,29 +282,31 @@ static const kc_rule rules[] = {
          "A plugin that hands work to a worker and waits, waits for ever where"
          " there is none."),
     RULE(MUST, "thread.many-workers", thread_many_workers, 0, "host.h",
-         "a loop over 0 <= i < count in pieces of at least `grain` items",
+         "a loop over 0 <= i < count in chunks of at least `grain` items",
          "kd_host.parallel_for kd_loop_body",
          "Pieces may be of any size, run in any order and at the same time."),
     RULE(SHOULD, "thread.pool-respected", thread_pool, KC_CLOSED, "host.h",
-         "The host's one thread pool", "kd_host.parallel_for",
+         "The host's thread pool, one for the whole process",
+         "kd_host.parallel_for",
          "Two pools on one machine fight for its processors."),
     RULE(MUST, "thread.no-affinity-change", kc_smoke, KC_WATCHED, "plugin.h",
-         "It leaves the calling thread as it was: affinity, priority, cancel"
-         " state",
+         "It leaves the calling thread's affinity, priority and"
+         " cancellation state unchanged",
          "kd_plugin.open kd_kernel_def.enqueue",
          "Pinning the caller puts the application's threads on one core."
          " Watched around all calls."),
     RULE(MUST, "thread.no-priority-change", kc_smoke, KC_WATCHED, "plugin.h",
-         "It leaves the calling thread as it was: affinity, priority, cancel"
-         " state",
+         "It leaves the calling thread's affinity, priority and"
+         " cancellation state unchanged",
          "kd_plugin.open", "Watched around all calls."),
     RULE(SHOULD, "thread.fork-child", thread_fork, 0, "plugin.h",
-         "A process that forks may end its child", "kd_plugin.device_open",
+         "A forked child process can exit normally", "kd_plugin.device_open",
          "Handlers at exit that wait for threads which the child does not"
          " have."),
     RULE(MUST, "thread.close-elsewhere", thread_open_close_apart, KC_CLOSED,
          "plugin.h",
-         "Closes a device whose streams, buffers and kernels are gone",
+         "Closes a device whose streams, buffers and kernels have been"
+         " destroyed",
          "kd_plugin.device_close",
          "The thread that opened a device may be gone when it is closed."),
 };

@@ -18,7 +18,7 @@ import sys
 TREE = pathlib.Path(__file__).parents[2]
 HEADERS = TREE / "device_api/include/kd"
 INDEX = TREE / "conformance/SENTENCES.md"
-WORDS = re.compile(r"\b(must|never|always|only|is refused|are needed|is needed)\b",
+WORDS = re.compile(r"\b(must|never|always|only|is refused|are required|is required)\b",
                    re.I)
 COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
 
@@ -29,24 +29,24 @@ EXTRA = {
     ("profile.h", "Profiling of a device"): ["abi.groups"],
     ("region.h", "The compiler of a device."): ["abi.groups"],
     ("memory.h", "Import and export of memory."): ["abi.groups"],
-    ("collective.h", "What devices do in groups."): ["abi.groups"],
-    ("capture.h", "bytes; only uses that start here change"): ["capture.update"],
+    ("collective.h", "Collective operations of devices."): ["abi.groups"],
+    ("capture.h", "bytes; only uses that begin here change"): ["capture.update"],
 }
 
 # sentences that bind the host, or only say what a word means
 HOST = [
-    ("kernel.h", "The output always lies where the input does"),
-    ("region.h", "only inputs share memory"),
-    ("tensor.h", "Only inputs have them"),
+    ("kernel.h", "The output always shares the input's memory"),
+    ("region.h", "outputs share it only with inputs"),
+    ("tensor.h", "Only inputs have strides"),
     ("base.h", "Marks a result"), ("base.h", "never crosses the ABI"),
-    ("base.h", "the other side holds"),
-    ("help.h", "kd/help.h"), ("host.h", "never blocks;"), ("memory.h", "bytes, never 0"),
-    ("kernel.h", "Must not be recorded"), ("kernel.h", "So a kernel never meets"),
-    ("kernel.h", "Constants, what lies in host memory and"),
-    ("op.h", "a node without it"), ("op.h", "of constants only"),
-    ("tensor.h", "they never grow"), ("tensor.h", "A kernel meets one only"),
-    ("tensor.h", "Only the device whose memory"), ("kernel.h", "Where a layout leaves gaps"),
-    ("tensor.h", "The data never changes"), ("tensor.h", "Typed data somewhere"),
+    ("base.h", "the other side only holds"),
+    ("help.h", "kd/help.h"), ("host.h", "Never blocks."), ("memory.h", "bytes, never 0"),
+    ("kernel.h", "Must not be recorded"), ("kernel.h", "So by default a kernel never gets"),
+    ("kernel.h", "Constants, arguments in host memory and"),
+    ("op.h", "a node without it"), ("op.h", "constants only for the inputs"),
+    ("tensor.h", "they never grow"), ("tensor.h", "A kernel gets such a tensor only"),
+    ("tensor.h", "Only the device whose memory"), ("kernel.h", "If a layout leaves gaps"),
+    ("tensor.h", "The data never changes"),
 ]
 
 

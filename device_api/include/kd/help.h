@@ -1,5 +1,5 @@
-/* kd/help.h - conveniences for plugin authors, written only on the other
- * headers: a plugin can do without, and nothing here is part of the ABI.
+/* kd/help.h - conveniences for plugin authors, written only in terms of the
+ * other headers: a plugin can do without, and nothing here is part of the ABI.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_HELP_H
@@ -11,13 +11,13 @@
 extern "C" {
 #endif
 
-/* Whether a struct that the other side wrote reaches as far as `field`. */
+/* Whether a struct that the other side wrote is long enough to have `field`. */
 #define KD_HAS(pointer, field)                                           \
   ((pointer)->struct_size >=                                             \
    (size_t)((const char *)&(pointer)->field - (const char *)(pointer)) + \
        sizeof((pointer)->field))
 
-/* Sets of types that definitions use again and again. */
+/* Sets of types that many definitions use. */
 #define KD_TYPES_FLOAT \
   (KD_TYPES(KD_F16) | KD_TYPES(KD_BF16) | KD_TYPES(KD_F32) | KD_TYPES(KD_F64))
 #define KD_TYPES_SIGNED \
@@ -28,7 +28,8 @@ extern "C" {
 #define KD_TYPES_NUMBER (KD_TYPES_FLOAT | KD_TYPES_INT)
 #define KD_TYPES_PLAIN  (KD_TYPES_NUMBER | KD_TYPES(KD_BOOL))
 
-/* Bits of one element; 0 for a number it does not know, and for strings. */
+/* Bits of one element; 0 for strings, and for a number that it does not
+ * know. */
 static inline uint32_t kd_dtype_bits(kd_dtype dtype) {
   static const uint8_t bits[KD_DTYPE_COUNT] = {
       0,  32,  8,  8, 16, 16, 32, 64, 0, 8, 16, 64, 32, 64,
@@ -36,12 +37,12 @@ static inline uint32_t kd_dtype_bits(kd_dtype dtype) {
   return dtype < KD_DTYPE_COUNT ? bits[dtype] : 0;
 }
 
-/* Bytes of one element; 0 for types that have no whole byte each. */
+/* Bytes of one element; 0 for types smaller than a byte, too. */
 static inline uint32_t kd_dtype_size(kd_dtype dtype) {
   return kd_dtype_bits(dtype) / 8;
 }
 
-/* "f32" for KD_F32, and so on; "?" for a number it does not know. */
+/* "f32" for KD_F32, and so on; "?" for a number that it does not know. */
 static inline const char *kd_dtype_name(kd_dtype dtype) {
   static const char *const name[KD_DTYPE_COUNT] = {
       "none",       "f32",    "u8",         "i8",   "u16",  "i16",
@@ -52,7 +53,8 @@ static inline const char *kd_dtype_name(kd_dtype dtype) {
   return dtype < KD_DTYPE_COUNT ? name[dtype] : "?";
 }
 
-/* The name of a status: "OUT_OF_MEMORY". */
+/* The name of a status: "OUT_OF_MEMORY"; "?" for a number that it does not
+ * know. */
 static inline const char *kd_status_name(kd_status status) {
 #define KD_STATUS_NAME_OF(name, text, hint) #name,
   static const char *const names[] = {KD_STATUS_LIST(KD_STATUS_NAME_OF)};
@@ -62,7 +64,7 @@ static inline const char *kd_status_name(kd_status status) {
              : "?";
 }
 
-/* Elements of a tensor. */
+/* The number of elements in a tensor. */
 static inline int64_t kd_elements(const kd_tensor *tensor) {
   int64_t count = 1;
   for (uint32_t i = 0; i < tensor->rank; i++)
@@ -70,7 +72,7 @@ static inline int64_t kd_elements(const kd_tensor *tensor) {
   return count;
 }
 
-/* Data of an addressable device's input or output. */
+/* The data of an input or output, on a device with addresses. */
 static inline const void *kd_input(const kd_launch *launch, uint32_t index) {
   return launch->inputs[index].data;
 }
@@ -78,7 +80,7 @@ static inline void *kd_output(const kd_launch *launch, uint32_t index) {
   return launch->outputs[index].data;
 }
 
-/* Whether an optional argument is there. */
+/* Whether an optional argument is present. */
 static inline int kd_has_input(const kd_launch *launch, uint32_t index) {
   return index < launch->input_count && launch->inputs[index].dtype != KD_NONE;
 }

@@ -22,88 +22,94 @@
 extern "C" {
 #endif
 
-/* The plugin's devices must not be closed and the library not unloaded when
- * the process ends in the ordinary way; the host does so only on request. */
+/* Flags of kd_plugin. The host closes devices and unloads a library only on
+ * request; an ordinary process exit does neither, and must still succeed. */
 #define KD_PLUGIN_UNLOADABLE 0x1u /* dlclose after `close` is safe */
 
-/* The manners of a plugin, which share a process with much else.
+/* How a plugin behaves in a process that it shares with other code.
  *
- * A call that fails says why by host->fail. It prints nothing: host->log is for
- * that. It never ends the process, and lets no C++ exception out. */
-/* It changes nothing of the process: signal handlers and masks, environment,
+ * A call that fails says why through host->fail. A plugin prints nothing: it
+ * logs through host->log. It never ends the process, and lets no C++ exception
+ * escape. */
+/* It changes no state of the process: signal handlers and masks, environment,
  * locale, working directory, umask, resource limits. */
-/* It leaves the floating-point control word as it was. */
-/* It leaves the calling thread as it was: affinity, priority, cancel state. */
-/* It works under any file name and from any folder. It needs no environment
- * variable and no writable home. It writes no file but through host->cache_put.
- * It opens no socket. It starts no other process. Several copies of a plugin may
- * be loaded in one process. It should export nothing else than its entry. */
-/* It uses no processor time when there is nothing to do. Its threads have ended
- * when close returns. A process that forks may end its child. */
+/* It leaves the floating-point control word unchanged. */
+/* It leaves the calling thread's affinity, priority and cancellation state
+ * unchanged. */
+/* It works under any file name and from any directory. It needs no environment
+ * variable and no writable home directory. It writes files only through
+ * host->cache_put. It opens no socket. It starts no other process. Several
+ * copies of a plugin may be loaded in one process. It should export nothing but
+ * its entry function. */
+/* It uses no processor time while it has nothing to do. Its threads have ended
+ * when `close` returns. A forked child process can exit normally. */
 
-/* A plugin: const, valid while the library is loaded. The host copies it and
- * the tables that it points to into full-size tables of its own at load, so a
- * plugin never changes them. All slots up to device_close but `space`, `memory` and
- * `kernels` are needed; the rest may be NULL.
+/* A plugin: const, valid while the library is loaded. The host copies this
+ * table and those it points to into full-size tables of its own at load, so a
+ * plugin never changes them. Required are the three strings, `memory`, and all
+ * slots up to device_close except `space`; the rest may be NULL.
  *
- * The order of life: entry, open, device_count, device_info, device_open ...
- * device_close, close. The host serialises all of these for one instance. After
- * `close` the plugin calls that host no more, and may be opened again. */
+ * The calls come in this order: entry, open, device_count, device_info,
+ * device_open ... device_close, close. For one instance the host makes them one
+ * at a time. After `close` the plugin no longer calls that host, and may be
+ * opened again. */
 typedef struct kd_plugin {
   uint32_t struct_size; /* sizeof(kd_plugin) as the plugin knew it */
-  uint32_t abi_version; /* KD_ABI_VERSION that it was built with */
+  uint32_t abi_version; /* KD_ABI_VERSION it was built with */
   uint32_t abi_min;     /* lowest host version it works with; 0: any of MAJOR */
-  uint32_t flags;       /* KD_PLUGIN_ */
+  uint32_t flags;       /* KD_PLUGIN_* */
 
   const char *name;    /* [a-z][a-z0-9_-]{0,31}; devices are name:0, name:1 */
-  const char *vendor;  /* who to ask: "Acme Corp" */
+  const char *vendor;  /* whom to contact: "Acme Corp" */
   const char *version; /* of the plugin: "1.4.2" */
 
-  /* Starts the driver for one host. A process may have several (two wheels,
-   * each with a libkeel of its own), and each opens an instance, which knows
-   * nothing of the others: it calls its own host, and `close` ends nothing that
-   * is theirs. A plugin that can't do so takes one at a time, and the host then
-   * loads a copy of its file.
+  /* Opens an instance for one host, and starts the driver. A process may
+   * contain several hosts (two wheels, each with a libkeel of its own); each
+   * opens its own instance, independent of the others: an instance calls only
+   * its own host, and its `close` ends nothing that others use. A plugin that
+   * cannot do so allows one instance at a time, and the host then loads a copy
+   * of its file.
    *
-   * out_instance  not NULL
-   * Returns KD_OK also where there is no device (then device_count gives 0,
-   * and host->log says why), KD_UNAVAILABLE (driver missing or broken, with the
-   * reason by host->fail), KD_INCOMPATIBLE, KD_ALREADY_EXISTS (another host has
-   * it open). */
+   * out_instance  not NULL on KD_OK
+   * Returns KD_OK, also if there is no device (device_count then returns 0, and
+   * host->log says why), KD_UNAVAILABLE (driver missing or broken; host->fail
+   * says why), KD_INCOMPATIBLE, KD_ALREADY_EXISTS (another host has it
+   * open). */
   kd_status (*open)(const kd_host *host, KD_OWNED kd_instance **out_instance);
 
-  /* Ends what `open` began: memory, threads and the driver's own state. */
+  /* Closes an instance: frees its memory, ends its threads, and shuts the
+   * driver down unless another instance uses it. */
   void (*close)(kd_instance *instance);
 
-  /* How many devices there are; fixed from `open` to `close`, as is their
-   * order. */
+  /* Returns how many devices there are. Their number and order stay the same
+   * from `open` to `close`. */
   uint32_t (*device_count)(kd_instance *instance);
 
-  /* Facts of a device, without opening it. Returns KD_OK, KD_OUT_OF_RANGE,
+  /* Describes a device without opening it. Returns KD_OK, KD_OUT_OF_RANGE,
    * KD_UNAVAILABLE. */
   kd_status (*device_info)(kd_instance *instance, uint32_t index,
                            kd_device_info *out_info);
 
-  /* Facts of a memory space of a device: `index` is less than
-   * kd_device_info.space_count. NULL where no device has any.
-   * Returns as device_info. */
+  /* Describes a memory space of a device; `index` is less than
+   * kd_device_info.space_count. May be NULL if no device has any. Returns the
+   * same statuses as device_info. */
   kd_status (*space)(kd_instance *instance, uint32_t device, uint32_t index,
                      kd_space *out_space);
 
-  /* Opens a device; the host does so once before it uses it. Devices are apart:
-   * what one device does is seen on no other.
-   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost and not back),
+  /* Opens a device; the host does so once before it uses it. Devices are
+   * independent: the work of one has no effect on another.
+   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost and not back yet),
    * KD_OUT_OF_MEMORY. */
   kd_status (*device_open)(kd_instance *instance, uint32_t index,
                            KD_OWNED kd_device **out_device);
 
-  /* Closes a device whose streams, buffers and kernels are gone. */
+  /* Closes a device whose streams, buffers and kernels have been destroyed. */
   void (*device_close)(kd_device *device);
 
   const kd_memory_table *memory;
   const kd_kernel_def *kernels; /* an array of kernel_count definitions */
   uint32_t kernel_count;
-  uint32_t opset; /* KD_OPSET that it was built with; 0: 28, the first one */
+  uint32_t opset; /* KD_OPSET it was built with; 0: 28, the first */
 
   const kd_stream_table *streams; /* level async: both or neither */
   const kd_event_table *events;
@@ -115,61 +121,64 @@ typedef struct kd_plugin {
   const kd_collective_table *collectives;
   const kd_external_table *external;
 
-  /* Says that a run of a program on the device begins. Any thread. `correlation`
-   * names the program's plan. May be NULL. What a plugin holds back for batching
-   * goes to the device when the host flushes the stream, as it does at the end of
-   * a run. */
+  /* Announces a run of a program on the device. Any thread may call it.
+   * `correlation` identifies the program's plan. May be NULL. The host flushes
+   * the stream at the end of a run, so a plugin may hold work back until
+   * then. */
   void (*run_begin)(kd_device *device, uint64_t correlation);
 
-  /* Whether an open device still works. Cheap: the host asks after each failure
-   * of a call or of work on the device, from any thread, and believes this
-   * rather than the failure, which may be that of another device's work.
+  /* Whether an open device still works. Cheap: the host asks after every failed
+   * call and all failed work on the device, from any thread. It trusts this
+   * answer rather than the failure's status, which may come from another
+   * device's work.
    *
    * A lost device stays lost until it is closed. Every call on it that can fail
-   * returns KD_DEVICE_LOST and says why. Its events that are not done fail with
-   * that status, callbacks come, and whoever waits returns promptly, when the
-   * device touches no memory any more. What frees something (release, destroy,
-   * device_close) works as before, and returns promptly; the host waits for a
-   * stream before that, as ever. Then device_open may be called again.
-   * Returns KD_OK, KD_DEVICE_LOST. NULL: always KD_OK; the host takes no failure
-   * for a loss. */
+   * returns KD_DEVICE_LOST and says why. Its incomplete events fail with that
+   * status: callbacks come and waits return, promptly, but only once the device
+   * no longer accesses memory. Calls that free something (release, destroy,
+   * device_close) work as before and return promptly; the host still waits for
+   * a stream before it makes them. After device_close, device_open may be
+   * called again.
+   * Returns KD_OK, KD_DEVICE_LOST. NULL: always KD_OK; the host then treats no
+   * failure as a loss. */
   kd_status (*device_status)(kd_device *device);
 
   /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says
    * who defined it, so that no registry is needed. May be NULL. */
   const void *(*extension)(kd_instance *instance, const char *name);
 
-  const kd_op_def *ops; /* an array of op_count ops that the plugin brings */
+  const kd_op_def *ops; /* an array of op_count ops of the plugin's own */
   uint32_t op_count;
   uint32_t reserved;
 
-  /* The options, all that the plugin ever asks kd_host.option for: an array of
-   * option_count definitions, stepped by the first one's struct_size. The host
-   * lists them. It refuses the plugin before `open` where the application or
-   * the manifest gives one that is not listed, or anybody a value that is not
-   * of its type or choices.
-   * NULL: nothing is known of them, and the host passes on whatever it has; not
-   * NULL, and option_count 0: there are none. */
+  /* The plugin's options: an array of option_count definitions, stepped by the
+   * first one's struct_size. It lists every option that the plugin ever reads
+   * through kd_host.option. Before `open`, the host refuses the plugin if the
+   * application or the manifest sets an option that is not listed, or if any
+   * value, wherever it comes from, is not of the option's type and choices.
+   * NULL: nothing is known of the options, and the host passes on whatever it
+   * has. Not NULL, and option_count 0: there are none. */
   const kd_option_def *options;
   uint32_t option_count;
   uint32_t reserved_options;
 
-  /* What more is known of a device, one property by its index, without opening
-   * the device; it may be open. Which there are, and their order, stays from
-   * `open` to `close`. The host serialises it with device_info. May take
-   * milliseconds, as it is asked for people. NULL: nothing.
+  /* Returns one further property of a device, by index. The device need not be
+   * open. Which properties there are, and their order, stay the same from
+   * `open` to `close`. The host calls it and device_info one at a time. May take
+   * milliseconds: people ask for it. NULL: there are none.
    * Returns KD_OK, KD_OUT_OF_RANGE (no such device, or past its last property;
    * there are at most 1000). */
   kd_status (*property)(kd_instance *instance, uint32_t device, uint32_t index,
                         kd_property *out_property);
 
-  const kd_layout_table *layouts; /* option: layouts of its own */
+  const kd_layout_table *layouts; /* option: the plugin's own layouts */
 } kd_plugin;
 
-/* The entry function's type and name. The host looks the name up; it carries
- * the ABI's major number, so a plugin may serve several majors. The function
- * does nothing but return the table: no driver call, no thread, no allocation.
- * NULL refuses this host; host->fail says why. */
+/* The entry function's type and name. The host looks up the name, which
+ * contains the ABI's major number, so that one library may serve several
+ * majors. The function does nothing but return the table: no driver call, no
+ * thread, no allocation. To refuse this host it returns NULL, and says why
+ * through host->fail. */
 typedef const kd_plugin *(*kd_entry)(const kd_host *host);
 
 #define KD_ENTRY_SYMBOL "kd_entry_0"
@@ -180,8 +189,9 @@ typedef const kd_plugin *(*kd_entry)(const kd_host *host);
 #define KD_ENTRY_LINKAGE
 #endif
 
-/* Defines an entry function of another name, for plugins that are linked into an
- * application, which hands it to the host (several would clash by one name). */
+/* Defines an entry function under another name, for a plugin that is linked
+ * into an application, which passes the function to the host. Under one name,
+ * several plugins would clash. */
 #define KD_ENTRY_AS(function, plugin)                                        \
   KD_ENTRY_LINKAGE const kd_plugin *function(const kd_host *host_of_entry);  \
   KD_ENTRY_LINKAGE const kd_plugin *function(const kd_host *host_of_entry) { \

@@ -1,6 +1,6 @@
 /* kd/tensor.h - what a kernel sees of a tensor.
  *
- * Both structs stand in arrays and are frozen: they never grow.
+ * Both structs are elements of arrays and are frozen: they never grow.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_TENSOR_H
 #define KD_TENSOR_H
@@ -11,39 +11,40 @@
 extern "C" {
 #endif
 
-/* How the elements of a tensor lie.
+/* How a tensor's elements are laid out in memory.
  *
- * ROW_MAJOR  by `strides`, or packed with the last dimension fastest where
- *            `strides` is NULL
- * OWN        and all numbers from there up: the plugin's own (layout.h). Only the
- *            device whose memory it is knows how the elements lie, and in how
- *            many bytes. A kernel meets one only where its definition says that
- *            it takes them.
+ * ROW_MAJOR  by `strides`; if NULL, packed with the last dimension fastest
+ * OWN        this and all higher numbers: the plugin's own (layout.h). Only the
+ *            device whose memory it is knows the order of the elements, and
+ *            how many bytes they take. A kernel gets such a tensor only if its
+ *            definition says that it accepts them.
  *
  * The numbers between are reserved. */
 #define KD_LAYOUT_ROW_MAJOR 0u
 #define KD_LAYOUT_OWN       0x80000000u
 
-/* The data is in host memory: `data` is a host address, `buffer` is NULL. */
+/* The data is in host memory: `data` is a host address, and `buffer` is
+ * NULL. */
 #define KD_TENSOR_HOST 0x1u
 /* The data never changes while the kernel exists. */
 #define KD_TENSOR_CONSTANT 0x2u
 
-/* Typed data somewhere in a device's memory, good for devices with addresses
- * and for those that only have handles. Frozen.
+/* Typed data in a device's memory, for devices that have addresses and for
+ * those that have handles. Frozen.
  *
- * All pointers are borrowed for the call that passes the struct. Data of a device
- * begin at a multiple of its first space's alignment, unless the definition has
- * KD_KERNEL_ANY_OFFSET, host data at a multiple of their element's size. An absent
- * optional argument has dtype KD_NONE and all else zero.
+ * All pointers are borrowed for the call that passes the struct. Device data
+ * begins at a multiple of the alignment of the device's first space, unless the
+ * definition has KD_KERNEL_ANY_OFFSET; host data at a multiple of the element
+ * size. An absent optional argument has dtype KD_NONE and is otherwise zero.
  *
- * Strides are in elements and 0 or more: 0 where all of a dimension is one element
- * in memory. Only inputs have them, and only where the definition says
- * KD_KERNEL_STRIDED. `size` is that of the elements, whatever they lie apart. */
+ * Strides are in elements, and 0 or more; along a dimension of stride 0 the
+ * same elements repeat. Only inputs have strides, and only if the definition
+ * has KD_KERNEL_STRIDED. `size` is the bytes of all elements, whatever the
+ * strides. */
 typedef struct kd_tensor {
   kd_buffer *buffer;   /* the plugin's handle; NULL for host memory */
-  void *data;          /* address of the first element (buffer's address
-                             plus offset), or NULL: device has no addresses */
+  void *data;          /* address of the first element (the buffer's address
+                          plus offset); NULL: the device has no addresses */
   uint64_t offset;     /* bytes from the buffer's start to the first element */
   uint64_t size;       /* bytes of data; may be 0 */
   const int64_t *dims; /* `rank` sizes in elements, each >= 0 */
@@ -55,11 +56,11 @@ typedef struct kd_tensor {
   uint64_t reserved;
 } kd_tensor;
 
-/* Element type and shape, where there is no data (yet). Frozen. */
+/* Element type and shape, without data. Frozen. */
 typedef struct kd_type {
   const int64_t *dims; /* `rank` sizes; -1 is not known yet */
   kd_dtype dtype;
-  uint32_t rank; /* KD_RANK_UNKNOWN: nothing is known of the shape */
+  uint32_t rank; /* KD_RANK_UNKNOWN: the shape is unknown */
   uint32_t layout;
   uint32_t reserved;
 } kd_type;

@@ -1,6 +1,6 @@
-/* kd/capture.h - recording a stream once and launching it often.
+/* kd/capture.h - recording a stream once and launching the recording often.
  *
- * Level 2 of the device ABI. While a stream records, enqueued work is noted
+ * Level 2 of the device ABI. While a stream records, enqueued work is recorded
  * and not run. SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_CAPTURE_H
 #define KD_CAPTURE_H
@@ -11,32 +11,34 @@
 extern "C" {
 #endif
 
-/* A buffer that takes another's place in a recorded stream. Frozen. */
+/* A buffer that replaces another in a recording. Frozen. */
 typedef struct kd_rebind {
   kd_buffer *from;
   kd_buffer *to;
-  uint64_t from_offset; /* bytes; only uses that start here change */
+  uint64_t from_offset; /* bytes; only uses that begin here change */
   uint64_t to_offset;
 } kd_rebind;
 
 KD_STATIC_ASSERT(sizeof(void *) != 8 || sizeof(kd_rebind) == 32,
                  "kd_rebind is frozen");
 
-/* Recording. All but `update` are needed; threads as in kd_stream_table. */
+/* Recording of streams. All slots except `update` are required; threads as in
+ * kd_stream_table. */
 typedef struct kd_capture_table {
   uint32_t struct_size; /* sizeof(kd_capture_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* Starts recording what is enqueued on `stream`, and on streams that wait
-   * for its events.
+  /* Starts recording what is enqueued on `stream`, and on streams that wait for
+   * its events.
    *
    * flags  none yet; an unknown bit is refused
-   * Returns KD_OK, KD_FAILED_PRECONDITION (it records), KD_UNIMPLEMENTED (unknown
-   * flag). */
+   * Returns KD_OK, KD_FAILED_PRECONDITION (already recording), KD_UNIMPLEMENTED
+   * (unknown flag). */
   kd_status (*begin)(kd_stream *stream, uint32_t flags);
 
   /* Ends the recording and makes it launchable. If anything that was enqueued
-   * can't be recorded, the stream is as before `begin` and nothing is made.
+   * cannot be recorded, the stream is as it was before `begin`, and no
+   * recording is made.
    * Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY. */
   kd_status (*end)(kd_stream *stream, KD_OWNED kd_capture **out_capture);
 
@@ -44,8 +46,8 @@ typedef struct kd_capture_table {
    * uses stay alive until it is destroyed. Returns KD_OK, KD_BUSY. */
   kd_status (*launch)(kd_capture *capture, kd_stream *stream);
 
-  /* Makes later launches use other buffers; earlier launches keep theirs. NULL
-   * or KD_UNIMPLEMENTED: the host records anew.
+  /* Makes later launches use other buffers; earlier launches keep theirs. If it
+   * is NULL or fails, the host records again.
    * Returns KD_OK, KD_UNIMPLEMENTED, KD_NOT_FOUND (a buffer is not in it). */
   kd_status (*update)(kd_capture *capture, const kd_rebind *rebinds,
                       uint32_t count);
