@@ -1,4 +1,4 @@
-/* keel/error.h - how calls of the application's API fail.
+/* keel/error.h - how calls of the application's API report failures.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KEEL_ERROR_H
@@ -12,7 +12,7 @@ extern "C" {
 
 #define KEEL_API KD_EXPORT
 
-/* How a call ended: KD_OK (0), or one of the statuses of kd/base.h, which
+/* The result of a call: KD_OK (0), or one of the statuses of kd/base.h, which
  * devices and applications share. */
 typedef kd_status keel_status;
 
@@ -24,12 +24,12 @@ KEEL_API const char *keel_message(void);
 /* "OUT_OF_MEMORY" for KD_OUT_OF_MEMORY, and so on; "?" for other numbers. */
 KEEL_API const char *keel_status_name(keel_status status);
 
-/* Name of an element type ("f32"), and the type of a name, also by ONNX's
- * ("float"); KD_NONE for no known name. */
+/* The name of an element type ("f32"), and the type with a name, which may also
+ * be ONNX's ("float"); KD_NONE for an unknown name. */
 KEEL_API const char *keel_dtype_name(kd_dtype dtype);
 KEEL_API kd_dtype keel_dtype_of(const char *name);
 
-/* Bytes of one element; 0 for a type without a whole number of them. */
+/* Bytes of one element; 0 for a type whose elements are not whole bytes. */
 KEEL_API uint32_t keel_dtype_size(kd_dtype dtype);
 
 #ifdef __cplusplus

@@ -10,14 +10,14 @@
 extern "C" {
 #endif
 
-/* What a .pb file holds, which does not say it by itself. */
+/* What a .pb file contains; the file itself does not say. */
 #define KEEL_FILE_TENSOR   0u /* onnx.TensorProto */
 #define KEEL_FILE_SEQUENCE 1u /* onnx.SequenceProto */
 #define KEEL_FILE_OPTIONAL 2u /* onnx.OptionalProto */
 
-/* Reads a value: a numpy array (.npy, format 1.0 to 3.0) or, where Keel was
- * built with protobuf-c, an ONNX protobuf of the given kind; the file's first
- * bytes tell which.
+/* Reads a value: a NumPy array (.npy, format 1.0 to 3.0) or, if Keel was built
+ * with protobuf-c, an ONNX protobuf of the given kind. The file's first bytes
+ * tell which.
  * Returns KD_OK, KD_NOT_FOUND, KD_PERMISSION_DENIED, KD_DATA_LOSS (the message
  * says what is damaged), KD_UNIMPLEMENTED (an element type that Keel does not
  * have), KD_OUT_OF_MEMORY. */
@@ -25,9 +25,9 @@ KEEL_API keel_status keel_value_load(keel_context *context, const char *path,
                                      uint32_t kind,
                                      KD_OWNED keel_tensor **out_value);
 
-/* Writes a tensor as a .npy file, which is replaced as a whole or not at all.
- * bf16 is written as f32, which holds it exactly. Returns KD_OK,
- * KD_INVALID_ARGUMENT (no tensor), KD_PERMISSION_DENIED, KD_UNAVAILABLE. */
+/* Writes a tensor to a .npy file, which is replaced completely or not at all.
+ * bf16 is written as f32, which represents it exactly. Returns KD_OK,
+ * KD_INVALID_ARGUMENT (not a tensor), KD_PERMISSION_DENIED, KD_UNAVAILABLE. */
 KEEL_API keel_status keel_value_save(keel_tensor *value, const char *path);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* keel/op.h - running single ops.
  *
  * Ops, attributes and their meaning are ONNX's at opset 28 (domain "ai.onnx",
- * written as no domain), and keel's own in domain "keel".
+ * which may be omitted), and Keel's own in domain "keel".
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KEEL_OP_H
 #define KEEL_OP_H
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* An attribute: a name and one value of the kind that `kind` says, with the
- * KD_ATTR_* numbers of kd/host.h. Borrowed for the call. */
+/* An attribute: a name, and one value of the kind that `kind` says, a KD_ATTR_*
+ * number of kd/host.h. Borrowed for the call. */
 typedef struct keel_attr {
   const char *name;
   uint32_t kind;
@@ -36,7 +36,7 @@ typedef struct keel_attr {
 #define KEEL_INTS(NAME, COUNT, VALUES) \
   { .name = (NAME), .kind = 7, .count = (COUNT), .ints = (VALUES) }
 
-/* An op with its attributes, prepared to be called often. Any number of threads
+/* An op with its attributes, prepared for repeated calls. Any number of threads
  * may call one at once. */
 typedef struct keel_op keel_op;
 
@@ -44,24 +44,24 @@ typedef struct keel_op keel_op;
  *
  * op      "Relu", or with a domain "keel::FusedConv"
  * device  where it runs; NULL: the scope of the call decides
- * Returns KD_OK, KD_NOT_FOUND (no such op; the message names near ones),
+ * Returns KD_OK, KD_NOT_FOUND (no such op; the message suggests similar ones),
  * KD_INVALID_ARGUMENT (attribute unknown, missing or of the wrong kind). */
 KEEL_API keel_status keel_op_prepare(keel_context *context, const char *op,
                                      const keel_attr *attrs,
                                      uint32_t attr_count, keel_device *device,
                                      KD_OWNED keel_op **out_op);
 
-/* Frees it; calls of it must have returned. NULL does nothing. */
+/* Frees an op, all of whose calls have returned. NULL does nothing. */
 KEEL_API void keel_op_release(keel_op *op);
 
-/* Runs it. Types and shapes are always checked before it returns, when the
- * inputs' types are known. Where an input is pending, so are the outputs; where
- * one has failed, so have they.
+/* Runs an op. If the inputs' types are known, types and shapes are checked
+ * before the call returns. If an input is pending, so are the outputs; if one
+ * has failed, so have they.
  *
  * inputs   NULL entries are absent optional arguments
- * outputs  receives output_count values; each is the caller's to release
- * Returns KD_OK (each output is ready, pending or failed), or why the call
- * was refused, with op, argument and shapes (outputs are then NULL). */
+ * outputs  receives output_count values; the caller releases each
+ * Returns KD_OK (each output is ready, pending or failed), or why the call was
+ * refused, with op, argument and shapes (outputs are then NULL). */
 KEEL_API keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
                                   uint32_t input_count,
                                   KD_OWNED keel_tensor **outputs,
@@ -74,40 +74,45 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
                                KD_OWNED keel_tensor **outputs,
                                uint32_t output_count);
 
-/* Ops of the domain "keel" that the runtime does on every device. [] is optional.
+/* Ops of domain "keel" that the runtime runs on every device. Brackets mark
+ * optional arguments.
  *
- * Random numbers, functions of their inputs (Philox 4x32-10, Salmon et al. 2011) and the
- * same on every device. Each counter gives numbers of its own: count the calls.
+ * Random numbers. They depend on the inputs alone (Philox 4x32-10, Salmon et
+ * al. 2011) and are the same on every device. Each value of the counter gives
+ * new numbers: increment it at each call.
  *
- *   Uniform(seed, counter, shape) -> Y   in [0, 1); attribute dtype, of ONNX's numbers
- *   Normal(seed, counter, shape) -> Y    of mean 0 and variance 1; so too
+ *   Uniform(seed, counter, shape) -> Y   in [0, 1); attribute dtype is ONNX's
+ *   Normal(seed, counter, shape) -> Y    mean 0, variance 1; dtype as above
  *
- * Resources keep their content between ops and between runs. A resource is a value: who
- * holds one can hand it to any op or run, from any thread, and when nobody does it is
- * freed. Each op is one step that others see whole or not at all. In a run, ops that
- * touch a resource act as if they ran one after the other in the program's order, and
- * nested functions count where their node stands; ops that only look run at once. A run
- * is refused that is given one resource as two inputs. What comes behind a change that
- * failed is not done, in KEEL_RUN_PARTIAL too. Called singly, they wait for inputs that
- * are pending, so that calls take effect in their order.
+ * Resources keep their content between ops and between runs. A resource is a
+ * value: whoever holds one can pass it to any op or run, from any thread; it is
+ * freed when nobody holds it. Each op on a resource is atomic. In a run, the
+ * ops on a resource act as if they ran one after the other in the program's
+ * order, where nested functions count at their node; ops that only read run
+ * concurrently. A run with one resource as two of its inputs is refused. After
+ * a change that failed, later ops on the resource do not run, even with
+ * KEEL_RUN_PARTIAL. Outside of runs, ops wait for pending inputs, so that calls
+ * take effect in order.
  *
- *   Variable(initial) -> variable            holds a tensor, in the memory of the device
- *                                            that it is made on, the scope's; attribute
+ *   Variable(initial) -> variable            holds a tensor, in the memory of
+ *                                            the device scope's device;
  *                                            any_shape=1: of any shape
  *   VariableRead(variable) -> value
- *   VariableAssign(variable, value) -> value  of the type that it holds
+ *   VariableAssign(variable, value) -> value of the type that it holds
  *
- *   Counter([start]) -> counter              holds an i64, at first 0, that wraps
+ *   Counter([start]) -> counter              holds an i64, initially 0, that
+ *                                            wraps around
  *   CounterAdd(counter, [by]) -> before      adds 1, or `by`
  *
- *   Table(absent) -> table                   holds rows of the type of `absent` by i64
- *                                            keys, in host memory
- *   TableInsert(table, keys, rows) -> count  one row a key, or new rows for keys that are
- *                                            there; with keys of shape K and rows of R,
- *                                            rows has K, R; count: entries, afterwards
- *   TableFind(table, keys) -> rows, [found]  `absent` for keys that are not there
+ *   Table(absent) -> table                   maps i64 keys to rows of the type
+ *                                            of `absent`, in host memory
+ *   TableInsert(table, keys, rows) -> count  inserts or replaces one row per
+ *                                            key; if keys have shape K and a
+ *                                            row R, rows have K, R; returns the
+ *                                            number of entries
+ *   TableFind(table, keys) -> rows, [found]  `absent` for missing keys
  *   TableErase(table, keys) -> erased        how many were there
- *   TableEntries(table) -> keys, [rows]      all, by rising keys */
+ *   TableEntries(table) -> keys, [rows]      all, in ascending key order */
 
 #ifdef __cplusplus
 }

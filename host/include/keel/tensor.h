@@ -10,50 +10,51 @@
 extern "C" {
 #endif
 
-/* A reference-counted value that does not change: a tensor, a sequence of
- * values, or an empty optional. It is a future: ready, pending, or failed with
- * an error that names its origin; what is computed from a failed value fails
- * with the same error. Any thread may use it. */
+/* A reference-counted, immutable value: a tensor, a sequence of values, or an
+ * empty optional. It is a future: ready, pending, or failed with an error that
+ * names its origin; whatever is computed from a failed value fails with the
+ * same error. Any thread may use it. */
 typedef struct keel_tensor keel_tensor;
 
-/* Makes a tensor of host data, which is copied.
+/* Makes a tensor from host data, which is copied.
  *
  * dims  `rank` sizes in elements, each >= 0; NULL for rank 0
  * data  packed, last dimension fastest; NULL: zeros
- * Returns KD_OK, KD_INVALID_ARGUMENT (type, rank over 16, negative or too
- * large dims), KD_OUT_OF_MEMORY. */
+ * Returns KD_OK, KD_INVALID_ARGUMENT (type, rank over 16, negative or too large
+ * dims), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
                                         uint32_t rank, const int64_t *dims,
                                         const void *data,
                                         KD_OWNED keel_tensor **out_tensor);
 
-/* Makes a tensor all of whose elements are the same: of a device, it is written there,
- * behind the device's work and without host memory of its size. So state begins, a KV
- * cache for instance.
+/* Makes a tensor whose elements are all the same, such as the initial state of
+ * a KV cache. A device fills its own memory, after its earlier work and without
+ * host memory of that size.
  *
  * device   NULL: in host memory
- * element  one element, as in packed data (less than a byte: in the lowest bits of
- *          one); NULL: zero
- * Returns KD_OK, KD_INVALID_ARGUMENT (as above), KD_OUT_OF_MEMORY, or why the device
- * can't be used. */
+ * element  one element, as in packed data (a type smaller than a byte: in the
+ *          lowest bits of one); NULL: zero
+ * Returns KD_OK, KD_INVALID_ARGUMENT (as above), KD_OUT_OF_MEMORY, or why the
+ * device cannot be used. */
 KEEL_API keel_status keel_tensor_fill(keel_context *context,
                                       keel_device *device, kd_dtype dtype,
                                       uint32_t rank, const int64_t *dims,
                                       const void *element,
                                       KD_OWNED keel_tensor **out_tensor);
 
-/* Makes a tensor of host memory that stays the caller's, unchanged, until
- * `done` is called (NULL: until the tensor is released).
+/* Makes a tensor from host memory that stays the caller's. It must not change
+ * until `done` is called (NULL: until the tensor is released).
  *
- * The memory itself is the tensor's where `data` is aligned to its elements;
- * else it is copied, and `done` is called before this returns. A device that
- * works on host addresses reads it where it lies, if it begins at a multiple of
- * what the device aligns its own memory to, or the op's kernel takes any begin, as
- * all of the CPU's do; else the device reads a copy, made each time. Other
- * devices read copies, but see keel_tensor_to. (Without `done` they always do.)
+ * The tensor uses the memory itself if `data` is aligned to its elements;
+ * otherwise the memory is copied, and `done` is called before this returns. A
+ * device that works on host addresses reads the memory in place if it begins at
+ * a multiple of the device's alignment, or if the op's kernel accepts any
+ * offset, as all of the CPU's do; otherwise the device reads a copy, made each
+ * time. Other devices read copies, but see keel_tensor_to. (Without `done` they
+ * always do.)
  *
- * done  is called once, by whichever thread drops the last reference, when no
- *       work reads the memory any more; it may release values
+ * done  called once, by whichever thread drops the last reference, when no work
+ *       reads the memory any more; it may release values
  * Errors as above; `done` is not called then. */
 KEEL_API keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
                                       uint32_t rank, const int64_t *dims,
@@ -62,22 +63,22 @@ KEEL_API keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
                                       void *done_context,
                                       KD_OWNED keel_tensor **out_tensor);
 
-/* One more, or one less, holder. NULL does nothing. */
+/* Adds or removes a reference. NULL does nothing. */
 KEEL_API keel_tensor *keel_tensor_retain(keel_tensor *tensor);
 KEEL_API void keel_tensor_release(keel_tensor *tensor);
 
-/* Blocks until it is known what became of the value; the caller helps the pool
- * meanwhile. Returns KD_OK, or the status that it failed with. */
+/* Blocks until the value is ready or has failed; meanwhile the caller helps the
+ * pool. Returns KD_OK, or the status it failed with. */
 KEEL_API keel_status keel_tensor_wait(keel_tensor *tensor);
 
-/* KD_OK (ready), KD_BUSY (pending) or the status that it failed with, at once.
- * A failure's text is keel_message() after either call. */
+/* Returns at once: KD_OK (ready), KD_BUSY (pending), or the status it failed
+ * with. After either call, keel_message() has the text of a failure. */
 KEEL_API keel_status keel_tensor_query(keel_tensor *tensor);
 
-/* A value whose data comes later from the application: dependents wait for it.
- * One thread ends it, once, by `fulfil` or `fail`, also where it has nothing to
- * give: what depends on a promise that nobody ends waits for ever. `fulfil`
- * takes over the other's data and type. */
+/* A promise: a value whose data comes later from the application; dependents
+ * wait for it. One thread ends it, once, by `fulfil` or `fail`, even if it has
+ * nothing to deliver: what depends on a promise that nobody ends waits for
+ * ever. `fulfil` takes over the other value's data and type. */
 KEEL_API keel_status keel_tensor_promise(keel_context *context,
                                          KD_OWNED keel_tensor **out_tensor);
 KEEL_API keel_status keel_tensor_fulfil(keel_tensor *promise,
@@ -85,8 +86,8 @@ KEEL_API keel_status keel_tensor_fulfil(keel_tensor *promise,
 KEEL_API keel_status keel_tensor_fail(keel_tensor *promise, keel_status status,
                                       const char *message);
 
-/* Type and shape; they wait for a pending value. KD_NONE, 0, NULL, -1 for what
- * is no tensor. dims live as long as the process. */
+/* Type and shape; they wait for a pending value. KD_NONE, 0, NULL and -1 if the
+ * value is not a tensor. dims live as long as the process. */
 KEEL_API kd_dtype keel_tensor_dtype(keel_tensor *tensor);
 KEEL_API uint32_t keel_tensor_rank(keel_tensor *tensor);
 KEEL_API const int64_t *keel_tensor_dims(keel_tensor *tensor);
@@ -98,25 +99,26 @@ KEEL_API uint64_t keel_tensor_size(keel_tensor *tensor);
 /* The device that holds the data; NULL: host memory. */
 KEEL_API keel_device *keel_tensor_device(keel_tensor *tensor);
 
-/* Copies the data, packed, to host memory; waits for it.
+/* Copies the data, packed, to host memory. Waits for it.
  *
  * size  of target; must be keel_tensor_size
  * Returns KD_OK, KD_INVALID_ARGUMENT, or the value's failure. */
 KEEL_API keel_status keel_tensor_read(keel_tensor *tensor, void *target,
                                       uint64_t size);
 
-/* The same data on a device (NULL: in host memory); the same tensor, retained,
- * where it is there already. A device that shares memory with the host may read
- * it where it lies: memory that was wrapped with a `done`, or is Keel's own, is
- * then held as long as this tensor. So is a large tensor of a device whose memory
- * the host can map: it is not copied, and its memory is not free for other work
- * until the tensor in host memory is released, too. Returns KD_OK, KD_OUT_OF_MEMORY, or the value's
- * failure. */
+/* The same data on a device (NULL: in host memory); if it is there already, the
+ * same tensor, retained. A device that shares memory with the host may read the
+ * data in place: memory that was wrapped with a `done`, or is Keel's own, is
+ * then held as long as the new tensor. In the same way, a large tensor of a
+ * device whose memory the host can map is not copied to host memory, and the
+ * device's memory is not free for other work until the tensor in host memory is
+ * released, too.
+ * Returns KD_OK, KD_OUT_OF_MEMORY, or the value's failure. */
 KEEL_API keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                                     KD_OWNED keel_tensor **out_tensor);
 
-/* Address of the data for reading, where it lies in host memory or on a device
- * whose memory the host can address; else NULL. Waits. */
+/* The address of the data, for reading, if it is in host memory or in device
+ * memory that the host can address; otherwise NULL. Waits. */
 KEEL_API const void *keel_tensor_data(keel_tensor *tensor);
 
 /* "f32[1,3,224,224]", "pending", "sequence of 3", written into a buffer and cut
@@ -124,18 +126,18 @@ KEEL_API const void *keel_tensor_data(keel_tensor *tensor);
 KEEL_API const char *keel_tensor_text(keel_tensor *tensor, char *buffer,
                                       uint32_t size);
 
-/* Sequences: a value that holds others, retained. `at` counts from the end for
- * negative indices. Returns KD_OK, KD_OUT_OF_RANGE, KD_OUT_OF_MEMORY. */
+/* Sequences: values that hold other values, retained. In `at`, negative indices
+ * count from the end. Returns KD_OK, KD_OUT_OF_RANGE, KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_sequence_create(keel_context *context,
                                           keel_tensor *const *items,
                                           uint32_t count,
                                           KD_OWNED keel_tensor **out_sequence);
-/* Items of a sequence; -1 for another value. Waits. */
+/* The number of items in a sequence; -1 for any other value. Waits. */
 KEEL_API int64_t keel_sequence_length(keel_tensor *sequence);
 KEEL_API keel_status keel_sequence_at(keel_tensor *sequence, int64_t index,
                                       KD_OWNED keel_tensor **out_item);
 
-/* An optional without a value, and whether a value is one. */
+/* An optional without a value, and whether a value is an empty optional. */
 KEEL_API keel_status keel_optional_empty(keel_context *context,
                                          KD_OWNED keel_tensor **out_optional);
 KEEL_API int keel_optional_is_empty(keel_tensor *value);
