@@ -330,7 +330,7 @@ static int take_option(kc_options *o, const kc_words *words,
     const char *wrong = take(o, option, value);
     return wrong ? kc_usage(words->verb, "%s %s %s", name, value, wrong) : -1;
   }
-  return kc_usage(words->verb, "there is no option \"%s\"", word);
+  return kc_usage(words->verb, "unknown option \"%s\"", word);
 }
 
 int kc_options_read(kc_options *o, const kc_words *words, const char *allowed,

@@ -65,7 +65,7 @@ int kc_words_read(kc_words *words, int argc, char **argv) {
     } else if (more_options && argv[i][0] == '-' && argv[i][1]) {
       const kc_word *option = kc_word_find(words->options, argv[i]);
       if (!option)
-        return kc_usage(words->verb, "there is no option \"%s\"", argv[i]);
+        return kc_usage(words->verb, "unknown option \"%s\"", argv[i]);
       int status = kc_word_take(words->verb, option, argc, argv, &i);
       if (status >= 0) return status;
     } else if (words->count == words->most) {

@@ -210,14 +210,15 @@ void kc_ok(kd_status status, const char *what) {
 void kc_said(kd_status status, const char *what) {
   if (kc.rule && strncmp(kc.rule, "err.", 4) == 0) {
     kc_check(status >= 0 && status < 20,
-             "%s returned %d, which is no status of kd/base.h", what, status);
+             "%s returned %d, which is not a status of kd/base.h", what,
+             status);
     kc_check(*kc_message(), "%s returned %s and left no message by host->fail",
              what, kd_status_name(status));
     return;
   }
   if (status < 0 || status > 19)
     kc_violation("err.code-defined",
-                 "%s returned %d, which is no status of kd/base.h", what,
+                 "%s returned %d, which is not a status of kd/base.h", what,
                  status);
   else if (!*kc_message())
     kc_violation("err.message",

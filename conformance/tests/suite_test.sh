@@ -105,7 +105,7 @@ status 2 "$suite" run "$minimal" --group device
 status 2 "$suite"
 status 2 "$suite" run
 status 2 "$suite" run "$minimal" --no-such-option
-says 'there is no option'
+says 'unknown option'
 status 2 "$suite" run "$scratch/nothing.so"
 says 'No such file'
 status 2 "$suite" run nothing
@@ -191,7 +191,7 @@ status 2 "$suite" verify report --replay 200%
 status 2 "$suite" render "$scratch/cpu/results.jsonl" ht
 says 'there is no format'
 status 2 "$suite" doctor "$minimal" --report html
-says 'there is no option'
+says 'unknown option'
 status 0 "$suite" bench "$minimal" --json behind.json
 status 0 "$suite" bench --json=before.json "$minimal"
 status 0 "$suite" bench before.json --compare behind.json

@@ -18,7 +18,7 @@ LAST = "  uint32_t space_count;\n"
 CASES = [
     ("nothing", True, False, "device.h", "", ""),
     ("a new sentence in the same version", False, False, "device.h",
-     "What a device is.", "What a device may be."),
+     "Describes a device.", "Describes any device."),
     ("an appended field in the same version", False, False, "device.h",
      LAST, LAST + "  uint64_t more;\n"),
     ("an appended field in a later version", True, True, "device.h",
@@ -76,7 +76,7 @@ with tempfile.TemporaryDirectory() as temporary:
     result = call(folder, "freeze.py", "freeze")
     judge("a frozen version is not overwritten",
           result.returncode == 1 and "--again" in result.stderr, result)
-    change(folder, "device.h", "What a device is.", "What a device may be.")
+    change(folder, "device.h", "Describes a device.", "Describes any device.")
     call(folder, "freeze.py", "freeze", "--again")
     result = call(folder, "freeze.py", "check", str(folder))
     judge("--again overwrites it", result.returncode == 0, result)

@@ -40,7 +40,7 @@ static keel_status workers_wanted(const keel_context_params *params,
                                   uint32_t *out_workers) {
   const char *variable = getenv("KEEL_THREADS");
   if (params->workers < KEEL_NO_WORKERS || params->workers > 1024)
-    return keel_fail(KD_INVALID_ARGUMENT, "workers is %d; 1024 is the most",
+    return keel_fail(KD_INVALID_ARGUMENT, "workers is %d; the maximum is 1024",
                      params->workers);
   if (params->workers) {
     *out_workers = params->workers < 0 ? 0 : (uint32_t)params->workers;
@@ -83,7 +83,8 @@ static keel_status copy_options(keel_context *context,
     const char *equals = strchr(option, '='), *dot = strchr(option, '.');
     if (!equals || !dot || dot > equals)
       return keel_fail(KD_INVALID_ARGUMENT,
-                       "option \"%s\" is not like plugin.name=value", option);
+                       "option \"%s\" does not have the form plugin.name=value",
+                       option);
     options[i] = keel_arena_copy(&context->arena, option);
     if (!options[i]) return KD_OUT_OF_MEMORY;
   }
@@ -348,10 +349,10 @@ keel_status keel_device_find(keel_context *context, const char *name,
   if (!*out_device && !there.size) keel_text_add(&there, "none");
   if (!*out_device) add_refusal(context, name, &there);
   if (!*out_device && context->visible)
-    keel_text_add(&there, "; shown are \"%s\" alone (KEEL_VISIBLE_DEVICES)",
+    keel_text_add(&there, "; only \"%s\" is shown (KEEL_VISIBLE_DEVICES)",
                   context->visible);
   if (!*out_device)
-    status = keel_fail(KD_NOT_FOUND, "there is no device \"%s\"; there is %s",
+    status = keel_fail(KD_NOT_FOUND, "there is no device \"%s\"; there are %s",
                        name, keel_text_get(&there));
   keel_text_free(&there);
   return status;
@@ -407,7 +408,7 @@ keel_status keel_device_memory(keel_device *device,
   if (status != KD_OK) {
     if (!keel_said())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
-    return keel_while(status, "while the memory of %s was asked for",
+    return keel_while(status, "while asking %s for its memory usage",
                       device->name);
   }
   *out_facts = (keel_memory_facts){

@@ -362,7 +362,7 @@ static void a_region_may_have_none(void **state) {
   assert_int_equal(wrote.bare, 1);
   found ran = in_a_process(run_it, KD_OK);
   expect(ran, 1, 1, 1);
-  expect_said(&ran, "none of this part");
+  expect_said(&ran, "none for this part");
 }
 
 /* A form that can't be loaded for now is no failure either. */
@@ -461,7 +461,7 @@ static void a_part_that_is_not_there_is_compiled(void **state) {
   free(all.data);
   found ran = in_a_process(run_it, KD_OK);
   expect(ran, 1, 1, 1);
-  expect_said(&ran, "none of this part");
+  expect_said(&ran, "none for this part");
 }
 
 /* Whatever byte of the forms changes, one of them is compiled. */
@@ -524,9 +524,9 @@ static void damaged_records_are_refused(void **state) {
     size_t field;
     const char *says;
   } fields[] = {
-      {offsetof(image_form, at), "a compiled form leaves the file"},
-      {offsetof(image_form, size), "a compiled form leaves the file"},
-      {offsetof(image_form, maker), "a name is not there"},
+      {offsetof(image_form, at), "a compiled form reaches beyond the file"},
+      {offsetof(image_form, size), "a compiled form reaches beyond the file"},
+      {offsetof(image_form, maker), "a name is missing"},
   };
   (void)state;
   in_a_process(write_it, KD_OK);
@@ -547,7 +547,7 @@ static void damaged_records_are_refused(void **state) {
   forms[1] = kept[0];
   write_image(&all);
   assert_int_equal(try(), KD_DATA_LOSS);
-  expect_message("its compiled forms are in no order");
+  expect_message("its compiled forms are not in order");
   forms[1] = kept[1]; /* twice the same */
   write_image(&all);
   assert_int_equal(try(), KD_DATA_LOSS);

@@ -31,19 +31,19 @@ model=$case/model.onnx
 
 expect 0 "usage: keel COMMAND" "$keel" --help
 expect 2 "usage: keel COMMAND" "$keel"
-expect 2 "no command \"fly\"" "$keel" fly
+expect 2 "unknown command \"fly\"" "$keel" fly
 cd "$scratch" || exit 1 # what a word might be taken for a file's name of
 for command in plugins devices ops passes compile run onnx-test; do
   expect 0 "usage: keel $command" "$keel" $command --help
   expect 0 "usage: keel $command" "$keel" $command word -h --nonsense
   expect 0 "usage: keel $command" "$keel" help $command
-  expect 2 "no option \"--nonsense\"" "$keel" $command --nonsense
+  expect 2 "unknown option \"--nonsense\"" "$keel" $command --nonsense
   expect 2 "--help" "$keel" $command --nonsense=3 word
   expect 2 "--plugin needs a value" "$keel" $command --plugin
   expect 2 "is an option" "$keel" $command --option --only
 done
 expect 2 "the command comes first" "$keel" --json plugins
-expect 2 "no command \"fly\"" "$keel" help fly
+expect 2 "unknown command \"fly\"" "$keel" help fly
 for option in device place skip-pass input shape dim seed expect rtol atol output \
   repeat timeout trace threads; do
   expect 2 "--$option needs a value" "$keel" run "$model" --$option
@@ -64,8 +64,8 @@ for wrong in repeat=often repeat=0 repeat=2.5 repeat= seed=x seed=-1 seed=1e3 \
 done
 expect 2 "must be a number, 0 or more" "$keel" onnx-test "$case" --rtol=x
 expect 2 "whole number from 0 to 1025" "$keel" compile "$model" --threads=x -o m.keel
-expect 2 "is not like INPUT=2x3" "$keel" run "$model" --shape nothing=2x3
-expect 2 "is not like INPUT=2x3" "$keel" run "$model" --shape 0=2xq
+expect 2 "does not have the form INPUT=2x3" "$keel" run "$model" --shape nothing=2x3
+expect 2 "does not have the form INPUT=2x3" "$keel" run "$model" --shape 0=2xq
 [ -z "$(ls | grep -v '^out$')" ] || { echo "FAILED: a word became a file"; failed=1; }
 for threads in 0 1 3; do
   expect 0 "\"threads\": $((threads > 1 ? threads : 1))," "$keel" run "$model" \
@@ -95,7 +95,7 @@ expect 0 "options    it does not say" "$keel" plugins --options --plugin "$minim
 expect 0 "\"name\": \"products\", \"type\": \"text\", \"choices\": \"tiles|openblas\", \"default\": \"tiles\"" \
   "$keel" plugins --options --json
 expect 0 "\"options\": null" "$keel" plugins --options --json --plugin "$minimal"
-expect 2 "no option \"--options\"" "$keel" devices --options
+expect 2 "unknown option \"--options\"" "$keel" devices --options
 expect 0 "MatMul" "$keel" ops --device minimal --plugin "$minimal"
 expect 1 "there is no device \"tpu\"" "$keel" ops --device tpu
 
@@ -112,7 +112,7 @@ expect 0 "[cse]" "$keel" passes
 expect 0 "\"pass\": \"cse\"" "$keel" passes --json
 expect 0 "output" "$keel" run "$model" --skip-pass cse --skip-pass fuse
 expect 1 "no pass \"sse\"" "$keel" run "$model" --skip-pass sse
-expect 2 "which model?" "$keel" run
+expect 2 "give a model file" "$keel" run
 expect 0 "1 ops" "$keel" compile "$model" -o "$scratch/m.keel"
 expect 0 "as expected" "$keel" run "$scratch/m.keel" \
   --input $set_0/input_0.pb --expect $set_0/output_0.pb
@@ -129,7 +129,7 @@ expect 0 "// after fuse" "$keel" compile "$model" --dump-after fuse
 expect 0 "keel.constant" "$keel" compile "$model" --dump-after all
 expect 1 "there is no pass \"fuze\"" "$keel" compile "$model" --dump-after fuze
 expect 2 "no output: give -o FILE" "$keel" compile "$model"
-expect 2 "which model?" "$keel" compile
+expect 2 "give a model file" "$keel" compile
 expect 0 "best" "$keel" run "$model" --repeat 9 --trace "$scratch/trace.json"
 expect 0 "9 runs" python3 "$(dirname "$0")/check_trace.py" "$scratch/trace.json"
 expect 1 "can't be written" "$keel" run "$model" --trace /nowhere/trace.json
@@ -141,7 +141,7 @@ expect 1 "there is no device \"tpu\"" "$keel" compile "$model" \
 head -c 999 "$scratch/m.keel" >"$scratch/cut.keel"
 expect 1 "is damaged: it has 999 bytes" "$keel" run "$scratch/cut.keel"
 expect 2 "needs a value" "$keel" run "$model" --input
-expect 1 "no valid ModelProto" "$keel" run $set_0/input_0.pb
+expect 1 "not a valid ModelProto" "$keel" run $set_0/input_0.pb
 expect 1 "do not fit W" "$keel" run "$model" --input $set_0/output_0.pb
 expect 0 "output" "$keel" run "$model" --input $set_0/input_0.pb \
   --output "$scratch/outputs"
@@ -265,7 +265,7 @@ expect 0 "1 compiled region left out: text holds none" "$keel" compile "$ahead" 
 calls 1 compile "$keel" run "$scratch/ahead.mlir" --plugin "$npu"
 calls 0 compile "$keel" compile "$model" --device graph_npu --plugin "$npu" --text \
   -o "$scratch/ahead.mlir"
-expect 0 "1 region not in it: the plugin gives no compiled form, and each run compiles" \
+expect 0 "1 region not in it: the plugin provides no compiled form, and each run compiles" \
   "$keel" compile $data/pytorch-operator/test_operator_basic/model.onnx --device cpu -o "$ahead"
 # names of open dimensions: of ONNX, and of random inputs
 expect 0 ops "$keel" compile --text -o "$scratch/names.mlir" \

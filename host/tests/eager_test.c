@@ -94,7 +94,7 @@ static void mistakes_are_named(void **state) {
   expect_message("inputs is missing");
   assert_int_equal(keel_call(context, "Split", &axis, 1, &x, 1, &y, 0),
                    KD_INVALID_ARGUMENT);
-  expect_message("no output");
+  expect_message("is called without outputs");
   assert_int_equal(keel_call(context, "Identity", NULL, 0, &x, 1, &y, 0),
                    KD_INVALID_ARGUMENT);
   assert_null(y);

@@ -445,14 +445,14 @@ static const struct {
          "dense_resource<a> : tensor<1xf32>") "{-# dialect_resources: { "
                                               "builtin: { a: "
                                               "\"0x4000000000G00000\" } } #-}",
-     KD_DATA_LOSS, "no hex data"},
+     KD_DATA_LOSS, "not hex data"},
     {CONSTANT("dense<[1.0, 2.0]> : tensor<3xf32>"), KD_DATA_LOSS,
      "a list has 2 items"},
     {CONSTANT("dense<[[1.0], [2.0, 3.0]]> : tensor<2x1xf32>"), KD_DATA_LOSS,
      "more elements than"},
     {CONSTANT("dense<300> : tensor<2xui8>"), KD_DATA_LOSS, "type's range"},
     {CONSTANT("dense<-1> : tensor<2xui64>"), KD_DATA_LOSS, "type's range"},
-    {CONSTANT("dense<1.5> : tensor<2xi64>"), KD_DATA_LOSS, "no integer"},
+    {CONSTANT("dense<1.5> : tensor<2xi64>"), KD_DATA_LOSS, "not an integer"},
     {CONSTANT("dense<1> : tensor<2xf32>"), KD_DATA_LOSS, "has no point"},
     {CONSTANT("dense<\"0x00\"> : tensor<2xf32>"), KD_DATA_LOSS, "hex digits"},
     {CONSTANT("dense<0.0> : tensor<99999x99999xf32>"), KD_DATA_LOSS,
@@ -463,7 +463,7 @@ static const struct {
     {CONSTANT("dense<0.0> : tensor<99999999999999999999xf32>"), KD_DATA_LOSS,
      "dimension is too large"},
     {CONSTANT("dense<0.0> : tensor<2xf31>"), KD_DATA_LOSS,
-     "\"f31\" is no element type"},
+     "\"f31\" is not an element type"},
     {CONSTANT("3 : i64"), KD_DATA_LOSS, "dense data"},
 };
 
@@ -536,32 +536,32 @@ static void images_are_refused(void **state) {
   memcpy(copy, data, size);
   copy[head->head_size + 3] ^= 1;
   assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);
-  expect_message("its sum is wrong");
+  expect_message("its checksum is wrong");
   memcpy(copy, data, size);
   head->parts[IMAGE_NODES].count += 1000000;
   assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);
-  expect_message("a stream leaves the file");
+  expect_message("a stream reaches beyond the file");
   /* an op that is not there, a constant, a value, a name: each with a right sum */
   static const struct {
     image_stream stream;
     size_t field;
     const char *says;
   } fields[] = {
-      {IMAGE_NODES, offsetof(image_node, op), "an op is not there"},
-      {IMAGE_NODES, offsetof(image_node, name), "a name is not there"},
+      {IMAGE_NODES, offsetof(image_node, op), "an op is missing"},
+      {IMAGE_NODES, offsetof(image_node, name), "a name is missing"},
       {IMAGE_NODES, offsetof(image_node, attr_count), "more attributes"},
       {IMAGE_NODES, offsetof(image_node, input_count), "no values"},
-      {IMAGE_VALUES, offsetof(image_value, constant), "constant is not there"},
+      {IMAGE_VALUES, offsetof(image_value, constant), "constant is missing"},
       {IMAGE_FUNCTIONS, offsetof(image_function, node_count), "more nodes"},
       {IMAGE_FUNCTIONS, offsetof(image_function, value_count), "more values"},
       {IMAGE_FUNCTIONS, offsetof(image_function, input_count), "more ports"},
       {IMAGE_PORTS, offsetof(image_port, rank), "no dimensions"},
       {IMAGE_TYPES, offsetof(image_type, rank), "no dimensions"},
       {IMAGE_TYPES, offsetof(image_type, dtype), "77"},
-      {IMAGE_TENSORS, offsetof(image_tensor, kind), "of no kind"},
-      {IMAGE_TENSORS, offsetof(image_tensor, type), "leaves the file"},
-      {IMAGE_TENSORS, offsetof(image_tensor, at), "leaves the file"},
-      {IMAGE_ATTRS, offsetof(image_attr, kind), "of no kind"},
+      {IMAGE_TENSORS, offsetof(image_tensor, kind), "of an unknown kind"},
+      {IMAGE_TENSORS, offsetof(image_tensor, type), "reaches beyond the file"},
+      {IMAGE_TENSORS, offsetof(image_tensor, at), "reaches beyond the file"},
+      {IMAGE_ATTRS, offsetof(image_attr, kind), "of an unknown kind"},
       {IMAGE_WORDS, 0, "an input has no value"},
   };
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {

@@ -453,7 +453,7 @@ static void too_little_memory_fails_one_run(void **state) {
     assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1),
                      none_left ? KD_OUT_OF_MEMORY : KD_OK);
     if (none_left) assert_null(out);
-    if (none_left) expect_message("pass the limit of 1100000 bytes");
+    if (none_left) expect_message("exceed the limit of 1100000 bytes");
     keel_tensor_release(out);
     keel_tensor_release(held);
     out = held = NULL;

@@ -208,7 +208,7 @@ static void garbage_from_a_plugin_is_reported(void **state) {
 
   allocate(&o, 13, &address);
   assert_int_equal(keel_layers_errors(), before + 1);
-  assert_non_null(strstr(last_line, "returned 77, which is no status"));
+  assert_non_null(strstr(last_line, "returned 77, which is not a status"));
 
   allocate(&o, 7, &address);
   assert_int_equal(keel_layers_errors(), before + 2);
@@ -360,8 +360,8 @@ static void a_fault_that_can_not_strike_is_an_error(void **state) {
   expect_wrong("fault:memory.allocate=", "no number from 1");
   expect_wrong("fault:memory.allocate=3x", "no number from 1");
   expect_wrong("fault:memory.allocate=1:SORRY", "a status");
-  expect_wrong("fault:memory.allocate", "is not like");
-  expect_wrong("fault:", "is not like");
+  expect_wrong("fault:memory.allocate", "does not have the form");
+  expect_wrong("fault:", "does not have the form");
   /* without a status of its own, it can't fail */
   expect_wrong("fault:memory.release=1", "\"memory.release\"");
   expect_wrong("fault:flux=1:BUSY", "memory.allocate, ");

@@ -659,7 +659,7 @@ static void a_device_that_is_missed_says_what_was_refused(void **state) {
   for (int i = 0; i < 2; i++) { /* by the file's name, and by any */
     const char *name = i ? "flux:0" : "plain";
     assert_int_equal(keel_device_find(context, name, &device), KD_NOT_FOUND);
-    expect_message("there is cpu:0; a plugin was refused: ");
+    expect_message("there are cpu:0; a plugin was refused: ");
     expect_message("flux.so: anybody may write the file");
   }
   keel_close(context);
@@ -710,10 +710,11 @@ static void broken_manifests_are_refused(void **state) {
   } cases[] = {
       {"{\"library\": ", "not JSON"},
       {"[]", "not a JSON object"},
-      {"{}", "says no \"library\""},
+      {"{}", "has no \"library\""},
       {"{\"library\": 7}", "not a string"},
       {"{\"library\": \"nowhere.so\"}", "which is not there"},
-      {"{\"library\": \"x\", \"abi\": \"new\"}", "not like \"0.9\""},
+      {"{\"library\": \"x\", \"abi\": \"new\"}",
+       "does not have the form \"0.9\""},
       {"{\"library\": \"x\", \"options\": []}", "not an object"},
   };
   (void)state;

@@ -187,8 +187,8 @@ static void what_is_no_such_resource_is_refused(void **state) {
   expect_refused("TableFind", variable, x, NULL, "takes a table");
   expect_refused("VariableAssign", variable, NULL, NULL, "value is missing");
   expect_refused("VariableAssign", variable, variable, NULL,
-                 "value is no tensor");
-  expect_refused("Variable", counter, NULL, NULL, "initial is no tensor");
+                 "value is not a tensor");
+  expect_refused("Variable", counter, NULL, NULL, "initial is not a tensor");
   expect_refused("VariableRead", NULL, NULL, NULL, "the variable is missing");
   expect_refused("VariableRead", variable, x, NULL, "takes 1 inputs, not 2");
   expect_refused("CounterAdd", counter, x, NULL, "one integer");
@@ -701,7 +701,7 @@ static void a_resource_is_no_constant(void **state) {
   keel_value value = keel_builder_constant(builder, variable);
   keel_builder_output(builder, "x", value);
   assert_int_equal(keel_builder_finish(builder, &program), KD_INVALID_ARGUMENT);
-  expect_message("hand it to the program as an input");
+  expect_message("pass it to the program as an input");
   keel_builder_destroy(builder);
   keel_tensor_release(variable);
 }

@@ -60,10 +60,10 @@ static void relu(void) {
 static void one_trace_at_a_time(void **state) {
   (void)state;
   assert_int_equal(keel_trace_stop(context, path), KD_FAILED_PRECONDITION);
-  expect_message("no trace runs");
+  expect_message("no trace is running");
   assert_int_equal(keel_trace_start(context), KD_OK);
   assert_int_equal(keel_trace_start(context), KD_FAILED_PRECONDITION);
-  expect_message("a trace runs already");
+  expect_message("a trace is already running");
   assert_int_equal(keel_trace_stop(context, "/nowhere/trace"), KD_UNAVAILABLE);
   expect_message("/nowhere/trace: can't be written");
   assert_int_equal(keel_trace_stop(context, NULL), KD_FAILED_PRECONDITION);

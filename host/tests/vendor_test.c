@@ -618,7 +618,7 @@ static void what_is_no_definition_refuses_the_plugin(void **state) {
       "2 inputs of struct_size 0",
       "1 outputs of struct_size 0",
       "2 attributes of struct_size 0",
-      "value_inputs 0x4 names an input that it has not",
+      "value_inputs 0x4 names an input that it does not have",
       "no shape function, and no input",
       "2 inputs of struct_size 4",
       "an input's name is NULL",
@@ -629,9 +629,9 @@ static void what_is_no_definition_refuses_the_plugin(void **state) {
       "two arguments are named X",
       "1 outputs of struct_size",
       "an attribute's name is NULL",
-      "attribute mode is of kind 0",
-      "attribute mode is of kind 5",
-      "attribute mode is of kind 99",
+      "attribute mode has kind 0",
+      "attribute mode has kind 5",
+      "attribute mode has kind 99",
       "attribute mode can't have a default",
       "attribute mode can't have a default",
       "attribute axes can't have a default",
@@ -752,13 +752,15 @@ static void equal_definitions_are_one_op(void **state) {
 static void shape_functions_are_not_believed(void **state) {
   static const char *const says[] = {
       "plugin brings's shape function does not say what Y is",
-      "plugin brings's shape function makes Y i64, against its own definition",
+      "plugin brings's shape function gives Y the type i64, which its "
+      "definition does not allow",
       "plugin brings's shape function gives Y rank 17",
       "plugin brings's shape function gives Y -1 elements in dimension 0",
       "Y: ",
       "no reason is given",
       "no reason is given",
-      "plugin brings's shape function makes Y ?, against its own definition"};
+      "plugin brings's shape function gives Y the type ?, which its definition "
+      "does not allow"};
   (void)state;
   for (int i = 0; i < 8; i++) {
     begin();

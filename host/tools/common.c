@@ -114,7 +114,7 @@ static bool take_threads(common *common, const char *value) {
 static bool add(const common *common, const char *name, const char **list,
                 uint32_t *count, const char *value) {
   if (*count == 32) {
-    usage_error(common->command, "more than 32 of %s", name);
+    usage_error(common->command, "%s can be given at most 32 times", name);
     return false;
   }
   list[(*count)++] = value;

@@ -46,7 +46,7 @@ static bool take_rule(arguments *all, const char *name, const char *value) {
     return true;
   }
   if (*count == WORDS) {
-    usage_error("compile", "more than %d of %s", WORDS, name);
+    usage_error("compile", "%s can be given at most %d times", name, WORDS);
     return false;
   }
   (place ? all->places : all->skips)[(*count)++] = value;
@@ -86,14 +86,14 @@ static int parse(arguments *all, int argc, char **argv) {
     if (!strcmp(argv[i], "--text"))
       all->text = true;
     else if (argv[i][0] == '-' && argv[i][1])
-      return usage_error("compile", "there is no option \"%s\"", argv[i]);
+      return usage_error("compile", "unknown option \"%s\"", argv[i]);
     else if (all->model)
       return usage_error("compile", "one model at a time, not also \"%s\"",
                          argv[i]);
     else
       all->model = argv[i];
   }
-  if (!all->model) return usage_error("compile", "which model?");
+  if (!all->model) return usage_error("compile", "give a model file");
   if (!all->output && !all->dump)
     return usage_error("compile", "no output: give -o FILE");
   return -1;
@@ -131,7 +131,7 @@ static void print_regions(const keel_program *program, bool text) {
            plural(held), (double)size / (1 << 10));
   if (bare)
     printf(
-        "%u region%s not in it: the plugin gives no compiled form, and each"
+        "%u region%s not in it: the plugin provides no compiled form, and each"
         " run compiles\n",
         (unsigned)bare, plural(bare));
 }

@@ -29,8 +29,8 @@ static void *watch(void *context) {
   if (!guard.over) {
     fprintf(
         stderr,
-        "keel: %s does not end, though its %g ms are over: what is under way"
-        " can't be interrupted; giving up\n",
+        "keel: %s has not ended after its %g ms: the work under way cannot be"
+        " interrupted; giving up\n",
         guard.what, guard.limit * 1e3);
     _exit(1);
   }

@@ -40,10 +40,10 @@ static listing parse(const char *command, const char *help, int argc,
     } else if (missing) {
       all.result = EXIT_USAGE;
     } else if (is_option(argv[i])) {
-      all.result = usage_error(command, "there is no option \"%s\"", argv[i]);
+      all.result = usage_error(command, "unknown option \"%s\"", argv[i]);
     } else {
       all.result =
-          usage_error(command, "it takes options alone, not \"%s\"", argv[i]);
+          usage_error(command, "it takes only options, not \"%s\"", argv[i]);
     }
   }
   return all;

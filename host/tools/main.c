@@ -21,7 +21,7 @@ static const struct {
 static void help(FILE *file) {
   fprintf(file,
           "usage: keel COMMAND [OPTION]...\n\n"
-          "Runs models on devices that plugins bring.\n\n");
+          "Runs models on devices that plugins provide.\n\n");
   for (size_t i = 0; i < COMMANDS; i++)
     fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].text);
   fprintf(
@@ -76,8 +76,7 @@ int main(int argc, char **argv) {
             " --help` lists the commands\n",
             argv[1]);
   else
-    fprintf(stderr,
-            "keel: there is no command \"%s\"; `keel --help` lists them\n",
+    fprintf(stderr, "keel: unknown command \"%s\"; `keel --help` lists them\n",
             argv[about ? 2 : 1]);
   return EXIT_USAGE;
 }

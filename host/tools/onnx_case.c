@@ -111,7 +111,7 @@ static outcome run_set(const onnx_case *all, const char *folder,
   if (result == PASS && all->through && !strcmp(all->through, "compiled") &&
       !are_of_shape(program, in, n)) {
     snprintf(why, size,
-             "its data is of other shapes than it declares, and is compiled"
+             "its data has other shapes than the model declares and is compiled"
              " for");
     result = SKIP;
   }

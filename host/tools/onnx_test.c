@@ -144,11 +144,11 @@ static int parse(tests *all, int argc, char **argv, int *folders) {
     else if (!strcmp(argv[i], "--quiet"))
       all->quiet = true;
     else if (argv[i][0] == '-')
-      return usage_error("onnx-test", "there is no option \"%s\"", argv[i]);
+      return usage_error("onnx-test", "unknown option \"%s\"", argv[i]);
     else
       argv[(*folders)++] = argv[i];
   }
-  return *folders ? -1 : usage_error("onnx-test", "which folder?");
+  return *folders ? -1 : usage_error("onnx-test", "give one or more folders");
 }
 
 /* Cases, each a skip or more; without one, nothing was tested. */

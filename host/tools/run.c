@@ -86,7 +86,7 @@ static bool add(arguments *all, const char *name, const char **list,
     return true;
   }
   if (*count == PORTS) {
-    usage_error("run", "more than %d of %s", PORTS, name);
+    usage_error("run", "%s can be given at most %d times", name, PORTS);
     return false;
   }
   list[(*count)++] = value;
@@ -169,14 +169,14 @@ static int parse(arguments *all, int argc, char **argv) {
     else if (!strcmp(argv[i], "--no-replay"))
       all->no_replay = true;
     else if (argv[i][0] == '-' && argv[i][1])
-      return usage_error("run", "there is no option \"%s\"", argv[i]);
+      return usage_error("run", "unknown option \"%s\"", argv[i]);
     else if (all->model)
       return usage_error("run", "one model at a time, not also \"%s\"",
                          argv[i]);
     else
       all->model = argv[i];
   }
-  return all->model ? -1 : usage_error("run", "which model?");
+  return all->model ? -1 : usage_error("run", "give a model file");
 }
 
 /* ---- inputs --------------------------------------------------------------- */
@@ -271,7 +271,8 @@ static bool check_shapes(const arguments *all, const session *run) {
     }
     if (good) continue;
     fprintf(stderr,
-            "keel run: --shape %s is not like INPUT=2x3; the model's inputs"
+            "keel run: --shape %s does not have the form INPUT=2x3; the "
+            "model's inputs"
             " are%s\n",
             all->shapes[i], *names ? names : " none");
     return false;

@@ -136,10 +136,10 @@ static keel_status hex_data(const cursor *c, const char *digits, size_t count,
     return keel_mlir_fail(c, "bools are a list of true and false");
   bool splat = count == 2 * each && type->elements > 1;
   if (!splat && count != 2 * type->bytes)
-    return keel_mlir_fail(c, "%zu hex digits are no data of %llu bytes", count,
+    return keel_mlir_fail(c, "%zu hex digits are not %llu bytes of data", count,
                           (unsigned long long)type->bytes);
   if (!from_hex(digits, count / 2, data))
-    return keel_mlir_fail(c, "this is no hex digit's place");
+    return keel_mlir_fail(c, "a hex digit cannot be here");
   if (splat) repeat(data, each, type->bytes);
   return KD_OK;
 }
@@ -166,7 +166,7 @@ static keel_status resource_data(cursor *c, span name, const keel_type *type,
                           (unsigned long long)(2 * type->bytes));
   return from_hex(found->digits + 8, type->bytes, data)
              ? KD_OK
-             : keel_mlir_fail(c, "resource \"%.*s\" is no hex data",
+             : keel_mlir_fail(c, "resource \"%.*s\" is not hex data",
                               (int)(name.size < 80 ? name.size : 80), name.at);
 }
 
@@ -200,7 +200,7 @@ static keel_status store(cursor *c, kd_dtype dtype, void *out) {
   KEEL_TRY(number_text(c, text, sizeof text));
   bool integer = KD_TYPES(dtype) & KD_TYPES_INT;
   if (integer && is_float(text))
-    return keel_mlir_fail(c, "%s is no integer", text);
+    return keel_mlir_fail(c, "%s is not an integer", text);
   if (integer || is_hex(text)) {
     KEEL_TRY(to_int(c, text, &number));
     if (integer) return store_int(c, dtype, number, *text == '-', out);
@@ -267,9 +267,7 @@ static keel_status dense_data(cursor *c, const keel_type *type, void *data) {
     return hex_data(c, digits + 2, count - 2, type, data);
   }
   if (c->at < c->end && *c->at == '>')
-    return type->elements
-               ? keel_mlir_fail(c, "there is no data, and the type has some")
-               : KD_OK;
+    return type->elements ? keel_mlir_fail(c, "the data is missing") : KD_OK;
   if (c->at < c->end && *c->at == '[')
     return list_data(c, type, 0, &done, data);
   if (!type->elements) {

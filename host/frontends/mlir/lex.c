@@ -184,7 +184,7 @@ static keel_status element_type(cursor *c, mlir_type *type) {
       (size == 11 && !memcmp(begin, "!keel.value", 11)))
     return KD_OK;
   c->at = begin;
-  return keel_mlir_fail(c, "\"%.*s\" is no element type that Keel has",
+  return keel_mlir_fail(c, "\"%.*s\" is not an element type of Keel",
                         (int)(size < 40 ? size : 40), begin);
 }
 

@@ -370,11 +370,11 @@ static keel_status schema_of(reader *all, const char *name,
   const char *dot = strrchr(name, '.');
   char domain[128];
   if (!dot || dot == name || !dot[1] || (size_t)(dot - name) >= sizeof domain)
-    return keel_mlir_fail(&all->c,
-                          "\"%s\" is no operation of Keel: they are"
-                          " \"onnx.NAME\", \"keel.NAME\" or those of"
-                          " another domain",
-                          name);
+    return keel_mlir_fail(
+        &all->c,
+        "\"%s\" is not an operation of Keel: they are \"onnx.NAME\","
+        " \"keel.NAME\" or those of another domain",
+        name);
   snprintf(domain, sizeof domain, "%.*s", (int)(dot - name), name);
   const char *at = strcmp(domain, "onnx") != 0 ? domain : "";
   *out_schema = keel_op_find(all->c.context, at, dot + 1);
@@ -614,7 +614,7 @@ static keel_status check_version(reader *all, const mlir_attr *facts) {
     return KD_OK;
   all->c.at = version->where;
   if (version->kind != ATTR_INT || version->i < KEEL_MLIR_VERSION)
-    return keel_mlir_fail(&all->c, "this is no version of the text");
+    return keel_mlir_fail(&all->c, "this is not a version of the text");
   return keel_fail(KD_INCOMPATIBLE,
                    "%s: is in version %lld of Keel's text, and this Keel (%s)"
                    " knows version %d: update Keel, or compile the model with"

@@ -108,21 +108,21 @@ keel_status keel_onnx_unpack(const char *path,
   ProtobufCAllocator allocator = {take, give, &budget};
   if (!data) data = &nothing;
   if (!walk((wire){data, data + size}, kind, 0))
-    return keel_fail(KD_DATA_LOSS,
-                     "%s: no valid %s: truncated, damaged or nested deeper than"
-                     " %d",
-                     path, kind->short_name, DEPTH_MOST);
+    return keel_fail(
+        KD_DATA_LOSS,
+        "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
+        kind->short_name, DEPTH_MOST);
   *out_message = protobuf_c_message_unpack(kind, &allocator, size, data);
   if (*out_message) return KD_OK;
   if (!budget.refused)
-    return keel_fail(KD_DATA_LOSS, "%s: no valid %s", path, kind->short_name);
-  return budget.is_spent
-             ? keel_fail(
-                   KD_DATA_LOSS,
-                   "%s: no sensible %s: what is in it would take more than"
-                   " %d times its size in memory",
-                   path, kind->short_name, MEMORY_MOST)
-             : keel_no_memory(budget.refused);
+    return keel_fail(KD_DATA_LOSS, "%s: not a valid %s", path,
+                     kind->short_name);
+  return budget.is_spent ? keel_fail(KD_DATA_LOSS,
+                                     "%s: not a plausible %s: its contents "
+                                     "would take more than %d"
+                                     " times its size in memory",
+                                     path, kind->short_name, MEMORY_MOST)
+                         : keel_no_memory(budget.refused);
 }
 
 void keel_onnx_free(ProtobufCMessage *message) {

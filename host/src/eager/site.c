@@ -66,7 +66,7 @@ static keel_status infer(const keel_site *site, keel_tensor *const *inputs,
   for (uint32_t i = 0; i < n && status == KD_OK; i++)
     if (inputs[i] && inputs[i]->kind != KEEL_DATA)
       status = keel_infer_fail(&all, KD_INVALID_ARGUMENT,
-                               "input %u is no tensor", (unsigned)i);
+                               "input %u is not a tensor", (unsigned)i);
   if (status == KD_OK) status = keel_infer_types(&all);
   for (uint32_t i = 0; i < n; i++)
     keel_tensor_release(values[i]);
@@ -354,7 +354,7 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
   for (uint32_t i = 0; i < m; i++)
     outputs[i] = NULL;
   if (!m)
-    return keel_fail(KD_INVALID_ARGUMENT, "%s is asked for no output",
+    return keel_fail(KD_INVALID_ARGUMENT, "%s is called without outputs",
                      site->op->schema->name);
   if (site->op->schema->host)
     return run_runtime(site, site->pinned ? site->pinned : scope, inputs, n,

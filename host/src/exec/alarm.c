@@ -130,7 +130,7 @@ keel_status keel_timer_set(keel_timer *timer, keel_alarm *alarm) {
   pthread_mutex_unlock(&timer->alarms.lock);
   return running ? KD_OK
                  : keel_fail(KD_OUT_OF_MEMORY,
-                             "no thread can be had for a run's timeout");
+                             "cannot start a thread for a run's timeout");
 }
 
 bool keel_timer_unset(keel_timer *timer, keel_alarm *alarm) {

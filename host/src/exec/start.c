@@ -184,7 +184,7 @@ static keel_status read_params(const keel_run_params *given,
     memcpy(all, given,
            given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
   if (all->flags & ~KEEL_RUN_PARTIAL)
-    return keel_fail(KD_INVALID_ARGUMENT, "there are no flags 0x%x for a run",
+    return keel_fail(KD_INVALID_ARGUMENT, "a run has no flags 0x%x",
                      (unsigned)all->flags);
   *watch = keel_watch_of(all->stop, all->timeout);
   return KD_OK;

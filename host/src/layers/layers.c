@@ -91,7 +91,7 @@ static keel_status read_fault(const char *text, size_t size,
   size_t length = equals ? (size_t)(equals - text) : size;
   if (!equals || length >= sizeof out->slot)
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "KEEL_LAYERS: \"fault:%.*s\" is not like"
+                     "KEEL_LAYERS: \"fault:%.*s\" does not have the form"
                      " fault:memory.allocate=3:OUT_OF_MEMORY",
                      (int)size, text);
   memcpy(out->slot, text, length);
@@ -312,7 +312,7 @@ void keel_layer_look(const layer *l, const char *slot, uint64_t began,
                      kd_status status) {
   keel_layers_left(&l->plugin->context->log, slot, began, status);
   if (settings.validation && (status < 0 || status > KD_BUSY))
-    keel_layer_report(l, "%s returned %d, which is no status", slot, status);
+    keel_layer_report(l, "%s returned %d, which is not a status", slot, status);
 }
 
 /* Devices are few; the first plugin that opened one has it. */

@@ -57,9 +57,10 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
   keel_status status = keel_path_check(given);
   return status == KD_OK
              ? KD_OK
-             : refuse(plugin, status,
-                      "chmod o-w what is named, or copy the plugin to a folder"
-                      " of yours");
+             : refuse(
+                   plugin, status,
+                   "chmod o-w what is named, or copy the plugin to a folder of"
+                   " your own");
 }
 
 static keel_status open_library(keel_plugin *plugin) {
@@ -72,7 +73,7 @@ static keel_status open_library(keel_plugin *plugin) {
   return status == KD_OK || status == KD_OUT_OF_MEMORY
              ? status
              : refuse(plugin, status,
-                      "install what is missing, or look at it with ldd -r");
+                      "install what is missing; `ldd -r` shows it");
 }
 
 /* ---- the tables ----------------------------------------------------------- */
@@ -85,10 +86,10 @@ static keel_status copy_table(const keel_plugin *plugin, const char *what,
   uint32_t given = 0;
   memcpy(&given, table, sizeof given);
   if (given < least)
-    return keel_fail(KD_INCOMPATIBLE,
-                     "%s: %s has struct_size %u, and its needed slots end at"
-                     " %zu",
-                     plugin->path, what, (unsigned)given, least);
+    return keel_fail(
+        KD_INCOMPATIBLE,
+        "%s: %s has struct_size %u, and its required slots end at %zu",
+        plugin->path, what, (unsigned)given, least);
   memcpy(target, table, given < size ? given : size);
   return KD_OK;
 }
@@ -265,7 +266,8 @@ static keel_status check_versions(const keel_plugin *plugin) {
       theirs < plugin->shared->host.abi_min)
     return keel_fail(
         KD_INCOMPATIBLE,
-        "%s: built for ABI %u.%u, and this host works with %u.%u and up of %u",
+        "%s: built for ABI %u.%u, and this host works with ABI %u.%u"
+        " and later minor versions of %u",
         plugin->path, KD_VERSION_MAJOR(theirs), KD_VERSION_MINOR(theirs),
         KD_VERSION_MAJOR(plugin->shared->host.abi_min),
         KD_VERSION_MINOR(plugin->shared->host.abi_min), KD_ABI_MAJOR);
@@ -331,8 +333,8 @@ static keel_status negotiate(keel_plugin *plugin) {
     keel_fail(KD_INCOMPATIBLE, "%s: exports no function " KD_ENTRY_SYMBOL,
               plugin->path);
     return refuse(plugin, KD_INCOMPATIBLE,
-                  "end the plugin with KD_ENTRY(...), or it is made for another"
-                  " major version or is no Keel plugin");
+                  "end the plugin's source with KD_ENTRY(...); otherwise it is"
+                  " for another major version, or is not a Keel plugin");
   }
   keel_hush();
   const kd_plugin *table = entry(&plugin->shared->host);
@@ -349,7 +351,7 @@ static keel_status negotiate(keel_plugin *plugin) {
     return refuse(
         plugin, status,
         KD_VERSION_MAJOR(plugin->abi_version) != KD_ABI_MAJOR
-            ? "take the plugin's build for this version of Keel"
+            ? "use the plugin's build for this version of Keel"
             : "ask the plugin's vendor; conformance finds such faults");
   plugin->name = keel_arena_copy(arena, plugin->table.name);
   plugin->vendor = keel_arena_copy(arena, plugin->table.vendor);
@@ -402,7 +404,7 @@ static keel_status leave_out(keel_plugin *plugin) {
   keel_log_line(&plugin->context->log, KD_LOG_WARNING, "%s; it is not used",
                 keel_message());
   plugin->reason = keel_arena_copy(&plugin->context->arena, keel_message());
-  plugin->hint = "take a newer Keel, or the plugin's build for this one";
+  plugin->hint = "use a newer Keel, or the plugin's build for this one";
   return plugin->reason ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
@@ -438,7 +440,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   device->info.struct_size = sizeof device->info;
   keel_status status = keel_library_info(plugin, index, &device->info);
   if (status != KD_OK)
-    return keel_while(status, "while the facts of %s were asked", device->name);
+    return keel_while(status, "while asking for the facts of %s", device->name);
   status = keel_flags_of_device(device);
   if (status == KD_OK) status = read_spaces(device);
   if (status == KD_UNIMPLEMENTED || status == KD_INCOMPATIBLE)
@@ -491,7 +493,7 @@ static keel_status open_plugin(keel_plugin *plugin) {
                   status == KD_INVALID_ARGUMENT &&
                           (plugin->option_count || context->option_count)
                       ? see_options
-                      : "look at the device's driver");
+                      : "check the device's driver");
   uint32_t count = plugin->shared->device_count;
   keel_device **devices = realloc(
       context->devices, (context->device_count + count + 1) * sizeof *devices);
@@ -501,7 +503,7 @@ static keel_status open_plugin(keel_plugin *plugin) {
     if (!keel_visible_device(context->visible, plugin->name, i)) continue;
     status = add_device(plugin, i);
     if (status != KD_OK)
-      return refuse(plugin, status, "look at the device's driver");
+      return refuse(plugin, status, "check the device's driver");
   }
   if (!count) {
     const char *said = plugin->shared->said;

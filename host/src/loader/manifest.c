@@ -43,7 +43,8 @@ static bool get_abi(const cJSON *root, const char *path, uint32_t *out_abi) {
       /* five digits can't overflow */
       sscanf(item->valuestring, "%5u.%5u%c", /* NOLINT(cert-err34-c) */
              &major, &minor, &rest) != 2) {
-    keel_fail(KD_INVALID_ARGUMENT, "%s: \"abi\" is not like \"0.9\"", path);
+    keel_fail(KD_INVALID_ARGUMENT, "%s: \"abi\" does not have the form \"0.9\"",
+              path);
     return false;
   }
   *out_abi = KD_VERSION(major, minor);
@@ -92,7 +93,7 @@ static bool read_fields(keel_arena *arena, const cJSON *root, const char *path,
       !get_options(arena, root, path, candidate))
     return false;
   if (!library) {
-    keel_fail(KD_INVALID_ARGUMENT, "%s: says no \"library\"", path);
+    keel_fail(KD_INVALID_ARGUMENT, "%s: has no \"library\"", path);
     return false;
   }
   keel_text full = {0};

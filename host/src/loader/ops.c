@@ -133,8 +133,8 @@ static keel_status read_attr(const reading *r, const kd_op_attr *from,
                from->name ? "\"" : "");
   if (from->kind == KD_ATTR_ABSENT || from->kind > KD_ATTR_STRINGS ||
       from->kind == KD_ATTR_GRAPH)
-    return bad(r, "attribute %s is of kind %u, which none can be", from->name,
-               (unsigned)from->kind);
+    return bad(r, "attribute %s has kind %u, which no attribute can have",
+               from->name, (unsigned)from->kind);
   KEEL_TRY(keel_flags_of_op(r->plugin, r->what, from->name, from->flags,
                             ATTR_FLAGS));
   bool has_default = (from->flags & KD_OP_ATTR_DEFAULT) != 0;
@@ -195,7 +195,7 @@ static keel_status check_head(const reading *r) {
                (unsigned)def->attr_count, INPUTS_MOST, OUTPUTS_MOST,
                ATTRS_MOST);
   if (def->input_count < 32 && def->value_inputs >> def->input_count)
-    return bad(r, "value_inputs 0x%x names an input that it has not",
+    return bad(r, "value_inputs 0x%x names an input that it does not have",
                (unsigned)def->value_inputs);
   if (!def->infer && !def->input_count)
     return bad(r, "it has no shape function, and no input to take a shape of");
@@ -262,8 +262,8 @@ static keel_status compare(const reading *r, const keel_schema *schema,
   *out_same = other && keel_schema_equal(other, schema);
   if (!other || *out_same) return KD_OK;
   return keel_fail(KD_ALREADY_EXISTS,
-                   "%s: op %s is defined otherwise by %s%s: only one of them"
-                   " can be",
+                   "%s: op %s is defined differently by %s%s: only one"
+                   " definition can be used",
                    plugin->path, r->what,
                    other->brought.plugin ? "plugin " : "Keel",
                    other->brought.plugin ? other->brought.plugin : "");

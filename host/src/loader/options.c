@@ -350,7 +350,7 @@ static void warn_variable(const keel_context *context, const char *variable) {
   if (find(plugin, name)) return;
   snprintf(from, sizeof from, "%.*s", (int)strcspn(variable, "="), variable);
   unknown(plugin, name, from);
-  keel_log_line(&context->log, KD_LOG_WARNING, "%s; it is passed over",
+  keel_log_line(&context->log, KD_LOG_WARNING, "%s; it is ignored",
                 keel_message());
 }
 
@@ -359,10 +359,11 @@ void keel_options_warn(const keel_context *context) {
     const char *option = context->options[i];
     size_t size = strcspn(option, ".");
     if (!named(context, option, size))
-      keel_log_line(&context->log, KD_LOG_WARNING,
-                    "option \"%.60s\" reaches nobody: there is no plugin"
-                    " \"%.*s\" (`keel plugins` lists them)",
-                    option, (int)(size < 60 ? size : 60), option);
+      keel_log_line(
+          &context->log, KD_LOG_WARNING,
+          "option \"%.60s\" has no effect: there is no plugin \"%.*s\""
+          " (`keel plugins` lists them)",
+          option, (int)(size < 60 ? size : 60), option);
   }
   for (char **at = environ; keel_trusts_environment() && at && *at; at++)
     warn_variable(context, *at);

@@ -20,11 +20,12 @@ static bool is_descriptor(uint32_t kind) {
 static keel_status need_descriptor(uint32_t kind) {
   return is_descriptor(kind)
              ? KD_OK
-             : keel_fail(KD_INVALID_ARGUMENT,
-                         "%u is no kind of descriptor; KD_EXTERNAL_OPAQUE_FD,"
-                         " _DMA_BUF and _SHARED_FD are, and host memory is for"
-                         " keel_tensor_wrap and keel_tensor_data",
-                         (unsigned)kind);
+             : keel_fail(
+                   KD_INVALID_ARGUMENT,
+                   "%u is not a kind of descriptor; KD_EXTERNAL_OPAQUE_FD,"
+                   " _DMA_BUF and _SHARED_FD are, and host memory is for"
+                   " keel_tensor_wrap and keel_tensor_data",
+                   (unsigned)kind);
 }
 
 static keel_status judged(keel_device *device, kd_status status,

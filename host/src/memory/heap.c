@@ -195,7 +195,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
     if (keel_lists.no_wait || !reserve(context, size))
       return keel_fail(
           KD_OUT_OF_MEMORY,
-          "%llu bytes on %s pass the limit of %llu bytes (%llu are taken)",
+          "%llu bytes on %s exceed the limit of %llu bytes (%llu are taken)",
           (unsigned long long)size, heap->device ? heap->device->name : "host",
           (unsigned long long)context->memory_limit,
           (unsigned long long)atomic_load(&context->allocated));

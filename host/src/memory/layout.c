@@ -71,7 +71,8 @@ static kd_status to_rows(keel_device *device, keel_tensor *source,
   if (status == KD_OK) return KD_OK;
   status = keel_lost_judge(device, status);
   if (!keel_said())
-    keel_fail(status, "%s: a tensor of layout %#x was not brought to rows (%s)",
+    keel_fail(status,
+              "%s: a tensor of layout %#x was not converted to row-major (%s)",
               device->name, (unsigned)source->layout, keel_status_name(status));
   return status;
 }
@@ -83,7 +84,7 @@ keel_status keel_copy_rows(keel_tensor *tensor, keel_tensor **out_tensor) {
   }
   keel_device *device = keel_tensor_place(tensor);
   if (!device || !device->plugin->layouts.to_rows)
-    return keel_fail(KD_INTERNAL, "%s: a tensor has layout %#x of nobody",
+    return keel_fail(KD_INTERNAL, "%s: a tensor has the unknown layout %#x",
                      device ? device->name : "the host",
                      (unsigned)tensor->layout);
   keel_tensor *target = NULL;
@@ -110,9 +111,10 @@ static kd_status copy_plainly(const kd_launch *launch, kd_stream *stream) {
                                      x->offset, y->buffer, y->offset, x->size)
                : KD_OK;
   if (stream || !x->data || !y->data)
-    return keel_fail(KD_UNIMPLEMENTED,
-                     "%s copies nothing within its memory (slot memory.copy)",
-                     plugin->name);
+    return keel_fail(
+        KD_UNIMPLEMENTED,
+        "%s cannot copy within its memory (slot memory.copy is NULL)",
+        plugin->name);
   if (x->size) memcpy(y->data, x->data, x->size);
   return KD_OK;
 }

@@ -49,8 +49,8 @@ kd_status keel_room_wait(keel_device *device, kd_stream *stream,
   }
   if (now > patience->until + LIMIT)
     return keel_fail(KD_BUSY,
-                     "%s takes no work (KD_BUSY), though all that its stream"
-                     " had is done",
+                     "%s accepts no work (KD_BUSY), although all work of its"
+                     " stream is done",
                      device->name);
   kd_status status = wait_for_all(device, stream);
   if (status == KD_OK) nap(6);

@@ -143,7 +143,7 @@ static keel_status set_cond(keel_control *c, keel_tensor *value) {
   keel_tensor *here = NULL;
   if (value->kind != KEEL_DATA)
     return keel_call_fail(&c->call, KD_INVALID_ARGUMENT,
-                          "the condition is no tensor");
+                          "the condition is not a tensor");
   KEEL_TRY(keel_transfer_begin(value, NULL, &here));
   move(&c->cond, &here);
   return KD_OK;
@@ -293,8 +293,8 @@ static keel_status stack(const keel_host_call *call, const collected *list,
   int64_t dims[KD_MAX_RANK + 1];
   keel_status status = KD_OK;
   if (!type)
-    status =
-        keel_call_fail(call, KD_INVALID_ARGUMENT, "a scan output is no tensor");
+    status = keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "a scan output is not a tensor");
   axis += axis < 0 && type ? type->rank + 1 : 0;
   if (status == KD_OK && (axis < 0 || axis > (int64_t)type->rank))
     status = keel_call_fail(call, KD_INVALID_ARGUMENT,

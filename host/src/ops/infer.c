@@ -130,7 +130,7 @@ keel_status keel_infer_counts(const keel_infer *infer) {
         (unsigned)infer->input_count);
   if (!infer->output_count)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "is asked for no output");
+                           "is called without outputs");
   if (!keel_schema_output(schema, infer->output_count - 1))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "has no output %u",
                            (unsigned)infer->output_count - 1);

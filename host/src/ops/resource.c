@@ -28,7 +28,7 @@ static keel_status tensor_in(const keel_host_call *call, uint32_t index,
   if (!value || value->kind != KEEL_DATA)
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "%s %s",
                           keel_schema_input(schema, index)->name,
-                          value ? "is no tensor" : "is missing");
+                          value ? "is not a tensor" : "is missing");
   *out_tensor = value;
   return KD_OK;
 }

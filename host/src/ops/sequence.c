@@ -11,7 +11,7 @@ static keel_status need_sequence(const keel_host_call *call) {
   if (call->input_count < 1 || !call->inputs[0] ||
       call->inputs[0]->kind != KEEL_SEQUENCE)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                          "the first input is no sequence");
+                          "the first input is not a sequence");
   return KD_OK;
 }
 
@@ -33,8 +33,8 @@ static keel_status position(const keel_host_call *call, uint32_t input,
 keel_status keel_run_sequence_construct(keel_host_call *call) {
   for (uint32_t i = 0; i < call->input_count; i++)
     if (!call->inputs[i] || call->inputs[i]->kind != KEEL_DATA)
-      return keel_call_fail(call, KD_INVALID_ARGUMENT, "input %u is no tensor",
-                            (unsigned)i);
+      return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "input %u is not a tensor", (unsigned)i);
   return keel_sequence_create(call->context, call->inputs, call->input_count,
                               &call->outputs[0]);
 }
@@ -44,7 +44,7 @@ keel_status keel_run_sequence_insert(keel_host_call *call) {
   if (call->input_count < 2 || !call->inputs[1] ||
       call->inputs[1]->kind != KEEL_DATA)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                          "the second input is no tensor");
+                          "the second input is not a tensor");
   const keel_tensor *sequence = call->inputs[0];
   uint32_t at = 0, count = sequence->item_count;
   KEEL_TRY(position(call, 2, count, false, &at));
@@ -138,7 +138,7 @@ static keel_status part_sizes(const keel_host_call *call, int64_t total,
   keel_tensor *here = NULL;
   if (call->input_count > 1 && call->inputs[1]) {
     if (call->inputs[1]->kind != KEEL_DATA)
-      return keel_call_fail(call, KD_INVALID_ARGUMENT, "split is no tensor");
+      return keel_call_fail(call, KD_INVALID_ARGUMENT, "split is not a tensor");
     KEEL_TRY(keel_tensor_to_host(call->inputs[1], &here));
   }
   const keel_type *type = here ? here->type : NULL;
@@ -233,7 +233,8 @@ static keel_status split(keel_host_call *call, keel_tensor *tensor,
 keel_status keel_run_split_to_sequence(keel_host_call *call) {
   if (call->input_count < 1 || !call->inputs[0] ||
       call->inputs[0]->kind != KEEL_DATA)
-    return keel_call_fail(call, KD_INVALID_ARGUMENT, "the input is no tensor");
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "the input is not a tensor");
   const keel_type *type = call->inputs[0]->type;
   int64_t axis = keel_attr_int(call->op, "axis", 0);
   axis += axis < 0 ? type->rank : 0;

@@ -13,13 +13,14 @@ keel_status keel_shape_transpose(keel_infer *infer) {
   keel_dims dims = {.rank = in->rank};
   bool used[KD_MAX_RANK] = {false};
   if (count >= 0 && count != in->rank)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "perm has %lld entries",
-                           (long long)count);
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "perm has %lld entries, and the input %u dimensions",
+                           (long long)count, (unsigned)in->rank);
   for (uint32_t i = 0; i < in->rank; i++) {
     int64_t from = count >= 0 ? perm[i] : (int64_t)in->rank - 1 - i;
     if (from < 0 || from >= (int64_t)in->rank || used[from])
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "perm is no permutation");
+                             "perm is not a permutation");
     used[from] = true;
     dims.dims[i] = in->dims[from];
   }
@@ -45,8 +46,10 @@ keel_status keel_shape_reshape(keel_infer *infer) {
     if (dims.dims[i] == -1 && open < 0)
       open = i;
     else if (dims.dims[i] < 0 || !keel_mul_i64(product, dims.dims[i], &product))
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "shape[%u] is %lld",
-                             (unsigned)i, (long long)dims.dims[i]);
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT,
+          "shape[%u] is %lld; it can be 0 or more, or -1 once", (unsigned)i,
+          (long long)dims.dims[i]);
   }
   if (open >= 0) {
     if (product == 0 || in->elements % product)
@@ -67,8 +70,9 @@ keel_status keel_shape_flatten(keel_infer *infer) {
   const keel_type *in = infer->in[0];
   int64_t axis = keel_attr_int(infer->op, "axis", 1);
   if (axis < -(int64_t)in->rank || axis > (int64_t)in->rank)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "axis is %lld",
-                           (long long)axis);
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT, "axis is %lld; it can be from -%u to %u",
+        (long long)axis, (unsigned)in->rank, (unsigned)in->rank);
   if (axis < 0) axis += in->rank;
   keel_dims dims = {.rank = 2, .dims = {1, 1}};
   for (uint32_t i = 0; i < in->rank; i++)
@@ -189,9 +193,10 @@ keel_status keel_shape_concat(keel_infer *infer) {
     for (uint32_t d = 0; fits && d < in->rank; d++)
       fits = d == axis || in->dims[d] == dims.dims[d];
     if (!fits)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "input %u has other dimensions beside axis %u",
-                             (unsigned)i, (unsigned)axis);
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT,
+          "input %u differs in a dimension other than axis %u", (unsigned)i,
+          (unsigned)axis);
     if (__builtin_add_overflow(dims.dims[axis], in->dims[axis],
                                &dims.dims[axis]))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "it is too long");
@@ -222,11 +227,11 @@ static keel_status part_sizes(keel_infer *infer, int64_t total, uint32_t parts,
     }
   }
   if (count == parts && sum == total) return KD_OK;
-  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                         "%lld parts of %lld elements in all are asked for, and"
-                         " there are %u parts of %lld",
-                         (long long)count, (long long)sum, (unsigned)parts,
-                         (long long)total);
+  return keel_infer_fail(
+      infer, KD_INVALID_ARGUMENT,
+      "split asks for %lld parts of %lld elements in total, but"
+      " there are %u parts of %lld",
+      (long long)count, (long long)sum, (unsigned)parts, (long long)total);
 }
 
 keel_status keel_shape_split(keel_infer *infer) {
@@ -324,12 +329,15 @@ keel_status keel_shape_tile(keel_infer *infer) {
   int64_t count = keel_infer_ints(infer, 1, repeats, KD_MAX_RANK);
   if (count < 0) return KD_INVALID_ARGUMENT;
   if (count != dims.rank)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "repeats has %lld entries", (long long)count);
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "repeats has %lld entries, and the input %u dimensions",
+        (long long)count, (unsigned)dims.rank);
   for (uint32_t i = 0; i < dims.rank; i++)
     if (repeats[i] < 0 ||
         !keel_mul_i64(dims.dims[i], repeats[i], &dims.dims[i]))
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "repeats[%u] is %lld",
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "repeats[%u] is %lld, negative or too large",
                              (unsigned)i, (long long)repeats[i]);
   return keel_infer_dims(infer, 0, &dims);
 }
@@ -374,16 +382,21 @@ keel_status keel_shape_gather_nd(keel_infer *infer) {
   int64_t batch = keel_attr_int(infer->op, "batch_dims", 0);
   if (!indices->rank || batch < 0 || batch >= (int64_t)indices->rank ||
       batch >= (int64_t)in->rank)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "batch_dims is %lld",
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "batch_dims is %lld; it must be 0 or more, and less "
+                           "than the ranks of data and indices",
                            (long long)batch);
   int64_t depth = indices->dims[indices->rank - 1];
   if (depth < 1 || depth > (int64_t)in->rank - batch)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "indices name %lld dimensions", (long long)depth);
+                           "the last dimension of indices is %lld; it must be "
+                           "from 1 to the rank of data less batch_dims",
+                           (long long)depth);
   for (int64_t i = 0; i < batch; i++)
     if (in->dims[i] != indices->dims[i])
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "batch dimension %lld differs", (long long)i);
+                             "batch dimension %lld of data and indices differs",
+                             (long long)i);
   keel_dims dims = {0};
   if (indices->rank - 1 + in->rank - (uint32_t)(batch + depth) > KD_MAX_RANK)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many dimensions");
@@ -482,7 +495,9 @@ keel_status keel_shape_one_hot(keel_infer *infer) {
   uint32_t axis = 0;
   KEEL_TRY(keel_infer_axis(infer, at, indices->rank + 1, &axis));
   if (indices->rank + 1 > KD_MAX_RANK || depth < 1)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "depth is %lld",
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "depth is %lld; it must be 1 or more, and indices "
+                           "leave room for a dimension",
                            (long long)depth);
   keel_dims dims = {.rank = indices->rank + 1};
   for (uint32_t i = 0, from = 0; i < dims.rank; i++)
@@ -514,7 +529,8 @@ keel_status keel_shape_eye_like(keel_infer *infer) {
   const keel_type *in = infer->in[0];
   int64_t to = keel_attr_int(infer->op, "dtype", in->dtype);
   if (in->rank != 2 || to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs a matrix");
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "needs a matrix, and an element type as dtype");
   infer->dtypes[0] = (kd_dtype)to;
   return keel_shape_same(infer);
 }
@@ -631,8 +647,7 @@ keel_status keel_shape_range(keel_infer *infer) {
   bool narrow = infer->in[0]->dtype == KD_F16 || infer->in[0]->dtype == KD_BF16;
   if (narrow && stash != KD_F32 && stash != KD_F64)
     return keel_infer_fail(infer, KD_UNIMPLEMENTED,
-                           "stash_type is %lld, and f32 (1) and f64 (11) are"
-                           " what it can be",
+                           "stash_type is %lld; it can be f32 (1) or f64 (11)",
                            (long long)stash);
   for (uint32_t i = 0; i < 3; i++) {
     if (infer->in[i]->elements != 1)

@@ -27,9 +27,10 @@ static keel_status dtype_attr(keel_infer *infer, const char *name,
                               kd_dtype otherwise) {
   int64_t to = keel_attr_int(infer->op, name, otherwise);
   if (to <= 0)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "attribute \"%s\" is %lld, no element type", name,
-                           (long long)to);
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "attribute \"%s\" is %lld, which is not an element type", name,
+        (long long)to);
   if (to >= (int64_t)KD_DTYPE_COUNT)
     return keel_infer_fail(infer, KD_UNIMPLEMENTED,
                            "attribute \"%s\" is element type %lld, which Keel"
@@ -108,8 +109,8 @@ keel_status keel_shape_arg_reduce(keel_infer *infer) {
       dims.dims[dims.rank++] = 1;
   }
   if (in->dims[axis] == 0)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "there is nothing along axis %u", (unsigned)axis);
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "axis %u is empty",
+                           (unsigned)axis);
   return keel_infer_dims(infer, 0, &dims);
 }
 
@@ -138,7 +139,7 @@ static keel_status matmul_dims(keel_infer *infer, const keel_type *a,
                                const keel_type *b, keel_dims *out) {
   if (!a->rank || !b->rank)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "a scalar is no matrix; use Mul");
+                           "a scalar is not a matrix; use Mul");
   int64_t m = a->rank > 1 ? a->dims[a->rank - 2] : 1;
   int64_t k = a->dims[a->rank - 1];
   int64_t n = b->rank > 1 ? b->dims[b->rank - 1] : 1;
@@ -218,7 +219,9 @@ static keel_status einsum_term(keel_infer *infer, einsum *sum, const char *term,
     if (letter == '.') {
       if (size - i < 3 || term[i + 1] != '.' || term[i + 2] != '.' ||
           letters > type->rank)
-        return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "bad \"...\"");
+        return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                               "\".\" must be part of one \"...\", for the "
+                               "dimensions without a letter");
       uint32_t dots = type->rank - letters;
       if (at + dots > type->rank ||
           !keel_dims_broadcast(&sum->dots, dots, type->dims + at))
@@ -272,7 +275,7 @@ static keel_status einsum_result(keel_infer *infer, const einsum *sum,
     } else if (letter >= 128 || !sum->seen[letter] ||
                dims.rank >= KD_MAX_RANK) {
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "letter %c stands in no input", letter);
+                             "letter %c is in no input", letter);
     } else {
       dims.dims[dims.rank++] = sum->size[letter];
     }
@@ -324,10 +327,10 @@ static keel_status check_stash(const keel_infer *infer) {
   if (type == KD_F32 || type == KD_F16 || type == KD_BF16 ||
       (type == KD_F64 && infer->in[0]->dtype == KD_F64))
     return KD_OK;
-  return keel_infer_fail(infer, KD_UNIMPLEMENTED,
-                         "stash_type is %lld, and f32 (1), f16 (10) and bf16"
-                         " (16) are what it can be",
-                         (long long)type);
+  return keel_infer_fail(
+      infer, KD_UNIMPLEMENTED,
+      "stash_type is %lld; it can be f32 (1), f16 (10) or bf16 (16)",
+      (long long)type);
 }
 
 keel_status keel_shape_group_norm(keel_infer *infer) {
@@ -379,7 +382,8 @@ static keel_status check_scales(const keel_infer *infer) {
   uint32_t axis = 0;
   bool fits = !zero || zero->elements == scale->elements;
   if (block < 0)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "block_size is %lld",
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "block_size is %lld; it must be 0 or more",
                            (long long)block);
   if (block || scale->elements != 1)
     KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", 1),
@@ -395,10 +399,10 @@ static keel_status check_scales(const keel_infer *infer) {
     fits = fits && scale->rank == 1 && scale->dims[0] == x->dims[axis];
   }
   if (fits) return KD_OK;
-  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                         "scales and zero points are one, or one for each place"
-                         " along the axis, or, with block_size, one for each"
-                         " block of it");
+  return keel_infer_fail(
+      infer, KD_INVALID_ARGUMENT,
+      "scales and zero points must be scalars or have one element"
+      " per element of the axis or, with block_size, per block");
 }
 
 keel_status keel_shape_quantize(keel_infer *infer) {
@@ -408,17 +412,18 @@ keel_status keel_shape_quantize(keel_infer *infer) {
   int64_t by = keel_attr_int(infer->op, "precision", KD_NONE);
   if (!to) to = zero ? zero->dtype : KD_U8;
   if (to != KD_U8 && to != KD_I8 && to != KD_U16 && to != KD_I16)
-    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
-                           "output_dtype is %lld, and u8 (2), i8 (3), u16 (4)"
-                           " and i16 (5) are what it can be",
-                           (long long)to);
+    return keel_infer_fail(
+        infer, KD_UNIMPLEMENTED,
+        "output_dtype is %lld; it can be u8 (2), i8 (3), u16 (4) or"
+        " i16 (5)",
+        (long long)to);
   if (zero && zero->dtype != (kd_dtype)to)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "output_dtype is not the type of the zero point");
   if (by < 0 || by >= (int64_t)KD_DTYPE_COUNT || !(precisions >> by & 1))
-    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
-                           "precision is %lld, no floating type",
-                           (long long)by);
+    return keel_infer_fail(
+        infer, KD_UNIMPLEMENTED,
+        "precision is %lld, which is not a floating-point type", (long long)by);
   KEEL_TRY(check_scales(infer));
   infer->dtypes[0] = (kd_dtype)to;
   return keel_shape_same(infer);
@@ -430,8 +435,7 @@ keel_status keel_shape_dequantize(keel_infer *infer) {
   if (to != KD_F32 && to != KD_F16 && to != KD_BF16)
     return keel_infer_fail(
         infer, KD_UNIMPLEMENTED,
-        "output_dtype is %lld, and f32 (1), f16 (10) and bf16"
-        " (16) are what it can be",
+        "output_dtype is %lld; it can be f32 (1), f16 (10) or bf16 (16)",
         (long long)to);
   KEEL_TRY(check_scales(infer));
   infer->dtypes[0] = (kd_dtype)to;
@@ -450,8 +454,9 @@ keel_status keel_shape_dynamic_quantize(keel_infer *infer) {
 static keel_status loss(keel_infer *infer) {
   const keel_type *x = infer->in[0], *target = infer->in[1];
   if (x->rank < 2 || target->rank != x->rank - 1)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "the target must have the input's dimensions but C");
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "the target must have the input's dimensions without C");
   for (uint32_t i = 0; i < target->rank; i++)
     if (target->dims[i] != x->dims[i ? i + 1 : 0])
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,

@@ -27,8 +27,8 @@ static keel_status read_list(keel_infer *infer, const char *name,
     values[i] = given ? given[i] : fallback;
     if (values[i] < least || !keel_is_sane(values[i]))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "attribute \"%s\" has %lld", name,
-                             (long long)values[i]);
+                             "attribute \"%s\" has %lld; %lld is the least",
+                             name, (long long)values[i], (long long)least);
   }
   return KD_OK;
 }
@@ -60,8 +60,10 @@ static keel_status read_window(keel_infer *infer, uint32_t rank,
               : !strcmp(mode, "SAME_LOWER") ? 2
                                             : 0;
   if (!out->same && strcmp(mode, "NOTSET") != 0 && strcmp(mode, "VALID") != 0)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "auto_pad is \"%s\"",
-                           mode);
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "auto_pad is \"%s\"; it can be NOTSET, SAME_UPPER, SAME_LOWER or VALID",
+        mode);
   bool valid = !strcmp(mode, "VALID");
   for (uint32_t i = 0; i < out->space; i++) {
     out->begin[i] = valid ? 0 : pads[i];
@@ -299,7 +301,8 @@ static keel_status resize_alike(keel_infer *infer, keel_dims *dims,
   for (uint32_t i = 0; i < count; i++) {
     int64_t from = dims->dims[axes[i]];
     if (sizes[i] < 0)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "sizes[%u] is %lld",
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "sizes[%u] is %lld; it must be 0 or more",
                              (unsigned)i, (long long)sizes[i]);
     int order = in && from ? compare_ratios(sizes[i], from, size, in) : 0;
     if (from && (!in || (larger ? order > 0 : order < 0))) {

@@ -7,8 +7,10 @@ keel_status keel_shape_window(keel_infer *infer) {
   if (count < 0) return KD_INVALID_ARGUMENT;
   int64_t to = keel_attr_int(infer->op, "output_datatype", KD_F32);
   if (count != 1 || size < 0 || to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "size is %lld",
-                           (long long)size);
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "size is %lld, and output_datatype %lld; they must "
+                           "be one number, 0 or more, and an element type",
+                           (long long)size, (long long)to);
   infer->dtypes[0] = (kd_dtype)to;
   return keel_infer_out(infer, 0, 1, &size);
 }
@@ -74,9 +76,11 @@ keel_status keel_shape_mel(keel_infer *infer) {
   if (has_mels != 1 || has_size != 1 || mels < 1 || size < 1 ||
       !keel_is_sane(mels) || !keel_is_sane(size) || to <= 0 ||
       to >= (int64_t)KD_DTYPE_COUNT)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "num_mel_bins is %lld, dft_length %lld",
-                           (long long)mels, (long long)size);
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "num_mel_bins is %lld, dft_length %lld; each must be one number, 1 or "
+        "more, and output_datatype an element type",
+        (long long)mels, (long long)size);
   int64_t dims[2] = {size / 2 + 1, mels};
   infer->dtypes[0] = (kd_dtype)to;
   return keel_infer_out(infer, 0, 2, dims);

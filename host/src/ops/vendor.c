@@ -182,10 +182,11 @@ static keel_status take_type(keel_infer *infer, uint32_t index,
   if ((bound != KD_NONE && said->dtype != bound) ||
       said->dtype >= KD_DTYPE_COUNT ||
       (param->types && !(param->types & KD_TYPES(said->dtype))))
-    return keel_infer_fail(infer, KD_INTERNAL,
-                           "plugin %s's shape function makes %s %s, against its"
-                           " own definition",
-                           plugin, param->name, kd_dtype_name(said->dtype));
+    return keel_infer_fail(
+        infer, KD_INTERNAL,
+        "plugin %s's shape function gives %s the type %s, which its"
+        " definition does not allow",
+        plugin, param->name, kd_dtype_name(said->dtype));
   for (uint32_t i = 0; i < said->rank; i++)
     if (said->dims[i] < 0)
       return keel_infer_fail(infer, KD_INTERNAL,

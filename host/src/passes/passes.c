@@ -86,7 +86,7 @@ static keel_status check_skip(const char *name) {
     keel_text_add(&there, "%s%s", there.size ? ", " : "", passes[i].name);
   }
   keel_fail(KD_NOT_FOUND,
-            "there is no pass \"%s\" that can be left out; %s can",
+            "no pass \"%s\" can be left out; those that can are %s",
             name ? name : "", keel_text_get(&there));
   keel_text_free(&there);
   return KD_NOT_FOUND;

@@ -30,7 +30,7 @@ static keel_status read_rule(keel_context *context, const char *text,
   if (!equals || equals == text || !equals[1] ||
       (size_t)(equals - text) >= sizeof out->glob)
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "placement \"%s\" is not like GLOB=DEVICE or"
+                     "placement \"%s\" does not have the form GLOB=DEVICE or"
                      " GLOB=@GLOB, where GLOB matches names of nodes or of ops",
                      text);
   memcpy(out->glob, text, (size_t)(equals - text));

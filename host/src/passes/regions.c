@@ -352,10 +352,11 @@ static keel_status tells_outputs(const regions *all, const span *claim,
       if ((told(all, value, id) & TOLD_TYPE) ||
           !keel_readers_need(&all->readers, all->owner, id, value))
         continue;
-      return keel_fail(KD_UNIMPLEMENTED,
-                       "the shape of what %s \"%s\" makes can't be told before"
-                       " it runs, and somebody outside reads it",
-                       node->op->schema->name, node->name);
+      return keel_fail(
+          KD_UNIMPLEMENTED,
+          "the shape of an output of %s \"%s\" is not known before it"
+          " runs, and something outside the claim reads it",
+          node->op->schema->name, node->name);
     }
   }
   return KD_OK;
@@ -368,21 +369,20 @@ static kd_status take(void *context, const kd_part *part) {
   span claim;
   if (part->flags & ~KD_HINTS)
     return keel_fail(KD_UNIMPLEMENTED,
-                     "a claim has flags 0x%x, which must be understood",
+                     "a claim has flags 0x%x, which this host does not know",
                      (unsigned)part->flags);
   if (!count || !nodes)
-    return keel_fail(KD_INVALID_ARGUMENT, "a claim of no nodes");
+    return keel_fail(KD_INVALID_ARGUMENT, "a claim without nodes");
   KEEL_TRY(take_nodes(all, nodes, count, id, &claim));
   keel_status status = KD_OK;
   bool lost = false;
   if (!is_connected(all, &claim))
     status = keel_fail(KD_INVALID_ARGUMENT, "the nodes are not connected");
   else if (comes_back(all, &claim, &lost))
-    status = keel_fail(lost ? KD_FAILED_PRECONDITION : KD_INVALID_ARGUMENT,
-                       lost ? "the claims of this graph span too many nodes to"
-                              " tell whether this one can be an op"
-                            : "what one of the nodes needs, from outside, needs"
-                              " another of them");
+    status = keel_fail(
+        lost ? KD_FAILED_PRECONDITION : KD_INVALID_ARGUMENT,
+        lost ? "the claims of this graph span too many nodes to check this one"
+             : "a path leaves the claim and enters it again");
   else
     status = tells_outputs(all, &claim, id);
   if (status == KD_OK) {
@@ -497,11 +497,12 @@ static keel_status infer_outputs(const keel_region *region,
   for (uint32_t i = 0; status == KD_OK && i < region->output_count; i++) {
     out[i] = part->values[part->outputs[i]].type;
     if (!out[i] || !keel_type_known(out[i]))
-      status = keel_fail(KD_UNIMPLEMENTED,
-                         "the type of output %u of a region on %s can't be told"
-                         " before it runs; without the pass \"regions\" its ops"
-                         " run one by one",
-                         (unsigned)i, region->device->name);
+      status = keel_fail(
+          KD_UNIMPLEMENTED,
+          "the type of output %u of a region on %s is not known before"
+          " it runs; without the pass \"regions\" its ops run one by"
+          " one",
+          (unsigned)i, region->device->name);
   }
   keel_functions_release(functions);
   keel_arena_free(&arena);

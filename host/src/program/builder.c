@@ -100,9 +100,11 @@ keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
   }
   if (sticky(builder, keel_tensor_wait(tensor)) != KD_OK) return KEEL_ABSENT;
   if (tensor->kind == KEEL_RESOURCE) {
-    sticky(builder, keel_fail(KD_INVALID_ARGUMENT,
-                              "a resource is no constant: hand it to the"
-                              " program as an input"));
+    sticky(
+        builder,
+        keel_fail(KD_INVALID_ARGUMENT,
+                  "a resource cannot be a constant: pass it to the program as"
+                  " an input"));
     return KEEL_ABSENT;
   }
   keel_tensor *aligned = NULL;
@@ -127,15 +129,16 @@ static keel_status add_op(keel_builder *builder, const char *name,
   if (!schema) return keel_op_missing(function->context, domain, bare);
   if (schema->flags & KEEL_OP_CONTROL)
     return keel_fail(KD_UNIMPLEMENTED,
-                     "the builder makes no nested functions for %s", name);
+                     "the builder cannot make the nested functions of %s",
+                     name);
   for (uint32_t i = 0; i < input_count; i++)
     if (inputs[i] != KEEL_ABSENT && inputs[i] >= function->value_count)
       return keel_fail(KD_INVALID_ARGUMENT,
-                       "%s: input %u is no value of this builder", name,
+                       "%s: input %u is not a value of this builder", name,
                        (unsigned)i);
   keel_opdef *op = NULL;
   if (!output_count)
-    return keel_fail(KD_INVALID_ARGUMENT, "%s is asked for no output", name);
+    return keel_fail(KD_INVALID_ARGUMENT, "%s is called without outputs", name);
   KEEL_TRY(keel_opdef_create(builder->context, schema, attrs, attr_count, NULL,
                              &op));
   for (uint32_t i = 0; i < output_count; i++) {
@@ -178,7 +181,7 @@ keel_status keel_builder_output(keel_builder *builder, const char *name,
   if (value >= builder->function->value_count)
     return sticky(builder,
                   keel_fail(KD_INVALID_ARGUMENT,
-                            "output %s is no value of this builder", name));
+                            "output %s is not a value of this builder", name));
   keel_port port = {.name = name, .rank = KEEL_RANK_UNKNOWN};
   return sticky(builder, keel_function_output(builder->function, value, &port));
 }

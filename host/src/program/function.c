@@ -343,7 +343,7 @@ static keel_status sort_nodes(sorting *all, keel_function *function) {
   if (is_sorted(all)) return KD_OK;
   for (uint32_t i = 0; i < n; i++)
     if (!place_node(all, i))
-      return keel_fail(KD_DATA_LOSS, "the graph goes in a circle");
+      return keel_fail(KD_DATA_LOSS, "the graph has a cycle");
   memcpy(function->nodes, all->nodes, n * sizeof *all->nodes);
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t k = 0; k < all->nodes[i].output_count; k++)

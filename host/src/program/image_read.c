@@ -64,18 +64,18 @@ static keel_status check_parts(const reader *all) {
                      : part->size == records[i].size;
     if (!sized || part->offset < all->head.head_size || part->offset % 8 ||
         part->offset > all->head.data || bytes > all->head.data - part->offset)
-      return damaged(all, "a stream leaves the file");
+      return damaged(all, "a stream reaches beyond the file");
   }
   const image_part *strings = &all->head.parts[IMAGE_STRINGS];
   if (!strings->count || all->bytes[strings->offset + strings->count - 1])
-    return damaged(all, "its strings have no end");
+    return damaged(all, "its strings are not terminated");
   return KD_OK;
 }
 
 static keel_status read_head(reader *all) {
   image_head *head = &all->head;
   if (all->size < offsetof(image_head, head_size))
-    return damaged(all, "its head is cut off");
+    return damaged(all, "its header is truncated");
   memcpy(head, all->bytes, all->size < sizeof *head ? all->size : sizeof *head);
   if (head->needs > IMAGE_VERSION)
     return keel_fail(KD_INCOMPATIBLE,
@@ -87,7 +87,7 @@ static keel_status read_head(reader *all) {
                      KEEL_VERSION, (unsigned)IMAGE_VERSION);
   if (head->head_size < IMAGE_HEAD_1 || head->head_size % 8 ||
       head->head_size > all->size)
-    return damaged(all, "its head is cut off");
+    return damaged(all, "its header is truncated");
   for (int i = 0; i < IMAGE_STREAMS; i++) /* those that its version had not */
     if (offsetof(image_head, parts) + (size_t)(i + 1) * sizeof *head->parts >
         head->head_size)
@@ -101,10 +101,10 @@ static keel_status read_head(reader *all) {
                      (unsigned long long)head->file_size);
   if (head->data < head->head_size || head->data > all->size ||
       head->data % IMAGE_ALIGN)
-    return damaged(all, "its data is not where it could be");
+    return damaged(all, "its data is at an impossible offset");
   if (keel_hash(KEEL_HASH_SEED, all->bytes + head->head_size,
                 head->data - head->head_size) != head->check)
-    return damaged(all, "its sum is wrong");
+    return damaged(all, "its checksum is wrong");
   return check_parts(all);
 }
 
@@ -133,7 +133,7 @@ static const void *take(reader *all, image_stream stream, uint32_t count) {
 static keel_status string_at(const reader *all, uint32_t place,
                              const char **out_text) {
   const image_part *strings = &all->head.parts[IMAGE_STRINGS];
-  if (place >= strings->count) return damaged(all, "a name is not there");
+  if (place >= strings->count) return damaged(all, "a name is missing");
   *out_text = (const char *)all->bytes + strings->offset + place;
   return KD_OK;
 }
@@ -166,7 +166,7 @@ static keel_status read_data(reader *all, const image_tensor *record,
   uint64_t room = all->size - all->head.data;
   if (!type || !keel_type_known(type) || record->at % IMAGE_ALIGN ||
       record->at > room || type->bytes > room - record->at)
-    return damaged(all, "a tensor's data leaves the file");
+    return damaged(all, "a tensor's data reaches beyond the file");
   keel_mapping *mapping = keel_mapping_retain(all->program->mapping);
   keel_status status =
       keel_tensor_wrap(all->context, type->dtype, type->rank, type->dims,
@@ -189,7 +189,7 @@ static keel_status read_sequence(reader *all, const image_tensor *record,
         all->tensors[items[i]]->kind == KEEL_DATA)
       list[i] = all->tensors[items[i]];
     else
-      status = damaged(all, "a sequence's item is no tensor before it");
+      status = damaged(all, "an item of a sequence is not an earlier tensor");
   if (status == KD_OK)
     status = keel_sequence_create(all->context, list, (uint32_t)record->at,
                                   out_tensor);
@@ -212,7 +212,7 @@ static keel_status read_tensors(reader *all) {
     else if (record->kind == KEEL_OPTIONAL_EMPTY)
       KEEL_TRY(keel_optional_empty(all->context, to));
     else
-      return damaged(all, "a tensor is of no kind");
+      return damaged(all, "a tensor is of an unknown kind");
   }
   return KD_OK;
 }
@@ -284,7 +284,7 @@ static keel_status read_attr(reader *all, keel_attr *attr,
     case KD_ATTR_STRINGS:
       return read_strings(all, record->count, attr, scratch);
     default:
-      return damaged(all, "an attribute is of no kind");
+      return damaged(all, "an attribute is of an unknown kind");
   }
 }
 
@@ -293,7 +293,7 @@ static keel_status read_op(reader *all, const image_node *record,
                            const char *name, keel_arena *scratch,
                            keel_opdef **out_op) {
   uint32_t n = record->attr_count;
-  if (record->op >= all->op_count) return damaged(all, "an op is not there");
+  if (record->op >= all->op_count) return damaged(all, "an op is missing");
   if (n > count_of(all, IMAGE_ATTRS) - all->next[IMAGE_ATTRS])
     return damaged(all, "a node has more attributes than there are");
   keel_attr *attrs = keel_arena_take(scratch, ((size_t)n + 1) * sizeof *attrs);
@@ -398,7 +398,7 @@ static keel_status read_values(reader *all, keel_function *function,
     KEEL_TRY(string_at(all, record->name, &value->name));
     if (record->constant == KEEL_ABSENT) continue;
     if (record->constant >= all->tensor_count)
-      return damaged(all, "a constant is not there");
+      return damaged(all, "a constant is missing");
     value->constant = keel_tensor_retain(all->tensors[record->constant]);
     value->type = value->constant->type;
   }
@@ -478,7 +478,7 @@ static keel_status read_form(reader *all, keel_form *form) {
   TAKE(all, IMAGE_FORMS, record);
   if (record->at % IMAGE_ALIGN || record->at > room ||
       record->size > room - record->at)
-    return damaged(all, "a compiled form leaves the file");
+    return damaged(all, "a compiled form reaches beyond the file");
   *form = (keel_form){.graph = {record->graph[0], record->graph[1]},
                       .options = record->options,
                       .data = all->bytes + all->head.data + record->at,
@@ -497,7 +497,7 @@ static keel_status read_forms(reader *all) {
     keel_form *form = &forms->list[forms->count];
     KEEL_TRY(read_form(all, form));
     if (forms->count && keel_form_order(form - 1, form) >= 0)
-      return damaged(all, "its compiled forms are in no order");
+      return damaged(all, "its compiled forms are not in order");
   }
   return KD_OK;
 }

@@ -250,7 +250,7 @@ static keel_status put_attr(writer *all, const keel_node_attr *from,
       }
       break;
     default:
-      return keel_fail(KD_INTERNAL, "an attribute of kind %u is not written",
+      return keel_fail(KD_INTERNAL, "an attribute of kind %u cannot be written",
                        (unsigned)attr->kind);
   }
   return put(all, IMAGE_ATTRS, &record, 1);

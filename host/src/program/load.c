@@ -17,8 +17,8 @@ static keel_status load_onnx(keel_context *context, const char *path,
   (void)file;
   (void)out_program;
   return keel_fail(KD_UNIMPLEMENTED,
-                   "%s: is no program of Keel's own, and this Keel was built"
-                   " without protobuf-c and reads no ONNX models",
+                   "%s: is not a Keel program, and this Keel was built without"
+                   " protobuf-c, which reading ONNX models needs",
                    path);
 #endif
 }
@@ -59,8 +59,7 @@ static keel_status write_text(void *program, FILE *file) {
 keel_status keel_program_save(const keel_program *program, const char *path,
                               uint32_t flags) {
   if (flags & ~KEEL_SAVE_TEXT)
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "there are no flags 0x%x for saving a program",
+    return keel_fail(KD_INVALID_ARGUMENT, "saving a program has no flags 0x%x",
                      (unsigned)flags);
   return keel_file_replace(path,
                            flags & KEEL_SAVE_TEXT ? write_text : write_image,

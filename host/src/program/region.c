@@ -213,7 +213,7 @@ static bool was_kept(const making *m, const char *key) {
   host->release(host, blob);
   if (!taken)
     keel_log_line(&device->context->log, KD_LOG_DEBUG,
-                  "%s does not take the compiled form that was kept: %s",
+                  "%s does not accept the compiled form in the cache: %s",
                   device->name, keel_message());
   return taken;
 }

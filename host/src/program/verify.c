@@ -36,7 +36,7 @@ static keel_status check_makers(keel_function *function, const char *path,
       if (value == KEEL_ABSENT) continue;
       if (value >= n || made[value]++)
         return bad(path, function, node->name,
-                   " is made here, and is no new value", value);
+                   " is made here, and is not a new value", value);
       function->values[value].producer = i;
     }
   }

@@ -45,7 +45,7 @@ void keel_clock_leave(keel_device *device) {
 
 keel_status keel_trace_start(keel_context *context) {
   if (!keel_trace_begin())
-    return keel_fail(KD_FAILED_PRECONDITION, "a trace runs already");
+    return keel_fail(KD_FAILED_PRECONDITION, "a trace is already running");
   for (uint32_t i = 0; i < context->device_count; i++)
     keel_clock_join(context->devices[i]);
   return KD_OK;
@@ -53,11 +53,11 @@ keel_status keel_trace_start(keel_context *context) {
 
 keel_status keel_trace_stop(keel_context *context, const char *path) {
   if (!keel_tracing())
-    return keel_fail(KD_FAILED_PRECONDITION, "no trace runs");
+    return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   for (uint32_t i = 0; i < context->device_count; i++)
     keel_clock_leave(context->devices[i]); /* its last records come now */
   if (!keel_trace_end())
-    return keel_fail(KD_FAILED_PRECONDITION, "no trace runs");
+    return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   if (path) return keel_file_replace(path, keel_trace_write, NULL);
   keel_trace_forget();
   return KD_OK;

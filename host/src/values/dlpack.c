@@ -82,8 +82,8 @@ static const struct {
 static keel_status check_flags(uint32_t flags) {
   if (flags & ~(KEEL_DLPACK_MAY_COPY | KEEL_DLPACK_COPY))
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "flags 0x%x: KEEL_DLPACK_MAY_COPY and KEEL_DLPACK_COPY are"
-                     " all that there is",
+                     "flags 0x%x: there are only KEEL_DLPACK_MAY_COPY and"
+                     " KEEL_DLPACK_COPY",
                      (unsigned)flags);
   return KD_OK;
 }
@@ -336,7 +336,7 @@ static keel_status bring(keel_tensor *tensor, uint32_t flags,
   const keel_device *place = keel_tensor_place(tensor);
   return keel_fail(
       KD_FAILED_PRECONDITION,
-      "the tensor lies on %s, %s; copy it by keel_tensor_to(tensor,"
+      "the tensor is on %s, %s; copy it with keel_tensor_to(tensor,"
       " NULL), or allow a copy (KEEL_DLPACK_MAY_COPY)",
       place ? place->name : "the host",
       tensor->layout == KD_LAYOUT_ROW_MAJOR ? "out of the host's reach"

@@ -117,7 +117,7 @@ keel_status keel_value_load(keel_context *context, const char *path,
 #else
     (void)kind;
     status = keel_fail(KD_UNIMPLEMENTED,
-                       "%s: is no .npy file, and this Keel was built without"
+                       "%s: is not a .npy file, and this Keel was built without"
                        " protobuf-c",
                        path);
 #endif

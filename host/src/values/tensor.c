@@ -368,7 +368,7 @@ keel_status keel_tensor_promise(keel_context *context,
 
 keel_status keel_tensor_fulfil(keel_tensor *promise, keel_tensor *value) {
   if (keel_tensor_state(promise) != KEEL_PENDING)
-    return keel_fail(KD_FAILED_PRECONDITION, "the promise has its value");
+    return keel_fail(KD_FAILED_PRECONDITION, "the promise already has a value");
   if (keel_tensor_state(value) == KEEL_PENDING) keel_tensor_wait(value);
   keel_tensor_become(promise, value);
   return KD_OK;
@@ -377,9 +377,9 @@ keel_status keel_tensor_fulfil(keel_tensor *promise, keel_tensor *value) {
 keel_status keel_tensor_fail(keel_tensor *promise, keel_status status,
                              const char *message) {
   if (keel_tensor_state(promise) != KEEL_PENDING)
-    return keel_fail(KD_FAILED_PRECONDITION, "the promise has its value");
+    return keel_fail(KD_FAILED_PRECONDITION, "the promise already has a value");
   if (status == KD_OK)
-    return keel_fail(KD_INVALID_ARGUMENT, "KD_OK is no failure");
+    return keel_fail(KD_INVALID_ARGUMENT, "KD_OK is not a failure");
   keel_fail_text(status, message ? message : keel_status_name(status));
   keel_tensor_become_failed(promise, status);
   return KD_OK;
@@ -497,9 +497,10 @@ keel_status keel_tensor_read(keel_tensor *tensor, void *target, uint64_t size) {
   uint64_t bytes = here->type->bytes;
   keel_status status = KD_OK;
   if (size != bytes)
-    status = keel_fail(KD_INVALID_ARGUMENT,
-                       "the tensor has %llu bytes, and room is for %llu",
-                       (unsigned long long)bytes, (unsigned long long)size);
+    status =
+        keel_fail(KD_INVALID_ARGUMENT,
+                  "the tensor has %llu bytes, and the target has room for %llu",
+                  (unsigned long long)bytes, (unsigned long long)size);
   else if (bytes)
     memcpy(target, here->data, bytes);
   keel_tensor_release(here);
@@ -553,7 +554,7 @@ keel_status keel_sequence_at(keel_tensor *sequence, int64_t index,
   *out_item = NULL;
   KEEL_TRY(keel_tensor_wait(sequence));
   if (sequence->kind != KEEL_SEQUENCE)
-    return keel_fail(KD_INVALID_ARGUMENT, "the value is no sequence");
+    return keel_fail(KD_INVALID_ARGUMENT, "the value is not a sequence");
   int64_t count = sequence->item_count;
   int64_t at = index < 0 ? index + count : index;
   if (at < 0 || at >= count)

@@ -47,7 +47,7 @@ static bool measure(keel_type *type) {
 
 static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
   if (dtype == KD_NONE)
-    return keel_fail(KD_INVALID_ARGUMENT, "0 is no element type");
+    return keel_fail(KD_INVALID_ARGUMENT, "0 is not an element type");
   if (dtype >= KD_DTYPE_COUNT)
     return keel_fail(KD_UNIMPLEMENTED,
                      "element type %u is one that Keel does not have yet",
