@@ -1,7 +1,7 @@
 /* kd/base.h - what every other header uses.
  *
  * Versions, statuses, element types and opaque handles. Everywhere in kd, sizes
- * are in bytes and times in nanoseconds; counts of elements say that they are.
+ * are in bytes and times in nanoseconds; a count of elements says so.
  * Strings are UTF-8 and NUL-terminated. SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_BASE_H
 #define KD_BASE_H

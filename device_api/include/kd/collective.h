@@ -16,7 +16,7 @@ typedef struct kd_group kd_group; /* the plugin's: the devices that take part */
 
 /* Kinds of kd_collective. All inputs and outputs of an operation have one
  * dtype. */
-/* Each member's output is the reduction of all inputs, which have one size.
+/* Each member's output is the reduction of all inputs, which have equal sizes.
  * Every member gets the same bits. */
 #define KD_ALL_REDUCE 0u
 /* Each member's output is the concatenation of all inputs in rank order. */

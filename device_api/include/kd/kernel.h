@@ -49,8 +49,8 @@ typedef struct kd_cost {
  * attributes. Without this flag the host creates an instance for each set of
  * input shapes. */
 #define KD_KERNEL_ANY_SHAPE 0x1u
-/* Outputs have no shape and no memory until `enqueue` calls host->set_output;
- * it returns when its results are complete. */
+/* Outputs have no shape and no memory until `enqueue` calls host->set_output,
+ * and `enqueue` returns when its results are complete. */
 #define KD_KERNEL_DYNAMIC_OUTPUT 0x2u
 /* Inputs in device memory may have strides; without this flag they are
  * packed. */

@@ -164,8 +164,8 @@ typedef struct kd_plugin {
 
   /* Returns one further property of a device, by index. The device need not be
    * open. Which properties there are, and their order, stay the same from
-   * `open` to `close`. The host calls it and device_info one at a time. May take
-   * milliseconds: people ask for it. NULL: there are none.
+   * `open` to `close`. The host calls it and device_info one at a time. May
+   * take milliseconds: people ask for it. NULL: there are none.
    * Returns KD_OK, KD_OUT_OF_RANGE (no such device, or past its last property;
    * there are at most 1000). */
   kd_status (*property)(kd_instance *instance, uint32_t device, uint32_t index,

@@ -39,9 +39,10 @@ typedef struct kd_allocation {
  * Any thread may call any slot. `stream` is NULL for a synchronous call: it
  * returns when the data has moved, and is not ordered with work on streams.
  * With a stream, copies and fills run in stream order, and the call returns at
- * once where it can; host memory that they use stays valid and unchanged until
- * the stream has completed them. A range is `size` bytes from `offset` (0 bytes
- * are legal and do nothing); the host never passes one that exceeds the buffer.
+ * once where it can; host memory that copies use stays valid and unchanged
+ * until the stream has completed them. A range is `size` bytes from `offset` (0
+ * bytes are legal and do nothing); the host never passes one that exceeds the
+ * buffer.
  * Nothing outside the range changes. Sizes are 64 bits wide. Host memory may be
  * of any kind: heap, stack, a mapped file. out_ parameters are written on KD_OK
  * only. */
@@ -61,7 +62,7 @@ typedef struct kd_memory_table {
    * running work. A device that is out of memory keeps working, and can
    * allocate again when buffers are released.
    * Returns KD_OK, KD_OUT_OF_MEMORY (saying what was asked for and what is
-   * free), KD_UNIMPLEMENTED (an unknown flag, or it cannot be exported so). */
+   * free), KD_UNIMPLEMENTED (an unknown flag, or not exportable as asked). */
   kd_status (*allocate)(kd_device *device, const kd_allocation *wanted,
                         KD_OWNED kd_buffer **out_buffer, void **out_address);
 

@@ -78,10 +78,10 @@ typedef struct kd_op_def {
   uint32_t flags;       /* none yet */
   const char *domain;   /* the vendor's: "com.acme"; not "ai.onnx", "keel" */
   const char *name;
-  uint32_t version;           /* 1 or more; kd_node_table.opset returns it */
-  uint32_t value_inputs;      /* bit i: `infer` reads the value of input i, such
-                            as a list of axes; the host calls it when the
-                            value is known */
+  uint32_t version; /* 1 or more; kd_node_table.opset returns it */
+  /* Bit i: `infer` reads the value of input i, such as a list of axes; the host
+   * calls it when the value is known. */
+  uint32_t value_inputs;
   const kd_op_param *inputs;  /* optional ones last; at most 32 */
   const kd_op_param *outputs; /* 1 to 4 */
   const kd_op_attr *attrs;    /* at most 64 */
