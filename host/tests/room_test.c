@@ -142,7 +142,7 @@ static void a_device_that_never_has_room_is_an_error(void **state) {
   atomic_store(&toy->ring, -1);
   keel_tensor *pair[] = {y, y};
   assert_int_equal(keel_op_call(add, pair, 2, &out, 1), KD_BUSY);
-  assert_non_null(strstr(keel_message(), "queue:0 takes no work (KD_BUSY)"));
+  assert_non_null(strstr(keel_message(), "queue:0 accepts no work (KD_BUSY)"));
   atomic_store(&toy->ring, RING);
   expect_all(y, 1);
   keel_tensor_release(y);
