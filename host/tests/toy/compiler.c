@@ -109,7 +109,7 @@ static kd_status translate(const kd_graph *graph, kd_region *to) {
     if (!strcmp(toy_host->node->op(node), "If"))
       status = read_if(graph, i, to);
     else if (to->nodes == NODES || find_op(node) == KNOWN)
-      status = toy_fail(KD_UNIMPLEMENTED, toy_host->node->op(node));
+      status = toy_fail(KD_UNIMPLEMENTED, "%s", toy_host->node->op(node));
     else
       to->steps[to->nodes++] = (code){.op = find_op(node),
                                       .a = read->node_input(graph, i, 0),
