@@ -98,6 +98,7 @@ static kc_plugin inner;
 #define SLOT_plugin(...)
 #define SLOT_kernel(...)
 #define SLOT_op(...)
+#define SLOT_native(...)        /* of an extension: its rules call it */
 #define SLOT_memory(f, ...)     f(memory, __VA_ARGS__)
 #define SLOT_stream(f, ...)     f(stream, __VA_ARGS__)
 #define SLOT_event(f, ...)      f(event, __VA_ARGS__)

@@ -101,6 +101,7 @@ struct keel_plugin {
   kd_collective_table collectives;
   kd_external_table external;
   kd_layout_table layouts;
+  kd_native_table native; /* of the extension, since it is open */
   kd_kernel_def *kernels;
   uint32_t kernel_count;
   kd_option_def *option_defs; /* NULL: the plugin lists none */

@@ -11,6 +11,7 @@
 #include <kd/kernel.h>
 #include <kd/layout.h>
 #include <kd/memory.h>
+#include <kd/native.h>
 #include <kd/op.h>
 #include <kd/option.h>
 #include <kd/profile.h>
@@ -143,8 +144,9 @@ typedef struct kd_plugin {
    * failure as a loss. */
   kd_status (*device_status)(kd_device *device);
 
-  /* A vendor's own table by name ("x.acme.power/1"), or NULL. The name says
-   * who defined it, so that no registry is needed. May be NULL. */
+  /* A table by name, or NULL where the plugin has none of that name. The name says who
+   * defined it, so that no registry is needed: a vendor's own is "x.acme.power/1", those of
+   * this ABI begin with "kd." (KD_NATIVE). Any thread. The slot may be NULL. */
   const void *(*extension)(kd_instance *instance, const char *name);
 
   const kd_op_def *ops; /* an array of op_count ops of the plugin's own */

@@ -8,6 +8,7 @@
  *   file.h     values in files
  *   dlpack.h   tensors from and to other libraries
  *   external.h tensors' memory for other processes and devices, and theirs
+ *   native.h   the driver's own handles, and queues of the application's
  *   error.h    statuses and messages
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -20,6 +21,7 @@
 #include <keel/external.h>
 #include <keel/file.h>
 #include <keel/group.h>
+#include <keel/native.h>
 #include <keel/op.h>
 #include <keel/program.h>
 #include <keel/tensor.h>

@@ -50,6 +50,7 @@ typedef struct layer {
   kd_collective_table collectives;
   kd_external_table external;
   kd_layout_table layouts;
+  kd_native_table native;
   kd_region_table regions;
   kd_device *devices[16];
 } layer;

@@ -365,6 +365,17 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   return keel_layer_wrap_kernels(plugin, l);
 }
 
+void keel_layers_wrap_native(keel_plugin *plugin) {
+  layer *mine = NULL;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < layer_count; i++)
+    if (layers[i]->plugin == plugin) mine = layers[i];
+  pthread_mutex_unlock(&lock);
+  if (!mine) return;
+  mine->native = plugin->native;
+  keel_layer_wrap_slots(plugin); /* those of other tables are in already */
+}
+
 void keel_layers_closed(const keel_plugin *plugin) {
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < layer_count; i++)

@@ -19,6 +19,9 @@
 /* Puts the layers that are asked for around a plugin's copied tables. */
 keel_status keel_layers_wrap(keel_plugin *plugin);
 
+/* The same of the table of native handles, which it has when it is open. */
+void keel_layers_wrap_native(keel_plugin *plugin);
+
 /* Of the services that a library's plugin gets. */
 void keel_layers_wrap_host(kd_host *host);
 

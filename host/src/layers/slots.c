@@ -357,3 +357,17 @@ kd_status keel_layer_layout_to_rows(kd_device *device, kd_stream *stream,
           l->layouts.to_rows(device, stream, source, target));
   return KD_OK;
 }
+
+/* ---- native handles ---------------------------------------------------------------- */
+
+kd_status keel_layer_native_buffer(kd_device *device, kd_buffer *buffer,
+                                   kd_native_kind kind, uint64_t *out_handle,
+                                   uint64_t *out_offset) {
+  layer *l = keel_layer_of(device);
+  keel_layer_about("kind 0x%x", (unsigned)kind);
+  REFUSE(keel_layer_range_good(l, "native.buffer", device, buffer, 0, 0),
+         "validation refused native.buffer");
+  CALL(l, "native.buffer",
+       l->native.buffer(device, buffer, kind, out_handle, out_offset));
+  return KD_OK;
+}

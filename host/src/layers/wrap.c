@@ -90,6 +90,7 @@ static void note_made(const call *c, const void *out, object_kind kind) {
 #define TABLE_external      external
 #define TABLE_layout        layouts
 #define TABLE_collective    collectives
+#define TABLE_native        native
 #define INNER(table, slot)  INNER_(table, slot)
 #define INNER_(table, slot) c.l->table.slot
 

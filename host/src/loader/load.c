@@ -476,6 +476,17 @@ static keel_status load_copy(keel_plugin *plugin) {
              : refuse(plugin, status, "load the plugin in one host at a time");
 }
 
+/* The extensions that this host knows. */
+static keel_status take_extensions(keel_plugin *plugin) {
+  if (!plugin->table.extension) return KD_OK;
+  KEEL_TRY(
+      take_table(plugin, "kd_native_table",
+                 plugin->table.extension(plugin->shared->instance, KD_NATIVE),
+                 &plugin->native, sizeof plugin->native));
+  keel_layers_wrap_native(plugin);
+  return KD_OK;
+}
+
 static const char see_options[] =
     "look at the plugin's options: `keel plugins --options`";
 
@@ -494,6 +505,10 @@ static keel_status open_plugin(keel_plugin *plugin) {
                           (plugin->option_count || context->option_count)
                       ? see_options
                       : "check the device's driver");
+  status = take_extensions(plugin);
+  if (status != KD_OK)
+    return refuse(plugin, status,
+                  "ask the plugin's vendor; conformance finds such faults");
   uint32_t count = plugin->shared->device_count;
   keel_device **devices = realloc(
       context->devices, (context->device_count + count + 1) * sizeof *devices);

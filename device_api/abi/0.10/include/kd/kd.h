@@ -14,7 +14,8 @@
  *   level 2  replay    capture.h  record a stream once, launch it often
  *   level 3  compile   region.h   its own compiler for whole parts of a graph
  *   options            profile.h, collective.h, layout.h, kd_peer_table and
- *                      kd_external_table in memory.h, extensions by name
+ *                      kd_external_table in memory.h
+ *   extensions         native.h   the driver's own handles
  *
  *   ops of its own     op.h       arguments, attributes and shapes
  *   from the host      host.h     errors, log, memory, threads, reading ops
