@@ -11,7 +11,8 @@
 #define CL_NEEDED(X) \
   X(GetPlatformIDs) X(GetPlatformInfo) X(GetDeviceIDs) X(GetDeviceInfo) \
   X(CreateContext) X(ReleaseContext) X(CreateCommandQueue) \
-  X(ReleaseCommandQueue) X(CreateBuffer) X(ReleaseMemObject) \
+  X(ReleaseCommandQueue) X(RetainCommandQueue) X(GetCommandQueueInfo) \
+  X(CreateBuffer) X(ReleaseMemObject) \
   X(CreateProgramWithSource) X(CreateProgramWithBinary) X(BuildProgram) \
   X(ReleaseProgram) X(GetProgramInfo) X(GetProgramBuildInfo) X(CreateKernel) \
   X(ReleaseKernel) X(SetKernelArg) X(EnqueueNDRangeKernel) \

@@ -9,7 +9,9 @@
 typedef struct taken {
   struct taken *next;
   cl_command_buffer_khr commands;
-  cl_event last; /* the end of its last launch; NULL: none */
+  cl_event last;   /* the end of its last launch; NULL: none */
+  uint32_t stream; /* the number of the one that it was made for */
+  bool foreign;    /* whose queue is an application's */
 } taken;
 
 struct kd_capture {
@@ -133,6 +135,8 @@ static kd_status take(kd_capture *c, kd_stream *stream) {
   taken *t = ocl_host->allocate(ocl_host, sizeof *t, 0);
   if (!t) return FAIL(KD_OUT_OF_MEMORY, "no memory to replay");
   memset(t, 0, sizeof *t);
+  t->stream = stream->number;
+  t->foreign = stream->foreign;
   t->commands = d->commands.Create(1, &stream->queue, properties, &code);
   kd_status status =
       t->commands ? KD_OK : ocl_failed(code, "clCreateCommandBufferKHR");
@@ -152,6 +156,10 @@ static kd_status take(kd_capture *c, kd_stream *stream) {
 
 static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
   cl_event event = NULL;
+  /* a queue of another kind takes no commands of this one's */
+  if (c->now && c->now->stream != stream->number &&
+      (c->now->foreign || stream->foreign))
+    retire(c);
   kd_status status = c->now ? KD_OK : take(c, stream);
   if (status != KD_OK) return status;
   OCL_TRY("clEnqueueCommandBufferKHR",

@@ -51,8 +51,9 @@ kd_status ocl_enqueue(kd_device *d, kd_stream *stream, const fam_command *m,
                       uint64_t correlation, bool wait) {
   cl_command_queue queue = ocl_queue(d, stream);
   cl_event event = NULL;
-  cl_event *wanted =
-      atomic_load_explicit(&d->profiling, memory_order_relaxed) ? &event : NULL;
+  bool noted = (!stream || stream->timed) &&
+               atomic_load_explicit(&d->profiling, memory_order_relaxed);
+  cl_event *wanted = noted ? &event : NULL;
   kd_status status = m->kind == FAM_LAUNCH ? launch(d, queue, m, wanted)
                                            : copy(queue, m, wait, wanted);
   if (status != KD_OK) return status;

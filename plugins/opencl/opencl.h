@@ -76,9 +76,15 @@ struct kd_stream {
   kd_device *device;
   cl_command_queue queue;
   uint32_t number;
+  bool timed;            /* the queue takes time stamps */
+  bool foreign;          /* it is an application's */
   kd_capture *recording; /* NULL: it runs */
   uint64_t tag;          /* of copies, for profile records */
 };
+
+/* A stream in this queue, whose reference it takes, also where it fails. */
+kd_status ocl_stream_over(kd_device *device, cl_command_queue queue, bool timed,
+                          bool foreign, kd_stream **out_stream);
 
 /* As fam_driver.tag_of. */
 uint64_t ocl_tag_of(const kd_stream *stream);
@@ -110,6 +116,7 @@ struct kd_buffer {
 
 extern const kd_memory_table ocl_memory;
 extern const kd_external_table ocl_external;
+extern const kd_native_table ocl_native;
 
 /* A buffer of memory that can be exported as `kind`. */
 kd_status ocl_allocate_exported(kd_device *device, uint64_t size, uint32_t kind,

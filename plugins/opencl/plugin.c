@@ -356,6 +356,11 @@ static kd_status device_status(kd_device *d) {
              : KD_OK;
 }
 
+static const void *extension(kd_instance *instance, const char *name) {
+  (void)instance;
+  return strcmp(name, KD_NATIVE) ? NULL : &ocl_native;
+}
+
 static const kd_option_def options[] = {
     FAM_TILES_OPTION,
     {.struct_size = sizeof(kd_option_def),
@@ -390,6 +395,7 @@ static const kd_plugin plugin = {
     .device_close = device_close,
     .run_begin = fam_run_begin,
     .device_status = device_status,
+    .extension = extension,
     .memory = &ocl_memory,
     .external = &ocl_external,
     .regions = &fam_regions,

@@ -8,23 +8,31 @@
 
 /* ---- streams ----------------------------------------------------------------------- */
 
+kd_status ocl_stream_over(kd_device *d, cl_command_queue queue, bool timed,
+                          bool foreign, kd_stream **out_stream) {
+  kd_stream *stream = ocl_host->allocate(ocl_host, sizeof *stream, 0);
+  if (!stream) {
+    cl.ReleaseCommandQueue(queue);
+    return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
+  }
+  *stream = (kd_stream){.device = d,
+                        .queue = queue,
+                        .number = 1 + atomic_fetch_add(&d->streams, 1),
+                        .timed = timed,
+                        .foreign = foreign};
+  *out_stream = stream;
+  return KD_OK;
+}
+
 static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
                                kd_stream **out_stream) {
   cl_int code = CL_SUCCESS;
   (void)priority; /* OpenCL 1.2 has none */
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
-  kd_stream *stream = ocl_host->allocate(ocl_host, sizeof *stream, 0);
-  if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
-  *stream =
-      (kd_stream){.device = d, .number = 1 + atomic_fetch_add(&d->streams, 1)};
-  stream->queue = cl.CreateCommandQueue(d->context, d->id,
-                                        CL_QUEUE_PROFILING_ENABLE, &code);
-  if (!stream->queue) {
-    ocl_host->release(ocl_host, stream);
-    return ocl_failed(code, "clCreateCommandQueue");
-  }
-  *out_stream = stream;
-  return KD_OK;
+  cl_command_queue queue = cl.CreateCommandQueue(
+      d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
+  return queue ? ocl_stream_over(d, queue, true, false, out_stream)
+               : ocl_failed(code, "clCreateCommandQueue");
 }
 
 static void stream_destroy(kd_stream *stream) {
