@@ -12,7 +12,7 @@ const kd_host *vlk_host;
 
 #define MOST_DEVICES 16
 
-static VkInstance vulkan;
+VkInstance vlk_vulkan;
 static VkDebugUtilsMessengerEXT messenger;
 
 static struct found {
@@ -132,28 +132,28 @@ static const char *create_instance(void) {
     info.enabledExtensionCount = 1;
     info.ppEnabledExtensionNames = extensions;
   }
-  VkResult code = vk.CreateInstance(&info, NULL, &vulkan);
+  VkResult code = vk.CreateInstance(&info, NULL, &vlk_vulkan);
   if (code == VK_ERROR_INCOMPATIBLE_DRIVER)
     return "the Vulkan loader finds no driver; install one for the device";
   if (code != VK_SUCCESS) return "the Vulkan loader makes no instance";
-  const char *why = vk_api_of(vulkan);
+  const char *why = vk_api_of(vlk_vulkan);
   if (!why && validates) {
     PFN_vkCreateDebugUtilsMessengerEXT create =
         (PFN_vkCreateDebugUtilsMessengerEXT)vk.GetInstanceProcAddr(
-            vulkan, "vkCreateDebugUtilsMessengerEXT");
-    if (create) create(vulkan, &messages, NULL, &messenger);
+            vlk_vulkan, "vkCreateDebugUtilsMessengerEXT");
+    if (create) create(vlk_vulkan, &messages, NULL, &messenger);
   }
   return why;
 }
 
 static void destroy_instance(void) {
-  if (!vulkan) return;
+  if (!vlk_vulkan) return;
   PFN_vkDestroyDebugUtilsMessengerEXT destroy =
       (PFN_vkDestroyDebugUtilsMessengerEXT)vk.GetInstanceProcAddr(
-          vulkan, "vkDestroyDebugUtilsMessengerEXT");
-  if (messenger && destroy) destroy(vulkan, messenger, NULL);
-  vk.DestroyInstance(vulkan, NULL);
-  vulkan = VK_NULL_HANDLE;
+          vlk_vulkan, "vkDestroyDebugUtilsMessengerEXT");
+  if (messenger && destroy) destroy(vlk_vulkan, messenger, NULL);
+  vk.DestroyInstance(vlk_vulkan, NULL);
+  vlk_vulkan = VK_NULL_HANDLE;
   messenger = VK_NULL_HANDLE;
 }
 
@@ -220,7 +220,7 @@ static void read_properties(struct found *d) {
 static uint32_t add_devices(void) {
   VkPhysicalDevice all[MOST_DEVICES];
   uint32_t count = MOST_DEVICES;
-  if (vk.EnumeratePhysicalDevices(vulkan, &count, all) < 0) return 0;
+  if (vk.EnumeratePhysicalDevices(vlk_vulkan, &count, all) < 0) return 0;
   for (uint32_t i = 0; i < count; i++) {
     struct found *d = &devices[found_count];
     VkPhysicalDeviceProperties2 brief = {
@@ -529,6 +529,11 @@ static kd_status device_status(kd_device *d) {
              : KD_OK;
 }
 
+static const void *extension(kd_instance *instance, const char *name) {
+  (void)instance;
+  return strcmp(name, KD_NATIVE) ? NULL : &vlk_native;
+}
+
 static const kd_option_def options[] = {
     FAM_TILES_OPTION,
     {.struct_size = sizeof(kd_option_def),
@@ -563,6 +568,7 @@ static const kd_plugin plugin = {
     .device_close = device_close,
     .run_begin = fam_run_begin,
     .device_status = device_status,
+    .extension = extension,
     .memory = &vlk_memory,
     .external = &vlk_external,
     .regions = &fam_regions,

@@ -58,21 +58,22 @@ static bool has_waits(const kd_stream *stream) {
   return false;
 }
 
-/* Submits all that there is, waits without work behind them included. */
-static kd_status submit_all(kd_stream *stream) {
+/* Waits without work behind them, and work of others, are submitted with a batch of nothing. */
+kd_status vlk_stream_submit_all(kd_stream *stream) {
   vlk_batch *b = NULL;
   kd_status status = KD_OK;
-  if (!stream->open && has_waits(stream)) status = vlk_stream_batch(stream, &b);
+  if (!stream->open && (has_waits(stream) || stream->shared))
+    status = vlk_stream_batch(stream, &b);
   return status == KD_OK ? vlk_stream_submit(stream) : status;
 }
 
 bool vlk_stream_idle(kd_stream *stream) {
-  return !stream->open && !has_waits(stream) &&
+  return !stream->open && !stream->shared && !has_waits(stream) &&
          (!stream->last || vlk_batch_query(stream->last) == KD_OK);
 }
 
 kd_status vlk_stream_finish(kd_stream *stream) {
-  kd_status status = submit_all(stream);
+  kd_status status = vlk_stream_submit_all(stream);
   if (!stream->last) return status;
   if (status == KD_OK) status = vlk_batch_wait(stream->last, UINT64_MAX);
   if (status != KD_OK) { /* it was said: the stream is usable again */
@@ -144,7 +145,7 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
     set_batch(event, NULL, stream->recording);
     return KD_OK;
   }
-  kd_status status = submit_all(stream);
+  kd_status status = vlk_stream_submit_all(stream);
   if (status != KD_OK) return status;
   set_batch(event, stream->last, NULL);
   return KD_OK;

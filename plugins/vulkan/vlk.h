@@ -13,6 +13,7 @@
 #include "shared.h"
 
 extern const kd_host *vlk_host; /* from open to close */
+extern VkInstance vlk_vulkan;   /* of all devices; the same */
 
 #define FAIL(...) vlk_host->fail(__VA_ARGS__)
 
@@ -80,6 +81,7 @@ uint32_t vlk_reach_names(const vlk_reach *reach, const char **names);
 bool vlk_has_extension(VkPhysicalDevice physical, const char *name);
 
 extern const kd_external_table vlk_external;
+extern const kd_native_table vlk_native;
 
 /* As vlk_allocate, of memory that can be exported as `kind`. */
 kd_status vlk_allocate_exported(kd_device *device, uint32_t space,
@@ -234,6 +236,7 @@ struct kd_stream {
   uint64_t waits[VLK_WAITS]; /* of other lanes, before what comes next */
   kd_capture *recording;     /* NULL: it runs */
   uint64_t tag;              /* of copies, for profile records */
+  bool shared;               /* an application submits to its queue, too */
 };
 
 /* As fam_driver.tag_of. */
@@ -249,8 +252,10 @@ kd_status vlk_stream_batch(kd_stream *stream, vlk_batch **out_batch);
 /* Behind each command: submits a batch that is full. */
 kd_status vlk_stream_added(kd_stream *stream);
 kd_status vlk_stream_submit(kd_stream *stream);
+/* The same of all that its end waits for: `last` is behind it then. */
+kd_status vlk_stream_submit_all(kd_stream *stream);
 kd_status vlk_stream_finish(kd_stream *stream);
-/* Whether all its work is done. */
+/* Whether all its work is known to be done. */
 bool vlk_stream_idle(kd_stream *stream);
 
 /* Forgets copies to the host that are done. */
