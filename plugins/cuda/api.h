@@ -146,6 +146,7 @@ enum {
     (cu_stream *stream, unsigned flags, int priority)) \
   X(StreamDestroy, cuStreamDestroy_v2, (cu_stream stream)) \
   X(StreamSynchronize, cuStreamSynchronize, (cu_stream stream)) \
+  X(StreamGetCtx, cuStreamGetCtx, (cu_stream stream, cu_context *context)) \
   X(StreamQuery, cuStreamQuery, (cu_stream stream)) \
   X(StreamWaitEvent, cuStreamWaitEvent, \
     (cu_stream stream, cu_event event, unsigned flags)) \

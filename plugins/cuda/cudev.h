@@ -116,6 +116,7 @@ struct kd_stream {
   kd_device *device;
   cuda_lane lane;
   uint32_t number;
+  bool foreign;          /* the driver's stream is an application's */
   kd_capture *recording; /* NULL: it runs */
   uint64_t tag;          /* of copies, for profile records */
 };
@@ -126,6 +127,10 @@ uint64_t cuda_tag_of(const kd_stream *stream);
 /* At least `size` bytes; what it was goes in the lane's order. In the context. */
 kd_status cuda_lane_reserve(kd_device *device, cuda_lane *lane, size_t size);
 void cuda_lane_release(kd_device *device, cuda_lane *lane);
+
+/* A stream in one of the driver's. */
+kd_status cuda_stream_over(kd_device *device, cu_stream queue, bool foreign,
+                           kd_stream **out_stream);
 
 extern const kd_stream_table cuda_streams;
 extern const kd_event_table cuda_events;
@@ -162,6 +167,7 @@ void cuda_stages_end(kd_device *device);
 
 extern const kd_memory_table cuda_memory;
 extern const kd_peer_table cuda_peer;
+extern const kd_native_table cuda_native;
 extern const kd_collective_table cuda_collectives;
 /* Ends what waits for a device that was lost. */
 void cuda_groups_lost(void);

@@ -369,6 +369,11 @@ static void device_close(kd_device *d) {
   cuda_host->release(cuda_host, d);
 }
 
+static const void *extension(kd_instance *instance, const char *name) {
+  (void)instance;
+  return strcmp(name, KD_NATIVE) ? NULL : &cuda_native;
+}
+
 #define PATH_OPTION(name_, doc_) \
   { .struct_size = sizeof(kd_option_def), .name = (name_), .doc = (doc_) }
 
@@ -411,6 +416,7 @@ static const kd_plugin plugin = {
     .device_close = device_close,
     .run_begin = fam_run_begin,
     .device_status = cuda_lost,
+    .extension = extension,
     .memory = &cuda_memory,
     .regions = &fam_regions,
     .kernels = fam_kernels,

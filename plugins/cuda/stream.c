@@ -7,38 +7,46 @@
 
 /* ---- streams ----------------------------------------------------------------------- */
 
+kd_status cuda_stream_over(kd_device *d, cu_stream queue, bool foreign,
+                           kd_stream **out_stream) {
+  kd_stream *stream = cuda_host->allocate(cuda_host, sizeof *stream, 0);
+  if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
+  *stream = (kd_stream){.device = d,
+                        .lane.queue = queue,
+                        .number = 1 + atomic_fetch_add(&d->streams, 1),
+                        .foreign = foreign};
+  *out_stream = stream;
+  return KD_OK;
+}
+
 static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
                                kd_stream **out_stream) {
   int least = 0, greatest = 0;
+  cu_stream queue = NULL;
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
-  kd_stream *stream = cuda_host->allocate(cuda_host, sizeof *stream, 0);
-  if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
-  *stream =
-      (kd_stream){.device = d, .number = 1 + atomic_fetch_add(&d->streams, 1)};
   kd_status status = cuda_enter(d);
+  if (status != KD_OK) return status;
+  /* the driver's urgent ones have the lower numbers */
+  cu.CtxGetStreamPriorityRange(&least, &greatest);
+  cu_result code =
+      cu.StreamCreateWithPriority(&queue, CU_NON_BLOCKING,
+                                  priority > 0   ? greatest
+                                  : priority < 0 ? least
+                                                 : (least + greatest) / 2);
+  if (code != CU_OK)
+    status = cuda_failed(d, code, "cuStreamCreateWithPriority");
   if (status == KD_OK) {
-    /* the driver's urgent ones have the lower numbers */
-    cu.CtxGetStreamPriorityRange(&least, &greatest);
-    cu_result code =
-        cu.StreamCreateWithPriority(&stream->lane.queue, CU_NON_BLOCKING,
-                                    priority > 0   ? greatest
-                                    : priority < 0 ? least
-                                                   : (least + greatest) / 2);
-    if (code != CU_OK)
-      status = cuda_failed(d, code, "cuStreamCreateWithPriority");
-    cuda_leave();
+    status = cuda_stream_over(d, queue, false, out_stream);
+    if (status != KD_OK) cu.StreamDestroy(queue);
   }
-  if (status == KD_OK)
-    *out_stream = stream;
-  else
-    cuda_host->release(cuda_host, stream);
+  cuda_leave();
   return status;
 }
 
 static void stream_destroy(kd_stream *stream) {
   if (cuda_enter_anyhow(stream->device)) {
     cuda_lane_release(stream->device, &stream->lane);
-    cu.StreamDestroy(stream->lane.queue);
+    if (!stream->foreign) cu.StreamDestroy(stream->lane.queue);
     cuda_leave();
   }
   cuda_host->release(cuda_host, stream);

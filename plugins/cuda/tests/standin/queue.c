@@ -240,6 +240,12 @@ cu_result standin_push(cu_stream stream, job *j) {
   return CU_OK;
 }
 
+API cu_result cuStreamGetCtx(cu_stream stream, cu_context *out) {
+  ENTER("cuStreamGetCtx");
+  *out = stream->of;
+  return CU_OK;
+}
+
 API cu_result cuStreamSynchronize(cu_stream stream) {
   ENTER("cuStreamSynchronize");
   pthread_mutex_lock(&stream->lock);

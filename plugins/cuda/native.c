@@ -1,0 +1,87 @@
+/* native.c - CUDA's own handles of the plugin's objects, and streams in streams that
+ * applications have. */
+#include "cudev.h"
+
+static uint64_t number_of(const void *handle) {
+  return (uint64_t)(uintptr_t)handle;
+}
+
+static kd_status device_handle(kd_device *d, kd_native_kind kind,
+                               uint64_t *out_handle) {
+  switch (kind) {
+    case KD_NATIVE_CU_DEVICE:
+      *out_handle = (uint64_t)d->id;
+      return KD_OK;
+    case KD_NATIVE_CU_CONTEXT:
+      *out_handle = number_of(d->context);
+      return KD_OK;
+    default:
+      return FAIL(KD_UNIMPLEMENTED,
+                  "CUDA: a device has the native kinds CU_DEVICE and"
+                  " CU_CONTEXT, and not 0x%x",
+                  (unsigned)kind);
+  }
+}
+
+static kd_status buffer_handle(kd_device *d, kd_buffer *buffer,
+                               kd_native_kind kind, uint64_t *out_handle,
+                               uint64_t *out_offset) {
+  (void)d;
+  if (kind != KD_NATIVE_CU_POINTER)
+    return FAIL(KD_UNIMPLEMENTED,
+                "CUDA: a buffer has the native kind CU_POINTER, and not 0x%x",
+                (unsigned)kind);
+  *out_handle = buffer->memory;
+  *out_offset = 0;
+  return KD_OK;
+}
+
+static kd_status stream_handle(kd_stream *stream, kd_native_kind kind,
+                               uint64_t *out_handle) {
+  if (kind != KD_NATIVE_CU_STREAM)
+    return FAIL(KD_UNIMPLEMENTED,
+                "CUDA: a stream has the native kind CU_STREAM, and not 0x%x",
+                (unsigned)kind);
+  *out_handle = number_of(stream->lane.queue);
+  return KD_OK;
+}
+
+/* In the context. The driver's three default streams can't be recorded, or are another one in
+ * each thread. */
+static kd_status check_queue(kd_device *d, cu_stream queue) {
+  cu_context context = NULL;
+  if ((uintptr_t)queue <= 2)
+    return FAIL(KD_INVALID_ARGUMENT,
+                "CUDA: a default stream of the driver's can't be a stream of"
+                " its own; make one by cuStreamCreate");
+  CU_TRY(d, "cuStreamGetCtx", cu.StreamGetCtx(queue, &context));
+  return context == d->context
+             ? KD_OK
+             : FAIL(KD_INVALID_ARGUMENT,
+                    "CUDA: the stream is of another context; make it with that"
+                    " of KD_NATIVE_CU_CONTEXT");
+}
+
+static kd_status wrap(kd_device *d, kd_native_kind kind, uint64_t handle,
+                      kd_stream **out_stream) {
+  if (kind != KD_NATIVE_CU_STREAM)
+    return FAIL(KD_UNIMPLEMENTED,
+                "CUDA: streams are made of the native kind CU_STREAM, and not"
+                " of 0x%x",
+                (unsigned)kind);
+  kd_status status = cuda_enter(d);
+  if (status != KD_OK) return status;
+  status = check_queue(d, (cu_stream)(uintptr_t)handle);
+  cuda_leave();
+  return status == KD_OK ? cuda_stream_over(d, (cu_stream)(uintptr_t)handle,
+                                            true, out_stream)
+                         : status;
+}
+
+const kd_native_table cuda_native = {
+    .struct_size = sizeof(kd_native_table),
+    .device = device_handle,
+    .buffer = buffer_handle,
+    .stream = stream_handle,
+    .wrap = wrap,
+};
