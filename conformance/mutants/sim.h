@@ -156,6 +156,7 @@ struct kd_stream {
   /* whose recording it is in, by an event that it waits for; and who is in its own */
   kd_stream *origin, *joined[8];
   uint32_t joined_count;
+  kd_stream *over; /* whose queue it works in: the application's; or NULL */
 };
 
 struct kd_event {
@@ -211,6 +212,7 @@ extern kd_stream_table sim_streams;
 extern kd_event_table sim_events;
 extern const kd_capture_table sim_capture;
 extern kd_profile_table sim_profile;
+extern const kd_native_table sim_native;
 kd_status sim_push(kd_stream *stream, const job *what);
 bool sim_has_room(const kd_stream *stream, uint32_t count);
 kd_status sim_run(job *job); /* now */

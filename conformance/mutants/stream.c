@@ -328,6 +328,7 @@ static bool is_full(const kd_stream *stream, const job *what) {
 
 /* One thread at a time enqueues on a stream: what fits now fits then. */
 bool sim_has_room(const kd_stream *stream, uint32_t count) {
+  if (stream && stream->over) stream = stream->over;
   pthread_mutex_lock(&sim_lock);
   bool has = !stream || !sim_ring || stream->queued + count <= sim_ring;
   pthread_mutex_unlock(&sim_lock);
@@ -361,6 +362,10 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     if (!stream->recording) return KD_OK;
     return note(stream, what);
   }
+  uint64_t tag = stream->tag;
+  if (stream->over) stream = stream->over;
+  if (BUG(wrap_takes_queue) && stream->dead)
+    return FAIL(KD_FAILED_PRECONDITION, "the queue is gone");
   if (BUG(stream_tls) && stream->made_by != this_thread())
     return FAIL(KD_FAILED_PRECONDITION, "the stream is another thread's");
   if (BUG(enqueue_blocks)) wait_drained(stream);
@@ -375,7 +380,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     return FAIL(KD_BUSY, "no more fits into the queue of the stream");
   }
   copy->number = stream->issued++;
-  copy->tag = BUG(tag_late) ? 0 : stream->tag;
+  copy->tag = BUG(tag_late) ? 0 : tag;
   if (BUG(ring_overflow) && stream->queued > 200 && what->kind == JOB_COPY_IN) {
     pthread_mutex_unlock(&sim_lock);
     free(copy);
@@ -458,6 +463,12 @@ static kd_status stream_create(kd_device *device, int32_t priority,
 }
 
 static void stream_destroy(kd_stream *stream) {
+  if (stream->over) {
+    if (BUG(wrap_takes_queue)) stream->over->dead = true;
+    sim_count(stream->device, -1);
+    free(stream);
+    return;
+  }
   if (stream->alias) {
     stream->alias = false;
     return;
@@ -511,11 +522,13 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
 }
 
 static kd_status stream_flush(kd_stream *stream) {
+  if (stream->over) stream = stream->over;
   if (!BUG(flush_nothing)) let_go(stream);
   return KD_OK;
 }
 
 static kd_status stream_synchronize(kd_stream *stream) {
+  if (stream->over) stream = stream->over;
   if (BUG(sync_empty) && stream->issued == 0)
     for (;;)
       sim_nap(100000);
@@ -543,6 +556,68 @@ kd_stream_table sim_streams = {
     .flush = stream_flush,
     .synchronize = stream_synchronize,
     .tag = stream_tag,
+};
+
+/* ---- native handles ------------------------------------------------------------------------------------ */
+
+/* A device is KD_NATIVE_OWN, a buffer that and 1, a stream's queue that and 2: the stream. */
+static kd_status no_kind(const char *of, kd_native_kind kind) {
+  return FAIL(KD_UNIMPLEMENTED, "a %s has no native handle of kind 0x%x", of,
+              (unsigned)kind);
+}
+
+static kd_status native_device(kd_device *device, kd_native_kind kind,
+                               uint64_t *out_handle) {
+  if (kind != KD_NATIVE_OWN && !BUG(native_any_kind))
+    return no_kind("device", kind);
+  *out_handle = (uint64_t)(uintptr_t)device;
+  return KD_OK;
+}
+
+static kd_status native_buffer(kd_device *device, kd_buffer *buffer,
+                               kd_native_kind kind, uint64_t *out_handle,
+                               uint64_t *out_offset) {
+  (void)device;
+  if (kind != KD_NATIVE_OWN + 1) return no_kind("buffer", kind);
+  *out_handle = BUG(native_zero) ? 0 : (uint64_t)(uintptr_t)buffer->bytes;
+  *out_offset = 0;
+  return KD_OK;
+}
+
+static kd_status native_stream(kd_stream *stream, kd_native_kind kind,
+                               uint64_t *out_handle) {
+  if (kind != KD_NATIVE_OWN + 2) return no_kind("stream", kind);
+  let_go(stream);
+  *out_handle = (uint64_t)(uintptr_t)(stream->over ? stream->over : stream);
+  return KD_OK;
+}
+
+static kd_status native_wrap(kd_device *device, kd_native_kind kind,
+                             uint64_t handle, kd_stream **out_stream) {
+  kd_stream *over = (kd_stream *)(uintptr_t)handle;
+  if (kind != KD_NATIVE_OWN + 2) return no_kind("queue", kind);
+  if (!over) return FAIL(KD_INVALID_ARGUMENT, "%s", "the queue is NULL");
+  if (over->device != device)
+    return FAIL(KD_INVALID_ARGUMENT, "the queue is of unit %u",
+                sim_index(over->device));
+  if (BUG(wrap_apart)) return stream_create(device, 0, 0, out_stream);
+  kd_status lost = sim_check(device);
+  if (lost != KD_OK) return lost;
+  kd_stream *stream = calloc(1, sizeof *stream);
+  if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  stream->device = device;
+  stream->over = over;
+  sim_count(device, 1);
+  *out_stream = stream;
+  return KD_OK;
+}
+
+const kd_native_table sim_native = {
+    .struct_size = sizeof(kd_native_table),
+    .device = native_device,
+    .buffer = native_buffer,
+    .stream = native_stream,
+    .wrap = native_wrap,
 };
 
 /* ---- events ---------------------------------------------------------------------------------------- */
@@ -586,7 +661,7 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
   pthread_mutex_lock(&sim_lock);
   point *old = event->point;
   event->point = fresh;
-  event->stream = stream;
+  event->stream = stream->over ? stream->over : stream;
   event->recorded = true;
   bool capturing = stream->recording;
   event->origin = !capturing ? NULL : stream->origin ? stream->origin : stream;

@@ -519,7 +519,7 @@ static const kc_rule rules[] = {
             "A host refuses bits that it does not know; a bit set by accident"
             " makes the kernel unusable one day."),
     KC_RULE(MUST, CORE, "abi.extension-unknown", abi_extension, 0, "plugin.h",
-            "A vendor's own table by name (\"x.acme.power/1\"), or NULL",
+            "A table by name, or NULL where the plugin has none of that name",
             "kd_plugin.extension",
             "Returning some table for any name makes the asker call slots that"
             " are not there."),

@@ -7,7 +7,8 @@ extern const kc_area kc_area_load, kc_area_abi, kc_area_dev, kc_area_mem,
     kc_area_copy, kc_area_stream, kc_area_event, kc_area_kernel, kc_area_op,
     kc_area_own, kc_area_err, kc_area_thread, kc_area_life, kc_area_state,
     kc_area_robust, kc_area_host, kc_area_capture, kc_area_region, kc_area_prof,
-    kc_area_peer, kc_area_group, kc_area_perf, kc_area_option, kc_area_layout;
+    kc_area_peer, kc_area_group, kc_area_perf, kc_area_option, kc_area_layout,
+    kc_area_native;
 
 const kc_area *const kc_areas[] = {
     &kc_area_load,   &kc_area_option, &kc_area_abi,     &kc_area_dev,
@@ -15,7 +16,8 @@ const kc_area *const kc_areas[] = {
     &kc_area_kernel, &kc_area_op,     &kc_area_layout,  &kc_area_own,
     &kc_area_err,    &kc_area_thread, &kc_area_life,    &kc_area_state,
     &kc_area_robust, &kc_area_host,   &kc_area_capture, &kc_area_region,
-    &kc_area_prof,   &kc_area_peer,   &kc_area_group,   &kc_area_perf};
+    &kc_area_prof,   &kc_area_peer,   &kc_area_group,   &kc_area_native,
+    &kc_area_perf};
 const uint32_t kc_area_count = KC_COUNT_OF(kc_areas);
 
 const kc_rule *kc_rule_at(uint32_t index) {

@@ -211,11 +211,37 @@ static kd_status device_status(kd_device *device) {
   return host->fail(KD_DEVICE_LOST, "lost, %d", 1);
 }
 
+static kd_native_table native; /* the plugin's */
+
+static kd_status native_device(kd_device *device, kd_native_kind kind,
+                               uint64_t *out_handle) {
+  kd_status status = native.device(device, kind, out_handle);
+  if (status == KD_OK || !BUG(native_any_kind)) return status;
+  *out_handle = 64;
+  return KD_OK;
+}
+
+static kd_status native_buffer(kd_device *device, kd_buffer *buffer,
+                               kd_native_kind kind, uint64_t *out_handle,
+                               uint64_t *out_offset) {
+  kd_status status =
+      native.buffer(device, buffer, kind, out_handle, out_offset);
+  if (BUG(native_zero) && status == KD_OK) *out_handle = 0;
+  return status;
+}
+
 static const void *extension(kd_instance *instance, const char *name) {
-  (void)instance;
   static const uint32_t table[4] = {16};
-  (void)name;
-  return table;
+  static kd_native_table around;
+  if (BUG(extension_any)) return table;
+  const void *own = inner.extension(instance, name);
+  if (!own || strcmp(name, KD_NATIVE) != 0) return own;
+  copy_sized(&native, sizeof native, own);
+  around = native;
+  around.struct_size = sizeof around;
+  around.device = native_device;
+  if (native.buffer) around.buffer = native_buffer;
+  return &around;
 }
 
 /* ---- the table ---------------------------------------------------------------------- */
@@ -270,7 +296,7 @@ static bool wrap(const kd_host *services) {
   wrap_options();
   if (!wrap_kernels()) return false;
   if (BUG(status_lost)) outer.device_status = device_status;
-  if (BUG(extension_any)) outer.extension = extension;
+  if (BUG(extension_any) || inner.extension) outer.extension = extension;
   if (BUG(name_invalid)) outer.name = "Acme GPU!";
   if (BUG(plugin_flag)) outer.flags |= 0x100;
   if (BUG(late_log)) outer.flags |= KD_PLUGIN_UNLOADABLE;
