@@ -24,7 +24,7 @@ MEMBERS = {
     "kd_capture_table": "capture", "kd_region_table": "regions",
     "kd_profile_table": "profile", "kd_peer_table": "peer",
     "kd_external_table": "external", "kd_layout_table": "layouts",
-    "kd_collective_table": "collectives",
+    "kd_collective_table": "collectives", "kd_native_table": "native",
 }
 TABLES = [  # table, header, level
     ("kd_plugin", "plugin.h", "core"), ("kd_memory_table", "memory.h", "core"),
@@ -34,6 +34,7 @@ TABLES = [  # table, header, level
     ("kd_profile_table", "profile.h", "profile"), ("kd_peer_table", "memory.h", "peer"),
     ("kd_external_table", "memory.h", "external"), ("kd_layout_table", "layout.h", "core"),
     ("kd_collective_table", "collective.h", "collective"),
+    ("kd_native_table", "native.h", "extension"),
 ]
 # "table.slot": (need, what the host does without it), from the one list of slots
 LIST = {f"{m[1]}.{m[2]}": (m[3], m[4]) for m in re.finditer(
