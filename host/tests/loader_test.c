@@ -88,6 +88,8 @@ static void faulty_plugins_are_refused(void **state) {
                  "slot reachable of kd_peer_table", "vendor");
   expect_refused(BAD("COLLECTIVE"), KD_INCOMPATIBLE,
                  "slot create of kd_collective_table", "vendor");
+  expect_refused(BAD("NATIVE"), KD_INCOMPATIBLE,
+                 "slot device of kd_native_table is NULL", "vendor");
   expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");
   expect_refused(BAD("STRIDE"), KD_INCOMPATIBLE, "struct_size 7", "");
   expect_refused(BAD("OPTION_NULL"), KD_INCOMPATIBLE,

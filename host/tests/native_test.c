@@ -1,5 +1,6 @@
 /* native_test.c - native handles where there is no driver: what is refused, and why. */
 #include "native.h"
+#include "toy.h"
 
 /* A plugin without the table, whose device has no queue. */
 static void a_plugin_without_handles_is_named(void **state) {
@@ -29,7 +30,7 @@ static void a_plugin_without_handles_is_named(void **state) {
 static void a_queue_of_keels_is_no_native_one(void **state) {
   uint64_t handle = 5, offset = 6;
   (void)state;
-  assert_true(begin(QUEUE_PLUGIN, "queue:0", NULL, 0));
+  assert_true(begin(TOY("queue"), "queue:0", NULL, 0));
   good(keel_device_synchronize(device)); /* not open yet */
   keel_tensor *x = uploaded();
   refused(keel_tensor_native(x, KD_NATIVE_CL_MEM, KD_READ, &handle, &offset),

@@ -89,6 +89,13 @@ static const kd_peer_table no_peer = {.struct_size = sizeof no_peer};
 static const kd_collective_table no_collectives = {.struct_size =
                                                        sizeof no_collectives};
 
+static const void *extension_without_slots(kd_instance *instance,
+                                           const char *name) {
+  static const kd_native_table native = {.struct_size = sizeof native};
+  (void)instance;
+  return strcmp(name, KD_NATIVE) ? NULL : &native;
+}
+
 /* ---- aliases that contradict each other, or name what can't be; the last is sound ------ */
 
 static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
