@@ -1,6 +1,6 @@
 /* native_test.c - native handles where there is no driver: what is refused, and why. */
 #include "native.h"
-#include "toy.h"
+#include "toy/toy.h"
 
 /* A plugin without the table, whose device has no queue. */
 static void a_plugin_without_handles_is_named(void **state) {

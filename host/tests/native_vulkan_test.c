@@ -13,7 +13,7 @@
   X(BeginCommandBuffer) X(EndCommandBuffer) X(CmdPipelineBarrier) \
   X(CmdCopyBuffer) X(CmdFillBuffer) X(QueueSubmit) X(CreateSemaphore) \
   X(DestroySemaphore) X(SignalSemaphore) X(CreateFence) X(WaitForFences) \
-  X(DestroyFence) X(GetDeviceProcAddr) X(GetPhysicalDeviceProperties)
+  X(DestroyFence) X(GetFenceStatus) X(GetDeviceProcAddr) X(GetPhysicalDeviceProperties)
 /* clang-format on */
 
 static struct {
@@ -184,6 +184,8 @@ static void check_order(bool keel_next) {
   expect(computed("Neg", uploaded()), -1, 0); /* compiled */
   keel_tensor *y = computed("Neg", uploaded()), *z = zeros();
   VkCommandBuffer commands = record(y, z);
+  good(keel_device_synchronize(
+      device)); /* nothing of Keel's is left to wait for */
   waits = 0;
   submit(keels_queue(), commands, true, VK_NULL_HANDLE);
   keel_tensor_release(y);
@@ -206,6 +208,29 @@ static void what_keel_reads_waits_for_the_applications_work(void **state) {
   (void)state;
   if (!begin_vulkan()) skip();
   check_order(false);
+  end_vulkan();
+}
+
+static void waiting_for_the_device_waits_for_it_too(void **state) {
+  VkFence fence = VK_NULL_HANDLE;
+  const VkFenceCreateInfo wanted = {.sType =
+                                        VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  pthread_t opener;
+  (void)state;
+  if (!begin_vulkan()) skip();
+  assert_int_equal(own.CreateFence(gpu, &wanted, NULL, &fence), VK_SUCCESS);
+  keel_tensor *y = computed("Neg", uploaded()), *z = zeros();
+  VkCommandBuffer commands = record(y, z);
+  good(keel_device_synchronize(device));
+  submit(keels_queue(), commands, true, fence);
+  assert_int_equal(own.GetFenceStatus(gpu, fence), VK_NOT_READY);
+  assert_int_equal(pthread_create(&opener, NULL, open_gate, NULL), 0);
+  good(keel_device_synchronize(device));
+  assert_int_equal(own.GetFenceStatus(gpu, fence), VK_SUCCESS);
+  pthread_join(opener, NULL);
+  keel_tensor_release(y);
+  expect_halves(z, 1);
+  own.DestroyFence(gpu, fence, NULL);
   end_vulkan();
 }
 
@@ -249,6 +274,7 @@ int main(void) {
       cmocka_unit_test(an_application_works_on_tensors_memory),
       cmocka_unit_test(keels_queue_takes_the_applications_work),
       cmocka_unit_test(what_keel_reads_waits_for_the_applications_work),
+      cmocka_unit_test(waiting_for_the_device_waits_for_it_too),
       cmocka_unit_test(tensors_of_one_buffer_have_their_offsets),
       cmocka_unit_test(what_vulkan_has_not_is_refused),
   };
