@@ -206,7 +206,7 @@ static void keel_works_in_the_applications_queue(void **state) {
 }
 
 /* The application lets go of the queue while Keel works in it. */
-static void plans_and_profiles_go_by_it(void **state) {
+static void plans_go_by_it(void **state) {
   (void)state;
   if (!begin_opencl()) skip();
   cl_command_queue queue = queue_with(0);
@@ -317,7 +317,7 @@ int main(void) {
       cmocka_unit_test(an_application_works_on_tensors_memory),
       cmocka_unit_test(keels_queue_takes_the_applications_work),
       cmocka_unit_test(keel_works_in_the_applications_queue),
-      cmocka_unit_test(plans_and_profiles_go_by_it),
+      cmocka_unit_test(plans_go_by_it),
       cmocka_unit_test(kinds_of_others_are_refused),
       cmocka_unit_test(queues_that_do_not_fit_are_refused),
       cmocka_unit_test(what_others_hold_is_not_written),

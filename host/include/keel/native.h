@@ -16,7 +16,9 @@
  *   by waiting    It calls keel_device_synchronize before its work begins, and waits for the
  *                 end of its work before it calls Keel again.
  *
- * A tensor is held until the work on its memory is done or, in the same queue, enqueued.
+ * A tensor is held until the work on its memory is done or, in the same queue, enqueued. Calls
+ * of Keel may wait for the device, also the release of a tensor: what the application has in
+ * the queue must not wait for what it does after such a call.
  *
  * Threads. Any thread may call. Nobody else uses the device through Keel while the application
  * enqueues where the driver wants one thread at a time for a queue (Vulkan), and while
