@@ -4,7 +4,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 printf '\n== clang-tidy\n'
+# the analyzer follows a function for 50,000 nodes, a quarter of what it would: it takes half
+# the time, and most of it is the analyzer's
+set -- "$1" --extra-arg=-Xclang --extra-arg=-analyzer-config \
+  --extra-arg=-Xclang --extra-arg=max-nodes=50000
 # loops.c is made of macros that clang-tidy expands without end
 find device_api host plugins samples conformance -name '*.c' ! -name loops.c -print0 |
-  xargs -0 -P "$(nproc)" -n 4 clang-tidy -p "$1" --quiet 2>/dev/null
+  xargs -0 -P "$(nproc)" -n 4 clang-tidy --quiet -p "$@" 2>/dev/null
 echo "clang-tidy has nothing to say"
