@@ -55,10 +55,13 @@ function(keel_plugin name)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/keel)
 endfunction()
 
-# keel_test(NAME SOURCES...): a cmocka program, run by ctest
+# keel_test(NAME SOURCES...): a cmocka program, run by ctest; KEEL_SANITIZED where it is slow
 function(keel_test name)
   add_executable(${name} ${ARGN})
   keel_settings(${name})
+  if(KEEL_SANITIZE)
+    target_compile_definitions(${name} PRIVATE KEEL_SANITIZED)
+  endif()
   target_link_libraries(${name} PRIVATE keel_inside cmocka)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
