@@ -361,6 +361,34 @@ static void packed_weights_are_held_once(void **state) {
   keel_plan_release(plan);
 }
 
+/* A first run that fails before the convolution does not keep them for ever. */
+static void a_run_that_fails_keeps_no_weights(void **state) {
+  const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
+  keel_plan *plan = NULL;
+  keel_stop *stop = NULL;
+  keel_tensor *x = NULL, *y = NULL;
+  const int64_t dims[] = {1, WIDE, SIDE, SIDE};
+  (void)state;
+  if (!blocks(WIDE)) skip();
+  uint64_t before = live_bytes();
+  keel_program *program = wide();
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program_release(program);
+  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  keel_stop_ask(stop, NULL);
+  const keel_run_params params = {.struct_size = sizeof params, .stop = stop};
+  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, NULL, &x),
+                   KD_OK);
+  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                   KD_CANCELLED);
+  keel_tensor_release(x);
+  keel_stop_release(stop);
+  assert_true(live_bytes() >= before + bytes);
+  run_wide(plan);
+  assert_true(live_bytes() < before + bytes / 2);
+  keel_plan_release(plan);
+}
+
 enum { RUNNERS = 4 };
 
 static void *run_often(void *plan) {
@@ -390,42 +418,59 @@ static void weights_go_while_threads_run(void **state) {
   }
 }
 
-/* A constant that is handed out, too, stays what it is. */
-static void weights_that_are_an_output_stay(void **state) {
-  const int64_t dims[] = {WIDE, WIDE, 1, 1}, sides[] = {1, WIDE, 2, 2};
-  static float data[WIDE * WIDE], back[WIDE * WIDE], ones[WIDE * 4];
+/* Weights that a convolution packs, and that are handed out or added to, too. */
+static void expect_kept(bool handed_out) {
+  enum { COUNT = WIDE * WIDE * TAPS };
+  const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
+  static float data[COUNT], back[COUNT], ones[WIDE * PLANE];
+  const float two = 2;
   keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_plan *plan = NULL;
-  keel_tensor *weights = NULL, *x = NULL, *out[2] = {NULL};
-  (void)state;
-  for (int i = 0; i < WIDE * WIDE; i++)
+  keel_tensor *weights = NULL, *in[2] = {NULL}, *out[2] = {NULL};
+  for (int i = 0; i < COUNT; i++)
     data[i] = (float)(i % 17);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &weights),
-                   KD_OK);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 4, sides, ones, &x),
-                   KD_OK);
-  assert_int_equal(keel_builder_create(context, "handed", &builder), KD_OK);
+  keel_tensor_create(context, KD_F32, 4, dims, data, &weights);
+  keel_tensor_create(context, KD_F32, 4, sides, ones, &in[0]);
+  keel_tensor_create(context, KD_F32, 0, NULL, &two, &in[1]);
+  assert_int_equal(keel_builder_create(context, "kept", &builder), KD_OK);
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
                        keel_builder_constant(builder, weights)};
+  keel_value sum[] = {pair[1],
+                      keel_builder_input(builder, "c", KD_F32, 0, NULL)};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Conv", NULL, 0, pair, 2));
-  keel_builder_output(builder, "w", pair[1]);
+  keel_builder_output(
+      builder, "w",
+      handed_out ? pair[1] : keel_builder_op(builder, "Add", NULL, 0, sum, 2));
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
   assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
   keel_program_release(program);
   keel_tensor_release(weights);
-  for (int i = 0; i < 3; i++) {
-    if (keel_plan_run(plan, &x, 1, out, 2) != KD_OK)
+  for (int n = 0; n < 3; n++) {
+    if (keel_plan_run(plan, in, 2, out, 2) != KD_OK)
       fail_msg("%s", keel_message());
     assert_int_equal(keel_tensor_read(out[1], back, sizeof back), KD_OK);
-    assert_memory_equal(back, data, sizeof back);
+    for (int i = 0; i < COUNT; i++)
+      if (back[i] != data[i] + (handed_out ? 0 : two))
+        fail_msg("run %d: element %d is %g", n, i, (double)back[i]);
     keel_tensor_release(out[0]);
     keel_tensor_release(out[1]);
   }
-  keel_tensor_release(x);
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
   keel_builder_destroy(builder);
   keel_plan_release(plan);
+}
+
+static void weights_that_are_an_output_stay(void **state) {
+  (void)state;
+  expect_kept(true);
+}
+
+static void weights_that_another_op_reads_stay(void **state) {
+  (void)state;
+  expect_kept(false);
 }
 
 int main(void) {
@@ -436,8 +481,10 @@ int main(void) {
       cmocka_unit_test(points_stay_rows),
       cmocka_unit_test(packed_weights_leave_memory),
       cmocka_unit_test(packed_weights_are_held_once),
+      cmocka_unit_test(a_run_that_fails_keeps_no_weights),
       cmocka_unit_test(weights_go_while_threads_run),
       cmocka_unit_test(weights_that_are_an_output_stay),
+      cmocka_unit_test(weights_that_another_op_reads_stay),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

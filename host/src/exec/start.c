@@ -119,7 +119,7 @@ static void come_home(const outing *out, keel_status status, bool here) {
     keel_trace_span("run", device ? device->name : NULL, out->main->name,
                     out->began);
   if (status == KD_OK) hand_over(out->plan->device);
-  if (out->visits) keel_weights_leave(out->plan);
+  if (out->visits) keel_weights_leave(out->plan, status);
   keel_plan_release(out->version);
 }
 

@@ -180,11 +180,12 @@ bool keel_weights_enter(keel_plan *plan) {
   }
 }
 
-void keel_weights_leave(keel_plan *plan) {
+void keel_weights_leave(keel_plan *plan, keel_status status) {
   uint32_t none = 0;
   /* release: what the run did; acquire: what all others did, before anything goes */
   if (atomic_fetch_sub_explicit(&plan->visits.count, 1, memory_order_release) ==
           1 &&
+      status == KD_OK &&
       atomic_compare_exchange_strong_explicit(&plan->visits.count, &none,
                                               CLOSED, memory_order_acquire,
                                               memory_order_relaxed))

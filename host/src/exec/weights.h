@@ -12,8 +12,9 @@
 /* Before the first run: the plan lets go of weights as soon as it can. */
 void keel_weights_expect(keel_plan *plan);
 
-/* Around each run. What is read between them stays. leave: where enter returned true. */
+/* Around each run. What is read between them stays. leave: where enter returned true; of a
+ * run that failed it is not known what each step has, and the next one's end is waited for. */
 bool keel_weights_enter(keel_plan *plan);
-void keel_weights_leave(keel_plan *plan);
+void keel_weights_leave(keel_plan *plan, keel_status status);
 
 #endif /* KEEL_WEIGHTS_H */
