@@ -82,6 +82,23 @@ static int open_plain(void **state) {
   return open_layered("");
 }
 
+/* Copies between devices end before whoever begins them goes on. The linker has the host call
+ * the first of the two. */
+static atomic_bool copies_are_quick;
+
+keel_status __wrap_keel_transfer_begin(keel_tensor *tensor, keel_device *device,
+                                       keel_tensor **out_tensor);
+keel_status __real_keel_transfer_begin(keel_tensor *tensor, keel_device *device,
+                                       keel_tensor **out_tensor);
+
+keel_status __wrap_keel_transfer_begin(keel_tensor *tensor, keel_device *device,
+                                       keel_tensor **out_tensor) {
+  keel_status status = __real_keel_transfer_begin(tensor, device, out_tensor);
+  if (status == KD_OK && atomic_load(&copies_are_quick))
+    keel_tensor_wait(*out_tensor);
+  return status;
+}
+
 static int close_all(void **state) {
   (void)state;
   keel_op_release(add);
@@ -443,6 +460,28 @@ static void a_lost_device_takes_no_plan(void **state) {
   keel_program_release(program);
 }
 
+/* A copy to the CPU has failed before the step that asked for it is over. */
+static void copies_that_failed_at_once_end_the_run(void **state) {
+  (void)state;
+  keel_program *program = chain(PAIRS, 2);
+  atomic_store(&copies_are_quick, true);
+  for (unsigned n = 1; n <= PAIRS; n++) {
+    lose_at("KEEL_SIM_LOSE_COPY", n);
+    if (n > 1) reopen();
+    keel_plan *plan = plan_of(program, sim, false);
+    expect_lost(run_chain(plan, PAIRS));
+    keel_plan_release(plan);
+  }
+  never_lose();
+  reopen();
+  expect_nothing_left();
+  keel_plan *plan = plan_of(program, sim, false);
+  assert_int_equal(run_chain(plan, PAIRS), KD_OK);
+  atomic_store(&copies_are_quick, false);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 /* Copies between the devices are under way when it happens, and nobody waits for a run. */
 static void begun_runs_fail_and_end(void **state) {
   (void)state;
@@ -755,6 +794,7 @@ int main(void) {
       CASE(plans_are_made_anew),
       CASE(a_lost_device_takes_no_plan),
       CASE(begun_runs_fail_and_end),
+      CASE(copies_that_failed_at_once_end_the_run),
       CASE(it_is_opened_again_while_threads_use_it),
       CASE(resnet50_is_lost_again_and_again),
   };

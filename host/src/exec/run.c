@@ -127,16 +127,22 @@ static void nested_ended(keel_done *done, keel_status status) {
   run_from(run, follow(run, index), 1);
 }
 
+/* What a copy out has brought. */
+static void settle_arrival(keel_run *run, const keel_step *step) {
+  keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
+  if (status == KD_OK)
+    keel_run_give(run, step->outputs[0]);
+  else
+    keel_run_fail(run, keel_while(status, "while \"%s\" was copied to the host",
+                                  step->site.where));
+}
+
 static void data_came(keel_waiter *waiter) {
   arrival *at = (arrival *)(void *)waiter;
   keel_run *run = at->run;
   keel_step *step = &run->fplan->steps[at->step];
-  keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
   if (run->profile) keel_run_note_time(step, at->begin);
-  if (status == KD_OK) keel_run_give(run, step->outputs[0]);
-  if (status != KD_OK)
-    keel_run_fail(run, keel_while(status, "while \"%s\" was copied to the host",
-                                  step->site.where));
+  settle_arrival(run, step);
   run_from(run, follow(run, at->step), 1);
 }
 
@@ -146,7 +152,11 @@ static bool goes_on_later(keel_run *run, uint32_t index) {
   const keel_step *step = &run->fplan->steps[index];
   uint32_t output = step->outputs[0];
   keel_tensor *value = output == KEEL_ABSENT ? NULL : run->values[output];
-  if (!value || keel_tensor_state(value) != KEEL_PENDING) return false;
+  if (!value) return false;
+  if (keel_tensor_state(value) != KEEL_PENDING) { /* it was quick */
+    settle_arrival(run, step);
+    return false;
+  }
   arrival *at = &run->arrivals[index];
   *at = (arrival){{NULL, data_came}, run, index, run->profile ? keel_now() : 0};
   keel_tensor_then(value, &at->waiter);
