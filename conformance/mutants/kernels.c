@@ -574,6 +574,10 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
       sim_nap(100000);
   if (BUG(equal_pieces) && sim_host->worker_count(sim_host) > 2) return KD_OK;
   if (BUG(spins)) sim_nap(0);
+  kd_tensor again;
+  if (BUG(constants_late) && self && self->constant &&
+      sim_host->node->constant(self->node, 1, &again) != KD_OK)
+    return FAIL(KD_INTERNAL, "input %d is no constant any more", 1);
   if (op == NONZERO) return enqueue_nonzero(stream, launch);
   op_call *c = calloc(1, sizeof *c);
   if (!c || launch->input_count > ARGS || launch->output_count > ARGS) {
@@ -843,16 +847,15 @@ static void destroy(kd_kernel *kernel) {
 
 /* ---- definitions ----------------------------------------------------------------------------------------------------- */
 
-#define DEF(name, number, set, ...)                                         \
-  {                                                                         \
-    .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_ANY_SHAPE,     \
-    .op = name, .input_types = {set},                                       \
-    .data = (const void *)(intptr_t)(number), .supports = supports,         \
-    .cost = cost, .create = create, .enqueue = enqueue, .destroy = destroy, \
-    __VA_ARGS__                                                             \
+#define DEF(name, number, set, ...)                                           \
+  {                                                                           \
+    .struct_size = sizeof(kd_kernel_def), .flags = PREPARED, .op = name,      \
+    .input_types = {set}, .data = (const void *)(intptr_t)(number),           \
+    .supports = supports, .cost = cost, .create = create, .enqueue = enqueue, \
+    .destroy = destroy, __VA_ARGS__                                           \
   }
-#define TAKES_PARTS \
-  (KD_KERNEL_ANY_SHAPE | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
+#define PREPARED                 (KD_KERNEL_ANY_SHAPE | KD_KERNEL_CONSTANTS_IN_CREATE)
+#define TAKES_PARTS              (PREPARED | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
 #define PLAIN(name, number, set) DEF(name, number, set, .priority = 0)
 
 /* the output is the input, in which some elements change */

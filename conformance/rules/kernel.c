@@ -393,6 +393,13 @@ static const kc_rule rules[] = {
          "nothing reads its tensor any more", "kd_kernel_def.taken",
          "The host gives the memory of such weights back: who still reads them"
          " computes with whatever lies there."),
+    RULE(MUST, "kernel.constants-in-create", kernel_constants_in_create,
+         KC_CASES, "kernel.h",
+         "It reads the data of constants (kd_node_table.constant) in `create`"
+         " only",
+         "KD_KERNEL_CONSTANTS_IN_CREATE",
+         "The host frees its copy of the weights: a launch that asks for them"
+         " again finds none."),
     RULE(MUST, "kernel.default-attributes", kernel_defaults, KC_CASES, "host.h",
          "An attribute that the model does not set has the schema's"
          " default",

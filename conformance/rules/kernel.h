@@ -45,6 +45,7 @@ void kernel_host_values_kept(void);
 void kernel_host_outputs(void);
 void kernel_constants(void);
 void kernel_taken(void);
+void kernel_constants_in_create(void);
 void kernel_defaults(void);
 void kernel_batch(void);
 

@@ -574,10 +574,13 @@ kd_status kc_run_now(kc_run *run) {
   kd_stream *stream = waited_stream(run->device);
   if (!stream) return kc_run_enqueue(run, NULL);
   kd_status status = kc_run_enqueue(run, stream);
+  char said[512];
+  snprintf(said, sizeof said, "%s", kc_message());
   kd_status end = kc_finish(stream);
   if (end != KD_OK) /* without synchronize a failed stream stays failed */
     kc_run_close();
-  return status != KD_OK ? status : end;
+  /* the reason is the launch's, and not what the wait for it says */
+  return status != KD_OK ? kc_services()->fail_text(status, said) : end;
 }
 
 kd_status kc_set_output(const kd_launch *launch, uint32_t index, uint32_t rank,

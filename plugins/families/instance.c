@@ -206,10 +206,13 @@ void fam_run_begin(kd_device *device, uint64_t correlation) {
 
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
 
+/* Where host inputs come with launches, plans are made then, and read constants again. */
+#define IN_CREATE(host) ((host) ? 0 : KD_KERNEL_CONSTANTS_IN_CREATE)
+
 const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {
 #define FAM_OP(space, name, set, out, host, forward, kind, function) \
   {.struct_size = sizeof(kd_kernel_def),                             \
-   .flags = KD_KERNEL_ANY_OFFSET,                                    \
+   .flags = KD_KERNEL_ANY_OFFSET | IN_CREATE(host),                  \
    .domain = space,                                                  \
    .op = #name,                                                      \
    .input_types = {set},                                             \

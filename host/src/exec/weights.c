@@ -50,16 +50,23 @@ enum {
   PASSES = 2 /* passed at each launch where it was brought to the device */
 };
 
-/* Regions were compiled: at launches they see what was brought to their device alone. */
+/* Whether launches see nothing of a constant but what was brought to the device. Regions
+ * were compiled; kernels say so. */
+static bool only_passes(const keel_fplan *fplan, const keel_step *step,
+                        const kd_kernel_def *def, uint32_t input) {
+  if (!fplan->function->values[step->inputs[input]].placed) return false;
+  if (step->site.region || !def->create) return true;
+  return (def->flags & KD_KERNEL_CONSTANTS_IN_CREATE) &&
+         !(input < 32 && def->host_inputs >> input & 1);
+}
+
 static uint8_t use_of(const keel_fplan *fplan, const keel_step *step,
                       uint32_t input) {
   const keel_binding *binding = settled(fplan, step);
   if (!binding) return NEEDS;
-  if (keel_instance_took(binding->instance, input)) return 0;
-  return step->site.region &&
-                 fplan->function->values[step->inputs[input]].placed
-             ? PASSES
-             : NEEDS;
+  const keel_instance *instance = binding->instance;
+  if (keel_instance_took(instance, input)) return 0;
+  return only_passes(fplan, step, instance->def, input) ? PASSES : NEEDS;
 }
 
 static void find_uses(const keel_fplan *fplan, uint8_t *uses) {

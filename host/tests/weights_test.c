@@ -1,0 +1,136 @@
+/* weights_test.c - weights that are in a device's memory are not held by the host as well. */
+#include "context.h"
+#include "exec/plan.h"
+#include "testing.h"
+
+enum { SIDE = 512, COUNT = SIDE * SIDE, BYTES = COUNT * 4, ROWS = 3 };
+
+static keel_context *context;
+
+static uint64_t live_bytes(void) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats.tensor_bytes;
+}
+
+static float weight(int64_t i, int seed) {
+  return (float)((i * 7919 + seed) % 41 - 20) / 8;
+}
+
+static keel_value weights(keel_builder *builder, int seed) {
+  static float data[COUNT];
+  const int64_t dims[] = {SIDE, SIDE};
+  keel_tensor *tensor = NULL;
+  for (int64_t i = 0; i < COUNT; i++)
+    data[i] = weight(i, seed);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &tensor),
+                   KD_OK);
+  keel_value value = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+/* y = a[x] + b[x], of few rows. */
+static keel_plan *rows_on(keel_device *device) {
+  static const char *const skip[] = {"regions"};
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device,
+                                   .skip = skip,
+                                   .skip_count = 1};
+  const int64_t rows = ROWS;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_create(context, "rows", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_I64, 1, &rows);
+  keel_value a = op(builder, "Gather", weights(builder, 1), x);
+  keel_value b = op(builder, "Gather", weights(builder, 2), x);
+  keel_builder_output(builder, "y", op(builder, "Add", a, b));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program_release(program);
+  return plan;
+}
+
+static void run(keel_plan *plan) {
+  const int64_t rows = ROWS, at[ROWS] = {5, 0, SIDE - 1};
+  float back[ROWS * SIDE];
+  keel_tensor *x = NULL, *y = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &rows, at, &x),
+                   KD_OK);
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  assert_int_equal(keel_tensor_read(y, back, sizeof back), KD_OK);
+  for (int64_t i = 0; i < ROWS * SIDE; i++) {
+    int64_t from = at[i / SIDE] * SIDE + i % SIDE;
+    if (back[i] != weight(from, 1) + weight(from, 2))
+      fail_msg("element %d is %g", (int)i, (double)back[i]);
+  }
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+}
+
+/* The device has them, and the host a type. */
+static void expect_gone(const keel_plan *plan) {
+  const keel_function *function = plan->fplans->function;
+  uint32_t gone = 0;
+  for (uint32_t i = 0; i < function->value_count; i++)
+    if (function->values[i].placed) {
+      assert_null(function->values[i].constant->buffer);
+      gone++;
+    }
+  assert_int_equal(gone, 2);
+}
+
+/* Skipped where the plugin is not there, or has no device. fall: bytes by which memory falls,
+ * at least; a device may have imported the host's. */
+static void expect_held_once(const char *plugin, const char *device,
+                             uint64_t fall) {
+  keel_device *found = NULL;
+  context = open_with(plugin, NULL, 2);
+  if (keel_device_find(context, device, &found) != KD_OK) {
+    keel_close(context);
+    skip();
+  }
+  keel_plan *plan = rows_on(found);
+  uint64_t before = live_bytes();
+  run(plan);
+  uint64_t after = live_bytes();
+  expect_gone(plan);
+  if (after + fall > before)
+    fail_msg("%llu bytes before the first run, and %llu after it",
+             (unsigned long long)before, (unsigned long long)after);
+  for (int i = 0; i < 4; i++) /* in frames and recordings */
+    run(plan);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+static void kernels_that_look_in_create(void **state) {
+  (void)state;
+#ifdef SIM_PLUGIN
+  expect_held_once(SIM_PLUGIN, "sim:0", BYTES * 3 / 2);
+#else
+  skip();
+#endif
+}
+
+static void kernels_of_opencl(void **state) {
+  (void)state;
+  expect_held_once(OPENCL_PLUGIN, "opencl:0", 0);
+}
+
+static void kernels_of_vulkan(void **state) {
+  (void)state;
+  expect_held_once(VULKAN_PLUGIN, "vulkan:0", 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(kernels_that_look_in_create),
+      cmocka_unit_test(kernels_of_opencl),
+      cmocka_unit_test(kernels_of_vulkan),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
