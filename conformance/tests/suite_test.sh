@@ -73,14 +73,13 @@ says '^ops without a case in this run:.* Div Mod '
 says '^rules without a run:.*robust.zero-divisor'
 
 # the same for any order, number of jobs, shard and seed
-for seed in 2 3; do
-  for jobs in 1 4; do
-    status 0 "$suite" run "$sim" --quick --seed $seed --jobs $jobs \
-      --out "$scratch/s$seed$jobs" --report text --time-scale 3
-    cmp -s "$scratch/s21/summary.txt" "$scratch/s$seed$jobs/summary.txt" ||
-      { echo "FAILED: seed $seed, $jobs jobs differ"; failed=1
-        diff "$scratch/s21/summary.txt" "$scratch/s$seed$jobs/summary.txt"; }
-  done
+for one in '2 1' '3 4'; do
+  seed=${one% *} jobs=${one#* }
+  status 0 "$suite" run "$sim" --quick --seed "$seed" --jobs "$jobs" \
+    --out "$scratch/s$seed$jobs" --report text --time-scale 3
+  cmp -s "$scratch/s21/summary.txt" "$scratch/s$seed$jobs/summary.txt" ||
+    { echo "FAILED: seed $seed, $jobs jobs differ"; failed=1
+      diff "$scratch/s21/summary.txt" "$scratch/s$seed$jobs/summary.txt"; }
 done
 for shard in 1 2 3; do
   "$suite" run "$minimal" --quick --shard $shard/3 --out "$scratch/p$shard" \

@@ -4,8 +4,9 @@
  * convolution, as Torchvision and NVIDIA have it ("v1.5"). The weights are
  * random, so what it sees in its input means nothing; its work is real.
  *
- *   resnet50 [--device D] [--option PLUGIN.NAME=VALUE] [--batch N] [--repeat N]
- *            [--seed N] [--f16] [--eager] [--no-replay] [--profile]
+ *   resnet50 [--device D] [--option PLUGIN.NAME=VALUE] [--batch N]
+ *            [--size PIXELS] [--repeat N] [--seed N] [--f16] [--eager]
+ *            [--no-replay] [--profile]
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <keel/keel.h>
@@ -18,6 +19,7 @@
 static keel_context *context;
 static keel_builder *builder;
 static uint64_t state;
+static long side = 224;        /* of the pictures, in pixels */
 static kd_dtype type = KD_F32; /* of all numbers in it */
 
 /* ---- random weights ----------------------------------------------------------- */
@@ -108,7 +110,7 @@ static keel_value bottleneck(keel_value x, int64_t in, int64_t width,
 }
 
 static keel_program *build(int64_t batch) {
-  const int64_t image[] = {batch, 3, 224, 224}, three[] = {3, 3};
+  const int64_t image[] = {batch, 3, side, side}, three[] = {3, 3};
   const int64_t two[] = {2, 2}, ones[] = {1, 1, 1, 1}, classes = 1000;
   const int64_t fc[] = {1000, 2048}, blocks[] = {3, 4, 6, 3};
   const keel_attr pool[] = {KEEL_INTS("kernel_shape", 2, three),
@@ -176,8 +178,8 @@ static void print_profile(keel_plan *plan) {
 }
 
 static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
-  const int64_t dims[] = {batch, 3, 224, 224};
-  size_t count = (size_t)(batch * 3 * 224 * 224);
+  const int64_t dims[] = {batch, 3, side, side};
+  size_t count = (size_t)(batch * 3 * side * side);
   float *pixels = malloc(count * sizeof *pixels);
   size_t size = (size_t)batch * 1000 * sizeof(float);
   float *seen = malloc(size);
@@ -233,6 +235,7 @@ int main(int argc, char **argv) {
                    : !strcmp(argv[i], "--batch")  ? &batch
                    : !strcmp(argv[i], "--repeat") ? &repeat
                    : !strcmp(argv[i], "--seed")   ? &seed
+                   : !strcmp(argv[i], "--size")   ? &side
                                                   : NULL;
     if (number) {
       *number = strtol(argv[++i], NULL, 10);
@@ -252,15 +255,16 @@ int main(int argc, char **argv) {
     } else {
       fprintf(stderr,
               "usage: resnet50 [--device D] [--option PLUGIN.NAME=VALUE]"
-              " [--batch N] [--repeat N] [--seed N] [--f16] [--eager]"
-              " [--no-replay] [--profile]\n");
+              " [--batch N] [--size PIXELS] [--repeat N] [--seed N] [--f16]"
+              " [--eager] [--no-replay] [--profile]\n");
       return strcmp(argv[i], "--help") ? 2 : 0;
     }
   }
-  if (batch < 1 || batch > 256 || repeat < 1 || repeat > 100000) {
+  if (batch < 1 || batch > 256 || repeat < 1 || repeat > 100000 || side < 32 ||
+      side > 1024) {
     fprintf(stderr,
-            "resnet50: --batch is from 1 to 256, --repeat from 1 to"
-            " 100000\n");
+            "resnet50: --batch is from 1 to 256, --repeat from 1 to 100000,"
+            " --size from 32 to 1024\n");
     return 2;
   }
   state = (uint64_t)seed;

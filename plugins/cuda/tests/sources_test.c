@@ -17,6 +17,7 @@
 
 static const int archs[] = {75, 80, 90, 100, 120};
 enum { ARCHS = sizeof archs / sizeof *archs, MOST = 65536, THREADS = 2 };
+static uint32_t each = 1; /* architectures of a kernel */
 
 const kd_host *cuda_host;
 
@@ -120,14 +121,15 @@ static void *work(void *context) {
   (void)context;
   for (;;) {
     uint32_t at = atomic_fetch_add(&next, 1);
-    if (at >= source_count * ARCHS) return NULL;
+    if (at >= source_count * each) return NULL;
+    const char *source = sources[at / each];
+    /* in turn, where a kernel is not for all of them */
+    int arch = archs[at % ARCHS];
     char *code = NULL;
     size_t size = 0;
-    if (cuda_compile(&host, archs[at / source_count],
-                     sources[at % source_count], 0, &code, &size) != KD_OK) {
+    if (cuda_compile(&host, arch, source, 0, &code, &size) != KD_OK) {
       if (atomic_fetch_add(&failures, 1) < 3)
-        fprintf(stderr, "for sm_%d:\n%s\n", archs[at / source_count],
-                sources[at % source_count]);
+        fprintf(stderr, "for sm_%d:\n%s\n", arch, source);
       continue;
     }
     free(code);
@@ -194,8 +196,12 @@ int main(int argc, char **argv) {
       !take(NULL, cuda_turn))
     return 1;
   uint32_t own = source_count;
-  for (int i = 1; i < argc; i++)
-    if (!read_script(argv[i])) return 1;
+  for (int i = 1; i < argc; i++) {
+    if (!strcmp(argv[i], "--all"))
+      each = ARCHS;
+    else if (!read_script(argv[i]))
+      return 1;
+  }
   printf("%u sources, NVRTC %d.%d\n", source_count, rtc.version / 1000,
          rtc.version % 1000 / 10);
   fflush(stdout);
@@ -207,7 +213,8 @@ int main(int argc, char **argv) {
   for (uint32_t i = 0; i < source_count; i++)
     free(sources[i]);
   free(sources);
-  printf("%u compiled for sm_75, sm_80, sm_90, sm_100, sm_120, %u failed\n",
-         source_count * (uint32_t)ARCHS - failures, failures);
+  printf("%u compiled for %s sm_75, sm_80, sm_90, sm_100, sm_120, %u failed\n",
+         source_count * each - failures,
+         each == 1 ? "one in turn of" : "each of", failures);
   return failures || !vectors;
 }

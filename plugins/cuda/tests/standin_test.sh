@@ -2,11 +2,11 @@
 # The CUDA plugin on the stand-in for a driver (tests/standin/README.md): ONNX's cases, the
 # conformance suite, what becomes of failures and of a device that is lost; and without a
 # driver: no device, and why.
-# usage: standin_test.sh KEEL SUITE PLUGIN STANDINS [SOURCES]
+# usage: standin_test.sh KEEL SUITE PLUGIN STANDINS [SOURCES [--all]]
 # STANDINS: the folder of standin_*.so; SOURCES: cuda_sources; it compiles for real all
-# kernels that the cases had
+# kernels that the cases had, each for one architecture in turn; --all: for all of them
 set -u
-keel=$1 suite=$2 plugin=$3 driver=$4/standin_driver.so nvrtc=$4/standin_nvrtc.so sources=${5:-}
+keel=$1 suite=$2 plugin=$3 driver=$4/standin_driver.so nvrtc=$4/standin_nvrtc.so sources=${5:-} all=${6:-}
 blas=$4/standin_cublaslt.so dnn=$4/standin_cudnn.so nccl=$4/standin_nccl.so
 data=/usr/share/libonnx-testdata/data failed=0
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
@@ -146,9 +146,9 @@ for one in 'there is no cuBLASLt|cublaslt=/none.so' 'cuBLASLt has no cublasLtCre
     wrong "${one%|*}: not so"
 done
 
-# all kernels of the cases, by NVRTC, for each architecture
+# all kernels of the cases, by NVRTC
 if [ -n "$sources" ]; then
-  "$sources" "$scratch/script" >"$scratch/out" 2>&1
+  "$sources" $all "$scratch/script" >"$scratch/out" 2>&1
   case $? in
   0) tail -n 1 "$scratch/out" ;;
   77) cat "$scratch/out" ;;
