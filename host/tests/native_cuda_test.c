@@ -122,6 +122,38 @@ static void keel_works_in_the_applications_stream(void **state) {
   end_cuda();
 }
 
+/* The first launch of the process loses it. */
+static void a_device_opened_again_has_its_own_stream(void **state) {
+  cu_context mine = NULL;
+  keel_tensor *y = NULL;
+  keel_op *neg = NULL;
+  (void)state;
+  if (!begin_cuda()) skip();
+  cu_stream stream = stream_made();
+  good(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
+                             (uint64_t)(uintptr_t)stream));
+  setenv("STANDIN_LOSE", "1", 1);
+  keel_tensor *x = uploaded();
+  good(keel_op_prepare(context, "Neg", NULL, 0, device, &neg));
+  keel_status status = keel_op_call(neg, &x, 1, &y, 1);
+  if (status == KD_OK) status = keel_tensor_read(y, got, sizeof got);
+  refused(status, KD_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  unsetenv("STANDIN_LOSE");
+  refused(keel_device_use_queue(device, 0, 0), KD_DEVICE_LOST,
+          "CUDA_ERROR_ILLEGAL_ADDRESS");
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_op_release(neg);
+  own.StreamDestroy(stream); /* it went with the context */
+  assert_int_equal(own.CtxPopCurrent(&mine), CU_OK);
+
+  good(keel_device_reopen(device));
+
+  assert_ptr_not_equal(keels_stream(), stream);
+  expect(computed("Neg", uploaded()), -1, 0);
+  end();
+}
+
 static void streams_that_do_not_fit_are_refused(void **state) {
   cu_context other = NULL, mine = NULL;
   (void)state;
@@ -144,6 +176,7 @@ static void streams_that_do_not_fit_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_device_opened_again_has_its_own_stream),
       cmocka_unit_test(keels_stream_takes_the_applications_work),
       cmocka_unit_test(keel_works_in_the_applications_stream),
       cmocka_unit_test(streams_that_do_not_fit_are_refused),
