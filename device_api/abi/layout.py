@@ -3,6 +3,9 @@
 
 usage: layout.py print INCLUDE [TARGET]         prints the layout of the headers
        layout.py check INCLUDE GOLDEN [TARGET]  exit 1 and a line a break
+       layout.py agree INCLUDE GOLDEN COMPILER [OPTION]...
+                                                exit 1 where this compiler lays
+                                                out a struct in another way
 
 TARGET is clang's name of another machine than this one.
 
@@ -103,6 +106,32 @@ def breaks(golden, today):
                 break
 
 
+def agree(include, golden, compiler):
+    """Each offset and constant of the golden file, asserted and compiled."""
+    heads = sorted(pathlib.Path(include).rglob("*.h"))
+    text = "#include <stddef.h>\n" + "".join(
+        f"#include <{head.relative_to(include)}>\n" for head in heads)
+    count = 0
+    for name, lines in golden.items():
+        if " " in name.removesuffix(" frozen"):
+            continue  # typedefs and constants
+        struct = name.removesuffix(" frozen")
+        for line in lines:
+            offset, field = line.split()[0], line.split()[-1]
+            text += (f"_Static_assert(offsetof({struct}, {field}) == {offset},"
+                     f' "{struct}.{field} is not at {offset}");\n')
+            count += 1
+    run = subprocess.run([*compiler, "-x", "c", "-std=c11", "-Wall", "-Wextra",
+                          "-Wpedantic", "-Werror", "-I", include,
+                          "-fsyntax-only", "-"], input=text,
+                         capture_output=True, text=True)
+    if run.returncode:
+        print(run.stderr, end="")
+        return 1
+    print(f"{compiler[0]}: {count} fields are where they were")
+    return 0 if count > 100 else 1
+
+
 def main():
     if len(sys.argv) in (3, 4) and sys.argv[1] == "print":
         print(show(read(*sys.argv[2:])), end="")
@@ -113,6 +142,9 @@ def main():
         print("\n".join(found) if found else
               f"{len(golden)} structs, typedefs and constants are as they were")
         return 1 if found else 0
+    if len(sys.argv) > 4 and sys.argv[1] == "agree":
+        golden = parse(pathlib.Path(sys.argv[3]).read_text())
+        return agree(sys.argv[2], golden, sys.argv[4:])
     print(__doc__, file=sys.stderr)
     return 2
 
