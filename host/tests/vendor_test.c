@@ -485,167 +485,69 @@ static keel_status negated(keel_context *context, const char *name,
   return status;
 }
 
-static void break_it(int how) {
+/* How a definition may be broken, and what the host says of it then. */
+#define BREAKS(X)                                                            \
+  X(def->name = NULL, "its name or domain is NULL")                          \
+  X(def->name = "Ne gate", "its name or domain is NULL, or not of")          \
+  X(def->domain = NULL, "its name or domain is NULL")                        \
+  X(def->domain = "ai.onnx", "domain \"ai.onnx\" is not a vendor's")         \
+  X(def->domain = "keel", "domain \"keel\" is not a vendor's")               \
+  X(def->version = 0, "its version is 0")                                    \
+  X(def->output_count = 0, "0 outputs")                                      \
+  X(def->output_count = 5, "5 outputs")                                      \
+  X(def->input_count = 33, "33 inputs")                                      \
+  X(def->attr_count = 65, "65 attributes")                                   \
+  X(def->inputs = NULL, "2 inputs of struct_size 0")                         \
+  X(def->outputs = NULL, "1 outputs of struct_size 0")                       \
+  X(def->attrs = NULL, "2 attributes of struct_size 0")                      \
+  X(def->value_inputs = 0x4,                                                 \
+    "value_inputs 0x4 names an input that it does not have")                 \
+  X(def->infer = NULL;                                                       \
+    def->input_count = 0, "no shape function, and no input")                 \
+  X(x->struct_size = 4, "2 inputs of struct_size 4")                         \
+  X(x->name = NULL, "an input's name is NULL")                               \
+  X(x->name = "1X", "an input's name is \"1X\"")                             \
+  X(x->variable = 9, "input X has variable 9")                               \
+  X(x->flags = KD_PARAM_VARIADIC, "input X is variadic, and not the last")   \
+  X(z->types = KD_TYPES(KD_F64), "X and Z have variable 1, and other types") \
+  X(z->name = "X", "two arguments are named X")                              \
+  X(y->struct_size = sizeof *y + 4, "1 outputs of struct_size")              \
+  X(a->name = NULL, "an attribute's name is NULL")                           \
+  X(a->kind = KD_ATTR_ABSENT, "attribute mode has kind 0")                   \
+  X(a->kind = KD_ATTR_GRAPH, "attribute mode has kind 5")                    \
+  X(a->kind = 99, "attribute mode has kind 99")                              \
+  X(a->s = NULL, "attribute mode can't have a default")                      \
+  X(a->flags |= KD_OP_ATTR_REQUIRED, "attribute mode can't have a default")  \
+  X(b->flags |= KD_OP_ATTR_DEFAULT, "attribute axes can't have a default")   \
+  X(b->name = "mode", "two attributes are named mode")                       \
+  X(a->struct_size = 5000, "2 attributes of struct_size 5000")               \
+  X(defs[1].name = "Negate", "it is defined twice")                          \
+  X(def->struct_size = 16, "2 op definitions of struct_size 16")             \
+  X(plugin.ops = NULL, "2 op definitions of struct_size 0")                  \
+  X(plugin.op_count = 100000, "100000 op definitions")
+
+static void break_it(size_t how) {
   kd_op_param *x = &params[0], *z = &params[1], *y = &params[2];
   kd_op_attr *a = &attrs[0], *b = &attrs[1];
   kd_op_def *def = &defs[0];
-  switch (how) {
-    case 0:
-      def->name = NULL;
-      break;
-    case 1:
-      def->name = "Ne gate";
-      break;
-    case 2:
-      def->domain = NULL;
-      break;
-    case 3:
-      def->domain = "ai.onnx";
-      break;
-    case 4:
-      def->domain = "keel";
-      break;
-    case 5:
-      def->version = 0;
-      break;
-    case 6:
-      def->output_count = 0;
-      break;
-    case 7:
-      def->output_count = 5;
-      break;
-    case 8:
-      def->input_count = 33;
-      break;
-    case 9:
-      def->attr_count = 65;
-      break;
-    case 10:
-      def->inputs = NULL;
-      break;
-    case 11:
-      def->outputs = NULL;
-      break;
-    case 12:
-      def->attrs = NULL;
-      break;
-    case 13:
-      def->value_inputs = 0x4;
-      break;
-    case 14:
-      def->infer = NULL, def->input_count = 0;
-      break;
-    case 15:
-      x->struct_size = 4;
-      break;
-    case 16:
-      x->name = NULL;
-      break;
-    case 17:
-      x->name = "1X";
-      break;
-    case 18:
-      x->variable = 9;
-      break;
-    case 19:
-      x->flags = KD_PARAM_VARIADIC;
-      break;
-    case 20:
-      z->types = KD_TYPES(KD_F64);
-      break;
-    case 21:
-      z->name = "X";
-      break;
-    case 22:
-      y->struct_size = sizeof *y + 4;
-      break;
-    case 23:
-      a->name = NULL;
-      break;
-    case 24:
-      a->kind = KD_ATTR_ABSENT;
-      break;
-    case 25:
-      a->kind = KD_ATTR_GRAPH;
-      break;
-    case 26:
-      a->kind = 99;
-      break;
-    case 27:
-      a->s = NULL;
-      break;
-    case 28:
-      a->flags |= KD_OP_ATTR_REQUIRED;
-      break;
-    case 29:
-      b->flags |= KD_OP_ATTR_DEFAULT;
-      break;
-    case 30:
-      b->name = "mode";
-      break;
-    case 31:
-      a->struct_size = 5000;
-      break;
-    case 32:
-      defs[1].name = "Negate";
-      break;
-    case 33:
-      def->struct_size = 16;
-      break;
-    case 34:
-      plugin.ops = NULL;
-      break;
-    case 35:
-      plugin.op_count = 100000;
-      break;
-    default:
-      break;
+  size_t at = 0;
+#define BREAK(what, says) \
+  if (at++ == how) {      \
+    what;                 \
   }
+  BREAKS(BREAK)
+#undef BREAK
 }
 
 static void what_is_no_definition_refuses_the_plugin(void **state) {
-  static const char *const says[] = {
-      "its name or domain is NULL",
-      "its name or domain is NULL, or not of",
-      "its name or domain is NULL",
-      "domain \"ai.onnx\" is not a vendor's",
-      "domain \"keel\" is not a vendor's",
-      "its version is 0",
-      "0 outputs",
-      "5 outputs",
-      "33 inputs",
-      "65 attributes",
-      "2 inputs of struct_size 0",
-      "1 outputs of struct_size 0",
-      "2 attributes of struct_size 0",
-      "value_inputs 0x4 names an input that it does not have",
-      "no shape function, and no input",
-      "2 inputs of struct_size 4",
-      "an input's name is NULL",
-      "an input's name is \"1X\"",
-      "input X has variable 9",
-      "input X is variadic, and not the last",
-      "X and Z have variable 1, and other types",
-      "two arguments are named X",
-      "1 outputs of struct_size",
-      "an attribute's name is NULL",
-      "attribute mode has kind 0",
-      "attribute mode has kind 5",
-      "attribute mode has kind 99",
-      "attribute mode can't have a default",
-      "attribute mode can't have a default",
-      "attribute axes can't have a default",
-      "two attributes are named mode",
-      "2 attributes of struct_size 5000",
-      "it is defined twice",
-      "2 op definitions of struct_size 16",
-      "2 op definitions of struct_size 0",
-      "100000 op definitions"};
+#define SAYS(what, says) says,
+  static const char *const says[] = {BREAKS(SAYS)};
+#undef SAYS
   (void)state;
   for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
     keel_plugin_info facts;
     begin();
-    break_it((int)i);
+    break_it(i);
     keel_context *context = open_entries(1);
     assert_int_equal(keel_plugin_at(context, 0, &facts), KD_OK);
     if (facts.status != KD_INCOMPATIBLE || !strstr(facts.reason, says[i]))
