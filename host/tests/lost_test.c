@@ -83,17 +83,19 @@ static int open_plain(void **state) {
 }
 
 /* Copies between devices end before whoever begins them goes on. The linker has the host call
- * the first of the two. */
+ * the first of the two (--wrap). */
 static atomic_bool copies_are_quick;
 
-keel_status __wrap_keel_transfer_begin(keel_tensor *tensor, keel_device *device,
-                                       keel_tensor **out_tensor);
-keel_status __real_keel_transfer_begin(keel_tensor *tensor, keel_device *device,
-                                       keel_tensor **out_tensor);
+keel_status begin_transfer(
+    keel_tensor *tensor, keel_device *device,
+    keel_tensor **out_tensor) __asm__("__wrap_keel_transfer_begin");
+keel_status hosts_begin(
+    keel_tensor *tensor, keel_device *device,
+    keel_tensor **out_tensor) __asm__("__real_keel_transfer_begin");
 
-keel_status __wrap_keel_transfer_begin(keel_tensor *tensor, keel_device *device,
-                                       keel_tensor **out_tensor) {
-  keel_status status = __real_keel_transfer_begin(tensor, device, out_tensor);
+keel_status begin_transfer(keel_tensor *tensor, keel_device *device,
+                           keel_tensor **out_tensor) {
+  keel_status status = hosts_begin(tensor, device, out_tensor);
   if (status == KD_OK && atomic_load(&copies_are_quick))
     keel_tensor_wait(*out_tensor);
   return status;
