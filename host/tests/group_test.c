@@ -437,16 +437,6 @@ static void without_nccl_the_host_does_it(void **state) {
   keel_close(context);
 }
 
-/* What a lost GPU had is never given back: no leak is looked for where one is lost. */
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
-#define LEAKS_OFF() __lsan_disable()
-#define LEAKS_ON()  __lsan_enable()
-#else
-#define LEAKS_OFF() (void)0
-#define LEAKS_ON()  (void)0
-#endif
-
 /* Its part never comes: NCCL's work on the other device would wait for it for ever. */
 static void a_lost_gpu_holds_up_no_other(void **state) {
   keel_device *pair[2];

@@ -129,6 +129,7 @@ static void a_device_opened_again_has_its_own_stream(void **state) {
   keel_op *neg = NULL;
   (void)state;
   if (!begin_cuda()) skip();
+  LEAKS_OFF();
   cu_stream stream = stream_made();
   good(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
                              (uint64_t)(uintptr_t)stream));
@@ -152,6 +153,7 @@ static void a_device_opened_again_has_its_own_stream(void **state) {
   assert_ptr_not_equal(keels_stream(), stream);
   expect(computed("Neg", uploaded()), -1, 0);
   end();
+  LEAKS_ON();
 }
 
 static void streams_that_do_not_fit_are_refused(void **state) {
