@@ -395,8 +395,8 @@ static const kc_rule rules[] = {
          " computes with whatever lies there."),
     RULE(MUST, "kernel.constants-in-create", kernel_constants_in_create,
          KC_CASES, "kernel.h",
-         "It reads the data of constants (kd_node_table.constant) in `create`"
-         " only",
+         "It reads the data of constants (kd_node_table.constant) no later than"
+         " in `create`",
          "KD_KERNEL_CONSTANTS_IN_CREATE",
          "The host frees its copy of the weights: a launch that asks for them"
          " again finds none."),

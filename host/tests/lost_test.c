@@ -484,6 +484,26 @@ static void copies_that_failed_at_once_end_the_run(void **state) {
   keel_program_release(program);
 }
 
+/* What hangs on a failed input was not copied: its own words are told. */
+static void copies_behind_a_failed_input_are_no_failures(void **state) {
+  (void)state;
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .flags = KEEL_RUN_PARTIAL};
+  keel_program *program = chain(PAIRS, 2);
+  keel_plan *plan = plan_of(program, sim, false);
+  keel_tensor *x = NULL, *y = NULL;
+  assert_int_equal(keel_tensor_promise(context, &x), KD_OK);
+  assert_int_equal(keel_tensor_fail(x, KD_UNAVAILABLE, "no picture"), KD_OK);
+  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
+                   KD_UNAVAILABLE);
+  expect_message("no picture");
+  if (strstr(keel_message(), "copied")) fail_msg("%s", keel_message());
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 /* Copies between the devices are under way when it happens, and nobody waits for a run. */
 static void begun_runs_fail_and_end(void **state) {
   (void)state;
@@ -797,6 +817,7 @@ int main(void) {
       CASE(a_lost_device_takes_no_plan),
       CASE(begun_runs_fail_and_end),
       CASE(copies_that_failed_at_once_end_the_run),
+      CASE(copies_behind_a_failed_input_are_no_failures),
       CASE(it_is_opened_again_while_threads_use_it),
       CASE(resnet50_is_lost_again_and_again),
   };

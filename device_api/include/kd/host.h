@@ -38,7 +38,8 @@ typedef void (*kd_loop_body)(void *context, int64_t begin, int64_t end);
 
 /* Reads one op: its name, types, constants and attributes. Pointers that these
  * slots return are borrowed for as long as the node is valid: for the call that
- * passed it or, if that was `create`, for the life of the kernel. An attribute
+ * passed it or, if that was `create`, for the life of the kernel; for constants
+ * see also KD_KERNEL_CONSTANTS_IN_CREATE and kd_kernel_def.taken. An attribute
  * that the model does not set has the schema's default. */
 typedef struct kd_node_table {
   uint32_t struct_size; /* sizeof(kd_node_table) as the host knew it */

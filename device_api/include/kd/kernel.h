@@ -63,9 +63,9 @@ typedef struct kd_cost {
 /* `enqueue` may occupy its thread for long, so the host keeps it off the
  * threads that run other ops. */
 #define KD_KERNEL_BLOCKING 0x1000000u
-/* It reads the data of constants (kd_node_table.constant) in `create` only. The
- * host may free its own copy afterwards; each launch still passes them in the
- * device's memory. */
+/* It reads the data of constants (kd_node_table.constant) no later than in
+ * `create`, and is done with it when that returns. The host may then free its
+ * own copy; launches still pass the constant's tensor, unless it is `taken`. */
 #define KD_KERNEL_CONSTANTS_IN_CREATE 0x2000000u
 /* Accepts the plugin's own layouts, those that `supports` accepts: each input
  * has the layout that its kd_type and kd_tensor state, and output 0 is to get

@@ -56,7 +56,8 @@ static inline bool keel_instance_took(const keel_instance *instance,
              1;
 }
 
-/* Lets go of a constant that no launch reads, which is the caller's to release then, or NULL.
+/* Lets go of a constant of which no launch reads the host's copy; it is the caller's to release
+ * then, or NULL.
  * When nobody runs the kernel, of a plan: these are never renewed, since a device is not
  * opened again as long as a plan is there. */
 keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input);

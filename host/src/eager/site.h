@@ -28,7 +28,7 @@ typedef struct keel_site {
   keel_device *pinned;     /* where it must run, or NULL */
   keel_tensor **constants; /* by input, NULL where not; or NULL */
   bool
-      settled; /* it runs what it has: constants that this has taken are gone */
+      settled; /* it runs what it has: the host's copies of constants are gone */
   uint32_t output_layout;           /* that the layout pass wants of output 0 */
   struct keel_fplan *const *graphs; /* nested functions, by attribute */
   const keel_region *region;        /* what keel::Region stands for */

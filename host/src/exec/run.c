@@ -101,8 +101,8 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
     } else if (step->site.graphs) {
       if (!keel_run_nested(run, index, nested_ended)) break;
     } else {
-      keel_run_step(run, index);
-      if (step->arrives && goes_on_later(run, index)) break;
+      bool ran = keel_run_step(run, index);
+      if (ran && step->arrives && goes_on_later(run, index)) break;
     }
     ended++;
     index = follow(run, index);
@@ -146,8 +146,8 @@ static void data_came(keel_waiter *waiter) {
   run_from(run, follow(run, at->step), 1);
 }
 
-/* Whether the step's output is on its way: the run then goes on from here when
- * it has come, and no thread waits. */
+/* Of a copy out that was begun: whether its output is on its way. The run then goes on from
+ * here when it has come, and no thread waits. Else the output is settled. */
 static bool goes_on_later(keel_run *run, uint32_t index) {
   const keel_step *step = &run->fplan->steps[index];
   uint32_t output = step->outputs[0];

@@ -66,8 +66,8 @@ void keel_run_fail(keel_run *run, keel_status status);
 /* Whether nothing more is to be begun: why. */
 keel_status keel_run_check(const keel_run *run, uint32_t index);
 
-/* Makes the step's values. */
-void keel_run_step(keel_run *run, uint32_t index);
+/* Makes the step's values. False where it was not run, or failed. */
+bool keel_run_step(keel_run *run, uint32_t index);
 
 /* The same for one with nested functions. False: it ends later, and `ended` is told. */
 bool keel_run_nested(keel_run *run, uint32_t index,

@@ -201,16 +201,16 @@ static void settle(keel_run *run, const keel_step *step,
     if (step->inputs[i] != KEEL_ABSENT) drop_use(run, step->inputs[i]);
 }
 
-void keel_run_step(keel_run *run, uint32_t index) {
+bool keel_run_step(keel_run *run, uint32_t index) {
   keel_step *step = &run->fplan->steps[index];
   keel_tensor *few[16], *why = NULL;
   keel_status status = KD_OK;
   uint32_t n = step->input_count, m = step->output_count;
   keel_tensor **values =
       n + m <= 16 ? few : malloc((n + m) * sizeof(keel_tensor *));
-  bool made = false;
+  bool runs = false, made = false;
   if (values) {
-    bool runs = may_run(run, index, &why, &status);
+    runs = may_run(run, index, &why, &status);
     if (runs) status = call_step(run, step, values, values + n);
     made = conclude(run, step, runs, why, status, values + n);
   } else {
@@ -218,6 +218,7 @@ void keel_run_step(keel_run *run, uint32_t index) {
   }
   settle(run, step, made ? values + n : NULL);
   if (values != few) free(values);
+  return runs && status == KD_OK;
 }
 
 /* ---- a step with nested functions ------------------------------------------ */

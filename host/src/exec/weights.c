@@ -51,11 +51,11 @@ enum {
 };
 
 /* Whether launches see nothing of a constant but what was brought to the device. Regions
- * were compiled; kernels say so. */
+ * were compiled; kernels say so, for others may ask for it at each launch. */
 static bool only_passes(const keel_fplan *fplan, const keel_step *step,
                         const kd_kernel_def *def, uint32_t input) {
   if (!fplan->function->values[step->inputs[input]].placed) return false;
-  if (step->site.region || !def->create) return true;
+  if (step->site.region) return true;
   return (def->flags & KD_KERNEL_CONSTANTS_IN_CREATE) &&
          !(input < 32 && def->host_inputs >> input & 1);
 }

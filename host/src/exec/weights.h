@@ -3,7 +3,7 @@
  * After the first run of a plan whose shapes are known it is known, too, which kernel each
  * step has, and what that has taken (kd_kernel_def.taken). The plan then drops the constants
  * that nobody reads any more: these, and those that were brought to the device of a compiled
- * region, or of a kernel that looks at them in `create` only. They leave memory when the
+ * region, or of a kernel that is KD_KERNEL_CONSTANTS_IN_CREATE. They leave memory when the
  * program that they came with is released. */
 #ifndef KEEL_WEIGHTS_H
 #define KEEL_WEIGHTS_H
