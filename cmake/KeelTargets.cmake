@@ -55,7 +55,8 @@ function(keel_plugin name)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/keel)
 endfunction()
 
-# keel_test(NAME SOURCES...): a cmocka program, run by ctest; KEEL_SANITIZED where it is slow
+# keel_test(NAME SOURCES...): a cmocka program, run by ctest; sanitized builds are slow and
+# define KEEL_SANITIZED
 function(keel_test name)
   add_executable(${name} ${ARGN})
   keel_settings(${name})

@@ -286,7 +286,8 @@ void kernel_taken(void) {
   kc_note("%u instances took a constant", (unsigned)took);
 }
 
-/* Constants whose source is gone before the first launch: all inputs but the first. */
+/* All inputs but the first are constants, and the host's copies go before the first
+ * launch. */
 static void run_without_source(kc_op_case *one, kc_node *node,
                                const kd_kernel_def *def) {
   kc_run *run = NULL;

@@ -17,6 +17,7 @@ for those that are meant to grow.
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -121,6 +122,8 @@ def agree(include, golden, compiler):
             text += (f"_Static_assert(offsetof({struct}, {field}) == {offset},"
                      f' "{struct}.{field} is not at {offset}");\n')
             count += 1
+    if not shutil.which(compiler[0]):
+        sys.exit(f"layout.py: there is no compiler \"{compiler[0]}\"")
     run = subprocess.run([*compiler, "-x", "c", "-std=c11", "-Wall", "-Wextra",
                           "-Wpedantic", "-Werror", "-I", include,
                           "-fsyntax-only", "-"], input=text,

@@ -462,7 +462,7 @@ static void a_lost_device_takes_no_plan(void **state) {
   keel_program_release(program);
 }
 
-/* A copy to the CPU has failed before the step that asked for it is over. */
+/* A copy to the CPU fails before the step that began it has returned. */
 static void copies_that_failed_at_once_end_the_run(void **state) {
   (void)state;
   keel_program *program = chain(PAIRS, 2);
@@ -484,7 +484,7 @@ static void copies_that_failed_at_once_end_the_run(void **state) {
   keel_program_release(program);
 }
 
-/* What hangs on a failed input was not copied: its own words are told. */
+/* A copy behind a failed input is not begun: the run fails with the input's message. */
 static void copies_behind_a_failed_input_are_no_failures(void **state) {
   (void)state;
   const keel_run_params params = {.struct_size = sizeof params,

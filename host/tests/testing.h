@@ -72,7 +72,7 @@ static inline void expect_message(const char *part) {
     fail_msg("\"%s\" does not say \"%s\"", keel_message(), part);
 }
 
-/* What a lost GPU had is never given back: no leak is looked for where one is lost. */
+/* The memory of a lost GPU is never freed, so a test that loses one looks for no leaks. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
 #define LEAKS_OFF() __lsan_disable()

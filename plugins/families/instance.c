@@ -206,7 +206,7 @@ void fam_run_begin(kd_device *device, uint64_t correlation) {
 
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
 
-/* Where host inputs come with launches, plans are made then, with a look at constants. */
+/* Rows with host inputs make their plan at a launch, and may look at constants then. */
 #define IN_CREATE(host) ((host) ? 0 : KD_KERNEL_CONSTANTS_IN_CREATE)
 
 const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {

@@ -153,7 +153,7 @@ static bool goes_on_later(keel_run *run, uint32_t index) {
   uint32_t output = step->outputs[0];
   keel_tensor *value = output == KEEL_ABSENT ? NULL : run->values[output];
   if (!value) return false;
-  if (keel_tensor_state(value) != KEEL_PENDING) { /* it was quick */
+  if (keel_tensor_state(value) != KEEL_PENDING) { /* known already */
     settle_arrival(run, step);
     return false;
   }
