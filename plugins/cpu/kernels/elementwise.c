@@ -143,64 +143,6 @@ CPU_KERNEL(cpu_run_shift) {
   return KD_OK;
 }
 
-/* An integer's bits, with its sign extended. */
-static uint64_t whole_at(const kd_tensor *x, int64_t i) {
-  switch (x->dtype) {
-    case KD_U64:
-    case KD_I64:
-      return ((const uint64_t *)x->data)[i];
-    default: /* a double holds all of the others */
-      return (uint64_t)(int64_t)cpu_get(x->data, x->dtype, i);
-  }
-}
-
-/* Integers to the power of integers, which wrap; parts of one are cut off. */
-static uint64_t whole_power(uint64_t base, uint64_t power, bool is_signed) {
-  uint64_t result = 1;
-  if (is_signed && (int64_t)power < 0) {
-    if (base == UINT64_MAX) return power & 1 ? base : 1;
-    return base == 1;
-  }
-  for (; power; power >>= 1, base *= base)
-    if (power & 1) result *= base;
-  return result;
-}
-
-/* Pow: the exponent has a type of its own. */
-CPU_KERNEL(cpu_run_pow) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->inputs[1],
-                  *z = &launch->outputs[0];
-  strided space;
-  strided_begin(&space, z->dims, z->rank);
-  strided_tensor(&space, x);
-  strided_tensor(&space, y);
-  if (!strided_count(&space)) return KD_OK;
-  strided_simplify(&space);
-  int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
-  int64_t row = space.dims[space.rank - 1], rows = strided_rows(&space);
-  bool whole = !((KD_TYPES(x->dtype) | KD_TYPES(y->dtype)) & KD_TYPES_FLOAT);
-  size_t size = kd_dtype_size(z->dtype);
-  for (int64_t r = 0; r < rows; r++) {
-    for (int64_t i = 0; i < row; i++) {
-      int64_t at = offsets[0] + i * space.steps[0][space.rank - 1];
-      int64_t by = offsets[1] + i * space.steps[1][space.rank - 1];
-      if (whole) { /* little-endian: the low bytes come first */
-        uint64_t made =
-            whole_power(whole_at(x, at), whole_at(y, by), y->dtype != KD_U64);
-        memcpy((char *)z->data + (size_t)(r * row + i) * size, &made, size);
-        continue;
-      }
-      cpu_set(
-          z->data, z->dtype, r * row + i,
-          pow(cpu_get(x->data, x->dtype, at), cpu_get(y->data, y->dtype, by)));
-    }
-    strided_next(&space, index, offsets);
-  }
-  return KD_OK;
-}
-
 /* ---- any number of arguments ---------------------------------------------- */
 
 /* Adds x, broadcast, to sums of z's shape. */
