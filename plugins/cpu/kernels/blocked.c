@@ -9,6 +9,7 @@
 #include "families/window.h"
 #include "kernels.h"
 #include "onednn.h"
+#include "tiles.h"
 
 /* The CPU's own layout: dims are N, C, spatial...; elements lie as N, C/b, spatial..., b,
  * where b is block_of() and divides C. */
@@ -74,35 +75,6 @@ static bool node_window(const kd_node *node, const kd_type *x, const kd_type *y,
   return window_read(cpu_host, node, &in, &out, kernel, 0, w);
 }
 
-kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
-  const kd_node_table *read = cpu_host->node;
-  kd_type x, w, y;
-  kd_tensor weights;
-  (void)device;
-  if (read->input_type(node, 0, &x) != KD_OK ||
-      read->input_type(node, 1, &w) != KD_OK ||
-      read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5)
-    return KD_UNIMPLEMENTED;
-  if (!is_blocked(&y) || read->constant(node, 1, &weights) != KD_OK ||
-      !cpu_dnnl_get())
-    return KD_UNIMPLEMENTED;
-  for (uint32_t i = 0; i < x.rank; i++)
-    if (y.dims[i] < 1 || x.dims[i] < 1) return KD_UNIMPLEMENTED;
-  /* groups: only those that oneDNN has fast in this layout */
-  int64_t group = read->attr_int(node, "group", 1);
-  if (group > 1 && !is_blocked(&x)) return KD_UNIMPLEMENTED;
-  /* rows as input: a first layer's, of grey or colour; oneDNN's others are a loop */
-  if (!is_blocked(&x) && x.dims[1] != 1 && x.dims[1] != 3)
-    return KD_UNIMPLEMENTED;
-  cpu_activation activation;
-  if (cpu_read_activation(node, &activation) != KD_OK) return KD_UNIMPLEMENTED;
-  kd_type z;
-  if (read->input_count(node) > 3 && read->input_type(node, 3, &z) == KD_OK &&
-      !is_blocked(&z))
-    return KD_UNIMPLEMENTED;
-  return KD_OK;
-}
-
 /* How many parts, and along what. */
 static void choose_parts(kd_kernel *kernel, int64_t images, int64_t channels,
                          int64_t group) {
@@ -165,8 +137,8 @@ static int weight_dims(const conv_plan *plan, int64_t *dims) {
   return at;
 }
 
-static dnnl_status_t make_conv(conv_plan *plan,
-                               dnnl_primitive_desc_t *out_desc) {
+static dnnl_status_t describe_conv(conv_plan *plan,
+                                   dnnl_primitive_desc_t *out_desc) {
   const cpu_dnnl *dnnl = plan->dnnl;
   kd_kernel *kernel = plan->kernel;
   const window *w = &plan->win;
@@ -193,8 +165,6 @@ static dnnl_status_t make_conv(conv_plan *plan,
     status =
         dnnl->primitive_desc_create(out_desc, &desc, attr, dnnl->engine, NULL);
   if (attr) dnnl->primitive_attr_destroy(attr);
-  if (status == dnnl_success)
-    status = dnnl->primitive_create(&kernel->primitive, *out_desc);
   return status;
 }
 
@@ -277,36 +247,91 @@ static void note_sizes(const cpu_dnnl *dnnl, kd_kernel *kernel,
       scratch ? (dnnl->memory_desc_get_size(scratch) + 63) & ~UINT64_C(63) : 0;
 }
 
+/* What a node asks for, in parts that suit the threads. */
+static kd_status read_plan(const kd_node *node, conv_plan *plan) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type other;
+  plan->group = read->attr_int(node, "group", 1);
+  read->input_type(node, 0, &plan->x);
+  read->input_type(node, 1, &plan->w);
+  read->output_type(node, 0, &plan->y);
+  plan->has_bias = read->input_type(node, 2, &other) == KD_OK;
+  plan->kernel->has_sum = read->input_type(node, 3, &other) == KD_OK;
+  choose_parts(plan->kernel, plan->x.dims[0], plan->y.dims[1], plan->group);
+  kd_status status = cpu_read_activation(node, &plan->activation);
+  if (status == KD_OK)
+    status =
+        describe_parts(plan->dnnl, plan->kernel, &plan->x, &plan->y, false);
+  if (status != KD_OK) return status;
+  return node_window(node, &plan->x, &plan->y, plan->w.dims + 2, &plan->win)
+             ? KD_OK
+             : FAIL(KD_UNIMPLEMENTED, "too many dimensions");
+}
+
+/* Whether oneDNN has code for it, not just the loop that it checks others against. */
+static bool is_fast(const kd_node *node) {
+  kd_kernel kernel = {0};
+  conv_plan plan = {.dnnl = cpu_dnnl_get(), .kernel = &kernel};
+  dnnl_primitive_desc_t desc = NULL;
+  const char *name = NULL;
+  if (read_plan(node, &plan) != KD_OK ||
+      describe_conv(&plan, &desc) != dnnl_success)
+    return false;
+  plan.dnnl->primitive_desc_query(desc, dnnl_query_impl_info_str, 0,
+                                  (void *)&name);
+  bool fast = name && !strstr(name, "ref");
+  plan.dnnl->primitive_desc_destroy(desc);
+  return fast;
+}
+
+kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type x, w, y;
+  kd_tensor weights;
+  (void)device;
+  if (read->input_type(node, 0, &x) != KD_OK ||
+      read->input_type(node, 1, &w) != KD_OK ||
+      read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5)
+    return KD_UNIMPLEMENTED;
+  if (!is_blocked(&y) || read->constant(node, 1, &weights) != KD_OK ||
+      !cpu_dnnl_get())
+    return KD_UNIMPLEMENTED;
+  for (uint32_t i = 0; i < x.rank; i++)
+    if (y.dims[i] < 1 || x.dims[i] < 1) return KD_UNIMPLEMENTED;
+  /* groups: only those that oneDNN has fast in this layout */
+  int64_t group = read->attr_int(node, "group", 1);
+  if (group > 1 && !is_blocked(&x)) return KD_UNIMPLEMENTED;
+  /* rows as input: a first layer's, of grey or colour; oneDNN's others are a loop */
+  if (!is_blocked(&x) && x.dims[1] != 1 && x.dims[1] != 3)
+    return KD_UNIMPLEMENTED;
+  cpu_activation activation;
+  if (cpu_read_activation(node, &activation) != KD_OK) return KD_UNIMPLEMENTED;
+  kd_type z;
+  if (read->input_count(node) > 3 && read->input_type(node, 3, &z) == KD_OK &&
+      !is_blocked(&z))
+    return KD_UNIMPLEMENTED;
+  return is_fast(node) ? KD_OK : KD_UNIMPLEMENTED;
+}
+
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel) {
   const kd_node_table *read = cpu_host->node;
   kd_tensor weights;
-  kd_type other;
   (void)device;
   (void)def;
   conv_plan plan = {.dnnl = cpu_dnnl_get(),
-                    .kernel = calloc(1, sizeof *plan.kernel),
-                    .group = read->attr_int(node, "group", 1)};
+                    .kernel = calloc(1, sizeof *plan.kernel)};
   if (!plan.kernel || !plan.dnnl) {
     free(plan.kernel);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
   }
-  read->input_type(node, 0, &plan.x);
-  read->input_type(node, 1, &plan.w);
-  read->output_type(node, 0, &plan.y);
-  plan.has_bias = read->input_type(node, 2, &other) == KD_OK;
-  plan.kernel->has_sum = read->input_type(node, 3, &other) == KD_OK;
-  cpu_read_activation(node, &plan.activation); /* `supports` has taken it */
-  choose_parts(plan.kernel, plan.x.dims[0], plan.y.dims[1], plan.group);
-  kd_status status =
-      describe_parts(plan.dnnl, plan.kernel, &plan.x, &plan.y, false);
-  if (status == KD_OK &&
-      !node_window(node, &plan.x, &plan.y, plan.w.dims + 2, &plan.win))
-    status = FAIL(KD_UNIMPLEMENTED, "too many dimensions");
+  kd_status status = read_plan(node, &plan);
   dnnl_primitive_desc_t desc = NULL;
   dnnl_status_t made = dnnl_unimplemented;
   if (status == KD_OK) status = read->constant(node, 1, &weights);
-  if (status == KD_OK) made = make_conv(&plan, &desc);
+  if (status == KD_OK) made = describe_conv(&plan, &desc);
+  if (status == KD_OK && made == dnnl_success)
+    made = plan.dnnl->primitive_create(&plan.kernel->primitive, desc);
   if (status == KD_OK && made == dnnl_success) {
     plan.kernel->weights =
         *plan.dnnl->primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
@@ -583,16 +608,15 @@ typedef struct reorder_work {
 /* One block of channels: a [block, space] matrix and its transpose. */
 static void reorder_blocks(void *context, int64_t begin, int64_t end) {
   const reorder_work *work = context;
+  const cpu_tiles *tiles = cpu_tiles_get();
   int64_t n = work->space, b = work->block;
   for (int64_t i = begin; i < end; i++) {
     const float *from = work->from + i * n * b;
     float *to = work->to + i * n * b;
-    for (int64_t s = 0; s < n; s++)
-      for (int64_t c = 0; c < b; c++)
-        if (work->to_blocked)
-          to[s * b + c] = from[c * n + s];
-        else
-          to[c * n + s] = from[s * b + c];
+    if (work->to_blocked)
+      tiles->turn(from, n, b, n, to, b);
+    else
+      tiles->turn(from, b, n, b, to, n);
   }
 }
 

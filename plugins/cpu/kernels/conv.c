@@ -1,55 +1,13 @@
 /* conv.c - convolutions of any rank, type and group: im2col and a product.
  *
- * The way that always works; blocked.c has a faster one for f32. Other float types
- * are computed in f32 (f16, bf16) or their own (f64). */
-#include "families/window.h"
+ * The way that always works; blocked.c has a faster one for many of f32. Outputs are made in
+ * tiles whose columns stay in the second cache; single channels go to depthwise.c. Other
+ * float types are computed in f32 (f16, bf16) or their own (f64). */
+#include <stdatomic.h>
+
+#include "columns.h"
+#include "depthwise.h"
 #include "kernels.h"
-
-/* ---- im2col ------------------------------------------------------------------ */
-
-/* Copies what each output position sees of one group's channels into columns:
- * rows are (channel, window position), columns output positions. */
-static void im2col(const window *w, const char *x, int64_t channels,
-                   size_t size, char *columns, bool scatter) {
-  int64_t taps = 1, outs = 1, ins = 1;
-  for (int i = 0; i < w->space; i++) {
-    taps *= w->kernel[i];
-    outs *= w->out[i];
-    ins *= w->in[i];
-  }
-  for (int64_t row = 0; row < channels * taps; row++) {
-    int64_t tap = row % taps, at[WINDOW_SPACE], k[WINDOW_SPACE];
-    const char *plane = x + (size_t)(row / taps * ins) * size;
-    for (int i = w->space - 1; i >= 0; tap /= w->kernel[i--])
-      k[i] = tap % w->kernel[i];
-    for (int i = 0; i < w->space; i++)
-      at[i] = 0;
-    for (int64_t o = 0; o < outs; o++) {
-      int64_t from = 0;
-      bool inside = true;
-      for (int i = 0; i < w->space; i++) {
-        int64_t p = at[i] * w->stride[i] - w->begin[i] + k[i] * w->dilation[i];
-        inside &= p >= 0 && p < w->in[i];
-        from = from * w->in[i] + p;
-      }
-      char *to = columns + (size_t)(row * outs + o) * size;
-      if (scatter) { /* the way back: columns are added to the input */
-        if (inside && size == 4)
-          ((float *)(void *)(uintptr_t)plane)[from] += *(float *)(void *)to;
-        else if (inside)
-          ((double *)(void *)(uintptr_t)plane)[from] += *(double *)(void *)to;
-      } else if (inside) {
-        memcpy(to, plane + from * (int64_t)size, size);
-      } else {
-        memset(to, 0, size);
-      }
-      for (int i = w->space; i-- > 0;) {
-        if (++at[i] < w->out[i]) break;
-        at[i] = 0;
-      }
-    }
-  }
-}
 
 /* ---- sizes -------------------------------------------------------------------- */
 
@@ -94,44 +52,36 @@ static void drop_widened(const kd_tensor *tensor, void *data) {
   if (data != tensor->data) free(data);
 }
 
-static void add_bias(const kd_launch *launch, const conv *c, uint32_t input,
-                     void *y) {
-  if (!kd_has_input(launch, input)) return;
-  const kd_tensor *bias = &launch->inputs[input];
-  int64_t channels = c->out_c * c->group;
-  for (int64_t i = 0; i < c->batch * channels; i++) {
-    double value = cpu_get(bias->data, bias->dtype, i % channels);
-    char *plane = (char *)y + (size_t)(i * c->outs) * kd_dtype_size(c->wide);
-    for (int64_t k = 0; k < c->outs; k++)
-      if (c->wide == KD_F32)
-        ((float *)(void *)plane)[k] += (float)value;
-      else
-        ((double *)(void *)plane)[k] += value;
-  }
-}
+/* What is added to a product, and what comes behind it: in the computing type. */
+typedef struct finish {
+  const void *bias, *z; /* or NULL */
+  kd_dtype dtype;
+  double low, high;
+} finish;
 
-#define FINISH(type, least, most)                                           \
-  do {                                                                      \
-    type *to = y;                                                           \
-    for (int64_t i = 0; i < n; i++) {                                       \
-      type value = z ? to[i] + (type)cpu_get(z->data, z->dtype, i) : to[i]; \
-      value = value < (type)(least) ? (type)(least) : value;                \
-      to[i] = value > (type)(most) ? (type)(most) : value;                  \
-    }                                                                       \
+#define FINISH(T)                                               \
+  do {                                                          \
+    T *to = (T *)y + at;                                        \
+    const T *z = f->z ? (const T *)f->z + at : NULL;            \
+    const T low = (T)f->low, high = (T)f->high;                 \
+    const T bias = f->bias ? ((const T *)f->bias)[channel] : 0; \
+    if (f->bias || z)                                           \
+      for (int64_t i = 0; i < n; i++)                           \
+        to[i] = z ? to[i] + bias + z[i] : to[i] + bias;         \
+    if (f->low > -INFINITY || f->high < INFINITY)               \
+      for (int64_t i = 0; i < n; i++) {                         \
+        T value = to[i] < low ? low : to[i];                    \
+        to[i] = value > high ? high : value;                    \
+      }                                                         \
   } while (0)
 
-/* keel::FusedConv: an addition and an activation behind the convolution. */
-static kd_status finish_fused(const kd_launch *launch, const conv *c, void *y) {
-  cpu_activation act;
-  kd_status status = cpu_read_activation(launch->node, &act);
-  if (status != KD_OK) return status;
-  int64_t n = c->batch * c->out_c * c->group * c->outs;
-  const kd_tensor *z = kd_has_input(launch, 3) ? &launch->inputs[3] : NULL;
-  if (c->wide == KD_F32)
-    FINISH(float, act.low, act.high);
+/* Elements [at, at + n) of y, which are of one channel. */
+static void finish_row(const finish *f, int64_t channel, void *y, int64_t at,
+                       int64_t n) {
+  if (f->dtype == KD_F32)
+    FINISH(float);
   else
-    FINISH(double, act.low, act.high);
-  return KD_OK;
+    FINISH(double);
 }
 
 kd_status cpu_read_activation(const kd_node *node, cpu_activation *out) {
@@ -151,25 +101,114 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out) {
 
 /* ---- Conv ---------------------------------------------------------------------- */
 
-static void conv_group(const conv *c, const char *x, const char *weights,
-                       void *y, char *columns) {
-  size_t size = kd_dtype_size(c->wide);
+#define TILE_BYTES (256 * 1024) /* of columns, or of what they give */
+
+typedef struct conv_work {
+  const conv *c;
+  const char *x, *weights;
+  char *y;
+  const finish *end;
+  int64_t width, tiles; /* output positions of a tile; tiles of a group */
+  bool pointwise;       /* what the windows see is the input itself */
+  bool shared;          /* the threads share each product */
+  atomic_bool failed;
+} conv_work;
+
+static bool is_pointwise(const conv *c) {
   bool pointwise = c->taps == 1 && c->ins == c->outs;
   for (int i = 0; i < c->w.space; i++)
     pointwise &= c->w.stride[i] == 1 && c->w.begin[i] == 0 && c->w.end[i] == 0;
-  if (!pointwise) im2col(&c->w, x, c->in_c, size, columns, false);
-  cpu_gemm gemm = {.dtype = c->wide,
-                   .m = c->out_c,
-                   .n = c->outs,
-                   .k = c->in_c * c->taps,
-                   .alpha = 1,
-                   .a = weights,
-                   .b = pointwise ? x : columns,
-                   .c = y,
-                   .lda = c->in_c * c->taps,
-                   .ldb = c->outs,
-                   .ldc = c->outs};
-  cpu_gemm_run(&gemm);
+  return pointwise;
+}
+
+/* Output positions [from, from + n) of group `at` of all images. */
+static void conv_tile(const conv_work *work, int64_t at, int64_t from,
+                      int64_t n, char *columns) {
+  const conv *c = work->c;
+  size_t size = kd_dtype_size(c->wide);
+  int64_t g = at % c->group;
+  const char *x = work->x + (size_t)(at * c->in_c * c->ins) * size;
+  if (!work->pointwise)
+    cpu_columns(&c->w, x, c->in_c, size, from, from + n, columns);
+  cpu_gemm gemm = {
+      .dtype = c->wide,
+      .m = c->out_c,
+      .n = n,
+      .k = c->in_c * c->taps,
+      .alpha = 1,
+      .a = work->weights + (size_t)(g * c->out_c * c->in_c * c->taps) * size,
+      .b = work->pointwise ? x + (size_t)from * size : columns,
+      .c = work->y + (size_t)(at * c->out_c * c->outs + from) * size,
+      .lda = c->in_c * c->taps,
+      .ldb = work->pointwise ? c->outs : n,
+      .ldc = c->outs};
+  if (work->shared)
+    cpu_gemm_run(&gemm);
+  else
+    cpu_gemm_here(&gemm);
+  for (int64_t i = 0; i < c->out_c; i++)
+    finish_row(work->end, g * c->out_c + i, work->y,
+               (at * c->out_c + i) * c->outs + from, n);
+}
+
+static void conv_tiles(void *context, int64_t begin, int64_t end) {
+  conv_work *work = context;
+  const conv *c = work->c;
+  size_t bytes =
+      (size_t)(c->in_c * c->taps * work->width) * kd_dtype_size(c->wide);
+  char *columns = work->pointwise ? NULL : malloc(bytes + 1);
+  if (!columns && !work->pointwise) {
+    atomic_store(&work->failed, true);
+    return;
+  }
+  for (int64_t i = begin; i < end; i++) {
+    int64_t from = i % work->tiles * work->width;
+    int64_t n = c->outs - from < work->width ? c->outs - from : work->width;
+    conv_tile(work, i / work->tiles, from, n, columns);
+  }
+  free(columns);
+}
+
+/* By tiles, each on one thread; where there are fewer than threads, one after the other,
+ * and the threads share the products. */
+static kd_status conv_products(conv_work *work) {
+  const conv *c = work->c;
+  int64_t rows = c->in_c * c->taps, threads = cpu_host->worker_count(cpu_host);
+  int64_t groups = c->batch * c->group;
+  work->pointwise = is_pointwise(c);
+  work->width = TILE_BYTES / (int64_t)kd_dtype_size(c->wide) /
+                ((rows > c->out_c ? rows : c->out_c) + 1);
+  work->width = (work->width < 128 ? 128 : work->width) / 64 * 64;
+  int64_t share = (c->outs * groups + threads - 1) / threads;
+  if (share < work->width && share >= 128) work->width = (share + 63) / 64 * 64;
+  if (work->width > c->outs) work->width = c->outs;
+  work->tiles = (c->outs + work->width - 1) / work->width;
+  int64_t count = groups * work->tiles;
+  double flops = 2.0 * (double)(c->out_c * rows) * (double)work->width;
+  work->shared = count < threads;
+  if (work->shared)
+    conv_tiles(work, 0, count);
+  else
+    cpu_host->parallel_for(cpu_host, count, (int64_t)(2e5 / flops) + 1,
+                           conv_tiles, work);
+  return atomic_load(&work->failed) ? KD_OUT_OF_MEMORY : KD_OK;
+}
+
+static kd_status run_conv(const conv *c, const char *x, const char *weights,
+                          char *y, const finish *end) {
+  bool single = c->in_c == 1 && c->group > 1 && c->out_c <= 4;
+  if (single && c->wide == KD_F32 && c->w.space > 0) {
+    kd_status status =
+        cpu_run_depthwise(&c->w, (const void *)x, (const void *)weights,
+                          end->bias, (void *)y, c->batch, c->group, c->out_c);
+    finish rest = *end;
+    rest.bias = NULL;
+    for (int64_t i = 0; i < c->batch * c->group * c->out_c; i++)
+      finish_row(&rest, 0, y, i * c->outs, c->outs);
+    return status;
+  }
+  conv_work work = {.c = c, .x = x, .weights = weights, .y = y, .end = end};
+  return conv_products(&work);
 }
 
 CPU_KERNEL(cpu_run_conv) {
@@ -177,36 +216,36 @@ CPU_KERNEL(cpu_run_conv) {
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *w = &launch->inputs[1],
                   *y = &launch->outputs[0];
+  const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
+  const kd_tensor *z =
+      launch->data && kd_has_input(launch, 3) ? &launch->inputs[3] : NULL;
+  cpu_activation act = {.low = -INFINITY, .high = INFINITY};
   conv c = {0};
   if (!read_conv(launch, x, w, y, false, &c))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
-  if (!kd_elements(y)) return KD_OK;
+  kd_status status = KD_OK;
+  if (launch->data) status = cpu_read_activation(launch->node, &act);
+  if (status != KD_OK || !kd_elements(y)) return status;
   size_t size = kd_dtype_size(c.wide);
   char *wx = widened(x, c.wide), *ww = widened(w, c.wide);
+  char *wb = bias ? widened(bias, c.wide) : NULL;
+  char *wz = z ? widened(z, c.wide) : NULL;
   char *wy =
       y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size + 1);
-  char *columns = malloc((size_t)(c.in_c * c.taps * c.outs) * size + 1);
-  kd_status status = KD_OK;
-  if (!wx || !ww || !wy || !columns) {
-    status = FAIL(KD_OUT_OF_MEMORY, "Conv: no memory for its columns");
-  } else {
-    for (int64_t n = 0; n < c.batch; n++)
-      for (int64_t g = 0; g < c.group; g++) {
-        int64_t at = n * c.group + g;
-        conv_group(&c, wx + (size_t)(at * c.in_c * c.ins) * size,
-                   ww + (size_t)(g * c.out_c * c.in_c * c.taps) * size,
-                   wy + (size_t)(at * c.out_c * c.outs) * size, columns);
-      }
-    add_bias(launch, &c, 2, wy);
-    if (launch->data) status = finish_fused(launch, &c, wy);
-    if (wy != y->data)
-      cpu_convert(wy, c.wide, y->data, y->dtype, kd_elements(y));
-  }
+  finish end = {wb, wz, c.wide, (double)act.low, (double)act.high};
+  status = wx && ww && wy && (wb || !bias) && (wz || !z)
+               ? run_conv(&c, wx, ww, wy, &end)
+               : KD_OUT_OF_MEMORY;
+  if (status == KD_OUT_OF_MEMORY)
+    status = FAIL(status, "Conv: no memory for its columns");
+  else if (wy != y->data)
+    cpu_convert(wy, c.wide, y->data, y->dtype, kd_elements(y));
   drop_widened(x, wx);
   drop_widened(w, ww);
+  if (bias) drop_widened(bias, wb);
+  if (z) drop_widened(z, wz);
   drop_widened(y, wy);
-  free(columns);
   return status;
 }
 
@@ -230,28 +269,83 @@ static void fit_output_shape(const kd_launch *launch, window *w) {
   }
 }
 
-static void transpose_group(const conv *c, const char *x, const char *weights,
-                            char *y, char *columns) {
+typedef struct transpose_work {
+  const conv *c;
+  const window *back; /* the output is what the windows slide over */
+  const char *x, *weights;
+  char *y;
+  const finish *end;
+  int64_t step, pieces; /* output channels of a piece, pieces of a group */
+  atomic_bool failed;
+} transpose_work;
+
+/* Channels [from, from + n) of group `at` of all images. */
+static void transpose_piece(const transpose_work *work, int64_t at,
+                            int64_t from, int64_t n, char *columns) {
+  const conv *c = work->c;
   size_t size = kd_dtype_size(c->wide);
+  int64_t g = at % c->group, plane = at * c->out_c + from;
+  int64_t first = g * c->in_c * c->out_c * c->taps + from * c->taps;
   cpu_gemm gemm = {.dtype = c->wide,
                    .trans_a = true,
-                   .m = c->out_c * c->taps,
+                   .m = n * c->taps,
                    .n = c->ins,
                    .k = c->in_c,
                    .alpha = 1,
-                   .a = weights,
-                   .b = x,
+                   .a = work->weights + (size_t)first * size,
+                   .b = work->x + (size_t)(at * c->in_c * c->ins) * size,
                    .c = columns,
                    .lda = c->out_c * c->taps,
                    .ldb = c->ins,
                    .ldc = c->ins};
-  window back = c->w; /* the output is what the windows slide over */
+  char *y = work->y + (size_t)(plane * c->outs) * size;
+  cpu_gemm_here(&gemm);
+  memset(y, 0, (size_t)(n * c->outs) * size);
+  cpu_columns_add(work->back, y, n, c->wide, columns);
+  for (int64_t i = 0; i < n; i++)
+    finish_row(work->end, g * c->out_c + from + i, work->y,
+               (plane + i) * c->outs, c->outs);
+}
+
+static void transpose_pieces(void *context, int64_t begin, int64_t end) {
+  transpose_work *work = context;
+  const conv *c = work->c;
+  size_t bytes =
+      (size_t)(work->step * c->taps * c->ins) * kd_dtype_size(c->wide);
+  char *columns = malloc(bytes + 1);
+  if (!columns) atomic_store(&work->failed, true);
+  for (int64_t i = begin; i < end && columns; i++) {
+    int64_t from = i % work->pieces * work->step;
+    int64_t n = c->out_c - from < work->step ? c->out_c - from : work->step;
+    transpose_piece(work, i / work->pieces, from, n, columns);
+  }
+  free(columns);
+}
+
+/* By output channels: a few at a time, so that their columns stay in the second cache. */
+static kd_status run_transposed(const conv *c, const char *x,
+                                const char *weights, char *y,
+                                const finish *end) {
+  window back = c->w;
   for (int i = 0; i < back.space; i++) {
     back.in[i] = c->w.out[i];
     back.out[i] = c->w.in[i];
   }
-  cpu_gemm_run(&gemm);
-  im2col(&back, y, c->out_c, size, columns, true);
+  transpose_work work = {
+      .c = c, .back = &back, .x = x, .weights = weights, .y = y, .end = end};
+  int64_t each = c->taps * c->ins * (int64_t)kd_dtype_size(c->wide) + 1;
+  int64_t threads = cpu_host->worker_count(cpu_host);
+  int64_t share = (c->out_c * c->batch * c->group + threads - 1) / threads;
+  work.step = TILE_BYTES / each < 8 ? 8 : TILE_BYTES / each;
+  work.step = work.step < share ? work.step : share;
+  work.step = work.step < c->out_c ? work.step : c->out_c;
+  work.pieces = (c->out_c + work.step - 1) / work.step;
+  double flops =
+      2.0 * (double)(work.step * c->taps) * (double)(c->ins * c->in_c);
+  cpu_host->parallel_for(cpu_host, c->batch * c->group * work.pieces,
+                         (int64_t)(2e5 / (flops + 1)) + 1, transpose_pieces,
+                         &work);
+  return atomic_load(&work.failed) ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
 CPU_KERNEL(cpu_run_conv_transpose) {
@@ -259,37 +353,30 @@ CPU_KERNEL(cpu_run_conv_transpose) {
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *w = &launch->inputs[1],
                   *y = &launch->outputs[0];
+  const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
   conv c = {0};
   if (!read_conv(launch, x, w, y, true, &c))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
   fit_output_shape(launch, &c.w);
   if (!kd_elements(y)) return KD_OK;
-  size_t size = kd_dtype_size(c.wide),
-         out_bytes = (size_t)kd_elements(y) * size;
+  size_t size = kd_dtype_size(c.wide);
   char *wx = widened(x, c.wide), *ww = widened(w, c.wide);
-  char *wy = y->dtype == c.wide ? y->data : malloc(out_bytes);
-  char *columns = malloc((size_t)(c.out_c * c.taps * c.ins) * size + 1);
-  kd_status status = KD_OK;
-  if (!wx || !ww || !wy || !columns) {
-    status = FAIL(KD_OUT_OF_MEMORY, "ConvTranspose: no memory for its columns");
-  } else {
-    memset(wy, 0, out_bytes);
-    for (int64_t n = 0; n < c.batch; n++)
-      for (int64_t g = 0; g < c.group; g++) {
-        int64_t at = n * c.group + g;
-        transpose_group(&c, wx + (size_t)(at * c.in_c * c.ins) * size,
-                        ww + (size_t)(g * c.in_c * c.out_c * c.taps) * size,
-                        wy + (size_t)(at * c.out_c * c.outs) * size, columns);
-      }
-    add_bias(launch, &c, 2, wy);
-    if (wy != y->data)
-      cpu_convert(wy, c.wide, y->data, y->dtype, kd_elements(y));
-  }
+  char *wb = bias ? widened(bias, c.wide) : NULL;
+  char *wy =
+      y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size);
+  finish end = {wb, NULL, c.wide, -INFINITY, INFINITY};
+  kd_status status = wx && ww && wy && (wb || !bias)
+                         ? run_transposed(&c, wx, ww, wy, &end)
+                         : KD_OUT_OF_MEMORY;
+  if (status == KD_OUT_OF_MEMORY)
+    status = FAIL(status, "ConvTranspose: no memory for its columns");
+  else if (wy != y->data)
+    cpu_convert(wy, c.wide, y->data, y->dtype, kd_elements(y));
   drop_widened(x, wx);
   drop_widened(w, ww);
+  if (bias) drop_widened(bias, wb);
   drop_widened(y, wy);
-  free(columns);
   return status;
 }
 

@@ -37,7 +37,7 @@ OWN_GEMM(double)
 
 /* ---- one piece -------------------------------------------------------------- */
 
-static const cpu_tiles *tiles_get(void) {
+const cpu_tiles *cpu_tiles_get(void) {
   static const cpu_tiles *const sets[] = {
     &cpu_tiles_base,
 #if defined(__x86_64__)
@@ -87,7 +87,7 @@ static cpu_gemm turned(const cpu_gemm *g) {
 
 void cpu_gemm_here(const cpu_gemm *g) {
   if (g->m <= 0 || g->n <= 0 || (g->k > 0 && by_blas(g))) return;
-  const cpu_tiles *tiles = tiles_get();
+  const cpu_tiles *tiles = cpu_tiles_get();
   cpu_gemm one = g->n == 1 && g->ldc == 1 ? turned(g) : *g;
   if (g->k > 0 && (g->dtype == KD_F32 ? tiles->f32 : tiles->f64)(&one)) return;
   if (g->dtype == KD_F32)

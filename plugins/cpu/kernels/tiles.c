@@ -87,4 +87,5 @@ static inline void turn_two(const double *from, int64_t step, double *to,
 #endif
 #include "tiles_typed.h"
 
-const cpu_tiles TILES = {.f32 = product_f32, .f64 = product_f64};
+const cpu_tiles TILES = {
+    .f32 = product_f32, .f64 = product_f64, .turn = turn_f32};

@@ -10,8 +10,12 @@
 typedef struct cpu_tiles {
   bool (*f32)(const cpu_gemm *gemm);
   bool (*f64)(const cpu_gemm *gemm);
+  /* to[p * width + r] = from[r * step + p] for r < count and p < k */
+  void (*turn)(const float *from, int64_t step, int64_t count, int64_t k,
+               float *to, int64_t width);
 } cpu_tiles;
 
+const cpu_tiles *cpu_tiles_get(void);
 extern const cpu_tiles cpu_tiles_base, cpu_tiles_avx2, cpu_tiles_avx512;
 
 #endif /* KEEL_CPU_TILES_H */
