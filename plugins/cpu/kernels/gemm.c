@@ -134,8 +134,8 @@ void cpu_gemm_run(const cpu_gemm *g) {
     return;
   }
   /* One piece a thread, as large as can be: each packs the shared operand
-   * again. By rows where there are enough. */
-  gemm_work work = {.whole = g, .by_rows = g->m >= 64 * width || g->m >= g->n};
+   * again, which should be the smaller one. */
+  gemm_work work = {.whole = g, .by_rows = g->m >= g->n || g->n < 64 * width};
   int64_t total = work.by_rows ? g->m : g->n;
   int64_t step = work.by_rows ? 16 : 64;
   int64_t pieces = width;
