@@ -157,10 +157,15 @@ typedef struct cpu_gemm {
   const void *a, *b;
   void *c;
   int64_t lda, ldb, ldc;
+  const void *
+      panels; /* op(B) as cpu_gemm_pack has packed it, or NULL: b and ldb count */
 } cpu_gemm;
 void cpu_gemm_run(const cpu_gemm *gemm);
 /* The same on the calling thread alone. */
 void cpu_gemm_here(const cpu_gemm *gemm);
+/* op(B) of an f32 product in the order that products read it, for as often as it is
+ * wanted: free() it. NULL: no memory. */
+float *cpu_gemm_pack(const cpu_gemm *gemm);
 
 /* ---- fused convolutions ------------------------------------------------------- */
 

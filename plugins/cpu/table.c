@@ -51,6 +51,11 @@
 #define WALKED(name, set, run, number) \
   ROW_WITH(name, set, run, number, .flags = WALK)
 
+/* a constant second matrix is packed once */
+#define PACKED                                                     \
+  .create = cpu_create_product, .destroy = cpu_destroy_product,    \
+  .taken = cpu_taken_product
+
 #define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
 #define REDUCTION(name) REDUCTION_OF(name, N)
 
@@ -187,10 +192,10 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("MeanVarianceNormalization", F, cpu_run_mvn, 0),
 
     ROW_WITH("MatMul", N, cpu_run_matmul, 0, .flags = WALK,
-             .workspace = cpu_matmul_workspace),
+             .workspace = cpu_matmul_workspace, PACKED),
     ROW("MatMulInteger", BYTE, cpu_run_matmul_integer, 0),
     ROW("QLinearMatMul", BYTE, cpu_run_qlinear_matmul, 0),
-    ROW("Gemm", N, cpu_run_gemm, 0),
+    ROW_WITH("Gemm", N, cpu_run_gemm, 0, .flags = ANY, PACKED),
     ROW("Det", F, cpu_run_det, 0),
     ROW("Einsum", N, cpu_run_einsum, 0),
     ROW_WITH("RNN", F, cpu_run_recurrent, 0, .flags = ANY, .aliases = carried,

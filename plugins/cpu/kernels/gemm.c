@@ -52,8 +52,8 @@ const cpu_tiles *cpu_tiles_get(void) {
 static bool by_blas(const cpu_gemm *g) {
   int64_t most = g->m > g->n ? g->m : g->n;
   most = g->k > most ? g->k : most;
-  if (!cpu_wants_openblas() || most >= INT32_MAX || g->lda >= INT32_MAX ||
-      g->ldb >= INT32_MAX || g->ldc >= INT32_MAX)
+  if (!cpu_wants_openblas() || g->panels || most >= INT32_MAX ||
+      g->lda >= INT32_MAX || g->ldb >= INT32_MAX || g->ldc >= INT32_MAX)
     return false;
   const cpu_blas *blas = cpu_blas_get();
   int ta = g->trans_a ? BLAS_TRANS : BLAS_PLAIN;
@@ -88,12 +88,21 @@ static cpu_gemm turned(const cpu_gemm *g) {
 void cpu_gemm_here(const cpu_gemm *g) {
   if (g->m <= 0 || g->n <= 0 || (g->k > 0 && by_blas(g))) return;
   const cpu_tiles *tiles = cpu_tiles_get();
-  cpu_gemm one = g->n == 1 && g->ldc == 1 ? turned(g) : *g;
+  cpu_gemm one = g->n == 1 && g->ldc == 1 && !g->panels ? turned(g) : *g;
   if (g->k > 0 && (g->dtype == KD_F32 ? tiles->f32 : tiles->f64)(&one)) return;
   if (g->dtype == KD_F32)
     own_float(g);
   else
     own_double(g);
+}
+
+float *cpu_gemm_pack(const cpu_gemm *g) {
+  const cpu_tiles *tiles = cpu_tiles_get();
+  int64_t wide = (g->n + tiles->columns - 1) / tiles->columns * tiles->columns;
+  size_t bytes = ((size_t)(wide * g->k) * sizeof(float) + 63) / 64 * 64;
+  float *panels = aligned_alloc(64, bytes);
+  if (panels) tiles->pack(g, panels);
+  return panels;
 }
 
 /* ---- shared by the host's threads ------------------------------------------ */
@@ -119,6 +128,8 @@ static void gemm_pieces(void *context, int64_t begin, int64_t end) {
     part.c = (char *)g->c + (size_t)(from * g->ldc) * size;
   } else {
     part.n = to - from;
+    if (g->panels)
+      part.panels = (const char *)g->panels + (size_t)(from * g->k) * size;
     part.b =
         (const char *)g->b + (size_t)(g->trans_b ? from * g->ldb : from) * size;
     part.c = (char *)g->c + (size_t)from * size;

@@ -1,5 +1,6 @@
 /* matmul.c - MatMul, Gemm and their integer and quantised kin. */
 #include "kernels.h"
+#include "weights.h"
 
 /* ---- shapes of a batched product ------------------------------------------- */
 
@@ -299,10 +300,43 @@ static kd_status matmul(const kd_launch *launch) {
   return KD_OK;
 }
 
+/* A matrix, or several, by weights that were packed: one tall product. */
+static kd_status matmul_packed(const kd_launch *launch, cpu_gemm *gemm) {
+  const kd_tensor *a = &launch->inputs[0], *y = &launch->outputs[0];
+  operand of_a = {a->data, false, gemm->k};
+  bool single = !a->strides || read_in_place(a, 0, &of_a);
+  for (uint32_t i = 0; a->strides && i + 2 < a->rank; i++)
+    single &= a->dims[i] == 1;
+  kd_tensor rows = *a;
+  rows.strides = NULL;
+  if (!kd_elements(y)) return KD_OK;
+  if (!single) {
+    rows.data = cpu_host->allocate(cpu_host, a->size + 1, 0);
+    if (!rows.data)
+      return FAIL(KD_OUT_OF_MEMORY, "no %llu bytes to pack input 0 of MatMul",
+                  (unsigned long long)a->size);
+    cpu_spread(a, &rows);
+    of_a = (operand){rows.data, false, gemm->k};
+  }
+  gemm->dtype = KD_F32;
+  gemm->alpha = 1;
+  gemm->m = kd_elements(y) / gemm->n;
+  gemm->a = of_a.data;
+  gemm->trans_a = of_a.transposed;
+  gemm->lda = of_a.lead;
+  gemm->c = y->data;
+  gemm->ldc = gemm->n;
+  cpu_gemm_run(gemm);
+  if (!single) cpu_host->release(cpu_host, rows.data);
+  return KD_OK;
+}
+
 /* Operands that lie otherwise than a product reads them are packed first. */
 CPU_KERNEL(cpu_run_matmul) {
-  (void)self;
   (void)stream;
+  cpu_gemm by_weights = {0};
+  if (cpu_packed_weights(self, &by_weights))
+    return matmul_packed(launch, &by_weights);
   kd_tensor in[2] = {launch->inputs[0], launch->inputs[1]};
   void *packed[2] = {NULL, NULL};
   kd_status status = KD_OK;
@@ -420,7 +454,6 @@ static void gemm_slow(const kd_launch *launch, bool ta, bool tb, double alpha,
 }
 
 CPU_KERNEL(cpu_run_gemm) {
-  (void)self;
   (void)stream;
   const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
                   *y = &launch->outputs[0];
@@ -447,8 +480,9 @@ CPU_KERNEL(cpu_run_gemm) {
                    .b = b->data,
                    .c = y->data,
                    .lda = a->dims[1],
-                   .ldb = b->dims[1],
                    .ldc = y->dims[1]};
+  cpu_packed_weights(self, &gemm);
+  if (!gemm.panels) gemm.ldb = b->dims[1];
   cpu_gemm_run(&gemm);
   return KD_OK;
 }

@@ -87,5 +87,8 @@ static inline void turn_two(const double *from, int64_t step, double *to,
 #endif
 #include "tiles_typed.h"
 
-const cpu_tiles TILES = {
-    .f32 = product_f32, .f64 = product_f64, .turn = turn_f32};
+const cpu_tiles TILES = {.f32 = product_f32,
+                         .f64 = product_f64,
+                         .pack = pack_f32,
+                         .columns = 2 * VECTOR / sizeof(float),
+                         .turn = turn_f32};

@@ -10,6 +10,9 @@
 typedef struct cpu_tiles {
   bool (*f32)(const cpu_gemm *gemm);
   bool (*f64)(const cpu_gemm *gemm);
+  /* All of op(B) into panels of `columns`, each k rows, the last one filled with zeros. */
+  void (*pack)(const cpu_gemm *gemm, float *panels);
+  int64_t columns; /* of f32; divides 64 */
   /* to[p * width + r] = from[r * step + p] for r < count and p < k */
   void (*turn)(const float *from, int64_t step, int64_t count, int64_t k,
                float *to, int64_t width);

@@ -140,39 +140,85 @@ static void NAMED(strip)(int64_t rows, int64_t count, int64_t k, const T *a,
                         : NAMED(tile)(rows - i, k, a, b, step, t);
 }
 
+/* One row of C by several panels at once: alone, a panel's two sums would wait for each
+ * other. Each element is summed as by any other tile. */
+#define PANELS 4
+static void NAMED(few)(int64_t k, const T *a, const T *b, int64_t step,
+                       NAMED(target) t) {
+  VEC sum[PANELS][2];
+  UNROLL for (int j = 0; j < PANELS; j++) {
+    sum[j][0] = (VEC){0};
+    sum[j][1] = (VEC){0};
+  }
+  for (int64_t p = 0; p < k; p++, b += COLUMNS)
+    UNROLL for (int j = 0; j < PANELS; j++) {
+      sum[j][0] += a[p] * *(const VEC *)(b + j * step);
+      sum[j][1] += a[p] * *(const VEC *)(b + j * step + HALF);
+    }
+  UNROLL for (int j = 0; j < 2 * PANELS; j++) {
+    VEC *to = (VEC *)(t.c + j * (int64_t)HALF);
+    VEC value = t.alpha * sum[j / 2][j % 2];
+    if (t.beta != 0) value += t.beta * *to;
+    *to = value;
+  }
+}
+
 /* All of C for columns [column, column + columns) and `k` elements from `from` on. */
 static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
                          int64_t from, int64_t k, T *packed_b, T *packed_a) {
   /* B is read where it lies if hardly anything reads it twice */
-  bool direct = !g->trans_b && g->m <= 2 * ROWS;
-  for (int64_t j = 0; j < columns; j += COLUMNS) {
+  bool direct = !g->panels && !g->trans_b && g->m <= 2 * ROWS;
+  for (int64_t j = 0; j < columns && !g->panels; j += COLUMNS) {
     int64_t count = columns - j < COLUMNS ? columns - j : COLUMNS;
     if (!direct || count < COLUMNS)
       NAMED(pack_b)(g, column + j, count, from, k, packed_b + j * k);
   }
+  const T *panels =
+      g->panels ? (const T *)g->panels + column * g->k + from * COLUMNS : NULL;
   NAMED(target) t = {(T)g->alpha, from ? 1 : (T)g->beta, NULL, g->ldc};
   for (int64_t i = 0; i < g->m; i += TALL) {
     int64_t rows = g->m - i < TALL ? g->m - i : TALL;
     NAMED(pack_a)(g, i, rows, from, k, packed_a);
-    for (int64_t j = 0; j < columns; j += COLUMNS) {
+    int64_t j = 0;
+    for (; panels && rows == 1 && columns - j >= PANELS * COLUMNS;
+         j += PANELS * COLUMNS) {
+      t.c = (T *)g->c + i * g->ldc + column + j;
+      NAMED(few)(k, packed_a, panels + j * g->k, COLUMNS * g->k, t);
+    }
+    for (; j < columns; j += COLUMNS) {
       int64_t count = columns - j < COLUMNS ? columns - j : COLUMNS;
       bool there = direct && count == COLUMNS;
+      const T *b = panels  ? panels + j * g->k
+                   : there ? (const T *)g->b + from * g->ldb + column + j
+                           : packed_b + j * k;
       t.c = (T *)g->c + i * g->ldc + column + j;
-      NAMED(strip)
-      (rows, count, k, packed_a,
-       there ? (const T *)g->b + from * g->ldb + column + j : packed_b + j * k,
-       there ? g->ldb : COLUMNS, t);
+      NAMED(strip)(rows, count, k, packed_a, b, there ? g->ldb : COLUMNS, t);
     }
   }
 }
 
+/* A few rows after the other, whose room is on the stack: where there is no memory. */
+static bool NAMED(product)(const cpu_gemm *g);
+static bool NAMED(in_bits)(const cpu_gemm *g) {
+  for (int64_t i = 0; i < g->m; i += 24) {
+    cpu_gemm few = *g;
+    few.m = g->m - i < 24 ? g->m - i : 24;
+    few.a = (const T *)g->a + (g->trans_a ? i : i * g->lda);
+    few.c = (T *)g->c + i * g->ldc;
+    if (!NAMED(product)(&few)) return false;
+  }
+  return true;
+}
+
 static bool NAMED(product)(const cpu_gemm *g) {
   int64_t deep = g->k < DEEP ? g->k : DEEP, tall = g->m < TALL ? g->m : TALL;
-  int64_t wide = g->n < WIDE ? (g->n + COLUMNS - 1) / COLUMNS * COLUMNS : WIDE;
+  int64_t wide = g->panels     ? 0
+                 : g->n < WIDE ? (g->n + COLUMNS - 1) / COLUMNS * COLUMNS
+                               : WIDE;
   T near[NEAR / sizeof(T)], *room = near; /* small ones go without malloc */
   if ((wide + tall) * deep > (int64_t)(NEAR / sizeof(T)))
     room = malloc((size_t)((wide + tall) * deep) * sizeof(T));
-  if (!room) return false;
+  if (!room) return g->panels && g->m > 24 && NAMED(in_bits)(g);
   for (int64_t from = 0; from < g->k; from += DEEP)
     for (int64_t column = 0; column < g->n; column += WIDE)
       NAMED(block)
@@ -182,6 +228,15 @@ static bool NAMED(product)(const cpu_gemm *g) {
   return true;
 }
 
+/* All of op(B). */
+static inline void NAMED(pack)(const cpu_gemm *g, T *to) {
+  for (int64_t j = 0; j < g->n; j += COLUMNS) {
+    int64_t count = g->n - j < COLUMNS ? g->n - j : COLUMNS;
+    NAMED(pack_b)(g, j, count, 0, g->k, to + j * g->k);
+  }
+}
+
+#undef PANELS
 #undef COLUMNS
 #undef VEC
 #undef HALF
