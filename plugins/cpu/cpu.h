@@ -152,6 +152,7 @@ void cpu_spread(const kd_tensor *from, const kd_tensor *to);
 typedef struct cpu_gemm {
   kd_dtype dtype; /* KD_F32 or KD_F64 */
   bool trans_a, trans_b;
+  bool vector; /* all of it has one row or one column: dot products will do */
   int64_t m, n, k;
   double alpha, beta;
   const void *a, *b;

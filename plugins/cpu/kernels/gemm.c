@@ -137,8 +137,10 @@ static void gemm_pieces(void *context, int64_t begin, int64_t end) {
   cpu_gemm_here(&part);
 }
 
-void cpu_gemm_run(const cpu_gemm *g) {
+void cpu_gemm_run(const cpu_gemm *given) {
+  cpu_gemm whole = *given, *g = &whole;
   int64_t width = cpu_host->worker_count(cpu_host);
+  whole.vector = g->m == 1 || g->n == 1;
   double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
   if (width == 1 || flops < 2e6) {
     cpu_gemm_here(g);

@@ -210,7 +210,9 @@ static bool NAMED(in_bits)(const cpu_gemm *g) {
   return true;
 }
 
+static bool NAMED(dots)(const cpu_gemm *g);
 static bool NAMED(product)(const cpu_gemm *g) {
+  if (NAMED(dots)(g)) return true;
   int64_t deep = g->k < DEEP ? g->k : DEEP, tall = g->m < TALL ? g->m : TALL;
   int64_t wide = g->panels     ? 0
                  : g->n < WIDE ? (g->n + COLUMNS - 1) / COLUMNS * COLUMNS
@@ -227,6 +229,51 @@ static bool NAMED(product)(const cpu_gemm *g) {
   if (room != near) free(room);
   return true;
 }
+
+/* ---- vectors ----------------------------------------------------------------- */
+
+#define SUMS 4 /* vectors: enough to hide the latency of one */
+
+/* The sum of x[i] * y[i] for i < k, by one order for all. */
+static inline T NAMED(dot)(const T *x, const T *y, int64_t k) {
+  VEC sum[SUMS];
+  T left[2][HALF] = {{0}}, lanes[HALF];
+  int64_t i = 0;
+  UNROLL for (int j = 0; j < SUMS; j++) sum[j] = (VEC){0};
+  for (; i + (int64_t)(SUMS * HALF) <= k; i += SUMS * HALF)
+    UNROLL for (int j = 0; j < SUMS; j++) sum[j] +=
+        *(const VEC *)(x + i + j * HALF) * *(const VEC *)(y + i + j * HALF);
+  for (; i + (int64_t)HALF <= k; i += HALF)
+    sum[0] += *(const VEC *)(x + i) * *(const VEC *)(y + i);
+  if (i < k) {
+    memcpy(left[0], x + i, (size_t)(k - i) * sizeof(T));
+    memcpy(left[1], y + i, (size_t)(k - i) * sizeof(T));
+    sum[1] += *(const VEC *)left[0] * *(const VEC *)left[1];
+  }
+  *(VEC *)lanes = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  for (size_t w = HALF / 2; w > 0; w /= 2)
+    for (size_t j = 0; j < w; j++)
+      lanes[j] += lanes[j + w];
+  return lanes[0];
+}
+
+/* A product with a vector on one side, if both sides are packed along k: it reads the matrix
+ * once, where it lies. False: it is none. */
+static bool NAMED(dots)(const cpu_gemm *g) {
+  bool row = g->m == 1 && g->trans_b && (!g->trans_a || g->lda == 1);
+  bool column = g->n == 1 && !g->trans_a && (g->trans_b || g->ldb == 1);
+  if (!g->vector || g->panels || (!row && !column)) return false;
+  const T *x = row ? g->a : g->b, *matrix = row ? g->b : g->a;
+  int64_t count = row ? g->n : g->m, step = row ? g->ldb : g->lda;
+  int64_t apart = row ? 1 : g->ldc;
+  for (int64_t i = 0; i < count; i++) {
+    T *c = (T *)g->c + i * apart;
+    T value = (T)g->alpha * NAMED(dot)(x, matrix + i * step, g->k);
+    *c = g->beta == 0 ? value : value + (T)g->beta * *c;
+  }
+  return true;
+}
+#undef SUMS
 
 /* All of op(B). */
 static inline void NAMED(pack)(const cpu_gemm *g, T *to) {
