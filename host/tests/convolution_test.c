@@ -211,6 +211,24 @@ static void rows_become_blocks_for_windows(void **state) {
   expect(write_mobile, "layout", 2, 0, 2);
 }
 
+/* Squeeze-and-excite: what is scaled stays in blocks, the scales are rows. */
+static keel_value write_squeeze(keel_builder *b, keel_value x,
+                                keel_value bound) {
+  (void)bound;
+  x = conv(b, x, CHANNELS, 3);
+  keel_value scales = keel_builder_op(b, "GlobalAveragePool", NULL, 0, &x, 1);
+  scales = conv(b, scales, 1, 1);
+  scales = keel_builder_op(b, "Sigmoid", NULL, 0, &scales, 1);
+  x = keel_builder_op(b, "Mul", NULL, 0, (keel_value[]){x, scales}, 2);
+  x = keel_builder_op(b, "Mul", NULL, 0, (keel_value[]){scales, x}, 2);
+  return conv(b, x, 1, 3);
+}
+
+static void scaled_channels_stay_blocks(void **state) {
+  (void)state;
+  expect(write_squeeze, "layout", 0, 0, 2);
+}
+
 static keel_value write_points(keel_builder *b, keel_value x,
                                keel_value bound) {
   (void)bound;
@@ -478,6 +496,7 @@ int main(void) {
       cmocka_unit_test(clip_goes_into_the_convolution),
       cmocka_unit_test(a_clip_that_is_not_known_stays),
       cmocka_unit_test(rows_become_blocks_for_windows),
+      cmocka_unit_test(scaled_channels_stay_blocks),
       cmocka_unit_test(points_stay_rows),
       cmocka_unit_test(packed_weights_leave_memory),
       cmocka_unit_test(packed_weights_are_held_once),

@@ -279,6 +279,15 @@ const kd_kernel_def cpu_kernels[] = {
     BLOCKED("ai.onnx", "AveragePool", pool, 0, .taken = NULL),
     BLOCKED("ai.onnx", "GlobalMaxPool", pool, 0, .taken = NULL),
     BLOCKED("ai.onnx", "GlobalAveragePool", pool, 0, .taken = NULL),
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_OWN_LAYOUT,
+     .op = "Mul",
+     .input_types = {F32},
+     .inplace = 3,
+     .priority = 1,
+     .supports = cpu_supports_scale,
+     .cost = cost,
+     .enqueue = cpu_run_scale_blocked},
 #endif
 };
 

@@ -45,6 +45,11 @@ static bool is_blocked(const kd_type *type) {
   return type->layout == BLOCKED;
 }
 
+/* Without space, both layouts are the same, and rows are what all kernels take. */
+static bool is_point(const kd_type *type) {
+  return product(type->dims, 2, type->rank) == 1;
+}
+
 static kd_status describe(const cpu_dnnl *dnnl, uint32_t rank,
                           const int64_t *dims, bool blocked,
                           dnnl_memory_desc_t *out_desc) {
@@ -538,6 +543,88 @@ kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
   return KD_OK;
 }
 
+/* ---- channels that are scaled --------------------------------------------------------- */
+
+/* The input of a Mul that is blocked, where the other has one element a channel; else 2. */
+static uint32_t scaled_input(const kd_node *node) {
+  kd_type in[2];
+  for (uint32_t i = 0; i < 2; i++)
+    if (cpu_host->node->input_type(node, i, &in[i]) != KD_OK ||
+        in[i].dtype != KD_F32)
+      return 2;
+  if (in[0].rank != in[1].rank || in[0].rank < 3) return 2;
+  for (uint32_t i = 0; i < 2; i++) {
+    const kd_type *x = &in[i], *by = &in[1 - i];
+    if (is_blocked(x) && by->dims[1] == x->dims[1] && is_point(by) &&
+        (by->dims[0] == x->dims[0] || by->dims[0] == 1))
+      return i;
+  }
+  return 2;
+}
+
+static uint32_t scale_prefers(const kd_node *node, uint32_t argument) {
+  uint32_t scaled = scaled_input(node);
+  return scaled < 2 && (argument == scaled || argument == 2)
+             ? BLOCKED
+             : KD_LAYOUT_ROW_MAJOR;
+}
+
+kd_status cpu_supports_scale(kd_device *device, const kd_node *node) {
+  uint32_t scaled = scaled_input(node);
+  kd_type by, y;
+  (void)device;
+  return scaled < 2 &&
+                 cpu_host->node->input_type(node, 1 - scaled, &by) == KD_OK &&
+                 cpu_host->node->output_type(node, 0, &y) == KD_OK &&
+                 !is_blocked(&by) && is_blocked(&y)
+             ? KD_OK
+             : KD_UNIMPLEMENTED;
+}
+
+typedef struct scale_work {
+  const float *x, *by;
+  float *y;
+  int64_t space, block, blocks; /* blocks: of an image */
+  bool each_image;
+} scale_work;
+
+static void scale_blocks(void *context, int64_t begin, int64_t end) {
+  const scale_work *work = context;
+  int64_t b = work->block;
+  for (int64_t i = begin; i < end; i++) {
+    const float *by = work->by + (work->each_image ? i : i % work->blocks) * b;
+    const float *x = work->x + i * work->space * b;
+    float *y = work->y + i * work->space * b;
+    if (b == 16)
+      for (int64_t s = 0; s < work->space; s++)
+        for (int64_t c = 0; c < 16; c++)
+          y[s * 16 + c] = x[s * 16 + c] * by[c];
+    else
+      for (int64_t s = 0; s < work->space; s++)
+        for (int64_t c = 0; c < 8; c++)
+          y[s * 8 + c] = x[s * 8 + c] * by[c];
+  }
+}
+
+CPU_KERNEL(cpu_run_scale_blocked) {
+  (void)self;
+  (void)stream;
+  uint32_t scaled = launch->inputs[0].layout == BLOCKED ? 0 : 1;
+  const kd_tensor *x = &launch->inputs[scaled];
+  const kd_tensor *by = &launch->inputs[1 - scaled];
+  scale_work work = {.x = x->data,
+                     .by = by->data,
+                     .y = launch->outputs[0].data,
+                     .space = product(x->dims, 2, x->rank),
+                     .block = block_of(),
+                     .blocks = x->dims[1] / block_of(),
+                     .each_image = by->dims[0] > 1};
+  cpu_host->parallel_for(cpu_host, x->dims[0] * work.blocks,
+                         CPU_GRAIN / (work.space * work.block) + 1,
+                         scale_blocks, &work);
+  return KD_OK;
+}
+
 /* ---- the layout ----------------------------------------------------------------------- */
 
 uint64_t cpu_layout_size(kd_device *device, const kd_type *type) {
@@ -592,10 +679,14 @@ uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
       read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5 ||
       x.dtype != KD_F32)
     return KD_LAYOUT_ROW_MAJOR;
-  if (strstr(read->op(node), "Conv")) return conv_prefers(node, argument, x, y);
+  if (!strcmp(read->op(node), "Mul")) return scale_prefers(node, argument);
+  if (strstr(read->op(node), "Conv"))
+    return is_point(&x) && is_point(&y) ? KD_LAYOUT_ROW_MAJOR
+                                        : conv_prefers(node, argument, x, y);
   if (!is_blocked(&x)) return KD_LAYOUT_ROW_MAJOR;
-  return argument == 0 || (argument == 1 && can_block(y)) ? BLOCKED
-                                                          : KD_LAYOUT_ROW_MAJOR;
+  return argument == 0 || (argument == 1 && !is_point(&y) && can_block(y))
+             ? BLOCKED
+             : KD_LAYOUT_ROW_MAJOR;
 }
 
 typedef struct reorder_work {

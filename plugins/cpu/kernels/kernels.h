@@ -72,6 +72,7 @@ CPU_KERNEL(cpu_run_reduce);
 CPU_KERNEL(cpu_run_resize);
 CPU_KERNEL(cpu_run_reverse_sequence);
 CPU_KERNEL(cpu_run_roi_align);
+CPU_KERNEL(cpu_run_scale_blocked);
 CPU_KERNEL(cpu_run_scatter_elements);
 CPU_KERNEL(cpu_run_scatter_nd);
 CPU_KERNEL(cpu_run_sce_loss);
@@ -104,6 +105,7 @@ uint64_t cpu_taken_product(kd_kernel *kernel);
 kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
+kd_status cpu_supports_scale(kd_device *device, const kd_node *node);
 kd_status cpu_supports_pool(kd_device *device, const kd_node *node);
 kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
