@@ -180,8 +180,13 @@ static kd_status conv_products(conv_work *work) {
   work->width = TILE_BYTES / (int64_t)kd_dtype_size(c->wide) /
                 ((rows > c->out_c ? rows : c->out_c) + 1);
   work->width = (work->width < 128 ? 128 : work->width) / 64 * 64;
-  int64_t share = (c->outs * groups + threads - 1) / threads;
-  if (share < work->width && share >= 128) work->width = (share + 63) / 64 * 64;
+  work->tiles = (c->outs + work->width - 1) / work->width;
+  /* a few tiles are dealt out evenly, if that leaves them wide enough */
+  while (groups * work->tiles < 8 * threads && groups * work->tiles % threads &&
+         c->outs / (work->tiles + 1) >= 64)
+    work->tiles++;
+  work->width = (c->outs + work->tiles - 1) / work->tiles;
+  work->width = (work->width + 15) / 16 * 16;
   if (work->width > c->outs) work->width = c->outs;
   work->tiles = (c->outs + work->width - 1) / work->width;
   int64_t count = groups * work->tiles;
