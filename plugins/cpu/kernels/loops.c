@@ -53,29 +53,33 @@ VECTOR(tanh)
 
 /* Full blocks, the last one too, by one piece of code: an element gets the same bits
  * wherever it stands. from and to may be one. */
-#define UNARY_BLOCKS(name, S, C, LOAD, STORE, expression)                    \
-  __attribute__((noinline)) static void name##_block(const C *in, C *out,    \
-                                                     const C a, const C b) { \
-    (void)a;                                                                 \
-    (void)b;                                                                 \
-    for (int k = 0; k < LANES; k++) {                                        \
-      const C x = in[k];                                                     \
-      out[k] = (C)(expression);                                              \
-    }                                                                        \
-  }                                                                          \
-  static void name(const void *from, void *to, int64_t n, double da,         \
-                   double db) {                                              \
-    const S *px = from;                                                      \
-    S *py = to;                                                              \
-    for (; n > 0; n -= LANES, px += LANES, py += LANES) {                    \
-      C in[LANES] = {0}, out[LANES];                                         \
-      int count = n < LANES ? (int)n : LANES;                                \
-      for (int k = 0; k < count; k++)                                        \
-        in[k] = LOAD(px[k]);                                                 \
-      name##_block(in, out, (C)da, (C)db);                                   \
-      for (int k = 0; k < count; k++)                                        \
-        py[k] = STORE(out[k]);                                               \
-    }                                                                        \
+#define UNARY_BLOCKS(name, S, C, LOAD, STORE, expression)            \
+  __attribute__((noinline)) static void name##_block(                \
+      const C *restrict in, C *restrict out, const C a, const C b) { \
+    (void)a;                                                         \
+    (void)b;                                                         \
+    for (int k = 0; k < LANES; k++) {                                \
+      const C x = in[k];                                             \
+      out[k] = (C)(expression);                                      \
+    }                                                                \
+  }                                                                  \
+  static void name(const void *from, void *to, int64_t n, double da, \
+                   double db) {                                      \
+    const S *px = from;                                              \
+    S *py = to;                                                      \
+    C in[LANES] = {0}, out[LANES];                                   \
+    for (; n >= LANES; n -= LANES, px += LANES, py += LANES) {       \
+      for (int k = 0; k < LANES; k++)                                \
+        in[k] = LOAD(px[k]);                                         \
+      name##_block(in, out, (C)da, (C)db);                           \
+      for (int k = 0; k < LANES; k++)                                \
+        py[k] = STORE(out[k]);                                       \
+    }                                                                \
+    for (int k = 0; k < n; k++)                                      \
+      in[k] = LOAD(px[k]);                                           \
+    if (n > 0) name##_block(in, out, (C)da, (C)db);                  \
+    for (int k = 0; k < n; k++)                                      \
+      py[k] = STORE(out[k]);                                         \
   }
 #else
 #define UNARY_BLOCKS UNARY_LOOP
