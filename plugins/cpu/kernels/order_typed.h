@@ -47,17 +47,3 @@ static void NAMED(cum_sum)(void *context, int64_t begin, int64_t end) {
 #undef STEP
 #undef X_t
 #undef X
-
-/* ---- TopK ----------------------------------------------------------------- */
-
-/* Equal ones by their places. */
-#define RANK(name, order)                                           \
-  static int NAMED(name)(const void *a, const void *b) {            \
-    const int64_t p = *(const int64_t *)a, q = *(const int64_t *)b; \
-    const C x = LOAD(((const S *)sorted)[p]);                       \
-    const C y = LOAD(((const S *)sorted)[q]);                       \
-    return order(x, y) ? -1 : order(y, x) ? 1 : p < q ? -1 : p > q; \
-  }
-RANK(larger_first, NAMED(descending))
-RANK(smaller_first, NAMED(ascending))
-#undef RANK
