@@ -246,9 +246,9 @@ static void NAMED(step)(const cpu_cell *c, int64_t block, bool first) {
     h = NAMED(height)(c->batch - item);
     for (int64_t g = gate; g < end; g++)
       NAMED(times)
-      (h, c->hidden, state + item * c->hidden,
-       (const T *)c->weights + (block * c->gates + g) * c->hidden * UNITS,
-       z[0][g], 4 * UNITS);
+    (h, c->hidden, state + item * c->hidden,
+     (const T *)c->weights + (block * c->gates + g) * c->hidden * UNITS,
+     z[0][g], 4 * UNITS);
     for (int64_t i = 0; i < h; i++) {
       p.from = (item + i) * c->hidden + block * UNITS;
       p.row = c->rows[item + i];

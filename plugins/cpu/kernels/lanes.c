@@ -49,5 +49,21 @@ static int64_t meet(const cpu_boxes *boxes, int64_t from, int64_t to,
 ADD(add_f32, float)
 ADD(add_f64, double)
 
-const cpu_lanes LANES_SET = {
-    .meet = meet, .add_f32 = add_f32, .add_f64 = add_f64};
+#define LARGEST(name, T)                                                   \
+  static void name(double *best, const T *x, double weight, double lesser, \
+                   int64_t n, bool first) {                                \
+    for (int64_t i = 0; i < n && first; i++)                               \
+      best[i] = -(double)INFINITY;                                         \
+    for (int64_t i = 0; i < n; i++) {                                      \
+      double value = (x[i] < 0 ? lesser : weight) * (double)x[i];          \
+      best[i] = most(value, best[i]);                                      \
+    }                                                                      \
+  }
+LARGEST(most_f32, float)
+LARGEST(most_f64, double)
+
+const cpu_lanes LANES_SET = {.meet = meet,
+                             .add_f32 = add_f32,
+                             .add_f64 = add_f64,
+                             .most_f32 = most_f32,
+                             .most_f64 = most_f64};

@@ -22,6 +22,12 @@ typedef struct cpu_lanes {
                   bool first);
   void (*add_f64)(double *sum, const double *x, double weight, int64_t n,
                   bool first);
+  /* most[i] = the larger of it and the weighted x[i], by `least` where that is negative; NaN is
+   * passed over. Where it is the first, of that and minus infinity. */
+  void (*most_f32)(double *most, const float *x, double weight, double least,
+                   int64_t n, bool first);
+  void (*most_f64)(double *most, const double *x, double weight, double least,
+                   int64_t n, bool first);
 } cpu_lanes;
 
 extern const cpu_lanes cpu_lanes_base, cpu_lanes_avx2, cpu_lanes_avx512;
