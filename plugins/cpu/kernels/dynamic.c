@@ -38,41 +38,89 @@ CPU_KERNEL(cpu_run_compress) {
   return KD_OK;
 }
 
-static bool is_zero(const kd_tensor *x, int64_t i) {
+/* ---- NonZero ----------------------------------------------------------------- */
+
+/* Zeros of floats have any sign. */
+#define FLAGS(T, part)            \
+  for (int64_t i = 0; i < n; i++) \
+  flags[i] = (((const T *)from)[i] & (T)(part)) != 0
+
+/* Of n elements, which ones are not zero. */
+static void flag_elements(const kd_tensor *x, int64_t first, int64_t n,
+                          uint8_t *flags) {
   size_t size = kd_dtype_size(x->dtype);
-  bool pairs = x->dtype == KD_C64 || x->dtype == KD_C128;
-  kd_dtype part = x->dtype == KD_C64 ? KD_F32 : KD_F64;
-  if (pairs)
-    return cpu_get(x->data, part, 2 * i) == 0 &&
-           cpu_get(x->data, part, 2 * i + 1) == 0;
-  if (KD_TYPES_FLOAT & KD_TYPES(x->dtype))
-    return cpu_get(x->data, x->dtype, i) == 0;
-  static const char zeros[16];
-  return !memcmp((const char *)x->data + (size_t)i * size, zeros, size);
+  const void *from = (const char *)x->data + (size_t)first * size;
+  bool real = (KD_TYPES_FLOAT & KD_TYPES(x->dtype)) != 0;
+  if (x->dtype == KD_C64 || x->dtype == KD_C128) {
+    kd_dtype part = x->dtype == KD_C64 ? KD_F32 : KD_F64;
+    for (int64_t i = 0; i < n; i++)
+      flags[i] = cpu_get(from, part, 2 * i) != 0 ||
+                 cpu_get(from, part, 2 * i + 1) != 0;
+    return;
+  }
+  if (size == 1)
+    FLAGS(uint8_t, UINT8_MAX);
+  else if (size == 2)
+    FLAGS(uint16_t, real ? INT16_MAX : UINT16_MAX);
+  else if (size == 4)
+    FLAGS(uint32_t, real ? INT32_MAX : UINT32_MAX);
+  else
+    FLAGS(uint64_t, real ? INT64_MAX : UINT64_MAX);
+}
+
+#define FLAGGED 1024 /* elements at once */
+
+typedef struct places {
+  const int64_t *dims;
+  int rank;
+  int64_t count, at; /* of those that are not zero; how many are written */
+  int64_t index[KD_MAX_RANK];
+  int64_t *to;
+} places;
+
+/* The flagged ones of n elements, the first of which stands at p->index. */
+static void write_places(places *p, const uint8_t *flags, int64_t n) {
+  int last = p->rank - 1;
+  for (int64_t i = 0, run; i < n; i += run) {
+    int64_t left = p->dims[last] - p->index[last];
+    run = left < n - i ? left : n - i;
+    for (int64_t k = 0; k < run; k++) {
+      if (!flags[i + k]) continue;
+      for (int d = 0; d < last; d++)
+        p->to[d * p->count + p->at] = p->index[d];
+      p->to[last * p->count + p->at++] = p->index[last] + k;
+    }
+    p->index[last] += run;
+    for (int d = last; d > 0 && p->index[d] == p->dims[d]; d--) {
+      p->index[d] = 0;
+      p->index[d - 1]++;
+    }
+  }
 }
 
 CPU_KERNEL(cpu_run_non_zero) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0];
-  int64_t n = kd_elements(x), count = 0;
-  uint32_t rank =
-      x->rank; /* a scalar has no places: none to tell, if not zero */
-  for (int64_t i = 0; i < n; i++)
-    count += !is_zero(x, i);
-  int64_t dims[2] = {rank, count}, at = 0;
+  int64_t n = kd_elements(x);
+  uint8_t flags[FLAGGED];
+  places p = {.dims = x->dims, .rank = (int)x->rank};
+  for (int64_t i = 0; i < n; i += FLAGGED) {
+    int64_t some = n - i < FLAGGED ? n - i : FLAGGED;
+    flag_elements(x, i, some, flags);
+    for (int64_t k = 0; k < some; k++)
+      p.count += flags[k];
+  }
+  int64_t dims[2] = {x->rank, p.count};
   kd_tensor y;
   kd_status status = cpu_host->set_output(launch, 0, 2, dims, &y);
   if (status != KD_OK) return status;
-  int64_t *to = y.data;
-  for (int64_t i = 0; i < n; i++) {
-    if (is_zero(x, i)) continue;
-    int64_t rest = i;
-    for (uint32_t d = rank; d-- > 0;) {
-      to[d * count + at] = rest % x->dims[d];
-      rest /= x->dims[d];
-    }
-    at++;
+  p.to = y.data;
+  /* a scalar has no places: none to tell, if not zero */
+  for (int64_t i = 0; i < n && x->rank; i += FLAGGED) {
+    int64_t some = n - i < FLAGGED ? n - i : FLAGGED;
+    flag_elements(x, i, some, flags);
+    write_places(&p, flags, some);
   }
   return KD_OK;
 }

@@ -14,10 +14,51 @@ typedef struct line_work {
   bool reverse, exclusive; /* CumSum */
 } line_work;
 
-#define FAMILY_BODY
-#define ITEMS end
-#define EACH  "order_typed.h"
-#include "each_float.h"
+#define ORDER_LANES 16        /* lines, or parts of one, that go together */
+#define ORDER_ROWS  (1 << 30) /* elements of a line that are numbered at once */
+#define SUM_LANES   64
+
+/* A float as an integer in the same order, or in that from the largest to the least; NaN
+ * before all: found first by ArgMax and by ArgMin, as families/rules.def has it. */
+static inline int32_t rank_of_float(float x, bool most) {
+  int32_t bits = (int32_t)float_bits(x + 0.0F);
+  bits ^= (int32_t)((uint32_t)(bits >> 31) >> 1);
+  bits = most ? bits : ~bits;
+  return x != x ? INT32_MAX : bits;
+}
+
+static inline int64_t rank_of_double(double x, bool most) {
+  double plain = x + 0.0;
+  int64_t bits = 0;
+  memcpy(&bits, &plain, sizeof bits);
+  bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
+  bits = most ? bits : ~bits;
+  return x != x ? INT64_MAX : bits;
+}
+
+#define EACH          "order_typed.h"
+#define R             int32_t
+#define RANK(x, most) rank_of_float(x, most)
+#define TYPE          f32
+#include EACH
+#undef TYPE
+#define TYPE f16
+#include EACH
+#undef TYPE
+#define TYPE bf16
+#include EACH
+#undef TYPE
+#undef R
+#undef RANK
+#define R             int64_t
+#define RANK(x, most) rank_of_double(x, most)
+#define TYPE          f64
+#include EACH
+#undef TYPE
+#undef R
+#undef RANK
+#define R             C
+#define RANK(x, most) ((C)((most) ? (x) : ~(x)))
 #include "each_int.h"
 
 static void run_lines(const kd_loop_body bodies[KD_DTYPE_COUNT],
