@@ -16,24 +16,26 @@ typedef struct line_work {
 
 #define ORDER_LANES 16        /* lines, or parts of one, that go together */
 #define ORDER_ROWS  (1 << 30) /* elements of a line that are numbered at once */
-#define SUM_LANES   64
+#define SUM_LANES   32
 
 /* A float as an integer in the same order, or in that from the largest to the least; NaN
  * before all: found first by ArgMax and by ArgMin, as families/rules.def has it. */
 static inline int32_t rank_of_float(float x, bool most) {
   int32_t bits = (int32_t)float_bits(x + 0.0F);
+  bool nan = (bits & INT32_MAX) > 0x7f800000;
   bits ^= (int32_t)((uint32_t)(bits >> 31) >> 1);
   bits = most ? bits : ~bits;
-  return x != x ? INT32_MAX : bits;
+  return nan ? INT32_MAX : bits;
 }
 
 static inline int64_t rank_of_double(double x, bool most) {
   double plain = x + 0.0;
   int64_t bits = 0;
   memcpy(&bits, &plain, sizeof bits);
+  bool nan = (bits & INT64_MAX) > INT64_C(0x7ff0000000000000);
   bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
   bits = most ? bits : ~bits;
-  return x != x ? INT64_MAX : bits;
+  return nan ? INT64_MAX : bits;
 }
 
 #define EACH          "order_typed.h"

@@ -89,24 +89,52 @@ static void NAMED(arg)(void *context, int64_t begin, int64_t end) {
 
 /* ---- CumSum --------------------------------------------------------------- */
 
-/* Lines that lie side by side go together. */
+static void NAMED(sum_line)(const line_work *work, int64_t from, int64_t n,
+                            int64_t step) {
+  V sum = 0;
+  const S *x = (const S *)work->x + from;
+  S *y = (S *)work->y + from;
+  if (work->reverse) {
+    x += (n - 1) * step;
+    y += (n - 1) * step;
+    step = -step;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    V here = (V)LOAD(x[i * step]);
+    y[i * step] = STORE(work->exclusive ? sum : sum + here);
+    sum += here;
+  }
+}
+
+/* Lines that lie side by side. */
+static void NAMED(sum_lines)(const line_work *work, int64_t from, int64_t n,
+                             int64_t step) {
+  V sum[SUM_LANES] = {0};
+  for (int64_t r = 0; r < n; r++) {
+    int64_t at = from + (work->reverse ? n - 1 - r : r) * step;
+    const S *restrict x = (const S *)work->x + at;
+    S *restrict y = (S *)work->y + at;
+    for (int k = 0; k < SUM_LANES && work->exclusive; k++) {
+      y[k] = STORE(sum[k]);
+      sum[k] += (V)LOAD(x[k]);
+    }
+    for (int k = 0; k < SUM_LANES && !work->exclusive; k++) {
+      sum[k] += (V)LOAD(x[k]);
+      y[k] = STORE(sum[k]);
+    }
+  }
+}
+
 static void NAMED(cum_sum)(void *context, int64_t begin, int64_t end) {
   const line_work *work = context;
   int64_t n = work->all.length, step = work->all.step;
   for (int64_t i = begin, lanes; i < end; i += lanes) {
     int64_t from = lines_start(&work->all, i), beside = step - i % step;
-    V sum[SUM_LANES] = {0};
-    lanes = beside < end - i ? beside : end - i;
-    lanes = lanes < SUM_LANES ? lanes : SUM_LANES;
-    for (int64_t r = 0; r < n; r++) {
-      int64_t at = from + (work->reverse ? n - 1 - r : r) * step;
-      const S *x = (const S *)work->x + at;
-      S *y = (S *)work->y + at;
-      for (int64_t k = 0; k < lanes; k++) {
-        V before = sum[k];
-        sum[k] += (V)LOAD(x[k]);
-        y[k] = STORE(work->exclusive ? before : sum[k]);
-      }
-    }
+    bool many = beside >= SUM_LANES && end - i >= SUM_LANES;
+    lanes = many ? SUM_LANES : 1;
+    if (many)
+      NAMED(sum_lines)(work, from, n, step);
+    else
+      NAMED(sum_line)(work, from, n, step);
   }
 }
