@@ -131,13 +131,6 @@ static void gather_nd_rows(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static void scatter_lines(void *context, int64_t begin, int64_t end) {
-  const rows_work *work = context;
-  for (int64_t GID = begin; GID < end; GID++) {
-#include "families/kernels/scatter_elements.k"
-  }
-}
-
 /* one item: updates keep their order */
 static void scatter_nd_rows(void *context, int64_t begin, int64_t end) {
   const rows_work *work = context;
@@ -339,23 +332,100 @@ static kd_status begin_scatter(const kd_launch *launch, combiner *out_combine) {
   return KD_OK;
 }
 
+/* Lines along the axis, in rows of those that lie beside each other; operands: x, updates. */
+typedef struct lines_work {
+  const kd_tensor *indices, *updates;
+  char *y;
+  combiner combine; /* NULL: elements are copied */
+  strided space;
+  int64_t dim, line;          /* of the axis: of x, of updates */
+  int64_t to_step, from_step; /* along it */
+  int64_t piece;              /* lines of a row that go together */
+  size_t size;
+} lines_work;
+
+static inline int64_t target_of(const lines_work *w, int64_t from) {
+  int64_t given = int_at(w->indices, from);
+  return (given + (given < 0 ? w->dim : 0)) * w->to_step;
+}
+
+#define SCATTER(T)                                      \
+  for (int64_t k = 0; k < n; k++, to += sx, from += su) \
+  ((T *)w->y)[to + target_of(w, from)] = ((const T *)w->updates->data)[from]
+
+/* n updates, one of each line of a row or all of a line. */
+static void scatter_some(const lines_work *w, int64_t to, int64_t sx,
+                         int64_t from, int64_t su, int64_t n) {
+  const char *updates = w->updates->data;
+  if (!w->combine && w->size == 4) {
+    SCATTER(uint32_t);
+  } else if (!w->combine && w->size == 8) {
+    SCATTER(uint64_t);
+  } else {
+    for (int64_t k = 0; k < n; k++, to += sx, from += su) {
+      char *target = w->y + (size_t)(to + target_of(w, from)) * w->size;
+      if (w->combine)
+        w->combine(target, updates + (size_t)from * w->size, 1);
+      else
+        memcpy(target, updates + (size_t)from * w->size, w->size);
+    }
+  }
+}
+
+/* A line's updates keep their order: line by line where the axis is the last one, or
+ * all lines of a row at once. */
+static void scatter_lines(void *context, int64_t begin, int64_t end) {
+  const lines_work *w = context;
+  const strided *space = &w->space;
+  int last = space->rank - 1;
+  int64_t sx = space->steps[0][last], su = space->steps[1][last];
+  int64_t parts = (space->dims[last] + w->piece - 1) / w->piece;
+  for (int64_t part = begin; part < end; part++) {
+    int64_t offsets[STRIDED_OPERANDS], first = part % parts * w->piece;
+    int64_t left = space->dims[last] - first;
+    int64_t n = left < w->piece ? left : w->piece;
+    strided_row(space, part / parts, offsets);
+    int64_t to = offsets[0] + first * sx, from = offsets[1] + first * su;
+    for (int64_t k = 0; k < n && w->from_step == 1; k++)
+      scatter_some(w, to + k * sx, 0, from + k * su, 1, w->line);
+    for (int64_t i = 0; i < w->line && w->from_step != 1; i++)
+      scatter_some(w, to, sx, from + i * w->from_step, su, n);
+  }
+}
+
 CPU_KERNEL(cpu_run_scatter_elements) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
-  rows_work work = {.dim = x->dims[axis],
-                    .rank = (int)x->rank,
-                    .axis = (int)axis,
-                    .dims = indices->dims};
-  make_rows(&work, launch, &launch->inputs[2], 1);
-  strided_packed(x->dims, x->rank, work.steps);
+  int64_t of_x[KD_MAX_RANK] = {0}, of_updates[KD_MAX_RANK] = {0};
+  int64_t dims[KD_MAX_RANK];
+  lines_work work = {.indices = indices,
+                     .updates = &launch->inputs[2],
+                     .y = launch->outputs[0].data,
+                     .dim = x->dims[axis],
+                     .line = indices->dims[axis],
+                     .size = kd_dtype_size(x->dtype)};
   kd_status status = check_indices(launch, &x->dims[axis], 1);
   if (status == KD_OK) status = begin_scatter(launch, &work.combine);
   if (status != KD_OK || !kd_elements(indices)) return status;
-  int64_t line = indices->dims[axis];
-  cpu_host->parallel_for(cpu_host, kd_elements(indices) / line,
-                         CPU_GRAIN / 4 / line + 1, scatter_lines, &work);
+  strided_packed(x->dims, x->rank, of_x);
+  strided_packed(indices->dims, x->rank, of_updates);
+  work.to_step = of_x[axis];
+  work.from_step = of_updates[axis];
+  memcpy(dims, indices->dims, x->rank * sizeof *dims);
+  dims[axis] = 1;
+  strided_begin(&work.space, dims, x->rank);
+  strided_operand(&work.space, of_x);
+  strided_operand(&work.space, of_updates);
+  strided_simplify(&work.space);
+  int64_t beside = work.space.dims[work.space.rank - 1];
+  work.piece = CPU_GRAIN / 4 / work.line + 64;
+  work.piece = work.piece < beside ? work.piece : beside;
+  cpu_host->parallel_for(
+      cpu_host,
+      strided_rows(&work.space) * ((beside + work.piece - 1) / work.piece),
+      CPU_GRAIN / 4 / (work.line * work.piece) + 1, scatter_lines, &work);
   return KD_OK;
 }
 
