@@ -313,6 +313,54 @@ static void non_zero(void **state) {
   free(x);
 }
 
+/* Updates of one place in their order; fewer of them than x has elements, each way. */
+static void scatter(int64_t axis, const int64_t *dims, const int64_t *part,
+                    bool add) {
+  int64_t count = dims[0] * dims[1] * dims[2], bytes = 0;
+  int64_t updates = part[0] * part[1] * part[2];
+  float *x = random_floats(count, false), *u = random_floats(updates, false);
+  int64_t *index = malloc((size_t)updates * sizeof *index);
+  void *out = NULL;
+  assert_non_null(index);
+  for (int64_t i = 0; i < updates; i++)
+    index[i] = next_number(2 * dims[axis]) - dims[axis];
+  keel_tensor *in[] = {make(KD_F32, 3, dims, x), make(KD_I64, 3, part, index),
+                       make(KD_F32, 3, part, u)};
+  const keel_attr attrs[] = {KEEL_INT("axis", axis),
+                             KEEL_STRING("reduction", add ? "add" : "none")};
+  run("ScatterElements", attrs, 2, in, 3, &out, &bytes, 1);
+  for (int64_t i = 0; i < updates; i++) {
+    int64_t at[3] = {i / (part[1] * part[2]), i / part[2] % part[1],
+                     i % part[2]};
+    at[axis] = index[i] < 0 ? index[i] + dims[axis] : index[i];
+    float *to = x + (at[0] * dims[1] + at[1]) * dims[2] + at[2];
+    *to = add ? *to + u[i] : u[i];
+  }
+  assert_memory_equal(out, x, (size_t)count * 4);
+  free(out);
+  free(index);
+  free(x);
+  free(u);
+}
+
+static void scatters(void **state) {
+  static const int64_t shapes[][2][3] = {{{30, 20, 50}, {30, 20, 50}},
+                                         {{30, 20, 50}, {17, 19, 41}},
+                                         {{9, 1, 5000}, {40, 1, 5000}},
+                                         {{5000, 7, 1}, {5000, 30, 1}}};
+  (void)state;
+  for (int i = 0; i < 4; i++)
+    for (int64_t axis = 0; axis < 3; axis++)
+      for (int add = 0; add < 2; add++) {
+        int64_t part[3];
+        for (int d = 0; d < 3; d++) {
+          int64_t size = shapes[i][0][d], wanted = shapes[i][1][d];
+          part[d] = d != axis && wanted > size ? size : wanted;
+        }
+        scatter(axis, shapes[i][0], part, add);
+      }
+}
+
 /* ---- regions of images ----------------------------------------------------------------- */
 
 static double overlap(const float *a, const float *b) {
@@ -465,9 +513,10 @@ static void aligned(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(transposes),   cmocka_unit_test(pads),
-      cmocka_unit_test(tops),         cmocka_unit_test(args),
-      cmocka_unit_test(sums),         cmocka_unit_test(non_zero),
-      cmocka_unit_test(suppressions), cmocka_unit_test(aligned)};
+      cmocka_unit_test(transposes), cmocka_unit_test(pads),
+      cmocka_unit_test(tops),       cmocka_unit_test(args),
+      cmocka_unit_test(sums),       cmocka_unit_test(non_zero),
+      cmocka_unit_test(scatters),   cmocka_unit_test(suppressions),
+      cmocka_unit_test(aligned)};
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
