@@ -1,5 +1,6 @@
 /* dynamic.c - ops whose output's size depends on data. */
 #include "kernels.h"
+#include "keys.h"
 
 CPU_KERNEL(cpu_run_compress) {
   (void)self;
@@ -37,41 +38,89 @@ CPU_KERNEL(cpu_run_compress) {
   return KD_OK;
 }
 
-static bool is_zero(const kd_tensor *x, int64_t i) {
+/* ---- NonZero ----------------------------------------------------------------- */
+
+/* Zeros of floats have any sign. */
+#define FLAGS(T, part)            \
+  for (int64_t i = 0; i < n; i++) \
+  flags[i] = (((const T *)from)[i] & (T)(part)) != 0
+
+/* Of n elements, which ones are not zero. */
+static void flag_elements(const kd_tensor *x, int64_t first, int64_t n,
+                          uint8_t *flags) {
   size_t size = kd_dtype_size(x->dtype);
-  bool pairs = x->dtype == KD_C64 || x->dtype == KD_C128;
-  kd_dtype part = x->dtype == KD_C64 ? KD_F32 : KD_F64;
-  if (pairs)
-    return cpu_get(x->data, part, 2 * i) == 0 &&
-           cpu_get(x->data, part, 2 * i + 1) == 0;
-  if (KD_TYPES_FLOAT & KD_TYPES(x->dtype))
-    return cpu_get(x->data, x->dtype, i) == 0;
-  static const char zeros[16];
-  return !memcmp((const char *)x->data + (size_t)i * size, zeros, size);
+  const void *from = (const char *)x->data + (size_t)first * size;
+  bool real = (KD_TYPES_FLOAT & KD_TYPES(x->dtype)) != 0;
+  if (x->dtype == KD_C64 || x->dtype == KD_C128) {
+    kd_dtype part = x->dtype == KD_C64 ? KD_F32 : KD_F64;
+    for (int64_t i = 0; i < n; i++)
+      flags[i] = cpu_get(from, part, 2 * i) != 0 ||
+                 cpu_get(from, part, 2 * i + 1) != 0;
+    return;
+  }
+  if (size == 1)
+    FLAGS(uint8_t, UINT8_MAX);
+  else if (size == 2)
+    FLAGS(uint16_t, real ? INT16_MAX : UINT16_MAX);
+  else if (size == 4)
+    FLAGS(uint32_t, real ? INT32_MAX : UINT32_MAX);
+  else
+    FLAGS(uint64_t, real ? INT64_MAX : UINT64_MAX);
+}
+
+#define FLAGGED 1024 /* elements at once */
+
+typedef struct places {
+  const int64_t *dims;
+  int rank;
+  int64_t count, at; /* of those that are not zero; how many are written */
+  int64_t index[KD_MAX_RANK];
+  int64_t *to;
+} places;
+
+/* The flagged ones of n elements, the first of which stands at p->index. */
+static void write_places(places *p, const uint8_t *flags, int64_t n) {
+  int last = p->rank - 1;
+  for (int64_t i = 0, run; i < n; i += run) {
+    int64_t left = p->dims[last] - p->index[last];
+    run = left < n - i ? left : n - i;
+    for (int64_t k = 0; k < run; k++) {
+      if (!flags[i + k]) continue;
+      for (int d = 0; d < last; d++)
+        p->to[d * p->count + p->at] = p->index[d];
+      p->to[last * p->count + p->at++] = p->index[last] + k;
+    }
+    p->index[last] += run;
+    for (int d = last; d > 0 && p->index[d] == p->dims[d]; d--) {
+      p->index[d] = 0;
+      p->index[d - 1]++;
+    }
+  }
 }
 
 CPU_KERNEL(cpu_run_non_zero) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0];
-  int64_t n = kd_elements(x), count = 0;
-  uint32_t rank =
-      x->rank; /* a scalar has no places: none to tell, if not zero */
-  for (int64_t i = 0; i < n; i++)
-    count += !is_zero(x, i);
-  int64_t dims[2] = {rank, count}, at = 0;
+  int64_t n = kd_elements(x);
+  uint8_t flags[FLAGGED];
+  places p = {.dims = x->dims, .rank = (int)x->rank};
+  for (int64_t i = 0; i < n; i += FLAGGED) {
+    int64_t some = n - i < FLAGGED ? n - i : FLAGGED;
+    flag_elements(x, i, some, flags);
+    for (int64_t k = 0; k < some; k++)
+      p.count += flags[k];
+  }
+  int64_t dims[2] = {x->rank, p.count};
   kd_tensor y;
   kd_status status = cpu_host->set_output(launch, 0, 2, dims, &y);
   if (status != KD_OK) return status;
-  int64_t *to = y.data;
-  for (int64_t i = 0; i < n; i++) {
-    if (is_zero(x, i)) continue;
-    int64_t rest = i;
-    for (uint32_t d = rank; d-- > 0;) {
-      to[d * count + at] = rest % x->dims[d];
-      rest /= x->dims[d];
-    }
-    at++;
+  p.to = y.data;
+  /* a scalar has no places: none to tell, if not zero */
+  for (int64_t i = 0; i < n && x->rank; i += FLAGGED) {
+    int64_t some = n - i < FLAGGED ? n - i : FLAGGED;
+    flag_elements(x, i, some, flags);
+    write_places(&p, flags, some);
   }
   return KD_OK;
 }
@@ -138,8 +187,23 @@ typedef struct kinds {
   int64_t count, *first, *kind;
 } kinds;
 
-static void find_kinds(const slices *s, bool sorted, int64_t *order,
-                       int64_t *room, kinds *out) {
+/* Slices of one element, by its keys; false: no memory. */
+static bool find_elements(const slices *s, int64_t *room, kinds *out) {
+  cpu_key *keys = malloc(((size_t)s->n * 2 + 1) * sizeof *keys);
+  if (!keys) return false;
+  cpu_keys_of(s->of->data, s->of->dtype, 1, s->n, false, keys);
+  cpu_keys_sort(keys, keys + s->n, s->n);
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!i || keys[i - 1].key != keys[i].key)
+      out->first[out->count++] = keys[i].at;
+    room[keys[i].at] = out->first[out->count - 1];
+  }
+  free(keys);
+  return true;
+}
+
+static void find_slices(const slices *s, int64_t *order, int64_t *room,
+                        kinds *out) {
   for (int64_t i = 0; i < s->n; i++)
     order[i] = i;
   merge_sort(s, order, room, s->n);
@@ -148,6 +212,12 @@ static void find_kinds(const slices *s, bool sorted, int64_t *order,
       out->first[out->count++] = order[i];
     room[order[i]] = out->first[out->count - 1];
   }
+}
+
+static void find_kinds(const slices *s, bool sorted, int64_t *order,
+                       int64_t *room, kinds *out) {
+  bool single = s->outer == 1 && s->inner == 1;
+  if (!single || !find_elements(s, room, out)) find_slices(s, order, room, out);
   if (!sorted)
     qsort(out->first, (size_t)out->count, sizeof *out->first, by_number);
   for (int64_t k = 0; k < out->count; k++)
@@ -215,114 +285,5 @@ CPU_KERNEL(cpu_run_unique) {
   if (status == KD_OK) status = give_numbers(launch, 2, s.n, found.kind);
   if (status == KD_OK) status = give_numbers(launch, 3, found.count, all);
   free(all);
-  return status;
-}
-
-/* ---- NonMaxSuppression ------------------------------------------------------------ */
-
-typedef struct box {
-  double y0, x0, y1, x1;
-} box;
-
-static box box_at(const kd_tensor *boxes, int64_t index, bool centred) {
-  const float *b = (const float *)boxes->data + index * 4;
-  double v[4] = {(double)b[0], (double)b[1], (double)b[2], (double)b[3]};
-  if (centred)
-    return (box){v[1] - v[3] / 2, v[0] - v[2] / 2, v[1] + v[3] / 2,
-                 v[0] + v[2] / 2};
-  return (box){fmin(v[0], v[2]), fmin(v[1], v[3]), fmax(v[0], v[2]),
-               fmax(v[1], v[3])};
-}
-
-static double overlap(box a, box b) {
-  double height = fmin(a.y1, b.y1) - fmax(a.y0, b.y0);
-  double width = fmin(a.x1, b.x1) - fmax(a.x0, b.x0);
-  double common = height > 0 && width > 0 ? height * width : 0;
-  double all = (a.y1 - a.y0) * (a.x1 - a.x0) + (b.y1 - b.y0) * (b.x1 - b.x0);
-  return all - common > 0 ? common / (all - common) : 0;
-}
-
-typedef struct candidate {
-  float score;
-  int64_t box;
-} candidate;
-
-static int by_score(const void *a, const void *b) {
-  const candidate *p = a, *q = b;
-  if (p->score != q->score) return p->score > q->score ? -1 : 1;
-  return p->box < q->box ? -1 : 1;
-}
-
-typedef struct suppression {
-  const kd_tensor *boxes, *scores;
-  int64_t most;
-  double threshold, least;
-  bool centred;
-} suppression;
-
-/* The boxes of one class of one image, best first; returns how many. */
-static int64_t choose_boxes(const suppression *w, int64_t line,
-                            candidate *order, int64_t *chosen) {
-  int64_t n = w->boxes->dims[1], classes = w->scores->dims[1];
-  int64_t candidates = 0, count = 0, first = line / classes * n;
-  const float *scores = (const float *)w->scores->data + line * n;
-  for (int64_t i = 0; i < n; i++)
-    if ((double)scores[i] > w->least)
-      order[candidates++] = (candidate){scores[i], i};
-  qsort(order, (size_t)candidates, sizeof *order, by_score);
-  for (int64_t i = 0; i < candidates && count < w->most; i++) {
-    box b = box_at(w->boxes, first + order[i].box, w->centred);
-    bool covered = false;
-    for (int64_t k = 0; k < count && !covered; k++)
-      covered = overlap(b, box_at(w->boxes, first + chosen[k * 3 + 2],
-                                  w->centred)) > w->threshold;
-    if (covered) continue;
-    chosen[count * 3] = line / classes;
-    chosen[count * 3 + 1] = line % classes;
-    chosen[count++ * 3 + 2] = order[i].box;
-  }
-  return count;
-}
-
-static double scalar(const kd_launch *launch, uint32_t input, double fallback) {
-  const kd_tensor *in = &launch->inputs[input];
-  return kd_has_input(launch, input) && in->size
-             ? cpu_get(in->data, in->dtype, 0)
-             : fallback;
-}
-
-CPU_KERNEL(cpu_run_non_max_suppression) {
-  (void)self;
-  (void)stream;
-  suppression w = {.boxes = &launch->inputs[0],
-                   .scores = &launch->inputs[1],
-                   .threshold = scalar(launch, 3, 0),
-                   .least = scalar(launch, 4, -INFINITY),
-                   .centred = attr_int(launch, "center_point_box", 0) != 0};
-  const kd_tensor *boxes = w.boxes, *scores = w.scores;
-  if (boxes->rank != 3 || boxes->dims[2] != 4 || scores->rank != 3 ||
-      scores->dims[0] != boxes->dims[0] || scores->dims[2] != boxes->dims[1])
-    return FAIL(KD_INVALID_ARGUMENT,
-                "boxes are [images, n, 4], scores [images, classes, n]");
-  int64_t n = boxes->dims[1], lines = scores->dims[0] * scores->dims[1];
-  double most = scalar(launch, 2, 0);
-  w.most = most > 0 ? most < (double)n ? (int64_t)most : n : 0;
-  int64_t *chosen =
-      malloc(((size_t)lines * (size_t)w.most * 3 + 1) * sizeof *chosen);
-  candidate *order = malloc(((size_t)n + 1) * sizeof *order);
-  kd_status status = chosen && order
-                         ? KD_OK
-                         : FAIL(KD_OUT_OF_MEMORY, "no memory for %lld boxes",
-                                (long long)(lines * n));
-  int64_t count = 0;
-  for (int64_t line = 0; line < lines && status == KD_OK; line++)
-    count += choose_boxes(&w, line, order, chosen + 3 * count);
-  int64_t dims[2] = {count, 3};
-  kd_tensor y;
-  if (status == KD_OK) status = cpu_host->set_output(launch, 0, 2, dims, &y);
-  if (status == KD_OK && count)
-    memcpy(y.data, chosen, (size_t)count * 3 * sizeof *chosen);
-  free(chosen);
-  free(order);
   return status;
 }

@@ -101,6 +101,11 @@ kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
 void cpu_destroy_product(kd_kernel *kernel);
 uint64_t cpu_taken_product(kd_kernel *kernel);
 
+kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
+                               const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_recurrent_workspace(kd_kernel *self, const kd_launch *launch);
+void cpu_destroy_recurrent(kd_kernel *kernel);
+
 /* blocked.c, where oneDNN's headers were found */
 kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,

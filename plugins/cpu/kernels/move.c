@@ -1,83 +1,7 @@
-/* move.c - ops that copy elements to other places: all as strided copies. */
+/* move.c - ops that copy elements to other places: all as strided copies (copy.c). */
 #include "dialect.h"
 #include "families/view.h"
 #include "kernels.h"
-
-/* ---- the strided copy ----------------------------------------------------- */
-
-typedef struct copy_work {
-  const strided *space; /* operands: target, source */
-  size_t size;
-  char *to;
-  const char *from;
-} copy_work;
-
-#define COPY_ROW(TYPE)            \
-  for (int64_t i = 0; i < n; i++) \
-  ((TYPE *)(void *)to)[i * st] = ((const TYPE *)(const void *)from)[i * ss]
-
-typedef struct pair {
-  uint64_t low, high;
-} pair;
-
-static void copy_row(char *to, int64_t st, const char *from, int64_t ss,
-                     int64_t n, size_t size) {
-  if (st == 1 && ss == 1) {
-    memcpy(to, from, (size_t)n * size);
-    return;
-  }
-  switch (size) {
-    case 1:
-      COPY_ROW(uint8_t);
-      break;
-    case 2:
-      COPY_ROW(uint16_t);
-      break;
-    case 4:
-      COPY_ROW(uint32_t);
-      break;
-    case 8:
-      COPY_ROW(uint64_t);
-      break;
-    default:
-      COPY_ROW(pair);
-  }
-}
-
-static void copy_rows(void *context, int64_t begin, int64_t end) {
-  const copy_work *work = context;
-  const strided *space = work->space;
-  int last = space->rank - 1;
-  int64_t size = (int64_t)work->size;
-  int64_t offsets[STRIDED_OPERANDS], index[STRIDED_RANK];
-  strided_row(space, begin, offsets);
-  strided_index(space, begin, index);
-  for (int64_t i = begin; i < end; i++) {
-    copy_row(work->to + offsets[0] * size, space->steps[0][last],
-             work->from + offsets[1] * size, space->steps[1][last],
-             space->dims[last], work->size);
-    strided_next(space, index, offsets);
-  }
-}
-
-void cpu_copy_strided(strided *space, size_t size, void *to, const void *from) {
-  if (!strided_count(space)) return;
-  strided_simplify(space);
-  copy_work work = {space, size, to, from};
-  int64_t row = space->dims[space->rank - 1];
-  cpu_host->parallel_for(cpu_host, strided_rows(space), CPU_GRAIN / row + 1,
-                         copy_rows, &work);
-}
-
-void cpu_spread(const kd_tensor *from, const kd_tensor *to) {
-  int64_t packed[KD_MAX_RANK];
-  strided space;
-  strided_begin(&space, to->dims, to->rank);
-  strided_packed(to->dims, to->rank, packed);
-  strided_operand(&space, packed);
-  strided_tensor(&space, from);
-  cpu_copy_strided(&space, kd_dtype_size(to->dtype), to->data, from->data);
-}
 
 /* ---- one source, one target ----------------------------------------------- */
 
@@ -225,50 +149,152 @@ typedef struct pad_work {
   pad_rule rule; /* NULL: padding is `fill` */
   const char *fill;
   size_t size;
+  int rank;
+  /* x and y, what is not padded behind what is being one element, or one row */
+  int64_t from[KD_MAX_RANK], to[KD_MAX_RANK];
   int64_t begin[KD_MAX_RANK], packed[KD_MAX_RANK];
+  int64_t middle, behind; /* what comes from within a source's row */
+  int64_t *places;        /* of what lies outside, where it comes from */
 } pad_work;
 
-static void pad_one(const pad_work *work, char *to, const char *row, int64_t at,
-                    int64_t size) {
-  if (!WITHIN(at, size) && work->rule) at = work->rule(at, size);
-  memcpy(to,
-         row && WITHIN(at, size) ? row + (size_t)at * work->size : work->fill,
-         work->size);
+#define FILL(T)                   \
+  for (int64_t i = 0; i < n; i++) \
+  ((T *)(void *)to)[i] = *(const T *)(const void *)value
+
+void cpu_fill(void *target, const void *value, size_t size, int64_t n) {
+  char *to = target;
+  switch (size) {
+    case 1:
+      memset(to, *(const uint8_t *)value, (size_t)n);
+      break;
+    case 2:
+      FILL(uint16_t);
+      break;
+    case 4:
+      FILL(uint32_t);
+      break;
+    case 8:
+      FILL(uint64_t);
+      break;
+    default:
+      for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * size, value, size);
+  }
 }
 
-/* Rows of the result; what lies within the source's row is copied at once. */
-static void pad_rows(void *context, int64_t first, int64_t end) {
-  const pad_work *work = context;
-  const kd_tensor *x = work->x, *y = work->y;
-  int last = (int)x->rank - 1;
-  int64_t n = y->dims[last], size = x->dims[last], begin = work->begin[last];
-  int64_t middle = begin < 0 ? 0 : begin < n ? begin : n; /* where it starts */
-  int64_t behind = begin + size < middle ? middle
-                   : begin + size < n    ? begin + size
-                                         : n;
-  for (int64_t i = first; i < end; i++) {
-    char *to = (char *)y->data + (size_t)(i * n) * work->size;
-    const char *row = x->data;
-    int64_t rest = i;
-    for (int d = last - 1; d >= 0; rest /= y->dims[d--]) {
-      int64_t at = rest % y->dims[d] - work->begin[d];
-      bool within = WITHIN(at, x->dims[d]);
-      if (!within && work->rule) at = work->rule(at, x->dims[d]);
-      if (row && (within || work->rule))
-        row += (size_t)(at * work->packed[d]) * work->size;
-      else
-        row = NULL;
-    }
-    for (int64_t k = 0; k < (row || work->rule ? middle : n); k++)
-      pad_one(work, to + (size_t)k * work->size, row, k - begin, size);
-    if (!row) continue;
-    if (behind > middle)
-      memcpy(to + (size_t)middle * work->size,
-             row + (size_t)(middle - begin) * work->size,
-             (size_t)(behind - middle) * work->size);
-    for (int64_t k = behind; k < n; k++)
-      pad_one(work, to + (size_t)k * work->size, row, k - begin, size);
+#define PICK(T)                   \
+  for (int64_t i = 0; i < n; i++) \
+  ((T *)(void *)to)[i] = ((const T *)(const void *)row)[places[i]]
+
+/* Padding of a row from the row itself. */
+static void pick_places(char *to, const char *row, const int64_t *places,
+                        int64_t n, size_t size) {
+  switch (size) {
+    case 1:
+      PICK(uint8_t);
+      break;
+    case 2:
+      PICK(uint16_t);
+      break;
+    case 4:
+      PICK(uint32_t);
+      break;
+    case 8:
+      PICK(uint64_t);
+      break;
+    default:
+      for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * size, row + (size_t)places[i] * size, size);
   }
+}
+
+/* The source's row of one of the result; NULL: it is padding. */
+static const char *row_from(const pad_work *w, const int64_t *index) {
+  int64_t row = 0;
+  for (int d = 0; d < w->rank - 1; d++) {
+    int64_t at = index[d] - w->begin[d];
+    if (!WITHIN(at, w->from[d])) {
+      if (!w->rule) return NULL;
+      at = w->rule(at, w->from[d]);
+    }
+    row += at * w->packed[d];
+  }
+  return (const char *)w->x->data + (size_t)row * w->size;
+}
+
+static void pad_row(const pad_work *w, char *to, const char *row) {
+  int64_t n = w->to[w->rank - 1], rest = n - w->behind;
+  char *last = to + (size_t)w->behind * w->size;
+  if (!row) {
+    cpu_fill(to, w->fill, w->size, n);
+    return;
+  }
+  if (w->rule) {
+    pick_places(to, row, w->places, w->middle, w->size);
+    pick_places(last, row, w->places + w->middle, rest, w->size);
+  } else {
+    cpu_fill(to, w->fill, w->size, w->middle);
+    cpu_fill(last, w->fill, w->size, rest);
+  }
+  if (w->behind > w->middle)
+    memcpy(to + (size_t)w->middle * w->size,
+           row + (size_t)(w->middle - w->begin[w->rank - 1]) * w->size,
+           (size_t)(w->behind - w->middle) * w->size);
+}
+
+static void pad_rows(void *context, int64_t first, int64_t end) {
+  const pad_work *w = context;
+  size_t bytes = (size_t)w->to[w->rank - 1] * w->size;
+  int64_t index[KD_MAX_RANK], rest = first;
+  for (int d = w->rank - 2; d >= 0; rest /= w->to[d--])
+    index[d] = rest % w->to[d];
+  for (int64_t i = first; i < end; i++) {
+    pad_row(w, (char *)w->y->data + (size_t)i * bytes, row_from(w, index));
+    for (int d = w->rank - 2; d >= 0 && ++index[d] == w->to[d]; d--)
+      index[d] = 0;
+  }
+}
+
+/* Dimensions at the end that are not padded join the one before them: as an element of
+ * their size or, where padding is one value, as a longer row. */
+static void join_dims(pad_work *w, const int64_t *pads) {
+  int64_t inner = 1;
+  int rank = (int)w->x->rank;
+  while (rank > 1 && pads[rank - 1] == 0 &&
+         w->x->dims[rank - 1] == w->y->dims[rank - 1])
+    inner *= w->x->dims[--rank];
+  w->rank = rank;
+  for (int d = 0; d < rank; d++) {
+    w->from[d] = w->x->dims[d];
+    w->to[d] = w->y->dims[d];
+    w->begin[d] = pads[d];
+  }
+  if (w->rule) {
+    w->size *= (size_t)inner;
+  } else {
+    w->from[rank - 1] *= inner;
+    w->to[rank - 1] *= inner;
+    w->begin[rank - 1] *= inner;
+  }
+  strided_packed(w->from, (uint32_t)rank, w->packed);
+}
+
+/* What comes from where in a row; false: there is no memory. */
+static bool plan_row(pad_work *w) {
+  int64_t n = w->to[w->rank - 1], size = w->from[w->rank - 1];
+  int64_t begin = w->begin[w->rank - 1];
+  w->middle = begin < 0 ? 0 : begin < n ? begin : n;
+  w->behind = begin + size < w->middle ? w->middle
+              : begin + size < n       ? begin + size
+                                       : n;
+  if (!w->rule) return true;
+  int64_t outside = w->middle + n - w->behind;
+  w->places = malloc((size_t)(outside + 1) * sizeof *w->places);
+  for (int64_t i = 0; i < outside && w->places; i++) {
+    int64_t at = (i < w->middle ? i : i - w->middle + w->behind) - begin;
+    w->places[i] = WITHIN(at, size) ? at : w->rule(at, size);
+  }
+  return w->places != NULL;
 }
 
 static void read_pads(const kd_launch *launch, int64_t *begin) {
@@ -303,15 +329,43 @@ CPU_KERNEL(cpu_run_pad) {
     memcpy(y->data, x->data, work.size);
     return KD_OK;
   }
-  read_pads(launch, work.begin);
-  strided_packed(x->dims, x->rank, work.packed);
-  int64_t row = y->dims[y->rank - 1];
-  cpu_host->parallel_for(cpu_host, kd_elements(y) / row, CPU_GRAIN / row + 1,
-                         pad_rows, &work);
+  int64_t pads[KD_MAX_RANK] = {0};
+  read_pads(launch, pads);
+  join_dims(&work, pads);
+  if (!plan_row(&work)) return FAIL(KD_OUT_OF_MEMORY, "no memory for padding");
+  int64_t row = work.to[work.rank - 1];
+  cpu_host->parallel_for(cpu_host, product(work.to, 0, (uint32_t)work.rank - 1),
+                         CPU_GRAIN / row + 1, pad_rows, &work);
+  free(work.places);
   return KD_OK;
 }
 
 /* ---- others ---------------------------------------------------------------- */
+
+typedef struct trilu_work {
+  const kd_tensor *x, *y;
+  int64_t rows, columns, k;
+  size_t size;
+  bool upper;
+} trilu_work;
+
+/* What is kept of a row is one piece, at its end or at its start. */
+static void trilu_rows(void *context, int64_t begin, int64_t end) {
+  const trilu_work *w = context;
+  size_t bytes = (size_t)w->columns * w->size;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t edge = w->k > w->columns ? w->columns
+                   : w->k < -w->rows ? 0
+                                     : i % w->rows + w->k + !w->upper;
+    edge = edge < 0 ? 0 : edge < w->columns ? edge : w->columns;
+    size_t cut = (size_t)edge * w->size, from = w->upper ? cut : 0;
+    size_t kept = w->upper ? bytes - cut : cut;
+    char *to = (char *)w->y->data + (size_t)i * bytes;
+    const char *x = (const char *)w->x->data + (size_t)i * bytes;
+    if (to != x) memcpy(to + from, x + from, kept);
+    memset(to + (w->upper ? 0 : cut), 0, bytes - kept);
+  }
+}
 
 CPU_KERNEL(cpu_run_trilu) {
   (void)self;
@@ -322,13 +376,10 @@ CPU_KERNEL(cpu_run_trilu) {
   if (x->rank < 2) return FAIL(KD_INVALID_ARGUMENT, "Trilu needs a matrix");
   int64_t rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1];
   size_t size = kd_dtype_size(x->dtype);
-  int64_t n = kd_elements(x);
-  if (x->data != y->data && x->size) memcpy(y->data, x->data, x->size);
-  for (int64_t i = 0; i < n; i++) {
-    int64_t r = i / columns % rows, c = i % columns;
-    bool keep = upper ? c - r >= k : c - r <= k;
-    if (!keep) memset((char *)y->data + (size_t)i * size, 0, size);
-  }
+  trilu_work work = {x, y, rows, columns, k, size, upper};
+  if (x->size)
+    cpu_host->parallel_for(cpu_host, kd_elements(x) / columns,
+                           CPU_GRAIN / columns + 1, trilu_rows, &work);
   return KD_OK;
 }
 

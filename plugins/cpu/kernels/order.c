@@ -4,6 +4,7 @@
 #include "dialect.h"
 #include "families/lines.h"
 #include "kernels.h"
+#include "keys.h"
 
 typedef struct line_work {
   lines all;
@@ -13,13 +14,53 @@ typedef struct line_work {
   bool reverse, exclusive; /* CumSum */
 } line_work;
 
-/* what this thread's qsort is ordering */
-static _Thread_local const void *sorted;
+#define ORDER_LANES 16        /* lines, or parts of one, that go together */
+#define ORDER_ROWS  (1 << 30) /* elements of a line that are numbered at once */
+#define SUM_LANES   32
 
-#define FAMILY_BODY
-#define ITEMS end
-#define EACH  "order_typed.h"
-#include "each_float.h"
+/* A float as an integer in the same order, or in that from the largest to the least; NaN
+ * before all: found first by ArgMax and by ArgMin, as families/rules.def has it. */
+static inline int32_t rank_of_float(float x, bool most) {
+  int32_t bits = (int32_t)float_bits(x + 0.0F);
+  bool nan = (bits & INT32_MAX) > 0x7f800000;
+  bits ^= (int32_t)((uint32_t)(bits >> 31) >> 1);
+  bits = most ? bits : ~bits;
+  return nan ? INT32_MAX : bits;
+}
+
+static inline int64_t rank_of_double(double x, bool most) {
+  double plain = x + 0.0;
+  int64_t bits = 0;
+  memcpy(&bits, &plain, sizeof bits);
+  bool nan = (bits & INT64_MAX) > INT64_C(0x7ff0000000000000);
+  bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
+  bits = most ? bits : ~bits;
+  return nan ? INT64_MAX : bits;
+}
+
+#define EACH          "order_typed.h"
+#define R             int32_t
+#define RANK(x, most) rank_of_float(x, most)
+#define TYPE          f32
+#include EACH
+#undef TYPE
+#define TYPE f16
+#include EACH
+#undef TYPE
+#define TYPE bf16
+#include EACH
+#undef TYPE
+#undef R
+#undef RANK
+#define R             int64_t
+#define RANK(x, most) rank_of_double(x, most)
+#define TYPE          f64
+#include EACH
+#undef TYPE
+#undef R
+#undef RANK
+#define R             C
+#define RANK(x, most) ((C)((most) ? (x) : ~(x)))
 #include "each_int.h"
 
 static void run_lines(const kd_loop_body bodies[KD_DTYPE_COUNT],
@@ -69,57 +110,62 @@ CPU_KERNEL(cpu_run_cum_sum) {
 
 /* ---- TopK ------------------------------------------------------------------ */
 
-typedef int (*comparison)(const void *a, const void *b);
-
 typedef struct top_work {
   const kd_launch *launch;
   lines all, out;
-  comparison compare;
+  bool largest;
   atomic_bool failed; /* for want of memory */
 } top_work;
 
-static void top_lines(void *context, int64_t begin, int64_t end) {
-  top_work *work = context;
+static void give_top(const top_work *work, int64_t line, const cpu_key *first) {
   const kd_launch *launch = work->launch;
   const kd_tensor *x = &launch->inputs[0];
-  const kd_tensor *values = &launch->outputs[0], *places = &launch->outputs[1];
   size_t size = kd_dtype_size(x->dtype);
-  int64_t *order = malloc(((size_t)work->all.length + 1) * sizeof *order);
-  if (!order) atomic_store(&work->failed, true);
-  for (int64_t i = begin; order && i < end; i++) {
-    int64_t to = lines_start(&work->out, i);
-    for (int64_t k = 0; k < work->all.length; k++)
-      order[k] = lines_start(&work->all, i) + k * work->all.step;
-    sorted = x->data;
-    qsort(order, (size_t)work->all.length, sizeof *order, work->compare);
-    for (int64_t k = 0; k < work->out.length; k++, to += work->out.step) {
-      if (kd_has_output(launch, 0))
-        memcpy((char *)values->data + (size_t)to * size,
-               (const char *)x->data + (size_t)order[k] * size, size);
-      if (kd_has_output(launch, 1))
-        ((int64_t *)places->data)[to] =
-            order[k] / work->all.step % work->all.length;
-    }
+  int64_t to = lines_start(&work->out, line), step = work->out.step;
+  int64_t from = lines_start(&work->all, line);
+  char *values =
+      kd_has_output(launch, 0) ? (char *)launch->outputs[0].data : NULL;
+  int64_t *places = kd_has_output(launch, 1) ? launch->outputs[1].data : NULL;
+  for (int64_t k = 0; k < work->out.length; k++, to += step) {
+    if (values)
+      memcpy(values + (size_t)to * size,
+             (const char *)x->data +
+                 (size_t)(from + first[k].at * work->all.step) * size,
+             size);
+    if (places) places[to] = first[k].at;
   }
-  free(order);
+}
+
+static void top_lines(void *context, int64_t begin, int64_t end) {
+  top_work *work = context;
+  const kd_tensor *x = &work->launch->inputs[0];
+  int64_t n = work->all.length, count = work->out.length;
+  size_t size = kd_dtype_size(x->dtype);
+  int64_t most = cpu_keys_room(n, count);
+  cpu_key *keys = malloc(((size_t)most * 2 + 1) * sizeof *keys);
+  if (!keys) atomic_store(&work->failed, true);
+  for (int64_t i = begin; keys && i < end; i++) {
+    const char *line =
+        (const char *)x->data + (size_t)lines_start(&work->all, i) * size;
+    cpu_keys_first(line, x->dtype, work->all.step, n, work->largest, count,
+                   keys, keys + most);
+    give_top(work, i, keys);
+  }
+  free(keys);
 }
 
 CPU_KERNEL(cpu_run_top_k) {
-  static const comparison orders[2][KD_DTYPE_COUNT] = {
-      {FLOAT_TABLE(smaller_first), INT_TABLE(smaller_first)},
-      {FLOAT_TABLE(larger_first), INT_TABLE(larger_first)}};
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", -1), x->rank);
-  bool largest = attr_int(launch, "largest", 1) != 0;
   const kd_tensor *y = &launch->outputs[kd_has_output(launch, 0) ? 0 : 1];
   top_work work = {.launch = launch,
                    .all = lines_along(x->dims, x->rank, axis),
                    .out = lines_along(y->dims, y->rank, axis),
-                   .compare = orders[largest][x->dtype]};
-  cpu_host->parallel_for(cpu_host, work.all.count,
-                         CPU_GRAIN / 16 / (work.all.length + 1) + 1, top_lines,
+                   .largest = attr_int(launch, "largest", 1) != 0};
+  cpu_host->parallel_for(cpu_host, kd_elements(y) ? work.all.count : 0,
+                         CPU_GRAIN / 2 / (work.all.length + 1) + 1, top_lines,
                          &work);
   return atomic_load(&work.failed)
              ? FAIL(KD_OUT_OF_MEMORY, "TopK: no memory for %lld elements",

@@ -1,50 +1,34 @@
 /* recurrent.c - RNN, GRU, LSTM (ONNX, opset 14).
  *
  * The inputs' part of all gates and steps is one product; each step adds the
- * state's part, for all items of the batch at once, and applies the gates. Half
- * floats are widened once. */
+ * state's part, for all items of the batch at once, and applies the gates, a block of
+ * units at a time (gates.c). Half floats are widened once. */
 #include <strings.h>
 
+#include "gates.h"
 #include "kernels.h"
-
-enum { RNN, GRU, LSTM };
-
-typedef struct activation {
-  int which;
-  double alpha, beta;
-} activation;
-
-enum {
-  AFFINE,
-  ELU,
-  HARD_SIGMOID,
-  LEAKY_RELU,
-  RELU,
-  SCALED_TANH,
-  SIGMOID,
-  SOFTPLUS,
-  SOFTSIGN,
-  TANH,
-  THRESHOLDED_RELU,
-  ACTIVATIONS
-};
 
 static const struct {
   const char *name;
   double alpha, beta;
   bool has_alpha, has_beta;
-} activations[ACTIVATIONS] = {
-    [AFFINE] = {"Affine", 1, 0, true, true},
-    [ELU] = {"Elu", 1, 0, true, false},
-    [HARD_SIGMOID] = {"HardSigmoid", 0.2, 0.5, true, true},
-    [LEAKY_RELU] = {"LeakyRelu", 0.01, 0, true, false},
-    [RELU] = {"Relu", 0, 0, false, false},
-    [SCALED_TANH] = {"ScaledTanh", 1, 1, true, true},
-    [SIGMOID] = {"Sigmoid", 0, 0, false, false},
-    [SOFTPLUS] = {"Softplus", 0, 0, false, false},
-    [SOFTSIGN] = {"Softsign", 0, 0, false, false},
-    [TANH] = {"Tanh", 0, 0, false, false},
-    [THRESHOLDED_RELU] = {"ThresholdedRelu", 1, 0, true, false},
+} activations[CPU_GATES] = {
+    [CPU_AFFINE] = {"Affine", 1, 0, true, true},
+    [CPU_ELU] = {"Elu", 1, 0, true, false},
+    [CPU_HARD_SIGMOID] = {"HardSigmoid", 0.2, 0.5, true, true},
+    [CPU_LEAKY_RELU] = {"LeakyRelu", 0.01, 0, true, false},
+    [CPU_RELU] = {"Relu", 0, 0, false, false},
+    [CPU_SCALED_TANH] = {"ScaledTanh", 1, 1, true, true},
+    [CPU_SIGMOID] = {"Sigmoid", 0, 0, false, false},
+    [CPU_SOFTPLUS] = {"Softplus", 0, 0, false, false},
+    [CPU_SOFTSIGN] = {"Softsign", 0, 0, false, false},
+    [CPU_TANH] = {"Tanh", 0, 0, false, false},
+    [CPU_THRESHOLDED_RELU] = {"ThresholdedRelu", 1, 0, true, false},
+};
+
+/* What is kept of constants: weights as steps and products want them. */
+struct kd_kernel {
+  void *r, *w; /* NULL: they are not known before a launch */
 };
 
 typedef struct recurrence {
@@ -52,42 +36,26 @@ typedef struct recurrence {
   int kind;
   kd_dtype dtype; /* of the arithmetic: f32 or f64 */
   int64_t gates, steps, batch, inputs, hidden, directions;
+  int64_t units, blocks; /* of a block, of a state */
   bool batch_first, coupled, linear_first;
   double clip; /* 0: none */
   const void *x, *w, *r, *b, *h0, *c0, *p;
+  const void *packed; /* r, by blocks */
+  bool turned;        /* w is [directions, inputs, rows] */
   const int32_t *lengths;
-  activation f, g, h;
-  /* scratch: [steps * batch, rows], [batch, rows], three of [batch, hidden] */
-  void *from_x, *from_h, *state, *cell, *gated;
+  const cpu_cells *cells;
+  int64_t grain; /* blocks of a step that are worth a thread */
 } recurrence;
 
-static double apply(const recurrence *n, const activation *a, double x) {
-  if (n->clip > 0) x = fmin(fmax(x, -n->clip), n->clip);
-  switch (a->which) {
-    case AFFINE:
-      return a->alpha * x + a->beta;
-    case ELU:
-      return x >= 0 ? x : a->alpha * expm1(x);
-    case HARD_SIGMOID:
-      return fmin(fmax(a->alpha * x + a->beta, 0), 1);
-    case LEAKY_RELU:
-      return x >= 0 ? x : a->alpha * x;
-    case RELU:
-      return x > 0 ? x : 0;
-    case SCALED_TANH:
-      return a->alpha * tanh(a->beta * x);
-    case SIGMOID:
-      return 1 / (1 + exp(-x));
-    case SOFTPLUS:
-      return fmax(x, 0) + log1p(exp(-fabs(x)));
-    case SOFTSIGN:
-      return x / (1 + fabs(x));
-    case TANH:
-      return tanh(x);
-    default:
-      return x >= a->alpha ? x : 0;
-  }
-}
+/* One direction, and where it works in the workspace. */
+typedef struct direction {
+  const recurrence *of;
+  int64_t number;
+  bool backward;
+  cpu_cell cell;
+  char *from_x, *states[2], *bias, *peep;
+  int64_t *rows;
+} direction;
 
 /* ---- reading the node ----------------------------------------------------------- */
 
@@ -111,7 +79,7 @@ static bool take(recurrence *n, uint32_t index, void **copies,
  * that have them. */
 static kd_status read_activation(const recurrence *n, int64_t index,
                                  const char *fallback, int64_t *used,
-                                 activation *out) {
+                                 cpu_gate *out) {
   const kd_node_table *read = cpu_host->node;
   const char *const *names = NULL;
   const float *alphas = NULL, *betas = NULL;
@@ -120,10 +88,10 @@ static kd_status read_activation(const recurrence *n, int64_t index,
   int64_t nb = read->attr_floats(n->launch->node, "activation_beta", &betas);
   const char *name = index < count ? names[index] : fallback;
   out->which = 0;
-  while (out->which < ACTIVATIONS &&
+  while (out->which < CPU_GATES &&
          strcasecmp(activations[out->which].name, name) != 0)
     out->which++;
-  if (out->which == ACTIVATIONS)
+  if (out->which == CPU_GATES)
     return FAIL(KD_UNIMPLEMENTED, "there is no activation \"%s\"", name);
   out->alpha = activations[out->which].alpha;
   out->beta = activations[out->which].beta;
@@ -134,23 +102,37 @@ static kd_status read_activation(const recurrence *n, int64_t index,
   return KD_OK;
 }
 
-static kd_status read_node(recurrence *n) {
-  const kd_tensor *x = &n->launch->inputs[0];
-  n->gates = n->kind == LSTM ? 4 : n->kind == GRU ? 3 : 1;
-  n->batch_first = attr_int(n->launch, "layout", 0) != 0;
+/* What inputs' types and attributes say. */
+static void read_shape(recurrence *n, const kd_launch *launch) {
+  n->launch = launch;
+  n->kind = (int)(uintptr_t)launch->data;
+  n->dtype = launch->inputs[0].dtype == KD_F64 ? KD_F64 : KD_F32;
+  const kd_tensor *x = &launch->inputs[0];
+  n->gates = n->kind == CPU_LSTM ? 4 : n->kind == CPU_GRU ? 3 : 1;
+  n->batch_first = attr_int(launch, "layout", 0) != 0;
   n->steps = x->dims[n->batch_first];
   n->batch = x->dims[!n->batch_first];
   n->inputs = x->dims[2];
-  n->hidden = n->launch->inputs[2].dims[2];
-  n->directions = n->launch->inputs[1].dims[0];
-  n->clip = (double)attr_float(n->launch, "clip", 0);
-  n->coupled = attr_int(n->launch, "input_forget", 0) != 0;
-  n->linear_first = attr_int(n->launch, "linear_before_reset", 0) != 0;
+  n->hidden = launch->inputs[2].dims[2];
+  n->directions = launch->inputs[1].dims[0];
+  n->units = CPU_BLOCK_BYTES / (int64_t)kd_dtype_size(n->dtype);
+  n->blocks = (n->hidden + n->units - 1) / n->units;
+  n->clip = (double)attr_float(launch, "clip", 0);
+  n->coupled = attr_int(launch, "input_forget", 0) != 0;
+  n->linear_first = attr_int(launch, "linear_before_reset", 0) != 0;
+}
+
+static kd_status check_inputs(recurrence *n) {
+  if (n->directions < 1 || n->directions > 2)
+    return FAIL(KD_INVALID_ARGUMENT, "weights of %lld directions",
+                (long long)n->directions);
   int64_t states = n->directions * n->batch * n->hidden;
   const struct {
     uint32_t index;
     int64_t count;
-  } sizes[] = {{3, n->directions * 2 * n->gates * n->hidden},
+  } sizes[] = {{1, n->directions * n->gates * n->hidden * n->inputs},
+               {2, n->directions * n->gates * n->hidden * n->hidden},
+               {3, n->directions * 2 * n->gates * n->hidden},
                {4, n->batch},
                {5, states},
                {6, states},
@@ -193,119 +175,122 @@ static int64_t length_of(const recurrence *n, int64_t item) {
   return n->lengths ? n->lengths[item] : n->steps;
 }
 
-/* ---- a step -------------------------------------------------------------------------------- */
+/* ---- weights by blocks ----------------------------------------------------------- */
+
+static const cpu_cells *cells_get(kd_dtype dtype) {
+  static const cpu_cells *const sets[] = {
+    cpu_cells_base,
+#if defined(__x86_64__)
+    cpu_cells_avx2,
+    cpu_cells_avx512,
+#endif
+  };
+  return sets[cpu_isa()] + (dtype == KD_F64);
+}
+
+typedef struct pack_work {
+  const cpu_cells *cells;
+  const char *from;
+  char *to;
+  int64_t gates, hidden, blocks, units;
+  size_t size;
+} pack_work;
+
+static void pack_blocks(void *context, int64_t begin, int64_t end) {
+  const pack_work *work = context;
+  int64_t panels = work->gates * work->hidden;
+  for (int64_t i = begin; i < end; i++)
+    work->cells->pack(
+        work->from +
+            (size_t)(i / work->blocks * panels * work->hidden) * work->size,
+        work->gates, work->hidden, i % work->blocks,
+        work->to + (size_t)(i * panels * work->units) * work->size);
+}
+
+/* r [directions, gates * hidden, hidden]; NULL: there is no memory. */
+static void *pack(const void *r, kd_dtype dtype, int64_t directions,
+                  int64_t gates, int64_t hidden) {
+  size_t size = kd_dtype_size(dtype);
+  pack_work work = {.cells = cells_get(dtype),
+                    .from = r,
+                    .gates = gates,
+                    .hidden = hidden,
+                    .units = CPU_BLOCK_BYTES / (int64_t)size,
+                    .size = size};
+  work.blocks = (hidden + work.units - 1) / work.units;
+  int64_t panel = gates * hidden * work.units;
+  work.to = malloc((size_t)(directions * work.blocks * panel) * size + 1);
+  if (work.to)
+    cpu_host->parallel_for(cpu_host, directions * work.blocks,
+                           CPU_GRAIN / (panel + 1) + 1, pack_blocks, &work);
+  return work.to;
+}
+
+/* A constant in the arithmetic's type, where it is not that already. */
+static void *widened(const kd_tensor *in, kd_dtype dtype) {
+  int64_t count = kd_elements(in);
+  void *out = malloc((size_t)count * kd_dtype_size(dtype) + 1);
+  if (out) cpu_convert(in->data, in->dtype, out, dtype, count);
+  return out;
+}
+
+/* w [directions, rows, inputs] as [directions, inputs, rows]. */
+static void *turn(const kd_tensor *w, kd_dtype dtype) {
+  const int64_t rows = w->dims[1], inputs = w->dims[2];
+  const int64_t strides[] = {rows * inputs, 1, inputs};
+  const int64_t dims[] = {w->dims[0], inputs, rows};
+  void *wide = widened(w, dtype), *out = NULL;
+  size_t bytes = (size_t)kd_elements(w) * kd_dtype_size(dtype);
+  kd_tensor from = {.dtype = dtype,
+                    .rank = 3,
+                    .dims = dims,
+                    .strides = strides,
+                    .data = wide};
+  if (wide) out = malloc(bytes + 1);
+  kd_tensor to = from;
+  to.strides = NULL;
+  to.data = out;
+  if (out) cpu_spread(&from, &to);
+  free(wide);
+  return out;
+}
+
+kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
+                               const kd_node *node, kd_kernel **out_kernel) {
+  const kd_node_table *read = cpu_host->node;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  kd_tensor w, r;
+  (void)device;
+  int64_t kind = (int64_t)(uintptr_t)def->data;
+  int64_t gates = kind == CPU_LSTM ? 4 : kind == CPU_GRU ? 3 : 1;
+  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  *out_kernel = kernel;
+  if (read->constant(node, 1, &w) != KD_OK ||
+      read->constant(node, 2, &r) != KD_OK || w.rank != 3 || r.rank != 3 ||
+      w.dims[0] != r.dims[0] || w.dims[1] != gates * r.dims[2] ||
+      r.dims[1] != w.dims[1])
+    return KD_OK;
+  kd_dtype dtype = r.dtype == KD_F64 ? KD_F64 : KD_F32;
+  void *wide = widened(&r, dtype);
+  if (wide) kernel->r = pack(wide, dtype, r.dims[0], gates, r.dims[2]);
+  free(wide);
+  kernel->w = turn(&w, dtype);
+  return KD_OK;
+}
+
+void cpu_destroy_recurrent(kd_kernel *kernel) {
+  if (!kernel) return;
+  free(kernel->r);
+  free(kernel->w);
+  free(kernel);
+}
+
+/* ---- a step ---------------------------------------------------------------------- */
 
 /* Where an item's row of the inputs' part is at a time. */
 static int64_t row_of(const recurrence *n, int64_t time, int64_t item) {
   return n->batch_first ? item * n->steps + time : time * n->batch + item;
 }
-
-/* Gate `which` of a unit before its activation, without biases where `bare`. */
-static double raw(const recurrence *n, int64_t direction, int64_t time,
-                  int64_t item, int64_t which, int64_t unit, bool with_state) {
-  int64_t rows = n->gates * n->hidden, row = which * n->hidden + unit;
-  double sum = get(n, n->from_x, row_of(n, time, item) * rows + row);
-  if (n->b) sum += get(n, n->b, direction * 2 * rows + row);
-  if (!with_state) return sum;
-  sum += get(n, n->from_h, item * rows + row);
-  return n->b ? sum + get(n, n->b, direction * 2 * rows + rows + row) : sum;
-}
-
-static double peephole(const recurrence *n, int64_t direction, int64_t which,
-                       int64_t unit, double cell) {
-  return n->p ? cell * get(n, n->p, (direction * 3 + which) * n->hidden + unit)
-              : 0;
-}
-
-/* state [batch, hidden] times R's rows from `first` on, transposed. */
-static void times_r(const recurrence *n, int64_t direction, const void *state,
-                    int64_t first, int64_t count) {
-  int64_t rows = n->gates * n->hidden;
-  cpu_gemm gemm = {
-      .dtype = n->dtype,
-      .trans_b = true,
-      .m = n->batch,
-      .n = count,
-      .k = n->hidden,
-      .alpha = 1,
-      .a = state,
-      .b = at(n, n->r, (direction * rows + first) * n->hidden),
-      .c = (char *)n->from_h + (size_t)first * kd_dtype_size(n->dtype),
-      .lda = n->hidden,
-      .ldb = n->hidden,
-      .ldc = rows};
-  cpu_gemm_run(&gemm);
-}
-
-static void lstm_unit(const recurrence *n, int64_t d, int64_t time,
-                      int64_t item, int64_t unit) {
-  int64_t here = item * n->hidden + unit;
-  double c = get(n, n->cell, here);
-  double in =
-      apply(n, &n->f,
-            raw(n, d, time, item, 0, unit, true) + peephole(n, d, 0, unit, c));
-  double forget = n->coupled ? 1 - in
-                             : apply(n, &n->f,
-                                     raw(n, d, time, item, 2, unit, true) +
-                                         peephole(n, d, 2, unit, c));
-  double fresh = apply(n, &n->g, raw(n, d, time, item, 3, unit, true));
-  c = forget * c + in * fresh;
-  double out =
-      apply(n, &n->f,
-            raw(n, d, time, item, 1, unit, true) + peephole(n, d, 1, unit, c));
-  set(n, n->cell, here, c);
-  set(n, n->state, here, out * apply(n, &n->h, c));
-}
-
-/* The candidate's state part: of the gated state, or gated after the product. */
-static void gru_unit(const recurrence *n, int64_t d, int64_t time, int64_t item,
-                     int64_t unit) {
-  int64_t here = item * n->hidden + unit, rows = 3 * n->hidden;
-  int64_t row = 2 * n->hidden + unit;
-  double z = apply(n, &n->f, raw(n, d, time, item, 0, unit, true));
-  double from_h = get(n, n->from_h, item * rows + row);
-  if (n->b) from_h += get(n, n->b, d * 2 * rows + rows + row);
-  if (n->linear_first)
-    from_h *= apply(n, &n->f, raw(n, d, time, item, 1, unit, true));
-  double fresh =
-      apply(n, &n->g, raw(n, d, time, item, 2, unit, false) + from_h);
-  double old = get(n, n->gated, here); /* the state, kept there */
-  set(n, n->state, here, (1 - z) * fresh + z * old);
-}
-
-/* gated = r . state, and its product with the candidate's weights; the state itself
- * is then kept in `gated`, since units read all of it. */
-static void gru_reset(const recurrence *n, int64_t d, int64_t step,
-                      bool backward) {
-  size_t bytes = (size_t)(n->batch * n->hidden) * kd_dtype_size(n->dtype);
-  if (!n->linear_first) {
-    for (int64_t item = 0; item < n->batch; item++) {
-      int64_t length = length_of(n, item);
-      int64_t time = backward ? length - 1 - step : step;
-      for (int64_t unit = 0; unit < n->hidden && step < length; unit++) {
-        double r = apply(n, &n->f, raw(n, d, time, item, 1, unit, true));
-        int64_t here = item * n->hidden + unit;
-        set(n, n->gated, here, r * get(n, n->state, here));
-      }
-    }
-    times_r(n, d, n->gated, 2 * n->hidden, n->hidden);
-  }
-  memcpy(n->gated, n->state, bytes);
-}
-
-static void unit_step(const recurrence *n, int64_t d, int64_t time,
-                      int64_t item, int64_t unit) {
-  if (n->kind == LSTM) {
-    lstm_unit(n, d, time, item, unit);
-  } else if (n->kind == GRU) {
-    gru_unit(n, d, time, item, unit);
-  } else {
-    set(n, n->state, item * n->hidden + unit,
-        apply(n, &n->f, raw(n, d, time, item, 0, unit, true)));
-  }
-}
-
-/* ---- a direction ------------------------------------------------------------------------- */
 
 static void give(const recurrence *n, uint32_t output, int64_t to,
                  const void *from, int64_t item) {
@@ -316,111 +301,242 @@ static void give(const recurrence *n, uint32_t output, int64_t to,
               out->dtype, n->hidden);
 }
 
+static void first_blocks(void *context, int64_t begin, int64_t end) {
+  const direction *d = context;
+  for (int64_t i = begin; i < end; i++)
+    d->of->cells->step(&d->cell, i, true);
+}
+
+static void all_blocks(void *context, int64_t begin, int64_t end) {
+  const direction *d = context;
+  for (int64_t i = begin; i < end; i++)
+    d->of->cells->step(&d->cell, i, false);
+}
+
+static void run_step(direction *d, int64_t step) {
+  const recurrence *n = d->of;
+  for (int64_t item = 0; item < n->batch; item++) {
+    int64_t length = length_of(n, item);
+    int64_t time = d->backward ? length - 1 - step : step;
+    d->rows[item] = step < length ? row_of(n, time, item) : -1;
+  }
+  d->cell.before = d->states[step % 2];
+  d->cell.after = d->states[1 - step % 2];
+  if (n->kind == CPU_GRU && !n->linear_first)
+    cpu_host->parallel_for(cpu_host, n->blocks, n->grain, first_blocks, d);
+  cpu_host->parallel_for(cpu_host, n->blocks, n->grain, all_blocks, d);
+  for (int64_t item = 0; item < n->batch; item++) {
+    int64_t row = d->rows[item], wide = n->directions * n->hidden;
+    if (row < 0) continue;
+    give(n, 0,
+         n->batch_first
+             ? row * wide + d->number * n->hidden
+             : (row - item) * wide + (d->number * n->batch + item) * n->hidden,
+         d->cell.after, item);
+  }
+}
+
+/* ---- a direction ------------------------------------------------------------------- */
+
 static void begin_state(const recurrence *n, int64_t d, int64_t item,
                         const void *from, void *to) {
   int64_t first =
-      (n->batch_first ? item * n->directions + d : d * n->batch + item) *
-      n->hidden;
-  for (int64_t k = 0; k < n->hidden; k++)
-    set(n, to, item * n->hidden + k, from ? get(n, from, first + k) : 0);
+      n->batch_first ? item * n->directions + d : d * n->batch + item;
+  size_t bytes = (size_t)n->hidden * kd_dtype_size(n->dtype);
+  char *here = (char *)to + (size_t)item * bytes;
+  if (from)
+    memcpy(here, (const char *)from + (size_t)first * bytes, bytes);
+  else
+    memset(here, 0, bytes);
 }
 
-static void run_direction(const recurrence *n, int64_t d, bool backward) {
-  int64_t rows = n->gates * n->hidden, hidden = n->hidden;
+static void run_steps(void *context, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) {
+    direction *d = (direction *)context + i;
+    const recurrence *n = d->of;
+    for (int64_t item = 0; item < n->batch; item++) {
+      begin_state(n, i, item, n->h0, d->states[0]);
+      begin_state(n, i, item, n->c0, d->cell.cell);
+    }
+    for (int64_t step = 0; step < n->steps; step++)
+      run_step(d, step);
+    for (int64_t item = 0; item < n->batch; item++) {
+      int64_t to =
+          n->batch_first ? item * n->directions + i : i * n->batch + item;
+      give(n, 1, to * n->hidden, d->states[n->steps % 2], item);
+      if (n->kind == CPU_LSTM) give(n, 2, to * n->hidden, d->cell.cell, item);
+    }
+  }
+}
+
+/* What all inputs give to all gates. */
+static void take_inputs(const direction *d) {
+  const recurrence *n = d->of;
+  int64_t rows = n->gates * n->hidden;
   cpu_gemm gemm = {.dtype = n->dtype,
-                   .trans_b = true,
+                   .trans_b = !n->turned,
                    .m = n->steps * n->batch,
                    .n = rows,
                    .k = n->inputs,
                    .alpha = 1,
                    .a = n->x,
-                   .b = at(n, n->w, d * rows * n->inputs),
-                   .c = n->from_x,
+                   .b = at(n, n->w, d->number * rows * n->inputs),
+                   .c = d->from_x,
                    .lda = n->inputs,
-                   .ldb = n->inputs,
+                   .ldb = n->turned ? rows : n->inputs,
                    .ldc = rows};
   cpu_gemm_run(&gemm);
-  for (int64_t item = 0; item < n->batch; item++) {
-    begin_state(n, d, item, n->h0, n->state);
-    begin_state(n, d, item, n->c0, n->cell);
-  }
-  for (int64_t step = 0; step < n->steps; step++) {
-    bool later = n->kind == GRU && !n->linear_first; /* of the gated state */
-    times_r(n, d, n->state, 0, later ? 2 * hidden : rows);
-    if (n->kind == GRU) gru_reset(n, d, step, backward);
-    for (int64_t item = 0; item < n->batch; item++) {
-      int64_t length = length_of(n, item);
-      if (step >= length) continue;
-      int64_t time = backward ? length - 1 - step : step;
-      for (int64_t unit = 0; unit < hidden; unit++)
-        unit_step(n, d, time, item, unit);
-      int64_t to = n->batch_first
-                       ? (item * n->steps + time) * n->directions + d
-                       : (time * n->directions + d) * n->batch + item;
-      give(n, 0, to * hidden, n->state, item);
+}
+
+/* Biases and peepholes by blocks. */
+static void spread_weights(const direction *d) {
+  const recurrence *n = d->of;
+  int64_t rows = n->gates * n->hidden, i = d->number;
+  bool apart = n->kind == CPU_GRU; /* the candidate's are two */
+  for (int64_t k = 0; k < n->hidden; k++) {
+    int64_t block = k / n->units, unit = k % n->units;
+    for (int64_t g = 0; n->b && g < n->gates; g++) {
+      double x = get(n, n->b, i * 2 * rows + g * n->hidden + k);
+      double h = get(n, n->b, (i * 2 + 1) * rows + g * n->hidden + k);
+      int64_t to = (block * (n->gates + 1) + g) * n->units + unit;
+      if (apart && g == 2) set(n, d->bias, to + n->units, h);
+      set(n, d->bias, to, apart && g == 2 ? x : x + h);
     }
-  }
-  for (int64_t item = 0; item < n->batch; item++) {
-    int64_t to =
-        n->batch_first ? item * n->directions + d : d * n->batch + item;
-    give(n, 1, to * hidden, n->state, item);
-    if (n->kind == LSTM) give(n, 2, to * hidden, n->cell, item);
+    for (int64_t g = 0; n->p && g < 3; g++)
+      set(n, d->peep, (block * 3 + g) * n->units + unit,
+          get(n, n->p, (i * 3 + g) * n->hidden + k));
   }
 }
 
-static bool make_room(recurrence *n) {
-  size_t size = kd_dtype_size(n->dtype);
-  size_t rows = (size_t)(n->gates * n->hidden);
-  size_t states = (size_t)(n->batch * n->hidden) * size + 1;
-  n->from_x = malloc((size_t)(n->steps * n->batch) * rows * size + 1);
-  n->from_h = malloc((size_t)n->batch * rows * size + 1);
-  n->state = malloc(states);
-  n->cell = malloc(states);
-  n->gated = malloc(states);
-  return n->from_x && n->from_h && n->state && n->cell && n->gated;
+/* Bytes of what a direction needs: rows, biases, peepholes, five states, the inputs' part. */
+typedef struct room {
+  size_t rows, biases, peep, state, inputs, all;
+} room;
+
+static room room_of(const recurrence *n) {
+  size_t size = kd_dtype_size(n->dtype), items = (size_t)n->batch;
+  size_t lane = (size_t)(n->blocks * n->units) * size;
+  size_t gates = (size_t)n->gates, hidden = (size_t)n->hidden;
+  room r = {.rows = items * sizeof(int64_t),
+            .biases = lane * (gates + 1),
+            .peep = 3 * lane,
+            .state = items * hidden * size,
+            .inputs = (size_t)n->steps * items * gates * hidden * size};
+  r.all = r.rows + r.biases + r.peep + 5 * r.state + r.inputs;
+  r.all = (r.all + 63) / 64 * 64;
+  return r;
 }
 
-static kd_status run_directions(recurrence *n) {
+uint64_t cpu_recurrent_workspace(kd_kernel *self, const kd_launch *launch) {
+  recurrence n = {0};
+  (void)self;
+  read_shape(&n, launch);
+  return n.directions > 0 ? (uint64_t)n.directions * room_of(&n).all : 0;
+}
+
+static void make_room(direction *d) {
+  const recurrence *n = d->of;
+  room r = room_of(n);
+  char *at_all = n->launch->workspace.data;
+  d->rows = (int64_t *)(void *)(at_all + (size_t)d->number * r.all);
+  d->bias = (char *)d->rows + r.rows;
+  d->peep = d->bias + r.biases;
+  d->states[0] = d->peep + r.peep;
+  d->states[1] = d->states[0] + r.state;
+  d->from_x = d->states[1] + 4 * r.state;
+  if (r.all) memset(d->bias, 0, r.biases + r.peep);
+  d->cell = (cpu_cell){
+      .kind = n->kind,
+      .gates = n->gates,
+      .hidden = n->hidden,
+      .batch = n->batch,
+      .coupled = n->coupled,
+      .linear_first = n->linear_first,
+      .clip = n->clip,
+      .weights = at(n, n->packed,
+                    d->number * n->blocks * n->gates * n->hidden * n->units),
+      .bias = d->bias,
+      .peep = n->p ? d->peep : NULL,
+      .from_x = d->from_x,
+      .rows = d->rows,
+      .cell = d->states[1] + r.state,
+      .gated = d->states[1] + 2 * r.state,
+      .update = d->states[1] + 3 * r.state};
+}
+
+/* ---- the kernel --------------------------------------------------------------------- */
+
+static kd_status begin_directions(const recurrence *n, direction *d) {
   static const char *const names[] = {"Sigmoid", "Tanh", "Tanh"};
-  int64_t used[2] = {0, 0}, each = n->kind == LSTM ? 3 : n->kind == GRU ? 2 : 1;
+  int64_t used[2] = {0, 0};
+  int64_t each = n->kind == CPU_LSTM ? 3 : n->kind == CPU_GRU ? 2 : 1;
   bool reverse =
       !strcmp(attr_string(n->launch, "direction", "forward"), "reverse");
-  activation *all[3] = {&n->f, &n->g, &n->h};
-  for (int64_t d = 0; d < n->directions; d++) {
-    for (int64_t i = 0; i < each; i++) {
-      kd_status status = read_activation(
-          n, d * each + i, n->kind == RNN ? "Tanh" : names[i], used, all[i]);
-      if (status != KD_OK) return status;
-    }
-    run_direction(n, d, reverse || d == 1);
+  kd_status status = KD_OK;
+  for (int64_t i = 0; i < n->directions && status == KD_OK; i++) {
+    d[i].of = n;
+    d[i].number = i;
+    d[i].backward = reverse || i == 1;
+    make_room(&d[i]);
+    cpu_gate *gates[3] = {&d[i].cell.f, &d[i].cell.g, &d[i].cell.h};
+    for (int64_t g = 0; g < each && status == KD_OK; g++)
+      status = read_activation(n, i * each + g,
+                               n->kind == CPU_RNN ? "Tanh" : names[g], used,
+                               gates[g]);
+    spread_weights(&d[i]);
   }
-  return KD_OK;
+  return status;
+}
+
+/* Directions are shared by threads where that is worth it, and so are the blocks of
+ * a step where threads are left. */
+static void run_directions(recurrence *n, direction *d) {
+  int64_t width = cpu_host->worker_count(cpu_host);
+  double block = 2.0 * (double)(n->batch * n->gates * n->hidden * n->units);
+  bool both = n->directions > 1 && width > 1 &&
+              block * (double)(n->blocks * n->steps) > 4e5;
+  n->grain = both && width <= n->directions ? n->blocks
+                                            : (int64_t)(4e5 / (block + 1)) + 1;
+  for (int64_t i = 0; i < n->directions; i++)
+    take_inputs(&d[i]);
+  if (both)
+    cpu_host->parallel_for(cpu_host, n->directions, 1, run_steps, d);
+  else
+    run_steps(d, 0, n->directions);
 }
 
 CPU_KERNEL(cpu_run_recurrent) {
-  (void)self;
   (void)stream;
-  recurrence n = {.launch = launch, .kind = (int)(uintptr_t)launch->data};
-  void *copies[8] = {0};
-  n.dtype = launch->inputs[0].dtype == KD_F64 ? KD_F64 : KD_F32;
-  kd_status status = read_node(&n);
+  recurrence n = {0};
+  void *copies[8] = {0}, *packed = NULL;
+  direction d[2] = {0};
+  read_shape(&n, launch);
+  kd_status status = check_inputs(&n);
   if (status != KD_OK) return status;
+  n.cells = cells_get(n.dtype);
+  n.turned = self && self->w;
   const struct {
     uint32_t index;
     const void **to;
-  } taken[] = {{0, &n.x},  {1, &n.w},  {2, &n.r}, {3, &n.b},
-               {5, &n.h0}, {6, &n.c0}, {7, &n.p}};
-  bool room = make_room(&n);
-  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-    room = room && take(&n, taken[i].index, copies, taken[i].to);
-  if (kd_has_output(launch, 0) && launch->outputs[0].size)
+  } taken[] = {{0, &n.x}, {3, &n.b}, {5, &n.h0}, {6, &n.c0},
+               {7, &n.p}, {1, &n.w}, {2, &n.r}};
+  bool room = true;
+  size_t count = sizeof taken / sizeof *taken;
+  if (n.turned) n.w = self->w;
+  for (size_t i = 0; i < count && room; i++)
+    if (!(taken[i].index == 1 && n.turned) &&
+        !(taken[i].index == 2 && self && self->r))
+      room = take(&n, taken[i].index, copies, taken[i].to);
+  if (self && self->r)
+    n.packed = self->r;
+  else if (room)
+    n.packed = packed = pack(n.r, n.dtype, n.directions, n.gates, n.hidden);
+  if (n.lengths && kd_has_output(launch, 0) && launch->outputs[0].size)
     memset(launch->outputs[0].data, 0, launch->outputs[0].size);
-  status = room ? run_directions(&n)
-                : FAIL(KD_OUT_OF_MEMORY, "no memory for %lld steps",
-                       (long long)n.steps);
-  void *scratch[] = {n.from_x, n.from_h, n.state, n.cell, n.gated};
-  for (size_t i = 0; i < sizeof scratch / sizeof *scratch; i++)
-    free(scratch[i]);
+  status = room && n.packed ? begin_directions(&n, d)
+                            : FAIL(KD_OUT_OF_MEMORY, "no memory for weights");
+  if (status == KD_OK) run_directions(&n, d);
+  free(packed);
   for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
     free(copies[i]);
   return status;
