@@ -1,0 +1,489 @@
+/* int8.c - matrix products of bytes: MatMulInteger and QLinearMatMul.
+ *
+ * Factors are widened to 16 bits less their zero points, so that sums need no correction.
+ * Constant operands are brought into that form when a kernel is made. */
+#include "int8.h"
+
+#include <stdatomic.h>
+
+#include "kernels.h"
+
+const cpu_int8_loops *cpu_int8_get(void) {
+  static const cpu_int8_loops *const sets[] = {
+    &cpu_int8_base,
+#if defined(__x86_64__)
+    &cpu_int8_avx2,
+    &cpu_int8_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
+
+/* ---- one product ------------------------------------------------------------------ */
+
+#define DEEP         256 /* pairs of k at once: a panel of B stays in the first cache */
+#define TALL         96     /* rows of a block of A; whole tiles */
+#define WIDE         256    /* columns of a block of B at most */
+#define BUDGET       786432 /* bytes of a block of B, unless one panel has more */
+#define LITTLE       1000000 /* products that are not worth a second thread */
+#define MOST_COLUMNS 32      /* of a panel */
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t up(int64_t n, int64_t step) {
+  return (n + step - 1) / step * step;
+}
+
+/* Rows of a tile must not all lie in one set of the first cache. */
+int64_t cpu_int8_lead(int64_t k) {
+  int64_t lead = up(k, k < 128 ? 2 : 32);
+  return lead && lead % 512 == 0 ? lead + 32 : lead;
+}
+
+int64_t cpu_int8_panel(int64_t k) {
+  return up(k, 2) * cpu_int8_get()->columns;
+}
+
+cpu_int8_cut cpu_int8_cut_of(int64_t m, int64_t n, int64_t k, int64_t jobs) {
+  int64_t panel = cpu_int8_get()->columns;
+  int64_t threads = cpu_host->worker_count(cpu_host);
+  int64_t pieces = jobs < threads ? (threads + jobs - 1) / jobs : 1;
+  cpu_int8_cut cut = {m, up(n, panel), 1, 1};
+  if (pieces == 1 || (double)m * (double)n * (double)k * (double)jobs < LITTLE)
+    return cut;
+  if (m >= n)
+    cut.rows = up((m + pieces - 1) / pieces, 12);
+  else
+    cut.columns = up((n + pieces - 1) / pieces, panel);
+  cut.row_pieces = (m + cut.rows - 1) / cut.rows;
+  cut.column_pieces = (n + cut.columns - 1) / cut.columns;
+  return cut;
+}
+
+/* Scratch memory of a piece. */
+typedef struct room {
+  int32_t *sums;
+  int16_t *panels, *rows;
+  uint8_t *bytes;
+} room;
+
+static void *take(char **at, int64_t bytes) {
+  void *taken = *at;
+  *at += up(bytes, 64);
+  return taken;
+}
+
+/* Gives out memory from `at` on; what is not needed has no bytes. */
+static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *at,
+                       room *out) {
+  char *begin = at;
+  int64_t panels = wide / cpu_int8_get()->columns;
+  out->sums = take(&at, TALL * wide * 4);
+  out->panels = take(&at, p->ready_b ? 0 : panels * cpu_int8_panel(p->k) * 2);
+  out->rows = take(&at, p->ready_a ? 0 : TALL * cpu_int8_lead(p->k) * 2);
+  out->bytes = take(&at, p->columns ? wide * p->k : 0);
+  return at - begin;
+}
+
+static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
+                                int64_t n, const room *r) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t size = cpu_int8_panel(p->k), step = p->b.step;
+  if (p->ready_b) return p->ready_b + column / loops->columns * size;
+  const uint8_t *from = p->columns
+                            ? p->columns(p->context, column, n, r->bytes, &step)
+                            : p->b.data + column;
+  for (int64_t c = 0; c < n; c += loops->columns) {
+    int64_t count = least(n - c, loops->columns);
+    int16_t zeros[MOST_COLUMNS];
+    for (int64_t i = 0; i < count; i++)
+      zeros[i] = (int16_t)p->b.zeros[p->b.zero_count > 1 ? column + c + i : 0];
+    loops->pack(from + c, step, p->k, count, p->b.flip, zeros,
+                r->panels + c / loops->columns * size);
+  }
+  return r->panels;
+}
+
+static void widen_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
+                       int64_t k, int16_t *to) {
+  int64_t lead = cpu_int8_lead(k);
+  for (int64_t r = 0; r < rows; r++, to += lead) {
+    cpu_int8_get()->widen(a->data + (row + r) * a->step, k, a->flip,
+                          a->zeros[(row + r) % a->zero_count], to);
+    if (k & 1) to[k] = 0;
+  }
+}
+
+/* Rows [row, row + rows) of C by the panels of columns [column, column + n). */
+static void multiply_block(const cpu_int8_product *p, int64_t row, int64_t rows,
+                           int64_t column, int64_t n, const int16_t *panels,
+                           const room *r, int64_t wide) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t pairs = (p->k + 1) / 2, lead = cpu_int8_lead(p->k);
+  const int16_t *a = p->ready_a ? p->ready_a + row * lead : r->rows;
+  if (!p->ready_a) widen_rows(&p->a, row, rows, p->k, r->rows);
+  int64_t from = 0;
+  do {
+    for (int64_t c = 0; c < n; c += loops->columns)
+      loops->multiply(rows, n - c, least(pairs - from, DEEP), a + 2 * from,
+                      lead,
+                      panels + c / loops->columns * cpu_int8_panel(p->k) +
+                          2 * from * loops->columns,
+                      r->sums + c, wide, from > 0);
+    from += DEEP;
+  } while (from < pairs);
+  for (int64_t i = 0; i < rows; i++)
+    p->give(p->context, row + i, column, n, r->sums + i * wide);
+}
+
+bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
+                    int64_t piece) {
+  int64_t panel = cpu_int8_get()->columns;
+  int64_t row = piece / cut->column_pieces * cut->rows;
+  int64_t column = piece % cut->column_pieces * cut->columns;
+  int64_t last_row = least(row + cut->rows, p->m);
+  int64_t last_column = least(column + cut->columns, p->n);
+  int64_t wide = least(WIDE, up(last_column - column, panel));
+  if (!p->ready_b && p->k * 2 * wide > BUDGET)
+    wide = BUDGET / (2 * p->k) > panel ? BUDGET / (2 * p->k) / panel * panel
+                                       : panel;
+  room r = {0};
+  char *memory = aligned_alloc(64, (size_t)lay_out(p, wide, NULL, &r));
+  if (!memory) return false;
+  lay_out(p, wide, memory, &r);
+  for (int64_t c = column; c < last_column; c += wide) {
+    int64_t n = least(last_column - c, wide);
+    const int16_t *panels = panels_of(p, c, n, &r);
+    for (int64_t i = row; i < last_row; i += TALL)
+      multiply_block(p, i, least(last_row - i, TALL), c, n, panels, &r, wide);
+  }
+  free(memory);
+  return true;
+}
+
+/* ---- operands that are constants ----------------------------------------------------- */
+
+int16_t *cpu_int8_pack_b(const cpu_int8_bytes *b, int64_t n, int64_t k) {
+  int64_t panel = cpu_int8_get()->columns, panels = (n + panel - 1) / panel;
+  cpu_int8_product p = {.n = n, .k = k, .b = *b};
+  room r = {.panels = aligned_alloc(
+                64, (size_t)up(panels * cpu_int8_panel(k) * 2 + 1, 64))};
+  if (r.panels) panels_of(&p, 0, n, &r);
+  return r.panels;
+}
+
+int16_t *cpu_int8_widen_a(const cpu_int8_bytes *a, int64_t m, int64_t k) {
+  int16_t *rows =
+      aligned_alloc(64, (size_t)up(m * cpu_int8_lead(k) * 2 + 1, 64));
+  if (rows) widen_rows(a, 0, m, k, rows);
+  return rows;
+}
+
+int *cpu_int8_zeros(const kd_tensor *given, kd_dtype dtype,
+                    int64_t *out_count) {
+  bool there = given && given->data && given->dtype != KD_NONE;
+  int64_t count = there ? kd_elements(given) : 1;
+  int *zeros = malloc((size_t)(count + 1) * sizeof *zeros);
+  *out_count = count;
+  for (int64_t i = 0; zeros && i < count; i++)
+    zeros[i] = (there ? (int)cpu_get(given->data, given->dtype, i) : 0) +
+               cpu_int8_flip(dtype);
+  return zeros;
+}
+
+/* ---- shapes of a batched product ------------------------------------------------------ */
+
+/* Where MatMulInteger and QLinearMatMul have their inputs; 0: has none. */
+typedef struct roles {
+  uint32_t b, zero_a, zero_b, scale_a, scale_b, scale_y, zero_y;
+} roles;
+
+static const roles integer = {.b = 1, .zero_a = 2, .zero_b = 3};
+static const roles qlinear = {.b = 3,
+                              .zero_a = 2,
+                              .zero_b = 5,
+                              .scale_a = 1,
+                              .scale_b = 4,
+                              .scale_y = 6,
+                              .zero_y = 7};
+
+static const roles *roles_of(const kd_node *node) {
+  return cpu_host->node->op(node)[0] == 'Q' ? &qlinear : &integer;
+}
+
+struct kd_kernel {
+  int16_t *packed; /* B, where it is a constant matrix, else NULL */
+  int64_t dims[2];
+  kd_dtype dtype;
+  uint32_t b; /* its input */
+};
+
+typedef struct matmul_work {
+  cpu_int8_product product; /* of one batch */
+  cpu_int8_cut cut;
+  strided space; /* over the batches: operands A, B, in matrices */
+  int64_t batches;
+  const uint8_t *a, *b;
+  int *zero_a, *zero_b;
+  void *y;
+  /* of a quantised result: scales of A and B, and what all columns of the first row get;
+   * there are more rows only where A has a scale for each */
+  double *scale_a, *scale_b;
+  int64_t count_a, count_b;
+  double scale_y;
+  float *scales;
+  int zero_y;
+  bool is_signed;
+  atomic_bool failed;
+} matmul_work;
+
+/* A product of one batch, as its rows are given. */
+typedef struct matmul_job {
+  const matmul_work *work;
+  int64_t batch;
+} matmul_job;
+
+static void give_sums(const void *context, int64_t row, int64_t column,
+                      int64_t n, const int32_t *sums) {
+  const matmul_job *job = context;
+  const cpu_int8_product *p = &job->work->product;
+  memcpy((int32_t *)job->work->y + (job->batch * p->m + row) * p->n + column,
+         sums, (size_t)n * sizeof *sums);
+}
+
+static float scale_at(const matmul_work *work, int64_t row, int64_t column) {
+  return (float)(work->scale_a[work->count_a > 1 ? row : 0] *
+                 work->scale_b[work->count_b > 1 ? column : 0] / work->scale_y);
+}
+
+#define AT_ONCE 256 /* scales of columns */
+
+static void give_bytes(const void *context, int64_t row, int64_t column,
+                       int64_t n, const int32_t *sums) {
+  const matmul_job *job = context;
+  const matmul_work *work = job->work;
+  const cpu_int8_product *p = &work->product;
+  uint8_t *to = (uint8_t *)work->y + (job->batch * p->m + row) * p->n + column;
+  bool each = work->count_b > 1;
+  for (int64_t from = 0; from < n; from += AT_ONCE) {
+    float own[AT_ONCE];
+    int64_t count = least(n - from, AT_ONCE);
+    const float *scales = work->scales + (each ? column + from : 0);
+    if (work->count_a > 1) {
+      for (int64_t i = 0; i < (each ? count : 1); i++)
+        own[i] = scale_at(work, row % work->count_a, column + from + i);
+      scales = own;
+    }
+    cpu_int8_get()->requantise(sums + from, count, scales, each, 0,
+                               work->zero_y, work->is_signed, to + from);
+  }
+}
+
+/* The matrices of B are one, and those of A lie one behind the other: one tall product. */
+static void join_batches(matmul_work *work) {
+  cpu_int8_product *p = &work->product;
+  for (int d = 0; d < work->space.rank; d++)
+    if (work->space.dims[d] != 1 &&
+        (work->space.steps[1][d] || !work->space.steps[0][d]))
+      return;
+  p->m *= work->batches;
+  work->batches = 1;
+}
+
+static void read_shapes(const kd_tensor *a, const kd_tensor *b,
+                        const kd_tensor *y, matmul_work *work) {
+  cpu_int8_product *p = &work->product;
+  p->m = a->rank > 1 ? a->dims[a->rank - 2] : 1;
+  p->k = a->dims[a->rank - 1];
+  p->n = b->rank > 1 ? b->dims[b->rank - 1] : 1;
+  uint32_t matrix = (a->rank > 1) + (b->rank > 1);
+  strided_begin(&work->space, y->dims, y->rank - matrix);
+  strided_broadcast(&work->space, a->dims, a->rank > 2 ? a->rank - 2 : 0);
+  strided_broadcast(&work->space, b->dims, b->rank > 2 ? b->rank - 2 : 0);
+  work->batches = strided_count(&work->space);
+  p->a.step = p->k;
+  p->b.step = p->n;
+}
+
+static double *read_scales(const kd_tensor *scales, int64_t *out_count) {
+  int64_t count = kd_elements(scales);
+  double *list = malloc((size_t)(count + 1) * sizeof *list);
+  for (int64_t i = 0; list && i < count; i++)
+    list[i] = cpu_get(scales->data, scales->dtype, i);
+  *out_count = count;
+  return list;
+}
+
+static bool read_quantisation(const kd_launch *launch, matmul_work *work) {
+  const kd_tensor *in = launch->inputs;
+  work->scale_a = read_scales(&in[qlinear.scale_a], &work->count_a);
+  work->scale_b = read_scales(&in[qlinear.scale_b], &work->count_b);
+  work->scale_y =
+      cpu_get(in[qlinear.scale_y].data, in[qlinear.scale_y].dtype, 0);
+  work->zero_y =
+      (int)cpu_get(in[qlinear.zero_y].data, in[qlinear.zero_y].dtype, 0);
+  work->is_signed = launch->outputs[0].dtype == KD_I8;
+  work->scales = malloc((size_t)(work->count_b + 1) * sizeof *work->scales);
+  if (!work->scale_a || !work->scale_b || !work->scales) return false;
+  for (int64_t c = 0; c < work->count_b; c++)
+    work->scales[c] = scale_at(work, 0, c);
+  return true;
+}
+
+static void matmul_jobs(void *context, int64_t begin, int64_t end) {
+  matmul_work *work = context;
+  int64_t pieces = work->cut.row_pieces * work->cut.column_pieces;
+  for (int64_t i = begin; i < end; i++) {
+    matmul_job job = {work, i / pieces};
+    cpu_int8_product p = work->product;
+    int64_t index = job.batch, a = 0, b = 0;
+    for (int d = work->space.rank - 1; d >= 0 && work->batches > 1; d--) {
+      a += index % work->space.dims[d] * work->space.steps[0][d];
+      b += index % work->space.dims[d] * work->space.steps[1][d];
+      index /= work->space.dims[d];
+    }
+    p.context = &job;
+    p.a.data = work->a + a * p.m * p.k;
+    if (!p.ready_b) p.b.data = work->b + b * p.k * p.n;
+    if (!cpu_int8_piece(&p, &work->cut, i % pieces))
+      atomic_store(&work->failed, true);
+  }
+}
+
+static void run_jobs(matmul_work *work) {
+  cpu_int8_product *p = &work->product;
+  join_batches(work);
+  work->cut = cpu_int8_cut_of(p->m, p->n, p->k, work->batches);
+  int64_t jobs = work->batches * work->cut.row_pieces * work->cut.column_pieces;
+  double all = (double)p->m * (double)p->n * (double)(p->k + 1);
+  int64_t grain = all < LITTLE ? (int64_t)(LITTLE / all) + 1 : 1;
+  if (work->cut.row_pieces * work->cut.column_pieces > 1) grain = 1;
+  cpu_host->parallel_for(cpu_host, jobs, grain, matmul_jobs, work);
+}
+
+/* Zero points, and of a quantised result scales, that do not fit the matrices. */
+static kd_status check_counts(const kd_launch *launch, const roles *at,
+                              const matmul_work *work) {
+  const kd_tensor *in = launch->inputs;
+  bool quantised = at == &qlinear;
+  int64_t m = work->product.m, n = work->product.n;
+  struct {
+    uint32_t input;
+    int64_t many;
+  } lists[] = {{at->zero_a, m},  {at->zero_b, n},  {at->scale_a, m},
+               {at->scale_b, n}, {at->scale_y, 1}, {at->zero_y, 1}};
+  for (int i = 0; i < (quantised ? 6 : 2); i++) {
+    if (!kd_has_input(launch, lists[i].input)) continue;
+    int64_t count = kd_elements(&in[lists[i].input]);
+    if (count == 1 || count == lists[i].many) continue;
+    return quantised
+               ? FAIL(KD_UNIMPLEMENTED,
+                      "QLinearMatMul with scales and zero points that are not"
+                      " one, or one for each row of a and column of b")
+               : FAIL(KD_INVALID_ARGUMENT,
+                      "zero points do not fit the matrices");
+  }
+  return KD_OK;
+}
+
+static kd_status run_matmul(const kd_kernel *self, const kd_launch *launch,
+                            const roles *at) {
+  const kd_tensor *a = &launch->inputs[0], *y = &launch->outputs[0];
+  kd_tensor b = launch->inputs[at->b];
+  const int16_t *packed = self ? self->packed : NULL;
+  if (!kd_elements(y)) return KD_OK;
+  if (packed) {
+    b.dims = self->dims;
+    b.rank = 2;
+    b.dtype = self->dtype;
+  }
+  matmul_work work = {.a = a->data, .b = b.data, .y = y->data};
+  cpu_int8_product *p = &work.product;
+  read_shapes(a, &b, y, &work);
+  kd_status status = check_counts(launch, at, &work);
+  if (status != KD_OK) return status;
+  work.zero_a = cpu_int8_zeros(
+      kd_has_input(launch, at->zero_a) ? &launch->inputs[at->zero_a] : NULL,
+      a->dtype, &p->a.zero_count);
+  work.zero_b = cpu_int8_zeros(
+      kd_has_input(launch, at->zero_b) ? &launch->inputs[at->zero_b] : NULL,
+      b.dtype, &p->b.zero_count);
+  p->a.zeros = work.zero_a;
+  p->b.zeros = work.zero_b;
+  p->a.flip = cpu_int8_flip(a->dtype);
+  p->b.flip = cpu_int8_flip(b.dtype);
+  p->ready_b = packed;
+  p->give = at == &qlinear ? give_bytes : give_sums;
+  bool read = work.zero_a && work.zero_b &&
+              (at != &qlinear || read_quantisation(launch, &work));
+  if (read) run_jobs(&work);
+  free(work.zero_a);
+  free(work.zero_b);
+  free(work.scale_a);
+  free(work.scale_b);
+  free(work.scales);
+  return read && !work.failed
+             ? KD_OK
+             : FAIL(KD_OUT_OF_MEMORY, "no memory for a product of bytes");
+}
+
+CPU_KERNEL(cpu_run_matmul_integer) {
+  (void)stream;
+  return run_matmul(self, launch, &integer);
+}
+
+CPU_KERNEL(cpu_run_qlinear_matmul) {
+  (void)stream;
+  return run_matmul(self, launch, &qlinear);
+}
+
+/* ---- kernels ------------------------------------------------------------------------------ */
+
+/* B, a constant matrix whose zero points are constants too. */
+static bool can_pack(const kd_node *node, const roles *at, kd_tensor *out_b,
+                     kd_tensor *out_zero) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type type;
+  *out_zero = (kd_tensor){.dtype = KD_NONE};
+  if (read->constant(node, at->b, out_b) != KD_OK || out_b->rank != 2 ||
+      kd_elements(out_b) < 1)
+    return false;
+  if (read->input_type(node, at->zero_b, &type) != KD_OK) return true;
+  return read->constant(node, at->zero_b, out_zero) == KD_OK &&
+         (kd_elements(out_zero) == 1 ||
+          kd_elements(out_zero) == out_b->dims[1]);
+}
+
+kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
+                                 const kd_node *node, kd_kernel **out_kernel) {
+  const roles *at = roles_of(node);
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  kd_tensor b, zero;
+  (void)device;
+  (void)def;
+  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  *out_kernel = kernel;
+  if (!can_pack(node, at, &b, &zero)) return KD_OK;
+  cpu_int8_bytes bytes = {
+      .data = b.data, .flip = cpu_int8_flip(b.dtype), .step = b.dims[1]};
+  int *zeros = cpu_int8_zeros(&zero, b.dtype, &bytes.zero_count);
+  bytes.zeros = zeros;
+  kernel->b = at->b;
+  kernel->dtype = b.dtype;
+  memcpy(kernel->dims, b.dims, 2 * sizeof *b.dims);
+  if (zeros) kernel->packed = cpu_int8_pack_b(&bytes, b.dims[1], b.dims[0]);
+  free(zeros);
+  return KD_OK; /* without memory, B is packed again and again */
+}
+
+/* B, which is packed. */
+uint64_t cpu_taken_int8_matmul(kd_kernel *kernel) {
+  return kernel->packed ? UINT64_C(1) << kernel->b : 0;
+}
+
+void cpu_destroy_int8_matmul(kd_kernel *kernel) {
+  free(kernel->packed);
+  free(kernel);
+}
