@@ -83,7 +83,7 @@ static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *at,
   out->sums = take(&at, TALL * wide * 4);
   out->panels = take(&at, p->ready_b ? 0 : panels * cpu_int8_panel(p->k) * 2);
   out->rows = take(&at, p->ready_a ? 0 : TALL * cpu_int8_lead(p->k) * 2);
-  out->bytes = take(&at, p->columns ? wide * p->k : 0);
+  out->bytes = take(&at, p->columns ? wide * p->k + CPU_INT8_SLACK : 0);
   return at - begin;
 }
 

@@ -55,6 +55,8 @@ typedef struct cpu_int8_bytes {
 /* One row of sums, for the result. */
 typedef void (*cpu_int8_give)(const void *context, int64_t row, int64_t column,
                               int64_t n, const int32_t *sums);
+/* What columns of B may write behind the last one. */
+#define CPU_INT8_SLACK 32
 /* Columns [column, column + n) of B as bytes, rows `step` apart; `room` is for k * n. */
 typedef const uint8_t *(*cpu_int8_columns)(const void *context, int64_t column,
                                            int64_t n, uint8_t *room,
