@@ -26,8 +26,8 @@ typedef struct cpu_int8_loops {
                    int64_t lead, const int16_t *panel, int32_t *c, int64_t step,
                    bool add);
 
-  /* sums (n, of one output row of a plane) of taps times what lies below them: `x` and
-   * `offsets` name where each tap begins. */
+  /* sums of taps times what lies below them, for a row of n results: tap t sees the row
+   * at x + offsets[t]. Reads and writes up to 16 elements behind the rows. */
   void (*taps)(const int16_t *x, const int64_t *offsets, const int16_t *w,
                int64_t taps, int64_t n, int32_t *sums);
 

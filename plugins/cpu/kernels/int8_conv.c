@@ -282,17 +282,37 @@ static void run_product(conv_work *work) {
 
 /* ---- a channel each ------------------------------------------------------------------------ */
 
-/* Output channels that see one channel of the input: a sum over taps, by rows. */
+#define ROOM 1024 /* sums that are given at once, at least; but the last ones */
+
+/* An output channel that sees one channel of the input: sums over taps, by rows. */
+static void channel_rows(const conv_work *work, int64_t at, int64_t o,
+                         const int16_t *plane, int32_t *sums) {
+  const conv *c = &work->c;
+  const int16_t *w = work->product.ready_a +
+                     (at % c->group * c->out_c + o) * cpu_int8_lead(c->taps);
+  int64_t given = 0, count = 0;
+  for (int64_t to = 0; to < c->outs; to += c->line) {
+    cpu_int8_get()->taps(plane + base_of(c, to), c->taps_at, w, c->taps,
+                         c->line, sums + count);
+    count += c->line;
+    if (count < ROOM && to + c->line < c->outs) continue;
+    give(work, at, o, given, count, sums);
+    given += count;
+    count = 0;
+  }
+}
+
 static void channel_jobs(void *context, int64_t begin, int64_t end) {
   conv_work *work = context;
   const conv *c = &work->c;
   const cpu_int8_loops *loops = cpu_int8_get();
   const cpu_int8_product *p = &work->product;
-  size_t plane = (size_t)(c->plane + SLACK), line = (size_t)(c->line + SLACK);
-  int16_t *wide = malloc(plane * 2), *row = calloc(line, 4);
+  size_t plane = (size_t)(c->plane + SLACK);
+  size_t line = (size_t)(ROOM + c->line + SLACK);
+  int16_t *wide = malloc(plane * sizeof *wide);
+  int32_t *sums = malloc(line * sizeof *sums);
   uint8_t *bytes = malloc(plane);
-  int32_t *sums = (int32_t *)(void *)row;
-  if (!wide || !bytes || !row) {
+  if (!wide || !bytes || !sums) {
     atomic_store(&work->failed, true);
     end = begin;
   }
@@ -300,19 +320,12 @@ static void channel_jobs(void *context, int64_t begin, int64_t end) {
     pad_plane(c, work->x + i * c->ins, work->padding, bytes);
     loops->widen(bytes, c->plane, p->b.flip, *p->b.zeros, wide);
     memset(wide + c->plane, 0, SLACK * sizeof *wide);
-    for (int64_t o = 0; o < c->out_c; o++) {
-      const int16_t *w =
-          p->ready_a + (i % c->group * c->out_c + o) * cpu_int8_lead(c->taps);
-      for (int64_t at = 0; at < c->outs; at += c->line) {
-        loops->taps(wide + base_of(c, at), c->taps_at, w, c->taps, c->line,
-                    sums);
-        give(work, i, o, at, c->line, sums);
-      }
-    }
+    for (int64_t o = 0; o < c->out_c; o++)
+      channel_rows(work, i, o, wide, sums);
   }
   free(wide);
   free(bytes);
-  free(row);
+  free(sums);
 }
 
 static void run_channels(conv_work *work) {

@@ -71,37 +71,53 @@ static void widen(const uint8_t *from, int64_t n, uint8_t flip, int zero,
     to[i] = (int16_t)((int16_t)(from[i] ^ flip) - less);
 }
 
-/* Two numbers of 16 bits in the order of memory. */
-static inline uint32_t pair_of(uint32_t first, uint32_t second) {
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-  return first << 16 | (second & 0xffffu);
-#else
-  return second << 16 | (first & 0xffffu);
-#endif
+/* Pairs of two rows, for less columns than a panel has: the rest is filled up. b: NULL: 0. */
+static void pack_edge(const uint8_t *a, const uint8_t *b, int64_t count,
+                      uint8_t flip, const int16_t *zeros, int16_t *to) {
+  memset(to, 0, 2 * COLUMNS * sizeof *to);
+  for (int64_t c = 0; c < count; c++) {
+    to[2 * c] = (int16_t)((a[c] ^ flip) - zeros[c]);
+    to[2 * c + 1] = b ? (int16_t)((b[c] ^ flip) - zeros[c]) : 0;
+  }
 }
 
-static inline void pack_pair(const uint8_t *a, const uint8_t *b, int64_t count,
-                             uint8_t flip, const int16_t *zeros, uint32_t *to) {
-  for (int64_t c = 0; c < count; c++)
-    to[c] = pair_of((uint32_t)((a[c] ^ flip) - zeros[c]),
-                    (uint32_t)((b[c] ^ flip) - zeros[c]));
+#if defined(__SSE4_1__)
+/* The same of all columns, 8 at a time. */
+static inline void pack_pair(const uint8_t *a, const uint8_t *b, __m128i flip,
+                             const int16_t *twice, int16_t *to) {
+  UNROLL for (int c = 0; c < COLUMNS; c += 8, twice += 16, to += 16) {
+    __m128i first = _mm_loadl_epi64((const void *)(a + c));
+    __m128i second = _mm_loadl_epi64((const void *)(b + c));
+    __m128i both = _mm_xor_si128(_mm_unpacklo_epi8(first, second), flip);
+#if defined(__AVX2__)
+    __m256i less = _mm256_loadu_si256((const void *)twice);
+    _mm256_storeu_si256((void *)to,
+                        _mm256_sub_epi16(_mm256_cvtepu8_epi16(both), less));
+#else
+    __m128i low = _mm_cvtepu8_epi16(both);
+    __m128i high = _mm_cvtepu8_epi16(_mm_srli_si128(both, 8));
+    low = _mm_sub_epi16(low, _mm_loadu_si128((const void *)twice));
+    high = _mm_sub_epi16(high, _mm_loadu_si128((const void *)(twice + 8)));
+    _mm_storeu_si128((void *)to, low);
+    _mm_storeu_si128((void *)(to + 8), high);
+#endif
+  }
 }
+#endif
 
 static void pack(const uint8_t *from, int64_t step, int64_t k, int64_t count,
-                 uint8_t flip, const int16_t *zeros, int16_t *panel) {
-  uint32_t *to = (uint32_t *)(void *)panel;
-  for (; k > 1; k -= 2, from += 2 * step, to += COLUMNS) {
-    if (count == COLUMNS) {
-      pack_pair(from, from + step, COLUMNS, flip, zeros, to);
-    } else {
-      memset(to, 0, COLUMNS * sizeof *to);
-      pack_pair(from, from + step, count, flip, zeros, to);
-    }
-  }
-  if (!k) return;
-  memset(to, 0, COLUMNS * sizeof *to);
-  for (int64_t c = 0; c < count; c++)
-    to[c] = pair_of((uint32_t)((from[c] ^ flip) - zeros[c]), 0);
+                 uint8_t flip, const int16_t *zeros, int16_t *to) {
+#if defined(__SSE4_1__)
+  int16_t twice[2 * COLUMNS];
+  const __m128i flips = _mm_set1_epi8((char)flip);
+  for (int c = 0; c < COLUMNS && count >= COLUMNS; c++)
+    twice[2 * c] = twice[2 * c + 1] = zeros[c];
+  for (; count >= COLUMNS && k > 1; k -= 2, from += 2 * step, to += 2 * COLUMNS)
+    pack_pair(from, from + step, flips, twice, to);
+#endif
+  for (; k > 1; k -= 2, from += 2 * step, to += 2 * COLUMNS)
+    pack_edge(from, from + step, count, flip, zeros, to);
+  if (k) pack_edge(from, NULL, count, flip, zeros, to);
 }
 
 /* ---- tiles ----------------------------------------------------------------------- */
@@ -156,15 +172,42 @@ static void multiply(int64_t rows, int64_t count, int64_t pairs,
 
 /* ---- few channels ------------------------------------------------------------------ */
 
+#if defined(__AVX2__)
+#define REACH 16 /* results at once */
+/* Pairs of taps; halves of a vector are apart until the end. */
+static inline void taps_here(const int16_t *x, const int64_t *offsets,
+                             const int16_t *w, int64_t count, int32_t *sums) {
+  __m256i low = _mm256_setzero_si256(), high = low;
+  for (int64_t t = 0; t < count; t += 2) {
+    bool pair = t + 1 < count;
+    __m256i by = _mm256_set1_epi32(pair ? pair_at(w + t) : (uint16_t)w[t]);
+    __m256i a = _mm256_loadu_si256((const void *)(x + offsets[t]));
+    __m256i b = _mm256_loadu_si256((const void *)(x + offsets[t + pair]));
+    low = _mm256_add_epi32(low,
+                           _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), by));
+    high = _mm256_add_epi32(high,
+                            _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), by));
+  }
+  _mm256_storeu_si256((void *)sums, _mm256_permute2x128_si256(low, high, 0x20));
+  _mm256_storeu_si256((void *)(sums + 8),
+                      _mm256_permute2x128_si256(low, high, 0x31));
+}
+#else
+#define REACH 8
+static inline void taps_here(const int16_t *x, const int64_t *offsets,
+                             const int16_t *w, int64_t count, int32_t *sums) {
+  int32_t sum[REACH] = {0};
+  for (int64_t t = 0; t < count; t++)
+    for (int i = 0; i < REACH; i++)
+      sum[i] += (int32_t)x[offsets[t] + i] * w[t];
+  memcpy(sums, sum, sizeof sum);
+}
+#endif
+
 static void taps(const int16_t *x, const int64_t *offsets, const int16_t *w,
                  int64_t count, int64_t n, int32_t *sums) {
-  for (int64_t i = 0; i < n; i++)
-    sums[i] = 0;
-  for (int64_t t = 0; t < count; t++) {
-    const int16_t *from = x + offsets[t], by = w[t];
-    for (int64_t i = 0; i < n; i++)
-      sums[i] += (int32_t)from[i] * by;
-  }
+  for (int64_t i = 0; i < n; i += REACH)
+    taps_here(x + i, offsets, w, count, sums + i);
 }
 
 /* ---- results ------------------------------------------------------------------------ */
@@ -178,17 +221,58 @@ static inline uint8_t to_byte(int32_t sum, int32_t bias, float scale,
   return (uint8_t)(int32_t)value;
 }
 
+#if defined(__AVX2__)
+/* 8 results as integers in range. */
+static inline __m256i to_steps(const int32_t *sums, __m256i bias, __m256 scale,
+                               __m256 low, __m256 high, __m256i zero) {
+  __m256i sum = _mm256_loadu_si256((const void *)sums);
+  __m256 value =
+      _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_add_epi32(sum, bias)), scale);
+  value = _mm256_and_ps(value, _mm256_cmp_ps(value, value, _CMP_ORD_Q));
+  value = _mm256_min_ps(_mm256_max_ps(value, low), high);
+  return _mm256_add_epi32(_mm256_cvtps_epi32(value), zero);
+}
+
+/* As many as can be 32 at a time; returns how many. */
+static int64_t requantise_wide(const int32_t *sums, int64_t n,
+                               const float *scale, int64_t step, int32_t bias,
+                               int zero, bool is_signed, uint8_t *to) {
+  const __m256 low = _mm256_set1_ps((float)((is_signed ? -128 : 0) - zero));
+  const __m256 high = _mm256_set1_ps((float)((is_signed ? 127 : 255) - zero));
+  const __m256i plus = _mm256_set1_epi32(zero), add = _mm256_set1_epi32(bias);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256 one = _mm256_set1_ps(*scale);
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    __m256i part[4];
+    UNROLL for (int k = 0; k < 4; k++) {
+      __m256 by = step ? _mm256_loadu_ps(scale + i + 8 * k) : one;
+      part[k] = to_steps(sums + i + 8 * k, add, by, low, high, plus);
+    }
+    __m256i a = _mm256_packs_epi32(part[0], part[1]);
+    __m256i b = _mm256_packs_epi32(part[2], part[3]);
+    __m256i bytes =
+        is_signed ? _mm256_packs_epi16(a, b) : _mm256_packus_epi16(a, b);
+    bytes = _mm256_permutevar8x32_epi32(bytes, order);
+    _mm256_storeu_si256((void *)(to + i), bytes);
+  }
+  return i;
+}
+#endif
+
 static void requantise(const int32_t *sums, int64_t n, const float *scale,
                        int64_t step, int32_t bias, int zero, bool is_signed,
                        uint8_t *to) {
   const float low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
   const float one = *scale, to_zero = (float)zero;
-  if (step)
-    for (int64_t i = 0; i < n; i++)
-      to[i] = to_byte(sums[i], bias, scale[i], to_zero, low, high);
-  else
-    for (int64_t i = 0; i < n; i++)
-      to[i] = to_byte(sums[i], bias, one, to_zero, low, high);
+  int64_t i = 0;
+#if defined(__AVX2__)
+  i = requantise_wide(sums, n, scale, step, bias, zero, is_signed, to);
+#endif
+  for (; i < n && step; i++)
+    to[i] = to_byte(sums[i], bias, scale[i], to_zero, low, high);
+  for (; i < n; i++)
+    to[i] = to_byte(sums[i], bias, one, to_zero, low, high);
 }
 
 const cpu_int8_loops INT8 = {
