@@ -22,9 +22,9 @@ const cpu_int8_loops *cpu_int8_get(void) {
 /* ---- one product ------------------------------------------------------------------ */
 
 #define DEEP         256 /* pairs of k at once: a panel of B stays in the first cache */
-#define TALL         96     /* rows of a block of A; whole tiles */
+#define TALL         192    /* rows of a block of A; whole tiles */
 #define WIDE         256    /* columns of a block of B at most */
-#define BUDGET       786432 /* bytes of a block of B, unless one panel has more */
+#define BUDGET       393216 /* bytes of a block of B, unless one panel has more */
 #define LITTLE       1000000 /* products that are not worth a second thread */
 #define MOST_COLUMNS 32      /* of a panel */
 
