@@ -21,12 +21,11 @@ const cpu_int8_loops *cpu_int8_get(void) {
 
 /* ---- one product ------------------------------------------------------------------ */
 
-#define DEEP         256 /* pairs of k at once: a panel of B stays in the first cache */
-#define TALL         192    /* rows of a block of A; whole tiles */
-#define WIDE         256    /* columns of a block of B at most */
-#define BUDGET       393216 /* bytes of a block of B, unless one panel has more */
-#define LITTLE       1000000 /* products that are not worth a second thread */
-#define MOST_COLUMNS 32      /* of a panel */
+#define DEEP   256 /* pairs of k at once: a panel of B stays in the first cache */
+#define TALL   192     /* rows of a block of A; whole tiles */
+#define WIDE   256     /* columns of a block of B at most */
+#define BUDGET 393216  /* bytes of a block of B, unless one panel has more */
+#define LITTLE 1000000 /* products that are not worth a second thread */
 
 static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -81,8 +80,9 @@ static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *at,
   char *begin = at;
   int64_t panels = wide / cpu_int8_get()->columns;
   out->sums = take(&at, TALL * wide * 4);
-  out->panels = take(&at, p->ready_b ? 0 : panels * cpu_int8_panel(p->k) * 2);
-  out->rows = take(&at, p->ready_a ? 0 : TALL * cpu_int8_lead(p->k) * 2);
+  bool has_a = p->ready_a || p->narrow_a, has_b = p->ready_b || p->narrow_b;
+  out->panels = take(&at, has_b ? 0 : panels * cpu_int8_panel(p->k) * 2);
+  out->rows = take(&at, has_a ? 0 : TALL * cpu_int8_lead(p->k) * 2);
   out->bytes = take(&at, p->columns ? wide * p->k + CPU_INT8_SLACK : 0);
   return at - begin;
 }
@@ -97,7 +97,7 @@ static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
                             : p->b.data + column;
   for (int64_t c = 0; c < n; c += loops->columns) {
     int64_t count = least(n - c, loops->columns);
-    int16_t zeros[MOST_COLUMNS];
+    int16_t zeros[CPU_INT8_COLUMNS];
     for (int64_t i = 0; i < count; i++)
       zeros[i] = (int16_t)p->b.zeros[p->b.zero_count > 1 ? column + c + i : 0];
     loops->pack(from + c, step, p->k, count, p->b.flip, zeros,
@@ -138,6 +138,103 @@ static void multiply_block(const cpu_int8_product *p, int64_t row, int64_t rows,
     p->give(p->context, row + i, column, n, r->sums + i * wide);
 }
 
+/* ---- one product, an operand of which is narrow ---------------------------------------- */
+
+static const uint8_t *panels4_of(const cpu_int8_product *p, int64_t column,
+                                 int64_t n, const room *r) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t size = cpu_int8_panel4(p->k), step = p->b.step;
+  uint8_t *to = (uint8_t *)r->panels;
+  if (p->narrow_b)
+    return (const uint8_t *)p->narrow_b->bytes + column / loops->columns * size;
+  const uint8_t *from = p->columns
+                            ? p->columns(p->context, column, n, r->bytes, &step)
+                            : p->b.data + column;
+  for (int64_t c = 0; c < n; c += loops->columns)
+    loops->pack4(from + c, step, p->k, n - c, p->b.flip,
+                 to + c / loops->columns * size);
+  return to;
+}
+
+/* Rows of A, which have room for what follows k: times 0, but no number out of thin air. */
+static void copy_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
+                      int64_t k, uint8_t *to) {
+  int64_t lead = cpu_int8_lead4(k);
+  for (int64_t r = 0; r < rows; r++, to += lead) {
+    const uint8_t *from = a->data + (row + r) * a->step;
+    for (int64_t i = 0; i < k; i++)
+      to[i] = from[i] ^ a->flip;
+    memset(to + k, 0, (size_t)(lead - k));
+  }
+}
+
+/* What the zero point of the other operand takes off. */
+static void begin_sums(const cpu_int8_product *p, int64_t row, int64_t rows,
+                       int64_t column, int64_t n, int64_t wide, int32_t *to) {
+  const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
+  n = up(n, cpu_int8_get()->columns);
+  for (int64_t i = row; i < row + rows; i++, to += wide) {
+    uint32_t zero = (uint32_t)(p->narrow_a ? p->b.zeros[0]
+                                           : p->a.zeros[i % p->a.zero_count]);
+    if (p->narrow_a)
+      for (int64_t c = 0; c < n; c++)
+        to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[p->first_row + i]);
+    else
+      for (int64_t c = 0; c < n; c++)
+        to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[column + c]);
+  }
+}
+
+/* What did not fit pairs, of one panel of columns. */
+static void add_rests(const cpu_int8_product *p, int64_t row, int64_t rows,
+                      int64_t column, int64_t n, const uint8_t *a,
+                      const uint8_t *panel, int32_t *sums, int64_t wide) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
+  int64_t quad = 4 * loops->columns, lead = cpu_int8_lead4(p->k);
+  if (p->narrow_b) {
+    const int64_t *first = &narrow->first[column / loops->columns];
+    for (int64_t i = first[0]; i < first[1]; i++)
+      loops->multiply4(rows, n, 1, a + 4 * narrow->quads[i], lead,
+                       narrow->more + i * quad, sums, wide, false);
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++, sums += wide) {
+    const int64_t *first = &narrow->first[p->first_row + row + r];
+    for (int64_t i = first[0]; i < first[1]; i++)
+      loops->multiply4(1, n, 1, narrow->more + 4 * i, lead,
+                       panel + narrow->quads[i] * quad, sums, wide, true);
+  }
+}
+
+static void multiply4_block(const cpu_int8_product *p, int64_t row,
+                            int64_t rows, int64_t column, int64_t n,
+                            const uint8_t *panels, const room *r,
+                            int64_t wide) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t quads = (p->k + 3) / 4, lead = cpu_int8_lead4(p->k);
+  int64_t size = cpu_int8_panel4(p->k);
+  const uint8_t *a = (const uint8_t *)r->rows;
+  if (p->narrow_a)
+    a = (const uint8_t *)p->narrow_a->bytes + (p->first_row + row) * lead;
+  else
+    copy_rows(&p->a, row, rows, p->k, (uint8_t *)r->rows);
+  begin_sums(p, row, rows, column, n, wide, r->sums);
+  for (int64_t from = 0; from < quads; from += DEEP)
+    for (int64_t c = 0; c < n; c += loops->columns)
+      loops->multiply4(
+          rows, n - c, least(quads - from, DEEP), a + 4 * from, lead,
+          panels + c / loops->columns * size + 4 * from * loops->columns,
+          r->sums + c, wide, p->narrow_a != NULL);
+  for (int64_t c = 0; c < n; c += loops->columns)
+    add_rests(p, row, rows, column + c, n - c, a,
+              panels + c / loops->columns * size, r->sums + c, wide);
+  for (int64_t i = 0; i < rows; i++)
+    p->give(p->context, row + i, column, n, r->sums + i * wide);
+}
+
+/* ---- one piece ----------------------------------------------------------------------------- */
+
 bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
                     int64_t piece) {
   int64_t panel = cpu_int8_get()->columns;
@@ -146,7 +243,7 @@ bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
   int64_t last_row = least(row + cut->rows, p->m);
   int64_t last_column = least(column + cut->columns, p->n);
   int64_t wide = least(WIDE, up(last_column - column, panel));
-  if (!p->ready_b && p->k * 2 * wide > BUDGET)
+  if (!p->ready_b && !p->narrow_b && p->k * 2 * wide > BUDGET)
     wide = BUDGET / (2 * p->k) > panel ? BUDGET / (2 * p->k) / panel * panel
                                        : panel;
   room r = {0};
@@ -155,9 +252,14 @@ bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
   lay_out(p, wide, memory, &r);
   for (int64_t c = column; c < last_column; c += wide) {
     int64_t n = least(last_column - c, wide);
-    const int16_t *panels = panels_of(p, c, n, &r);
+    bool narrow = p->narrow_a || p->narrow_b;
+    const uint8_t *bytes = narrow ? panels4_of(p, c, n, &r) : NULL;
+    const int16_t *panels = narrow ? NULL : panels_of(p, c, n, &r);
     for (int64_t i = row; i < last_row; i += TALL)
-      multiply_block(p, i, least(last_row - i, TALL), c, n, panels, &r, wide);
+      if (narrow)
+        multiply4_block(p, i, least(last_row - i, TALL), c, n, bytes, &r, wide);
+      else
+        multiply_block(p, i, least(last_row - i, TALL), c, n, panels, &r, wide);
   }
   free(memory);
   return true;
@@ -214,7 +316,8 @@ static const roles *roles_of(const kd_node *node) {
 }
 
 struct kd_kernel {
-  int16_t *packed; /* B, where it is a constant matrix, else NULL */
+  int16_t *packed; /* B, where it is a constant matrix, or: */
+  cpu_int8_narrow *narrow;
   int64_t dims[2];
   kd_dtype dtype;
   uint32_t b; /* its input */
@@ -392,7 +495,7 @@ static kd_status run_matmul(const kd_kernel *self, const kd_launch *launch,
                             const roles *at) {
   const kd_tensor *a = &launch->inputs[0], *y = &launch->outputs[0];
   kd_tensor b = launch->inputs[at->b];
-  const int16_t *packed = self ? self->packed : NULL;
+  bool packed = self && (self->packed || self->narrow);
   if (!kd_elements(y)) return KD_OK;
   if (packed) {
     b.dims = self->dims;
@@ -414,7 +517,8 @@ static kd_status run_matmul(const kd_kernel *self, const kd_launch *launch,
   p->b.zeros = work.zero_b;
   p->a.flip = cpu_int8_flip(a->dtype);
   p->b.flip = cpu_int8_flip(b.dtype);
-  p->ready_b = packed;
+  p->ready_b = packed ? self->packed : NULL;
+  p->narrow_b = packed ? self->narrow : NULL;
   p->give = at == &qlinear ? give_bytes : give_sums;
   bool read = work.zero_a && work.zero_b &&
               (at != &qlinear || read_quantisation(launch, &work));
@@ -473,17 +577,21 @@ kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
   kernel->b = at->b;
   kernel->dtype = b.dtype;
   memcpy(kernel->dims, b.dims, 2 * sizeof *b.dims);
-  if (zeros) kernel->packed = cpu_int8_pack_b(&bytes, b.dims[1], b.dims[0]);
+  if (zeros)
+    kernel->narrow = cpu_int8_narrow_make(&bytes, false, b.dims[1], b.dims[0]);
+  if (zeros && !kernel->narrow)
+    kernel->packed = cpu_int8_pack_b(&bytes, b.dims[1], b.dims[0]);
   free(zeros);
   return KD_OK; /* without memory, B is packed again and again */
 }
 
 /* B, which is packed. */
 uint64_t cpu_taken_int8_matmul(kd_kernel *kernel) {
-  return kernel->packed ? UINT64_C(1) << kernel->b : 0;
+  return kernel->packed || kernel->narrow ? UINT64_C(1) << kernel->b : 0;
 }
 
 void cpu_destroy_int8_matmul(kd_kernel *kernel) {
+  cpu_int8_narrow_drop(kernel->narrow);
   free(kernel->packed);
   free(kernel);
 }

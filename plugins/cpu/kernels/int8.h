@@ -26,6 +26,17 @@ typedef struct cpu_int8_loops {
                    int64_t lead, const int16_t *panel, int32_t *c, int64_t step,
                    bool add);
 
+  /* Bytes as they are, with no zero point: rows of `k` as quads [k / 4][columns][4]. */
+  void (*pack4)(const uint8_t *from, int64_t step, int64_t k, int64_t count,
+                uint8_t flip, uint8_t *to);
+
+  /* C += A times one panel, over `quads` of k: A's bytes are signed and the panel's are
+   * not, or the other way round. Pairs of products must fit 16 bits. NULL: there are no
+   * such instructions. */
+  void (*multiply4)(int64_t rows, int64_t count, int64_t quads, const void *a,
+                    int64_t lead, const void *panel, int32_t *c, int64_t step,
+                    bool signed_a);
+
   /* sums of taps times what lies below them, for a row of n results: tap t sees the row
    * at x + offsets[t]. Reads and writes up to 16 elements behind the rows. */
   void (*taps)(const int16_t *x, const int64_t *offsets, const int16_t *w,
@@ -36,6 +47,8 @@ typedef struct cpu_int8_loops {
                      int64_t step, int32_t bias, int zero, bool is_signed,
                      uint8_t *to);
 } cpu_int8_loops;
+
+#define CPU_INT8_COLUMNS 32 /* of a panel, at most */
 
 extern const cpu_int8_loops cpu_int8_base, cpu_int8_avx2, cpu_int8_avx512;
 
@@ -52,6 +65,25 @@ typedef struct cpu_int8_bytes {
   int64_t zero_count; /* 1, or one a row (A) or column (B) */
 } cpu_int8_bytes;
 
+/* An operand as signed bytes less its zero points, by lines: rows of A, cpu_int8_lead4(k)
+ * bytes apart, or panels of B, cpu_int8_panel4(k). What does not fit pairs comes again:
+ * those first[line] to first[line + 1], in place of the bytes of `quads`. */
+typedef struct cpu_int8_narrow {
+  int8_t *bytes;
+  int32_t *sums; /* of each row or column */
+  int64_t *first;
+  int32_t *quads;
+  int8_t *more; /* a quad of a line for each */
+} cpu_int8_narrow;
+
+int64_t cpu_int8_lead4(int64_t k);
+int64_t cpu_int8_panel4(int64_t k);
+
+/* Rows of A or columns of B, `n` of them; NULL: they don't fit, or no memory. */
+cpu_int8_narrow *cpu_int8_narrow_make(const cpu_int8_bytes *from, bool rows,
+                                      int64_t n, int64_t k);
+void cpu_int8_narrow_drop(cpu_int8_narrow *narrow);
+
 /* One row of sums, for the result. */
 typedef void (*cpu_int8_give)(const void *context, int64_t row, int64_t column,
                               int64_t n, const int32_t *sums);
@@ -63,12 +95,15 @@ typedef const uint8_t *(*cpu_int8_columns)(const void *context, int64_t column,
                                            int64_t *out_step);
 
 /* C = A B, (m x k) (k x n). Either operand may be ready: A's rows widened, cpu_int8_lead(k)
- * apart, and B as panels, each of cpu_int8_panel(k) elements. */
+ * apart, and B as panels, each of cpu_int8_panel(k) elements. With a narrow one, the other
+ * has one zero point, or one a row of A. */
 typedef struct cpu_int8_product {
   int64_t m, n, k;
   cpu_int8_bytes a, b;
   const int16_t *ready_a, *ready_b;
-  cpu_int8_columns columns; /* NULL: b.data and b.step say */
+  const cpu_int8_narrow *narrow_a, *narrow_b; /* or as such: one of them */
+  int64_t first_row;                          /* of A, in narrow_a */
+  cpu_int8_columns columns;                   /* NULL: b.data and b.step say */
   cpu_int8_give give;
   const void *context;
 } cpu_int8_product;

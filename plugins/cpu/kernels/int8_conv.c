@@ -28,7 +28,8 @@ static const roles qlinear = {.w = 3,
                               .bias = 8};
 
 struct kd_kernel {
-  int16_t *packed; /* widened weights, where they are constants, else NULL */
+  int16_t *packed; /* widened weights, where they are constants, or: */
+  cpu_int8_narrow *narrow;
   int64_t dims[WINDOW_SPACE + 2];
   kd_dtype dtype;
   uint32_t rank, w; /* w: its input */
@@ -241,7 +242,8 @@ static void conv_jobs(void *context, int64_t begin, int64_t end) {
     conv_job job = {work, i / pieces};
     cpu_int8_product p = work->product;
     p.context = &job;
-    p.ready_a += job.at % c->group * c->out_c * cpu_int8_lead(p.k);
+    p.first_row = job.at % c->group * c->out_c;
+    if (p.ready_a) p.ready_a += p.first_row * cpu_int8_lead(p.k);
     p.b.data = work->x + job.at * c->in_c * c->ins;
     if (!cpu_int8_piece(&p, &work->cut, i % pieces))
       atomic_store(&work->failed, true);
@@ -283,6 +285,11 @@ static void run_product(conv_work *work) {
 /* ---- a channel each ------------------------------------------------------------------------ */
 
 #define ROOM 1024 /* sums that are given at once, at least; but the last ones */
+
+/* Convolutions that have few channels in each group. */
+static bool by_channels(int64_t in_c, int64_t out_c) {
+  return in_c == 1 && out_c <= 4;
+}
 
 /* An output channel that sees one channel of the input: sums over taps, by rows. */
 static void channel_rows(const conv_work *work, int64_t at, int64_t o,
@@ -376,7 +383,8 @@ static kd_status ready_weights(const kd_kernel *self, const kd_launch *launch,
                 "a zero point of W is needed for each of %lld channels",
                 (long long)channels);
   p->ready_a = self ? self->packed : NULL;
-  if (p->ready_a) return KD_OK;
+  p->narrow_a = self ? self->narrow : NULL;
+  if (p->ready_a || p->narrow_a) return KD_OK;
   int *zeros = cpu_int8_zeros(zero, w->dtype, &count);
   cpu_int8_bytes bytes = {.data = w->data,
                           .flip = cpu_int8_flip(w->dtype),
@@ -408,7 +416,7 @@ static kd_status run_all(conv_work *work, const kd_launch *launch,
   p->m = c->out_c;
   p->n = c->outs;
   p->give = give_row;
-  if (c->in_c == 1 && c->out_c <= 4)
+  if (by_channels(c->in_c, c->out_c))
     run_channels(work);
   else
     run_product(work);
@@ -421,7 +429,7 @@ static kd_status run_conv(const kd_kernel *self, const kd_launch *launch,
   kd_tensor w = launch->inputs[at->w];
   conv_work work = {.zero_y = 0};
   int16_t *made = NULL;
-  if (self && self->packed) {
+  if (self && (self->packed || self->narrow)) {
     w.dims = self->dims;
     w.rank = self->rank;
     w.dtype = self->dtype;
@@ -486,17 +494,22 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
   kernel->rank = w.rank;
   kernel->dtype = w.dtype;
   memcpy(kernel->dims, w.dims, w.rank * sizeof *w.dims);
-  if (zeros) kernel->packed = cpu_int8_widen_a(&bytes, w.dims[0], k);
+  int64_t group = cpu_host->node->attr_int(node, "group", 1);
+  if (zeros && group > 0 && !by_channels(w.dims[1], w.dims[0] / group))
+    kernel->narrow = cpu_int8_narrow_make(&bytes, true, w.dims[0], k);
+  if (zeros && !kernel->narrow)
+    kernel->packed = cpu_int8_widen_a(&bytes, w.dims[0], k);
   free(zeros);
   return KD_OK; /* without memory, weights are widened again and again */
 }
 
 /* The weights, which are widened. */
 uint64_t cpu_taken_int8_conv(kd_kernel *kernel) {
-  return kernel->packed ? UINT64_C(1) << kernel->w : 0;
+  return kernel->packed || kernel->narrow ? UINT64_C(1) << kernel->w : 0;
 }
 
 void cpu_destroy_int8_conv(kd_kernel *kernel) {
+  cpu_int8_narrow_drop(kernel->narrow);
   free(kernel->packed);
   free(kernel);
 }

@@ -170,6 +170,115 @@ static void multiply(int64_t rows, int64_t count, int64_t pairs,
   }
 }
 
+/* ---- tiles of bytes ------------------------------------------------------------------- */
+
+#if defined(__SSSE3__)
+#if defined(__AVX512BW__)
+#define PAIRS(a, b) _mm512_maddubs_epi16(a, b)
+#define ONES        _mm512_set1_epi16(1)
+#elif defined(__AVX2__)
+#define PAIRS(a, b) _mm256_maddubs_epi16(a, b)
+#define ONES        _mm256_set1_epi16(1)
+#else
+#define PAIRS(a, b) _mm_maddubs_epi16(a, b)
+#define ONES        _mm_set1_epi16(1)
+#endif
+#define A_SIGNED(a, b)   PAIRS(b, a)
+#define A_UNSIGNED(a, b) PAIRS(a, b)
+
+static inline int32_t quad_at(const uint8_t *a) {
+  int32_t quad;
+  memcpy(&quad, a, sizeof quad);
+  return quad;
+}
+
+#define QUADS_OF(R, V, SIGN)                                                \
+  __attribute__((noinline)) static void quads_##SIGN##_##R##_##V(           \
+      int64_t quads, const uint8_t *a, int64_t lead, const uint8_t *b,      \
+      int32_t *c, int64_t step) {                                           \
+    vec sum[R][V];                                                          \
+    UNROLL for (int i = 0; i < R; i++) UNROLL for (int v = 0; v < V; v++)   \
+        sum[i][v] = LOAD(c + i * step + v * HALF);                          \
+    for (int64_t q = 0; q < quads; q++, a += 4, b += 4 * COLUMNS) {         \
+      vec right[V];                                                         \
+      UNROLL for (int v = 0; v < V; v++) right[v] = LOAD(b + v * 4 * HALF); \
+      UNROLL for (int i = 0; i < R; i++) {                                  \
+        const vec left = EACH(quad_at(a + i * lead));                       \
+        UNROLL for (int v = 0; v < V; v++) sum[i][v] =                      \
+            ADD(sum[i][v], MULTIPLY(SIGN(left, right[v]), ONES));           \
+      }                                                                     \
+    }                                                                       \
+    UNROLL for (int i = 0; i < R; i++) UNROLL for (int v = 0; v < V; v++)   \
+        STORE(c + i * step + v * HALF, sum[i][v]);                          \
+  }
+#define QUADS(R)           \
+  QUADS_OF(R, 2, A_SIGNED) \
+  QUADS_OF(R, 1, A_SIGNED) \
+  QUADS_OF(R, 2, A_UNSIGNED) QUADS_OF(R, 1, A_UNSIGNED)
+FULL(QUADS)
+
+#define MULTIPLY_QUADS(name, SIGN)                                       \
+  static void name(int64_t rows, int64_t count, int64_t quads,           \
+                   const uint8_t *a, int64_t lead, const uint8_t *panel, \
+                   int32_t *c, int64_t step) {                           \
+    for (int64_t h; rows > 0; rows -= h, a += h * lead, c += h * step) { \
+      FULL(SIGN##_TRY) break;                                            \
+    }                                                                    \
+  }
+#define TRY_OF(R, SIGN)                                       \
+  if (rows >= R) {                                            \
+    h = R;                                                    \
+    if (count > HALF)                                         \
+      quads_##SIGN##_##R##_2(quads, a, lead, panel, c, step); \
+    else                                                      \
+      quads_##SIGN##_##R##_1(quads, a, lead, panel, c, step); \
+    continue;                                                 \
+  }
+#define A_SIGNED_TRY(R)   TRY_OF(R, A_SIGNED)
+#define A_UNSIGNED_TRY(R) TRY_OF(R, A_UNSIGNED)
+MULTIPLY_QUADS(by_signed, A_SIGNED)
+MULTIPLY_QUADS(by_unsigned, A_UNSIGNED)
+
+static void multiply4(int64_t rows, int64_t count, int64_t quads, const void *a,
+                      int64_t lead, const void *panel, int32_t *c, int64_t step,
+                      bool signed_a) {
+  if (signed_a)
+    by_signed(rows, count, quads, a, lead, panel, c, step);
+  else
+    by_unsigned(rows, count, quads, a, lead, panel, c, step);
+}
+
+/* Four rows of all columns, 8 at a time. */
+static inline void pack_quad(const uint8_t *from, int64_t step, __m128i flip,
+                             uint8_t *to) {
+  UNROLL for (int c = 0; c < COLUMNS; c += 8, to += 32) {
+    const uint8_t *at = from + c;
+    __m128i a = _mm_loadl_epi64((const void *)at);
+    __m128i b = _mm_loadl_epi64((const void *)(at + step));
+    __m128i d = _mm_loadl_epi64((const void *)(at + 2 * step));
+    __m128i e = _mm_loadl_epi64((const void *)(at + 3 * step));
+    a = _mm_xor_si128(_mm_unpacklo_epi8(a, b), flip);
+    d = _mm_xor_si128(_mm_unpacklo_epi8(d, e), flip);
+    _mm_storeu_si128((void *)to, _mm_unpacklo_epi16(a, d));
+    _mm_storeu_si128((void *)(to + 16), _mm_unpackhi_epi16(a, d));
+  }
+}
+
+static void pack4(const uint8_t *from, int64_t step, int64_t k, int64_t count,
+                  uint8_t flip, uint8_t *to) {
+  const __m128i flips = _mm_set1_epi8((char)flip);
+  for (; count >= COLUMNS && k > 3; k -= 4, from += 4 * step, to += 4 * COLUMNS)
+    pack_quad(from, step, flips, to);
+  if (count > COLUMNS) count = COLUMNS;
+  for (; k > 0; k -= 4, from += 4 * step, to += 4 * COLUMNS) {
+    memset(to, 0, 4 * COLUMNS);
+    for (int i = 0; i < 4 && i < k; i++)
+      for (int64_t c = 0; c < count; c++)
+        to[4 * c + i] = from[i * step + c] ^ flip;
+  }
+}
+#endif
+
 /* ---- few channels ------------------------------------------------------------------ */
 
 #if defined(__AVX2__)
@@ -280,6 +389,10 @@ const cpu_int8_loops INT8 = {
     .widen = widen,
     .pack = pack,
     .multiply = multiply,
+#if defined(__SSSE3__)
+    .pack4 = pack4,
+    .multiply4 = multiply4,
+#endif
     .taps = taps,
     .requantise = requantise,
 };
