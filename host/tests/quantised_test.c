@@ -111,7 +111,7 @@ static keel_tensor *run_op(const char *op, const keel_attr *attrs,
   uint32_t inputs = 0;
   assert_int_equal(keel_builder_create(context, "one", &builder), KD_OK);
   for (uint32_t i = 0; i < count; i++) {
-    char name[4];
+    char name[16];
     snprintf(name, sizeof name, "i%u", i);
     if (i >= first && i <= last) {
       values[i] = keel_builder_constant(builder, in[i]);
