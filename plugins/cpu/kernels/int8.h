@@ -111,6 +111,9 @@ typedef struct cpu_int8_product {
 int64_t cpu_int8_lead(int64_t k);
 int64_t cpu_int8_panel(int64_t k);
 
+/* Products of bytes that are not worth a second thread. */
+#define CPU_INT8_LITTLE 1000000
+
 /* Pieces of a product of that size, `jobs` of them at once, for all threads. */
 typedef struct cpu_int8_cut {
   int64_t rows, columns; /* of one piece */

@@ -277,8 +277,8 @@ static void run_product(conv_work *work) {
   int64_t pieces = work->cut.row_pieces * work->cut.column_pieces;
   double each = (double)p->m * (double)p->n * (double)(p->k + 1);
   cpu_host->parallel_for(cpu_host, jobs * pieces,
-                         pieces > 1 ? 1 : (int64_t)(1e6 / each) + 1, conv_jobs,
-                         work);
+                         pieces > 1 ? 1 : (int64_t)(CPU_INT8_LITTLE / each) + 1,
+                         conv_jobs, work);
   free(work->padded);
 }
 

@@ -94,7 +94,7 @@ CPU_KERNEL(cpu_run_window);
 kd_status cpu_supports_scatter(kd_device *device, const kd_node *node);
 uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch);
 
-/* int8.c, int8_conv.c: constant operands are packed */
+/* int8_matmul.c, int8_conv.c: constant operands are packed */
 kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
                                  const kd_node *node, kd_kernel **out_kernel);
 uint64_t cpu_taken_int8_matmul(kd_kernel *kernel);
