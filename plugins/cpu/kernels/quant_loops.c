@@ -4,6 +4,10 @@
  * makes the vectors. All numbers of 16 bits are exact as floats. */
 #include "quant_loops.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 static inline float quantised(float x, float scale, float zero, float low,
                               float high) {
   float value = rintf(x / scale);
@@ -11,6 +15,42 @@ static inline float quantised(float x, float scale, float zero, float low,
   value = value < low ? low : value;
   return value > high ? high : value;
 }
+
+#if defined(__AVX2__)
+/* Bytes by one scale, 32 at a time; returns how many. */
+static int64_t quantise_bytes(const float *x, int64_t n, float scale,
+                              float zero, float low, float high, bool is_signed,
+                              uint8_t *to) {
+  const __m256 by = _mm256_set1_ps(scale);
+  const __m256 least = _mm256_set1_ps(low - zero);
+  const __m256 most = _mm256_set1_ps(high - zero);
+  const __m256i plus = _mm256_set1_epi32((int32_t)zero);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    __m256i part[4];
+    for (int k = 0; k < 4; k++) {
+      __m256 value = _mm256_div_ps(_mm256_loadu_ps(x + i + 8 * k), by);
+      value = _mm256_and_ps(value, _mm256_cmp_ps(value, value, _CMP_ORD_Q));
+      value = _mm256_min_ps(_mm256_max_ps(value, least), most);
+      part[k] = _mm256_add_epi32(_mm256_cvtps_epi32(value), plus);
+    }
+    __m256i a = _mm256_packs_epi32(part[0], part[1]);
+    __m256i b = _mm256_packs_epi32(part[2], part[3]);
+    __m256i bytes =
+        is_signed ? _mm256_packs_epi16(a, b) : _mm256_packus_epi16(a, b);
+    bytes = _mm256_permutevar8x32_epi32(bytes, order);
+    _mm256_storeu_si256((void *)(to + i), bytes);
+  }
+  return i;
+}
+#define BYTES_FIRST(T, low, high)                                        \
+  (sizeof(T) == 1 && !step ? quantise_bytes(x, n, by, plus, low, high,   \
+                                            (low) < 0, (uint8_t *)place) \
+                           : 0)
+#else
+#define BYTES_FIRST(T, low, high) 0
+#endif
 
 #define QUANTISE(name, T, low, high)                                       \
   static void to_##name(const float *x, int64_t n, const float *scale,     \
@@ -21,7 +61,7 @@ static inline float quantised(float x, float scale, float zero, float low,
       for (int64_t i = 0; i < n; i++)                                      \
         to[i] = (T)(int32_t)quantised(x[i], scale[i], zero[i], low, high); \
     else                                                                   \
-      for (int64_t i = 0; i < n; i++)                                      \
+      for (int64_t i = BYTES_FIRST(T, low, high); i < n; i++)              \
         to[i] = (T)(int32_t)quantised(x[i], by, plus, low, high);          \
   }
 
