@@ -56,6 +56,13 @@
   .create = cpu_create_product, .destroy = cpu_destroy_product,    \
   .taken = cpu_taken_product
 
+/* products of bytes; a constant operand is packed when the kernel is made */
+#define BYTES(name, kind, of)                                              \
+  ROW_WITH(#name, BYTE, cpu_run_##kind, 0,                                 \
+           .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE,                   \
+           .create = cpu_create_int8_##of, .taken = cpu_taken_int8_##of,   \
+           .destroy = cpu_destroy_int8_##of)
+
 #define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
 #define REDUCTION(name) REDUCTION_OF(name, N)
 
@@ -193,8 +200,8 @@ const kd_kernel_def cpu_kernels[] = {
 
     ROW_WITH("MatMul", N, cpu_run_matmul, 0, .flags = WALK,
              .workspace = cpu_matmul_workspace, PACKED),
-    ROW("MatMulInteger", BYTE, cpu_run_matmul_integer, 0),
-    ROW("QLinearMatMul", BYTE, cpu_run_qlinear_matmul, 0),
+    BYTES(MatMulInteger, matmul_integer, matmul),
+    BYTES(QLinearMatMul, qlinear_matmul, matmul),
     ROW_WITH("Gemm", N, cpu_run_gemm, 0, .flags = ANY, PACKED),
     ROW("Det", F, cpu_run_det, 0),
     ROW("Einsum", N, cpu_run_einsum, 0),
@@ -227,8 +234,8 @@ const kd_kernel_def cpu_kernels[] = {
      .cost = cost,
      .enqueue = cpu_run_conv},
     ROW("ConvTranspose", F, cpu_run_conv_transpose, 0),
-    ROW("ConvInteger", BYTE, cpu_run_conv_integer, 0),
-    ROW("QLinearConv", BYTE, cpu_run_qlinear_conv, 0),
+    BYTES(ConvInteger, conv_integer, conv),
+    BYTES(QLinearConv, qlinear_conv, conv),
     ROW("MaxPool", F | BYTE, cpu_run_pool, 0),
     ROW("AveragePool", F, cpu_run_pool, 1),
     ROW("LpPool", F, cpu_run_pool, 2),

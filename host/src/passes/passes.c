@@ -30,6 +30,8 @@ static const pass passes[] = {
      .needed = true, .plain = keel_pass_expand},
     {"algebra", "drops what does nothing, joins changes of shape",
      .plain = keel_pass_algebra},
+    {"quantise", "computes on bytes what is quantised before and behind",
+     .on_device = keel_pass_quantise},
     {"fold", "runs what depends on constants alone, drops Identity",
      .over_all = keel_pass_fold},
     {"cse", "computes equal things once", .plain = keel_pass_cse},

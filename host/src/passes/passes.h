@@ -81,6 +81,10 @@ keel_status keel_pass_expand(keel_function *function);
  * the place of dear ones, where each result stays the same. */
 keel_status keel_pass_algebra(keel_function *function);
 
+/* Computes on bytes what stands between DequantizeLinear and QuantizeLinear, where the
+ * device has kernels for it: results differ by one quantised step at most. */
+keel_status keel_pass_quantise(keel_function *function, keel_device *device);
+
 /* Runs what has only constants as inputs, and drops Identity. What would take long or make
  * much is left to the runs: fold.c says how much. */
 keel_status keel_pass_fold(keel_function *functions,

@@ -106,6 +106,16 @@ kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
 uint64_t cpu_recurrent_workspace(kd_kernel *self, const kd_launch *launch);
 void cpu_destroy_recurrent(kd_kernel *kernel);
 
+/* int8_matmul.c, int8_conv.c: constant operands are packed */
+kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
+                                 const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_taken_int8_matmul(kd_kernel *kernel);
+void cpu_destroy_int8_matmul(kd_kernel *kernel);
+kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
+                               const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_taken_int8_conv(kd_kernel *kernel);
+void cpu_destroy_int8_conv(kd_kernel *kernel);
+
 /* blocked.c, where oneDNN's headers were found */
 kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,

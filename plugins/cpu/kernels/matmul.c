@@ -1,4 +1,4 @@
-/* matmul.c - MatMul, Gemm and their integer and quantised kin. */
+/* matmul.c - MatMul, Gemm and Det. */
 #include "kernels.h"
 #include "weights.h"
 
@@ -215,31 +215,9 @@ typedef struct int_work {
   product_shape shape;
   load_fn load_a, load_b;
   const void *a, *b;
-  /* zero points: one, or one a row of A and a column of B */
-  const kd_tensor *zero_a, *zero_b;
   void *y;
   size_t size;
-  /* of a quantised result, else NULL; those of A and B as their zero points */
-  const kd_tensor *scale_a, *scale_b, *scale_y, *y_zero;
 } int_work;
-
-static int64_t zero_at(const kd_tensor *zero, int64_t i) {
-  if (!zero || !zero->data || zero->dtype == KD_NONE) return 0;
-  return (int64_t)cpu_get(zero->data, zero->dtype,
-                          kd_elements(zero) > 1 ? i : 0);
-}
-
-static double scale_at(const kd_tensor *scale, int64_t i) {
-  return cpu_get(scale->data, scale->dtype, kd_elements(scale) > 1 ? i : 0);
-}
-
-static void put_quantised(const int_work *work, int64_t row, int64_t r,
-                          int64_t c, int64_t sum) {
-  double scale = scale_at(work->scale_a, r) * scale_at(work->scale_b, c) /
-                 scale_at(work->scale_y, 0);
-  cpu_quantize(work->y, work->y_zero->dtype, row * work->shape.n + c,
-               (double)sum * scale, (int)zero_at(work->y_zero, 0));
-}
 
 static void int_rows(void *context, int64_t begin, int64_t end) {
   const int_work *work = context;
@@ -247,19 +225,13 @@ static void int_rows(void *context, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; row++) {
     int64_t i = row / s->m, r = row % s->m, a = 0, b = 0;
     matrix_at(s, i, &a, &b);
-    int64_t za = zero_at(work->zero_a, r);
     for (int64_t c = 0; c < s->n; c++) {
-      int64_t zb = zero_at(work->zero_b, c);
       uint64_t sum = 0;
       for (int64_t k = 0; k < s->k; k++)
-        sum +=
-            (uint64_t)(work->load_a(work->a, (a * s->m + r) * s->k + k) - za) *
-            (uint64_t)(work->load_b(work->b, (b * s->k + k) * s->n + c) - zb);
-      if (work->scale_y)
-        put_quantised(work, row, r, c, (int64_t)sum);
-      else
-        memcpy((char *)work->y + (size_t)(row * s->n + c) * work->size, &sum,
-               work->size);
+        sum += (uint64_t)work->load_a(work->a, (a * s->m + r) * s->k + k) *
+               (uint64_t)work->load_b(work->b, (b * s->k + k) * s->n + c);
+      memcpy((char *)work->y + (size_t)(row * s->n + c) * work->size, &sum,
+             work->size);
     }
   }
 }
@@ -365,64 +337,6 @@ CPU_KERNEL(cpu_run_matmul) {
   for (int i = 0; i < 2; i++)
     cpu_host->release(cpu_host, packed[i]);
   return status;
-}
-
-CPU_KERNEL(cpu_run_matmul_integer) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
-                  *y = &launch->outputs[0];
-  if (!kd_elements(y)) return KD_OK;
-  int_work work = {
-      .shape = shape_of(a, b, y),
-      .load_a = loader_of(a->dtype),
-      .load_b = loader_of(b->dtype),
-      .a = a->data,
-      .b = b->data,
-      .zero_a = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL,
-      .zero_b = kd_has_input(launch, 3) ? &launch->inputs[3] : NULL,
-      .y = y->data,
-      .size = 4};
-  if ((work.zero_a && kd_elements(work.zero_a) > 1 &&
-       kd_elements(work.zero_a) != work.shape.m) ||
-      (work.zero_b && kd_elements(work.zero_b) > 1 &&
-       kd_elements(work.zero_b) != work.shape.n))
-    return FAIL(KD_INVALID_ARGUMENT, "zero points do not fit the matrices");
-  run_int(&work);
-  return KD_OK;
-}
-
-/* Whether there is one, or one for each. */
-static bool one_or(const kd_tensor *list, int64_t count) {
-  return kd_elements(list) == 1 || kd_elements(list) == count;
-}
-
-CPU_KERNEL(cpu_run_qlinear_matmul) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
-  if (!kd_elements(y)) return KD_OK;
-  int_work work = {.shape = shape_of(&in[0], &in[3], y),
-                   .load_a = loader_of(in[0].dtype),
-                   .load_b = loader_of(in[3].dtype),
-                   .a = in[0].data,
-                   .b = in[3].data,
-                   .zero_a = &in[2],
-                   .zero_b = &in[5],
-                   .y = y->data,
-                   .scale_a = &in[1],
-                   .scale_b = &in[4],
-                   .scale_y = &in[6],
-                   .y_zero = &in[7]};
-  const product_shape *s = &work.shape;
-  if (!one_or(&in[1], s->m) || !one_or(&in[2], s->m) || !one_or(&in[4], s->n) ||
-      !one_or(&in[5], s->n) || kd_elements(&in[6]) != 1 ||
-      kd_elements(&in[7]) != 1)
-    return FAIL(KD_UNIMPLEMENTED,
-                "QLinearMatMul with scales and zero points that are not one, or"
-                " one for each row of a and column of b");
-  run_int(&work);
-  return KD_OK;
 }
 
 /* ---- Gemm -------------------------------------------------------------------- */

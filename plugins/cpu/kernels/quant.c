@@ -1,6 +1,18 @@
 /* quant.c - quantisation: y = saturate(round(x / scale) + zero_point), with
  * ties to even (ONNX QuantizeLinear-25). */
 #include "kernels.h"
+#include "quant_loops.h"
+
+static const cpu_quant_loops *loops_get(void) {
+  static const cpu_quant_loops *const sets[] = {
+    &cpu_quant_base,
+#if defined(__x86_64__)
+    &cpu_quant_avx2,
+    &cpu_quant_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
 
 void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,
                   int zero) {
@@ -28,31 +40,58 @@ void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,
   cpu_set(data, dtype, at, rounded);
 }
 
-/* Which of the scales element i takes: they lie as (outer, blocks, inner), and `block`
- * elements of the axis share one. */
-typedef struct scale_map {
-  int64_t length, block, blocks, inner; /* length: of the axis */
-} scale_map;
+/* ---- rows ------------------------------------------------------------------------ */
 
-static int64_t scale_of(const scale_map *map, int64_t i) {
-  int64_t r = i % map->inner, k = i / map->inner % map->length;
-  int64_t o = i / map->inner / map->length;
-  return (o * map->blocks + k / map->block) * map->inner + r;
-}
+#define CHUNK 4096 /* elements of a row that shares one scale */
 
-/* Host and shape function have checked that they fit. */
-static scale_map map_scales(const kd_launch *launch) {
+/* A tensor as rows whose elements lie behind each other, and so do their scales, or the
+ * row shares one. Rows and scales repeat in each period. */
+typedef struct row_map {
+  int64_t rows;
+  int64_t period, row;  /* elements; the last row of a period may have less */
+  int64_t in_period;    /* rows */
+  int64_t scale_period; /* scales */
+  int64_t share,
+      next;     /* `share` rows have the same scales, then `next` follow */
+  int64_t step; /* of the scales in a row: 0 or 1 */
+} row_map;
+
+/* Host and shape function have checked that scales fit. */
+static row_map map_rows(const kd_launch *launch) {
   const kd_tensor *x = &launch->inputs[0];
   int64_t n = kd_elements(x), block = attr_int(launch, "block_size", 0);
-  if (kd_elements(&launch->inputs[1]) == 1 || !n)
-    return (scale_map){
-        .length = n + 1, .block = n + 1, .blocks = 1, .inner = 1};
-  uint32_t axis = axis_of(attr_int(launch, "axis", 1), x->rank);
-  int64_t length = x->dims[axis], inner = product(x->dims, axis + 1, x->rank);
-  if (block) /* blocks of elements */
-    return (scale_map){length, block, (length - 1) / block + 1, inner};
-  /* one a place: each is a block of all that is inside, again and again */
-  return (scale_map){length * inner, inner, 0, 1};
+  row_map map = {.period = n, .row = CHUNK, .share = 1};
+  if (kd_elements(&launch->inputs[1]) != 1 && n) {
+    uint32_t axis = axis_of(attr_int(launch, "axis", 1), x->rank);
+    int64_t length = x->dims[axis], inner = product(x->dims, axis + 1, x->rank);
+    map.period = length * inner;
+    map.row = inner > 1 || !block ? inner : block;
+    map.next = 1;
+    if (block) map.scale_period = ((length - 1) / block + 1) * inner;
+    if (block && inner > 1) {
+      map.share = block;
+      map.next = inner;
+      map.step = 1;
+    } else if (inner == 1 && !block) { /* a row has all scales */
+      map.row = length;
+      map.step = 1;
+    }
+  }
+  map.in_period = n ? (map.period + map.row - 1) / map.row : 0;
+  map.rows = n ? n / map.period * map.in_period : 0;
+  return map;
+}
+
+typedef struct scaled_row {
+  int64_t from, n, scale, step; /* scale: the first one */
+} scaled_row;
+
+static scaled_row row_of(const row_map *map, int64_t row) {
+  int64_t period = row / map->in_period, at = row % map->in_period;
+  int64_t from = at * map->row, left = map->period - from;
+  return (scaled_row){
+      period * map->period + from, left < map->row ? left : map->row,
+      period * map->scale_period + at / map->share * map->next, map->step};
 }
 
 /* The quotient in a type of less digits: rounding twice, from more than twice of them, is
@@ -73,59 +112,198 @@ static double quotient(double x, double scale, kd_dtype precision) {
   }
 }
 
+/* ---- QuantizeLinear, DequantizeLinear -------------------------------------------- */
+
+typedef struct quant_work {
+  const kd_tensor *x, *y, *scale, *zero; /* zero: or NULL */
+  kd_dtype precision;
+  row_map map;
+  /* one of them where there are loops for the types, and zero points for them */
+  cpu_quantise_fn quantise;
+  cpu_dequantise_fn dequantise;
+  float *zeros;
+} quant_work;
+
+static void run_row(const quant_work *work, const scaled_row *row) {
+  const float *scale = (const float *)work->scale->data + row->scale;
+  const float *zero = work->zeros + row->scale;
+  const char *x = work->x->data;
+  char *y = work->y->data;
+  x += (size_t)row->from * kd_dtype_size(work->x->dtype);
+  y += (size_t)row->from * kd_dtype_size(work->y->dtype);
+  if (work->quantise)
+    work->quantise((const float *)(const void *)x, row->n, scale, zero,
+                   row->step, y);
+  else
+    work->dequantise(x, row->n, scale, zero, row->step, (float *)(void *)y);
+}
+
+/* Types without a loop: in double. */
+static void run_slow(const quant_work *work, const scaled_row *row) {
+  const kd_tensor *x = work->x, *y = work->y, *zero = work->zero;
+  for (int64_t i = row->from; i < row->from + row->n; i++) {
+    int64_t s = row->scale + (i - row->from) * row->step;
+    double by = cpu_get(work->scale->data, work->scale->dtype, s);
+    double less = zero ? cpu_get(zero->data, zero->dtype, s) : 0;
+    double value = cpu_get(x->data, x->dtype, i);
+    if (work->precision)
+      cpu_quantize(y->data, y->dtype, i, quotient(value, by, work->precision),
+                   (int)less);
+    else
+      cpu_set(y->data, y->dtype, i, (value - less) * by);
+  }
+}
+
+static void run_rows(void *context, int64_t begin, int64_t end) {
+  const quant_work *work = context;
+  for (int64_t i = begin; i < end; i++) {
+    scaled_row row = row_of(&work->map, i);
+    if (work->zeros)
+      run_row(work, &row);
+    else
+      run_slow(work, &row);
+  }
+}
+
+static cpu_quantise_fn quantise_loop(const quant_work *work) {
+  const cpu_quant_loops *loops = loops_get();
+  if (work->x->dtype != KD_F32 || work->scale->dtype != KD_F32 ||
+      work->precision != KD_F32)
+    return NULL;
+  switch (work->y->dtype) {
+    case KD_U8:
+      return loops->to_u8;
+    case KD_I8:
+      return loops->to_i8;
+    case KD_U16:
+      return loops->to_u16;
+    case KD_I16:
+      return loops->to_i16;
+    default:
+      return NULL;
+  }
+}
+
+static cpu_dequantise_fn dequantise_loop(const quant_work *work) {
+  const cpu_quant_loops *loops = loops_get();
+  if (work->y->dtype != KD_F32 || work->scale->dtype != KD_F32) return NULL;
+  switch (work->x->dtype) {
+    case KD_U8:
+      return loops->from_u8;
+    case KD_I8:
+      return loops->from_i8;
+    case KD_U16:
+      return loops->from_u16;
+    case KD_I16:
+      return loops->from_i16;
+    case KD_I32:
+      return work->zero ? NULL : loops->from_i32;
+    default:
+      return NULL;
+  }
+}
+
+/* Either way: `work` has its types. A failure to get memory is slow, no more. */
+static void run_quant(quant_work *work) {
+  int64_t count = kd_elements(work->scale);
+  if (work->quantise || work->dequantise)
+    work->zeros = malloc((size_t)(count + 1) * sizeof *work->zeros);
+  for (int64_t i = 0; work->zeros && i < count; i++)
+    work->zeros[i] =
+        work->zero ? (float)cpu_get(work->zero->data, work->zero->dtype, i) : 0;
+  cpu_host->parallel_for(cpu_host, work->map.rows,
+                         2 * CPU_GRAIN / (work->map.row + 1) + 1, run_rows,
+                         work);
+  free(work->zeros);
+}
+
+static quant_work work_of(const kd_launch *launch) {
+  return (quant_work){
+      .x = &launch->inputs[0],
+      .y = &launch->outputs[0],
+      .scale = &launch->inputs[1],
+      .zero = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL,
+      .map = map_rows(launch)};
+}
+
 CPU_KERNEL(cpu_run_quantize) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  const kd_tensor *scale = &launch->inputs[1];
-  const kd_tensor *zero = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
-  kd_dtype precision = (kd_dtype)attr_int(launch, "precision", KD_NONE);
-  scale_map map = map_scales(launch);
-  if (!precision) precision = scale->dtype;
-  for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
-    int64_t s = scale_of(&map, i);
-    double by = cpu_get(scale->data, scale->dtype, s);
-    cpu_quantize(y->data, y->dtype, i,
-                 quotient(cpu_get(x->data, x->dtype, i), by, precision),
-                 zero ? (int)cpu_get(zero->data, zero->dtype, s) : 0);
-  }
+  quant_work work = work_of(launch);
+  work.precision = (kd_dtype)attr_int(launch, "precision", KD_NONE);
+  if (!work.precision) work.precision = work.scale->dtype;
+  work.quantise = quantise_loop(&work);
+  run_quant(&work);
   return KD_OK;
 }
 
 CPU_KERNEL(cpu_run_dequantize) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  const kd_tensor *scale = &launch->inputs[1];
-  const kd_tensor *zero = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
-  scale_map map = map_scales(launch);
-  for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
-    int64_t s = scale_of(&map, i);
-    double less = zero ? cpu_get(zero->data, zero->dtype, s) : 0;
-    cpu_set(y->data, y->dtype, i,
-            (cpu_get(x->data, x->dtype, i) - less) *
-                cpu_get(scale->data, scale->dtype, s));
-  }
+  quant_work work = work_of(launch);
+  work.dequantise = dequantise_loop(&work);
+  run_quant(&work);
   return KD_OK;
+}
+
+/* ---- DynamicQuantizeLinear ---------------------------------------------------------- */
+
+typedef struct dynamic_work {
+  const float *x;
+  uint8_t *y;
+  int64_t n;
+  float *low, *high; /* of each chunk */
+  float scale, zero;
+} dynamic_work;
+
+static int64_t chunk_length(const dynamic_work *work, int64_t chunk) {
+  int64_t left = work->n - chunk * CHUNK;
+  return left < CHUNK ? left : CHUNK;
+}
+
+static void find_ranges(void *context, int64_t begin, int64_t end) {
+  const dynamic_work *work = context;
+  for (int64_t i = begin; i < end; i++) {
+    work->low[i] = work->high[i] = 0; /* the range always holds 0 */
+    loops_get()->range(work->x + i * CHUNK, chunk_length(work, i),
+                       &work->low[i], &work->high[i]);
+  }
+}
+
+static void quantise_chunks(void *context, int64_t begin, int64_t end) {
+  const dynamic_work *work = context;
+  for (int64_t i = begin; i < end; i++)
+    loops_get()->to_u8(work->x + i * CHUNK, chunk_length(work, i), &work->scale,
+                       &work->zero, 0, work->y + i * CHUNK);
 }
 
 CPU_KERNEL(cpu_run_dynamic_quantize) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  const float *from = x->data;
-  int64_t n = kd_elements(x);
-  float low = 0, high = 0; /* the range always holds 0 */
-  for (int64_t i = 0; i < n; i++) {
-    low = from[i] < low ? from[i] : low;
-    high = from[i] > high ? from[i] : high;
+  const kd_tensor *x = &launch->inputs[0];
+  dynamic_work work = {
+      .x = x->data, .y = launch->outputs[0].data, .n = kd_elements(x)};
+  int64_t chunks = (work.n + CHUNK - 1) / CHUNK, grain = 2 * CPU_GRAIN / CHUNK;
+  float low = 0, high = 0;
+  work.low = malloc((size_t)(2 * chunks + 1) * sizeof *work.low);
+  if (!work.low)
+    return FAIL(KD_OUT_OF_MEMORY, "no memory for the ranges of chunks");
+  work.high = work.low + chunks;
+  cpu_host->parallel_for(cpu_host, chunks, grain, find_ranges, &work);
+  for (int64_t i = 0; i < chunks; i++) {
+    low = work.low[i] < low ? work.low[i] : low;
+    high = work.high[i] > high ? work.high[i] : high;
   }
+  free(work.low);
   float scale = (high - low) / 255;
   double zero = scale > 0 ? rint((double)(-low / scale)) : 0;
   zero = zero >= 0 && zero <= 255 ? zero : zero > 255 ? 255 : 0; /* NaN: 0 */
-  for (int64_t i = 0; i < n; i++)
-    cpu_quantize(y->data, KD_U8, i, scale > 0 ? (double)(from[i] / scale) : 0,
-                 (int)zero);
+  work.zero = (float)zero;
+  work.scale = scale;
+  if (scale > 0)
+    cpu_host->parallel_for(cpu_host, chunks, grain, quantise_chunks, &work);
+  else
+    memset(work.y, (int)zero, (size_t)work.n);
   if (kd_has_output(launch, 1)) *(float *)launch->outputs[1].data = scale;
   if (kd_has_output(launch, 2))
     *(uint8_t *)launch->outputs[2].data = (uint8_t)zero;

@@ -1,0 +1,295 @@
+/* int8.c - matrix products of bytes, by blocks and tiles.
+ *
+ * Factors are widened to 16 bits less their zero points, so that sums need no correction.
+ * Constant operands are brought into that form when a kernel is made. */
+#include "int8.h"
+
+#include "kernels.h"
+
+const cpu_int8_loops *cpu_int8_get(void) {
+  static const cpu_int8_loops *const sets[] = {
+    &cpu_int8_base,
+#if defined(__x86_64__)
+    &cpu_int8_avx2,
+    &cpu_int8_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
+
+/* ---- sizes ------------------------------------------------------------------------- */
+
+#define DEEP   256 /* pairs of k at once: a panel of B stays in the first cache */
+#define TALL   192    /* rows of a block of A; whole tiles */
+#define WIDE   256    /* columns of a block of B at most */
+#define BUDGET 393216 /* bytes of a block of B, unless one panel has more */
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t up(int64_t n, int64_t step) {
+  return (n + step - 1) / step * step;
+}
+
+/* Rows of a tile must not all lie in one set of the first cache. */
+int64_t cpu_int8_lead(int64_t k) {
+  int64_t lead = up(k, k < 128 ? 2 : 32);
+  return lead && lead % 512 == 0 ? lead + 32 : lead;
+}
+
+int64_t cpu_int8_panel(int64_t k) {
+  return up(k, 2) * cpu_int8_get()->columns;
+}
+
+cpu_int8_cut cpu_int8_cut_of(int64_t m, int64_t n, int64_t k, int64_t jobs) {
+  int64_t panel = cpu_int8_get()->columns;
+  int64_t threads = cpu_host->worker_count(cpu_host);
+  int64_t pieces = jobs < threads ? (threads + jobs - 1) / jobs : 1;
+  cpu_int8_cut cut = {m, up(n, panel), 1, 1};
+  if (pieces == 1 ||
+      (double)m * (double)n * (double)k * (double)jobs < CPU_INT8_LITTLE)
+    return cut;
+  if (m >= n)
+    cut.rows = up((m + pieces - 1) / pieces, 12);
+  else
+    cut.columns = up((n + pieces - 1) / pieces, panel);
+  cut.row_pieces = (m + cut.rows - 1) / cut.rows;
+  cut.column_pieces = (n + cut.columns - 1) / cut.columns;
+  return cut;
+}
+
+/* Scratch memory of a piece. */
+typedef struct room {
+  int32_t *sums;
+  int16_t *panels, *rows;
+  uint8_t *bytes;
+} room;
+
+static void *take(char *memory, int64_t *at, int64_t bytes) {
+  void *taken = memory ? memory + *at : NULL;
+  *at += up(bytes, 64);
+  return taken;
+}
+
+/* Gives out memory, and returns how much; NULL: only that. What is not needed has none. */
+static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *memory,
+                       room *out) {
+  int64_t at = 0;
+  int64_t panels = wide / cpu_int8_get()->columns;
+  out->sums = take(memory, &at, TALL * wide * 4);
+  bool has_a = p->ready_a || p->narrow_a, has_b = p->ready_b || p->narrow_b;
+  out->panels =
+      take(memory, &at, has_b ? 0 : panels * cpu_int8_panel(p->k) * 2);
+  out->rows = take(memory, &at, has_a ? 0 : TALL * cpu_int8_lead(p->k) * 2);
+  out->bytes = take(memory, &at, p->columns ? wide * p->k + CPU_INT8_SLACK : 0);
+  return at;
+}
+
+static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
+                                int64_t n, const room *r) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t size = cpu_int8_panel(p->k), step = p->b.step;
+  if (p->ready_b) return p->ready_b + column / loops->columns * size;
+  const uint8_t *from = p->columns
+                            ? p->columns(p->context, column, n, r->bytes, &step)
+                            : p->b.data + column;
+  for (int64_t c = 0; c < n; c += loops->columns) {
+    int64_t count = least(n - c, loops->columns);
+    int16_t zeros[CPU_INT8_COLUMNS];
+    for (int64_t i = 0; i < count; i++)
+      zeros[i] = (int16_t)p->b.zeros[p->b.zero_count > 1 ? column + c + i : 0];
+    loops->pack(from + c, step, p->k, count, p->b.flip, zeros,
+                r->panels + c / loops->columns * size);
+  }
+  return r->panels;
+}
+
+static void widen_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
+                       int64_t k, int16_t *to) {
+  int64_t lead = cpu_int8_lead(k);
+  for (int64_t r = 0; r < rows; r++, to += lead) {
+    cpu_int8_get()->widen(a->data + (row + r) * a->step, k, a->flip,
+                          a->zeros[(row + r) % a->zero_count], to);
+    if (k & 1) to[k] = 0;
+  }
+}
+
+/* Rows [row, row + rows) of C by the panels of columns [column, column + n). */
+static void multiply_block(const cpu_int8_product *p, int64_t row, int64_t rows,
+                           int64_t column, int64_t n, const int16_t *panels,
+                           const room *r, int64_t wide) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t pairs = (p->k + 1) / 2, lead = cpu_int8_lead(p->k);
+  const int16_t *a = p->ready_a ? p->ready_a + row * lead : r->rows;
+  if (!p->ready_a) widen_rows(&p->a, row, rows, p->k, r->rows);
+  int64_t from = 0;
+  do {
+    for (int64_t c = 0; c < n; c += loops->columns)
+      loops->multiply(rows, n - c, least(pairs - from, DEEP), a + 2 * from,
+                      lead,
+                      panels + c / loops->columns * cpu_int8_panel(p->k) +
+                          2 * from * loops->columns,
+                      r->sums + c, wide, from > 0);
+    from += DEEP;
+  } while (from < pairs);
+  for (int64_t i = 0; i < rows; i++)
+    p->give(p->context, row + i, column, n, r->sums + i * wide);
+}
+
+/* ---- an operand is narrow ---------------------------------------- */
+
+static const uint8_t *panels4_of(const cpu_int8_product *p, int64_t column,
+                                 int64_t n, const room *r) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t size = cpu_int8_panel4(p->k), step = p->b.step;
+  uint8_t *to = (uint8_t *)r->panels;
+  if (p->narrow_b)
+    return (const uint8_t *)p->narrow_b->bytes + column / loops->columns * size;
+  const uint8_t *from = p->columns
+                            ? p->columns(p->context, column, n, r->bytes, &step)
+                            : p->b.data + column;
+  for (int64_t c = 0; c < n; c += loops->columns)
+    loops->pack4(from + c, step, p->k, n - c, p->b.flip,
+                 to + c / loops->columns * size);
+  return to;
+}
+
+/* Rows of A, which have room for what follows k: times 0, but no number out of thin air. */
+static void copy_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
+                      int64_t k, uint8_t *to) {
+  int64_t lead = cpu_int8_lead4(k);
+  for (int64_t r = 0; r < rows; r++, to += lead) {
+    const uint8_t *from = a->data + (row + r) * a->step;
+    for (int64_t i = 0; i < k; i++)
+      to[i] = from[i] ^ a->flip;
+    memset(to + k, 0, (size_t)(lead - k));
+  }
+}
+
+/* What the zero point of the other operand takes off. */
+static void begin_sums(const cpu_int8_product *p, int64_t row, int64_t rows,
+                       int64_t column, int64_t n, int64_t wide, int32_t *to) {
+  const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
+  n = up(n, cpu_int8_get()->columns);
+  for (int64_t i = row; i < row + rows; i++, to += wide) {
+    uint32_t zero = (uint32_t)(p->narrow_a ? p->b.zeros[0]
+                                           : p->a.zeros[i % p->a.zero_count]);
+    if (p->narrow_a)
+      for (int64_t c = 0; c < n; c++)
+        to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[p->first_row + i]);
+    else
+      for (int64_t c = 0; c < n; c++)
+        to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[column + c]);
+  }
+}
+
+/* What did not fit pairs, of one panel of columns. */
+static void add_rests(const cpu_int8_product *p, int64_t row, int64_t rows,
+                      int64_t column, int64_t n, const uint8_t *a,
+                      const uint8_t *panel, int32_t *sums, int64_t wide) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
+  int64_t quad = 4 * loops->columns, lead = cpu_int8_lead4(p->k);
+  if (p->narrow_b) {
+    const int64_t *first = &narrow->first[column / loops->columns];
+    for (int64_t i = first[0]; i < first[1]; i++)
+      loops->multiply4(rows, n, 1, a + 4 * narrow->quads[i], lead,
+                       narrow->more + i * quad, sums, wide, false);
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++, sums += wide) {
+    const int64_t *first = &narrow->first[p->first_row + row + r];
+    for (int64_t i = first[0]; i < first[1]; i++)
+      loops->multiply4(1, n, 1, narrow->more + 4 * i, lead,
+                       panel + narrow->quads[i] * quad, sums, wide, true);
+  }
+}
+
+static void multiply4_block(const cpu_int8_product *p, int64_t row,
+                            int64_t rows, int64_t column, int64_t n,
+                            const uint8_t *panels, const room *r,
+                            int64_t wide) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t quads = (p->k + 3) / 4, lead = cpu_int8_lead4(p->k);
+  int64_t size = cpu_int8_panel4(p->k);
+  const uint8_t *a = (const uint8_t *)r->rows;
+  if (p->narrow_a)
+    a = (const uint8_t *)p->narrow_a->bytes + (p->first_row + row) * lead;
+  else
+    copy_rows(&p->a, row, rows, p->k, (uint8_t *)r->rows);
+  begin_sums(p, row, rows, column, n, wide, r->sums);
+  for (int64_t from = 0; from < quads; from += DEEP)
+    for (int64_t c = 0; c < n; c += loops->columns)
+      loops->multiply4(
+          rows, n - c, least(quads - from, DEEP), a + 4 * from, lead,
+          panels + c / loops->columns * size + 4 * from * loops->columns,
+          r->sums + c, wide, p->narrow_a != NULL);
+  for (int64_t c = 0; c < n; c += loops->columns)
+    add_rests(p, row, rows, column + c, n - c, a,
+              panels + c / loops->columns * size, r->sums + c, wide);
+  for (int64_t i = 0; i < rows; i++)
+    p->give(p->context, row + i, column, n, r->sums + i * wide);
+}
+
+/* ---- one piece ----------------------------------------------------------------------------- */
+
+bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
+                    int64_t piece) {
+  int64_t panel = cpu_int8_get()->columns;
+  int64_t row = piece / cut->column_pieces * cut->rows;
+  int64_t column = piece % cut->column_pieces * cut->columns;
+  int64_t last_row = least(row + cut->rows, p->m);
+  int64_t last_column = least(column + cut->columns, p->n);
+  int64_t wide = least(WIDE, up(last_column - column, panel));
+  if (!p->ready_b && !p->narrow_b && p->k * 2 * wide > BUDGET)
+    wide = BUDGET / (2 * p->k) > panel ? BUDGET / (2 * p->k) / panel * panel
+                                       : panel;
+  room r = {0};
+  char *memory = aligned_alloc(64, (size_t)lay_out(p, wide, NULL, &r));
+  if (!memory) return false;
+  lay_out(p, wide, memory, &r);
+  for (int64_t c = column; c < last_column; c += wide) {
+    int64_t n = least(last_column - c, wide);
+    bool narrow = p->narrow_a || p->narrow_b;
+    const uint8_t *bytes = narrow ? panels4_of(p, c, n, &r) : NULL;
+    const int16_t *panels = narrow ? NULL : panels_of(p, c, n, &r);
+    for (int64_t i = row; i < last_row; i += TALL)
+      if (narrow)
+        multiply4_block(p, i, least(last_row - i, TALL), c, n, bytes, &r, wide);
+      else
+        multiply_block(p, i, least(last_row - i, TALL), c, n, panels, &r, wide);
+  }
+  free(memory);
+  return true;
+}
+
+/* ---- operands that are constants ----------------------------------------------------- */
+
+int16_t *cpu_int8_pack_b(const cpu_int8_bytes *b, int64_t n, int64_t k) {
+  int64_t panel = cpu_int8_get()->columns, panels = (n + panel - 1) / panel;
+  cpu_int8_product p = {.n = n, .k = k, .b = *b};
+  room r = {.panels = aligned_alloc(
+                64, (size_t)up(panels * cpu_int8_panel(k) * 2 + 1, 64))};
+  if (r.panels) panels_of(&p, 0, n, &r);
+  return r.panels;
+}
+
+int16_t *cpu_int8_widen_a(const cpu_int8_bytes *a, int64_t m, int64_t k) {
+  int16_t *rows =
+      aligned_alloc(64, (size_t)up(m * cpu_int8_lead(k) * 2 + 1, 64));
+  if (rows) widen_rows(a, 0, m, k, rows);
+  return rows;
+}
+
+int *cpu_int8_zeros(const kd_tensor *given, kd_dtype dtype,
+                    int64_t *out_count) {
+  bool there = given && given->data && given->dtype != KD_NONE;
+  int64_t count = there ? kd_elements(given) : 1;
+  int *zeros = malloc((size_t)(count + 1) * sizeof *zeros);
+  *out_count = count;
+  for (int64_t i = 0; zeros && i < count; i++)
+    zeros[i] = (there ? (int)cpu_get(given->data, given->dtype, i) : 0) +
+               cpu_int8_flip(dtype);
+  return zeros;
+}
