@@ -303,7 +303,8 @@ CPU_KERNEL(cpu_run_lp_normalization) {
   if (p != 1 && p != 2)
     return FAIL(KD_UNIMPLEMENTED, "LpNormalization of p %lld", (long long)p);
   kd_status status = mark_axes(launch, &axis, 1, gone);
-  if (status == KD_OK) run_norm(bodies[p - 1], norms_get()->lengths[p - 1], launch, gone, &work);
+  if (status == KD_OK)
+    run_norm(bodies[p - 1], norms_get()->lengths[p - 1], launch, gone, &work);
   return status;
 }
 
@@ -391,9 +392,8 @@ CPU_KERNEL(cpu_run_softmax) {
       .y = &launch->outputs[0]};
   bool rows = x->dtype == KD_F32 && work.how != SOFT_HARD;
   if (work.all.length)
-    cpu_host->parallel_for(
-        cpu_host, work.all.count,
-        CPU_GRAIN / (rows ? 2 : 8) / work.all.length + 1,
-        rows ? norms_get()->soft : soft_piece, &work);
+    cpu_host->parallel_for(cpu_host, work.all.count,
+                           CPU_GRAIN / (rows ? 2 : 8) / work.all.length + 1,
+                           rows ? norms_get()->soft : soft_piece, &work);
   return KD_OK;
 }

@@ -6,20 +6,35 @@
 
 #include <string.h>
 
-typedef float f8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int32_t i8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef double d8 __attribute__((vector_size(64)));
+#if defined(__AVX2__)
+#define VECTOR 32 /* bytes; wider ones are no faster here */
+#else
+#define VECTOR 16
+#endif
+#define LANES (VECTOR / 8) /* doubles */
+#define BLOCK (4 * LANES)  /* elements of four vectors of doubles */
 
-#define AT(x)    (*(const f8 *)(x))
-#define REALS(x) __builtin_convertvector(AT(x), d8)
+typedef float floats
+    __attribute__((vector_size(VECTOR), aligned(4), may_alias));
+typedef int32_t masks
+    __attribute__((vector_size(VECTOR), aligned(4), may_alias));
+typedef float halves
+    __attribute__((vector_size(VECTOR / 2), aligned(4), may_alias));
+typedef double reals __attribute__((vector_size(VECTOR)));
+
+#define AT(x)    (*(const floats *)(x))
+#define REALS(x) __builtin_convertvector(*(const halves *)(x), reals)
 
 static int64_t least_of(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-static double join(const d8 *a, const d8 *b) {
-  const d8 s = *a + *b;
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+static double join(const reals *parts) {
+  const reals s = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+  double sum = s[0];
+  for (int i = 1; i < LANES; i++)
+    sum += s[i];
+  return sum;
 }
 
 /* ---- norms ---------------------------------------------------------------------- */
@@ -27,16 +42,22 @@ static double join(const d8 *a, const d8 *b) {
 /* Sums of what x is over `base`, and of the squares of that. */
 static void moments(const float *x, int64_t n, double base, double *out_sum,
                     double *out_squares) {
-  d8 s = {0}, t = {0}, p = {0}, q = {0};
+  reals s[4] = {{0}}, q[4] = {{0}};
   int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const d8 a = REALS(x + i) - base, b = REALS(x + i + 8) - base;
-    s += a;
-    t += b;
-    p += a * a;
-    q += b * b;
+  for (; i + BLOCK <= n; i += BLOCK) {
+    const reals a = REALS(x + i) - base, b = REALS(x + i + LANES) - base;
+    const reals c = REALS(x + i + 2 * LANES) - base;
+    const reals d = REALS(x + i + 3 * LANES) - base;
+    s[0] += a;
+    s[1] += b;
+    s[2] += c;
+    s[3] += d;
+    q[0] += a * a;
+    q[1] += b * b;
+    q[2] += c * c;
+    q[3] += d * d;
   }
-  double sum = join(&s, &t), squares = join(&p, &q);
+  double sum = join(s), squares = join(q);
   for (; i < n; i++) {
     double a = (double)x[i] - base;
     sum += a;
@@ -46,38 +67,65 @@ static void moments(const float *x, int64_t n, double base, double *out_sum,
   *out_squares = squares;
 }
 
-static void affine(const float *x, int64_t n, double mean, double scale,
-                   double shift, float *y) {
-  for (int64_t i = 0; i < n; i++)
-    y[i] = (float)(((double)x[i] - mean) * scale + shift);
+/* What of a line becomes of it: (x - mean) * inverse, scaled and moved. Where `near`, in
+ * floats: the mean is two of them, and what is left of x close to it is exact. */
+typedef struct norming {
+  double mean, inverse;
+  float high, low, by;
+  bool near;
+} norming;
+
+static norming norming_of(double mean, double inverse, double farthest) {
+  norming v = {.mean = mean, .inverse = inverse};
+  v.high = (float)mean;
+  v.low = (float)(mean - (double)v.high);
+  v.by = (float)inverse;
+  v.near = fabs(mean) < 0x1p120 && farthest < 0x1p120 && inverse < 0x1p60 &&
+           inverse > 0x1p-60;
+  return v;
 }
 
-static void affine_each(const float *x, int64_t n, double mean, double inverse,
-                        const float *scale, const float *shift, float *y) {
-  if (shift)
+static void affine(const norming *v, const float *x, int64_t n, double scale,
+                   double shift, float *y) {
+  const float high = v->high, low = v->low;
+  const float by = (float)(v->inverse * scale), moved = (float)shift;
+  if (v->near && fabs(scale) < 0x1p60)
     for (int64_t i = 0; i < n; i++)
-      y[i] = (float)(((double)x[i] - mean) * inverse * (double)scale[i] +
-                     (double)shift[i]);
+      y[i] = ((x[i] - high) - low) * by + moved;
   else
     for (int64_t i = 0; i < n; i++)
-      y[i] = (float)(((double)x[i] - mean) * inverse * (double)scale[i]);
+      y[i] = (float)(((double)x[i] - v->mean) * v->inverse * scale + shift);
 }
 
-static void write_line(const norm_work *work, int64_t line, double mean,
-                       double inverse) {
+static void affine_each(const norming *v, const float *x, int64_t n,
+                        const float *scale, const float *shift, float *y) {
+  const float high = v->high, low = v->low, by = v->by;
+  if (v->near && shift)
+    for (int64_t i = 0; i < n; i++)
+      y[i] = ((x[i] - high) - low) * by * scale[i] + shift[i];
+  else if (v->near)
+    for (int64_t i = 0; i < n; i++)
+      y[i] = ((x[i] - high) - low) * by * scale[i];
+  else
+    for (int64_t i = 0; i < n; i++)
+      y[i] = (float)(((double)x[i] - v->mean) * v->inverse * (double)scale[i] +
+                     (shift ? (double)shift[i] : 0));
+}
+
+static void write_line(const norm_work *work, int64_t line, const norming *v) {
   const float *scale = work->scale, *shift = work->shift;
   const float *x = (const float *)work->x + line * work->count;
   float *y = (float *)work->y + line * work->count;
   if (!work->channels) {
-    affine_each(x, work->count, mean, inverse, scale, shift, y);
+    affine_each(v, x, work->count, scale, shift, y);
     return;
   }
   int64_t run = work->space ? work->space : work->count;
   int64_t each = work->count / run;
   for (int64_t k = 0; k < each; k++) {
     int64_t c = (line * each + k) % work->channels;
-    affine(x + k * run, run, mean, inverse * (double)scale[c],
-           shift ? (double)shift[c] : 0, y + k * run);
+    affine(v, x + k * run, run, (double)scale[c], shift ? (double)shift[c] : 0,
+           y + k * run);
   }
 }
 
@@ -97,29 +145,42 @@ static void deviation(void *context, int64_t begin, int64_t end) {
       continue;
     }
     double mean = (double)x[0] + off;
-    double inverse =
-        1 / sqrt((variance > 0 ? variance : 0) + work->epsilon);
-    if (work->mean)
-      cpu_set(work->mean->data, work->mean->dtype, line, mean);
+    double inverse = 1 / sqrt((variance > 0 ? variance : 0) + work->epsilon);
+    if (work->mean) cpu_set(work->mean->data, work->mean->dtype, line, mean);
     if (work->inverse)
       cpu_set(work->inverse->data, work->inverse->dtype, line, inverse);
-    write_line(work, line, mean, inverse);
+    const norming v = norming_of(mean, inverse, sqrt(squares) + fabs(off));
+    write_line(work, line, &v);
   }
 }
 
-static double sizes(const float *x, int64_t n) {
-  d8 s = {0}, t = {0};
+/* The sum of n elements. */
+static double total(const float *x, int64_t n) {
+  reals s[4] = {{0}};
   int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    float a[16];
-    for (int k = 0; k < 16; k++)
-      a[k] = fabsf(x[i + k]);
-    s += REALS(a);
-    t += REALS(a + 8);
+  for (; i + BLOCK <= n; i += BLOCK) {
+    s[0] += REALS(x + i);
+    s[1] += REALS(x + i + LANES);
+    s[2] += REALS(x + i + 2 * LANES);
+    s[3] += REALS(x + i + 3 * LANES);
   }
-  double sum = join(&s, &t);
+  double sum = join(s);
   for (; i < n; i++)
-    sum += fabs((double)x[i]);
+    sum += (double)x[i];
+  return sum;
+}
+
+#define CHUNK 256 /* elements at once, in the nearest cache */
+
+static double sizes(const float *x, int64_t n) {
+  float chunk[CHUNK];
+  double sum = 0;
+  for (int64_t from = 0; from < n; from += CHUNK) {
+    int64_t count = least_of(CHUNK, n - from);
+    for (int64_t i = 0; i < count; i++)
+      chunk[i] = fabsf(x[from + i]);
+    sum += total(chunk, count);
+  }
   return sum;
 }
 
@@ -148,38 +209,44 @@ static void length_2(void *context, int64_t begin, int64_t end) {
 
 /* ---- softmax -------------------------------------------------------------------- */
 
+#ifdef __FMA__
+#define TIMES_PLUS __builtin_fmaf
+#else
+#define TIMES_PLUS(a, b, c) ((a) * (b) + (c))
+#endif
+
 /* e to the x up to 0, within 2 units in the last place (a polynomial around 0, the
  * rest by the exponent's bits; Cody and Waite's two parts of log 2). NaN stays. */
 static inline float power_of_e(float x) {
-  x = x < -105.0f ? -105.0f : x; /* 0 from there on */
-  const float moved = x * 1.44269504f + 0x1.8p23f;
+  x = -105.0f > x ? -105.0f : x; /* 0 from there on */
+  const float moved = TIMES_PLUS(x, 1.44269504f, 0x1.8p23f);
   const int32_t n = (int32_t)(float_bits(moved) - 0x4b400000u);
   const float whole = moved - 0x1.8p23f;
-  const float r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+  const float near = TIMES_PLUS(whole, -0.693359375f, x);
+  const float r = TIMES_PLUS(whole, 2.12194440e-4f, near);
   float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  const int32_t half = n >> 1; /* twice, for what is below the least exponent */
-  return p * bits_float((uint32_t)(half + 127) << 23) *
-         bits_float((uint32_t)(n - half + 127) << 23);
+  p = TIMES_PLUS(p, r, 1.3981999507e-3f);
+  p = TIMES_PLUS(p, r, 8.3334519073e-3f);
+  p = TIMES_PLUS(p, r, 4.1665795894e-2f);
+  p = TIMES_PLUS(p, r, 1.6666665459e-1f);
+  p = TIMES_PLUS(p, r, 5.0000001201e-1f);
+  p = TIMES_PLUS(p * r, r, r) + 1.0f;
+  /* twice, for what is below the least exponent */
+  return p * bits_float((uint32_t)(n + (127 + 64)) << 23) * 0x1p-64f;
 }
 
 static float largest(const float *x, int64_t n) {
   float most = x[0];
   int64_t i = 0;
-  if (n >= 16) {
-    f8 a = AT(x), b = AT(x + 8);
-    for (i = 16; i + 16 <= n; i += 16) {
-      const f8 c = AT(x + i), d = AT(x + i + 8);
-      const i8 m = (i8)(c > a), k = (i8)(d > b);
-      a = (f8)((m & (i8)c) | (~m & (i8)a));
-      b = (f8)((k & (i8)d) | (~k & (i8)b));
+  if (n >= BLOCK) {
+    floats a = AT(x), b = AT(x + BLOCK / 2);
+    for (i = BLOCK; i + BLOCK <= n; i += BLOCK) {
+      const floats c = AT(x + i), d = AT(x + i + BLOCK / 2);
+      const masks m = (masks)(c > a), k = (masks)(d > b);
+      a = (floats)((m & (masks)c) | (~m & (masks)a));
+      b = (floats)((k & (masks)d) | (~k & (masks)b));
     }
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < BLOCK / 2; k++) {
       most = a[k] > most ? a[k] : most;
       most = b[k] > most ? b[k] : most;
     }
@@ -189,26 +256,18 @@ static float largest(const float *x, int64_t n) {
   return most;
 }
 
-#define CHUNK 256
-
 /* The sum of all powers, which are left in y where there is one. */
 static double powers(const float *x, int64_t n, float most, float *y) {
-  d8 s = {0}, t = {0};
   double sum = 0;
   float chunk[CHUNK];
   for (int64_t from = 0; from < n; from += CHUNK) {
-    int64_t count = least_of(CHUNK, n - from), i = 0;
+    int64_t count = least_of(CHUNK, n - from);
     float *to = y ? y + from : chunk;
-    for (i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
       to[i] = power_of_e(x[from + i] - most);
-    for (i = 0; i + 16 <= count; i += 16) {
-      s += REALS(to + i);
-      t += REALS(to + i + 8);
-    }
-    for (; i < count; i++)
-      sum += (double)to[i];
+    sum += total(to, count);
   }
-  return sum + join(&s, &t);
+  return sum;
 }
 
 static void soft_line(const soft_work *work, const float *x, float *y) {
@@ -226,6 +285,30 @@ static void soft_line(const soft_work *work, const float *x, float *y) {
       y[i] *= scale;
   }
 }
+
+/* Lines of CHUNK elements in all, at most; their powers are made at once. */
+static void soft_short(const soft_work *work, const float *x, float *y,
+                       int64_t lines) {
+  int64_t n = work->all.length;
+  float part[CHUNK];
+  for (int64_t l = 0; l < lines; l++) {
+    float most = largest(x + l * n, n);
+    for (int64_t i = 0; i < n; i++)
+      part[l * n + i] = x[l * n + i] - most;
+  }
+  if (work->how == SOFT_LOG) memcpy(y, part, (size_t)(lines * n) * sizeof *y);
+  for (int64_t i = 0; i < lines * n; i++)
+    part[i] = power_of_e(part[i]);
+  for (int64_t l = 0; l < lines; l++) {
+    double sum = total(part + l * n, n);
+    float scale = (float)(1 / sum);
+    float shift = work->how == SOFT_LOG ? (float)log(sum) : 0;
+    for (int64_t i = l * n; i < (l + 1) * n; i++)
+      y[i] = work->how == SOFT_LOG ? y[i] - shift : part[i] * scale;
+  }
+}
+
+#define SHORT 64 /* a line */
 
 /* n lines that are neighbours, CHUNK at most; elements of a line are `step` apart. */
 static void soft_columns(const soft_work *work, const float *x, float *y,
@@ -259,8 +342,15 @@ static void soft_lines(void *context, int64_t begin, int64_t end) {
   float *y = work->y->data;
   for (int64_t i = begin, n = 1; i < end; i += n) {
     int64_t start = lines_start(&work->all, i), step = work->all.step;
-    n = least_of(least_of(CHUNK, end - i), step - i % step);
     if (step == 1)
+      n = work->all.length <= SHORT
+              ? least_of(CHUNK / work->all.length, end - i)
+              : 1;
+    else
+      n = least_of(least_of(CHUNK, end - i), step - i % step);
+    if (step == 1 && work->all.length <= SHORT)
+      soft_short(work, x + start, y + start, n);
+    else if (step == 1)
       soft_line(work, x + start, y + start);
     else
       soft_columns(work, x + start, y + start, n);
