@@ -53,6 +53,42 @@ static void batch_planes(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* Of small planes: a scale and a shift for each element of an image. */
+typedef struct batch_table {
+  const float *x, *scale, *shift;
+  float *y;
+  int64_t row;
+} batch_table;
+
+static void batch_rows(void *context, int64_t begin, int64_t end) {
+  const batch_table *t = context;
+  for (int64_t i = begin; i < end; i++)
+    norms_get()->scale(t->x + i * t->row, t->scale, t->shift, t->row,
+                       t->y + i * t->row);
+}
+
+#define SMALL 16 /* elements of a plane that is not worth a loop */
+
+/* Returns false where there is no memory. */
+static bool batch_by_table(const batch_work *work) {
+  const kd_tensor *in = work->launch->inputs;
+  int64_t row = work->channels * work->space;
+  float *table = malloc(2 * (size_t)row * sizeof *table);
+  if (!table) return false;
+  for (int64_t i = 0; i < row; i++) {
+    int64_t c = i / work->space;
+    double scale = at(&in[1], c) / sqrt(at(&in[4], c) + work->epsilon);
+    table[i] = (float)scale;
+    table[row + i] = (float)(at(&in[2], c) - at(&in[3], c) * scale);
+  }
+  batch_table t = {in->data, table, table + row, work->launch->outputs[0].data,
+                   row};
+  cpu_host->parallel_for(cpu_host, kd_elements(in) / row, CPU_GRAIN / row + 1,
+                         batch_rows, &t);
+  free(table);
+  return true;
+}
+
 /* Training: statistics of this batch, and running ones for the outputs. */
 static void batch_train(const batch_work *work) {
   const kd_launch *launch = work->launch;
@@ -98,7 +134,8 @@ CPU_KERNEL(cpu_run_batch_norm) {
   if (!kd_elements(x)) return KD_OK;
   if (attr_int(launch, "training_mode", 0))
     batch_train(&work);
-  else
+  else if (x->dtype != KD_F32 || work.space > SMALL || x->rank < 2 ||
+           x->dims[0] < 2 || !batch_by_table(&work))
     cpu_host->parallel_for(cpu_host, kd_elements(x) / work.space,
                            CPU_GRAIN / work.space + 1, batch_planes, &work);
   return KD_OK;
@@ -165,17 +202,21 @@ static void put_at(const kd_tensor *tensor, int64_t i, double value) {
 #include "each_float.h"
 #undef EACH
 
-/* Whether there is a scale, and a shift, for each element of a line or for each channel. */
-static bool fits_rows(const norm_work *work) {
-  bool packed = work->gone.rank == 1 && work->gone.steps[0][0] <= 1;
-  return packed && (work->channels || !work->scale ||
-                    (work->scales == work->count &&
-                     (!work->shift || work->shifts == work->count)));
+/* Whether a line is packed, with a scale and a shift for each element or for each channel;
+ * or, without them, is made of packed runs. */
+static bool fits_rows(const norm_work *work, kd_loop_body rows) {
+  int last = work->gone.rank - 1;
+  bool packed = work->gone.steps[0][last] == 1 || work->gone.dims[last] == 1;
+  if (rows == norms_get()->plain) return packed;
+  return packed && !last &&
+         (work->channels || !work->scale ||
+          (work->scales == work->count &&
+           (!work->shift || work->shifts == work->count)));
 }
 
 static void run_lines(kd_loop_body plain, kd_loop_body rows, const kd_tensor *x,
                       norm_work *work) {
-  bool by_rows = rows && x->dtype == KD_F32 && fits_rows(work);
+  bool by_rows = rows && x->dtype == KD_F32 && fits_rows(work, rows);
   work->plain = plain;
   cpu_host->parallel_for(cpu_host, kd_elements(x) / work->count,
                          CPU_GRAIN / work->count + 1, by_rows ? rows : plain,
@@ -288,7 +329,8 @@ CPU_KERNEL(cpu_run_mvn) {
   norm_work work = {0};
   kd_status status =
       mark_axes(launch, count < 0 ? usual : axes, count < 0 ? 3 : count, gone);
-  if (status == KD_OK) run_norm(bodies, NULL, launch, gone, &work);
+  if (status == KD_OK)
+    run_norm(bodies, norms_get()->plain, launch, gone, &work);
   return status;
 }
 

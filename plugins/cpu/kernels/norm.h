@@ -26,11 +26,14 @@ typedef struct soft_work {
   const kd_tensor *x, *y;
 } soft_work;
 
-/* All of f32; items are lines, which are packed, but those of softmax. */
+/* All of f32; items are lines, which are packed unless it is said. */
 typedef struct cpu_norms {
   kd_loop_body deviation; /* with a scale for each element or channel */
   kd_loop_body lengths[2];
-  kd_loop_body soft; /* not SOFT_HARD */
+  kd_loop_body plain; /* MeanVarianceNormalization, of lines of packed runs */
+  void (*scale)(const float *x, const float *scale, const float *shift,
+                int64_t n, float *y);
+  kd_loop_body soft; /* not SOFT_HARD; along any axis */
 } cpu_norms;
 
 extern const cpu_norms cpu_norms_base, cpu_norms_avx2, cpu_norms_avx512;

@@ -154,6 +154,63 @@ static void deviation(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* Of line `line`, run after run, the sums from its first element on. */
+static void run_moments(const norm_work *work, const float *x, double *out_sum,
+                        double *out_squares) {
+  const strided *gone = &work->gone;
+  int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
+  *out_sum = *out_squares = 0;
+  for (int64_t r = 0, runs = strided_rows(gone); r < runs; r++) {
+    double sum = 0, squares = 0;
+    moments(x + offsets[0], gone->dims[gone->rank - 1], (double)x[0], &sum,
+            &squares);
+    *out_sum += sum;
+    *out_squares += squares;
+    strided_next(gone, index, offsets);
+  }
+}
+
+static void run_affine(const norm_work *work, const norming *v, int64_t from) {
+  const strided *gone = &work->gone;
+  const float *x = (const float *)work->x + from;
+  float *y = (float *)work->y + from;
+  int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
+  for (int64_t r = 0, runs = strided_rows(gone); r < runs; r++) {
+    affine(v, x + offsets[0], gone->dims[gone->rank - 1], 1, 0, y + offsets[0]);
+    strided_next(gone, index, offsets);
+  }
+}
+
+static void plain(void *context, int64_t begin, int64_t end) {
+  const norm_work *work = context;
+  const strided *kept = &work->kept;
+  double count = (double)work->count;
+  for (int64_t line = begin; line < end; line++) {
+    int64_t from = 0, rest = line;
+    for (int d = kept->rank - 1; d >= 0; rest /= kept->dims[d--])
+      from += rest % kept->dims[d] * kept->steps[0][d];
+    const float *x = (const float *)work->x + from;
+    double sum = 0, squares = 0;
+    run_moments(work, x, &sum, &squares);
+    double off = sum / count, variance = squares / count - off * off;
+    if (!(squares < (double)INFINITY)) { /* infinities, NaN */
+      work->plain(context, line, line + 1);
+      continue;
+    }
+    double deviation_of = sqrt(variance > 0 ? variance : 0);
+    const norming v =
+        norming_of((double)x[0] + off, 1 / (deviation_of + (double)1e-9f),
+                   sqrt(squares) + fabs(off));
+    run_affine(work, &v, from);
+  }
+}
+
+static void scale(const float *x, const float *by, const float *shift,
+                  int64_t n, float *y) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = x[i] * by[i] + shift[i];
+}
+
 /* The sum of n elements. */
 static double total(const float *x, int64_t n) {
   reals s[4] = {{0}};
@@ -359,4 +416,6 @@ static void soft_lines(void *context, int64_t begin, int64_t end) {
 
 const cpu_norms NORMS = {.deviation = deviation,
                          .lengths = {length_1, length_2},
+                         .plain = plain,
+                         .scale = scale,
                          .soft = soft_lines};
