@@ -1,8 +1,19 @@
 /* norm.c - normalisation: batch, layer, instance, LRN, mean-variance, Lp, softmax. */
+#include "norm.h"
+
 #include "dialect.h"
-#include "elementwise.h"
-#include "families/lines.h"
 #include "kernels.h"
+
+static const cpu_norms *norms_get(void) {
+  static const cpu_norms *const sets[] = {
+    &cpu_norms_base,
+#if defined(__x86_64__)
+    &cpu_norms_avx2,
+    &cpu_norms_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
 
 static double at(const kd_tensor *tensor, int64_t i) {
   return cpu_get(tensor->data, tensor->dtype, i);
@@ -40,6 +51,42 @@ static void batch_planes(void *context, int64_t begin, int64_t end) {
     scale_run(&in[0], &work->launch->outputs[0], i * work->space, work->space,
               scale, at(&in[2], c) - at(&in[3], c) * scale);
   }
+}
+
+/* Of small planes: a scale and a shift for each element of an image. */
+typedef struct batch_table {
+  const float *x, *scale, *shift;
+  float *y;
+  int64_t row;
+} batch_table;
+
+static void batch_rows(void *context, int64_t begin, int64_t end) {
+  const batch_table *t = context;
+  for (int64_t i = begin; i < end; i++)
+    norms_get()->scale(t->x + i * t->row, t->scale, t->shift, t->row,
+                       t->y + i * t->row);
+}
+
+#define SMALL 16 /* elements of a plane that is not worth a loop */
+
+/* Returns false where there is no memory. */
+static bool batch_by_table(const batch_work *work) {
+  const kd_tensor *in = work->launch->inputs;
+  int64_t row = work->channels * work->space;
+  float *table = malloc(2 * (size_t)row * sizeof *table);
+  if (!table) return false;
+  for (int64_t i = 0; i < row; i++) {
+    int64_t c = i / work->space;
+    double scale = at(&in[1], c) / sqrt(at(&in[4], c) + work->epsilon);
+    table[i] = (float)scale;
+    table[row + i] = (float)(at(&in[2], c) - at(&in[3], c) * scale);
+  }
+  batch_table t = {in->data, table, table + row, work->launch->outputs[0].data,
+                   row};
+  cpu_host->parallel_for(cpu_host, kd_elements(in) / row, CPU_GRAIN / row + 1,
+                         batch_rows, &t);
+  free(table);
+  return true;
 }
 
 /* Training: statistics of this batch, and running ones for the outputs. */
@@ -87,25 +134,14 @@ CPU_KERNEL(cpu_run_batch_norm) {
   if (!kd_elements(x)) return KD_OK;
   if (attr_int(launch, "training_mode", 0))
     batch_train(&work);
-  else
+  else if (x->dtype != KD_F32 || work.space > SMALL || x->rank < 2 ||
+           x->dims[0] < 2 || !batch_by_table(&work))
     cpu_host->parallel_for(cpu_host, kd_elements(x) / work.space,
                            CPU_GRAIN / work.space + 1, batch_planes, &work);
   return KD_OK;
 }
 
 /* ---- by lines ------------------------------------------------------------------- */
-
-typedef struct norm_work {
-  const void *x, *scale, *shift; /* of one type; shift may be NULL */
-  void *y;
-  const kd_tensor *mean, *inverse; /* outputs, or NULL */
-  int64_t scales, shifts;          /* how many there are */
-  int64_t channels; /* of scale and shift; 0: they are of elements */
-  int64_t space;    /* a line is `count` / `space` channels; 0: one */
-  double epsilon;
-  strided kept, gone;
-  int64_t count;
-} norm_work;
 
 static void put_at(const kd_tensor *tensor, int64_t i, double value) {
   if (tensor) cpu_set(tensor->data, tensor->dtype, i, value);
@@ -166,17 +202,37 @@ static void put_at(const kd_tensor *tensor, int64_t i, double value) {
 #include "each_float.h"
 #undef EACH
 
+/* Whether a line is packed, with a scale and a shift for each element or for each channel;
+ * or, without them, is made of packed runs. */
+static bool fits_rows(const norm_work *work, kd_loop_body rows) {
+  int last = work->gone.rank - 1;
+  bool packed = work->gone.steps[0][last] == 1 || work->gone.dims[last] == 1;
+  if (rows == norms_get()->plain) return packed;
+  return packed && !last &&
+         (work->channels || !work->scale ||
+          (work->scales == work->count &&
+           (!work->shift || work->shifts == work->count)));
+}
+
+static void run_lines(kd_loop_body plain, kd_loop_body rows, const kd_tensor *x,
+                      norm_work *work) {
+  bool by_rows = rows && x->dtype == KD_F32 && fits_rows(work, rows);
+  work->plain = plain;
+  cpu_host->parallel_for(cpu_host, kd_elements(x) / work->count,
+                         CPU_GRAIN / work->count + 1, by_rows ? rows : plain,
+                         work);
+}
+
+/* `rows` are packed lines of f32, or NULL. */
 static void run_norm(const kd_loop_body bodies[KD_DTYPE_COUNT],
-                     const kd_launch *launch, const bool *gone,
-                     norm_work *work) {
+                     kd_loop_body rows, const kd_launch *launch,
+                     const bool *gone, norm_work *work) {
   const kd_tensor *x = &launch->inputs[0];
   work->x = x->data;
   work->y = launch->outputs[0].data;
   lines_split(x->dims, x->rank, gone, &work->kept, &work->gone);
   work->count = strided_count(&work->gone);
-  if (kd_elements(x))
-    cpu_host->parallel_for(cpu_host, kd_elements(x) / work->count,
-                           CPU_GRAIN / work->count + 1, bodies[x->dtype], work);
+  if (kd_elements(x)) run_lines(bodies[x->dtype], rows, x, work);
 }
 
 static const kd_loop_body deviations[KD_DTYPE_COUNT] = {FLOAT_TABLE(deviation)};
@@ -195,7 +251,7 @@ CPU_KERNEL(cpu_run_instance_norm) {
                     .shift = in[2].data,
                     .channels = in->dims[1],
                     .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
-  run_norm(deviations, launch, gone, &work);
+  run_norm(deviations, norms_get()->deviation, launch, gone, &work);
   return KD_OK;
 }
 
@@ -218,8 +274,7 @@ CPU_KERNEL(cpu_run_group_norm) {
   const bool gone[2] = {false, true};
   lines_split(dims, 2, gone, &work.kept, &work.gone);
   work.count = dims[1];
-  cpu_host->parallel_for(cpu_host, lines, CPU_GRAIN / work.count + 1,
-                         deviations[in->dtype], &work);
+  run_lines(deviations[in->dtype], norms_get()->deviation, in, &work);
   return KD_OK;
 }
 
@@ -244,7 +299,7 @@ CPU_KERNEL(cpu_run_layer_norm) {
                 (long long)row);
   for (uint32_t d = 0; d < in->rank; d++)
     gone[d] = d >= axis;
-  run_norm(deviations, launch, gone, &work);
+  run_norm(deviations, norms_get()->deviation, launch, gone, &work);
   return KD_OK;
 }
 
@@ -274,7 +329,8 @@ CPU_KERNEL(cpu_run_mvn) {
   norm_work work = {0};
   kd_status status =
       mark_axes(launch, count < 0 ? usual : axes, count < 0 ? 3 : count, gone);
-  if (status == KD_OK) run_norm(bodies, launch, gone, &work);
+  if (status == KD_OK)
+    run_norm(bodies, norms_get()->plain, launch, gone, &work);
   return status;
 }
 
@@ -289,7 +345,8 @@ CPU_KERNEL(cpu_run_lp_normalization) {
   if (p != 1 && p != 2)
     return FAIL(KD_UNIMPLEMENTED, "LpNormalization of p %lld", (long long)p);
   kd_status status = mark_axes(launch, &axis, 1, gone);
-  if (status == KD_OK) run_norm(bodies[p - 1], launch, gone, &work);
+  if (status == KD_OK)
+    run_norm(bodies[p - 1], norms_get()->lengths[p - 1], launch, gone, &work);
   return status;
 }
 
@@ -336,66 +393,6 @@ CPU_KERNEL(cpu_run_lrn) {
 
 /* ---- Softmax and its kin --------------------------------------------------- */
 
-typedef enum soft { SOFT_MAX, SOFT_LOG, SOFT_HARD } soft;
-
-typedef struct soft_work {
-  soft how;
-  lines all;
-  const kd_tensor *x, *y;
-} soft_work;
-
-static void finish_f32(const soft_work *work, const float *x, float *y,
-                       float most, double sum) {
-  int64_t n = work->all.length, step = work->all.step;
-  float scale = (float)(1 / sum), shift = (float)log(sum);
-  for (int64_t k = 0; k < n; k++)
-    y[k * step] = work->how == SOFT_MAX ? y[k * step] * scale
-                                        : x[k * step] - most - shift;
-}
-
-static void soft_steps_f32(const soft_work *work, const float *x, float *y) {
-  int64_t n = work->all.length, step = work->all.step;
-  float most = x[0];
-  double sum = 0;
-  for (int64_t k = 1; k < n; k++)
-    most = x[k * step] > most ? x[k * step] : most;
-  for (int64_t k = 0; k < n; k++) {
-    float value = expf(x[k * step] - most);
-    y[k * step] = value;
-    sum += (double)value;
-  }
-  finish_f32(work, x, y, most, sum);
-}
-
-#define LANES 8 /* maxima and sums beside each other */
-
-/* A packed line, in vectors. */
-static void soft_line_f32(const soft_work *work, const float *x, float *y) {
-  int64_t n = work->all.length, whole = n / LANES * LANES;
-  float tops[LANES], most = x[0];
-  double sums[LANES] = {0}, sum = 0;
-  for (int i = 0; i < LANES; i++)
-    tops[i] = x[0];
-  for (int64_t k = 0; k < whole; k += LANES)
-    for (int i = 0; i < LANES; i++)
-      tops[i] = x[k + i] > tops[i] ? x[k + i] : tops[i];
-  for (int64_t k = whole; k < n; k++)
-    most = x[k] > most ? x[k] : most;
-  for (int i = 0; i < LANES; i++)
-    most = tops[i] > most ? tops[i] : most;
-  for (int64_t k = 0; k < n; k++)
-    y[k] = x[k] - most;
-  cpu_loops_get()->unary[UNARY_Exp].loops[KD_F32](y, y, n, 0, 0);
-  for (int64_t k = 0; k < whole; k += LANES)
-    for (int i = 0; i < LANES; i++)
-      sums[i] += (double)y[k + i];
-  for (int64_t k = whole; k < n; k++)
-    sum += (double)y[k];
-  for (int i = 0; i < LANES; i++)
-    sum += sums[i];
-  finish_f32(work, x, y, most, sum);
-}
-
 static void soft_line(const soft_work *work, int64_t start) {
   const kd_tensor *x = work->x, *y = work->y;
   int64_t n = work->all.length, step = work->all.step, best = 0;
@@ -418,17 +415,8 @@ static void soft_line(const soft_work *work, int64_t start) {
 
 static void soft_piece(void *context, int64_t begin, int64_t end) {
   const soft_work *work = context;
-  bool fast = work->x->dtype == KD_F32 && work->how != SOFT_HARD;
-  bool packed = work->all.step == 1 && work->x->data != work->y->data;
-  for (int64_t i = begin; i < end; i++) {
-    int64_t start = lines_start(&work->all, i);
-    if (fast)
-      (packed ? soft_line_f32 : soft_steps_f32)(
-          work, (const float *)work->x->data + start,
-          (float *)work->y->data + start);
-    else
-      soft_line(work, start);
-  }
+  for (int64_t i = begin; i < end; i++)
+    soft_line(work, lines_start(&work->all, i));
 }
 
 CPU_KERNEL(cpu_run_softmax) {
@@ -444,8 +432,10 @@ CPU_KERNEL(cpu_run_softmax) {
       .all = lines_along(x->dims, x->rank, axis_of(axis, x->rank)),
       .x = x,
       .y = &launch->outputs[0]};
+  bool rows = x->dtype == KD_F32 && work.how != SOFT_HARD;
   if (work.all.length)
-    cpu_host->parallel_for(cpu_host, work.all.count, 2048 / work.all.length + 1,
-                           soft_piece, &work);
+    cpu_host->parallel_for(cpu_host, work.all.count,
+                           CPU_GRAIN / (rows ? 2 : 8) / work.all.length + 1,
+                           rows ? norms_get()->soft : soft_piece, &work);
   return KD_OK;
 }

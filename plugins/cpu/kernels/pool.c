@@ -1,16 +1,8 @@
 /* pool.c - pooling over windows and over all of space. */
-#include "dialect.h"
-#include "families/window.h"
-#include "kernels.h"
+#include "pool.h"
 
-typedef struct pool_work {
-  window w;
-  const void *x;
-  void *y;
-  int64_t *indices; /* of the maxima, or NULL */
-  int64_t ins, outs, p;
-  bool count_pad, column_major;
-} pool_work;
+#include "dialect.h"
+#include "kernels.h"
 
 /* the words of pool.k */
 #define FAMILY_BODY
@@ -65,21 +57,75 @@ static const kd_loop_body bodies[3][KD_DTYPE_COUNT] = {
     {FLOAT_TABLE(mean)},
     {FLOAT_TABLE(norm)}};
 
+static const cpu_pools *pools_get(void) {
+  static const cpu_pools *const sets[] = {
+    &cpu_pools_base,
+#if defined(__x86_64__)
+    &cpu_pools_avx2,
+    &cpu_pools_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
+
+#define TILE     8192 /* elements of an image, in the nearest caches */
+#define TILE_MAX (64 * TILE)
+#define STEP_MAX 64
+
+/* Cuts an image into tiles; false where it is better, or needed, to go by elements: for
+ * indices, single results, windows that are larger than the image. */
+static bool cut(pool_work *work) {
+  const window *w = &work->w;
+  int last = w->space - 1;
+  if (work->indices || last < 0 || w->out[last] < 2 || work->outs < 4)
+    return false;
+  for (int d = 0; d <= last; d++)
+    if (w->kernel[d] > w->in[d] || w->stride[d] > STEP_MAX ||
+        w->dilation[d] > w->in[d])
+      return false;
+  int64_t wide = w->out[last] < 512 ? w->out[last] : 512, tall = 1, high = 1;
+  int64_t across = wide * w->stride[last] + w->kernel[last] * w->dilation[last];
+  if (last > 0) {
+    int64_t room = TILE / across - w->kernel[last - 1] * w->dilation[last - 1];
+    tall = room / w->stride[last - 1];
+    tall = tall < 1 ? 1 : tall < w->out[last - 1] ? tall : w->out[last - 1];
+    high = tall * w->stride[last - 1] +
+           w->kernel[last - 1] * w->dilation[last - 1];
+  }
+  if (high > TILE_MAX / across) return false;
+  work->wide = wide;
+  work->tall = tall;
+  work->across = (w->out[last] - 1) / wide + 1;
+  work->down = last > 0 ? (w->out[last - 1] - 1) / tall + 1 : 1;
+  return true;
+}
+
 static kd_status run_pool(const kd_launch *launch, pool_work *work) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  uintptr_t kind = (uintptr_t)launch->data;
   work->x = x->data;
   work->y = y->data;
   work->p = attr_int(launch, "p", 2);
   work->ins = product(x->dims, 2, x->rank);
   work->outs = product(y->dims, 2, y->rank);
+  work->plain = bodies[kind][x->dtype];
   int64_t taps = 1; /* at most, of a window inside the image */
   for (int d = 0; d < work->w.space; d++) {
     int64_t in = work->w.in[d], kernel = work->w.kernel[d];
     taps *= kernel < in ? kernel : in;
   }
-  cpu_host->parallel_for(cpu_host, kd_elements(y),
-                         CPU_GRAIN / 8 / (taps + 1) + 1,
-                         bodies[(uintptr_t)launch->data][x->dtype], work);
+  kd_loop_body tiles = pools_get()->tiles[kind][x->dtype];
+  int64_t count = kd_elements(y);
+  if (tiles && count && cut(work)) {
+    int64_t items = work->across * work->down * (count / work->outs);
+    for (int d = 0; d + 2 < work->w.space; d++)
+      items *= work->w.out[d];
+    int64_t each = count / items * (taps + 2) / 8 + 1;
+    cpu_host->parallel_for(cpu_host, items, CPU_GRAIN / each + 1, tiles, work);
+    return KD_OK;
+  }
+  cpu_host->parallel_for(cpu_host, count, CPU_GRAIN / 8 / (taps + 1) + 1,
+                         work->plain, work);
   return KD_OK;
 }
 

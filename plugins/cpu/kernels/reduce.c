@@ -3,43 +3,32 @@
  * Floats are summed in double: the result is the nearest float in all but
  * constructed cases, whatever the order. Integers wrap in 64 bits, but where a
  * root or a logarithm follows: those are summed in double, too. */
+#include "reduce.h"
+
 #include "dialect.h"
 #include "families/lines.h"
 #include "kernels.h"
 
+static const cpu_reduces *reduces_get(void) {
+  static const cpu_reduces *const sets[] = {
+    &cpu_reduces_base,
+#if defined(__x86_64__)
+    &cpu_reduces_avx2,
+    &cpu_reduces_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
+
 /* ---- rules as loops --------------------------------------------------------- */
-
-typedef union wide {
-  double real;
-  int64_t whole;
-  uint64_t natural;
-} wide;
-
-/* A row of n elements that lie `apart`. */
-typedef void (*row_loop)(const void *x, int64_t n, int64_t apart, double most,
-                         wide *out);
-
-enum {
-#define ACCUMULATE(name, first, step, join) BY_##name,
-#include "families/rules.def"
-  BY_COUNT
-};
 
 static const uint8_t accumulator_of[CPU_REDUCTIONS] = {
 #define REDUCE(op, accumulator, result) [CPU_##op] = BY_##accumulator,
 #include "families/rules.def"
 };
 
-#define ABS(x) ((x) < 0 ? -(x) : (x))
-
-/* sums of integers */
+/* results of no integers, and of no floats */
 #define PARTS (COUNT > 0 ? COUNT : 1)
-#define LEAST JOINED(LEAST_, TYPE)
-#define MOST  JOINED(MOST_, TYPE)
-#define EACH  "reduce_typed.h"
-#define WIDE  JOINED(WIDE_, TYPE)
-#include "each_int.h"
-#undef WIDE
 #undef V
 #define V    int64_t
 #define WIDE whole
@@ -51,43 +40,24 @@ static const uint8_t accumulator_of[CPU_REDUCTIONS] = {
 #include "reduce_wide.h"
 #undef V
 #undef WIDE
-#undef LEAST
-#undef MOST
 #undef PARTS
-
-/* sums as doubles */
 #define PARTS COUNT
-#define LEAST (-INF)
-#define MOST  INF
 #define V     double
 #define WIDE  real
-#include "each_float.h"
-#undef NAMED
-#define NAMED(name) JOINED(name##_real_, TYPE)
-#include "each_int.h"
 #include "reduce_wide.h"
-
-static const row_loop rows[BY_COUNT][KD_DTYPE_COUNT] = {
-#define ACCUMULATE(name, first, step, join) \
-  [BY_##name] = {FLOAT_TABLE(name), INT_TABLE(name)},
-#include "families/rules.def"
-};
-static const row_loop real_rows[BY_COUNT][KD_DTYPE_COUNT] = {
-    [BY_sum] = {FLOAT_TABLE(sum), INT_TABLE(sum_real)},
-    [BY_largest] = {FLOAT_TABLE(largest), INT_TABLE(largest_real)},
-    [BY_squares] = {FLOAT_TABLE(squares), INT_TABLE(squares_real)},
-    [BY_powers] = {FLOAT_TABLE(powers), INT_TABLE(powers_real)}};
 
 enum { REAL, WHOLE, NATURAL };
 
-static void (*const joins[BY_COUNT][3])(wide *total, wide part) = {
+static void (*const joins[BY_COUNT][3])(cpu_wide *total, const cpu_wide *part,
+                                        int64_t n) = {
 #define ACCUMULATE(name, first, step, join)               \
   [BY_##name] = {join_##name##_real, join_##name##_whole, \
                  join_##name##_natural},
 #include "families/rules.def"
 };
 
-static void (*const results[CPU_REDUCTIONS][3])(wide *total, double most,
+static void (*const results[CPU_REDUCTIONS][3])(cpu_wide *total,
+                                                const double *mosts, int64_t n,
                                                 int64_t count) = {
 #define REDUCE(op, accumulator, result) \
   [CPU_##op] = {op##_real, op##_whole, op##_natural},
@@ -100,7 +70,7 @@ typedef struct reduce_work {
   int op, kind;
   bool truth; /* bools, as u8 */
   kd_dtype dtype;
-  row_loop row;
+  cpu_reduce loop;
   strided kept;    /* operand 0: the input, over the result's elements */
   strided reduced; /* operand 0: the input, over what is reduced */
   int64_t count;   /* elements reduced into one */
@@ -109,59 +79,74 @@ typedef struct reduce_work {
   size_t size;
 } reduce_work;
 
-/* All that is reduced into one, from its first element on. */
-static wide gather_rows(const reduce_work *work, int by, row_loop row,
-                        const char *x, double most) {
+/* All that is reduced into each of n neighbours, from the first one's first element. */
+static void gather_lines(const reduce_work *work, int by, cpu_reduce loop,
+                         const char *x, int64_t n, const double *most,
+                         cpu_wide *total) {
   int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
   int last = work->reduced.rank - 1;
-  wide total, part;
-  int64_t n = work->count ? work->reduced.dims[last] : 0;
-  row(x, n, work->reduced.steps[0][last], most, &total);
-  for (int64_t r = 1, n_rows = strided_rows(&work->reduced); r < n_rows; r++) {
+  int64_t apart = work->reduced.steps[0][last];
+  int64_t between = work->kept.steps[0][work->kept.rank - 1];
+  int64_t length = work->count ? work->reduced.dims[last] : 0;
+  cpu_wide part[REDUCE_BLOCK];
+  loop(x, n, between, length, apart, most, total);
+  for (int64_t r = 1, rows = strided_rows(&work->reduced); r < rows; r++) {
     strided_next(&work->reduced, index, offsets);
-    row(x + offsets[0] * (int64_t)work->size, n, work->reduced.steps[0][last],
-        most, &part);
-    joins[by][work->kind](&total, part);
+    loop(x + offsets[0] * (int64_t)work->size, n, between, length, apart, most,
+         part);
+    joins[by][work->kind](total, part, n);
   }
-  return total;
 }
 
-static void put(const reduce_work *work, int64_t to, wide total) {
-  if (work->kind == REAL)
-    cpu_set(work->y, work->dtype, to, total.real);
+static void put(const reduce_work *work, int64_t to, int64_t n,
+                const cpu_wide *total) {
+  if (work->dtype == KD_F32)
+    for (int64_t i = 0; i < n; i++)
+      ((float *)work->y)[to + i] = (float)total[i].real;
+  else if (work->kind == REAL)
+    for (int64_t i = 0; i < n; i++)
+      cpu_set(work->y, work->dtype, to + i, total[i].real);
   else if (work->truth) /* of nothing, the least is all bits */
-    ((uint8_t *)work->y)[to] = total.natural != 0;
+    for (int64_t i = 0; i < n; i++)
+      ((uint8_t *)work->y)[to + i] = total[i].natural != 0;
   else /* little-endian: the low bytes come first */
-    memcpy(work->y + to * (int64_t)work->size, &total, work->size);
+    for (int64_t i = 0; i < n; i++)
+      memcpy(work->y + (to + i) * (int64_t)work->size, &total[i], work->size);
 }
 
-static void reduce_one(const reduce_work *work, const char *x, int64_t to) {
+static void reduce_block(const reduce_work *work, const char *x, int64_t to,
+                         int64_t n) {
   int by = accumulator_of[work->op];
-  double most = 0;
+  cpu_wide total[REDUCE_BLOCK];
+  double largest[REDUCE_BLOCK], *most = NULL;
   if (by == BY_powers) { /* so that nothing overflows */
-    most =
-        gather_rows(work, BY_largest, real_rows[BY_largest][work->dtype], x, 0)
-            .real;
-    if (isinf(most)) most = 0;
+    most = largest;
+    gather_lines(work, BY_largest, reduces_get()->real[BY_largest][work->dtype],
+                 x, n, NULL, total);
+    for (int64_t i = 0; i < n; i++)
+      most[i] = isinf(total[i].real) ? 0 : total[i].real;
   }
-  wide total = gather_rows(work, by, work->row, x, most);
-  results[work->op][work->kind](&total, most, work->count);
-  put(work, to, total);
+  gather_lines(work, by, work->loop, x, n, most, total);
+  results[work->op][work->kind](total, most, n, work->count);
+  put(work, to, n, total);
 }
 
 static void reduce_piece(void *context, int64_t begin, int64_t end) {
   const reduce_work *work = context;
-  int64_t offsets[STRIDED_OPERANDS], index[STRIDED_RANK];
+  int64_t offsets[STRIDED_OPERANDS], index[STRIDED_RANK], n = 0;
   int last = work->kept.rank - 1;
   int64_t inner = work->kept.dims[last];
   strided_row(&work->kept, begin / inner, offsets);
   strided_index(&work->kept, begin / inner, index);
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end; i += n) {
     const char *x =
         work->x + (offsets[0] + i % inner * work->kept.steps[0][last]) *
                       (int64_t)work->size;
-    reduce_one(work, x, i);
-    if (i % inner == inner - 1) strided_next(&work->kept, index, offsets);
+    n = inner - i % inner;
+    n = n < end - i ? n : end - i;
+    n = n < REDUCE_BLOCK ? n : REDUCE_BLOCK;
+    reduce_block(work, x, i, n);
+    if ((i + n) % inner == 0) strided_next(&work->kept, index, offsets);
   }
 }
 
@@ -178,14 +163,17 @@ static void reduce(const kd_launch *launch, int op, const bool *gone) {
                                                   : NATURAL,
       .truth = x->dtype == KD_BOOL,
       .dtype = dtype,
-      .row = (real && !is_float ? real_rows : rows)[accumulator_of[op]][dtype],
+      .loop =
+          (real && !is_float ? reduces_get()->real
+                             : reduces_get()->own)[accumulator_of[op]][dtype],
       .x = x->data,
       .y = y->data,
       .size = kd_dtype_size(x->dtype)};
   lines_split(x->dims, x->rank, gone, &work.kept, &work.reduced);
   work.count = strided_count(&work.reduced);
   cpu_host->parallel_for(cpu_host, kd_elements(y),
-                         CPU_GRAIN / (work.count + 1) + 1, reduce_piece, &work);
+                         2 * CPU_GRAIN / (work.count + 1) + 1, reduce_piece,
+                         &work);
 }
 
 CPU_KERNEL(cpu_run_reduce) {

@@ -1,25 +1,63 @@
-/* reduce_typed.h - reduce.c's loops over elements of one type, which are summed as V:
- * NAMED(sum) and so on. */
-#define ACCUMULATE(name, first, step, join)                                  \
-  static inline void NAMED(name)(const void *from, int64_t n, int64_t apart, \
-                                 double most, wide *out) {                   \
-    const S *px = from;                                                      \
-    V part[4] = {first, first, first, first};                                \
-    int64_t i = 0;                                                           \
-    (void)most;                                                              \
-    for (; apart == 1 && i + 4 <= n; i += 4) /* side by side */              \
-      for (int k = 0; k < 4; k++) {                                          \
-        const V x = (V)LOAD(px[i + k]), s = part[k];                         \
-        part[k] = (V)(step);                                                 \
-      }                                                                      \
-    for (; i < n; i++) {                                                     \
-      const V x = (V)LOAD(px[i * apart]), s = part[0];                       \
-      part[0] = (V)(step);                                                   \
-    }                                                                        \
-    for (int k = 1; k < 4; k++) {                                            \
-      const V x = part[k], s = part[0];                                      \
-      part[0] = (V)(join);                                                   \
-    }                                                                        \
-    out->WIDE = part[0];                                                     \
+/* reduce_typed.h - reduce_rows.c's loops over elements of one type, which are summed as
+ * V: NAMED(sum) and so on. */
+#define COLUMNS(step, at)                       \
+  for (int64_t k = 0; k < n; k++, px += apart)  \
+    for (int64_t i = 0; i < lines; i++) {       \
+      const double most = mosts ? mosts[i] : 0; \
+      const V x = (V)LOAD(px[at]), s = part[i]; \
+      (void)most;                               \
+      part[i] = (V)(step);                      \
+    }
+#define ACCUMULATE(name, first, step, join)                                    \
+  static inline V NAMED(name##_line)(const S *px, int64_t n, int64_t apart,    \
+                                     double most) {                            \
+    V total = first;                                                           \
+    int64_t i = 0;                                                             \
+    (void)most;                                                                \
+    if (apart == 1 && n >= SIDES) {                                            \
+      V part[SIDES];                                                           \
+      for (int k = 0; k < SIDES; k++)                                          \
+        part[k] = first;                                                       \
+      for (; i + SIDES <= n; i += SIDES)                                       \
+        for (int k = 0; k < SIDES; k++) {                                      \
+          const V x = (V)LOAD(px[i + k]), s = part[k];                         \
+          part[k] = (V)(step);                                                 \
+        }                                                                      \
+      for (int k = 0; k < SIDES; k++) {                                        \
+        const V x = part[k], s = total;                                        \
+        total = (V)(join);                                                     \
+      }                                                                        \
+    }                                                                          \
+    for (; i < n; i++) {                                                       \
+      const V x = (V)LOAD(px[i * apart]), s = total;                           \
+      total = (V)(step);                                                       \
+    }                                                                          \
+    return total;                                                              \
+  }                                                                            \
+  static void NAMED(name##_columns)(const S *px, int64_t lines,                \
+                                    int64_t between, int64_t n, int64_t apart, \
+                                    const double *mosts, cpu_wide *out) {      \
+    V part[REDUCE_BLOCK];                                                      \
+    for (int64_t i = 0; i < lines; i++)                                        \
+      part[i] = first;                                                         \
+    if (between == 1)                                                          \
+      COLUMNS(step, i)                                                         \
+    else                                                                       \
+      COLUMNS(step, i *between)                                                \
+    for (int64_t i = 0; i < lines; i++)                                        \
+      out[i].WIDE = part[i];                                                   \
+  }                                                                            \
+  static void NAMED(name)(const void *x, int64_t lines, int64_t between,       \
+                          int64_t n, int64_t apart, const double *mosts,       \
+                          cpu_wide *out) {                                     \
+    const S *px = x;                                                           \
+    bool across = (between == 1 && apart != 1) || n < FEW;                     \
+    if (across && lines > 1 && lines <= REDUCE_BLOCK)                          \
+      NAMED(name##_columns)(px, lines, between, n, apart, mosts, out);         \
+    else                                                                       \
+      for (int64_t i = 0; i < lines; i++)                                      \
+        out[i].WIDE = NAMED(name##_line)(px + i * between, n, apart,           \
+                                         mosts ? mosts[i] : 0);                \
   }
 #include "families/rules.def"
+#undef COLUMNS

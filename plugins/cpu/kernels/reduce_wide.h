@@ -1,16 +1,22 @@
 /* reduce_wide.h - what reduce.c does with sums of one kind, V, the member WIDE: parts
- * of them joined, and results. */
-#define ACCUMULATE(name, first, step, join)                                  \
-  static inline void JOINED(join_##name##_, WIDE)(wide * total, wide part) { \
-    const V s = total->WIDE, x = part.WIDE;                                  \
-    total->WIDE = (V)(join);                                                 \
+ * of n of them joined, and results. */
+#define ACCUMULATE(name, first, step, join)                                   \
+  static void JOINED(join_##name##_, WIDE)(cpu_wide * total,                  \
+                                           const cpu_wide *part, int64_t n) { \
+    for (int64_t i = 0; i < n; i++) {                                         \
+      const V s = total[i].WIDE, x = part[i].WIDE;                            \
+      total[i].WIDE = (V)(join);                                              \
+    }                                                                         \
   }
-#define REDUCE(op, accumulator, result)                             \
-  static inline void JOINED(op##_, WIDE)(wide * total, double most, \
-                                         int64_t COUNT) {           \
-    const V s = total->WIDE;                                        \
-    (void)most;                                                     \
-    (void)COUNT;                                                    \
-    total->WIDE = (V)(result);                                      \
+#define REDUCE(op, accumulator, result)                                  \
+  static void JOINED(op##_, WIDE)(cpu_wide * total, const double *mosts, \
+                                  int64_t n, int64_t COUNT) {            \
+    (void)COUNT;                                                         \
+    for (int64_t i = 0; i < n; i++) {                                    \
+      const V s = total[i].WIDE;                                         \
+      const double most = mosts ? mosts[i] : 0;                          \
+      (void)most;                                                        \
+      total[i].WIDE = (V)(result);                                       \
+    }                                                                    \
   }
 #include "families/rules.def"

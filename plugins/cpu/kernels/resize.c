@@ -3,9 +3,10 @@
  * Semantics: ONNX Resize-18, by families/rules.def. Each output element is a weighted
  * sum over a box of input elements, and the weights of the dimensions multiply; so
  * each dimension gets a table of taps, made once. */
-#include "families/resize.h"
+#include "resize.h"
 
 #include "dialect.h"
+#include "families/resize.h"
 #include "kernels.h"
 
 typedef struct tap_list {
@@ -201,6 +202,85 @@ static void resize_piece(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* ---- by rows ---------------------------------------------------------------------- */
+
+static const cpu_resizes *resizes_get(void) {
+  static const cpu_resizes *const sets[] = {
+    &cpu_resizes_base,
+#if defined(__x86_64__)
+    &cpu_resizes_avx2,
+    &cpu_resizes_avx512,
+#endif
+  };
+  return sets[cpu_isa()];
+}
+
+/* Taps of the first dimension that may be kept at once. */
+#define WIDTH_MOST 512
+
+static bool all_inside(const tap_list *taps, int64_t outs) {
+  for (int64_t i = 0; i < outs * taps->width; i++)
+    if (taps->index[i] < 0) return false;
+  return true;
+}
+
+static resize_taps taps_of(const kd_tensor *x, const kd_tensor *y, uint32_t d,
+                           const tap_list *taps) {
+  return (resize_taps){x->dims[d], y->dims[d], taps->width, taps->index,
+                       taps->weight};
+}
+
+/* The dimensions that rows are made of; false where it is to go by elements: some lie
+ * outside of the picture, or sums are of integers that doubles do not hold. */
+static bool make_rows(resize_work *work, const resize_axis *given,
+                      const kd_loop_body *body, resize_rows *rows) {
+  static const int64_t only[1] = {0};
+  static const double one[1] = {1};
+  const kd_tensor *x = work->x, *y = work->y;
+  int first = 0, last = (int)x->rank - 1;
+  while (first < last && !given[first].moved)
+    first++;
+  while (last > first && !given[last].moved)
+    last--;
+  *rows = (resize_rows){.tail = product(x->dims, (uint32_t)last + 1, x->rank),
+                        .size = kd_dtype_size(x->dtype),
+                        .x = x->data,
+                        .y = y->data,
+                        .plain = resize_piece,
+                        .context = work};
+  if (!x->rank || !*body) return false;
+  if (first == last && first > 0) first--; /* rows, not elements */
+  rows->outer = product(x->dims, 0, (uint32_t)first);
+  if (first == last)
+    rows->axes[rows->count++] = (resize_taps){1, 1, 1, only, one};
+  for (int d = first; d <= last; d++) {
+    if (!all_inside(&work->taps[d], y->dims[d])) return false;
+    rows->axes[rows->count++] = taps_of(x, y, (uint32_t)d, &work->taps[d]);
+  }
+  return rows->axes[0].width <= WIDTH_MOST;
+}
+
+static void run_resize(resize_work *work, const resize_axis *given) {
+  resize_rows rows;
+  const kd_tensor *y = work->y;
+  const cpu_resizes *set = resizes_get();
+  const kd_loop_body *body =
+      work->r->weight ? &set->sums[y->dtype] : &set->nearest;
+  if (!make_rows(work, given, body, &rows)) {
+    cpu_host->parallel_for(cpu_host, kd_elements(y), CPU_GRAIN / 16,
+                           resize_piece, work);
+    return;
+  }
+  const resize_taps *top = &rows.axes[0];
+  int64_t each = kd_elements(y) / rows.outer / top->out;
+  int64_t few =
+      CPU_GRAIN / each + 1 + 4 * top->width; /* shared by neighbours */
+  rows.band = few < top->out ? few : top->out;
+  rows.bands = (top->out - 1) / rows.band + 1;
+  cpu_host->parallel_for(cpu_host, rows.outer * rows.bands,
+                         CPU_GRAIN / (each * rows.band) + 1, *body, &rows);
+}
+
 /* At most `room` elements of a host input; returns how many it has. */
 static int64_t read_list(const kd_launch *launch, uint32_t input, int64_t room,
                          double *out) {
@@ -284,9 +364,7 @@ CPU_KERNEL(cpu_run_resize) {
     made = make_taps(&one, &at, &taps[d]);
   }
   resize_work work = {&r, x, y, taps};
-  if (made)
-    cpu_host->parallel_for(cpu_host, kd_elements(y), CPU_GRAIN / 16,
-                           resize_piece, &work);
+  if (made) run_resize(&work, given);
   for (uint32_t d = 0; d < x->rank; d++) {
     free(taps[d].index);
     free(taps[d].weight);

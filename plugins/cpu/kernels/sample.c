@@ -119,6 +119,62 @@ static void grid_places(void *context, int64_t begin, int64_t end) {
   }
 }
 
+#define PLACES 64 /* whose neighbours are known at once */
+#define TAPS   16 /* of each of them, at most */
+
+typedef struct near_places {
+  int count; /* of neighbours of each */
+  int64_t at[TAPS][PLACES];
+  double weights[TAPS][PLACES];
+} near_places;
+
+/* One channel of `n` places, of f32; neighbours by tap and place. Outside, the index is
+ * that of some element, and its value is not taken. */
+static void grid_channel(const float *x, const near_places *near, int64_t n,
+                         float *y) {
+  double sums[PLACES] = {0};
+  for (int k = 0; k < near->count; k++)
+    for (int64_t i = 0; i < n; i++) {
+      int64_t from = near->at[k][i];
+      double value = (double)x[from < 0 ? 0 : from];
+      sums[i] += from < 0 ? 0 : near->weights[k][i] * value;
+    }
+  for (int64_t i = 0; i < n; i++)
+    y[i] = (float)sums[i];
+}
+
+/* Places of f32 images, some of them for all channels. */
+static void grid_blocks(void *context, int64_t begin, int64_t end) {
+  const grid_work *w = context;
+  int64_t channels = w->x->dims[1], one[NEIGHBOURS], n = 0;
+  double weight[NEIGHBOURS];
+  near_places near = {0};
+  for (int64_t i = begin; i < end; i += n) {
+    int64_t image = i / w->places, place = i % w->places;
+    n = w->places - place;
+    n = n < end - i ? n : end - i;
+    n = n < PLACES ? n : PLACES;
+    for (int64_t p = 0; p < n; p++) {
+      near.count = neighbours(w, i + p, one, weight);
+      for (int k = 0; k < near.count; k++) {
+        near.at[k][p] = one[k];
+        near.weights[k][p] = weight[k];
+      }
+    }
+    for (int64_t c = image * channels; c < (image + 1) * channels; c++)
+      grid_channel((const float *)w->x->data + c * w->plane, &near, n,
+                   (float *)w->y->data + c * w->places + place);
+  }
+}
+
+/* More neighbours than have a table, or other types, go place by place. */
+static bool in_blocks(const grid_work *w) {
+  int count = 1;
+  for (uint32_t d = 0; d < w->space && count <= TAPS; d++)
+    count *= w->wide;
+  return w->x->dtype == KD_F32 && count <= TAPS && w->wide > 1;
+}
+
 CPU_KERNEL(cpu_run_grid_sample) {
   (void)self;
   (void)stream;
@@ -152,6 +208,7 @@ CPU_KERNEL(cpu_run_grid_sample) {
   if (!work.plane)
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to sample");
   cpu_host->parallel_for(cpu_host, y->dims[0] * work.places,
-                         CPU_GRAIN / 64 / x->dims[1] + 1, grid_places, &work);
+                         CPU_GRAIN / 64 / x->dims[1] + 1,
+                         in_blocks(&work) ? grid_blocks : grid_places, &work);
   return KD_OK;
 }

@@ -1,0 +1,60 @@
+/* reduce_rows.c - lines summed up, by loops that become vectors.
+ *
+ * Compiled once for each instruction set, with REDUCES naming the result. */
+#include "reduce.h"
+
+#include "dialect.h"
+
+#define ABS(x) ((x) < 0 ? -(x) : (x))
+#define SIDES  16 /* parts of a line beside each other */
+#define FEW    16 /* elements of a line that is summed beside its neighbours */
+
+/* sums of integers */
+#define LEAST JOINED(LEAST_, TYPE)
+#define MOST  JOINED(MOST_, TYPE)
+#define EACH  "reduce_typed.h"
+#define WIDE  JOINED(WIDE_, TYPE)
+#include "each_int.h"
+#undef WIDE
+#undef LEAST
+#undef MOST
+
+/* sums as doubles */
+#define LEAST (-INF)
+#define MOST  INF
+#undef V
+#define V    double
+#define WIDE real
+#include "each_float.h"
+#undef NAMED
+#define NAMED(name) JOINED(name##_real_, TYPE)
+#include "each_int.h"
+
+/* what is not summed stays as wide as it is */
+#undef V
+#undef LEAST
+#undef MOST
+#undef NAMED
+#undef SIDES
+#define SIDES       32 /* compilers leave a loop that long to be a vector */
+#define V           C
+#define LEAST       ((C)-INFINITY)
+#define MOST        ((C)INFINITY)
+#define NAMED(name) JOINED(name##_narrow_, TYPE)
+#include "each_float.h"
+
+#define ALL(name, floats) \
+  { FLOAT_TABLE(floats), INT_TABLE(name) }
+
+const cpu_reduces REDUCES = {
+    .own = {[BY_sum] = ALL(sum, sum),
+            [BY_product] = ALL(product, product),
+            [BY_largest] = ALL(largest, largest_narrow),
+            [BY_smallest] = ALL(smallest, smallest_narrow),
+            [BY_sizes] = ALL(sizes, sizes),
+            [BY_squares] = ALL(squares, squares),
+            [BY_powers] = ALL(powers, powers)},
+    .real = {[BY_sum] = ALL(sum_real, sum),
+             [BY_largest] = ALL(largest_real, largest),
+             [BY_squares] = ALL(squares_real, squares),
+             [BY_powers] = ALL(powers_real, powers)}};
