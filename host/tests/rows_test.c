@@ -488,11 +488,13 @@ static void roi_align(int64_t channels, int64_t ratio, bool most) {
     int64_t nv = ratio ? ratio : (int64_t)ceil(h);
     int64_t nh = ratio ? ratio : (int64_t)ceil(w);
     double total = most ? -INFINITY : 0;
-    for (int64_t s = 0; s < nv * nh; s++)
+    for (int64_t s = 0; s < nv * nh; s++) {
+      int64_t row = s / nh, column = s % nh;
       sample(x + c * SIDE * SIDE, SIDE,
-             top + h * ((double)p + ((double)(s / nh) + 0.5) / (double)nv),
-             left + w * ((double)q + ((double)(s % nh) + 0.5) / (double)nh),
-             most, &total);
+             top + h * ((double)p + ((double)row + 0.5) / (double)nv),
+             left + w * ((double)q + ((double)column + 0.5) / (double)nh), most,
+             &total);
+    }
     if (!most) total /= (double)(nv * nh);
     if (!(fabs((double)((float *)out)[i] - total) <= 1e-4))
       fail_msg("RoiAlign: element %lld is %g, not %g", (long long)i,

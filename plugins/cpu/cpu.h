@@ -142,7 +142,7 @@ void cpu_set(void *data, kd_dtype dtype, int64_t i, double value);
 void cpu_copy_strided(strided *space, size_t size, void *to, const void *from);
 
 /* n elements of `size` bytes, all of one value (move.c). */
-void cpu_fill(void *to, const void *value, size_t size, int64_t n);
+void cpu_fill(void *target, const void *value, size_t size, int64_t n);
 
 /* Copies a tensor, packed or by its strides, broadcast to a packed one's shape. */
 void cpu_spread(const kd_tensor *from, const kd_tensor *to);

@@ -338,7 +338,8 @@ static kd_status run_transposed(const conv *c, const char *x,
     back.out[i] = c->w.in[i];
   }
   transpose_work work = {
-      .c = c, .back = &back, .x = x, .weights = weights, .y = y, .end = end};
+      .c = c, .back = &back, .x = x, .weights = weights, .end = end};
+  work.y = y;
   int64_t each = c->taps * c->ins * (int64_t)kd_dtype_size(c->wide) + 1;
   int64_t threads = cpu_host->worker_count(cpu_host);
   int64_t share = (c->out_c * c->batch * c->group + threads - 1) / threads;

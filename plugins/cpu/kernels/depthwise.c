@@ -149,12 +149,12 @@ kd_status cpu_run_depthwise(const window *w, const float *x,
                          .x = x,
                          .weights = weights,
                          .bias = bias,
-                         .y = y,
                          .groups = groups,
                          .out_c = out_c,
                          .ins = product(w->in, 0, space),
                          .outs = product(w->out, 0, space),
                          .taps = product(w->kernel, 0, space)};
+  work.y = y;
   work.offsets = calloc((size_t)work.taps + 1, sizeof *work.offsets);
   if (!work.offsets) return KD_OUT_OF_MEMORY;
   lay_out(&work);

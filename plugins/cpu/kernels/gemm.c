@@ -137,8 +137,8 @@ static void gemm_pieces(void *context, int64_t begin, int64_t end) {
   cpu_gemm_here(&part);
 }
 
-void cpu_gemm_run(const cpu_gemm *given) {
-  cpu_gemm whole = *given, *g = &whole;
+void cpu_gemm_run(const cpu_gemm *gemm) {
+  cpu_gemm whole = *gemm, *g = &whole;
   int64_t width = cpu_host->worker_count(cpu_host);
   whole.vector = g->m == 1 || g->n == 1;
   double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
