@@ -188,6 +188,10 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
 /* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
 int cpu_isa(void);
 
+/* Room for weights that are read again and again, at a line of the cache, in huge pages where
+ * the system has them. free() lets go of it. NULL: no memory. */
+void *cpu_weights_alloc(size_t bytes);
+
 /* The option "products" is openblas. */
 bool cpu_wants_openblas(void);
 

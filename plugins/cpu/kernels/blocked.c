@@ -190,8 +190,7 @@ static dnnl_status_t pack_weights(const conv_plan *plan,
   plain_size /= (uint64_t)copies;
   dnnl_status_t status = dnnl->memory_desc_init_by_tag(
       &plain, rank, dims, dnnl_f32, tags[rank - 3]);
-  kernel->packed = aligned_alloc(
-      64, (kernel->weights_size * (uint64_t)copies + 63) & ~UINT64_C(63));
+  kernel->packed = cpu_weights_alloc(kernel->weights_size * (uint64_t)copies);
   if (status == dnnl_success && !kernel->packed) status = dnnl_out_of_memory;
   if (status == dnnl_success)
     status = dnnl->reorder_primitive_desc_create(

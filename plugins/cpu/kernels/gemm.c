@@ -99,8 +99,7 @@ void cpu_gemm_here(const cpu_gemm *g) {
 float *cpu_gemm_pack(const cpu_gemm *g) {
   const cpu_tiles *tiles = cpu_tiles_get();
   int64_t wide = (g->n + tiles->columns - 1) / tiles->columns * tiles->columns;
-  size_t bytes = ((size_t)(wide * g->k) * sizeof(float) + 63) / 64 * 64;
-  float *panels = aligned_alloc(64, bytes);
+  float *panels = cpu_weights_alloc((size_t)(wide * g->k) * sizeof(float));
   if (panels) tiles->pack(g, panels);
   return panels;
 }

@@ -26,7 +26,14 @@
 
 #define DEEP \
   256 /* elements of k at once: panels of B stay in the first cache */
-#define TALL 120 /* rows of a block of A, in the second cache; whole tiles */
+#ifdef __AVX512F__
+#define DEEP_PANELS \
+  768            /* of B that came in panels, read from the second cache */
+#define TALL 204 /* rows of a block of A, in the second cache; whole tiles */
+#else
+#define DEEP_PANELS DEEP
+#define TALL        120
+#endif
 #define WIDE \
   2048 /* columns of a block of B; for each of them A is copied again */
 

@@ -11,7 +11,9 @@ typedef T VEC
 typedef struct NAMED(target) {
   T alpha, beta; /* beta: of what C has */
   T *c;
-  int64_t step; /* from a row of C to the next */
+  int64_t step;      /* from a row of C to the next */
+  const char *ahead; /* what comes into the second cache meanwhile */
+  int64_t pace;      /* bytes of it for each element of k: at most two lines */
 } NAMED(target);
 
 /* A tile of R rows: a panel of A (k x R), one of B (k rows, `step` apart). */
@@ -25,6 +27,8 @@ typedef struct NAMED(target) {
     }                                                                     \
     for (int64_t p = 0; p < k; p++, a += R, b += step) {                  \
       const VEC left = *(const VEC *)b, right = *(const VEC *)(b + HALF); \
+      __builtin_prefetch(t.ahead + p * t.pace, 0, 2);                     \
+      __builtin_prefetch(t.ahead + p * t.pace + 64, 0, 2);                \
       UNROLL for (int i = 0; i < R; i++) {                                \
         sum[i][0] += a[i] * left;                                         \
         sum[i][1] += a[i] * right;                                        \
@@ -121,7 +125,7 @@ static void NAMED(pack_b)(const cpu_gemm *g, int64_t column, int64_t count,
 static int64_t NAMED(edge)(int64_t rows, int64_t count, int64_t k, const T *a,
                            const T *b, NAMED(target) t) {
   T room[ROWS * 2 * VECTOR / sizeof(T)];
-  NAMED(target) whole = {t.alpha, t.beta, room, COLUMNS};
+  NAMED(target) whole = {t.alpha, t.beta, room, COLUMNS, t.ahead, t.pace};
   int64_t h = NAMED(height)(rows);
   memset(room, 0, sizeof room);
   for (int64_t i = 0; i < h && t.beta != 0; i++)
@@ -132,12 +136,17 @@ static int64_t NAMED(edge)(int64_t rows, int64_t count, int64_t k, const T *a,
   return h;
 }
 
-/* Rows [row, row + rows) of C by panels of A and one of B. */
+/* Rows [row, row + rows) of C by panels of A and one of B. Its tiles bring the next panel
+ * nearer, a part each. */
 static void NAMED(strip)(int64_t rows, int64_t count, int64_t k, const T *a,
                          const T *b, int64_t step, NAMED(target) t) {
-  for (int64_t i = 0, h; i < rows; i += h, a += h * k, t.c += h * t.step)
+  int64_t tiles = (rows + ROWS - 1) / ROWS;
+  t.pace = (2 * VECTOR + tiles - 1) / tiles;
+  for (int64_t i = 0, h; i < rows; i += h, a += h * k, t.c += h * t.step) {
     h = count < COLUMNS ? NAMED(edge)(rows - i, count, k, a, b, t)
                         : NAMED(tile)(rows - i, k, a, b, step, t);
+    t.ahead += k * t.pace;
+  }
 }
 
 /* One row of C by several panels at once: alone, a panel's two sums would wait for each
@@ -163,6 +172,13 @@ static void NAMED(few)(int64_t k, const T *a, const T *b, int64_t step,
   }
 }
 
+/* Rows of a block of A: as few blocks as there can be, for each reads B again, of one
+ * height. */
+static int64_t NAMED(tall)(int64_t m) {
+  int64_t blocks = (m + TALL - 1) / TALL;
+  return (m + blocks * ROWS - 1) / (blocks * ROWS) * ROWS;
+}
+
 /* All of C for columns [column, column + columns) and `k` elements from `from` on. */
 static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
                          int64_t from, int64_t k, T *packed_b, T *packed_a) {
@@ -175,9 +191,10 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
   }
   const T *panels =
       g->panels ? (const T *)g->panels + column * g->k + from * COLUMNS : NULL;
-  NAMED(target) t = {(T)g->alpha, from ? 1 : (T)g->beta, NULL, g->ldc};
-  for (int64_t i = 0; i < g->m; i += TALL) {
-    int64_t rows = g->m - i < TALL ? g->m - i : TALL;
+  NAMED(target) t = {(T)g->alpha, from ? 1 : (T)g->beta, NULL, g->ldc, NULL, 0};
+  const int64_t tall = NAMED(tall)(g->m);
+  for (int64_t i = 0; i < g->m; i += tall) {
+    int64_t rows = g->m - i < tall ? g->m - i : tall;
     NAMED(pack_a)(g, i, rows, from, k, packed_a);
     int64_t j = 0;
     for (; panels && rows == 1 && columns - j >= PANELS * COLUMNS;
@@ -192,6 +209,7 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
                    : there ? (const T *)g->b + from * g->ldb + column + j
                            : packed_b + j * k;
       t.c = (T *)g->c + i * g->ldc + column + j;
+      t.ahead = (const char *)(b + (panels ? COLUMNS * g->k : COLUMNS * k));
       NAMED(strip)(rows, count, k, packed_a, b, there ? g->ldb : COLUMNS, t);
     }
   }
@@ -213,7 +231,9 @@ static bool NAMED(in_bits)(const cpu_gemm *g) {
 static bool NAMED(dots)(const cpu_gemm *g);
 static bool NAMED(product)(const cpu_gemm *g) {
   if (NAMED(dots)(g)) return true;
-  int64_t deep = g->k < DEEP ? g->k : DEEP, tall = g->m < TALL ? g->m : TALL;
+  const int64_t most = g->panels ? DEEP_PANELS : DEEP;
+  int64_t deep = g->k < most ? g->k : most, tall = NAMED(tall)(g->m);
+  tall = g->m < tall ? g->m : tall;
   int64_t wide = g->panels     ? 0
                  : g->n < WIDE ? (g->n + COLUMNS - 1) / COLUMNS * COLUMNS
                                : WIDE;
@@ -221,11 +241,11 @@ static bool NAMED(product)(const cpu_gemm *g) {
   if ((wide + tall) * deep > (int64_t)(NEAR / sizeof(T)))
     room = malloc((size_t)((wide + tall) * deep) * sizeof(T));
   if (!room) return g->panels && g->m > 24 && NAMED(in_bits)(g);
-  for (int64_t from = 0; from < g->k; from += DEEP)
+  for (int64_t from = 0; from < g->k; from += deep)
     for (int64_t column = 0; column < g->n; column += WIDE)
       NAMED(block)
   (g, column, g->n - column < WIDE ? g->n - column : WIDE, from,
-   g->k - from < DEEP ? g->k - from : DEEP, room, room + wide * deep);
+   g->k - from < deep ? g->k - from : deep, room, room + wide * deep);
   if (room != near) free(room);
   return true;
 }
