@@ -1,6 +1,7 @@
 /* elementwise.c - elementwise ops: which loop, broadcasting, sharing the work. */
 #include "elementwise.h"
 
+#include "blocked.h"
 #include "kernels.h"
 
 const cpu_loops *cpu_loops_get(void) {
@@ -48,11 +49,12 @@ CPU_KERNEL(cpu_run_unary) {
   }
   if (row->a && *row->a) work.a = attr_float(launch, row->a, 0);
   if (row->b && *row->b) work.b = attr_float(launch, row->b, 0);
-  int64_t n = kd_elements(x);
+  int64_t n = cpu_lying(x);
   if (n <= CPU_GRAIN)
     work.loop(work.x, work.y, n, work.a, work.b);
   else
     cpu_host->parallel_for(cpu_host, n, CPU_GRAIN, unary_piece, &work);
+  cpu_fill_up(&launch->outputs[0]);
   return KD_OK;
 }
 
@@ -119,8 +121,21 @@ static void binary(int op, const kd_tensor *x, const kd_tensor *y,
 CPU_KERNEL(cpu_run_binary) {
   (void)self;
   (void)stream;
-  binary((int)(uintptr_t)launch->data, &launch->inputs[0], &launch->inputs[1],
-         &launch->outputs[0]);
+  int op = (int)(uintptr_t)launch->data;
+  const kd_tensor *z = &launch->outputs[0];
+  if (z->layout != BLOCKED) {
+    binary(op, &launch->inputs[0], &launch->inputs[1], z);
+    return KD_OK;
+  }
+  /* all three lie alike */
+  int64_t count = cpu_lying(z);
+  kd_tensor row[] = {launch->inputs[0], launch->inputs[1], *z};
+  for (int i = 0; i < 3; i++) {
+    row[i].dims = &count;
+    row[i].rank = 1;
+  }
+  binary(op, &row[0], &row[1], &row[2]);
+  cpu_fill_up(z);
   return KD_OK;
 }
 

@@ -1,0 +1,57 @@
+/* blocked.h - the CPU's own layout of tensors, which is oneDNN's.
+ *
+ * dims are N, C, spatial...; elements lie as N, C/b, spatial..., b, where b is
+ * cpu_block(). Where b does not divide C, the last block is filled up with zeros: whoever
+ * writes such a tensor keeps them zero, so that a convolution may read them. */
+#ifndef KEEL_CPU_BLOCKED_H
+#define KEEL_CPU_BLOCKED_H
+
+#include "cpu.h"
+
+#define BLOCKED KD_LAYOUT_OWN
+
+/* Channels of a block. */
+static inline int64_t cpu_block(void) {
+  return cpu_isa() == 2 ? 16 : 8;
+}
+
+/* Channels as they lie: with the zeros of the last block. */
+static inline int64_t cpu_filled(int64_t channels) {
+  int64_t block = cpu_block();
+  return (channels + block - 1) / block * block;
+}
+
+static inline bool is_blocked(const kd_type *type) {
+  return type->layout == BLOCKED;
+}
+
+/* Without space there is one point an image. */
+static inline bool is_point(const kd_type *type) {
+  return product(type->dims, 2, type->rank) == 1;
+}
+
+/* Elements of a tensor as it lies, in rows or in blocks. */
+static inline int64_t cpu_lying(const kd_tensor *tensor) {
+  int64_t count = kd_elements(tensor);
+  return tensor->layout == BLOCKED
+             ? count / tensor->dims[1] * cpu_filled(tensor->dims[1])
+             : count;
+}
+
+/* Makes what fills up the last blocks zero again, after an op on all elements. */
+static inline void cpu_fill_up(const kd_tensor *tensor) {
+  int64_t block = cpu_block();
+  if (tensor->layout != BLOCKED || tensor->dims[1] % block == 0) return;
+  size_t used = (size_t)(tensor->dims[1] % block) * sizeof(float);
+  size_t whole = (size_t)block * sizeof(float);
+  int64_t space = product(tensor->dims, 2, tensor->rank);
+  int64_t image = space * cpu_filled(tensor->dims[1]);
+  for (int64_t n = 0; n < tensor->dims[0]; n++) {
+    char *last = (char *)((float *)tensor->data + (n + 1) * image) -
+                 (size_t)space * whole;
+    for (int64_t s = 0; s < space; s++)
+      memset(last + (size_t)s * whole + used, 0, whole - used);
+  }
+}
+
+#endif /* KEEL_CPU_BLOCKED_H */
