@@ -94,19 +94,19 @@ static void expect_turns(const keel_plan *plan) {
   }
 }
 
-/* Whether the device has a layout of its own for so many channels. */
-static bool blocks(int64_t channels) {
+/* Bytes of so many channels in the layout of the device's own; 0: it has none. */
+static uint64_t lying(int64_t channels) {
   const int64_t dims[] = {1, channels, SIDE, SIDE};
   const keel_type *type = NULL;
   keel_device *device = keel_device_at(context, 0);
   assert_int_equal(keel_type_of(KD_F32, 4, dims, &type), KD_OK);
   assert_int_equal(keel_device_ready(device), KD_OK);
-  return keel_layout_size(device, type, KD_LAYOUT_OWN) > 0;
+  return keel_layout_size(device, type, KD_LAYOUT_OWN);
 }
 
 /* Whether the processor's vectors are as long as there are channels. */
 static bool blocks_of_channels(void) {
-  return blocks(CHANNELS) && !blocks(CHANNELS / 2);
+  return lying(CHANNELS) > 0 && lying(CHANNELS) == lying(CHANNELS / 2);
 }
 
 typedef keel_value writer(keel_builder *builder, keel_value x,
@@ -335,7 +335,7 @@ static void packed_weights_leave_memory(void **state) {
   for (int i = 0; i < 3; i++)
     run_wide(plan);
   uint64_t after = resident_files();
-  if (before && blocks(WIDE) && after > before + bytes / 2)
+  if (before && lying(WIDE) > 0 && after > before + bytes / 2)
     fail_msg("%llu bytes of files came into memory, of weights of %llu",
              (unsigned long long)(after - before), (unsigned long long)bytes);
   assert_int_equal(keel_plan_create(program, NULL, &second), KD_OK);
@@ -359,7 +359,7 @@ static void packed_weights_are_held_once(void **state) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
   keel_plan *plan = NULL, *second = NULL;
   (void)state;
-  if (!blocks(WIDE)) skip();
+  if (lying(WIDE) == 0) skip();
   uint64_t before = live_bytes();
   keel_program *program = wide();
   assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
@@ -387,7 +387,7 @@ static void a_run_that_fails_keeps_no_weights(void **state) {
   keel_tensor *x = NULL, *y = NULL;
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   (void)state;
-  if (!blocks(WIDE)) skip();
+  if (lying(WIDE) == 0) skip();
   uint64_t before = live_bytes();
   keel_program *program = wide();
   assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
@@ -430,7 +430,7 @@ static void weights_go_while_threads_run(void **state) {
       assert_int_equal(pthread_create(&threads[i], NULL, run_often, plan), 0);
     for (int i = 0; i < RUNNERS; i++)
       pthread_join(threads[i], NULL);
-    if (blocks(WIDE)) assert_true(live_bytes() < before + bytes / 2);
+    if (lying(WIDE) > 0) assert_true(live_bytes() < before + bytes / 2);
     run_wide(plan);
     keel_plan_release(plan);
   }

@@ -1,0 +1,152 @@
+/* blocked_test.c - the CPU's blocked layout gives what rows give, for channels that do not
+ * fill a block, for work that three threads can't share evenly, and for ops in between that
+ * make more of the zeros that fill blocks up. */
+#include <math.h>
+
+#include "context.h"
+#include "exec/plan.h"
+#define WORKERS 2
+#include "with_cpu.h"
+
+enum { SIDE = 7, MOST = 160 * 160 * 9 };
+
+typedef struct shape {
+  int64_t images, in, wide, out;
+} shape;
+
+static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
+  static float data[MOST];
+  keel_tensor *tensor = NULL;
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  assert_true(count <= MOST);
+  for (int64_t i = 0; i < count; i++)
+    data[i] = scale * (float)((i * 7919) % 41 - 20) / 20;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
+  return tensor;
+}
+
+static keel_value constant(keel_builder *b, uint32_t rank, const int64_t *dims,
+                           float scale) {
+  keel_tensor *tensor = numbers(rank, dims, scale);
+  keel_value value = keel_builder_constant(b, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+/* Its weights shrink with what is summed, so that values stay near 1. */
+static keel_value conv(keel_builder *b, keel_value x, int64_t from, int64_t to,
+                       int64_t group, int64_t side) {
+  const int64_t dims[] = {to, from / group, side, side};
+  const int64_t pad = side / 2, pads[] = {pad, pad, pad, pad};
+  const keel_attr attrs[] = {
+      {.name = "pads", .kind = KD_ATTR_INTS, .count = 4, .ints = pads},
+      KEEL_INT("group", group)};
+  float scale = 1 / sqrtf((float)(dims[1] * side * side));
+  keel_value three[] = {x, constant(b, 4, dims, scale),
+                        constant(b, 1, &to, 0.5f)};
+  return keel_builder_op(b, "Conv", attrs, 2, three, 3);
+}
+
+static keel_value unary(keel_builder *b, const char *op, keel_value x) {
+  return keel_builder_op(b, op, NULL, 0, &x, 1);
+}
+
+static keel_value binary(keel_builder *b, const char *op, keel_value x,
+                         keel_value y) {
+  keel_value two[] = {x, y};
+  return keel_builder_op(b, op, NULL, 0, two, 2);
+}
+
+static keel_value pool(keel_builder *b, const char *op, keel_value x) {
+  static const int64_t kernel[] = {3, 3}, strides[] = {2, 2};
+  const keel_attr attrs[] = {
+      {.name = "kernel_shape",
+       .kind = KD_ATTR_INTS,
+       .count = 2,
+       .ints = kernel},
+      {.name = "strides", .kind = KD_ATTR_INTS, .count = 2, .ints = strides}};
+  return keel_builder_op(b, op, attrs, 2, &x, 1);
+}
+
+/* Of the zeros that fill blocks up Reciprocal makes infinity, and Div what is no number:
+ * the next convolution would spread them. */
+static keel_value write(keel_builder *b, keel_value x, const shape *s) {
+  x = conv(b, x, s->in, s->wide, 1, 3);
+  x = unary(b, "Exp", unary(b, "Cos", x));
+  x = binary(b, "Div", conv(b, x, s->wide, s->wide, s->wide, 3),
+             binary(b, "Add", x, x));
+  x = conv(b, x, s->wide, s->wide, 1, 1);
+  keel_value two = unary(b, "Exp", unary(b, "Sin", x));
+  two = unary(b, "Reciprocal", binary(b, "Add", two, two));
+  keel_value scale =
+      unary(b, "Sigmoid",
+            conv(b, keel_builder_op(b, "GlobalAveragePool", NULL, 0, &two, 1),
+                 s->wide, s->wide, 1, 1));
+  x = conv(b, binary(b, "Mul", two, scale), s->wide, s->out, 1, 1);
+  x = binary(b, "Add", x, conv(b, two, s->wide, s->out, 1, 3));
+  return pool(b, "AveragePool", unary(b, "Relu", pool(b, "MaxPool", x)));
+}
+
+static keel_plan *plan_of(const shape *s, const char *skip) {
+  const int64_t dims[] = {s->images, s->in, SIDE, SIDE};
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_create(context, "blocked", &b), KD_OK);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 4, dims);
+  keel_builder_output(b, "y", write(b, x, s));
+  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  keel_builder_destroy(b);
+  if (keel_plan_create(program, &params, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_program_release(program);
+  return plan;
+}
+
+static int64_t run(const shape *s, const char *skip, float *out) {
+  const int64_t dims[] = {s->images, s->in, SIDE, SIDE};
+  keel_plan *plan = plan_of(s, skip);
+  keel_tensor *x = numbers(4, dims, 2), *y = NULL;
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  int64_t count = keel_tensor_elements(y);
+  assert_int_equal(keel_tensor_read(y, out, (size_t)count * sizeof *out),
+                   KD_OK);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  return count;
+}
+
+static void blocks_give_what_rows_give(void **state) {
+  static const shape shapes[] = {
+      {1, 3, 16, 16},  {1, 3, 24, 40},    {1, 16, 72, 24},  {2, 24, 40, 8},
+      {3, 8, 24, 112}, {1, 40, 120, 58},  {1, 17, 31, 33},  {5, 12, 20, 9},
+      {1, 1, 48, 80},  {1, 64, 160, 112}, {2, 15, 116, 10},
+  };
+  static float want[MOST], got[MOST];
+  (void)state;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const shape *s = &shapes[i];
+    int64_t count = run(s, "layout", want);
+    assert_int_equal(run(s, NULL, got), count);
+    for (int64_t k = 0; k < count; k++)
+      if (!(fabsf(got[k] - want[k]) <= 1e-4f))
+        fail_msg("%lld x %lld to %lld to %lld: element %lld is %g, in rows %g",
+                 (long long)s->images, (long long)s->in, (long long)s->wide,
+                 (long long)s->out, (long long)k, (double)got[k],
+                 (double)want[k]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(blocks_give_what_rows_give),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
