@@ -13,7 +13,7 @@
 #if defined(__AVX512F__)
 #define VECTOR  64
 #define MOST    12
-#define FULL(X) X(12, 2) X(8, 2) X(4, 2) X(2, 2) X(1, 2)
+#define FULL(X) X(12, 2) X(8, 2) X(6, 2) X(4, 2) X(3, 2) X(2, 2) X(1, 2)
 #elif defined(__AVX2__)
 #define VECTOR  32
 #define MOST    6

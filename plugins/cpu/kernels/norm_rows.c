@@ -313,6 +313,25 @@ static float largest(const float *x, int64_t n) {
   return most;
 }
 
+#define NEAR \
+  16 /* sums beside each other; each is of CHUNK / NEAR elements at most */
+
+/* The sum of up to CHUNK powers: none is below 0, so that floats lose no more than a few
+ * units in the last place. */
+static double near_total(const float *x, int64_t n) {
+  float sums[NEAR] = {0};
+  double sum = 0;
+  int64_t i = 0;
+  for (; i + NEAR <= n; i += NEAR)
+    for (int k = 0; k < NEAR; k++)
+      sums[k] += x[i + k];
+  for (; i < n; i++)
+    sum += (double)x[i];
+  for (int k = 0; k < NEAR; k++)
+    sum += (double)sums[k];
+  return sum;
+}
+
 /* The sum of all powers, which are left in y where there is one. */
 static double powers(const float *x, int64_t n, float most, float *y) {
   double sum = 0;
@@ -322,7 +341,7 @@ static double powers(const float *x, int64_t n, float most, float *y) {
     float *to = y ? y + from : chunk;
     for (int64_t i = 0; i < count; i++)
       to[i] = power_of_e(x[from + i] - most);
-    sum += total(to, count);
+    sum += near_total(to, count);
   }
   return sum;
 }
@@ -357,7 +376,7 @@ static void soft_short(const soft_work *work, const float *x, float *y,
   for (int64_t i = 0; i < lines * n; i++)
     part[i] = power_of_e(part[i]);
   for (int64_t l = 0; l < lines; l++) {
-    double sum = total(part + l * n, n);
+    double sum = near_total(part + l * n, n);
     float scale = (float)(1 / sum);
     float shift = work->how == SOFT_LOG ? (float)log(sum) : 0;
     for (int64_t i = l * n; i < (l + 1) * n; i++)

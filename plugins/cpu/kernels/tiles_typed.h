@@ -75,6 +75,16 @@ static int64_t NAMED(height)(int64_t rows) {
 static void NAMED(turn)(const T *from, int64_t step, int64_t count, int64_t k,
                         T *to, int64_t width) {
   int64_t r = 0;
+#ifdef TURN_MORE
+  for (; r + 8 <= count; r += 8) {
+    int64_t p = 0;
+    for (; p + 8 <= k; p += 8)
+      TURN_MORE(from + r * step + p, step, to + p * width + r, width);
+    for (; p < k; p++)
+      for (int64_t i = r; i < r + 8; i++)
+        to[p * width + i] = from[i * step + p];
+  }
+#endif
 #ifdef TURN
   for (; r + SQUARE <= count; r += SQUARE) {
     int64_t p = 0;
