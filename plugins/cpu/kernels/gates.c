@@ -14,6 +14,7 @@
 #define VECTOR  64
 #define MOST    12
 #define FULL(X) X(12, 2) X(8, 2) X(6, 2) X(4, 2) X(3, 2) X(2, 2) X(1, 2)
+#define PAIR(X) X(3, 4) X(2, 4) X(1, 4) /* two gates, which lie side by side */
 #elif defined(__AVX2__)
 #define VECTOR  32
 #define MOST    6

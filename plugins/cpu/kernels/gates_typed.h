@@ -29,11 +29,12 @@ static void NAMED(pack)(const void *from, int64_t gates, int64_t hidden,
   }
 }
 
-/* R items' states, `k` apart, times a block's panels; results are `step` apart. */
+/* R items' states, `k` apart, times the panels of `units`; results are `step` apart. */
 #define TIMES(R, V)                                                           \
-  __attribute__((noinline)) static void NAMED(times_##R)(                     \
-      int64_t k, const T *a, const T *b, T *out, int64_t step) {              \
-    for (int64_t u = 0; u < UNITS; u += V * LANES) {                          \
+  __attribute__((noinline)) static void NAMED(times_##R##_##V)(               \
+      int64_t k, const T *a, const T *b, T *out, int64_t step,                \
+      int64_t units) {                                                        \
+    for (int64_t u = 0; u < units; u += V * LANES) {                          \
       VEC sum[R][V];                                                          \
       const T *panel = b + u * k;                                             \
       UNROLL for (int i = 0; i < R; i++) UNROLL for (int v = 0; v < V; v++)   \
@@ -53,6 +54,9 @@ static void NAMED(pack)(const void *from, int64_t gates, int64_t hidden,
     }                                                                         \
   }
 FULL(TIMES)
+#ifdef PAIR
+PAIR(TIMES)
+#endif
 #undef TIMES
 
 /* How many of `items` the next product takes. */
@@ -64,13 +68,20 @@ static int64_t NAMED(height)(int64_t items) {
   return 1;
 }
 
+/* Of so many gates, whose panels follow each other. Few items would wait for their own sums:
+ * they go by two gates at once. */
 static void NAMED(times)(int64_t items, int64_t k, const T *a, const T *b,
-                         T *out, int64_t step) {
-#define TRY(R, V)                         \
-  if (items == R) {                       \
-    NAMED(times_##R)(k, a, b, out, step); \
-    return;                               \
+                         T *out, int64_t step, int64_t gates) {
+#define TRY(R, V)                                              \
+  if (items == R) {                                            \
+    NAMED(times_##R##_##V)(k, a, b, out, step, gates * UNITS); \
+    return;                                                    \
   }
+#ifdef PAIR
+  if (gates % 2 == 0) {
+    PAIR(TRY)
+  }
+#endif
   FULL(TRY)
 #undef TRY
 }
@@ -244,11 +255,10 @@ static void NAMED(step)(const cpu_cell *c, int64_t block, bool first) {
   NAMED(place) p = {.count = left < UNITS ? left : UNITS, .block = block};
   for (int64_t item = 0, h; item < c->batch; item += h) {
     h = NAMED(height)(c->batch - item);
-    for (int64_t g = gate; g < end; g++)
-      NAMED(times)
+    NAMED(times)
     (h, c->hidden, state + item * c->hidden,
-     (const T *)c->weights + (block * c->gates + g) * c->hidden * UNITS,
-     z[0][g], 4 * UNITS);
+     (const T *)c->weights + (block * c->gates + gate) * c->hidden * UNITS,
+     z[0][gate], 4 * UNITS, end - gate);
     for (int64_t i = 0; i < h; i++) {
       p.from = (item + i) * c->hidden + block * UNITS;
       p.row = c->rows[item + i];
