@@ -90,6 +90,14 @@ static int64_t tap_index(const window *w, int64_t at, int64_t tap,
 }
 
 static real activate(const ref_call *call, real x) {
+  if (call->variant == 2) {
+    real hard = x / 6 + (real)0.5;
+    if (ref_text_is(call, "activation", "Silu", "LeakyRelu"))
+      return x < 0 ? x * ref_float(call, "alpha", (float)0.01) : x;
+    if (ref_text_is(call, "activation", "Silu", "HardSwish"))
+      return x * (hard < 0 ? 0 : hard > 1 ? 1 : hard);
+    return x / (1 + expl(-x));
+  }
   if (ref_text_is(call, "activation", "none", "Relu") && x < 0) return 0;
   if (ref_text_is(call, "activation", "none", "Clip")) {
     real low = ref_float(call, "low", -INFINITY);
@@ -646,6 +654,7 @@ static bool run_sce(ref_call *call) {
 const ref_op ref_nn[] = {
     {NULL, "Conv", REF_SUM, 0, run_conv, false},
     {"keel", "FusedConv", REF_SUM, 1, run_conv, false},
+    {"keel", "ActivatedConv", REF_SUM, 2, run_conv, false},
     {NULL, "ConvInteger", REF_EXACT, 0, run_conv_integer, false},
     {NULL, "QLinearConv", REF_QUANT, 0, run_qlinear_conv, false},
     {NULL, "ConvTranspose", REF_SUM, 0, run_conv_transpose, false},

@@ -134,7 +134,8 @@ static void expect(writer *write, const char *pass, uint32_t fused,
         fail_msg("element %d is %g, without %s %g", k, (double)got[k], pass,
                  (double)want[k]);
   }
-  assert_int_equal(runs_of(plan, "FusedConv"), fused);
+  assert_int_equal(runs_of(plan, "FusedConv") + runs_of(plan, "ActivatedConv"),
+                   fused);
   assert_int_equal(runs_of(plan, "Clip"), clips);
   if (blocks_of_channels())
     assert_int_equal(runs_of(plan, "Reorder"), reorders);
@@ -168,6 +169,66 @@ static void clip_goes_into_the_convolution(void **state) {
   (void)state;
   expect(write_clip, "fuse", 1, 0, 2);
   expect(write_high, "fuse", 1, 0, 0);
+}
+
+static keel_value write_silu(keel_builder *b, keel_value x, keel_value bound) {
+  (void)bound;
+  x = conv(b, x, 1, 3);
+  keel_value pair[] = {keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1), x};
+  return keel_builder_op(b, "Mul", NULL, 0, pair, 2);
+}
+
+static keel_value write_swish(keel_builder *b, keel_value x, keel_value bound) {
+  (void)bound;
+  keel_value pair[] = {conv(b, x, CHANNELS, 3), x};
+  x = keel_builder_op(b, "Add", NULL, 0, pair, 2);
+  return keel_builder_op(b, "HardSwish", NULL, 0, &x, 1);
+}
+
+static keel_value write_leaky(keel_builder *b, keel_value x, keel_value bound) {
+  const keel_attr alpha = KEEL_FLOAT("alpha", 0.3f);
+  (void)bound;
+  x = conv(b, x, 1, 3);
+  return keel_builder_op(b, "LeakyRelu", &alpha, 1, &x, 1);
+}
+
+static keel_value write_sum(keel_builder *b, keel_value x, keel_value bound) {
+  (void)bound;
+  keel_value pair[] = {x, conv(b, x, 1, 3)};
+  return keel_builder_op(b, "Add", NULL, 0, pair, 2);
+}
+
+static void gates_and_sums_go_into_the_convolution(void **state) {
+  (void)state;
+  expect(write_silu, "fuse", 1, 0, 2);
+  expect(write_swish, "fuse", 1, 0, 2);
+  expect(write_leaky, "fuse", 1, 0, 2);
+  expect(write_sum, "fuse", 1, 0, 2);
+}
+
+/* The gate is of another value, or read by another op. */
+static keel_value write_other_gate(keel_builder *b, keel_value x,
+                                   keel_value bound) {
+  (void)bound;
+  keel_value pair[] = {keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1),
+                       conv(b, x, 1, 1)};
+  return keel_builder_op(b, "Mul", NULL, 0, pair, 2);
+}
+
+static keel_value write_shared_gate(keel_builder *b, keel_value x,
+                                    keel_value bound) {
+  (void)bound;
+  x = conv(b, x, 1, 1);
+  keel_value gate = keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1);
+  keel_value pair[] = {gate, x};
+  keel_value two[] = {keel_builder_op(b, "Mul", NULL, 0, pair, 2), gate};
+  return keel_builder_op(b, "Sub", NULL, 0, two, 2);
+}
+
+static void gates_of_other_values_stay(void **state) {
+  (void)state;
+  expect(write_other_gate, "fuse", 0, 0, 0);
+  expect(write_shared_gate, "fuse", 0, 0, 0);
 }
 
 static keel_value write_bound(keel_builder *b, keel_value x, keel_value bound) {
@@ -494,6 +555,8 @@ static void weights_that_another_op_reads_stay(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(clip_goes_into_the_convolution),
+      cmocka_unit_test(gates_and_sums_go_into_the_convolution),
+      cmocka_unit_test(gates_of_other_values_stay),
       cmocka_unit_test(a_clip_that_is_not_known_stays),
       cmocka_unit_test(rows_become_blocks_for_windows),
       cmocka_unit_test(scaled_channels_stay_blocks),

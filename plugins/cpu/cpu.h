@@ -173,10 +173,21 @@ float *cpu_gemm_pack(const cpu_gemm *gemm);
 
 /* ---- fused convolutions ------------------------------------------------------- */
 
-/* What follows a keel::FusedConv: the result is brought into [low, high]. */
+/* What follows a keel::FusedConv, which brings the result into [low, high], or a
+ * keel::ActivatedConv. */
+typedef enum cpu_last {
+  CPU_LAST_NONE,
+  CPU_LAST_RELU,
+  CPU_LAST_CLIP,
+  CPU_LAST_SILU,
+  CPU_LAST_HARD_SWISH,
+  CPU_LAST_LEAKY_RELU
+} cpu_last;
+
 typedef struct cpu_activation {
-  bool relu, clip; /* which one it is; neither: none */
-  float low, high;
+  cpu_last last;
+  float low, high; /* of Relu and Clip; the others: no bound */
+  float alpha;     /* of LeakyRelu */
 } cpu_activation;
 
 /* Returns KD_OK, KD_UNIMPLEMENTED. */

@@ -6,9 +6,9 @@
 
 extern const kd_kernel_def cpu_kernels[];
 #ifdef KEEL_WITH_DNNL
-#define CPU_KERNEL_COUNT 158u
+#define CPU_KERNEL_COUNT 160u
 #else
-#define CPU_KERNEL_COUNT 151u
+#define CPU_KERNEL_COUNT 152u
 #endif
 
 #endif /* KEEL_CPU_TABLE_H */

@@ -137,7 +137,8 @@ keel_status keel_shape_conv(keel_infer *infer) {
 }
 
 /* keel::FusedConv: a Conv, then an addition of Z, then an activation: none, Relu, or Clip
- * to [low, high], where those are given. */
+ * to [low, high], where those are given. keel::ActivatedConv: x * sigmoid(x), HardSwish or
+ * LeakyRelu, which kernels of FusedConv need not know. */
 keel_status keel_shape_fused_conv(keel_infer *infer) {
   keel_dims dims = {0};
   const keel_type *z = keel_infer_in(infer, 3);

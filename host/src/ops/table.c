@@ -424,6 +424,9 @@ const keel_schema_row keel_schema_rows[] = {
     /* keel's own */
     KEEL("FusedConv", "X:T=float W:T B:T? Z:T? -> Y:T",
          "activation:s=none|Relu|Clip group:i=1 high:f low:f " WINDOW, fused_conv),
+    KEEL("ActivatedConv", "X:T=float W:T B:T? Z:T? -> Y:T",
+         "activation:s=Silu|HardSwish|LeakyRelu alpha:f=0.01 group:i=1 " WINDOW,
+         fused_conv),
     {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_control, 0, 0,
      keel_run_copy},
     /* elements of X where they lie; plans make it (passes/parts.c) */

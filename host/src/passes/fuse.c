@@ -1,5 +1,5 @@
 /* fuse.c - brings BatchNormalization into the convolution before it, and what
- * follows a convolution into keel::FusedConv. */
+ * follows a convolution into keel::FusedConv or keel::ActivatedConv. */
 #include "context.h"
 #include "eager/site.h"
 #include "passes/passes.h"
@@ -105,13 +105,13 @@ static keel_status fold_norm(keel_function *function, keel_node *conv,
   return KD_OK;
 }
 
-/* ---- Conv, Add, Relu or Clip ---------------------------------------------------- */
+/* ---- Conv, Add, an activation ---------------------------------------------------- */
 
-/* What comes last, as attributes of keel::FusedConv. */
+/* What comes last, as attributes of keel's op `to`. */
 typedef struct activation {
-  const char *name;
-  bool has_low, has_high;
-  float low, high;
+  const char *to, *name;
+  bool has_low, has_high, has_alpha;
+  float low, high, alpha;
 } activation;
 
 /* A constant of one f32, if the input is there: true. Else *good: it is absent. */
@@ -126,12 +126,19 @@ static bool read_bound(const keel_function *function, const keel_node *node,
   return there;
 }
 
-/* Whether a node can be an activation: Relu, or Clip to what is known and in order. */
+/* Whether a node can be an activation: Relu, Clip to what is known and in order, or one
+ * that makes 0 of 0 and is not cut off above. */
 static bool read_activation(const keel_function *function,
                             const keel_node *node, activation *out) {
   bool good = true;
-  *out = (activation){.name = node->op->schema->name};
+  *out = (activation){.to = "FusedConv", .name = node->op->schema->name};
   if (is_op(node, "Relu")) return true;
+  if (is_op(node, "HardSwish") || is_op(node, "LeakyRelu")) {
+    out->to = "ActivatedConv";
+    out->has_alpha = is_op(node, "LeakyRelu");
+    out->alpha = keel_attr_float(node->op, "alpha", 0.01f);
+    return true;
+  }
   if (!is_op(node, "Clip")) return false;
   out->has_low = read_bound(function, node, 1, &out->low, &good);
   out->has_high = read_bound(function, node, 2, &out->high, &good);
@@ -148,9 +155,10 @@ static keel_status fused_op(const keel_node *conv, const activation *act,
   attrs[count++] = (keel_attr)KEEL_STRING("activation", act->name);
   if (act->has_low) attrs[count++] = (keel_attr)KEEL_FLOAT("low", act->low);
   if (act->has_high) attrs[count++] = (keel_attr)KEEL_FLOAT("high", act->high);
-  return keel_opdef_create(conv->op->context,
-                           keel_schema_find("keel", "FusedConv"), attrs, count,
-                           NULL, out_op);
+  if (act->has_alpha)
+    attrs[count++] = (keel_attr)KEEL_FLOAT("alpha", act->alpha);
+  return keel_opdef_create(conv->op->context, keel_schema_find("keel", act->to),
+                           attrs, count, NULL, out_op);
 }
 
 /* Whether the device runs it. Where types are not known yet, Relu is what all know that
@@ -212,6 +220,38 @@ static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
   return NULL;
 }
 
+/* x * Sigmoid(x): `last` is the product, and nothing else reads its operands. Becomes what
+ * a unary op of x would be, with *out_gate to be dropped with it. */
+static bool read_silu(keel_function *function, const keel_uses *uses,
+                      const keel_node *last, uint32_t *out_x,
+                      keel_node **out_gate) {
+  if (!is_op(last, "Mul")) return false;
+  for (uint32_t i = 0; i < 2; i++) {
+    keel_node *gate = sole_maker(function, uses, last, i, "Sigmoid");
+    uint32_t x = last->inputs[1 - i];
+    if (!gate || gate->inputs[0] != x || uses->counts[x] != 2) continue;
+    *out_x = x;
+    *out_gate = gate;
+    return true;
+  }
+  return false;
+}
+
+static keel_status fuse_silu(keel_function *function, const keel_uses *uses,
+                             keel_device *where, keel_node *last) {
+  const activation act = {.to = "ActivatedConv", .name = "Silu"};
+  keel_node *gate = NULL;
+  uint32_t x = KEEL_ABSENT;
+  if (!read_silu(function, uses, last, &x, &gate)) return KD_OK;
+  uint32_t maker = function->values[x].producer;
+  keel_node *conv = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
+  if (!conv || !is_op(conv, "Conv") || conv->device != last->device)
+    return KD_OK;
+  KEEL_TRY(fuse(function, where, conv, NULL, KEEL_ABSENT, last, &act));
+  gate->dead |= conv->dead;
+  return KD_OK;
+}
+
 static keel_status fuse_activation(keel_function *function,
                                    const keel_uses *uses, keel_device *where,
                                    keel_node *last, const activation *act) {
@@ -221,6 +261,14 @@ static keel_status fuse_activation(keel_function *function,
   uint32_t other = KEEL_ABSENT;
   conv = add ? conv_of_add(function, uses, add, &other) : NULL;
   return conv ? fuse(function, where, conv, add, other, last, act) : KD_OK;
+}
+
+static keel_status fuse_sum(keel_function *function, const keel_uses *uses,
+                            keel_device *where, keel_node *add) {
+  const activation none = {.to = "FusedConv", .name = "none"};
+  uint32_t other = KEEL_ABSENT;
+  keel_node *conv = conv_of_add(function, uses, add, &other);
+  return conv ? fuse(function, where, conv, add, other, add, &none) : KD_OK;
 }
 
 keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
@@ -240,9 +288,20 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
     keel_node *last = &function->nodes[i];
     keel_device *where = last->device ? last->device : device;
     activation act;
-    if (where && !last->dead && read_activation(function, last, &act) &&
-        keel_device_kernels(where, "keel", "FusedConv"))
+    if (!where || last->dead) continue;
+    if (read_activation(function, last, &act) &&
+        keel_device_kernels(where, "keel", act.to))
       status = fuse_activation(function, &uses, where, last, &act);
+    else if (keel_device_kernels(where, "keel", "ActivatedConv"))
+      status = fuse_silu(function, &uses, where, last);
+  }
+  /* sums that no activation took */
+  for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
+    keel_node *add = &function->nodes[i];
+    keel_device *where = add->device ? add->device : device;
+    if (where && is_op(add, "Add") &&
+        keel_device_kernels(where, "keel", "FusedConv"))
+      status = fuse_sum(function, &uses, where, add);
   }
   keel_uses_drop(&uses);
   return status;

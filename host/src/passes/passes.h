@@ -107,7 +107,7 @@ keel_status keel_pass_place_by_cost(keel_function *function);
 keel_status keel_pass_prune(keel_function *function);
 
 /* Brings BatchNormalization into Conv's weights, and additions and activations
- * behind Conv into keel::FusedConv, where the device has it. */
+ * behind Conv into keel::FusedConv or ActivatedConv, where the device has that. */
 keel_status keel_pass_fuse(keel_function *function, keel_device *device);
 
 /* Lets chains of ops that know a layout of the device's own keep it, with

@@ -184,6 +184,25 @@ typedef struct conv_plan {
   cpu_activation activation;
 } conv_plan;
 
+static dnnl_status_t add_activation(const cpu_dnnl *dnnl, dnnl_post_ops_t ops,
+                                    const cpu_activation *act) {
+  static const dnnl_alg_kind_t kinds[] = {
+      [CPU_LAST_RELU] = dnnl_eltwise_relu,
+      [CPU_LAST_CLIP] = dnnl_eltwise_clip,
+      [CPU_LAST_SILU] = dnnl_eltwise_swish,
+      [CPU_LAST_HARD_SWISH] = dnnl_eltwise_hardswish,
+      [CPU_LAST_LEAKY_RELU] = dnnl_eltwise_relu};
+  bool clip = act->last == CPU_LAST_CLIP;
+  float alpha = clip                               ? act->low
+                : act->last == CPU_LAST_SILU       ? 1
+                : act->last == CPU_LAST_LEAKY_RELU ? act->alpha
+                                                   : 0;
+  return act->last == CPU_LAST_NONE
+             ? dnnl_success
+             : dnnl->post_ops_append_eltwise(ops, 1, kinds[act->last], alpha,
+                                             clip ? act->high : 0);
+}
+
 static dnnl_status_t conv_attributes(const conv_plan *plan,
                                      dnnl_primitive_attr_t *out_attr) {
   const cpu_dnnl *dnnl = plan->dnnl;
@@ -192,12 +211,8 @@ static dnnl_status_t conv_attributes(const conv_plan *plan,
   if (status == dnnl_success) status = dnnl->post_ops_create(&ops);
   if (status == dnnl_success && plan->kernel->has_sum)
     status = dnnl->post_ops_append_sum(ops, 1);
-  const cpu_activation *act = &plan->activation;
-  if (status == dnnl_success && act->relu)
-    status = dnnl->post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
-  if (status == dnnl_success && act->clip)
-    status = dnnl->post_ops_append_eltwise(ops, 1, dnnl_eltwise_clip, act->low,
-                                           act->high);
+  if (status == dnnl_success)
+    status = add_activation(dnnl, ops, &plan->activation);
   if (status == dnnl_success)
     status = dnnl->primitive_attr_set_post_ops(*out_attr, ops);
   if (status == dnnl_success)

@@ -7,6 +7,7 @@
 
 #include "columns.h"
 #include "depthwise.h"
+#include "elementwise.h"
 #include "kernels.h"
 
 /* ---- sizes -------------------------------------------------------------------- */
@@ -56,24 +57,44 @@ static void drop_widened(const kd_tensor *tensor, void *data) {
 typedef struct finish {
   const void *bias, *z; /* or NULL */
   kd_dtype dtype;
-  double low, high;
+  cpu_activation act;
 } finish;
+
+#define GATES 256 /* elements at once, in the nearest cache */
 
 #define FINISH(T)                                               \
   do {                                                          \
     T *to = (T *)y + at;                                        \
     const T *z = f->z ? (const T *)f->z + at : NULL;            \
-    const T low = (T)f->low, high = (T)f->high;                 \
+    const T low = (T)f->act.low, high = (T)f->act.high;         \
     const T bias = f->bias ? ((const T *)f->bias)[channel] : 0; \
     if (f->bias || z)                                           \
       for (int64_t i = 0; i < n; i++)                           \
         to[i] = z ? to[i] + bias + z[i] : to[i] + bias;         \
-    if (f->low > -INFINITY || f->high < INFINITY)               \
+    if (f->act.low > -INFINITY || f->act.high < INFINITY)       \
       for (int64_t i = 0; i < n; i++) {                         \
         T value = to[i] < low ? low : to[i];                    \
         to[i] = value > high ? high : value;                    \
       }                                                         \
   } while (0)
+
+/* Activations that the elementwise ops have loops for. */
+static void activate(const finish *f, char *y, int64_t n) {
+  const cpu_loops *loops = cpu_loops_get();
+  size_t size = kd_dtype_size(f->dtype);
+  double gates[GATES];
+  if (f->act.last == CPU_LAST_HARD_SWISH)
+    loops->unary[UNARY_HardSwish].loops[f->dtype](y, y, n, 0, 0);
+  else if (f->act.last == CPU_LAST_LEAKY_RELU)
+    loops->unary[UNARY_LeakyRelu].loops[f->dtype](y, y, n, (double)f->act.alpha,
+                                                  0);
+  for (int64_t i = 0; i < n && f->act.last == CPU_LAST_SILU; i += GATES) {
+    int64_t count = n - i < GATES ? n - i : GATES;
+    char *part = y + (size_t)i * size;
+    loops->unary[UNARY_Sigmoid].loops[f->dtype](part, gates, count, 0, 0);
+    loops->binary[BINARY_Mul].loops[f->dtype](part, 1, gates, 1, part, count);
+  }
+}
 
 /* Elements [at, at + n) of y, which are of one channel. */
 static void finish_row(const finish *f, int64_t channel, void *y, int64_t at,
@@ -82,21 +103,33 @@ static void finish_row(const finish *f, int64_t channel, void *y, int64_t at,
     FINISH(float);
   else
     FINISH(double);
+  if (f->act.last >= CPU_LAST_SILU)
+    activate(f, (char *)y + (size_t)at * kd_dtype_size(f->dtype), n);
 }
 
 kd_status cpu_read_activation(const kd_node *node, cpu_activation *out) {
   const kd_node_table *read = cpu_host->node;
-  const char *name = read->attr_string(node, "activation", "none");
-  bool relu = !strcmp(name, "Relu"), clip = !strcmp(name, "Clip");
-  *out = (cpu_activation){.relu = relu, .clip = clip};
-  out->low = clip   ? read->attr_float(node, "low", -INFINITY)
-             : relu ? 0
-                    : -INFINITY;
-  out->high = clip ? read->attr_float(node, "high", INFINITY) : INFINITY;
-  return relu || clip || !strcmp(name, "none")
-             ? KD_OK
-             : FAIL(KD_UNIMPLEMENTED,
-                    "activation is \"%s\"; it is none, Relu or Clip", name);
+  static const char *const names[] = {"none", "Relu",      "Clip",
+                                      "Silu", "HardSwish", "LeakyRelu"};
+  bool activated = !strcmp(read->op(node), "ActivatedConv");
+  const char *name =
+      read->attr_string(node, "activation", activated ? "Silu" : "none");
+  *out = (cpu_activation){.low = -INFINITY, .high = INFINITY};
+  int first = activated ? CPU_LAST_SILU : CPU_LAST_NONE;
+  int end = activated ? CPU_LAST_LEAKY_RELU : CPU_LAST_CLIP;
+  for (int i = first; i <= end; i++)
+    if (!strcmp(name, names[i])) {
+      out->last = (cpu_last)i;
+      if (i == CPU_LAST_RELU) out->low = 0;
+      if (i == CPU_LAST_CLIP)
+        out->low = read->attr_float(node, "low", -INFINITY);
+      if (i == CPU_LAST_CLIP)
+        out->high = read->attr_float(node, "high", INFINITY);
+      out->alpha = read->attr_float(node, "alpha", 0.01f);
+      return KD_OK;
+    }
+  return FAIL(KD_UNIMPLEMENTED, "activation is \"%s\", which %s has not", name,
+              read->op(node));
 }
 
 /* ---- Conv ---------------------------------------------------------------------- */
@@ -239,7 +272,7 @@ CPU_KERNEL(cpu_run_conv) {
   char *wz = z ? widened(z, c.wide) : NULL;
   char *wy =
       y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size + 1);
-  finish end = {wb, wz, c.wide, (double)act.low, (double)act.high};
+  finish end = {wb, wz, c.wide, act};
   status = wx && ww && wy && (wb || !bias) && (wz || !z)
                ? run_conv(&c, wx, ww, wy, &end)
                : KD_OUT_OF_MEMORY;
@@ -372,7 +405,7 @@ CPU_KERNEL(cpu_run_conv_transpose) {
   char *wb = bias ? widened(bias, c.wide) : NULL;
   char *wy =
       y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size);
-  finish end = {wb, NULL, c.wide, -INFINITY, INFINITY};
+  finish end = {wb, NULL, c.wide, {.low = -INFINITY, .high = INFINITY}};
   kd_status status = wx && ww && wy && (wb || !bias)
                          ? run_transposed(&c, wx, ww, wy, &end)
                          : KD_OUT_OF_MEMORY;
