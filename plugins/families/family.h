@@ -109,11 +109,14 @@ typedef struct fam_plan {
   kd_status status; /* the first failure; all later calls do nothing */
   uint32_t count, room;
   fam_pass *passes;
-  bool float64;  /* f64 may be used for intermediates */
-  bool math64;   /* and has functions: exp, sin ... */
-  bool int64;    /* i64 and u64 may be used for intermediates */
-  bool fours;    /* four neighbours are better read and written at once */
-  bool shared;   /* groups have fast memory of their own */
+  bool float64; /* f64 may be used for intermediates */
+  bool math64;  /* and has functions: exp, sin ... */
+  bool int64;   /* i64 and u64 may be used for intermediates */
+  bool fours;   /* four neighbours are better read and written at once */
+  bool shared;  /* groups have fast memory of their own */
+  /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
+   * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */
+  uint32_t wide, lanes;
   fam_pass sink; /* takes what is written after a failure */
 } fam_plan;
 

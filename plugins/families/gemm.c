@@ -22,8 +22,27 @@ static kd_dtype sum_type(kd_dtype dtype) {
   }
 }
 
-/* With fast memory of its own a group shares tiles; without, an item has a column
- * of some rows to itself. */
+/* Sums in the registers of one item, made of vectors: kernels/gemm_wide.k. Rows that an
+ * item makes at once fit the registers that there are of such vectors. */
+static void use_wide(fam_plan *plan, fam_pass *pass, kd_dtype sums,
+                     int64_t batches, int64_t m, int64_t n) {
+  int64_t width = (int64_t)plan->wide / (kd_dtype_size(sums) == 8 ? 2 : 1);
+  int64_t rows = m == 1 ? 1 : m <= 4 ? 4 : plan->wide < 16 ? 6 : 12;
+  int64_t tiles = batches * ((n + 2 * width - 1) / (2 * width)), block = 60;
+  while (block > rows && tiles * ((m + block - 1) / block) < 32)
+    block = (block / 2 + rows - 1) / rows * rows;
+  const char *type = kd_dtype_name(sums);
+  pass->kernel = "gemm_wide";
+  fam_define(pass, "WIDTH", "%d", (int)width);
+  fam_define(pass, "WIDE", "WIDE_%s(WIDTH)", type);
+  fam_define(pass, "MAD", "MAD_%s", type);
+  fam_define(pass, "ROWS", "%d", (int)rows);
+  fam_int(plan, pass, "BLOCK", block);
+  fam_groups(pass, tiles * ((m + block - 1) / block), 1);
+}
+
+/* With fast memory of its own a group shares tiles; a processor keeps sums in registers;
+ * else an item has a column of some rows to itself. */
 static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
                             int64_t batches, int64_t m, int64_t n, int64_t k) {
   fam_pass *pass = fam_begin(plan, plan->shared ? "gemm" : "gemm_direct");
@@ -36,6 +55,8 @@ static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
     fam_share(pass, "part_a", sums, 32 * 16);
     fam_share(pass, "part_b", sums, 32 * 16);
     fam_groups(pass, batches * ((m + 31) / 32) * ((n + 31) / 32), 64);
+  } else if (plan->wide) {
+    use_wide(plan, pass, sums, batches, m, n);
   } else {
     int64_t rows = m > 1 ? 8 : 1;
     fam_define(pass, "ROWS", "%d", (int)rows);
