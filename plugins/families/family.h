@@ -96,10 +96,12 @@ typedef struct fam_pass {
   uint32_t buffer_count, param_count, local_count;
   fam_buffer buffers[FAM_BUFFERS];
   fam_local locals[FAM_LOCALS];
-  uint32_t params[FAM_PARAMS]; /* int32 or the bits of an f32 */
-  bool fours;                  /* an item makes four neighbours */
-  uint64_t groups;             /* work-groups */
-  uint32_t group;              /* work-items of each */
+  uint32_t params[FAM_PARAMS];             /* int32 or the bits of an f32 */
+  uint32_t single[(FAM_PARAMS + 31) / 32]; /* bits: those that are no lists' */
+  bool fours;                              /* an item makes four neighbours */
+  bool trades;     /* items of a subgroup trade values: SHUFFLE */
+  uint64_t groups; /* work-groups */
+  uint32_t group;  /* work-items of each */
   uint32_t head_size;
   char head[FAM_HEAD]; /* definitions that belong to the source */
 } fam_pass;

@@ -41,6 +41,20 @@ static void use_wide(fam_plan *plan, fam_pass *pass, kd_dtype sums,
   fam_groups(pass, tiles * ((m + block - 1) / block), 1);
 }
 
+/* Sums in the registers of a subgroup, which runs in the lanes of vectors:
+ * kernels/gemm_lanes.k. */
+static void use_lanes(fam_plan *plan, fam_pass *pass, int64_t batches,
+                      int64_t m, int64_t n) {
+  int64_t lanes = plan->lanes, columns = 4, tile = lanes * columns;
+  int64_t rows = m == 1 ? 1 : m <= lanes || lanes > 8 ? lanes : 16;
+  pass->kernel = "gemm_lanes";
+  pass->trades = true;
+  fam_define(pass, "ROWS", "%d", (int)rows);
+  fam_define(pass, "COLUMNS", "%d", (int)columns);
+  fam_groups(pass, batches * ((m + rows - 1) / rows) * ((n + tile - 1) / tile),
+             plan->lanes);
+}
+
 /* With fast memory of its own a group shares tiles; a processor keeps sums in registers;
  * else an item has a column of some rows to itself. */
 static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
@@ -57,6 +71,8 @@ static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
     fam_groups(pass, batches * ((m + 31) / 32) * ((n + 31) / 32), 64);
   } else if (plan->wide) {
     use_wide(plan, pass, sums, batches, m, n);
+  } else if (plan->lanes && (sums == KD_F32 || sums == KD_I32)) {
+    use_lanes(plan, pass, batches, m, n);
   } else {
     int64_t rows = m > 1 ? 8 : 1;
     fam_define(pass, "ROWS", "%d", (int)rows);
@@ -264,7 +280,7 @@ static bool read_window(const fam_op *op, fam_plan *plan, const fam_tensor *x,
 }
 
 static void use_window(fam_plan *plan, fam_pass *pass, const window *w) {
-  fam_int(plan, pass, "SPACE", w->space);
+  fam_define(pass, "SPACE", "%d", w->space);
   fam_dims(plan, pass, "KERNEL", w->space, w->kernel);
   fam_dims(plan, pass, "STRIDE", w->space, w->stride);
   fam_dims(plan, pass, "DILATION", w->space, w->dilation);
