@@ -46,7 +46,7 @@ static void use_wide(fam_plan *plan, fam_pass *pass, kd_dtype sums,
 static void use_lanes(fam_plan *plan, fam_pass *pass, int64_t batches,
                       int64_t m, int64_t n) {
   int64_t lanes = plan->lanes, columns = 4, tile = lanes * columns;
-  int64_t rows = m == 1 ? 1 : m <= lanes || lanes > 8 ? lanes : 16;
+  int64_t rows = m == 1 ? 1 : m <= lanes ? lanes : m <= 16 ? 16 : 32;
   pass->kernel = "gemm_lanes";
   pass->trades = true;
   fam_define(pass, "ROWS", "%d", (int)rows);
@@ -122,6 +122,7 @@ static fam_pass *begin_product(const fam_op *op, fam_plan *plan,
   }
   fam_int(plan, pass, "BRANK", space.rank);
   fam_define(pass, "A_AT", "(a_from + m * K + k)");
+  fam_define(pass, "A_STEP", "1");
   fam_dims(plan, pass, "BDIMS", space.rank, space.dims);
   fam_dims(plan, pass, "A_BATCH", space.rank, space.steps[0]);
   fam_dims(plan, pass, "B_BATCH", space.rank, space.steps[1]);
@@ -226,6 +227,7 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
   fam_pass *pass = begin_gemm(plan, sums, 0, 1, m, n, k);
   fam_int(plan, pass, "BRANK", 1);
   fam_define(pass, "A_AT", ta ? "(k * M + m)" : "(m * K + k)");
+  fam_define(pass, "A_STEP", ta ? "M" : "1");
   fam_dims(plan, pass, "BDIMS", 1, one);
   fam_dims(plan, pass, "A_BATCH", 1, none);
   fam_dims(plan, pass, "B_BATCH", 1, none);
@@ -327,6 +329,7 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
              transposed
                  ? "(((section * EACH + k / TAPS) * M + m) * TAPS + k %% TAPS)"
                  : "((section * M + m) * K + k)");
+  fam_define(pass, "A_STEP", transposed ? "(M * TAPS)" : "TAPS");
   pass->conv = (fam_conv){.w = w,
                           .images = x->dims[0],
                           .channels = x->dims[1],
@@ -368,12 +371,13 @@ static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
         fam_attr_is(op, "activation", "none", "Relu")   ? FAM_RELU
         : fam_attr_is(op, "activation", "none", "none") ? FAM_PLAIN
                                                         : FAM_ANOTHER;
-  bool added = fused && fam_has(op, 3);
+  bool added = fused && fam_has(op, 3), starts = bias && pass->trades;
   fam_define(pass, "A_LESS", "CAST(V, 0)");
   fam_define(pass, "B_LESS", "CAST(V, 0)");
   fam_define(pass, "RESULT(m, n, s)", "((s)%s%s)",
-             bias ? " + CAST(V, BIAS(section * M + (m)))" : "",
+             bias && !starts ? " + CAST(V, BIAS(section * M + (m)))" : "",
              added ? " + CAST(V, ADDED(" CONV_TO "))" : "");
+  if (starts) fam_define(pass, "START(m)", "CAST(V, BIAS(section * M + (m)))");
   fam_define(pass, "PUT(m, n, s)", "V t = RESULT(m, n, s); GIVE(%s, %s)",
              CONV_TO, fused ? activation(op, plan, pass) : "t");
   fam_in(pass, "B", op, 0);

@@ -7,8 +7,10 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_spirv_intrinsics : require
 #ifdef TRADES
+#extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #define SHUFFLE(x, item) subgroupShuffle(x, uint(item))
+#define UNROLL [[unroll]]
 #endif
 
 #ifdef KEEPS_NAN
