@@ -41,12 +41,35 @@ static void use_wide(fam_plan *plan, fam_pass *pass, kd_dtype sums,
   fam_groups(pass, tiles * ((m + block - 1) / block), 1);
 }
 
+/* How many columns an item makes so that all take least: what reading an element costs, and
+ * a sum, are as lavapipe's, in cycles. */
+static int64_t columns_for(int64_t lanes, int64_t rows, int64_t n) {
+  enum { READ = 90, SUM = 2, LEAST = 4, MOST = 8 };
+  int64_t best = MOST, least = INT64_MAX;
+  for (int64_t c = MOST; c >= LEAST; c--) {
+    int64_t tiles = (n + lanes * c - 1) / (lanes * c);
+    int64_t cost =
+        tiles * (((rows + lanes - 1) / lanes + c) * READ + rows * c * SUM);
+    if (cost >= least) continue;
+    least = cost;
+    best = c;
+  }
+  return best;
+}
+
 /* Sums in the registers of a subgroup, which runs in the lanes of vectors:
  * kernels/gemm_lanes.k. */
 static void use_lanes(fam_plan *plan, fam_pass *pass, int64_t batches,
-                      int64_t m, int64_t n) {
-  int64_t lanes = plan->lanes, columns = 4, tile = lanes * columns;
-  int64_t rows = m == 1 ? 1 : m <= lanes ? lanes : m <= 16 ? 16 : 32;
+                      int64_t m, int64_t n, int64_t k) {
+  int64_t lanes = plan->lanes;
+  /* the driver's compiler takes long over many rows: only where there is much to do */
+  double work = (double)m * (double)n * (double)k;
+  int64_t rows = m == 1                      ? 1
+                 : m <= lanes                ? lanes
+                 : m <= 16 || work < 1 << 22 ? 16
+                 : m <= 32 || work < 1 << 26 ? 32
+                                             : 64;
+  int64_t columns = columns_for(lanes, rows, n), tile = lanes * columns;
   pass->kernel = "gemm_lanes";
   pass->trades = true;
   fam_define(pass, "ROWS", "%d", (int)rows);
@@ -72,7 +95,7 @@ static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
   } else if (plan->wide) {
     use_wide(plan, pass, sums, batches, m, n);
   } else if (plan->lanes && (sums == KD_F32 || sums == KD_I32)) {
-    use_lanes(plan, pass, batches, m, n);
+    use_lanes(plan, pass, batches, m, n, k);
   } else {
     int64_t rows = m > 1 ? 8 : 1;
     fam_define(pass, "ROWS", "%d", (int)rows);

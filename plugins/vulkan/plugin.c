@@ -458,12 +458,12 @@ static bool is_software(const struct found *f) {
   return f->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 }
 
-/* Of a processor, whose groups of a subgroup's size are one subgroup; what was built with the
- * plugin is for 8. */
+/* Of a processor, whose groups of a subgroup's size are one subgroup. Kernels of their many
+ * shapes are not built with the plugin. */
 static uint32_t lanes_of(const struct found *f) {
-  bool good = f->subgroup == 8 ||
-              (vlk_has_compiler() && (f->subgroup == 4 || f->subgroup == 16));
-  return good && f->shuffles && is_software(f) && fam_tiles_are_free(vlk_host)
+  bool good = f->subgroup == 4 || f->subgroup == 8 || f->subgroup == 16;
+  return good && f->shuffles && is_software(f) && vlk_has_compiler() &&
+                 fam_tiles_are_free(vlk_host)
              ? f->subgroup
              : 0;
 }

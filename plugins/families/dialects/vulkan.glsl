@@ -11,6 +11,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #define SHUFFLE(x, item) subgroupShuffle(x, uint(item))
 #define UNROLL [[unroll]]
+#define ROLLED [[dont_unroll]]
 #endif
 
 #ifdef KEEPS_NAN
