@@ -44,7 +44,7 @@ static void use_wide(fam_plan *plan, fam_pass *pass, kd_dtype sums,
 /* How many columns an item makes so that all take least: what reading an element costs, and
  * a sum, are as lavapipe's, in cycles. */
 static int64_t columns_for(int64_t lanes, int64_t rows, int64_t n) {
-  enum { READ = 90, SUM = 2, LEAST = 4, MOST = 8 };
+  enum { READ = 90, SUM = 2, LEAST = 1, MOST = 8 };
   int64_t best = MOST, least = INT64_MAX;
   for (int64_t c = MOST; c >= LEAST; c--) {
     int64_t tiles = (n + lanes * c - 1) / (lanes * c);
@@ -66,8 +66,9 @@ static void use_lanes(fam_plan *plan, fam_pass *pass, int64_t batches,
   double work = (double)m * (double)n * (double)k;
   int64_t rows = m == 1                      ? 1
                  : m <= lanes                ? lanes
-                 : m <= 16 || work < 1 << 22 ? 16
-                 : m <= 32 || work < 1 << 26 ? 32
+                 : n <= lanes && m > 16      ? 32
+                 : m <= 16 || work < 1 << 21 ? 16
+                 : m <= 32 || work < 1 << 25 ? 32
                                              : 64;
   int64_t columns = columns_for(lanes, rows, n), tile = lanes * columns;
   pass->kernel = "gemm_lanes";
@@ -314,6 +315,15 @@ static void use_window(fam_plan *plan, fam_pass *pass, const window *w) {
   fam_dims(plan, pass, "OUT", w->space, w->out);
 }
 
+/* Whether an image keeps its size in steps of 1, and taps of a line are near. */
+static bool slides(const window *w, int64_t lanes) {
+  int last = w->space - 1;
+  for (int d = 0; d < w->space; d++)
+    if (w->stride[d] != 1 || w->in[d] != w->out[d]) return false;
+  return w->kernel[last] <= lanes &&
+         (w->kernel[last] - 1) * w->dilation[last] <= lanes;
+}
+
 /* A convolution of x by filters `f`: images and groups are batches. */
 static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
                             const fam_tensor *x, const fam_tensor *f,
@@ -353,6 +363,9 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
                  ? "(((section * EACH + k / TAPS) * M + m) * TAPS + k %% TAPS)"
                  : "((section * M + m) * K + k)");
   fam_define(pass, "A_STEP", transposed ? "(M * TAPS)" : "TAPS");
+  if (pass->trades && !transposed && each == 1 && y->dims[1] == sections &&
+      slides(&w, plan->lanes))
+    pass->kernel = "slide_lanes";
   pass->conv = (fam_conv){.w = w,
                           .images = x->dims[0],
                           .channels = x->dims[1],
