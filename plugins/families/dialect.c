@@ -137,6 +137,19 @@ static bool uses(const fam_pass *pass, kd_dtype dtype) {
   return strstr(pass->head, kd_dtype_name(dtype)) != NULL;
 }
 
+/* Reads parameters before anything can keep an item from it. */
+static void put_params(text *t, const fam_dialect *dialect,
+                       const fam_pass *pass) {
+  if (dialect->eager)
+    put(t, "int params_[%u];\n", pass->param_count ? pass->param_count : 1);
+  for (uint32_t i = 0; i < pass->param_count; i++) {
+    if (pass->single[i / 32] >> i % 32 & 1)
+      put(t, "int param_%u = family.params.v[%u];\n", i, i);
+    else if (dialect->eager)
+      put(t, "params_[%u] = family.params.v[%u];\n", i, i);
+  }
+}
+
 char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
                const fam_pass *pass) {
   text t = {.host = host};
@@ -145,6 +158,8 @@ char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
   put(&t, "#version 460\n");
   if (uses(pass, KD_F64)) put(&t, "#define HAS_F64\n");
   if (dialect->keeps_nan) put(&t, "#define KEEPS_NAN\n");
+  if (dialect->eager) put(&t, "#define EAGER\n");
+  if (pass->trades) put(&t, "#define TRADES\n");
   put(&t, "#define GROUP %u\n%s%s%s", pass->group, fam_text("vulkan"),
       fam_text("common"), fam_text("math"));
   put(&t,
@@ -161,7 +176,7 @@ char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
   }
   put(&t,
       "layout(push_constant, scalar) uniform family_block {\n"
-      "  family_params params;\n  uint groups, unused;\n");
+      "  family_params params;\n  uint first, unused;\n");
   for (uint32_t i = 0; i < pass->buffer_count; i++)
     put(&t, "  family_%s at_%s;\n", pass->buffers[i].name,
         pass->buffers[i].name);
@@ -175,10 +190,9 @@ char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
   for (uint32_t i = 0; i < pass->local_count; i++)
     put(&t, "shared %s %s[%u];\n", kd_dtype_name(pass->locals[i].dtype),
         pass->locals[i].name, pass->locals[i].count);
-  put(&t,
-      "void main() {\n  if (uint(GRP) >= family.groups) return;\n"
-      "#define FAMILY_BODY\n%s}\n",
-      kernel);
+  put(&t, "void main() {\n");
+  put_params(&t, dialect, pass);
+  put(&t, "#define FAMILY_BODY\n%s}\n", kernel);
   if (t.failed && t.data) host->release(host, t.data);
   return t.failed ? NULL : t.data;
 }

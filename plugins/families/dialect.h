@@ -10,6 +10,7 @@ typedef struct fam_dialect {
   bool math64;    /* and functions of f64 */
   bool int64;     /* i64 and u64 */
   bool fours;     /* reads and writes four neighbours at once */
+  bool eager;     /* GLSL: parameters are best read once, before all else */
   bool keeps_nan; /* GLSL: SignedZeroInfNanPreserve of f32 can be asked for */
 } fam_dialect;
 
@@ -25,8 +26,8 @@ char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
                const fam_pass *pass);
 
 /* GLSL for Vulkan 1.2: `main`, whose push constants are the address of the parameters,
- * how many groups there are (the grid may have more), a word that nobody reads, and
- * each buffer's address. NULL as fam_opencl. */
+ * the number of the grid's first group, a word that nobody reads, and each buffer's
+ * address. NULL as fam_opencl. */
 char *fam_glsl(const kd_host *host, const fam_dialect *dialect,
                const fam_pass *pass);
 

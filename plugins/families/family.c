@@ -298,6 +298,12 @@ void fam_define(fam_pass *pass, const char *name, const char *format, ...) {
   head(pass, "\n");
 }
 
+/* The next parameter is one that is no list's. */
+static void add_single(fam_pass *pass) {
+  if (pass->param_count < FAM_PARAMS)
+    pass->single[pass->param_count / 32] |= 1u << pass->param_count % 32;
+}
+
 static bool add_param(fam_pass *pass, uint32_t bits) {
   if (pass->param_count == FAM_PARAMS) return false;
   pass->params[pass->param_count++] = bits;
@@ -318,7 +324,8 @@ static void add_int(fam_plan *plan, fam_pass *pass, const char *name,
 }
 
 void fam_int(fam_plan *plan, fam_pass *pass, const char *name, int64_t value) {
-  head(pass, "#define %s PARAM(%u)\n", name, pass->param_count);
+  head(pass, "#define %s ONE_PARAM(%u)\n", name, pass->param_count);
+  add_single(pass);
   add_int(plan, pass, name, value);
 }
 
@@ -340,7 +347,8 @@ void fam_real(fam_pass *pass, const char *name, double value) {
   float single = (float)value;
   uint32_t bits = 0;
   memcpy(&bits, &single, sizeof bits);
-  head(pass, "#define %s AS_F32(PARAM(%u))\n", name, pass->param_count);
+  head(pass, "#define %s AS_F32(ONE_PARAM(%u))\n", name, pass->param_count);
+  add_single(pass);
   add_param(pass, bits);
 }
 

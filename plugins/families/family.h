@@ -96,10 +96,12 @@ typedef struct fam_pass {
   uint32_t buffer_count, param_count, local_count;
   fam_buffer buffers[FAM_BUFFERS];
   fam_local locals[FAM_LOCALS];
-  uint32_t params[FAM_PARAMS]; /* int32 or the bits of an f32 */
-  bool fours;                  /* an item makes four neighbours */
-  uint64_t groups;             /* work-groups */
-  uint32_t group;              /* work-items of each */
+  uint32_t params[FAM_PARAMS];             /* int32 or the bits of an f32 */
+  uint32_t single[(FAM_PARAMS + 31) / 32]; /* bits: those that are no lists' */
+  bool fours;                              /* an item makes four neighbours */
+  bool trades;     /* items of a subgroup trade values: SHUFFLE */
+  uint64_t groups; /* work-groups */
+  uint32_t group;  /* work-items of each */
   uint32_t head_size;
   char head[FAM_HEAD]; /* definitions that belong to the source */
 } fam_pass;
@@ -109,11 +111,14 @@ typedef struct fam_plan {
   kd_status status; /* the first failure; all later calls do nothing */
   uint32_t count, room;
   fam_pass *passes;
-  bool float64;  /* f64 may be used for intermediates */
-  bool math64;   /* and has functions: exp, sin ... */
-  bool int64;    /* i64 and u64 may be used for intermediates */
-  bool fours;    /* four neighbours are better read and written at once */
-  bool shared;   /* groups have fast memory of their own */
+  bool float64; /* f64 may be used for intermediates */
+  bool math64;  /* and has functions: exp, sin ... */
+  bool int64;   /* i64 and u64 may be used for intermediates */
+  bool fours;   /* four neighbours are better read and written at once */
+  bool shared;  /* groups have fast memory of their own */
+  /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
+   * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */
+  uint32_t wide, lanes;
   fam_pass sink; /* takes what is written after a failure */
 } fam_plan;
 

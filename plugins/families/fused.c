@@ -250,12 +250,20 @@ static kd_status write_operand(chain *c, fam_plan *plan, fam_pass *pass,
                       index);
   if (pass->buffer_count == FAM_BUFFERS)
     return host->fail(KD_UNIMPLEMENTED, "too many buffers");
+  int64_t all = 1;
+  for (uint32_t i = 0; i < out->rank; i++)
+    all *= out->dims[i];
+  size_t used = strlen(text);
+  bind_input(c, pass, index);
+  if (inner == 1 && (count == 1 || count == all)) { /* no division for each */
+    snprintf(text + used, room - used, "X%u_t %s = X%u(%s); ", index,
+             loaded[index], index, count == all ? "e_" : "0");
+    return KD_OK;
+  }
   snprintf(name, sizeof name, "INNER%u", index);
   fam_int(plan, pass, name, inner);
   snprintf(name, sizeof name, "COUNT%u", index);
   fam_int(plan, pass, name, count);
-  bind_input(c, pass, index);
-  size_t used = strlen(text);
   snprintf(text + used, room - used,
            "X%u_t %s = X%u(e_ / INNER%u %% COUNT%u); ", index, loaded[index],
            index, index, index);

@@ -22,8 +22,65 @@ static kd_dtype sum_type(kd_dtype dtype) {
   }
 }
 
-/* With fast memory of its own a group shares tiles; without, an item has a column
- * of some rows to itself. */
+/* Sums in the registers of one item, made of vectors: kernels/gemm_wide.k. Rows that an
+ * item makes at once fit the registers that there are of such vectors. */
+static void use_wide(fam_plan *plan, fam_pass *pass, kd_dtype sums,
+                     int64_t batches, int64_t m, int64_t n) {
+  int64_t width = (int64_t)plan->wide / (kd_dtype_size(sums) == 8 ? 2 : 1);
+  int64_t rows = m == 1 ? 1 : m <= 4 ? 4 : plan->wide < 16 ? 6 : 12;
+  int64_t tiles = batches * ((n + 2 * width - 1) / (2 * width)), block = 60;
+  while (block > rows && tiles * ((m + block - 1) / block) < 32)
+    block = (block / 2 + rows - 1) / rows * rows;
+  const char *type = kd_dtype_name(sums);
+  pass->kernel = "gemm_wide";
+  fam_define(pass, "WIDTH", "%d", (int)width);
+  fam_define(pass, "WIDE", "WIDE_%s(WIDTH)", type);
+  fam_define(pass, "MAD", "MAD_%s", type);
+  fam_define(pass, "ROWS", "%d", (int)rows);
+  fam_int(plan, pass, "BLOCK", block);
+  fam_groups(pass, tiles * ((m + block - 1) / block), 1);
+}
+
+/* How many columns an item makes so that all take least: what reading an element costs, and
+ * a sum, are as lavapipe's, in cycles. */
+static int64_t columns_for(int64_t lanes, int64_t rows, int64_t n) {
+  enum { READ = 90, SUM = 2, LEAST = 1, MOST = 8 };
+  int64_t best = MOST, least = INT64_MAX;
+  for (int64_t c = MOST; c >= LEAST; c--) {
+    int64_t tiles = (n + lanes * c - 1) / (lanes * c);
+    int64_t cost =
+        tiles * (((rows + lanes - 1) / lanes + c) * READ + rows * c * SUM);
+    if (cost >= least) continue;
+    least = cost;
+    best = c;
+  }
+  return best;
+}
+
+/* Sums in the registers of a subgroup, which runs in the lanes of vectors:
+ * kernels/gemm_lanes.k. */
+static void use_lanes(fam_plan *plan, fam_pass *pass, int64_t batches,
+                      int64_t m, int64_t n, int64_t k) {
+  int64_t lanes = plan->lanes;
+  /* the driver's compiler takes long over many rows: only where there is much to do */
+  double work = (double)m * (double)n * (double)k;
+  int64_t rows = m == 1                      ? 1
+                 : m <= lanes                ? lanes
+                 : n <= lanes && m > 16      ? 32
+                 : m <= 16 || work < 1 << 21 ? 16
+                 : m <= 32 || work < 1 << 25 ? 32
+                                             : 64;
+  int64_t columns = columns_for(lanes, rows, n), tile = lanes * columns;
+  pass->kernel = "gemm_lanes";
+  pass->trades = true;
+  fam_define(pass, "ROWS", "%d", (int)rows);
+  fam_define(pass, "COLUMNS", "%d", (int)columns);
+  fam_groups(pass, batches * ((m + rows - 1) / rows) * ((n + tile - 1) / tile),
+             plan->lanes);
+}
+
+/* With fast memory of its own a group shares tiles; a processor keeps sums in registers;
+ * else an item has a column of some rows to itself. */
 static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
                             int64_t batches, int64_t m, int64_t n, int64_t k) {
   fam_pass *pass = fam_begin(plan, plan->shared ? "gemm" : "gemm_direct");
@@ -36,6 +93,10 @@ static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
     fam_share(pass, "part_a", sums, 32 * 16);
     fam_share(pass, "part_b", sums, 32 * 16);
     fam_groups(pass, batches * ((m + 31) / 32) * ((n + 31) / 32), 64);
+  } else if (plan->wide) {
+    use_wide(plan, pass, sums, batches, m, n);
+  } else if (plan->lanes && (sums == KD_F32 || sums == KD_I32)) {
+    use_lanes(plan, pass, batches, m, n, k);
   } else {
     int64_t rows = m > 1 ? 8 : 1;
     fam_define(pass, "ROWS", "%d", (int)rows);
@@ -85,6 +146,7 @@ static fam_pass *begin_product(const fam_op *op, fam_plan *plan,
   }
   fam_int(plan, pass, "BRANK", space.rank);
   fam_define(pass, "A_AT", "(a_from + m * K + k)");
+  fam_define(pass, "A_STEP", "1");
   fam_dims(plan, pass, "BDIMS", space.rank, space.dims);
   fam_dims(plan, pass, "A_BATCH", space.rank, space.steps[0]);
   fam_dims(plan, pass, "B_BATCH", space.rank, space.steps[1]);
@@ -189,6 +251,7 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
   fam_pass *pass = begin_gemm(plan, sums, 0, 1, m, n, k);
   fam_int(plan, pass, "BRANK", 1);
   fam_define(pass, "A_AT", ta ? "(k * M + m)" : "(m * K + k)");
+  fam_define(pass, "A_STEP", ta ? "M" : "1");
   fam_dims(plan, pass, "BDIMS", 1, one);
   fam_dims(plan, pass, "A_BATCH", 1, none);
   fam_dims(plan, pass, "B_BATCH", 1, none);
@@ -243,13 +306,22 @@ static bool read_window(const fam_op *op, fam_plan *plan, const fam_tensor *x,
 }
 
 static void use_window(fam_plan *plan, fam_pass *pass, const window *w) {
-  fam_int(plan, pass, "SPACE", w->space);
+  fam_define(pass, "SPACE", "%d", w->space);
   fam_dims(plan, pass, "KERNEL", w->space, w->kernel);
   fam_dims(plan, pass, "STRIDE", w->space, w->stride);
   fam_dims(plan, pass, "DILATION", w->space, w->dilation);
   fam_dims(plan, pass, "PAD", w->space, w->begin);
   fam_dims(plan, pass, "IN", w->space, w->in);
   fam_dims(plan, pass, "OUT", w->space, w->out);
+}
+
+/* Whether an image keeps its size in steps of 1, and taps of a line are near. */
+static bool slides(const window *w, int64_t lanes) {
+  int last = w->space - 1;
+  for (int d = 0; d < w->space; d++)
+    if (w->stride[d] != 1 || w->in[d] != w->out[d]) return false;
+  return w->kernel[last] <= lanes &&
+         (w->kernel[last] - 1) * w->dilation[last] <= lanes;
 }
 
 /* A convolution of x by filters `f`: images and groups are batches. */
@@ -290,6 +362,10 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
              transposed
                  ? "(((section * EACH + k / TAPS) * M + m) * TAPS + k %% TAPS)"
                  : "((section * M + m) * K + k)");
+  fam_define(pass, "A_STEP", transposed ? "(M * TAPS)" : "TAPS");
+  if (pass->trades && !transposed && each == 1 && y->dims[1] == sections &&
+      slides(&w, plan->lanes))
+    pass->kernel = "slide_lanes";
   pass->conv = (fam_conv){.w = w,
                           .images = x->dims[0],
                           .channels = x->dims[1],
@@ -331,12 +407,13 @@ static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
         fam_attr_is(op, "activation", "none", "Relu")   ? FAM_RELU
         : fam_attr_is(op, "activation", "none", "none") ? FAM_PLAIN
                                                         : FAM_ANOTHER;
-  bool added = fused && fam_has(op, 3);
+  bool added = fused && fam_has(op, 3), starts = bias && pass->trades;
   fam_define(pass, "A_LESS", "CAST(V, 0)");
   fam_define(pass, "B_LESS", "CAST(V, 0)");
   fam_define(pass, "RESULT(m, n, s)", "((s)%s%s)",
-             bias ? " + CAST(V, BIAS(section * M + (m)))" : "",
+             bias && !starts ? " + CAST(V, BIAS(section * M + (m)))" : "",
              added ? " + CAST(V, ADDED(" CONV_TO "))" : "");
+  if (starts) fam_define(pass, "START(m)", "CAST(V, BIAS(section * M + (m)))");
   fam_define(pass, "PUT(m, n, s)", "V t = RESULT(m, n, s); GIVE(%s, %s)",
              CONV_TO, fused ? activation(op, plan, pass) : "t");
   fam_in(pass, "B", op, 0);

@@ -44,6 +44,11 @@ kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared) {
   return KD_OK;
 }
 
+bool fam_tiles_are_free(const kd_host *host) {
+  const char *wanted = host->option(host, "tiles");
+  return !wanted || !strcmp(wanted, "auto");
+}
+
 /* ---- making ---------------------------------------------------------------------- */
 
 static void free_ready(kd_kernel *k, ready *r) {

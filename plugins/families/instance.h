@@ -13,7 +13,8 @@ typedef struct fam_driver {
   const kd_host *host;
   const char *name; /* of the device, for messages */
   fam_dialect dialect;
-  bool shared;        /* as in fam_plan */
+  bool shared; /* as in fam_plan, and the next two */
+  uint32_t wide, lanes;
   fam_script *script; /* gets all commands; or NULL */
 
   /* The pass in the device's language; host->release frees it. */
@@ -47,13 +48,16 @@ const fam_driver *fam_driver_of(const kd_device *device);
 /* The option "tiles" (auto, on, off): whether groups share tiles in local memory;
  * auto: as `prefer`. KD_INVALID_ARGUMENT: it is something else. */
 kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared);
+/* Whether it leaves the choice to the device's facts. */
+bool fam_tiles_are_free(const kd_host *host);
 #define FAM_TILES_OPTION                                               \
   {                                                                    \
     .struct_size = sizeof(kd_option_def), .name = "tiles",             \
     .choices = "auto|on|off", .default_value = "auto",                 \
     .doc =                                                             \
         "Products go through tiles in the memory that a group shares;" \
-        " auto: where that is faster.",                                \
+        " auto: where that is faster, and through registers alone on"  \
+        " processors; off: through neither.",                          \
   }
 
 /* kd_plugin.run_begin */

@@ -154,13 +154,14 @@ typedef struct walk {
   bool stopped;
 } walk;
 
-/* With and without tiles, and fours where the dialect has them. */
+/* With and without tiles, and fours where the dialect has them; where it is eager, as for a
+ * processor. */
 static void write_node(walk *all, const kd_node *node) {
   static fam_op op;
   const fam_row *row = fam_rows;
   while (strcmp(row->op, node->op) != 0)
     row++;
-  int ways = all->dialect.fours ? 4 : 2;
+  int ways = all->dialect.eager ? 1 : all->dialect.fours ? 4 : 2;
   for (int way = 0; way < ways && !all->stopped; way++) {
     fam_plan *plan = calloc(1, sizeof *plan);
     all->stopped = true;

@@ -10,6 +10,8 @@ void fam_plan_begin(fam_plan *plan, const fam_driver *driver) {
   plan->int64 = driver->dialect.int64;
   plan->fours = driver->dialect.fours;
   plan->shared = driver->shared;
+  plan->wide = driver->wide;
+  plan->lanes = driver->lanes;
 }
 
 void fam_ready_free(const fam_driver *driver, kd_device *device,

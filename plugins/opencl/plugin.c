@@ -275,6 +275,13 @@ bool ocl_gives_forms(const kd_device *d) {
   return !(number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
 }
 
+/* Floats in a vector of the language that fit the processor's registers: 4, 8 or 16. */
+static uint32_t width_of(cl_device_id id) {
+  uint64_t native = number(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+  if (!fam_tiles_are_free(ocl_host)) return 0;
+  return native >= 16 ? 16 : native >= 8 ? 8 : 4;
+}
+
 static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   (void)instance;
@@ -292,6 +299,8 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   /* tiles pay where local memory is no part of the global one */
   fam_tiles(ocl_host, number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL,
             &d->families.shared);
+  if (number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)
+    d->families.wide = width_of(d->id);
   const cl_context_properties wanted[] = {
       CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
   d->context = cl.CreateContext(wanted, 1, &d->id, NULL, NULL, &code);

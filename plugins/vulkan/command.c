@@ -126,14 +126,26 @@ bool vlk_is_plain(const fam_command *m) {
          (m->kind == FAM_FILL && repeats(m));
 }
 
+/* Whole rows of a grid, and then what is left, so that no group is one too many. */
+static void dispatch(kd_device *d, VkCommandBuffer commands, uint32_t groups,
+                     struct vlk_push *push, uint32_t size) {
+  uint32_t rows = groups / VLK_GRID, rest = groups % VLK_GRID;
+  for (int part = 0; part < 2; part++) {
+    if (part ? !rest : !rows) continue;
+    push->first = part ? rows * VLK_GRID : 0;
+    vk.CmdPushConstants(commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                        size, push);
+    vk.CmdDispatch(commands, part ? rest : VLK_GRID, part ? 1 : rows, 1);
+  }
+}
+
 void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
                    const fam_command *m) {
   if (m->kind == FAM_LAUNCH) {
     struct vlk_push push;
     const vlk_program *p = m->program;
     push.params = vlk_address(p->params);
-    push.groups = p->groups;
-    push.unused = 0;
+    push.first = push.unused = 0;
     for (uint32_t i = 0; i < m->buffer_count; i++)
       push.buffers[i] =
           m->buffers[i] ? vlk_address(m->buffers[i]) + m->offsets[i] : 0;
@@ -141,9 +153,7 @@ void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
       vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, p->pipeline);
       *bound = p->pipeline;
     }
-    vk.CmdPushConstants(commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                        16 + 8 * m->buffer_count, &push);
-    vk.CmdDispatch(commands, p->x, p->y, 1);
+    dispatch(d, commands, p->groups, &push, 16 + 8 * m->buffer_count);
   } else if (m->kind == FAM_COPY) {
     const VkBufferCopy region = {
         .srcOffset = m->buffers[0]->offset + m->offsets[0],

@@ -3,8 +3,6 @@
 
 #include "vlk.h"
 
-#define GRID 65535u /* groups in a dimension, that every device takes */
-
 void vlk_program_drop(vlk_program *p) {
   if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) > 1) return;
   if (p->params) vlk_release(p->device, p->params);
@@ -12,8 +10,7 @@ void vlk_program_drop(vlk_program *p) {
 }
 
 static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
-  uint64_t rows = (pass->groups + GRID - 1) / GRID;
-  if (rows > GRID)
+  if (pass->groups > (uint64_t)VLK_GRID * VLK_GRID)
     return FAIL(KD_UNIMPLEMENTED, "%llu work-groups",
                 (unsigned long long)pass->groups);
   char *source = fam_glsl(vlk_host, &d->families.dialect, pass);
@@ -26,8 +23,6 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
     p->device = d;
     atomic_store(&p->users, 1);
     p->groups = (uint32_t)pass->groups;
-    p->x = pass->groups < GRID ? (uint32_t)pass->groups : GRID;
-    p->y = (uint32_t)rows;
     p->buffer_count = pass->buffer_count;
     status = vlk_pipeline_get(d, source, &p->pipeline);
   }

@@ -24,7 +24,7 @@ static struct found {
   uint8_t uuid[VK_UUID_SIZE];
   uint64_t max_allocation;
   uint64_t pci;
-  bool float64, int64, keeps_nan;
+  bool float64, int64, keeps_nan, shuffles;
   vlk_reach reach;
 } devices[MOST_DEVICES];
 static uint32_t found_count;
@@ -203,6 +203,9 @@ static void read_properties(struct found *d) {
   vk.GetPhysicalDeviceProperties2(d->physical, &all);
   d->properties = all.properties;
   d->subgroup = v11.subgroupSize;
+  d->shuffles =
+      (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+      (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
   snprintf(d->api, sizeof d->api, "Vulkan %u.%u.%u",
            VK_API_VERSION_MAJOR(all.properties.apiVersion),
            VK_API_VERSION_MINOR(all.properties.apiVersion),
@@ -451,6 +454,20 @@ static kd_status create_device(kd_device *d, const struct found *f) {
   return vlk_cache_begin(d);
 }
 
+static bool is_software(const struct found *f) {
+  return f->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
+
+/* Of a processor, whose groups of a subgroup's size are one subgroup. Kernels of their many
+ * shapes are not built with the plugin. */
+static uint32_t lanes_of(const struct found *f) {
+  bool good = f->subgroup == 4 || f->subgroup == 8 || f->subgroup == 16;
+  return good && f->shuffles && is_software(f) && vlk_has_compiler() &&
+                 fam_tiles_are_free(vlk_host)
+             ? f->subgroup
+             : 0;
+}
+
 static void read_facts(kd_device *d, const struct found *f) {
   VkPhysicalDeviceMemoryProperties memory;
   vk.GetPhysicalDeviceMemoryProperties(d->physical, &memory);
@@ -464,8 +481,11 @@ static void read_facts(kd_device *d, const struct found *f) {
   d->reach = f->reach;
   d->most_alone = f->properties.limits.maxMemoryAllocationCount / 2;
   d->tick = (double)f->properties.limits.timestampPeriod;
-  d->families.dialect = (fam_dialect){
-      .float64 = f->float64, .int64 = f->int64, .keeps_nan = f->keeps_nan};
+  d->families.dialect = (fam_dialect){.float64 = f->float64,
+                                      .int64 = f->int64,
+                                      .eager = is_software(f),
+                                      .keeps_nan = f->keeps_nan};
+  d->families.lanes = lanes_of(f);
   snprintf(d->name, sizeof d->name, "%s", f->properties.deviceName);
   d->cache_key = fam_key_begin();
   fam_key_add(&d->cache_key, "pipelines", 9);
@@ -509,9 +529,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   vlk_programs_begin(d);
   vlk_kernels_begin(d);
   read_facts(d, f);
-  kd_status status = fam_tiles(
-      vlk_host, f->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU,
-      &d->families.shared);
+  kd_status status = fam_tiles(vlk_host, !is_software(f), &d->families.shared);
   if (status == KD_OK) status = create_device(d, f);
   if (status == KD_OK) status = vlk_stream_open(d, &d->own);
   if (status == KD_OK) status = fam_script_open(vlk_host, &d->families.script);

@@ -41,6 +41,8 @@ static bool write_source(void *context, const char *source) {
 int main(int argc, char **argv) {
   const fam_dialect dialect = {
       .float64 = true, .int64 = true, .keeps_nan = true};
+  const fam_dialect software = {
+      .float64 = true, .int64 = true, .eager = true, .keeps_nan = true};
   char path[4096];
   if (argc != 2) return 2;
   folder = argv[1];
@@ -50,7 +52,8 @@ int main(int argc, char **argv) {
     perror(path);
     return 1;
   }
-  bool good = fam_each_source(&dialect, fam_glsl, write_source, NULL);
+  bool good = fam_each_source(&dialect, fam_glsl, write_source, NULL) &&
+              fam_each_source(&software, fam_glsl, write_source, NULL);
   fprintf(stderr, "vulkan_prebuild: %u kernels\n", key_count);
   return fclose(list) == 0 && good ? 0 : 1;
 }

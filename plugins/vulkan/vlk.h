@@ -263,18 +263,20 @@ void vlk_forget_writes(kd_device *device);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
+#define VLK_GRID 65535u /* groups in a dimension, that every device takes */
+
 /* A pass that can be launched. */
 struct vlk_program {
   kd_device *device;
   _Atomic int users;
   VkPipeline pipeline;
   kd_buffer *params;
-  uint32_t buffer_count, x, y, groups;
+  uint32_t buffer_count, groups;
 };
 
 struct vlk_push {
   uint64_t params;
-  uint32_t groups, unused;
+  uint32_t first, unused; /* first: the number of the grid's first group */
   uint64_t buffers[FAM_BUFFERS];
 };
 

@@ -38,4 +38,5 @@
 #define REM(x, y)       ((x) % (y))
 #define IS_MINUS_ONE(y) (CAST(T, -1) < 0 && (y) == CAST(T, -1))
 #define PARAM(i)        params.v[i]
+#define ONE_PARAM       PARAM
 #define WORD(high, low) ((u64)(u32)(high) << 32 | (u64)(u32)(low))

@@ -52,3 +52,29 @@ static u16 to_bf16(f32 v) {
 
 #define ZERO_OF(type) ((type)(0))
 #define AS_F64(word) as_double(word)
+
+/* vectors, for processors: gemm_wide.k */
+#define JOINED_(a, b)          a##b
+#define JOINED(a, b)           JOINED_(a, b)
+#define WIDE_f32(n)            JOINED(float, n)
+#define WIDE_f64(n)            JOINED(double, n)
+#define WIDE_i32(n)            JOINED(int, n)
+#define WIDE_u32(n)            JOINED(uint, n)
+#define WIDE_i64(n)            JOINED(long, n)
+#define WIDE_u64(n)            JOINED(ulong, n)
+#define WIDE_LOAD(i, from)     JOINED(vload, WIDTH)(i, from)
+#define WIDE_STORE(v, i, into) JOINED(vstore, WIDTH)(v, i, into)
+#ifdef FP_FAST_FMAF
+#define MAD_f32(a, b, c) fma(a, b, c)
+#else
+#define MAD_f32(a, b, c) ((a) * (b) + (c))
+#endif
+#ifdef FP_FAST_FMA
+#define MAD_f64(a, b, c) fma(a, b, c)
+#else
+#define MAD_f64(a, b, c) ((a) * (b) + (c))
+#endif
+#define MAD_i32(a, b, c) ((a) * (b) + (c))
+#define MAD_u32          MAD_i32
+#define MAD_i64          MAD_i32
+#define MAD_u64          MAD_i32

@@ -6,6 +6,13 @@
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_spirv_intrinsics : require
+#ifdef TRADES
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#define SHUFFLE(x, item) subgroupShuffle(x, uint(item))
+#define UNROLL [[unroll]]
+#define ROLLED [[dont_unroll]]
+#endif
 
 #ifdef KEEPS_NAN
 /* 4466, 4461: SignedZeroInfNanPreserve, SPV_KHR_float_controls */
@@ -85,8 +92,15 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define REM(x, y) ((x) - (y) * ((x) / (y)))
 #define IS_MINUS_ONE(y) (CAST(T, -1) < CAST(T, 0) && (y) == CAST(T, -1))
 #define AS_F32(x) intBitsToFloat(x)
+/* Those of lists; where EAGER, they are read once at the beginning, as single ones always are:
+ * software devices read them an item at a time behind any condition. */
+#ifdef EAGER
+#define PARAM(i) params_[i]
+#else
 #define PARAM(i) family.params.v[i]
-#define GRP IDX(gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x)
+#endif
+#define ONE_PARAM(i) param_##i
+#define GRP IDX(gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x + family.first)
 #define LID IDX(gl_LocalInvocationID.x)
 #define GID (GRP * GROUP + LID)
 #define BARRIER barrier()

@@ -57,6 +57,37 @@ cases pytorch-operator 35 30
 echo "with tiles in local memory, which a software device would not choose:"
 cases pytorch-converted 82 82 --option "$name.tiles=on"
 
+# products and convolutions of many shapes, as the CPU computes them: as the device chooses,
+# and by each kind of tiles
+shapes=$(dirname "$0")/shapes.mlir
+mkdir "$scratch/shapes"
+"$keel" run "$shapes" --device cpu:0 --output "$scratch/shapes" >/dev/null 2>&1 || failed=1
+set +f
+expected=$(for out in "$scratch"/shapes/*.npy; do echo "--expect $out"; done)
+set -f
+# shapes_by WHAT [OPTION]...
+shapes_by() {
+  what=$1
+  shift
+  # shellcheck disable=SC2086
+  if "$keel" run "$shapes" --device "$device" --repeat 2 --rtol 1e-4 --atol 1e-4 $keel_options \
+    $expected "$@" >"$scratch/out" 2>&1; then
+    echo "shapes, $what: as on the CPU"
+  else
+    grep -v 'as expected' "$scratch/out"
+    echo "shapes, $what: differ from the CPU's"
+    failed=1
+  fi
+}
+shapes_by "as the device chooses"
+shapes_by "tiles=on" --option "$name.tiles=on"
+shapes_by "tiles=off" --option "$name.tiles=off"
+if [ "$name" = vulkan ]; then # Mesa's subgroups are as wide as the vectors
+  for width in 128 512; do
+    LP_NATIVE_VECTOR_WIDTH=$width MESA_SHADER_CACHE_DISABLE=1 shapes_by "vectors of $width bits"
+  done
+fi
+
 # without a compiler: kernels that were built with the plugin, the rest elsewhere
 if [ "$name" = vulkan ] && command -v glslc >/dev/null; then
   echo "without a compiler:"

@@ -14,7 +14,7 @@
 
 typedef struct push_block {
   uint64_t params;
-  uint32_t groups, unused;
+  uint32_t first, unused;
   uint64_t buffers[REPLAY_BUFFERS];
 } push_block;
 
@@ -83,7 +83,6 @@ static void prepare(const replay_script *s) {
     if (c->kind != 'L') continue;
     memcpy((char *)params.mapped + at, c->params, (size_t)c->param_bytes);
     pushes[i].params = params.address + at;
-    pushes[i].groups = (uint32_t)c->groups;
     for (uint32_t b = 0; b < c->buffer_count; b++)
       if (c->buffers[b] != UINT32_MAX)
         pushes[i].buffers[b] = buffers[c->buffers[b]].address + c->offsets[b];
@@ -98,16 +97,20 @@ static void prepare(const replay_script *s) {
 
 static void launch(const replay_command *c, const push_block *push,
                    VkPipeline *bound) {
-  uint64_t rows = (c->groups + GRID - 1) / GRID;
-  if (!c->groups) return;
+  uint32_t rows = (uint32_t)(c->groups / GRID);
+  uint32_t rest = (uint32_t)(c->groups % GRID);
   if (*bound != pipelines[c->source]) {
     *bound = pipelines[c->source];
     vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, *bound);
   }
-  vk.CmdPushConstants(commands, plain.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                      16 + 8 * c->buffer_count, push);
-  vk.CmdDispatch(commands, c->groups < GRID ? (uint32_t)c->groups : GRID,
-                 (uint32_t)rows, 1);
+  for (int part = 0; part < 2; part++) {
+    push_block here = *push;
+    if (part ? !rest : !rows) continue;
+    here.first = part ? rows * GRID : 0;
+    vk.CmdPushConstants(commands, plain.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                        16 + 8 * c->buffer_count, &here);
+    vk.CmdDispatch(commands, part ? rest : GRID, part ? 1 : rows, 1);
+  }
 }
 
 static void copy(const replay_command *c, uint64_t at) {
