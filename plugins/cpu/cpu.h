@@ -188,6 +188,20 @@ kd_status cpu_read_activation(const kd_node *node, cpu_activation *out);
 /* Which set of loops this processor takes: 0 plain, 1 AVX2, 2 AVX-512. */
 int cpu_isa(void);
 
+/* Instructions for products of bytes, beyond those of the set. */
+typedef enum cpu_bytes_isa {
+  CPU_BYTES_PLAIN,
+  CPU_BYTES_VNNI,
+  CPU_BYTES_AMX
+} cpu_bytes_isa;
+cpu_bytes_isa cpu_bytes(void);
+
+/* What the option "bytes" says, or the best; once the set is known. */
+kd_status cpu_choose_bytes(void);
+
+/* Takes the loops for that; `cpu_int8_get` gives them. */
+void cpu_int8_choose(void);
+
 /* The option "products" is openblas. */
 bool cpu_wants_openblas(void);
 

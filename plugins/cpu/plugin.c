@@ -107,6 +107,8 @@ static kd_status start(const kd_host *host) {
   cpu_host = host;
   read_product_name();
   kd_status status = choose_isa();
+  if (status == KD_OK) status = cpu_choose_bytes();
+  if (status == KD_OK) cpu_int8_choose();
   if (status == KD_OK) status = choose_products();
   return status == KD_OK ? choose_regions() : status;
 }
@@ -311,6 +313,11 @@ static const kd_option_def options[] = {
      .choices = "base|avx2|avx512",
      .doc = "The instruction set that kernels use; without it, the best that"
             " the processor has."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "bytes",
+     .choices = "plain|vnni|amx",
+     .doc = "The instructions that products of bytes use; without it, the best"
+            " that the processor has. Results are the same."},
     {.struct_size = sizeof(kd_option_def),
      .name = "products",
      .choices = "tiles|openblas",

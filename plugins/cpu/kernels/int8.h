@@ -11,6 +11,9 @@
  * of their products are added in 32 bits without loss. */
 typedef struct cpu_int8_loops {
   int64_t columns; /* of a panel */
+  int64_t rows;    /* of a tile */
+  int64_t depth;   /* bytes of k that narrow operands are filled up to */
+  bool any_pairs;  /* multiply4 takes products whose pairs do not fit 16 bits */
 
   void (*widen)(const uint8_t *from, int64_t n, uint8_t flip, int zero,
                 int16_t *to);
@@ -31,8 +34,9 @@ typedef struct cpu_int8_loops {
                 uint8_t flip, uint8_t *to);
 
   /* C += A times one panel, over `quads` of k: A's bytes are signed and the panel's are
-   * not, or the other way round. Pairs of products must fit 16 bits. NULL: there are no
-   * such instructions. */
+   * not, or the other way round. Pairs of products must fit 16 bits, unless any_pairs.
+   * A and the panel have `depth` bytes at least, A zeros behind k. NULL: there are no such
+   * instructions. */
   void (*multiply4)(int64_t rows, int64_t count, int64_t quads, const void *a,
                     int64_t lead, const void *panel, int32_t *c, int64_t step,
                     bool signed_a);
@@ -51,6 +55,12 @@ typedef struct cpu_int8_loops {
 #define CPU_INT8_COLUMNS 32 /* of a panel, at most */
 
 extern const cpu_int8_loops cpu_int8_base, cpu_int8_avx2, cpu_int8_avx512;
+/* those two with instructions that add four products at once: AVX-VNNI, AVX512-VNNI */
+extern const cpu_int8_loops cpu_int8_avxvnni, cpu_int8_vnni;
+
+void cpu_int8_amx_multiply4(int64_t rows, int64_t count, int64_t quads,
+                            const void *a, int64_t lead, const void *panel,
+                            int32_t *c, int64_t step, bool signed_a);
 
 const cpu_int8_loops *cpu_int8_get(void);
 

@@ -183,8 +183,18 @@ static void multiply(int64_t rows, int64_t count, int64_t pairs,
 #define PAIRS(a, b) _mm_maddubs_epi16(a, b)
 #define ONES        _mm_set1_epi16(1)
 #endif
-#define A_SIGNED(a, b)   PAIRS(b, a)
-#define A_UNSIGNED(a, b) PAIRS(a, b)
+/* adds products of unsigned bytes with signed ones, four at once */
+#if defined(__AVX512VNNI__)
+#define ADD_QUADS(sum, u, s) _mm512_dpbusd_epi32(sum, u, s)
+#define ANY_PAIRS            true
+#elif defined(__AVXVNNI__)
+#define ADD_QUADS(sum, u, s) _mm256_dpbusd_avx_epi32(sum, u, s)
+#define ANY_PAIRS            true
+#else
+#define ADD_QUADS(sum, u, s) ADD(sum, MULTIPLY(PAIRS(u, s), ONES))
+#endif
+#define A_SIGNED(sum, a, b)   ADD_QUADS(sum, b, a)
+#define A_UNSIGNED(sum, a, b) ADD_QUADS(sum, a, b)
 
 static inline int32_t quad_at(const uint8_t *a) {
   int32_t quad;
@@ -205,7 +215,7 @@ static inline int32_t quad_at(const uint8_t *a) {
       UNROLL for (int i = 0; i < R; i++) {                                  \
         const vec left = EACH(quad_at(a + i * lead));                       \
         UNROLL for (int v = 0; v < V; v++) sum[i][v] =                      \
-            ADD(sum[i][v], MULTIPLY(SIGN(left, right[v]), ONES));           \
+            SIGN(sum[i][v], left, right[v]);                                \
       }                                                                     \
     }                                                                       \
     UNROLL for (int i = 0; i < R; i++) UNROLL for (int v = 0; v < V; v++)   \
@@ -384,8 +394,15 @@ static void requantise(const int32_t *sums, int64_t n, const float *scale,
     to[i] = to_byte(sums[i], bias, one, to_zero, low, high);
 }
 
+#ifndef ANY_PAIRS
+#define ANY_PAIRS false
+#endif
+
 const cpu_int8_loops INT8 = {
     .columns = COLUMNS,
+    .rows = 12,
+    .depth = 4,
+    .any_pairs = ANY_PAIRS,
     .widen = widen,
     .pack = pack,
     .multiply = multiply,
