@@ -657,7 +657,7 @@ static void passes_can_be_watched(void **state) {
   keel_plan_release(plan);
   assert_string_equal(
       all.passes,
-      "place sort prune types expand algebra quantise fold cse fuse prune"
+      "place sort prune types expand algebra quantise widen fold cse fuse prune"
       " layout regions transfer parts ");
   all.count = 0;
   params.watch_pass = "prune";

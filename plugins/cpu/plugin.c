@@ -134,8 +134,8 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   (void)instance;
   static const char *const sets[] = {"plain loops", "AVX2", "AVX-512"};
   if (index) return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
-  out_info->flags =
-      KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE | KD_DEVICE_INTEGRATED;
+  out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE |
+                    KD_DEVICE_INTEGRATED | KD_DEVICE_WIDENS;
   out_info->name = product_name;
   out_info->kind = "cpu";
   out_info->driver = sets[isa];

@@ -32,6 +32,8 @@ static const pass passes[] = {
      .plain = keel_pass_algebra},
     {"quantise", "computes on bytes what is quantised before and behind",
      .on_device = keel_pass_quantise},
+    {"widen", "keeps f16 as f32 on devices that compute it so",
+     .on_device = keel_pass_widen},
     {"fold", "runs what depends on constants alone, drops Identity",
      .over_all = keel_pass_fold},
     {"cse", "computes equal things once", .plain = keel_pass_cse},

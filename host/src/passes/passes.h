@@ -85,6 +85,10 @@ keel_status keel_pass_algebra(keel_function *function);
  * device has kernels for it: results differ by one quantised step at most. */
 keel_status keel_pass_quantise(keel_function *function, keel_device *device);
 
+/* Keeps as f32 what ops of f16 and bf16 hand to each other, on devices that compute those
+ * as f32: results are rounded less often. */
+keel_status keel_pass_widen(keel_function *function, keel_device *device);
+
 /* Runs what has only constants as inputs, and drops Identity. What would take long or make
  * much is left to the runs: fold.c says how much. */
 keel_status keel_pass_fold(keel_function *functions,

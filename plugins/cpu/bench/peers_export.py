@@ -32,7 +32,7 @@ QUANTISED = {
     "bert_dynamic": ("bert", "dynamic"),
     "distilbert_qdq": ("distilbert", "static"),
     "gpt2_dynamic": ("gpt2", "dynamic"),
-    "lstm_dynamic": ("lstm", "dynamic"),
+    "mobilenet_v3_large_dynamic": ("mobilenet_v3_large", "dynamic"),
 }
 
 
