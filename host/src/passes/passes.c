@@ -37,6 +37,8 @@ static const pass passes[] = {
     {"fold", "runs what depends on constants alone, drops Identity",
      .over_all = keel_pass_fold},
     {"cse", "computes equal things once", .plain = keel_pass_cse},
+    {"taps", "drops taps of convolutions that see padding alone",
+     .plain = keel_pass_taps},
     {"cost", "places nodes by what they cost, where that is asked for",
      .asked = KEEL_PLAN_BY_COST, .shapes = true,
      .plain = keel_pass_place_by_cost},

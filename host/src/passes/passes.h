@@ -98,6 +98,9 @@ keel_status keel_pass_fold(keel_function *functions,
  * equal constants. */
 keel_status keel_pass_cse(keel_function *function);
 
+/* Drops taps of convolutions that see nothing but padding. */
+keel_status keel_pass_taps(keel_function *function);
+
 /* Gives nodes of all functions the devices that the plan's rules ("GLOB=DEVICE", the
  * first that matches) name. Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no such
  * device, or nothing matches). */
