@@ -18,6 +18,11 @@ typedef struct cpu_int8_loops {
   void (*widen)(const uint8_t *from, int64_t n, uint8_t flip, int zero,
                 int16_t *to);
 
+  /* The same of n elements of each row, `stride` apart. */
+  void (*widen_rows)(const uint8_t *from, int64_t rows, int64_t n,
+                     int64_t from_step, int64_t stride, uint8_t flip, int zero,
+                     int16_t *to, int64_t to_step);
+
   /* One panel: rows 0..k of `count` columns, `step` bytes apart, as pairs of rows
    * [k / 2][columns][2], filled up with zeros. zeros: one a column. */
   void (*pack)(const uint8_t *from, int64_t step, int64_t k, int64_t count,
@@ -41,10 +46,12 @@ typedef struct cpu_int8_loops {
                     int64_t lead, const void *panel, int32_t *c, int64_t step,
                     bool signed_a);
 
-  /* sums of taps times what lies below them, for a row of n results: tap t sees the row
-   * at x + offsets[t]. Reads and writes up to 16 elements behind the rows. */
-  void (*taps)(const int16_t *x, const int64_t *offsets, const int16_t *w,
-               int64_t taps, int64_t n, int32_t *sums);
+  /* Sums of taps times what lies below them, for rows of n results, one behind the other:
+   * tap t of a row sees x + offsets[t], and the next row lies `step` further. Reads and
+   * writes up to 16 elements behind the rows. */
+  void (*taps)(const int16_t *x, int64_t rows, int64_t step, int64_t n,
+               const int64_t *offsets, const int16_t *w, int64_t taps,
+               int32_t *sums);
 
   /* to = saturate(round(scale * (sum + bias)) + zero); scales: `step` apart. */
   void (*requantise)(const int32_t *sums, int64_t n, const float *scale,
