@@ -202,15 +202,22 @@ static void begin_sums(const cpu_int8_product *p, int64_t row, int64_t rows,
                        int64_t column, int64_t n, int64_t wide, int32_t *to) {
   const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
   n = up(n, cpu_int8_get()->columns);
+  const int32_t *last = NULL; /* rows of one zero point are alike */
   for (int64_t i = row; i < row + rows; i++, to += wide) {
     uint32_t zero = (uint32_t)(p->narrow_a ? p->b.zeros[0]
                                            : p->a.zeros[i % p->a.zero_count]);
-    if (p->narrow_a)
+    if (p->narrow_a) {
+      const int32_t first =
+          (int32_t) - (zero * (uint32_t)narrow->sums[p->first_row + i]);
       for (int64_t c = 0; c < n; c++)
-        to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[p->first_row + i]);
-    else
+        to[c] = first;
+    } else if (last && p->a.zero_count == 1) {
+      memcpy(to, last, (size_t)n * sizeof *to);
+    } else {
       for (int64_t c = 0; c < n; c++)
         to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[column + c]);
+    }
+    last = to;
   }
 }
 
