@@ -9,7 +9,7 @@ RESULTS (JSON) when it is done, in the place of older ones.
 Results are held against ONNX Runtime's: the largest difference, as a part of the largest
 magnitude, is at most 1e-3. Where bytes or f16 are rounded on the way, a value next to a tie
 falls to one side or the other, and what comes after carries that on: there it is the root mean
-square difference, as a part of the values', and at most half of what rounding itself has
+square difference, as a part of the values', and at most what rounding itself has
 changed (ONNX Runtime on the model as it is, against the one that it was made of), or twice
 what ONNX Runtime with its optimisations off differs from itself, or 1e-3.
 """
@@ -85,7 +85,7 @@ def allowed(model):
     plain = ort.InferenceSession(model.path, options, providers=["CPUExecutionProvider"])
     changed, _ = apart(Model(base).wanted, model.wanted, True)
     itself, _ = apart(model.wanted, plain.run(None, model.feeds), True)
-    return max(BOUND, (changed or 0) / 2, 2 * (itself or 0))
+    return max(BOUND, changed or 0, 2 * (itself or 0))
 
 
 # ---- runtimes ----------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def document(results, plot):
     yield ""
     yield ("Apart: how far results are from ONNX Runtime's. In f32 the largest difference over the "
            "largest magnitude, at most 1e-3. Where bytes or f16 are rounded on the way, the root "
-           "mean square difference over the values' own, at most 1e-3, half of what rounding "
+           "mean square difference over the values' own, at most 1e-3, what rounding "
            "itself has changed, or twice what ONNX Runtime without its optimisations differs from "
            "itself: a value next to a tie falls to one side or the other, and what "
            "comes after carries that on.")
