@@ -43,8 +43,11 @@ def all_ones(batch, length):
 
 
 def as_if_trained(module):
-    """Gives norms of batches statistics that are not 0 and 1: folding them then counts."""
+    """Gives norms of batches statistics that are not 0 and 1, and what begins with zeros
+    weights that are none: folding the former counts then, and results are not all 0."""
     for layer in module.modules():
+        if isinstance(layer, nn.Linear) and not layer.weight.any():
+            nn.init.normal_(layer.weight, 0, 0.05)
         if isinstance(layer, (nn.BatchNorm2d, nn.BatchNorm3d)):
             layer.running_mean.normal_(0, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
