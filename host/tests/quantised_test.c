@@ -13,15 +13,19 @@ enum { EVERY = 1 };
 
 static keel_context *context;
 
-static int open_cpu(const char *set, int32_t workers) {
-  const char *paths[] = {CPU_PLUGIN}, *options[] = {"cpu.regions=off", set};
+/* set and bytes: options, or NULL; where the processor has not got them, it is as it is. */
+static int open_cpu(const char *set, const char *bytes, int32_t workers) {
+  const char *paths[] = {CPU_PLUGIN}, *options[3] = {"cpu.regions=off"};
+  uint32_t count = 1;
+  if (set) options[count++] = set;
+  if (bytes) options[count++] = bytes;
   keel_context_params params = {
       .struct_size = sizeof params,
       .flags = KEEL_ONLY_NAMED,
       .plugins = paths,
       .plugin_count = 1,
       .options = options,
-      .option_count = set ? 2 : 1,
+      .option_count = count,
       .workers = workers,
   };
   context = NULL;
@@ -34,17 +38,32 @@ static int open_cpu(const char *set, int32_t workers) {
 
 static int open_best(void **state) {
   (void)state;
-  return open_cpu(NULL, 3);
+  return open_cpu(NULL, NULL, 3);
 }
 
 static int open_avx2(void **state) {
   (void)state;
-  return open_cpu("cpu.isa=avx2", 0);
+  return open_cpu("cpu.isa=avx2", "cpu.bytes=plain", 0);
+}
+
+static int open_vnni(void **state) {
+  (void)state;
+  return open_cpu(NULL, "cpu.bytes=vnni", 3);
+}
+
+static int open_plain(void **state) {
+  (void)state;
+  return open_cpu(NULL, "cpu.bytes=plain", 3);
+}
+
+static int open_avx2_vnni(void **state) {
+  (void)state;
+  return open_cpu("cpu.isa=avx2", "cpu.bytes=vnni", 0);
 }
 
 static int open_base(void **state) {
   (void)state;
-  return open_cpu("cpu.isa=base", 3);
+  return open_cpu("cpu.isa=base", NULL, 3);
 }
 
 static int close_it(void **state) {
@@ -602,9 +621,12 @@ static void bytes_are_moved_as_they_are(void **state) {
   expect(write_moves, "DequantizeLinear", 2, "QuantizeLinear", 2, 0, false);
 }
 
-#define OF_ALL_SETS(name)                                         \
-  cmocka_unit_test_setup_teardown(name, open_best, close_it),     \
-      cmocka_unit_test_setup_teardown(name, open_avx2, close_it), \
+#define OF_ALL_SETS(name)                                              \
+  cmocka_unit_test_setup_teardown(name, open_best, close_it),          \
+      cmocka_unit_test_setup_teardown(name, open_vnni, close_it),      \
+      cmocka_unit_test_setup_teardown(name, open_plain, close_it),     \
+      cmocka_unit_test_setup_teardown(name, open_avx2_vnni, close_it), \
+      cmocka_unit_test_setup_teardown(name, open_avx2, close_it),      \
       cmocka_unit_test_setup_teardown(name, open_base, close_it)
 
 int main(void) {

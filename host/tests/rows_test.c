@@ -513,12 +513,85 @@ static void aligned(void **state) {
     }
 }
 
+/* ---- choosing ---------------------------------------------------------------------- */
+
+/* Where of operands that are broadcast: bit d of a mask: the operand has dimension d. */
+static void where(kd_dtype dtype, const int64_t *full, const int *masks) {
+  int64_t dims[3][3], counts[3] = {1, 1, 1}, all = full[0] * full[1] * full[2];
+  int64_t size = (int64_t)keel_dtype_size(dtype), bytes = 0;
+  uint8_t *data[3], *out = NULL;
+  keel_tensor *in[3];
+  for (int k = 0; k < 3; k++) {
+    for (int d = 0; d < 3; d++)
+      counts[k] *= dims[k][d] = masks[k] >> d & 1 ? full[d] : 1;
+    data[k] = random_bytes(counts[k] * size);
+    for (int64_t i = 0; i < counts[0] && !k; i++)
+      data[0][i] &= 1;
+    in[k] = make(k ? dtype : KD_BOOL, 3, dims[k], data[k]);
+  }
+  run("Where", NULL, 0, in, 3, (void **)&out, &bytes, 1);
+  assert_int_equal(bytes, all * size);
+  for (int64_t i = 0; i < all; i++) {
+    int64_t at[3] = {i / full[2] / full[1], i / full[2] % full[1], i % full[2]};
+    int64_t from[3];
+    for (int k = 0; k < 3; k++) {
+      from[k] = 0;
+      for (int d = 0; d < 3; d++)
+        from[k] = from[k] * dims[k][d] + (dims[k][d] > 1 ? at[d] : 0);
+    }
+    int k = data[0][from[0]] ? 1 : 2;
+    assert_memory_equal(out + i * size, data[k] + from[k] * size, size);
+  }
+  free(out);
+  for (int k = 0; k < 3; k++)
+    free(data[k]);
+}
+
+static void wheres(void **state) {
+  static const int64_t shapes[][3] = {{3, 70, 51}, {2, 3, 40000}, {1, 1, 9}};
+  static const int masks[][3] = {{7, 7, 7}, {7, 7, 0}, {7, 0, 7}, {7, 0, 0},
+                                 {4, 7, 3}, {3, 5, 6}, {6, 7, 0}};
+  (void)state;
+  for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)
+    for (size_t s = 0; s < 3; s++)
+      for (size_t m = 0; m < 7; m++)
+        where(dtypes[t], shapes[s], masks[m]);
+}
+
+static void not_finite(void **state) {
+  enum { COUNT = 70001 };
+  static float x[COUNT];
+  static const float special[] = {NAN,   INFINITY,  -INFINITY, 0,
+                                  -0.0f, 0x1p-140f, -NAN};
+  const int64_t count = COUNT;
+  (void)state;
+  for (int64_t i = 0; i < COUNT; i++) {
+    int64_t n = next_number(9);
+    x[i] = n < 7 ? special[n] : (float)n;
+  }
+  for (int how = 0; how < 5; how++) { /* 4: IsNaN; else bits: plus, minus */
+    const keel_attr attrs[] = {KEEL_INT("detect_positive", how & 1),
+                               KEEL_INT("detect_negative", how >> 1 & 1)};
+    keel_tensor *in = make(KD_F32, 1, &count, x);
+    uint8_t *out = NULL;
+    int64_t bytes = 0;
+    run(how == 4 ? "IsNaN" : "IsInf", attrs, how == 4 ? 0 : 2, &in, 1,
+        (void **)&out, &bytes, 1);
+    for (int64_t i = 0; i < COUNT; i++)
+      assert_int_equal(
+          out[i], how == 4 ? isnan(x[i]) != 0
+                           : isinf(x[i]) && (x[i] > 0 ? how & 1 : how & 2));
+    free(out);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(transposes), cmocka_unit_test(pads),
       cmocka_unit_test(tops),       cmocka_unit_test(args),
       cmocka_unit_test(sums),       cmocka_unit_test(non_zero),
       cmocka_unit_test(scatters),   cmocka_unit_test(suppressions),
-      cmocka_unit_test(aligned)};
+      cmocka_unit_test(aligned),    cmocka_unit_test(wheres),
+      cmocka_unit_test(not_finite)};
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

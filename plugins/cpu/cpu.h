@@ -203,6 +203,20 @@ int cpu_isa(void);
  * the system has them. free() lets go of it. NULL: no memory. */
 void *cpu_weights_alloc(size_t bytes);
 
+/* Instructions for products of bytes, beyond those of the set. */
+typedef enum cpu_bytes_isa {
+  CPU_BYTES_PLAIN,
+  CPU_BYTES_VNNI,
+  CPU_BYTES_AMX
+} cpu_bytes_isa;
+cpu_bytes_isa cpu_bytes(void);
+
+/* What the option "bytes" says, or the best; once the set is known. */
+kd_status cpu_choose_bytes(void);
+
+/* Takes the loops for that; `cpu_int8_get` gives them. */
+void cpu_int8_choose(void);
+
 /* The option "products" is openblas. */
 bool cpu_wants_openblas(void);
 

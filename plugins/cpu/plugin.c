@@ -107,6 +107,8 @@ static kd_status start(const kd_host *host) {
   cpu_host = host;
   read_product_name();
   kd_status status = choose_isa();
+  if (status == KD_OK) status = cpu_choose_bytes();
+  if (status == KD_OK) cpu_int8_choose();
   if (status == KD_OK) status = choose_products();
   return status == KD_OK ? choose_regions() : status;
 }
@@ -132,8 +134,8 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   (void)instance;
   static const char *const sets[] = {"plain loops", "AVX2", "AVX-512"};
   if (index) return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
-  out_info->flags =
-      KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE | KD_DEVICE_INTEGRATED;
+  out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE |
+                    KD_DEVICE_INTEGRATED | KD_DEVICE_WIDENS;
   out_info->name = product_name;
   out_info->kind = "cpu";
   out_info->driver = sets[isa];
@@ -311,6 +313,11 @@ static const kd_option_def options[] = {
      .choices = "base|avx2|avx512",
      .doc = "The instruction set that kernels use; without it, the best that"
             " the processor has."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "bytes",
+     .choices = "plain|vnni|amx",
+     .doc = "The instructions that products of bytes use; without it, the best"
+            " that the processor has. Results are the same."},
     {.struct_size = sizeof(kd_option_def),
      .name = "products",
      .choices = "tiles|openblas",

@@ -85,6 +85,10 @@ keel_status keel_pass_algebra(keel_function *function);
  * device has kernels for it: results differ by one quantised step at most. */
 keel_status keel_pass_quantise(keel_function *function, keel_device *device);
 
+/* Keeps as f32 what ops of f16 and bf16 hand to each other, on devices that compute those
+ * as f32: results are rounded less often. */
+keel_status keel_pass_widen(keel_function *function, keel_device *device);
+
 /* Runs what has only constants as inputs, and drops Identity. What would take long or make
  * much is left to the runs: fold.c says how much. */
 keel_status keel_pass_fold(keel_function *functions,
@@ -93,6 +97,9 @@ keel_status keel_pass_fold(keel_function *functions,
 /* Computes once what is computed twice from the same values, and makes one value of
  * equal constants. */
 keel_status keel_pass_cse(keel_function *function);
+
+/* Drops taps of convolutions that see nothing but padding. */
+keel_status keel_pass_taps(keel_function *function);
 
 /* Gives nodes of all functions the devices that the plan's rules ("GLOB=DEVICE", the
  * first that matches) name. Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no such

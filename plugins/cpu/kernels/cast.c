@@ -127,6 +127,14 @@ static void int_to_int(const void *from, kd_dtype from_type, void *to,
   }
 }
 
+static inline uint8_t is_set(float value) {
+  return value != 0;
+}
+
+static inline uint8_t is_set_whole(int64_t value) {
+  return value != 0;
+}
+
 /* The pairs that models use most, as loops that become vectors. */
 static bool fast(const void *from, kd_dtype from_type, void *to,
                  kd_dtype to_type, int64_t n) {
@@ -146,6 +154,15 @@ static bool fast(const void *from, kd_dtype from_type, void *to,
   PAIR(KD_I64, int64_t, (float), KD_F32, float, plain_float)
   PAIR(KD_I32, int32_t, (float), KD_F32, float, plain_float)
   PAIR(KD_I32, int32_t, (int64_t), KD_I64, int64_t, )
+  PAIR(KD_I64, int64_t, (int32_t), KD_I32, int32_t, )
+  PAIR(KD_BOOL, uint8_t, (float), KD_F32, float, plain_float)
+  PAIR(KD_U8, uint8_t, (float), KD_F32, float, plain_float)
+  PAIR(KD_I8, int8_t, (float), KD_F32, float, plain_float)
+  PAIR(KD_F32, float, plain_float, KD_BOOL, uint8_t, is_set)
+  PAIR(KD_I64, int64_t, , KD_BOOL, uint8_t, is_set_whole)
+  PAIR(KD_I32, int32_t, , KD_BOOL, uint8_t, is_set_whole)
+  PAIR(KD_BOOL, uint8_t, (int64_t), KD_I64, int64_t, )
+  PAIR(KD_BOOL, uint8_t, (int32_t), KD_I32, int32_t, )
 #undef PAIR
   return false;
 }
@@ -155,9 +172,11 @@ void cpu_convert(const void *from, kd_dtype from_type, void *to,
   if (n <= 0) return;
   if (from_type == to_type)
     memmove(to, from, (size_t)n * kd_dtype_size(to_type));
+  else if (fast(from, from_type, to, to_type, n))
+    return;
   else if (!is_float(from_type) && !is_float(to_type))
     int_to_int(from, from_type, to, to_type, n);
-  else if (!fast(from, from_type, to, to_type, n))
+  else
     for (int64_t i = 0; i < n; i++)
       cpu_set(to, to_type, i, cpu_get(from, from_type, i));
 }

@@ -245,59 +245,7 @@ CPU_KERNEL(cpu_run_clip) {
   return KD_OK;
 }
 
-/* ---- Where, IsInf, IsNaN, Cast -------------------------------------------- */
-
-CPU_KERNEL(cpu_run_where) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *z = &launch->outputs[0];
-  size_t size = kd_dtype_size(z->dtype);
-  strided space;
-  strided_begin(&space, z->dims, z->rank);
-  for (uint32_t i = 0; i < 3; i++)
-    strided_tensor(&space, &launch->inputs[i]);
-  if (!strided_count(&space)) return KD_OK;
-  strided_simplify(&space);
-  int last = space.rank - 1;
-  int64_t offsets[STRIDED_OPERANDS] = {0}, index[STRIDED_RANK] = {0};
-  int64_t row = space.dims[last], rows = strided_rows(&space);
-  const uint8_t *condition = launch->inputs[0].data;
-  const char *x = launch->inputs[1].data, *y = launch->inputs[2].data;
-  char *to = z->data;
-  for (int64_t r = 0; r < rows; r++) {
-    for (int64_t i = 0; i < row; i++, to += size) {
-      bool yes = condition[offsets[0] + i * space.steps[0][last]];
-      int64_t at = offsets[yes ? 1 : 2] + i * space.steps[yes ? 1 : 2][last];
-      memcpy(to, (yes ? x : y) + at * (int64_t)size, size);
-    }
-    strided_next(&space, index, offsets);
-  }
-  return KD_OK;
-}
-
-CPU_KERNEL(cpu_run_is_nan) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0];
-  uint8_t *y = launch->outputs[0].data;
-  for (int64_t i = 0, n = kd_elements(x); i < n; i++)
-    y[i] = isnan(cpu_get(x->data, x->dtype, i)) != 0;
-  return KD_OK;
-}
-
-CPU_KERNEL(cpu_run_is_inf) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0];
-  uint8_t *y = launch->outputs[0].data;
-  bool plus = attr_int(launch, "detect_positive", 1) != 0;
-  bool minus = attr_int(launch, "detect_negative", 1) != 0;
-  for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
-    double value = cpu_get(x->data, x->dtype, i);
-    y[i] = isinf(value) && (value > 0 ? plus : minus);
-  }
-  return KD_OK;
-}
+/* ---- Cast ------------------------------------------------------------------ */
 
 typedef struct cast_work {
   const kd_tensor *x, *y;

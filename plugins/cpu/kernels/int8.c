@@ -6,7 +6,10 @@
 
 #include "kernels.h"
 
-const cpu_int8_loops *cpu_int8_get(void) {
+static const cpu_int8_loops *chosen;
+
+void cpu_int8_choose(void) {
+  static cpu_int8_loops tiles;
   static const cpu_int8_loops *const sets[] = {
     &cpu_int8_base,
 #if defined(__x86_64__)
@@ -14,7 +17,26 @@ const cpu_int8_loops *cpu_int8_get(void) {
     &cpu_int8_avx512,
 #endif
   };
-  return sets[cpu_isa()];
+  chosen = sets[cpu_isa()];
+#if defined(KEEL_WITH_VNNI)
+  cpu_bytes_isa bytes = cpu_bytes();
+  if (bytes >= CPU_BYTES_VNNI)
+    chosen = cpu_isa() == 2 ? &cpu_int8_vnni : &cpu_int8_avxvnni;
+#if defined(KEEL_WITH_AMX)
+  if (bytes == CPU_BYTES_AMX) {
+    tiles = cpu_int8_vnni;
+    tiles.rows = 32;
+    tiles.depth = 64;
+    tiles.multiply4 = cpu_int8_amx_multiply4;
+    chosen = &tiles;
+  }
+#endif
+#endif
+  (void)tiles;
+}
+
+const cpu_int8_loops *cpu_int8_get(void) {
+  return chosen;
 }
 
 /* ---- sizes ------------------------------------------------------------------------- */
@@ -51,7 +73,7 @@ cpu_int8_cut cpu_int8_cut_of(int64_t m, int64_t n, int64_t k, int64_t jobs) {
       (double)m * (double)n * (double)k * (double)jobs < CPU_INT8_LITTLE)
     return cut;
   if (m >= n)
-    cut.rows = up((m + pieces - 1) / pieces, 12);
+    cut.rows = up((m + pieces - 1) / pieces, cpu_int8_get()->rows);
   else
     cut.columns = up((n + pieces - 1) / pieces, panel);
   cut.row_pieces = (m + cut.rows - 1) / cut.rows;
@@ -72,6 +94,15 @@ static void *take(char *memory, int64_t *at, int64_t bytes) {
   return taken;
 }
 
+/* Bytes of a panel, and of a row of A, as they are made here. */
+static int64_t panel_bytes(const cpu_int8_product *p) {
+  return p->narrow_a ? cpu_int8_panel4(p->k) : 2 * cpu_int8_panel(p->k);
+}
+
+static int64_t row_bytes(const cpu_int8_product *p) {
+  return p->narrow_b ? cpu_int8_lead4(p->k) : 2 * cpu_int8_lead(p->k);
+}
+
 /* Gives out memory, and returns how much; NULL: only that. What is not needed has none. */
 static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *memory,
                        room *out) {
@@ -79,9 +110,8 @@ static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *memory,
   int64_t panels = wide / cpu_int8_get()->columns;
   out->sums = take(memory, &at, TALL * wide * 4);
   bool has_a = p->ready_a || p->narrow_a, has_b = p->ready_b || p->narrow_b;
-  out->panels =
-      take(memory, &at, has_b ? 0 : panels * cpu_int8_panel(p->k) * 2);
-  out->rows = take(memory, &at, has_a ? 0 : TALL * cpu_int8_lead(p->k) * 2);
+  out->panels = take(memory, &at, has_b ? 0 : panels * panel_bytes(p));
+  out->rows = take(memory, &at, has_a ? 0 : TALL * row_bytes(p));
   out->bytes = take(memory, &at, p->columns ? wide * p->k + CPU_INT8_SLACK : 0);
   return at;
 }
@@ -172,15 +202,22 @@ static void begin_sums(const cpu_int8_product *p, int64_t row, int64_t rows,
                        int64_t column, int64_t n, int64_t wide, int32_t *to) {
   const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
   n = up(n, cpu_int8_get()->columns);
+  const int32_t *last = NULL; /* rows of one zero point are alike */
   for (int64_t i = row; i < row + rows; i++, to += wide) {
     uint32_t zero = (uint32_t)(p->narrow_a ? p->b.zeros[0]
                                            : p->a.zeros[i % p->a.zero_count]);
-    if (p->narrow_a)
+    if (p->narrow_a) {
+      const int32_t first =
+          (int32_t) - (zero * (uint32_t)narrow->sums[p->first_row + i]);
       for (int64_t c = 0; c < n; c++)
-        to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[p->first_row + i]);
-    else
+        to[c] = first;
+    } else if (last && p->a.zero_count == 1) {
+      memcpy(to, last, (size_t)n * sizeof *to);
+    } else {
       for (int64_t c = 0; c < n; c++)
         to[c] = (int32_t) - (zero * (uint32_t)narrow->sums[column + c]);
+    }
+    last = to;
   }
 }
 
@@ -191,6 +228,7 @@ static void add_rests(const cpu_int8_product *p, int64_t row, int64_t rows,
   const cpu_int8_loops *loops = cpu_int8_get();
   const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
   int64_t quad = 4 * loops->columns, lead = cpu_int8_lead4(p->k);
+  if (!narrow->more) return;
   if (p->narrow_b) {
     const int64_t *first = &narrow->first[column / loops->columns];
     for (int64_t i = first[0]; i < first[1]; i++)

@@ -11,9 +11,17 @@
  * of their products are added in 32 bits without loss. */
 typedef struct cpu_int8_loops {
   int64_t columns; /* of a panel */
+  int64_t rows;    /* of a tile */
+  int64_t depth;   /* bytes of k that narrow operands are filled up to */
+  bool any_pairs;  /* multiply4 takes products whose pairs do not fit 16 bits */
 
   void (*widen)(const uint8_t *from, int64_t n, uint8_t flip, int zero,
                 int16_t *to);
+
+  /* The same of n elements of each row, `stride` apart. */
+  void (*widen_rows)(const uint8_t *from, int64_t rows, int64_t n,
+                     int64_t from_step, int64_t stride, uint8_t flip, int zero,
+                     int16_t *to, int64_t to_step);
 
   /* One panel: rows 0..k of `count` columns, `step` bytes apart, as pairs of rows
    * [k / 2][columns][2], filled up with zeros. zeros: one a column. */
@@ -31,16 +39,19 @@ typedef struct cpu_int8_loops {
                 uint8_t flip, uint8_t *to);
 
   /* C += A times one panel, over `quads` of k: A's bytes are signed and the panel's are
-   * not, or the other way round. Pairs of products must fit 16 bits. NULL: there are no
-   * such instructions. */
+   * not, or the other way round. Pairs of products must fit 16 bits, unless any_pairs.
+   * A and the panel have `depth` bytes at least, A zeros behind k. NULL: there are no such
+   * instructions. */
   void (*multiply4)(int64_t rows, int64_t count, int64_t quads, const void *a,
                     int64_t lead, const void *panel, int32_t *c, int64_t step,
                     bool signed_a);
 
-  /* sums of taps times what lies below them, for a row of n results: tap t sees the row
-   * at x + offsets[t]. Reads and writes up to 16 elements behind the rows. */
-  void (*taps)(const int16_t *x, const int64_t *offsets, const int16_t *w,
-               int64_t taps, int64_t n, int32_t *sums);
+  /* Sums of taps times what lies below them, for rows of n results, one behind the other:
+   * tap t of a row sees x + offsets[t], and the next row lies `step` further. Reads and
+   * writes up to 16 elements behind the rows. */
+  void (*taps)(const int16_t *x, int64_t rows, int64_t step, int64_t n,
+               const int64_t *offsets, const int16_t *w, int64_t taps,
+               int32_t *sums);
 
   /* to = saturate(round(scale * (sum + bias)) + zero); scales: `step` apart. */
   void (*requantise)(const int32_t *sums, int64_t n, const float *scale,
@@ -51,6 +62,12 @@ typedef struct cpu_int8_loops {
 #define CPU_INT8_COLUMNS 32 /* of a panel, at most */
 
 extern const cpu_int8_loops cpu_int8_base, cpu_int8_avx2, cpu_int8_avx512;
+/* those two with instructions that add four products at once: AVX-VNNI, AVX512-VNNI */
+extern const cpu_int8_loops cpu_int8_avxvnni, cpu_int8_vnni;
+
+void cpu_int8_amx_multiply4(int64_t rows, int64_t count, int64_t quads,
+                            const void *a, int64_t lead, const void *panel,
+                            int32_t *c, int64_t step, bool signed_a);
 
 const cpu_int8_loops *cpu_int8_get(void);
 

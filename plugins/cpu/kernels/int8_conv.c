@@ -297,41 +297,77 @@ static void channel_rows(const conv_work *work, int64_t at, int64_t o,
   const conv *c = &work->c;
   const int16_t *w = work->product.ready_a +
                      (at % c->group * c->out_c + o) * cpu_int8_lead(c->taps);
-  int64_t given = 0, count = 0;
-  for (int64_t to = 0; to < c->outs; to += c->line) {
-    cpu_int8_get()->taps(plane + base_of(c, to), c->taps_at, w, c->taps,
-                         c->line, sums + count);
-    count += c->line;
-    if (count < ROOM && to + c->line < c->outs) continue;
-    give(work, at, o, given, count, sums);
-    given += count;
-    count = 0;
+  /* rows that lie evenly, and as many of them as there is room for */
+  bool flat = c->w.space > 1;
+  int last = c->w.space - 2;
+  int64_t even = flat ? c->w.out[last] : 1;
+  int64_t step = flat ? c->w.stride[last] * c->step[last] : 0;
+  int64_t most = ROOM / c->line ? ROOM / c->line : 1;
+  for (int64_t row = 0, rows; row < c->outs / c->line; row += rows) {
+    int64_t to = row * c->line, left = even - row % even;
+    rows = left < most ? left : most;
+    cpu_int8_get()->taps(plane + base_of(c, to), rows, step, c->line,
+                         c->taps_at, w, c->taps, sums);
+    give(work, at, o, to, rows * c->line, sums);
+  }
+}
+
+/* A plane less its zero point; padding is 0 there already. */
+static void widen_plane(const conv_work *work, int64_t at, int16_t *to) {
+  const conv *c = &work->c;
+  const window *w = &c->w;
+  const cpu_int8_product *p = &work->product;
+  int last = w->space - 1;
+  const uint8_t *from = work->x + at * c->ins;
+  int64_t stride = w->stride[last], begin = w->begin[last], size = w->in[last];
+  int64_t rows = last ? w->in[last - 1] : 1,
+          step = last ? c->step[last - 1] : 0;
+  for (int64_t outer = 0; outer < c->ins / (rows * size); outer++) {
+    int64_t rest = outer, base = 0, first = 0, count = rows;
+    bool inside = true;
+    for (int i = last - 2; i >= 0; rest /= w->in[i--]) {
+      int64_t p_i = rest % w->in[i] + w->begin[i];
+      inside &= p_i >= 0 && p_i < c->extent[i];
+      base += p_i * c->step[i];
+    }
+    /* rows that no output sees */
+    if (last) {
+      if (w->begin[last - 1] < 0) first = -w->begin[last - 1];
+      if (count > c->extent[last - 1] - w->begin[last - 1])
+        count = c->extent[last - 1] - w->begin[last - 1];
+      base += (first + w->begin[last - 1]) * step;
+    }
+    for (int64_t s = 0; s < stride && inside && count > first; s++) {
+      int64_t low = begin > s ? (begin - s + stride - 1) / stride : 0;
+      int64_t end = begin + size;
+      int64_t high = end > s ? (end - s + stride - 1) / stride : 0;
+      if (high > c->phase) high = c->phase;
+      if (high <= low) continue;
+      cpu_int8_get()->widen_rows(
+          from + (outer * rows + first) * size + low * stride + s - begin,
+          count - first, high - low, size, stride, p->b.flip, *p->b.zeros,
+          to + base + s * c->phase + low, step);
+    }
   }
 }
 
 static void channel_jobs(void *context, int64_t begin, int64_t end) {
   conv_work *work = context;
   const conv *c = &work->c;
-  const cpu_int8_loops *loops = cpu_int8_get();
-  const cpu_int8_product *p = &work->product;
   size_t plane = (size_t)(c->plane + SLACK);
   size_t line = (size_t)(ROOM + c->line + SLACK);
-  int16_t *wide = malloc(plane * sizeof *wide);
+  int16_t *wide = calloc(plane, sizeof *wide);
   int32_t *sums = malloc(line * sizeof *sums);
-  uint8_t *bytes = malloc(plane);
-  if (!wide || !bytes || !sums) {
+  if (!wide || !sums) {
     atomic_store(&work->failed, true);
     end = begin;
   }
   for (int64_t i = begin; i < end; i++) {
-    pad_plane(c, work->x + i * c->ins, work->padding, bytes);
-    loops->widen(bytes, c->plane, p->b.flip, *p->b.zeros, wide);
-    memset(wide + c->plane, 0, SLACK * sizeof *wide);
+    widen_plane(work, i, wide);
     for (int64_t o = 0; o < c->out_c; o++)
       channel_rows(work, i, o, wide, sums);
   }
   free(wide);
-  free(bytes);
   free(sums);
 }
 

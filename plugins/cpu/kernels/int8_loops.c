@@ -71,6 +71,38 @@ static void widen(const uint8_t *from, int64_t n, uint8_t flip, int zero,
     to[i] = (int16_t)((int16_t)(from[i] ^ flip) - less);
 }
 
+#if defined(__AVX512BW__)
+static inline void widen_row(const uint8_t *from, int64_t n, __m256i flip,
+                             __m512i less, int16_t *to) {
+  for (int64_t i = 0; i < n; i += 32) {
+    __mmask32 mask = n - i < 32 ? (1u << (n - i)) - 1 : ~0u;
+    __m256i bytes = _mm256_maskz_loadu_epi8(mask, from + i);
+    __m512i wide = _mm512_cvtepu8_epi16(_mm256_xor_si256(bytes, flip));
+    _mm512_mask_storeu_epi16(to + i, mask, _mm512_sub_epi16(wide, less));
+  }
+}
+#endif
+
+static void widen_rows(const uint8_t *from, int64_t rows, int64_t n,
+                       int64_t from_step, int64_t stride, uint8_t flip,
+                       int zero, int16_t *to, int64_t to_step) {
+  const int16_t less = (int16_t)zero;
+  for (int64_t row = 0; row < rows; row++, from += from_step, to += to_step)
+    if (stride == 1)
+#if defined(__AVX512BW__)
+      widen_row(from, n, _mm256_set1_epi8((char)flip), _mm512_set1_epi16(less),
+                to);
+#else
+      widen(from, n, flip, zero, to);
+#endif
+    else if (stride == 2)
+      for (int64_t i = 0; i < n; i++)
+        to[i] = (int16_t)((int16_t)(from[2 * i] ^ flip) - less);
+    else
+      for (int64_t i = 0; i < n; i++)
+        to[i] = (int16_t)((int16_t)(from[stride * i] ^ flip) - less);
+}
+
 /* Pairs of two rows, for less columns than a panel has: the rest is filled up. b: NULL: 0. */
 static void pack_edge(const uint8_t *a, const uint8_t *b, int64_t count,
                       uint8_t flip, const int16_t *zeros, int16_t *to) {
@@ -183,8 +215,18 @@ static void multiply(int64_t rows, int64_t count, int64_t pairs,
 #define PAIRS(a, b) _mm_maddubs_epi16(a, b)
 #define ONES        _mm_set1_epi16(1)
 #endif
-#define A_SIGNED(a, b)   PAIRS(b, a)
-#define A_UNSIGNED(a, b) PAIRS(a, b)
+/* adds products of unsigned bytes with signed ones, four at once */
+#if defined(__AVX512VNNI__)
+#define ADD_QUADS(sum, u, s) _mm512_dpbusd_epi32(sum, u, s)
+#define ANY_PAIRS            true
+#elif defined(__AVXVNNI__)
+#define ADD_QUADS(sum, u, s) _mm256_dpbusd_avx_epi32(sum, u, s)
+#define ANY_PAIRS            true
+#else
+#define ADD_QUADS(sum, u, s) ADD(sum, MULTIPLY(PAIRS(u, s), ONES))
+#endif
+#define A_SIGNED(sum, a, b)   ADD_QUADS(sum, b, a)
+#define A_UNSIGNED(sum, a, b) ADD_QUADS(sum, a, b)
 
 static inline int32_t quad_at(const uint8_t *a) {
   int32_t quad;
@@ -205,7 +247,7 @@ static inline int32_t quad_at(const uint8_t *a) {
       UNROLL for (int i = 0; i < R; i++) {                                  \
         const vec left = EACH(quad_at(a + i * lead));                       \
         UNROLL for (int v = 0; v < V; v++) sum[i][v] =                      \
-            ADD(sum[i][v], MULTIPLY(SIGN(left, right[v]), ONES));           \
+            SIGN(sum[i][v], left, right[v]);                                \
       }                                                                     \
     }                                                                       \
     UNROLL for (int i = 0; i < R; i++) UNROLL for (int v = 0; v < V; v++)   \
@@ -281,11 +323,13 @@ static void pack4(const uint8_t *from, int64_t step, int64_t k, int64_t count,
 
 /* ---- few channels ------------------------------------------------------------------ */
 
+/* `count` is a constant where this is put in. */
 #if defined(__AVX2__)
 #define REACH 16 /* results at once */
 /* Pairs of taps; halves of a vector are apart until the end. */
-static inline void taps_here(const int16_t *x, const int64_t *offsets,
-                             const int16_t *w, int64_t count, int32_t *sums) {
+static inline __attribute__((always_inline)) void taps_here(
+    const int16_t *x, const int64_t *offsets, const int16_t *w, int64_t count,
+    int32_t *sums) {
   __m256i low = _mm256_setzero_si256(), high = low;
   for (int64_t t = 0; t < count; t += 2) {
     bool pair = t + 1 < count;
@@ -313,10 +357,15 @@ static inline void taps_here(const int16_t *x, const int64_t *offsets,
 }
 #endif
 
-static void taps(const int16_t *x, const int64_t *offsets, const int16_t *w,
-                 int64_t count, int64_t n, int32_t *sums) {
-  for (int64_t i = 0; i < n; i += REACH)
-    taps_here(x + i, offsets, w, count, sums + i);
+static void taps(const int16_t *x, int64_t rows, int64_t step, int64_t n,
+                 const int64_t *offsets, const int16_t *w, int64_t count,
+                 int32_t *sums) {
+  for (int64_t row = 0; row < rows; row++, x += step, sums += n)
+    for (int64_t i = 0; i < n; i += REACH)
+      if (count == 9)
+        taps_here(x + i, offsets, w, 9, sums + i);
+      else
+        taps_here(x + i, offsets, w, count, sums + i);
 }
 
 /* ---- results ------------------------------------------------------------------------ */
@@ -330,7 +379,30 @@ static inline uint8_t to_byte(int32_t sum, int32_t bias, float scale,
   return (uint8_t)(int32_t)value;
 }
 
-#if defined(__AVX2__)
+#if defined(__AVX512BW__)
+/* All of them, 16 at a time. */
+static int64_t requantise_wide(const int32_t *sums, int64_t n,
+                               const float *scale, int64_t step, int32_t bias,
+                               int zero, bool is_signed, uint8_t *to) {
+  const __m512 low = _mm512_set1_ps((float)((is_signed ? -128 : 0) - zero));
+  const __m512 high = _mm512_set1_ps((float)((is_signed ? 127 : 255) - zero));
+  const __m512i plus = _mm512_set1_epi32(zero), add = _mm512_set1_epi32(bias);
+  __m512 by = _mm512_set1_ps(*scale);
+  for (int64_t i = 0; i < n; i += 16) {
+    __mmask16 mask = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xFFFFu);
+    __m512i sum = _mm512_maskz_loadu_epi32(mask, sums + i);
+    if (step) by = _mm512_maskz_loadu_ps(mask, scale + i);
+    __m512 value =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, add)), by);
+    value = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(value, value, _CMP_ORD_Q),
+                                value);
+    value = _mm512_min_ps(_mm512_max_ps(value, low), high);
+    __m512i steps = _mm512_add_epi32(_mm512_cvtps_epi32(value), plus);
+    _mm512_mask_cvtepi32_storeu_epi8(to + i, mask, steps);
+  }
+  return n;
+}
+#elif defined(__AVX2__)
 /* 8 results as integers in range. */
 static inline __m256i to_steps(const int32_t *sums, __m256i bias, __m256 scale,
                                __m256 low, __m256 high, __m256i zero) {
@@ -384,9 +456,17 @@ static void requantise(const int32_t *sums, int64_t n, const float *scale,
     to[i] = to_byte(sums[i], bias, one, to_zero, low, high);
 }
 
+#ifndef ANY_PAIRS
+#define ANY_PAIRS false
+#endif
+
 const cpu_int8_loops INT8 = {
     .columns = COLUMNS,
+    .rows = 12,
+    .depth = 4,
+    .any_pairs = ANY_PAIRS,
     .widen = widen,
+    .widen_rows = widen_rows,
     .pack = pack,
     .multiply = multiply,
 #if defined(__SSSE3__)

@@ -1,7 +1,7 @@
 /* int8_narrow.c - constant operands in a form that is multiplied as bytes.
  *
- * Instructions that multiply bytes add pairs of products in 16 bits, which hold 255 times
- * 128 and no more. Weights whose pairs are larger are split in two: what fits, and a rest
+ * Before VNNI, instructions that multiply bytes add pairs of products in 16 bits, which hold
+ * 255 times 128 and no more. Weights whose pairs are larger are split in two: what fits, and a rest
  * that is added by itself. Where there is much of that, they are widened instead. */
 #include "int8.h"
 
@@ -11,12 +11,12 @@ static int64_t up(int64_t n, int64_t step) {
 
 /* Rows of a tile must not all lie in one set of the first cache. */
 int64_t cpu_int8_lead4(int64_t k) {
-  int64_t lead = up(k, k < 128 ? 4 : 64);
+  int64_t lead = up(k, k < 128 ? cpu_int8_get()->depth : 64);
   return lead && lead % 512 == 0 ? lead + 64 : lead;
 }
 
 int64_t cpu_int8_panel4(int64_t k) {
-  return up(k, 4) * cpu_int8_get()->columns;
+  return up(k, cpu_int8_get()->depth) * cpu_int8_get()->columns;
 }
 
 void cpu_int8_narrow_drop(cpu_int8_narrow *narrow) {
@@ -68,6 +68,11 @@ static bool make_quad(making *m, int64_t line, int64_t quad, int8_t *rest,
       w[i] = element(m, line * m->width + c, quad * 4 + i);
       if (w[i] < -128 || w[i] > 127) return false;
       m->narrow->sums[line * m->width + c] += w[i];
+    }
+    if (cpu_int8_get()->any_pairs) {
+      for (int i = 0; i < 4; i++)
+        to[i] = (int8_t)w[i];
+      continue;
     }
     split_pair(w[0], w[1], to, rest);
     split_pair(w[2], w[3], to + 2, rest + 2);

@@ -1,0 +1,159 @@
+/* widen_test.c - models of f16 and bf16 stay f32 between ops that compute so: there are casts
+ * at the ends and nowhere else, and results are what they were, rounded less often. */
+#include <math.h>
+
+#define WORKERS 0
+#include "base/float.h"
+#include "with_cpu.h"
+
+enum { CHANNELS = 3, SIDE = 7, FILTERS = 5 };
+
+static uint32_t seed = 7;
+
+static double next_number(void) {
+  seed = seed * 1664525u + 1013904223u;
+  return ((double)(seed >> 16) - 32768) / 32768;
+}
+
+static keel_tensor *random_halves(kd_dtype dtype, uint32_t rank,
+                                  const int64_t *dims) {
+  static uint16_t codes[1024];
+  keel_tensor *tensor = NULL;
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  assert_true(count <= 1024);
+  for (int64_t i = 0; i < count; i++)
+    keel_float_encode(dtype, next_number(), &codes[i]);
+  assert_int_equal(
+      keel_tensor_create(context, dtype, rank, dims, codes, &tensor), KD_OK);
+  return tensor;
+}
+
+static keel_value constant(keel_builder *b, kd_dtype dtype, uint32_t rank,
+                           const int64_t *dims) {
+  keel_tensor *tensor = random_halves(dtype, rank, dims);
+  keel_value value = keel_builder_constant(b, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+typedef keel_value writer(keel_builder *b, keel_value x, kd_dtype dtype);
+
+static keel_value conv(keel_builder *b, keel_value x, kd_dtype dtype) {
+  const int64_t dims[] = {FILTERS, CHANNELS, 3, 3}, filters = FILTERS;
+  keel_value three[] = {x, constant(b, dtype, 4, dims),
+                        constant(b, dtype, 1, &filters)};
+  return keel_builder_op(b, "Conv", NULL, 0, three, 3);
+}
+
+/* Computes, moves and computes; two values are read twice. */
+static keel_value write_chain(keel_builder *b, keel_value x, kd_dtype dtype) {
+  keel_value y = op(b, "Sigmoid", conv(b, x, dtype), KEEL_ABSENT);
+  keel_value z = op(b, "Transpose", y, KEEL_ABSENT);
+  z = op(b, "Transpose", op(b, "Tanh", z, KEEL_ABSENT), KEEL_ABSENT);
+  return op(b, "MatMul", op(b, "Mul", y, z), y);
+}
+
+/* A rounding that the model asks for itself. */
+static keel_value write_cast(keel_builder *b, keel_value x, kd_dtype dtype) {
+  const keel_attr to_f32 = KEEL_INT("to", KD_F32), back = KEEL_INT("to", dtype);
+  x = conv(b, x, dtype);
+  x = keel_builder_op(b, "Cast", &to_f32, 1, &x, 1);
+  x = op(b, "Exp", x, KEEL_ABSENT);
+  return keel_builder_op(b, "Cast", &back, 1, &x, 1);
+}
+
+static keel_value write_light(keel_builder *b, keel_value x, kd_dtype dtype) {
+  (void)dtype;
+  return op(b, "Relu", op(b, "Add", x, x), KEEL_ABSENT);
+}
+
+static keel_plan *plan_without(keel_program *program, const char *skip) {
+  keel_plan *plan = NULL;
+  const char *both[] = {"regions", skip};
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .skip = both, .skip_count = skip ? 2 : 1};
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  return plan;
+}
+
+static int64_t run_plan(keel_plan *plan, kd_dtype dtype, keel_tensor *x,
+                        double *out) {
+  static uint16_t codes[4096];
+  keel_tensor *y = NULL;
+  int64_t count = 1;
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  assert_int_equal(keel_tensor_dtype(y), dtype);
+  for (uint32_t i = 0; i < keel_tensor_rank(y); i++)
+    count *= keel_tensor_dims(y)[i];
+  assert_true(count <= 4096);
+  assert_int_equal(keel_tensor_read(y, codes, (size_t)count * 2), KD_OK);
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t bits = 0;
+    keel_float_decode(dtype, &codes[i], &out[i], &bits);
+  }
+  keel_tensor_release(y);
+  return count;
+}
+
+/* So many casts run with the pass; results differ by some roundings from those without.
+ * open: the batch is not known before it runs. */
+static void expect(writer *write, kd_dtype dtype, uint32_t casts,
+                   uint32_t casts_before, bool open) {
+  static double want[4096], got[4096];
+  const int64_t dims[] = {open ? -1 : 2, CHANNELS, SIDE, SIDE};
+  const int64_t given[] = {2, CHANNELS, SIDE, SIDE};
+  const double step = dtype == KD_F16 ? 0x1p-9 : 0x1p-6;
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", dtype, 4, dims);
+  keel_builder_output(builder, "y", write(builder, x, dtype));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_plan *plain = plan_without(program, "widen");
+  keel_plan *plan = plan_without(program, NULL);
+  keel_tensor *input = random_halves(dtype, 4, given);
+  int64_t count = run_plan(plain, dtype, input, want);
+  assert_int_equal(run_plan(plan, dtype, input, got), count);
+  for (int64_t i = 0; i < count; i++)
+    if (!(fabs(got[i] - want[i]) <= step * (1 + fabs(want[i]))))
+      fail_msg("element %lld is %g, without the pass %g", (long long)i, got[i],
+               want[i]);
+  assert_int_equal(runs_of(plain, "Cast"), casts_before);
+  assert_int_equal(runs_of(plan, "Cast"), casts);
+  keel_tensor_release(input);
+  keel_plan_release(plain);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void casts_are_at_the_ends(void **state) {
+  (void)state;
+  for (int open = 0; open < 2; open++) {
+    expect(write_chain, KD_F16, 2, 0, open);
+    expect(write_chain, KD_BF16, 2, 0, open);
+  }
+}
+
+static void a_rounding_that_is_asked_for_stays(void **state) {
+  (void)state;
+  expect(write_cast, KD_F16, 4, 2, false);
+}
+
+static void what_has_little_to_gain_stays(void **state) {
+  (void)state;
+  expect(write_light, KD_F16, 0, 0, false);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(casts_are_at_the_ends),
+      cmocka_unit_test(a_rounding_that_is_asked_for_stays),
+      cmocka_unit_test(what_has_little_to_gain_stays),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
