@@ -19,11 +19,12 @@
 /* A parallel loop that is running: the caller's, shared by whoever is idle. What it is
  * reaches a helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop
  * reads the bit after it has counted itself in). `next` and `count` are read relaxed: an
- * addition gives each piece to one thread, and a look that is late only fails to help. */
+ * exchange gives each piece to one thread, and a look that is late only fails to help. */
 typedef struct loop {
   _Alignas(64) _Atomic int64_t next;
   _Atomic int64_t count; /* atomic, for those who look without joining */
-  int64_t piece;
+  int64_t piece;         /* the least one; the others are so many of it */
+  int64_t shares;        /* a piece is so much of what is left; 0: the least */
   kd_loop_body body;
   void *context;
   _Alignas(64) atomic_uint users; /* helpers inside */
@@ -103,14 +104,23 @@ static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
 
 /* ---- loops ---------------------------------------------------------------- */
 
+/* Items of the next piece. The last ones are small: threads end at about the same time,
+ * though one may be slower or have met what takes longer. */
+static int64_t piece_of(const loop *at, int64_t left) {
+  int64_t part = at->shares ? left / at->shares : 0;
+  return part > at->piece ? part - part % at->piece : at->piece;
+}
+
 static void share(loop *at) {
   int64_t count = atomic_load_explicit(&at->count, memory_order_relaxed);
-  for (;;) {
-    int64_t begin =
-        atomic_fetch_add_explicit(&at->next, at->piece, memory_order_relaxed);
-    if (begin >= count) return;
-    int64_t end = begin + at->piece;
+  int64_t begin = atomic_load_explicit(&at->next, memory_order_relaxed);
+  while (begin < count) {
+    int64_t end = begin + piece_of(at, count - begin);
+    if (!atomic_compare_exchange_weak_explicit(
+            &at->next, &begin, end, memory_order_relaxed, memory_order_relaxed))
+      continue;
     at->body(at->context, begin, end < count ? end : count);
+    begin = atomic_load_explicit(&at->next, memory_order_relaxed);
   }
 }
 
@@ -153,11 +163,12 @@ static int claim_loop(keel_pool *pool) {
 }
 
 static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
-                     kd_loop_body body, void *context) {
+                     int64_t shares, kd_loop_body body, void *context) {
   loop *at = &pool->loops[slot];
   uint64_t bit = UINT64_C(1) << slot;
   atomic_store_explicit(&at->count, count, memory_order_relaxed);
   at->piece = piece;
+  at->shares = shares;
   at->body = body;
   at->context = context;
   atomic_store_explicit(&at->next, 0, memory_order_relaxed);
@@ -178,20 +189,30 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
   atomic_fetch_and_explicit(&pool->taken, ~bit, memory_order_release);
 }
 
-void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
-                       void *context) {
+static void loop_over(int64_t count, int64_t piece, int64_t shares,
+                      kd_loop_body body, void *context) {
   keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
   if (count <= 0) return;
-  if (grain < 1) grain = 1;
+  if (piece < 1) piece = 1;
   int slot = -1;
-  if (pool && pool->worker_count && count > grain) slot = claim_loop(pool);
+  if (pool && pool->worker_count && count > piece) slot = claim_loop(pool);
   if (slot < 0) {
     body(context, 0, count);
     return;
   }
-  /* four pieces a thread even out what they take; fewer where grain is large */
-  int64_t piece = count / ((int64_t)(pool->worker_count + 1) * 4);
-  run_loop(pool, slot, count, piece < grain ? grain : piece, body, context);
+  run_loop(pool, slot, count, piece, shares * (pool->worker_count + 1), body,
+           context);
+}
+
+void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
+                       void *context) {
+  /* a quarter of a thread's share of what is left, or the grain */
+  loop_over(count, grain, 4, body, context);
+}
+
+void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
+                          void *context) {
+  loop_over(count, piece, 0, body, context);
 }
 
 uint32_t keel_parallel_width(void) {

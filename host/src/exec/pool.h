@@ -53,6 +53,10 @@ void keel_pool_wake_waiters(keel_pool *pool);
 /* kd_host.parallel_for and worker_count, on the process's pool. */
 void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
                        void *context);
+/* The same in pieces that are all of one size: for items that may cost a thousand times as
+ * much as others. */
+void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
+                          void *context);
 uint32_t keel_parallel_width(void);
 
 #endif /* KEEL_POOL_H */

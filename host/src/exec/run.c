@@ -298,7 +298,8 @@ static void begin_roots(keel_run *run) {
 void keel_run_parallel(keel_run *run) {
   set_counts(run, 0);
   if (run->framed) /* kernels alone: none waits for another step */
-    keel_parallel_for(run->order->root_count, 1, run_roots, run);
+    keel_parallel_pieces(run->order->root_count,
+                         keel_pace_piece(&run->fplan->pace), run_roots, run);
   else
     begin_roots(run);
   keel_pool_wait(run->fplan->plan->context->pool, all_done, run);
