@@ -4,9 +4,11 @@
 enum {
   FIRST =
       3, /* runs by one thread before any trial; in the last, steps are timed */
-  TRIAL = 2,    /* runs of the other way, of which the quicker one counts */
-  STRANGE = 2,  /* runs in turn before a change is believed */
-  PATIENCE = 64 /* runs before a trial that nothing asks for, at least */
+  TRIAL = 3,   /* runs of the other way, of which the quickest counts */
+  STRANGE = 2, /* runs in turn before a change is believed */
+  PATIENCE =
+      64, /* runs before a trial that nothing asks for, when something changed */
+  MOST_PATIENCE = 512 /* and when such trials were in vain */
 };
 
 /* Nanoseconds. */
@@ -79,9 +81,9 @@ static void note_trial(keel_pace *pace, uint64_t time) {
   if (time > pace->now) pace->lost += time - pace->now;
   if (++pace->tried < TRIAL && time < pace->now * 2) return;
   bool better = is_quicker(way, pace->least, pace->now);
-  pace->patience = better || asked            ? PATIENCE
-                   : pace->patience < 1 << 16 ? pace->patience * 2
-                                              : pace->patience;
+  pace->patience = better || asked                  ? PATIENCE
+                   : pace->patience < MOST_PATIENCE ? pace->patience * 2
+                                                    : pace->patience;
   if (better) {
     pace->lost = 0;
     pace->now = pace->last = pace->least;

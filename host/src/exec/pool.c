@@ -13,8 +13,9 @@
 #include "exec/deque.h"
 #include "trace/trace.h"
 
-#define LOOPS 64
-#define SPINS 4000 /* rounds of looking for work before a worker sleeps */
+#define LOOPS  64
+#define GUESTS 4    /* threads of others that have a deque while they wait */
+#define SPINS  4000 /* rounds of looking for work before a worker sleeps */
 
 /* A parallel loop that is running: the caller's, shared by whoever is idle. What it is
  * reaches a helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop
@@ -39,8 +40,10 @@ typedef struct worker {
 
 struct keel_pool {
   uint32_t worker_count;
-  uint32_t holders; /* under `opening` */
-  worker *workers;
+  uint32_t holders;     /* under `opening` */
+  worker *workers;      /* then guests, which bring threads of their own */
+  uint32_t deque_count; /* of all of them */
+  atomic_uint guests;   /* bits: in use; acquired and released as `taken` is */
   _Alignas(64) _Atomic uint64_t running; /* loops that others may join */
   /* loops whose slot is in use: acquired by who takes one, released by who is done
    * with it, so that one use of a slot comes after the other */
@@ -236,7 +239,7 @@ static bool has_work(keel_pool *pool) {
           atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) ||
       atomic_load_explicit(&pool->posted, memory_order_relaxed))
     return true;
-  for (uint32_t i = 0; i < pool->worker_count; i++) {
+  for (uint32_t i = 0; i < pool->deque_count; i++) {
     keel_deque *deque = &pool->workers[i].deque;
     if (atomic_load_explicit(&deque->top, memory_order_relaxed) <
         atomic_load_explicit(&deque->bottom, memory_order_relaxed))
@@ -278,9 +281,9 @@ static keel_task *find_task(keel_pool *pool) {
   if (!task) task = keel_queue_take(&pool->queue);
   if (!task) task = take_posted(pool);
   uint32_t first = inside ? self->index + 1 : 0;
-  for (uint32_t i = 0; i < pool->worker_count && !task; i++)
-    task = keel_deque_steal(
-        &pool->workers[(first + i) % pool->worker_count].deque);
+  for (uint32_t i = 0; i < pool->deque_count && !task; i++)
+    task =
+        keel_deque_steal(&pool->workers[(first + i) % pool->deque_count].deque);
   return task;
 }
 
@@ -289,7 +292,7 @@ static void trace_depth(keel_pool *pool) {
   int64_t depth =
       (int64_t)(atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) -
                 atomic_load_explicit(&pool->queue.head, memory_order_relaxed));
-  for (uint32_t i = 0; i < pool->worker_count; i++)
+  for (uint32_t i = 0; i < pool->deque_count; i++)
     depth +=
         atomic_load_explicit(&pool->workers[i].deque.bottom,
                              memory_order_relaxed) -
@@ -330,6 +333,29 @@ void keel_pool_post(keel_pool *pool, keel_task *task) {
 
 void keel_pool_wake_waiters(keel_pool *pool) {
   wake(pool, INT32_MAX);
+}
+
+bool keel_pool_enter(keel_pool *pool) {
+  uint32_t all = (1u << GUESTS) - 1;
+  uint32_t taken = atomic_load_explicit(&pool->guests, memory_order_relaxed);
+  if (self || !pool->worker_count) return false;
+  while ((taken & all) != all) {
+    uint32_t slot = (uint32_t)__builtin_ctz(~taken);
+    if (!atomic_compare_exchange_weak_explicit(
+            &pool->guests, &taken, taken | 1u << slot, memory_order_acquire,
+            memory_order_relaxed))
+      continue;
+    self = &pool->workers[pool->worker_count + slot];
+    return true;
+  }
+  return false;
+}
+
+void keel_pool_leave(keel_pool *pool) {
+  uint32_t slot = self->index - pool->worker_count;
+  self = NULL;
+  /* release: what this thread did with the deque, before another one has it */
+  atomic_fetch_and_explicit(&pool->guests, ~(1u << slot), memory_order_release);
 }
 
 void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
@@ -390,18 +416,21 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
     free_pool(pool);
     return status;
   }
-  if (workers) {
-    pool->workers = aligned_alloc(64, workers * sizeof(worker));
+  pool->worker_count = workers;
+  pool->deque_count = workers ? workers + GUESTS : 0;
+  size_t size = pool->deque_count * sizeof(worker);
+  if (size) {
+    pool->workers = aligned_alloc(64, size);
     if (!pool->workers) {
       free_pool(pool);
-      return keel_no_memory(workers * sizeof(worker));
+      return keel_no_memory(size);
     }
-    memset(pool->workers, 0, workers * sizeof(worker));
   }
-  pool->worker_count = workers;
-  for (uint32_t i = 0; i < workers; i++) {
-    pool->workers[i].pool = pool;
-    pool->workers[i].index = i;
+  for (uint32_t i = 0; i < pool->deque_count; i++) {
+    worker *one = &pool->workers[i];
+    keel_deque_init(&one->deque);
+    one->pool = pool;
+    one->index = i;
   }
   for (uint32_t i = 0; i < workers; i++) {
     int error =
