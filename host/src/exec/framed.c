@@ -30,15 +30,23 @@ static keel_status run_ranked(keel_run *run) {
   return status;
 }
 
+static keel_status run_watched(keel_run *run) {
+  keel_status status = KD_OK;
+  for (uint32_t i = 0; i < run->fplan->step_count && status == KD_OK; i++) {
+    status = keel_run_check(run, i);
+    if (status == KD_OK) status = keel_frame_step(run->frame, i);
+  }
+  return status;
+}
+
 static keel_status run_alone(keel_run *run, bool ranked) {
   const keel_fplan *fplan = run->fplan;
   keel_status status = KD_OK;
   keel_hush();
-  if (ranked && !run->watch) return run_ranked(run);
-  for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++) {
-    if (run->watch) status = keel_run_check(run, i);
-    if (status == KD_OK) status = keel_frame_step(run->frame, i);
-  }
+  if (run->watch) return run_watched(run);
+  if (ranked) return run_ranked(run);
+  for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
+    status = keel_frame_step(run->frame, i);
   return status;
 }
 
