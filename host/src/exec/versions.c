@@ -25,6 +25,7 @@ struct keel_versions {
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
   uint64_t tick;
+  bool ahead; /* the program has forms that were compiled for the plan itself */
   bool making;
 };
 
@@ -39,6 +40,7 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   keel_placed_init(&all->placed);
   plan->versions = all;
   all->general = plan;
+  all->ahead = program->forms.count != 0;
   all->params = plan->params;
   all->params.place_count = 0; /* nodes have the devices that rules name */
   KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
@@ -105,7 +107,7 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
  * the first that come: those mostly do, and kernels for any shape would pack the weights
  * once more. They have come now. */
 static bool are_worth_it(keel_versions *all, uint64_t hash) {
-  bool first = !all->came_next;
+  bool first = !all->came_next && !all->ahead;
   for (uint32_t i = 0; i < REMEMBERED; i++)
     if (all->came[i] == hash) return true;
   all->came[all->came_next++ % REMEMBERED] = hash;
