@@ -71,6 +71,24 @@ void bench_graph_line(const bench_graph *g) {
   fprintf(json, "}");
 }
 
+void bench_change_line(const bench_change *c) {
+  bool empty = c->ideal < 10;
+  printf("%-12s %d thread%c  %-17s", c->name, c->threads,
+         c->threads == 1 ? ' ' : 's', c->phase);
+  if (empty)
+    printf("        - %9.1f      -", c->keel);
+  else
+    printf(" %8.1f %9.1f %6.3f", c->ideal, c->keel, c->keel / c->ideal);
+  printf(" %6d\n", c->runs);
+  fflush(stdout);
+  if (json)
+    fprintf(json,
+            "%s{\"graph\": \"%s\", \"threads\": %d, \"phase\": \"%s\","
+            " \"ideal\": %.1f, \"keel\": %.1f, \"runs\": %d}",
+            between(), c->name, c->threads, c->phase, c->ideal, c->keel,
+            c->runs);
+}
+
 void bench_model_line(const bench_model *m) {
   printf("%-12s %8.2f %8.2f %8.3f %7.0f    %8.2f %8.2f %8.2f %7.2f %9.3f\n",
          m->name, m->onnx * 1e-6, m->text * 1e-6, m->binary * 1e-6,
@@ -122,27 +140,80 @@ static void begin_list(const char *name, bool first) {
 static int usage(FILE *to) {
   fprintf(
       to,
-      "usage: bench [--json FILE] [--rounds N]\n"
+      "usage: bench [--json FILE] [--rounds N] [--only PART]\n"
       "\n"
       "What calls and nodes cost in the runtime itself. Graphs of tasks run\n"
       "by OpenMP and oneTBB, too, where those were built: in turn with Keel,\n"
       "the least of N rounds (7) for each. A time is the whole run's, wall\n"
-      "clock, over the number of nodes.\n"
+      "clock, over the number of nodes. Then graphs whose nodes' costs change\n"
+      "between runs of one plan: what a node takes once the runtime has seen\n"
+      "it, beside its cost over the threads that could share it (all of them,\n"
+      "but for chains), and how many runs that took.\n"
       "\n"
       "  --json FILE  writes the figures there (host/bench/plot.py draws "
       "them)\n"
       "  --rounds N   more rounds, or fewer\n"
+      "  --only PART  calls, programs, graphs or changes\n"
       "  --help       this text\n");
   return to == stdout ? 0 : 2;
 }
 
+static void measure_calls(int rounds) {
+  (void)rounds;
+  bench_calls();
+}
+
+static void measure_programs(int rounds) {
+  (void)rounds;
+  printf(
+      "\nopening, ms      ONNX     text   binary  ONNX /    memory, MiB: least"
+      "    apart  planned   run with\n"
+      "                                          binary     planned            "
+      "        / least a trace/without\n");
+  bench_programs();
+}
+
+static void measure_graphs(int rounds) {
+  printf(
+      "\nnanoseconds a node                 Keel   OpenMP   oneTBB  best peer "
+      "/ Keel\n");
+  bench_graphs(rounds);
+}
+
+static void measure_changes(int rounds) {
+  (void)rounds;
+  printf(
+      "\nnanoseconds a node, costs change             ideal      Keel  ratio"
+      "   runs\n");
+  bench_changes();
+}
+
+static const struct {
+  const char *name;
+  void (*measure)(int rounds);
+} parts[] = {{"calls", measure_calls},
+             {"programs", measure_programs},
+             {"graphs", measure_graphs},
+             {"changes", measure_changes}};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+static bool is_part(const char *name) {
+  for (int i = 0; i < PARTS; i++)
+    if (!strcmp(parts[i].name, name)) return true;
+  return false;
+}
+
 int main(int argc, char **argv) {
   int rounds = 7;
+  const char *only = NULL;
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "--help")) return usage(stdout);
     if (!strcmp(argv[i], "--rounds") && i + 1 < argc) {
       rounds = (int)strtol(argv[++i], NULL, 10);
       if (rounds > 0) continue;
+    } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
+      only = argv[++i];
+      if (is_part(only)) continue;
     } else if (!strcmp(argv[i], "--json") && i + 1 < argc && !json) {
       json = fopen(argv[++i], "w");
       if (json) continue;
@@ -151,20 +222,13 @@ int main(int argc, char **argv) {
     }
     return usage(stderr);
   }
-  begin_list("calls", true);
-  bench_calls();
-  begin_list("programs", false);
-  printf(
-      "\nopening, ms      ONNX     text   binary  ONNX /    memory, MiB: least"
-      "    apart  planned   run with\n"
-      "                                          binary     planned            "
-      "        / least a trace/without\n");
-  bench_programs();
-  begin_list("graphs", false);
-  printf(
-      "\nnanoseconds a node                 Keel   OpenMP   oneTBB  best peer "
-      "/ Keel\n");
-  bench_graphs(rounds);
+  bool first = true;
+  for (int i = 0; i < PARTS; i++) {
+    if (only && strcmp(only, parts[i].name) != 0) continue;
+    begin_list(parts[i].name, first);
+    parts[i].measure(rounds);
+    first = false;
+  }
   if (json && (fprintf(json, "\n  ]\n}\n") < 0 || fclose(json) != 0)) {
     perror("bench: the JSON file");
     return 1;

@@ -25,6 +25,17 @@ typedef struct bench_graph {
 
 void bench_graph_line(const bench_graph *g);
 
+/* A graph whose costs have changed, nanoseconds a node: the best that the threads could do
+ * if nothing came on top, what runs take then, and after how many they do. */
+typedef struct bench_change {
+  const char *name, *phase;
+  int threads;
+  double ideal, keel;
+  int runs;
+} bench_change;
+
+void bench_change_line(const bench_change *c);
+
 /* A model: nanoseconds to load each of its forms, and the bytes of its values in
  * between (see keel_plan_memory). */
 typedef struct bench_model {
@@ -45,5 +56,19 @@ void bench_open_line(const char *name, int words, double again, double one);
 void bench_calls(void);
 void bench_programs(void);
 void bench_graphs(int rounds);
+void bench_changes(void);
+
+/* ---- graphs.c: a graph as a program ------------------------------------------ */
+
+struct graph;
+/* With the nodes' plugin alone, and an option of it. */
+keel_status graph_open(int threads, const char *option,
+                       keel_context **out_context);
+keel_tensor *graph_input(keel_context *context);
+/* Nodes are Sums of what they wait for; passes that would merge or drop them are left
+ * out. */
+keel_plan *graph_plan(keel_context *context, const struct graph *graph);
+/* Rounds of graph_spin that take one. */
+uint32_t graph_spins_of_a_microsecond(void);
 
 #endif /* KEEL_BENCH_H */

@@ -33,6 +33,13 @@ static inline void graph_spin(uint32_t rounds) {
   }
 }
 
+/* What nodes do when it is said node by node, and may change between runs. Node i takes
+ * spins[i % GRAPH_COSTS] rounds; its address is the option "costs" of the nodes' plugin. */
+enum { GRAPH_COSTS = 1000 };
+typedef struct graph_costs {
+  uint32_t spins[GRAPH_COSTS];
+} graph_costs;
+
 /* A peer: runs the graph `runs` times on as many threads, after GRAPH_WARM that don't
  * count; returns the nanoseconds of one run, or a negative number where it was not
  * built. */

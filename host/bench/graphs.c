@@ -7,8 +7,7 @@
 
 enum { RUNS = 60 };
 
-/* Rounds of graph_spin that take a microsecond. */
-static uint32_t spins_of_a_microsecond(void) {
+uint32_t graph_spins_of_a_microsecond(void) {
   const uint32_t many = 1000000;
   double best = 1e30;
   for (int i = 0; i < 5; i++) {
@@ -35,9 +34,7 @@ double tbb_run(const graph *graph, int threads, uint32_t spins, int runs) {
 
 /* ---- as a program ----------------------------------------------------------- */
 
-/* Nodes are Sums of what they wait for; passes that would merge or drop them are left
- * out. */
-static keel_plan *plan_of(keel_context *context, const graph *graph) {
+keel_plan *graph_plan(keel_context *context, const graph *graph) {
   static const char *const skip[] = {"prune", "algebra", "fold", "cse"};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = skip, .skip_count = 4};
@@ -65,26 +62,35 @@ static keel_plan *plan_of(keel_context *context, const graph *graph) {
   return plan;
 }
 
-static double keel_run(const graph *graph, int threads, uint32_t spins,
-                       int runs) {
+keel_status graph_open(int threads, const char *option,
+                       keel_context **out_context) {
   const char *path = NODES_PLUGIN;
-  char option[64];
-  const char *options[] = {option};
   const keel_context_params params = {
       .struct_size = sizeof params,
       .flags = KEEL_ONLY_NAMED,
       .plugins = &path,
       .plugin_count = 1,
       .workers = threads > 1 ? threads - 1 : KEEL_NO_WORKERS,
-      .options = options,
+      .options = &option,
       .option_count = 1};
-  keel_context *context = NULL;
-  keel_tensor *x = NULL;
+  return keel_open(&params, out_context);
+}
+
+keel_tensor *graph_input(keel_context *context) {
   const float one = 1;
-  snprintf(option, sizeof option, "nodes.spins=%u", (unsigned)spins);
-  bench_need(keel_open(&params, &context));
+  keel_tensor *x = NULL;
   bench_need(keel_tensor_create(context, KD_F32, 0, NULL, &one, &x));
-  keel_plan *plan = plan_of(context, graph);
+  return x;
+}
+
+static double keel_run(const graph *graph, int threads, uint32_t spins,
+                       int runs) {
+  char option[64];
+  keel_context *context = NULL;
+  snprintf(option, sizeof option, "nodes.spins=%u", (unsigned)spins);
+  bench_need(graph_open(threads, option, &context));
+  keel_tensor *x = graph_input(context);
+  keel_plan *plan = graph_plan(context, graph);
   double begin = 0;
   for (int i = -GRAPH_WARM; i < runs; i++) {
     keel_tensor *y = NULL;
@@ -106,7 +112,7 @@ static void take_least(double *least, double time, uint32_t count) {
 }
 
 void bench_graphs(int rounds) {
-  uint32_t microsecond = spins_of_a_microsecond();
+  uint32_t microsecond = graph_spins_of_a_microsecond();
   for (int busy = 0; busy < 2; busy++)
     for (int kind = 0; kind < GRAPH_COUNT; kind++)
       for (int threads = 1; threads <= 2; threads++) {

@@ -686,6 +686,46 @@ static void saving_says_why_not(void **state) {
   keel_close(context);
 }
 
+static keel_status load_tensor(keel_context *context, const uint8_t *bytes,
+                               size_t size, keel_tensor **out_tensor) {
+  write_bytes(path, bytes, size);
+  return keel_value_load(context, path, KEEL_FILE_TENSOR, out_tensor);
+}
+
+/* Of ONNX's TensorProto: dims 2 and 2, f32, then raw_data behind a tag, 16 bytes. */
+static void bytes_of_tensors_are_found_by_one_number(void **state) {
+  const uint8_t head[] = {0x08, 2, 0x08, 2, 0x10, 1};
+  const uint8_t tags[][6] = {{0x4a},
+                             {0xca, 0x00},
+                             {0xca, 0x80, 0x80, 0x80, 0x00},
+                             {0xca, 0x80, 0x80, 0x80, 0x10},
+                             {0xca, 0x80, 0x80, 0x80, 0x80, 0x01}};
+  const size_t sizes[] = {1, 2, 5, 5, 6}, valid = 3;
+  const float numbers[] = {1, 2, 3, 4};
+  keel_context *context = open_with(CPU_PLUGIN, NULL, 0);
+  (void)state;
+  for (size_t i = 0; i < 5; i++) {
+    uint8_t bytes[40];
+    size_t size = sizeof head;
+    keel_tensor *tensor = NULL;
+    memcpy(bytes, head, sizeof head);
+    memcpy(bytes + size, tags[i], sizes[i]);
+    size += sizes[i];
+    bytes[size++] = sizeof numbers;
+    memcpy(bytes + size, numbers, sizeof numbers);
+    size += sizeof numbers;
+    keel_status status = load_tensor(context, bytes, size, &tensor);
+    if (status == KD_UNIMPLEMENTED) break; /* built without ONNX */
+    assert_int_equal(status, i < valid ? KD_OK : KD_DATA_LOSS);
+    if (tensor)
+      assert_memory_equal(keel_tensor_data(tensor), numbers, sizeof numbers);
+    keel_tensor_release(tensor);
+    assert_int_equal(load_tensor(context, bytes, size - 1, &tensor),
+                     KD_DATA_LOSS);
+  }
+  keel_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(version_1_is_read_for_ever),
@@ -701,6 +741,7 @@ int main(void) {
       cmocka_unit_test(images_are_refused),
       cmocka_unit_test(a_program_names_its_device),
       cmocka_unit_test(passes_can_be_watched),
+      cmocka_unit_test(bytes_of_tensors_are_found_by_one_number),
       cmocka_unit_test(saving_says_why_not),
   };
   return cmocka_run_group_tests(tests, make_folder, drop_folder);

@@ -34,8 +34,7 @@ static keel_plan *plan_of(keel_builder *builder) {
 
 /* From now on as if steps took long: threads share them. */
 static void share_steps(keel_plan *plan) {
-  atomic_store(&plan->main->pace, 1000000);
-  atomic_store(&plan->main->paced, 1000);
+  keel_pace_fix(&plan->main->pace, KEEL_SHARED);
 }
 
 static bool has_frame(keel_plan *plan) {

@@ -427,8 +427,7 @@ static void many_nodes_fail_and_stop(void **state) {
                        .runs = nodes / (2 * LAYERS * WIDE)};
   for (int i = 0; i < 8; i++)
     run_one(&both[0]);
-  atomic_store(&plan->main->pace, 1000000); /* threads share the steps */
-  atomic_store(&plan->main->paced, 1000);
+  keel_pace_fix(&plan->main->pace, KEEL_SHARED);
   assert_int_equal(pthread_create(&thread, NULL, run_all, &both[1]), 0);
   run_all(&both[0]);
   pthread_join(thread, NULL);

@@ -99,11 +99,20 @@ static bool is_planned(keel_plan *plan) {
   return keel_plan_memory(plan, NULL, NULL, NULL) == KD_OK;
 }
 
+static uint32_t versions_of(keel_plan *plan) {
+  keel_plan *all[KEEL_VERSIONS_MOST];
+  uint32_t count = keel_versions_list(plan->versions, all);
+  for (uint32_t i = 0; i < count; i++)
+    keel_plan_release(all[i]);
+  return count;
+}
+
 /* ---- what comes again ------------------------------------------------------------------ */
 
 static void shapes_that_come_again_are_constants(void **state) {
   keel_plan *plan = plan_of_turning(0), *one = plan_of_turning(KEEL_PLAN_ONE);
   (void)state;
+  turn(plan, 2, 4); /* the first ones have a plan at once: these are not */
   for (int i = 0; i < 3;
        i++) { /* they come, a plan for them meets them, lays them */
     assert_false(is_planned(plan));
@@ -120,13 +129,27 @@ static void shapes_that_come_again_are_constants(void **state) {
   keel_plan_release(one);
 }
 
-static void a_shape_that_comes_once_makes_none(void **state) {
+static void the_first_shapes_have_a_plan_at_once(void **state) {
+  keel_plan *plan = plan_of_turning(0);
+  (void)state;
+  assert_null(keel_versions_last(plan->versions));
+  turn(plan, 3, 4);
+  assert_int_equal(versions_of(plan), 1);
+  turn(plan, 3, 4);
+  assert_int_equal(versions_of(plan), 1);
+  assert_true(is_planned(plan));
+  /* the plan itself has not run: what its kernels would pack is packed once */
+  assert_false(atomic_load(&plan->main->ran));
+  keel_plan_release(plan);
+}
+
+static void another_shape_that_comes_once_makes_none(void **state) {
   keel_plan *plan = plan_of_turning(0);
   (void)state;
   for (int64_t n = 1; n <= 8; n++)
     for (int64_t m = 1; m <= 4; m++) /* 32: as many as are remembered */
       turn(plan, n, m);
-  assert_null(keel_versions_last(plan->versions));
+  assert_int_equal(versions_of(plan), 1); /* the first */
   keel_plan_release(plan);
 }
 
@@ -378,7 +401,8 @@ static void a_profile_counts_versions_too(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_that_come_again_are_constants),
-      cmocka_unit_test(a_shape_that_comes_once_makes_none),
+      cmocka_unit_test(the_first_shapes_have_a_plan_at_once),
+      cmocka_unit_test(another_shape_that_comes_once_makes_none),
       cmocka_unit_test(the_one_not_used_for_the_longest_makes_way),
       cmocka_unit_test(threads_share_versions),
       cmocka_unit_test(wrong_shapes_are_told_as_ever),

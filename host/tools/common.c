@@ -151,6 +151,7 @@ keel_context *common_open(const common *common, uint32_t flags) {
       .plugin_count = common->plugin_count,
       .options = common->options,
       .option_count = common->option_count,
+      .visible = common->visible,
   };
   if (keel_open(&params, &context) != KD_OK) complain();
   return context;

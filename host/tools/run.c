@@ -73,6 +73,8 @@ typedef struct session {
   keel_plan *plan;
   uint32_t input_count, output_count;
   keel_tensor *inputs[PORTS], *outputs[PORTS];
+  bool narrow; /* some plugins are not opened */
+  bool told;   /* which inputs are random */
   double load_time, plan_time, first_time, best_time, total_time;
 } session;
 
@@ -444,10 +446,36 @@ static int load_inputs(const arguments *all, session *run) {
       if (failed) return failed;
       made++;
     }
-  if (made && !all->json)
+  if (made && !all->json && !run->told)
     printf("%u of %u inputs are random, seed %llu\n", made, run->input_count,
            (unsigned long long)all->seed);
+  run->told = true;
   return 0;
+}
+
+/* ---- plugins that are not needed --------------------------------------------------- */
+
+/* What a command is to exit with where more plugins are to be opened first. */
+#define WIDER (-1)
+
+/* A failure. What an op lacks that is not there, a device that was not opened may have. */
+static int fail_or_widen(const session *run, keel_status status) {
+  if (run->narrow && (status == KD_UNIMPLEMENTED || status == KD_NOT_FOUND))
+    return WIDER;
+  return complain();
+}
+
+/* Drivers of devices that a run does not use take longer to open, and more memory, than
+ * small models to run. So for the CPU its plugin alone is opened, and the others where that
+ * was not enough. False: somebody has said which, or may mean any. */
+static bool is_narrow(const arguments *all) {
+  const char *device = all->device ? all->device : getenv("KEEL_DEVICE");
+  const char *visible = getenv("KEEL_VISIBLE_DEVICES");
+  const common *common = &all->common;
+  return (!device || !*device || !strcmp(device, "cpu") ||
+          !strncmp(device, "cpu:", 4)) &&
+         !(visible && *visible) && !common->only && !common->plugin_count &&
+         !common->option_count && !all->place_count && !all->by_cost;
 }
 
 /* ---- running -------------------------------------------------------------- */
@@ -486,7 +514,7 @@ static int run_all(const arguments *all, session *run) {
       }
     }
     guard_end();
-    if (status != KD_OK) return complain();
+    if (status != KD_OK) return fail_or_widen(run, status);
     double time = now() - begin;
     if (i == 0) run->first_time = time;
     if (i == 1 || (i > 1 && time < run->best_time)) run->best_time = time;
@@ -527,13 +555,15 @@ static int open_model(const arguments *all, session *run) {
   run->context = common_open(&all->common, 0);
   if (!run->context) return 1;
   if (all->trace && keel_trace_start(run->context) != KD_OK) return complain();
-  if ((all->device || !keel_device_count(run->context)) &&
-      keel_device_find(run->context, all->device, &device) != KD_OK)
-    return complain();
+  keel_status status =
+      all->device || !keel_device_count(run->context)
+          ? keel_device_find(run->context, all->device, &device)
+          : KD_OK;
+  if (status != KD_OK) return fail_or_widen(run, status);
   double begin = now();
   progress("loading %s", all->model);
-  if (keel_program_load(run->context, all->model, &run->program) != KD_OK)
-    return complain();
+  status = keel_program_load(run->context, all->model, &run->program);
+  if (status != KD_OK) return fail_or_widen(run, status);
   double loaded = now();
   keel_plan_params params = {
       .struct_size = sizeof params,
@@ -548,9 +578,9 @@ static int open_model(const arguments *all, session *run) {
       .timeout = limit_of(all)};
   progress("planning %s", all->model);
   guard_begin("planning", all->timeout / 1e3);
-  keel_status status = keel_plan_create(run->program, &params, &run->plan);
+  status = keel_plan_create(run->program, &params, &run->plan);
   guard_end();
-  if (status != KD_OK) return complain();
+  if (status != KD_OK) return fail_or_widen(run, status);
   progress_end();
   run->load_time = loaded - begin;
   run->plan_time = now() - loaded;
@@ -576,6 +606,19 @@ static void close_model(session *run) {
   keel_plan_release(run->plan);
   keel_program_release(run->program);
   keel_close(run->context);
+}
+
+static int open_and_run(arguments *all, session *run) {
+  run->narrow = is_narrow(all);
+  all->common.visible = run->narrow ? "cpu" : NULL;
+  int result = open_model(all, run);
+  if (!result) result = run_all(all, run);
+  all->common.visible = NULL;
+  if (result != WIDER) return result;
+  close_model(run);
+  *run = (session){.told = run->told};
+  result = open_model(all, run);
+  return result ? result : run_all(all, run);
 }
 
 /* ---- results -------------------------------------------------------------- */
@@ -800,8 +843,7 @@ int keel_main_run(int argc, char **argv) {
   static char texts[PORTS][256];
   int result = parse(&all, argc, argv);
   if (result >= 0) return result;
-  result = open_model(&all, &run);
-  if (!result) result = run_all(&all, &run);
+  result = open_and_run(&all, &run);
   if (run.plan && all.profile) keel_plan_profile(run.plan, 0);
   /* also of a run that failed: what came before may say why */
   if (run.context && all.trace &&

@@ -52,8 +52,9 @@ typedef struct common {
   const char *plugins[32];
   const char *options[32];
   uint32_t plugin_count, option_count;
-  bool only;   /* only the plugins that --plugin names */
-  bool failed; /* a common option was wrong; it was reported */
+  bool only;           /* only the plugins that --plugin names */
+  const char *visible; /* as keel_context_params has it */
+  bool failed;         /* a common option was wrong; it was reported */
 } common;
 bool common_option(common *common, int argc, char **argv, int *at);
 keel_context *common_open(const common *common, uint32_t flags);

@@ -214,6 +214,8 @@ static keel_status read_tensor(const scope *scope, const onnx_tensor *proto,
     return KD_OK;
   }
   KEEL_TRY(keel_onnx_tensor(all->context, all->path, proto, out_tensor));
+  keel_onnx_bytes raw = keel_onnx_raw(proto);
+  keel_file_spare(raw.data, raw.size);
   keel_status status =
       inside ? onnx_shared_add(&all->tensors, proto, *out_tensor) : KD_OK;
   if (status != KD_OK) keel_tensor_release(*out_tensor);
@@ -758,12 +760,12 @@ static void importer_free(importer *all) {
 }
 
 keel_status keel_onnx_load(keel_context *context, const char *path,
-                           const uint8_t *data, uint64_t size,
-                           keel_program **out_program) {
+                           const keel_file *file, keel_program **out_program) {
   ProtobufCMessage *message = NULL;
   keel_program *program = NULL;
+  uint64_t size = file->size;
   keel_status status = keel_onnx_unpack(path, &onnx__model_proto__descriptor,
-                                        data, size, &message);
+                                        file->data, size, &message);
   if (status != KD_OK) return status;
   status = keel_program_create(context, &program);
   if (status == KD_OK) {

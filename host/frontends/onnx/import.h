@@ -17,12 +17,20 @@ typedef Onnx__ValueInfoProto onnx_value_info;
 typedef Onnx__FunctionProto onnx_function;
 
 /* A protobuf from bytes of any origin: its depth and what it allocates are
- * bounded before protobuf-c sees it. Free with keel_onnx_free. */
+ * bounded before protobuf-c sees it. The raw_data of tensors is not copied: keel_onnx_raw
+ * says where it lies in `data`. Free with keel_onnx_free. */
 keel_status keel_onnx_unpack(const char *path,
                              const ProtobufCMessageDescriptor *kind,
                              const uint8_t *data, uint64_t size,
                              ProtobufCMessage **out_message);
 void keel_onnx_free(ProtobufCMessage *message);
+
+/* What a tensor has as raw_data; data is NULL where it has none. */
+typedef struct keel_onnx_bytes {
+  const uint8_t *data;
+  uint64_t size;
+} keel_onnx_bytes;
+keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto);
 
 /* A tensor of a TensorProto. `path` is the file it came from. */
 keel_status keel_onnx_tensor(keel_context *context, const char *path,

@@ -4,10 +4,12 @@
 
 #include <keel/program.h>
 
-/* Reads a model. `path` names it in messages and finds external data. */
+#include "base/base.h"
+
+/* Reads a model. `path` names it in messages and finds external data.
+ * file: from keel_file_open; what was read of it leaves memory meanwhile. */
 keel_status keel_onnx_load(keel_context *context, const char *path,
-                           const uint8_t *data, uint64_t size,
-                           keel_program **out_program);
+                           const keel_file *file, keel_program **out_program);
 
 /* Reads a TensorProto, SequenceProto or OptionalProto (KEEL_FILE_*). */
 keel_status keel_onnx_value(keel_context *context, const char *path,

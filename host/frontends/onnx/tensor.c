@@ -194,11 +194,12 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   if (proto->has_data_location &&
       proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
     return external(context, path, proto, type, out_tensor);
-  if (proto->has_raw_data && proto->raw_data.len != type->bytes)
+  keel_onnx_bytes raw = keel_onnx_raw(proto);
+  if (proto->has_raw_data && raw.size != type->bytes)
     return keel_fail(KD_DATA_LOSS,
-                     "%s: tensor \"%s\" has %zu bytes of data, and its shape"
+                     "%s: tensor \"%s\" has %llu bytes of data, and its shape"
                      " needs %llu",
-                     path, name, proto->raw_data.len,
+                     path, name, (unsigned long long)raw.size,
                      (unsigned long long)type->bytes);
   /* sizes are checked before memory is taken */
   uint64_t entries = proto->n_float_data + proto->n_int32_data +
@@ -210,7 +211,7 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   if (!proto->has_raw_data)
     status = from_fields(path, proto, type, tensor->data);
   else if (type->bytes)
-    memcpy(tensor->data, proto->raw_data.data, type->bytes);
+    memcpy(tensor->data, raw.data, type->bytes);
   if (status != KD_OK) {
     keel_tensor_release(tensor);
     return status;

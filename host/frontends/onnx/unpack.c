@@ -3,17 +3,69 @@
  * protobuf-c recurses as deep as the message nests and allocates what repeated
  * fields promise. So the wire format is walked first, by the same descriptors,
  * with a bound on the depth; and memory is taken through an allocator that
- * stops at a multiple of the file's size. */
+ * stops at a multiple of the file's size.
+ *
+ * It would also copy all bytes that a tensor has. So it is given another message, which the
+ * walk writes: there the raw_data of each tensor is where its bytes lie, not what they are. */
 #include "import.h"
 
 #define DEPTH_MOST  100
-#define MEMORY_MOST 200 /* bytes for each byte of the file */
+#define NUMBER_MOST ((1u << 29) - 1) /* of fields; protobuf's own limit */
+#define MEMORY_MOST 200              /* bytes for each byte of the file */
 
 /* ---- the wire format: a walk ----------------------------------------------- */
 
 typedef struct wire {
   const uint8_t *at, *end;
 } wire;
+
+/* What the walk writes. */
+typedef struct lean {
+  uint8_t *data;
+  size_t size, room;
+  bool spent; /* there is no memory for it */
+} lean;
+
+static void put(lean *out, const void *data, size_t size) {
+  if (out->room - out->size < size) {
+    size_t room = (out->room + size) * 2 + 4096;
+    uint8_t *larger = out->spent ? NULL : realloc(out->data, room);
+    out->spent = !larger;
+    if (!larger) return;
+    out->data = larger;
+    out->room = room;
+  }
+  memcpy(out->data + out->size, data, size);
+  out->size += size;
+}
+
+static void put_varint(lean *out, uint64_t value) {
+  uint8_t bytes[10];
+  size_t size = 0;
+  do {
+    bytes[size++] = (uint8_t)((value & 127) | (value > 127 ? 128 : 0));
+    value >>= 7;
+  } while (value);
+  put(out, bytes, size);
+}
+
+/* A message's length is written when it is known, in as many bytes as the longest has. */
+#define LENGTH 5
+
+static size_t open_length(lean *out) {
+  const uint8_t none[LENGTH] = {0};
+  put(out, none, LENGTH);
+  return out->size;
+}
+
+static bool close_length(lean *out, size_t begin) {
+  uint64_t length = out->size - begin;
+  if (out->spent) return true; /* said elsewhere */
+  for (int i = 0; i < LENGTH; i++)
+    out->data[begin - LENGTH + i] =
+        (uint8_t)((length >> 7 * i & 127) | (i + 1 < LENGTH ? 128 : 0));
+  return length <= INT32_MAX; /* protobuf's own limit */
+}
 
 static bool varint(wire *wire, uint64_t *out_value) {
   uint64_t value = 0;
@@ -30,49 +82,71 @@ static bool varint(wire *wire, uint64_t *out_value) {
 
 static const ProtobufCFieldDescriptor *field_of(
     const ProtobufCMessageDescriptor *kind, uint64_t number) {
-  if (!kind || number > UINT32_MAX) return NULL;
+  if (!kind) return NULL;
   return protobuf_c_message_descriptor_get_field(kind, (unsigned)number);
 }
 
-static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
-                 unsigned depth);
+static bool is_raw(const ProtobufCMessageDescriptor *kind, uint64_t number) {
+  const ProtobufCFieldDescriptor *field =
+      kind == &onnx__tensor_proto__descriptor ? field_of(kind, number) : NULL;
+  return field && field->offset == offsetof(Onnx__TensorProto, raw_data) &&
+         field->type == PROTOBUF_C_TYPE_BYTES;
+}
 
-static bool walk_field(wire *at, const ProtobufCFieldDescriptor *field,
-                       unsigned type, unsigned depth) {
+static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
+                 unsigned depth, lean *out);
+
+/* How many bytes the field has behind its tag and length. */
+static bool size_of(wire *at, unsigned type, uint64_t *out_size) {
   uint64_t value = 0;
-  switch (type) {
-    case 0:
-      return varint(at, &value);
-    case 1:
-      value = 8;
-      break;
-    case 2:
-      if (!varint(at, &value)) return false;
-      break;
-    case 5:
-      value = 4;
-      break;
-    default:
-      return false;
+  *out_size = type == 1 ? 8 : type == 5 ? 4 : 0;
+  if (type == 0) return varint(at, &value);
+  if (type == 2 && !varint(at, out_size)) return false;
+  return (type == 1 || type == 2 || type == 5) &&
+         *out_size <= (uint64_t)(at->end - at->at);
+}
+
+/* Tags are written anew: what protobuf-c takes one for must be what it was taken for here. */
+static bool walk_field(wire *at, const ProtobufCMessageDescriptor *kind,
+                       unsigned depth, lean *out) {
+  uint64_t tag = 0, size = 0;
+  if (!varint(at, &tag) || tag >> 3 > NUMBER_MOST) return false;
+  const ProtobufCFieldDescriptor *field = field_of(kind, tag >> 3);
+  const uint8_t *begin = at->at;
+  unsigned type = tag & 7;
+  if (!size_of(at, type, &size)) return false;
+  wire inside = {at->at, at->at + size};
+  at->at += size;
+  put_varint(out, tag);
+  if (type == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE) {
+    size_t from = open_length(out);
+    return walk(inside, field->descriptor, depth + 1, out) &&
+           close_length(out, from);
   }
-  if (value > (uint64_t)(at->end - at->at)) return false;
-  wire inside = {at->at, at->at + value};
-  at->at += value;
-  if (type == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE)
-    return walk(inside, field->descriptor, depth + 1);
+  if (type == 2 && is_raw(kind, tag >> 3)) {
+    const keel_onnx_bytes bytes = {inside.at, size};
+    put_varint(out, sizeof bytes);
+    put(out, &bytes, sizeof bytes);
+  } else {
+    put(out, begin, (size_t)(at->at - begin));
+  }
   return true;
 }
 
 static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
-                 unsigned depth) {
+                 unsigned depth, lean *out) {
   if (depth > DEPTH_MOST) return false;
-  while (wire.at < wire.end) {
-    uint64_t tag = 0;
-    if (!varint(&wire, &tag) ||
-        !walk_field(&wire, field_of(kind, tag >> 3), tag & 7, depth))
-      return false;
-  }
+  while (wire.at < wire.end && !out->spent)
+    if (!walk_field(&wire, kind, depth, out)) return false;
   return true;
+}
+
+keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto) {
+  keel_onnx_bytes bytes = {0};
+  /* each was written by the walk above */
+  if (proto->has_raw_data && proto->raw_data.len == sizeof bytes)
+    memcpy(&bytes, proto->raw_data.data, sizeof bytes);
+  return bytes;
 }
 
 /* ---- bounded memory ------------------------------------------------------- */
@@ -107,12 +181,19 @@ keel_status keel_onnx_unpack(const char *path,
   budget budget = {.left = size * MEMORY_MOST + (UINT64_C(1) << 16)};
   ProtobufCAllocator allocator = {take, give, &budget};
   if (!data) data = &nothing;
-  if (!walk((wire){data, data + size}, kind, 0))
+  lean lean = {0};
+  if (!walk((wire){data, data + size}, kind, 0, &lean)) {
+    free(lean.data);
     return keel_fail(
         KD_DATA_LOSS,
         "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
         kind->short_name, DEPTH_MOST);
-  *out_message = protobuf_c_message_unpack(kind, &allocator, size, data);
+  }
+  if (!lean.spent)
+    *out_message = protobuf_c_message_unpack(kind, &allocator, lean.size,
+                                             lean.data ? lean.data : &nothing);
+  free(lean.data);
+  if (lean.spent) return keel_no_memory(lean.room * 2);
   if (*out_message) return KD_OK;
   if (!budget.refused)
     return keel_fail(KD_DATA_LOSS, "%s: not a valid %s", path,

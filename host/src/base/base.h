@@ -131,6 +131,10 @@ keel_status keel_file_open_beside(const char *path, const char *beside,
                                   keel_file *out_file);
 void keel_file_close(keel_file *file);
 
+/* Pages of a mapped file that are not needed for now leave memory; they are read again
+ * where they are. */
+void keel_file_spare(const void *data, uint64_t size);
+
 /* Writes a file that is there as a whole or not at all: `write` fills it; it takes the
  * place of `path` when that has gone well. Returns KD_OK, what `write` returned,
  * KD_PERMISSION_DENIED, KD_UNAVAILABLE. */

@@ -84,6 +84,13 @@ keel_status keel_file_open_beside(const char *path, const char *beside,
   return status;
 }
 
+void keel_file_spare(const void *data, uint64_t size) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
+  uintptr_t end = ((uintptr_t)data + size) / page * page;
+  if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 void keel_file_close(keel_file *file) {
   if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
   *file = (keel_file){0};

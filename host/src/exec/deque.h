@@ -25,6 +25,13 @@ typedef struct keel_deque {
   _Atomic(void *) items[KEEL_DEQUE_ROOM];
 } keel_deque;
 
+/* The cells are not read before they are written: memory that is never used is not
+ * touched. */
+static inline void keel_deque_init(keel_deque *deque) {
+  atomic_init(&deque->top, 0);
+  atomic_init(&deque->bottom, 0);
+}
+
 /* Owner only; false where it is full. */
 static inline bool keel_deque_push(keel_deque *deque, void *item) {
   int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);

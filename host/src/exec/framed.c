@@ -1,32 +1,11 @@
 /* framed.c - a run in its frame: alone or with the pool, by what steps were seen to take. */
 #include "exec/run.h"
 
-#define PACED 4 /* runs in which steps are timed */
-#define HANDED_OVER \
-  500 /* nanoseconds: what steps take that are worth a thread */
-
 void keel_run_framed_step(keel_run *run, uint32_t index) {
   if (atomic_load_explicit(&run->failure, memory_order_relaxed)) return;
   keel_status status = keel_run_check(run, index);
   if (status == KD_OK) status = keel_frame_step(run->frame, index);
   if (status != KD_OK) keel_run_fail(run, status);
-}
-
-/* Whether steps are too short to be handed to other threads: measured in the first
- * runs, which are one thread's. */
-static bool is_short(const keel_fplan *fplan) {
-  return atomic_load_explicit(&fplan->paced, memory_order_relaxed) < PACED ||
-         atomic_load_explicit(&fplan->pace, memory_order_relaxed) < HANDED_OVER;
-}
-
-static void note_pace(keel_fplan *fplan, uint64_t time) {
-  uint64_t pace = time / fplan->step_count;
-  uint32_t least = atomic_load_explicit(&fplan->pace, memory_order_relaxed);
-  if (!least || pace < least)
-    atomic_store_explicit(&fplan->pace,
-                          pace < UINT32_MAX ? (uint32_t)pace + 1 : UINT32_MAX,
-                          memory_order_relaxed);
-  atomic_fetch_add_explicit(&fplan->paced, 1, memory_order_relaxed);
 }
 
 /* One step after the other, each with its time. */
@@ -51,25 +30,23 @@ static keel_status run_ranked(keel_run *run) {
   return status;
 }
 
-static keel_status run_alone(keel_run *run) {
-  keel_fplan *fplan = run->fplan;
-  uint32_t paced = atomic_load_explicit(&fplan->paced, memory_order_relaxed);
-  uint64_t begin = paced < PACED ? keel_now() : 0;
+static keel_status run_watched(keel_run *run) {
+  keel_status status = KD_OK;
+  for (uint32_t i = 0; i < run->fplan->step_count && status == KD_OK; i++) {
+    status = keel_run_check(run, i);
+    if (status == KD_OK) status = keel_frame_step(run->frame, i);
+  }
+  return status;
+}
+
+static keel_status run_alone(keel_run *run, bool ranked) {
+  const keel_fplan *fplan = run->fplan;
   keel_status status = KD_OK;
   keel_hush();
-  if (paced == PACED - 1 && !keel_run_is_alone(run) && !run->watch) {
-    status = run_ranked(run);
-  } else if (run->watch) {
-    for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++) {
-      status = keel_run_check(run, i);
-      if (status == KD_OK) status = keel_frame_step(run->frame, i);
-    }
-  } else {
-    for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
-      status = keel_frame_step(run->frame, i);
-  }
-  if (status == KD_OK && paced < PACED && fplan->step_count)
-    note_pace(fplan, keel_now() - begin);
+  if (run->watch) return run_watched(run);
+  if (ranked) return run_ranked(run);
+  for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
+    status = keel_frame_step(run->frame, i);
   return status;
 }
 
@@ -92,8 +69,16 @@ static keel_status run_queued(keel_run *run) {
 }
 
 static keel_status run_now(keel_run *run) {
-  bool alone = keel_run_is_alone(run) || is_short(run->fplan);
-  return alone ? run_alone(run) : run_shared(run);
+  keel_pace *pace = &run->fplan->pace;
+  if (keel_run_is_alone(run)) return run_alone(run, false);
+  keel_pacing pacing = keel_pace_next(pace);
+  uint64_t begin = pacing.timed ? keel_now() : 0;
+  keel_status status = pacing.way == KEEL_SHARED ? run_shared(run)
+                                                 : run_alone(run, pacing.steps);
+  if (pacing.timed && status == KD_OK)
+    keel_pace_note(pace, pacing.way, keel_now() - begin, run->fplan->step_count,
+                   keel_pool_size(run->fplan->plan->context->pool));
+  return status;
 }
 
 keel_status keel_run_in_frame(keel_run *run, keel_tensor *const *inputs,

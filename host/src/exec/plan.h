@@ -4,6 +4,7 @@
 
 #include "eager/site.h"
 #include "exec/order.h"
+#include "exec/pace.h"
 #include "exec/watch.h"
 #include "program/function.h"
 
@@ -65,9 +66,7 @@ struct keel_fplan {
   atomic_bool ran;     /* it has ended well: they stay; released with them */
   /* frame.h: put there once, with release and all that it consists of; acquired. */
   _Atomic(keel_framing *) framing;
-  /* Nanoseconds a step took in its frame, the least of a few runs. Relaxed: a hint that
-   * may be late or lost, and nothing else is read by it. */
-  _Atomic uint32_t pace, paced;
+  keel_pace pace; /* of runs in its frame */
 };
 
 /* Of weights.c: runs that may read weights which the plan will let go of. */

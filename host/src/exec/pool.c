@@ -13,17 +13,19 @@
 #include "exec/deque.h"
 #include "trace/trace.h"
 
-#define LOOPS 64
-#define SPINS 4000 /* rounds of looking for work before a worker sleeps */
+#define LOOPS  64
+#define GUESTS 4    /* threads of others that have a deque while they wait */
+#define SPINS  4000 /* rounds of looking for work before a worker sleeps */
 
 /* A parallel loop that is running: the caller's, shared by whoever is idle. What it is
  * reaches a helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop
  * reads the bit after it has counted itself in). `next` and `count` are read relaxed: an
- * addition gives each piece to one thread, and a look that is late only fails to help. */
+ * exchange gives each piece to one thread, and a look that is late only fails to help. */
 typedef struct loop {
   _Alignas(64) _Atomic int64_t next;
   _Atomic int64_t count; /* atomic, for those who look without joining */
-  int64_t piece;
+  int64_t piece;         /* the least one; the others are so many of it */
+  int64_t shares;        /* a piece is so much of what is left; 0: the least */
   kd_loop_body body;
   void *context;
   _Alignas(64) atomic_uint users; /* helpers inside */
@@ -38,8 +40,10 @@ typedef struct worker {
 
 struct keel_pool {
   uint32_t worker_count;
-  uint32_t holders; /* under `opening` */
-  worker *workers;
+  uint32_t holders;     /* under `opening` */
+  worker *workers;      /* then guests, which bring threads of their own */
+  uint32_t deque_count; /* of all of them */
+  atomic_uint guests;   /* bits: in use; acquired and released as `taken` is */
   _Alignas(64) _Atomic uint64_t running; /* loops that others may join */
   /* loops whose slot is in use: acquired by who takes one, released by who is done
    * with it, so that one use of a slot comes after the other */
@@ -103,14 +107,23 @@ static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
 
 /* ---- loops ---------------------------------------------------------------- */
 
+/* Items of the next piece. The last ones are small: threads end at about the same time,
+ * though one may be slower or have met what takes longer. */
+static int64_t piece_of(const loop *at, int64_t left) {
+  int64_t part = at->shares ? left / at->shares : 0;
+  return part > at->piece ? part - part % at->piece : at->piece;
+}
+
 static void share(loop *at) {
   int64_t count = atomic_load_explicit(&at->count, memory_order_relaxed);
-  for (;;) {
-    int64_t begin =
-        atomic_fetch_add_explicit(&at->next, at->piece, memory_order_relaxed);
-    if (begin >= count) return;
-    int64_t end = begin + at->piece;
+  int64_t begin = atomic_load_explicit(&at->next, memory_order_relaxed);
+  while (begin < count) {
+    int64_t end = begin + piece_of(at, count - begin);
+    if (!atomic_compare_exchange_weak_explicit(
+            &at->next, &begin, end, memory_order_relaxed, memory_order_relaxed))
+      continue;
     at->body(at->context, begin, end < count ? end : count);
+    begin = atomic_load_explicit(&at->next, memory_order_relaxed);
   }
 }
 
@@ -153,11 +166,12 @@ static int claim_loop(keel_pool *pool) {
 }
 
 static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
-                     kd_loop_body body, void *context) {
+                     int64_t shares, kd_loop_body body, void *context) {
   loop *at = &pool->loops[slot];
   uint64_t bit = UINT64_C(1) << slot;
   atomic_store_explicit(&at->count, count, memory_order_relaxed);
   at->piece = piece;
+  at->shares = shares;
   at->body = body;
   at->context = context;
   atomic_store_explicit(&at->next, 0, memory_order_relaxed);
@@ -178,20 +192,30 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
   atomic_fetch_and_explicit(&pool->taken, ~bit, memory_order_release);
 }
 
-void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
-                       void *context) {
+static void loop_over(int64_t count, int64_t piece, int64_t shares,
+                      kd_loop_body body, void *context) {
   keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
   if (count <= 0) return;
-  if (grain < 1) grain = 1;
+  if (piece < 1) piece = 1;
   int slot = -1;
-  if (pool && pool->worker_count && count > grain) slot = claim_loop(pool);
+  if (pool && pool->worker_count && count > piece) slot = claim_loop(pool);
   if (slot < 0) {
     body(context, 0, count);
     return;
   }
-  /* four pieces a thread even out what they take; fewer where grain is large */
-  int64_t piece = count / ((int64_t)(pool->worker_count + 1) * 4);
-  run_loop(pool, slot, count, piece < grain ? grain : piece, body, context);
+  run_loop(pool, slot, count, piece, shares * (pool->worker_count + 1), body,
+           context);
+}
+
+void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
+                       void *context) {
+  /* a quarter of a thread's share of what is left, or the grain */
+  loop_over(count, grain, 4, body, context);
+}
+
+void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
+                          void *context) {
+  loop_over(count, piece, 0, body, context);
 }
 
 uint32_t keel_parallel_width(void) {
@@ -215,7 +239,7 @@ static bool has_work(keel_pool *pool) {
           atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) ||
       atomic_load_explicit(&pool->posted, memory_order_relaxed))
     return true;
-  for (uint32_t i = 0; i < pool->worker_count; i++) {
+  for (uint32_t i = 0; i < pool->deque_count; i++) {
     keel_deque *deque = &pool->workers[i].deque;
     if (atomic_load_explicit(&deque->top, memory_order_relaxed) <
         atomic_load_explicit(&deque->bottom, memory_order_relaxed))
@@ -257,9 +281,9 @@ static keel_task *find_task(keel_pool *pool) {
   if (!task) task = keel_queue_take(&pool->queue);
   if (!task) task = take_posted(pool);
   uint32_t first = inside ? self->index + 1 : 0;
-  for (uint32_t i = 0; i < pool->worker_count && !task; i++)
-    task = keel_deque_steal(
-        &pool->workers[(first + i) % pool->worker_count].deque);
+  for (uint32_t i = 0; i < pool->deque_count && !task; i++)
+    task =
+        keel_deque_steal(&pool->workers[(first + i) % pool->deque_count].deque);
   return task;
 }
 
@@ -268,7 +292,7 @@ static void trace_depth(keel_pool *pool) {
   int64_t depth =
       (int64_t)(atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) -
                 atomic_load_explicit(&pool->queue.head, memory_order_relaxed));
-  for (uint32_t i = 0; i < pool->worker_count; i++)
+  for (uint32_t i = 0; i < pool->deque_count; i++)
     depth +=
         atomic_load_explicit(&pool->workers[i].deque.bottom,
                              memory_order_relaxed) -
@@ -309,6 +333,29 @@ void keel_pool_post(keel_pool *pool, keel_task *task) {
 
 void keel_pool_wake_waiters(keel_pool *pool) {
   wake(pool, INT32_MAX);
+}
+
+bool keel_pool_enter(keel_pool *pool) {
+  uint32_t all = (1u << GUESTS) - 1;
+  uint32_t taken = atomic_load_explicit(&pool->guests, memory_order_relaxed);
+  if (self || !pool->worker_count) return false;
+  while ((taken & all) != all) {
+    uint32_t slot = (uint32_t)__builtin_ctz(~taken);
+    if (!atomic_compare_exchange_weak_explicit(
+            &pool->guests, &taken, taken | 1u << slot, memory_order_acquire,
+            memory_order_relaxed))
+      continue;
+    self = &pool->workers[pool->worker_count + slot];
+    return true;
+  }
+  return false;
+}
+
+void keel_pool_leave(keel_pool *pool) {
+  uint32_t slot = self->index - pool->worker_count;
+  self = NULL;
+  /* release: what this thread did with the deque, before another one has it */
+  atomic_fetch_and_explicit(&pool->guests, ~(1u << slot), memory_order_release);
 }
 
 void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
@@ -369,18 +416,21 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
     free_pool(pool);
     return status;
   }
-  if (workers) {
-    pool->workers = aligned_alloc(64, workers * sizeof(worker));
+  pool->worker_count = workers;
+  pool->deque_count = workers ? workers + GUESTS : 0;
+  size_t size = pool->deque_count * sizeof(worker);
+  if (size) {
+    pool->workers = aligned_alloc(64, size);
     if (!pool->workers) {
       free_pool(pool);
-      return keel_no_memory(workers * sizeof(worker));
+      return keel_no_memory(size);
     }
-    memset(pool->workers, 0, workers * sizeof(worker));
   }
-  pool->worker_count = workers;
-  for (uint32_t i = 0; i < workers; i++) {
-    pool->workers[i].pool = pool;
-    pool->workers[i].index = i;
+  for (uint32_t i = 0; i < pool->deque_count; i++) {
+    worker *one = &pool->workers[i];
+    keel_deque_init(&one->deque);
+    one->pool = pool;
+    one->index = i;
   }
   for (uint32_t i = 0; i < workers; i++) {
     int error =

@@ -42,6 +42,12 @@ struct keel_timer *keel_pool_timer(const keel_pool *pool);
 /* Runs one task or part of a loop, if there is one. */
 bool keel_pool_help(keel_pool *pool);
 
+/* What this thread submits until it leaves need not go through the queue that all share:
+ * for who then waits for it. False: it does, and is not to leave. Tasks that are left stay
+ * others' to take. */
+bool keel_pool_enter(keel_pool *pool);
+void keel_pool_leave(keel_pool *pool);
+
 /* Works, then sleeps, until `done` says so. Somebody who makes it true calls
  * keel_pool_wake_waiters after. */
 void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context);
@@ -53,6 +59,10 @@ void keel_pool_wake_waiters(keel_pool *pool);
 /* kd_host.parallel_for and worker_count, on the process's pool. */
 void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
                        void *context);
+/* The same in pieces that are all of one size: for items that may cost a thousand times as
+ * much as others. */
+void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
+                          void *context);
 uint32_t keel_parallel_width(void);
 
 #endif /* KEEL_POOL_H */

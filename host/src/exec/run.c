@@ -57,24 +57,48 @@ static void give_run(keel_run *run) {
 
 /* ---- all steps ------------------------------------------------------------ */
 
+/* A step that others wait for, and how many of those have ended here: counted down at
+ * once, as whoever shares a counter has to wait for it. */
+typedef struct held {
+  uint32_t step, count;
+} held;
+
 /* Whether this thread brought a step's count to zero. A step that waits for one
  * other only, and for no input, was brought there by its one predecessor: no atomic is
- * needed. */
-static bool is_last(keel_run *run, uint32_t step) {
-  if (run->order->waits[step] == 1 && !run->awaits) return true;
+ * needed; nor where all that it waits for ended here. */
+static bool is_last(keel_run *run, uint32_t step, uint32_t ended) {
+  if (run->order->waits[step] == ended && !run->awaits) return true;
   /* acq_rel: the last to come sees what all others made */
-  return atomic_fetch_sub_explicit(&run->waits[step], 1,
-                                   memory_order_acq_rel) == 1;
+  return atomic_fetch_sub_explicit(&run->waits[step], ended,
+                                   memory_order_acq_rel) == ended;
+}
+
+static bool let_go(keel_run *run, held *last) {
+  return last->count && is_last(run, last->step, last->count);
+}
+
+/* Whether a step that waited for one more is ready: *step, or the one that was held so
+ * far, which it then is. held: NULL, or where to put it off. */
+static bool is_ready(keel_run *run, uint32_t *step, held *last) {
+  if (!last || run->order->waits[*step] == 1) return is_last(run, *step, 1);
+  if (last->count && last->step == *step) {
+    last->count++;
+    return false;
+  }
+  held before = *last;
+  *last = (held){*step, 1};
+  *step = before.step;
+  return let_go(run, &before);
 }
 
 /* Those that waited for this step only: the one with the longest way behind it is
  * returned, the others are handed out. */
-static uint32_t follow(keel_run *run, uint32_t index) {
+static uint32_t follow(keel_run *run, uint32_t index, held *last) {
   const keel_order *order = run->order;
   uint32_t first = KEEL_ABSENT, end = order->first[index + 1];
   for (uint32_t i = order->first[index]; i < end; i++) {
     uint32_t next = order->followers[i];
-    if (!is_last(run, next)) continue;
+    if (!is_ready(run, &next, last)) continue;
     if (first == KEEL_ABSENT)
       first = next;
     else
@@ -88,25 +112,8 @@ static void hand_over(keel_run *run, uint32_t index);
 static void nested_ended(keel_done *done, keel_status status);
 static void finish(keel_run *run);
 
-/* Runs a step, and on as long as one leads to another. `ended`: steps that have
- * ended before, and were not counted. */
-static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
-  while (index != KEEL_ABSENT) {
-    keel_step *step = &run->fplan->steps[index];
-    if (run->framed) {
-      keel_run_framed_step(run, index);
-    } else if (step->blocks) {
-      hand_over(run, index);
-      break;
-    } else if (step->site.graphs) {
-      if (!keel_run_nested(run, index, nested_ended)) break;
-    } else {
-      bool ran = keel_run_step(run, index);
-      if (ran && step->arrives && goes_on_later(run, index)) break;
-    }
-    ended++;
-    index = follow(run, index);
-  }
+/* Steps that have ended are counted out, by who may be the last. */
+static void count_out(keel_run *run, uint32_t ended) {
   if (!ended) return; /* something goes on: the run may be over by now */
   keel_pool *pool = run->fplan->plan->context->pool;
   const keel_done *done = run->done;
@@ -121,10 +128,38 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
     keel_pool_wake_waiters(pool);
 }
 
+/* Runs a step, and on as long as one leads to another: how many have ended, which the
+ * caller counts out. held: as above. */
+static uint32_t run_on(keel_run *run, uint32_t index, held *last) {
+  uint32_t ended = 0;
+  while (index != KEEL_ABSENT) {
+    keel_step *step = &run->fplan->steps[index];
+    if (run->framed) {
+      keel_run_framed_step(run, index);
+    } else if (step->blocks) {
+      hand_over(run, index);
+      break;
+    } else if (step->site.graphs) {
+      if (!keel_run_nested(run, index, nested_ended)) break;
+    } else {
+      bool ran = keel_run_step(run, index);
+      if (ran && step->arrives && goes_on_later(run, index)) break;
+    }
+    ended++;
+    index = follow(run, index, last);
+  }
+  return ended;
+}
+
+/* The same; `ended`: steps that have ended before, and were not counted. */
+static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
+  count_out(run, ended + run_on(run, index, NULL));
+}
+
 static void nested_ended(keel_done *done, keel_status status) {
   uint32_t index = 0;
   keel_run *run = keel_run_nested_end(done, status, &index);
-  run_from(run, follow(run, index), 1);
+  run_from(run, follow(run, index, NULL), 1);
 }
 
 /* What a copy out has brought. */
@@ -143,7 +178,7 @@ static void data_came(keel_waiter *waiter) {
   keel_step *step = &run->fplan->steps[at->step];
   if (run->profile) keel_run_note_time(step, at->begin);
   settle_arrival(run, step);
-  run_from(run, follow(run, at->step), 1);
+  run_from(run, follow(run, at->step, NULL), 1);
 }
 
 /* Of a copy out that was begun: whether its output is on its way. The run then goes on from
@@ -170,7 +205,7 @@ static void run_blocking(keel_task *task) {
   at->task.run = run_task;
   keel_hush();
   keel_run_step(run, at->step);
-  uint32_t next = follow(run, at->step);
+  uint32_t next = follow(run, at->step, NULL);
   if (next != KEEL_ABSENT)
     keel_pool_submit(run->fplan->plan->context->pool, &run->tasks[next].task);
   run_from(run, KEEL_ABSENT, 1);
@@ -196,9 +231,13 @@ static bool all_done(void *run) {
 /* Those that wait for none, from one to another. */
 static void run_roots(void *context, int64_t begin, int64_t end) {
   keel_run *run = context;
+  uint32_t ended = 0;
+  held last = {0};
   keel_hush();
   for (int64_t i = begin; i < end; i++)
-    run_from(run, run->order->roots[i], 0);
+    ended += run_on(run, run->order->roots[i], run->framed ? &last : NULL);
+  if (let_go(run, &last)) ended += run_on(run, last.step, NULL);
+  count_out(run, ended);
 }
 
 /* Sets the counts. held: ends that the caller brings, beside the steps'. */
@@ -233,7 +272,7 @@ static void input_came(keel_waiter *waiter) {
   if (status != KD_OK && !run->partial) keel_run_fail(run, status);
   for (uint32_t i = 0; i < fplan->step_count; i++)
     for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
-      if (fplan->steps[i].inputs[k] == value && is_last(run, i))
+      if (fplan->steps[i].inputs[k] == value && is_last(run, i, 1))
         keel_pool_submit(fplan->plan->context->pool, &run->tasks[i].task);
   run_from(run, KEEL_ABSENT, 1);
 }
@@ -296,12 +335,16 @@ static void begin_roots(keel_run *run) {
 }
 
 void keel_run_parallel(keel_run *run) {
+  keel_pool *pool = run->fplan->plan->context->pool;
+  bool entered = keel_pool_enter(pool);
   set_counts(run, 0);
   if (run->framed) /* kernels alone: none waits for another step */
-    keel_parallel_for(run->order->root_count, 1, run_roots, run);
+    keel_parallel_pieces(run->order->root_count,
+                         keel_pace_piece(&run->fplan->pace), run_roots, run);
   else
     begin_roots(run);
-  keel_pool_wait(run->fplan->plan->context->pool, all_done, run);
+  keel_pool_wait(pool, all_done, run);
+  if (entered) keel_pool_leave(pool);
 }
 
 static void begin_run(keel_run *run, keel_tensor *const *inputs) {

@@ -25,6 +25,7 @@ struct keel_versions {
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
   uint64_t tick;
+  bool ahead; /* the program has forms that were compiled for the plan itself */
   bool making;
 };
 
@@ -39,6 +40,7 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   keel_placed_init(&all->placed);
   plan->versions = all;
   all->general = plan;
+  all->ahead = program->forms.count != 0;
   all->params = plan->params;
   all->params.place_count = 0; /* nodes have the devices that rules name */
   KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
@@ -101,12 +103,15 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
   return hash + !hash; /* 0: nothing came */
 }
 
-/* With the lock held: whether they came before. Else they have now. */
-static bool came_before(keel_versions *all, uint64_t hash) {
+/* With the lock held: whether a plan for them is worth making, as they come again, or are
+ * the first that come: those mostly do, and kernels for any shape would pack the weights
+ * once more. They have come now. */
+static bool are_worth_it(keel_versions *all, uint64_t hash) {
+  bool first = !all->came_next && !all->ahead;
   for (uint32_t i = 0; i < REMEMBERED; i++)
     if (all->came[i] == hash) return true;
   all->came[all->came_next++ % REMEMBERED] = hash;
-  return false;
+  return first;
 }
 
 /* With the lock held. */
@@ -177,7 +182,7 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   uint64_t hash = hash_types(inputs, count);
   pthread_mutex_lock(&all->lock);
   keel_plan *found = find(all, inputs);
-  bool makes = !found && came_before(all, hash) && !all->making;
+  bool makes = !found && are_worth_it(all, hash) && !all->making;
   if (makes) all->making = true;
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;

@@ -1,4 +1,5 @@
-/* versions.h - plans of a plan: one for each set of input types that comes again.
+/* versions.h - plans of a plan: one for the first set of input types, and for each that comes
+ * again.
  *
  * Where a program leaves dimensions open, what hangs on them is not known when its plan is
  * made. Once they are given, shapes are constants: ops that compute them go, memory can be
@@ -22,7 +23,8 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
 void keel_versions_free(keel_versions *all);
 
 /* The version for ready inputs, to be released with keel_plan_release; NULL: the plan
- * itself is to be run. Made where such inputs have come before. */
+ * itself is to be run. Made for the first inputs, and where such inputs have come
+ * before. */
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
                               const keel_watch *watch);
 

@@ -458,9 +458,6 @@ bool keel_mapping_holds(const keel_tensor *tensor) {
 }
 
 void keel_mapping_spare(const keel_tensor *tensor) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  if (!keel_mapping_holds(tensor) || !tensor->data) return;
-  uintptr_t begin = ((uintptr_t)tensor->data + page - 1) / page * page;
-  uintptr_t end = ((uintptr_t)tensor->data + tensor->type->bytes) / page * page;
-  if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
+  if (keel_mapping_holds(tensor) && tensor->data)
+    keel_file_spare(tensor->data, tensor->type->bytes);
 }

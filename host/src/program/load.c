@@ -11,7 +11,7 @@ static keel_status load_onnx(keel_context *context, const char *path,
                              const keel_file *file,
                              keel_program **out_program) {
 #ifdef KEEL_WITH_ONNX
-  return keel_onnx_load(context, path, file->data, file->size, out_program);
+  return keel_onnx_load(context, path, file, out_program);
 #else
   (void)context;
   (void)file;
