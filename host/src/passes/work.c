@@ -49,9 +49,8 @@ static bool is_one_of(const char *name, const char *const *names) {
 static uint64_t per_output(const char *name, const sizes *s) {
   static const char *const products[] = {"MatMul", "MatMulInteger",
                                          "QLinearMatMul", NULL};
-  static const char *const convolutions[] = {"Conv", "ConvInteger",
-                                             "QLinearConv", "FusedConv",
-                                             "ActivatedConv", NULL};
+  static const char *const convolutions[] = {
+      "Conv", "ConvInteger", "QLinearConv", "FusedConv", "ActivatedConv", NULL};
   static const char *const windows[] = {"MaxPool", "AveragePool", "LpPool",
                                         NULL};
   if (is_one_of(name, products)) return plus(dim_of(s->in[0], -1), 1);
