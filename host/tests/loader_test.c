@@ -310,8 +310,8 @@ static void options_are_listed(void **state) {
        "queue:1::4,share:2::,mode:0:fast|safe:safe,later:77::,"},
       {BAD("OPTIONS_NO"), ""},
       {CPU_PLUGIN,
-       "isa:0:base|avx2|avx512:,products:0:tiles|openblas:tiles,"
-       "regions:0:on|off:on,"},
+       "isa:0:base|avx2|avx512:,bytes:0:plain|vnni|amx:,"
+       "products:0:tiles|openblas:tiles,regions:0:on|off:on,"},
 #ifdef OPENCL_PLUGIN
       {OPENCL_PLUGIN,
        TILES "commands:0:auto|on|off:auto,forms:0:auto|on|off:auto," SCRIPT},

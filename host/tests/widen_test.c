@@ -123,8 +123,10 @@ static void expect(writer *write, kd_dtype dtype, uint32_t casts,
     if (!(fabs(got[i] - want[i]) <= step * (1 + fabs(want[i]))))
       fail_msg("element %lld is %g, without the pass %g", (long long)i, got[i],
                want[i]);
-  assert_int_equal(runs_of(plain, "Cast"), casts_before);
-  assert_int_equal(runs_of(plan, "Cast"), casts);
+  /* of the plan, and of the one for the batch that came first */
+  uint32_t plans = open ? 2 : 1;
+  assert_int_equal(runs_of(plain, "Cast"), casts_before * plans);
+  assert_int_equal(runs_of(plan, "Cast"), casts * plans);
   keel_tensor_release(input);
   keel_plan_release(plain);
   keel_plan_release(plan);

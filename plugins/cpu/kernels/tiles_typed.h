@@ -241,7 +241,8 @@ static bool NAMED(in_bits)(const cpu_gemm *g) {
 static bool NAMED(dots)(const cpu_gemm *g);
 static bool NAMED(product)(const cpu_gemm *g) {
   if (NAMED(dots)(g)) return true;
-  const int64_t most = g->panels ? DEEP_PANELS : DEEP;
+  int64_t most = DEEP;
+  if (g->panels) most = DEEP_PANELS;
   int64_t deep = g->k < most ? g->k : most, tall = NAMED(tall)(g->m);
   tall = g->m < tall ? g->m : tall;
   int64_t wide = g->panels     ? 0
