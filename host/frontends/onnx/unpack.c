@@ -27,6 +27,7 @@ typedef struct lean {
 } lean;
 
 static void put(lean *out, const void *data, size_t size) {
+  if (!size) return;
   if (out->room - out->size < size) {
     size_t room = (out->room + size) * 2 + 4096;
     uint8_t *larger = out->spent ? NULL : realloc(out->data, room);
@@ -96,25 +97,25 @@ static bool is_raw(const ProtobufCMessageDescriptor *kind, uint64_t number) {
 static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
                  unsigned depth, lean *out);
 
-/* How many bytes the field has behind its tag and length. */
-static bool size_of(wire *at, unsigned type, uint64_t *out_size) {
-  uint64_t value = 0;
+/* How many bytes the field has behind its tag and length; of type 0 its value. */
+static bool size_of(wire *at, unsigned type, uint64_t *out_size,
+                    uint64_t *out_value) {
   *out_size = type == 1 ? 8 : type == 5 ? 4 : 0;
-  if (type == 0) return varint(at, &value);
+  if (type == 0) return varint(at, out_value);
   if (type == 2 && !varint(at, out_size)) return false;
   return (type == 1 || type == 2 || type == 5) &&
          *out_size <= (uint64_t)(at->end - at->at);
 }
 
-/* Tags are written anew: what protobuf-c takes one for must be what it was taken for here. */
+/* Tags, lengths and numbers are written anew: protobuf-c must find the same fields here,
+ * or bytes of a file could pass for what the walk writes. */
 static bool walk_field(wire *at, const ProtobufCMessageDescriptor *kind,
                        unsigned depth, lean *out) {
-  uint64_t tag = 0, size = 0;
+  uint64_t tag = 0, size = 0, value = 0;
   if (!varint(at, &tag) || tag >> 3 > NUMBER_MOST) return false;
   const ProtobufCFieldDescriptor *field = field_of(kind, tag >> 3);
-  const uint8_t *begin = at->at;
   unsigned type = tag & 7;
-  if (!size_of(at, type, &size)) return false;
+  if (!size_of(at, type, &size, &value)) return false;
   wire inside = {at->at, at->at + size};
   at->at += size;
   put_varint(out, tag);
@@ -127,9 +128,12 @@ static bool walk_field(wire *at, const ProtobufCMessageDescriptor *kind,
     const keel_onnx_bytes bytes = {inside.at, size};
     put_varint(out, sizeof bytes);
     put(out, &bytes, sizeof bytes);
-  } else {
-    put(out, begin, (size_t)(at->at - begin));
+    return true;
   }
+  if (size > INT32_MAX) return false; /* protobuf's own limit */
+  if (type == 0) put_varint(out, value);
+  if (type == 2) put_varint(out, size);
+  put(out, inside.at, size);
   return true;
 }
 
