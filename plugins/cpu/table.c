@@ -310,6 +310,23 @@ const kd_kernel_def cpu_kernels[] = {
      .supports = cpu_supports_scale,
      .cost = cost,
      .enqueue = cpu_run_scale_blocked},
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_OWN_LAYOUT,
+     .op = "Concat",
+     .input_types = {F32},
+     .priority = 1,
+     .supports = cpu_supports_join,
+     .cost = cost,
+     .enqueue = cpu_run_concat_blocked},
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = KD_KERNEL_OWN_LAYOUT,
+     .op = "BatchNormalization",
+     .input_types = {F32},
+     .inplace = 1,
+     .priority = 1,
+     .supports = cpu_supports_norm,
+     .cost = cost,
+     .enqueue = cpu_run_norm_blocked},
 #endif
 };
 

@@ -1,7 +1,10 @@
-/* blocked.c - the CPU's own layout: who takes it, to it and from it, and a Mul of channels.
+/* blocked.c - the CPU's own layout: who takes it, to it and from it; Mul, Concat
+ * and BatchNormalization of channels.
  *
  * blocked_conv.c has the convolutions and the pooling that it is for. */
 #include "blocked.h"
+
+#include <math.h>
 
 #include "kernels.h"
 #include "tiles.h"
@@ -93,6 +96,157 @@ CPU_KERNEL(cpu_run_scale_blocked) {
   return KD_OK;
 }
 
+/* ---- channels that are normalised ----------------------------------------------------- */
+
+static bool is_plain_norm(const kd_node *node) {
+  return cpu_host->node->output_count(node) == 1 &&
+         cpu_host->node->attr_int(node, "training_mode", 0) == 0;
+}
+
+kd_status cpu_supports_norm(kd_device *device, const kd_node *node) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type type;
+  (void)device;
+  if (!is_plain_norm(node) || read->output_type(node, 0, &type) != KD_OK ||
+      !is_blocked(&type))
+    return KD_UNIMPLEMENTED;
+  for (uint32_t i = 0; i < 5; i++)
+    if (read->input_type(node, i, &type) != KD_OK || type.dtype != KD_F32 ||
+        is_blocked(&type) != (i == 0))
+      return KD_UNIMPLEMENTED;
+  return KD_OK;
+}
+
+typedef struct norm_work {
+  const kd_tensor *in; /* X, scale, B, mean, variance */
+  float *y;
+  double epsilon;
+  int64_t space, blocks; /* of an image */
+} norm_work;
+
+static void norm_blocks(void *context, int64_t begin, int64_t end) {
+  const norm_work *work = context;
+  const float *vectors[5];
+  int64_t b = cpu_block(), channels = work->in[0].dims[1];
+  for (int i = 0; i < 5; i++)
+    vectors[i] = work->in[i].data;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = i % work->blocks * b;
+    float scale[16] = {0}, shift[16] = {0}, mean[16] = {0};
+    for (int64_t c = 0; c < b && first + c < channels; c++) {
+      double spread = (double)vectors[4][first + c] + work->epsilon;
+      scale[c] = (float)((double)vectors[1][first + c] / sqrt(spread));
+      shift[c] = vectors[2][first + c];
+      mean[c] = vectors[3][first + c];
+    }
+    const float *x = vectors[0] + i * work->space * b;
+    float *y = work->y + i * work->space * b;
+    if (b == 16)
+      for (int64_t s = 0; s < work->space; s++)
+        for (int64_t c = 0; c < 16; c++)
+          y[s * 16 + c] = (x[s * 16 + c] - mean[c]) * scale[c] + shift[c];
+    else
+      for (int64_t s = 0; s < work->space; s++)
+        for (int64_t c = 0; c < 8; c++)
+          y[s * 8 + c] = (x[s * 8 + c] - mean[c]) * scale[c] + shift[c];
+  }
+}
+
+CPU_KERNEL(cpu_run_norm_blocked) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0];
+  norm_work work = {.in = launch->inputs,
+                    .y = launch->outputs[0].data,
+                    .epsilon = (double)attr_float(launch, "epsilon", 1e-5f),
+                    .space = product(x->dims, 2, x->rank),
+                    .blocks = cpu_filled(x->dims[1]) / cpu_block()};
+  cpu_host->parallel_for(cpu_host, x->dims[0] * work.blocks,
+                         CPU_GRAIN / (work.space * cpu_block()) + 1,
+                         norm_blocks, &work);
+  return KD_OK;
+}
+
+/* ---- channels that are joined --------------------------------------------------------- */
+
+/* Whether a Concat joins whole blocks: along the channels, and the last input alone may have
+ * a block that is filled up. */
+static bool joins_blocks(const kd_node *node) {
+  const kd_node_table *read = cpu_host->node;
+  uint32_t count = read->input_count(node);
+  kd_type x;
+  for (uint32_t i = 0; i < count; i++) {
+    if (read->input_type(node, i, &x) != KD_OK || x.dtype != KD_F32 ||
+        x.rank < 3 || (i + 1 < count && x.dims[1] % cpu_block() != 0))
+      return false;
+    x.layout = BLOCKED;
+    if (!cpu_layout_size(NULL, &x)) return false;
+  }
+  int64_t axis = read->attr_int(node, "axis", 1);
+  return count > 0 && (axis == 1 || axis == 1 - (int64_t)x.rank);
+}
+
+/* Blocks, if half of what is joined lies in them already: the rest is less to bring. */
+static uint32_t join_prefers(const kd_node *node) {
+  const kd_node_table *read = cpu_host->node;
+  int64_t blocked = 0, all = 0;
+  if (!joins_blocks(node)) return KD_LAYOUT_ROW_MAJOR;
+  for (uint32_t i = 0; i < read->input_count(node); i++) {
+    kd_type x;
+    if (read->input_type(node, i, &x) != KD_OK) return KD_LAYOUT_ROW_MAJOR;
+    all += x.dims[1];
+    if (is_blocked(&x)) blocked += x.dims[1];
+  }
+  return 2 * blocked >= all ? BLOCKED : KD_LAYOUT_ROW_MAJOR;
+}
+
+kd_status cpu_supports_join(kd_device *device, const kd_node *node) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type type;
+  (void)device;
+  if (!joins_blocks(node) || read->output_type(node, 0, &type) != KD_OK ||
+      !is_blocked(&type))
+    return KD_UNIMPLEMENTED;
+  for (uint32_t i = 0; i < read->input_count(node); i++)
+    if (read->input_type(node, i, &type) != KD_OK || !is_blocked(&type))
+      return KD_UNIMPLEMENTED;
+  return KD_OK;
+}
+
+typedef struct join_work {
+  const kd_launch *launch;
+  int64_t plane, blocks; /* elements of a block; blocks of an image */
+} join_work;
+
+static void join_blocks(void *context, int64_t begin, int64_t end) {
+  const join_work *work = context;
+  const kd_launch *launch = work->launch;
+  float *y = launch->outputs[0].data;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t image = i / work->blocks, at = i % work->blocks, count = 0;
+    const kd_tensor *x = launch->inputs;
+    for (;; x++, at -= count) {
+      count = cpu_filled(x->dims[1]) / cpu_block();
+      if (at < count) break;
+    }
+    memcpy(y + i * work->plane,
+           (const float *)x->data + (image * count + at) * work->plane,
+           (size_t)work->plane * sizeof *y);
+  }
+}
+
+CPU_KERNEL(cpu_run_concat_blocked) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *y = &launch->outputs[0];
+  join_work work = {.launch = launch,
+                    .plane = product(y->dims, 2, y->rank) * cpu_block(),
+                    .blocks = cpu_filled(y->dims[1]) / cpu_block()};
+  cpu_host->parallel_for(cpu_host, y->dims[0] * work.blocks,
+                         CPU_GRAIN / work.plane + 1, join_blocks, &work);
+  return KD_OK;
+}
+
 /* ---- the layout ----------------------------------------------------------------------- */
 
 uint64_t cpu_layout_size(kd_device *device, const kd_type *type) {
@@ -151,6 +305,12 @@ uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
       x.dtype != KD_F32)
     return KD_LAYOUT_ROW_MAJOR;
   if (!strcmp(read->op(node), "Mul")) return scale_prefers(node, argument);
+  if (!strcmp(read->op(node), "Concat")) return join_prefers(node);
+  if (!strcmp(read->op(node), "BatchNormalization"))
+    return is_blocked(&x) && is_plain_norm(node) &&
+                   (argument == 0 || argument == read->input_count(node))
+               ? BLOCKED
+               : KD_LAYOUT_ROW_MAJOR;
   if (strstr(read->op(node), "Conv"))
     return is_point(&x) && is_point(&y) ? KD_LAYOUT_ROW_MAJOR
                                         : conv_prefers(node, argument, x, y);

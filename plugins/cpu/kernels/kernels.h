@@ -19,6 +19,7 @@ CPU_KERNEL(cpu_run_clip);
 CPU_KERNEL(cpu_run_compress);
 CPU_KERNEL(cpu_run_concat);
 CPU_KERNEL(cpu_run_constant_of_shape);
+CPU_KERNEL(cpu_run_concat_blocked);
 CPU_KERNEL(cpu_run_conv);
 CPU_KERNEL(cpu_run_conv_blocked);
 CPU_KERNEL(cpu_run_conv_integer);
@@ -61,6 +62,7 @@ CPU_KERNEL(cpu_run_not);
 CPU_KERNEL(cpu_run_one_hot);
 CPU_KERNEL(cpu_run_pad);
 CPU_KERNEL(cpu_run_pool);
+CPU_KERNEL(cpu_run_norm_blocked);
 CPU_KERNEL(cpu_run_pool_blocked);
 CPU_KERNEL(cpu_run_pow);
 CPU_KERNEL(cpu_run_qlinear_conv);
@@ -121,6 +123,8 @@ kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
 kd_status cpu_supports_scale(kd_device *device, const kd_node *node);
+kd_status cpu_supports_norm(kd_device *device, const kd_node *node);
+kd_status cpu_supports_join(kd_device *device, const kd_node *node);
 kd_status cpu_supports_pool(kd_device *device, const kd_node *node);
 kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
