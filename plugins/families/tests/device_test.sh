@@ -105,11 +105,13 @@ fi
 replay=$(dirname "$keel")/../bench/${name}_replay
 model=$data/pytorch-converted/test_Conv2d_depthwise
 if [ -x "$replay" ]; then
-  if "$keel" run "$model/model.onnx" --device "$device" $keel_options --output "$scratch" \
-    --input $model/test_data_set_0/input_0.pb --option "$name.script=$scratch/script" \
+  mkdir "$scratch/told"
+  if "$keel" run "$model/model.onnx" --device "$device" $keel_options \
+    --output "$scratch/told" --input $model/test_data_set_0/input_0.pb \
+    --option "$name.script=$scratch/script" \
     >"$scratch/out" 2>&1 &&
     "$replay" "$scratch/script" 1 "$scratch/raw" >>"$scratch/out" 2>&1 &&
-    tail -c "$(wc -c <"$scratch/raw")" "$(find "$scratch" -name '*.npy')" |
+    tail -c "$(wc -c <"$scratch/raw")" "$(find "$scratch/told" -name '*.npy')" |
     cmp - "$scratch/raw"; then
     echo "a script, by the raw API: the same output"
   else
