@@ -475,7 +475,8 @@ static bool is_narrow(const arguments *all) {
   return (!device || !*device || !strcmp(device, "cpu") ||
           !strncmp(device, "cpu:", 4)) &&
          !(visible && *visible) && !common->only && !common->plugin_count &&
-         !common->option_count && !all->place_count && !all->by_cost;
+         !common->option_count && !all->place_count && !all->by_cost &&
+         !all->trace; /* one runs at a time in a process */
 }
 
 /* ---- running -------------------------------------------------------------- */

@@ -617,7 +617,10 @@ CPU_KERNEL(cpu_run_conv_blocked) {
     memcpy(bias, work.bias, (size_t)self->outs * sizeof(float));
     work.bias = bias;
   }
-  return run_all(&work);
+  kd_status status = run_all(&work);
+  /* weights that are zero make no number of an infinity */
+  cpu_fill_up(&launch->outputs[0]);
+  return status;
 }
 
 CPU_KERNEL(cpu_run_pool_blocked) {

@@ -322,6 +322,7 @@ static void widen_plane(const conv_work *work, int64_t at, int16_t *to) {
   int64_t stride = w->stride[last], begin = w->begin[last], size = w->in[last];
   int64_t rows = last ? w->in[last - 1] : 1,
           step = last ? c->step[last - 1] : 0;
+  if (!c->ins) return; /* windows see padding alone */
   for (int64_t outer = 0; outer < c->ins / (rows * size); outer++) {
     int64_t rest = outer, base = 0, first = 0, count = rows;
     bool inside = true;
