@@ -12,6 +12,7 @@ static const struct {
     {ref_data, &ref_data_count},
     {ref_math, &ref_math_count},
     {ref_nn, &ref_nn_count},
+    {ref_attention, &ref_attention_count},
     {ref_einsum, &ref_einsum_count},
     {ref_recurrent, &ref_recurrent_count},
     {ref_spectral, &ref_spectral_count},

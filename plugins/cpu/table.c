@@ -224,6 +224,13 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("GridSample", N, cpu_run_grid_sample, 0),
     ROW("RoiAlign", F, cpu_run_roi_align, 0),
 
+    {.struct_size = sizeof(kd_kernel_def),
+     .flags = WALK,
+     .domain = "keel",
+     .op = "Attention",
+     .input_types = {F32},
+     .cost = cost,
+     .enqueue = cpu_run_attention},
     ROW("Conv", F, cpu_run_conv, 0),
     {.struct_size = sizeof(kd_kernel_def),
      .flags = ANY,

@@ -147,6 +147,13 @@ static double product(const sizes *s) {
   return 2 * k * elements_of(&s->out);
 }
 
+/* Rows of Q meet all of K, and of V. */
+static double attention(const sizes *s) {
+  double rows = elements_of(&s->in[0]) / (dim_of(&s->in[0], -1) + 1e-9);
+  double each = 2 * (dim_of(&s->in[0], -1) + dim_of(&s->in[2], -1)) + 20;
+  return rows * dim_of(&s->in[1], -2) * each;
+}
+
 /* Every weight meets every element of the sequence and batch. */
 static double recurrent(const sizes *s) {
   return 2 * dim_of(&s->in[0], 0) * dim_of(&s->in[0], 1) *
@@ -181,6 +188,7 @@ static double arithmetic(const sizes *s) {
   if (has(op, "Conv") && !has(op, "Convert")) return convolution(s);
   if (!strcmp(op, "LSTM") || !strcmp(op, "GRU") || !strcmp(op, "RNN"))
     return recurrent(s);
+  if (!strcmp(op, "Attention")) return attention(s);
   if (!strcmp(op, "Einsum")) return einsum(s);
   each = line_weight(op);
   if (each > 0) return each * elements_of(&s->in[0]);

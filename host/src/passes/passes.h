@@ -98,6 +98,10 @@ keel_status keel_pass_fold(keel_function *functions,
  * equal constants. */
 keel_status keel_pass_cse(keel_function *function);
 
+/* Makes keel::Attention of the products and the softmax that models write it with, where
+ * shapes are known and the device has that. */
+keel_status keel_pass_attention(keel_function *function, keel_device *device);
+
 /* Drops taps of convolutions that see nothing but padding. */
 keel_status keel_pass_taps(keel_function *function);
 

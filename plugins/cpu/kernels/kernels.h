@@ -12,6 +12,7 @@ enum {
 };
 
 CPU_KERNEL(cpu_run_arg_reduce);
+CPU_KERNEL(cpu_run_attention);
 CPU_KERNEL(cpu_run_batch_norm);
 CPU_KERNEL(cpu_run_binary);
 CPU_KERNEL(cpu_run_cast);

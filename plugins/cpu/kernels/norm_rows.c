@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "powers_of_e.h"
+
 #if defined(__AVX2__)
 #define VECTOR 32 /* bytes; wider ones are no faster here */
 #else
@@ -266,32 +268,6 @@ static void length_2(void *context, int64_t begin, int64_t end) {
 
 /* ---- softmax -------------------------------------------------------------------- */
 
-#ifdef __FMA__
-#define TIMES_PLUS __builtin_fmaf
-#else
-#define TIMES_PLUS(a, b, c) ((a) * (b) + (c))
-#endif
-
-/* e to the x up to 0, within 2 units in the last place (a polynomial around 0, the
- * rest by the exponent's bits; Cody and Waite's two parts of log 2). NaN stays. */
-static inline float power_of_e(float x) {
-  x = -105.0f > x ? -105.0f : x; /* 0 from there on */
-  const float moved = TIMES_PLUS(x, 1.44269504f, 0x1.8p23f);
-  const int32_t n = (int32_t)(float_bits(moved) - 0x4b400000u);
-  const float whole = moved - 0x1.8p23f;
-  const float near = TIMES_PLUS(whole, -0.693359375f, x);
-  const float r = TIMES_PLUS(whole, 2.12194440e-4f, near);
-  float p = 1.9875691500e-4f;
-  p = TIMES_PLUS(p, r, 1.3981999507e-3f);
-  p = TIMES_PLUS(p, r, 8.3334519073e-3f);
-  p = TIMES_PLUS(p, r, 4.1665795894e-2f);
-  p = TIMES_PLUS(p, r, 1.6666665459e-1f);
-  p = TIMES_PLUS(p, r, 5.0000001201e-1f);
-  p = TIMES_PLUS(p * r, r, r) + 1.0f;
-  /* twice, for what is below the least exponent */
-  return p * bits_float((uint32_t)(n + (127 + 64)) << 23) * 0x1p-64f;
-}
-
 static float largest(const float *x, int64_t n) {
   float most = x[0];
   int64_t i = 0;
@@ -313,25 +289,6 @@ static float largest(const float *x, int64_t n) {
   return most;
 }
 
-#define NEAR \
-  16 /* sums beside each other; each is of CHUNK / NEAR elements at most */
-
-/* The sum of up to CHUNK powers: none is below 0, so that floats lose no more than a few
- * units in the last place. */
-static double near_total(const float *x, int64_t n) {
-  float sums[NEAR] = {0};
-  double sum = 0;
-  int64_t i = 0;
-  for (; i + NEAR <= n; i += NEAR)
-    for (int k = 0; k < NEAR; k++)
-      sums[k] += x[i + k];
-  for (; i < n; i++)
-    sum += (double)x[i];
-  for (int k = 0; k < NEAR; k++)
-    sum += (double)sums[k];
-  return sum;
-}
-
 /* The sum of all powers, which are left in y where there is one. */
 static double powers(const float *x, int64_t n, float most, float *y) {
   double sum = 0;
@@ -341,7 +298,7 @@ static double powers(const float *x, int64_t n, float most, float *y) {
     float *to = y ? y + from : chunk;
     for (int64_t i = 0; i < count; i++)
       to[i] = power_of_e(x[from + i] - most);
-    sum += near_total(to, count);
+    sum += sum_of_powers(to, count);
   }
   return sum;
 }
@@ -376,7 +333,7 @@ static void soft_short(const soft_work *work, const float *x, float *y,
   for (int64_t i = 0; i < lines * n; i++)
     part[i] = power_of_e(part[i]);
   for (int64_t l = 0; l < lines; l++) {
-    double sum = near_total(part + l * n, n);
+    double sum = sum_of_powers(part + l * n, n);
     float scale = (float)(1 / sum);
     float shift = work->how == SOFT_LOG ? (float)log(sum) : 0;
     for (int64_t i = l * n; i < (l + 1) * n; i++)

@@ -1,0 +1,379 @@
+/* attention.c - makes keel::Attention of the ops that models write it with.
+ *
+ *     scores = MatMul(Q * a, Transpose(K) * b) * c + mask
+ *     Y = MatMul(Softmax(scores), V)
+ *
+ * a, b and c are constants of one element, or not there (c may divide); so is the mask. Torch
+ * writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. Heads of K and
+ * V that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one,
+ * a mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
+ * goes, too. Needs known shapes, and a device that has the op. */
+#include "context.h"
+#include "eager/site.h"
+#include "passes/passes.h"
+
+#define HIDDEN \
+  (-1e30f) /* what masks add at most where a key is not to be seen */
+
+/* What is found, from the softmax to both sides; values unless it says nodes. */
+typedef struct attention {
+  keel_function *function;
+  const keel_uses *uses;
+  uint32_t q, k, v,
+      mask;      /* k: as MatMul has it, transposed, until it is turned */
+  uint32_t last; /* node: the product with V */
+  double scale;
+  bool causal, nan_as_zero;
+} attention;
+
+static bool is_op(const keel_node *node, const char *name) {
+  return !node->dead && !strcmp(node->op->schema->name, name) &&
+         !strcmp(node->op->schema->domain, "ai.onnx");
+}
+
+static const keel_type *type_of(const attention *all, uint32_t value) {
+  const keel_type *type =
+      value == KEEL_ABSENT ? NULL : all->function->values[value].type;
+  return type && keel_type_known(type) ? type : NULL;
+}
+
+/* The node that makes a value, if it is such an op; or NULL. */
+static const keel_node *maker(const attention *all, uint32_t value,
+                              const char *op) {
+  uint32_t at = value == KEEL_ABSENT ? KEEL_ABSENT
+                                     : all->function->values[value].producer;
+  const keel_node *node = at == KEEL_ABSENT ? NULL : &all->function->nodes[at];
+  return node && is_op(node, op) ? node : NULL;
+}
+
+static bool is_read_once(const attention *all, uint32_t value) {
+  return all->uses->counts[value] == 1;
+}
+
+/* A constant of one f32: true. */
+static bool read_number(const attention *all, uint32_t value, float *out) {
+  const keel_tensor *tensor =
+      value == KEEL_ABSENT ? NULL : all->function->values[value].constant;
+  const void *data = tensor ? keel_tensor_host_data(tensor) : NULL;
+  if (!data || tensor->type->dtype != KD_F32 || tensor->type->elements != 1)
+    return false;
+  memcpy(out, data, sizeof *out);
+  return true;
+}
+
+/* ---- from the softmax back --------------------------------------------------------- */
+
+/* What a product or quotient with a number has besides it, which is taken into the scale;
+ * else the value itself. Shapes stay: a number of a higher rank would change them. */
+static uint32_t unscaled(attention *all, uint32_t value) {
+  const keel_node *mul = maker(all, value, "Mul");
+  const keel_node *by = mul ? mul : maker(all, value, "Div");
+  float number = 0;
+  if (!by || !is_read_once(all, value)) return value;
+  for (uint32_t i = 0; i < (mul ? 2u : 1u); i++) {
+    uint32_t other = by->inputs[i];
+    if (other == KEEL_ABSENT || type_of(all, other) != type_of(all, value) ||
+        !read_number(all, by->inputs[1 - i], &number))
+      continue;
+    all->scale *= mul ? (double)number : 1 / (double)number;
+    return other;
+  }
+  return value;
+}
+
+/* The product of Q and K that scores are made of; NULL: none. */
+static const keel_node *find_product(attention *all, uint32_t scores) {
+  uint32_t value = is_read_once(all, scores) ? unscaled(all, scores) : scores;
+  const keel_node *product = maker(all, value, "MatMul");
+  if (!product || !is_read_once(all, value)) return NULL;
+  all->q = unscaled(all, product->inputs[0]);
+  all->k = unscaled(all, product->inputs[1]);
+  return product;
+}
+
+/* Scores, with a mask that is added or without. */
+static bool find_scores(attention *all, uint32_t scores) {
+  const keel_node *add = maker(all, scores, "Add");
+  if (!is_read_once(all, scores)) return false;
+  if (!add) return find_product(all, scores) != NULL;
+  for (uint32_t i = 0; i < 2; i++) {
+    uint32_t from = add->inputs[i];
+    if (from == KEEL_ABSENT || type_of(all, from) != type_of(all, scores))
+      continue;
+    all->scale = 1;
+    if (!find_product(all, from)) continue;
+    all->mask = add->inputs[1 - i];
+    return all->mask != KEEL_ABSENT;
+  }
+  return false;
+}
+
+/* ---- from the softmax on ------------------------------------------------------------- */
+
+/* The only node that reads a value; KEEL_ABSENT: none, or several. */
+static uint32_t reader(const attention *all, uint32_t value) {
+  return is_read_once(all, value) ? all->uses->reader[value] : KEEL_ABSENT;
+}
+
+/* Where(IsNaN(P), 0, P): what it makes; else P. */
+static uint32_t guarded(attention *all, uint32_t powers) {
+  uint32_t at = all->uses->reader[powers];
+  const keel_node *where = at == KEEL_ABSENT ? NULL : &all->function->nodes[at];
+  float zero = 1;
+  if (all->uses->counts[powers] != 2 || !where || !is_op(where, "Where") ||
+      where->inputs[2] != powers ||
+      !read_number(all, where->inputs[1], &zero) || zero != 0)
+    return powers;
+  const keel_node *test = maker(all, where->inputs[0], "IsNaN");
+  if (!test || test->inputs[0] != powers ||
+      !is_read_once(all, where->inputs[0]) ||
+      type_of(all, where->outputs[0]) != type_of(all, powers))
+    return powers;
+  all->nan_as_zero = true;
+  return where->outputs[0];
+}
+
+static bool find_last(attention *all, const keel_node *softmax) {
+  uint32_t weights = guarded(all, softmax->outputs[0]);
+  all->last = reader(all, weights);
+  if (all->last == KEEL_ABSENT) return false;
+  const keel_node *product = &all->function->nodes[all->last];
+  all->v = product->inputs[1];
+  return is_op(product, "MatMul") && product->inputs[0] == weights &&
+         all->v != KEEL_ABSENT && all->v != weights &&
+         product->device == softmax->device;
+}
+
+static bool is_along_rows(const attention *all, const keel_node *softmax) {
+  const keel_type *type = type_of(all, softmax->inputs[0]);
+  int64_t axis = keel_attr_int(softmax->op, "axis", -1);
+  return type && type->rank >= 3 &&
+         (axis == -1 || axis == (int64_t)type->rank - 1);
+}
+
+/* ---- K as rows ------------------------------------------------------------------------- */
+
+static keel_status add_node(attention *all, const char *op,
+                            const keel_attr *attrs, uint32_t attr_count,
+                            uint32_t input, uint32_t *out_value) {
+  keel_function *function = all->function;
+  const keel_device *like = function->nodes[all->last].device;
+  keel_opdef *made = NULL;
+  keel_node *node = NULL;
+  uint32_t value = keel_function_value(function, "");
+  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attrs,
+                             attr_count, NULL, &made));
+  KEEL_TRY(keel_function_node(function, made, function->nodes[all->last].name,
+                              &input, 1, &value, 1, &node));
+  node->device = (keel_device *)(uintptr_t)like;
+  *out_value = value;
+  return keel_pass_infer(function, node);
+}
+
+/* Whether a Transpose can be written so that K has its rows last but one; *perm is what
+ * remains of it. */
+static const keel_node *turned(const attention *all, int64_t *perm) {
+  const keel_node *node = maker(all, all->k, "Transpose");
+  const keel_type *type = type_of(all, all->k);
+  const int64_t *given = NULL;
+  if (!node || !type) return NULL;
+  int64_t count = keel_attr_ints(node->op, "perm", &given);
+  for (uint32_t i = 0; i < type->rank; i++)
+    perm[i] = count >= 0 ? given[i] : (int64_t)(type->rank - 1 - i);
+  int64_t row = perm[type->rank - 2];
+  perm[type->rank - 2] = perm[type->rank - 1];
+  perm[type->rank - 1] = row;
+  return node;
+}
+
+/* K with its rows last but one: what the Transpose made it of, or that turned otherwise. */
+static keel_status turn_k(attention *all) {
+  int64_t perm[KD_MAX_RANK];
+  const keel_node *node = turned(all, perm);
+  uint32_t rank = type_of(all, all->k)->rank, source = node->inputs[0];
+  bool still = true;
+  for (uint32_t i = 0; i < rank; i++)
+    still &= perm[i] == (int64_t)i;
+  all->k = source;
+  if (still) return KD_OK;
+  const keel_attr attr = {
+      .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
+  return add_node(all, "Transpose", &attr, 1, source, &all->k);
+}
+
+/* ---- heads that were repeated ---------------------------------------------------------- */
+
+/* What heads [B,G,N,D] were repeated of to [B,G,R,N,D], and then [B,G*R,N,D]; KEEL_ABSENT:
+ * they were not. */
+static uint32_t unrepeated(const attention *all, uint32_t value) {
+  const keel_node *reshape = maker(all, value, "Reshape");
+  const keel_node *expand =
+      reshape ? maker(all, reshape->inputs[0], "Expand") : NULL;
+  const keel_node *put =
+      expand ? maker(all, expand->inputs[0], "Unsqueeze") : NULL;
+  const keel_type *whole = type_of(all, value);
+  const keel_type *wide = put ? type_of(all, expand->outputs[0]) : NULL;
+  const keel_type *one = wide ? type_of(all, expand->inputs[0]) : NULL;
+  const keel_type *few = one ? type_of(all, put->inputs[0]) : NULL;
+  if (!few || whole->rank != 4 || wide->rank != 5 || one->rank != 5 ||
+      few->rank != 4)
+    return KEEL_ABSENT;
+  const int64_t *f = few->dims;
+  const int64_t narrow[] = {f[0], f[1], 1, f[2], f[3]};
+  const int64_t repeated[] = {f[0], f[1], wide->dims[2], f[2], f[3]};
+  const int64_t joined[] = {f[0], f[1] * wide->dims[2], f[2], f[3]};
+  return memcmp(one->dims, narrow, sizeof narrow) ||
+                 memcmp(wide->dims, repeated, sizeof repeated) ||
+                 memcmp(whole->dims, joined, sizeof joined)
+             ? KEEL_ABSENT
+             : put->inputs[0];
+}
+
+static void share_heads(attention *all) {
+  uint32_t k = unrepeated(all, all->k), v = unrepeated(all, all->v);
+  if (k == KEEL_ABSENT || v == KEEL_ABSENT ||
+      type_of(all, k)->dims[1] != type_of(all, v)->dims[1])
+    return;
+  all->k = k;
+  all->v = v;
+}
+
+/* ---- the mask ----------------------------------------------------------------------------- */
+
+/* Whether a mask hides from each row what comes behind it, and nothing else. */
+static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
+  const keel_tensor *tensor = all->mask == KEEL_ABSENT
+                                  ? NULL
+                                  : all->function->values[all->mask].constant;
+  const float *data = tensor ? keel_tensor_host_data(tensor) : NULL;
+  if (!data || tensor->type->dtype != KD_F32 || tensor->type->rank < 2 ||
+      tensor->type->elements != rows * keys || keys < rows ||
+      tensor->type->dims[tensor->type->rank - 1] != keys ||
+      tensor->type->dims[tensor->type->rank - 2] != rows)
+    return false;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < keys; j++) {
+      float added = data[i * keys + j];
+      if (j <= i + keys - rows ? added != 0 : !(added <= HIDDEN)) return false;
+    }
+  return true;
+}
+
+/* ---- the op ---------------------------------------------------------------------------- */
+
+/* Whether Q, K and V are what the op wants: one rank, leading dimensions alike. */
+static bool do_fit(const attention *all) {
+  const keel_type *q = type_of(all, all->q), *k = type_of(all, all->k),
+                  *v = type_of(all, all->v);
+  if (!q || !k || !v || q->rank < 3 || k->rank != q->rank || v->rank != q->rank)
+    return false;
+  for (uint32_t i = 0; i + 2 < q->rank; i++)
+    if (k->dims[i] != q->dims[i] || v->dims[i] != q->dims[i]) return false;
+  return true;
+}
+
+static keel_status make_op(const attention *all, bool heads_last,
+                           keel_opdef **out_op) {
+  const keel_attr attrs[] = {KEEL_FLOAT("scale", (float)all->scale),
+                             KEEL_INT("causal", all->causal),
+                             KEEL_INT("heads_last", heads_last),
+                             KEEL_INT("nan_as_zero", all->nan_as_zero)};
+  return keel_opdef_create(all->function->context,
+                           keel_schema_find("keel", "Attention"), attrs,
+                           KEEL_COUNT_OF(attrs), NULL, out_op);
+}
+
+/* The Transpose that alone reads Y and exchanges heads and rows; KEEL_ABSENT: none. */
+static uint32_t find_exchange(const attention *all) {
+  uint32_t y = all->function->nodes[all->last].outputs[0], at = reader(all, y);
+  const keel_type *type = type_of(all, y);
+  const int64_t *perm = NULL;
+  if (at == KEEL_ABSENT || !type) return KEEL_ABSENT;
+  const keel_node *node = &all->function->nodes[at];
+  if (!is_op(node, "Transpose") ||
+      node->device != all->function->nodes[all->last].device ||
+      keel_attr_ints(node->op, "perm", &perm) != (int64_t)type->rank)
+    return KEEL_ABSENT;
+  for (uint32_t i = 0; i < type->rank; i++) {
+    uint32_t from = i == type->rank - 3   ? type->rank - 2
+                    : i == type->rank - 2 ? type->rank - 3
+                                          : i;
+    if (perm[i] != (int64_t)from) return KEEL_ABSENT;
+  }
+  return at;
+}
+
+static bool is_taken(const attention *all, keel_device *where,
+                     const keel_node *node) {
+  keel_view view;
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  bool taken = keel_view_make(all->function, node, &view) &&
+               keel_choose_kernel(all->function->context, where, &view.node,
+                                  node->name, &device, &def) == KD_OK &&
+               device == where;
+  keel_view_drop(&view);
+  return taken;
+}
+
+/* The product with V, or the Transpose behind it, becomes the op; what it was made of is
+ * needed by nobody then. */
+static keel_status replace(attention *all, keel_device *where) {
+  keel_function *function = all->function;
+  uint32_t exchange = find_exchange(all);
+  uint32_t at = exchange == KEEL_ABSENT ? all->last : exchange;
+  uint32_t *inputs = keel_arena_take(function->arena, 4 * sizeof *inputs);
+  if (!inputs) return KD_OUT_OF_MEMORY;
+  inputs[0] = all->q;
+  inputs[1] = all->k;
+  inputs[2] = all->v;
+  inputs[3] = all->mask;
+  keel_node made = function->nodes[at];
+  made.name = function->nodes[all->last].name;
+  made.inputs = inputs;
+  made.input_count = all->mask == KEEL_ABSENT ? 3 : 4;
+  KEEL_TRY(make_op(all, exchange != KEEL_ABSENT, &made.op));
+  if (!is_taken(all, where, &made)) {
+    keel_opdef_release(made.op);
+    return KD_OK;
+  }
+  keel_opdef_release(function->nodes[at].op);
+  function->nodes[at] = made;
+  if (exchange != KEEL_ABSENT) function->nodes[all->last].dead = true;
+  return KD_OK;
+}
+
+static keel_status visit(keel_function *function, const keel_uses *uses,
+                         keel_device *device, uint32_t index) {
+  const keel_node *softmax = &function->nodes[index];
+  keel_device *where = softmax->device ? softmax->device : device;
+  attention all = {
+      .function = function, .uses = uses, .mask = KEEL_ABSENT, .scale = 1};
+  int64_t perm[KD_MAX_RANK];
+  if (!where || !is_op(softmax, "Softmax") || softmax->output_count != 1 ||
+      !keel_device_kernels(where, "keel", "Attention") ||
+      !is_along_rows(&all, softmax) || !find_last(&all, softmax) ||
+      !find_scores(&all, softmax->inputs[0]) || !turned(&all, perm))
+    return KD_OK;
+  const keel_type *scores = type_of(&all, softmax->inputs[0]);
+  KEEL_TRY(turn_k(&all));
+  if (!do_fit(&all)) return KD_OK;
+  share_heads(&all);
+  all.causal = is_causal(&all, scores->dims[scores->rank - 2],
+                         scores->dims[scores->rank - 1]);
+  if (all.causal) all.mask = KEEL_ABSENT;
+  return replace(&all, where);
+}
+
+keel_status keel_pass_attention(keel_function *function, keel_device *device) {
+  keel_uses uses = {0};
+  uint32_t count = function->node_count;
+  keel_status status = keel_uses_count(function, &uses);
+  for (uint32_t i = 0; status == KD_OK && i < count; i++)
+    status = visit(function, &uses, device, i);
+  keel_uses_drop(&uses);
+  if (status != KD_OK) return status;
+  KEEL_TRY(keel_function_sort(function));
+  return keel_pass_prune(function);
+}

@@ -1,0 +1,253 @@
+/* attention_test.c - what models write attention with becomes keel::Attention where it means
+ * that and nowhere else, and gives the same results. */
+#include <math.h>
+
+#define WORKERS 0
+#include "with_cpu.h"
+
+enum { MOST = 1 << 17 };
+
+/* Sizes, and how the ops around the softmax are written. */
+typedef struct form {
+  const char *wanted; /* in the dump, or NULL: it stays as it is */
+  int64_t batch, heads, groups, rows, keys, size;
+  enum { NO_MASK, PLAIN_MASK, CAUSAL_MASK, WIDE_MASK, GIVEN_MASK } mask;
+  bool scaled, divided, guarded, exchanged, shared_scores, wrong_axis;
+} form;
+
+static float element(int64_t i) {
+  return (float)(i * 7919 % 401 - 200) / 150;
+}
+
+static keel_tensor *tensor_of(uint32_t rank, const int64_t *dims,
+                              const float *list) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, rank, dims, list, &tensor), KD_OK);
+  return tensor;
+}
+
+static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int64_t from) {
+  static float list[MOST];
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  assert_true(count <= MOST);
+  for (int64_t i = 0; i < count; i++)
+    list[i] = element(from + i);
+  return tensor_of(rank, dims, list);
+}
+
+/* ---- the program ------------------------------------------------------------------ */
+
+static keel_builder *builder;
+
+static keel_value constant(keel_tensor *tensor) {
+  keel_value value = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+static keel_value number(float x) {
+  return constant(tensor_of(0, NULL, &x));
+}
+
+static keel_value ints(uint32_t count, const int64_t *list) {
+  const int64_t dims[] = {count};
+  keel_tensor *tensor = NULL;
+  assert_int_equal(keel_tensor_create(context, KD_I64, 1, dims, list, &tensor),
+                   KD_OK);
+  return constant(tensor);
+}
+
+static keel_value two(const char *op, keel_value a, keel_value b) {
+  return keel_builder_op(builder, op, NULL, 0, (keel_value[]){a, b}, 2);
+}
+
+static keel_value transposed(keel_value x, const int64_t *perm) {
+  const keel_attr attr = {
+      .name = "perm", .kind = KD_ATTR_INTS, .count = 4, .ints = perm};
+  return keel_builder_op(builder, "Transpose", &attr, 1, &x, 1);
+}
+
+/* [B, rows, heads, size] as [B, heads, rows, size] */
+static keel_value by_heads(keel_value x) {
+  return transposed(x, (const int64_t[]){0, 2, 1, 3});
+}
+
+static keel_value repeated(const form *f, keel_value x) {
+  int64_t times = f->heads / f->groups;
+  if (times == 1) return x;
+  const int64_t axis[] = {2};
+  const int64_t wide[] = {f->batch, f->groups, times, f->keys, f->size};
+  const int64_t whole[] = {f->batch, f->heads, f->keys, f->size};
+  x = two("Unsqueeze", x, ints(1, axis));
+  x = two("Expand", x, ints(5, wide));
+  return two("Reshape", x, ints(4, whole));
+}
+
+static keel_value mask_of(const form *f) {
+  static float list[MOST];
+  const int64_t dims[] = {1, 1, f->rows, f->keys};
+  const int64_t wide[] = {f->batch, f->heads, f->rows, f->keys};
+  if (f->mask == GIVEN_MASK)
+    return keel_builder_input(builder, "mask", KD_F32, 4, dims);
+  if (f->mask == WIDE_MASK) return constant(numbers(4, wide, 77));
+  for (int64_t i = 0; i < f->rows * f->keys; i++) {
+    bool hidden = i % f->keys > i / f->keys + f->keys - f->rows;
+    list[i] = f->mask == CAUSAL_MASK ? hidden ? -INFINITY : 0
+              : i % 5                ? element(i)
+                                     : -INFINITY;
+  }
+  return constant(tensor_of(4, dims, list));
+}
+
+static keel_value scores_of(const form *f, keel_value q, keel_value k) {
+  if (f->scaled) {
+    q = two("Mul", q, number(0.5f));
+    k = two("Mul", number(0.75f), k);
+  }
+  keel_value scores = two("MatMul", q, k);
+  if (f->divided) scores = two("Div", scores, number(3));
+  if (f->mask) scores = two("Add", mask_of(f), scores);
+  return scores;
+}
+
+static keel_value weights_of(const form *f, keel_value scores) {
+  const keel_attr axis = KEEL_INT("axis", f->wrong_axis ? -2 : -1);
+  keel_value p = keel_builder_op(builder, "Softmax", &axis, 1, &scores, 1);
+  if (!f->guarded) return p;
+  const float zero = 0;
+  const int64_t one[] = {1};
+  keel_value nan = keel_builder_op(builder, "IsNaN", NULL, 0, &p, 1);
+  keel_value three[] = {nan, constant(tensor_of(1, one, &zero)), p};
+  return keel_builder_op(builder, "Where", NULL, 0, three, 3);
+}
+
+static keel_program *program_of(const form *f) {
+  const int64_t q_dims[] = {f->batch, f->rows, f->heads, f->size};
+  const int64_t k_dims[] = {f->batch, f->keys, f->groups, f->size};
+  keel_program *program = NULL;
+  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  keel_value q = keel_builder_input(builder, "q", KD_F32, 4, q_dims);
+  keel_value k = keel_builder_input(builder, "k", KD_F32, 4, k_dims);
+  keel_value v = keel_builder_input(builder, "v", KD_F32, 4, k_dims);
+  k = repeated(f, by_heads(k));
+  v = repeated(f, by_heads(v));
+  k = transposed(k, (const int64_t[]){0, 1, 3, 2});
+  keel_value scores = scores_of(f, by_heads(q), k);
+  keel_value y = two("MatMul", weights_of(f, scores), v);
+  if (f->exchanged) y = by_heads(y);
+  keel_builder_output(builder, "y", y);
+  if (f->shared_scores) keel_builder_output(builder, "scores", scores);
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  return program;
+}
+
+/* ---- runs ------------------------------------------------------------------------- */
+
+typedef struct search {
+  const char *wanted;
+  bool any, found;
+} search;
+
+static void look(void *context_of, const char *pass, const char *text) {
+  search *s = context_of;
+  (void)pass;
+  s->any |= strstr(text, "keel.Attention") != NULL;
+  s->found |= s->wanted && strstr(text, s->wanted);
+}
+
+static int64_t run(const form *f, keel_program *program, const char *skip,
+                   search *s, float *out) {
+  const int64_t q_dims[] = {f->batch, f->rows, f->heads, f->size};
+  const int64_t k_dims[] = {f->batch, f->keys, f->groups, f->size};
+  const int64_t mask_dims[] = {1, 1, f->rows, f->keys};
+  keel_plan_params params = {.struct_size = sizeof params,
+                             .skip = &skip,
+                             .skip_count = skip != NULL,
+                             .watch = look,
+                             .watch_context = s,
+                             .watch_pass = "attention"};
+  keel_tensor *in[] = {numbers(4, q_dims, 0), numbers(4, k_dims, 1234),
+                       numbers(4, k_dims, 777), numbers(4, mask_dims, 3)};
+  keel_tensor *y[2] = {NULL};
+  keel_plan *plan = NULL;
+  uint32_t outputs = f->shared_scores ? 2 : 1;
+  uint32_t inputs = f->mask == GIVEN_MASK ? 4 : 3;
+  if (skip) params.watch = NULL;
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  if (keel_plan_run(plan, in, inputs, y, outputs) != KD_OK)
+    fail_msg("%s", keel_message());
+  int64_t count = f->batch * f->heads * f->rows * f->size;
+  assert_true(count <= MOST);
+  assert_int_equal(keel_tensor_read(y[0], out, (size_t)count * sizeof *out),
+                   KD_OK);
+  for (uint32_t i = 0; i < 4; i++)
+    keel_tensor_release(in[i]);
+  for (uint32_t i = 0; i < outputs; i++)
+    keel_tensor_release(y[i]);
+  keel_plan_release(plan);
+  return count;
+}
+
+static void check(const form *f, size_t index) {
+  static float want[MOST], got[MOST];
+  search s = {.wanted = f->wanted};
+  keel_program *program = program_of(f);
+
+  int64_t count = run(f, program, "attention", NULL, want);
+  assert_int_equal(run(f, program, NULL, &s, got), count);
+
+  if (f->wanted && !s.found) fail_msg("%zu: no %s", index, f->wanted);
+  if (!f->wanted && s.any) fail_msg("%zu: it is no attention", index);
+  for (int64_t i = 0; i < count; i++)
+    if (isnan(want[i])
+            ? !isnan(got[i])
+            : !(fabsf(got[i] - want[i]) <= 2e-5f * (1 + fabsf(want[i]))))
+      fail_msg("%zu: element %lld is %g, not %g", index, (long long)i,
+               (double)got[i], (double)want[i]);
+  keel_program_release(program);
+}
+
+static void attention_becomes_one_op(void **state) {
+  static const form forms[] = {
+      {"keel.Attention", 2, 3, 3, 7, 9, 8, .mask = NO_MASK},
+      {"scale = 3.75e-01", 1, 2, 2, 5, 5, 16, .scaled = true},
+      {"scale = 1.25e-01", 1, 2, 2, 5, 5, 16, .scaled = true, .divided = true},
+      {"keel.Attention", 1, 2, 2, 8, 12, 4, PLAIN_MASK, .divided = true},
+      {"causal = 1", 2, 2, 2, 30, 33, 4, CAUSAL_MASK, .scaled = true},
+      {"keel.Attention", 2, 2, 2, 4, 6, 4, WIDE_MASK, .guarded = true},
+      {"keel.Attention", 2, 2, 2, 4, 6, 4, .mask = GIVEN_MASK},
+      {"nan_as_zero = 1", 1, 2, 2, 6, 3, 4, CAUSAL_MASK, .guarded = true},
+      {"heads_last = 1", 2, 3, 3, 9, 4, 8, .exchanged = true},
+      /* heads of K and V are read where they are one */
+      {"tensor<2x2x11x8xf32>", 2, 6, 2, 5, 11, 8, .exchanged = true},
+      {"tensor<1x1x300x4xf32>", 1, 4, 1, 1, 300, 4, .scaled = true},
+      /* several blocks of rows and of keys */
+      {"keel.Attention", 1, 1, 1, 200, 530, 12, .mask = NO_MASK},
+      {"causal = 1", 1, 2, 1, 150, 90 + 150, 12, .mask = CAUSAL_MASK},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    check(&forms[i], i);
+}
+
+static void what_is_read_elsewhere_stays(void **state) {
+  static const form forms[] = {
+      {NULL, 1, 2, 2, 5, 5, 4, .shared_scores = true},
+      {NULL, 1, 2, 2, 5, 5, 4, .wrong_axis = true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    check(&forms[i], i);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(attention_becomes_one_op),
+      cmocka_unit_test(what_is_read_elsewhere_stays),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
