@@ -16,7 +16,8 @@ typedef struct NAMED(target) {
   int64_t pace;      /* bytes of it for each element of k: at most two lines */
 } NAMED(target);
 
-/* A tile of R rows: a panel of A (k x R), one of B (k rows, `step` apart). */
+/* A tile of R rows: a panel of A (k x R), one of B (k rows, `step` apart). Its part of C
+ * comes nearer meanwhile: it may lie beyond the second cache. */
 #define TILE(R)                                                           \
   __attribute__((noinline)) static void NAMED(tile_##R)(                  \
       int64_t k, const T *a, const T *b, int64_t step, NAMED(target) t) { \
@@ -24,6 +25,10 @@ typedef struct NAMED(target) {
     UNROLL for (int i = 0; i < R; i++) {                                  \
       sum[i][0] = (VEC){0};                                               \
       sum[i][1] = (VEC){0};                                               \
+    }                                                                     \
+    UNROLL for (int i = 0; i < R; i++) {                                  \
+      __builtin_prefetch(t.c + i * t.step, 1, 3);                         \
+      __builtin_prefetch(t.c + i * t.step + COLUMNS - 1, 1, 3);           \
     }                                                                     \
     for (int64_t p = 0; p < k; p++, a += R, b += step) {                  \
       const VEC left = *(const VEC *)b, right = *(const VEC *)(b + HALF); \
