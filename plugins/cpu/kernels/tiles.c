@@ -13,15 +13,15 @@
 #if defined(__AVX512F__)
 #define VECTOR  64 /* bytes */
 #define ROWS    12 /* of a tile; its columns are two vectors */
-#define FULL(X) X(12) X(8) X(4) X(2) X(1)
+#define FULL(X) X(12) X(8) X(6) X(4) X(3) X(2) X(1)
 #elif defined(__AVX2__)
 #define VECTOR  32
 #define ROWS    6
-#define FULL(X) X(6) X(4) X(2) X(1)
+#define FULL(X) X(6) X(5) X(4) X(3) X(2) X(1)
 #else
 #define VECTOR  16
 #define ROWS    4
-#define FULL(X) X(4) X(2) X(1)
+#define FULL(X) X(4) X(3) X(2) X(1)
 #endif
 
 #define DEEP \
