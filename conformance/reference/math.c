@@ -439,6 +439,23 @@ static bool run_layer_norm(ref_call *call) {
   return true;
 }
 
+static bool run_rms_norm(ref_call *call) {
+  const value *in = call->in[0], *scale = call->in[1];
+  uint32_t axis = ref_axis(ref_int(call, "axis", -1), in->rank);
+  real epsilon = ref_float(call, "epsilon", 1e-5f);
+  int64_t n = product(in->dims, axis, in->rank);
+  for (int64_t o = 0; o < product(in->dims, 0, axis); o++) {
+    ref_sum squares = {0};
+    for (int64_t i = o * n; i < (o + 1) * n; i++)
+      ref_add(&squares, in->x[i] * in->x[i]);
+    const moments m = {0, ref_total(&squares) / (real)n, 0, n};
+    for (int64_t i = 0; i < n; i++)
+      normalise(call->out[0], o * n + i, in->x[o * n + i], &m, epsilon,
+                scale->x[i % scale->count], 0);
+  }
+  return true;
+}
+
 static bool run_batch_norm(ref_call *call) {
   const value *in = call->in[0];
   value *out = call->out[0];
@@ -712,6 +729,7 @@ const ref_op ref_math[] = {
     {NULL, "InstanceNormalization", REF_SUM, 0, run_instance_norm, false},
     {NULL, "GroupNormalization", REF_SUM, 0, run_group_norm, false},
     {NULL, "LayerNormalization", REF_SUM, 0, run_layer_norm, false},
+    {NULL, "RMSNormalization", REF_SUM, 0, run_rms_norm, false},
     {NULL, "BatchNormalization", REF_SUM, 0, run_batch_norm, false},
     {NULL, "LRN", REF_SUM, 0, run_lrn, false},
     {NULL, "MatMul", REF_SUM, 0, run_matmul, false},

@@ -179,6 +179,12 @@ static const line lines[] = {
     {"LayerNormalization", "axis=0 epsilon=0.1", "T(-4,4)[6,7] T[6,7] T[6,7]",
      1},
 
+    {"RMSNormalization", "", "T(-4,4)[3,4,17] T(-2,2)[17]", 1},
+    {"RMSNormalization", "axis=1 epsilon=0.1", "T(-4,4)[3,4,5] T(-2,2)[4,5]", 1},
+    {"RMSNormalization", "axis=-2", "T(-4,4)[2,3,8] T(-2,2)[8]", 1},
+    {"RMSNormalization", "", "T(30,34)[3,264] T(-2,2)[264]", 1},
+    {"RMSNormalization", "", "T(-4,4)[2,7] T(-2,2)[1]", 1},
+
     {"MatMul", "", "T[4,7] T[7,5]", 1},
     {"MatMul", "", "T[1,1] T[1,1]", 1},
     {"MatMul", "", "T[33,17] T[17,65]", 1},

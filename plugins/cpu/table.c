@@ -139,7 +139,7 @@ const kd_kernel_def cpu_kernels[] = {
     UNARY(Tan, F),
     UNARY(Tanh, F),
     UNARY(ThresholdedRelu, F),
-    INPLACE("Gelu", F, cpu_run_gelu, 0),
+    ROW_WITH("Gelu", F, cpu_run_gelu, 0, .flags = AGNOSTIC, .inplace = 1),
     INPLACE("Not", BOOL, cpu_run_not, 0),
     ROW("IsInf", F, cpu_run_is_inf, 0),
     ROW("IsNaN", F, cpu_run_is_nan, 0),
@@ -195,6 +195,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("InstanceNormalization", F, cpu_run_instance_norm, 0),
     ROW("GroupNormalization", F, cpu_run_group_norm, 0),
     ROW("LayerNormalization", F, cpu_run_layer_norm, 0),
+    ROW("RMSNormalization", F, cpu_run_rms_norm, 0),
     ROW("LRN", F, cpu_run_lrn, 0),
     ROW("MeanVarianceNormalization", F, cpu_run_mvn, 0),
 

@@ -6,9 +6,9 @@
 
 extern const kd_kernel_def cpu_kernels[];
 #ifdef KEEL_WITH_DNNL
-#define CPU_KERNEL_COUNT 163u
+#define CPU_KERNEL_COUNT 164u
 #else
-#define CPU_KERNEL_COUNT 153u
+#define CPU_KERNEL_COUNT 154u
 #endif
 
 #endif /* KEEL_CPU_TABLE_H */

@@ -101,6 +101,7 @@ static double line_weight(const char *op) {
                                  {"ReduceLogSumExp", 18},
                                  {"ReduceLogSum", 1},
                                  {"LayerNormalization", 6},
+                                 {"RMSNormalization", 4},
                                  {"InstanceNormalization", 6},
                                  {"GroupNormalization", 6},
                                  {"MeanVarianceNormalization", 6},

@@ -7,7 +7,7 @@
 /* clang-format off */
 #define KEEL_SHAPES(X) \
   X(same) X(broadcast) X(cast) X(cast_like) X(reduce) X(arg_reduce) \
-  X(matmul) X(gemm) X(batch_norm) X(group_norm) X(layer_norm) X(dropout) X(quantize) \
+  X(matmul) X(gemm) X(batch_norm) X(group_norm) X(layer_norm) X(rms_norm) X(dropout) X(quantize) \
   X(dequantize) X(dynamic_quantize) X(qlinear_matmul) X(transpose) \
   X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(expand) X(concat) \
   X(split) X(slice) X(gather) X(gather_elements) X(gather_nd) X(scatter) \

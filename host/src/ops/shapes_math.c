@@ -365,6 +365,29 @@ keel_status keel_shape_layer_norm(keel_infer *infer) {
   return keel_infer_dims(infer, 2, &dims);
 }
 
+/* The scale is broadcast to the dimensions from the axis on; one that repeats along the
+ * last of them only, as all have it, is what kernels take. */
+keel_status keel_shape_rms_norm(keel_infer *infer) {
+  const keel_type *in = infer->in[0], *scale = infer->in[1];
+  uint32_t axis = 0;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", -1),
+                           in->rank, &axis));
+  KEEL_TRY(check_stash(infer));
+  bool fits = scale->rank <= in->rank - axis, ones = true;
+  for (uint32_t i = 0; fits && i < scale->rank; i++) {
+    int64_t own = scale->dims[i];
+    ones &= own == 1;
+    fits = ones || own == in->dims[in->rank - scale->rank + i];
+  }
+  if (!fits)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "scale must have the last dimensions of X, from "
+                           "axis %u on at most",
+                           (unsigned)axis);
+  const keel_dims dims = keel_dims_of(in);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
 keel_status keel_shape_dropout(keel_infer *infer) {
   keel_dims dims = keel_dims_of(infer->in[0]);
   KEEL_TRY(keel_infer_dims(infer, 0, &dims));

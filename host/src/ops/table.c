@@ -186,6 +186,8 @@ const keel_schema_row keel_schema_rows[] = {
     ROW("LayerNormalization", 17,
         "X:T=float Scale:T B:T? -> Y:T Mean:any InvStdDev:any",
         "axis:i=-1 epsilon:f=1e-05 stash_type:i=1", layer_norm, 0),
+    ROW("RMSNormalization", 23, "X:T=float scale:T -> Y:T",
+        "axis:i=-1 epsilon:f=1e-05 stash_type:i=1", rms_norm, 0),
 
     /* products */
     ROW("MatMul", 13, "A:T=num B:T -> Y:T", "", matmul, 0),

@@ -39,6 +39,8 @@ static const pass passes[] = {
     {"cse", "computes equal things once", .plain = keel_pass_cse},
     {"algebra", "drops what folded shapes show to do nothing",
      .plain = keel_pass_algebra},
+    {"patterns", "makes one op of what models write with several",
+     .on_device = keel_pass_patterns},
     {"attention", "makes one op of attention, on devices that have it",
      .on_device = keel_pass_attention},
     {"taps", "drops taps of convolutions that see padding alone",

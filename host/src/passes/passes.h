@@ -98,6 +98,10 @@ keel_status keel_pass_fold(keel_function *functions,
  * equal constants. */
 keel_status keel_pass_cse(keel_function *function);
 
+/* Makes Gelu, HardSwish, LayerNormalization and RMSNormalization of what models write
+ * with simpler ops, where types are known and the device has those. */
+keel_status keel_pass_patterns(keel_function *function, keel_device *device);
+
 /* Makes keel::Attention of the products and the softmax that models write it with, where
  * shapes are known and the device has that. */
 keel_status keel_pass_attention(keel_function *function, keel_device *device);

@@ -138,7 +138,9 @@ static bool read_node(const kd_node *node, reading *r) {
            r->out == r->type &&
            r->loops->binary[BINARY_Max].loops[r->type] != NULL;
   }
-  if (find_unary(op, &r->row)) {
+  bool gelu = !strcmp(op, "Gelu");
+  if (gelu) r->row = cpu_gelu_row(node);
+  if (gelu || find_unary(op, &r->row)) {
     r->shape = ONE;
     return n == 1 && r->loops->unary[r->row].loops[r->type] &&
            r->out == r->type;

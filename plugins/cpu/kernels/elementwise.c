@@ -32,11 +32,9 @@ static void unary_piece(void *context, int64_t begin, int64_t end) {
              work->b);
 }
 
-CPU_KERNEL(cpu_run_unary) {
-  (void)self;
-  (void)stream;
+static void unary(const kd_launch *launch, uint32_t op) {
   const kd_tensor *x = &launch->inputs[0];
-  const cpu_unary_row *row = &cpu_loops_get()->unary[(uintptr_t)launch->data];
+  const cpu_unary_row *row = &cpu_loops_get()->unary[op];
   size_t size = kd_dtype_size(x->dtype);
   unary_work work = {.loop = row->loops[x->dtype],
                      .x = x->data,
@@ -55,6 +53,24 @@ CPU_KERNEL(cpu_run_unary) {
   else
     cpu_host->parallel_for(cpu_host, n, CPU_GRAIN, unary_piece, &work);
   cpu_fill_up(&launch->outputs[0]);
+}
+
+CPU_KERNEL(cpu_run_unary) {
+  (void)self;
+  (void)stream;
+  unary(launch, (uint32_t)(uintptr_t)launch->data);
+  return KD_OK;
+}
+
+uint32_t cpu_gelu_row(const kd_node *node) {
+  const char *form = cpu_host->node->attr_string(node, "approximate", "none");
+  return strcmp(form, "tanh") ? UNARY_GeluErf : UNARY_GeluTanh;
+}
+
+CPU_KERNEL(cpu_run_gelu) {
+  (void)self;
+  (void)stream;
+  unary(launch, cpu_gelu_row(launch->node));
   return KD_OK;
 }
 
@@ -267,23 +283,6 @@ CPU_KERNEL(cpu_run_cast) {
   cast_work work = {&launch->inputs[0], &launch->outputs[0]};
   cpu_host->parallel_for(cpu_host, kd_elements(work.x), CPU_GRAIN, cast_piece,
                          &work);
-  return KD_OK;
-}
-
-/* Gelu (opset 20): by erf, or by the tanh approximation; in forms that keep their digits
- * where 1 + erf and 1 + tanh lose them. */
-CPU_KERNEL(cpu_run_gelu) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  bool tanh_form = !strcmp(attr_string(launch, "approximate", "none"), "tanh");
-  for (int64_t i = 0, n = kd_elements(x); i < n; i++) {
-    double v = cpu_get(x->data, x->dtype, i);
-    double inner = 0.7978845608028654 * (v + 0.044715 * v * v * v);
-    double phi = tanh_form ? 1 / (1 + exp(-2 * inner))
-                           : 0.5 * erfc(v * -0.7071067811865476);
-    cpu_set(y->data, y->dtype, i, v * phi);
-  }
   return KD_OK;
 }
 

@@ -24,6 +24,8 @@ typedef struct cpu_binary_row {
 enum {
 #define UNARY_FLOAT(op, a, b, expression) UNARY_##op,
 #include "families/elementwise.def"
+#define UNARY_FLOAT(op, a, b, expression) UNARY_##op,
+#include "kernels/gelu.def"
   UNARY_BitwiseNot,
   UNARY_COUNT
 };
@@ -47,5 +49,8 @@ typedef struct cpu_loops {
 
 extern const cpu_loops cpu_loops_base, cpu_loops_avx2, cpu_loops_avx512;
 const cpu_loops *cpu_loops_get(void);
+
+/* The loop of a Gelu, which its attribute names. */
+uint32_t cpu_gelu_row(const kd_node *node);
 
 #endif /* KEEL_CPU_ELEMENTWISE_H */

@@ -74,6 +74,7 @@ CPU_KERNEL(cpu_run_recurrent);
 CPU_KERNEL(cpu_run_reduce);
 CPU_KERNEL(cpu_run_resize);
 CPU_KERNEL(cpu_run_reverse_sequence);
+CPU_KERNEL(cpu_run_rms_norm);
 CPU_KERNEL(cpu_run_roi_align);
 CPU_KERNEL(cpu_run_scale_blocked);
 CPU_KERNEL(cpu_run_scatter_elements);

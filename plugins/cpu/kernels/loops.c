@@ -41,6 +41,7 @@ VECTOR(atanh)
 VECTOR(cos)
 VECTOR(cosh)
 VECTOR(erf)
+VECTOR(erfc)
 VECTOR(exp)
 VECTOR(expm1)
 VECTOR(log1p)
@@ -135,6 +136,8 @@ VECTOR(tanh)
   BINARY_LOOP(b_##op##_bf16, cpu_bf16, float, bf16_float, uint8_t, uint8_t, , \
               expression)
 #include "families/elementwise.def"
+#define UNARY_MATH(op, a, b, expression) UNARY_OF(UNARY_BLOCKS, op, expression)
+#include "kernels/gelu.def"
 #undef T
 #undef U
 #undef FN
@@ -157,6 +160,10 @@ VECTOR(tanh)
   BINARY_LOOP(b_##op##_f64, double, double, plain_double, uint8_t, uint8_t, , \
               expression)
 #include "families/elementwise.def"
+#define UNARY_MATH(op, a, b, expression)                                 \
+  UNARY_BLOCKS(u_##op##_f64, double, double, plain_double, plain_double, \
+               expression)
+#include "kernels/gelu.def"
 #undef T
 #undef U
 #undef FN
@@ -257,6 +264,9 @@ const cpu_loops LOOPS = {
   FLOAT_LOOPS(u, UNARY_##op, op)
 #define UNARY_INT(op, expression) INT_LOOPS(u, UNARY_##op, op)
 #include "families/elementwise.def"
+#define UNARY_FLOAT(op, first, second, expression) \
+  FLOAT_LOOPS(u, UNARY_##op, op)
+#include "kernels/gelu.def"
         },
     .binary =
         {

@@ -303,6 +303,45 @@ CPU_KERNEL(cpu_run_layer_norm) {
   return KD_OK;
 }
 
+/* Any type, and scales that repeat. */
+static void squares(void *context, int64_t begin, int64_t end) {
+  const norm_work *work = context;
+  kd_dtype dtype = work->dtype;
+  for (int64_t line = begin; line < end; line++) {
+    int64_t from = line * work->count;
+    double sum = 0;
+    for (int64_t i = from; i < from + work->count; i++) {
+      double x = cpu_get(work->x, dtype, i);
+      sum += x * x;
+    }
+    double inverse = 1 / sqrt(sum / (double)work->count + work->epsilon);
+    for (int64_t i = 0; i < work->count; i++)
+      cpu_set(work->y, dtype, from + i,
+              cpu_get(work->x, dtype, from + i) * inverse *
+                  cpu_get(work->scale, dtype, i % work->scales));
+  }
+}
+
+CPU_KERNEL(cpu_run_rms_norm) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *in = launch->inputs;
+  uint32_t axis = axis_of(attr_int(launch, "axis", -1), in->rank);
+  norm_work work = {.x = in->data,
+                    .y = launch->outputs[0].data,
+                    .scale = in[1].data,
+                    .scales = kd_elements(&in[1]),
+                    .dtype = in->dtype,
+                    .count = product(in->dims, axis, in->rank),
+                    .epsilon = (double)attr_float(launch, "epsilon", 1e-5f)};
+  if (!kd_elements(in)) return KD_OK;
+  bool by_rows = in->dtype == KD_F32 && work.scales == work.count;
+  cpu_host->parallel_for(cpu_host, kd_elements(in) / work.count,
+                         CPU_GRAIN / work.count + 1,
+                         by_rows ? norms_get()->squares : squares, &work);
+  return KD_OK;
+}
+
 /* Axes as flags. */
 static kd_status mark_axes(const kd_launch *launch, const int64_t *axes,
                            int64_t count, bool *gone) {

@@ -13,6 +13,7 @@ typedef struct norm_work {
   int64_t channels; /* of scale and shift; 0: they are of elements */
   int64_t space;    /* a line is `count` / `space` channels; 0: one */
   double epsilon;
+  kd_dtype dtype; /* where it is needed */
   strided kept, gone;
   int64_t count;
   kd_loop_body plain; /* of any line */
@@ -29,6 +30,7 @@ typedef struct soft_work {
 /* All of f32; items are lines, which are packed unless it is said. */
 typedef struct cpu_norms {
   kd_loop_body deviation; /* with a scale for each element or channel */
+  kd_loop_body squares;   /* by the root of the mean square; a scale each */
   kd_loop_body lengths[2];
   kd_loop_body plain; /* MeanVarianceNormalization, of lines of packed runs */
   void (*scale)(const float *x, const float *scale, const float *shift,

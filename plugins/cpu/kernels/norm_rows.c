@@ -156,6 +156,26 @@ static void deviation(void *context, int64_t begin, int64_t end) {
   }
 }
 
+static void squares(void *context, int64_t begin, int64_t end) {
+  const norm_work *work = context;
+  const float *scale = work->scale;
+  for (int64_t line = begin; line < end; line++) {
+    const float *x = (const float *)work->x + line * work->count;
+    float *y = (float *)work->y + line * work->count;
+    double sum = 0, square = 0;
+    moments(x, work->count, 0, &sum, &square);
+    double mean = square / (double)work->count;
+    const double inverse = 1 / sqrt(mean + work->epsilon);
+    const float by = (float)inverse;
+    if (inverse < 0x1p60 && inverse > 0x1p-60)
+      for (int64_t i = 0; i < work->count; i++)
+        y[i] = x[i] * by * scale[i];
+    else
+      for (int64_t i = 0; i < work->count; i++)
+        y[i] = (float)((double)x[i] * inverse * (double)scale[i]);
+  }
+}
+
 /* Of line `line`, run after run, the sums from its first element on. */
 static void run_moments(const norm_work *work, const float *x, double *out_sum,
                         double *out_squares) {
@@ -391,6 +411,7 @@ static void soft_lines(void *context, int64_t begin, int64_t end) {
 }
 
 const cpu_norms NORMS = {.deviation = deviation,
+                         .squares = squares,
                          .lengths = {length_1, length_2},
                          .plain = plain,
                          .scale = scale,
