@@ -24,7 +24,7 @@ typedef struct cpu_binary_row {
 enum {
 #define UNARY_FLOAT(op, a, b, expression) UNARY_##op,
 #include "families/elementwise.def"
-#define UNARY_FLOAT(op, a, b, expression) UNARY_##op,
+#define UNARY(op, expression) UNARY_##op,
 #include "kernels/gelu.def"
   UNARY_BitwiseNot,
   UNARY_COUNT

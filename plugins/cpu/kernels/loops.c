@@ -109,6 +109,8 @@ VECTOR(tanh)
       BINARY_BODY(C, LOAD, STORE, R, i *sx, i *sy, expression)             \
   }
 
+#include "gelu.h"
+
 /* ---- loops on floats ------------------------------------------------------ */
 
 #define T        float
@@ -136,7 +138,7 @@ VECTOR(tanh)
   BINARY_LOOP(b_##op##_bf16, cpu_bf16, float, bf16_float, uint8_t, uint8_t, , \
               expression)
 #include "families/elementwise.def"
-#define UNARY_MATH(op, a, b, expression) UNARY_OF(UNARY_BLOCKS, op, expression)
+#define UNARY(op, expression) UNARY_OF(UNARY_LOOP, op, expression)
 #include "kernels/gelu.def"
 #undef T
 #undef U
@@ -160,7 +162,7 @@ VECTOR(tanh)
   BINARY_LOOP(b_##op##_f64, double, double, plain_double, uint8_t, uint8_t, , \
               expression)
 #include "families/elementwise.def"
-#define UNARY_MATH(op, a, b, expression)                                 \
+#define UNARY(op, expression)                                            \
   UNARY_BLOCKS(u_##op##_f64, double, double, plain_double, plain_double, \
                expression)
 #include "kernels/gelu.def"
@@ -264,8 +266,7 @@ const cpu_loops LOOPS = {
   FLOAT_LOOPS(u, UNARY_##op, op)
 #define UNARY_INT(op, expression) INT_LOOPS(u, UNARY_##op, op)
 #include "families/elementwise.def"
-#define UNARY_FLOAT(op, first, second, expression) \
-  FLOAT_LOOPS(u, UNARY_##op, op)
+#define UNARY(op, expression) FLOAT_LOOPS(u, UNARY_##op, op)
 #include "kernels/gelu.def"
         },
     .binary =
