@@ -605,6 +605,35 @@ static bool run_matmul(ref_call *call) {
   return true;
 }
 
+static real activated(const ref_call *call, real x) {
+  const real root = 0.707106781186547524400844362104849039L;
+  const real c = 0.797884560802865355879892119868763737L; /* sqrt(2 / pi) */
+  if (ref_text_is(call, "activation", "none", "Relu")) return x > 0 ? x : 0;
+  if (ref_text_is(call, "activation", "none", "Gelu"))
+    return x / 2 * erfcl(-x * root);
+  if (ref_text_is(call, "activation", "none", "GeluTanh"))
+    return x / 2 * (1 + tanhl(c * (x + 0.044715L * x * x * x)));
+  return ref_text_is(call, "activation", "none", "Silu") ? x / (1 + expl(-x))
+                                                         : x;
+}
+
+/* Errors of the sum go through an activation whose slope is at most 1.2. */
+static bool run_fused_matmul(ref_call *call) {
+  const value *bias = ref_in(call, 2), *z = ref_in(call, 3);
+  value *out = call->out[0];
+  run_matmul(call);
+  for (int64_t i = 0; i < out->count; i++) {
+    real b = bias ? bias->x[i % bias->count] : 0, x = out->x[i] + b;
+    real room = fabsl(out->x[i]) + fabsl(b);
+    if (z) room += fabsl(z->x[i]) + fabsl(x);
+    x += z ? z->x[i] : 0;
+    out->x[i] = activated(call, x);
+    out->slack[i] = 1.2L * (out->slack[i] + 2 * room + 2 * fabsl(x)) +
+                    fabsl(out->x[i]) * (8 + 2 * x * x * (1 + fabsl(x)));
+  }
+  return true;
+}
+
 static bool run_matmul_integer(ref_call *call) {
   multiply(call->in[0], ref_in(call, 2), call->in[1], ref_in(call, 3), true,
            call->out[0], NULL);
@@ -733,6 +762,7 @@ const ref_op ref_math[] = {
     {NULL, "BatchNormalization", REF_SUM, 0, run_batch_norm, false},
     {NULL, "LRN", REF_SUM, 0, run_lrn, false},
     {NULL, "MatMul", REF_SUM, 0, run_matmul, false},
+    {"keel", "FusedMatMul", REF_SUM, 0, run_fused_matmul, false},
     {NULL, "MatMulInteger", REF_EXACT, 0, run_matmul_integer, false},
     {NULL, "QLinearMatMul", REF_QUANT, 0, run_qlinear_matmul, false},
     {NULL, "Gemm", REF_SUM, 0, run_gemm, false},

@@ -201,6 +201,8 @@ const kd_kernel_def cpu_kernels[] = {
 
     ROW_WITH("MatMul", N, cpu_run_matmul, 0, .flags = WALK,
              .workspace = cpu_matmul_workspace, PACKED),
+    ROW_WITH("FusedMatMul", F32, cpu_run_fused_matmul, 0, .domain = "keel",
+             .flags = ANY, PACKED),
     BYTES(MatMulInteger, matmul_integer, matmul),
     BYTES(QLinearMatMul, qlinear_matmul, matmul),
     ROW_WITH("Gemm", N, cpu_run_gemm, 0, .flags = ANY, PACKED),

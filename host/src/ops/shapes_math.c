@@ -163,6 +163,30 @@ keel_status keel_shape_matmul(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
+/* keel::FusedMatMul: a MatMul, then an addition of bias along the last dimension, then one
+ * of Z, then an activation: none, Relu, Gelu by erf or by tanh, or x * sigmoid(x). */
+keel_status keel_shape_fused_matmul(keel_infer *infer) {
+  const keel_type *b = infer->in[1], *bias = keel_infer_in(infer, 2);
+  const keel_type *z = keel_infer_in(infer, 3);
+  keel_dims dims = {0};
+  KEEL_TRY(matmul_dims(infer, infer->in[0], b, &dims));
+  if (b->rank < 2)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "B must have two dimensions or more");
+  int64_t columns = b->dims[b->rank - 1];
+  if (bias && (bias->rank != 1 || bias->dims[0] != columns))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "bias must have the %lld columns of B",
+                           (long long)columns);
+  bool fits = !z || z->rank == dims.rank;
+  for (uint32_t i = 0; z && fits && i < z->rank; i++)
+    fits = z->dims[i] == dims.dims[i];
+  if (!fits)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "Z must have the shape of the product");
+  return keel_infer_dims(infer, 0, &dims);
+}
+
 keel_status keel_shape_qlinear_matmul(keel_infer *infer) {
   keel_dims dims = {0};
   KEEL_TRY(matmul_dims(infer, infer->in[0], infer->in[3], &dims));

@@ -50,6 +50,8 @@ static const pass passes[] = {
      .plain = keel_pass_place_by_cost},
     {"fuse", "brings what follows a convolution into it",
      .on_device = keel_pass_fuse},
+    {"products", "brings what follows a product into it",
+     .on_device = keel_pass_products},
     {"prune", "drops what the passes before it left unneeded",
      .plain = keel_pass_prune},
     {"layout", "lets kernels hand on tensors in the device's own layouts",

@@ -125,6 +125,10 @@ keel_status keel_pass_prune(keel_function *function);
  * behind Conv into keel::FusedConv or ActivatedConv, where the device has that. */
 keel_status keel_pass_fuse(keel_function *function, keel_device *device);
 
+/* Brings a bias, a sum and an activation behind MatMul by constant weights into
+ * keel::FusedMatMul, where types are known and the device has that. */
+keel_status keel_pass_products(keel_function *function, keel_device *device);
+
 /* Lets chains of ops that know a layout of the device's own keep it, with
  * keel::Reorder where a chain begins or ends. */
 keel_status keel_pass_layout(keel_function *function, keel_device *device);

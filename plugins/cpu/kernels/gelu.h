@@ -1,5 +1,5 @@
-/* gelu.h - Gelu and its approximation by tanh, on floats and doubles; loops over them become
- * vectors. An element's bits depend on nothing but its value. */
+/* gelu.h - Gelu, its approximation by tanh, and Silu, on floats and doubles; loops over them
+ * become vectors. An element's bits depend on nothing but its value. */
 #ifndef KEEL_CPU_GELU_H
 #define KEEL_CPU_GELU_H
 
@@ -44,6 +44,15 @@ static inline float gelu_by_tanhf(float given) {
 }
 static inline double gelu_by_tanh(double x) {
   return x / (1 + exp(x * (-GELU_FACTOR - x * x * GELU_CUBE)));
+}
+
+static inline float siluf(float given) {
+  const float x = given < -110.0f ? -110.0f : given; /* 0 there */
+  const float power = power_of_e(-fabsf(x));
+  return x * ((x < 0 ? power : 1.0f) / (1.0f + power));
+}
+static inline double silu(double x) {
+  return x / (1 + exp(-x));
 }
 
 #endif /* KEEL_CPU_GELU_H */

@@ -1,5 +1,6 @@
 /* gemm.c - matrix products: tiles on pieces of the result, one a thread. */
 #include "blas.h"
+#include "elementwise.h"
 #include "kernels.h"
 #include "tiles.h"
 
@@ -85,15 +86,30 @@ static cpu_gemm turned(const cpu_gemm *g) {
   return t;
 }
 
+void cpu_gemm_finish(const cpu_finish *finish, float *at, int64_t rows,
+                     int64_t columns) {
+  const cpu_binary add = cpu_loops_get()->binary[BINARY_Add].loops[KD_F32];
+  int64_t from = at - finish->c, column = from % finish->step;
+  for (int64_t i = 0; i < rows; i++, from += finish->step, at += finish->step) {
+    if (finish->bias) add(at, 1, finish->bias + column, 1, at, columns);
+    if (finish->z) add(at, 1, finish->z + from, 1, at, columns);
+    if (finish->activation) finish->activation(at, at, columns, 0, 0);
+  }
+}
+
 void cpu_gemm_here(const cpu_gemm *g) {
-  if (g->m <= 0 || g->n <= 0 || (g->k > 0 && by_blas(g))) return;
+  if (g->m <= 0 || g->n <= 0) return;
   const cpu_tiles *tiles = cpu_tiles_get();
-  cpu_gemm one = g->n == 1 && g->ldc == 1 && !g->panels ? turned(g) : *g;
-  if (g->k > 0 && (g->dtype == KD_F32 ? tiles->f32 : tiles->f64)(&one)) return;
-  if (g->dtype == KD_F32)
+  bool turns = g->n == 1 && g->ldc == 1 && !g->panels && !g->finish;
+  cpu_gemm one = turns ? turned(g) : *g;
+  bool done = g->k > 0 && by_blas(g);
+  if (!done && g->k > 0 && (g->dtype == KD_F32 ? tiles->f32 : tiles->f64)(&one))
+    return; /* finished */
+  if (!done && g->dtype == KD_F32)
     own_float(g);
-  else
+  else if (!done)
     own_double(g);
+  if (g->finish) cpu_gemm_finish(g->finish, g->c, g->m, g->n);
 }
 
 float *cpu_gemm_pack(const cpu_gemm *g) {

@@ -1,4 +1,5 @@
 /* matmul.c - MatMul, Gemm and Det. */
+#include "elementwise.h"
 #include "kernels.h"
 #include "weights.h"
 
@@ -307,7 +308,7 @@ static kd_status matmul_packed(const kd_launch *launch, cpu_gemm *gemm) {
 /* Operands that lie otherwise than a product reads them are packed first. */
 CPU_KERNEL(cpu_run_matmul) {
   (void)stream;
-  cpu_gemm by_weights = {0};
+  cpu_gemm by_weights = {.finish = NULL};
   if (cpu_packed_weights(self, &by_weights))
     return matmul_packed(launch, &by_weights);
   kd_tensor in[2] = {launch->inputs[0], launch->inputs[1]};
@@ -336,6 +337,43 @@ CPU_KERNEL(cpu_run_matmul) {
   }
   for (int i = 0; i < 2; i++)
     cpu_host->release(cpu_host, packed[i]);
+  return status;
+}
+
+/* ---- FusedMatMul ---------------------------------------------------------------- */
+
+static void finish_rows(void *context, int64_t begin, int64_t end) {
+  const cpu_finish *finish = context;
+  cpu_gemm_finish(finish, finish->c + begin * finish->step, end - begin,
+                  finish->step);
+}
+
+/* What follows is done to each block of rows by packed weights, else in the end. */
+CPU_KERNEL(cpu_run_fused_matmul) {
+  static const struct {
+    const char *name;
+    uint32_t row;
+  } activations[] = {{"Relu", UNARY_Relu},
+                     {"Gelu", UNARY_GeluErf},
+                     {"GeluTanh", UNARY_GeluTanh},
+                     {"Silu", UNARY_Silu}};
+  const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
+  const char *last = attr_string(launch, "activation", "none");
+  cpu_finish finish = {.c = y->data,
+                       .step = y->rank ? y->dims[y->rank - 1] : 1,
+                       .bias = kd_has_input(launch, 2) ? in[2].data : NULL,
+                       .z = kd_has_input(launch, 3) ? in[3].data : NULL};
+  for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+    if (!strcmp(activations[i].name, last))
+      finish.activation =
+          cpu_loops_get()->unary[activations[i].row].loops[KD_F32];
+  cpu_gemm by_weights = {.finish = &finish};
+  if (cpu_packed_weights(self, &by_weights))
+    return matmul_packed(launch, &by_weights);
+  kd_status status = cpu_run_matmul(self, stream, launch);
+  if (status == KD_OK && kd_elements(y))
+    cpu_host->parallel_for(cpu_host, kd_elements(y) / finish.step,
+                           CPU_GRAIN / finish.step + 1, finish_rows, &finish);
   return status;
 }
 

@@ -164,6 +164,9 @@ static void NAMED(strip)(int64_t rows, int64_t count, int64_t k, const T *a,
   }
 }
 
+/* Columns of C after which a block of rows is finished, while it is in the second cache. */
+#define NEAR_COLUMNS 256
+
 /* One row of C by several panels at once: alone, a panel's two sums would wait for each
  * other. Each element is summed as by any other tile. */
 #define PANELS 4
@@ -208,10 +211,12 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
       g->panels ? (const T *)g->panels + column * g->k + from * COLUMNS : NULL;
   NAMED(target) t = {(T)g->alpha, from ? 1 : (T)g->beta, NULL, g->ldc, NULL, 0};
   const int64_t tall = NAMED(tall)(g->m);
+  const bool last = from + k == g->k;
   for (int64_t i = 0; i < g->m; i += tall) {
     int64_t rows = g->m - i < tall ? g->m - i : tall;
+    T *first = (T *)g->c + i * g->ldc + column;
     NAMED(pack_a)(g, i, rows, from, k, packed_a);
-    int64_t j = 0;
+    int64_t j = 0, done = 0; /* columns, and those that are finished */
     for (; panels && rows == 1 && columns - j >= PANELS * COLUMNS;
          j += PANELS * COLUMNS) {
       t.c = (T *)g->c + i * g->ldc + column + j;
@@ -226,7 +231,14 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
       t.c = (T *)g->c + i * g->ldc + column + j;
       t.ahead = (const char *)(b + (panels ? COLUMNS * g->k : COLUMNS * k));
       NAMED(strip)(rows, count, k, packed_a, b, there ? g->ldb : COLUMNS, t);
+      if (g->finish && last && j + count - done >= NEAR_COLUMNS) {
+        cpu_gemm_finish(g->finish, (void *)(first + done), rows,
+                        j + count - done);
+        done = j + count;
+      }
     }
+    if (g->finish && last && columns > done)
+      cpu_gemm_finish(g->finish, (void *)(first + done), rows, columns - done);
   }
 }
 
@@ -245,7 +257,10 @@ static bool NAMED(in_bits)(const cpu_gemm *g) {
 
 static bool NAMED(dots)(const cpu_gemm *g);
 static bool NAMED(product)(const cpu_gemm *g) {
-  if (NAMED(dots)(g)) return true;
+  if (NAMED(dots)(g)) {
+    if (g->finish) cpu_gemm_finish(g->finish, g->c, g->m, g->n);
+    return true;
+  }
   int64_t most = DEEP;
   if (g->panels) most = DEEP_PANELS;
   int64_t deep = g->k < most ? g->k : most, tall = NAMED(tall)(g->m);
@@ -320,6 +335,7 @@ static inline void NAMED(pack)(const cpu_gemm *g, T *to) {
 }
 
 #undef PANELS
+#undef NEAR_COLUMNS
 #undef COLUMNS
 #undef VEC
 #undef HALF
