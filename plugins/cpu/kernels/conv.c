@@ -228,8 +228,8 @@ static kd_status conv_products(conv_work *work) {
 }
 
 /* Narrow groups. The weights may be of this call alone. */
-static kd_status conv_direct(const conv *c, const char *x, const char *weights,
-                             char *y, const cpu_finish *end) {
+static kd_status conv_direct(const conv *c, const void *x, const void *weights,
+                             void *y, const cpu_finish *end) {
   cpu_direct d = {.w = c->w,
                   .images = c->batch,
                   .groups = c->group,
@@ -241,14 +241,14 @@ static kd_status conv_direct(const conv *c, const char *x, const char *weights,
   float *packed = malloc((size_t)cpu_direct_weights(&d) * sizeof *packed + 1);
   void *room = malloc((size_t)cpu_direct_room(&d));
   cpu_direct_run run = {.d = &d,
-                        .x = (const void *)x,
+                        .x = x,
                         .packed = packed,
                         .bias = end->bias,
-                        .y = (void *)y,
                         .finish = &rest,
                         .room = room};
+  run.y = y;
   if (packed && room) {
-    cpu_direct_pack(&d, (const void *)weights, packed);
+    cpu_direct_pack(&d, weights, packed);
     cpu_direct_start(&run);
   }
   free(packed);

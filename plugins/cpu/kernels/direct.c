@@ -186,7 +186,8 @@ static void collect(const cpu_direct_run *run, int64_t image, int64_t channel,
 
 /* Sums of filters [o, o + filters) of a unit, whose first is `channel`. */
 static void sum_filters(const cpu_direct_run *run, int64_t channel, int64_t o,
-                        int64_t filters, const float *planes, float *made) {
+                        int64_t filters, const float *planes, int64_t steps,
+                        float *made) {
   const cpu_direct *d = run->d;
   const cpu_activation *act = &run->finish->act;
   bool done = is_done(run->finish);
@@ -197,17 +198,31 @@ static void sum_filters(const cpu_direct_run *run, int64_t channel, int64_t o,
       .bias = bias,
       .offsets = run->room,
       .count = d->depth / d->grain,
-      .n = d->wide,
+      .n = d->wide - (d->band - steps) * d->pitch[0],
       .step = d->step,
-      .y = made,
       .low = done ? act->low : -INFINITY,
       .high = done ? act->high : INFINITY};
+  sum.y = made;
   if (run->bias)
     memcpy(bias, run->bias + channel + o, (size_t)filters * sizeof *bias);
   if (d->across)
     cpu_direct_get()->across(&sum, filters > d->block ? 2 : 1);
   else
     cpu_direct_get()->along(&sum, filters);
+}
+
+/* What a task reads; in `room`, if not where it lies. */
+static const float *planes_of(const cpu_direct_run *run, int64_t image,
+                              int64_t unit, int64_t first, float *room) {
+  const cpu_direct *d = run->d;
+  int64_t inner = product(d->w.in, 1, (uint32_t)d->w.space);
+  if (d->lies)
+    return run->x +
+           (image * cpu_filled(d->groups * d->ins) + unit * d->ins) *
+               d->w.in[0] * inner +
+           first * inner * d->grain;
+  place_unit(run, image, unit, first, room);
+  return room;
 }
 
 static void run_task(const cpu_direct_run *run, int64_t task, float *room) {
@@ -219,11 +234,11 @@ static void run_task(const cpu_direct_run *run, int64_t task, float *room) {
   int64_t channel = unit * d->unit * d->outs;
   int64_t most = d->across ? 2 * d->block : d->block;
   float *made = room + d->planes * d->plane;
-  place_unit(run, image, unit, first, room);
+  const float *planes = planes_of(run, image, unit, first, room);
   for (int64_t o = 0, filters, within; o < count; o += filters) {
     filters = cpu_direct_filters(d, o, count);
     within = o % most;
-    sum_filters(run, channel, o, filters, room,
+    sum_filters(run, channel, o, filters, planes, steps,
                 made + within / d->grain * d->step);
     within += filters;
     if (within == most || o + filters == count)

@@ -43,6 +43,7 @@ typedef struct cpu_direct {
       across; /* vectors of filters; else along the image. Groups are whole blocks, or one */
 
   /* made by cpu_direct_plan */
+  bool lies;            /* windows are points: x is read where it lies */
   int64_t block, grain; /* grain: elements of a position, the block's or 1 */
   int64_t taps,
       depth; /* depth: weights of a filter, with what fills up blocks */

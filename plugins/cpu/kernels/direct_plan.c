@@ -25,6 +25,7 @@ static void lay_out(cpu_direct *d, int64_t band) {
     d->phases *= d->kept[i];
   }
   d->plane = (d->phases * d->phase + DIRECT_SLACK) * d->grain;
+  if (d->lies) d->plane = product(w->in, 0, (uint32_t)w->space) * d->grain;
   d->step = (d->wide + DIRECT_SLACK) * d->grain;
 }
 
@@ -63,6 +64,15 @@ static void cut_bands(cpu_direct *d) {
   d->parts = tasks < threads ? tasks : threads;
 }
 
+/* Whether a position sees what lies there, and nothing else. */
+static bool sees_points(const window *w) {
+  bool point = true;
+  for (int i = 0; i < w->space; i++)
+    point = point && w->kernel[i] == 1 && w->stride[i] == 1 &&
+            w->begin[i] == 0 && w->end[i] == 0;
+  return point;
+}
+
 void cpu_direct_plan(cpu_direct *d) {
   d->block = cpu_block();
   d->grain = d->across ? d->block : 1;
@@ -76,6 +86,8 @@ void cpu_direct_plan(cpu_direct *d) {
   d->units = (d->groups + d->unit - 1) / d->unit;
   d->planes = d->unit * d->ins;
   if (d->blocks_in) d->planes = cpu_filled(d->planes) / d->grain;
+  d->lies = d->across && sees_points(&d->w);
+  if (d->lies) d->planes = 0;
   cut_bands(d);
 }
 
