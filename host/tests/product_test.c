@@ -236,6 +236,10 @@ static void equal_filters_stay_equal(void **state) {
   for (size_t j = 0; j < sizeof sides / sizeof *sides; j++) {
     conv(KD_F32, 16, 16, sides[j], 3, 16);
     conv(KD_F32, 64, 64, sides[j], 3, 64);
+    conv(KD_F32, 32, 32, sides[j], 3, 8);
+    conv(KD_F32, 20, 60, sides[j], 3, 4);
+    conv(KD_F32, 72, 72, sides[j], 3, 3);
+    conv(KD_F32, 33, 22, sides[j], 3, 11);
   }
 }
 

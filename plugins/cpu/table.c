@@ -66,6 +66,18 @@
 #define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
 #define REDUCTION(name) REDUCTION_OF(name, N)
 
+/* without oneDNN, in the same layout: where it is preferred, and where oneDNN has no code */
+#define DIRECT(space, name, how, rank, forward)                           \
+  {                                                                       \
+    .struct_size = sizeof(kd_kernel_def),                                 \
+    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
+    .input_types = {F32}, .inplace = forward, .priority = rank,           \
+    .supports = cpu_##how##_direct, .cost = cost,                         \
+    .create = cpu_create_direct, .taken = cpu_taken_direct,               \
+    .workspace = cpu_direct_workspace,                                    \
+    .enqueue = cpu_run_direct_blocked, .destroy = cpu_destroy_direct,     \
+  }
+
 /* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
 #define BLOCKED(space, name, kind, forward, ...)                          \
   {                                                                       \
@@ -304,9 +316,15 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("SoftmaxCrossEntropyLoss", F, cpu_run_sce_loss, 0),
 
 #ifdef KEEL_WITH_DNNL
+    DIRECT("ai.onnx", "Conv", prefers, 2, 0),
+    DIRECT("keel", "FusedConv", prefers, 2, 8),
+    DIRECT("keel", "ActivatedConv", prefers, 2, 8),
     BLOCKED("ai.onnx", "Conv", conv, 0, .taken = cpu_taken_conv),
     BLOCKED("keel", "FusedConv", conv, 8, .taken = cpu_taken_conv),
     BLOCKED("keel", "ActivatedConv", conv, 8, .taken = cpu_taken_conv),
+    DIRECT("ai.onnx", "Conv", supports, 1, 0),
+    DIRECT("keel", "FusedConv", supports, 1, 8),
+    DIRECT("keel", "ActivatedConv", supports, 1, 8),
     BLOCKED("ai.onnx", "MaxPool", pool, 0, .taken = NULL),
     BLOCKED("ai.onnx", "AveragePool", pool, 0, .taken = NULL),
     BLOCKED("ai.onnx", "GlobalMaxPool", pool, 0, .taken = NULL),

@@ -1,12 +1,14 @@
 /* conv.c - convolutions of any rank, type and group: im2col and a product.
  *
  * The way that always works; blocked.c has a faster one for many of f32. Outputs are made in
- * tiles whose columns stay in the second cache; single channels go to depthwise.c. Other
+ * tiles whose columns stay in the second cache; narrow groups go to direct.c. Other
  * float types are computed in f32 (f16, bf16) or their own (f64). */
+#include "conv.h"
+
 #include <stdatomic.h>
 
 #include "columns.h"
-#include "depthwise.h"
+#include "direct.h"
 #include "elementwise.h"
 #include "kernels.h"
 
@@ -53,13 +55,6 @@ static void drop_widened(const kd_tensor *tensor, void *data) {
   if (data != tensor->data) free(data);
 }
 
-/* What is added to a product, and what comes behind it: in the computing type. */
-typedef struct finish {
-  const void *bias, *z; /* or NULL */
-  kd_dtype dtype;
-  cpu_activation act;
-} finish;
-
 #define GATES 256 /* elements at once, in the nearest cache */
 
 #define FINISH(T)                                               \
@@ -79,7 +74,7 @@ typedef struct finish {
   } while (0)
 
 /* Activations that the elementwise ops have loops for. */
-static void activate(const finish *f, char *y, int64_t n) {
+static void activate(const cpu_finish *f, char *y, int64_t n) {
   const cpu_loops *loops = cpu_loops_get();
   size_t size = kd_dtype_size(f->dtype);
   double gates[GATES];
@@ -96,9 +91,8 @@ static void activate(const finish *f, char *y, int64_t n) {
   }
 }
 
-/* Elements [at, at + n) of y, which are of one channel. */
-static void finish_row(const finish *f, int64_t channel, void *y, int64_t at,
-                       int64_t n) {
+void cpu_finish_row(const cpu_finish *f, int64_t channel, void *y, int64_t at,
+                    int64_t n) {
   if (f->dtype == KD_F32)
     FINISH(float);
   else
@@ -140,7 +134,7 @@ typedef struct conv_work {
   const conv *c;
   const char *x, *weights;
   char *y;
-  const finish *end;
+  const cpu_finish *end;
   int64_t width, tiles; /* output positions of a tile; tiles of a group */
   bool pointwise;       /* what the windows see is the input itself */
   bool shared;          /* the threads share each product */
@@ -181,8 +175,8 @@ static void conv_tile(const conv_work *work, int64_t at, int64_t from,
   else
     cpu_gemm_here(&gemm);
   for (int64_t i = 0; i < c->out_c; i++)
-    finish_row(work->end, g * c->out_c + i, work->y,
-               (at * c->out_c + i) * c->outs + from, n);
+    cpu_finish_row(work->end, g * c->out_c + i, work->y,
+                   (at * c->out_c + i) * c->outs + from, n);
 }
 
 static void conv_tiles(void *context, int64_t begin, int64_t end) {
@@ -233,19 +227,39 @@ static kd_status conv_products(conv_work *work) {
   return atomic_load(&work->failed) ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
-static kd_status run_conv(const conv *c, const char *x, const char *weights,
-                          char *y, const finish *end) {
-  bool single = c->in_c == 1 && c->group > 1 && c->out_c <= 4;
-  if (single && c->wide == KD_F32 && c->w.space > 0) {
-    kd_status status =
-        cpu_run_depthwise(&c->w, (const void *)x, (const void *)weights,
-                          end->bias, (void *)y, c->batch, c->group, c->out_c);
-    finish rest = *end;
-    rest.bias = NULL;
-    for (int64_t i = 0; i < c->batch * c->group * c->out_c; i++)
-      finish_row(&rest, 0, y, i * c->outs, c->outs);
-    return status;
+/* Narrow groups. The weights may be of this call alone. */
+static kd_status conv_direct(const conv *c, const void *x, const void *weights,
+                             void *y, const cpu_finish *end) {
+  cpu_direct d = {.w = c->w,
+                  .images = c->batch,
+                  .groups = c->group,
+                  .ins = c->in_c,
+                  .outs = c->out_c};
+  cpu_finish rest = *end;
+  rest.bias = NULL;
+  cpu_direct_plan(&d);
+  float *packed = malloc((size_t)cpu_direct_weights(&d) * sizeof *packed + 1);
+  void *room = malloc((size_t)cpu_direct_room(&d));
+  cpu_direct_run run = {.d = &d,
+                        .x = x,
+                        .packed = packed,
+                        .bias = end->bias,
+                        .finish = &rest,
+                        .room = room};
+  run.y = y;
+  if (packed && room) {
+    cpu_direct_pack(&d, weights, packed);
+    cpu_direct_start(&run);
   }
+  free(packed);
+  free(room);
+  return packed && room ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
+static kd_status run_conv(const conv *c, const char *x, const char *weights,
+                          char *y, const cpu_finish *end) {
+  if (c->wide == KD_F32 && c->w.space > 0 && c->group > 1 && c->out_c <= 64)
+    return conv_direct(c, x, weights, y, end);
   conv_work work = {.c = c, .x = x, .weights = weights, .y = y, .end = end};
   return conv_products(&work);
 }
@@ -272,7 +286,7 @@ CPU_KERNEL(cpu_run_conv) {
   char *wz = z ? widened(z, c.wide) : NULL;
   char *wy =
       y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size + 1);
-  finish end = {wb, wz, c.wide, act};
+  cpu_finish end = {wb, wz, c.wide, act};
   status = wx && ww && wy && (wb || !bias) && (wz || !z)
                ? run_conv(&c, wx, ww, wy, &end)
                : KD_OUT_OF_MEMORY;
@@ -313,7 +327,7 @@ typedef struct transpose_work {
   const window *back; /* the output is what the windows slide over */
   const char *x, *weights;
   char *y;
-  const finish *end;
+  const cpu_finish *end;
   int64_t step, pieces; /* output channels of a piece, pieces of a group */
   atomic_bool failed;
 } transpose_work;
@@ -342,8 +356,8 @@ static void transpose_piece(const transpose_work *work, int64_t at,
   memset(y, 0, (size_t)(n * c->outs) * size);
   cpu_columns_add(work->back, y, n, c->wide, columns);
   for (int64_t i = 0; i < n; i++)
-    finish_row(work->end, g * c->out_c + from + i, work->y,
-               (plane + i) * c->outs, c->outs);
+    cpu_finish_row(work->end, g * c->out_c + from + i, work->y,
+                   (plane + i) * c->outs, c->outs);
 }
 
 static void transpose_pieces(void *context, int64_t begin, int64_t end) {
@@ -364,7 +378,7 @@ static void transpose_pieces(void *context, int64_t begin, int64_t end) {
 /* By output channels: a few at a time, so that their columns stay in the second cache. */
 static kd_status run_transposed(const conv *c, const char *x,
                                 const char *weights, char *y,
-                                const finish *end) {
+                                const cpu_finish *end) {
   window back = c->w;
   for (int i = 0; i < back.space; i++) {
     back.in[i] = c->w.out[i];
@@ -405,7 +419,7 @@ CPU_KERNEL(cpu_run_conv_transpose) {
   char *wb = bias ? widened(bias, c.wide) : NULL;
   char *wy =
       y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size);
-  finish end = {wb, NULL, c.wide, {.low = -INFINITY, .high = INFINITY}};
+  cpu_finish end = {wb, NULL, c.wide, {.low = -INFINITY, .high = INFINITY}};
   kd_status status = wx && ww && wy && (wb || !bias)
                          ? run_transposed(&c, wx, ww, wy, &end)
                          : KD_OUT_OF_MEMORY;

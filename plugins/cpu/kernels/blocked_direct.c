@@ -1,0 +1,145 @@
+/* blocked_direct.c - f32 convolutions by direct.c in the blocked layout: those that oneDNN has no
+ * code for, or slower code. */
+#include "blocked.h"
+#include "direct.h"
+#include "kernels.h"
+
+/* Of one part's planes: more than the second cache holds are read too slowly. */
+#define PART_BYTES (384 * 1024)
+
+struct kd_kernel {
+  cpu_direct d;
+  cpu_activation act;
+  bool has_sum;
+  float *packed;
+};
+
+/* What a node asks for; false: what is not taken here. */
+static bool read_node(const kd_node *node, kd_kernel *kernel) {
+  const kd_node_table *read = cpu_host->node;
+  kd_type x, w, y, z;
+  cpu_direct *d = &kernel->d;
+  if (read->input_type(node, 0, &x) != KD_OK ||
+      read->input_type(node, 1, &w) != KD_OK ||
+      read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5)
+    return false;
+  for (uint32_t i = 0; i < x.rank; i++)
+    if (y.dims[i] < 1 || x.dims[i] < 1 || w.dims[i] < 1) return false;
+  kernel->has_sum =
+      read->input_count(node) > 3 && read->input_type(node, 3, &z) == KD_OK;
+  if (kernel->has_sum && is_blocked(&z) != is_blocked(&y)) return false;
+  if (cpu_read_activation(node, &kernel->act) != KD_OK) return false;
+  d->groups = read->attr_int(node, "group", 1);
+  d->images = x.dims[0];
+  d->ins = w.dims[1];
+  d->outs = w.dims[0] / d->groups;
+  d->blocks_in = is_blocked(&x);
+  d->blocks_out = is_blocked(&y);
+  kd_tensor in = {.dims = x.dims, .rank = x.rank};
+  kd_tensor out = {.dims = y.dims, .rank = y.rank};
+  bool whole = d->ins % cpu_block() == 0 && d->outs % cpu_block() == 0;
+  bool wide = d->outs > cpu_block(); /* one block goes faster along the image */
+  d->across =
+      d->blocks_in && d->blocks_out && (d->groups == 1 || (whole && wide));
+  return window_read(cpu_host, node, &in, &out, w.dims + 2, 0, &d->w);
+}
+
+static bool takes(const kd_node *node, kd_kernel *kernel) {
+  kd_tensor weights;
+  return read_node(node, kernel) &&
+         (kernel->d.blocks_in || kernel->d.blocks_out) &&
+         cpu_host->node->constant(node, 1, &weights) == KD_OK;
+}
+
+kd_status cpu_supports_direct(kd_device *device, const kd_node *node) {
+  kd_kernel kernel = {0};
+  (void)device;
+  return takes(node, &kernel) ? KD_OK : KD_UNIMPLEMENTED;
+}
+
+/* Whether blocked_conv.c would leave threads without work, or give them so few blocks that
+ * oneDNN's registers stay empty: AVX2 wants two at once. */
+static bool is_thin(const cpu_direct *d) {
+  int64_t threads = cpu_host->worker_count(cpu_host);
+  int64_t blocks = cpu_filled(d->outs) / cpu_block();
+  if (d->images > 1)
+    return d->images < threads || (blocks == 1 && cpu_isa() == 1);
+  return blocks < 2 * threads && (cpu_isa() == 1 || blocks % threads != 0);
+}
+
+kd_status cpu_prefers_direct(kd_device *device, const kd_node *node) {
+  kd_kernel kernel = {0};
+  cpu_direct *d = &kernel.d;
+  (void)device;
+  if (!takes(node, &kernel) || !d->blocks_in || !d->blocks_out)
+    return KD_UNIMPLEMENTED;
+  if (d->groups > 1) {
+    bool single = d->ins == 1 && d->outs == 1;
+    bool whole = d->ins % cpu_block() == 0 && d->outs % cpu_block() == 0;
+    bool one = d->outs == cpu_block() && cpu_isa() == 1;
+    return !single && (!whole || one) ? KD_OK : KD_UNIMPLEMENTED;
+  }
+  if (d->w.space == 1 && d->w.dilation[0] > 1) return KD_OK;
+  cpu_direct_plan(d);
+  return is_thin(d) && cpu_direct_part(d) <= PART_BYTES ? KD_OK
+                                                        : KD_UNIMPLEMENTED;
+}
+
+kd_status cpu_create_direct(kd_device *device, const kd_kernel_def *def,
+                            const kd_node *node, kd_kernel **out_kernel) {
+  kd_tensor weights;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  (void)device;
+  (void)def;
+  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
+  kd_status status = read_node(node, kernel) ? KD_OK : KD_UNIMPLEMENTED;
+  if (status == KD_OK) status = cpu_host->node->constant(node, 1, &weights);
+  if (status == KD_OK) {
+    cpu_direct *d = &kernel->d;
+    cpu_direct_plan(d);
+    kernel->packed =
+        cpu_weights_alloc((size_t)cpu_direct_weights(d) * sizeof(float));
+    if (kernel->packed)
+      cpu_direct_pack(d, weights.data, kernel->packed);
+    else
+      status = FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
+  }
+  if (status != KD_OK) {
+    free(kernel);
+    return status;
+  }
+  *out_kernel = kernel;
+  return KD_OK;
+}
+
+void cpu_destroy_direct(kd_kernel *kernel) {
+  free(kernel->packed);
+  free(kernel);
+}
+
+/* The weights, which are packed. */
+uint64_t cpu_taken_direct(kd_kernel *kernel) {
+  return kernel->packed ? 2 : 0;
+}
+
+uint64_t cpu_direct_workspace(kd_kernel *kernel, const kd_launch *launch) {
+  (void)launch;
+  return cpu_direct_room(&kernel->d);
+}
+
+CPU_KERNEL(cpu_run_direct_blocked) {
+  (void)stream;
+  const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
+  cpu_finish finish = {.dtype = KD_F32, .act = self->act};
+  if (self->has_sum) finish.z = launch->inputs[3].data;
+  cpu_direct_run run = {.d = &self->d,
+                        .x = launch->inputs[0].data,
+                        .packed = self->packed,
+                        .bias = bias ? bias->data : NULL,
+                        .y = launch->outputs[0].data,
+                        .finish = &finish,
+                        .room = launch->workspace.data};
+  cpu_direct_start(&run);
+  cpu_fill_up(&launch->outputs[0]);
+  return KD_OK;
+}

@@ -1,0 +1,18 @@
+/* conv.h - what the ways of computing a convolution share. */
+#ifndef KEEL_CPU_CONV_H
+#define KEEL_CPU_CONV_H
+
+#include "cpu.h"
+
+/* What is added to a product, and what comes behind it: in the computing type. */
+typedef struct cpu_finish {
+  const void *bias, *z; /* or NULL */
+  kd_dtype dtype;
+  cpu_activation act;
+} cpu_finish;
+
+/* Elements [at, at + n) of y, which are of one channel, or of any where bias is NULL. */
+void cpu_finish_row(const cpu_finish *f, int64_t channel, void *y, int64_t at,
+                    int64_t n);
+
+#endif /* KEEL_CPU_CONV_H */
