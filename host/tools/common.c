@@ -183,6 +183,19 @@ double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+bool resident(uint64_t *out_now, uint64_t *out_most) {
+  FILE *file = fopen("/proc/self/status", "r");
+  unsigned long long kib = 0;
+  char line[256];
+  *out_now = *out_most = 0;
+  while (file && fgets(line, sizeof line, file)) {
+    if (sscanf(line, "VmRSS: %llu", &kib) == 1) *out_now = kib << 10;
+    if (sscanf(line, "VmHWM: %llu", &kib) == 1) *out_most = kib << 10;
+  }
+  if (file) fclose(file);
+  return *out_now && *out_most;
+}
+
 void print_json_string(FILE *file, const char *string) {
   fputc('"', file);
   for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
