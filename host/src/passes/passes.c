@@ -163,8 +163,8 @@ static bool is_left_out(const pass *at, const keel_pass_call *call) {
          (call->part == KEEL_PASSES_AGAIN && at->once);
 }
 
-keel_status keel_passes_run(keel_function *functions,
-                            const keel_pass_call *call) {
+static keel_status run_all(keel_function *functions,
+                           const keel_pass_call *call) {
   const keel_plan_params *params = call->params;
   for (uint32_t i = 0; i < params->skip_count; i++)
     KEEL_TRY(check_skip(params->skip[i]));
@@ -178,6 +178,39 @@ keel_status keel_passes_run(keel_function *functions,
     KEEL_TRY(show(at, call));
   }
   return KD_OK;
+}
+
+/* Constants that compilers may ask for, and that no kernel can read where they are; list:
+ * NULL, or where they go, retained. How many. */
+static uint32_t list_ragged(const keel_function *functions,
+                            keel_tensor **list) {
+  uint32_t count = 0;
+  for (const keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->value_count; i++) {
+      keel_tensor *constant = f->values[i].constant;
+      if (!constant || !keel_tensor_ragged(constant)) continue;
+      if (list) list[count] = keel_tensor_retain(constant);
+      count++;
+    }
+  return count;
+}
+
+/* What is asked for of them stays until all have asked. */
+keel_status keel_passes_run(keel_function *functions,
+                            const keel_pass_call *call) {
+  uint32_t count = list_ragged(functions, NULL);
+  keel_tensor **ragged = calloc((size_t)count + 1, sizeof(keel_tensor *));
+  if (!ragged) return keel_no_memory(count * sizeof(keel_tensor *));
+  list_ragged(functions, ragged);
+  keel_status status = keel_mappings_hold(ragged, count);
+  if (status == KD_OK) {
+    status = run_all(functions, call);
+    keel_mappings_let_go(ragged, count);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(ragged[i]);
+  free(ragged);
+  return status;
 }
 
 /* ---- what goes with them ------------------------------------------------------ */
