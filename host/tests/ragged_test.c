@@ -80,6 +80,23 @@ static void write_others(const char *path) {
   onnx_finish(x, path);
 }
 
+enum { CHANNELS = 64, TALL = 14, PLANES = CHANNELS * TALL * TALL / SIDE };
+
+/* The same of convolutions. */
+static void write_convolutions(const char *path) {
+  const int64_t rows[] = {PLANES, SIDE}, taps[] = {CHANNELS, CHANNELS, 3, 3},
+                image[] = {1, CHANNELS, TALL, TALL};
+  onnx_begin();
+  onnx_name y = onnx_input(2, rows);
+  y = node("Reshape", y, onnx_longs(4, image));
+  for (int i = 0; i < LAYERS; i++) {
+    onnx_name w = onnx_weight(4, taps, 0, 0.1F);
+    const onnx_name *pair[] = {&y, &w, NULL};
+    y = onnx_node("Conv", pair, "pads=1,1,1,1");
+  }
+  onnx_finish(node("Reshape", y, onnx_longs(2, rows)), path);
+}
+
 static keel_program *load(const char *path) {
   keel_program *program = NULL;
   if (keel_program_load(context, path, &program) != KD_OK)
@@ -223,6 +240,20 @@ static void shapes_share_what_is_packed(void **state) {
   keel_program_release(program);
 }
 
+static void weights_of_convolutions_stay_in_the_file(void **state) {
+  (void)state;
+  keel_program *program = program_of(write_convolutions, false);
+  keel_program *straight = program_of(write_convolutions, true);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
+  for (int i = 0; i < 3; i++)
+    expect_same(plan, other, PLANES);
+  keel_plan_release(plan);
+  keel_plan_release(other);
+  keel_program_release(program);
+  keel_program_release(straight);
+}
+
 static void weights_that_others_read_are_copied(void **state) {
   (void)state;
   keel_program *program = program_of(write_others, false);
@@ -289,6 +320,8 @@ int main(void) {
                                       start, stop),
       cmocka_unit_test_setup_teardown(other_shapes_find_them_again, start,
                                       stop),
+      cmocka_unit_test_setup_teardown(weights_of_convolutions_stay_in_the_file,
+                                      start, stop),
       cmocka_unit_test_setup_teardown(weights_that_others_read_are_copied,
                                       start, stop),
       cmocka_unit_test_setup_teardown(eager_runs_read_them, start, stop),

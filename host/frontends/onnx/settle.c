@@ -1,8 +1,8 @@
 /* settle.c - which constants of a model stay where its file has them.
  *
- * Data begin at any byte there. Kernels of products bring their weights into a form of
- * their own when they are made, and look at them never again: these weights are copied
- * then, one by one, and leave memory (program/mapping.h). All others that begin where
+ * Data begin at any byte there. Kernels of products and convolutions bring their weights
+ * into a form of their own when they are made, and look at them never again: these weights
+ * are copied then, one by one, and leave memory (program/mapping.h). All others that begin where
  * kernels can't read them are copied once and for all. */
 #include "import.h"
 
@@ -17,8 +17,11 @@ static bool may_take(const keel_context *context, const keel_schema *schema) {
   return false;
 }
 
-static bool is_product(const keel_schema *schema) {
-  return !strcmp(schema->domain, "ai.onnx") &&
+/* Products and convolutions of so many dimensions have them as input 1. */
+static bool weighs(const keel_schema *schema, uint32_t rank) {
+  if (strcmp(schema->domain, "ai.onnx") != 0) return false;
+  if (!strcmp(schema->name, "Conv")) return rank > 2;
+  return rank == 2 &&
          (!strcmp(schema->name, "MatMul") || !strcmp(schema->name, "Gemm"));
 }
 
@@ -37,7 +40,7 @@ static bool *find_normed(const keel_function *function) {
 static bool may_stay(const keel_function *function, const bool *normed,
                      const keel_node *node, uint32_t input) {
   const keel_type *type = function->values[node->inputs[input]].type;
-  return input == 1 && is_product(node->op->schema) && type->rank == 2 &&
+  return input == 1 && weighs(node->op->schema, type->rank) &&
          type->dtype == KD_F32 && node->output_count == 1 &&
          node->outputs[0] != KEEL_ABSENT && !normed[node->outputs[0]] &&
          may_take(function->context, node->op->schema);
@@ -48,8 +51,7 @@ static keel_status move(keel_tensor *tensor) {
   keel_buffer *buffer = NULL;
   KEEL_TRY(
       keel_heap_take(&tensor->context->host, tensor->type->bytes, &buffer));
-  memcpy(buffer->address, tensor->data, tensor->type->bytes);
-  keel_mapping_spare(tensor);
+  keel_mapping_take(tensor, buffer->address);
   keel_buffer_release(tensor->buffer);
   tensor->buffer = buffer;
   tensor->data = buffer->address;

@@ -122,7 +122,7 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
   KEEL_TRY(keel_mappings_hold(node->constants, node->input_count));
   keel_status status =
       choose(context, wanted, node, where, out_device, out_def);
-  keel_mappings_let_go(node->constants, node->input_count);
+  keel_mappings_let_go(node->constants, node->input_count, true);
   return status;
 }
 

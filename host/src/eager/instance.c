@@ -78,7 +78,7 @@ static void instance_free(keel_instance *instance) {
   for (uint32_t i = 0; instance->constants && i < instance->node.input_count;
        i++) {
     if (instance->listed && instance->constants[i] && !is_done(instance, i))
-      keel_mapping_let_go(instance->constants[i]);
+      keel_mapping_let_go(instance->constants[i], false);
     keel_tensor_release(instance->constants[i]);
   }
   keel_opdef_release(instance->op);
@@ -186,7 +186,7 @@ static keel_status create_handle(keel_instance *instance) {
     }
     for (uint32_t i = 0; constants && i < count; i++)
       if (constants[i] && (status != KD_OK || is_done(instance, i)))
-        keel_mapping_let_go(constants[i]);
+        keel_mapping_let_go(constants[i], false);
   }
   keel_lost_leave(instance->device);
   return status;

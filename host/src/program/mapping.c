@@ -5,6 +5,9 @@
 #include "context.h"
 
 #define ALIGNMENT 64 /* what kernels take of the host's memory */
+#define PIECE     (UINT64_C(1) << 20) /* bytes that are in memory twice */
+/* Twins of fewer bytes wait in the pool for the next; malloc gives others back at once. */
+#define LARGE (UINT64_C(32) << 20)
 
 /* Of what begins at `data`, and is held; tensor: NULL until it is read. */
 typedef struct keel_twin {
@@ -68,6 +71,20 @@ void keel_mapping_spare(const keel_tensor *tensor) {
     keel_file_spare(tensor->data, tensor->type->bytes);
 }
 
+void keel_mapping_take(const keel_tensor *tensor, void *target) {
+  const char *from = tensor->data;
+  uint64_t left = tensor->type->bytes;
+  for (char *to = target; left;) {
+    uint64_t size = left < PIECE ? left : PIECE;
+    memcpy(to, from, size);
+    keel_file_spare(from, size);
+    to += size;
+    from += size;
+    left -= size;
+  }
+  keel_mapping_spare(tensor); /* pages between two pieces */
+}
+
 /* ---- twins ---------------------------------------------------------------------- */
 
 static keel_mapping *mapping_of(const keel_tensor *tensor) {
@@ -85,8 +102,7 @@ static keel_twin **find(keel_mapping *mapping, const keel_tensor *tensor) {
 
 static keel_status copy(const keel_tensor *tensor, keel_tensor **out_copy) {
   KEEL_TRY(keel_tensor_on(&tensor->context->host, tensor->type, out_copy));
-  memcpy((*out_copy)->data, tensor->data, tensor->type->bytes);
-  keel_mapping_spare(tensor);
+  keel_mapping_take(tensor, (*out_copy)->data);
   return KD_OK;
 }
 
@@ -115,7 +131,8 @@ keel_status keel_mapping_show(keel_tensor *tensor, keel_tensor **out_tensor) {
   if (!keel_tensor_ragged(tensor)) return KD_OK;
   keel_mapping *mapping = mapping_of(tensor);
   pthread_mutex_lock(&mapping->lock);
-  bool held = *find(mapping, tensor);
+  const keel_twin *twin = *find(mapping, tensor);
+  bool held = twin && twin->holds;
   pthread_mutex_unlock(&mapping->lock);
   if (!held) KEEL_TRY(keel_mapping_hold(tensor));
   KEEL_TRY(keel_mapping_straighten(tensor, out_tensor));
@@ -133,6 +150,7 @@ keel_status keel_mapping_hold(const keel_tensor *tensor) {
     (*at)->data = tensor->data;
     (*at)->bytes = tensor->type->bytes;
   }
+  if (*at && *at == mapping->recent) mapping->recent = NULL;
   if (*at)
     (*at)->holds++;
   else
@@ -141,18 +159,32 @@ keel_status keel_mapping_hold(const keel_tensor *tensor) {
   return status;
 }
 
-void keel_mapping_let_go(const keel_tensor *tensor) {
+/* Takes a twin out of the list. */
+static keel_twin *take_out(keel_mapping *mapping, keel_twin *twin) {
+  keel_twin **at = &mapping->twins;
+  while (*at != twin)
+    at = &(*at)->next;
+  *at = twin->next;
+  return twin;
+}
+
+void keel_mapping_let_go(const keel_tensor *tensor, bool lingers) {
   if (!keel_tensor_ragged(tensor)) return;
   keel_mapping *mapping = mapping_of(tensor);
   pthread_mutex_lock(&mapping->lock);
-  keel_twin **at = find(mapping, tensor), *gone = NULL;
-  if (*at && --(*at)->holds == 0) {
-    gone = *at;
-    *at = gone->next;
+  keel_twin *twin = *find(mapping, tensor), *gone = NULL;
+  if (twin && --twin->holds == 0) {
+    gone = twin;
+    if (lingers && twin->tensor) {
+      gone = mapping->recent;
+      mapping->recent = twin;
+    }
+    if (gone) take_out(mapping, gone);
   }
   pthread_mutex_unlock(&mapping->lock);
   if (!gone) return;
   keel_tensor_release(gone->tensor);
+  if (gone->bytes >= LARGE) keel_heap_trim(&tensor->context->host);
   free(gone);
 }
 
@@ -160,13 +192,14 @@ keel_status keel_mappings_hold(keel_tensor *const *tensors, uint32_t count) {
   for (uint32_t i = 0; tensors && i < count; i++) {
     keel_status status = tensors[i] ? keel_mapping_hold(tensors[i]) : KD_OK;
     if (status == KD_OK) continue;
-    keel_mappings_let_go(tensors, i);
+    keel_mappings_let_go(tensors, i, false);
     return status;
   }
   return KD_OK;
 }
 
-void keel_mappings_let_go(keel_tensor *const *tensors, uint32_t count) {
+void keel_mappings_let_go(keel_tensor *const *tensors, uint32_t count,
+                          bool linger) {
   for (uint32_t i = 0; tensors && i < count; i++)
-    if (tensors[i]) keel_mapping_let_go(tensors[i]);
+    if (tensors[i]) keel_mapping_let_go(tensors[i], linger);
 }

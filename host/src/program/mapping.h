@@ -16,6 +16,7 @@ typedef struct keel_mapping {
   keel_file file;
   pthread_mutex_t lock; /* of the twins */
   struct keel_twin *twins;
+  struct keel_twin *recent; /* of them: held by nobody, and not gone yet */
 } keel_mapping;
 
 /* Takes the file, also where it fails. */
@@ -33,6 +34,9 @@ keel_status keel_mapping_wrap(keel_mapping *mapping, keel_context *context,
 void keel_mapping_spare(const keel_tensor *tensor);
 bool keel_mapping_holds(const keel_tensor *tensor);
 
+/* Copies a mapped tensor's data to where there is room for them, and spares them. */
+void keel_mapping_take(const keel_tensor *tensor, void *target);
+
 static inline bool keel_tensor_ragged(const keel_tensor *tensor) {
   return tensor->buffer && tensor->buffer->class == KEEL_RAGGED;
 }
@@ -42,11 +46,13 @@ static inline bool keel_tensor_ragged(const keel_tensor *tensor) {
 keel_status keel_mapping_straighten(keel_tensor *tensor,
                                     keel_tensor **out_tensor);
 keel_status keel_mapping_hold(const keel_tensor *tensor);
-void keel_mapping_let_go(const keel_tensor *tensor);
+/* lingers: it is kept until another lingers, for who may read it again soon. */
+void keel_mapping_let_go(const keel_tensor *tensor, bool lingers);
 
 /* Of a list, or NULL; entries may be NULL. All are held, or none. */
 keel_status keel_mappings_hold(keel_tensor *const *tensors, uint32_t count);
-void keel_mappings_let_go(keel_tensor *const *tensors, uint32_t count);
+void keel_mappings_let_go(keel_tensor *const *tensors, uint32_t count,
+                          bool linger);
 
 /* The same for a plugin, borrowed: as long as it is held, or, where it is not, as the
  * mapping. */
