@@ -286,6 +286,23 @@ static void eager_runs_read_them(void **state) {
   keel_program_release(program);
 }
 
+/* Bytes that a file has not are no tensor's: it fails where it is loaded. */
+static void files_that_are_cut_off_are_refused(void **state) {
+  char path[] = "/tmp/keel-ragged-XXXXXX";
+  keel_program *program = NULL;
+  (void)state;
+  int file = mkstemp(path);
+  assert_true(file >= 0);
+  write_chain(path);
+  off_t whole = lseek(file, 0, SEEK_END);
+  for (off_t size = whole - 1; size > 0; size = size * 3 / 4) {
+    assert_int_equal(ftruncate(file, size), 0);
+    assert_int_equal(keel_program_load(context, path, &program), KD_DATA_LOSS);
+  }
+  close(file);
+  unlink(path);
+}
+
 /* Kernels that take nothing, though others of their device do: after the first run the
  * weights lie where each launch finds them, once for all shapes. */
 static void kernels_that_read_them_in_each_run(void **state) {
@@ -325,6 +342,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(weights_that_others_read_are_copied,
                                       start, stop),
       cmocka_unit_test_setup_teardown(eager_runs_read_them, start, stop),
+      cmocka_unit_test_setup_teardown(files_that_are_cut_off_are_refused, start,
+                                      stop),
       cmocka_unit_test(kernels_that_read_them_in_each_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

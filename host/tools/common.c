@@ -185,12 +185,12 @@ double now(void) {
 
 bool resident(uint64_t *out_now, uint64_t *out_most) {
   FILE *file = fopen("/proc/self/status", "r");
-  unsigned long long kib = 0;
   char line[256];
   *out_now = *out_most = 0;
   while (file && fgets(line, sizeof line, file)) {
-    if (sscanf(line, "VmRSS: %llu", &kib) == 1) *out_now = kib << 10;
-    if (sscanf(line, "VmHWM: %llu", &kib) == 1) *out_most = kib << 10;
+    uint64_t kib = strtoull(line + strcspn(line, "0123456789"), NULL, 10);
+    if (!strncmp(line, "VmRSS:", 6)) *out_now = kib << 10;
+    if (!strncmp(line, "VmHWM:", 6)) *out_most = kib << 10;
   }
   if (file) fclose(file);
   return *out_now && *out_most;
