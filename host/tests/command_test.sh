@@ -107,6 +107,10 @@ expect 0 "as expected" "$keel" run "$model" --eager \
   --input $set_0/input_0.pb --expect $set_0/output_0.pb
 expect 0 "Conv" "$keel" run "$model" --repeat 3 --profile
 expect 0 "\"first_ms\"" "$keel" run "$model" --json
+if [ -r /proc/self/status ]; then
+  expect 0 "\"resident_most_bytes\": " "$keel" run "$model" --json
+  expect 0 " MiB at most" "$keel" run "$model"
+fi
 expect 1 "No such file" "$keel" run nowhere.onnx
 expect 0 "[cse]" "$keel" passes
 expect 0 "\"pass\": \"cse\"" "$keel" passes --json

@@ -183,6 +183,19 @@ double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+bool resident(uint64_t *out_now, uint64_t *out_most) {
+  FILE *file = fopen("/proc/self/status", "r");
+  char line[256];
+  *out_now = *out_most = 0;
+  while (file && fgets(line, sizeof line, file)) {
+    uint64_t kib = strtoull(line + strcspn(line, "0123456789"), NULL, 10);
+    if (!strncmp(line, "VmRSS:", 6)) *out_now = kib << 10;
+    if (!strncmp(line, "VmHWM:", 6)) *out_most = kib << 10;
+  }
+  if (file) fclose(file);
+  return *out_now && *out_most;
+}
+
 void print_json_string(FILE *file, const char *string) {
   fputc('"', file);
   for (const unsigned char *at = (const unsigned char *)string; *at; at++) {

@@ -757,7 +757,10 @@ static void print_text(const arguments *all, session *run, const bool *agree,
     printf(", best %.3f ms, mean %.3f ms of %ld", run->best_time * 1e3,
            run->total_time / (double)all->repeat * 1e3, all->repeat);
   printf("; peak memory %.1f MiB\n", (double)stats.peak_bytes / (1u << 20));
-  uint64_t planned, apart, least;
+  uint64_t planned, apart, least, held, most;
+  if (resident(&held, &most))
+    printf("resident: %.1f MiB, %.1f MiB at most\n", (double)held / (1u << 20),
+           (double)most / (1u << 20));
   if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
     printf(
         "values in between: %.2f MiB planned, %.2f MiB apart, %.2f MiB at"
@@ -796,7 +799,10 @@ static void print_json(const arguments *all, session *run, const bool *agree,
     printf("}");
   }
   printf("]");
-  uint64_t planned, apart, least;
+  uint64_t planned, apart, least, held, most;
+  if (resident(&held, &most))
+    printf(", \"resident_bytes\": %llu, \"resident_most_bytes\": %llu",
+           (unsigned long long)held, (unsigned long long)most);
   if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
     printf(
         ", \"planned_bytes\": %llu, \"apart_bytes\": %llu,"

@@ -68,6 +68,10 @@ void progress_end(void);
 /* Seconds of a clock that never goes back. */
 double now(void);
 
+/* Bytes of memory that the process has resident, now and at most: its own, and what it reads
+ * of files. False where the system does not say. */
+bool resident(uint64_t *out_now, uint64_t *out_most);
+
 /* Between the two, the command ends with an error where it takes twice so many seconds and
  * one more: for what has a limit of its own, which something under way may not look at.
  * Not nested. 0: no limit. */

@@ -203,8 +203,10 @@ static void read_port(const onnx_value_info *info, keel_port *port,
 
 static keel_status import_graph(const onnx_graph *graph, scope *inner);
 
-/* A tensor, retained. What stands in a function is read once for all its calls. */
+/* A tensor, retained. What stands in a function is read once for all its calls. mapping: of
+ * the file, where it may stay there. */
 static keel_status read_tensor(const scope *scope, const onnx_tensor *proto,
+                               keel_mapping *mapping,
                                keel_tensor **out_tensor) {
   importer *all = scope->all;
   bool inside = scope->body != KEEL_ABSENT;
@@ -213,7 +215,8 @@ static keel_status read_tensor(const scope *scope, const onnx_tensor *proto,
     *out_tensor = keel_tensor_retain(known);
     return KD_OK;
   }
-  KEEL_TRY(keel_onnx_tensor(all->context, all->path, proto, out_tensor));
+  KEEL_TRY(
+      keel_onnx_tensor(all->context, all->path, proto, mapping, out_tensor));
   keel_onnx_bytes raw = keel_onnx_raw(proto);
   keel_file_spare(raw.data, raw.size);
   keel_status status =
@@ -286,7 +289,7 @@ static keel_status read_attr(const scope *scope, const onnx_node *node,
         return bad(all, KD_DATA_LOSS,
                    "node \"%s\": attribute \"%s\" has no tensor",
                    node->name ? node->name : "", from->name);
-      return read_tensor(scope, from->t, &to->tensor);
+      return read_tensor(scope, from->t, NULL, &to->tensor);
     case KD_ATTR_GRAPH:
       return from->g ? KD_OK
                      : bad(all, KD_DATA_LOSS,
@@ -657,7 +660,7 @@ static keel_status import_initializers(scope *scope, const onnx_graph *graph) {
     keel_tensor *tensor = NULL;
     if (!proto->name || !*proto->name)
       return bad(all, KD_DATA_LOSS, "an initializer has no name");
-    KEEL_TRY(read_tensor(scope, proto, &tensor));
+    KEEL_TRY(read_tensor(scope, proto, all->program->mapping, &tensor));
     uint32_t value =
         keel_function_constant(scope->function, proto->name, tensor);
     keel_tensor_release(tensor);
@@ -759,8 +762,13 @@ static void importer_free(importer *all) {
   onnx_shared_free(&all->tensors);
 }
 
+static keel_status import_all(importer *all) {
+  KEEL_TRY(import_model(all));
+  return keel_onnx_settle(all->program);
+}
+
 keel_status keel_onnx_load(keel_context *context, const char *path,
-                           const keel_file *file, keel_program **out_program) {
+                           keel_file *file, keel_program **out_program) {
   ProtobufCMessage *message = NULL;
   keel_program *program = NULL;
   uint64_t size = file->size;
@@ -768,6 +776,7 @@ keel_status keel_onnx_load(keel_context *context, const char *path,
                                         file->data, size, &message);
   if (status != KD_OK) return status;
   status = keel_program_create(context, &program);
+  if (status == KD_OK) status = keel_mapping_create(file, &program->mapping);
   if (status == KD_OK) {
     importer all = {.context = context,
                     .program = program,
@@ -775,7 +784,7 @@ keel_status keel_onnx_load(keel_context *context, const char *path,
                     .model = (const onnx_model *)message,
                     .most = NODES_FREE + NODES_PER_BYTE * size};
     if (all.most > NODES_MOST) all.most = NODES_MOST;
-    status = import_model(&all);
+    status = import_all(&all);
     importer_free(&all);
   }
   keel_onnx_free(message);

@@ -32,10 +32,15 @@ typedef struct keel_onnx_bytes {
 } keel_onnx_bytes;
 keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto);
 
-/* A tensor of a TensorProto. `path` is the file it came from. */
+/* A tensor of a TensorProto. `path` is the file it came from; mapping: of that file, in
+ * which large data stay, wherever they begin (mapping.h), or NULL. */
 keel_status keel_onnx_tensor(keel_context *context, const char *path,
-                             const onnx_tensor *proto,
+                             const onnx_tensor *proto, keel_mapping *mapping,
                              keel_tensor **out_tensor);
+
+/* Copies constants that begin where kernels can't read them, unless it is the kernels'
+ * affair, which bring them into a form of their own. */
+keel_status keel_onnx_settle(keel_program *program);
 
 /* ---- one node on its way into a function ---------------------------------- */
 

@@ -7,9 +7,10 @@
 #include "base/base.h"
 
 /* Reads a model. `path` names it in messages and finds external data.
- * file: from keel_file_open; what was read of it leaves memory meanwhile. */
+ * file: from keel_file_open; it is the program's from then on, whose large constants stay in
+ * it. Where it fails it may be the caller's still. */
 keel_status keel_onnx_load(keel_context *context, const char *path,
-                           const keel_file *file, keel_program **out_program);
+                           keel_file *file, keel_program **out_program);
 
 /* Reads a TensorProto, SequenceProto or OptionalProto (KEEL_FILE_*). */
 keel_status keel_onnx_value(keel_context *context, const char *path,

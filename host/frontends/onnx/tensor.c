@@ -1,17 +1,9 @@
 /* tensor.c - TensorProto, SequenceProto and OptionalProto as values. */
 #include <keel/file.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "import.h"
 
 /* ---- external data -------------------------------------------------------- */
-
-static void unmap(void *context) {
-  keel_file *file = context;
-  keel_file_close(file);
-  free(file);
-}
 
 static const char *external_entry(const onnx_tensor *tensor, const char *key) {
   for (size_t i = 0; i < tensor->n_external_data; i++)
@@ -45,9 +37,26 @@ static keel_status external_number(const onnx_tensor *tensor, const char *key,
   return KD_OK;
 }
 
+/* The bytes of an external tensor, in a mapping of their own. stays: wherever they begin;
+ * else they are copied where they do not begin as kernels want it. */
+static keel_status read_external(keel_context *context, keel_file *file,
+                                 uint64_t offset, const keel_type *type,
+                                 bool stays, keel_tensor **out_tensor) {
+  keel_mapping *mapping = NULL;
+  const uint8_t *data = file->data + offset;
+  if (!type->bytes || (!stays && offset % 64))
+    return keel_tensor_create(context, type->dtype, type->rank, type->dims,
+                              type->bytes ? data : NULL, out_tensor);
+  KEEL_TRY(keel_mapping_create(file, &mapping));
+  keel_status status =
+      keel_mapping_wrap(mapping, context, type, data, out_tensor);
+  keel_mapping_release(mapping); /* the tensor has it */
+  return status;
+}
+
 static keel_status external(keel_context *context, const char *path,
                             const onnx_tensor *tensor, const keel_type *type,
-                            keel_tensor **out_tensor) {
+                            bool stays, keel_tensor **out_tensor) {
   const char *name = tensor->name ? tensor->name : "";
   const char *location = external_entry(tensor, "location");
   uint64_t offset = 0, length = 0;
@@ -68,29 +77,19 @@ static keel_status external(keel_context *context, const char *path,
   keel_text full = {0};
   keel_text_add(&full, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path,
                 location);
-  keel_file *file = calloc(1, sizeof *file);
-  keel_status status =
-      file ? keel_file_open_beside(keel_text_get(&full), path, file)
-           : keel_no_memory(sizeof *file);
-  if (status == KD_OK && (offset > file->size || length > file->size - offset))
+  keel_file file = {0};
+  keel_status status = keel_file_open_beside(keel_text_get(&full), path, &file);
+  if (status == KD_OK && (offset > file.size || length > file.size - offset))
     status = keel_fail(KD_DATA_LOSS,
                        "%s: tensor \"%s\" needs bytes %llu to %llu of it, and"
                        " it has %llu",
                        keel_text_get(&full), name, (unsigned long long)offset,
                        (unsigned long long)(offset + length),
-                       (unsigned long long)file->size);
+                       (unsigned long long)file.size);
   keel_text_free(&full);
-  /* the file itself is the tensor's memory where it is aligned */
-  if (status == KD_OK && offset % 64 == 0 && length) {
-    status = keel_tensor_wrap(context, type->dtype, type->rank, type->dims,
-                              file->data + offset, unmap, file, out_tensor);
-    if (status == KD_OK) return KD_OK;
-  } else if (status == KD_OK) {
-    status =
-        keel_tensor_create(context, type->dtype, type->rank, type->dims,
-                           length ? file->data + offset : NULL, out_tensor);
-  }
-  if (file) unmap(file);
+  if (status == KD_OK)
+    status = read_external(context, &file, offset, type, stays, out_tensor);
+  keel_file_close(&file);
   return status;
 }
 
@@ -172,8 +171,11 @@ static keel_status from_fields(const char *path, const onnx_tensor *tensor,
   return KD_OK;
 }
 
+/* Fewer bytes are copied: pages of a file are no gain for them. */
+#define LARGE (64 << 10)
+
 keel_status keel_onnx_tensor(keel_context *context, const char *path,
-                             const onnx_tensor *proto,
+                             const onnx_tensor *proto, keel_mapping *mapping,
                              keel_tensor **out_tensor) {
   const char *name = proto->name ? proto->name : "";
   const keel_type *type = NULL;
@@ -193,7 +195,8 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
     return keel_while(status, "while reading %s, tensor \"%s\"", path, name);
   if (proto->has_data_location &&
       proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
-    return external(context, path, proto, type, out_tensor);
+    return external(context, path, proto, type, mapping && type->bytes >= LARGE,
+                    out_tensor);
   keel_onnx_bytes raw = keel_onnx_raw(proto);
   if (proto->has_raw_data && raw.size != type->bytes)
     return keel_fail(KD_DATA_LOSS,
@@ -207,6 +210,8 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
                      proto->n_uint64_data;
   if (!proto->has_raw_data && entries < (uint64_t)type->elements)
     return wrong_count(path, proto, entries, (uint64_t)type->elements);
+  if (mapping && raw.data && type->bytes >= LARGE)
+    return keel_mapping_wrap(mapping, context, type, raw.data, out_tensor);
   KEEL_TRY(keel_tensor_on(&context->host, type, &tensor));
   if (!proto->has_raw_data)
     status = from_fields(path, proto, type, tensor->data);
@@ -233,8 +238,8 @@ static keel_status sequence(keel_context *context, const char *path,
   if (!items) return keel_no_memory(count * sizeof *items);
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < count && status == KD_OK; i++)
-    status =
-        keel_onnx_tensor(context, path, proto->tensor_values[i], &items[i]);
+    status = keel_onnx_tensor(context, path, proto->tensor_values[i], NULL,
+                              &items[i]);
   if (status == KD_OK)
     status = keel_sequence_create(context, items, count, out_value);
   for (uint32_t i = 0; i < count; i++)
@@ -247,7 +252,8 @@ static keel_status optional(keel_context *context, const char *path,
                             const Onnx__OptionalProto *proto,
                             keel_tensor **out_value) {
   if (proto->tensor_value)
-    return keel_onnx_tensor(context, path, proto->tensor_value, out_value);
+    return keel_onnx_tensor(context, path, proto->tensor_value, NULL,
+                            out_value);
   if (proto->sequence_value)
     return sequence(context, path, proto->sequence_value, out_value);
   return keel_optional_empty(context, out_value);
@@ -268,7 +274,8 @@ keel_status keel_onnx_value(keel_context *context, const char *path,
   else if (kind == KEEL_FILE_OPTIONAL)
     status = optional(context, path, (Onnx__OptionalProto *)message, out_value);
   else
-    status = keel_onnx_tensor(context, path, (onnx_tensor *)message, out_value);
+    status = keel_onnx_tensor(context, path, (onnx_tensor *)message, NULL,
+                              out_value);
   keel_onnx_free(message);
   return status;
 }

@@ -66,8 +66,9 @@ KEEL_API keel_status keel_builder_finish(keel_builder *builder,
 
 /* Loads a model file. Its contents tell its kind: Keel's binary form, its text
  * (MLIR) or, if Keel was built with protobuf-c, ONNX. The binary form is
- * mapped: the file must not change while the program, its plans or their values
- * live.
+ * mapped, and so are large constants of ONNX, in the model's file or beside it:
+ * these files must not change while the program, its plans or their values
+ * live. Put a new file in the place of an old one; do not write over it.
  * Returns KD_OK, KD_NOT_FOUND (the file, or a device it is compiled for),
  * KD_PERMISSION_DENIED, KD_DATA_LOSS (damaged; the message says where),
  * KD_INCOMPATIBLE (from a later Keel), KD_UNIMPLEMENTED (an op or feature that

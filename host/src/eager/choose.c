@@ -4,6 +4,7 @@
 #include "eager/site.h"
 #include "layers/layers.h"
 #include "memory/lost.h"
+#include "program/mapping.h"
 
 static bool allows(uint64_t types, const keel_type *type) {
   return !type || (types & KD_TYPES(type->dtype));
@@ -93,10 +94,10 @@ static keel_status nothing_fits(keel_context *context, keel_device *wanted,
   return KD_UNIMPLEMENTED;
 }
 
-keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
-                               struct kd_node *node, const char *where,
-                               keel_device **out_device,
-                               const kd_kernel_def **out_def) {
+static keel_status choose(keel_context *context, keel_device *wanted,
+                          const struct kd_node *node, const char *where,
+                          keel_device **out_device,
+                          const kd_kernel_def **out_def) {
   keel_device *first = wanted ? wanted : context->default_device;
   if (first && atomic_load(&first->lost)) return keel_lost_refuse(first);
   keel_hush();
@@ -112,6 +113,17 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
     }
   }
   return nothing_fits(context, wanted, node, where);
+}
+
+keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
+                               struct kd_node *node, const char *where,
+                               keel_device **out_device,
+                               const kd_kernel_def **out_def) {
+  KEEL_TRY(keel_mappings_hold(node->constants, node->input_count));
+  keel_status status =
+      choose(context, wanted, node, where, out_device, out_def);
+  keel_mappings_let_go(node->constants, node->input_count, true);
+  return status;
 }
 
 bool keel_may_block(const keel_opdef *op) {

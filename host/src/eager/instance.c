@@ -67,11 +67,20 @@ static void drop_handle(keel_instance *instance) {
   keel_lost_leave(instance->device);
 }
 
+/* Whether the kernel has read a constant for the last time. */
+static bool is_done(const keel_instance *instance, uint32_t input) {
+  return keel_instance_took(instance, input) ||
+         (instance->def->flags & KD_KERNEL_CONSTANTS_IN_CREATE);
+}
+
 static void instance_free(keel_instance *instance) {
   if (instance->listed) drop_handle(instance);
   for (uint32_t i = 0; instance->constants && i < instance->node.input_count;
-       i++)
+       i++) {
+    if (instance->listed && instance->constants[i] && !is_done(instance, i))
+      keel_mapping_let_go(instance->constants[i], false);
     keel_tensor_release(instance->constants[i]);
+  }
   keel_opdef_release(instance->op);
   free(instance->constants);
   free(instance->layouts);
@@ -164,12 +173,20 @@ keel_status keel_instance_renew(keel_instance *instance) {
 }
 
 static keel_status create_handle(keel_instance *instance) {
+  keel_tensor **constants = instance->constants;
+  uint32_t count = instance->node.input_count;
   if (!instance->def->create) return KD_OK;
   KEEL_TRY(keel_device_enter(instance->device));
-  keel_status status = keel_instance_renew(instance);
+  keel_status status = keel_mappings_hold(constants, count);
   if (status == KD_OK) {
-    instance->listed = true;
-    enlist(instance);
+    status = keel_instance_renew(instance);
+    if (status == KD_OK) {
+      instance->listed = true;
+      enlist(instance);
+    }
+    for (uint32_t i = 0; constants && i < count; i++)
+      if (constants[i] && (status != KD_OK || is_done(instance, i)))
+        keel_mapping_let_go(constants[i], false);
   }
   keel_lost_leave(instance->device);
   return status;

@@ -8,6 +8,7 @@
 #include "memory/lost.h"
 #include "memory/room.h"
 #include "memory/transfer.h"
+#include "program/mapping.h"
 #include "trace/tickets.h"
 #include "trace/trace.h"
 
@@ -43,7 +44,8 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
                               keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
   keel_tensor *plain = NULL;
-  KEEL_TRY(keel_copy_rows(tensor, &plain));
+  KEEL_TRY(keel_tensor_ragged(tensor) ? keel_mapping_straighten(tensor, &plain)
+                                      : keel_copy_rows(tensor, &plain));
   if (keel_tracing()) keel_copy_for(site->op->schema->name, site->where);
   keel_status status = KD_OK;
   if (keel_launch_in_place(plain, device, host_argument))

@@ -294,7 +294,9 @@ static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
   /* the general plan has said what does not fit; parts of these types are others */
   keel_forms_hush(call.forms);
   KEEL_TRY(keel_passes_run(plan->functions, &call));
-  return lay_out(plan, main);
+  KEEL_TRY(lay_out(plan, main));
+  keel_weights_expect(plan);
+  return KD_OK;
 }
 
 keel_status keel_plan_of_types(const keel_plan *general,

@@ -82,7 +82,7 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
   *out = (outing){.plan = plan,
                   .version = version,
                   .odd = odd,
-                  .visits = !version && keel_weights_enter(plan),
+                  .visits = keel_weights_enter(version ? version : plan),
                   .main = version ? version->main : plan->main,
                   .began = keel_tracing() ? keel_now() : 0};
   const keel_device *device = plan->device;
@@ -119,7 +119,8 @@ static void come_home(const outing *out, keel_status status, bool here) {
     keel_trace_span("run", device ? device->name : NULL, out->main->name,
                     out->began);
   if (status == KD_OK) hand_over(out->plan->device);
-  if (out->visits) keel_weights_leave(out->plan, status);
+  if (out->visits)
+    keel_weights_leave(out->version ? out->version : out->plan, status);
   keel_plan_release(out->version);
 }
 

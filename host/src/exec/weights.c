@@ -1,5 +1,6 @@
-/* weights.c - which constants of a plan nobody reads any more. They go at the end of a run,
- * when no other is under way. */
+/* weights.c - which constants of a plan nobody reads any more, and which are read where a
+ * file has them. The first go, and the others are copied, at the end of a run, when no other
+ * is under way. */
 #include "exec/weights.h"
 
 #include <sched.h>
@@ -44,10 +45,18 @@ static bool is_weight(const keel_function *function, uint32_t value) {
          constant->type->bytes >= LEAST && !keel_mapping_holds(constant);
 }
 
-/* What a value's readers do with a constant, in bits. */
+/* Whether each launch that reads it would have to copy it. */
+static bool is_ragged(const keel_function *function, uint32_t value) {
+  const keel_tensor *constant = function->values[value].constant;
+  return constant && keel_tensor_ragged(constant);
+}
+
+/* What a value's readers do with a constant, in bits; then what has become of it. */
 enum {
-  NEEDS = 1, /* read where the program has it */
-  PASSES = 2 /* passed at each launch where it was brought to the device */
+  NEEDS = 1,  /* read where the program has it */
+  PASSES = 2, /* passed at each launch where it was brought to the device */
+  DROPPED = 4,
+  MOVED = 8
 };
 
 /* Whether launches see nothing of a constant but what was brought to the device. Regions
@@ -102,14 +111,28 @@ static bool drop_value(keel_fplan *fplan, uint32_t value, bool passes,
   return true;
 }
 
-static void drop_inputs(keel_fplan *fplan, const uint8_t *dropped, gone *all) {
+/* Its copy stands for it, where launches find it. */
+static bool move_value(keel_fplan *fplan, uint32_t value, gone *all) {
+  keel_value_info *info = &fplan->function->values[value];
+  keel_tensor *straight = NULL;
+  if (keel_mapping_straighten(info->constant, &straight) != KD_OK)
+    return false; /* then each launch copies it */
+  note(all, info->constant);
+  info->constant = straight;
+  if (!info->placed) fplan->constants[value] = straight;
+  return true;
+}
+
+static void change_inputs(keel_fplan *fplan, const uint8_t *uses, gone *all) {
   for (uint32_t i = 0; i < fplan->step_count; i++) {
     keel_step *step = &fplan->steps[i];
     const keel_binding *binding = settled(fplan, step);
     for (uint32_t k = 0; k < step->input_count; k++) {
-      if (step->inputs[k] >= fplan->function->value_count ||
-          !dropped[step->inputs[k]])
-        continue;
+      uint32_t value = step->inputs[k];
+      if (value >= fplan->function->value_count) continue;
+      if (uses[value] & MOVED)
+        step->site.constants[k] = fplan->function->values[value].constant;
+      if (!(uses[value] & DROPPED)) continue;
       note(all, keel_instance_forget(binding->instance, k));
       step->site.constants[k] = NULL;
       step->site.settled = true;
@@ -123,9 +146,13 @@ static void drop_of(keel_fplan *fplan, gone *all) {
   if (!uses) return; /* then they stay */
   find_uses(fplan, uses);
   for (uint32_t i = 0; i < count; i++)
-    uses[i] = !(uses[i] & NEEDS) && is_weight(fplan->function, i) &&
-              drop_value(fplan, i, uses[i] & PASSES, all);
-  drop_inputs(fplan, uses, all);
+    if (!(uses[i] & NEEDS) && is_weight(fplan->function, i) &&
+        drop_value(fplan, i, uses[i] & PASSES, all))
+      uses[i] |= DROPPED;
+    else if ((uses[i] & NEEDS) && is_ragged(fplan->function, i) &&
+             move_value(fplan, i, all))
+      uses[i] |= MOVED;
+  change_inputs(fplan, uses, all);
   free(uses);
 }
 
@@ -152,10 +179,9 @@ static void let_go(keel_plan *plan) {
   /* release: who does not count any more reads what is left */
   atomic_store_explicit(&plan->visits.expected, false, memory_order_release);
   atomic_store_explicit(&plan->visits.count, 0, memory_order_release);
-  uint64_t before = keel_heap_pooled(plan->context);
   for (uint32_t i = 0; i < all.count; i++)
     keel_tensor_release(all.list[i]);
-  keel_heap_shrink(plan->context, before);
+  keel_heap_shrink(plan->context, plan->device);
   free(all.list);
 }
 
@@ -164,7 +190,8 @@ static void let_go(keel_plan *plan) {
 void keel_weights_expect(keel_plan *plan) {
   for (const keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->function->value_count; i++)
-      if (is_weight(at->function, i)) /* relaxed: nobody else knows the plan */
+      if (is_weight(at->function, i) || is_ragged(at->function, i))
+        /* relaxed: nobody else knows the plan */
         atomic_store_explicit(&plan->visits.expected, true,
                               memory_order_relaxed);
 }

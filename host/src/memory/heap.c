@@ -105,13 +105,13 @@ void keel_heap_trim_all(keel_context *context) {
     keel_heap_trim(&context->devices[i]->heap);
 }
 
-uint64_t keel_heap_pooled(const keel_context *context) {
-  return atomic_load_explicit(&context->pooled, memory_order_relaxed);
-}
-
-void keel_heap_shrink(keel_context *context, uint64_t before) {
-  if (keel_heap_pooled(context) < before + SHRINK_FROM) return;
+void keel_heap_shrink(keel_context *context, keel_device *device) {
+  if (atomic_load_explicit(&context->pooled, memory_order_relaxed) <
+      SHRINK_FROM)
+    return;
   keel_heap_trim(&context->host);
+  if (device && keel_device_addressable(device) && !device->stream)
+    keel_heap_trim(&device->heap);
 #ifdef __GLIBC__
   malloc_trim(0); /* free() keeps what lies between pieces that are in use */
 #endif

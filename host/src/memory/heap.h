@@ -38,6 +38,8 @@ typedef struct keel_buffer {
   (UINT32_MAX - 1) /* a device's, of memory that `owner` has */
 #define KEEL_MAPPED \
   (UINT32_MAX - 2) /* the host's view of `owner`, a device's */
+#define KEEL_RAGGED \
+  (UINT32_MAX - 3) /* a file's, not where kernels can read it (mapping.h) */
 #define KEEL_HEAP_CLASSES 160
 
 struct keel_heap {
@@ -83,10 +85,9 @@ keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
 void keel_heap_trim(keel_heap *heap);
 void keel_heap_trim_all(keel_context *context);
 
-/* Bytes that wait for reuse, in all; and, where weights' worth of them has come since there
- * were `before`: gives the host's back to the system. */
-uint64_t keel_heap_pooled(const keel_context *context);
-void keel_heap_shrink(keel_context *context, uint64_t before);
+/* Where weights' worth of bytes waits for reuse: gives those of the host back to the system,
+ * and of a device (or NULL) that has none but the host's memory. */
+void keel_heap_shrink(keel_context *context, keel_device *device);
 
 void keel_buffer_free(keel_buffer *buffer);
 

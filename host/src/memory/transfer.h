@@ -12,6 +12,7 @@
 static inline bool keel_transfer_reaches(const keel_tensor *tensor,
                                          const keel_device *device) {
   const keel_device *place = keel_tensor_place(tensor);
+  if (tensor->buffer && tensor->buffer->class == KEEL_RAGGED) return false;
   if (place == device) return true;
   if (!keel_device_addressable(place) || !keel_device_addressable(device) ||
       (place && place->stream))

@@ -5,6 +5,7 @@
 
 #include "base/refs.h"
 #include "context.h"
+#include "program/mapping.h"
 
 /* ---- attributes ----------------------------------------------------------- */
 
@@ -332,7 +333,9 @@ static kd_status node_constant(const kd_node *node, uint32_t index,
                                kd_tensor *out_tensor) {
   if (index >= node->input_count || !node->constants || !node->constants[index])
     return KD_NOT_FOUND;
-  *out_tensor = host_view(node->constants[index]);
+  keel_tensor *tensor = NULL;
+  KEEL_TRY(keel_mapping_show(node->constants[index], &tensor));
+  *out_tensor = host_view(tensor);
   return KD_OK;
 }
 

@@ -12,7 +12,8 @@ typedef struct pass {
   uint32_t asked; /* KEEL_PLAN_*: runs only where the flag is set */
   bool
       shapes; /* it does more where shapes are known, and comes behind all others */
-  bool once; /* not again when they are */
+  bool once;      /* not again when they are */
+  bool compilers; /* it asks them, who may ask for constants */
   keel_status (*plain)(keel_function *function);
   keel_status (*on_device)(keel_function *function, keel_device *device);
   keel_status (*over_all)(keel_function *functions, const keel_pass_call *call);
@@ -46,7 +47,7 @@ static const pass passes[] = {
     {"taps", "drops taps of convolutions that see padding alone",
      .plain = keel_pass_taps},
     {"cost", "places nodes by what they cost, where that is asked for",
-     .asked = KEEL_PLAN_BY_COST, .shapes = true,
+     .asked = KEEL_PLAN_BY_COST, .shapes = true, .compilers = true,
      .plain = keel_pass_place_by_cost},
     {"fuse", "brings what follows a convolution into it",
      .on_device = keel_pass_fuse},
@@ -57,7 +58,8 @@ static const pass passes[] = {
     {"layout", "lets kernels hand on tensors in the device's own layouts",
      .last = true, .shapes = true, .on_device = keel_pass_layout},
     {"regions", "hands parts to the compilers of devices that have one",
-     .last = true, .shapes = true, .over_all = keel_pass_regions},
+     .last = true, .shapes = true, .compilers = true,
+     .over_all = keel_pass_regions},
     {"transfer", "copies values once for all that read them on a device",
      .last = true, .shapes = true, .over_all = keel_pass_transfer},
     {"parts", "lets kernels read slices and transposes where they lie",
@@ -154,6 +156,39 @@ static keel_status run(const pass *pass, keel_function *functions,
   return KD_OK;
 }
 
+/* Constants that compilers may ask for, and that no kernel can read where they are; list:
+ * NULL, or where they go, retained. How many. */
+static uint32_t list_ragged(const keel_function *functions,
+                            keel_tensor **list) {
+  uint32_t count = 0;
+  for (const keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->value_count; i++) {
+      keel_tensor *constant = f->values[i].constant;
+      if (!constant || !keel_tensor_ragged(constant)) continue;
+      if (list) list[count] = keel_tensor_retain(constant);
+      count++;
+    }
+  return count;
+}
+
+/* What is asked for of them stays until all have asked. */
+static keel_status run_held(const pass *pass, keel_function *functions,
+                            const keel_pass_call *call) {
+  uint32_t count = list_ragged(functions, NULL);
+  keel_tensor **ragged = calloc((size_t)count + 1, sizeof(keel_tensor *));
+  if (!ragged) return keel_no_memory(count * sizeof(keel_tensor *));
+  list_ragged(functions, ragged);
+  keel_status status = keel_mappings_hold(ragged, count);
+  if (status == KD_OK) {
+    status = run(pass, functions, call);
+    keel_mappings_let_go(ragged, count, false);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(ragged[i]);
+  free(ragged);
+  return status;
+}
+
 /* Whether it is one of the first: before any that looks at shapes. */
 static bool is_first(const pass *at, const keel_plan_params *params) {
   for (const pass *p = passes; p <= at; p++)
@@ -181,7 +216,8 @@ keel_status keel_passes_run(keel_function *functions,
     if (is_left_out(at, call)) continue;
     KEEL_TRY(keel_watch_planning(call->watch, "pass", at->name));
     uint64_t began = keel_tracing() ? keel_now() : 0;
-    KEEL_TRY(run(at, functions, call));
+    KEEL_TRY(at->compilers ? run_held(at, functions, call)
+                           : run(at, functions, call));
     if (began) keel_trace_span(at->name, NULL, NULL, began);
     KEEL_TRY(show(at, call));
   }

@@ -33,18 +33,6 @@ keel_status keel_program_create(keel_context *context,
   return KD_OK;
 }
 
-keel_mapping *keel_mapping_retain(keel_mapping *mapping) {
-  keel_refs_take(&mapping->refs);
-  return mapping;
-}
-
-void keel_mapping_release(void *mapping) {
-  keel_mapping *self = mapping;
-  if (!self || !keel_refs_drop(&self->refs)) return;
-  keel_file_close(&self->file);
-  free(self);
-}
-
 void keel_functions_release(keel_function *list) {
   for (; list; list = list->next) {
     for (uint32_t i = 0; i < list->value_count; i++) {
@@ -82,9 +70,8 @@ void keel_program_release(keel_program *program) {
   if (!program ||
       atomic_fetch_sub_explicit(&program->refs, 1, memory_order_acq_rel) != 1)
     return;
-  uint64_t before = keel_heap_pooled(program->context);
   keel_functions_release(program->functions);
-  keel_heap_shrink(program->context, before);
+  keel_heap_shrink(program->context, NULL);
   keel_arena_free(&program->arena);
   keel_forms_free(&program->forms);
   keel_mapping_release(program->mapping);
@@ -451,13 +438,4 @@ int keel_program_is_random(const keel_program *program) {
     for (uint32_t i = 0; i < at->node_count; i++)
       if (at->nodes[i].op->schema->flags & KEEL_OP_RANDOM) return 1;
   return 0;
-}
-
-bool keel_mapping_holds(const keel_tensor *tensor) {
-  return tensor->buffer && tensor->buffer->done == keel_mapping_release;
-}
-
-void keel_mapping_spare(const keel_tensor *tensor) {
-  if (keel_mapping_holds(tensor) && tensor->data)
-    keel_file_spare(tensor->data, tensor->type->bytes);
 }

@@ -10,6 +10,7 @@
 
 #include "ops/node.h"
 #include "program/forms.h"
+#include "program/mapping.h"
 
 typedef struct keel_function keel_function;
 
@@ -50,20 +51,6 @@ struct keel_function {
   uint32_t capture_count; /* of the inputs, the last ones */
   keel_function *next;    /* all of one program or plan */
 };
-
-/* A file that values' data and names lie in; unmapped when nobody holds it. */
-typedef struct keel_mapping {
-  atomic_uint refs;
-  keel_file file;
-} keel_mapping;
-
-keel_mapping *keel_mapping_retain(keel_mapping *mapping);
-void keel_mapping_release(void *mapping);
-
-/* Takes a tensor's data out of memory where they lie in a file, from which they come
- * back when they are read; others stay. */
-void keel_mapping_spare(const keel_tensor *tensor);
-bool keel_mapping_holds(const keel_tensor *tensor);
 
 struct keel_program {
   atomic_uint

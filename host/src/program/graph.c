@@ -58,11 +58,12 @@ static kd_status value_type(const kd_graph *graph, uint32_t value,
 
 static kd_status value_constant(const kd_graph *graph, uint32_t value,
                                 kd_tensor *out_tensor) {
-  const keel_tensor *tensor = value < graph->function->value_count
-                                  ? graph->function->values[value].constant
-                                  : NULL;
+  keel_tensor *tensor = value < graph->function->value_count
+                            ? graph->function->values[value].constant
+                            : NULL;
   if (!tensor || !tensor->type || !keel_tensor_host_data(tensor))
     return KD_NOT_FOUND;
+  KEEL_TRY(keel_mapping_show(tensor, &tensor));
   *out_tensor = (kd_tensor){
       .data = tensor->data,
       .size = tensor->type->bytes,

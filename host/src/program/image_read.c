@@ -167,13 +167,9 @@ static keel_status read_data(reader *all, const image_tensor *record,
   if (!type || !keel_type_known(type) || record->at % IMAGE_ALIGN ||
       record->at > room || type->bytes > room - record->at)
     return damaged(all, "a tensor's data reaches beyond the file");
-  keel_mapping *mapping = keel_mapping_retain(all->program->mapping);
-  keel_status status =
-      keel_tensor_wrap(all->context, type->dtype, type->rank, type->dims,
-                       all->bytes + all->head.data + record->at,
-                       keel_mapping_release, mapping, out_tensor);
-  if (status != KD_OK) keel_mapping_release(mapping);
-  return status;
+  return keel_mapping_wrap(all->program->mapping, all->context, type,
+                           all->bytes + all->head.data + record->at,
+                           out_tensor);
 }
 
 static keel_status read_sequence(reader *all, const image_tensor *record,
@@ -522,14 +518,8 @@ keel_status keel_image_read(keel_context *context, const char *path,
                 .context = context,
                 .bytes = file->data,
                 .size = file->size};
-  keel_mapping *mapping = calloc(1, sizeof *mapping);
-  if (!mapping) {
-    keel_file_close(file);
-    return keel_no_memory(sizeof *mapping);
-  }
-  keel_refs_init(&mapping->refs);
-  mapping->file = *file;
-  *file = (keel_file){0};
+  keel_mapping *mapping = NULL;
+  KEEL_TRY(keel_mapping_create(file, &mapping));
   keel_status status = keel_program_create(context, &all.program);
   if (status != KD_OK) {
     keel_mapping_release(mapping);

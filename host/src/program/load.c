@@ -8,8 +8,7 @@
 #endif
 
 static keel_status load_onnx(keel_context *context, const char *path,
-                             const keel_file *file,
-                             keel_program **out_program) {
+                             keel_file *file, keel_program **out_program) {
 #ifdef KEEL_WITH_ONNX
   return keel_onnx_load(context, path, file, out_program);
 #else

@@ -9,18 +9,19 @@
 #   --venv DIR      Python's virtual environment (DIR of --work, venv); made if missing
 #   --threads LIST  how many threads: 1,2
 #   --seconds S     time for each runtime in each of two rounds (0.7)
+#   --memory        measure memory and first runs alone, of times nothing
 #   --again         export models anew that are there
 #   --help          this text
 #
 # Makes the environment, exports what is missing, times the models named, or all, and
 # writes plugins/cpu/bench/PEERS.md and peers.svg of all figures so far: what was measured
-# before is kept in DIR/results.json. It takes about half an hour and 4 GB, and the first
-# time packages from PyPI. Not part of CI.
+# before is kept in DIR/results.json and memory.json. It takes about half an hour and 4 GB,
+# and the first time packages from PyPI. Not part of CI.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 keel=$root/build/release/bin/keel work=$root/build/peers venv='' threads=1,2 seconds=0.7
-again='' list=no
+again='' list=no times=yes
 
 fail() {
   echo "peers.sh: $1" >&2
@@ -34,6 +35,7 @@ help() {
 while [ $# -gt 0 ]; do
   case $1 in
     --list) list=yes ;;
+    --memory) times=no ;;
     --again) again=--again ;;
     --help | -h) help; exit 0 ;;
     --keel | --work | --venv | --threads | --seconds)
@@ -88,7 +90,14 @@ export PYTHONPATH="$here" PYTHONWARNINGS=ignore PYTHONDONTWRITEBYTECODE=1 \
 "$python" "$here/peers_export.py" "$work/models" $again "$@" || {
   [ $? -eq 1 ] || exit 2
 }
-"$python" "$here/peers_compare.py" "$keel" "$work/models" "$work/results.json" \
-  --threads "$threads" --seconds "$seconds" "$@"
-"$python" "$here/peers_table.py" "$work/results.json" "$here/PEERS.md" "$here/peers.svg"
+[ $times = no ] || "$python" "$here/peers_compare.py" "$keel" "$work/models" \
+  "$work/results.json" --threads "$threads" --seconds "$seconds" "$@"
+"$python" "$here/peers_memory.py" "$keel" "$work/models" "$work/memory.json" \
+  --threads "${threads##*,}" "$@"
+[ -f "$work/results.json" ] || {
+  echo "$work has no times yet: PEERS.md stays as it is"
+  exit 0
+}
+"$python" "$here/peers_table.py" "$work/results.json" "$work/memory.json" "$here/PEERS.md" \
+  "$here/peers.svg"
 echo "wrote $here/PEERS.md and $here/peers.svg"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the figures of peers_compare.py as a table and a plot.
+"""Writes the figures of peers_compare.py and peers_memory.py as tables and a plot.
 
-usage: peers_table.py RESULTS PEERS.md peers.svg
+usage: peers_table.py RESULTS MEMORY PEERS.md peers.svg
 
 The plot has a bar for each model and number of threads: Keel's time over that of the faster
 of the others.
@@ -79,6 +79,50 @@ def summary(results, names, threads):
                    f"worst {max(found):.2f}, above 1.1: {above} of {len(found)}.")
 
 
+# ---- memory ------------------------------------------------------------------------------
+
+
+MEMORY = (("steady", 2 ** 20), ("most", 2 ** 20), ("first", 1e-3))
+
+
+def memory_line(name, row):
+    if "error" in row:
+        return f"| {name} |{' - |' * 9} {row['error']} |"
+    cells = ""
+    for key, unit in MEMORY:
+        ort, own = row["ort"][key], row["keel"][key]
+        r = f"{own / ort:.2f}"
+        cells += f" {ort / unit:.3g} | {own / unit:.3g} | {f'**{r}**' if own > ort else r} |"
+    return f"| {name} |{cells}"
+
+
+def memory_table(memory):
+    yield ""
+    yield "## Memory, and the first run"
+    yield ""
+    threads = sorted({row["threads"] for row in memory.values()})
+    yield ("MiB that the system counts as resident after five runs, and at most until then: files "
+           "that are mapped and read count with it (models, libraries). Keel's is the whole "
+           "process; ONNX Runtime's is what its import, session and runs add to a Python process "
+           "that has numpy and the inputs. Milliseconds to the end of the first run: Keel's "
+           "loading, planning and running, ONNX Runtime's session and run. "
+           f"{' and '.join(map(str, threads))} thread(s), the least of some rounds.")
+    yield ""
+    heads = "".join(f" ONNX Runtime, {what} | Keel | ratio |"
+                    for what in ("steady", "most", "first run"))
+    yield f"| model |{heads}"
+    yield f"| --- |{' --- |' * 9}"
+    for _, names in groups_of(memory):
+        yield from (memory_line(name, memory[name]) for name in names)
+    good = [row for row in memory.values() if "error" not in row]
+    if good:
+        yield ""
+        means = {key: mean([row["keel"][key] / row["ort"][key] for row in good])
+                 for key, _ in MEMORY}
+        yield (f"Geometric means: {means['steady']:.2f} steady, {means['most']:.2f} at most, "
+               f"{means['first']:.2f} to the end of the first run.")
+
+
 def machine():
     name, flags, features = "", [], ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16",
                                      "avx512_fp16", "amx_int8", "amx_bf16", "amx_tile")
@@ -102,7 +146,7 @@ def versions():
             yield f"{package} (not installed)"
 
 
-def document(results, plot):
+def document(results, memory, plot):
     threads = sorted({t for rows in results.values() for t in rows}, key=int)
     yield "# The CPU plugin beside ONNX Runtime and OpenVINO"
     yield ""
@@ -131,6 +175,8 @@ def document(results, plot):
         yield from table(results, names, threads)
         yield ""
         yield " ".join(summary(results, names, threads))
+    if memory:
+        yield from memory_table(memory)
 
 
 # ---- the plot ----------------------------------------------------------------------------
@@ -183,13 +229,19 @@ def write(path, lines):
         file.write("\n".join(lines) + "\n")
 
 
+def read(path):
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 5:
         sys.exit(__doc__.strip())
-    with open(sys.argv[1], encoding="utf-8") as file:
-        results = json.load(file)
-    write(sys.argv[3], svg(results))
-    write(sys.argv[2], document(results, sys.argv[3]))
+    results, memory = read(sys.argv[1]), read(sys.argv[2])
+    write(sys.argv[4], svg(results))
+    write(sys.argv[3], document(results, memory, sys.argv[4]))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,22 @@
 /* weights.c - packs constant matrices of MatMul and Gemm, once for all who read them.
  *
  * A kernel is made for each shape that a model of open sizes meets, and all of them have
- * the same weights: they share one packed copy. It is found by where the constant's data
- * lie, which stay there as long as a kernel has them. Once the host has asked what was
- * taken it may free them, and something else may come to lie there: from then on the
- * copy is found by nobody. */
+ * the same weights: they share one packed copy. It is found by what it holds, for the host
+ * may have freed what it was made of, and given a copy of that to the next kernel. */
 #include "weights.h"
 
 #include <pthread.h>
 
 #include "kernels.h"
+#include "tiles.h"
 
 #define LEAST \
   1024 /* elements; smaller ones are packed faster than they are found */
 
 typedef struct packed {
-  const void *data; /* the constant's, or NULL: it may be gone */
-  int64_t k, n;
-  bool turned; /* it is B transposed */
+  int64_t k, n, columns; /* of a panel */
   int64_t users;
+  size_t size; /* bytes */
   float *panels;
   struct packed *next;
 } packed;
@@ -32,34 +30,47 @@ static packed *all;
 
 static packed *find(const packed *like) {
   for (packed *p = all; p; p = p->next)
-    if (p->data == like->data && p->k == like->k && p->n == like->n &&
-        p->turned == like->turned)
+    if (p->k == like->k && p->n == like->n && p->columns == like->columns &&
+        !memcmp(p->panels, like->panels, like->size))
       return p;
   return NULL;
 }
 
-static packed *pack(const packed *like) {
-  packed *made = malloc(sizeof *made);
-  if (!made) return NULL;
-  *made = *like;
-  const cpu_gemm gemm = {.dtype = KD_F32,
-                         .trans_b = like->turned,
-                         .n = like->n,
-                         .k = like->k,
-                         .b = like->data,
-                         .ldb = like->turned ? like->k : like->n};
-  made->panels = cpu_gemm_pack(&gemm);
-  if (!made->panels) {
-    free(made);
-    return NULL;
+/* One that holds the same, or itself, which has one user more then. */
+static packed *share(packed *made) {
+  pthread_mutex_lock(&lock);
+  packed *there = find(made);
+  if (!there) {
+    made->next = all;
+    all = made;
+    there = made;
   }
-  made->next = all;
-  all = made;
-  return made;
+  there->users++;
+  pthread_mutex_unlock(&lock);
+  if (there != made) {
+    free(made->panels);
+    free(made);
+  }
+  return there;
+}
+
+static packed *pack(const cpu_gemm *gemm) {
+  int64_t columns = cpu_tiles_get()->columns;
+  packed *made = calloc(1, sizeof *made);
+  if (!made) return NULL;
+  made->k = gemm->k;
+  made->n = gemm->n;
+  made->columns = columns;
+  made->size = (size_t)((gemm->n + columns - 1) / columns * columns * gemm->k) *
+               sizeof(float);
+  made->panels = cpu_gemm_pack(gemm);
+  if (made->panels) return share(made);
+  free(made);
+  return NULL;
 }
 
 /* Whether a node has weights that are worth it: an f32 constant of two dimensions. */
-static bool wanted(const kd_node *node, packed *out) {
+static bool wanted(const kd_node *node, cpu_gemm *out) {
   const kd_node_table *read = cpu_host->node;
   kd_tensor b;
   kd_type a;
@@ -67,11 +78,14 @@ static bool wanted(const kd_node *node, packed *out) {
       a.dtype != KD_F32 || read->constant(node, 1, &b) != KD_OK ||
       b.dtype != KD_F32 || b.rank != 2 || b.strides || kd_elements(&b) < LEAST)
     return false;
-  *out = (packed){.data = b.data,
-                  .turned = !strcmp(read->op(node), "Gemm") &&
-                            read->attr_int(node, "transB", 0) != 0};
-  out->k = b.dims[out->turned];
-  out->n = b.dims[!out->turned];
+  bool turned =
+      !strcmp(read->op(node), "Gemm") && read->attr_int(node, "transB", 0) != 0;
+  *out = (cpu_gemm){.dtype = KD_F32,
+                    .trans_b = turned,
+                    .n = b.dims[!turned],
+                    .k = b.dims[turned],
+                    .b = b.data,
+                    .ldb = b.dims[1]};
   return true;
 }
 
@@ -79,19 +93,15 @@ kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
                              const kd_node *node, kd_kernel **out_kernel) {
   (void)device;
   (void)def;
-  packed like;
+  cpu_gemm gemm;
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
-  if (wanted(node, &like)) {
-    pthread_mutex_lock(&lock);
-    kernel->weights = find(&like);
-    if (!kernel->weights) kernel->weights = pack(&like);
-    if (kernel->weights) kernel->weights->users++;
-    pthread_mutex_unlock(&lock);
+  if (wanted(node, &gemm)) {
+    kernel->weights = pack(&gemm);
     if (!kernel->weights) {
       free(kernel);
       return FAIL(KD_OUT_OF_MEMORY, "no memory for %lld x %lld packed weights",
-                  (long long)like.k, (long long)like.n);
+                  (long long)gemm.k, (long long)gemm.n);
     }
   }
   *out_kernel = kernel;
@@ -116,11 +126,7 @@ void cpu_destroy_product(kd_kernel *kernel) {
 }
 
 uint64_t cpu_taken_product(kd_kernel *kernel) {
-  if (!kernel->weights) return 0;
-  pthread_mutex_lock(&lock);
-  kernel->weights->data = NULL;
-  pthread_mutex_unlock(&lock);
-  return 2;
+  return kernel->weights ? 2 : 0;
 }
 
 bool cpu_packed_weights(const kd_kernel *kernel, cpu_gemm *gemm) {

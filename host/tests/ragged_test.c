@@ -1,0 +1,350 @@
+/* ragged_test.c - weights that stay where an ONNX file has them, wherever they begin. */
+#include <unistd.h>
+
+#include "bench/onnx.h"
+#include "context.h"
+#include "exec/plan.h"
+#include "testing.h"
+
+enum { SIDE = 256, ROWS = 5, LAYERS = 6, BYTES = SIDE * SIDE * 4 };
+
+static keel_context *context;
+
+/* products: an option of the plugin, which is asked when it is opened. */
+static void open_cpu(const char *products) {
+  const char *const plugins[] = {CPU_PLUGIN};
+  const char *const options[] = {"cpu.regions=off", products};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = plugins,
+                                      .plugin_count = 1,
+                                      .options = options,
+                                      .option_count = products ? 2 : 1,
+                                      .workers = 1};
+  assert_int_equal(keel_open(&params, &context), KD_OK);
+}
+
+static int start(void **state) {
+  (void)state;
+  open_cpu(NULL);
+  return 0;
+}
+
+static int stop(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+static uint64_t live_bytes(void) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats.tensor_bytes;
+}
+
+static const int64_t matrix[] = {SIDE, SIDE}, open_rows[] = {-1, SIDE},
+                     fixed_rows[] = {ROWS, SIDE};
+
+static onnx_name node(const char *op, onnx_name a, onnx_name b) {
+  const onnx_name *pair[] = {&a, &b, NULL};
+  return onnx_node(op, pair, "");
+}
+
+/* y = x w1 w2 ... : weights that kernels of products take. */
+static onnx_name chain(const int64_t *rows) {
+  onnx_begin();
+  onnx_name y = onnx_input(2, rows);
+  for (int i = 0; i < LAYERS; i++)
+    y = node(i % 2 ? "Gemm" : "MatMul", y, onnx_weight(2, matrix, 0, 0.1F));
+  return y;
+}
+
+static void write_chain(const char *path) {
+  onnx_finish(chain(fixed_rows), path);
+}
+
+static void write_open(const char *path) {
+  onnx_finish(chain(open_rows), path);
+}
+
+/* Weights that others read: of any op, on the left of a product, or as its output. */
+static void write_others(const char *path) {
+  onnx_begin();
+  onnx_name x = onnx_input(2, matrix);
+  for (int i = 0; i < LAYERS; i++) {
+    onnx_name w = onnx_weight(2, matrix, 0, 0.1F);
+    x = i % 3 == 0   ? node("Add", x, w)
+        : i % 3 == 1 ? node("MatMul", w, x)
+                     : node("MatMul", x, node("Add", w, w));
+  }
+  onnx_finish(x, path);
+}
+
+enum { CHANNELS = 64, TALL = 14, PLANES = CHANNELS * TALL * TALL / SIDE };
+
+/* The same of convolutions. */
+static void write_convolutions(const char *path) {
+  const int64_t rows[] = {PLANES, SIDE}, taps[] = {CHANNELS, CHANNELS, 3, 3},
+                image[] = {1, CHANNELS, TALL, TALL};
+  onnx_begin();
+  onnx_name y = onnx_input(2, rows);
+  y = node("Reshape", y, onnx_longs(4, image));
+  for (int i = 0; i < LAYERS; i++) {
+    onnx_name w = onnx_weight(4, taps, 0, 0.1F);
+    const onnx_name *pair[] = {&y, &w, NULL};
+    y = onnx_node("Conv", pair, "pads=1,1,1,1");
+  }
+  onnx_finish(node("Reshape", y, onnx_longs(2, rows)), path);
+}
+
+static keel_program *load(const char *path) {
+  keel_program *program = NULL;
+  if (keel_program_load(context, path, &program) != KD_OK)
+    fail_msg("%s", keel_message());
+  return program;
+}
+
+/* Of constants, how many are ragged. */
+static uint32_t ragged_in(const keel_function *list) {
+  uint32_t count = 0;
+  for (const keel_function *at = list; at; at = at->next)
+    for (uint32_t i = 0; i < at->value_count; i++)
+      count +=
+          at->values[i].constant && keel_tensor_ragged(at->values[i].constant);
+  return count;
+}
+
+/* The program of a file that `write` writes; the file is gone, its bytes are not. binary: by
+ * way of Keel's own form, in which all begins where it should. */
+static keel_program *program_of(void (*write)(const char *path), bool binary) {
+  char path[] = "/tmp/keel-ragged-XXXXXX";
+  int file = mkstemp(path);
+  assert_true(file >= 0);
+  close(file);
+  write(path);
+  keel_program *program = load(path);
+  if (binary) {
+    assert_int_equal(keel_program_save(program, path, 0), KD_OK);
+    keel_program_release(program);
+    program = load(path);
+    assert_int_equal(ragged_in(program->functions), 0);
+  }
+  unlink(path);
+  return program;
+}
+
+static keel_plan *plan_of(keel_program *program, uint32_t flags) {
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .flags = flags};
+  keel_plan *plan = NULL;
+  if (keel_plan_create(program, &params, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  return plan;
+}
+
+static keel_tensor *run(keel_plan *plan, int64_t rows) {
+  const int64_t dims[] = {rows, SIDE};
+  float *data = malloc((size_t)(rows * SIDE + 1) * sizeof *data);
+  keel_tensor *x = NULL, *y = NULL;
+  assert_non_null(data);
+  for (int64_t i = 0; i < rows * SIDE; i++)
+    data[i] = (float)((i * 7919) % 41 - 20) / 64;
+  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
+                   KD_OK);
+  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_tensor_release(x);
+  free(data);
+  return y;
+}
+
+/* Both give the same, to the last bit. */
+static void expect_same(keel_plan *plan, keel_plan *other, int64_t rows) {
+  keel_tensor *a = run(plan, rows), *b = run(other, rows);
+  assert_memory_equal(keel_tensor_data(a), keel_tensor_data(b),
+                      (size_t)(rows * SIDE) * sizeof(float));
+  keel_tensor_release(a);
+  keel_tensor_release(b);
+}
+
+/* They are read there when kernels are made, copied for no longer than that. */
+static void weights_of_products_stay_in_the_file(void **state) {
+  (void)state;
+  uint64_t none = live_bytes();
+  keel_program *program = program_of(write_chain, false);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  assert_true(live_bytes() < none + LAYERS * BYTES / 2);
+  keel_plan *plan = plan_of(program, 0);
+  keel_tensor_release(run(plan, ROWS));
+  assert_true(live_bytes() < none + LAYERS * BYTES / 2);
+  keel_program *straight = program_of(write_chain, true);
+  keel_plan *other = plan_of(straight, 0), *second = plan_of(program, 0);
+  for (int i = 0; i < 3; i++) {
+    expect_same(plan, other, ROWS);
+    expect_same(second, other, ROWS);
+  }
+  keel_plan_release(plan);
+  keel_plan_release(other);
+  keel_plan_release(second);
+  keel_program_release(program);
+  keel_program_release(straight);
+}
+
+/* Kernels for other shapes read the file again, when the program is gone as well. */
+static void other_shapes_find_them_again(void **state) {
+  const int64_t rows[] = {5, 1, 7, 5, 64, 1, 7, 64, 3, 0};
+  (void)state;
+  uint64_t none = live_bytes();
+  keel_program *program = program_of(write_open, false);
+  keel_program *straight = program_of(write_open, true);
+  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  keel_program_release(program);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    expect_same(plan, other, rows[i]);
+  assert_true(live_bytes() < none + LAYERS * BYTES / 2);
+  keel_plan_release(plan);
+  keel_plan_release(other);
+  keel_program_release(straight);
+}
+
+/* Bytes of its own that this process has in memory; 0: the system does not say. */
+static uint64_t resident(void) {
+  FILE *file = fopen("/proc/self/status", "r");
+  char line[256];
+  uint64_t kib = 0;
+  while (file && !kib && fgets(line, sizeof line, file))
+    if (!strncmp(line, "RssAnon:", 8)) kib = strtoull(line + 8, NULL, 10);
+  if (file) fclose(file);
+  return kib * 1024;
+}
+
+/* What kernels have packed is shared by those for other shapes. */
+static void shapes_share_what_is_packed(void **state) {
+  (void)state;
+#ifdef KEEL_SANITIZED
+  skip(); /* what is freed stays in memory */
+#endif
+  keel_program *program = program_of(write_open, false);
+  keel_plan *plan = plan_of(program, 0);
+  uint64_t before = 0;
+  for (int64_t i = 0; i < 16; i++) { /* the second time a shape has a plan */
+    keel_tensor_release(run(plan, 2 + i / 2));
+    if (i == 1) before = resident();
+  }
+  uint64_t after = resident();
+  if (before && after > before + 3 * LAYERS * BYTES)
+    fail_msg("%llu bytes more for seven shapes, of weights of %d",
+             (unsigned long long)(after - before), LAYERS * BYTES);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void weights_of_convolutions_stay_in_the_file(void **state) {
+  (void)state;
+  keel_program *program = program_of(write_convolutions, false);
+  keel_program *straight = program_of(write_convolutions, true);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
+  for (int i = 0; i < 3; i++)
+    expect_same(plan, other, PLANES);
+  keel_plan_release(plan);
+  keel_plan_release(other);
+  keel_program_release(program);
+  keel_program_release(straight);
+}
+
+static void weights_that_others_read_are_copied(void **state) {
+  (void)state;
+  keel_program *program = program_of(write_others, false);
+  keel_program *straight = program_of(write_others, true);
+  assert_int_equal(ragged_in(program->functions), 0);
+  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
+  for (int i = 0; i < 3; i++)
+    expect_same(plan, other, SIDE);
+  keel_plan_release(plan);
+  keel_plan_release(other);
+  keel_program_release(program);
+  keel_program_release(straight);
+}
+
+static void eager_runs_read_them(void **state) {
+  (void)state;
+  keel_program *program = program_of(write_chain, false);
+  keel_plan *plan = plan_of(program, 0),
+            *eager = plan_of(program, KEEL_PLAN_EAGER);
+  for (int i = 0; i < 2; i++) {
+    keel_tensor *a = run(plan, ROWS), *b = run(eager, ROWS);
+    const float *x = keel_tensor_data(a), *y = keel_tensor_data(b);
+    for (int k = 0; k < ROWS * SIDE; k++) /* by kernels of other shapes */
+      assert_true(x[k] - y[k] < 1e-4F && y[k] - x[k] < 1e-4F);
+    keel_tensor_release(a);
+    keel_tensor_release(b);
+  }
+  keel_plan_release(plan);
+  keel_plan_release(eager);
+  keel_program_release(program);
+}
+
+/* Bytes that a file has not are no tensor's: it fails where it is loaded. */
+static void files_that_are_cut_off_are_refused(void **state) {
+  char path[] = "/tmp/keel-ragged-XXXXXX";
+  keel_program *program = NULL;
+  (void)state;
+  int file = mkstemp(path);
+  assert_true(file >= 0);
+  write_chain(path);
+  off_t whole = lseek(file, 0, SEEK_END);
+  for (off_t size = whole - 1; size > 0; size = size * 3 / 4) {
+    assert_int_equal(ftruncate(file, size), 0);
+    assert_int_equal(keel_program_load(context, path, &program), KD_DATA_LOSS);
+  }
+  close(file);
+  unlink(path);
+}
+
+/* Kernels that take nothing, though others of their device do: after the first run the
+ * weights lie where each launch finds them, once for all shapes. */
+static void kernels_that_read_them_in_each_run(void **state) {
+  (void)state;
+  open_cpu("cpu.products=openblas");
+  uint64_t none = live_bytes();
+  keel_program *program = program_of(write_chain, false);
+  keel_program *straight = program_of(write_chain, true);
+  keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
+  assert_true(ragged_in(program->functions) >= LAYERS / 2);
+  assert_true(ragged_in(plan->functions) >= LAYERS / 2);
+  for (int i = 0; i < 3; i++)
+    expect_same(plan, other, ROWS);
+  assert_int_equal(ragged_in(plan->functions), 0);
+  assert_true(live_bytes() < none + LAYERS * BYTES * 3 / 2);
+  keel_plan *second = plan_of(program, 0);
+  expect_same(second, other, ROWS);
+  assert_true(live_bytes() < none + LAYERS * BYTES * 3 / 2);
+  keel_plan_release(second);
+  keel_plan_release(plan);
+  keel_plan_release(other);
+  keel_program_release(program);
+  keel_program_release(straight);
+  keel_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      /* the first: what others freed would be used again */
+      cmocka_unit_test_setup_teardown(shapes_share_what_is_packed, start, stop),
+      cmocka_unit_test_setup_teardown(weights_of_products_stay_in_the_file,
+                                      start, stop),
+      cmocka_unit_test_setup_teardown(other_shapes_find_them_again, start,
+                                      stop),
+      cmocka_unit_test_setup_teardown(weights_of_convolutions_stay_in_the_file,
+                                      start, stop),
+      cmocka_unit_test_setup_teardown(weights_that_others_read_are_copied,
+                                      start, stop),
+      cmocka_unit_test_setup_teardown(eager_runs_read_them, start, stop),
+      cmocka_unit_test_setup_teardown(files_that_are_cut_off_are_refused, start,
+                                      stop),
+      cmocka_unit_test(kernels_that_read_them_in_each_run),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
