@@ -33,7 +33,7 @@ expect 0 "usage: keel COMMAND" "$keel" --help
 expect 2 "usage: keel COMMAND" "$keel"
 expect 2 "unknown command \"fly\"" "$keel" fly
 cd "$scratch" || exit 1 # what a word might be taken for a file's name of
-for command in plugins devices ops passes compile run onnx-test; do
+for command in plugins devices ops passes compile run tune onnx-test; do
   expect 0 "usage: keel $command" "$keel" $command --help
   expect 0 "usage: keel $command" "$keel" $command word -h --nonsense
   expect 0 "usage: keel $command" "$keel" help $command
@@ -62,6 +62,21 @@ for wrong in repeat=often repeat=0 repeat=2.5 repeat= seed=x seed=-1 seed=1e3 \
   threads=x threads=-1 threads=1026 threads=2.5; do
   expect 2 "it must be a" "$keel" run --$wrong "$model"
 done
+for option in device time dim; do
+  expect 2 "--$option needs a value" "$keel" tune "$model" --$option
+  expect 2 "\"--clear\" is an option" "$keel" tune --$option --clear "$model"
+done
+expect 2 "name the device" "$keel" tune "$model"
+expect 2 "--clear takes no model" "$keel" tune --device cpu:0 --clear "$model"
+for time in x -1 nan 1s ''; do
+  expect 2 "must be a number, 0 or more" "$keel" tune --device cpu:0 --time=$time
+done
+for dim in batch batch= =4 batch=x batch=-1 batch=99999999999; do
+  expect 2 "does not have the form NAME=SIZE" "$keel" tune --device cpu:0 --dim $dim "$model"
+done
+expect 1 "there is no device \"tpu\"" "$keel" tune --device tpu "$model"
+expect 1 "cpu:0 has nothing to search for" "$keel" tune --device cpu:0 "$model"
+expect 1 "cpu:0 has nothing to search for" "$keel" tune --device cpu:0 --clear
 expect 2 "must be a number, 0 or more" "$keel" onnx-test "$case" --rtol=x
 expect 2 "whole number from 0 to 1025" "$keel" compile "$model" --threads=x -o m.keel
 expect 2 "does not have the form INPUT=2x3" "$keel" run "$model" --shape nothing=2x3

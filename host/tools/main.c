@@ -13,6 +13,7 @@ static const struct {
     {"passes", keel_main_passes, "what a model goes through before it runs"},
     {"compile", keel_main_compile, "write a model as a program of Keel's own"},
     {"run", keel_main_run, "run a model"},
+    {"tune", keel_main_tune, "search for a device's fastest kernels"},
     {"onnx-test", keel_main_onnx_test, "run ONNX backend-test folders"},
 };
 

@@ -17,6 +17,7 @@ int keel_main_ops(int argc, char **argv);
 int keel_main_passes(int argc, char **argv);
 int keel_main_compile(int argc, char **argv);
 int keel_main_run(int argc, char **argv);
+int keel_main_tune(int argc, char **argv);
 int keel_main_onnx_test(int argc, char **argv);
 
 /* Prints "keel: " and this thread's message; returns 1. */

@@ -12,6 +12,7 @@
 #include <kd/kd.h>
 #include <stdbool.h>
 
+#include "families/store.h"
 #include "families/window.h"
 
 #define FAM_INPUTS  24
@@ -19,6 +20,7 @@
 #define FAM_BUFFERS 12  /* of a pass */
 #define FAM_PARAMS  160 /* of a pass, 32 bits each */
 #define FAM_LOCALS  4
+#define FAM_CUTS    24
 #define FAM_HEAD    6144
 
 /* ---- what a family reads --------------------------------------------------------- */
@@ -86,6 +88,13 @@ typedef struct fam_conv {
   fam_activation activation;
 } fam_conv;
 
+/* How the work of a product or a convolution is cut, which the cost model says, or a search
+ * (tune.h): by which kernel, and how many results an item makes, as the kernel has them. */
+typedef struct fam_cut {
+  const char *kernel; /* NULL: it is cut in one way alone */
+  int64_t rows, columns;
+} fam_cut;
+
 typedef struct fam_pass {
   const char *kernel; /* a file of families/kernels */
   enum { FAM_KERNEL, FAM_GEMM, FAM_CONV } what;
@@ -102,6 +111,11 @@ typedef struct fam_pass {
   bool trades;     /* items of a subgroup trade values: SHUFFLE */
   uint64_t groups; /* work-groups */
   uint32_t group;  /* work-items of each */
+  fam_cut cut;     /* as it is cut; and how it can be, that among them */
+  fam_cut cuts[FAM_CUTS];
+  uint32_t cut_count;
+  fam_key
+      work; /* of what is cut: what the best cut hangs on, beside the device */
   uint32_t head_size;
   char head[FAM_HEAD]; /* definitions that belong to the source */
 } fam_pass;
@@ -119,6 +133,7 @@ typedef struct fam_plan {
   /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
    * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */
   uint32_t wide, lanes;
+  fam_cut cut; /* wanted of what can be cut so; kernel NULL: the cost model's */
   fam_pass sink; /* takes what is written after a failure */
 } fam_plan;
 

@@ -316,20 +316,63 @@ static kd_status plan_chain(chain *c, fam_plan *plan) {
                           nodes);
 }
 
+typedef struct making {
+  const fam_driver *driver;
+  const kd_graph *graph;
+  fam_reading *reading;
+  chain *chain;
+} making;
+
+static kd_status make_plan(void *context, fam_plan *plan) {
+  const making *of = context;
+  memset(of->chain, 0, sizeof *of->chain);
+  of->chain->r = of->reading;
+  of->chain->graph = of->graph;
+  return plan_chain(of->chain, plan);
+}
+
+static uint64_t size_of(const kd_host *host, const kd_graph *graph,
+                        uint32_t value) {
+  kd_type type = {0};
+  if (host->graph->value_type(graph, value, &type) != KD_OK) return 0;
+  uint64_t size = kd_dtype_size(type.dtype);
+  for (uint32_t i = 0; i < type.rank; i++)
+    size *= (uint64_t)type.dims[i];
+  return size;
+}
+
+/* What its pass reads and makes, and the root that it stands on. */
+static void describe(const making *of, fam_maker *maker) {
+  const kd_host *host = of->driver->host;
+  const kd_graph_table *read = host->graph;
+  uint32_t nodes = read->node_count(of->graph);
+  for (uint32_t i = 0; i < nodes && !maker->node; i++)
+    if (fam_read_root(of->reading, read->node(of->graph, i)))
+      maker->node = read->node(of->graph, i);
+  maker->behind = nodes - 1;
+  for (uint32_t i = 0; i < read->input_count(of->graph); i++)
+    if (i < FAM_INPUTS)
+      maker->in[i] = size_of(host, of->graph, read->input(of->graph, i));
+  maker->out[0] = size_of(host, of->graph, read->output(of->graph, 0));
+}
+
 kd_status fam_plan_fused(const fam_driver *driver, kd_device *device,
                          const kd_graph *graph, fam_plan *plan) {
   const kd_host *host = driver->host;
-  chain *c = host->allocate(host, sizeof *c, 0);
-  fam_reading *r = fam_reading_new(driver, device);
+  making of = {.driver = driver,
+               .graph = graph,
+               .reading = fam_reading_new(driver, device),
+               .chain = host->allocate(host, sizeof *of.chain, 0)};
+  fam_maker maker = {.make = make_plan, .context = &of};
   kd_status status =
-      c && r ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a chain");
+      of.reading && of.chain
+          ? KD_OK
+          : host->fail(KD_OUT_OF_MEMORY, "no memory for a chain");
   if (status == KD_OK) {
-    memset(c, 0, sizeof *c);
-    c->r = r;
-    c->graph = graph;
-    status = plan_chain(c, plan);
+    describe(&of, &maker);
+    status = fam_plan_tuned(driver, device, &maker, plan);
   }
-  if (c) host->release(host, c);
-  if (r) host->release(host, r);
+  if (of.chain) host->release(host, of.chain);
+  if (of.reading) host->release(host, of.reading);
   return status;
 }

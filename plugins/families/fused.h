@@ -30,7 +30,8 @@ bool fam_read_epilogue(const fam_reading *r, const kd_graph *graph,
                        uint32_t root, const uint32_t *nodes, uint32_t count,
                        const fam_gemm *gemm, fam_epilogue *out_epilogue);
 
-/* Plans a graph that was claimed. Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY. */
+/* Plans a graph that was claimed, into a zeroed plan. Returns KD_OK, KD_UNIMPLEMENTED,
+ * KD_OUT_OF_MEMORY. */
 kd_status fam_plan_fused(const fam_driver *driver, kd_device *device,
                          const kd_graph *graph, fam_plan *plan);
 

@@ -1,7 +1,8 @@
-/* gemm.c - products of matrices, and convolutions as such (kernels/gemm.k). */
+/* gemm.c - products of matrices, and convolutions as such (kernels/gemm.k, and its kin). */
 #include <math.h>
 #include <string.h>
 
+#include "families/cut.h"
 #include "families/map.h"
 #include "families/rows.h"
 
@@ -22,86 +23,31 @@ static kd_dtype sum_type(kd_dtype dtype) {
   }
 }
 
-/* Sums in the registers of one item, made of vectors: kernels/gemm_wide.k. Rows that an
- * item makes at once fit the registers that there are of such vectors. */
-static void use_wide(fam_plan *plan, fam_pass *pass, kd_dtype sums,
-                     int64_t batches, int64_t m, int64_t n) {
-  int64_t width = (int64_t)plan->wide / (kd_dtype_size(sums) == 8 ? 2 : 1);
-  int64_t rows = m == 1 ? 1 : m <= 4 ? 4 : plan->wide < 16 ? 6 : 12;
-  int64_t tiles = batches * ((n + 2 * width - 1) / (2 * width)), block = 60;
-  while (block > rows && tiles * ((m + block - 1) / block) < 32)
-    block = (block / 2 + rows - 1) / rows * rows;
-  const char *type = kd_dtype_name(sums);
-  pass->kernel = "gemm_wide";
-  fam_define(pass, "WIDTH", "%d", (int)width);
-  fam_define(pass, "WIDE", "WIDE_%s(WIDTH)", type);
-  fam_define(pass, "MAD", "MAD_%s", type);
-  fam_define(pass, "ROWS", "%d", (int)rows);
-  fam_int(plan, pass, "BLOCK", block);
-  fam_groups(pass, tiles * ((m + block - 1) / block), 1);
+/* Whether gemm_lanes.k may read two neighbours as one: all is f32, and lies as floats do that a
+ * vector unit takes at any address. */
+static bool has_pairs(const fam_op *op, const fam_plan *plan, kd_dtype sums) {
+  return plan->lanes && plan->int64 && sums == KD_F32 &&
+         op->in[0].dtype == KD_F32 && op->in[1].dtype == KD_F32 &&
+         op->out[0].dtype == KD_F32;
 }
 
-/* How many columns an item makes so that all take least: what reading an element costs, and
- * a sum, are as lavapipe's, in cycles. */
-static int64_t columns_for(int64_t lanes, int64_t rows, int64_t n) {
-  enum { READ = 90, SUM = 2, LEAST = 1, MOST = 8 };
-  int64_t best = MOST, least = INT64_MAX;
-  for (int64_t c = MOST; c >= LEAST; c--) {
-    int64_t tiles = (n + lanes * c - 1) / (lanes * c);
-    int64_t cost =
-        tiles * (((rows + lanes - 1) / lanes + c) * READ + rows * c * SUM);
-    if (cost >= least) continue;
-    least = cost;
-    best = c;
-  }
-  return best;
+/* Two neighbours of a row of the result. */
+static bool takes_pairs(const fam_op *op, const fam_plan *plan, kd_dtype sums,
+                        int64_t m, int64_t n) {
+  return m > 1 && n > plan->lanes && has_pairs(op, plan, sums);
 }
 
-/* Sums in the registers of a subgroup, which runs in the lanes of vectors:
- * kernels/gemm_lanes.k. */
-static void use_lanes(fam_plan *plan, fam_pass *pass, int64_t batches,
-                      int64_t m, int64_t n, int64_t k) {
-  int64_t lanes = plan->lanes;
-  /* the driver's compiler takes long over many rows: only where there is much to do */
-  double work = (double)m * (double)n * (double)k;
-  int64_t rows = m == 1                      ? 1
-                 : m <= lanes                ? lanes
-                 : n <= lanes && m > 16      ? 32
-                 : m <= 16 || work < 1 << 21 ? 16
-                 : m <= 32 || work < 1 << 25 ? 32
-                                             : 64;
-  int64_t columns = columns_for(lanes, rows, n), tile = lanes * columns;
-  pass->kernel = "gemm_lanes";
-  pass->trades = true;
-  fam_define(pass, "ROWS", "%d", (int)rows);
-  fam_define(pass, "COLUMNS", "%d", (int)columns);
-  fam_groups(pass, batches * ((m + rows - 1) / rows) * ((n + tile - 1) / tile),
-             plan->lanes);
-}
-
-/* With fast memory of its own a group shares tiles; a processor keeps sums in registers;
- * else an item has a column of some rows to itself. */
-static fam_pass *begin_gemm(fam_plan *plan, kd_dtype sums, int operand,
-                            int64_t batches, int64_t m, int64_t n, int64_t k) {
-  fam_pass *pass = fam_begin(plan, plan->shared ? "gemm" : "gemm_direct");
-  fam_define(pass, "V", "%s", kd_dtype_name(sums));
+/* `operand`: B_IS of kernels/gemm.k. */
+static fam_pass *begin_gemm(fam_plan *plan, int operand, const fam_work *work) {
+  fam_pass *pass = fam_cut_begin(plan, work);
   fam_define(pass, "B_IS", "%d", operand);
-  fam_int(plan, pass, "M", m);
-  fam_int(plan, pass, "N", n);
-  fam_int(plan, pass, "K", k);
-  if (plan->shared) {
-    fam_share(pass, "part_a", sums, 32 * 16);
-    fam_share(pass, "part_b", sums, 32 * 16);
-    fam_groups(pass, batches * ((m + 31) / 32) * ((n + 31) / 32), 64);
-  } else if (plan->wide) {
-    use_wide(plan, pass, sums, batches, m, n);
-  } else if (plan->lanes && (sums == KD_F32 || sums == KD_I32)) {
-    use_lanes(plan, pass, batches, m, n, k);
-  } else {
-    int64_t rows = m > 1 ? 8 : 1;
-    fam_define(pass, "ROWS", "%d", (int)rows);
-    fam_groups(pass, batches * ((m + rows - 1) / rows) * ((n + 63) / 64), 64);
-  }
+  fam_int(plan, pass, "M", work->m);
+  fam_int(plan, pass, "N", work->n);
+  fam_int(plan, pass, "K", work->k);
+  const int64_t sizes[] = {work->sums, work->batches, work->m,
+                           work->n,    work->k,       operand};
+  pass->work = fam_key_begin();
+  fam_key_add(&pass->work, sizes, sizeof sizes);
   return pass;
 }
 
@@ -136,7 +82,15 @@ static fam_pass *begin_product(const fam_op *op, fam_plan *plan,
     space.steps[0][i] *= m * k;
     space.steps[1][i] *= k * n;
   }
-  fam_pass *pass = begin_gemm(plan, sums, 0, batches, m, n, k);
+  bool pairs = takes_pairs(op, plan, sums, m, n);
+  const fam_work work = {.sums = sums,
+                         .batches = batches,
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .pairs = pairs,
+                         .a_pairs = pairs && k % 2 == 0};
+  fam_pass *pass = begin_gemm(plan, 0, &work);
   if (space.rank <= 1) {
     pass->what = FAM_GEMM;
     pass->gemm =
@@ -248,7 +202,19 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
              " f64");
     return;
   }
-  fam_pass *pass = begin_gemm(plan, sums, 0, 1, m, n, k);
+  bool pairs = takes_pairs(op, plan, sums, m, n) && !tb;
+  const fam_work work = {
+      .sums = sums,
+      .batches = 1,
+      .m = m,
+      .n = n,
+      .k = k,
+      .pairs = pairs,
+      .a_pairs = pairs && !ta && k % 2 == 0,
+      .k_pairs = m == 1 && tb && k % 2 == 0 && has_pairs(op, plan, sums)};
+  fam_pass *pass = begin_gemm(plan, 0, &work);
+  fam_key_add(&pass->work, &ta, sizeof ta);
+  fam_key_add(&pass->work, &tb, sizeof tb);
   fam_int(plan, pass, "BRANK", 1);
   fam_define(pass, "A_AT", ta ? "(k * M + m)" : "(m * K + k)");
   fam_define(pass, "A_STEP", ta ? "M" : "1");
@@ -324,6 +290,37 @@ static bool slides(const window *w, int64_t lanes) {
          (w->kernel[last] - 1) * w->dilation[last] <= lanes;
 }
 
+/* Whether kernels/depth_lanes.k can do it, of one channel by one filter a group: small windows
+ * over planes of f32. */
+static bool goes_by_lines(const fam_op *op, const fam_plan *plan,
+                          const window *w) {
+  const fam_tensor *x = &op->in[0], *f = &op->in[1], *y = &op->out[0];
+  return plan->lanes && plan->int64 && x->dtype == KD_F32 &&
+         f->dtype == KD_F32 && y->dtype == KD_F32 && w->space == 2 &&
+         w->stride[1] <= 2 && w->stride[0] <= 2 && w->in[1] > 1 &&
+         w->kernel[0] * w->kernel[1] <= 49 &&
+         (w->kernel[0] - 1) * w->dilation[0] <= 12 &&
+         (w->kernel[1] - 1) * w->dilation[1] <= plan->lanes;
+}
+
+/* Whether an output's place is the input's: steps of 1, and nothing beside the image. */
+static bool is_flat(const window *w) {
+  for (int d = 0; d < w->space; d++)
+    if (w->stride[d] != 1 || w->in[d] != w->out[d] || w->begin[d]) return false;
+  return true;
+}
+
+/* Whether two neighbours of the result are of neighbours of the image, whatever the tap. */
+static bool goes_by_pairs(const fam_op *op, const fam_plan *plan,
+                          const window *w, kd_dtype sums, int64_t n,
+                          int64_t m) {
+  int last = w->space - 1;
+  bool flat = is_flat(w) && fam_product(w->kernel, 0, (uint32_t)w->space) == 1;
+  return takes_pairs(op, plan, sums, m, n) &&
+         (flat ||
+          (w->stride[last] == 1 && w->out[last] % 2 == 0 && w->in[last] > 1));
+}
+
 /* A convolution of x by filters `f`: images and groups are batches. */
 static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
                             const fam_tensor *x, const fam_tensor *f,
@@ -355,17 +352,33 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
   }
   int64_t each = x->dims[1] / sections, taps = fam_product(f->dims, 2, f->rank);
   int64_t n = fam_product(y->dims, 2, y->rank);
-  fam_pass *pass =
-      begin_gemm(plan, sums, transposed ? 2 : 1, x->dims[0] * sections,
-                 y->dims[1] / sections, n, each * taps);
+  bool depthwise = !transposed && each == 1 && y->dims[1] == sections;
+  bool pairs = !transposed &&
+               goes_by_pairs(op, plan, &w, sums, n, y->dims[1] / sections);
+  bool flat = !transposed && taps == 1 && is_flat(&w);
+  const fam_work work = {
+      .sums = sums,
+      .batches = x->dims[0] * sections,
+      .m = y->dims[1] / sections,
+      .n = n,
+      .k = each * taps,
+      .slides = depthwise && slides(&w, plan->lanes),
+      .lines = depthwise && goes_by_lines(op, plan, &w) ? &w : NULL,
+      .pairs = pairs,
+      .a_pairs = pairs && taps == 1 && each % 2 == 0,
+      .flat = flat};
+  fam_pass *pass = begin_gemm(plan, transposed ? 2 : 1, &work);
   fam_define(pass, "A_AT",
              transposed
                  ? "(((section * EACH + k / TAPS) * M + m) * TAPS + k %% TAPS)"
                  : "((section * M + m) * K + k)");
   fam_define(pass, "A_STEP", transposed ? "(M * TAPS)" : "TAPS");
-  if (pass->trades && !transposed && each == 1 && y->dims[1] == sections &&
-      slides(&w, plan->lanes))
-    pass->kernel = "slide_lanes";
+  for (int d = 0; d < w.space; d++) {
+    const int64_t line[] = {w.kernel[d], w.stride[d], w.dilation[d], w.in[d],
+                            w.out[d]};
+    fam_key_add(&pass->work, line, sizeof line);
+  }
+  fam_key_add(&pass->work, &sections, sizeof sections);
   pass->conv = (fam_conv){.w = w,
                           .images = x->dims[0],
                           .channels = x->dims[1],
@@ -397,27 +410,73 @@ static const char *activation(const fam_op *op, fam_plan *plan,
   return "t";
 }
 
+/* A convolution of images of one pixel by windows of one: products of their channels with the
+ * filters, whose rows lie ready for kernels that read them as columns. */
+static bool is_product(const fam_op *op, const fam_plan *plan) {
+  const fam_tensor *x = &op->in[0], *f = &op->in[1], *y = &op->out[0];
+  int64_t pads[2 * WINDOW_SPACE];
+  int64_t count = fam_attr_list(op, "pads", pads, 2 * WINDOW_SPACE);
+  for (int64_t i = 0; i < count; i++)
+    if (pads[i]) return false;
+  return plan->lanes && x->rank > 2 && f->rank == x->rank &&
+         fam_attr(op, "group", 1) == 1 && f->dims[1] == x->dims[1] &&
+         fam_product(x->dims, 2, x->rank) == 1 &&
+         fam_product(f->dims, 2, f->rank) == 1 &&
+         fam_product(y->dims, 2, y->rank) == 1;
+}
+
+static fam_pass *begin_pixels(const fam_op *op, fam_plan *plan, kd_dtype sums) {
+  const fam_tensor *x = &op->in[0];
+  int64_t images = x->dims[0], k = x->dims[1], none = 0;
+  const fam_work work = {.sums = sums,
+                         .batches = images,
+                         .m = 1,
+                         .n = op->out[0].dims[1],
+                         .k = k,
+                         .k_pairs = k % 2 == 0 && has_pairs(op, plan, sums)};
+  fam_pass *pass = begin_gemm(plan, 0, &work);
+  fam_int(plan, pass, "BRANK", 1);
+  fam_define(pass, "A_AT", "(a_from + m * K + k)");
+  fam_define(pass, "A_STEP", "1");
+  fam_dims(plan, pass, "BDIMS", 1, &images);
+  fam_dims(plan, pass, "A_BATCH", 1, &k);
+  fam_dims(plan, pass, "B_BATCH", 1, &none);
+  fam_int(plan, pass, "B_ROW", 1);
+  fam_int(plan, pass, "B_COLUMN", k);
+  return pass;
+}
+
+static fam_activation activation_of(const fam_op *op) {
+  return fam_attr_is(op, "activation", "none", "Relu")   ? FAM_RELU
+         : fam_attr_is(op, "activation", "none", "none") ? FAM_PLAIN
+                                                         : FAM_ANOTHER;
+}
+
 static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
-  fam_pass *pass = begin_conv(op, plan, &op->in[0], &op->in[1], transposed,
-                              sum_type(op->in[0].dtype));
+  kd_dtype sums = sum_type(op->in[0].dtype);
+  bool pixels = !transposed && is_product(op, plan);
+  fam_pass *pass =
+      pixels ? begin_pixels(op, plan, sums)
+             : begin_conv(op, plan, &op->in[0], &op->in[1], transposed, sums);
   bool fused = op->row->domain != NULL, bias = fam_has(op, 2);
-  if (!transposed) pass->what = FAM_CONV;
-  if (fused)
-    pass->conv.activation =
-        fam_attr_is(op, "activation", "none", "Relu")   ? FAM_RELU
-        : fam_attr_is(op, "activation", "none", "none") ? FAM_PLAIN
-                                                        : FAM_ANOTHER;
-  bool added = fused && fam_has(op, 3), starts = bias && pass->trades;
+  if (!transposed && !pixels) pass->what = FAM_CONV;
+  if (fused && !pixels) pass->conv.activation = activation_of(op);
+  bool added = fused && fam_has(op, 3);
+  bool starts = bias && pass->trades && !pixels;
+  const char *to = pixels ? "z * N + (n)" : CONV_TO;
+  const char *filter = pixels ? "(n)" : "section * M + (m)";
   fam_define(pass, "A_LESS", "CAST(V, 0)");
   fam_define(pass, "B_LESS", "CAST(V, 0)");
+  fam_define(pass, "FILTER(m, n)", "(%s)", filter);
+  fam_define(pass, "TO(m, n)", "(%s)", to);
   fam_define(pass, "RESULT(m, n, s)", "((s)%s%s)",
-             bias && !starts ? " + CAST(V, BIAS(section * M + (m)))" : "",
-             added ? " + CAST(V, ADDED(" CONV_TO "))" : "");
-  if (starts) fam_define(pass, "START(m)", "CAST(V, BIAS(section * M + (m)))");
-  fam_define(pass, "PUT(m, n, s)", "V t = RESULT(m, n, s); GIVE(%s, %s)",
-             CONV_TO, fused ? activation(op, plan, pass) : "t");
-  fam_in(pass, "B", op, 0);
-  fam_in(pass, "A", op, 1);
+             bias && !starts ? " + CAST(V, BIAS(FILTER(m, n)))" : "",
+             added ? " + CAST(V, ADDED(TO(m, n)))" : "");
+  if (starts) fam_define(pass, "START(m)", "CAST(V, BIAS(FILTER(m, 0)))");
+  fam_define(pass, "PUT(m, n, s)", "V t = RESULT(m, n, s); GIVE(TO(m, n), %s)",
+             fused ? activation(op, plan, pass) : "t");
+  fam_in(pass, pixels ? "A" : "B", op, 0);
+  fam_in(pass, pixels ? "B" : "A", op, 1);
   if (bias) fam_in(pass, "BIAS", op, 2);
   if (added) fam_in(pass, "ADDED", op, 3);
   fam_out(pass, "Z", op, 0);

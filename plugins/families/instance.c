@@ -57,6 +57,27 @@ static void free_ready(kd_kernel *k, ready *r) {
   k->driver->host->release(k->driver->host, r);
 }
 
+typedef struct making {
+  const fam_op *op;
+  const fam_row *row;
+} making;
+
+static kd_status make_plan(void *context, fam_plan *plan) {
+  const making *of = context;
+  return fam_make(plan, of->op, of->row);
+}
+
+static kd_status plan_node(const kd_kernel *k, const fam_op *op,
+                           fam_plan *plan) {
+  making of = {op, k->row};
+  fam_maker maker = {.make = make_plan, .context = &of, .node = k->node};
+  for (uint32_t i = 0; i < op->in_count; i++)
+    maker.in[i] = (uint64_t)op->in[i].count * kd_dtype_size(op->in[i].dtype);
+  for (uint32_t i = 0; i < op->out_count; i++)
+    maker.out[i] = (uint64_t)op->out[i].count * kd_dtype_size(op->out[i].dtype);
+  return fam_plan_tuned(k->driver, k->device, &maker, plan);
+}
+
 /* Plans and compiles. KD_NOT_FOUND where host inputs are not known. */
 static kd_status prepare(kd_kernel *k, const kd_launch *launch, ready **out) {
   const kd_host *host = k->driver->host;
@@ -64,12 +85,9 @@ static kd_status prepare(kd_kernel *k, const kd_launch *launch, ready **out) {
   ready *r = make(host, sizeof *r);
   kd_status status =
       op && r ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
-  if (status == KD_OK) {
-    fam_plan_begin(&r->it.plan, k->driver);
-    status = fam_read(op, host, k->node, k->row, launch);
-  }
+  if (status == KD_OK) status = fam_read(op, host, k->node, k->row, launch);
   if (status == KD_OK && !launch && !fam_knows_all(op)) status = KD_NOT_FOUND;
-  if (status == KD_OK) status = fam_make(&r->it.plan, op, k->row);
+  if (status == KD_OK) status = plan_node(k, op, &r->it.plan);
   if (status == KD_OK) r->by_data = launch && k->row->host_inputs;
   if (status == KD_OK) status = fam_ready_compile(k->driver, k->device, &r->it);
   if (op) host->release(host, op);

@@ -8,6 +8,7 @@
 #include "families/programs.h"
 #include "families/record.h"
 #include "families/script.h"
+#include "families/tune.h"
 
 typedef struct fam_driver {
   const kd_host *host;
@@ -16,6 +17,9 @@ typedef struct fam_driver {
   bool shared; /* as in fam_plan, and the next two */
   uint32_t wide, lanes;
   fam_script *script; /* gets all commands; or NULL */
+  fam_tuner *tuner;   /* NULL: there is none, and the next two may be NULL */
+  const kd_memory_table *memory;
+  const kd_stream_table *streams;
 
   /* The pass in the device's language; host->release frees it. */
   char *(*source)(const kd_host *host, const fam_dialect *dialect,

@@ -110,7 +110,6 @@ static kd_status begin(kd_device *device, const kd_compile *what,
   region->device = device;
   region->driver = driver;
   pthread_mutex_init(&region->lock, NULL);
-  fam_plan_begin(&region->ready.plan, driver);
   kd_status status =
       fam_plan_fused(driver, device, what->graph, &region->ready.plan);
   if (status == KD_OK)

@@ -113,6 +113,8 @@ void ocl_kernels_begin(kd_device *d) {
   d->families.release = drop;
   d->families.run = ocl_do;
   d->families.tag_of = ocl_tag_of;
+  d->families.memory = &ocl_memory;
+  d->families.streams = &ocl_streams;
   if (ocl_gives_forms(d)) d->families.programs = &d->programs;
 }
 

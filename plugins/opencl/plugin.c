@@ -282,6 +282,14 @@ static uint32_t width_of(cl_device_id id) {
   return native >= 16 ? 16 : native >= 8 ? 8 : 4;
 }
 
+/* What is found best is so on this device, by this driver. */
+static kd_status open_tuner(kd_device *d) {
+  fam_key key = fam_key_begin();
+  fam_key_add(&key, d->name, strlen(d->name) + 1);
+  fam_key_add(&key, d->driver, strlen(d->driver) + 1);
+  return fam_tuner_open(ocl_host, &key, &d->families.tuner);
+}
+
 static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   (void)instance;
@@ -309,7 +317,9 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
                                      CL_QUEUE_PROFILING_ENABLE, &code);
   kd_status status = d->queue ? KD_OK : ocl_failed(code, "opening the device");
   if (status == KD_OK) status = fam_script_open(ocl_host, &d->families.script);
+  if (status == KD_OK) status = open_tuner(d);
   if (status != KD_OK) {
+    fam_script_close(d->families.script);
     if (d->queue) cl.ReleaseCommandQueue(d->queue);
     if (d->context) cl.ReleaseContext(d->context);
     ocl_host->release(ocl_host, d);
@@ -345,6 +355,7 @@ static void device_close(kd_device *d) {
     pthread_cond_wait(&d->pending_none, &d->pending_lock);
   pthread_mutex_unlock(&d->pending_lock);
   fam_script_close(d->families.script);
+  fam_tuner_close(d->families.tuner);
   fam_programs_end(&d->programs);
   cl.ReleaseCommandQueue(d->queue);
   cl.ReleaseContext(d->context);
@@ -367,11 +378,14 @@ static kd_status device_status(kd_device *d) {
 
 static const void *extension(kd_instance *instance, const char *name) {
   (void)instance;
+  if (!strcmp(name, TUNE_EXTENSION)) return &fam_tune;
   return strcmp(name, KD_NATIVE) ? NULL : &ocl_native;
 }
 
 static const kd_option_def options[] = {
     FAM_TILES_OPTION,
+    FAM_TUNED_OPTION,
+    FAM_CUT_OPTION,
     {.struct_size = sizeof(kd_option_def),
      .name = "commands",
      .choices = "auto|on|off",

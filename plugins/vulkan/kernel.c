@@ -73,6 +73,8 @@ void vlk_kernels_begin(kd_device *d) {
   d->families.release = drop;
   d->families.run = vlk_do;
   d->families.tag_of = vlk_tag_of;
+  d->families.memory = &vlk_memory;
+  d->families.streams = &vlk_streams;
   d->families.programs = &d->programs;
 }
 

@@ -493,6 +493,15 @@ static void read_facts(kd_device *d, const struct found *f) {
   fam_key_add(&d->cache_key, f->uuid, VK_UUID_SIZE);
 }
 
+/* What is found best is so on this device, by this driver. */
+static kd_status open_tuner(kd_device *d, const struct found *f) {
+  fam_key key = fam_key_begin();
+  fam_key_add(&key, d->name, strlen(d->name) + 1);
+  fam_key_add(&key, f->driver, strlen(f->driver) + 1);
+  fam_key_add(&key, f->properties.pipelineCacheUUID, VK_UUID_SIZE);
+  return fam_tuner_open(vlk_host, &key, &d->families.tuner);
+}
+
 static void device_close(kd_device *d) {
   if (d->own) vlk_stream_close(d->own);
   if (d->device) vk.DeviceWaitIdle(d->device);
@@ -500,6 +509,7 @@ static void device_close(kd_device *d) {
     vlk_lane_reap(&d->lanes[i]);
   vlk_forget_writes(d);
   fam_script_close(d->families.script);
+  fam_tuner_close(d->families.tuner);
   fam_programs_end(&d->programs);
   for (uint32_t i = 0; i < d->lane_count; i++)
     vlk_lane_end(&d->lanes[i]);
@@ -533,6 +543,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   if (status == KD_OK) status = create_device(d, f);
   if (status == KD_OK) status = vlk_stream_open(d, &d->own);
   if (status == KD_OK) status = fam_script_open(vlk_host, &d->families.script);
+  if (status == KD_OK) status = open_tuner(d, f);
   if (status != KD_OK) {
     device_close(d);
     return status;
@@ -549,11 +560,14 @@ static kd_status device_status(kd_device *d) {
 
 static const void *extension(kd_instance *instance, const char *name) {
   (void)instance;
+  if (!strcmp(name, TUNE_EXTENSION)) return &fam_tune;
   return strcmp(name, KD_NATIVE) ? NULL : &vlk_native;
 }
 
 static const kd_option_def options[] = {
     FAM_TILES_OPTION,
+    FAM_TUNED_OPTION,
+    FAM_CUT_OPTION,
     {.struct_size = sizeof(kd_option_def),
      .name = "compiler",
      .choices = "auto|off",

@@ -12,6 +12,16 @@
 #define SHUFFLE(x, item) subgroupShuffle(x, uint(item))
 #define UNROLL [[unroll]]
 #define ROLLED [[dont_unroll]]
+/* Two f32 at once: devices whose subgroups are vectors read an item at a time, at any
+ * address, and take as long over four bytes as over eight. */
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer family_pair { uint64_t v; };
+#define PAIR uvec2
+#define PAIR_AT(b, i) family_pair(uint64_t(b##_) + (uint64_t(uint(i)) << 2)).v
+#define PAIR_LOAD(b, i) unpackUint2x32(PAIR_AT(b, i))
+#define PAIR_STORE(b, i, low, high) \
+  PAIR_AT(b, i) = packUint2x32(uvec2(floatBitsToUint(low), floatBitsToUint(high)))
+#define PAIR_LOW(both) uintBitsToFloat((both).x)
+#define PAIR_HIGH(both) uintBitsToFloat((both).y)
 #endif
 
 #ifdef KEEPS_NAN

@@ -82,6 +82,42 @@ shapes_by() {
 shapes_by "as the device chooses"
 shapes_by "tiles=on" --option "$name.tiles=on"
 shapes_by "tiles=off" --option "$name.tiles=off"
+for cut in 1 4 7 10; do # some of the ways that a search tries
+  shapes_by "cut=$cut" --option "$name.cut=$cut"
+done
+
+# a search finds nothing without time; what it keeps another process knows, and takes, until it
+# is forgotten
+# tune STATUS PART [OPTION]...
+tune() {
+  status=$1 part=$2
+  shift 2
+  # shellcheck disable=SC2086
+  XDG_CACHE_HOME=$scratch/tuned "$keel" tune --device "$device" $keel_options "$@" \
+    >"$scratch/out" 2>&1
+  got=$?
+  if [ $got -ne "$status" ] || ! grep -qE -- "$part" "$scratch/out"; then
+    echo "tune $*: status $got (not $status), or no \"$part\" in:"
+    cat "$scratch/out"
+    failed=1
+  fi
+}
+mkdir "$scratch/tuned"
+one=$data/pytorch-converted/test_Conv2d/model.onnx
+tune 0 '^1 kernels had no time left' --time 0 "$one"
+tune 0 ': 1 kernels searched in .*; 0 were known' "$one"
+tune 0 ': 0 kernels searched in .*; 1 were known' "$one"
+tune 1 'No such file' nowhere.onnx
+tune 1 'option tuned is off' --option "$name.tuned=off" "$one"
+tune 0 ': 1 results forgotten' --clear
+tune 0 ': 0 results forgotten' --clear
+rm -rf "$scratch/tuned"
+mkdir "$scratch/tuned"
+tune 0 'searched' --time 20 "$shapes"
+XDG_CACHE_HOME=$scratch/tuned
+export XDG_CACHE_HOME
+shapes_by "as a search has found"
+unset XDG_CACHE_HOME
 if [ "$name" = vulkan ]; then # Mesa's subgroups are as wide as the vectors
   for width in 128 512; do
     LP_NATIVE_VECTOR_WIDTH=$width MESA_SHADER_CACHE_DISABLE=1 shapes_by "vectors of $width bits"
