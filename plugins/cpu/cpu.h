@@ -151,12 +151,12 @@ void cpu_spread(const kd_tensor *from, const kd_tensor *to);
 
 /* What is done to a product when it is there: bias and z are added, then comes an
  * activation, or NULL. */
-typedef struct cpu_finish {
+typedef struct cpu_epilogue {
   float *c; /* all of it, as a whole: `step` from a row to the next */
   int64_t step;
   const float *bias, *z; /* one a column; as C lies. NULL: none */
   void (*activation)(const void *x, void *y, int64_t n, double a, double b);
-} cpu_finish;
+} cpu_epilogue;
 
 /* C = alpha * op(A) op(B) + beta * C, row-major, on f32 or f64 (gemm.c). The
  * host's threads share it where it is worth it. Equal rows of A give equal rows of C, and
@@ -172,13 +172,13 @@ typedef struct cpu_gemm {
   int64_t lda, ldb, ldc;
   const void *
       panels; /* op(B) as cpu_gemm_pack has packed it, or NULL: b and ldb count */
-  const cpu_finish *finish; /* of f32; NULL: C stays as it is */
+  const cpu_epilogue *finish; /* of f32; NULL: C stays as it is */
 } cpu_gemm;
 void cpu_gemm_run(const cpu_gemm *gemm);
 /* The same on the calling thread alone. */
 void cpu_gemm_here(const cpu_gemm *gemm);
 /* Finishes rows of C, `columns` of each, from `at` on. */
-void cpu_gemm_finish(const cpu_finish *finish, float *at, int64_t rows,
+void cpu_gemm_finish(const cpu_epilogue *finish, float *at, int64_t rows,
                      int64_t columns);
 /* op(B) of an f32 product in the order that products read it, for as often as it is
  * wanted: free() it. NULL: no memory. */

@@ -86,7 +86,7 @@ static cpu_gemm turned(const cpu_gemm *g) {
   return t;
 }
 
-void cpu_gemm_finish(const cpu_finish *finish, float *at, int64_t rows,
+void cpu_gemm_finish(const cpu_epilogue *finish, float *at, int64_t rows,
                      int64_t columns) {
   const cpu_binary add = cpu_loops_get()->binary[BINARY_Add].loops[KD_F32];
   int64_t from = at - finish->c, column = from % finish->step;

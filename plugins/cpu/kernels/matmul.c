@@ -343,7 +343,7 @@ CPU_KERNEL(cpu_run_matmul) {
 /* ---- FusedMatMul ---------------------------------------------------------------- */
 
 static void finish_rows(void *context, int64_t begin, int64_t end) {
-  const cpu_finish *finish = context;
+  const cpu_epilogue *finish = context;
   cpu_gemm_finish(finish, finish->c + begin * finish->step, end - begin,
                   finish->step);
 }
@@ -359,10 +359,10 @@ CPU_KERNEL(cpu_run_fused_matmul) {
                      {"Silu", UNARY_Silu}};
   const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
   const char *last = attr_string(launch, "activation", "none");
-  cpu_finish finish = {.c = y->data,
-                       .step = y->rank ? y->dims[y->rank - 1] : 1,
-                       .bias = kd_has_input(launch, 2) ? in[2].data : NULL,
-                       .z = kd_has_input(launch, 3) ? in[3].data : NULL};
+  cpu_epilogue finish = {.c = y->data,
+                         .step = y->rank ? y->dims[y->rank - 1] : 1,
+                         .bias = kd_has_input(launch, 2) ? in[2].data : NULL,
+                         .z = kd_has_input(launch, 3) ? in[3].data : NULL};
   for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
     if (!strcmp(activations[i].name, last))
       finish.activation =
