@@ -112,7 +112,7 @@ static void what_is_not_there_is_named(void **state) {
       {"Maxpol", "; did you mean MaxPool?", NULL},
       {"LayerNormalisation", "; did you mean LayerNormalization?", NULL},
       {"Swish", "no op Swish; `keel ops` lists", "did you mean"},
-      {"RMSNormalization", "`keel ops` lists", "did you mean"},
+      {"RotaryEmbedding", "`keel ops` lists", "did you mean"},
       {"ai.onnx.preview.training::Adam", "of the domains ai.onnx, keel",
        "did you mean"},
       {"com.acme::Gelu", "ai.onnx::Gelu is another op of that name", "mean"},

@@ -657,8 +657,8 @@ static void passes_can_be_watched(void **state) {
   keel_plan_release(plan);
   assert_string_equal(all.passes,
                       "place sort prune types expand algebra quantise widen "
-                      "fold cse taps fuse prune"
-                      " layout regions transfer parts ");
+                      "fold cse algebra taps patterns attention fuse "
+                      "products prune layout regions transfer parts ");
   all.count = 0;
   params.watch_pass = "prune";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);

@@ -299,6 +299,7 @@ static void list_options(keel_context *context, char *text, size_t size) {
 }
 
 #define TILES  "tiles:0:auto|on|off:auto,"
+#define TUNED  "tuned:0:auto|off:auto,cut:1::-1,"
 #define SCRIPT "script:0::,"
 
 static void options_are_listed(void **state) {
@@ -313,12 +314,12 @@ static void options_are_listed(void **state) {
        "isa:0:base|avx2|avx512:,bytes:0:plain|vnni|amx:,"
        "products:0:tiles|openblas:tiles,regions:0:on|off:on,"},
 #ifdef OPENCL_PLUGIN
-      {OPENCL_PLUGIN,
-       TILES "commands:0:auto|on|off:auto,forms:0:auto|on|off:auto," SCRIPT},
+      {OPENCL_PLUGIN, TILES TUNED
+       "commands:0:auto|on|off:auto,forms:0:auto|on|off:auto," SCRIPT},
 #endif
 #ifdef VULKAN_PLUGIN
       {VULKAN_PLUGIN,
-       TILES "compiler:0:auto|off:auto,validation:0:on|off:off," SCRIPT},
+       TILES TUNED "compiler:0:auto|off:auto,validation:0:on|off:off," SCRIPT},
 #endif
 #ifdef CUDA_PLUGIN
       {CUDA_PLUGIN,

@@ -223,11 +223,11 @@ static uint32_t unrepeated(const attention *all, uint32_t value) {
   const int64_t narrow[] = {f[0], f[1], 1, f[2], f[3]};
   const int64_t repeated[] = {f[0], f[1], wide->dims[2], f[2], f[3]};
   const int64_t joined[] = {f[0], f[1] * wide->dims[2], f[2], f[3]};
-  return memcmp(one->dims, narrow, sizeof narrow) ||
-                 memcmp(wide->dims, repeated, sizeof repeated) ||
-                 memcmp(whole->dims, joined, sizeof joined)
-             ? KEEL_ABSENT
-             : put->inputs[0];
+  return !memcmp(one->dims, narrow, sizeof narrow) &&
+                 !memcmp(wide->dims, repeated, sizeof repeated) &&
+                 !memcmp(whole->dims, joined, sizeof joined)
+             ? put->inputs[0]
+             : KEEL_ABSENT;
 }
 
 static void share_heads(attention *all) {
