@@ -185,7 +185,7 @@ static void run(keel_program *program, const char *skip, search *s,
     params.watch_pass = "patterns";
   }
   for (int i = 0; i < COUNT; i++)
-    list[i] = (float)(i * 37 % COUNT - COUNT / 2) / 12;
+    list[i] = ((float)(i * 37 % COUNT) - 60) / 12;
   assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, list, &in),
                    KD_OK);
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);

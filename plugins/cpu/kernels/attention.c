@@ -126,8 +126,11 @@ static void soften(const attention *all, const rows *some, const block *b,
     const float *mask =
         matrix_at(all, &all->mask, some->outer, some->head + at / all->m);
     if (mask) mask += row * all->mask.down + b->from * all->mask.across;
-    list[i] = (attention_scores){scores + i * b->count, b->count,
-                                 seen_by(all, b, row), mask, all->mask.across};
+    list[i].scores = &scores[i * b->count];
+    list[i].count = b->count;
+    list[i].seen = seen_by(all, b, row);
+    list[i].mask = mask;
+    list[i].step = all->mask.across;
   }
   rows_get()->soften(list, some->count, states);
 }
@@ -336,8 +339,9 @@ static kd_status run(const kd_launch *launch, const kd_tensor *in) {
   work work = {.all = &all};
   all.pieces = pieces_of(&all);
   int64_t items = all.outer * all.groups * all.pieces;
+  int64_t shared = all.heads / all.groups; /* by heads of Q */
   double each = (double)all.m * (double)all.n * (double)(all.d + all.e) *
-                (double)(all.heads / all.groups) / (double)all.pieces;
+                (double)shared / (double)all.pieces;
   int64_t grain = each < 1e5 ? (int64_t)(1e5 / (each + 1)) + 1 : 1;
   cpu_host->parallel_for(cpu_host, items, grain, run_parts, &work);
   return work.failed ? FAIL(KD_OUT_OF_MEMORY, "no memory for a block of scores")
