@@ -89,7 +89,8 @@ static void drop_reads(folding *all, const keel_node *node) {
     if (value == KEEL_ABSENT || --all->uses.counts[value]) continue;
     keel_value_info *info = &all->function->values[value];
     if (!info->constant) continue;
-    uint64_t bytes = info->constant->type->bytes;
+    const keel_type *type = info->constant->type;
+    uint64_t bytes = type ? type->bytes : 0; /* a sequence */
     all->kept -= bytes < all->kept ? bytes : all->kept;
     keel_tensor_release(info->constant);
     info->constant = NULL;

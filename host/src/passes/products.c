@@ -156,8 +156,8 @@ static bool is_by_weights(const products *all, const keel_node *node) {
       is_op(node, "MatMul") && node->inputs[1] != KEEL_ABSENT
           ? all->function->values[node->inputs[1]].constant
           : NULL;
-  return weights && weights->type->rank == 2 && node->output_count == 1 &&
-         type_of(all, node->outputs[0]);
+  return weights && weights->type && weights->type->rank == 2 &&
+         node->output_count == 1 && type_of(all, node->outputs[0]);
 }
 
 static keel_status visit(products *all, keel_device *device, uint32_t index) {

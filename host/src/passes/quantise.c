@@ -65,9 +65,8 @@ static bool is_byte(kd_dtype dtype) {
 
 static kd_dtype dtype_of(const search *all, uint32_t value) {
   const keel_value_info *info = &all->function->values[value];
-  return info->constant ? info->constant->type->dtype
-         : info->type   ? info->type->dtype
-                        : KD_NONE;
+  const keel_type *type = info->constant ? info->constant->type : info->type;
+  return type ? type->dtype : KD_NONE; /* a sequence has none */
 }
 
 static int zero_at(const quantisation *q, int64_t i) {

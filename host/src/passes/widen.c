@@ -250,9 +250,8 @@ static void find_dtypes(widening *all) {
   const keel_function *function = all->function;
   for (uint32_t i = 0; i < all->values; i++) {
     const keel_value_info *info = &function->values[i];
-    all->dtypes[i] = info->constant ? info->constant->type->dtype
-                     : info->type   ? info->type->dtype
-                                    : KD_NONE;
+    const keel_type *type = info->constant ? info->constant->type : info->type;
+    all->dtypes[i] = type ? type->dtype : KD_NONE; /* a sequence has none */
   }
   for (uint32_t i = 0; i < function->input_count; i++)
     if (!all->dtypes[function->inputs[i]] && function->input_ports)
