@@ -30,6 +30,9 @@ static bool read_node(const kd_node *node, kd_kernel *kernel) {
   if (kernel->has_sum && is_blocked(&z) != is_blocked(&y)) return false;
   if (cpu_read_activation(node, &kernel->act) != KD_OK) return false;
   d->groups = read->attr_int(node, "group", 1);
+  if (d->groups < 1 || w.dims[0] % d->groups || w.rank != x.rank ||
+      x.dims[1] % d->groups || x.dims[1] / d->groups != w.dims[1])
+    return false;
   d->images = x.dims[0];
   d->ins = w.dims[1];
   d->outs = w.dims[0] / d->groups;
