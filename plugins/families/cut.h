@@ -15,7 +15,7 @@ typedef struct fam_work {
   bool pairs, a_pairs, k_pairs, flat;
 } fam_work;
 
-/* Its pass: the kernel, how often it runs, and the definitions that hang on the cut. */
+/* Its pass: the kernel, how often it runs, and the definitions that depend on the cut. */
 fam_pass *fam_cut_begin(fam_plan *plan, const fam_work *work);
 
 /* A cut as text ("gemm_lanes 32x4"), which is the same for equal cuts. */

@@ -115,7 +115,7 @@ typedef struct fam_pass {
   fam_cut cuts[FAM_CUTS];
   uint32_t cut_count;
   fam_key
-      work; /* of what is cut: what the best cut hangs on, beside the device */
+      work; /* of what is cut: what the best cut depends on, beside the device */
   uint32_t head_size;
   char head[FAM_HEAD]; /* definitions that belong to the source */
 } fam_pass;

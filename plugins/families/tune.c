@@ -101,7 +101,7 @@ static kd_status write_store(fam_tuner *t) {
                               " and the disk not full?");
 }
 
-/* Of all that a result hangs on but the device: kernels, sizes, and types of operands. What
+/* Of all that a result depends on but the device: kernels, sizes, and types of operands. What
  * the kernel goes on with is little of its work, and no part of it. */
 static fam_key key_of(const fam_pass *pass) {
   fam_key key = pass->work;

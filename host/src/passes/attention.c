@@ -9,7 +9,6 @@
  * a mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
  * goes, too. Needs known shapes, and a device that has the op. */
 #include "context.h"
-#include "eager/site.h"
 #include "passes/passes.h"
 
 #define HIDDEN \
@@ -241,7 +240,7 @@ static void share_heads(attention *all) {
 
 /* ---- the mask ----------------------------------------------------------------------------- */
 
-/* Whether a mask hides from each row what comes behind it, and nothing else. */
+/* Whether a mask hides from each row the keys after it, and nothing else. */
 static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
   const keel_tensor *tensor = all->mask == KEEL_ABSENT
                                   ? NULL
@@ -304,19 +303,6 @@ static uint32_t find_exchange(const attention *all) {
   return at;
 }
 
-static bool is_taken(const attention *all, keel_device *where,
-                     const keel_node *node) {
-  keel_view view;
-  keel_device *device = NULL;
-  const kd_kernel_def *def = NULL;
-  bool taken = keel_view_make(all->function, node, &view) &&
-               keel_choose_kernel(all->function->context, where, &view.node,
-                                  node->name, &device, &def) == KD_OK &&
-               device == where;
-  keel_view_drop(&view);
-  return taken;
-}
-
 /* The product with V, or the Transpose behind it, becomes the op; what it was made of is
  * needed by nobody then. */
 static keel_status replace(attention *all, keel_device *where) {
@@ -334,7 +320,7 @@ static keel_status replace(attention *all, keel_device *where) {
   made.inputs = inputs;
   made.input_count = all->mask == KEEL_ABSENT ? 3 : 4;
   KEEL_TRY(make_op(all, exchange != KEEL_ABSENT, &made.op));
-  if (!is_taken(all, where, &made)) {
+  if (!keel_pass_takes(all->function, where, &made)) {
     keel_opdef_release(made.op);
     return KD_OK;
   }

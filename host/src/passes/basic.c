@@ -1,5 +1,6 @@
 /* basic.c - types, pruning, and what the passes share. */
 #include "context.h"
+#include "eager/site.h"
 #include "ops/shapes.h"
 #include "passes/nested.h"
 #include "passes/passes.h"
@@ -65,6 +66,19 @@ bool keel_view_make(const keel_function *function, const keel_node *node,
 void keel_view_drop(keel_view *view) {
   free(view->types);
   free(view->constants);
+}
+
+bool keel_pass_takes(const keel_function *function, keel_device *where,
+                     const keel_node *node) {
+  keel_view view;
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  bool taken = keel_view_make(function, node, &view) &&
+               keel_choose_kernel(function->context, where, &view.node,
+                                  node->name, &device, &def) == KD_OK &&
+               device == where;
+  keel_view_drop(&view);
+  return taken;
 }
 
 /* ---- types ---------------------------------------------------------------- */

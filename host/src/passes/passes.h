@@ -66,6 +66,11 @@ bool keel_view_make(const keel_function *function, const keel_node *node,
                     keel_view *out_view);
 void keel_view_drop(keel_view *view);
 
+/* Whether a device has a kernel that takes a node, as far as its types are known: false
+ * where they are not. */
+bool keel_pass_takes(const keel_function *function, keel_device *where,
+                     const keel_node *node);
+
 /* Infers the types of one node's outputs, where those of its inputs are known.
  */
 keel_status keel_pass_infer(keel_function *function, const keel_node *node);

@@ -5,7 +5,6 @@
  * multiplied and divided. What stands between is read by nobody else, and goes. */
 #include "base/float.h"
 #include "context.h"
-#include "eager/site.h"
 #include "passes/passes.h"
 
 #define FACTORS 6
@@ -166,21 +165,13 @@ static keel_status become(patterns *all, keel_device *where, uint32_t index,
                           uint32_t count) {
   keel_function *function = all->function;
   keel_node made = function->nodes[index];
-  keel_device *device = NULL;
-  const kd_kernel_def *def = NULL;
-  keel_view view;
   made.inputs = keel_arena_take(function->arena, count * sizeof *made.inputs);
   if (!made.inputs) return KD_OUT_OF_MEMORY;
   memcpy(made.inputs, values, count * sizeof *values);
   made.input_count = count;
   KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attrs,
                              attr_count, NULL, &made.op));
-  bool taken = keel_view_make(function, &made, &view) &&
-               keel_choose_kernel(function->context, where, &view.node,
-                                  made.name, &device, &def) == KD_OK &&
-               device == where;
-  keel_view_drop(&view);
-  if (!taken) {
+  if (!keel_pass_takes(function, where, &made)) {
     keel_opdef_release(made.op);
     return KD_OK;
   }

@@ -1,7 +1,6 @@
 /* products.c - brings what follows a product into keel::FusedMatMul, where the device has
  * that: a bias, a sum, an activation. */
 #include "context.h"
-#include "eager/site.h"
 #include "passes/passes.h"
 
 typedef struct products {
@@ -110,19 +109,6 @@ static void take_activation(const products *all, fused *f) {
   take(all, f, next);
 }
 
-static bool is_taken(const products *all, keel_device *where,
-                     const keel_node *node) {
-  keel_view view;
-  keel_device *device = NULL;
-  const kd_kernel_def *def = NULL;
-  bool taken = keel_view_make(all->function, node, &view) &&
-               keel_choose_kernel(all->function->context, where, &view.node,
-                                  node->name, &device, &def) == KD_OK &&
-               device == where;
-  keel_view_drop(&view);
-  return taken;
-}
-
 static keel_status replace(products *all, const fused *f, keel_device *where) {
   keel_node *nodes = all->function->nodes;
   const keel_attr attr = KEEL_STRING("activation", f->activation);
@@ -139,7 +125,7 @@ static keel_status replace(products *all, const fused *f, keel_device *where) {
   KEEL_TRY(keel_opdef_create(all->function->context,
                              keel_schema_find("keel", "FusedMatMul"), &attr, 1,
                              NULL, &made.op));
-  if (!is_taken(all, where, &made)) {
+  if (!keel_pass_takes(all->function, where, &made)) {
     keel_opdef_release(made.op);
     return KD_OK;
   }

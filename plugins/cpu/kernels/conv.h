@@ -4,7 +4,7 @@
 
 #include "cpu.h"
 
-/* What is added to a product, and what comes behind it: in the computing type. */
+/* What is added to a product, and what follows: in the computing type. */
 typedef struct cpu_finish {
   const void *bias, *z; /* or NULL */
   kd_dtype dtype;
