@@ -1,0 +1,290 @@
+/* windows.c - convolutions of many shapes beside sums in double. */
+#include "windows.h"
+
+#include <math.h>
+
+enum { MOST = 1 << 18 };
+
+keel_context *windows_open(const char *set, int32_t workers) {
+  const char *paths[] = {CPU_PLUGIN}, *options[] = {set};
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = paths,
+                                .plugin_count = 1,
+                                .options = options,
+                                .option_count = set != NULL,
+                                .workers = workers};
+  keel_context *context = NULL;
+  if (keel_open(&params, &context) != KD_OK || !keel_device_count(context)) {
+    keel_close(context); /* a processor without that set */
+    context = open_with(CPU_PLUGIN, NULL, workers);
+  }
+  return context;
+}
+
+/* ---- what is wanted ------------------------------------------------------------------- */
+
+static int64_t count_of(uint32_t rank, const int64_t *dims) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  assert_true(count <= MOST);
+  return count;
+}
+
+static void out_dims(const shape *s, int64_t *dims) {
+  dims[0] = s->images;
+  dims[1] = s->groups * s->outs;
+  for (uint32_t i = 0; i < s->space; i++)
+    dims[i + 2] = (s->in[i] + s->pads[i] + s->pads[i + s->space] -
+                   (s->kernel[i] - 1) * s->dilation[i] - 1) /
+                      s->stride[i] +
+                  1;
+}
+
+/* What a sum is made of. */
+typedef struct terms {
+  const float *x, *w;
+} terms;
+
+/* The sum of one output and of its terms' squares; `at` is its place in y. */
+static double sum_at(const trial *t, const shape *s, const terms *of,
+                     const int64_t *dims, int64_t at, double *squares) {
+  int64_t place[WINDOW_DIMS], taps = count_of(s->space, s->kernel);
+  int64_t plane = count_of(s->space, s->in);
+  for (uint32_t i = s->space; i-- > 0; at /= dims[i + 2])
+    place[i] = at % dims[i + 2];
+  int64_t out = at % dims[1], image = at / dims[1];
+  double sum = (double)t->fill(out, 3);
+  *squares = sum * sum;
+  for (int64_t c = 0; c < s->ins; c++)
+    for (int64_t k = 0; k < taps; k++) {
+      int64_t rest = k, from = 0, here[WINDOW_DIMS];
+      bool inside = true;
+      for (uint32_t i = s->space; i-- > 0; rest /= s->kernel[i])
+        here[i] = place[i] * s->stride[i] - s->pads[i] +
+                  rest % s->kernel[i] * s->dilation[i];
+      for (uint32_t i = 0; i < s->space; i++) {
+        inside = inside && here[i] >= 0 && here[i] < s->in[i];
+        from = from * s->in[i] + here[i];
+      }
+      int64_t channel = (image * s->groups + out / s->outs) * s->ins + c;
+      if (!inside) continue;
+      double term = (double)of->x[channel * plane + from] *
+                    (double)of->w[(out * s->ins + c) * taps + k];
+      sum += term;
+      *squares += term * term;
+    }
+  return sum;
+}
+
+/* What is wanted, and how far off it may be. */
+typedef struct wish {
+  double value, slack;
+} wish;
+
+static wish wish_of(const trial *t, const shape *s, const terms *of,
+                    const int64_t *dims, int64_t at) {
+  double squares, y = sum_at(t, s, of, dims, at, &squares);
+  double depth = (double)(s->ins * count_of(s->space, s->kernel));
+  wish w = {.slack =
+                t->units * 0x1p-24 * sqrt(depth) * (sqrt(squares) + fabs(y))};
+  if (s->last == SUM) y += (double)t->fill(at, 4);
+  if (s->last == SUM || s->last == RELU) y = y < 0 ? 0 : y;
+  if (s->last == SILU) y /= 1 + exp(-y);
+  w.value = y;
+  w.slack += t->relative * (1 + fabs(y));
+  return w;
+}
+
+static float *filled(const trial *t, int64_t count, int salt) {
+  float *data = malloc((size_t)count * sizeof *data);
+  assert_non_null(data);
+  for (int64_t i = 0; i < count; i++)
+    data[i] = t->fill(i, salt);
+  return data;
+}
+
+static wish *wishes(const trial *t, const shape *s) {
+  int64_t dims[2 + WINDOW_DIMS], ins = s->groups * s->ins;
+  out_dims(s, dims);
+  int64_t count = count_of(s->space + 2, dims);
+  float *x = filled(t, s->images * ins * count_of(s->space, s->in), 1);
+  float *w = filled(t, ins * s->outs * count_of(s->space, s->kernel), 2);
+  terms of = {x, w};
+  wish *all = malloc((size_t)count * sizeof *all);
+  assert_non_null(all);
+  for (int64_t i = 0; i < count; i++)
+    all[i] = wish_of(t, s, &of, dims, i);
+  free(x);
+  free(w);
+  return all;
+}
+
+static bool grants(const wish *w, double got) {
+  return isnan(w->value)   ? isnan(got)
+         : isinf(w->value) ? !(got < w->value) && !(got > w->value)
+                           : fabs(got - w->value) <= w->slack;
+}
+
+static void check(const trial *t, const shape *s, const wish *all,
+                  keel_tensor *y, const char *how) {
+  static float got[MOST];
+  int64_t dims[2 + WINDOW_DIMS], count;
+  out_dims(s, dims);
+  count = count_of(s->space + 2, dims);
+  assert_int_equal(keel_tensor_elements(y), count);
+  assert_int_equal(keel_tensor_read(y, got, (size_t)count * sizeof *got),
+                   KD_OK);
+  for (int64_t i = 0; i < count; i++)
+    if (!grants(&all[i], (double)got[i]))
+      fail_msg("shape %d, %s: element %lld is %.9g, not %.9g",
+               (int)(s - t->shapes), how, (long long)i, (double)got[i],
+               all[i].value);
+}
+
+/* ---- what is given -------------------------------------------------------------------- */
+
+static keel_tensor *numbers(const trial *t, uint32_t rank, const int64_t *dims,
+                            int salt) {
+  static float data[MOST];
+  keel_tensor *tensor = NULL;
+  int64_t count = count_of(rank, dims);
+  for (int64_t i = 0; i < count; i++)
+    data[i] = t->fill(i, salt);
+  assert_int_equal(
+      keel_tensor_create(t->context, KD_F32, rank, dims, data, &tensor), KD_OK);
+  return tensor;
+}
+
+typedef struct given {
+  keel_tensor *x, *w, *bias, *z;
+  keel_attr attrs[4];
+} given;
+
+static given give(const trial *t, const shape *s) {
+  int64_t x[2 + WINDOW_DIMS] = {s->images, s->groups * s->ins};
+  int64_t w[2 + WINDOW_DIMS] = {s->groups * s->outs, s->ins},
+                y[2 + WINDOW_DIMS];
+  for (uint32_t i = 0; i < s->space; i++) {
+    x[i + 2] = s->in[i];
+    w[i + 2] = s->kernel[i];
+  }
+  out_dims(s, y);
+  return (given){.x = numbers(t, s->space + 2, x, 1),
+                 .w = numbers(t, s->space + 2, w, 2),
+                 .bias = numbers(t, 1, w, 3),
+                 .z = numbers(t, s->space + 2, y, 4),
+                 .attrs = {KEEL_INTS("pads", 2 * s->space, s->pads),
+                           KEEL_INTS("strides", s->space, s->stride),
+                           KEEL_INTS("dilations", s->space, s->dilation),
+                           KEEL_INT("group", s->groups)}};
+}
+
+static void drop(given *g) {
+  keel_tensor_release(g->x);
+  keel_tensor_release(g->w);
+  keel_tensor_release(g->bias);
+  keel_tensor_release(g->z);
+}
+
+static keel_value unary(keel_builder *b, const char *op, keel_value x) {
+  return keel_builder_op(b, op, NULL, 0, &x, 1);
+}
+
+static keel_value binary(keel_builder *b, const char *op, keel_value x,
+                         keel_value y) {
+  keel_value two[] = {x, y};
+  return keel_builder_op(b, op, NULL, 0, two, 2);
+}
+
+/* A convolution and what follows it, of inputs x and z. */
+static keel_plan *plan_of(const trial *t, const shape *s, const given *g) {
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  assert_int_equal(keel_builder_create(t->context, "windows", &b), KD_OK);
+  keel_value three[] = {
+      keel_builder_input(b, "x", KD_F32, s->space + 2, keel_tensor_dims(g->x)),
+      keel_builder_constant(b, g->w), keel_builder_constant(b, g->bias)};
+  keel_value z =
+      keel_builder_input(b, "z", KD_F32, s->space + 2, keel_tensor_dims(g->z));
+  keel_value v = keel_builder_op(b, "Conv", g->attrs, 4, three, 3);
+  if (s->last == SUM) v = binary(b, "Add", v, z);
+  if (s->last == SUM || s->last == RELU) v = unary(b, "Relu", v);
+  if (s->last == SILU) v = binary(b, "Mul", v, unary(b, "Sigmoid", v));
+  keel_builder_output(b, "y", v);
+  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  keel_builder_destroy(b);
+  if (keel_plan_create(program, NULL, &plan) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_program_release(program);
+  return plan;
+}
+
+static keel_tensor *run(keel_plan *plan, const given *g) {
+  keel_tensor *in[] = {g->x, g->z}, *y = NULL;
+  if (keel_plan_run(plan, in, 2, &y, 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  return y;
+}
+
+void windows_in_programs(const trial *t) {
+  for (size_t i = 0; i < t->count; i++) {
+    const shape *s = &t->shapes[i];
+    given g = give(t, s);
+    wish *all = wishes(t, s);
+    keel_plan *plan = plan_of(t, s, &g);
+    for (int turn = 0; turn < 2; turn++) {
+      keel_tensor *y = run(plan, &g);
+      check(t, s, all, y, "in a program");
+      keel_tensor_release(y);
+    }
+    keel_plan_release(plan);
+    drop(&g);
+    free(all);
+  }
+}
+
+size_t windows_output(const trial *t, const shape *s, float *out,
+                      size_t count) {
+  given g = give(t, s);
+  keel_plan *plan = plan_of(t, s, &g);
+  keel_tensor *y = run(plan, &g);
+  size_t made = (size_t)keel_tensor_elements(y);
+  assert_true(made <= count);
+  assert_int_equal(keel_tensor_read(y, out, made * sizeof *out), KD_OK);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  drop(&g);
+  return made;
+}
+
+void windows_in_calls(const trial *t) {
+  for (size_t i = 0; i < t->count; i++) {
+    const shape *s = &t->shapes[i];
+    if (s->last == SILU) continue;
+    given g = give(t, s);
+    wish *all = wishes(t, s);
+    keel_tensor *in[] = {g.x, g.w, g.bias}, *y = NULL, *last = NULL;
+    if (keel_call(t->context, "Conv", g.attrs, 4, in, 3, &y, 1) != KD_OK)
+      fail_msg("%s", keel_message());
+    if (s->last == SUM) {
+      keel_tensor *two[] = {y, g.z};
+      assert_int_equal(keel_call(t->context, "Add", NULL, 0, two, 2, &last, 1),
+                       KD_OK);
+      keel_tensor_release(y);
+      y = last;
+    }
+    if (s->last == SUM || s->last == RELU) {
+      assert_int_equal(keel_call(t->context, "Relu", NULL, 0, &y, 1, &last, 1),
+                       KD_OK);
+      keel_tensor_release(y);
+      y = last;
+    }
+    check(t, s, all, y, "in a call");
+    keel_tensor_release(y);
+    drop(&g);
+    free(all);
+  }
+}
