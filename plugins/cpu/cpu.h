@@ -233,4 +233,7 @@ void cpu_int8_choose(void);
 /* The option "products" is openblas. */
 bool cpu_wants_openblas(void);
 
+/* The option "winograd" is not off. */
+bool cpu_wants_winograd(void);
+
 #endif /* KEEL_CPU_H */

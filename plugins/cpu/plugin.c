@@ -21,7 +21,7 @@ struct kd_device {
 static struct kd_device the_cpu;
 static char product_name[64] = "CPU";
 static int isa;
-static bool openblas;
+static bool openblas, winograd;
 
 int cpu_isa(void) {
   return isa;
@@ -88,6 +88,20 @@ static kd_status choose_regions(void) {
                     "option regions is \"%s\"; it is on or off", wanted);
 }
 
+/* The option "winograd": off sums convolutions by their taps. */
+static kd_status choose_winograd(void) {
+  const char *wanted = cpu_host->option(cpu_host, "winograd");
+  winograd = !wanted || strcmp(wanted, "off") != 0;
+  return winograd && wanted && strcmp(wanted, "on") != 0
+             ? FAIL(KD_INVALID_ARGUMENT,
+                    "option winograd is \"%s\"; it is on or off", wanted)
+             : KD_OK;
+}
+
+bool cpu_wants_winograd(void) {
+  return winograd;
+}
+
 /* The option "products": openblas has OpenBLAS compute matrix products. */
 static kd_status choose_products(void) {
   const char *wanted = cpu_host->option(cpu_host, "products");
@@ -110,6 +124,7 @@ static kd_status start(const kd_host *host) {
   if (status == KD_OK) status = cpu_choose_bytes();
   if (status == KD_OK) cpu_int8_choose();
   if (status == KD_OK) status = choose_products();
+  if (status == KD_OK) status = choose_winograd();
   return status == KD_OK ? choose_regions() : status;
 }
 
@@ -324,6 +339,13 @@ static const kd_option_def options[] = {
      .default_value = "tiles",
      .doc = "Who computes matrix products: Keel's own loops, or OpenBLAS where"
             " it is installed."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "winograd",
+     .choices = "on|off",
+     .default_value = "on",
+     .doc = "Convolutions of 3 x 3 taps in fewer products; off sums them tap by"
+            " tap, which is slower and suits inputs whose neighbours differ by"
+            " many orders of magnitude."},
     {.struct_size = sizeof(kd_option_def),
      .name = "regions",
      .choices = "on|off",

@@ -78,6 +78,18 @@
     .enqueue = cpu_run_direct_blocked, .destroy = cpu_destroy_direct,     \
   }
 
+/* where fewer products win */
+#define WINOGRAD(space, name, forward)                                    \
+  {                                                                       \
+    .struct_size = sizeof(kd_kernel_def),                                 \
+    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
+    .input_types = {F32}, .inplace = forward, .priority = 3,              \
+    .supports = cpu_supports_winograd, .cost = cost,                      \
+    .create = cpu_create_winograd, .taken = cpu_taken_winograd,           \
+    .workspace = cpu_winograd_workspace,                                  \
+    .enqueue = cpu_run_winograd, .destroy = cpu_destroy_winograd,         \
+  }
+
 /* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
 #define BLOCKED(space, name, kind, forward, ...)                          \
   {                                                                       \
@@ -316,6 +328,9 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("SoftmaxCrossEntropyLoss", F, cpu_run_sce_loss, 0),
 
 #ifdef KEEL_WITH_DNNL
+    WINOGRAD("ai.onnx", "Conv", 0),
+    WINOGRAD("keel", "FusedConv", 8),
+    WINOGRAD("keel", "ActivatedConv", 8),
     DIRECT("ai.onnx", "Conv", prefers, 2, 0),
     DIRECT("keel", "FusedConv", prefers, 2, 8),
     DIRECT("keel", "ActivatedConv", prefers, 2, 8),

@@ -16,35 +16,23 @@ struct kd_kernel {
 
 /* What a node asks for; false: what is not taken here. */
 static bool read_node(const kd_node *node, kd_kernel *kernel) {
-  const kd_node_table *read = cpu_host->node;
-  kd_type x, w, y, z;
+  cpu_conv_node n;
   cpu_direct *d = &kernel->d;
-  if (read->input_type(node, 0, &x) != KD_OK ||
-      read->input_type(node, 1, &w) != KD_OK ||
-      read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5)
-    return false;
-  for (uint32_t i = 0; i < x.rank; i++)
-    if (y.dims[i] < 1 || x.dims[i] < 1 || w.dims[i] < 1) return false;
-  kernel->has_sum =
-      read->input_count(node) > 3 && read->input_type(node, 3, &z) == KD_OK;
-  if (kernel->has_sum && is_blocked(&z) != is_blocked(&y)) return false;
-  if (cpu_read_activation(node, &kernel->act) != KD_OK) return false;
-  d->groups = read->attr_int(node, "group", 1);
-  if (d->groups < 1 || w.dims[0] % d->groups || w.rank != x.rank ||
-      x.dims[1] % d->groups || x.dims[1] / d->groups != w.dims[1])
-    return false;
-  d->images = x.dims[0];
-  d->ins = w.dims[1];
-  d->outs = w.dims[0] / d->groups;
-  d->blocks_in = is_blocked(&x);
-  d->blocks_out = is_blocked(&y);
-  kd_tensor in = {.dims = x.dims, .rank = x.rank};
-  kd_tensor out = {.dims = y.dims, .rank = y.rank};
-  bool whole = d->ins % cpu_block() == 0 && d->outs % cpu_block() == 0;
-  bool wide = d->outs > cpu_block(); /* one block goes faster along the image */
+  if (!cpu_read_conv(node, &n)) return false;
+  bool whole = n.ins % cpu_block() == 0 && n.outs % cpu_block() == 0;
+  bool wide = n.outs > cpu_block(); /* one block goes faster along the image */
+  *d = (cpu_direct){.w = n.w,
+                    .images = n.images,
+                    .groups = n.groups,
+                    .ins = n.ins,
+                    .outs = n.outs,
+                    .blocks_in = n.blocks_in,
+                    .blocks_out = n.blocks_out};
   d->across =
       d->blocks_in && d->blocks_out && (d->groups == 1 || (whole && wide));
-  return window_read(cpu_host, node, &in, &out, w.dims + 2, 0, &d->w);
+  kernel->act = n.act;
+  kernel->has_sum = n.has_sum;
+  return true;
 }
 
 static bool takes(const kd_node *node, kd_kernel *kernel) {

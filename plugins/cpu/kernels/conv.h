@@ -3,6 +3,7 @@
 #define KEEL_CPU_CONV_H
 
 #include "cpu.h"
+#include "families/window.h"
 
 /* What is added to a product, and what follows: in the computing type. */
 typedef struct cpu_finish {
@@ -14,5 +15,17 @@ typedef struct cpu_finish {
 /* Elements [at, at + n) of y, which are of one channel, or of any where bias is NULL. */
 void cpu_finish_row(const cpu_finish *f, int64_t channel, void *y, int64_t at,
                     int64_t n);
+
+/* What a node asks for. */
+typedef struct cpu_conv_node {
+  window w; /* of one dimension at least */
+  int64_t images, groups;
+  int64_t ins, outs; /* channels of a group */
+  bool blocks_in, blocks_out, has_sum;
+  cpu_activation act;
+} cpu_conv_node;
+
+/* False: what no convolution in blocks takes. */
+bool cpu_read_conv(const kd_node *node, cpu_conv_node *out);
 
 #endif /* KEEL_CPU_CONV_H */

@@ -24,6 +24,7 @@ CPU_KERNEL(cpu_run_concat_blocked);
 CPU_KERNEL(cpu_run_conv);
 CPU_KERNEL(cpu_run_conv_blocked);
 CPU_KERNEL(cpu_run_direct_blocked);
+CPU_KERNEL(cpu_run_winograd);
 CPU_KERNEL(cpu_run_conv_integer);
 CPU_KERNEL(cpu_run_conv_transpose);
 CPU_KERNEL(cpu_run_cum_sum);
@@ -134,6 +135,13 @@ kd_status cpu_create_direct(kd_device *device, const kd_kernel_def *def,
 uint64_t cpu_taken_direct(kd_kernel *kernel);
 uint64_t cpu_direct_workspace(kd_kernel *kernel, const kd_launch *launch);
 void cpu_destroy_direct(kd_kernel *kernel);
+/* winograd.c */
+kd_status cpu_supports_winograd(kd_device *device, const kd_node *node);
+kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
+                              const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_taken_winograd(kd_kernel *kernel);
+uint64_t cpu_winograd_workspace(kd_kernel *kernel, const kd_launch *launch);
+void cpu_destroy_winograd(kd_kernel *kernel);
 kd_status cpu_supports_scale(kd_device *device, const kd_node *node);
 kd_status cpu_supports_norm(kd_device *device, const kd_node *node);
 kd_status cpu_supports_join(kd_device *device, const kd_node *node);

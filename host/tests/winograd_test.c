@@ -1,0 +1,194 @@
+/* winograd_test.c - the CPU's convolutions of 3 x 3 taps, which are computed in fewer products:
+ * small integers are exact, other numbers keep the suite's bound, and what is no number
+ * reaches no output but those that see it. */
+#include <math.h>
+
+#include "windows.h"
+
+/* space, images, groups, ins, outs, in, kernel, stride, dilation, pads, what follows */
+static const shape shapes[] = {
+    {2, 1, 1, 64, 64, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, RELU},
+    /* channels that fill no block, and no panel */
+    {2, 1, 1, 60, 93, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {0, 0, 0, 0}, SUM},
+    {2, 3, 1, 50, 62, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {0, 1, 2, 0}, SILU},
+    {2, 2, 1, 79, 61, {8, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, NOTHING},
+    /* threads share filters, and tiles of several tasks */
+    {2, 1, 1, 96, 128, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, SILU},
+    {2, 1, 1, 32, 64, {30, 22}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, SUM},
+    /* gaps between taps */
+    {2, 1, 1, 64, 60, {15, 18}, {3, 3}, {1, 1}, {2, 2}, {2, 2, 2, 2}, SUM},
+    {2, 2, 1, 64, 64, {17, 10}, {3, 3}, {1, 1}, {3, 1}, {3, 1, 3, 1}, SILU},
+    {2, 1, 1, 40, 64, {12, 15}, {3, 3}, {1, 1}, {1, 4}, {0, 4, 1, 4}, RELU},
+    /* layers */
+    {3,
+     1,
+     1,
+     32,
+     64,
+     {4, 9, 8},
+     {3, 3, 3},
+     {1, 1, 1},
+     {1, 1, 1},
+     {1, 1, 1, 1, 1, 1},
+     RELU},
+    {3,
+     2,
+     1,
+     48,
+     64,
+     {5, 6, 8},
+     {2, 3, 3},
+     {2, 1, 1},
+     {2, 1, 1},
+     {1, 1, 1, 0, 1, 1},
+     SUM},
+    {3,
+     1,
+     1,
+     64,
+     64,
+     {3, 12, 9},
+     {1, 3, 3},
+     {1, 1, 1},
+     {1, 2, 1},
+     {0, 2, 1, 0, 2, 1},
+     SILU},
+};
+#define SHAPES (sizeof shapes / sizeof *shapes)
+
+static keel_context *context;
+
+static int open_one(void **state) {
+  (void)state;
+  context = windows_open(NULL, 0);
+  return 0;
+}
+
+static int open_three(void **state) {
+  (void)state;
+  context = windows_open(NULL, 3);
+  return 0;
+}
+
+static int open_avx2(void **state) {
+  (void)state;
+  context = windows_open("cpu.isa=avx2", 2);
+  return 0;
+}
+
+static int close_it(void **state) {
+  (void)state;
+  keel_close(context);
+  return 0;
+}
+
+/* ---- what is given -------------------------------------------------------------------- */
+
+static uint64_t bits_of(int64_t i, int salt) {
+  uint64_t bits = ((uint64_t)i * 4 + (uint64_t)salt) * 0x9e3779b97f4a7c15u;
+  bits = (bits ^ (bits >> 31)) * 0xbf58476d1ce4e5b9u;
+  return bits ^ (bits >> 29);
+}
+
+/* From -4 to 4. */
+static float integer(int64_t i, int salt) {
+  return (float)(bits_of(i, salt) % 9) - 4;
+}
+
+/* From -1 to 1, all bits in use. */
+static float number(int64_t i, int salt) {
+  return (float)((double)(bits_of(i, salt) >> 11) * 0x1p-52 - 1);
+}
+
+/* A few elements are no numbers. */
+static float strange_x(int64_t i, int salt) {
+  if (salt == 1 && i % 1201 == 77) return INFINITY;
+  if (salt == 1 && i % 1201 == 500) return NAN;
+  return number(i, salt);
+}
+
+/* Sums of two elements may be too large; those with the weights are not. */
+static float huge_x(int64_t i, int salt) {
+  float value = number(i, salt);
+  return salt == 1 ? value * 0x1p127f : salt == 2 ? value * 0x1p-20f : value;
+}
+
+static float strange_weights(int64_t i, int salt) {
+  return salt == 2 && i % 5003 == 40 ? -INFINITY : number(i, salt);
+}
+
+/* ---- what is wanted ------------------------------------------------------------------- */
+
+static trial trial_of(filler *fill, double units) {
+  return (trial){.context = context,
+                 .shapes = shapes,
+                 .count = SHAPES,
+                 .fill = fill,
+                 .units = units};
+}
+
+/* Powers of e are no integers, and not all have an exact sum. */
+static void integers_are_exact(void **state) {
+  (void)state;
+  for (size_t i = 0; i < SHAPES; i++) {
+    trial t = trial_of(integer, 0);
+    t.shapes = &shapes[i];
+    t.count = 1;
+    if (shapes[i].last == SILU) t.relative = 1e-6;
+    windows_in_programs(&t);
+  }
+}
+
+static void numbers_keep_the_bound(void **state) {
+  (void)state;
+  trial t = trial_of(number, 4);
+  windows_in_programs(&t);
+}
+
+static void others_see_no_infinity(void **state) {
+  (void)state;
+  trial t = trial_of(strange_x, 4);
+  windows_in_programs(&t);
+}
+
+static void huge_elements(void **state) {
+  (void)state;
+  trial t = trial_of(huge_x, 4);
+  windows_in_programs(&t);
+}
+
+static void infinite_weights(void **state) {
+  (void)state;
+  trial t = trial_of(strange_weights, 4);
+  windows_in_programs(&t);
+}
+
+/* Its sums have other bits than those of taps. */
+static void off_sums_taps(void **state) {
+  static float with[8192], without[8192];
+  trial t = trial_of(number, 4);
+  size_t made = windows_output(&t, &shapes[0], with, 8192);
+  keel_close(context);
+  t.context = context = windows_open("cpu.winograd=off", 0);
+  assert_int_equal(windows_output(&t, &shapes[0], without, 8192), made);
+  assert_memory_not_equal(with, without, made * sizeof *with);
+  windows_in_programs(&t);
+  (void)state;
+}
+
+#define TEST(test, open) cmocka_unit_test_setup_teardown(test, open, close_it)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(integers_are_exact, open_one),
+      TEST(integers_are_exact, open_three),
+      TEST(integers_are_exact, open_avx2),
+      TEST(numbers_keep_the_bound, open_three),
+      TEST(numbers_keep_the_bound, open_avx2),
+      TEST(others_see_no_infinity, open_three),
+      TEST(huge_elements, open_three),
+      TEST(infinite_weights, open_three),
+      TEST(off_sums_taps, open_one),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

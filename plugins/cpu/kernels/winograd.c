@@ -1,0 +1,437 @@
+/* winograd.c - f32 convolutions of 3 x 3 taps a step apart in the blocked layout, in fewer
+ * products.
+ *
+ * Two by two outputs are made of 16 products for each channel, where they have 36 taps. What
+ * is added before and after the products costs as much for few channels as for many, so that
+ * wide convolutions gain. Layers of a third dimension are summed like channels. With gaps
+ * between the taps, a tile's elements lie as far apart.
+ *
+ * An element of the input takes part in outputs that do not see it: where it is no number,
+ * they are summed again by their taps. */
+#include "winograd.h"
+
+#include "blocked.h"
+#include "conv.h"
+#include "kernels.h"
+
+/* Bytes of a task's sums, before and after the products. */
+#define TASK_BYTES (1024 * 1024)
+#define TASK_TILES 24 /* at least, for each task reads all weights */
+
+/* Additions around the products of a tile and spot, for each channel and filter: their cost
+ * in products. */
+#define AROUND 8
+
+struct kd_kernel {
+  cpu_conv_node node;
+  cpu_winograd_weights weights;
+  /* layers, rows, columns; without layers there is one */
+  int64_t in[3], out[3], gap[3], begin[3];
+  int64_t stride; /* of layers */
+  int64_t tiles[3],
+      pairs[3];         /* of an image, of a phase: layers, rows, columns */
+  int64_t ins, outs;    /* channels as they lie */
+  int64_t depth;        /* elements that a product sums */
+  int64_t cuts, panels; /* of the filters, and the panels of one */
+  int64_t task, tasks,
+      parts;            /* tiles of a task; tasks of a cut; threads' parts */
+  int64_t width, pitch; /* elements of a tile in a spot's two matrices */
+};
+
+/* NULL: no tensor lies in blocks. */
+static const cpu_winograd_loops *loops(void) {
+#if defined(__x86_64__)
+  if (cpu_isa() > 0)
+    return cpu_isa() == 2 ? &cpu_winograd_avx512 : &cpu_winograd_avx2;
+#endif
+  return NULL;
+}
+
+/* ---- which, and how ------------------------------------------------------------------- */
+
+/* Rows or columns come in as many phases as there are steps in a gap, and in pairs. */
+static int64_t pairs_of(int64_t count, int64_t gap) {
+  return ((count + gap - 1) / gap + 1) / 2;
+}
+
+static bool read_node(const kd_node *node, kd_kernel *kernel) {
+  cpu_conv_node *n = &kernel->node;
+  const window *w = &n->w;
+  if (!cpu_read_conv(node, n) || !n->blocks_in || !n->blocks_out ||
+      n->groups != 1 || w->space < 2 || w->space > 3)
+    return false;
+  int first = 3 - w->space;
+  kernel->weights.layers = kernel->stride = 1;
+  kernel->in[0] = kernel->out[0] = kernel->gap[0] = 1;
+  for (int i = 0; i < w->space; i++) {
+    kernel->in[first + i] = w->in[i];
+    kernel->out[first + i] = w->out[i];
+    kernel->gap[first + i] = w->dilation[i];
+    kernel->begin[first + i] = w->begin[i];
+    if (first + i == 0) {
+      kernel->weights.layers = w->kernel[i];
+      kernel->stride = w->stride[i];
+    } else if (w->kernel[i] != 3 || w->stride[i] != 1) {
+      return false;
+    }
+  }
+  kernel->ins = cpu_filled(n->ins);
+  kernel->outs = cpu_filled(n->outs);
+  kernel->depth = kernel->weights.layers * kernel->ins;
+  kernel->tiles[0] = kernel->out[0];
+  kernel->pairs[0] = kernel->tiles[0];
+  for (int i = 1; i < 3; i++) {
+    kernel->pairs[i] = pairs_of(kernel->out[i], kernel->gap[i]);
+    kernel->tiles[i] = kernel->gap[i] * kernel->pairs[i];
+  }
+  return true;
+}
+
+static int64_t tiles_of(const kd_kernel *kernel) {
+  return kernel->node.images * product(kernel->tiles, 0, 3);
+}
+
+/* Few tiles want all the weights once: then threads share the filters. */
+static void plan(kd_kernel *kernel) {
+  int64_t threads = cpu_host->worker_count(cpu_host), tiles = tiles_of(kernel);
+  int64_t panel = 2 * cpu_block();
+  cpu_winograd_weights *w = &kernel->weights;
+  w->ins = kernel->ins;
+  w->panels = (kernel->outs + panel - 1) / panel;
+  kernel->cuts = 1;
+  if (tiles < 12 * threads)
+    kernel->cuts = threads < w->panels ? threads : w->panels;
+  kernel->panels = (w->panels + kernel->cuts - 1) / kernel->cuts;
+  kernel->cuts = (w->panels + kernel->panels - 1) / kernel->panels;
+  /* rows and spots do not fall on the same lines of a cache */
+  kernel->width = kernel->depth + 16;
+  kernel->pitch = kernel->panels * panel + 16;
+  int64_t most = TASK_BYTES / (WINOGRAD_SPOTS * (int64_t)sizeof(float) *
+                               (kernel->width + kernel->pitch));
+  most = most < TASK_TILES ? TASK_TILES : most;
+  int64_t tasks = (tiles + most - 1) / most;
+  if (tasks * kernel->cuts < 8 * threads) /* few are dealt out evenly */
+    while (tasks < tiles && tasks * kernel->cuts % threads)
+      tasks++;
+  kernel->task = (tiles + tasks - 1) / tasks;
+  kernel->tasks = (tiles + kernel->task - 1) / kernel->task;
+  int64_t all = kernel->tasks * kernel->cuts;
+  kernel->parts = all < threads ? all : threads;
+}
+
+/* Whether fewer products outweigh what is added for them. Single tiles go slower. */
+static bool pays(const kd_kernel *kernel) {
+  int64_t panel = 2 * cpu_block(), layers = kernel->weights.layers;
+  double filters = (double)((kernel->outs + panel - 1) / panel * panel);
+  double ins = (double)kernel->depth;
+  double made = (double)(kernel->node.images * product(kernel->out, 0, 3));
+  double tiles = (double)tiles_of(kernel) + 1;
+  double taps = made * 9 * (double)(kernel->node.ins * layers) *
+                (double)kernel->node.outs;
+  double spots =
+      tiles * WINOGRAD_SPOTS * (ins * filters + AROUND * (ins + filters));
+  return spots < 0.9 * taps;
+}
+
+kd_status cpu_supports_winograd(kd_device *device, const kd_node *node) {
+  kd_kernel kernel = {0};
+  kd_tensor weights;
+  (void)device;
+  return loops() && cpu_wants_winograd() && read_node(node, &kernel) &&
+                 pays(&kernel) &&
+                 cpu_host->node->constant(node, 1, &weights) == KD_OK
+             ? KD_OK
+             : KD_UNIMPLEMENTED;
+}
+
+typedef struct pack_work {
+  kd_kernel *kernel;
+  const float *from;
+  bool *numbers; /* of each panel */
+} pack_work;
+
+static void pack_panels(void *context, int64_t begin, int64_t end) {
+  pack_work *work = context;
+  const kd_kernel *kernel = work->kernel;
+  const cpu_winograd_weights *w = &kernel->weights;
+  int64_t panel = 2 * cpu_block(), size = kernel->node.ins * w->layers * 9;
+  for (int64_t p = begin; p < end; p++) {
+    int64_t left = kernel->node.outs - p * panel;
+    work->numbers[p] = loops()->pack(
+        work->from + p * panel * size, left < panel ? left : panel,
+        kernel->node.ins, w->layers, w->u + p * kernel->depth * panel,
+        w->panels * kernel->depth * panel);
+  }
+}
+
+/* Weights as they are, for those that are no numbers. */
+static bool keep_plain(kd_kernel *kernel, const float *from) {
+  cpu_winograd_weights *w = &kernel->weights;
+  int64_t panel = 2 * cpu_block(), ins = kernel->node.ins;
+  w->plain =
+      calloc((size_t)(w->panels * kernel->depth * 9 * panel), sizeof *w->plain);
+  for (int64_t o = 0; w->plain && o < kernel->node.outs; o++)
+    for (int64_t i = 0; i < ins * w->layers * 9; i++, from++) {
+      int64_t in = i / 9 / w->layers, layer = i / 9 % w->layers;
+      int64_t k = o / panel * kernel->depth + layer * w->ins + in;
+      w->plain[(k * 9 + i % 9) * panel + o % panel] = *from;
+    }
+  return w->plain != NULL;
+}
+
+static bool pack(kd_kernel *kernel, const float *from) {
+  cpu_winograd_weights *w = &kernel->weights;
+  int64_t count = WINOGRAD_SPOTS * w->panels * kernel->depth * 2 * cpu_block();
+  bool *numbers = calloc((size_t)w->panels, sizeof *numbers);
+  pack_work work = {.kernel = kernel, .from = from, .numbers = numbers};
+  w->u = cpu_weights_alloc((uint64_t)count * sizeof *w->u);
+  bool done = w->u && numbers, all = true;
+  if (done) cpu_host->parallel_for(cpu_host, w->panels, 1, pack_panels, &work);
+  for (int64_t p = 0; p < w->panels && done; p++)
+    all = all && numbers[p];
+  if (done && !all) done = keep_plain(kernel, from);
+  free(numbers);
+  return done;
+}
+
+kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
+                              const kd_node *node, kd_kernel **out_kernel) {
+  kd_tensor weights;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  (void)device;
+  (void)def;
+  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
+  kd_status status = read_node(node, kernel) ? KD_OK : KD_UNIMPLEMENTED;
+  if (status == KD_OK) status = cpu_host->node->constant(node, 1, &weights);
+  if (status == KD_OK) {
+    plan(kernel);
+    if (!pack(kernel, weights.data))
+      status = FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
+  }
+  if (status != KD_OK) {
+    cpu_destroy_winograd(kernel);
+    return status;
+  }
+  *out_kernel = kernel;
+  return KD_OK;
+}
+
+void cpu_destroy_winograd(kd_kernel *kernel) {
+  free(kernel->weights.u);
+  free(kernel->weights.plain);
+  free(kernel);
+}
+
+/* The weights, which are packed. */
+uint64_t cpu_taken_winograd(kd_kernel *kernel) {
+  return kernel->weights.u ? 2 : 0;
+}
+
+/* ---- running -------------------------------------------------------------------------- */
+
+static int64_t step_in(const kd_kernel *kernel) {
+  return kernel->task * kernel->width + 16;
+}
+
+static int64_t step_out(const kd_kernel *kernel) {
+  return kernel->task * kernel->pitch + 16;
+}
+
+static int64_t part_elements(const kd_kernel *kernel) {
+  return WINOGRAD_SPOTS * (step_in(kernel) + step_out(kernel));
+}
+
+/* Of the bias, where it is filled up. */
+static int64_t bias_elements(const kd_kernel *kernel) {
+  return kernel->outs == kernel->node.outs ? 0 : (kernel->outs + 15) / 16 * 16;
+}
+
+uint64_t cpu_winograd_workspace(kd_kernel *kernel, const kd_launch *launch) {
+  (void)launch;
+  return (uint64_t)(bias_elements(kernel) +
+                    kernel->parts * part_elements(kernel)) *
+         sizeof(float);
+}
+
+typedef struct run {
+  const kd_kernel *kernel;
+  const float *x, *bias, *z;
+  float *y, *room;
+} run;
+
+/* A tile: its first output, by image and by layer, row and column, and which of the pairs of
+ * its phase it is. */
+typedef struct place {
+  int64_t image, at[3], pair[3];
+} place;
+
+/* Tiles go by layers, phases of rows, rows, phases of columns, columns. */
+static place place_of(const kd_kernel *kernel, int64_t tile) {
+  place p;
+  for (int i = 2; i >= 0; i--) {
+    int64_t index = tile % kernel->tiles[i], pairs = kernel->pairs[i];
+    p.pair[i] = index % pairs;
+    p.at[i] = i == 0 ? index : p.pair[i] * 2 * kernel->gap[i] + index / pairs;
+    tile /= kernel->tiles[i];
+  }
+  p.image = tile;
+  return p;
+}
+
+/* To the next tile, without a division. */
+static void advance(const kd_kernel *kernel, place *p) {
+  for (int i = 2; i >= 0; i--) {
+    int64_t gap = kernel->gap[i], pairs = kernel->pairs[i];
+    p->at[i] += i == 0 ? 1 : 2 * gap;
+    if (++p->pair[i] < pairs) return;
+    p->pair[i] = 0;
+    if (i > 0) { /* the next phase */
+      p->at[i] += 1 - pairs * 2 * gap;
+      if (p->at[i] < gap) return;
+    }
+    p->at[i] = 0;
+  }
+  p->image++;
+}
+
+/* What all tiles have in common. */
+static cpu_winograd_source source_of(const kd_kernel *k) {
+  cpu_winograd_source s = {.layers = k->weights.layers, .ins = k->ins};
+  for (int i = 0; i < 3; i++) {
+    s.size[i] = k->in[i];
+    s.gap[i] = k->gap[i];
+  }
+  return s;
+}
+
+static void aim(const run *r, const place *p, cpu_winograd_source *s) {
+  const kd_kernel *k = r->kernel;
+  s->x = r->x + p->image * k->ins * s->size[0] * s->size[1] * s->size[2];
+  s->first[0] = p->at[0] * k->stride - k->begin[0];
+  s->first[1] = p->at[1] - k->begin[1];
+  s->first[2] = p->at[2] - k->begin[2];
+}
+
+/* Where block `first` of a tile lies in the output, in elements. */
+static int64_t target_of(const kd_kernel *k, const place *p, int64_t first) {
+  int64_t at = p->image * (k->outs / cpu_block()) + first;
+  for (int i = 0; i < 3; i++)
+    at = at * k->out[i] + p->at[i];
+  return at * cpu_block();
+}
+
+/* Rows or columns of a tile that are in the output. */
+static int64_t within(const kd_kernel *k, const place *p, int dimension) {
+  int64_t left = k->out[dimension] - p->at[dimension];
+  return left <= 0 ? 0 : left <= k->gap[dimension] ? 1 : 2;
+}
+
+static void finish_tile(const run *r, const place *p,
+                        cpu_winograd_source *source, cpu_winograd_out *out) {
+  aim(r, p, source);
+  int64_t to = target_of(r->kernel, p, out->first);
+  out->y = r->y + to;
+  out->z = r->z ? r->z + to : NULL;
+  out->rows = within(r->kernel, p, 1);
+  out->columns = within(r->kernel, p, 2);
+  loops()->out(out, source, &r->kernel->weights);
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* Activations that are loops of their own, on tiles [begin, end) just made: a row at once
+ * where there are no gaps. */
+static void activate(const run *r, int64_t begin, int64_t end,
+                     const cpu_winograd_out *out) {
+  const kd_kernel *k = r->kernel;
+  cpu_finish finish = {.dtype = KD_F32, .act = k->node.act};
+  bool rows = k->gap[2] == 1;
+  for (int64_t tile = begin, count; tile < end; tile += count) {
+    place p = place_of(k, tile);
+    count = rows ? least(end - tile, k->tiles[2] - p.at[2] / 2) : 1;
+    int64_t n = rows ? least(2 * count, k->out[2] - p.at[2]) : 1;
+    int64_t each = within(k, &p, 1), columns = rows ? 1 : within(k, &p, 2);
+    float *y = r->y + target_of(k, &p, out->first);
+    for (int64_t i = 0; i < each * columns * out->blocks; i++)
+      cpu_finish_row(&finish, 0,
+                     y + i / columns / each * out->block +
+                         i / columns % each * out->row +
+                         i % columns * out->column,
+                     0, n * cpu_block());
+  }
+}
+
+static cpu_winograd_out out_of(const run *r, int64_t cut) {
+  const kd_kernel *k = r->kernel;
+  int64_t b = cpu_block(), first = cut * k->panels;
+  int64_t panels = least(k->panels, k->weights.panels - first);
+  return (cpu_winograd_out){
+      .step = step_out(k),
+      .first = 2 * first,
+      .blocks = least(2 * panels, k->outs / b - 2 * first),
+      .row = k->gap[1] * k->out[2] * b,
+      .column = k->gap[2] * b,
+      .block = product(k->out, 0, 3) * b,
+      .bias = r->bias ? r->bias + first * 2 * b : NULL,
+      .low = k->node.act.low,
+      .high = k->node.act.high};
+}
+
+static void run_task(const run *r, int64_t task, float *room) {
+  const kd_kernel *k = r->kernel;
+  const cpu_winograd_weights *w = &k->weights;
+  int64_t cut = task / k->tasks, begin = task % k->tasks * k->task;
+  int64_t tiles = least(k->task, tiles_of(k) - begin), first = cut * k->panels;
+  float *made = room + WINOGRAD_SPOTS * step_in(k);
+  cpu_winograd_out out = out_of(r, cut);
+  cpu_winograd_source source = source_of(k);
+  place start = place_of(k, begin), p = start;
+  for (int64_t t = 0; t < tiles; t++, advance(k, &p)) {
+    aim(r, &p, &source);
+    loops()->in(&source, room + t * k->width, step_in(k));
+  }
+  for (int64_t s = 0; s < WINOGRAD_SPOTS; s++)
+    loops()->product(
+        room + s * step_in(k), k->width, tiles,
+        w->u + (s * w->panels + first) * k->depth * 2 * cpu_block(), k->depth,
+        least(k->panels, w->panels - first), made + s * step_out(k), k->pitch);
+  p = start;
+  for (int64_t t = 0; t < tiles; t++, advance(k, &p)) {
+    out.made = made + t * k->pitch;
+    finish_tile(r, &p, &source, &out);
+  }
+  if (k->node.act.last >= CPU_LAST_SILU)
+    activate(r, begin, begin + tiles, &out);
+}
+
+static void run_parts(void *context, int64_t begin, int64_t end) {
+  const run *r = context;
+  const kd_kernel *kernel = r->kernel;
+  int64_t tasks = kernel->tasks * kernel->cuts;
+  for (int64_t part = begin; part < end; part++)
+    for (int64_t i = part * tasks / kernel->parts;
+         i < (part + 1) * tasks / kernel->parts; i++)
+      run_task(r, i, r->room + part * part_elements(kernel));
+}
+
+CPU_KERNEL(cpu_run_winograd) {
+  (void)stream;
+  run r = {.kernel = self,
+           .x = launch->inputs[0].data,
+           .y = launch->outputs[0].data,
+           .room = launch->workspace.data};
+  if (self->node.has_sum) r.z = launch->inputs[3].data;
+  if (kd_has_input(launch, 2)) r.bias = launch->inputs[2].data;
+  int64_t fill = bias_elements(self);
+  if (r.bias && fill) {
+    memset(r.room, 0, (size_t)fill * sizeof(float));
+    memcpy(r.room, r.bias, (size_t)self->node.outs * sizeof(float));
+    r.bias = r.room;
+  }
+  r.room += fill;
+  cpu_host->parallel_for(cpu_host, self->parts, 1, run_parts, &r);
+  cpu_fill_up(&launch->outputs[0]);
+  return KD_OK;
+}
