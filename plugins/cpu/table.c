@@ -78,16 +78,16 @@
     .enqueue = cpu_run_direct_blocked, .destroy = cpu_destroy_direct,     \
   }
 
-/* where fewer products win */
-#define WINOGRAD(space, name, forward)                                    \
+/* in the same layout, those that do with fewer products */
+#define FEWER(space, name, kind, forward)                                 \
   {                                                                       \
     .struct_size = sizeof(kd_kernel_def),                                 \
     .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
     .input_types = {F32}, .inplace = forward, .priority = 3,              \
-    .supports = cpu_supports_winograd, .cost = cost,                      \
-    .create = cpu_create_winograd, .taken = cpu_taken_winograd,           \
-    .workspace = cpu_winograd_workspace,                                  \
-    .enqueue = cpu_run_winograd, .destroy = cpu_destroy_winograd,         \
+    .supports = cpu_supports_##kind, .cost = cost,                        \
+    .create = cpu_create_##kind, .taken = cpu_taken_##kind,               \
+    .workspace = cpu_##kind##_workspace,                                  \
+    .enqueue = cpu_run_##kind, .destroy = cpu_destroy_##kind,             \
   }
 
 /* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
@@ -328,9 +328,12 @@ const kd_kernel_def cpu_kernels[] = {
     ROW("SoftmaxCrossEntropyLoss", F, cpu_run_sce_loss, 0),
 
 #ifdef KEEL_WITH_DNNL
-    WINOGRAD("ai.onnx", "Conv", 0),
-    WINOGRAD("keel", "FusedConv", 8),
-    WINOGRAD("keel", "ActivatedConv", 8),
+    FEWER("ai.onnx", "Conv", dilated, 0),
+    FEWER("keel", "FusedConv", dilated, 8),
+    FEWER("keel", "ActivatedConv", dilated, 8),
+    FEWER("ai.onnx", "Conv", winograd, 0),
+    FEWER("keel", "FusedConv", winograd, 8),
+    FEWER("keel", "ActivatedConv", winograd, 8),
     DIRECT("ai.onnx", "Conv", prefers, 2, 0),
     DIRECT("keel", "FusedConv", prefers, 2, 8),
     DIRECT("keel", "ActivatedConv", prefers, 2, 8),

@@ -16,6 +16,8 @@
 typedef struct cpu_direct_sum {
   const float *x, *weights, *bias;
   const int64_t *offsets;
+  const int64_t
+      *places; /* across: which weights of [k] those are; NULL: 0, 1, 2 ... */
   int64_t count, n,
       step; /* offsets; positions; from a filter's or block's to the next's */
   float *y, low, high;

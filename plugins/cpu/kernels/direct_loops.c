@@ -117,6 +117,7 @@ INLINE void points(const cpu_direct_sum *s, const float *x, float *y,
       sum[p][c] = *(const vector *)(s->bias + c * LANES);
   for (int64_t k = 0, count = s->count; k < count; k++) {
     const float *from = x + offsets[k];
+    if (s->places) weights = s->weights + s->places[k] * (LANES * C * LANES);
     for (int i = 0; i < LANES; i++, from++, weights += C * LANES) {
       UNROLL for (int c = 0; c < C; c++) w[c] =
           *(const vector *)(weights + c * LANES);

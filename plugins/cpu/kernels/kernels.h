@@ -25,6 +25,7 @@ CPU_KERNEL(cpu_run_conv);
 CPU_KERNEL(cpu_run_conv_blocked);
 CPU_KERNEL(cpu_run_direct_blocked);
 CPU_KERNEL(cpu_run_winograd);
+CPU_KERNEL(cpu_run_dilated);
 CPU_KERNEL(cpu_run_conv_integer);
 CPU_KERNEL(cpu_run_conv_transpose);
 CPU_KERNEL(cpu_run_cum_sum);
@@ -135,6 +136,13 @@ kd_status cpu_create_direct(kd_device *device, const kd_kernel_def *def,
 uint64_t cpu_taken_direct(kd_kernel *kernel);
 uint64_t cpu_direct_workspace(kd_kernel *kernel, const kd_launch *launch);
 void cpu_destroy_direct(kd_kernel *kernel);
+/* dilated.c */
+kd_status cpu_supports_dilated(kd_device *device, const kd_node *node);
+kd_status cpu_create_dilated(kd_device *device, const kd_kernel_def *def,
+                             const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_taken_dilated(kd_kernel *kernel);
+uint64_t cpu_dilated_workspace(kd_kernel *kernel, const kd_launch *launch);
+void cpu_destroy_dilated(kd_kernel *kernel);
 /* winograd.c */
 kd_status cpu_supports_winograd(kd_device *device, const kd_node *node);
 kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
