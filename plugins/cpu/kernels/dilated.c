@@ -8,8 +8,9 @@
 #include "direct.h"
 #include "kernels.h"
 
-#define DIMS 3  /* layers, rows, columns; those that a node has not are 1 */
-#define LINE 64 /* positions that are finished at once */
+#define DIMS 3 /* layers, rows, columns; those that a node has not are 1 */
+#define NEAR \
+  32 /* blocks of channels, by taps, whose weights stay in the first cache */
 
 /* Outputs [begin, end) see taps [first, last). */
 typedef struct span {
@@ -83,7 +84,7 @@ static bool read_node(const kd_node *node, kd_kernel *kernel) {
   return true;
 }
 
-/* Half of the taps see padding, or more; threads share filters and images. */
+/* A third of the taps sees padding, or more; threads share filters and images. */
 kd_status cpu_supports_dilated(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
   kd_tensor weights;
@@ -100,7 +101,7 @@ kd_status cpu_supports_dilated(kd_device *device, const kd_node *node) {
     find_spans(&kernel, i, NULL, &taps);
     seen *= (double)taps / (double)(kernel.out[i] * kernel.taps[i]);
   }
-  return seen <= 0.5 ? KD_OK : KD_UNIMPLEMENTED;
+  return seen <= 0.7 ? KD_OK : KD_UNIMPLEMENTED;
 }
 
 /* Filters [first, first + 2 blocks) of an image, or those that there are. */
@@ -173,16 +174,19 @@ typedef struct run {
   const kd_kernel *kernel;
   const float *x, *bias, *z;
   float *y;
-  int64_t
-      *offsets; /* of each worker's box: where taps see, and their weights */
+  char *room;
 } run;
 
-/* Two tables for each part. */
+/* One part's tables of taps, and a box's sums. */
+static int64_t part_bytes(const kd_kernel *k) {
+  int64_t tables = 2 * (k->depth / cpu_block()) * (int64_t)sizeof(int64_t);
+  int64_t sums = product(k->out, 0, DIMS) * 2 * cpu_block();
+  return (tables + sums * (int64_t)sizeof(float) + 63) / 64 * 64;
+}
+
 uint64_t cpu_dilated_workspace(kd_kernel *kernel, const kd_launch *launch) {
-  int64_t parts = cpu_host->worker_count(cpu_host);
   (void)launch;
-  return (uint64_t)(parts * 2 * (kernel->depth / cpu_block())) *
-         sizeof(int64_t);
+  return (uint64_t)(cpu_host->worker_count(cpu_host) * part_bytes(kernel));
 }
 
 /* Taps of a box: how far behind the first one they see, and which weights they are. Returns
@@ -204,81 +208,113 @@ static int64_t list_taps(const kd_kernel *k, const span *const *box,
   return count;
 }
 
-/* A row of a box: n outputs from element `to` of y on, of some blocks of filters. */
-static void sum_row(const run *r, cpu_direct_sum *sum, int64_t blocks,
-                    int64_t to, int64_t n) {
-  const kd_kernel *k = r->kernel;
-  const cpu_activation *act = &k->node.act;
-  int64_t b = cpu_block(), plane = product(k->out, 0, DIMS) * b;
-  float line[LINE * 32];
-  bool done = !r->z && act->last < CPU_LAST_SILU;
-  cpu_finish finish = {.dtype = KD_F32, .act = *act};
-  for (int64_t i = 0, some; i < n; i += some, to += some * b) {
-    some = done || n - i < LINE ? n - i : LINE;
-    sum->n = some;
-    sum->y = done ? r->y + to : line;
-    sum->step = done ? plane : some * b;
-    cpu_direct_get()->across(sum, blocks);
-    sum->x += some * b;
-    for (int64_t c = 0; c < blocks && !done; c++) {
-      float *made = line + c * some * b;
-      if (r->z) finish.z = r->z + to + c * plane;
-      cpu_finish_row(&finish, 0, made, 0, some * b);
-      memcpy(r->y + to + c * plane, made, (size_t)(some * b) * sizeof *made);
-    }
+/* A box: the taps it sees, filters [first, first + blocks) of an image, and its sums. */
+typedef struct task {
+  const span *box[DIMS];
+  int64_t image, first, blocks,
+      count; /* count: of taps, by blocks of channels */
+  int64_t *offsets, *places;
+  float *sums;  /* [block][position][filter] */
+  int64_t step; /* from a block to the next */
+} task;
+
+/* Where row (layer, row) of a box begins; for the input, at the first tap that is seen. */
+static void begin_of(const kd_kernel *k, const task *t, int64_t layer,
+                     int64_t row, int64_t *in, int64_t *out) {
+  int64_t at[DIMS] = {layer, row, t->box[2]->begin};
+  *in = *out = 0;
+  for (int i = 0; i < DIMS; i++) {
+    *in = *in * k->in[i] + at[i] * k->stride[i] - k->pad[i] +
+          t->box[i]->first * k->gap[i];
+    *out = *out * k->out[i] + at[i];
   }
 }
 
-/* Filters [first, first + blocks) of one box. */
-static void sum_box(const run *r, int64_t image, int64_t first,
-                    const span *const *box, int64_t *tables) {
+/* Some taps of all rows, whose weights stay near. */
+static void sum_some(const run *r, const task *t, int64_t from, int64_t count,
+                     const float *bias) {
   const kd_kernel *k = r->kernel;
-  const cpu_activation *act = &k->node.act;
-  int64_t b = cpu_block(), blocks = panel_blocks(k, first);
-  int64_t *places = tables + k->depth / b;
-  float bias[32] = {0};
-  bool done = !r->z && act->last < CPU_LAST_SILU;
-  cpu_direct_sum sum = {.weights = k->packed + first * k->depth,
+  int64_t b = cpu_block(), in, out;
+  const float *x = r->x + t->image * k->ins * product(k->in, 0, DIMS);
+  cpu_direct_sum sum = {.weights = k->packed + t->first * k->depth,
                         .bias = bias,
-                        .offsets = tables,
-                        .places = places,
-                        .count = list_taps(k, box, tables, places),
-                        .low = done ? act->low : -INFINITY,
-                        .high = done ? act->high : INFINITY};
-  int64_t left = k->node.outs - first, wide = blocks * b;
-  if (r->bias)
-    memcpy(bias, r->bias + first,
-           (size_t)(left < wide ? left : wide) * sizeof *bias);
-  const float *x = r->x + image * k->ins * product(k->in, 0, DIMS);
-  int64_t from = (image * k->outs + first) * product(k->out, 0, DIMS);
-  for (int64_t l = box[0]->begin; l < box[0]->end; l++)
-    for (int64_t row = box[1]->begin; row < box[1]->end; row++) {
-      int64_t at[DIMS] = {l, row, box[2]->begin}, in = 0, out = 0;
-      for (int i = 0; i < DIMS; i++) {
-        in = in * k->in[i] + at[i] * k->stride[i] - k->pad[i] +
-             box[i]->first * k->gap[i];
-        out = out * k->out[i] + at[i];
-      }
-      sum.x = sum.count ? x + in * b : x;
-      sum_row(r, &sum, blocks, from + out * b, box[2]->end - box[2]->begin);
+                        .offsets = t->offsets + from,
+                        .places = t->places + from,
+                        .count = count,
+                        .n = t->box[2]->end - t->box[2]->begin,
+                        .step = t->step,
+                        .y = t->sums,
+                        .low = -INFINITY,
+                        .high = INFINITY,
+                        .more = from > 0};
+  for (int64_t l = t->box[0]->begin; l < t->box[0]->end; l++)
+    for (int64_t row = t->box[1]->begin; row < t->box[1]->end; row++) {
+      begin_of(k, t, l, row, &in, &out);
+      sum.x = count > 0 ? x + in * b : x;
+      cpu_direct_get()->across(&sum, t->blocks);
+      sum.y += sum.n * b;
     }
+}
+
+/* To the output, with what follows a sum. */
+static void finish(const run *r, const task *t) {
+  const kd_kernel *k = r->kernel;
+  int64_t b = cpu_block(), plane = product(k->out, 0, DIMS) * b, in, out;
+  int64_t n = (t->box[2]->end - t->box[2]->begin) * b;
+  float *sums = t->sums;
+  cpu_finish end = {.dtype = KD_F32, .act = k->node.act};
+  for (int64_t l = t->box[0]->begin; l < t->box[0]->end; l++)
+    for (int64_t row = t->box[1]->begin; row < t->box[1]->end; row++) {
+      begin_of(k, t, l, row, &in, &out);
+      out = (t->image * k->outs + t->first) / b * plane + out * b;
+      for (int64_t c = 0; c < t->blocks; c++, out += plane) {
+        float *made = sums + c * t->step;
+        if (r->z) end.z = r->z + out;
+        cpu_finish_row(&end, 0, made, 0, n);
+        memcpy(r->y + out, made, (size_t)n * sizeof *made);
+      }
+      sums += n;
+    }
+}
+
+static void run_box(const run *r, task *t) {
+  const kd_kernel *k = r->kernel;
+  int64_t b = cpu_block(), left = k->node.outs - t->first;
+  float bias[32] = {0};
+  t->blocks = panel_blocks(k, t->first);
+  t->count = list_taps(k, t->box, t->offsets, t->places);
+  t->step = b;
+  for (int i = 0; i < DIMS; i++)
+    t->step *= t->box[i]->end - t->box[i]->begin;
+  if (left > t->blocks * b) left = t->blocks * b;
+  if (r->bias) memcpy(bias, r->bias + t->first, (size_t)left * sizeof *bias);
+  sum_some(r, t, 0, t->count < NEAR ? t->count : NEAR, bias);
+  for (int64_t i = NEAR; i < t->count; i += NEAR)
+    sum_some(r, t, i, t->count - i < NEAR ? t->count - i : NEAR, bias);
+  finish(r, t);
 }
 
 static void run_parts(void *context, int64_t begin, int64_t end) {
   const run *r = context;
   const kd_kernel *k = r->kernel;
   int64_t panels = (k->outs + 2 * cpu_block() - 1) / (2 * cpu_block());
-  int64_t tasks = k->node.images * panels;
+  int64_t all = k->node.images * panels, depth = k->depth / cpu_block();
   int64_t parts = cpu_host->worker_count(cpu_host);
   for (int64_t part = begin; part < end; part++) {
-    int64_t *tables = r->offsets + part * 2 * (k->depth / cpu_block());
-    for (int64_t i = part * tasks / parts; i < (part + 1) * tasks / parts; i++)
+    char *room = r->room + part * part_bytes(k);
+    task t = {.offsets = (void *)room};
+    t.places = t.offsets + depth;
+    t.sums = (void *)(t.places + depth);
+    for (int64_t i = part * all / parts; i < (part + 1) * all / parts; i++)
       for (int64_t l = 0; l < k->counts[0]; l++)
         for (int64_t row = 0; row < k->counts[1]; row++)
           for (int64_t c = 0; c < k->counts[2]; c++) {
-            const span *box[DIMS] = {&k->spans[0][l], &k->spans[1][row],
-                                     &k->spans[2][c]};
-            sum_box(r, i / panels, i % panels * 2 * cpu_block(), box, tables);
+            t.box[0] = &k->spans[0][l];
+            t.box[1] = &k->spans[1][row];
+            t.box[2] = &k->spans[2][c];
+            t.image = i / panels;
+            t.first = i % panels * 2 * cpu_block();
+            run_box(r, &t);
           }
   }
 }
@@ -288,7 +324,7 @@ CPU_KERNEL(cpu_run_dilated) {
   run r = {.kernel = self,
            .x = launch->inputs[0].data,
            .y = launch->outputs[0].data,
-           .offsets = launch->workspace.data};
+           .room = launch->workspace.data};
   if (self->node.has_sum) r.z = launch->inputs[3].data;
   if (kd_has_input(launch, 2)) r.bias = launch->inputs[2].data;
   cpu_host->parallel_for(cpu_host, cpu_host->worker_count(cpu_host), 1,

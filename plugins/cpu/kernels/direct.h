@@ -21,6 +21,8 @@ typedef struct cpu_direct_sum {
   int64_t count, n,
       step; /* offsets; positions; from a filter's or block's to the next's */
   float *y, low, high;
+  bool
+      more; /* across: y has a sum that this is added to, in place of the bias */
 } cpu_direct_sum;
 
 typedef struct cpu_direct_loops {

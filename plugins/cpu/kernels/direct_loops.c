@@ -114,7 +114,8 @@ INLINE void points(const cpu_direct_sum *s, const float *x, float *y,
   const float *weights = s->weights;
   const int64_t *offsets = s->offsets;
   UNROLL for (int p = 0; p < P; p++) UNROLL for (int c = 0; c < C; c++)
-      sum[p][c] = *(const vector *)(s->bias + c * LANES);
+      sum[p][c] = *(const vector *)(s->more ? y + c * s->step + p * LANES
+                                            : s->bias + c * LANES);
   for (int64_t k = 0, count = s->count; k < count; k++) {
     const float *from = x + offsets[k];
     if (s->places) weights = s->weights + s->places[k] * (LANES * C * LANES);
