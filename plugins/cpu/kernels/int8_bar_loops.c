@@ -1,0 +1,157 @@
+/* int8_bar_loops.c - the loops of int8_bars.h, for AVX2.
+ *
+ * Six rows by 16 columns of sums stay in registers. maddubs adds pairs of products in 16
+ * bits, which they must fit. */
+#include <immintrin.h>
+
+#include "int8_bars.h"
+
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define HALF 8 /* columns of a vector */
+
+static inline __m256i load(const void *from) {
+  return _mm256_loadu_si256(from);
+}
+
+static inline __m256i quads(__m256i sum, __m256i left, __m256i right) {
+  __m256i pairs = _mm256_maddubs_epi16(right, left);
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+static inline __m256i pairs(__m256i sum, __m256i left, __m256i right) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(left, right));
+}
+
+/* R rows by V vectors. */
+#define SUM_STEPS(R, V, TIMES)                                            \
+  __m256i sum[R][V];                                                      \
+  UNROLL for (int i = 0; i < (R); i++) UNROLL for (int v = 0; v < V; v++) \
+      sum[i][v] = _mm256_setzero_si256();                                 \
+  for (int64_t s = 0; s < steps; s++, a += (R), b += 64) {                \
+    __m256i right[V];                                                     \
+    UNROLL for (int v = 0; v < V; v++) right[v] = load(b + 32 * v);       \
+    UNROLL for (int i = 0; i < (R); i++) {                                \
+      const __m256i left = _mm256_set1_epi32(a[i]);                       \
+      UNROLL for (int v = 0; v < V; v++) sum[i][v] =                      \
+          TIMES(sum[i][v], left, right[v]);                               \
+    }                                                                     \
+  }
+#define GIVE_SUMS(R, V)                                                    \
+  UNROLL for (int i = 0; i < (R); i++) UNROLL for (int v = 0; v < V; v++)  \
+      _mm256_storeu_si256((void *)(sums + CPU_BAR_COLUMNS * i + HALF * v), \
+                          sum[i][v]);
+
+#define LOOPS(R, V)                                                     \
+  static void wide_##R##_##V(int64_t steps, const int32_t *a,           \
+                             const uint8_t *b, int32_t *sums) {         \
+    SUM_STEPS(R, V, pairs)                                              \
+    GIVE_SUMS(R, V)                                                     \
+  }                                                                     \
+  static void narrow_##R##_##V(                                         \
+      int64_t steps, const int32_t *a, const uint8_t *b, int64_t rests, \
+      const int32_t *steps_of, const int32_t *more, int32_t *sums) {    \
+    const uint8_t *panel = b;                                           \
+    SUM_STEPS(R, V, quads)                                              \
+    for (; rests > 0; rests--, steps_of += (R), more += (R))            \
+      UNROLL for (int i = 0; i < (R); i++) {                            \
+        const __m256i left = _mm256_set1_epi32(more[i]);                \
+        const uint8_t *at = panel + 64 * (int64_t)steps_of[i];          \
+        UNROLL for (int v = 0; v < V; v++) sum[i][v] =                  \
+            quads(sum[i][v], left, load(at + 32 * v));                  \
+      }                                                                 \
+    GIVE_SUMS(R, V)                                                     \
+  }
+#define BOTH(R) LOOPS(R, 2) LOOPS(R, 1)
+BOTH(6)
+BOTH(4)
+BOTH(2)
+BOTH(1)
+#define CALL(NAME, ...)      \
+  do {                       \
+    if (columns > HALF)      \
+      NAME##_2(__VA_ARGS__); \
+    else                     \
+      NAME##_1(__VA_ARGS__); \
+  } while (0)
+#define CHOOSE(NAME, ...)          \
+  do {                             \
+    if (rows == 6)                 \
+      CALL(NAME##_6, __VA_ARGS__); \
+    else if (rows == 4)            \
+      CALL(NAME##_4, __VA_ARGS__); \
+    else if (rows == 2)            \
+      CALL(NAME##_2, __VA_ARGS__); \
+    else                           \
+      CALL(NAME##_1, __VA_ARGS__); \
+  } while (0)
+
+static void wide(int64_t rows, int64_t columns, int64_t steps, const int32_t *a,
+                 const void *panel, int32_t *sums) {
+  CHOOSE(wide, steps, a, panel, sums);
+}
+
+static void narrow(int64_t rows, int64_t columns, int64_t steps,
+                   const int32_t *a, const void *panel, int64_t rests,
+                   const int32_t *steps_of, const int32_t *more,
+                   int32_t *sums) {
+  CHOOSE(narrow, steps, a, panel, rests, steps_of, more, sums);
+}
+
+/* ---- results ------------------------------------------------------------------------ */
+
+typedef struct limits {
+  __m256 low, high; /* of what is rounded, before the zero point is added */
+  __m256i zero;
+  bool is_signed;
+} limits;
+
+/* 8 results as integers in range. */
+static inline __m256i to_steps(const int32_t *sums, __m256i first, __m256 scale,
+                               const limits *l) {
+  __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(load(sums), first));
+  value = _mm256_mul_ps(value, scale);
+  value = _mm256_min_ps(_mm256_max_ps(value, l->low), l->high);
+  return _mm256_add_epi32(_mm256_cvtps_epi32(value), l->zero);
+}
+
+static inline __m128i to_bytes(const int32_t *sums, int32_t first, float scale,
+                               const limits *l) {
+  const __m256i add = _mm256_set1_epi32(first);
+  const __m256 by = _mm256_set1_ps(scale);
+  __m256i low = to_steps(sums, add, by, l);
+  __m256i high = to_steps(sums + HALF, add, by, l);
+  __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
+  __m128i a = _mm256_castsi256_si128(both);
+  __m128i b = _mm256_extracti128_si256(both, 1);
+  return l->is_signed ? _mm_packs_epi16(a, b) : _mm_packus_epi16(a, b);
+}
+
+static void round_bar(const int32_t *sums, int64_t rows, int64_t columns,
+                      const int32_t *first, const float *scales, int zero,
+                      bool is_signed, uint8_t *to, int64_t step) {
+  const float low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
+  const limits l = {_mm256_set1_ps(low - (float)zero),
+                    _mm256_set1_ps(high - (float)zero), _mm256_set1_epi32(zero),
+                    is_signed};
+  for (int64_t i = 0; i < rows; i++, to += step, sums += CPU_BAR_COLUMNS) {
+    __m128i bytes = to_bytes(sums, first[i], scales[i], &l);
+    if (columns >= CPU_BAR_COLUMNS) {
+      _mm_storeu_si128((void *)to, bytes);
+    } else {
+      uint8_t all[CPU_BAR_COLUMNS];
+      _mm_storeu_si128((void *)all, bytes);
+      memcpy(to, all, (size_t)columns);
+    }
+  }
+}
+
+const cpu_int8_bar_loops cpu_int8_bars_avx2 = {
+    .wide = wide,
+    .narrow = narrow,
+    .round = round_bar,
+};
