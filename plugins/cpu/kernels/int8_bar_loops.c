@@ -104,49 +104,48 @@ static void narrow(int64_t rows, int64_t columns, int64_t steps,
 
 /* ---- results ------------------------------------------------------------------------ */
 
-typedef struct limits {
-  __m256 low, high; /* of what is rounded, before the zero point is added */
-  __m256i zero;
-  bool is_signed;
-} limits;
-
-/* 8 results as integers in range. */
-static inline __m256i to_steps(const int32_t *sums, __m256i first, __m256 scale,
-                               const limits *l) {
-  __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(load(sums), first));
-  value = _mm256_mul_ps(value, scale);
-  value = _mm256_min_ps(_mm256_max_ps(value, l->low), l->high);
-  return _mm256_add_epi32(_mm256_cvtps_epi32(value), l->zero);
-}
-
-static inline __m128i to_bytes(const int32_t *sums, int32_t first, float scale,
-                               const limits *l) {
+/* 16 results as integers of 16 bits, before the zero point is added. What is too small
+ * becomes the least integer, and so would what is too large. */
+static inline __m256i to_steps(const int32_t *sums, int32_t first,
+                               float scale) {
   const __m256i add = _mm256_set1_epi32(first);
-  const __m256 by = _mm256_set1_ps(scale);
-  __m256i low = to_steps(sums, add, by, l);
-  __m256i high = to_steps(sums + HALF, add, by, l);
-  __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-  __m128i a = _mm256_castsi256_si128(both);
-  __m128i b = _mm256_extracti128_si256(both, 1);
-  return l->is_signed ? _mm_packs_epi16(a, b) : _mm_packus_epi16(a, b);
+  const __m256 by = _mm256_set1_ps(scale), most = _mm256_set1_ps(65535);
+  __m256i half[2];
+  UNROLL for (int v = 0; v < 2; v++) {
+    __m256i sum = _mm256_add_epi32(load(sums + HALF * v), add);
+    __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), by);
+    half[v] = _mm256_cvtps_epi32(_mm256_min_ps(value, most));
+  }
+  return _mm256_packs_epi32(half[0], half[1]);
 }
 
+static inline void put(__m128i bytes, int64_t columns, uint8_t *to) {
+  uint8_t all[CPU_BAR_COLUMNS];
+  if (columns >= CPU_BAR_COLUMNS) {
+    _mm_storeu_si128((void *)to, bytes);
+    return;
+  }
+  _mm_storeu_si128((void *)all, bytes);
+  memcpy(to, all, (size_t)columns);
+}
+
+/* By two rows; an odd last one is its own neighbour. */
 static void round_bar(const int32_t *sums, int64_t rows, int64_t columns,
                       const int32_t *first, const float *scales, int zero,
                       bool is_signed, uint8_t *to, int64_t step) {
-  const float low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
-  const limits l = {_mm256_set1_ps(low - (float)zero),
-                    _mm256_set1_ps(high - (float)zero), _mm256_set1_epi32(zero),
-                    is_signed};
-  for (int64_t i = 0; i < rows; i++, to += step, sums += CPU_BAR_COLUMNS) {
-    __m128i bytes = to_bytes(sums, first[i], scales[i], &l);
-    if (columns >= CPU_BAR_COLUMNS) {
-      _mm_storeu_si128((void *)to, bytes);
-    } else {
-      uint8_t all[CPU_BAR_COLUMNS];
-      _mm_storeu_si128((void *)all, bytes);
-      memcpy(to, all, (size_t)columns);
-    }
+  const __m256i plus = _mm256_set1_epi16((int16_t)zero);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  for (int64_t i = 0; i < rows; i += 2, to += 2 * step) {
+    int64_t next = i + 1 < rows ? i + 1 : i;
+    __m256i a = to_steps(sums + CPU_BAR_COLUMNS * i, first[i], scales[i]);
+    __m256i b =
+        to_steps(sums + CPU_BAR_COLUMNS * next, first[next], scales[next]);
+    a = _mm256_adds_epi16(a, plus);
+    b = _mm256_adds_epi16(b, plus);
+    a = is_signed ? _mm256_packs_epi16(a, b) : _mm256_packus_epi16(a, b);
+    a = _mm256_permutevar8x32_epi32(a, order);
+    put(_mm256_castsi256_si128(a), columns, to);
+    if (next > i) put(_mm256_extracti128_si256(a, 1), columns, to + step);
   }
 }
 
