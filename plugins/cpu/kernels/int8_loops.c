@@ -517,6 +517,14 @@ static void requantise(const int32_t *sums, int64_t n, const float *scale,
   int64_t i = 0;
 #if defined(__AVX2__)
   i = requantise_wide(sums, n, scale, step, bias, zero, is_signed, to);
+  if (i < n && !step) { /* the last ones, filled up */
+    int32_t rest[32] = {0};
+    uint8_t bytes[32];
+    memcpy(rest, sums + i, (size_t)(n - i) * sizeof *rest);
+    requantise_wide(rest, 32, scale, 0, bias, zero, is_signed, bytes);
+    memcpy(to + i, bytes, (size_t)(n - i));
+    return;
+  }
 #endif
   for (; i < n && step; i++)
     to[i] = to_byte(sums[i], bias, scale[i], to_zero, low, high);
