@@ -11,8 +11,15 @@ static keel_context *context;
 
 enum { SIDE = 7, MOST = 160 * 160 * 9 };
 
+typedef struct pooling {
+  const char *op;
+  int64_t kernel[2], stride[2], dilation[2], pads[4];
+  int64_t count_pad, ceil;
+} pooling;
+
 typedef struct shape {
   int64_t images, in, wide, out;
+  const pooling *pool; /* between two convolutions, or NULL */
 } shape;
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
@@ -88,9 +95,24 @@ static int64_t groups_of(int64_t channels) {
                              : 1;
 }
 
+static keel_value write_pooling(keel_builder *b, keel_value x, const shape *s) {
+  const pooling *p = s->pool;
+  const keel_attr attrs[] = {
+      {"kernel_shape", .kind = KD_ATTR_INTS, .count = 2, .ints = p->kernel},
+      {"strides", .kind = KD_ATTR_INTS, .count = 2, .ints = p->stride},
+      {"dilations", .kind = KD_ATTR_INTS, .count = 2, .ints = p->dilation},
+      {"pads", .kind = KD_ATTR_INTS, .count = 4, .ints = p->pads},
+      KEEL_INT("ceil_mode", p->ceil),
+      KEEL_INT("count_include_pad", p->count_pad)};
+  x = conv(b, x, s->in, s->wide, 1, 3);
+  x = keel_builder_op(b, p->op, attrs, p->op[0] == 'A' ? 6 : 5, &x, 1);
+  return conv(b, x, s->wide, s->out, 1, 1);
+}
+
 /* Of the zeros that fill blocks up Reciprocal makes infinity, and Div what is no number:
  * the next convolution would spread them. */
 static keel_value write(keel_builder *b, keel_value x, const shape *s) {
+  if (s->pool) return write_pooling(b, x, s);
   x = conv(b, x, s->in, s->wide, 1, 3);
   x = unary(b, "Exp", unary(b, "Cos", x));
   x = binary(b, "Div", conv(b, x, s->wide, s->wide, s->wide, 3),
@@ -145,25 +167,49 @@ static int64_t run(const shape *s, const char *skip, float *out) {
   return count;
 }
 
+static void compare(const shape *s) {
+  static float want[MOST], got[MOST];
+  int64_t count = run(s, "layout", want);
+  assert_int_equal(run(s, NULL, got), count);
+  for (int64_t k = 0; k < count; k++)
+    if (!(fabsf(got[k] - want[k]) <= 1e-4f * (1 + fabsf(want[k]))))
+      fail_msg(
+          "%s: %lld x %lld to %lld to %lld: element %lld is %g, in rows %g",
+          s->pool ? s->pool->op : "all", (long long)s->images, (long long)s->in,
+          (long long)s->wide, (long long)s->out, (long long)k, (double)got[k],
+          (double)want[k]);
+}
+
 static void blocks_give_what_rows_give(void **state) {
   static const shape shapes[] = {
-      {1, 3, 16, 16},  {1, 3, 24, 40},    {1, 16, 72, 24},  {2, 24, 40, 8},
-      {3, 8, 24, 112}, {1, 40, 120, 58},  {1, 17, 31, 33},  {5, 12, 20, 9},
-      {1, 1, 48, 80},  {1, 64, 160, 112}, {2, 15, 116, 10},
+      {1, 3, 16, 16, NULL},    {1, 3, 24, 40, NULL},   {1, 16, 72, 24, NULL},
+      {2, 24, 40, 8, NULL},    {3, 8, 24, 112, NULL},  {1, 40, 120, 58, NULL},
+      {1, 17, 31, 33, NULL},   {5, 12, 20, 9, NULL},   {1, 1, 48, 80, NULL},
+      {1, 64, 160, 112, NULL}, {2, 15, 116, 10, NULL},
   };
-  static float want[MOST], got[MOST];
   (void)state;
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    const shape *s = &shapes[i];
-    int64_t count = run(s, "layout", want);
-    assert_int_equal(run(s, NULL, got), count);
-    for (int64_t k = 0; k < count; k++)
-      if (!(fabsf(got[k] - want[k]) <= 1e-4f * (1 + fabsf(want[k]))))
-        fail_msg("%lld x %lld to %lld to %lld: element %lld is %g, in rows %g",
-                 (long long)s->images, (long long)s->in, (long long)s->wide,
-                 (long long)s->out, (long long)k, (double)got[k],
-                 (double)want[k]);
-  }
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    compare(&shapes[i]);
+}
+
+static void blocks_are_pooled_as_rows_are(void **state) {
+  static const pooling pools[] = {
+      {"MaxPool", {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, 0, 0},
+      {"MaxPool", {3, 2}, {2, 3}, {1, 1}, {1, 0, 0, 1}, 0, 1},
+      {"MaxPool", {2, 3}, {1, 2}, {3, 2}, {0, 2, 1, 1}, 0, 0},
+      {"MaxPool", {5, 5}, {1, 1}, {1, 1}, {2, 2, 2, 2}, 0, 0},
+      {"MaxPool", {7, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 0, 0},
+      {"AveragePool", {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, 0, 0},
+      {"AveragePool", {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, 1, 0},
+      {"AveragePool", {2, 4}, {3, 2}, {1, 1}, {0, 2, 1, 1}, 1, 1},
+      {"AveragePool", {3, 2}, {2, 2}, {1, 2}, {1, 0, 2, 1}, 0, 1},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
+    for (int64_t images = 1; images < 3; images++) {
+      compare(&(shape){images, 16, 24, 16, &pools[i]});
+      compare(&(shape){images, 9, 77, 20, &pools[i]});
+    }
 }
 
 static int open_best(void **state) {
@@ -205,8 +251,10 @@ static int close_it(void **state) {
   return 0;
 }
 
-#define EACH(open) \
-  cmocka_unit_test_setup_teardown(blocks_give_what_rows_give, open, close_it)
+#define EACH(open)                                                             \
+  cmocka_unit_test_setup_teardown(blocks_give_what_rows_give, open, close_it), \
+      cmocka_unit_test_setup_teardown(blocks_are_pooled_as_rows_are, open,     \
+                                      close_it)
 
 int main(void) {
   const struct CMUnitTest tests[] = {EACH(open_best), EACH(open_avx2),

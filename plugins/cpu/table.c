@@ -8,15 +8,14 @@
 
 #define ANY (KD_KERNEL_ANY_SHAPE | KD_KERNEL_ANY_OFFSET)
 /* inputs are walked by their strides */
-#define WALK (ANY | KD_KERNEL_STRIDED)
-#define AGNOSTIC (WALK | KD_KERNEL_LAYOUT_AGNOSTIC)
+#define WALK      (ANY | KD_KERNEL_STRIDED)
+#define AGNOSTIC  (WALK | KD_KERNEL_LAYOUT_AGNOSTIC)
 #define NUMBER(n) ((const void *)(uintptr_t)(n))
 
-#define ROW_WITH(name, set, run, number, ...)                          \
-  {                                                                    \
-    .struct_size = sizeof(kd_kernel_def), .op = name,                  \
-    .input_types = {set}, .data = NUMBER(number), .cost = cost,        \
-    .enqueue = run, __VA_ARGS__                                                        \
+#define ROW_WITH(name, set, run, number, ...)                               \
+  {                                                                         \
+    .struct_size = sizeof(kd_kernel_def), .op = name, .input_types = {set}, \
+    .data = NUMBER(number), .cost = cost, .enqueue = run, __VA_ARGS__       \
   }
 #define ROW(name, set, run, number) \
   ROW_WITH(name, set, run, number, .flags = ANY)
@@ -29,22 +28,21 @@
 /* outputs of another type than the inputs: all that can be written */
 #define TYPED(name, set, run, number, out) \
   ROW_WITH(name, set, run, number, .flags = ANY, .output_types = {out})
-#define DYNAMIC(name, set, run)             \
-  ROW_WITH(name, set, run, 0,               \
-           .flags = ANY | KD_KERNEL_DYNAMIC_OUTPUT)
-#define UNARY(name, set)                                                \
-  {                                                                     \
+#define DYNAMIC(name, set, run) \
+  ROW_WITH(name, set, run, 0, .flags = ANY | KD_KERNEL_DYNAMIC_OUTPUT)
+#define UNARY(name, set)                                                  \
+  {                                                                       \
     .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
-    .input_types = {set}, .inplace = 1, .data = NUMBER(UNARY_##name),   \
-    .cost = cost, .enqueue = cpu_run_unary                                            \
+    .input_types = {set}, .inplace = 1, .data = NUMBER(UNARY_##name),     \
+    .cost = cost, .enqueue = cpu_run_unary                                \
   }
 /* an operand that is broadcast can't be overwritten: the host forwards only
  * inputs of the output's size */
-#define BINARY(name, set)                                               \
-  {                                                                     \
+#define BINARY(name, set)                                                 \
+  {                                                                       \
     .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
-    .input_types = {set}, .inplace = 3, .data = NUMBER(BINARY_##name),  \
-    .cost = cost, .enqueue = cpu_run_binary                                           \
+    .input_types = {set}, .inplace = 3, .data = NUMBER(BINARY_##name),    \
+    .cost = cost, .enqueue = cpu_run_binary                               \
   }
 #define COMPARE(name, set) \
   ROW_WITH(#name, set, cpu_run_binary, BINARY_##name, .flags = WALK)
@@ -52,30 +50,29 @@
   ROW_WITH(name, set, run, number, .flags = WALK)
 
 /* a constant second matrix is packed once */
-#define PACKED                                                     \
-  .create = cpu_create_product, .destroy = cpu_destroy_product,    \
+#define PACKED                                                  \
+  .create = cpu_create_product, .destroy = cpu_destroy_product, \
   .taken = cpu_taken_product
 
 /* products of bytes; a constant operand is packed when the kernel is made */
-#define BYTES(name, kind, of)                                              \
-  ROW_WITH(#name, BYTE, cpu_run_##kind, 0,                                 \
-           .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE,                   \
-           .create = cpu_create_int8_##of, .taken = cpu_taken_int8_##of,   \
+#define BYTES(name, kind, of)                                            \
+  ROW_WITH(#name, BYTE, cpu_run_##kind, 0,                               \
+           .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE,                 \
+           .create = cpu_create_int8_##of, .taken = cpu_taken_int8_##of, \
            .destroy = cpu_destroy_int8_##of)
 
 #define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
-#define REDUCTION(name) REDUCTION_OF(name, N)
+#define REDUCTION(name)         REDUCTION_OF(name, N)
 
 /* without oneDNN, in the same layout: where it is preferred, and where oneDNN has no code */
-#define DIRECT(space, name, how, rank, forward)                           \
-  {                                                                       \
-    .struct_size = sizeof(kd_kernel_def),                                 \
-    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
-    .input_types = {F32}, .inplace = forward, .priority = rank,           \
-    .supports = cpu_##how##_direct, .cost = cost,                         \
-    .create = cpu_create_direct, .taken = cpu_taken_direct,               \
-    .workspace = cpu_direct_workspace,                                    \
-    .enqueue = cpu_run_direct_blocked, .destroy = cpu_destroy_direct,     \
+#define DIRECT(space, name, how, rank, forward)                            \
+  {                                                                        \
+    .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_OWN_LAYOUT,   \
+    .domain = space, .op = name, .input_types = {F32}, .inplace = forward, \
+    .priority = rank, .supports = cpu_##how##_direct, .cost = cost,        \
+    .create = cpu_create_direct, .taken = cpu_taken_direct,                \
+    .workspace = cpu_direct_workspace, .enqueue = cpu_run_direct_blocked,  \
+    .destroy = cpu_destroy_direct,                                         \
   }
 
 /* in the same layout, those that do with fewer products */
@@ -91,28 +88,36 @@
   }
 
 /* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
-#define BLOCKED(space, name, kind, forward, ...)                          \
-  {                                                                       \
-    .struct_size = sizeof(kd_kernel_def),                                 \
-    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
-    .input_types = {F32}, .inplace = forward, .priority = 1,              \
-    .supports = cpu_supports_##kind, .cost = cost,                        \
-    .create = cpu_create_##kind,                                          \
-    .workspace = cpu_blocked_workspace,                                   \
-    .enqueue = cpu_run_##kind##_blocked, .destroy = cpu_destroy_blocked,  \
-    __VA_ARGS__                                                           \
+#define BLOCKED(space, name, kind, forward, ...)                           \
+  {                                                                        \
+    .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_OWN_LAYOUT,   \
+    .domain = space, .op = name, .input_types = {F32}, .inplace = forward, \
+    .priority = 1, .supports = cpu_supports_##kind, .cost = cost,          \
+    .create = cpu_create_##kind, .workspace = cpu_blocked_workspace,       \
+    .enqueue = cpu_run_##kind##_blocked, .destroy = cpu_destroy_blocked,   \
+    __VA_ARGS__                                                            \
   }
 
-#define F KD_TYPES_FLOAT
-#define I KD_TYPES_INT
-#define N KD_TYPES_NUMBER
-#define P KD_TYPES_PLAIN
-#define MOVED (KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128))
+/* by blocked_pool.c, in the same layout */
+#define POOLED(name)                                                     \
+  {                                                                      \
+    .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_OWN_LAYOUT, \
+    .op = name, .input_types = {F32}, .priority = 2,                     \
+    .supports = cpu_supports_pool_blocks, .cost = cost,                  \
+    .create = cpu_create_pool_blocks, .enqueue = cpu_run_pool_blocks,    \
+    .destroy = cpu_destroy_pool_blocks,                                  \
+  }
+
+#define F      KD_TYPES_FLOAT
+#define I      KD_TYPES_INT
+#define N      KD_TYPES_NUMBER
+#define P      KD_TYPES_PLAIN
+#define MOVED  (KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128))
 #define SIGNED (KD_TYPES_FLOAT | KD_TYPES_SIGNED)
-#define INDEX (KD_TYPES(KD_I32) | KD_TYPES(KD_I64))
-#define BOOL KD_TYPES(KD_BOOL)
-#define F32 KD_TYPES(KD_F32)
-#define BYTE (KD_TYPES(KD_U8) | KD_TYPES(KD_I8))
+#define INDEX  (KD_TYPES(KD_I32) | KD_TYPES(KD_I64))
+#define BOOL   KD_TYPES(KD_BOOL)
+#define F32    KD_TYPES(KD_F32)
+#define BYTE   (KD_TYPES(KD_U8) | KD_TYPES(KD_I8))
 
 /* the output is the input, in which some elements change */
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
@@ -305,8 +310,8 @@ const kd_kernel_def cpu_kernels[] = {
     ROW_WITH("ScatterElements", MOVED, cpu_run_scatter_elements, 0,
              .flags = ANY, .aliases = &updated, .alias_count = 1,
              .supports = cpu_supports_scatter),
-    ROW_WITH("ScatterND", MOVED, cpu_run_scatter_nd, 0,
-             .flags = ANY, .aliases = &updated, .alias_count = 1,
+    ROW_WITH("ScatterND", MOVED, cpu_run_scatter_nd, 0, .flags = ANY,
+             .aliases = &updated, .alias_count = 1,
              .supports = cpu_supports_scatter),
     HOST("OneHot", N, cpu_run_one_hot, 0, 2),
     DYNAMIC("Compress", MOVED, cpu_run_compress),
@@ -343,6 +348,8 @@ const kd_kernel_def cpu_kernels[] = {
     DIRECT("ai.onnx", "Conv", supports, 1, 0),
     DIRECT("keel", "FusedConv", supports, 1, 8),
     DIRECT("keel", "ActivatedConv", supports, 1, 8),
+    POOLED("MaxPool"),
+    POOLED("AveragePool"),
     BLOCKED("ai.onnx", "MaxPool", pool, 0, .taken = NULL),
     BLOCKED("ai.onnx", "AveragePool", pool, 0, .taken = NULL),
     BLOCKED("ai.onnx", "GlobalMaxPool", pool, 0, .taken = NULL),

@@ -5,6 +5,7 @@
 #define STRIDED_OPERANDS 8
 #include "elementwise.h"
 #include "families/chains.h"
+#include "quant_loops.h"
 
 #define STEPS 64
 #define SLOTS 16    /* blocks that are needed at once */
@@ -17,11 +18,13 @@ typedef struct operand {
   uint32_t index;
 } operand;
 
-typedef enum kind { UNARY, BINARY, WHERE } kind;
+/* The last two go from bytes to floats and back: their operands are a scale and a zero point,
+ * too, or, without one, the scale again. */
+typedef enum kind { UNARY, BINARY, WHERE, FROM_BYTES, TO_BYTES } kind;
 
 typedef struct step {
   kind kind;
-  uint32_t op; /* row of the loops */
+  uint32_t op; /* row of the loops; of bytes: whether there is a zero point */
   kd_dtype in, out;
   double a, b;
   operand from[3];
@@ -108,10 +111,40 @@ static bool alike(const kd_node *node, uint32_t first, uint32_t count,
 /* What a node is made of; its type is that of what it computes with. */
 typedef struct reading {
   const cpu_loops *loops;
-  enum { ONE, TWO, MANY, CLIP, CHOICE } shape;
+  enum { ONE, TWO, MANY, CLIP, CHOICE, SCALED } shape;
   uint32_t row;
   kd_dtype type, out;
 } reading;
+
+/* One element of that type; `rank`: of what it goes with. */
+static bool is_one(const kd_node *node, uint32_t index, kd_dtype dtype,
+                   uint32_t rank) {
+  kd_type type = {0};
+  if (type_of(node, false, index) != dtype ||
+      cpu_host->node->input_type(node, index, &type) != KD_OK ||
+      type.rank > rank)
+    return false;
+  for (uint32_t i = 0; i < type.rank; i++)
+    if (type.dims[i] != 1) return false;
+  return true;
+}
+
+/* QuantizeLinear and DequantizeLinear of bytes by one scale: computed with as floats. */
+static bool read_scaled(const kd_node *node, reading *r) {
+  bool to_bytes = cpu_host->node->op(node)[0] == 'Q';
+  kd_dtype bytes = to_bytes ? r->out : r->type;
+  kd_dtype floats = to_bytes ? r->type : r->out;
+  int64_t precision = cpu_host->node->attr_int(node, "precision", KD_NONE);
+  kd_type x = {0};
+  r->shape = SCALED;
+  r->row = type_of(node, false, 2) != KD_NONE;
+  r->type = KD_F32;
+  return (bytes == KD_U8 || bytes == KD_I8) && floats == KD_F32 &&
+         (precision == KD_NONE || precision == KD_F32) &&
+         cpu_host->node->input_type(node, 0, &x) == KD_OK &&
+         is_one(node, 1, KD_F32, x.rank) &&
+         (!r->row || is_one(node, 2, bytes, x.rank));
+}
 
 static bool read_node(const kd_node *node, reading *r) {
   const char *op = cpu_host->node->op(node);
@@ -121,6 +154,8 @@ static bool read_node(const kd_node *node, reading *r) {
   r->type = type_of(node, false, 0);
   r->out = type_of(node, true, 0);
   if (!r->type || !r->out) return false;
+  if (!strcmp(op, "QuantizeLinear") || !strcmp(op, "DequantizeLinear"))
+    return read_scaled(node, r);
   if (!strcmp(op, "Where")) {
     r->shape = CHOICE;
     r->type = r->out;
@@ -231,6 +266,23 @@ static kd_status add_pairs(writing *w, uint32_t node, uint32_t second,
              : FAIL(KD_UNIMPLEMENTED, "an op that does nothing");
 }
 
+static kd_status add_scaled(writing *w, uint32_t node) {
+  const kd_node *at = cpu_host->graph->node(w->graph, node);
+  bool to_bytes = cpu_host->node->op(at)[0] == 'Q', zero = w->read.row;
+  operand from[3] = {{0}};
+  step *made = NULL;
+  kd_status status = KD_OK;
+  for (uint32_t i = 0; i < 2u + zero && status == KD_OK; i++)
+    status = take_operand(w, node, i, &from[i]);
+  if (status != KD_OK) return status;
+  if (from[1].block || from[2].block)
+    return FAIL(KD_UNIMPLEMENTED, "a scale that is made in the chain");
+  status = add_step(w, to_bytes ? TO_BYTES : FROM_BYTES, zero, from[0], from[1],
+                    from[zero ? 2 : 1], &made);
+  if (status == KD_OK && !to_bytes) made->in = type_of(at, false, 0);
+  return status;
+}
+
 static kd_status add_node(writing *w, uint32_t node) {
   const kd_node *at = cpu_host->graph->node(w->graph, node);
   reading *r = &w->read;
@@ -242,6 +294,8 @@ static kd_status add_node(writing *w, uint32_t node) {
                 cpu_host->node->op(at));
   if (r->shape == CLIP) {
     status = add_pairs(w, node, BINARY_Max, BINARY_Min);
+  } else if (r->shape == SCALED) {
+    status = add_scaled(w, node);
   } else if (r->shape == TWO || r->shape == MANY) {
     status = add_pairs(w, node, r->row, r->row);
   } else {
@@ -394,6 +448,31 @@ static void choose(size_t size, const void *const *from, const int64_t *by,
   }
 }
 
+/* n elements of `size` bytes, `step` apart, one behind the other. */
+static const void *gather(const void *x, int64_t step, size_t size, int64_t n,
+                          void *room) {
+  if (step == 1) return x;
+  for (int64_t i = 0; i < n; i++)
+    memcpy((char *)room + (size_t)i * size,
+           (const char *)x + i * step * (int64_t)size, size);
+  return room;
+}
+
+static void scale_block(const step *at, const void *const *from, int64_t by,
+                        void *to, int64_t n) {
+  const cpu_quant_loops *loops = cpu_quant_get();
+  kd_dtype bytes = at->kind == TO_BYTES ? at->out : at->in;
+  const float *scale = from[1];
+  const float zero = at->op ? (float)cpu_get(from[2], bytes, 0) : 0;
+  float room[BLOCK];
+  const void *x = gather(from[0], by, kd_dtype_size(at->in), n, room);
+  if (at->kind == TO_BYTES)
+    (bytes == KD_I8 ? loops->to_i8 : loops->to_u8)(x, n, scale, &zero, 0, to);
+  else
+    (bytes == KD_I8 ? loops->from_i8 : loops->from_u8)(x, n, scale, &zero, 0,
+                                                       to);
+}
+
 /* Elements [begin, begin + n) of a row, all steps; `to` is where the last one writes. */
 static void run_block(const work *work, const int64_t *offsets, int64_t begin,
                       char *blocks, char *to, int64_t n) {
@@ -403,7 +482,7 @@ static void run_block(const work *work, const int64_t *offsets, int64_t begin,
     const step *at = &r->steps[i];
     const void *from[3] = {NULL};
     int64_t by[3] = {1, 1, 1};
-    uint32_t count = (uint32_t)at->kind + 1;
+    uint32_t count = at->kind < WHERE ? (uint32_t)at->kind + 1 : 3;
     char *target = i + 1 == r->step_count ? to : blocks + at->to * r->slot;
     for (uint32_t k = 0; k < count; k++) {
       uint32_t index = at->from[k].index;
@@ -422,8 +501,10 @@ static void run_block(const work *work, const int64_t *offsets, int64_t begin,
     else if (at->kind == BINARY)
       work->loops->binary[at->op].loops[at->in](from[0], by[0], from[1], by[1],
                                                 target, n);
-    else
+    else if (at->kind == WHERE)
       choose(kd_dtype_size(at->out), from, by, target, n);
+    else
+      scale_block(at, from, by[0], target, n);
   }
 }
 

@@ -121,9 +121,9 @@ static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
   const cpu_int8_loops *loops = cpu_int8_get();
   int64_t size = cpu_int8_panel(p->k), step = p->b.step;
   if (p->ready_b) return p->ready_b + column / loops->columns * size;
-  const uint8_t *from = p->columns
-                            ? p->columns(p->context, column, n, r->bytes, &step)
-                            : p->b.data + column;
+  const uint8_t *from =
+      p->columns ? p->columns(p->context, 0, p->k, column, n, r->bytes, &step)
+                 : p->b.data + column;
   for (int64_t c = 0; c < n; c += loops->columns) {
     int64_t count = least(n - c, loops->columns);
     int16_t zeros[CPU_INT8_COLUMNS];
@@ -176,9 +176,9 @@ static const uint8_t *panels4_of(const cpu_int8_product *p, int64_t column,
   uint8_t *to = (uint8_t *)r->panels;
   if (p->narrow_b)
     return (const uint8_t *)p->narrow_b->bytes + column / loops->columns * size;
-  const uint8_t *from = p->columns
-                            ? p->columns(p->context, column, n, r->bytes, &step)
-                            : p->b.data + column;
+  const uint8_t *from =
+      p->columns ? p->columns(p->context, 0, p->k, column, n, r->bytes, &step)
+                 : p->b.data + column;
   for (int64_t c = 0; c < n; c += loops->columns)
     loops->pack4(from + c, step, p->k, n - c, p->b.flip,
                  to + c / loops->columns * size);

@@ -101,13 +101,26 @@ cpu_int8_narrow *cpu_int8_narrow_make(const cpu_int8_bytes *from, bool rows,
                                       int64_t n, int64_t k);
 void cpu_int8_narrow_drop(cpu_int8_narrow *narrow);
 
+/* a and b as parts whose positive ones, and negative ones, come to 128 at most. */
+static inline void cpu_int8_split(int a, int b, int8_t *part, int8_t *rest) {
+  int fits = a > 0 && b > 128 - a    ? 128 - a
+             : a < 0 && b < -128 - a ? -128 - a
+                                     : b;
+  part[0] = (int8_t)a;
+  part[1] = (int8_t)fits;
+  rest[0] = 0;
+  rest[1] = (int8_t)(b - fits);
+}
+
 /* One row of sums, for the result. */
 typedef void (*cpu_int8_give)(const void *context, int64_t row, int64_t column,
                               int64_t n, const int32_t *sums);
 /* What columns of B may write behind the last one. */
 #define CPU_INT8_SLACK 32
-/* Columns [column, column + n) of B as bytes, rows `step` apart; `room` is for k * n. */
-typedef const uint8_t *(*cpu_int8_columns)(const void *context, int64_t column,
+/* Rows [row, row + rows) of columns [column, column + n) of B as bytes, rows `step` apart;
+ * `room` is for rows * n. */
+typedef const uint8_t *(*cpu_int8_columns)(const void *context, int64_t row,
+                                           int64_t rows, int64_t column,
                                            int64_t n, uint8_t *room,
                                            int64_t *out_step);
 

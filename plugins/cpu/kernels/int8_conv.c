@@ -3,10 +3,11 @@
  * Planes of the input are copied with their padding, and with the positions that one tap
  * of a strided window sees behind each other. Then what a tap sees of an output row is one
  * row of bytes, which begins at the sum of an offset of the row and one of the tap. */
+#include <math.h>
 #include <stdatomic.h>
 
 #include "families/window.h"
-#include "int8.h"
+#include "int8_bars.h"
 #include "kernels.h"
 
 #define SLACK 32  /* elements that are read behind the last one */
@@ -30,6 +31,7 @@ static const roles qlinear = {.w = 3,
 struct kd_kernel {
   int16_t *packed; /* widened weights, where they are constants, or: */
   cpu_int8_narrow *narrow;
+  cpu_int8_bars *bars;
   int64_t dims[WINDOW_SPACE + 2];
   kd_dtype dtype;
   uint32_t rank, w; /* w: its input */
@@ -166,13 +168,15 @@ static void pad_plane(const conv *c, const uint8_t *from, uint8_t with,
 
 typedef struct conv_work {
   conv c;
-  cpu_int8_product product; /* of one image and group */
+  cpu_int8_product product;  /* of one image and group */
+  const cpu_int8_bars *bars; /* or NULL */
   cpu_int8_cut cut;
   const uint8_t *x;
   uint8_t *padded; /* all planes of x, unless pointwise */
   void *y;
   /* of a quantised result, else scales is NULL */
   float *scales;
+  bool finite;         /* all of them */
   const int32_t *bias; /* or NULL */
   int zero_y;
   bool is_signed;
@@ -211,9 +215,10 @@ static void copy_run(const uint8_t *from, int64_t n, uint8_t *to) {
     memcpy(to + i, from + i, 16);
 }
 
-/* The columns of a block: a row for each channel and tap. */
-static const uint8_t *columns_of(const void *context, int64_t column, int64_t n,
-                                 uint8_t *room, int64_t *out_step) {
+/* Columns of a block: a row for each channel and tap. */
+static const uint8_t *columns_of(const void *context, int64_t row, int64_t rows,
+                                 int64_t column, int64_t n, uint8_t *room,
+                                 int64_t *out_step) {
   const conv_job *job = context;
   const conv *c = &job->work->c;
   int64_t base[RUNS], count[RUNS], runs = 0;
@@ -223,15 +228,39 @@ static const uint8_t *columns_of(const void *context, int64_t column, int64_t n,
     count[runs] = rest < left ? rest : left;
   }
   uint8_t *to = room;
-  const uint8_t *plane = job->work->padded + job->at * c->in_c * c->plane;
-  for (int64_t i = 0; i < c->in_c; i++, plane += c->plane)
-    for (int64_t t = 0; t < c->taps; t++) {
-      const uint8_t *from = plane + c->taps_at[t];
-      for (int64_t r = 0; r < runs; to += count[r++])
-        copy_run(from + base[r], count[r], to);
-    }
+  const uint8_t *planes = job->work->padded + job->at * c->in_c * c->plane;
+  for (int64_t i = row; i < row + rows; i++) {
+    const uint8_t *from = planes + i / c->taps * c->plane;
+    from += c->taps_at[i % c->taps];
+    for (int64_t r = 0; r < runs; to += count[r++])
+      copy_run(from + base[r], count[r], to);
+  }
   *out_step = n;
   return room;
+}
+
+/* Where the results of a job go, or false: sums are given. */
+static bool rounding_of(const conv_work *work, int64_t at,
+                        cpu_int8_rounding *out) {
+  const conv *c = &work->c;
+  int64_t channel = at % c->group * c->out_c;
+  if (!work->finite) return false;
+  *out = (cpu_int8_rounding){.scales = work->scales + channel,
+                             .bias = work->bias ? work->bias + channel : NULL,
+                             .zero = work->zero_y,
+                             .is_signed = work->is_signed,
+                             .to = (uint8_t *)work->y + at * c->out_c * c->outs,
+                             .step = c->outs};
+  return true;
+}
+
+static bool run_piece(const conv_work *work, const conv_job *job,
+                      const cpu_int8_product *p, int64_t piece) {
+  cpu_int8_rounding rounding;
+  if (!work->bars) return cpu_int8_piece(p, &work->cut, piece);
+  bool rounds = rounding_of(work, job->at, &rounding);
+  return cpu_int8_bars_piece(p, work->bars, rounds ? &rounding : NULL,
+                             &work->cut, piece);
 }
 
 static void conv_jobs(void *context, int64_t begin, int64_t end) {
@@ -245,7 +274,7 @@ static void conv_jobs(void *context, int64_t begin, int64_t end) {
     p.first_row = job.at % c->group * c->out_c;
     if (p.ready_a) p.ready_a += p.first_row * cpu_int8_lead(p.k);
     p.b.data = work->x + job.at * c->in_c * c->ins;
-    if (!cpu_int8_piece(&p, &work->cut, i % pieces))
+    if (!run_piece(work, &job, &p, i % pieces))
       atomic_store(&work->failed, true);
   }
 }
@@ -393,9 +422,12 @@ static kd_status read_scales(const kd_launch *launch, conv_work *work) {
   double x = (double)*(const float *)in[qlinear.scale_x].data;
   double y = (double)*(const float *)in[qlinear.scale_y].data;
   const float *w = scale_w->data;
-  for (int64_t i = 0; i < channels; i++)
+  work->finite = true;
+  for (int64_t i = 0; i < channels; i++) {
     work->scales[i] =
         (float)(x * (double)w[kd_elements(scale_w) > 1 ? i : 0] / y);
+    work->finite &= isfinite(work->scales[i]) != 0;
+  }
   if (kd_has_input(launch, qlinear.bias)) work->bias = in[qlinear.bias].data;
   const kd_tensor *zero = &in[qlinear.zero_y];
   if (kd_has_input(launch, qlinear.zero_y))
@@ -421,7 +453,8 @@ static kd_status ready_weights(const kd_kernel *self, const kd_launch *launch,
                 (long long)channels);
   p->ready_a = self ? self->packed : NULL;
   p->narrow_a = self ? self->narrow : NULL;
-  if (p->ready_a || p->narrow_a) return KD_OK;
+  work->bars = self ? self->bars : NULL;
+  if (p->ready_a || p->narrow_a || work->bars) return KD_OK;
   int *zeros = cpu_int8_zeros(zero, w->dtype, &count);
   cpu_int8_bytes bytes = {.data = w->data,
                           .flip = cpu_int8_flip(w->dtype),
@@ -466,7 +499,7 @@ static kd_status run_conv(const kd_kernel *self, const kd_launch *launch,
   kd_tensor w = launch->inputs[at->w];
   conv_work work = {.zero_y = 0};
   int16_t *made = NULL;
-  if (self && (self->packed || self->narrow)) {
+  if (self && (self->packed || self->narrow || self->bars)) {
     w.dims = self->dims;
     w.rank = self->rank;
     w.dtype = self->dtype;
@@ -532,9 +565,12 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
   kernel->dtype = w.dtype;
   memcpy(kernel->dims, w.dims, w.rank * sizeof *w.dims);
   int64_t group = cpu_host->node->attr_int(node, "group", 1);
-  if (zeros && group > 0 && !by_channels(w.dims[1], w.dims[0] / group))
-    kernel->narrow = cpu_int8_narrow_make(&bytes, true, w.dims[0], k);
-  if (zeros && !kernel->narrow)
+  if (zeros && group > 0 && !by_channels(w.dims[1], w.dims[0] / group)) {
+    kernel->bars = cpu_int8_bars_make(&bytes, w.dims[0], group, k);
+    if (!kernel->bars)
+      kernel->narrow = cpu_int8_narrow_make(&bytes, true, w.dims[0], k);
+  }
+  if (zeros && !kernel->narrow && !kernel->bars)
     kernel->packed = cpu_int8_widen_a(&bytes, w.dims[0], k);
   free(zeros);
   return KD_OK; /* without memory, weights are widened again and again */
@@ -542,11 +578,14 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
 
 /* The weights, which are widened. */
 uint64_t cpu_taken_int8_conv(kd_kernel *kernel) {
-  return kernel->packed || kernel->narrow ? UINT64_C(1) << kernel->w : 0;
+  return kernel->packed || kernel->narrow || kernel->bars
+             ? UINT64_C(1) << kernel->w
+             : 0;
 }
 
 void cpu_destroy_int8_conv(kd_kernel *kernel) {
   cpu_int8_narrow_drop(kernel->narrow);
+  cpu_int8_bars_drop(kernel->bars);
   free(kernel->packed);
   free(kernel);
 }

@@ -83,24 +83,92 @@ static inline void widen_row(const uint8_t *from, int64_t n, __m256i flip,
 }
 #endif
 
+#if defined(__AVX2__) && !defined(__AVX512BW__)
+/* 16 bytes. */
+static inline void widen_16(const uint8_t *from, __m256i flip, __m256i less,
+                            int16_t *to) {
+  __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)from));
+  wide = _mm256_sub_epi16(_mm256_xor_si256(wide, flip), less);
+  _mm256_storeu_si256((void *)to, wide);
+}
+
+/* 16 bytes, two apart: `low` or high ones of those at `from`. */
+static inline void widen_every_other(const uint8_t *from, bool low,
+                                     __m256i flip, __m256i less, int16_t *to) {
+  __m256i both = _mm256_loadu_si256((const void *)from);
+  both = low ? _mm256_and_si256(both, _mm256_set1_epi16(0xFF))
+             : _mm256_srli_epi16(both, 8);
+  both = _mm256_sub_epi16(_mm256_xor_si256(both, flip), less);
+  _mm256_storeu_si256((void *)to, both);
+}
+
+/* 8 bytes. */
+static inline void widen_8(const uint8_t *from, __m256i flip, __m256i less,
+                           int16_t *to) {
+  __m128i wide = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)from));
+  wide = _mm_xor_si128(wide, _mm256_castsi256_si128(flip));
+  _mm_storeu_si128((void *)to,
+                   _mm_sub_epi16(wide, _mm256_castsi256_si128(less)));
+}
+
+/* The last ones of a row once more; returns how many are done: all or none. */
+static inline int64_t widen_row(const uint8_t *from, int64_t n, int64_t stride,
+                                uint8_t flip, int16_t less, int16_t *to) {
+  const __m256i flips = _mm256_set1_epi16(flip);
+  const __m256i zeros = _mm256_set1_epi16(less);
+  int64_t i = 0;
+  if (stride == 1 && n >= 8 && n <= 16) {
+    widen_8(from, flips, zeros, to);
+    widen_8(from + n - 8, flips, zeros, to + n - 8);
+    return n;
+  }
+  if (n <= 16 || stride > 2) return 0;
+  if (stride == 1) {
+    for (; i + 16 <= n; i += 16)
+      widen_16(from + i, flips, zeros, to + i);
+    widen_16(from + n - 16, flips, zeros, to + n - 16);
+  } else {
+    for (; i + 16 < n; i += 16)
+      widen_every_other(from + 2 * i, true, flips, zeros, to + i);
+    i = n - 16; /* reads nothing behind the last one */
+    widen_every_other(from + 2 * i - 1, false, flips, zeros, to + i);
+  }
+  return n;
+}
+#elif !defined(__AVX512BW__)
+static inline int64_t widen_row(const uint8_t *from, int64_t n, int64_t stride,
+                                uint8_t flip, int16_t less, int16_t *to) {
+  if (stride != 1) return 0;
+  widen(from, n, flip, less, to);
+  return n;
+}
+#endif
+
 static void widen_rows(const uint8_t *from, int64_t rows, int64_t n,
                        int64_t from_step, int64_t stride, uint8_t flip,
                        int zero, int16_t *to, int64_t to_step) {
   const int16_t less = (int16_t)zero;
-  for (int64_t row = 0; row < rows; row++, from += from_step, to += to_step)
-    if (stride == 1)
+  for (int64_t row = 0; row < rows; row++, from += from_step, to += to_step) {
+    int64_t i = 0;
 #if defined(__AVX512BW__)
+    if (stride == 1) {
       widen_row(from, n, _mm256_set1_epi8((char)flip), _mm512_set1_epi16(less),
                 to);
+      i = n;
+    }
 #else
-      widen(from, n, flip, zero, to);
+    i = widen_row(from, n, stride, flip, less, to);
 #endif
+    if (stride == 1)
+      for (; i < n; i++)
+        to[i] = (int16_t)((int16_t)(from[i] ^ flip) - less);
     else if (stride == 2)
-      for (int64_t i = 0; i < n; i++)
+      for (; i < n; i++)
         to[i] = (int16_t)((int16_t)(from[2 * i] ^ flip) - less);
     else
-      for (int64_t i = 0; i < n; i++)
+      for (; i < n; i++)
         to[i] = (int16_t)((int16_t)(from[stride * i] ^ flip) - less);
+  }
 }
 
 /* Pairs of two rows, for less columns than a panel has: the rest is filled up. b: NULL: 0. */
@@ -449,6 +517,14 @@ static void requantise(const int32_t *sums, int64_t n, const float *scale,
   int64_t i = 0;
 #if defined(__AVX2__)
   i = requantise_wide(sums, n, scale, step, bias, zero, is_signed, to);
+  if (i < n && !step) { /* the last ones, filled up */
+    int32_t rest[32] = {0};
+    uint8_t bytes[32];
+    memcpy(rest, sums + i, (size_t)(n - i) * sizeof *rest);
+    requantise_wide(rest, 32, scale, 0, bias, zero, is_signed, bytes);
+    memcpy(to + i, bytes, (size_t)(n - i));
+    return;
+  }
 #endif
   for (; i < n && step; i++)
     to[i] = to_byte(sums[i], bias, scale[i], to_zero, low, high);

@@ -29,17 +29,6 @@ void cpu_int8_narrow_drop(cpu_int8_narrow *narrow) {
   free(narrow);
 }
 
-/* a and b as parts whose positive ones, and negative ones, come to 128 at most. */
-static void split_pair(int a, int b, int8_t *part, int8_t *rest) {
-  int fits = a > 0 && b > 128 - a    ? 128 - a
-             : a < 0 && b < -128 - a ? -128 - a
-                                     : b;
-  part[0] = (int8_t)a;
-  part[1] = (int8_t)fits;
-  rest[0] = 0;
-  rest[1] = (int8_t)(b - fits);
-}
-
 /* What is being made: lines are rows, or panels of columns. */
 typedef struct making {
   cpu_int8_narrow *narrow;
@@ -74,8 +63,8 @@ static bool make_quad(making *m, int64_t line, int64_t quad, int8_t *rest,
         to[i] = (int8_t)w[i];
       continue;
     }
-    split_pair(w[0], w[1], to, rest);
-    split_pair(w[2], w[3], to + 2, rest + 2);
+    cpu_int8_split(w[0], w[1], to, rest);
+    cpu_int8_split(w[2], w[3], to + 2, rest + 2);
     *out_any |= rest[1] || rest[3];
   }
   return true;

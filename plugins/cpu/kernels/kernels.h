@@ -69,6 +69,7 @@ CPU_KERNEL(cpu_run_pad);
 CPU_KERNEL(cpu_run_pool);
 CPU_KERNEL(cpu_run_norm_blocked);
 CPU_KERNEL(cpu_run_pool_blocked);
+CPU_KERNEL(cpu_run_pool_blocks);
 CPU_KERNEL(cpu_run_pow);
 CPU_KERNEL(cpu_run_qlinear_conv);
 CPU_KERNEL(cpu_run_qlinear_matmul);
@@ -153,6 +154,11 @@ void cpu_destroy_winograd(kd_kernel *kernel);
 kd_status cpu_supports_scale(kd_device *device, const kd_node *node);
 kd_status cpu_supports_norm(kd_device *device, const kd_node *node);
 kd_status cpu_supports_join(kd_device *device, const kd_node *node);
+/* blocked_pool.c */
+kd_status cpu_supports_pool_blocks(kd_device *device, const kd_node *node);
+kd_status cpu_create_pool_blocks(kd_device *device, const kd_kernel_def *def,
+                                 const kd_node *node, kd_kernel **out_kernel);
+void cpu_destroy_pool_blocks(kd_kernel *kernel);
 kd_status cpu_supports_pool(kd_device *device, const kd_node *node);
 kd_status cpu_create_pool(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);

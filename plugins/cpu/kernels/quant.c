@@ -3,7 +3,7 @@
 #include "kernels.h"
 #include "quant_loops.h"
 
-static const cpu_quant_loops *loops_get(void) {
+const cpu_quant_loops *cpu_quant_get(void) {
   static const cpu_quant_loops *const sets[] = {
     &cpu_quant_base,
 #if defined(__x86_64__)
@@ -166,7 +166,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 }
 
 static cpu_quantise_fn quantise_loop(const quant_work *work) {
-  const cpu_quant_loops *loops = loops_get();
+  const cpu_quant_loops *loops = cpu_quant_get();
   if (work->x->dtype != KD_F32 || work->scale->dtype != KD_F32 ||
       work->precision != KD_F32)
     return NULL;
@@ -185,7 +185,7 @@ static cpu_quantise_fn quantise_loop(const quant_work *work) {
 }
 
 static cpu_dequantise_fn dequantise_loop(const quant_work *work) {
-  const cpu_quant_loops *loops = loops_get();
+  const cpu_quant_loops *loops = cpu_quant_get();
   if (work->y->dtype != KD_F32 || work->scale->dtype != KD_F32) return NULL;
   switch (work->x->dtype) {
     case KD_U8:
@@ -265,16 +265,16 @@ static void find_ranges(void *context, int64_t begin, int64_t end) {
   const dynamic_work *work = context;
   for (int64_t i = begin; i < end; i++) {
     work->low[i] = work->high[i] = 0; /* the range always holds 0 */
-    loops_get()->range(work->x + i * CHUNK, chunk_length(work, i),
-                       &work->low[i], &work->high[i]);
+    cpu_quant_get()->range(work->x + i * CHUNK, chunk_length(work, i),
+                           &work->low[i], &work->high[i]);
   }
 }
 
 static void quantise_chunks(void *context, int64_t begin, int64_t end) {
   const dynamic_work *work = context;
   for (int64_t i = begin; i < end; i++)
-    loops_get()->to_u8(work->x + i * CHUNK, chunk_length(work, i), &work->scale,
-                       &work->zero, 0, work->y + i * CHUNK);
+    cpu_quant_get()->to_u8(work->x + i * CHUNK, chunk_length(work, i),
+                           &work->scale, &work->zero, 0, work->y + i * CHUNK);
 }
 
 CPU_KERNEL(cpu_run_dynamic_quantize) {

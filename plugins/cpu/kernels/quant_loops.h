@@ -21,4 +21,6 @@ typedef struct cpu_quant_loops {
 
 extern const cpu_quant_loops cpu_quant_base, cpu_quant_avx2, cpu_quant_avx512;
 
+const cpu_quant_loops *cpu_quant_get(void);
+
 #endif /* KEEL_CPU_QUANT_LOOPS_H */
