@@ -209,6 +209,79 @@ static void passes_change_nothing_but_time(void **state) {
   keel_program_release(program);
 }
 
+/* Gemm, BatchNormalization: weights as they are or transposed, with a bias or without. */
+static keel_program *normed_product(bool transposed, bool biased, float beta,
+                                    float alpha) {
+  enum { FROM = 5, TO = 3 };
+  const int64_t rows[] = {2, FROM}, turned[] = {TO, FROM}, plain[] = {FROM, TO},
+                n = TO;
+  const float vectors[5][TO] = {
+      {1, -2, 3}, {2, 0.5f, 1}, {-1, 0, 4}, {3, 1, -2}, {1, 4, 0.25f}};
+  const keel_attr attrs[] = {KEEL_INT("transB", transposed),
+                             KEEL_FLOAT("beta", beta),
+                             KEEL_FLOAT("alpha", alpha)};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_tensor *tensor = NULL;
+  keel_value vector[5];
+  float weights[FROM * TO];
+  for (int i = 0; i < FROM * TO; i++)
+    weights[i] = (float)(i * 7 % 11 - 5) / 4;
+  assert_int_equal(keel_builder_create(context, "normed", &builder), KD_OK);
+  keel_value gemm[3] = {keel_builder_input(builder, "x", KD_F32, 2, rows)};
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 2, transposed ? turned : plain,
+                         weights, &tensor),
+      KD_OK);
+  gemm[1] = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(
+        keel_tensor_create(context, KD_F32, 1, &n, vectors[i], &tensor), KD_OK);
+    vector[i] = keel_builder_constant(builder, tensor);
+    keel_tensor_release(tensor);
+  }
+  gemm[2] = vector[0];
+  vector[0] = keel_builder_op(builder, "Gemm", attrs, 3, gemm, biased ? 3 : 2);
+  keel_builder_output(
+      builder, "y",
+      keel_builder_op(builder, "BatchNormalization", NULL, 0, vector, 5));
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  return program;
+}
+
+/* With every pass and with none; how many normalisations are left. */
+static uint32_t run_normed(keel_program *program) {
+  const int64_t dims[] = {2, 5};
+  const float data[] = {1, 2, -3, 4, 0.5f, -1, 0, 2, 8, 1};
+  float got[2][6];
+  uint32_t left = 0;
+  for (int all = 0; all < 2; all++) {
+    keel_plan *plan = plan_of(program, all ? 0 : 4);
+    keel_tensor *x = NULL, *y = NULL;
+    assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
+                     KD_OK);
+    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    assert_int_equal(keel_tensor_read(y, got[all], sizeof got[all]), KD_OK);
+    left = runs_of(plan, "BatchNormalization");
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+    keel_plan_release(plan);
+  }
+  for (int i = 0; i < 6; i++)
+    assert_true(got[0][i] - got[1][i] < 1e-4f && got[1][i] - got[0][i] < 1e-4f);
+  keel_program_release(program);
+  return left;
+}
+
+static void products_take_normalisations(void **state) {
+  (void)state;
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(run_normed(normed_product(i & 1, i & 2, 1, 0.5f)), 0);
+  assert_int_equal(run_normed(normed_product(true, true, 0.5f, 1)), 1);
+}
+
 /* ---- common subexpressions -------------------------------------------------- */
 
 /* (|x| + 1) * (|x| + 1'), and |x| + 2 apart, each written out; the first is given
@@ -471,6 +544,7 @@ int main(void) {
       cmocka_unit_test(a_failing_node_is_named_and_the_plan_goes_on),
       cmocka_unit_test(a_builder_remembers_its_first_mistake),
       cmocka_unit_test(passes_change_nothing_but_time),
+      cmocka_unit_test(products_take_normalisations),
       cmocka_unit_test(equal_things_are_computed_once),
       cmocka_unit_test(things_that_differ_stay_apart),
       cmocka_unit_test(an_unknown_pass_is_named_with_those_there_are),

@@ -67,6 +67,10 @@ typedef struct kd_cost {
  * `create`, and is done with it when that returns. The host may then free its
  * own copy; launches still pass the constant's tensor, unless it is `taken`. */
 #define KD_KERNEL_CONSTANTS_IN_CREATE 0x2000000u
+/* A Concat that writes its inputs' bytes one after the other where all dimensions before
+ * its axis are 1, in each of the plugin's own layouts that it accepts (in rows it always
+ * does). The host may then have the inputs made there, and not launch it. */
+#define KD_KERNEL_ADJOINS 0x4000000u
 /* Accepts the plugin's own layouts, those that `supports` accepts: each input
  * has the layout that its kd_type and kd_tensor state, and output 0 is to get
  * the one that its kd_type states. Constants, arguments in host memory and

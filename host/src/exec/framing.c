@@ -5,6 +5,7 @@
 #include <kd/help.h>
 
 #include "eager/launch.h"
+#include "exec/joins.h"
 #include "memory/inside.h"
 #include "memory/layout.h"
 #include "memory/lost.h"
@@ -131,9 +132,25 @@ static const keel_type *output_type(const keel_framing *all,
              : all->fplan->types[step->outputs[i]];
 }
 
+/* Where a value that lies in a whole is: the first of them takes the whole's place. */
+static keel_status place_joined(keel_framing *all, keel_joins *joins,
+                                uint32_t index, uint32_t value, source *at) {
+  uint32_t root = joins->root[value];
+  const keel_device *device = all->steps[index].binding->device;
+  if (joins->block[root] == KEEL_ABSENT)
+    KEEL_TRY(keel_places_take_joined(
+        &all->places, index, root, joins->root,
+        keel_joins_bytes(device, all->fplan->types[root], at->layout),
+        &joins->block[root]));
+  at->origin = FROM_ARENA;
+  at->number = joins->block[root];
+  at->offset = joins->offset[value];
+  return KD_OK;
+}
+
 /* A place for output i of a step, or an outcome. */
 static keel_status place_output(keel_framing *all, const uint32_t *base,
-                                uint32_t index, uint32_t i) {
+                                keel_joins *joins, uint32_t index, uint32_t i) {
   keel_step *step = &all->fplan->steps[index];
   const keel_binding *binding = all->steps[index].binding;
   const keel_type *type = output_type(all, step, binding, i);
@@ -152,6 +169,8 @@ static keel_status place_output(keel_framing *all, const uint32_t *base,
     all->outcomes[all->outcome_count++] = (outcome){
         host ? &binding->device->context->host : &binding->device->heap, type,
         at->layout, at->laid};
+  } else if (value != KEEL_ABSENT && joins->root[value] != KEEL_ABSENT) {
+    KEEL_TRY(place_joined(all, joins, index, value, at));
   } else {
     uint32_t inplace = keel_alias_inputs(binding->instance->def, i);
     for (uint32_t k = 0; k < step->input_count && k < 32; k++)
@@ -204,7 +223,7 @@ static void lay_over(keel_framing *all, uint32_t index, uint32_t i) {
 }
 
 static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
-                              uint32_t index) {
+                              keel_joins *joins, uint32_t index) {
   keel_fplan *fplan = all->fplan;
   const keel_step *step = &fplan->steps[index];
   framed_step *framed = &all->steps[index];
@@ -221,7 +240,7 @@ static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
   }
   for (uint32_t i = 0; i < binding->output_count; i++) {
     const keel_type *type = output_type(all, step, binding, i);
-    KEEL_TRY(place_output(all, base, index, i));
+    KEEL_TRY(place_output(all, base, joins, index, i));
     if (type)
       write_view(&views[n + i], type, &all->sources[framed->first + n + i]);
   }
@@ -311,8 +330,29 @@ static bool lay_view(keel_framing *all, const keel_step *step) {
          all->values[from].origin != FROM_NOWHERE;
 }
 
+/* A Concat whose inputs lie where it has them. */
+static keel_status lay_joined(keel_framing *all, keel_joins *joins,
+                              uint32_t index) {
+  uint32_t value = all->fplan->steps[index].outputs[0];
+  const keel_binding *binding = all->steps[index].binding;
+  source *at = &all->values[value];
+  at->layout = binding->node.output_layout;
+  at->laid = at->layout ? keel_layout_size(binding->device,
+                                           all->fplan->types[value], at->layout)
+                        : 0;
+  keel_status status = place_joined(all, joins, index, value, at);
+  all->steps[index].binding = NULL;
+  return status;
+}
+
+static void find_bindings(keel_framing *all) {
+  for (uint32_t i = 0; i < all->fplan->step_count; i++)
+    if (!is_view(&all->fplan->steps[i]))
+      all->steps[i].binding = binding_of(all->fplan, &all->fplan->steps[i]);
+}
+
 static keel_status lay_steps(keel_framing *all, const uint32_t *base,
-                             bool *out_fits) {
+                             keel_joins *joins, bool *out_fits) {
   keel_fplan *fplan = all->fplan;
   *out_fits = false;
   for (uint32_t i = 0; i < fplan->step_count; i++) {
@@ -324,14 +364,17 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
       if (!lay_view(all, step)) return KD_OK;
       continue;
     }
-    framed->binding = binding_of(fplan, step);
     if (step->site.op->schema->host || !framed->binding ||
         !kernel_fits(all, step, framed->binding))
       return KD_OK;
-    framed->first = all->view_count;
-    all->kernel_count++;
     if (!all->heap) settle_on(all, framed->binding->device);
     if (all->heap != &framed->binding->device->heap) return KD_OK;
+    if (joins->nothing[i]) {
+      KEEL_TRY(lay_joined(all, joins, i));
+      continue;
+    }
+    framed->first = all->view_count;
+    all->kernel_count++;
     framed->handle = framed->binding->instance->handle;
     if (!framed->handle && framed->binding->instance->def->create)
       return KD_OK; /* the device was lost since */
@@ -339,7 +382,7 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
     all->view_count += step->input_count + step->output_count;
     all->records &=
         !(framed->binding->instance->def->flags & KD_KERNEL_NO_CAPTURE);
-    KEEL_TRY(lay_kernel(all, base, i));
+    KEEL_TRY(lay_kernel(all, base, joins, i));
   }
   *out_fits = all->heap != NULL;
   if (all->heap) {
@@ -379,6 +422,17 @@ static bool fits_at_once(const keel_framing *all) {
   return !most || all->places.total <= most;
 }
 
+static keel_status lay_within(keel_framing *all, const uint32_t *base,
+                              bool *out_fits) {
+  keel_joins joins = {0};
+  KEEL_TRY(keel_places_begin(&all->places, all->fplan, base));
+  find_bindings(all);
+  keel_status status = keel_joins_find(all, base, &joins);
+  if (status == KD_OK) status = lay_steps(all, base, &joins, out_fits);
+  keel_joins_drop(&joins);
+  return status;
+}
+
 static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
   uint32_t views = 0;
   for (uint32_t i = 0; i < fplan->step_count; i++)
@@ -401,9 +455,7 @@ static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
       !all->outcome_patches || !all->copies)
     status = keel_no_memory(views * sizeof *all->views);
   if (status == KD_OK) status = find_bases(all, base, out_fits);
-  if (status == KD_OK && *out_fits)
-    status = keel_places_begin(&all->places, fplan, base);
-  if (status == KD_OK && *out_fits) status = lay_steps(all, base, out_fits);
+  if (status == KD_OK && *out_fits) status = lay_within(all, base, out_fits);
   keel_status laid =
       keel_places_end(&all->places, alignment_of(all->heap), all->queued);
   if (status == KD_OK) status = laid;

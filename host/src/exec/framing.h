@@ -47,12 +47,14 @@ typedef struct framed_step {
   kd_status (*enqueue)(kd_kernel *self, kd_stream *stream,
                        const kd_launch *launch);
   kd_kernel *handle;
-  const keel_binding *binding; /* NULL: a view, nothing is to be done */
+  const keel_binding *binding; /* NULL: nothing is to be done */
   uint32_t first;              /* view; inputs, then outputs */
   uint32_t workspace;          /* block, or KEEL_ABSENT */
   uint64_t workspace_size;
   uint32_t first_copy, copy_count;
 } framed_step;
+
+typedef struct keel_joins keel_joins;
 
 struct keel_framing {
   keel_fplan *fplan;

@@ -145,30 +145,50 @@ static void note_last(const keel_places *places, keel_block *block,
     if (places->readers[i] > block->to) block->to = places->readers[i];
 }
 
-keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
-                             uint64_t bytes, uint32_t inplace,
+static keel_status add_block(keel_places *places, uint32_t step, uint64_t bytes,
                              uint32_t *out_block) {
-  uint32_t at = block_of_input(places, step, bytes, inplace);
-  if (at == KEEL_ABSENT) {
-    if (places->count == places->room) {
-      uint32_t room = places->room * 2 + 16;
-      keel_block *more = realloc(places->blocks, room * sizeof *more);
-      if (!more) return keel_no_memory(room * sizeof *more);
-      places->blocks = more;
-      places->room = room;
-    }
-    at = places->count++;
-    places->blocks[at] = (keel_block){
-        .bytes = bytes, .from = step, .to = step, .value = KEEL_ABSENT};
+  if (places->count == places->room) {
+    uint32_t room = places->room * 2 + 16;
+    keel_block *more = realloc(places->blocks, room * sizeof *more);
+    if (!more) return keel_no_memory(room * sizeof *more);
+    places->blocks = more;
+    places->room = room;
   }
+  *out_block = places->count++;
+  places->blocks[*out_block] = (keel_block){
+      .bytes = bytes, .from = step, .to = step, .value = KEEL_ABSENT};
+  return KD_OK;
+}
+
+/* On top of those that are in it. */
+static void put_in(keel_places *places, uint32_t at, uint32_t value) {
   keel_block *block = &places->blocks[at];
-  places->apart += bytes;
-  *out_block = at;
-  if (value == KEEL_ABSENT) return KD_OK;
   places->value_under[value] = block->value;
   places->block_of[value] = at;
   block->value = value;
   note_last(places, block, value);
+}
+
+keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
+                             uint64_t bytes, uint32_t inplace,
+                             uint32_t *out_block) {
+  uint32_t at = block_of_input(places, step, bytes, inplace);
+  if (at == KEEL_ABSENT) KEEL_TRY(add_block(places, step, bytes, &at));
+  places->apart += bytes;
+  *out_block = at;
+  if (value != KEEL_ABSENT) put_in(places, at, value);
+  return KD_OK;
+}
+
+keel_status keel_places_take_joined(keel_places *places, uint32_t step,
+                                    uint32_t root, const uint32_t *root_of,
+                                    uint64_t bytes, uint32_t *out_block) {
+  KEEL_TRY(add_block(places, step, bytes, out_block));
+  places->apart += bytes;
+  places->blocks[*out_block].joined = true;
+  for (uint32_t v = 0; v < places->fplan->value_count; v++)
+    if (root_of[v] == root && v != root) put_in(places, *out_block, v);
+  put_in(places, *out_block, root);
   return KD_OK;
 }
 
@@ -187,8 +207,14 @@ static bool in_plans_order(const keel_places *places, const keel_block *a,
 static bool in_any_order(const keel_places *places, const keel_block *a,
                          const keel_block *b) {
   if (in_plans_order(places, a, b)) return true;
-  const keel_block *first = a->from < b->from ? a : b;
-  return !each_user(places, first, is_before, first == a ? b->from : a->from);
+  const keel_block *first = a->from < b->from ? a : b,
+                   *second = first == a ? b : a;
+  if (!second->joined)
+    return !each_user(places, first, is_before, second->from);
+  for (uint32_t value = second->value; value != KEEL_ABSENT;
+       value = places->value_under[value])
+    if (!each_user(places, first, is_before, places->maker[value])) return true;
+  return false;
 }
 
 typedef struct sized {
@@ -300,6 +326,16 @@ static bool wait_for(keel_places *places, const keel_block *other,
   return true;
 }
 
+/* All that write in a block wait so. */
+static bool all_wait_for(keel_places *places, const keel_block *other,
+                         const keel_block *block) {
+  if (!block->joined) return wait_for(places, other, block->from);
+  for (uint32_t value = block->value; value != KEEL_ABSENT;
+       value = places->value_under[value])
+    if (!wait_for(places, other, places->maker[value])) return false;
+  return true;
+}
+
 /* Blocks come in the order of who first writes them. */
 static keel_status keep_order(keel_places *places) {
   uint32_t next = 0;
@@ -316,7 +352,7 @@ static keel_status keep_order(keel_places *places) {
         const keel_block *other = &places->blocks[k];
         bool touches = other->offset < at->offset + at->bytes &&
                        at->offset < other->offset + other->bytes;
-        if (touches && other->to < i && !wait_for(places, other, i))
+        if (touches && other->to < i && !all_wait_for(places, other, at))
           return keel_no_memory(places->edge_room * sizeof(keel_edge));
       }
     }

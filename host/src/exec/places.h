@@ -1,10 +1,11 @@
 /* places.h - where a function's values lie in one piece of memory.
  *
- * A block holds a value, or several, one after the other, each written over the one that
- * it is made of. Two blocks may share memory where all that use the one come before who
- * first writes the other: in whatever order steps run, or, where that takes much more
- * memory, in the order in which the plan has them, which is then made sure of by edges
- * between steps that nothing else would keep apart. */
+ * A block holds a value, or several: each written over the one that it is made of, or
+ * beside each other in the one that they are parts of (joins.h). Two blocks may share
+ * memory where all that use the one come before all that first write the other: in whatever
+ * order steps run, or, where that takes much more memory, in the order in which the plan has
+ * them, which is then made sure of by edges between steps that nothing else would keep
+ * apart. */
 #ifndef KEEL_PLACES_H
 #define KEEL_PLACES_H
 
@@ -13,6 +14,7 @@
 typedef struct keel_block {
   uint64_t offset, bytes;
   uint32_t from, to; /* steps: the first that writes, the last that uses it */
+  bool joined;       /* others than `from` may come first, too */
   uint32_t
       value; /* the last one in it; KEEL_ABSENT: scratch memory of `from` */
 } keel_block;
@@ -30,10 +32,11 @@ typedef struct keel_places {
   uint64_t *before; /* bits, by step: the steps that come before it */
   uint32_t words;
   uint32_t *first_reader,
-      *readers;          /* by value: steps that read it or a view of it */
-  uint32_t *maker;       /* by value: the step that writes it */
-  uint32_t *block_of;    /* by value, or KEEL_ABSENT */
-  uint32_t *value_under; /* by value: the one that it was written over */
+      *readers;       /* by value: steps that read it or a view of it */
+  uint32_t *maker;    /* by value: the step that writes it */
+  uint32_t *block_of; /* by value, or KEEL_ABSENT */
+  /* by value: the one that it was written over, or another part of the same whole */
+  uint32_t *value_under;
 } keel_places;
 
 /* Steps are sorted. To be ended and freed, also where it fails. */
@@ -45,6 +48,12 @@ keel_status keel_places_begin(keel_places *places, keel_fplan *fplan,
 keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
                              uint64_t bytes, uint32_t inplace,
                              uint32_t *out_block);
+
+/* A block for `root` and all values that lie in it (root_of, by value). `step` is the first
+ * that writes one. */
+keel_status keel_places_take_joined(keel_places *places, uint32_t step,
+                                    uint32_t root, const uint32_t *root_of,
+                                    uint64_t bytes, uint32_t *out_block);
 
 /* Sets offsets, multiples of `alignment`, the total and the edges, and lets go of what
  * only that took. ordered: steps run in the plan's order anyway. */

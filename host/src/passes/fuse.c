@@ -1,4 +1,4 @@
-/* fuse.c - brings BatchNormalization into the convolution before it, and what
+/* fuse.c - brings BatchNormalization into the convolution or Gemm before it, and what
  * follows a convolution into keel::FusedConv or keel::ActivatedConv. */
 #include "context.h"
 #include "eager/site.h"
@@ -30,18 +30,24 @@ static const keel_tensor *constant_of(const keel_function *function,
   return tensor && tensor->type->dtype == KD_F32 ? tensor : NULL;
 }
 
-/* ---- Conv, BatchNormalization ------------------------------------------------ */
+/* ---- Conv or Gemm, BatchNormalization ---------------------------------------- */
+
+/* The dimension of its weights that its output's channels are. */
+static uint32_t channel_axis(const keel_node *maker) {
+  return is_op(maker, "Gemm") && !keel_attr_int(maker->op, "transB", 0);
+}
 
 /* w' = w * s, b' = (b - mean) * s + shift, with s = scale / sqrt(var + eps) */
 static keel_status scaled_weights(keel_function *function,
-                                  const keel_node *conv, const keel_node *norm,
+                                  const keel_node *maker, const keel_node *norm,
                                   keel_tensor **out_weights,
                                   keel_tensor **out_bias) {
-  const keel_tensor *weights = constant_of(function, conv, 1);
-  const keel_tensor *bias = constant_of(function, conv, 2);
+  const keel_tensor *weights = constant_of(function, maker, 1);
+  const keel_tensor *bias = constant_of(function, maker, 2);
   const float *vectors[4];
   const keel_type *type = weights->type;
-  int64_t channels = type->dims[0], each = type->elements / channels;
+  uint32_t axis = channel_axis(maker);
+  int64_t channels = type->dims[axis], each = type->elements / channels;
   double epsilon = (double)keel_attr_float(norm->op, "epsilon", 1e-5f);
   for (uint32_t i = 0; i < 4; i++)
     vectors[i] = constant_of(function, norm, i + 1)->data;
@@ -54,38 +60,53 @@ static keel_status scaled_weights(keel_function *function,
     double scale =
         (double)vectors[0][c] / __builtin_sqrt((double)vectors[3][c] + epsilon);
     double old = bias ? (double)((const float *)bias->data)[c] : 0;
-    for (int64_t i = 0; i < each; i++)
-      w[c * each + i] = (float)((double)w[c * each + i] * scale);
+    for (int64_t i = 0; i < each; i++) {
+      float *at = w + (axis ? i * channels + c : c * each + i);
+      *at = (float)((double)*at * scale);
+    }
     b[c] =
         (float)((old - (double)vectors[2][c]) * scale + (double)vectors[1][c]);
   }
   return KD_OK;
 }
 
-static bool foldable_norm(const keel_function *function, const keel_node *conv,
+/* Whether what a product adds is a number for each column, as it is. */
+static bool has_plain_bias(const keel_function *function,
+                           const keel_node *gemm) {
+  const keel_tensor *weights = constant_of(function, gemm, 1),
+                    *bias = constant_of(function, gemm, 2);
+  if (weights->type->rank != 2 || keel_attr_float(gemm->op, "beta", 1) != 1)
+    return false;
+  return !bias ||
+         (bias->type->rank == 1 &&
+          bias->type->dims[0] == weights->type->dims[channel_axis(gemm)]);
+}
+
+static bool foldable_norm(const keel_function *function, const keel_node *maker,
                           const keel_node *norm) {
-  const keel_tensor *weights = constant_of(function, conv, 1);
-  if (!weights || !weights->type->rank || !weights->type->dims[0] ||
+  const keel_tensor *weights = constant_of(function, maker, 1);
+  if (!weights || !weights->type->rank || !weights->type->elements ||
+      (is_op(maker, "Gemm") && !has_plain_bias(function, maker)) ||
       keel_attr_int(norm->op, "training_mode", 0) || norm->output_count != 1 ||
-      (conv->input_count > 2 && conv->inputs[2] != KEEL_ABSENT &&
-       !constant_of(function, conv, 2)))
+      (maker->input_count > 2 && maker->inputs[2] != KEEL_ABSENT &&
+       !constant_of(function, maker, 2)))
     return false;
   for (uint32_t i = 1; i < 5; i++) {
     const keel_tensor *vector = constant_of(function, norm, i);
     if (!vector || vector->type->rank != 1 ||
-        vector->type->dims[0] != weights->type->dims[0])
+        vector->type->dims[0] != weights->type->dims[channel_axis(maker)])
       return false;
   }
   return true;
 }
 
-static keel_status fold_norm(keel_function *function, keel_node *conv,
+static keel_status fold_norm(keel_function *function, keel_node *maker,
                              keel_node *norm) {
   keel_tensor *weights = NULL, *bias = NULL;
-  keel_status status = scaled_weights(function, conv, norm, &weights, &bias);
+  keel_status status = scaled_weights(function, maker, norm, &weights, &bias);
   uint32_t *inputs = keel_arena_take(function->arena, 3 * sizeof *inputs);
   if (status == KD_OK && inputs) {
-    inputs[0] = conv->inputs[0];
+    inputs[0] = maker->inputs[0];
     inputs[1] = keel_function_constant(function, "", weights);
     inputs[2] = keel_function_constant(function, "", bias);
     if (inputs[1] == KEEL_ABSENT || inputs[2] == KEEL_ABSENT)
@@ -94,14 +115,14 @@ static keel_status fold_norm(keel_function *function, keel_node *conv,
   keel_tensor_release(weights);
   keel_tensor_release(bias);
   if (status != KD_OK || !inputs) return KD_OUT_OF_MEMORY;
-  /* the convolution takes the normalisation's place */
+  /* the maker takes the normalisation's place */
   keel_opdef *old = norm->op;
-  norm->op = keel_opdef_retain(conv->op);
+  norm->op = keel_opdef_retain(maker->op);
   keel_opdef_release(old);
-  norm->name = conv->name;
+  norm->name = maker->name;
   norm->inputs = inputs;
   norm->input_count = 3;
-  conv->dead = true;
+  maker->dead = true;
   return KD_OK;
 }
 
@@ -277,9 +298,10 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
     keel_node *norm = &function->nodes[i];
     if (!is_op(norm, "BatchNormalization")) continue;
-    keel_node *conv = sole_maker(function, &uses, norm, 0, "Conv");
-    if (conv && foldable_norm(function, conv, norm))
-      status = fold_norm(function, conv, norm);
+    keel_node *maker = sole_maker(function, &uses, norm, 0, "Conv");
+    if (!maker) maker = sole_maker(function, &uses, norm, 0, "Gemm");
+    if (maker && foldable_norm(function, maker, norm))
+      status = fold_norm(function, maker, norm);
   }
   keel_uses_drop(&uses);
   if (status != KD_OK) return status;
