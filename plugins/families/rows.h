@@ -14,7 +14,7 @@
   X(gelu) X(gemm) X(group_norm) X(instance_norm) X(is_inf) X(is_nan) X(layer_norm) \
   X(lp_norm) X(lrn) X(matmul) X(matmul_integer) X(mod) X(mvn) X(not) \
   X(one_hot) X(pad) X(pool) X(pow) X(qlinear_conv) X(qlinear_matmul) \
-  X(quantize) X(range) X(reduce) X(resize) X(reverse_sequence) \
+  X(quantize) X(range) X(reduce) X(resize) X(reverse_sequence) X(rms_norm) \
   X(scatter_elements) X(scatter_nd) X(shift) X(slice) X(softmax) \
   X(space_to_depth) X(split) X(tile) X(top_k) X(transpose) X(trilu) \
   X(unary) X(variadic) X(where) X(window)
