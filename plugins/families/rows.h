@@ -8,7 +8,7 @@
 
 /* clang-format off */
 #define FAM_PLANS(X) \
-  X(arg) X(batch_norm) X(binary) X(cast) X(clip) X(concat) X(constant) \
+  X(arg) X(attention) X(batch_norm) X(binary) X(cast) X(clip) X(concat) X(constant) \
   X(conv) X(conv_integer) X(conv_transpose) X(cum_sum) X(depth_to_space) \
   X(dequantize) X(expand) X(eye) X(gather) X(gather_elements) X(gather_nd) \
   X(gelu) X(gemm) X(group_norm) X(instance_norm) X(is_inf) X(is_nan) X(layer_norm) \
