@@ -292,6 +292,20 @@ void fam_plan_layer_norm(const fam_op *op, fam_plan *plan) {
   }
 }
 
+/* Scale has some of the last dimensions, or ones before them. */
+void fam_plan_rms_norm(const fam_op *op, fam_plan *plan) {
+  const fam_tensor *x = &op->in[0];
+  bool gone[KD_MAX_RANK] = {false};
+  uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", -1), x->rank);
+  for (uint32_t d = axis; d < x->rank; d++)
+    gone[d] = true;
+  fam_pass *pass = begin_norm(op, plan, 4, gone);
+  fam_real(pass, "EPSILON", fam_attr_real(op, "epsilon", 1e-5));
+  fam_int(plan, pass, "SCALES", op->in[1].count);
+  fam_define(pass, "SCALE_AT", "i %% SCALES");
+  fam_in(pass, "SCALE", op, 1);
+}
+
 void fam_plan_instance_norm(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
   bool gone[KD_MAX_RANK] = {false};

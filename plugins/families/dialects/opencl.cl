@@ -43,6 +43,48 @@ static u16 to_bf16(f32 v) {
   return (u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* The error function in f32 as math.glsl has it: a processor's driver may take twenty times
+ * as long over its own. */
+static f32 erfc_far(f32 x) {
+  if (x > 10.2f) return 0.0f;
+  f32 t = (x - 2.0f) / (x + 2.0f);
+  f32 p = (((((((((0.0002373287416f * t - 0.0003220756739f) * t - 0.001488298147f) * t +
+                 0.001224188477f) * t + 0.008732989123f) * t - 0.008026362922f) * t -
+              0.05422134287f) * t + 0.1640507602f) * t - 0.1660303379f) * t -
+           0.09276381648f) * t + 1.276978381f;
+  f32 cut = as_float(as_uint(x) & 0xfffff000u), low = -(x - cut) * (x + cut);
+  f32 rest = (((low / 24.0f + 1.0f / 6.0f) * low + 0.5f) * low + 1.0f) * low;
+  f32 power = exp(-cut * cut);
+  return (power + power * rest) * (p / (1.0f + 2.0f * x));
+}
+static f32 erf_near(f32 x) {
+  f32 z = x * x;
+  return (((((8.212780533e-5f * z - 0.0008105054511f) * z + 0.005197684914f) * z -
+            0.02685804248f) * z + 0.1128367104f) * z - 0.3761263215f) * z * x + 1.128379166f * x;
+}
+__attribute__((overloadable)) static f32 f_erf(f32 x) {
+  f32 a = fabs(x);
+  if (x != x) return x;
+  if (a < 0.92f) return erf_near(x);
+  f32 y = 1.0f - erfc_far(a);
+  return x < 0.0f ? -y : y;
+}
+__attribute__((overloadable)) static f32 f_erfc(f32 x) {
+  if (x != x) return x;
+  if (fabs(x) < 0.5f) return 1.0f - erf_near(x);
+  return x > 0.0f ? erfc_far(x) : 2.0f - erfc_far(-x);
+}
+#ifdef HAS_F64
+__attribute__((overloadable)) static f64 f_erf(f64 x) {
+  return erf(x);
+}
+__attribute__((overloadable)) static f64 f_erfc(f64 x) {
+  return erfc(x);
+}
+#endif
+#define erf  f_erf
+#define erfc f_erfc
+
 #define AS_F32(x) as_float(x)
 #define GID ((IDX)get_global_id(0))
 #define GRP ((IDX)get_group_id(0))
