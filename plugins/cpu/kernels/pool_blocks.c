@@ -4,6 +4,8 @@
  * joined downwards first, then across; a vector is the channels of a block, or part of them, at one place. */
 #include "pool_blocks.h"
 
+#include <math.h>
+
 #if defined(__AVX512BW__)
 #define BLOCK 16 /* as cpu_block() says */
 #define LANES 16
@@ -29,7 +31,8 @@ static inline void put(float *x, int64_t place, vec value) {
 
 static inline vec join(vec most, vec x, bool mean) {
   if (mean) return most + x;
-  bits larger = (x > most) | (x != x);
+  const vec least = (vec){0} - INFINITY;
+  bits larger = (x > most) | ~(x >= least); /* or no number */
   return (vec)(((bits)x & larger) | ((bits)most & ~larger));
 }
 
