@@ -152,14 +152,22 @@ static inline void NAMED(save)(void *to, NAMED(place) p, const T *from) {
     memcpy((T *)to + p.from, from, (size_t)p.count * sizeof(T));
 }
 
+/* Where units lie, if all of a block are there; else a copy that is filled up. */
+static inline const T *NAMED(units_at)(const void *from, NAMED(place) p,
+                                       T *copy) {
+  if (p.count == UNITS) return (const T *)from + p.from;
+  NAMED(load)(from, p, copy);
+  return copy;
+}
+
 /* What a gate gets from the inputs and biases. */
-static void NAMED(add_x)(const cpu_cell *c, NAMED(place) p, int64_t gate,
-                         T *z) {
-  T x[CPU_BLOCK_BYTES / sizeof(T)];
+static inline void NAMED(add_x)(const cpu_cell *c, NAMED(place) p, int64_t gate,
+                                T *restrict z) {
+  T copy[CPU_BLOCK_BYTES / sizeof(T)];
   const T *bias =
       (const T *)c->bias + (p.block * (c->gates + 1) + gate) * UNITS;
   p.from = p.row * c->gates * c->hidden + gate * c->hidden + p.block * UNITS;
-  NAMED(load)(c->from_x, p, x);
+  const T *x = NAMED(units_at)(c->from_x, p, copy);
   for (int64_t i = 0; i < UNITS; i++)
     z[i] += x[i] + bias[i];
 }

@@ -28,7 +28,8 @@ static const struct {
 
 /* What is kept of constants: weights as steps and products want them. */
 struct kd_kernel {
-  void *r, *w; /* NULL: they are not known before a launch */
+  void *r, *w;      /* NULL: they are not known before a launch */
+  float *panels[2]; /* w of each direction, in place of w */
 };
 
 typedef struct recurrence {
@@ -40,8 +41,9 @@ typedef struct recurrence {
   bool batch_first, coupled, linear_first;
   double clip; /* 0: none */
   const void *x, *w, *r, *b, *h0, *c0, *p;
-  const void *packed; /* r, by blocks */
-  bool turned;        /* w is [directions, inputs, rows] */
+  const void *packed;   /* r, by blocks */
+  bool turned;          /* w is [directions, inputs, rows] */
+  float *const *panels; /* w of each direction, or NULL */
   const int32_t *lengths;
   const cpu_cells *cells;
   int64_t grain; /* blocks of a step that are worth a thread */
@@ -255,6 +257,31 @@ static void *turn(const kd_tensor *w, kd_dtype dtype) {
   return out;
 }
 
+/* w of each direction as products want it; false: to be turned. */
+static bool pack_inputs(kd_kernel *kernel, const kd_tensor *w) {
+  int64_t rows = w->dims[1], inputs = w->dims[2];
+  if (w->dtype == KD_F64 || cpu_wants_openblas() || rows < 1 || inputs < 1 ||
+      w->dims[0] > 2)
+    return false;
+  float *wide = widened(w, KD_F32);
+  for (int64_t d = 0; wide && d < w->dims[0]; d++) {
+    cpu_gemm gemm = {.dtype = KD_F32,
+                     .trans_b = true,
+                     .n = rows,
+                     .k = inputs,
+                     .b = wide + d * rows * inputs,
+                     .ldb = inputs};
+    kernel->panels[d] = cpu_gemm_pack(&gemm);
+  }
+  free(wide);
+  if (kernel->panels[0] && (w->dims[0] < 2 || kernel->panels[1])) return true;
+  for (int d = 0; d < 2; d++) {
+    free(kernel->panels[d]);
+    kernel->panels[d] = NULL;
+  }
+  return false;
+}
+
 kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
                                const kd_node *node, kd_kernel **out_kernel) {
   const kd_node_table *read = cpu_host->node;
@@ -274,7 +301,7 @@ kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
   void *wide = widened(&r, dtype);
   if (wide) kernel->r = pack(wide, dtype, r.dims[0], gates, r.dims[2]);
   free(wide);
-  kernel->w = turn(&w, dtype);
+  if (!pack_inputs(kernel, &w)) kernel->w = turn(&w, dtype);
   return KD_OK;
 }
 
@@ -282,6 +309,8 @@ void cpu_destroy_recurrent(kd_kernel *kernel) {
   if (!kernel) return;
   free(kernel->r);
   free(kernel->w);
+  free(kernel->panels[0]);
+  free(kernel->panels[1]);
   free(kernel);
 }
 
@@ -380,11 +409,12 @@ static void take_inputs(const direction *d) {
                    .k = n->inputs,
                    .alpha = 1,
                    .a = n->x,
-                   .b = at(n, n->w, d->number * rows * n->inputs),
+                   .b = n->w ? at(n, n->w, d->number * rows * n->inputs) : NULL,
                    .c = d->from_x,
                    .lda = n->inputs,
                    .ldb = n->turned ? rows : n->inputs,
                    .ldc = rows};
+  if (n->panels) gemm.panels = n->panels[d->number];
   cpu_gemm_run(&gemm);
 }
 
@@ -515,6 +545,7 @@ CPU_KERNEL(cpu_run_recurrent) {
   if (status != KD_OK) return status;
   n.cells = cells_get(n.dtype);
   n.turned = self && self->w;
+  if (self && self->panels[0]) n.panels = self->panels;
   const struct {
     uint32_t index;
     const void **to;
@@ -524,7 +555,7 @@ CPU_KERNEL(cpu_run_recurrent) {
   size_t count = sizeof taken / sizeof *taken;
   if (n.turned) n.w = self->w;
   for (size_t i = 0; i < count && room; i++)
-    if (!(taken[i].index == 1 && n.turned) &&
+    if (!(taken[i].index == 1 && (n.turned || n.panels)) &&
         !(taken[i].index == 2 && self && self->r))
       room = take(&n, taken[i].index, copies, taken[i].to);
   if (self && self->r)
