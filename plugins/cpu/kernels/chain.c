@@ -11,6 +11,8 @@
 #define SLOTS 16    /* blocks that are needed at once */
 #define BYTES 32768 /* of all of them */
 #define BLOCK 2048  /* elements, at most */
+#define LINED \
+  256 /* elements of short rows that go at once; no block has less */
 
 /* Where a step reads: an input of the region, or a block. */
 typedef struct operand {
@@ -39,6 +41,7 @@ struct kd_region {
   size_t slot;   /* bytes of a block */
   int64_t row;   /* elements of the last dimension, and blocks of it */
   int64_t pieces, items;
+  int64_t rows; /* that go at once, where they are short */
   step steps[STEPS];
   kd_alias aliases[CHAIN_INPUTS]; /* inputs of the output's type */
   uint32_t alias_count;
@@ -378,7 +381,8 @@ static kd_status lay_out(writing *w) {
   strided_simplify(&to->space);
   to->row = to->space.dims[to->space.rank - 1];
   to->pieces = (to->row + to->block - 1) / to->block;
-  to->items = strided_rows(&to->space) * to->pieces;
+  to->rows = to->space.rank > 1 && to->row < LINED / 2 ? LINED / to->row : 1;
+  to->items = (strided_rows(&to->space) + to->rows - 1) / to->rows * to->pieces;
   return KD_OK;
 }
 
@@ -473,11 +477,16 @@ static void scale_block(const step *at, const void *const *from, int64_t by,
                                                        to);
 }
 
-/* Elements [begin, begin + n) of a row, all steps; `to` is where the last one writes. */
-static void run_block(const work *work, const int64_t *offsets, int64_t begin,
-                      char *blocks, char *to, int64_t n) {
+/* Elements of an input, `by` apart. */
+typedef struct view {
+  const char *data;
+  int64_t by;
+} view;
+
+/* n elements, all steps; `to` is where the last one writes. */
+static void run_block(const work *work, const view *inputs, char *blocks,
+                      char *to, int64_t n) {
   const kd_region *r = work->region;
-  const strided *space = &r->space;
   for (uint32_t i = 0; i < r->step_count; i++) {
     const step *at = &r->steps[i];
     const void *from[3] = {NULL};
@@ -489,10 +498,8 @@ static void run_block(const work *work, const int64_t *offsets, int64_t begin,
       if (at->from[k].block) {
         from[k] = blocks + index * r->slot;
       } else {
-        by[k] = space->steps[index][space->rank - 1];
-        from[k] = (const char *)work->launch->inputs[index].data +
-                  (offsets[index] + begin * by[k]) *
-                      (int64_t)kd_dtype_size(r->inputs[index]);
+        by[k] = inputs[index].by;
+        from[k] = inputs[index].data;
       }
     }
     if (at->kind == UNARY)
@@ -508,19 +515,108 @@ static void run_block(const work *work, const int64_t *offsets, int64_t begin,
   }
 }
 
+/* The output from row `row` on. */
+static char *target_of(const work *work, int64_t row) {
+  const kd_region *r = work->region;
+  return (char *)work->launch->outputs[0].data +
+         (size_t)(row * r->row) * kd_dtype_size(r->out);
+}
+
 static void run_items(void *context, int64_t begin, int64_t end) {
   const work *work = context;
   const kd_region *r = work->region;
   _Alignas(64) char blocks[BYTES];
-  size_t size = kd_dtype_size(r->out);
   int64_t offsets[STRIDED_OPERANDS];
+  view views[STRIDED_OPERANDS];
   for (int64_t item = begin; item < end; item++) {
     int64_t row = item / r->pieces, from = item % r->pieces * r->block;
     int64_t n = r->row - from < r->block ? r->row - from : r->block;
-    char *to = (char *)work->launch->outputs[0].data +
-               (size_t)(row * r->row + from) * size;
     strided_row(&r->space, row, offsets);
-    run_block(work, offsets, from, blocks, to, n);
+    for (uint32_t k = 0; k < r->input_count; k++) {
+      int64_t by = r->space.steps[k][r->space.rank - 1];
+      views[k] = (view){
+          (const char *)work->launch->inputs[k].data +
+              (offsets[k] + from * by) * (int64_t)kd_dtype_size(r->inputs[k]),
+          by};
+    }
+    run_block(work, views, blocks,
+              target_of(work, row) + (size_t)from * kd_dtype_size(r->out), n);
+  }
+}
+
+/* Rows of a few elements: `count` of n, whose elements lie `by` apart, and they `step`. */
+typedef struct short_rows {
+  const char *from;
+  int64_t by, step, n, count;
+} short_rows;
+
+/* Side by side, those of f32, which are most, without a call. */
+static void line_up(const short_rows *rows, size_t size, char *to) {
+  const float *from = (const float *)(const void *)rows->from;
+  float *out = (float *)(void *)to;
+  for (int64_t i = 0; i < rows->count; i++) {
+    int64_t at = i * rows->step, n = rows->n;
+    if (size == sizeof(float) && rows->by == 0)
+      for (int64_t k = 0; k < n; k++)
+        out[i * n + k] = from[at];
+    else if (size == sizeof(float) && rows->by == 1)
+      for (int64_t k = 0; k < n; k++)
+        out[i * n + k] = from[at + k];
+    else
+      for (int64_t k = 0; k < n; k++)
+        memcpy(to + (size_t)(i * n + k) * size,
+               rows->from + (at + k * rows->by) * (int64_t)size, size);
+  }
+}
+
+/* Where a walk over rows is. */
+typedef struct walk {
+  int64_t row, offsets[STRIDED_OPERANDS], index[STRIDED_RANK];
+} walk;
+
+/* The next `count` rows of all inputs, and past them. */
+static void take_rows(const work *work, walk *at, int64_t count,
+                      char (*lined)[LINED * sizeof(double)]) {
+  const kd_region *r = work->region;
+  const strided *space = &r->space;
+  int inner = space->rank - 1, outer = inner - 1;
+  for (int64_t done = 0, some; done < count; done += some) {
+    int64_t left = space->dims[outer] - at->index[outer];
+    some = left < count - done ? left : count - done;
+    for (uint32_t k = 0; k < r->input_count; k++) {
+      size_t size = kd_dtype_size(r->inputs[k]);
+      short_rows rows = {(const char *)work->launch->inputs[k].data +
+                             at->offsets[k] * (int64_t)size,
+                         space->steps[k][inner], space->steps[k][outer], r->row,
+                         some};
+      line_up(&rows, size, lined[k] + (size_t)(done * r->row) * size);
+      at->offsets[k] += (some - 1) * rows.step;
+    }
+    at->index[outer] += some - 1;
+    strided_next(space, at->index, at->offsets);
+  }
+  at->row += count;
+}
+
+/* Rows are short: several of each input are brought side by side. */
+static void run_short(void *context, int64_t begin, int64_t end) {
+  const work *work = context;
+  const kd_region *r = work->region;
+  _Alignas(64) char blocks[BYTES];
+  _Alignas(64) char lined[STRIDED_OPERANDS][LINED * sizeof(double)];
+  int64_t all = strided_rows(&r->space), last = end * r->rows;
+  walk at = {.row = begin * r->rows};
+  view views[STRIDED_OPERANDS];
+  for (uint32_t k = 0; k < r->input_count; k++)
+    views[k] = (view){lined[k], 1};
+  if (last > all) last = all;
+  strided_row(&r->space, at.row, at.offsets);
+  strided_index(&r->space, at.row, at.index);
+  while (at.row < last) {
+    int64_t row = at.row;
+    int64_t some = last - row < r->rows ? last - row : r->rows;
+    take_rows(work, &at, some, lined);
+    run_block(work, views, blocks, target_of(work, row), some * r->row);
   }
 }
 
@@ -528,12 +624,15 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
                          const kd_launch *launch) {
   (void)stream;
   work work = {region, launch, cpu_loops_get()};
-  int64_t each = region->row < region->block ? region->row : region->block;
+  int64_t each = region->row * region->rows;
+  if (each > region->block) each = region->block;
   int64_t grain = each ? CPU_GRAIN / each / region->step_count + 1 : 1;
+  void (*run)(void *, int64_t, int64_t) =
+      region->rows > 1 ? run_short : run_items;
   if (region->items <= grain)
-    run_items(&work, 0, region->items);
+    run(&work, 0, region->items);
   else
-    cpu_host->parallel_for(cpu_host, region->items, grain, run_items, &work);
+    cpu_host->parallel_for(cpu_host, region->items, grain, run, &work);
   return KD_OK;
 }
 
