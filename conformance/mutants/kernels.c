@@ -27,6 +27,7 @@ enum {
   MOD,
   CAST,
   TRANSPOSE,
+  CONCAT,
   GATHER,
   SCATTER,
   NONZERO,
@@ -690,6 +691,21 @@ static kd_status supports_layouts(const kd_node *node) {
   return known ? KD_OK : FAIL(KD_UNIMPLEMENTED, "layouts of another device");
 }
 
+/* A Concat of padded rows has them all so, and whole: they lie one after the other. */
+static kd_status supports_joined(const kd_node *node, int64_t axis) {
+  kd_type x, y;
+  sim_host->node->output_type(node, 0, &y);
+  bool whole = axis >= 0 ? axis + 1 < y.rank : axis < -1;
+  for (uint32_t i = 0; i < sim_host->node->input_count(node); i++)
+    if (sim_host->node->input_type(node, i, &x) != KD_OK ||
+        x.layout != y.layout)
+      return FAIL(KD_UNIMPLEMENTED, "input %u in another layout", i);
+  return whole || !y.layout || BUG(layout_gaps)
+             ? KD_OK
+             : FAIL(KD_UNIMPLEMENTED, "rows of %u parts",
+                    sim_host->node->input_count(node));
+}
+
 /* ---- supports, cost, create --------------------------------------------------------------------------------------- */
 
 /* Ends the process where a definition is asked about types that it excludes. */
@@ -747,7 +763,9 @@ static kd_status supports(kd_device *device, const kd_node *node) {
       (sim_host->node->attr_int(node, "block_size", 0) ||
        sim_host->node->attr_int(node, "precision", 0)))
     return FAIL(KD_UNIMPLEMENTED, "%s by blocks, or as another type", op);
-  return supports_layouts(node);
+  kd_status laid = supports_layouts(node);
+  return laid == KD_OK && !strcmp(op, "Concat") ? supports_joined(node, axis)
+                                                : laid;
 }
 
 static kd_status cost(kd_device *device, const kd_node *node,
@@ -883,6 +901,9 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("Cast", CAST, N | KD_TYPES(KD_BOOL),
         .output_types = {N | KD_TYPES(KD_BOOL)}),
     PLAIN("Transpose", TRANSPOSE, N | KD_TYPES(KD_BOOL)),
+    DEF("Concat", CONCAT, N,
+        .flags =
+            KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT | KD_KERNEL_ADJOINS),
     DEF("Gather", GATHER, N,
         .input_types = {N, KD_TYPES(KD_I64) | KD_TYPES(KD_I32)}),
     DEF("ScatterElements", SCATTER, F,

@@ -239,6 +239,110 @@ static void layout_kernels(void) {
   kc_sweep_layouts();
 }
 
+/* ---- what lies side by side --------------------------------------------------------------- */
+
+/* Gives all arguments the layout; false: not all can have it, or there is an outer dimension
+ * of more than 1. */
+static bool lay_side_by_side(kc_node *node, const kc_op *op, uint32_t layout) {
+  const keel_type *out = node->out[0];
+  int64_t axis = op->attrs[0].i;
+  axis += axis < 0 ? out->rank : 0;
+  for (int64_t i = 0; i < axis; i++)
+    if (out->dims[i] != 1) return false;
+  if (!kc_layout_size(out, layout)) return false;
+  for (uint32_t i = 0; i < node->node.input_count; i++) {
+    if (!kc_layout_size(node->in[i], layout)) return false;
+    node->layouts[i] = layout;
+  }
+  node->node.layouts = node->layouts;
+  node->node.output_layout = layout;
+  return true;
+}
+
+/* What the host takes for the output: the inputs as they lie, one after the other. */
+static void check_glued(const kc_run *run, const value *want) {
+  const keel_type *type = run->node->out[0];
+  uint64_t size = kc_layout_size(type, run->out[0].layout), at = 0;
+  char *bytes = kc_take(size + 16), *rows = kc_take(type->bytes + 16);
+  for (uint32_t i = 0; i < run->node->node.input_count; i++) {
+    if (at + run->in_sizes[i] <= size)
+      memcpy(bytes + at, run->in_bytes[i], run->in_sizes[i]);
+    at += run->in_sizes[i];
+  }
+  if (kc_check(at == size, "the inputs take %llu bytes, the output %llu",
+               (unsigned long long)at, (unsigned long long)size)) {
+    kc_buffer *laid = kc_buffer_make(size), *back = kc_buffer_make(type->bytes);
+    kc_write(laid, 0, bytes, size);
+    const kd_tensor a = tensor_of(type, laid, run->out[0].layout, size),
+                    b = tensor_of(type, back, KD_LAYOUT_ROW_MAJOR, type->bytes);
+    kc_ok(kc_reorder(kc_device(), &a, &b), "layout.to_rows");
+    kc_read(back, 0, bytes, type->bytes);
+    value_store(want, rows);
+    uint64_t first = kc_differs(rows, bytes, type->bytes);
+    kc_check(first == type->bytes,
+             "byte %llu of %llu of the inputs side by side is another than the"
+             " output's",
+             (unsigned long long)first, (unsigned long long)type->bytes);
+    kc_buffer_free(laid);
+    kc_buffer_free(back);
+  }
+  free(bytes);
+  free(rows);
+}
+
+/* The kernel gives what the reference says, and so do its inputs without it. */
+static void check_joined(const kd_kernel_def *def, const kc_op_case *one,
+                         kc_node *node) {
+  value *want[KC_PORTS] = {0};
+  kc_run *run = NULL;
+  if (!kc_reference(&one->op, node, want)) return;
+  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  if (run) {
+    numerics within = kc_numerics(def, want[0]->dtype);
+    kc_ok(kc_run_now(run), "enqueue");
+    value *got = kc_run_output(run, 0);
+    if (got) kc_compare(want[0], got, &within, "Concat");
+    value_free(got);
+    check_glued(run, want[0]);
+    kc_run_free(run);
+  }
+  kc_values_free(want, one->op.out_count);
+}
+
+static void try_joining(const kd_kernel_def *def, uint32_t number) {
+  for (uint32_t n = 0; n < KC_LAYOUTS; n++)
+    for (size_t t = 0; t < KC_COUNT_OF(tried); t++)
+      for (uint32_t c = 0; c < kc_case_count(def->domain, def->op); c++) {
+        kc_random random = kc_seed();
+        kc_op_case one;
+        if (!kc_case_make(def->domain, def->op, c, tried[t], KC_PROBE_FULL,
+                          &random, &one))
+          continue;
+        kc_node *node = kc_node_make(&one.op, NULL, 0);
+        if (node && kc_def_fits(def, node) &&
+            lay_side_by_side(node, &one.op, KD_LAYOUT_OWN + n) &&
+            kc_supports(def, node) == KD_OK &&
+            kc_case("number=%u,layout=%u,dtype=%s,case=%u", (unsigned)number, n,
+                    kd_dtype_name(tried[t]), c))
+          check_joined(def, &one, node);
+        kc_node_free(node);
+        kc_case_free(&one);
+      }
+}
+
+static void layout_adjoins(void) {
+  bool any = false;
+  need_layouts();
+  for (uint32_t d = 0; d < kp.kernel_count; d++) {
+    const kd_kernel_def *def = &kp.kernels[d];
+    if (!(def->flags & KD_KERNEL_ADJOINS) || strcmp(def->op, "Concat") != 0)
+      continue;
+    any = true;
+    try_joining(def, d);
+  }
+  if (!any) kc_unclaimed("no kernel has KD_KERNEL_ADJOINS");
+}
+
 #define RULE(id, check, flags, header, sentence, names, about) \
   KC_RULE(MUST, CORE, id, check, flags, header, sentence, names, about)
 
@@ -268,6 +372,11 @@ static const kc_rule rules[] = {
          "KD_KERNEL_OWN_LAYOUT KD_KERNEL_LAYOUT_AGNOSTIC kd_tensor.size",
          "A kernel in a layout of the plugin's own computes what it does in"
          " rows: the same reference judges both."),
+    RULE("layout.adjoins", layout_adjoins, KC_CASES, "kernel.h",
+         "The host may then have the inputs made there, and not launch it",
+         "KD_KERNEL_ADJOINS",
+         "What is made where a Concat would have it is read as its output:"
+         " gaps, or blocks that are shared, give other elements."),
 };
 
 KC_AREA(layout, "Layouts of the plugin's own");
