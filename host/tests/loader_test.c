@@ -312,7 +312,8 @@ static void options_are_listed(void **state) {
       {BAD("OPTIONS_NO"), ""},
       {CPU_PLUGIN,
        "isa:0:base|avx2|avx512:,bytes:0:plain|vnni|amx:,"
-       "products:0:tiles|openblas:tiles,regions:0:on|off:on,"},
+       "products:0:tiles|openblas:tiles,winograd:0:on|off:on,regions:0:on|off:"
+       "on,"},
 #ifdef OPENCL_PLUGIN
       {OPENCL_PLUGIN, TILES TUNED
        "commands:0:auto|on|off:auto,forms:0:auto|on|off:auto," SCRIPT},
