@@ -625,6 +625,28 @@ static void products_between_scales_are_of_bytes(void **state) {
   }
 }
 
+/* Not even while the plan is made. */
+static void weights_are_never_floats(void **state) {
+  const int64_t dims[] = {1024, 64}, one[] = {1, 1024};
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_stats before, after;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "model", &b), KD_OK);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, one);
+  x = op(b, "MatMul", by_bytes(b, x, 0.04f, 100), weights(b, 2, dims, 1));
+  keel_builder_output(b, "y", by_bytes(b, x, STEP, 90));
+  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  keel_builder_destroy(b);
+  keel_get_stats(context, &before);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_get_stats(context, &after);
+  assert_true(after.peak_bytes < before.tensor_bytes + 4 * 1024 * 64);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 static void what_is_not_the_same_stays(void **state) {
   (void)state;
   expect(write_needed_relu, "QLinearConv", 0, "QuantizeLinear", 2, 0, false);
@@ -696,6 +718,8 @@ int main(void) {
       OF_ALL_SETS(a_large_range_is_found),
       cmocka_unit_test_setup_teardown(products_between_scales_are_of_bytes,
                                       open_best, close_it),
+      cmocka_unit_test_setup_teardown(weights_are_never_floats, open_best,
+                                      close_it),
       cmocka_unit_test_setup_teardown(what_is_not_the_same_stays, open_best,
                                       close_it),
       cmocka_unit_test_setup_teardown(bytes_are_moved_as_they_are, open_best,

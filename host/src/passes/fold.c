@@ -41,8 +41,17 @@ static bool looks_at_type(const keel_function *function,
   return type && keel_type_known(type);
 }
 
+/* Others are dropped later: their results would be made for nothing. */
+static bool is_read(const folding *all, const keel_node *node) {
+  for (uint32_t i = 0; i < node->output_count; i++)
+    if (node->outputs[i] != KEEL_ABSENT && all->uses.counts[node->outputs[i]])
+      return true;
+  return false;
+}
+
 static bool foldable(const folding *all, const keel_node *node) {
   const keel_function *function = all->function;
+  if (!is_read(all, node)) return false;
   if (node->op->schema->flags &
       (KEEL_OP_RANDOM | KEEL_OP_CONTROL | KEEL_OP_STATE))
     return false;
