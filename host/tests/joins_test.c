@@ -232,8 +232,8 @@ static void wholes_are_the_first_of_larger_ones(void **state) {
   keel_builder *b = begin(1, WIDE, &x);
   all[0] = un(b, "Neg", x);
   for (uint32_t i = 1; i < 6; i++) {
-    keel_value before = i > 1 ? concat(b, 0, i, all) : all[0];
-    all[i] = un(b, i % 2 ? "Abs" : "Neg", rows(b, before, i - 1, i));
+    keel_value former = i > 1 ? concat(b, 0, i, all) : all[0];
+    all[i] = un(b, i % 2 ? "Abs" : "Neg", rows(b, former, i - 1, i));
   }
   /* but for five slices, which are parts or copies */
   compare(b, un(b, "Neg", concat(b, 0, 6, all)), 1, WIDE, 7);
