@@ -57,24 +57,24 @@ static double sum_at(const trial *t, const shape *s, const terms *of,
   int64_t out = at % dims[1], image = at / dims[1];
   double sum = (double)t->fill(out, 3);
   *squares = sum * sum;
-  for (int64_t c = 0; c < s->ins; c++)
-    for (int64_t k = 0; k < taps; k++) {
-      int64_t rest = k, from = 0, here[WINDOW_DIMS];
-      bool inside = true;
-      for (uint32_t i = s->space; i-- > 0; rest /= s->kernel[i])
-        here[i] = place[i] * s->stride[i] - s->pads[i] +
-                  rest % s->kernel[i] * s->dilation[i];
-      for (uint32_t i = 0; i < s->space; i++) {
-        inside = inside && here[i] >= 0 && here[i] < s->in[i];
-        from = from * s->in[i] + here[i];
-      }
-      int64_t channel = (image * s->groups + out / s->outs) * s->ins + c;
-      if (!inside) continue;
-      double term = (double)of->x[channel * plane + from] *
+  for (int64_t k = 0; k < taps; k++) {
+    int64_t rest = k, from = 0, here[WINDOW_DIMS];
+    bool inside = true;
+    for (uint32_t i = s->space; i-- > 0; rest /= s->kernel[i])
+      here[i] = place[i] * s->stride[i] - s->pads[i] +
+                rest % s->kernel[i] * s->dilation[i];
+    for (uint32_t i = 0; i < s->space; i++) {
+      inside = inside && here[i] >= 0 && here[i] < s->in[i];
+      from = from * s->in[i] + here[i];
+    }
+    int64_t first = (image * s->groups + out / s->outs) * s->ins;
+    for (int64_t c = 0; inside && c < s->ins; c++) {
+      double term = (double)of->x[(first + c) * plane + from] *
                     (double)of->w[(out * s->ins + c) * taps + k];
       sum += term;
       *squares += term * term;
     }
+  }
   return sum;
 }
 
