@@ -122,7 +122,8 @@ static void plan(kd_kernel *kernel) {
 /* Whether fewer products outweigh what is added for them. Single tiles go slower. */
 static bool pays(const kd_kernel *kernel) {
   int64_t panel = 2 * cpu_block(), layers = kernel->weights.layers;
-  double filters = (double)((kernel->outs + panel - 1) / panel * panel);
+  int64_t outs = (kernel->outs + panel - 1) / panel * panel;
+  double filters = (double)outs;
   double ins = (double)kernel->depth;
   double made = (double)(kernel->node.images * product(kernel->out, 0, 3));
   double tiles = (double)tiles_of(kernel) + 1;

@@ -254,10 +254,10 @@ static void sum_taps(const cpu_winograd_source *s,
 INLINE bool all_numbers(const vector *made) {
   vector all = {0};
   UNROLL for (int i = 0; i < 4; i++) all += made[i] * 0;
-  mask strange = all != all;
-  int32_t any = 0;
-  UNROLL for (int i = 0; i < LANES; i++) any |= strange[i];
-  return any == 0;
+  mask zeros = all == (vector){0};
+  int32_t every = -1;
+  UNROLL for (int i = 0; i < LANES; i++) every &= zeros[i];
+  return every != 0;
 }
 
 INLINE vector chosen(mask first, vector a, vector b) {
