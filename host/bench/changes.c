@@ -77,29 +77,33 @@ static void set_costs(graph_costs *costs, const phase *phase, double spins) {
     costs->spins[i] = (uint32_t)(phase->cost(i) * spins);
 }
 
-/* Nanoseconds a node, of one thread that does nothing else, over the threads that can
- * share it. */
-static double ideal_of(const graph_costs *costs, int threads) {
-  double best = 1e30;
-  for (int i = 0; i < 3; i++) {
-    double begin = bench_now();
-    for (uint32_t k = 0; k < GRAPH_COSTS; k++)
-      graph_spin(costs->spins[k]);
-    double time = (bench_now() - begin) / GRAPH_COSTS;
-    best = time < best ? time : best;
-  }
-  return best / threads;
+/* Nanoseconds a node of one thread that does nothing else. */
+static double alone(const graph_costs *costs) {
+  double begin = bench_now();
+  for (uint32_t k = 0; k < GRAPH_COSTS; k++)
+    graph_spin(costs->spins[k]);
+  return (bench_now() - begin) / GRAPH_COSTS;
 }
 
+/* Runs, and what the nodes take alone, in turn: a machine's clock may change meanwhile. */
 static void run_phase(keel_plan *plan, keel_tensor *x, const graph *graph,
-                      double *times) {
+                      const graph_costs *costs, double *times, double *ideals) {
   for (int i = 0; i < RUNS; i++) {
     keel_tensor *y = NULL;
     double begin = bench_now();
     bench_need(keel_plan_run(plan, &x, 1, &y, 1));
     times[i] = (bench_now() - begin) / graph->count;
     keel_tensor_release(y);
+    ideals[i] = alone(costs);
   }
+}
+
+/* A node that does not spin would look like a runtime that takes no time. */
+static void need_work(const char *phase, double ideal, double usual) {
+  if (ideal < 100 || usual > 0.8 * ideal) return;
+  fprintf(stderr, "bench: nodes of \"%s\" take %g ns, less than alone (%g)\n",
+          phase, usual, ideal);
+  exit(1);
 }
 
 static void change(const graph *graph, int threads, double spins) {
@@ -114,11 +118,13 @@ static void change(const graph *graph, int threads, double spins) {
   keel_tensor *x = graph_input(context);
   keel_plan *plan = graph_plan(context, graph);
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
-    double times[RUNS];
+    double times[RUNS], ideals[RUNS];
     set_costs(&costs, &phases[i], spins);
-    double ideal = ideal_of(&costs, chain ? 1 : threads);
-    run_phase(plan, x, graph, times);
+    run_phase(plan, x, graph, &costs, times, ideals);
     double usual = median(times + RUNS / 2, RUNS - RUNS / 2);
+    double ideal =
+        median(ideals + RUNS / 2, RUNS - RUNS / 2) / (chain ? 1 : threads);
+    need_work(phases[i].name, ideal, usual);
     bench_change_line(&(bench_change){graph->name, phases[i].name, threads,
                                       ideal, usual, runs_to(times, usual)});
   }

@@ -78,6 +78,7 @@ static kd_status start(const kd_host *services) {
   given = host->option(host, "costs");
   costs =
       given ? (const graph_costs *)(uintptr_t)strtoull(given, NULL, 16) : NULL;
+  if (costs) spins = BY_NODE;
   return KD_OK;
 }
 
