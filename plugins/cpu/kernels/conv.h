@@ -28,4 +28,8 @@ typedef struct cpu_conv_node {
 /* False: what no convolution in blocks takes. */
 bool cpu_read_conv(const kd_node *node, cpu_conv_node *out);
 
+/* Products that winograd.c takes for it, with what is added around them; INFINITY: it does not
+ * take it. */
+double cpu_winograd_products(const cpu_conv_node *node);
+
 #endif /* KEEL_CPU_CONV_H */

@@ -8,9 +8,9 @@
 #include "direct.h"
 #include "kernels.h"
 
-#define DIMS 3 /* layers, rows, columns; those that a node has not are 1 */
-#define NEAR \
-  32 /* blocks of channels, by taps, whose weights stay in the first cache */
+#define DIMS       3 /* layers, rows, columns; those that a node has not are 1 */
+#define NEAR_BYTES 16384 /* of weights: they stay in the first cache */
+#define BOX        8 /* positions at least, on average: each box reads its weights */
 
 /* Outputs [begin, end) see taps [first, last). */
 typedef struct span {
@@ -84,24 +84,32 @@ static bool read_node(const kd_node *node, kd_kernel *kernel) {
   return true;
 }
 
-/* A third of the taps sees padding, or more; threads share filters and images. */
+/* Where a third of the taps sees padding, or more, and the rest is less work than Winograd's
+ * sums. Threads share filters and images. */
+static bool pays(const kd_kernel *k) {
+  int64_t panels = (k->outs + 2 * cpu_block() - 1) / (2 * cpu_block());
+  double seen = 1, all = 1, boxes = 1;
+  for (int i = 0; i < DIMS; i++) {
+    int64_t taps;
+    boxes *= (double)find_spans(k, i, NULL, &taps);
+    seen *= (double)taps;
+    all *= (double)(k->out[i] * k->taps[i]);
+  }
+  return panels * k->node.images >= cpu_host->worker_count(cpu_host) &&
+         (double)product(k->out, 0, DIMS) >= BOX * boxes && seen <= 0.7 * all &&
+         seen * (double)(k->node.images * k->ins * k->outs) <
+             cpu_winograd_products(&k->node);
+}
+
 kd_status cpu_supports_dilated(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
   kd_tensor weights;
   (void)device;
-  if (!read_node(node, &kernel) ||
-      cpu_host->node->constant(node, 1, &weights) != KD_OK)
-    return KD_UNIMPLEMENTED;
-  int64_t panels = (kernel.outs + 2 * cpu_block() - 1) / (2 * cpu_block());
-  if (panels * kernel.node.images < cpu_host->worker_count(cpu_host))
-    return KD_UNIMPLEMENTED;
-  double seen = 1;
-  for (int i = 0; i < DIMS; i++) {
-    int64_t taps;
-    find_spans(&kernel, i, NULL, &taps);
-    seen *= (double)taps / (double)(kernel.out[i] * kernel.taps[i]);
-  }
-  return seen <= 0.7 ? KD_OK : KD_UNIMPLEMENTED;
+  return read_node(node, &kernel) &&
+                 cpu_host->node->constant(node, 1, &weights) == KD_OK &&
+                 pays(&kernel)
+             ? KD_OK
+             : KD_UNIMPLEMENTED;
 }
 
 /* Filters [first, first + 2 blocks) of an image, or those that there are. */
@@ -230,7 +238,7 @@ static void begin_of(const kd_kernel *k, const task *t, int64_t layer,
   }
 }
 
-/* Some taps of all rows, whose weights stay near. */
+/* Some taps of all rows. */
 static void sum_some(const run *r, const task *t, int64_t from, int64_t count,
                      const float *bias) {
   const kd_kernel *k = r->kernel;
@@ -288,9 +296,11 @@ static void run_box(const run *r, task *t) {
     t->step *= t->box[i]->end - t->box[i]->begin;
   if (left > t->blocks * b) left = t->blocks * b;
   if (r->bias) memcpy(bias, r->bias + t->first, (size_t)left * sizeof *bias);
-  sum_some(r, t, 0, t->count < NEAR ? t->count : NEAR, bias);
-  for (int64_t i = NEAR; i < t->count; i += NEAR)
-    sum_some(r, t, i, t->count - i < NEAR ? t->count - i : NEAR, bias);
+  int64_t near = NEAR_BYTES / (2 * b * b * (int64_t)sizeof(float)), i = 0;
+  do { /* once where no tap is seen */
+    sum_some(r, t, i, t->count - i < near ? t->count - i : near, bias);
+    i += near;
+  } while (i < t->count);
   finish(r, t);
 }
 

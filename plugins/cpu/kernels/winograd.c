@@ -54,11 +54,12 @@ static int64_t pairs_of(int64_t count, int64_t gap) {
   return ((count + gap - 1) / gap + 1) / 2;
 }
 
-static bool read_node(const kd_node *node, kd_kernel *kernel) {
-  cpu_conv_node *n = &kernel->node;
+/* What follows from the node; false: it is of another kind. */
+static bool lay_out(kd_kernel *kernel) {
+  const cpu_conv_node *n = &kernel->node;
   const window *w = &n->w;
-  if (!cpu_read_conv(node, n) || !n->blocks_in || !n->blocks_out ||
-      n->groups != 1 || w->space < 2 || w->space > 3)
+  if (!n->blocks_in || !n->blocks_out || n->groups != 1 || w->space < 2 ||
+      w->space > 3)
     return false;
   int first = 3 - w->space;
   kernel->weights.layers = kernel->stride = 1;
@@ -85,6 +86,10 @@ static bool read_node(const kd_node *node, kd_kernel *kernel) {
     kernel->tiles[i] = kernel->gap[i] * kernel->pairs[i];
   }
   return true;
+}
+
+static bool read_node(const kd_node *node, kd_kernel *kernel) {
+  return cpu_read_conv(node, &kernel->node) && lay_out(kernel);
 }
 
 static int64_t tiles_of(const kd_kernel *kernel) {
@@ -119,19 +124,30 @@ static void plan(kd_kernel *kernel) {
   kernel->parts = all < threads ? all : threads;
 }
 
-/* Whether fewer products outweigh what is added for them. Single tiles go slower. */
-static bool pays(const kd_kernel *kernel) {
-  int64_t panel = 2 * cpu_block(), layers = kernel->weights.layers;
+/* Products of single numbers, and what is added around them. A tile more: single ones go
+ * slower. */
+static double products_of(const kd_kernel *kernel) {
+  int64_t panel = 2 * cpu_block();
   int64_t outs = (kernel->outs + panel - 1) / panel * panel;
-  double filters = (double)outs;
-  double ins = (double)kernel->depth;
-  double made = (double)(kernel->node.images * product(kernel->out, 0, 3));
+  double filters = (double)outs, ins = (double)kernel->depth;
   double tiles = (double)tiles_of(kernel) + 1;
-  double taps = made * 9 * (double)(kernel->node.ins * layers) *
-                (double)kernel->node.outs;
-  double spots =
-      tiles * WINOGRAD_SPOTS * (ins * filters + AROUND * (ins + filters));
-  return spots < 0.9 * taps;
+  return tiles * WINOGRAD_SPOTS * (ins * filters + AROUND * (ins + filters));
+}
+
+/* Whether fewer products outweigh what is added for them. */
+static bool pays(const kd_kernel *kernel) {
+  const cpu_conv_node *n = &kernel->node;
+  double made = (double)(n->images * product(kernel->out, 0, 3));
+  double taps =
+      made * 9 * (double)(n->ins * kernel->weights.layers) * (double)n->outs;
+  return products_of(kernel) < 0.9 * taps;
+}
+
+double cpu_winograd_products(const cpu_conv_node *node) {
+  kd_kernel kernel = {.node = *node};
+  return loops() && cpu_wants_winograd() && lay_out(&kernel)
+             ? products_of(&kernel)
+             : INFINITY;
 }
 
 kd_status cpu_supports_winograd(kd_device *device, const kd_node *node) {
