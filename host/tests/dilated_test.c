@@ -48,44 +48,9 @@ static const shape shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
-static keel_context *context;
-
-static int open_one(void **state) {
-  (void)state;
-  context = windows_open(NULL, 0);
-  return 0;
-}
-
-static int open_two(void **state) {
-  (void)state;
-  context = windows_open(NULL, 2);
-  return 0;
-}
-
-static int open_avx2(void **state) {
-  (void)state;
-  context = windows_open("cpu.isa=avx2", 0);
-  return 0;
-}
-
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
-
-/* From -4 to 4. */
-static float integer(int64_t i, int salt) {
-  return (float)((i * 7919 + i / 11 * 13 + salt) % 9) - 4;
-}
-
-static float number(int64_t i, int salt) {
-  uint64_t bits = ((uint64_t)i * 4 + (uint64_t)salt) * 0x9e3779b97f4a7c15u;
-  return (float)((double)((bits ^ (bits >> 29)) >> 11) * 0x1p-52 - 1);
-}
-
-static void programs(filler *fill, double relative, double units) {
-  trial t = {.context = context,
+static void programs(void **state, filler *fill, double relative,
+                     double units) {
+  trial t = {.context = *state,
              .shapes = shapes,
              .count = SHAPES,
              .fill = fill,
@@ -96,22 +61,19 @@ static void programs(filler *fill, double relative, double units) {
 
 /* Less than the smallest error of an index. */
 static void integers_are_near(void **state) {
-  (void)state;
-  programs(integer, 1e-6, 0);
+  programs(state, windows_integer, 1e-6, 0);
 }
 
 static void numbers_keep_the_bound(void **state) {
-  (void)state;
-  programs(number, 0, 4);
+  programs(state, windows_number, 0, 4);
 }
 
-#define TEST(test, open) cmocka_unit_test_setup_teardown(test, open, close_it)
-
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(integers_are_near, open_one),
-                                     TEST(integers_are_near, open_two),
-                                     TEST(integers_are_near, open_avx2),
-                                     TEST(numbers_keep_the_bound, open_one),
-                                     TEST(numbers_keep_the_bound, open_two)};
+  const struct CMUnitTest tests[] = {
+      WINDOWS_TEST(integers_are_near, one),
+      WINDOWS_TEST(integers_are_near, four),
+      WINDOWS_TEST(integers_are_near, avx2),
+      WINDOWS_TEST(numbers_keep_the_bound, one),
+      WINDOWS_TEST(numbers_keep_the_bound, four)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,45 +55,12 @@ static const shape shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
-static keel_context *context;
-
-static int open_cpu(const char *set, int32_t workers) {
-  context = windows_open(set, workers);
-  return 0;
-}
-
-static int open_one(void **state) {
-  (void)state;
-  return open_cpu(NULL, 0);
-}
-
-static int open_three(void **state) {
-  (void)state;
-  return open_cpu(NULL, 3);
-}
-
-static int open_avx2(void **state) {
-  (void)state;
-  return open_cpu("cpu.isa=avx2", 2);
-}
-
-static int open_base(void **state) {
-  (void)state;
-  return open_cpu("cpu.isa=base", 2);
-}
-
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
-
 static float number(int64_t i, int salt) {
   return (float)((i * 7919 + salt) % 41 - 20) / 20;
 }
 
-static trial near_sums(void) {
-  return (trial){.context = context,
+static trial near_sums(void **state) {
+  return (trial){.context = *state,
                  .shapes = shapes,
                  .count = SHAPES,
                  .fill = number,
@@ -101,23 +68,21 @@ static trial near_sums(void) {
 }
 
 static void convolutions_of_programs(void **state) {
-  (void)state;
-  trial t = near_sums();
+  trial t = near_sums(state);
   windows_in_programs(&t);
 }
 
 static void convolutions_of_calls(void **state) {
-  (void)state;
-  trial t = near_sums();
+  trial t = near_sums(state);
   windows_in_calls(&t);
 }
 
-#define EACH(open)                                                           \
-  cmocka_unit_test_setup_teardown(convolutions_of_programs, open, close_it), \
-      cmocka_unit_test_setup_teardown(convolutions_of_calls, open, close_it)
+#define EACH(setup)                              \
+  WINDOWS_TEST(convolutions_of_programs, setup), \
+      WINDOWS_TEST(convolutions_of_calls, setup)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {EACH(open_one), EACH(open_three),
-                                     EACH(open_avx2), EACH(open_base)};
+  const struct CMUnitTest tests[] = {EACH(one), EACH(four), EACH(avx2),
+                                     EACH(base)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,14 +5,14 @@
 
 enum { MOST = 1 << 18 };
 
-keel_context *windows_open(const char *set, int32_t workers) {
-  const char *paths[] = {CPU_PLUGIN}, *options[] = {set};
+keel_context *windows_open(const char *option, int32_t workers) {
+  const char *paths[] = {CPU_PLUGIN}, *options[] = {option};
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
                                 .plugins = paths,
                                 .plugin_count = 1,
                                 .options = options,
-                                .option_count = set != NULL,
+                                .option_count = option != NULL,
                                 .workers = workers};
   keel_context *context = NULL;
   if (keel_open(&params, &context) != KD_OK || !keel_device_count(context)) {
@@ -20,6 +20,47 @@ keel_context *windows_open(const char *set, int32_t workers) {
     context = open_with(CPU_PLUGIN, NULL, workers);
   }
   return context;
+}
+
+int windows_one(void **state) {
+  *state = windows_open(NULL, 0);
+  return 0;
+}
+
+int windows_four(void **state) {
+  *state = windows_open(NULL, 3);
+  return 0;
+}
+
+int windows_avx2(void **state) {
+  *state = windows_open("cpu.isa=avx2", 2);
+  return 0;
+}
+
+int windows_base(void **state) {
+  *state = windows_open("cpu.isa=base", 2);
+  return 0;
+}
+
+int windows_close(void **state) {
+  keel_close(*state);
+  return 0;
+}
+
+/* ---- fillers -------------------------------------------------------------------------- */
+
+static uint64_t bits_of(int64_t i, int salt) {
+  uint64_t bits = ((uint64_t)i * 4 + (uint64_t)salt) * 0x9e3779b97f4a7c15u;
+  bits = (bits ^ (bits >> 31)) * 0xbf58476d1ce4e5b9u;
+  return bits ^ (bits >> 29);
+}
+
+float windows_integer(int64_t i, int salt) {
+  return (float)(bits_of(i, salt) % 9) - 4;
+}
+
+float windows_number(int64_t i, int salt) {
+  return (float)((double)(bits_of(i, salt) >> 11) * 0x1p-52 - 1);
 }
 
 /* ---- what is wanted ------------------------------------------------------------------- */

@@ -38,7 +38,22 @@ void windows_in_calls(const trial *t);
 /* What a program makes of one shape: elements, at most `count`. */
 size_t windows_output(const trial *t, const shape *s, float *out, size_t count);
 
-/* The CPU with such an instruction set (NULL: its best; also where it has not that one). */
-keel_context *windows_open(const char *set, int32_t workers);
+/* The CPU with an option (NULL: none; also where the processor has not what it wants). */
+keel_context *windows_open(const char *option, int32_t workers);
+
+/* Setups, and what ends them: *state is a context with the processor's best instructions and
+ * one thread, or four; with those of AVX2 or of x86-64 itself, and three. */
+int windows_one(void **state);
+int windows_four(void **state);
+int windows_avx2(void **state);
+int windows_base(void **state);
+int windows_close(void **state);
+
+#define WINDOWS_TEST(test, setup) \
+  cmocka_unit_test_setup_teardown(test, windows_##setup, windows_close)
+
+/* Fillers: integers from -4 to 4; numbers from -1 to 1, all bits in use. */
+float windows_integer(int64_t i, int salt);
+float windows_number(int64_t i, int salt);
 
 #endif /* KEEL_TESTS_WINDOWS_H */

@@ -56,71 +56,29 @@ static const shape shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
-static keel_context *context;
-
-static int open_one(void **state) {
-  (void)state;
-  context = windows_open(NULL, 0);
-  return 0;
-}
-
-static int open_three(void **state) {
-  (void)state;
-  context = windows_open(NULL, 3);
-  return 0;
-}
-
-static int open_avx2(void **state) {
-  (void)state;
-  context = windows_open("cpu.isa=avx2", 2);
-  return 0;
-}
-
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
-
 /* ---- what is given -------------------------------------------------------------------- */
-
-static uint64_t bits_of(int64_t i, int salt) {
-  uint64_t bits = ((uint64_t)i * 4 + (uint64_t)salt) * 0x9e3779b97f4a7c15u;
-  bits = (bits ^ (bits >> 31)) * 0xbf58476d1ce4e5b9u;
-  return bits ^ (bits >> 29);
-}
-
-/* From -4 to 4. */
-static float integer(int64_t i, int salt) {
-  return (float)(bits_of(i, salt) % 9) - 4;
-}
-
-/* From -1 to 1, all bits in use. */
-static float number(int64_t i, int salt) {
-  return (float)((double)(bits_of(i, salt) >> 11) * 0x1p-52 - 1);
-}
 
 /* A few elements are no numbers. */
 static float strange_x(int64_t i, int salt) {
   if (salt == 1 && i % 1201 == 77) return INFINITY;
   if (salt == 1 && i % 1201 == 500) return NAN;
-  return number(i, salt);
+  return windows_number(i, salt);
 }
 
 /* Sums of two elements may be too large; those with the weights are not. */
 static float huge_x(int64_t i, int salt) {
-  float value = number(i, salt);
+  float value = windows_number(i, salt);
   return salt == 1 ? value * 0x1p127f : salt == 2 ? value * 0x1p-20f : value;
 }
 
 static float strange_weights(int64_t i, int salt) {
-  return salt == 2 && i % 5003 == 40 ? -INFINITY : number(i, salt);
+  return salt == 2 && i % 5003 == 40 ? -INFINITY : windows_number(i, salt);
 }
 
 /* ---- what is wanted ------------------------------------------------------------------- */
 
-static trial trial_of(filler *fill, double units) {
-  return (trial){.context = context,
+static trial trial_of(void **state, filler *fill, double units) {
+  return (trial){.context = *state,
                  .shapes = shapes,
                  .count = SHAPES,
                  .fill = fill,
@@ -129,9 +87,8 @@ static trial trial_of(filler *fill, double units) {
 
 /* Powers of e are no integers, and not all have an exact sum. */
 static void integers_are_exact(void **state) {
-  (void)state;
   for (size_t i = 0; i < SHAPES; i++) {
-    trial t = trial_of(integer, 0);
+    trial t = trial_of(state, windows_integer, 0);
     t.shapes = &shapes[i];
     t.count = 1;
     if (shapes[i].last == SILU) t.relative = 1e-6;
@@ -140,55 +97,48 @@ static void integers_are_exact(void **state) {
 }
 
 static void numbers_keep_the_bound(void **state) {
-  (void)state;
-  trial t = trial_of(number, 4);
+  trial t = trial_of(state, windows_number, 4);
   windows_in_programs(&t);
 }
 
 static void others_see_no_infinity(void **state) {
-  (void)state;
-  trial t = trial_of(strange_x, 4);
+  trial t = trial_of(state, strange_x, 4);
   windows_in_programs(&t);
 }
 
 static void huge_elements(void **state) {
-  (void)state;
-  trial t = trial_of(huge_x, 4);
+  trial t = trial_of(state, huge_x, 4);
   windows_in_programs(&t);
 }
 
 static void infinite_weights(void **state) {
-  (void)state;
-  trial t = trial_of(strange_weights, 4);
+  trial t = trial_of(state, strange_weights, 4);
   windows_in_programs(&t);
 }
 
 /* Its sums have other bits than those of taps. */
 static void off_sums_taps(void **state) {
   static float with[8192], without[8192];
-  trial t = trial_of(number, 4);
+  trial t = trial_of(state, windows_number, 4);
   size_t made = windows_output(&t, &shapes[0], with, 8192);
-  keel_close(context);
-  t.context = context = windows_open("cpu.winograd=off", 0);
+  keel_close(*state);
+  t.context = *state = windows_open("cpu.winograd=off", 0);
   assert_int_equal(windows_output(&t, &shapes[0], without, 8192), made);
   assert_memory_not_equal(with, without, made * sizeof *with);
   windows_in_programs(&t);
-  (void)state;
 }
-
-#define TEST(test, open) cmocka_unit_test_setup_teardown(test, open, close_it)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(integers_are_exact, open_one),
-      TEST(integers_are_exact, open_three),
-      TEST(integers_are_exact, open_avx2),
-      TEST(numbers_keep_the_bound, open_three),
-      TEST(numbers_keep_the_bound, open_avx2),
-      TEST(others_see_no_infinity, open_three),
-      TEST(huge_elements, open_three),
-      TEST(infinite_weights, open_three),
-      TEST(off_sums_taps, open_one),
+      WINDOWS_TEST(integers_are_exact, one),
+      WINDOWS_TEST(integers_are_exact, four),
+      WINDOWS_TEST(integers_are_exact, avx2),
+      WINDOWS_TEST(numbers_keep_the_bound, four),
+      WINDOWS_TEST(numbers_keep_the_bound, avx2),
+      WINDOWS_TEST(others_see_no_infinity, four),
+      WINDOWS_TEST(huge_elements, four),
+      WINDOWS_TEST(infinite_weights, four),
+      WINDOWS_TEST(off_sums_taps, one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
