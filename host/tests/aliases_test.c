@@ -120,6 +120,36 @@ static void try_both(keel_device *device) {
   keel_plan_release(plan);
 }
 
+/* A row that the caller gives, written over a constant, in each run anew. */
+static void try_constant(keel_device *device) {
+  static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const int64_t dims[] = {ROWS, COLUMNS}, row_dims[] = {1, COLUMNS};
+  const int64_t rows[] = {2, 2, 2};
+  keel_builder *builder = NULL;
+  assert_int_equal(keel_builder_create(context, "constant", &builder), KD_OK);
+  const keel_value in[] = {
+      constant(builder, KD_F32, 2, dims, data),
+      constant(builder, KD_I64, 2, row_dims, rows),
+      keel_builder_input(builder, "x", KD_F32, 2, row_dims)};
+  keel_value y = keel_builder_op(builder, "ScatterElements", NULL, 0, in, 3);
+  keel_builder_output(builder, "y", op(builder, "Neg", y, KEEL_ABSENT));
+  keel_plan *plan = plan_of(builder, device);
+  for (int run = 0; run < 6; run++) {
+    const float row[] = {(float)run, (float)-run, 100};
+    float got[SIZE];
+    keel_tensor *x = NULL, *out = NULL;
+    assert_int_equal(keel_tensor_create(context, KD_F32, 2, row_dims, row, &x),
+                     KD_OK);
+    assert_int_equal(keel_plan_run(plan, &x, 1, &out, 1), KD_OK);
+    assert_int_equal(keel_tensor_read(out, got, sizeof got), KD_OK);
+    for (int i = 0; i < SIZE; i++)
+      assert_true(got[i] == (i / COLUMNS == 2 ? -row[i % COLUMNS] : -data[i]));
+    keel_tensor_release(x);
+    keel_tensor_release(out);
+  }
+  keel_plan_release(plan);
+}
+
 /* One op, called by name. */
 static void try_call(keel_device *device) {
   static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
@@ -157,6 +187,7 @@ static void try_device(const char *plugin) {
   if (device) {
     try_updates(device, true);
     try_both(device);
+    try_constant(device);
     try_call(device);
   } else {
     print_message("no device: %s\n", plugin);
@@ -172,6 +203,7 @@ static void a_value_that_is_held_stays(void **state) {
   keel_device *device = keel_device_at(context, 0);
   try_updates(device, false);
   try_both(device);
+  try_constant(device);
   try_call(device);
 }
 

@@ -68,12 +68,15 @@ static void write_launches(keel_frame *frame) {
                                                  .dims = &frame->scratch[i],
                                                  .dtype = KD_U8,
                                                  .rank = 1};
-    for (uint32_t k = 0; k < binding->input_count; k++)
-      if (framing->sources[step->first + k].origin == FROM_CONSTANT)
-        point_at(frame, step->first + k,
-                 framing->fplan
-                     ->constants[framing->sources[step->first + k].number]);
   }
+}
+
+/* Also those that are copied to where an output must lie. */
+static void point_at_constants(keel_frame *frame) {
+  const keel_framing *framing = frame->framing;
+  for (uint32_t i = 0; i < framing->view_count; i++)
+    if (framing->sources[i].origin == FROM_CONSTANT)
+      point_at(frame, i, framing->fplan->constants[framing->sources[i].number]);
 }
 
 static keel_frame *make_frame(keel_framing *framing) {
@@ -97,6 +100,7 @@ static keel_frame *make_frame(keel_framing *framing) {
   }
   memcpy(frame->views, framing->views, views * sizeof *frame->views);
   write_launches(frame);
+  point_at_constants(frame);
   return frame;
 }
 
