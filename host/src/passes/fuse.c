@@ -1,5 +1,6 @@
-/* fuse.c - brings BatchNormalization into the convolution or Gemm before it, and what
- * follows a convolution into keel::FusedConv or keel::ActivatedConv. */
+/* fuse.c - brings BatchNormalization, and sums and products with constants of channels, into
+ * the convolution or Gemm before them, and what follows a convolution into keel::FusedConv or
+ * keel::ActivatedConv. */
 #include "context.h"
 #include "eager/site.h"
 #include "passes/passes.h"
@@ -12,14 +13,20 @@ static bool is_op(const keel_node *node, const char *name) {
 /* The node that makes input `input` of `reader`, which alone needs it, on the same
  * device; or NULL. */
 static keel_node *sole_maker(keel_function *function, const keel_uses *uses,
-                             const keel_node *reader, uint32_t input,
-                             const char *op) {
+                             const keel_node *reader, uint32_t input) {
   uint32_t value = reader->inputs[input];
   if (value == KEEL_ABSENT || uses->counts[value] != 1) return NULL;
   uint32_t maker = function->values[value].producer;
   keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
-  return node && is_op(node, op) && node->device == reader->device ? node
-                                                                   : NULL;
+  return node && !node->dead && node->device == reader->device ? node : NULL;
+}
+
+/* The same, if it is that op. */
+static keel_node *sole_op(keel_function *function, const keel_uses *uses,
+                          const keel_node *reader, uint32_t input,
+                          const char *op) {
+  keel_node *node = sole_maker(function, uses, reader, input);
+  return node && is_op(node, op) ? node : NULL;
 }
 
 static const keel_tensor *constant_of(const keel_function *function,
@@ -30,80 +37,150 @@ static const keel_tensor *constant_of(const keel_function *function,
   return tensor && tensor->type->dtype == KD_F32 ? tensor : NULL;
 }
 
-/* ---- Conv or Gemm, BatchNormalization ---------------------------------------- */
+/* ---- what a convolution or Gemm makes, scaled and shifted by channels ------------- */
 
-/* The dimension of its weights that its output's channels are. */
-static uint32_t channel_axis(const keel_node *maker) {
-  return is_op(maker, "Gemm") && !keel_attr_int(maker->op, "transB", 0);
+/* Weights and their channels, those of the output. */
+typedef struct made {
+  const keel_tensor *weights, *bias; /* bias: or NULL */
+  uint32_t axis;                     /* of the weights' dimensions */
+  uint32_t behind; /* dimensions of the output after its channels */
+  int64_t channels;
+} made;
+
+static bool is_maker(const keel_node *node) {
+  return is_op(node, "Conv") || is_op(node, "ConvTranspose") ||
+         is_op(node, "Gemm");
 }
 
-/* w' = w * s, b' = (b - mean) * s + shift, with s = scale / sqrt(var + eps) */
-static keel_status scaled_weights(keel_function *function,
-                                  const keel_node *maker, const keel_node *norm,
-                                  keel_tensor **out_weights,
-                                  keel_tensor **out_bias) {
-  const keel_tensor *weights = constant_of(function, maker, 1);
-  const keel_tensor *bias = constant_of(function, maker, 2);
-  const float *vectors[4];
-  const keel_type *type = weights->type;
-  uint32_t axis = channel_axis(maker);
-  int64_t channels = type->dims[axis], each = type->elements / channels;
-  double epsilon = (double)keel_attr_float(norm->op, "epsilon", 1e-5f);
-  for (uint32_t i = 0; i < 4; i++)
-    vectors[i] = constant_of(function, norm, i + 1)->data;
-  KEEL_TRY(keel_tensor_create(function->context, KD_F32, type->rank, type->dims,
-                              weights->data, out_weights));
-  KEEL_TRY(keel_tensor_create(function->context, KD_F32, 1, &channels, NULL,
-                              out_bias));
-  float *w = (*out_weights)->data, *b = (*out_bias)->data;
-  for (int64_t c = 0; c < channels; c++) {
-    double scale =
-        (double)vectors[0][c] / __builtin_sqrt((double)vectors[3][c] + epsilon);
-    double old = bias ? (double)((const float *)bias->data)[c] : 0;
-    for (int64_t i = 0; i < each; i++) {
-      float *at = w + (axis ? i * channels + c : c * each + i);
-      *at = (float)((double)*at * scale);
-    }
-    b[c] =
-        (float)((old - (double)vectors[2][c]) * scale + (double)vectors[1][c]);
-  }
-  return KD_OK;
-}
-
-/* Whether what a product adds is a number for each column, as it is. */
-static bool has_plain_bias(const keel_function *function,
-                           const keel_node *gemm) {
-  const keel_tensor *weights = constant_of(function, gemm, 1),
-                    *bias = constant_of(function, gemm, 2);
-  if (weights->type->rank != 2 || keel_attr_float(gemm->op, "beta", 1) != 1)
+/* False: weights or bias are no constants, or not for each channel one. */
+static bool read_maker(const keel_function *function, const keel_node *maker,
+                       made *out) {
+  bool gemm = is_op(maker, "Gemm"), given = maker->input_count > 2;
+  *out = (made){.weights = constant_of(function, maker, 1),
+                .bias = constant_of(function, maker, 2)};
+  if (!out->weights || !out->weights->type->elements ||
+      out->weights->type->rank < (gemm ? 2 : 3) ||
+      (given && maker->inputs[2] != KEEL_ABSENT && !out->bias))
     return false;
-  return !bias ||
-         (bias->type->rank == 1 &&
-          bias->type->dims[0] == weights->type->dims[channel_axis(gemm)]);
+  if (gemm)
+    out->axis = !keel_attr_int(maker->op, "transB", 0);
+  else
+    out->axis = is_op(maker, "ConvTranspose");
+  out->behind = gemm ? 0 : out->weights->type->rank - 2;
+  out->channels = out->weights->type->dims[out->axis];
+  if ((gemm && keel_attr_float(maker->op, "beta", 1) != 1) ||
+      (is_op(maker, "ConvTranspose") &&
+       keel_attr_int(maker->op, "group", 1) != 1))
+    return false;
+  return !out->bias || (out->bias->type->rank == 1 &&
+                        out->bias->type->dims[0] == out->channels);
 }
 
-static bool foldable_norm(const keel_function *function, const keel_node *maker,
-                          const keel_node *norm) {
-  const keel_tensor *weights = constant_of(function, maker, 1);
-  if (!weights || !weights->type->rank || !weights->type->elements ||
-      (is_op(maker, "Gemm") && !has_plain_bias(function, maker)) ||
-      keel_attr_int(norm->op, "training_mode", 0) || norm->output_count != 1 ||
-      (maker->input_count > 2 && maker->inputs[2] != KEEL_ABSENT &&
-       !constant_of(function, maker, 2)))
+/* y = x * scale + shift for each channel: BatchNormalization, or one op with a constant. */
+typedef struct affine {
+  const float *norm[4]; /* scale, shift, mean, variance; else NULL */
+  const float *constant;
+  char op;     /* '+', '-', '*', or '/' */
+  bool turned; /* the constant comes first */
+  bool each;   /* it has a number for each channel */
+  double epsilon;
+} affine;
+
+static bool read_norm(const keel_function *function, const keel_node *norm,
+                      const made *from, affine *out) {
+  if (keel_attr_int(norm->op, "training_mode", 0) || norm->output_count != 1)
     return false;
-  for (uint32_t i = 1; i < 5; i++) {
-    const keel_tensor *vector = constant_of(function, norm, i);
+  out->epsilon = (double)keel_attr_float(norm->op, "epsilon", 1e-5f);
+  for (uint32_t i = 0; i < 4; i++) {
+    const keel_tensor *vector = constant_of(function, norm, i + 1);
     if (!vector || vector->type->rank != 1 ||
-        vector->type->dims[0] != weights->type->dims[channel_axis(maker)])
+        vector->type->dims[0] != from->channels)
       return false;
+    out->norm[i] = vector->data;
   }
   return true;
 }
 
-static keel_status fold_norm(keel_function *function, keel_node *maker,
-                             keel_node *norm) {
+/* Whether a constant has one number, or one for each channel of what is made, and so
+ * leaves its shape alone. */
+static bool goes_by_channel(const keel_type *type, const made *from,
+                            bool *out_each) {
+  uint32_t channel = type->rank - 1 - from->behind; /* if it has one */
+  *out_each = type->elements != 1;
+  if (type->rank > from->behind + 2) return false;
+  return !*out_each ||
+         (type->rank > from->behind && type->elements == from->channels &&
+          type->dims[channel] == from->channels);
+}
+
+static bool read_arithmetic(const keel_function *function,
+                            const keel_node *node, const made *from,
+                            uint32_t constant, affine *out) {
+  static const struct {
+    const char *name;
+    char op;
+  } ops[] = {{"Add", '+'}, {"Sub", '-'}, {"Mul", '*'}, {"Div", '/'}};
+  const keel_tensor *tensor = constant_of(function, node, constant);
+  for (uint32_t i = 0; i < 4; i++)
+    if (is_op(node, ops[i].name)) out->op = ops[i].op;
+  out->turned = constant == 0;
+  if (!tensor || !out->op || (out->turned && out->op == '/') ||
+      !goes_by_channel(tensor->type, from, &out->each))
+    return false;
+  out->constant = tensor->data;
+  return true;
+}
+
+static void affine_at(const affine *a, int64_t channel, double *scale,
+                      double *shift) {
+  double c = a->constant ? (double)a->constant[a->each ? channel : 0] : 0;
+  *scale = 1;
+  *shift = 0;
+  if (!a->constant) {
+    *scale = (double)a->norm[0][channel] /
+             __builtin_sqrt((double)a->norm[3][channel] + a->epsilon);
+    *shift = (double)a->norm[1][channel] - (double)a->norm[2][channel] * *scale;
+  } else if (a->op == '*' || a->op == '/') {
+    *scale = a->op == '*' ? c : 1 / c;
+  } else if (a->op == '+') {
+    *shift = c;
+  } else {
+    *scale = a->turned ? -1 : 1;
+    *shift = a->turned ? c : -c;
+  }
+}
+
+/* w' = w * scale, b' = b * scale + shift */
+static keel_status scaled_weights(keel_function *function, const made *from,
+                                  const affine *by, keel_tensor **out_weights,
+                                  keel_tensor **out_bias) {
+  const keel_type *type = from->weights->type;
+  int64_t channels = from->channels, inner = 1;
+  for (uint32_t i = from->axis + 1; i < type->rank; i++)
+    inner *= type->dims[i];
+  KEEL_TRY(keel_tensor_create(function->context, KD_F32, type->rank, type->dims,
+                              from->weights->data, out_weights));
+  KEEL_TRY(keel_tensor_create(function->context, KD_F32, 1, &channels, NULL,
+                              out_bias));
+  float *w = (*out_weights)->data, *b = (*out_bias)->data;
+  for (int64_t c = 0; c < channels; c++) {
+    double scale, shift;
+    affine_at(by, c, &scale, &shift);
+    double old = from->bias ? (double)((const float *)from->bias->data)[c] : 0;
+    for (int64_t at = c * inner; at < type->elements; at += channels * inner)
+      for (int64_t i = at; i < at + inner; i++)
+        w[i] = (float)((double)w[i] * scale);
+    b[c] = (float)(old * scale + shift);
+  }
+  return KD_OK;
+}
+
+/* `node`, which reads the maker's output alone, becomes the maker with other weights. */
+static keel_status fold_affine(keel_function *function, keel_node *maker,
+                               keel_node *node, const made *from,
+                               const affine *by) {
   keel_tensor *weights = NULL, *bias = NULL;
-  keel_status status = scaled_weights(function, maker, norm, &weights, &bias);
+  keel_status status = scaled_weights(function, from, by, &weights, &bias);
   uint32_t *inputs = keel_arena_take(function->arena, 3 * sizeof *inputs);
   if (status == KD_OK && inputs) {
     inputs[0] = maker->inputs[0];
@@ -115,14 +192,29 @@ static keel_status fold_norm(keel_function *function, keel_node *maker,
   keel_tensor_release(weights);
   keel_tensor_release(bias);
   if (status != KD_OK || !inputs) return KD_OUT_OF_MEMORY;
-  /* the maker takes the normalisation's place */
-  keel_opdef *old = norm->op;
-  norm->op = keel_opdef_retain(maker->op);
+  keel_opdef *old = node->op;
+  node->op = keel_opdef_retain(maker->op);
   keel_opdef_release(old);
-  norm->name = maker->name;
-  norm->inputs = inputs;
-  norm->input_count = 3;
+  node->name = maker->name;
+  node->inputs = inputs;
+  node->input_count = 3;
   maker->dead = true;
+  return KD_OK;
+}
+
+static keel_status fold_into_maker(keel_function *function,
+                                   const keel_uses *uses, keel_node *node) {
+  bool norm = is_op(node, "BatchNormalization");
+  for (uint32_t i = 0; i < node->input_count && i < (norm ? 1 : 2); i++) {
+    keel_node *maker = sole_maker(function, uses, node, i);
+    affine by = {.op = 0};
+    made from;
+    if (!maker || !is_maker(maker) || !read_maker(function, maker, &from))
+      continue;
+    if (norm ? read_norm(function, node, &from, &by)
+             : read_arithmetic(function, node, &from, 1 - i, &by))
+      return fold_affine(function, maker, node, &from, &by);
+  }
   return KD_OK;
 }
 
@@ -229,7 +321,7 @@ static keel_status fuse(keel_function *function, keel_device *where,
 static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
                               const keel_node *add, uint32_t *out_other) {
   for (uint32_t i = 0; i < 2; i++) {
-    keel_node *conv = sole_maker(function, uses, add, i, "Conv");
+    keel_node *conv = sole_op(function, uses, add, i, "Conv");
     uint32_t other = add->inputs[1 - i];
     if (!conv || other == add->inputs[i] || other == KEEL_ABSENT) continue;
     const keel_type *type = function->values[other].type;
@@ -248,7 +340,7 @@ static bool read_silu(keel_function *function, const keel_uses *uses,
                       keel_node **out_gate) {
   if (!is_op(last, "Mul")) return false;
   for (uint32_t i = 0; i < 2; i++) {
-    keel_node *gate = sole_maker(function, uses, last, i, "Sigmoid");
+    keel_node *gate = sole_op(function, uses, last, i, "Sigmoid");
     uint32_t x = last->inputs[1 - i];
     if (!gate || gate->inputs[0] != x || uses->counts[x] != 2) continue;
     *out_x = x;
@@ -276,9 +368,9 @@ static keel_status fuse_silu(keel_function *function, const keel_uses *uses,
 static keel_status fuse_activation(keel_function *function,
                                    const keel_uses *uses, keel_device *where,
                                    keel_node *last, const activation *act) {
-  keel_node *conv = sole_maker(function, uses, last, 0, "Conv");
+  keel_node *conv = sole_op(function, uses, last, 0, "Conv");
   if (conv) return fuse(function, where, conv, NULL, KEEL_ABSENT, last, act);
-  keel_node *add = sole_maker(function, uses, last, 0, "Add");
+  keel_node *add = sole_op(function, uses, last, 0, "Add");
   uint32_t other = KEEL_ABSENT;
   conv = add ? conv_of_add(function, uses, add, &other) : NULL;
   return conv ? fuse(function, where, conv, add, other, last, act) : KD_OK;
@@ -296,12 +388,8 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
   keel_uses uses = {0};
   keel_status status = keel_uses_count(function, &uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
-    keel_node *norm = &function->nodes[i];
-    if (!is_op(norm, "BatchNormalization")) continue;
-    keel_node *maker = sole_maker(function, &uses, norm, 0, "Conv");
-    if (!maker) maker = sole_maker(function, &uses, norm, 0, "Gemm");
-    if (maker && foldable_norm(function, maker, norm))
-      status = fold_norm(function, maker, norm);
+    if (!function->nodes[i].dead)
+      status = fold_into_maker(function, &uses, &function->nodes[i]);
   }
   keel_uses_drop(&uses);
   if (status != KD_OK) return status;

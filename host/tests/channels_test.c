@@ -1,0 +1,187 @@
+/* channels_test.c - what scales or shifts the channels that a convolution or a product makes
+ * goes into its weights; what only looks like that stays a step. */
+#include <math.h>
+
+#define WORKERS 0
+#include "with_cpu.h"
+
+enum { IN = 4, OUT = 6, SIDE = 5, MOST = 2 * OUT * 16 * 16 };
+
+typedef struct follower {
+  const char *op;
+  bool turned; /* the constant comes first */
+  uint32_t rank;
+  int64_t dims[4];
+} follower;
+
+typedef struct model {
+  const char *maker;
+  int64_t group;
+  bool biased, read_twice;
+  follower followers[4];
+  bool folds;
+} model;
+
+static keel_value numbers(keel_builder *b, uint32_t rank, const int64_t *dims,
+                          int salt) {
+  float data[OUT * IN * 9 + 1];
+  int64_t count = 1;
+  keel_tensor *tensor = NULL;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  for (int64_t i = 0; i < count; i++)
+    data[i] = (float)((i * 7 + salt) % 11 + 1) / 4 - 1.375f;
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
+  keel_value made = keel_builder_constant(b, tensor);
+  keel_tensor_release(tensor);
+  return made;
+}
+
+/* What makes channels: of rows for a product, of an image otherwise. */
+static keel_value make_channels(keel_builder *b, const model *m) {
+  const int64_t image[] = {2, IN, SIDE, SIDE}, rows[] = {2, IN}, n = OUT;
+  const int64_t conv[] = {OUT, IN / m->group, 3, 3}, pads[] = {1, 1, 1, 1};
+  const int64_t back[] = {IN, OUT / m->group, 3, 3}, product[] = {IN, OUT};
+  const keel_attr attrs[] = {KEEL_INT("group", m->group),
+                             KEEL_INTS("pads", 4, pads)};
+  bool gemm = !strcmp(m->maker, "Gemm");
+  bool turned = !strcmp(m->maker, "ConvTranspose");
+  const keel_value in[] = {
+      keel_builder_input(b, "x", KD_F32, gemm ? 2 : 4, gemm ? rows : image),
+      numbers(b, gemm ? 2 : 4,
+              gemm     ? product
+              : turned ? back
+                       : conv,
+              1),
+      m->biased ? numbers(b, 1, &n, 2) : KEEL_ABSENT};
+  return keel_builder_op(b, m->maker, attrs, gemm ? 0 : 2, in,
+                         m->biased ? 3 : 2);
+}
+
+static keel_program *program_of(const model *m) {
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  assert_int_equal(keel_builder_create(context, "channels", &b), KD_OK);
+  keel_value y = make_channels(b, m);
+  if (m->read_twice) keel_builder_output(b, "z", y);
+  for (int i = 0; i < 4 && m->followers[i].op; i++) {
+    const follower *f = &m->followers[i];
+    keel_value c = numbers(b, f->rank, f->dims, 3 + i);
+    const keel_value in[] = {f->turned ? c : y, f->turned ? y : c};
+    y = keel_builder_op(b, f->op, NULL, 0, in, 2);
+  }
+  keel_builder_output(b, "y", y);
+  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  keel_builder_destroy(b);
+  return program;
+}
+
+/* Steps that are no maker; the last output goes to `got`. */
+static uint32_t run(keel_program *program, bool fuse, bool read_twice,
+                    float *got, size_t *out_count) {
+  static const char *const skipped[] = {"fuse"};
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .skip = skipped, .skip_count = !fuse};
+  const int64_t image[] = {2, IN, SIDE, SIDE}, rows[] = {2, IN};
+  float data[2 * IN * SIDE * SIDE];
+  keel_plan *plan = NULL;
+  keel_tensor *x = NULL, *y[2] = {NULL, NULL};
+  keel_port port;
+  keel_profile_line line;
+  uint32_t others = 0;
+  for (int i = 0; i < 2 * IN * SIDE * SIDE; i++)
+    data[i] = (float)(i * 5 % 17 - 8) / 8;
+  assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
+  assert_int_equal(keel_tensor_create(context, KD_F32, port.rank,
+                                      port.rank == 2 ? rows : image, data, &x),
+                   KD_OK);
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  if (keel_plan_run(plan, &x, 1, y, read_twice ? 2 : 1) != KD_OK)
+    fail_msg("%s", keel_message());
+  keel_tensor *last = y[read_twice];
+  *out_count = (size_t)keel_tensor_elements(last);
+  assert_true(*out_count <= MOST);
+  assert_int_equal(keel_tensor_read(last, got, *out_count * sizeof *got),
+                   KD_OK);
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
+    others += !strstr(line.op, "Conv") && !strstr(line.op, "Gemm") &&
+              !strstr(line.op, "MatMul") && strcmp(line.op, "Reorder") != 0;
+  keel_tensor_release(x);
+  keel_tensor_release(y[0]);
+  keel_tensor_release(y[1]);
+  keel_plan_release(plan);
+  return others;
+}
+
+static const model models[] = {
+    /* as frozen normalisations are written */
+    {"Conv",
+     1,
+     false,
+     false,
+     {{"Mul", false, 4, {1, OUT, 1, 1}}, {"Add", false, 4, {1, OUT, 1, 1}}},
+     true},
+    {"Conv",
+     2,
+     true,
+     false,
+     {{"Sub", false, 3, {OUT, 1, 1}}, {"Div", false, 3, {OUT, 1, 1}}},
+     true},
+    {"Conv",
+     1,
+     true,
+     false,
+     {{"Sub", true, 3, {OUT, 1, 1}},
+      {"Mul", true, 0, {0}},
+      {"Add", true, 2, {1, 1}}},
+     true},
+    {"ConvTranspose",
+     1,
+     true,
+     false,
+     {{"Mul", false, 3, {OUT, 1, 1}}, {"Add", false, 4, {1, OUT, 1, 1}}},
+     true},
+    {"Gemm",
+     1,
+     true,
+     false,
+     {{"Mul", false, 1, {OUT}}, {"Sub", false, 2, {1, OUT}}},
+     true},
+    /* by columns, for each element, more dimensions, another divided, or read again */
+    {"Conv", 1, true, false, {{"Mul", false, 1, {SIDE}}}, false},
+    {"Conv", 1, true, false, {{"Mul", false, 3, {OUT, SIDE, SIDE}}}, false},
+    {"Conv", 1, true, false, {{"Add", false, 4, {2, OUT, 1, 1}}}, false},
+    {"Conv", 1, true, false, {{"Div", true, 3, {OUT, 1, 1}}}, false},
+    {"Conv", 1, true, true, {{"Mul", false, 3, {OUT, 1, 1}}}, false},
+    {"ConvTranspose", 2, true, false, {{"Mul", false, 3, {OUT, 1, 1}}}, false},
+    {"Gemm", 1, true, false, {{"Mul", false, 2, {2, 1}}}, false},
+    {"Gemm", 1, true, false, {{"Mul", false, 3, {1, 1, OUT}}}, false},
+};
+
+static void weights_take_what_follows_by_channels(void **state) {
+  static float plain[MOST], passed[MOST];
+  (void)state;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    const model *m = &models[i];
+    keel_program *program = program_of(m);
+    size_t count = 0, again = 0;
+    run(program, false, m->read_twice, plain, &count);
+    uint32_t others = run(program, true, m->read_twice, passed, &again);
+    assert_int_equal(count, again);
+    for (size_t k = 0; k < count; k++)
+      if (plain[k] != passed[k] && !(fabsf(plain[k] - passed[k]) < 1e-3f))
+        fail_msg("model %zu: element %zu is %g, not %g", i, k,
+                 (double)passed[k], (double)plain[k]);
+    if (m->folds != (others == 0))
+      fail_msg("model %zu: %u steps besides what makes channels", i, others);
+    keel_program_release(program);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(weights_take_what_follows_by_channels),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
