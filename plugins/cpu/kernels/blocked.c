@@ -270,15 +270,18 @@ static bool can_block(kd_type type) {
   return cpu_layout_size(NULL, &type) > 0;
 }
 
-/* A convolution that looks at more than a point, or at single channels. What it does to
- * each element is worth that rows are brought into blocks first. */
-static bool has_windows(const kd_node *node) {
+/* A convolution that looks at more than a point, at single channels, or gives many. What it
+ * does to each element is worth that rows are brought into blocks first: as a product of rows,
+ * it would pack its weights in each run. */
+#define MANY 64
+static bool does_much(const kd_node *node) {
   kd_type w;
   int64_t taps = 1;
   if (cpu_host->node->input_type(node, 1, &w) != KD_OK) return false;
   for (uint32_t i = 2; i < w.rank; i++)
     taps *= w.dims[i];
-  return taps > 1 || cpu_host->node->attr_int(node, "group", 1) > 1;
+  return taps > 1 || w.dims[0] >= MANY ||
+         cpu_host->node->attr_int(node, "group", 1) > 1;
 }
 
 /* x: input 0 as it lies, or will. */
@@ -287,7 +290,7 @@ static uint32_t conv_prefers(const kd_node *node, uint32_t argument, kd_type x,
   bool takes_rows = x.dims[1] == 1 || x.dims[1] == 3;
   bool fits = can_block(y) && (is_blocked(&x) || takes_rows);
   if (argument == 0)
-    return is_blocked(&x) || (can_block(x) && can_block(y) && has_windows(node))
+    return is_blocked(&x) || (can_block(x) && can_block(y) && does_much(node))
                ? BLOCKED
                : KD_LAYOUT_ROW_MAJOR;
   bool sum = argument == 3 && argument < cpu_host->node->input_count(node);
