@@ -143,9 +143,9 @@ void cpu_columns_add(const window *w, char *x, int64_t channels, kd_dtype dtype,
   int64_t outs = product(w->out, 0, (uint32_t)w->space);
   int64_t step = w->space ? w->stride[w->space - 1] : 1;
   size_t size = kd_dtype_size(dtype);
-  for (int64_t c = 0; c < channels; c++)
-    for (int64_t k = 0; k < taps; k++) {
-      tap t = tap_of(w, k);
+  for (int64_t k = 0; k < taps; k++) {
+    tap t = tap_of(w, k);
+    for (int64_t c = 0; c < channels; c++) {
       const char *row = columns + (size_t)((c * taps + k) * outs) * size;
       int64_t index[WINDOW_SPACE] = {0};
       for (int64_t at = 0; at < outs; at += width) {
@@ -158,4 +158,5 @@ void cpu_columns_add(const window *w, char *x, int64_t channels, kd_dtype dtype,
         next_row(w, index);
       }
     }
+  }
 }

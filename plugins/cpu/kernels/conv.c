@@ -11,6 +11,8 @@
 #include "direct.h"
 #include "elementwise.h"
 #include "kernels.h"
+#include "tiles.h"
+#include "weights.h"
 
 /* ---- sizes -------------------------------------------------------------------- */
 
@@ -21,11 +23,11 @@ typedef struct conv {
   kd_dtype wide; /* that it is computed in */
 } conv;
 
+/* dims: of the weights. */
 static bool read_conv(const kd_launch *launch, const kd_tensor *x,
-                      const kd_tensor *weights, const kd_tensor *y,
-                      bool transposed, conv *c) {
-  if (!window_read(cpu_host, launch->node, x, y, weights->dims + 2, transposed,
-                   &c->w))
+                      const int64_t *dims, const kd_tensor *y, bool transposed,
+                      conv *c) {
+  if (!window_read(cpu_host, launch->node, x, y, dims + 2, transposed, &c->w))
     return false;
   c->group = attr_int(launch, "group", 1);
   c->batch = x->dims[0];
@@ -274,7 +276,7 @@ CPU_KERNEL(cpu_run_conv) {
       launch->data && kd_has_input(launch, 3) ? &launch->inputs[3] : NULL;
   cpu_activation act = {.low = -INFINITY, .high = INFINITY};
   conv c = {0};
-  if (!read_conv(launch, x, w, y, false, &c))
+  if (!read_conv(launch, x, w->dims, y, false, &c))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
   kd_status status = KD_OK;
@@ -326,11 +328,34 @@ typedef struct transpose_work {
   const conv *c;
   const window *back; /* the output is what the windows slide over */
   const char *x, *weights;
+  const float *panels; /* or the weights as such, packed */
   char *y;
   const cpu_finish *end;
   int64_t step, pieces; /* output channels of a piece, pieces of a group */
   atomic_bool failed;
 } transpose_work;
+
+/* What output channels get of each input position, by packed weights: a row for each position
+ * at first. `columns` has room for both. */
+static void packed_columns(const transpose_work *work, int64_t at, int64_t from,
+                           int64_t n, float *columns) {
+  const conv *c = work->c;
+  float *rows = columns + n * c->taps * c->ins;
+  cpu_gemm gemm = {
+      .dtype = KD_F32,
+      .trans_a = true,
+      .m = c->ins,
+      .n = n * c->taps,
+      .k = c->in_c,
+      .alpha = 1,
+      .a = (const float *)(const void *)work->x + at * c->in_c * c->ins,
+      .panels = work->panels + from * c->taps * c->in_c,
+      .c = rows,
+      .lda = c->ins,
+      .ldc = n * c->taps};
+  cpu_gemm_here(&gemm);
+  cpu_tiles_get()->turn(rows, gemm.n, c->ins, gemm.n, columns, c->ins);
+}
 
 /* Channels [from, from + n) of group `at` of all images. */
 static void transpose_piece(const transpose_work *work, int64_t at,
@@ -352,7 +377,10 @@ static void transpose_piece(const transpose_work *work, int64_t at,
                    .ldb = c->ins,
                    .ldc = c->ins};
   char *y = work->y + (size_t)(plane * c->outs) * size;
-  cpu_gemm_here(&gemm);
+  if (work->panels)
+    packed_columns(work, at, from, n, (float *)(void *)columns);
+  else
+    cpu_gemm_here(&gemm);
   memset(y, 0, (size_t)(n * c->outs) * size);
   cpu_columns_add(work->back, y, n, c->wide, columns);
   for (int64_t i = 0; i < n; i++)
@@ -365,7 +393,7 @@ static void transpose_pieces(void *context, int64_t begin, int64_t end) {
   const conv *c = work->c;
   size_t bytes =
       (size_t)(work->step * c->taps * c->ins) * kd_dtype_size(c->wide);
-  char *columns = malloc(bytes + 1);
+  char *columns = malloc((work->panels ? 2 : 1) * bytes + 1);
   if (!columns) atomic_store(&work->failed, true);
   for (int64_t i = begin; i < end && columns; i++) {
     int64_t from = i % work->pieces * work->step;
@@ -377,8 +405,8 @@ static void transpose_pieces(void *context, int64_t begin, int64_t end) {
 
 /* By output channels: a few at a time, so that their columns stay in the second cache. */
 static kd_status run_transposed(const conv *c, const char *x,
-                                const char *weights, char *y,
-                                const cpu_finish *end) {
+                                const char *weights, const float *panels,
+                                char *y, const cpu_finish *end) {
   window back = c->w;
   for (int i = 0; i < back.space; i++) {
     back.in[i] = c->w.out[i];
@@ -387,11 +415,15 @@ static kd_status run_transposed(const conv *c, const char *x,
   transpose_work work = {
       .c = c, .back = &back, .x = x, .weights = weights, .end = end};
   work.y = y;
+  work.panels = panels;
   int64_t each = c->taps * c->ins * (int64_t)kd_dtype_size(c->wide) + 1;
   int64_t threads = cpu_host->worker_count(cpu_host);
   int64_t share = (c->out_c * c->batch * c->group + threads - 1) / threads;
   work.step = TILE_BYTES / each < 8 ? 8 : TILE_BYTES / each;
   work.step = work.step < share ? work.step : share;
+  if (panels) /* which begin with every so many channels */
+    while (work.step * c->taps % cpu_tiles_get()->columns)
+      work.step++;
   work.step = work.step < c->out_c ? work.step : c->out_c;
   work.pieces = (c->out_c + work.step - 1) / work.step;
   double flops =
@@ -403,32 +435,34 @@ static kd_status run_transposed(const conv *c, const char *x,
 }
 
 CPU_KERNEL(cpu_run_conv_transpose) {
-  (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *w = &launch->inputs[1],
                   *y = &launch->outputs[0];
   const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
+  const int64_t *dims = cpu_packed_dims(self);
+  cpu_gemm packed = {.panels = NULL};
   conv c = {0};
-  if (!read_conv(launch, x, w, y, true, &c))
+  cpu_packed_weights(self, &packed);
+  if (!read_conv(launch, x, dims ? dims : w->dims, y, true, &c))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
   fit_output_shape(launch, &c.w);
   if (!kd_elements(y)) return KD_OK;
   size_t size = kd_dtype_size(c.wide);
-  char *wx = widened(x, c.wide), *ww = widened(w, c.wide);
+  char *wx = widened(x, c.wide), *ww = dims ? NULL : widened(w, c.wide);
   char *wb = bias ? widened(bias, c.wide) : NULL;
   char *wy =
       y->dtype == c.wide ? y->data : malloc((size_t)kd_elements(y) * size);
   cpu_finish end = {wb, NULL, c.wide, {.low = -INFINITY, .high = INFINITY}};
-  kd_status status = wx && ww && wy && (wb || !bias)
-                         ? run_transposed(&c, wx, ww, wy, &end)
+  kd_status status = wx && (ww || dims) && wy && (wb || !bias)
+                         ? run_transposed(&c, wx, ww, packed.panels, wy, &end)
                          : KD_OUT_OF_MEMORY;
   if (status == KD_OUT_OF_MEMORY)
     status = FAIL(status, "ConvTranspose: no memory for its columns");
   else if (wy != y->data)
     cpu_convert(wy, c.wide, y->data, y->dtype, kd_elements(y));
   drop_widened(x, wx);
-  drop_widened(w, ww);
+  if (!dims) drop_widened(w, ww);
   if (bias) drop_widened(bias, wb);
   drop_widened(y, wy);
   return status;

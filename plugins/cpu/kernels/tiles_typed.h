@@ -110,7 +110,11 @@ static void NAMED(pack_a)(const cpu_gemm *g, int64_t row, int64_t rows,
   const T *a = g->a;
   for (int64_t i = 0, h; i < rows; i += h, to += h * k) {
     h = NAMED(height)(rows - i);
-    if (g->trans_a)
+    if (g->trans_a && h == ROWS) /* a copy whose size is known is no call */
+      for (int64_t p = 0; p < k; p++)
+        memcpy(to + p * ROWS, a + (from + p) * g->lda + row + i,
+               ROWS * sizeof(T));
+    else if (g->trans_a)
       for (int64_t p = 0; p < k; p++)
         memcpy(to + p * h, a + (from + p) * g->lda + row + i,
                (size_t)h * sizeof(T));

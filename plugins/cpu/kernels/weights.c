@@ -1,4 +1,5 @@
-/* weights.c - packs constant matrices of MatMul and Gemm, once for all who read them.
+/* weights.c - packs constant matrices of MatMul, Gemm and ConvTranspose, once for all who
+ * read them.
  *
  * A kernel is made for each shape that a model of open sizes meets, and all of them have
  * the same weights: they share one packed copy. It is found by what it holds, for the host
@@ -7,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "families/window.h"
 #include "kernels.h"
 #include "tiles.h"
 
@@ -23,6 +25,7 @@ typedef struct packed {
 
 struct kd_kernel {
   packed *weights; /* or NULL */
+  int64_t dims[WINDOW_SPACE + 2];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,23 +72,35 @@ static packed *pack(const cpu_gemm *gemm) {
   return NULL;
 }
 
-/* Whether a node has weights that are worth it: an f32 constant of two dimensions. */
-static bool wanted(const kd_node *node, cpu_gemm *out) {
+/* Of a matrix, or of a ConvTranspose of one group: for each channel of the input, taps of
+ * those of the output. */
+static bool is_matrix(const kd_node *node, const kd_tensor *b) {
+  if (strcmp(cpu_host->node->op(node), "ConvTranspose") != 0)
+    return b->rank == 2;
+  return b->rank > 2 && b->rank <= WINDOW_SPACE + 2 &&
+         cpu_host->node->attr_int(node, "group", 1) == 1 && b->dims[0] > 0 &&
+         kd_elements(b) / b->dims[0] >= CPU_TRANSPOSE_LEAST;
+}
+
+/* Whether a node has weights that are worth it: an f32 constant. */
+static bool wanted(const kd_node *node, cpu_gemm *out, int64_t *dims) {
   const kd_node_table *read = cpu_host->node;
   kd_tensor b;
   kd_type a;
   if (cpu_wants_openblas() || read->input_type(node, 0, &a) != KD_OK ||
       a.dtype != KD_F32 || read->constant(node, 1, &b) != KD_OK ||
-      b.dtype != KD_F32 || b.rank != 2 || b.strides || kd_elements(&b) < LEAST)
+      b.dtype != KD_F32 || !is_matrix(node, &b) || b.strides ||
+      kd_elements(&b) < LEAST)
     return false;
   bool turned =
       !strcmp(read->op(node), "Gemm") && read->attr_int(node, "transB", 0) != 0;
   *out = (cpu_gemm){.dtype = KD_F32,
                     .trans_b = turned,
-                    .n = b.dims[!turned],
                     .k = b.dims[turned],
                     .b = b.data,
-                    .ldb = b.dims[1]};
+                    .ldb = kd_elements(&b) / b.dims[0]};
+  out->n = turned ? b.dims[0] : out->ldb;
+  memcpy(dims, b.dims, b.rank * sizeof *dims);
   return true;
 }
 
@@ -96,7 +111,7 @@ kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
   cpu_gemm gemm;
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
-  if (wanted(node, &gemm)) {
+  if (wanted(node, &gemm, kernel->dims)) {
     kernel->weights = pack(&gemm);
     if (!kernel->weights) {
       free(kernel);
@@ -127,6 +142,10 @@ void cpu_destroy_product(kd_kernel *kernel) {
 
 uint64_t cpu_taken_product(kd_kernel *kernel) {
   return kernel->weights ? 2 : 0;
+}
+
+const int64_t *cpu_packed_dims(const kd_kernel *kernel) {
+  return kernel && kernel->weights ? kernel->dims : NULL;
 }
 
 bool cpu_packed_weights(const kd_kernel *kernel, cpu_gemm *gemm) {

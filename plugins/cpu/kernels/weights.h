@@ -8,4 +8,10 @@
  * False: it has not. */
 bool cpu_packed_weights(const kd_kernel *kernel, cpu_gemm *gemm);
 
+/* The dimensions that the weights had; NULL: they are not packed. */
+const int64_t *cpu_packed_dims(const kd_kernel *kernel);
+
+/* Elements for each input channel from which on those of a ConvTranspose are packed. */
+#define CPU_TRANSPOSE_LEAST 128
+
 #endif /* KEEL_CPU_WEIGHTS_H */
