@@ -134,7 +134,8 @@ static onnx_name layer_norm(onnx_name x) {
   return onnx_node("LayerNormalization", INPUTS(&x, &scale, &bias), "axis=-1");
 }
 
-static bool open_length; /* of the layer that is being written */
+static int64_t
+    words; /* of the layer that is being written; below 0: it is open */
 
 static onnx_name length_of(onnx_name x) {
   const int64_t second = 1;
@@ -144,9 +145,9 @@ static onnx_name length_of(onnx_name x) {
 /* 1, the number of words, and what comes then: as exporters write it where that number
  * is open. */
 static onnx_name shape_of(onnx_name x, uint32_t count, const int64_t *rest) {
-  const int64_t batch = 1, words = WORDS;
+  const int64_t batch = 1;
   onnx_name first = onnx_longs(1, &batch);
-  onnx_name length = open_length ? length_of(x) : onnx_longs(1, &words);
+  onnx_name length = words < 0 ? length_of(x) : onnx_longs(1, &words);
   onnx_name last = onnx_longs(count, rest);
   return onnx_node("Concat", INPUTS(&first, &length, &last), "axis=0");
 }
@@ -180,10 +181,10 @@ static onnx_name gelu(onnx_name x) {
 }
 
 static void write_bert_layer(const char *path, int64_t length) {
-  const int64_t words[] = {1, length, HIDDEN};
-  open_length = length < 0;
+  const int64_t dims[] = {1, length, HIDDEN};
+  words = length;
   onnx_begin();
-  onnx_name x = onnx_input(3, words);
+  onnx_name x = onnx_input(3, dims);
   x = layer_norm(two("Add", attend(x), x));
   onnx_name y = gelu(linear(x, HIDDEN, 4 * HIDDEN));
   y = linear(y, 4 * HIDDEN, HIDDEN);
@@ -192,6 +193,10 @@ static void write_bert_layer(const char *path, int64_t length) {
 
 void model_bert_layer(const char *path) {
   write_bert_layer(path, WORDS);
+}
+
+void model_bert_short(const char *path) {
+  write_bert_layer(path, WORDS / 16);
 }
 
 void model_bert_open(const char *path) {

@@ -38,7 +38,8 @@ void onnx_finish(onnx_name output, const char *path);
 void model_resnet50(const char *path);
 void model_mobilenet(const char *path);
 void model_bert_layer(const char *path);
-/* The same over any number of words. */
+/* The same over 8 words, or over any number. */
+void model_bert_short(const char *path);
 void model_bert_open(const char *path);
 
 #endif /* BENCH_ONNX_H */

@@ -657,7 +657,7 @@ static void passes_can_be_watched(void **state) {
   keel_plan_release(plan);
   assert_string_equal(all.passes,
                       "place sort prune types expand algebra quantise widen "
-                      "fold cse algebra taps patterns attention fuse "
+                      "fold cse algebra pads taps patterns attention fuse "
                       "products prune layout regions transfer parts ");
   all.count = 0;
   params.watch_pass = "prune";

@@ -98,12 +98,13 @@ typedef struct bytes {
   keel_tensor *tensor;
   uint8_t *data;
   bool is_signed;
-  int64_t count;
+  int64_t count, last; /* last: of its dimensions */
 } bytes;
 
 static bytes make_bytes(bool is_signed, bool few, uint32_t rank,
                         const int64_t *dims) {
-  bytes b = {.is_signed = is_signed, .count = 1};
+  bytes b = {
+      .is_signed = is_signed, .count = 1, .last = rank ? dims[rank - 1] : 1};
   for (uint32_t i = 0; i < rank; i++)
     b.count *= dims[i];
   b.data = malloc((size_t)b.count + 1);
@@ -124,7 +125,7 @@ static void drop_bytes(bytes *b) {
   free(b->data);
 }
 
-static int byte_at(const bytes *b, int64_t i) {
+UNWATCHED static int byte_at(const bytes *b, int64_t i) {
   return b->is_signed ? (int8_t)b->data[i] : b->data[i];
 }
 
@@ -174,6 +175,19 @@ static keel_tensor *run_op(const char *op, const keel_attr *attrs,
 
 /* ---- products -------------------------------------------------------------------- */
 
+/* The element of A times B in a row and a column. */
+UNWATCHED static int32_t product_sum(const bytes *a, const bytes *za,
+                                     int64_t row, const bytes *b,
+                                     const bytes *zb, int64_t column) {
+  int64_t k = a->last, n = b->last;
+  int32_t sum = 0;
+  for (int64_t p = 0; p < k; p++)
+    sum +=
+        (byte_at(a, row * k + p) - byte_at(za, za->count > 1 ? row : 0)) *
+        (byte_at(b, p * n + column) - byte_at(zb, zb->count > 1 ? column : 0));
+  return sum;
+}
+
 /* types: bit 0: A is signed, 1: B, 2: B's numbers are small, 3: B is a constant, 4: a zero
  * point for each row and column. */
 static void product(int64_t m, int64_t n, int64_t k, int types) {
@@ -192,10 +206,7 @@ static void product(int64_t m, int64_t n, int64_t k, int types) {
   assert_int_equal(keel_tensor_read(y, got, (size_t)(m * n) * sizeof *got),
                    KD_OK);
   for (int64_t i = 0; i < m * n; i++) {
-    int32_t want = 0;
-    for (int64_t p = 0; p < k; p++)
-      want += (byte_at(&a, i / n * k + p) - byte_at(&za, each ? i / n : 0)) *
-              (byte_at(&b, p * n + i % n) - byte_at(&zb, each ? i % n : 0));
+    int32_t want = product_sum(&a, &za, i / n, &b, &zb, i % n);
     if (got[i] != want)
       fail_msg("%lld x %lld x %lld, %d: element %lld is %d, not %d",
                (long long)m, (long long)n, (long long)k, types, (long long)i,
@@ -236,7 +247,7 @@ typedef struct shape {
   int64_t size[3], kernel[3], stride[3], dilation[3], begin[3], end[3];
 } shape;
 
-static int64_t out_size(const shape *s, int i) {
+UNWATCHED static int64_t out_size(const shape *s, int i) {
   return (s->size[i] + s->begin[i] + s->end[i] -
           (s->kernel[i] - 1) * s->dilation[i] - 1) /
              s->stride[i] +
@@ -244,9 +255,9 @@ static int64_t out_size(const shape *s, int i) {
 }
 
 /* The sum of one output: image and channel `plane`, position `at`. */
-static int32_t window_sum(const shape *s, const bytes *x, int zx,
-                          const bytes *w, const bytes *zw, int64_t plane,
-                          int64_t at) {
+UNWATCHED static int32_t window_sum(const shape *s, const bytes *x, int zx,
+                                    const bytes *w, const bytes *zw,
+                                    int64_t plane, int64_t at) {
   int64_t channels = s->group * s->out_c, channel = plane % channels;
   int64_t ins = 1, taps = 1;
   for (int i = 0; i < s->space; i++) {

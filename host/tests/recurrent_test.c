@@ -112,8 +112,9 @@ static double sigmoid(double x) {
 }
 
 /* Gate `g` of a unit: the inputs' part, and the state's, with their biases. */
-static void parts(const net *n, int64_t d, const double *x, const double *h,
-                  int64_t g, int64_t unit, double *of_x, double *of_h) {
+UNWATCHED static void parts(const net *n, int64_t d, const double *x,
+                            const double *h, int64_t g, int64_t unit,
+                            double *of_x, double *of_h) {
   int64_t rows = n->gates * n->hidden, row = g * n->hidden + unit;
   *of_x = n->in[B][d * 2 * rows + row];
   *of_h = n->in[B][d * 2 * rows + rows + row];
@@ -123,8 +124,8 @@ static void parts(const net *n, int64_t d, const double *x, const double *h,
     *of_h += h[k] * n->in[R][(d * rows + row) * n->hidden + k];
 }
 
-static double both(const net *n, int64_t d, const double *x, const double *h,
-                   int64_t g, int64_t unit) {
+UNWATCHED static double both(const net *n, int64_t d, const double *x,
+                             const double *h, int64_t g, int64_t unit) {
   double of_x = 0, of_h = 0;
   parts(n, d, x, h, g, unit, &of_x, &of_h);
   return of_x + of_h;

@@ -7,7 +7,7 @@
 
 static uint64_t seed = 1;
 
-static int64_t next_number(int64_t below) {
+UNWATCHED static int64_t next_number(int64_t below) {
   seed = seed * 6364136223846793005u + 1442695040888963407u;
   return (int64_t)(seed >> 33) % below;
 }
@@ -44,7 +44,7 @@ static void run(const char *op, const keel_attr *attrs, uint32_t attr_count,
     keel_tensor_release(in[i]);
 }
 
-static uint8_t *random_bytes(int64_t count) {
+UNWATCHED static uint8_t *random_bytes(int64_t count) {
   uint8_t *data = malloc((size_t)count + 16);
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)

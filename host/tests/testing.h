@@ -72,6 +72,10 @@ static inline void expect_message(const char *part) {
     fail_msg("\"%s\" does not say \"%s\"", keel_message(), part);
 }
 
+/* Before a function that computes what a test wants, on data that no other thread sees:
+ * ThreadSanitizer lets it be, which would watch it for most of the test's time. */
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+
 /* The memory of a lost GPU is never freed, so a test that loses one looks for no leaks. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>

@@ -65,7 +65,7 @@ float windows_number(int64_t i, int salt) {
 
 /* ---- what is wanted ------------------------------------------------------------------- */
 
-static int64_t count_of(uint32_t rank, const int64_t *dims) {
+UNWATCHED static int64_t count_of(uint32_t rank, const int64_t *dims) {
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
@@ -89,8 +89,9 @@ typedef struct terms {
 } terms;
 
 /* The sum of one output and of its terms' squares; `at` is its place in y. */
-static double sum_at(const trial *t, const shape *s, const terms *of,
-                     const int64_t *dims, int64_t at, double *squares) {
+UNWATCHED static double sum_at(const trial *t, const shape *s, const terms *of,
+                               const int64_t *dims, int64_t at,
+                               double *squares) {
   int64_t place[WINDOW_DIMS], taps = count_of(s->space, s->kernel);
   int64_t plane = count_of(s->space, s->in);
   for (uint32_t i = s->space; i-- > 0; at /= dims[i + 2])
