@@ -45,6 +45,16 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* A value is rounded before it is added to. Compilers may join either product of a * x + b * y
+ * with the sum, one for this row and the other for the next. */
+#if defined(__x86_64__)
+#define ROUND(value) __asm__("" : "+x"(value))
+#elif defined(__aarch64__)
+#define ROUND(value) __asm__("" : "+w"(value))
+#else
+#define ROUND(value) __asm__("" : "+m"(value))
+#endif
+
 /* A square of elements, its rows and columns exchanged. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)

@@ -44,6 +44,8 @@ typedef struct NAMED(target) {
       VEC *next = (VEC *)(t.c + i * t.step + HALF);                       \
       VEC low = t.alpha * sum[i][0], high = t.alpha * sum[i][1];          \
       if (t.beta != 0) {                                                  \
+        ROUND(low);                                                       \
+        ROUND(high);                                                      \
         low += t.beta * *row;                                             \
         high += t.beta * *next;                                           \
       }                                                                   \
@@ -189,7 +191,10 @@ static void NAMED(few)(int64_t k, const T *a, const T *b, int64_t step,
   UNROLL for (int j = 0; j < 2 * PANELS; j++) {
     VEC *to = (VEC *)(t.c + j * (int64_t)HALF);
     VEC value = t.alpha * sum[j / 2][j % 2];
-    if (t.beta != 0) value += t.beta * *to;
+    if (t.beta != 0) {
+      ROUND(value);
+      value += t.beta * *to;
+    }
     *to = value;
   }
 }
@@ -324,6 +329,7 @@ static bool NAMED(dots)(const cpu_gemm *g) {
   for (int64_t i = 0; i < count; i++) {
     T *c = (T *)g->c + i * apart;
     T value = (T)g->alpha * NAMED(dot)(x, matrix + i * step, g->k);
+    ROUND(value);
     *c = g->beta == 0 ? value : value + (T)g->beta * *c;
   }
   return true;
