@@ -3,7 +3,6 @@
 # usage: sh cmake/leaks.sh
 set -eu
 cd "$(dirname "$0")/.."
-printf '\n== valgrind\n'
 cases=/usr/share/libonnx-testdata/data
 for case in node/test_range_float_type_positive_delta_expanded \
             pytorch-converted/test_Conv2d node/test_matmul_3d; do

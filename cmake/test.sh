@@ -11,8 +11,9 @@ cd "$(dirname "$0")/.."
 # shellcheck disable=SC2086
 need $build_packages $test_packages
 
+began=$(date +%s)
 step() {
-  printf '\n== %s\n' "$1"
+  printf '\n== %s (after %d s)\n' "$1" $(($(date +%s) - began))
 }
 
 build() { # preset
@@ -24,30 +25,30 @@ build() { # preset
 
 if [ "${1:-}" != --quick ]; then
   sh cmake/format.sh --check
-  build clang
-  sh cmake/tidy.sh build/clang
-  for preset in asan tsan; do
+  build asan
+  step "clang-tidy"
+  sh cmake/tidy.sh build/asan
+  step "test: asan"
+  ctest --preset asan -j 2
+  for preset in tsan bare; do
     build $preset
     step "test: $preset"
     ctest --preset $preset -j 2
   done
 fi
-if [ "${1:-}" != --quick ]; then
-  build bare
-  step "test: bare"
-  ctest --preset bare -j 2
-fi
 build release
 if [ "${1:-}" != --quick ]; then
+  step "valgrind"
   sh cmake/leaks.sh
   step "README"
   sh cmake/readme.sh --check
   sh cmake/readme.sh --run
 fi
 if [ "${1:-}" != --quick ]; then
-  step "conformance: the suite, proven"
+  step "the suite, proven"
   build/release/bin/keel-conformance self-test --jobs 4
   build/release/bin/keel-conformance self-test --fault cpu --jobs 4
+  step "guide"
   sh conformance/tests/readme.sh --check
   sh cmake/guide.sh --check
   sh cmake/guide.sh --run
