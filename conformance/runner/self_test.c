@@ -203,7 +203,7 @@ static bool hangs(const task *t) {
                      !strcmp(t->rule, "life.exit-without-close"));
 }
 
-/* Those first, which wait and do nothing while others run. */
+/* Those first, which wait and do nothing while the other jobs run. */
 static void put_hanging_first(task *tasks, uint32_t count) {
   for (uint32_t i = 0, first = 0; i < count; i++) {
     if (!hangs(&tasks[i])) continue;

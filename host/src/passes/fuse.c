@@ -34,7 +34,10 @@ static const keel_tensor *constant_of(const keel_function *function,
   if (input >= node->input_count || node->inputs[input] == KEEL_ABSENT)
     return NULL;
   const keel_tensor *tensor = function->values[node->inputs[input]].constant;
-  return tensor && tensor->type->dtype == KD_F32 ? tensor : NULL;
+  return tensor && tensor->kind == KEEL_DATA && keel_tensor_host_data(tensor) &&
+                 tensor->type->dtype == KD_F32
+             ? tensor
+             : NULL;
 }
 
 /* ---- what a convolution or Gemm makes, scaled and shifted by channels ------------- */
@@ -120,11 +123,12 @@ static bool read_arithmetic(const keel_function *function,
     const char *name;
     char op;
   } ops[] = {{"Add", '+'}, {"Sub", '-'}, {"Mul", '*'}, {"Div", '/'}};
-  const keel_tensor *tensor = constant_of(function, node, constant);
   for (uint32_t i = 0; i < 4; i++)
     if (is_op(node, ops[i].name)) out->op = ops[i].op;
+  const keel_tensor *tensor =
+      out->op ? constant_of(function, node, constant) : NULL;
   out->turned = constant == 0;
-  if (!tensor || !out->op || (out->turned && out->op == '/') ||
+  if (!tensor || (out->turned && out->op == '/') ||
       !goes_by_channel(tensor->type, from, &out->each))
     return false;
   out->constant = tensor->data;
@@ -150,10 +154,15 @@ static void affine_at(const affine *a, int64_t channel, double *scale,
   }
 }
 
-/* w' = w * scale, b' = b * scale + shift */
+static bool is_finite(double value) {
+  return value - value == 0;
+}
+
+/* w' = w * scale, b' = b * scale + shift. *out_fits: none of them becomes infinite, as what
+ * is scaled after the sum may not be. */
 static keel_status scaled_weights(keel_function *function, const made *from,
                                   const affine *by, keel_tensor **out_weights,
-                                  keel_tensor **out_bias) {
+                                  keel_tensor **out_bias, bool *out_fits) {
   const keel_type *type = from->weights->type;
   int64_t channels = from->channels, inner = 1;
   for (uint32_t i = from->axis + 1; i < type->rank; i++)
@@ -166,23 +175,30 @@ static keel_status scaled_weights(keel_function *function, const made *from,
   for (int64_t c = 0; c < channels; c++) {
     double scale, shift;
     affine_at(by, c, &scale, &shift);
+    *out_fits &= is_finite(scale) && is_finite(shift);
     double old = from->bias ? (double)((const float *)from->bias->data)[c] : 0;
     for (int64_t at = c * inner; at < type->elements; at += channels * inner)
-      for (int64_t i = at; i < at + inner; i++)
+      for (int64_t i = at; i < at + inner; i++) {
         w[i] = (float)((double)w[i] * scale);
+        *out_fits &= is_finite((double)w[i]);
+      }
     b[c] = (float)(old * scale + shift);
+    *out_fits &= is_finite((double)b[c]);
   }
   return KD_OK;
 }
 
-/* `node`, which reads the maker's output alone, becomes the maker with other weights. */
+/* `node`, which reads the maker's output alone, becomes the maker with other weights, if
+ * these are numbers. */
 static keel_status fold_affine(keel_function *function, keel_node *maker,
                                keel_node *node, const made *from,
                                const affine *by) {
   keel_tensor *weights = NULL, *bias = NULL;
-  keel_status status = scaled_weights(function, from, by, &weights, &bias);
+  bool fits = true;
+  keel_status status =
+      scaled_weights(function, from, by, &weights, &bias, &fits);
   uint32_t *inputs = keel_arena_take(function->arena, 3 * sizeof *inputs);
-  if (status == KD_OK && inputs) {
+  if (status == KD_OK && inputs && fits) {
     inputs[0] = maker->inputs[0];
     inputs[1] = keel_function_constant(function, "", weights);
     inputs[2] = keel_function_constant(function, "", bias);
@@ -192,6 +208,7 @@ static keel_status fold_affine(keel_function *function, keel_node *maker,
   keel_tensor_release(weights);
   keel_tensor_release(bias);
   if (status != KD_OK || !inputs) return KD_OUT_OF_MEMORY;
+  if (!fits) return KD_OK;
   keel_opdef *old = node->op;
   node->op = keel_opdef_retain(maker->op);
   keel_opdef_release(old);

@@ -3,9 +3,11 @@
  * Models that came from TensorFlow pad by an op of its own, as their "same" padding has no
  * form in ONNX where it is uneven and sizes are open. The image would be copied for that. */
 #include "context.h"
+#include "eager/site.h"
 #include "passes/passes.h"
 
 #define SPACE (KD_MAX_RANK - 2)
+#define MOST  INT32_MAX /* of padding, on one side */
 
 /* A constant of integers, as the host has it. */
 static const keel_tensor *integers(const keel_function *function,
@@ -47,7 +49,8 @@ static bool read_pad(const keel_function *function, const keel_node *pad,
   memset(added, 0, 2 * space * sizeof *added);
   for (int64_t i = 0; i < count; i++) {
     int64_t at = axis ? axis[i] + (axis[i] < 0 ? rank : 0) : i;
-    if (at < 0 || at >= rank || size[i] < 0 || size[count + i] < 0)
+    if (at < 0 || at >= rank || size[i] < 0 || size[count + i] < 0 ||
+        size[i] > MOST || size[count + i] > MOST)
       return false;
     if (at >= 2) {
       added[at - 2] = size[i];
@@ -88,7 +91,23 @@ static keel_status padded_op(const keel_node *conv, uint32_t space,
                            NULL, out_op);
 }
 
-static keel_status visit(keel_function *function, keel_node *conv) {
+/* Whether the device that has it takes it as well with that padding, if types are known. */
+static bool is_taken(const keel_function *function, keel_device *where,
+                     const keel_node *padded) {
+  keel_view view;
+  keel_device *device = NULL;
+  const kd_kernel_def *def = NULL;
+  bool known = where && keel_view_make(function, padded, &view);
+  bool taken =
+      !known || (keel_choose_kernel(function->context, where, &view.node,
+                                    padded->name, &device, &def) == KD_OK &&
+                 device == where);
+  if (known) keel_view_drop(&view);
+  return taken;
+}
+
+static keel_status visit(keel_function *function, keel_device *where,
+                         keel_node *conv) {
   const keel_node *pad = pad_before(function, conv);
   const keel_value_info *w = &function->values[conv->inputs[1]];
   const keel_type *type = w->constant ? w->constant->type : w->type;
@@ -104,18 +123,24 @@ static keel_status visit(keel_function *function, keel_node *conv) {
   memcpy(inputs, conv->inputs, conv->input_count * sizeof *inputs);
   inputs[0] = pad->inputs[0];
   KEEL_TRY(padded_op(conv, type->rank - 2, added, &op));
+  keel_node padded = *conv;
+  padded.op = op;
+  padded.inputs = inputs;
+  if (!is_taken(function, where, &padded)) {
+    keel_opdef_release(op);
+    return KD_OK;
+  }
   keel_opdef_release(conv->op);
-  conv->op = op;
-  conv->inputs = inputs;
+  *conv = padded;
   return KD_OK;
 }
 
-keel_status keel_pass_pads(keel_function *function) {
+keel_status keel_pass_pads(keel_function *function, keel_device *device) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     keel_node *node = &function->nodes[i];
     if (!node->dead && !strcmp(node->op->schema->name, "Conv") &&
         !strcmp(node->op->schema->domain, "ai.onnx"))
-      KEEL_TRY(visit(function, node));
+      KEEL_TRY(visit(function, node->device ? node->device : device, node));
   }
   return KD_OK;
 }

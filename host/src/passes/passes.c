@@ -41,7 +41,7 @@ static const pass passes[] = {
     {"algebra", "drops what folded shapes show to do nothing",
      .plain = keel_pass_algebra},
     {"pads", "brings zeros around an image into its convolution",
-     .plain = keel_pass_pads},
+     .on_device = keel_pass_pads},
     {"taps", "drops taps of convolutions that see padding alone",
      .plain = keel_pass_taps},
     {"cost", "places nodes by what they cost, where that is asked for",

@@ -112,7 +112,7 @@ keel_status keel_pass_patterns(keel_function *function, keel_device *device);
 keel_status keel_pass_attention(keel_function *function, keel_device *device);
 
 /* Drops taps of convolutions that see nothing but padding. */
-keel_status keel_pass_pads(keel_function *function);
+keel_status keel_pass_pads(keel_function *function, keel_device *device);
 keel_status keel_pass_taps(keel_function *function);
 
 /* Gives nodes of all functions the devices that the plan's rules ("GLOB=DEVICE", the

@@ -332,29 +332,37 @@ typedef struct transpose_work {
   char *y;
   const cpu_finish *end;
   int64_t step, pieces; /* output channels of a piece, pieces of a group */
+  bool shared;          /* the threads share each product */
   atomic_bool failed;
 } transpose_work;
 
-/* What output channels get of each input position, by packed weights: a row for each position
- * at first. `columns` has room for both. */
+#define ROWS_AT_ONCE 256
+
+/* What output channels get of each input position, by packed weights: first a row for each of
+ * some positions, for which `columns` has room behind it. */
 static void packed_columns(const transpose_work *work, int64_t at, int64_t from,
                            int64_t n, float *columns) {
   const conv *c = work->c;
   float *rows = columns + n * c->taps * c->ins;
-  cpu_gemm gemm = {
-      .dtype = KD_F32,
-      .trans_a = true,
-      .m = c->ins,
-      .n = n * c->taps,
-      .k = c->in_c,
-      .alpha = 1,
-      .a = (const float *)(const void *)work->x + at * c->in_c * c->ins,
-      .panels = work->panels + from * c->taps * c->in_c,
-      .c = rows,
-      .lda = c->ins,
-      .ldc = n * c->taps};
-  cpu_gemm_here(&gemm);
-  cpu_tiles_get()->turn(rows, gemm.n, c->ins, gemm.n, columns, c->ins);
+  cpu_gemm gemm = {.dtype = KD_F32,
+                   .trans_a = true,
+                   .n = n * c->taps,
+                   .k = c->in_c,
+                   .alpha = 1,
+                   .panels = work->panels + from * c->taps * c->in_c,
+                   .c = rows,
+                   .lda = c->ins,
+                   .ldc = n * c->taps};
+  const float *x = (const float *)(const void *)work->x;
+  for (int64_t p = 0; p < c->ins; p += ROWS_AT_ONCE) {
+    gemm.m = c->ins - p < ROWS_AT_ONCE ? c->ins - p : ROWS_AT_ONCE;
+    gemm.a = x + at * c->in_c * c->ins + p;
+    if (work->shared)
+      cpu_gemm_run(&gemm);
+    else
+      cpu_gemm_here(&gemm);
+    cpu_tiles_get()->turn(rows, gemm.n, gemm.m, gemm.n, columns + p, c->ins);
+  }
 }
 
 /* Channels [from, from + n) of group `at` of all images. */
@@ -391,9 +399,11 @@ static void transpose_piece(const transpose_work *work, int64_t at,
 static void transpose_pieces(void *context, int64_t begin, int64_t end) {
   transpose_work *work = context;
   const conv *c = work->c;
+  int64_t rows = c->ins < ROWS_AT_ONCE ? c->ins : ROWS_AT_ONCE;
   size_t bytes =
-      (size_t)(work->step * c->taps * c->ins) * kd_dtype_size(c->wide);
-  char *columns = malloc((work->panels ? 2 : 1) * bytes + 1);
+      (size_t)(work->step * c->taps * (c->ins + (work->panels ? rows : 0))) *
+      kd_dtype_size(c->wide);
+  char *columns = malloc(bytes + 1);
   if (!columns) atomic_store(&work->failed, true);
   for (int64_t i = begin; i < end && columns; i++) {
     int64_t from = i % work->pieces * work->step;
@@ -428,9 +438,13 @@ static kd_status run_transposed(const conv *c, const char *x,
   work.pieces = (c->out_c + work.step - 1) / work.step;
   double flops =
       2.0 * (double)(work.step * c->taps) * (double)(c->ins * c->in_c);
-  cpu_host->parallel_for(cpu_host, c->batch * c->group * work.pieces,
-                         (int64_t)(2e5 / (flops + 1)) + 1, transpose_pieces,
-                         &work);
+  int64_t count = c->batch * c->group * work.pieces;
+  work.shared = panels && count < threads;
+  if (work.shared)
+    transpose_pieces(&work, 0, count);
+  else
+    cpu_host->parallel_for(cpu_host, count, (int64_t)(2e5 / (flops + 1)) + 1,
+                           transpose_pieces, &work);
   return atomic_load(&work.failed) ? KD_OUT_OF_MEMORY : KD_OK;
 }
 

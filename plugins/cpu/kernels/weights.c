@@ -15,6 +15,8 @@
 #define LEAST \
   1024 /* elements; smaller ones are packed faster than they are found */
 
+#define POSITIONS 4096
+
 typedef struct packed {
   int64_t k, n, columns; /* of a panel */
   int64_t users;
@@ -73,11 +75,15 @@ static packed *pack(const cpu_gemm *gemm) {
 }
 
 /* Of a matrix, or of a ConvTranspose of one group: for each channel of the input, taps of
- * those of the output. */
-static bool is_matrix(const kd_node *node, const kd_tensor *b) {
+ * those of the output. Where there are many positions, packing in each run is nothing. */
+static bool is_matrix(const kd_node *node, const kd_type *x,
+                      const kd_tensor *b) {
+  int64_t positions = 1;
   if (strcmp(cpu_host->node->op(node), "ConvTranspose") != 0)
     return b->rank == 2;
-  return b->rank > 2 && b->rank <= WINDOW_SPACE + 2 &&
+  for (uint32_t i = 2; i < x->rank && positions <= POSITIONS; i++)
+    positions *= x->dims[i];
+  return b->rank > 2 && b->rank <= WINDOW_SPACE + 2 && positions <= POSITIONS &&
          cpu_host->node->attr_int(node, "group", 1) == 1 && b->dims[0] > 0 &&
          kd_elements(b) / b->dims[0] >= CPU_TRANSPOSE_LEAST;
 }
@@ -89,7 +95,7 @@ static bool wanted(const kd_node *node, cpu_gemm *out, int64_t *dims) {
   kd_type a;
   if (cpu_wants_openblas() || read->input_type(node, 0, &a) != KD_OK ||
       a.dtype != KD_F32 || read->constant(node, 1, &b) != KD_OK ||
-      b.dtype != KD_F32 || !is_matrix(node, &b) || b.strides ||
+      b.dtype != KD_F32 || !is_matrix(node, &a, &b) || b.strides ||
       kd_elements(&b) < LEAST)
     return false;
   bool turned =
