@@ -305,6 +305,45 @@ def segformer():
     return one(Picked(inner, ["logits"]).eval(), picture(224))
 
 
+def transformers_image(name, **options):
+    """A model of transformers with its configuration's defaults, but for options."""
+    import transformers
+
+    config = getattr(transformers, name.replace("Model", "Config"))(**options)
+    inner = as_if_trained(getattr(transformers, name)(config))
+    return one(Picked(inner, ["last_hidden_state"]).eval(), picture(224))
+
+
+NETS["poolformer"] = lambda: transformers_image("PoolFormerModel")
+NETS["mobilenet_v1"] = lambda: transformers_image("MobileNetV1Model")
+NETS["cvt"] = lambda: transformers_image("CvtModel")
+
+
+@net
+def detr():
+    """A ResNet-50 with frozen norms, and a small transformer that looks for objects."""
+    import transformers
+
+    config = transformers.TableTransformerConfig(
+        use_timm_backbone=False, backbone=None,
+        backbone_config=transformers.ResNetConfig(out_features=["stage4"]), d_model=128,
+        encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=512, decoder_ffn_dim=512)
+    inner = transformers.TableTransformerModel(config).eval()
+    return one(Picked(inner, ["last_hidden_state"]).eval(), picture(224))
+
+
+@net
+def dcgan():
+    """The generator of Radford et al., 2015: transposed convolutions alone."""
+    widths, layers = [100, 512, 256, 128, 64, 3], []
+    for i in range(5):
+        layers.append(nn.ConvTranspose2d(widths[i], widths[i + 1], 4, 2 if i else 1,
+                                         1 if i else 0, bias=False))
+        layers += [nn.BatchNorm2d(widths[i + 1]), nn.ReLU()] if i < 4 else [nn.Tanh()]
+    return one(as_if_trained(nn.Sequential(*layers)), torch.randn(1, 100, 1, 1))
+
+
 # ---- language ------------------------------------------------------------------------
 
 
