@@ -29,9 +29,13 @@ static const shape shapes[] = {
      {2, 2, 2},
      {0, 0, 0, 0, 0, 0},
      {1, 1, 1}},
-    /* these are not packed: groups, few outputs */
+    /* more positions than are turned at once, in one piece and in several */
+    {2, 1, 24, 16, 1, {20, 20}, {3, 3}, {1, 2}, {1, 1, 1, 1}, {1, 1}},
+    {2, 2, 20, 96, 1, {17, 31}, {3, 3}, {2, 2}, {1, 1, 0, 0}, {1, 1}},
+    /* these are not packed: groups, few outputs, many positions */
     {2, 1, 32, 32, 4, {7, 7}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
     {2, 1, 64, 3, 1, {8, 8}, {4, 4}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
+    {2, 1, 16, 32, 1, {65, 64}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}},
 };
 
 static keel_tensor *random_tensor(uint32_t rank, const int64_t *dims,
