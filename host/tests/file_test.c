@@ -655,10 +655,11 @@ static void passes_can_be_watched(void **state) {
       .struct_size = sizeof params, .watch = read_dump, .watch_context = &all};
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   keel_plan_release(plan);
-  assert_string_equal(all.passes,
-                      "place sort prune types expand algebra quantise widen "
-                      "fold cse algebra pads taps patterns attention fuse "
-                      "products prune layout regions transfer parts ");
+  assert_string_equal(
+      all.passes,
+      "place sort prune types expand einsum algebra quantise widen "
+      "fold cse einsum algebra pads taps patterns attention fuse "
+      "products prune layout regions transfer parts ");
   all.count = 0;
   params.watch_pass = "prune";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);

@@ -2,6 +2,7 @@
  * products, normalisation, quantisation, losses, random numbers. */
 #include <kd/help.h>
 
+#include "ops/equation.h"
 #include "ops/shapes.h"
 
 keel_status keel_shape_same(keel_infer *infer) {
@@ -224,109 +225,18 @@ keel_status keel_shape_det(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
-/* ---- Einsum: "bij,bjk->bik", "...ij->...ji" -------------------------------- */
-
-typedef struct einsum {
-  int64_t size[128]; /* by letter; -1: not met */
-  uint32_t seen[128];
-  keel_dims dots;
-} einsum;
-
-static keel_status einsum_term(keel_infer *infer, einsum *sum, const char *term,
-                               size_t size, const keel_type *type) {
-  uint32_t letters = 0, at = 0;
-  for (size_t i = 0; i < size; i++)
-    letters += term[i] != '.' && term[i] != ' ';
-  for (size_t i = 0; i < size; i++) {
-    unsigned char letter = (unsigned char)term[i];
-    if (letter == ' ') continue;
-    if (letter == '.') {
-      if (size - i < 3 || term[i + 1] != '.' || term[i + 2] != '.' ||
-          letters > type->rank)
-        return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                               "\".\" must be part of one \"...\", for the "
-                               "dimensions without a letter");
-      uint32_t dots = type->rank - letters;
-      if (at + dots > type->rank ||
-          !keel_dims_broadcast(&sum->dots, dots, type->dims + at))
-        return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                               "the \"...\" do not broadcast");
-      at += dots;
-      i += 2;
-      continue;
-    }
-    if (letter >= 128 || at >= type->rank)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "a term has more letters than dimensions");
-    int64_t dim = type->dims[at++];
-    if (sum->seen[letter] && sum->size[letter] != dim &&
-        sum->size[letter] != 1 && dim != 1)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "letter %c is %lld and %lld", letter,
-                             (long long)sum->size[letter], (long long)dim);
-    if (!sum->seen[letter] || sum->size[letter] == 1) sum->size[letter] = dim;
-    sum->seen[letter]++;
-  }
-  if (at != type->rank)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "a term has fewer letters than dimensions");
-  return KD_OK;
-}
-
-static keel_status einsum_result(keel_infer *infer, const einsum *sum,
-                                 const char *arrow) {
-  keel_dims dims = {0};
-  if (!arrow) { /* letters met once, in alphabetical order, behind the dots */
-    dims = sum->dots;
-    for (int letter = 0; letter < 128; letter++) {
-      if (sum->seen[letter] != 1) continue;
-      if (dims.rank == KD_MAX_RANK)
-        return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                               "the result has more than %u dimensions",
-                               KD_MAX_RANK);
-      dims.dims[dims.rank++] = sum->size[letter];
-    }
-    return keel_infer_dims(infer, 0, &dims);
-  }
-  for (const char *at = arrow + 2; *at; at++) {
-    unsigned char letter = (unsigned char)*at;
-    if (letter == ' ') continue;
-    if (letter == '.') {
-      for (uint32_t i = 0; i < sum->dots.rank && dims.rank < KD_MAX_RANK; i++)
-        dims.dims[dims.rank++] = sum->dots.dims[i];
-      at += at[1] == '.' ? 1 : 0;
-      at += at[1] == '.' ? 1 : 0;
-    } else if (letter >= 128 || !sum->seen[letter] ||
-               dims.rank >= KD_MAX_RANK) {
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "letter %c is in no input", letter);
-    } else {
-      dims.dims[dims.rank++] = sum->size[letter];
-    }
-  }
-  return keel_infer_dims(infer, 0, &dims);
-}
+/* ---- Einsum ---------------------------------------------------------------- */
 
 keel_status keel_shape_einsum(keel_infer *infer) {
-  const char *equation = keel_attr_string(infer->op, "equation", "");
-  const char *arrow = strstr(equation, "->");
-  const char *end = arrow ? arrow : equation + strlen(equation);
-  einsum sum = {0};
-  uint32_t term = 0;
-  for (const char *at = equation; at <= end; term++) {
-    const char *comma = memchr(at, ',', (size_t)(end - at));
-    const char *stop = comma ? comma : end;
-    if (term >= infer->input_count)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "\"%s\" has more terms than inputs", equation);
-    KEEL_TRY(
-        einsum_term(infer, &sum, at, (size_t)(stop - at), infer->in[term]));
-    at = stop + 1;
-  }
-  if (term != infer->input_count)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "\"%s\" has %u terms",
-                           equation, (unsigned)term);
-  return einsum_result(infer, &sum, arrow);
+  const char *text = keel_attr_string(infer->op, "equation", "");
+  keel_equation equation;
+  keel_dims dims = {0};
+  if (!keel_equation_read(text, infer->in, infer->input_count, &equation))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "equation \"%s\": %s",
+                           text, equation.problem);
+  for (uint32_t d = 0; d < equation.out.rank; d++)
+    dims.dims[dims.rank++] = equation.size[equation.out.at[d]];
+  return keel_infer_dims(infer, 0, &dims);
 }
 
 /* ---- normalisation -------------------------------------------------------- */

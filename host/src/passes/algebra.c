@@ -48,9 +48,6 @@ static bool decode(const keel_tensor *tensor, int64_t i, double *out) {
 
 /* Whether an input is a constant whose elements are all this number (0: not -0), and
  * does not make the result larger than `other`, the other one. */
-#define SMALL \
-  4096 /* elements of constants that are looked at, once for each reader */
-
 static bool is_all(const keel_function *function, const keel_node *node,
                    uint32_t input, uint32_t other, double number) {
   if (node->inputs[input] == KEEL_ABSENT || node->inputs[other] == KEEL_ABSENT)

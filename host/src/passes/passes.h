@@ -86,6 +86,9 @@ keel_status keel_pass_expand(keel_function *function);
  * the place of dear ones, where each result stays the same. */
 keel_status keel_pass_algebra(keel_function *function);
 
+/* Writes Einsum as products of matrices, where shapes are known and the device has those. */
+keel_status keel_pass_einsum(keel_function *function, keel_device *device);
+
 /* Computes on bytes what stands between DequantizeLinear and QuantizeLinear, where the
  * device has kernels for it: results differ by one quantised step at most. */
 keel_status keel_pass_quantise(keel_function *function, keel_device *device);
@@ -111,8 +114,10 @@ keel_status keel_pass_patterns(keel_function *function, keel_device *device);
  * shapes are known and the device has that. */
 keel_status keel_pass_attention(keel_function *function, keel_device *device);
 
-/* Drops taps of convolutions that see nothing but padding. */
+/* Brings zeros around an image into the convolution that reads it. */
 keel_status keel_pass_pads(keel_function *function, keel_device *device);
+
+/* Drops taps of convolutions that see nothing but padding. */
 keel_status keel_pass_taps(keel_function *function);
 
 /* Gives nodes of all functions the devices that the plan's rules ("GLOB=DEVICE", the

@@ -1,0 +1,177 @@
+/* einsum_test.c - Einsum becomes products of matrices; what can't stays, and the results are
+ * the same. */
+#include <math.h>
+
+#define WORKERS 0
+#include "with_cpu.h"
+
+enum { MOST = 4096, OPERANDS = 4 };
+
+typedef struct operand {
+  uint32_t rank;
+  int64_t dims[5];
+} operand;
+
+typedef struct model {
+  const char *equation;
+  uint32_t count;
+  operand in[OPERANDS];
+  bool stays; /* Einsum is the device's */
+} model;
+
+static const model models[] = {
+    /* products, as they are written and in other orders */
+    {"ij,jk->ik", 2, {{2, {3, 4}}, {2, {4, 5}}}, false},
+    {"ij,kj->ki", 2, {{2, {3, 4}}, {2, {5, 4}}}, false},
+    {"ij,jk", 2, {{2, {3, 4}}, {2, {4, 5}}}, false},
+    {"bhlk,bhtk->bhlt", 2, {{4, {2, 3, 4, 5}}, {4, {2, 3, 6, 5}}}, false},
+    {"b h l t, b h t v -> b h l v",
+     2,
+     {{4, {2, 3, 4, 6}}, {4, {2, 3, 6, 5}}},
+     false},
+    {"ikb,kbj->jib", 2, {{3, {3, 4, 2}}, {3, {4, 2, 5}}}, false},
+    /* several labels in a group */
+    {"bld,dhk->blhk", 2, {{3, {2, 3, 4}}, {3, {4, 2, 3}}}, false},
+    {"bhld,bhmd->lmbh", 2, {{4, {2, 3, 4, 5}}, {4, {2, 3, 2, 5}}}, false},
+    {"abcd,cdef->feab", 2, {{4, {2, 3, 2, 2}}, {4, {2, 2, 3, 2}}}, false},
+    /* vectors, inner and outer products, elements */
+    {"ij,j->i", 2, {{2, {3, 4}}, {1, {4}}}, false},
+    {"j,ij->i", 2, {{1, {4}}, {2, {3, 4}}}, false},
+    {"bi,bi->b", 2, {{2, {3, 4}}, {2, {3, 4}}}, false},
+    {"i,i", 2, {{1, {4}}, {1, {4}}}, false},
+    {"i,j->ji", 2, {{1, {3}}, {1, {4}}}, false},
+    {"bij,jb->ibj", 2, {{3, {2, 3, 4}}, {2, {4, 2}}}, false},
+    {",i->i", 2, {{0, {0}}, {1, {4}}}, false},
+    /* sums before; one operand; three and four */
+    {"ij,k->k", 2, {{2, {3, 4}}, {1, {5}}}, false},
+    {"ija,jkb->ik", 2, {{3, {3, 4, 2}}, {3, {4, 5, 2}}}, false},
+    {"bhwc->bchw", 1, {{4, {2, 3, 4, 5}}}, false},
+    {"ijk->kj", 1, {{3, {3, 4, 5}}}, false},
+    {"ij->", 1, {{2, {3, 4}}}, false},
+    {"ij,jk,kl->il", 3, {{2, {3, 4}}, {2, {4, 5}}, {2, {5, 2}}}, false},
+    {"ij,ik,il->jkl", 3, {{2, {3, 2}}, {2, {3, 4}}, {2, {3, 5}}}, false},
+    {"a,ab,bc,c->", 4, {{1, {2}}, {2, {2, 3}}, {2, {3, 4}}, {1, {4}}}, false},
+    /* dots */
+    {"...ij,jk->...ik", 2, {{4, {2, 3, 2, 4}}, {2, {4, 5}}}, false},
+    {"...ij,...jk", 2, {{3, {2, 3, 4}}, {3, {2, 4, 5}}}, false},
+    {"i...->...i", 1, {{3, {2, 3, 4}}}, false},
+    /* diagonals, and what is broadcast */
+    {"ii->i", 1, {{2, {3, 3}}}, true},
+    {"iij,jk->ik", 2, {{3, {3, 3, 4}}, {2, {4, 5}}}, true},
+    {"ij,jk->ik", 2, {{2, {3, 1}}, {2, {4, 5}}}, true},
+    {"...ij,...jk", 2, {{3, {1, 3, 4}}, {3, {2, 4, 5}}}, true},
+};
+
+static int64_t elements_of(const operand *in) {
+  int64_t count = 1;
+  for (uint32_t d = 0; d < in->rank; d++)
+    count *= in->dims[d];
+  return count;
+}
+
+static keel_program *program_of(const model *m) {
+  static const char *const names[] = {"a", "b", "c", "d"};
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  keel_value in[OPERANDS];
+  const keel_attr equation = KEEL_STRING("equation", m->equation);
+  assert_int_equal(keel_builder_create(context, "einsum", &b), KD_OK);
+  for (uint32_t i = 0; i < m->count; i++)
+    in[i] =
+        keel_builder_input(b, names[i], KD_F32, m->in[i].rank, m->in[i].dims);
+  keel_builder_output(b, "y",
+                      keel_builder_op(b, "Einsum", &equation, 1, in, m->count));
+  if (keel_builder_finish(b, &program) != KD_OK) fail_msg("%s", keel_message());
+  keel_builder_destroy(b);
+  return program;
+}
+
+/* How many Einsums are left; the output goes to `got`. */
+static uint32_t run(const model *m, keel_program *program, bool pass,
+                    float *got, size_t *out_count) {
+  static const char *const skipped[] = {"einsum"};
+  const keel_plan_params params = {
+      .struct_size = sizeof params, .skip = skipped, .skip_count = !pass};
+  keel_plan *plan = NULL;
+  keel_tensor *in[OPERANDS], *y = NULL;
+  float data[MOST];
+  for (uint32_t i = 0; i < m->count; i++) {
+    int64_t count = elements_of(&m->in[i]);
+    for (int64_t k = 0; k < count; k++)
+      data[k] = (float)((k * 5 + i) % 17 - 8) / 8;
+    assert_int_equal(keel_tensor_create(context, KD_F32, m->in[i].rank,
+                                        m->in[i].dims, data, &in[i]),
+                     KD_OK);
+  }
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  if (keel_plan_run(plan, in, m->count, &y, 1) != KD_OK)
+    fail_msg("%s: %s", m->equation, keel_message());
+  *out_count = (size_t)keel_tensor_elements(y);
+  assert_true(*out_count <= MOST);
+  assert_int_equal(keel_tensor_read(y, got, *out_count * sizeof *got), KD_OK);
+  uint32_t left = runs_of(plan, "Einsum");
+  for (uint32_t i = 0; i < m->count; i++)
+    keel_tensor_release(in[i]);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  return left;
+}
+
+static void einsums_become_products(void **state) {
+  static float plain[MOST], passed[MOST];
+  (void)state;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    const model *m = &models[i];
+    keel_program *program = program_of(m);
+    size_t count = 0, again = 0;
+    run(m, program, false, plain, &count);
+    uint32_t left = run(m, program, true, passed, &again);
+    assert_int_equal(count, again);
+    for (size_t k = 0; k < count; k++)
+      if (!(fabsf(plain[k] - passed[k]) < 1e-4f))
+        fail_msg("%s: element %zu is %g, not %g", m->equation, k,
+                 (double)passed[k], (double)plain[k]);
+    if (left != m->stays)
+      fail_msg("%s: %u Einsums are left", m->equation, left);
+    keel_program_release(program);
+  }
+}
+
+/* Fails, and says why. */
+static void refuse(const char *equation, uint32_t count,
+                   const int64_t *const *dims, const char *said) {
+  keel_tensor *in[2] = {NULL, NULL}, *y = NULL;
+  const keel_attr attr = KEEL_STRING("equation", equation);
+  float data[16] = {0};
+  for (uint32_t i = 0; i < count; i++)
+    assert_int_equal(
+        keel_tensor_create(context, KD_F32, 2, dims[i], data, &in[i]), KD_OK);
+  assert_int_equal(keel_call(context, "Einsum", &attr, 1, in, count, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  if (!strstr(keel_message(), said))
+    fail_msg("%s: %s", equation, keel_message());
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(in[i]);
+}
+
+static void bad_equations_are_refused(void **state) {
+  static const int64_t a[] = {2, 3}, b[] = {4, 2};
+  static const int64_t *const dims[] = {a, b};
+  (void)state;
+  refuse("ij,jk->ik", 2, dims, "letter j is 3 and 4");
+  refuse("ij->ij", 2, dims, "it has 1 terms");
+  refuse("ij,ki,kl->jl", 2, dims, "more terms than inputs");
+  refuse("ijk,ki->j", 2, dims, "more letters than dimensions");
+  refuse("i,ki->k", 2, dims, "fewer letters than dimensions");
+  refuse("ij,ki->kz", 2, dims, "letter z is in no input");
+  refuse("i.j,ki->k", 2, dims, "\"...\"");
+  refuse("...,...->...", 2, dims, "do not broadcast");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(einsums_become_products),
+      cmocka_unit_test(bad_equations_are_refused),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
