@@ -145,68 +145,113 @@ static bool split_labels(const kd_launch *launch, const equation *e,
   return true;
 }
 
-/* Between a tensor and its packed form, whose labels stand in three groups. */
-static void repack(const equation *e, const split *s, const int *groups,
-                   const int64_t *steps, size_t size, void *packed,
-                   void *tensor, bool to_tensor) {
-  int64_t dims[STRIDED_RANK], own[STRIDED_RANK], theirs[STRIDED_RANK];
-  uint32_t rank = 0;
+/* The walk between a tensor and its packed form, whose labels stand in three groups. */
+typedef struct walk {
+  uint32_t rank;
+  int64_t dims[STRIDED_RANK], packed[STRIDED_RANK], tensor[STRIDED_RANK];
+} walk;
+
+static walk walk_of(const equation *e, const split *s, const int *groups,
+                    const term *t, const int64_t *dims) {
+  int64_t steps[LABELS];
+  walk w = {0};
+  steps_of(e, t, dims, steps);
   for (int g = 0; g < 3; g++)
     for (int i = 0; i < s->counts[groups[g]]; i++) {
       int label = s->labels[groups[g]][i];
-      dims[rank] = e->size[label];
-      theirs[rank++] = steps[label];
+      w.dims[w.rank] = e->size[label];
+      w.tensor[w.rank++] = steps[label];
     }
+  strided_packed(w.dims, w.rank, w.packed);
+  return w;
+}
+
+static bool is_packed(const walk *w) {
+  for (uint32_t d = 0; d < w->rank; d++)
+    if (w->dims[d] != 1 && w->tensor[d] != w->packed[d]) return false;
+  return true;
+}
+
+static void repack(const walk *w, size_t size, void *packed, void *tensor,
+                   bool to_tensor) {
   strided space;
-  strided_begin(&space, dims, rank);
-  strided_packed(dims, rank, own);
-  strided_operand(&space, to_tensor ? theirs : own);
-  strided_operand(&space, to_tensor ? own : theirs);
+  strided_begin(&space, w->dims, w->rank);
+  strided_operand(&space, to_tensor ? w->tensor : w->packed);
+  strided_operand(&space, to_tensor ? w->packed : w->tensor);
   cpu_copy_strided(&space, size, to_tensor ? tensor : packed,
                    to_tensor ? packed : tensor);
+}
+
+typedef struct products {
+  cpu_gemm gemm;    /* the first */
+  int64_t steps[3]; /* bytes from one matrix to the next: A, B, Y */
+  bool alone;       /* each on one thread */
+} products;
+
+static void run_products(void *context, int64_t begin, int64_t end) {
+  const products *all = context;
+  for (int64_t i = begin; i < end; i++) {
+    cpu_gemm gemm = all->gemm;
+    gemm.a = (const char *)gemm.a + i * all->steps[0];
+    gemm.b = (const char *)gemm.b + i * all->steps[1];
+    gemm.c = (char *)gemm.c + i * all->steps[2];
+    if (all->alone)
+      cpu_gemm_here(&gemm);
+    else
+      cpu_gemm_run(&gemm);
+  }
+}
+
+static void multiply(const split *s, kd_dtype dtype, void *const *data) {
+  int64_t m = s->sizes[ROWS], n = s->sizes[COLUMNS], k = s->sizes[SUMMED];
+  int64_t size = (int64_t)kd_dtype_size(dtype), batch = s->sizes[BATCH];
+  products all = {.steps = {m * k * size, k * n * size, m * n * size},
+                  .gemm = {.dtype = dtype,
+                           .m = m,
+                           .n = n,
+                           .k = k,
+                           .alpha = 1,
+                           .a = data[0],
+                           .b = data[1],
+                           .c = data[2],
+                           .lda = k > 0 ? k : 1,
+                           .ldb = n > 0 ? n : 1,
+                           .ldc = n > 0 ? n : 1}};
+  all.alone = batch >= (int64_t)cpu_host->worker_count(cpu_host);
+  if (all.alone)
+    cpu_host->parallel_for(cpu_host, batch,
+                           CPU_GRAIN / (m * n * (k + 1) + 1) + 1, run_products,
+                           &all);
+  else
+    run_products(&all, 0, batch);
 }
 
 static kd_status by_products(const kd_launch *launch, const equation *e,
                              const split *s) {
   static const int groups[3][3] = {
       {BATCH, ROWS, SUMMED}, {BATCH, SUMMED, COLUMNS}, {BATCH, ROWS, COLUMNS}};
-  const kd_tensor *y = &launch->outputs[0];
-  size_t size = kd_dtype_size(y->dtype);
-  int64_t m = s->sizes[ROWS], n = s->sizes[COLUMNS], k = s->sizes[SUMMED];
-  int64_t counts[3] = {s->sizes[BATCH] * m * k, s->sizes[BATCH] * k * n,
-                       s->sizes[BATCH] * m * n};
-  char *packed[3];
+  const kd_tensor *tensors[] = {&launch->inputs[0], &launch->inputs[1],
+                                &launch->outputs[0]};
+  const term *terms[] = {&e->in[0], &e->in[1], &e->out};
+  size_t size = kd_dtype_size(tensors[2]->dtype);
+  void *data[3], *owned[3] = {NULL, NULL, NULL};
+  walk walks[3];
   bool room = true;
-  for (int i = 0; i < 3; i++) {
-    packed[i] = malloc((size_t)counts[i] * size + 1);
-    room &= packed[i] != NULL;
+  for (int i = 0; i < 3 && room; i++) {
+    walks[i] = walk_of(e, s, groups[i], terms[i], tensors[i]->dims);
+    data[i] = tensors[i]->data;
+    if (is_packed(&walks[i])) continue;
+    uint64_t bytes = (uint64_t)kd_elements(tensors[i]) * size;
+    data[i] = owned[i] = cpu_host->allocate(cpu_host, bytes + 1, 0);
+    room = owned[i] != NULL;
+    if (room && i < 2)
+      repack(&walks[i], size, data[i], tensors[i]->data, false);
   }
-  int64_t steps[LABELS];
-  for (int i = 0; i < 2 && room; i++) {
-    steps_of(e, &e->in[i], launch->inputs[i].dims, steps);
-    repack(e, s, groups[i], steps, size, packed[i], launch->inputs[i].data,
-           false);
-  }
-  for (int64_t i = 0; i < s->sizes[BATCH] && room; i++) {
-    cpu_gemm gemm = {.dtype = y->dtype,
-                     .m = m,
-                     .n = n,
-                     .k = k,
-                     .alpha = 1,
-                     .a = packed[0] + (size_t)(i * m * k) * size,
-                     .b = packed[1] + (size_t)(i * k * n) * size,
-                     .c = packed[2] + (size_t)(i * m * n) * size,
-                     .lda = k > 0 ? k : 1,
-                     .ldb = n > 0 ? n : 1,
-                     .ldc = n > 0 ? n : 1};
-    cpu_gemm_run(&gemm);
-  }
-  if (room) {
-    steps_of(e, &e->out, y->dims, steps);
-    repack(e, s, groups[2], steps, size, packed[2], y->data, true);
-  }
+  if (room) multiply(s, tensors[2]->dtype, data);
+  if (room && owned[2])
+    repack(&walks[2], size, data[2], tensors[2]->data, true);
   for (int i = 0; i < 3; i++)
-    free(packed[i]);
+    if (owned[i]) cpu_host->release(cpu_host, owned[i]);
   return room ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory to pack operands");
 }
 
