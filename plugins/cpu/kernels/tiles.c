@@ -47,7 +47,9 @@
 
 /* A value is rounded before it is added to. Compilers may join either product of a * x + b * y
  * with the sum, one for this row and the other for the next. */
-#if defined(__x86_64__)
+#if defined(__AVX512F__)
+#define ROUND(value) __asm__("" : "+v"(value)) /* x: 16 of its registers */
+#elif defined(__x86_64__)
 #define ROUND(value) __asm__("" : "+x"(value))
 #elif defined(__aarch64__)
 #define ROUND(value) __asm__("" : "+w"(value))

@@ -40,6 +40,10 @@ typedef struct NAMED(target) {
       }                                                                   \
     }                                                                     \
     UNROLL for (int i = 0; i < R; i++) {                                  \
+      ROUND(sum[i][0]);                                                   \
+      ROUND(sum[i][1]);                                                   \
+    }                                                                     \
+    UNROLL for (int i = 0; i < R; i++) {                                  \
       VEC *row = (VEC *)(t.c + i * t.step);                               \
       VEC *next = (VEC *)(t.c + i * t.step + HALF);                       \
       VEC low = t.alpha * sum[i][0], high = t.alpha * sum[i][1];          \
