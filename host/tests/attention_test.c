@@ -12,7 +12,9 @@ typedef struct form {
   const char *wanted; /* in the dump, or NULL: it stays as it is */
   int64_t batch, heads, groups, rows, keys, size;
   enum { NO_MASK, PLAIN_MASK, CAUSAL_MASK, WIDE_MASK, GIVEN_MASK } mask;
-  bool scaled, divided, guarded, exchanged, shared_scores, wrong_axis;
+  bool scaled, divided, guarded, exchanged, shared_scores, wrong_axis, by_head;
+  /* the batch in two, where a second mask of such dimensions is added; 0: there is none */
+  int64_t apart[2], second[2];
 } form;
 
 static float element(int64_t i) {
@@ -102,6 +104,17 @@ static keel_value mask_of(const form *f) {
   return constant(tensor_of(4, dims, list));
 }
 
+/* Scores of windows, and what of them each may see. */
+static keel_value masked_apart(const form *f, keel_value scores) {
+  const int64_t apart[] = {f->apart[0], f->apart[1], f->heads, f->rows,
+                           f->keys};
+  const int64_t mask[] = {f->second[0], f->second[1], 1, f->rows, f->keys};
+  const int64_t joined[] = {f->batch, f->heads, f->rows, f->keys};
+  scores = two("Reshape", scores, ints(5, apart));
+  scores = two("Add", scores, constant(numbers(5, mask, 99)));
+  return two("Reshape", scores, ints(4, joined));
+}
+
 static keel_value scores_of(const form *f, keel_value q, keel_value k) {
   if (f->scaled) {
     q = two("Mul", q, number(0.5f));
@@ -109,8 +122,10 @@ static keel_value scores_of(const form *f, keel_value q, keel_value k) {
   }
   keel_value scores = two("MatMul", q, k);
   if (f->divided) scores = two("Div", scores, number(3));
+  const int64_t by_head[] = {f->heads, 1, 1};
+  if (f->by_head) scores = two("Mul", scores, constant(numbers(3, by_head, 5)));
   if (f->mask) scores = two("Add", mask_of(f), scores);
-  return scores;
+  return f->apart[0] ? masked_apart(f, scores) : scores;
 }
 
 static keel_value weights_of(const form *f, keel_value scores) {
@@ -225,6 +240,16 @@ static void attention_becomes_one_op(void **state) {
       /* heads of K and V are read where they are one */
       {"tensor<2x2x11x8xf32>", 2, 6, 2, 5, 11, 8, .exchanged = true},
       {"tensor<1x1x300x4xf32>", 1, 4, 1, 1, 300, 4, .scaled = true},
+      /* a number a head, and masks that are added apart */
+      {"keel.Attention", 2, 3, 3, 7, 9, 8, .by_head = true},
+      {"tensor<6x3x4x4xf32>", 6, 3, 3, 4, 4, 8, WIDE_MASK, .by_head = true,
+       .apart = {1, 6}, .second = {1, 6}},
+      {"tensor<6x1x4x4xf32>", 6, 3, 3, 4, 4, 8, PLAIN_MASK, .scaled = true,
+       .apart = {2, 3}, .second = {2, 3}},
+      {"tensor<6x1x4x4xf32>", 6, 3, 3, 4, 4, 8, .apart = {6, 1},
+       .second = {6, 1}},
+      {"tensor<1x1x4x4xf32>", 6, 3, 3, 4, 4, 8, .apart = {2, 3},
+       .second = {1, 1}},
       /* several blocks of rows and of keys */
       {"keel.Attention", 1, 1, 1, 200, 530, 12, .mask = NO_MASK},
       {"causal = 1", 1, 2, 1, 150, 90 + 150, 12, .mask = CAUSAL_MASK},
@@ -238,6 +263,8 @@ static void what_is_read_elsewhere_stays(void **state) {
   static const form forms[] = {
       {NULL, 1, 2, 2, 5, 5, 4, .shared_scores = true},
       {NULL, 1, 2, 2, 5, 5, 4, .wrong_axis = true},
+      {NULL, 6, 3, 3, 4, 4, 8, .apart = {2, 3}, .second = {1, 3}},
+      {NULL, 6, 3, 3, 4, 4, 8, .apart = {2, 3}, .second = {2, 1}},
   };
   (void)state;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)

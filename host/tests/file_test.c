@@ -658,7 +658,7 @@ static void passes_can_be_watched(void **state) {
   assert_string_equal(
       all.passes,
       "place sort prune types expand einsum algebra quantise widen "
-      "fold cse einsum algebra pads taps patterns attention fuse "
+      "fold cse einsum algebra pads taps patterns attention fold fuse "
       "products prune layout regions transfer parts ");
   all.count = 0;
   params.watch_pass = "prune";

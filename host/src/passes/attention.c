@@ -3,10 +3,12 @@
  *     scores = MatMul(Q * a, Transpose(K) * b) * c + mask
  *     Y = MatMul(Softmax(scores), V)
  *
- * a, b and c are constants of one element, or not there (c may divide); so is the mask. Torch
- * writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. Heads of K and
- * V that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one,
- * a mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
+ * a, b and c are constants of one element, or not there; c may divide, or be one number a head.
+ * The mask may not be there, or two may be, and one of them may be added between two Reshapes
+ * that part the first dimensions and join them again, as models with shifted windows do. Torch
+ * writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. Heads of K and V
+ * that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one, a
+ * mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
  * goes, too. Needs known shapes, and a device that has the op. */
 #include "context.h"
 #include "passes/passes.h"
@@ -14,13 +16,22 @@
 #define HIDDEN \
   (-1e30f) /* what masks add at most where a key is not to be seen */
 
+/* A value, as it is or in another shape. */
+typedef struct part {
+  uint32_t value, rank; /* rank 0: as it is */
+  int64_t dims[KD_MAX_RANK];
+} part;
+
 /* What is found, from the softmax to both sides; values unless it says nodes. */
 typedef struct attention {
   keel_function *function;
   const keel_uses *uses;
-  uint32_t q, k, v,
-      mask;      /* k: as MatMul has it, transposed, until it is turned */
-  uint32_t last; /* node: the product with V */
+  uint32_t q, k, v; /* k: as MatMul has it, transposed, until it is turned */
+  part masks[2];    /* what is added to the scores, the outer one first */
+  uint32_t mask_count;
+  uint32_t mask;    /* all of that */
+  uint32_t by_head; /* what scores are multiplied by */
+  uint32_t last;    /* node: the product with V */
   double scale;
   bool causal, nan_as_zero;
 } attention;
@@ -80,9 +91,28 @@ static uint32_t unscaled(attention *all, uint32_t value) {
   return value;
 }
 
+/* What a product with one number a head has besides it, which is to be taken into Q; else the
+ * value itself. */
+static uint32_t unscaled_by_head(attention *all, uint32_t value) {
+  const keel_node *mul = maker(all, value, "Mul");
+  if (!mul || !is_read_once(all, value)) return value;
+  for (uint32_t i = 0; i < 2; i++) {
+    const keel_type *by = type_of(all, mul->inputs[1 - i]);
+    if (!by || type_of(all, mul->inputs[i]) != type_of(all, value) ||
+        by->rank < 2 || by->dims[by->rank - 1] != 1 ||
+        by->dims[by->rank - 2] != 1)
+      continue;
+    all->by_head = mul->inputs[1 - i];
+    return mul->inputs[i];
+  }
+  return value;
+}
+
 /* The product of Q and K that scores are made of; NULL: none. */
 static const keel_node *find_product(attention *all, uint32_t scores) {
   uint32_t value = is_read_once(all, scores) ? unscaled(all, scores) : scores;
+  all->by_head = KEEL_ABSENT;
+  value = unscaled_by_head(all, value);
   const keel_node *product = maker(all, value, "MatMul");
   if (!product || !is_read_once(all, value)) return NULL;
   all->q = unscaled(all, product->inputs[0]);
@@ -90,19 +120,68 @@ static const keel_node *find_product(attention *all, uint32_t scores) {
   return product;
 }
 
-/* Scores, with a mask that is added or without. */
+/* A mask for scores of the type `apart`, for those of the type `joined`, which has two of the
+ * dimensions as one; false: it has no such shape. */
+static bool join_mask(const keel_type *apart, const keel_type *joined,
+                      const keel_type *mask, part *out) {
+  uint32_t rank = joined->rank, d = 0;
+  int64_t of[KD_MAX_RANK];
+  if (apart->rank != rank + 1 || mask->rank > apart->rank) return false;
+  for (uint32_t i = 0; i < apart->rank; i++)
+    of[i] = i < apart->rank - mask->rank
+                ? 1
+                : mask->dims[i - (apart->rank - mask->rank)];
+  while (d + 1 < rank && apart->dims[d] == joined->dims[d])
+    d++;
+  int64_t first = apart->dims[d], second = apart->dims[d + 1];
+  if (first * second != joined->dims[d] || d + 2 >= rank) return false;
+  if ((of[d] != first || of[d + 1] != second) && first != 1 && second != 1 &&
+      (of[d] != 1 || of[d + 1] != 1))
+    return false;
+  out->rank = rank;
+  for (uint32_t i = 0; i < rank; i++) {
+    if (i > d && apart->dims[i + 1] != joined->dims[i]) return false;
+    out->dims[i] = i < d ? of[i] : i > d ? of[i + 1] : of[d] * of[d + 1];
+  }
+  return true;
+}
+
+/* Takes a mask that is added between two Reshapes; the scores before it. */
+static uint32_t unmasked_apart(attention *all, uint32_t scores) {
+  const keel_node *join = maker(all, scores, "Reshape");
+  const keel_node *add = join ? maker(all, join->inputs[0], "Add") : NULL;
+  const keel_type *joined = type_of(all, scores);
+  if (!add || !joined || !is_read_once(all, join->inputs[0])) return scores;
+  const keel_type *apart = type_of(all, join->inputs[0]);
+  for (uint32_t i = 0; i < 2; i++) {
+    const keel_node *split = maker(all, add->inputs[i], "Reshape");
+    const keel_type *mask = type_of(all, add->inputs[1 - i]);
+    if (!split || !apart || !mask || !is_read_once(all, add->inputs[i]) ||
+        type_of(all, add->inputs[i]) != apart ||
+        type_of(all, split->inputs[0]) != joined ||
+        !join_mask(apart, joined, mask, &all->masks[all->mask_count]))
+      continue;
+    all->masks[all->mask_count++].value = add->inputs[1 - i];
+    return split->inputs[0];
+  }
+  return scores;
+}
+
+/* Scores, with masks that are added or without. */
 static bool find_scores(attention *all, uint32_t scores) {
-  const keel_node *add = maker(all, scores, "Add");
   if (!is_read_once(all, scores)) return false;
-  if (!add) return find_product(all, scores) != NULL;
+  uint32_t inner = unmasked_apart(all, scores);
+  const keel_node *add = maker(all, inner, "Add");
+  if (!is_read_once(all, inner)) return false;
+  if (!add) return find_product(all, inner) != NULL;
   for (uint32_t i = 0; i < 2; i++) {
     uint32_t from = add->inputs[i];
-    if (from == KEEL_ABSENT || type_of(all, from) != type_of(all, scores))
+    if (from == KEEL_ABSENT || type_of(all, from) != type_of(all, inner))
       continue;
     all->scale = 1;
     if (!find_product(all, from)) continue;
-    all->mask = add->inputs[1 - i];
-    return all->mask != KEEL_ABSENT;
+    all->masks[all->mask_count++] = (part){.value = add->inputs[1 - i]};
+    return add->inputs[1 - i] != KEEL_ABSENT;
   }
   return false;
 }
@@ -153,18 +232,18 @@ static bool is_along_rows(const attention *all, const keel_node *softmax) {
 /* ---- K as rows ------------------------------------------------------------------------- */
 
 static keel_status add_node(attention *all, const char *op,
-                            const keel_attr *attrs, uint32_t attr_count,
-                            uint32_t input, uint32_t *out_value) {
+                            const keel_attr *attr, const uint32_t *inputs,
+                            uint32_t input_count, uint32_t *out_value) {
   keel_function *function = all->function;
   const keel_device *like = function->nodes[all->last].device;
   keel_opdef *made = NULL;
   keel_node *node = NULL;
   uint32_t value = keel_function_value(function, "");
   if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attrs,
-                             attr_count, NULL, &made));
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attr,
+                             attr != NULL, NULL, &made));
   KEEL_TRY(keel_function_node(function, made, function->nodes[all->last].name,
-                              &input, 1, &value, 1, &node));
+                              inputs, input_count, &value, 1, &node));
   node->device = (keel_device *)(uintptr_t)like;
   *out_value = value;
   return keel_pass_infer(function, node);
@@ -198,7 +277,14 @@ static keel_status turn_k(attention *all) {
   if (still) return KD_OK;
   const keel_attr attr = {
       .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
-  return add_node(all, "Transpose", &attr, 1, source, &all->k);
+  return add_node(all, "Transpose", &attr, &source, 1, &all->k);
+}
+
+static keel_status scale_q(attention *all) {
+  const uint32_t both[] = {all->q, all->by_head};
+  return all->by_head == KEEL_ABSENT
+             ? KD_OK
+             : add_node(all, "Mul", NULL, both, 2, &all->q);
 }
 
 /* ---- heads that were repeated ---------------------------------------------------------- */
@@ -239,6 +325,32 @@ static void share_heads(attention *all) {
 }
 
 /* ---- the mask ----------------------------------------------------------------------------- */
+
+static keel_status reshape(attention *all, const part *from,
+                           uint32_t *out_value) {
+  const int64_t count = from->rank;
+  keel_tensor *shape = NULL;
+  *out_value = from->value;
+  if (!count) return KD_OK;
+  KEEL_TRY(keel_tensor_create(all->function->context, KD_I64, 1, &count,
+                              from->dims, &shape));
+  uint32_t inputs[] = {from->value,
+                       keel_function_constant(all->function, "", shape)};
+  keel_tensor_release(shape);
+  if (inputs[1] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  return add_node(all, "Reshape", NULL, inputs, 2, out_value);
+}
+
+/* Makes one mask of all. */
+static keel_status join_masks(attention *all) {
+  uint32_t both[2];
+  if (!all->mask_count) return KD_OK;
+  for (uint32_t i = 0; i < all->mask_count; i++)
+    KEEL_TRY(reshape(all, &all->masks[i], &both[i]));
+  all->mask = both[0];
+  return all->mask_count < 2 ? KD_OK
+                             : add_node(all, "Add", NULL, both, 2, &all->mask);
+}
 
 /* Whether a mask hides from each row the keys after it, and nothing else. */
 static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
@@ -334,8 +446,11 @@ static keel_status visit(keel_function *function, const keel_uses *uses,
                          keel_device *device, uint32_t index) {
   const keel_node *softmax = &function->nodes[index];
   keel_device *where = softmax->device ? softmax->device : device;
-  attention all = {
-      .function = function, .uses = uses, .mask = KEEL_ABSENT, .scale = 1};
+  attention all = {.function = function,
+                   .uses = uses,
+                   .mask = KEEL_ABSENT,
+                   .by_head = KEEL_ABSENT,
+                   .scale = 1};
   int64_t perm[KD_MAX_RANK];
   if (!where || !is_op(softmax, "Softmax") || softmax->output_count != 1 ||
       !keel_device_kernels(where, "keel", "Attention") ||
@@ -346,6 +461,8 @@ static keel_status visit(keel_function *function, const keel_uses *uses,
   KEEL_TRY(turn_k(&all));
   if (!do_fit(&all)) return KD_OK;
   share_heads(&all);
+  KEEL_TRY(scale_q(&all));
+  KEEL_TRY(join_masks(&all));
   all.causal = is_causal(&all, scores->dims[scores->rank - 2],
                          scores->dims[scores->rank - 1]);
   if (all.causal) all.mask = KEEL_ABSENT;

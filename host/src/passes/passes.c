@@ -55,6 +55,8 @@ static const pass passes[] = {
      .on_device = keel_pass_patterns},
     {"attention", "makes one op of attention, on devices that have it",
      .on_device = keel_pass_attention},
+    {"fold", "runs what attention's masks are made of",
+     .over_all = keel_pass_fold},
     {"fuse", "brings what follows a convolution into it",
      .on_device = keel_pass_fuse},
     {"products", "brings what follows a product into it",
