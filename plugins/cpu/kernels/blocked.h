@@ -39,19 +39,6 @@ static inline int64_t cpu_lying(const kd_tensor *tensor) {
 }
 
 /* Makes what fills up the last blocks zero again, after an op on all elements. */
-static inline void cpu_fill_up(const kd_tensor *tensor) {
-  int64_t block = cpu_block();
-  if (tensor->layout != BLOCKED || tensor->dims[1] % block == 0) return;
-  size_t used = (size_t)(tensor->dims[1] % block) * sizeof(float);
-  size_t whole = (size_t)block * sizeof(float);
-  int64_t space = product(tensor->dims, 2, tensor->rank);
-  int64_t image = space * cpu_filled(tensor->dims[1]);
-  for (int64_t n = 0; n < tensor->dims[0]; n++) {
-    char *last = (char *)((float *)tensor->data + (n + 1) * image) -
-                 (size_t)space * whole;
-    for (int64_t s = 0; s < space; s++)
-      memset(last + (size_t)s * whole + used, 0, whole - used);
-  }
-}
+void cpu_fill_up(const kd_tensor *tensor);
 
 #endif /* KEEL_CPU_BLOCKED_H */
