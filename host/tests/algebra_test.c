@@ -52,6 +52,29 @@ static int64_t read_list(const char *text, int64_t *out) {
   return count;
 }
 
+/* By scales; "to" before them: by sizes. */
+static keel_value resize(keel_builder *builder, const char *text,
+                         keel_value x) {
+  const int64_t three = 3;
+  bool sizes = !strncmp(text, "to", 2);
+  float scales[3] = {1, 1, 1};
+  int64_t list[KD_MAX_RANK];
+  keel_tensor *tensor = NULL;
+  const keel_attr mode = KEEL_STRING("mode", "linear");
+  if (!sizes) {
+    sscanf(text, "%f,%f,%f", &scales[0], &scales[1], &scales[2]);
+    assert_int_equal(
+        keel_tensor_create(context, KD_F32, 1, &three, scales, &tensor), KD_OK);
+  }
+  keel_value four[] = {
+      x, KEEL_ABSENT,
+      sizes ? KEEL_ABSENT : keel_builder_constant(builder, tensor),
+      KEEL_ABSENT};
+  if (sizes) four[3] = integers(builder, list, read_list(text + 2, list));
+  keel_tensor_release(tensor);
+  return keel_builder_op(builder, "Resize", &mode, 1, four, sizes ? 4 : 3);
+}
+
 /* One op of "Op a b": _ is the value before, x the input; Transpose 0,2,1 and
  * Reshape 4,6 have their lists. */
 static keel_value one_op(keel_builder *builder, const char *text, keel_value x,
@@ -72,6 +95,7 @@ static keel_value one_op(keel_builder *builder, const char *text, keel_value x,
     in[1] = integers(builder, list, read_list(part[0], list));
     return keel_builder_op(builder, op_name, NULL, 0, in, 2);
   }
+  if (!strcmp(op_name, "Resize")) return resize(builder, part[0], last);
   const keel_attr axis = KEEL_INT("axis", 0), to = KEEL_INT("to", 1);
   for (int i = 0; i < 2; i++)
     in[i] = *part[i] == '_'   ? last
@@ -173,6 +197,10 @@ static const row rows[] = {
     {{"Reshape 6,4", "Reshape 2,3,4"}, 0, NULL, 0},
     {{"Reshape 6,4", "Reshape 0,2,-1"}, 2, "Reshape", 0}, /* it looks at 6 */
     {{"Expand 2,3,4"}, 0, NULL, 0},
+    {{"Resize 1,1,1"}, 0, NULL, 0},
+    {{"Resize to2,3,4"}, 0, NULL, 0},
+    {{"Resize 1,1,1.2"}, 1, "Resize", 0}, /* 4 again, of other places */
+    {{"Resize to2,3,5"}, 1, "Resize", 0},
     {{"Expand 1,1,4"}, 0, NULL, 0},
 };
 

@@ -174,6 +174,28 @@ static keel_status visit_shape(keel_function *function, keel_node *node) {
                 : KD_OK;
 }
 
+/* A Resize by scales of 1, or to the size that it has. */
+static keel_status visit_resize(keel_function *function, keel_node *node) {
+  const keel_type *x = type_of(function, node->inputs[0]);
+  uint32_t scales = node->input_count > 2 ? node->inputs[2] : KEEL_ABSENT;
+  if (!x || x != type_of(function, node->outputs[0]) ||
+      !strcmp(keel_attr_string(node->op, "coordinate_transformation_mode", ""),
+              "tf_crop_and_resize") ||
+      strcmp(keel_attr_string(node->op, "keep_aspect_ratio_policy", "stretch"),
+             "stretch") != 0)
+    return KD_OK;
+  if (scales != KEEL_ABSENT) {
+    const keel_tensor *given = function->values[scales].constant;
+    double one = 1;
+    if (!given || !keel_tensor_host_data(given) ||
+        given->type->elements > KD_MAX_RANK)
+      return KD_OK;
+    for (int64_t i = 0; i < given->type->elements; i++)
+      if (!decode(given, i, &one) || one != 1) return KD_OK;
+  }
+  return pass_on(function, node, node->inputs[0]);
+}
+
 static keel_status visit(keel_function *function, keel_node *node) {
   static const char *const pairs[] = {"Mul", "Div", "Sub", "Add", "Pow"};
   static const char *const shapes[] = {"Reshape", "Expand", "Tile", "Cast",
@@ -189,6 +211,7 @@ static keel_status visit(keel_function *function, keel_node *node) {
     if (is_op(node, shapes[i])) return visit_shape(function, node);
   for (size_t i = 0; i < KEEL_COUNT_OF(lists) && n == 1; i++)
     if (is_op(node, lists[i])) return pass_on(function, node, node->inputs[0]);
+  if (is_op(node, "Resize")) return visit_resize(function, node);
   return is_op(node, "Transpose") ? visit_transpose(function, node) : KD_OK;
 }
 
