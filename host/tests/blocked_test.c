@@ -17,10 +17,23 @@ typedef struct pooling {
   int64_t count_pad, ceil;
 } pooling;
 
+/* What moves channels, or positions, between two convolutions. */
+typedef struct moving {
+  const char *op;
+  int64_t list[3];   /* of Split: sizes; of Slice: from, to, step */
+  const char *mode;  /* of Resize */
+  const char *place; /* coordinate_transformation_mode */
+  float scale;
+  bool last; /* its result is the program's */
+  bool
+      in_place; /* it takes blocks as they are: the result alone is brought to rows */
+} moving;
+
 typedef struct shape {
   int64_t images, in, wide, out;
   const pooling *pool; /* between two convolutions, or NULL */
   bool strange;        /* one element of each image is no number */
+  const moving *move;  /* the same, or NULL */
 } shape;
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
@@ -110,10 +123,68 @@ static keel_value write_pooling(keel_builder *b, keel_value x, const shape *s) {
   return conv(b, x, s->wide, s->out, 1, 1);
 }
 
+static keel_value ints(keel_builder *b, int64_t count, const int64_t *list) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_I64, 1, &count, list, &tensor), KD_OK);
+  keel_value value = keel_builder_constant(b, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+/* The parts in another order. */
+static keel_value write_split(keel_builder *b, keel_value x, const moving *m) {
+  const keel_attr axis = KEEL_INT("axis", 1);
+  keel_value two[] = {x, ints(b, 3, m->list)}, parts[3];
+  assert_int_equal(keel_builder_op_n(b, "Split", &axis, 1, two, 2, parts, 3),
+                   KD_OK);
+  keel_value turned[] = {parts[2], parts[0], parts[1]};
+  return keel_builder_op(b, "Concat", &axis, 1, turned, 3);
+}
+
+static keel_value write_slice(keel_builder *b, keel_value x, const moving *m) {
+  const int64_t axis = 1;
+  keel_value five[] = {x, ints(b, 1, &m->list[0]), ints(b, 1, &m->list[1]),
+                       ints(b, 1, &axis), ints(b, 1, &m->list[2])};
+  return keel_builder_op(b, "Slice", NULL, 0, five, 5);
+}
+
+static keel_value write_resize(keel_builder *b, keel_value x, const moving *m) {
+  const int64_t four = 4;
+  const float scales[] = {1, 1, m->scale, m->scale};
+  keel_tensor *tensor = NULL;
+  const keel_attr attrs[] = {
+      KEEL_STRING("mode", m->mode),
+      KEEL_STRING("coordinate_transformation_mode", m->place)};
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, 1, &four, scales, &tensor), KD_OK);
+  keel_value three[] = {x, KEEL_ABSENT, keel_builder_constant(b, tensor)};
+  keel_tensor_release(tensor);
+  return keel_builder_op(b, "Resize", attrs, 2, three, 3);
+}
+
+static keel_value write_moving(keel_builder *b, keel_value x, const shape *s) {
+  const moving *m = s->move;
+  int64_t left = s->wide;
+  x = conv(b, x, s->in, s->wide, 1, 3);
+  if (!strcmp(m->op, "Split")) {
+    x = write_split(b, x, m);
+  } else if (!strcmp(m->op, "Slice")) {
+    int64_t from = m->list[0] + (m->list[0] < 0 ? left : 0);
+    int64_t to = m->list[1] < left ? m->list[1] : left;
+    x = write_slice(b, x, m);
+    left = (to - from + m->list[2] - 1) / m->list[2];
+  } else {
+    x = write_resize(b, x, m);
+  }
+  return m->last ? x : conv(b, x, left, s->out, 1, 1);
+}
+
 /* Of the zeros that fill blocks up Reciprocal makes infinity, and Div what is no number:
  * the next convolution would spread them. */
 static keel_value write(keel_builder *b, keel_value x, const shape *s) {
   if (s->pool) return write_pooling(b, x, s);
+  if (s->move) return write_moving(b, x, s);
   x = conv(b, x, s->in, s->wide, 1, 3);
   x = unary(b, "Exp", unary(b, "Cos", x));
   x = binary(b, "Div", conv(b, x, s->wide, s->wide, s->wide, 3),
@@ -179,6 +250,8 @@ static int64_t run(const shape *s, const char *skip, float *out) {
   int64_t count = keel_tensor_elements(y);
   assert_int_equal(keel_tensor_read(y, out, (size_t)count * sizeof *out),
                    KD_OK);
+  if (s->move && s->move->in_place && runs_of(plan, "Reorder") > 1)
+    fail_msg("%s: %u Reorders", s->move->op, runs_of(plan, "Reorder"));
   keel_tensor_release(x);
   keel_tensor_release(y);
   keel_plan_release(plan);
@@ -195,19 +268,21 @@ static void compare(const shape *s) {
             : !(fabsf(got[k] - want[k]) <= 1e-4f * (1 + fabsf(want[k]))))
       fail_msg(
           "%s: %lld x %lld to %lld to %lld: element %lld is %g, in rows %g",
-          s->pool ? s->pool->op : "all", (long long)s->images, (long long)s->in,
-          (long long)s->wide, (long long)s->out, (long long)k, (double)got[k],
-          (double)want[k]);
+          s->pool   ? s->pool->op
+          : s->move ? s->move->op
+                    : "all",
+          (long long)s->images, (long long)s->in, (long long)s->wide,
+          (long long)s->out, (long long)k, (double)got[k], (double)want[k]);
 }
 
 static void blocks_give_what_rows_give(void **state) {
   static const shape shapes[] = {
-      {1, 3, 16, 16, NULL, false},   {1, 3, 24, 40, NULL, false},
-      {1, 16, 72, 24, NULL, false},  {2, 24, 40, 8, NULL, false},
-      {3, 8, 24, 112, NULL, false},  {1, 40, 120, 58, NULL, false},
-      {1, 17, 31, 33, NULL, false},  {5, 12, 20, 9, NULL, false},
-      {1, 1, 48, 80, NULL, false},   {1, 64, 160, 112, NULL, false},
-      {2, 15, 116, 10, NULL, false},
+      {1, 3, 16, 16, NULL, false, NULL},   {1, 3, 24, 40, NULL, false, NULL},
+      {1, 16, 72, 24, NULL, false, NULL},  {2, 24, 40, 8, NULL, false, NULL},
+      {3, 8, 24, 112, NULL, false, NULL},  {1, 40, 120, 58, NULL, false, NULL},
+      {1, 17, 31, 33, NULL, false, NULL},  {5, 12, 20, 9, NULL, false, NULL},
+      {1, 1, 48, 80, NULL, false, NULL},   {1, 64, 160, 112, NULL, false, NULL},
+      {2, 15, 116, 10, NULL, false, NULL},
   };
   (void)state;
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -229,9 +304,44 @@ static void blocks_are_pooled_as_rows_are(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
     for (int64_t images = 1; images < 3; images++) {
-      compare(&(shape){images, 16, 24, 16, &pools[i], false});
-      compare(&(shape){images, 9, 77, 20, &pools[i], false});
-      compare(&(shape){images, 16, 24, 16, &pools[i], true});
+      compare(&(shape){images, 16, 24, 16, &pools[i], false, NULL});
+      compare(&(shape){images, 9, 77, 20, &pools[i], false, NULL});
+      compare(&(shape){images, 16, 24, 16, &pools[i], true, NULL});
+    }
+}
+
+static void blocks_are_moved_as_rows_are(void **state) {
+  static const moving moves[] = {
+      {"Split", {16, 48, 32}, .in_place = true},
+      {"Split", {16, 40, 40}, .in_place = false},
+      {"Split", {10, 36, 50}, .in_place = false},
+      {"Slice", {0, 48, 1}, .in_place = true},
+      {"Slice", {48, INT64_MAX, 1}, .in_place = true},
+      {"Slice", {-32, 96, 1}, .in_place = true},
+      {"Slice", {8, 48, 1}, .in_place = false},
+      {"Slice", {16, 40, 1}, .in_place = false},
+      {"Slice", {16, 80, 2}, .in_place = false},
+      {"Resize", {0}, "nearest", "asymmetric", 2, .in_place = true},
+      {"Resize", {0}, "linear", "half_pixel", 2, .in_place = true},
+      {"Resize", {0}, "linear", "align_corners", 3, .in_place = true},
+      {"Resize", {0}, "cubic", "pytorch_half_pixel", 1.5f, .in_place = true},
+      {"Resize", {0}, "linear", "half_pixel", 0.5f, .in_place = true},
+      {"Resize",
+       {0},
+       "linear",
+       "half_pixel",
+       2,
+       .last = true,
+       .in_place = true},
+      {"Resize", {0}, "nearest", "half_pixel", 1, .in_place = false},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
+    for (int64_t images = 1; images < 3; images++) {
+      compare(&(shape){images, 3, 96, 32, NULL, false, &moves[i]});
+      compare(&(shape){images, 3, 96, 20, NULL, true, &moves[i]});
+      if (moves[i].mode)
+        compare(&(shape){images, 3, 40, 24, NULL, false, &moves[i]});
     }
 }
 
@@ -277,6 +387,8 @@ static int close_it(void **state) {
 #define EACH(open)                                                             \
   cmocka_unit_test_setup_teardown(blocks_give_what_rows_give, open, close_it), \
       cmocka_unit_test_setup_teardown(blocks_are_pooled_as_rows_are, open,     \
+                                      close_it),                               \
+      cmocka_unit_test_setup_teardown(blocks_are_moved_as_rows_are, open,      \
                                       close_it)
 
 int main(void) {

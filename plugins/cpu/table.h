@@ -6,7 +6,7 @@
 
 extern const kd_kernel_def cpu_kernels[];
 #ifdef KEEL_WITH_DNNL
-#define CPU_KERNEL_COUNT 179u
+#define CPU_KERNEL_COUNT 181u
 #else
 #define CPU_KERNEL_COUNT 155u
 #endif

@@ -57,6 +57,38 @@ static uint32_t sane(const pass *all, const keel_type *type, uint32_t layout) {
              : KD_LAYOUT_ROW_MAJOR;
 }
 
+/* How many nodes behind a value are looked at. */
+#define AHEAD 4
+
+/* Whether somebody may read a value in a layout of the device's own: with a kernel for such, or
+ * with one for any, whose result is read so. */
+static bool is_wanted(const pass *all, uint32_t value, int depth) {
+  const keel_function *function = all->function;
+  for (uint32_t i = 0; i < function->node_count && depth < AHEAD; i++) {
+    const keel_node *node = &function->nodes[i];
+    bool reads = false;
+    for (uint32_t k = 0; k < node->input_count && !node->dead; k++)
+      reads |= node->inputs[k] == value;
+    if (!reads || (node->device && node->device != all->device)) continue;
+    if (has_kernel(all, node, KD_KERNEL_OWN_LAYOUT)) return true;
+    if (node->output_count &&
+        has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC) &&
+        is_wanted(all, node->outputs[0], depth + 1))
+      return true;
+  }
+  return false;
+}
+
+/* Whether a Resize makes more than it reads, and nobody reads that in a layout of the device's
+ * own: it is less to convert what it reads. */
+static bool grows_for_rows(const pass *all, const keel_node *node,
+                           const struct kd_node *asked) {
+  return !strcmp(node->op->schema->name, "Resize") && asked->inputs[0] &&
+         asked->outputs[0] &&
+         asked->outputs[0]->elements > asked->inputs[0]->elements &&
+         !is_wanted(all, node->outputs[0], 0);
+}
+
 /* Fills all->wanted and node->output_layout. */
 static void ask(pass *all, const keel_node *node, struct kd_node *asked) {
   uint32_t (*preferred)(kd_device *, const kd_node *, uint32_t) =
@@ -121,7 +153,7 @@ static keel_status decide(pass *all, const keel_node *node,
                   has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
   if ((own || agnostic) && (!node->device || node->device == all->device)) {
     bool known = keel_view_make(all->function, node, &view);
-    if (known && own) {
+    if (known && own && !grows_for_rows(all, node, &view.node)) {
       ask(all, node, &view.node);
       fits = takes(all, node, &view.node, KD_KERNEL_OWN_LAYOUT);
     }
@@ -191,6 +223,84 @@ static keel_status twin_of(pass *all, uint32_t value, uint32_t layout,
   return note_twin(all, value, layout, *out_twin);
 }
 
+/* ---- a Split in a layout: as Slices, which have one output each --------------------- */
+
+static keel_status number(pass *all, int64_t value, uint32_t *out_value) {
+  const int64_t one = 1;
+  keel_tensor *tensor = NULL;
+  KEEL_TRY(keel_tensor_create(all->function->context, KD_I64, 1, &one, &value,
+                              &tensor));
+  *out_value = keel_function_constant(all->function, "", tensor);
+  keel_tensor_release(tensor);
+  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+}
+
+/* Slice of the Split's input that makes its output `which`. May move the nodes. */
+static keel_status add_slice(pass *all, uint32_t split, uint32_t which,
+                             int64_t axis, int64_t begin, int64_t end) {
+  keel_function *function = all->function;
+  uint32_t in[] = {function->nodes[split].inputs[0], 0, 0, 0};
+  uint32_t out = function->nodes[split].outputs[which];
+  keel_opdef *op = NULL;
+  keel_node *node = NULL;
+  KEEL_TRY(number(all, begin, &in[1]));
+  KEEL_TRY(number(all, end, &in[2]));
+  KEEL_TRY(number(all, axis, &in[3]));
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", "Slice"),
+                             NULL, 0, NULL, &op));
+  KEEL_TRY(keel_function_node(function, op, function->nodes[split].name, in, 4,
+                              &out, 1, &node));
+  node->device = function->nodes[split].device;
+  return KD_OK;
+}
+
+static keel_status add_slices(pass *all, uint32_t split) {
+  const keel_node node = all->function->nodes[split];
+  int64_t axis = keel_attr_int(node.op, "axis", 0), begin = 0;
+  for (uint32_t i = 0; i < node.output_count; i++) {
+    const keel_type *type = all->function->values[node.outputs[i]].type;
+    uint32_t at = (uint32_t)(axis < 0 ? axis + type->rank : axis);
+    KEEL_TRY(add_slice(all, split, i, axis, begin, begin + type->dims[at]));
+    begin += type->dims[at];
+  }
+  return KD_OK;
+}
+
+static bool has_known_outputs(const pass *all, const keel_node *node) {
+  for (uint32_t i = 0; i < node->output_count; i++) {
+    const keel_type *type = node->outputs[i] == KEEL_ABSENT
+                                ? NULL
+                                : all->function->values[node->outputs[i]].type;
+    if (!type || !keel_type_known(type)) return false;
+  }
+  return true;
+}
+
+static keel_status visit(pass *all, uint32_t index);
+
+/* Puts Slices in the place of a Split, if the device has them all in the layout that its input
+ * comes in. */
+static keel_status cut_up(pass *all, uint32_t split) {
+  keel_function *function = all->function;
+  uint32_t first = function->node_count;
+  bool fit = true;
+  KEEL_TRY(add_slices(all, split));
+  for (uint32_t i = first; i < function->node_count && fit; i++) {
+    uint32_t layout = KD_LAYOUT_ROW_MAJOR;
+    KEEL_TRY(decide(all, &function->nodes[i], &layout));
+    fit = layout != KD_LAYOUT_ROW_MAJOR;
+  }
+  function->nodes[split].dead = fit;
+  for (uint32_t i = first, count = function->node_count; i < count; i++) {
+    function->nodes[i].dead = !fit;
+    if (fit)
+      KEEL_TRY(visit(all, i));
+    else
+      function->values[function->nodes[i].outputs[0]].producer = split;
+  }
+  return KD_OK;
+}
+
 static keel_status visit(pass *all, uint32_t index) {
   keel_node *node = &all->function->nodes[index];
   uint32_t layout = node->output_layout;
@@ -198,6 +308,12 @@ static keel_status visit(pass *all, uint32_t index) {
     /* planned before, by whom made the file */
     if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
     return KD_OK;
+  }
+  if (!strcmp(node->op->schema->name, "Split") && reads_layouts(all, node) &&
+      has_known_outputs(all, node)) {
+    KEEL_TRY(cut_up(all, index));
+    node = &all->function->nodes[index];
+    if (node->dead) return KD_OK;
   }
   KEEL_TRY(decide(all, node, &layout));
   node->output_layout = layout;

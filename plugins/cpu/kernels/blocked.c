@@ -1,7 +1,8 @@
-/* blocked.c - the CPU's own layout: who takes it, to it and from it; Mul, Concat
- * and BatchNormalization of channels.
+/* blocked.c - the CPU's own layout: who takes it, to it and from it; Mul and BatchNormalization
+ * of channels.
  *
- * blocked_conv.c has the convolutions and the pooling that it is for. */
+ * blocked_conv.c has the convolutions and the pooling that it is for, blocked_move.c what moves
+ * whole blocks. */
 #include "blocked.h"
 
 #include <math.h>
@@ -167,86 +168,6 @@ CPU_KERNEL(cpu_run_norm_blocked) {
   return KD_OK;
 }
 
-/* ---- channels that are joined --------------------------------------------------------- */
-
-/* Whether a Concat joins whole blocks: along the channels, and the last input alone may have
- * a block that is filled up. */
-static bool joins_blocks(const kd_node *node) {
-  const kd_node_table *read = cpu_host->node;
-  uint32_t count = read->input_count(node);
-  kd_type x;
-  for (uint32_t i = 0; i < count; i++) {
-    if (read->input_type(node, i, &x) != KD_OK || x.dtype != KD_F32 ||
-        x.rank < 3 || (i + 1 < count && x.dims[1] % cpu_block() != 0))
-      return false;
-    x.layout = BLOCKED;
-    if (!cpu_layout_size(NULL, &x)) return false;
-  }
-  int64_t axis = read->attr_int(node, "axis", 1);
-  return count > 0 && (axis == 1 || axis == 1 - (int64_t)x.rank);
-}
-
-/* Blocks, if half of what is joined lies in them already: the rest is less to bring. */
-static uint32_t join_prefers(const kd_node *node) {
-  const kd_node_table *read = cpu_host->node;
-  int64_t blocked = 0, all = 0;
-  if (!joins_blocks(node)) return KD_LAYOUT_ROW_MAJOR;
-  for (uint32_t i = 0; i < read->input_count(node); i++) {
-    kd_type x;
-    if (read->input_type(node, i, &x) != KD_OK) return KD_LAYOUT_ROW_MAJOR;
-    all += x.dims[1];
-    if (is_blocked(&x)) blocked += x.dims[1];
-  }
-  return 2 * blocked >= all ? BLOCKED : KD_LAYOUT_ROW_MAJOR;
-}
-
-kd_status cpu_supports_join(kd_device *device, const kd_node *node) {
-  const kd_node_table *read = cpu_host->node;
-  kd_type type;
-  (void)device;
-  if (!joins_blocks(node) || read->output_type(node, 0, &type) != KD_OK ||
-      !is_blocked(&type))
-    return KD_UNIMPLEMENTED;
-  for (uint32_t i = 0; i < read->input_count(node); i++)
-    if (read->input_type(node, i, &type) != KD_OK || !is_blocked(&type))
-      return KD_UNIMPLEMENTED;
-  return KD_OK;
-}
-
-typedef struct join_work {
-  const kd_launch *launch;
-  int64_t plane, blocks; /* elements of a block; blocks of an image */
-} join_work;
-
-static void join_blocks(void *context, int64_t begin, int64_t end) {
-  const join_work *work = context;
-  const kd_launch *launch = work->launch;
-  float *y = launch->outputs[0].data;
-  for (int64_t i = begin; i < end; i++) {
-    int64_t image = i / work->blocks, at = i % work->blocks, count = 0;
-    const kd_tensor *x = launch->inputs;
-    for (;; x++, at -= count) {
-      count = cpu_filled(x->dims[1]) / cpu_block();
-      if (at < count) break;
-    }
-    memcpy(y + i * work->plane,
-           (const float *)x->data + (image * count + at) * work->plane,
-           (size_t)work->plane * sizeof *y);
-  }
-}
-
-CPU_KERNEL(cpu_run_concat_blocked) {
-  (void)self;
-  (void)stream;
-  const kd_tensor *y = &launch->outputs[0];
-  join_work work = {.launch = launch,
-                    .plane = product(y->dims, 2, y->rank) * cpu_block(),
-                    .blocks = cpu_filled(y->dims[1]) / cpu_block()};
-  cpu_host->parallel_for(cpu_host, y->dims[0] * work.blocks,
-                         CPU_GRAIN / work.plane + 1, join_blocks, &work);
-  return KD_OK;
-}
-
 /* ---- the layout ----------------------------------------------------------------------- */
 
 uint64_t cpu_layout_size(kd_device *device, const kd_type *type) {
@@ -265,7 +186,7 @@ uint64_t cpu_layout_size(kd_device *device, const kd_type *type) {
   return size;
 }
 
-static bool can_block(kd_type type) {
+bool cpu_can_block(kd_type type) {
   type.layout = BLOCKED;
   return cpu_layout_size(NULL, &type) > 0;
 }
@@ -288,9 +209,10 @@ static bool does_much(const kd_node *node) {
 static uint32_t conv_prefers(const kd_node *node, uint32_t argument, kd_type x,
                              kd_type y) {
   bool takes_rows = x.dims[1] == 1 || x.dims[1] == 3;
-  bool fits = can_block(y) && (is_blocked(&x) || takes_rows);
+  bool fits = cpu_can_block(y) && (is_blocked(&x) || takes_rows);
   if (argument == 0)
-    return is_blocked(&x) || (can_block(x) && can_block(y) && does_much(node))
+    return is_blocked(&x) ||
+                   (cpu_can_block(x) && cpu_can_block(y) && does_much(node))
                ? BLOCKED
                : KD_LAYOUT_ROW_MAJOR;
   bool sum = argument == 3 && argument < cpu_host->node->input_count(node);
@@ -308,7 +230,9 @@ uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
       x.dtype != KD_F32)
     return KD_LAYOUT_ROW_MAJOR;
   if (!strcmp(read->op(node), "Mul")) return scale_prefers(node, argument);
-  if (!strcmp(read->op(node), "Concat")) return join_prefers(node);
+  if (!strcmp(read->op(node), "Concat")) return cpu_join_prefers(node);
+  if (!strcmp(read->op(node), "Slice") || !strcmp(read->op(node), "Resize"))
+    return cpu_move_prefers(node, argument);
   if (!strcmp(read->op(node), "BatchNormalization"))
     return is_blocked(&x) && is_plain_norm(node) &&
                    (argument == 0 || argument == read->input_count(node))
@@ -319,7 +243,7 @@ uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
                                         : conv_prefers(node, argument, x, y);
   if (!is_blocked(&x)) return KD_LAYOUT_ROW_MAJOR;
   bool rows = is_point(&y) && y.dims[1] % cpu_block() == 0;
-  return argument == 0 || (argument == 1 && !rows && can_block(y))
+  return argument == 0 || (argument == 1 && !rows && cpu_can_block(y))
              ? BLOCKED
              : KD_LAYOUT_ROW_MAJOR;
 }

@@ -38,6 +38,13 @@ static inline int64_t cpu_lying(const kd_tensor *tensor) {
              : count;
 }
 
+/* Whether a type may lie in blocks. */
+bool cpu_can_block(kd_type type);
+
+/* How ops of blocked_move.c like their arguments. */
+uint32_t cpu_join_prefers(const kd_node *node);
+uint32_t cpu_move_prefers(const kd_node *node, uint32_t argument);
+
 /* Makes what fills up the last blocks zero again, after an op on all elements. */
 void cpu_fill_up(const kd_tensor *tensor);
 

@@ -154,6 +154,9 @@ void cpu_destroy_winograd(kd_kernel *kernel);
 kd_status cpu_supports_scale(kd_device *device, const kd_node *node);
 kd_status cpu_supports_norm(kd_device *device, const kd_node *node);
 kd_status cpu_supports_join(kd_device *device, const kd_node *node);
+kd_status cpu_supports_cut(kd_device *device, const kd_node *node);
+CPU_KERNEL(cpu_run_slice_blocked);
+kd_status cpu_supports_resize(kd_device *device, const kd_node *node);
 /* blocked_pool.c */
 kd_status cpu_supports_pool_blocks(kd_device *device, const kd_node *node);
 kd_status cpu_create_pool_blocks(kd_device *device, const kd_kernel_def *def,

@@ -5,6 +5,7 @@
  * each dimension gets a table of taps, made once. */
 #include "resize.h"
 
+#include "blocked.h"
 #include "dialect.h"
 #include "families/resize.h"
 #include "kernels.h"
@@ -343,10 +344,23 @@ static bool stays(const kd_tensor *x, const kd_tensor *y,
   return true;
 }
 
+/* Blocks of channels as rows: a dimension more, whose elements stay together. */
+static void unfold(kd_tensor *tensor, int64_t *dims) {
+  uint32_t rank = tensor->rank;
+  memcpy(dims, tensor->dims, rank * sizeof *dims);
+  dims[1] = cpu_filled(dims[1]) / cpu_block();
+  dims[rank] = cpu_block();
+  tensor->dims = dims;
+  tensor->rank = rank + 1;
+  tensor->layout = KD_LAYOUT_ROW_MAJOR;
+}
+
 CPU_KERNEL(cpu_run_resize) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
+  kd_tensor in = launch->inputs[0], out = launch->outputs[0];
+  const kd_tensor *x = &in, *y = &out;
+  int64_t in_dims[KD_MAX_RANK], out_dims[KD_MAX_RANK];
   resize r;
   if (!read_mode(launch, &r))
     return FAIL(KD_UNIMPLEMENTED,
@@ -357,6 +371,11 @@ CPU_KERNEL(cpu_run_resize) {
                 attr_string(launch, "nearest_mode", ""));
   resize_axis given[KD_MAX_RANK];
   if (!read_axes(launch, &r, given)) return KD_INVALID_ARGUMENT;
+  if (in.layout == BLOCKED) {
+    given[in.rank] = (resize_axis){.scale = 1};
+    unfold(&in, in_dims);
+    unfold(&out, out_dims);
+  }
   if (!kd_elements(y)) return KD_OK;
   if (!kd_elements(x))
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to resize");
