@@ -31,6 +31,15 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* A vector stays in a register: compilers read it again from memory for each item. */
+#if defined(__AVX512F__)
+#define HOLD(value) __asm__("" : "+v"(value))
+#elif defined(__x86_64__)
+#define HOLD(value) __asm__("" : "+x"(value))
+#else
+#define HOLD(value) (void)(value)
+#endif
+
 #ifdef KEEL_WITH_MVEC
 #define VECTORS(name)                                               \
   extern float name##f(float) __attribute__((simd("notinbranch"))); \

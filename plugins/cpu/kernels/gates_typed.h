@@ -44,6 +44,7 @@ static void NAMED(pack)(const void *from, int64_t gates, int64_t hidden,
         UNROLL for (int v = 0; v < V; v++) weights[v] =                       \
             *(const VEC *)(panel + v / 2 * k * WIDTH + p * WIDTH +            \
                            v % 2 * LANES);                                    \
+        UNROLL for (int v = 0; v < V && R > 1; v++) HOLD(weights[v]);         \
         UNROLL for (int i = 0; i < R; i++) {                                  \
           const T x = a[i * k + p];                                           \
           UNROLL for (int v = 0; v < V; v++) sum[i][v] += x * weights[v];     \

@@ -17,7 +17,9 @@ typedef struct NAMED(target) {
 } NAMED(target);
 
 /* A tile of R rows: a panel of A (k x R), one of B (k rows, `step` apart). Its part of C
- * comes nearer meanwhile: it may lie beyond the second cache. */
+ * comes nearer meanwhile: it may lie beyond the second cache.
+ * The sums are marked behind the loop, so that what alpha and beta need takes no register inside:
+ * gcc puts a half of B's row on the stack for that, and reads it there for each row of A. */
 #define TILE(R)                                                           \
   __attribute__((noinline)) static void NAMED(tile_##R)(                  \
       int64_t k, const T *a, const T *b, int64_t step, NAMED(target) t) { \
