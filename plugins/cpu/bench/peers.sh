@@ -10,17 +10,18 @@
 #   --threads LIST  how many threads: 1,2
 #   --seconds S     time for each runtime in each of two rounds (0.7)
 #   --memory        measure memory and first runs alone, of times nothing
+#   --page NAME     write NAME.md and NAME.svg: of another kind of processor (PEERS)
 #   --again         export models anew that are there
 #   --help          this text
 #
 # Makes the environment, exports what is missing, times the models named, or all, and
-# writes plugins/cpu/bench/PEERS.md and peers.svg of all figures so far: what was measured
+# writes plugins/cpu/bench/PEERS.md and PEERS.svg of all figures so far: what was measured
 # before is kept in DIR/results.json and memory.json. It takes about half an hour and 4 GB,
 # and the first time packages from PyPI. Not part of CI.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-keel=$root/build/release/bin/keel work=$root/build/peers venv='' threads=1,2 seconds=0.7
+keel=$root/build/release/bin/keel work=$root/build/peers venv='' threads=1,2 seconds=0.7 page=PEERS
 again='' list=no times=yes
 
 fail() {
@@ -38,7 +39,7 @@ while [ $# -gt 0 ]; do
     --memory) times=no ;;
     --again) again=--again ;;
     --help | -h) help; exit 0 ;;
-    --keel | --work | --venv | --threads | --seconds)
+    --keel | --work | --venv | --threads | --seconds | --page)
       [ $# -gt 1 ] || fail "$1 wants a value; see --help"
       case $1 in
         --keel) keel=$2 ;;
@@ -46,6 +47,7 @@ while [ $# -gt 0 ]; do
         --venv) venv=$2 ;;
         --threads) threads=$2 ;;
         --seconds) seconds=$2 ;;
+        --page) page=$2 ;;
       esac
       shift ;;
     -*) fail "no option $1; see --help" ;;
@@ -95,9 +97,9 @@ export PYTHONPATH="$here" PYTHONWARNINGS=ignore PYTHONDONTWRITEBYTECODE=1 \
 "$python" "$here/peers_memory.py" "$keel" "$work/models" "$work/memory.json" \
   --threads "${threads##*,}" "$@"
 [ -f "$work/results.json" ] || {
-  echo "$work has no times yet: PEERS.md stays as it is"
+  echo "$work has no times yet: $page.md stays as it is"
   exit 0
 }
-"$python" "$here/peers_table.py" "$work/results.json" "$work/memory.json" "$here/PEERS.md" \
-  "$here/peers.svg"
-echo "wrote $here/PEERS.md and $here/peers.svg"
+"$python" "$here/peers_table.py" "$work/results.json" "$work/memory.json" "$here/$page.md" \
+  "$here/$page.svg"
+echo "wrote $here/$page.md and $here/$page.svg"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the figures of peers_compare.py and peers_memory.py as tables and a plot.
 
-usage: peers_table.py RESULTS MEMORY PEERS.md peers.svg
+usage: peers_table.py RESULTS MEMORY PAGE.md PAGE.svg
 
 The plot has a bar for each model and number of threads: Keel's time over that of the faster
 of the others.
@@ -150,7 +150,9 @@ def document(results, memory, plot):
     threads = sorted({t for rows in results.values() for t in rows}, key=int)
     yield "# The CPU plugin beside ONNX Runtime and OpenVINO"
     yield ""
-    yield ("`sh plugins/cpu/bench/peers.sh` writes this page. Milliseconds, the best of many runs, "
+    page = os.path.splitext(os.path.basename(plot))[0]
+    option = "" if page == "PEERS" else f" --page {page}"
+    yield (f"`sh plugins/cpu/bench/peers.sh{option}` writes this page. Milliseconds, the best of many runs, "
            "each model's in turn and in one go, at " + " and ".join(threads) + " thread(s); weights "
            "and inputs are random, batch sizes are as in `peers_nets.py`. Ratio: Keel's time over "
            "that of the faster of the two. Absolute times on a shared machine mean little. Both "
