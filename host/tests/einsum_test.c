@@ -9,7 +9,7 @@ enum { MOST = 4096, OPERANDS = 4 };
 
 typedef struct operand {
   uint32_t rank;
-  int64_t dims[5];
+  int64_t dims[9];
 } operand;
 
 typedef struct model {
@@ -55,6 +55,19 @@ static const model models[] = {
     {"...ij,jk->...ik", 2, {{4, {2, 3, 2, 4}}, {2, {4, 5}}}, false},
     {"...ij,...jk", 2, {{3, {2, 3, 4}}, {3, {2, 4, 5}}}, false},
     {"i...->...i", 1, {{3, {2, 3, 4}}}, false},
+    /* more dimensions in between than a tensor has, and more elements than it is worth */
+    {"abcdefghi,jklmnopq,aj->bcdefghiklmnopq",
+     3,
+     {{9, {2, 2, 1, 1, 1, 3, 1, 1, 1}},
+      {8, {2, 1, 1, 2, 1, 1, 1, 1}},
+      {2, {2, 2}}},
+     true},
+    {"ai,bi,ci->abc", 3, {{2, {40, 2}}, {2, {25, 2}}, {2, {4, 2}}}, false},
+    {"ai,bj,ij->ab", 3, {{2, {9, 60}}, {2, {9, 60}}, {2, {60, 60}}}, false},
+    {"ai,bj,i,j->ab",
+     4,
+     {{2, {32, 64}}, {2, {32, 64}}, {1, {64}}, {1, {64}}},
+     true},
     /* diagonals, and what is broadcast */
     {"ii->i", 1, {{2, {3, 3}}}, true},
     {"iij,jk->ik", 2, {{3, {3, 3, 4}}, {2, {4, 5}}}, true},

@@ -1,12 +1,18 @@
-/* einsum.c - writes Einsum as Transpose, MatMul and Mul, which more devices have, run faster,
- * and which other passes know: attention is one of those.
+/* einsum.c - writes Einsum as Transpose, Reshape, MatMul and Mul, which more devices have, run
+ * faster, and which other passes know: attention is one of those.
  *
  * Operands are joined two at a time, from the left. A label that both of a pair have and nobody
  * needs any more is summed by the product; one that only one operand has, by ReduceSum before.
- * Diagonals ("ii") and dimensions that are broadcast stay with the device's own Einsum. */
+ * What stays with the device's own Einsum: diagonals ("ii"), dimensions that are broadcast,
+ * empty operands, integers, f16 and bf16 that would be rounded in between, and what would make
+ * far more elements than there are. */
 #include "context.h"
 #include "ops/equation.h"
 #include "passes/passes.h"
+
+/* What may be made on the way, in any case, and times the largest operand or the result. */
+#define MADE_FREELY (INT64_C(1) << 20)
+#define MADE_MOST   4
 
 /* A value, and what its dimensions are. */
 typedef struct operand {
@@ -19,7 +25,8 @@ typedef struct einsum {
   keel_device *where;
   keel_node node; /* a copy: the function's nodes may move */
   keel_equation equation;
-  bool fits; /* the device takes all that was made so far */
+  int64_t largest; /* elements of an operand, or of the result */
+  bool fits;       /* the device takes all that was made so far */
 } einsum;
 
 static bool has(const keel_labels *labels, uint8_t label) {
@@ -64,6 +71,8 @@ static keel_status put(einsum *all, const char *op, const keel_attr *attr,
   KEEL_TRY(keel_function_node(function, made, all->node.name, inputs,
                               other == KEEL_ABSENT ? 1 : 2, &value, 1, &node));
   node->device = all->node.device;
+  node->group = all->node.group;
+  node->ruled = all->node.ruled;
   x->value = value;
   KEEL_TRY(keel_pass_infer(function, node));
   all->fits &=
@@ -129,11 +138,18 @@ static keel_status sum_away(einsum *all, operand *x, const keel_labels *others,
 
 /* ---- a pair ---------------------------------------------------------------------------- */
 
-static int64_t elements_of(const einsum *all, const keel_labels *labels) {
+/* More than any tensor has: INT64_MAX. */
+static int64_t elements_of(const keel_equation *e, const keel_labels *labels) {
   int64_t elements = 1;
   for (uint32_t d = 0; d < labels->rank; d++)
-    elements *= all->equation.size[labels->at[d]];
+    if (__builtin_mul_overflow(elements, e->size[labels->at[d]], &elements))
+      return INT64_MAX;
   return elements;
+}
+
+static bool is_too_large(const einsum *all, const keel_labels *made) {
+  int64_t elements = elements_of(&all->equation, made);
+  return elements > MADE_FREELY && elements / MADE_MOST > all->largest;
 }
 
 /* Brings an operand into batch, rows, columns, where the last two are one dimension each. */
@@ -148,8 +164,8 @@ static keel_status as_matrices(einsum *all, operand *x,
   KEEL_TRY(turn(all, x, &order));
   for (uint32_t d = 0; d < batch->rank; d++)
     dims[d] = all->equation.size[batch->at[d]];
-  dims[batch->rank] = elements_of(all, rows);
-  dims[batch->rank + 1] = elements_of(all, columns);
+  dims[batch->rank] = elements_of(&all->equation, rows);
+  dims[batch->rank + 1] = elements_of(&all->equation, columns);
   return reshape(all, x, dims, batch->rank + 2);
 }
 
@@ -195,6 +211,10 @@ static keel_status join(einsum *all, operand *a, operand *b,
                         const keel_labels *to) {
   int64_t dims[KD_MAX_RANK];
   split s = split_of(a, b, to);
+  if (is_too_large(all, to)) {
+    all->fits = false;
+    return KD_OK;
+  }
   if (!s.summed.rank) return multiply(all, a, b, to);
   if (s.rows.rank && s.columns.rank &&
       has(&s.rows, to->at[to->rank - 1])) { /* so that no Transpose is needed */
@@ -215,22 +235,27 @@ static keel_status join(einsum *all, operand *a, operand *b,
   return turn(all, a, to);
 }
 
-/* What is still needed once the first `done` operands are joined. */
-static keel_labels needed_after(const keel_equation *e, const operand *a,
-                                const operand *b, uint32_t done) {
+/* What is still needed once the first `done` operands are joined; false: more dimensions than
+ * a tensor has. */
+static bool needed_after(const keel_equation *e, const operand *a,
+                         const operand *b, uint32_t done, keel_labels *out) {
   const operand *both[] = {a, b};
-  keel_labels needed = {0};
-  if (done == e->count) return e->out;
+  *out = (keel_labels){0};
+  if (done == e->count) {
+    *out = e->out;
+    return true;
+  }
   for (int i = 0; i < 2; i++)
     for (uint32_t d = 0; d < both[i]->labels.rank; d++) {
       uint8_t label = both[i]->labels.at[d];
       bool later = has(&e->out, label);
       for (uint32_t k = done; k < e->count; k++)
         later |= has(&e->in[k], label);
-      if (later && !has(&needed, label) && needed.rank < KD_MAX_RANK)
-        append(&needed, label);
+      if (!later || has(out, label)) continue;
+      if (out->rank == KD_MAX_RANK) return false;
+      append(out, label);
     }
-  return needed;
+  return true;
 }
 
 static keel_status write_out(einsum *all, uint32_t *out_value) {
@@ -243,7 +268,8 @@ static keel_status write_out(einsum *all, uint32_t *out_value) {
     for (uint32_t k = i + 1; k < e->count; k++)
       others[k - i] = e->in[k];
     KEEL_TRY(sum_away(all, &next, others, e->count - i, &e->out));
-    keel_labels to = needed_after(e, &sum, &next, i + 1);
+    keel_labels to;
+    all->fits &= needed_after(e, &sum, &next, i + 1, &to);
     if (all->fits) KEEL_TRY(join(all, &sum, &next, &to));
   }
   if (all->fits) KEEL_TRY(turn(all, &sum, &e->out));
@@ -288,9 +314,14 @@ static bool read(einsum *all) {
     types[i] = value == KEEL_ABSENT ? NULL : all->function->values[value].type;
     if (!types[i] || !keel_type_known(types[i])) return false;
   }
-  return keel_equation_read(keel_attr_string(all->node.op, "equation", ""),
-                            types, all->node.input_count, &all->equation) &&
-         is_plain(&all->equation, types);
+  if (!keel_equation_read(keel_attr_string(all->node.op, "equation", ""), types,
+                          all->node.input_count, &all->equation) ||
+      !is_plain(&all->equation, types))
+    return false;
+  all->largest = elements_of(&all->equation, &all->equation.out);
+  for (uint32_t i = 0; i < all->node.input_count; i++)
+    if (types[i]->elements > all->largest) all->largest = types[i]->elements;
+  return true;
 }
 
 static keel_status visit(keel_function *function, keel_device *where,

@@ -86,7 +86,8 @@ keel_status keel_pass_expand(keel_function *function);
  * the place of dear ones, where each result stays the same. */
 keel_status keel_pass_algebra(keel_function *function);
 
-/* Writes Einsum as products of matrices, where shapes are known and the device has those. */
+/* Writes Einsum as products of matrices, where shapes are known and the device has those;
+ * einsum.c says what stays. */
 keel_status keel_pass_einsum(keel_function *function, keel_device *device);
 
 /* Computes on bytes what stands between DequantizeLinear and QuantizeLinear, where the
