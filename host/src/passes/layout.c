@@ -9,6 +9,7 @@
 #include "eager/site.h"
 #include "memory/lost.h"
 #include "passes/passes.h"
+#include "program/graph.h"
 
 /* A value in another layout. */
 typedef struct twin {
@@ -23,7 +24,8 @@ typedef struct pass {
   uint32_t values;     /* that the two arrays have room for */
   twin *twins;
   uint32_t twin_count, twin_room;
-  uint32_t *wanted; /* by input of the node at hand */
+  keel_readers readers; /* as they were when the pass began */
+  uint32_t *wanted;     /* by input of the node at hand */
   uint32_t wanted_room;
 } pass;
 
@@ -50,6 +52,11 @@ static bool has_kernel(const pass *all, const keel_node *node, uint32_t flag) {
   return false;
 }
 
+static bool is_op(const keel_node *node, const char *name) {
+  return !strcmp(node->op->schema->name, name) &&
+         !strcmp(node->op->schema->domain, "ai.onnx");
+}
+
 /* A layout that the plugin prefers, where it has a size in it. */
 static uint32_t sane(const pass *all, const keel_type *type, uint32_t layout) {
   return layout && keel_layout_size(all->device, type, layout)
@@ -57,23 +64,31 @@ static uint32_t sane(const pass *all, const keel_type *type, uint32_t layout) {
              : KD_LAYOUT_ROW_MAJOR;
 }
 
-/* How many nodes behind a value are looked at. */
-#define AHEAD 4
+/* How many nodes behind a value are looked at, one behind the other, and readers of each. */
+#define AHEAD  6
+#define BESIDE 4
 
-/* Whether somebody may read a value in a layout of the device's own: with a kernel for such, or
- * with one for any, whose result is read so. */
+/* Ops that take what comes in a layout, but gain nothing by it. */
+static bool hands_on(const pass *all, const keel_node *node) {
+  static const char *const ops[] = {"Mul",   "Concat", "Slice",
+                                    "Split", "Resize", "BatchNormalization"};
+  for (size_t i = 0; i < KEEL_COUNT_OF(ops); i++)
+    if (is_op(node, ops[i])) return true;
+  return has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
+}
+
+/* Whether somebody may gain by reading a value, or what is made of it, in a layout of the
+ * device's own. */
 static bool is_wanted(const pass *all, uint32_t value, int depth) {
-  const keel_function *function = all->function;
-  for (uint32_t i = 0; i < function->node_count && depth < AHEAD; i++) {
-    const keel_node *node = &function->nodes[i];
-    bool reads = false;
-    for (uint32_t k = 0; k < node->input_count && !node->dead; k++)
-      reads |= node->inputs[k] == value;
-    if (!reads || (node->device && node->device != all->device)) continue;
-    if (has_kernel(all, node, KD_KERNEL_OWN_LAYOUT)) return true;
-    if (node->output_count &&
-        has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC) &&
-        is_wanted(all, node->outputs[0], depth + 1))
+  if (value >= all->values || depth == AHEAD) return false;
+  uint32_t from = all->readers.first[value];
+  uint32_t to = all->readers.first[value + 1];
+  for (uint32_t r = from; r < to && r < from + BESIDE; r++) {
+    const keel_node *node = &all->function->nodes[all->readers.list[r]];
+    if (node->dead || (node->device && node->device != all->device)) continue;
+    if (hands_on(all, node)
+            ? node->output_count && is_wanted(all, node->outputs[0], depth + 1)
+            : has_kernel(all, node, KD_KERNEL_OWN_LAYOUT))
       return true;
   }
   return false;
@@ -83,8 +98,7 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
  * own: it is less to convert what it reads. */
 static bool grows_for_rows(const pass *all, const keel_node *node,
                            const struct kd_node *asked) {
-  return !strcmp(node->op->schema->name, "Resize") && asked->inputs[0] &&
-         asked->outputs[0] &&
+  return is_op(node, "Resize") && asked->inputs[0] && asked->outputs[0] &&
          asked->outputs[0]->elements > asked->inputs[0]->elements &&
          !is_wanted(all, node->outputs[0], 0);
 }
@@ -288,15 +302,17 @@ static keel_status cut_up(pass *all, uint32_t split) {
   for (uint32_t i = first; i < function->node_count && fit; i++) {
     uint32_t layout = KD_LAYOUT_ROW_MAJOR;
     KEEL_TRY(decide(all, &function->nodes[i], &layout));
-    fit = layout != KD_LAYOUT_ROW_MAJOR;
+    fit = layout == layout_of(all, function->nodes[i].inputs[0]);
   }
   function->nodes[split].dead = fit;
   for (uint32_t i = first, count = function->node_count; i < count; i++) {
     function->nodes[i].dead = !fit;
-    if (fit)
+    if (fit) {
       KEEL_TRY(visit(all, i));
-    else
+    } else { /* what it made is the Split's again, also for who sorts */
       function->values[function->nodes[i].outputs[0]].producer = split;
+      function->nodes[i].output_count = 0;
+    }
   }
   return KD_OK;
 }
@@ -309,7 +325,7 @@ static keel_status visit(pass *all, uint32_t index) {
     if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
     return KD_OK;
   }
-  if (!strcmp(node->op->schema->name, "Split") && reads_layouts(all, node) &&
+  if (is_op(node, "Split") && reads_layouts(all, node) &&
       has_known_outputs(all, node)) {
     KEEL_TRY(cut_up(all, index));
     node = &all->function->nodes[index];
@@ -346,11 +362,12 @@ static keel_status run_inside(pass *all) {
   all->layouts = calloc(all->values + 1, sizeof *all->layouts);
   all->first = malloc((all->values + 1) * sizeof *all->first);
   keel_status status = all->layouts && all->first
-                           ? KD_OK
+                           ? keel_readers_make(all->function, &all->readers)
                            : keel_no_memory(all->values * sizeof *all->first);
   for (uint32_t i = 0; all->first && i < all->values; i++)
     all->first[i] = KEEL_ABSENT;
   if (status == KD_OK) status = run(all);
+  keel_readers_drop(&all->readers);
   free(all->layouts);
   free(all->first);
   free(all->twins);
