@@ -3,7 +3,8 @@
  *     scores = MatMul(Q * a, Transpose(K) * b) * c + mask
  *     Y = MatMul(Softmax(scores), V)
  *
- * a, b and c are constants of one element, or not there; c may divide, or be one number a head.
+ * a, b and c are constants of one element, or not there; c may divide. There may be one number
+ * a head besides, which need not be a constant.
  * The mask may not be there, or two may be, and one of them may be added between two Reshapes
  * that part the first dimensions and join them again, as models with shifted windows do. Torch
  * writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. Heads of K and V
@@ -15,6 +16,9 @@
 
 #define HIDDEN \
   (-1e30f) /* what masks add at most where a key is not to be seen */
+
+/* Elements of scores whose two masks become one, which is kept. */
+#define JOINED_MOST (INT64_C(1) << 22)
 
 /* A value, as it is or in another shape. */
 typedef struct part {
@@ -98,9 +102,9 @@ static uint32_t unscaled_by_head(attention *all, uint32_t value) {
   if (!mul || !is_read_once(all, value)) return value;
   for (uint32_t i = 0; i < 2; i++) {
     const keel_type *by = type_of(all, mul->inputs[1 - i]);
-    if (!by || type_of(all, mul->inputs[i]) != type_of(all, value) ||
-        by->rank < 2 || by->dims[by->rank - 1] != 1 ||
-        by->dims[by->rank - 2] != 1)
+    if (!by || by->dtype == KD_F16 || /* Q might become infinite */
+        type_of(all, mul->inputs[i]) != type_of(all, value) || by->rank < 2 ||
+        by->dims[by->rank - 1] != 1 || by->dims[by->rank - 2] != 1)
       continue;
     all->by_head = mul->inputs[1 - i];
     return mul->inputs[i];
@@ -458,6 +462,7 @@ static keel_status visit(keel_function *function, const keel_uses *uses,
       !find_scores(&all, softmax->inputs[0]) || !turned(&all, perm))
     return KD_OK;
   const keel_type *scores = type_of(&all, softmax->inputs[0]);
+  if (all.mask_count == 2 && scores->elements > JOINED_MOST) return KD_OK;
   KEEL_TRY(turn_k(&all));
   if (!do_fit(&all)) return KD_OK;
   share_heads(&all);

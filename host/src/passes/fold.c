@@ -175,10 +175,14 @@ static keel_status fold_function(folding *all) {
 
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call) {
-  folding all = {.watch = call->watch};
+  folding all = {.watch = call->watch,
+                 .kept = functions->folded_bytes,
+                 .work = functions->folded_steps};
   for (keel_function *f = functions; f; f = f->next) {
     all.function = f;
     KEEL_TRY(fold_function(&all));
   }
+  functions->folded_bytes = all.kept;
+  functions->folded_steps = all.work;
   return KD_OK;
 }
