@@ -62,7 +62,11 @@ static keel_value resize(keel_builder *builder, const char *text,
   keel_tensor *tensor = NULL;
   const keel_attr mode = KEEL_STRING("mode", "linear");
   if (!sizes) {
-    sscanf(text, "%f,%f,%f", &scales[0], &scales[1], &scales[2]);
+    for (int i = 0; i < 3; i++) {
+      char *end = NULL;
+      scales[i] = strtof(text, &end);
+      text = *end ? end + 1 : end;
+    }
     assert_int_equal(
         keel_tensor_create(context, KD_F32, 1, &three, scales, &tensor), KD_OK);
   }

@@ -82,6 +82,14 @@ CPU_KERNEL(cpu_run_concat_blocked) {
   return KD_OK;
 }
 
+/* Whether input 0 and the output do. */
+static bool lie_in_blocks(const kd_node *node) {
+  kd_type x, y;
+  return cpu_host->node->input_type(node, 0, &x) == KD_OK &&
+         cpu_host->node->output_type(node, 0, &y) == KD_OK && is_blocked(&x) &&
+         is_blocked(&y);
+}
+
 /* ---- channels that are cut out ---------------------------------------------------------- */
 
 /* Constants of integers that a node has as input `input`; false: not so. `count`: how many
@@ -131,35 +139,32 @@ static bool cuts_blocks(const kd_node *node) {
 }
 
 kd_status cpu_supports_cut(kd_device *device, const kd_node *node) {
-  kd_type x, y;
   (void)device;
-  return cuts_blocks(node) &&
-                 cpu_host->node->input_type(node, 0, &x) == KD_OK &&
-                 cpu_host->node->output_type(node, 0, &y) == KD_OK &&
-                 is_blocked(&x) && is_blocked(&y)
-             ? KD_OK
-             : KD_UNIMPLEMENTED;
+  return lie_in_blocks(node) && cuts_blocks(node) ? KD_OK : KD_UNIMPLEMENTED;
 }
 
 typedef struct cut_work {
   const float *x;
   float *y;
+  int64_t plane; /* elements of a block */
   int64_t from, image,
-      count; /* elements: to the first, of x's and of y's image */
+      count; /* blocks: to the first; of x's and of y's image */
 } cut_work;
 
-static void cut_images(void *context, int64_t begin, int64_t end) {
+static void cut_blocks(void *context, int64_t begin, int64_t end) {
   const cut_work *work = context;
-  for (int64_t i = begin; i < end; i++)
-    memcpy(work->y + i * work->count, work->x + i * work->image + work->from,
-           (size_t)work->count * sizeof *work->y);
+  for (int64_t i = begin; i < end; i++) {
+    int64_t at = i / work->count * work->image + work->from + i % work->count;
+    memcpy(work->y + i * work->plane, work->x + at * work->plane,
+           (size_t)work->plane * sizeof *work->y);
+  }
 }
 
 CPU_KERNEL(cpu_run_slice_blocked) {
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
-  int64_t space = product(y->dims, 2, y->rank), start = 0;
+  int64_t block = cpu_block(), start = 0;
   for (int64_t i = 0; i < kd_elements(&launch->inputs[1]); i++) {
     int64_t axis = kd_has_input(launch, 3) ? int_at(&launch->inputs[3], i) : i;
     if (axis_of(axis, x->rank) == 1) start = int_at(&launch->inputs[1], i);
@@ -167,11 +172,12 @@ CPU_KERNEL(cpu_run_slice_blocked) {
   start += start < 0 ? x->dims[1] : 0;
   cut_work work = {.x = x->data,
                    .y = y->data,
-                   .from = (start < 0 ? 0 : start) * space,
-                   .image = cpu_filled(x->dims[1]) * space,
-                   .count = cpu_filled(y->dims[1]) * space};
-  cpu_host->parallel_for(cpu_host, y->dims[0], CPU_GRAIN / (work.count + 1) + 1,
-                         cut_images, &work);
+                   .plane = product(y->dims, 2, y->rank) * block,
+                   .from = (start < 0 ? 0 : start) / block,
+                   .image = cpu_filled(x->dims[1]) / block,
+                   .count = cpu_filled(y->dims[1]) / block};
+  cpu_host->parallel_for(cpu_host, y->dims[0] * work.count,
+                         CPU_GRAIN / (work.plane + 1) + 1, cut_blocks, &work);
   return KD_OK;
 }
 
@@ -204,14 +210,8 @@ static bool resizes_space(const kd_node *node) {
 }
 
 kd_status cpu_supports_resize(kd_device *device, const kd_node *node) {
-  kd_type x, y;
   (void)device;
-  return resizes_space(node) &&
-                 cpu_host->node->input_type(node, 0, &x) == KD_OK &&
-                 cpu_host->node->output_type(node, 0, &y) == KD_OK &&
-                 is_blocked(&x) && is_blocked(&y)
-             ? KD_OK
-             : KD_UNIMPLEMENTED;
+  return lie_in_blocks(node) && resizes_space(node) ? KD_OK : KD_UNIMPLEMENTED;
 }
 
 /* As it comes; a Resize that makes more of rows makes it in blocks, where those are wanted. */

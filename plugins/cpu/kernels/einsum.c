@@ -210,6 +210,7 @@ static void multiply(const split *s, kd_dtype dtype, void *const *data) {
                            .m = m,
                            .n = n,
                            .k = k,
+                           .vector = m == 1 || n == 1,
                            .alpha = 1,
                            .a = data[0],
                            .b = data[1],
