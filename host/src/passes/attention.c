@@ -238,19 +238,8 @@ static bool is_along_rows(const attention *all, const keel_node *softmax) {
 static keel_status add_node(attention *all, const char *op,
                             const keel_attr *attr, const uint32_t *inputs,
                             uint32_t input_count, uint32_t *out_value) {
-  keel_function *function = all->function;
-  const keel_device *like = function->nodes[all->last].device;
-  keel_opdef *made = NULL;
-  keel_node *node = NULL;
-  uint32_t value = keel_function_value(function, "");
-  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attr,
-                             attr != NULL, NULL, &made));
-  KEEL_TRY(keel_function_node(function, made, function->nodes[all->last].name,
-                              inputs, input_count, &value, 1, &node));
-  node->device = (keel_device *)(uintptr_t)like;
-  *out_value = value;
-  return keel_pass_infer(function, node);
+  return keel_pass_add(all->function, &all->function->nodes[all->last], op,
+                       attr, inputs, input_count, out_value);
 }
 
 /* Whether a Transpose can be written so that K has its rows last but one; *perm is what
@@ -332,16 +321,11 @@ static void share_heads(attention *all) {
 
 static keel_status reshape(attention *all, const part *from,
                            uint32_t *out_value) {
-  const int64_t count = from->rank;
-  keel_tensor *shape = NULL;
+  uint32_t inputs[] = {from->value, KEEL_ABSENT};
   *out_value = from->value;
-  if (!count) return KD_OK;
-  KEEL_TRY(keel_tensor_create(all->function->context, KD_I64, 1, &count,
-                              from->dims, &shape));
-  uint32_t inputs[] = {from->value,
-                       keel_function_constant(all->function, "", shape)};
-  keel_tensor_release(shape);
-  if (inputs[1] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  if (!from->rank) return KD_OK;
+  KEEL_TRY(
+      keel_pass_integers(all->function, from->dims, from->rank, &inputs[1]));
   return add_node(all, "Reshape", NULL, inputs, 2, out_value);
 }
 

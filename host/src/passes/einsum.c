@@ -62,32 +62,12 @@ static keel_status put(einsum *all, const char *op, const keel_attr *attr,
                        uint32_t other, operand *x) {
   keel_function *function = all->function;
   const uint32_t inputs[] = {x->value, other};
-  keel_opdef *made = NULL;
-  keel_node *node = NULL;
-  uint32_t value = keel_function_value(function, "");
-  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attr,
-                             attr != NULL, NULL, &made));
-  KEEL_TRY(keel_function_node(function, made, all->node.name, inputs,
-                              other == KEEL_ABSENT ? 1 : 2, &value, 1, &node));
-  node->device = all->node.device;
-  node->group = all->node.group;
-  node->ruled = all->node.ruled;
-  x->value = value;
-  KEEL_TRY(keel_pass_infer(function, node));
-  all->fits &=
-      !strcmp(op, "Reshape") || keel_pass_takes(function, all->where, node);
+  KEEL_TRY(keel_pass_add(function, &all->node, op, attr, inputs,
+                         other == KEEL_ABSENT ? 1 : 2, &x->value));
+  all->fits &= !strcmp(op, "Reshape") ||
+               keel_pass_takes(function, all->where,
+                               &function->nodes[function->node_count - 1]);
   return KD_OK;
-}
-
-static keel_status integers(einsum *all, const int64_t *list, int64_t count,
-                            uint32_t *out_value) {
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(keel_tensor_create(all->function->context, KD_I64, 1, &count, list,
-                              &tensor));
-  *out_value = keel_function_constant(all->function, "", tensor);
-  keel_tensor_release(tensor);
-  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
 /* Brings the operand's dimensions into an order. */
@@ -110,7 +90,7 @@ static keel_status reshape(einsum *all, operand *x, const int64_t *dims,
   if (type && type->rank == rank &&
       !memcmp(type->dims, dims, rank * sizeof *dims))
     return KD_OK;
-  KEEL_TRY(integers(all, dims, rank, &shape));
+  KEEL_TRY(keel_pass_integers(all->function, dims, rank, &shape));
   return put(all, "Reshape", NULL, shape, x);
 }
 
@@ -132,7 +112,7 @@ static keel_status sum_away(einsum *all, operand *x, const keel_labels *others,
   }
   if (!count) return KD_OK;
   x->labels = left;
-  KEEL_TRY(integers(all, axes, count, &list));
+  KEEL_TRY(keel_pass_integers(all->function, axes, count, &list));
   return put(all, "ReduceSum", &attr, list, x);
 }
 

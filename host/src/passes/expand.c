@@ -110,18 +110,6 @@ static keel_status constant(expansion *all, double number,
   return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
-/* A list of one integer. */
-static keel_status integer(expansion *all, int64_t number,
-                           uint32_t *out_value) {
-  const int64_t one = 1;
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(keel_tensor_create(all->function->context, KD_I64, 1, &one, &number,
-                              &tensor));
-  *out_value = keel_function_constant(all->function, "", tensor);
-  keel_tensor_release(tensor);
-  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
-}
-
 static uint32_t number_at(expansion *all) {
   return (uint32_t)strtoul(all->at, (char **)(uintptr_t)&all->at, 10);
 }
@@ -144,8 +132,10 @@ static keel_status read_value(expansion *all, bool set, uint32_t *out_value) {
     size_t size = strspn(++all->at, "abcdefghijklmnopqrstuvwxyz");
     snprintf(name, sizeof name, "%.*s", (int)size, all->at);
     all->at += size;
-    if (list)
-      return integer(all, keel_attr_int(all->node.op, name, -1), out_value);
+    if (list) {
+      int64_t number = keel_attr_int(all->node.op, name, -1);
+      return keel_pass_integers(all->function, &number, 1, out_value);
+    }
     return constant(all, (double)keel_attr_float(all->node.op, name, 0),
                     out_value);
   }

@@ -239,16 +239,6 @@ static keel_status twin_of(pass *all, uint32_t value, uint32_t layout,
 
 /* ---- a Split in a layout: as Slices, which have one output each --------------------- */
 
-static keel_status number(pass *all, int64_t value, uint32_t *out_value) {
-  const int64_t one = 1;
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(keel_tensor_create(all->function->context, KD_I64, 1, &one, &value,
-                              &tensor));
-  *out_value = keel_function_constant(all->function, "", tensor);
-  keel_tensor_release(tensor);
-  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
-}
-
 /* Slice of the Split's input that makes its output `which`. May move the nodes. */
 static keel_status add_slice(pass *all, uint32_t split, uint32_t which,
                              int64_t axis, int64_t begin, int64_t end) {
@@ -257,9 +247,9 @@ static keel_status add_slice(pass *all, uint32_t split, uint32_t which,
   uint32_t out = function->nodes[split].outputs[which];
   keel_opdef *op = NULL;
   keel_node *node = NULL;
-  KEEL_TRY(number(all, begin, &in[1]));
-  KEEL_TRY(number(all, end, &in[2]));
-  KEEL_TRY(number(all, axis, &in[3]));
+  KEEL_TRY(keel_pass_integers(function, &begin, 1, &in[1]));
+  KEEL_TRY(keel_pass_integers(function, &end, 1, &in[2]));
+  KEEL_TRY(keel_pass_integers(function, &axis, 1, &in[3]));
   KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", "Slice"),
                              NULL, 0, NULL, &op));
   KEEL_TRY(keel_function_node(function, op, function->nodes[split].name, in, 4,

@@ -71,6 +71,17 @@ void keel_view_drop(keel_view *view);
 bool keel_pass_takes(const keel_function *function, keel_device *where,
                      const keel_node *node);
 
+/* A constant list of integers. */
+keel_status keel_pass_integers(keel_function *function, const int64_t *list,
+                               int64_t count, uint32_t *out_value);
+
+/* Adds an op of ONNX with one output, where `like` runs and by its name, and infers its type.
+ * attr: its only one, or NULL. `like` may be the function's, whose nodes may move. */
+keel_status keel_pass_add(keel_function *function, const keel_node *like,
+                          const char *op, const keel_attr *attr,
+                          const uint32_t *inputs, uint32_t input_count,
+                          uint32_t *out_value);
+
 /* Infers the types of one node's outputs, where those of its inputs are known.
  */
 keel_status keel_pass_infer(keel_function *function, const keel_node *node);
