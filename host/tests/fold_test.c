@@ -50,6 +50,33 @@ static void a_product_that_takes_long_is_left_to_the_run(void **state) {
   keel_program_release(program);
 }
 
+/* Five constants of 59 MB, where 256 MB are kept: folding runs twice, but has that once. */
+static void what_is_kept_counts_over_all_passes(void **state) {
+  const int64_t two = 2, any[] = {1, 1};
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "main", &builder), KD_OK);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, any);
+  for (int64_t i = 0; i < 5; i++) {
+    const int64_t shape[] = {4000, 3700 + i};
+    const char name[] = {(char)('a' + i), 0};
+    keel_tensor *dims = NULL;
+    assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, shape, &dims),
+                     KD_OK);
+    keel_value large = op(builder, "ConstantOfShape",
+                          keel_builder_constant(builder, dims), KEEL_ABSENT);
+    keel_builder_output(builder, name, op(builder, "Add", x, large));
+    keel_tensor_release(dims);
+  }
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_plan *plan = plan_of(program);
+  assert_int_equal(runs_of(plan, "ConstantOfShape"), 1);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 static keel_status plan_with(uint64_t timeout, keel_stop *stop) {
   keel_program *program = product_of_constants(8);
   keel_plan *plan = NULL;
@@ -95,6 +122,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_small_product_is_computed_ahead),
       cmocka_unit_test(a_product_that_takes_long_is_left_to_the_run),
+      cmocka_unit_test(what_is_kept_counts_over_all_passes),
       cmocka_unit_test(planning_ends_at_its_deadline),
       cmocka_unit_test(planning_ends_when_it_is_asked_to),
   };
