@@ -2,6 +2,7 @@
 #include "exec/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "testing.h"
 
@@ -145,6 +146,53 @@ static void several_callers_share_the_pool(void **state) {
   keel_pool_release(pool);
 }
 
+typedef struct holding {
+  keel_task task;
+  atomic_bool begun, go;
+} holding;
+
+static void hold(keel_task *task) {
+  holding *at = (holding *)task;
+  atomic_store(&at->begun, true);
+  while (!atomic_load(&at->go))
+    sched_yield();
+}
+
+static bool counts_down(const keel_task *task, const void *context) {
+  (void)context;
+  return task->run == count_down;
+}
+
+static bool never(const keel_task *task, const void *context) {
+  (void)task, (void)context;
+  return false;
+}
+
+/* With the only worker held up, what this thread hands over stays its own. */
+static void the_task_handed_over_last_comes_next(void **state) {
+  holding worker = {.task.run = hold};
+  atomic_int left = 2;
+  counting tasks[2] = {{{count_down, NULL}, &left},
+                       {{count_down, NULL}, &left}};
+  (void)state;
+  assert_int_equal(keel_pool_retain(1, &current), KD_OK);
+  keel_pool_post(current, &worker.task);
+  while (!atomic_load(&worker.begun))
+    sched_yield();
+  assert_null(keel_pool_next(current, counts_down, NULL)); /* not inside */
+  assert_true(keel_pool_enter(current));
+  assert_null(keel_pool_next(current, counts_down, NULL));
+  for (int i = 0; i < 2; i++)
+    keel_pool_submit(current, &tasks[i].task);
+  assert_null(keel_pool_next(current, never, NULL));
+  assert_ptr_equal(keel_pool_next(current, counts_down, NULL), &tasks[1].task);
+  count_down(&tasks[1].task);
+  keel_pool_wait(current, none_left, &left);
+  keel_pool_leave(current);
+  atomic_store(&worker.go, true);
+  keel_pool_release(current);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_item_is_done_once),
@@ -153,6 +201,7 @@ int main(void) {
       cmocka_unit_test(tasks_run_with_workers),
       cmocka_unit_test(tasks_run_without_workers),
       cmocka_unit_test(several_callers_share_the_pool),
+      cmocka_unit_test(the_task_handed_over_last_comes_next),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,9 @@ static inline bool keel_deque_push(keel_deque *deque, void *item) {
   if (bottom - top >= KEEL_DEQUE_ROOM) return false;
   atomic_store_explicit(&deque->items[bottom % KEEL_DEQUE_ROOM], item,
                         memory_order_relaxed);
-  /* release: a thief that sees the new bottom sees the item, and what it
-   * points to */
-  atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_release);
+  /* a thief that sees the new bottom sees the item, and what it points to; seq_cst:
+   * who has pushed then looks for sleepers, who look here */
+  atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_seq_cst);
   return true;
 }
 
@@ -88,8 +88,9 @@ static inline void *keel_deque_steal(keel_deque *deque) {
 #define KEEL_QUEUE_ROOM 4096 /* a power of two */
 #endif
 
-/* `head` and `tail` hand out turns, relaxed; what a turn's taker may read or write is said
- * by the cell's `sequence`, acquired before and released after. */
+/* `head` and `tail` hand out turns; what a turn's taker may read or write is said by the
+ * cell's `sequence`, acquired before and released after. `head` is relaxed; `tail` moves
+ * by seq_cst, as who has put then looks for sleepers, who look at it. */
 typedef struct keel_queue {
   _Alignas(64) _Atomic uint64_t head; /* next to take */
   _Alignas(64) _Atomic uint64_t tail; /* next to put */
@@ -113,7 +114,7 @@ static inline bool keel_queue_put(keel_queue *queue, void *item) {
         &queue->cells[at % KEEL_QUEUE_ROOM].sequence, memory_order_acquire);
     if (sequence == at) {
       if (atomic_compare_exchange_weak_explicit(&queue->tail, &at, at + 1,
-                                                memory_order_relaxed,
+                                                memory_order_seq_cst,
                                                 memory_order_relaxed))
         break;
     } else if (sequence < at) {

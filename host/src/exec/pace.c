@@ -15,7 +15,7 @@ enum {
 #define WORTH_HANDING \
   60 /* what steps take at least, in the mean, to be shared */
 #define WORTH_A_THREAD 10000 /* and all of them */
-#define PIECE          4000  /* what a thread takes at once */
+#define PIECE          16000 /* what a thread takes at once */
 #define LOOKED_AT      4000 /* runs between two that are timed take about that */
 #define LOOKS          16   /* and are at most so many */
 

@@ -14,8 +14,16 @@
 #include "trace/trace.h"
 
 #define LOOPS  64
-#define GUESTS 4    /* threads of others that have a deque while they wait */
-#define SPINS  4000 /* rounds of looking for work before a worker sleeps */
+#define GUESTS 4  /* threads of others that have a deque while they wait */
+#define ROUNDS 64 /* of looking for work, and then at the clock */
+
+/* Nanoseconds that a thread looks for work before it sleeps: being woken takes tens of
+ * microseconds. The longer one where it waited less than that the last time. Where it was
+ * put aside meanwhile, somebody else wants its processor: it sleeps, and who wakes it has
+ * it put where there is room. */
+#define SHORT_WAIT 200000
+#define LONG_WAIT  2000000
+#define PUT_ASIDE  500000
 
 /* A parallel loop that is running: the caller's, shared by whoever is idle. What it is
  * reaches a helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop
@@ -51,12 +59,14 @@ struct keel_pool {
   loop loops[LOOPS];
   keel_queue queue;            /* tasks from outside the pool */
   _Atomic(keel_task *) posted; /* those that found the queue full */
-  /* Whoever publishes work, or that a wait is over, updates `sleepers` after it, and a
-   * sleeper before it looks (wake, sleep_unless): one of the two sees the other. `epoch`
-   * is what they sleep on; its release pairs with the acquire of who goes to sleep. */
+  /* Who publishes work reads `sleepers` after it, and a sleeper counts itself in before it
+   * looks for work, all of it seq_cst: one of the two sees the other. `epoch` is what they
+   * sleep on; its release pairs with the acquire of who goes to sleep. */
   _Alignas(64) atomic_uint sleepers;
   atomic_uint epoch;
-  atomic_bool stop; /* then `wake`, as above */
+  /* Where who rang last goes on working, a processor, or -1; relaxed: a hint. */
+  atomic_int rung_on;
+  atomic_bool stop; /* then `wake_all` */
   keel_blocking *blocking;
   keel_timer *timer;
 };
@@ -77,14 +87,42 @@ static inline void relax(void) {
 
 /* ---- sleeping ------------------------------------------------------------- */
 
-static void wake(keel_pool *pool, int count) {
-  /* acq_rel on the word that sleepers count themselves in: of the two updates
-   * one comes first. Ours: the sleeper then sees the work that we published.
-   * The sleeper's: we see that it is there. */
-  if (atomic_fetch_add_explicit(&pool->sleepers, 0, memory_order_acq_rel) == 0)
-    return;
+static void ring(keel_pool *pool, int count, int processor) {
+  atomic_store_explicit(&pool->rung_on, processor, memory_order_relaxed);
   atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_release);
   syscall(SYS_futex, &pool->epoch, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+/* After work was published by a seq_cst operation on what has_work reads. No thread writes
+ * the line of `sleepers` meanwhile, so that who hands out many tasks pays next to nothing.
+ *
+ * stays  the caller works on, where it is */
+static void wake(keel_pool *pool, int count, bool stays) {
+  if (atomic_load_explicit(&pool->sleepers, memory_order_seq_cst))
+    ring(pool, count, stays ? sched_getcpu() : -1);
+}
+
+/* The same after anything else was published, in any order: of this update and the one by
+ * which a sleeper counts itself in, one comes first. Ours: the sleeper then sees what was
+ * published. The sleeper's: we see that it is there. */
+static void wake_all(keel_pool *pool) {
+  if (atomic_fetch_add_explicit(&pool->sleepers, 0, memory_order_acq_rel))
+    ring(pool, INT32_MAX, -1);
+}
+
+/* A kernel may wake a thread on its waker's processor, though another one is idle (a halted
+ * one of a virtual machine counts as taken), and leave both there for milliseconds. The
+ * woken one goes elsewhere, if it may, and from there wherever it is put. */
+static void leave_processor(int processor) {
+  cpu_set_t all, others;
+  if (processor < 0 || processor >= CPU_SETSIZE ||
+      sched_getcpu() != processor || sched_getaffinity(0, sizeof all, &all))
+    return;
+  others = all;
+  CPU_CLR(processor, &others);
+  if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others))
+    return;
+  sched_setaffinity(0, sizeof all, &all);
 }
 
 static bool has_work(keel_pool *pool);
@@ -98,10 +136,12 @@ static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
                               (long)(time % 1000000000u)};
     limit = &least;
   }
-  atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_acq_rel);
+  atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
   uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire);
-  if (!done(context) && !has_work(pool))
-    syscall(SYS_futex, &pool->epoch, FUTEX_WAIT_PRIVATE, epoch, limit, NULL, 0);
+  if (!done(context) && !has_work(pool) &&
+      !syscall(SYS_futex, &pool->epoch, FUTEX_WAIT_PRIVATE, epoch, limit, NULL,
+               0))
+    leave_processor(atomic_load_explicit(&pool->rung_on, memory_order_relaxed));
   atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
 }
 
@@ -177,8 +217,10 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
   atomic_store_explicit(&at->next, 0, memory_order_relaxed);
   atomic_fetch_or_explicit(&pool->running, bit, memory_order_seq_cst);
   int64_t pieces = (count + piece - 1) / piece;
-  wake(pool, pieces > (int64_t)pool->worker_count ? (int)pool->worker_count
-                                                  : (int)pieces - 1);
+  wake(pool,
+       pieces > (int64_t)pool->worker_count ? (int)pool->worker_count
+                                            : (int)pieces - 1,
+       true);
   share(at);
   atomic_fetch_and_explicit(&pool->running, ~bit, memory_order_seq_cst);
   /* acquire: what the helpers wrote */
@@ -225,10 +267,9 @@ uint32_t keel_parallel_width(void) {
 
 /* ---- tasks ---------------------------------------------------------------- */
 
-/* Relaxed, all of it: who sleeps after a look has counted itself in before (see
- * `sleepers`), and who does not sleep looks again. */
 static bool has_work(keel_pool *pool) {
-  uint64_t running = atomic_load_explicit(&pool->running, memory_order_relaxed);
+  /* seq_cst, all that work is published by: see `sleepers` */
+  uint64_t running = atomic_load_explicit(&pool->running, memory_order_seq_cst);
   for (; running; running &= running - 1) {
     loop *at = &pool->loops[__builtin_ctzll(running)];
     if (atomic_load_explicit(&at->next, memory_order_relaxed) <
@@ -236,13 +277,13 @@ static bool has_work(keel_pool *pool) {
       return true;
   }
   if (atomic_load_explicit(&pool->queue.head, memory_order_relaxed) !=
-          atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) ||
-      atomic_load_explicit(&pool->posted, memory_order_relaxed))
+          atomic_load_explicit(&pool->queue.tail, memory_order_seq_cst) ||
+      atomic_load_explicit(&pool->posted, memory_order_seq_cst))
     return true;
   for (uint32_t i = 0; i < pool->deque_count; i++) {
     keel_deque *deque = &pool->workers[i].deque;
     if (atomic_load_explicit(&deque->top, memory_order_relaxed) <
-        atomic_load_explicit(&deque->bottom, memory_order_relaxed))
+        atomic_load_explicit(&deque->bottom, memory_order_seq_cst))
       return true;
   }
   return false;
@@ -252,9 +293,9 @@ static void push_posted(keel_pool *pool, keel_task *first, keel_task *last) {
   keel_task *head = atomic_load_explicit(&pool->posted, memory_order_relaxed);
   do
     last->next = head;
-  /* release: the tasks' contents before they are linked */
+  /* the tasks' contents before they are linked; seq_cst: `wake` follows */
   while (!atomic_compare_exchange_weak_explicit(
-      &pool->posted, &head, first, memory_order_release, memory_order_relaxed));
+      &pool->posted, &head, first, memory_order_seq_cst, memory_order_relaxed));
 }
 
 /* One of them. All are taken at once, so that none is freed and linked again
@@ -316,7 +357,19 @@ void keel_pool_submit(keel_pool *pool, keel_task *task) {
     task->run(task);
     return;
   }
-  wake(pool, 1);
+  wake(pool, 1, inside);
+}
+
+keel_task *keel_pool_next(keel_pool *pool,
+                          bool (*fits)(const keel_task *task,
+                                       const void *context),
+                          const void *context) {
+  if (!self || self->pool != pool) return NULL;
+  keel_task *task = keel_deque_pop(&self->deque);
+  if (!task || fits(task, context)) return task;
+  keel_deque_push(&self->deque, task); /* it has room: ours was taken out */
+  wake(pool, 1, true); /* who went to sleep meanwhile has not seen it */
+  return NULL;
 }
 
 void keel_pool_submit_blocking(keel_pool *pool, keel_task *task) {
@@ -328,11 +381,11 @@ void keel_pool_submit_blocking(keel_pool *pool, keel_task *task) {
 
 void keel_pool_post(keel_pool *pool, keel_task *task) {
   if (!keel_queue_put(&pool->queue, task)) push_posted(pool, task, task);
-  wake(pool, 1);
+  wake(pool, 1, false);
 }
 
 void keel_pool_wake_waiters(keel_pool *pool) {
-  wake(pool, INT32_MAX);
+  wake_all(pool);
 }
 
 bool keel_pool_enter(keel_pool *pool) {
@@ -365,13 +418,21 @@ void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
 void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
                           uint64_t deadline) {
   unsigned idle = 0;
+  uint64_t since = 0, last = 0, patience = SHORT_WAIT;
   while (!done(context)) {
     if (keel_pool_help(pool)) {
       idle = 0;
-    } else if (++idle < SPINS) {
+    } else if (++idle % ROUNDS) {
       relax();
     } else {
+      uint64_t now = keel_now();
+      if (idle == ROUNDS) since = last = now;
+      bool aside = now - last >= PUT_ASIDE;
+      last = now;
+      if (now - since < patience && !aside) continue;
       sleep_unless(pool, done, context, deadline);
+      bool soon = keel_now() - since < LONG_WAIT;
+      patience = soon && !aside ? LONG_WAIT : SHORT_WAIT;
       idle = 0;
     }
   }
@@ -398,8 +459,8 @@ static void free_pool(keel_pool *pool) {
 }
 
 static void stop_workers(keel_pool *pool, uint32_t started) {
-  atomic_store_explicit(&pool->stop, true, memory_order_seq_cst);
-  wake(pool, INT32_MAX);
+  atomic_store_explicit(&pool->stop, true, memory_order_release);
+  wake_all(pool);
   for (uint32_t i = 0; i < started; i++)
     pthread_join(pool->workers[i].thread, NULL);
   free_pool(pool);

@@ -29,6 +29,13 @@ uint32_t keel_pool_size(const keel_pool *pool);
  * the caller runs it. */
 void keel_pool_submit(keel_pool *pool, keel_task *task);
 
+/* The task that this thread handed over last, where nobody has taken it and it fits: the
+ * caller runs it. */
+keel_task *keel_pool_next(keel_pool *pool,
+                          bool (*fits)(const keel_task *task,
+                                       const void *context),
+                          const void *context);
+
 /* Hands over a task that waits or takes long: to a thread of its own, and none of the
  * pool's; where the pool has none either, as keel_pool_submit. */
 void keel_pool_submit_blocking(keel_pool *pool, keel_task *task);

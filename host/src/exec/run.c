@@ -68,6 +68,9 @@ typedef struct held {
  * needed; nor where all that it waits for ended here. */
 static bool is_last(keel_run *run, uint32_t step, uint32_t ended) {
   if (run->order->waits[step] == ended && !run->awaits) return true;
+  /* nobody else counts down what is left: acquire, as below */
+  if (atomic_load_explicit(&run->waits[step], memory_order_acquire) == ended)
+    return true;
   /* acq_rel: the last to come sees what all others made */
   return atomic_fetch_sub_explicit(&run->waits[step], ended,
                                    memory_order_acq_rel) == ended;
@@ -217,10 +220,21 @@ static void hand_over(keel_run *run, uint32_t index) {
   keel_pool_submit_blocking(run->fplan->plan->context->pool, task);
 }
 
+static bool is_of_run(const keel_task *task, const void *run) {
+  return task->run == run_task && ((const step_task *)task)->run == run;
+}
+
+/* And what it leads to on this thread: all of them are counted out at once. While some are
+ * not, the run is not over. */
 static void run_task(keel_task *task) {
-  step_task *at = (step_task *)task;
+  keel_run *run = ((step_task *)task)->run;
+  uint32_t ended = 0;
   keel_hush();
-  run_from(at->run, at->step, 0);
+  do
+    ended += run_on(run, ((step_task *)task)->step, NULL);
+  while (ended && (task = keel_pool_next(run->fplan->plan->context->pool,
+                                         is_of_run, run)));
+  count_out(run, ended);
 }
 
 static bool all_done(void *run) {
