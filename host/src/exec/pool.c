@@ -25,15 +25,24 @@
 #define LONG_WAIT  2000000
 #define PUT_ASIDE  500000
 
-/* A parallel loop that is running: the caller's, shared by whoever is idle. What it is
- * reaches a helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop
- * reads the bit after it has counted itself in). `next` and `count` are read relaxed: an
- * exchange gives each piece to one thread, and a look that is late only fails to help. */
+/* Pieces [begin, end) of a loop that nobody has taken, in one word: begin in the upper half.
+ * Relaxed: an exchange gives each piece to one thread, and a look that is late only fails to
+ * help. */
+typedef struct range {
+  _Alignas(64) _Atomic uint64_t left;
+} range;
+
+/* A parallel loop that is running: the caller's, shared by whoever is idle. Each thread has a
+ * range of its own, the same one in each loop, so that what it wrote in the last one is still
+ * in its cache; when that is done it takes from the others' ends. What a loop is reaches a
+ * helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop reads the bit
+ * after it has counted itself in). */
 typedef struct loop {
-  _Alignas(64) _Atomic int64_t next;
-  _Atomic int64_t count; /* atomic, for those who look without joining */
-  int64_t piece;         /* the least one; the others are so many of it */
-  int64_t shares;        /* a piece is so much of what is left; 0: the least */
+  _Alignas(64) atomic_bool over; /* no piece is left; relaxed, a hint */
+  int64_t count, piece;          /* items; those of a piece */
+  bool single;                   /* pieces are taken one by one */
+  range *ranges;                 /* the pool's */
+  uint32_t range_count;
   kd_loop_body body;
   void *context;
   _Alignas(64) atomic_uint users; /* helpers inside */
@@ -57,6 +66,8 @@ struct keel_pool {
    * with it, so that one use of a slot comes after the other */
   _Atomic uint64_t taken;
   loop loops[LOOPS];
+  range
+      *ranges; /* of each loop, one a thread: workers and those that are none */
   keel_queue queue;            /* tasks from outside the pool */
   _Atomic(keel_task *) posted; /* those that found the queue full */
   /* Who publishes work reads `sleepers` after it, and a sleeper counts itself in before it
@@ -147,23 +158,50 @@ static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
 
 /* ---- loops ---------------------------------------------------------------- */
 
-/* Items of the next piece. The last ones are small: threads end at about the same time,
- * though one may be slower or have met what takes longer. */
-static int64_t piece_of(const loop *at, int64_t left) {
-  int64_t part = at->shares ? left / at->shares : 0;
-  return part > at->piece ? part - part % at->piece : at->piece;
+/* Takes pieces of one range, from its begin or its end: a quarter of what is left, so that
+ * threads end at about the same time, though one may be slower or meet what takes longer.
+ * False: none is left. */
+static bool take_from(loop *at, uint32_t which, bool front, uint32_t *begin,
+                      uint32_t *end) {
+  _Atomic uint64_t *left = &at->ranges[which].left;
+  uint64_t old = atomic_load_explicit(left, memory_order_relaxed);
+  for (;;) {
+    uint32_t b = (uint32_t)(old >> 32), e = (uint32_t)old;
+    if (b >= e) return false;
+    uint32_t some = at->single || e - b < 8 ? 1 : (e - b) / 4;
+    *begin = front ? b : e - some;
+    *end = *begin + some;
+    b += front ? some : 0;
+    e -= front ? 0 : some;
+    if (atomic_compare_exchange_weak_explicit(left, &old, (uint64_t)b << 32 | e,
+                                              memory_order_relaxed,
+                                              memory_order_relaxed))
+      return true;
+  }
 }
 
-static void share(loop *at) {
-  int64_t count = atomic_load_explicit(&at->count, memory_order_relaxed);
-  int64_t begin = atomic_load_explicit(&at->next, memory_order_relaxed);
-  while (begin < count) {
-    int64_t end = begin + piece_of(at, count - begin);
-    if (!atomic_compare_exchange_weak_explicit(
-            &at->next, &begin, end, memory_order_relaxed, memory_order_relaxed))
-      continue;
-    at->body(at->context, begin, end < count ? end : count);
-    begin = atomic_load_explicit(&at->next, memory_order_relaxed);
+static bool take(loop *at, uint32_t own, uint32_t *begin, uint32_t *end) {
+  uint32_t count = at->range_count;
+  if (own < count && take_from(at, own, true, begin, end)) return true;
+  for (uint32_t i = 1; i <= count; i++)
+    if (take_from(at, (own + i) % count, false, begin, end)) return true;
+  atomic_store_explicit(&at->over, true, memory_order_relaxed);
+  return false;
+}
+
+/* The range that is this thread's: its worker's, or that of all that are none. */
+static uint32_t own_range(const keel_pool *pool) {
+  return self && self->pool == pool && self->index < pool->worker_count
+             ? self->index + 1
+             : 0;
+}
+
+static void share(loop *at, uint32_t own) {
+  uint32_t begin = 0, end = 0;
+  while (take(at, own, &begin, &end)) {
+    int64_t last = end * at->piece;
+    at->body(at->context, begin * at->piece,
+             last < at->count ? last : at->count);
   }
 }
 
@@ -174,16 +212,14 @@ static bool join_loop(keel_pool *pool) {
     uint64_t bit = UINT64_C(1) << slot;
     loop *at = &pool->loops[slot];
     running &= ~bit;
-    if (atomic_load_explicit(&at->next, memory_order_relaxed) >=
-        atomic_load_explicit(&at->count, memory_order_relaxed))
-      continue;
+    if (atomic_load_explicit(&at->over, memory_order_relaxed)) continue;
     /* seq_cst with `run_loop`: either it sees us inside, or we see that it is
      * over */
     atomic_fetch_add_explicit(&at->users, 1, memory_order_seq_cst);
     bool joined =
         atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
     uint64_t began = joined && keel_tracing() ? keel_now() : 0;
-    if (joined) share(at);
+    if (joined) share(at, own_range(pool));
     /* release: what the body wrote, before the owner goes on */
     atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
     /* when nobody waits for it */
@@ -205,23 +241,36 @@ static int claim_loop(keel_pool *pool) {
   return -1;
 }
 
+/* Pieces, in ranges of about one size; more than one. */
+static void deal(keel_pool *pool, loop *at, uint32_t pieces) {
+  uint32_t threads = pool->worker_count + 1;
+  at->range_count = pieces < threads ? pieces : threads;
+  for (uint32_t i = 0, begin = 0; i < at->range_count; i++) {
+    uint32_t end = begin + (pieces - begin) / (at->range_count - i);
+    atomic_store_explicit(&at->ranges[i].left, (uint64_t)begin << 32 | end,
+                          memory_order_relaxed);
+    begin = end;
+  }
+}
+
 static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
-                     int64_t shares, kd_loop_body body, void *context) {
+                     bool single, kd_loop_body body, void *context) {
   loop *at = &pool->loops[slot];
   uint64_t bit = UINT64_C(1) << slot;
-  atomic_store_explicit(&at->count, count, memory_order_relaxed);
+  uint32_t pieces = (uint32_t)((count - 1) / piece + 1);
+  at->count = count;
   at->piece = piece;
-  at->shares = shares;
+  at->single = single;
+  at->ranges = pool->ranges + (size_t)slot * (pool->worker_count + 1);
   at->body = body;
   at->context = context;
-  atomic_store_explicit(&at->next, 0, memory_order_relaxed);
+  deal(pool, at, pieces);
+  atomic_store_explicit(&at->over, false, memory_order_relaxed);
   atomic_fetch_or_explicit(&pool->running, bit, memory_order_seq_cst);
-  int64_t pieces = (count + piece - 1) / piece;
   wake(pool,
-       pieces > (int64_t)pool->worker_count ? (int)pool->worker_count
-                                            : (int)pieces - 1,
+       (int)(pieces > pool->worker_count ? pool->worker_count : pieces - 1),
        true);
-  share(at);
+  share(at, own_range(pool));
   atomic_fetch_and_explicit(&pool->running, ~bit, memory_order_seq_cst);
   /* acquire: what the helpers wrote */
   for (unsigned spins = 0;
@@ -234,30 +283,29 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
   atomic_fetch_and_explicit(&pool->taken, ~bit, memory_order_release);
 }
 
-static void loop_over(int64_t count, int64_t piece, int64_t shares,
+static void loop_over(int64_t count, int64_t piece, bool single,
                       kd_loop_body body, void *context) {
   keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
   if (count <= 0) return;
   if (piece < 1) piece = 1;
+  while (count / piece >= INT32_MAX) /* a range counts 32 bits */
+    piece *= 2;
   int slot = -1;
   if (pool && pool->worker_count && count > piece) slot = claim_loop(pool);
-  if (slot < 0) {
+  if (slot < 0)
     body(context, 0, count);
-    return;
-  }
-  run_loop(pool, slot, count, piece, shares * (pool->worker_count + 1), body,
-           context);
+  else
+    run_loop(pool, slot, count, piece, single, body, context);
 }
 
 void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
                        void *context) {
-  /* a quarter of a thread's share of what is left, or the grain */
-  loop_over(count, grain, 4, body, context);
+  loop_over(count, grain, false, body, context);
 }
 
 void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
                           void *context) {
-  loop_over(count, piece, 0, body, context);
+  loop_over(count, piece, true, body, context);
 }
 
 uint32_t keel_parallel_width(void) {
@@ -272,9 +320,7 @@ static bool has_work(keel_pool *pool) {
   uint64_t running = atomic_load_explicit(&pool->running, memory_order_seq_cst);
   for (; running; running &= running - 1) {
     loop *at = &pool->loops[__builtin_ctzll(running)];
-    if (atomic_load_explicit(&at->next, memory_order_relaxed) <
-        atomic_load_explicit(&at->count, memory_order_relaxed))
-      return true;
+    if (!atomic_load_explicit(&at->over, memory_order_relaxed)) return true;
   }
   if (atomic_load_explicit(&pool->queue.head, memory_order_relaxed) !=
           atomic_load_explicit(&pool->queue.tail, memory_order_seq_cst) ||
@@ -455,6 +501,7 @@ static void free_pool(keel_pool *pool) {
   keel_timer_destroy(pool->timer);
   keel_blocking_destroy(pool->blocking);
   free(pool->workers);
+  free(pool->ranges);
   free(pool);
 }
 
@@ -482,7 +529,9 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
   size_t size = pool->deque_count * sizeof(worker);
   if (size) {
     pool->workers = aligned_alloc(64, size);
-    if (!pool->workers) {
+    pool->ranges =
+        aligned_alloc(64, LOOPS * (workers + (size_t)1) * sizeof(range));
+    if (!pool->workers || !pool->ranges) {
       free_pool(pool);
       return keel_no_memory(size);
     }
