@@ -122,6 +122,8 @@ float *cpu_gemm_pack(const cpu_gemm *g) {
 
 /* ---- shared by the host's threads ------------------------------------------ */
 
+#define ROWS_STEP 12 /* a multiple of the rows of each set's tiles */
+
 typedef struct gemm_work {
   const cpu_gemm *whole;
   int64_t piece; /* rows or columns of one piece */
@@ -165,7 +167,7 @@ void cpu_gemm_run(const cpu_gemm *gemm) {
    * again, which should be the smaller one. */
   gemm_work work = {.whole = g, .by_rows = g->m >= g->n || g->n < 64 * width};
   int64_t total = work.by_rows ? g->m : g->n;
-  int64_t step = work.by_rows ? 16 : 64;
+  int64_t step = work.by_rows ? ROWS_STEP : 64;
   int64_t pieces = width;
   work.piece = ((total + pieces - 1) / pieces + step - 1) / step * step;
   cpu_host->parallel_for(cpu_host, (total + work.piece - 1) / work.piece, 1,
