@@ -605,7 +605,7 @@ static bool run_matmul(ref_call *call) {
   return true;
 }
 
-static real activated(const ref_call *call, real x) {
+real ref_activated(const ref_call *call, real x) {
   const real root = 0.707106781186547524400844362104849039L;
   const real c = 0.797884560802865355879892119868763737L; /* sqrt(2 / pi) */
   if (ref_text_is(call, "activation", "none", "Relu")) return x > 0 ? x : 0;
@@ -617,7 +617,10 @@ static real activated(const ref_call *call, real x) {
                                                          : x;
 }
 
-/* Errors of the sum go through an activation whose slope is at most 1.2. */
+real ref_activated_slack(real slack, real x, real y) {
+  return 1.2L * slack + fabsl(y) * (8 + 2 * x * x * (1 + fabsl(x)));
+}
+
 static bool run_fused_matmul(ref_call *call) {
   const value *bias = ref_in(call, 2), *z = ref_in(call, 3);
   value *out = call->out[0];
@@ -627,9 +630,9 @@ static bool run_fused_matmul(ref_call *call) {
     real room = fabsl(out->x[i]) + fabsl(b);
     if (z) room += fabsl(z->x[i]) + fabsl(x);
     x += z ? z->x[i] : 0;
-    out->x[i] = activated(call, x);
-    out->slack[i] = 1.2L * (out->slack[i] + 2 * room + 2 * fabsl(x)) +
-                    fabsl(out->x[i]) * (8 + 2 * x * x * (1 + fabsl(x)));
+    out->x[i] = ref_activated(call, x);
+    out->slack[i] = ref_activated_slack(out->slack[i] + 2 * room + 2 * fabsl(x),
+                                        x, out->x[i]);
   }
   return true;
 }

@@ -144,6 +144,38 @@ static bool run_conv(ref_call *call) {
   return true;
 }
 
+/* One filter for each channel; channels stand last. */
+static bool run_depthwise(ref_call *call) {
+  const value *x = call->in[0], *f = call->in[1], *bias = ref_in(call, 2);
+  value *out = call->out[0];
+  value in = *x, made = *out;
+  window w;
+  int64_t channels = x->dims[x->rank - 1];
+  for (uint32_t d = 2; d < x->rank; d++) { /* as window_make reads them */
+    in.dims[d] = x->dims[d - 1];
+    made.dims[d] = out->dims[d - 1];
+  }
+  if (!window_make(call, &in, &made, f->dims, &w)) return false;
+  auto_pads(call, &w, w.in, w.out);
+  for (int64_t i = 0; i < out->count; i++) {
+    int64_t c = i % channels, at = i / channels;
+    const real *image = x->x + at / w.inner_out * w.inner_in * channels;
+    ref_sum sum = {0};
+    for (int64_t t = 0; t < w.taps; t++) {
+      int64_t from = tap_index(&w, at % w.inner_out, t, NULL);
+      if (from >= 0)
+        ref_add(&sum, image[from * channels + c] * f->x[t * channels + c]);
+    }
+    if (bias) ref_add(&sum, bias->x[c]);
+    ref_put(out, i, &sum, 1);
+    real before = out->x[i];
+    out->x[i] = ref_activated(call, before);
+    if (value_slack(out))
+      out->slack[i] = ref_activated_slack(out->slack[i], before, out->x[i]);
+  }
+  return true;
+}
+
 static real zero_of(const value *zero, int64_t line) {
   return zero ? zero->x[zero->count == 1 ? 0 : line] : 0;
 }
@@ -655,6 +687,7 @@ const ref_op ref_nn[] = {
     {NULL, "Conv", REF_SUM, 0, run_conv, false},
     {"keel", "FusedConv", REF_SUM, 1, run_conv, false},
     {"keel", "ActivatedConv", REF_SUM, 2, run_conv, false},
+    {"keel", "DepthwiseConv", REF_SUM, 0, run_depthwise, false},
     {NULL, "ConvInteger", REF_EXACT, 0, run_conv_integer, false},
     {NULL, "QLinearConv", REF_QUANT, 0, run_qlinear_conv, false},
     {NULL, "ConvTranspose", REF_SUM, 0, run_conv_transpose, false},

@@ -659,7 +659,7 @@ static void passes_can_be_watched(void **state) {
       all.passes,
       "place sort prune types expand einsum algebra quantise widen "
       "fold cse einsum algebra pads taps patterns attention fold fuse "
-      "products prune layout regions transfer parts ");
+      "depthwise products prune layout regions transfer parts ");
   all.count = 0;
   params.watch_pass = "prune";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);

@@ -6,9 +6,9 @@
 
 extern const kd_kernel_def cpu_kernels[];
 #ifdef KEEL_WITH_DNNL
-#define CPU_KERNEL_COUNT 181u
+#define CPU_KERNEL_COUNT 182u
 #else
-#define CPU_KERNEL_COUNT 155u
+#define CPU_KERNEL_COUNT 156u
 #endif
 
 #endif /* KEEL_CPU_TABLE_H */

@@ -16,7 +16,7 @@
   X(range) X(top_k) X(where) X(conv) X(qlinear_conv) X(conv_transpose) \
   X(pool) X(global_pool) X(max_unpool) X(control) X(region) X(random) X(random_like) X(counted) \
   X(reverse_sequence) X(det) X(einsum) X(rnn) X(grid_sample) X(roi_align) X(window) X(nll_loss) \
-  X(sce_loss) X(fused_conv) X(fused_matmul) X(attention) X(dft) X(stft) X(mel)
+  X(sce_loss) X(fused_conv) X(depthwise_conv) X(fused_matmul) X(attention) X(dft) X(stft) X(mel)
 /* clang-format on */
 
 #define KEEL_SHAPE_DECLARE(name) \

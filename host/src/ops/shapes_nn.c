@@ -153,6 +153,31 @@ keel_status keel_shape_fused_conv(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
+/* keel::DepthwiseConv: a Conv of as many groups as channels, which stand last: X and Y are
+ * N, spatial..., C, and W is its window, then C. An activation follows, as of FusedMatMul. */
+keel_status keel_shape_depthwise_conv(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *w = infer->in[1];
+  window win = {0};
+  if (x->rank < 3 || w->rank != x->rank - 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "X must have a rank of 3 or more, and W one less");
+  int64_t channels = x->dims[x->rank - 1];
+  KEEL_TRY(read_window(infer, x->rank, w->dims, &win));
+  if (w->dims[w->rank - 1] != channels)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT, "W has %lld channels, X %lld",
+        (long long)w->dims[w->rank - 1], (long long)channels);
+  KEEL_TRY(check_bias(infer, 2, channels));
+  keel_dims dims = keel_dims_of(x);
+  for (uint32_t i = 0; i < win.space; i++) {
+    dims.dims[i + 1] = window_count(&win, i, x->dims[i + 1], false);
+    if (dims.dims[i + 1] < 1 && x->dims[i + 1] > 0)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "the window is larger than the padded input");
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
 keel_status keel_shape_qlinear_conv(keel_infer *infer) {
   keel_dims dims = {0};
   KEEL_TRY(conv_dims(infer, infer->in[0], infer->in[3], &dims));

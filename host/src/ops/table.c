@@ -429,6 +429,8 @@ const keel_schema_row keel_schema_rows[] = {
     KEEL("ActivatedConv", "X:T=float W:T B:T? Z:T? -> Y:T",
          "activation:s=Silu|HardSwish|LeakyRelu alpha:f=0.01 group:i=1 " WINDOW,
          fused_conv),
+    KEEL("DepthwiseConv", "X:T=float W:T B:T? -> Y:T",
+         "activation:s=none|Relu|Gelu|GeluTanh|Silu " WINDOW, depthwise_conv),
     KEEL("FusedMatMul", "A:T=float B:T bias:T? Z:T? -> Y:T",
          "activation:s=none|Relu|Gelu|GeluTanh|Silu", fused_matmul),
     KEEL("Attention", "Q:T=float K:T V:T mask:T? -> Y:T",

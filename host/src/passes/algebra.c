@@ -149,6 +149,96 @@ static keel_status visit_transpose(keel_function *function, keel_node *node) {
   return become(function, node, "Transpose", &attr, x, KEEL_ABSENT);
 }
 
+/* ---- images and lines of pixels ----------------------------------------------------- */
+
+/* Whether one type is the other with its pixels in a line: N, C, pixels. */
+static bool is_line_of(const keel_type *line, const keel_type *image) {
+  int64_t pixels = 1;
+  if (!line || !image || line->rank != 3 || image->rank < 4 ||
+      line->dims[0] != image->dims[0] || line->dims[1] != image->dims[1])
+    return false;
+  for (uint32_t i = 2; i < image->rank; i++)
+    pixels *= image->dims[i];
+  return line->dims[2] == pixels;
+}
+
+/* Whether a Transpose swaps channels and pixels of a line. */
+static bool swaps(const keel_function *function, const keel_node *node) {
+  const keel_type *type = type_of(function, node->inputs[0]);
+  int64_t perm[KD_MAX_RANK];
+  return type && type->rank == 3 && read_perm(node, 3, perm) && !perm[0] &&
+         perm[1] == 2 && perm[2] == 1;
+}
+
+/* A node's input, with another op in between. The nodes may move. */
+static keel_status put_between(keel_function *function, uint32_t index,
+                               const char *op, const keel_attr *attr,
+                               uint32_t from, uint32_t list,
+                               uint32_t *out_value) {
+  const uint32_t inputs[] = {from, list};
+  return keel_pass_add(function, &function->nodes[index], op, attr, inputs,
+                       list == KEEL_ABSENT ? 1 : 2, out_value);
+}
+
+/* A line's Transpose, then a Reshape to an image, N, C, ...: the Reshape comes first, and the
+ * Transpose moves an image's channels, as convolutions and layouts know it. */
+static keel_status reshape_first(keel_function *function, uint32_t index,
+                                 uint32_t x) {
+  const keel_type *to = type_of(function, function->nodes[index].outputs[0]);
+  int64_t dims[KD_MAX_RANK], perm[KD_MAX_RANK];
+  uint32_t rank = to->rank, list = KEEL_ABSENT, image = KEEL_ABSENT;
+  for (uint32_t i = 0; i < rank; i++) {
+    dims[i] = to->dims[!i ? 0 : i + 1 < rank ? i + 1 : 1];
+    perm[i] = !i ? 0 : i == 1 ? rank - 1 : i - 1;
+  }
+  const keel_attr attr = {
+      .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
+  KEEL_TRY(keel_pass_integers(function, dims, rank, &list));
+  KEEL_TRY(put_between(function, index, "Reshape", NULL, x, list, &image));
+  return become(function, &function->nodes[index], "Transpose", &attr, image,
+                KEEL_ABSENT);
+}
+
+/* An image's Reshape to a line, then a Transpose of that: the other way round. */
+static keel_status transpose_first(keel_function *function, uint32_t index,
+                                   uint32_t x) {
+  const keel_type *to = type_of(function, function->nodes[index].outputs[0]);
+  int64_t perm[KD_MAX_RANK];
+  uint32_t rank = type_of(function, x)->rank;
+  uint32_t list = KEEL_ABSENT, image = KEEL_ABSENT;
+  for (uint32_t i = 0; i < rank; i++)
+    perm[i] = !i ? 0 : i + 1 < rank ? i + 1 : 1;
+  const keel_attr attr = {
+      .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
+  KEEL_TRY(keel_pass_integers(function, to->dims, to->rank, &list));
+  KEEL_TRY(
+      put_between(function, index, "Transpose", &attr, x, KEEL_ABSENT, &image));
+  return become(function, &function->nodes[index], "Reshape", NULL, image,
+                list);
+}
+
+/* *out_done: the node is another one now. */
+static keel_status visit_line(keel_function *function, uint32_t index,
+                              bool *out_done) {
+  const keel_node *node = &function->nodes[index];
+  bool reshape = is_op(node, "Reshape");
+  const keel_node *before =
+      maker(function, node, 0, reshape ? "Transpose" : "Reshape");
+  *out_done = false;
+  if (!before || before->device != node->device) return KD_OK;
+  uint32_t x = before->inputs[0];
+  const keel_type *line = type_of(function, node->inputs[0]);
+  const keel_type *image = type_of(function, reshape ? node->outputs[0] : x);
+  if (!is_line_of(line, image) || !type_of(function, node->outputs[0]) ||
+      !swaps(function, reshape ? before : node))
+    return KD_OK;
+  *out_done = true;
+  return reshape ? reshape_first(function, index, x)
+                 : transpose_first(function, index, x);
+}
+
+/* ---- shapes --------------------------------------------------------------------------- */
+
 /* The shape that a Reshape wants, if it does not look at the one that it gets. */
 static bool is_absolute(const keel_function *function, const keel_node *node) {
   uint32_t value = node->input_count > 1 ? node->inputs[1] : KEEL_ABSENT;
@@ -196,7 +286,8 @@ static keel_status visit_resize(keel_function *function, keel_node *node) {
   return pass_on(function, node, node->inputs[0]);
 }
 
-static keel_status visit(keel_function *function, keel_node *node) {
+static keel_status visit(keel_function *function, uint32_t index) {
+  keel_node *node = &function->nodes[index];
   static const char *const pairs[] = {"Mul", "Div", "Sub", "Add", "Pow"};
   static const char *const shapes[] = {"Reshape", "Expand", "Tile", "Cast",
                                        "CastLike"};
@@ -205,6 +296,11 @@ static keel_status visit(keel_function *function, keel_node *node) {
   if (!n || node->output_count != 1 || node->outputs[0] == KEEL_ABSENT ||
       node->inputs[0] == KEEL_ABSENT)
     return KD_OK;
+  if (is_op(node, "Reshape") || is_op(node, "Transpose")) {
+    bool done = false;
+    KEEL_TRY(visit_line(function, index, &done));
+    if (done) return KD_OK;
+  }
   for (size_t i = 0; i < KEEL_COUNT_OF(pairs) && n == 2; i++)
     if (is_op(node, pairs[i])) return visit_pair(function, node);
   for (size_t i = 0; i < KEEL_COUNT_OF(shapes); i++)
@@ -226,11 +322,11 @@ static void look_through(const keel_function *function, keel_node *node) {
 }
 
 keel_status keel_pass_algebra(keel_function *function) {
-  for (uint32_t i = 0; i < function->node_count; i++) {
-    keel_node *node = &function->nodes[i];
-    if (node->dead) continue;
-    look_through(function, node);
-    KEEL_TRY(visit(function, node));
+  uint32_t count = function->node_count;
+  for (uint32_t i = 0; i < function->node_count; i++) { /* and those it adds */
+    if (function->nodes[i].dead) continue;
+    look_through(function, &function->nodes[i]);
+    KEEL_TRY(visit(function, i));
   }
-  return KD_OK;
+  return function->node_count == count ? KD_OK : keel_function_sort(function);
 }

@@ -113,6 +113,60 @@ keel_status keel_pass_add(keel_function *function, const keel_node *like,
   return keel_pass_infer(function, node);
 }
 
+static bool is_onnx(const keel_node *node, const char *name) {
+  return !node->dead && !strcmp(node->op->schema->name, name) &&
+         !strcmp(node->op->schema->domain, "ai.onnx");
+}
+
+/* Where dimension `i` of `rank` comes from. first: from channels last to channels first. */
+static int64_t moved_from(uint32_t i, uint32_t rank, bool first) {
+  if (!i) return 0;
+  if (first) return i == 1 ? rank - 1 : i - 1;
+  return i == rank - 1 ? 1 : i + 1;
+}
+
+bool keel_pass_moves_channels(const keel_node *node, uint32_t rank,
+                              bool first) {
+  const int64_t *perm = NULL;
+  if (rank < 3 || !is_onnx(node, "Transpose") ||
+      keel_attr_ints(node->op, "perm", &perm) != (int64_t)rank)
+    return false;
+  for (uint32_t i = 0; i < rank; i++)
+    if (perm[i] != moved_from(i, rank, first)) return false;
+  return true;
+}
+
+/* x * Sigmoid(x): `mul` is the product, and nothing else reads its operands. */
+static bool is_silu(const keel_function *function, const keel_uses *uses,
+                    const keel_node *mul, uint32_t x, uint32_t *out_gate) {
+  uint32_t gate = mul->inputs[mul->inputs[0] == x];
+  *out_gate =
+      gate == KEEL_ABSENT ? KEEL_ABSENT : function->values[gate].producer;
+  const keel_node *sigmoid =
+      *out_gate == KEEL_ABSENT ? NULL : &function->nodes[*out_gate];
+  return sigmoid && is_onnx(sigmoid, "Sigmoid") && sigmoid->inputs[0] == x &&
+         uses->counts[gate] == 1;
+}
+
+bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
+                          uint32_t value, const keel_device *device,
+                          keel_activation *out) {
+  uint32_t at = uses->reader[value], count = uses->counts[value];
+  const keel_node *next = at == KEEL_ABSENT ? NULL : &function->nodes[at];
+  *out = (keel_activation){.last = at, .gate = KEEL_ABSENT};
+  if (!next || next->device != device || next->output_count != 1) return false;
+  if (count == 1 && is_onnx(next, "Relu")) {
+    out->name = "Relu";
+  } else if (count == 1 && is_onnx(next, "Gelu")) {
+    const char *form = keel_attr_string(next->op, "approximate", "none");
+    out->name = strcmp(form, "tanh") ? "Gelu" : "GeluTanh";
+  } else if (count == 2 && is_onnx(next, "Mul") &&
+             is_silu(function, uses, next, value, &out->gate)) {
+    out->name = "Silu";
+  }
+  return out->name != NULL;
+}
+
 /* ---- types ---------------------------------------------------------------- */
 
 keel_status keel_pass_infer(keel_function *function, const keel_node *node) {

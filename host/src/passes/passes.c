@@ -59,6 +59,8 @@ static const pass passes[] = {
      .over_all = keel_pass_fold},
     {"fuse", "brings what follows a convolution into it",
      .on_device = keel_pass_fuse},
+    {"depthwise", "lets depthwise convolutions work on channels last",
+     .on_device = keel_pass_depthwise},
     {"products", "brings what follows a product into it",
      .on_device = keel_pass_products},
     {"prune", "drops what the passes before it left unneeded",

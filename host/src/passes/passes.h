@@ -82,6 +82,22 @@ keel_status keel_pass_add(keel_function *function, const keel_node *like,
                           const uint32_t *inputs, uint32_t input_count,
                           uint32_t *out_value);
 
+/* Whether a node is a Transpose of values of that rank that moves channels from the last place
+ * to the second (first), or back. */
+bool keel_pass_moves_channels(const keel_node *node, uint32_t rank, bool first);
+
+/* An activation, as keel::FusedMatMul and DepthwiseConv name it. */
+typedef struct keel_activation {
+  const char *name; /* Relu, Gelu, GeluTanh or Silu */
+  uint32_t last;    /* the node that makes its result */
+  uint32_t gate;    /* Silu's Sigmoid, or KEEL_ABSENT */
+} keel_activation;
+
+/* Whether an activation alone reads a value, on that device (a node's, may be NULL). */
+bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
+                          uint32_t value, const keel_device *device,
+                          keel_activation *out);
+
 /* Infers the types of one node's outputs, where those of its inputs are known.
  */
 keel_status keel_pass_infer(keel_function *function, const keel_node *node);
@@ -151,6 +167,11 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device);
 /* Brings a bias, a sum and an activation behind MatMul by constant weights into
  * keel::FusedMatMul, where types are known and the device has that. */
 keel_status keel_pass_products(keel_function *function, keel_device *device);
+
+/* Makes keel::DepthwiseConv, which reads and writes channels last, of a depthwise convolution
+ * between a Transpose to its channels and one back, where shapes are known and the device
+ * has that. */
+keel_status keel_pass_depthwise(keel_function *function, keel_device *device);
 
 /* Lets chains of ops that know a layout of the device's own keep it, with
  * keel::Reorder where a chain begins or ends. */

@@ -72,41 +72,15 @@ static void take_sum(const products *all, fused *f) {
   take(all, f, add);
 }
 
-/* x * Sigmoid(x) of the result so far: the product; NULL: it is read otherwise. */
-static const keel_node *silu(const products *all, const fused *f,
-                             uint32_t *out_gate) {
-  const keel_node *nodes = all->function->nodes;
-  uint32_t at = all->uses.reader[f->value];
-  const keel_node *mul = at == KEEL_ABSENT ? NULL : &nodes[at];
-  if (all->uses.counts[f->value] != 2 || !mul || !is_op(mul, "Mul") ||
-      mul->device != nodes[f->product].device)
-    return NULL;
-  uint32_t gate = mul->inputs[mul->inputs[0] == f->value];
-  *out_gate =
-      gate == KEEL_ABSENT ? KEEL_ABSENT : all->function->values[gate].producer;
-  const keel_node *sigmoid =
-      *out_gate == KEEL_ABSENT ? NULL : &nodes[*out_gate];
-  return sigmoid && is_op(sigmoid, "Sigmoid") &&
-                 sigmoid->inputs[0] == f->value && all->uses.counts[gate] == 1
-             ? mul
-             : NULL;
-}
-
 static void take_activation(const products *all, fused *f) {
-  const keel_node *next = reader(all, f);
-  uint32_t gate = KEEL_ABSENT;
-  if (next && is_op(next, "Relu")) {
-    f->activation = "Relu";
-  } else if (next && is_op(next, "Gelu")) {
-    const char *form = keel_attr_string(next->op, "approximate", "none");
-    f->activation = strcmp(form, "tanh") ? "Gelu" : "GeluTanh";
-  } else {
-    next = silu(all, f, &gate);
-    if (!next) return;
-    f->activation = "Silu";
-    f->gone[f->gone_count++] = gate;
-  }
-  take(all, f, next);
+  keel_activation act;
+  const keel_node *nodes = all->function->nodes;
+  if (!keel_pass_activation(all->function, &all->uses, f->value,
+                            nodes[f->product].device, &act))
+    return;
+  f->activation = act.name;
+  if (act.gate != KEEL_ABSENT) f->gone[f->gone_count++] = act.gate;
+  take(all, f, &nodes[act.last]);
 }
 
 static keel_status replace(products *all, const fused *f, keel_device *where) {

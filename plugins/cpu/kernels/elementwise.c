@@ -67,6 +67,21 @@ uint32_t cpu_gelu_row(const kd_node *node) {
   return strcmp(form, "tanh") ? UNARY_GeluErf : UNARY_GeluTanh;
 }
 
+void (*cpu_activation_loop(const char *name))(const void *x, void *y, int64_t n,
+                                              double a, double b) {
+  static const struct {
+    const char *name;
+    uint32_t row;
+  } rows[] = {{"Relu", UNARY_Relu},
+              {"Gelu", UNARY_GeluErf},
+              {"GeluTanh", UNARY_GeluTanh},
+              {"Silu", UNARY_Silu}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (!strcmp(rows[i].name, name))
+      return cpu_loops_get()->unary[rows[i].row].loops[KD_F32];
+  return NULL;
+}
+
 CPU_KERNEL(cpu_run_gelu) {
   (void)self;
   (void)stream;

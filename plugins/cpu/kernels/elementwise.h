@@ -50,6 +50,11 @@ typedef struct cpu_loops {
 extern const cpu_loops cpu_loops_base, cpu_loops_avx2, cpu_loops_avx512;
 const cpu_loops *cpu_loops_get(void);
 
+/* The loop over f32 of what follows a product, by its attribute: Relu, Gelu, GeluTanh or
+ * Silu; NULL: none of them. The last two arguments are not read. */
+void (*cpu_activation_loop(const char *name))(const void *x, void *y, int64_t n,
+                                              double a, double b);
+
 /* The loop of a Gelu, which its attribute names. */
 uint32_t cpu_gelu_row(const kd_node *node);
 

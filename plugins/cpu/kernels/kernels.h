@@ -30,6 +30,7 @@ CPU_KERNEL(cpu_run_conv_integer);
 CPU_KERNEL(cpu_run_conv_transpose);
 CPU_KERNEL(cpu_run_cum_sum);
 CPU_KERNEL(cpu_run_depth_to_space);
+CPU_KERNEL(cpu_run_depthwise);
 CPU_KERNEL(cpu_run_dequantize);
 CPU_KERNEL(cpu_run_dft);
 CPU_KERNEL(cpu_run_det);
@@ -127,6 +128,7 @@ void cpu_destroy_int8_conv(kd_kernel *kernel);
 
 /* blocked.c, where oneDNN's headers were found */
 kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
+kd_status cpu_supports_depthwise(kd_device *device, const kd_node *node);
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
 /* blocked_direct.c; prefers: where it is faster than oneDNN */

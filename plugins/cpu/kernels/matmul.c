@@ -350,23 +350,13 @@ static void finish_rows(void *context, int64_t begin, int64_t end) {
 
 /* What follows is done to each block of rows by packed weights, else in the end. */
 CPU_KERNEL(cpu_run_fused_matmul) {
-  static const struct {
-    const char *name;
-    uint32_t row;
-  } activations[] = {{"Relu", UNARY_Relu},
-                     {"Gelu", UNARY_GeluErf},
-                     {"GeluTanh", UNARY_GeluTanh},
-                     {"Silu", UNARY_Silu}};
   const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
-  const char *last = attr_string(launch, "activation", "none");
   cpu_epilogue finish = {.c = y->data,
                          .step = y->rank ? y->dims[y->rank - 1] : 1,
                          .bias = kd_has_input(launch, 2) ? in[2].data : NULL,
-                         .z = kd_has_input(launch, 3) ? in[3].data : NULL};
-  for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
-    if (!strcmp(activations[i].name, last))
-      finish.activation =
-          cpu_loops_get()->unary[activations[i].row].loops[KD_F32];
+                         .z = kd_has_input(launch, 3) ? in[3].data : NULL,
+                         .activation = cpu_activation_loop(
+                             attr_string(launch, "activation", "none"))};
   cpu_gemm by_weights = {.finish = &finish};
   if (cpu_packed_weights(self, &by_weights))
     return matmul_packed(launch, &by_weights);

@@ -1,0 +1,219 @@
+/* depthwise_test.c - convolutions between a Transpose to channels first and one back: those of
+ * one filter a channel work on channels last, others read and write blocks of channels; both
+ * give what the steps give one by one. */
+#include <math.h>
+
+#define WORKERS 1
+#include "with_cpu.h"
+
+enum { MOST = 1 << 17 };
+
+typedef struct model {
+  int64_t images, channels, filters, side; /* filters: 0: one a channel */
+  int64_t kernel, stride, dilation, pads[4];
+  const char *activation; /* or NULL */
+  int form; /* LINE: pixels in a line; IMAGE: rows and columns; ROW: one row of them */
+  bool read_twice; /* the convolution's result is an output, too */
+  bool biased;
+} model;
+
+enum { LINE, IMAGE, ROW };
+
+static float element(int64_t i, int salt) {
+  return (float)((i * 7919 + salt) % 43 - 21) / 21;
+}
+
+static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt) {
+  static float data[MOST];
+  keel_tensor *tensor = NULL;
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  assert_true(count <= MOST);
+  for (int64_t i = 0; i < count; i++)
+    data[i] = element(i, salt);
+  assert_int_equal(
+      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
+  return tensor;
+}
+
+static keel_value constant(keel_builder *b, keel_tensor *tensor) {
+  keel_value value = keel_builder_constant(b, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+static keel_value transpose(keel_builder *b, keel_value x, int64_t rank,
+                            bool first) {
+  static const int64_t perms[3][2][4] = {
+      {{0}}, {{0, 2, 1}, {0, 2, 1}}, {{0, 2, 3, 1}, {0, 3, 1, 2}}};
+  const keel_attr perm = KEEL_INTS("perm", rank, perms[rank - 2][first]);
+  return keel_builder_op(b, "Transpose", &perm, 1, &x, 1);
+}
+
+static keel_value reshape(keel_builder *b, keel_value x, int64_t count,
+                          const int64_t *dims) {
+  keel_tensor *tensor = NULL;
+  assert_int_equal(
+      keel_tensor_create(context, KD_I64, 1, &count, dims, &tensor), KD_OK);
+  keel_value two[] = {x, constant(b, tensor)};
+  return keel_builder_op(b, "Reshape", NULL, 0, two, 2);
+}
+
+static keel_value conv(keel_builder *b, const model *m, keel_value x) {
+  const uint32_t space = m->form == ROW ? 1 : 2;
+  const int64_t filters = m->filters ? m->filters : m->channels;
+  const int64_t w[] = {filters, m->filters ? m->channels : 1, m->kernel,
+                       m->kernel};
+  const int64_t stride[] = {m->stride, m->stride};
+  const int64_t dilation[] = {m->dilation, m->dilation};
+  const int64_t line[] = {m->pads[0], m->pads[2]};
+  const keel_attr attrs[] = {
+      KEEL_INT("group", m->filters ? 1 : m->channels),
+      KEEL_INTS("strides", space, stride),
+      KEEL_INTS("dilations", space, dilation),
+      KEEL_INTS("pads", 2 * space, space == 1 ? line : m->pads)};
+  keel_value three[] = {
+      x, constant(b, numbers(space + 2, w, 5)),
+      m->biased ? constant(b, numbers(1, &filters, 9)) : KEEL_ABSENT};
+  return keel_builder_op(b, "Conv", attrs, 4, three, m->biased ? 3 : 2);
+}
+
+static keel_value activate(keel_builder *b, const char *name, keel_value x) {
+  const keel_attr tanh_form = KEEL_STRING("approximate", "tanh");
+  if (!name) return x;
+  if (!strcmp(name, "GeluTanh"))
+    return keel_builder_op(b, "Gelu", &tanh_form, 1, &x, 1);
+  if (strcmp(name, "Silu") != 0)
+    return keel_builder_op(b, name, NULL, 0, &x, 1);
+  keel_value two[] = {x, keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1)};
+  return keel_builder_op(b, "Mul", NULL, 0, two, 2);
+}
+
+static uint32_t input_dims(const model *m, int64_t *dims) {
+  const int64_t all[3][4] = {{m->images, m->side * m->side, m->channels},
+                             {m->images, m->side, m->side, m->channels},
+                             {m->images, m->side, m->channels}};
+  memcpy(dims, all[m->form], sizeof all[0]);
+  return m->form == IMAGE ? 4 : 3;
+}
+
+static keel_program *program_of(const model *m) {
+  int64_t dims[4], image[] = {m->images, m->channels, m->side, m->side};
+  const int64_t line[] = {m->images, m->filters ? m->filters : m->channels, -1};
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  uint32_t rank = input_dims(m, dims);
+  assert_int_equal(keel_builder_create(context, "depthwise", &b), KD_OK);
+  keel_value x = keel_builder_input(b, "x", KD_F32, rank, dims);
+  x = transpose(b, x, rank, true);
+  if (m->form == LINE) x = reshape(b, x, 4, image);
+  x = conv(b, m, x);
+  if (m->read_twice) keel_builder_output(b, "z", x);
+  if (m->form == LINE) x = reshape(b, x, 3, line);
+  x = transpose(b, x, rank, false);
+  keel_builder_output(b, "y", activate(b, m->activation, x));
+  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  keel_builder_destroy(b);
+  return program;
+}
+
+typedef struct result {
+  int64_t count;
+  float data[MOST];
+  uint32_t depthwise, transposes, reorders, activations;
+} result;
+
+static void run(const model *m, bool plain, result *out) {
+  static const char *const skipped[] = {"depthwise", "algebra", "layout"};
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .skip = skipped,
+                                   .skip_count = plain ? 3 : 0};
+  int64_t dims[4];
+  uint32_t rank = input_dims(m, dims);
+  keel_program *program = program_of(m);
+  keel_plan *plan = NULL;
+  keel_tensor *x = numbers(rank, dims, 1), *y[2] = {NULL, NULL};
+  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  for (int i = 0; i < 2; i++) { /* value by value, then in a frame */
+    keel_tensor_release(y[0]);
+    keel_tensor_release(y[1]);
+    if (keel_plan_run(plan, &x, 1, y, m->read_twice ? 2 : 1) != KD_OK)
+      fail_msg("%s", keel_message());
+  }
+  keel_tensor *last = y[m->read_twice];
+  out->count = keel_tensor_elements(last);
+  assert_true(out->count <= MOST);
+  assert_int_equal(
+      keel_tensor_read(last, out->data, (size_t)out->count * sizeof(float)),
+      KD_OK);
+  out->depthwise = runs_of(plan, "DepthwiseConv");
+  out->transposes = runs_of(plan, "Transpose");
+  out->reorders = runs_of(plan, "Reorder");
+  out->activations = runs_of(plan, "Gelu") + runs_of(plan, "Relu") +
+                     runs_of(plan, "Sigmoid") + runs_of(plan, "Mul");
+  keel_tensor_release(x);
+  keel_tensor_release(y[0]);
+  keel_tensor_release(y[1]);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void compare(const model *m, result *got) {
+  static result want;
+  run(m, true, &want);
+  run(m, false, got);
+  assert_int_equal(got->count, want.count);
+  assert_int_equal(want.depthwise, 0);
+  assert_true(want.transposes > 0);
+  for (int64_t i = 0; i < want.count; i++)
+    if (!(fabsf(got->data[i] - want.data[i]) <=
+          2e-5f * (1 + fabsf(want.data[i]))))
+      fail_msg(
+          "%lld channels of %lld x %lld, kernel %lld, stride %lld, %s:"
+          " element %lld is %g, step by step %g",
+          (long long)m->channels, (long long)m->side, (long long)m->side,
+          (long long)m->kernel, (long long)m->stride,
+          m->activation ? m->activation : "plain", (long long)i,
+          (double)got->data[i], (double)want.data[i]);
+}
+
+static void one_filter_a_channel_works_on_channels_last(void **state) {
+  static const model models[] = {
+      {1, 16, 0, 8, 3, 1, 1, {1, 1, 1, 1}, "Gelu", LINE, false, true},
+      {2, 40, 0, 9, 3, 2, 1, {1, 1, 1, 1}, NULL, LINE, false, false},
+      {1, 5, 0, 7, 3, 1, 1, {1, 1, 1, 1}, "Relu", LINE, false, true},
+      {3, 24, 0, 11, 5, 1, 2, {4, 4, 4, 4}, "GeluTanh", IMAGE, false, true},
+      {1, 33, 0, 6, 7, 1, 1, {3, 3, 3, 3}, "Silu", IMAGE, false, true},
+      {2, 67, 0, 10, 2, 3, 1, {0, 1, 2, 0}, "Silu", LINE, false, false},
+      {1, 20, 0, 31, 4, 1, 1, {3, 0, 0, 0}, "Gelu", ROW, false, true},
+      {2, 8, 0, 5, 9, 1, 1, {4, 0, 4, 0}, NULL, ROW, false, true},
+      {1, 3, 0, 4, 1, 1, 1, {0, 0, 0, 0}, NULL, IMAGE, false, false},
+  };
+  static result got;
+  (void)state;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    compare(&models[i], &got);
+    assert_int_equal(got.depthwise, 1);
+    assert_int_equal(got.transposes, 0);
+    assert_int_equal(got.activations, 0);
+  }
+}
+
+/* Whose channels are read elsewhere, first, stays as it is. */
+static void what_others_read_stays(void **state) {
+  const model twice = {1, 16,           0,      8,    3,    1,
+                       1, {1, 1, 1, 1}, "Gelu", LINE, true, true};
+  static result got;
+  (void)state;
+  compare(&twice, &got);
+  assert_int_equal(got.depthwise, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_filter_a_channel_works_on_channels_last),
+      cmocka_unit_test(what_others_read_stays),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}
