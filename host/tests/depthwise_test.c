@@ -210,10 +210,29 @@ static void what_others_read_stays(void **state) {
   assert_int_equal(got.depthwise, 0);
 }
 
+/* Of all channels: Transposes read and write blocks, and nothing is brought into order. */
+static void others_read_blocks(void **state) {
+  static const model models[] = {
+      {1, 32, 48, 8, 3, 1, 1, {1, 1, 1, 1}, "Gelu", LINE, false, true},
+      {2, 24, 40, 9, 3, 2, 1, {1, 1, 1, 1}, NULL, LINE, false, true},
+      {3, 20, 37, 7, 3, 1, 1, {0, 0, 0, 0}, NULL, IMAGE, false, false},
+      {2, 64, 80, 12, 1, 1, 1, {0, 0, 0, 0}, "Relu", IMAGE, false, true},
+  };
+  static result got;
+  (void)state;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    compare(&models[i], &got);
+    assert_int_equal(got.depthwise, 0);
+    assert_int_equal(got.transposes, 2);
+    assert_int_equal(got.reorders, 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_filter_a_channel_works_on_channels_last),
       cmocka_unit_test(what_others_read_stays),
+      cmocka_unit_test(others_read_blocks),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

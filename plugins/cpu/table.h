@@ -6,7 +6,7 @@
 
 extern const kd_kernel_def cpu_kernels[];
 #ifdef KEEL_WITH_DNNL
-#define CPU_KERNEL_COUNT 182u
+#define CPU_KERNEL_COUNT 183u
 #else
 #define CPU_KERNEL_COUNT 156u
 #endif

@@ -86,21 +86,28 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
   for (uint32_t r = from; r < to && r < from + BESIDE; r++) {
     const keel_node *node = &all->function->nodes[all->readers.list[r]];
     if (node->dead || (node->device && node->device != all->device)) continue;
-    if (hands_on(all, node)
-            ? node->output_count && is_wanted(all, node->outputs[0], depth + 1)
-            : has_kernel(all, node, KD_KERNEL_OWN_LAYOUT))
+    if (is_op(node, "Transpose")) {
+      const keel_type *type = all->function->values[value].type;
+      if (type && keel_pass_moves_channels(node, type->rank, false))
+        return true;
+    } else if (hands_on(all, node)
+                   ? node->output_count &&
+                         is_wanted(all, node->outputs[0], depth + 1)
+                   : has_kernel(all, node, KD_KERNEL_OWN_LAYOUT)) {
       return true;
+    }
   }
   return false;
 }
 
-/* Whether a Resize makes more than it reads, and nobody reads that in a layout of the device's
- * own: it is less to convert what it reads. */
-static bool grows_for_rows(const pass *all, const keel_node *node,
-                           const struct kd_node *asked) {
-  return is_op(node, "Resize") && asked->inputs[0] && asked->outputs[0] &&
-         asked->outputs[0]->elements > asked->inputs[0]->elements &&
-         !is_wanted(all, node->outputs[0], 0);
+/* Whether a node might make what nobody reads in a layout of the device's own: a Resize more
+ * than it reads, where it is less to convert that, or a Transpose of rows. */
+static bool is_for_rows(const pass *all, const keel_node *node,
+                        const struct kd_node *asked) {
+  bool grows = is_op(node, "Resize") && asked->inputs[0] && asked->outputs[0] &&
+               asked->outputs[0]->elements > asked->inputs[0]->elements;
+  bool turns = is_op(node, "Transpose") && !layout_of(all, node->inputs[0]);
+  return (grows || turns) && !is_wanted(all, node->outputs[0], 0);
 }
 
 /* Fills all->wanted and node->output_layout. */
@@ -167,7 +174,7 @@ static keel_status decide(pass *all, const keel_node *node,
                   has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
   if ((own || agnostic) && (!node->device || node->device == all->device)) {
     bool known = keel_view_make(all->function, node, &view);
-    if (known && own && !grows_for_rows(all, node, &view.node)) {
+    if (known && own && !is_for_rows(all, node, &view.node)) {
       ask(all, node, &view.node);
       fits = takes(all, node, &view.node, KD_KERNEL_OWN_LAYOUT);
     }

@@ -258,11 +258,18 @@ static keel_status add_part(parts *all, uint32_t index, uint32_t output,
   return KD_OK;
 }
 
+/* Whether a value lies in a layout of a device's own, where strides say nothing. */
+static bool is_laid_out(const keel_function *function, uint32_t value) {
+  uint32_t maker = function->values[value].producer;
+  const keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
+  return node && node->output_layout && node->outputs[0] == value;
+}
+
 static keel_status visit(parts *all, uint32_t index) {
   const keel_node *node = &all->function->nodes[index];
   uint32_t flags = 0, outputs = node->output_count;
   if (!node->input_count || node->inputs[0] == KEEL_ABSENT ||
-      node->output_layout)
+      node->output_layout || is_laid_out(all->function, node->inputs[0]))
     return KD_OK;
   keel_device *device = reader_of(all, node, node->inputs[0], &flags);
   bool may = device != NULL;

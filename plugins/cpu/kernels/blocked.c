@@ -231,6 +231,8 @@ uint32_t cpu_layout_preferred(kd_device *device, const kd_node *node,
     return KD_LAYOUT_ROW_MAJOR;
   if (!strcmp(read->op(node), "Mul")) return scale_prefers(node, argument);
   if (!strcmp(read->op(node), "Concat")) return cpu_join_prefers(node);
+  if (!strcmp(read->op(node), "Transpose"))
+    return cpu_turn_prefers(node, argument);
   if (!strcmp(read->op(node), "Slice") || !strcmp(read->op(node), "Resize"))
     return cpu_move_prefers(node, argument);
   if (!strcmp(read->op(node), "BatchNormalization"))

@@ -45,6 +45,9 @@ bool cpu_can_block(kd_type type);
 uint32_t cpu_join_prefers(const kd_node *node);
 uint32_t cpu_move_prefers(const kd_node *node, uint32_t argument);
 
+/* And those of blocked_turn.c. */
+uint32_t cpu_turn_prefers(const kd_node *node, uint32_t argument);
+
 /* Makes what fills up the last blocks zero again, after an op on all elements. */
 void cpu_fill_up(const kd_tensor *tensor);
 

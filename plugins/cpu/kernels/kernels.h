@@ -21,6 +21,7 @@ CPU_KERNEL(cpu_run_compress);
 CPU_KERNEL(cpu_run_concat);
 CPU_KERNEL(cpu_run_constant_of_shape);
 CPU_KERNEL(cpu_run_concat_blocked);
+CPU_KERNEL(cpu_run_transpose_blocked);
 CPU_KERNEL(cpu_run_conv);
 CPU_KERNEL(cpu_run_conv_blocked);
 CPU_KERNEL(cpu_run_direct_blocked);
@@ -128,6 +129,7 @@ void cpu_destroy_int8_conv(kd_kernel *kernel);
 
 /* blocked.c, where oneDNN's headers were found */
 kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
+kd_status cpu_supports_turn(kd_device *device, const kd_node *node);
 kd_status cpu_supports_depthwise(kd_device *device, const kd_node *node);
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
