@@ -12,6 +12,7 @@
 #include "elementwise.h"
 #include "kernels.h"
 #include "tiles.h"
+#include "transposed.h"
 #include "weights.h"
 
 /* ---- sizes -------------------------------------------------------------------- */
@@ -336,32 +337,38 @@ typedef struct transpose_work {
   atomic_bool failed;
 } transpose_work;
 
-#define ROWS_AT_ONCE 256
-
-/* What output channels get of each input position, by packed weights: first a row for each of
- * some positions, for which `columns` has room behind it. */
-static void packed_columns(const transpose_work *work, int64_t at, int64_t from,
-                           int64_t n, float *columns) {
+/* Output channels [from, from + n) of image `at`, by packed weights: what each input position
+ * adds to them, then the lines that these make. */
+static void transpose_packed(const transpose_work *work, int64_t at,
+                             int64_t from, int64_t n, float *rows) {
   const conv *c = work->c;
-  float *rows = columns + n * c->taps * c->ins;
-  cpu_gemm gemm = {.dtype = KD_F32,
-                   .trans_a = true,
-                   .n = n * c->taps,
-                   .k = c->in_c,
-                   .alpha = 1,
-                   .panels = work->panels + from * c->taps * c->in_c,
-                   .c = rows,
-                   .lda = c->ins,
-                   .ldc = n * c->taps};
   const float *x = (const float *)(const void *)work->x;
-  for (int64_t p = 0; p < c->ins; p += ROWS_AT_ONCE) {
-    gemm.m = c->ins - p < ROWS_AT_ONCE ? c->ins - p : ROWS_AT_ONCE;
-    gemm.a = x + at * c->in_c * c->ins + p;
-    if (work->shared)
-      cpu_gemm_run(&gemm);
-    else
-      cpu_gemm_here(&gemm);
-    cpu_tiles_get()->turn(rows, gemm.n, gemm.m, gemm.n, columns + p, c->ins);
+  float *y = (float *)(void *)work->y;
+  const cpu_gemm gemm = {.dtype = KD_F32,
+                         .trans_a = true,
+                         .m = c->ins,
+                         .n = n * c->taps,
+                         .k = c->in_c,
+                         .alpha = 1,
+                         .a = x + at * c->in_c * c->ins,
+                         .panels = work->panels + from * c->taps * c->in_c,
+                         .c = rows,
+                         .lda = c->ins,
+                         .ldc = n * c->taps};
+  cpu_transposed lines = {.w = &c->w,
+                          .rows = rows,
+                          .step = gemm.ldc,
+                          .channels = n,
+                          .y = y + (at * c->out_c + from) * c->outs};
+  int64_t count = cpu_transposed_lines(&lines);
+  if (work->shared) {
+    cpu_gemm_run(&gemm);
+    cpu_host->parallel_for(cpu_host, count,
+                           CPU_GRAIN * count / (n * c->outs) + 1,
+                           cpu_transposed_run, &lines);
+  } else {
+    cpu_gemm_here(&gemm);
+    cpu_transposed_run(&lines, 0, count);
   }
 }
 
@@ -385,12 +392,13 @@ static void transpose_piece(const transpose_work *work, int64_t at,
                    .ldb = c->ins,
                    .ldc = c->ins};
   char *y = work->y + (size_t)(plane * c->outs) * size;
-  if (work->panels)
-    packed_columns(work, at, from, n, (float *)(void *)columns);
-  else
+  if (work->panels) {
+    transpose_packed(work, at, from, n, (float *)(void *)columns);
+  } else {
     cpu_gemm_here(&gemm);
-  memset(y, 0, (size_t)(n * c->outs) * size);
-  cpu_columns_add(work->back, y, n, c->wide, columns);
+    memset(y, 0, (size_t)(n * c->outs) * size);
+    cpu_columns_add(work->back, y, n, c->wide, columns);
+  }
   for (int64_t i = 0; i < n; i++)
     cpu_finish_row(work->end, g * c->out_c + from + i, work->y,
                    (plane + i) * c->outs, c->outs);
@@ -399,10 +407,8 @@ static void transpose_piece(const transpose_work *work, int64_t at,
 static void transpose_pieces(void *context, int64_t begin, int64_t end) {
   transpose_work *work = context;
   const conv *c = work->c;
-  int64_t rows = c->ins < ROWS_AT_ONCE ? c->ins : ROWS_AT_ONCE;
   size_t bytes =
-      (size_t)(work->step * c->taps * (c->ins + (work->panels ? rows : 0))) *
-      kd_dtype_size(c->wide);
+      (size_t)(work->step * c->taps * c->ins) * kd_dtype_size(c->wide);
   char *columns = malloc(bytes + 1);
   if (!columns) atomic_store(&work->failed, true);
   for (int64_t i = begin; i < end && columns; i++) {
@@ -431,9 +437,12 @@ static kd_status run_transposed(const conv *c, const char *x,
   int64_t share = (c->out_c * c->batch * c->group + threads - 1) / threads;
   work.step = TILE_BYTES / each < 8 ? 8 : TILE_BYTES / each;
   work.step = work.step < share ? work.step : share;
-  if (panels) /* which begin with every so many channels */
+  if (panels) { /* which begin with every so many groups of channels */
+    const int64_t group = TRANSPOSED_GROUP;
+    work.step = (work.step + group - 1) / group * group;
     while (work.step * c->taps % cpu_tiles_get()->columns)
-      work.step++;
+      work.step += group;
+  }
   work.step = work.step < c->out_c ? work.step : c->out_c;
   work.pieces = (c->out_c + work.step - 1) / work.step;
   double flops =

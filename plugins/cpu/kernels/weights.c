@@ -11,6 +11,7 @@
 #include "families/window.h"
 #include "kernels.h"
 #include "tiles.h"
+#include "transposed.h"
 
 #define LEAST \
   1024 /* elements; smaller ones are packed faster than they are found */
@@ -110,6 +111,18 @@ static bool wanted(const kd_node *node, cpu_gemm *out, int64_t *dims) {
   return true;
 }
 
+/* Of a ConvTranspose, in the order that transposed.h says. NULL: no memory. */
+static packed *pack_ordered(const cpu_gemm *gemm, const int64_t *dims) {
+  cpu_gemm in_order = *gemm;
+  float *ordered = malloc((size_t)(gemm->k * gemm->n) * sizeof *ordered);
+  if (!ordered) return NULL;
+  cpu_transposed_order(gemm->b, gemm->k, dims[1], gemm->n / dims[1], ordered);
+  in_order.b = ordered;
+  packed *made = pack(&in_order);
+  free(ordered);
+  return made;
+}
+
 kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
                              const kd_node *node, kd_kernel **out_kernel) {
   (void)device;
@@ -118,7 +131,8 @@ kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
   if (wanted(node, &gemm, kernel->dims)) {
-    kernel->weights = pack(&gemm);
+    bool turned = !strcmp(cpu_host->node->op(node), "ConvTranspose");
+    kernel->weights = turned ? pack_ordered(&gemm, kernel->dims) : pack(&gemm);
     if (!kernel->weights) {
       free(kernel);
       return FAIL(KD_OUT_OF_MEMORY, "no memory for %lld x %lld packed weights",
