@@ -4,6 +4,7 @@
 #include "ops/shapes.h"
 #include "passes/nested.h"
 #include "passes/passes.h"
+#include "program/mapping.h"
 
 keel_status keel_uses_count(const keel_function *function,
                             keel_uses *out_uses) {
@@ -227,6 +228,10 @@ keel_status keel_pass_prune(keel_function *function) {
     for (uint32_t k = 0; k < node->input_count; k++)
       if (node->inputs[k] != KEEL_ABSENT) uses.counts[node->inputs[k]]--;
   }
+  /* weights that others were made of: a file has them, should they be read again */
+  for (uint32_t i = 0; i < function->value_count; i++)
+    if (function->values[i].constant && !uses.counts[i])
+      keel_mapping_spare(function->values[i].constant);
   keel_uses_drop(&uses);
   return KD_OK;
 }
