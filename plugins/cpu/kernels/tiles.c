@@ -45,6 +45,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+#define INLINE static inline __attribute__((always_inline))
+
 /* A value is rounded before it is added to. Compilers may join either product of a * x + b * y
  * with the sum, one for this row and the other for the next. */
 #if defined(__AVX512F__)

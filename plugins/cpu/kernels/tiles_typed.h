@@ -16,6 +16,20 @@ typedef struct NAMED(target) {
   int64_t pace;      /* bytes of it for each element of k: at most two lines */
 } NAMED(target);
 
+/* A row of a tile, as alpha and beta say. */
+INLINE void NAMED(put)(T *c, const VEC *sum, NAMED(target) t) {
+  VEC *row = (VEC *)c, *next = (VEC *)(c + HALF);
+  VEC low = t.alpha * sum[0], high = t.alpha * sum[1];
+  if (t.beta != 0) {
+    ROUND(low);
+    ROUND(high);
+    low += t.beta * *row;
+    high += t.beta * *next;
+  }
+  *row = low;
+  *next = high;
+}
+
 /* A tile of R rows: a panel of A (k x R), one of B (k rows, `step` apart). Its part of C
  * comes nearer meanwhile: it may lie beyond the second cache.
  * The sums are marked behind the loop, so that what alpha and beta need takes no register inside:
@@ -45,22 +59,57 @@ typedef struct NAMED(target) {
       ROUND(sum[i][0]);                                                   \
       ROUND(sum[i][1]);                                                   \
     }                                                                     \
-    UNROLL for (int i = 0; i < R; i++) {                                  \
-      VEC *row = (VEC *)(t.c + i * t.step);                               \
-      VEC *next = (VEC *)(t.c + i * t.step + HALF);                       \
-      VEC low = t.alpha * sum[i][0], high = t.alpha * sum[i][1];          \
-      if (t.beta != 0) {                                                  \
-        ROUND(low);                                                       \
-        ROUND(high);                                                      \
-        low += t.beta * *row;                                             \
-        high += t.beta * *next;                                           \
-      }                                                                   \
-      *row = low;                                                         \
-      *next = high;                                                       \
-    }                                                                     \
+    UNROLL for (int i = 0; i < R; i++)                                    \
+        NAMED(put)(t.c + i * t.step, sum[i], t);                          \
   }
 FULL(TILE)
 #undef TILE
+
+/* A whole tile by rows of A where they lie, `lead` apart: an address has a row, one or two of
+ * those steps, and a number. */
+#define THIRDS  ((ROWS + 2) / 3)
+#define AT_ONCE 4 /* elements of k */
+INLINE void NAMED(sum_straight)(const T *const *rows, int64_t lead, const T *b,
+                                const char *ahead, VEC (*sum)[2], const int p) {
+  const VEC left = *(const VEC *)b, right = *(const VEC *)(b + HALF);
+  __builtin_prefetch(ahead, 0, 2);
+  __builtin_prefetch(ahead + 64, 0, 2);
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    const T *at = rows[i / 3] + p;
+    const T a = i % 3 == 0 ? at[0] : i % 3 == 1 ? at[lead] : at[2 * lead];
+    sum[i][0] += a * left;
+    sum[i][1] += a * right;
+  }
+}
+
+__attribute__((noinline)) static void NAMED(straight)(int64_t k, const T *a,
+                                                      int64_t lead, const T *b,
+                                                      NAMED(target) t) {
+  VEC sum[ROWS][2];
+  const T *rows[THIRDS];
+  int64_t p = 0;
+  UNROLL for (int i = 0; i < THIRDS; i++) rows[i] = a + 3 * i * lead;
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    sum[i][0] = (VEC){0};
+    sum[i][1] = (VEC){0};
+    __builtin_prefetch(t.c + i * t.step, 1, 3);
+    __builtin_prefetch(t.c + i * t.step + COLUMNS - 1, 1, 3);
+  }
+  for (; p + AT_ONCE <= k; p += AT_ONCE, b += AT_ONCE * COLUMNS) {
+    UNROLL for (int i = 0; i < AT_ONCE; i++) NAMED(sum_straight)(
+        rows, lead, b + i * COLUMNS, t.ahead + (p + i) * t.pace, sum, i);
+    UNROLL for (int i = 0; i < THIRDS; i++) rows[i] += AT_ONCE;
+  }
+  for (; p < k; p++, b += COLUMNS) {
+    NAMED(sum_straight)(rows, lead, b, t.ahead + p * t.pace, sum, 0);
+    UNROLL for (int i = 0; i < THIRDS; i++) rows[i]++;
+  }
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    ROUND(sum[i][0]);
+    ROUND(sum[i][1]);
+  }
+  UNROLL for (int i = 0; i < ROWS; i++) NAMED(put)(t.c + i * t.step, sum[i], t);
+}
 
 /* Tiles for what is left of `rows`: the tallest that fit. */
 static int64_t NAMED(tile)(int64_t rows, int64_t k, const T *a, const T *b,
@@ -176,6 +225,24 @@ static void NAMED(strip)(int64_t rows, int64_t count, int64_t k, const T *a,
   }
 }
 
+/* The same of whole tiles by rows of A where they lie. */
+static void NAMED(strip_straight)(int64_t rows, int64_t k, const T *a,
+                                  int64_t lead, const T *b, NAMED(target) t) {
+  t.pace = (2 * VECTOR * ROWS + rows - 1) / rows;
+  for (int64_t i = 0; i < rows; i += ROWS, a += ROWS * lead) {
+    NAMED(straight)(k, a, lead, b, t);
+    t.c += ROWS * t.step;
+    t.ahead += k * t.pace;
+  }
+}
+
+/* Whether A is read where it lies: C has too few columns for a copy. Not where all rows begin
+ * in one set of the first cache. */
+static bool NAMED(is_straight)(const cpu_gemm *g) {
+  return g->panels && !g->trans_a && g->n <= 8 * COLUMNS &&
+         g->n % COLUMNS == 0 && g->lda * sizeof(T) % 4096 != 0;
+}
+
 /* Columns of C after which a block of rows is finished, while it is in the second cache. */
 #define NEAR_COLUMNS 256
 
@@ -230,7 +297,8 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
   for (int64_t i = 0; i < g->m; i += tall) {
     int64_t rows = g->m - i < tall ? g->m - i : tall;
     T *first = (T *)g->c + i * g->ldc + column;
-    NAMED(pack_a)(g, i, rows, from, k, packed_a);
+    const int64_t whole = NAMED(is_straight)(g) ? rows / ROWS * ROWS : 0;
+    NAMED(pack_a)(g, i + whole, rows - whole, from, k, packed_a);
     int64_t j = 0, done = 0; /* columns, and those that are finished */
     for (; panels && rows == 1 && columns - j >= PANELS * COLUMNS;
          j += PANELS * COLUMNS) {
@@ -245,7 +313,11 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
                            : packed_b + j * k;
       t.c = (T *)g->c + i * g->ldc + column + j;
       t.ahead = (const char *)(b + (panels ? COLUMNS * g->k : COLUMNS * k));
-      NAMED(strip)(rows, count, k, packed_a, b, there ? g->ldb : COLUMNS, t);
+      if (whole) NAMED(strip_straight)
+      (whole, k, (const T *)g->a + i * g->lda + from, g->lda, b, t);
+      t.c += whole * t.step;
+      if (whole < rows) NAMED(strip)
+      (rows - whole, count, k, packed_a, b, there ? g->ldb : COLUMNS, t);
       if (g->finish && last && j + count - done >= NEAR_COLUMNS) {
         cpu_gemm_finish(g->finish, (void *)(first + done), rows,
                         j + count - done);
