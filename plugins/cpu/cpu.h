@@ -180,9 +180,11 @@ void cpu_gemm_here(const cpu_gemm *gemm);
 /* Finishes rows of C, `columns` of each, from `at` on. */
 void cpu_gemm_finish(const cpu_epilogue *finish, float *at, int64_t rows,
                      int64_t columns);
-/* op(B) of an f32 product in the order that products read it, for as often as it is
- * wanted: free() it. NULL: no memory. */
-float *cpu_gemm_pack(const cpu_gemm *gemm);
+/* op(B) of an f32 product, and of others whose B follow, in the order that products read it,
+ * for as often as it is wanted: free() it. NULL: no memory. */
+float *cpu_gemm_pack(const cpu_gemm *gemm, int64_t matrices);
+/* Floats of one of those. */
+int64_t cpu_gemm_packed(const cpu_gemm *gemm);
 
 /* ---- fused convolutions ------------------------------------------------------- */
 

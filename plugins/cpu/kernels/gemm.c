@@ -112,11 +112,19 @@ void cpu_gemm_here(const cpu_gemm *g) {
   if (g->finish) cpu_gemm_finish(g->finish, g->c, g->m, g->n);
 }
 
-float *cpu_gemm_pack(const cpu_gemm *g) {
-  const cpu_tiles *tiles = cpu_tiles_get();
-  int64_t wide = (g->n + tiles->columns - 1) / tiles->columns * tiles->columns;
-  float *panels = cpu_weights_alloc((size_t)(wide * g->k) * sizeof(float));
-  if (panels) tiles->pack(g, panels);
+int64_t cpu_gemm_packed(const cpu_gemm *g) {
+  int64_t columns = cpu_tiles_get()->columns;
+  return (g->n + columns - 1) / columns * columns * g->k;
+}
+
+float *cpu_gemm_pack(const cpu_gemm *g, int64_t matrices) {
+  const int64_t each = cpu_gemm_packed(g);
+  float *panels = cpu_weights_alloc((size_t)(each * matrices) * sizeof(float));
+  cpu_gemm one = *g;
+  for (int64_t i = 0; panels && i < matrices; i++) {
+    one.b = (const float *)g->b + i * g->k * g->n;
+    cpu_tiles_get()->pack(&one, panels + i * each);
+  }
   return panels;
 }
 

@@ -54,6 +54,8 @@ typedef struct matmul_work {
   const char *a, *b;
   char *y;
   size_t size;
+  const float *panels; /* of packed matrices, `each` floats; NULL: b counts */
+  int64_t each;
 } matmul_work;
 
 static void matmul_one(const matmul_work *work, int64_t i, bool alone) {
@@ -62,7 +64,8 @@ static void matmul_one(const matmul_work *work, int64_t i, bool alone) {
   matrix_at(s, i, &a, &b);
   cpu_gemm gemm = work->gemm;
   gemm.a = work->a + a * (int64_t)work->size;
-  gemm.b = work->b + b * (int64_t)work->size;
+  gemm.b = work->panels ? NULL : work->b + b * (int64_t)work->size;
+  if (work->panels) gemm.panels = work->panels + b / (s->k * s->n) * work->each;
   gemm.c = work->y + (size_t)(i * s->m * s->n) * work->size;
   if (alone)
     cpu_gemm_here(&gemm);
@@ -107,9 +110,13 @@ static void step_by_elements(product_shape *s, int which,
       steps[d] = tensor->strides[d - lead];
 }
 
+/* many: B's matrices, packed; or NULL. */
 static void matmul_float(kd_dtype dtype, const operand *a, const operand *b,
-                         void *y, const product_shape *shape) {
+                         const cpu_matrices *many, void *y,
+                         const product_shape *shape) {
   matmul_work work = {.shape = *shape,
+                      .panels = many ? many->panels : NULL,
+                      .each = many ? many->each : 0,
                       .a = a->data,
                       .b = b->data,
                       .y = y,
@@ -171,7 +178,7 @@ static void matmul_half(const kd_launch *launch, product_shape *shape) {
   const operand of_b = {(const char *)wide_b, false, shape->n};
   step_by_elements(shape, 0, a);
   step_by_elements(shape, 1, b);
-  matmul_float(KD_F32, &of_a, &of_b, wide_y, shape);
+  matmul_float(KD_F32, &of_a, &of_b, NULL, wide_y, shape);
   cpu_convert(wide_y, KD_F32, y->data, y->dtype, kd_elements(y));
 }
 
@@ -247,7 +254,7 @@ static bool is_wide(kd_dtype dtype) {
   return dtype == KD_F32 || dtype == KD_F64;
 }
 
-static kd_status matmul(const kd_launch *launch) {
+static kd_status matmul(const kd_launch *launch, const cpu_matrices *many) {
   const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
                   *y = &launch->outputs[0];
   product_shape shape = shape_of(a, b, y);
@@ -258,7 +265,7 @@ static kd_status matmul(const kd_launch *launch) {
     read_in_place(b, 1, &of_b);
     step_by_elements(&shape, 0, a);
     step_by_elements(&shape, 1, b);
-    matmul_float(a->dtype, &of_a, &of_b, y->data, &shape);
+    matmul_float(a->dtype, &of_a, &of_b, many, y->data, &shape);
   } else if (a->dtype == KD_F16 || a->dtype == KD_BF16) {
     matmul_half(launch, &shape);
   } else {
@@ -311,7 +318,13 @@ CPU_KERNEL(cpu_run_matmul) {
   cpu_gemm by_weights = {.finish = NULL};
   if (cpu_packed_weights(self, &by_weights))
     return matmul_packed(launch, &by_weights);
+  cpu_matrices many;
+  bool has_many = cpu_packed_matrices(self, &many);
   kd_tensor in[2] = {launch->inputs[0], launch->inputs[1]};
+  if (has_many) /* the host has let go of the others */
+    in[1] = (kd_tensor){.dtype = KD_F32,
+                        .rank = many.rank,
+                        .dims = (int64_t *)(uintptr_t)many.dims};
   void *packed[2] = {NULL, NULL};
   kd_status status = KD_OK;
   for (int i = 0; i < 2 && status == KD_OK; i++) {
@@ -333,7 +346,7 @@ CPU_KERNEL(cpu_run_matmul) {
   if (status == KD_OK) {
     kd_launch inner = *launch;
     inner.inputs = in;
-    status = matmul(&inner);
+    status = matmul(&inner, has_many ? &many : NULL);
   }
   for (int i = 0; i < 2; i++)
     cpu_host->release(cpu_host, packed[i]);

@@ -271,7 +271,7 @@ static bool pack_inputs(kd_kernel *kernel, const kd_tensor *w) {
                      .k = inputs,
                      .b = wide + d * rows * inputs,
                      .ldb = inputs};
-    kernel->panels[d] = cpu_gemm_pack(&gemm);
+    kernel->panels[d] = cpu_gemm_pack(&gemm, 1);
   }
   free(wide);
   if (kernel->panels[0] && (w->dims[0] < 2 || kernel->panels[1])) return true;

@@ -20,6 +20,7 @@
 
 typedef struct packed {
   int64_t k, n, columns; /* of a panel */
+  int64_t matrices;
   int64_t users;
   size_t size; /* bytes */
   float *panels;
@@ -28,6 +29,7 @@ typedef struct packed {
 
 struct kd_kernel {
   packed *weights; /* or NULL */
+  uint32_t rank;
   int64_t dims[WINDOW_SPACE + 2];
 };
 
@@ -37,6 +39,7 @@ static packed *all;
 static packed *find(const packed *like) {
   for (packed *p = all; p; p = p->next)
     if (p->k == like->k && p->n == like->n && p->columns == like->columns &&
+        p->matrices == like->matrices &&
         !memcmp(p->panels, like->panels, like->size))
       return p;
   return NULL;
@@ -60,28 +63,34 @@ static packed *share(packed *made) {
   return there;
 }
 
-static packed *pack(const cpu_gemm *gemm) {
-  int64_t columns = cpu_tiles_get()->columns;
+/* Matrices that lie one behind the other. */
+static packed *pack(const cpu_gemm *gemm, int64_t matrices) {
   packed *made = calloc(1, sizeof *made);
   if (!made) return NULL;
   made->k = gemm->k;
   made->n = gemm->n;
-  made->columns = columns;
-  made->size = (size_t)((gemm->n + columns - 1) / columns * columns * gemm->k) *
-               sizeof(float);
-  made->panels = cpu_gemm_pack(gemm);
+  made->columns = cpu_tiles_get()->columns;
+  made->matrices = matrices;
+  made->size = (size_t)(cpu_gemm_packed(gemm) * matrices) * sizeof(float);
+  made->panels = cpu_gemm_pack(gemm, matrices);
   if (made->panels) return share(made);
   free(made);
   return NULL;
 }
 
-/* Of a matrix, or of a ConvTranspose of one group: for each channel of the input, taps of
- * those of the output. Where there are many positions, packing in each run is nothing. */
+static bool is_op(const kd_node *node, const char *op) {
+  return !strcmp(cpu_host->node->op(node), op);
+}
+
+/* Of a matrix, or a MatMul's matrices, or of a ConvTranspose of one group: for each channel of
+ * the input, taps of those of the output. Where there are many positions, packing in each run
+ * is nothing. */
 static bool is_matrix(const kd_node *node, const kd_type *x,
                       const kd_tensor *b) {
   int64_t positions = 1;
-  if (strcmp(cpu_host->node->op(node), "ConvTranspose") != 0)
-    return b->rank == 2;
+  if (!is_op(node, "ConvTranspose"))
+    return b->rank == 2 || (is_op(node, "MatMul") && b->rank > 2 &&
+                            b->rank <= WINDOW_SPACE + 2);
   for (uint32_t i = 2; i < x->rank && positions <= POSITIONS; i++)
     positions *= x->dims[i];
   return b->rank > 2 && b->rank <= WINDOW_SPACE + 2 && positions <= POSITIONS &&
@@ -90,7 +99,8 @@ static bool is_matrix(const kd_node *node, const kd_type *x,
 }
 
 /* Whether a node has weights that are worth it: an f32 constant. */
-static bool wanted(const kd_node *node, cpu_gemm *out, int64_t *dims) {
+static bool wanted(const kd_node *node, cpu_gemm *out, uint32_t *out_rank,
+                   int64_t *dims) {
   const kd_node_table *read = cpu_host->node;
   kd_tensor b;
   kd_type a;
@@ -99,14 +109,16 @@ static bool wanted(const kd_node *node, cpu_gemm *out, int64_t *dims) {
       b.dtype != KD_F32 || !is_matrix(node, &a, &b) || b.strides ||
       kd_elements(&b) < LEAST)
     return false;
-  bool turned =
-      !strcmp(read->op(node), "Gemm") && read->attr_int(node, "transB", 0) != 0;
+  bool turned = is_op(node, "Gemm") && read->attr_int(node, "transB", 0) != 0;
+  /* of a ConvTranspose, the first one; of a matrix, that before the last */
+  uint32_t row = is_op(node, "ConvTranspose") ? 0 : b.rank - 2;
   *out = (cpu_gemm){.dtype = KD_F32,
                     .trans_b = turned,
-                    .k = b.dims[turned],
+                    .k = b.dims[row + turned],
                     .b = b.data,
-                    .ldb = kd_elements(&b) / b.dims[0]};
+                    .ldb = product(b.dims, row + 1, b.rank)};
   out->n = turned ? b.dims[0] : out->ldb;
+  *out_rank = b.rank;
   memcpy(dims, b.dims, b.rank * sizeof *dims);
   return true;
 }
@@ -118,7 +130,7 @@ static packed *pack_ordered(const cpu_gemm *gemm, const int64_t *dims) {
   if (!ordered) return NULL;
   cpu_transposed_order(gemm->b, gemm->k, dims[1], gemm->n / dims[1], ordered);
   in_order.b = ordered;
-  packed *made = pack(&in_order);
+  packed *made = pack(&in_order, 1);
   free(ordered);
   return made;
 }
@@ -130,9 +142,11 @@ kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
   cpu_gemm gemm;
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
-  if (wanted(node, &gemm, kernel->dims)) {
-    bool turned = !strcmp(cpu_host->node->op(node), "ConvTranspose");
-    kernel->weights = turned ? pack_ordered(&gemm, kernel->dims) : pack(&gemm);
+  if (wanted(node, &gemm, &kernel->rank, kernel->dims)) {
+    int64_t matrices = product(kernel->dims, 0, kernel->rank - 2);
+    kernel->weights = is_op(node, "ConvTranspose")
+                          ? pack_ordered(&gemm, kernel->dims)
+                          : pack(&gemm, matrices);
     if (!kernel->weights) {
       free(kernel);
       return FAIL(KD_OUT_OF_MEMORY, "no memory for %lld x %lld packed weights",
@@ -168,9 +182,20 @@ const int64_t *cpu_packed_dims(const kd_kernel *kernel) {
   return kernel && kernel->weights ? kernel->dims : NULL;
 }
 
+bool cpu_packed_matrices(const kd_kernel *kernel, cpu_matrices *out) {
+  const packed *weights = kernel ? kernel->weights : NULL;
+  if (!weights || weights->matrices == 1) return false;
+  const cpu_gemm gemm = {.k = weights->k, .n = weights->n};
+  *out = (cpu_matrices){.panels = weights->panels,
+                        .each = cpu_gemm_packed(&gemm),
+                        .rank = kernel->rank,
+                        .dims = kernel->dims};
+  return true;
+}
+
 bool cpu_packed_weights(const kd_kernel *kernel, cpu_gemm *gemm) {
   const packed *weights = kernel ? kernel->weights : NULL;
-  if (!weights) return false;
+  if (!weights || weights->matrices > 1) return false;
   gemm->k = weights->k;
   gemm->n = weights->n;
   gemm->panels = weights->panels;
