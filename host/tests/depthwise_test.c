@@ -119,7 +119,8 @@ static keel_program *program_of(const model *m) {
 }
 
 typedef struct result {
-  int64_t count;
+  int64_t count, dims[4];
+  uint32_t rank;
   float data[MOST];
   uint32_t depthwise, transposes, reorders, activations;
 } result;
@@ -144,6 +145,9 @@ static void run(const model *m, bool plain, result *out) {
   keel_tensor *last = y[m->read_twice];
   out->count = keel_tensor_elements(last);
   assert_true(out->count <= MOST);
+  out->rank = keel_tensor_rank(last);
+  assert_true(out->rank <= 4);
+  memcpy(out->dims, keel_tensor_dims(last), out->rank * sizeof *out->dims);
   assert_int_equal(
       keel_tensor_read(last, out->data, (size_t)out->count * sizeof(float)),
       KD_OK);
@@ -164,6 +168,8 @@ static void compare(const model *m, result *got) {
   run(m, true, &want);
   run(m, false, got);
   assert_int_equal(got->count, want.count);
+  assert_int_equal(got->rank, want.rank);
+  assert_memory_equal(got->dims, want.dims, want.rank * sizeof *want.dims);
   assert_int_equal(want.depthwise, 0);
   assert_true(want.transposes > 0);
   for (int64_t i = 0; i < want.count; i++)
@@ -228,11 +234,38 @@ static void others_read_blocks(void **state) {
   }
 }
 
+/* A Transpose whose result is read in rows makes rows. */
+static void nobody_wants_blocks(void **state) {
+  const int64_t dims[] = {1, 8, 8, 32};
+  keel_builder *b = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *x = numbers(4, dims, 1), *out[2] = {NULL, NULL};
+  (void)state;
+  assert_int_equal(keel_builder_create(context, "rows", &b), KD_OK);
+  keel_value value = keel_builder_input(b, "x", KD_F32, 4, dims);
+  value = transpose(b, value, 4, true);
+  keel_builder_output(b, "y", keel_builder_op(b, "Relu", NULL, 0, &value, 1));
+  keel_builder_output(b, "z", value);
+  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  keel_builder_destroy(b);
+  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  assert_int_equal(keel_plan_run(plan, &x, 1, out, 2), KD_OK);
+  assert_int_equal(runs_of(plan, "Transpose"), 1);
+  assert_int_equal(runs_of(plan, "Reorder"), 0);
+  keel_tensor_release(x);
+  keel_tensor_release(out[0]);
+  keel_tensor_release(out[1]);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_filter_a_channel_works_on_channels_last),
       cmocka_unit_test(what_others_read_stays),
       cmocka_unit_test(others_read_blocks),
+      cmocka_unit_test(nobody_wants_blocks),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -93,8 +93,7 @@ static bool read_conv(depthwise *d, const keel_node *conv) {
   return d->x && d->w && d->w->kind == KEEL_DATA &&
          d->w->type->dtype == KD_F32 && keel_tensor_host_data(d->w) &&
          d->x->rank == d->w->type->rank && d->w->type->dims[1] == 1 &&
-         d->w->type->dims[0] == d->x->dims[1] &&
-         keel_attr_int(conv->op, "group", 1) == d->x->dims[1];
+         d->w->type->dims[0] == d->x->dims[1];
 }
 
 /* Weights as the op has them: the window, then channels. */
