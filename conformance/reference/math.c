@@ -617,7 +617,10 @@ real ref_activated(const ref_call *call, real x) {
                                                          : x;
 }
 
-real ref_activated_slack(real slack, real x, real y) {
+real ref_activated_slack(const ref_call *call, real slack, real x, real y) {
+  if (ref_text_is(call, "activation", "none", "none") ||
+      ref_text_is(call, "activation", "none", "Relu"))
+    return slack;
   return 1.2L * slack + fabsl(y) * (8 + 2 * x * x * (1 + fabsl(x)));
 }
 
@@ -631,8 +634,8 @@ static bool run_fused_matmul(ref_call *call) {
     if (z) room += fabsl(z->x[i]) + fabsl(x);
     x += z ? z->x[i] : 0;
     out->x[i] = ref_activated(call, x);
-    out->slack[i] = ref_activated_slack(out->slack[i] + 2 * room + 2 * fabsl(x),
-                                        x, out->x[i]);
+    out->slack[i] = ref_activated_slack(
+        call, out->slack[i] + 2 * room + 2 * fabsl(x), x, out->x[i]);
   }
   return true;
 }

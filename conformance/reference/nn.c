@@ -171,7 +171,8 @@ static bool run_depthwise(ref_call *call) {
     real before = out->x[i];
     out->x[i] = ref_activated(call, before);
     if (value_slack(out))
-      out->slack[i] = ref_activated_slack(out->slack[i], before, out->x[i]);
+      out->slack[i] =
+          ref_activated_slack(call, out->slack[i], before, out->x[i]);
   }
   return true;
 }

@@ -80,7 +80,7 @@ real ref_spread(const ref_sum *sum);
 /* The attribute "activation" of keel::FusedMatMul and DepthwiseConv, of a sum; and the slack
  * of its result y, from that of the sum x: it goes through a slope of 1.2 at most. */
 real ref_activated(const ref_call *call, real x);
-real ref_activated_slack(real slack, real x, real y);
+real ref_activated_slack(const ref_call *call, real slack, real x, real y);
 
 /* Stores a sum, scaled, with its slack. */
 void ref_put(value *out, int64_t index, const ref_sum *sum, real scale);

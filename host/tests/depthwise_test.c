@@ -260,12 +260,46 @@ static void nobody_wants_blocks(void **state) {
   keel_program_release(program);
 }
 
+/* Where a Reshape copies a dimension of 0, its place counts. */
+static void empty_lines_stay(void **state) {
+  const int64_t lines[2][3] = {{2, 4, 0}, {2, 0, 3}};
+  const int64_t shapes[2][4] = {{0, 0, 2, 2}, {0, 0, 3, 1}};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    keel_builder *b = NULL;
+    keel_program *program = NULL;
+    keel_plan *plan = NULL;
+    keel_tensor *x = numbers(3, lines[i], 1), *y = NULL;
+    assert_int_equal(keel_builder_create(context, "empty", &b), KD_OK);
+    keel_value value = keel_builder_input(b, "x", KD_F32, 3, lines[i]);
+    if (!i) value = transpose(b, value, 3, true);
+    value = reshape(b, value, 4, shapes[i]);
+    if (i) { /* back to a line: 2, 0, 3 */
+      const int64_t line[] = {0, 0, 3};
+      value = transpose(b, reshape(b, value, 3, line), 3, false);
+    }
+    keel_builder_output(b, "y", value);
+    assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+    keel_builder_destroy(b);
+    if (keel_plan_create(program, NULL, &plan) != KD_OK ||
+        keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
+      fail_msg("%s", keel_message());
+    assert_int_equal(keel_tensor_rank(y), i ? 3 : 4);
+    assert_int_equal(keel_tensor_dims(y)[1], i ? 3 : 0);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+    keel_plan_release(plan);
+    keel_program_release(program);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_filter_a_channel_works_on_channels_last),
       cmocka_unit_test(what_others_read_stays),
       cmocka_unit_test(others_read_blocks),
       cmocka_unit_test(nobody_wants_blocks),
+      cmocka_unit_test(empty_lines_stay),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

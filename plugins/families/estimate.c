@@ -135,7 +135,8 @@ static double window_taps(const sizes *s) {
 /* A filter's rows meet the channels of its group. */
 static double convolution(const sizes *s) {
   const kd_type *w = &s->in[!strncmp(s->op, "QLinear", 7) ? 3 : 1];
-  double filters = dim_of(w, 0);
+  bool last = !strcmp(s->op, "DepthwiseConv"); /* its channels */
+  double filters = dim_of(w, last ? -1 : 0);
   double taps = filters > 0 ? elements_of(w) / filters : 0;
   return 2 * taps *
          (has(s->op, "Transpose") ? elements_of(&s->in[0])

@@ -121,6 +121,11 @@ static void wake_all(keel_pool *pool) {
     ring(pool, INT32_MAX, -1);
 }
 
+/* Whether this thread is the pool's own: others' are left as they are. */
+static bool is_worker(const keel_pool *pool) {
+  return self && self->pool == pool && self->index < pool->worker_count;
+}
+
 /* A kernel may wake a thread on its waker's processor, though another one is idle (a halted
  * one of a virtual machine counts as taken), and leave both there for milliseconds. The
  * woken one goes elsewhere, if it may, and from there wherever it is put. */
@@ -151,7 +156,8 @@ static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
   uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire);
   if (!done(context) && !has_work(pool) &&
       !syscall(SYS_futex, &pool->epoch, FUTEX_WAIT_PRIVATE, epoch, limit, NULL,
-               0))
+               0) &&
+      is_worker(pool))
     leave_processor(atomic_load_explicit(&pool->rung_on, memory_order_relaxed));
   atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
 }
@@ -191,9 +197,7 @@ static bool take(loop *at, uint32_t own, uint32_t *begin, uint32_t *end) {
 
 /* The range that is this thread's: its worker's, or that of all that are none. */
 static uint32_t own_range(const keel_pool *pool) {
-  return self && self->pool == pool && self->index < pool->worker_count
-             ? self->index + 1
-             : 0;
+  return is_worker(pool) ? self->index + 1 : 0;
 }
 
 static void share(loop *at, uint32_t own) {

@@ -224,16 +224,20 @@ static bool is_of_run(const keel_task *task, const void *run) {
   return task->run == run_task && ((const step_task *)task)->run == run;
 }
 
+#define AT_ONCE \
+  64 /* tasks; then whoever helps looks whether its own wait is over */
+
 /* And what it leads to on this thread: all of them are counted out at once. While some are
  * not, the run is not over. */
 static void run_task(keel_task *task) {
   keel_run *run = ((step_task *)task)->run;
-  uint32_t ended = 0;
+  uint32_t ended = 0, left = AT_ONCE;
   keel_hush();
   do
     ended += run_on(run, ((step_task *)task)->step, NULL);
-  while (ended && (task = keel_pool_next(run->fplan->plan->context->pool,
-                                         is_of_run, run)));
+  while (
+      ended && --left &&
+      (task = keel_pool_next(run->fplan->plan->context->pool, is_of_run, run)));
   count_out(run, ended);
 }
 

@@ -151,11 +151,13 @@ static keel_status visit_transpose(keel_function *function, keel_node *node) {
 
 /* ---- images and lines of pixels ----------------------------------------------------- */
 
-/* Whether one type is the other with its pixels in a line: N, C, pixels. */
+/* Whether one type is the other with its pixels in a line: N, C, pixels. Of empty ones a
+ * Reshape would take the 0 for a dimension that is to stay. */
 static bool is_line_of(const keel_type *line, const keel_type *image) {
   int64_t pixels = 1;
-  if (!line || !image || line->rank != 3 || image->rank < 4 ||
-      line->dims[0] != image->dims[0] || line->dims[1] != image->dims[1])
+  if (!line || !image || !line->elements || line->rank != 3 ||
+      image->rank < 4 || line->dims[0] != image->dims[0] ||
+      line->dims[1] != image->dims[1])
     return false;
   for (uint32_t i = 2; i < image->rank; i++)
     pixels *= image->dims[i];

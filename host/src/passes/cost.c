@@ -113,9 +113,10 @@ static double flops_of(const keel_function *function, const keel_node *node) {
   const keel_type *y = type_of(function, node->outputs, node->output_count, 0);
   if (!x || !y || !keel_type_known(x) || !keel_type_known(y)) return 0;
   double out = (double)y->elements;
-  if (strstr(op, "Conv") && w && w->rank > 2 && keel_type_known(w)) {
+  bool last = !strcmp(op, "DepthwiseConv"); /* its channels */
+  if (strstr(op, "Conv") && w && w->rank + last > 2 && keel_type_known(w)) {
     double taps = 1;
-    for (uint32_t i = 1; i < w->rank; i++)
+    for (uint32_t i = !last; i + last < w->rank; i++)
       taps *= (double)w->dims[i];
     return 2 * taps * (strstr(op, "Transpose") ? (double)x->elements : out);
   }

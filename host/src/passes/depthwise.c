@@ -138,7 +138,6 @@ static keel_status make_op(const depthwise *d, const keel_node *conv,
 static void put(const depthwise *d, keel_node made) {
   keel_function *function = d->function;
   keel_node *nodes = function->nodes, *back = &nodes[d->back];
-  made.outputs = back->outputs;
   keel_opdef_release(back->op);
   *back = made;
   if (!d->act.name) return;
@@ -156,12 +155,15 @@ static keel_status replace(const depthwise *d, uint32_t index) {
   uint32_t *inputs = keel_arena_take(function->arena, 3 * sizeof *inputs);
   if (!inputs) return KD_OUT_OF_MEMORY;
   made.inputs = inputs;
+  made.outputs = function->nodes[d->back].outputs;
   inputs[0] = d->source;
   KEEL_TRY(turned_weights(d, &inputs[1]));
   if (made.input_count > 2) inputs[2] = conv->inputs[2];
   KEEL_TRY(make_op(d, conv, &made.op));
   if (!keel_pass_takes(function, d->where, &made)) {
     keel_opdef_release(made.op);
+    keel_tensor_release(function->values[inputs[1]].constant);
+    function->values[inputs[1]].constant = NULL;
     return KD_OK;
   }
   function->nodes[index].dead = true;

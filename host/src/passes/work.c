@@ -60,6 +60,9 @@ static uint64_t per_output(const char *name, const sizes *s) {
     const keel_type *w = s->in[strcmp(name, "QLinearConv") ? 1 : 3];
     return plus(elements(w) / (dim_of(w, 0) + !dim_of(w, 0)), 1);
   }
+  if (!strcmp(name, "DepthwiseConv"))
+    return plus(
+        elements(s->in[1]) / (dim_of(s->in[1], -1) + !dim_of(s->in[1], -1)), 1);
   if (is_one_of(name, windows)) {
     const keel_type *x = s->in[0];
     uint64_t image = 1;

@@ -127,10 +127,13 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
 uint64_t cpu_taken_int8_conv(kd_kernel *kernel);
 void cpu_destroy_int8_conv(kd_kernel *kernel);
 
-/* blocked.c, where oneDNN's headers were found */
-kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
-kd_status cpu_supports_turn(kd_device *device, const kd_node *node);
+/* depthwise.c */
 kd_status cpu_supports_depthwise(kd_device *device, const kd_node *node);
+
+/* blocked_turn.c, where oneDNN's headers were found */
+kd_status cpu_supports_turn(kd_device *device, const kd_node *node);
+/* blocked.c, and the others below, where they were found */
+kd_status cpu_supports_conv(kd_device *device, const kd_node *node);
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel);
 /* blocked_direct.c; prefers: where it is faster than oneDNN */

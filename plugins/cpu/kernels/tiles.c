@@ -1,7 +1,7 @@
 /* tiles.c - matrix products by tiles of C that stay in registers.
  *
  * Compiled once for each instruction set, with TILES naming the result. Blocks of B and
- * of A are copied into panels, as wide as a tile and filled up with zeros, so that a tile
+ * of A (unless C has few columns) are copied into panels, as wide as a tile and filled up with zeros, so that a tile
  * at an edge is computed by the code of a whole one. (The order of loops is that of Goto
  * and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.) */
 #include "tiles.h"

@@ -118,6 +118,11 @@ static bool wanted(const kd_node *node, cpu_gemm *out, uint32_t *out_rank,
                     .b = b.data,
                     .ldb = product(b.dims, row + 1, b.rank)};
   out->n = turned ? b.dims[0] : out->ldb;
+  /* few columns are filled up to a panel's: of many matrices that would be a lot, and a single
+   * column is read faster as a vector */
+  if ((b.rank > 2 || out->n == 1) && !is_op(node, "ConvTranspose") &&
+      cpu_gemm_packed(out) > 2 * out->k * out->n)
+    return false;
   *out_rank = b.rank;
   memcpy(dims, b.dims, b.rank * sizeof *dims);
   return true;
