@@ -15,6 +15,7 @@ keel_status keel_uses_count(const keel_function *function,
     keel_uses_drop(out_uses);
     return keel_no_memory(n * sizeof(uint32_t));
   }
+  out_uses->value_count = function->value_count;
   for (uint32_t i = 0; i < n; i++)
     out_uses->reader[i] = KEEL_ABSENT;
   for (uint32_t i = 0; i < function->node_count; i++) {
@@ -212,6 +213,20 @@ keel_status keel_pass_types(keel_function *function) {
   return KD_OK;
 }
 
+static void let_go(keel_value_info *value) {
+  if (!value->constant) return;
+  keel_mapping_spare(value->constant);
+  keel_tensor_release(value->constant);
+  value->constant = NULL;
+}
+
+void keel_pass_forget(keel_function *function, const keel_uses *uses,
+                      uint32_t value) {
+  if (value != KEEL_ABSENT &&
+      (value >= uses->value_count || uses->counts[value] == 1))
+    let_go(&function->values[value]);
+}
+
 /* ---- pruning -------------------------------------------------------------- */
 
 keel_status keel_pass_prune(keel_function *function) {
@@ -228,10 +243,8 @@ keel_status keel_pass_prune(keel_function *function) {
     for (uint32_t k = 0; k < node->input_count; k++)
       if (node->inputs[k] != KEEL_ABSENT) uses.counts[node->inputs[k]]--;
   }
-  /* weights that others were made of: a file has them, should they be read again */
   for (uint32_t i = 0; i < function->value_count; i++)
-    if (function->values[i].constant && !uses.counts[i])
-      keel_mapping_spare(function->values[i].constant);
+    if (!uses.counts[i]) let_go(&function->values[i]);
   keel_uses_drop(&uses);
   return KD_OK;
 }

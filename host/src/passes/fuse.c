@@ -190,9 +190,9 @@ static keel_status scaled_weights(keel_function *function, const made *from,
 
 /* `node`, which reads the maker's output alone, becomes the maker with other weights, if
  * these are numbers. */
-static keel_status fold_affine(keel_function *function, keel_node *maker,
-                               keel_node *node, const made *from,
-                               const affine *by) {
+static keel_status fold_affine(keel_function *function, const keel_uses *uses,
+                               keel_node *maker, keel_node *node,
+                               const made *from, const affine *by) {
   keel_tensor *weights = NULL, *bias = NULL;
   bool fits = true;
   keel_status status =
@@ -209,6 +209,7 @@ static keel_status fold_affine(keel_function *function, keel_node *maker,
   keel_tensor_release(bias);
   if (status != KD_OK || !inputs) return KD_OUT_OF_MEMORY;
   if (!fits) return KD_OK;
+  keel_pass_forget(function, uses, maker->inputs[1]);
   keel_opdef *old = node->op;
   node->op = keel_opdef_retain(maker->op);
   keel_opdef_release(old);
@@ -230,7 +231,7 @@ static keel_status fold_into_maker(keel_function *function,
       continue;
     if (norm ? read_norm(function, node, &from, &by)
              : read_arithmetic(function, node, &from, 1 - i, &by))
-      return fold_affine(function, maker, node, &from, &by);
+      return fold_affine(function, uses, maker, node, &from, &by);
   }
   return KD_OK;
 }

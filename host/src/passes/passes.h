@@ -48,10 +48,16 @@ keel_status keel_passes_run(keel_function *functions,
 typedef struct keel_uses {
   uint32_t *counts; /* by value: reads by live nodes, and as outputs */
   uint32_t *reader; /* by value: its last reading node, or KEEL_ABSENT */
+  uint32_t value_count;
 } keel_uses;
 
 keel_status keel_uses_count(const keel_function *function, keel_uses *out_uses);
 void keel_uses_drop(keel_uses *uses);
+
+/* Lets go of a constant whose reader is gone, if it had no other when uses were counted, or
+ * has come since. */
+void keel_pass_forget(keel_function *function, const keel_uses *uses,
+                      uint32_t value);
 
 /* A node as kernels are asked about it, before anything runs. */
 typedef struct keel_view {
