@@ -338,9 +338,9 @@ typedef struct transpose_work {
 } transpose_work;
 
 /* Output channels [from, from + n) of image `at`, by packed weights: what each input position
- * adds to them, then the lines that these make. */
+ * adds to them, for which there is room, then the lines that these make. */
 static void transpose_packed(const transpose_work *work, int64_t at,
-                             int64_t from, int64_t n, float *rows) {
+                             int64_t from, int64_t n, void *room) {
   const conv *c = work->c;
   const float *x = (const float *)(const void *)work->x;
   float *y = (float *)(void *)work->y;
@@ -352,11 +352,11 @@ static void transpose_packed(const transpose_work *work, int64_t at,
                          .alpha = 1,
                          .a = x + at * c->in_c * c->ins,
                          .panels = work->panels + from * c->taps * c->in_c,
-                         .c = rows,
+                         .c = room,
                          .lda = c->ins,
                          .ldc = n * c->taps};
   cpu_transposed lines = {.w = &c->w,
-                          .rows = rows,
+                          .rows = room,
                           .step = gemm.ldc,
                           .channels = n,
                           .y = y + (at * c->out_c + from) * c->outs};
@@ -393,7 +393,7 @@ static void transpose_piece(const transpose_work *work, int64_t at,
                    .ldc = c->ins};
   char *y = work->y + (size_t)(plane * c->outs) * size;
   if (work->panels) {
-    transpose_packed(work, at, from, n, (float *)(void *)columns);
+    transpose_packed(work, at, from, n, columns);
   } else {
     cpu_gemm_here(&gemm);
     memset(y, 0, (size_t)(n * c->outs) * size);
