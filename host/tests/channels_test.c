@@ -47,7 +47,7 @@ static keel_value make_channels(keel_builder *b, const model *m) {
   const int64_t back[] = {IN, OUT / m->group, 3, 3}, product[] = {IN, OUT};
   const keel_attr attrs[] = {KEEL_INT("group", m->group),
                              KEEL_INTS("pads", 4, pads)};
-  bool gemm = !strcmp(m->maker, "Gemm");
+  bool gemm = !strcmp(m->maker, "Gemm") || !strcmp(m->maker, "MatMul");
   bool turned = !strcmp(m->maker, "ConvTranspose");
   const keel_value in[] = {
       keel_builder_input(b, "x", KD_F32, gemm ? 2 : 4, gemm ? rows : image),
@@ -57,8 +57,21 @@ static keel_value make_channels(keel_builder *b, const model *m) {
                        : conv,
               1, NULL),
       m->biased ? numbers(b, 1, &n, 2, NULL) : KEEL_ABSENT};
-  return keel_builder_op(b, m->maker, attrs, gemm ? 0 : 2, in,
-                         m->biased ? 3 : 2);
+  bool added = m->biased && !strcmp(m->maker, "MatMul");
+  keel_value y = keel_builder_op(b, m->maker, attrs, gemm ? 0 : 2, in,
+                                 m->biased && !added ? 3 : 2);
+  const keel_value sum[] = {in[2], y};
+  return added ? keel_builder_op(b, "Add", NULL, 0, sum, 2) : y;
+}
+
+static keel_value norm(keel_builder *b, keel_value x) {
+  const int64_t n = OUT;
+  keel_value spread = numbers(b, 1, &n, 6, NULL);
+  spread = keel_builder_op(b, "Exp", NULL, 0, &spread, 1);
+  const keel_value in[] = {x, numbers(b, 1, &n, 3, NULL),
+                           numbers(b, 1, &n, 4, NULL),
+                           numbers(b, 1, &n, 5, NULL), spread};
+  return keel_builder_op(b, "BatchNormalization", NULL, 0, in, 5);
 }
 
 static keel_program *program_of(const model *m) {
@@ -71,7 +84,9 @@ static keel_program *program_of(const model *m) {
     const follower *f = &m->followers[i];
     keel_value c = numbers(b, f->rank, f->dims, 3 + i, f->second);
     const keel_value in[] = {f->turned ? c : y, f->turned ? y : c};
-    y = keel_builder_op(b, f->op, NULL, 0, in, 2);
+    y = strcmp(f->op, "BatchNormalization") != 0
+            ? keel_builder_op(b, f->op, NULL, 0, in, 2)
+            : norm(b, y);
   }
   keel_builder_output(b, "y", y);
   assert_int_equal(keel_builder_finish(b, &program), KD_OK);
@@ -155,6 +170,11 @@ static const model models[] = {
      false,
      {BY("Mul", false, 1, OUT), BY("Sub", false, 2, 1, OUT)},
      true},
+    {"Conv", 1, true, false, {BY("BatchNormalization", false, 0, 0)}, true},
+    {"Gemm", 1, false, false, {BY("BatchNormalization", false, 0, 0)}, true},
+    {"MatMul", 1, false, false, {BY("BatchNormalization", false, 0, 0)}, true},
+    {"MatMul", 1, true, false, {BY("BatchNormalization", false, 0, 0)}, true},
+    {"MatMul", 1, true, true, {BY("BatchNormalization", false, 0, 0)}, false},
     /* by columns, for each element, more dimensions, another divided, or read again */
     {"Conv", 1, true, false, {BY("Mul", false, 1, SIDE)}, false},
     {"Conv", 1, true, false, {BY("Mul", false, 3, OUT, SIDE, SIDE)}, false},

@@ -1,5 +1,5 @@
 /* fuse.c - brings BatchNormalization, and sums and products with constants of channels, into
- * the convolution or Gemm before them, and what follows a convolution into keel::FusedConv or
+ * the convolution or Gemm before them, BatchNormalization into a MatMul of rows, too, and what follows a convolution into keel::FusedConv or
  * keel::ActivatedConv. */
 #include "context.h"
 #include "eager/site.h"
@@ -188,18 +188,17 @@ static keel_status scaled_weights(keel_function *function, const made *from,
   return KD_OK;
 }
 
-/* `node`, which reads the maker's output alone, becomes the maker with other weights, if
- * these are numbers. */
-static keel_status fold_affine(keel_function *function, const keel_uses *uses,
-                               keel_node *maker, keel_node *node,
-                               const made *from, const affine *by) {
+/* x and the scaled weights, as inputs; NULL: they are no numbers. */
+static keel_status scaled_inputs(keel_function *function, const made *from,
+                                 const affine *by, uint32_t x,
+                                 uint32_t **out_inputs) {
   keel_tensor *weights = NULL, *bias = NULL;
   bool fits = true;
   keel_status status =
       scaled_weights(function, from, by, &weights, &bias, &fits);
   uint32_t *inputs = keel_arena_take(function->arena, 3 * sizeof *inputs);
   if (status == KD_OK && inputs && fits) {
-    inputs[0] = maker->inputs[0];
+    inputs[0] = x;
     inputs[1] = keel_function_constant(function, "", weights);
     inputs[2] = keel_function_constant(function, "", bias);
     if (inputs[1] == KEEL_ABSENT || inputs[2] == KEEL_ABSENT)
@@ -208,11 +207,26 @@ static keel_status fold_affine(keel_function *function, const keel_uses *uses,
   keel_tensor_release(weights);
   keel_tensor_release(bias);
   if (status != KD_OK || !inputs) return KD_OUT_OF_MEMORY;
-  if (!fits) return KD_OK;
+  *out_inputs = fits ? inputs : NULL;
+  return KD_OK;
+}
+
+/* `node`, which reads the maker's output alone, becomes an op by other weights than the
+ * maker's, if these are numbers. Takes over `op`. */
+static keel_status fold_affine(keel_function *function, const keel_uses *uses,
+                               keel_node *maker, keel_node *node,
+                               const made *from, const affine *by,
+                               keel_opdef *op) {
+  uint32_t *inputs = NULL;
+  keel_status status =
+      scaled_inputs(function, from, by, maker->inputs[0], &inputs);
+  if (status != KD_OK || !inputs) {
+    keel_opdef_release(op);
+    return status;
+  }
   keel_pass_forget(function, uses, maker->inputs[1]);
-  keel_opdef *old = node->op;
-  node->op = keel_opdef_retain(maker->op);
-  keel_opdef_release(old);
+  keel_opdef_release(node->op);
+  node->op = op;
   node->name = maker->name;
   node->inputs = inputs;
   node->input_count = 3;
@@ -220,8 +234,54 @@ static keel_status fold_affine(keel_function *function, const keel_uses *uses,
   return KD_OK;
 }
 
+/* The product of rows by a constant matrix that BatchNormalization follows, with or without a
+ * constant that an Add adds to each row (*out_add); NULL: it is another. */
+static keel_node *read_product(keel_function *function, const keel_uses *uses,
+                               const keel_node *norm, made *out,
+                               keel_node **out_add) {
+  keel_node *maker = sole_maker(function, uses, norm, 0), *product = maker;
+  *out_add = NULL;
+  for (uint32_t i = 0; maker && is_op(maker, "Add") && i < 2; i++) {
+    product = sole_op(function, uses, maker, i, "MatMul");
+    *out_add = maker;
+    *out = (made){.bias = constant_of(function, maker, 1 - i)};
+    if (product && out->bias) break;
+  }
+  if (!product || !is_op(product, "MatMul")) return NULL;
+  const keel_type *x = function->values[product->inputs[0]].type;
+  out->weights = constant_of(function, product, 1);
+  if (!x || x->rank != 2 || !out->weights || out->weights->type->rank != 2 ||
+      !out->weights->type->elements || (*out_add && !out->bias))
+    return NULL;
+  out->axis = 1;
+  out->channels = out->weights->type->dims[1];
+  return !out->bias || (out->bias->type->rank == 1 &&
+                        out->bias->type->dims[0] == out->channels)
+             ? product
+             : NULL;
+}
+
+/* Becomes a Gemm, where the device has that. */
+static keel_status fold_into_product(keel_function *function,
+                                     const keel_uses *uses, keel_device *where,
+                                     keel_node *norm) {
+  made from = {.weights = NULL};
+  affine by = {.op = 0};
+  keel_node *add = NULL;
+  keel_opdef *op = NULL;
+  if (!where || !keel_device_kernels(where, "ai.onnx", "Gemm")) return KD_OK;
+  keel_node *product = read_product(function, uses, norm, &from, &add);
+  if (!product || !read_norm(function, norm, &from, &by)) return KD_OK;
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", "Gemm"),
+                             NULL, 0, NULL, &op));
+  KEEL_TRY(fold_affine(function, uses, product, norm, &from, &by, op));
+  if (add) add->dead |= product->dead;
+  return KD_OK;
+}
+
 static keel_status fold_into_maker(keel_function *function,
-                                   const keel_uses *uses, keel_node *node) {
+                                   const keel_uses *uses, keel_device *device,
+                                   keel_node *node) {
   bool norm = is_op(node, "BatchNormalization");
   for (uint32_t i = 0; i < node->input_count && i < (norm ? 1 : 2); i++) {
     keel_node *maker = sole_maker(function, uses, node, i);
@@ -231,9 +291,12 @@ static keel_status fold_into_maker(keel_function *function,
       continue;
     if (norm ? read_norm(function, node, &from, &by)
              : read_arithmetic(function, node, &from, 1 - i, &by))
-      return fold_affine(function, uses, maker, node, &from, &by);
+      return fold_affine(function, uses, maker, node, &from, &by,
+                         keel_opdef_retain(maker->op));
   }
-  return KD_OK;
+  return norm ? fold_into_product(function, uses,
+                                  node->device ? node->device : device, node)
+              : KD_OK;
 }
 
 /* ---- Conv, Add, an activation ---------------------------------------------------- */
@@ -407,7 +470,7 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
   keel_status status = keel_uses_count(function, &uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
     if (!function->nodes[i].dead)
-      status = fold_into_maker(function, &uses, &function->nodes[i]);
+      status = fold_into_maker(function, &uses, device, &function->nodes[i]);
   }
   keel_uses_drop(&uses);
   if (status != KD_OK) return status;
