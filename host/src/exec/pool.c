@@ -66,8 +66,7 @@ struct keel_pool {
    * with it, so that one use of a slot comes after the other */
   _Atomic uint64_t taken;
   loop loops[LOOPS];
-  range
-      *ranges; /* of each loop, one a thread: workers and those that are none */
+  range *ranges;               /* of each loop, one a thread */
   keel_queue queue;            /* tasks from outside the pool */
   _Atomic(keel_task *) posted; /* those that found the queue full */
   /* Who publishes work reads `sleepers` after it, and a sleeper counts itself in before it
