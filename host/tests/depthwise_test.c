@@ -3,6 +3,8 @@
  * give what the steps give one by one. */
 #include <math.h>
 
+#include "context.h"
+
 #define WORKERS 1
 #include "with_cpu.h"
 
@@ -216,7 +218,8 @@ static void what_others_read_stays(void **state) {
   assert_int_equal(got.depthwise, 0);
 }
 
-/* Of all channels: Transposes read and write blocks, and nothing is brought into order. */
+/* Of all channels: Transposes read and write blocks, and nothing is brought into order. Where
+ * the plugin was built without blocks, the second one may be read where it lies. */
 static void others_read_blocks(void **state) {
   static const model models[] = {
       {1, 32, 48, 8, 3, 1, 1, {1, 1, 1, 1}, "Gelu", LINE, false, true},
@@ -225,11 +228,12 @@ static void others_read_blocks(void **state) {
       {2, 64, 80, 12, 1, 1, 1, {0, 0, 0, 0}, "Relu", IMAGE, false, true},
   };
   static result got;
+  const bool blocks = context->devices[0]->plugin->layouts.preferred != NULL;
   (void)state;
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     compare(&models[i], &got);
     assert_int_equal(got.depthwise, 0);
-    assert_int_equal(got.transposes, 2);
+    if (blocks) assert_int_equal(got.transposes, 2);
     assert_int_equal(got.reorders, 0);
   }
 }
