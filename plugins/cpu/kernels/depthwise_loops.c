@@ -3,6 +3,7 @@
  * Compiled once for each instruction set, with DEPTHWISE naming the result. A channel is
  * summed by the same instructions wherever it stands. */
 #include "depthwise.h"
+#include "unroll.h"
 
 #if defined(__AVX512F__)
 #define LANES 16
@@ -16,13 +17,6 @@
 #define WIDE 1
 #endif
 #define MANY 8 /* pixels at once */
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 typedef float vector
     __attribute__((vector_size(LANES * 4), aligned(4), may_alias));

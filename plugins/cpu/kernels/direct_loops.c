@@ -3,6 +3,7 @@
  * Compiled once for each instruction set, with DIRECT naming the result. A filter is summed
  * by the same instructions wherever it stands. */
 #include "direct.h"
+#include "unroll.h"
 
 /* WIDTH(R): vectors at once of R filters; FEW(C): positions at once of C blocks: as many as
  * registers hold */
@@ -19,13 +20,6 @@
 #define WIDTH(R) ((R) == 4 ? 3 : (R) == 1 ? 8 : 4)
 #define FEW(C)   ((C) == 1 ? 12 : 6)
 #endif
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 typedef float vector
     __attribute__((vector_size(LANES * 4), aligned(4), may_alias));

@@ -5,12 +5,7 @@
 #include <immintrin.h>
 
 #include "int8_bars.h"
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "unroll.h"
 
 #define HALF 8 /* columns of a vector */
 

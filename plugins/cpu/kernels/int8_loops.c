@@ -3,6 +3,7 @@
  * Compiled once for each instruction set, with INT8 naming the result. Tiles of C stay in
  * registers; x86's pmaddwd multiplies pairs of 16 bits and adds them. */
 #include "int8.h"
+#include "unroll.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -55,12 +56,6 @@ typedef uint32_t bits __attribute__((vector_size(16)));
 
 #define HALF    (VECTOR / 4) /* columns of a vector */
 #define COLUMNS (2 * HALF)
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* ---- operands -------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
  * at an edge is computed by the code of a whole one. (The order of loops is that of Goto
  * and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.) */
 #include "tiles.h"
+#include "unroll.h"
 
 #define PASTED(a, b) a##_##b
 #define JOINED(a, b) PASTED(a, b)
@@ -38,14 +39,6 @@
   2048 /* columns of a block of B; for each of them A is copied again */
 
 #define NEAR 32768 /* bytes on the stack */
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* A value is rounded before it is added to. Compilers may join either product of a * x + b * y
  * with the sum, one for this row and the other for the next. */

@@ -4,6 +4,7 @@
  * of F(2 x 2, 3 x 3) in Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
  * 2016. Weights and sums of small integers stay exact: nothing but halves is multiplied
  * with. */
+#include "unroll.h"
 #include "winograd.h"
 
 #ifdef __AVX512F__
@@ -17,13 +18,6 @@
 #endif
 #define PANEL ((int64_t)2 * LANES)
 #define TAPS  9
-
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 typedef float vector
     __attribute__((vector_size(LANES * 4), aligned(4), may_alias));

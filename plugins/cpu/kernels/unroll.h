@@ -1,0 +1,13 @@
+/* unroll.h - how gcc and clang are told that sums stay in registers: loops over them are
+ * written out whole, and functions of such loops are part of their callers. */
+#ifndef KEEL_CPU_UNROLL_H
+#define KEEL_CPU_UNROLL_H
+
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+#endif /* KEEL_CPU_UNROLL_H */
