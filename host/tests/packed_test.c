@@ -2,7 +2,7 @@
  * same numbers give that come with each run; and equal rows give equal rows, to the last bit. */
 #include <math.h>
 
-#include "testing.h"
+#include "cpu_sets.h"
 
 static keel_context *context;
 
@@ -35,19 +35,7 @@ static const product products[] = {
 };
 
 static int open_set(const char *set) {
-  const char *paths[] = {CPU_PLUGIN}, *options[] = {set};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 1,
-                                      .options = options,
-                                      .option_count = set != NULL,
-                                      .workers = 2};
-  context = NULL;
-  if (keel_open(&params, &context) != KD_OK || !keel_device_count(context)) {
-    keel_close(context); /* the processor has not that */
-    context = open_with(CPU_PLUGIN, NULL, 2);
-  }
+  context = open_cpu_set(set, 2);
   return 0;
 }
 

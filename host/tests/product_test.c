@@ -1,27 +1,12 @@
 /* product_test.c - equal rows and equal columns of a matrix product, and equal filters of a
  * convolution, have equal results to the last bit, wherever they stand: a softmax of
  * large logits makes 0 and 1 of two that are one bit apart. */
-#include "testing.h"
+#include "cpu_sets.h"
 
 static keel_context *context;
 
-/* The CPU with such an instruction set, or the best one where it has not that. */
 static int open_cpu(const char *set, int32_t workers) {
-  const char *paths[] = {CPU_PLUGIN}, *options[] = {"cpu.regions=off", set};
-  keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED,
-      .plugins = paths,
-      .plugin_count = 1,
-      .options = options,
-      .option_count = set ? 2 : 1,
-      .workers = workers,
-  };
-  context = NULL;
-  if (keel_open(&params, &context) != KD_OK || !keel_device_count(context)) {
-    keel_close(context);
-    context = open_with(CPU_PLUGIN, NULL, workers);
-  }
+  context = open_cpu_set(set, workers);
   return 0;
 }
 
