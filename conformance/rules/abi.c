@@ -1,6 +1,6 @@
 /* abi.c - sizes, flags and enums that the other side does not know: what keeps
  * old plugins alive in new hosts. */
-#include "loader/slots.h"
+#include "layers/slots.h"
 #include "rules/property.h"
 #include "rules/rules.h"
 

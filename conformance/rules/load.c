@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "loader/slots.h"
+#include "layers/slots.h"
 #include "rules/rules.h"
 
 extern char **environ;

@@ -1,5 +1,5 @@
 /* native.c - the driver's own handles, and streams in queues that applications have. */
-#include "loader/slots.h"
+#include "layers/slots.h"
 #include "rules/rules.h"
 
 static kd_native_table table;

@@ -2,7 +2,7 @@
  * its numbers, so that a report of a hang names it. The list of slots makes the wrappers. */
 #include <stdarg.h>
 
-#include "loader/each.h"
+#include "layers/each.h"
 #include "suite/channel.h"
 #include "suite/suite.h"
 
@@ -113,7 +113,7 @@ static kc_plugin inner;
 #define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
              arguments)                                                       \
   SLOT_##name(SEE, slot, parameters, arguments, type, CALL_##type)
-#include "loader/slots.def"
+#include "layers/slots.def"
 #undef SLOT
 
 #define WATCH(name, slot)         \
@@ -125,6 +125,6 @@ void kc_watch_tables(void) {
 #define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
              arguments)                                                       \
   SLOT_##name(WATCH, slot)
-#include "loader/slots.def"
+#include "layers/slots.def"
 #undef SLOT
 }

@@ -1,20 +1,20 @@
 /* context.c - opening and closing the runtime, and asking for its devices. */
-#include "context.h"
+#include "device/context.h"
 
 #include <sched.h>
 #include <unistd.h>
 
+#include "device/lost.h"
 #include "eager/cache.h"
-#include "exec/pool.h"
 #include "layers/layers.h"
+#include "loader/clocks.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "loader/visible.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
 #include "memory/transfer.h"
 #include "ops/schema.h"
-#include "trace/clocks.h"
+#include "threads/pool.h"
 
 #define SCOPES 32
 

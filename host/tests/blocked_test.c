@@ -3,8 +3,8 @@
  * make more of the zeros that fill blocks up. */
 #include <math.h>
 
-#include "context.h"
-#include "exec/plan.h"
+#include "device/context.h"
+#include "plan/plan.h"
 #include "testing.h"
 
 static keel_context *context;

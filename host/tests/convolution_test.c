@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "context.h"
-#include "exec/plan.h"
+#include "device/context.h"
 #include "memory/layout.h"
+#include "plan/plan.h"
 #define WORKERS 1
 #include "with_cpu.h"
 

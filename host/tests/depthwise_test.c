@@ -3,7 +3,7 @@
  * give what the steps give one by one. */
 #include <math.h>
 
-#include "context.h"
+#include "device/context.h"
 
 #define WORKERS 1
 #include "with_cpu.h"

@@ -3,7 +3,7 @@
 
 #define KEEL_DEQUE_ROOM 2
 #define KEEL_QUEUE_ROOM 2
-#include "exec/deque.h"
+#include "threads/deque.h"
 
 /* ---- what is put in comes out once --------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * numbers, where a plainer formula would lose them. */
 #include <math.h>
 
-#include "context.h"
+#include "device/context.h"
 #define WORKERS 0
 #include "with_cpu.h"
 

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "layers/layers.h"
 #include "memory/copy.h"
 #include "testing.h"

@@ -2,9 +2,9 @@
  * that is used again in any order of steps, failures, and what does not fit. */
 #include <pthread.h>
 
-#include "context.h"
-#include "exec/places.h"
-#include "exec/plan.h"
+#include "device/context.h"
+#include "plan/places.h"
+#include "plan/plan.h"
 #define WORKERS 2
 #include "with_cpu.h"
 

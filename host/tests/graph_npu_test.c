@@ -3,7 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "bench/onnx.h"
+#include "onnx.h"
 #include "program/function.h"
 #include "testing.h"
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "layers/layers.h"
 #include "testing.h"
 #include "toy/toy.h"

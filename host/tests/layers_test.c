@@ -2,7 +2,7 @@
 #include "testing.h"
 #include "toy/toy.h"
 
-#include "context.h"
+#include "device/context.h"
 #include "layers/layers.h"
 
 #include <pthread.h>

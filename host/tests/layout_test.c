@@ -3,9 +3,9 @@
  * multiples of 8 elements, and its Exp takes any layout. */
 #include <math.h>
 
-#include "context.h"
-#include "exec/plan.h"
+#include "device/context.h"
 #include "layers/layers.h"
+#include "plan/plan.h"
 #include "testing.h"
 
 #ifdef SIM_PLUGIN

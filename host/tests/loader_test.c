@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "layers/layers.h"
 #include "testing.h"
 

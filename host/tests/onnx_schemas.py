@@ -18,7 +18,7 @@ except ImportError:
     sys.exit(77)
 
 host, compiler = sys.argv[1], sys.argv[2]
-upgrade = open(host + "/frontends/onnx/upgrade.c").read()
+upgrade = open(host + "/src/frontends/onnx/upgrade.c").read()
 KNOWN = int(re.search(r"#define OPSET_KNOWN (\d+)", upgrade).group(1))
 if defs.onnx_opset_version() < KNOWN:
     print("the package onnx has opset %d, and Keel knows %d"

@@ -1,5 +1,5 @@
 /* pace_test.c - one thread or all: chosen by the times that runs would take, here made up. */
-#include "exec/pace.h"
+#include "threads/pace.h"
 
 #include "testing.h"
 

@@ -1,7 +1,7 @@
 /* parts_test.c - slices, transposes and their kin that kernels read where they lie: equal
  * results with and without the pass, in first and later runs, and what stays a copy. */
-#include "context.h"
-#include "exec/plan.h"
+#include "device/context.h"
+#include "plan/plan.h"
 #define WORKERS 2
 #include "with_cpu.h"
 

@@ -2,7 +2,7 @@
  * program was built in, by cost. */
 #include <unistd.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -1,5 +1,5 @@
 /* pool_test.c - the thread pool: loops, tasks, waiting; also with no workers. */
-#include "exec/pool.h"
+#include "threads/pool.h"
 
 #include <pthread.h>
 #include <sched.h>

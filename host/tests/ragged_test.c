@@ -1,9 +1,9 @@
 /* ragged_test.c - weights that stay where an ONNX file has them, wherever they begin. */
 #include <unistd.h>
 
-#include "bench/onnx.h"
-#include "context.h"
-#include "exec/plan.h"
+#include "device/context.h"
+#include "onnx.h"
+#include "plan/plan.h"
 #include "testing.h"
 
 enum { SIDE = 256, ROWS = 5, LAYERS = 6, BYTES = SIDE * SIDE * 4 };

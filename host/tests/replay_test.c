@@ -2,9 +2,9 @@
  * launched, put to other memory, or given up; with results as one by one. */
 #include <pthread.h>
 
-#include "context.h"
-#include "exec/frame.h"
+#include "device/context.h"
 #include "layers/layers.h"
+#include "run/frame.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -2,7 +2,7 @@
  * call that takes a stream, and what runs on it all the same. */
 #include <pthread.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "eager/cache.h"
 #include "testing.h"
 #include "toy/toy.h"

@@ -2,8 +2,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "context.h"
-#include "exec/plan.h"
+#include "device/context.h"
+#include "plan/plan.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -3,10 +3,10 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "context.h"
-#include "exec/pool.h"
+#include "device/context.h"
 #include "memory/transfer.h"
 #include "testing.h"
+#include "threads/pool.h"
 #include "toy/toy.h"
 
 enum { MANY = 1000 };

@@ -2,7 +2,7 @@
  * come again. */
 #include <pthread.h>
 
-#include "exec/versions.h"
+#include "plan/versions.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -1,6 +1,6 @@
 /* weights_test.c - weights that are in a device's memory are not held by the host as well. */
-#include "context.h"
-#include "exec/plan.h"
+#include "device/context.h"
+#include "plan/plan.h"
 #include "testing.h"
 
 enum { SIDE = 512, COUNT = SIDE * SIDE, BYTES = COUNT * 4, ROWS = 3 };

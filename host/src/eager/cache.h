@@ -3,7 +3,7 @@
 #ifndef KEEL_CACHE_H
 #define KEEL_CACHE_H
 
-#include "context.h"
+#include "device/context.h"
 #include "ops/node.h"
 
 /* A created kernel, counted. */

@@ -1,10 +1,10 @@
 /* choose.c - which definition, on which device, runs a node. */
 #include <kd/help.h>
 
+#include "device/lost.h"
 #include "eager/site.h"
 #include "layers/layers.h"
-#include "memory/lost.h"
-#include "program/mapping.h"
+#include "memory/mapping.h"
 
 static bool allows(uint64_t types, const keel_type *type) {
   return !type || (types & KD_TYPES(type->dtype));

@@ -1,10 +1,10 @@
 /* direct.c - collectives that a plugin's devices do among themselves: each member's part is
  * enqueued on its stream, all in one call. */
+#include "device/lost.h"
+#include "device/room.h"
 #include "eager/group.h"
 #include "eager/launch.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
-#include "memory/room.h"
 
 /* What the plugin gets, and what it borrows from. */
 typedef struct parts {

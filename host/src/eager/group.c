@@ -2,9 +2,9 @@
 #include "eager/group.h"
 
 #include "base/refs.h"
-#include "exec/pool.h"
+#include "device/lost.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
+#include "threads/pool.h"
 
 /* ---- groups ------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 #include "base/refs.h"
 #include "eager/cache.h"
 
+#include "device/lost.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
 #include "program/function.h"
 
 #define BUCKETS 1024

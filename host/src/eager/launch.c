@@ -2,13 +2,13 @@
 #include "eager/launch.h"
 
 #include "base/refs.h"
+#include "device/lost.h"
+#include "device/room.h"
 #include "memory/copy.h"
 #include "memory/inside.h"
 #include "memory/layout.h"
-#include "memory/lost.h"
-#include "memory/room.h"
+#include "memory/mapping.h"
 #include "memory/transfer.h"
-#include "program/mapping.h"
 #include "trace/tickets.h"
 #include "trace/trace.h"
 

@@ -2,8 +2,8 @@
 #include "base/refs.h"
 #include "eager/cache.h"
 #include "eager/site.h"
-#include "exec/pool.h"
 #include "ops/vendor.h"
+#include "threads/pool.h"
 
 #define BUCKETS 512
 #define MOST    2048

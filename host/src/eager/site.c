@@ -1,10 +1,10 @@
 /* site.c - from inputs to a binding, and from a binding to outputs. */
 #include "eager/site.h"
 
+#include "device/lost.h"
 #include "eager/launch.h"
 #include "memory/copy.h"
 #include "memory/layout.h"
-#include "memory/lost.h"
 #include "ops/shapes.h"
 #include "trace/trace.h"
 

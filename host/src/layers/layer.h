@@ -151,7 +151,7 @@ kd_status keel_layer_stream_leave(object *o, kd_status status);
 #define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
              arguments)                                                       \
   DECLARE_##role(type, name, slot, parameters)
-#include "loader/slots.def"
+#include "layers/slots.def"
 #undef SLOT
 
 /* Puts wrappers into a plugin's copied tables; wrap.c and kernels.c. */

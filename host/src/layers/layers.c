@@ -3,7 +3,7 @@
 #include <ctype.h>
 
 #include "layers/layer.h"
-#include "loader/slots.h"
+#include "layers/slots.h"
 
 #define PLUGINS 8u
 #define RING    32u

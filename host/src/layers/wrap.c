@@ -1,7 +1,7 @@
 /* wrap.c - wrappers that the list of slots (slots.def) says all of: one for each slot whose role
  * is MAKES, ENDS, CALLS or AWAITS. Those of the role OWN are in slots.c. */
+#include "layers/each.h"
 #include "layers/layer.h"
-#include "loader/each.h"
 
 /* A call of a slot, as its arguments say. */
 typedef struct call {
@@ -132,7 +132,7 @@ static void note_made(const call *c, const void *out, object_kind kind) {
 #define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
              arguments)                                                       \
   WRAP_##role(name, slot, parameters, arguments)
-#include "loader/slots.def"
+#include "layers/slots.def"
 #undef SLOT
 
 /* ---- putting them in ----------------------------------------------------------------------- */
@@ -151,6 +151,6 @@ void keel_layer_wrap_slots(keel_plugin *plugin) {
 #define SLOT(table, name, slot, need, fails, role, without, type, parameters, \
              arguments)                                                       \
   PUT_##role(name, slot)
-#include "loader/slots.def"
+#include "layers/slots.def"
 #undef SLOT
 }

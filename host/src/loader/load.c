@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 
 #include "layers/layers.h"
+#include "layers/slots.h"
 #include "loader/library.h"
 #include "loader/loader.h"
-#include "loader/slots.h"
 #include "loader/visible.h"
 #include "memory/layout.h"
 #include "ops/vendor.h"

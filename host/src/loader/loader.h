@@ -2,7 +2,7 @@
 #ifndef KEEL_LOADER_H
 #define KEEL_LOADER_H
 
-#include "context.h"
+#include "device/context.h"
 
 /* Where a field of a struct ends: what of it an older plugin has. */
 #define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "context.h"
+#include "device/context.h"
 
 /* `list` is as KEEL_VISIBLE_DEVICES (keel/context.h); NULL or "": all are visible. */
 keel_status keel_visible_check(const char *list);

@@ -5,11 +5,11 @@
  * go on by themselves. */
 #include "memory/copy.h"
 
-#include "context.h"
+#include "device/context.h"
+#include "device/lost.h"
+#include "device/room.h"
 #include "memory/external.h"
-#include "memory/lost.h"
 #include "memory/mapped.h"
-#include "memory/room.h"
 #include "memory/transfer.h"
 #include "trace/trace.h"
 

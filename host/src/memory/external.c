@@ -8,9 +8,9 @@
 #include <keel/external.h>
 #include <unistd.h>
 
+#include "device/lost.h"
 #include "memory/copy.h"
 #include "memory/inside.h"
-#include "memory/lost.h"
 
 static bool is_descriptor(uint32_t kind) {
   return kind == KD_EXTERNAL_OPAQUE_FD || kind == KD_EXTERNAL_DMA_BUF ||

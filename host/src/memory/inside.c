@@ -4,9 +4,9 @@
  * goes back to the device when the stream has passed (heap.c). */
 #include "memory/inside.h"
 
+#include "device/lost.h"
+#include "device/room.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
-#include "memory/room.h"
 
 static void begin(keel_device *device) {
   keel_hush();

@@ -1,10 +1,10 @@
 /* layout.c - what the host asks a plugin of its own layouts: sizes, and conversions. */
 #include "memory/layout.h"
 
+#include "device/lost.h"
+#include "device/room.h"
 #include "layers/layers.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
-#include "memory/room.h"
 #include "ops/node.h"
 
 /* More than rows take by this factor and a page is no layout, but a mistake. */

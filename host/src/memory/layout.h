@@ -3,7 +3,7 @@
 #ifndef KEEL_LAYOUT_H
 #define KEEL_LAYOUT_H
 
-#include "context.h"
+#include "device/context.h"
 #include "values/tensor.h"
 
 /* Bytes of a tensor of this type in an own layout of the device, which is entered; 0:

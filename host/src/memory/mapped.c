@@ -4,8 +4,8 @@
  * see a buffer mapped once at a time. */
 #include "memory/mapped.h"
 
+#include "device/lost.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
 #include "trace/trace.h"
 
 #define LEAST (UINT64_C(1) << 20) /* bytes: fewer are copied as fast */

@@ -6,7 +6,7 @@
 #ifndef KEEL_MAPPED_H
 #define KEEL_MAPPED_H
 
-#include "context.h"
+#include "device/context.h"
 #include "values/tensor.h"
 
 /* Whether the host may map a tensor's memory, and that is less work than a copy. */

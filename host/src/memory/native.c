@@ -1,8 +1,8 @@
 /* native.c - the driver's handles of devices, tensors and queues, for applications. */
 #include <keel/native.h>
 
+#include "device/lost.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
 #include "memory/transfer.h"
 
 /* Whether the plugin has the slot; `what` is what it would be of. */

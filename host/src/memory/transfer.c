@@ -9,12 +9,12 @@
 
 #include <sched.h>
 
-#include "context.h"
-#include "exec/pool.h"
+#include "device/context.h"
+#include "device/lost.h"
+#include "device/room.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
 #include "memory/mapped.h"
-#include "memory/room.h"
+#include "threads/pool.h"
 #include "trace/trace.h"
 
 typedef struct keel_transfer {

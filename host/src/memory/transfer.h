@@ -2,7 +2,7 @@
 #ifndef KEEL_TRANSFER_H
 #define KEEL_TRANSFER_H
 
-#include "context.h"
+#include "device/context.h"
 #include "values/tensor.h"
 
 /* Whether work on `device` (NULL: of the host) can read a ready tensor where it lies: it is

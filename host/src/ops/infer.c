@@ -1,7 +1,7 @@
 /* infer.c - checks arguments against the schema and runs the shape function. */
 #include <kd/help.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "ops/shapes.h"
 
 keel_status keel_infer_fail(const keel_infer *infer, keel_status status,

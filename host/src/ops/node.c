@@ -4,8 +4,8 @@
 #include <kd/help.h>
 
 #include "base/refs.h"
-#include "context.h"
-#include "program/mapping.h"
+#include "device/context.h"
+#include "memory/mapping.h"
 
 /* ---- attributes ----------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
  * f float, i int, s string, t tensor, g graph, F I S lists of these, then !
  * required or =default, and what else a string can be, |words. The sets are in
  * schema.c. */
-#include "ops/control.h"
+#include "run/control.h"
 #include "ops/resource.h"
 #include "ops/runtime.h"
 #include "ops/shapes.h"

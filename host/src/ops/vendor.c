@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <kd/help.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "layers/layers.h"
 #include "ops/node.h"
 #include "ops/shapes.h"

@@ -1,10 +1,10 @@
 /* basic.c - types, pruning, and what the passes share. */
-#include "context.h"
+#include "device/context.h"
 #include "eager/site.h"
+#include "memory/mapping.h"
 #include "ops/shapes.h"
 #include "passes/nested.h"
 #include "passes/passes.h"
-#include "program/mapping.h"
 
 keel_status keel_uses_count(const keel_function *function,
                             keel_uses *out_uses) {

@@ -2,7 +2,7 @@
  * and copies, a few milliseconds each. */
 #include "passes/cost.h"
 
-#include "context.h"
+#include "device/context.h"
 #include "memory/copy.h"
 
 #define SIDE  256     /* of the product */

@@ -3,7 +3,7 @@
  * A file chooses how long that takes and how much it makes. So a node is left to the runs
  * where its kernel may take too many steps, and where its result, with what else was made
  * and is still needed, would be too large. */
-#include "context.h"
+#include "device/context.h"
 #include "eager/site.h"
 #include "passes/passes.h"
 #include "passes/work.h"

@@ -5,9 +5,9 @@
  * keel::Reorder. An elementwise kernel passes on what all its inputs have. Before all
  * others, and at the function's outputs, values are brought to rows. */
 #include "memory/layout.h"
-#include "context.h"
+#include "device/context.h"
+#include "device/lost.h"
 #include "eager/site.h"
-#include "memory/lost.h"
 #include "passes/passes.h"
 #include "program/graph.h"
 

@@ -6,7 +6,7 @@
  * read once only, as a copy would be; what is packed, as often as one likes. */
 #include <kd/help.h>
 
-#include "context.h"
+#include "device/context.h"
 #include "eager/site.h"
 #include "passes/passes.h"
 

@@ -1,6 +1,6 @@
 /* passes.c - all passes, in their order. */
 #include "passes/passes.h"
-#include "context.h"
+#include "device/context.h"
 #include "frontends/mlir/mlir.h"
 #include "trace/trace.h"
 

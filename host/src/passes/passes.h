@@ -5,9 +5,9 @@
 #ifndef KEEL_PASSES_H
 #define KEEL_PASSES_H
 
-#include "exec/watch.h"
 #include "passes/placed.h"
 #include "program/function.h"
+#include "threads/watch.h"
 
 /* Which of the passes: all; those that look at no shapes; those behind these; all for
  * shapes that are known now. */

@@ -7,9 +7,9 @@
  * "earliest finish time" of list scheduling (H. Topcuoglu et al., HEFT, 2002). */
 #include <fnmatch.h>
 
-#include "context.h"
+#include "device/context.h"
+#include "device/lost.h"
 #include "eager/site.h"
-#include "memory/lost.h"
 #include "passes/cost.h"
 #include "passes/passes.h"
 

@@ -2,9 +2,9 @@
  * each part that they claim and compile. */
 #include <kd/help.h>
 
-#include "context.h"
+#include "device/context.h"
+#include "device/lost.h"
 #include "eager/site.h"
-#include "memory/lost.h"
 #include "passes/passes.h"
 #include "program/graph.h"
 #include "program/region.h"

@@ -3,9 +3,9 @@
  * A kernel that is dilated beyond its image, as pyramids of them have, has a few taps left
  * that see some of it: the others add zeros, whatever the input is. Needs known shapes and
  * constant weights. */
-#include "context.h"
+#include "device/context.h"
+#include "memory/mapping.h"
 #include "passes/passes.h"
-#include "program/mapping.h"
 
 #define SPACE (KD_MAX_RANK - 2)
 

@@ -4,7 +4,7 @@
  * which copies for itself. */
 #include "memory/transfer.h"
 
-#include "context.h"
+#include "device/context.h"
 #include "eager/site.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"

@@ -1,5 +1,5 @@
 /* builder.c - keel_builder: programs made call by call. */
-#include "context.h"
+#include "device/context.h"
 #include "memory/copy.h"
 #include "ops/vendor.h"
 #include "program/function.h"

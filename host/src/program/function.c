@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/refs.h"
-#include "context.h"
+#include "device/context.h"
 #include "program/region.h"
 
 /* Arrays in arenas grow by copying; the old ones stay until the end. */

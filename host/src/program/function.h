@@ -8,9 +8,9 @@
 
 #include <keel/program.h>
 
+#include "memory/mapping.h"
 #include "ops/node.h"
 #include "program/forms.h"
-#include "program/mapping.h"
 
 typedef struct keel_function keel_function;
 

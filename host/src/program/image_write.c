@@ -1,5 +1,5 @@
 /* image_write.c - writes a program in its binary form. */
-#include "context.h"
+#include "device/context.h"
 #include "memory/copy.h"
 #include "passes/passes.h"
 #include "program/image.h"

@@ -1,10 +1,10 @@
 /* region.c - compiled regions, and how they are launched. */
 #include "program/region.h"
 
+#include "device/lost.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "memory/copy.h"
-#include "memory/lost.h"
 #include "program/fingerprint.h"
 #include "program/graph.h"
 

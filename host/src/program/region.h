@@ -2,7 +2,7 @@
 #ifndef KEEL_REGION_H
 #define KEEL_REGION_H
 
-#include "context.h"
+#include "device/context.h"
 #include "program/forms.h"
 #include "values/type.h"
 

@@ -2,7 +2,7 @@
 #include "program/verify.h"
 #include "ops/vendor.h"
 
-#include "context.h"
+#include "device/context.h"
 #include "passes/passes.h"
 
 #define NESTING_MOST 100 /* as a model's graphs in graphs */

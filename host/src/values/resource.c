@@ -2,7 +2,7 @@
 #include "values/resource.h"
 
 #include "base/refs.h"
-#include "context.h"
+#include "device/context.h"
 #include "memory/copy.h"
 
 /* Open addressing over entries that stand one behind the other; slots hold an entry's

@@ -4,11 +4,11 @@
 #include <kd/help.h>
 
 #include "base/refs.h"
-#include "context.h"
-#include "exec/pool.h"
+#include "device/context.h"
 #include "memory/copy.h"
 #include "memory/inside.h"
 #include "memory/mapped.h"
+#include "threads/pool.h"
 #include "values/resource.h"
 
 #define TENSORS_KEPT 256

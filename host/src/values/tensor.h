@@ -4,7 +4,7 @@
 
 #include <keel/tensor.h>
 
-#include "memory/heap.h"
+#include "device/heap.h"
 #include "values/future.h"
 #include "values/type.h"
 

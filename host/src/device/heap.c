@@ -1,0 +1,518 @@
+/* heap.c - size classes, the threads' lists, and the way to the device. */
+#include "device/heap.h"
+
+#include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include "base/refs.h"
+#include "device/context.h"
+#include "device/lost.h"
+#include "memory/copy.h"
+#include "memory/mapped.h"
+#include "values/tensor.h"
+
+#define SMALL_KEPT  16 /* buffers a thread keeps of one class */
+#define SHRINK_FROM (UINT64_C(1) << 20) /* bytes */
+
+_Thread_local keel_thread_lists keel_lists;
+
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static keel_thread_lists *all_lists;
+static keel_heap *slots[KEEL_HEAP_SLOTS];
+static pthread_key_t thread_end;
+static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+
+/* Four classes to each doubling, from 64 bytes: 64 80 96 112 128 160 ... */
+static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
+  if (size <= 64) {
+    *out_rounded = 64;
+    return 0;
+  }
+  uint32_t top = 63 - (uint32_t)__builtin_clzll(size - 1);
+  uint32_t shift = top - 2;
+  uint64_t steps = ((size - 1) >> shift) + 1; /* 5 to 8 quarters */
+  *out_rounded = steps << shift;
+  return (top - 6) * 4 + (uint32_t)(steps - 4);
+}
+
+/* ---- from and to the device ---------------------------------------------- */
+
+static void give_back(keel_buffer *buffer) {
+  keel_heap *heap = buffer->heap;
+  if (heap->device) {
+    keel_device_settle(heap->device);
+    heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
+    atomic_fetch_sub_explicit(&heap->bytes, buffer->size, memory_order_relaxed);
+    /* release: the device is closed after that */
+    atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
+  } else {
+    free(buffer->address);
+  }
+  atomic_fetch_sub_explicit(&heap->context->allocated, buffer->size,
+                            memory_order_relaxed);
+  free(buffer);
+}
+
+static void give_back_all(keel_buffer *buffer) {
+  for (keel_buffer *next; buffer; buffer = next) {
+    next = buffer->next;
+    atomic_fetch_sub_explicit(&buffer->heap->context->pooled, buffer->size,
+                              memory_order_relaxed);
+    give_back(buffer);
+  }
+}
+
+/* ---- the heap's own lists ------------------------------------------------------
+ *
+ * Whoever takes, takes a whole list, keeps its first and puts the rest back: so
+ * no list that somebody reads is changed behind his back (no ABA). Who finds
+ * the list empty in between asks the device for more. */
+
+static void put_list(keel_heap *heap, uint32_t class, keel_buffer *first) {
+  keel_buffer *last = first;
+  while (last->next)
+    last = last->next;
+  keel_buffer *head =
+      atomic_load_explicit(&heap->lists[class], memory_order_relaxed);
+  do {
+    last->next = head;
+    /* release: the links, and what was done with the memory, before others
+     * can take it */
+  } while (!atomic_compare_exchange_weak_explicit(&heap->lists[class], &head,
+                                                  first, memory_order_release,
+                                                  memory_order_relaxed));
+}
+
+static keel_buffer *take_list(keel_heap *heap, uint32_t class) {
+  /* acquire: pairs with the release above */
+  return atomic_exchange_explicit(&heap->lists[class], NULL,
+                                  memory_order_acquire);
+}
+
+void keel_heap_trim(keel_heap *heap) {
+  keel_lost_enter(heap->device);
+  for (uint32_t i = 0; i < KEEL_HEAP_CLASSES; i++)
+    give_back_all(take_list(heap, i));
+  keel_lost_leave(heap->device);
+}
+
+/* The limit is over all devices. */
+void keel_heap_trim_all(keel_context *context) {
+  keel_heap_trim(&context->host);
+  for (uint32_t i = 0; i < context->device_count; i++)
+    keel_heap_trim(&context->devices[i]->heap);
+}
+
+void keel_heap_shrink(keel_context *context, keel_device *device) {
+  if (atomic_load_explicit(&context->pooled, memory_order_relaxed) <
+      SHRINK_FROM)
+    return;
+  keel_heap_trim(&context->host);
+  if (device && keel_device_addressable(device) && !device->stream)
+    keel_heap_trim(&device->heap);
+#ifdef __GLIBC__
+  malloc_trim(0); /* free() keeps what lies between pieces that are in use */
+#endif
+}
+
+static uint32_t kind_of(const keel_heap *heap) {
+  return atomic_load_explicit(&heap->export_kind, memory_order_relaxed);
+}
+
+static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
+  keel_device *device = heap->device;
+  if (!device) {
+    /* C11 wants a size that the alignment divides */
+    buffer->address = aligned_alloc(64, (buffer->size + 63) & ~UINT64_C(63));
+    return buffer->address ? KD_OK : keel_no_memory(buffer->size);
+  }
+  keel_hush();
+  const kd_allocation wanted = {.struct_size = sizeof wanted,
+                                .size = buffer->size,
+                                .export_kind = buffer->export_kind};
+  kd_status status = device->plugin->memory.allocate(
+      device->handle, &wanted, &buffer->handle, &buffer->address);
+  if (status == KD_OK) {
+    atomic_fetch_add_explicit(&heap->pieces, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&heap->bytes, buffer->size, memory_order_relaxed);
+  }
+  status = keel_lost_judge(device, status);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "%s can't allocate %llu bytes", device->name,
+              (unsigned long long)buffer->size);
+  return status;
+}
+
+/* Counts `size` bytes; false where that passes the limit. */
+static bool reserve(keel_context *context, uint64_t size) {
+  uint64_t now = atomic_fetch_add_explicit(&context->allocated, size,
+                                           memory_order_relaxed) +
+                 size;
+  if (now > context->memory_limit || now < size) {
+    atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
+    return false;
+  }
+  uint64_t peak = atomic_load_explicit(&context->peak, memory_order_relaxed);
+  while (now > peak && !atomic_compare_exchange_weak_explicit(
+                           &context->peak, &peak, now, memory_order_relaxed,
+                           memory_order_relaxed)) {
+  }
+  return true;
+}
+
+/* Adds to the message what a device that is out of memory has. */
+static keel_status say_what_is_left(keel_device *device) {
+  kd_memory_stats stats = {.struct_size = sizeof stats};
+  if (device && device->plugin->memory.stats &&
+      device->plugin->memory.stats(device->handle, 0, &stats) == KD_OK &&
+      stats.total)
+    keel_while(KD_OUT_OF_MEMORY,
+               "%s has %llu of %llu bytes free, and this process holds %llu in"
+               " %llu buffers",
+               device->name, (unsigned long long)stats.available,
+               (unsigned long long)stats.total, (unsigned long long)stats.used,
+               (unsigned long long)stats.buffers);
+  return KD_OUT_OF_MEMORY;
+}
+
+/* What can be made no more to be exported, where that need not be, is made as ever. */
+static keel_status allocate_any(keel_heap *heap, keel_buffer *buffer,
+                                bool must) {
+  keel_status status = allocate(heap, buffer);
+  if (status != KD_UNIMPLEMENTED || must || !buffer->export_kind) return status;
+  buffer->export_kind = 0;
+  return allocate(heap, buffer);
+}
+
+/* kind: that it must be exported as, in no pool; 0: as the heap is set. */
+static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
+                        uint32_t kind, keel_buffer **out_buffer) {
+  keel_context *context = heap->context;
+  if (!reserve(context, size)) {
+    if (!keel_lists.no_wait) keel_heap_trim_all(context);
+    if (keel_lists.no_wait || !reserve(context, size))
+      return keel_fail(
+          KD_OUT_OF_MEMORY,
+          "%llu bytes on %s exceed the limit of %llu bytes (%llu are taken)",
+          (unsigned long long)size, heap->device ? heap->device->name : "host",
+          (unsigned long long)context->memory_limit,
+          (unsigned long long)atomic_load(&context->allocated));
+  }
+  keel_buffer *buffer = calloc(1, sizeof *buffer);
+  keel_status status = buffer ? KD_OK : keel_no_memory(sizeof *buffer);
+  if (buffer) {
+    buffer->heap = heap;
+    buffer->class = class;
+    buffer->size = size;
+    buffer->export_kind = kind                         ? kind
+                          : class < KEEL_SMALL_CLASSES ? 0
+                                                       : kind_of(heap);
+    status = allocate_any(heap, buffer, kind != 0);
+    if (status == KD_OUT_OF_MEMORY && !keel_lists.no_wait) {
+      /* what is kept for reuse, by this host, then by the plugin */
+      keel_heap_trim(heap);
+      if (heap->device && heap->device->plugin->memory.trim)
+        heap->device->plugin->memory.trim(heap->device->handle);
+      status = allocate_any(heap, buffer, kind != 0);
+    }
+  }
+  if (status != KD_OK) {
+    atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
+    free(buffer);
+    return status == KD_OUT_OF_MEMORY ? say_what_is_left(heap->device) : status;
+  }
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+/* ---- taking and freeing --------------------------------------------------- */
+
+static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
+  if (class < KEEL_SMALL_CLASSES) {
+    keel_buffer **list = &keel_lists.buffers[heap->slot][class];
+    keel_buffer *buffer = *list;
+    if (buffer) {
+      *list = buffer->next;
+      keel_lists.counts[heap->slot][class]--;
+    }
+    return buffer;
+  }
+  /* a look first, so that an empty list costs no write */
+  if (!atomic_load_explicit(&heap->lists[class], memory_order_relaxed))
+    return NULL;
+  keel_buffer *buffer = take_list(heap, class);
+  if (buffer && buffer->next) put_list(heap, class, buffer->next);
+  if (buffer)
+    atomic_fetch_sub_explicit(&heap->context->pooled, buffer->size,
+                              memory_order_relaxed);
+  return buffer;
+}
+
+keel_status keel_heap_take(keel_heap *heap, uint64_t size,
+                           keel_buffer **out_buffer) {
+  uint64_t rounded = 0;
+  if (size > (UINT64_C(1) << 45))
+    return keel_fail(KD_OUT_OF_MEMORY, "no machine has %llu bytes of memory",
+                     (unsigned long long)size);
+  uint32_t class = class_of(size, &rounded);
+  KEEL_TRY(keel_device_enter(heap->device));
+  keel_buffer *buffer = take_pooled(heap, class);
+  keel_status status = buffer ? KD_OK : grow(heap, rounded, class, 0, &buffer);
+  keel_lost_leave(heap->device);
+  if (status != KD_OK) return status;
+  keel_refs_init(&buffer->refs);
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
+                                    uint32_t kind, keel_buffer **out_buffer) {
+  uint64_t rounded = 0;
+  uint32_t class = class_of(size, &rounded);
+  KEEL_TRY(keel_device_enter(heap->device));
+  keel_status status = grow(heap, size, class, kind, out_buffer);
+  keel_lost_leave(heap->device);
+  if (status != KD_OK) return status;
+  keel_refs_init(&(*out_buffer)->refs);
+  atomic_init(&(*out_buffer)->exported, true);
+  return KD_OK;
+}
+
+keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
+                           void (*done)(void *), void *done_context,
+                           keel_buffer **out_buffer) {
+  keel_buffer *buffer = calloc(1, sizeof *buffer);
+  if (!buffer) return keel_no_memory(sizeof *buffer);
+  keel_refs_init(&buffer->refs);
+  buffer->class = KEEL_UNPOOLED;
+  buffer->heap = heap;
+  buffer->address = (void *)(uintptr_t)data;
+  buffer->size = size;
+  buffer->done = done;
+  buffer->done_context = done_context;
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+/* Devices that work on host addresses read such memory where it lies: they do not when
+ * their streams have passed. */
+static void await_readers(const keel_context *context) {
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    keel_device *device = context->devices[i];
+    /* acquire: its stream */
+    if (keel_device_addressable(device) &&
+        atomic_load_explicit(&device->ready, memory_order_acquire))
+      keel_device_drain(device);
+  }
+}
+
+/* The device may still read it: its stream is waited for first. */
+static void end_import(keel_buffer *buffer) {
+  keel_heap *heap = buffer->heap;
+  keel_device *device = heap->device;
+  keel_lost_enter(device);
+  keel_device_settle(device);
+  device->plugin->memory.release(device->handle, buffer->handle);
+  /* release: the device is closed after that */
+  atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
+  keel_lost_leave(device);
+  if (buffer->owner) keel_buffer_release(buffer->owner);
+  free(buffer);
+}
+
+keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
+                             const void *data, uint64_t size,
+                             keel_buffer **out_buffer) {
+  keel_device *device = heap->device;
+  const kd_external_table *external = &device->plugin->external;
+  uint32_t alignment = device->space.alignment ? device->space.alignment : 64;
+  if (!external->import_memory || !size ||
+      !(device->info.flags & KD_DEVICE_INTEGRATED) ||
+      !keel_aligned_to(data, alignment))
+    return KD_UNIMPLEMENTED;
+  keel_buffer *buffer = calloc(1, sizeof *buffer);
+  if (!buffer) return KD_UNIMPLEMENTED;
+  const kd_external memory = {.struct_size = sizeof memory,
+                              .kind = KD_EXTERNAL_HOST_POINTER,
+                              .handle = (uint64_t)(uintptr_t)data,
+                              .size = size,
+                              .access = KD_READ};
+  keel_status status = keel_device_enter(device);
+  if (status == KD_OK) {
+    keel_hush();
+    status = external->import_memory(device->handle, &memory, &buffer->handle,
+                                     &buffer->address);
+    if (status == KD_OK)
+      atomic_fetch_add_explicit(&heap->pieces, 1, memory_order_relaxed);
+    keel_lost_leave(device);
+  }
+  if (status != KD_OK) {
+    free(buffer);
+    return status == KD_DEVICE_LOST ? status : KD_UNIMPLEMENTED;
+  }
+  keel_refs_init(&buffer->refs);
+  buffer->class = KEEL_IMPORTED;
+  buffer->heap = heap;
+  buffer->size = size;
+  buffer->owner = keel_buffer_retain(owner);
+  *out_buffer = buffer;
+  return KD_OK;
+}
+
+static void pool(keel_buffer *buffer) {
+  keel_heap *heap = buffer->heap;
+  uint32_t class = buffer->class;
+  if (class < KEEL_SMALL_CLASSES) {
+    uint8_t *count = &keel_lists.counts[heap->slot][class];
+    if (*count < SMALL_KEPT) {
+      if (!keel_lists.listed) keel_lists_enrol();
+      keel_buffer **list = &keel_lists.buffers[heap->slot][class];
+      buffer->next = *list;
+      *list = buffer;
+      ++*count;
+      return;
+    }
+    give_back(buffer);
+    return;
+  }
+  if (buffer->export_kind != kind_of(heap)) { /* it was set anew */
+    give_back(buffer);
+    return;
+  }
+  uint64_t pooled = atomic_fetch_add_explicit(
+      &heap->context->pooled, buffer->size, memory_order_relaxed);
+  if (pooled + buffer->size > heap->context->pool_limit) {
+    buffer->next = NULL;
+    give_back_all(buffer);
+    return;
+  }
+  buffer->next = NULL;
+  put_list(heap, class, buffer);
+}
+
+/* What no pool takes: memory of others, and views. */
+static void end_special(keel_buffer *buffer) {
+  if (buffer->class == KEEL_IMPORTED) {
+    end_import(buffer);
+  } else if (buffer->class == KEEL_MAPPED) {
+    keel_mapped_end(buffer);
+  } else {
+    await_readers(buffer->heap->context);
+    if (buffer->done) buffer->done(buffer->done_context);
+    free(buffer);
+  }
+}
+
+void keel_buffer_free(keel_buffer *buffer) {
+  keel_device *device = buffer->heap->device;
+  if (buffer->class >= KEEL_HEAP_CLASSES) {
+    end_special(buffer);
+    return;
+  }
+  bool lost = keel_lost_enter(device);
+  /* relaxed: the count orders it */
+  if (lost || atomic_load_explicit(&buffer->exported, memory_order_relaxed))
+    give_back(buffer); /* nobody takes it again */
+  else
+    pool(buffer);
+  keel_lost_leave(device);
+}
+
+/* ---- threads and slots ---------------------------------------------------- */
+
+/* Whether there was something. Giving a device's memory back waits for its work, and
+ * what that work held goes onto this thread's own lists meanwhile. */
+static bool drain_slot(keel_thread_lists *lists, uint32_t slot) {
+  bool had = false;
+  for (uint32_t i = 0; i < KEEL_SMALL_CLASSES; i++)
+    for (keel_buffer *buffer; (buffer = lists->buffers[slot][i]); had = true) {
+      lists->buffers[slot][i] = buffer->next;
+      lists->counts[slot][i]--;
+      give_back(buffer);
+    }
+  return had;
+}
+
+static bool drain_all(keel_thread_lists *lists) {
+  bool had = false;
+  for (uint32_t slot = 0; slot < KEEL_HEAP_SLOTS; slot++)
+    had |= drain_slot(lists, slot);
+  return had;
+}
+
+static void end_thread(void *unused) {
+  (void)unused;
+  keel_thread_lists *lists = &keel_lists;
+  pthread_mutex_lock(&listing);
+  while (drain_all(lists))
+    ;
+  if (lists->listed) {
+    if (lists->previous)
+      lists->previous->next = lists->next;
+    else
+      all_lists = lists->next;
+    if (lists->next) lists->next->previous = lists->previous;
+    lists->listed = false;
+  }
+  pthread_mutex_unlock(&listing);
+  keel_tensor_drain(lists);
+}
+
+/* The process's last thread ends without running key destructors. */
+__attribute__((destructor)) static void end_process(void) {
+  if (keel_lists.listed) end_thread(NULL);
+}
+
+static void make_key(void) {
+  pthread_key_create(&thread_end, end_thread);
+}
+
+void keel_lists_enrol(void) {
+  pthread_once(&thread_end_once, make_key);
+  pthread_setspecific(thread_end, &keel_lists);
+  pthread_mutex_lock(&listing);
+  keel_lists.next = all_lists;
+  keel_lists.previous = NULL;
+  if (all_lists) all_lists->previous = &keel_lists;
+  all_lists = &keel_lists;
+  keel_lists.listed = true;
+  pthread_mutex_unlock(&listing);
+}
+
+keel_status keel_heap_init(keel_heap *heap, keel_context *context,
+                           keel_device *device) {
+  heap->context = context;
+  heap->device = device;
+  pthread_mutex_lock(&listing);
+  uint32_t slot = 0;
+  while (slot < KEEL_HEAP_SLOTS && slots[slot])
+    slot++;
+  if (slot < KEEL_HEAP_SLOTS) slots[slot] = heap;
+  pthread_mutex_unlock(&listing);
+  if (slot == KEEL_HEAP_SLOTS) {
+    return keel_fail(KD_OUT_OF_MEMORY,
+                     "a process has at most %d devices and contexts open; close"
+                     " one",
+                     KEEL_HEAP_SLOTS);
+  }
+  heap->slot = slot;
+  return KD_OK;
+}
+
+void keel_heap_drain(keel_heap *heap) {
+  if (!keel_lists.listed) keel_lists_enrol(); /* not with the lock held */
+  pthread_mutex_lock(&listing);
+  for (keel_thread_lists *lists = all_lists; lists; lists = lists->next)
+    drain_slot(lists, heap->slot);
+  pthread_mutex_unlock(&listing);
+  keel_heap_trim(heap);
+}
+
+void keel_heap_deinit(keel_heap *heap) {
+  keel_heap_drain(heap);
+  pthread_mutex_lock(&listing);
+  slots[heap->slot] = NULL;
+  pthread_mutex_unlock(&listing);
+}

@@ -1,0 +1,66 @@
+/* load.c - model files: read by what they hold, written in Keel's own forms. */
+#include "device/context.h"
+#include "frontends/mlir/mlir.h"
+#include "program/image.h"
+#include "trace/trace.h"
+#ifdef KEEL_WITH_ONNX
+#include "frontends/onnx/onnx.h"
+#endif
+
+static keel_status load_onnx(keel_context *context, const char *path,
+                             keel_file *file, keel_program **out_program) {
+#ifdef KEEL_WITH_ONNX
+  return keel_onnx_load(context, path, file, out_program);
+#else
+  (void)context;
+  (void)file;
+  (void)out_program;
+  return keel_fail(KD_UNIMPLEMENTED,
+                   "%s: is not a Keel program, and this Keel was built without"
+                   " protobuf-c, which reading ONNX models needs",
+                   path);
+#endif
+}
+
+static keel_status load(keel_context *context, const char *path,
+                        keel_program **out_program) {
+  keel_file file = {0};
+  *out_program = NULL;
+  KEEL_TRY(keel_file_open(path, &file));
+  if (keel_image_is(file.data, file.size))
+    return keel_image_read(context, path, &file, out_program);
+  keel_status status =
+      keel_mlir_is(file.data, file.size)
+          ? keel_mlir_read(context, path, (const char *)file.data, file.size,
+                           out_program)
+          : load_onnx(context, path, &file, out_program);
+  keel_file_close(&file);
+  return status;
+}
+
+keel_status keel_program_load(keel_context *context, const char *path,
+                              keel_program **out_program) {
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_status status = load(context, path, out_program);
+  if (began) keel_trace_span("load", NULL, path, began);
+  return status;
+}
+
+static keel_status write_image(void *program, FILE *file) {
+  return keel_image_write(program, file);
+}
+
+static keel_status write_text(void *program, FILE *file) {
+  const keel_program *self = program;
+  return keel_mlir_write(self->main, self->device, 0, file);
+}
+
+keel_status keel_program_save(const keel_program *program, const char *path,
+                              uint32_t flags) {
+  if (flags & ~KEEL_SAVE_TEXT)
+    return keel_fail(KD_INVALID_ARGUMENT, "saving a program has no flags 0x%x",
+                     (unsigned)flags);
+  return keel_file_replace(path,
+                           flags & KEEL_SAVE_TEXT ? write_text : write_image,
+                           (void *)(uintptr_t)program);
+}

@@ -1,0 +1,73 @@
+/* import.h - shared by the files of the ONNX frontend. */
+#ifndef KEEL_ONNX_IMPORT_H
+#define KEEL_ONNX_IMPORT_H
+
+#include "device/context.h"
+#include "frontends/onnx/onnx.h"
+#include "onnx.pb-c.h"
+#include "program/function.h"
+#include "values.pb-c.h"
+
+typedef Onnx__ModelProto onnx_model;
+typedef Onnx__GraphProto onnx_graph;
+typedef Onnx__NodeProto onnx_node;
+typedef Onnx__AttributeProto onnx_attr;
+typedef Onnx__TensorProto onnx_tensor;
+typedef Onnx__ValueInfoProto onnx_value_info;
+typedef Onnx__FunctionProto onnx_function;
+
+/* A protobuf from bytes of any origin: its depth and what it allocates are
+ * bounded before protobuf-c sees it. The raw_data of tensors is not copied: keel_onnx_raw
+ * says where it lies in `data`. Free with keel_onnx_free. */
+keel_status keel_onnx_unpack(const char *path,
+                             const ProtobufCMessageDescriptor *kind,
+                             const uint8_t *data, uint64_t size,
+                             ProtobufCMessage **out_message);
+void keel_onnx_free(ProtobufCMessage *message);
+
+/* What a tensor has as raw_data; data is NULL where it has none. */
+typedef struct keel_onnx_bytes {
+  const uint8_t *data;
+  uint64_t size;
+} keel_onnx_bytes;
+keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto);
+
+/* A tensor of a TensorProto. `path` is the file it came from; mapping: of that file, in
+ * which large data stay, wherever they begin (mapping.h), or NULL. */
+keel_status keel_onnx_tensor(keel_context *context, const char *path,
+                             const onnx_tensor *proto, keel_mapping *mapping,
+                             keel_tensor **out_tensor);
+
+/* Copies constants that begin where kernels can't read them, unless it is the kernels'
+ * affair, which bring them into a form of their own. */
+keel_status keel_onnx_settle(keel_program *program);
+
+/* ---- one node on its way into a function ---------------------------------- */
+
+#define KEEL_ONNX_ATTRS 40
+
+/* A node that `upgrade` may change before it is added. */
+typedef struct onnx_draft {
+  keel_function *function;
+  const char *path;
+  const char *name; /* the node's */
+  const char *op;
+  const char *domain;
+  int64_t opset; /* of the node's domain in the model */
+  keel_attr attrs[KEEL_ONNX_ATTRS];
+  keel_function *graphs[KEEL_ONNX_ATTRS];
+  uint32_t attr_count;
+  uint32_t *inputs; /* with room for 8 more */
+  uint32_t input_count;
+  uint32_t *outputs;
+  uint32_t output_count;
+  uint32_t outputs_written; /* those behind the last that has a name, too */
+} onnx_draft;
+
+/* Brings a node of an older opset to today's form; may add nodes before it. */
+keel_status keel_onnx_upgrade(onnx_draft *draft);
+
+/* Adds the node. */
+keel_status keel_onnx_add(onnx_draft *draft);
+
+#endif /* KEEL_ONNX_IMPORT_H */

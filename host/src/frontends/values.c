@@ -1,0 +1,172 @@
+/* file.c - values in .npy files; what is none goes to the ONNX frontend.
+ *
+ * Format: "NumPy format", numpy.lib.format, versions 1.0 to 3.0. */
+#include <errno.h>
+#include <keel/file.h>
+
+#include "device/context.h"
+#include "values/tensor.h"
+#ifdef KEEL_WITH_ONNX
+#include "frontends/onnx/onnx.h"
+#endif
+
+static const char magic[6] = "\x93NUMPY";
+
+static const struct {
+  const char *descr;
+  kd_dtype dtype;
+} kinds[] = {{"<f4", KD_F32},  {"<f8", KD_F64},  {"<f2", KD_F16},
+             {"|b1", KD_BOOL}, {"|i1", KD_I8},   {"|u1", KD_U8},
+             {"<i2", KD_I16},  {"<u2", KD_U16},  {"<i4", KD_I32},
+             {"<u4", KD_U32},  {"<i8", KD_I64},  {"<u8", KD_U64},
+             {"<c8", KD_C64},  {"<c16", KD_C128}};
+
+/* The text behind 'key': in the header's dict literal. */
+static const char *after_key(const char *header, const char *key) {
+  const char *at = strstr(header, key);
+  if (!at) return NULL;
+  at += strlen(key);
+  return at + strspn(at, " :");
+}
+
+static keel_status parse_shape(const char *path, const char *at,
+                               uint32_t *out_rank, int64_t *dims) {
+  *out_rank = 0;
+  if (*at++ != '(') return keel_fail(KD_DATA_LOSS, "%s: has no shape", path);
+  for (at += strspn(at, " ,"); *at && *at != ')'; at += strspn(at, " ,")) {
+    char *end = NULL;
+    errno = 0;
+    long long dim = strtoll(at, &end, 10);
+    if (end == at || errno || dim < 0 || *out_rank == KD_MAX_RANK)
+      return keel_fail(KD_DATA_LOSS, "%s: has a bad shape", path);
+    dims[(*out_rank)++] = dim;
+    at = end;
+  }
+  return KD_OK;
+}
+
+static keel_status parse_header(const char *path, const char *header,
+                                kd_dtype *out_dtype, uint32_t *out_rank,
+                                int64_t *dims) {
+  const char *descr = after_key(header, "'descr'");
+  const char *order = after_key(header, "'fortran_order'");
+  const char *shape = after_key(header, "'shape'");
+  if (!descr || !order || !shape || *descr != '\'')
+    return keel_fail(KD_DATA_LOSS, "%s: its numpy header is damaged", path);
+  *out_dtype = KD_NONE;
+  for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++) {
+    size_t size = strlen(kinds[i].descr);
+    if (!strncmp(descr + 1, kinds[i].descr, size) && descr[1 + size] == '\'')
+      *out_dtype = kinds[i].dtype;
+  }
+  if (*out_dtype == KD_NONE)
+    return keel_fail(KD_UNIMPLEMENTED, "%s: numpy type %.8s is not supported",
+                     path, descr);
+  if (!strncmp(order, "True", 4))
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s: is in Fortran order; save numpy.ascontiguousarray of"
+                     " it",
+                     path);
+  return parse_shape(path, shape, out_rank, dims);
+}
+
+static keel_status load_npy(keel_context *context, const char *path,
+                            const keel_file *file, keel_tensor **out_value) {
+  const uint8_t *data = file->data;
+  uint64_t head = data[6] >= 2 ? 12 : 10;
+  if (file->size < head)
+    return keel_fail(KD_DATA_LOSS, "%s: is truncated", path);
+  uint64_t size = data[8] | (uint64_t)data[9] << 8;
+  if (data[6] >= 2) size |= (uint64_t)data[10] << 16 | (uint64_t)data[11] << 24;
+  if (data[6] < 1 || data[6] > 3 || size > file->size - head || size > 65536)
+    return keel_fail(KD_DATA_LOSS, "%s: its numpy header is damaged", path);
+  char *header = malloc(size + 1);
+  if (!header) return keel_no_memory(size);
+  memcpy(header, data + head, size);
+  header[size] = 0;
+  kd_dtype dtype = KD_NONE;
+  uint32_t rank = 0;
+  int64_t dims[KD_MAX_RANK];
+  const keel_type *type = NULL;
+  keel_status status = parse_header(path, header, &dtype, &rank, dims);
+  free(header);
+  if (status == KD_OK) status = keel_type_of(dtype, rank, dims, &type);
+  if (status != KD_OK) return status;
+  if (type->bytes > file->size - head - size)
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: is truncated: the shape needs %llu bytes of data,"
+                     " and there are %llu",
+                     path, (unsigned long long)type->bytes,
+                     (unsigned long long)(file->size - head - size));
+  return keel_tensor_create(context, dtype, rank, dims, data + head + size,
+                            out_value);
+}
+
+keel_status keel_value_load(keel_context *context, const char *path,
+                            uint32_t kind, keel_tensor **out_value) {
+  keel_file file = {0};
+  *out_value = NULL;
+  KEEL_TRY(keel_file_open(path, &file));
+  keel_status status = KD_OK;
+  if (file.size >= 10 && !memcmp(file.data, magic, sizeof magic)) {
+    status = load_npy(context, path, &file, out_value);
+  } else {
+#ifdef KEEL_WITH_ONNX
+    status =
+        keel_onnx_value(context, path, file.data, file.size, kind, out_value);
+#else
+    (void)kind;
+    status = keel_fail(KD_UNIMPLEMENTED,
+                       "%s: is not a .npy file, and this Keel was built without"
+                       " protobuf-c",
+                       path);
+#endif
+  }
+  keel_file_close(&file);
+  return status;
+}
+
+/* ---- writing -------------------------------------------------------------- */
+
+static keel_status write_npy(void *context, FILE *file) {
+  const keel_tensor *tensor = context;
+  const keel_type *type = tensor->type;
+  bool wide = type->dtype == KD_BF16;
+  const char *descr = wide ? "<f4" : NULL;
+  for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++)
+    if (kinds[i].dtype == type->dtype) descr = kinds[i].descr;
+  if (!descr)
+    return keel_fail(KD_UNIMPLEMENTED, "numpy has no type for %s",
+                     keel_dtype_name(type->dtype));
+  keel_text header = {0};
+  keel_text_add(&header, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                descr);
+  for (uint32_t i = 0; i < type->rank; i++)
+    keel_text_add(&header, "%lld,%s", (long long)type->dims[i],
+                  i + 1 < type->rank ? " " : "");
+  keel_text_add(&header, "), }");
+  size_t total = (10 + header.size + 1 + 63) / 64 * 64;
+  uint16_t size = (uint16_t)(total - 10);
+  const uint8_t head[4] = {1, 0, (uint8_t)(size & 255), (uint8_t)(size >> 8)};
+  fwrite(magic, 1, sizeof magic, file);
+  fwrite(head, 1, sizeof head, file);
+  fprintf(file, "%-*s\n", (int)size - 1, keel_text_get(&header));
+  keel_text_free(&header);
+  if (!wide) {
+    if (type->bytes) fwrite(tensor->data, 1, type->bytes, file);
+    return KD_OK;
+  }
+  for (int64_t i = 0; i < type->elements; i++) {
+    uint32_t bits = (uint32_t)((const uint16_t *)tensor->data)[i] << 16;
+    fwrite(&bits, sizeof bits, 1, file);
+  }
+  return KD_OK;
+}
+
+keel_status keel_value_save(keel_tensor *value, const char *path) {
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_to_host(value, &here));
+  keel_status status = keel_file_replace(path, write_npy, here);
+  keel_tensor_release(here);
+  return status;
+}

@@ -1,0 +1,205 @@
+/* mapping.c - files that values lie in, and copies of what kernels can't read there. */
+#include "memory/mapping.h"
+
+#include "base/refs.h"
+#include "device/context.h"
+
+#define ALIGNMENT 64 /* what kernels take of the host's memory */
+#define PIECE     (UINT64_C(1) << 20) /* bytes that are in memory twice */
+/* Twins of fewer bytes wait in the pool for the next; malloc gives others back at once. */
+#define LARGE (UINT64_C(32) << 20)
+
+/* Of what begins at `data`, and is held; tensor: NULL until it is read. */
+typedef struct keel_twin {
+  const void *data;
+  uint64_t bytes, holds;
+  keel_tensor *tensor;
+  struct keel_twin *next;
+} keel_twin;
+
+keel_status keel_mapping_create(keel_file *file, keel_mapping **out_mapping) {
+  keel_mapping *mapping = calloc(1, sizeof *mapping);
+  if (!mapping) {
+    keel_file_close(file);
+    return keel_no_memory(sizeof *mapping);
+  }
+  keel_refs_init(&mapping->refs);
+  pthread_mutex_init(&mapping->lock, NULL);
+  mapping->file = *file;
+  *file = (keel_file){0};
+  *out_mapping = mapping;
+  return KD_OK;
+}
+
+keel_mapping *keel_mapping_retain(keel_mapping *mapping) {
+  keel_refs_take(&mapping->refs);
+  return mapping;
+}
+
+void keel_mapping_release(void *mapping) {
+  keel_mapping *self = mapping;
+  if (!self || !keel_refs_drop(&self->refs)) return;
+  for (keel_twin *next; self->twins; self->twins = next) {
+    next = self->twins->next;
+    keel_tensor_release(self->twins->tensor);
+    free(self->twins);
+  }
+  keel_file_close(&self->file);
+  pthread_mutex_destroy(&self->lock);
+  free(self);
+}
+
+keel_status keel_mapping_wrap(keel_mapping *mapping, keel_context *context,
+                              const keel_type *type, const void *data,
+                              keel_tensor **out_tensor) {
+  keel_buffer *buffer = NULL;
+  KEEL_TRY(keel_heap_wrap(&context->host, data, type->bytes,
+                          keel_mapping_release, mapping, &buffer));
+  keel_mapping_retain(mapping); /* the buffer's */
+  if (!keel_aligned_to(data, ALIGNMENT)) buffer->class = KEEL_RAGGED;
+  keel_status status = keel_tensor_over(buffer, type, out_tensor);
+  keel_buffer_release(buffer); /* the tensor has it */
+  return status;
+}
+
+bool keel_mapping_holds(const keel_tensor *tensor) {
+  return tensor->buffer && tensor->buffer->done == keel_mapping_release;
+}
+
+void keel_mapping_spare(const keel_tensor *tensor) {
+  if (keel_mapping_holds(tensor) && tensor->data)
+    keel_file_spare(tensor->data, tensor->type->bytes);
+}
+
+void keel_mapping_take(const keel_tensor *tensor, void *target) {
+  const char *from = tensor->data;
+  uint64_t left = tensor->type->bytes;
+  for (char *to = target; left;) {
+    uint64_t size = left < PIECE ? left : PIECE;
+    memcpy(to, from, size);
+    keel_file_spare(from, size);
+    to += size;
+    from += size;
+    left -= size;
+  }
+  keel_mapping_spare(tensor); /* pages between two pieces */
+}
+
+/* ---- twins ---------------------------------------------------------------------- */
+
+static keel_mapping *mapping_of(const keel_tensor *tensor) {
+  return tensor->buffer->done_context;
+}
+
+/* Where the twin of a tensor is in the list, or its end. */
+static keel_twin **find(keel_mapping *mapping, const keel_tensor *tensor) {
+  keel_twin **at = &mapping->twins;
+  while (*at &&
+         ((*at)->data != tensor->data || (*at)->bytes != tensor->type->bytes))
+    at = &(*at)->next;
+  return at;
+}
+
+static keel_status copy(const keel_tensor *tensor, keel_tensor **out_copy) {
+  KEEL_TRY(keel_tensor_on(&tensor->context->host, tensor->type, out_copy));
+  keel_mapping_take(tensor, (*out_copy)->data);
+  return KD_OK;
+}
+
+keel_status keel_mapping_straighten(keel_tensor *tensor,
+                                    keel_tensor **out_tensor) {
+  if (!keel_tensor_ragged(tensor)) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  keel_mapping *mapping = mapping_of(tensor);
+  keel_status status = KD_OK;
+  pthread_mutex_lock(&mapping->lock);
+  keel_twin *twin = *find(mapping, tensor);
+  if (twin && !twin->tensor) status = copy(tensor, &twin->tensor);
+  keel_tensor *there = status == KD_OK && twin ? twin->tensor : NULL;
+  if (there && there->type == tensor->type)
+    *out_tensor = keel_tensor_retain(there);
+  else if (there)
+    status = keel_tensor_view(there, tensor->type, out_tensor);
+  pthread_mutex_unlock(&mapping->lock);
+  return twin ? status : copy(tensor, out_tensor);
+}
+
+keel_status keel_mapping_show(keel_tensor *tensor, keel_tensor **out_tensor) {
+  *out_tensor = tensor;
+  if (!keel_tensor_ragged(tensor)) return KD_OK;
+  keel_mapping *mapping = mapping_of(tensor);
+  pthread_mutex_lock(&mapping->lock);
+  const keel_twin *twin = *find(mapping, tensor);
+  bool held = twin && twin->holds;
+  pthread_mutex_unlock(&mapping->lock);
+  if (!held) KEEL_TRY(keel_mapping_hold(tensor));
+  KEEL_TRY(keel_mapping_straighten(tensor, out_tensor));
+  keel_tensor_release(*out_tensor); /* it is held */
+  return KD_OK;
+}
+
+keel_status keel_mapping_hold(const keel_tensor *tensor) {
+  if (!keel_tensor_ragged(tensor)) return KD_OK;
+  keel_mapping *mapping = mapping_of(tensor);
+  keel_status status = KD_OK;
+  pthread_mutex_lock(&mapping->lock);
+  keel_twin **at = find(mapping, tensor);
+  if (!*at && (*at = calloc(1, sizeof **at))) {
+    (*at)->data = tensor->data;
+    (*at)->bytes = tensor->type->bytes;
+  }
+  if (*at && *at == mapping->recent) mapping->recent = NULL;
+  if (*at)
+    (*at)->holds++;
+  else
+    status = keel_no_memory(sizeof **at);
+  pthread_mutex_unlock(&mapping->lock);
+  return status;
+}
+
+/* Takes a twin out of the list. */
+static keel_twin *take_out(keel_mapping *mapping, keel_twin *twin) {
+  keel_twin **at = &mapping->twins;
+  while (*at != twin)
+    at = &(*at)->next;
+  *at = twin->next;
+  return twin;
+}
+
+void keel_mapping_let_go(const keel_tensor *tensor, bool lingers) {
+  if (!keel_tensor_ragged(tensor)) return;
+  keel_mapping *mapping = mapping_of(tensor);
+  pthread_mutex_lock(&mapping->lock);
+  keel_twin *twin = *find(mapping, tensor), *gone = NULL;
+  if (twin && --twin->holds == 0) {
+    gone = twin;
+    if (lingers && twin->tensor) {
+      gone = mapping->recent;
+      mapping->recent = twin;
+    }
+    if (gone) take_out(mapping, gone);
+  }
+  pthread_mutex_unlock(&mapping->lock);
+  if (!gone) return;
+  keel_tensor_release(gone->tensor);
+  if (gone->bytes >= LARGE) keel_heap_trim(&tensor->context->host);
+  free(gone);
+}
+
+keel_status keel_mappings_hold(keel_tensor *const *tensors, uint32_t count) {
+  for (uint32_t i = 0; tensors && i < count; i++) {
+    keel_status status = tensors[i] ? keel_mapping_hold(tensors[i]) : KD_OK;
+    if (status == KD_OK) continue;
+    keel_mappings_let_go(tensors, i, false);
+    return status;
+  }
+  return KD_OK;
+}
+
+void keel_mappings_let_go(keel_tensor *const *tensors, uint32_t count,
+                          bool linger) {
+  for (uint32_t i = 0; tensors && i < count; i++)
+    if (tensors[i]) keel_mapping_let_go(tensors[i], linger);
+}

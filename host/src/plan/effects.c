@@ -1,0 +1,224 @@
+/* effects.c - from what steps do to resources to who waits for whom. */
+#include "plan/effects.h"
+
+#include "ops/runtime.h"
+
+#define ANY KEEL_ABSENT /* a resource that may be any */
+
+/* One step, one resource: the value that it came to the function as, or ANY. */
+typedef struct access {
+  uint32_t step, resource;
+  bool writes;
+} access;
+
+typedef struct accesses {
+  access *list;
+  size_t count, room;
+} accesses;
+
+typedef struct finding {
+  keel_fplan *fplan;
+  bool nested;
+  uint32_t *maker; /* by value: the step that gives it, or KEEL_ABSENT */
+  accesses all;    /* in the order of the steps */
+  accesses last;   /* those that a coming one may have to wait for */
+  keel_edge *edges;
+  size_t edge_count, edge_room;
+} finding;
+
+static keel_status add_access(accesses *to, access one) {
+  if (to->count == to->room) {
+    size_t room = 2 * to->room + 16;
+    access *list = realloc(to->list, room * sizeof *list);
+    if (!list) return keel_no_memory(room * sizeof *list);
+    to->list = list;
+    to->room = room;
+  }
+  to->list[to->count++] = one;
+  return KD_OK;
+}
+
+/* ---- what steps touch --------------------------------------------------------- */
+
+static uint32_t flags_of(const keel_step *step) {
+  return step->site.op->schema->flags;
+}
+
+/* A value, or the one that it is another name of. */
+static uint32_t origin(const finding *f, uint32_t value) {
+  while (value != KEEL_ABSENT && f->maker[value] != KEEL_ABSENT) {
+    const keel_step *step = &f->fplan->steps[f->maker[value]];
+    if (step->site.op->schema->host != keel_run_identity || !step->input_count)
+      break;
+    value = step->inputs[0];
+  }
+  return value;
+}
+
+static uint32_t input_index(const keel_fplan *fplan, uint32_t value) {
+  for (uint32_t i = 0; i < fplan->input_count; i++)
+    if (fplan->inputs[i] == value) return i;
+  return KEEL_ABSENT;
+}
+
+static bool is_made_here(const finding *f, uint32_t value) {
+  return f->maker[value] != KEEL_ABSENT &&
+         (flags_of(&f->fplan->steps[f->maker[value]]) & KEEL_OP_MAKES);
+}
+
+/* Tells who calls the function. */
+static void raise_touch(finding *f, uint32_t value, bool writes) {
+  keel_fplan *fplan = f->fplan;
+  uint32_t input = value == ANY ? KEEL_ABSENT : input_index(fplan, value);
+  uint32_t first = fplan->input_count - fplan->capture_count;
+  keel_touch touch = writes ? KEEL_WRITTEN : KEEL_READ;
+  keel_touch *to = &fplan->touches_any;
+  if (value != ANY && is_made_here(f, value)) return;
+  if (input != KEEL_ABSENT && input >= first)
+    to = &fplan->touches[input - first];
+  if (*to < touch) *to = touch;
+}
+
+static keel_status touch(finding *f, uint32_t step, uint32_t value,
+                         bool writes) {
+  uint32_t from = value == ANY ? ANY : origin(f, value);
+  raise_touch(f, from, writes);
+  bool apart =
+      from != ANY && (is_made_here(f, from) ||
+                      (!f->nested && input_index(f->fplan, from) != ANY));
+  return add_access(&f->all, (access){step, apart ? from : ANY, writes});
+}
+
+/* What the functions nested in a step do, by what it hands them. */
+static keel_status touch_nested(finding *f, uint32_t index) {
+  const keel_step *step = &f->fplan->steps[index];
+  const keel_opdef *op = step->site.op;
+  uint32_t captures = 0;
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    if (step->site.graphs[i]) captures += step->site.graphs[i]->capture_count;
+  uint32_t at = step->input_count - captures;
+  for (uint32_t i = 0; i < op->attr_count; i++) {
+    const keel_fplan *graph = step->site.graphs[i];
+    if (!graph) continue;
+    for (uint32_t k = 0; k < graph->capture_count; k++, at++)
+      if (graph->touches[k])
+        KEEL_TRY(touch(f, index, step->inputs[at],
+                       graph->touches[k] == KEEL_WRITTEN));
+    if (graph->touches_any)
+      KEEL_TRY(touch(f, index, ANY, graph->touches_any == KEEL_WRITTEN));
+  }
+  return KD_OK;
+}
+
+static keel_status find_accesses(finding *f) {
+  for (uint32_t i = 0; i < f->fplan->step_count; i++) {
+    const keel_step *step = &f->fplan->steps[i];
+    uint32_t flags = flags_of(step);
+    if (flags & KEEL_OP_CONTROL)
+      KEEL_TRY(touch_nested(f, i));
+    else if (flags & (KEEL_OP_READS | KEEL_OP_WRITES))
+      KEEL_TRY(touch(f, i, step->input_count ? step->inputs[0] : ANY,
+                     flags & KEEL_OP_WRITES));
+  }
+  return KD_OK;
+}
+
+/* ---- who waits for whom --------------------------------------------------------- */
+
+static bool disturb(const access *a, const access *b) {
+  return (a->writes || b->writes) && a->step != b->step &&
+         (a->resource == b->resource || a->resource == ANY ||
+          b->resource == ANY);
+}
+
+static keel_status add_edge(finding *f, uint32_t from, uint32_t to) {
+  if (f->edge_count == f->edge_room) {
+    size_t room = 2 * f->edge_room + 16;
+    keel_edge *edges = realloc(f->edges, room * sizeof *edges);
+    if (!edges) return keel_no_memory(room * sizeof *edges);
+    f->edges = edges;
+    f->edge_room = room;
+  }
+  f->edges[f->edge_count++] = (keel_edge){from, to};
+  return KD_OK;
+}
+
+/* Whoever waits for `after` need not wait for `before` too. */
+static bool covers(const access *after, const access *before) {
+  return after->writes &&
+         (after->resource == ANY || after->resource == before->resource);
+}
+
+static keel_status find_edges(finding *f) {
+  for (size_t i = 0; i < f->all.count; i++) {
+    const access *now = &f->all.list[i];
+    size_t kept = 0;
+    for (size_t k = 0; k < f->last.count; k++) {
+      access before = f->last.list[k];
+      if (disturb(&before, now)) KEEL_TRY(add_edge(f, before.step, now->step));
+      if (!covers(now, &before)) f->last.list[kept++] = before;
+    }
+    f->last.count = kept;
+    KEEL_TRY(add_access(&f->last, *now));
+  }
+  return KD_OK;
+}
+
+/* A step that changes something marks it where it fails, for those behind it. */
+static keel_status lay_marks(finding *f, uint32_t value_count) {
+  keel_fplan *fplan = f->fplan;
+  keel_arena *arena = &fplan->plan->arena;
+  uint32_t *behind =
+      keel_arena_take(arena, (f->edge_count + 1) * sizeof *behind);
+  fplan->effects =
+      keel_arena_take(arena, (f->edge_count + 1) * sizeof *fplan->effects);
+  if (!behind || !fplan->effects) return KD_OUT_OF_MEMORY;
+  fplan->effect_count = f->edge_count;
+  if (f->edge_count)
+    memcpy(fplan->effects, f->edges, f->edge_count * sizeof *f->edges);
+  for (size_t i = 0; i < f->all.count; i++) {
+    keel_step *step = &fplan->steps[f->all.list[i].step];
+    if (f->all.list[i].writes && step->mark == KEEL_ABSENT)
+      step->mark = value_count + fplan->mark_count++;
+  }
+  /* edges come in the order of the steps that wait */
+  for (size_t i = 0; i < f->edge_count; i++) {
+    keel_step *to = &fplan->steps[f->edges[i].to];
+    uint32_t mark = fplan->steps[f->edges[i].from].mark;
+    if (mark == KEEL_ABSENT) continue;
+    if (!to->behind_count) to->behind = behind;
+    to->behind[to->behind_count++] = mark;
+    behind++;
+  }
+  return KD_OK;
+}
+
+keel_status keel_effects_find(keel_fplan *fplan, uint32_t value_count,
+                              bool nested) {
+  finding f = {.fplan = fplan, .nested = nested};
+  bool any = false;
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    fplan->steps[i].mark = KEEL_ABSENT;
+    any |= flags_of(&fplan->steps[i]) & (KEEL_OP_STATE | KEEL_OP_CONTROL);
+  }
+  fplan->touches = keel_arena_take(
+      &fplan->plan->arena, (fplan->capture_count + 1) * sizeof *fplan->touches);
+  if (!fplan->touches) return KD_OUT_OF_MEMORY;
+  if (!any) return KD_OK;
+  f.maker = malloc(((size_t)value_count + 1) * sizeof *f.maker);
+  if (!f.maker) return keel_no_memory(value_count * sizeof *f.maker);
+  for (uint32_t i = 0; i < value_count; i++)
+    f.maker[i] = KEEL_ABSENT;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].output_count; k++)
+      if (fplan->steps[i].outputs[k] != KEEL_ABSENT)
+        f.maker[fplan->steps[i].outputs[k]] = i;
+  keel_status status = find_accesses(&f);
+  if (status == KD_OK) status = find_edges(&f);
+  if (status == KD_OK) status = lay_marks(&f, value_count);
+  free(f.maker);
+  free(f.all.list);
+  free(f.last.list);
+  free(f.edges);
+  return status;
+}

@@ -1,0 +1,427 @@
+/* places.c - blocks, and where they lie: the largest first, each as low as those that it
+ * must not touch let it ("greedy by size": Pisarchyk and Lee, MLSys 2020). */
+#include "plan/places.h"
+
+#include "plan/plan.h"
+
+/* Bytes that are worth it to keep the plan's order, and no less than a tenth. */
+#define ORDER_WORTH (UINT64_C(1) << 20)
+
+/* ---- what comes before what ------------------------------------------------------ */
+
+static uint64_t *before_of(const keel_places *places, uint32_t step) {
+  return places->before + (size_t)step * places->words;
+}
+
+static bool comes_before(const keel_places *places, uint32_t first,
+                         uint32_t second) {
+  return before_of(places, second)[first / 64] >> first % 64 & 1;
+}
+
+/* `step` comes behind `other` and all that other comes behind. */
+static void put_behind(keel_places *places, uint32_t other, uint32_t step) {
+  uint64_t *to = before_of(places, step);
+  const uint64_t *from = before_of(places, other);
+  for (uint32_t w = 0; w < places->words; w++)
+    to[w] |= from[w];
+  to[other / 64] |= UINT64_C(1) << other % 64;
+}
+
+/* Behind those whose values it reads. */
+static void order_step(keel_places *places, uint32_t index) {
+  const keel_step *step = &places->fplan->steps[index];
+  for (uint32_t k = 0; k < step->input_count; k++)
+    if (step->inputs[k] != KEEL_ABSENT &&
+        places->maker[step->inputs[k]] != KEEL_ABSENT &&
+        !comes_before(places, places->maker[step->inputs[k]], index))
+      put_behind(places, places->maker[step->inputs[k]], index);
+}
+
+/* Twice: to count, then to fill. */
+static void list_readers(keel_places *places) {
+  const keel_fplan *fplan = places->fplan;
+  uint32_t *first = places->first_reader;
+  for (int fill = 0; fill < 2; fill++) {
+    for (uint32_t i = 0; i < fplan->step_count; i++)
+      for (uint32_t k = 0; k < fplan->steps[i].input_count; k++) {
+        uint32_t value = fplan->steps[i].inputs[k];
+        if (value == KEEL_ABSENT) continue;
+        if (fill)
+          places->readers[first[places->base[value] + 1]++] = i;
+        else
+          first[places->base[value] + 2]++;
+      }
+    for (uint32_t v = 0; v < fplan->value_count && !fill; v++)
+      first[v + 2] += first[v + 1];
+  }
+}
+
+static void list_makers(keel_places *places) {
+  const keel_fplan *fplan = places->fplan;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].output_count; k++)
+      if (fplan->steps[i].outputs[k] != KEEL_ABSENT)
+        places->maker[fplan->steps[i].outputs[k]] = i;
+}
+
+keel_status keel_places_begin(keel_places *places, keel_fplan *fplan,
+                              const uint32_t *base) {
+  size_t steps = fplan->step_count, values = fplan->value_count, reads = 0;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    reads += fplan->steps[i].input_count;
+  places->fplan = fplan;
+  places->base = base;
+  places->words = (uint32_t)(steps + 63) / 64;
+  places->before = calloc(steps * places->words + 1, sizeof *places->before);
+  places->first_reader = calloc(values + 3, sizeof *places->first_reader);
+  places->readers = calloc(reads + 1, sizeof *places->readers);
+  places->maker = malloc((values + 1) * sizeof *places->maker);
+  places->block_of = malloc((values + 1) * sizeof *places->block_of);
+  places->value_under = malloc((values + 1) * sizeof *places->value_under);
+  if (!places->before || !places->first_reader || !places->readers ||
+      !places->maker || !places->block_of || !places->value_under)
+    return keel_no_memory(steps * places->words * sizeof *places->before);
+  for (size_t v = 0; v < values; v++)
+    places->maker[v] = places->block_of[v] = places->value_under[v] =
+        KEEL_ABSENT;
+  list_makers(places);
+  list_readers(places);
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    order_step(places, i);
+  return KD_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------------------ */
+
+/* Calls for each step that uses a block; stops where that is false. */
+static bool each_user(const keel_places *places, const keel_block *block,
+                      bool (*call)(const keel_places *places, uint32_t user,
+                                   uint32_t step),
+                      uint32_t step) {
+  if (block->value == KEEL_ABSENT) return call(places, block->from, step);
+  for (uint32_t value = block->value; value != KEEL_ABSENT;
+       value = places->value_under[value]) {
+    if (!call(places, places->maker[value], step)) return false;
+    for (uint32_t i = places->first_reader[value];
+         i < places->first_reader[value + 1]; i++)
+      if (!call(places, places->readers[i], step)) return false;
+  }
+  return true;
+}
+
+static bool is_before(const keel_places *places, uint32_t user, uint32_t step) {
+  return comes_before(places, user, step);
+}
+
+static bool is_before_or_it(const keel_places *places, uint32_t user,
+                            uint32_t step) {
+  return user == step || comes_before(places, user, step);
+}
+
+/* The block of an input that this step alone still reads, once, or KEEL_ABSENT. */
+static uint32_t block_of_input(const keel_places *places, uint32_t index,
+                               uint64_t bytes, uint32_t inplace) {
+  const keel_step *step = &places->fplan->steps[index];
+  for (uint32_t i = 0; i < step->input_count && i < 32; i++) {
+    uint32_t reads = 0, value = step->inputs[i];
+    if (!(inplace >> i & 1) || value == KEEL_ABSENT) continue;
+    uint32_t base = places->base[value], block = places->block_of[base];
+    for (uint32_t k = 0; k < step->input_count; k++)
+      reads += step->inputs[k] != KEEL_ABSENT &&
+               places->base[step->inputs[k]] == base;
+    if (block != KEEL_ABSENT && reads == 1 &&
+        places->blocks[block].value == base &&
+        places->blocks[block].bytes == bytes &&
+        each_user(places, &places->blocks[block], is_before_or_it, index))
+      return block;
+  }
+  return KEEL_ABSENT;
+}
+
+static void note_last(const keel_places *places, keel_block *block,
+                      uint32_t value) {
+  for (uint32_t i = places->first_reader[value];
+       i < places->first_reader[value + 1]; i++)
+    if (places->readers[i] > block->to) block->to = places->readers[i];
+}
+
+static keel_status add_block(keel_places *places, uint32_t step, uint64_t bytes,
+                             uint32_t *out_block) {
+  if (places->count == places->room) {
+    uint32_t room = places->room * 2 + 16;
+    keel_block *more = realloc(places->blocks, room * sizeof *more);
+    if (!more) return keel_no_memory(room * sizeof *more);
+    places->blocks = more;
+    places->room = room;
+  }
+  *out_block = places->count++;
+  places->blocks[*out_block] = (keel_block){
+      .bytes = bytes, .from = step, .to = step, .value = KEEL_ABSENT};
+  return KD_OK;
+}
+
+/* On top of those that are in it. */
+static void put_in(keel_places *places, uint32_t at, uint32_t value) {
+  keel_block *block = &places->blocks[at];
+  places->value_under[value] = block->value;
+  places->block_of[value] = at;
+  block->value = value;
+  note_last(places, block, value);
+}
+
+keel_status keel_places_take(keel_places *places, uint32_t step, uint32_t value,
+                             uint64_t bytes, uint32_t inplace,
+                             uint32_t *out_block) {
+  uint32_t at = block_of_input(places, step, bytes, inplace);
+  if (at == KEEL_ABSENT) KEEL_TRY(add_block(places, step, bytes, &at));
+  places->apart += bytes;
+  *out_block = at;
+  if (value != KEEL_ABSENT) put_in(places, at, value);
+  return KD_OK;
+}
+
+keel_status keel_places_take_joined(keel_places *places, uint32_t step,
+                                    uint32_t root, const uint32_t *root_of,
+                                    uint64_t bytes, uint32_t *out_block) {
+  KEEL_TRY(add_block(places, step, bytes, out_block));
+  places->apart += bytes;
+  places->blocks[*out_block].joined = true;
+  for (uint32_t v = 0; v < places->fplan->value_count; v++)
+    if (root_of[v] == root && v != root) put_in(places, *out_block, v);
+  put_in(places, *out_block, root);
+  return KD_OK;
+}
+
+/* ---- where they lie ------------------------------------------------------------------ */
+
+/* Whether two blocks must not share memory. */
+typedef bool conflict(const keel_places *places, const keel_block *a,
+                      const keel_block *b);
+
+static bool in_plans_order(const keel_places *places, const keel_block *a,
+                           const keel_block *b) {
+  (void)places;
+  return a->from <= b->to && b->from <= a->to;
+}
+
+static bool in_any_order(const keel_places *places, const keel_block *a,
+                         const keel_block *b) {
+  if (in_plans_order(places, a, b)) return true;
+  const keel_block *first = a->from < b->from ? a : b,
+                   *second = first == a ? b : a;
+  if (!second->joined)
+    return !each_user(places, first, is_before, second->from);
+  for (uint32_t value = second->value; value != KEEL_ABSENT;
+       value = places->value_under[value])
+    if (!each_user(places, first, is_before, places->maker[value])) return true;
+  return false;
+}
+
+typedef struct sized {
+  uint64_t bytes;
+  uint32_t block;
+} sized;
+
+typedef struct packing {
+  sized *by_size;    /* blocks, the largest first */
+  uint32_t *near;    /* those that one must not touch, by their offsets */
+  uint64_t *offsets; /* by block */
+} packing;
+
+static int larger_first(const void *a, const void *b) {
+  const sized *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  return (x->block > y->block) - (x->block < y->block);
+}
+
+static uint64_t aligned(uint64_t size, uint64_t alignment) {
+  if (!size) size = 1; /* what is empty has an address, too */
+  return (size + alignment - 1) / alignment * alignment;
+}
+
+/* The lowest offset that touches none of those near. */
+static uint64_t lowest(const keel_places *places, const packing *p,
+                       uint32_t count, uint64_t size, uint64_t alignment) {
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t begin = p->offsets[p->near[i]];
+    if (at + size <= begin) break;
+    uint64_t end = begin + aligned(places->blocks[p->near[i]].bytes, alignment);
+    if (end > at) at = end;
+  }
+  return at;
+}
+
+/* Sets the packing's offsets; returns the total. */
+static uint64_t pack(const keel_places *places, const packing *p,
+                     conflict *conflicts, uint64_t alignment) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < places->count; i++) {
+    uint32_t block = p->by_size[i].block, count = 0;
+    const keel_block *at = &places->blocks[block];
+    for (uint32_t k = 0; k < i; k++) {
+      uint32_t other = p->by_size[k].block, to = count;
+      if (!conflicts(places, at, &places->blocks[other])) continue;
+      for (; to && p->offsets[p->near[to - 1]] > p->offsets[other]; to--)
+        p->near[to] = p->near[to - 1];
+      p->near[to] = other;
+      count++;
+    }
+    uint64_t size = aligned(at->bytes, alignment);
+    p->offsets[block] = lowest(places, p, count, size, alignment);
+    if (p->offsets[block] + size > total) total = p->offsets[block] + size;
+  }
+  return total;
+}
+
+/* What comes and goes at each step, summed. */
+static keel_status find_least(keel_places *places) {
+  uint32_t steps = places->fplan->step_count;
+  int64_t *change = calloc((size_t)steps + 2, sizeof *change), now = 0;
+  if (!change) return keel_no_memory(steps * sizeof *change);
+  for (uint32_t i = 0; i < places->count; i++) {
+    change[places->blocks[i].from] += (int64_t)places->blocks[i].bytes;
+    change[places->blocks[i].to + 1] -= (int64_t)places->blocks[i].bytes;
+  }
+  for (uint32_t i = 0; i < steps; i++) {
+    now += change[i];
+    if ((uint64_t)now > places->least) places->least = (uint64_t)now;
+  }
+  free(change);
+  return KD_OK;
+}
+
+/* ---- edges that the plan's order takes ------------------------------------------------- */
+
+static bool add_edge(keel_places *places, uint32_t from, uint32_t to) {
+  if (places->edge_count == places->edge_room) {
+    size_t room = places->edge_room * 2 + 64;
+    keel_edge *more = realloc(places->edges, room * sizeof *more);
+    if (!more) return false;
+    places->edges = more;
+    places->edge_room = room;
+  }
+  places->edges[places->edge_count++] = (keel_edge){from, to};
+  put_behind(places, from, to);
+  return true;
+}
+
+/* `step` is to write where another block lies that is over by then: behind its users. */
+static bool wait_for(keel_places *places, const keel_block *other,
+                     uint32_t step) {
+  if (other->value == KEEL_ABSENT)
+    return comes_before(places, other->from, step) ||
+           add_edge(places, other->from, step);
+  for (uint32_t value = other->value; value != KEEL_ABSENT;
+       value = places->value_under[value]) {
+    for (uint32_t i = places->first_reader[value];
+         i < places->first_reader[value + 1]; i++)
+      if (!comes_before(places, places->readers[i], step) &&
+          !add_edge(places, places->readers[i], step))
+        return false;
+    if (!comes_before(places, places->maker[value], step) &&
+        !add_edge(places, places->maker[value], step))
+      return false;
+  }
+  return true;
+}
+
+/* All that write in a block wait so. */
+static bool all_wait_for(keel_places *places, const keel_block *other,
+                         const keel_block *block) {
+  if (!block->joined) return wait_for(places, other, block->from);
+  for (uint32_t value = block->value; value != KEEL_ABSENT;
+       value = places->value_under[value])
+    if (!wait_for(places, other, places->maker[value])) return false;
+  return true;
+}
+
+/* Blocks come in the order of who first writes them. */
+static keel_status keep_order(keel_places *places) {
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < places->fplan->step_count; i++) {
+    /* behind what its predecessors have been put behind, too */
+    for (uint32_t k = 0; k < places->fplan->steps[i].input_count; k++) {
+      uint32_t value = places->fplan->steps[i].inputs[k];
+      if (value != KEEL_ABSENT && places->maker[value] != KEEL_ABSENT)
+        put_behind(places, places->maker[value], i);
+    }
+    for (; next < places->count && places->blocks[next].from == i; next++) {
+      const keel_block *at = &places->blocks[next];
+      for (uint32_t k = next; k-- > 0;) {
+        const keel_block *other = &places->blocks[k];
+        bool touches = other->offset < at->offset + at->bytes &&
+                       at->offset < other->offset + other->bytes;
+        if (touches && other->to < i && !all_wait_for(places, other, at))
+          return keel_no_memory(places->edge_room * sizeof(keel_edge));
+      }
+    }
+  }
+  return KD_OK;
+}
+
+static void set_offsets(keel_places *places, const packing *p, uint64_t total) {
+  for (uint32_t i = 0; i < places->count; i++)
+    places->blocks[i].offset = p->offsets[i];
+  places->total = total;
+}
+
+/* Any order, unless the plan's takes much less. */
+static keel_status choose(keel_places *places, const packing *p,
+                          uint64_t alignment, bool ordered) {
+  if (ordered) {
+    set_offsets(places, p, pack(places, p, in_plans_order, alignment));
+    return KD_OK;
+  }
+  uint64_t any = pack(places, p, in_any_order, alignment);
+  set_offsets(places, p, any);
+  if (any < places->least + ORDER_WORTH || any / 11 <= places->least / 10)
+    return KD_OK;
+  uint64_t kept = pack(places, p, in_plans_order, alignment);
+  if (any < kept + ORDER_WORTH) return KD_OK;
+  set_offsets(places, p, kept);
+  return keep_order(places);
+}
+
+static keel_status lay(keel_places *places, uint64_t alignment, bool ordered) {
+  size_t n = places->count;
+  packing p = {malloc((n + 1) * sizeof *p.by_size),
+               malloc((n + 1) * sizeof *p.near),
+               malloc((n + 1) * sizeof *p.offsets)};
+  keel_status status = KD_OK;
+  if (p.by_size && p.near && p.offsets) {
+    for (uint32_t i = 0; i < places->count; i++)
+      p.by_size[i] = (sized){places->blocks[i].bytes, i};
+    qsort(p.by_size, n, sizeof *p.by_size, larger_first);
+    status = choose(places, &p, alignment, ordered);
+  } else {
+    status = keel_no_memory(n * sizeof *p.offsets);
+  }
+  free(p.by_size);
+  free(p.near);
+  free(p.offsets);
+  return status;
+}
+
+keel_status keel_places_end(keel_places *places, uint64_t alignment,
+                            bool ordered) {
+  keel_status status = places->fplan ? find_least(places) : KD_OK;
+  if (status == KD_OK && places->fplan)
+    status = lay(places, alignment, ordered);
+  free(places->before);
+  free(places->first_reader);
+  free(places->readers);
+  free(places->maker);
+  free(places->block_of);
+  free(places->value_under);
+  places->before = NULL;
+  places->first_reader = places->readers = places->maker = NULL;
+  places->block_of = places->value_under = NULL;
+  places->base = NULL;
+  return status;
+}
+
+void keel_places_free(keel_places *places) {
+  free(places->blocks);
+  free(places->edges);
+}

@@ -1,0 +1,442 @@
+/* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
+#include "plan/plan.h"
+
+#include "base/refs.h"
+#include "device/lost.h"
+#include "ops/runtime.h"
+#include "passes/passes.h"
+#include "plan/effects.h"
+#include "plan/versions.h"
+#include "plan/weights.h"
+#include "run/frame.h"
+#include "threads/pool.h"
+#include "trace/trace.h"
+
+/* ---- laying out ----------------------------------------------------------- */
+
+static keel_status lay_function(keel_plan *plan, keel_function *function,
+                                bool nested, keel_fplan **out_fplan);
+
+static keel_status lay_graphs(keel_plan *plan, keel_step *step) {
+  const keel_opdef *op = step->site.op;
+  if (!(op->schema->flags & KEEL_OP_CONTROL)) return KD_OK;
+  keel_fplan **graphs =
+      keel_arena_take(&plan->arena, (op->attr_count + 1) * sizeof *graphs);
+  if (!graphs) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    if (op->attrs[i].graph)
+      KEEL_TRY(lay_function(plan, op->attrs[i].graph, true, &graphs[i]));
+  step->site.graphs = graphs;
+  return KD_OK;
+}
+
+/* The constants among a step's inputs, for kernels that prepare them. */
+static keel_status lay_constants(keel_plan *plan, const keel_function *function,
+                                 keel_step *step) {
+  bool any = false;
+  for (uint32_t i = 0; i < step->input_count; i++)
+    any |= step->inputs[i] != KEEL_ABSENT &&
+           function->values[step->inputs[i]].constant;
+  if (!any) return KD_OK;
+  keel_tensor **constants = keel_arena_take(
+      &plan->arena, (step->input_count + 1) * sizeof *constants);
+  if (!constants) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < step->input_count; i++)
+    if (step->inputs[i] != KEEL_ABSENT)
+      constants[i] = function->values[step->inputs[i]].constant;
+  step->site.constants = constants;
+  return KD_OK;
+}
+
+static keel_status lay_step(keel_plan *plan, const keel_function *function,
+                            const keel_node *node, keel_step *step) {
+  keel_site_init(&step->site, node->op, node->name, node->device);
+  keel_device_hold(node->device);
+  step->site.copy_time = NULL;
+  step->site.output_layout = node->output_layout;
+  step->site.region = node->region;
+  step->site.part = node->part;
+  step->inputs = node->inputs;
+  step->outputs = node->outputs;
+  step->input_count = node->input_count;
+  step->output_count = node->output_count;
+  step->copies = step->site.op->schema->host == keel_run_copy;
+  step->arrives = step->copies && keel_attr_int(node->op, "host", 0);
+  KEEL_TRY(lay_constants(plan, function, step));
+  return lay_graphs(plan, step);
+}
+
+static keel_status lay_values(keel_plan *plan, const keel_function *function,
+                              keel_fplan *fplan) {
+  uint32_t given = function->value_count, n = given + fplan->mark_count;
+  fplan->value_count = n;
+  fplan->constants =
+      keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->constants);
+  fplan->uses = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->uses);
+  fplan->types = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->types);
+  fplan->gives = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->gives);
+  if (!fplan->constants || !fplan->uses || !fplan->types || !fplan->gives)
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++)
+    fplan->gives[i] = KEEL_ABSENT;
+  for (uint32_t i = fplan->output_count; i-- > 0;)
+    fplan->gives[fplan->outputs[i]] = i;
+  for (uint32_t i = 0; i < given; i++)
+    fplan->constants[i] = function->values[i].placed
+                              ? function->values[i].placed
+                              : function->values[i].constant;
+  for (uint32_t i = 0; i < n; i++)
+    fplan->types[i] = fplan->constants[i] ? fplan->constants[i]->type : NULL;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
+      if (fplan->steps[i].inputs[k] != KEEL_ABSENT)
+        fplan->uses[fplan->steps[i].inputs[k]]++;
+  for (uint32_t i = 0; i < fplan->output_count; i++)
+    fplan->uses[fplan->outputs[i]]++;
+  return KD_OK;
+}
+
+static keel_status lay_function(keel_plan *plan, keel_function *function,
+                                bool nested, keel_fplan **out_fplan) {
+  keel_arena *arena = &plan->arena;
+  keel_fplan *fplan = keel_arena_take(arena, sizeof *fplan);
+  if (!fplan) return KD_OUT_OF_MEMORY;
+  fplan->plan = plan;
+  fplan->function = function;
+  fplan->name = function->name;
+  fplan->inputs = function->inputs;
+  fplan->outputs = function->outputs;
+  fplan->input_count = function->input_count;
+  fplan->output_count = function->output_count;
+  fplan->capture_count = function->capture_count;
+  fplan->steps =
+      keel_arena_take(arena, (function->node_count + 1) * sizeof *fplan->steps);
+  if (!fplan->steps) return KD_OUT_OF_MEMORY;
+  fplan->next = plan->fplans;
+  plan->fplans = fplan;
+  for (uint32_t i = 0; i < function->node_count; i++)
+    if (!function->nodes[i].dead)
+      KEEL_TRY(lay_step(plan, function, &function->nodes[i],
+                        &fplan->steps[fplan->step_count++]));
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    fplan->arrives |= fplan->steps[i].arrives;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    fplan->nests |= fplan->steps[i].site.graphs != NULL;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    fplan->blocks |= fplan->steps[i].blocks =
+        keel_may_block(fplan->steps[i].site.op);
+  KEEL_TRY(keel_effects_find(fplan, function->value_count, nested));
+  KEEL_TRY(lay_values(plan, function, fplan));
+  fplan->order =
+      keel_order_create(fplan, fplan->effects, fplan->effect_count, NULL);
+  if (!fplan->order) return KD_OUT_OF_MEMORY;
+  *out_fplan = fplan;
+  return KD_OK;
+}
+
+keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
+                              keel_fplan **out_fplan) {
+  return lay_function(plan, function, false, out_fplan);
+}
+
+void keel_fplan_deinit(keel_fplan *fplan) {
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    keel_site_deinit(&fplan->steps[i].site);
+    keel_device_unhold(fplan->steps[i].site.pinned);
+  }
+  keel_run *idle = atomic_load(&fplan->idle);
+  if (idle) keel_run_free(idle);
+  keel_framing_drop(fplan);
+  keel_order_free(fplan->order);
+}
+
+/* ---- keel_plan ------------------------------------------------------------ */
+
+/* A first failure that needs no input: an op that no device has. */
+static keel_status check_kernels(const keel_plan *plan) {
+  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++) {
+      const keel_opdef *op = at->steps[i].site.op;
+      bool there = op->schema->host || at->steps[i].site.region;
+      for (uint32_t d = 0; d < plan->context->device_count && !there; d++)
+        there = keel_device_kernels(plan->context->devices[d],
+                                    op->schema->domain, op->schema->name);
+      if (!there)
+        return keel_fail(KD_UNIMPLEMENTED,
+                         "no device has a kernel for %s (node \"%s\")",
+                         op->schema->name, at->steps[i].site.where);
+    }
+  return KD_OK;
+}
+
+/* Those that rules, scopes and costs have named. */
+static keel_status open_devices(const keel_plan *plan) {
+  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++)
+      if (at->steps[i].site.pinned)
+        KEEL_TRY(keel_device_ready(at->steps[i].site.pinned));
+  return KD_OK;
+}
+
+/* What the passes made is laid out. */
+static keel_status lay_out(keel_plan *plan, keel_function *main) {
+  KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
+  KEEL_TRY(check_kernels(plan));
+  return open_devices(plan);
+}
+
+/* Whether types of inputs will be known that are not yet. */
+static bool is_open(const keel_function *main) {
+  for (uint32_t i = 0; i < main->input_count; i++) {
+    const keel_type *type = main->values[main->inputs[i]].type;
+    if (!(main->input_ports[i].flags & KEEL_PORT_RESOURCE) &&
+        (!type || !keel_type_known(type)))
+      return true;
+  }
+  return false;
+}
+
+static keel_status copy_strings(keel_arena *arena, uint32_t count,
+                                const char *const *from,
+                                const char *const **out) {
+  const char **copies = keel_arena_take(arena, (count + 1) * sizeof *copies);
+  if (!copies) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    copies[i] = keel_arena_copy(arena, from[i]);
+    if (!copies[i]) return KD_OUT_OF_MEMORY;
+  }
+  *out = copies;
+  return KD_OK;
+}
+
+/* Runs tell the device that they begin and end. */
+static void settle_on(keel_plan *plan, keel_device *device) {
+  plan->device = device;
+  keel_device_hold(device);
+}
+
+/* For plans that are made later; they show nobody their passes. */
+static keel_status keep_params(keel_plan *plan,
+                               const keel_plan_params *params) {
+  keel_plan_params *to = &plan->params;
+  *to = *params;
+  to->device = plan->device;
+  to->watch = NULL;
+  to->stop = NULL;
+  to->timeout = 0;
+  KEEL_TRY(
+      copy_strings(&plan->arena, params->skip_count, params->skip, &to->skip));
+  return copy_strings(&plan->arena, params->place_count, params->places,
+                      &to->places);
+}
+
+static keel_status fill(keel_plan *plan, keel_program *program,
+                        const keel_plan_params *params) {
+  keel_function *main = NULL;
+  keel_device *device = keel_plan_device(program, params);
+  settle_on(plan, device);
+  plan->eager = params->flags & KEEL_PLAN_EAGER;
+  plan->no_replay = params->flags & KEEL_PLAN_NO_REPLAY;
+  plan->program = program;
+  keel_program_watch(program);
+  plan->holds = is_open(program->main) && keel_program_hold(program);
+  KEEL_TRY(keep_params(plan, params));
+  if (device) KEEL_TRY(keel_device_ready(device));
+  const keel_watch watch = keel_watch_of(params->stop, params->timeout);
+  keel_pass_call call = {.params = params,
+                         .device = device,
+                         .watch = &watch,
+                         .forms = &program->forms};
+  if (plan->holds && !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
+    KEEL_TRY(keel_versions_create(plan, program, &call, &main));
+    call.part = KEEL_PASSES_REST;
+    call.placed = keel_versions_placed(plan->versions);
+  } else {
+    KEEL_TRY(keel_function_clone(program->main, &plan->arena, &plan->functions,
+                                 &main));
+  }
+  call.main = main;
+  plan->ports = main->input_ports;
+  KEEL_TRY(keel_passes_run(plan->functions, &call));
+  KEEL_TRY(lay_out(plan, main));
+  if (!plan->holds) keel_weights_expect(plan);
+  return KD_OK;
+}
+
+static keel_plan *plan_new(keel_context *context) {
+  keel_plan *plan = calloc(1, sizeof *plan);
+  if (!plan) {
+    keel_no_memory(sizeof *plan);
+    return NULL;
+  }
+  keel_refs_init(&plan->refs);
+  plan->context = context;
+  return plan;
+}
+
+static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
+                                 const keel_function *function,
+                                 const keel_type *const *types,
+                                 const keel_plan_params *params,
+                                 keel_placed *placed, const keel_watch *watch) {
+  keel_function *main = NULL;
+  KEEL_TRY(
+      keel_function_clone(function, &plan->arena, &plan->functions, &main));
+  for (uint32_t i = 0; i < main->input_count; i++)
+    main->values[main->inputs[i]].type = types[i];
+  const keel_pass_call call = {.params = params,
+                               .device = plan->device,
+                               .main = main,
+                               .part = KEEL_PASSES_AGAIN,
+                               .placed = placed,
+                               .watch = watch,
+                               .forms = &general->program->forms};
+  /* the general plan has said what does not fit; parts of these types are others */
+  keel_forms_hush(call.forms);
+  KEEL_TRY(keel_passes_run(plan->functions, &call));
+  KEEL_TRY(lay_out(plan, main));
+  keel_weights_expect(plan);
+  return KD_OK;
+}
+
+keel_status keel_plan_of_types(const keel_plan *general,
+                               const keel_function *function,
+                               const keel_type *const *types,
+                               const keel_plan_params *params,
+                               keel_placed *placed, const keel_watch *watch,
+                               keel_plan **out_plan) {
+  *out_plan = NULL;
+  keel_plan *plan = plan_new(general->context);
+  if (!plan) return KD_OUT_OF_MEMORY;
+  settle_on(plan, general->device);
+  keel_status status =
+      fill_of_types(plan, general, function, types, params, placed, watch);
+  if (status == KD_OK)
+    *out_plan = plan;
+  else
+    keel_plan_release(plan);
+  return status;
+}
+
+/* Types of values that are no constants are forgotten. */
+static void forget_types(keel_function *functions) {
+  for (keel_function *f = functions; f; f = f->next)
+    for (uint32_t i = 0; i < f->value_count; i++)
+      if (!f->values[i].constant) f->values[i].type = NULL;
+}
+
+static keel_status fill_loose(keel_plan *loose, const keel_plan *plan,
+                              const keel_watch *watch) {
+  keel_function *main = NULL;
+  settle_on(loose, plan->device);
+  loose->eager = plan->eager;
+  KEEL_TRY(keel_function_clone(plan->program->main, &loose->arena,
+                               &loose->functions, &main));
+  forget_types(loose->functions);
+  const keel_pass_call call = {.params = &plan->params,
+                               .device = plan->device,
+                               .main = main,
+                               .watch = watch};
+  KEEL_TRY(keel_passes_run(loose->functions, &call));
+  return lay_out(loose, main);
+}
+
+keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
+                             keel_plan **out_loose) {
+  /* acquire: all that its maker wrote */
+  *out_loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
+  if (*out_loose) return KD_OK;
+  if (!keel_program_hold(plan->program)) return KD_FAILED_PRECONDITION;
+  keel_plan *made = plan->program->device ? NULL : plan_new(plan->context);
+  keel_status status = plan->program->device ? KD_FAILED_PRECONDITION
+                       : made                ? fill_loose(made, plan, watch)
+                                             : KD_OUT_OF_MEMORY;
+  keel_program_release(plan->program);
+  if (status == KD_OK) keel_profile_part(plan, made);
+  if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
+                             &plan->loose, out_loose, made,
+                             memory_order_acq_rel, memory_order_acquire)) {
+    keel_plan_release(made); /* another thread was faster */
+    return KD_OK;
+  }
+  if (status == KD_OK)
+    *out_loose = made;
+  else
+    keel_plan_release(made);
+  return status;
+}
+
+keel_status keel_plan_create(keel_program *program,
+                             const keel_plan_params *params,
+                             keel_plan **out_plan) {
+  const keel_plan_params all = keel_plan_params_of(params);
+  *out_plan = NULL;
+  keel_plan *plan = plan_new(program->context);
+  if (!plan) return KD_OUT_OF_MEMORY;
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_status status = fill(plan, program, &all);
+  if (began) keel_trace_span("plan", NULL, program->main->name, began);
+  if (status != KD_OK) {
+    keel_plan_release(plan);
+    return status;
+  }
+  *out_plan = plan;
+  return KD_OK;
+}
+
+void keel_plan_release(keel_plan *plan) {
+  if (!plan || !keel_refs_drop(&plan->refs)) return;
+  if (plan->clocks) keel_plan_profile(plan, 0);
+  keel_profile_drop(plan);
+  keel_versions_free(plan->versions);
+  keel_plan_release(atomic_load(&plan->loose));
+  for (keel_fplan *at = plan->fplans; at; at = at->next)
+    keel_fplan_deinit(at);
+  keel_functions_release(plan->functions);
+  if (plan->holds) keel_program_release(plan->program);
+  if (plan->program) keel_program_unwatch(plan->program);
+  keel_device_unhold(plan->device);
+  keel_arena_free(&plan->arena);
+  free(plan);
+}
+
+uint32_t keel_plan_input_count(const keel_plan *plan) {
+  return plan->main->input_count;
+}
+
+uint32_t keel_plan_output_count(const keel_plan *plan) {
+  return plan->main->output_count;
+}
+
+keel_status keel_plan_input(const keel_plan *plan, uint32_t index,
+                            keel_port *out_port) {
+  return keel_function_port(plan->main->function, false, index, out_port);
+}
+
+keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
+                             keel_port *out_port) {
+  return keel_function_port(plan->main->function, true, index, out_port);
+}
+
+uint64_t keel_plan_replays(keel_plan *plan) {
+  uint64_t count = atomic_load_explicit(&plan->replays, memory_order_relaxed);
+  /* acquire: what its maker wrote */
+  keel_plan *loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
+  if (loose) count += keel_plan_replays(loose);
+  return plan->versions ? count + keel_versions_replays(plan->versions) : count;
+}
+
+keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
+                             uint64_t *out_apart, uint64_t *out_least) {
+  keel_plan *version =
+      plan->versions ? keel_versions_last(plan->versions) : NULL;
+  bool planned = version && keel_frame_memory(version->main, out_planned,
+                                              out_apart, out_least);
+  if (!planned)
+    planned = keel_frame_memory(plan->main, out_planned, out_apart, out_least);
+  keel_plan_release(version);
+  return planned ? KD_OK
+                 : keel_fail(KD_FAILED_PRECONDITION,
+                             "the plan's memory is not planned: its values are"
+                             " made one by one");
+}

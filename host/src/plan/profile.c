@@ -1,0 +1,232 @@
+/* profile.c - where the time of a plan's runs went: by op and by device, as the host
+ * sees it and, where a device has one, by its own clock. */
+#include "base/refs.h"
+#include "loader/clocks.h"
+#include "loader/library.h"
+#include "plan/plan.h"
+#include "plan/versions.h"
+#include "trace/tickets.h"
+
+void keel_profile_run(keel_plan *plan) {
+  uint64_t none = 0;
+  if (atomic_load_explicit(&plan->profile, memory_order_relaxed) &&
+      !atomic_load_explicit(&plan->profile_from, memory_order_relaxed))
+    atomic_compare_exchange_strong(&plan->profile_from, &none, keel_now());
+}
+
+/* ---- what is counted ----------------------------------------------------------- */
+
+/* Of all plans' parts: they are asked for rarely. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* clocks: by those of devices, too. A step that counts no more keeps its sums. */
+static void count_steps(keel_plan *plan, bool on, bool clocks) {
+  for (keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++) {
+      keel_step *step = &at->steps[i];
+      if (on) {
+        atomic_store(&step->calls, 0);
+        atomic_store(&step->time, 0);
+        __atomic_store_n(&step->copy_time, 0, __ATOMIC_RELAXED);
+        step->ticket = clocks ? keel_ticket_take() : 0;
+      }
+      step->site.ticket = on ? step->ticket : 0;
+      step->site.copy_time = on ? &step->copy_time : NULL;
+    }
+  atomic_store(&plan->profile, on);
+}
+
+/* With the lock held. Where memory runs out it is not counted. */
+static void add_part(keel_plan *plan, keel_plan *part) {
+  if (plan->part_count == plan->part_room) {
+    uint32_t room = 2 * plan->part_room + 8;
+    keel_plan **more = realloc(plan->parts, room * sizeof(keel_plan *));
+    if (!more) return;
+    plan->parts = more;
+    plan->part_room = room;
+  }
+  keel_refs_take(&part->refs);
+  plan->parts[plan->part_count++] = part;
+  count_steps(part, true, plan->clocks);
+}
+
+void keel_profile_part(keel_plan *plan, keel_plan *part) {
+  pthread_mutex_lock(&lock);
+  if (atomic_load(&plan->profile)) add_part(plan, part);
+  pthread_mutex_unlock(&lock);
+}
+
+/* The last of them may go, and has a profile of its own to end: without the lock. */
+static void drop_parts(keel_plan *plan) {
+  pthread_mutex_lock(&lock);
+  keel_plan **parts = plan->parts;
+  uint32_t count = plan->part_count;
+  plan->parts = NULL;
+  plan->part_count = plan->part_room = 0;
+  pthread_mutex_unlock(&lock);
+  for (uint32_t i = 0; i < count; i++)
+    keel_plan_release(parts[i]);
+  free(parts);
+}
+
+void keel_profile_drop(keel_plan *plan) {
+  drop_parts(plan);
+}
+
+static void count_all(keel_plan *plan, bool on) {
+  keel_plan *versions[KEEL_VERSIONS_MOST];
+  uint32_t count =
+      on && plan->versions ? keel_versions_list(plan->versions, versions) : 0;
+  keel_plan *loose = atomic_load(&plan->loose);
+  if (on) drop_parts(plan);
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < plan->part_count; i++)
+    count_steps(plan->parts[i], false,
+                false); /* what they have counted stays */
+  if (on && loose) add_part(plan, loose);
+  for (uint32_t i = 0; i < count; i++)
+    add_part(plan, versions[i]);
+  count_steps(plan, on, plan->clocks);
+  pthread_mutex_unlock(&lock);
+  for (uint32_t i = 0; i < count; i++)
+    keel_plan_release(versions[i]);
+}
+
+/* ---- devices' clocks --------------------------------------------------------- */
+
+static void start_device(keel_device *device) {
+  keel_clock *clock = keel_device_clock(device);
+  keel_clock_join(device);
+  atomic_store(&clock->kernels, 0);
+  atomic_store(&clock->copies, 0);
+  atomic_store(&clock->bytes, 0);
+}
+
+void keel_plan_profile(keel_plan *plan, uint32_t what) {
+  bool on = what != 0;
+  const keel_context *context = plan->context;
+  if (!on) count_all(plan, false);
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    if (plan->clocks) keel_clock_leave(context->devices[i]);
+    if (what & KEEL_PROFILE_CLOCKS) start_device(context->devices[i]);
+  }
+  plan->clocks = (what & KEEL_PROFILE_CLOCKS) != 0;
+  if (plan->clocks) keel_tickets_begin();
+  uint64_t from = atomic_exchange(&plan->profile_from, 0);
+  if (!on && from) plan->profile_wall = keel_now() - from;
+  if (on) plan->profile_wall = 0;
+  if (on) plan->by_clocks = (what & KEEL_PROFILE_CLOCKS) != 0;
+  if (on) count_all(plan, true);
+}
+
+/* ---- lines ----------------------------------------------------------------------- */
+
+/* NULL: the runtime's own, or nowhere yet. A copy is the device's whose memory it
+ * writes, or reads. */
+static keel_device *ran_on(const keel_plan *plan, const keel_step *step) {
+  const keel_binding *binding = atomic_load(&step->site.slots[0]);
+  if (step->copies) return step->site.pinned;
+  if (step->site.op->schema->host) return NULL;
+  return binding ? binding->device : keel_step_device(plan, step);
+}
+
+static const char *device_of(const keel_plan *plan, const keel_step *step) {
+  const keel_device *device = ran_on(plan, step);
+  return device ? device->name : step->site.op->schema->host ? "host" : "?";
+}
+
+/* Copies say which way they go. */
+static const char *op_of(const keel_step *step) {
+  const keel_opdef *op = step->site.op;
+  if (!step->copies) return op->schema->name;
+  return keel_attr_int(op, "host", 0) ? "Copy out" : "Copy in";
+}
+
+/* Step *index of the main function, then of the nested ones; NULL past them, and *index
+ * counts on from there. */
+static keel_step *step_of(keel_plan *plan, uint32_t *index) {
+  if (*index < plan->main->step_count) return &plan->main->steps[*index];
+  *index -= plan->main->step_count;
+  for (keel_fplan *at = plan->fplans; at; at = at->next) {
+    if (at == plan->main) continue;
+    if (*index < at->step_count) return &at->steps[*index];
+    *index -= at->step_count;
+  }
+  return NULL;
+}
+
+/* Of the plan, then of its parts. */
+static keel_step *step_at(keel_plan *plan, uint32_t index) {
+  pthread_mutex_lock(&lock);
+  keel_step *step = step_of(plan, &index);
+  for (uint32_t i = 0; !step && i < plan->part_count; i++)
+    step = step_of(plan->parts[i], &index);
+  pthread_mutex_unlock(&lock);
+  return step;
+}
+
+keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
+                                   keel_profile_line *out_line) {
+  keel_step *step = step_at(plan, index);
+  if (!step)
+    return keel_fail(KD_OUT_OF_RANGE, "the profile has no line %u",
+                     (unsigned)index);
+  *out_line = (keel_profile_line){
+      .node = step->site.where,
+      .op = op_of(step),
+      .device = device_of(plan, step),
+      .calls = atomic_load(&step->calls),
+      .time = atomic_load(&step->time),
+      .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),
+  };
+  out_line->timed =
+      keel_ticket_read(step->ticket, &out_line->device_time) ? 1 : 0;
+  memcpy(out_line->types, step->types, sizeof out_line->types);
+  return KD_OK;
+}
+
+/* ---- by device ---------------------------------------------------------------------- */
+
+/* The index-th device of the context that ran a step; NULL past the last. */
+static keel_device *device_at(keel_plan *plan, uint32_t index) {
+  const keel_context *context = plan->context;
+  for (uint32_t i = 0; i < context->device_count; i++) {
+    bool used = false;
+    keel_step *step;
+    for (uint32_t k = 0; !used && (step = step_at(plan, k)); k++)
+      used = atomic_load(&step->calls) &&
+             ran_on(plan, step) == context->devices[i];
+    if (used && !index--) return context->devices[i];
+  }
+  return NULL;
+}
+
+keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
+                                     keel_profile_device *out_device) {
+  keel_device *device = device_at(plan, index);
+  if (!device)
+    return keel_fail(KD_OUT_OF_RANGE, "the profile has no device %u",
+                     (unsigned)index);
+  *out_device =
+      (keel_profile_device){.name = device->name, .wall = plan->profile_wall};
+  keel_step *step;
+  for (uint32_t i = 0; (step = step_at(plan, i)); i++) {
+    if (ran_on(plan, step) != device) continue;
+    uint64_t copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED);
+    if (!step->copies) out_device->calls += atomic_load(&step->calls);
+    out_device->kernels += atomic_load(&step->time) - copies;
+    out_device->copies += copies;
+  }
+  const keel_clock *clock = keel_device_clock(device);
+  if (plan->by_clocks && clock->tick > 0) {
+    out_device->timed = 1;
+    out_device->kernels =
+        (uint64_t)((double)atomic_load(&clock->kernels) * clock->tick);
+    out_device->copies =
+        (uint64_t)((double)atomic_load(&clock->copies) * clock->tick);
+    out_device->bytes = atomic_load(&clock->bytes);
+  }
+  uint64_t busy = out_device->kernels + out_device->copies;
+  if (busy < out_device->wall) out_device->idle = out_device->wall - busy;
+  return KD_OK;
+}

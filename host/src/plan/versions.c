@@ -1,0 +1,230 @@
+/* versions.c - finding, making and dropping versions of a plan. */
+#include "plan/versions.h"
+
+#include "base/refs.h"
+#include "device/context.h"
+#include "trace/trace.h"
+
+#define REMEMBERED 32 /* sets of input types that came once */
+
+typedef struct version {
+  keel_plan *plan; /* NULL: free */
+  const keel_type **types;
+  uint64_t used;
+} version;
+
+struct keel_versions {
+  pthread_mutex_t
+      lock; /* of the entries, and what came; never held while one is made */
+  keel_plan *general; /* whose versions they are */
+  keel_arena arena;
+  keel_function *functions, *base; /* before passes that look at shapes */
+  keel_plan_params params;
+  keel_placed placed;
+  version entries[KEEL_VERSIONS_MOST];
+  uint64_t came[REMEMBERED]; /* hashes, a ring */
+  uint32_t came_next;
+  uint64_t tick;
+  bool ahead; /* the program has forms that were compiled for the plan itself */
+  bool making;
+};
+
+/* ---- making them possible ------------------------------------------------------- */
+
+keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
+                                 const keel_pass_call *passes,
+                                 keel_function **out_function) {
+  keel_versions *all = calloc(1, sizeof *all);
+  if (!all) return keel_no_memory(sizeof *all);
+  pthread_mutex_init(&all->lock, NULL);
+  keel_placed_init(&all->placed);
+  plan->versions = all;
+  all->general = plan;
+  all->ahead = program->forms.count != 0;
+  all->params = plan->params;
+  all->params.place_count = 0; /* nodes have the devices that rules name */
+  KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
+                               &all->base));
+  keel_pass_call call = *passes;
+  call.main = all->base;
+  call.part = KEEL_PASSES_FIRST;
+  KEEL_TRY(keel_passes_run(all->functions, &call));
+  return keel_function_clone(all->base, &plan->arena, &plan->functions,
+                             out_function);
+}
+
+keel_placed *keel_versions_placed(keel_versions *all) {
+  return &all->placed;
+}
+
+static void drop(version *one) {
+  keel_plan_release(one->plan);
+  free(one->types);
+  *one = (version){0};
+}
+
+void keel_versions_free(keel_versions *all) {
+  if (!all) return;
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+    drop(&all->entries[i]);
+  keel_placed_deinit(&all->placed);
+  keel_functions_release(all->functions);
+  keel_arena_free(&all->arena);
+  pthread_mutex_destroy(&all->lock);
+  free(all);
+}
+
+/* ---- finding them ----------------------------------------------------------------- */
+
+static bool is_for(const version *one, keel_tensor *const *inputs,
+                   uint32_t count) {
+  for (uint32_t i = 0; one->plan && i < count; i++)
+    if (one->types[i] != inputs[i]->type) return false;
+  return one->plan != NULL;
+}
+
+/* With the lock held. */
+static keel_plan *find(keel_versions *all, keel_tensor *const *inputs) {
+  uint32_t count = all->base->input_count;
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    version *one = &all->entries[i];
+    if (!is_for(one, inputs, count)) continue;
+    one->used = ++all->tick;
+    keel_refs_take(&one->plan->refs);
+    return one->plan;
+  }
+  return NULL;
+}
+
+static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
+  uint64_t hash = KEEL_HASH_SEED;
+  for (uint32_t i = 0; i < count; i++) /* types are interned */
+    hash = keel_hash(hash, &inputs[i]->type, sizeof inputs[i]->type);
+  return hash + !hash; /* 0: nothing came */
+}
+
+/* With the lock held: whether a plan for them is worth making, as they come again, or are
+ * the first that come: those mostly do, and kernels for any shape would pack the weights
+ * once more. They have come now. */
+static bool are_worth_it(keel_versions *all, uint64_t hash) {
+  bool first = !all->came_next && !all->ahead;
+  for (uint32_t i = 0; i < REMEMBERED; i++)
+    if (all->came[i] == hash) return true;
+  all->came[all->came_next++ % REMEMBERED] = hash;
+  return first;
+}
+
+/* With the lock held. */
+static void forget(keel_versions *all, uint64_t hash) {
+  for (uint32_t i = 0; i < REMEMBERED; i++)
+    if (all->came[i] == hash) all->came[i] = 0;
+}
+
+/* With the lock held: a free entry, or the one that nobody runs and that was not used
+ * for the longest, which goes to *out_old; NULL: all are run. */
+static version *make_way(keel_versions *all, version *out_old) {
+  version *best = NULL;
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    version *one = &all->entries[i];
+    if (!one->plan) return one;
+    if (keel_refs_alone(&one->plan->refs) && (!best || one->used < best->used))
+      best = one;
+  }
+  if (best) *out_old = *best;
+  return best;
+}
+
+/* ---- making them -------------------------------------------------------------------- */
+
+static keel_status make(keel_versions *all, keel_tensor *const *inputs,
+                        const keel_watch *watch, version *out_version) {
+  uint32_t count = all->base->input_count;
+  const keel_type **types = malloc((count + 1) * sizeof *types);
+  if (!types) return keel_no_memory(count * sizeof *types);
+  for (uint32_t i = 0; i < count; i++)
+    types[i] = inputs[i]->type;
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_plan *plan = NULL;
+  keel_status status = keel_plan_of_types(
+      all->general, all->base, types, &all->params, &all->placed, watch, &plan);
+  if (began) keel_trace_span("plan", NULL, all->base->name, began);
+  if (status != KD_OK) {
+    free(types);
+    return status;
+  }
+  keel_profile_part(all->general, plan);
+  *out_version = (version){.plan = plan, .types = types};
+  return KD_OK;
+}
+
+/* Keeps it; what makes way for it goes. */
+static keel_plan *keep(keel_versions *all, version *made) {
+  version old = {0};
+  keel_plan *plan = made->plan;
+  pthread_mutex_lock(&all->lock);
+  version *at = make_way(all, &old);
+  if (at) {
+    made->used = ++all->tick;
+    keel_refs_take(&plan->refs);
+    *at = *made;
+  }
+  all->making = false;
+  pthread_mutex_unlock(&all->lock);
+  drop(&old);
+  if (!at) free(made->types); /* it is for this run only */
+  return plan;
+}
+
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
+                              const keel_watch *watch) {
+  uint32_t count = all->base->input_count;
+  if (!keel_tensors_ready(inputs, count)) return NULL;
+  uint64_t hash = hash_types(inputs, count);
+  pthread_mutex_lock(&all->lock);
+  keel_plan *found = find(all, inputs);
+  bool makes = !found && are_worth_it(all, hash) && !all->making;
+  if (makes) all->making = true;
+  pthread_mutex_unlock(&all->lock);
+  if (!makes) return found;
+  version made = {0};
+  if (make(all, inputs, watch, &made) == KD_OK) return keep(all, &made);
+  /* the plan itself says what is wrong with such inputs */
+  pthread_mutex_lock(&all->lock);
+  forget(all, hash);
+  all->making = false;
+  pthread_mutex_unlock(&all->lock);
+  return NULL;
+}
+
+uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans) {
+  uint32_t count = 0;
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    if (!all->entries[i].plan) continue;
+    out_plans[count] = all->entries[i].plan;
+    keel_refs_take(&out_plans[count++]->refs);
+  }
+  pthread_mutex_unlock(&all->lock);
+  return count;
+}
+
+uint64_t keel_versions_replays(keel_versions *all) {
+  uint64_t count = 0;
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+    if (all->entries[i].plan) count += keel_plan_replays(all->entries[i].plan);
+  pthread_mutex_unlock(&all->lock);
+  return count;
+}
+
+keel_plan *keel_versions_last(keel_versions *all) {
+  const version *last = NULL;
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
+    if (all->entries[i].plan && (!last || all->entries[i].used > last->used))
+      last = &all->entries[i];
+  keel_plan *plan = last ? last->plan : NULL;
+  if (plan) keel_refs_take(&plan->refs);
+  pthread_mutex_unlock(&all->lock);
+  return plan;
+}

@@ -1,0 +1,227 @@
+/* weights.c - which constants of a plan nobody reads any more, and which are read where a
+ * file has them. The first go, and the others are copied, at the end of a run, when no other
+ * is under way. */
+#include "plan/weights.h"
+
+#include <sched.h>
+
+#include "device/context.h"
+
+#define CLOSED UINT32_MAX
+
+/* Smaller constants stay: they are no weights. */
+#define LEAST 4096 /* bytes */
+
+/* Constants that are let go of, until nobody is kept waiting. */
+typedef struct gone {
+  keel_tensor **list;
+  uint32_t count;
+} gone;
+
+/* ---- which may go --------------------------------------------------------------- */
+
+/* What the step runs, where it can't come to run anything else: all that its inputs are is
+ * known, and so is the device. NULL: it may. */
+static const keel_binding *settled(const keel_fplan *fplan,
+                                   const keel_step *step) {
+  const keel_function *function = fplan->function;
+  if (!keel_step_device(fplan->plan, step)) return NULL;
+  for (uint32_t i = 0; i < step->input_count; i++) {
+    const keel_type *type = step->inputs[i] == KEEL_ABSENT
+                                ? NULL
+                                : function->values[step->inputs[i]].type;
+    if (step->inputs[i] != KEEL_ABSENT && (!type || !keel_type_known(type)))
+      return NULL;
+  }
+  /* acquire: the binding */
+  return atomic_load_explicit(&step->site.slots[1], memory_order_acquire)
+             ? NULL
+             : atomic_load_explicit(&step->site.slots[0], memory_order_acquire);
+}
+
+static bool is_weight(const keel_function *function, uint32_t value) {
+  const keel_tensor *constant = function->values[value].constant;
+  return constant && constant->kind == KEEL_DATA && constant->buffer &&
+         constant->type->bytes >= LEAST && !keel_mapping_holds(constant);
+}
+
+/* Whether each launch that reads it would have to copy it. */
+static bool is_ragged(const keel_function *function, uint32_t value) {
+  const keel_tensor *constant = function->values[value].constant;
+  return constant && keel_tensor_ragged(constant);
+}
+
+/* What a value's readers do with a constant, in bits; then what has become of it. */
+enum {
+  NEEDS = 1,  /* read where the program has it */
+  PASSES = 2, /* passed at each launch where it was brought to the device */
+  DROPPED = 4,
+  MOVED = 8
+};
+
+/* Whether launches see nothing of a constant but what was brought to the device. Regions
+ * were compiled; kernels say so, for others may ask for it at each launch. */
+static bool only_passes(const keel_fplan *fplan, const keel_step *step,
+                        const kd_kernel_def *def, uint32_t input) {
+  if (!fplan->function->values[step->inputs[input]].placed) return false;
+  if (step->site.region) return true;
+  return (def->flags & KD_KERNEL_CONSTANTS_IN_CREATE) &&
+         !(input < 32 && def->host_inputs >> input & 1);
+}
+
+static uint8_t use_of(const keel_fplan *fplan, const keel_step *step,
+                      uint32_t input) {
+  const keel_binding *binding = settled(fplan, step);
+  if (!binding) return NEEDS;
+  const keel_instance *instance = binding->instance;
+  if (keel_instance_took(instance, input)) return 0;
+  return only_passes(fplan, step, instance->def, input) ? PASSES : NEEDS;
+}
+
+static void find_uses(const keel_fplan *fplan, uint8_t *uses) {
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    const keel_step *step = &fplan->steps[i];
+    for (uint32_t k = 0; k < step->input_count; k++)
+      if (step->inputs[k] < fplan->function->value_count) /* not absent */
+        uses[step->inputs[k]] |= use_of(fplan, step, k);
+  }
+  for (uint32_t i = 0; i < fplan->output_count; i++)
+    uses[fplan->outputs[i]] = NEEDS;
+}
+
+/* ---- letting go ----------------------------------------------------------------- */
+
+static void note(gone *all, keel_tensor *tensor) {
+  if (tensor) all->list[all->count++] = tensor;
+}
+
+/* Something of the same type stands for it, without data. */
+static bool drop_value(keel_fplan *fplan, uint32_t value, bool passes,
+                       gone *all) {
+  keel_value_info *info = &fplan->function->values[value];
+  keel_tensor *stand_in = keel_tensor_new(fplan->plan->context);
+  if (!stand_in) return false; /* then it stays */
+  stand_in->type = info->constant->type;
+  note(all, info->constant);
+  info->constant = stand_in;
+  if (passes) return true;
+  note(all, info->placed);
+  info->placed = NULL;
+  fplan->constants[value] = stand_in;
+  return true;
+}
+
+/* Its copy stands for it, where launches find it. */
+static bool move_value(keel_fplan *fplan, uint32_t value, gone *all) {
+  keel_value_info *info = &fplan->function->values[value];
+  keel_tensor *straight = NULL;
+  if (keel_mapping_straighten(info->constant, &straight) != KD_OK)
+    return false; /* then each launch copies it */
+  note(all, info->constant);
+  info->constant = straight;
+  if (!info->placed) fplan->constants[value] = straight;
+  return true;
+}
+
+static void change_inputs(keel_fplan *fplan, const uint8_t *uses, gone *all) {
+  for (uint32_t i = 0; i < fplan->step_count; i++) {
+    keel_step *step = &fplan->steps[i];
+    const keel_binding *binding = settled(fplan, step);
+    for (uint32_t k = 0; k < step->input_count; k++) {
+      uint32_t value = step->inputs[k];
+      if (value >= fplan->function->value_count) continue;
+      if (uses[value] & MOVED)
+        step->site.constants[k] = fplan->function->values[value].constant;
+      if (!(uses[value] & DROPPED)) continue;
+      note(all, keel_instance_forget(binding->instance, k));
+      step->site.constants[k] = NULL;
+      step->site.settled = true;
+    }
+  }
+}
+
+static void drop_of(keel_fplan *fplan, gone *all) {
+  uint32_t count = fplan->function->value_count;
+  uint8_t *uses = calloc((size_t)count + 1, sizeof *uses);
+  if (!uses) return; /* then they stay */
+  find_uses(fplan, uses);
+  for (uint32_t i = 0; i < count; i++)
+    if (!(uses[i] & NEEDS) && is_weight(fplan->function, i) &&
+        drop_value(fplan, i, uses[i] & PASSES, all))
+      uses[i] |= DROPPED;
+    else if ((uses[i] & NEEDS) && is_ragged(fplan->function, i) &&
+             move_value(fplan, i, all))
+      uses[i] |= MOVED;
+  change_inputs(fplan, uses, all);
+  free(uses);
+}
+
+/* Room for all that may go: a value's two, and what the instances hold. */
+static bool make_room(const keel_plan *plan, gone *all) {
+  size_t count = 1;
+  for (const keel_fplan *at = plan->fplans; at; at = at->next) {
+    count += 2 * (size_t)at->function->value_count;
+    for (uint32_t i = 0; i < at->step_count; i++)
+      count += at->steps[i].input_count;
+  }
+  all->list = malloc(count * sizeof(keel_tensor *));
+  return all->list != NULL;
+}
+
+static void let_go(keel_plan *plan) {
+  gone all = {0};
+  /* relaxed: the count's acquire has brought what the last one wrote */
+  bool lets =
+      atomic_load_explicit(&plan->visits.expected, memory_order_relaxed) &&
+      make_room(plan, &all);
+  for (keel_fplan *at = lets ? plan->fplans : NULL; at; at = at->next)
+    drop_of(at, &all);
+  /* release: who does not count any more reads what is left */
+  atomic_store_explicit(&plan->visits.expected, false, memory_order_release);
+  atomic_store_explicit(&plan->visits.count, 0, memory_order_release);
+  for (uint32_t i = 0; i < all.count; i++)
+    keel_tensor_release(all.list[i]);
+  keel_heap_shrink(plan->context, plan->device);
+  free(all.list);
+}
+
+/* ---- runs ------------------------------------------------------------------------- */
+
+void keel_weights_expect(keel_plan *plan) {
+  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+    for (uint32_t i = 0; i < at->function->value_count; i++)
+      if (is_weight(at->function, i) || is_ragged(at->function, i))
+        /* relaxed: nobody else knows the plan */
+        atomic_store_explicit(&plan->visits.expected, true,
+                              memory_order_relaxed);
+}
+
+bool keel_weights_enter(keel_plan *plan) {
+  if (!atomic_load_explicit(&plan->visits.expected, memory_order_acquire))
+    return false;
+  uint32_t count =
+      atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
+  for (;;) {
+    if (count == CLOSED) { /* for some pointers' time */
+      sched_yield();
+      count = atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
+      /* acquire: what was let go of meanwhile */
+    } else if (atomic_compare_exchange_weak_explicit(
+                   &plan->visits.count, &count, count + 1, memory_order_acquire,
+                   memory_order_relaxed)) {
+      return true;
+    }
+  }
+}
+
+void keel_weights_leave(keel_plan *plan, keel_status status) {
+  uint32_t none = 0;
+  /* release: what the run did; acquire: what all others did, before anything goes */
+  if (atomic_fetch_sub_explicit(&plan->visits.count, 1, memory_order_release) ==
+          1 &&
+      status == KD_OK &&
+      atomic_compare_exchange_strong_explicit(&plan->visits.count, &none,
+                                              CLOSED, memory_order_acquire,
+                                              memory_order_relaxed))
+    let_go(plan);
+}

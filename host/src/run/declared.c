@@ -1,0 +1,128 @@
+/* declared.c - comparing inputs with ports, and saying how they differ. */
+#include "run/declared.h"
+
+#include <kd/help.h>
+#include <stdarg.h>
+
+bool keel_declared_is(const keel_port *port, const keel_tensor *input,
+                      bool *out_close) {
+  const keel_type *type = input->type;
+  *out_close = true;
+  if (!port->dtype || port->flags) return true; /* ops say what they need */
+  *out_close = input->kind == KEEL_DATA && type->dtype == port->dtype;
+  if (!*out_close) return false;
+  if (port->rank == KEEL_RANK_UNKNOWN) return true;
+  for (uint32_t i = 0; type->rank == port->rank && i < port->rank; i++)
+    if (port->dims[i] >= 0 && port->dims[i] != type->dims[i]) return false;
+  return type->rank == port->rank;
+}
+
+/* "f32[batch, 3, ?]" */
+static void write_port(const keel_port *port, keel_text *text) {
+  keel_text_add(text, "%s", kd_dtype_name(port->dtype));
+  if (port->rank == KEEL_RANK_UNKNOWN) {
+    keel_text_add(text, " of any shape");
+    return;
+  }
+  for (uint32_t i = 0; i < port->rank; i++) {
+    const char *symbol = port->symbols ? port->symbols[i] : NULL;
+    keel_text_add(text, i ? "," : "[");
+    if (port->dims[i] >= 0)
+      keel_text_add(text, "%lld", (long long)port->dims[i]);
+    else
+      keel_text_add(text, "%s", symbol ? symbol : "?");
+  }
+  keel_text_add(text, port->rank ? "]" : "[]");
+}
+
+keel_status keel_declared_fail(const keel_port *port, keel_tensor *input,
+                               const char *why) {
+  char given[200];
+  keel_text declared = {0};
+  write_port(port, &declared);
+  keel_status status = keel_fail(
+      KD_INVALID_ARGUMENT, "input \"%s\" is %s, and the program declares %s%s",
+      port->name, keel_tensor_text(input, given, sizeof given),
+      keel_text_get(&declared), why);
+  keel_text_free(&declared);
+  return status;
+}
+
+keel_status keel_declared_check(const keel_port *ports, uint32_t count,
+                                keel_tensor *const *inputs, uint32_t *out_odd) {
+  *out_odd = KEEL_ABSENT;
+  for (uint32_t i = 0; i < count; i++) {
+    bool close = false;
+    if (keel_tensor_state(inputs[i]) != KEEL_READY ||
+        keel_declared_is(&ports[i], inputs[i], &close))
+      continue;
+    if (!close) return keel_declared_fail(&ports[i], inputs[i], "");
+    if (*out_odd == KEEL_ABSENT) *out_odd = i;
+  }
+  return KD_OK;
+}
+
+/* ---- why a run may have failed --------------------------------------------------- */
+
+/* The size that a ready input has where its port has a name; NULL: none. */
+static const char *symbol_of(const keel_port *port, keel_tensor *input,
+                             uint32_t dim, int64_t *out_size) {
+  if (keel_tensor_state(input) != KEEL_READY || input->kind != KEEL_DATA ||
+      !port->symbols || input->type->rank != port->rank || !port->symbols[dim])
+    return NULL;
+  *out_size = input->type->dims[dim];
+  return port->symbols[dim];
+}
+
+/* Another input's dimension of the same name and another size. */
+static bool find_other(const keel_port *ports, uint32_t count,
+                       keel_tensor *const *inputs, const char *symbol,
+                       int64_t size, uint32_t *out_input, int64_t *out_size) {
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t k = 0; ports[i].symbols && k < ports[i].rank; k++) {
+      const char *name = symbol_of(&ports[i], inputs[i], k, out_size);
+      if (!name || strcmp(name, symbol) != 0 || *out_size == size) continue;
+      *out_input = i;
+      return true;
+    }
+  return false;
+}
+
+/* Says it behind what is said already. */
+static keel_status also(keel_status status, const char *format, ...)
+    KD_PRINTF(2, 3);
+static keel_status also(keel_status status, const char *format, ...) {
+  char text[400], more[400];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(more, sizeof more, format, args);
+  va_end(args);
+  snprintf(text, sizeof text, "%s", keel_message());
+  return keel_fail(status, "%s (%s)", text, more);
+}
+
+keel_status keel_declared_explain(const keel_port *ports, uint32_t count,
+                                  keel_tensor *const *inputs, uint32_t odd,
+                                  keel_status status) {
+  if (odd != KEEL_ABSENT) {
+    char text[400];
+    snprintf(text, sizeof text, "%s", keel_message());
+    keel_declared_fail(&ports[odd], inputs[odd], "");
+    char declared[400];
+    snprintf(declared, sizeof declared, "%s", keel_message());
+    return keel_fail(status, "%s (%s)", text, declared);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t k = 0; ports[i].symbols && k < ports[i].rank; k++) {
+      int64_t size = 0, other = 0;
+      uint32_t at = 0;
+      const char *symbol = symbol_of(&ports[i], inputs[i], k, &size);
+      if (symbol && find_other(ports, count, inputs, symbol, size, &at, &other))
+        return also(status,
+                    "the model has one size \"%s\", which is %lld in input"
+                    " \"%s\" and %lld in input \"%s\"",
+                    symbol, (long long)size, ports[i].name, (long long)other,
+                    ports[at].name);
+    }
+  return status;
+}

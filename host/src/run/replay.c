@@ -1,0 +1,279 @@
+/* replay.c - recordings of a frame: made, put to other memory, launched. */
+#include "run/replay.h"
+
+#include "device/lost.h"
+#include "device/room.h"
+#include "memory/copy.h"
+
+#define RECORDINGS    2
+#define RUNS_BEFORE   2 /* until a frame is worth a recording */
+#define KERNELS_LEAST 3 /* that are worth one */
+#define RENEWED_MOST  4 /* times that one could not be put to other memory */
+
+/* Where an input or an outcome lies. */
+typedef struct place {
+  keel_buffer *buffer;
+  uint64_t offset;
+} place;
+
+typedef struct recording {
+  kd_capture *capture; /* NULL: there is none */
+  place *places;       /* of inputs, then of outcomes; held */
+  uint64_t used;       /* the run that launched it last */
+} recording;
+
+struct keel_replay {
+  keel_device *device;
+  uint32_t input_count, place_count;
+  recording recordings[RECORDINGS];
+  recording *chosen; /* has this run's places */
+  place *now;        /* those; not held */
+  kd_rebind *rebinds;
+  uint32_t renewed;
+  uint64_t runs;
+  bool off; /* steps are enqueued one by one */
+};
+
+/* ---- recordings ---------------------------------------------------------------- */
+
+static void hold_places(const keel_replay *replay, recording *r,
+                        const place *places) {
+  for (uint32_t i = 0; i < replay->place_count; i++) {
+    place one = places ? places[i] : (place){0};
+    if (one.buffer) keel_buffer_retain(one.buffer);
+    if (r->places[i].buffer) keel_buffer_release(r->places[i].buffer);
+    r->places[i] = one;
+  }
+}
+
+/* When the device is done with it. Returns how its work ended. */
+static keel_status discard(const keel_replay *replay, recording *r) {
+  if (!r->capture) return KD_OK;
+  keel_status status = KD_OK;
+  if (atomic_load(&replay->device->lost))
+    keel_device_settle(replay->device);
+  else
+    status = keel_device_drain(replay->device);
+  replay->device->plugin->capture.destroy(r->capture);
+  r->capture = NULL;
+  hold_places(replay, r, NULL);
+  return status;
+}
+
+static keel_status turn_off(keel_replay *replay) {
+  keel_status status = KD_OK;
+  for (int i = 0; i < RECORDINGS; i++) {
+    keel_status one = discard(replay, &replay->recordings[i]);
+    if (status == KD_OK) status = one;
+  }
+  replay->off = true;
+  return status;
+}
+
+keel_replay *keel_replay_create(const keel_framing *framing) {
+  keel_replay *replay = calloc(1, sizeof *replay);
+  if (!replay) return NULL;
+  replay->device = framing->heap->device;
+  replay->input_count = framing->fplan->input_count;
+  replay->place_count = replay->input_count + framing->outcome_count;
+  replay->off = framing->kernel_count < KERNELS_LEAST;
+  size_t room = (size_t)replay->place_count + 1;
+  replay->now = calloc(room, sizeof *replay->now);
+  replay->rebinds = calloc(room, sizeof *replay->rebinds);
+  bool made = replay->now && replay->rebinds;
+  for (int i = 0; i < RECORDINGS; i++) {
+    replay->recordings[i].places = calloc(room, sizeof(place));
+    made &= replay->recordings[i].places != NULL;
+  }
+  if (made) return replay;
+  keel_replay_free(replay);
+  return NULL;
+}
+
+void keel_replay_free(keel_replay *replay) {
+  if (!replay) return;
+  turn_off(replay);
+  for (int i = 0; i < RECORDINGS; i++)
+    free(replay->recordings[i].places);
+  free(replay->now);
+  free(replay->rebinds);
+  free(replay);
+}
+
+bool keel_replay_holds(const keel_replay *replay) {
+  for (int i = 0; replay && i < RECORDINGS; i++)
+    if (replay->recordings[i].capture) return true;
+  return false;
+}
+
+/* ---- places --------------------------------------------------------------------- */
+
+static bool is_same(const place *a, const place *b) {
+  return a->buffer == b->buffer && a->offset == b->offset;
+}
+
+static place place_of(const keel_tensor *tensor) {
+  return tensor ? (place){tensor->buffer, tensor->offset} : (place){0};
+}
+
+/* Whether it has this run's inputs, and outcomes that nobody else holds. */
+static bool fits(const keel_replay *replay, const recording *r) {
+  if (!r->capture) return false;
+  for (uint32_t i = 0; i < replay->input_count; i++)
+    if (!is_same(&r->places[i], &replay->now[i])) return false;
+  for (uint32_t i = replay->input_count; i < replay->place_count; i++)
+    if (!keel_buffer_alone(r->places[i].buffer)) return false;
+  return true;
+}
+
+void keel_replay_choose(keel_frame *frame) {
+  keel_replay *replay = frame->replay;
+  for (uint32_t i = 0; i < replay->input_count; i++)
+    replay->now[i] = place_of(frame->read[i]);
+  replay->chosen = NULL;
+  for (int i = 0; i < RECORDINGS && !replay->chosen; i++)
+    if (fits(replay, &replay->recordings[i]))
+      replay->chosen = &replay->recordings[i];
+}
+
+keel_buffer *keel_replay_outcome(const keel_replay *replay, uint32_t index) {
+  return replay && replay->chosen
+             ? replay->chosen->places[replay->input_count + index].buffer
+             : NULL;
+}
+
+/* Whether a place of a recording is that of one argument alone: what is known by its
+ * buffer and offset can be put elsewhere. */
+static bool stands_alone(const keel_frame *frame, const recording *r,
+                         uint32_t index) {
+  const keel_fplan *fplan = frame->framing->fplan;
+  const place *one = &r->places[index];
+  const keel_buffer *now = frame->replay->now[index].buffer;
+  if (!one->buffer || !one->buffer->handle || !now || !now->handle ||
+      frame->framing->fixed)
+    return false;
+  for (uint32_t i = 0; i < frame->replay->place_count; i++)
+    if (i != index && is_same(&r->places[i], one)) return false;
+  for (uint32_t i = 0; i < fplan->value_count; i++) {
+    place constant = place_of(fplan->constants[i]);
+    if (is_same(&constant, one)) return false;
+  }
+  return true;
+}
+
+/* Puts a recording's arguments where this run has them. False: it can't be done. */
+static bool put(const keel_frame *frame, recording *r) {
+  keel_replay *replay = frame->replay;
+  const kd_capture_table *table = &replay->device->plugin->capture;
+  uint32_t count = 0;
+  if (!table->update) return false;
+  for (uint32_t i = 0; i < replay->place_count; i++) {
+    const place *from = &r->places[i], *to = &replay->now[i];
+    if (is_same(from, to)) continue;
+    if (!stands_alone(frame, r, i)) return false;
+    replay->rebinds[count++] = (kd_rebind){.from = from->buffer->handle,
+                                           .to = to->buffer->handle,
+                                           .from_offset = from->offset,
+                                           .to_offset = to->offset};
+  }
+  keel_hush();
+  if (table->update(r->capture, replay->rebinds, count) != KD_OK) return false;
+  hold_places(replay, r, replay->now);
+  return true;
+}
+
+/* ---- runs ------------------------------------------------------------------------- */
+
+static keel_status enqueue(keel_frame *frame) {
+  keel_device *device = frame->replay->device;
+  keel_hush();
+  pthread_mutex_lock(&device->stream_lock);
+  keel_status status = keel_frame_enqueue_steps(frame);
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
+}
+
+/* Nothing else comes into the stream meanwhile. */
+static keel_status record(keel_frame *frame, recording *r) {
+  keel_replay *replay = frame->replay;
+  keel_device *device = replay->device;
+  const kd_capture_table *table = &device->plugin->capture;
+  kd_capture *capture = NULL;
+  keel_hush();
+  pthread_mutex_lock(&device->stream_lock);
+  keel_status status = table->begin(device->stream, 0);
+  if (status == KD_OK) {
+    keel_status enqueued = keel_frame_enqueue_steps(frame);
+    status = table->end(device->stream, &capture);
+    if (status == KD_OK) status = enqueued;
+  }
+  pthread_mutex_unlock(&device->stream_lock);
+  if (status != KD_OK) {
+    if (capture) table->destroy(capture);
+    return status;
+  }
+  r->capture = capture;
+  hold_places(replay, r, replay->now);
+  return KD_OK;
+}
+
+static keel_status launch(const keel_frame *frame, recording *r) {
+  keel_replay *replay = frame->replay;
+  keel_device *device = replay->device;
+  keel_patience patience = {0};
+  kd_status status;
+  r->used = replay->runs;
+  keel_hush();
+  pthread_mutex_lock(&device->stream_lock);
+  do
+    status = device->plugin->capture.launch(r->capture, device->stream);
+  while (keel_room_awaited(device, device->stream, &patience, &status));
+  pthread_mutex_unlock(&device->stream_lock);
+  if (status == KD_OK) {
+    atomic_fetch_add_explicit(&frame->framing->fplan->plan->replays, 1,
+                              memory_order_relaxed);
+    return KD_OK;
+  }
+  status = keel_lost_judge(device, status);
+  if (!keel_said())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  const char *name = frame->framing->fplan->name;
+  return keel_while(status, "while %s launched a recording of %s", device->name,
+                    *name ? name : "the program");
+}
+
+/* One that is not there yet, or the one that was launched last the longest ago. */
+static recording *oldest(keel_replay *replay) {
+  recording *found = &replay->recordings[0];
+  for (int i = 1; i < RECORDINGS && found->capture; i++) {
+    recording *r = &replay->recordings[i];
+    if (!r->capture || r->used < found->used) found = r;
+  }
+  return found;
+}
+
+/* Chooses a recording with this run's places, which none has; or none, where the steps
+ * can't be recorded. */
+static keel_status renew(keel_frame *frame) {
+  keel_replay *replay = frame->replay;
+  for (uint32_t i = replay->input_count; i < replay->place_count; i++)
+    replay->now[i] = place_of(frame->outcomes[i - replay->input_count]);
+  recording *r = oldest(replay);
+  replay->chosen = r;
+  if (r->capture) {
+    if (put(frame, r)) return KD_OK;
+    replay->renewed++;
+    KEEL_TRY(discard(replay, r));
+  }
+  if (replay->renewed <= RENEWED_MOST && record(frame, r) == KD_OK)
+    return KD_OK;
+  replay->chosen = NULL;
+  return turn_off(replay);
+}
+
+keel_status keel_replay_run(keel_frame *frame) {
+  keel_replay *replay = frame->replay;
+  if (replay->off || replay->runs++ < RUNS_BEFORE) return enqueue(frame);
+  if (!replay->chosen) KEEL_TRY(renew(frame));
+  return replay->chosen ? launch(frame, replay->chosen) : enqueue(frame);
+}

@@ -1,0 +1,602 @@
+/* run.c - one run of a laid out function.
+ *
+ * Each step counts the steps it still waits for; who brings the count to zero
+ * runs the step: the first one found at once, on the same thread, the others
+ * as tasks for whoever is idle. A copy out of a device ends later, when its data
+ * has come, and so does an op with nested functions that have such copies; they
+ * hold no thread meanwhile. No lock is taken. Values die at their last use, and
+ * their memory may become an output's. */
+#include "run/run.h"
+
+/* ---- memory of a run ------------------------------------------------------ */
+
+void keel_run_free(keel_run *run) {
+  free(run->values);
+  free(run->uses);
+  free(run->waits);
+  free(run->tasks);
+  free(run->arrivals);
+  free(run->awaited);
+  keel_frame_free(run->frame);
+  free(run);
+}
+
+static void run_task(keel_task *task);
+
+static keel_run *take_run(keel_fplan *fplan) {
+  /* acquire: what the run's last user left in it */
+  keel_run *run =
+      atomic_exchange_explicit(&fplan->idle, NULL, memory_order_acquire);
+  if (run) return run;
+  run = calloc(1, sizeof *run);
+  if (run) {
+    run->values = calloc(fplan->value_count + 1, sizeof(keel_tensor *));
+    run->uses = calloc(fplan->value_count + 1, sizeof *run->uses);
+    run->waits = calloc(fplan->step_count + 1, sizeof *run->waits);
+    run->tasks = calloc(fplan->step_count + 1, sizeof *run->tasks);
+    if (fplan->arrives)
+      run->arrivals = calloc(fplan->step_count + 1, sizeof *run->arrivals);
+    for (uint32_t i = 0; run->tasks && i < fplan->step_count; i++)
+      run->tasks[i] = (step_task){{run_task, NULL}, run, i};
+    if (run->values && run->uses && run->waits && run->tasks &&
+        (run->arrivals || !fplan->arrives))
+      return run;
+    keel_run_free(run);
+  }
+  keel_no_memory(fplan->value_count * sizeof(keel_tensor *));
+  return NULL;
+}
+
+static void give_run(keel_run *run) {
+  keel_run *none = NULL;
+  if (!atomic_compare_exchange_strong_explicit(&run->fplan->idle, &none, run,
+                                               memory_order_release,
+                                               memory_order_relaxed))
+    keel_run_free(run);
+}
+
+/* ---- all steps ------------------------------------------------------------ */
+
+/* A step that others wait for, and how many of those have ended here: counted down at
+ * once, as whoever shares a counter has to wait for it. */
+typedef struct held {
+  uint32_t step, count;
+} held;
+
+/* Whether this thread brought a step's count to zero. A step that waits for one
+ * other only, and for no input, was brought there by its one predecessor: no atomic is
+ * needed; nor where all that it waits for ended here. */
+static bool is_last(keel_run *run, uint32_t step, uint32_t ended) {
+  if (run->order->waits[step] == ended && !run->awaits) return true;
+  /* nobody else counts down what is left: acquire, as below */
+  if (atomic_load_explicit(&run->waits[step], memory_order_acquire) == ended)
+    return true;
+  /* acq_rel: the last to come sees what all others made */
+  return atomic_fetch_sub_explicit(&run->waits[step], ended,
+                                   memory_order_acq_rel) == ended;
+}
+
+static bool let_go(keel_run *run, held *last) {
+  return last->count && is_last(run, last->step, last->count);
+}
+
+/* Whether a step that waited for one more is ready: *step, or the one that was held so
+ * far, which it then is. held: NULL, or where to put it off. */
+static bool is_ready(keel_run *run, uint32_t *step, held *last) {
+  if (!last || run->order->waits[*step] == 1) return is_last(run, *step, 1);
+  if (last->count && last->step == *step) {
+    last->count++;
+    return false;
+  }
+  held before = *last;
+  *last = (held){*step, 1};
+  *step = before.step;
+  return let_go(run, &before);
+}
+
+/* Those that waited for this step only: the one with the longest way behind it is
+ * returned, the others are handed out. */
+static uint32_t follow(keel_run *run, uint32_t index, held *last) {
+  const keel_order *order = run->order;
+  uint32_t first = KEEL_ABSENT, end = order->first[index + 1];
+  for (uint32_t i = order->first[index]; i < end; i++) {
+    uint32_t next = order->followers[i];
+    if (!is_ready(run, &next, last)) continue;
+    if (first == KEEL_ABSENT)
+      first = next;
+    else
+      keel_pool_submit(run->fplan->plan->context->pool, &run->tasks[next].task);
+  }
+  return first;
+}
+
+static bool goes_on_later(keel_run *run, uint32_t index);
+static void hand_over(keel_run *run, uint32_t index);
+static void nested_ended(keel_done *done, keel_status status);
+static void finish(keel_run *run);
+
+/* Steps that have ended are counted out, by who may be the last. */
+static void count_out(keel_run *run, uint32_t ended) {
+  if (!ended) return; /* something goes on: the run may be over by now */
+  keel_pool *pool = run->fplan->plan->context->pool;
+  const keel_done *done = run->done;
+  /* acq_rel: who ends the run sees all that was made; where somebody waits, nothing
+   * of the run is touched after the count reaches zero */
+  if (atomic_fetch_sub_explicit(&run->remaining, ended, memory_order_acq_rel) !=
+      ended)
+    return;
+  if (done)
+    finish(run);
+  else
+    keel_pool_wake_waiters(pool);
+}
+
+/* Runs a step, and on as long as one leads to another: how many have ended, which the
+ * caller counts out. held: as above. */
+static uint32_t run_on(keel_run *run, uint32_t index, held *last) {
+  uint32_t ended = 0;
+  while (index != KEEL_ABSENT) {
+    keel_step *step = &run->fplan->steps[index];
+    if (run->framed) {
+      keel_run_framed_step(run, index);
+    } else if (step->blocks) {
+      hand_over(run, index);
+      break;
+    } else if (step->site.graphs) {
+      if (!keel_run_nested(run, index, nested_ended)) break;
+    } else {
+      bool ran = keel_run_step(run, index);
+      if (ran && step->arrives && goes_on_later(run, index)) break;
+    }
+    ended++;
+    index = follow(run, index, last);
+  }
+  return ended;
+}
+
+/* The same; `ended`: steps that have ended before, and were not counted. */
+static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
+  count_out(run, ended + run_on(run, index, NULL));
+}
+
+static void nested_ended(keel_done *done, keel_status status) {
+  uint32_t index = 0;
+  keel_run *run = keel_run_nested_end(done, status, &index);
+  run_from(run, follow(run, index, NULL), 1);
+}
+
+/* What a copy out has brought. */
+static void settle_arrival(keel_run *run, const keel_step *step) {
+  keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
+  if (status == KD_OK)
+    keel_run_give(run, step->outputs[0]);
+  else
+    keel_run_fail(run, keel_while(status, "while \"%s\" was copied to the host",
+                                  step->site.where));
+}
+
+static void data_came(keel_waiter *waiter) {
+  arrival *at = (arrival *)(void *)waiter;
+  keel_run *run = at->run;
+  keel_step *step = &run->fplan->steps[at->step];
+  if (run->profile) keel_run_note_time(step, at->begin);
+  settle_arrival(run, step);
+  run_from(run, follow(run, at->step, NULL), 1);
+}
+
+/* Of a copy out that was begun: whether its output is on its way. The run then goes on from
+ * here when it has come, and no thread waits. Else the output is settled. */
+static bool goes_on_later(keel_run *run, uint32_t index) {
+  const keel_step *step = &run->fplan->steps[index];
+  uint32_t output = step->outputs[0];
+  keel_tensor *value = output == KEEL_ABSENT ? NULL : run->values[output];
+  if (!value) return false;
+  if (keel_tensor_state(value) != KEEL_PENDING) { /* known already */
+    settle_arrival(run, step);
+    return false;
+  }
+  arrival *at = &run->arrivals[index];
+  *at = (arrival){{NULL, data_came}, run, index, run->profile ? keel_now() : 0};
+  keel_tensor_then(value, &at->waiter);
+  return true;
+}
+
+/* On a thread for such work: only the step itself. */
+static void run_blocking(keel_task *task) {
+  step_task *at = (step_task *)task;
+  keel_run *run = at->run;
+  at->task.run = run_task;
+  keel_hush();
+  keel_run_step(run, at->step);
+  uint32_t next = follow(run, at->step, NULL);
+  if (next != KEEL_ABSENT)
+    keel_pool_submit(run->fplan->plan->context->pool, &run->tasks[next].task);
+  run_from(run, KEEL_ABSENT, 1);
+}
+
+static void hand_over(keel_run *run, uint32_t index) {
+  keel_task *task = &run->tasks[index].task;
+  task->run = run_blocking;
+  keel_pool_submit_blocking(run->fplan->plan->context->pool, task);
+}
+
+static bool is_of_run(const keel_task *task, const void *run) {
+  return task->run == run_task && ((const step_task *)task)->run == run;
+}
+
+#define AT_ONCE \
+  64 /* tasks; then whoever helps looks whether its own wait is over */
+
+/* And what it leads to on this thread: all of them are counted out at once. While some are
+ * not, the run is not over. */
+static void run_task(keel_task *task) {
+  keel_run *run = ((step_task *)task)->run;
+  uint32_t ended = 0, left = AT_ONCE;
+  keel_hush();
+  do
+    ended += run_on(run, ((step_task *)task)->step, NULL);
+  while (
+      ended && --left &&
+      (task = keel_pool_next(run->fplan->plan->context->pool, is_of_run, run)));
+  count_out(run, ended);
+}
+
+static bool all_done(void *run) {
+  return atomic_load_explicit(&((keel_run *)run)->remaining,
+                              memory_order_acquire) == 0;
+}
+
+/* Those that wait for none, from one to another. */
+static void run_roots(void *context, int64_t begin, int64_t end) {
+  keel_run *run = context;
+  uint32_t ended = 0;
+  held last = {0};
+  keel_hush();
+  for (int64_t i = begin; i < end; i++)
+    ended += run_on(run, run->order->roots[i], run->framed ? &last : NULL);
+  if (let_go(run, &last)) ended += run_on(run, last.step, NULL);
+  count_out(run, ended);
+}
+
+/* Sets the counts. held: ends that the caller brings, beside the steps'. */
+static void set_counts(keel_run *run, uint32_t held) {
+  const keel_fplan *fplan = run->fplan;
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    atomic_store_explicit(&run->waits[i], run->order->waits[i],
+                          memory_order_relaxed);
+  atomic_store_explicit(&run->remaining, fplan->step_count + held,
+                        memory_order_relaxed);
+}
+
+/* ---- inputs that are not known yet -------------------------------------------- */
+
+static void refuse_value(keel_run *run, uint32_t value, keel_status status) {
+  keel_tensor *failed = keel_tensor_failed(run->fplan->plan->context, status);
+  keel_tensor_release(run->values[value]);
+  run->values[value] = failed;
+}
+
+static void input_came(keel_waiter *waiter) {
+  awaited *at = (awaited *)(void *)waiter;
+  keel_run *run = at->run;
+  const keel_fplan *fplan = run->fplan;
+  keel_status status = keel_tensor_query(run->values[at->value]);
+  uint32_t value = at->value;
+  if (status == KD_OK) {
+    status = keel_begun_check(run->begun, (uint32_t)(at - run->awaited));
+    /* nobody has read it yet: what hangs on it fails */
+    if (status != KD_OK && run->partial) refuse_value(run, value, status);
+  }
+  if (status != KD_OK && !run->partial) keel_run_fail(run, status);
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
+      if (fplan->steps[i].inputs[k] == value && is_last(run, i, 1))
+        keel_pool_submit(fplan->plan->context->pool, &run->tasks[i].task);
+  run_from(run, KEEL_ABSENT, 1);
+}
+
+/* Finds them: each counts as one more end. Steps that read one wait for it, too. */
+static keel_status find_awaited(keel_run *run, uint32_t *out_count) {
+  const keel_fplan *fplan = run->fplan;
+  if (!run->awaited)
+    run->awaited = calloc((size_t)fplan->input_count + 1, sizeof *run->awaited);
+  if (!run->awaited) return keel_no_memory(sizeof *run->awaited);
+  for (uint32_t i = 0; i < fplan->input_count; i++) {
+    uint32_t value = fplan->inputs[i];
+    keel_tensor *tensor =
+        fplan->constants[value] ? NULL : run->values[value]; /* or not read */
+    uint32_t state = tensor ? keel_tensor_state(tensor) : KEEL_READY;
+    bool pending = state == KEEL_PENDING;
+    run->awaited[i] =
+        (awaited){{NULL, input_came}, run, pending ? value : KEEL_ABSENT};
+    *out_count += pending;
+    if (state == KEEL_FAILED && !run->partial)
+      keel_run_fail(run, keel_tensor_query(tensor));
+  }
+  return KD_OK;
+}
+
+/* Roots that wait for no input are begun; then, and from then on, others. */
+static keel_status begin_awaited(keel_run *run) {
+  const keel_fplan *fplan = run->fplan;
+  const keel_order *order = run->order;
+  keel_pool *pool = fplan->plan->context->pool;
+  uint32_t *ready = malloc(((size_t)order->root_count + 1) * sizeof *ready);
+  uint32_t count = 0;
+  if (!ready) return keel_no_memory(order->root_count * sizeof *ready);
+  for (uint32_t i = 0; i < fplan->step_count; i++)
+    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
+      for (uint32_t n = 0; n < fplan->input_count; n++)
+        if (run->awaited[n].value != KEEL_ABSENT &&
+            run->awaited[n].value == fplan->steps[i].inputs[k])
+          atomic_fetch_add_explicit(&run->waits[i], 1, memory_order_relaxed);
+  for (uint32_t i = 0; i < order->root_count; i++)
+    if (!atomic_load_explicit(&run->waits[order->roots[i]],
+                              memory_order_relaxed))
+      ready[count++] = order->roots[i];
+  for (uint32_t i = 0; i < fplan->input_count; i++)
+    if (run->awaited[i].value != KEEL_ABSENT)
+      keel_tensor_then(run->values[run->awaited[i].value],
+                       &run->awaited[i].waiter);
+  for (uint32_t i = 0; i < count; i++)
+    keel_pool_submit(pool, &run->tasks[ready[i]].task);
+  free(ready);
+  return KD_OK;
+}
+
+static void begin_roots(keel_run *run) {
+  keel_pool *pool = run->fplan->plan->context->pool;
+  const keel_order *order = run->order;
+  for (uint32_t i = 1; i < order->root_count; i++)
+    keel_pool_submit(pool, &run->tasks[order->roots[i]].task);
+  run_roots(run, 0, order->root_count ? 1 : 0);
+}
+
+void keel_run_parallel(keel_run *run) {
+  keel_pool *pool = run->fplan->plan->context->pool;
+  bool entered = keel_pool_enter(pool);
+  set_counts(run, 0);
+  if (run->framed) /* kernels alone: none waits for another step */
+    keel_parallel_pieces(run->order->root_count,
+                         keel_pace_piece(&run->fplan->pace), run_roots, run);
+  else
+    begin_roots(run);
+  keel_pool_wait(pool, all_done, run);
+  if (entered) keel_pool_leave(pool);
+}
+
+static void begin_run(keel_run *run, keel_tensor *const *inputs) {
+  const keel_fplan *fplan = run->fplan;
+  for (uint32_t i = 0; i < fplan->value_count; i++) {
+    run->values[i] = fplan->constants[i];
+    atomic_store_explicit(&run->uses[i], fplan->uses[i], memory_order_relaxed);
+  }
+  for (uint32_t i = 0; i < fplan->input_count; i++) {
+    uint32_t value = fplan->inputs[i];
+    if (fplan->constants[value] || !fplan->uses[value]) continue;
+    run->values[value] = keel_tensor_retain(inputs[i]);
+    if (run->meets) fplan->types[value] = inputs[i] ? inputs[i]->type : NULL;
+  }
+}
+
+/* What is handed out as output `index`: failed where nothing made it and the run is to
+ * say so. */
+static keel_status hand_out(const keel_run *run, uint32_t index,
+                            keel_tensor *failure, keel_tensor **out_value) {
+  const keel_fplan *fplan = run->fplan;
+  keel_tensor *value = run->values[fplan->outputs[index]];
+  keel_status status = KD_OK;
+  if (!value && !failure)
+    status =
+        keel_fail(KD_INVALID_ARGUMENT, "output %u of %s is made by no node",
+                  (unsigned)index, *fplan->name ? fplan->name : "the program");
+  *out_value = keel_tensor_retain(value ? value : failure);
+  return status;
+}
+
+static keel_status end_run(keel_run *run, keel_tensor **outputs) {
+  keel_fplan *fplan = run->fplan;
+  keel_tensor *failure =
+      atomic_load_explicit(&run->failure, memory_order_acquire);
+  keel_status status = KD_OK;
+  for (uint32_t i = 0; (!failure || run->partial) && i < fplan->output_count;
+       i++) {
+    keel_status one = hand_out(run, i, failure, &outputs[i]);
+    if (status == KD_OK) status = one;
+  }
+  for (uint32_t i = 0; i < fplan->value_count; i++)
+    if (!fplan->constants[i]) keel_tensor_release(run->values[i]);
+  if (failure) {
+    status = keel_tensor_query(failure);
+    keel_tensor_release(failure);
+  }
+  return status;
+}
+
+/* Whether no step can end later than it is run, and no other thread would help. */
+static bool is_straight(const keel_run *run) {
+  const keel_fplan *fplan = run->fplan;
+  return !fplan->arrives && !fplan->nests && !fplan->blocks &&
+         keel_run_is_alone(run);
+}
+
+static void begin_values(keel_run *run, keel_tensor *const *inputs,
+                         bool ready) {
+  keel_fplan *fplan = run->fplan;
+  /* a copy's type may not be there yet; nor would it fit a frame */
+  run->meets =
+      ready && !fplan->arrives &&
+      !atomic_load_explicit(&fplan->meeting, memory_order_relaxed) &&
+      !atomic_exchange_explicit(&fplan->meeting, true, memory_order_acquire);
+  run->order = fplan->order;
+  begin_run(run, inputs);
+}
+
+static keel_status end_values(keel_run *run, keel_tensor **outputs) {
+  keel_fplan *fplan = run->fplan;
+  keel_status status = end_run(run, outputs);
+  /* release: what the run has met, for who makes a layout of it; else the next one may
+   * try */
+  if (run->meets && status == KD_OK)
+    atomic_store_explicit(&fplan->ran, true, memory_order_release);
+  else if (run->meets)
+    atomic_store_explicit(&fplan->meeting, false, memory_order_release);
+  return status;
+}
+
+static void run_straight(keel_run *run) {
+  for (uint32_t i = 0; i < run->fplan->step_count; i++)
+    keel_run_step(run, i);
+}
+
+static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
+                                   keel_tensor **outputs) {
+  begin_values(run, inputs, true);
+  run->awaits = false;
+  if (is_straight(run))
+    run_straight(run);
+  else
+    keel_run_parallel(run);
+  return end_values(run, outputs);
+}
+
+/* In a frame, where one fits. What comes out of it whole is given; a run that is to go
+ * on beside a failure is made again, value by value. */
+static keel_status run_somehow(keel_run *run, keel_tensor *const *inputs,
+                               keel_tensor **outputs) {
+  if (keel_run_fits(run, inputs)) {
+    keel_status status = keel_run_in_frame(run, inputs, outputs);
+    if (status == KD_OK || !run->partial) return status;
+    run->framed = false;
+    atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
+  }
+  return run_with_values(run, inputs, outputs);
+}
+
+/* ---- runs --------------------------------------------------------------------- */
+
+static keel_status make_run(keel_fplan *fplan, keel_device *scope,
+                            uint32_t input_count, uint32_t output_count,
+                            const keel_watch *watch, bool partial,
+                            keel_run **out_run) {
+  if (input_count != fplan->input_count || output_count != fplan->output_count)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "function \"%s\" takes %u inputs and gives %u outputs, not"
+                     " %u and %u",
+                     fplan->name, (unsigned)fplan->input_count,
+                     (unsigned)fplan->output_count, (unsigned)input_count,
+                     (unsigned)output_count);
+  /* a loop's body may have no step that would ask */
+  if (watch && !partial && keel_watch_is_over(watch))
+    return keel_watch_fail(watch, NULL, NULL);
+  keel_run *run = take_run(fplan);
+  if (!run) return KD_OUT_OF_MEMORY;
+  run->fplan = fplan;
+  run->scope = scope;
+  run->watch = watch;
+  run->partial = partial;
+  run->done = NULL;
+  run->begun = NULL;
+  run->profile =
+      atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
+  atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
+  *out_run = run;
+  return KD_OK;
+}
+
+static keel_status end_of(keel_run *run, keel_status status,
+                          keel_tensor **outputs) {
+  uint32_t count = run->fplan->output_count;
+  bool partial = run->partial;
+  give_run(run);
+  for (uint32_t i = 0; status != KD_OK && !partial && i < count; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  return status;
+}
+
+keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
+                                keel_tensor *const *inputs,
+                                uint32_t input_count, keel_tensor **outputs,
+                                uint32_t output_count, const keel_watch *watch,
+                                bool partial) {
+  keel_run *run = NULL;
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(
+      make_run(fplan, scope, input_count, output_count, watch, partial, &run));
+  return end_of(run, run_somehow(run, inputs, outputs), outputs);
+}
+
+/* Of a run that ended later than it was begun. */
+static void finish(keel_run *run) {
+  keel_done *done = run->done;
+  keel_tensor **outputs = run->outputs;
+  done->call(done, end_of(run, end_values(run, outputs), outputs));
+}
+
+/* Whether it has ended when all has been begun. */
+static bool begin_parallel(keel_run *run, keel_done *done) {
+  uint32_t awaited = 0;
+  keel_status status = run->begun ? find_awaited(run, &awaited) : KD_OK;
+  if (status != KD_OK) {
+    keel_run_fail(run, status);
+    return true;
+  }
+  run->done = done;
+  run->awaits = awaited != 0;
+  set_counts(run, 1 + awaited);
+  if (awaited) {
+    status = begin_awaited(run);
+    if (status != KD_OK) { /* nothing is begun */
+      keel_run_fail(run, status);
+      return true;
+    }
+  } else {
+    begin_roots(run);
+  }
+  /* acq_rel: as in run_from */
+  return atomic_fetch_sub_explicit(&run->remaining, 1, memory_order_acq_rel) ==
+         1;
+}
+
+bool keel_fplan_begin(keel_fplan *fplan, keel_device *scope,
+                      keel_tensor *const *inputs, uint32_t input_count,
+                      keel_tensor **outputs, uint32_t output_count,
+                      const keel_watch *watch, keel_done *done,
+                      keel_status *out_status) {
+  return keel_fplan_begin_for(fplan, scope, inputs, input_count, outputs,
+                              output_count, watch, false, NULL, done,
+                              out_status);
+}
+
+bool keel_fplan_begin_for(keel_fplan *fplan, keel_device *scope,
+                          keel_tensor *const *inputs, uint32_t input_count,
+                          keel_tensor **outputs, uint32_t output_count,
+                          const keel_watch *watch, bool partial,
+                          keel_begun *begun, keel_done *done,
+                          keel_status *out_status) {
+  keel_run *run = NULL;
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  *out_status =
+      make_run(fplan, scope, input_count, output_count, watch, partial, &run);
+  if (*out_status != KD_OK) return true;
+  bool ready = !begun || keel_tensors_ready(inputs, input_count);
+  if (ready && !partial && keel_run_fits(run, inputs)) {
+    *out_status = keel_run_in_frame(run, inputs, outputs);
+  } else {
+    run->framed = false;
+    begin_values(run, inputs, ready);
+    run->outputs = outputs;
+    run->begun = begun;
+    if (ready && is_straight(run))
+      run_straight(run);
+    else if (!begin_parallel(run, done))
+      return false;
+    *out_status = end_values(run, outputs);
+  }
+  *out_status = end_of(run, *out_status, outputs);
+  return true;
+}

@@ -1,0 +1,404 @@
+/* start.c - running a plan: with somebody who waits for it, or promises for its outputs. */
+#include "base/refs.h"
+#include "device/context.h"
+#include "device/lost.h"
+#include "plan/versions.h"
+#include "plan/weights.h"
+#include "run/begin.h"
+#include "run/declared.h"
+#include "threads/pool.h"
+#include "trace/trace.h"
+
+/* ---- what goes before and after ---------------------------------------------- */
+
+static keel_status check_ports(const keel_plan *plan,
+                               keel_tensor *const *inputs, uint32_t input_count,
+                               uint32_t output_count) {
+  if (input_count != plan->main->input_count ||
+      output_count != plan->main->output_count)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the program has %u inputs and %u outputs, not %u and %u",
+                     (unsigned)plan->main->input_count,
+                     (unsigned)plan->main->output_count, (unsigned)input_count,
+                     (unsigned)output_count);
+  for (uint32_t i = 0; i < input_count; i++)
+    if (!inputs[i])
+      return keel_fail(KD_INVALID_ARGUMENT, "input %u is missing", (unsigned)i);
+  return KD_OK;
+}
+
+/* NULL: it is none, or not known yet. */
+static const struct keel_resource *resource_of(keel_tensor *input) {
+  return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE
+             ? input->resource
+             : NULL;
+}
+
+/* Steps on different inputs do not wait for each other. */
+static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    const struct keel_resource *one = resource_of(inputs[i]);
+    for (uint32_t k = 0; one && k < i; k++)
+      if (resource_of(inputs[k]) == one)
+        return keel_fail(KD_INVALID_ARGUMENT,
+                         "inputs %u and %u are one resource; give each"
+                         " resource to a run once",
+                         (unsigned)k, (unsigned)i);
+  }
+  return KD_OK;
+}
+
+/* What a run of a plan is of, between the hooks of a plugin that gathers work. */
+typedef struct outing {
+  keel_plan *plan, *version; /* version: NULL: the plan itself */
+  uint32_t odd;              /* input that is not as declared, or KEEL_ABSENT */
+  bool visits;               /* keel_weights_enter has said so */
+  keel_fplan *main;
+  uint64_t began; /* of a trace; 0: none */
+} outing;
+
+static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
+                           const keel_watch *watch, outing *out) {
+  uint32_t odd = KEEL_ABSENT;
+  KEEL_TRY(
+      keel_declared_check(plan->ports, plan->main->input_count, inputs, &odd));
+  KEEL_TRY(check_apart(inputs, plan->main->input_count));
+  keel_profile_run(plan);
+  keel_plan *version = NULL;
+  if (odd != KEEL_ABSENT) {
+    keel_status status = keel_plan_loosen(plan, watch, &version);
+    if (status == KD_FAILED_PRECONDITION)
+      return keel_declared_fail(
+          &plan->ports[odd], inputs[odd],
+          plan->program->device
+              ? ", for which it is compiled"
+              : "; another shape needs the program, which was released before"
+                " this run");
+    if (status != KD_OK) return status;
+    keel_refs_take(&version->refs);
+  } else if (plan->versions) {
+    version = keel_versions_take(plan->versions, inputs, watch);
+  }
+  *out = (outing){.plan = plan,
+                  .version = version,
+                  .odd = odd,
+                  .visits = keel_weights_enter(version ? version : plan),
+                  .main = version ? version->main : plan->main,
+                  .began = keel_tracing() ? keel_now() : 0};
+  const keel_device *device = plan->device;
+  if (device && device->plugin->table.run_begin)
+    device->plugin->table.run_begin(device->handle, (uint64_t)(uintptr_t)plan);
+  return KD_OK;
+}
+
+/* What failed may have to do with what the inputs are. */
+static keel_status explain(const outing *out, keel_tensor *const *inputs,
+                           keel_status status) {
+  const keel_plan *plan = out->plan;
+  return status == KD_OK
+             ? status
+             : keel_declared_explain(plan->ports, plan->main->input_count,
+                                     inputs, out->odd, status);
+}
+
+/* Work that the plugin holds back would lie there until somebody reads what it makes. */
+static void hand_over(keel_device *device) {
+  if (!device || !device->stream || !device->plugin->streams.flush) return;
+  if (!keel_lost_enter(device)) {
+    pthread_mutex_lock(&device->stream_lock);
+    device->plugin->streams.flush(device->stream); /* a failure, work tells */
+    pthread_mutex_unlock(&device->stream_lock);
+  }
+  keel_lost_leave(device);
+}
+
+/* here: on the thread that set out. */
+static void come_home(const outing *out, keel_status status, bool here) {
+  const keel_device *device = out->plan->device;
+  if (out->began && here)
+    keel_trace_span("run", device ? device->name : NULL, out->main->name,
+                    out->began);
+  if (status == KD_OK) hand_over(out->plan->device);
+  if (out->visits)
+    keel_weights_leave(out->version ? out->version : out->plan, status);
+  keel_plan_release(out->version);
+}
+
+static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
+                               keel_tensor **outputs, const keel_watch *watch,
+                               bool partial) {
+  outing out;
+  KEEL_TRY(set_out(plan, inputs, watch, &out));
+  keel_status status =
+      keel_fplan_run_with(out.main, plan->device, inputs, out.main->input_count,
+                          outputs, out.main->output_count, watch, partial);
+  come_home(&out, status, true);
+  return explain(&out, inputs, status);
+}
+
+/* ---- with somebody who waits --------------------------------------------------- */
+
+/* Pending inputs are waited for as long as there is time. */
+static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
+                              keel_tensor **outputs, const keel_watch *watch) {
+  uint32_t n = plan->main->input_count;
+  keel_tensor **known = calloc((size_t)n + 1, sizeof *known);
+  if (!known) return keel_no_memory(n * sizeof *known);
+  for (uint32_t i = 0; i < n; i++) {
+    keel_status one = keel_watch_wait(watch, inputs[i]);
+    bool pending = keel_tensor_state(inputs[i]) == KEEL_PENDING;
+    known[i] = pending ? keel_tensor_failed(plan->context, one)
+                       : keel_tensor_retain(inputs[i]);
+  }
+  keel_status rest = run_between(plan, known, outputs, watch, true);
+  if (rest ==
+      KD_OK) /* an input's failure is the run's where something hangs on it */
+    for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
+      rest = keel_tensor_query(outputs[i]);
+  for (uint32_t i = 0; i < n; i++)
+    keel_tensor_release(known[i]);
+  free(known);
+  return rest;
+}
+
+static keel_status run_wholly(keel_plan *plan, keel_tensor *const *inputs,
+                              keel_tensor **outputs, const keel_watch *watch) {
+  for (uint32_t i = 0; i < plan->main->input_count; i++)
+    KEEL_TRY(keel_watch_wait(watch, inputs[i]));
+  return run_between(plan, inputs, outputs, watch, false);
+}
+
+keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
+                          uint32_t input_count, keel_tensor **outputs,
+                          uint32_t output_count) {
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
+  return run_wholly(plan, inputs, outputs, NULL);
+}
+
+/* The parameters in full, and what ends the run early. */
+static keel_status read_params(const keel_run_params *given,
+                               keel_run_params *all, keel_watch *watch) {
+  *all = (keel_run_params){0};
+  if (given)
+    memcpy(all, given,
+           given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
+  if (all->flags & ~KEEL_RUN_PARTIAL)
+    return keel_fail(KD_INVALID_ARGUMENT, "a run has no flags 0x%x",
+                     (unsigned)all->flags);
+  *watch = keel_watch_of(all->stop, all->timeout);
+  return KD_OK;
+}
+
+keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
+                               keel_tensor *const *inputs, uint32_t input_count,
+                               keel_tensor **outputs, uint32_t output_count) {
+  keel_run_params all;
+  keel_watch watch;
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(read_params(params, &all, &watch));
+  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
+  const keel_watch *watched = all.stop || all.timeout ? &watch : NULL;
+  return all.flags & KEEL_RUN_PARTIAL
+             ? run_partly(plan, inputs, outputs, watched)
+             : run_wholly(plan, inputs, outputs, watched);
+}
+
+/* ---- with promises --------------------------------------------------------------- */
+
+/* What tells a run that it is over. */
+typedef struct over {
+  keel_alarm alarm; /* first: an alarm is its over */
+  keel_begun *begun;
+} over;
+
+struct keel_begun {
+  keel_task task;   /* first: a task is its begun run */
+  atomic_uint refs; /* of the run, and of each alarm that is set or has rung */
+  over asked, late;
+  keel_done done; /* of the main function's run */
+  outing out;
+  keel_plan *plan;
+  keel_watch watch;
+  bool watched, partial;
+  uint32_t input_count, output_count;
+  keel_tensor **inputs, **outputs, **promises;
+  /* By output: the promise has its value, or is about to. An exchange: one of those that
+   * want to give gets to; the value itself is published by its future. */
+  atomic_bool given[];
+};
+
+void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
+  /* relaxed: whose word counts, no more; the value is published by become */
+  if (!atomic_exchange_explicit(&begun->given[output], true,
+                                memory_order_relaxed))
+    keel_tensor_become(begun->promises[output], value);
+}
+
+keel_status keel_begun_check(const keel_begun *begun, uint32_t input) {
+  const keel_port *port = &begun->plan->ports[input];
+  bool close = false;
+  /* another shape is too late for another plan */
+  return keel_declared_is(port, begun->inputs[input], &close) ||
+                 (close && begun->out.odd != KEEL_ABSENT)
+             ? KD_OK
+             : keel_declared_fail(port, begun->inputs[input], "");
+}
+
+void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {
+  for (uint32_t i = 0; i < begun->output_count; i++)
+    keel_begun_give(begun, i, failure);
+}
+
+static void drop_begun(keel_begun *begun) {
+  if (!keel_refs_drop(&begun->refs)) return;
+  for (uint32_t i = 0; begun->inputs && i < begun->input_count; i++)
+    keel_tensor_release(begun->inputs[i]);
+  for (uint32_t i = 0; begun->inputs && i < begun->output_count; i++) {
+    keel_tensor_release(begun->outputs[i]);
+    keel_tensor_release(begun->promises[i]);
+  }
+  free(begun->inputs);
+  keel_context *context = begun->plan->context;
+  keel_plan_release(begun->plan);
+  keel_stop_release(begun->watch.stop);
+  free(begun);
+  /* release: whoever closes the context sees all that was done before */
+  atomic_fetch_sub_explicit(&context->begun, 1, memory_order_release);
+}
+
+static void end_begun(keel_begun *begun, keel_status status) {
+  for (uint32_t i = 0; i < begun->output_count; i++) {
+    if (begun->outputs[i])
+      keel_begun_give(begun, i, begun->outputs[i]);
+    else if (!atomic_exchange_explicit(&begun->given[i], true,
+                                       memory_order_relaxed))
+      keel_tensor_become_failed(begun->promises[i], status);
+  }
+  if (begun->watch.stop &&
+      keel_alarms_remove(&begun->watch.stop->alarms, &begun->asked.alarm))
+    drop_begun(begun);
+  if (begun->watch.deadline &&
+      keel_timer_unset(keel_pool_timer(begun->plan->context->pool),
+                       &begun->late.alarm))
+    drop_begun(begun);
+  drop_begun(begun);
+}
+
+/* ---- where it is over before it has ended ---- */
+
+/* No output is waited for any longer; what is under way ends before its next op, or when
+ * the input comes that it waits for. */
+static void be_over(keel_task *task) {
+  keel_begun *begun = ((over *)(void *)task)->begun;
+  keel_status status = keel_watch_fail(&begun->watch, NULL, NULL);
+  keel_tensor *failed = keel_tensor_failed(begun->plan->context, status);
+  if (failed) keel_begun_fail(begun, failed);
+  keel_tensor_release(failed);
+  drop_begun(begun);
+}
+
+static keel_status set_alarm(keel_begun *begun, over *over, uint64_t when) {
+  over->begun = begun;
+  over->alarm.task.run = be_over;
+  over->alarm.when = when;
+  keel_refs_take(&begun->refs);
+  if (!when) {
+    keel_stop_listen(begun->watch.stop, &over->alarm);
+    return KD_OK;
+  }
+  keel_timer *timer = keel_pool_timer(begun->plan->context->pool);
+  keel_status status = keel_timer_set(timer, &over->alarm);
+  if (status != KD_OK) keel_refs_drop(&begun->refs); /* the caller has one */
+  return status;
+}
+
+static keel_status set_alarms(keel_begun *begun) {
+  uint64_t deadline = begun->watch.deadline;
+  if (deadline) KEEL_TRY(set_alarm(begun, &begun->late, deadline));
+  return begun->watch.stop ? set_alarm(begun, &begun->asked, 0) : KD_OK;
+}
+
+static void begun_ended(keel_done *done, keel_status status) {
+  keel_begun *begun =
+      (keel_begun *)(void *)((char *)done - offsetof(keel_begun, done));
+  come_home(&begun->out, status, false);
+  end_begun(begun, explain(&begun->out, begun->inputs, status));
+}
+
+static void run_begun(keel_task *task) {
+  keel_begun *begun = (keel_begun *)(void *)task;
+  keel_status status =
+      set_out(begun->plan, begun->inputs, begun->watched ? &begun->watch : NULL,
+              &begun->out);
+  if (status == KD_OK) {
+    const keel_fplan *main = begun->out.main;
+    if (!keel_fplan_begin_for(begun->out.main, begun->plan->device,
+                              begun->inputs, main->input_count, begun->outputs,
+                              main->output_count,
+                              begun->watched ? &begun->watch : NULL,
+                              begun->partial, begun, &begun->done, &status))
+      return;
+    come_home(&begun->out, status, true);
+    status = explain(&begun->out, begun->inputs, status);
+  }
+  end_begun(begun, status);
+}
+
+static keel_status make_promises(keel_begun *begun, keel_tensor **outputs) {
+  for (uint32_t i = 0; i < begun->output_count; i++) {
+    begun->promises[i] = keel_tensor_pending(begun->plan->context);
+    if (!begun->promises[i]) return KD_OUT_OF_MEMORY;
+  }
+  for (uint32_t i = 0; i < begun->output_count; i++)
+    outputs[i] = keel_tensor_retain(begun->promises[i]);
+  return KD_OK;
+}
+
+keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
+                            keel_tensor *const *inputs, uint32_t input_count,
+                            keel_tensor **outputs, uint32_t output_count) {
+  keel_run_params all;
+  keel_watch watch;
+  uint32_t n = input_count, m = output_count;
+  for (uint32_t i = 0; i < m; i++)
+    outputs[i] = NULL;
+  KEEL_TRY(read_params(params, &all, &watch));
+  KEEL_TRY(check_ports(plan, inputs, n, m));
+  keel_begun *begun = calloc(1, sizeof *begun + m * sizeof *begun->given);
+  if (!begun) return keel_no_memory(sizeof *begun);
+  keel_refs_take(&plan->refs);
+  keel_refs_init(&begun->refs);
+  begun->plan = plan;
+  begun->task.run = run_begun;
+  begun->done.call = begun_ended;
+  begun->watch = watch;
+  keel_stop_retain(watch.stop);
+  atomic_fetch_add_explicit(&plan->context->begun, 1, memory_order_relaxed);
+  begun->watched = all.stop || all.timeout;
+  begun->partial = all.flags & KEEL_RUN_PARTIAL;
+  begun->input_count = n;
+  begun->output_count = m;
+  begun->inputs = calloc((size_t)n + 2 * m + 1, sizeof(keel_tensor *));
+  keel_status status = begun->inputs ? KD_OK : keel_no_memory(n);
+  if (status == KD_OK) {
+    begun->outputs = begun->inputs + n;
+    begun->promises = begun->outputs + m;
+    for (uint32_t i = 0; i < n; i++)
+      begun->inputs[i] = keel_tensor_retain(inputs[i]);
+    status = make_promises(begun, outputs);
+  }
+  if (status == KD_OK) status = set_alarms(begun);
+  if (status != KD_OK) {
+    for (uint32_t i = 0; i < m; i++) {
+      keel_tensor_release(outputs[i]);
+      outputs[i] = NULL;
+    }
+    drop_begun(begun);
+    return status;
+  }
+  keel_pool_submit(plan->context->pool, &begun->task);
+  return KD_OK;
+}

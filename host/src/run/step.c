@@ -1,0 +1,289 @@
+/* step.c - one step of a run: whether it may run, its call, what becomes of its values. */
+#include "base/refs.h"
+#include "run/control.h"
+#include "run/run.h"
+#include "trace/trace.h"
+
+/* An op with nested functions. */
+typedef struct nested {
+  keel_done done; /* first: it is its nested op */
+  keel_run *run;
+  uint32_t step;
+  uint64_t begin;
+  keel_tensor *values[]; /* inputs, then outputs */
+} nested;
+
+/* ---- before and after ------------------------------------------------------- */
+
+void keel_run_fail(keel_run *run, keel_status status) {
+  keel_tensor *failed = keel_tensor_failed(run->fplan->plan->context, status);
+  keel_tensor *none = NULL;
+  if (!failed) return;
+  keel_tensor_retain(failed); /* beside the run's */
+  if (!atomic_compare_exchange_strong(&run->failure, &none, failed))
+    keel_tensor_release(failed);
+  if (run->begun && !run->partial) keel_begun_fail(run->begun, failed);
+  keel_tensor_release(failed);
+}
+
+/* One read of a value is over; the last one lets go of it. */
+static void drop_use(keel_run *run, uint32_t value) {
+  if (!keel_refs_drop(&run->uses[value])) return;
+  if (run->fplan->constants[value]) return;
+  keel_tensor_release(run->values[value]);
+  run->values[value] = NULL;
+}
+
+static uint32_t donations(const keel_run *run, const keel_step *step) {
+  uint32_t donated = 0;
+  for (uint32_t i = 0; i < step->input_count && i < 32; i++) {
+    uint32_t value = step->inputs[i];
+    if (value != KEEL_ABSENT && !run->fplan->constants[value] &&
+        keel_refs_alone(&run->uses[value]))
+      donated |= UINT32_C(1) << i;
+  }
+  return donated;
+}
+
+static void note_types(keel_step *step, keel_tensor *const *inputs) {
+  size_t at = 0;
+  char text[64];
+  if (step->types[0]) return;
+  for (uint32_t i = 0; i < step->input_count && at < sizeof step->types; i++)
+    if (inputs[i]) {
+      int size = snprintf(step->types + at, sizeof step->types - at, "%s%s",
+                          at ? " " : "",
+                          keel_tensor_text(inputs[i], text, sizeof text));
+      at += size > 0 ? (size_t)size : 0;
+    }
+}
+
+void keel_run_note_time(keel_step *step, uint64_t begin) {
+  uint64_t time = keel_now() - begin;
+  atomic_fetch_add_explicit(&step->time, time, memory_order_relaxed);
+  if (step->copies)
+    __atomic_fetch_add(&step->copy_time, time, __ATOMIC_RELAXED);
+}
+
+/* By the op's name, with nothing that the plan knows but the device. */
+static keel_status call_eagerly(const keel_run *run, const keel_step *step,
+                                keel_tensor *const *inputs,
+                                keel_tensor **outputs) {
+  const keel_opdef *op = step->site.op;
+  const keel_schema *schema = op->schema;
+  char name[200];
+  bool plain = !strcmp(schema->domain, "ai.onnx");
+  snprintf(name, sizeof name, "%s%s%s", plain ? "" : schema->domain,
+           plain ? "" : "::", schema->name);
+  keel_attr *attrs = calloc((size_t)op->attr_count + 1, sizeof *attrs);
+  if (!attrs) return keel_no_memory(op->attr_count * sizeof *attrs);
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    attrs[i] = op->attrs[i].value;
+  keel_status status =
+      keel_device_push(step->site.pinned ? step->site.pinned : run->scope);
+  if (status == KD_OK) {
+    status = keel_call(op->context, name, attrs, op->attr_count, inputs,
+                       step->input_count, outputs, step->output_count);
+    keel_device_pop();
+  }
+  free(attrs);
+  return status == KD_OK || !*step->site.where
+             ? status
+             : keel_while(status, "in node \"%s\"", step->site.where);
+}
+
+static void gather(const keel_run *run, const keel_step *step,
+                   keel_tensor **inputs) {
+  for (uint32_t i = 0; i < step->input_count; i++)
+    inputs[i] =
+        step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
+}
+
+static void note_call(keel_step *step, uint64_t begin,
+                      keel_tensor *const *inputs) {
+  keel_run_note_time(step, begin);
+  if (atomic_fetch_add_explicit(&step->calls, 1, memory_order_relaxed) == 0)
+    note_types(step, inputs);
+}
+
+static keel_status call_step(keel_run *run, keel_step *step,
+                             keel_tensor **inputs, keel_tensor **outputs) {
+  gather(run, step, inputs);
+  uint64_t begin = run->profile ? keel_now() : 0;
+  keel_status status =
+      run->fplan->plan->eager
+          ? call_eagerly(run, step, inputs, outputs)
+          : keel_site_call(&step->site, run->scope, inputs, step->input_count,
+                           outputs, step->output_count, donations(run, step));
+  if (run->profile) note_call(step, begin, inputs);
+  return status;
+}
+
+keel_status keel_run_check(const keel_run *run, uint32_t index) {
+  if (!run->watch || !keel_watch_is_over(run->watch)) return KD_OK;
+  const keel_site *site = &run->fplan->steps[index].site;
+  return keel_watch_fail(run->watch, site->where, site->op->schema->name);
+}
+
+/* The first input that has failed, or change of a resource that was to be made before, or
+ * NULL. */
+static keel_tensor *failed_input(const keel_run *run, const keel_step *step) {
+  for (uint32_t i = 0; i < step->input_count; i++) {
+    keel_tensor *value =
+        step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
+    if (value && keel_tensor_state(value) == KEEL_FAILED) return value;
+  }
+  for (uint32_t i = 0; i < step->behind_count; i++)
+    if (run->values[step->behind[i]]) return run->values[step->behind[i]];
+  return NULL;
+}
+
+/* For a run that goes on beside a failure: what hangs on it. */
+static void fail_outputs(const keel_run *run, const keel_step *step,
+                         keel_tensor *failed, keel_status status,
+                         keel_tensor **outputs) {
+  for (uint32_t i = 0; i < step->output_count; i++)
+    outputs[i] = failed ? keel_tensor_retain(failed)
+                        : keel_tensor_failed(run->fplan->plan->context, status);
+}
+
+/* Whether a step is to be run. Else *why is the input that has failed, or *status says
+ * why not, or a failure elsewhere ends the run. */
+static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
+                    keel_status *status) {
+  *why = NULL;
+  *status = KD_OK;
+  if (run->partial)
+    *why = failed_input(run, &run->fplan->steps[index]);
+  else if (atomic_load_explicit(&run->failure, memory_order_relaxed))
+    return false;
+  if (!*why) *status = keel_run_check(run, index);
+  return !*why && *status == KD_OK;
+}
+
+/* What becomes of a step that was run, or not; false: it has no outputs. */
+static bool conclude(keel_run *run, const keel_step *step, bool ran,
+                     keel_tensor *why, keel_status status,
+                     keel_tensor **outputs) {
+  if (status != KD_OK) keel_run_fail(run, status);
+  if (run->partial && (why || status != KD_OK)) {
+    fail_outputs(run, step, why, status, outputs);
+    if (step->mark != KEEL_ABSENT)
+      run->values[step->mark] = keel_tensor_retain(outputs[0]);
+    return true;
+  }
+  return ran && status == KD_OK;
+}
+
+void keel_run_give(const keel_run *run, uint32_t value) {
+  uint32_t output = run->fplan->gives[value];
+  keel_tensor *tensor = run->values[value];
+  if (run->begun && output != KEEL_ABSENT && tensor &&
+      keel_tensor_state(tensor) != KEEL_PENDING)
+    keel_begun_give(run->begun, output, tensor);
+}
+
+/* Keeps what a step made (NULL: nothing), and lets go of what it read. */
+static void settle(keel_run *run, const keel_step *step,
+                   keel_tensor **outputs) {
+  for (uint32_t i = 0; i < step->output_count && outputs; i++) {
+    uint32_t value = step->outputs[i];
+    if (run->meets && value != KEEL_ABSENT)
+      run->fplan->types[value] = outputs[i] ? outputs[i]->type : NULL;
+    if (value == KEEL_ABSENT || !run->fplan->uses[value]) {
+      keel_tensor_release(outputs[i]);
+    } else {
+      run->values[value] = outputs[i];
+      keel_run_give(run, value);
+    }
+  }
+  for (uint32_t i = 0; i < step->input_count; i++)
+    if (step->inputs[i] != KEEL_ABSENT) drop_use(run, step->inputs[i]);
+}
+
+bool keel_run_step(keel_run *run, uint32_t index) {
+  keel_step *step = &run->fplan->steps[index];
+  keel_tensor *few[16], *why = NULL;
+  keel_status status = KD_OK;
+  uint32_t n = step->input_count, m = step->output_count;
+  keel_tensor **values =
+      n + m <= 16 ? few : malloc((n + m) * sizeof(keel_tensor *));
+  bool runs = false, made = false;
+  if (values) {
+    runs = may_run(run, index, &why, &status);
+    if (runs) status = call_step(run, step, values, values + n);
+    made = conclude(run, step, runs, why, status, values + n);
+  } else {
+    keel_run_fail(run, keel_no_memory((n + m) * sizeof *values));
+  }
+  settle(run, step, made ? values + n : NULL);
+  if (values != few) free(values);
+  return runs && status == KD_OK;
+}
+
+/* ---- a step with nested functions ------------------------------------------ */
+
+static void end_nested(nested *at, bool ran, keel_tensor *why,
+                       keel_status status) {
+  keel_run *run = at->run;
+  keel_step *step = &run->fplan->steps[at->step];
+  keel_tensor **outputs = at->values + step->input_count;
+  if (run->profile && ran) note_call(step, at->begin, at->values);
+  for (uint32_t i = 0; status != KD_OK && i < step->output_count; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  bool made = conclude(run, step, ran, why, status, outputs);
+  settle(run, step, made ? outputs : NULL);
+  free(at);
+}
+
+bool keel_run_nested(keel_run *run, uint32_t index,
+                     void (*ended)(keel_done *done, keel_status status)) {
+  keel_step *step = &run->fplan->steps[index];
+  const keel_site *site = &step->site;
+  keel_tensor *why = NULL;
+  keel_status status = KD_OK;
+  uint32_t n = step->input_count, m = step->output_count;
+  nested *at = calloc(1, sizeof *at + (n + m) * sizeof *at->values);
+  if (!at) {
+    keel_run_fail(run, keel_no_memory(sizeof *at));
+    settle(run, step, NULL);
+    return true;
+  }
+  at->done.call = ended;
+  at->run = run;
+  at->step = index;
+  bool runs = may_run(run, index, &why, &status);
+  if (runs) {
+    gather(run, step, at->values);
+    at->begin = run->profile || keel_tracing() ? keel_now() : 0;
+    uint64_t begin = at->begin;
+    const keel_host_call call = {
+        .context = site->op->context,
+        .op = site->op,
+        .where = site->where,
+        .scope = site->pinned ? site->pinned : run->scope,
+        .input_count = n,
+        .output_count = m,
+        .inputs = at->values,
+        .outputs = at->values + n,
+        .graphs = site->graphs,
+    };
+    if (!keel_control_begin(&call, run->watch, &at->done, &status))
+      return false;
+    if (begin && keel_tracing())
+      keel_trace_span(site->op->schema->name, "host", site->where, begin);
+  }
+  end_nested(at, runs, why, status);
+  return true;
+}
+
+keel_run *keel_run_nested_end(keel_done *done, keel_status status,
+                              uint32_t *out_step) {
+  nested *at = (nested *)done;
+  keel_run *run = at->run;
+  *out_step = at->step;
+  end_nested(at, true, NULL, status);
+  return run;
+}

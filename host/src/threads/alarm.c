@@ -1,0 +1,138 @@
+/* alarm.c - lists of alarms, and the thread that waits for the next one's time. */
+#include "threads/alarm.h"
+
+#include <time.h>
+
+#include "trace/trace.h"
+
+void keel_alarms_init(keel_alarms *all) {
+  pthread_mutex_init(&all->lock, NULL);
+  all->first = NULL;
+}
+
+void keel_alarms_deinit(keel_alarms *all) {
+  pthread_mutex_destroy(&all->lock);
+}
+
+/* With the lock held: before the first that is later. */
+static void insert(keel_alarms *all, keel_alarm *alarm) {
+  keel_alarm **at = &all->first;
+  while (*at && (*at)->when <= alarm->when)
+    at = &(*at)->next;
+  alarm->next = *at;
+  alarm->set = true;
+  *at = alarm;
+}
+
+void keel_alarms_add(keel_alarms *all, keel_alarm *alarm) {
+  pthread_mutex_lock(&all->lock);
+  insert(all, alarm);
+  pthread_mutex_unlock(&all->lock);
+}
+
+bool keel_alarms_remove(keel_alarms *all, keel_alarm *alarm) {
+  pthread_mutex_lock(&all->lock);
+  bool was_set = alarm->set;
+  keel_alarm **at = &all->first;
+  while (was_set && *at != alarm)
+    at = &(*at)->next;
+  if (was_set) *at = alarm->next;
+  alarm->set = false;
+  pthread_mutex_unlock(&all->lock);
+  return was_set;
+}
+
+/* With the lock held: hands over those whose time has come. */
+static void ring_until(keel_alarms *all, keel_pool *pool, uint64_t now) {
+  while (all->first && all->first->when <= now) {
+    keel_alarm *alarm = all->first;
+    all->first = alarm->next;
+    alarm->set = false;
+    keel_pool_post(pool, &alarm->task); /* it may be gone now */
+  }
+}
+
+void keel_alarms_ring(keel_alarms *all, keel_pool *pool) {
+  pthread_mutex_lock(&all->lock);
+  ring_until(all, pool, UINT64_MAX);
+  pthread_mutex_unlock(&all->lock);
+}
+
+/* ---- by the clock ------------------------------------------------------------------- */
+
+struct keel_timer {
+  keel_alarms alarms;
+  keel_pool *pool;
+  pthread_cond_t changed;
+  pthread_t thread;
+  bool running, stop; /* under the alarms' lock */
+};
+
+/* With the lock held: for the first alarm's time, or a change. */
+static void wait_for_next(keel_timer *timer) {
+  const keel_alarm *first = timer->alarms.first;
+  if (!first) {
+    pthread_cond_wait(&timer->changed, &timer->alarms.lock);
+    return;
+  }
+  struct timespec until = {.tv_sec = (time_t)(first->when / 1000000000u),
+                           .tv_nsec = (long)(first->when % 1000000000u)};
+  pthread_cond_timedwait(&timer->changed, &timer->alarms.lock, &until);
+}
+
+static void *tick(void *argument) {
+  keel_timer *timer = argument;
+  keel_trace_thread("timer", 0);
+  pthread_mutex_lock(&timer->alarms.lock);
+  while (!timer->stop) {
+    ring_until(&timer->alarms, timer->pool, keel_now());
+    wait_for_next(timer);
+  }
+  pthread_mutex_unlock(&timer->alarms.lock);
+  return NULL;
+}
+
+keel_status keel_timer_create(keel_pool *pool, keel_timer **out_timer) {
+  keel_timer *timer = calloc(1, sizeof *timer);
+  *out_timer = timer;
+  if (!timer) return keel_no_memory(sizeof *timer);
+  timer->pool = pool;
+  keel_alarms_init(&timer->alarms);
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&timer->changed, &attr);
+  pthread_condattr_destroy(&attr);
+  return KD_OK;
+}
+
+void keel_timer_destroy(keel_timer *timer) {
+  if (!timer) return;
+  pthread_mutex_lock(&timer->alarms.lock);
+  timer->stop = true;
+  pthread_cond_signal(&timer->changed);
+  pthread_mutex_unlock(&timer->alarms.lock);
+  if (timer->running) pthread_join(timer->thread, NULL);
+  pthread_cond_destroy(&timer->changed);
+  keel_alarms_deinit(&timer->alarms);
+  free(timer);
+}
+
+keel_status keel_timer_set(keel_timer *timer, keel_alarm *alarm) {
+  pthread_mutex_lock(&timer->alarms.lock);
+  if (!timer->running)
+    timer->running = pthread_create(&timer->thread, NULL, tick, timer) == 0;
+  bool running = timer->running;
+  if (running) {
+    insert(&timer->alarms, alarm);
+    pthread_cond_signal(&timer->changed);
+  }
+  pthread_mutex_unlock(&timer->alarms.lock);
+  return running ? KD_OK
+                 : keel_fail(KD_OUT_OF_MEMORY,
+                             "cannot start a thread for a run's timeout");
+}
+
+bool keel_timer_unset(keel_timer *timer, keel_alarm *alarm) {
+  return keel_alarms_remove(&timer->alarms, alarm);
+}

@@ -1,0 +1,590 @@
+/* pool.c - workers that take tasks, steal them, share loops, and then sleep. */
+#include "threads/pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "threads/alarm.h"
+#include "threads/blocking.h"
+#include "threads/deque.h"
+#include "trace/trace.h"
+
+#define LOOPS  64
+#define GUESTS 4  /* threads of others that have a deque while they wait */
+#define ROUNDS 64 /* of looking for work, and then at the clock */
+
+/* Nanoseconds that a thread looks for work before it sleeps: being woken takes tens of
+ * microseconds. The longer one where it waited less than that the last time. Where it was
+ * put aside meanwhile, somebody else wants its processor: it sleeps, and who wakes it has
+ * it put where there is room. */
+#define SHORT_WAIT 200000
+#define LONG_WAIT  2000000
+#define PUT_ASIDE  500000
+
+/* Pieces [begin, end) of a loop that nobody has taken, in one word: begin in the upper half.
+ * Relaxed: an exchange gives each piece to one thread, and a look that is late only fails to
+ * help. */
+typedef struct range {
+  _Alignas(64) _Atomic uint64_t left;
+} range;
+
+/* A parallel loop that is running: the caller's, shared by whoever is idle. Each thread has a
+ * range of its own, the same one in each loop, so that what it wrote in the last one is still
+ * in its cache; when that is done it takes from the others' ends. What a loop is reaches a
+ * helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop reads the bit
+ * after it has counted itself in). */
+typedef struct loop {
+  _Alignas(64) atomic_bool over; /* no piece is left; relaxed, a hint */
+  int64_t count, piece;          /* items; those of a piece */
+  bool single;                   /* pieces are taken one by one */
+  range *ranges;                 /* the pool's */
+  uint32_t range_count;
+  kd_loop_body body;
+  void *context;
+  _Alignas(64) atomic_uint users; /* helpers inside */
+} loop;
+
+typedef struct worker {
+  _Alignas(64) keel_deque deque;
+  keel_pool *pool;
+  uint32_t index;
+  pthread_t thread;
+} worker;
+
+struct keel_pool {
+  uint32_t worker_count;
+  uint32_t holders;     /* under `opening` */
+  worker *workers;      /* then guests, which bring threads of their own */
+  uint32_t deque_count; /* of all of them */
+  atomic_uint guests;   /* bits: in use; acquired and released as `taken` is */
+  _Alignas(64) _Atomic uint64_t running; /* loops that others may join */
+  /* loops whose slot is in use: acquired by who takes one, released by who is done
+   * with it, so that one use of a slot comes after the other */
+  _Atomic uint64_t taken;
+  loop loops[LOOPS];
+  range *ranges;               /* of each loop, one a thread */
+  keel_queue queue;            /* tasks from outside the pool */
+  _Atomic(keel_task *) posted; /* those that found the queue full */
+  /* Who publishes work reads `sleepers` after it, and a sleeper counts itself in before it
+   * looks for work, all of it seq_cst: one of the two sees the other. `epoch` is what they
+   * sleep on; its release pairs with the acquire of who goes to sleep. */
+  _Alignas(64) atomic_uint sleepers;
+  atomic_uint epoch;
+  /* Where who rang last goes on working, a processor, or -1; relaxed: a hint. */
+  atomic_int rung_on;
+  atomic_bool stop; /* then `wake_all` */
+  keel_blocking *blocking;
+  keel_timer *timer;
+};
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+/* Written under `opening`, released with all that its maker wrote; acquired by loops that
+ * have no context to take it from. */
+static _Atomic(keel_pool *) the_pool;
+static _Thread_local worker *self;
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* ---- sleeping ------------------------------------------------------------- */
+
+static void ring(keel_pool *pool, int count, int processor) {
+  atomic_store_explicit(&pool->rung_on, processor, memory_order_relaxed);
+  atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_release);
+  syscall(SYS_futex, &pool->epoch, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+/* After work was published by a seq_cst operation on what has_work reads. No thread writes
+ * the line of `sleepers` meanwhile, so that who hands out many tasks pays next to nothing.
+ *
+ * stays  the caller works on, where it is */
+static void wake(keel_pool *pool, int count, bool stays) {
+  if (atomic_load_explicit(&pool->sleepers, memory_order_seq_cst))
+    ring(pool, count, stays ? sched_getcpu() : -1);
+}
+
+/* The same after anything else was published, in any order: of this update and the one by
+ * which a sleeper counts itself in, one comes first. Ours: the sleeper then sees what was
+ * published. The sleeper's: we see that it is there. */
+static void wake_all(keel_pool *pool) {
+  if (atomic_fetch_add_explicit(&pool->sleepers, 0, memory_order_acq_rel))
+    ring(pool, INT32_MAX, -1);
+}
+
+/* Whether this thread is the pool's own: others' are left as they are. */
+static bool is_worker(const keel_pool *pool) {
+  return self && self->pool == pool && self->index < pool->worker_count;
+}
+
+/* A kernel may wake a thread on its waker's processor, though another one is idle (a halted
+ * one of a virtual machine counts as taken), and leave both there for milliseconds. The
+ * woken one goes elsewhere, if it may, and from there wherever it is put. */
+static void leave_processor(int processor) {
+  cpu_set_t all, others;
+  if (processor < 0 || processor >= CPU_SETSIZE ||
+      sched_getcpu() != processor || sched_getaffinity(0, sizeof all, &all))
+    return;
+  others = all;
+  CPU_CLR(processor, &others);
+  if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others))
+    return;
+  sched_setaffinity(0, sizeof all, &all);
+}
+
+static bool has_work(keel_pool *pool);
+
+static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
+                         uint64_t deadline) {
+  struct timespec least, *limit = NULL;
+  if (deadline) {
+    uint64_t now = keel_now(), time = deadline > now ? deadline - now : 0;
+    least = (struct timespec){(time_t)(time / 1000000000u),
+                              (long)(time % 1000000000u)};
+    limit = &least;
+  }
+  atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
+  uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire);
+  if (!done(context) && !has_work(pool) &&
+      !syscall(SYS_futex, &pool->epoch, FUTEX_WAIT_PRIVATE, epoch, limit, NULL,
+               0) &&
+      is_worker(pool))
+    leave_processor(atomic_load_explicit(&pool->rung_on, memory_order_relaxed));
+  atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
+}
+
+/* ---- loops ---------------------------------------------------------------- */
+
+/* Takes pieces of one range, from its begin or its end: a quarter of what is left, so that
+ * threads end at about the same time, though one may be slower or meet what takes longer.
+ * False: none is left. */
+static bool take_from(loop *at, uint32_t which, bool front, uint32_t *begin,
+                      uint32_t *end) {
+  _Atomic uint64_t *left = &at->ranges[which].left;
+  uint64_t old = atomic_load_explicit(left, memory_order_relaxed);
+  for (;;) {
+    uint32_t b = (uint32_t)(old >> 32), e = (uint32_t)old;
+    if (b >= e) return false;
+    uint32_t some = at->single || e - b < 8 ? 1 : (e - b) / 4;
+    *begin = front ? b : e - some;
+    *end = *begin + some;
+    b += front ? some : 0;
+    e -= front ? 0 : some;
+    if (atomic_compare_exchange_weak_explicit(left, &old, (uint64_t)b << 32 | e,
+                                              memory_order_relaxed,
+                                              memory_order_relaxed))
+      return true;
+  }
+}
+
+static bool take(loop *at, uint32_t own, uint32_t *begin, uint32_t *end) {
+  uint32_t count = at->range_count;
+  if (own < count && take_from(at, own, true, begin, end)) return true;
+  for (uint32_t i = 1; i <= count; i++)
+    if (take_from(at, (own + i) % count, false, begin, end)) return true;
+  atomic_store_explicit(&at->over, true, memory_order_relaxed);
+  return false;
+}
+
+/* The range that is this thread's: its worker's, or that of all that are none. */
+static uint32_t own_range(const keel_pool *pool) {
+  return is_worker(pool) ? self->index + 1 : 0;
+}
+
+static void share(loop *at, uint32_t own) {
+  uint32_t begin = 0, end = 0;
+  while (take(at, own, &begin, &end)) {
+    int64_t last = end * at->piece;
+    at->body(at->context, begin * at->piece,
+             last < at->count ? last : at->count);
+  }
+}
+
+static bool join_loop(keel_pool *pool) {
+  uint64_t running = atomic_load_explicit(&pool->running, memory_order_relaxed);
+  while (running) {
+    unsigned slot = (unsigned)__builtin_ctzll(running);
+    uint64_t bit = UINT64_C(1) << slot;
+    loop *at = &pool->loops[slot];
+    running &= ~bit;
+    if (atomic_load_explicit(&at->over, memory_order_relaxed)) continue;
+    /* seq_cst with `run_loop`: either it sees us inside, or we see that it is
+     * over */
+    atomic_fetch_add_explicit(&at->users, 1, memory_order_seq_cst);
+    bool joined =
+        atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
+    uint64_t began = joined && keel_tracing() ? keel_now() : 0;
+    if (joined) share(at, own_range(pool));
+    /* release: what the body wrote, before the owner goes on */
+    atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
+    /* when nobody waits for it */
+    if (began) keel_trace_span("part of a loop", NULL, NULL, began);
+    if (joined) return true;
+  }
+  return false;
+}
+
+static int claim_loop(keel_pool *pool) {
+  uint64_t taken = atomic_load_explicit(&pool->taken, memory_order_relaxed);
+  while (~taken) {
+    int slot = __builtin_ctzll(~taken);
+    if (atomic_compare_exchange_weak_explicit(
+            &pool->taken, &taken, taken | UINT64_C(1) << slot,
+            memory_order_acquire, memory_order_relaxed))
+      return slot;
+  }
+  return -1;
+}
+
+/* Pieces, in ranges of about one size; more than one. */
+static void deal(keel_pool *pool, loop *at, uint32_t pieces) {
+  uint32_t threads = pool->worker_count + 1;
+  at->range_count = pieces < threads ? pieces : threads;
+  for (uint32_t i = 0, begin = 0; i < at->range_count; i++) {
+    uint32_t end = begin + (pieces - begin) / (at->range_count - i);
+    atomic_store_explicit(&at->ranges[i].left, (uint64_t)begin << 32 | end,
+                          memory_order_relaxed);
+    begin = end;
+  }
+}
+
+static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
+                     bool single, kd_loop_body body, void *context) {
+  loop *at = &pool->loops[slot];
+  uint64_t bit = UINT64_C(1) << slot;
+  uint32_t pieces = (uint32_t)((count - 1) / piece + 1);
+  at->count = count;
+  at->piece = piece;
+  at->single = single;
+  at->ranges = pool->ranges + (size_t)slot * (pool->worker_count + 1);
+  at->body = body;
+  at->context = context;
+  deal(pool, at, pieces);
+  atomic_store_explicit(&at->over, false, memory_order_relaxed);
+  atomic_fetch_or_explicit(&pool->running, bit, memory_order_seq_cst);
+  wake(pool,
+       (int)(pieces > pool->worker_count ? pool->worker_count : pieces - 1),
+       true);
+  share(at, own_range(pool));
+  atomic_fetch_and_explicit(&pool->running, ~bit, memory_order_seq_cst);
+  /* acquire: what the helpers wrote */
+  for (unsigned spins = 0;
+       atomic_load_explicit(&at->users, memory_order_seq_cst); spins++) {
+    if (spins < 10000)
+      relax();
+    else
+      sched_yield();
+  }
+  atomic_fetch_and_explicit(&pool->taken, ~bit, memory_order_release);
+}
+
+static void loop_over(int64_t count, int64_t piece, bool single,
+                      kd_loop_body body, void *context) {
+  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
+  if (count <= 0) return;
+  if (piece < 1) piece = 1;
+  while (count / piece >= INT32_MAX) /* a range counts 32 bits */
+    piece *= 2;
+  int slot = -1;
+  if (pool && pool->worker_count && count > piece) slot = claim_loop(pool);
+  if (slot < 0)
+    body(context, 0, count);
+  else
+    run_loop(pool, slot, count, piece, single, body, context);
+}
+
+void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
+                       void *context) {
+  loop_over(count, grain, false, body, context);
+}
+
+void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
+                          void *context) {
+  loop_over(count, piece, true, body, context);
+}
+
+uint32_t keel_parallel_width(void) {
+  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
+  return pool ? pool->worker_count + 1 : 1;
+}
+
+/* ---- tasks ---------------------------------------------------------------- */
+
+static bool has_work(keel_pool *pool) {
+  /* seq_cst, all that work is published by: see `sleepers` */
+  uint64_t running = atomic_load_explicit(&pool->running, memory_order_seq_cst);
+  for (; running; running &= running - 1) {
+    loop *at = &pool->loops[__builtin_ctzll(running)];
+    if (!atomic_load_explicit(&at->over, memory_order_relaxed)) return true;
+  }
+  if (atomic_load_explicit(&pool->queue.head, memory_order_relaxed) !=
+          atomic_load_explicit(&pool->queue.tail, memory_order_seq_cst) ||
+      atomic_load_explicit(&pool->posted, memory_order_seq_cst))
+    return true;
+  for (uint32_t i = 0; i < pool->deque_count; i++) {
+    keel_deque *deque = &pool->workers[i].deque;
+    if (atomic_load_explicit(&deque->top, memory_order_relaxed) <
+        atomic_load_explicit(&deque->bottom, memory_order_seq_cst))
+      return true;
+  }
+  return false;
+}
+
+static void push_posted(keel_pool *pool, keel_task *first, keel_task *last) {
+  keel_task *head = atomic_load_explicit(&pool->posted, memory_order_relaxed);
+  do
+    last->next = head;
+  /* the tasks' contents before they are linked; seq_cst: `wake` follows */
+  while (!atomic_compare_exchange_weak_explicit(
+      &pool->posted, &head, first, memory_order_seq_cst, memory_order_relaxed));
+}
+
+/* One of them. All are taken at once, so that none is freed and linked again
+ * under a slow taker; the others go into the queue as far as it has room. */
+static keel_task *take_posted(keel_pool *pool) {
+  if (!atomic_load_explicit(&pool->posted, memory_order_relaxed)) return NULL;
+  keel_task *first =
+      atomic_exchange_explicit(&pool->posted, NULL, memory_order_acquire);
+  keel_task *rest = first ? first->next : NULL;
+  for (keel_task *next; rest; rest = next) {
+    next = rest->next;
+    if (!keel_queue_put(&pool->queue, rest)) break;
+  }
+  keel_task *last = rest;
+  while (last && last->next)
+    last = last->next;
+  if (rest) push_posted(pool, rest, last);
+  return first;
+}
+
+static keel_task *find_task(keel_pool *pool) {
+  bool inside = self && self->pool == pool;
+  keel_task *task = inside ? keel_deque_pop(&self->deque) : NULL;
+  if (!task) task = keel_queue_take(&pool->queue);
+  if (!task) task = take_posted(pool);
+  uint32_t first = inside ? self->index + 1 : 0;
+  for (uint32_t i = 0; i < pool->deque_count && !task; i++)
+    task =
+        keel_deque_steal(&pool->workers[(first + i) % pool->deque_count].deque);
+  return task;
+}
+
+/* About how many tasks wait. */
+static void trace_depth(keel_pool *pool) {
+  int64_t depth =
+      (int64_t)(atomic_load_explicit(&pool->queue.tail, memory_order_relaxed) -
+                atomic_load_explicit(&pool->queue.head, memory_order_relaxed));
+  for (uint32_t i = 0; i < pool->deque_count; i++)
+    depth +=
+        atomic_load_explicit(&pool->workers[i].deque.bottom,
+                             memory_order_relaxed) -
+        atomic_load_explicit(&pool->workers[i].deque.top, memory_order_relaxed);
+  keel_trace_count("tasks that wait", depth > 0 ? (uint64_t)depth : 0);
+}
+
+bool keel_pool_help(keel_pool *pool) {
+  if (join_loop(pool)) return true;
+  keel_task *task = find_task(pool);
+  if (task) task->run(task);
+  if (task && keel_tracing()) trace_depth(pool);
+  return task != NULL;
+}
+
+void keel_pool_submit(keel_pool *pool, keel_task *task) {
+  bool inside = self && self->pool == pool;
+  if (keel_tracing()) trace_depth(pool);
+  if (!(inside && keel_deque_push(&self->deque, task)) &&
+      !keel_queue_put(&pool->queue, task)) {
+    task->run(task);
+    return;
+  }
+  wake(pool, 1, inside);
+}
+
+keel_task *keel_pool_next(keel_pool *pool,
+                          bool (*fits)(const keel_task *task,
+                                       const void *context),
+                          const void *context) {
+  if (!self || self->pool != pool) return NULL;
+  keel_task *task = keel_deque_pop(&self->deque);
+  if (!task || fits(task, context)) return task;
+  keel_deque_push(&self->deque, task); /* it has room: ours was taken out */
+  wake(pool, 1, true); /* who went to sleep meanwhile has not seen it */
+  return NULL;
+}
+
+void keel_pool_submit_blocking(keel_pool *pool, keel_task *task) {
+  if (pool->worker_count)
+    keel_blocking_submit(pool->blocking, task);
+  else
+    keel_pool_submit(pool, task);
+}
+
+void keel_pool_post(keel_pool *pool, keel_task *task) {
+  if (!keel_queue_put(&pool->queue, task)) push_posted(pool, task, task);
+  wake(pool, 1, false);
+}
+
+void keel_pool_wake_waiters(keel_pool *pool) {
+  wake_all(pool);
+}
+
+bool keel_pool_enter(keel_pool *pool) {
+  uint32_t all = (1u << GUESTS) - 1;
+  uint32_t taken = atomic_load_explicit(&pool->guests, memory_order_relaxed);
+  if (self || !pool->worker_count) return false;
+  while ((taken & all) != all) {
+    uint32_t slot = (uint32_t)__builtin_ctz(~taken);
+    if (!atomic_compare_exchange_weak_explicit(
+            &pool->guests, &taken, taken | 1u << slot, memory_order_acquire,
+            memory_order_relaxed))
+      continue;
+    self = &pool->workers[pool->worker_count + slot];
+    return true;
+  }
+  return false;
+}
+
+void keel_pool_leave(keel_pool *pool) {
+  uint32_t slot = self->index - pool->worker_count;
+  self = NULL;
+  /* release: what this thread did with the deque, before another one has it */
+  atomic_fetch_and_explicit(&pool->guests, ~(1u << slot), memory_order_release);
+}
+
+void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
+  keel_pool_wait_until(pool, done, context, 0);
+}
+
+void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
+                          uint64_t deadline) {
+  unsigned idle = 0;
+  uint64_t since = 0, last = 0, patience = SHORT_WAIT;
+  while (!done(context)) {
+    if (keel_pool_help(pool)) {
+      idle = 0;
+    } else if (++idle % ROUNDS) {
+      relax();
+    } else {
+      uint64_t now = keel_now();
+      if (idle == ROUNDS) since = last = now;
+      bool aside = now - last >= PUT_ASIDE;
+      last = now;
+      if (now - since < patience && !aside) continue;
+      sleep_unless(pool, done, context, deadline);
+      bool soon = keel_now() - since < LONG_WAIT;
+      patience = soon && !aside ? LONG_WAIT : SHORT_WAIT;
+      idle = 0;
+    }
+  }
+}
+
+/* ---- life ----------------------------------------------------------------- */
+
+static bool stopped(void *pool) {
+  return atomic_load_explicit(&((keel_pool *)pool)->stop, memory_order_acquire);
+}
+
+static void *work(void *argument) {
+  self = argument;
+  keel_trace_thread("worker", self->index + 1);
+  keel_pool_wait(self->pool, stopped, self->pool);
+  return NULL;
+}
+
+static void free_pool(keel_pool *pool) {
+  keel_timer_destroy(pool->timer);
+  keel_blocking_destroy(pool->blocking);
+  free(pool->workers);
+  free(pool->ranges);
+  free(pool);
+}
+
+static void stop_workers(keel_pool *pool, uint32_t started) {
+  atomic_store_explicit(&pool->stop, true, memory_order_release);
+  wake_all(pool);
+  for (uint32_t i = 0; i < started; i++)
+    pthread_join(pool->workers[i].thread, NULL);
+  free_pool(pool);
+}
+
+static keel_status make(uint32_t workers, keel_pool **out_pool) {
+  keel_pool *pool = aligned_alloc(64, (sizeof *pool + 63) & ~(size_t)63);
+  if (!pool) return keel_no_memory(sizeof *pool);
+  memset(pool, 0, sizeof *pool);
+  keel_queue_init(&pool->queue);
+  keel_status status = keel_blocking_create(&pool->blocking);
+  if (status == KD_OK) status = keel_timer_create(pool, &pool->timer);
+  if (status != KD_OK) {
+    free_pool(pool);
+    return status;
+  }
+  pool->worker_count = workers;
+  pool->deque_count = workers ? workers + GUESTS : 0;
+  size_t size = pool->deque_count * sizeof(worker);
+  if (size) {
+    pool->workers = aligned_alloc(64, size);
+    pool->ranges =
+        aligned_alloc(64, LOOPS * (workers + (size_t)1) * sizeof(range));
+    if (!pool->workers || !pool->ranges) {
+      free_pool(pool);
+      return keel_no_memory(size);
+    }
+  }
+  for (uint32_t i = 0; i < pool->deque_count; i++) {
+    worker *one = &pool->workers[i];
+    keel_deque_init(&one->deque);
+    one->pool = pool;
+    one->index = i;
+  }
+  for (uint32_t i = 0; i < workers; i++) {
+    int error =
+        pthread_create(&pool->workers[i].thread, NULL, work, &pool->workers[i]);
+    if (error) {
+      stop_workers(pool, i);
+      return keel_fail(KD_UNAVAILABLE, "can't start worker thread %u of %u: %s",
+                       i + 1, workers, strerror(error));
+    }
+  }
+  *out_pool = pool;
+  return KD_OK;
+}
+
+keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool) {
+  pthread_mutex_lock(&opening);
+  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
+  keel_status status = pool ? KD_OK : make(workers, &pool);
+  if (status == KD_OK) {
+    pool->holders++;
+    atomic_store_explicit(&the_pool, pool, memory_order_release);
+    *out_pool = pool;
+  }
+  pthread_mutex_unlock(&opening);
+  return status;
+}
+
+void keel_pool_release(keel_pool *pool) {
+  if (!pool) return;
+  pthread_mutex_lock(&opening);
+  bool last = --pool->holders == 0;
+  /* whoever uses it in a loop holds a context, and so the pool: relaxed */
+  if (last) atomic_store_explicit(&the_pool, NULL, memory_order_relaxed);
+  pthread_mutex_unlock(&opening);
+  if (last) stop_workers(pool, pool->worker_count);
+}
+
+keel_timer *keel_pool_timer(const keel_pool *pool) {
+  return pool->timer;
+}
+
+uint32_t keel_pool_size(const keel_pool *pool) {
+  return pool->worker_count + 1;
+}
