@@ -38,7 +38,7 @@ TABLES = [  # table, header, level
 ]
 # "table.slot": (need, what the host does without it), from the one list of slots
 LIST = {f"{m[1]}.{m[2]}": (m[3], m[4]) for m in re.finditer(
-    r'SLOT\((\w+), \w+, (\w+), (\w+), \w+, \w+, "(.*)",', (HOST / "loader/slots.def").read_text())}
+    r'SLOT\((\w+), \w+, (\w+), (\w+), \w+, \w+, "(.*)",', (HOST / "layers/slots.def").read_text())}
 
 
 def purpose(comment):

@@ -1,4 +1,5 @@
 /* ops.c - the ops that the plugin under test brings, as the host reads them. */
+#include "device/context.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "ops/vendor.h"

@@ -1,5 +1,8 @@
 /* context.c - opening and closing the runtime, and asking for its devices. */
 #include "device/context.h"
+#include "device/device.h"
+#include "device/stream.h"
+#include "loader/device.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -14,14 +17,9 @@
 #include "memory/copy.h"
 #include "memory/transfer.h"
 #include "ops/schema.h"
+#include "services/services.h"
+#include "threads/cancel.h"
 #include "threads/pool.h"
-
-#define SCOPES 32
-
-static _Thread_local struct {
-  keel_device *devices[SCOPES];
-  uint32_t count;
-} scope;
 
 const char *keel_version(void) {
   return KEEL_VERSION;
@@ -107,6 +105,7 @@ static keel_status fill(keel_context *context,
                         const keel_context_params *params) {
   uint32_t workers = 0;
   context->flags = params->flags;
+  context->services = &keel_services;
   context->log.write = params->log;
   context->log.context = params->log_context;
   keel_log_init(&context->log);
@@ -159,74 +158,7 @@ keel_status keel_open(const keel_context_params *params,
 
 /* ---- devices -------------------------------------------------------------- */
 
-static keel_status open_device(keel_device *device) {
-  keel_plugin *plugin = device->plugin;
-  kd_status status =
-      keel_library_device(plugin, device->index, &device->handle);
-  if (status == KD_OK && plugin->streams.create &&
-      !(device->info.flags & KD_DEVICE_INLINE)) {
-    keel_hush();
-    status = plugin->streams.create(device->handle, 0, 0, &device->stream);
-    if (status != KD_OK) {
-      if (!keel_said())
-        keel_fail(status, "no reason given (%s)", keel_status_name(status));
-      keel_library_device_drop(plugin, device->index, false);
-    }
-  }
-  if (status != KD_OK) {
-    device->handle = NULL;
-    return keel_while(status, "while %s was opened", device->name);
-  }
-  keel_clock_opened(device);
-  atomic_store(&device->lost, false);
-  atomic_store_explicit(&device->ready, true, memory_order_release);
-  return KD_OK;
-}
-
-keel_status keel_device_ready(keel_device *device) {
-  if (atomic_load_explicit(&device->ready, memory_order_acquire)) return KD_OK;
-  /* not with the lock: who opens it again has that, and waits for those inside */
-  if (atomic_load(&device->lost)) return keel_lost_refuse(device);
-  pthread_mutex_lock(&device->opening);
-  keel_status status = KD_OK;
-  if (atomic_load(&device->lost))
-    status = keel_lost_refuse(device);
-  else if (!atomic_load_explicit(&device->ready, memory_order_acquire))
-    status = open_device(device);
-  pthread_mutex_unlock(&device->opening);
-  return status;
-}
-
-/* Nothing of it is left but its streams. */
-static void leave_device(keel_device *device) {
-  const kd_stream_table *streams = &device->plugin->streams;
-  if (device->transfers.stream) streams->destroy(device->transfers.stream);
-  if (device->stream) streams->destroy(device->stream);
-  if (device->handle)
-    keel_library_device_drop(device->plugin, device->index,
-                             atomic_load(&device->lost));
-  device->transfers.stream = NULL;
-  device->stream = NULL;
-  device->handle = NULL;
-}
-
-static void close_device(keel_device *device) {
-  keel_device_drain(device);
-  keel_clock_closes(device);
-  keel_heap_deinit(&device->heap);
-  leave_device(device);
-  pthread_mutex_destroy(&device->opening);
-  pthread_mutex_destroy(&device->stream_lock);
-  pthread_mutex_destroy(&device->transfers.lock);
-  pthread_mutex_destroy(&device->map_lock);
-  pthread_mutex_destroy(&device->words_lock);
-}
-
 /* ---- lost devices ----------------------------------------------------------- */
-
-keel_status keel_device_status(keel_device *device) {
-  return atomic_load(&device->lost) ? keel_lost_refuse(device) : KD_OK;
-}
 
 /* Gives back what the runtime alone holds of a lost device, and the device, where that is
  * all. */
@@ -249,7 +181,7 @@ static keel_status give_up(keel_device *device) {
   keel_instances_destroy(device);
   keel_lost_await(device); /* who had taken a kernel before */
   keel_clock_closes(device);
-  leave_device(device);
+  keel_device_leave(device);
   return KD_OK;
 }
 
@@ -259,7 +191,7 @@ keel_status keel_device_reopen(keel_device *device) {
   keel_status status = lost && device->handle ? give_up(device) : KD_OK;
   if (status == KD_OK &&
       !atomic_load_explicit(&device->ready, memory_order_acquire))
-    status = open_device(device);
+    status = keel_device_open_locked(device);
   pthread_mutex_unlock(&device->opening);
   return status;
 }
@@ -275,7 +207,7 @@ void keel_close(keel_context *context) {
   keel_kernel_cache_destroy(context->kernels);
   keel_pool_release(context->pool);
   for (uint32_t i = context->device_count; i-- > 0;)
-    close_device(context->devices[i]);
+    keel_device_close(context->devices[i]);
   for (uint32_t i = context->plugin_count; i-- > 0;)
     keel_plugin_close(context->plugins[i]);
   keel_heap_deinit(&context->host);
@@ -283,176 +215,6 @@ void keel_close(keel_context *context) {
   free(context->plugins);
   keel_arena_free(&context->arena);
   free(context);
-}
-
-uint32_t keel_device_count(const keel_context *context) {
-  return context->device_count;
-}
-
-keel_device *keel_device_at(const keel_context *context, uint32_t index) {
-  return index < context->device_count ? context->devices[index] : NULL;
-}
-
-keel_device *keel_device_default(const keel_context *context) {
-  return context->default_device;
-}
-
-/* Whether a plugin that was refused may be the one that a device is named after: by its
- * name or its file's, or as one that the application named. */
-static bool may_be(const keel_plugin *plugin, const char *name, size_t size) {
-  const char *slash = strrchr(plugin->path, '/');
-  const char *file = slash ? slash + 1 : plugin->path;
-  if (!strncmp(file, "lib", 3) && strncmp(name, "lib", 3) != 0) file += 3;
-  return (plugin->name && strlen(plugin->name) == size &&
-          !strncmp(plugin->name, name, size)) ||
-         (strcspn(file, ".") == size && !strncmp(file, name, size)) ||
-         !strcmp(plugin->source, "application");
-}
-
-/* "; plugin opencl: ...": what became of those that might have had the device. */
-static void add_refusal(const keel_context *context, const char *name,
-                        keel_text *out) {
-  size_t size = strcspn(name, ":");
-  for (uint32_t i = 0; i < context->plugin_count; i++) {
-    const keel_plugin *plugin = context->plugins[i];
-    if (!plugin->reason || !*plugin->reason || !may_be(plugin, name, size))
-      continue;
-    /* one that is loaded may have no device, or hide it; a reason has the path */
-    keel_text_add(out, "; %s%s%s: %s", plugin->name ? "plugin " : "a plugin",
-                  plugin->name ? plugin->name : "",
-                  plugin->status == KD_OK ? "" : " was refused",
-                  plugin->reason);
-  }
-}
-
-keel_status keel_device_find(keel_context *context, const char *name,
-                             keel_device **out_device) {
-  *out_device = NULL;
-  if (!name || !*name) {
-    *out_device = context->default_device;
-    if (*out_device) return KD_OK;
-    return keel_fail(KD_NOT_FOUND,
-                     "there is no device; `keel plugins` says what became of"
-                     " each plugin");
-  }
-  keel_text there = {0};
-  size_t size = strlen(name);
-  for (uint32_t i = 0; i < context->device_count; i++) {
-    keel_device *device = context->devices[i];
-    if (!strcmp(device->name, name) ||
-        (!strncmp(device->name, name, size) && device->name[size] == ':' &&
-         !*out_device))
-      *out_device = device;
-    keel_text_add(&there, "%s%s", i ? ", " : "", device->name);
-  }
-  keel_status status = KD_OK;
-  if (!*out_device && !there.size) keel_text_add(&there, "none");
-  if (!*out_device) add_refusal(context, name, &there);
-  if (!*out_device && context->visible)
-    keel_text_add(&there, "; only \"%s\" is shown (KEEL_VISIBLE_DEVICES)",
-                  context->visible);
-  if (!*out_device)
-    status = keel_fail(KD_NOT_FOUND, "there is no device \"%s\"; there are %s",
-                       name, keel_text_get(&there));
-  keel_text_free(&there);
-  return status;
-}
-
-static uint32_t level_of(const keel_plugin *plugin) {
-  if (!plugin->streams.create) return 0;
-  if (!plugin->capture.begin) return 1;
-  return plugin->regions.compile ? 3 : 2;
-}
-
-void keel_device_describe(const keel_device *device,
-                          keel_device_facts *out_facts) {
-  *out_facts = (keel_device_facts){
-      .name = device->name,
-      .product = device->info.name,
-      .kind = device->info.kind,
-      .driver = device->info.driver,
-      .plugin = device->plugin->path,
-      .level = level_of(device->plugin),
-      .flags = device->info.flags,
-      .compute_units = device->info.compute_units,
-      .kernel_count = device->plugin->kernel_count,
-      .memory = device->space.size,
-  };
-  memcpy(out_facts->uuid, device->info.uuid, sizeof out_facts->uuid);
-  if (device->same) out_facts->same_as = device->same->name;
-}
-
-const void *keel_device_extension(const keel_device *device, const char *name) {
-  const keel_plugin *plugin = device->plugin;
-  return plugin->table.extension
-             ? plugin->table.extension(plugin->shared->instance, name)
-             : NULL;
-}
-
-keel_status keel_device_handle(keel_device *device, kd_device **out_handle) {
-  KEEL_TRY(keel_device_ready(device));
-  *out_handle = device->handle;
-  return KD_OK;
-}
-
-keel_status keel_device_memory(keel_device *device,
-                               keel_memory_facts *out_facts) {
-  kd_memory_stats stats = {.struct_size = sizeof stats};
-  KEEL_TRY(keel_device_ready(device));
-  KEEL_TRY(keel_device_enter(device));
-  const kd_memory_table *memory = &device->plugin->memory;
-  keel_hush();
-  kd_status status = keel_lost_judge(
-      device, memory->stats ? memory->stats(device->handle, 0, &stats) : KD_OK);
-  keel_lost_leave(device);
-  if (status != KD_OK) {
-    if (!keel_said())
-      keel_fail(status, "no reason given (%s)", keel_status_name(status));
-    return keel_while(status, "while asking %s for its memory usage",
-                      device->name);
-  }
-  *out_facts = (keel_memory_facts){
-      .total = memory->stats ? stats.total : device->space.size,
-      .available = stats.available,
-      .used = memory->stats ? stats.used : atomic_load(&device->heap.bytes),
-      .buffers =
-          memory->stats ? stats.buffers : atomic_load(&device->heap.pieces),
-  };
-  return KD_OK;
-}
-
-keel_status keel_device_kernel(const keel_device *device, uint32_t index,
-                               keel_kernel_facts *out_facts) {
-  if (index >= device->plugin->kernel_count)
-    return keel_fail(KD_OUT_OF_RANGE, "%s has %u kernels", device->name,
-                     device->plugin->kernel_count);
-  const kd_kernel_def *def = &device->plugin->kernels[index];
-  *out_facts = (keel_kernel_facts){
-      .domain = def->domain,
-      .op = def->op,
-      .opset_min = def->opset_min,
-      .opset_max = def->opset_max,
-  };
-  memcpy(out_facts->input_types, def->input_types,
-         sizeof out_facts->input_types);
-  return KD_OK;
-}
-
-keel_status keel_device_push(keel_device *device) {
-  if (scope.count == SCOPES)
-    return keel_fail(KD_OUT_OF_RANGE, "more than %d device scopes", SCOPES);
-  scope.devices[scope.count++] = device;
-  return KD_OK;
-}
-
-void keel_device_pop(void) {
-  if (scope.count) scope.count--;
-}
-
-keel_device *keel_device_scope(const keel_context *context) {
-  if (!scope.count) return NULL;
-  keel_device *device = scope.devices[scope.count - 1];
-  return device && device->context == context ? device : NULL;
 }
 
 /* ---- asking --------------------------------------------------------------- */
@@ -512,6 +274,10 @@ void keel_get_stats(const keel_context *context, keel_stats *out_stats) {
       .pooled_bytes = pooled,
       .kernels = keel_kernel_cache_count(context->kernels),
   };
+}
+
+keel_status keel_stop_create(keel_context *context, keel_stop **out_stop) {
+  return keel_stop_new(context->pool, out_stop);
 }
 
 uint32_t keel_worker_count(const keel_context *context) {

@@ -2,7 +2,7 @@
  * all who hold them, nothing is copied that nobody else needs, and loops write in place. */
 #include <stdatomic.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 #define WORKERS 2
 #include "with_cpu.h"

@@ -3,7 +3,7 @@
  * make more of the zeros that fill blocks up. */
 #include <math.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "plan/plan.h"
 #include "testing.h"
 

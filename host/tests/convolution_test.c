@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "memory/layout.h"
 #include "plan/plan.h"
 #define WORKERS 1

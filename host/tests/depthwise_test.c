@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "device/context.h"
+#include "device/device.h"
+#include "device/plugin.h"
 
 #define WORKERS 1
 #include "with_cpu.h"

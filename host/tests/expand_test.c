@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "device/context.h"
+#include "device/device.h"
 #define WORKERS 0
 #include "with_cpu.h"
 

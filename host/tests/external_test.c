@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 #include "memory/copy.h"
 #include "testing.h"

@@ -4,7 +4,7 @@
 #include "testing.h"
 #include "toy/toy.h"
 
-#include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 
 #include <ftw.h>

@@ -2,7 +2,6 @@
  * that is used again in any order of steps, failures, and what does not fit. */
 #include <pthread.h>
 
-#include "device/context.h"
 #include "plan/places.h"
 #include "plan/plan.h"
 #define WORKERS 2

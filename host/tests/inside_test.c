@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 #include "testing.h"
 #include "toy/toy.h"

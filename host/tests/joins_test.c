@@ -1,6 +1,5 @@
 /* joins_test.c - Concat without copies: equal results with frames and without, in first and
  * later runs, how many kernels are left, and what stays a copy. */
-#include "device/context.h"
 #include "plan/framing.h"
 #include "plan/plan.h"
 #define WORKERS 2

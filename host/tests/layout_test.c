@@ -3,7 +3,7 @@
  * multiples of 8 elements, and its Exp takes any layout. */
 #include <math.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 #include "plan/plan.h"
 #include "testing.h"

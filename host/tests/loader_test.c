@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 #include "testing.h"
 

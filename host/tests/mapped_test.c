@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 #include "testing.h"
 #include "toy/toy.h"

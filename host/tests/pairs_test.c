@@ -1,6 +1,6 @@
 /* pairs_test.c - libkeel with a plugin of the first ABI version, and with one of a version
  * that does not exist yet: what both know works, what the host can't know is left alone. */
-#include "device/context.h"
+#include "device/device.h"
 #include "testing.h"
 
 #define PAIR(name) PAIRS "/pair_" name ".so"

@@ -1,6 +1,6 @@
 /* parts_test.c - slices, transposes and their kin that kernels read where they lie: equal
  * results with and without the pass, in first and later runs, and what stays a copy. */
-#include "device/context.h"
+#include "device/device.h"
 #include "plan/plan.h"
 #define WORKERS 2
 #include "with_cpu.h"

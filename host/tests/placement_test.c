@@ -2,7 +2,7 @@
  * program was built in, by cost. */
 #include <unistd.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -1,7 +1,6 @@
 /* ragged_test.c - weights that stay where an ONNX file has them, wherever they begin. */
 #include <unistd.h>
 
-#include "device/context.h"
 #include "onnx.h"
 #include "plan/plan.h"
 #include "testing.h"

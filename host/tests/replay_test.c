@@ -2,7 +2,7 @@
  * launched, put to other memory, or given up; with results as one by one. */
 #include <pthread.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "layers/layers.h"
 #include "run/frame.h"
 #include "testing.h"

@@ -2,7 +2,7 @@
  * call that takes a stream, and what runs on it all the same. */
 #include <pthread.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "testing.h"
 #include "toy/toy.h"
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "device/context.h"
+#include "device/device.h"
 #include "eager/cache.h"
 #include "testing.h"
 #include "toy/toy.h"

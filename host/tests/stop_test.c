@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "plan/plan.h"
 #include "testing.h"
 #include "toy/toy.h"

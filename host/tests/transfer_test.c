@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "device/context.h"
+#include "device/device.h"
 #include "memory/transfer.h"
 #include "testing.h"
 #include "threads/pool.h"

@@ -1,5 +1,5 @@
 /* weights_test.c - weights that are in a device's memory are not held by the host as well. */
-#include "device/context.h"
+#include "device/device.h"
 #include "plan/plan.h"
 #include "testing.h"
 

@@ -142,4 +142,8 @@ keel_status keel_file_replace(const char *path,
                               keel_status (*write)(void *context, FILE *file),
                               void *context);
 
+/* False in a process with more rights than its user: the environment's paths
+ * are then not to be trusted. */
+bool keel_trusts_environment(void);
+
 #endif /* KEEL_BASE_H */

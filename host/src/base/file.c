@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -116,4 +117,8 @@ keel_status keel_file_replace(const char *path,
   }
   keel_text_free(&fresh);
   return status;
+}
+
+bool keel_trusts_environment(void) {
+  return getauxval(AT_SECURE) == 0;
 }

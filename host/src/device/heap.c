@@ -8,10 +8,9 @@
 
 #include "base/refs.h"
 #include "device/context.h"
+#include "device/device.h"
 #include "device/lost.h"
-#include "memory/copy.h"
-#include "memory/mapped.h"
-#include "values/tensor.h"
+#include "device/stream.h"
 
 #define SMALL_KEPT  16 /* buffers a thread keeps of one class */
 #define SHRINK_FROM (UINT64_C(1) << 20) /* bytes */
@@ -397,7 +396,7 @@ static void end_special(keel_buffer *buffer) {
   if (buffer->class == KEEL_IMPORTED) {
     end_import(buffer);
   } else if (buffer->class == KEEL_MAPPED) {
-    keel_mapped_end(buffer);
+    buffer->done(buffer);
   } else {
     await_readers(buffer->heap->context);
     if (buffer->done) buffer->done(buffer->done_context);
@@ -442,6 +441,16 @@ static bool drain_all(keel_thread_lists *lists) {
   return had;
 }
 
+/* They are linked by their first word. */
+static void free_tensors(keel_thread_lists *lists) {
+  for (void *at = lists->tensors, *next; at; at = next) {
+    memcpy(&next, at, sizeof next);
+    free(at);
+  }
+  lists->tensors = NULL;
+  lists->tensor_count = 0;
+}
+
 static void end_thread(void *unused) {
   (void)unused;
   keel_thread_lists *lists = &keel_lists;
@@ -457,7 +466,7 @@ static void end_thread(void *unused) {
     lists->listed = false;
   }
   pthread_mutex_unlock(&listing);
-  keel_tensor_drain(lists);
+  free_tensors(lists);
 }
 
 /* The process's last thread ends without running key destructors. */

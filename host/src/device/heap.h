@@ -23,7 +23,8 @@ typedef struct keel_buffer {
   void *address;     /* as kernels use it; NULL: has none */
   uint64_t size;     /* bytes, rounded up */
   struct keel_buffer *next;
-  void (*done)(void *context); /* of memory that is somebody else's */
+  /* of memory that is somebody else's; of a mapping, what ends and frees the buffer */
+  void (*done)(void *context);
   void *done_context;
   struct keel_buffer *owner; /* of what was imported, or is mapped; or NULL */
   uint32_t export_kind; /* KD_EXTERNAL_* that it can be exported as, or 0 */

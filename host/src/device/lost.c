@@ -1,5 +1,6 @@
 /* lost.c - when a device is lost, and waiting until nobody is inside it. */
 #include "device/lost.h"
+#include "device/context.h"
 
 #include <sched.h>
 

@@ -7,7 +7,7 @@
 #ifndef KEEL_LOST_H
 #define KEEL_LOST_H
 
-#include "device/context.h"
+#include "device/device.h"
 
 /* What a device's call returned, or what its work failed with, with this thread's message,
  * if it left one. Returns the status; KD_DEVICE_LOST, with a message that has the device's

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
-#include "device/context.h"
+#include "device/device.h"
 
 #define SHORT_TRIES 16                   /* that only yield */
 #define FIRST_NAP   UINT64_C(10000)      /* nanoseconds; doubled each time */

@@ -3,7 +3,7 @@
 #ifndef KEEL_ROOM_H
 #define KEEL_ROOM_H
 
-#include "values/tensor.h"
+#include "device/device.h"
 
 /* Of one call that is repeated; begins as {0}. */
 typedef struct keel_patience {

@@ -3,10 +3,13 @@
 #ifndef KEEL_CACHE_H
 #define KEEL_CACHE_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "ops/node.h"
 
 /* A created kernel, counted. */
+typedef struct keel_kernel_cache keel_kernel_cache;
+typedef struct keel_op_cache keel_op_cache;
+
 typedef struct keel_instance {
   atomic_uint refs;
   keel_device *device;

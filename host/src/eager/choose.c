@@ -1,6 +1,7 @@
 /* choose.c - which definition, on which device, runs a node. */
 #include <kd/help.h>
 
+#include "device/context.h"
 #include "device/lost.h"
 #include "eager/site.h"
 #include "layers/layers.h"
@@ -128,7 +129,8 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
 
 bool keel_may_block(const keel_opdef *op) {
   const keel_context *context = op->context;
-  for (uint32_t i = 0; !op->schema->host && i < context->device_count; i++) {
+  for (uint32_t i = 0;
+       !keel_schema_hosted(op->schema) && i < context->device_count; i++) {
     const keel_kernel_list *list = keel_device_kernels(
         context->devices[i], op->schema->domain, op->schema->name);
     for (uint32_t k = 0; list && k < list->count; k++)

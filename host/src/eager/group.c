@@ -1,5 +1,7 @@
 /* group.c - groups of devices, and calls of them whose values may come later. */
 #include "eager/group.h"
+#include "device/context.h"
+#include "device/stream.h"
 
 #include "base/refs.h"
 #include "device/lost.h"

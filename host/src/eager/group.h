@@ -4,7 +4,7 @@
 
 #include <keel/group.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "values/tensor.h"
 
 struct keel_group {

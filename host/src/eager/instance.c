@@ -4,6 +4,7 @@
  * enough. It holds one reference to each instance; the least recently asked
  * for goes when it is full. */
 #include "base/refs.h"
+#include "device/stream.h"
 #include "eager/cache.h"
 
 #include "device/lost.h"

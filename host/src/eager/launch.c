@@ -1,5 +1,7 @@
 /* launch.c - places the inputs, makes the outputs, and calls the kernel. */
 #include "eager/launch.h"
+#include "device/context.h"
+#include "device/stream.h"
 
 #include "base/refs.h"
 #include "device/lost.h"
@@ -46,7 +48,7 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
   keel_tensor *plain = NULL;
   KEEL_TRY(keel_tensor_ragged(tensor) ? keel_mapping_straighten(tensor, &plain)
                                       : keel_copy_rows(tensor, &plain));
-  if (keel_tracing()) keel_copy_for(site->op->schema->name, site->where);
+  if (keel_tracing()) keel_stream_for(site->op->schema->name, site->where);
   keel_status status = KD_OK;
   if (keel_launch_in_place(plain, device, host_argument))
     *out_moved = keel_tensor_retain(plain);
@@ -55,7 +57,7 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
         host_argument || keel_device_addressable(device)
             ? keel_copy_to(plain, host_argument ? NULL : device, out_moved)
             : keel_transfer_begin(plain, device, out_moved); /* ready at once */
-  keel_copy_for(NULL, NULL);
+  keel_stream_for(NULL, NULL);
   keel_tensor_release(plain);
   if (site->copy_time)
     __atomic_fetch_add(site->copy_time, keel_now() - begin, __ATOMIC_RELAXED);

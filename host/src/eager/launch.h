@@ -4,7 +4,7 @@
 
 #include <keel/program.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "eager/site.h"
 #include "memory/transfer.h"
 #include "values/tensor.h"

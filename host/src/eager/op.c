@@ -1,5 +1,6 @@
 /* op.c - keel_op and keel_call: ops from outside, by name and prepared. */
 #include "base/refs.h"
+#include "device/context.h"
 #include "eager/cache.h"
 #include "eager/site.h"
 #include "ops/vendor.h"

@@ -1,5 +1,8 @@
 /* site.c - from inputs to a binding, and from a binding to outputs. */
 #include "eager/site.h"
+#include "device/context.h"
+#include "memory/access.h"
+#include "ops/runtime.h"
 
 #include "device/lost.h"
 #include "eager/launch.h"
@@ -297,6 +300,10 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
                                keel_tensor *const *inputs, uint32_t n,
                                keel_tensor **outputs, uint32_t m) {
   const keel_schema *schema = site->op->schema;
+  if (!schema->host)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s runs nested functions: in a program only",
+                     schema->name);
   const keel_type *few[2 * FEW];
   const keel_type **types =
       n + m <= 2 * FEW ? few : malloc((n + m) * sizeof *types);
@@ -313,10 +320,11 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
       .types = types + n,
       .graphs = site->graphs,
       .part = site->part,
+      .run_op = keel_call,
   };
-  keel_status status = schema->infer == keel_shape_control
-                           ? check_counts(site, n, m)
-                           : infer(site, inputs, n, types, types + n, m);
+  keel_status status = schema->infer
+                           ? infer(site, inputs, n, types, types + n, m)
+                           : check_counts(site, n, m);
   uint64_t began = keel_tracing() ? keel_now() : 0;
   if (status == KD_OK) status = schema->host(&call);
   if (began) keel_trace_span(schema->name, "host", site->where, began);
@@ -356,7 +364,7 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
   if (!m)
     return keel_fail(KD_INVALID_ARGUMENT, "%s is called without outputs",
                      site->op->schema->name);
-  if (site->op->schema->host)
+  if (keel_schema_hosted(site->op->schema))
     return run_runtime(site, site->pinned ? site->pinned : scope, inputs, n,
                        outputs, m);
   bool laid = false;

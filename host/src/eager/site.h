@@ -55,20 +55,6 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
                            keel_tensor *const *inputs, uint32_t n,
                            keel_tensor **outputs, uint32_t m, uint32_t donated);
 
-/* What a runtime op gets. Outputs that it sets are owned by the caller. */
-struct keel_host_call {
-  keel_context *context;
-  const keel_opdef *op;
-  const char *where;
-  keel_device *scope;
-  uint32_t input_count, output_count;
-  keel_tensor *const *inputs;
-  keel_tensor **outputs;
-  const keel_type *const *types;    /* of the outputs; NULL: not inferred */
-  struct keel_fplan *const *graphs; /* by attribute of the op */
-  const keel_type *part;            /* of keel::Part */
-};
-
 /* Whether any device's kernel for the op may take long on the host. */
 bool keel_may_block(const keel_opdef *op);
 

@@ -1,5 +1,4 @@
 /* load.c - model files: read by what they hold, written in Keel's own forms. */
-#include "device/context.h"
 #include "frontends/mlir/mlir.h"
 #include "program/image.h"
 #include "trace/trace.h"

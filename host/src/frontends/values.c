@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <keel/file.h>
 
-#include "device/context.h"
+#include "memory/access.h"
 #include "values/tensor.h"
 #ifdef KEEL_WITH_ONNX
 #include "frontends/onnx/onnx.h"

@@ -1,4 +1,5 @@
 /* kernels.c - kernel definitions behind the layers. */
+#include "device/context.h"
 #include "layers/layer.h"
 
 static kd_status create(kd_device *device, const kd_kernel_def *def,

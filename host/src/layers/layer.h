@@ -4,8 +4,8 @@
 
 #include <kd/help.h>
 
+#include "device/plugin.h"
 #include "layers/layers.h"
-#include "loader/loader.h"
 
 typedef enum object_kind {
   OBJECT_BUFFER,

@@ -2,6 +2,7 @@
  * are put on. */
 #include <ctype.h>
 
+#include "device/context.h"
 #include "layers/layer.h"
 #include "layers/slots.h"
 

@@ -14,7 +14,7 @@
 #ifndef KEEL_LAYERS_H
 #define KEEL_LAYERS_H
 
-#include "device/context.h"
+#include "device/device.h"
 
 /* Puts the layers that are asked for around a plugin's copied tables. */
 keel_status keel_layers_wrap(keel_plugin *plugin);

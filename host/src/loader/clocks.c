@@ -1,5 +1,6 @@
 /* clocks.c - clocks of devices, and keel_trace_start, which wants all of them. */
 #include "loader/clocks.h"
+#include "device/context.h"
 
 #include <keel/trace.h>
 

@@ -2,7 +2,7 @@
 #ifndef KEEL_CLOCKS_H
 #define KEEL_CLOCKS_H
 
-#include "device/context.h"
+#include "device/device.h"
 
 /* Starts a device's records for the first who asks, or when it is opened; nothing where
  * it has no clock. Each call wants a keel_clock_leave. */

@@ -1,5 +1,6 @@
 /* flags.c - what a later ABI may have added to flags words: bits 0 to 23 change what the
  * object means, and are refused where they are not known; the others are hints. */
+#include "device/device.h"
 #include "loader/loader.h"
 
 #define PLUGIN_FLAGS KD_PLUGIN_UNLOADABLE

@@ -1,5 +1,6 @@
 /* library.c - the process's list of plugin libraries. */
 #include "loader/library.h"
+#include "device/context.h"
 
 #include "layers/layers.h"
 #include "loader/loader.h"
@@ -23,7 +24,8 @@ static keel_status make(keel_plugin *plugin, keel_library **out_library) {
     free(library);
     return KD_OUT_OF_MEMORY;
   }
-  keel_services_fill(library);
+  library->host = *plugin->context->services;
+  library->host.plugin_path = library->path;
   keel_layers_wrap_host(&library->host);
   library->next = libraries;
   libraries = library;

@@ -6,7 +6,7 @@
 #ifndef KEEL_LIBRARY_H
 #define KEEL_LIBRARY_H
 
-#include "device/context.h"
+#include "device/device.h"
 
 /* What a device did, by its own clock, while somebody profiled. */
 typedef struct keel_clock {

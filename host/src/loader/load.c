@@ -7,12 +7,13 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "device/context.h"
 #include "layers/layers.h"
 #include "layers/slots.h"
+#include "loader/device.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "loader/visible.h"
-#include "memory/layout.h"
 #include "ops/vendor.h"
 
 /* Gives the plugin a verdict; the reason is this thread's message. */
@@ -320,7 +321,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
   KEEL_TRY(keel_layers_wrap(plugin));
   /* the host's own, to which its slots are the layers */
   if (plugin->table.layouts && plugin->kernels)
-    keel_layout_kernel(plugin, &plugin->kernels[plugin->kernel_count++]);
+    keel_reorder_kernel(plugin, &plugin->kernels[plugin->kernel_count++]);
   return index_kernels(plugin);
 }
 
@@ -453,6 +454,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   if (!device->info.name || !device->info.kind || !device->info.driver)
     return KD_OUT_OF_MEMORY;
   KEEL_TRY(keel_heap_init(&device->heap, context, device));
+  device->open = keel_device_open;
   pthread_mutex_init(&device->opening, NULL);
   pthread_mutex_init(&device->stream_lock, NULL);
   pthread_mutex_init(&device->transfers.lock, NULL);

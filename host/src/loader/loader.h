@@ -2,7 +2,7 @@
 #ifndef KEEL_LOADER_H
 #define KEEL_LOADER_H
 
-#include "device/context.h"
+#include "device/plugin.h"
 
 /* Where a field of a struct ends: what of it an older plugin has. */
 #define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
@@ -84,12 +84,13 @@ keel_status keel_plugin_add(keel_context *context,
 /* Closes devices and the plugin. */
 void keel_plugin_close(keel_plugin *plugin);
 
-/* Fills the services that plugins call; see kd/host.h. */
-void keel_services_fill(keel_library *library);
-
 /* Copies a property that a plugin gave; what is too long is cut, a value that is none is
  * KD_PROPERTY_NONE. Returns KD_OK, KD_INTERNAL (it has no name). */
 keel_status keel_property_copy(const kd_property *given, keel_property *out);
+
+/* What a plugin with layouts of its own gets beside its kernels: keel::Reorder, from
+ * rows into a layout and back. */
+void keel_reorder_kernel(keel_plugin *plugin, kd_kernel_def *def);
 
 /* ---- options ---- */
 
@@ -120,9 +121,5 @@ kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
                          uint64_t *out_size);
 kd_status keel_store_put(const kd_host *host, const char *key, const void *blob,
                          uint64_t size);
-
-/* False in a process with more rights than its user: the environment's paths
- * are then not to be trusted. */
-bool keel_trusts_environment(void);
 
 #endif /* KEEL_LOADER_H */

@@ -1,6 +1,7 @@
 /* ops.c - the ops that a plugin brings: from its definitions to schemas. */
 #include <ctype.h>
 
+#include "device/context.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "ops/vendor.h"

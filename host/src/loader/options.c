@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <errno.h>
 
+#include "device/context.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 

@@ -2,16 +2,12 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <sys/auxv.h>
 #include <sys/stat.h>
 
+#include "device/context.h"
 #include "loader/loader.h"
 
 typedef keel_status (*take_fn)(keel_context *, const keel_candidate *);
-
-bool keel_trusts_environment(void) {
-  return getauxval(AT_SECURE) == 0;
-}
 
 static bool ends_with(const char *name, const char *end) {
   size_t n = strlen(name), m = strlen(end);

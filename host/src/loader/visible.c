@@ -1,6 +1,7 @@
 /* visible.c - lists of devices: "opencl,vulkan:1" shows those alone, "-opencl" all but
  * those; the last entry that names a device decides. */
 #include "loader/visible.h"
+#include "device/context.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "device/context.h"
+#include "device/device.h"
 
 /* `list` is as KEEL_VISIBLE_DEVICES (keel/context.h); NULL or "": all are visible. */
 keel_status keel_visible_check(const char *list);

@@ -6,6 +6,8 @@
 #include <keel/dlpack.h>
 
 #include "device/context.h"
+#include "device/device.h"
+#include "device/stream.h"
 #include "memory/copy.h"
 #include "values/tensor.h"
 

@@ -4,6 +4,7 @@
  * and goes back to its device when the last tensor lets go. What one device of the context
  * has of another one holds the other's buffer instead. */
 #include "memory/external.h"
+#include "device/stream.h"
 
 #include <keel/external.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #ifndef KEEL_INSIDE_EXTERNAL_H
 #define KEEL_INSIDE_EXTERNAL_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "values/tensor.h"
 
 /* The same data as a tensor of another device, which has it in the same memory: where that

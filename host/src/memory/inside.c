@@ -3,6 +3,7 @@
  * Nobody waits here: pooled memory is used again in the order of the device's stream, and
  * goes back to the device when the stream has passed (heap.c). */
 #include "memory/inside.h"
+#include "device/context.h"
 
 #include "device/lost.h"
 #include "device/room.h"

@@ -2,7 +2,7 @@
 #ifndef KEEL_INSIDE_H
 #define KEEL_INSIDE_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "values/tensor.h"
 
 /* Whether the device copies in its own memory (NULL, the host, is no device). What works

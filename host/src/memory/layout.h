@@ -3,7 +3,7 @@
 #ifndef KEEL_LAYOUT_H
 #define KEEL_LAYOUT_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "values/tensor.h"
 
 /* Bytes of a tensor of this type in an own layout of the device, which is entered; 0:
@@ -14,9 +14,5 @@ uint64_t keel_layout_size(const keel_device *device, const keel_type *type,
 /* A tensor in that layout; KD_UNIMPLEMENTED: there is none. The device is entered. */
 keel_status keel_layout_make(keel_device *device, const keel_type *type,
                              uint32_t layout, keel_tensor **out_tensor);
-
-/* What a plugin with layouts of its own gets beside its kernels: keel::Reorder, from
- * rows into a layout and back. */
-void keel_layout_kernel(keel_plugin *plugin, kd_kernel_def *def);
 
 #endif /* KEEL_LAYOUT_H */

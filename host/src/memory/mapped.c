@@ -3,6 +3,8 @@
  * All views of a buffer share one mapping, of all of it, which the last one ends: plugins
  * see a buffer mapped once at a time. */
 #include "memory/mapped.h"
+#include "device/context.h"
+#include "device/stream.h"
 
 #include "device/lost.h"
 #include "memory/copy.h"
@@ -52,7 +54,9 @@ static void unmap(keel_device *device, keel_buffer *buffer) {
   pthread_mutex_unlock(&device->map_lock);
 }
 
-void keel_mapped_end(keel_buffer *buffer) {
+/* Nobody holds the view any more. */
+static void end(void *view) {
+  keel_buffer *buffer = view;
   keel_buffer *owner = buffer->owner;
   keel_device *device = owner->heap->device;
   keel_lost_enter(device);
@@ -71,6 +75,7 @@ static keel_status view(keel_tensor *tensor, keel_tensor **out_view) {
   keel_status status = keel_tensor_over(buffer, tensor->type, out_view);
   if (status == KD_OK) {
     buffer->class = KEEL_MAPPED;
+    buffer->done = end;
     buffer->owner = keel_buffer_retain(owner);
   }
   keel_buffer_release(buffer); /* the tensor has it */

@@ -6,7 +6,7 @@
 #ifndef KEEL_MAPPED_H
 #define KEEL_MAPPED_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "values/tensor.h"
 
 /* Whether the host may map a tensor's memory, and that is less work than a copy. */
@@ -30,8 +30,5 @@ static inline bool keel_mapped_of(const keel_tensor *tensor,
          tensor->buffer->owner->heap->device == device;
 }
 keel_status keel_mapped_home(keel_tensor *tensor, keel_tensor **out_tensor);
-
-/* Of heap.c: nobody holds the view any more. */
-void keel_mapped_end(keel_buffer *buffer);
 
 #endif /* KEEL_MAPPED_H */

@@ -2,6 +2,7 @@
 #include <keel/native.h>
 
 #include "device/lost.h"
+#include "device/stream.h"
 #include "memory/copy.h"
 #include "memory/transfer.h"
 

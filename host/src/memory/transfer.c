@@ -10,8 +10,10 @@
 #include <sched.h>
 
 #include "device/context.h"
+#include "device/device.h"
 #include "device/lost.h"
 #include "device/room.h"
+#include "device/stream.h"
 #include "memory/copy.h"
 #include "memory/mapped.h"
 #include "threads/pool.h"
@@ -111,16 +113,14 @@ static void out_ended(keel_transfer *transfer) {
   keel_pool_post(transfer->device->context->pool, &transfer->task);
 }
 
+static void reap(keel_task *task) {
+  put_away((keel_transfer *)(void *)task);
+}
+
 /* A failure is kept by the stream, for whoever waits for its work. */
 static void in_ended(keel_transfer *transfer) {
-  keel_transfers *all = &transfer->device->transfers;
-  keel_transfer *head = atomic_load_explicit(&all->spent, memory_order_relaxed);
-  do
-    transfer->task.next = (keel_task *)(void *)head;
-  /* release: what the callback's thread saw of it */
-  while (!atomic_compare_exchange_weak_explicit(&all->spent, &head, transfer,
-                                                memory_order_release,
-                                                memory_order_relaxed));
+  transfer->task.run = reap;
+  keel_stream_keep(transfer->device, &transfer->task);
 }
 
 /* The last of the two goes on. */
@@ -143,24 +143,13 @@ static void copied(void *context, kd_status status, const char *why) {
   count_down(device, 1);
 }
 
-void keel_transfers_reap(keel_device *device) {
-  keel_transfers *all = &device->transfers;
-  if (!atomic_load_explicit(&all->spent, memory_order_relaxed)) return;
-  keel_transfer *at =
-      atomic_exchange_explicit(&all->spent, NULL, memory_order_acquire);
-  for (keel_transfer *next; at; at = next) {
-    next = (keel_transfer *)(void *)at->task.next;
-    put_away(at);
-  }
-}
-
 void keel_transfers_end(keel_device *device) {
   atomic_uint *under_way = &device->transfers.under_way;
   if (!atomic_load_explicit(under_way, memory_order_acquire)) return;
   keel_device_drain(device); /* hands held back work to the device too */
   /* acquire: what was done by those that counted down */
   while (atomic_load_explicit(under_way, memory_order_acquire)) {
-    keel_transfers_reap(device);
+    keel_stream_reap(device);
     if (!keel_pool_help(device->context->pool)) sched_yield();
   }
 }
@@ -364,7 +353,7 @@ keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target) {
   keel_device *device = keel_tensor_place(target);
   keel_device *from = keel_tensor_place(tensor);
   bool here = keel_device_addressable(from);
-  keel_transfers_reap(device);
+  keel_stream_reap(device);
   if (tensor->layout != KD_LAYOUT_ROW_MAJOR || !tensor->type->bytes ||
       keel_device_addressable(device) || !tells_ends(device))
     return keel_copy_into(tensor, target);

@@ -2,7 +2,7 @@
 #ifndef KEEL_TRANSFER_H
 #define KEEL_TRANSFER_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "values/tensor.h"
 
 /* Whether work on `device` (NULL: of the host) can read a ready tensor where it lies: it is
@@ -47,9 +47,6 @@ keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target);
 
 /* Whether data goes from one device to the other without the host. */
 bool keel_transfer_direct(const keel_device *from, const keel_device *to);
-
-/* Frees what the copies into the device held, of those that have ended. */
-void keel_transfers_reap(keel_device *device);
 
 /* Waits for all copies of the device to end. */
 void keel_transfers_end(keel_device *device);

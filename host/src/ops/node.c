@@ -1,10 +1,11 @@
 /* node.c - ops with their attributes, and the table that plugins read them by. */
 #include "ops/node.h"
+#include "memory/access.h"
 
 #include <kd/help.h>
 
 #include "base/refs.h"
-#include "device/context.h"
+#include "device/device.h"
 #include "memory/mapping.h"
 
 /* ---- attributes ----------------------------------------------------------- */

@@ -5,6 +5,8 @@
  * counter: the number of four words in the tensor, and the caller's counter. Normal
  * numbers are made in pairs by Box and Muller's formula (1958). */
 #include "ops/random.h"
+#include "device/context.h"
+#include "memory/access.h"
 
 #include <math.h>
 #include <sys/random.h>

@@ -1,6 +1,9 @@
 /* resource.c - ops on variables, counters and tables: what they do is documented in
  * keel/op.h. */
 #include "ops/resource.h"
+#include "device/context.h"
+#include "device/device.h"
+#include "memory/access.h"
 
 #include "ops/runtime.h"
 #include "values/resource.h"
@@ -35,13 +38,30 @@ static keel_status tensor_in(const keel_host_call *call, uint32_t index,
 
 /* ---- variables ---------------------------------------------------------------- */
 
+/* The tensor in rows where the variable lies: memory that the host reaches is one
+ * place. */
+static keel_status bring(keel_tensor *tensor, keel_device *home,
+                         keel_tensor **out_tensor) {
+  if (keel_tensor_wait(tensor) == KD_OK && tensor->kind == KEEL_DATA &&
+      tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_device_addressable(home) &&
+      keel_device_addressable(keel_tensor_place(tensor))) {
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
+  return keel_tensor_to(tensor, home, out_tensor);
+}
+
 keel_status keel_run_variable(keel_host_call *call) {
   keel_tensor *initial = NULL;
   KEEL_TRY(tensor_in(call, 0, &initial));
   keel_device *home = call->scope ? call->scope : keel_tensor_place(initial);
   bool any_shape = keel_attr_int(call->op, "any_shape", 0) != 0;
-  return told(
-      call, keel_variable_create(initial, home, any_shape, &call->outputs[0]));
+  keel_tensor *here = NULL;
+  keel_status status = bring(initial, home, &here);
+  if (status == KD_OK)
+    status = keel_variable_create(here, home, any_shape, &call->outputs[0]);
+  keel_tensor_release(here);
+  return told(call, status);
 }
 
 keel_status keel_run_variable_read(keel_host_call *call) {
@@ -56,7 +76,11 @@ keel_status keel_run_variable_assign(keel_host_call *call) {
   keel_tensor *value = NULL;
   KEEL_TRY(resource_in(call, KEEL_VARIABLE, &variable));
   KEEL_TRY(tensor_in(call, 1, &value));
-  KEEL_TRY(told(call, keel_variable_assign(variable, value)));
+  keel_tensor *here = NULL;
+  keel_status status = bring(value, keel_variable_home(variable), &here);
+  if (status == KD_OK) status = keel_variable_assign(variable, here);
+  keel_tensor_release(here);
+  KEEL_TRY(told(call, status));
   call->outputs[0] = keel_tensor_retain(value);
   return KD_OK;
 }
@@ -86,9 +110,12 @@ keel_status keel_run_counter_add(keel_host_call *call) {
 /* ---- tables ------------------------------------------------------------------- */
 
 keel_status keel_run_table(keel_host_call *call) {
-  keel_tensor *absent = NULL;
+  keel_tensor *absent = NULL, *here = NULL;
   KEEL_TRY(tensor_in(call, 0, &absent));
-  return told(call, keel_table_create(absent, &call->outputs[0]));
+  keel_status status = keel_tensor_to_host(absent, &here);
+  if (status == KD_OK) status = keel_table_create(here, &call->outputs[0]);
+  keel_tensor_release(here);
+  return told(call, status);
 }
 
 /* The keys, in host memory, to be released. */

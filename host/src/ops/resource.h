@@ -2,7 +2,7 @@
 #ifndef KEEL_OPS_RESOURCE_H
 #define KEEL_OPS_RESOURCE_H
 
-#include "eager/site.h"
+#include "ops/runtime.h"
 
 keel_status keel_run_variable(keel_host_call *call);
 keel_status keel_run_variable_read(keel_host_call *call);

@@ -1,5 +1,7 @@
 /* runtime.c - views of data, and facts about it. */
 #include "ops/runtime.h"
+#include "device/context.h"
+#include "memory/access.h"
 
 #include <kd/help.h>
 

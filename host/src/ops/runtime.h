@@ -3,7 +3,26 @@
 #ifndef KEEL_RUNTIME_H
 #define KEEL_RUNTIME_H
 
-#include "eager/site.h"
+#include "ops/node.h"
+
+/* What a runtime op gets. Outputs that it sets are owned by the caller. */
+struct keel_host_call {
+  keel_context *context;
+  const keel_opdef *op;
+  const char *where;
+  keel_device *scope;
+  uint32_t input_count, output_count;
+  keel_tensor *const *inputs;
+  keel_tensor **outputs;
+  const keel_type *const *types;    /* of the outputs; NULL: not inferred */
+  struct keel_fplan *const *graphs; /* by attribute of the op */
+  const keel_type *part;            /* of keel::Part */
+  /* keel_call, for what a kernel does better */
+  keel_status (*run_op)(keel_context *context, const char *name,
+                        const keel_attr *attrs, uint32_t attr_count,
+                        keel_tensor *const *inputs, uint32_t input_count,
+                        keel_tensor **outputs, uint32_t output_count);
+};
 
 keel_status keel_run_identity(keel_host_call *call);
 keel_status keel_run_copy(keel_host_call *call);

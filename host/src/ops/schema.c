@@ -172,6 +172,7 @@ static keel_status read_table(void) {
     schema->since = row->since;
     schema->flags = row->flags;
     schema->infer = row->infer;
+    schema->kind = row->kind;
     schema->host = row->host;
     schema->value_inputs = row->value_inputs;
     if (!read_params(row->params, schema) || !read_attrs(row->attrs, schema))

@@ -50,6 +50,22 @@ typedef struct keel_attr_rule {
 #define KEEL_OP_WRITES 0x20u
 #define KEEL_OP_STATE  (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
 
+/* Who runs an op. */
+typedef enum keel_op_kind {
+  KEEL_BY_KERNEL, /* a device's kernel */
+  KEEL_BY_HOST,   /* the runtime itself, as all that follow */
+  KEEL_IDENTITY,
+  KEEL_VIEW, /* the same data with another shape */
+  KEEL_PART, /* some of the elements, where they lie */
+  KEEL_COPY, /* to another memory */
+  KEEL_FACT, /* of an input's type; its data is not read */
+  /* control flow: runs of nested functions (run/control.c) */
+  KEEL_IF,
+  KEEL_LOOP,
+  KEEL_SCAN,
+  KEEL_SEQUENCE_MAP,
+} keel_op_kind;
+
 /* Who brought an op that is not in Keel's table; see vendor.h. */
 typedef struct keel_brought {
   const char *plugin; /* its name */
@@ -67,11 +83,18 @@ struct keel_schema {
   const keel_attr_rule *attrs;
   uint32_t attr_count;
   uint32_t value_inputs; /* bit i: the shape function reads input i's value */
+  /* NULL: types of outputs are known after the run only. */
   keel_status (*infer)(keel_infer *infer);
-  /* The runtime does it itself; KEEL_OP_CONTROL: prepares it, see control.h. */
+  keel_op_kind kind;
+  /* What the runtime runs; NULL: a kernel runs it, or it is control flow. */
   keel_status (*host)(keel_host_call *call);
   keel_brought brought; /* plugin NULL: it is the table's */
 };
+
+/* Whether the runtime runs it, and no device. */
+static inline bool keel_schema_hosted(const keel_schema *schema) {
+  return schema->kind != KEEL_BY_KERNEL;
+}
 
 /* Prepares the registry, once in the process. */
 keel_status keel_schema_ready(void);
@@ -96,6 +119,7 @@ typedef struct keel_schema_row {
   const char *params, *attrs;
   keel_status (*infer)(keel_infer *infer);
   uint32_t value_inputs, flags;
+  keel_op_kind kind;
   keel_status (*host)(keel_host_call *call);
 } keel_schema_row;
 

@@ -1,4 +1,5 @@
 /* sequence.c - ops on sequences and optionals. */
+#include "memory/access.h"
 #include "memory/copy.h"
 #include "ops/chunks.h"
 #include "ops/runtime.h"
@@ -206,7 +207,7 @@ static keel_status split_by_kernel(const keel_host_call *call,
   keel_tensor *inputs[] = {tensor, list};
   keel_attr attr = KEEL_INT("axis", axis);
   keel_status status =
-      keel_call(call->context, "Split", &attr, 1, inputs, 2, parts, count);
+      call->run_op(call->context, "Split", &attr, 1, inputs, 2, parts, count);
   keel_tensor_release(list);
   return status;
 }
@@ -300,8 +301,8 @@ static keel_status join(const keel_host_call *call, keel_tensor *const *items,
   if (type)
     return keel_chunks_join(items, count, false, type, &call->outputs[0]);
   keel_attr attr = KEEL_INT("axis", axis);
-  return keel_call(call->context, "Concat", &attr, 1, items, count,
-                   call->outputs, 1);
+  return call->run_op(call->context, "Concat", &attr, 1, items, count,
+                      call->outputs, 1);
 }
 
 keel_status keel_run_concat_from_sequence(keel_host_call *call) {

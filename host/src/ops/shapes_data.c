@@ -512,11 +512,6 @@ keel_status keel_shape_dynamic(keel_infer *infer) {
   return KD_OK;
 }
 
-keel_status keel_shape_control(keel_infer *infer) {
-  (void)infer; /* the nested functions tell the types */
-  return KD_OK;
-}
-
 /* Plans make it when types are known, and nobody else can. */
 keel_status keel_shape_region(keel_infer *infer) {
   return keel_infer_fail(infer, KD_UNIMPLEMENTED,

@@ -8,65 +8,67 @@
  * f float, i int, s string, t tensor, g graph, F I S lists of these, then !
  * required or =default, and what else a string can be, |words. The sets are in
  * schema.c. */
-#include "run/control.h"
 #include "ops/resource.h"
 #include "ops/runtime.h"
 #include "ops/shapes.h"
 
+/* of ops whose types are known after the run only */
+#define keel_shape_none NULL
 #define UNARY(name, since, set, attrs) \
-  { NULL, name, since, "X:T=" set " -> Y:T", attrs, keel_shape_same, 0, 0, NULL }
+  { NULL, name, since, "X:T=" set " -> Y:T", attrs, keel_shape_same, 0, 0, KEEL_BY_KERNEL, NULL }
 #define BINARY(name, since, set, attrs)                                  \
   {                                                                      \
     NULL, name, since, "A:T=" set " B:T -> C:T", attrs,                  \
-        keel_shape_broadcast, 0, 0, NULL                                 \
+        keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL                                 \
   }
 #define COMPARE(name, since, set)                                        \
   {                                                                      \
     NULL, name, since, "A:T=" set " B:T -> C:bool", "",                  \
-        keel_shape_broadcast, 0, 0, NULL                                 \
+        keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL                                 \
   }
 #define REDUCE(name, since)                                              \
   {                                                                      \
     NULL, name, since, "data:T=num axes:i64? -> reduced:T",                 \
         "keepdims:i=1 noop_with_empty_axes:i=0", keel_shape_reduce, 2, 0, \
-        NULL                                                             \
+        KEEL_BY_KERNEL, NULL                                                             \
   }
 /* of true and false, too */
 #define REDUCE_ENDS(name)                                                 \
   {                                                                       \
     NULL, name, 20, "data:T=order axes:i64? -> reduced:T",                \
         "keepdims:i=1 noop_with_empty_axes:i=0", keel_shape_reduce, 2, 0, \
-        NULL                                                              \
+        KEEL_BY_KERNEL, NULL                                                              \
   }
 #define ROW(name, since, params, attrs, shape, values) \
-  { NULL, name, since, params, attrs, keel_shape_##shape, values, 0, NULL }
+  { NULL, name, since, params, attrs, keel_shape_##shape, values, 0, KEEL_BY_KERNEL, NULL }
 #define DYNAMIC(name, since, params, attrs)                  \
   {                                                          \
     NULL, name, since, params, attrs, keel_shape_dynamic, 0, \
-        KEEL_OP_DYNAMIC, NULL                                \
+        KEEL_OP_DYNAMIC, KEEL_BY_KERNEL, NULL                                \
   }
-#define RUNTIME(name, since, params, attrs, shape, values, function)    \
+#define RUNTIME_AS(kind, name, since, params, attrs, shape, values, function) \
   {                                                                     \
     NULL, name, since, params, attrs, keel_shape_##shape, values, 0,    \
-        keel_run_##function                                             \
+        kind, keel_run_##function                                       \
   }
-#define CONTROL(name, since, params, attrs, function)               \
-  {                                                                 \
-    NULL, name, since, params, attrs, keel_shape_control, 0,        \
-        KEEL_OP_CONTROL, keel_run_##function                        \
+#define RUNTIME(...) RUNTIME_AS(KEEL_BY_HOST, __VA_ARGS__)
+#define CONTROL(name, since, params, attrs, kind)        \
+  {                                                      \
+    NULL, name, since, params, attrs, keel_shape_none, 0, \
+        KEEL_OP_CONTROL, kind, NULL                      \
   }
 #define RANDOM(name, since, params, attrs, shape, function)             \
   {                                                                     \
     NULL, name, since, params, attrs, keel_shape_##shape, 0,            \
-        KEEL_OP_RANDOM, keel_run_##function                             \
+        KEEL_OP_RANDOM, KEEL_BY_HOST, keel_run_##function                             \
   }
 #define KEEL(name, params, attrs, shape) \
-  { "keel", name, 1, params, attrs, keel_shape_##shape, 0, 0, NULL }
+  { "keel", name, 1, params, attrs, keel_shape_##shape, 0, 0, KEEL_BY_KERNEL, NULL }
 
 #define STATE(name, flag, params, attrs, function)                    \
   {                                                                   \
-    "keel", name, 1, params, attrs, keel_shape_control, 0, flag,      \
-        keel_run_##function                                           \
+    "keel", name, 1, params, attrs, keel_shape_none, 0, flag,      \
+        KEEL_BY_HOST, keel_run_##function                             \
   }
 
 #define WINDOW "auto_pad:s=NOTSET|SAME_UPPER|SAME_LOWER|VALID dilations:I kernel_shape:I pads:I strides:I"
@@ -367,19 +369,19 @@ const keel_schema_row keel_schema_rows[] = {
         "ignore_index:i reduction:s=mean|sum|none", sce_loss, 0),
 
     /* the runtime's own: views of data, values that are no tensors, control */
-    RUNTIME("Identity", 16, "input:any -> output:any", "", control, 0,
+    RUNTIME_AS(KEEL_IDENTITY, "Identity", 16, "input:any -> output:any", "", none, 0,
             identity),
-    RUNTIME("Reshape", 14, "data:T=plain shape:i64 -> reshaped:T",
+    RUNTIME_AS(KEEL_VIEW, "Reshape", 14, "data:T=plain shape:i64 -> reshaped:T",
             "allowzero:i=0", reshape, 2, view),
-    RUNTIME("Flatten", 13, "input:T=plain -> output:T", "axis:i=1", flatten, 0,
+    RUNTIME_AS(KEEL_VIEW, "Flatten", 13, "input:T=plain -> output:T", "axis:i=1", flatten, 0,
             view),
-    RUNTIME("Squeeze", 13, "data:T=plain axes:i64? -> squeezed:T", "", squeeze,
+    RUNTIME_AS(KEEL_VIEW, "Squeeze", 13, "data:T=plain axes:i64? -> squeezed:T", "", squeeze,
             2, view),
-    RUNTIME("Unsqueeze", 13, "data:T=plain axes:i64 -> expanded:T", "",
+    RUNTIME_AS(KEEL_VIEW, "Unsqueeze", 13, "data:T=plain axes:i64 -> expanded:T", "",
             unsqueeze, 2, view),
-    RUNTIME("Shape", 15, "data:plain -> shape:i64", "end:i start:i=0", shape, 0,
+    RUNTIME_AS(KEEL_FACT, "Shape", 15, "data:plain -> shape:i64", "end:i start:i=0", shape, 0,
             shape),
-    RUNTIME("Size", 13, "data:plain -> size:i64", "", size, 0, size),
+    RUNTIME_AS(KEEL_FACT, "Size", 13, "data:plain -> size:i64", "", size, 0, size),
     RUNTIME("Dropout", 13,
             "data:T=float ratio:float? training_mode:bool? -> output:T"
             " mask:bool",
@@ -388,40 +390,40 @@ const keel_schema_row keel_schema_rows[] = {
             "sparse_value:t value:t value_float:f value_floats:F value_int:i"
             " value_ints:I value_string:s value_strings:S",
             constant, 0, constant),
-    RUNTIME("SequenceEmpty", 11, "-> output:any", "dtype:i", control, 0,
+    RUNTIME("SequenceEmpty", 11, "-> output:any", "dtype:i", none, 0,
             sequence_construct),
-    RUNTIME("SequenceConstruct", 11, "inputs:any* -> output:any", "", control,
+    RUNTIME("SequenceConstruct", 11, "inputs:any* -> output:any", "", none,
             0, sequence_construct),
     RUNTIME("SequenceInsert", 11,
             "input_sequence:any tensor:any position:index? -> output:any", "",
-            control, 0, sequence_insert),
+            none, 0, sequence_insert),
     RUNTIME("SequenceErase", 11, "input_sequence:any position:index? ->"
-            " output:any", "", control, 0, sequence_erase),
+            " output:any", "", none, 0, sequence_erase),
     RUNTIME("SequenceAt", 11, "input_sequence:any position:index ->"
-            " tensor:any", "", control, 0, sequence_at),
+            " tensor:any", "", none, 0, sequence_at),
     RUNTIME("SequenceLength", 11, "input_sequence:any -> length:i64", "",
-            control, 0, sequence_length),
+            none, 0, sequence_length),
     RUNTIME("SplitToSequence", 11, "input:any split:index? -> output:any",
-            "axis:i=0 keepdims:i=1", control, 0, split_to_sequence),
+            "axis:i=0 keepdims:i=1", none, 0, split_to_sequence),
     RUNTIME("ConcatFromSequence", 11, "input_sequence:any -> concat:any",
-            "axis:i! new_axis:i=0", control, 0, concat_from_sequence),
-    RUNTIME("Optional", 15, "input:any? -> output:any", "type:t", control, 0,
+            "axis:i! new_axis:i=0", none, 0, concat_from_sequence),
+    RUNTIME("Optional", 15, "input:any? -> output:any", "type:t", none, 0,
             optional),
-    RUNTIME("OptionalHasElement", 18, "input:any? -> output:bool", "", control,
+    RUNTIME("OptionalHasElement", 18, "input:any? -> output:bool", "", none,
             0, optional_has_element),
-    RUNTIME("OptionalGetElement", 18, "input:any -> output:any", "", control, 0,
+    RUNTIME("OptionalGetElement", 18, "input:any -> output:any", "", none, 0,
             optional_get_element),
     CONTROL("If", 16, "cond:bool captures:any% -> outputs:any%",
-            "then_branch:g! else_branch:g!", if),
+            "then_branch:g! else_branch:g!", KEEL_IF),
     CONTROL("Loop", 16, "M:any? cond:any? v_initial:any% -> outputs:any%",
-            "body:g!", loop),
+            "body:g!", KEEL_LOOP),
     CONTROL("Scan", 16, "inputs:any% -> outputs:any%",
             "body:g! num_scan_inputs:i! scan_input_axes:I"
             " scan_input_directions:I scan_output_axes:I"
             " scan_output_directions:I",
-            scan),
+            KEEL_SCAN),
     CONTROL("SequenceMap", 17, "inputs:any% -> outputs:any%", "body:g!",
-            sequence_map),
+            KEEL_SEQUENCE_MAP),
 
     /* keel's own */
     KEEL("FusedConv", "X:T=float W:T B:T? Z:T? -> Y:T",
@@ -435,16 +437,16 @@ const keel_schema_row keel_schema_rows[] = {
          "activation:s=none|Relu|Gelu|GeluTanh|Silu", fused_matmul),
     KEEL("Attention", "Q:T=float K:T V:T mask:T? -> Y:T",
          "scale:f=1 causal:i=0 heads_last:i=0 nan_as_zero:i=0", attention),
-    {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_control, 0, 0,
-     keel_run_copy},
+    {"keel", "Copy", 1, "X:any -> Y:any", "host:i=0", keel_shape_none, 0, 0,
+     KEEL_COPY, keel_run_copy},
     /* elements of X where they lie; plans make it (passes/parts.c) */
     {"keel", "Part", 1, "X:any -> Y:any", "offset:i=0 strides:I",
-     keel_shape_control, 0, 0, keel_run_part},
+     keel_shape_none, 0, 0, KEEL_PART, keel_run_part},
     /* numbers in [0, 1), and normal ones: functions of seed and counter */
     {"keel", "Uniform", 1, "seed:i64 counter:i64 shape:i64 -> Y:any",
-     "dtype:i=1", keel_shape_counted, 4, 0, keel_run_uniform},
+     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_uniform},
     {"keel", "Normal", 1, "seed:i64 counter:i64 shape:i64 -> Y:any",
-     "dtype:i=1", keel_shape_counted, 4, 0, keel_run_normal},
+     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_normal},
     KEEL("Reorder", "X:T=any -> Y:T", "", same),
     /* what a device compiled as a whole; plans make it (passes/regions.c) */
     KEEL("Region", "inputs:any% -> outputs:any%", "ops:S", region),

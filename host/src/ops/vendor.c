@@ -1,10 +1,10 @@
 /* vendor.c - ops that plugins bring, beside those of the table. */
 #include "ops/vendor.h"
+#include "device/context.h"
 
 #include <ctype.h>
 #include <kd/help.h>
 
-#include "device/context.h"
 #include "layers/layers.h"
 #include "ops/node.h"
 #include "ops/shapes.h"

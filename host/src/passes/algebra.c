@@ -2,7 +2,7 @@
  * cheaper one does. Only what gives the same numbers, to the last bit and for every input:
  * x + 0 stays, as it makes 0 of -0. */
 #include "base/float.h"
-#include "device/context.h"
+#include "device/device.h"
 #include "passes/passes.h"
 
 static bool is_op(const keel_node *node, const char *name) {

@@ -11,7 +11,7 @@
  * that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one, a
  * mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
  * goes, too. Needs known shapes, and a device that has the op. */
-#include "device/context.h"
+#include "device/device.h"
 #include "passes/passes.h"
 
 #define HIDDEN \

@@ -1,41 +1,7 @@
-/* basic.c - types, pruning, and what the passes share. */
-#include "device/context.h"
+/* basic.c - pruning, and what the passes share. */
 #include "eager/site.h"
 #include "memory/mapping.h"
-#include "ops/shapes.h"
-#include "passes/nested.h"
 #include "passes/passes.h"
-
-keel_status keel_uses_count(const keel_function *function,
-                            keel_uses *out_uses) {
-  uint32_t n = function->value_count + 1;
-  out_uses->counts = calloc(n, sizeof *out_uses->counts);
-  out_uses->reader = malloc(n * sizeof *out_uses->reader);
-  if (!out_uses->counts || !out_uses->reader) {
-    keel_uses_drop(out_uses);
-    return keel_no_memory(n * sizeof(uint32_t));
-  }
-  out_uses->value_count = function->value_count;
-  for (uint32_t i = 0; i < n; i++)
-    out_uses->reader[i] = KEEL_ABSENT;
-  for (uint32_t i = 0; i < function->node_count; i++) {
-    const keel_node *node = &function->nodes[i];
-    for (uint32_t k = 0; !node->dead && k < node->input_count; k++)
-      if (node->inputs[k] != KEEL_ABSENT) {
-        out_uses->counts[node->inputs[k]]++;
-        out_uses->reader[node->inputs[k]] = i;
-      }
-  }
-  for (uint32_t i = 0; i < function->output_count; i++)
-    out_uses->counts[function->outputs[i]]++;
-  return KD_OK;
-}
-
-void keel_uses_drop(keel_uses *uses) {
-  free(uses->counts);
-  free(uses->reader);
-  *uses = (keel_uses){0};
-}
 
 /* ---- a node as kernels see it ------------------------------------------------- */
 
@@ -112,7 +78,7 @@ keel_status keel_pass_add(keel_function *function, const keel_node *like,
   node->group = of.group;
   node->ruled = of.ruled;
   *out_value = value;
-  return keel_pass_infer(function, node);
+  return keel_function_infer(function, node);
 }
 
 static bool is_onnx(const keel_node *node, const char *name) {
@@ -169,49 +135,7 @@ bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
   return out->name != NULL;
 }
 
-/* ---- types ---------------------------------------------------------------- */
-
-keel_status keel_pass_infer(keel_function *function, const keel_node *node) {
-  const keel_schema *schema = node->op->schema;
-  uint32_t n = node->input_count, m = node->output_count;
-  if (schema->flags & KEEL_OP_CONTROL) return keel_infer_nested(function, node);
-  if (schema->infer == keel_shape_control) return KD_OK;
-  const keel_type **types = calloc(n + m + 1, sizeof *types);
-  keel_tensor **values = calloc(n + 1, sizeof(keel_tensor *));
-  bool known = types && values;
-  for (uint32_t i = 0; known && i < n; i++) {
-    if (node->inputs[i] == KEEL_ABSENT) continue;
-    const keel_value_info *value = &function->values[node->inputs[i]];
-    types[i] = value->type;
-    values[i] = value->constant;
-    known = value->type && keel_type_known(value->type);
-  }
-  keel_infer infer = {
-      .op = node->op,
-      .where = node->name,
-      .input_count = n,
-      .output_count = m,
-      .in = types,
-      .values = values,
-      .out = types + n,
-  };
-  keel_status status = !types || !values ? KD_OUT_OF_MEMORY
-                       : known           ? keel_infer_types(&infer)
-                                         : keel_infer_counts(&infer);
-  for (uint32_t i = 0; known && status == KD_OK && i < m; i++)
-    if (node->outputs[i] != KEEL_ABSENT && types[n + i] && !infer.unknown)
-      function->values[node->outputs[i]].type = types[n + i];
-  free(types);
-  free(values);
-  return status;
-}
-
-keel_status keel_pass_types(keel_function *function) {
-  for (uint32_t i = 0; i < function->node_count; i++)
-    if (!function->nodes[i].dead)
-      KEEL_TRY(keel_pass_infer(function, &function->nodes[i]));
-  return KD_OK;
-}
+/* ---- what nobody reads ------------------------------------------------------- */
 
 static void let_go(keel_value_info *value) {
   if (!value->constant) return;

@@ -1,8 +1,9 @@
 /* cost.c - devices are measured, not believed: a product of matrices, an elementwise op
  * and copies, a few milliseconds each. */
 #include "passes/cost.h"
+#include "device/stream.h"
 
-#include "device/context.h"
+#include "device/device.h"
 #include "memory/copy.h"
 
 #define SIDE  256     /* of the product */

@@ -2,7 +2,7 @@
 #ifndef KEEL_PASSES_COST_H
 #define KEEL_PASSES_COST_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "program/function.h"
 
 /* Measures the device when it is first asked for; of one without kernels, the copies

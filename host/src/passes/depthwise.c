@@ -4,7 +4,7 @@
  * Models of tokens (SegFormer, CvT, PVT, Conformer) have them so: a row of channels for each
  * pixel is what their products read and write. algebra.c has brought Reshapes of lines of
  * pixels out of the way. */
-#include "device/context.h"
+#include "device/device.h"
 #include "passes/passes.h"
 
 typedef struct depthwise {

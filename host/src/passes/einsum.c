@@ -6,7 +6,7 @@
  * What stays with the device's own Einsum: diagonals ("ii"), dimensions that are broadcast,
  * empty operands, integers, f16 and bf16 that would be rounded in between, and what would make
  * far more elements than there are. */
-#include "device/context.h"
+#include "device/device.h"
 #include "ops/equation.h"
 #include "passes/passes.h"
 

@@ -10,6 +10,7 @@
 #include <float.h>
 #include <kd/help.h>
 
+#include "device/context.h"
 #include "eager/site.h"
 #include "passes/passes.h"
 
@@ -192,7 +193,7 @@ static keel_status read_statement(expansion *all) {
   KEEL_TRY(keel_function_node(all->function, op, all->node.name, inputs, count,
                               &target, 1, &node));
   node->device = all->node.device;
-  return keel_pass_infer(all->function, node);
+  return keel_function_infer(all->function, node);
 }
 
 static keel_status expand(keel_function *function, uint32_t index,
@@ -222,7 +223,7 @@ static keel_status expand_sum(keel_function *function, uint32_t index) {
     KEEL_TRY(
         keel_function_node(function, op, sum.name, pair, 2, &total, 1, &node));
     node->device = sum.device;
-    KEEL_TRY(keel_pass_infer(function, node));
+    KEEL_TRY(keel_function_infer(function, node));
   }
   return KD_OK;
 }
@@ -276,7 +277,7 @@ static keel_status visit(keel_function *function, uint32_t index) {
   const keel_node *node = &function->nodes[index];
   const keel_schema *schema = node->op->schema;
   const keel_context *context = function->context;
-  if (node->dead || schema->host ||
+  if (node->dead || keel_schema_hosted(schema) ||
       has_kernel(context, schema->domain, schema->name))
     return KD_OK;
   if (!strcmp(schema->name, "Sum") && node->input_count > 1 &&
@@ -294,5 +295,5 @@ keel_status keel_pass_expand(keel_function *function) {
     if (function->node_count == before) break;
   }
   KEEL_TRY(keel_function_sort(function));
-  return keel_pass_types(function);
+  return keel_function_types(function);
 }

@@ -5,6 +5,7 @@
  * and is still needed, would be too large. */
 #include "device/context.h"
 #include "eager/site.h"
+#include "memory/access.h"
 #include "passes/passes.h"
 #include "passes/work.h"
 
@@ -151,7 +152,7 @@ static keel_status visit(folding *all, keel_node *node) {
       node->inputs[k] = all->same[node->inputs[k]];
   node->dead = drop_identity(all, node);
   if (node->dead) return KD_OK;
-  KEEL_TRY(keel_pass_infer(all->function, node));
+  KEEL_TRY(keel_function_infer(all->function, node));
   if (!foldable(all, node)) return KD_OK;
   KEEL_TRY(keel_watch_planning(all->watch, node->op->schema->name, node->name));
   return fold_node(all, node);

@@ -1,7 +1,7 @@
 /* fuse.c - brings BatchNormalization, and sums and products with constants of channels, into
  * the convolution or Gemm before them, BatchNormalization into a MatMul of rows, too, and what follows a convolution into keel::FusedConv or
  * keel::ActivatedConv. */
-#include "device/context.h"
+#include "device/device.h"
 #include "eager/site.h"
 #include "passes/passes.h"
 

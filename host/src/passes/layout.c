@@ -5,7 +5,7 @@
  * keel::Reorder. An elementwise kernel passes on what all its inputs have. Before all
  * others, and at the function's outputs, values are brought to rows. */
 #include "memory/layout.h"
-#include "device/context.h"
+#include "device/device.h"
 #include "device/lost.h"
 #include "eager/site.h"
 #include "passes/passes.h"
@@ -44,7 +44,7 @@ static bool reads_layouts(const pass *all, const keel_node *node) {
 static bool has_kernel(const pass *all, const keel_node *node, uint32_t flag) {
   const keel_schema *schema = node->op->schema;
   const keel_kernel_list *list =
-      schema->host
+      keel_schema_hosted(schema)
           ? NULL
           : keel_device_kernels(all->device, schema->domain, schema->name);
   for (uint32_t i = 0; list && i < list->count; i++)

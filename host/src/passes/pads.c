@@ -2,7 +2,6 @@
  *
  * Models that came from TensorFlow pad by an op of its own, as their "same" padding has no
  * form in ONNX where it is uneven and sizes are open. The image would be copied for that. */
-#include "device/context.h"
 #include "eager/site.h"
 #include "passes/passes.h"
 

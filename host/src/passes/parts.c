@@ -6,7 +6,7 @@
  * read once only, as a copy would be; what is packed, as often as one likes. */
 #include <kd/help.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "eager/site.h"
 #include "passes/passes.h"
 
@@ -178,7 +178,8 @@ static keel_device *reader_of(const parts *all, const keel_node *node,
   keel_device *device = NULL;
   const kd_kernel_def *def = NULL;
   keel_view view;
-  if (node->op->schema->host || node->region || !wanted) return NULL;
+  if (keel_schema_hosted(node->op->schema) || node->region || !wanted)
+    return NULL;
   bool known = keel_view_make(all->function, node, &view) &&
                keel_choose_kernel(all->function->context, wanted, &view.node,
                                   node->name, &device, &def) == KD_OK;

@@ -1,6 +1,7 @@
 /* passes.c - all passes, in their order. */
 #include "passes/passes.h"
 #include "device/context.h"
+#include "device/device.h"
 #include "frontends/mlir/mlir.h"
 #include "trace/trace.h"
 
@@ -26,7 +27,7 @@ static const pass passes[] = {
      .plain = keel_function_sort},
     {"prune", "drops what nobody needs", .plain = keel_pass_prune},
     {"types", "infers types as far as they can be told", .needed = true,
-     .plain = keel_pass_types},
+     .plain = keel_function_types},
     {"expand", "writes ops that no device has with simpler ones",
      .needed = true, .plain = keel_pass_expand},
     {"einsum", "writes Einsum as products of matrices",

@@ -7,7 +7,7 @@
 
 #include "passes/placed.h"
 #include "program/function.h"
-#include "threads/watch.h"
+#include "threads/cancel.h"
 
 /* Which of the passes: all; those that look at no shapes; those behind these; all for
  * shapes that are known now. */
@@ -43,16 +43,6 @@ keel_device *keel_plan_device(const keel_program *program,
  * skipped. Returns KD_OK, KD_NOT_FOUND (no such pass), or a pass's failure. */
 keel_status keel_passes_run(keel_function *functions,
                             const keel_pass_call *call);
-
-/* Who reads each value, and how often; made anew by who needs it. */
-typedef struct keel_uses {
-  uint32_t *counts; /* by value: reads by live nodes, and as outputs */
-  uint32_t *reader; /* by value: its last reading node, or KEEL_ABSENT */
-  uint32_t value_count;
-} keel_uses;
-
-keel_status keel_uses_count(const keel_function *function, keel_uses *out_uses);
-void keel_uses_drop(keel_uses *uses);
 
 /* Lets go of a constant whose reader is gone, if it had no other when uses were counted, or
  * has come since. */
@@ -103,13 +93,6 @@ typedef struct keel_activation {
 bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
                           uint32_t value, const keel_device *device,
                           keel_activation *out);
-
-/* Infers the types of one node's outputs, where those of its inputs are known.
- */
-keel_status keel_pass_infer(keel_function *function, const keel_node *node);
-
-/* Infers the types of all values as far as they can be told. */
-keel_status keel_pass_types(keel_function *function);
 
 /* Writes ops that no device has a kernel for with simpler ones, and infers their
  * types. */

@@ -4,7 +4,7 @@
  * A product of several factors is read as one list of them, in whatever order they are
  * multiplied and divided. What stands between is read by nobody else, and goes. */
 #include "base/float.h"
-#include "device/context.h"
+#include "device/device.h"
 #include "passes/passes.h"
 
 #define FACTORS 6

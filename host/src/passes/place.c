@@ -8,6 +8,7 @@
 #include <fnmatch.h>
 
 #include "device/context.h"
+#include "device/device.h"
 #include "device/lost.h"
 #include "eager/site.h"
 #include "passes/cost.h"

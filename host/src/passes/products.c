@@ -1,6 +1,6 @@
 /* products.c - brings what follows a product into keel::FusedMatMul, where the device has
  * that: a bias, a sum, an activation. */
-#include "device/context.h"
+#include "device/device.h"
 #include "passes/passes.h"
 
 typedef struct products {

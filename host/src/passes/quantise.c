@@ -7,7 +7,7 @@
  * products of bytes. Comes before constants are folded, as weights would be floats then. */
 #include <math.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "eager/site.h"
 #include "passes/passes.h"
 

@@ -3,6 +3,7 @@
 #include <kd/help.h>
 
 #include "device/context.h"
+#include "device/device.h"
 #include "device/lost.h"
 #include "eager/site.h"
 #include "passes/passes.h"

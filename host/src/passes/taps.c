@@ -3,7 +3,7 @@
  * A kernel that is dilated beyond its image, as pyramids of them have, has a few taps left
  * that see some of it: the others add zeros, whatever the input is. Needs known shapes and
  * constant weights. */
-#include "device/context.h"
+#include <kd/kd.h>
 #include "memory/mapping.h"
 #include "passes/passes.h"
 

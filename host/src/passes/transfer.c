@@ -4,7 +4,7 @@
  * which copies for itself. */
 #include "memory/transfer.h"
 
-#include "device/context.h"
+#include "device/device.h"
 #include "eager/site.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
@@ -75,7 +75,7 @@ static reader read_node(const keel_function *function, keel_device *device,
                         const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   keel_device *wanted = node->device ? node->device : device;
-  if (schema->host) {
+  if (keel_schema_hosted(schema)) {
     uint32_t host = read_by_runtime(schema);
     return (reader){.known = true, .host = host, .untouched = ~host};
   }
@@ -184,18 +184,16 @@ static keel_status bring(transfer *all, uint32_t value, keel_device *device,
 static void note_outputs(transfer *all, const keel_node *node,
                          const reader *at) {
   const keel_schema *schema = node->op->schema;
-  bool passes =
-      schema->host == keel_run_identity || schema->host == keel_run_view;
-  bool tells = schema->host == keel_run_shape || schema->host == keel_run_size;
+  bool hosted = keel_schema_hosted(schema);
+  bool passes = schema->kind == KEEL_IDENTITY || schema->kind == KEEL_VIEW;
   for (uint32_t i = 0; i < node->output_count; i++) {
     uint32_t value = node->outputs[i];
     if (value == KEEL_ABSENT) continue;
-    if (schema->host && passes && node->input_count &&
-        node->inputs[0] < all->values) {
+    if (passes && node->input_count && node->inputs[0] < all->values) {
       const place *from = &all->places[node->inputs[0]];
       all->places[value] = (place){from->known, from->device, NULL};
-    } else if (schema->host) {
-      all->places[value] = (place){.known = tells};
+    } else if (hosted) {
+      all->places[value] = (place){.known = schema->kind == KEEL_FACT};
     } else {
       bool host = i < 32 && (at->host_outputs >> i & 1);
       all->places[value] = (place){at->known, host ? NULL : at->device, NULL};

@@ -5,7 +5,7 @@
  * means, and no op rounds or widens. Constants are widened here, once. A function without a
  * product or a convolution is left as it is: its ops have little to gain. */
 #include "base/float.h"
-#include "device/context.h"
+#include "device/device.h"
 #include "passes/passes.h"
 
 typedef struct widening {

@@ -48,7 +48,7 @@ static uint32_t flags_of(const keel_step *step) {
 static uint32_t origin(const finding *f, uint32_t value) {
   while (value != KEEL_ABSENT && f->maker[value] != KEEL_ABSENT) {
     const keel_step *step = &f->fplan->steps[f->maker[value]];
-    if (step->site.op->schema->host != keel_run_identity || !step->input_count)
+    if (step->site.op->schema->kind != KEEL_IDENTITY || !step->input_count)
       break;
     value = step->inputs[0];
   }

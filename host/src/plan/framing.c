@@ -1,6 +1,7 @@
 /* framing.c - whether a function fits a frame, and what all its frames have in common:
  * launches without places of runs, and where values lie. */
 #include "plan/framing.h"
+#include "device/context.h"
 
 #include <kd/help.h>
 
@@ -18,9 +19,9 @@
 
 /* Whether its value is another's data: also one that a run brings to the device (frame.c). */
 static bool is_view(const keel_step *step) {
-  keel_status (*host)(keel_host_call *) = step->site.op->schema->host;
-  return host == keel_run_view || host == keel_run_identity ||
-         host == keel_run_part || step->copies;
+  keel_op_kind kind = step->site.op->schema->kind;
+  return kind == KEEL_VIEW || kind == KEEL_IDENTITY || kind == KEEL_PART ||
+         step->copies;
 }
 
 /* What a site met with these types; NULL: nothing that it has kept. */
@@ -364,7 +365,7 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
       if (!lay_view(all, step)) return KD_OK;
       continue;
     }
-    if (step->site.op->schema->host || !framed->binding ||
+    if (keel_schema_hosted(step->site.op->schema) || !framed->binding ||
         !kernel_fits(all, step, framed->binding))
       return KD_OK;
     if (!all->heap) settle_on(all, framed->binding->device);
@@ -524,8 +525,8 @@ void keel_framing_drop(keel_fplan *fplan) {
   if (framing != &unfit) framing_free(framing);
 }
 
-bool keel_frame_memory(const keel_fplan *fplan, uint64_t *out_planned,
-                       uint64_t *out_apart, uint64_t *out_least) {
+bool keel_framing_memory(const keel_fplan *fplan, uint64_t *out_planned,
+                         uint64_t *out_apart, uint64_t *out_least) {
   const keel_framing *framing =
       atomic_load_explicit(&fplan->framing, memory_order_acquire);
   if (!framing || framing == &unfit) return false;

@@ -1,11 +1,11 @@
-/* framing.h - a function laid out for frames (frame.h), from inside: framing.c, frame.c and
- * replay.c. */
+/* framing.h - a function laid out for runs that make no values (run/frame.h): each step's
+ * launch, and where each value lies. */
 #ifndef KEEL_FRAMING_H
 #define KEEL_FRAMING_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "plan/places.h"
-#include "run/frame.h"
+#include "plan/plan.h"
 
 /* Where a value's memory comes from. */
 typedef enum origin {
@@ -83,28 +83,14 @@ struct keel_framing {
   _Atomic(keel_order *) ranked;
 };
 
-struct keel_replay;
-
-/* One run's. */
-struct keel_frame {
-  keel_framing *framing;
-  kd_tensor *views;
-  kd_launch *launches; /* by step */
-  int64_t *scratch;    /* by step: the workspace's dimension */
-  keel_tensor **outcomes;
-  keel_tensor **moved; /* by input: a copy in the device's memory, or NULL */
-  bool *brought;       /* by input: the copy is this run's */
-  keel_tensor **read;  /* by input: what kernels read; not held */
-  keel_buffer *arena;
-  void *base; /* where the views think that the arena is */
-  kd_buffer *placed;
-  struct keel_replay *replay; /* NULL: the device records nothing */
-};
-
-/* Under the stream's lock: all steps, in the device's stream. */
-keel_status keel_frame_enqueue_steps(keel_frame *frame);
-
 /* The function's framing; NULL: it has none, or not yet. */
 keel_framing *keel_framing_of(keel_fplan *fplan);
+
+/* At the function's end. */
+void keel_framing_drop(keel_fplan *fplan);
+
+/* As keel_plan_memory; false: it is not planned. */
+bool keel_framing_memory(const keel_fplan *fplan, uint64_t *out_planned,
+                         uint64_t *out_apart, uint64_t *out_least);
 
 #endif /* KEEL_FRAMING_H */

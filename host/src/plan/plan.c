@@ -1,14 +1,15 @@
 /* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
 #include "plan/plan.h"
+#include "device/context.h"
 
 #include "base/refs.h"
 #include "device/lost.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
 #include "plan/effects.h"
+#include "plan/framing.h"
 #include "plan/versions.h"
 #include "plan/weights.h"
-#include "run/frame.h"
 #include "threads/pool.h"
 #include "trace/trace.h"
 
@@ -60,7 +61,7 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   step->outputs = node->outputs;
   step->input_count = node->input_count;
   step->output_count = node->output_count;
-  step->copies = step->site.op->schema->host == keel_run_copy;
+  step->copies = step->site.op->schema->kind == KEEL_COPY;
   step->arrives = step->copies && keel_attr_int(node->op, "host", 0);
   KEEL_TRY(lay_constants(plan, function, step));
   return lay_graphs(plan, step);
@@ -144,8 +145,8 @@ void keel_fplan_deinit(keel_fplan *fplan) {
     keel_site_deinit(&fplan->steps[i].site);
     keel_device_unhold(fplan->steps[i].site.pinned);
   }
-  keel_run *idle = atomic_load(&fplan->idle);
-  if (idle) keel_run_free(idle);
+  keel_idle *idle = atomic_load(&fplan->idle);
+  if (idle) idle->free(idle);
   keel_framing_drop(fplan);
   keel_order_free(fplan->order);
 }
@@ -157,7 +158,7 @@ static keel_status check_kernels(const keel_plan *plan) {
   for (const keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
       const keel_opdef *op = at->steps[i].site.op;
-      bool there = op->schema->host || at->steps[i].site.region;
+      bool there = keel_schema_hosted(op->schema) || at->steps[i].site.region;
       for (uint32_t d = 0; d < plan->context->device_count && !there; d++)
         there = keel_device_kernels(plan->context->devices[d],
                                     op->schema->domain, op->schema->name);
@@ -430,10 +431,11 @@ keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
                              uint64_t *out_apart, uint64_t *out_least) {
   keel_plan *version =
       plan->versions ? keel_versions_last(plan->versions) : NULL;
-  bool planned = version && keel_frame_memory(version->main, out_planned,
-                                              out_apart, out_least);
+  bool planned = version && keel_framing_memory(version->main, out_planned,
+                                                out_apart, out_least);
   if (!planned)
-    planned = keel_frame_memory(plan->main, out_planned, out_apart, out_least);
+    planned =
+        keel_framing_memory(plan->main, out_planned, out_apart, out_least);
   keel_plan_release(version);
   return planned ? KD_OK
                  : keel_fail(KD_FAILED_PRECONDITION,

@@ -1,14 +1,18 @@
-/* plan.h - a function laid out to be run, and runs of it. */
+/* plan.h - a function laid out to be run. */
 #ifndef KEEL_PLAN_H
 #define KEEL_PLAN_H
 
 #include "eager/site.h"
 #include "plan/order.h"
 #include "program/function.h"
+#include "threads/cancel.h"
 #include "threads/pace.h"
-#include "threads/watch.h"
 
-typedef struct keel_run keel_run;
+/* One run's memory, which a function keeps for the next; first in what a run has. */
+typedef struct keel_idle {
+  void (*free)(struct keel_idle *self);
+} keel_idle;
+
 typedef struct keel_framing keel_framing;
 typedef struct keel_versions keel_versions;
 typedef struct keel_placed keel_placed;
@@ -60,8 +64,8 @@ struct keel_fplan {
   keel_step *steps;
   keel_order *order; /* of its values */
   keel_fplan *next;
-  /* One run's memory, kept for the next: put back with release, taken with acquire. */
-  _Atomic(keel_run *) idle;
+  /* Put back with release, taken with acquire. */
+  _Atomic(keel_idle *) idle;
   atomic_bool meeting; /* a run writes the types; acquired by who gets to */
   atomic_bool ran;     /* it has ended well: they stay; released with them */
   /* frame.h: put there once, with release and all that it consists of; acquired. */
@@ -143,45 +147,5 @@ void keel_profile_drop(keel_plan *plan);
 keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
                               keel_fplan **out_fplan);
 void keel_fplan_deinit(keel_fplan *fplan);
-
-/* Told when something has ended, once, on any thread, with that thread's message. */
-typedef struct keel_done {
-  void (*call)(struct keel_done *self, keel_status status);
-} keel_done;
-
-/* Runs it on the calling thread and the pool, and waits. Inputs are ready. What is
- * under way when the watch (or NULL) is over is waited for, and nothing else begun.
- * partial: what does not hang on a failure is run and handed out, and what does is
- * handed out as failed values; inputs may have failed. Else outputs are NULL where it
- * fails. */
-keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
-                                keel_tensor *const *inputs,
-                                uint32_t input_count, keel_tensor **outputs,
-                                uint32_t output_count, const keel_watch *watch,
-                                bool partial);
-
-/* Begins to run a nested function, and runs it as far as it goes without waiting.
- * Inputs are ready; they and the arrays stay until it has ended.
- *
- * Returns true where it has ended: *out_status says how. Else `done` is told so later.
- * Outputs are NULL where it failed. */
-bool keel_fplan_begin(keel_fplan *fplan, keel_device *scope,
-                      keel_tensor *const *inputs, uint32_t input_count,
-                      keel_tensor **outputs, uint32_t output_count,
-                      const keel_watch *watch, keel_done *done,
-                      keel_status *out_status);
-
-/* The same, for who has begun it and is given each output when it is made (begin.h):
- * inputs may be pending, and steps wait for those that they read. partial: as above. */
-typedef struct keel_begun keel_begun;
-bool keel_fplan_begin_for(keel_fplan *fplan, keel_device *scope,
-                          keel_tensor *const *inputs, uint32_t input_count,
-                          keel_tensor **outputs, uint32_t output_count,
-                          const keel_watch *watch, bool partial,
-                          keel_begun *begun, keel_done *done,
-                          keel_status *out_status);
-
-/* Frees a run's memory. */
-void keel_run_free(keel_run *run);
 
 #endif /* KEEL_PLAN_H */

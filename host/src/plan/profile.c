@@ -1,6 +1,7 @@
 /* profile.c - where the time of a plan's runs went: by op and by device, as the host
  * sees it and, where a device has one, by its own clock. */
 #include "base/refs.h"
+#include "device/context.h"
 #include "loader/clocks.h"
 #include "loader/library.h"
 #include "plan/plan.h"
@@ -126,13 +127,15 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
 static keel_device *ran_on(const keel_plan *plan, const keel_step *step) {
   const keel_binding *binding = atomic_load(&step->site.slots[0]);
   if (step->copies) return step->site.pinned;
-  if (step->site.op->schema->host) return NULL;
+  if (keel_schema_hosted(step->site.op->schema)) return NULL;
   return binding ? binding->device : keel_step_device(plan, step);
 }
 
 static const char *device_of(const keel_plan *plan, const keel_step *step) {
   const keel_device *device = ran_on(plan, step);
-  return device ? device->name : step->site.op->schema->host ? "host" : "?";
+  return device                                      ? device->name
+         : keel_schema_hosted(step->site.op->schema) ? "host"
+                                                     : "?";
 }
 
 /* Copies say which way they go. */

@@ -2,7 +2,6 @@
 #include "plan/versions.h"
 
 #include "base/refs.h"
-#include "device/context.h"
 #include "trace/trace.h"
 
 #define REMEMBERED 32 /* sets of input types that came once */

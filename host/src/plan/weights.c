@@ -5,7 +5,7 @@
 
 #include <sched.h>
 
-#include "device/context.h"
+#include "device/device.h"
 
 #define CLOSED UINT32_MAX
 

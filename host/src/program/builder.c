@@ -1,5 +1,5 @@
 /* builder.c - keel_builder: programs made call by call. */
-#include "device/context.h"
+#include "device/device.h"
 #include "memory/copy.h"
 #include "ops/vendor.h"
 #include "program/function.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/refs.h"
-#include "device/context.h"
+#include "device/device.h"
 #include "program/region.h"
 
 /* Arrays in arenas grow by copying; the old ones stay until the end. */
@@ -438,4 +438,37 @@ int keel_program_is_random(const keel_program *program) {
     for (uint32_t i = 0; i < at->node_count; i++)
       if (at->nodes[i].op->schema->flags & KEEL_OP_RANDOM) return 1;
   return 0;
+}
+
+/* ---- who reads what ------------------------------------------------------------ */
+
+keel_status keel_uses_count(const keel_function *function,
+                            keel_uses *out_uses) {
+  uint32_t n = function->value_count + 1;
+  out_uses->counts = calloc(n, sizeof *out_uses->counts);
+  out_uses->reader = malloc(n * sizeof *out_uses->reader);
+  if (!out_uses->counts || !out_uses->reader) {
+    keel_uses_drop(out_uses);
+    return keel_no_memory(n * sizeof(uint32_t));
+  }
+  out_uses->value_count = function->value_count;
+  for (uint32_t i = 0; i < n; i++)
+    out_uses->reader[i] = KEEL_ABSENT;
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    const keel_node *node = &function->nodes[i];
+    for (uint32_t k = 0; !node->dead && k < node->input_count; k++)
+      if (node->inputs[k] != KEEL_ABSENT) {
+        out_uses->counts[node->inputs[k]]++;
+        out_uses->reader[node->inputs[k]] = i;
+      }
+  }
+  for (uint32_t i = 0; i < function->output_count; i++)
+    out_uses->counts[function->outputs[i]]++;
+  return KD_OK;
+}
+
+void keel_uses_drop(keel_uses *uses) {
+  free(uses->counts);
+  free(uses->reader);
+  *uses = (keel_uses){0};
 }

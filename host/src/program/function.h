@@ -123,4 +123,20 @@ bool keel_node_has(const keel_node *node, uint32_t flags);
 bool keel_node_touches(const keel_node *node);
 bool keel_node_changes(const keel_node *node);
 
+/* Who reads each value, and how often; made anew by who needs it. */
+typedef struct keel_uses {
+  uint32_t *counts; /* by value: reads by live nodes, and as outputs */
+  uint32_t *reader; /* by value: its last reading node, or KEEL_ABSENT */
+  uint32_t value_count;
+} keel_uses;
+
+keel_status keel_uses_count(const keel_function *function, keel_uses *out_uses);
+void keel_uses_drop(keel_uses *uses);
+
+/* Infers the types of one node's outputs, where those of its inputs are known. */
+keel_status keel_function_infer(keel_function *function, const keel_node *node);
+
+/* Infers the types of all values as far as they can be told. */
+keel_status keel_function_types(keel_function *function);
+
 #endif /* KEEL_FUNCTION_H */

@@ -1,7 +1,6 @@
 /* image_read.c - a mapped file becomes a program: each record is checked as it is read,
  * and the whole once more by keel_program_verify. */
 #include "base/refs.h"
-#include "device/context.h"
 #include "program/image.h"
 #include "program/verify.h"
 

@@ -1,7 +1,8 @@
 /* image_write.c - writes a program in its binary form. */
-#include "device/context.h"
+#include "device/device.h"
+#include "memory/access.h"
 #include "memory/copy.h"
-#include "passes/passes.h"
+#include "program/function.h"
 #include "program/image.h"
 
 /* A stream, as far as it is written. */

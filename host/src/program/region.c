@@ -1,5 +1,7 @@
 /* region.c - compiled regions, and how they are launched. */
 #include "program/region.h"
+#include "device/context.h"
+#include "device/stream.h"
 
 #include "device/lost.h"
 #include "loader/library.h"

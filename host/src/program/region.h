@@ -2,7 +2,7 @@
 #ifndef KEEL_REGION_H
 #define KEEL_REGION_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "program/forms.h"
 #include "values/type.h"
 

@@ -2,8 +2,8 @@
 #include "program/verify.h"
 #include "ops/vendor.h"
 
-#include "device/context.h"
-#include "passes/passes.h"
+#include "device/device.h"
+#include "program/function.h"
 
 #define NESTING_MOST 100 /* as a model's graphs in graphs */
 
@@ -121,7 +121,7 @@ keel_status keel_program_verify(keel_program *program, const char *path) {
   keel_status status = KD_OK;
   for (keel_function *at = program->functions; at && status == KD_OK;
        at = at->next)
-    status = keel_pass_types(at);
+    status = keel_function_types(at);
   return status == KD_OK ? KD_OK : keel_while(status, "while reading %s", path);
 }
 

@@ -2,7 +2,7 @@
 #ifndef KEEL_BEGIN_H
 #define KEEL_BEGIN_H
 
-#include "plan/plan.h"
+#include "run/execute.h"
 
 /* The output is known. Any thread; the first word on an output counts. */
 void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value);

@@ -6,6 +6,7 @@
  * Each of them is a number of rounds. A round runs the body; where that does not end at
  * once, whoever ends it goes on with the rounds. */
 #include "run/control.h"
+#include "memory/access.h"
 
 #include "memory/copy.h"
 #include "memory/transfer.h"
@@ -33,7 +34,7 @@ typedef struct cond_arrival {
 } cond_arrival;
 
 struct keel_control {
-  keel_host_call call; /* first: a control is its call */
+  keel_host_call call;
   const keel_watch *watch;
   keel_done *done;
   body_end ended;
@@ -52,10 +53,6 @@ struct keel_control {
   keel_tensor **in, **out; /* of the body */
   collected *lists;        /* by output */
 };
-
-static keel_control *control_of(keel_host_call *call) {
-  return (keel_control *)(void *)call;
-}
 
 static keel_fplan *graph_of(const keel_host_call *call, const char *name,
                             uint32_t *out_first_capture) {
@@ -197,26 +194,6 @@ static void cond_known(keel_waiter *waiter) {
   if (go_on(c, &status)) tell(c, status);
 }
 
-bool keel_control_begin(const keel_host_call *call, const keel_watch *watch,
-                        keel_done *done, keel_status *out_status) {
-  keel_control *c = calloc(1, sizeof *c);
-  if (!c) {
-    *out_status = keel_no_memory(sizeof *c);
-    return true;
-  }
-  c->call = *call;
-  c->watch = watch;
-  c->done = done;
-  c->ended.done.call = body_ended;
-  c->ended.control = c;
-  c->arrival.waiter.call = cond_known;
-  c->arrival.control = c;
-  *out_status = call->op->schema->host(&c->call);
-  if (*out_status == KD_OK && !go_on(c, out_status)) return false;
-  free_control(c);
-  return true;
-}
-
 /* ---- If ---------------------------------------------------------------------- */
 
 static keel_status prepare_branch(keel_control *c) {
@@ -236,8 +213,8 @@ static keel_status finish_branch(keel_control *c) {
   return KD_OK;
 }
 
-keel_status keel_run_if(keel_host_call *call) {
-  keel_control *c = control_of(call);
+static keel_status begin_if(keel_control *c) {
+  const keel_host_call *call = &c->call;
   bool yes = false;
   if (!call->input_count || !call->inputs[0])
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "cond is missing");
@@ -360,8 +337,8 @@ static keel_status finish_loop(keel_control *c) {
 }
 
 /* Its body takes the number of the round, the condition, what is carried, captures. */
-keel_status keel_run_loop(keel_host_call *call) {
-  keel_control *c = control_of(call);
+static keel_status begin_loop(keel_control *c) {
+  const keel_host_call *call = &c->call;
   const uint8_t yes = 1;
   c->body = graph_of(call, "body", &c->own);
   if (!c->body || call->input_count < 2 || c->own < 2)
@@ -472,8 +449,8 @@ static keel_status scan_length(keel_control *c) {
   return KD_OK;
 }
 
-keel_status keel_run_scan(keel_host_call *call) {
-  keel_control *c = control_of(call);
+static keel_status begin_scan(keel_control *c) {
+  const keel_host_call *call = &c->call;
   c->body = graph_of(call, "body", &c->own);
   int64_t scans = keel_attr_int(call->op, "num_scan_inputs", 0);
   if (!c->body || scans < 1 || scans > c->own)
@@ -527,8 +504,8 @@ static keel_status finish_map(keel_control *c) {
   return KD_OK;
 }
 
-keel_status keel_run_sequence_map(keel_host_call *call) {
-  keel_control *c = control_of(call);
+static keel_status begin_sequence_map(keel_control *c) {
+  const keel_host_call *call = &c->call;
   c->body = graph_of(call, "body", &c->own);
   if (!c->body || !call->input_count || !call->inputs[0] ||
       call->inputs[0]->kind != KEEL_SEQUENCE ||
@@ -541,4 +518,40 @@ keel_status keel_run_sequence_map(keel_host_call *call) {
   c->take = take_item;
   c->finish = finish_map;
   return make_room(c);
+}
+
+/* ---- all of them -------------------------------------------------------------- */
+
+/* Prepares the rounds, and runs nothing. */
+static keel_status prepare(keel_control *c) {
+  switch (c->call.op->schema->kind) {
+    case KEEL_IF:
+      return begin_if(c);
+    case KEEL_LOOP:
+      return begin_loop(c);
+    case KEEL_SCAN:
+      return begin_scan(c);
+    default:
+      return begin_sequence_map(c);
+  }
+}
+
+bool keel_control_begin(const keel_host_call *call, const keel_watch *watch,
+                        keel_done *done, keel_status *out_status) {
+  keel_control *c = calloc(1, sizeof *c);
+  if (!c) {
+    *out_status = keel_no_memory(sizeof *c);
+    return true;
+  }
+  c->call = *call;
+  c->watch = watch;
+  c->done = done;
+  c->ended.done.call = body_ended;
+  c->ended.control = c;
+  c->arrival.waiter.call = cond_known;
+  c->arrival.control = c;
+  *out_status = prepare(c);
+  if (*out_status == KD_OK && !go_on(c, out_status)) return false;
+  free_control(c);
+  return true;
 }

@@ -3,7 +3,7 @@
 #ifndef KEEL_CONTROL_H
 #define KEEL_CONTROL_H
 
-#include "plan/plan.h"
+#include "run/execute.h"
 
 /* Begins such an op. What `call` points to stays until it has ended, and its inputs are
  * ready.
@@ -12,12 +12,5 @@
  * failed, to be released. Else `done` is told so later, on any thread. */
 bool keel_control_begin(const keel_host_call *call, const keel_watch *watch,
                         keel_done *done, keel_status *out_status);
-
-/* What stands in the table of ops: each prepares the rounds of the control that the call
- * is part of, and runs nothing. */
-keel_status keel_run_if(keel_host_call *call);
-keel_status keel_run_loop(keel_host_call *call);
-keel_status keel_run_scan(keel_host_call *call);
-keel_status keel_run_sequence_map(keel_host_call *call);
 
 #endif /* KEEL_CONTROL_H */

@@ -8,9 +8,25 @@
 #ifndef KEEL_FRAME_H
 #define KEEL_FRAME_H
 
-#include "plan/plan.h"
+#include "plan/framing.h"
 
-typedef struct keel_frame keel_frame;
+struct keel_replay;
+
+/* One run's. */
+typedef struct keel_frame {
+  keel_framing *framing;
+  kd_tensor *views;
+  kd_launch *launches; /* by step */
+  int64_t *scratch;    /* by step: the workspace's dimension */
+  keel_tensor **outcomes;
+  keel_tensor **moved; /* by input: a copy in the device's memory, or NULL */
+  bool *brought;       /* by input: the copy is this run's */
+  keel_tensor **read;  /* by input: what kernels read; not held */
+  keel_buffer *arena;
+  void *base; /* where the views think that the arena is */
+  kd_buffer *placed;
+  struct keel_replay *replay; /* NULL: the device records nothing */
+} keel_frame;
 
 /* Makes a run ready: *frame is made, or one of before is used again. False where the
  * function or these inputs do not fit, or memory for all of it at once is not there;
@@ -21,6 +37,9 @@ bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
 /* Whether its device has a stream: steps are enqueued at once, and run later. */
 bool keel_frame_queued(const keel_frame *frame);
 keel_status keel_frame_enqueue(keel_frame *frame);
+
+/* Of replay.c, under the stream's lock: all steps, in the device's stream. */
+keel_status keel_frame_enqueue_steps(keel_frame *frame);
 
 /* Else: runs one step. */
 keel_status keel_frame_step(keel_frame *frame, uint32_t index);
@@ -37,12 +56,6 @@ void keel_frame_rank(keel_frame *frame, const uint32_t *costs);
 keel_status keel_frame_end(keel_frame *frame, keel_tensor *const *inputs,
                            keel_tensor **outputs);
 
-/* As keel_plan_memory; false: it is not planned. */
-bool keel_frame_memory(const keel_fplan *fplan, uint64_t *out_planned,
-                       uint64_t *out_apart, uint64_t *out_least);
-
 void keel_frame_free(keel_frame *frame);
-/* What a function keeps for its frames. */
-void keel_framing_drop(keel_fplan *fplan);
 
 #endif /* KEEL_FRAME_H */

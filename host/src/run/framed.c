@@ -1,4 +1,5 @@
 /* framed.c - a run in its frame: alone or with the pool, by what steps were seen to take. */
+#include "device/context.h"
 #include "run/run.h"
 
 void keel_run_framed_step(keel_run *run, uint32_t index) {

@@ -1,5 +1,6 @@
 /* replay.c - recordings of a frame: made, put to other memory, launched. */
 #include "run/replay.h"
+#include "device/stream.h"
 
 #include "device/lost.h"
 #include "device/room.h"

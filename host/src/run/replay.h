@@ -9,7 +9,7 @@
 #ifndef KEEL_REPLAY_H
 #define KEEL_REPLAY_H
 
-#include "plan/framing.h"
+#include "run/frame.h"
 
 typedef struct keel_replay keel_replay;
 

@@ -7,10 +7,12 @@
  * hold no thread meanwhile. No lock is taken. Values die at their last use, and
  * their memory may become an output's. */
 #include "run/run.h"
+#include "device/context.h"
 
 /* ---- memory of a run ------------------------------------------------------ */
 
-void keel_run_free(keel_run *run) {
+static void free_run(keel_idle *idle) {
+  keel_run *run = (keel_run *)(void *)idle;
   free(run->values);
   free(run->uses);
   free(run->waits);
@@ -25,11 +27,12 @@ static void run_task(keel_task *task);
 
 static keel_run *take_run(keel_fplan *fplan) {
   /* acquire: what the run's last user left in it */
-  keel_run *run =
+  keel_idle *idle =
       atomic_exchange_explicit(&fplan->idle, NULL, memory_order_acquire);
-  if (run) return run;
-  run = calloc(1, sizeof *run);
+  if (idle) return (keel_run *)(void *)idle;
+  keel_run *run = calloc(1, sizeof *run);
   if (run) {
+    run->idle.free = free_run;
     run->values = calloc(fplan->value_count + 1, sizeof(keel_tensor *));
     run->uses = calloc(fplan->value_count + 1, sizeof *run->uses);
     run->waits = calloc(fplan->step_count + 1, sizeof *run->waits);
@@ -41,18 +44,18 @@ static keel_run *take_run(keel_fplan *fplan) {
     if (run->values && run->uses && run->waits && run->tasks &&
         (run->arrivals || !fplan->arrives))
       return run;
-    keel_run_free(run);
+    free_run(&run->idle);
   }
   keel_no_memory(fplan->value_count * sizeof(keel_tensor *));
   return NULL;
 }
 
 static void give_run(keel_run *run) {
-  keel_run *none = NULL;
-  if (!atomic_compare_exchange_strong_explicit(&run->fplan->idle, &none, run,
-                                               memory_order_release,
+  keel_idle *none = NULL;
+  if (!atomic_compare_exchange_strong_explicit(&run->fplan->idle, &none,
+                                               &run->idle, memory_order_release,
                                                memory_order_relaxed))
-    keel_run_free(run);
+    free_run(&run->idle);
 }
 
 /* ---- all steps ------------------------------------------------------------ */

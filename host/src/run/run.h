@@ -2,9 +2,13 @@
 #ifndef KEEL_RUN_H
 #define KEEL_RUN_H
 
+#include "device/context.h"
 #include "run/begin.h"
 #include "run/frame.h"
+#include "run/run.h"
 #include "threads/pool.h"
+
+typedef struct keel_run keel_run;
 
 typedef struct step_task {
   keel_task task; /* first: a task is its step_task */
@@ -28,6 +32,7 @@ typedef struct awaited {
 } awaited;
 
 struct keel_run {
+  keel_idle idle; /* first: what the function keeps is a run */
   keel_fplan *fplan;
   keel_device *scope;
   const keel_order *order;

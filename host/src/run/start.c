@@ -1,6 +1,7 @@
 /* start.c - running a plan: with somebody who waits for it, or promises for its outputs. */
 #include "base/refs.h"
 #include "device/context.h"
+#include "device/device.h"
 #include "device/lost.h"
 #include "plan/versions.h"
 #include "plan/weights.h"
@@ -145,7 +146,7 @@ static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
   keel_tensor **known = calloc((size_t)n + 1, sizeof *known);
   if (!known) return keel_no_memory(n * sizeof *known);
   for (uint32_t i = 0; i < n; i++) {
-    keel_status one = keel_watch_wait(watch, inputs[i]);
+    keel_status one = keel_tensor_wait_until(inputs[i], watch);
     bool pending = keel_tensor_state(inputs[i]) == KEEL_PENDING;
     known[i] = pending ? keel_tensor_failed(plan->context, one)
                        : keel_tensor_retain(inputs[i]);
@@ -164,7 +165,7 @@ static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
 static keel_status run_wholly(keel_plan *plan, keel_tensor *const *inputs,
                               keel_tensor **outputs, const keel_watch *watch) {
   for (uint32_t i = 0; i < plan->main->input_count; i++)
-    KEEL_TRY(keel_watch_wait(watch, inputs[i]));
+    KEEL_TRY(keel_tensor_wait_until(inputs[i], watch));
   return run_between(plan, inputs, outputs, watch, false);
 }
 

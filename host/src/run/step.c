@@ -1,5 +1,6 @@
 /* step.c - one step of a run: whether it may run, its call, what becomes of its values. */
 #include "base/refs.h"
+#include "ops/runtime.h"
 #include "run/control.h"
 #include "run/run.h"
 #include "trace/trace.h"

@@ -1,4 +1,6 @@
 /* services.c - what kd_host gives to a plugin. */
+#include "services/services.h"
+
 #include "eager/launch.h"
 #include "loader/library.h"
 #include "loader/loader.h"
@@ -112,30 +114,27 @@ static const void *extension(const kd_host *host, const char *name) {
   return NULL;
 }
 
-void keel_services_fill(keel_library *library) {
-  library->host = (kd_host){
-      .struct_size = sizeof(kd_host),
-      .abi_version = KD_ABI_VERSION,
-      .abi_min = KD_VERSION(0, 10),
-      .name = "keel " KEEL_VERSION,
-      .plugin_path = library->path,
-      .fail = keel_fail,
-      .log = log_line,
-      .option = keel_option_get,
-      .allocate = allocate,
-      .release = release,
-      .worker_count = worker_count,
-      .parallel_for = parallel_for,
-      .cache_get = keel_store_get,
-      .cache_put = keel_store_put,
-      .zone_begin = zone_begin,
-      .zone_end = zone_end,
-      .profile_push = profile_push,
-      .set_output = keel_launch_set_output,
-      .node = &keel_node_table,
-      .graph = &keel_graph_table,
-      .extension = extension,
-      .fail_text = keel_fail_text,
-      .log_text = log_text,
-  };
-}
+const kd_host keel_services = {
+    .struct_size = sizeof(kd_host),
+    .abi_version = KD_ABI_VERSION,
+    .abi_min = KD_VERSION(0, 10),
+    .name = "keel " KEEL_VERSION,
+    .fail = keel_fail,
+    .log = log_line,
+    .option = keel_option_get,
+    .allocate = allocate,
+    .release = release,
+    .worker_count = worker_count,
+    .parallel_for = parallel_for,
+    .cache_get = keel_store_get,
+    .cache_put = keel_store_put,
+    .zone_begin = zone_begin,
+    .zone_end = zone_end,
+    .profile_push = profile_push,
+    .set_output = keel_launch_set_output,
+    .node = &keel_node_table,
+    .graph = &keel_graph_table,
+    .extension = extension,
+    .fail_text = keel_fail_text,
+    .log_text = log_text,
+};

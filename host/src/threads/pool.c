@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "threads/alarm.h"
 #include "threads/blocking.h"
+#include "threads/cancel.h"
 #include "threads/deque.h"
 #include "trace/trace.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/refs.h"
 #include "device/context.h"
-#include "memory/copy.h"
+#include "device/device.h"
 
 /* Open addressing over entries that stand one behind the other; slots hold an entry's
  * number + 1. An entry that goes leaves its place to the last one. */
@@ -106,34 +106,18 @@ keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
 
 /* ---- variables ---------------------------------------------------------------- */
 
-/* The tensor in rows where the variable lies: memory that the host reaches is one
- * place. */
-static keel_status bring(keel_tensor *tensor, keel_device *home,
-                         keel_tensor **out_tensor) {
-  if (keel_tensor_wait(tensor) == KD_OK && tensor->kind == KEEL_DATA &&
-      tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_device_addressable(home) &&
-      keel_device_addressable(keel_tensor_place(tensor))) {
-    *out_tensor = keel_tensor_retain(tensor);
-    return KD_OK;
-  }
-  return keel_tensor_to(tensor, home, out_tensor);
-}
-
 keel_status keel_variable_create(keel_tensor *initial, keel_device *home,
                                  bool any_shape, keel_tensor **out_value) {
-  keel_tensor *plain = NULL;
-  KEEL_TRY(bring(initial, home, &plain));
-  keel_status status =
-      resource_create(initial->context, KEEL_VARIABLE, out_value);
-  if (status != KD_OK) {
-    keel_tensor_release(plain);
-    return status;
-  }
+  KEEL_TRY(resource_create(initial->context, KEEL_VARIABLE, out_value));
   keel_resource *variable = (*out_value)->resource;
-  variable->tensor = plain;
+  variable->tensor = keel_tensor_retain(initial);
   variable->home = home;
   variable->any_shape = any_shape;
   return KD_OK;
+}
+
+keel_device *keel_variable_home(const keel_resource *variable) {
+  return variable->home;
 }
 
 keel_tensor *keel_variable_read(keel_resource *variable) {
@@ -164,18 +148,14 @@ static keel_status check_type(keel_resource *variable,
 }
 
 keel_status keel_variable_assign(keel_resource *variable, keel_tensor *tensor) {
-  keel_tensor *here = NULL;
-  KEEL_TRY(bring(tensor, variable->home, &here));
-  keel_status status = check_type(variable, here);
-  if (status == KD_OK) {
-    pthread_rwlock_wrlock(&variable->lock);
-    keel_tensor *before = variable->tensor;
-    variable->tensor = here;
-    here = before;
-    pthread_rwlock_unlock(&variable->lock);
-  }
-  keel_tensor_release(here); /* outside of the lock: it may free much */
-  return status;
+  KEEL_TRY(check_type(variable, tensor));
+  keel_tensor_retain(tensor);
+  pthread_rwlock_wrlock(&variable->lock);
+  keel_tensor *before = variable->tensor;
+  variable->tensor = tensor;
+  pthread_rwlock_unlock(&variable->lock);
+  keel_tensor_release(before); /* outside of the lock: it may free much */
+  return KD_OK;
 }
 
 /* ---- counters ----------------------------------------------------------------- */
@@ -198,15 +178,9 @@ int64_t keel_counter_add(keel_resource *counter, int64_t by) {
 #define MOST_ENTRIES (UINT32_C(1) << 30)
 
 keel_status keel_table_create(keel_tensor *absent, keel_tensor **out_value) {
-  keel_tensor *here = NULL;
-  KEEL_TRY(keel_tensor_to_host(absent, &here));
-  keel_status status = resource_create(absent->context, KEEL_TABLE, out_value);
-  if (status != KD_OK) {
-    keel_tensor_release(here);
-    return status;
-  }
-  (*out_value)->resource->table =
-      (table){.absent = here, .row_bytes = here->type->bytes};
+  KEEL_TRY(resource_create(absent->context, KEEL_TABLE, out_value));
+  (*out_value)->resource->table = (table){.absent = keel_tensor_retain(absent),
+                                          .row_bytes = absent->type->bytes};
   return KD_OK;
 }
 

@@ -24,12 +24,14 @@ void keel_resource_text(keel_resource *resource, char *buffer, size_t size);
 keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
                              keel_resource **out_resource);
 
-/* A variable holds one tensor.
+/* A variable holds one tensor: row-major, and where its home reads it, which whoever creates
+ * it or assigns has seen to.
  *
- * home       the device in whose memory it lies, also what is assigned; NULL: the host's
+ * home       the device whose memory that is; NULL: the host's
  * any_shape  what is assigned needs to have the element type only */
 keel_status keel_variable_create(keel_tensor *initial, keel_device *home,
                                  bool any_shape, keel_tensor **out_value);
+keel_device *keel_variable_home(const keel_resource *variable);
 keel_tensor *keel_variable_read(keel_resource *variable);
 /* Returns KD_INVALID_ARGUMENT where the type is not the variable's. */
 keel_status keel_variable_assign(keel_resource *variable, keel_tensor *tensor);
@@ -42,7 +44,7 @@ int64_t keel_counter_add(keel_resource *counter, int64_t by);
 
 /* A table holds a row for each of any number of integer keys, in host memory.
  *
- * absent  the row of keys that are not in it; says the type of rows */
+ * absent  the row of keys that are not in it, in host memory; says the type of rows */
 keel_status keel_table_create(keel_tensor *absent, keel_tensor **out_value);
 const keel_type *keel_table_row(const keel_resource *resource);
 int64_t keel_table_count(keel_resource *resource);

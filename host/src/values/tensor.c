@@ -5,9 +5,8 @@
 
 #include "base/refs.h"
 #include "device/context.h"
-#include "memory/copy.h"
-#include "memory/inside.h"
-#include "memory/mapped.h"
+#include "device/device.h"
+#include "device/stream.h"
 #include "threads/pool.h"
 #include "values/resource.h"
 
@@ -30,15 +29,6 @@ keel_tensor *keel_tensor_new(keel_context *context) {
   keel_refs_init(&tensor->refs);
   keel_future_init(&tensor->future, KEEL_READY);
   return tensor;
-}
-
-void keel_tensor_drain(keel_thread_lists *lists) {
-  for (keel_tensor *tensor = lists->tensors, *next; tensor; tensor = next) {
-    next = tensor->next_free;
-    free(tensor);
-  }
-  lists->tensors = NULL;
-  lists->tensor_count = 0;
 }
 
 /* ---- errors --------------------------------------------------------------- */
@@ -150,9 +140,8 @@ keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
   return KD_OK;
 }
 
-static keel_status type_with_data(kd_dtype dtype, uint32_t rank,
-                                  const int64_t *dims,
-                                  const keel_type **out_type) {
+keel_status keel_tensor_type(kd_dtype dtype, uint32_t rank, const int64_t *dims,
+                             const keel_type **out_type) {
   KEEL_TRY(keel_type_of(dtype, rank, dims, out_type));
   if (!keel_type_known(*out_type))
     return keel_fail(KD_INVALID_ARGUMENT,
@@ -176,61 +165,8 @@ keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
                                const void *data, keel_tensor **out_tensor) {
   const keel_type *type = NULL;
   *out_tensor = NULL;
-  KEEL_TRY(type_with_data(dtype, rank, dims, &type));
+  KEEL_TRY(keel_tensor_type(dtype, rank, dims, &type));
   return copy_in(context, type, data, out_tensor);
-}
-
-/* The bytes that are repeated; less than a byte's elements fill one. */
-static uint32_t pattern_of(kd_dtype dtype, const void *element,
-                           uint8_t *pattern) {
-  uint32_t bits = kd_dtype_bits(dtype), size = bits < 8 ? 1 : bits / 8;
-  memset(pattern, 0, size);
-  if (!element) return size;
-  memcpy(pattern, element, size);
-  for (uint32_t shift = bits; bits < 8 && shift < 8; shift += bits)
-    pattern[0] = (uint8_t)((pattern[0] & ((1u << shift) - 1)) |
-                           (unsigned)pattern[0] << shift);
-  return size;
-}
-
-/* The last byte's unused bits are zero. */
-static void clear_rest(const keel_type *type, uint8_t *data) {
-  uint64_t used = (uint64_t)type->elements * kd_dtype_bits(type->dtype) % 8;
-  if (used) data[type->bytes - 1] &= (uint8_t)((1u << used) - 1);
-}
-
-/* A pattern that ends within a byte, made here and copied. */
-static keel_status fill_parts(keel_tensor *target, const uint8_t *pattern) {
-  keel_tensor *here = NULL;
-  KEEL_TRY(keel_tensor_on(&target->context->host, target->type, &here));
-  memset(here->data, pattern[0], target->type->bytes);
-  clear_rest(target->type, here->data);
-  keel_status status = keel_copy_into(here, target);
-  keel_tensor_release(here);
-  return status;
-}
-
-keel_status keel_tensor_fill(keel_context *context, keel_device *device,
-                             kd_dtype dtype, uint32_t rank, const int64_t *dims,
-                             const void *element, keel_tensor **out_tensor) {
-  const keel_type *type = NULL;
-  keel_tensor *target = NULL;
-  uint8_t pattern[16];
-  *out_tensor = NULL;
-  KEEL_TRY(type_with_data(dtype, rank, dims, &type));
-  if (device) KEEL_TRY(keel_device_ready(device));
-  KEEL_TRY(
-      keel_tensor_on(device ? &device->heap : &context->host, type, &target));
-  uint32_t size = pattern_of(dtype, element, pattern);
-  keel_status status =
-      type->bytes % size || (uint64_t)type->elements * kd_dtype_bits(dtype) % 8
-          ? fill_parts(target, pattern)
-          : keel_inside_fill(target, pattern, size);
-  if (status == KD_OK)
-    *out_tensor = target;
-  else
-    keel_tensor_release(target);
-  return status;
 }
 
 static keel_status share(keel_context *context, const keel_type *type,
@@ -256,7 +192,7 @@ keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
                              void *done_context, keel_tensor **out_tensor) {
   const keel_type *type = NULL;
   *out_tensor = NULL;
-  KEEL_TRY(type_with_data(dtype, rank, dims, &type));
+  KEEL_TRY(keel_tensor_type(dtype, rank, dims, &type));
   if (!data && type->bytes)
     return keel_fail(KD_INVALID_ARGUMENT, "no data to wrap");
   if (keel_aligned_to(data, keel_dtype_alignment(dtype)))
@@ -406,6 +342,29 @@ keel_status keel_tensor_wait(keel_tensor *tensor) {
   return keel_tensor_query(tensor);
 }
 
+typedef struct wait {
+  const keel_watch *watch;
+  keel_tensor *tensor;
+} wait;
+
+static bool is_known_or_over(void *context) {
+  const wait *self = context;
+  return keel_tensor_state(self->tensor) != KEEL_PENDING ||
+         keel_watch_is_over(self->watch);
+}
+
+keel_status keel_tensor_wait_until(keel_tensor *tensor,
+                                   const keel_watch *watch) {
+  if (!watch || keel_tensor_state(tensor) != KEEL_PENDING)
+    return keel_tensor_wait(tensor);
+  wait self = {watch, tensor};
+  keel_pool_wait_until(tensor->context->pool, is_known_or_over, &self,
+                       watch->deadline);
+  return keel_tensor_state(tensor) == KEEL_PENDING
+             ? keel_watch_fail(watch, NULL, NULL)
+             : keel_tensor_query(tensor);
+}
+
 /* ---- looking -------------------------------------------------------------- */
 
 static const keel_type *type_of(keel_tensor *tensor) {
@@ -479,45 +438,6 @@ keel_status keel_tensor_need_data(keel_tensor *tensor) {
                      : tensor->kind == KEEL_RESOURCE ? "a resource"
                                                      : "an empty optional");
   return KD_OK;
-}
-
-keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor) {
-  KEEL_TRY(keel_tensor_need_data(tensor));
-  if (tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_tensor_host_data(tensor)) {
-    KEEL_TRY(keel_device_drain(keel_tensor_place(tensor)));
-    *out_tensor = keel_tensor_retain(tensor);
-    return KD_OK;
-  }
-  return keel_mapped_or_copy(tensor, false, out_tensor);
-}
-
-keel_status keel_tensor_read(keel_tensor *tensor, void *target, uint64_t size) {
-  keel_tensor *here = NULL;
-  KEEL_TRY(keel_tensor_to_host(tensor, &here));
-  uint64_t bytes = here->type->bytes;
-  keel_status status = KD_OK;
-  if (size != bytes)
-    status =
-        keel_fail(KD_INVALID_ARGUMENT,
-                  "the tensor has %llu bytes, and the target has room for %llu",
-                  (unsigned long long)bytes, (unsigned long long)size);
-  else if (bytes)
-    memcpy(target, here->data, bytes);
-  keel_tensor_release(here);
-  return status;
-}
-
-keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
-                           keel_tensor **out_tensor) {
-  *out_tensor = NULL;
-  KEEL_TRY(keel_tensor_need_data(tensor));
-  if (tensor->layout == KD_LAYOUT_ROW_MAJOR &&
-      keel_tensor_place(tensor) == device) {
-    *out_tensor = keel_tensor_retain(tensor);
-    return KD_OK;
-  }
-  if (device) KEEL_TRY(keel_device_ready(device));
-  return keel_share_or_copy(tensor, device, out_tensor);
 }
 
 /* ---- sequences and optionals ---------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <keel/tensor.h>
 
 #include "device/heap.h"
+#include "threads/cancel.h"
 #include "values/future.h"
 #include "values/type.h"
 
@@ -40,6 +41,10 @@ struct keel_tensor {
     struct keel_resource *resource; /* resource.h */
   };
 };
+
+/* A type that a tensor with data can have: without an open dimension. */
+keel_status keel_tensor_type(kd_dtype dtype, uint32_t rank, const int64_t *dims,
+                             const keel_type **out_type);
 
 /* An empty tensor object: ready, data, one reference, nothing in it. */
 keel_tensor *keel_tensor_new(keel_context *context);
@@ -95,17 +100,15 @@ static inline keel_device *keel_tensor_place(const keel_tensor *tensor) {
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
 }
 
+/* keel_tensor_wait, until the watch is over; NULL: until it is known. */
+keel_status keel_tensor_wait_until(keel_tensor *tensor,
+                                   const keel_watch *watch);
+
 /* Waits for a value that is to have data. Returns KD_OK, KD_INVALID_ARGUMENT (a sequence,
  * a resource ...), or its failure. */
 keel_status keel_tensor_need_data(keel_tensor *tensor);
 
 /* Address for the host, or NULL where the host can't reach it. */
 void *keel_tensor_host_data(const keel_tensor *tensor);
-
-/* The value with its data where the host reaches it, row-major. */
-keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor);
-
-/* Frees a thread's pooled tensor objects. */
-void keel_tensor_drain(keel_thread_lists *lists);
 
 #endif /* KEEL_VALUE_H */

@@ -1,8 +1,8 @@
 /* attr.c - attributes, and the data of constants. */
 #include <errno.h>
 
+#include <kd/kd.h>
 #include "base/float.h"
-#include "device/context.h"
 #include "read.h"
 
 /* Bytes of a constant that one number may stand for. */

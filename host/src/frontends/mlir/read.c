@@ -1,7 +1,7 @@
 /* read.c - operations and regions become a program's functions. */
 #include <locale.h>
 
-#include "device/context.h"
+#include "device/device.h"
 #include "ops/vendor.h"
 #include "program/verify.h"
 #include "read.h"

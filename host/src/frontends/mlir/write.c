@@ -3,7 +3,8 @@
 #include <math.h>
 
 #include "base/float.h"
-#include "device/context.h"
+#include "device/device.h"
+#include "memory/access.h"
 #include "mlir.h"
 #include "ops/vendor.h"
 

@@ -4,10 +4,11 @@
  * it, and what it finds there becomes a capture (see program/function.h). A
  * model's own functions are written out where they are called. */
 #include "import.h"
+#include "device/context.h"
 
 #include "index.h"
 #include "ops/vendor.h"
-#include "passes/passes.h"
+#include "program/function.h"
 
 #define NESTING_MOST 100 /* functions that call functions, graphs in graphs */
 #define NODES_MOST   4000000
@@ -643,7 +644,7 @@ keel_status keel_onnx_add(onnx_draft *draft) {
   KEEL_TRY(keel_function_node(draft->function, op, draft->name, draft->inputs,
                               draft->input_count, draft->outputs,
                               draft->output_count, &node));
-  status = keel_pass_infer(draft->function, node);
+  status = keel_function_infer(draft->function, node);
   return status == KD_OK ? KD_OK
                          : keel_while(status, "while reading %s, node \"%s\"",
                                       draft->path, draft->name);
@@ -719,7 +720,7 @@ static keel_status import_graph(const onnx_graph *graph, scope *inner) {
   KEEL_TRY(import_nodes(inner, graph->node, graph->n_node));
   KEEL_TRY(import_outputs(inner, graph));
   KEEL_TRY(keel_function_sort(inner->function));
-  keel_status status = keel_pass_types(inner->function);
+  keel_status status = keel_function_types(inner->function);
   all->depth--;
   return status == KD_OK ? KD_OK
                          : keel_while(status, "while reading %s", all->path);

@@ -2,7 +2,7 @@
 #ifndef KEEL_ONNX_IMPORT_H
 #define KEEL_ONNX_IMPORT_H
 
-#include "device/context.h"
+#include "device/device.h"
 #include "frontends/onnx/onnx.h"
 #include "onnx.pb-c.h"
 #include "program/function.h"

@@ -4,6 +4,7 @@
  * into a form of their own when they are made, and look at them never again: these weights
  * are copied then, one by one, and leave memory (memory/mapping.h). All others that begin where
  * kernels can't read them are copied once and for all. */
+#include "device/context.h"
 #include "import.h"
 
 /* Whether kernels of the op may take constants. */

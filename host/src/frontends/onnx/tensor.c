@@ -1,6 +1,7 @@
 /* tensor.c - TensorProto, SequenceProto and OptionalProto as values. */
 #include <keel/file.h>
 
+#include "device/context.h"
 #include "import.h"
 
 /* ---- external data -------------------------------------------------------- */

@@ -1,9 +1,12 @@
-/* alarm.c - lists of alarms, and the thread that waits for the next one's time. */
-#include "threads/alarm.h"
+/* cancel.c - alarms by the clock or by hand, keel_stop, and deadlines. */
+#include "threads/cancel.h"
 
 #include <time.h>
 
+#include "base/refs.h"
 #include "trace/trace.h"
+
+/* ---- alarms ------------------------------------------------------------------------- */
 
 void keel_alarms_init(keel_alarms *all) {
   pthread_mutex_init(&all->lock, NULL);
@@ -135,4 +138,78 @@ keel_status keel_timer_set(keel_timer *timer, keel_alarm *alarm) {
 
 bool keel_timer_unset(keel_timer *timer, keel_alarm *alarm) {
   return keel_alarms_remove(&timer->alarms, alarm);
+}
+
+/* ---- stops and deadlines -------------------------------------------------------------- */
+
+keel_status keel_stop_new(keel_pool *pool, keel_stop **out_stop) {
+  keel_stop *stop = calloc(1, sizeof *stop);
+  *out_stop = stop;
+  if (!stop) return keel_no_memory(sizeof *stop);
+  keel_refs_init(&stop->refs);
+  stop->pool = pool;
+  keel_alarms_init(&stop->alarms);
+  return KD_OK;
+}
+
+void keel_stop_retain(keel_stop *stop) {
+  if (stop) keel_refs_take(&stop->refs);
+}
+
+void keel_stop_release(keel_stop *stop) {
+  if (!stop || !keel_refs_drop(&stop->refs)) return;
+  keel_alarms_deinit(&stop->alarms);
+  free(stop);
+}
+
+void keel_stop_listen(keel_stop *stop, keel_alarm *alarm) {
+  keel_alarms_add(&stop->alarms, alarm);
+  /* acquire: why. Who asks now rings after this is added. */
+  if (atomic_load_explicit(&stop->asked, memory_order_acquire) == 2)
+    keel_alarms_ring(&stop->alarms, stop->pool);
+}
+
+void keel_stop_ask(keel_stop *stop, const char *why) {
+  unsigned none = 0;
+  if (!atomic_compare_exchange_strong(&stop->asked, &none, 1)) return;
+  snprintf(stop->why, sizeof stop->why, "%s", why ? why : "");
+  /* release: why, for who reads that it was asked */
+  atomic_store_explicit(&stop->asked, 2, memory_order_release);
+  keel_alarms_ring(&stop->alarms, stop->pool);
+  keel_pool_wake_waiters(stop->pool);
+}
+
+keel_watch keel_watch_of(keel_stop *stop, uint64_t timeout) {
+  uint64_t now = timeout ? keel_now() : 0;
+  return (keel_watch){stop, !timeout                     ? 0
+                            : timeout > UINT64_MAX - now ? UINT64_MAX
+                                                         : now + timeout};
+}
+
+/* `who`: "the run", "planning". */
+static keel_status fail(const keel_watch *watch, const char *who,
+                        const char *node, const char *op) {
+  char next[200] = "";
+  if (op)
+    snprintf(next, sizeof next, ", before %s%s%s%s", op,
+             node && *node ? " \"" : "", node && *node ? node : "",
+             node && *node ? "\"" : "");
+  if (watch->stop &&
+      atomic_load_explicit(&watch->stop->asked, memory_order_acquire) == 2)
+    return keel_fail(KD_CANCELLED, "%s was asked to stop%s%s%s", who,
+                     *watch->stop->why ? ": " : "", watch->stop->why, next);
+  return keel_fail(KD_DEADLINE_EXCEEDED, "%s is past its deadline%s", who,
+                   next);
+}
+
+keel_status keel_watch_fail(const keel_watch *watch, const char *node,
+                            const char *op) {
+  return fail(watch, "the run", node, op);
+}
+
+keel_status keel_watch_planning(const keel_watch *watch, const char *next,
+                                const char *node) {
+  return !watch || !keel_watch_is_over(watch)
+             ? KD_OK
+             : fail(watch, "planning", node, next);
 }

@@ -1,8 +1,9 @@
-/* nested.c - types of what If and Loop run: those that are captured are known where the
- * node stands. */
-#include "passes/nested.h"
+/* types.c - the types of a function's values, as far as they can be told; those of what If
+ * and Loop run, where the node stands. */
+#include "ops/shapes.h"
+#include "program/function.h"
 
-#include "passes/passes.h"
+/* ---- nested functions ------------------------------------------------------- */
 
 /* Hands a graph the types of what it captures: its last inputs, and of the node's inputs
  * those from `first` on. */
@@ -41,7 +42,7 @@ static keel_status infer_if(const keel_function *function,
     if (!graph || graph->capture_count > node->input_count - first)
       return KD_OK;
     give_captures(function, node, graph, first);
-    KEEL_TRY(keel_pass_types(graph));
+    KEEL_TRY(keel_function_types(graph));
     branches[is_then] = graph;
     first += graph->capture_count;
   }
@@ -90,7 +91,7 @@ static keel_status infer_loop(const keel_function *function,
       body->values[body->inputs[2 + i]].type =
           function->values[node->inputs[2 + i]].type;
   /* what does not fit may never be run, and says so then */
-  if (keel_pass_types(body) != KD_OK ||
+  if (keel_function_types(body) != KD_OK ||
       !keeps_types(function, node, body, carried)) {
     forget(body);
     return KD_OK;
@@ -100,9 +101,54 @@ static keel_status infer_loop(const keel_function *function,
   return KD_OK;
 }
 
-keel_status keel_infer_nested(const keel_function *function,
-                              const keel_node *node) {
+static keel_status infer_nested(const keel_function *function,
+                                const keel_node *node) {
   const char *name = node->op->schema->name;
   if (!strcmp(name, "If")) return infer_if(function, node);
   return !strcmp(name, "Loop") ? infer_loop(function, node) : KD_OK;
+}
+
+/* ---- functions --------------------------------------------------------------- */
+
+keel_status keel_function_infer(keel_function *function,
+                                const keel_node *node) {
+  const keel_schema *schema = node->op->schema;
+  uint32_t n = node->input_count, m = node->output_count;
+  if (schema->flags & KEEL_OP_CONTROL) return infer_nested(function, node);
+  if (!schema->infer) return KD_OK;
+  const keel_type **types = calloc(n + m + 1, sizeof *types);
+  keel_tensor **values = calloc(n + 1, sizeof(keel_tensor *));
+  bool known = types && values;
+  for (uint32_t i = 0; known && i < n; i++) {
+    if (node->inputs[i] == KEEL_ABSENT) continue;
+    const keel_value_info *value = &function->values[node->inputs[i]];
+    types[i] = value->type;
+    values[i] = value->constant;
+    known = value->type && keel_type_known(value->type);
+  }
+  keel_infer infer = {
+      .op = node->op,
+      .where = node->name,
+      .input_count = n,
+      .output_count = m,
+      .in = types,
+      .values = values,
+      .out = types + n,
+  };
+  keel_status status = !types || !values ? KD_OUT_OF_MEMORY
+                       : known           ? keel_infer_types(&infer)
+                                         : keel_infer_counts(&infer);
+  for (uint32_t i = 0; known && status == KD_OK && i < m; i++)
+    if (node->outputs[i] != KEEL_ABSENT && types[n + i] && !infer.unknown)
+      function->values[node->outputs[i]].type = types[n + i];
+  free(types);
+  free(values);
+  return status;
+}
+
+keel_status keel_function_types(keel_function *function) {
+  for (uint32_t i = 0; i < function->node_count; i++)
+    if (!function->nodes[i].dead)
+      KEEL_TRY(keel_function_infer(function, &function->nodes[i]));
+  return KD_OK;
 }

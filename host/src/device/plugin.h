@@ -1,0 +1,72 @@
+/* plugin.h - a plugin as a context has it: its tables, its kernels, and what it brings. */
+#ifndef KEEL_INSIDE_PLUGIN_H
+#define KEEL_INSIDE_PLUGIN_H
+
+#include <kd/kd.h>
+#include <keel/context.h>
+
+#include "base/base.h"
+
+typedef struct keel_plugin keel_plugin;
+typedef struct keel_library keel_library;
+typedef struct keel_schema keel_schema;
+
+/* Kernel definitions of one op on a device, best first. */
+typedef struct keel_kernel_list {
+  const char *domain;
+  const char *op;
+  const kd_kernel_def **defs;
+  uint32_t count;
+} keel_kernel_list;
+
+/* An op that a plugin brings, and that is not used, nor are its kernels for it. */
+typedef struct keel_refused_op {
+  const char *domain, *name;
+  struct keel_refused_op *next;
+} keel_refused_op;
+
+/* A candidate for a plugin, loaded or refused. */
+struct keel_plugin {
+  keel_context *context;
+  keel_library *shared;     /* the library, while it is held */
+  keel_plugin *next_sharer; /* another context's plugin of that library */
+  const char *path;
+  const char *source;
+  void *library;  /* of dlopen */
+  kd_entry entry; /* of a plugin that is linked in, or NULL */
+  bool copied;    /* it is a copy of the file that is mapped */
+  bool open;      /* holds the library open */
+
+  kd_plugin table; /* full-size copies: what is NULL here is not there */
+  kd_memory_table memory;
+  kd_stream_table streams;
+  kd_event_table events;
+  kd_capture_table capture;
+  kd_region_table regions;
+  kd_profile_table profile;
+  kd_peer_table peer;
+  kd_collective_table collectives;
+  kd_external_table external;
+  kd_layout_table layouts;
+  kd_native_table native; /* of the extension, since it is open */
+  kd_kernel_def *kernels;
+  uint32_t kernel_count;
+  kd_option_def *option_defs; /* NULL: the plugin lists none */
+  uint32_t option_def_count;
+  keel_kernel_list *by_op; /* hash table by op, open addressing */
+  uint32_t op_slots;       /* a power of two */
+  keel_schema *ops;        /* that it brings; op_count of them */
+  uint32_t op_count;
+  struct keel_refused_op *refused_ops; /* that others have otherwise */
+
+  const char *name, *vendor, *version; /* copies, or NULL */
+  uint32_t abi_version;
+  uint32_t device_count;
+  keel_status status;
+  const char *reason, *hint;
+  uint64_t device_id, inode; /* of the file, to find doubles */
+  const char **options;      /* the manifest's: name, value, name, value ... */
+  uint32_t option_count;
+};
+
+#endif /* KEEL_INSIDE_PLUGIN_H */

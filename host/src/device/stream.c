@@ -1,0 +1,122 @@
+/* stream.c - waiting for a device's work, and what is freed when it has passed. */
+#include "device/stream.h"
+
+#include "device/lost.h"
+#include "device/room.h"
+#include "trace/trace.h"
+
+/* ---- traces ----------------------------------------------------------------- */
+
+static _Thread_local struct { const char *op, *where; } copies_for;
+
+void keel_stream_for(const char *op, const char *where) {
+  copies_for.op = op;
+  copies_for.where = where;
+}
+
+void keel_stream_tag(const keel_device *device, kd_stream *stream) {
+  if (!keel_tracing() || !stream || !device->plugin->streams.tag) return;
+  const char *op = copies_for.op, *where = copies_for.where;
+  device->plugin->streams.tag(
+      stream, keel_trace_launch(op ? op : "copy", where ? where : ""));
+}
+
+/* ---- waiting ---------------------------------------------------------------- */
+
+kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
+                           kd_event *event) {
+  const keel_plugin *plugin = device->plugin;
+  keel_patience patience = {0};
+  kd_status status;
+  do
+    status = plugin->events.record(event, stream);
+  while (keel_room_awaited(device, stream, &patience, &status));
+  return status == KD_OK && plugin->streams.flush
+             ? plugin->streams.flush(stream)
+             : status;
+}
+
+/* Waits for a stream. *out_waited: the work is done, although some of it may have
+ * failed; false where the wait itself could not be set up. */
+static kd_status wait_for_work(keel_device *device, kd_stream *stream,
+                               bool *out_waited) {
+  keel_plugin *plugin = device->plugin;
+  kd_event *event = NULL;
+  *out_waited = true;
+  if (plugin->streams.synchronize) return plugin->streams.synchronize(stream);
+  *out_waited = false;
+  KEEL_TRY(plugin->events.create(device->handle, 0, &event));
+  kd_status status = keel_stream_mark(device, stream, event);
+  if (status == KD_OK) { /* a look first: blocking costs a switch of threads */
+    status = plugin->events.query(event);
+    if (status == KD_BUSY) status = plugin->events.wait(event, UINT64_MAX);
+    *out_waited = true;
+  }
+  plugin->events.destroy(event);
+  return status;
+}
+
+keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
+                               pthread_mutex_t *lock) {
+  bool waited = false;
+  keel_hush();
+  pthread_mutex_lock(lock);
+  kd_status status = wait_for_work(device, stream, &waited);
+  /* The caller is about to use memory that the device may still read: what
+   * failed for a moment (no event was left) is tried once more. */
+  if (!waited) status = wait_for_work(device, stream, &waited);
+  pthread_mutex_unlock(lock);
+  status = keel_lost_judge(device, status);
+  if (status != KD_OK && !keel_said())
+    keel_fail(status, "%s: work failed (%s)", device->name,
+              keel_status_name(status));
+  return status;
+}
+
+/* ---- what work has passed ----------------------------------------------------- */
+
+void keel_stream_keep(keel_device *device, keel_task *task) {
+  keel_transfers *all = &device->transfers;
+  keel_task *head = atomic_load_explicit(&all->spent, memory_order_relaxed);
+  do
+    task->next = head;
+  /* release: what the callback's thread saw of it */
+  while (!atomic_compare_exchange_weak_explicit(
+      &all->spent, &head, task, memory_order_release, memory_order_relaxed));
+}
+
+void keel_stream_reap(keel_device *device) {
+  keel_transfers *all = &device->transfers;
+  if (!atomic_load_explicit(&all->spent, memory_order_relaxed)) return;
+  keel_task *at =
+      atomic_exchange_explicit(&all->spent, NULL, memory_order_acquire);
+  for (keel_task *next; at; at = next) {
+    next = at->next;
+    at->run(at);
+  }
+}
+
+keel_status keel_device_drain(keel_device *device) {
+  if (!device) return KD_OK;
+  keel_status status =
+      device->stream
+          ? keel_stream_finish(device, device->stream, &device->stream_lock)
+          : KD_OK;
+  if (device->stream) keel_stream_reap(device);
+  return status == KD_OK && atomic_load(&device->lost)
+             ? keel_lost_refuse(device)
+             : status;
+}
+
+void keel_device_settle(keel_device *device) {
+  if (!atomic_load(&device->lost)) {
+    keel_device_drain(device);
+    return;
+  }
+  char text[4096];
+  bool said = keel_said();
+  snprintf(text, sizeof text, "%s", keel_message());
+  keel_device_drain(device);
+  keel_fail_text(KD_DEVICE_LOST, text);
+  if (!said) keel_hush();
+}

@@ -1,0 +1,76 @@
+/* device.c - opening and closing a plugin's devices. */
+#include "loader/device.h"
+
+#include "device/lost.h"
+#include "device/stream.h"
+#include "loader/clocks.h"
+#include "loader/library.h"
+
+keel_status keel_device_open_locked(keel_device *device) {
+  keel_plugin *plugin = device->plugin;
+  kd_status status =
+      keel_library_device(plugin, device->index, &device->handle);
+  if (status == KD_OK && plugin->streams.create &&
+      !(device->info.flags & KD_DEVICE_INLINE)) {
+    keel_hush();
+    status = plugin->streams.create(device->handle, 0, 0, &device->stream);
+    if (status != KD_OK) {
+      if (!keel_said())
+        keel_fail(status, "no reason given (%s)", keel_status_name(status));
+      keel_library_device_drop(plugin, device->index, false);
+    }
+  }
+  if (status != KD_OK) {
+    device->handle = NULL;
+    return keel_while(status, "while %s was opened", device->name);
+  }
+  keel_clock_opened(device);
+  atomic_store(&device->lost, false);
+  atomic_store_explicit(&device->ready, true, memory_order_release);
+  return KD_OK;
+}
+
+keel_status keel_device_open(keel_device *device) {
+  /* not with the lock: who opens it again has that, and waits for those inside */
+  if (atomic_load(&device->lost)) return keel_lost_refuse(device);
+  pthread_mutex_lock(&device->opening);
+  keel_status status = KD_OK;
+  if (atomic_load(&device->lost))
+    status = keel_lost_refuse(device);
+  else if (!atomic_load_explicit(&device->ready, memory_order_acquire))
+    status = keel_device_open_locked(device);
+  pthread_mutex_unlock(&device->opening);
+  return status;
+}
+
+/* Nothing of it is left but its streams. */
+void keel_device_leave(keel_device *device) {
+  const kd_stream_table *streams = &device->plugin->streams;
+  if (device->transfers.stream) streams->destroy(device->transfers.stream);
+  if (device->stream) streams->destroy(device->stream);
+  if (device->handle)
+    keel_library_device_drop(device->plugin, device->index,
+                             atomic_load(&device->lost));
+  device->transfers.stream = NULL;
+  device->stream = NULL;
+  device->handle = NULL;
+}
+
+void keel_device_close(keel_device *device) {
+  keel_device_drain(device);
+  keel_clock_closes(device);
+  keel_heap_deinit(&device->heap);
+  keel_device_leave(device);
+  pthread_mutex_destroy(&device->opening);
+  pthread_mutex_destroy(&device->stream_lock);
+  pthread_mutex_destroy(&device->transfers.lock);
+  pthread_mutex_destroy(&device->map_lock);
+  pthread_mutex_destroy(&device->words_lock);
+}
+
+const void *keel_device_extension(const keel_device *device, const char *name) {
+  const keel_plugin *plugin = device->plugin;
+  return plugin->table.extension
+             ? plugin->table.extension(plugin->shared->instance, name)
+             : NULL;
+}
