@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include "common/single.h"
 #include "mutants/process.h"
-#include "single.h"
 
 int sim_mode;
 uint32_t sim_ring;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/single.h"
 #include "reference/reference.h"
-#include "single.h"
 
 static const kd_host *host;
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/single.h"
 #include "graph.h"
-#include "single.h"
 
 static const kd_host *host;
 static uint32_t spins;

@@ -1,8 +1,8 @@
 /* tune.c - `keel tune`: which variant of each kernel a device is fastest with. */
 #include <math.h>
 
+#include "common/tuning.h"
 #include "tool.h"
-#include "tuning.h"
 
 #define MODELS 64
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/shared.h"
 #include "cpu.h"
-#include "shared.h"
 
 #define ALIGNMENT 16 /* as plugin.c says of the space */
 

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/properties.h"
+#include "common/single.h"
 #include "cpu.h"
 #include "kernels/chain.h"
 #include "kernels/kernels.h"
-#include "properties.h"
-#include "single.h"
 #include "table.h"
 
 const kd_host *cpu_host;

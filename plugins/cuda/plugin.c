@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/properties.h"
+#include "common/single.h"
 #include "cudev.h"
-#include "properties.h"
-#include "single.h"
 
 const kd_host *cuda_host;
 

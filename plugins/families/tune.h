@@ -4,9 +4,9 @@
 #ifndef KEEL_FAMILIES_TUNE_H
 #define KEEL_FAMILIES_TUNE_H
 
+#include "common/tuning.h"
 #include "families/family.h"
 #include "families/store.h"
-#include "tuning.h"
 
 typedef struct fam_tuner fam_tuner;
 struct fam_driver;

@@ -9,9 +9,9 @@
 #include <stdbool.h>
 
 #include "api.h"
+#include "common/shared.h"
 #include "families/instance.h"
 #include "families/programs.h"
-#include "shared.h"
 
 extern const kd_host *ocl_host; /* from open to close */
 

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/properties.h"
+#include "common/single.h"
 #include "opencl.h"
-#include "properties.h"
-#include "single.h"
 
 const kd_host *ocl_host;
 

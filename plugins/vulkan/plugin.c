@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "properties.h"
-#include "single.h"
+#include "common/properties.h"
+#include "common/single.h"
 #include "vlk.h"
 
 const kd_host *vlk_host;

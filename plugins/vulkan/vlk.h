@@ -8,9 +8,9 @@
 #include <stdbool.h>
 
 #include "api.h"
+#include "common/shared.h"
 #include "families/instance.h"
 #include "families/programs.h"
-#include "shared.h"
 
 extern const kd_host *vlk_host; /* from open to close */
 extern VkInstance vlk_vulkan;   /* of all devices; the same */

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/single.h"
 #include "device.h"
-#include "single.h"
 
 #define LATER_BIT   (UINT32_C(1) << 23)
 #define LATER_HINTS UINT32_C(0xf0000000)

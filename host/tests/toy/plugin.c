@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/single.h"
 #include "device.h"
-#include "single.h"
 
 static const toy_model models[] = {
 #define MODEL(name_, ...) {.name = #name_, __VA_ARGS__},
