@@ -164,9 +164,14 @@ static bool go_on(keel_control *c, keel_status *out_status) {
       break;
     }
     status = c->prepare(c);
-    if (status == KD_OK &&
-        !keel_fplan_begin(c->body, c->call.scope, c->in, c->in_count, c->out,
-                          c->out_count, c->watch, &c->ended.done, &status))
+    const keel_run_args args = {.scope = c->call.scope,
+                                .inputs = c->in,
+                                .outputs = c->out,
+                                .input_count = c->in_count,
+                                .output_count = c->out_count,
+                                .watch = c->watch,
+                                .done = &c->ended.done};
+    if (status == KD_OK && !keel_fplan_begin(c->body, &args, &status))
       return false;
     if (status == KD_OK) status = c->take(c);
     c->round++;

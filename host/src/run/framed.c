@@ -44,7 +44,7 @@ static keel_status run_alone(keel_run *run, bool ranked) {
   const keel_fplan *fplan = run->fplan;
   keel_status status = KD_OK;
   keel_hush();
-  if (run->watch) return run_watched(run);
+  if (run->args.watch) return run_watched(run);
   if (ranked) return run_ranked(run);
   for (uint32_t i = 0; i < fplan->step_count && status == KD_OK; i++)
     status = keel_frame_step(run->frame, i);
@@ -82,17 +82,18 @@ static keel_status run_now(keel_run *run) {
   return status;
 }
 
-keel_status keel_run_in_frame(keel_run *run, keel_tensor *const *inputs,
-                              keel_tensor **outputs) {
+keel_status keel_run_in_frame(keel_run *run) {
+  keel_tensor *const *inputs = run->args.inputs;
   keel_status status =
       keel_frame_queued(run->frame) ? run_queued(run) : run_now(run);
-  if (status == KD_OK) return keel_frame_end(run->frame, inputs, outputs);
+  if (status == KD_OK)
+    return keel_frame_end(run->frame, inputs, run->args.outputs);
   keel_frame_end(run->frame, inputs, NULL);
   return status;
 }
 
-bool keel_run_fits(keel_run *run, keel_tensor *const *inputs) {
+bool keel_run_fits(keel_run *run) {
   run->framed = !run->profile && !run->fplan->plan->eager &&
-                keel_frame_begin(run->fplan, inputs, &run->frame);
+                keel_frame_begin(run->fplan, run->args.inputs, &run->frame);
   return run->framed;
 }

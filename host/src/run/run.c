@@ -288,9 +288,9 @@ static void input_came(keel_waiter *waiter) {
   if (status == KD_OK) {
     status = keel_begun_check(run->begun, (uint32_t)(at - run->awaited));
     /* nobody has read it yet: what hangs on it fails */
-    if (status != KD_OK && run->partial) refuse_value(run, value, status);
+    if (status != KD_OK && run->args.partial) refuse_value(run, value, status);
   }
-  if (status != KD_OK && !run->partial) keel_run_fail(run, status);
+  if (status != KD_OK && !run->args.partial) keel_run_fail(run, status);
   for (uint32_t i = 0; i < fplan->step_count; i++)
     for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
       if (fplan->steps[i].inputs[k] == value && is_last(run, i, 1))
@@ -313,7 +313,7 @@ static keel_status find_awaited(keel_run *run, uint32_t *out_count) {
     run->awaited[i] =
         (awaited){{NULL, input_came}, run, pending ? value : KEEL_ABSENT};
     *out_count += pending;
-    if (state == KEEL_FAILED && !run->partial)
+    if (state == KEEL_FAILED && !run->args.partial)
       keel_run_fail(run, keel_tensor_query(tensor));
   }
   return KD_OK;
@@ -368,8 +368,9 @@ void keel_run_parallel(keel_run *run) {
   if (entered) keel_pool_leave(pool);
 }
 
-static void begin_run(keel_run *run, keel_tensor *const *inputs) {
+static void take_inputs(keel_run *run) {
   const keel_fplan *fplan = run->fplan;
+  keel_tensor *const *inputs = run->args.inputs;
   for (uint32_t i = 0; i < fplan->value_count; i++) {
     run->values[i] = fplan->constants[i];
     atomic_store_explicit(&run->uses[i], fplan->uses[i], memory_order_relaxed);
@@ -397,14 +398,14 @@ static keel_status hand_out(const keel_run *run, uint32_t index,
   return status;
 }
 
-static keel_status end_run(keel_run *run, keel_tensor **outputs) {
+static keel_status end_run(keel_run *run) {
   keel_fplan *fplan = run->fplan;
   keel_tensor *failure =
       atomic_load_explicit(&run->failure, memory_order_acquire);
   keel_status status = KD_OK;
-  for (uint32_t i = 0; (!failure || run->partial) && i < fplan->output_count;
-       i++) {
-    keel_status one = hand_out(run, i, failure, &outputs[i]);
+  for (uint32_t i = 0;
+       (!failure || run->args.partial) && i < fplan->output_count; i++) {
+    keel_status one = hand_out(run, i, failure, &run->args.outputs[i]);
     if (status == KD_OK) status = one;
   }
   for (uint32_t i = 0; i < fplan->value_count; i++)
@@ -423,8 +424,7 @@ static bool is_straight(const keel_run *run) {
          keel_run_is_alone(run);
 }
 
-static void begin_values(keel_run *run, keel_tensor *const *inputs,
-                         bool ready) {
+static void begin_values(keel_run *run, bool ready) {
   keel_fplan *fplan = run->fplan;
   /* a copy's type may not be there yet; nor would it fit a frame */
   run->meets =
@@ -432,12 +432,12 @@ static void begin_values(keel_run *run, keel_tensor *const *inputs,
       !atomic_load_explicit(&fplan->meeting, memory_order_relaxed) &&
       !atomic_exchange_explicit(&fplan->meeting, true, memory_order_acquire);
   run->order = fplan->order;
-  begin_run(run, inputs);
+  take_inputs(run);
 }
 
-static keel_status end_values(keel_run *run, keel_tensor **outputs) {
+static keel_status end_values(keel_run *run) {
   keel_fplan *fplan = run->fplan;
-  keel_status status = end_run(run, outputs);
+  keel_status status = end_run(run);
   /* release: what the run has met, for who makes a layout of it; else the next one may
    * try */
   if (run->meets && status == KD_OK)
@@ -452,52 +452,50 @@ static void run_straight(keel_run *run) {
     keel_run_step(run, i);
 }
 
-static keel_status run_with_values(keel_run *run, keel_tensor *const *inputs,
-                                   keel_tensor **outputs) {
-  begin_values(run, inputs, true);
+static keel_status run_with_values(keel_run *run) {
+  begin_values(run, true);
   run->awaits = false;
   if (is_straight(run))
     run_straight(run);
   else
     keel_run_parallel(run);
-  return end_values(run, outputs);
+  return end_values(run);
 }
 
 /* In a frame, where one fits. What comes out of it whole is given; a run that is to go
  * on beside a failure is made again, value by value. */
-static keel_status run_somehow(keel_run *run, keel_tensor *const *inputs,
-                               keel_tensor **outputs) {
-  if (keel_run_fits(run, inputs)) {
-    keel_status status = keel_run_in_frame(run, inputs, outputs);
-    if (status == KD_OK || !run->partial) return status;
+static keel_status run_somehow(keel_run *run) {
+  if (keel_run_fits(run)) {
+    keel_status status = keel_run_in_frame(run);
+    if (status == KD_OK || !run->args.partial) return status;
     run->framed = false;
     atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
   }
-  return run_with_values(run, inputs, outputs);
+  return run_with_values(run);
 }
 
 /* ---- runs --------------------------------------------------------------------- */
 
-static keel_status make_run(keel_fplan *fplan, keel_device *scope,
-                            uint32_t input_count, uint32_t output_count,
-                            const keel_watch *watch, bool partial,
+/* Outputs are NULL from here on, until they are handed out. */
+static keel_status make_run(keel_fplan *fplan, const keel_run_args *args,
                             keel_run **out_run) {
-  if (input_count != fplan->input_count || output_count != fplan->output_count)
+  for (uint32_t i = 0; i < args->output_count; i++)
+    args->outputs[i] = NULL;
+  if (args->input_count != fplan->input_count ||
+      args->output_count != fplan->output_count)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "function \"%s\" takes %u inputs and gives %u outputs, not"
                      " %u and %u",
                      fplan->name, (unsigned)fplan->input_count,
-                     (unsigned)fplan->output_count, (unsigned)input_count,
-                     (unsigned)output_count);
+                     (unsigned)fplan->output_count, (unsigned)args->input_count,
+                     (unsigned)args->output_count);
   /* a loop's body may have no step that would ask */
-  if (watch && !partial && keel_watch_is_over(watch))
-    return keel_watch_fail(watch, NULL, NULL);
+  if (args->watch && !args->partial && keel_watch_is_over(args->watch))
+    return keel_watch_fail(args->watch, NULL, NULL);
   keel_run *run = take_run(fplan);
   if (!run) return KD_OUT_OF_MEMORY;
   run->fplan = fplan;
-  run->scope = scope;
-  run->watch = watch;
-  run->partial = partial;
+  run->args = *args;
   run->done = NULL;
   run->begun = NULL;
   run->profile =
@@ -507,47 +505,39 @@ static keel_status make_run(keel_fplan *fplan, keel_device *scope,
   return KD_OK;
 }
 
-static keel_status end_of(keel_run *run, keel_status status,
-                          keel_tensor **outputs) {
-  uint32_t count = run->fplan->output_count;
-  bool partial = run->partial;
+/* The run's memory may be another's now. */
+static keel_status end_of(keel_run *run, keel_status status) {
+  const keel_run_args args = run->args;
   give_run(run);
-  for (uint32_t i = 0; status != KD_OK && !partial && i < count; i++) {
-    keel_tensor_release(outputs[i]);
-    outputs[i] = NULL;
+  for (uint32_t i = 0;
+       status != KD_OK && !args.partial && i < args.output_count; i++) {
+    keel_tensor_release(args.outputs[i]);
+    args.outputs[i] = NULL;
   }
   return status;
 }
 
-keel_status keel_fplan_run_with(keel_fplan *fplan, keel_device *scope,
-                                keel_tensor *const *inputs,
-                                uint32_t input_count, keel_tensor **outputs,
-                                uint32_t output_count, const keel_watch *watch,
-                                bool partial) {
+keel_status keel_fplan_run(keel_fplan *fplan, const keel_run_args *args) {
   keel_run *run = NULL;
-  for (uint32_t i = 0; i < output_count; i++)
-    outputs[i] = NULL;
-  KEEL_TRY(
-      make_run(fplan, scope, input_count, output_count, watch, partial, &run));
-  return end_of(run, run_somehow(run, inputs, outputs), outputs);
+  keel_status status = make_run(fplan, args, &run);
+  return status == KD_OK ? end_of(run, run_somehow(run)) : status;
 }
 
 /* Of a run that ended later than it was begun. */
 static void finish(keel_run *run) {
   keel_done *done = run->done;
-  keel_tensor **outputs = run->outputs;
-  done->call(done, end_of(run, end_values(run, outputs), outputs));
+  done->call(done, end_of(run, end_values(run)));
 }
 
 /* Whether it has ended when all has been begun. */
-static bool begin_parallel(keel_run *run, keel_done *done) {
+static bool begin_parallel(keel_run *run) {
   uint32_t awaited = 0;
   keel_status status = run->begun ? find_awaited(run, &awaited) : KD_OK;
   if (status != KD_OK) {
     keel_run_fail(run, status);
     return true;
   }
-  run->done = done;
+  run->done = run->args.done;
   run->awaits = awaited != 0;
   set_counts(run, 1 + awaited);
   if (awaited) {
@@ -564,42 +554,25 @@ static bool begin_parallel(keel_run *run, keel_done *done) {
          1;
 }
 
-bool keel_fplan_begin(keel_fplan *fplan, keel_device *scope,
-                      keel_tensor *const *inputs, uint32_t input_count,
-                      keel_tensor **outputs, uint32_t output_count,
-                      const keel_watch *watch, keel_done *done,
+bool keel_fplan_begin(keel_fplan *fplan, const keel_run_args *args,
                       keel_status *out_status) {
-  return keel_fplan_begin_for(fplan, scope, inputs, input_count, outputs,
-                              output_count, watch, false, NULL, done,
-                              out_status);
-}
-
-bool keel_fplan_begin_for(keel_fplan *fplan, keel_device *scope,
-                          keel_tensor *const *inputs, uint32_t input_count,
-                          keel_tensor **outputs, uint32_t output_count,
-                          const keel_watch *watch, bool partial,
-                          keel_begun *begun, keel_done *done,
-                          keel_status *out_status) {
   keel_run *run = NULL;
-  for (uint32_t i = 0; i < output_count; i++)
-    outputs[i] = NULL;
-  *out_status =
-      make_run(fplan, scope, input_count, output_count, watch, partial, &run);
+  *out_status = make_run(fplan, args, &run);
   if (*out_status != KD_OK) return true;
-  bool ready = !begun || keel_tensors_ready(inputs, input_count);
-  if (ready && !partial && keel_run_fits(run, inputs)) {
-    *out_status = keel_run_in_frame(run, inputs, outputs);
+  bool ready =
+      !args->begun || keel_tensors_ready(args->inputs, args->input_count);
+  if (ready && !args->partial && keel_run_fits(run)) {
+    *out_status = keel_run_in_frame(run);
   } else {
     run->framed = false;
-    begin_values(run, inputs, ready);
-    run->outputs = outputs;
-    run->begun = begun;
+    begin_values(run, ready);
+    run->begun = args->begun;
     if (ready && is_straight(run))
       run_straight(run);
-    else if (!begin_parallel(run, done))
+    else if (!begin_parallel(run))
       return false;
-    *out_status = end_values(run, outputs);
+    *out_status = end_values(run);
   }
-  *out_status = end_of(run, *out_status, outputs);
+  *out_status = end_of(run, *out_status);
   return true;
 }

@@ -34,7 +34,7 @@ typedef struct awaited {
 struct keel_run {
   keel_idle idle; /* first: what the function keeps is a run */
   keel_fplan *fplan;
-  keel_device *scope;
+  keel_run_args args; /* its arrays stay until the run has ended */
   const keel_order *order;
   keel_tensor **values; /* by value */
   /* By value: reads that are still to come; as references (base/refs.h): the last
@@ -51,15 +51,12 @@ struct keel_run {
   atomic_uint remaining;
   /* The first step that fails puts it there, with release; who reads it acquires. */
   _Atomic(keel_tensor *) failure;
-  keel_frame *frame;       /* NULL: not made yet */
-  const keel_watch *watch; /* or NULL */
-  keel_done *done;         /* who is told of the end; NULL: somebody waits */
-  keel_tensor **outputs;   /* then, where they go */
-  keel_begun *begun; /* who is given each output when it is made, or NULL */
-  bool partial;
-  bool awaits; /* inputs */
-  bool framed; /* runs in it */
-  bool meets;  /* writes down the types that it meets */
+  keel_frame *frame; /* NULL: not made yet */
+  keel_done *done; /* args.done, once it goes on later; NULL: somebody waits */
+  keel_begun *begun; /* args.begun, once steps are begun */
+  bool awaits;       /* inputs */
+  bool framed;       /* runs in it */
+  bool meets;        /* writes down the types that it meets */
   bool profile;
 };
 
@@ -90,9 +87,8 @@ void keel_run_note_time(keel_step *step, uint64_t begin);
 /* ---- framed.c: in a frame -------------------------------------------------- */
 
 /* Whether it runs in one: then its memory is ready. */
-bool keel_run_fits(keel_run *run, keel_tensor *const *inputs);
-keel_status keel_run_in_frame(keel_run *run, keel_tensor *const *inputs,
-                              keel_tensor **outputs);
+bool keel_run_fits(keel_run *run);
+keel_status keel_run_in_frame(keel_run *run);
 void keel_run_framed_step(keel_run *run, uint32_t index);
 
 /* ---- run.c ------------------------------------------------------------------- */

@@ -28,6 +28,36 @@ static keel_status check_ports(const keel_plan *plan,
   return KD_OK;
 }
 
+/* Inputs that are waited for together. */
+typedef struct coming {
+  keel_tensor *const *inputs;
+  uint32_t count;
+  const keel_watch *watch; /* or NULL */
+  bool partial;            /* else the first that has failed is enough */
+} coming;
+
+/* Whether nothing is to be waited for any longer. */
+static bool have_come(void *context) {
+  const coming *self = context;
+  bool pending = false, failed = false;
+  for (uint32_t i = 0; i < self->count; i++) {
+    uint32_t state = keel_tensor_state(self->inputs[i]);
+    pending |= state == KEEL_PENDING;
+    failed |= state == KEEL_FAILED;
+  }
+  return !pending || (failed && !self->partial) ||
+         (self->watch && keel_watch_is_over(self->watch));
+}
+
+/* Those that are pending then have failed: there is no more time. */
+static void await_inputs(const keel_plan *plan, keel_tensor *const *inputs,
+                         const keel_watch *watch, bool partial) {
+  coming self = {inputs, plan->main->input_count, watch, partial};
+  if (!have_come(&self))
+    keel_pool_wait_until(plan->context->pool, have_come, &self,
+                         watch ? watch->deadline : 0);
+}
+
 /* NULL: it is none, or not known yet. */
 static const struct keel_resource *resource_of(keel_tensor *input) {
   return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE
@@ -38,9 +68,9 @@ static const struct keel_resource *resource_of(keel_tensor *input) {
 /* Steps on different inputs do not wait for each other. */
 static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
-    const struct keel_resource *one = resource_of(inputs[i]);
-    for (uint32_t k = 0; one && k < i; k++)
-      if (resource_of(inputs[k]) == one)
+    const struct keel_resource *resource = resource_of(inputs[i]);
+    for (uint32_t k = 0; resource && k < i; k++)
+      if (resource_of(inputs[k]) == resource)
         return keel_fail(KD_INVALID_ARGUMENT,
                          "inputs %u and %u are one resource; give each"
                          " resource to a run once",
@@ -61,13 +91,14 @@ typedef struct outing {
 static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
                            const keel_watch *watch, outing *out) {
   uint32_t odd = KEEL_ABSENT;
-  KEEL_TRY(
-      keel_declared_check(plan->ports, plan->main->input_count, inputs, &odd));
-  KEEL_TRY(check_apart(inputs, plan->main->input_count));
-  keel_profile_run(plan);
   keel_plan *version = NULL;
+  keel_status status =
+      keel_declared_check(plan->ports, plan->main->input_count, inputs, &odd);
+  if (status == KD_OK) status = check_apart(inputs, plan->main->input_count);
+  if (status != KD_OK) return status;
+  keel_profile_run(plan);
   if (odd != KEEL_ABSENT) {
-    keel_status status = keel_plan_loosen(plan, watch, &version);
+    status = keel_plan_loosen(plan, watch, &version);
     if (status == KD_FAILED_PRECONDITION)
       return keel_declared_fail(
           &plan->ports[odd], inputs[odd],
@@ -129,44 +160,63 @@ static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
                                keel_tensor **outputs, const keel_watch *watch,
                                bool partial) {
   outing out;
-  KEEL_TRY(set_out(plan, inputs, watch, &out));
-  keel_status status =
-      keel_fplan_run_with(out.main, plan->device, inputs, out.main->input_count,
-                          outputs, out.main->output_count, watch, partial);
+  keel_status status = set_out(plan, inputs, watch, &out);
+  if (status != KD_OK) return status;
+  const keel_run_args args = {.scope = plan->device,
+                              .inputs = inputs,
+                              .outputs = outputs,
+                              .input_count = plan->main->input_count,
+                              .output_count = plan->main->output_count,
+                              .watch = watch,
+                              .partial = partial};
+  status = keel_fplan_run(out.main, &args);
   come_home(&out, status, true);
   return explain(&out, inputs, status);
 }
 
 /* ---- with somebody who waits --------------------------------------------------- */
 
-/* Pending inputs are waited for as long as there is time. */
 static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
                               keel_tensor **outputs, const keel_watch *watch) {
   uint32_t n = plan->main->input_count;
   keel_tensor **known = calloc((size_t)n + 1, sizeof *known);
   if (!known) return keel_no_memory(n * sizeof *known);
-  for (uint32_t i = 0; i < n; i++) {
-    keel_status one = keel_tensor_wait_until(inputs[i], watch);
-    bool pending = keel_tensor_state(inputs[i]) == KEEL_PENDING;
-    known[i] = pending ? keel_tensor_failed(plan->context, one)
-                       : keel_tensor_retain(inputs[i]);
-  }
+  await_inputs(plan, inputs, watch, true);
+  for (uint32_t i = 0; i < n; i++)
+    known[i] = keel_tensor_state(inputs[i]) == KEEL_PENDING
+                   ? keel_tensor_failed(plan->context,
+                                        keel_watch_fail(watch, NULL, NULL))
+                   : keel_tensor_retain(inputs[i]);
   keel_status rest = run_between(plan, known, outputs, watch, true);
-  if (rest ==
-      KD_OK) /* an input's failure is the run's where something hangs on it */
-    for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
-      rest = keel_tensor_query(outputs[i]);
+  /* an input's failure is the run's where something depends on it */
+  for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
+    rest = keel_tensor_query(outputs[i]);
   for (uint32_t i = 0; i < n; i++)
     keel_tensor_release(known[i]);
   free(known);
   return rest;
 }
 
+/* Whether all inputs are ready; the first failure counts more than the time. */
+static keel_status check_ready(keel_tensor *const *inputs, uint32_t count,
+                               const keel_watch *watch) {
+  keel_status status = KD_OK;
+  bool pending = false;
+  for (uint32_t i = 0; i < count && status == KD_OK; i++) {
+    pending |= keel_tensor_state(inputs[i]) == KEEL_PENDING;
+    if (keel_tensor_state(inputs[i]) == KEEL_FAILED)
+      status = keel_tensor_query(inputs[i]);
+  }
+  return status == KD_OK && pending ? keel_watch_fail(watch, NULL, NULL)
+                                    : status;
+}
+
 static keel_status run_wholly(keel_plan *plan, keel_tensor *const *inputs,
                               keel_tensor **outputs, const keel_watch *watch) {
-  for (uint32_t i = 0; i < plan->main->input_count; i++)
-    KEEL_TRY(keel_tensor_wait_until(inputs[i], watch));
-  return run_between(plan, inputs, outputs, watch, false);
+  await_inputs(plan, inputs, watch, false);
+  keel_status status = check_ready(inputs, plan->main->input_count, watch);
+  return status == KD_OK ? run_between(plan, inputs, outputs, watch, false)
+                         : status;
 }
 
 keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
@@ -174,8 +224,8 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                           uint32_t output_count) {
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
-  return run_wholly(plan, inputs, outputs, NULL);
+  keel_status status = check_ports(plan, inputs, input_count, output_count);
+  return status == KD_OK ? run_wholly(plan, inputs, outputs, NULL) : status;
 }
 
 /* The parameters in full, and what ends the run early. */
@@ -223,9 +273,9 @@ struct keel_begun {
   outing out;
   keel_plan *plan;
   keel_watch watch;
-  bool watched, partial;
-  uint32_t input_count, output_count;
-  keel_tensor **inputs, **outputs, **promises;
+  keel_run_args args;    /* its inputs and outputs are the begun run's */
+  keel_tensor **tensors; /* inputs, outputs, promises */
+  keel_tensor **promises;
   /* By output: the promise has its value, or is about to. An exchange: one of those that
    * want to give gets to; the value itself is published by its future. */
   atomic_bool given[];
@@ -242,26 +292,23 @@ keel_status keel_begun_check(const keel_begun *begun, uint32_t input) {
   const keel_port *port = &begun->plan->ports[input];
   bool close = false;
   /* another shape is too late for another plan */
-  return keel_declared_is(port, begun->inputs[input], &close) ||
+  return keel_declared_is(port, begun->args.inputs[input], &close) ||
                  (close && begun->out.odd != KEEL_ABSENT)
              ? KD_OK
-             : keel_declared_fail(port, begun->inputs[input], "");
+             : keel_declared_fail(port, begun->args.inputs[input], "");
 }
 
 void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {
-  for (uint32_t i = 0; i < begun->output_count; i++)
+  for (uint32_t i = 0; i < begun->args.output_count; i++)
     keel_begun_give(begun, i, failure);
 }
 
 static void drop_begun(keel_begun *begun) {
   if (!keel_refs_drop(&begun->refs)) return;
-  for (uint32_t i = 0; begun->inputs && i < begun->input_count; i++)
-    keel_tensor_release(begun->inputs[i]);
-  for (uint32_t i = 0; begun->inputs && i < begun->output_count; i++) {
-    keel_tensor_release(begun->outputs[i]);
-    keel_tensor_release(begun->promises[i]);
-  }
-  free(begun->inputs);
+  uint32_t count = begun->args.input_count + 2 * begun->args.output_count;
+  for (uint32_t i = 0; begun->tensors && i < count; i++)
+    keel_tensor_release(begun->tensors[i]);
+  free(begun->tensors);
   keel_context *context = begun->plan->context;
   keel_plan_release(begun->plan);
   keel_stop_release(begun->watch.stop);
@@ -271,9 +318,9 @@ static void drop_begun(keel_begun *begun) {
 }
 
 static void end_begun(keel_begun *begun, keel_status status) {
-  for (uint32_t i = 0; i < begun->output_count; i++) {
-    if (begun->outputs[i])
-      keel_begun_give(begun, i, begun->outputs[i]);
+  for (uint32_t i = 0; i < begun->args.output_count; i++) {
+    if (begun->args.outputs[i])
+      keel_begun_give(begun, i, begun->args.outputs[i]);
     else if (!atomic_exchange_explicit(&begun->given[i], true,
                                        memory_order_relaxed))
       keel_tensor_become_failed(begun->promises[i], status);
@@ -326,35 +373,41 @@ static void begun_ended(keel_done *done, keel_status status) {
   keel_begun *begun =
       (keel_begun *)(void *)((char *)done - offsetof(keel_begun, done));
   come_home(&begun->out, status, false);
-  end_begun(begun, explain(&begun->out, begun->inputs, status));
+  end_begun(begun, explain(&begun->out, begun->args.inputs, status));
 }
 
 static void run_begun(keel_task *task) {
   keel_begun *begun = (keel_begun *)(void *)task;
   keel_status status =
-      set_out(begun->plan, begun->inputs, begun->watched ? &begun->watch : NULL,
-              &begun->out);
+      set_out(begun->plan, begun->args.inputs, begun->args.watch, &begun->out);
   if (status == KD_OK) {
-    const keel_fplan *main = begun->out.main;
-    if (!keel_fplan_begin_for(begun->out.main, begun->plan->device,
-                              begun->inputs, main->input_count, begun->outputs,
-                              main->output_count,
-                              begun->watched ? &begun->watch : NULL,
-                              begun->partial, begun, &begun->done, &status))
-      return;
+    if (!keel_fplan_begin(begun->out.main, &begun->args, &status)) return;
     come_home(&begun->out, status, true);
-    status = explain(&begun->out, begun->inputs, status);
+    status = explain(&begun->out, begun->args.inputs, status);
   }
   end_begun(begun, status);
 }
 
 static keel_status make_promises(keel_begun *begun, keel_tensor **outputs) {
-  for (uint32_t i = 0; i < begun->output_count; i++) {
+  for (uint32_t i = 0; i < begun->args.output_count; i++) {
     begun->promises[i] = keel_tensor_pending(begun->plan->context);
     if (!begun->promises[i]) return KD_OUT_OF_MEMORY;
   }
-  for (uint32_t i = 0; i < begun->output_count; i++)
+  for (uint32_t i = 0; i < begun->args.output_count; i++)
     outputs[i] = keel_tensor_retain(begun->promises[i]);
+  return KD_OK;
+}
+
+/* Holds what it is given, and makes room for what it makes. */
+static keel_status hold_tensors(keel_begun *begun, keel_tensor *const *inputs) {
+  uint32_t n = begun->args.input_count, m = begun->args.output_count;
+  begun->tensors = calloc((size_t)n + 2 * m + 1, sizeof(keel_tensor *));
+  if (!begun->tensors) return keel_no_memory(n);
+  for (uint32_t i = 0; i < n; i++)
+    begun->tensors[i] = keel_tensor_retain(inputs[i]);
+  begun->args.inputs = begun->tensors;
+  begun->args.outputs = begun->tensors + n;
+  begun->promises = begun->tensors + n + m;
   return KD_OK;
 }
 
@@ -363,12 +416,12 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
                             keel_tensor **outputs, uint32_t output_count) {
   keel_run_params all;
   keel_watch watch;
-  uint32_t n = input_count, m = output_count;
-  for (uint32_t i = 0; i < m; i++)
+  for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
   KEEL_TRY(read_params(params, &all, &watch));
-  KEEL_TRY(check_ports(plan, inputs, n, m));
-  keel_begun *begun = calloc(1, sizeof *begun + m * sizeof *begun->given);
+  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
+  keel_begun *begun =
+      calloc(1, sizeof *begun + output_count * sizeof *begun->given);
   if (!begun) return keel_no_memory(sizeof *begun);
   keel_refs_take(&plan->refs);
   keel_refs_init(&begun->refs);
@@ -378,28 +431,25 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
   begun->watch = watch;
   keel_stop_retain(watch.stop);
   atomic_fetch_add_explicit(&plan->context->begun, 1, memory_order_relaxed);
-  begun->watched = all.stop || all.timeout;
-  begun->partial = all.flags & KEEL_RUN_PARTIAL;
-  begun->input_count = n;
-  begun->output_count = m;
-  begun->inputs = calloc((size_t)n + 2 * m + 1, sizeof(keel_tensor *));
-  keel_status status = begun->inputs ? KD_OK : keel_no_memory(n);
-  if (status == KD_OK) {
-    begun->outputs = begun->inputs + n;
-    begun->promises = begun->outputs + m;
-    for (uint32_t i = 0; i < n; i++)
-      begun->inputs[i] = keel_tensor_retain(inputs[i]);
-    status = make_promises(begun, outputs);
-  }
+  begun->args =
+      (keel_run_args){.scope = plan->device,
+                      .input_count = input_count,
+                      .output_count = output_count,
+                      .watch = all.stop || all.timeout ? &begun->watch : NULL,
+                      .partial = all.flags & KEEL_RUN_PARTIAL,
+                      .begun = begun,
+                      .done = &begun->done};
+  keel_status status = hold_tensors(begun, inputs);
+  if (status == KD_OK) status = make_promises(begun, outputs);
   if (status == KD_OK) status = set_alarms(begun);
-  if (status != KD_OK) {
-    for (uint32_t i = 0; i < m; i++) {
-      keel_tensor_release(outputs[i]);
-      outputs[i] = NULL;
-    }
-    drop_begun(begun);
-    return status;
+  if (status == KD_OK) {
+    keel_pool_submit(plan->context->pool, &begun->task);
+    return KD_OK;
   }
-  keel_pool_submit(plan->context->pool, &begun->task);
-  return KD_OK;
+  for (uint32_t i = 0; i < output_count; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  drop_begun(begun);
+  return status;
 }

@@ -23,7 +23,7 @@ void keel_run_fail(keel_run *run, keel_status status) {
   keel_tensor_retain(failed); /* beside the run's */
   if (!atomic_compare_exchange_strong(&run->failure, &none, failed))
     keel_tensor_release(failed);
-  if (run->begun && !run->partial) keel_begun_fail(run->begun, failed);
+  if (run->begun && !run->args.partial) keel_begun_fail(run->begun, failed);
   keel_tensor_release(failed);
 }
 
@@ -81,7 +81,7 @@ static keel_status call_eagerly(const keel_run *run, const keel_step *step,
   for (uint32_t i = 0; i < op->attr_count; i++)
     attrs[i] = op->attrs[i].value;
   keel_status status =
-      keel_device_push(step->site.pinned ? step->site.pinned : run->scope);
+      keel_device_push(step->site.pinned ? step->site.pinned : run->args.scope);
   if (status == KD_OK) {
     status = keel_call(op->context, name, attrs, op->attr_count, inputs,
                        step->input_count, outputs, step->output_count);
@@ -114,16 +114,17 @@ static keel_status call_step(keel_run *run, keel_step *step,
   keel_status status =
       run->fplan->plan->eager
           ? call_eagerly(run, step, inputs, outputs)
-          : keel_site_call(&step->site, run->scope, inputs, step->input_count,
-                           outputs, step->output_count, donations(run, step));
+          : keel_site_call(&step->site, run->args.scope, inputs,
+                           step->input_count, outputs, step->output_count,
+                           donations(run, step));
   if (run->profile) note_call(step, begin, inputs);
   return status;
 }
 
 keel_status keel_run_check(const keel_run *run, uint32_t index) {
-  if (!run->watch || !keel_watch_is_over(run->watch)) return KD_OK;
+  if (!run->args.watch || !keel_watch_is_over(run->args.watch)) return KD_OK;
   const keel_site *site = &run->fplan->steps[index].site;
-  return keel_watch_fail(run->watch, site->where, site->op->schema->name);
+  return keel_watch_fail(run->args.watch, site->where, site->op->schema->name);
 }
 
 /* The first input that has failed, or change of a resource that was to be made before, or
@@ -154,7 +155,7 @@ static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
                     keel_status *status) {
   *why = NULL;
   *status = KD_OK;
-  if (run->partial)
+  if (run->args.partial)
     *why = failed_input(run, &run->fplan->steps[index]);
   else if (atomic_load_explicit(&run->failure, memory_order_relaxed))
     return false;
@@ -167,7 +168,7 @@ static bool conclude(keel_run *run, const keel_step *step, bool ran,
                      keel_tensor *why, keel_status status,
                      keel_tensor **outputs) {
   if (status != KD_OK) keel_run_fail(run, status);
-  if (run->partial && (why || status != KD_OK)) {
+  if (run->args.partial && (why || status != KD_OK)) {
     fail_outputs(run, step, why, status, outputs);
     if (step->mark != KEEL_ABSENT)
       run->values[step->mark] = keel_tensor_retain(outputs[0]);
@@ -264,14 +265,14 @@ bool keel_run_nested(keel_run *run, uint32_t index,
         .context = site->op->context,
         .op = site->op,
         .where = site->where,
-        .scope = site->pinned ? site->pinned : run->scope,
+        .scope = site->pinned ? site->pinned : run->args.scope,
         .input_count = n,
         .output_count = m,
         .inputs = at->values,
         .outputs = at->values + n,
         .graphs = site->graphs,
     };
-    if (!keel_control_begin(&call, run->watch, &at->done, &status))
+    if (!keel_control_begin(&call, run->args.watch, &at->done, &status))
       return false;
     if (begin && keel_tracing())
       keel_trace_span(site->op->schema->name, "host", site->where, begin);

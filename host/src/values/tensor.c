@@ -342,29 +342,6 @@ keel_status keel_tensor_wait(keel_tensor *tensor) {
   return keel_tensor_query(tensor);
 }
 
-typedef struct wait {
-  const keel_watch *watch;
-  keel_tensor *tensor;
-} wait;
-
-static bool is_known_or_over(void *context) {
-  const wait *self = context;
-  return keel_tensor_state(self->tensor) != KEEL_PENDING ||
-         keel_watch_is_over(self->watch);
-}
-
-keel_status keel_tensor_wait_until(keel_tensor *tensor,
-                                   const keel_watch *watch) {
-  if (!watch || keel_tensor_state(tensor) != KEEL_PENDING)
-    return keel_tensor_wait(tensor);
-  wait self = {watch, tensor};
-  keel_pool_wait_until(tensor->context->pool, is_known_or_over, &self,
-                       watch->deadline);
-  return keel_tensor_state(tensor) == KEEL_PENDING
-             ? keel_watch_fail(watch, NULL, NULL)
-             : keel_tensor_query(tensor);
-}
-
 /* ---- looking -------------------------------------------------------------- */
 
 static const keel_type *type_of(keel_tensor *tensor) {

@@ -5,7 +5,6 @@
 #include <keel/tensor.h>
 
 #include "device/heap.h"
-#include "threads/cancel.h"
 #include "values/future.h"
 #include "values/type.h"
 
@@ -99,10 +98,6 @@ static inline bool keel_tensors_ready(keel_tensor *const *tensors,
 static inline keel_device *keel_tensor_place(const keel_tensor *tensor) {
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
 }
-
-/* keel_tensor_wait, until the watch is over; NULL: until it is known. */
-keel_status keel_tensor_wait_until(keel_tensor *tensor,
-                                   const keel_watch *watch);
 
 /* Waits for a value that is to have data. Returns KD_OK, KD_INVALID_ARGUMENT (a sequence,
  * a resource ...), or its failure. */
