@@ -58,6 +58,7 @@ void *keel_arena_take(keel_arena *arena, size_t size) {
     block = calloc(1, sizeof *block + room);
     if (!block) {
       keel_no_memory(room);
+      arena->failed = true;
       return NULL;
     }
     block->size = room;

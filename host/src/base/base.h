@@ -61,10 +61,16 @@ static inline const char *keel_text_get(const keel_text *text) {
 typedef struct keel_arena_block keel_arena_block;
 typedef struct keel_arena {
   keel_arena_block *blocks;
+  bool failed; /* some of what was asked for is not there */
 } keel_arena;
 
 /* Zeroed memory aligned to 16, or NULL (keel_fail was called). */
 void *keel_arena_take(keel_arena *arena, size_t size);
+/* An array of `count` and one more, for which `pointer` is; many are taken, and
+ * keel_arena.failed asked once. */
+#define KEEL_ARENA_ARRAY(arena, pointer, count) \
+  ((pointer) =                                  \
+       keel_arena_take(arena, ((size_t)(count) + 1) * sizeof *(pointer)))
 char *keel_arena_copy(keel_arena *arena, const char *string);
 void *keel_arena_copy_bytes(keel_arena *arena, const void *bytes, size_t size);
 void keel_arena_free(keel_arena *arena);

@@ -439,22 +439,21 @@ static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
   for (uint32_t i = 0; i < fplan->step_count; i++)
     views += 2 * fplan->steps[i].input_count + fplan->steps[i].output_count;
   uint32_t *base = calloc(fplan->value_count + 1, sizeof *base);
+  keel_arena *arena = &all->arena;
   all->fplan = fplan;
   all->records = true;
-  all->steps = calloc(fplan->step_count + 1, sizeof *all->steps);
-  all->views = calloc(views + 1, sizeof *all->views);
-  all->sources = calloc(views + 1, sizeof *all->sources);
-  all->values = calloc(fplan->value_count + 1, sizeof *all->values);
-  all->types = calloc(fplan->input_count + 1, sizeof *all->types);
-  all->outcomes = calloc(fplan->output_count + 1, sizeof *all->outcomes);
-  all->input_patches = calloc(views + 1, sizeof *all->input_patches);
-  all->outcome_patches = calloc(views + 1, sizeof *all->outcome_patches);
-  all->copies = calloc(views + 1, sizeof *all->copies);
-  keel_status status = KD_OK;
-  if (!base || !all->steps || !all->views || !all->sources || !all->values ||
-      !all->types || !all->outcomes || !all->input_patches ||
-      !all->outcome_patches || !all->copies)
-    status = keel_no_memory(views * sizeof *all->views);
+  KEEL_ARENA_ARRAY(arena, all->steps, fplan->step_count);
+  KEEL_ARENA_ARRAY(arena, all->views, views);
+  KEEL_ARENA_ARRAY(arena, all->sources, views);
+  KEEL_ARENA_ARRAY(arena, all->values, fplan->value_count);
+  KEEL_ARENA_ARRAY(arena, all->types, fplan->input_count);
+  KEEL_ARENA_ARRAY(arena, all->outcomes, fplan->output_count);
+  KEEL_ARENA_ARRAY(arena, all->input_patches, views);
+  KEEL_ARENA_ARRAY(arena, all->outcome_patches, views);
+  KEEL_ARENA_ARRAY(arena, all->copies, views);
+  keel_status status = base && !arena->failed
+                           ? KD_OK
+                           : keel_no_memory(views * sizeof *all->views);
   if (status == KD_OK) status = find_bases(all, base, out_fits);
   if (status == KD_OK && *out_fits) status = lay_within(all, base, out_fits);
   keel_status laid =
@@ -474,18 +473,10 @@ static keel_status lay(keel_fplan *fplan, keel_framing *all, bool *out_fits) {
 static void framing_free(keel_framing *framing) {
   if (!framing) return;
   if (framing->heap) keel_device_unhold(framing->heap->device);
-  free(framing->steps);
-  free(framing->views);
-  free(framing->sources);
-  free(framing->values);
-  free(framing->types);
-  free(framing->outcomes);
-  free(framing->input_patches);
-  free(framing->outcome_patches);
-  free(framing->copies);
   keel_places_free(&framing->places);
   keel_order_free(framing->order);
   keel_order_free(atomic_load(&framing->ranked));
+  keel_arena_free(&framing->arena);
   free(framing);
 }
 

@@ -57,6 +57,7 @@ typedef struct framed_step {
 typedef struct keel_joins keel_joins;
 
 struct keel_framing {
+  keel_arena arena; /* of the arrays */
   keel_fplan *fplan;
   framed_step *steps;
   kd_tensor *views; /* data and buffer are a frame's */

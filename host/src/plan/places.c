@@ -72,15 +72,14 @@ keel_status keel_places_begin(keel_places *places, keel_fplan *fplan,
   places->fplan = fplan;
   places->base = base;
   places->words = (uint32_t)(steps + 63) / 64;
-  places->before = calloc(steps * places->words + 1, sizeof *places->before);
-  places->first_reader = calloc(values + 3, sizeof *places->first_reader);
-  places->readers = calloc(reads + 1, sizeof *places->readers);
-  places->maker = malloc((values + 1) * sizeof *places->maker);
-  places->block_of = malloc((values + 1) * sizeof *places->block_of);
-  places->value_under = malloc((values + 1) * sizeof *places->value_under);
-  if (!places->before || !places->first_reader || !places->readers ||
-      !places->maker || !places->block_of || !places->value_under)
-    return keel_no_memory(steps * places->words * sizeof *places->before);
+  keel_arena *work = &places->work;
+  KEEL_ARENA_ARRAY(work, places->before, steps * places->words);
+  KEEL_ARENA_ARRAY(work, places->first_reader, values + 2);
+  KEEL_ARENA_ARRAY(work, places->readers, reads);
+  KEEL_ARENA_ARRAY(work, places->maker, values);
+  KEEL_ARENA_ARRAY(work, places->block_of, values);
+  KEEL_ARENA_ARRAY(work, places->value_under, values);
+  if (work->failed) return KD_OUT_OF_MEMORY;
   for (size_t v = 0; v < values; v++)
     places->maker[v] = places->block_of[v] = places->value_under[v] =
         KEEL_ABSENT;
@@ -408,12 +407,7 @@ keel_status keel_places_end(keel_places *places, uint64_t alignment,
   keel_status status = places->fplan ? find_least(places) : KD_OK;
   if (status == KD_OK && places->fplan)
     status = lay(places, alignment, ordered);
-  free(places->before);
-  free(places->first_reader);
-  free(places->readers);
-  free(places->maker);
-  free(places->block_of);
-  free(places->value_under);
+  keel_arena_free(&places->work);
   places->before = NULL;
   places->first_reader = places->readers = places->maker = NULL;
   places->block_of = places->value_under = NULL;

@@ -21,6 +21,7 @@ typedef struct keel_block {
 
 typedef struct keel_places {
   keel_fplan *fplan;
+  keel_arena work;      /* of what is gone after keel_places_end */
   const uint32_t *base; /* by value: the one it is a view of, or itself */
   keel_block *blocks;
   uint32_t count, room;

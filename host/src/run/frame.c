@@ -23,15 +23,9 @@ static void release_memory(keel_frame *frame) {
 
 void keel_frame_free(keel_frame *frame) {
   if (!frame) return;
-  free(frame->views);
-  free(frame->launches);
-  free(frame->scratch);
   keel_replay_free(frame->replay);
   if (frame->moved) release_memory(frame);
-  free(frame->outcomes);
-  free(frame->moved);
-  free(frame->brought);
-  free(frame->read);
+  keel_arena_free(&frame->arrays);
   free(frame);
 }
 
@@ -80,21 +74,20 @@ static void point_at_constants(keel_frame *frame) {
 }
 
 static keel_frame *make_frame(keel_framing *framing) {
-  size_t views = framing->view_count, steps = framing->fplan->step_count;
+  size_t views = framing->view_count, steps = framing->fplan->step_count,
+         inputs = framing->fplan->input_count;
   keel_frame *frame = calloc(1, sizeof *frame);
   if (!frame) return NULL;
   frame->framing = framing;
-  frame->views = malloc((views + 1) * sizeof *frame->views);
-  frame->launches = calloc(steps + 1, sizeof *frame->launches);
-  frame->scratch = calloc(steps + 1, sizeof *frame->scratch);
-  frame->outcomes = calloc(framing->outcome_count + 1, sizeof(keel_tensor *));
-  frame->moved = calloc(framing->fplan->input_count + 1, sizeof(keel_tensor *));
-  frame->brought = calloc(framing->fplan->input_count + 1, sizeof(bool));
-  frame->read = calloc(framing->fplan->input_count + 1, sizeof(keel_tensor *));
+  KEEL_ARENA_ARRAY(&frame->arrays, frame->views, views);
+  KEEL_ARENA_ARRAY(&frame->arrays, frame->launches, steps);
+  KEEL_ARENA_ARRAY(&frame->arrays, frame->scratch, steps);
+  KEEL_ARENA_ARRAY(&frame->arrays, frame->outcomes, framing->outcome_count);
+  KEEL_ARENA_ARRAY(&frame->arrays, frame->moved, inputs);
+  KEEL_ARENA_ARRAY(&frame->arrays, frame->brought, inputs);
+  KEEL_ARENA_ARRAY(&frame->arrays, frame->read, inputs);
   if (framing->records) frame->replay = keel_replay_create(framing);
-  if (!frame->views || !frame->launches || !frame->scratch ||
-      !frame->outcomes || !frame->moved || !frame->brought || !frame->read ||
-      (framing->records && !frame->replay)) {
+  if (frame->arrays.failed || (framing->records && !frame->replay)) {
     keel_frame_free(frame);
     return NULL;
   }

@@ -15,6 +15,7 @@ struct keel_replay;
 /* One run's. */
 typedef struct keel_frame {
   keel_framing *framing;
+  keel_arena arrays;
   kd_tensor *views;
   kd_launch *launches; /* by step */
   int64_t *scratch;    /* by step: the workspace's dimension */

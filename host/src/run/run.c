@@ -13,12 +13,7 @@
 
 static void free_run(keel_idle *idle) {
   keel_run *run = (keel_run *)(void *)idle;
-  free(run->values);
-  free(run->uses);
-  free(run->waits);
-  free(run->tasks);
-  free(run->arrivals);
-  free(run->awaited);
+  keel_arena_free(&run->arrays);
   keel_frame_free(run->frame);
   free(run);
 }
@@ -33,17 +28,15 @@ static keel_run *take_run(keel_fplan *fplan) {
   keel_run *run = calloc(1, sizeof *run);
   if (run) {
     run->idle.free = free_run;
-    run->values = calloc(fplan->value_count + 1, sizeof(keel_tensor *));
-    run->uses = calloc(fplan->value_count + 1, sizeof *run->uses);
-    run->waits = calloc(fplan->step_count + 1, sizeof *run->waits);
-    run->tasks = calloc(fplan->step_count + 1, sizeof *run->tasks);
+    KEEL_ARENA_ARRAY(&run->arrays, run->values, fplan->value_count);
+    KEEL_ARENA_ARRAY(&run->arrays, run->uses, fplan->value_count);
+    KEEL_ARENA_ARRAY(&run->arrays, run->waits, fplan->step_count);
+    KEEL_ARENA_ARRAY(&run->arrays, run->tasks, fplan->step_count);
     if (fplan->arrives)
-      run->arrivals = calloc(fplan->step_count + 1, sizeof *run->arrivals);
+      KEEL_ARENA_ARRAY(&run->arrays, run->arrivals, fplan->step_count);
     for (uint32_t i = 0; run->tasks && i < fplan->step_count; i++)
       run->tasks[i] = (step_task){{run_task, NULL}, run, i};
-    if (run->values && run->uses && run->waits && run->tasks &&
-        (run->arrivals || !fplan->arrives))
-      return run;
+    if (!run->arrays.failed) return run;
     free_run(&run->idle);
   }
   keel_no_memory(fplan->value_count * sizeof(keel_tensor *));
@@ -302,7 +295,7 @@ static void input_came(keel_waiter *waiter) {
 static keel_status find_awaited(keel_run *run, uint32_t *out_count) {
   const keel_fplan *fplan = run->fplan;
   if (!run->awaited)
-    run->awaited = calloc((size_t)fplan->input_count + 1, sizeof *run->awaited);
+    KEEL_ARENA_ARRAY(&run->arrays, run->awaited, fplan->input_count);
   if (!run->awaited) return keel_no_memory(sizeof *run->awaited);
   for (uint32_t i = 0; i < fplan->input_count; i++) {
     uint32_t value = fplan->inputs[i];

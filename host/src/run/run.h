@@ -33,6 +33,7 @@ typedef struct awaited {
 
 struct keel_run {
   keel_idle idle; /* first: what the function keeps is a run */
+  keel_arena arrays;
   keel_fplan *fplan;
   keel_run_args args; /* its arrays stay until the run has ended */
   const keel_order *order;
