@@ -232,6 +232,6 @@ const keel_param *keel_schema_output(const keel_schema *schema,
 const char *keel_runtime_op(uint32_t index) {
   if (keel_schema_ready() != KD_OK) return NULL;
   for (uint32_t i = 0; i < keel_schema_row_count; i++)
-    if (schemas[i].host && index-- == 0) return schemas[i].name;
+    if (keel_schema_hosted(&schemas[i]) && index-- == 0) return schemas[i].name;
   return NULL;
 }
