@@ -50,7 +50,7 @@ function(keel_plugin name)
   add_library(${name} MODULE ${ARGN})
   keel_settings(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/device_api/include
-    ${PROJECT_SOURCE_DIR}/plugins)
+    ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api)
   set_target_properties(${name} PROPERTIES PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/keel)
 endfunction()

@@ -74,7 +74,8 @@ def wrong(text):
 def read_table():
     text = subprocess.run(
         [compiler, "-E", "-P", "-I" + host + "/src", "-I" + host + "/include",
-         "-I" + host + "/../device_api/include", host + "/src/ops/table.c"],
+         "-I" + host + "/../device_api/include", "-I" + host + "/../device_api",
+         host + "/src/ops/table.c"],
         check=True, capture_output=True, text=True).stdout
     text = text[text.index("keel_schema_rows[] ="):]
     string = r'((?:"[^"]*"\s*)+)'

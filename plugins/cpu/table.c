@@ -44,8 +44,6 @@
     .input_types = {set}, .inplace = 3, .data = NUMBER(BINARY_##name),    \
     .cost = cost, .enqueue = cpu_run_binary                               \
   }
-#define COMPARE(name, set) \
-  ROW_WITH(#name, set, cpu_run_binary, BINARY_##name, .flags = WALK)
 #define WALKED(name, set, run, number) \
   ROW_WITH(name, set, run, number, .flags = WALK)
 
@@ -108,16 +106,8 @@
     .destroy = cpu_destroy_pool_blocks,                                  \
   }
 
-#define F      KD_TYPES_FLOAT
-#define I      KD_TYPES_INT
-#define N      KD_TYPES_NUMBER
-#define P      KD_TYPES_PLAIN
-#define MOVED  (KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128))
-#define SIGNED (KD_TYPES_FLOAT | KD_TYPES_SIGNED)
-#define INDEX  (KD_TYPES(KD_I32) | KD_TYPES(KD_I64))
-#define BOOL   KD_TYPES(KD_BOOL)
-#define F32    KD_TYPES(KD_F32)
-#define BYTE   (KD_TYPES(KD_U8) | KD_TYPES(KD_I8))
+#include "onnx/sets.def"
+#define F32 KD_TYPES(KD_F32)
 
 /* the output is the input, in which some elements change */
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
@@ -131,43 +121,13 @@ static kd_status cost(kd_device *device, const kd_node *node,
 }
 
 const kd_kernel_def cpu_kernels[] = {
-    UNARY(Abs, N),
-    UNARY(Acos, F),
-    UNARY(Acosh, F),
-    UNARY(Asin, F),
-    UNARY(Asinh, F),
-    UNARY(Atan, F),
-    UNARY(Atanh, F),
-    UNARY(BitwiseNot, I),
-    UNARY(Ceil, F),
-    UNARY(Celu, F),
-    UNARY(Cos, F),
-    UNARY(Cosh, F),
-    UNARY(Elu, F),
-    UNARY(Erf, F),
-    UNARY(Exp, F),
-    UNARY(Floor, F),
-    UNARY(HardSigmoid, F),
-    UNARY(HardSwish, F),
-    UNARY(LeakyRelu, F),
-    UNARY(Log, F),
-    UNARY(Mish, F),
-    UNARY(Neg, SIGNED),
-    UNARY(Reciprocal, F),
-    UNARY(Relu, SIGNED),
-    UNARY(Round, F),
-    UNARY(Selu, F),
-    UNARY(Shrink, N),
-    UNARY(Sigmoid, F),
-    UNARY(Sign, N),
-    UNARY(Sin, F),
-    UNARY(Sinh, F),
-    UNARY(Softplus, F),
-    UNARY(Softsign, F),
-    UNARY(Sqrt, F),
-    UNARY(Tan, F),
-    UNARY(Tanh, F),
-    UNARY(ThresholdedRelu, F),
+#define UNARY_OP(op, since, types, kernels, attributes) \
+  UNARY(op, ONNX_SET_##kernels),
+#define BINARY_OP(op, since, types, attributes) BINARY(op, ONNX_SET_##types),
+#define COMPARE_OP(op, since, types)             \
+  ROW_WITH(#op, ONNX_SET_##types, cpu_run_binary, BINARY_##op, .flags = WALK),
+#include "onnx/elementwise.def"
+    UNARY(Shrink, I),
     ROW_WITH("Gelu", F, cpu_run_gelu, 0, .flags = AGNOSTIC, .inplace = 1),
     INPLACE("Not", BOOL, cpu_run_not, 0),
     ROW("IsInf", F, cpu_run_is_inf, 0),
@@ -176,25 +136,9 @@ const kd_kernel_def cpu_kernels[] = {
     TYPED("CastLike", P, cpu_run_cast, 0, P),
     INPLACE("Clip", N, cpu_run_clip, 0),
 
-    BINARY(Add, N),
-    BINARY(Sub, N),
-    BINARY(Mul, N),
-    BINARY(Div, N),
-    BINARY(PRelu, N),
-    BINARY(And, BOOL),
-    BINARY(Or, BOOL),
-    BINARY(Xor, BOOL),
-    BINARY(BitwiseAnd, I),
-    BINARY(BitwiseOr, I),
-    BINARY(BitwiseXor, I),
     WALKED("Mod", N, cpu_run_mod, 0),
     WALKED("BitShift", I, cpu_run_shift, 0),
     WALKED("Pow", N, cpu_run_pow, 0),
-    COMPARE(Equal, P),
-    COMPARE(Greater, N),
-    COMPARE(GreaterOrEqual, N),
-    COMPARE(Less, N),
-    COMPARE(LessOrEqual, N),
     WALKED("Where", BOOL, cpu_run_where, 0),
     WALKED("Max", N, cpu_run_variadic, BINARY_Max),
     WALKED("Min", N, cpu_run_variadic, BINARY_Min),

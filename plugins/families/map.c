@@ -149,22 +149,22 @@ typedef struct expression {
 
 static const expression unary_float[] = {
 #define UNARY_FLOAT(op, a, b, text) {#op, a, b, #text},
-#include "families/elementwise.def"
+#include "onnx/elementwise.def"
 };
 static const expression unary_int[] = {
 #define UNARY_INT(op, text) {#op, "", "", #text},
-#include "families/elementwise.def"
+#include "onnx/elementwise.def"
 };
 static const expression binary_float[] = {
 #define BINARY_FLOAT(op, text) {#op, "", "", #text},
 #define COMPARE(op, text)      {#op, "", "", #text},
-#include "families/elementwise.def"
+#include "onnx/elementwise.def"
 };
 static const expression binary_int[] = {
 #define BINARY_INT(op, text)  {#op, "", "", #text},
 #define BINARY_BOOL(op, text) {#op, "", "", #text},
 #define COMPARE(op, text)     {#op, "", "", #text},
-#include "families/elementwise.def"
+#include "onnx/elementwise.def"
 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))

@@ -21,11 +21,6 @@
     NULL, name, since, "A:T=" set " B:T -> C:T", attrs,                  \
         keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL                                 \
   }
-#define COMPARE(name, since, set)                                        \
-  {                                                                      \
-    NULL, name, since, "A:T=" set " B:T -> C:bool", "",                  \
-        keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL                                 \
-  }
 #define REDUCE(name, since)                                              \
   {                                                                      \
     NULL, name, since, "data:T=num axes:i64? -> reduced:T",                 \
@@ -74,47 +69,19 @@
 #define WINDOW "auto_pad:s=NOTSET|SAME_UPPER|SAME_LOWER|VALID dilations:I kernel_shape:I pads:I strides:I"
 
 const keel_schema_row keel_schema_rows[] = {
-    /* one element each */
-    UNARY("Abs", 13, "num", ""),
-    UNARY("Acos", 7, "float", ""),
-    UNARY("Acosh", 9, "float", ""),
-    UNARY("Asin", 7, "float", ""),
-    UNARY("Asinh", 9, "float", ""),
-    UNARY("Atan", 7, "float", ""),
-    UNARY("Atanh", 9, "float", ""),
-    UNARY("BitwiseNot", 18, "int", ""),
-    UNARY("Ceil", 13, "float", ""),
-    UNARY("Celu", 12, "float", "alpha:f=1"),
-    UNARY("Cos", 7, "float", ""),
-    UNARY("Cosh", 9, "float", ""),
-    UNARY("Elu", 6, "float", "alpha:f=1"),
-    UNARY("Erf", 13, "num", ""),
-    UNARY("Exp", 13, "float", ""),
-    UNARY("Floor", 13, "float", ""),
+    /* one element each, or two that are broadcast */
+#define UNARY_OP(op, since, types, kernels, attributes)                    \
+  {NULL, #op, since, "X:T=" #types " -> Y:T", attributes, keel_shape_same, \
+   0,    0,   KEEL_BY_KERNEL, NULL},
+#define BINARY_OP(op, since, types, attributes)                      \
+  {NULL, #op, since, "A:T=" #types " B:T -> C:T", attributes,        \
+   keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL},
+#define COMPARE_OP(op, since, types)                                    \
+  {NULL, #op, since, "A:T=" #types " B:T -> C:bool", "",                \
+   keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL},
+#include "onnx/elementwise.def"
     UNARY("Gelu", 20, "float", "approximate:s=none|tanh"),
-    UNARY("HardSigmoid", 6, "float", "alpha:f=0.2 beta:f=0.5"),
-    UNARY("HardSwish", 14, "float", ""),
-    UNARY("LeakyRelu", 16, "float", "alpha:f=0.01"),
-    UNARY("Log", 13, "float", ""),
-    UNARY("Mish", 18, "float", ""),
-    UNARY("Neg", 13, "signed", ""),
     UNARY("Not", 1, "bool", ""),
-    UNARY("Reciprocal", 13, "float", ""),
-    UNARY("Relu", 14, "signed", ""),
-    UNARY("Round", 11, "float", ""),
-    UNARY("Selu", 6, "float", "alpha:f=1.67326319217681884765625 "
-                              "gamma:f=1.05070102214813232421875"),
-    UNARY("Shrink", 9, "num", "bias:f=0 lambd:f=0.5"),
-    UNARY("Sigmoid", 13, "float", ""),
-    UNARY("Sign", 13, "num", ""),
-    UNARY("Sin", 7, "float", ""),
-    UNARY("Sinh", 9, "float", ""),
-    UNARY("Softplus", 1, "float", ""),
-    UNARY("Softsign", 1, "float", ""),
-    UNARY("Sqrt", 13, "float", ""),
-    UNARY("Tan", 7, "float", ""),
-    UNARY("Tanh", 13, "float", ""),
-    UNARY("ThresholdedRelu", 10, "float", "alpha:f=1"),
     ROW("IsInf", 10, "X:T=float -> Y:bool",
         "detect_negative:i=1 detect_positive:i=1", same, 0),
     ROW("IsNaN", 13, "X:T=float -> Y:bool", "", same, 0),
@@ -124,25 +91,9 @@ const keel_schema_row keel_schema_rows[] = {
     ROW("Clip", 13, "X:T=num min:T? max:T? -> Y:T", "", same, 0),
 
     /* two or more, broadcast */
-    BINARY("Add", 14, "num", ""),
-    BINARY("Sub", 14, "num", ""),
-    BINARY("Mul", 14, "num", ""),
-    BINARY("Div", 14, "num", ""),
     BINARY("Mod", 28, "num", "fmod:i=0"),
-    BINARY("And", 7, "bool", ""),
-    BINARY("Or", 7, "bool", ""),
-    BINARY("Xor", 7, "bool", ""),
-    BINARY("BitwiseAnd", 18, "int", ""),
-    BINARY("BitwiseOr", 18, "int", ""),
-    BINARY("BitwiseXor", 18, "int", ""),
     BINARY("BitShift", 28, "int", "direction:s!LEFT|RIGHT"),
-    BINARY("PRelu", 16, "num", ""),
     ROW("Pow", 15, "X:T=num Y:num -> Z:T", "", broadcast, 0),
-    COMPARE("Equal", 13, "plain"),
-    COMPARE("Greater", 13, "num"),
-    COMPARE("GreaterOrEqual", 16, "num"),
-    COMPARE("Less", 13, "num"),
-    COMPARE("LessOrEqual", 16, "num"),
     ROW("Where", 16, "condition:bool X:T=plain Y:T -> Z:T", "", where, 0),
     ROW("Max", 13, "data:T=num* -> max:T", "", broadcast, 0),
     ROW("Mean", 13, "data:T=float* -> mean:T", "", broadcast, 0),
