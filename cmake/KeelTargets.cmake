@@ -38,6 +38,11 @@ function(keel_settings target)
   endif()
 endfunction()
 
+# keel_strict(TARGET): without a conversion that may change a value and is not written
+function(keel_strict target)
+  target_compile_options(${target} PRIVATE -Wconversion)
+endfunction()
+
 # keel_program(NAME SOURCES...): an application that links libkeel
 function(keel_program name)
   add_executable(${name} ${ARGN})

@@ -134,7 +134,7 @@ static void leave_processor(int processor) {
       sched_getcpu() != processor || sched_getaffinity(0, sizeof all, &all))
     return;
   others = all;
-  CPU_CLR(processor, &others);
+  CPU_CLR((size_t)processor, &others);
   if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others))
     return;
   sched_setaffinity(0, sizeof all, &all);

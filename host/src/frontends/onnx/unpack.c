@@ -62,7 +62,7 @@ static size_t open_length(lean *out) {
 static bool close_length(lean *out, size_t begin) {
   uint64_t length = out->size - begin;
   if (out->spent) return true; /* said elsewhere */
-  for (int i = 0; i < LENGTH; i++)
+  for (unsigned i = 0; i < LENGTH; i++)
     out->data[begin - LENGTH + i] =
         (uint8_t)((length >> 7 * i & 127) | (i + 1 < LENGTH ? 128 : 0));
   return length <= INT32_MAX; /* protobuf's own limit */
