@@ -33,15 +33,6 @@ bool is_option(const char *word) {
   return word[0] == '-' && (word[1] == '-' || isalpha((unsigned char)word[1]));
 }
 
-bool helps(const char *help, const char *more, int argc, char **argv) {
-  for (int i = 0; i < argc; i++) {
-    if (!is_help(argv[i])) continue;
-    printf("%s%s", help, more);
-    return true;
-  }
-  return false;
-}
-
 const char *option_value(int argc, char **argv, int *at, const char *name,
                          bool *out_missing) {
   size_t size = strlen(name);
@@ -86,18 +77,21 @@ bool read_count(const char *command, const char *name, const char *value,
   return false;
 }
 
-#define COMMON_HELP                                                          \
-  "  --plugin PATH       look at this plugin, or folder of plugins, first\n" \
-  "  --only              load no plugins but those\n"                        \
-  "  --option P.N=V      give plugin P the option N\n"                       \
-  "  --help              this text\n"
-
-const char common_help[] = COMMON_HELP;
-const char runs_help[] =
-    "  --threads N         run on N threads, the calling one among them; 0 or "
-    "1:"
-    "\n                      on the calling one alone (KEEL_THREADS, or as many"
-    "\n                      as there are processors)\n" COMMON_HELP;
+void common_help(const common *common) {
+  if (common->runs)
+    printf(
+        "  --threads N         run on N threads, the calling one among them;"
+        " 0 or 1:\n"
+        "                      on the calling one alone (KEEL_THREADS, or as"
+        " many\n"
+        "                      as there are processors)\n");
+  printf(
+      "  --plugin PATH       look at this plugin, or folder of plugins,"
+      " first\n"
+      "  --only              load no plugins but those\n"
+      "  --option P.N=V      give plugin P the option N\n"
+      "  --help              this text\n");
+}
 
 #define THREADS_MOST 1025u /* 1024 beside the caller */
 

@@ -4,98 +4,67 @@
 
 #include "tool.h"
 
-#define WORDS 256
-
-static const char help[] =
-    "usage: keel compile MODEL -o FILE [OPTION]...\n"
-    "       keel compile MODEL --dump-after PASS [OPTION]...\n\n"
-    "Writes a model as a program of Keel's own, which `keel run` and\n"
-    "keel_program_load open much faster than ONNX.\n\n"
-    "  -o FILE             where to write it\n"
-    "  --text              as MLIR in generic syntax, to be read by people "
-    "and\n"
-    "                      by `mlir-opt --allow-unregistered-dialect`;\n"
-    "                      without compiled regions\n"
-    "  --device D          run the passes for device D first (`keel passes`\n"
-    "                      lists them), which opening it then skips; it runs\n"
-    "                      on D unless another device is named. What D's own\n"
-    "                      compiler makes of it goes into the file, if the\n"
-    "                      plugin can give it: `keel run` compiles nothing\n"
-    "                      where plugin, options, product and driver are the\n"
-    "                      same\n"
-    "  --place GLOB=D      as in `keel run`; likewise:\n"
-    "  --place auto\n"
-    "  --skip-pass PASS\n"
-    "  --dump-after PASS   print the program after each run of a pass, or of\n"
-    "                      \"all\"; larger constants are left out\n";
-
 typedef struct arguments {
   common common;
+  word_list models; /* one */
   const char *model, *output, *device, *dump;
   bool text, by_cost;
-  const char *places[WORDS], *skips[WORDS];
-  uint32_t place_count, skip_count;
+  word_list places, skips;
 } arguments;
 
-/* "--place auto", or one more of a list. */
-static bool take_rule(arguments *all, const char *name, const char *value) {
-  bool place = !strcmp(name, "--place");
-  uint32_t *count = place ? &all->place_count : &all->skip_count;
-  if (place && !strcmp(value, "auto")) {
-    all->by_cost = true;
-    return true;
-  }
-  if (*count == WORDS) {
-    usage_error("compile", "%s can be given at most %d times", name, WORDS);
-    return false;
-  }
-  (place ? all->places : all->skips)[(*count)++] = value;
+static arguments given = {.common = {.command = "compile", .runs = true}};
+
+static const command line;
+
+/* auto is no rule. */
+static bool take_place(const char *value) {
+  if (strcmp(value, "auto") != 0)
+    return word_add(&line, "--place", &given.places, value);
+  given.by_cost = true;
   return true;
 }
 
-static bool take(arguments *all, int argc, char **argv, int *at,
-                 bool *out_wrong) {
-  static const char *const names[] = {
-      "-o", "--output", "--device", "--dump-after", "--place", "--skip-pass"};
-  const char **const texts[] = {&all->output, &all->output, &all->device,
-                                &all->dump};
-  for (int k = 0; k < 6 && !*out_wrong; k++) {
-    const char *value = option_value(argc, argv, at, names[k], out_wrong);
-    if (!value) continue;
-    if (k < 4)
-      *texts[k] = value;
-    else
-      *out_wrong = !take_rule(all, names[k], value);
-    return true;
-  }
-  return false;
-}
+static const option options[] = {
+    {"-o", "FILE", "where to write it", .text = &given.output},
+    {"--output", .text = &given.output},
+    {"--text",
+     .help = "as MLIR in generic syntax, to be read by people and\n"
+             "by `mlir-opt --allow-unregistered-dialect`;\n"
+             "without compiled regions",
+     .flag = &given.text},
+    {"--device", "D",
+     "run the passes for device D first (`keel passes`\n"
+     "lists them), which opening it then skips; it runs\n"
+     "on D unless another device is named. What D's own\n"
+     "compiler makes of it goes into the file, if the\n"
+     "plugin can give it: `keel run` compiles nothing\n"
+     "where plugin, options, product and driver are the\nsame",
+     .text = &given.device},
+    {"--place", "GLOB=D", "as in `keel run`; likewise:", .take = take_place},
+    {"--place", "auto", "", .take = take_place},
+    {"--dump-after", "PASS",
+     "print the program after each run of a pass, or of\n"
+     "\"all\"; larger constants are left out",
+     .text = &given.dump},
+    {"--skip-pass", "PASS",
+     "leave out a pass (`keel passes` lists them); may be\nrepeated",
+     .debug = true, .list = &given.skips},
+    {0}};
 
-static int parse(arguments *all, int argc, char **argv) {
-  all->common = (common){.command = "compile", .runs = true};
-  if (helps(help, runs_help, argc, argv)) return 0;
-  for (int i = 0; i < argc; i++) {
-    bool wrong = false;
-    if (common_option(&all->common, argc, argv, &i)) {
-      if (all->common.failed) return EXIT_USAGE;
-      continue;
-    }
-    bool taken = take(all, argc, argv, &i, &wrong);
-    if (wrong) return EXIT_USAGE;
-    if (taken) continue;
-    if (!strcmp(argv[i], "--text"))
-      all->text = true;
-    else if (argv[i][0] == '-' && argv[i][1])
-      return usage_error("compile", "unknown option \"%s\"", argv[i]);
-    else if (all->model)
-      return usage_error("compile", "one model at a time, not also \"%s\"",
-                         argv[i]);
-    else
-      all->model = argv[i];
-  }
-  if (!all->model) return usage_error("compile", "give a model file");
-  if (!all->output && !all->dump)
+static const command line = {
+    "usage: keel compile MODEL -o FILE [OPTION]...\n"
+    "       keel compile MODEL --dump-after PASS [OPTION]...\n\n"
+    "Writes a model as a program of Keel's own, which `keel run` and\n"
+    "keel_program_load open much faster than ONNX.\n\n",
+    options, &given.common, &given.models, .one_word = true};
+
+static int parse(int argc, char **argv) {
+  int result = options_read(&line, argc, argv);
+  if (result >= 0) return result;
+  if (!given.models.count) return usage_error("compile", "give a model file");
+  if (!given.output && !given.dump)
     return usage_error("compile", "no output: give -o FILE");
+  given.model = given.models.words[0];
   return -1;
 }
 
@@ -144,10 +113,10 @@ static keel_status make(arguments *all, keel_context *context,
   keel_plan_params params = {
       .struct_size = sizeof params,
       .flags = all->by_cost ? KEEL_PLAN_BY_COST : 0,
-      .places = all->places,
-      .place_count = all->place_count,
-      .skip = all->skips,
-      .skip_count = all->skip_count,
+      .places = all->places.words,
+      .place_count = all->places.count,
+      .skip = all->skips.words,
+      .skip_count = all->skips.count,
       .watch = all->dump ? print : NULL,
       .watch_pass =
           all->dump && strcmp(all->dump, "all") != 0 ? all->dump : NULL,
@@ -161,9 +130,9 @@ static keel_status make(arguments *all, keel_context *context,
     keel_plan_release(plan);
     params.watch = NULL;
   }
-  if (all->text && params.skip_count < WORDS) /* nothing to keep it in */
-    all->skips[params.skip_count++] = "regions";
-  bool changed = all->device || all->by_cost || all->place_count;
+  if (all->text && params.skip_count < WORDS_MOST) /* nothing to keep it in */
+    all->skips.words[params.skip_count++] = "regions";
+  bool changed = all->device || all->by_cost || all->places.count;
   if (status == KD_OK && all->output && changed)
     status = keel_program_compile(model, &params, out_program);
   return status;
@@ -191,12 +160,11 @@ static int work(arguments *all, keel_context *context) {
 }
 
 int keel_main_compile(int argc, char **argv) {
-  static arguments all;
-  int result = parse(&all, argc, argv);
+  int result = parse(argc, argv);
   if (result >= 0) return result;
-  keel_context *context = common_open(&all.common, 0);
+  keel_context *context = common_open(&given.common, 0);
   if (!context) return 1;
-  result = work(&all, context);
+  result = work(&given, context);
   keel_close(context);
   return result;
 }

@@ -5,49 +5,24 @@
 
 #include "tool.h"
 
-/* Words that these commands take beside the common ones. */
+/* What these commands take beside the common options. */
 typedef struct listing {
   common common;
   const char *device;
   bool json, markdown, memory, options, properties;
-  int result; /* -1: go on */
 } listing;
 
-static listing parse(const char *command, const char *help, int argc,
-                     char **argv) {
-  listing all = {.result = -1, .common.command = command};
-  bool ops = !strcmp(command, "ops");
-  if (helps(help, common_help, argc, argv)) all.result = 0;
-  for (int i = 0; i < argc && all.result < 0; i++) {
-    const char *value = NULL;
-    bool missing = false;
-    if (common_option(&all.common, argc, argv, &i)) {
-      if (all.common.failed) all.result = EXIT_USAGE;
-    } else if (!strcmp(argv[i], "--json")) {
-      all.json = true;
-    } else if (!strcmp(command, "devices") && !strcmp(argv[i], "--memory")) {
-      all.memory = true;
-    } else if (!strcmp(command, "devices") &&
-               !strcmp(argv[i], "--properties")) {
-      all.properties = true;
-    } else if (!strcmp(command, "plugins") && !strcmp(argv[i], "--options")) {
-      all.options = true;
-    } else if (ops && !strcmp(argv[i], "--markdown")) {
-      all.markdown = true;
-    } else if (ops &&
-               (value = option_value(argc, argv, &i, "--device", &missing))) {
-      all.device = value;
-    } else if (missing) {
-      all.result = EXIT_USAGE;
-    } else if (is_option(argv[i])) {
-      all.result = usage_error(command, "unknown option \"%s\"", argv[i]);
-    } else {
-      all.result =
-          usage_error(command, "it takes only options, not \"%s\"", argv[i]);
-    }
-  }
-  return all;
+static listing given;
+
+static int parse(const char *name, const char *help, const option *options,
+                 int argc, char **argv) {
+  given.common.command = name;
+  const command line = {help, options, &given.common, NULL, false};
+  return options_read(&line, argc, argv);
 }
+
+#define JSON \
+  { "--json", .help = "as JSON", .flag = &given.json }
 
 /* ---- plugins -------------------------------------------------------------- */
 
@@ -140,35 +115,39 @@ static void print_plugin_json(const keel_plugin_info *info) {
 }
 
 int keel_main_plugins(int argc, char **argv) {
-  listing all = parse("plugins",
-                      "usage: keel plugins [OPTION]...\n\n"
-                      "Lists every candidate for a plugin, with what became of"
-                      " it.\nExit status 1 where one was refused.\n\n"
-                      "  --options           and the options of each: name and"
-                      " what holds without,\n                      the values"
-                      " that it takes, and what it does\n"
-                      "  --json              as JSON\n",
-                      argc, argv);
-  if (all.result >= 0) return all.result;
-  keel_context *context = common_open(&all.common, 0);
+  static const option options[] = {
+      {"--options",
+       .help = "and the options of each: name and what holds without,\n"
+               "the values that it takes, and what it does",
+       .flag = &given.options},
+      JSON,
+      {0}};
+  int result =
+      parse("plugins",
+            "usage: keel plugins [OPTION]...\n\n"
+            "Lists every candidate for a plugin, with what became of it.\n"
+            "Exit status 1 where one was refused.\n\n",
+            options, argc, argv);
+  if (result >= 0) return result;
+  keel_context *context = common_open(&given.common, 0);
   if (!context) return 1;
-  int result = 0;
+  result = 0;
   uint32_t count = keel_plugin_count(context);
-  if (all.json) printf("[\n");
+  if (given.json) printf("[\n");
   for (uint32_t i = 0; i < count; i++) {
     keel_plugin_info info;
     keel_plugin_at(context, i, &info);
     result |= info.status != KD_OK;
-    if (!all.json) {
+    if (!given.json) {
       print_plugin(&info);
-      if (all.options) print_options(context, i);
+      if (given.options) print_options(context, i);
       continue;
     }
     print_plugin_json(&info);
-    if (all.options) print_options_json(context, i);
+    if (given.options) print_options_json(context, i);
     printf("}%s\n", i + 1 == count ? "" : ",");
   }
-  if (all.json)
+  if (given.json)
     printf("]\n");
   else if (!count)
     printf(
@@ -275,28 +254,32 @@ static void print_refusals(const keel_context *context) {
 }
 
 int keel_main_devices(int argc, char **argv) {
-  listing all =
-      parse("devices",
-            "usage: keel devices [OPTION]...\n\n"
-            "Lists the devices of the plugins that were loaded, as\n"
-            "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those"
-            " alone,\n\"-opencl\" all but those.\n\n"
-            "  --json              as JSON\n"
-            "  --memory            opens them, and asks what is free\n"
-            "  --properties        and all that is known of each, with units\n",
-            argc, argv);
-  if (all.result >= 0) return all.result;
-  keel_context *context = common_open(&all.common, 0);
+  static const option options[] = {
+      {"--memory", .help = "opens them, and asks what is free",
+       .flag = &given.memory},
+      {"--properties", .help = "and all that is known of each, with units",
+       .flag = &given.properties},
+      JSON,
+      {0}};
+  int result = parse(
+      "devices",
+      "usage: keel devices [OPTION]...\n\n"
+      "Lists the devices of the plugins that were loaded, as\n"
+      "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those alone,\n"
+      "\"-opencl\" all but those.\n\n",
+      options, argc, argv);
+  if (result >= 0) return result;
+  keel_context *context = common_open(&given.common, 0);
   if (!context) return 1;
   uint32_t count = keel_device_count(context);
-  if (all.json) printf("[\n");
+  if (given.json) printf("[\n");
   for (uint32_t i = 0; i < count; i++) {
     keel_device_facts facts;
     keel_device *device = keel_device_at(context, i);
     keel_device_describe(device, &facts);
-    if (!all.json) {
-      print_device(&facts, all.memory ? device : NULL);
-      if (all.properties) print_properties(device);
+    if (!given.json) {
+      print_device(&facts, given.memory ? device : NULL);
+      if (given.properties) print_properties(device);
       continue;
     }
     printf("  {\"name\": \"%s\", \"product\": ", facts.name);
@@ -308,10 +291,10 @@ int keel_main_devices(int argc, char **argv) {
         (unsigned long long)facts.memory);
     print_json_string(stdout, facts.plugin);
     if (facts.same_as) printf(", \"same_as\": \"%s\"", facts.same_as);
-    if (all.properties) print_properties_json(device);
+    if (given.properties) print_properties_json(device);
     printf("}%s\n", i + 1 == count ? "" : ",");
   }
-  if (all.json)
+  if (given.json)
     printf("]\n");
   else if (!count)
     printf("no devices: `keel plugins` says what became of each plugin\n");
@@ -402,24 +385,27 @@ static void print_ops(const listing *all, keel_device *device) {
 }
 
 int keel_main_ops(int argc, char **argv) {
-  listing all = parse("ops",
-                      "usage: keel ops [--device D] [OPTION]...\n\n"
-                      "Lists what a device can do, op by op, with the types of"
-                      " the first input.\n\n"
-                      "  --device D          the device (default: the default"
-                      " device)\n"
-                      "  --json              as JSON\n"
-                      "  --markdown          as a Markdown table\n",
-                      argc, argv);
-  if (all.result >= 0) return all.result;
-  keel_context *context = common_open(&all.common, 0);
+  static const option options[] = {
+      {"--device", "D", "the device (default: the default device)",
+       .text = &given.device},
+      {"--markdown", .help = "as a Markdown table", .flag = &given.markdown},
+      JSON,
+      {0}};
+  int result =
+      parse("ops",
+            "usage: keel ops [--device D] [OPTION]...\n\n"
+            "Lists what a device can do, op by op, with the types of the first"
+            " input.\n\n",
+            options, argc, argv);
+  if (result >= 0) return result;
+  keel_context *context = common_open(&given.common, 0);
   keel_device *device = NULL;
   if (!context) return 1;
-  int result = 0;
-  if (keel_device_find(context, all.device, &device) != KD_OK)
+  result = 0;
+  if (keel_device_find(context, given.device, &device) != KD_OK)
     result = complain();
   else
-    print_ops(&all, device);
+    print_ops(&given, device);
   keel_close(context);
   return result;
 }
@@ -427,24 +413,24 @@ int keel_main_ops(int argc, char **argv) {
 /* ---- passes --------------------------------------------------------------- */
 
 int keel_main_passes(int argc, char **argv) {
-  listing all =
-      parse("passes",
-            "usage: keel passes [OPTION]...\n\n"
-            "Lists the passes that a model goes through before it"
-            " runs, in their\norder. Those in brackets can be left out:"
-            " keel run --skip-pass PASS.\n`keel compile` writes what those"
-            " before the first with a star make of it; those\nwith a star run"
-            " in each process.\n\n"
-            "  --json              as JSON\n",
-            argc, argv);
-  if (all.result >= 0) return all.result;
+  static const option options[] = {JSON, {0}};
+  int result = parse(
+      "passes",
+      "usage: keel passes [OPTION]...\n\n"
+      "Lists the passes that a model goes through before it runs, in their\n"
+      "order. Those in brackets can be left out: keel run --skip-pass PASS.\n"
+      "`keel compile` writes what those before the first with a star make of "
+      "it;"
+      " those\nwith a star run in each process.\n\n",
+      options, argc, argv);
+  if (result >= 0) return result;
   const char *name = NULL;
-  if (all.json) printf("[\n");
+  if (given.json) printf("[\n");
   for (uint32_t i = 0; (name = keel_pass_name(i)); i++) {
     int needed = keel_pass_needed(i);
     char shown[40];
     snprintf(shown, sizeof shown, needed ? "%s" : "[%s]", name);
-    if (!all.json)
+    if (!given.json)
       printf("%c %-12s %s\n", keel_pass_last(i) ? '*' : ' ', shown,
              keel_pass_about(i));
     else
@@ -454,6 +440,6 @@ int keel_main_passes(int argc, char **argv) {
           name, needed ? "true" : "false", keel_pass_last(i) ? "true" : "false",
           keel_pass_about(i), keel_pass_name(i + 1) ? "," : "");
   }
-  if (all.json) printf("]\n");
+  if (given.json) printf("]\n");
   return 0;
 }

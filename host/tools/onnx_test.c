@@ -9,28 +9,9 @@
 
 #include "tool.h"
 
-static const char help[] =
-    "usage: keel onnx-test [OPTION]... DIR...\n\n"
-    "Runs the ONNX backend-test cases in folders of any depth. A case that\n"
-    "needs an op, an attribute or a type that Keel or the devices do not have "
-    "is\n"
-    "skipped, and the reason printed; another value or error is a failure. "
-    "What\n"
-    "the device lacks runs on another one; the line before the last counts "
-    "how\n"
-    "many cases did without. Exit status 1 where a case failed, or there was\n"
-    "none.\n"
-    "\n"
-    "  --device D          run them on device D\n"
-    "  --filter GLOB       only cases whose folder's name matches\n"
-    "  --eager             run them op by op, without a plan\n"
-    "  --through FORM      save each model in this form and load it again\n"
-    "                      first: text, binary, or compiled (for the device)\n"
-    "  --quiet             print failures and the totals only\n"
-    "  --rtol X, --atol X  other tolerances\n";
-
 typedef struct tests {
   common common;
+  word_list folders;
   const char *device_name, *filter;
   bool quiet;
   onnx_case one;
@@ -96,60 +77,47 @@ static bool walk(tests *all, const char *folder, unsigned depth) {
   return count >= 0;
 }
 
-static int take_form(tests *all, const char *value) {
-  if (strcmp(value, "text") != 0 && strcmp(value, "binary") != 0 &&
-      strcmp(value, "compiled") != 0)
-    return usage_error("onnx-test",
-                       "--through is text, binary or compiled, not \"%s\"",
-                       value);
-  all->one.through = value;
-  return 0;
+/* ---- the command line ----------------------------------------------------- */
+
+static tests given = {.common = {.command = "onnx-test", .runs = true},
+                      .one.within = {.rtol = 1e-3, .atol = 1e-7}};
+
+static bool take_form(const char *value) {
+  given.one.through = value;
+  if (!strcmp(value, "text") || !strcmp(value, "binary") ||
+      !strcmp(value, "compiled"))
+    return true;
+  usage_error("onnx-test", "--through is text, binary or compiled, not \"%s\"",
+              value);
+  return false;
 }
 
-/* 0: taken, -1: it is another word, else what to exit with. */
-static int take(tests *all, int argc, char **argv, int *at) {
-  static const char *const names[] = {"--device", "--filter", "--through",
-                                      "--rtol", "--atol"};
-  for (int k = 0; k < 5; k++) {
-    bool missing = false;
-    const char *value = option_value(argc, argv, at, names[k], &missing);
-    if (missing) return EXIT_USAGE;
-    if (!value) continue;
-    if (k == 2) return take_form(all, value);
-    if (k < 2) {
-      *(k ? &all->filter : &all->device_name) = value;
-      return 0;
-    }
-    return read_number("onnx-test", names[k], value,
-                       k == 3 ? &all->one.within.rtol : &all->one.within.atol)
-               ? 0
-               : EXIT_USAGE;
-  }
-  return -1;
-}
+static const option options[] = {
+    {"--device", "D", "run them on device D", .text = &given.device_name},
+    {"--filter", "GLOB", "only cases whose folder's name matches",
+     .text = &given.filter},
+    {"--eager", .help = "run them op by op, without a plan",
+     .flag = &given.one.eager},
+    {"--through", "FORM",
+     "save each model in this form and load it again\n"
+     "first: text, binary, or compiled (for the device)",
+     .take = take_form},
+    {"--quiet", .help = "print failures and the totals only",
+     .flag = &given.quiet},
+    {"--rtol", "X, --atol X", "other tolerances",
+     .number = &given.one.within.rtol},
+    {"--atol", .number = &given.one.within.atol},
+    {0}};
 
-static int parse(tests *all, int argc, char **argv, int *folders) {
-  all->common = (common){.command = "onnx-test", .runs = true};
-  if (helps(help, runs_help, argc, argv)) return 0;
-  for (int i = 0; i < argc; i++) {
-    if (common_option(&all->common, argc, argv, &i)) {
-      if (all->common.failed) return EXIT_USAGE;
-      continue;
-    }
-    int taken = take(all, argc, argv, &i);
-    if (taken > 0) return taken;
-    if (taken == 0) continue;
-    if (!strcmp(argv[i], "--eager"))
-      all->one.eager = true;
-    else if (!strcmp(argv[i], "--quiet"))
-      all->quiet = true;
-    else if (argv[i][0] == '-')
-      return usage_error("onnx-test", "unknown option \"%s\"", argv[i]);
-    else
-      argv[(*folders)++] = argv[i];
-  }
-  return *folders ? -1 : usage_error("onnx-test", "give one or more folders");
-}
+static const command line = {
+    "usage: keel onnx-test [OPTION]... DIR...\n\n"
+    "Runs the ONNX backend-test cases in folders of any depth. A case that\n"
+    "needs an op, an attribute or a type that Keel or the devices do not have"
+    " is\nskipped, and the reason printed; another value or error is a"
+    " failure. What\nthe device lacks runs on another one; the line before the"
+    " last counts how\nmany cases did without. Exit status 1 where a case"
+    " failed, or there was\nnone.\n\n",
+    options, &given.common, &given.folders, false};
 
 /* Cases, each a skip or more; without one, nothing was tested. */
 static bool ran_any(const tests *all) {
@@ -163,31 +131,33 @@ static bool ran_any(const tests *all) {
 }
 
 int keel_main_onnx_test(int argc, char **argv) {
-  static tests all = {.one.within = {.rtol = 1e-3, .atol = 1e-7}};
-  int folders = 0;
-  int result = parse(&all, argc, argv, &folders);
+  int result = options_read(&line, argc, argv);
   if (result >= 0) return result;
-  all.one.context = common_open(&all.common, 0);
-  if (!all.one.context) return 1;
-  if (keel_device_find(all.one.context, all.device_name, &all.one.device) !=
-      KD_OK) {
+  if (!given.folders.count)
+    return usage_error("onnx-test", "give one or more folders");
+  given.one.context = common_open(&given.common, 0);
+  if (!given.one.context) return 1;
+  if (keel_device_find(given.one.context, given.device_name,
+                       &given.one.device) != KD_OK) {
     result = complain();
-    keel_close(all.one.context);
+    keel_close(given.one.context);
     return result;
   }
   result = 0;
-  for (int i = 0; i < folders; i++)
-    if (!walk(&all, argv[i], 0)) {
-      fprintf(stderr, "keel onnx-test: %s: no such folder\n", argv[i]);
+  for (uint32_t i = 0; i < given.folders.count; i++)
+    if (!walk(&given, given.folders.words[i], 0)) {
+      fprintf(stderr, "keel onnx-test: %s: no such folder\n",
+              given.folders.words[i]);
       result = 1;
     }
   progress_end();
   keel_device_facts facts;
-  keel_device_describe(all.one.device, &facts);
+  keel_device_describe(given.one.device, &facts);
   printf("%s: %u cases ran on it whole, %u in part, %u had nothing for it\n",
-         facts.name, all.extents[WHOLE], all.extents[PART], all.extents[NONE]);
-  printf("%u passed, %u failed, %u skipped\n", all.passed, all.failed,
-         all.skipped);
-  keel_close(all.one.context);
-  return all.failed || (!result && !ran_any(&all)) ? 1 : result;
+         facts.name, given.extents[WHOLE], given.extents[PART],
+         given.extents[NONE]);
+  printf("%u passed, %u failed, %u skipped\n", given.passed, given.failed,
+         given.skipped);
+  keel_close(given.one.context);
+  return given.failed || (!result && !ran_any(&given)) ? 1 : result;
 }

@@ -6,65 +6,15 @@
 
 #define PORTS 256
 
-static const char help[] =
-    "usage: keel run MODEL [OPTION]...\n\n"
-    "Runs a model once, or often, and says what came out.\n\n"
-    "  --device D          run it on device D (`keel devices` lists them)\n"
-    "  --place GLOB=D      run ops whose name, or whose node's name, matches "
-    "on\n"
-    "                      device D; may be repeated, the first match wins\n"
-    "  --place GLOB=@G     run them where the first op is that G matches\n"
-    "  --place auto        the other ops where they cost least; each device "
-    "is\n"
-    "                      measured first\n"
-    "  --skip-pass PASS    leave out a pass (`keel passes` lists them); may "
-    "be\n"
-    "                      repeated\n"
-    "  --input NAME=FILE   value of an input: .npy, or .pb (ONNX "
-    "TensorProto);\n"
-    "                      of a resource: a variable that holds it\n"
-    "  --input FILE        value of the next input, in the model's order\n"
-    "  --shape NAME=2x3    shape of a random input whose dimensions are open\n"
-    "  --dim NAME=4        size of the open dimensions of that name, in "
-    "random\n"
-    "                      inputs (1)\n"
-    "  --seed N            seed of the random inputs, which stand in for "
-    "those\n"
-    "                      not given (1)\n"
-    "  --expect FILE       compare the next output with a file; exit 1 if it\n"
-    "                      differs by more than 1e-7 + 1e-3 x expected\n"
-    "  --rtol X, --atol X  other tolerances\n"
-    "  --output DIR        write each output to DIR/NAME.npy; bf16 as f32, "
-    "which\n"
-    "                      has the same values: .npy has no bf16\n"
-    "  --eager             op by op, without a plan: to compare with\n"
-    "  --no-replay         launch each kernel in each run, where a device "
-    "could\n"
-    "                      launch what it recorded\n"
-    "  --repeat N          run it N times and print the times\n"
-    "  --timeout MS        end a run, or planning, that takes longer, with an\n"
-    "                      error\n"
-    "  --profile           print where the time went, by op and by device: by "
-    "the\n"
-    "                      device's clock where its plugin has time stamps\n"
-    "  --trace FILE        write what happened when, for ui.perfetto.dev or\n"
-    "                      chrome://tracing\n"
-    "  --json              print the result as JSON\n";
-
 typedef struct arguments {
   common common;
+  word_list models; /* one */
   const char *model, *device, *output, *trace;
-  const char *inputs[PORTS], *expects[PORTS], *shapes[PORTS];
-  const char *dims[PORTS];
-  uint32_t input_count, expect_count, shape_count, dim_count;
-  uint64_t seed;
-  long repeat;
+  word_list inputs, expects, shapes, dims, places, skips;
+  uint64_t seed, repeat;
   tolerance within;
   double timeout; /* milliseconds; 0: none */
   bool profile, json, by_cost, eager, no_replay;
-  const char *places[PORTS];
-  const char *skips[PORTS];
-  uint32_t place_count, skip_count;
 } arguments;
 
 typedef struct session {
@@ -80,105 +30,92 @@ typedef struct session {
 
 /* ---- the command line ----------------------------------------------------- */
 
-/* One more of a list; auto is no rule of --place. */
-static bool add(arguments *all, const char *name, const char **list,
-                uint32_t *count, const char *value) {
-  if (list == all->places && !strcmp(value, "auto")) {
-    all->by_cost = true;
-    return true;
-  }
-  if (*count == PORTS) {
-    usage_error("run", "%s can be given at most %d times", name, PORTS);
-    return false;
-  }
-  list[(*count)++] = value;
+static arguments given = {.common = {.command = "run", .runs = true},
+                          .seed = 1,
+                          .repeat = 1,
+                          .within = {.rtol = 1e-3, .atol = 1e-7}};
+
+static const command line;
+
+/* auto is no rule. */
+static bool take_place(const char *value) {
+  if (strcmp(value, "auto") != 0)
+    return word_add(&line, "--place", &given.places, value);
+  given.by_cost = true;
   return true;
 }
 
-/* The value of an option that is a number. */
-static bool take_number(arguments *all, const char *name, const char *value) {
-  uint64_t count = 0;
-  if (!strcmp(name, "--rtol"))
-    return read_number("run", name, value, &all->within.rtol);
-  if (!strcmp(name, "--atol"))
-    return read_number("run", name, value, &all->within.atol);
-  if (!strcmp(name, "--timeout"))
-    return read_number("run", name, value, &all->timeout);
-  if (!strcmp(name, "--seed"))
-    return read_count("run", name, value, 0, UINT64_MAX, &all->seed);
-  bool good = read_count("run", name, value, 1, 1000000000, &count);
-  all->repeat = (long)count;
-  return good;
-}
+static const option options[] = {
+    {"--device", "D", "run it on device D (`keel devices` lists them)",
+     .text = &given.device},
+    {"--place", "GLOB=D",
+     "run ops whose name, or whose node's name, matches on\n"
+     "device D; may be repeated, the first match wins",
+     .take = take_place},
+    {"--place", "GLOB=@G", "run them where the first op is that G matches",
+     .take = take_place},
+    {"--place", "auto",
+     "the other ops where they cost least; each device is\nmeasured first",
+     .take = take_place},
+    {"--skip-pass", "PASS",
+     "leave out a pass (`keel passes` lists them); may be\nrepeated",
+     .debug = true, .list = &given.skips},
+    {"--input", "NAME=FILE",
+     "value of an input: .npy, or .pb (ONNX TensorProto);\n"
+     "of a resource: a variable that holds it",
+     .list = &given.inputs},
+    {"--input", "FILE", "value of the next input, in the model's order",
+     .list = &given.inputs},
+    {"--shape", "NAME=2x3", "shape of a random input whose dimensions are open",
+     .list = &given.shapes},
+    {"--dim", "NAME=4",
+     "size of the open dimensions of that name, in random\ninputs (1)",
+     .list = &given.dims},
+    {"--seed", "N",
+     "seed of the random inputs, which stand in for those\nnot given (1)",
+     .count = &given.seed},
+    {"--expect", "FILE",
+     "compare the next output with a file; exit 1 if it\n"
+     "differs by more than 1e-7 + 1e-3 x expected",
+     .list = &given.expects},
+    {"--rtol", "X, --atol X", "other tolerances", .number = &given.within.rtol},
+    {"--atol", .number = &given.within.atol},
+    {"--output", "DIR",
+     "write each output to DIR/NAME.npy; bf16 as f32, which\n"
+     "has the same values: .npy has no bf16",
+     .text = &given.output},
+    {"--eager", .help = "op by op, without a plan: to compare with",
+     .debug = true, .flag = &given.eager},
+    {"--no-replay",
+     .help = "launch each kernel in each run, where a device could\n"
+             "launch what it recorded",
+     .debug = true, .flag = &given.no_replay},
+    {"--repeat", "N", "run it N times and print the times",
+     .count = &given.repeat, .least = 1, .most = 1000000000},
+    {"--timeout", "MS",
+     "end a run, or planning, that takes longer, with an\nerror",
+     .number = &given.timeout},
+    {"--profile",
+     .help = "print where the time went, by op and by device: by the\n"
+             "device's clock where its plugin has time stamps",
+     .flag = &given.profile},
+    {"--trace", "FILE",
+     "write what happened when, for ui.perfetto.dev or\nchrome://tracing",
+     .text = &given.trace},
+    {"--json", .help = "print the result as JSON", .flag = &given.json},
+    {0}};
 
-/* 0: taken, -1: it is another word, else what to exit with. */
-static int take_value(arguments *all, int argc, char **argv, int *at) {
-  const struct {
-    const char *name;
-    const char **text; /* or list and count, or neither: a number */
-    const char **list;
-    uint32_t *count;
-  } options[] = {
-      {"--device", &all->device, NULL, NULL},
-      {"--output", &all->output, NULL, NULL},
-      {"--trace", &all->trace, NULL, NULL},
-      {"--input", NULL, all->inputs, &all->input_count},
-      {"--expect", NULL, all->expects, &all->expect_count},
-      {"--shape", NULL, all->shapes, &all->shape_count},
-      {"--dim", NULL, all->dims, &all->dim_count},
-      {"--place", NULL, all->places, &all->place_count},
-      {"--skip-pass", NULL, all->skips, &all->skip_count},
-      {.name = "--repeat"},
-      {.name = "--seed"},
-      {.name = "--rtol"},
-      {.name = "--atol"},
-      {.name = "--timeout"},
-  };
-  for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
-    const char *name = options[k].name;
-    bool missing = false, good = true;
-    const char *value = option_value(argc, argv, at, name, &missing);
-    if (missing) return EXIT_USAGE;
-    if (!value) continue;
-    if (options[k].text)
-      *options[k].text = value;
-    else if (options[k].list)
-      good = add(all, name, options[k].list, options[k].count, value);
-    else
-      good = take_number(all, name, value);
-    return good ? 0 : EXIT_USAGE;
-  }
+static const command line = {
+    "usage: keel run MODEL [OPTION]...\n\n"
+    "Runs a model once, or often, and says what came out.\n\n",
+    options, &given.common, &given.models, .one_word = true};
+
+static int parse(int argc, char **argv) {
+  int result = options_read(&line, argc, argv);
+  if (result >= 0) return result;
+  if (!given.models.count) return usage_error("run", "give a model file");
+  given.model = given.models.words[0];
   return -1;
-}
-
-static int parse(arguments *all, int argc, char **argv) {
-  all->common = (common){.command = "run", .runs = true};
-  if (helps(help, runs_help, argc, argv)) return 0;
-  for (int i = 0; i < argc; i++) {
-    if (common_option(&all->common, argc, argv, &i)) {
-      if (all->common.failed) return EXIT_USAGE;
-      continue;
-    }
-    int taken = take_value(all, argc, argv, &i);
-    if (taken > 0) return taken;
-    if (taken == 0) continue;
-    if (!strcmp(argv[i], "--profile"))
-      all->profile = true;
-    else if (!strcmp(argv[i], "--json"))
-      all->json = true;
-    else if (!strcmp(argv[i], "--eager"))
-      all->eager = true;
-    else if (!strcmp(argv[i], "--no-replay"))
-      all->no_replay = true;
-    else if (argv[i][0] == '-' && argv[i][1])
-      return usage_error("run", "unknown option \"%s\"", argv[i]);
-    else if (all->model)
-      return usage_error("run", "one model at a time, not also \"%s\"",
-                         argv[i]);
-    else
-      all->model = argv[i];
-  }
-  return all->model ? -1 : usage_error("run", "give a model file");
 }
 
 /* ---- inputs --------------------------------------------------------------- */
@@ -249,8 +186,8 @@ static const char *shape_for(const char *word, const char *name) {
 /* Fills dims with what --shape says of this input; false where it says nothing. */
 static bool given_shape(const arguments *all, const char *name, uint32_t *rank,
                         int64_t *dims) {
-  for (uint32_t i = 0; i < all->shape_count; i++) {
-    const char *shape = shape_for(all->shapes[i], name);
+  for (uint32_t i = 0; i < all->shapes.count; i++) {
+    const char *shape = shape_for(all->shapes.words[i], name);
     if (shape) return read_shape(shape, rank, dims);
   }
   return false;
@@ -258,7 +195,7 @@ static bool given_shape(const arguments *all, const char *name, uint32_t *rank,
 
 /* Each --shape is an input's name, and sizes. */
 static bool check_shapes(const arguments *all, const session *run) {
-  for (uint32_t i = 0; i < all->shape_count; i++) {
+  for (uint32_t i = 0; i < all->shapes.count; i++) {
     bool good = false;
     uint32_t rank = 0;
     int64_t dims[16];
@@ -266,7 +203,7 @@ static bool check_shapes(const arguments *all, const session *run) {
     for (uint32_t k = 0; k < run->input_count && !good; k++) {
       keel_port port;
       keel_plan_input(run->plan, k, &port);
-      const char *shape = shape_for(all->shapes[i], port.name);
+      const char *shape = shape_for(all->shapes.words[i], port.name);
       good = shape && read_shape(shape, &rank, dims);
       size_t used = strlen(names);
       snprintf(names + used, sizeof names - used, " \"%s\"", port.name);
@@ -276,7 +213,7 @@ static bool check_shapes(const arguments *all, const session *run) {
             "keel run: --shape %s does not have the form INPUT=2x3; the "
             "model's inputs"
             " are%s\n",
-            all->shapes[i], *names ? names : " none");
+            all->shapes.words[i], *names ? names : " none");
     return false;
   }
   return true;
@@ -296,8 +233,9 @@ static int64_t size_for(const char *word, const char *name) {
 static int64_t open_size(const arguments *all, const keel_port *port,
                          uint32_t dim) {
   const char *name = port->symbols ? port->symbols[dim] : NULL;
-  for (uint32_t i = 0; name && i < all->dim_count; i++)
-    if (size_for(all->dims[i], name) >= 0) return size_for(all->dims[i], name);
+  for (uint32_t i = 0; name && i < all->dims.count; i++)
+    if (size_for(all->dims.words[i], name) >= 0)
+      return size_for(all->dims.words[i], name);
   return 1;
 }
 
@@ -323,13 +261,13 @@ static bool is_dim(const session *run, const char *word, char *names,
 
 /* Each --dim is the name of a dimension, and a size. */
 static bool check_dims(const arguments *all, const session *run) {
-  for (uint32_t i = 0; i < all->dim_count; i++) {
+  for (uint32_t i = 0; i < all->dims.count; i++) {
     char there[512] = "";
-    if (is_dim(run, all->dims[i], there, sizeof there)) continue;
+    if (is_dim(run, all->dims.words[i], there, sizeof there)) continue;
     fprintf(stderr,
             "keel run: --dim %s is not NAME=SIZE of an open dimension; the"
             " model's inputs have%s\n",
-            all->dims[i], *there ? there : " none that has a name");
+            all->dims.words[i], *there ? there : " none that has a name");
     return false;
   }
   return true;
@@ -415,8 +353,8 @@ static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
 static int load_inputs(const arguments *all, session *run) {
   uint32_t next = 0;
   if (!check_dims(all, run) || !check_shapes(all, run)) return EXIT_USAGE;
-  for (uint32_t i = 0; i < all->input_count; i++) {
-    const char *file = all->inputs[i];
+  for (uint32_t i = 0; i < all->inputs.count; i++) {
+    const char *file = all->inputs.words[i];
     uint32_t at = named_input(run, file, &file);
     keel_port port;
     while (at == run->input_count && next < run->input_count &&
@@ -425,7 +363,7 @@ static int load_inputs(const arguments *all, session *run) {
     if (at == run->input_count) at = next;
     if (at >= run->input_count) {
       fprintf(stderr, "keel run: the model has %u inputs; \"%s\" is too many\n",
-              run->input_count, all->inputs[i]);
+              run->input_count, all->inputs.words[i]);
       return EXIT_USAGE;
     }
     keel_plan_input(run->plan, at, &port);
@@ -475,7 +413,7 @@ static bool is_narrow(const arguments *all) {
   return (!device || !*device || !strcmp(device, "cpu") ||
           !strncmp(device, "cpu:", 4)) &&
          !(visible && *visible) && !common->only && !common->plugin_count &&
-         !common->option_count && !all->place_count && !all->by_cost &&
+         !common->option_count && !all->places.count && !all->by_cost &&
          !all->trace; /* one runs at a time in a process */
 }
 
@@ -488,7 +426,7 @@ static uint64_t limit_of(const arguments *all) {
 
 static int run_all(const arguments *all, session *run) {
   double shown = now();
-  for (long i = 0; i < all->repeat; i++) {
+  for (uint64_t i = 0; i < all->repeat; i++) {
     for (uint32_t k = 0; k < run->output_count; k++) {
       keel_tensor_release(run->outputs[k]);
       run->outputs[k] = NULL;
@@ -522,7 +460,8 @@ static int run_all(const arguments *all, session *run) {
     run->total_time += time;
     if (now() - shown > 0.2) {
       shown = now();
-      progress("run %ld of %ld", i + 1, all->repeat);
+      progress("run %llu of %llu", (unsigned long long)i + 1,
+               (unsigned long long)all->repeat);
     }
   }
   progress_end();
@@ -572,10 +511,10 @@ static int open_model(const arguments *all, session *run) {
                (all->eager ? KEEL_PLAN_EAGER : 0u) |
                (all->no_replay ? KEEL_PLAN_NO_REPLAY : 0u),
       .device = device,
-      .places = all->places,
-      .place_count = all->place_count,
-      .skip = all->skips,
-      .skip_count = all->skip_count,
+      .places = all->places.words,
+      .place_count = all->places.count,
+      .skip = all->skips.words,
+      .skip_count = all->skips.count,
       .timeout = limit_of(all)};
   progress("planning %s", all->model);
   guard_begin("planning", all->timeout / 1e3);
@@ -626,17 +565,17 @@ static int open_and_run(arguments *all, session *run) {
 
 static int compare(const arguments *all, session *run, bool *agree,
                    char (*texts)[256]) {
-  for (uint32_t i = 0; i < all->expect_count; i++) {
+  for (uint32_t i = 0; i < all->expects.count; i++) {
     keel_port port;
     keel_tensor *want = NULL;
     if (i >= run->output_count) {
       fprintf(stderr,
               "keel run: the model has %u outputs; \"%s\" is too many\n",
-              run->output_count, all->expects[i]);
+              run->output_count, all->expects.words[i]);
       return EXIT_USAGE;
     }
     keel_plan_output(run->plan, i, &port);
-    if (keel_value_load(run->context, all->expects[i], file_kind(&port),
+    if (keel_value_load(run->context, all->expects.words[i], file_kind(&port),
                         &want) != KD_OK)
       return complain();
     agree[i] = values_agree(run->outputs[i], want, all->within, texts[i], 256);
@@ -744,7 +683,7 @@ static void print_text(const arguments *all, session *run, const bool *agree,
     keel_plan_output(run->plan, i, &port);
     printf("output %s: %s", port.name,
            keel_tensor_text(run->outputs[i], type, sizeof type));
-    if (i < all->expect_count)
+    if (i < all->expects.count)
       printf("  %s%s%s",
              agree[i] ? "as expected" : "DIFFERS: ", agree[i] ? "" : texts[i],
              "");
@@ -754,8 +693,9 @@ static void print_text(const arguments *all, session *run, const bool *agree,
   printf("load %.2f ms, plan %.2f ms, first run %.3f ms", run->load_time * 1e3,
          run->plan_time * 1e3, run->first_time * 1e3);
   if (all->repeat > 1)
-    printf(", best %.3f ms, mean %.3f ms of %ld", run->best_time * 1e3,
-           run->total_time / (double)all->repeat * 1e3, all->repeat);
+    printf(", best %.3f ms, mean %.3f ms of %llu", run->best_time * 1e3,
+           run->total_time / (double)all->repeat * 1e3,
+           (unsigned long long)all->repeat);
   printf("; peak memory %.1f MiB\n", (double)stats.peak_bytes / (1u << 20));
   uint64_t planned, apart, least, held, most;
   if (resident(&held, &most))
@@ -779,10 +719,10 @@ static void print_json(const arguments *all, session *run, const bool *agree,
   print_json_string(stdout, all->model);
   printf(
       ", \"load_ms\": %.3f, \"plan_ms\": %.3f, \"first_ms\": %.3f,"
-      " \"best_ms\": %.3f, \"repeat\": %ld, \"threads\": %u, \"outputs\": [",
+      " \"best_ms\": %.3f, \"repeat\": %llu, \"threads\": %u, \"outputs\": [",
       run->load_time * 1e3, run->plan_time * 1e3, run->first_time * 1e3,
-      (all->repeat > 1 ? run->best_time : run->first_time) * 1e3, all->repeat,
-      keel_worker_count(run->context));
+      (all->repeat > 1 ? run->best_time : run->first_time) * 1e3,
+      (unsigned long long)all->repeat, keel_worker_count(run->context));
   for (uint32_t i = 0; i < run->output_count; i++) {
     char type[200];
     keel_port port;
@@ -792,7 +732,7 @@ static void print_json(const arguments *all, session *run, const bool *agree,
     printf(", \"type\": ");
     print_json_string(stdout,
                       keel_tensor_text(run->outputs[i], type, sizeof type));
-    if (i < all->expect_count) {
+    if (i < all->expects.count) {
       printf(", \"agrees\": %s, \"difference\": ", agree[i] ? "true" : "false");
       print_json_string(stdout, texts[i]);
     }
@@ -843,27 +783,25 @@ static void print_json(const arguments *all, session *run, const bool *agree,
 }
 
 int keel_main_run(int argc, char **argv) {
-  static arguments all = {
-      .seed = 1, .repeat = 1, .within = {.rtol = 1e-3, .atol = 1e-7}};
   static session run;
   static bool agree[PORTS];
   static char texts[PORTS][256];
-  int result = parse(&all, argc, argv);
+  int result = parse(argc, argv);
   if (result >= 0) return result;
-  result = open_and_run(&all, &run);
-  if (run.plan && all.profile) keel_plan_profile(run.plan, 0);
+  result = open_and_run(&given, &run);
+  if (run.plan && given.profile) keel_plan_profile(run.plan, 0);
   /* also of a run that failed: what came before may say why */
-  if (run.context && all.trace &&
-      keel_trace_stop(run.context, all.trace) != KD_OK && !result)
+  if (run.context && given.trace &&
+      keel_trace_stop(run.context, given.trace) != KD_OK && !result)
     result = complain();
-  if (!result) result = compare(&all, &run, agree, texts);
-  if (!result) result = save_outputs(&all, &run);
+  if (!result) result = compare(&given, &run, agree, texts);
+  if (!result) result = save_outputs(&given, &run);
   if (!result) {
-    if (all.json)
-      print_json(&all, &run, agree, texts);
+    if (given.json)
+      print_json(&given, &run, agree, texts);
     else
-      print_text(&all, &run, agree, texts);
-    for (uint32_t i = 0; i < all.expect_count; i++)
+      print_text(&given, &run, agree, texts);
+    for (uint32_t i = 0; i < given.expects.count; i++)
       result |= !agree[i];
   }
   close_model(&run);

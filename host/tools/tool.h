@@ -42,9 +42,6 @@ bool read_count(const char *command, const char *name, const char *value,
 bool is_option(const char *word);
 bool is_help(const char *word);
 
-/* Shows the help where a word asks for it, wherever it stands. */
-bool helps(const char *help, const char *more, int argc, char **argv);
-
 /* Options that every command has, for keel_open. */
 typedef struct common {
   const char *command; /* "run": for what is wrong */
@@ -59,7 +56,48 @@ typedef struct common {
 } common;
 bool common_option(common *common, int argc, char **argv, int *at);
 keel_context *common_open(const common *common, uint32_t flags);
-extern const char common_help[], runs_help[]; /* runs_help: with --threads */
+/* Shows what they do. */
+void common_help(const common *common);
+
+/* ---- a command's options ---- */
+
+#define WORDS_MOST 256
+
+/* What may be given several times. */
+typedef struct word_list {
+  const char *words[WORDS_MOST];
+  uint32_t count;
+} word_list;
+
+/* An option, and where its value goes: one of the pointers is set. */
+typedef struct option {
+  const char *name;  /* "--device"; NULL ends a list */
+  const char *value; /* as the help shows it: "D" */
+  const char *help;  /* what it does, in lines; NULL: another row says it */
+  bool debug;        /* shown by --help-debug */
+  bool *flag;        /* it has no value */
+  const char **text;
+  word_list *list;
+  double *number;  /* from 0 */
+  uint64_t *count; /* from least to most (0: any) */
+  uint64_t least, most;
+  bool (*take)(const char *value); /* false: it was wrong, which was reported */
+} option;
+
+typedef struct command {
+  const char *help; /* what stands before the options */
+  const option *options;
+  common *common;
+  word_list *words; /* what is no option; NULL: there is nothing else */
+  bool one_word;    /* a model */
+} command;
+
+/* Reads a command line. Returns -1: go on; else what to exit with. */
+int options_read(const command *command, int argc, char **argv);
+
+/* One more; false where there are too many, which is reported. */
+bool word_add(const command *command, const char *name, word_list *list,
+              const char *word);
 
 /* A line on a terminal's standard error that the next one overwrites; nothing
  * where standard error is no terminal. */

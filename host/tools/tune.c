@@ -4,31 +4,10 @@
 #include "common/tuning.h"
 #include "tool.h"
 
-#define MODELS 64
-
-static const char help[] =
-    "usage: keel tune --device D [MODEL]... [OPTION]...\n"
-    "       keel tune --device D --clear\n\n"
-    "Makes the products and convolutions of models, or of a list of its own, "
-    "in\n"
-    "each way that device D knows (kernels, sizes of tiles), times them on "
-    "the\n"
-    "device, and keeps which was fastest. Every program of this user takes "
-    "that\n"
-    "from then on, as long as device and driver are the same. What is kept\n"
-    "already is not looked for again. Nothing else should run on the "
-    "device.\n\n"
-    "  --device D          the device, of a plugin with something to search "
-    "for\n"
-    "                      (`keel devices` lists them)\n"
-    "  --time SECONDS      begin no trial after so many seconds (300)\n"
-    "  --dim NAME=4        size of the open dimensions of that name (1)\n"
-    "  --clear             forget all that is kept for the device\n";
-
 typedef struct arguments {
   common common;
-  const char *device, *models[MODELS], *dims[MODELS];
-  uint32_t model_count, dim_count;
+  const char *device;
+  word_list models, dims;
   double seconds;
   bool clear;
 } arguments;
@@ -41,58 +20,39 @@ typedef struct tally {
 
 /* ---- the command line ----------------------------------------------------- */
 
-/* One more of a list. */
-static bool add(const char *what, const char **list, uint32_t *count,
-                const char *value) {
-  if (*count == MODELS) {
-    usage_error("tune", "at most %d %s at a time", MODELS, what);
-    return false;
-  }
-  list[(*count)++] = value;
-  return true;
-}
+static arguments given = {
+    .common = {.command = "tune", .workers = KEEL_NO_WORKERS}, .seconds = 300};
 
-/* 0: taken, -1: it is another word, else what to exit with. */
-static int take(arguments *all, int argc, char **argv, int *at) {
-  static const char *const names[] = {"--device", "--time", "--dim"};
-  for (int k = 0; k < 3; k++) {
-    bool missing = false, good = true;
-    const char *value = option_value(argc, argv, at, names[k], &missing);
-    if (missing) return EXIT_USAGE;
-    if (!value) continue;
-    if (k == 0)
-      all->device = value;
-    else if (k == 1)
-      good = read_number("tune", names[k], value, &all->seconds);
-    else
-      good = add("--dim", all->dims, &all->dim_count, value);
-    return good ? 0 : EXIT_USAGE;
-  }
-  return -1;
-}
+static const option options[] = {
+    {"--device", "D",
+     "the device, of a plugin with something to search for\n"
+     "(`keel devices` lists them)",
+     .text = &given.device},
+    {"--time", "SECONDS", "begin no trial after so many seconds (300)",
+     .number = &given.seconds},
+    {"--dim", "NAME=4", "size of the open dimensions of that name (1)",
+     .list = &given.dims},
+    {"--clear", .help = "forget all that is kept for the device",
+     .flag = &given.clear},
+    {0}};
 
-static int parse(arguments *all, int argc, char **argv) {
-  *all = (arguments){.common = {.command = "tune", .workers = KEEL_NO_WORKERS},
-                     .seconds = 300};
-  if (helps(help, common_help, argc, argv)) return 0;
-  for (int i = 0; i < argc; i++) {
-    if (common_option(&all->common, argc, argv, &i)) {
-      if (all->common.failed) return EXIT_USAGE;
-      continue;
-    }
-    int taken = take(all, argc, argv, &i);
-    if (taken > 0) return taken;
-    if (taken == 0) continue;
-    if (!strcmp(argv[i], "--clear"))
-      all->clear = true;
-    else if (argv[i][0] == '-' && argv[i][1])
-      return usage_error("tune", "unknown option \"%s\"", argv[i]);
-    else if (!add("models", all->models, &all->model_count, argv[i]))
-      return EXIT_USAGE;
-  }
-  if (!all->device)
+static const command line = {
+    "usage: keel tune --device D [MODEL]... [OPTION]...\n"
+    "       keel tune --device D --clear\n\n"
+    "Makes the products and convolutions of models, or of a list of its own,"
+    " in\neach way that device D knows (kernels, sizes of tiles), times them on"
+    " the\ndevice, and keeps which was fastest. Every program of this user"
+    " takes that\nfrom then on, as long as device and driver are the same. What"
+    " is kept\nalready is not looked for again. Nothing else should run on the"
+    " device.\n\n",
+    options, &given.common, &given.models, false};
+
+static int parse(int argc, char **argv) {
+  int result = options_read(&line, argc, argv);
+  if (result >= 0) return result;
+  if (!given.device)
     return usage_error("tune", "name the device: --device opencl:0");
-  if (all->clear && all->model_count)
+  if (given.clear && given.models.count)
     return usage_error("tune", "--clear takes no model");
   return -1;
 }
@@ -125,24 +85,25 @@ static void hear(void *context, const tune_news *news) {
 
 /* An open dimension's size: as it was given, or 1. */
 static int64_t open_size(const arguments *all, const char *name) {
-  for (uint32_t i = 0; name && i < all->dim_count; i++) {
+  for (uint32_t i = 0; name && i < all->dims.count; i++) {
     size_t size = strlen(name);
-    if (!strncmp(all->dims[i], name, size) && all->dims[i][size] == '=')
-      return strtoll(all->dims[i] + size + 1, NULL, 10);
+    if (!strncmp(all->dims.words[i], name, size) &&
+        all->dims.words[i][size] == '=')
+      return strtoll(all->dims.words[i] + size + 1, NULL, 10);
   }
   return 1;
 }
 
 /* Whether each --dim is a name and a size. */
 static bool check_dims(const arguments *all) {
-  for (uint32_t i = 0; i < all->dim_count; i++) {
-    const char *size = strchr(all->dims[i], '=');
+  for (uint32_t i = 0; i < all->dims.count; i++) {
+    const char *size = strchr(all->dims.words[i], '=');
     char *end = NULL;
-    if (size && size != all->dims[i] && size[1] >= '0' && size[1] <= '9' &&
-        strtoll(size + 1, &end, 10) < INT32_MAX && !*end)
+    if (size && size != all->dims.words[i] && size[1] >= '0' &&
+        size[1] <= '9' && strtoll(size + 1, &end, 10) < INT32_MAX && !*end)
       continue;
     usage_error("tune", "--dim %s does not have the form NAME=SIZE",
-                all->dims[i]);
+                all->dims.words[i]);
     return false;
   }
   return true;
@@ -292,9 +253,9 @@ static keel_status tune_all(const arguments *all, keel_context *context,
                             keel_device *device, tally *sum) {
   keel_status status = KD_OK;
   double until = now() + all->seconds;
-  for (uint32_t i = 0; i < all->model_count && status == KD_OK; i++)
-    status = tune_model(all, context, device, all->models[i]);
-  if (all->model_count) return status;
+  for (uint32_t i = 0; i < all->models.count && status == KD_OK; i++)
+    status = tune_model(all, context, device, all->models.words[i]);
+  if (all->models.count) return status;
   status = keel_device_push(device);
   if (status != KD_OK) return status;
   for (size_t i = 0; i < COMMON_WORK && status == KD_OK; i++) {
@@ -364,13 +325,12 @@ static int work(const arguments *all, keel_context *context) {
 }
 
 int keel_main_tune(int argc, char **argv) {
-  static arguments all;
-  int result = parse(&all, argc, argv);
+  int result = parse(argc, argv);
   if (result >= 0) return result;
-  if (!check_dims(&all)) return EXIT_USAGE;
-  keel_context *context = common_open(&all.common, 0);
+  if (!check_dims(&given)) return EXIT_USAGE;
+  keel_context *context = common_open(&given.common, 0);
   if (!context) return 1;
-  result = work(&all, context);
+  result = work(&given, context);
   keel_close(context);
   return result;
 }
