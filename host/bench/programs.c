@@ -1,5 +1,7 @@
 /* programs.c - opening models in their forms, the memory of their plans, and what a
  * trace of their runs costs. */
+#include <keel/debug.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

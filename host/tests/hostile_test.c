@@ -1,5 +1,7 @@
 /* hostile_test.c - files that crashed Keel, overran its memory or kept it busy for good:
  * each gives the error or the result that it should now, in a plan and eagerly. */
+#include <keel/debug.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,4 +1,6 @@
 /* ragged_test.c - weights that stay where an ONNX file has them, wherever they begin. */
+#include <keel/debug.h>
+
 #include <unistd.h>
 
 #include "onnx.h"

@@ -1,5 +1,7 @@
 /* regions_test.c - parts of programs that a device compiles as a whole: which claims are
  * taken, what becomes of them, and that the numbers stay the same. */
+#include <keel/debug.h>
+
 #include <kd/kd.h>
 #include <stdatomic.h>
 #include <unistd.h>

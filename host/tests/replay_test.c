@@ -1,5 +1,7 @@
 /* replay_test.c - runs on a device with a stream: in frames, and as recordings that are
  * launched, put to other memory, or given up; with results as one by one. */
+#include <keel/debug.h>
+
 #include <pthread.h>
 
 #include "device/device.h"

@@ -1,5 +1,7 @@
 /* resource_test.c - variables, counters and tables: singly, in programs, in nested
  * functions, and where something fails. */
+#include <keel/debug.h>
+
 #include <pthread.h>
 #include <unistd.h>
 

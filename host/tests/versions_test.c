@@ -1,5 +1,7 @@
 /* versions_test.c - plans of programs that leave dimensions open: made anew for shapes that
  * come again. */
+#include <keel/debug.h>
+
 #include <pthread.h>
 
 #include "plan/versions.h"

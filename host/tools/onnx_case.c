@@ -1,5 +1,7 @@
 /* onnx_case.c - one case of ONNX's backend tests: a folder with model.onnx and
  * test_data_set_N folders that hold input_K.pb and output_K.pb. */
+#include <keel/debug.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,4 +1,6 @@
 /* run.c - `keel run`: one model, its inputs, its outputs, its profile. */
+#include <keel/debug.h>
+
 #include <errno.h>
 #include <sys/stat.h>
 

@@ -9,6 +9,7 @@
  *            [--no-replay] [--profile]
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <keel/debug.h>
 #include <keel/keel.h>
 #include <math.h>
 #include <stdio.h>

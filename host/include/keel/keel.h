@@ -11,6 +11,8 @@
  *   native.h   the driver's own handles, and queues of the application's
  *   error.h    statuses and messages
  *
+ * and not here: debug.h, for tests and comparison
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KEEL_KEEL_H
 #define KEEL_KEEL_H

@@ -135,20 +135,6 @@ typedef struct keel_plan keel_plan;
  * are measured once on each device (some milliseconds; more if it compiles). */
 #define KEEL_PLAN_BY_COST 0x8u
 
-/* Each op is called as by keel_call, in the order of the values: no optional
- * pass runs, and nothing is planned ahead. For comparison. */
-#define KEEL_PLAN_EAGER 0x10u
-
-/* If a program leaves dimensions open, the runtime makes another plan for each
- * set of input types that recurs, as if the program declared them: up to eight
- * at a time. This flag turns that off. */
-#define KEEL_PLAN_ONE 0x20u
-
-/* On a device that can record, a function that consists of the device's kernels
- * is recorded after a few runs, and from then on launched as a whole. This flag
- * launches each kernel by itself. */
-#define KEEL_PLAN_NO_REPLAY 0x40u
-
 /* A request that ends runs, or planning, early; one may serve any number of
  * them. */
 typedef struct keel_stop keel_stop;
@@ -156,7 +142,7 @@ typedef struct keel_stop keel_stop;
 /* How to make a plan. Zero in any field means its default. */
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */
-  uint32_t flags;       /* KEEL_PLAN_* */
+  uint32_t flags;       /* KEEL_PLAN_*; for tests, debug.h has more */
   keel_device *device;  /* NULL: the calling thread's scope, the device that
                            the program was compiled for, or the default */
 

@@ -1,8 +1,10 @@
 /* passes.c - all passes, in their order. */
-#include "passes/passes.h"
+#include <keel/debug.h>
+
 #include "device/context.h"
 #include "device/device.h"
 #include "frontends/mlir/mlir.h"
+#include "passes/passes.h"
 #include "trace/trace.h"
 
 /* One of plain, on_device and over_all is set. */

@@ -1,6 +1,8 @@
 /* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
-#include "plan/plan.h"
+#include <keel/debug.h>
+
 #include "device/context.h"
+#include "plan/plan.h"
 
 #include "base/refs.h"
 #include "device/lost.h"

@@ -14,6 +14,8 @@
  * A mutant is decided by the seed and its number, so that --seed and --only show it again;
  * what crashed lies in the file of --keep. A mutant that takes over a minute ends the process
  * by SIGALRM: a hang. Ends with one line of counts. */
+#include <keel/debug.h>
+
 #include <fcntl.h>
 #include <getopt.h>
 #include <unistd.h>
