@@ -636,6 +636,19 @@ static void read_dump(void *context, const char *pass, const char *text) {
   keel_program_release(program);
 }
 
+/* All, in the order in which they are listed, but for what runs only when it is asked for. */
+static void expect_all_passes(const char *seen) {
+  char listed[400] = "";
+  const char *name = NULL;
+  for (uint32_t i = 0; (name = keel_pass_name(i)); i++)
+    if (strcmp(name, "cost") != 0) {
+      strcat(listed, name);
+      strcat(listed, " ");
+    }
+  assert_string_equal(seen, listed);
+  assert_non_null(strstr(seen, "sort prune types "));
+}
+
 static void passes_can_be_watched(void **state) {
   keel_context *context = cpu();
   keel_program *program = NULL;
@@ -655,11 +668,7 @@ static void passes_can_be_watched(void **state) {
       .struct_size = sizeof params, .watch = read_dump, .watch_context = &all};
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   keel_plan_release(plan);
-  assert_string_equal(
-      all.passes,
-      "place sort prune types expand einsum algebra quantise widen "
-      "fold cse einsum algebra pads taps patterns attention fold fuse "
-      "depthwise products prune layout regions transfer parts ");
+  expect_all_passes(all.passes);
   all.count = 0;
   params.watch_pass = "prune";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
