@@ -1,40 +1,33 @@
 /* load.c - model files: read by what they hold, written in Keel's own forms. */
+#include "frontends/frontends.h"
 #include "frontends/mlir/mlir.h"
 #include "program/image.h"
 #include "trace/trace.h"
-#ifdef KEEL_WITH_ONNX
-#include "frontends/onnx/onnx.h"
-#endif
 
-static keel_status load_onnx(keel_context *context, const char *path,
-                             keel_file *file, keel_program **out_program) {
-#ifdef KEEL_WITH_ONNX
-  return keel_onnx_load(context, path, file, out_program);
-#else
-  (void)context;
-  (void)file;
-  (void)out_program;
-  return keel_fail(KD_UNIMPLEMENTED,
-                   "%s: is not a Keel program, and this Keel was built without"
-                   " protobuf-c, which reading ONNX models needs",
-                   path);
-#endif
-}
+static const keel_frontend image = {keel_image_is, keel_image_read};
+
+static const keel_frontend *const frontends[] = {
+    &image,
+#define FRONTEND(name) &keel_frontend_##name,
+#include "frontends/frontends.def"
+};
 
 static keel_status load(keel_context *context, const char *path,
                         keel_program **out_program) {
   keel_file file = {0};
   *out_program = NULL;
   KEEL_TRY(keel_file_open(path, &file));
-  if (keel_image_is(file.data, file.size))
-    return keel_image_read(context, path, &file, out_program);
-  keel_status status =
-      keel_mlir_is(file.data, file.size)
-          ? keel_mlir_read(context, path, (const char *)file.data, file.size,
-                           out_program)
-          : load_onnx(context, path, &file, out_program);
+  for (size_t i = 0; i < KEEL_COUNT_OF(frontends); i++) {
+    if (!frontends[i]->is(file.data, file.size)) continue;
+    keel_status status = frontends[i]->load(context, path, &file, out_program);
+    keel_file_close(&file);
+    return status;
+  }
   keel_file_close(&file);
-  return status;
+  return keel_fail(KD_UNIMPLEMENTED,
+                   "%s: is not a Keel program, and this Keel was built without"
+                   " protobuf-c, which reading ONNX models needs",
+                   path);
 }
 
 keel_status keel_program_load(keel_context *context, const char *path,

@@ -2,6 +2,7 @@
 #include <locale.h>
 
 #include "device/device.h"
+#include "frontends/frontends.h"
 #include "ops/vendor.h"
 #include "program/verify.h"
 #include "read.h"
@@ -739,3 +740,11 @@ keel_status keel_mlir_read(keel_context *context, const char *path,
   *out_program = all.program;
   return KD_OK;
 }
+
+static keel_status load(keel_context *context, const char *path,
+                        keel_file *file, keel_program **out_program) {
+  return keel_mlir_read(context, path, (const char *)file->data, file->size,
+                        out_program);
+}
+
+const keel_frontend keel_frontend_mlir = {keel_mlir_is, load};

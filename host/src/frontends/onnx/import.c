@@ -5,6 +5,7 @@
  * model's own functions are written out where they are called. */
 #include "import.h"
 #include "device/context.h"
+#include "frontends/frontends.h"
 
 #include "index.h"
 #include "ops/vendor.h"
@@ -768,8 +769,8 @@ static keel_status import_all(importer *all) {
   return keel_onnx_settle(all->program);
 }
 
-keel_status keel_onnx_load(keel_context *context, const char *path,
-                           keel_file *file, keel_program **out_program) {
+static keel_status load(keel_context *context, const char *path,
+                        keel_file *file, keel_program **out_program) {
   ProtobufCMessage *message = NULL;
   keel_program *program = NULL;
   uint64_t size = file->size;
@@ -796,3 +797,12 @@ keel_status keel_onnx_load(keel_context *context, const char *path,
   *out_program = program;
   return KD_OK;
 }
+
+/* A protobuf has no beginning of its own. */
+static bool is_any(const void *data, uint64_t size) {
+  (void)data;
+  (void)size;
+  return true;
+}
+
+const keel_frontend keel_frontend_onnx = {is_any, load};
