@@ -12,28 +12,26 @@ typedef struct recorded {
 } recorded;
 
 static kd_status begin(kd_stream *stream) {
-  return KC_CALL(kd_status, kp.c.begin(stream, 0), "capture.begin");
+  return kp.c.begin(stream, 0);
 }
 
 static kd_status end(kd_stream *stream, kd_capture **out) {
-  return KC_CALL(kd_status, kp.c.end(stream, out), "capture.end");
+  return kp.c.end(stream, out);
 }
 
 static kd_status launch(kd_capture *capture, kd_stream *stream) {
-  return KC_CALL(kd_status, kp.c.launch(capture, stream), "capture.launch");
+  return kp.c.launch(capture, stream);
 }
 
 static void destroy(kd_capture *capture) {
-  KC_DO(kp.c.destroy(capture), "capture.destroy");
+  kp.c.destroy(capture);
 }
 
 /* Records: the kernel on its input, then copies of its output. */
 static void make(recorded *r) {
   memset(r, 0, sizeof *r);
   kc_unary_need(SIZE / 4, &r->unary);
-  kc_ok(kc_run_make(r->unary.node, r->unary.def, &r->unary.op, &kc_plain,
-                    &r->run),
-        "create");
+  r->run = kc_unary_run(&r->unary);
   r->stream = kc_stream_make(kc_device());
   r->target = kc_buffer_make(SIZE);
   r->middle = kc_buffer_make(SIZE);
@@ -41,14 +39,12 @@ static void make(recorded *r) {
   kc_ok(kc_run_enqueue(r->run, r->stream), "enqueue while recording");
   if (kp.m.copy) {
     kc_buffer *from = r->run->out_buffers[0];
-    kc_ok(kp.m.copy(from->device, r->stream, from->handle, from->offset,
-                    r->target->handle, r->target->offset, SIZE),
+    kc_ok(kc_try_copy(r->stream, from, r->target, SIZE),
           "copy while recording");
   }
   if (kp.m.fill) {
     uint32_t word = 0x01020304;
-    kc_ok(kp.m.fill(r->middle->device, r->stream, r->middle->handle,
-                    r->middle->offset, SIZE, &word, 4),
+    kc_ok(kc_try_fill(r->stream, r->middle, SIZE, &word, 4),
           "fill while recording");
   }
   kc_ok(end(r->stream, &r->capture), "capture.end");
@@ -63,17 +59,9 @@ static void unmake(recorded *r) {
 
 static void check_output(recorded *r, const value *in, kc_buffer *from,
                          const char *what) {
-  kc_op op = r->unary.op;
-  value *want[KC_PORTS] = {0}, *got = value_make(KD_F32, 1, in->dims);
   static float back[SIZE / 4];
-  op.in[0] = in;
   kc_read(from, 0, back, SIZE);
-  value_load(got, back);
-  numerics within = kc_numerics(r->unary.def, KD_F32);
-  if (kc_reference(&op, r->unary.node, want))
-    kc_compare(want[0], got, &within, what);
-  kc_values_free(want, 1);
-  value_free(got);
+  kc_unary_compare(&r->unary, in, back, what);
 }
 
 static void capture_equals(void) {
@@ -91,7 +79,7 @@ static void capture_equals(void) {
     kc_write(r.target, 0, zero, SIZE);
     kc_write(r.middle, 0, zero, SIZE);
     kc_ok(launch(r.capture, r.stream), "capture.launch");
-    kc_ok(kc_finish(r.stream), "waiting");
+    kc_drain(r.stream);
     check_output(&r, in, r.run->out_buffers[0], "a replay's output");
     if (kp.m.copy) check_output(&r, in, r.target, "a replay's copy");
     if (kp.m.fill) {
@@ -113,20 +101,19 @@ static void capture_not_run(void) {
   kc_write(buffer, 0, before, 64);
   kd_capture *capture = NULL;
   kc_ok(begin(stream), "capture.begin");
-  kd_status status = kp.m.copy_in(buffer->device, stream, during,
-                                  buffer->handle, buffer->offset, 64);
+  kd_status status = kc_try_copy_in(stream, buffer, 0, during, 64);
   kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
            "copy_in while recording returned %s", kd_status_name(status));
   kc_sleep(5 * KC_MS);
   kd_status ended = end(stream, &capture);
   kc_check(ended == KD_OK || ended == KD_UNIMPLEMENTED,
            "capture.end returned %s", kd_status_name(ended));
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   kc_read(buffer, 0, back, 64);
   kc_check(!strcmp(back, "before"), "work ran while it was recorded");
   if (ended != KD_OK) return;
   kc_ok(launch(capture, stream), "capture.launch");
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   kc_read(buffer, 0, back, 64);
   kc_check(status != KD_OK || !strcmp(back, "during"),
            "a recorded copy_in did not run");
@@ -144,25 +131,12 @@ static void capture_order(void) {
     value *in = kc_floats(1, r.unary.in->dims, &random);
     value_store(in, bytes);
     kc_busy(r.stream, KC_MS / 2);
-    kc_ok(
-        kp.m.copy_in(kc_device(), r.stream, bytes, r.run->in_buffers[0]->handle,
-                     r.run->in_buffers[0]->offset, SIZE),
-        "copy_in");
+    kc_copy_in(r.stream, r.run->in_buffers[0], 0, bytes, SIZE);
     kc_ok(launch(r.capture, r.stream), "capture.launch");
-    kc_ok(kp.m.copy_out(kc_device(), r.stream, r.run->out_buffers[0]->handle,
-                        r.run->out_buffers[0]->offset, out, SIZE),
-          "copy_out");
-    kc_ok(kc_finish(r.stream), "waiting");
+    kc_copy_out(r.stream, r.run->out_buffers[0], 0, out, SIZE);
+    kc_drain(r.stream);
     memcpy(r.run->in_bytes[0], bytes, SIZE);
-    kc_op op = r.unary.op;
-    value *want[KC_PORTS] = {0}, *got = value_make(KD_F32, 1, in->dims);
-    op.in[0] = in;
-    value_load(got, out);
-    numerics within = kc_numerics(r.unary.def, KD_F32);
-    if (kc_reference(&op, r.unary.node, want))
-      kc_compare(want[0], got, &within, "what was copied out behind a replay");
-    kc_values_free(want, 1);
-    value_free(got);
+    kc_unary_compare(&r.unary, in, out, "what was copied out behind a replay");
     value_free(in);
   }
   unmake(&r);
@@ -190,7 +164,7 @@ static void capture_empty(void) {
            "the end of an empty recording returned %s", kd_status_name(status));
   if (status == KD_OK) {
     kc_ok(launch(capture, stream), "launch of an empty recording");
-    kc_ok(kc_finish(stream), "waiting");
+    kc_drain(stream);
     destroy(capture);
   }
   kc_smoke();
@@ -202,11 +176,8 @@ static void capture_other_stream(void) {
   char in[64] = "beside", out[64] = "";
   kd_capture *capture = NULL;
   kc_ok(begin(a), "capture.begin");
-  kc_ok(kp.m.copy_in(buffer->device, b, in, buffer->handle, buffer->offset, 64),
-        "copy_in on another stream");
-  kc_ok(
-      kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out, 64),
-      "copy_out on another stream");
+  kc_ok(kc_try_copy_in(b, buffer, 0, in, 64), "copy_in on another stream");
+  kc_ok(kc_try_copy_out(b, buffer, 0, out, 64), "copy_out on another stream");
   kc_ok(kc_finish(b), "waiting for another stream");
   kc_check(!strcmp(out, "beside"),
            "another stream's work was recorded, or did not run, while one"
@@ -228,20 +199,12 @@ static kd_status record_two(recorded *r, kd_stream *other) {
   const kc_buffer *out = r->run->out_buffers[0];
   kc_ok(begin(r->stream), "capture.begin");
   kc_ok(kc_run_enqueue(r->run, r->stream), "enqueue while recording");
-  kc_ok(KC_CALL(kd_status, kp.e.record(there, r->stream), "event.record"),
-        "event.record while recording");
-  kc_ok(KC_CALL(kd_status, kp.s.wait(other, there), "stream.wait"),
-        "stream.wait for a recording's event");
-  kc_ok(kp.m.copy(kc_device(), other, out->handle, out->offset,
-                  r->middle->handle, r->middle->offset, SIZE),
-        "copy in the other stream");
-  kc_ok(KC_CALL(kd_status, kp.e.record(back, other), "event.record"),
-        "event.record in the other stream");
-  kc_ok(KC_CALL(kd_status, kp.s.wait(r->stream, back), "stream.wait"),
-        "stream.wait for the other stream");
-  kc_ok(kp.m.copy(kc_device(), r->stream, r->middle->handle, r->middle->offset,
-                  r->target->handle, r->target->offset, SIZE),
-        "copy behind it");
+  kc_ok(kp.e.record(there, r->stream), "event.record while recording");
+  kc_ok(kp.s.wait(other, there), "stream.wait for a recording's event");
+  kc_ok(kc_try_copy(other, out, r->middle, SIZE), "copy in the other stream");
+  kc_ok(kp.e.record(back, other), "event.record in the other stream");
+  kc_ok(kp.s.wait(r->stream, back), "stream.wait for the other stream");
+  kc_ok(kc_try_copy(r->stream, r->middle, r->target, SIZE), "copy behind it");
   kd_status status = end(r->stream, &r->capture);
   kc_event_free(there);
   kc_event_free(back);
@@ -255,8 +218,7 @@ static void capture_joined(void) {
   kd_stream *other = kc_stream_make(kc_device());
   kc_random random = kc_seed();
   kc_unary_need(SIZE / 4, &r.unary);
-  kc_ok(kc_run_make(r.unary.node, r.unary.def, &r.unary.op, &kc_plain, &r.run),
-        "create");
+  r.run = kc_unary_run(&r.unary);
   r.middle = kc_buffer_make(SIZE);
   r.target = kc_buffer_make(SIZE);
   kc_write(r.middle, 0, zero, SIZE);
@@ -273,11 +235,10 @@ static void capture_joined(void) {
   kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
   memcpy(r.run->in_bytes[0], bytes, SIZE);
   kc_ok(launch(r.capture, r.stream), "capture.launch");
-  kc_ok(kc_finish(r.stream), "waiting");
+  kc_drain(r.stream);
   check_output(&r, in, r.target, "what went through another stream");
   /* and it runs again what it is given */
-  kc_ok(kp.m.copy_in(kc_device(), other, zero, r.middle->handle,
-                     r.middle->offset, SIZE),
+  kc_ok(kc_try_copy_in(other, r.middle, 0, zero, SIZE),
         "copy_in behind the recording");
   kc_ok(kc_finish(other), "waiting for the other stream");
   kc_read(r.middle, 0, seen, SIZE);
@@ -332,7 +293,7 @@ static void capture_threads(void) {
 
 static void launch_and_check(recorded *r, const value *in, const char *what) {
   kc_ok(launch(r->capture, r->stream), "capture.launch");
-  kc_ok(kc_finish(r->stream), "waiting");
+  kc_drain(r->stream);
   check_output(r, in, r->run->out_buffers[0], what);
 }
 
@@ -366,8 +327,7 @@ static void capture_update(void) {
                     .to = rebind.from,
                     .from_offset = rebind.to_offset,
                     .to_offset = rebind.from_offset};
-  kd_status status =
-      KC_CALL(kd_status, kp.c.update(r.capture, &rebind, 1), "capture.update");
+  kd_status status = kp.c.update(r.capture, &rebind, 1);
   if (status == KD_UNIMPLEMENTED) kc_unclaimed("it rebinds no buffers");
   kc_ok(status, "capture.update");
   launch_and_check(&r, in, "the output with another input buffer");
@@ -397,7 +357,7 @@ static void capture_outlives(void) {
   value_store(r.unary.in, bytes);
   kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
   kc_ok(launch(r.capture, other), "launch on another stream");
-  kc_ok(kc_finish(other), "waiting");
+  kc_drain(other);
   check_output(&r, r.unary.in, r.run->out_buffers[0],
                "the output of a replay whose stream is gone");
   unmake(&r);
@@ -411,7 +371,7 @@ static void capture_churn(void) {
     kc_ok(begin(stream), "capture.begin");
     kc_ok(end(stream, &capture), "capture.end");
     if (capture) destroy(capture);
-    KC_DO(kp.s.destroy(stream), "stream.destroy");
+    kp.s.destroy(stream);
     kc_check(true, " ");
   }
 }

@@ -298,20 +298,12 @@ static void copy_big(void) {
       kc_buffer_try(kc_device(), 0, size, &buffer) != KD_OK)
     kc_unclaimed("the device has no %llu MiB to spare",
                  (unsigned long long)(size >> 20));
-  char *in = kc_take(size), *out = kc_take(size);
-  kc_pattern(in, size, 1);
-  kc_write(buffer, 0, in, size);
-  kc_beat();
-  kc_read(buffer, 0, out, size);
-  uint64_t first = kc_differs(in, out, size);
+  uint64_t first = kc_round_trip(buffer, 1);
   kc_check(first == size, "byte %llu of %llu is wrong",
            (unsigned long long)first, (unsigned long long)size);
   kc_buffer_free(buffer);
-  free(in);
-  free(out);
 }
 
-/* Copies in a stream stand in its order with kernels. */
 /* More than what a driver takes along with a call: in and out of one buffer, each time
  * other data. */
 static void large_order(void) {
@@ -323,27 +315,22 @@ static void large_order(void) {
   for (uint64_t i = 0; i < ROUNDS; i++) {
     kc_pattern(in + i * BYTES, BYTES, i + 1);
     for (uint64_t half = 0; half < BYTES; half += BYTES / 2)
-      kc_ok(kp.m.copy_in(buffer->device, stream, in + i * BYTES + half,
-                         buffer->handle, buffer->offset + half, BYTES / 2),
-            "copy_in");
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        out + i * BYTES, BYTES),
-          "copy_out");
+      kc_copy_in(stream, buffer, half, in + i * BYTES + half, BYTES / 2);
+    kc_copy_out(stream, buffer, 0, out + i * BYTES, BYTES);
   }
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   for (uint64_t i = 0; i < ROUNDS; i++)
     kc_check(!memcmp(in + i * BYTES, out + i * BYTES, BYTES),
              "round %llu of %d bytes came out other than it went in",
              (unsigned long long)i, BYTES);
 }
 
+/* Copies in a stream stand in its order with kernels. */
 static void copy_order(void) {
   large_order();
   kc_unary unary;
   kc_unary_need(512, &unary);
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-        "create");
+  kc_run *run = kc_unary_run(&unary);
   kd_stream *stream = kc_stream_make(run->device);
   enum { ROUNDS = 60, BYTES = 512 * 4 };
   static float in[ROUNDS][512], out[ROUNDS][512];
@@ -354,25 +341,13 @@ static void copy_order(void) {
   for (uint32_t i = 0; i < rounds; i++) {
     values[i] = kc_floats(1, dims, &random);
     value_store(values[i], in[i]);
-    kc_ok(kp.m.copy_in(run->device, stream, in[i], run->in_buffers[0]->handle,
-                       run->in_buffers[0]->offset, BYTES),
-          "copy_in");
+    kc_copy_in(stream, run->in_buffers[0], 0, in[i], BYTES);
     kc_ok(kc_run_enqueue(run, stream), "enqueue");
-    kc_ok(kp.m.copy_out(run->device, stream, run->out_buffers[0]->handle,
-                        run->out_buffers[0]->offset, out[i], BYTES),
-          "copy_out");
+    kc_copy_out(stream, run->out_buffers[0], 0, out[i], BYTES);
   }
-  kc_ok(kc_finish(stream), "waiting");
-  numerics within = kc_numerics(unary.def, KD_F32);
+  kc_drain(stream);
   for (uint32_t i = 0; i < rounds; i++) {
-    kc_op op = unary.op;
-    value *want[KC_PORTS] = {0}, *got = value_make(KD_F32, 1, dims);
-    op.in[0] = values[i];
-    value_load(got, out[i]);
-    if (kc_reference(&op, unary.node, want))
-      kc_compare(want[0], got, &within, "a round's output");
-    kc_values_free(want, 1);
-    value_free(got);
+    kc_unary_compare(&unary, values[i], out[i], "a round's output");
     value_free(values[i]);
   }
   kc_run_free(run);
@@ -381,33 +356,25 @@ static void copy_order(void) {
 
 static void copy_stream_reusable(void) {
   enum { SIZE = 200000 };
-  char *in = kc_lend(SIZE), *out = kc_lend(SIZE), *want = kc_lend(SIZE);
-  kc_buffer *buffer = kc_buffer_make(SIZE);
+  char *want = kc_lend(SIZE);
+  kc_trip trip = kc_trip_make(SIZE);
   kd_stream *stream = kc_stream_make(kc_device());
   for (uint64_t i = 0; i < 6; i++) {
-    kc_pattern(in, SIZE, i);
-    memcpy(want, in, SIZE);
-    memset(out, 0, SIZE);
-    kc_busy(stream, 2 * KC_MS);
-    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
-                       buffer->offset, SIZE),
-          "copy_in");
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        out, SIZE),
-          "copy_out");
-    kc_ok(kc_finish(stream), "waiting");
-    memset(in, 0xdd, SIZE);
-    uint64_t first = kc_differs(want, out, SIZE);
+    kc_trip_enqueue(&trip, stream, i, 2 * KC_MS);
+    kc_pattern(want, SIZE, i);
+    kc_drain(stream);
+    memset(trip.in, 0xdd, SIZE);
+    uint64_t first = kc_differs(want, trip.out, SIZE);
     kc_check(first == SIZE, "byte %llu is wrong when the stream is done",
              (unsigned long long)first);
-    kc_read(buffer, 0, out, SIZE);
-    first = kc_differs(want, out, SIZE);
+    kc_read(trip.buffer, 0, trip.out, SIZE);
+    first = kc_differs(want, trip.out, SIZE);
     kc_check(first == SIZE,
              "byte %llu was read from host memory after the stream had passed"
              " the copy",
              (unsigned long long)first);
   }
-  kc_buffer_free(buffer);
+  kc_buffer_free(trip.buffer);
 }
 
 static void copy_stream_fill(void) {
@@ -418,19 +385,11 @@ static void copy_stream_fill(void) {
   char out[SIZE];
   for (int i = 0; i < 20; i++) {
     char byte = (char)(i + 1);
-    kc_ok(kp.m.fill(buffer->device, stream, buffer->handle, buffer->offset,
-                    SIZE, &byte, 1),
-          "fill");
+    kc_fill(stream, buffer, SIZE, &byte, 1);
     byte = 99; /* the pattern is the plugin's once the call has returned */
-    if (kp.m.copy)
-      kc_ok(kp.m.copy(buffer->device, stream, buffer->handle, buffer->offset,
-                      other->handle, other->offset, SIZE),
-            "copy");
-    kc_ok(kp.m.copy_out(buffer->device, stream,
-                        kp.m.copy ? other->handle : buffer->handle,
-                        kp.m.copy ? other->offset : buffer->offset, out, SIZE),
-          "copy_out");
-    kc_ok(kc_finish(stream), "waiting");
+    if (kp.m.copy) kc_copy(stream, buffer, other, SIZE);
+    kc_copy_out(stream, kp.m.copy ? other : buffer, 0, out, SIZE);
+    kc_drain(stream);
     bool all = true;
     for (int k = 0; k < SIZE; k++)
       all &= out[k] == (char)(i + 1);

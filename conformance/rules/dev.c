@@ -11,18 +11,14 @@ static void count_body(void *context, uint32_t index) {
 }
 
 static void dev_count_stable(void) {
-  kc_ok(kc_open(), "open");
-  uint32_t count =
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
+  uint32_t count = kc_device_count();
   count_body(&count, 0);
   kc_device();
   count_body(&count, 0);
 }
 
 static void dev_info_complete(void) {
-  kc_ok(kc_open(), "open");
-  uint32_t count =
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
+  uint32_t count = kc_device_count();
   for (uint32_t i = 0; i < count && i < KC_MAX_DEVICES; i++) {
     kd_device_info info = {.struct_size = sizeof info};
     kc_ok(KC_CALL(kd_status, kp.p.device_info(kp.instance, i, &info),
@@ -100,9 +96,7 @@ static void dev_info_stable(void) {
 }
 
 static void dev_uuid(void) {
-  kc_ok(kc_open(), "open");
-  uint32_t count =
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
+  uint32_t count = kc_device_count();
   static const uint8_t none[16];
   kd_device_info infos[KC_MAX_DEVICES];
   uint32_t with = 0;
@@ -133,9 +127,7 @@ static void dev_uuid(void) {
 }
 
 static void dev_index(void) {
-  kc_ok(kc_open(), "open");
-  uint32_t count =
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
+  uint32_t count = kc_device_count();
   const uint32_t wrong[] = {count, count + 1, UINT32_MAX};
   for (size_t i = 0; i < KC_COUNT_OF(wrong); i++) {
     kd_device_info info = {.struct_size = sizeof info};
@@ -165,13 +157,9 @@ static void dev_cycle(void) {
 }
 
 static void dev_works_after_reopen(void) {
-  char in[256], out[256];
   for (int i = 0; i < 3; i++) {
-    kc_buffer *buffer = kc_buffer_make(sizeof in);
-    kc_pattern(in, sizeof in, (uint64_t)i);
-    kc_write(buffer, 0, in, sizeof in);
-    kc_read(buffer, 0, out, sizeof out);
-    kc_check(!memcmp(in, out, sizeof in),
+    kc_buffer *buffer = kc_buffer_make(256);
+    kc_check(kc_round_trip(buffer, (uint64_t)i) == buffer->size,
              "copies are wrong after %d close and open of the device", i);
     kc_buffer_free(buffer);
     kc_close_devices();
@@ -184,22 +172,12 @@ static void dev_inline(void) {
   if (!(info->flags & KD_DEVICE_INLINE)) kc_unclaimed("it is not INLINE");
   kc_unary unary;
   kc_unary_need(100000, &unary);
-  value *want[KC_PORTS] = {0};
   for (int i = 0; i < 20; i++) {
-    kc_run *run = NULL;
-    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-          "create");
-    kd_stream *stream =
-        kc_claims(KC_ASYNC) ? kc_stream_make(run->device) : NULL;
+    kc_run *run = kc_unary_run(&unary);
+    kd_stream *stream = kc_stream_or_none();
     kc_ok(kc_run_enqueue(run, stream), "enqueue");
-    value *got = kc_run_output(run, 0);
-    if (kc_reference(&unary.op, unary.node, want)) {
-      numerics within = kc_numerics(unary.def, KD_F32);
-      kc_compare(want[0], got, &within, "the output, read without a wait,");
-    }
-    value_free(got);
+    kc_unary_check(&unary, run, "the output, read without a wait,");
     if (stream) kc_finish(stream);
-    kc_values_free(want, 1);
     kc_run_free(run);
     if (stream) kc_stream_free(stream);
   }
@@ -225,10 +203,7 @@ static void dev_addressable(void) {
   /* a host pointer with the alignment is as good as its own memory */
   kc_unary unary;
   if (kc_unary_make(64, &unary)) {
-    value *want[KC_PORTS] = {0};
-    kc_run *run = NULL;
-    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-          "create");
+    kc_run *run = kc_unary_run(&unary);
     size_t align = kc_space(0).alignment ? kc_space(0).alignment : 64;
     size_t room = (64 * sizeof(float) + align - 1) / align * align;
     float *x = aligned_alloc(align, room), *y = aligned_alloc(align, room);
@@ -242,14 +217,7 @@ static void dev_addressable(void) {
     kd_status status = kc_run_enqueue(run, NULL);
     kc_check(status == KD_OK, "a launch on host memory returned %s: %s",
              kd_status_name(status), kc_message());
-    if (kc_reference(&unary.op, unary.node, want)) {
-      value *got = value_make(KD_F32, 1, unary.in->dims);
-      value_load(got, y);
-      numerics within = kc_numerics(unary.def, KD_F32);
-      kc_compare(want[0], got, &within, "the output in host memory");
-      value_free(got);
-    }
-    kc_values_free(want, 1);
+    kc_unary_compare(&unary, unary.in, y, "the output in host memory");
     kc_run_free(run);
     free(x);
     free(y);
@@ -325,9 +293,7 @@ static void dev_status(void) {
 }
 
 static void dev_two(void) {
-  kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") < 2)
-    kc_unclaimed("there is one device");
+  kc_need_two_devices();
   kd_device *a = kc_device_at(0), *b = kc_device_at(1);
   kc_check(a != b, "two devices have one handle");
   char of_a[4096], of_b[4096], back[4096];

@@ -152,13 +152,11 @@ static void err_alloc_fail(void) {
                  "allocate returned %s", kd_status_name(made));
         if (made == KD_OK) {
           char byte = 1;
-          KC_CALL(kd_status, kp.m.copy_in(device, NULL, &byte, buffer, 0, 1),
-                  "memory.copy_in");
+          kp.m.copy_in(device, NULL, &byte, buffer, 0, 1);
           kp.m.release(device, buffer);
         }
         if (kc_claims(KC_ASYNC)) {
-          made = KC_CALL(kd_status, kp.s.create(device, 0, 0, &stream),
-                         "stream.create");
+          made = kp.s.create(device, 0, 0, &stream);
           kc_check(made == KD_OK || made == KD_OUT_OF_MEMORY,
                    "stream.create returned %s", kd_status_name(made));
           if (made == KD_OK) kp.s.destroy(stream);
@@ -194,9 +192,8 @@ static void err_alloc_fail_kernel(void) {
       kc_node *node = kc_node_make(&one.op, NULL, 0);
       const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
       if (def && kc_case("op=%s,n=%u", ops[i], n)) {
-        kc_run *run = NULL;
         kd_kernel *own = NULL;
-        kc_ok(kc_run_make(node, def, &one.op, &kc_plain, &run), "create");
+        kc_run *run = kc_run_of(node, def, &one.op, &kc_plain);
         own = run->kernel;
         atomic_store(&kc_host.allocations, 0);
         atomic_store(&kc_host.fail_at, n);
@@ -307,8 +304,8 @@ static kd_status fault_enqueue(faulty *f, kd_stream *stream) {
     kc_unclaimed("a bad index is found when the kernel is enqueued");
   }
   kd_event *probe = kc_event_make(kc_device());
-  kc_ok(kp.e.record(probe, stream), "event.record");
-  status = KC_CALL(kd_status, kp.e.wait(probe, 10 * KC_S), "event.wait");
+  kc_record(probe, stream);
+  status = kp.e.wait(probe, 10 * KC_S);
   kc_event_free(probe);
   if (status == KD_OK) {
     kd_status said = kc_finish(stream);
@@ -325,30 +322,28 @@ static void err_async_event(void) {
   faulty f;
   kd_stream *stream = kc_stream_make(kc_device());
   kd_event *before = kc_event_make(kc_device());
-  kc_ok(kp.e.record(before, stream), "event.record");
+  kc_record(before, stream);
   kd_status status = fault_enqueue(&f, stream);
   kc_check(status > 0 && status <= KD_BUSY && status != KD_BUSY &&
                status != KD_DEADLINE_EXCEEDED,
            "the event behind failed work says %s", kd_status_name(status));
-  kc_check(KC_CALL(kd_status, kp.e.query(before), "event.query") == KD_OK,
+  kc_check(kp.e.query(before) == KD_OK,
            "an event before the failed work says that it failed");
   kd_event *after = kc_event_make(kc_device());
-  kc_ok(kp.e.record(after, stream), "event.record");
+  kc_record(after, stream);
   for (int again = 0; again < 2; again++) {
     kc_hush();
-    kd_status later =
-        KC_CALL(kd_status, kp.e.wait(after, 10 * KC_S), "event.wait");
+    kd_status later = kp.e.wait(after, 10 * KC_S);
     kc_check(later == KD_OK || *kc_message(),
              "event.wait returned %s and left no message, time %d",
              kd_status_name(later), again + 1);
     kc_hush();
-    later = KC_CALL(kd_status, kp.e.query(after), "event.query");
+    later = kp.e.query(after);
     kc_check(later == KD_OK || *kc_message(),
              "event.query returned %s and left no message, time %d",
              kd_status_name(later), again + 1);
   }
-  kd_status later =
-      KC_CALL(kd_status, kp.e.wait(after, 10 * KC_S), "event.wait");
+  kd_status later = kp.e.wait(after, 10 * KC_S);
   kc_check(later == status, "a later event says %s, the first one %s",
            kd_status_name(later), kd_status_name(status));
   fault_free(&f);
@@ -368,12 +363,8 @@ static void err_async_sync(void) {
              kd_status_name(said));
     kc_buffer *buffer = kc_buffer_make(64);
     char in[64] = "again", out[64] = "";
-    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
-                       buffer->offset, 64),
-          "copy_in");
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        out, 64),
-          "copy_out");
+    kc_copy_in(stream, buffer, 0, in, 64);
+    kc_copy_out(stream, buffer, 0, out, 64);
     kc_check(kc_finish(stream) == KD_OK && !strcmp(in, out),
              "the stream does not work after its failure was taken");
   }
@@ -400,15 +391,9 @@ static void err_callback(void) {
   kd_event *event = kc_event_make(kc_device());
   atomic_store(&fault_calls, 0);
   kc_ok(kc_run_enqueue(f.run, stream), "enqueue");
-  kc_ok(kp.e.record(event, stream), "event.record");
-  kc_ok(KC_CALL(kd_status, kp.e.on_complete(event, on_fault, NULL),
-                "event.on_complete"),
-        "event.on_complete");
-  uint64_t until = kc_now() + (uint64_t)(2e9 * kc.factor);
-  while (!atomic_load(&fault_calls) && kc_now() < until) {
-    kc_sleep(KC_MS);
-    kc_beat();
-  }
+  kc_record(event, stream);
+  kc_ok(kp.e.on_complete(event, on_fault, NULL), "event.on_complete");
+  kc_counted(&fault_calls);
   kc_check(atomic_load(&fault_calls) == 1,
            "on_complete was called %u times within 2 s of a failed launch",
            atomic_load(&fault_calls));
@@ -426,10 +411,10 @@ static void err_async_wait(void) {
   kd_event *event = kc_event_make(kc_device()),
            *end = kc_event_make(kc_device());
   kd_status status = fault_enqueue(&f, a);
-  kc_ok(kp.e.record(event, a), "event.record");
-  kc_ok(KC_CALL(kd_status, kp.s.wait(b, event), "stream.wait"), "stream.wait");
-  kc_ok(kp.e.record(end, b), "event.record");
-  kd_status said = KC_CALL(kd_status, kp.e.wait(end, 10 * KC_S), "event.wait");
+  kc_record(event, a);
+  kc_wait_on(b, event);
+  kc_record(end, b);
+  kd_status said = kp.e.wait(end, 10 * KC_S);
   kc_check(said == status,
            "a stream that waited for failed work says %s, not"
            " %s",
@@ -444,11 +429,8 @@ static void err_others_live(void) {
   if (status == KD_DEVICE_LOST) kc_unclaimed("its failures lose the device");
   kc_buffer *buffer = kc_buffer_make(64);
   char in[64] = "alive", out[64] = "";
-  kc_ok(kp.m.copy_in(buffer->device, b, in, buffer->handle, buffer->offset, 64),
-        "copy_in on another stream");
-  kc_ok(
-      kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out, 64),
-      "copy_out on another stream");
+  kc_ok(kc_try_copy_in(b, buffer, 0, in, 64), "copy_in on another stream");
+  kc_ok(kc_try_copy_out(b, buffer, 0, out, 64), "copy_out on another stream");
   kd_status said = kc_finish(b);
   kc_check(said == KD_OK && !strcmp(in, out),
            "another stream says %s after a failure beside it",
@@ -464,7 +446,7 @@ static void err_no_hang(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   fault_enqueue(&f, stream);
   kd_event *event = kc_event_make(kc_device());
-  kc_ok(kp.e.record(event, stream), "event.record");
+  kc_record(event, stream);
   uint64_t begin = kc_now();
   kd_status status =
       KC_CALL(kd_status, kp.e.wait(event, 3 * KC_S), "event.wait(3 s)");

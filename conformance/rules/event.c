@@ -1,27 +1,13 @@
 /* event.c - points in streams, waits, callbacks. */
 #include "rules/rules.h"
 
-static kd_status query(kd_event *event) {
-  return KC_CALL(kd_status, kp.e.query(event), "event.query");
-}
-
-static void record(kd_event *event, kd_stream *stream) {
-  kc_ok(KC_CALL(kd_status, kp.e.record(event, stream), "event.record"),
-        "event.record");
-}
-
-static kd_status wait(kd_event *event, uint64_t timeout) {
-  return KC_CALL(kd_status, kp.e.wait(event, timeout), "event.wait(%llu ns)",
-                 (unsigned long long)timeout);
-}
-
 static void event_initial(void) {
   for (int i = 0; i < 20; i++) {
     kd_event *event = kc_event_make(kc_device());
-    kd_status status = query(event);
+    kd_status status = kp.e.query(event);
     kc_check(status == KD_OK, "query of a new event returned %s",
              kd_status_name(status));
-    status = wait(event, 10 * KC_S);
+    status = kp.e.wait(event, 10 * KC_S);
     kc_check(status == KD_OK, "wait for a new event returned %s",
              kd_status_name(status));
     kc_event_free(event);
@@ -31,34 +17,26 @@ static void event_initial(void) {
 /* Never done before the work before it. */
 static void event_record_query(void) {
   kd_stream *stream = kc_stream_make(kc_device());
-  kc_buffer *buffer = kc_buffer_make(100000);
-  char *in = kc_lend(100000), *out = kc_lend(100000);
+  kc_trip trip = kc_trip_make(100000);
   uint32_t early = 0;
   for (uint64_t i = 0; i < 8; i++) {
     kd_event *event = kc_event_make(kc_device());
-    kc_pattern(in, 100000, i);
-    memset(out, 0, 100000);
-    kc_busy(stream, 4 * KC_MS);
-    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
-                       buffer->offset, 100000),
-          "copy_in");
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        out, 100000),
-          "copy_out");
-    record(event, stream);
-    kd_status status = query(event);
+    kc_trip_enqueue(&trip, stream, i, 4 * KC_MS);
+    kc_record(event, stream);
+    kd_status status = kp.e.query(event);
     early += status == KD_OK;
     uint64_t until = kc_now() + 10 * KC_S;
     while (status == KD_BUSY && kc_now() < until)
-      status = query(event);
+      status = kp.e.query(event);
     kc_check(status == KD_OK, "query returned %s", kd_status_name(status));
-    uint64_t first = kc_differs(in, out, 100000);
-    kc_check(first == 100000,
+    uint64_t first = kc_trip_differs(&trip);
+    kc_check(first == trip.size,
              "the event said that it was done, and byte %llu of the copy before"
              " it was not there",
              (unsigned long long)first);
-    kc_check(query(event) == KD_OK, "an event that was done is not any more");
-    kc_ok(kc_finish(stream), "waiting");
+    kc_check(kp.e.query(event) == KD_OK,
+             "an event that was done is not any more");
+    kc_drain(stream);
     kc_event_free(event);
   }
   kc_note("%u of 8 were done at once", early);
@@ -66,51 +44,41 @@ static void event_record_query(void) {
 
 static void event_wait_host(void) {
   kd_stream *stream = kc_stream_make(kc_device());
-  kc_buffer *buffer = kc_buffer_make(50000);
-  char *in = kc_lend(50000), *out = kc_lend(50000);
+  kc_trip trip = kc_trip_make(50000);
   for (uint64_t i = 0; i < 8; i++) {
     kd_event *event = kc_event_make(kc_device());
-    kc_pattern(in, 50000, i);
-    memset(out, 0, 50000);
-    kc_busy(stream, 3 * KC_MS);
-    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
-                       buffer->offset, 50000),
-          "copy_in");
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        out, 50000),
-          "copy_out");
-    record(event, stream);
-    kc_ok(wait(event, UINT64_MAX), "event.wait");
-    kc_check(!memcmp(in, out, 50000),
+    kc_trip_enqueue(&trip, stream, i, 3 * KC_MS);
+    kc_record(event, stream);
+    kc_await(event);
+    kc_check(kc_trip_differs(&trip) == trip.size,
              "the wait returned before the work before the event was done");
-    kc_check(query(event) == KD_OK, "query after the wait is not KD_OK");
+    kc_check(kp.e.query(event) == KD_OK, "query after the wait is not KD_OK");
     kc_event_free(event);
   }
 }
 
 static void event_timeout(void) {
-  if (kc_info()->flags & KD_DEVICE_INLINE)
-    kc_unclaimed("an INLINE device does its work at once");
+  kc_need_queues();
   kd_stream *stream = kc_stream_make(kc_device());
   kc_busy(stream, KC_MS);
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   kd_event *event = kc_event_make(kc_device());
   kc_busy(stream, 300 * KC_MS);
-  record(event, stream);
+  kc_record(event, stream);
   static const uint64_t limits[] = {0, 1, KC_MS, 5 * KC_MS};
   for (size_t i = 0; i < KC_COUNT_OF(limits); i++) {
-    if (query(event) == KD_OK) break; /* it was fast: nothing to see */
+    if (kp.e.query(event) == KD_OK) break; /* it was fast: nothing to see */
     uint64_t begin = kc_now();
-    kd_status status = wait(event, limits[i]);
+    kd_status status = kp.e.wait(event, limits[i]);
     uint64_t spent = kc_now() - begin;
-    kc_check(status == KD_DEADLINE_EXCEEDED || query(event) == KD_OK,
+    kc_check(status == KD_DEADLINE_EXCEEDED || kp.e.query(event) == KD_OK,
              "a wait of %.3f ms on unfinished work returned %s",
              (double)limits[i] / 1e6, kd_status_name(status));
     kc_check((double)spent < (double)limits[i] + 100e6 * kc.factor,
              "a wait of %.3f ms took %.1f ms", (double)limits[i] / 1e6,
              (double)spent / 1e6);
   }
-  kc_check(wait(event, UINT64_MAX) == KD_OK, "the later wait failed");
+  kc_check(kp.e.wait(event, UINT64_MAX) == KD_OK, "the later wait failed");
 }
 
 /* One stream waits for another's event: what it copies is there. */
@@ -125,43 +93,37 @@ static void event_wait_device(void) {
     kc_pattern(in, SIZE, (uint64_t)i);
     memset(out, 0, SIZE);
     kc_busy(a, i % 4 == 0 ? 3 * KC_MS : KC_MS / 4);
-    kc_ok(kp.m.copy_in(buffer->device, a, in, buffer->handle, buffer->offset,
-                       SIZE),
-          "copy_in");
-    record(event, a);
-    kc_ok(KC_CALL(kd_status, kp.s.wait(b, event), "stream.wait"),
-          "stream.wait");
-    kc_ok(kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out,
-                        SIZE),
-          "copy_out");
-    kc_ok(kc_finish(b), "waiting");
+    kc_copy_in(a, buffer, 0, in, SIZE);
+    kc_record(event, a);
+    kc_wait_on(b, event);
+    kc_copy_out(b, buffer, 0, out, SIZE);
+    kc_drain(b);
     uint64_t first = kc_differs(in, out, SIZE);
     kc_check(first == SIZE,
              "round %d: work behind stream.wait ran before the event's", i);
-    kc_ok(kc_finish(a), "waiting");
+    kc_drain(a);
     kc_event_free(event);
   }
 }
 
 static void event_wait_not_blocking(void) {
-  if (kc_info()->flags & KD_DEVICE_INLINE)
-    kc_unclaimed("an INLINE device does its work at once");
+  kc_need_queues();
   kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
   kd_event *event = kc_event_make(kc_device());
   kc_busy(a, KC_MS);
-  kc_ok(kc_finish(a), "waiting");
+  kc_drain(a);
   uint64_t begin = kc_now();
   kc_busy(a, 120 * KC_MS);
-  record(event, a);
+  kc_record(event, a);
   uint64_t before = kc_now();
-  kc_ok(KC_CALL(kd_status, kp.s.wait(b, event), "stream.wait"), "stream.wait");
+  kc_wait_on(b, event);
   uint64_t spent = kc_now() - before;
-  kc_ok(kc_finish(a), "waiting");
+  kc_drain(a);
   uint64_t all = kc_now() - begin;
   kc_check(spent < all / 2 || all < 20 * KC_MS,
            "stream.wait took %.1f ms of the %.1f ms that the event took",
            (double)spent / 1e6, (double)all / 1e6);
-  kc_ok(kc_finish(b), "waiting");
+  kc_drain(b);
 }
 
 /* Random graphs of copies over several streams, against the same in order. */
@@ -190,25 +152,21 @@ static void event_cross_dag(void) {
       uint32_t from = (uint32_t)kc_below(&random, CELLS);
       uint32_t to = (uint32_t)kc_below(&random, CELLS);
       if (to == from) to = (to + 1) % CELLS;
-      if (writer[from]) kc_ok(kp.s.wait(streams[s], writer[from]), "wait");
-      if (writer[to]) kc_ok(kp.s.wait(streams[s], writer[to]), "wait");
+      if (writer[from]) kc_wait_on(streams[s], writer[from]);
+      if (writer[to]) kc_wait_on(streams[s], writer[to]);
       for (int r = 0; r < STREAMS; r++)
-        if (readers[to][r])
-          kc_ok(kp.s.wait(streams[s], readers[to][r]), "wait");
+        if (readers[to][r]) kc_wait_on(streams[s], readers[to][r]);
       if (kc_below(&random, 6) == 0) kc_busy(streams[s], KC_MS / 2);
-      kc_ok(kp.m.copy(cells[from]->device, streams[s], cells[from]->handle,
-                      cells[from]->offset, cells[to]->handle, cells[to]->offset,
-                      SIZE),
-            "copy");
+      kc_copy(streams[s], cells[from], cells[to], SIZE);
       memcpy(model[to], model[from], SIZE);
       made[k] = kc_event_make(kc_device());
-      record(made[k], streams[s]);
+      kc_record(made[k], streams[s]);
       writer[to] = made[k];
       readers[from][s] = made[k];
       memset(readers[to], 0, sizeof readers[to]);
     }
     for (int i = 0; i < STREAMS; i++)
-      kc_ok(kc_finish(streams[i]), "waiting");
+      kc_drain(streams[i]);
     for (int i = 0; i < CELLS; i++) {
       char back[SIZE];
       kc_read(cells[i], 0, back, SIZE);
@@ -228,12 +186,10 @@ static void event_never_recorded(void) {
         "stream.wait for an event that was never recorded");
   char byte = 1;
   kc_buffer *buffer = kc_buffer_make(1);
-  kc_ok(kp.m.copy_in(buffer->device, stream, &byte, buffer->handle,
-                     buffer->offset, 1),
-        "copy_in");
+  kc_copy_in(stream, buffer, 0, &byte, 1);
   kd_event *end = kc_event_make(kc_device());
-  record(end, stream);
-  kd_status status = wait(end, 5 * KC_S);
+  kc_record(end, stream);
+  kd_status status = kp.e.wait(end, 5 * KC_S);
   kc_check(status == KD_OK,
            "a stream that waits for an event that was never recorded: %s",
            kd_status_name(status));
@@ -245,26 +201,22 @@ static void event_re_record(void) {
   kc_buffer *buffer = kc_buffer_make(4);
   for (uint32_t i = 0; i < 20; i++) {
     uint32_t first = i * 2 + 1, out = 0;
-    kc_ok(kp.m.copy_in(buffer->device, a, &first, buffer->handle,
-                       buffer->offset, 4),
-          "copy_in");
-    record(event, a);
-    kc_ok(kp.s.wait(b, event), "stream.wait");
-    kc_ok(kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, &out,
-                        4),
-          "copy_out");
+    kc_copy_in(a, buffer, 0, &first, 4);
+    kc_record(event, a);
+    kc_wait_on(b, event);
+    kc_copy_out(b, buffer, 0, &out, 4);
     /* the event moves on: b's wait still means the old point */
     kd_event *read = kc_event_make(kc_device());
-    record(read, b);
-    kc_ok(kp.s.wait(a, read), "stream.wait");
-    record(event, a);
-    kd_status status = wait(event, 10 * KC_S);
+    kc_record(read, b);
+    kc_wait_on(a, read);
+    kc_record(event, a);
+    kd_status status = kp.e.wait(event, 10 * KC_S);
     kc_check(status == KD_OK,
              "two streams that wait for each other's earlier points: %s (a wait"
              " followed an event to its new point)",
              kd_status_name(status));
     if (status != KD_OK) return;
-    kc_ok(kc_finish(b), "waiting");
+    kc_drain(b);
     kc_check(out == first, "the wait for the event's old point was lost");
     kc_event_free(read);
   }
@@ -278,7 +230,7 @@ typedef struct waiting {
 static void wait_there(void *context, uint32_t index) {
   waiting *w = context;
   (void)index;
-  if (wait(w->event, UINT64_MAX) == KD_OK) atomic_fetch_add(&w->good, 1);
+  if (kp.e.wait(w->event, UINT64_MAX) == KD_OK) atomic_fetch_add(&w->good, 1);
 }
 
 static void event_multi_wait(void) {
@@ -287,7 +239,7 @@ static void event_multi_wait(void) {
   for (int i = 0; i < rounds; i++) {
     waiting w = {.event = kc_event_make(kc_device())};
     kc_busy(stream, (uint64_t)(i % 3) * KC_MS);
-    record(w.event, stream);
+    kc_record(w.event, stream);
     kc_threads(12, wait_there, &w);
     kc_check(atomic_load(&w.good) == 12, "%u of 12 waiting threads went on",
              atomic_load(&w.good));
@@ -303,20 +255,16 @@ static void event_multi_stream_wait(void) {
   char in[64], out[MANY][64];
   kc_pattern(in, 64, 4);
   kc_busy(source, 5 * KC_MS);
-  kc_ok(kp.m.copy_in(buffer->device, source, in, buffer->handle, buffer->offset,
-                     64),
-        "copy_in");
-  record(event, source);
+  kc_copy_in(source, buffer, 0, in, 64);
+  kc_record(event, source);
   for (int i = 0; i < MANY; i++) {
     streams[i] = kc_stream_make(kc_device());
     memset(out[i], 0, 64);
-    kc_ok(kp.s.wait(streams[i], event), "stream.wait");
-    kc_ok(kp.m.copy_out(buffer->device, streams[i], buffer->handle,
-                        buffer->offset, out[i], 64),
-          "copy_out");
+    kc_wait_on(streams[i], event);
+    kc_copy_out(streams[i], buffer, 0, out[i], 64);
   }
   for (int i = 0; i < MANY; i++) {
-    kc_ok(kc_finish(streams[i]), "waiting");
+    kc_drain(streams[i]);
     kc_check(!memcmp(in, out[i], 64), "stream %d of %d did not wait", i, MANY);
   }
 }
@@ -330,19 +278,15 @@ static void event_destroy_waited(void) {
     kc_pattern(in, sizeof in, i);
     memset(out, 0, sizeof out);
     kc_busy(a, 2 * KC_MS);
-    kc_ok(kp.m.copy_in(buffer->device, a, in, buffer->handle, buffer->offset,
-                       sizeof in),
-          "copy_in");
-    record(event, a);
-    kc_ok(kp.s.wait(b, event), "stream.wait");
+    kc_copy_in(a, buffer, 0, in, sizeof in);
+    kc_record(event, a);
+    kc_wait_on(b, event);
     kc_event_free(event); /* legal while its work still runs */
-    kc_ok(kp.m.copy_out(buffer->device, b, buffer->handle, buffer->offset, out,
-                        sizeof out),
-          "copy_out");
-    kc_ok(kc_finish(b), "waiting");
+    kc_copy_out(b, buffer, 0, out, sizeof out);
+    kc_drain(b);
     kc_check(!memcmp(in, out, sizeof in),
              "a wait was dropped when its event was destroyed");
-    kc_ok(kc_finish(a), "waiting");
+    kc_drain(a);
   }
 }
 
@@ -358,22 +302,12 @@ static void on_done(void *context, kd_status status, const char *why) {
   atomic_fetch_add(&c->count, 1);
 }
 
-static bool wait_called(called *c) {
-  uint64_t until = kc_now() + (uint64_t)(2e9 * kc.factor);
-  while (!atomic_load(&c->count) && kc_now() < until) {
-    kc_sleep(KC_MS / 5);
-    kc_beat();
-  }
-  return atomic_load(&c->count) > 0;
-}
-
 static void need_callbacks(void) {
   if (!kp.e.on_complete) kc_unclaimed("event.on_complete is NULL");
 }
 
 static kd_status notify(kd_event *event, called *c) {
-  return KC_CALL(kd_status, kp.e.on_complete(event, on_done, c),
-                 "event.on_complete");
+  return kp.e.on_complete(event, on_done, c);
 }
 
 static void event_callback_once(void) {
@@ -386,12 +320,13 @@ static void event_callback_once(void) {
   for (int i = 0; i < count; i++) {
     events[i] = kc_event_make(kc_device());
     if (i % 3 == 0) kc_busy(stream, KC_MS / 4);
-    record(events[i], stream);
+    kc_record(events[i], stream);
     kc_ok(notify(events[i], &calls[i]), "event.on_complete");
   }
   for (int i = 0; i < count; i++)
-    kc_check(wait_called(&calls[i]), "callback %d did not come within 2 s", i);
-  kc_ok(kc_finish(stream), "waiting");
+    kc_check(kc_counted(&calls[i].count), "callback %d did not come within 2 s",
+             i);
+  kc_drain(stream);
   kc_sleep(5 * KC_MS);
   for (int i = 0; i < count; i++) {
     kc_check(atomic_load(&calls[i].count) <= 1, "callback %d came %u times", i,
@@ -406,26 +341,17 @@ static void event_callback_once(void) {
 static void event_callback_not_early(void) {
   need_callbacks();
   kd_stream *stream = kc_stream_make(kc_device());
-  kc_buffer *buffer = kc_buffer_make(50000);
-  char *in = kc_lend(50000), *out = kc_lend(50000);
+  kc_trip trip = kc_trip_make(50000);
   for (uint64_t i = 0; i < 8; i++) {
     called c = {0};
     kd_event *event = kc_event_make(kc_device());
-    kc_pattern(in, 50000, i);
-    memset(out, 0, 50000);
-    kc_busy(stream, 3 * KC_MS);
-    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
-                       buffer->offset, 50000),
-          "copy_in");
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        out, 50000),
-          "copy_out");
-    record(event, stream);
+    kc_trip_enqueue(&trip, stream, i, 3 * KC_MS);
+    kc_record(event, stream);
     kc_ok(notify(event, &c), "event.on_complete");
-    kc_check(wait_called(&c), "the callback did not come within 2 s");
-    kc_check(!memcmp(in, out, 50000),
+    kc_check(kc_counted(&c.count), "the callback did not come within 2 s");
+    kc_check(kc_trip_differs(&trip) == trip.size,
              "the callback came before the work before the event was done");
-    kc_ok(kc_finish(stream), "waiting");
+    kc_drain(stream);
     kc_event_free(event);
   }
 }
@@ -436,10 +362,10 @@ static void event_callback_done(void) {
   for (int i = 0; i < 10; i++) {
     called c = {0};
     kd_event *event = kc_event_make(kc_device());
-    record(event, stream);
-    kc_ok(wait(event, UINT64_MAX), "event.wait");
+    kc_record(event, stream);
+    kc_await(event);
     kc_ok(notify(event, &c), "event.on_complete of an event that is done");
-    kc_check(wait_called(&c),
+    kc_check(kc_counted(&c.count),
              "the callback of an event that was done did not come within 2 s");
     kc_check(atomic_load(&c.count) == 1, "it came %u times",
              atomic_load(&c.count));
@@ -455,14 +381,14 @@ static void event_callback_destroyed(void) {
   for (int i = 0; i < 20; i++) {
     kd_event *event = kc_event_make(kc_device());
     kc_busy(stream, KC_MS / 2);
-    record(event, stream);
+    kc_record(event, stream);
     kc_ok(notify(event, &calls[i]), "event.on_complete");
     kc_event_free(event); /* legal after a callback was registered */
   }
   for (int i = 0; i < 20; i++)
-    kc_check(wait_called(&calls[i]),
+    kc_check(kc_counted(&calls[i].count),
              "callback %d of an event that was destroyed did not come", i);
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
 }
 
 static void event_many(void) {
@@ -470,18 +396,17 @@ static void event_many(void) {
   uint32_t count = kc.quick ? 600 : 6000;
   kd_event **events = kc_take(count * sizeof *events);
   for (uint32_t i = 0; i < count; i++) {
-    kd_status status = KC_CALL(
-        kd_status, kp.e.create(kc_device(), 0, &events[i]), "event.create");
+    kd_status status = kp.e.create(kc_device(), 0, &events[i]);
     if (!kc_check(status == KD_OK, "event %u can't be made: %s", i,
                   kc_message())) {
       count = i;
       break;
     }
-    record(events[i], stream);
+    kc_record(events[i], stream);
   }
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   for (uint32_t i = 0; i < count; i++) {
-    kc_check(query(events[i]) == KD_OK, "event %u is not done", i);
+    kc_check(kp.e.query(events[i]) == KD_OK, "event %u is not done", i);
     kp.e.destroy(events[i]);
   }
   free(events);
@@ -492,29 +417,30 @@ static void event_churn(void) {
   uint32_t count = kc.quick ? 500 : 5000;
   for (uint32_t i = 0; i < count; i++) {
     kd_event *event = NULL;
-    kd_status status =
-        KC_CALL(kd_status, kp.e.create(kc_device(), 0, &event), "event.create");
+    kd_status status = kp.e.create(kc_device(), 0, &event);
     if (!kc_check(status == KD_OK, "event %u can't be made", i)) return;
-    record(event, stream);
-    KC_DO(kp.e.destroy(event), "event.destroy");
+    kc_record(event, stream);
+    kp.e.destroy(event);
   }
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
 }
 
 static void event_other_stream_order(void) {
   kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
   kd_event *x = kc_event_make(kc_device()), *y = kc_event_make(kc_device());
   kc_busy(a, 10 * KC_MS);
-  record(x, a);
-  record(y, b);
-  kc_ok(wait(y, UINT64_MAX), "event.wait");
-  kd_status of_y = query(y), of_x = query(x); /* b is done, a may be busy */
+  kc_record(x, a);
+  kc_record(y, b);
+  kc_await(y);
+  kd_status of_y = kp.e.query(y),
+            of_x = kp.e.query(x); /* b is done, a may be busy */
   kc_check(of_y == KD_OK, "query of what was waited for returned %s",
            kd_status_name(of_y));
   kc_check(of_x == KD_OK || of_x == KD_BUSY, "query returned %s",
            kd_status_name(of_x));
-  kc_ok(wait(x, UINT64_MAX), "event.wait");
-  kc_check(query(x) == KD_OK && query(y) == KD_OK, "done events are not done");
+  kc_await(x);
+  kc_check(kp.e.query(x) == KD_OK && kp.e.query(y) == KD_OK,
+           "done events are not done");
 }
 
 static const kc_rule rules[] = {

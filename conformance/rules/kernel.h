@@ -8,9 +8,7 @@
 /* How many ops a rule goes through that tries each. */
 uint32_t kernel_all_ops(void);
 
-/* Compares the outputs of a run with the reference's; and runs the node before. */
-void kernel_compare_outputs(kc_op_case *one, kc_node *node, kc_run *run,
-                            const char *what);
+/* Runs the node, and compares its outputs with the reference's. */
 void kernel_run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
                             const char *what);
 

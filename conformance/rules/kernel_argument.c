@@ -19,11 +19,10 @@ void kernel_dynamic(void) {
       kc_node *node = kc_node_make(&one.op, NULL, 0);
       const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
       if (def && kc_case("op=%s,case=%u", ops[i], c)) {
-        kc_run *run = NULL;
         any = true;
         kc_check(def->flags & KD_KERNEL_DYNAMIC_OUTPUT,
                  "%s is not KD_KERNEL_DYNAMIC_OUTPUT", ops[i]);
-        kc_ok(kc_run_make(node, def, &one.op, &kc_plain, &run), "create");
+        kc_run *run = kc_run_of(node, def, &one.op, &kc_plain);
         kernel_run_and_compare(&one, node, run, ops[i]);
         for (uint32_t j = 0; j < one.op.out_count; j++)
           kc_check(run->set[j], "output %u was not set", j);
@@ -41,16 +40,15 @@ static void def_host_args(kc_op_case *one, kc_node *node,
   kc_check(true, " ");
   if (!def->host_inputs || node->dynamic) return;
   value *want[KC_PORTS] = {0};
-  kc_run *run = NULL;
   if (!kc_reference(&one->op, node, want)) return;
-  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
+  kd_stream *stream = kc_stream_or_none();
   if (stream) kc_busy(stream, KC_MS);
   kc_ok(kc_run_enqueue(run, stream), "enqueue");
   for (uint32_t i = 0; i < one->op.in_count && i < 32; i++)
     if ((def->host_inputs >> i & 1) && run->in_bytes[i])
       memset(run->in_bytes[i], 0x6b, run->in_sizes[i]);
-  if (stream) kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   numerics within = kc_numerics(def, one->op.in[0]->dtype);
   for (uint32_t j = 0; j < one->op.out_count; j++) {
     value *got = kc_run_output(run, j);
@@ -113,11 +111,9 @@ static void launch_both(const value_pair *p) {
 static void replay_behind_other(const value_pair *p) {
   kd_stream *stream = kc_stream_make(kc_device());
   kd_capture *capture = NULL;
-  kc_ok(KC_CALL(kd_status, kp.c.begin(stream, 0), "capture.begin"),
-        "capture.begin");
+  kc_ok(kp.c.begin(stream, 0), "capture.begin");
   kd_status status = kc_run_enqueue(p->run, stream);
-  kd_status ended =
-      KC_CALL(kd_status, kp.c.end(stream, &capture), "capture.end");
+  kd_status ended = kp.c.end(stream, &capture);
   kc_ok(status, "enqueue while recording");
   if (ended == KD_UNIMPLEMENTED) return;
   kc_ok(ended, "capture.end");
@@ -125,12 +121,11 @@ static void replay_behind_other(const value_pair *p) {
   kernel_run_and_compare(p->other, p->changed, p->run,
                          "a launch behind the recording");
   kc_run_refill(p->run, &p->one->op);
-  kc_ok(KC_CALL(kd_status, kp.c.launch(capture, stream), "capture.launch"),
-        "capture.launch");
-  kc_ok(kc_finish(stream), "waiting");
-  kernel_compare_outputs(p->one, p->node, p->run,
-                         "what was recorded with the first host arguments");
-  KC_DO(kp.c.destroy(capture), "capture.destroy");
+  kc_ok(kp.c.launch(capture, stream), "capture.launch");
+  kc_drain(stream);
+  kc_run_check(p->run, &p->one->op, p->node,
+               "what was recorded with the first host arguments");
+  kp.c.destroy(capture);
 }
 
 /* Checks a case beside others of the same types, and results of the same types. Returns
@@ -151,9 +146,8 @@ static bool other_host_values(const kd_kernel_def *def, uint32_t c, int way,
       kc_def_for(changed) == def &&
       same_types(node, changed, one.op.out_count) &&
       kc_case("op=%s,case=%u", def->op, c)) {
-    kc_run *run = NULL;
     tried = true;
-    kc_ok(kc_run_make(node, def, &one.op, &kc_plain, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one.op, &kc_plain);
     check(&(value_pair){&one, &other, node, changed, run});
     kc_run_free(run);
   }
@@ -232,9 +226,8 @@ void kernel_constants(void) {
     kc_node *node = kc_node_make(&one.op, NULL, 0);
     const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
     if (def && kc_case("op=%s", ops[i])) {
-      kc_run *run = NULL;
       any = true;
-      kc_ok(kc_run_make(node, def, &one.op, &kc_plain, &run), "create");
+      kc_run *run = kc_run_of(node, def, &one.op, &kc_plain);
       kernel_run_and_compare(&one, node, run, "with a constant input");
       kc_run_refill(run, &one.op);
       kernel_run_and_compare(&one, node, run, "with a constant input, again");
@@ -249,9 +242,8 @@ void kernel_constants(void) {
 /* One definition that takes constants: the memory of what it took is overwritten. */
 static bool try_taken(kc_op_case *one, kc_node *node,
                       const kd_kernel_def *def) {
-  kc_run *run = NULL;
   if (kc_supports(def, node) != KD_OK) return false;
-  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
   bool took = run->in[1].dtype == KD_NONE;
   if (took) memset(node->data[1], 0xff, node->in[1]->bytes);
   kernel_run_and_compare(one, node, run, "without the constant that it took");
@@ -291,8 +283,7 @@ void kernel_taken(void) {
  * launch. */
 static void run_without_source(kc_op_case *one, kc_node *node,
                                const kd_kernel_def *def) {
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
   for (uint32_t i = 0; i < one->op.in_count; i++)
     if (node->constants[i]) memset(node->data[i], 0xff, node->in[i]->bytes);
   node->node.constants = NULL;
@@ -398,7 +389,7 @@ static value *product(value *x, value *weights) {
   kc_run *run = NULL;
   value *got = NULL;
   if (def) {
-    kc_ok(kc_run_make(node, def, &op, &kc_plain, &run), "create");
+    run = kc_run_of(node, def, &op, &kc_plain);
     kc_ok(kc_run_now(run), "run");
     got = kc_run_output(run, 0);
     kc_run_free(run);

@@ -5,39 +5,22 @@
 #include "rules/kernel.h"
 #include "rules/rules.h"
 
-void kernel_compare_outputs(kc_op_case *one, kc_node *node, kc_run *run,
-                            const char *what) {
-  value *want[KC_PORTS] = {0};
-  kd_dtype dtype = one->op.in[0] ? one->op.in[0]->dtype : KD_F32;
-  numerics within = kc_numerics(run->def, dtype);
-  if (kc_reference(&one->op, node, want))
-    for (uint32_t j = 0; j < one->op.out_count; j++) {
-      value *got = kc_run_output(run, j);
-      if (want[j]) kc_compare(want[j], got, &within, what);
-      value_free(got);
-    }
-  else
-    kc_check(true, " ");
-  kc_values_free(want, one->op.out_count);
-}
-
 void kernel_run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
                             const char *what) {
   kd_status status = kc_run_now(run);
   kc_check(status == KD_OK, "%s: %s: %s", what, kd_status_name(status),
            kc_message());
-  if (status == KD_OK) kernel_compare_outputs(one, node, run, what);
+  if (status == KD_OK) kc_run_check(run, &one->op, node, what);
 }
 
 /* One instance again and again, with other data. */
 static void def_reuse(kc_op_case *one, kc_node *node,
                       const kd_kernel_def *def) {
-  kc_run *run = NULL;
   if (node->dynamic) {
     kc_check(true, " ");
     return;
   }
-  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
   for (int i = 0; i < 4; i++) {
     kernel_run_and_compare(one, node, run,
                            i ? "a later run of one instance" : "the first run");
@@ -73,9 +56,7 @@ void kernel_any_shape(void) {
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     kc_unary other;
     kc_unary_need(sizes[i], &other);
-    kc_run *run = NULL;
-    kc_ok(kc_run_make(other.node, unary.def, &other.op, &kc_plain, &run),
-          "create");
+    kc_run *run = kc_run_of(other.node, unary.def, &other.op, &kc_plain);
     kd_kernel *own = run->kernel;
     run->kernel = kernel; /* the one that was made for another shape */
     kc_op_case one = {.op = other.op};
@@ -198,10 +179,9 @@ static void def_workspace(kc_op_case *one, kc_node *node,
   kc_check(true, " ");
   if (!def->workspace || node->dynamic) return;
   for (int i = 0; i < 3; i++) {
-    kc_run *run = NULL;
     kc_layout layout = kc_plain;
     layout.fill = fills[i];
-    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one->op, &layout);
     uint64_t first =
         KC_CALL(uint64_t, def->workspace(run->kernel, &run->launch),
                 "%s.workspace", def->op);
@@ -231,10 +211,9 @@ static void def_complete(kc_op_case *one, kc_node *node,
   kc_check(true, " ");
   if (node->dynamic) return;
   for (int i = 0; i < 2; i++) {
-    kc_run *run = NULL;
     kc_layout layout = kc_plain;
     layout.fill = i ? 0x00 : 0xff;
-    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one->op, &layout);
     kc_ok(kc_run_now(run), "run");
     got[i] = kc_run_output(run, 0);
     kc_run_free(run);
@@ -258,10 +237,9 @@ void kernel_outputs_complete(void) {
 
 static void def_deterministic(kc_op_case *one, kc_node *node,
                               const kd_kernel_def *def) {
-  kc_run *run = NULL;
   kc_check(true, " ");
   if (node->dynamic || (def->flags & KD_KERNEL_NONDETERMINISTIC)) return;
-  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
   value *first = NULL;
   for (int i = 0; i < 5; i++) {
     kc_ok(kc_run_now(run), "run");
@@ -287,8 +265,7 @@ void kernel_deterministic(void) {
 
 static void def_inputs(kc_op_case *one, kc_node *node,
                        const kd_kernel_def *def) {
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
   kc_ok(kc_run_now(run), "run");
   kc_check(kc_run_inputs_intact(run), "%s changed an input", def->op);
   kc_run_free(run);
@@ -306,10 +283,9 @@ static void def_inplace(kc_op_case *one, kc_node *node,
         node->in[i]->bytes != node->out[0]->bytes ||
         (def->host_inputs >> i & 1) || (def->host_outputs & 1))
       continue;
-    kc_run *run = NULL;
     kc_layout layout = kc_plain;
     layout.inplace = (int)i;
-    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one->op, &layout);
     kernel_run_and_compare(one, node, run, "in place");
     kc_run_free(run);
   }
@@ -325,13 +301,12 @@ static void def_aliases(kc_op_case *one, kc_node *node,
         !node->in[alias->input] ||
         node->in[alias->input] != node->out[alias->output])
       continue;
-    kc_run *run = NULL;
     kc_layout layout = kc_plain;
     layout.inplace = (int)alias->input;
     layout.of = alias->output;
     snprintf(what, sizeof what, "with output %u over input %u",
              (unsigned)alias->output, (unsigned)alias->input);
-    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one->op, &layout);
     kernel_run_and_compare(one, node, run, what);
     kernel_run_and_compare(one, node, run, what);
     kc_run_free(run);
@@ -363,11 +338,10 @@ void kernel_alias(void) {
     kc_node *node = kc_node_make(&one.op, NULL, 0);
     const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
     if (def && kc_case("op=%s", ops[i])) {
-      kc_run *run = NULL;
       kc_layout layout = kc_plain;
       layout.same_input = true;
       any = true;
-      kc_ok(kc_run_make(node, def, &one.op, &layout, &run), "create");
+      kc_run *run = kc_run_of(node, def, &one.op, &layout);
       kernel_run_and_compare(&one, node, run, "with one buffer as both inputs");
       kc_run_free(run);
     }
@@ -388,13 +362,12 @@ static void def_strided(kc_op_case *one, kc_node *node,
   kc_check(true, " ");
   if (!(def->flags & KD_KERNEL_STRIDED)) return;
   for (kc_apart apart = KC_GAPS; apart <= KC_REPEATED; apart++) {
-    kc_run *run = NULL;
     kc_layout layout = kc_plain;
     layout.apart = apart;
     for (uint32_t i = 0; apart == KC_REPEATED && i < one->op.in_count; i++)
       if (one->own[i] && !(i < 32 && (def->host_inputs >> i & 1)))
         kc_repeat(one->own[i]);
-    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one->op, &layout);
     kernel_run_and_compare(one, node, run, how[apart]);
     kc_run_free(run);
   }
@@ -409,10 +382,9 @@ static void def_offset(kc_op_case *one, kc_node *node,
   const kd_space first = kc_space(0), *space = &first;
   uint32_t align = space->alignment ? space->alignment : 64;
   for (uint32_t k = 1; k <= 2; k++) {
-    kc_run *run = NULL;
     kc_layout layout = kc_plain;
     layout.skew = align * k;
-    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one->op, &layout);
     kernel_run_and_compare(one, node, run, "with tensors behind an offset");
     kc_run_free(run);
   }
@@ -423,14 +395,13 @@ static void def_any_offset(kc_op_case *one, kc_node *node,
   kc_check(true, " ");
   if (!(def->flags & KD_KERNEL_ANY_OFFSET)) return;
   for (uint32_t k = 1; k <= 3; k += 2) {
-    kc_run *run = NULL;
     kc_layout layout = kc_plain;
     char what[80];
     layout.behind = k;
     snprintf(what, sizeof what,
              "with inputs that begin %u element%s behind the alignment",
              (unsigned)k, k == 1 ? "" : "s");
-    kc_ok(kc_run_make(node, def, &one->op, &layout, &run), "create");
+    kc_run *run = kc_run_of(node, def, &one->op, &layout);
     kernel_run_and_compare(one, node, run, what);
     kc_run_free(run);
   }

@@ -88,9 +88,7 @@ void kernel_large(void) {
   if ((uint64_t)count * 12 > kc.max_memory) kc_unclaimed("--max-memory");
   kc_unary unary;
   kc_unary_need(count, &unary);
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-        "create");
+  kc_run *run = kc_unary_run(&unary);
   kc_op_case one = {.op = unary.op};
   kernel_run_and_compare(&one, unary.node, run, "on 5 Mi elements");
   kc_run_free(run);

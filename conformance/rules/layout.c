@@ -100,7 +100,7 @@ static void check_trip(const keel_type *type, uint32_t layout, uint64_t size) {
   const kd_tensor a = tensor_of(type, rows, KD_LAYOUT_ROW_MAJOR, type->bytes),
                   b = tensor_of(type, laid, layout, size),
                   c = tensor_of(type, back, KD_LAYOUT_ROW_MAJOR, type->bytes);
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
+  kd_stream *stream = kc_stream_or_none();
   kc_ok(kc_reorder_in(kc_device(), stream, &a, &b), "layout.from_rows");
   kc_ok(kc_reorder_in(kc_device(), stream, &b, &c), "layout.to_rows");
   if (stream) kc_ok(kc_finish(stream), "the conversions");
@@ -294,9 +294,8 @@ static void check_glued(const kc_run *run, const value *want) {
 static void check_joined(const kd_kernel_def *def, const kc_op_case *one,
                          kc_node *node) {
   value *want[KC_PORTS] = {0};
-  kc_run *run = NULL;
   if (!kc_reference(&one->op, node, want)) return;
-  kc_ok(kc_run_make(node, def, &one->op, &kc_plain, &run), "create");
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
   if (run) {
     numerics within = kc_numerics(def, want[0]->dtype);
     kc_ok(kc_run_now(run), "enqueue");

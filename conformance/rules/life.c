@@ -112,9 +112,7 @@ static void life_churn(void) {
 static void life_launches(void) {
   kc_unary unary;
   kc_unary_need(16, &unary);
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-        "create");
+  kc_run *run = kc_unary_run(&unary);
   uint64_t before = 0;
   uint32_t rounds = kc.quick ? 4000 : 8000;
   for (uint32_t i = 0; i < rounds; i++) {
@@ -137,9 +135,7 @@ static void life_orders(void) {
       continue;
     kc_unary unary;
     kc_unary_need(200, &unary);
-    kc_run *run = NULL;
-    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-          "create");
+    kc_run *run = kc_unary_run(&unary);
     kd_stream *stream = NULL;
     kd_event *event = NULL;
     if (kc_claims(KC_ASYNC)) {
@@ -148,8 +144,8 @@ static void life_orders(void) {
     }
     kc_ok(kc_run_enqueue(run, stream), "enqueue");
     if (stream) {
-      kc_ok(kp.e.record(event, stream), "event.record");
-      kc_ok(kp.e.wait(event, UINT64_MAX), "event.wait");
+      kc_record(event, stream);
+      kc_await(event);
     }
     for (int i = 0; i < 4; i++) {
       switch (orders[k][i]) {
@@ -158,10 +154,10 @@ static void life_orders(void) {
           run->kernel = NULL;
           break;
         case 1:
-          if (stream) KC_DO(kp.s.destroy(stream), "stream.destroy");
+          if (stream) kp.s.destroy(stream);
           break;
         case 2:
-          if (event) KC_DO(kp.e.destroy(event), "event.destroy");
+          if (event) kp.e.destroy(event);
           break;
         default:
           kc_buffer_free(run->in_buffers[0]);
@@ -236,10 +232,8 @@ static void life_close_busy(void) {
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     KC_NEED(target != MAP_FAILED, "the suite can't map pages");
     kc_busy(stream, 5 * KC_MS);
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        target, size),
-          "copy_out");
-    kc_ok(kc_finish(stream), "waiting");
+    kc_copy_out(stream, buffer, 0, target, size);
+    kc_drain(stream);
     mprotect(target, size, PROT_NONE); /* a late write faults */
     kc_tidy();
     kc_sleep(15 * KC_MS);
@@ -249,9 +243,7 @@ static void life_close_busy(void) {
 }
 
 static void life_many_devices_closed(void) {
-  kc_ok(kc_open(), "open");
-  uint32_t count =
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
+  uint32_t count = kc_device_count();
   for (int round = 0; round < 4; round++) {
     for (uint32_t i = 0; i < count && i < KC_MAX_DEVICES; i++)
       kc_device_at((i + (uint32_t)round) % count);

@@ -527,9 +527,7 @@ static void load_options(void) {
 }
 
 static void load_device_count_zero(void) {
-  kc_ok(kc_open(), "open");
-  uint32_t count =
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
+  uint32_t count = kc_device_count();
   if (!count)
     kc_check(atomic_load(&kc_host.logs) > 0,
              "there is no device, and host->log was not told why");
@@ -553,9 +551,7 @@ static void load_open_refusal(void) {
 
 static void load_fork_exec(void) {
   char path[64], line[64] = "";
-  kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count"))
-    kc_device();
+  if (kc_device_count()) kc_device();
   snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
   FILE *file = fopen(path, "re");
   if (!file) kc_unclaimed("this kernel does not list a process's children");

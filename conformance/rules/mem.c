@@ -15,7 +15,7 @@ static kd_status take(uint32_t space, uint64_t size, kd_buffer **out,
 }
 
 static void give(kd_buffer *buffer) {
-  KC_DO(kp.m.release(kc_device(), buffer), "memory.release");
+  kp.m.release(kc_device(), buffer);
 }
 
 static void mem_alloc_free(void) {
@@ -23,17 +23,11 @@ static void mem_alloc_free(void) {
       1, 2, 3, 7, 64, 255, 256, 257, 4095, 4096, 4097, 65537, 1 << 20, 5 << 20};
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     if (!kc_case("size=%llu", (unsigned long long)sizes[i])) continue;
-    char *in = kc_take(sizes[i]), *out = kc_take(sizes[i]);
     kc_buffer *buffer = kc_buffer_make(sizes[i]);
-    kc_pattern(in, sizes[i], i);
-    kc_write(buffer, 0, in, sizes[i]);
-    kc_read(buffer, 0, out, sizes[i]);
-    uint64_t first = kc_differs(in, out, sizes[i]);
+    uint64_t first = kc_round_trip(buffer, i);
     kc_check(first == sizes[i], "byte %llu of %llu is not what was written",
              (unsigned long long)first, (unsigned long long)sizes[i]);
     kc_buffer_free(buffer);
-    free(in);
-    free(out);
   }
 }
 
@@ -174,10 +168,8 @@ static void mem_oom_busy(void) {
   static kd_buffer *buffers[256];
   kc_unary unary;
   kc_unary_need(5000, &unary);
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-        "create");
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(run->device) : NULL;
+  kc_run *run = kc_unary_run(&unary);
+  kd_stream *stream = kc_stream_or_none();
   if (stream) kc_busy(stream, 5 * KC_MS);
   kc_ok(kc_run_enqueue(run, stream), "enqueue");
   bool refused = false;
@@ -188,13 +180,7 @@ static void mem_oom_busy(void) {
   kc_check(status == KD_OUT_OF_MEMORY, "allocate returned %s",
            kd_status_name(status));
   if (stream) kc_ok(kc_finish(stream), "work that ran beside the shortage");
-  value *want[KC_PORTS] = {0}, *got = kc_run_output(run, 0);
-  if (kc_reference(&unary.op, unary.node, want)) {
-    numerics within = kc_numerics(unary.def, KD_F32);
-    kc_compare(want[0], got, &within, "the output of work beside the shortage");
-  }
-  kc_values_free(want, 1);
-  value_free(got);
+  kc_unary_check(&unary, run, "the output of work beside the shortage");
   for (uint32_t i = 0; i < count; i++)
     give(buffers[i]);
   kc_run_free(run);
@@ -251,7 +237,7 @@ static void mem_spaces(void) {
       if (status == KD_OK) {
         kc_check(address && !memcmp(address, in, sizeof in),
                  "map of space %u shows other bytes", s);
-        KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+        kp.m.unmap(kc_device(), buffer->handle);
       }
     }
     kc_buffer_free(buffer);
@@ -288,7 +274,7 @@ static void mem_map_coherent(void) {
     kc_pattern(in, sizeof in, (uint64_t)i);
     void *address = map(buffer, 0, sizeof in, 2);
     memcpy(address, in, sizeof in);
-    KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+    kp.m.unmap(kc_device(), buffer->handle);
     kc_read(buffer, 0, out, sizeof out);
     kc_check(!memcmp(in, out, sizeof in),
              "the device does not see what was written through map");
@@ -297,7 +283,7 @@ static void mem_map_coherent(void) {
     address = map(buffer, 0, sizeof in, 1);
     kc_check(!memcmp(address, in, sizeof in),
              "map does not show what the device wrote");
-    KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+    kp.m.unmap(kc_device(), buffer->handle);
   }
   kc_buffer_free(buffer);
 }
@@ -317,7 +303,7 @@ static void mem_map_range(void) {
   kc_pattern(other, sizeof other, 2);
   kc_write(buffer, 3000, other, sizeof other);
   memset(address, 0x42, 100);
-  KC_DO(kp.m.unmap(kc_device(), buffer->handle), "memory.unmap");
+  kp.m.unmap(kc_device(), buffer->handle);
   memset(in + 1000, 0x42, 100);
   memcpy(in + 3000, other, sizeof other);
   kc_read(buffer, 0, out, sizeof out);
@@ -333,26 +319,16 @@ static void mem_map_kernel(void) {
   if (space != 0) kc_unclaimed("tensors don't lie in a host visible space");
   kc_unary unary;
   kc_unary_need(200, &unary);
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-        "create");
+  kc_run *run = kc_unary_run(&unary);
   char zeros[800] = {0};
   kc_write(run->in_buffers[0], 0, zeros, sizeof zeros);
   void *address = map(run->in_buffers[0], 0, 800, 2);
   value_store(unary.in, address);
-  KC_DO(kp.m.unmap(kc_device(), run->in_buffers[0]->handle), "memory.unmap");
+  kp.m.unmap(kc_device(), run->in_buffers[0]->handle);
   kc_ok(kc_run_now(run), "the kernel");
-  value *want[KC_PORTS] = {0};
-  value *got = value_make(KD_F32, 1, unary.in->dims);
   address = map(run->out_buffers[0], 0, 800, 1);
-  value_load(got, address);
-  KC_DO(kp.m.unmap(kc_device(), run->out_buffers[0]->handle), "memory.unmap");
-  if (kc_reference(&unary.op, unary.node, want)) {
-    numerics within = kc_numerics(unary.def, KD_F32);
-    kc_compare(want[0], got, &within, "the mapped output");
-  }
-  kc_values_free(want, 1);
-  value_free(got);
+  kc_unary_compare(&unary, unary.in, address, "the mapped output");
+  kp.m.unmap(kc_device(), run->out_buffers[0]->handle);
   kc_run_free(run);
   kc_unary_free(&unary);
 }
@@ -594,7 +570,7 @@ static void mem_trim(void) {
   kc_write(live, 0, in, sizeof in);
   for (int i = 0; i < 20; i++)
     kc_buffer_free(kc_buffer_make(100000));
-  KC_DO(kp.m.trim(kc_device()), "memory.trim");
+  kp.m.trim(kc_device());
   kc_read(live, 0, out, sizeof out);
   kc_check(!memcmp(in, out, sizeof in), "trim took memory that is in use");
   kc_buffer_free(kc_buffer_make(100000));

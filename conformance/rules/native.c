@@ -81,7 +81,7 @@ static void native_handles(void) {
   need_table();
   KC_NEED(table.device, "the needed slot device is NULL");
   kc_buffer *buffer = kc_buffer_in(kc_device(), 0, 4096);
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
+  kd_stream *stream = kc_stream_or_none();
   uint32_t of_device = 0, kind;
   for (uint32_t i = 0; (kind = kind_at(i)); i++) {
     uint32_t has = 0;
@@ -112,7 +112,7 @@ static void native_kinds(void) {
   need_table();
   KC_NEED(table.device, "the needed slot device is NULL");
   kc_buffer *buffer = kc_buffer_in(kc_device(), 0, 4096);
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
+  kd_stream *stream = kc_stream_or_none();
   for (size_t i = 0; i < KC_COUNT_OF(unknown); i++) {
     uint32_t kind = unknown[i];
     for (int of = 0; of < OBJECTS; of++) {
@@ -172,14 +172,12 @@ static void round_trip(kd_stream *writer, kd_stream *reader, bool wait,
   kc_write(x, 0, out, SIZE);
   kc_pattern(in, SIZE, seed);
   kc_busy(writer, 4 * KC_MS);
-  kc_ok(kp.m.copy_in(kc_device(), writer, in, x->handle, x->offset, SIZE),
-        "copy_in");
-  if (wait) kc_ok(kc_finish(writer), "waiting");
-  kc_ok(kp.m.copy_out(kc_device(), reader, x->handle, x->offset, out, SIZE),
-        "copy_out");
-  kc_ok(kc_finish(reader), "waiting");
+  kc_copy_in(writer, x, 0, in, SIZE);
+  if (wait) kc_drain(writer);
+  kc_copy_out(reader, x, 0, out, SIZE);
+  kc_drain(reader);
   kc_check(!memcmp(in, out, SIZE), "%s", what);
-  kc_ok(kc_finish(writer), "waiting");
+  kc_drain(writer);
   kc_buffer_free(x);
 }
 
@@ -200,10 +198,10 @@ static void native_wrap(void) {
     round_trip(stream, stream, false, i,
                "a copy by a stream of the application's queue is wrong");
     kc_busy(stream, KC_MS);
-    kc_ok(kp.e.record(event, stream), "event.record");
-    kc_ok(kp.s.wait(first, event), "stream.wait");
+    kc_record(event, stream);
+    kc_wait_on(first, event);
     kc_ok(kp.e.wait(event, 10 * KC_S), "event.wait");
-    kc_ok(kc_finish(first), "waiting");
+    kc_drain(first);
     kc_event_free(event);
     kc_stream_free(stream);
     round_trip(first, first, false, i + 9,

@@ -278,7 +278,6 @@ static void op_random(void) {
       op.attr_count = 2;
       kc_node *node = kc_node_make(&op, NULL, 0);
       const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
-      kc_run *run = NULL;
       if (!def) {
         kc_node_free(node);
         break;
@@ -288,7 +287,7 @@ static void op_random(void) {
         break;
       }
       seen++;
-      kc_ok(kc_run_make(node, def, &op, &kc_plain, &run), "create");
+      kc_run *run = kc_run_of(node, def, &op, &kc_plain);
       kc_ok(kc_run_now(run), "run");
       value *got = kc_run_output(run, 0);
       real sum = 0, squares = 0;

@@ -4,9 +4,7 @@
 #include "rules/rules.h"
 
 static void need_two(void) {
-  kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") < 2)
-    kc_unclaimed("there is one device");
+  kc_need_two_devices();
 }
 
 static void peer_copy(void) {
@@ -16,8 +14,7 @@ static void peer_copy(void) {
   uint32_t tried = 0;
   for (int k = 0; k < 2; k++) {
     kd_device *from = devices[k], *to = devices[1 - k];
-    if (!KC_CALL(uint32_t, kp.peer.reachable(from, to), "peer.reachable"))
-      continue;
+    if (!kp.peer.reachable(from, to)) continue;
     tried++;
     kc_buffer *x = kc_buffer_in(from, 0, sizeof in);
     kc_buffer *y = kc_buffer_in(to, 0, sizeof in);
@@ -35,7 +32,7 @@ static void peer_copy(void) {
                     "peer.copy(device %d to %d, %llu bytes)", k, 1 - k,
                     (unsigned long long)size),
             "peer.copy");
-      if (stream) kc_ok(kc_finish(stream), "waiting");
+      kc_drain(stream);
       kc_read(y, 0, out, sizeof out);
       kc_check(!memcmp(out + b, in + a, size),
                "a copy from device %d to device %d is wrong", k, 1 - k);
@@ -51,11 +48,9 @@ static void peer_copy(void) {
 static void peer_reachable(void) {
   need_two();
   kd_device *a = kc_device_at(0), *b = kc_device_at(1);
-  uint32_t first = KC_CALL(uint32_t, kp.peer.reachable(a, b), "peer.reachable");
+  uint32_t first = kp.peer.reachable(a, b);
   for (int i = 0; i < 20; i++)
-    kc_check(
-        KC_CALL(uint32_t, kp.peer.reachable(a, b), "peer.reachable") == first,
-        "reachable changes its answer");
+    kc_check(kp.peer.reachable(a, b) == first, "reachable changes its answer");
   kc_check(first <= 1, "reachable says %u", first);
 }
 
@@ -63,7 +58,7 @@ static void peer_events(void) {
   if (!kc_claims(KC_ASYNC)) kc_unclaimed("it has no streams");
   need_two();
   kd_device *a = kc_device_at(0), *b = kc_device_at(1);
-  if (!KC_CALL(uint32_t, kp.peer.reachable(a, b), "peer.reachable"))
+  if (!kp.peer.reachable(a, b))
     kc_unclaimed("device 0 does not reach device 1");
   kd_stream *from = kc_stream_make(a), *to = kc_stream_make(b);
   enum { SIZE = 20000 };
@@ -74,16 +69,16 @@ static void peer_events(void) {
     kc_pattern(in, SIZE, i);
     kc_busy(from, 2 * KC_MS);
     kc_ok(kp.m.copy_in(a, from, in, x->handle, x->offset, SIZE), "copy_in");
-    kc_ok(kp.e.record(event, from), "event.record");
+    kc_record(event, from);
     kc_ok(kp.s.wait(to, event), "stream.wait for another device's event");
     kc_ok(kp.peer.copy(a, x->handle, x->offset, b, to, y->handle, y->offset,
                        SIZE),
           "peer.copy");
-    kc_ok(kc_finish(to), "waiting");
+    kc_drain(to);
     kc_read(y, 0, out, SIZE);
     kc_check(!memcmp(in, out, SIZE),
              "a peer copy did not wait for the source's work");
-    kc_ok(kc_finish(from), "waiting");
+    kc_drain(from);
     kc_event_free(event);
   }
 }

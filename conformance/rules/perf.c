@@ -13,17 +13,15 @@ static void perf_launch(void) {
   static uint64_t times[TIMES];
   kc_unary unary;
   kc_unary_need(4, &unary);
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-        "create");
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
+  kc_run *run = kc_unary_run(&unary);
+  kd_stream *stream = kc_stream_or_none();
   for (int i = 0; i < TIMES; i++) {
     uint64_t begin = kc_now();
     run->def->enqueue(run->kernel, stream, &run->launch);
     times[i] = kc_now() - begin;
-    if (stream && i % 64 == 63) kc_ok(kc_finish(stream), "waiting");
+    if (stream && i % 64 == 63) kc_drain(stream);
   }
-  if (stream) kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   qsort(times, TIMES, sizeof *times, by_time);
   uint64_t median = times[TIMES / 2], late = times[TIMES * 99 / 100];
   kc_check(median < 20 * KC_MS, "a launch on 4 elements takes %.3f ms",
@@ -82,10 +80,8 @@ static void perf_recompile(void) {
   kc_unary_need(77, &unary);
   uint64_t times[6];
   for (int i = 0; i < 6; i++) {
-    kc_run *run = NULL;
     uint64_t begin = kc_now();
-    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-          "create");
+    kc_run *run = kc_unary_run(&unary);
     kc_ok(kc_run_now(run), "run");
     times[i] = kc_now() - begin;
     kc_run_free(run);
@@ -129,8 +125,7 @@ static void perf_matmul(void) {
   kc_node *node = kc_node_make(&op, NULL, 0);
   const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
   if (!def) kc_unclaimed("it has no f32 MatMul");
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(node, def, &op, &kc_plain, &run), "create");
+  kc_run *run = kc_run_of(node, def, &op, &kc_plain);
   double best = 1e18;
   for (int i = 0; i < 4; i++) {
     uint64_t begin = kc_now();

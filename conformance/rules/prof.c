@@ -7,36 +7,30 @@ static kd_profile_record found[4096];
 
 /* Profiles some work; how many records came. */
 static uint32_t profile(uint64_t work, uint64_t *out_host) {
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
+  kd_stream *stream = kc_stream_or_none();
   kc_unary unary;
   kc_unary_need(5000, &unary);
-  kc_run *run = NULL;
-  kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-        "create");
+  kc_run *run = kc_unary_run(&unary);
   if (stream) {
     kc_busy(stream, KC_MS);
-    kc_ok(kc_finish(stream), "waiting");
+    kc_drain(stream);
   }
   kc_records_clear();
-  kc_ok(KC_CALL(kd_status, kp.f.start(kc_device()), "profile.start"),
-        "profile.start");
+  kc_ok(kp.f.start(kc_device()), "profile.start");
   uint64_t begin = kc_now();
   if (stream) kc_busy(stream, work);
   run->launch.correlation = 4711;
   kc_ok(kc_run_enqueue(run, stream), "enqueue");
-  if (stream) kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   *out_host = kc_now() - begin;
-  kc_ok(KC_CALL(kd_status, kp.f.stop(kc_device()), "profile.stop"),
-        "profile.stop");
+  kc_ok(kp.f.stop(kc_device()), "profile.stop");
   kc_run_free(run);
   kc_unary_free(&unary);
   return kc_records(found, 4096);
 }
 
 static void read_clock(uint64_t *ticks, uint64_t *host, uint64_t *frequency) {
-  kc_ok(KC_CALL(kd_status, kp.f.clock(kc_device(), ticks, host, frequency),
-                "profile.clock"),
-        "profile.clock");
+  kc_ok(kp.f.clock(kc_device(), ticks, host, frequency), "profile.clock");
   KC_NEED(*frequency >= 1000 && *frequency <= UINT64_C(100000000000),
           "the clock's frequency is %llu: it is ticks a second",
           (unsigned long long)*frequency);
@@ -182,19 +176,16 @@ static void prof_tags(void) {
   bool seen[2] = {false, false};
   memset(data, 1, 4096);
   kc_records_clear();
-  kc_ok(KC_CALL(kd_status, kp.f.start(device), "profile.start"),
-        "profile.start");
+  kc_ok(kp.f.start(device), "profile.start");
   for (uint64_t i = 0; i < 2; i++) {
-    KC_DO(kp.s.tag(stream, 9001 + i), "stream.tag");
-    kc_ok(KC_CALL(kd_status,
-                  kp.m.copy_in(device, stream, data, buffer->handle,
-                               buffer->offset, 4096),
-                  "memory.copy_in"),
+    kp.s.tag(stream, 9001 + i);
+    kc_ok(kp.m.copy_in(device, stream, data, buffer->handle, buffer->offset,
+                       4096),
           "memory.copy_in");
   }
-  KC_DO(kp.s.tag(stream, 0), "stream.tag");
-  kc_ok(kc_finish(stream), "waiting");
-  kc_ok(KC_CALL(kd_status, kp.f.stop(device), "profile.stop"), "profile.stop");
+  kp.s.tag(stream, 0);
+  kc_drain(stream);
+  kc_ok(kp.f.stop(device), "profile.stop");
   uint32_t count = kc_records(found, 4096), copies = 0;
   for (uint32_t i = 0; i < count; i++) {
     if (found[i].kind != KD_PROFILE_COPY_IN) continue;

@@ -48,7 +48,7 @@ static kd_region *compile(const part *p) {
 }
 
 static void destroy(kd_region *region) {
-  KC_DO(kp.r.destroy(region), "region.destroy");
+  kp.r.destroy(region);
 }
 
 /* A tensor's memory on the device, and its description. */
@@ -74,8 +74,7 @@ static kc_buffer *bind(const value *of, bool filled, kd_tensor *out) {
 static kc_buffer *bind_scratch(kd_region *region, kd_launch *launch,
                                int64_t *dim) {
   if (!kp.r.workspace) return NULL;
-  uint64_t size =
-      KC_CALL(uint64_t, kp.r.workspace(region, launch), "region.workspace");
+  uint64_t size = kp.r.workspace(region, launch);
   if (!size) return NULL;
   kc_buffer *scratch = kc_buffer_make(size);
   *dim = (int64_t)size;
@@ -131,10 +130,7 @@ static int lies_over(kd_region *region, const part *p, uint32_t output,
                      bool may) {
   const struct kd_graph *g = &p->graph;
   const kd_alias *aliases = NULL;
-  uint32_t count =
-      kp.r.aliases
-          ? KC_CALL(uint32_t, kp.r.aliases(region, &aliases), "region.aliases")
-          : 0;
+  uint32_t count = kp.r.aliases ? kp.r.aliases(region, &aliases) : 0;
   for (uint32_t i = 0; i < count; i++)
     if (aliases[i].output == output && aliases[i].input < g->input_count &&
         (may || (aliases[i].flags & KD_ALIAS_MUST)) &&
@@ -170,9 +166,8 @@ static void check_laid(kd_region *region, const part *p, const kc_sample *data,
     if (!taken) outputs[i] = inputs[over];
   }
   kc_buffer *scratch = bind_scratch(region, &launch, &dim);
-  kd_stream *stream = kc_claims(KC_ASYNC) ? kc_stream_make(kc_device()) : NULL;
-  kd_status status = KC_CALL(kd_status, kp.r.enqueue(region, stream, &launch),
-                             "region.enqueue");
+  kd_stream *stream = kc_stream_or_none();
+  kd_status status = kp.r.enqueue(region, stream, &launch);
   if (stream && status == KD_OK) status = kc_finish(stream);
   kc_check(status == KD_OK, "%s of %s, %s: enqueue returned %s", what,
            data->name, p->text, kd_status_name(status));
@@ -459,8 +454,7 @@ static void need_blobs(void) {
 
 static void *serialize(kd_region *region, uint64_t *out_size) {
   void *blob = NULL;
-  kd_status status = KC_CALL(kd_status, kp.r.serialize(region, &blob, out_size),
-                             "region.serialize");
+  kd_status status = kp.r.serialize(region, &blob, out_size);
   if (status == KD_UNIMPLEMENTED) kc_unclaimed("it serialises no regions");
   kc_ok(status, "region.serialize");
   KC_NEED(blob && *out_size, "serialize gave an empty blob");
@@ -487,9 +481,7 @@ static void region_serialise(void) {
   kc_check(status == KD_OK, "validate of its own blob returned %s: %s",
            kd_status_name(status), kc_message());
   const kd_compile what = kc_compile(&p.graph);
-  kc_ok(KC_CALL(kd_status, kp.r.load(kc_device(), &what, copy, size, &other),
-                "region.load"),
-        "region.load");
+  kc_ok(kp.r.load(kc_device(), &what, copy, size, &other), "region.load");
   check_region(other, &p, p.of, "a region that was loaded");
   destroy(other);
   part_free(&p);
@@ -528,9 +520,7 @@ static void region_other_graph(void) {
 
 static void region_other_device(void) {
   need_blobs();
-  kc_ok(kc_open(), "open");
-  if (KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") < 2)
-    kc_unclaimed("there is one device");
+  kc_need_two_devices();
   part p;
   uint64_t size = 0;
   kd_region *region = first_part(&p);

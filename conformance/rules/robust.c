@@ -79,14 +79,7 @@ static void robust_rank(void) {
         kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
                  "%s of rank %u returned %s", ops[o], rank,
                  kd_status_name(status));
-        value *want[KC_PORTS] = {0};
-        if (status == KD_OK && kc_reference(&one.op, node, want)) {
-          value *got = kc_run_output(run, 0);
-          numerics within = kc_numerics(def, KD_F32);
-          kc_compare(want[0], got, &within, "the output");
-          value_free(got);
-        }
-        kc_values_free(want, 1);
+        if (status == KD_OK) kc_run_check(run, &one.op, node, "the output");
         if (run) kc_run_free(run);
       }
       kc_node_free(node);

@@ -97,6 +97,27 @@ void kc_unary_need(int64_t count, kc_unary *out) {
         " Sqrt, Sigmoid or Floor to try it with");
 }
 
+kc_run *kc_unary_run(const kc_unary *unary) {
+  return kc_run_of(unary->node, unary->def, &unary->op, &kc_plain);
+}
+
+void kc_unary_check(const kc_unary *unary, kc_run *run, const char *what) {
+  kc_run_check(run, &unary->op, unary->node, what);
+}
+
+void kc_unary_compare(const kc_unary *unary, const value *in, const void *bytes,
+                      const char *what) {
+  kc_op op = unary->op;
+  value *want[KC_PORTS] = {0}, *got = value_make(KD_F32, in->rank, in->dims);
+  numerics within = kc_numerics(unary->def, KD_F32);
+  op.in[0] = in;
+  value_load(got, bytes);
+  if (kc_reference(&op, unary->node, want))
+    kc_compare(want[0], got, &within, what);
+  kc_values_free(want, 1);
+  value_free(got);
+}
+
 /* ---- one case of each op ---------------------------------------------------------------- */
 
 void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
@@ -146,21 +167,13 @@ void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
 /* ---- a bit of everything ------------------------------------------------------------- */
 
 void kc_smoke(void) {
-  char data[999], back[999];
-  kc_ok(kc_open(), "open");
-  kc_check(
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count") > 0,
-      "the plugin has no device");
-  kc_buffer *buffer = kc_buffer_make(sizeof data);
-  kc_pattern(data, sizeof data, 3);
-  kc_write(buffer, 0, data, sizeof data);
-  kc_read(buffer, 0, back, sizeof back);
+  kc_check(kc_device_count() > 0, "the plugin has no device");
+  kc_buffer *buffer = kc_buffer_make(999);
+  kc_round_trip(buffer, 3);
   kc_buffer_free(buffer);
   kc_unary unary;
   if (kc_unary_make(100, &unary)) {
-    kc_run *run = NULL;
-    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-          "create");
+    kc_run *run = kc_unary_run(&unary);
     kc_ok(kc_run_now(run), unary.op.name);
     kc_run_free(run);
     kc_unary_free(&unary);

@@ -22,6 +22,13 @@ extern const char
     *const kc_unaries[8]; /* the ops that it is looked for among */
 bool kc_unary_make(int64_t count, kc_unary *out);
 void kc_unary_free(kc_unary *unary);
+/* An instance on its input; leaves the case where there is none. */
+kc_run *kc_unary_run(const kc_unary *unary);
+/* Compares the output of a run of it with what the reference makes of `in`. */
+void kc_unary_check(const kc_unary *unary, kc_run *run, const char *what);
+/* The same of elements that the rule has copied out itself, and of an input of its own. */
+void kc_unary_compare(const kc_unary *unary, const value *in, const void *bytes,
+                      const char *what);
 /* Leaves the case as unclaimed where the device has no such kernel. */
 void kc_unary_need(int64_t count, kc_unary *out);
 

@@ -5,12 +5,11 @@ static void stream_create_destroy(void) {
   int count = kc.quick ? 60 : 600;
   for (int i = 0; i < count; i++) {
     kd_stream *stream = NULL;
-    kd_status status = KC_CALL(
-        kd_status, kp.s.create(kc_device(), 0, 0, &stream), "stream.create");
+    kd_status status = kp.s.create(kc_device(), 0, 0, &stream);
     if (!kc_check(status == KD_OK && stream, "stream %d can't be made: %s", i,
                   kc_message()))
       return;
-    KC_DO(kp.s.destroy(stream), "stream.destroy");
+    kp.s.destroy(stream);
   }
 }
 
@@ -20,7 +19,7 @@ static void stream_priorities(void) {
     kc_ok(KC_CALL(kd_status, kp.s.create(kc_device(), priority, 0, &stream),
                   "stream.create(priority %d)", priority),
           "stream.create");
-    kc_ok(kc_finish(stream), "waiting");
+    kc_drain(stream);
     kp.s.destroy(stream);
   }
 }
@@ -37,22 +36,16 @@ static void chain(kd_stream *stream, uint32_t links, uint8_t seed) {
     kc_write(ring[i], 0, back, SIZE);
   }
   kc_pattern(first, SIZE, seed);
-  kc_ok(kp.m.copy_in(ring[0]->device, stream, first, ring[0]->handle,
-                     ring[0]->offset, SIZE),
-        "copy_in");
+  kc_copy_in(stream, ring[0], 0, first, SIZE);
   for (uint32_t i = 0; i < links; i++) {
     kc_buffer *from = ring[i % 3], *to = ring[(i + 1) % 3];
-    kc_ok(kp.m.copy(from->device, stream, from->handle, from->offset,
-                    to->handle, to->offset, SIZE),
-          "copy");
+    kc_copy(stream, from, to, SIZE);
     if (kp.m.fill) { /* so that a copy that comes early finds something else */
       char junk = (char)i;
-      kc_ok(kp.m.fill(from->device, stream, from->handle, from->offset, SIZE,
-                      &junk, 1),
-            "fill");
+      kc_fill(stream, from, SIZE, &junk, 1);
     }
   }
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   kc_read(ring[links % 3], 0, back, SIZE);
   kc_check(!memcmp(first, back, SIZE),
            "after a chain of %u copies in one stream the data is wrong: they"
@@ -78,15 +71,11 @@ static void stream_many(void) {
     for (uint32_t k = 0; k < i; k++)
       kc_check(streams[k] != streams[i], "streams %u and %u are one", k, i);
     kc_pattern(in[i], SIZE, i);
-    kc_ok(kp.m.copy_in(buffers[i]->device, streams[i], in[i],
-                       buffers[i]->handle, buffers[i]->offset, SIZE),
-          "copy_in");
-    kc_ok(kp.m.copy_out(buffers[i]->device, streams[i], buffers[i]->handle,
-                        buffers[i]->offset, out[i], SIZE),
-          "copy_out");
+    kc_copy_in(streams[i], buffers[i], 0, in[i], SIZE);
+    kc_copy_out(streams[i], buffers[i], 0, out[i], SIZE);
   }
   for (uint32_t i = 0; i < count; i++)
-    kc_ok(kc_finish(streams[i]), "waiting");
+    kc_drain(streams[i]);
   for (uint32_t i = 0; i < count; i++)
     kc_check(!memcmp(in[i], out[i], SIZE), "stream %u of %u is wrong", i,
              count);
@@ -105,23 +94,13 @@ static void stream_sync_empty(void) {
 }
 
 static void stream_sync_complete(void) {
-  enum { SIZE = 300000 };
-  char *in = kc_lend(SIZE), *out = kc_lend(SIZE);
-  kc_buffer *buffer = kc_buffer_make(SIZE);
+  kc_trip trip = kc_trip_make(300000);
   kd_stream *stream = kc_stream_make(kc_device());
   for (uint64_t i = 0; i < 8; i++) {
-    kc_pattern(in, SIZE, i);
-    memset(out, 0, SIZE);
-    kc_busy(stream, 3 * KC_MS);
-    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
-                       buffer->offset, SIZE),
-          "copy_in");
-    kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                        out, SIZE),
-          "copy_out");
-    kc_ok(kc_finish(stream), "waiting");
-    uint64_t first = kc_differs(in, out, SIZE);
-    kc_check(first == SIZE,
+    kc_trip_enqueue(&trip, stream, i, 3 * KC_MS);
+    kc_drain(stream);
+    uint64_t first = kc_trip_differs(&trip);
+    kc_check(first == trip.size,
              "byte %llu was not there when the wait for the stream returned",
              (unsigned long long)first);
   }
@@ -130,28 +109,16 @@ static void stream_sync_complete(void) {
 static void stream_flush(void) {
   if (!kp.s.flush) kc_unclaimed("stream.flush is NULL");
   kd_stream *stream = kc_stream_make(kc_device());
-  kc_buffer *buffer = kc_buffer_make(64);
-  char in[64] = "flush", out[64] = "";
-  kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle, buffer->offset,
-                     64),
-        "copy_in");
-  kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                      out, 64),
-        "copy_out");
+  kc_trip trip = kc_trip_make(64);
   kd_event *event = kc_event_make(kc_device());
-  kc_ok(kp.e.record(event, stream), "event.record");
-  kc_ok(KC_CALL(kd_status, kp.s.flush(stream), "stream.flush"), "stream.flush");
-  /* nobody waits: it must come to an end by itself */
-  uint64_t until = kc_now() + (uint64_t)(2e9 * kc.factor);
-  kd_status status = KD_BUSY;
-  while (status == KD_BUSY && kc_now() < until) {
-    status = KC_CALL(kd_status, kp.e.query(event), "event.query");
-    kc_sleep(KC_MS);
-    kc_beat();
-  }
+  kc_trip_enqueue(&trip, stream, 1, 0);
+  kc_record(event, stream);
+  kc_ok(kp.s.flush(stream), "stream.flush");
+  kd_status status = kc_poll(event);
   kc_check(status == KD_OK, "flushed work is still %s after 2 s",
            kd_status_name(status));
-  kc_check(!strcmp(out, "flush"), "flushed work gave the wrong result");
+  kc_check(kc_trip_differs(&trip) == trip.size,
+           "flushed work gave the wrong result");
 }
 
 static void stream_held_back(void) {
@@ -159,18 +126,10 @@ static void stream_held_back(void) {
   kc_buffer *buffer = kc_buffer_make(64);
   char in[64] = "x";
   kd_event *event = kc_event_make(kc_device());
-  kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle, buffer->offset,
-                     64),
-        "copy_in");
-  kc_ok(kp.e.record(event, stream), "event.record");
+  kc_copy_in(stream, buffer, 0, in, 64);
+  kc_record(event, stream);
   if (kp.s.flush) kc_ok(kp.s.flush(stream), "stream.flush");
-  uint64_t until = kc_now() + (uint64_t)(2e9 * kc.factor);
-  kd_status status = KD_BUSY;
-  while (status == KD_BUSY && kc_now() < until) {
-    status = KC_CALL(kd_status, kp.e.query(event), "event.query");
-    kc_sleep(KC_MS);
-    kc_beat();
-  }
+  kd_status status = kc_poll(event);
   kc_check(status == KD_OK,
            "work that was enqueued is %s after 2 s, though nothing may be held"
            " back",
@@ -180,29 +139,22 @@ static void stream_held_back(void) {
 /* Enqueueing must not wait for the work. */
 static void stream_not_blocking(void) {
   kd_stream *stream = kc_stream_make(kc_device());
-  kc_buffer *buffer = kc_buffer_make(64);
-  char in[64] = "x", out[64] = "";
+  kc_trip trip = kc_trip_make(64);
   kc_busy(stream, KC_MS); /* measures how long its copies take */
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   uint64_t begin = kc_now();
-  kc_busy(stream, 60 * KC_MS);
-  kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle, buffer->offset,
-                     64),
-        "copy_in");
-  kc_ok(kp.m.copy_out(buffer->device, stream, buffer->handle, buffer->offset,
-                      out, 64),
-        "copy_out");
+  kc_trip_enqueue(&trip, stream, 1, 60 * KC_MS);
   uint64_t enqueued = kc_now() - begin;
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   uint64_t all = kc_now() - begin;
   kc_note("%.1f ms to enqueue work of %.1f ms", (double)enqueued / 1e6,
           (double)all / 1e6);
-  if (kc_info()->flags & KD_DEVICE_INLINE)
-    kc_unclaimed("an INLINE device does its work at once");
+  kc_need_queues();
   kc_check(enqueued < all / 2 || all < 10 * KC_MS,
            "enqueueing took %.1f ms of the work's %.1f ms",
            (double)enqueued / 1e6, (double)all / 1e6);
-  kc_check(out[0] == 'x', "what was copied in did not come out behind it");
+  kc_check(kc_trip_differs(&trip) == trip.size,
+           "what was copied in did not come out behind it");
 }
 
 static void stream_back_pressure(void) {
@@ -214,12 +166,11 @@ static void stream_back_pressure(void) {
     words[i] = i;
     kd_status status =
         KC_CALL(kd_status,
-                kp.m.copy_in(buffer->device, stream, &words[i], buffer->handle,
-                             buffer->offset, sizeof words[i]),
+                kc_try_copy_in(stream, buffer, 0, &words[i], sizeof words[i]),
                 "memory.copy_in(number %u without a wait)", i);
     if (status == KD_BUSY) {
       refused++;
-      kc_ok(kc_finish(stream), "waiting");
+      kc_drain(stream);
       i--;
       if (refused > count) break;
       continue;
@@ -227,7 +178,7 @@ static void stream_back_pressure(void) {
     kc_check(status == KD_OK, "copy %u without a wait returned %s", i,
              kd_status_name(status));
   }
-  kc_ok(kc_finish(stream), "waiting");
+  kc_drain(stream);
   uint32_t back = 0;
   kc_read(buffer, 0, &back, sizeof back);
   kc_check(back == count - 1,
@@ -242,12 +193,8 @@ static void stream_args_copied(void) {
   kc_unary unary;
   kc_unary_need(900, &unary);
   kd_stream *stream = kc_stream_make(kc_device());
-  value *want[KC_PORTS] = {0};
-  kc_reference(&unary.op, unary.node, want);
   for (int i = 0; i < 12; i++) {
-    kc_run *run = NULL;
-    kc_ok(kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &run),
-          "create");
+    kc_run *run = kc_unary_run(&unary);
     kc_busy(stream, 2 * KC_MS);
     kd_launch launch = run->launch;
     kd_tensor in[1] = {run->in[0]}, out[1] = {run->out[0]};
@@ -263,16 +210,11 @@ static void stream_args_copied(void) {
     memset(out, 0xdd, sizeof out);
     memset(dims, 0x7d, sizeof dims);
     memset(&launch, 0xdd, sizeof launch);
-    kc_ok(kc_finish(stream), "waiting");
-    value *got = kc_run_output(run, 0);
-    numerics within = kc_numerics(unary.def, KD_F32);
-    if (want[0])
-      kc_compare(want[0], got, &within,
-                 "after the launch's memory was overwritten, the output");
-    value_free(got);
+    kc_drain(stream);
+    kc_unary_check(&unary, run,
+                   "after the launch's memory was overwritten, the output");
     kc_run_free(run);
   }
-  kc_values_free(want, 1);
   kc_unary_free(&unary);
 }
 
@@ -285,18 +227,15 @@ typedef struct handoff {
 static void make_there(void *context, uint32_t index) {
   (void)index;
   handoff *h = context;
-  kc_check(KC_CALL(kd_status, kp.s.create(kc_device(), 0, 0, &h->stream),
-                   "stream.create") == KD_OK,
+  kc_check(kp.s.create(kc_device(), 0, 0, &h->stream) == KD_OK,
            "a stream can't be made on another thread");
 }
 
 static void use_there(void *context, uint32_t index) {
   (void)index;
   handoff *h = context;
-  kc_check(kp.m.copy_in(h->buffer->device, h->stream, h->in, h->buffer->handle,
-                        h->buffer->offset, 256) == KD_OK &&
-               kp.m.copy_out(h->buffer->device, h->stream, h->buffer->handle,
-                             h->buffer->offset, h->out, 256) == KD_OK &&
+  kc_check(kc_try_copy_in(h->stream, h->buffer, 0, h->in, 256) == KD_OK &&
+               kc_try_copy_out(h->stream, h->buffer, 0, h->out, 256) == KD_OK &&
                kc_finish(h->stream) == KD_OK,
            "a stream made on one thread can't be used on another: %s",
            kc_message());
@@ -322,16 +261,15 @@ static void stream_handoff(void) {
 
 /* An empty stream does not wait for a busy one. */
 static void stream_independent(void) {
-  if (kc_info()->flags & KD_DEVICE_INLINE)
-    kc_unclaimed("an INLINE device does its work at once");
+  kc_need_queues();
   kd_stream *a = kc_stream_make(kc_device()), *b = kc_stream_make(kc_device());
   kc_busy(a, KC_MS);
-  kc_ok(kc_finish(a), "waiting");
+  kc_drain(a);
   uint64_t begin = kc_now();
   kc_busy(a, 100 * KC_MS);
   kc_ok(kc_finish(b), "waiting for the empty stream");
   uint64_t of_b = kc_now() - begin;
-  kc_ok(kc_finish(a), "waiting");
+  kc_drain(a);
   uint64_t of_a = kc_now() - begin;
   kc_check(of_b < of_a * 3 / 4 || of_a < 20 * KC_MS,
            "an empty stream was done after %.1f ms, a busy one after %.1f",
@@ -345,13 +283,11 @@ static void stream_destroy_done(void) {
     kc_buffer *buffer = kc_buffer_make(1000);
     char in[1000], out[1000];
     kc_pattern(in, sizeof in, (uint64_t)i);
-    kc_ok(kp.m.copy_in(buffer->device, stream, in, buffer->handle,
-                       buffer->offset, sizeof in),
-          "copy_in");
+    kc_copy_in(stream, buffer, 0, in, sizeof in);
     kd_event *event = kc_event_make(kc_device());
-    kc_ok(kp.e.record(event, stream), "event.record");
-    kc_ok(kp.e.wait(event, UINT64_MAX), "event.wait");
-    KC_DO(kp.s.destroy(stream), "stream.destroy");
+    kc_record(event, stream);
+    kc_await(event);
+    kp.s.destroy(stream);
     /* the event outlives its stream */
     kc_check(KC_CALL(kd_status, kp.e.query(event),
                      "event.query(stream gone)") == KD_OK,
@@ -367,18 +303,14 @@ static void stream_destroy_done(void) {
 static void stream_mixed_sync(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kc_buffer *y = kc_buffer_make(512);
-  char in[512], out[512];
   for (uint64_t i = 0; i < 10; i++) {
     kc_busy(stream, 3 * KC_MS);
     uint64_t until = kc_now() + 2 * KC_MS;
     for (uint64_t k = 0; k < 16 || kc_now() < until; k++) {
-      kc_pattern(in, sizeof in, i * 1000 + k);
-      kc_write(y, 0, in, sizeof in);
-      kc_read(y, 0, out, sizeof out);
-      kc_check(!memcmp(in, out, sizeof in),
+      kc_check(kc_round_trip(y, i * 1000 + k) == y->size,
                "a synchronous copy beside a busy stream is wrong");
     }
-    kc_ok(kc_finish(stream), "waiting");
+    kc_drain(stream);
   }
   kc_buffer_free(y);
 }

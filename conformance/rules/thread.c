@@ -22,14 +22,8 @@ static void everything(void *context, uint32_t index) {
       kd_status status = kp.s.create(kc_device(), 0, 0, &stream);
       kc_check(status == KD_OK, "stream.create failed beside other threads");
     }
-    kd_status a = KC_CALL(kd_status,
-                          kp.m.copy_in(buffer->device, stream, in,
-                                       buffer->handle, buffer->offset, size),
-                          "memory.copy_in");
-    kd_status b = KC_CALL(kd_status,
-                          kp.m.copy_out(buffer->device, stream, buffer->handle,
-                                        buffer->offset, out, size),
-                          "memory.copy_out");
+    kd_status a = kc_try_copy_in(stream, buffer, 0, in, size);
+    kd_status b = kc_try_copy_out(stream, buffer, 0, out, size);
     kd_status c = stream ? kc_finish(stream) : KD_OK;
     kc_check(a == KD_OK && b == KD_OK && c == KD_OK,
              "a copy failed beside other threads");
@@ -61,7 +55,7 @@ static void memory_only(void *context, uint32_t index) {
       kp.m.copy_out(kc_device(), NULL, live[at], 0, &word, 4);
       kc_check(word == index * 100 + at, "a buffer of thread %u holds %u",
                index, word);
-      KC_DO(kp.m.release(kc_device(), live[at]), "memory.release");
+      kp.m.release(kc_device(), live[at]);
       live[at] = NULL;
     } else if (kc_check(KC_CALL(kd_status,
                                 kc_allocate(kc_device(), 0,

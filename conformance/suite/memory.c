@@ -213,6 +213,18 @@ void kc_read(kc_buffer *buffer, uint64_t offset, void *data, uint64_t size) {
         "copy_out");
 }
 
+uint64_t kc_round_trip(kc_buffer *buffer, uint64_t seed) {
+  char *in = kc_take(buffer->size), *out = kc_take(buffer->size);
+  kc_pattern(in, buffer->size, seed);
+  kc_write(buffer, 0, in, buffer->size);
+  kc_beat();
+  kc_read(buffer, 0, out, buffer->size);
+  uint64_t first = kc_differs(in, out, buffer->size);
+  free(in);
+  free(out);
+  return first;
+}
+
 /* ---- streams and events -------------------------------------------------------------- */
 
 static void keep(kd_stream *stream, kd_event *event) {

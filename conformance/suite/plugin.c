@@ -157,10 +157,18 @@ kd_space kc_space(uint32_t index) {
   return space;
 }
 
-void kc_need_device(void) {
+uint32_t kc_device_count(void) {
   kc_ok(kc_open(), "open");
-  if (!KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count"))
+  return KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
+}
+
+void kc_need_device(void) {
+  if (!kc_device_count())
     kc_unclaimed("the plugin has no device on this machine");
+}
+
+void kc_need_two_devices(void) {
+  if (kc_device_count() < 2) kc_unclaimed("there is one device");
 }
 
 kd_device *kc_device_at(uint32_t index) {

@@ -128,6 +128,9 @@ typedef struct kc_run {
 /* Makes the instance and its tensors. Status of `create`; NULL run then. */
 kd_status kc_run_make(kc_node *node, const kd_kernel_def *def, const kc_op *op,
                       const kc_layout *layout, kc_run **out_run);
+/* The same; leaves the case where there is none. */
+kc_run *kc_run_of(kc_node *node, const kd_kernel_def *def, const kc_op *op,
+                  const kc_layout *layout);
 /* Gives it new input data of the same types, and outputs filled anew. */
 void kc_run_refill(kc_run *run, const kc_op *op);
 /* Asks for workspace and enqueues; on NULL stream it has run. */
@@ -157,6 +160,10 @@ numerics kc_numerics(const kd_kernel_def *def, kd_dtype dtype);
 /* Compares an output, with the check counted and the place named. */
 bool kc_compare(const value *want, const value *got, const numerics *within,
                 const char *what);
+
+/* Compares what a run has left in its outputs with what the reference says of the op. */
+void kc_run_check(kc_run *run, const kc_op *op, const kc_node *node,
+                  const char *what);
 
 /* "Add(f32[2,3], f32[3])", into a buffer. */
 const char *kc_op_text(const kc_op *op, char *text, size_t size);

@@ -191,6 +191,8 @@ kd_status kc_allocate(kd_device *device, uint32_t space, uint64_t size,
 
 /* The device under test, opened at the first call; and others. */
 kd_device *kc_device(void);
+/* Opens the plugin, and asks it how many there are. */
+uint32_t kc_device_count(void);
 kd_device *kc_device_at(uint32_t index);
 const kd_device_info *kc_info(void);
 /* A memory space of the device under test. */
@@ -199,6 +201,8 @@ const kd_device_info *kc_info_at(uint32_t index);
 /* For rules of closed plugins that need one: opens the plugin, and leaves the case where it
  * has none here. */
 void kc_need_device(void);
+/* Opens the plugin, and leaves the case where it has fewer than two. */
+void kc_need_two_devices(void);
 /* Closes all devices that kc_device_at opened. */
 void kc_close_devices(void);
 #define KC_MAX_DEVICES 8u
@@ -267,6 +271,9 @@ bool kc_buffer_intact(kc_buffer *buffer);
 void kc_write(kc_buffer *buffer, uint64_t offset, const void *data,
               uint64_t size);
 void kc_read(kc_buffer *buffer, uint64_t offset, void *data, uint64_t size);
+/* Writes a pattern to all of the used part, and reads it back: the first byte that
+ * differs, or its size. */
+uint64_t kc_round_trip(kc_buffer *buffer, uint64_t seed);
 /* Fills host memory with bytes that depend on seed and index. */
 void kc_pattern(void *data, uint64_t size, uint64_t seed);
 /* The first byte that differs, or size. */
@@ -281,6 +288,8 @@ void *kc_lend(uint64_t size);
 /* ---- streams ------------------------------------------------------------------------- */
 
 kd_stream *kc_stream_make(kd_device *device);
+/* One on the device under test, or NULL, the synchronous one, where there are none. */
+kd_stream *kc_stream_or_none(void);
 void kc_stream_free(kd_stream *stream);
 kd_event *kc_event_make(kd_device *device);
 void kc_event_free(kd_event *event);
@@ -288,5 +297,54 @@ void kc_event_free(kd_event *event);
 kd_status kc_finish(kd_stream *stream);
 /* Enqueues work that keeps the stream busy for about this long. */
 void kc_busy(kd_stream *stream, uint64_t time);
+
+/* The rule is of work that goes on behind the call; leaves the case where the device does
+ * all of it in the call. */
+void kc_need_queues(void);
+
+/* Copies and fills in a stream, of buffers' used parts from `offset` or their beginning. */
+kd_status kc_try_copy_in(kd_stream *stream, const kc_buffer *to,
+                         uint64_t offset, const void *data, uint64_t size);
+kd_status kc_try_copy_out(kd_stream *stream, const kc_buffer *from,
+                          uint64_t offset, void *data, uint64_t size);
+kd_status kc_try_copy(kd_stream *stream, const kc_buffer *from,
+                      const kc_buffer *to, uint64_t size);
+kd_status kc_try_fill(kd_stream *stream, const kc_buffer *to, uint64_t size,
+                      const void *pattern, uint32_t pattern_size);
+/* The same; these and the next ones leave the case on failure. */
+void kc_copy_in(kd_stream *stream, const kc_buffer *to, uint64_t offset,
+                const void *data, uint64_t size);
+void kc_copy_out(kd_stream *stream, const kc_buffer *from, uint64_t offset,
+                 void *data, uint64_t size);
+void kc_copy(kd_stream *stream, const kc_buffer *from, const kc_buffer *to,
+             uint64_t size);
+void kc_fill(kd_stream *stream, const kc_buffer *to, uint64_t size,
+             const void *pattern, uint32_t pattern_size);
+void kc_record(kd_event *event, kd_stream *stream);
+/* The stream waits for the event. */
+void kc_wait_on(kd_stream *stream, kd_event *event);
+/* The caller waits for the event, or for all of the stream, which may be NULL. */
+void kc_await(kd_event *event);
+void kc_drain(kd_stream *stream);
+
+/* What an event says when it is not KD_BUSY any more, or after two seconds of a fast
+ * device; nobody waits for it meanwhile. */
+kd_status kc_poll(kd_event *event);
+/* The same of a counter that callbacks count up: whether it is above 0. */
+bool kc_counted(const atomic_uint *counter);
+
+/* Bytes that go to the device and come back in a stream. */
+typedef struct kc_trip {
+  kc_buffer *buffer;
+  char *in, *out;
+  uint64_t size;
+} kc_trip;
+/* Its memory is given back at the end of the rule. */
+kc_trip kc_trip_make(uint64_t size);
+/* Enqueues a round trip of bytes that follow from `seed`, behind work that takes `busy`. */
+void kc_trip_enqueue(const kc_trip *trip, kd_stream *stream, uint64_t seed,
+                     uint64_t busy);
+/* The first byte that did not come back, or size. */
+uint64_t kc_trip_differs(const kc_trip *trip);
 
 #endif /* KC_SUITE_H */
