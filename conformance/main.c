@@ -1,15 +1,14 @@
 /* main.c - keel-conformance: what is asked, and the child's side of a run. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "main.h"
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
+#include "verbs/verbs.h"
 
 extern const kc_rule kc_probe_rule;
 
@@ -42,16 +41,6 @@ static const char help[] =
     "plugin\n"
     "can't be loaded, 4 nothing ran, 5 an error of the suite, 6 a stale\n"
     "expectation.\n";
-
-int kc_usage(const char *verb, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  fprintf(stderr, "keel-conformance %s: ", verb);
-  vfprintf(stderr, format, args);
-  fprintf(stderr, "; see keel-conformance %s --help\n", verb);
-  va_end(args);
-  return KC_EXIT_USAGE;
-}
 
 /* ---- the child's side --------------------------------------------------------------- */
 

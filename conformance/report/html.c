@@ -4,9 +4,9 @@
 #include <kd/kd.h>
 #include <string.h>
 
-#include "main.h"
 #include "reference/reference.h"
 #include "report/claim.h"
+#include "report/report.h"
 
 static const char head[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"

@@ -1,9 +1,9 @@
 /* render.c - results as JUnit, TAP, Markdown, a badge; html.c has the page. */
 #include <string.h>
 
-#include "main.h"
 #include "report/claim.h"
 #include "report/html.h"
+#include "report/report.h"
 
 const char kc_formats[] = "html junit tap md badge text";
 
@@ -228,34 +228,4 @@ bool kc_render(const kc_results *r, const char *format, FILE *file) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
     if (!strcmp(format, formats[i].name)) return formats[i].render(r, file);
   return false;
-}
-
-int kc_verb_render(int argc, char **argv) {
-  kc_results results;
-  kc_words words = {
-      .verb = "render",
-      .help =
-          "usage: keel-conformance render RESULTS.jsonl FORMAT [FILE]\n\n"
-          "Writes results as html, junit, tap, md, badge or text, to FILE"
-          " or standard\noutput.\n",
-      .most = 3};
-  int status = kc_words_read(&words, argc, argv);
-  if (status >= 0) return status;
-  if (words.count < 2)
-    return kc_usage("render", "it takes results, a format and perhaps a file");
-  const char *from = words.others[0], *format = words.others[1];
-  const char *to = words.count == 3 ? words.others[2] : NULL;
-  if (!kc_is_format(format))
-    return kc_usage("render", "there is no format \"%s\"; there are %s", format,
-                    kc_formats);
-  if (!kc_results_read(from, &results)) return KC_EXIT_USAGE;
-  if (!results.complete)
-    fprintf(stderr, "keel-conformance: %s is %s\n", from,
-            results.tampered ? "not as it was written" : "not complete");
-  FILE *file = to ? fopen(to, "we") : stdout;
-  if (!file) return kc_usage("render", "%s can't be written", to);
-  bool good = kc_render(&results, format, file);
-  if (file != stdout) good &= fclose(file) == 0;
-  kc_results_free(&results);
-  return good ? 0 : KC_EXIT_SUITE;
 }

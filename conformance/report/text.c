@@ -1,8 +1,8 @@
 /* text.c - what the terminal shows: failures, areas, the last line. */
 #include <string.h>
 
-#include "main.h"
 #include "report/claim.h"
+#include "report/report.h"
 
 static void indent(const char *text, const char *with, int most) {
   for (int lines = 0; *text && lines < most; lines++) {

@@ -1,7 +1,7 @@
 /* in_process.c - rules in this very process, for a debugger. */
 #include <string.h>
 
-#include "main.h"
+#include "runner/run.h"
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"

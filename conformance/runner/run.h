@@ -80,9 +80,9 @@ enum {
  * asked->out is set. Returns an exit status. */
 int kc_run_all(const kc_options *asked, kc_results *results);
 
-/* What the terminal shows behind a run. */
-void kc_print_failures(const kc_results *results, bool verbose);
-void kc_print_summary(const kc_results *results);
+/* Runs what is chosen in this process, and prints what happens. Returns the exit
+ * status. */
+int kc_in_process(const kc_options *options);
 
 /* ---- children ------------------------------------------------------------------- */
 

@@ -2,10 +2,22 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "main.h"
+#include "runner/run.h"
+#include "verbs/words.h"
+
+int kc_usage(const char *verb, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fprintf(stderr, "keel-conformance %s: ", verb);
+  vfprintf(stderr, format, args);
+  fprintf(stderr, "; see keel-conformance %s --help\n", verb);
+  va_end(args);
+  return KC_EXIT_USAGE;
+}
 
 /* Whether a word that stands where a value is to be is an option: then the value was
  * forgotten. Negative numbers and "-" are none. */

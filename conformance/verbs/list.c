@@ -2,13 +2,8 @@
 #include <string.h>
 
 #include <kd/kd.h>
-#include "main.h"
 #include "mutants/defects.h"
-
-void kc_list_markdown(void);
-void kc_list_defects(void);
-const char *kc_defects_of(const char *rule, uint32_t index,
-                          const char **out_text);
+#include "verbs/verbs.h"
 
 const char *kc_defects_of(const char *rule, uint32_t index,
                           const char **out_text) {
@@ -39,19 +34,22 @@ void kc_list_markdown(void) {
       " conformance/tests/readme.sh`.\n\n"
       "%u rules: %u must, %u should, %u information. %u defects prove"
       " them\n(`keel-conformance self-test`).\n\n"
+      "Each folder sees only those above it; main.c, beside them, sees"
+      " all.\n\n"
       "| folder | what it is |\n| --- | --- |\n"
-      "| `rules/` | the rules, a file an area; cases.c has each op's cases"
-      " |\n"
-      "| `suite/` | what rules are written with: cases, checks, the host that"
-      " the plugin sees, buffers with guards, launches |\n"
-      "| `runner/` | choosing rules, children, deadlines, results.jsonl,"
-      " verbs |\n"
       "| `reference/` | what each op is, in long double; a plugin of its own"
       " |\n"
-      "| `report/` | terminal, HTML, JUnit, TAP, Markdown, badge |\n"
+      "| `suite/` | what rules are written with: cases, checks, the host that"
+      " the plugin sees, buffers with guards, work in streams, launches |\n"
+      "| `rules/` | the rules, a file an area; cases.c has each op's cases"
+      " |\n"
       "| `mutants/` | the simulated device, its defects, odd but legal"
       " variants, the fault layer around any plugin; MEASURED.md has what each"
       " defect makes fail |\n"
+      "| `runner/` | choosing rules, children, deadlines, results.jsonl |\n"
+      "| `report/` | terminal, HTML, JUnit, TAP, Markdown, badge |\n"
+      "| `verbs/` | what each word behind keel-conformance does, and its"
+      " options |\n"
       "| `tests/` | its own tests; stability.sh shows that results depend on"
       " nothing but the plugin |\n\n"
       "The suite sees libkeel's op schemas and shape functions (`host/src/ops`)"

@@ -1,4 +1,4 @@
-/* verbs.c - run, list, explain, again, compare, coverage, doctor. */
+/* verbs.c - run, list, explain, again, compare, render, coverage, doctor. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -6,9 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "main.h"
 #include "reference/reference.h"
+#include "report/report.h"
 #include "suite/suite.h"
+#include "verbs/verbs.h"
 
 /* ---- run ------------------------------------------------------------------------- */
 
@@ -151,9 +152,6 @@ static const char list_help[] =
     "  --markdown   the text of conformance/README.md\n"
     "  --defects    the defects of self-test, and the rule that catches each\n";
 
-void kc_list_defects(void);
-void kc_list_markdown(void);
-
 int kc_verb_list(int argc, char **argv) {
   bool names = false, sentences = false, markdown = false, defects = false;
   const kc_word options[] = {{"--names", .flag = &names},
@@ -191,9 +189,6 @@ int kc_verb_list(int argc, char **argv) {
 }
 
 /* ---- explain ------------------------------------------------------------------------- */
-
-const char *kc_defects_of(const char *rule, uint32_t index,
-                          const char **out_text);
 
 /* Says which rules have a name like it. */
 static int no_rule(const char *name) {
@@ -378,35 +373,39 @@ int kc_verb_doctor(int argc, char **argv) {
   return facts.open ? 0 : KC_EXIT_NOT_LOADABLE;
 }
 
+/* ---- render ---------------------------------------------------------------------------------- */
+
+int kc_verb_render(int argc, char **argv) {
+  kc_results results;
+  kc_words words = {
+      .verb = "render",
+      .help =
+          "usage: keel-conformance render RESULTS.jsonl FORMAT [FILE]\n\n"
+          "Writes results as html, junit, tap, md, badge or text, to FILE"
+          " or standard\noutput.\n",
+      .most = 3};
+  int status = kc_words_read(&words, argc, argv);
+  if (status >= 0) return status;
+  if (words.count < 2)
+    return kc_usage("render", "it takes results, a format and perhaps a file");
+  const char *from = words.others[0], *format = words.others[1];
+  const char *to = words.count == 3 ? words.others[2] : NULL;
+  if (!kc_is_format(format))
+    return kc_usage("render", "there is no format \"%s\"; there are %s", format,
+                    kc_formats);
+  if (!kc_results_read(from, &results)) return KC_EXIT_USAGE;
+  if (!results.complete)
+    fprintf(stderr, "keel-conformance: %s is %s\n", from,
+            results.tampered ? "not as it was written" : "not complete");
+  FILE *file = to ? fopen(to, "we") : stdout;
+  if (!file) return kc_usage("render", "%s can't be written", to);
+  bool good = kc_render(&results, format, file);
+  if (file != stdout) good &= fclose(file) == 0;
+  kc_results_free(&results);
+  return good ? 0 : KC_EXIT_SUITE;
+}
+
 /* ---- coverage --------------------------------------------------------------------------------- */
-
-/* Op and type of a case's name: "...op=Add,dtype=f32,..." */
-static bool op_of(const char *name, char *op, char *dtype, size_t room) {
-  const char *o = strstr(name, "op="), *t = strstr(name, "dtype=");
-  if (!o || !t) return false;
-  snprintf(op, room, "%.*s", (int)strcspn(o + 3, ","), o + 3);
-  snprintf(dtype, room, "%.*s", (int)strcspn(t + 6, ","), t + 6);
-  return true;
-}
-
-kc_cell kc_coverage_cell(const kc_results *results, const char *op,
-                         const char *dtype) {
-  char a[64], b[64];
-  kc_cell cell = {0};
-  for (uint32_t r = 0; r < results->rule_count; r++)
-    for (uint32_t c = 0; c < results->rules[r].case_count; c++) {
-      const kc_case_result *one = &results->rules[r].cases[c];
-      if (!op_of(one->name, a, b, sizeof a) || strcmp(a, op) != 0 ||
-          (dtype && strcmp(b, dtype) != 0))
-        continue;
-      if (kc_status_skipped(one->status))
-        cell.absent++;
-      else
-        cell.cases++;
-      cell.failed += kc_status_failed(one->status);
-    }
-  return cell;
-}
 
 static void print_absent(const kc_results *results) {
   const ref_op *ref = NULL;
@@ -440,7 +439,7 @@ int kc_verb_coverage(int argc, char **argv) {
   char op[64], dtype[64];
   for (uint32_t r = 0; r < results.rule_count; r++)
     for (uint32_t c = 0; c < results.rules[r].case_count; c++)
-      if (op_of(results.rules[r].cases[c].name, op, dtype, sizeof op))
+      if (kc_coverage_op(results.rules[r].cases[c].name, op, dtype, sizeof op))
         for (uint32_t t = 0; t < KD_DTYPE_COUNT; t++)
           used[t] |= !strcmp(dtype, kd_dtype_name(t));
   printf("%-28s", "op");

@@ -10,9 +10,10 @@
 
 #include <kd/help.h>
 
-#include "main.h"
 #include "ops/schema.h"
+#include "report/report.h"
 #include "suite/suite.h"
+#include "verbs/verbs.h"
 
 /* FOLDER/NAME.so where it is; a folder that begins with a dot is beside the
  * program: of the build, or the install. */

@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "main.h"
 #include "mutants/defects.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
+#include "verbs/verbs.h"
 
 static const char help[] =
     "usage: keel-conformance self-test [OPTION]...\n"
