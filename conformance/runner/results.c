@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,30 @@ void kc_results_count(kc_results *results) {
   }
 }
 
+/* The texts of a run, by the name that results.jsonl has for them. */
+static const struct {
+  const char *name;
+  size_t at;
+} texts[] = {
+    {"suite", offsetof(kc_results, suite)},
+    {"suite_sha256", offsetof(kc_results, suite_digest)},
+    {"rules_sha256", offsetof(kc_results, rules_digest)},
+    {"plugin", offsetof(kc_results, plugin_path)},
+    {"plugin_sha256", offsetof(kc_results, plugin_digest)},
+    {"name", offsetof(kc_results, name)},
+    {"vendor", offsetof(kc_results, vendor)},
+    {"version", offsetof(kc_results, version)},
+    {"device", offsetof(kc_results, device)},
+    {"command", offsetof(kc_results, command)},
+    {"started", offsetof(kc_results, started)},
+    {"host", offsetof(kc_results, host)},
+};
+#define TEXTS (sizeof texts / sizeof *texts)
+
+static char **text_at(kc_results *results, size_t index) {
+  return (char **)(void *)((char *)results + texts[index].at);
+}
+
 void kc_results_free(kc_results *results) {
   for (uint32_t i = 0; i < results->rule_count; i++) {
     kc_rule_result *rule = &results->rules[i];
@@ -129,13 +154,8 @@ void kc_results_free(kc_results *results) {
     free(rule->reason);
   }
   free(results->rules);
-  char **texts[] = {
-      &results->plugin_path,  &results->plugin_digest, &results->name,
-      &results->vendor,       &results->version,       &results->device,
-      &results->command,      &results->suite,         &results->rules_digest,
-      &results->suite_digest, &results->started,       &results->host};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    free(*texts[i]);
+  for (size_t i = 0; i < TEXTS; i++)
+    free(*text_at(results, i));
   free(results->digest);
   memset(results, 0, sizeof *results);
 }
@@ -181,18 +201,8 @@ bool kc_results_begin(kc_results *results, const char *path) {
   if (!results->file) return false;
   FILE *file = begin_line(&line);
   fprintf(file, "{\"type\":\"suite\",\"format\":1");
-  put_text(file, "suite", results->suite);
-  put_text(file, "suite_sha256", results->suite_digest);
-  put_text(file, "rules_sha256", results->rules_digest);
-  put_text(file, "plugin", results->plugin_path);
-  put_text(file, "plugin_sha256", results->plugin_digest);
-  put_text(file, "name", results->name);
-  put_text(file, "vendor", results->vendor);
-  put_text(file, "version", results->version);
-  put_text(file, "device", results->device);
-  put_text(file, "command", results->command);
-  put_text(file, "started", results->started);
-  put_text(file, "host", results->host);
+  for (size_t i = 0; i < TEXTS; i++)
+    put_text(file, texts[i].name, *text_at(results, i));
   fprintf(file,
           ",\"abi\":%u,\"abi_min\":%u,\"device_index\":%u,\"seed\":%llu"
           ",\"level\":%d,\"options\":%u,\"partial\":%s,\"factor\":%.3f}",
@@ -290,18 +300,8 @@ static const char *level_at(int i) {
 }
 
 static void read_suite(const cJSON *object, kc_results *out) {
-  out->suite = get_text(object, "suite");
-  out->suite_digest = get_text(object, "suite_sha256");
-  out->rules_digest = get_text(object, "rules_sha256");
-  out->plugin_path = get_text(object, "plugin");
-  out->plugin_digest = get_text(object, "plugin_sha256");
-  out->name = get_text(object, "name");
-  out->vendor = get_text(object, "vendor");
-  out->version = get_text(object, "version");
-  out->device = get_text(object, "device");
-  out->command = get_text(object, "command");
-  out->started = get_text(object, "started");
-  out->host = get_text(object, "host");
+  for (size_t i = 0; i < TEXTS; i++)
+    *text_at(out, i) = get_text(object, texts[i].name);
   out->abi_version = (uint32_t)get_number(object, "abi");
   out->abi_min = (uint32_t)get_number(object, "abi_min");
   out->device_index = (uint32_t)get_number(object, "device_index");
