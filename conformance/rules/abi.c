@@ -312,17 +312,8 @@ static const struct {
   size_t pointer; /* in kd_plugin */
 } tables[] = {
 #define TABLE(type, whole, pointer) \
-  { #type, &kp.whole, offsetof(kd_plugin, pointer) }
-    TABLE(kd_memory_table, m, memory),
-    TABLE(kd_stream_table, s, streams),
-    TABLE(kd_event_table, e, events),
-    TABLE(kd_capture_table, c, capture),
-    TABLE(kd_region_table, r, regions),
-    TABLE(kd_profile_table, f, profile),
-    TABLE(kd_peer_table, peer, peer),
-    TABLE(kd_external_table, x, external),
-    TABLE(kd_layout_table, l, layouts),
-    TABLE(kd_collective_table, g, collectives),
+  {#type, &kp.whole, offsetof(kd_plugin, pointer)},
+    KC_TABLES(TABLE)
 #undef TABLE
 };
 

@@ -69,16 +69,10 @@ void kc_load(void) {
                      KD_ENTRY_SYMBOL "(host)");
   if (!kp.table) kc_stop("the entry function gave NULL: %s", kc_message());
   copy_table(kp.table, &kp.p, sizeof kp.p);
-  copy_table(kp.p.memory, &kp.m, sizeof kp.m);
-  copy_table(kp.p.streams, &kp.s, sizeof kp.s);
-  copy_table(kp.p.events, &kp.e, sizeof kp.e);
-  copy_table(kp.p.capture, &kp.c, sizeof kp.c);
-  copy_table(kp.p.regions, &kp.r, sizeof kp.r);
-  copy_table(kp.p.profile, &kp.f, sizeof kp.f);
-  copy_table(kp.p.peer, &kp.peer, sizeof kp.peer);
-  copy_table(kp.p.collectives, &kp.g, sizeof kp.g);
-  copy_table(kp.p.external, &kp.x, sizeof kp.x);
-  copy_table(kp.p.layouts, &kp.l, sizeof kp.l);
+#define COPY(type, name, pointer) \
+  copy_table(kp.p.pointer, &kp.name, sizeof kp.name);
+  KC_TABLES(COPY)
+#undef COPY
   if (kc.rule) kc_watch_tables(); /* measuring is done without */
   copy_kernels();
   copy_options();

@@ -151,21 +151,28 @@ void kc_records_clear(void);
 
 /* ---- the plugin --------------------------------------------------------------- */
 
+/* The tables beside kd_plugin: TABLE(type, what it is called in kc_plugin, and in
+ * kd_plugin). */
+#define KC_TABLES(TABLE)                \
+  TABLE(kd_memory_table, m, memory)     \
+  TABLE(kd_stream_table, s, streams)    \
+  TABLE(kd_event_table, e, events)      \
+  TABLE(kd_capture_table, c, capture)   \
+  TABLE(kd_region_table, r, regions)    \
+  TABLE(kd_profile_table, f, profile)   \
+  TABLE(kd_peer_table, peer, peer)      \
+  TABLE(kd_external_table, x, external) \
+  TABLE(kd_layout_table, l, layouts)    \
+  TABLE(kd_collective_table, g, collectives)
+
 /* The plugin under test: its tables, copied full-size. */
 typedef struct kc_plugin {
   void *mapped;           /* by dlopen */
   const kd_plugin *table; /* the plugin's own */
   kd_plugin p;
-  kd_memory_table m;
-  kd_stream_table s;
-  kd_event_table e;
-  kd_capture_table c;
-  kd_region_table r;
-  kd_profile_table f;
-  kd_peer_table peer;
-  kd_collective_table g;
-  kd_external_table x;
-  kd_layout_table l;
+#define KC_TABLE(type, name, pointer) type name;
+  KC_TABLES(KC_TABLE)
+#undef KC_TABLE
   kd_kernel_def *kernels;
   uint32_t kernel_count;
   kd_option_def *options; /* NULL: there are none, or the list is malformed */
