@@ -237,9 +237,7 @@ static void dev_limits(void) {
     }
     kd_buffer *buffer = NULL;
     void *address = NULL;
-    kd_status status =
-        KC_CALL(kd_status, kc_allocate(kc_device(), s, most, &buffer, &address),
-                "memory.allocate(max_buffer)");
+    kd_status status = kc_allocate(kc_device(), s, most, &buffer, &address);
     kc_check(status == KD_OK || status == KD_OUT_OF_MEMORY,
              "allocating max_buffer (%llu bytes) returned %s",
              (unsigned long long)most, kd_status_name(status));

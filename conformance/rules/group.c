@@ -79,7 +79,7 @@ static void enqueue_known(uint32_t kind, uint32_t reduction, uint32_t root,
 
 static void finish_all(void) {
   for (int i = 0; i < 2; i++) {
-    if (members[i].stream) kc_drain(members[i].stream);
+    kc_drain(members[i].stream);
     kc_read(members[i].out, 0, members[i].y, sizeof members[i].y);
   }
   kp.g.destroy(group);
@@ -153,13 +153,9 @@ static void check_order(uint32_t late) {
     after[k] = -1000;
   }
   kc_busy(slow->stream, 20000000);
-  kc_ok(kp.m.copy_in(slow->device, slow->stream, fresh, slow->in->handle,
-                     slow->in->offset, sizeof fresh),
-        "memory.copy_in");
+  kc_copy_in(slow->stream, slow->in, 0, fresh, sizeof fresh);
   enqueue_known(KD_ALL_REDUCE, KD_REDUCE_SUM, 0, once, once);
-  kc_ok(kp.m.copy_in(quick->device, quick->stream, after, quick->in->handle,
-                     quick->in->offset, sizeof after),
-        "memory.copy_in");
+  kc_copy_in(quick->stream, quick->in, 0, after, sizeof after);
   finish_all();
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < N; k++)

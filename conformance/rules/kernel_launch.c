@@ -13,6 +13,14 @@ void kernel_run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
   if (status == KD_OK) kc_run_check(run, &one->op, node, what);
 }
 
+/* The same with an instance of its own, laid out so. */
+static void run_laid(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
+                     const kc_layout *layout, const char *what) {
+  kc_run *run = kc_run_of(node, def, &one->op, layout);
+  kernel_run_and_compare(one, node, run, what);
+  kc_run_free(run);
+}
+
 /* One instance again and again, with other data. */
 static void def_reuse(kc_op_case *one, kc_node *node,
                       const kd_kernel_def *def) {
@@ -285,9 +293,7 @@ static void def_inplace(kc_op_case *one, kc_node *node,
       continue;
     kc_layout layout = kc_plain;
     layout.inplace = (int)i;
-    kc_run *run = kc_run_of(node, def, &one->op, &layout);
-    kernel_run_and_compare(one, node, run, "in place");
-    kc_run_free(run);
+    run_laid(one, node, def, &layout, "in place");
   }
 }
 
@@ -341,9 +347,7 @@ void kernel_alias(void) {
       kc_layout layout = kc_plain;
       layout.same_input = true;
       any = true;
-      kc_run *run = kc_run_of(node, def, &one.op, &layout);
-      kernel_run_and_compare(&one, node, run, "with one buffer as both inputs");
-      kc_run_free(run);
+      run_laid(&one, node, def, &layout, "with one buffer as both inputs");
     }
     kc_node_free(node);
     kc_case_free(&one);
@@ -367,9 +371,7 @@ static void def_strided(kc_op_case *one, kc_node *node,
     for (uint32_t i = 0; apart == KC_REPEATED && i < one->op.in_count; i++)
       if (one->own[i] && !(i < 32 && (def->host_inputs >> i & 1)))
         kc_repeat(one->own[i]);
-    kc_run *run = kc_run_of(node, def, &one->op, &layout);
-    kernel_run_and_compare(one, node, run, how[apart]);
-    kc_run_free(run);
+    run_laid(one, node, def, &layout, how[apart]);
   }
 }
 
@@ -384,9 +386,7 @@ static void def_offset(kc_op_case *one, kc_node *node,
   for (uint32_t k = 1; k <= 2; k++) {
     kc_layout layout = kc_plain;
     layout.skew = align * k;
-    kc_run *run = kc_run_of(node, def, &one->op, &layout);
-    kernel_run_and_compare(one, node, run, "with tensors behind an offset");
-    kc_run_free(run);
+    run_laid(one, node, def, &layout, "with tensors behind an offset");
   }
 }
 
@@ -401,9 +401,7 @@ static void def_any_offset(kc_op_case *one, kc_node *node,
     snprintf(what, sizeof what,
              "with inputs that begin %u element%s behind the alignment",
              (unsigned)k, k == 1 ? "" : "s");
-    kc_run *run = kc_run_of(node, def, &one->op, &layout);
-    kernel_run_and_compare(one, node, run, what);
-    kc_run_free(run);
+    run_laid(one, node, def, &layout, what);
   }
 }
 

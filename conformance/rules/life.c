@@ -1,8 +1,6 @@
 /* life.c - leaks, orders of destruction, the process's state, unloading. */
-#include <dirent.h>
 #include <malloc.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "rules/cases.h"
@@ -24,16 +22,6 @@ static uint64_t resident(void) {
 static double grown(uint64_t before) {
   double more = (double)resident() - (double)before - (512 << 10);
   return more > 0 ? more : 0;
-}
-
-static uint32_t entries(const char *path) {
-  uint32_t count = 0;
-  DIR *folder = opendir(path);
-  struct dirent *entry = NULL;
-  while (folder && (entry = readdir(folder)))
-    count += entry->d_name[0] != '.';
-  if (folder) closedir(folder);
-  return count;
 }
 
 /* A leak grows in each part; an allocator's pages settle some time, so what grew in the
@@ -60,8 +48,8 @@ static void life_cycle(void) {
     double grew = ((double)now - (double)memory) / part;
     if (at && grew < each) each = grew;
     memory = now;
-    files[at > 0] = entries("/proc/self/fd");
-    threads[at > 0] = entries("/proc/self/task");
+    files[at > 0] = kc_entries("/proc/self/fd");
+    threads[at > 0] = kc_entries("/proc/self/task");
   }
   kc_check(each < 60000, "each cycle of open, work and close keeps %.0f bytes",
            each);
@@ -171,50 +159,38 @@ static void life_orders(void) {
   }
 }
 
-static bool ends(const char *name, const char *argument, int wanted,
-                 const char *what) {
-  char out[1000];
-  bool late = false;
-  int status = kc_helper(name, argument, 10 * KC_S, out, sizeof out, &late);
-  if (late) return kc_check(false, "%s: the process hangs", what);
-  if (WIFSIGNALED(status))
-    return kc_check(false, "%s: the process dies of %s", what,
-                    strsignal(WTERMSIG(status)));
-  return kc_check(WEXITSTATUS(status) == wanted,
-                  "%s: status %d, not %d: %.200s", what, WEXITSTATUS(status),
-                  wanted, out);
-}
-
 static void life_exit(void) {
-  ends("exit", "idle", 7, "ending without close");
-  ends("exit", "busy", 7, "ending without close, with work in flight");
+  kc_helper_ends("exit", "idle", 7, "ending without close");
+  kc_helper_ends("exit", "busy", 7,
+                 "ending without close, with work in flight");
 }
 
 static void life_unload(void) {
   kc_load();
   bool may = (kp.p.flags & KD_PLUGIN_UNLOADABLE) != 0;
   if (!may) kc_unclaimed("it is not KD_PLUGIN_UNLOADABLE");
-  ends("unload", "", 7, "five times open, close and dlclose");
+  kc_helper_ends("unload", "", 7, "five times open, close and dlclose");
 }
 
 /* After close nothing of it may run: watched by the services for a while. */
 static void life_silent(void) {
   kc_smoke();
   kc_tidy();
-  uint32_t threads = entries("/proc/self/task");
+  uint32_t threads = kc_entries("/proc/self/task");
   kc_sleep(50 * KC_MS);
-  kc_check(entries("/proc/self/task") <= threads, "threads start after close");
+  kc_check(kc_entries("/proc/self/task") <= threads,
+           "threads start after close");
   kc_check(kc_host.closed, " ");
 }
 
 static void life_threads_end(void) {
-  uint32_t before = entries("/proc/self/task");
+  uint32_t before = kc_entries("/proc/self/task");
   for (int i = 0; i < 3; i++) {
     kc_smoke();
     kc_tidy();
   }
   kc_sleep(20 * KC_MS);
-  uint32_t after = entries("/proc/self/task");
+  uint32_t after = kc_entries("/proc/self/task");
   kc_check(after <= before + 1,
            "%u threads ran before open, %u after three"
            " closes",

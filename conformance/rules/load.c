@@ -15,7 +15,7 @@ extern char **environ;
 /* ---- helpers' processes ------------------------------------------------------------ */
 
 /* Opens the plugin, closes it; prints the names of its devices. */
-int kc_help_open(const char *argument) {
+static int help_open(const char *argument) {
   (void)argument;
   kp.mapped = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
   if (!kp.mapped) {
@@ -195,15 +195,15 @@ static int help_hosts(const char *argument) {
 int kc_help_first_use(const char *argument);
 
 const kc_helper_entry kc_helpers[] = {
-    {"open", kc_help_open}, {"kernels", help_kernels},
-    {"exit", help_exit},    {"unload", help_unload},
-    {"fork", help_fork},    {"twice", help_twice},
-    {"hosts", help_hosts},  {"first-use", kc_help_first_use},
+    {"open", help_open},   {"kernels", help_kernels},
+    {"exit", help_exit},   {"unload", help_unload},
+    {"fork", help_fork},   {"twice", help_twice},
+    {"hosts", help_hosts}, {"first-use", kc_help_first_use},
 };
 const uint32_t kc_helper_count = KC_COUNT_OF(kc_helpers);
 
-static bool helper_is(const char *name, const char *argument, int wanted,
-                      const char *what) {
+bool kc_helper_ends(const char *name, const char *argument, int wanted,
+                    const char *what) {
   char out[2000];
   bool late = false;
   int status = kc_helper(name, argument, 10 * KC_S, out, sizeof out, &late);
@@ -281,19 +281,8 @@ static void load_exports_only(void) {
   munmap((void *)(uintptr_t)file, (size_t)facts.st_size);
 }
 
-static uint32_t count_threads(void) {
-  uint32_t count = 0;
-  FILE *file = fopen("/proc/self/status", "re");
-  char line[256];
-  while (file && fgets(line, sizeof line, file))
-    if (!strncmp(line, "Threads:", 8))
-      count = (uint32_t)strtoul(line + 8, NULL, 10);
-  if (file) fclose(file);
-  return count;
-}
-
 static void load_no_work(void) {
-  uint32_t before = count_threads();
+  uint32_t before = kc_entries("/proc/self/task");
   uint64_t begin = kc_now();
   int live = atomic_load(&kc_host.live);
   void *library = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
@@ -303,8 +292,9 @@ static void load_no_work(void) {
   if (!entry) kc_stop("no %s", KD_ENTRY_SYMBOL);
   KC_CALL(const kd_plugin *, entry(kc_services()), KD_ENTRY_SYMBOL "(host)");
   uint64_t time = kc_now() - begin;
-  kc_check(count_threads() == before, "%u threads run before open",
-           count_threads() - before);
+  kc_check(kc_entries("/proc/self/task") == before,
+           "%u threads run before open",
+           kc_entries("/proc/self/task") - before);
   kc_check(atomic_load(&kc_host.live) == live,
            "the entry function allocated memory");
   kc_check((double)time < 500e6 * kc.factor,
@@ -464,25 +454,25 @@ static char *copy_as(const char *folder, const char *name) {
 }
 
 static void load_alongside(void) {
-  helper_is("twice", copy_as(kc.scratch ? kc.scratch : "/tmp", "other.so"), 7,
-            "beside a second copy of itself");
+  kc_helper_ends("twice", copy_as(kc.scratch ? kc.scratch : "/tmp", "other.so"),
+                 7, "beside a second copy of itself");
 }
 
 static void load_two_hosts(void) {
-  helper_is("hosts", "", 9, "with a second host");
+  kc_helper_ends("hosts", "", 9, "with a second host");
 }
 
 static void load_renamed(void) {
   const char *own = kc.plugin;
   const char *folder = kc.scratch ? kc.scratch : "/tmp";
   kc.plugin = copy_as(folder, "renamed-plugin-1.so");
-  helper_is("open", "", 0, "under another name");
+  kc_helper_ends("open", "", 0, "under another name");
   char link[700];
   snprintf(link, sizeof link, "%s/link.so", folder);
   unlink(link);
   if (symlink(own, link) == 0) {
     kc.plugin = link;
-    helper_is("open", "", 0, "through a symbolic link");
+    kc_helper_ends("open", "", 0, "through a symbolic link");
   }
   kc.plugin = own;
 }
@@ -506,7 +496,7 @@ static void load_bare_environment(void) {
   if (!getcwd(cwd, sizeof cwd) || chdir("/") != 0)
     kc_stop("the suite can't change its folder");
   environ = bare;
-  helper_is("open", "", 0, "without environment and a writable home");
+  kc_helper_ends("open", "", 0, "without environment and a writable home");
   environ = own;
   if (chdir(cwd) != 0) kc_stop("the suite can't change its folder back");
 }

@@ -9,9 +9,7 @@ static kd_status take(uint32_t space, uint64_t size, kd_buffer **out,
                       void **out_address) {
   *out = NULL;
   *out_address = NULL;
-  return KC_CALL(
-      kd_status, kc_allocate(kc_device(), space, size, out, out_address),
-      "memory.allocate(space %u, %llu bytes)", space, (unsigned long long)size);
+  return kc_allocate(kc_device(), space, size, out, out_address);
 }
 
 static void give(kd_buffer *buffer) {
@@ -110,9 +108,7 @@ static void mem_oom_size(void) {
     if (!kc_case("try=%zu", i)) continue;
     kd_buffer *buffer = (kd_buffer *)(uintptr_t)0x5a5a;
     void *address = (void *)(uintptr_t)0x5a5a;
-    kd_status status = KC_CALL(
-        kd_status, kc_allocate(kc_device(), 0, wrong[i], &buffer, &address),
-        "memory.allocate(%llu bytes)", (unsigned long long)wrong[i]);
+    kd_status status = kc_allocate(kc_device(), 0, wrong[i], &buffer, &address);
     kc_check(status == KD_OUT_OF_MEMORY,
              "allocating %llu bytes of %llu returned %s",
              (unsigned long long)wrong[i], (unsigned long long)total,
@@ -224,11 +220,8 @@ static void mem_spaces(void) {
     kc_check(!memcmp(in, out, sizeof in), "copies to space %u are wrong", s);
     if (kp.m.map) {
       void *address = NULL;
-      kd_status status =
-          KC_CALL(kd_status,
-                  kp.m.map(kc_device(), buffer->handle, buffer->offset,
-                           sizeof in, 1, &address),
-                  "memory.map(space %u)", s);
+      kd_status status = kp.m.map(kc_device(), buffer->handle, buffer->offset,
+                                  sizeof in, 1, &address);
       bool visible = kc_space(s).flags & KD_SPACE_HOST_VISIBLE;
       kc_check(visible ? status == KD_OK : status == KD_UNIMPLEMENTED,
                "map of a buffer in space %u, which is%s host visible, returned"
@@ -256,11 +249,8 @@ static uint32_t mapped_space(void) {
 static void *map(kc_buffer *buffer, uint64_t offset, uint64_t size,
                  uint32_t access) {
   void *address = NULL;
-  kc_ok(KC_CALL(kd_status,
-                kp.m.map(kc_device(), buffer->handle, buffer->offset + offset,
-                         size, access, &address),
-                "memory.map(offset %llu, %llu bytes, access %u)",
-                (unsigned long long)offset, (unsigned long long)size, access),
+  kc_ok(kp.m.map(kc_device(), buffer->handle, buffer->offset + offset, size,
+                 access, &address),
         "map");
   KC_NEED(address != NULL, "map returned KD_OK and no address");
   return address;
@@ -422,9 +412,7 @@ static bool export_as(uint32_t kind, const char *in, uint64_t size,
       .struct_size = sizeof wanted, .size = 8192, .export_kind = kind};
   *out_there = (kd_external){.struct_size = sizeof *out_there, .kind = kind};
   *out_buffer = NULL;
-  kd_status status = KC_CALL(
-      kd_status, kp.m.allocate(kc_device(), &wanted, out_buffer, &address),
-      "memory.allocate(to be exported as kind %u)", kind);
+  kd_status status = kp.m.allocate(kc_device(), &wanted, out_buffer, &address);
   if (status == KD_UNIMPLEMENTED) return false;
   kc_ok(status, "allocate");
   kc_ok(kp.m.copy_in(kc_device(), NULL, in, *out_buffer, 64, size), "copy_in");

@@ -148,8 +148,12 @@ kc_random op_named_seed(const char *op, kd_dtype dtype, uint32_t index,
   return random;
 }
 
+void op_begin(void) {
+  kc_device(); /* the tables are read, the device is open */
+}
+
 static void run_sweep(const sweep *s) {
-  uint32_t cases = 0;
+  op_begin();
   for (uint32_t d = 0; d < kp.kernel_count; d++) {
     const kd_kernel_def *def = &kp.kernels[d];
     const ref_op *ref = ref_find(def->domain, def->op);
@@ -174,7 +178,6 @@ static void run_sweep(const sweep *s) {
                     kd_dtype_name(dtype), c, s->probe_name)) {
           uint32_t ran =
               op_run_defs(&one, s->layout ? s->layout : &kc_plain, s->laid);
-          cases += ran > 0;
           for (uint32_t r = 1; r < s->repeats && ran && !kc.quick; r++) {
             kc_case_free(&one);
             kc_case_make(def->domain, def->op, c, dtype, s->probe, &random,
@@ -187,15 +190,9 @@ static void run_sweep(const sweep *s) {
       }
     }
   }
-  (void)cases;
-}
-
-void op_begin(void) {
-  kc_device(); /* the tables are read, the device is open */
 }
 
 void kc_sweep_layouts(void) {
-  op_begin();
   sweep s = {.kinds = UINT32_MAX,
              .probe = KC_PROBE_FULL,
              .probe_name = "laid",
@@ -204,14 +201,12 @@ void kc_sweep_layouts(void) {
 }
 
 static void op_exact(void) {
-  op_begin();
   sweep s = {
       .kinds = 1u << REF_EXACT, .probe = KC_PROBE_FULL, .probe_name = "full"};
   run_sweep(&s);
 }
 
 static void op_ulp(void) {
-  op_begin();
   sweep s = {.kinds = 1u << REF_ULP,
              .probe = KC_PROBE_FULL,
              .probe_name = "full",
@@ -220,14 +215,12 @@ static void op_ulp(void) {
 }
 
 static void op_sum_ints(void) {
-  op_begin();
   sweep s = {
       .kinds = 1u << REF_SUM, .probe = KC_PROBE_INTS, .probe_name = "ints"};
   run_sweep(&s);
 }
 
 static void op_sum_bound(void) {
-  op_begin();
   sweep s = {.kinds = 1u << REF_SUM,
              .probe = KC_PROBE_FULL,
              .probe_name = "full",
@@ -236,14 +229,12 @@ static void op_sum_bound(void) {
 }
 
 static void op_quant(void) {
-  op_begin();
   sweep s = {
       .kinds = 1u << REF_QUANT, .probe = KC_PROBE_FULL, .probe_name = "full"};
   run_sweep(&s);
 }
 
 static void op_special(void) {
-  op_begin();
   sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT,
              .probe = KC_PROBE_SPECIAL,
              .probe_name = "special",
@@ -252,7 +243,6 @@ static void op_special(void) {
 }
 
 static void op_tiny(void) {
-  op_begin();
   sweep s = {.kinds = 1u << REF_ULP | 1u << REF_EXACT,
              .probe = KC_PROBE_TINY,
              .probe_name = "tiny",

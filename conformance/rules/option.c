@@ -84,8 +84,7 @@ static kd_status open_given(const char *option) {
   kc_hush();
   kd_status status = kc_open();
   kd_device *device = NULL;
-  if (status == KD_OK &&
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count")) {
+  if (status == KD_OK && kc_device_count()) {
     status = KC_CALL(kd_status, kp.p.device_open(kp.instance, 0, &device),
                      "device_open(0)");
     if (status == KD_OK) KC_DO(kp.p.device_close(device), "device_close");

@@ -68,7 +68,7 @@ static void peer_events(void) {
     kd_event *event = kc_event_make(a);
     kc_pattern(in, SIZE, i);
     kc_busy(from, 2 * KC_MS);
-    kc_ok(kp.m.copy_in(a, from, in, x->handle, x->offset, SIZE), "copy_in");
+    kc_copy_in(from, x, 0, in, SIZE);
     kc_record(event, from);
     kc_ok(kp.s.wait(to, event), "stream.wait for another device's event");
     kc_ok(kp.peer.copy(a, x->handle, x->offset, b, to, y->handle, y->offset,

@@ -120,10 +120,8 @@ static void check_end(uint32_t device, uint32_t count) {
 }
 
 static void need(uint32_t *out_count) {
-  kc_ok(kc_open(), "open");
+  *out_count = kc_device_count();
   if (!kp.p.property) kc_unclaimed("kd_plugin.property is NULL");
-  *out_count =
-      KC_CALL(uint32_t, kp.p.device_count(kp.instance), "device_count");
 }
 
 void kc_properties(void) {
@@ -204,21 +202,15 @@ void kc_property_bounded(void) {
     if (!kc_case("size=%u", sizes[i])) continue;
     size_t known =
         sizes[i] < sizeof(kd_property) ? sizes[i] : sizeof(kd_property);
-    unsigned char *room = kc_take(sizeof(kd_property) + 512);
-    memset(room, 0x5a, sizeof(kd_property) + 512);
-    memset(room, 0, known);
-    kd_property *p = (kd_property *)(void *)room;
-    p->struct_size = sizes[i];
+    const size_t all = sizeof(kd_property) + 512;
+    kd_property *p = kc_bounded(sizes[i], known, all);
     kd_status status =
         KC_CALL(kd_status, kp.p.property(kp.instance, kc.device, 0, p),
                 "property(struct_size %u)", sizes[i]);
     kc_check(status == KD_OK || status == KD_OUT_OF_RANGE,
              "property returned %s", kd_status_name(status));
-    bool whole = true;
-    for (size_t k = known; k < sizeof(kd_property) + 512; k++)
-      whole &= room[k] == 0x5a;
-    kc_check(whole || (sizes[i] > known && kp.p.abi_version > KD_ABI_VERSION),
+    kc_check(kc_bounded_whole(p, known, all) ||
+                 (sizes[i] > known && kp.p.abi_version > KD_ABI_VERSION),
              "property wrote past struct_size %u", sizes[i]);
-    free(room);
   }
 }

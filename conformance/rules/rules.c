@@ -1,6 +1,8 @@
 /* rules.c - the list of areas, and what several of them use. */
 #include "rules/rules.h"
 
+#include <dirent.h>
+
 #include "rules/cases.h"
 
 extern const kc_area kc_area_load, kc_area_abi, kc_area_dev, kc_area_mem,
@@ -116,6 +118,38 @@ void kc_unary_compare(const kc_unary *unary, const value *in, const void *bytes,
     kc_compare(want[0], got, &within, what);
   kc_values_free(want, 1);
   value_free(got);
+}
+
+/* ---- structs that the plugin fills ------------------------------------------------------ */
+
+#define MARK 0x5a
+
+void *kc_bounded(uint32_t struct_size, size_t known, size_t all) {
+  void *made = kc_lend(all);
+  memset(made, MARK, all);
+  memset(made, 0, known);
+  memcpy(made, &struct_size, sizeof struct_size);
+  return made;
+}
+
+bool kc_bounded_whole(const void *filled, size_t known, size_t all) {
+  const unsigned char *bytes = filled;
+  bool whole = true;
+  for (size_t k = known; k < all; k++)
+    whole &= bytes[k] == MARK;
+  return whole;
+}
+
+/* ---- the process ---------------------------------------------------------------------- */
+
+uint32_t kc_entries(const char *path) {
+  uint32_t count = 0;
+  DIR *folder = opendir(path);
+  struct dirent *entry = NULL;
+  while (folder && (entry = readdir(folder)))
+    count += entry->d_name[0] != '.';
+  if (folder) closedir(folder);
+  return count;
 }
 
 /* ---- one case of each op ---------------------------------------------------------------- */

@@ -47,7 +47,17 @@ bool kc_utf8(const char *text);
 void kc_onnx_data(void);
 void kc_whole_models(void);
 
-/* Runs it in a helper process: each returns 0 where all is well. */
-int kc_help_open(const char *argument);
+/* Runs a helper (load.c) in a process of its own, which must end with that status. */
+bool kc_helper_ends(const char *name, const char *argument, int wanted,
+                    const char *what);
+
+/* Entries of a folder, such as the threads in /proc/self/task. */
+uint32_t kc_entries(const char *path);
+
+/* A struct that the plugin fills, of `all` bytes with what is behind it: the first `known`
+ * are zero, the others marked. Freed at the end of the rule. */
+void *kc_bounded(uint32_t struct_size, size_t known, size_t all);
+/* Whether all that is behind the first `known` bytes is as it was. */
+bool kc_bounded_whole(const void *filled, size_t known, size_t all);
 
 #endif /* KC_RULES_H */

@@ -1,5 +1,4 @@
 /* thread.c - several threads, the host's pool, forks. */
-#include <dirent.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,11 +56,8 @@ static void memory_only(void *context, uint32_t index) {
                index, word);
       kp.m.release(kc_device(), live[at]);
       live[at] = NULL;
-    } else if (kc_check(KC_CALL(kd_status,
-                                kc_allocate(kc_device(), 0,
-                                            4 + kc_below(&random, 5000),
-                                            &live[at], &address),
-                                "memory.allocate") == KD_OK,
+    } else if (kc_check(kc_allocate(kc_device(), 0, 4 + kc_below(&random, 5000),
+                                    &live[at], &address) == KD_OK,
                         "allocate failed beside other threads")) {
       uint32_t word = index * 100 + at;
       kp.m.copy_in(kc_device(), NULL, &word, live[at], 0, 4);
@@ -197,24 +193,14 @@ static void thread_many_workers(void) {
   kc_host.workers = 1;
 }
 
-static uint32_t threads_now(void) {
-  uint32_t count = 0;
-  DIR *folder = opendir("/proc/self/task");
-  struct dirent *entry = NULL;
-  while (folder && (entry = readdir(folder)))
-    count += entry->d_name[0] != '.';
-  if (folder) closedir(folder);
-  return count;
-}
-
 static void thread_pool(void) {
-  uint32_t before = threads_now();
+  uint32_t before = kc_entries("/proc/self/task");
   kc_need_device();
   kc_device();
   kc_unary unary;
   kc_unary_need(300000, &unary);
   kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
-  uint32_t during = threads_now();
+  uint32_t during = kc_entries("/proc/self/task");
   kc_unary_free(&unary);
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   kc_check(during - before <= 8,
@@ -225,12 +211,7 @@ static void thread_pool(void) {
 }
 
 static void thread_fork(void) {
-  char out[500];
-  bool late = false;
-  int status = kc_helper("fork", "", 10 * KC_S, out, sizeof out, &late);
-  kc_check(!late, "the child of a fork hangs at its end");
-  kc_check(late || (WIFEXITED(status) && WEXITSTATUS(status) == 7),
-           "the child of a fork did not end well: %.200s", out);
+  kc_helper_ends("fork", "", 7, "with the child of a fork");
 }
 
 static void thread_other_close(void *context, uint32_t index) {
