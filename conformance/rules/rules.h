@@ -47,7 +47,7 @@ bool kc_utf8(const char *text);
 void kc_onnx_data(void);
 void kc_whole_models(void);
 
-/* Runs a helper (load.c) in a process of its own, which must end with that status. */
+/* Runs a helper (helpers.c) in a process of its own, which must end with that status. */
 bool kc_helper_ends(const char *name, const char *argument, int wanted,
                     const char *what);
 

@@ -100,7 +100,7 @@ void kc_threads(uint32_t count, void (*body)(void *context, uint32_t index),
  * nanoseconds: it is killed then, and *out_timed_out set. */
 int kc_helper(const char *name, const char *argument, uint64_t timeout,
               char *out, size_t room, bool *out_timed_out);
-/* Registered helpers; see rules/load.c. */
+/* Registered helpers; see rules/helpers.c. */
 typedef struct kc_helper_entry {
   const char *name;
   int (*run)(const char *argument);
