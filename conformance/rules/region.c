@@ -3,196 +3,8 @@
  * Plugins claim what they are good at, so the rules look for graphs that this one
  * claims: of a list, then by chance (suite/sample.h). Where none is found, they say
  * so, and the level is not proven. */
-#include <math.h>
-
+#include "rules/region.h"
 #include "rules/rules.h"
-#include "suite/sample.h"
-
-/* ---- parts: claimed, compiled, run ----------------------------------------------- */
-
-/* One claimed part of a sample. */
-typedef struct part {
-  const kc_sample *of;
-  struct kd_graph graph;
-  char text[160];
-} part;
-
-static kc_claimed claim(const kc_sample *s) {
-  kc_claimed claims = {.graph = &s->graph};
-  kc_ok(kc_claim_of(&s->graph, &claims), "region.claim");
-  return claims;
-}
-
-static part part_of(const kc_sample *s, const kc_claimed *claims,
-                    uint32_t index) {
-  part p = {.of = s};
-  kc_claim_part(claims, index, &p.graph);
-  kc_part_text(&p.graph, p.text, sizeof p.text);
-  return p;
-}
-
-/* Compiles a claimed part; NULL where the plugin has the host run it op by op. */
-static kd_region *compile(const part *p) {
-  kd_region *region = NULL;
-  const kd_compile what = kc_compile(&p->graph);
-  kd_status status =
-      KC_CALL(kd_status, kp.r.compile(kc_device(), &what, &region),
-              "region.compile(%.80s)", p->text);
-  if (status == KD_UNIMPLEMENTED) {
-    kc_check(*kc_message(), "compile refused %s without a message", p->text);
-    return NULL;
-  }
-  kc_ok(status, "region.compile of what it claimed");
-  KC_NEED(region != NULL, "compile returned KD_OK and no region");
-  return region;
-}
-
-static void destroy(kd_region *region) {
-  kp.r.destroy(region);
-}
-
-/* A tensor's memory on the device, and its description. */
-static kc_buffer *bind(const value *of, bool filled, kd_tensor *out) {
-  uint64_t size = value_size(of);
-  kc_buffer *buffer = kc_buffer_make(size + 4);
-  if (filled && size) {
-    void *bytes = kc_take(size);
-    value_store(of, bytes);
-    kc_write(buffer, 0, bytes, size);
-    free(bytes);
-  }
-  *out = (kd_tensor){.buffer = buffer->handle,
-                     .data = buffer->address,
-                     .offset = buffer->offset,
-                     .size = size,
-                     .dims = of->dims,
-                     .dtype = of->dtype,
-                     .rank = of->rank};
-  return buffer;
-}
-
-static kc_buffer *bind_scratch(kd_region *region, kd_launch *launch,
-                               int64_t *dim) {
-  if (!kp.r.workspace) return NULL;
-  uint64_t size = kp.r.workspace(region, launch);
-  if (!size) return NULL;
-  kc_buffer *scratch = kc_buffer_make(size);
-  *dim = (int64_t)size;
-  launch->workspace = (kd_tensor){.buffer = scratch->handle,
-                                  .data = scratch->address,
-                                  .offset = scratch->offset,
-                                  .size = size,
-                                  .dims = dim,
-                                  .dtype = KD_U8,
-                                  .rank = 1};
-  return scratch;
-}
-
-/* How far a region may be off: what the loosest of the plugin's kernels for its ops
- * declares, with room for sums in another order. */
-static real room_of(const part *p) {
-  real room = 1e-5L;
-  for (uint32_t i = 0; i < p->graph.node_count; i++) {
-    const kc_node *node = p->graph.nodes[i];
-    kd_dtype dtype = p->graph.types[p->graph.outputs[i][0]]->dtype;
-    const ref_op *ref = ref_find(NULL, node->op->schema->name);
-    if (ref && ref->kind == REF_SUM) room = fmaxl(room, 1e-4L);
-    room = fmaxl(room, 16 * dtype_unit(dtype));
-    for (uint32_t k = 0; k < kp.kernel_count; k++) {
-      if (!kc_def_fits(&kp.kernels[k], node)) continue;
-      numerics within = kc_numerics(&kp.kernels[k], dtype);
-      room = fmaxl(room, 16 * within.unit * within.factor);
-    }
-  }
-  return room;
-}
-
-static void compare(const part *p, const kc_sample *data, const value *want,
-                    const void *bytes, const char *what) {
-  value *got = value_make(want->dtype, want->rank, want->dims);
-  real room = room_of(p);
-  value_load(got, bytes);
-  for (int64_t i = 0; i < want->count; i++) {
-    real x = want->x[i], error = fabsl(got->x[i] - x);
-    if (error <= room * (fabsl(x) + data->largest)) continue;
-    if (isnan(x) && isnan(got->x[i])) continue;
-    kc_check(false, "%s of %s, %s: element %lld of %lld is %Lg, expected %Lg",
-             what, data->name, p->text, (long long)i, (long long)want->count,
-             got->x[i], x);
-    break;
-  }
-  value_free(got);
-}
-
-/* The input that an output is to lie over: where it must, and, with `may`, where it may and
- * both have one type; -1: none. */
-static int lies_over(kd_region *region, const part *p, uint32_t output,
-                     bool may) {
-  const struct kd_graph *g = &p->graph;
-  const kd_alias *aliases = NULL;
-  uint32_t count = kp.r.aliases ? kp.r.aliases(region, &aliases) : 0;
-  for (uint32_t i = 0; i < count; i++)
-    if (aliases[i].output == output && aliases[i].input < g->input_count &&
-        (may || (aliases[i].flags & KD_ALIAS_MUST)) &&
-        g->types[g->graph_inputs[aliases[i].input]] ==
-            g->types[g->graph_outputs[output]])
-      return (int)aliases[i].input;
-  return -1;
-}
-
-/* Runs a region on the values of a sample, and compares what comes out; with `may`,
- * outputs lie over inputs where they may. */
-static void check_laid(kd_region *region, const part *p, const kc_sample *data,
-                       bool may, const char *what) {
-  kd_tensor inputs[KC_PORTS], outputs[KC_PORTS];
-  kc_buffer *from[KC_PORTS], *to[KC_PORTS];
-  const struct kd_graph *g = &p->graph;
-  int64_t dim = 0;
-  kd_launch launch = {.struct_size = sizeof launch,
-                      .input_count = g->input_count,
-                      .output_count = g->output_count,
-                      .inputs = inputs,
-                      .outputs = outputs,
-                      .device = kc_device()};
-  for (uint32_t i = 0; i < g->input_count; i++)
-    from[i] = bind(data->values[g->graph_inputs[i]], true, &inputs[i]);
-  for (uint32_t i = 0; i < g->output_count; i++) {
-    int over = lies_over(region, p, i, may);
-    bool taken = over < 0;
-    for (uint32_t k = 0; k < i; k++)
-      taken |= over >= 0 && to[k] == from[over];
-    to[i] = taken ? bind(data->values[g->graph_outputs[i]], false, &outputs[i])
-                  : from[over];
-    if (!taken) outputs[i] = inputs[over];
-  }
-  kc_buffer *scratch = bind_scratch(region, &launch, &dim);
-  kd_stream *stream = kc_stream_or_none();
-  kd_status status = kp.r.enqueue(region, stream, &launch);
-  if (stream && status == KD_OK) status = kc_finish(stream);
-  kc_check(status == KD_OK, "%s of %s, %s: enqueue returned %s", what,
-           data->name, p->text, kd_status_name(status));
-  for (uint32_t i = 0; i < g->output_count; i++) {
-    char *bytes = kc_take(to[i]->size);
-    if (to[i]->size > 4) kc_read(to[i], 0, bytes, to[i]->size - 4);
-    if (status == KD_OK)
-      compare(p, data, data->values[g->graph_outputs[i]], bytes, what);
-    free(bytes);
-  }
-  for (uint32_t i = 0; i < g->input_count; i++) {
-    for (uint32_t k = 0; k < g->output_count; k++)
-      if (to[k] == from[i]) to[k] = NULL;
-    kc_buffer_free(from[i]);
-  }
-  for (uint32_t i = 0; i < g->output_count; i++)
-    kc_buffer_free(to[i]);
-  if (stream) kc_stream_free(stream);
-  kc_buffer_free(scratch);
-}
-
-static void check_region(kd_region *region, const part *p,
-                         const kc_sample *data, const char *what) {
-  check_laid(region, p, data, false, what);
-}
 
 /* ---- what this plugin claims ------------------------------------------------------ */
 
@@ -201,50 +13,18 @@ static void check_region(kd_region *region, const part *p,
 static uint32_t check_sample(kc_sample *s, int launches) {
   uint32_t parts = 0;
   if (!s) return 0;
-  kc_claimed claims = claim(s);
+  kc_claimed claims = region_claim(s);
   for (uint32_t i = 0; i < claims.count; i++) {
-    part p = part_of(s, &claims, i);
-    kd_region *region = compile(&p);
+    region_part p = region_part_of(s, &claims, i);
+    kd_region *region = region_compile(&p);
     if (!region) continue;
     for (int k = 0; k < launches; k++)
-      check_region(region, &p, s, "a region");
-    destroy(region);
+      region_check(region, &p, s, "a region");
+    region_destroy(region);
     parts++;
   }
   kc_sample_free(s);
   return parts;
-}
-
-/* The first sample, from *index on, that it claims a part of and compiles. The rule is
- * not tested where there is none at all. */
-static kd_region *find_part(uint32_t *index, kc_random *random, part *out) {
-  uint32_t first = *index;
-  bool none = false;
-  kc_sample *s = NULL;
-  while ((s = kc_sample_at((*index)++, random, &none)) || none) {
-    if (!s) continue;
-    kc_claimed claims = claim(s);
-    for (uint32_t i = 0; i < claims.count; i++) {
-      *out = part_of(s, &claims, i);
-      kd_region *region = compile(out);
-      if (region) return region;
-    }
-    kc_sample_free(s);
-  }
-  if (!first)
-    kc_untested("it compiles no part of %u graphs, of a list and by chance",
-                *index - 1);
-  return NULL;
-}
-
-static kd_region *first_part(part *out) {
-  kc_random random = kc_seed();
-  uint32_t index = 0;
-  return find_part(&index, &random, out);
-}
-
-static void part_free(part *p) {
-  kc_sample_free((kc_sample *)(uintptr_t)p->of);
 }
 
 /* What plugins do that claim nothing of the graphs that a rule is written for: up to
@@ -253,12 +33,12 @@ static void check_others(void) {
   kc_random random = kc_seed();
   uint32_t index = 0;
   for (int i = 0; i < 8; i++) {
-    part p;
-    kd_region *region = find_part(&index, &random, &p);
+    region_part p;
+    kd_region *region = region_find(&index, &random, &p);
     if (!region) return;
-    check_region(region, &p, p.of, "a region");
-    destroy(region);
-    part_free(&p);
+    region_check(region, &p, p.of, "a region");
+    region_destroy(region);
+    region_part_free(&p);
   }
 }
 
@@ -269,7 +49,7 @@ static const kc_sizes plain = {
 static void check_shown(kc_sample *s, kc_random *random, bool all) {
   for (uint32_t i = 0; i < s->graph.node_count; i++)
     s->graph.shown_only[i] = all || kc_below(random, 2);
-  kc_claimed claims = claim(s);
+  kc_claimed claims = region_claim(s);
   kc_check(!claims.shown, "it claims a node of %s that is only shown", s->name);
   kc_sample_hide(s, random);
   kc_claimed hidden = {.graph = &s->graph};
@@ -288,7 +68,7 @@ static void region_claim_honest(void) {
     kc_sample *s = i < kc_sample_count ? kc_sample_make(i, &plain, &random)
                                        : kc_sample_random(KD_F32, &random);
     if (!s) continue;
-    kc_claimed claims = claim(s);
+    kc_claimed claims = region_claim(s);
     kc_check(!claims.twice, "it claimed a node of %s twice", s->name);
     kc_check(!claims.outside, "it claimed a node that %s does not have",
              s->name);
@@ -307,14 +87,14 @@ static void region_aliases(void) {
   uint32_t index = 0, tried = 0;
   if (!kp.r.aliases) kc_unclaimed("region.aliases is NULL");
   for (int i = 0; i < 12; i++) {
-    part p;
-    kd_region *region = find_part(&index, &random, &p);
+    region_part p;
+    kd_region *region = region_find(&index, &random, &p);
     if (!region) break;
     for (uint32_t k = 0; k < p.graph.output_count; k++)
-      tried += lies_over(region, &p, k, true) >= 0;
-    check_laid(region, &p, p.of, true, "outputs over inputs");
-    destroy(region);
-    part_free(&p);
+      tried += region_lies_over(region, &p, k, true) >= 0;
+    region_check_laid(region, &p, p.of, true, "outputs over inputs");
+    region_destroy(region);
+    region_part_free(&p);
   }
   if (!tried) kc_untested("no region has an alias of one type");
 }
@@ -354,9 +134,9 @@ static void check_if(void) {
 }
 
 static void region_claimable(void) {
-  part p;
+  region_part p;
   kc_random random = kc_seed();
-  destroy(first_part(&p)); /* it claims something */
+  region_destroy(region_first(&p)); /* it claims something */
   for (uint32_t i = 0; i < kc_sample_count; i++)
     for (int k = 0; k < 4; k++) {
       kc_sample *s = kc_sample_make(i, &plain, &random);
@@ -367,18 +147,18 @@ static void region_claimable(void) {
     kc_sample *s = kc_sample_random(KD_F32, &random);
     if (s) check_shown(s, &random, false);
   }
-  part_free(&p);
+  region_part_free(&p);
 }
 
 static void region_claim_pure(void) {
-  part p;
+  region_part p;
   kc_random random = kc_seed();
   for (uint32_t i = 0; i < kc_sample_count; i++) {
     kc_sample *s = kc_sample_make(i, &plain, &random);
     if (!s) continue;
-    kc_claimed first = claim(s);
+    kc_claimed first = region_claim(s);
     for (int k = 0; k < 5; k++) {
-      kc_claimed again = claim(s);
+      kc_claimed again = region_claim(s);
       kc_check(first.count == again.count &&
                    !memcmp(first.owner, again.owner, sizeof first.owner),
                "claiming the graph %s again gives %u claims, not %u", s->name,
@@ -386,20 +166,20 @@ static void region_claim_pure(void) {
     }
     kc_sample_free(s);
   }
-  destroy(first_part(&p));
-  part_free(&p);
+  region_destroy(region_first(&p));
+  region_part_free(&p);
 }
 
 /* Every claim is refused: the plugin may go on. */
 static void region_refused(void) {
-  part p;
-  destroy(first_part(&p)); /* it has something to be refused */
+  region_part p;
+  region_destroy(region_first(&p)); /* it has something to be refused */
   kc_claimed claims = {.graph = &p.of->graph, .refuse_all = true};
   kd_status status = kc_claim_of(&p.of->graph, &claims);
   kc_check(status == KD_OK, "claim returned %s when its claims were refused",
            kd_status_name(status));
   kc_check(claims.refused, "it claimed a graph once and never again");
-  part_free(&p);
+  region_part_free(&p);
   kc_smoke();
 }
 
@@ -467,11 +247,11 @@ static kd_status validate(const void *blob, uint64_t size) {
 
 static void region_serialise(void) {
   need_blobs();
-  part p;
+  region_part p;
   uint64_t size = 0;
-  kd_region *region = first_part(&p), *other = NULL;
+  kd_region *region = region_first(&p), *other = NULL;
   void *blob = serialize(region, &size);
-  destroy(region);
+  region_destroy(region);
   char *copy = kc_fenced(size);
   memcpy(copy, blob, size);
   kc_services()->release(kc_services(), blob);
@@ -481,9 +261,9 @@ static void region_serialise(void) {
            kd_status_name(status), kc_message());
   const kd_compile what = kc_compile(&p.graph);
   kc_ok(kp.r.load(kc_device(), &what, copy, size, &other), "region.load");
-  check_region(other, &p, p.of, "a region that was loaded");
-  destroy(other);
-  part_free(&p);
+  region_check(other, &p, p.of, "a region that was loaded");
+  region_destroy(other);
+  region_part_free(&p);
 }
 
 /* A compiled form of one part, with another part's graph. */
@@ -491,17 +271,18 @@ static void region_other_graph(void) {
   need_blobs();
   kc_random random = kc_seed();
   uint32_t index = 0;
-  part p, q = {0};
+  region_part p, q = {0};
   uint64_t size = 0;
-  kd_region *first = find_part(&index, &random, &p), *second = NULL;
+  kd_region *first = region_find(&index, &random, &p), *second = NULL;
   KC_NEED(first, "it claims nothing");
   void *blob = serialize(first, &size);
-  while ((second = find_part(&index, &random, &q)) && !strcmp(p.text, q.text)) {
-    destroy(second);
-    part_free(&q);
+  while ((second = region_find(&index, &random, &q)) &&
+         !strcmp(p.text, q.text)) {
+    region_destroy(second);
+    region_part_free(&q);
   }
   if (!second) kc_untested("it claims parts of one kind only");
-  destroy(second);
+  region_destroy(second);
   const kd_compile what = kc_compile(&q.graph);
   kd_region *wrong = NULL;
   kd_status status =
@@ -510,19 +291,19 @@ static void region_other_graph(void) {
   kc_check(status == KD_INCOMPATIBLE,
            "load of \"%s\" takes what was compiled of \"%s\": it returned %s",
            q.text, p.text, kd_status_name(status));
-  if (status == KD_OK && wrong) destroy(wrong);
+  if (status == KD_OK && wrong) region_destroy(wrong);
   kc_services()->release(kc_services(), blob);
-  destroy(first);
-  part_free(&p);
-  part_free(&q);
+  region_destroy(first);
+  region_part_free(&p);
+  region_part_free(&q);
 }
 
 static void region_other_device(void) {
   need_blobs();
   kc_need_two_devices();
-  part p;
+  region_part p;
   uint64_t size = 0;
-  kd_region *region = first_part(&p);
+  kd_region *region = region_first(&p);
   void *blob = serialize(region, &size);
   kd_device *other = kc_device_at(kc.device ? 0 : 1);
   kd_status status = kp.r.validate(other, blob, size);
@@ -533,12 +314,12 @@ static void region_other_device(void) {
   kc_check(status == KD_OK || status == KD_INCOMPATIBLE, "validate returned %s",
            kd_status_name(status));
   kc_services()->release(kc_services(), blob);
-  destroy(region);
-  part_free(&p);
+  region_destroy(region);
+  region_part_free(&p);
 }
 
 /* One damaged copy: cut off, or with a few bits turned anywhere. */
-static void check_damaged(const part *p, const char *blob, uint64_t size,
+static void check_damaged(const region_part *p, const char *blob, uint64_t size,
                           bool cut, kc_random *random) {
   const kd_compile what = kc_compile(&p->graph);
   uint64_t less = cut ? kc_below(random, size) : size;
@@ -560,24 +341,24 @@ static void check_damaged(const part *p, const char *blob, uint64_t size,
     status =
         KC_CALL(kd_status, kp.r.load(kc_device(), &what, copy, less, &other),
                 "region.load(damaged)");
-    if (status == KD_OK) destroy(other);
+    if (status == KD_OK) region_destroy(other);
   }
   free(copy);
 }
 
 static void region_mutated(void) {
   need_blobs();
-  part p;
+  region_part p;
   kc_random random = kc_seed();
   uint64_t size = 0;
-  kd_region *region = first_part(&p);
+  kd_region *region = region_first(&p);
   char *blob = serialize(region, &size), nothing = 0;
   for (int i = 0; i < (kc.quick ? 200 : 1500); i++)
     check_damaged(&p, blob, size, i % 3 == 0, &random);
   kc_check(validate(&nothing, 0) != KD_OK, "an empty blob is valid");
   kc_services()->release(kc_services(), blob);
-  destroy(region);
-  part_free(&p);
+  region_destroy(region);
+  region_part_free(&p);
 }
 
 /* ---- odd graphs, sizes, threads ---------------------------------------------------------- */
@@ -601,18 +382,18 @@ static void check_odd(struct kd_graph odd, int i, kc_random *random) {
                    "region.compile(odd graph)");
   kc_check(status == KD_OK || *kc_message(),
            "compile refused a graph without a message");
-  if (status == KD_OK && region) destroy(region);
+  if (status == KD_OK && region) region_destroy(region);
 }
 
 static void region_odd_graphs(void) {
   kc_random random = kc_seed();
-  part p;
-  destroy(first_part(&p));
+  region_part p;
+  region_destroy(region_first(&p));
   kc_sample *diamond = kc_sample_make(0, &plain, &random);
   for (int i = 0; i < (kc.quick ? 300 : 10000); i++)
     check_odd(i % 2 ? p.graph : diamond->graph, i / 2, &random);
   kc_sample_free(diamond);
-  part_free(&p);
+  region_part_free(&p);
 }
 
 static void region_empty(void) {
@@ -640,16 +421,16 @@ static bool check_dynamic(uint32_t index, kc_random *random) {
   static const int64_t sizes[] = {40, 7, 300, 1, 40};
   kc_sample *s = sized(index, 40, random), *other = sized(index, 41, random);
   kc_sample_forget(s, other);
-  kc_claimed claims = claim(s);
+  kc_claimed claims = region_claim(s);
   for (uint32_t i = 0; i < claims.count; i++) {
-    part p = part_of(s, &claims, i);
-    kd_region *region = compile(&p);
+    region_part p = region_part_of(s, &claims, i);
+    kd_region *region = region_compile(&p);
     for (size_t k = 0; k < KC_COUNT_OF(sizes) && region; k++) {
       kc_sample *data = sized(index, sizes[k], random);
-      check_region(region, &p, data, "a region for any size");
+      region_check(region, &p, data, "a region for any size");
       kc_sample_free(data);
     }
-    if (region) destroy(region);
+    if (region) region_destroy(region);
   }
   kc_sample_free(s);
   kc_sample_free(other);
@@ -666,33 +447,33 @@ static void region_dynamic(void) {
 }
 
 static void compile_there(void *context, uint32_t index) {
-  const part *p = (const part *)context + index;
+  const region_part *p = (const region_part *)context + index;
   for (int i = 0; i < (kc.quick ? 20 : 60); i++) {
-    kd_region *region = compile(p);
+    kd_region *region = region_compile(p);
     if (!kc_check(region != NULL, "%s can't be compiled beside others",
                   p->text))
       return;
-    check_region(region, p, p->of, "a region compiled beside others");
-    destroy(region);
+    region_check(region, p, p->of, "a region compiled beside others");
+    region_destroy(region);
   }
 }
 
 /* Parts that differ, as far as there are some: what is mixed up shows. */
 static void region_threads(void) {
-  part all[4];
+  region_part all[4];
   kc_random random = kc_seed();
   uint32_t index = 0, count = 0;
   while (count < 4) {
-    kd_region *region = find_part(&index, &random, &all[count]);
+    kd_region *region = region_find(&index, &random, &all[count]);
     if (!region) break;
-    destroy(region);
+    region_destroy(region);
     count++;
   }
   for (uint32_t i = count; i < 4; i++)
     all[i] = all[i % count];
   kc_threads(4, compile_there, all);
   for (uint32_t i = 0; i < count; i++)
-    part_free(&all[i]);
+    region_part_free(&all[i]);
 }
 
 #define RULE(id, check, sentence, names, about) \
