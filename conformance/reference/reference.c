@@ -11,6 +11,7 @@ static const struct {
     {ref_elementwise, &ref_elementwise_count},
     {ref_data, &ref_data_count},
     {ref_math, &ref_math_count},
+    {ref_product, &ref_product_count},
     {ref_nn, &ref_nn_count},
     {ref_attention, &ref_attention_count},
     {ref_einsum, &ref_einsum_count},
