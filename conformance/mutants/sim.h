@@ -203,15 +203,11 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
 void sim_release(kd_device *device, kd_buffer *buffer);
 void sim_memory_reset(void);
 extern const kd_peer_table sim_peer;
-void sim_round_free(void *context);
-extern const kd_collective_table sim_collectives;
 extern const kd_external_table sim_external;
 
 /* stream.c */
 extern kd_stream_table sim_streams;
 extern kd_event_table sim_events;
-extern const kd_capture_table sim_capture;
-extern kd_profile_table sim_profile;
 extern const kd_native_table sim_native;
 kd_status sim_push(kd_stream *stream, const job *what);
 bool sim_has_room(const kd_stream *stream, uint32_t count);
@@ -220,6 +216,22 @@ bool sim_busy(void);
 void sim_streams_reset(void);
 void sim_drop_all(void);
 kd_status sim_job_status(job *job);
+void sim_free_job(job *job);
+extern atomic_uint sim_stream_count; /* made since the plugin was opened */
+
+/* capture.c */
+extern atomic_bool sim_recording_any; /* some stream records */
+extern const kd_capture_table sim_capture;
+
+/* profile.c */
+extern kd_profile_table sim_profile;
+void sim_profile_reset(void);
+/* Gives the host a record of a job, where somebody profiles. */
+void sim_push_record(const job *job, uint64_t begin, uint64_t end);
+
+/* collective.c */
+extern const kd_collective_table sim_collectives;
+void sim_round_free(void *context);
 
 /* kernels.c */
 extern kd_kernel_def sim_kernels[];

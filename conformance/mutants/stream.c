@@ -1,83 +1,13 @@
-/* stream.c - the simulated device's queues, events, recordings, profile. */
+/* stream.c - the simulated device's queues and events. */
 #include "mutants/sim.h"
 
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static kd_stream *_Atomic first_stream;
-static atomic_uint stream_count, event_count, capture_count;
+atomic_uint sim_stream_count;
+static atomic_uint event_count;
 static uint32_t busy_count; /* under sim_lock */
-static atomic_bool recording_any;
+atomic_bool sim_recording_any;
 static kd_status spread; /* a failure that reached all streams */
-
-/* ---- profile ------------------------------------------------------------------------- */
-
-static bool profiling;
-static uint64_t clock_base;
-
-/* Of each device another: 500 and 250 MHz. */
-static uint64_t ticks(const kd_device *device, uint64_t host) {
-  uint64_t t = (host - clock_base) / (sim_index(device) ? 4 : 2);
-  if (BUG(prof_drifts)) t += (host - clock_base) / 40;
-  return t;
-}
-
-static kd_device *device_of(const job *j) {
-  const kd_buffer *buffer = j->call     ? j->call->out[0].buffer
-                            : j->target ? j->target
-                                        : j->source;
-  return buffer ? buffer->device : NULL;
-}
-
-static void push_record(const job *j, uint64_t begin, uint64_t end) {
-  static const uint32_t kinds[] = {KD_PROFILE_COPY_IN, KD_PROFILE_COPY_OUT,
-                                   KD_PROFILE_COPY,    KD_PROFILE_FILL,
-                                   KD_PROFILE_KERNEL,  KD_PROFILE_REGION};
-  static uint64_t number;
-  if ((!profiling && !BUG(prof_goes_on)) || j->kind > JOB_REGION) return;
-  if (BUG(prof_nothing) && j->kind == JOB_OP) return;
-  kd_device *device = device_of(j);
-  if (!device) return; /* its output is the host's */
-  kd_profile_record record = {
-      .begin = ticks(device, begin),
-      .end = ticks(device, end),
-      .correlation = j->call ? j->call->correlation : j->tag,
-      .bytes = BUG(prof_words) ? j->size / 4 : j->size,
-      .kind = kinds[j->kind],
-      .stream = 1,
-      .name = j->kind == JOB_REGION ? "loop of a region" : NULL};
-  if (BUG(prof_shuffled) && ++number % 2) record.begin -= 10000000;
-  if (BUG(prof_enqueue)) record.begin = begin, record.end = end;
-  sim_host->profile_push(sim_host, device, &record, 1, sizeof record);
-}
-
-static kd_status prof_start(kd_device *device) {
-  (void)device;
-  profiling = true;
-  return KD_OK;
-}
-
-static kd_status prof_stop(kd_device *device) {
-  (void)device;
-  profiling = false;
-  return KD_OK;
-}
-
-static kd_status prof_clock(kd_device *device, uint64_t *out_device_ticks,
-                            uint64_t *out_host_time, uint64_t *out_frequency) {
-  *out_host_time = sim_now();
-  *out_device_ticks = ticks(device, *out_host_time);
-  *out_frequency = BUG(prof_frequency) ? 500000
-                   : sim_index(device) ? 250000000
-                                       : 500000000;
-  if (BUG(prof_frequency)) *out_frequency = 500000000000u / 10;
-  return KD_OK;
-}
-
-kd_profile_table sim_profile = {
-    .struct_size = sizeof(kd_profile_table),
-    .start = prof_start,
-    .stop = prof_stop,
-    .clock = prof_clock,
-};
 
 /* ---- points ------------------------------------------------------------------------------ */
 
@@ -172,7 +102,7 @@ static void *read_late(void *context) {
   return NULL;
 }
 
-static void free_job(job *j) {
+void sim_free_job(job *j) {
   point_drop(j->point);
   if (j->kind == JOB_COLLECT) sim_round_free(j->context);
   free(j->call);
@@ -196,7 +126,7 @@ kd_status sim_run(job *j) {
       pthread_detach(thread);
   } else
     status = sim_job_status(j);
-  push_record(j, begin, sim_now());
+  sim_push_record(j, begin, sim_now());
   return status;
 }
 
@@ -270,7 +200,7 @@ static void *work(void *context) {
     busy_count++;
     pthread_mutex_unlock(&sim_lock);
     serve(stream, j);
-    free_job(j);
+    sim_free_job(j);
     pthread_mutex_lock(&sim_lock);
     busy_count--;
     stream->queued--;
@@ -354,7 +284,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     if (now.kind == JOB_COLLECT) sim_round_free(now.context);
     return status;
   }
-  if (stream->recording || (BUG(capture_global) && recording_any)) {
+  if (stream->recording || (BUG(capture_global) && sim_recording_any)) {
     if (BUG(capture_runs)) {
       job now = *what;
       sim_run(&now);
@@ -417,8 +347,8 @@ static void let_go(kd_stream *stream) {
 /* ---- streams ------------------------------------------------------------------------------------ */
 
 void sim_streams_reset(void) {
-  clock_base = sim_now() - 1000000000u;
-  stream_count = event_count = 0;
+  sim_profile_reset();
+  sim_stream_count = event_count = 0;
   spread = KD_OK;
   first_stream = NULL;
 }
@@ -437,10 +367,10 @@ static kd_status stream_create(kd_device *device, int32_t priority,
   if (lost != KD_OK) return lost;
   if (BUG(priority_refused) && priority)
     return FAIL(KD_INVALID_ARGUMENT, "priority %d", priority);
-  stream_count++;
-  if (BUG(stream_ids) && stream_count > 50)
+  sim_stream_count++;
+  if (BUG(stream_ids) && sim_stream_count > 50)
     return FAIL(KD_OUT_OF_MEMORY, "no stream is left of %d", 50);
-  if (BUG(stream_alias) && stream_count > 16 && first_stream) {
+  if (BUG(stream_alias) && sim_stream_count > 16 && first_stream) {
     *out_stream = first_stream;
     first_stream->alias = true;
     return KD_OK;
@@ -448,7 +378,7 @@ static kd_status stream_create(kd_device *device, int32_t priority,
   kd_stream *stream = calloc(1, sizeof *stream);
   if (!stream) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   stream->device = device;
-  stream->number = stream_count;
+  stream->number = sim_stream_count;
   stream->made_by = this_thread();
   pthread_cond_init(&stream->changed, NULL);
   if (!ODD(inline_streams) &&
@@ -742,159 +672,4 @@ kd_event_table sim_events = {
     .query = event_query,
     .wait = event_wait,
     .on_complete = on_complete,
-};
-
-/* ---- recordings ---------------------------------------------------------------------------------------- */
-
-struct kd_capture {
-  job *first;
-  kd_stream *stream;
-  kd_device *device;
-  uint32_t launches;
-};
-
-static void free_list(job *first) {
-  while (first) {
-    job *next = first->next;
-    free_job(first);
-    first = next;
-  }
-}
-
-static kd_status capture_begin(kd_stream *stream, uint32_t flags) {
-  if (flags && !BUG(capture_flag))
-    return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
-  kd_status lost = sim_check(stream->device);
-  if (lost != KD_OK) return lost;
-  while (!strcmp(sim_hostility(), "begin"))
-    sim_nap(1000);
-  if (stream->recording && BUG(begin_resets)) stream->recording = false;
-  if (stream->recording)
-    return FAIL(KD_FAILED_PRECONDITION, "the stream records already");
-  if (BUG(begin_resets) && stream->recorded == NULL && recording_any &&
-      stream->number == stream_count) {
-    recording_any = false;
-    return FAIL(KD_FAILED_PRECONDITION, "the stream records already");
-  }
-  if (BUG(capture_one) && recording_any)
-    return FAIL(KD_FAILED_PRECONDITION, "another stream records");
-  stream->recorded = stream->recorded_last = NULL;
-  stream->recording = true;
-  recording_any = true;
-  return KD_OK;
-}
-
-static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
-  if (!stream->recording || stream->origin)
-    return FAIL(KD_FAILED_PRECONDITION, "the stream does not record");
-  stream->recording = false;
-  while (stream->joined_count) {
-    kd_stream *other = stream->joined[--stream->joined_count];
-    other->recording = false;
-    other->origin = NULL;
-  }
-  recording_any = false;
-  kd_status lost = sim_check(stream->device);
-  if (lost != KD_OK) {
-    free_list(stream->recorded);
-    stream->recorded = NULL;
-    return lost;
-  }
-  capture_count++;
-  if (BUG(capture_ids) && capture_count > 15)
-    return FAIL(KD_OUT_OF_MEMORY, "no recording is left of %d", 15);
-  kd_capture *capture = calloc(1, sizeof *capture);
-  if (!capture) {
-    free_list(stream->recorded);
-    return FAIL(KD_OUT_OF_MEMORY, "no host memory");
-  }
-  capture->first = stream->recorded;
-  capture->stream = stream;
-  capture->device = stream->device;
-  sim_count(capture->device, 1);
-  stream->recorded = NULL;
-  *out_capture = capture;
-  return KD_OK;
-}
-
-/* Gives the stream a copy of a recorded job. */
-static kd_status launch_job(kd_stream *stream, const job *j) {
-  job again = *j;
-  kd_status status = KD_OK;
-  if (j->call) {
-    again.call = malloc(sizeof *again.call);
-    if (!again.call) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
-    *again.call = *j->call;
-    if (BUG(replay_new_values) && again.call->kernel &&
-        again.call->kernel->last_axis)
-      again.call->list[0] = again.call->kernel->last_axis - 100;
-  }
-  if (again.point) point_hold(again.point);
-  if (!BUG(replay_now)) {
-    while ((status = sim_push(stream, &again)) == KD_BUSY)
-      sim_nap(200);
-    // the stream has the call and the point now
-    if (status == KD_OK) return KD_OK; // NOLINT(clang-analyzer-unix.Malloc)
-  } else
-    sim_run(&again);
-  point_drop(again.point);
-  free(again.call);
-  return status;
-}
-
-static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
-  if (BUG(empty_capture) && !capture->first)
-    return FAIL(KD_INTERNAL, "there is nothing to launch");
-  if (BUG(capture_in_stream) && capture->stream->dead) abort();
-  if (capture->launches++ && BUG(replay_first_data)) return KD_OK;
-  for (const job *j = capture->first; j; j = j->next) {
-    if (BUG(replay_no_fill) && j->kind == JOB_FILL) continue;
-    kd_status status = launch_job(stream, j);
-    if (status != KD_OK) return status;
-  }
-  return KD_OK;
-}
-
-static bool rebind(kd_buffer **buffer, uint64_t *offset, const kd_rebind *r) {
-  if (*buffer != r->from || *offset != r->from_offset) return false;
-  *buffer = r->to;
-  *offset = BUG(rebind_no_offset) ? 0 : r->to_offset;
-  return true;
-}
-
-static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
-                                uint32_t count) {
-  kd_status lost = sim_check(capture->device);
-  if (lost != KD_OK) return lost;
-  if (BUG(rebind_late) && capture->launches) return KD_OK;
-  for (uint32_t i = 0; i < count; i++) {
-    bool found = false;
-    for (job *j = capture->first; j; j = j->next) {
-      found |= rebind(&j->source, &j->source_offset, &rebinds[i]);
-      found |= rebind(&j->target, &j->target_offset, &rebinds[i]);
-      for (int k = 0; j->call && k < ARGS; k++) {
-        found |=
-            rebind(&j->call->in[k].buffer, &j->call->in[k].offset, &rebinds[i]);
-        found |= rebind(&j->call->out[k].buffer, &j->call->out[k].offset,
-                        &rebinds[i]);
-      }
-    }
-    if (!found) return FAIL(KD_NOT_FOUND, "rebind %u is of no buffer in it", i);
-  }
-  return KD_OK;
-}
-
-static void capture_destroy(kd_capture *capture) {
-  sim_count(capture->device, -1);
-  free_list(capture->first);
-  free(capture);
-}
-
-const kd_capture_table sim_capture = {
-    .struct_size = sizeof(kd_capture_table),
-    .begin = capture_begin,
-    .end = capture_end,
-    .launch = capture_launch,
-    .update = capture_update,
-    .destroy = capture_destroy,
 };

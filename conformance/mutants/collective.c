@@ -1,0 +1,158 @@
+/* collective.c - what several simulated devices do together. */
+#include "mutants/sim.h"
+
+typedef struct member {
+  arg in, out;
+  point *ready;
+} member;
+
+/* What all members do together. */
+typedef struct round {
+  uint32_t kind, reduction, root, size;
+  point *done;
+  member members[];
+} round;
+
+struct kd_group {
+  uint32_t size;
+  kd_device *devices[];
+};
+
+static float *floats(const arg *a) {
+  return (float *)(void *)(a->buffer ? sim_at(a->buffer, a->offset) : a->data);
+}
+
+static int64_t count_of(const arg *a) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < a->rank; i++)
+    n *= a->dims[i];
+  return n;
+}
+
+static float reduce(uint32_t kind, float a, float b) {
+  if (BUG(reduce_sum_only)) return a + b;
+  return kind == KD_REDUCE_SUM       ? a + b
+         : kind == KD_REDUCE_PRODUCT ? a * b
+         : kind == KD_REDUCE_MIN     ? (a < b ? a : b)
+                                     : (a > b ? a : b);
+}
+
+/* Of element `k` of all inputs. */
+static float reduced(const round *r, int64_t k) {
+  float all = floats(&r->members[0].in)[k];
+  for (uint32_t i = 1; i < r->size; i++)
+    all = reduce(r->reduction, all, floats(&r->members[i].in)[k]);
+  return all;
+}
+
+/* All outputs, one behind the other: inputs may be outputs, too. */
+static float *run_members(const round *r) {
+  uint32_t root = BUG(root_zero) ? 0 : r->root;
+  int64_t n = count_of(&r->members[0].out), at = 0;
+  float *all = malloc((size_t)n * r->size * sizeof *all + 1);
+  for (uint32_t i = 0; all && i < r->size; i++)
+    for (int64_t k = 0; k < n; k++) {
+      int64_t part = n / r->size, from = BUG(gather_order) && part
+                                             ? r->size - 1 - k / part
+                                         : part ? k / part
+                                                : 0;
+      int64_t begin = BUG(scatter_first) ? 0 : (int64_t)i * n;
+      all[at++] =
+          r->kind == KD_ALL_REDUCE   ? reduced(r, k)
+          : r->kind == KD_ALL_GATHER ? floats(&r->members[from].in)[k % part]
+          : r->kind == KD_REDUCE_SCATTER ? reduced(r, begin + k)
+                                         : floats(&r->members[root].in)[k];
+    }
+  return all;
+}
+
+static void run_round(job *j) {
+  const round *r = j->context;
+  float *all = run_members(r);
+  size_t size = (size_t)count_of(&r->members[0].out) * sizeof *all;
+  for (uint32_t i = 0; all && i < r->size; i++)
+    memcpy(floats(&r->members[i].out), (char *)all + i * size, size);
+  free(all);
+}
+
+void sim_round_free(void *context) {
+  round *r = context;
+  for (uint32_t i = 0; i < r->size; i++)
+    point_drop(r->members[i].ready);
+  point_drop(r->done);
+  free(r);
+}
+
+static kd_status group_create(kd_device *const *members, uint32_t size,
+                              kd_group **out_group) {
+  kd_group *group = calloc(1, sizeof *group + size * sizeof(kd_device *));
+  if (!group) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  group->size = size;
+  memcpy(group->devices, members, size * sizeof(kd_device *));
+  *out_group = group;
+  return KD_OK;
+}
+
+static void group_destroy(kd_group *group) {
+  free(group);
+}
+
+/* A stream's work waits until all have come, and goes on when the first has done it. */
+static void push_round(round *r, kd_stream *const *streams) {
+  for (uint32_t i = 0; i < r->size; i++)
+    sim_push(streams[i], &(job){.kind = JOB_RECORD,
+                                .point = point_hold(r->members[i].ready)});
+  point *done = point_hold(r->done);
+  for (uint32_t i = 1; i < r->size && !BUG(group_hurries); i++)
+    sim_push(streams[0], &(job){.kind = JOB_WAIT,
+                                .point = point_hold(r->members[i].ready)});
+  uint32_t size = r->size; /* it may be gone when it was pushed */
+  sim_push(streams[0],
+           &(job){.kind = JOB_COLLECT, .run = run_round, .context = r});
+  sim_push(streams[0], &(job){.kind = JOB_RECORD, .point = point_hold(done)});
+  for (uint32_t i = 1; i < size && !BUG(group_leaves); i++)
+    sim_push(streams[i], &(job){.kind = JOB_WAIT, .point = point_hold(done)});
+  point_drop(done);
+}
+
+static kd_status check_round(const kd_group *group, const kd_collective *what) {
+  for (uint32_t i = 0; i < group->size; i++) {
+    kd_status lost = sim_check(group->devices[i]);
+    if (lost != KD_OK) return lost;
+    /* a record, and the waits behind it */
+    if (!sim_has_room(what->streams[i], i ? 2 : group->size))
+      return FAIL(KD_BUSY, "no more fits into the queue of the stream");
+    if (what->outputs[i].dtype != KD_F32)
+      return FAIL(KD_UNIMPLEMENTED, "groups work on f32 only");
+  }
+  if (BUG(group_any)) return KD_OK;
+  return what->kind <= KD_BROADCAST && what->reduction <= KD_REDUCE_MAX &&
+                 !what->flags
+             ? KD_OK
+             : FAIL(KD_UNIMPLEMENTED, "no collective %u with reduction %u",
+                    what->kind, what->reduction);
+}
+
+static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
+  kd_status status = check_round(group, what);
+  if (status != KD_OK) return status;
+  round *r = calloc(1, sizeof *r + group->size * sizeof *r->members);
+  if (!r) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
+  r->kind = what->kind;
+  r->reduction = what->reduction;
+  r->root = what->root;
+  r->size = group->size;
+  r->done = point_new();
+  for (uint32_t i = 0; i < group->size; i++)
+    r->members[i] = (member){sim_arg(&what->inputs[i]),
+                             sim_arg(&what->outputs[i]), point_new()};
+  push_round(r, what->streams);
+  return KD_OK;
+}
+
+const kd_collective_table sim_collectives = {
+    .struct_size = sizeof(kd_collective_table),
+    .create = group_create,
+    .destroy = group_destroy,
+    .enqueue = group_enqueue,
+};
