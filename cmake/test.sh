@@ -1,57 +1,26 @@
 #!/bin/sh
 # Installs what is missing, builds Keel in every way that CI guards, and runs the
-# tests: gcc and clang without a warning, formatting, clang-tidy, unit tests,
-# ONNX's cases, the ABI's layout, AddressSanitizer, UndefinedBehaviorSanitizer,
-# ThreadSanitizer and valgrind. Ends with ctest's closing line.
+# checks: each is a script in cmake/ci, which builds what it needs and can be run alone.
+# The first that fails ends it; the command that repeats that check is printed last.
+# A good run ends with ctest's closing line.
 #
-# usage: sh cmake/test.sh [--quick]     --quick: the release build alone
+# usage: sh cmake/test.sh [--quick]     --quick: the release build's tests alone
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
 # shellcheck disable=SC2086
 need $build_packages $test_packages
 
+checks="format tidy asan tsan bare leaks readme suite guide release"
+[ "${1:-}" != --quick ] || checks=release
+
 began=$(date +%s)
-step() {
-  printf '\n== %s (after %d s)\n' "$1" $(($(date +%s) - began))
-}
-
-build() { # preset
-  step "build: $1"
-  cmake --preset "$1" >"build-$1.log" 2>&1 || { cat "build-$1.log"; exit 1; }
-  rm -f "build-$1.log"
-  cmake --build --preset "$1" -- --quiet
-}
-
-if [ "${1:-}" != --quick ]; then
-  sh cmake/format.sh --check
-  build asan
-  step "clang-tidy"
-  sh cmake/tidy.sh build/asan
-  step "test: asan"
-  ctest --preset asan -j 2
-  for preset in tsan bare; do
-    build $preset
-    step "test: $preset"
-    ctest --preset $preset -j 2
-  done
-fi
-build release
-if [ "${1:-}" != --quick ]; then
-  step "valgrind"
-  sh cmake/leaks.sh
-  step "README"
-  sh cmake/readme.sh --check
-  sh cmake/readme.sh --run
-fi
-if [ "${1:-}" != --quick ]; then
-  step "the suite, proven"
-  build/release/bin/keel-conformance self-test --jobs 4
-  build/release/bin/keel-conformance self-test --fault cpu --jobs 4
-  step "guide"
-  sh conformance/tests/readme.sh --check
-  sh cmake/guide.sh --check
-  sh cmake/guide.sh --run
-fi
-step "test: release"
-ctest --preset release -j 2
+for check in $checks; do
+  printf '\n== %s (after %d s)\n' "$check" $(($(date +%s) - began))
+  sh "cmake/ci/$check.sh" || {
+    status=$?
+    printf '\n%s failed. To repeat this check alone:\n  sh cmake/ci/%s.sh\n' \
+      "$check" "$check"
+    exit $status
+  }
+done

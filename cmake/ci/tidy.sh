@@ -1,12 +1,14 @@
 #!/bin/sh
 # Runs clang-tidy over all sources of a build. It shows clang's warnings, too.
-# usage: sh cmake/tidy.sh BUILD
+# usage: sh cmake/ci/tidy.sh [BUILD]    without: builds the preset asan, and takes that
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
+build=${1:-build/asan}
+[ $# -gt 0 ] || sh cmake/ci/build.sh asan
 # the analyzer follows a function for 50,000 nodes, a quarter of what it would: it takes half
 # the time, and most of it is the analyzer's
 # a build by gcc: with its own options, and its libmvec, whose functions have an attribute
-set -- "$1" --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wshadow \
+set -- "$build" --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wshadow \
   --extra-arg=-Wno-unknown-attributes \
   --extra-arg=-Xclang --extra-arg=-analyzer-config \
   --extra-arg=-Xclang --extra-arg=max-nodes=50000

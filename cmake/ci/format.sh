@@ -1,13 +1,12 @@
 #!/bin/sh
-# Formats the C sources with clang-format, or checks that they are.
-# usage: sh cmake/format.sh [--check]
+# Checks that the C sources are formatted with clang-format, or formats them.
+# usage: sh cmake/ci/format.sh [--fix]
 set -eu
-cd "$(dirname "$0")/.."
-if [ "${1:-}" = --check ]; then
-  printf '\n== clang-format\n'
-  set -- --dry-run --Werror
-else
+cd "$(dirname "$0")/../.."
+if [ "${1:-}" = --fix ]; then
   set -- -i
+else
+  set -- --dry-run --Werror
 fi
 # the tables are laid out by hand
 find device_api host plugins samples conformance \( -name '*.c' -o -name '*.h' \) \

@@ -1,12 +1,18 @@
 #!/bin/sh
-# Writes the tables of README.md anew: the ONNX cases and the ops.
+# Checks README.md: its tables, the ONNX cases and the ops, and its commands.
 #
-# usage: sh cmake/readme.sh            writes cases and ops
-#        sh cmake/readme.sh --figures  writes the benchmarks' figures too
-#        sh cmake/readme.sh --check    exit 1 where cases or ops are out of date
-#        sh cmake/readme.sh --run      runs the README's blocks marked "sh run"
+# usage: sh cmake/ci/readme.sh            builds Keel, and checks all that follows
+#        sh cmake/ci/readme.sh --check    exit 1 where cases or ops are out of date
+#        sh cmake/ci/readme.sh --run      runs the README's blocks marked "sh run"
+#        sh cmake/ci/readme.sh --write    writes cases and ops
+#        sh cmake/ci/readme.sh --figures  writes the benchmarks' figures too
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
+if [ $# -eq 0 ]; then
+  sh cmake/ci/build.sh release
+  sh cmake/ci/readme.sh --check
+  exec sh cmake/ci/readme.sh --run
+fi
 keel=build/release/bin/keel
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -34,7 +40,7 @@ cases() {
   done
 }
 
-if [ "${1:-}" = --run ]; then
+if [ "$1" = --run ]; then
   awk '/^```sh run$/ { on = 1; next } /^```$/ { on = 0 } on' README.md \
     >"$scratch/blocks.sh"
   sh -e "$scratch/blocks.sh" >"$scratch/out" || { cat "$scratch/out"; exit 1; }
@@ -47,14 +53,14 @@ cases >"$scratch/cases"
 replace cases "$scratch/cases"
 "$keel" ops --device cpu:0 --markdown >"$scratch/ops"
 replace ops "$scratch/ops"
-if [ "${1:-}" = --figures ]; then
+if [ "$1" = --figures ]; then
   { echo '```'; build/release/bench/bench --json "$scratch/bench.json"
     sh plugins/cpu/bench/compare.sh
     echo '```'; } >"$scratch/figures"
   replace figures "$scratch/figures"
   python3 host/bench/plot.py "$scratch/bench.json" >host/bench/graphs.svg
 fi
-if [ "${1:-}" = --check ]; then
+if [ "$1" = --check ]; then
   diff README.md "$scratch/README.md" && echo "the README's tables are right"
 else
   cp "$scratch/README.md" README.md

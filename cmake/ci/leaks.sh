@@ -1,8 +1,9 @@
 #!/bin/sh
 # valgrind over `keel run`: no leak, no wrong access.
-# usage: sh cmake/leaks.sh
+# usage: sh cmake/ci/leaks.sh
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
+sh cmake/ci/build.sh release
 cases=/usr/share/libonnx-testdata/data
 for case in node/test_range_float_type_positive_delta_expanded \
             pytorch-converted/test_Conv2d node/test_matmul_3d; do

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-TREE = pathlib.Path(__file__).parents[1]
+TREE = pathlib.Path(__file__).parents[2]
 HEADERS = TREE / "device_api/include/kd"
 HOST = TREE / "host/src"
 PLUGINS = {  # their names, and the folders of their sources

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Proves the conformance suite: each defect is caught by its rule, on the simulated
+# device and around the CPU plugin, and conformance/README.md lists the rules.
+# usage: sh cmake/ci/suite.sh
+set -eu
+cd "$(dirname "$0")/../.."
+sh cmake/ci/build.sh release
+build/release/bin/keel-conformance self-test --jobs 4
+build/release/bin/keel-conformance self-test --fault cpu --jobs 4
+exec sh conformance/tests/readme.sh --check
