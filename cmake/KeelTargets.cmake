@@ -60,12 +60,12 @@ function(keel_plugin name)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/keel)
 endfunction()
 
-# keel_test(NAME SOURCES...): a cmocka program, run by ctest; sanitized builds are slow and
-# define KEEL_SANITIZED
+# keel_test(NAME SOURCES...): a cmocka program, run by ctest; sanitized builds and
+# those with KEEL_SHORT_TESTS are slow and define KEEL_SANITIZED
 function(keel_test name)
   add_executable(${name} ${ARGN})
   keel_settings(${name})
-  if(KEEL_SANITIZE)
+  if(KEEL_SANITIZE OR KEEL_SHORT_TESTS)
     target_compile_definitions(${name} PRIVATE KEEL_SANITIZED)
   endif()
   target_link_libraries(${name} PRIVATE keel_inside cmocka)
