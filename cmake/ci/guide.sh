@@ -41,7 +41,7 @@ awk -v file="$scratch/slots" '
 
 # Counts of what grows, outside of what is generated.
 counts() {
-  for file in README.md VENDOR_GUIDE.md host/src/README.md plugins/*/README.md; do
+  for file in README.md docs/*.md VENDOR_GUIDE.md host/src/README.md plugins/*/README.md; do
     awk -v file="$file" '
       /^<!-- end -->$/ { skip = 0 }
       !skip && /[0-9][0-9]+ (passed|failed|skipped|rules|defects|cases|tests|ops|kernels)/ {
