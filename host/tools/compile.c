@@ -14,12 +14,12 @@ typedef struct arguments {
 
 static arguments given = {.common = {.command = "compile", .runs = true}};
 
-static const command line;
+static const command syntax;
 
 /* auto is no rule. */
 static bool take_place(const char *value) {
   if (strcmp(value, "auto") != 0)
-    return word_add(&line, "--place", &given.places, value);
+    return word_add(&syntax, "--place", &given.places, value);
   given.by_cost = true;
   return true;
 }
@@ -51,7 +51,7 @@ static const option options[] = {
      .debug = true, .list = &given.skips},
     {0}};
 
-static const command line = {
+static const command syntax = {
     "usage: keel compile MODEL -o FILE [OPTION]...\n"
     "       keel compile MODEL --dump-after PASS [OPTION]...\n\n"
     "Writes a model as a program of Keel's own, which `keel run` and\n"
@@ -59,7 +59,7 @@ static const command line = {
     options, &given.common, &given.models, .one_word = true};
 
 static int parse(int argc, char **argv) {
-  int result = options_read(&line, argc, argv);
+  int result = options_read(&syntax, argc, argv);
   if (result >= 0) return result;
   if (!given.models.count) return usage_error("compile", "give a model file");
   if (!given.output && !given.dump)

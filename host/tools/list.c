@@ -17,8 +17,8 @@ static listing given;
 static int parse(const char *name, const char *help, const option *options,
                  int argc, char **argv) {
   given.common.command = name;
-  const command line = {help, options, &given.common, NULL, false};
-  return options_read(&line, argc, argv);
+  const command syntax = {help, options, &given.common, NULL, false};
+  return options_read(&syntax, argc, argv);
 }
 
 #define JSON \

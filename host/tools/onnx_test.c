@@ -109,7 +109,7 @@ static const option options[] = {
     {"--atol", .number = &given.one.within.atol},
     {0}};
 
-static const command line = {
+static const command syntax = {
     "usage: keel onnx-test [OPTION]... DIR...\n\n"
     "Runs the ONNX backend-test cases in folders of any depth. A case that\n"
     "needs an op, an attribute or a type that Keel or the devices do not have"
@@ -131,7 +131,7 @@ static bool ran_any(const tests *all) {
 }
 
 int keel_main_onnx_test(int argc, char **argv) {
-  int result = options_read(&line, argc, argv);
+  int result = options_read(&syntax, argc, argv);
   if (result >= 0) return result;
   if (!given.folders.count)
     return usage_error("onnx-test", "give one or more folders");

@@ -37,12 +37,12 @@ static arguments given = {.common = {.command = "run", .runs = true},
                           .repeat = 1,
                           .within = {.rtol = 1e-3, .atol = 1e-7}};
 
-static const command line;
+static const command syntax;
 
 /* auto is no rule. */
 static bool take_place(const char *value) {
   if (strcmp(value, "auto") != 0)
-    return word_add(&line, "--place", &given.places, value);
+    return word_add(&syntax, "--place", &given.places, value);
   given.by_cost = true;
   return true;
 }
@@ -107,13 +107,13 @@ static const option options[] = {
     {"--json", .help = "print the result as JSON", .flag = &given.json},
     {0}};
 
-static const command line = {
+static const command syntax = {
     "usage: keel run MODEL [OPTION]...\n\n"
     "Runs a model once, or often, and says what came out.\n\n",
     options, &given.common, &given.models, .one_word = true};
 
 static int parse(int argc, char **argv) {
-  int result = options_read(&line, argc, argv);
+  int result = options_read(&syntax, argc, argv);
   if (result >= 0) return result;
   if (!given.models.count) return usage_error("run", "give a model file");
   given.model = given.models.words[0];

@@ -36,7 +36,7 @@ static const option options[] = {
      .flag = &given.clear},
     {0}};
 
-static const command line = {
+static const command syntax = {
     "usage: keel tune --device D [MODEL]... [OPTION]...\n"
     "       keel tune --device D --clear\n\n"
     "Makes the products and convolutions of models, or of a list of its own,"
@@ -48,7 +48,7 @@ static const command line = {
     options, &given.common, &given.models, false};
 
 static int parse(int argc, char **argv) {
-  int result = options_read(&line, argc, argv);
+  int result = options_read(&syntax, argc, argv);
   if (result >= 0) return result;
   if (!given.device)
     return usage_error("tune", "name the device: --device opencl:0");
