@@ -185,13 +185,14 @@ static keel_status allocate_any(keel_heap *heap, keel_buffer *buffer,
   return allocate(heap, buffer);
 }
 
-/* kind: that it must be exported as, in no pool; 0: as the heap is set. */
+/* kind: that it must be exported as, in no pool; 0: as the heap is set. waits: pools may be
+ * trimmed to make room. */
 static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
-                        uint32_t kind, keel_buffer **out_buffer) {
+                        uint32_t kind, bool waits, keel_buffer **out_buffer) {
   keel_context *context = heap->context;
   if (!reserve(context, size)) {
-    if (!keel_lists.no_wait) keel_heap_trim_all(context);
-    if (keel_lists.no_wait || !reserve(context, size))
+    if (waits) keel_heap_trim_all(context);
+    if (!waits || !reserve(context, size))
       return keel_fail(
           KD_OUT_OF_MEMORY,
           "%llu bytes on %s exceed the limit of %llu bytes (%llu are taken)",
@@ -209,7 +210,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                           : class < KEEL_SMALL_CLASSES ? 0
                                                        : kind_of(heap);
     status = allocate_any(heap, buffer, kind != 0);
-    if (status == KD_OUT_OF_MEMORY && !keel_lists.no_wait) {
+    if (status == KD_OUT_OF_MEMORY && waits) {
       /* what is kept for reuse, by this host, then by the plugin */
       keel_heap_trim(heap);
       if (heap->device && heap->device->plugin->memory.trim)
@@ -249,8 +250,8 @@ static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
   return buffer;
 }
 
-keel_status keel_heap_take(keel_heap *heap, uint64_t size,
-                           keel_buffer **out_buffer) {
+static keel_status take(keel_heap *heap, uint64_t size, bool waits,
+                        keel_buffer **out_buffer) {
   uint64_t rounded = 0;
   if (size > (UINT64_C(1) << 45))
     return keel_fail(KD_OUT_OF_MEMORY, "no machine has %llu bytes of memory",
@@ -258,7 +259,8 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
   uint32_t class = class_of(size, &rounded);
   KEEL_TRY(keel_device_enter(heap->device));
   keel_buffer *buffer = take_pooled(heap, class);
-  keel_status status = buffer ? KD_OK : grow(heap, rounded, class, 0, &buffer);
+  keel_status status =
+      buffer ? KD_OK : grow(heap, rounded, class, 0, waits, &buffer);
   keel_lost_leave(heap->device);
   if (status != KD_OK) return status;
   keel_refs_init(&buffer->refs);
@@ -266,12 +268,22 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
   return KD_OK;
 }
 
+keel_status keel_heap_take(keel_heap *heap, uint64_t size,
+                           keel_buffer **out_buffer) {
+  return take(heap, size, true, out_buffer);
+}
+
+keel_status keel_heap_take_now(keel_heap *heap, uint64_t size,
+                               keel_buffer **out_buffer) {
+  return take(heap, size, false, out_buffer);
+}
+
 keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
                                     uint32_t kind, keel_buffer **out_buffer) {
   uint64_t rounded = 0;
   uint32_t class = class_of(size, &rounded);
   KEEL_TRY(keel_device_enter(heap->device));
-  keel_status status = grow(heap, size, class, kind, out_buffer);
+  keel_status status = grow(heap, size, class, kind, true, out_buffer);
   keel_lost_leave(heap->device);
   if (status != KD_OK) return status;
   keel_refs_init(&(*out_buffer)->refs);

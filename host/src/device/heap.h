@@ -65,6 +65,11 @@ void keel_heap_drain(keel_heap *heap);
 keel_status keel_heap_take(keel_heap *heap, uint64_t size,
                            keel_buffer **out_buffer);
 
+/* The same for who holds a stream's lock: no pool is trimmed to make room, as that waits for
+ * the device. */
+keel_status keel_heap_take_now(keel_heap *heap, uint64_t size,
+                               keel_buffer **out_buffer);
+
 /* The same of memory that a device can export as `kind`, and that is no pool's. */
 keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
                                     uint32_t kind, keel_buffer **out_buffer);
@@ -125,7 +130,6 @@ struct keel_tensor;
 typedef struct keel_thread_lists {
   struct keel_thread_lists *next, *previous; /* all threads', for draining */
   bool listed;
-  bool no_wait; /* a device's stream is held: no pool is trimmed to make room */
   uint32_t tensor_count;
   struct keel_tensor *tensors; /* linked by their first word */
   keel_buffer *buffers[KEEL_HEAP_SLOTS][KEEL_SMALL_CLASSES];

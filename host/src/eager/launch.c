@@ -110,12 +110,15 @@ static keel_tensor *forwardable(const keel_binding *binding,
   return NULL;
 }
 
+static keel_heap *heap_of(const keel_binding *binding, uint32_t index) {
+  bool host = index < 32 && binding->instance->def->host_outputs >> index & 1;
+  return host ? &binding->device->context->host : &binding->device->heap;
+}
+
 static keel_status make_output(const keel_binding *binding, uint32_t index,
                                const keel_type *type, keel_tensor *forward,
                                keel_tensor **out_tensor) {
-  bool host = index < 32 && binding->instance->def->host_outputs >> index & 1;
-  keel_heap *heap =
-      host ? &binding->device->context->host : &binding->device->heap;
+  keel_heap *heap = heap_of(binding, index);
   if (forward) return keel_tensor_view(forward, type, out_tensor);
   if (index == 0 && binding->node.output_layout)
     return keel_layout_make(binding->device, type, binding->node.output_layout,
@@ -193,10 +196,13 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
   if (!keel_type_known(type))
     return keel_fail(KD_INVALID_ARGUMENT, "set_output with a dimension of -1");
   /* the kernel is being enqueued, under the stream's lock */
-  keel_lists.no_wait = binding->device->stream != NULL;
-  keel_status status =
-      make_output(binding, index, type, NULL, &run->outputs[index]);
-  keel_lists.no_wait = false;
+  keel_heap *heap = heap_of(binding, index);
+  keel_buffer *buffer = NULL;
+  KEEL_TRY(binding->device->stream
+               ? keel_heap_take_now(heap, type->bytes, &buffer)
+               : keel_heap_take(heap, type->bytes, &buffer));
+  keel_status status = keel_tensor_over(buffer, type, &run->outputs[index]);
+  keel_buffer_release(buffer); /* the tensor has it */
   if (status != KD_OK) return status;
   fill_view(&run->out_views[index], run->outputs[index]);
   *out_tensor = run->out_views[index];
