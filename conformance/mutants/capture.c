@@ -1,8 +1,6 @@
 /* capture.c - the simulated device's recordings of streams. */
 #include "mutants/sim.h"
 
-static atomic_uint capture_count;
-
 struct kd_capture {
   job *first;
   kd_stream *stream;
@@ -57,9 +55,6 @@ static kd_status capture_end(kd_stream *stream, kd_capture **out_capture) {
     stream->recorded = NULL;
     return lost;
   }
-  capture_count++;
-  if (BUG(capture_ids) && capture_count > 15)
-    return FAIL(KD_OUT_OF_MEMORY, "no recording is left of %d", 15);
   kd_capture *capture = calloc(1, sizeof *capture);
   if (!capture) {
     free_list(stream->recorded);
@@ -103,7 +98,7 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
   if (BUG(empty_capture) && !capture->first)
     return FAIL(KD_INTERNAL, "there is nothing to launch");
   if (BUG(capture_in_stream) && capture->stream->dead) abort();
-  if (capture->launches++ && BUG(replay_first_data)) return KD_OK;
+  capture->launches++;
   for (const job *j = capture->first; j; j = j->next) {
     if (BUG(replay_no_fill) && j->kind == JOB_FILL) continue;
     kd_status status = launch_job(stream, j);
@@ -115,7 +110,7 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
 static bool rebind(kd_buffer **buffer, uint64_t *offset, const kd_rebind *r) {
   if (*buffer != r->from || *offset != r->from_offset) return false;
   *buffer = r->to;
-  *offset = BUG(rebind_no_offset) ? 0 : r->to_offset;
+  *offset = r->to_offset;
   return true;
 }
 

@@ -1,4 +1,5 @@
-/* defects.h - what the simulated device can have wrong: a switch each. */
+/* defects.h - what the simulated device can have wrong, by itself or by what fault.so puts
+ * around it: a switch each. */
 #ifndef KC_DEFECTS_H
 #define KC_DEFECTS_H
 
@@ -6,7 +7,7 @@
 
 /* How a defect is put in. */
 enum {
-  KC_BY_SWITCH,  /* of the simulated device: KEEL_SIM=name */
+  KC_BY_SWITCH, /* of fault.so, KEEL_FAULT=name, or of the device, KEEL_SIM=name */
   KC_BY_RACE,    /* the same, and it takes the right moment to show */
   KC_BY_LIBRARY, /* a library of its own: stub_NAME.so */
 };
@@ -18,7 +19,7 @@ typedef struct kc_defect {
   int how;          /* KC_BY_* */
 } kc_defect;
 
-/* Defects that fault.so puts around any plugin: the name, and the rule that a
+/* The defects that fault.so puts around any plugin: the name, and the rule that a
  * plugin must have something for (NULL: the defect's own). */
 typedef struct kc_fault {
   const char *name, *needs;

@@ -131,8 +131,7 @@ static int64_t strided_at(const arg *from, int64_t i) {
 static value *load(const arg *a) {
   value *v = value_make(a->dtype, a->rank, dims_of(a));
   const char *from = bytes(a);
-  bool flush =
-      (BUG(flushes) || ODD(flush_declared)) && dtype_is_float(a->dtype);
+  bool flush = ODD(flush_declared) && dtype_is_float(a->dtype);
   for (int64_t i = 0; v && i < v->count; i++) {
     real x = dtype_load(from, a->dtype, strided_at(a, i));
     v->x[i] = flush && fabsl(x) < dtype_least(a->dtype) ? 0 : x;
@@ -151,10 +150,7 @@ static real keep_bits(real x, int bits, real (*how)(real)) {
 static void store(const arg *a, const value *v, int64_t end) {
   char *to = bytes(a);
   for (int64_t i = 0; i < end; i++) {
-    real x = v->x[i];
-    if (BUG(clamps) && isfinite(x) && isinf(dtype_round(x, a->dtype)))
-      x = copysignl(dtype_max(a->dtype), x);
-    dtype_store(to, a->dtype, strided_at(a, i), x);
+    dtype_store(to, a->dtype, strided_at(a, i), v->x[i]);
   }
 }
 
@@ -240,17 +236,11 @@ static real bent_unary(const op_call *c, int64_t i, real x, real r) {
   switch (sim_mode) {
     case D_relu_nan:
       return relu && isnan(x) ? 0 : r;
-    case D_zero_sign:
-      return r == 0 ? 0 : r;
     case D_fast_tanh:
       return c->op == TANH && fabsl(x) < 3 ? x * (27 + x * x) / (27 + 9 * x * x)
                                            : r;
     case D_needs_zeros:
       return relu ? r + dtype_load(bytes(&c->out[0]), c->out[0].dtype, i) : r;
-    case D_random_bits:
-      return i == 3 && c->out[0].dtype == KD_F32
-                 ? (r + 1) * (1 + clock_bit() * 0x1p-22L) - 1
-                 : r;
     default:
       return r;
   }
@@ -314,7 +304,6 @@ static int64_t stored(const op_call *c, int64_t n) {
   if (BUG(first_shape) && c->kernel && c->kernel->first_count &&
       c->kernel->first_count < n)
     return c->kernel->first_count;
-  if (BUG(tail_unwritten) && n % 4 == 1) return n - 1;
   if (BUG(rank_four) && c->in[0].rank > 4) return n / 2;
   return BUG(index_22) ? n & 0x3fffff : n;
 }
@@ -337,15 +326,11 @@ static void rest_in_scratch(const op_call *c, value *y) {
 /* What is done to memory that holds the result already. */
 static void spoil(const op_call *c, int64_t n) {
   static uint32_t launches;
-  const arg *x = &c->in[0], *y = &c->out[0];
+  const arg *y = &c->out[0];
   if (BUG(matmul_slow) && c->op == MATMUL) sim_nap(20000);
   if (!is_unary(c->op)) return;
-  if (BUG(writes_input) && n > 1) dtype_store(bytes(x), x->dtype, 1, 7);
   if (BUG(chain_breaks) && ++launches % 20 == 0 && n > 5)
     dtype_store(bytes(y), y->dtype, 5, 12345);
-  if (BUG(stale_result) && c->kernel && c->kernel->runs++ && n)
-    dtype_store(bytes(y), y->dtype, 0,
-                dtype_load(bytes(y), y->dtype, 0) + c->kernel->runs);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -562,19 +547,13 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
                 launch->struct_size);
   if (BUG(launch_reads_past) && *(const volatile uint64_t *)(launch + 1) == 1)
     return FAIL(KD_INVALID_ARGUMENT, "a later field");
-  if (BUG(launch_leaks)) sim_leak(400);
   if (BUG(supports_all) && op == SOFTMAX && launch->inputs[0].rank == 3)
     return FAIL(KD_UNIMPLEMENTED, "Softmax of rank %d", 3);
   if (BUG(supports_all) && op == TANH) return FAIL(KD_UNIMPLEMENTED, "%d", op);
-  if (BUG(empty_refused) && launch->output_count &&
-      launch->outputs[0].dtype != KD_NONE &&
-      kd_elements(&launch->outputs[0]) == 0)
-    return FAIL(KD_INVALID_ARGUMENT, "a grid of %d blocks", 0);
   if (BUG(waits_for_worker) && sim_host->worker_count(sim_host) < 2)
     for (;;)
       sim_nap(100000);
   if (BUG(equal_pieces) && sim_host->worker_count(sim_host) > 2) return KD_OK;
-  if (BUG(spins)) sim_nap(0);
   kd_tensor again;
   if (BUG(constants_late) && self && self->constant &&
       sim_host->node->constant(self->node, 1, &again) != KD_OK)
@@ -801,9 +780,6 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   static atomic_uint created;
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
-  if (BUG(not_creatable) && !strcmp(def->op, "Erf"))
-    return FAIL(KD_INTERNAL, "Erf does not compile, %d", 1);
-  if (BUG(recompiles)) sim_nap(120000);
   kd_type type;
   sim_host->node->input_type(node, 0, &type);
   uint32_t rank = type.rank;
@@ -830,10 +806,6 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   kd_tensor constant;
   kernel->constant = sim_host->node->constant(node, 1, &constant) == KD_OK;
   if (BUG(instance_scratch)) kernel->kept = calloc(ROOM, sizeof *kernel->kept);
-  if (BUG(instance_leaks)) {
-    kernel->leak = malloc(2000);
-    if (kernel->leak) memset(kernel->leak, 1, 2000);
-  }
   if (kernel->constant && !strcmp(def->op, "MatMul")) {
     kernel->weights = value_make(constant.dtype, constant.rank, constant.dims);
     if (kernel->weights) value_load(kernel->weights, constant.data);
@@ -879,7 +851,7 @@ static void destroy(kd_kernel *kernel) {
 /* the output is the input, in which some elements change */
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
 
-kd_kernel_def sim_kernels[OPS + 4] = {
+kd_kernel_def sim_kernels[OPS] = {
     DEF("Relu", RELU, F, .inplace = 1),
     DEF("Abs", ABS, F, .flags = TAKES_PARTS),
     PLAIN("Neg", NEG, 0), /* `supports` says which types it takes */
@@ -928,7 +900,7 @@ kd_kernel_def sim_kernels[OPS + 4] = {
     DEF("RandomUniform", RANDOM, 0, .supports = NULL, .output_types = {F32}),
     DEF("Halve", HALVE, F32, .domain = "x.keel.sim"),
 };
-uint32_t sim_kernel_count = OPS;
+const uint32_t sim_kernel_count = OPS;
 
 /* Max of two inputs only: the host never gives more than it can hold. */
 static kd_status supports_two(kd_device *device, const kd_node *node) {
@@ -953,11 +925,5 @@ void sim_kernels_init(void) {
     if (ODD(nondeterministic)) def->flags |= KD_KERNEL_NONDETERMINISTIC;
   }
   if (ODD(hint_bits)) sim_kernels[3].flags |= 0x40000000u;
-  if (BUG(kernel_flag)) sim_kernels[3].flags |= 0x800000u;
   if (BUG(def_types)) sim_kernels[16].input_types[0] |= KD_TYPES(KD_BOOL);
-  if (BUG(def_double)) {
-    sim_kernels[OPS] = sim_kernels[2];
-    sim_kernels[OPS].supports = sim_kernels[2].supports = NULL;
-    sim_kernel_count = OPS + 1;
-  }
 }

@@ -7,14 +7,11 @@
 #include <sys/mman.h>
 
 static uint64_t used[2], count[2];
-static bool poisoned;
 static kd_buffer *last_small, *newest;
-static uint32_t openings;
 
 void sim_memory_reset(void) {
   if (!BUG(stats_wrong)) memset(used, 0, sizeof used);
   memset(count, 0, sizeof count);
-  openings = 0;
 }
 
 static uint32_t number_of(const kd_device *device) {
@@ -34,20 +31,6 @@ char *sim_at(kd_buffer *buffer, uint64_t offset) {
 
 static kd_status no_memory(uint64_t size, uint64_t left) {
   if (BUG(oom_resets)) sim_drop_all();
-  if (BUG(oom_poisons)) poisoned = true;
-  if (BUG(mute_oom)) return KD_OUT_OF_MEMORY;
-  if (BUG(errno_code)) {
-    FAIL(KD_OUT_OF_MEMORY, "no %llu bytes", (unsigned long long)size);
-    return -12;
-  }
-  if (BUG(oom_other_code)) return FAIL(KD_INTERNAL, "no memory: %d", 12);
-  if (BUG(vague_oom)) return FAIL(KD_OUT_OF_MEMORY, "out of memory");
-  if (BUG(global_message)) {
-    static char text[128];
-    snprintf(text, sizeof text, "no %llu bytes", (unsigned long long)size);
-    sim_nap(200);
-    return FAIL(KD_OUT_OF_MEMORY, "%s", text);
-  }
   if (ODD(other_language))
     return FAIL(KD_OUT_OF_MEMORY, "kein Speicher: %llu Bytes von %llu",
                 (unsigned long long)size, (unsigned long long)left);
@@ -91,21 +74,6 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
   uint32_t d = number_of(device);
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
-  if (BUG(alloc_slow)) sim_nap(5000);
-  if (BUG(unlocked_list)) {
-    static volatile int top;
-    int at = top;
-    sim_nap(1);
-    if (at != top) abort();
-    top = (at + 1) % 4;
-  }
-  if (BUG(context_tls)) {
-    static _Thread_local int mine;
-    static int first = 1;
-    if (first) mine = 1;
-    first = 0;
-    if (!mine) return FAIL(KD_FAILED_PRECONDITION, "no context on this thread");
-  }
   if (BUG(lazy_race) && sim_devices[1].index == 77) {
     static volatile int setting;
     if (setting) abort();
@@ -115,10 +83,8 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
     setting = 0;
   }
   uint64_t padded = size + 256;
-  if (BUG(size_wraps)) size = padded < size ? padded : size;
   pthread_mutex_lock(&sim_lock);
-  bool enough = !poisoned && padded > size && fits(d, space, size);
-  if (BUG(size_wraps) && size < 4096) enough = true;
+  bool enough = padded > size && fits(d, space, size);
   if (enough) {
     used[d] += size;
     count[d]++;
@@ -131,7 +97,6 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
   else if (enough)
     made = make(device, space, size);
   if (!made) {
-    if (BUG(out_written)) *out_buffer = NULL;
     return no_memory(size, left);
   }
   if (BUG(same_handle) && size == 64) same = made;
@@ -140,7 +105,6 @@ kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
   bool shown = space == 1 || ODD(host_memory_only) || BUG(addressable_lie);
   *out_address = shown ? made->bytes : NULL;
   if (BUG(addressable_lie)) *out_address = calloc(1, size + 256);
-  if (BUG(fails_on_success)) FAIL(KD_OUT_OF_MEMORY, "almost");
   return KD_OK;
 }
 
@@ -178,17 +142,6 @@ void sim_release(kd_device *device, kd_buffer *buffer) {
 
 /* ---- copies --------------------------------------------------------------------------------- */
 
-static kd_buffer *delayed_buffer;
-static const void *delayed_from;
-static uint64_t delayed_offset, delayed_size;
-
-static void run_delayed(void) {
-  if (!BUG(host_pointer_kept)) return;
-  if (delayed_buffer && delayed_from)
-    memcpy(delayed_buffer->bytes + delayed_offset, delayed_from, delayed_size);
-  delayed_buffer = NULL;
-}
-
 typedef struct late {
   void *to;
   void *bytes;
@@ -197,7 +150,7 @@ typedef struct late {
 
 static void *bring_late(void *context) {
   late *l = context;
-  sim_nap(BUG(late_write) ? 4000 : 800);
+  sim_nap(4000);
   memcpy(l->to, l->bytes, l->size);
   free(l->bytes);
   free(l);
@@ -220,52 +173,25 @@ static uint64_t clipped(const kd_buffer *buffer, uint64_t offset,
     size -= offset + size + 64 - buffer->size < size
                 ? offset + size + 64 - buffer->size + (size > 0)
                 : 0;
-  if (BUG(odd_tail) && size > 4) size &= ~UINT64_C(3);
-  if (BUG(length_24)) size &= 0xffffff;
-  if (BUG(zero_is_all) && size == 0) size = buffer->size - offset;
   return size;
 }
 
 static kd_status do_in(const void *source, kd_buffer *target, uint64_t offset,
                        uint64_t size) {
-  static char shared[1 << 16];
   size = clipped(target, offset, size);
-  if (BUG(zero_is_all) && !source) {
-    memset(target->bytes + offset, 0, size);
-    return KD_OK;
-  }
-  if (BUG(reopen_dirty) && openings > 1) return KD_OK;
-  if (BUG(page_reader) && size > 64) {
-    for (int i = 0; i < 128; i++)
-      (void)((const volatile char *)source)[size + (uint64_t)i];
-  }
-  if (BUG(writes_source) && size > 4000)
-    *(volatile char *)(uintptr_t)source = *(const char *)source;
-  if (BUG(global_scratch) && size > 1000 && size <= sizeof shared) {
-    memcpy(shared, source, size);
-    sim_nap(50);
-    memcpy(target->bytes + offset, shared, size);
-    return KD_OK;
-  }
   if (size) memcpy(target->bytes + offset, source, size);
-  if (BUG(copy_rounds_up) && size % 4)
-    memset(target->bytes + offset + size, 0x3c, 4 - size % 4);
   return KD_OK;
 }
 
 static kd_status do_out(kd_buffer *source, uint64_t offset, void *target,
                         uint64_t size) {
-  if (BUG(zero_is_all) && !target) return KD_OK;
   size = clipped(source, offset, size);
-  if (BUG(out_offset)) offset &= ~UINT64_C(7);
   if (size) memcpy(target, source->bytes + offset, size);
   return KD_OK;
 }
 
 static void do_fill(kd_buffer *target, uint64_t offset, uint64_t size,
                     const void *pattern, uint32_t pattern_size) {
-  if (BUG(fill_four) && pattern_size > 4) pattern_size = 4;
-  if (BUG(zero_is_all) && !size) size = target->size - offset;
   for (uint64_t i = 0; i < size; i++)
     target->bytes[offset + i] = ((const char *)pattern)[i % pattern_size];
 }
@@ -273,7 +199,6 @@ static void do_fill(kd_buffer *target, uint64_t offset, uint64_t size,
 static void do_copy(kd_buffer *source, uint64_t from, kd_buffer *target,
                     uint64_t to, uint64_t size) {
   if (BUG(other_space) && source->space != target->space) return;
-  if (BUG(source_offset)) from = from > 200 ? from & ~UINT64_C(255) : from;
   memmove(target->bytes + to, source->bytes + from, size);
 }
 
@@ -301,7 +226,7 @@ kd_status sim_job_status(job *j) {
 
 static kd_status send_or_run(kd_device *device, kd_stream *stream,
                              const job *what) {
-  if (stream && !BUG(copies_unordered)) return sim_push(stream, what);
+  if (stream) return sim_push(stream, what);
   if (!stream && BUG(staging_shared) && sim_busy() && what->kind == JOB_COPY_IN)
     return KD_OK;
   sim_note_copy(device);
@@ -343,14 +268,6 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
                          const void *source, kd_buffer *target, uint64_t offset,
                          uint64_t size) {
   if (size == 300000 && !stream) be_hostile(target);
-  run_delayed();
-  if (BUG(host_pointer_kept) && !stream && size > 100000) {
-    delayed_buffer = target;
-    delayed_from = source;
-    delayed_offset = offset;
-    delayed_size = size;
-    return KD_OK;
-  }
   return send_or_run(device, stream,
                      &(job){.kind = JOB_COPY_IN,
                             .from = source,
@@ -362,11 +279,6 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
 static kd_status copy_out(kd_device *device, kd_stream *stream,
                           kd_buffer *source, uint64_t offset, void *target,
                           uint64_t size) {
-  run_delayed();
-  if (BUG(out_early) && !stream && size > 100000) {
-    out_later(target, sim_at(source, offset), size);
-    return KD_OK;
-  }
   return send_or_run(device, stream,
                      &(job){.kind = JOB_COPY_OUT,
                             .source = source,
@@ -527,7 +439,6 @@ static kd_status stats(kd_device *device, uint32_t space,
                           .buffers = count[d]};
   pthread_mutex_unlock(&sim_lock);
   memcpy(out_stats, &full, size < sizeof full ? size : sizeof full);
-  if (BUG(stats_overrun)) memset((char *)out_stats + size, 0, 8);
   return KD_OK;
 }
 
@@ -561,8 +472,6 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
   }
   if (status == KD_OK && BUG(trim_takes_live) && !trimmed)
     trimmed = *out_buffer;
-  if (status == KD_OK && BUG(reopen_dirty)) openings += sim_devices[0].open;
-  if (BUG(reopen_dirty)) sim_devices[0].open = false;
   return status;
 }
 
@@ -583,10 +492,9 @@ kd_memory_table sim_memory = {
 /* ---- peers ------------------------------------------------------------------------------------------------ */
 
 static uint32_t reachable(kd_device *from, kd_device *to) {
-  static uint32_t asked;
   (void)from;
   (void)to;
-  return BUG(peer_fickle) ? ++asked % 2 : 1;
+  return 1;
 }
 
 static kd_status peer_copy(kd_device *from, kd_buffer *source,

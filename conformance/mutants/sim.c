@@ -1,12 +1,7 @@
 /* sim.c - the plugin: entry, opening, devices and their facts. */
 #include "mutants/sim.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/wait.h>
 #include "common/single.h"
-#include "mutants/process.h"
 
 int sim_mode;
 uint32_t sim_ring;
@@ -14,9 +9,8 @@ const kd_host *sim_host;
 struct kd_device sim_devices[2];
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static uint32_t opens, device_opens, closes;
+static uint32_t opens, closes;
 static pthread_t opener;
-static volatile bool running;
 static void *kept[64];
 
 uint64_t sim_now(void) {
@@ -47,20 +41,6 @@ static void *for_ever(void *unused) {
   return NULL;
 }
 
-static void *spin(void *unused) {
-  (void)unused;
-  while (running)
-    ;
-  return NULL;
-}
-
-static void *late_logger(void *host) {
-  const kd_host *to = host;
-  sim_nap(20000);
-  to->log(to, KD_LOG_INFO, "still here");
-  return NULL;
-}
-
 static void start(void *(*body)(void *), void *context) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, body, context) == 0) pthread_detach(thread);
@@ -74,21 +54,12 @@ static void wait_for_ever(void) {
 /* ---- opening ------------------------------------------------------------------------ */
 
 static kd_status check_host(const kd_host *host) {
-  if (BUG(host_size_equal) && host->struct_size != sizeof(kd_host))
-    return host->fail(KD_INCOMPATIBLE, "kd_host has %u bytes",
-                      host->struct_size);
-  if (BUG(version_equal) && host->abi_version != KD_ABI_VERSION)
-    return host->fail(KD_INCOMPATIBLE, "the host is of another version");
   if (BUG(old_host_mute) && host->abi_version < KD_ABI_VERSION)
     return KD_INCOMPATIBLE;
   if (BUG(reserved_used) && host->reserved)
     return host->fail(KD_INCOMPATIBLE, "a reserved field is set");
   if (BUG(node_size_equal) && host->node->struct_size != sizeof(kd_node_table))
     return host->fail(KD_INCOMPATIBLE, "kd_node_table has another size");
-  if (BUG(host_reads_past) && *(const volatile uint64_t *)(host + 1) == 1)
-    return host->fail(KD_INCOMPATIBLE, "a later slot");
-  if (BUG(host_name) && strncmp(host->name, "keel", 4) != 0)
-    return host->fail(KD_INCOMPATIBLE, "the host is not keel");
   if (BUG(file_name)) {
     const char *path = host->plugin_path ? host->plugin_path : "";
     const char *slash = strrchr(path, '/');
@@ -122,45 +93,14 @@ static kd_status read_options(const kd_host *host) {
 /* Memory that the driver keeps while it is open. */
 static kd_status take_memory(const kd_host *host) {
   for (int i = 0; i < 3; i++) {
-    kept[i] =
-        host->allocate(host, 1000, BUG(odd_alignment) && i == 1 ? 48 : 64);
-    if (BUG(odd_alignment) && i == 1 && !kept[i])
-      kept[i] = host->allocate(host, 9, 0);
-    if (BUG(alloc_unchecked) && i == 1) *(volatile char *)kept[i] = 1;
+    kept[i] = host->allocate(host, 1000, 64);
     if (kept[i]) continue;
-    if (BUG(alloc_leaks)) i = 0;
     while (i-- > 0)
       host->release(host, kept[i]);
     memset(kept, 0, sizeof kept);
     return host->fail(KD_OUT_OF_MEMORY, "no 1000 bytes of host memory");
   }
-  if (BUG(host_overrun)) ((char *)kept[0])[1000] = 1;
   return KD_OK;
-}
-
-static void misbehave_threads(const kd_host *host) {
-  if (BUG(thread_survives)) start(for_ever, NULL);
-  if (BUG(own_pool))
-    for (int i = 0; i < 12; i++)
-      start(for_ever, NULL);
-  if (BUG(spins)) start(spin, NULL);
-  if (BUG(exit_hangs) && opens == 1) atexit(wait_for_ever);
-  if (BUG(fork_waits) && opens == 1) atexit(wait_for_ever);
-  if (BUG(prints)) puts("sim: opened");
-  if (BUG(log_level)) host->log(host, 9, "opened");
-  if (BUG(zone_left_open)) host->zone_begin(host, "open");
-  if (BUG(cycle_leaks)) {
-    char *leak = malloc(200000);
-    if (leak) memset(leak, 1, 200000);
-    *(char *volatile *)&kept[60] = leak;
-  }
-  if (BUG(forks)) {
-    pid_t child = fork();
-    if (child == 0) {
-      sim_nap(3000000);
-      _exit(0);
-    }
-  }
 }
 
 static kd_plugin plugin;
@@ -169,8 +109,6 @@ static void set_tables(void);
 static kd_status open_driver(const kd_host *host) {
   kd_status status = check_host(host);
   if (status != KD_OK) return status;
-  if (BUG(no_reopen) && opens)
-    return host->fail(KD_UNAVAILABLE, "open already");
   if (BUG(one_copy_only)) {
     if (getenv("SIM_OPEN")) return host->fail(KD_UNAVAILABLE, "in use");
     setenv("SIM_OPEN", "1", 1);
@@ -180,7 +118,6 @@ static kd_status open_driver(const kd_host *host) {
   sim_host = BUG(entry_host_kept) ? first : host;
   if (BUG(entry_host_kept) && host != first) abort();
   opens++;
-  running = true;
   status = read_options(host);
   if (status == KD_OK) status = take_memory(host);
   if (status != KD_OK) {
@@ -191,8 +128,7 @@ static kd_status open_driver(const kd_host *host) {
     host->log(host, KD_LOG_INFO, "no devices: there is no simulated hardware");
   if (BUG(filled_at_open)) plugin.device_status = NULL;
   if (BUG(list_late)) plugin.kernel_count = sim_kernel_count;
-  change_process();
-  misbehave_threads(host);
+  if (BUG(fork_waits) && opens == 1) atexit(wait_for_ever);
   opener = pthread_self();
   sim_memory_reset();
   sim_streams_reset();
@@ -216,10 +152,8 @@ static kd_status plugin_open(const kd_host *services,
 static void plugin_close(kd_instance *instance) {
   (void)instance;
   if (opens > 1 && BUG(second_host_kept)) return;
-  running = false;
-  if (BUG(late_log)) start(late_logger, (void *)(uintptr_t)sim_host);
   if (BUG(unload_thread)) start(for_ever, NULL);
-  for (int i = BUG(block_kept) ? 1 : 0; i < 3; i++)
+  for (int i = 0; i < 3; i++)
     sim_host->release(sim_host, kept[i]);
   if (BUG(one_copy_only)) unsetenv("SIM_OPEN");
   memset(kept, 0, 3 * sizeof *kept);
@@ -230,38 +164,27 @@ static void plugin_close(kd_instance *instance) {
 
 static uint32_t device_count(kd_instance *instance) {
   (void)instance;
-  static uint32_t asked;
   if (BUG(no_device_mute) || ODD(no_device)) return 0;
-  if (BUG(count_changes) && ++asked % 50 == 0) return 1;
   return ODD(one_device) || ODD(bare) ? 1 : 2;
 }
 
 static kd_status fill_info(uint32_t index, kd_device_info *out) {
   static const char *const names[] = {"Simulated accelerator A",
                                       "Simulated accelerator B"};
-  static char shared[64];
   bool integrated = sim_host->option(sim_host, "integrated") != NULL;
   out->flags = KD_DEVICE_SOFTWARE | (integrated ? KD_DEVICE_INTEGRATED : 0) |
                (ODD(hint_bits) ? 0x80000000u : 0);
   if (BUG(inline_lie)) out->flags |= KD_DEVICE_INLINE;
   if (BUG(addressable_lie)) out->flags |= KD_DEVICE_HOST_ADDRESSABLE;
-  out->name = BUG(info_nameless) ? NULL : names[index & 1];
-  if (BUG(info_stack)) {
-    static int calls;
-    snprintf(shared, sizeof shared, "device of call %d", calls++);
-    out->name = shared;
-  }
+  out->name = names[index & 1];
   out->kind = "npu";
   out->driver = "sim 1.0";
   if (!ODD(no_uuid))
     for (int i = 0; i < 16; i++)
-      out->uuid[i] = (uint8_t)(i * 17 + 3 + (BUG(uuid_same) ? 0 : index) +
-                               (BUG(uuid_random) ? (uint32_t)getpid() : 0));
+      out->uuid[i] = (uint8_t)(i * 17 + 3 + (BUG(uuid_same) ? 0 : index));
   out->compute_units = 4;
   out->max_in_flight = sim_ring ? sim_ring : ODD(busy_limit) ? 64 : 0;
-  out->peak_flops_f32 = BUG(flops_in_tera) ? 2
-                        : BUG(matmul_slow) ? 1000000000000u
-                                           : 200000000u;
+  out->peak_flops_f32 = BUG(matmul_slow) ? 1000000000000u : 200000000u;
   out->bandwidth = 1000000000u;
   out->space_count = 2;
   return KD_OK;
@@ -272,13 +195,11 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   uint32_t size = out_info->struct_size;
   if (BUG(info_size_equal) && size != sizeof *out_info)
     return FAIL(KD_INVALID_ARGUMENT, "kd_device_info has %u bytes", size);
-  if (index >= device_count(instance) && !BUG(index_unchecked)) {
-    if (BUG(mute_info)) return KD_OUT_OF_RANGE;
+  if (index >= device_count(instance)) {
     return ODD(other_language)
                ? FAIL(KD_OUT_OF_RANGE, "es gibt kein Gerät %u", index)
                : FAIL(KD_OUT_OF_RANGE, "there is no device %u", index);
   }
-  if (BUG(info_memset)) memset((char *)out_info + 4, 0, sizeof *out_info + 12);
   kd_device_info full = {.struct_size = size};
   fill_info(index, &full);
   memcpy(out_info, &full, size < sizeof full ? size : sizeof full);
@@ -338,9 +259,7 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   kd_space full = {
       .struct_size = size,
       .flags = KD_SPACE_DEVICE | (visible ? KD_SPACE_HOST_VISIBLE : 0),
-      .alignment = ODD(wide_alignment)   ? 2048
-                   : BUG(info_alignment) ? 48
-                                         : 128,
+      .alignment = ODD(wide_alignment) ? 2048 : 128,
       .size = 320u << 20,
       .max_buffer = BUG(limit_lie) ? 100u << 20 : 160u << 20};
   if (index) {
@@ -404,11 +323,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   if (index >= device_count(instance))
     return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
-  device_opens++;
-  if (BUG(opens_leak) && device_opens > 9)
-    return FAIL(KD_UNAVAILABLE, "no context is left");
   sim_devices[index].index = index;
-  sim_devices[index].open = true;
   sim_devices[index].lose_launch = number_option("lose");
   sim_devices[index].lose_copy = number_option("lose_copy");
   atomic_store(&sim_devices[index].launches, 0);
@@ -432,7 +347,6 @@ static void device_close(kd_device *device) {
 }
 
 static kd_status device_status(kd_device *device) {
-  if (BUG(status_lost)) return FAIL(KD_DEVICE_LOST, "it is lost");
   return sim_check(device);
 }
 
@@ -451,7 +365,7 @@ static const void *extension(kd_instance *instance, const char *name) {
     return &fresh[calls++ % 64];
   }
   if (!strcmp(name, KD_NATIVE)) return &sim_native;
-  return BUG(extension_any) || !strcmp(name, "x.keel.sim/1") ? table : NULL;
+  return !strcmp(name, "x.keel.sim/1") ? table : NULL;
 }
 
 #define OPTION .struct_size = sizeof(kd_option_def), .name
@@ -553,15 +467,8 @@ static void set_tables(void) {
   set_options();
   plugin.kernel_count = BUG(list_late) ? 0 : sim_kernel_count;
   if (ODD(few_ops)) plugin.kernel_count = 3;
-  if (BUG(abi_min_above)) plugin.abi_min = KD_VERSION(0, 12);
-  if (BUG(plugin_size_small)) plugin.struct_size = 92;
-  if (BUG(slot_missing)) plugin.device_close = NULL;
-  if (BUG(name_invalid)) plugin.name = "Acme GPU!";
   if (ODD(hint_bits)) plugin.flags = 0x20000000u;
-  if (BUG(plugin_flag)) plugin.flags = 0x100;
-  if (BUG(unload_thread) || BUG(late_log)) plugin.flags = KD_PLUGIN_UNLOADABLE;
-  if (BUG(half_table)) sim_memory.unmap = NULL;
-  if (BUG(table_size_zero)) sim_profile.struct_size = 0;
+  if (BUG(unload_thread)) plugin.flags = KD_PLUGIN_UNLOADABLE;
   if (BUG(held_back)) sim_streams.flush = NULL;
   if (ODD(no_optional_memory)) bare_tables();
   if (ODD(no_callbacks)) {
@@ -593,19 +500,11 @@ static void set_tables(void) {
 __attribute__((constructor)) static void at_load(void) {
   sim_mode = find_mode(getenv("KEEL_SIM"));
   set_tables();
-  if (BUG(entry_thread)) start(for_ever, NULL);
 }
 
 KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host);
 KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host) {
-  static kd_plugin other;
-  static int calls;
-  if (BUG(entry_null)) return NULL;
   if (BUG(entry_allocates)) kept[50] = host->allocate(host, 64, 0);
-  if (BUG(entry_other_table) && calls++ % 2) {
-    other = plugin;
-    return &other;
-  }
   if (ODD(large_tables)) {
     large_plugin.table = plugin;
     large_plugin.table.struct_size = sizeof large_plugin;

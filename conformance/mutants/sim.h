@@ -41,7 +41,6 @@ void sim_ops_init(void);
 
 struct kd_device {
   uint32_t index;
-  bool open;
   unsigned long lose_launch, lose_copy; /* which; 0: none */
   atomic_ulong launches, copies;
   atomic_bool lost;
@@ -176,7 +175,6 @@ struct kd_kernel {
   struct value *weights; /* of a product, that it has taken; or NULL */
   kd_stream *_Atomic stream;
   uint32_t runs;
-  void *leak;
 };
 
 extern pthread_mutex_t sim_lock;
@@ -224,7 +222,7 @@ extern atomic_bool sim_recording_any; /* some stream records */
 extern const kd_capture_table sim_capture;
 
 /* profile.c */
-extern kd_profile_table sim_profile;
+extern const kd_profile_table sim_profile;
 void sim_profile_reset(void);
 /* Gives the host a record of a job, where somebody profiles. */
 void sim_push_record(const job *job, uint64_t begin, uint64_t end);
@@ -235,7 +233,7 @@ void sim_round_free(void *context);
 
 /* kernels.c */
 extern kd_kernel_def sim_kernels[];
-extern uint32_t sim_kernel_count;
+extern const uint32_t sim_kernel_count;
 void sim_kernels_init(void);
 kd_status sim_run_op(op_call *call);
 extern const kd_layout_table sim_layouts;

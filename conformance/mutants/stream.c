@@ -58,14 +58,10 @@ void point_end(point *p, kd_status status) {
     pthread_cond_broadcast(&ended);
   pthread_mutex_unlock(&sim_lock);
   (void)again;
-  static uint32_t calls;
   while (list) {
     waiter *next = list->next;
-    if (status == KD_OK || !BUG(callback_on_success)) {
+    if (status == KD_OK || !BUG(callback_on_success))
       list->callback(list->context, status, why(status));
-      if (BUG(callback_twice) && ++calls % 7 == 0)
-        list->callback(list->context, status, why(status));
-    }
     free(list);
     list = next;
   }
@@ -75,7 +71,7 @@ bool point_wait(point *p, uint64_t timeout) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   uint64_t at = (uint64_t)until.tv_sec * 1000000000u + (uint64_t)until.tv_nsec;
-  bool endless = timeout == UINT64_MAX || BUG(timeout_ignored);
+  bool endless = timeout == UINT64_MAX;
   if (!endless && timeout > UINT64_C(1000000000000)) endless = true;
   at += endless ? 0 : timeout;
   until.tv_sec = (time_t)(at / 1000000000u);
@@ -161,7 +157,7 @@ static void serve(kd_stream *stream, job *j) {
   if (BUG(failure_spreads) && spread) failed = spread;
   if (j->kind == JOB_RECORD) {
     if (BUG(failure_hangs) && failed != KD_OK) return;
-    point_end(j->point, BUG(failure_lost) ? KD_OK : failed);
+    point_end(j->point, failed);
     return;
   }
   if (j->kind == JOB_WAIT) {
@@ -359,17 +355,11 @@ static void stream_tag(kd_stream *stream, uint64_t correlation) {
 
 static kd_status stream_create(kd_device *device, int32_t priority,
                                uint32_t flags, kd_stream **out_stream) {
-  if (flags && !BUG(stream_flag)) {
-    if (BUG(out_written)) *out_stream = NULL;
-    return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
-  }
+  (void)priority;
+  if (flags) return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
-  if (BUG(priority_refused) && priority)
-    return FAIL(KD_INVALID_ARGUMENT, "priority %d", priority);
   sim_stream_count++;
-  if (BUG(stream_ids) && sim_stream_count > 50)
-    return FAIL(KD_OUT_OF_MEMORY, "no stream is left of %d", 50);
   if (BUG(stream_alias) && sim_stream_count > 16 && first_stream) {
     *out_stream = first_stream;
     first_stream->alias = true;
@@ -430,20 +420,14 @@ static void join(kd_stream *stream, kd_stream *origin) {
 }
 
 static kd_status stream_wait(kd_stream *stream, kd_event *event) {
-  static uint32_t waits;
   if (event->origin && event->origin->recording) {
     join(stream, event->origin);
     return KD_OK;
   }
   if (BUG(never_recorded) && !event->recorded)
     return sim_push(stream, &(job){.kind = JOB_WAIT, .point = point_new()});
-  if (!event->point || BUG(device_wait_noop)) return KD_OK;
-  if (BUG(wait_sometimes) && ++waits % 4 == 0) return KD_OK;
+  if (!event->point) return KD_OK;
   if (BUG(one_waiter) && event->point->stream_waits++ >= 1) return KD_OK;
-  if (BUG(device_wait_blocks)) {
-    point_wait(event->point, UINT64_MAX);
-    return KD_OK;
-  }
   job what = {
       .kind = JOB_WAIT, .point = point_hold(event->point), .event = event};
   kd_status status = sim_push(stream, &what);
@@ -463,7 +447,7 @@ static kd_status stream_synchronize(kd_stream *stream) {
     for (;;)
       sim_nap(100000);
   let_go(stream);
-  if (!BUG(sync_submits)) wait_drained(stream);
+  wait_drained(stream);
   if (BUG(one_queue) && first_stream && first_stream != stream)
     wait_drained(first_stream);
   pthread_mutex_lock(&sim_lock);
@@ -472,7 +456,6 @@ static kd_status stream_synchronize(kd_stream *stream) {
   pthread_mutex_unlock(&sim_lock);
   kd_status lost = sim_check(stream->device);
   if (lost != KD_OK) return lost;
-  if (BUG(sync_forgets)) return KD_OK;
   if (status != KD_OK)
     FAIL(status, "work of the stream failed (%s)", kd_status_name(status));
   return status;
@@ -498,8 +481,7 @@ static kd_status no_kind(const char *of, kd_native_kind kind) {
 
 static kd_status native_device(kd_device *device, kd_native_kind kind,
                                uint64_t *out_handle) {
-  if (kind != KD_NATIVE_OWN && !BUG(native_any_kind))
-    return no_kind("device", kind);
+  if (kind != KD_NATIVE_OWN) return no_kind("device", kind);
   *out_handle = (uint64_t)(uintptr_t)device;
   return KD_OK;
 }
@@ -509,7 +491,7 @@ static kd_status native_buffer(kd_device *device, kd_buffer *buffer,
                                uint64_t *out_offset) {
   (void)device;
   if (kind != KD_NATIVE_OWN + 1) return no_kind("buffer", kind);
-  *out_handle = BUG(native_zero) ? 0 : (uint64_t)(uintptr_t)buffer->bytes;
+  *out_handle = (uint64_t)(uintptr_t)buffer->bytes;
   *out_offset = 0;
   return KD_OK;
 }
@@ -554,17 +536,12 @@ const kd_native_table sim_native = {
 
 static kd_status event_create(kd_device *device, uint32_t flags,
                               kd_event **out_event) {
-  static atomic_uint ever;
-  if (flags && !BUG(event_flag))
-    return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
+  if (flags) return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
   event_count++;
-  ever++;
   if (BUG(event_pool) && event_count > 400)
     return FAIL(KD_OUT_OF_MEMORY, "all %d events are in use", 400);
-  if (BUG(event_ids) && ever > 450)
-    return FAIL(KD_OUT_OF_MEMORY, "event %u is one too many", ever);
   *out_event = calloc(1, sizeof **out_event);
   if (!*out_event) return FAIL(KD_OUT_OF_MEMORY, "no host memory");
   (*out_event)->device = device;
@@ -597,7 +574,7 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
   event->origin = !capturing ? NULL : stream->origin ? stream->origin : stream;
   pthread_mutex_unlock(&sim_lock);
   point_drop(old);
-  if (capturing || (BUG(ready_at_record) && stream->queued)) {
+  if (capturing) {
     point_end(fresh, KD_OK);
     return KD_OK;
   }
@@ -624,7 +601,7 @@ static kd_status event_query(kd_event *event) {
 }
 
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
-  if (!event->point || BUG(wait_early)) return KD_OK;
+  if (!event->point) return KD_OK;
   let_go(event->stream && !event->stream->dead && event->stream->held
              ? event->stream
              : NULL);
@@ -641,10 +618,6 @@ static kd_status on_complete(kd_event *event, kd_event_callback callback,
   point *p = event->point;
   bool done = true;
   kd_status status = KD_OK;
-  if (BUG(callback_early)) {
-    callback(context, KD_OK, "");
-    return KD_OK;
-  }
   if (p) {
     pthread_mutex_lock(&sim_lock);
     done = p->done;

@@ -4,6 +4,7 @@
 # usage: suite_test.sh SUITE CPU MINIMAL SIM
 set -u
 suite=$1 cpu=$2 minimal=$3 sim=$4 npu=$5 acme=$6
+fault=$(dirname "$sim")/fault.so # a defect around a plugin
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export XDG_STATE_HOME="$scratch/state"
@@ -116,7 +117,8 @@ status 2 "$suite" run "$minimal" --rule no.such-rule
 says "no rule's id is like"
 status 4 "$suite" run "$minimal" --rule 'region.*'
 says 'nothing ran'
-KEEL_SIM=odd_tail status 1 "$suite" run "$sim" --rule copy.in-out
+KEEL_FAULT=odd_tail KEEL_FAULT_PLUGIN=$sim status 1 "$suite" run "$fault" \
+  --rule copy.in-out
 says 'copy.in-out/size='
 says 'explain copy.in-out'
 status 0 "$suite" explain copy.in-out
@@ -130,7 +132,8 @@ status 0 "$suite" compare "$scratch/cpu/results.jsonl" "$scratch/cpu/results.jso
 status 0 "$suite" run "$minimal" --in-process --case copy.in-out/size=7
 says '^  copy.in-out/size=7$'
 says '^1 rule ran in this process, 0 failed$'
-KEEL_SIM=odd_tail status 1 "$suite" --in-process "$sim" --case copy.in-out/size=5
+KEEL_FAULT=odd_tail KEEL_FAULT_PLUGIN=$sim status 1 "$suite" --in-process \
+  "$fault" --case copy.in-out/size=5
 says '^    failed: byte 4 of 5 came back as another$'
 status 0 "$suite" run "$minimal" --in-process --rule 'stream.f*' --rule copy.zero
 says '^    not claimed: the plugin has no table for async$'

@@ -43,6 +43,7 @@ static const char help[] =
 typedef struct task {
   const char *name, *rule, *needs; /* needs: another rule, or NULL */
   bool odd, sound;
+  bool layer; /* fault.so puts it around the device */
   int how;
   pid_t pid;
   char folder[256];
@@ -74,7 +75,7 @@ static void start(task *t, const settings *s) {
   snprintf(plugin, sizeof plugin, "%s", s->sim);
   if (t->how == KC_BY_LIBRARY)
     snprintf(plugin, sizeof plugin, "%s/stub_%s.so", s->folder, t->name);
-  if (s->fault) snprintf(plugin, sizeof plugin, "%s/fault.so", s->folder);
+  if (t->layer) snprintf(plugin, sizeof plugin, "%s/fault.so", s->folder);
   t->began = kc_now();
   t->tries++;
   fflush(NULL);
@@ -85,10 +86,10 @@ static void start(task *t, const settings *s) {
   dup2(nothing, 0);
   dup2(nothing, 1);
   dup2(nothing, 2);
-  setenv("KEEL_SIM", t->sound ? "" : t->name, 1);
-  if (s->fault) {
+  setenv("KEEL_SIM", t->sound || t->layer ? "" : t->name, 1);
+  if (t->layer) {
     setenv("KEEL_FAULT", t->sound ? "" : t->name, 1);
-    setenv("KEEL_FAULT_PLUGIN", s->fault, 1);
+    setenv("KEEL_FAULT_PLUGIN", s->fault ? s->fault : s->sim, 1);
   }
   const char *argv[32] = {
       "keel-conformance", "run",      plugin, "--out",  t->folder,
@@ -100,7 +101,7 @@ static void start(task *t, const settings *s) {
     argv[n++] = "--seed";
     argv[n++] = s->seed;
   }
-  if (s->fault) { /* the layer is told by the environment what to wrap */
+  if (t->layer) { /* it is told by the environment what to wrap */
     argv[n++] = "--not";
     argv[n++] = "load.bare-environment";
   }
@@ -295,20 +296,23 @@ int kc_verb_self_test(int argc, char **argv) {
   uint32_t count = 0;
   task *tasks = calloc(kc_defect_count + kc_oddity_count + 1, sizeof *tasks);
   bool all = !s.glob && !s.races;
-  if (all) tasks[count++] = (task){.name = "sound", .sound = true};
+  if (all)
+    tasks[count++] =
+        (task){.name = "sound", .sound = true, .layer = s.fault != NULL};
   for (uint32_t i = 0; i < kc_oddity_count && !s.fault; i++)
     if (all || (s.glob && fnmatch(s.glob, kc_oddities[i][0], 0) == 0))
       tasks[count++] = (task){.name = kc_oddities[i][0], .odd = true};
   for (uint32_t i = 0; i < kc_defect_count; i++) {
     const kc_defect *defect = &kc_defects[i];
     if (s.glob && fnmatch(s.glob, defect->name, 0) != 0) continue;
-    const kc_fault *fault = s.fault ? fault_of(defect->name) : NULL;
+    const kc_fault *fault = fault_of(defect->name);
     if (s.fault && !fault) continue;
     if (s.races && defect->how != KC_BY_RACE) continue;
     tasks[count++] = (task){.name = defect->name,
                             .rule = defect->rule,
                             .how = defect->how,
-                            .needs = fault ? fault->needs : NULL};
+                            .layer = fault != NULL,
+                            .needs = s.fault && fault ? fault->needs : NULL};
   }
   printf("%-22s %-28s %-44s %s\n", "defect", "rule", "rules that failed", "");
   if (!count)

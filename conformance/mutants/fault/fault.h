@@ -40,6 +40,9 @@ void leak(size_t size);
 void start_thread(void *(*body)(void *), void *context);
 void *sleep_for_ever(void *unused);
 
+/* What a driver should leave alone; process.c. */
+void change_process(void);
+
 /* Put wrappers into the outer tables. */
 void wrap_memory(void);
 void wrap_streams(void);

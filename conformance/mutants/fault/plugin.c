@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 
 #include "mutants/fault/fault.h"
-/**/
-#include "mutants/process.h"
 
 int fault_mode;
 kd_plugin inner, outer;

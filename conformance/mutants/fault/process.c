@@ -1,26 +1,21 @@
-/* process.h - defects that change the process or the calling thread, for a mutant
- * that has defined BUG(name): sim.c and fault/plugin.c. */
-#ifndef KC_MUTANT_PROCESS_H
-#define KC_MUTANT_PROCESS_H
-
+/* process.c - defects that change the process or the calling thread. */
 #include <locale.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
+
+#include "mutants/fault/fault.h"
 
 static void on_signal(int number) {
   (void)number;
 }
 
-static void change_process(void) {
+void change_process(void) {
 #if defined(__x86_64__)
   if (BUG(sets_fpu)) _mm_setcsr(_mm_getcsr() | 0x8040);
   if (BUG(sets_direction)) __asm__ volatile("std");
@@ -51,5 +46,3 @@ static void change_process(void) {
   }
   if (BUG(nices_caller) && nice(3) == -1) return;
 }
-
-#endif /* KC_MUTANT_PROCESS_H */
