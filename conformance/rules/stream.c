@@ -334,11 +334,12 @@ static const kc_rule rules[] = {
             "kd_stream_table.create KD_OUT_OF_MEMORY",
             "A fixed table of queues makes the seventeenth stream an alias of"
             " the first."),
-    KC_RULE(MUST, ASYNC, "stream.sync-empty", stream_sync_empty, 0, "stream.h",
-            "Blocks until all work of the stream is done",
-            "kd_stream_table.synchronize kd_event_table.wait",
-            "Waiting for a flag that only work sets hangs on a stream without"
-            " work."),
+    KC_RULE(
+        MUST, ASYNC, "stream.sync-empty", stream_sync_empty, 0, "stream.h",
+        "Blocks until all work of the stream is done",
+        "kd_stream_table.synchronize kd_event_table.wait",
+        "Waiting for a flag that only work sets deadlocks on a stream without"
+        " work."),
     KC_RULE(MUST, ASYNC, "stream.sync-complete", stream_sync_complete, 0,
             "stream.h", "NULL: the host records an event and waits for it",
             "kd_stream_table.synchronize kd_event_table.record",

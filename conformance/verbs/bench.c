@@ -378,7 +378,7 @@ static const char help[] =
     "  --json FILE         writes the figures there, too\n"
     "  --device N          the plugin's device N (cpu:1 does the same)\n"
     "  --option NAME=VALUE an option of the plugin\n"
-    "  --jobs N            threads, the caller's among them\n"
+    "  --jobs N            the number of threads, including the caller's\n"
     "  --max-memory SIZE   device memory that it may take (512M)\n";
 
 static int compare_two(int argc, char **argv) {

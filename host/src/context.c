@@ -50,7 +50,7 @@ static keel_status workers_wanted(const keel_context_params *params,
                        "KEEL_THREADS is \"%s\"; it is a number from 0 to 1025",
                        variable);
     *out_workers =
-        threads ? (uint32_t)threads - 1 : 0; /* 0 is the caller, too */
+        threads ? (uint32_t)threads - 1 : 0; /* 0: the caller alone */
   } else {
     *out_workers = usable_threads() - 1;
   }
@@ -70,7 +70,7 @@ static void choose_default(keel_context *context) {
   context->default_device = device;
 }
 
-/* Copies what of the parameters must outlast the call. */
+/* Copies the parameters that must outlive the call. */
 static keel_status copy_options(keel_context *context,
                                 const keel_context_params *params) {
   const char **options = keel_arena_take(
@@ -160,26 +160,27 @@ keel_status keel_open(const keel_context_params *params,
 
 /* ---- lost devices ----------------------------------------------------------- */
 
-/* Gives back what the runtime alone holds of a lost device, and the device, where that is
- * all. */
+/* Frees what only the runtime holds of a lost device, and closes the device if nothing else
+ * is held. */
 static keel_status give_up(keel_device *device) {
-  keel_lost_await(device); /* from now on threads only free things */
+  keel_lost_await(device); /* from now on other threads only free objects */
   keel_transfers_end(device);
   keel_device_settle(device);
   keel_heap_drain(&device->heap);
   keel_lost_await(device);
-  /* acquire: what was done with it */
+  /* acquire: pairs with the releases in keel_device_unpin and on the heap's `pieces` */
   uint64_t pieces =
       atomic_load_explicit(&device->heap.pieces, memory_order_acquire);
   uint32_t held = atomic_load_explicit(&device->held, memory_order_acquire);
   if (pieces || held)
-    return keel_fail(KD_FAILED_PRECONDITION,
-                     "%s was lost, and is opened again when nothing of it is"
-                     " held; release its tensors and plans (%llu pieces of its"
-                     " memory and %u parts of plans are left)",
-                     device->name, (unsigned long long)pieces, held);
+    return keel_fail(
+        KD_FAILED_PRECONDITION,
+        "%s was lost, and cannot be reopened while anything of it is held; "
+        "release its tensors and plans (%llu pieces of its"
+        " memory and %u parts of plans are left)",
+        device->name, (unsigned long long)pieces, held);
   keel_instances_destroy(device);
-  keel_lost_await(device); /* who had taken a kernel before */
+  keel_lost_await(device); /* threads that got a kernel before */
   keel_clock_closes(device);
   keel_device_leave(device);
   return KD_OK;
@@ -198,7 +199,7 @@ keel_status keel_device_reopen(keel_device *device) {
 
 void keel_close(keel_context *context) {
   if (!context) return;
-  /* acquire: what was done by those that counted down */
+  /* acquire: pairs with the release of each decrement */
   while (atomic_load_explicit(&context->begun, memory_order_acquire))
     if (!keel_pool_help(context->pool)) sched_yield();
   for (uint32_t i = 0; i < context->device_count; i++)

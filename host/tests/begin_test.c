@@ -346,7 +346,7 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
   if (how == ASKED) keel_stop_ask(stop, "enough");
   keel_status status = by_time ? KD_DEADLINE_EXCEEDED : KD_CANCELLED;
-  const char *why = by_time ? "past its deadline" : "stop: enough";
+  const char *why = by_time ? "past its deadline" : "cancelled: enough";
   expect_failed(out[2], status, why);
   expect_failed(out[1], status, why);
   keel_tensor_release(out[0]); /* it may have been made */

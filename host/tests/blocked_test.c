@@ -26,8 +26,8 @@ typedef struct moving {
   float scale;
   float channels; /* scale of those; 0: 1 */
   bool last;      /* its result is the program's */
-  bool
-      in_place; /* it takes blocks as they are: the result alone is brought to rows */
+  /* it takes blocks as they are: the result alone is brought to rows */
+  bool in_place;
 } moving;
 
 typedef struct shape {

@@ -42,7 +42,7 @@ for command in plugins devices ops passes compile run tune onnx-test; do
   expect 2 "--plugin needs a value" "$keel" $command --plugin
   expect 2 "is an option" "$keel" $command --option --only
 done
-expect 2 "the command comes first" "$keel" --json plugins
+expect 2 "the command must come first" "$keel" --json plugins
 expect 2 "unknown command \"fly\"" "$keel" help fly
 for option in device place skip-pass input shape dim seed expect rtol atol output \
   repeat timeout trace threads; do
@@ -147,7 +147,7 @@ expect 1 "there is no device \"cpu:0\"" "$keel" run "$scratch/c.keel" --only \
 expect 0 "// after fuse" "$keel" compile "$model" --dump-after fuse
 expect 0 "keel.constant" "$keel" compile "$model" --dump-after all
 expect 1 "there is no pass \"fuze\"" "$keel" compile "$model" --dump-after fuze
-expect 2 "no output: give -o FILE" "$keel" compile "$model"
+expect 2 "no output file: give -o FILE" "$keel" compile "$model"
 expect 2 "give a model file" "$keel" compile
 expect 0 "best" "$keel" run "$model" --repeat 9 --trace "$scratch/trace.json"
 expect 0 "9 runs" python3 "$(dirname "$0")/check_trace.py" "$scratch/trace.json"
@@ -284,7 +284,7 @@ expect 0 "1 compiled region left out: text holds none" "$keel" compile "$ahead" 
 calls 1 compile "$keel" run "$scratch/ahead.mlir" --plugin "$npu"
 calls 0 compile "$keel" compile "$model" --device graph_npu --plugin "$npu" --text \
   -o "$scratch/ahead.mlir"
-expect 0 "1 region not in it: the plugin provides no compiled form, and each run compiles" \
+expect 0 "1 region not in it: the plugin provides no compiled form, so each run compiles them" \
   "$keel" compile $data/pytorch-operator/test_operator_basic/model.onnx --device cpu -o "$ahead"
 # names of open dimensions: of ONNX, and of random inputs
 expect 0 ops "$keel" compile --text -o "$scratch/names.mlir" \

@@ -102,7 +102,7 @@ static void planning_ends_when_it_is_asked_to(void **state) {
   assert_int_equal(plan_with(0, stop), KD_OK);
   keel_stop_ask(stop, "enough");
   assert_int_equal(plan_with(0, stop), KD_CANCELLED);
-  expect_message("planning was asked to stop: enough, before ");
+  expect_message("planning was cancelled: enough, before ");
   keel_stop_release(stop);
 }
 

@@ -543,7 +543,7 @@ static void files_that_are_no_plugins_are_refused(void **state) {
   expect_refused(TOY("missing"), KD_UNAVAILABLE, "symbol_that_nobody_has",
                  "ldd -r");
   expect_refused(TOY("needs"), KD_UNAVAILABLE, "libgone.so",
-                 "install what is missing");
+                 "install the missing library");
 }
 
 static void other_machines_are_named(void **state) {

@@ -467,7 +467,7 @@ static void one_resource_is_not_two_inputs(void **state) {
   keel_plan *plan = plan_of(builder, 0);
   keel_tensor *v = variable_of(1), *in[] = {v, v}, *out[2];
   assert_int_equal(keel_plan_run(plan, in, 2, out, 2), KD_INVALID_ARGUMENT);
-  expect_message("inputs 0 and 1 are one resource");
+  expect_message("inputs 0 and 1 are the same resource");
   in[1] = variable_of(2);
   run(plan, in, 2, out, 2);
   assert_true(to_float(out[0]) == 1 && to_float(out[1]) == 2);

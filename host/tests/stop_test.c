@@ -69,7 +69,7 @@ static void a_run_that_is_asked_ends(void **state) {
     assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                      KD_CANCELLED);
     assert_null(y);
-    expect_message("the run was asked to stop: the user left");
+    expect_message("the run was cancelled: the user left");
     assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
     keel_tensor_release(y);
   }

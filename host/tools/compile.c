@@ -54,7 +54,7 @@ static const option options[] = {
 static const command syntax = {
     "usage: keel compile MODEL -o FILE [OPTION]...\n"
     "       keel compile MODEL --dump-after PASS [OPTION]...\n\n"
-    "Writes a model as a program of Keel's own, which `keel run` and\n"
+    "Compiles a model to Keel's own program format, which `keel run` and\n"
     "keel_program_load open much faster than ONNX.\n\n",
     options, &given.common, &given.models, .one_word = true};
 
@@ -63,7 +63,7 @@ static int parse(int argc, char **argv) {
   if (result >= 0) return result;
   if (!given.models.count) return usage_error("compile", "give a model file");
   if (!given.output && !given.dump)
-    return usage_error("compile", "no output: give -o FILE");
+    return usage_error("compile", "no output file: give -o FILE");
   given.model = given.models.words[0];
   return -1;
 }
@@ -100,8 +100,8 @@ static void print_regions(const keel_program *program, bool text) {
            plural(held), (double)size / (1 << 10));
   if (bare)
     printf(
-        "%u region%s not in it: the plugin provides no compiled form, and each"
-        " run compiles\n",
+        "%u region%s not in it: the plugin provides no compiled form, so each "
+        "run compiles them\n",
         (unsigned)bare, plural(bare));
 }
 

@@ -117,17 +117,17 @@ static void print_plugin_json(const keel_plugin_info *info) {
 int keel_main_plugins(int argc, char **argv) {
   static const option options[] = {
       {"--options",
-       .help = "and the options of each: name and what holds without,\n"
+       .help = "and the options of each: name and default,\n"
                "the values that it takes, and what it does",
        .flag = &given.options},
       JSON,
       {0}};
-  int result =
-      parse("plugins",
-            "usage: keel plugins [OPTION]...\n\n"
-            "Lists every candidate for a plugin, with what became of it.\n"
-            "Exit status 1 where one was refused.\n\n",
-            options, argc, argv);
+  int result = parse(
+      "plugins",
+      "usage: keel plugins [OPTION]...\n\n"
+      "Lists every plugin candidate, and whether it was loaded or why not.\n"
+      "Exit status 1 if one was refused.\n\n",
+      options, argc, argv);
   if (result >= 0) return result;
   keel_context *context = common_open(&given.common, 0);
   if (!context) return 1;
@@ -255,9 +255,9 @@ static void print_refusals(const keel_context *context) {
 
 int keel_main_devices(int argc, char **argv) {
   static const option options[] = {
-      {"--memory", .help = "opens them, and asks what is free",
+      {"--memory", .help = "opens them, and shows their free memory",
        .flag = &given.memory},
-      {"--properties", .help = "and all that is known of each, with units",
+      {"--properties", .help = "and all properties of each, with units",
        .flag = &given.properties},
       JSON,
       {0}};
@@ -297,7 +297,7 @@ int keel_main_devices(int argc, char **argv) {
   if (given.json)
     printf("]\n");
   else if (!count)
-    printf("no devices: `keel plugins` says what became of each plugin\n");
+    printf("no devices: `keel plugins` shows why\n");
   print_refusals(context);
   keel_close(context);
   return count ? 0 : 1;
@@ -391,12 +391,11 @@ int keel_main_ops(int argc, char **argv) {
       {"--markdown", .help = "as a Markdown table", .flag = &given.markdown},
       JSON,
       {0}};
-  int result =
-      parse("ops",
-            "usage: keel ops [--device D] [OPTION]...\n\n"
-            "Lists what a device can do, op by op, with the types of the first"
-            " input.\n\n",
-            options, argc, argv);
+  int result = parse("ops",
+                     "usage: keel ops [--device D] [OPTION]...\n\n"
+                     "Lists the ops that a device supports, with the types of "
+                     "the first input.\n\n",
+                     options, argc, argv);
   if (result >= 0) return result;
   keel_context *context = common_open(&given.common, 0);
   keel_device *device = NULL;
@@ -417,7 +416,7 @@ int keel_main_passes(int argc, char **argv) {
   int result = parse(
       "passes",
       "usage: keel passes [OPTION]...\n\n"
-      "Lists the passes that a model goes through before it runs, in their\n"
+      "Lists the passes that transform a model before it runs, in their\n"
       "order. Those in brackets can be left out: keel run --skip-pass PASS.\n"
       "`keel compile` writes what those before the first with a star make of "
       "it;"

@@ -7,11 +7,13 @@ static const struct {
   const char *text;
 } commands[] = {
     {"plugins", keel_main_plugins,
-     "what became of each plugin, and what to do"},
-    {"devices", keel_main_devices, "the devices there are"},
-    {"ops", keel_main_ops, "what a device can do, op by op and type by type"},
-    {"passes", keel_main_passes, "what a model goes through before it runs"},
-    {"compile", keel_main_compile, "write a model as a program of Keel's own"},
+     "list every plugin candidate, and why it was refused"},
+    {"devices", keel_main_devices, "list the devices"},
+    {"ops", keel_main_ops, "list the ops and types that a device supports"},
+    {"passes", keel_main_passes,
+     "list the passes that transform a model before it runs"},
+    {"compile", keel_main_compile,
+     "compile a model to a file in Keel's own format"},
     {"run", keel_main_run, "run a model"},
     {"tune", keel_main_tune, "search for a device's fastest kernels"},
     {"onnx-test", keel_main_onnx_test, "run ONNX backend-test folders"},
@@ -28,20 +30,21 @@ static void help(FILE *file) {
   fprintf(
       file,
       "\n  --version  print the version\n"
-      "  --help     this text; `keel COMMAND --help` says more\n\n"
-      "Variables:\n"
-      "  KEEL_PLUGIN_PATH      plugins, or folders of them, with ':' between\n"
-      "  KEEL_DEVICE           the device that is taken where none is named\n"
+      "  --help     print this text; `keel COMMAND --help` has more\n\n"
+      "Environment variables:\n"
+      "  KEEL_PLUGIN_PATH      plugins, or folders of plugins, separated by "
+      "':'\n"
+      "  KEEL_DEVICE           the default device\n"
       "  KEEL_VISIBLE_DEVICES  shows or hides devices (keel devices --help)\n"
-      "  KEEL_THREADS          threads, the caller's among them\n"
-      "  KEEL_LOG              error, warning (as it is without), info, debug\n"
-      "  KEEL_LAYERS           what stands between Keel and plugins, with ','"
-      " between:\n"
-      "                        validation  tells of misuse of the ABI\n"
-      "                        trace       prints each call, with its time\n"
-      "                        fault:SLOT=N:STATUS  the N-th call of a slot"
-      " fails\n\n"
-      "Exit status: 0 all went well, 1 something failed, 2 wrong usage.\n");
+      "  KEEL_THREADS          the number of threads, including the caller's\n"
+      "  KEEL_LOG              error, warning (the default), info, debug\n"
+      "  KEEL_LAYERS           layers between Keel and plugins, separated by "
+      "',':\n"
+      "                        validation  reports misuse of the ABI\n"
+      "                        trace       logs each call with its time\n"
+      "                        fault:SLOT=N:STATUS  makes the N-th call of a "
+      "slot fail\n\n"
+      "Exit status: 0 success, 1 failure, 2 wrong usage.\n");
 }
 
 /* The command of that name, or -1. */
@@ -73,7 +76,7 @@ int main(int argc, char **argv) {
   if (found >= 0) return commands[found].main(argc - 2, argv + 2);
   if (is_option(argv[1]) && !about)
     fprintf(stderr,
-            "keel: the command comes first, and \"%s\" is an option; `keel"
+            "keel: the command must come first, and \"%s\" is an option; `keel"
             " --help` lists the commands\n",
             argv[1]);
   else

@@ -54,10 +54,10 @@ static const option options[] = {
      "run ops whose name, or whose node's name, matches on\n"
      "device D; may be repeated, the first match wins",
      .take = take_place},
-    {"--place", "GLOB=@G", "run them where the first op is that G matches",
+    {"--place", "GLOB=@G", "run them where the first op runs that G matches",
      .take = take_place},
     {"--place", "auto",
-     "the other ops where they cost least; each device is\nmeasured first",
+     "the other ops where costs are lowest; each device is\nmeasured first",
      .take = take_place},
     {"--skip-pass", "PASS",
      "leave out a pass (`keel passes` lists them); may be\nrepeated",
@@ -86,30 +86,30 @@ static const option options[] = {
      "write each output to DIR/NAME.npy; bf16 as f32, which\n"
      "has the same values: .npy has no bf16",
      .text = &given.output},
-    {"--eager", .help = "op by op, without a plan: to compare with",
+    {"--eager", .help = "run op by op, without a plan; for comparison",
      .debug = true, .flag = &given.eager},
     {"--no-replay",
-     .help = "launch each kernel in each run, where a device could\n"
-             "launch what it recorded",
+     .help = "launch each kernel separately, even if the device could\n"
+             "launch a recording",
      .debug = true, .flag = &given.no_replay},
     {"--repeat", "N", "run it N times and print the times",
      .count = &given.repeat, .least = 1, .most = 1000000000},
     {"--timeout", "MS",
-     "end a run, or planning, that takes longer, with an\nerror",
+     "fail a run, or planning, that takes longer, with an\nerror",
      .number = &given.timeout},
     {"--profile",
      .help = "print where the time went, by op and by device: by the\n"
-             "device's clock where its plugin has time stamps",
+             "device's clock if its plugin has timestamps",
      .flag = &given.profile},
     {"--trace", "FILE",
-     "write what happened when, for ui.perfetto.dev or\nchrome://tracing",
+     "write a timeline for ui.perfetto.dev or\nchrome://tracing",
      .text = &given.trace},
     {"--json", .help = "print the result as JSON", .flag = &given.json},
     {0}};
 
 static const command syntax = {
     "usage: keel run MODEL [OPTION]...\n\n"
-    "Runs a model once, or often, and says what came out.\n\n",
+    "Runs a model one or more times, and prints the results.\n\n",
     options, &given.common, &given.models, .one_word = true};
 
 static int parse(int argc, char **argv) {
@@ -705,12 +705,12 @@ static void print_text(const arguments *all, session *run, const bool *agree,
            (double)most / (1u << 20));
   if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
     printf(
-        "values in between: %.2f MiB planned, %.2f MiB apart, %.2f MiB at"
-        " least\n",
+        "intermediate values: %.2f MiB planned, %.2f MiB without sharing, %.2f "
+        "MiB at peak\n",
         (double)planned / (1u << 20), (double)apart / (1u << 20),
         (double)least / (1u << 20));
   if (keel_plan_replays(run->plan))
-    printf("%llu runs were one launch of what the device had recorded\n",
+    printf("%llu runs were launches of a recording\n",
            (unsigned long long)keel_plan_replays(run->plan));
   if (all->profile) print_profile(run);
 }

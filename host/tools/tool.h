@@ -141,9 +141,8 @@ typedef struct onnx_case {
   keel_device *device;
   tolerance within;
   bool eager; /* op by op */
-  const char
-      *through; /* "text", "binary", "compiled": saved so and loaded again;
-                          or NULL */
+  /* "text", "binary", "compiled": saved so and loaded again; or NULL */
+  const char *through;
 } onnx_case;
 
 /* How much of a case ran on the device that was asked for: all of its ops that are

@@ -1,5 +1,5 @@
-/* single.h - a plugin whose state is static, and so serves one host at a time.
- * A second one gets KD_ALREADY_EXISTS, and takes a copy of the file. */
+/* single.h - a plugin with static state, which serves one host at a time. A second host
+ * gets KD_ALREADY_EXISTS, and loads a copy of the file. */
 #ifndef PLUGINS_SINGLE_H
 #define PLUGINS_SINGLE_H
 
@@ -23,7 +23,7 @@ static inline kd_status single_open(const kd_host *host,
   return status;
 }
 
-/* The end of `close`. */
+/* To be called at the end of `close`. */
 static inline void single_close(void) {
   atomic_flag_clear(&single_taken);
 }

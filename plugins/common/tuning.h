@@ -23,8 +23,8 @@ typedef struct tune_news {
 typedef struct tune_wish {
   uint32_t struct_size;
   uint32_t reserved;
-  double
-      seconds; /* after which no search goes on; one that this stops finds nothing */
+  /* after which no search goes on; one that this stops finds nothing */
+  double seconds;
   /* Called by the thread that makes a kernel; calls none of the table. NULL: nobody
    * listens. */
   void (*tell)(void *context, const tune_news *news);

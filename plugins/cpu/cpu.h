@@ -170,8 +170,8 @@ typedef struct cpu_gemm {
   const void *a, *b;
   void *c;
   int64_t lda, ldb, ldc;
-  const void *
-      panels; /* op(B) as cpu_gemm_pack has packed it, or NULL: b and ldb count */
+  /* op(B) as cpu_gemm_pack has packed it, or NULL: b and ldb count */
+  const void *panels;
   const cpu_epilogue *finish; /* of f32; NULL: C stays as it is */
 } cpu_gemm;
 void cpu_gemm_run(const cpu_gemm *gemm);

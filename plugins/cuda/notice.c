@@ -17,8 +17,8 @@ typedef struct cuda_notice {
   kd_device *device;
   kd_event_callback callback;
   void *context;
-  bool
-      called; /* by the watcher: the driver's call is still to come, or never does */
+  /* by the watcher: the driver's call is still to come, or never does */
+  bool called;
 } notice;
 
 /* Under the lock. */

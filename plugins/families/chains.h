@@ -15,16 +15,15 @@
 typedef enum chain_role {
   CHAIN_NOTHING,
   CHAIN_STEP, /* elementwise, with one output */
-  CHAIN_ROOT /* its kernel can go on with what it makes: a product, a convolution */
+  CHAIN_ROOT  /* its kernel can have an epilogue: a product, a convolution */
 } chain_role;
 
-/* As what the plugin can compute a node; *out_type: the type that it is computed in, one
- * for a chain. */
+/* The role that the plugin can give a node; *out_type: the type to compute it in, the same
+ * for a whole chain. */
 typedef chain_role (*chain_fits)(void *context, const kd_node *node,
                                  kd_dtype *out_type);
 
-/* Whether a chain is to be computed on the result of a root, which alone it reads of that:
- * `nodes` are the others, in no order. */
+/* Whether the root's kernel can absorb `nodes` (in no order) as its epilogue. */
 typedef bool (*chain_rooted)(void *context, const kd_graph *graph,
                              uint32_t root, const uint32_t *nodes,
                              uint32_t count);

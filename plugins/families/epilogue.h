@@ -1,5 +1,5 @@
-/* epilogue.h - chains of elementwise ops behind a product or a convolution: which their
- * kernel can compute on what it makes, and which a library can. */
+/* epilogue.h - epilogues: chains of elementwise ops after a product or a convolution that
+ * its kernel, or a library, can compute. */
 #ifndef KEEL_FAMILIES_EPILOGUE_H
 #define KEEL_FAMILIES_EPILOGUE_H
 
@@ -7,7 +7,7 @@
 
 #define FAM_NO_VALUE UINT32_MAX
 
-/* Whether an op's plan is one pass of floats that can go on with what it makes (GIVE, in
+/* Whether an op's plan is one pass of floats that can have an epilogue (GIVE, in
  * kernels/gemm.k). */
 bool fam_is_root(const fam_op *op);
 

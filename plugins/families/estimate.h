@@ -1,5 +1,5 @@
-/* estimate.h - what an op costs, told by its types and attributes: arithmetic and memory
- * traffic, the same on every device. How fast a device is the host measures. */
+/* estimate.h - the cost of an op by its types and attributes: arithmetic and memory
+ * traffic, the same on every device. The host measures how fast a device is. */
 #ifndef KEEL_FAMILIES_ESTIMATE_H
 #define KEEL_FAMILIES_ESTIMATE_H
 

@@ -1,11 +1,11 @@
-/* family.h - ops as kernels for devices that compile at run time: what to run for
- * a node, without a word of any driver.
+/* family.h - ops as kernels for devices that compile at run time, independent of any
+ * driver.
  *
- * A family reads a node (types, shapes, attributes, host inputs) and makes a plan:
- * passes, each a kernel of families/kernels with its definitions, parameters and
- * buffers. A dialect (dialect.h) writes a pass as source; the plugin compiles it,
- * binds buffers and launches. Passes of equal source are one kernel, whatever
- * their parameters, so that shapes come and go without a compiler. */
+ * A family reads a node (types, shapes, attributes, host inputs) and makes a plan: passes,
+ * each a kernel of families/kernels with its definitions, parameters and buffers. A dialect
+ * (dialect.h) writes a pass as source; the plugin compiles it, binds buffers and launches.
+ * Passes with equal source share one kernel, whatever their parameters, so new shapes
+ * rarely need the compiler. */
 #ifndef KEEL_FAMILIES_FAMILY_H
 #define KEEL_FAMILIES_FAMILY_H
 
@@ -58,9 +58,7 @@ typedef struct fam_local {
   uint32_t count;
 } fam_local;
 
-/* What a pass computes, for a device with a library that may know better how. Buffers have
- * the names that are used here. */
-/* What is done with each element in the end. FAM_GELU: by its approximation with tanh. */
+/* The activation of each element at the end. FAM_GELU: the tanh approximation. */
 typedef enum fam_activation {
   FAM_PLAIN,
   FAM_RELU,
@@ -68,6 +66,8 @@ typedef enum fam_activation {
   FAM_ANOTHER
 } fam_activation;
 
+/* What a pass computes, for devices with a library that may do it faster. Buffers have the
+ * names used here. */
 typedef struct fam_gemm {
   /* Z = f(alpha A B + beta ADDED + ROW), m x n and row-major, `batches` times */
   int64_t m, n, k, batches;
@@ -78,7 +78,7 @@ typedef struct fam_gemm {
   char row[12];   /* a buffer of n elements; "": there is none */
   char added[12]; /* one as Z; "": there is none */
   fam_activation activation;
-  bool fused; /* it stands for more than one op */
+  bool fused; /* it represents more than one op */
 } fam_gemm;
 
 typedef struct fam_conv {
@@ -107,15 +107,16 @@ typedef struct fam_pass {
   fam_local locals[FAM_LOCALS];
   uint32_t params[FAM_PARAMS];             /* int32 or the bits of an f32 */
   uint32_t single[(FAM_PARAMS + 31) / 32]; /* bits: those that are no lists' */
-  bool fours;                              /* an item makes four neighbours */
+  /* an item computes a vector of four neighbours */
+  bool fours;
   bool trades;     /* items of a subgroup trade values: SHUFFLE */
   uint64_t groups; /* work-groups */
   uint32_t group;  /* work-items of each */
   fam_cut cut;     /* as it is cut; and how it can be, that among them */
   fam_cut cuts[FAM_CUTS];
   uint32_t cut_count;
-  fam_key
-      work; /* of what is cut: what the best cut depends on, beside the device */
+  /* of what is cut: what the best cut depends on, beside the device */
+  fam_key work;
   uint32_t head_size;
   char head[FAM_HEAD]; /* definitions that belong to the source */
 } fam_pass;
@@ -128,13 +129,13 @@ typedef struct fam_plan {
   bool float64; /* f64 may be used for intermediates */
   bool math64;  /* and has functions: exp, sin ... */
   bool int64;   /* i64 and u64 may be used for intermediates */
-  bool fours;   /* four neighbours are better read and written at once */
+  bool fours;   /* vectors of four are read and written faster */
   bool shared;  /* groups have fast memory of their own */
   /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
    * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */
   uint32_t wide, lanes;
   fam_cut cut; /* wanted of what can be cut so; kernel NULL: the cost model's */
-  fam_pass sink; /* takes what is written after a failure */
+  fam_pass sink; /* a sink for writes after a failure */
 } fam_plan;
 
 typedef struct fam_row {
@@ -162,8 +163,8 @@ extern const uint32_t fam_row_count;
 kd_status fam_read(fam_op *op, const kd_host *host, const kd_node *node,
                    const fam_row *row, const kd_launch *launch);
 
-/* Whether the values of all host inputs are known, which outputs' shapes, too, may
- * hang on. */
+/* Whether the values of all host inputs are known, on which output shapes may depend,
+ * too. */
 bool fam_knows_all(const fam_op *op);
 
 /* Plans a node. The plan is freed by fam_free in any case. */
@@ -197,8 +198,8 @@ void fam_define(fam_pass *pass, const char *name, const char *format, ...)
 void fam_int(fam_plan *plan, fam_pass *pass, const char *name, int64_t value);
 void fam_ints(fam_plan *plan, fam_pass *pass, const char *name, int64_t count,
               const int64_t *values);
-/* The same for what has one entry a dimension: with room for eight at the least, so
- * that the source does not hang on how many there are. */
+/* The same for lists with one entry per dimension: with room for at least eight, so that
+ * the source does not depend on their number. */
 void fam_dims(fam_plan *plan, fam_pass *pass, const char *name, int64_t count,
               const int64_t *values);
 void fam_real(fam_pass *pass, const char *name, double value);
@@ -217,7 +218,7 @@ bool fam_is_signed(kd_dtype dtype);
 /* Bits of an element as an unsigned integer, for what only moves data. */
 kd_dtype fam_bits(kd_dtype dtype);
 
-/* Fails where the device has no functions (exp, sin, pow ...) of this type. */
+/* Fails if the device has no functions (exp, sin, pow ...) of this type. */
 bool fam_need_math(const fam_op *op, fam_plan *plan, kd_dtype compute);
 
 /* Attributes, and integers of a host input (0 where it is absent). */

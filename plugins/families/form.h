@@ -1,4 +1,4 @@
-/* form.h - compiled regions as bytes: the code of a plan's programs, and what it fits. */
+/* form.h - serialised regions: the code of a plan's programs, and what it is valid for. */
 #ifndef KEEL_FAMILIES_FORM_H
 #define KEEL_FAMILIES_FORM_H
 

@@ -1,5 +1,5 @@
-/* fused.h - a chain of elementwise ops as one pass: one of its own, or that of the product or
- * convolution whose result it alone reads. */
+/* fused.h - a chain of elementwise ops as one pass: a pass of its own, or the epilogue of a
+ * product or convolution. */
 #ifndef KEEL_FAMILIES_FUSED_H
 #define KEEL_FAMILIES_FUSED_H
 
@@ -22,15 +22,15 @@ fam_reading *fam_reading_new(const fam_driver *driver, kd_device *device);
 
 /* Returns KD_OK, KD_UNIMPLEMENTED (it has no term that the device can compute). */
 kd_status fam_read_term(fam_reading *r, const kd_node *node);
-/* An op on whose result a chain can be computed; false: it is none, or not here. */
+/* Reads an op that can have an epilogue; false if it cannot, or not here. */
 bool fam_read_root(fam_reading *r, const kd_node *node);
-/* What a library does behind the root that was read last, if it does all that stands
- * there; `gemm` is the root's. */
+/* The library's epilogue for the last root, if it covers the whole chain; `gemm` is the
+ * root's. */
 bool fam_read_epilogue(const fam_reading *r, const kd_graph *graph,
                        uint32_t root, const uint32_t *nodes, uint32_t count,
                        const fam_gemm *gemm, fam_epilogue *out_epilogue);
 
-/* Plans a graph that was claimed, into a zeroed plan. Returns KD_OK, KD_UNIMPLEMENTED,
+/* Plans a claimed graph, into a zeroed plan. Returns KD_OK, KD_UNIMPLEMENTED,
  * KD_OUT_OF_MEMORY. */
 kd_status fam_plan_fused(const fam_driver *driver, kd_device *device,
                          const kd_graph *graph, fam_plan *plan);

@@ -1,6 +1,5 @@
-/* instance.h - kernels of a plugin whose ops are the families': definitions, plans
- * that follow host inputs, and launches. A plugin gives how it compiles a pass and
- * how it launches one. */
+/* instance.h - kernels of a plugin that uses the families: definitions, plans that follow
+ * host inputs, and launches. The plugin supplies how to compile and launch a pass. */
 #ifndef KEEL_FAMILIES_INSTANCE_H
 #define KEEL_FAMILIES_INSTANCE_H
 
@@ -27,7 +26,7 @@ typedef struct fam_driver {
   uint64_t (*buffer_size)(const kd_buffer *buffer);
   /* Whether a pass can be compiled at all; NULL: all can. */
   kd_status (*can)(kd_device *device, const fam_pass *pass);
-  /* Makes what launches need of a pass; called once a pass. */
+  /* Prepares a pass for launches; called once per pass. */
   kd_status (*compile)(kd_device *device, const fam_pass *pass,
                        void **out_program);
   void (*release)(kd_device *device, void *program);
@@ -42,7 +41,8 @@ typedef struct fam_driver {
   uint64_t (*tag_of)(const kd_stream *stream);
   /* Its programs, for regions that are kept as a whole; NULL: they are not. */
   fam_programs *programs;
-  /* Around what an op enqueues, for profilers: its name, then NULL; or NULL. */
+  /* For profilers: called with an op's name before what it enqueues, and with NULL after.
+   * May be NULL. */
   void (*range)(const char *name);
 } fam_driver;
 

@@ -21,8 +21,8 @@ typedef struct shape {
 struct kd_node {
   const char *op;
   shape in[6], out[3];
-  const char
-      *flag; /* an integer attribute that is 1, or a string that is Relu */
+  /* an integer attribute that is 1, or a string that is Relu */
+  const char *flag;
   int64_t axes[2]; /* value of input 1 where it has one element: a constant */
 };
 

@@ -1,4 +1,4 @@
-/* programs.h - a device's compiled programs, each made once. */
+/* programs.h - a device's compiled programs, each compiled once. */
 #ifndef KEEL_FAMILIES_PROGRAMS_H
 #define KEEL_FAMILIES_PROGRAMS_H
 
@@ -30,8 +30,8 @@ typedef struct fam_programs {
 void fam_programs_begin(fam_programs *programs);
 void fam_programs_end(fam_programs *programs);
 
-/* The program of `source`, which `programs` keeps; `key` is of all that it hangs on.
- * Any thread. */
+/* The program of `source`, which `programs` caches; `key` covers everything that it depends
+ * on. Any thread. */
 kd_status fam_programs_get(fam_programs *programs, const char *source,
                            const fam_key *key, void **out_program);
 

@@ -1,4 +1,4 @@
-/* ready.h - a plan with its programs, and what a device can do; for instances and regions. */
+/* ready.h - a plan with its compiled programs, for instances and regions. */
 #ifndef KEEL_FAMILIES_READY_H
 #define KEEL_FAMILIES_READY_H
 
@@ -18,7 +18,7 @@ kd_status fam_ready_compile(const fam_driver *driver, kd_device *device,
 void fam_ready_free(const fam_driver *driver, kd_device *device,
                     fam_ready *ready);
 
-/* Launches the passes, one behind the other. One thread at a time. */
+/* Launches the passes in order. One thread at a time. */
 kd_status fam_ready_run(const fam_driver *driver, kd_device *device,
                         kd_stream *stream, const fam_ready *ready,
                         const kd_launch *launch);

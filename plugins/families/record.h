@@ -1,5 +1,5 @@
-/* record.h - what is done with a device's memory: commands, which run at once, or
- * become part of a recording. */
+/* record.h - commands on a device's memory, which run at once or become part of a
+ * recording. */
 #ifndef KEEL_FAMILIES_RECORD_H
 #define KEEL_FAMILIES_RECORD_H
 
@@ -46,12 +46,12 @@ struct kd_capture;
 /* What a plugin does with a recording's commands. All run under its lock but for the
  * last. */
 typedef struct fam_recorder {
-  /* A command was added: what it points to is held. */
+  /* A command was added: retains what it points to. */
   kd_status (*added)(struct kd_capture *capture, fam_command *command);
   /* Buffer `at` of a command is another one. */
   kd_status (*rebound)(struct kd_capture *capture, fam_command *command,
                        uint32_t at);
-  /* All that was added is let go, and the recording freed. */
+  /* Releases all that was added, and frees the recording. */
   void (*destroy)(struct kd_capture *capture);
 } fam_recorder;
 
@@ -86,7 +86,7 @@ kd_status fam_record_add(struct kd_capture *capture,
 /* kd_capture_table.update */
 kd_status fam_record_rebind(struct kd_capture *capture,
                             const kd_rebind *rebinds, uint32_t count);
-/* Holds it, and lets go: the last one to do so frees it. */
+/* Retains and releases it; the last release frees it. */
 void fam_record_take(struct kd_capture *capture);
 void fam_record_drop(struct kd_capture *capture);
 

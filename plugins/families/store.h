@@ -1,5 +1,5 @@
-/* store.h - compiled programs in the host's store, under a digest of what they were
- * made from. */
+/* store.h - compiled programs in the host's persistent cache, keyed by a digest of what
+ * they were made from. */
 #ifndef KEEL_FAMILIES_STORE_H
 #define KEEL_FAMILIES_STORE_H
 

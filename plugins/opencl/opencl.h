@@ -44,7 +44,7 @@ struct kd_device {
   _Atomic uint32_t streams; /* numbers them */
 };
 
-/* What an error of the driver means; says which call failed. */
+/* Translates a driver's error; the message names the call that failed. */
 kd_status ocl_failed(cl_int code, const char *call);
 const char *ocl_error_name(cl_int code);
 #define OCL_TRY(call, expression)                                    \
@@ -82,7 +82,7 @@ struct kd_stream {
   uint64_t tag;          /* of copies, for profile records */
 };
 
-/* A stream in this queue, whose reference it takes, also where it fails. */
+/* Makes a stream of this queue. Takes over the reference to the queue, even on failure. */
 kd_status ocl_stream_over(kd_device *device, cl_command_queue queue, bool timed,
                           bool foreign, kd_stream **out_stream);
 
@@ -141,8 +141,8 @@ typedef struct ocl_program {
   cl_kernel kernel;
   size_t items, group;
   uint32_t buffer_count, param_count;
-  uint64_t
-      bound_in; /* of the device's `generation` when the arguments were set */
+  /* of the device's `generation` when the arguments were set */
+  uint64_t bound_in;
   kd_buffer *buffers[FAM_BUFFERS]; /* that they are */
   uint64_t offsets[FAM_BUFFERS];
   uint32_t params[]; /* set once */
@@ -151,7 +151,7 @@ typedef struct ocl_program {
 /* Another kernel of the same program, with arguments of its own. */
 kd_status ocl_program_twin(const ocl_program *program, ocl_program **out_twin);
 void ocl_program_drop(ocl_program *program);
-/* Sets the arguments that are others than before. */
+/* Sets the arguments that have changed. */
 kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m);
 
 /* ---- commands and recordings --------------------------------------------------------- */
@@ -159,7 +159,7 @@ kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m);
 /* As fam_driver.run. */
 kd_status ocl_do(kd_device *device, kd_stream *stream, const fam_command *m,
                  uint64_t correlation);
-/* Enqueues it; `wait`: it is done when this returns. */
+/* Enqueues it; `wait`: returns when it is done. */
 kd_status ocl_enqueue(kd_device *device, kd_stream *stream,
                       const fam_command *m, uint64_t correlation, bool wait);
 

@@ -8,9 +8,9 @@
 typedef struct taken {
   struct taken *next;
   VkCommandBuffer commands;
-  vlk_batch
-      *last; /* that executes it; NULL: none does. Launches follow one another,
-                      since they write the same buffers: the last one's end is all's */
+  /* that executes it; NULL: none does. Launches follow one another, since they write the
+   * same buffers: the last one's end is all's */
+  vlk_batch *last;
 } taken;
 
 struct kd_capture {

@@ -17,7 +17,7 @@ extern VkInstance vlk_vulkan;   /* of all devices; the same */
 
 #define FAIL(...) vlk_host->fail(__VA_ARGS__)
 
-/* What an error of the driver means; says which call failed. A lost device is
+/* Translates a driver's error; the message names the call that failed. A lost device is
  * remembered: all that follows fails as quickly. */
 kd_status vlk_failed(kd_device *device, VkResult code, const char *call);
 #define VLK_TRY(device, call, expression)                                      \
@@ -64,7 +64,7 @@ typedef struct vlk_source {
   char *host;        /* the host memory that it is, or NULL */
 } vlk_source;
 
-/* Fills what a block's memory is; a failure leaves what there is to block_destroy. */
+/* Allocates a block's memory; on failure, block_destroy frees what exists. */
 kd_status vlk_block_bind(kd_device *device, uint32_t space,
                          const vlk_source *source, vlk_block *block);
 void vlk_block_destroy(kd_device *device, vlk_block *block);
@@ -113,7 +113,7 @@ static inline char *vlk_mapped(const kd_buffer *buffer) {
 typedef struct vlk_lane vlk_lane;
 typedef struct vlk_program vlk_program;
 
-/* What is left to do on the host when a batch is done. */
+/* Host work to do when a batch is done. */
 typedef struct vlk_after {
   struct vlk_after *next;
   kd_buffer *staging; /* given back; NULL: none */
@@ -129,7 +129,7 @@ typedef struct
   uint32_t kind, stream;
 } vlk_note;
 
-/* Commands that are submitted as one. */
+/* Commands that are submitted together. */
 typedef struct vlk_batch {
   struct vlk_batch *next;
   vlk_lane *lane;
@@ -143,7 +143,7 @@ typedef struct vlk_batch {
   VkPipeline bound;
   vlk_after *after;
   bool is_done; /* under the lane's lock */
-  bool watched; /* something hangs on it that nobody waits for */
+  bool watched; /* has a callback and no waiter: the lane's thread retires it */
   bool timed, noting;
   kd_status status;
   uint64_t end_time; /* ticks, when it is done */
@@ -151,7 +151,7 @@ typedef struct vlk_batch {
   vlk_note notes[VLK_COMMANDS];
 } vlk_batch;
 
-/* A hardware queue, whose batches end in their order. */
+/* A hardware queue, whose batches complete in order. */
 struct vlk_lane {
   kd_device *device;
   uint32_t number;
@@ -162,7 +162,7 @@ struct vlk_lane {
   uint64_t submitted;
   vlk_batch *first, *last; /* submitted and not done, oldest first */
   vlk_batch *spare;
-  bool reaping;     /* somebody ends batches now */
+  bool reaping;     /* a thread is retiring batches */
   uint32_t watched; /* batches that the thread must wait for */
   bool closing, has_thread;
   pthread_t thread;
@@ -171,14 +171,14 @@ struct vlk_lane {
 kd_status vlk_lane_begin(kd_device *device, vlk_lane *lane, uint32_t number,
                          VkQueue queue);
 void vlk_lane_end(vlk_lane *lane);
-/* Ends all batches that the device has passed. */
+/* Retires all batches that the device has completed. */
 void vlk_lane_reap(vlk_lane *lane);
 
-/* A batch that records; its only user is the caller. */
+/* Starts recording a batch; the caller is its only user. */
 kd_status vlk_batch_begin(vlk_lane *lane, vlk_batch **out_batch);
 void vlk_batch_take(vlk_batch *batch);
 void vlk_batch_drop(vlk_batch *batch);
-/* Hands it to the queue. Afterwards it is done some time, also on a failure. */
+/* Submits it to the queue. It always completes, even on failure. */
 kd_status vlk_batch_submit(vlk_batch *batch);
 /* KD_BUSY, or how it ended. */
 kd_status vlk_batch_query(vlk_batch *batch);

@@ -210,10 +210,10 @@ static int run(keel_plan *plan, int64_t batch, int repeat, int profile) {
            (long long)batch, times[0] * 1e3, times[repeat / 2] * 1e3, repeat);
     uint64_t planned = 0, apart = 0;
     if (keel_plan_memory(plan, &planned, &apart, NULL) == KD_OK)
-      printf("values in between: %.1f MiB, and would be %.1f MiB apart\n",
+      printf("intermediate values: %.1f MiB, and %.1f MiB without sharing\n",
              (double)planned / (1u << 20), (double)apart / (1u << 20));
     if (keel_plan_replays(plan))
-      printf("%llu runs were one launch of what the device had recorded\n",
+      printf("%llu runs were launches of a recording\n",
              (unsigned long long)keel_plan_replays(plan));
   }
   keel_tensor_release(image);

@@ -11,9 +11,8 @@
  * pass runs, and nothing is planned ahead. For comparison. */
 #define KEEL_PLAN_EAGER 0x10u
 
-/* If a program leaves dimensions open, the runtime makes another plan for each
- * set of input types that recurs, as if the program declared them: up to eight
- * at a time. This flag turns that off. */
+/* Dynamic shapes: a plan is specialised for each set of input types that recurs, as if the
+ * program declared them (at most eight at a time). This flag turns that off. */
 #define KEEL_PLAN_ONE 0x20u
 
 /* On a device that can record, a function that consists of the device's kernels

@@ -17,57 +17,57 @@ extern "C" {
 struct DLManagedTensorVersioned; /* DLPack 1.x */
 struct DLManagedTensor;          /* before 1.0 */
 
-/* Copies where memory can't be shared; without it, that is an error. */
+/* Copies if memory cannot be shared; without this flag, that is an error. */
 #define KEEL_DLPACK_MAY_COPY 0x1u
 /* Copies always: neither side sees what the other writes later. */
 #define KEEL_DLPACK_COPY 0x2u
 
-/* Makes a tensor of another library's, of DLPack's version 1, whose memory it
- * shares; nothing may change that memory while the tensor lives.
+/* Makes a tensor from another library's, in DLPack version 1, and shares its
+ * memory; nothing may change that memory while the tensor lives.
  *
- * It shares memory that the host addresses (device kinds CPU, CUDA host and
- * ROCm host) with packed, row-major elements that are aligned to their own
- * size. Strided or misaligned ones take a copy; other kinds of memory are
- * refused: copy to host memory in the library that made them. Host memory
- * serves every device, see keel_tensor_wrap.
+ * It shares host-addressable memory (device kinds CPU, CUDA host and ROCm host)
+ * with packed, row-major elements that are aligned to their size. Strided or
+ * misaligned elements need a copy. Other kinds of memory are refused: copy to
+ * host memory in the library that made them. Host memory serves every device,
+ * see keel_tensor_wrap.
  *
  * Owns     on KD_OK the tensor owns `managed`, and its deleter (may be NULL) is
  *          called once, by whichever thread drops the last reference, when no
  *          work reads the memory any more; after a copy, before this returns.
- *          On failure `managed` is still the caller's, who calls the deleter.
+ *          On failure `managed` stays the caller's, who calls the deleter.
  * Returns KD_OK, KD_INVALID_ARGUMENT (NULL, negative or too large dims, no
  * data), KD_INCOMPATIBLE (another major version; nothing but the version was
  * read), KD_UNIMPLEMENTED (kind of memory, element type, lanes, a DLPack flag),
- * KD_FAILED_PRECONDITION (takes a copy, and `flags` allow none),
+ * KD_FAILED_PRECONDITION (needs a copy, which `flags` do not allow),
  * KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_tensor_from_dlpack(
     keel_context *context, struct DLManagedTensorVersioned *managed,
     uint32_t flags, KD_OWNED keel_tensor **out_tensor);
 
-/* The same for the struct without a version, which older libraries make. */
+/* The same for the unversioned struct of older libraries. */
 KEEL_API keel_status keel_tensor_from_dlpack_legacy(
     keel_context *context, struct DLManagedTensor *managed, uint32_t flags,
     KD_OWNED keel_tensor **out_tensor);
 
-/* Hands a tensor to another library, as DLPack's version 1 on device kind CPU.
- * It waits for the value first.
+/* Passes a tensor to another library, as DLPack version 1 with device kind CPU.
+ * Waits for the value first.
  *
- * A tensor whose data keel_tensor_data gives is shared, and marked read-only,
- * because other holders read it and Keel's values never change. What lies out
- * of the host's reach, or in a device's own layout, takes a copy. A copy is the
- * receiver's alone: marked as copied, and it may be written.
+ * If keel_tensor_data returns the tensor's data, the memory is shared and
+ * marked read-only, because Keel's values never change. Memory that the host
+ * cannot address, or in a device's own layout, needs a copy. A copy belongs to
+ * the receiver alone: it is marked as copied and may be written.
  *
- * Owns     the receiver calls the struct's deleter once, from any thread; till
- *          then it holds a reference to the tensor. Before keel_close.
- * Returns KD_OK, KD_INVALID_ARGUMENT (no tensor), KD_FAILED_PRECONDITION
- * (takes a copy, and `flags` allow none), KD_UNIMPLEMENTED (DLPack has no such
+ * Owns     the receiver calls the struct's deleter once, from any thread,
+ *          before keel_close; until then it holds a reference to the tensor.
+ * Returns KD_OK, KD_INVALID_ARGUMENT (no tensor), KD_FAILED_PRECONDITION (needs
+ * a copy, which `flags` do not allow), KD_UNIMPLEMENTED (DLPack has no such
  * element type), KD_OUT_OF_MEMORY, or the value's failure. */
 KEEL_API keel_status
 keel_tensor_to_dlpack(keel_tensor *tensor, uint32_t flags,
                       KD_OWNED struct DLManagedTensorVersioned **out_managed);
 
-/* The same as the struct without a version, which can't say "read-only": a
- * receiver that may write takes KEEL_DLPACK_COPY. */
+/* The same as the unversioned struct, which cannot say "read-only": use
+ * KEEL_DLPACK_COPY if the receiver may write. */
 KEEL_API keel_status
 keel_tensor_to_dlpack_legacy(keel_tensor *tensor, uint32_t flags,
                              KD_OWNED struct DLManagedTensor **out_managed);

@@ -135,8 +135,7 @@ typedef struct keel_plan keel_plan;
  * are measured once on each device (some milliseconds; more if it compiles). */
 #define KEEL_PLAN_BY_COST 0x8u
 
-/* A request that ends runs, or planning, early; one may serve any number of
- * them. */
+/* A cancellation token, shared by any number of runs and plan creations. */
 typedef struct keel_stop keel_stop;
 
 /* How to make a plan. Zero in any field means its default. */
@@ -165,10 +164,10 @@ typedef struct keel_plan_params {
   void *watch_context;
   const char *watch_pass;
 
-  /* What ends planning early, as in keel_run_params: a request (NULL: none) and
-   * a time limit in nanoseconds (0: none). A kernel that folds constants, or a
-   * device's compiler, is waited for, but no other starts. Neither applies to
-   * runs of the plan. */
+  /* Ends planning early, as in keel_run_params: a cancellation token (NULL:
+   * none) and a time limit in nanoseconds (0: none). A running kernel or
+   * compiler finishes, but no other starts. Neither applies to runs of the
+   * plan. */
   keel_stop *stop;
   uint64_t timeout;
 } keel_plan_params;
@@ -246,10 +245,10 @@ KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
 
 KEEL_API keel_status keel_stop_create(keel_context *context,
                                       KD_OWNED keel_stop **out_stop);
-/* Synchronous runs that use the request must have ended. NULL does nothing. */
+/* Synchronous runs that use the token must have ended. NULL does nothing. */
 KEEL_API void keel_stop_release(keel_stop *stop);
-/* Makes the request, once and for good; any thread. why: for the runs' error,
- * or NULL; copied. */
+/* Requests cancellation, once and for good. Any thread. why: goes into the
+ * runs' error message, or NULL; copied. */
 KEEL_API void keel_stop_ask(keel_stop *stop, const char *why);
 
 /* Outputs that do not depend on a failure are computed and returned, the others
@@ -260,14 +259,13 @@ KEEL_API void keel_stop_ask(keel_stop *stop, const char *why);
 typedef struct keel_run_params {
   uint32_t struct_size; /* sizeof(keel_run_params) */
   uint32_t flags;       /* KEEL_RUN_* */
-  keel_stop *stop;      /* ends the run on request; NULL: none */
+  keel_stop *stop;      /* cancels the run; NULL: none */
   uint64_t timeout;     /* time limit in nanoseconds; 0: none */
 } keel_run_params;
 
-/* Runs a plan and waits, as keel_plan_run does. When a stop is requested or the
- * time is over, running ops are waited for and no other starts, neither in
- * nested functions nor while a pending input is waited for. The plan can be run
- * again.
+/* Runs a plan and waits, as keel_plan_run does. On cancellation or timeout,
+ * running ops finish and no new op starts, nested functions included; waiting
+ * for pending inputs ends, too. The plan can be run again.
  * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the
  * message says before which op). On failure the outputs are NULL or, with
  * KEEL_RUN_PARTIAL, all there: a failed output says why (keel_tensor_query). */
@@ -282,9 +280,9 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
  * is computed, or fails with the run or, with KEEL_RUN_PARTIAL, with what it
  * depends on. Inputs other than resources may be pending, and must then have
  * the declared shape; ops that do not need them run before they arrive. Plan,
- * inputs and stop may be released at once. A stop or timeout fails the outputs
- * that are not ready by then, and ends the run before its next op, or when the
- * input that it waits for arrives: keel_close waits for that.
+ * inputs and token may be released at once. Cancellation or timeout fails the
+ * outputs that are not ready by then, and ends the run before its next op, or
+ * when the input that it waits for arrives: keel_close waits for that.
  * Returns KD_OK, or why it cannot begin (outputs are then NULL). */
 KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      const keel_run_params *params,
@@ -300,7 +298,7 @@ KEEL_API uint64_t keel_plan_replays(keel_plan *plan);
 
 /* Memory of the values of the plan's main function in a run, except inputs,
  * outputs and constants, in bytes: as planned, without any sharing, and the
- * most that is needed at once if the ops run in order. Any may be NULL.
+ * peak if the ops run in order. Any may be NULL.
  * Returns KD_OK, KD_FAILED_PRECONDITION (not planned: no run has succeeded and
  * been followed by another with the same types, or the function has ops that
  * are run value by value). */

@@ -12,7 +12,7 @@
 
 #define KEEL_COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* Returns from the calling function when a call fails. */
+/* Returns the status from the calling function if the call fails. */
 #define KEEL_TRY(call)                                    \
   do {                                                    \
     keel_status keel_try_status = (call);                 \
@@ -23,29 +23,30 @@
 keel_status keel_fail(keel_status status, const char *format, ...)
     KD_PRINTF(2, 3);
 
-/* As keel_fail, for a text that is already there (may be this thread's own). */
+/* Like keel_fail, for text that needs no formatting; it may be this thread's own
+ * message. */
 keel_status keel_fail_text(keel_status status, const char *text);
 
-/* Adds "; while ..." behind the text of a failure; returns the status. */
+/* Appends "; while ..." to the text of a failure. Returns the status. */
 keel_status keel_while(keel_status status, const char *format, ...)
     KD_PRINTF(2, 3);
 
-/* Host memory ran out; `size` is what was asked for. */
+/* Host memory ran out; `size` is the number of bytes requested. */
 void keel_note_no_memory(uint64_t size);
 static inline keel_status keel_no_memory(uint64_t size) {
   keel_note_no_memory(size);
   return KD_OUT_OF_MEMORY;
 }
 
-/* Marks the place before a call into a plugin, to tell whether it said why it
- * failed; `keel_said` is 1 if a failure was recorded since. */
+/* keel_clear_error forgets this thread's failure before a call into a plugin;
+ * keel_has_error is 1 if the call has recorded one since. */
 void keel_hush(void);
 bool keel_said(void);
 
 /* ---- text: a growing string ------------------------------------------- */
 
 typedef struct keel_text {
-  char *data; /* never NULL once something was added; ends in NUL */
+  char *data; /* NUL-terminated; not NULL once anything has been added */
   size_t size, room;
   bool failed; /* memory ran out; the text is cut */
 } keel_text;
@@ -64,7 +65,7 @@ typedef struct keel_arena {
   bool failed; /* some of what was asked for is not there */
 } keel_arena;
 
-/* Zeroed memory aligned to 16, or NULL (keel_fail was called). */
+/* Zeroed memory, aligned to 16 bytes; NULL if there is none (keel_fail has been called). */
 void *keel_arena_take(keel_arena *arena, size_t size);
 /* An array of `count` and one more, for which `pointer` is; many are taken, and
  * keel_arena.failed asked once. */
@@ -77,12 +78,12 @@ void keel_arena_free(keel_arena *arena);
 
 /* ---- small helpers -------------------------------------------------------- */
 
-/* FNV-1a, to be chained from KEEL_HASH_SEED. */
+/* FNV-1a; chain calls, starting from KEEL_HASH_SEED. */
 #define KEEL_HASH_SEED UINT64_C(0xcbf29ce484222325)
 uint64_t keel_hash(uint64_t seed, const void *bytes, size_t size);
 uint64_t keel_hash_string(uint64_t seed, const char *string);
 
-/* a * b, and a + b, or false where that leaves int64 or uint64. */
+/* Computes a * b or a + b; false if the result overflows int64 or uint64. */
 static inline bool keel_mul_i64(int64_t a, int64_t b, int64_t *out) {
   return !__builtin_mul_overflow(a, b, out);
 }
@@ -95,11 +96,10 @@ static inline bool keel_aligned_to(const void *address, uint32_t alignment) {
   return !((uintptr_t)address & (alignment - 1));
 }
 
-/* Nanoseconds of a clock that never goes back. */
+/* Nanoseconds of a monotonic clock. */
 uint64_t keel_now(void);
 
-/* How far two words are apart (Damerau-Levenshtein, at most 99), for "did you
- * mean". */
+/* The edit distance of two words (Damerau-Levenshtein, at most 99), for "did you mean". */
 unsigned keel_distance(const char *a, const char *b);
 
 /* ---- log ------------------------------------------------------------------ */
@@ -107,13 +107,13 @@ unsigned keel_distance(const char *a, const char *b);
 typedef struct keel_log {
   void (*write)(void *context, uint32_t level, const char *line);
   void *context;
-  uint32_t level; /* highest KD_LOG_* that is written */
+  uint32_t level; /* the most verbose KD_LOG_* level that is written */
 } keel_log;
 
 void keel_log_init(keel_log *log);
 void keel_log_line(const keel_log *log, uint32_t level, const char *format, ...)
     KD_PRINTF(3, 4);
-/* Whatever the level: what somebody asked for by another variable. */
+/* Logs at any level: output that another variable requests. */
 void keel_log_always(const keel_log *log, uint32_t level, const char *format,
                      ...) KD_PRINTF(3, 4);
 void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,
@@ -127,29 +127,27 @@ typedef struct keel_file {
   uint64_t size;
 } keel_file;
 
-/* Only regular files open: never blocks on a pipe or a device. */
+/* Opens regular files only, so it never blocks on a pipe or a device. */
 keel_status keel_file_open(const char *path, keel_file *out_file);
 
-/* The same for a file that another one names: what opens, all links followed, must lie in
- * the folder of `beside`, or in that of the file that `beside` is a link to; else
+/* The same for a file that another file names. With all links followed, it must lie in the
+ * folder of `beside`, or of the file that `beside` links to; otherwise
  * KD_PERMISSION_DENIED. */
 keel_status keel_file_open_beside(const char *path, const char *beside,
                                   keel_file *out_file);
 void keel_file_close(keel_file *file);
 
-/* Pages of a mapped file that are not needed for now leave memory; they are read again
- * where they are. */
+/* Evicts pages of a mapped file; they are read from the file again on the next access. */
 void keel_file_spare(const void *data, uint64_t size);
 
-/* Writes a file that is there as a whole or not at all: `write` fills it; it takes the
- * place of `path` when that has gone well. Returns KD_OK, what `write` returned,
- * KD_PERMISSION_DENIED, KD_UNAVAILABLE. */
+/* Writes a file atomically: `write` fills a temporary file, which replaces `path` if all
+ * went well. Returns KD_OK, what `write` returned, KD_PERMISSION_DENIED, KD_UNAVAILABLE. */
 keel_status keel_file_replace(const char *path,
                               keel_status (*write)(void *context, FILE *file),
                               void *context);
 
-/* False in a process with more rights than its user: the environment's paths
- * are then not to be trusted. */
+/* False in a process with more rights than its user (setuid): paths from the environment
+ * are not trusted then. */
 bool keel_trusts_environment(void);
 
 #endif /* KEEL_BASE_H */

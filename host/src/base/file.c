@@ -51,7 +51,7 @@ static bool lies_in(const char *path, const char *folder) {
   return !strncmp(path, folder, size) && path[size] == '/';
 }
 
-/* Whether what was opened, wherever its name led, lies beside a file. */
+/* Whether the opened file, with all links followed, lies beside another file. */
 static bool opened_beside(int fd, const char *beside) {
   char opened[PATH_MAX], link[64], folder[PATH_MAX], *real;
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

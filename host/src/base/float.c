@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Rounds to a significand of 1 + `bits` bits and an exponent of the f16 kind, ties to
- * even: doubles hold more than twice the bits, so that text is rounded once only. */
+/* Rounds to a significand of 1 + `bits` bits and an f16-like exponent, ties to even. A
+ * double holds more than twice the bits, so that parsed text is rounded only once. */
 static uint16_t to_half(double number) {
   union {
     double f;

@@ -4,11 +4,11 @@
 
 #include "base/base.h"
 
-/* A number as an element of a float type, rounded once, ties to even; false: it is none
- * of these types. */
+/* Encodes a number as an element of a float type, rounded once, ties to even; false if the
+ * type is not one of these. */
 bool keel_float_encode(kd_dtype dtype, double number, void *out_element);
 
-/* The number that an element is, exactly, and its bits; false as above. */
+/* Decodes an element exactly; false as above. */
 bool keel_float_decode(kd_dtype dtype, const void *element, double *out_number,
                        uint64_t *out_bits);
 

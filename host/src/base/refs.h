@@ -1,36 +1,35 @@
-/* refs.h - what several hold: counted.
+/* refs.h - reference counts.
  *
- * What is referred to is made by one thread and handed on by whatever hands it on (a
- * future, a lock, a queue), which orders the writing of it; the count only has to see
- * that the end comes after all else. */
+ * The object is published by other means (a future, a lock, a queue), which order its
+ * initialisation. The count only ensures that destruction happens after every other use. */
 #ifndef KEEL_REFS_H
 #define KEEL_REFS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Its maker holds it. Relaxed: nobody else knows it yet. */
+/* Sets the count to 1, for the creator. Relaxed: no other thread has the object yet. */
 static inline void keel_refs_init(atomic_uint *refs) {
   atomic_store_explicit(refs, 1, memory_order_relaxed);
 }
 
-/* One more holder. Relaxed: the caller has a reference, or holds the lock of a list that
- * has one, so that the end can't come meanwhile; nothing else hangs on the count. */
+/* Adds a reference. Relaxed: the caller has a reference, or holds the lock of a list that
+ * has one, so the object cannot be destroyed meanwhile. */
 static inline void keel_refs_take(atomic_uint *refs) {
   (void)atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
 }
 
-/* True: the caller is the only holder, and may write. Acquire: what others did to it,
- * before they let go, comes before what the caller does. */
+/* Whether the caller holds the only reference and may write. Acquire: pairs with the
+ * release in keel_refs_drop, so the caller sees what former holders wrote. */
 static inline bool keel_refs_alone(const atomic_uint *refs) {
   return atomic_load_explicit(refs, memory_order_acquire) == 1;
 }
 
-/* Gives a reference back; true: it was the last, and what is referred to is the caller's
- * alone. The last of all need not write: nobody else can be there to take a reference. */
+/* Drops a reference; true if it was the last, so that the object is the caller's alone. The
+ * last holder need not write the count: no other thread could take a reference. */
 static inline bool keel_refs_drop(atomic_uint *refs) {
-  /* acquire, of both: what others did to it, before they let go, comes before what the
-   * last one does; release: what this one did comes before that */
+  /* acquire: pairs with other holders' release, so the last one sees what they wrote;
+   * release: publishes what this one wrote */
   return keel_refs_alone(refs) ||
          atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
 }

@@ -16,7 +16,8 @@ typedef struct keel_schema keel_schema;
 
 struct keel_context {
   keel_log log;
-  keel_arena arena; /* of what lives as long as the context; at open only */
+  /* for what lives as long as the context; used only while opening */
+  keel_arena arena;
   uint32_t flags;
 
   keel_plugin **plugins;
@@ -24,7 +25,7 @@ struct keel_context {
   keel_device **devices;
   uint32_t device_count;
   keel_device *default_device;
-  const keel_schema **vendor_ops; /* that plugins brought (ops/vendor.h) */
+  const keel_schema **vendor_ops; /* ops that plugins define (ops/vendor.h) */
   uint32_t vendor_op_count;
   const char *visible; /* as keel_context_params.visible; NULL: all */
   const char *const *options;
@@ -34,7 +35,7 @@ struct keel_context {
 
   keel_pool *pool;
   keel_heap host;
-  _Atomic uint64_t allocated, peak, pooled; /* bytes: counts alone, relaxed */
+  _Atomic uint64_t allocated, peak, pooled; /* bytes; statistics, relaxed */
   uint64_t memory_limit, pool_limit;
 
   keel_kernel_cache *kernels;

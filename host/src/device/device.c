@@ -18,8 +18,8 @@ keel_device *keel_device_default(const keel_context *context) {
   return context->default_device;
 }
 
-/* Whether a plugin that was refused may be the one that a device is named after: by its
- * name or its file's, or as one that the application named. */
+/* Whether a refused plugin may be the one that a device name means: by its name or its
+ * file's name, or because the application named it. */
 static bool may_be(const keel_plugin *plugin, const char *name, size_t size) {
   const char *slash = strrchr(plugin->path, '/');
   const char *file = slash ? slash + 1 : plugin->path;
@@ -30,7 +30,7 @@ static bool may_be(const keel_plugin *plugin, const char *name, size_t size) {
          !strcmp(plugin->source, "application");
 }
 
-/* "; plugin opencl: ...": what became of those that might have had the device. */
+/* "; plugin opencl: ...": why the plugins that might have had the device do not. */
 static void add_refusal(const keel_context *context, const char *name,
                         keel_text *out) {
   size_t size = strcspn(name, ":");
@@ -38,7 +38,7 @@ static void add_refusal(const keel_context *context, const char *name,
     const keel_plugin *plugin = context->plugins[i];
     if (!plugin->reason || !*plugin->reason || !may_be(plugin, name, size))
       continue;
-    /* one that is loaded may have no device, or hide it; a reason has the path */
+    /* a loaded plugin may have no device, or a hidden one; `reason` contains the path */
     keel_text_add(out, "; %s%s%s: %s", plugin->name ? "plugin " : "a plugin",
                   plugin->name ? plugin->name : "",
                   plugin->status == KD_OK ? "" : " was refused",
@@ -53,8 +53,7 @@ keel_status keel_device_find(keel_context *context, const char *name,
     *out_device = context->default_device;
     if (*out_device) return KD_OK;
     return keel_fail(KD_NOT_FOUND,
-                     "there is no device; `keel plugins` says what became of"
-                     " each plugin");
+                     "there is no device; `keel plugins` shows why");
   }
   keel_text there = {0};
   size_t size = strlen(name);

@@ -12,7 +12,7 @@
 #include "device/lost.h"
 #include "device/stream.h"
 
-#define SMALL_KEPT  16 /* buffers a thread keeps of one class */
+#define SMALL_KEPT  16 /* buffers of one class that a thread keeps */
 #define SHRINK_FROM (UINT64_C(1) << 20) /* bytes */
 
 _Thread_local keel_thread_lists keel_lists;
@@ -23,7 +23,7 @@ static keel_heap *slots[KEEL_HEAP_SLOTS];
 static pthread_key_t thread_end;
 static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
 
-/* Four classes to each doubling, from 64 bytes: 64 80 96 112 128 160 ... */
+/* Four size classes per power of two, from 64 bytes: 64 80 96 112 128 160 ... */
 static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
   if (size <= 64) {
     *out_rounded = 64;
@@ -44,7 +44,7 @@ static void give_back(keel_buffer *buffer) {
     keel_device_settle(heap->device);
     heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
     atomic_fetch_sub_explicit(&heap->bytes, buffer->size, memory_order_relaxed);
-    /* release: the device is closed after that */
+    /* release: pairs with the acquire before the device is closed */
     atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
   } else {
     free(buffer->address);
@@ -77,8 +77,7 @@ static void put_list(keel_heap *heap, uint32_t class, keel_buffer *first) {
       atomic_load_explicit(&heap->lists[class], memory_order_relaxed);
   do {
     last->next = head;
-    /* release: the links, and what was done with the memory, before others
-     * can take it */
+    /* release: publishes the links and the memory's contents */
   } while (!atomic_compare_exchange_weak_explicit(&heap->lists[class], &head,
                                                   first, memory_order_release,
                                                   memory_order_relaxed));
@@ -97,7 +96,7 @@ void keel_heap_trim(keel_heap *heap) {
   keel_lost_leave(heap->device);
 }
 
-/* The limit is over all devices. */
+/* The limit covers all devices. */
 void keel_heap_trim_all(keel_context *context) {
   keel_heap_trim(&context->host);
   for (uint32_t i = 0; i < context->device_count; i++)
@@ -112,7 +111,7 @@ void keel_heap_shrink(keel_context *context, keel_device *device) {
   if (device && keel_device_addressable(device) && !device->stream)
     keel_heap_trim(&device->heap);
 #ifdef __GLIBC__
-  malloc_trim(0); /* free() keeps what lies between pieces that are in use */
+  malloc_trim(0); /* free() keeps memory that lies between blocks in use */
 #endif
 }
 
@@ -123,7 +122,7 @@ static uint32_t kind_of(const keel_heap *heap) {
 static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
   keel_device *device = heap->device;
   if (!device) {
-    /* C11 wants a size that the alignment divides */
+    /* C11 requires a size that is a multiple of the alignment */
     buffer->address = aligned_alloc(64, (buffer->size + 63) & ~UINT64_C(63));
     return buffer->address ? KD_OK : keel_no_memory(buffer->size);
   }
@@ -144,7 +143,7 @@ static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
   return status;
 }
 
-/* Counts `size` bytes; false where that passes the limit. */
+/* Counts `size` bytes; false if that exceeds the limit. */
 static bool reserve(keel_context *context, uint64_t size) {
   uint64_t now = atomic_fetch_add_explicit(&context->allocated, size,
                                            memory_order_relaxed) +
@@ -161,7 +160,7 @@ static bool reserve(keel_context *context, uint64_t size) {
   return true;
 }
 
-/* Adds to the message what a device that is out of memory has. */
+/* Adds a full device's memory usage to the message. */
 static keel_status say_what_is_left(keel_device *device) {
   kd_memory_stats stats = {.struct_size = sizeof stats};
   if (device && device->plugin->memory.stats &&
@@ -176,7 +175,8 @@ static keel_status say_what_is_left(keel_device *device) {
   return KD_OUT_OF_MEMORY;
 }
 
-/* What can be made no more to be exported, where that need not be, is made as ever. */
+/* If exportable memory has run out and need not be exportable, allocates ordinary
+ * memory. */
 static keel_status allocate_any(keel_heap *heap, keel_buffer *buffer,
                                 bool must) {
   keel_status status = allocate(heap, buffer);
@@ -185,8 +185,8 @@ static keel_status allocate_any(keel_heap *heap, keel_buffer *buffer,
   return allocate(heap, buffer);
 }
 
-/* kind: that it must be exported as, in no pool; 0: as the heap is set. waits: pools may be
- * trimmed to make room. */
+/* kind: what it must be exportable as (not pooled); 0: the heap's setting. waits: pools may
+ * be trimmed to make room. */
 static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                         uint32_t kind, bool waits, keel_buffer **out_buffer) {
   keel_context *context = heap->context;
@@ -211,7 +211,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                                                        : kind_of(heap);
     status = allocate_any(heap, buffer, kind != 0);
     if (status == KD_OUT_OF_MEMORY && waits) {
-      /* what is kept for reuse, by this host, then by the plugin */
+      /* frees what is kept for reuse: by this host, then by the plugin */
       keel_heap_trim(heap);
       if (heap->device && heap->device->plugin->memory.trim)
         heap->device->plugin->memory.trim(heap->device->handle);
@@ -239,7 +239,7 @@ static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
     }
     return buffer;
   }
-  /* a look first, so that an empty list costs no write */
+  /* check first, so that an empty list costs no write */
   if (!atomic_load_explicit(&heap->lists[class], memory_order_relaxed))
     return NULL;
   keel_buffer *buffer = take_list(heap, class);
@@ -307,8 +307,8 @@ keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
   return KD_OK;
 }
 
-/* Devices that work on host addresses read such memory where it lies: they do not when
- * their streams have passed. */
+/* Devices that work on host addresses read such memory in place, until their streams have
+ * completed. */
 static void await_readers(const keel_context *context) {
   for (uint32_t i = 0; i < context->device_count; i++) {
     keel_device *device = context->devices[i];
@@ -319,14 +319,14 @@ static void await_readers(const keel_context *context) {
   }
 }
 
-/* The device may still read it: its stream is waited for first. */
+/* Waits for the stream first: the device may still read it. */
 static void end_import(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   keel_device *device = heap->device;
   keel_lost_enter(device);
   keel_device_settle(device);
   device->plugin->memory.release(device->handle, buffer->handle);
-  /* release: the device is closed after that */
+  /* release: pairs with the acquire before the device is closed */
   atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
   keel_lost_leave(device);
   if (buffer->owner) keel_buffer_release(buffer->owner);
@@ -388,7 +388,7 @@ static void pool(keel_buffer *buffer) {
     give_back(buffer);
     return;
   }
-  if (buffer->export_kind != kind_of(heap)) { /* it was set anew */
+  if (buffer->export_kind != kind_of(heap)) { /* the setting has changed */
     give_back(buffer);
     return;
   }
@@ -403,7 +403,7 @@ static void pool(keel_buffer *buffer) {
   put_list(heap, class, buffer);
 }
 
-/* What no pool takes: memory of others, and views. */
+/* Frees what is not pooled: others' memory, and views. */
 static void end_special(keel_buffer *buffer) {
   if (buffer->class == KEEL_IMPORTED) {
     end_import(buffer);
@@ -423,9 +423,9 @@ void keel_buffer_free(keel_buffer *buffer) {
     return;
   }
   bool lost = keel_lost_enter(device);
-  /* relaxed: the count orders it */
+  /* relaxed: ordered by the reference count */
   if (lost || atomic_load_explicit(&buffer->exported, memory_order_relaxed))
-    give_back(buffer); /* nobody takes it again */
+    give_back(buffer); /* it must not be reused */
   else
     pool(buffer);
   keel_lost_leave(device);
@@ -433,8 +433,8 @@ void keel_buffer_free(keel_buffer *buffer) {
 
 /* ---- threads and slots ---------------------------------------------------- */
 
-/* Whether there was something. Giving a device's memory back waits for its work, and
- * what that work held goes onto this thread's own lists meanwhile. */
+/* Returns whether anything was freed. Freeing a device's memory waits for its work, whose
+ * buffers then go onto this thread's own lists. */
 static bool drain_slot(keel_thread_lists *lists, uint32_t slot) {
   bool had = false;
   for (uint32_t i = 0; i < KEEL_SMALL_CLASSES; i++)
@@ -523,7 +523,7 @@ keel_status keel_heap_init(keel_heap *heap, keel_context *context,
 }
 
 void keel_heap_drain(keel_heap *heap) {
-  if (!keel_lists.listed) keel_lists_enrol(); /* not with the lock held */
+  if (!keel_lists.listed) keel_lists_enrol(); /* not under the lock */
   pthread_mutex_lock(&listing);
   for (keel_thread_lists *lists = all_lists; lists; lists = lists->next)
     drain_slot(lists, heap->slot);

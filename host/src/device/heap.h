@@ -1,7 +1,7 @@
 /* heap.h - pooled memory of one device, or of the host.
  *
- * A heap keeps what is freed in lists by size: small pieces in the freeing
- * thread's own lists, large ones in the heap's. No lock is taken for either. */
+ * A heap keeps freed buffers in lists by size: small ones in the freeing thread's own
+ * lists, large ones in the heap's. Neither takes a lock. */
 #ifndef KEEL_HEAP_H
 #define KEEL_HEAP_H
 
@@ -17,51 +17,52 @@ typedef struct keel_heap keel_heap;
 /* A reference-counted piece of memory. */
 typedef struct keel_buffer {
   atomic_uint refs;
-  uint32_t class; /* of size, for the pool; KEEL_UNPOOLED */
+  uint32_t class; /* size class, or KEEL_UNPOOLED etc. */
   keel_heap *heap;
   kd_buffer *handle; /* NULL in host memory */
-  void *address;     /* as kernels use it; NULL: has none */
+  void *address;     /* as kernels use it; NULL: it has none */
   uint64_t size;     /* bytes, rounded up */
   struct keel_buffer *next;
   /* of memory that is somebody else's; of a mapping, what ends and frees the buffer */
   void (*done)(void *context);
   void *done_context;
-  struct keel_buffer *owner; /* of what was imported, or is mapped; or NULL */
+  struct keel_buffer *owner; /* for imported or mapped memory; or NULL */
   uint32_t export_kind; /* KD_EXTERNAL_* that it can be exported as, or 0 */
-  atomic_bool
-      exported;  /* somebody else reads it: no other value may lie here */
-  void *mapped;  /* a device's: where the host reads it; and by how many */
-  uint32_t maps; /* mappings. Under the device's lock for them */
+  /* an importer reads it: never reuse it */
+  atomic_bool exported;
+  void *mapped;  /* of a device's buffer: its host address; and the number of */
+  uint32_t maps; /* mappings. Guarded by the device's map_lock */
 } keel_buffer;
 
 #define KEEL_UNPOOLED UINT32_MAX
 #define KEEL_IMPORTED \
-  (UINT32_MAX - 1) /* a device's, of memory that `owner` has */
+  (UINT32_MAX - 1) /* a device's buffer, of memory that `owner` holds */
 #define KEEL_MAPPED \
-  (UINT32_MAX - 2) /* the host's view of `owner`, a device's */
+  (UINT32_MAX - 2) /* the host's mapping of `owner`, a device's buffer */
 #define KEEL_RAGGED \
-  (UINT32_MAX - 3) /* a file's, not where kernels can read it (mapping.h) */
+  (UINT32_MAX - 3) /* in a mapped file, misaligned for kernels (mapping.h) */
 #define KEEL_HEAP_CLASSES 160
 
 struct keel_heap {
   keel_context *context;
   keel_device *device; /* NULL: host memory */
-  uint32_t slot;       /* its place in each thread's lists */
+  uint32_t slot;       /* its index in each thread's lists */
   _Atomic(keel_buffer *) lists[KEEL_HEAP_CLASSES];
-  _Atomic uint64_t pieces; /* a device's: taken from it, not yet given back */
-  _Atomic uint64_t bytes;  /* of those; a sum to be shown, relaxed */
-  atomic_uint export_kind; /* of large buffers from now on, or 0; relaxed */
+  /* buffers allocated from the device and not yet returned */
+  _Atomic uint64_t pieces;
+  _Atomic uint64_t bytes;  /* of those; a statistic, relaxed */
+  atomic_uint export_kind; /* for large buffers from now on, or 0; relaxed */
 };
 
 keel_status keel_heap_init(keel_heap *heap, keel_context *context,
                            keel_device *device);
 
-/* Frees all that is pooled, in all threads' lists too; none may use it. */
+/* Frees all pooled memory, also in all threads' lists. No thread may use the heap. */
 void keel_heap_deinit(keel_heap *heap);
-/* The same for a lost device's, which goes on. */
+/* The same for a lost device's heap, which stays usable. */
 void keel_heap_drain(keel_heap *heap);
 
-/* Takes at least `size` bytes (0 is taken as 1), not initialised. */
+/* Allocates at least `size` bytes (0 counts as 1), uninitialised. */
 keel_status keel_heap_take(keel_heap *heap, uint64_t size,
                            keel_buffer **out_buffer);
 
@@ -70,48 +71,49 @@ keel_status keel_heap_take(keel_heap *heap, uint64_t size,
 keel_status keel_heap_take_now(keel_heap *heap, uint64_t size,
                                keel_buffer **out_buffer);
 
-/* The same of memory that a device can export as `kind`, and that is no pool's. */
+/* The same, unpooled, in memory that the device can export as `kind`. */
 keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
                                     uint32_t kind, keel_buffer **out_buffer);
 
-/* A buffer of host memory that is somebody else's. */
+/* Makes a buffer of the caller's host memory. */
 keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
                            void (*done)(void *), void *done_context,
                            keel_buffer **out_buffer);
 
-/* Makes a device's buffer of host memory that `owner` has, without a copy: of devices that
- * share memory with the host, where the data begin as the device wants it. Nobody may write
+/* Makes a device's buffer of host memory that `owner` holds, without a copy: for devices
+ * that share memory with the host, if the data is aligned for the device. Nothing may write
  * to it. Returns KD_OK, KD_UNIMPLEMENTED (it has to be copied), KD_DEVICE_LOST. */
 keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
                              const void *data, uint64_t size,
                              keel_buffer **out_buffer);
 
-/* Gives pooled memory back to the device; of all devices, and the host. Waits for their
+/* Returns pooled memory to the device; _all: of all devices and the host. Waits for their
  * work. */
 void keel_heap_trim(keel_heap *heap);
 void keel_heap_trim_all(keel_context *context);
 
-/* Where weights' worth of bytes waits for reuse: gives those of the host back to the system,
- * and of a device (or NULL) that has none but the host's memory. */
+/* If much memory is pooled, returns the host's to the system, and that of a device (or
+ * NULL) that uses host memory. */
 void keel_heap_shrink(keel_context *context, keel_device *device);
 
 void keel_buffer_free(keel_buffer *buffer);
 
-/* The caller's memory with no `done`: it may be freed when the tensor is, whoever holds the
- * buffer. */
+/* Borrowed memory without `done`: the application may free it once the tensor is released,
+ * even if something holds the buffer. */
 static inline bool keel_buffer_lent(const keel_buffer *buffer) {
   return buffer && buffer->class == KEEL_UNPOOLED && !buffer->done;
 }
 
-/* Whether nobody else has it, of this context or by a descriptor: it may be overwritten. */
+/* Whether this is the only reference, and the memory is not exported, so that it may be
+ * overwritten. */
 static inline bool keel_buffer_alone(const keel_buffer *buffer) {
-  /* relaxed: the count orders it */
+  /* relaxed: ordered by the reference count */
   return keel_refs_alone(&buffer->refs) &&
          !atomic_load_explicit(&buffer->exported, memory_order_relaxed);
 }
 
 static inline keel_buffer *keel_buffer_retain(keel_buffer *buffer) {
-  /* relaxed: whoever retains holds a reference already */
+  /* relaxed: the caller already holds a reference */
   keel_refs_take(&buffer->refs);
   return buffer;
 }
@@ -128,17 +130,18 @@ static inline void keel_buffer_release(keel_buffer *buffer) {
 struct keel_tensor;
 
 typedef struct keel_thread_lists {
-  struct keel_thread_lists *next, *previous; /* all threads', for draining */
+  /* all threads' lists, for draining */
+  struct keel_thread_lists *next, *previous;
   bool listed;
   uint32_t tensor_count;
-  struct keel_tensor *tensors; /* linked by their first word */
+  struct keel_tensor *tensors; /* a list, linked by the first word */
   keel_buffer *buffers[KEEL_HEAP_SLOTS][KEEL_SMALL_CLASSES];
   uint8_t counts[KEEL_HEAP_SLOTS][KEEL_SMALL_CLASSES];
 } keel_thread_lists;
 
 extern _Thread_local keel_thread_lists keel_lists;
 
-/* Enrols the calling thread, so that its lists are drained when it ends. */
+/* Registers the calling thread, so that its lists are drained when it ends. */
 void keel_lists_enrol(void);
 
 #endif /* KEEL_HEAP_H */

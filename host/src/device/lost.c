@@ -1,4 +1,4 @@
-/* lost.c - when a device is lost, and waiting until nobody is inside it. */
+/* lost.c - decides that a device is lost, and waits until no thread is inside it. */
 #include "device/lost.h"
 #include "device/context.h"
 
@@ -14,21 +14,21 @@ void keel_device_hold(keel_device *device) {
 }
 
 void keel_device_unhold(keel_device *device) {
-  /* release: whoever opens the device again comes after all that the holder did */
+  /* release: pairs with the acquire in keel_device_reopen */
   if (device) atomic_fetch_sub_explicit(&device->held, 1, memory_order_release);
 }
 
 keel_status keel_lost_refuse(keel_device *device) {
   pthread_mutex_lock(&device->words_lock);
-  keel_fail(KD_DEVICE_LOST,
-            "%s was lost: %s; what was on it is gone, and keel_device_reopen"
-            " opens it again",
-            device->name, device->words);
+  keel_fail(
+      KD_DEVICE_LOST,
+      "%s was lost: %s; its memory is gone; keel_device_reopen opens it again",
+      device->name, device->words);
   pthread_mutex_unlock(&device->words_lock);
   return KD_DEVICE_LOST;
 }
 
-/* The first loss since it was opened is the one that is told. */
+/* Only the first loss since it was opened is reported. */
 static void lose(keel_device *device, const char *words) {
   pthread_mutex_lock(&device->words_lock);
   bool first = !atomic_load(&device->lost);
@@ -44,8 +44,8 @@ static void lose(keel_device *device, const char *words) {
                   device->name, words);
 }
 
-/* What the device says of itself, not the call's status: work that waited for another device
- * fails with that one's. */
+/* Asks the device itself rather than trusting the call's status: work that waited for
+ * another device fails with that device's status. */
 kd_status keel_lost_judge(keel_device *device, kd_status status) {
   if (status == KD_OK || status == KD_BUSY || !device->losable) return status;
   if (!atomic_load(&device->lost)) {

@@ -19,25 +19,25 @@ typedef struct keel_kernel_list {
   uint32_t count;
 } keel_kernel_list;
 
-/* An op that a plugin brings, and that is not used, nor are its kernels for it. */
+/* A plugin's op that was refused; the plugin's kernels for it are not used either. */
 typedef struct keel_refused_op {
   const char *domain, *name;
   struct keel_refused_op *next;
 } keel_refused_op;
 
-/* A candidate for a plugin, loaded or refused. */
+/* A candidate plugin, loaded or refused. */
 struct keel_plugin {
   keel_context *context;
-  keel_library *shared;     /* the library, while it is held */
-  keel_plugin *next_sharer; /* another context's plugin of that library */
+  keel_library *shared;     /* the library, while this plugin holds it */
+  keel_plugin *next_sharer; /* the next context's plugin for the same library */
   const char *path;
   const char *source;
   void *library;  /* of dlopen */
-  kd_entry entry; /* of a plugin that is linked in, or NULL */
-  bool copied;    /* it is a copy of the file that is mapped */
-  bool open;      /* holds the library open */
+  kd_entry entry; /* of a statically linked plugin, or NULL */
+  bool copied;    /* a copy of the file is mapped */
+  bool open;      /* this plugin holds the library open */
 
-  kd_plugin table; /* full-size copies: what is NULL here is not there */
+  kd_plugin table; /* full-size copies; a NULL slot is not supported */
   kd_memory_table memory;
   kd_stream_table streams;
   kd_event_table events;
@@ -48,24 +48,26 @@ struct keel_plugin {
   kd_collective_table collectives;
   kd_external_table external;
   kd_layout_table layouts;
-  kd_native_table native; /* of the extension, since it is open */
+  kd_native_table native; /* from the extension, once open */
   kd_kernel_def *kernels;
   uint32_t kernel_count;
   kd_option_def *option_defs; /* NULL: the plugin lists none */
   uint32_t option_def_count;
-  keel_kernel_list *by_op; /* hash table by op, open addressing */
+  keel_kernel_list *by_op; /* hash table by op, with open addressing */
   uint32_t op_slots;       /* a power of two */
-  keel_schema *ops;        /* that it brings; op_count of them */
+  keel_schema *ops;        /* the ops that it defines; op_count of them */
   uint32_t op_count;
-  struct keel_refused_op *refused_ops; /* that others have otherwise */
+  /* ops that another plugin defines differently */
+  struct keel_refused_op *refused_ops;
 
   const char *name, *vendor, *version; /* copies, or NULL */
   uint32_t abi_version;
   uint32_t device_count;
   keel_status status;
   const char *reason, *hint;
-  uint64_t device_id, inode; /* of the file, to find doubles */
-  const char **options;      /* the manifest's: name, value, name, value ... */
+  uint64_t device_id, inode; /* of the file, to find duplicates */
+  /* from the manifest: name, value, name, value ... */
+  const char **options;
   uint32_t option_count;
 };
 

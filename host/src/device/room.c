@@ -1,4 +1,4 @@
-/* room.c - waiting for room in a stream. */
+/* room.c - waits for room in a full stream. */
 #include "device/room.h"
 
 #include <sched.h>
@@ -6,10 +6,11 @@
 
 #include "device/device.h"
 
-#define SHORT_TRIES 16                   /* that only yield */
-#define FIRST_NAP   UINT64_C(10000)      /* nanoseconds; doubled each time */
-#define LONGEST_NAP UINT64_C(500000)     /* nanoseconds */
-#define LIMIT       UINT64_C(1000000000) /* nanoseconds until all is waited for */
+#define SHORT_TRIES 16               /* that only yield */
+#define FIRST_NAP   UINT64_C(10000)  /* nanoseconds; doubled each time */
+#define LONGEST_NAP UINT64_C(500000) /* nanoseconds */
+/* nanoseconds until all work of the stream is waited for */
+#define LIMIT UINT64_C(1000000000)
 
 static void nap(uint32_t number) {
   uint64_t time = number < 6 ? FIRST_NAP << number : LONGEST_NAP;
@@ -17,8 +18,8 @@ static void nap(uint32_t number) {
   nanosleep(&(struct timespec){.tv_nsec = (long)time}, NULL);
 }
 
-/* Long without room: all of the stream's work ends first. After that there must be room,
- * unless other streams take it, which have as much time again. */
+/* If the stream is full for long, waits for all of its work. After that there must be room,
+ * unless other streams fill it; they get the same time again. */
 static kd_status wait_for_all(keel_device *device, kd_stream *stream) {
   const kd_stream_table *streams = &device->plugin->streams;
   kd_status status =
@@ -35,7 +36,7 @@ kd_status keel_room_wait(keel_device *device, kd_stream *stream,
   uint32_t tries = patience->tries++;
   if (!tries) {
     patience->until = now + LIMIT;
-    /* what the plugin holds back would never end */
+    /* work that the plugin holds back would never complete */
     if (device->plugin->streams.flush) device->plugin->streams.flush(stream);
   }
   keel_hush();

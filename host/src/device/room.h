@@ -1,24 +1,24 @@
-/* room.h - back-pressure: a device that can take no more work says KD_BUSY, and takes it
- * when some of what is under way has ended. */
+/* room.h - back-pressure: a full device returns KD_BUSY, and accepts work again when some
+ * of its work is done. */
 #ifndef KEEL_ROOM_H
 #define KEEL_ROOM_H
 
 #include "device/device.h"
 
-/* Of one call that is repeated; begins as {0}. */
+/* The state of one repeated call; initialise with {0}. */
 typedef struct keel_patience {
   uint32_t tries;
-  uint64_t until; /* when the stream is waited for as a whole; keel_now */
+  /* when to wait for the whole stream; on the clock of keel_now */
+  uint64_t until;
 } keel_patience;
 
-/* Waits a moment, longer each time. Returns KD_OK: try again. Else what the stream's work
- * failed with, or KD_BUSY where nothing of it is left and there is no room still; both with
- * a message. */
+/* Waits, longer each time. Returns KD_OK (try again), the failure of the stream's work, or
+ * KD_BUSY (all work is done and there still is no room), with a message. */
 kd_status keel_room_wait(keel_device *device, kd_stream *stream,
                          keel_patience *patience);
 
-/* Whether the call that gave *status is to be made again. Whoever calls holds the stream's
- * lock, and keeps it: nobody else could enqueue either. */
+/* Whether to repeat the call that returned *status. The caller keeps holding the stream's
+ * lock: no other thread could enqueue either. */
 static inline bool keel_room_awaited(keel_device *device, kd_stream *stream,
                                      keel_patience *patience,
                                      kd_status *status) {

@@ -36,8 +36,8 @@ kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
              : status;
 }
 
-/* Waits for a stream. *out_waited: the work is done, although some of it may have
- * failed; false where the wait itself could not be set up. */
+/* Waits for a stream. *out_waited: whether the work is done, though some may have failed;
+ * false if the wait itself could not be set up. */
 static kd_status wait_for_work(keel_device *device, kd_stream *stream,
                                bool *out_waited) {
   keel_plugin *plugin = device->plugin;
@@ -47,7 +47,7 @@ static kd_status wait_for_work(keel_device *device, kd_stream *stream,
   *out_waited = false;
   KEEL_TRY(plugin->events.create(device->handle, 0, &event));
   kd_status status = keel_stream_mark(device, stream, event);
-  if (status == KD_OK) { /* a look first: blocking costs a switch of threads */
+  if (status == KD_OK) { /* poll first: blocking costs a context switch */
     status = plugin->events.query(event);
     if (status == KD_BUSY) status = plugin->events.wait(event, UINT64_MAX);
     *out_waited = true;
@@ -62,8 +62,8 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
   keel_hush();
   pthread_mutex_lock(lock);
   kd_status status = wait_for_work(device, stream, &waited);
-  /* The caller is about to use memory that the device may still read: what
-   * failed for a moment (no event was left) is tried once more. */
+  /* The caller is about to reuse memory that the device may still read, so a transient
+   * failure (no free event) is retried. */
   if (!waited) status = wait_for_work(device, stream, &waited);
   pthread_mutex_unlock(lock);
   status = keel_lost_judge(device, status);
@@ -80,7 +80,7 @@ void keel_stream_keep(keel_device *device, keel_task *task) {
   keel_task *head = atomic_load_explicit(&all->spent, memory_order_relaxed);
   do
     task->next = head;
-  /* release: what the callback's thread saw of it */
+  /* release: publishes what the callback's thread saw */
   while (!atomic_compare_exchange_weak_explicit(
       &all->spent, &head, task, memory_order_release, memory_order_relaxed));
 }

@@ -4,28 +4,27 @@
 
 #include "device/device.h"
 
-/* Waits until a stream of the device, on which `lock` lets one thread at a time
- * enqueue, has done its work. Returns KD_OK, or the failure of some of it. */
+/* Waits for all work of a device's stream; `lock` guards enqueueing on it. Returns KD_OK,
+ * or the failure of some of the work. */
 keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
                                pthread_mutex_t *lock);
 
-/* Records an event behind a stream's work, and has that begin. Under the stream's lock. */
+/* Records an event after the stream's work, and flushes the stream. With the stream's lock
+ * held. */
 kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
                            kd_event *event);
 
-/* What this thread's copies from now on are for, in a trace: an op, and the node's name. NULL:
- * nothing that is known. */
+/* Labels this thread's next copies in a trace: an op and the node's name. NULL: unknown. */
 void keel_stream_for(const char *op, const char *where);
 
-/* Before a copy on a stream, under its lock: a trace has what it is for. */
+/* Tags the next copy on a stream with its label. With the stream's lock held. */
 void keel_stream_tag(const keel_device *device, kd_stream *stream);
 
-/* The same for the stream of its eager and planned work. KD_DEVICE_LOST where the device
- * is lost. */
+/* The same for the device's main stream. Returns KD_DEVICE_LOST if the device is lost. */
 keel_status keel_device_drain(keel_device *device);
 
-/* The same before something is freed that the work may use. Leaves this thread's message as
- * it is where the device is lost: what fails then is known. */
+/* The same before freeing something that the work may use. If the device is lost, this
+ * thread's message stays unchanged. */
 void keel_device_settle(keel_device *device);
 
 /* Runs a task, on some thread that waits for the device or gives it work, once the device

@@ -1,12 +1,12 @@
-/* cache.h - kernel instances, shared by all ops of equal attributes and types,
- * and prepared ops, found by name. Both are bounded. */
+/* cache.h - the cache of kernel instances, shared by ops with equal attributes and types,
+ * and the cache of prepared ops, by name. Both are bounded. */
 #ifndef KEEL_CACHE_H
 #define KEEL_CACHE_H
 
 #include "device/device.h"
 #include "ops/node.h"
 
-/* A created kernel, counted. */
+/* A reference-counted kernel instance. */
 typedef struct keel_kernel_cache keel_kernel_cache;
 typedef struct keel_op_cache keel_op_cache;
 
@@ -14,24 +14,25 @@ typedef struct keel_instance {
   atomic_uint refs;
   keel_device *device;
   const kd_kernel_def *def;
-  /* NULL where the definition has no `create`, or when the device was lost since. Put there
-   * with release, acquired. */
+  /* NULL if the definition has no `create`, or if the device has been lost since. Stored
+   * with release, read with acquire. */
   _Atomic(kd_kernel *) handle;
   keel_opdef *op;
-  struct kd_node node;     /* what `create` saw; the arrays below */
+  /* what `create` got; it points into the arrays below */
+  struct kd_node node;
   const keel_type **types; /* of inputs, then outputs */
   keel_tensor **constants; /* by input, retained; NULL: none */
   uint32_t *layouts;       /* of inputs; NULL: rows */
-  /* Bits of constants that the kernel reads no more. Written before the handle is put
-   * there, relaxed; read behind it. */
+  /* Bit i: the kernel has taken constant i. Relaxed: written before `handle` is stored,
+   * read after it is loaded. */
   _Atomic uint64_t taken;
-  bool listed; /* it has a kernel of its own */
+  bool listed; /* it is in the list of instances that have a kernel */
   uint64_t hash;
   struct keel_instance *next, *newer, *older; /* in the cache */
-  struct keel_instance *after, *before;       /* of all there are */
+  struct keel_instance *after, *before;       /* in the list of all instances */
 } keel_instance;
 
-/* What an instance is made for. */
+/* The key of an instance. */
 typedef struct keel_instance_key {
   keel_device *device;
   const kd_kernel_def *def;
@@ -39,18 +40,18 @@ typedef struct keel_instance_key {
   const char *name;
   const keel_type *const *inputs, *const *outputs;
   uint32_t input_count, output_count;
-  keel_tensor *const *constants; /* NULL: none, and the instance is shared */
+  keel_tensor *const *constants; /* NULL: none; the instance is then shared */
   const uint32_t *layouts;       /* of inputs; NULL: rows */
   uint32_t output_layout;
 } keel_instance_key;
 
-/* Finds or creates an instance; the caller releases it. */
+/* Finds or creates an instance. The caller releases it. */
 keel_status keel_instance_get(keel_kernel_cache *cache,
                               const keel_instance_key *key,
                               keel_instance **out_instance);
 void keel_instance_release(keel_instance *instance);
 
-/* Whether the kernel has taken constant `input`, and its launches do not read it. */
+/* Whether the kernel has taken constant `input`, so that its launches do not read it. */
 static inline bool keel_instance_took(const keel_instance *instance,
                                       uint32_t input) {
   /* relaxed: see there */
@@ -59,13 +60,12 @@ static inline bool keel_instance_took(const keel_instance *instance,
              1;
 }
 
-/* Lets go of a constant of which no launch reads the host's copy; it is the caller's to release
- * then, or NULL.
- * When nobody runs the kernel, of a plan: these are never renewed, since a device is not
- * opened again as long as a plan is there. */
+/* Detaches a constant whose host copy no launch reads. The caller releases the result,
+ * which may be NULL. Only for a plan's kernels while none of them runs. These are never
+ * recreated: a device is not reopened as long as a plan exists. */
 keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input);
 
-/* Makes the kernel anew, inside a device that was opened again. */
+/* Recreates the kernel, on a device that was reopened and has been entered. */
 keel_status keel_instance_renew(keel_instance *instance);
 static inline keel_status keel_instance_ready(keel_instance *instance) {
   return !instance->def->create ||
@@ -74,7 +74,7 @@ static inline keel_status keel_instance_ready(keel_instance *instance) {
              : keel_instance_renew(instance);
 }
 
-/* Gives all kernels of a lost device back, inside which nobody is; they are made anew at
+/* Destroys all kernels of a lost device that no thread is inside. They are recreated on
  * their next use. */
 void keel_instances_destroy(keel_device *device);
 

@@ -1,4 +1,4 @@
-/* choose.c - which definition, on which device, runs a node. */
+/* choose.c - chooses the kernel definition and the device for a node. */
 #include <kd/help.h>
 
 #include "device/context.h"
@@ -23,7 +23,7 @@ static bool types_fit(const kd_kernel_def *def, const struct kd_node *node) {
   return true;
 }
 
-/* Whether a definition may be asked about the node's layouts at all. */
+/* Whether the definition supports the node's layouts, as far as its flags say. */
 static bool layouts_fit(const kd_kernel_def *def, const struct kd_node *node) {
   if (!node->layouts && !node->output_layout) return true;
   if (def->flags & KD_KERNEL_OWN_LAYOUT) return true;
@@ -62,7 +62,7 @@ static const kd_kernel_def *best_on(keel_device *device,
   return NULL;
 }
 
-/* Types of the outputs too: attributes may decide them, as Cast's `to` does. */
+/* Output types count too: attributes may determine them, as Cast's `to` does. */
 static void add_types(keel_text *out, const keel_type *const *types,
                       uint32_t count) {
   char type[160];

@@ -1,12 +1,12 @@
-/* direct.c - collectives that a plugin's devices do among themselves: each member's part is
- * enqueued on its stream, all in one call. */
+/* direct.c - collectives that a plugin's devices perform among themselves: one call
+ * enqueues each member's part on its stream. */
 #include "device/lost.h"
 #include "device/room.h"
 #include "eager/group.h"
 #include "eager/launch.h"
 #include "memory/copy.h"
 
-/* What the plugin gets, and what it borrows from. */
+/* The plugin's arguments, and the memory that they borrow. */
 typedef struct parts {
   kd_collective what;
   kd_stream **streams;
@@ -14,8 +14,8 @@ typedef struct parts {
   keel_tensor **plain;
 } parts;
 
-/* Two groups that share devices must stand in one order on all of their streams: else each
- * could wait for the other. */
+/* Groups that share devices must be enqueued in the same order on all of their streams;
+ * otherwise they could deadlock. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 static void lock_streams(const keel_group *group) {
@@ -30,14 +30,15 @@ static void unlock_streams(const keel_group *group) {
   pthread_mutex_unlock(&one_at_a_time);
 }
 
-/* Waits a moment for one member's stream, each time another's: nobody says which is full. */
+/* Waits briefly for one member's stream, a different one each time: the plugin does not say
+ * which is full. */
 static bool room_awaited(const keel_group *group, uint32_t try,
                          keel_patience *patience, kd_status *status) {
   keel_device *device = group->devices[try % group->size];
   return keel_room_awaited(device, device->stream, patience, status);
 }
 
-/* Under the streams' locks. What a stream holds back would hold the others up. */
+/* Under the streams' locks. Work that one stream holds back would block the others. */
 static kd_status enqueue(const keel_group *group, const kd_collective *what) {
   const keel_plugin *plugin = group->devices[0]->plugin;
   keel_patience patience = {0};
@@ -62,7 +63,7 @@ static void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   keel_launch_point(view, tensor);
 }
 
-/* An input as the plugin wants it: row-major, in the device's own memory. */
+/* An input in the form that the plugin needs: row-major, in the device's own memory. */
 static keel_status place_input(keel_device *device, keel_tensor *tensor,
                                keel_tensor **out_plain) {
   if (keel_tensor_place(tensor) != device)
@@ -93,7 +94,7 @@ static keel_status fill_parts(const keel_group_call *call, parts *all,
   return KD_OK;
 }
 
-/* A failure is one of a lost member, where there is one. */
+/* Reports the loss of a member, if one is lost; otherwise the failure itself. */
 static kd_status judge(const keel_group *group, kd_status status) {
   if (status == KD_UNIMPLEMENTED) return status;
   bool said = keel_said();
@@ -106,7 +107,7 @@ static kd_status judge(const keel_group *group, kd_status status) {
   return status;
 }
 
-/* All members are entered. */
+/* Called with all members entered. */
 static keel_status run(const keel_group_call *call, keel_tensor **outputs) {
   const keel_group *group = call->group;
   size_t size = group->size;

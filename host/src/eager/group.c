@@ -1,4 +1,4 @@
-/* group.c - groups of devices, and calls of them whose values may come later. */
+/* group.c - device groups, and calls of them whose inputs may be pending. */
 #include "eager/group.h"
 #include "device/context.h"
 #include "device/stream.h"
@@ -28,9 +28,10 @@ static keel_status check_members(keel_device *const *devices, uint32_t count) {
                        i, devices[i]->name);
     for (uint32_t k = 0; k < i; k++)
       if (devices[k] == devices[i])
-        return keel_fail(KD_INVALID_ARGUMENT,
-                         "a group has each device once; %s is rank %u and %u",
-                         devices[i]->name, k, i);
+        return keel_fail(
+            KD_INVALID_ARGUMENT,
+            "a device can be in a group only once; %s is rank %u and %u",
+            devices[i]->name, k, i);
   }
   for (uint32_t i = 0; i < count; i++)
     KEEL_TRY(keel_device_ready(devices[i]));
@@ -90,7 +91,8 @@ keel_status keel_group_create(keel_device *const *devices, uint32_t count,
   for (; held < count && status == KD_OK; held++) {
     status = keel_device_enter(devices[held]);
     if (status != KD_OK) break;
-    keel_device_hold(devices[held]); /* its handle stays as it is from now on */
+    /* its handle must not change from now on */
+    keel_device_hold(devices[held]);
     keel_lost_leave(devices[held]);
   }
   if (status == KD_OK) status = ask_plugin(group);
@@ -182,7 +184,7 @@ static keel_status type_output(keel_group_call *call) {
   return keel_type_of(type->dtype, type->rank, dims, &call->out_type);
 }
 
-/* All inputs are known, and none has failed. */
+/* All inputs are ready. */
 static keel_status run(keel_group_call *call, keel_tensor **outputs) {
   keel_group *group = call->group;
   KEEL_TRY(check_inputs(call));
@@ -212,15 +214,15 @@ static keel_status run(keel_group_call *call, keel_tensor **outputs) {
 /* ---- calls whose inputs are not known yet ---------------------------------------- */
 
 typedef struct arrival {
-  keel_waiter waiter; /* first: a waiter is its arrival */
+  keel_waiter waiter; /* must be first: cast from keel_waiter */
   struct deferred *call;
 } arrival;
 
 typedef struct deferred {
-  keel_task task; /* first: a task is its call */
+  keel_task task; /* must be first: cast from keel_task */
   keel_group_call call;
-  /* Inputs that have not come, and one: counted down with acq_rel, so that the call comes
-   * after all of them. */
+  /* Pending inputs, plus one. Decremented with acq_rel, so that the call sees all
+   * inputs. */
   atomic_uint missing;
   keel_tensor **inputs, **outputs;
   arrival arrivals[];
@@ -262,7 +264,7 @@ static void run_deferred(keel_task *task) {
 
 static void input_arrived(keel_waiter *waiter) {
   deferred *later = ((arrival *)waiter)->call;
-  /* acq_rel: the last to arrive sees what all wrote */
+  /* acq_rel: the last one sees what all the others wrote */
   if (atomic_fetch_sub_explicit(&later->missing, 1, memory_order_acq_rel) == 1)
     keel_pool_submit(later->call.group->context->pool, &later->task);
 }
@@ -292,7 +294,7 @@ static keel_status defer(const keel_group_call *call, keel_tensor **moved,
   }
   for (uint32_t i = 0; i < n; i++)
     outputs[i] = keel_tensor_retain(later->outputs[i]);
-  /* one more than there are, so that none runs the call before all are asked */
+  /* plus one, so that the call does not run before every input has been subscribed to */
   atomic_store(&later->missing, n + 1);
   arrival self = {.call = later};
   for (uint32_t i = 0; i < n; i++) {
@@ -309,7 +311,7 @@ static keel_status defer(const keel_group_call *call, keel_tensor **moved,
 
 /* ---- calls ------------------------------------------------------------------------ */
 
-/* Begins to move each input to its member. */
+/* Starts moving each input to its member. */
 static keel_status move_all(const keel_group_call *call,
                             keel_tensor *const *inputs, keel_tensor **moved) {
   for (uint32_t i = 0; i < call->group->size; i++) {
@@ -323,7 +325,7 @@ static keel_status move_all(const keel_group_call *call,
   return KD_OK;
 }
 
-/* What has failed is what comes out. */
+/* A failed input becomes every output. */
 static keel_status call_ready(keel_group_call *call, keel_tensor **moved,
                               keel_tensor **outputs) {
   uint32_t n = call->group->size;
@@ -345,7 +347,7 @@ static bool is_pending(keel_tensor *const *tensors, uint32_t n) {
   return false;
 }
 
-/* inputs  NULL where a member has none */
+/* inputs  an entry is NULL if the member has none */
 static keel_status begin(keel_group_call *call, keel_tensor *const *inputs,
                          keel_tensor **outputs) {
   uint32_t n = call->group->size;

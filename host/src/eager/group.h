@@ -10,14 +10,15 @@
 struct keel_group {
   atomic_uint refs;
   keel_context *context;
-  kd_group *handle; /* the plugin's; NULL: the host does it all */
+  kd_group *handle; /* the plugin's; NULL: the host does all the work */
   _Atomic uint64_t direct, staged; /* counts alone, relaxed */
   uint32_t size;
-  keel_device **by_address; /* the members again: the order of their locks */
+  /* the members in the order in which they are locked */
+  keel_device **by_address;
   keel_device *devices[];
 };
 
-/* One call, all of whose inputs are ready and in their members' memory. */
+/* One call; all inputs are ready and in their members' memory. */
 typedef struct keel_group_call {
   keel_group *group;
   uint32_t kind, reduction, root; /* as kd_collective */
@@ -28,7 +29,8 @@ typedef struct keel_group_call {
 /* "all_reduce". */
 const char *keel_group_call_name(uint32_t kind);
 
-/* Has the plugin do it. KD_UNIMPLEMENTED: it doesn't. Else as the calls of keel/group.h. */
+/* Lets the plugin do it. Returns KD_UNIMPLEMENTED if it does not; otherwise as the calls of
+ * keel/group.h. */
 keel_status keel_group_direct(const keel_group_call *call,
                               keel_tensor **outputs);
 
@@ -36,7 +38,7 @@ keel_status keel_group_direct(const keel_group_call *call,
 keel_status keel_group_staged(const keel_group_call *call,
                               keel_tensor **outputs);
 
-/* The value in the memory of a device; pending where it is, or while it is copied. */
+/* The value in a device's memory; pending if the tensor is, or while it is copied. */
 keel_status keel_group_move(keel_device *device, keel_tensor *tensor,
                             keel_tensor **out_tensor);
 

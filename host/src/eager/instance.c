@@ -1,8 +1,7 @@
 /* instance.c - creates kernels, and keeps those that others may use again.
  *
- * The cache is asked only where a call meets new types, so a lock is good
- * enough. It holds one reference to each instance; the least recently asked
- * for goes when it is full. */
+ * The cache is used only when a call has new types, so a lock is good enough. It holds one
+ * reference to each instance, and evicts the least recently used. */
 #include "base/refs.h"
 #include "device/stream.h"
 #include "eager/cache.h"
@@ -18,12 +17,12 @@ struct keel_kernel_cache {
   pthread_mutex_t lock;
   keel_instance *buckets[BUCKETS];
   keel_instance *newest, *oldest;
-  _Atomic uint64_t count; /* changed under the lock; read for keel_get_stats */
+  _Atomic uint64_t count; /* written under the lock; read by keel_get_stats */
 };
 
 /* ---- one instance --------------------------------------------------------- */
 
-/* All that have a kernel of their own. */
+/* All instances that have a kernel. */
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static keel_instance *all;
 
@@ -35,7 +34,7 @@ static void enlist(keel_instance *instance) {
   pthread_mutex_unlock(&listing);
 }
 
-/* Takes the kernel, which is then the caller's. Inside the device. */
+/* Takes over the kernel, inside the device; the caller then owns it. */
 static kd_kernel *delist(keel_instance *instance) {
   pthread_mutex_lock(&listing);
   if (instance->after) instance->after->before = instance->before;
@@ -68,7 +67,7 @@ static void drop_handle(keel_instance *instance) {
   keel_lost_leave(instance->device);
 }
 
-/* Whether the kernel has read a constant for the last time. */
+/* Whether the kernel will not read a constant again. */
 static bool is_done(const keel_instance *instance, uint32_t input) {
   return keel_instance_took(instance, input) ||
          (instance->def->flags & KD_KERNEL_CONSTANTS_IN_CREATE);
@@ -131,8 +130,8 @@ static keel_status copy_key(keel_instance *instance,
   return KD_OK;
 }
 
-/* Constants that the kernel has in a form of its own. What lies in a file goes out of
- * memory, and comes back where somebody else reads it. */
+/* Constants that the kernel has taken. Those that are mapped from a file are evicted; they
+ * are paged in again if anything else reads them. */
 static void note_taken(keel_instance *instance, kd_kernel *handle) {
   uint64_t taken = instance->def->taken ? instance->def->taken(handle) : 0,
            known = 0;
@@ -163,7 +162,7 @@ keel_status keel_instance_renew(keel_instance *instance) {
     if (!atomic_compare_exchange_strong_explicit(&instance->handle, &none,
                                                  handle, memory_order_acq_rel,
                                                  memory_order_relaxed))
-      instance->def->destroy(handle); /* another thread was faster */
+      instance->def->destroy(handle); /* another thread was first */
     return KD_OK;
   }
   status = keel_lost_judge(instance->device, status);
@@ -213,7 +212,7 @@ static keel_status make(const keel_instance_key *key,
 
 /* ---- the cache ------------------------------------------------------------ */
 
-/* A type as the key has it: whole, or only element type and rank. */
+/* A type as it enters the key: in full, or element type and rank only. */
 static uint64_t hash_type(uint64_t hash, const keel_type *type, bool any) {
   if (!any) return keel_hash(hash, &type, sizeof type);
   uint32_t part[2] = {type ? type->dtype : 0, type ? type->rank : 0};
@@ -297,7 +296,7 @@ static keel_instance *find(keel_kernel_cache *cache, uint64_t hash,
   return instance;
 }
 
-/* Takes the oldest out; the caller releases it. */
+/* Removes the least recently used instance; the caller releases it. */
 static keel_instance *evict(keel_kernel_cache *cache) {
   keel_instance *instance = cache->oldest;
   keel_instance **at = &cache->buckets[instance->hash % BUCKETS];

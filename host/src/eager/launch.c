@@ -1,4 +1,4 @@
-/* launch.c - places the inputs, makes the outputs, and calls the kernel. */
+/* launch.c - moves inputs into place, allocates outputs, and calls the kernel. */
 #include "eager/launch.h"
 #include "device/context.h"
 #include "device/stream.h"
@@ -18,7 +18,7 @@
 
 /* kd_launch, and what the host needs around it. */
 typedef struct launch {
-  kd_launch view; /* first: a kd_launch is its launch */
+  kd_launch view; /* must be first: cast from kd_launch */
   keel_site *site;
   const keel_binding *binding;
   keel_tensor **outputs;
@@ -26,7 +26,7 @@ typedef struct launch {
   kd_dtype dynamic_dtypes[4];
 } launch;
 
-/* Field by field: a struct that is built and copied costs more than the call. */
+/* Field by field: building and copying a struct would cost more than the call. */
 static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   const keel_type *type = tensor->type;
   keel_launch_point(view, tensor);
@@ -64,7 +64,7 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
   return status;
 }
 
-/* Fills views; what had to be moved goes into `moved`, to be released. */
+/* Fills the views. Inputs that had to be moved go into `moved`, to be released. */
 static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
                                 kd_tensor *views, keel_tensor **moved) {
   const keel_binding *binding = run->binding;
@@ -92,7 +92,7 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
 
 /* ---- outputs -------------------------------------------------------------- */
 
-/* An input whose memory an output may take, or NULL. */
+/* An input whose memory the output may reuse, or NULL. */
 static keel_tensor *forwardable(const keel_binding *binding,
                                 keel_tensor *const *inputs, uint32_t allowed,
                                 uint32_t index, const keel_type *type) {
@@ -126,7 +126,7 @@ static keel_status make_output(const keel_binding *binding, uint32_t index,
   return keel_tensor_on(heap, type, out_tensor);
 }
 
-/* The inputs as they came, and what those are that were moved for the kernel. */
+/* The inputs as passed, and as the kernel gets them. */
 typedef struct given {
   keel_tensor *const *inputs;
   keel_tensor **moved;
@@ -134,8 +134,8 @@ typedef struct given {
   uint32_t donated;
 } given;
 
-/* An output that must lie where the input does: what was moved is nobody else's, and all
- * other is copied. */
+/* An output that must share the input's memory. A moved input is exclusively ours; any
+ * other input is copied. */
 static keel_status make_over(launch *run, uint32_t index, uint32_t input,
                              const keel_type *type, const given *in) {
   keel_tensor *from = in->moved[input], *made = NULL;
@@ -202,7 +202,7 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
                ? keel_heap_take_now(heap, type->bytes, &buffer)
                : keel_heap_take(heap, type->bytes, &buffer));
   keel_status status = keel_tensor_over(buffer, type, &run->outputs[index]);
-  keel_buffer_release(buffer); /* the tensor has it */
+  keel_buffer_release(buffer); /* the tensor holds it */
   if (status != KD_OK) return status;
   fill_view(&run->out_views[index], run->outputs[index]);
   *out_tensor = run->out_views[index];
@@ -258,8 +258,8 @@ static kd_status enqueue(launch *run) {
   return status;
 }
 
-/* Once more with all memory that is pooled, where the kernel sizes its outputs: it found
- * none, and could not wait for the device to give some back. */
+/* Tries again after trimming all pools, for a kernel that allocates its own outputs: it
+ * could not wait for the device to free memory. */
 static kd_status enqueue_again(launch *run) {
   for (uint32_t i = 0; i < run->binding->output_count; i++) {
     keel_tensor_release(run->outputs[i]);
@@ -298,7 +298,7 @@ static keel_status call_kernel(launch *run) {
   if (scratch) keel_buffer_release(scratch);
   if (status == KD_OK && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
     return check_set(run);
-  /* what the device writes into host memory is there when the stream passed */
+  /* host memory holds the device's results only after the stream has completed */
   if (status == KD_OK)
     return def->host_outputs && run->binding->device->stream
                ? keel_device_drain(run->binding->device)
@@ -311,7 +311,7 @@ static void dynamic_dtypes(launch *run) {
   for (uint32_t i = 0; i < 4 && i < run->binding->output_count; i++) {
     const keel_param *param = keel_schema_output(schema, i);
     uint64_t types = param ? param->types : 0;
-    /* of the schema's dynamic ops, every variable is bound by input 0 */
+    /* for dynamic ops, every type variable of the schema is bound by input 0 */
     run->dynamic_dtypes[i] = param && param->variable >= 0
                                  ? run->binding->types[0]->dtype
                              : types ? (kd_dtype)__builtin_ctzll(types)

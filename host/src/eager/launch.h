@@ -1,4 +1,4 @@
-/* launch.h - one run of a kernel: arguments placed, outputs made, enqueued. */
+/* launch.h - one launch of a kernel. */
 #ifndef KEEL_LAUNCH_H
 #define KEEL_LAUNCH_H
 
@@ -9,22 +9,22 @@
 #include "memory/transfer.h"
 #include "values/tensor.h"
 
-/* Runs a binding. out_types are the outputs' types, NULL where the kernel will
- * tell them. */
+/* Runs a specialisation. out_types: NULL for each output whose shape the kernel sets. */
 keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
                             const keel_type *const *out_types,
                             keel_tensor *const *inputs, keel_tensor **outputs,
                             uint32_t donated);
 
-/* Whether a kernel on `device` can read the tensor where it lies: as an argument that it
- * wants in host memory, or as another. */
+/* Whether a kernel on `device` can read the tensor in place, as an argument in host memory
+ * (host_argument) or in device memory. */
 static inline bool keel_launch_in_place(const keel_tensor *tensor,
                                         const keel_device *device,
                                         bool host_argument) {
   return keel_transfer_in_place(tensor, host_argument ? NULL : device);
 }
 
-/* Where a tensor's data is, into a view of its type or of as many elements. */
+/* Points a view at a tensor's data. The view has the tensor's type, or one of as many
+ * elements. */
 static inline void keel_launch_point(kd_tensor *view,
                                      const keel_tensor *tensor) {
   const keel_buffer *buffer = tensor->buffer;
@@ -34,7 +34,7 @@ static inline void keel_launch_point(kd_tensor *view,
   view->flags = !buffer || !buffer->heap->device ? KD_TENSOR_HOST : 0;
 }
 
-/* Inputs, by bit, whose memory an output of the kernel may or must have. */
+/* Bit i: the output may or must share the memory of input i. */
 static inline uint32_t keel_alias_inputs(const kd_kernel_def *def,
                                          uint32_t output) {
   uint32_t inputs = output ? 0 : def->inplace;
@@ -44,7 +44,7 @@ static inline uint32_t keel_alias_inputs(const kd_kernel_def *def,
   return inputs;
 }
 
-/* The input whose memory it must have, or KEEL_ABSENT. */
+/* The input whose memory the output must share, or KEEL_ABSENT. */
 static inline uint32_t keel_alias_needed(const kd_kernel_def *def,
                                          uint32_t output) {
   for (uint32_t i = 0; i < def->alias_count; i++)
@@ -54,8 +54,7 @@ static inline uint32_t keel_alias_needed(const kd_kernel_def *def,
   return KEEL_ABSENT;
 }
 
-/* Completes this thread's message, if the kernel left one, with what was run. Returns
- * `status`. */
+/* Adds to this thread's message, if the kernel left one, what was run. Returns `status`. */
 keel_status keel_launch_failed(const keel_site *site,
                                const keel_binding *binding, kd_status status);
 

@@ -1,4 +1,4 @@
-/* op.c - keel_op and keel_call: ops from outside, by name and prepared. */
+/* op.c - keel_op and keel_call: the application's op calls, prepared or by name. */
 #include "base/refs.h"
 #include "device/context.h"
 #include "eager/cache.h"
@@ -18,7 +18,7 @@ struct keel_op {
 
 struct keel_op_cache {
   pthread_mutex_t lock;
-  uint64_t serial; /* tells caches apart that had the same address */
+  uint64_t serial; /* distinguishes caches that had the same address */
   uint32_t count;
   keel_op *buckets[BUCKETS];
 };
@@ -75,16 +75,16 @@ void keel_op_release(keel_op *op) {
 typedef struct deferred deferred;
 
 typedef struct arrival {
-  keel_waiter waiter; /* first: a waiter is its arrival */
+  keel_waiter waiter; /* must be first: cast from keel_waiter */
   deferred *call;
 } arrival;
 
 struct deferred {
-  keel_task task; /* first: a task is its call */
+  keel_task task; /* must be first: cast from keel_task */
   keel_op *op;
   keel_device *scope;
-  /* Inputs that have not come, and one: counted down with acq_rel, so that the call
-   * comes after all of them. */
+  /* Pending inputs, plus one. Decremented with acq_rel, so that the call sees all
+   * inputs. */
   atomic_uint missing;
   uint32_t n, m;
   keel_tensor **inputs, **outputs;
@@ -134,7 +134,7 @@ static void run_deferred(keel_task *task) {
 
 static void input_arrived(keel_waiter *waiter) {
   deferred *call = ((arrival *)waiter)->call;
-  /* acq_rel: the last to arrive sees what all wrote */
+  /* acq_rel: the last one sees what all the others wrote */
   if (atomic_fetch_sub_explicit(&call->missing, 1, memory_order_acq_rel) != 1)
     return;
   keel_pool *pool = call->op->site.op->context->pool;
@@ -176,7 +176,7 @@ static keel_status defer(keel_op *op, keel_device *scope,
   }
   for (uint32_t i = 0; i < m; i++)
     outputs[i] = keel_tensor_retain(call->outputs[i]);
-  /* one more than there are, so that none runs the call before all are asked */
+  /* plus one, so that the call does not run before every input has been subscribed to */
   atomic_store(&call->missing, n + 1);
   arrival self = {.call = call};
   for (uint32_t i = 0; i < n; i++) {
@@ -207,7 +207,7 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
   uint32_t states = states_of(inputs, input_count);
   if ((states & (UINT32_C(1) << KEEL_PENDING)) &&
       (op->site.op->schema->flags & (KEEL_OP_READS | KEEL_OP_WRITES))) {
-    /* it is to be done before what is called next */
+    /* it must take effect before the next call */
     for (uint32_t i = 0; i < input_count; i++)
       if (inputs[i]) keel_tensor_wait(inputs[i]);
     states = states_of(inputs, input_count);
@@ -227,9 +227,9 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
 
 /* ---- by name -------------------------------------------------------------- */
 
-static _Atomic uint64_t serials; /* numbers of caches: each is given once */
+static _Atomic uint64_t serials; /* serial numbers of caches */
 
-/* What the calling thread called lately. */
+/* The calling thread's recently called ops. */
 static _Thread_local struct {
   uint64_t serial, hash;
   keel_op *op;
@@ -301,7 +301,8 @@ static keel_op *find_op(keel_op_cache *cache, uint64_t hash, const char *name,
   return op;
 }
 
-/* Adds an op, or finds that another thread did; NULL: the cache is full. */
+/* Adds an op, or returns the one that another thread has added; NULL if the cache is
+ * full. */
 static keel_op *add_op(keel_op_cache *cache, uint64_t hash, keel_op *fresh,
                        const char *name, const keel_attr *attrs,
                        uint32_t count) {

@@ -1,4 +1,4 @@
-/* site.c - from inputs to a binding, and from a binding to outputs. */
+/* site.c - finds or makes a specialisation for the inputs' types, and runs it. */
 #include "eager/site.h"
 #include "device/context.h"
 #include "memory/access.h"
@@ -33,7 +33,7 @@ void keel_site_deinit(keel_site *site) {
 
 /* ---- inference ------------------------------------------------------------ */
 
-/* Gives infer the host values of the inputs that the shape function reads. */
+/* Collects the host values of the inputs that the shape function reads. */
 static keel_status host_values(const keel_site *site,
                                keel_tensor *const *inputs, uint32_t count,
                                keel_tensor **values) {
@@ -96,7 +96,8 @@ static inline bool matches(const keel_binding *binding, keel_device *wanted,
   return true;
 }
 
-/* Whether a type is what a region was compiled for, where it was for one. */
+/* Whether a type is the one that the region was compiled for, if it was compiled for
+ * one. */
 static bool is_wanted(const keel_type *wanted, const keel_type *type) {
   if (!wanted || wanted == type) return true;
   if (keel_type_known(wanted) || wanted->dtype != type->dtype ||
@@ -129,8 +130,8 @@ static keel_status region_types(const keel_site *site,
   return KD_OK;
 }
 
-/* Whether the layouts are this device's: another's numbers mean nothing to it, nor one
- * in which the output has no size. */
+/* Whether the layouts belong to this device and the output has a size in its layout.
+ * Another device's layout numbers mean nothing here. */
 static bool knows_layouts(const keel_binding *binding,
                           keel_tensor *const *inputs) {
   keel_device *device = binding->device;
@@ -147,7 +148,7 @@ static bool knows_layouts(const keel_binding *binding,
   return size > 0;
 }
 
-/* Who runs it: the device that compiled it, or the one that is chosen. */
+/* Finds the device: the one that compiled the region, or the chosen one. */
 static keel_status find_kernel(const keel_site *site, keel_device *wanted,
                                keel_tensor *const *inputs,
                                keel_binding *binding,
@@ -165,7 +166,7 @@ static keel_status find_kernel(const keel_site *site, keel_device *wanted,
   bool laid = binding->node.layouts || binding->node.output_layout;
   if (!laid || (status == KD_OK && knows_layouts(binding, inputs)))
     return status;
-  /* nobody takes the layouts: the launch brings the inputs to rows */
+  /* no kernel takes the layouts: the launch converts the inputs to row-major */
   binding->node.layouts = NULL;
   binding->node.output_layout = KD_LAYOUT_ROW_MAJOR;
   return keel_choose_kernel(context, wanted, &binding->node, site->where,
@@ -233,7 +234,7 @@ static keel_status bind(keel_site *site, keel_device *wanted,
   return KD_OK;
 }
 
-/* Whether two bindings are of the same calls. */
+/* Whether two specialisations serve the same calls. */
 static bool is_same(const keel_binding *a, const keel_binding *b) {
   uint32_t n = a->input_count, m = a->output_count;
   return a->wanted == b->wanted && n == b->input_count &&
@@ -242,12 +243,13 @@ static bool is_same(const keel_binding *a, const keel_binding *b) {
          (!a->came || !memcmp(a->came, b->came, n * sizeof *a->came));
 }
 
-/* Keeps a binding for later calls; false where there is no room, or another thread has kept
- * the like. */
+/* Keeps a specialisation for later calls; false if there is no room, or if another thread
+ * has kept an equal one. */
 static bool keep(keel_site *site, keel_binding *binding) {
   for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
     keel_binding *there = NULL;
-    /* release: a reader that finds it sees it whole; acquire: so do we, where we do */
+    /* release: publishes the specialisation; acquire: pairs with another thread's
+     * release */
     if (atomic_compare_exchange_strong_explicit(&site->slots[i], &there,
                                                 binding, memory_order_release,
                                                 memory_order_acquire))
@@ -278,7 +280,7 @@ static keel_status run_binding(keel_site *site, const keel_binding *binding,
 
 /* ---- runtime ops ---------------------------------------------------------- */
 
-/* Of ops without a shape function, which would look. */
+/* For ops without a shape function, which would check this. */
 static keel_status check_counts(const keel_site *site, uint32_t n, uint32_t m) {
   const keel_schema *schema = site->op->schema;
   bool many =
@@ -338,7 +340,7 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
 
 /* ---- the call ------------------------------------------------------------- */
 
-/* The device that is asked for, and whether an input has a device's own layout. */
+/* The requested device, and whether an input has a device's own layout. */
 static inline keel_device *wanted_device(const keel_site *site,
                                          keel_device *scope,
                                          keel_tensor *const *inputs, uint32_t n,

@@ -1,5 +1,5 @@
-/* staged.c - collectives of any devices, by copies and by ops of the members: each step is
- * called with the values of the one before, which may be pending, so that nobody waits. */
+/* staged.c - collectives of arbitrary devices, by copies and the members' kernels. Each
+ * step gets the values of the step before, which may be pending, so no thread waits. */
 #include <keel/op.h>
 
 #include "eager/group.h"
@@ -23,7 +23,7 @@ keel_status keel_group_move(keel_device *device, keel_tensor *tensor,
 
 static const char *const reductions[] = {"Add", "Mul", "Min", "Max"};
 
-/* In the order of ranks, whoever does it: the bits are the same everywhere. */
+/* In rank order on every device, so that all members get the same bits. */
 static keel_status reduce_on(const keel_group_call *call, keel_device *device,
                              keel_tensor *const *parts,
                              keel_tensor **out_tensor) {

@@ -1,4 +1,4 @@
-/* file.c - values in .npy files; what is none goes to the ONNX frontend.
+/* file.c - values in .npy files; other files go to the ONNX frontend.
  *
  * Format: "NumPy format", numpy.lib.format, versions 1.0 to 3.0. */
 #include <errno.h>

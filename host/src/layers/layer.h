@@ -15,7 +15,7 @@ typedef enum object_kind {
   OBJECT_REGION,
   OBJECT_CAPTURE,
   OBJECT_GROUP,
-  OBJECT_DEVICE, /* these are no objects that are remembered */
+  OBJECT_DEVICE, /* these objects are not tracked */
   OBJECT_NONE,
 } object_kind;
 
@@ -28,12 +28,12 @@ typedef struct object {
   uint64_t size; /* of a buffer */
   struct layer *layer;
   const struct wrapped_def *def; /* of a kernel */
-  atomic_uint
-      inside; /* threads in a call on this stream: a count, to be told of */
+  /* threads inside a call on this stream; detects concurrent use */
+  atomic_uint inside;
   atomic_uint maps; /* of a buffer, 0 or 1 */
 } object;
 
-/* A definition of a plugin, behind the one that the host sees. */
+/* A plugin's kernel definition, behind the wrapper that the host sees. */
 typedef struct wrapped_def {
   kd_kernel_def inner;
   struct layer *layer;
@@ -64,31 +64,31 @@ typedef struct layer_settings {
 extern layer_settings keel_layer_settings;
 #define settings keel_layer_settings
 
-/* Reads KEEL_LAYERS where nobody did before. */
+/* Reads KEEL_LAYERS on first use. */
 void keel_layer_settle(void);
 
 /* ---- objects ------------------------------------------------------------------------ */
 
-/* NULL where there is no such object, or none any more. */
+/* NULL if there is no such object, or it has been destroyed. */
 object *keel_layer_find(const void *handle, object_kind kind);
 object *keel_layer_remember(layer *l, const void *handle, object_kind kind,
                             kd_device *device, uint64_t size);
 void keel_layer_forget(const void *handle, object_kind kind);
-/* What an object of the kind is called. */
+/* The name of an object kind. */
 const char *keel_layer_noun(object_kind kind);
-/* Forgets an object that is about to be destroyed. Returns its layer; NULL, and reports it,
- * where there is none. */
+/* Stops tracking an object that is about to be destroyed. Returns its layer; if there is no
+ * such object, reports that and returns NULL. */
 layer *keel_layer_end(const char *slot, const void *handle, object_kind kind);
-/* At close: forgets a layer's objects; validation reports each. */
+/* At close: stops tracking a layer's objects; validation reports each as a leak. */
 void keel_layer_drop(const layer *l);
 
 /* ---- saying -------------------------------------------------------------------------- */
 
-/* What the next call of this thread is about, for trace and the last calls. */
+/* Describes this thread's next call, for trace and the list of last calls. */
 void keel_layer_about(const char *format, ...) KD_PRINTF(1, 2);
-/* Validation found something. l: NULL where it isn't known whose it is. */
+/* Reports what validation found. l: NULL if the plugin is unknown. */
 void keel_layer_report(const layer *l, const char *format, ...) KD_PRINTF(2, 3);
-/* What a slot returned: traced, and checked. */
+/* Traces and checks the status that a slot returned. */
 void keel_layer_look(const layer *l, const char *slot, uint64_t began,
                      kd_status status);
 
@@ -98,7 +98,7 @@ bool keel_layer_stream_good(const layer *l, const char *slot, kd_device *device,
                             kd_stream *stream);
 bool keel_layer_range_good(const layer *l, const char *slot, kd_device *device,
                            kd_buffer *buffer, uint64_t offset, uint64_t size);
-/* Whether a buffer is mapped so often; counts it. */
+/* Adds to a buffer's map count; false if it would leave 0 or 1. */
 bool keel_layer_maps_good(const layer *l, const char *slot, kd_buffer *buffer,
                           unsigned maps);
 void keel_layer_count_maps(const kd_buffer *buffer, int by);
@@ -106,12 +106,12 @@ void keel_layer_count_maps(const kd_buffer *buffer, int by);
 kd_status keel_layer_launch_good(const layer *l, const char *slot,
                                  kd_stream *stream, const kd_launch *launch,
                                  bool made_later);
-/* A stream is used by one thread at a time. */
+/* Checks that one thread at a time uses a stream. */
 object *keel_layer_stream_enter(const layer *l, const char *slot,
                                 kd_stream *stream);
 kd_status keel_layer_stream_leave(object *o, kd_status status);
 
-/* A call with its layers: fails, or is made, timed and looked at. */
+/* A call through the layers: injects a fault, or makes the call, times and checks it. */
 #define CALL_ON(on, l, slot, call)                              \
   do {                                                          \
     kd_status call_status = keel_layers_enter(slot);            \
@@ -140,7 +140,7 @@ kd_status keel_layer_stream_leave(object *o, kd_status status);
 
 /* ---- the parts ----------------------------------------------------------------------- */
 
-/* Wrappers that do more than the list of slots says; slots.c. */
+/* Wrappers that do more than slots.def says; slots.c. */
 #define DECLARE_OWN(type, name, slot, parameters) \
   type keel_layer_##name##_##slot parameters;
 #define DECLARE_MAKES(...)

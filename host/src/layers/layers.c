@@ -14,7 +14,7 @@ layer_settings keel_layer_settings;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static layer *layers[PLUGINS];
 static uint32_t layer_count;
-/* Counts, read by who waited for the calls; what they count is no memory's guard. */
+/* Statistics, relaxed: read after the calls have been waited for. */
 static atomic_uint errors, faults, calls;
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t ring_at;
@@ -45,7 +45,7 @@ const char *keel_layers_slot(uint32_t index) {
   return index < KEEL_COUNT_OF(services) ? services[index] : NULL;
 }
 
-/* Says which slots there are, or the one that is near. */
+/* Lists the slots, or suggests the closest one. */
 static keel_status no_slot(const char *name) {
   const char *near = NULL;
   unsigned least = 4;
@@ -130,7 +130,7 @@ static keel_status read_layers(const char *text, layer_settings *out) {
   return KD_OK;
 }
 
-/* With the lock held. A text that is wrong changes nothing. */
+/* With the lock held. An invalid text changes nothing. */
 static keel_status read_settings(const char *text) {
   layer_settings fresh = {.read = true};
   KEEL_TRY(read_layers(text, &fresh));
@@ -158,7 +158,7 @@ keel_status keel_layers_ready(void) {
 }
 
 void keel_layer_settle(void) {
-  keel_layers_ready(); /* keel_open has said what is wrong with it */
+  keel_layers_ready(); /* keel_open has reported what is wrong with it */
 }
 
 uint32_t keel_layers_errors(void) {
@@ -171,7 +171,7 @@ uint32_t keel_layers_faults(void) {
 
 /* ---- saying -------------------------------------------------------------------------- */
 
-/* A plugin that is open, to speak for one that isn't known. */
+/* Any open plugin, whose log is used if the plugin is unknown. */
 static const layer *any_layer(void) {
   const layer *found = NULL;
   pthread_mutex_lock(&lock);
@@ -192,7 +192,8 @@ void keel_layer_report(const layer *l, const char *format, ...) {
   if (!l) return;
   const keel_log *log = &l->plugin->context->log;
   keel_log_line(log, KD_LOG_ERROR, "validation: %s: %s", l->plugin->path, text);
-  char last[6][sizeof ring[0]]; /* whoever gets the log may call in here */
+  /* the log callback may call back into the layers */
+  char last[6][sizeof ring[0]];
   pthread_mutex_lock(&ring_lock);
   uint32_t count =
       ring_at < KEEL_COUNT_OF(last) ? ring_at : KEEL_COUNT_OF(last);
@@ -211,7 +212,7 @@ void keel_layer_about(const char *format, ...) {
   va_end(args);
 }
 
-/* Counts a call; whether it is the one to fail. */
+/* Counts a call; true if it is the one to fail. */
 keel_status keel_layers_enter(const char *slot) {
   keel_layer_settle();
   if (settings.validation || settings.trace) {
@@ -291,7 +292,7 @@ bool keel_layer_stream_good(const layer *l, const char *slot, kd_device *device,
   return o && (!device || o->device == device);
 }
 
-/* A stream is used by one thread at a time. */
+/* Checks that one thread at a time uses a stream. */
 object *keel_layer_stream_enter(const layer *l, const char *slot,
                                 kd_stream *stream) {
   object *o = settings.validation && stream

@@ -1,4 +1,4 @@
-/* layers.h - what can stand between the host and a plugin's tables.
+/* layers.h - optional layers between the host and a plugin's tables.
  *
  * KEEL_LAYERS is a list with commas:
  *
@@ -16,19 +16,19 @@
 
 #include "device/device.h"
 
-/* Puts the layers that are asked for around a plugin's copied tables. */
+/* Wraps a plugin's copied tables in the requested layers. */
 keel_status keel_layers_wrap(keel_plugin *plugin);
 
-/* The same of the table of native handles, which it has when it is open. */
+/* The same for the table of native handles, which it has once it is open. */
 void keel_layers_wrap_native(keel_plugin *plugin);
 
-/* Of the services that a library's plugin gets. */
+/* The same for the services that a library's plugin gets. */
 void keel_layers_wrap_host(kd_host *host);
 
-/* For slots that the loader calls: KD_OK, or the status that the call is to fail
- * with; then the plugin is not called. */
+/* For slots that the loader calls. Returns KD_OK, or the injected status; the plugin is not
+ * called then. */
 keel_status keel_layers_enter(const char *slot);
-/* And when the call has returned, for the trace; began: keel_now. */
+/* After such a call, for the trace; began: keel_now before the call. */
 void keel_layers_left(const keel_log *log, const char *slot, uint64_t began,
                       kd_status status);
 
@@ -36,20 +36,20 @@ void keel_layers_left(const keel_log *log, const char *slot, uint64_t began,
 void keel_layers_opened(const keel_plugin *plugin, uint32_t index,
                         kd_device *device);
 
-/* When a plugin has been closed: reports what is left of its objects. */
+/* To be called when a plugin has been closed: reports leaked objects. */
 void keel_layers_closed(const keel_plugin *plugin);
 
-/* Reads KEEL_LAYERS, the first time. Returns KD_OK, or says what is wrong with it. */
+/* Reads KEEL_LAYERS on first use. Returns KD_OK, or why it is invalid. */
 keel_status keel_layers_ready(void);
 
 /* "memory.allocate", ... : what the fault layer can make fail; NULL past the last. */
 const char *keel_layers_slot(uint32_t index);
 
-/* Sets them anew, for what is loaded from now on: the text of KEEL_LAYERS, or
- * NULL for what the environment says. Returns KD_OK, KD_INVALID_ARGUMENT. */
+/* Replaces the layers for plugins loaded from now on: text as in KEEL_LAYERS, or NULL for
+ * the environment's. Returns KD_OK, KD_INVALID_ARGUMENT. */
 keel_status keel_layers_set(const char *text);
 
-/* What validation has found so far, and whether the fault has struck. */
+/* The number of validation errors so far, and of injected faults. */
 uint32_t keel_layers_errors(void);
 uint32_t keel_layers_faults(void);
 

@@ -1,4 +1,4 @@
-/* clocks.c - clocks of devices, and keel_trace_start, which wants all of them. */
+/* clocks.c - devices' clocks, and keel_trace_start, which uses all of them. */
 #include "loader/clocks.h"
 #include "device/context.h"
 
@@ -56,7 +56,7 @@ keel_status keel_trace_stop(keel_context *context, const char *path) {
   if (!keel_tracing())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   for (uint32_t i = 0; i < context->device_count; i++)
-    keel_clock_leave(context->devices[i]); /* its last records come now */
+    keel_clock_leave(context->devices[i]); /* this delivers its last records */
   if (!keel_trace_end())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   if (path) return keel_file_replace(path, keel_trace_write, NULL);

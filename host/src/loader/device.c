@@ -31,7 +31,7 @@ keel_status keel_device_open_locked(keel_device *device) {
 }
 
 keel_status keel_device_open(keel_device *device) {
-  /* not with the lock: who opens it again has that, and waits for those inside */
+  /* not under the lock: keel_device_reopen holds it while it waits for threads inside */
   if (atomic_load(&device->lost)) return keel_lost_refuse(device);
   pthread_mutex_lock(&device->opening);
   keel_status status = KD_OK;
@@ -43,7 +43,7 @@ keel_status keel_device_open(keel_device *device) {
   return status;
 }
 
-/* Nothing of it is left but its streams. */
+/* Releases all that remains of it except its streams. */
 void keel_device_leave(keel_device *device) {
   const kd_stream_table *streams = &device->plugin->streams;
   if (device->transfers.stream) streams->destroy(device->transfers.stream);

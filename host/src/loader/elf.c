@@ -1,8 +1,7 @@
-/* elf.c - looks at a library's headers before the dynamic linker maps it.
+/* elf.c - checks a library's headers before the dynamic linker maps it.
  *
- * The linker takes a truncated file without a word and the process dies of
- * SIGBUS later; so every segment must lie inside the file (System V ABI, gABI
- * chapters 4 and 5). */
+ * The linker accepts a truncated file silently, and the process dies of SIGBUS later; so
+ * every segment must lie inside the file (System V ABI, gABI chapters 4 and 5). */
 #include <elf.h>
 
 #include "loader/loader.h"
@@ -101,7 +100,7 @@ static keel_status check_segments(const char *path, const keel_file *file) {
 
 keel_status keel_elf_check(const char *path, const char **out_hint) {
   keel_file file = {0};
-  *out_hint = "look at the file's path and mode";
+  *out_hint = "check the file's path and permissions";
   KEEL_TRY(keel_file_open(path, &file));
   keel_status status = check_kind(path, &file, out_hint);
   if (status == KD_OK) {

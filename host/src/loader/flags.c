@@ -1,5 +1,5 @@
-/* flags.c - what a later ABI may have added to flags words: bits 0 to 23 change what the
- * object means, and are refused where they are not known; the others are hints. */
+/* flags.c - unknown bits in flags words: bits 0 to 23 change the meaning of the object, so
+ * it is refused; the others are hints. */
 #include "device/device.h"
 #include "loader/loader.h"
 
@@ -33,8 +33,8 @@ keel_status keel_flags_of_plugin(const keel_plugin *plugin) {
   return check(plugin, "kd_plugin", plugin->table.flags, PLUGIN_FLAGS);
 }
 
-/* An alias has an output and an input that there can be, and no output or input is in two
- * that must be. */
+/* Aliases must name possible outputs and inputs, and no output or input may be in two
+ * KD_ALIAS_MUST entries. */
 static keel_status check_alias(const keel_plugin *plugin, const char *what,
                                const kd_kernel_def *def, uint32_t index) {
   const kd_alias *alias = &def->aliases[index];

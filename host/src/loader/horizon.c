@@ -1,8 +1,8 @@
-/* horizon.c - how far a plugin's headers knew ops and types.
+/* horizon.c - bounds definitions to the ops and types that the plugin's headers knew.
  *
- * A definition that sets no bound means what there was when it was written: a later
- * version of its op may move an attribute to an input, as DFT did from 17 to 20, and the
- * kernel would compute something else without a word. */
+ * A definition without a bound means what existed when it was written: a later version of
+ * its op may turn an attribute into an input, as DFT did from 17 to 20, and the kernel
+ * would silently compute something else. */
 #include "loader/loader.h"
 
 /* The element types of the first ABI version, and of each that added some. */

@@ -7,7 +7,7 @@
 
 /* Serialises open, close and device_open of all plugins, as kd_plugin says. */
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
-/* Guards `speaker`: plugins log inside calls that hold `listing`. */
+/* Guards `speaker` separately, because plugins log inside calls that hold `listing`. */
 static pthread_mutex_t speaking = PTHREAD_MUTEX_INITIALIZER;
 static keel_library *libraries;
 
@@ -125,7 +125,7 @@ static bool keep_options(keel_library *library, const keel_plugin *plugin) {
   return whole;
 }
 
-/* What it says now is why it has no device, if it has none. */
+/* If it has no device, what it logs now is the reason. */
 static void set_opening(keel_library *library, bool opening) {
   pthread_mutex_lock(&speaking);
   if (opening) *library->said = 0;

@@ -1,4 +1,4 @@
-/* library.h - a plugin's library in this process, whoever uses it.
+/* library.h - a plugin's library in this process, shared by all contexts.
  *
  * A library is mapped once, however many contexts load it, so its plugin is
  * opened by the first of them and closed by the last, and they share its open
@@ -8,53 +8,54 @@
 
 #include "device/device.h"
 
-/* What a device did, by its own clock, while somebody profiled. */
+/* What a device did while it was profiled, by its own clock. */
 typedef struct keel_clock {
-  /* ticks, and bytes copied: sums, relaxed, read when the work has ended */
+  /* ticks, and bytes copied: sums, relaxed; read when the work is done */
   _Atomic uint64_t kernels, copies;
   _Atomic uint64_t bytes;
   double tick;          /* nanoseconds; 0: there is no clock */
-  uint64_t ticks, host; /* the same moment, by it and by keel_now */
+  uint64_t ticks, host; /* the same moment, on its clock and on keel_now's */
 } keel_clock;
 
 struct keel_library {
-  kd_host host; /* first: a kd_host is its library */
+  kd_host host; /* must be first: cast from kd_host */
   keel_library *next;
   uint64_t device_id, inode; /* of the file */
   const char *copy;          /* path of a copy to be mapped instead, or NULL */
-  kd_instance *instance;     /* from the first opening to the last close */
+  kd_instance *instance;     /* set from the first open to the last close */
   uint32_t holders;          /* plugins of contexts */
   uint32_t openers;          /* those of them that opened it */
   keel_plugin *speaker;      /* whose context's log it writes to */
-  keel_arena arena;          /* from the first opening to the last close */
+  keel_arena arena;          /* set from the first open to the last close */
   const char *path, *name;
   const char **options; /* name, value ... */
   uint32_t option_count;
   struct {
-    /* Written with release when the device opens: threads of the plugin look for it. */
+    /* Stored with release when the device opens, because the plugin's threads look it
+     * up. */
     kd_device *_Atomic handle;
     uint32_t holders;
     keel_clock clock;
-    bool
-        lost; /* one of them knows: it is opened anew when all have let it go */
+    /* lost: it is reopened once all users have released it */
+    bool lost;
   } * devices;
   uint32_t device_count;
   char said[256]; /* the last line that the plugin logged while it was opened */
   bool opening;
 };
 
-/* Finds or makes the library of a plugin's file, and gives it to the plugin. */
+/* Finds or creates the library of a plugin's file, and sets it in the plugin. */
 keel_status keel_library_hold(keel_plugin *plugin);
 
 /* Copies the file, so that it can be mapped apart from what another host has of it. The
  * caller holds the list's lock. */
 keel_status keel_library_copy(keel_library *library);
 
-/* Gives it back; closes the plugin where nobody else has it open. */
+/* Releases it; closes the plugin if no one else has it open. */
 void keel_library_drop(keel_plugin *plugin);
 
-/* Opens the plugin, if nobody did before. Returns KD_ALREADY_EXISTS where another host of
- * this process has it: the library then has a copy, to be mapped first. */
+/* Opens the plugin, if it is not open. Returns KD_ALREADY_EXISTS if another host in this
+ * process has it open: the library then has a copy, to be mapped first. */
 keel_status keel_library_open(keel_plugin *plugin);
 
 /* Asks for a device's facts. */
@@ -70,13 +71,13 @@ keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
 keel_status keel_library_property(const keel_plugin *plugin, uint32_t device,
                                   uint32_t index, keel_property *out_property);
 
-/* Opens a device, or shares it; and gives it back. One that was lost is not shared: then
- * KD_FAILED_PRECONDITION. */
+/* Opens a device or shares it, and releases it. A lost device is not shared
+ * (KD_FAILED_PRECONDITION). */
 keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                                 kd_device **out_device);
 void keel_library_device_drop(keel_plugin *plugin, uint32_t index, bool lost);
 
-/* What an open device's clock says. */
+/* Reads an open device's clock. */
 keel_clock *keel_device_clock(const keel_device *device);
 
 /* Writes a line to the log of a context that uses the library. */

@@ -1,6 +1,6 @@
-/* load.c - from a path to an open plugin, or to a reason why not.
+/* load.c - opens a plugin from a path, or records why that failed.
  *
- * All tables are copied once into full-size ones, so that no later reader asks
+ * All tables are copied once into full-size ones, so that nothing later needs to check
  * whether a slot lies inside an older plugin's struct. */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ static keel_status refuse(keel_plugin *plugin, keel_status status,
 
 /* ---- the file ------------------------------------------------------------- */
 
-/* Makes the path absolute and tells whether the file was seen before. */
+/* Makes the path absolute, and checks whether the file was seen before. */
 static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
   keel_context *context = plugin->context;
   char absolute[PATH_MAX];
@@ -58,10 +58,9 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
   keel_status status = keel_path_check(given);
   return status == KD_OK
              ? KD_OK
-             : refuse(
-                   plugin, status,
-                   "chmod o-w what is named, or copy the plugin to a folder of"
-                   " your own");
+             : refuse(plugin, status,
+                      "remove others' write permission (chmod o-w), or copy "
+                      "the plugin to a folder of your own");
 }
 
 static keel_status open_library(keel_plugin *plugin) {
@@ -74,13 +73,13 @@ static keel_status open_library(keel_plugin *plugin) {
   return status == KD_OK || status == KD_OUT_OF_MEMORY
              ? status
              : refuse(plugin, status,
-                      "install what is missing; `ldd -r` shows it");
+                      "install the missing library; `ldd -r` shows it");
 }
 
 /* ---- the tables ----------------------------------------------------------- */
 
-/* Copies a table of another size; what it lacks is zero. `least` bytes must be
- * there. */
+/* Copies a table of any size; missing fields are zero. It must have at least `least`
+ * bytes. */
 static keel_status copy_table(const keel_plugin *plugin, const char *what,
                               const void *table, size_t least, void *target,
                               size_t size) {
@@ -103,7 +102,7 @@ static keel_status check_slots(const keel_plugin *plugin, const char *what,
                  : KD_OK;
 }
 
-/* Copies a table that may be NULL, and demands its needed slots (slots.def). */
+/* Copies a table that may be NULL, and checks its required slots (slots.def). */
 static keel_status take_table(const keel_plugin *plugin, const char *what,
                               const void *table, void *target, size_t size) {
   if (!table) return KD_OK;
@@ -155,7 +154,8 @@ static bool is_known(const keel_plugin *plugin, const kd_kernel_def *def) {
 /* Copies the definitions, stepping by the plugin's own size of one. */
 static keel_status copy_kernels(keel_plugin *plugin) {
   const kd_plugin *table = &plugin->table;
-  if (!table->kernel_count) return KD_OK; /* nobody makes tensors that way */
+  /* tensors are never allocated that way */
+  if (!table->kernel_count) return KD_OK;
   if (!table->kernels)
     return keel_fail(KD_INCOMPATIBLE, "%s: kernels is NULL, kernel_count is %u",
                      plugin->path, (unsigned)table->kernel_count);
@@ -328,7 +328,7 @@ static keel_status read_tables(keel_plugin *plugin, const kd_plugin *table) {
 static keel_status negotiate(keel_plugin *plugin) {
   keel_arena *arena = &plugin->context->arena;
   kd_entry entry = plugin->entry;
-  /* ISO C has no conversion from an object pointer; POSIX promises this one */
+  /* ISO C has no such conversion from an object pointer; POSIX guarantees it */
   if (!entry) *(void **)&entry = dlsym(plugin->library, KD_ENTRY_SYMBOL);
   if (!entry) {
     keel_fail(KD_INCOMPATIBLE, "%s: exports no function " KD_ENTRY_SYMBOL,
@@ -384,7 +384,7 @@ static const char *keep_string(keel_arena *arena, const char *string,
   return keel_arena_copy(arena, string ? string : otherwise);
 }
 
-/* An earlier device of another plugin that is this one's silicon. */
+/* An earlier device of another plugin that is the same hardware. */
 static keel_device *same_silicon(const keel_context *context,
                                  const keel_device *device) {
   static const uint8_t none[sizeof device->info.uuid];
@@ -399,8 +399,8 @@ static keel_device *same_silicon(const keel_context *context,
   return NULL;
 }
 
-/* A device that this host can't use; the reason is this thread's message. The plugin's
- * others go on. */
+/* Refuses a device that this host can't use; the reason is this thread's message. The
+ * plugin's other devices stay. */
 static keel_status leave_out(keel_plugin *plugin) {
   keel_log_line(&plugin->context->log, KD_LOG_WARNING, "%s; it is not used",
                 keel_message());
@@ -467,7 +467,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   return KD_OK;
 }
 
-/* Begins anew with the copy of the file that this libkeel has. */
+/* Starts over with this libkeel's copy of the file. */
 static keel_status load_copy(keel_plugin *plugin) {
   keel_layers_closed(plugin);
   plugin->kernels = NULL;
@@ -524,13 +524,12 @@ static keel_status open_plugin(keel_plugin *plugin) {
   }
   if (!count) {
     const char *said = plugin->shared->said;
-    plugin->reason =
-        *said ? keel_arena_copy(&context->arena, said)
-              : "no device is there, and the plugin does not say why";
+    plugin->reason = *said ? keel_arena_copy(&context->arena, said)
+                           : "it found no device, and does not say why";
     if (!plugin->reason) return KD_OUT_OF_MEMORY;
     plugin->hint =
-        "look at the device and its driver; KEEL_LOG=info shows all"
-        " that the plugin says";
+        "check the device and its driver; KEEL_LOG=info shows everything that "
+        "the plugin logs";
   }
   return KD_OK;
 }
@@ -581,7 +580,7 @@ keel_status keel_plugin_add(keel_context *context,
   keel_status status = candidate->status;
   bool twice = false;
   if (status == KD_OK) status = settle_path(plugin, &twice);
-  if (twice) return KD_OK; /* the same file by another way: it is listed once */
+  if (twice) return KD_OK; /* the same file by another path: listed once */
   bool described = (context->flags & KEEL_DESCRIBE) && candidate->name &&
                    candidate->vendor && candidate->abi_version;
   if (status == KD_OK && !described) {
@@ -597,7 +596,7 @@ void keel_plugin_close(keel_plugin *plugin) {
   bool was_open = plugin->open;
   keel_library_drop(plugin);
   keel_layers_closed(plugin);
-  /* what was opened stays mapped, unless the plugin says that it may go */
+  /* an opened library stays mapped, unless it is KD_PLUGIN_UNLOADABLE */
   if (plugin->library &&
       (!was_open || (plugin->table.flags & KD_PLUGIN_UNLOADABLE)))
     dlclose(plugin->library);

@@ -2,7 +2,8 @@
 #include "loader/loader.h"
 #include "ops/node.h"
 
-/* Rows to rows are met where the layout that a program was planned for is not here. */
+/* Row-major to row-major occurs if this device lacks the layout that the program was
+ * planned for. */
 static kd_status copy_plainly(const kd_launch *launch, kd_stream *stream) {
   const keel_plugin *plugin = launch->data;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];

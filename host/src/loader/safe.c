@@ -1,4 +1,4 @@
-/* safe.c - whether somebody else could have put a file there, or can exchange it. */
+/* safe.c - checks whether another user could have planted or could replace a file. */
 #include <errno.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 
 #include "loader/loader.h"
 
-#define LINKS_MOST 40 /* as Linux follows them */
+#define LINKS_MOST 40 /* the most links that Linux follows */
 
 /* A path that is walked: where it has come to, without links, and what is left. */
 typedef struct walk {
@@ -39,7 +39,7 @@ static keel_status check_entry(const walk *all, const char *folder,
       (unsigned)(is_ours(facts->st_uid) ? around.st_uid : facts->st_uid));
 }
 
-/* What is left begins with the link's target now. */
+/* Continues with the link's target. */
 static keel_status follow(walk *all, const char *link) {
   char target[PATH_MAX], left[PATH_MAX];
   ssize_t size = readlink(link, target, sizeof target - 1);

@@ -1,4 +1,4 @@
-/* search.c - where plugins are looked for, and in which order. */
+/* search.c - where plugins are searched for, and in which order. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

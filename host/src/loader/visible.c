@@ -52,7 +52,7 @@ keel_status keel_visible_check(const char *list) {
                    list);
 }
 
-/* Without an entry that shows, all others are shown. */
+/* If no entry shows a device, all the others are shown. */
 static bool at_first(const char *list) {
   entry e;
   while (next(&list, &e))

@@ -7,7 +7,7 @@
 #include "memory/inside.h"
 #include "memory/mapped.h"
 
-/* The bytes that are repeated; less than a byte's elements fill one. */
+/* The pattern to repeat; elements smaller than a byte fill one byte. */
 static uint32_t pattern_of(kd_dtype dtype, const void *element,
                            uint8_t *pattern) {
   uint32_t bits = kd_dtype_bits(dtype), size = bits < 8 ? 1 : bits / 8;
@@ -26,7 +26,7 @@ static void clear_rest(const keel_type *type, uint8_t *data) {
   if (used) data[type->bytes - 1] &= (uint8_t)((1u << used) - 1);
 }
 
-/* A pattern that ends within a byte, made here and copied. */
+/* A tensor whose last byte is partly used: filled on the host, then copied. */
 static keel_status fill_parts(keel_tensor *target, const uint8_t *pattern) {
   keel_tensor *here = NULL;
   KEEL_TRY(keel_tensor_on(&target->context->host, target->type, &here));

@@ -4,7 +4,7 @@
 
 #include "values/tensor.h"
 
-/* The value with its data where the host reaches it, row-major. */
+/* The value in memory that the host can address, row-major. */
 keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor);
 
 #endif /* KEEL_ACCESS_H */

@@ -1,8 +1,7 @@
-/* copy.c - the ways from one memory to another.
+/* copy.c - copies between the memories of devices and the host.
  *
- * A device's work is in one stream, in order by itself; whoever leaves the device
- * here (a copy out, a copy to another device) waits. See transfer.c for copies that
- * go on by themselves. */
+ * A device's work is ordered by its stream. Copies that leave the device (to the host or
+ * another device) block here; transfer.c has the asynchronous ones. */
 #include "memory/copy.h"
 #include "device/stream.h"
 
@@ -32,8 +31,8 @@ static keel_status move_in(keel_tensor *target, const void *source) {
     memcpy(target->data, source, size);
     return KD_OK;
   }
-  /* In the stream's order: the memory may be one that work before it still
-   * uses. Then waited for, because the source is the caller's. */
+  /* Copies in stream order, because earlier work may still use the memory; then waits,
+   * because the source is the caller's. */
   keel_hush();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
@@ -85,7 +84,7 @@ static keel_status copy_out(keel_tensor *source, void *target) {
   return status;
 }
 
-/* Between two devices of one plugin that reach each other. */
+/* Copies between two devices of one plugin that can reach each other. */
 static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
   keel_device *from = keel_tensor_place(source),
               *to = keel_tensor_place(target);
@@ -103,7 +102,7 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
                                      target->type->bytes);
   while (keel_room_awaited(to, to->stream, &patience, &status));
   if (to->stream) pthread_mutex_unlock(&to->stream_lock);
-  /* the source's memory may be reused in its own stream's order only */
+  /* the source's memory may be reused only in its own stream's order */
   return status == KD_OK ? keel_device_drain(to) : keel_lost_judge(to, status);
 }
 
@@ -149,7 +148,7 @@ keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
                          tensor->type->bytes, &buffer);
     if (status == KD_OK) {
       status = keel_tensor_over(buffer, tensor->type, out_tensor);
-      keel_buffer_release(buffer); /* the tensor has it */
+      keel_buffer_release(buffer); /* the tensor holds it */
     }
     if (status != KD_UNIMPLEMENTED) return status;
   }

@@ -1,8 +1,8 @@
 /* dlpack.c - tensors from and to other libraries, by DLPack.
  *
- * DLPack's structs are written here as version 1 lays them out, under its two tags and
- * with our own words for the rest, so that its header is not needed. Up to `flags` the
- * versioned one is laid out so in every version. */
+ * DLPack's structs are declared here as version 1 lays them out, under its two tags but
+ * with our own names, so that its header is not needed. Up to `flags` the layout of the
+ * versioned struct is the same in every version. */
 #include <keel/dlpack.h>
 
 #include "device/context.h"
@@ -17,9 +17,9 @@
 /* DLManagedTensorVersioned.flags */
 #define READ_ONLY UINT64_C(0x1)
 #define COPIED    UINT64_C(0x2)
-#define PADDED    UINT64_C(0x4) /* a byte for each element of less than one */
+#define PADDED    UINT64_C(0x4) /* sub-byte elements take a byte each */
 
-/* Kinds of device whose memory the host addresses. */
+/* Device kinds whose memory the host can address. */
 #define ON_CPU       1
 #define ON_CUDA_HOST 3
 #define ON_ROCM_HOST 11
@@ -151,7 +151,7 @@ static bool is_packed(const dl_tensor *given, const keel_type *type) {
   return true;
 }
 
-/* No sum of strides may leave int64, however the elements are gone through. */
+/* No sum of strides may overflow int64, in whatever order the elements are visited. */
 static keel_status check_strides(const dl_tensor *given,
                                  const keel_type *type) {
   const int64_t most = INT64_MAX / 4 / (int64_t)KD_MAX_RANK;
@@ -188,7 +188,7 @@ static keel_status find_data(const dl_tensor *given, const keel_type *type,
   return KD_OK;
 }
 
-/* Reads strided elements into packed ones: as many at once as lie together. */
+/* Packs strided elements, copying contiguous runs at once. */
 static void gather(const dl_tensor *given, const keel_type *type,
                    const char *from, char *to) {
   int64_t size = kd_dtype_size(type->dtype), run = 1, offset = 0;
@@ -221,7 +221,7 @@ static keel_status copy_of(keel_context *context, const dl_tensor *given,
   return KD_OK;
 }
 
-/* *out_copied: nothing of `given` is used any more. Else `done` is called later. */
+/* *out_copied: `given` is no longer used; otherwise `done` is called later. */
 static keel_status take(keel_context *context, const dl_tensor *given,
                         void (*done)(void *), void *managed, uint32_t flags,
                         keel_tensor **out_tensor, bool *out_copied) {
@@ -301,7 +301,7 @@ keel_status keel_tensor_from_dlpack_legacy(keel_context *context,
 
 /* What a receiver holds: one of the structs, the tensor, its dims and strides. */
 typedef struct lent {
-  union { /* first: a struct is what it stands in */
+  union { /* must be first: cast from the struct that the receiver gets */
     struct DLManagedTensorVersioned versioned;
     struct DLManagedTensor legacy;
   };
@@ -322,7 +322,7 @@ static void give_legacy_back(struct DLManagedTensor *self) {
   give_back((lent *)(void *)self);
 }
 
-/* The tensor where the host reads it: itself, or a copy that is nobody else's. */
+/* The tensor in memory that the host can address: itself, or an exclusive copy. */
 static keel_status bring(keel_tensor *tensor, uint32_t flags,
                          keel_tensor **out_here) {
   KEEL_TRY(check_flags(flags));

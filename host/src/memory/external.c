@@ -1,8 +1,8 @@
-/* external.c - export and import of tensors' memory.
+/* external.c - exports and imports tensors' memory.
  *
- * What was exported to somebody unknown is never used for another value: the buffer is marked,
- * and goes back to its device when the last tensor lets go. What one device of the context
- * has of another one holds the other's buffer instead. */
+ * Memory that was exported to an unknown importer is never reused: the buffer is marked,
+ * and returned to its device when the last tensor is released. Memory shared between
+ * devices of the context holds the owner's buffer instead. */
 #include "memory/external.h"
 #include "device/stream.h"
 
@@ -57,7 +57,7 @@ static keel_status export_buffer(keel_device *device, keel_buffer *buffer,
   return KD_OK;
 }
 
-/* Whether it can be exported as it is, with all that is in its buffer. */
+/* Whether the whole buffer can be exported as it is. */
 static bool is_made_for(const keel_tensor *tensor, uint32_t kind) {
   return tensor->buffer->class < KEEL_HEAP_CLASSES &&
          tensor->buffer->export_kind == kind && !tensor->offset &&
@@ -91,7 +91,7 @@ static keel_status export_from(keel_device *device, keel_tensor *tensor,
     buffer = keel_buffer_retain(tensor->buffer);
   else
     KEEL_TRY(copy_for(tensor, kind, &buffer));
-  /* before anybody else has it; who takes the buffer again sees it by its count */
+  /* set before anyone else has it; ordered by the buffer's reference count */
   atomic_store_explicit(&buffer->exported, true, memory_order_relaxed);
   keel_status status = export_buffer(device, buffer, kind, out_memory);
   keel_buffer_release(buffer);
@@ -129,13 +129,13 @@ keel_status keel_device_export(keel_device *device, uint32_t kind) {
     keel_buffer_release(trial);
   }
   atomic_store_explicit(&device->heap.export_kind, kind, memory_order_relaxed);
-  keel_heap_trim(&device->heap); /* what is kept there is of the other kind */
+  keel_heap_trim(&device->heap); /* pooled buffers are of the other kind */
   return KD_OK;
 }
 
 /* ---- in --------------------------------------------------------------------------------- */
 
-/* What holds imported memory is made before it: then nothing fails any more. */
+/* Allocates the holder first, so that nothing can fail after the import. */
 static keel_status import_to(keel_device *device, const kd_external *from,
                              keel_buffer *owner, const keel_type *type,
                              keel_tensor **out_tensor) {

@@ -1,7 +1,7 @@
-/* inside.c - copies and patterns in a device's own memory, in the order of its work.
+/* inside.c - copies and fills within a device's own memory, in stream order.
  *
- * Nobody waits here: pooled memory is used again in the order of the device's stream, and
- * goes back to the device when the stream has passed (heap.c). */
+ * Nothing waits here: pooled memory is reused in stream order, and is returned to the
+ * device only after the stream has completed (heap.c). */
 #include "memory/inside.h"
 #include "device/context.h"
 
@@ -41,7 +41,7 @@ keel_status keel_inside_copy(const keel_tensor *source, uint64_t source_offset,
   return end(device, status, "a copy on the device", size);
 }
 
-/* In memory that nobody else uses: doubled until it is full. */
+/* Fills exclusive memory by doubling the filled part. */
 static void repeat(char *at, uint64_t size, const void *pattern,
                    uint32_t pattern_size) {
   if (!size) return;

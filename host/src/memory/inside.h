@@ -1,26 +1,26 @@
-/* inside.h - copies and patterns in a device's own memory, in the order of its work. */
+/* inside.h - copies and fills within a device's own memory, in stream order. */
 #ifndef KEEL_INSIDE_H
 #define KEEL_INSIDE_H
 
 #include "device/device.h"
 #include "values/tensor.h"
 
-/* Whether the device copies in its own memory (NULL, the host, is no device). What works
- * on host addresses at once has memcpy. */
+/* Whether the device can copy within its own memory (NULL is the host: false). Synchronous
+ * devices that work on host addresses use memcpy instead. */
 static inline bool keel_inside_copies(const keel_device *device) {
   return device && device->plugin->memory.copy &&
          (device->stream || !keel_device_addressable(device));
 }
 
-/* Copies bytes of a ready tensor into another of the same device, for which
- * keel_inside_copies: behind the work that the device has, before what it is given from now
- * on. Both may be released at once. Returns KD_OK, or why the device can't. */
+/* Copies bytes between two tensors of a device that can copy (see above), in stream order.
+ * The source is ready. Both tensors may be released at once. Returns KD_OK, or why the
+ * device cannot. */
 keel_status keel_inside_copy(const keel_tensor *source, uint64_t source_offset,
                              const keel_tensor *target, uint64_t target_offset,
                              uint64_t size);
 
-/* Repeats a pattern of 1, 2, 4, 8 or 16 bytes over all of a tensor, whose size is a multiple
- * of it, in the same order. On a device that can't it is copied in. */
+/* Fills a tensor with a pattern of 1, 2, 4, 8 or 16 bytes, in stream order. The tensor's
+ * size is a multiple of the pattern's. A device that cannot fill gets a copy. */
 keel_status keel_inside_fill(keel_tensor *target, const void *pattern,
                              uint32_t pattern_size);
 

@@ -1,11 +1,12 @@
-/* layout.c - what the host asks a plugin of its own layouts: sizes, and conversions. */
+/* layout.c - sizes and conversions of plugins' own layouts. */
 #include "memory/layout.h"
 
 #include "device/lost.h"
 #include "device/room.h"
 #include "memory/copy.h"
 
-/* More than rows take by this factor and a page is no layout, but a mistake. */
+/* A size over this factor times the row-major size, plus a page, is treated as a plugin's
+ * mistake. */
 #define MOST_TIMES 4096
 
 uint64_t keel_layout_size(const keel_device *device, const keel_type *type,
@@ -33,7 +34,7 @@ keel_status keel_layout_make(keel_device *device, const keel_type *type,
   keel_buffer *buffer = NULL;
   KEEL_TRY(keel_heap_take(&device->heap, size, &buffer));
   keel_status status = keel_tensor_over(buffer, type, out_tensor);
-  keel_buffer_release(buffer); /* the tensor has it */
+  keel_buffer_release(buffer); /* the tensor holds it */
   if (status != KD_OK) return status;
   (*out_tensor)->layout = layout;
   (*out_tensor)->laid = size;

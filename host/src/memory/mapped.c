@@ -1,7 +1,7 @@
-/* mapped.c - device memory that the host reads where it lies.
+/* mapped.c - device memory that the host reads in place.
  *
- * All views of a buffer share one mapping, of all of it, which the last one ends: plugins
- * see a buffer mapped once at a time. */
+ * All views of a buffer share one mapping of the whole buffer, which the last view ends, so
+ * that plugins see a buffer mapped once at a time. */
 #include "memory/mapped.h"
 #include "device/context.h"
 #include "device/stream.h"
@@ -10,7 +10,8 @@
 #include "memory/copy.h"
 #include "trace/trace.h"
 
-#define LEAST (UINT64_C(1) << 20) /* bytes: fewer are copied as fast */
+/* bytes; smaller tensors are copied just as fast */
+#define LEAST (UINT64_C(1) << 20)
 
 bool keel_mapped_fits(const keel_tensor *tensor) {
   const uint32_t visible = KD_SPACE_HOST_VISIBLE | KD_SPACE_CACHED;
@@ -24,7 +25,7 @@ bool keel_mapped_fits(const keel_tensor *tensor) {
          tensor->buffer->class < KEEL_HEAP_CLASSES;
 }
 
-/* One more mapping of a buffer. */
+/* Maps a buffer once more. */
 static keel_status map(keel_device *device, keel_buffer *buffer) {
   kd_status status = KD_OK;
   pthread_mutex_lock(&device->map_lock);
@@ -66,7 +67,7 @@ static void end(void *view) {
   free(buffer);
 }
 
-/* A view that holds the mapping from now on. */
+/* Makes a view that holds the mapping. */
 static keel_status view(keel_tensor *tensor, keel_tensor **out_view) {
   keel_buffer *owner = tensor->buffer, *buffer = NULL;
   KEEL_TRY(keel_heap_wrap(&tensor->context->host,
@@ -78,11 +79,11 @@ static keel_status view(keel_tensor *tensor, keel_tensor **out_view) {
     buffer->done = end;
     buffer->owner = keel_buffer_retain(owner);
   }
-  keel_buffer_release(buffer); /* the tensor has it */
+  keel_buffer_release(buffer); /* the tensor holds it */
   return status;
 }
 
-/* KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY: it is to be copied. */
+/* KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY: copy it instead. */
 static keel_status map_and_view(keel_tensor *tensor, bool done,
                                 keel_tensor **out_view) {
   keel_device *device = keel_tensor_place(tensor);

@@ -1,12 +1,13 @@
-/* mapping.c - files that values lie in, and copies of what kernels can't read there. */
+/* mapping.c - mapped files, and aligned copies of data that kernels can't read there. */
 #include "memory/mapping.h"
 
 #include "base/refs.h"
 #include "device/context.h"
 
-#define ALIGNMENT 64 /* what kernels take of the host's memory */
+#define ALIGNMENT 64 /* the alignment that kernels need in host memory */
 #define PIECE     (UINT64_C(1) << 20) /* bytes that are in memory twice */
-/* Twins of fewer bytes wait in the pool for the next; malloc gives others back at once. */
+/* Smaller aligned copies are kept in the pool for reuse; malloc returns larger ones to the
+ * system at once. */
 #define LARGE (UINT64_C(32) << 20)
 
 /* Of what begins at `data`, and is held; tensor: NULL until it is read. */
@@ -58,7 +59,7 @@ keel_status keel_mapping_wrap(keel_mapping *mapping, keel_context *context,
   keel_mapping_retain(mapping); /* the buffer's */
   if (!keel_aligned_to(data, ALIGNMENT)) buffer->class = KEEL_RAGGED;
   keel_status status = keel_tensor_over(buffer, type, out_tensor);
-  keel_buffer_release(buffer); /* the tensor has it */
+  keel_buffer_release(buffer); /* the tensor holds it */
   return status;
 }
 
@@ -91,7 +92,7 @@ static keel_mapping *mapping_of(const keel_tensor *tensor) {
   return tensor->buffer->done_context;
 }
 
-/* Where the twin of a tensor is in the list, or its end. */
+/* The list position of a tensor's aligned copy, or the list's end. */
 static keel_twin **find(keel_mapping *mapping, const keel_tensor *tensor) {
   keel_twin **at = &mapping->twins;
   while (*at &&
@@ -159,7 +160,7 @@ keel_status keel_mapping_hold(const keel_tensor *tensor) {
   return status;
 }
 
-/* Takes a twin out of the list. */
+/* Removes an aligned copy from the list. */
 static keel_twin *take_out(keel_mapping *mapping, keel_twin *twin) {
   keel_twin **at = &mapping->twins;
   while (*at != twin)

@@ -1,4 +1,4 @@
-/* native.c - the driver's handles of devices, tensors and queues, for applications. */
+/* native.c - native driver handles of devices, tensors and queues, for applications. */
 #include <keel/native.h>
 
 #include "device/lost.h"
@@ -6,7 +6,7 @@
 #include "memory/copy.h"
 #include "memory/transfer.h"
 
-/* Whether the plugin has the slot; `what` is what it would be of. */
+/* Checks that the plugin has the slot; `what` names its object. */
 static keel_status need_slot(const keel_device *device, bool has,
                              const char *what) {
   if (has) return KD_OK;
@@ -19,7 +19,7 @@ static keel_status need_slot(const keel_device *device, bool has,
       device->plugin->native.device ? "a slot" : "the table " KD_NATIVE);
 }
 
-/* What a slot returned, for a device that was entered, and is left. */
+/* Processes the status of a slot, and leaves the device that was entered. */
 static keel_status judged(keel_device *device, kd_status status,
                           const char *what, kd_native_kind kind) {
   status = keel_lost_judge(device, status);

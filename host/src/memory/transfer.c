@@ -1,10 +1,9 @@
-/* transfer.c - copies that nobody waits for.
+/* transfer.c - asynchronous copies.
  *
- * A copy out has a stream of its own beside the device's: it waits there for the
- * work that makes its source, and the device goes on with other work meanwhile.
- * A copy in stands in the device's own order, because its target may be memory
- * that earlier work still uses. Sources are held until the device has passed
- * them; its events say when. */
+ * Copies out use a second stream of the device, where they wait for the work that makes
+ * their source, so that the device continues with other work. Copies in use the main
+ * stream, because earlier work may still use their target. Sources are retained until an
+ * event says that the device has passed them. */
 #include "memory/transfer.h"
 
 #include <sched.h>
@@ -20,28 +19,28 @@
 #include "trace/trace.h"
 
 typedef struct keel_transfer {
-  keel_task task; /* first: a task is its transfer */
+  keel_task task; /* must be first: cast from keel_task */
   keel_device *device;
   kd_event *event;
   kd_status status;
-  uint64_t began; /* of a trace; 0: none runs */
+  uint64_t began; /* start time for a trace; 0: none runs */
   keel_tensor *source;
-  keel_tensor
-      *target; /* the source itself: it is mapped when its work is done */
-  keel_tensor *result; /* pending until the data is in target; NULL: none is */
-  /* The callback, and the call that asked for it, which may return later: the event
-   * is both's. */
+  /* no copy: the source is mapped when its work is done */
+  keel_tensor *target;
+  keel_tensor *result; /* pending until the data is in `target`; or NULL */
+  /* Counts the callback and the call that registered it, which may return later; both use
+   * the event. */
   atomic_uint holds;
-  char why[256]; /* the device's words, of a failure */
+  char why[256]; /* the device's reason for a failure */
   void (*ended)(struct keel_transfer *transfer);
 } keel_transfer;
 
 /* ---- ends ----------------------------------------------------------------- */
 
-/* Each transfer counts twice as under way: until its callback has returned, and
- * until it is put away. Nothing of the context is touched after. */
+/* Each transfer counts twice in `under_way`: until its callback has returned, and until it
+ * is freed. The context is not touched after that. */
 static void count_down(keel_device *device, unsigned by) {
-  /* release: whoever closes the device sees all that was done before */
+  /* release: pairs with the acquire in keel_transfers_end */
   atomic_fetch_sub_explicit(&device->transfers.under_way, by,
                             memory_order_release);
 }
@@ -56,8 +55,7 @@ static void put_away(keel_transfer *transfer) {
   count_down(device, 1);
 }
 
-/* Waits for both streams after a failure: what they hold may use memory that is freed
- * next. */
+/* Waits for both streams after a failure: their work may use memory that is freed next. */
 static keel_status settle(keel_device *device) {
   keel_transfers *all = &device->transfers;
   pthread_mutex_lock(&all->lock);
@@ -65,12 +63,12 @@ static keel_status settle(keel_device *device) {
   pthread_mutex_unlock(&all->lock);
   keel_status other =
       outward ? keel_stream_finish(device, outward, &all->lock) : KD_OK;
-  /* the work that the copies waited for knows better why */
+  /* the work that the copies waited for has the better reason */
   keel_status status = keel_device_drain(device);
   return status == KD_OK ? other : status;
 }
 
-/* The reason of a copy that failed: the device's own, where it gives one. */
+/* Fails with the device's own reason, if it gives one. */
 static keel_status failed(const keel_transfer *transfer) {
   const keel_device *device = transfer->device;
   return keel_fail(
@@ -81,7 +79,7 @@ static keel_status failed(const keel_transfer *transfer) {
 
 static keel_status reason(const keel_transfer *transfer) {
   keel_status status = settle(transfer->device);
-  /* the stream's failure may be another's, or told to somebody else already */
+  /* the stream's failure may be of other work, or already reported */
   if (status != KD_OK && !*transfer->why) return status;
   failed(transfer);
   return keel_lost_judge(transfer->device, transfer->status);
@@ -97,7 +95,7 @@ static void arrive_mapped(const keel_transfer *transfer) {
   keel_tensor_release(here);
 }
 
-/* A copy out has ended; runs on the pool. */
+/* Ends a copy out. Runs on the pool. */
 static void arrive(keel_task *task) {
   keel_transfer *transfer = (keel_transfer *)(void *)task;
   if (transfer->status != KD_OK)
@@ -117,15 +115,15 @@ static void reap(keel_task *task) {
   put_away((keel_transfer *)(void *)task);
 }
 
-/* A failure is kept by the stream, for whoever waits for its work. */
+/* The stream keeps a failure for the next wait on it. */
 static void in_ended(keel_transfer *transfer) {
   transfer->task.run = reap;
   keel_stream_keep(transfer->device, &transfer->task);
 }
 
-/* The last of the two goes on. */
+/* The last of the two continues. */
 static void let_go(keel_transfer *transfer) {
-  /* acq_rel: the last one sees what the other did */
+  /* acq_rel: the last one sees what the other wrote */
   if (atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) == 1)
     transfer->ended(transfer);
 }
@@ -146,8 +144,8 @@ static void copied(void *context, kd_status status, const char *why) {
 void keel_transfers_end(keel_device *device) {
   atomic_uint *under_way = &device->transfers.under_way;
   if (!atomic_load_explicit(under_way, memory_order_acquire)) return;
-  keel_device_drain(device); /* hands held back work to the device too */
-  /* acquire: what was done by those that counted down */
+  keel_device_drain(device); /* also submits work that the plugin holds back */
+  /* acquire: pairs with the release of each decrement */
   while (atomic_load_explicit(under_way, memory_order_acquire)) {
     keel_stream_reap(device);
     if (!keel_pool_help(device->context->pool)) sched_yield();
@@ -156,7 +154,7 @@ void keel_transfers_end(keel_device *device) {
 
 /* ---- begins --------------------------------------------------------------- */
 
-/* The stream's later work waits for the event. */
+/* Makes the stream's later work wait for the event. */
 static kd_status hold(keel_device *device, kd_stream *stream, kd_event *event) {
   keel_patience patience = {0};
   kd_status status;
@@ -184,7 +182,7 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   return status;
 }
 
-/* Nothing is moved: whoever maps waits for the work before. */
+/* Moves nothing: the mapping waits for the work before it. */
 static kd_status enqueue_mark(keel_transfer *transfer) {
   keel_device *device = transfer->device;
   pthread_mutex_lock(&device->stream_lock);
@@ -216,7 +214,7 @@ static kd_status enqueue_out(keel_transfer *transfer) {
   return status;
 }
 
-/* In the stream of the device it goes to, behind the source's work. */
+/* Enqueues on the target device's stream, after the source's work. */
 static kd_status enqueue_peer(keel_transfer *transfer) {
   keel_device *to = transfer->device;
   keel_device *from = keel_tensor_place(transfer->source);
@@ -242,7 +240,7 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   return status;
 }
 
-/* Enqueues, and asks to be called when it is done. */
+/* Enqueues the copy, and registers for its completion. */
 static keel_status start(keel_transfer *transfer,
                          kd_status (*enqueue)(keel_transfer *transfer)) {
   keel_device *device = transfer->device;
@@ -279,14 +277,14 @@ static keel_status make(keel_device *device, keel_tensor *source,
   return KD_OK;
 }
 
-/* One that has no callback. */
+/* Ends a transfer of a plugin without callbacks. */
 static void drop(keel_transfer *transfer) {
   keel_device *device = transfer->device;
   put_away(transfer);
   count_down(device, 1);
 }
 
-/* pending: *out_tensor becomes known when the data is there. */
+/* pending: *out_tensor is resolved when the data has arrived. */
 static keel_status begin(keel_device *device, keel_tensor *source,
                          keel_tensor *target,
                          kd_status (*enqueue)(keel_transfer *transfer),
@@ -327,8 +325,8 @@ static keel_status begin_out(keel_tensor *tensor, keel_device *from,
 
 /* ---- which way ------------------------------------------------------------ */
 
-/* Makes the stream for copies out, once. A device that has none left is no
- * failure: such a copy is waited for. */
+/* Creates the stream for copies out, once. If the device has no stream left, such copies
+ * are synchronous. */
 static bool has_outward(keel_device *device) {
   keel_transfers *all = &device->transfers;
   pthread_mutex_lock(&all->lock);

@@ -1,14 +1,14 @@
-/* transfer.h - copies that nobody waits for. */
+/* transfer.h - asynchronous copies. */
 #ifndef KEEL_TRANSFER_H
 #define KEEL_TRANSFER_H
 
 #include "device/device.h"
 #include "values/tensor.h"
 
-/* Whether work on `device` (NULL: of the host) can read a ready tensor where it lies: it is
- * the device's own, or both go by host addresses, and nothing is late. A device with a
- * stream reads late, so that pooled memory could be somebody else's by then; what is the
- * application's is not given back before (heap.c). */
+/* Whether work on `device` (NULL: the host) can read a ready tensor in place: it is in the
+ * device's own memory, or both use host addresses and the device reads synchronously. A
+ * device with a stream reads later, when pooled memory may have been reused; the
+ * application's memory is not returned before (heap.c). */
 static inline bool keel_transfer_reaches(const keel_tensor *tensor,
                                          const keel_device *device) {
   const keel_device *place = keel_tensor_place(tensor);
@@ -21,7 +21,7 @@ static inline bool keel_transfer_reaches(const keel_tensor *tensor,
          (tensor->buffer && tensor->buffer->class == KEEL_UNPOOLED);
 }
 
-/* The same where the data must also begin where the device's own memory would. */
+/* The same, if the data must also have the alignment of the device's own memory. */
 static inline bool keel_transfer_in_place(const keel_tensor *tensor,
                                           const keel_device *device) {
   if (!keel_transfer_reaches(tensor, device)) return false;
@@ -30,25 +30,24 @@ static inline bool keel_transfer_in_place(const keel_tensor *tensor,
   return keel_aligned_to(tensor->data, alignment ? alignment : 64);
 }
 
-/* Begins to copy a ready tensor to the memory of `device` (NULL: the host's).
+/* Starts copying a ready tensor to the memory of `device` (NULL: the host).
  *
- * Out of a device, *out_tensor is pending until the data has come. Into one, or
- * between two of one plugin, it is ready: work that is given to the device from
- * now on finds the data. What lies there already is retained. Where a plugin can
- * say nothing of when a copy has ended, it is waited for here, as in
- * keel_copy_to. Returns KD_OK, or why the copy can't begin. */
+ * For a copy out of a device, *out_tensor is pending until the data has arrived. For a copy
+ * in, or between two devices of one plugin, it is ready: work that is enqueued from now on
+ * finds the data. A tensor that is already there is retained. If the plugin cannot tell
+ * when a copy has ended, this waits, as keel_copy_to does. Returns KD_OK, or why the copy
+ * cannot start. */
 keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
                                 keel_tensor **out_tensor);
 
-/* Overwrites `target`, of the same type and row-major, which is a device's: work that is
- * given to the device from now on finds the data, and earlier work has not. Otherwise as
- * above. */
+/* Overwrites a device's tensor, which has the same type and is row-major: work enqueued
+ * from now on finds the new data, earlier work the old. Otherwise as above. */
 keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target);
 
-/* Whether data goes from one device to the other without the host. */
+/* Whether data can go from one device to the other without the host. */
 bool keel_transfer_direct(const keel_device *from, const keel_device *to);
 
-/* Waits for all copies of the device to end. */
+/* Waits for all copies of the device. */
 void keel_transfers_end(keel_device *device);
 
 #endif /* KEEL_TRANSFER_H */

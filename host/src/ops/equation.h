@@ -19,13 +19,13 @@ typedef struct keel_equation {
   uint32_t count; /* operands */
   keel_labels in[KEEL_TERMS], out;
   int64_t size[KEEL_LABELS]; /* by label: what its dimensions broadcast to */
-  uint32_t
-      seen[KEEL_LABELS]; /* by label: how many dimensions of operands have it */
-  char problem[80];      /* where it can't be read: why */
+  /* by label: how many dimensions of operands have it */
+  uint32_t seen[KEEL_LABELS];
+  char problem[80]; /* the reason, if it is invalid */
 } keel_equation;
 
-/* Reads an equation for operands of these types, whose dimensions are known. False: it is no
- * equation, or they don't fit; `problem` says what is wrong. */
+/* Parses an equation for operands of these types, whose dimensions are known. False if it
+ * is invalid or does not fit them; `problem` says why. */
 bool keel_equation_read(const char *text, const keel_type *const *types,
                         uint32_t count, keel_equation *out);
 

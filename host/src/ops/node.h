@@ -26,8 +26,9 @@ typedef struct keel_opdef {
   bool shareable; /* kernels of it may serve other ops of equal attributes */
 } keel_opdef;
 
-/* Makes one; checks names, kinds and presence. `where` goes into errors.
- * graphs  one an attribute, or NULL */
+/* Creates an op; checks names, kinds and presence of attributes. `where` goes into error
+ * messages.
+ * graphs  one per attribute, or NULL */
 keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
                               const keel_attr *attrs, uint32_t attr_count,
                               struct keel_function *const *graphs,
@@ -82,26 +83,25 @@ struct keel_infer {
   bool unknown; /* a value is missing: no output type can be told yet */
 };
 
-/* Types of the outputs of an op: checks argument counts and types, then asks
- * the shape function. All input types must be without open dimensions;
- * `unknown` is set instead of an error where a value that decides is missing.
- */
+/* Infers the output types of an op: checks argument counts and types, then calls the shape
+ * function. Input types must have no open dimensions. If a value that the shapes depend on
+ * is missing, sets `unknown` instead of failing. */
 keel_status keel_infer_types(keel_infer *infer);
 
-/* The first of these checks, which needs no types: how many arguments there are. */
+/* The first of these checks, which needs no types: the number of arguments. */
 keel_status keel_infer_counts(const keel_infer *infer);
 
 /* Fails with "Op(X f32[2], ...): " and the text. */
 keel_status keel_infer_fail(const keel_infer *infer, keel_status status,
                             const char *format, ...) KD_PRINTF(3, 4);
 
-/* Sets an output's type; outputs that nobody asked for are left alone. */
+/* Sets an output's type; does nothing for an output that was not requested. */
 keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
                            const int64_t *dims);
 
-/* The value of an integer input of rank 0 or 1, in out_values (room for
- * `room`); -1 with infer->unknown set where it is not known, -2 where it is no
- * such thing (keel_infer_fail was called). */
+/* Reads an integer input of rank 0 or 1 into out_values (room for `room`). Returns the
+ * count; -1 if it is not known (infer->unknown is set); -2 if it is invalid
+ * (keel_infer_fail has been called). */
 int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
                         uint32_t room);
 
@@ -110,17 +110,17 @@ static inline const keel_type *keel_infer_in(const keel_infer *infer,
   return index < infer->input_count ? infer->in[index] : NULL;
 }
 
-/* An axis in [-rank, rank) as one in [0, rank). */
+/* Normalises an axis in [-rank, rank) to [0, rank). */
 keel_status keel_infer_axis(const keel_infer *infer, int64_t axis,
                             uint32_t rank, uint32_t *out_axis);
 
-/* The same for one of a list of axes, each of which may be named once; `seen`
- * holds a bit for each that was, and begins as 0. */
+/* The same for one of a list of distinct axes; `seen` has a bit for each one so far, and is
+ * initially 0. */
 keel_status keel_infer_new_axis(const keel_infer *infer, int64_t axis,
                                 uint32_t rank, uint32_t *seen,
                                 uint32_t *out_axis);
 
-/* *size times `by`, which must be >= 0; fails where it is too large. */
+/* Multiplies *size by `by`, which must be >= 0; fails if the result is too large. */
 keel_status keel_infer_grow(const keel_infer *infer, int64_t *size, int64_t by);
 
 #endif /* KEEL_NODE_H */

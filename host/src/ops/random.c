@@ -60,7 +60,7 @@ static void two_normal(const stream *from, uint64_t pair, double out[2]) {
 /* The seed that is given: the same numbers in each call. Else one that nobody knows, and
  * others in each call. */
 static stream stream_of(const keel_host_call *call) {
-  /* numbers alone, each by one update: no order is asked of them */
+  /* relaxed: each number is taken by one update, and order does not matter */
   static _Atomic uint64_t process_seed, calls;
   const keel_node_attr *given = keel_attr_find(call->op, "seed");
   if (given) {

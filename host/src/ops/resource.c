@@ -38,8 +38,8 @@ static keel_status tensor_in(const keel_host_call *call, uint32_t index,
 
 /* ---- variables ---------------------------------------------------------------- */
 
-/* The tensor in rows where the variable lies: memory that the host reaches is one
- * place. */
+/* The tensor, row-major, in the variable's memory; all host-addressable memory counts as
+ * the same. */
 static keel_status bring(keel_tensor *tensor, keel_device *home,
                          keel_tensor **out_tensor) {
   if (keel_tensor_wait(tensor) == KD_OK && tensor->kind == KEEL_DATA &&

@@ -80,7 +80,7 @@ keel_status keel_run_part(keel_host_call *call) {
   return status;
 }
 
-/* keel::Copy: to the site's device, or, with `host`, from there. */
+/* keel::Copy: to the call site's device or, with `host`, from it. */
 keel_status keel_run_copy(keel_host_call *call) {
   if (call->input_count != 1 || !call->inputs[0])
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "takes one input");

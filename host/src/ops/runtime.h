@@ -1,11 +1,11 @@
-/* runtime.h - ops that the runtime does itself, on every device: views of data,
- * facts about it, and values that are no tensors. */
+/* runtime.h - runtime ops, which work on every device: views of data, shapes, and values
+ * that are not tensors. */
 #ifndef KEEL_RUNTIME_H
 #define KEEL_RUNTIME_H
 
 #include "ops/node.h"
 
-/* What a runtime op gets. Outputs that it sets are owned by the caller. */
+/* Arguments of a runtime op. The caller owns the outputs that it sets. */
 struct keel_host_call {
   keel_context *context;
   const keel_opdef *op;
@@ -55,7 +55,7 @@ keel_status keel_run_optional_get_element(keel_host_call *call);
 keel_status keel_call_fail(const keel_host_call *call, keel_status status,
                            const char *format, ...) KD_PRINTF(3, 4);
 
-/* The integer value of a scalar input; `fallback` where it is absent. */
+/* The integer value of a scalar input; `fallback` if it is absent. */
 keel_status keel_call_int(const keel_host_call *call, uint32_t index,
                           int64_t fallback, int64_t *out_value);
 

@@ -32,20 +32,20 @@ typedef struct keel_attr_rule {
   int64_t i;
   float f;
   const char *s;
-  const char
-      *choices; /* what a string can be: words between |; NULL: anything */
+  /* what a string can be: words between |; NULL: anything */
+  const char *choices;
 } keel_attr_rule;
 
-/* Same inputs, other outputs: never folded or shared. */
+/* Equal inputs give different outputs: never folded or merged. */
 #define KEEL_OP_RANDOM 0x1u
-/* Outputs depend on more than types: shapes are known after the run only. */
+/* Output shapes depend on data: known only after the run. */
 #define KEEL_OP_DYNAMIC 0x2u
 /* Nested functions in attributes. */
 #define KEEL_OP_CONTROL 0x4u
-/* Its output is a new resource: never folded or shared. */
+/* Its output is a new resource: never folded or merged. */
 #define KEEL_OP_MAKES 0x8u
-/* It looks at the resource that is its first input, or changes it: it keeps its place
- * among those that do so, and is never folded or shared; what changes is never pruned. */
+/* It reads or changes the resource that is its first input: it keeps its order among such
+ * ops, and is never folded or merged; a writer is never pruned. */
 #define KEEL_OP_READS  0x10u
 #define KEEL_OP_WRITES 0x20u
 #define KEEL_OP_STATE  (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
@@ -66,7 +66,7 @@ typedef enum keel_op_kind {
   KEEL_SEQUENCE_MAP,
 } keel_op_kind;
 
-/* Who brought an op that is not in Keel's table; see vendor.h. */
+/* The plugin that defines an op that is not in Keel's table; see vendor.h. */
 typedef struct keel_brought {
   const char *plugin; /* its name */
   const kd_host *host;
@@ -88,7 +88,7 @@ struct keel_schema {
   keel_op_kind kind;
   /* What the runtime runs; NULL: a kernel runs it, or it is control flow. */
   keel_status (*host)(keel_host_call *call);
-  keel_brought brought; /* plugin NULL: it is the table's */
+  keel_brought brought; /* plugin NULL: from Keel's table */
 };
 
 /* Whether the runtime runs it, and no device. */

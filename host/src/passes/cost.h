@@ -1,4 +1,4 @@
-/* cost.h - what nodes and copies take on each device, for placement. */
+/* cost.h - estimated times of nodes and copies on each device, for placement. */
 #ifndef KEEL_PASSES_COST_H
 #define KEEL_PASSES_COST_H
 
@@ -15,7 +15,7 @@ keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);
 double keel_cost_node(const keel_function *function, const keel_node *node,
                       const keel_speed *speed, const kd_cost *estimate);
 
-/* What moving a value takes; NULL: host memory. */
+/* The time to move a value; NULL: host memory. */
 double keel_cost_copy(const keel_type *type, const keel_speed *from,
                       const keel_speed *to);
 

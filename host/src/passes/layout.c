@@ -11,7 +11,7 @@
 #include "passes/passes.h"
 #include "program/graph.h"
 
-/* A value in another layout. */
+/* A replica of a value in another layout. */
 typedef struct twin {
   uint32_t layout, value, next; /* next: of the same value, or KEEL_ABSENT */
 } twin;
@@ -20,7 +20,7 @@ typedef struct pass {
   keel_function *function;
   keel_device *device; /* entered */
   uint32_t *layouts;   /* by value: that it is made in */
-  uint32_t *first;     /* by value: its first twin, or KEEL_ABSENT */
+  uint32_t *first;     /* by value: its first replica, or KEEL_ABSENT */
   uint32_t values;     /* that the two arrays have room for */
   twin *twins;
   uint32_t twin_count, twin_room;

@@ -1,4 +1,4 @@
-/* passes.h - what is done to a function before it is laid out.
+/* passes.h - the passes, which transform a function before it is laid out.
  *
  * Each pass takes a sorted function and leaves a sorted one; nodes that are no
  * longer needed are marked dead. */
@@ -9,8 +9,8 @@
 #include "program/function.h"
 #include "threads/cancel.h"
 
-/* Which of the passes: all; those that look at no shapes; those behind these; all for
- * shapes that are known now. */
+/* Which passes to run: all; those that do not look at shapes; the remaining ones; all
+ * again, with shapes known. */
 typedef enum keel_pass_part {
   KEEL_PASSES_ALL,
   KEEL_PASSES_FIRST,
@@ -18,34 +18,35 @@ typedef enum keel_pass_part {
   KEEL_PASSES_AGAIN
 } keel_pass_part;
 
-/* What passes are told of the plan. */
+/* What passes know of the plan. */
 typedef struct keel_pass_call {
   const keel_plan_params *params;
-  keel_device *device; /* of nodes that name none, or NULL */
+  keel_device *device; /* for nodes without a device of their own, or NULL */
   const keel_function *main;
-  bool to_save; /* without passes whose work is of one process */
+  bool to_save; /* skip passes whose results hold in one process only */
   keel_pass_part part;
   keel_placed *placed;     /* or NULL */
-  const keel_watch *watch; /* what ends planning early; NULL: nothing */
-  keel_forms *forms;       /* of regions, that came with the program, or NULL */
-  keel_forms *takes; /* gets the forms of the regions that are made, or NULL */
+  const keel_watch *watch; /* ends planning early; or NULL */
+  /* compiled forms that came with the program, or NULL */
+  keel_forms *forms;
+  /* receives the forms of the regions that are compiled, or NULL */
+  keel_forms *takes;
 } keel_pass_call;
 
-/* The parameters in full, whatever version of them was given; NULL: the defaults. */
+/* The parameters in full, whatever their struct_size; NULL: the defaults. */
 keel_plan_params keel_plan_params_of(const keel_plan_params *given);
 
-/* Where a plan's nodes go that name no device: see keel_plan_params. NULL: there is
- * no device. */
+/* The device of nodes that name none, see keel_plan_params. NULL if there is no device. */
 keel_device *keel_plan_device(const keel_program *program,
                               const keel_plan_params *params);
 
-/* Runs all of them in their order on a plan's functions, but for those that are
- * skipped. Returns KD_OK, KD_NOT_FOUND (no such pass), or a pass's failure. */
+/* Runs all passes in order on a plan's functions, except those that are skipped. Returns
+ * KD_OK, KD_NOT_FOUND (no such pass), or a pass's failure. */
 keel_status keel_passes_run(keel_function *functions,
                             const keel_pass_call *call);
 
-/* Lets go of a constant whose reader is gone, if it had no other when uses were counted, or
- * has come since. */
+/* Releases a constant whose reader was removed, if it had no other reader when uses were
+ * counted, or was added since. */
 void keel_pass_forget(keel_function *function, const keel_uses *uses,
                       uint32_t value);
 
@@ -56,14 +57,14 @@ typedef struct keel_view {
   keel_tensor **constants;
 } keel_view;
 
-/* False where the type of an input is not known, or memory runs out; to be dropped in
- * any case. */
+/* False if the type of an input is unknown, or memory runs out. Call keel_view_drop in any
+ * case. */
 bool keel_view_make(const keel_function *function, const keel_node *node,
                     keel_view *out_view);
 void keel_view_drop(keel_view *view);
 
-/* Whether a device has a kernel that takes a node, as far as its types are known: false
- * where they are not. */
+/* Whether a device has a kernel that supports a node; false if the node's types are
+ * unknown. */
 bool keel_pass_takes(const keel_function *function, keel_device *where,
                      const keel_node *node);
 
@@ -82,59 +83,58 @@ keel_status keel_pass_add(keel_function *function, const keel_node *like,
  * to the second (first), or back. */
 bool keel_pass_moves_channels(const keel_node *node, uint32_t rank, bool first);
 
-/* An activation, as keel::FusedMatMul and DepthwiseConv name it. */
+/* An activation, named as in keel::FusedMatMul and DepthwiseConv. */
 typedef struct keel_activation {
   const char *name; /* Relu, Gelu, GeluTanh or Silu */
   uint32_t last;    /* the node that makes its result */
   uint32_t gate;    /* Silu's Sigmoid, or KEEL_ABSENT */
 } keel_activation;
 
-/* Whether an activation alone reads a value, on that device (a node's, may be NULL). */
+/* Finds the activation that is the only reader of a value, on that device (a node's, may be
+ * NULL). */
 bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
                           uint32_t value, const keel_device *device,
                           keel_activation *out);
 
-/* Writes ops that no device has a kernel for with simpler ones, and infers their
- * types. */
+/* Replaces ops that no device has a kernel for by simpler ones, and infers their types. */
 keel_status keel_pass_expand(keel_function *function);
 
-/* Drops what does nothing (x * 1, a Transpose and its inverse), and puts cheaper ops in
- * the place of dear ones, where each result stays the same. */
+/* Removes no-ops (x * 1, a Transpose and its inverse) and replaces expensive ops by cheaper
+ * ones, without changing any result. */
 keel_status keel_pass_algebra(keel_function *function);
 
-/* Writes Einsum as products of matrices, where shapes are known and the device has those;
+/* Rewrites Einsum as matrix products, if shapes are known and the device has the ops;
  * einsum.c says what stays. */
 keel_status keel_pass_einsum(keel_function *function, keel_device *device);
 
-/* Computes on bytes what stands between DequantizeLinear and QuantizeLinear, where the
- * device has kernels for it: results differ by one quantised step at most. */
+/* Replaces DequantizeLinear, op, QuantizeLinear by an op on bytes, if the device has a
+ * kernel for it; results differ by at most one quantised step. */
 keel_status keel_pass_quantise(keel_function *function, keel_device *device);
 
-/* Keeps as f32 what ops of f16 and bf16 hand to each other, on devices that compute those
- * as f32: results are rounded less often. */
+/* Keeps f16 and bf16 intermediates in f32, on devices that compute them in f32 anyway;
+ * results are rounded less often. */
 keel_status keel_pass_widen(keel_function *function, keel_device *device);
 
-/* Runs what has only constants as inputs, and drops Identity. What would take long or make
- * much is left to the runs: fold.c says how much. */
+/* Folds constants, and removes Identity. What would take long or need much memory is left
+ * to the runs; fold.c has the limits. */
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call);
 
-/* Computes once what is computed twice from the same values, and makes one value of
- * equal constants. */
+/* Eliminates common subexpressions, and merges equal constants. */
 keel_status keel_pass_cse(keel_function *function);
 
-/* Makes Gelu, HardSwish, LayerNormalization and RMSNormalization of what models write
- * with simpler ops, where types are known and the device has those. */
+/* Recognises Gelu, HardSwish, LayerNormalization and RMSNormalization that models write
+ * with simpler ops, if types are known and the device has the op. */
 keel_status keel_pass_patterns(keel_function *function, keel_device *device);
 
-/* Makes keel::Attention of the products and the softmax that models write it with, where
- * shapes are known and the device has that. */
+/* Replaces the products and softmax of attention by keel::Attention, if shapes are known
+ * and the device has the op. */
 keel_status keel_pass_attention(keel_function *function, keel_device *device);
 
-/* Brings zeros around an image into the convolution that reads it. */
+/* Merges zero padding into the convolution that reads it. */
 keel_status keel_pass_pads(keel_function *function, keel_device *device);
 
-/* Drops taps of convolutions that see nothing but padding. */
+/* Removes taps of convolutions that see only padding. */
 keel_status keel_pass_taps(keel_function *function);
 
 /* Gives nodes of all functions the devices that the plan's rules ("GLOB=DEVICE", the
@@ -143,54 +143,53 @@ keel_status keel_pass_taps(keel_function *function);
 keel_status keel_pass_place(keel_function *functions,
                             const keel_pass_call *call);
 
-/* Gives each node that has none a device, by what it costs there. */
+/* Places each node that has no device, by cost. */
 keel_status keel_pass_place_by_cost(keel_function *function);
 
-/* Drops nodes whose results nobody needs. */
+/* Removes nodes whose results are not needed. */
 keel_status keel_pass_prune(keel_function *function);
 
-/* Brings BatchNormalization into Conv's weights, and additions and activations
- * behind Conv into keel::FusedConv or ActivatedConv, where the device has that. */
+/* Folds BatchNormalization into Conv's weights, and fuses additions and activations after
+ * Conv into keel::FusedConv or ActivatedConv, if the device has the op. */
 keel_status keel_pass_fuse(keel_function *function, keel_device *device);
 
-/* Brings a bias, a sum and an activation behind MatMul by constant weights into
- * keel::FusedMatMul, where types are known and the device has that. */
+/* Fuses a bias, a sum and an activation after MatMul with constant weights into
+ * keel::FusedMatMul, if types are known and the device has the op. */
 keel_status keel_pass_products(keel_function *function, keel_device *device);
 
-/* Makes keel::DepthwiseConv, which reads and writes channels last, of a depthwise convolution
- * between a Transpose to its channels and one back, where shapes are known and the device
- * has that. */
+/* Replaces a depthwise convolution between a Transpose to channels first and one back by
+ * keel::DepthwiseConv, which works on channels last, if shapes are known and the device has
+ * the op. */
 keel_status keel_pass_depthwise(keel_function *function, keel_device *device);
 
-/* Lets chains of ops that know a layout of the device's own keep it, with
- * keel::Reorder where a chain begins or ends. */
+/* Keeps values in the device's own layouts between ops that support them, with
+ * keel::Reorder at the borders. */
 keel_status keel_pass_layout(keel_function *function, keel_device *device);
 
-/* Shows each device that compiles what of the function is to run there, its shapes known,
- * and makes one keel::Region of each part that it claims and compiles. A claim that is
- * no connected part, or that a path leaves and enters again, is refused. */
+/* Shows each device with a compiler the nodes that are to run there, and replaces each part
+ * that it claims and compiles by a keel::Region. A claim that is not connected, or that a
+ * path leaves and enters again, is refused. */
 keel_status keel_pass_regions(keel_function *functions,
                               const keel_pass_call *call);
 
-/* A part that a device's compiler would take: nodes, ascending, borrowed for the call, and
- * what it says that the part takes, nanoseconds; 0: it does not say. */
+/* Receives a part that a device's compiler would claim: its nodes, ascending, borrowed for
+ * the call, and its estimated time in nanoseconds (0: unknown). */
 typedef void (*keel_region_offer)(void *context, const uint32_t *nodes,
                                   uint32_t count, uint64_t time);
 
-/* Asks a device's compiler what it would claim of the nodes that have no device or this
- * one, and compiles nothing. */
+/* Asks a device's compiler what it would claim of the nodes without a device or on this
+ * one. Compiles nothing. */
 keel_status keel_regions_offer(keel_function *function, keel_device *device,
                                keel_region_offer offer, void *context);
 
-/* Puts keel::Copy where a value that one memory holds is read from another, one for
- * all that read it there, and constants into the memories of the devices that read
- * them. Over all functions. */
+/* Inserts keel::Copy where a value in one memory is read from another, one per value and
+ * memory, and copies constants to the devices that read them. Over all functions. */
 keel_status keel_pass_transfer(keel_function *functions,
                                const keel_pass_call *call);
 
-/* Puts keel::Part, which copies nothing, in the place of Transpose, Slice, Split, Expand
- * and Gather where all that read the result are kernels of the same device that take such
- * strides and offsets. Behind the transfers. */
+/* Replaces Transpose, Slice, Split, Expand and Gather by keel::Part, which copies nothing,
+ * if all readers are kernels of the same device that accept the strides and offsets. After
+ * the transfers. */
 keel_status keel_pass_parts(keel_function *function, keel_device *device);
 
 #endif /* KEEL_PASSES_H */

@@ -1,4 +1,4 @@
-/* patterns.c - makes one op of what models write with several, where the device has it: Gelu
+/* patterns.c - recognises ops that models write with several, where the device has it: Gelu
  * (by erf and by tanh), HardSwish, LayerNormalization and RMSNormalization.
  *
  * A product of several factors is read as one list of them, in whatever order they are

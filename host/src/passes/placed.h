@@ -1,4 +1,4 @@
-/* placed.h - constants in the memories of devices, for plans that share them. */
+/* placed.h - constants in device memory, shared between plans. */
 #ifndef KEEL_PLACED_H
 #define KEEL_PLACED_H
 
@@ -18,8 +18,8 @@ typedef struct keel_placed {
 void keel_placed_init(keel_placed *all);
 void keel_placed_deinit(keel_placed *all);
 
-/* The constant in a device's memory: there already, for another plan, or now. To be
- * released. shared: NULL: for nobody else. Any thread. */
+/* Gets the constant in a device's memory, shared with other plans through `shared` (NULL:
+ * not shared). The caller releases it. Any thread. */
 keel_status keel_place_constant(keel_placed *shared, keel_tensor *constant,
                                 keel_device *device, keel_tensor **out_placed);
 

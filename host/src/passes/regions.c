@@ -37,8 +37,8 @@ typedef struct regions {
   uint8_t *claimable; /* by node */
   uint8_t *told;      /* by value: see tells_outputs */
   keel_readers readers;
-  uint32_t
-      *after; /* by node: the next that touches resources, or KEEL_ABSENT */
+  /* by node: the next that touches resources, or KEEL_ABSENT */
+  uint32_t *after;
   /* by node: itself, or, inside of a claim's span but for its last, one that follows */
   uint32_t *beyond;
   uint32_t *root; /* by node of a claim: another that it is connected with */

@@ -150,8 +150,8 @@ static keel_status add_copy(transfer *all, uint32_t value, keel_device *device,
   return KD_OK;
 }
 
-/* The same data for a reader on `device` (addressable: in host memory): the value
- * itself, or a twin. */
+/* The same data for a reader on `device` (addressable: in host memory): the value itself,
+ * or a replica. */
 static keel_status bring(transfer *all, uint32_t value, keel_device *device,
                          uint32_t *out_value) {
   place *at = &all->places[value];

@@ -11,8 +11,8 @@
 typedef struct widening {
   keel_function *function;
   uint32_t *wide; /* by value: the same as f32, or KEEL_ABSENT */
-  kd_dtype
-      *dtypes; /* by value, also where shapes are open; KD_NONE: not known */
+  /* by value, also where shapes are open; KD_NONE: not known */
+  kd_dtype *dtypes;
   uint32_t values;  /* that both have room for */
   float *tables[2]; /* of f16 and bf16: what their codes are */
 } widening;

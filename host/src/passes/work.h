@@ -1,6 +1,5 @@
-/* work.h - how long a node's kernel may take and how much it makes, told by its types and
- * attributes before anything runs. Upper bounds, in round numbers: what is to be kept from
- * running away is told apart from what is not. */
+/* work.h - upper bounds, in round numbers, on a node's time and output size, from its types
+ * and attributes alone: they keep constant folding from running away. */
 #ifndef KEEL_WORK_H
 #define KEEL_WORK_H
 

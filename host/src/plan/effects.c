@@ -1,11 +1,12 @@
-/* effects.c - from what steps do to resources to who waits for whom. */
+/* effects.c - derives dependencies between steps from their effects on resources. */
 #include "plan/effects.h"
 
 #include "ops/runtime.h"
 
-#define ANY KEEL_ABSENT /* a resource that may be any */
+#define ANY KEEL_ABSENT /* an unknown resource */
 
-/* One step, one resource: the value that it came to the function as, or ANY. */
+/* One step's access to one resource: the value by which the function got the resource, or
+ * ANY. */
 typedef struct access {
   uint32_t step, resource;
   bool writes;
@@ -19,9 +20,9 @@ typedef struct accesses {
 typedef struct finding {
   keel_fplan *fplan;
   bool nested;
-  uint32_t *maker; /* by value: the step that gives it, or KEEL_ABSENT */
+  uint32_t *maker; /* by value: the step that produces it, or KEEL_ABSENT */
   accesses all;    /* in the order of the steps */
-  accesses last;   /* those that a coming one may have to wait for */
+  accesses last;   /* accesses that a later one may have to wait for */
   keel_edge *edges;
   size_t edge_count, edge_room;
 } finding;
@@ -44,7 +45,7 @@ static uint32_t flags_of(const keel_step *step) {
   return step->site.op->schema->flags;
 }
 
-/* A value, or the one that it is another name of. */
+/* Follows Identity to the original value. */
 static uint32_t origin(const finding *f, uint32_t value) {
   while (value != KEEL_ABSENT && f->maker[value] != KEEL_ABSENT) {
     const keel_step *step = &f->fplan->steps[f->maker[value]];
@@ -66,7 +67,7 @@ static bool is_made_here(const finding *f, uint32_t value) {
          (flags_of(&f->fplan->steps[f->maker[value]]) & KEEL_OP_MAKES);
 }
 
-/* Tells who calls the function. */
+/* Records the effect for the callers of the function. */
 static void raise_touch(finding *f, uint32_t value, bool writes) {
   keel_fplan *fplan = f->fplan;
   uint32_t input = value == ANY ? KEEL_ABSENT : input_index(fplan, value);
@@ -89,7 +90,7 @@ static keel_status touch(finding *f, uint32_t step, uint32_t value,
   return add_access(&f->all, (access){step, apart ? from : ANY, writes});
 }
 
-/* What the functions nested in a step do, by what it hands them. */
+/* Adds the effects of the functions nested in a step on what the step passes to them. */
 static keel_status touch_nested(finding *f, uint32_t index) {
   const keel_step *step = &f->fplan->steps[index];
   const keel_opdef *op = step->site.op;
@@ -143,7 +144,7 @@ static keel_status add_edge(finding *f, uint32_t from, uint32_t to) {
   return KD_OK;
 }
 
-/* Whoever waits for `after` need not wait for `before` too. */
+/* Whether waiting for `after` implies having waited for `before`. */
 static bool covers(const access *after, const access *before) {
   return after->writes &&
          (after->resource == ANY || after->resource == before->resource);
@@ -164,7 +165,8 @@ static keel_status find_edges(finding *f) {
   return KD_OK;
 }
 
-/* A step that changes something marks it where it fails, for those behind it. */
+/* Gives each step that changes a resource a mark: a value that is set if the step fails,
+ * for the steps that depend on it. */
 static keel_status lay_marks(finding *f, uint32_t value_count) {
   keel_fplan *fplan = f->fplan;
   keel_arena *arena = &fplan->plan->arena;
@@ -181,7 +183,7 @@ static keel_status lay_marks(finding *f, uint32_t value_count) {
     if (f->all.list[i].writes && step->mark == KEEL_ABSENT)
       step->mark = value_count + fplan->mark_count++;
   }
-  /* edges come in the order of the steps that wait */
+  /* edges are in the order of the waiting steps */
   for (size_t i = 0; i < f->edge_count; i++) {
     keel_step *to = &fplan->steps[f->edges[i].to];
     uint32_t mark = fplan->steps[f->edges[i].from].mark;

@@ -1,5 +1,5 @@
-/* framing.c - whether a function fits a frame, and what all its frames have in common:
- * launches without places of runs, and where values lie. */
+/* framing.c - the memory plan: whether a function fits static runs, and what they all
+ * share: launches without addresses, and where values lie. */
 #include "plan/framing.h"
 #include "device/context.h"
 
@@ -12,19 +12,19 @@
 #include "ops/runtime.h"
 #include "plan/joins.h"
 
-/* What comes before what takes the square of it, in bits. */
+/* The bit matrix of predecessors takes the square of this. */
 #define STEPS_MOST 8192
 
 /* ---- whether it fits ---------------------------------------------------------- */
 
-/* Whether its value is another's data: also one that a run brings to the device (frame.c). */
+/* Whether the output aliases its input (copies to the device too, frame.c). */
 static bool is_view(const keel_step *step) {
   keel_op_kind kind = step->site.op->schema->kind;
   return kind == KEEL_VIEW || kind == KEEL_IDENTITY || kind == KEEL_PART ||
          step->copies;
 }
 
-/* What a site met with these types; NULL: nothing that it has kept. */
+/* The call site's specialisation for these types; NULL if it has none. */
 static const keel_binding *binding_of(const keel_fplan *fplan,
                                       keel_step *step) {
   for (uint32_t k = 0; k < KEEL_SITE_SLOTS; k++) {
@@ -41,12 +41,12 @@ static const keel_binding *binding_of(const keel_fplan *fplan,
   return NULL;
 }
 
-/* Arguments past the 32nd have none. */
+/* Arguments past the 32nd have no bit. */
 static bool has_bit(uint32_t bits, uint32_t argument) {
   return argument < 32 && (bits >> argument & 1);
 }
 
-/* Whether shapes hang on types alone: values that they hang on are constants. */
+/* Whether output shapes depend on types and constants only. */
 static bool shapes_stay(const keel_framing *all, const keel_step *step) {
   uint32_t wanted = step->site.op->schema->value_inputs;
   for (uint32_t i = 0; i < step->input_count; i++)
@@ -56,7 +56,7 @@ static bool shapes_stay(const keel_framing *all, const keel_step *step) {
   return true;
 }
 
-/* Whether a kernel finds argument i where the value is in each run. */
+/* Whether the kernel can read argument i in place in every run. */
 static bool is_in_reach(const keel_framing *all, const keel_binding *binding,
                         uint32_t i, uint32_t value) {
   bool host = has_bit(binding->instance->def->host_inputs, i);
@@ -66,7 +66,8 @@ static bool is_in_reach(const keel_framing *all, const keel_binding *binding,
                               binding->device, host);
 }
 
-/* Whether what outputs must lie over can be copied there before the kernel. */
+/* Whether inputs that outputs must share memory with can be copied there before the
+ * launch. */
 static bool aliases_fit(const keel_device *device, const kd_kernel_def *def) {
   return !def->alias_count ||
          (keel_device_addressable(device) ? !device->stream
@@ -91,13 +92,13 @@ static bool kernel_fits(const keel_framing *all, const keel_step *step,
     if (value == KEEL_ABSENT || is_taken(binding, i)) continue;
     if (all->values[value].origin == FROM_NOWHERE || !fplan->types[value])
       return false;
-    /* another layout than the kernel takes: a launch copies it */
+    /* a launch would convert another layout */
     if (all->values[value].layout != keel_node_layout(&binding->node, i))
       return false;
     if (!is_in_reach(all, binding, i, value)) return false;
     if (all->values[value].strides && !(def->flags & KD_KERNEL_STRIDED))
       return false;
-    /* its values may decide how much scratch memory is needed */
+    /* its values may determine the workspace size */
     if (def->workspace && has_bit(def->host_inputs, i) &&
         all->values[value].origin != FROM_CONSTANT)
       return false;
@@ -117,7 +118,7 @@ static bool kernel_fits(const keel_framing *all, const keel_step *step,
 
 /* ---- where values lie ----------------------------------------------------------- */
 
-/* Whether a value, or a view of it, is handed out. */
+/* Whether a value, or a view of it, is an output. */
 static bool escapes(const keel_fplan *fplan, const uint32_t *base,
                     uint32_t value) {
   for (uint32_t i = 0; i < fplan->output_count; i++)
@@ -133,7 +134,8 @@ static const keel_type *output_type(const keel_framing *all,
              : all->fplan->types[step->outputs[i]];
 }
 
-/* Where a value that lies in a whole is: the first of them takes the whole's place. */
+/* Assigns memory to a value that lies inside a Concat's output; the first such value
+ * allocates the block. */
 static keel_status place_joined(keel_framing *all, keel_joins *joins,
                                 uint32_t index, uint32_t value, source *at) {
   uint32_t root = joins->root[value];
@@ -149,7 +151,7 @@ static keel_status place_joined(keel_framing *all, keel_joins *joins,
   return KD_OK;
 }
 
-/* A place for output i of a step, or an outcome. */
+/* Assigns output i of a step a block, or an output slot. */
 static keel_status place_output(keel_framing *all, const uint32_t *base,
                                 keel_joins *joins, uint32_t index, uint32_t i) {
   keel_step *step = &all->fplan->steps[index];
@@ -197,8 +199,8 @@ static void write_view(kd_tensor *view, const keel_type *type,
                       .layout = at->layout};
 }
 
-/* Output i must lie where an input does: where the two have other places, the input is
- * copied there first, from a view of its own. */
+/* Output i must share an input's memory. If they were assigned different memory, the input
+ * is copied first, through a view of its own. */
 static void lay_over(keel_framing *all, uint32_t index, uint32_t i) {
   const keel_step *step = &all->fplan->steps[index];
   framed_step *framed = &all->steps[index];
@@ -249,7 +251,8 @@ static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
   for (uint32_t i = 0; i < binding->output_count && def->alias_count; i++)
     lay_over(all, index, i);
   if (!def->workspace) return KD_OK;
-  for (uint32_t i = 0; i < n; i++) /* what it may read of them is there */
+  /* the workspace function may read constants */
+  for (uint32_t i = 0; i < n; i++)
     if (all->sources[framed->first + i].origin == FROM_CONSTANT)
       keel_launch_point(
           &views[i], fplan->constants[all->sources[framed->first + i].number]);
@@ -267,8 +270,8 @@ static keel_status lay_kernel(keel_framing *all, const uint32_t *base,
                           framed->workspace_size, 0, &framed->workspace);
 }
 
-/* Inputs and constants, and which values are views of others. False in *out_fits: not
- * this function. */
+/* Finds inputs and constants, and which values are views of others. *out_fits: whether the
+ * function can have a memory plan. */
 static keel_status find_bases(keel_framing *all, uint32_t *base,
                               bool *out_fits) {
   keel_fplan *fplan = all->fplan;
@@ -302,13 +305,13 @@ static keel_status find_bases(keel_framing *all, uint32_t *base,
   return KD_OK;
 }
 
-/* All kernels are this device's. Handles of it are copied from now on. */
+/* Sets the device of all kernels, and pins it: its handles are copied from now on. */
 static void settle_on(keel_framing *all, keel_device *device) {
   all->heap = &device->heap;
   keel_device_hold(device);
 }
 
-/* What a view is of. */
+/* Resolves the source of a view. */
 static bool lay_view(keel_framing *all, const keel_step *step) {
   uint32_t from = step->inputs[0], to = step->outputs[0];
   const keel_type *type = all->fplan->types[to];
@@ -331,7 +334,7 @@ static bool lay_view(keel_framing *all, const keel_step *step) {
          all->values[from].origin != FROM_NOWHERE;
 }
 
-/* A Concat whose inputs lie where it has them. */
+/* A Concat whose inputs are made in place in its output. */
 static keel_status lay_joined(keel_framing *all, keel_joins *joins,
                               uint32_t index) {
   uint32_t value = all->fplan->steps[index].outputs[0];
@@ -378,7 +381,7 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
     all->kernel_count++;
     framed->handle = framed->binding->instance->handle;
     if (!framed->handle && framed->binding->instance->def->create)
-      return KD_OK; /* the device was lost since */
+      return KD_OK; /* the device has been lost meanwhile */
     framed->enqueue = framed->binding->instance->def->enqueue;
     all->view_count += step->input_count + step->output_count;
     all->records &=
@@ -397,7 +400,7 @@ static keel_status lay_steps(keel_framing *all, const uint32_t *base,
   return KD_OK;
 }
 
-/* The views that a run sets. */
+/* Lists the views whose memory differs in each run. */
 static void list_patches(keel_framing *all) {
   for (uint32_t i = 0; i < all->view_count; i++) {
     const source *at = &all->sources[i];
@@ -409,14 +412,14 @@ static void list_patches(keel_framing *all) {
   }
 }
 
-/* What kernels may take for granted of memory. */
+/* The alignment that kernels may assume. */
 static uint64_t alignment_of(const keel_heap *heap) {
   const keel_device *device = heap ? heap->device : NULL;
   uint32_t own = device ? device->space.alignment : 0;
   return own > 64 ? own : 64;
 }
 
-/* Whether one allocation can hold all. */
+/* Whether one allocation can hold the whole arena. */
 static bool fits_at_once(const keel_framing *all) {
   const keel_device *device = all->heap->device;
   uint64_t most = device ? device->space.max_buffer : 0;
@@ -480,16 +483,16 @@ static void framing_free(keel_framing *framing) {
   free(framing);
 }
 
-/* Stands for a function that does not fit. */
+/* Marks a function that does not fit static runs. */
 static keel_framing unfit;
 
-/* Made after a run that made values, by whoever comes first. */
+/* Created after a dynamic run, by the first thread that asks. */
 keel_framing *keel_framing_of(keel_fplan *fplan) {
-  /* acquire: all that its maker wrote */
+  /* acquire: pairs with the release below */
   keel_framing *at =
       atomic_load_explicit(&fplan->framing, memory_order_acquire);
   if (at) return at == &unfit ? NULL : at;
-  /* acquire: the bindings that the run left */
+  /* acquire: pairs with the release of types_final; the specialisations are complete */
   if (!atomic_load_explicit(&fplan->ran, memory_order_acquire)) return NULL;
   bool fits = false;
   keel_framing *made = calloc(1, sizeof *made);

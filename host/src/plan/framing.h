@@ -7,25 +7,26 @@
 #include "plan/places.h"
 #include "plan/plan.h"
 
-/* Where a value's memory comes from. */
+/* Where a value's memory comes from, and its index there. */
 typedef enum origin {
   FROM_NOWHERE,  /* an absent argument */
-  FROM_CONSTANT, /* `number`: of this value */
+  FROM_CONSTANT, /* `number`: the value */
   FROM_INPUT,    /* `number`: which */
-  FROM_ARENA,    /* `number`: which of the blocks */
-  FROM_OUTCOME   /* is handed out; `number`: which of those */
+  FROM_ARENA,    /* `number`: the block */
+  FROM_OUTCOME   /* `number`: the output slot */
 } origin;
 
 typedef struct source {
   origin origin;
   uint32_t number;
-  uint32_t layout; /* rows, or the device's own; then its bytes */
+  /* row-major, or the device's own; then layout_bytes is its size */
+  uint32_t layout;
   uint64_t laid;
-  uint64_t offset;        /* bytes from where that memory begins: of a part */
-  const int64_t *strides; /* of a part that is not packed */
+  uint64_t offset;        /* bytes into that memory, for a part */
+  const int64_t *strides; /* for a part that is not packed */
 } source;
 
-/* A value that a run makes for its caller. */
+/* An output slot: a tensor that each run allocates for its caller. */
 typedef struct outcome {
   keel_heap *heap;
   const keel_type *type;
@@ -33,12 +34,12 @@ typedef struct outcome {
   uint64_t laid;
 } outcome;
 
-/* A view whose memory is another in each run. */
+/* A view whose memory differs in each run. */
 typedef struct patch {
   uint32_t view, number;
 } patch;
 
-/* What is copied before a step: an output that must lie where an input does. */
+/* A copy before a step, for an output that must share an input's memory. */
 typedef struct beforehand {
   uint32_t from, to; /* views */
 } beforehand;
@@ -47,8 +48,8 @@ typedef struct framed_step {
   kd_status (*enqueue)(kd_kernel *self, kd_stream *stream,
                        const kd_launch *launch);
   kd_kernel *handle;
-  const keel_binding *binding; /* NULL: nothing is to be done */
-  uint32_t first;              /* view; inputs, then outputs */
+  const keel_binding *binding; /* NULL: the step does nothing */
+  uint32_t first;              /* its first view; inputs, then outputs */
   uint32_t workspace;          /* block, or KEEL_ABSENT */
   uint64_t workspace_size;
   uint32_t first_copy, copy_count;
@@ -60,7 +61,7 @@ struct keel_framing {
   keel_arena arena; /* of the arrays */
   keel_fplan *fplan;
   framed_step *steps;
-  kd_tensor *views; /* data and buffer are a frame's */
+  kd_tensor *views; /* templates; data and buffer are set per static run */
   source *sources;  /* by view */
   uint32_t view_count, kernel_count;
   source *values;          /* by value */
@@ -71,20 +72,21 @@ struct keel_framing {
   uint32_t input_patch_count, outcome_patch_count;
   beforehand *copies;
   uint32_t copy_count;
-  bool
-      fixed; /* what is recorded can't be put to other memory: a part begins inside it, or
-                 it is copied */
+  /* recordings can't be rebound to other memory: a part begins inside it, or it is
+   * copied */
+  bool fixed;
   keel_places places;
-  keel_heap
-      *heap;    /* of the arena; its device's are all kernels, and it is held */
-  bool queued;  /* the device has a stream: it works later, in order */
-  bool records; /* it can record it, and each kernel lets it */
+  /* of the arena; all kernels are its device's, which is pinned */
+  keel_heap *heap;
+  bool queued;  /* the device has a stream */
+  bool records; /* it can record the stream, and no kernel forbids it */
   keel_order *order;
-  /* By what steps cost; NULL: not measured. Put there once, with release; acquired. */
+  /* Sorted by measured step costs; NULL: not measured. Stored once with release, read with
+   * acquire. */
   _Atomic(keel_order *) ranked;
 };
 
-/* The function's framing; NULL: it has none, or not yet. */
+/* The function's memory plan; NULL if it has none (yet). */
 keel_framing *keel_framing_of(keel_fplan *fplan);
 
 /* At the function's end. */

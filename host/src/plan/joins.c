@@ -1,5 +1,5 @@
-/* joins.c - which values lie in which, and where: from the last Concat to the first, so that
- * the largest of those that share inputs has them. */
+/* joins.c - finds Concats that need no copies: from the last Concat to the first, so that
+ * of several that share inputs the largest gets them. */
 #include "plan/joins.h"
 
 #include <kd/help.h>
@@ -11,7 +11,7 @@ typedef struct finding {
   const keel_framing *framing;
   const uint32_t *base;
   keel_joins *joins;
-  bool *handed; /* by value: it, or a view of it, is an output */
+  bool *handed; /* by value: whether it, or a view of it, is an output */
 } finding;
 
 uint64_t keel_joins_bytes(const keel_device *device, const keel_type *type,
@@ -36,7 +36,7 @@ static bool is_outermost(const keel_step *step, const keel_type *type) {
   return axis >= 0 && axis < type->rank;
 }
 
-/* Whether a step's output is its inputs one after the other, in one layout. */
+/* Whether a step's output is the concatenation of its inputs' bytes, in one layout. */
 static bool is_join(const finding *all, uint32_t index) {
   const keel_step *step = &all->framing->fplan->steps[index];
   const keel_binding *binding = all->framing->steps[index].binding;
@@ -60,7 +60,7 @@ static bool is_join(const finding *all, uint32_t index) {
 
 /* ---- which values ----------------------------------------------------------------- */
 
-/* Whether a value is all of the one that it is a view of, in its order. */
+/* Whether a value covers all of its base value, in the same order. */
 static bool is_whole(const finding *all, uint32_t value) {
   const keel_framing *framing = all->framing;
   while (value != all->base[value]) {
@@ -72,7 +72,7 @@ static bool is_whole(const finding *all, uint32_t value) {
   return true;
 }
 
-/* Whether a kernel can be told to make it in this layout anywhere. */
+/* Whether its kernel can write it in this layout at any address. */
 static bool may_lie(const finding *all, uint32_t value, uint32_t layout) {
   const keel_framing *framing = all->framing;
   uint32_t maker = framing->places.maker[value], output = 0;
@@ -91,14 +91,14 @@ static uint32_t alignment_of(const keel_device *device) {
   return device->space.alignment > 64 ? device->space.alignment : 64;
 }
 
-/* The values that a Concat's inputs are, and where it has them. */
+/* The base values of a Concat's inputs, and their offsets in its output. */
 typedef struct pieces {
   uint32_t *values;
   uint64_t *offsets;
   uint32_t count; /* that are not empty */
 } pieces;
 
-/* False: they don't fill the output, or one is a part of what lies elsewhere. */
+/* False if they do not fill the output, or if one is only a part of its base. */
 static bool list_pieces(const finding *all, uint32_t index, pieces *list) {
   const keel_step *step = &all->framing->fplan->steps[index];
   const keel_binding *binding = all->framing->steps[index].binding;
@@ -117,7 +117,7 @@ static bool list_pieces(const finding *all, uint32_t index, pieces *list) {
   return list->count && at == total;
 }
 
-/* Whether they lie side by side in a whole already. */
+/* Whether they already are adjacent in a larger value. */
 static bool are_joined(const finding *all, const pieces *list) {
   const keel_joins *joins = all->joins;
   uint32_t first = list->values[0], root = joins->root[first];
@@ -130,7 +130,7 @@ static bool are_joined(const finding *all, const pieces *list) {
   return true;
 }
 
-/* Whether they can be made in a whole, from `begin` on. */
+/* Whether they can all be produced in place, from offset `begin` on. */
 static bool can_be_joined(const finding *all, const pieces *list,
                           uint64_t begin, const keel_binding *binding) {
   for (uint32_t i = 0; i < list->count; i++) {

@@ -1,29 +1,29 @@
-/* joins.h - Concat without copies: values that are made where the whole has them.
+/* joins.h - Concat without copies: its inputs are produced in place, in its output.
  *
- * Where all dimensions before its axis are 1, a Concat's output is its inputs one after the
- * other. Each input then lies in the output from the beginning, and the step does nothing.
- * An input may be such a whole itself; and a Concat whose inputs lie side by side in a larger
- * one already, in its order, is a part of that. */
+ * If all dimensions before its axis are 1, a Concat's output is the concatenation of its
+ * inputs' bytes. Its inputs are then written straight into the output, and the step does
+ * nothing. An input may itself be such an output; and a Concat whose inputs are already
+ * adjacent in a larger one, in order, is a part of that. */
 #ifndef KEEL_JOINS_H
 #define KEEL_JOINS_H
 
 #include "plan/framing.h"
 
 struct keel_joins {
-  uint32_t
-      *root; /* by value: that it lies in, perhaps itself; KEEL_ABSENT: none */
-  uint64_t *offset; /* by value: bytes from where that begins */
-  uint32_t *block;  /* by value: of a root, where it has one already */
-  bool *nothing;    /* by step: a Concat that has nothing to do */
+  /* by value: the output that it lies in (may be itself), or KEEL_ABSENT */
+  uint32_t *root;
+  uint64_t *offset; /* by value: its offset in that, in bytes */
+  uint32_t *block;  /* by value: the block of a root, if it has one already */
+  bool *nothing;    /* by step: whether it is a Concat that does nothing */
 };
 
-/* Bindings and the places' makers are known; nothing is laid. To be dropped, also where it
- * fails. */
+/* Called when specialisations and makers are known and nothing has been assigned. Call
+ * _drop even after a failure. */
 keel_status keel_joins_find(const keel_framing *framing, const uint32_t *base,
                             keel_joins *joins);
 void keel_joins_drop(keel_joins *joins);
 
-/* A value's bytes in that layout. */
+/* The size of a value in that layout, in bytes. */
 uint64_t keel_joins_bytes(const keel_device *device, const keel_type *type,
                           uint32_t layout);
 

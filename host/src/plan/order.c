@@ -1,4 +1,4 @@
-/* order.c - edges from values, and what comes first by the way behind it. */
+/* order.c - collects the edges, and sorts steps by critical path. */
 #include "plan/order.h"
 
 #include "plan/plan.h"
@@ -14,7 +14,7 @@ static int by_ends(const void *a, const void *b) {
   return (x->to > y->to) - (x->to < y->to);
 }
 
-/* All edges, each once, by their beginnings. */
+/* All edges, without duplicates, grouped by `from`. */
 static bool list_edges(const keel_fplan *fplan, const keel_edge *more,
                        size_t more_count, edges *out) {
   size_t room = more_count;
@@ -51,7 +51,7 @@ static bool list_edges(const keel_fplan *fplan, const keel_edge *more,
   return true;
 }
 
-/* A step, and the time from its begin to the end of all that needs it. */
+/* A step, and the length of the longest path from its start to the end. */
 typedef struct ranked {
   uint64_t way;
   uint32_t step;
@@ -63,7 +63,7 @@ static int by_way(const void *a, const void *b) {
   return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Puts steps with the longest way behind them first. */
+/* Sorts steps, longest remaining path first. */
 static void sort_steps(const uint64_t *ways, ranked *room, uint32_t *steps,
                        size_t count) {
   for (size_t i = 0; i < count; i++)

@@ -1,10 +1,11 @@
-/* places.c - blocks, and where they lie: the largest first, each as low as those that it
- * must not touch let it ("greedy by size": Pisarchyk and Lee, MLSys 2020). */
+/* places.c - buffer assignment: places blocks largest first, each at the lowest offset that
+ * overlaps no conflicting block ("greedy by size": Pisarchyk and Lee, MLSys 2020). */
 #include "plan/places.h"
 
 #include "plan/plan.h"
 
-/* Bytes that are worth it to keep the plan's order, and no less than a tenth. */
+/* The least saving in bytes, and at least a tenth, for which the plan's order is
+ * enforced. */
 #define ORDER_WORTH (UINT64_C(1) << 20)
 
 /* ---- what comes before what ------------------------------------------------------ */
@@ -18,7 +19,7 @@ static bool comes_before(const keel_places *places, uint32_t first,
   return before_of(places, second)[first / 64] >> first % 64 & 1;
 }
 
-/* `step` comes behind `other` and all that other comes behind. */
+/* Makes `step` a successor of `other` and of all its predecessors. */
 static void put_behind(keel_places *places, uint32_t other, uint32_t step) {
   uint64_t *to = before_of(places, step);
   const uint64_t *from = before_of(places, other);
@@ -27,7 +28,7 @@ static void put_behind(keel_places *places, uint32_t other, uint32_t step) {
   to[other / 64] |= UINT64_C(1) << other % 64;
 }
 
-/* Behind those whose values it reads. */
+/* Makes a step a successor of the makers of its inputs. */
 static void order_step(keel_places *places, uint32_t index) {
   const keel_step *step = &places->fplan->steps[index];
   for (uint32_t k = 0; k < step->input_count; k++)
@@ -92,7 +93,7 @@ keel_status keel_places_begin(keel_places *places, keel_fplan *fplan,
 
 /* ---- blocks ------------------------------------------------------------------------ */
 
-/* Calls for each step that uses a block; stops where that is false. */
+/* Calls back for each step that uses a block; stops at the first false. */
 static bool each_user(const keel_places *places, const keel_block *block,
                       bool (*call)(const keel_places *places, uint32_t user,
                                    uint32_t step),
@@ -117,7 +118,7 @@ static bool is_before_or_it(const keel_places *places, uint32_t user,
   return user == step || comes_before(places, user, step);
 }
 
-/* The block of an input that this step alone still reads, once, or KEEL_ABSENT. */
+/* The block of an input that only this step still reads, once; or KEEL_ABSENT. */
 static uint32_t block_of_input(const keel_places *places, uint32_t index,
                                uint64_t bytes, uint32_t inplace) {
   const keel_step *step = &places->fplan->steps[index];
@@ -159,7 +160,7 @@ static keel_status add_block(keel_places *places, uint32_t step, uint64_t bytes,
   return KD_OK;
 }
 
-/* On top of those that are in it. */
+/* Adds a value to the block that an input lies in. */
 static void put_in(keel_places *places, uint32_t at, uint32_t value) {
   keel_block *block = &places->blocks[at];
   places->value_under[value] = block->value;
@@ -223,7 +224,7 @@ typedef struct sized {
 
 typedef struct packing {
   sized *by_size;    /* blocks, the largest first */
-  uint32_t *near;    /* those that one must not touch, by their offsets */
+  uint32_t *near;    /* the blocks that one conflicts with, by offset */
   uint64_t *offsets; /* by block */
 } packing;
 
@@ -234,11 +235,11 @@ static int larger_first(const void *a, const void *b) {
 }
 
 static uint64_t aligned(uint64_t size, uint64_t alignment) {
-  if (!size) size = 1; /* what is empty has an address, too */
+  if (!size) size = 1; /* an empty block has an address, too */
   return (size + alignment - 1) / alignment * alignment;
 }
 
-/* The lowest offset that touches none of those near. */
+/* The lowest offset that overlaps none of the conflicting blocks. */
 static uint64_t lowest(const keel_places *places, const packing *p,
                        uint32_t count, uint64_t size, uint64_t alignment) {
   uint64_t at = 0;
@@ -251,7 +252,7 @@ static uint64_t lowest(const keel_places *places, const packing *p,
   return at;
 }
 
-/* Sets the packing's offsets; returns the total. */
+/* Assigns offsets. Returns the total size. */
 static uint64_t pack(const keel_places *places, const packing *p,
                      conflict *conflicts, uint64_t alignment) {
   uint64_t total = 0;
@@ -273,7 +274,7 @@ static uint64_t pack(const keel_places *places, const packing *p,
   return total;
 }
 
-/* What comes and goes at each step, summed. */
+/* The peak of the live bytes over the steps. */
 static keel_status find_least(keel_places *places) {
   uint32_t steps = places->fplan->step_count;
   int64_t *change = calloc((size_t)steps + 2, sizeof *change), now = 0;
@@ -305,7 +306,7 @@ static bool add_edge(keel_places *places, uint32_t from, uint32_t to) {
   return true;
 }
 
-/* `step` is to write where another block lies that is over by then: behind its users. */
+/* Orders `step`, which reuses a dead block, after that block's users. */
 static bool wait_for(keel_places *places, const keel_block *other,
                      uint32_t step) {
   if (other->value == KEEL_ABSENT)
@@ -325,7 +326,7 @@ static bool wait_for(keel_places *places, const keel_block *other,
   return true;
 }
 
-/* All that write in a block wait so. */
+/* Does so for every step that writes into a block. */
 static bool all_wait_for(keel_places *places, const keel_block *other,
                          const keel_block *block) {
   if (!block->joined) return wait_for(places, other, block->from);
@@ -335,11 +336,11 @@ static bool all_wait_for(keel_places *places, const keel_block *other,
   return true;
 }
 
-/* Blocks come in the order of who first writes them. */
+/* Blocks are in the order of their first writers. */
 static keel_status keep_order(keel_places *places) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < places->fplan->step_count; i++) {
-    /* behind what its predecessors have been put behind, too */
+    /* after what its predecessors now come after, too */
     for (uint32_t k = 0; k < places->fplan->steps[i].input_count; k++) {
       uint32_t value = places->fplan->steps[i].inputs[k];
       if (value != KEEL_ABSENT && places->maker[value] != KEEL_ABSENT)
@@ -365,7 +366,7 @@ static void set_offsets(keel_places *places, const packing *p, uint64_t total) {
   places->total = total;
 }
 
-/* Any order, unless the plan's takes much less. */
+/* Assigns for any order of steps, unless the plan's order takes much less memory. */
 static keel_status choose(keel_places *places, const packing *p,
                           uint64_t alignment, bool ordered) {
   if (ordered) {

@@ -1,4 +1,4 @@
-/* plan.c - keel_plan: copies a program, runs the passes, lays it out. */
+/* plan.c - keel_plan: copies a program, runs the passes, and lays it out. */
 #include <keel/debug.h>
 
 #include "device/context.h"
@@ -33,7 +33,7 @@ static keel_status lay_graphs(keel_plan *plan, keel_step *step) {
   return KD_OK;
 }
 
-/* The constants among a step's inputs, for kernels that prepare them. */
+/* Collects the constants among a step's inputs, for kernels that prepack them. */
 static keel_status lay_constants(keel_plan *plan, const keel_function *function,
                                  keel_step *step) {
   bool any = false;
@@ -155,7 +155,7 @@ void keel_fplan_deinit(keel_fplan *fplan) {
 
 /* ---- keel_plan ------------------------------------------------------------ */
 
-/* A first failure that needs no input: an op that no device has. */
+/* Fails early, without inputs, if no device has a kernel for an op. */
 static keel_status check_kernels(const keel_plan *plan) {
   for (const keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
@@ -172,7 +172,7 @@ static keel_status check_kernels(const keel_plan *plan) {
   return KD_OK;
 }
 
-/* Those that rules, scopes and costs have named. */
+/* The devices that rules, scopes and costs have chosen. */
 static keel_status open_devices(const keel_plan *plan) {
   for (const keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++)
@@ -181,14 +181,14 @@ static keel_status open_devices(const keel_plan *plan) {
   return KD_OK;
 }
 
-/* What the passes made is laid out. */
+/* Lays out the passes' result. */
 static keel_status lay_out(keel_plan *plan, keel_function *main) {
   KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
   return open_devices(plan);
 }
 
-/* Whether types of inputs will be known that are not yet. */
+/* Whether input types that are unknown now will be known at a run. */
 static bool is_open(const keel_function *main) {
   for (uint32_t i = 0; i < main->input_count; i++) {
     const keel_type *type = main->values[main->inputs[i]].type;
@@ -212,13 +212,13 @@ static keel_status copy_strings(keel_arena *arena, uint32_t count,
   return KD_OK;
 }
 
-/* Runs tell the device that they begin and end. */
+/* Runs notify the device when they begin and end. */
 static void settle_on(keel_plan *plan, keel_device *device) {
   plan->device = device;
   keel_device_hold(device);
 }
 
-/* For plans that are made later; they show nobody their passes. */
+/* Parameters for plans that are made later, without the pass callback. */
 static keel_status keep_params(keel_plan *plan,
                                const keel_plan_params *params) {
   keel_plan_params *to = &plan->params;
@@ -294,7 +294,7 @@ static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
                                .placed = placed,
                                .watch = watch,
                                .forms = &general->program->forms};
-  /* the general plan has said what does not fit; parts of these types are others */
+  /* the general plan has warned already; this plan's parts differ */
   keel_forms_hush(call.forms);
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   KEEL_TRY(lay_out(plan, main));
@@ -321,7 +321,7 @@ keel_status keel_plan_of_types(const keel_plan *general,
   return status;
 }
 
-/* Types of values that are no constants are forgotten. */
+/* Clears the types of all values except constants. */
 static void forget_types(keel_function *functions) {
   for (keel_function *f = functions; f; f = f->next)
     for (uint32_t i = 0; i < f->value_count; i++)
@@ -346,7 +346,7 @@ static keel_status fill_loose(keel_plan *loose, const keel_plan *plan,
 
 keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
                              keel_plan **out_loose) {
-  /* acquire: all that its maker wrote */
+  /* acquire: pairs with the release below */
   *out_loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
   if (*out_loose) return KD_OK;
   if (!keel_program_hold(plan->program)) return KD_FAILED_PRECONDITION;
@@ -359,7 +359,7 @@ keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
   if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
                              &plan->loose, out_loose, made,
                              memory_order_acq_rel, memory_order_acquire)) {
-    keel_plan_release(made); /* another thread was faster */
+    keel_plan_release(made); /* another thread was first */
     return KD_OK;
   }
   if (status == KD_OK)
@@ -423,7 +423,7 @@ keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
 
 uint64_t keel_plan_replays(keel_plan *plan) {
   uint64_t count = atomic_load_explicit(&plan->replays, memory_order_relaxed);
-  /* acquire: what its maker wrote */
+  /* acquire: pairs with the release that published it */
   keel_plan *loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
   if (loose) count += keel_plan_replays(loose);
   return plan->versions ? count + keel_versions_replays(plan->versions) : count;
@@ -441,6 +441,6 @@ keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
   keel_plan_release(version);
   return planned ? KD_OK
                  : keel_fail(KD_FAILED_PRECONDITION,
-                             "the plan's memory is not planned: its values are"
-                             " made one by one");
+                             "the plan has no memory plan: its values are "
+                             "allocated one by one");
 }

@@ -17,68 +17,73 @@ typedef struct keel_framing keel_framing;
 typedef struct keel_versions keel_versions;
 typedef struct keel_placed keel_placed;
 
-/* One op, with all that running it needs. */
+/* One op, with everything that running it needs. */
 typedef struct keel_step {
   keel_site site;
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
-  /* Of a profile: sums, relaxed; exact once the runs have ended, which whoever waited for
-   * them knows. So are copy_time, and a clock's sums. */
+  /* Profile sums, relaxed; exact once every run has been waited for. The same holds for
+   * copy_time and the clocks' sums. */
   _Atomic uint64_t calls, time;
-  /* effects.h: the value that says of a step that changes something that it failed, or
-   * KEEL_ABSENT; and those of the steps that it waits for */
+  /* effects.h: the value that is set if this step fails to change a resource, or
+   * KEEL_ABSENT; and the marks of the steps that it waits for */
   uint32_t mark, behind_count;
   uint32_t *behind;
-  bool blocks;        /* a kernel of it is KD_KERNEL_BLOCKING */
+  bool blocks;        /* one of its kernels is KD_KERNEL_BLOCKING */
   bool copies;        /* keel::Copy */
-  bool arrives;       /* out of a device: its output may be pending */
+  bool arrives;       /* a copy out of a device, whose output may be pending */
   uint64_t copy_time; /* added to atomically */
-  uint32_t ticket;    /* of what devices' clocks said, or 0 */
-  char types[96];     /* of the inputs, of a profiled call */
+  uint32_t ticket;    /* for the sums of devices' clocks, or 0 */
+  char types[96];     /* of the inputs of a profiled call */
 } keel_step;
 
-/* What a function does to resources that come from outside. */
+/* A function's effect on a resource that it gets from outside. */
 typedef enum keel_touch { KEEL_UNTOUCHED, KEEL_READ, KEEL_WRITTEN } keel_touch;
 
 struct keel_fplan {
   keel_plan *plan;
-  keel_function *function; /* that it lays out */
+  keel_function *function; /* the function that it lays out */
   const char *name;
   uint32_t value_count, step_count;
   uint32_t input_count, output_count;
   uint32_t capture_count;
-  uint32_t mark_count; /* of the values, the last ones */
+  uint32_t mark_count; /* the last ones of the values */
   bool arrives;        /* some step does */
-  bool nests;          /* some step has nested functions */
+  bool nests;          /* whether a step has nested functions */
   bool blocks;         /* some step does */
   keel_touch *touches; /* by capture */
   keel_touch touches_any;
-  keel_edge *effects; /* between steps that touch one resource */
+  keel_edge *effects; /* between steps that access the same resource */
   size_t effect_count;
   uint32_t *inputs, *outputs;
-  keel_tensor **constants; /* by value; NULL where not */
-  const keel_type *
-      *types;      /* by value: what the first run met; NULL: no tensor */
-  uint32_t *uses;  /* by value: reads by steps, and one for each output */
-  uint32_t *gives; /* by value: the first output that it is, or KEEL_ABSENT */
+  keel_tensor **constants; /* by value; NULL if it is not constant */
+  /* by value: as in the first run; NULL: not a tensor */
+  const keel_type **types;
+  /* by value: the number of reads by steps, plus one per output */
+  uint32_t *uses;
+  /* by value: the first output that is this value, or KEEL_ABSENT */
+  uint32_t *gives;
   keel_step *steps;
   keel_order *order; /* of its values */
   keel_fplan *next;
   /* Put back with release, taken with acquire. */
   _Atomic(keel_idle *) idle;
-  atomic_bool meeting; /* a run writes the types; acquired by who gets to */
-  atomic_bool ran;     /* it has ended well: they stay; released with them */
-  /* frame.h: put there once, with release and all that it consists of; acquired. */
+  /* claimed (acquire) by the one run that records `types` */
+  atomic_bool meeting;
+  /* a run succeeded: `types` is final (stored with release) */
+  atomic_bool ran;
+  /* frame.h: published once with release, read with acquire. */
   _Atomic(keel_framing *) framing;
-  keel_pace pace; /* of runs in its frame */
+  keel_pace pace; /* for static runs */
 };
 
-/* Of weights.c: runs that may read weights which the plan will let go of. */
+/* For weights.c: runs that may read weights which the plan is going to release. */
 typedef struct keel_visits {
-  /* It may let go of some. Cleared once, with release, when they are gone; acquired. */
+  /* Weights may still be released. Cleared once with release when they are gone, read with
+   * acquire. */
   atomic_bool expected;
-  /* Runs under way of those that met it, or CLOSED: none is, and none begins meanwhile.
-   * Whoever changes it acquires what the one before released. */
+  /* The number of running runs that saw `expected`, or CLOSED: none runs and none may
+   * start. Each change acquires what the change before released. */
   _Atomic uint32_t count;
 } keel_visits;
 
@@ -87,39 +92,42 @@ struct keel_plan {
   keel_context *context;
   keel_device *device;
   keel_arena arena;
-  keel_function *functions; /* copies that the passes worked on */
+  keel_function *functions; /* copies, which the passes transform */
   keel_fplan *main, *fplans;
-  keel_program *program; /* it is of, watched; NULL: it is of another plan */
-  bool holds;            /* the program, whose inputs are not of known sizes */
+  /* the program, by a weak reference; NULL: made from another plan */
+  keel_program *program;
+  /* it also holds the program, whose input sizes are not all known */
+  bool holds;
   keel_plan_params params; /* in full, copied */
-  const keel_port *ports;  /* of inputs, as the program declares them */
-  /* For inputs that are not so; NULL: not made. Put there once, with release; acquired. */
+  const keel_port *ports;  /* the inputs, as the program declares them */
+  /* The plan for other input shapes; NULL: not made. Published once with release, read with
+   * acquire. */
   _Atomic(keel_plan *) loose;
-  keel_versions *versions; /* versions.h; NULL: it has none */
-  /* A run reads it once, relaxed: what is measured are sums, above. */
+  keel_versions *versions; /* versions.h; NULL if it has none */
+  /* Relaxed; a run reads it once. */
   atomic_bool profile;
-  /* When the first profiled run began; 0: none. Relaxed: a time alone. */
+  /* Start of the first profiled run; 0: none. Relaxed. */
   _Atomic uint64_t profile_from;
-  uint64_t profile_wall; /* nanoseconds, when it is off again */
-  /* plans of this one that its profile counts, too; retained (profile.c) */
+  uint64_t profile_wall; /* nanoseconds; set when profiling stops */
+  /* plans made from this one, which its profile includes; retained (profile.c) */
   keel_plan **parts;
   uint32_t part_count, part_room;
-  _Atomic uint64_t replays; /* a count alone, relaxed */
+  _Atomic uint64_t replays; /* a statistic, relaxed */
   bool eager;               /* KEEL_PLAN_EAGER */
   bool no_replay;
   bool by_clocks;
-  bool clocks; /* it has asked for devices' clocks */
+  bool clocks; /* it has requested the devices' clocks */
   keel_visits visits;
 };
 
-/* Where a step is to run. */
+/* The device that a step runs on. */
 static inline keel_device *keel_step_device(const keel_plan *plan,
                                             const keel_step *step) {
   return step->site.pinned ? step->site.pinned : plan->device;
 }
 
-/* A plan of a function, copied, with inputs of these types. It is for the same device as
- * `general`, and places constants as `placed` has them. */
+/* Makes a plan of a copy of a function, with inputs of these types, for the same device as
+ * `general`. Constants in device memory are shared through `placed`. */
 keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_function *function,
                                const keel_type *const *types,
@@ -127,23 +135,23 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                keel_placed *placed, const keel_watch *watch,
                                keel_plan **out_plan);
 
-/* The plan of the same program for inputs of other shapes than that declares: nothing in
- * it hangs on them. Made at its first use; lives as long as the plan.
- * Returns KD_FAILED_PRECONDITION where the program was compiled, for what it declares, or
- * is held by nobody any more. */
+/* Gets the plan of the same program for inputs of undeclared shapes; nothing in it depends
+ * on shapes. Made on first use; lives as long as the plan.
+ * Returns KD_FAILED_PRECONDITION if the program was compiled (for the declared shapes), or
+ * has been released. */
 keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
                              keel_plan **out_loose);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);
 
-/* A plan has been made of it (a version, or for other shapes): it is counted, too, where a
- * profile is on. Before anybody else can run it. */
+/* Includes a plan that was made from this one (a version, or for other shapes) in a running
+ * profile. Before any other thread can run it. */
 void keel_profile_part(keel_plan *plan, keel_plan *part);
-/* At the plan's end. */
+/* Called when the plan is destroyed. */
 void keel_profile_drop(keel_plan *plan);
 
-/* Lays a function out, and the functions nested in it. */
+/* Lays out a function and the functions nested in it. */
 keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
                               keel_fplan **out_fplan);
 void keel_fplan_deinit(keel_fplan *fplan);

@@ -1,5 +1,5 @@
-/* profile.c - where the time of a plan's runs went: by op and by device, as the host
- * sees it and, where a device has one, by its own clock. */
+/* profile.c - where the time of a plan's runs went, by op and by device: as the host sees
+ * it and by the devices' own clocks. */
 #include "base/refs.h"
 #include "device/context.h"
 #include "loader/clocks.h"
@@ -17,10 +17,10 @@ void keel_profile_run(keel_plan *plan) {
 
 /* ---- what is counted ----------------------------------------------------------- */
 
-/* Of all plans' parts: they are asked for rarely. */
+/* Guards the parts of all plans: it is taken rarely. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* clocks: by those of devices, too. A step that counts no more keeps its sums. */
+/* clocks: use those of devices, too. A step that stops counting keeps its sums. */
 static void count_steps(keel_plan *plan, bool on, bool clocks) {
   for (keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
@@ -37,7 +37,7 @@ static void count_steps(keel_plan *plan, bool on, bool clocks) {
   atomic_store(&plan->profile, on);
 }
 
-/* With the lock held. Where memory runs out it is not counted. */
+/* With the lock held. If memory runs out, the part is not counted. */
 static void add_part(keel_plan *plan, keel_plan *part) {
   if (plan->part_count == plan->part_room) {
     uint32_t room = 2 * plan->part_room + 8;
@@ -57,7 +57,7 @@ void keel_profile_part(keel_plan *plan, keel_plan *part) {
   pthread_mutex_unlock(&lock);
 }
 
-/* The last of them may go, and has a profile of its own to end: without the lock. */
+/* Without the lock: releasing a part may destroy it and end its own profile. */
 static void drop_parts(keel_plan *plan) {
   pthread_mutex_lock(&lock);
   keel_plan **parts = plan->parts;
@@ -83,7 +83,7 @@ static void count_all(keel_plan *plan, bool on) {
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < plan->part_count; i++)
     count_steps(plan->parts[i], false,
-                false); /* what they have counted stays */
+                false); /* keeps what they have counted */
   if (on && loose) add_part(plan, loose);
   for (uint32_t i = 0; i < count; i++)
     add_part(plan, versions[i]);
@@ -122,8 +122,8 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
 
 /* ---- lines ----------------------------------------------------------------------- */
 
-/* NULL: the runtime's own, or nowhere yet. A copy is the device's whose memory it
- * writes, or reads. */
+/* NULL: a runtime op, or not run yet. A copy belongs to the device whose memory it writes,
+ * or reads. */
 static keel_device *ran_on(const keel_plan *plan, const keel_step *step) {
   const keel_binding *binding = atomic_load(&step->site.slots[0]);
   if (step->copies) return step->site.pinned;
@@ -138,7 +138,7 @@ static const char *device_of(const keel_plan *plan, const keel_step *step) {
                                                      : "?";
 }
 
-/* Copies say which way they go. */
+/* Names copies by direction. */
 static const char *op_of(const keel_step *step) {
   const keel_opdef *op = step->site.op;
   if (!step->copies) return op->schema->name;
@@ -158,7 +158,7 @@ static keel_step *step_of(keel_plan *plan, uint32_t *index) {
   return NULL;
 }
 
-/* Of the plan, then of its parts. */
+/* Of the plan itself, then of its parts. */
 static keel_step *step_at(keel_plan *plan, uint32_t index) {
   pthread_mutex_lock(&lock);
   keel_step *step = step_of(plan, &index);

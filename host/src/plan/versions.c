@@ -1,10 +1,10 @@
-/* versions.c - finding, making and dropping versions of a plan. */
+/* versions.c - finds, makes and evicts versions of a plan. */
 #include "plan/versions.h"
 
 #include "base/refs.h"
 #include "trace/trace.h"
 
-#define REMEMBERED 32 /* sets of input types that came once */
+#define REMEMBERED 32 /* sets of input types seen once */
 
 typedef struct version {
   keel_plan *plan; /* NULL: free */
@@ -13,18 +13,19 @@ typedef struct version {
 } version;
 
 struct keel_versions {
-  pthread_mutex_t
-      lock; /* of the entries, and what came; never held while one is made */
-  keel_plan *general; /* whose versions they are */
+  /* guards the entries and the seen types; not held while a version is made */
+  pthread_mutex_t lock;
+  keel_plan *general; /* the plan whose versions these are */
   keel_arena arena;
-  keel_function *functions, *base; /* before passes that look at shapes */
+  /* the function before the passes that look at shapes */
+  keel_function *functions, *base;
   keel_plan_params params;
   keel_placed placed;
   version entries[KEEL_VERSIONS_MOST];
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
   uint64_t tick;
-  bool ahead; /* the program has forms that were compiled for the plan itself */
+  bool ahead; /* the program has compiled forms for the plan itself */
   bool making;
 };
 
@@ -41,7 +42,7 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
   all->general = plan;
   all->ahead = program->forms.count != 0;
   all->params = plan->params;
-  all->params.place_count = 0; /* nodes have the devices that rules name */
+  all->params.place_count = 0; /* rules have already placed the nodes */
   KEEL_TRY(keel_function_clone(program->main, &all->arena, &all->functions,
                                &all->base));
   keel_pass_call call = *passes;
@@ -102,9 +103,9 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
   return hash + !hash; /* 0: nothing came */
 }
 
-/* With the lock held: whether a plan for them is worth making, as they come again, or are
- * the first that come: those mostly do, and kernels for any shape would pack the weights
- * once more. They have come now. */
+/* Whether a version for these types is worth making: they recur, or are the first ones,
+ * which usually recur (and shape-agnostic kernels would pack the weights once more). Notes
+ * the types as seen. With the lock held. */
 static bool are_worth_it(keel_versions *all, uint64_t hash) {
   bool first = !all->came_next && !all->ahead;
   for (uint32_t i = 0; i < REMEMBERED; i++)
@@ -119,8 +120,8 @@ static void forget(keel_versions *all, uint64_t hash) {
     if (all->came[i] == hash) all->came[i] = 0;
 }
 
-/* With the lock held: a free entry, or the one that nobody runs and that was not used
- * for the longest, which goes to *out_old; NULL: all are run. */
+/* A free entry, or the least recently used one that is not running, whose version goes to
+ * *out_old; NULL if all are running. With the lock held. */
 static version *make_way(keel_versions *all, version *out_old) {
   version *best = NULL;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
@@ -156,7 +157,7 @@ static keel_status make(keel_versions *all, keel_tensor *const *inputs,
   return KD_OK;
 }
 
-/* Keeps it; what makes way for it goes. */
+/* Keeps a version, and releases the one that it evicts. */
 static keel_plan *keep(keel_versions *all, version *made) {
   version old = {0};
   keel_plan *plan = made->plan;
@@ -170,7 +171,7 @@ static keel_plan *keep(keel_versions *all, version *made) {
   all->making = false;
   pthread_mutex_unlock(&all->lock);
   drop(&old);
-  if (!at) free(made->types); /* it is for this run only */
+  if (!at) free(made->types); /* it serves this run only */
   return plan;
 }
 
@@ -187,7 +188,7 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   if (!makes) return found;
   version made = {0};
   if (make(all, inputs, watch, &made) == KD_OK) return keep(all, &made);
-  /* the plan itself says what is wrong with such inputs */
+  /* the plan itself reports what is wrong with such inputs */
   pthread_mutex_lock(&all->lock);
   forget(all, hash);
   all->making = false;

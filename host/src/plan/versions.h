@@ -1,10 +1,10 @@
-/* versions.h - plans of a plan: one for the first set of input types, and for each that comes
- * again.
+/* versions.h - versions of a plan, specialised for input types: for the first set of types,
+ * and for each set that recurs.
  *
- * Where a program leaves dimensions open, what hangs on them is not known when its plan is
- * made. Once they are given, shapes are constants: ops that compute them go, memory can be
- * planned, costs are known. There are a few such versions at a time; the one that was not
- * used for the longest makes way. */
+ * If a program leaves dimensions open, what depends on them is unknown when its plan is
+ * made. In a version, shapes are constants: the ops that compute them are folded, memory
+ * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions; the
+ * least recently used one is evicted. */
 #ifndef KEEL_VERSIONS_H
 #define KEEL_VERSIONS_H
 
@@ -15,29 +15,30 @@
 
 typedef struct keel_versions keel_versions;
 
-/* For a plan whose program leaves something open. Runs the passes that look at no shapes,
- * and keeps what they make; *out_function: a copy of it in the plan's arena, for the rest. */
+/* For a plan whose program leaves dimensions open. Runs the passes that do not look at
+ * shapes, and keeps the result; *out_function: a copy of it in the plan's arena, for the
+ * remaining passes. */
 keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
                                  const keel_pass_call *passes,
                                  keel_function **out_function);
 void keel_versions_free(keel_versions *all);
 
-/* The version for ready inputs, to be released with keel_plan_release; NULL: the plan
- * itself is to be run. Made for the first inputs, and where such inputs have come
- * before. */
+/* Gets the version for ready inputs; the caller releases it with keel_plan_release. NULL:
+ * run the plan itself. A version is made for the first inputs, and for inputs whose types
+ * recur. */
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
                               const keel_watch *watch);
 
-/* All that there are, with room for KEEL_VERSIONS_MOST, to be released. */
+/* Lists all versions, at most KEEL_VERSIONS_MOST; the caller releases each. */
 uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans);
 
-/* The version that was used last, to be released; NULL: there is none. */
+/* The last used version, which the caller releases; NULL if there is none. */
 keel_plan *keel_versions_last(keel_versions *all);
 
-/* keel_plan_replays of those that stand. */
+/* The sum of keel_plan_replays over the versions. */
 uint64_t keel_versions_replays(keel_versions *all);
 
-/* Constants in the memories of devices, for all versions. */
+/* The constants in device memory that all versions share. */
 keel_placed *keel_versions_placed(keel_versions *all);
 
 #endif /* KEEL_VERSIONS_H */

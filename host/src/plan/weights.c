@@ -1,6 +1,5 @@
-/* weights.c - which constants of a plan nobody reads any more, and which are read where a
- * file has them. The first go, and the others are copied, at the end of a run, when no other
- * is under way. */
+/* weights.c - after a run, when no other is running: releases a plan's constants that
+ * nothing reads any more, and copies misaligned ones out of their file. */
 #include "plan/weights.h"
 
 #include <sched.h>
@@ -9,10 +8,10 @@
 
 #define CLOSED UINT32_MAX
 
-/* Smaller constants stay: they are no weights. */
+/* Smaller constants are kept. */
 #define LEAST 4096 /* bytes */
 
-/* Constants that are let go of, until nobody is kept waiting. */
+/* Detached constants, released when no thread waits for it. */
 typedef struct gone {
   keel_tensor **list;
   uint32_t count;
@@ -20,8 +19,8 @@ typedef struct gone {
 
 /* ---- which may go --------------------------------------------------------------- */
 
-/* What the step runs, where it can't come to run anything else: all that its inputs are is
- * known, and so is the device. NULL: it may. */
+/* The step's only possible specialisation, as its input types and device are known; NULL if
+ * it might need another one. */
 static const keel_binding *settled(const keel_fplan *fplan,
                                    const keel_step *step) {
   const keel_function *function = fplan->function;
@@ -45,22 +44,22 @@ static bool is_weight(const keel_function *function, uint32_t value) {
          constant->type->bytes >= LEAST && !keel_mapping_holds(constant);
 }
 
-/* Whether each launch that reads it would have to copy it. */
+/* Whether each launch would have to copy it, as it is misaligned. */
 static bool is_ragged(const keel_function *function, uint32_t value) {
   const keel_tensor *constant = function->values[value].constant;
   return constant && keel_tensor_ragged(constant);
 }
 
-/* What a value's readers do with a constant, in bits; then what has become of it. */
+/* Bits: what the readers of a constant do with it; then what has become of it. */
 enum {
-  NEEDS = 1,  /* read where the program has it */
-  PASSES = 2, /* passed at each launch where it was brought to the device */
+  NEEDS = 1,  /* read in the program's host memory */
+  PASSES = 2, /* passed at each launch, from device memory */
   DROPPED = 4,
   MOVED = 8
 };
 
-/* Whether launches see nothing of a constant but what was brought to the device. Regions
- * were compiled; kernels say so, for others may ask for it at each launch. */
+/* Whether launches use only a constant's copy in device memory: true for compiled regions
+ * and for kernels that say so; others may ask for its data at each launch. */
 static bool only_passes(const keel_fplan *fplan, const keel_step *step,
                         const kd_kernel_def *def, uint32_t input) {
   if (!fplan->function->values[step->inputs[input]].placed) return false;
@@ -95,7 +94,7 @@ static void note(gone *all, keel_tensor *tensor) {
   if (tensor) all->list[all->count++] = tensor;
 }
 
-/* Something of the same type stands for it, without data. */
+/* Replaces it by a tensor of the same type without data. */
 static bool drop_value(keel_fplan *fplan, uint32_t value, bool passes,
                        gone *all) {
   keel_value_info *info = &fplan->function->values[value];
@@ -111,7 +110,7 @@ static bool drop_value(keel_fplan *fplan, uint32_t value, bool passes,
   return true;
 }
 
-/* Its copy stands for it, where launches find it. */
+/* Replaces it by its copy in device memory. */
 static bool move_value(keel_fplan *fplan, uint32_t value, gone *all) {
   keel_value_info *info = &fplan->function->values[value];
   keel_tensor *straight = NULL;
@@ -156,7 +155,8 @@ static void drop_of(keel_fplan *fplan, gone *all) {
   free(uses);
 }
 
-/* Room for all that may go: a value's two, and what the instances hold. */
+/* Room for all constants that may be released: two per value, plus those that instances
+ * hold. */
 static bool make_room(const keel_plan *plan, gone *all) {
   size_t count = 1;
   for (const keel_fplan *at = plan->fplans; at; at = at->next) {
@@ -170,13 +170,13 @@ static bool make_room(const keel_plan *plan, gone *all) {
 
 static void let_go(keel_plan *plan) {
   gone all = {0};
-  /* relaxed: the count's acquire has brought what the last one wrote */
+  /* relaxed: ordered by the acquire on `count` */
   bool lets =
       atomic_load_explicit(&plan->visits.expected, memory_order_relaxed) &&
       make_room(plan, &all);
   for (keel_fplan *at = lets ? plan->fplans : NULL; at; at = at->next)
     drop_of(at, &all);
-  /* release: who does not count any more reads what is left */
+  /* release: publishes the remaining constants to runs that no longer count */
   atomic_store_explicit(&plan->visits.expected, false, memory_order_release);
   atomic_store_explicit(&plan->visits.count, 0, memory_order_release);
   for (uint32_t i = 0; i < all.count; i++)
@@ -191,7 +191,7 @@ void keel_weights_expect(keel_plan *plan) {
   for (const keel_fplan *at = plan->fplans; at; at = at->next)
     for (uint32_t i = 0; i < at->function->value_count; i++)
       if (is_weight(at->function, i) || is_ragged(at->function, i))
-        /* relaxed: nobody else knows the plan */
+        /* relaxed: no other thread has the plan yet */
         atomic_store_explicit(&plan->visits.expected, true,
                               memory_order_relaxed);
 }
@@ -202,10 +202,10 @@ bool keel_weights_enter(keel_plan *plan) {
   uint32_t count =
       atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
   for (;;) {
-    if (count == CLOSED) { /* for some pointers' time */
+    if (count == CLOSED) { /* briefly: another thread is swapping pointers */
       sched_yield();
       count = atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
-      /* acquire: what was let go of meanwhile */
+      /* acquire: pairs with the release after constants were released */
     } else if (atomic_compare_exchange_weak_explicit(
                    &plan->visits.count, &count, count + 1, memory_order_acquire,
                    memory_order_relaxed)) {
@@ -216,7 +216,8 @@ bool keel_weights_enter(keel_plan *plan) {
 
 void keel_weights_leave(keel_plan *plan, keel_status status) {
   uint32_t none = 0;
-  /* release: what the run did; acquire: what all others did, before anything goes */
+  /* release: publishes this run; acquire: sees all other runs before anything is
+   * released */
   if (atomic_fetch_sub_explicit(&plan->visits.count, 1, memory_order_release) ==
           1 &&
       status == KD_OK &&

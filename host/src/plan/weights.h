@@ -1,20 +1,21 @@
-/* weights.h - weights that are held elsewhere are let go of.
+/* weights.h - releases weights that kernels hold in a form of their own.
  *
- * After the first run of a plan whose shapes are known it is known, too, which kernel each
- * step has, and what that has taken (kd_kernel_def.taken). The plan then drops the constants
- * that nobody reads any more: these, and those that were brought to the device of a compiled
- * region, or of a kernel that is KD_KERNEL_CONSTANTS_IN_CREATE. They leave memory when the
- * program that they came with is released. */
+ * After the first run of a plan with known shapes, the kernel of each step is known, and
+ * what it has taken (kd_kernel_def.taken). The plan then releases the constants that
+ * nothing reads any more: those taken, and those copied to the device of a compiled region
+ * or of a KD_KERNEL_CONSTANTS_IN_CREATE kernel. Their memory is freed when the program is
+ * released. */
 #ifndef KEEL_WEIGHTS_H
 #define KEEL_WEIGHTS_H
 
 #include "plan/plan.h"
 
-/* Before the first run: the plan lets go of weights as soon as it can. */
+/* Lets the plan release weights as soon as it can. Before the first run. */
 void keel_weights_expect(keel_plan *plan);
 
-/* Around each run. What is read between them stays. leave: where enter returned true; of a
- * run that failed it is not known what each step has, and the next one's end is waited for. */
+/* Called around each run; weights that are read in between stay. Call leave only if enter
+ * returned true. After a failed run the kernels are not all known, so weights are released
+ * after a later one. */
 bool keel_weights_enter(keel_plan *plan);
 void keel_weights_leave(keel_plan *plan, keel_status status);
 

@@ -1,4 +1,4 @@
-/* builder.c - keel_builder: programs made call by call. */
+/* builder.c - keel_builder: builds a program call by call. */
 #include "device/device.h"
 #include "memory/copy.h"
 #include "ops/vendor.h"
@@ -83,7 +83,7 @@ keel_value keel_builder_resource(keel_builder *builder, const char *name) {
   return value;
 }
 
-/* The value where kernels can take it: else each run would copy it. */
+/* The value in a form that kernels can read; otherwise each run would copy it. */
 static keel_status align(keel_tensor *tensor, keel_tensor **out_aligned) {
   if (tensor->kind == KEEL_DATA && !keel_tensor_place(tensor) &&
       !keel_aligned_to(tensor->data, 64))

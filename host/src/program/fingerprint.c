@@ -1,7 +1,7 @@
-/* fingerprint.c - what a graph is, by which its compiled form is found.
+/* fingerprint.c - hashes of graphs, by which compiled forms are found.
  *
- * Equal in each process for equal graphs: ops, attributes, types, who reads whom, and the
- * data of constants; not the names that a model gives. */
+ * Equal graphs have equal hashes in every process. They cover ops, attributes, types, edges
+ * and the data of constants, but not the model's names. */
 #include "program/fingerprint.h"
 
 #include "program/graph.h"

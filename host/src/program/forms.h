@@ -1,4 +1,5 @@
-/* forms.h - compiled forms of regions that go with a program, and into its file. */
+/* forms.h - compiled forms of regions, which belong to a program and are saved in its
+ * file. */
 #ifndef KEEL_FORMS_H
 #define KEEL_FORMS_H
 
@@ -10,8 +11,8 @@
 typedef struct keel_form {
   keel_fingerprint graph;
   const char *maker; /* plugin/version/product/driver */
-  uint64_t
-      options; /* the plugin's, as a hash: values may be nobody's business */
+  /* a hash of the plugin's options, as values may be secret */
+  uint64_t options;
   const void *data;
   uint64_t size, sum; /* bytes; keel_hash of them */
 } keel_form;
@@ -21,15 +22,15 @@ typedef struct keel_forms {
   uint32_t count, room;
   uint32_t bare;    /* regions that have none: their plugin gives none */
   bool failed;      /* memory ran out: some are missing */
-  atomic_bool told; /* that one can't be used: once is enough */
+  atomic_bool told; /* warned that one can't be used; once is enough */
   keel_arena arena; /* of texts and data that are no file's */
 } keel_forms;
 
 /* By graph, maker and options: less than 0, 0, more than 0. */
 int keel_form_order(const keel_form *a, const keel_form *b);
 
-/* Adds a copy, but where there is one already. It says later, by `failed`, that memory
- * ran out: who compiles a region can do without. */
+/* Adds a copy, unless there is an equal one. If memory runs out, it only sets `failed`:
+ * compiling a region does not need this. */
 void keel_forms_add(keel_forms *forms, const keel_form *form);
 
 /* Finds the form of `wanted`'s graph, maker and options.
@@ -39,11 +40,11 @@ void keel_forms_add(keel_forms *forms, const keel_form *form);
 keel_status keel_forms_find(const keel_forms *forms, const keel_form *wanted,
                             const keel_form **out_form);
 
-/* Warns that one can't be used, the first time; later it goes to the log's details. */
+/* Warns that a form can't be used; after the first time, logs at debug level. */
 void keel_forms_tell(keel_forms *forms, const keel_log *log, const char *device,
                      const char *why);
 
-/* No warnings from now on. */
+/* Suppresses these warnings from now on. */
 void keel_forms_hush(keel_forms *forms);
 
 void keel_forms_free(keel_forms *forms);

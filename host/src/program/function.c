@@ -1,4 +1,4 @@
-/* function.c - making, copying and sorting functions. */
+/* function.c - creates, copies and sorts functions. */
 #include "program/function.h"
 
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "program/region.h"
 
-/* Arrays in arenas grow by copying; the old ones stay until the end. */
+/* Arrays in arenas grow by copying; the old ones are freed with the arena. */
 static bool grow(keel_arena *arena, void *array, uint32_t *room, uint32_t count,
                  size_t size) {
   void **at = array;
@@ -56,7 +56,7 @@ void keel_program_unwatch(keel_program *program) {
 
 bool keel_program_hold(keel_program *program) {
   unsigned refs = atomic_load_explicit(&program->refs, memory_order_relaxed);
-  /* relaxed: the watcher has seen the program before; holding it orders nothing new */
+  /* relaxed: a weak reference holder has seen the program before */
   while (refs && !atomic_compare_exchange_weak_explicit(
                      &program->refs, &refs, refs + 1, memory_order_relaxed,
                      memory_order_relaxed)) {
@@ -339,8 +339,8 @@ static keel_status sort_nodes(sorting *all, keel_function *function) {
   return KD_OK;
 }
 
-/* Keeps the given order where it is right already, and otherwise puts what a node needs
- * right before it. Nodes that touch resources stay in their order. */
+/* A stable topological sort: keeps the order where it is already right, and otherwise puts
+ * what a node needs right before it. Nodes that access resources keep their order. */
 keel_status keel_function_sort(keel_function *function) {
   size_t n = (size_t)function->node_count + 1;
   sorting all = {.function = function,

@@ -1,8 +1,8 @@
-/* function.h - programs from inside: functions of nodes and values.
+/* function.h - the inside of programs: functions of nodes and values.
  *
- * A nested function (a branch, a loop's body) sees no outer value by itself:
- * what it captures are its last inputs, and the node that calls it hands them
- * over as its last inputs. */
+ * A nested function (a branch, a loop's body) has no direct access to outer values:
+ * captured values are its last inputs, and the calling node passes them as its own last
+ * inputs. */
 #ifndef KEEL_FUNCTION_H
 #define KEEL_FUNCTION_H
 
@@ -18,8 +18,8 @@ typedef struct keel_value_info {
   const char *name;
   const keel_type *type; /* NULL: not known */
   keel_tensor *constant; /* retained; NULL: no constant */
-  keel_tensor
-      *placed;       /* the constant in a device's memory, retained, or NULL */
+  /* the constant in a device's memory, retained, or NULL */
+  keel_tensor *placed;
   uint32_t producer; /* node, or KEEL_ABSENT */
 } keel_value_info;
 
@@ -28,11 +28,12 @@ typedef struct keel_node {
   const char *name;
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
-  keel_device *device;        /* where it must run; NULL: on the plan's */
+  /* where it must run; NULL: on the plan's device */
+  keel_device *device;
   bool ruled;                 /* a rule has said so */
   uint32_t group;             /* nodes of one go to one device; 0: of none */
   uint32_t output_layout;     /* see keel_site */
-  struct keel_region *region; /* of keel::Region: what it stands for; owned */
+  struct keel_region *region; /* of keel::Region: the region; owned */
   const keel_type *part;      /* of keel::Part: its output's type */
   bool dead;
 } keel_node;
@@ -55,11 +56,11 @@ struct keel_function {
 };
 
 struct keel_program {
-  atomic_uint
-      refs; /* 0: only watchers are left, and all but the struct is gone */
-  atomic_uint watchers; /* and one more as long as somebody holds it */
+  /* 0: only weak references are left; all but the struct is freed */
+  atomic_uint refs;
+  atomic_uint watchers; /* plus one while there are strong references */
   keel_context *context;
-  keel_device *device;   /* it was compiled for; NULL: for none */
+  keel_device *device;   /* the device that it was compiled for, or NULL */
   keel_mapping *mapping; /* of its file, or NULL */
   keel_arena arena;
   keel_function *main;
@@ -70,11 +71,11 @@ struct keel_program {
 keel_status keel_program_create(keel_context *context,
                                 keel_program **out_program);
 
-/* Watches a program that the caller holds: it may be asked for later, and goes when its
- * holders let go. */
+/* Takes a weak reference to a program that the caller holds. It does not keep the program
+ * alive. */
 void keel_program_watch(keel_program *program);
 void keel_program_unwatch(keel_program *program);
-/* Holds a program that is watched; false: nobody did any more. */
+/* Turns a weak reference into a strong one; false if the program is gone. */
 bool keel_program_hold(keel_program *program);
 
 /* An empty function in an arena, linked into *list. */
@@ -82,10 +83,10 @@ keel_status keel_function_create(keel_context *context, keel_arena *arena,
                                  keel_function **list, const char *name,
                                  keel_function **out_function);
 
-/* Releases what the functions of a list hold; the arena frees the rest. */
+/* Releases what the functions of a list retain; the arena frees the rest. */
 void keel_functions_release(keel_function *list);
 
-/* All return KEEL_ABSENT, or a status, where memory runs out. */
+/* All return KEEL_ABSENT, or a status, if memory runs out. */
 uint32_t keel_function_value(keel_function *function, const char *name);
 uint32_t keel_function_constant(keel_function *function, const char *name,
                                 keel_tensor *tensor);
@@ -98,10 +99,10 @@ keel_status keel_function_output(keel_function *function, uint32_t value,
 keel_status keel_function_port(const keel_function *function, bool output,
                                uint32_t index, keel_port *out_port);
 
-/* The type that a port declares; NULL where it does not say all of it. */
+/* The type that a port declares; NULL if it is not fully declared. */
 const keel_type *keel_port_type(const keel_port *port);
 
-/* Adds a node; takes over the reference to `op`, also where it fails. */
+/* Adds a node. Takes over the reference to `op`, even on failure. */
 keel_status keel_function_node(keel_function *function, keel_opdef *op,
                                const char *name, const uint32_t *inputs,
                                uint32_t input_count, const uint32_t *outputs,
@@ -112,18 +113,18 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
                                 keel_function **list,
                                 keel_function **out_function);
 
-/* Puts nodes behind those they need, and behind those that touched resources before them;
- * fails where they go in a circle. */
+/* Sorts nodes topologically, keeping the order of accesses to resources. Fails if there is
+ * a cycle. */
 keel_status keel_function_sort(keel_function *function);
 
 /* Whether it, or what is nested in it, is an op with one of the flags (KEEL_OP_*). */
 bool keel_node_has(const keel_node *node, uint32_t flags);
 
-/* Whether it, or what is nested in it, looks at a resource or changes one. */
+/* Whether it, or a function nested in it, reads or changes a resource. */
 bool keel_node_touches(const keel_node *node);
 bool keel_node_changes(const keel_node *node);
 
-/* Who reads each value, and how often; made anew by who needs it. */
+/* The readers of each value, and how many; computed by each pass that needs it. */
 typedef struct keel_uses {
   uint32_t *counts; /* by value: reads by live nodes, and as outputs */
   uint32_t *reader; /* by value: its last reading node, or KEEL_ABSENT */
@@ -136,7 +137,7 @@ void keel_uses_drop(keel_uses *uses);
 /* Infers the types of one node's outputs, where those of its inputs are known. */
 keel_status keel_function_infer(keel_function *function, const keel_node *node);
 
-/* Infers the types of all values as far as they can be told. */
+/* Infers the types of all values, as far as possible. */
 keel_status keel_function_types(keel_function *function);
 
 #endif /* KEEL_FUNCTION_H */

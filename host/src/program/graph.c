@@ -1,4 +1,4 @@
-/* graph.c - lets plugins walk a part of a function. */
+/* graph.c - the graphs that plugins read: parts of functions. */
 #include "program/graph.h"
 
 static uint32_t node_count(const kd_graph *graph) {

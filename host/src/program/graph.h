@@ -28,7 +28,7 @@ typedef struct keel_readers {
       *list;        /* nodes: list[first[value]] up to list[first[value + 1]] */
   uint8_t *outputs; /* by value: 1: it is the function's */
   uint32_t *seen,
-      *by; /* by value: the walk that met it last, and for which node */
+      *by; /* by value: the last walk that visited it, and for which node */
   uint32_t walk;
 } keel_readers;
 
@@ -36,8 +36,8 @@ keel_status keel_readers_make(const keel_function *function,
                               keel_readers *out_readers);
 void keel_readers_drop(keel_readers *readers);
 
-/* Whether a walk meets a value for the first time; notes `node` for it if so. A walk begins
- * with readers->walk + 1. */
+/* Whether a walk visits a value for the first time; if so, records `node` for it. A walk
+ * starts by incrementing readers->walk. */
 static inline bool keel_readers_meet(keel_readers *readers, uint32_t value,
                                      uint32_t node) {
   if (readers->seen[value] == readers->walk) return false;
@@ -46,14 +46,14 @@ static inline bool keel_readers_meet(keel_readers *readers, uint32_t value,
   return true;
 }
 
-/* Whether a value is needed by nodes of other owners, or is the function's output. */
+/* Whether a value is read by nodes of other owners, or is an output of the function. */
 bool keel_readers_need(const keel_readers *readers, const uint32_t *owner,
                        uint32_t id, uint32_t value);
 
-/* Views `count` nodes, which ascend, and whose entries in `owner` (one a node) alone are
- * `id`. Inputs are the values that come from elsewhere, constants among them; outputs are
- * those that are needed elsewhere. Takes time by the part, not by the function. To be
- * dropped in any case. */
+/* Makes a graph of `count` ascending nodes: exactly those whose entry in `owner` (one per
+ * node) is `id`. Its inputs are the values from outside, constants included; its outputs
+ * are those needed outside. Takes time proportional to the part. Call keel_graph_drop in
+ * any case. */
 keel_status keel_graph_part(const keel_function *function,
                             keel_readers *readers, const uint32_t *owner,
                             const uint32_t *members, uint32_t count,

@@ -125,7 +125,7 @@ _Static_assert(sizeof(image_form) == 56, "no gaps");
 /* Whether a file begins as one. */
 bool keel_image_is(const void *data, uint64_t size);
 
-/* Makes a program of a file, which it takes over, also where it fails.
+/* Makes a program from a file. Takes over the file, even on failure.
  * Returns KD_OK, KD_DATA_LOSS (damaged), KD_INCOMPATIBLE (of a later Keel, or an op
  * whose meaning has changed), KD_NOT_FOUND (a device), KD_UNIMPLEMENTED (no such op). */
 keel_status keel_image_read(keel_context *context, const char *path,

@@ -1,4 +1,4 @@
-/* region.h - a part of a program that a device's own compiler has made one thing of. */
+/* region.h - regions: parts of a program that a device's own compiler has compiled. */
 #ifndef KEEL_REGION_H
 #define KEEL_REGION_H
 
@@ -11,7 +11,7 @@ struct keel_function;
 
 typedef struct keel_region keel_region;
 
-/* Tells the types of a region's outputs from those of its inputs. */
+/* Infers the types of a region's outputs from those of its inputs. */
 typedef keel_status (*keel_region_infer)(const keel_region *region,
                                          const keel_type *const *in,
                                          const keel_type **out);
@@ -23,8 +23,8 @@ struct keel_region {
   uint32_t input_count, output_count;
   const keel_type **types; /* of inputs, then outputs; NULL: of each launch */
 
-  /* Where a type is of each launch: the part as a function, whose inputs are the
-   * region's that are no constants; else NULL. */
+  /* If types differ per launch: the part as a function, whose inputs are the region's
+   * non-constant inputs; otherwise NULL. */
   struct keel_function *shapes;
   struct keel_function *functions; /* that and what is nested in it */
   keel_arena arena;                /* of these */
@@ -32,19 +32,19 @@ struct keel_region {
   keel_region_infer infer;
 };
 
-/* Makes a region of a part: of a compiled form that came with the program or that an
- * earlier process left, or by the device's compiler. *out_region is NULL where the device
- * says that it can't (KD_UNIMPLEMENTED): the part is run op by op.
+/* Makes a region of a part: from a compiled form that came with the program or is in the
+ * cache, or by the device's compiler. *out_region is NULL if the device cannot compile it
+ * (KD_UNIMPLEMENTED): the part then runs op by op.
  *
- * infer  is asked where types are not known yet
- * held   forms that came with the program, or NULL
- * takes  gets the form of what is made, or NULL */
+ * infer  called if types are not known yet
+ * held   compiled forms that came with the program, or NULL
+ * takes  receives the compiled form of the result; or NULL */
 keel_status keel_region_compile(keel_device *device,
                                 const struct kd_graph *graph,
                                 keel_region_infer infer, keel_forms *held,
                                 keel_forms *takes, keel_region **out_region);
 
-/* When nobody enqueues it any more; waits for what is enqueued. */
+/* Frees a region that no thread is enqueueing; waits for enqueued work. */
 void keel_region_free(keel_region *region);
 
 #endif /* KEEL_REGION_H */

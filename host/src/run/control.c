@@ -1,10 +1,10 @@
-/* control.c - If, Loop, Scan and SequenceMap: runs of nested functions.
+/* control.c - If, Loop, Scan and SequenceMap, which run nested functions.
  *
  * The node's inputs are the op's own, then what each function captures, in the
  * order of the attributes (see program/function.h).
  *
- * Each of them is a number of rounds. A round runs the body; where that does not end at
- * once, whoever ends it goes on with the rounds. */
+ * Each of them is a series of rounds. A round runs the body; if that does not end at once,
+ * the thread that ends it continues with the next round. */
 #include "run/control.h"
 #include "memory/access.h"
 
@@ -21,15 +21,15 @@ typedef struct collected {
 
 typedef struct keel_control keel_control;
 
-/* The body's run has ended. */
+/* The completion of the body's run. */
 typedef struct body_end {
-  keel_done done; /* first: it is its end */
+  keel_done done; /* must be first: cast from keel_done */
   keel_control *control;
 } body_end;
 
-/* The condition has come to the host. */
+/* The waiter for a condition that is copied to the host. */
 typedef struct cond_arrival {
-  keel_waiter waiter; /* first: a waiter is its arrival */
+  keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_control *control;
 } cond_arrival;
 

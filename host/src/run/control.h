@@ -1,15 +1,15 @@
-/* control.h - ops with nested functions: runs of these, one after the other, which hold no
- * thread while they wait for a device. */
+/* control.h - ops with nested functions, which occupy no thread while they wait for a
+ * device. */
 #ifndef KEEL_CONTROL_H
 #define KEEL_CONTROL_H
 
 #include "run/execute.h"
 
-/* Begins such an op. What `call` points to stays until it has ended, and its inputs are
- * ready.
+/* Starts a control flow op. Its inputs are ready, and what `call` points to stays valid
+ * until it has ended.
  *
- * Returns true where it has ended: *out_status says how, and outputs are set or, where it
- * failed, to be released. Else `done` is told so later, on any thread. */
+ * Returns true if it has ended, with its *out_status; the caller releases the outputs, also
+ * on failure. Otherwise `done` is called later, on any thread. */
 bool keel_control_begin(const keel_host_call *call, const keel_watch *watch,
                         keel_done *done, keel_status *out_status);
 

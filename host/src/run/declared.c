@@ -1,4 +1,4 @@
-/* declared.c - comparing inputs with ports, and saying how they differ. */
+/* declared.c - compares inputs with ports, and reports how they differ. */
 #include "run/declared.h"
 
 #include <kd/help.h>
@@ -64,7 +64,7 @@ keel_status keel_declared_check(const keel_port *ports, uint32_t count,
 
 /* ---- why a run may have failed --------------------------------------------------- */
 
-/* The size that a ready input has where its port has a name; NULL: none. */
+/* The size of a ready input in a named dimension of its port; NULL if there is none. */
 static const char *symbol_of(const keel_port *port, keel_tensor *input,
                              uint32_t dim, int64_t *out_size) {
   if (keel_tensor_state(input) != KEEL_READY || input->kind != KEEL_DATA ||
@@ -74,7 +74,7 @@ static const char *symbol_of(const keel_port *port, keel_tensor *input,
   return port->symbols[dim];
 }
 
-/* Another input's dimension of the same name and another size. */
+/* Finds another input whose dimension has the same name but another size. */
 static bool find_other(const keel_port *ports, uint32_t count,
                        keel_tensor *const *inputs, const char *symbol,
                        int64_t size, uint32_t *out_input, int64_t *out_size) {
@@ -88,7 +88,7 @@ static bool find_other(const keel_port *ports, uint32_t count,
   return false;
 }
 
-/* Says it behind what is said already. */
+/* Appends this to the existing message. */
 static keel_status also(keel_status status, const char *format, ...)
     KD_PRINTF(2, 3);
 static keel_status also(keel_status status, const char *format, ...) {

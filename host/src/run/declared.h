@@ -1,4 +1,4 @@
-/* declared.h - what a program declares of its inputs, and what is given. */
+/* declared.h - checks inputs against what the program declares. */
 #ifndef KEEL_DECLARED_H
 #define KEEL_DECLARED_H
 
@@ -6,20 +6,21 @@
 
 #include "values/tensor.h"
 
-/* Whether a ready input is what its port declares; *out_close: or of another shape. */
+/* Whether a ready input matches its port. *out_close: it differs in shape only. */
 bool keel_declared_is(const keel_port *port, const keel_tensor *input,
                       bool *out_close);
 
-/* Fails with what the input is, what the port declares, and `why` that counts, or "". */
+/* Fails with the input's type, the port's, and `why` that matters (or ""). */
 keel_status keel_declared_fail(const keel_port *port, keel_tensor *input,
                                const char *why);
 
-/* Refuses ready inputs that are not declared so; but for those of another shape: the
- * first goes to *out_odd (KEEL_ABSENT: there is none). */
+/* Refuses ready inputs that do not match their ports, except those that differ in shape
+ * only: the first of these goes to *out_odd (KEEL_ABSENT: none). */
 keel_status keel_declared_check(const keel_port *ports, uint32_t count,
                                 keel_tensor *const *inputs, uint32_t *out_odd);
 
-/* A run has failed: says, too, what of its inputs may be why. `odd` is of the check. */
+/* Adds to the message of a failed run what about its inputs may be the cause. `odd` comes
+ * from keel_declared_check. */
 keel_status keel_declared_explain(const keel_port *ports, uint32_t count,
                                   keel_tensor *const *inputs, uint32_t odd,
                                   keel_status status);

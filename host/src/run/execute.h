@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-/* Told when something has ended, once, on any thread, with that thread's message. */
+/* A completion callback: called once, on any thread, with that thread's message. */
 typedef struct keel_done {
   void (*call)(struct keel_done *self, keel_status status);
 } keel_done;

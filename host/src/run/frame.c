@@ -1,4 +1,4 @@
-/* frame.c - launches that are written once, and runs of them. */
+/* frame.c - static runs: launches that are written once and run many times. */
 #include "device/room.h"
 #include "eager/launch.h"
 #include "memory/inside.h"
@@ -29,7 +29,7 @@ void keel_frame_free(keel_frame *frame) {
   free(frame);
 }
 
-/* Where a view's data begin in a tensor that it is of, or of a part of. */
+/* Points a view at a tensor's data, or at the part of it that the view covers. */
 static void point_at(keel_frame *frame, uint32_t view,
                      const keel_tensor *tensor) {
   uint64_t offset = frame->framing->sources[view].offset;
@@ -65,7 +65,7 @@ static void write_launches(keel_frame *frame) {
   }
 }
 
-/* Also those that are copied to where an output must lie. */
+/* Includes those that are copied to where an output must lie. */
 static void point_at_constants(keel_frame *frame) {
   const keel_framing *framing = frame->framing;
   for (uint32_t i = 0; i < framing->view_count; i++)
@@ -97,12 +97,12 @@ static keel_frame *make_frame(keel_framing *framing) {
   return frame;
 }
 
-/* Where an offset into the arena is; NULL where memory has no addresses. */
+/* The address of an offset in the arena; NULL if the memory has no addresses. */
 static void *address_of(const keel_frame *frame, uint64_t offset) {
   return frame->arena->address ? (char *)frame->arena->address + offset : NULL;
 }
 
-/* The arena is another piece of memory than before. */
+/* Points all views into a new arena. */
 static void point_into(keel_frame *frame) {
   const keel_framing *framing = frame->framing;
   const keel_block *blocks = framing->places.blocks;
@@ -136,14 +136,14 @@ static bool takes(const keel_framing *framing, keel_tensor *const *inputs) {
         (!inputs[i] || inputs[i]->type != framing->types[i] ||
          inputs[i]->kind != KEEL_DATA ||
          inputs[i]->layout != KD_LAYOUT_ROW_MAJOR ||
-         /* what is copied out comes later */
+         /* a copy out would complete later */
          (addressable &&
           !keel_device_addressable(keel_tensor_place(inputs[i])))))
       return false;
   return true;
 }
 
-/* What is recorded uses the memory again. */
+/* Releases the run's outputs, and its memory unless a recording uses it. */
 static void let_go(keel_frame *frame) {
   release_all(frame->outcomes, frame->framing->outcome_count);
   if (!keel_replay_holds(frame->replay)) release_memory(frame);
@@ -171,7 +171,7 @@ static keel_status take_outcomes(keel_frame *frame) {
   return KD_OK;
 }
 
-/* An input where the kernels can read it. */
+/* Makes an input readable for the kernels, by a copy if need be. */
 static keel_status bring(keel_frame *frame, keel_tensor *const *inputs,
                          uint32_t number, keel_tensor **out_tensor) {
   keel_device *device = frame->framing->heap->device;
@@ -200,7 +200,7 @@ static keel_status take_inputs(keel_frame *frame, keel_tensor *const *inputs) {
   return KD_OK;
 }
 
-/* Memory for a run, and views of it. */
+/* Gets memory for a run, and points the views at it. */
 static keel_status fill(keel_frame *frame, keel_tensor *const *inputs) {
   const keel_framing *framing = frame->framing;
   keel_status status = KD_OK;
@@ -227,7 +227,7 @@ bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
 }
 
 const keel_order *keel_frame_order(const keel_frame *frame) {
-  /* acquire: what its maker wrote */
+  /* acquire: pairs with the release that published it */
   const keel_order *ranked =
       atomic_load_explicit(&frame->framing->ranked, memory_order_acquire);
   return ranked ? ranked : frame->framing->order;
@@ -238,7 +238,8 @@ void keel_frame_rank(keel_frame *frame, const uint32_t *costs) {
   keel_order *none = NULL;
   keel_order *ranked = keel_order_create(framing->fplan, framing->places.edges,
                                          framing->places.edge_count, costs);
-  /* release: pairs with keel_frame_order; the first one stays, as runs have it */
+  /* release: pairs with the acquire in keel_static_run_order; the first order stays, as
+   * runs already use it */
   if (!atomic_compare_exchange_strong_explicit(&framing->ranked, &none, ranked,
                                                memory_order_release,
                                                memory_order_relaxed))
@@ -249,7 +250,7 @@ bool keel_frame_queued(const keel_frame *frame) {
   return frame->framing->queued;
 }
 
-/* What a step must find where its outputs lie. */
+/* Copies the inputs that must lie where outputs do (KD_ALIAS_MUST). */
 static kd_status copy_before(keel_frame *frame, const framed_step *step,
                              kd_stream *stream) {
   const keel_framing *framing = frame->framing;
@@ -274,7 +275,7 @@ static kd_status copy_before(keel_frame *frame, const framed_step *step,
   return status;
 }
 
-/* stream: the device's, under its lock; NULL: it has none. */
+/* stream: the device's, with its lock held; NULL if it has none. */
 static keel_status call_step(keel_frame *frame, uint32_t index,
                              kd_stream *stream) {
   const framed_step *step = &frame->framing->steps[index];
@@ -319,7 +320,7 @@ keel_status keel_frame_enqueue(keel_frame *frame) {
   return status;
 }
 
-/* A value as the type that it is handed out with. */
+/* A tensor as an output of the given type. */
 static keel_status hand_out(keel_tensor *tensor, const keel_type *type,
                             keel_tensor **out_tensor) {
   if (tensor->type != type) return keel_tensor_view(tensor, type, out_tensor);

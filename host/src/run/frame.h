@@ -1,10 +1,10 @@
-/* frame.h - a function run again with the types of its first run, without making values:
- * each step's launch is written once, and values have their places in one piece of
- * memory.
+/* frame.h - static runs: repeated runs of a function with the types of its first run. Each
+ * step's launch is written once, values have fixed offsets in one arena, and no tensors are
+ * created for them.
  *
- * It fits a function of kernels of one device, and of views of data. What the first run
- * met says which kernels those are. On a device with a stream all steps are enqueued in
- * their order; where it can record them, they are launched as one (replay.h). */
+ * This is for functions that consist of kernels of one device and of views. The first run
+ * determined which kernels those are. On a device with a stream, all steps are enqueued in
+ * order; if it can record them, they are launched as one (replay.h). */
 #ifndef KEEL_FRAME_H
 #define KEEL_FRAME_H
 
@@ -18,42 +18,41 @@ typedef struct keel_frame {
   keel_arena arrays;
   kd_tensor *views;
   kd_launch *launches; /* by step */
-  int64_t *scratch;    /* by step: the workspace's dimension */
+  int64_t *scratch;    /* by step: the dimension of the workspace */
   keel_tensor **outcomes;
   keel_tensor **moved; /* by input: a copy in the device's memory, or NULL */
-  bool *brought;       /* by input: the copy is this run's */
-  keel_tensor **read;  /* by input: what kernels read; not held */
+  bool *brought;       /* by input: the copy was made for this run */
+  keel_tensor **read;  /* by input: what the kernels read; borrowed */
   keel_buffer *arena;
-  void *base; /* where the views think that the arena is */
+  void *base; /* the arena's address that the views have */
   kd_buffer *placed;
-  struct keel_replay *replay; /* NULL: the device records nothing */
+  struct keel_replay *replay; /* NULL: the device does not record */
 } keel_frame;
 
-/* Makes a run ready: *frame is made, or one of before is used again. False where the
- * function or these inputs do not fit, or memory for all of it at once is not there;
- * then the run makes values. */
+/* Prepares a static run: creates *frame, or reuses it. False if the function or these
+ * inputs do not fit, or if there is no memory for all of it at once; the run is then
+ * dynamic. */
 bool keel_frame_begin(keel_fplan *fplan, keel_tensor *const *inputs,
                       keel_frame **frame);
 
-/* Whether its device has a stream: steps are enqueued at once, and run later. */
+/* Whether its device has a stream: all steps are enqueued at once, and run later. */
 bool keel_frame_queued(const keel_frame *frame);
 keel_status keel_frame_enqueue(keel_frame *frame);
 
 /* Of replay.c, under the stream's lock: all steps, in the device's stream. */
 keel_status keel_frame_enqueue_steps(keel_frame *frame);
 
-/* Else: runs one step. */
+/* Runs one step, on a device without a stream. */
 keel_status keel_frame_step(keel_frame *frame, uint32_t index);
 
-/* Which steps wait for which in a frame: for more than their values, where memory is
- * shared in the plan's order. Stays as long as the frame. */
+/* The dependencies of steps in a static run: beyond data dependencies, those that memory
+ * reuse adds. Valid as long as the static run. */
 const keel_order *keel_frame_order(const keel_frame *frame);
 
-/* Lets later runs begin first what has the longest way behind it, by what steps cost:
- * nanoseconds, one a step. */
+/* Sorts later runs by critical path; `costs` in ns per step. */
 void keel_frame_rank(keel_frame *frame, const uint32_t *costs);
 
-/* Hands out the outputs, where `outputs` is not NULL, and lets go of memory. */
+/* Returns the outputs, if `outputs` is not NULL, and releases memory. */
 keel_status keel_frame_end(keel_frame *frame, keel_tensor *const *inputs,
                            keel_tensor **outputs);
 

@@ -1,4 +1,5 @@
-/* framed.c - a run in its frame: alone or with the pool, by what steps were seen to take. */
+/* framed.c - runs the steps of a static run: serially or on the pool, as the scheduler
+ * decides. */
 #include "device/context.h"
 #include "run/run.h"
 
@@ -9,7 +10,7 @@ void keel_run_framed_step(keel_run *run, uint32_t index) {
   if (status != KD_OK) keel_run_fail(run, status);
 }
 
-/* One step after the other, each with its time. */
+/* Runs the steps in order and measures each. */
 static keel_status time_steps(keel_run *run, uint32_t *costs) {
   uint64_t begin = keel_now();
   for (uint32_t i = 0; i < run->fplan->step_count; i++) {
@@ -21,7 +22,7 @@ static keel_status time_steps(keel_run *run, uint32_t *costs) {
   return KD_OK;
 }
 
-/* What steps cost says in which order they are best begun. */
+/* Runs serially, and ranks the steps by their measured costs. */
 static keel_status run_ranked(keel_run *run) {
   uint32_t *costs = calloc((size_t)run->fplan->step_count + 1, sizeof *costs);
   if (!costs) return keel_no_memory(run->fplan->step_count);
@@ -51,7 +52,7 @@ static keel_status run_alone(keel_run *run, bool ranked) {
   return status;
 }
 
-/* With the pool: the first failure. */
+/* Runs on the pool. Returns the first failure. */
 static keel_status run_shared(keel_run *run) {
   run->order = keel_frame_order(run->frame);
   keel_run_parallel(run);
@@ -62,7 +63,7 @@ static keel_status run_shared(keel_run *run) {
   return status;
 }
 
-/* The device has them in its stream's order. */
+/* Enqueues all steps on the device's stream. */
 static keel_status run_queued(keel_run *run) {
   keel_status status = keel_run_check(run, 0);
   keel_hush();

@@ -1,4 +1,4 @@
-/* replay.c - recordings of a frame: made, put to other memory, launched. */
+/* replay.c - makes, rebinds and launches recordings of a static run. */
 #include "run/replay.h"
 #include "device/stream.h"
 
@@ -7,11 +7,11 @@
 #include "memory/copy.h"
 
 #define RECORDINGS    2
-#define RUNS_BEFORE   2 /* until a frame is worth a recording */
-#define KERNELS_LEAST 3 /* that are worth one */
-#define RENEWED_MOST  4 /* times that one could not be put to other memory */
+#define RUNS_BEFORE   2 /* runs before a recording is worth making */
+#define KERNELS_LEAST 3 /* the fewest kernels that are worth recording */
+#define RENEWED_MOST  4 /* failed rebinds before recording is given up */
 
-/* Where an input or an outcome lies. */
+/* The memory of an input or an output. */
 typedef struct place {
   keel_buffer *buffer;
   uint64_t offset;
@@ -19,20 +19,20 @@ typedef struct place {
 
 typedef struct recording {
   kd_capture *capture; /* NULL: there is none */
-  place *places;       /* of inputs, then of outcomes; held */
-  uint64_t used;       /* the run that launched it last */
+  place *places;       /* of inputs, then of outputs; retained */
+  uint64_t used;       /* the last run that launched it */
 } recording;
 
 struct keel_replay {
   keel_device *device;
   uint32_t input_count, place_count;
   recording recordings[RECORDINGS];
-  recording *chosen; /* has this run's places */
-  place *now;        /* those; not held */
+  recording *chosen; /* matches this run's memory */
+  place *now;        /* this run's memory; borrowed */
   kd_rebind *rebinds;
   uint32_t renewed;
   uint64_t runs;
-  bool off; /* steps are enqueued one by one */
+  bool off; /* recording is off: steps are enqueued one by one */
 };
 
 /* ---- recordings ---------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static void hold_places(const keel_replay *replay, recording *r,
   }
 }
 
-/* When the device is done with it. Returns how its work ended. */
+/* Destroys a recording once the device is done with it. Returns how its work ended. */
 static keel_status discard(const keel_replay *replay, recording *r) {
   if (!r->capture) return KD_OK;
   keel_status status = KD_OK;
@@ -117,7 +117,7 @@ static place place_of(const keel_tensor *tensor) {
   return tensor ? (place){tensor->buffer, tensor->offset} : (place){0};
 }
 
-/* Whether it has this run's inputs, and outcomes that nobody else holds. */
+/* Whether it reads this run's inputs, and writes outputs that nothing else holds. */
 static bool fits(const keel_replay *replay, const recording *r) {
   if (!r->capture) return false;
   for (uint32_t i = 0; i < replay->input_count; i++)
@@ -143,8 +143,8 @@ keel_buffer *keel_replay_outcome(const keel_replay *replay, uint32_t index) {
              : NULL;
 }
 
-/* Whether a place of a recording is that of one argument alone: what is known by its
- * buffer and offset can be put elsewhere. */
+/* Whether a location belongs to one argument only. A recording can be rebound only where
+ * buffer and offset identify the argument. */
 static bool stands_alone(const keel_frame *frame, const recording *r,
                          uint32_t index) {
   const keel_fplan *fplan = frame->framing->fplan;
@@ -162,7 +162,7 @@ static bool stands_alone(const keel_frame *frame, const recording *r,
   return true;
 }
 
-/* Puts a recording's arguments where this run has them. False: it can't be done. */
+/* Rebinds a recording to this run's memory. False if that is impossible. */
 static bool put(const keel_frame *frame, recording *r) {
   keel_replay *replay = frame->replay;
   const kd_capture_table *table = &replay->device->plugin->capture;
@@ -194,7 +194,7 @@ static keel_status enqueue(keel_frame *frame) {
   return status;
 }
 
-/* Nothing else comes into the stream meanwhile. */
+/* Under the stream's lock, so that nothing else is recorded. */
 static keel_status record(keel_frame *frame, recording *r) {
   keel_replay *replay = frame->replay;
   keel_device *device = replay->device;
@@ -243,7 +243,7 @@ static keel_status launch(const keel_frame *frame, recording *r) {
                     *name ? name : "the program");
 }
 
-/* One that is not there yet, or the one that was launched last the longest ago. */
+/* A free slot, else the least recently launched recording. */
 static recording *oldest(keel_replay *replay) {
   recording *found = &replay->recordings[0];
   for (int i = 1; i < RECORDINGS && found->capture; i++) {
@@ -253,8 +253,8 @@ static recording *oldest(keel_replay *replay) {
   return found;
 }
 
-/* Chooses a recording with this run's places, which none has; or none, where the steps
- * can't be recorded. */
+/* Rebinds or makes a recording for this run's memory; chooses none if the steps can't be
+ * recorded. */
 static keel_status renew(keel_frame *frame) {
   keel_replay *replay = frame->replay;
   for (uint32_t i = replay->input_count; i < replay->place_count; i++)

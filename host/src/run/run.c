@@ -1,11 +1,10 @@
-/* run.c - one run of a laid out function.
+/* run.c - one run of an executable.
  *
- * Each step counts the steps it still waits for; who brings the count to zero
- * runs the step: the first one found at once, on the same thread, the others
- * as tasks for whoever is idle. A copy out of a device ends later, when its data
- * has come, and so does an op with nested functions that have such copies; they
- * hold no thread meanwhile. No lock is taken. Values die at their last use, and
- * their memory may become an output's. */
+ * Each step counts the steps that it still waits for. The thread that brings a count to
+ * zero runs the step: the first one at once, the others as tasks for idle threads. An
+ * asynchronous copy-out ends later, when its data has arrived, and so does an op with
+ * nested functions that have such copies; neither occupies a thread meanwhile. No lock is
+ * taken. Values are released at their last use, and an output may reuse their memory. */
 #include "run/run.h"
 #include "device/context.h"
 
@@ -21,7 +20,7 @@ static void free_run(keel_idle *idle) {
 static void run_task(keel_task *task);
 
 static keel_run *take_run(keel_fplan *fplan) {
-  /* acquire: what the run's last user left in it */
+  /* acquire: pairs with the release of the run's last user */
   keel_idle *idle =
       atomic_exchange_explicit(&fplan->idle, NULL, memory_order_acquire);
   if (idle) return (keel_run *)(void *)idle;
@@ -53,21 +52,21 @@ static void give_run(keel_run *run) {
 
 /* ---- all steps ------------------------------------------------------------ */
 
-/* A step that others wait for, and how many of those have ended here: counted down at
- * once, as whoever shares a counter has to wait for it. */
+/* A step whose count this thread has yet to decrement, and by how much: batched, because a
+ * shared counter is contended. */
 typedef struct held {
   uint32_t step, count;
 } held;
 
-/* Whether this thread brought a step's count to zero. A step that waits for one
- * other only, and for no input, was brought there by its one predecessor: no atomic is
- * needed; nor where all that it waits for ended here. */
+/* Whether this thread brought a step's count to zero. No atomic operation is needed if all
+ * steps that it waits for have ended here, as with a single predecessor, and it waits for
+ * no input. */
 static bool is_last(keel_run *run, uint32_t step, uint32_t ended) {
   if (run->order->waits[step] == ended && !run->awaits) return true;
-  /* nobody else counts down what is left: acquire, as below */
+  /* no other thread will decrement the rest: acquire, as below */
   if (atomic_load_explicit(&run->waits[step], memory_order_acquire) == ended)
     return true;
-  /* acq_rel: the last to come sees what all others made */
+  /* acq_rel: the last one sees what all the others produced */
   return atomic_fetch_sub_explicit(&run->waits[step], ended,
                                    memory_order_acq_rel) == ended;
 }
@@ -76,8 +75,8 @@ static bool let_go(keel_run *run, held *last) {
   return last->count && is_last(run, last->step, last->count);
 }
 
-/* Whether a step that waited for one more is ready: *step, or the one that was held so
- * far, which it then is. held: NULL, or where to put it off. */
+/* Decrements a step's count; true if *step is ready. With `last`, the decrement may be
+ * deferred; *step then becomes the step deferred before. */
 static bool is_ready(keel_run *run, uint32_t *step, held *last) {
   if (!last || run->order->waits[*step] == 1) return is_last(run, *step, 1);
   if (last->count && last->step == *step) {
@@ -90,8 +89,8 @@ static bool is_ready(keel_run *run, uint32_t *step, held *last) {
   return let_go(run, &before);
 }
 
-/* Those that waited for this step only: the one with the longest way behind it is
- * returned, the others are handed out. */
+/* Of the steps that have become ready, returns the one with the longest remaining path and
+ * submits the others. */
 static uint32_t follow(keel_run *run, uint32_t index, held *last) {
   const keel_order *order = run->order;
   uint32_t first = KEEL_ABSENT, end = order->first[index + 1];
@@ -111,13 +110,13 @@ static void hand_over(keel_run *run, uint32_t index);
 static void nested_ended(keel_done *done, keel_status status);
 static void finish(keel_run *run);
 
-/* Steps that have ended are counted out, by who may be the last. */
+/* Subtracts ended steps from the run's count; the last one ends the run. */
 static void count_out(keel_run *run, uint32_t ended) {
-  if (!ended) return; /* something goes on: the run may be over by now */
+  if (!ended) return; /* nothing ended here, and the run may already be over */
   keel_pool *pool = run->fplan->plan->context->pool;
   const keel_done *done = run->done;
-  /* acq_rel: who ends the run sees all that was made; where somebody waits, nothing
-   * of the run is touched after the count reaches zero */
+  /* acq_rel: the thread that ends the run sees all results. If a thread waits, the run must
+   * not be touched after the count reaches zero */
   if (atomic_fetch_sub_explicit(&run->remaining, ended, memory_order_acq_rel) !=
       ended)
     return;
@@ -127,8 +126,8 @@ static void count_out(keel_run *run, uint32_t ended) {
     keel_pool_wake_waiters(pool);
 }
 
-/* Runs a step, and on as long as one leads to another: how many have ended, which the
- * caller counts out. held: as above. */
+/* Runs a step, then the ready ones that follow from it. Returns how many have ended, which
+ * the caller must subtract. */
 static uint32_t run_on(keel_run *run, uint32_t index, held *last) {
   uint32_t ended = 0;
   while (index != KEEL_ABSENT) {
@@ -150,7 +149,8 @@ static uint32_t run_on(keel_run *run, uint32_t index, held *last) {
   return ended;
 }
 
-/* The same; `ended`: steps that have ended before, and were not counted. */
+/* The same, and subtracts them; `ended`: steps that ended before and are not subtracted
+ * yet. */
 static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
   count_out(run, ended + run_on(run, index, NULL));
 }
@@ -161,7 +161,7 @@ static void nested_ended(keel_done *done, keel_status status) {
   run_from(run, follow(run, index, NULL), 1);
 }
 
-/* What a copy out has brought. */
+/* Publishes the result of a copy-out. */
 static void settle_arrival(keel_run *run, const keel_step *step) {
   keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
   if (status == KD_OK)
@@ -180,8 +180,8 @@ static void data_came(keel_waiter *waiter) {
   run_from(run, follow(run, at->step, NULL), 1);
 }
 
-/* Of a copy out that was begun: whether its output is on its way. The run then goes on from
- * here when it has come, and no thread waits. Else the output is settled. */
+/* Whether a started copy-out is still pending; the run then resumes here when the data has
+ * arrived, and no thread waits. Otherwise the output is settled. */
 static bool goes_on_later(keel_run *run, uint32_t index) {
   const keel_step *step = &run->fplan->steps[index];
   uint32_t output = step->outputs[0];
@@ -197,7 +197,7 @@ static bool goes_on_later(keel_run *run, uint32_t index) {
   return true;
 }
 
-/* On a thread for such work: only the step itself. */
+/* Runs a blocking step on its own thread; only the step itself. */
 static void run_blocking(keel_task *task) {
   step_task *at = (step_task *)task;
   keel_run *run = at->run;
@@ -221,10 +221,10 @@ static bool is_of_run(const keel_task *task, const void *run) {
 }
 
 #define AT_ONCE \
-  64 /* tasks; then whoever helps looks whether its own wait is over */
+  64 /* tasks in a row; then a helping thread checks its own wait */
 
-/* And what it leads to on this thread: all of them are counted out at once. While some are
- * not, the run is not over. */
+/* Runs a task and what follows from it on this thread, and subtracts all of them at once.
+ * Until then the run cannot end. */
 static void run_task(keel_task *task) {
   keel_run *run = ((step_task *)task)->run;
   uint32_t ended = 0, left = AT_ONCE;
@@ -242,7 +242,7 @@ static bool all_done(void *run) {
                               memory_order_acquire) == 0;
 }
 
-/* Those that wait for none, from one to another. */
+/* Runs roots [begin, end) and what follows from them. */
 static void run_roots(void *context, int64_t begin, int64_t end) {
   keel_run *run = context;
   uint32_t ended = 0;
@@ -254,7 +254,7 @@ static void run_roots(void *context, int64_t begin, int64_t end) {
   count_out(run, ended);
 }
 
-/* Sets the counts. held: ends that the caller brings, beside the steps'. */
+/* Initialises the counts. held: extra counts that the caller subtracts itself. */
 static void set_counts(keel_run *run, uint32_t held) {
   const keel_fplan *fplan = run->fplan;
   for (uint32_t i = 0; i < fplan->step_count; i++)
@@ -280,7 +280,7 @@ static void input_came(keel_waiter *waiter) {
   uint32_t value = at->value;
   if (status == KD_OK) {
     status = keel_begun_check(run->begun, (uint32_t)(at - run->awaited));
-    /* nobody has read it yet: what hangs on it fails */
+    /* nothing has read it yet: what depends on it fails */
     if (status != KD_OK && run->args.partial) refuse_value(run, value, status);
   }
   if (status != KD_OK && !run->args.partial) keel_run_fail(run, status);
@@ -291,7 +291,8 @@ static void input_came(keel_waiter *waiter) {
   run_from(run, KEEL_ABSENT, 1);
 }
 
-/* Finds them: each counts as one more end. Steps that read one wait for it, too. */
+/* Finds the pending inputs: each adds one to the run's count. Steps that read one wait for
+ * it, too. */
 static keel_status find_awaited(keel_run *run, uint32_t *out_count) {
   const keel_fplan *fplan = run->fplan;
   if (!run->awaited)
@@ -312,7 +313,8 @@ static keel_status find_awaited(keel_run *run, uint32_t *out_count) {
   return KD_OK;
 }
 
-/* Roots that wait for no input are begun; then, and from then on, others. */
+/* Starts the roots that wait for no input; the others start as their inputs become
+ * ready. */
 static keel_status begin_awaited(keel_run *run) {
   const keel_fplan *fplan = run->fplan;
   const keel_order *order = run->order;
@@ -352,7 +354,7 @@ void keel_run_parallel(keel_run *run) {
   keel_pool *pool = run->fplan->plan->context->pool;
   bool entered = keel_pool_enter(pool);
   set_counts(run, 0);
-  if (run->framed) /* kernels alone: none waits for another step */
+  if (run->framed) /* only kernels: no step blocks on another */
     keel_parallel_pieces(run->order->root_count,
                          keel_pace_piece(&run->fplan->pace), run_roots, run);
   else
@@ -376,8 +378,8 @@ static void take_inputs(keel_run *run) {
   }
 }
 
-/* What is handed out as output `index`: failed where nothing made it and the run is to
- * say so. */
+/* Output `index` of the run. If nothing produced it, it is the failure (partial runs), or
+ * an error. */
 static keel_status hand_out(const keel_run *run, uint32_t index,
                             keel_tensor *failure, keel_tensor **out_value) {
   const keel_fplan *fplan = run->fplan;
@@ -410,7 +412,7 @@ static keel_status end_run(keel_run *run) {
   return status;
 }
 
-/* Whether no step can end later than it is run, and no other thread would help. */
+/* Whether every step ends before its call returns, and no other thread would help. */
 static bool is_straight(const keel_run *run) {
   const keel_fplan *fplan = run->fplan;
   return !fplan->arrives && !fplan->nests && !fplan->blocks &&
@@ -419,7 +421,7 @@ static bool is_straight(const keel_run *run) {
 
 static void begin_values(keel_run *run, bool ready) {
   keel_fplan *fplan = run->fplan;
-  /* a copy's type may not be there yet; nor would it fit a frame */
+  /* a pending copy's type may be unknown, and the function would not fit static runs */
   run->meets =
       ready && !fplan->arrives &&
       !atomic_load_explicit(&fplan->meeting, memory_order_relaxed) &&
@@ -431,8 +433,8 @@ static void begin_values(keel_run *run, bool ready) {
 static keel_status end_values(keel_run *run) {
   keel_fplan *fplan = run->fplan;
   keel_status status = end_run(run);
-  /* release: what the run has met, for who makes a layout of it; else the next one may
-   * try */
+  /* release: publishes the recorded types, for keel_framing_of; after a failure the next
+   * run may record them */
   if (run->meets && status == KD_OK)
     atomic_store_explicit(&fplan->ran, true, memory_order_release);
   else if (run->meets)
@@ -455,8 +457,8 @@ static keel_status run_with_values(keel_run *run) {
   return end_values(run);
 }
 
-/* In a frame, where one fits. What comes out of it whole is given; a run that is to go
- * on beside a failure is made again, value by value. */
+/* Runs statically if possible. If that fails and the run is partial, it is repeated
+ * dynamically. */
 static keel_status run_somehow(keel_run *run) {
   if (keel_run_fits(run)) {
     keel_status status = keel_run_in_frame(run);
@@ -482,7 +484,7 @@ static keel_status make_run(keel_fplan *fplan, const keel_run_args *args,
                      fplan->name, (unsigned)fplan->input_count,
                      (unsigned)fplan->output_count, (unsigned)args->input_count,
                      (unsigned)args->output_count);
-  /* a loop's body may have no step that would ask */
+  /* a loop's body may have no step that would check */
   if (args->watch && !args->partial && keel_watch_is_over(args->watch))
     return keel_watch_fail(args->watch, NULL, NULL);
   keel_run *run = take_run(fplan);
@@ -516,13 +518,13 @@ keel_status keel_fplan_run(keel_fplan *fplan, const keel_run_args *args) {
   return status == KD_OK ? end_of(run, run_somehow(run)) : status;
 }
 
-/* Of a run that ended later than it was begun. */
+/* Ends a run that did not end in the call that started it. */
 static void finish(keel_run *run) {
   keel_done *done = run->done;
   done->call(done, end_of(run, end_values(run)));
 }
 
-/* Whether it has ended when all has been begun. */
+/* Whether the run has ended once everything has been started. */
 static bool begin_parallel(keel_run *run) {
   uint32_t awaited = 0;
   keel_status status = run->begun ? find_awaited(run, &awaited) : KD_OK;
@@ -535,7 +537,7 @@ static bool begin_parallel(keel_run *run) {
   set_counts(run, 1 + awaited);
   if (awaited) {
     status = begin_awaited(run);
-    if (status != KD_OK) { /* nothing is begun */
+    if (status != KD_OK) { /* nothing has started */
       keel_run_fail(run, status);
       return true;
     }

@@ -1,4 +1,4 @@
-/* run.h - one run of a laid out function, from inside: run.c, step.c and framed.c. */
+/* run.h - one run of an executable. Internal to run.c, step.c and framed.c. */
 #ifndef KEEL_RUN_H
 #define KEEL_RUN_H
 
@@ -11,22 +11,22 @@
 typedef struct keel_run keel_run;
 
 typedef struct step_task {
-  keel_task task; /* first: a task is its step_task */
+  keel_task task; /* must be first: cast from keel_task */
   keel_run *run;
   uint32_t step;
 } step_task;
 
-/* A copy whose data has not come. */
+/* An asynchronous copy-out whose data has not arrived. */
 typedef struct arrival {
-  keel_waiter waiter; /* first: a waiter is its arrival */
+  keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_run *run;
   uint32_t step;
   uint64_t begin;
 } arrival;
 
-/* An input that is not known yet. */
+/* A pending input. */
 typedef struct awaited {
-  keel_waiter waiter; /* first: a waiter is its awaited */
+  keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_run *run;
   uint32_t value;
 } awaited;
@@ -38,69 +38,71 @@ struct keel_run {
   keel_run_args args; /* its arrays stay until the run has ended */
   const keel_order *order;
   keel_tensor **values; /* by value */
-  /* By value: reads that are still to come; as references (base/refs.h): the last
-   * reader's thread lets the value go, or gives it to the step, after all others read. */
+  /* By value: remaining reads, counted like references (base/refs.h): the last reader
+   * releases the value, or donates it to its step, after all other reads. */
   atomic_uint *uses;
-  /* By step: what it waits for. Set before a run begins, counted down with acq_rel, so
-   * that the step comes after all that its inputs' makers did. */
+  /* By step: how many steps it waits for. Set before the run starts, decremented with
+   * acq_rel, so that the step sees what the makers of its inputs wrote. */
   atomic_uint *waits;
   step_task *tasks;  /* by step */
-  arrival *arrivals; /* by step; NULL: none of them arrives */
-  awaited *awaited;  /* by input; NULL: none was ever */
-  /* Steps that have not ended. Counted down with release, read with acquire: who sees
-   * none sees what all of them wrote. */
+  arrival *arrivals; /* by step; NULL: no step is an asynchronous copy-out */
+  awaited *awaited;  /* by input; NULL: there never was one */
+  /* Steps that have not ended. Decremented with release, read with acquire: a reader of
+   * zero sees what all steps wrote. */
   atomic_uint remaining;
-  /* The first step that fails puts it there, with release; who reads it acquires. */
+  /* The first failure: stored once with release, read with acquire. */
   _Atomic(keel_tensor *) failure;
   keel_frame *frame; /* NULL: not made yet */
   keel_done *done; /* args.done, once it goes on later; NULL: somebody waits */
   keel_begun *begun; /* args.begun, once steps are begun */
   bool awaits;       /* inputs */
   bool framed;       /* runs in it */
-  bool meets;        /* writes down the types that it meets */
+  bool meets;        /* records the types of values */
   bool profile;
 };
 
 /* ---- step.c: one step ---------------------------------------------------- */
 
-/* The run's first failure, with this thread's message. */
+/* Records a failure with this thread's message; the run's first one counts. */
 void keel_run_fail(keel_run *run, keel_status status);
 
-/* Whether nothing more is to be begun: why. */
+/* Checks for cancellation before a step. Returns KD_OK, KD_CANCELLED or
+ * KD_DEADLINE_EXCEEDED. */
 keel_status keel_run_check(const keel_run *run, uint32_t index);
 
-/* Makes the step's values. False where it was not run, or failed. */
+/* Runs a step. False if it was not run, or failed. */
 bool keel_run_step(keel_run *run, uint32_t index);
 
-/* The same for one with nested functions. False: it ends later, and `ended` is told. */
+/* The same for a step with nested functions. False: it ends later, and `ended` is called
+ * then. */
 bool keel_run_nested(keel_run *run, uint32_t index,
                      void (*ended)(keel_done *done, keel_status status));
-/* What is done when it is told, of a run that then goes on from *out_step. */
+/* To be called by `ended`. Returns the run, which then continues from *out_step. */
 keel_run *keel_run_nested_end(keel_done *done, keel_status status,
                               uint32_t *out_step);
 
-/* An output that is known goes to who has begun the run. */
+/* Publishes a value to the asynchronous run, if it is an output and ready. */
 void keel_run_give(const keel_run *run, uint32_t value);
 
-/* Adds to the time of a step. */
+/* Adds the time since `begin` to a step's profile. */
 void keel_run_note_time(keel_step *step, uint64_t begin);
 
 /* ---- framed.c: in a frame -------------------------------------------------- */
 
-/* Whether it runs in one: then its memory is ready. */
+/* Prepares a static run; false if the run must be dynamic. */
 bool keel_run_fits(keel_run *run);
 keel_status keel_run_in_frame(keel_run *run);
 void keel_run_framed_step(keel_run *run, uint32_t index);
 
 /* ---- run.c ------------------------------------------------------------------- */
 
-/* No other thread would help. */
+/* Whether no other thread would help. */
 static inline bool keel_run_is_alone(const keel_run *run) {
   return keel_pool_size(run->fplan->plan->context->pool) == 1 ||
          run->fplan->step_count <= 1;
 }
 
-/* Runs all steps in the run's order, with the pool, and waits. */
+/* Runs all steps on the pool, in the run's order, and waits. */
 void keel_run_parallel(keel_run *run);
 
 #endif /* KEEL_RUN_H */

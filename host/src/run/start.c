@@ -1,4 +1,4 @@
-/* start.c - running a plan: with somebody who waits for it, or promises for its outputs. */
+/* start.c - runs a plan, synchronously or with promises for its outputs. */
 #include "base/refs.h"
 #include "device/context.h"
 #include "device/device.h"
@@ -58,7 +58,7 @@ static void await_inputs(const keel_plan *plan, keel_tensor *const *inputs,
                          watch ? watch->deadline : 0);
 }
 
-/* NULL: it is none, or not known yet. */
+/* NULL if it is not a resource, or pending. */
 static const struct keel_resource *resource_of(keel_tensor *input) {
   return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE
              ? input->resource
@@ -72,20 +72,21 @@ static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
     for (uint32_t k = 0; resource && k < i; k++)
       if (resource_of(inputs[k]) == resource)
         return keel_fail(KD_INVALID_ARGUMENT,
-                         "inputs %u and %u are one resource; give each"
-                         " resource to a run once",
+                         "inputs %u and %u are the same resource; pass each "
+                         "resource to a run once",
                          (unsigned)k, (unsigned)i);
   }
   return KD_OK;
 }
 
-/* What a run of a plan is of, between the hooks of a plugin that gathers work. */
+/* The scope of one run of a plan, between the plugin's run_begin and its final flush. */
 typedef struct outing {
   keel_plan *plan, *version; /* version: NULL: the plan itself */
-  uint32_t odd;              /* input that is not as declared, or KEEL_ABSENT */
-  bool visits;               /* keel_weights_enter has said so */
+  /* the first input of another shape than declared, or KEEL_ABSENT */
+  uint32_t odd;
+  bool visits; /* keel_weights_enter returned true */
   keel_fplan *main;
-  uint64_t began; /* of a trace; 0: none */
+  uint64_t began; /* start time for a trace; 0: none runs */
 } outing;
 
 static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
@@ -123,7 +124,7 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
   return KD_OK;
 }
 
-/* What failed may have to do with what the inputs are. */
+/* Adds to a failure what about the inputs may have caused it. */
 static keel_status explain(const outing *out, keel_tensor *const *inputs,
                            keel_status status) {
   const keel_plan *plan = out->plan;
@@ -133,18 +134,20 @@ static keel_status explain(const outing *out, keel_tensor *const *inputs,
                                      inputs, out->odd, status);
 }
 
-/* Work that the plugin holds back would lie there until somebody reads what it makes. */
+/* Flushes the stream: work that the plugin holds back would wait until its results are
+ * read. */
 static void hand_over(keel_device *device) {
   if (!device || !device->stream || !device->plugin->streams.flush) return;
   if (!keel_lost_enter(device)) {
     pthread_mutex_lock(&device->stream_lock);
-    device->plugin->streams.flush(device->stream); /* a failure, work tells */
+    /* a failure is reported by the work itself */
+    device->plugin->streams.flush(device->stream);
     pthread_mutex_unlock(&device->stream_lock);
   }
   keel_lost_leave(device);
 }
 
-/* here: on the thread that set out. */
+/* here: called on the thread that entered the scope. */
 static void come_home(const outing *out, keel_status status, bool here) {
   const keel_device *device = out->plan->device;
   if (out->began && here)
@@ -188,7 +191,7 @@ static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
                                         keel_watch_fail(watch, NULL, NULL))
                    : keel_tensor_retain(inputs[i]);
   keel_status rest = run_between(plan, known, outputs, watch, true);
-  /* an input's failure is the run's where something depends on it */
+  /* an input's failure is the run's only if an output depends on it */
   for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
     rest = keel_tensor_query(outputs[i]);
   for (uint32_t i = 0; i < n; i++)
@@ -228,7 +231,7 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
   return status == KD_OK ? run_wholly(plan, inputs, outputs, NULL) : status;
 }
 
-/* The parameters in full, and what ends the run early. */
+/* Reads the parameters in full, and the cancellation. */
 static keel_status read_params(const keel_run_params *given,
                                keel_run_params *all, keel_watch *watch) {
   *all = (keel_run_params){0};
@@ -259,15 +262,15 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
 
 /* ---- with promises --------------------------------------------------------------- */
 
-/* What tells a run that it is over. */
+/* A cancellation hook of an asynchronous run. */
 typedef struct over {
-  keel_alarm alarm; /* first: an alarm is its over */
+  keel_alarm alarm; /* must be first: cast from its task */
   keel_begun *begun;
 } over;
 
 struct keel_begun {
-  keel_task task;   /* first: a task is its begun run */
-  atomic_uint refs; /* of the run, and of each alarm that is set or has rung */
+  keel_task task;   /* must be first: cast from keel_task */
+  atomic_uint refs; /* held by the run and by each hook that is set or firing */
   over asked, late;
   keel_done done; /* of the main function's run */
   outing out;
@@ -276,13 +279,13 @@ struct keel_begun {
   keel_run_args args;    /* its inputs and outputs are the begun run's */
   keel_tensor **tensors; /* inputs, outputs, promises */
   keel_tensor **promises;
-  /* By output: the promise has its value, or is about to. An exchange: one of those that
-   * want to give gets to; the value itself is published by its future. */
+  /* By output: the promise is being or has been fulfilled. An exchange lets only one thread
+   * fulfil it; the future publishes the value. */
   atomic_bool given[];
 };
 
 void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
-  /* relaxed: whose word counts, no more; the value is published by become */
+  /* relaxed: only decides who fulfils it; keel_tensor_resolve publishes the value */
   if (!atomic_exchange_explicit(&begun->given[output], true,
                                 memory_order_relaxed))
     keel_tensor_become(begun->promises[output], value);
@@ -291,7 +294,7 @@ void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
 keel_status keel_begun_check(const keel_begun *begun, uint32_t input) {
   const keel_port *port = &begun->plan->ports[input];
   bool close = false;
-  /* another shape is too late for another plan */
+  /* the plan was chosen already, so another shape can't be served */
   return keel_declared_is(port, begun->args.inputs[input], &close) ||
                  (close && begun->out.odd != KEEL_ABSENT)
              ? KD_OK
@@ -313,7 +316,7 @@ static void drop_begun(keel_begun *begun) {
   keel_plan_release(begun->plan);
   keel_stop_release(begun->watch.stop);
   free(begun);
-  /* release: whoever closes the context sees all that was done before */
+  /* release: pairs with the acquire in keel_close */
   atomic_fetch_sub_explicit(&context->begun, 1, memory_order_release);
 }
 
@@ -337,8 +340,8 @@ static void end_begun(keel_begun *begun, keel_status status) {
 
 /* ---- where it is over before it has ended ---- */
 
-/* No output is waited for any longer; what is under way ends before its next op, or when
- * the input comes that it waits for. */
+/* Fails the outputs that are still pending. The run ends before its next op, or when the
+ * input that it waits for is ready. */
 static void be_over(keel_task *task) {
   keel_begun *begun = ((over *)(void *)task)->begun;
   keel_status status = keel_watch_fail(&begun->watch, NULL, NULL);
@@ -359,7 +362,8 @@ static keel_status set_alarm(keel_begun *begun, over *over, uint64_t when) {
   }
   keel_timer *timer = keel_pool_timer(begun->plan->context->pool);
   keel_status status = keel_timer_set(timer, &over->alarm);
-  if (status != KD_OK) keel_refs_drop(&begun->refs); /* the caller has one */
+  /* not the last: the caller has one */
+  if (status != KD_OK) keel_refs_drop(&begun->refs);
   return status;
 }
 

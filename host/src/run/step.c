@@ -1,4 +1,4 @@
-/* step.c - one step of a run: whether it may run, its call, what becomes of its values. */
+/* step.c - one step of a run: the check before it, its call, and its results. */
 #include "base/refs.h"
 #include "ops/runtime.h"
 #include "run/control.h"
@@ -7,7 +7,7 @@
 
 /* An op with nested functions. */
 typedef struct nested {
-  keel_done done; /* first: it is its nested op */
+  keel_done done; /* must be first: cast from keel_done */
   keel_run *run;
   uint32_t step;
   uint64_t begin;
@@ -27,7 +27,7 @@ void keel_run_fail(keel_run *run, keel_status status) {
   keel_tensor_release(failed);
 }
 
-/* One read of a value is over; the last one lets go of it. */
+/* Counts one read of a value; the last one releases it. */
 static void drop_use(keel_run *run, uint32_t value) {
   if (!keel_refs_drop(&run->uses[value])) return;
   if (run->fplan->constants[value]) return;
@@ -66,7 +66,7 @@ void keel_run_note_time(keel_step *step, uint64_t begin) {
     __atomic_fetch_add(&step->copy_time, time, __ATOMIC_RELAXED);
 }
 
-/* By the op's name, with nothing that the plan knows but the device. */
+/* Calls the op as keel_call would, using nothing of the plan but the device. */
 static keel_status call_eagerly(const keel_run *run, const keel_step *step,
                                 keel_tensor *const *inputs,
                                 keel_tensor **outputs) {
@@ -127,8 +127,7 @@ keel_status keel_run_check(const keel_run *run, uint32_t index) {
   return keel_watch_fail(run->args.watch, site->where, site->op->schema->name);
 }
 
-/* The first input that has failed, or change of a resource that was to be made before, or
- * NULL. */
+/* The first failed input, or failed earlier change of a resource; or NULL. */
 static keel_tensor *failed_input(const keel_run *run, const keel_step *step) {
   for (uint32_t i = 0; i < step->input_count; i++) {
     keel_tensor *value =
@@ -140,7 +139,7 @@ static keel_tensor *failed_input(const keel_run *run, const keel_step *step) {
   return NULL;
 }
 
-/* For a run that goes on beside a failure: what hangs on it. */
+/* For a partial run: makes the outputs that depend on a failure failed values. */
 static void fail_outputs(const keel_run *run, const keel_step *step,
                          keel_tensor *failed, keel_status status,
                          keel_tensor **outputs) {
@@ -149,8 +148,8 @@ static void fail_outputs(const keel_run *run, const keel_step *step,
                         : keel_tensor_failed(run->fplan->plan->context, status);
 }
 
-/* Whether a step is to be run. Else *why is the input that has failed, or *status says
- * why not, or a failure elsewhere ends the run. */
+/* Whether to run a step. If not, *why is the failed input, *status is the reason, or
+ * another failure ends the run. */
 static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
                     keel_status *status) {
   *why = NULL;
@@ -163,7 +162,7 @@ static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
   return !*why && *status == KD_OK;
 }
 
-/* What becomes of a step that was run, or not; false: it has no outputs. */
+/* Applies a step's result; false if it produced no outputs. */
 static bool conclude(keel_run *run, const keel_step *step, bool ran,
                      keel_tensor *why, keel_status status,
                      keel_tensor **outputs) {
@@ -185,7 +184,7 @@ void keel_run_give(const keel_run *run, uint32_t value) {
     keel_begun_give(run->begun, output, tensor);
 }
 
-/* Keeps what a step made (NULL: nothing), and lets go of what it read. */
+/* Stores a step's outputs (NULL: none), and drops its reads. */
 static void settle(keel_run *run, const keel_step *step,
                    keel_tensor **outputs) {
   for (uint32_t i = 0; i < step->output_count && outputs; i++) {

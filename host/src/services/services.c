@@ -1,4 +1,4 @@
-/* services.c - what kd_host gives to a plugin. */
+/* services.c - the services of kd_host. */
 #include "services/services.h"
 
 #include "eager/launch.h"
@@ -60,7 +60,7 @@ static void zone_end(const kd_host *host) {
   keel_trace_zone_end();
 }
 
-/* When a device's clock said so, by the host's. */
+/* Converts device ticks to host nanoseconds. */
 static uint64_t host_time(const keel_clock *clock, uint64_t ticks) {
   double since = (double)(int64_t)(ticks - clock->ticks) * clock->tick;
   return (uint64_t)((double)clock->host + since);

@@ -1,4 +1,4 @@
-/* blocking.c - a list of tasks, and threads that come and go. */
+/* blocking.c - a queue of tasks, and threads that start and end on demand. */
 #include "threads/blocking.h"
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include "trace/trace.h"
 
 #define THREADS_MOST 64
-#define IDLE_SECONDS 2 /* after which a thread ends */
+#define IDLE_SECONDS 2 /* after which an idle thread ends */
 
 struct keel_blocking {
   pthread_mutex_t lock;
@@ -15,7 +15,8 @@ struct keel_blocking {
   keel_task *first, *last;
   uint32_t waiting; /* tasks in the list */
   uint32_t threads, idle, named;
-  pthread_t ended; /* the last thread that did, to be joined by the next */
+  /* the last thread that ended, to be joined by the next one */
+  pthread_t ended;
   bool has_ended, stop;
 };
 
@@ -40,14 +41,14 @@ void keel_blocking_destroy(keel_blocking *all) {
   while (all->threads)
     pthread_cond_wait(&all->changed, &all->lock);
   pthread_mutex_unlock(&all->lock);
-  /* what a thread leaves at its end, its lists, is gone before the heaps go */
+  /* join: a thread's free lists must drain before the heaps are destroyed */
   if (all->has_ended) pthread_join(all->ended, NULL);
   pthread_cond_destroy(&all->changed);
   pthread_mutex_destroy(&all->lock);
   free(all);
 }
 
-/* With the lock held: the next task, waited for; NULL: the thread is to end. */
+/* Waits for the next task; NULL: the thread must end. With the lock held. */
 static keel_task *next_task(keel_blocking *all) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);

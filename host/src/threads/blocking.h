@@ -1,5 +1,5 @@
-/* blocking.h - threads for work that waits or takes long: it would keep others from the
- * pool's. They are made when they are needed, and end when they are not. */
+/* blocking.h - threads for work that blocks or takes long, which would starve the pool.
+ * They start on demand and end when idle. */
 #ifndef KEEL_BLOCKING_H
 #define KEEL_BLOCKING_H
 
@@ -8,11 +8,10 @@
 typedef struct keel_blocking keel_blocking;
 
 keel_status keel_blocking_create(keel_blocking **out_blocking);
-/* Waits for what was handed over. NULL does nothing. */
+/* Waits for all submitted tasks. NULL does nothing. */
 void keel_blocking_destroy(keel_blocking *all);
 
-/* Hands over a task. Runs it at once, on the calling thread, where no thread can be
- * had. */
+/* Submits a task. If no thread can be started, runs it on the calling thread. */
 void keel_blocking_submit(keel_blocking *all, keel_task *task);
 
 #endif /* KEEL_BLOCKING_H */

@@ -17,7 +17,7 @@ void keel_alarms_deinit(keel_alarms *all) {
   pthread_mutex_destroy(&all->lock);
 }
 
-/* With the lock held: before the first that is later. */
+/* Inserts in order of time. With the lock held. */
 static void insert(keel_alarms *all, keel_alarm *alarm) {
   keel_alarm **at = &all->first;
   while (*at && (*at)->when <= alarm->when)
@@ -45,13 +45,14 @@ bool keel_alarms_remove(keel_alarms *all, keel_alarm *alarm) {
   return was_set;
 }
 
-/* With the lock held: hands over those whose time has come. */
+/* Submits the tasks whose time has come. With the lock held. */
 static void ring_until(keel_alarms *all, keel_pool *pool, uint64_t now) {
   while (all->first && all->first->when <= now) {
     keel_alarm *alarm = all->first;
     all->first = alarm->next;
     alarm->set = false;
-    keel_pool_post(pool, &alarm->task); /* it may be gone now */
+    /* the task may already have freed `alarm` */
+    keel_pool_post(pool, &alarm->task);
   }
 }
 
@@ -68,10 +69,10 @@ struct keel_timer {
   keel_pool *pool;
   pthread_cond_t changed;
   pthread_t thread;
-  bool running, stop; /* under the alarms' lock */
+  bool running, stop; /* guarded by the list's lock */
 };
 
-/* With the lock held: for the first alarm's time, or a change. */
+/* Waits for the time of the first hook, or for a change of the list. With the lock held. */
 static void wait_for_next(keel_timer *timer) {
   const keel_alarm *first = timer->alarms.first;
   if (!first) {
@@ -164,7 +165,8 @@ void keel_stop_release(keel_stop *stop) {
 
 void keel_stop_listen(keel_stop *stop, keel_alarm *alarm) {
   keel_alarms_add(&stop->alarms, alarm);
-  /* acquire: why. Who asks now rings after this is added. */
+  /* acquire: pairs with the store of 2, so `why` is complete. A concurrent request fires
+   * the hooks after this one is added. */
   if (atomic_load_explicit(&stop->asked, memory_order_acquire) == 2)
     keel_alarms_ring(&stop->alarms, stop->pool);
 }
@@ -173,7 +175,7 @@ void keel_stop_ask(keel_stop *stop, const char *why) {
   unsigned none = 0;
   if (!atomic_compare_exchange_strong(&stop->asked, &none, 1)) return;
   snprintf(stop->why, sizeof stop->why, "%s", why ? why : "");
-  /* release: why, for who reads that it was asked */
+  /* release: publishes `why` */
   atomic_store_explicit(&stop->asked, 2, memory_order_release);
   keel_alarms_ring(&stop->alarms, stop->pool);
   keel_pool_wake_waiters(stop->pool);
@@ -196,7 +198,7 @@ static keel_status fail(const keel_watch *watch, const char *who,
              node && *node ? "\"" : "");
   if (watch->stop &&
       atomic_load_explicit(&watch->stop->asked, memory_order_acquire) == 2)
-    return keel_fail(KD_CANCELLED, "%s was asked to stop%s%s%s", who,
+    return keel_fail(KD_CANCELLED, "%s was cancelled%s%s%s", who,
                      *watch->stop->why ? ": " : "", watch->stop->why, next);
   return keel_fail(KD_DEADLINE_EXCEEDED, "%s is past its deadline%s", who,
                    next);

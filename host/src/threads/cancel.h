@@ -12,13 +12,13 @@
 /* ---- tasks that are handed over when their time comes, or when somebody asks ---- */
 
 typedef struct keel_alarm {
-  keel_task task; /* set by who sets the alarm */
-  uint64_t when;  /* of keel_now; in a timer's list */
+  keel_task task; /* filled in by the caller */
+  uint64_t when;  /* deadline, on the clock of keel_now; in a timer's list */
   struct keel_alarm *next;
   bool set;
 } keel_alarm;
 
-/* Alarms behind a lock. */
+/* A list of hooks and its lock. */
 typedef struct keel_alarms {
   pthread_mutex_t lock;
   keel_alarm *first;
@@ -28,19 +28,20 @@ void keel_alarms_init(keel_alarms *all);
 void keel_alarms_deinit(keel_alarms *all);
 
 void keel_alarms_add(keel_alarms *all, keel_alarm *alarm);
-/* True: it was there, and is no more. False: its task has been handed over. */
+/* True if the hook was removed; false if its task has been submitted. */
 bool keel_alarms_remove(keel_alarms *all, keel_alarm *alarm);
-/* Hands over the tasks of all. */
+/* Submits the tasks of all hooks. */
 void keel_alarms_ring(keel_alarms *all, keel_pool *pool);
 
-/* A thread that rings; made when it is first needed. */
+/* A thread that fires hooks at their deadlines; it starts on first use. */
 typedef struct keel_timer keel_timer;
 
 keel_status keel_timer_create(keel_pool *pool, keel_timer **out_timer);
-/* No alarm is set. NULL does nothing. */
+/* No hook may be set. NULL does nothing. */
 void keel_timer_destroy(keel_timer *timer);
 
-/* Rings at alarm->when, or soon after. Returns KD_OK, KD_OUT_OF_MEMORY (no thread). */
+/* Fires the hook at its time, or soon after. Returns KD_OK, KD_OUT_OF_MEMORY (no
+ * thread). */
 keel_status keel_timer_set(keel_timer *timer, keel_alarm *alarm);
 /* As keel_alarms_remove. */
 bool keel_timer_unset(keel_timer *timer, keel_alarm *alarm);
@@ -50,16 +51,16 @@ bool keel_timer_unset(keel_timer *timer, keel_alarm *alarm);
 struct keel_stop {
   atomic_uint refs;
   keel_pool *pool; /* that runs the alarms' tasks */
-  /* 1: `why` is being written, by who exchanged it for 0; 2: it is there, released with
-   * it, and acquired by who asks. */
+  /* 0: not requested; 1: `why` is being written; 2: requested. 2 is stored with release and
+   * read with acquire, so `why` is complete. */
   atomic_uint asked;
   char why[200];
-  keel_alarms alarms; /* of runs that nobody waits for */
+  keel_alarms alarms; /* of asynchronous runs */
 };
 
 typedef struct keel_watch {
   keel_stop *stop;   /* or NULL */
-  uint64_t deadline; /* of keel_now; 0: none */
+  uint64_t deadline; /* on the clock of keel_now; 0: none */
 } keel_watch;
 
 static inline bool keel_watch_is_over(const keel_watch *watch) {
@@ -69,10 +70,11 @@ static inline bool keel_watch_is_over(const keel_watch *watch) {
          (watch->deadline && keel_now() >= watch->deadline);
 }
 
-/* What ends something that begins now and may take `timeout` nanoseconds, 0: any number. */
+/* The cancellation of something that starts now; timeout in nanoseconds, 0: none. */
 keel_watch keel_watch_of(keel_stop *stop, uint64_t timeout);
 
-/* KD_OK, or why planning is over; `next`: what would have come. `watch` may be NULL. */
+/* Checks for cancellation while planning; `next`: what would come next. `watch` may be
+ * NULL. */
 keel_status keel_watch_planning(const keel_watch *watch, const char *next,
                                 const char *node);
 
@@ -82,11 +84,11 @@ keel_status keel_stop_new(keel_pool *pool, keel_stop **out_stop);
 /* NULL: nothing. */
 void keel_stop_retain(keel_stop *stop);
 
-/* An alarm that rings when the stop is asked, or at once where it was. */
+/* Fires the hook when cancellation is requested; at once if it already was. */
 void keel_stop_listen(keel_stop *stop, keel_alarm *alarm);
 
-/* Fails with what has ended it: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: what
- * came next, or NULL. */
+/* Fails with the reason: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: what would
+ * have come next, or NULL. */
 keel_status keel_watch_fail(const keel_watch *watch, const char *node,
                             const char *op);
 

@@ -17,41 +17,43 @@
 #define KEEL_DEQUE_ROOM 4096 /* a power of two */
 #endif
 
-/* `top` moves by exchanges alone, seq_cst; `bottom` is its owner's. The owner's stores
- * that only undo its own (relaxed) hide nothing: the cells below are published already. */
+/* `top` changes only by seq_cst compare-exchange; `bottom` is written by the owner only.
+ * The owner's stores that restore `bottom` may be relaxed: the cells below are published
+ * already. */
 typedef struct keel_deque {
   _Alignas(64) _Atomic int64_t top;
   _Alignas(64) _Atomic int64_t bottom;
   _Atomic(void *) items[KEEL_DEQUE_ROOM];
 } keel_deque;
 
-/* The cells are not read before they are written: memory that is never used is not
- * touched. */
+/* The cells are left uninitialised, so that unused memory is never touched: a cell is not
+ * read before it is written. */
 static inline void keel_deque_init(keel_deque *deque) {
   atomic_init(&deque->top, 0);
   atomic_init(&deque->bottom, 0);
 }
 
-/* Owner only; false where it is full. */
+/* Owner only; false if it is full. */
 static inline bool keel_deque_push(keel_deque *deque, void *item) {
   int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
-  /* acquire: a thief's read of the cell comes before we write it again */
+  /* acquire: pairs with a thief's compare-exchange on top, so its read of the cell precedes
+   * our write */
   int64_t top = atomic_load_explicit(&deque->top, memory_order_acquire);
   if (bottom - top >= KEEL_DEQUE_ROOM) return false;
   atomic_store_explicit(&deque->items[bottom % KEEL_DEQUE_ROOM], item,
                         memory_order_relaxed);
-  /* a thief that sees the new bottom sees the item, and what it points to; seq_cst:
-   * who has pushed then looks for sleepers, who look here */
+  /* seq_cst: a thief that sees the new bottom sees the item and what it points to; and the
+   * pusher then checks for sleepers, which check `bottom` before they sleep */
   atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_seq_cst);
   return true;
 }
 
-/* Owner only; NULL where it is empty. */
+/* Owner only; NULL if it is empty. */
 static inline void *keel_deque_pop(keel_deque *deque) {
   int64_t bottom =
       atomic_load_explicit(&deque->bottom, memory_order_relaxed) - 1;
-  /* seq_cst, here and in `steal`: of the last item's two takers, at least one
-   * sees the other's move; then the exchange on top decides */
+  /* seq_cst, here and in `steal`: of two threads that take the last item, at least one sees
+   * the other's store; the compare-exchange on top then decides */
   atomic_store_explicit(&deque->bottom, bottom, memory_order_seq_cst);
   int64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
   if (top > bottom) {
@@ -70,7 +72,7 @@ static inline void *keel_deque_pop(keel_deque *deque) {
   return item;
 }
 
-/* Anybody; NULL where it is empty or somebody else was faster. */
+/* Any thread; NULL if it is empty or another thread was faster. */
 static inline void *keel_deque_steal(keel_deque *deque) {
   int64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
   int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_seq_cst);
@@ -88,9 +90,10 @@ static inline void *keel_deque_steal(keel_deque *deque) {
 #define KEEL_QUEUE_ROOM 4096 /* a power of two */
 #endif
 
-/* `head` and `tail` hand out turns; what a turn's taker may read or write is said by the
- * cell's `sequence`, acquired before and released after. `head` is relaxed; `tail` moves
- * by seq_cst, as who has put then looks for sleepers, who look at it. */
+/* `head` and `tail` hand out positions. The cell's `sequence`, loaded with acquire before
+ * an access and stored with release after it, says who may access the cell. `head` is
+ * relaxed. `tail` is seq_cst: a producer then checks for sleepers, which check `tail`
+ * before they sleep. */
 typedef struct keel_queue {
   _Alignas(64) _Atomic uint64_t head; /* next to take */
   _Alignas(64) _Atomic uint64_t tail; /* next to put */
@@ -105,11 +108,11 @@ static inline void keel_queue_init(keel_queue *queue) {
     atomic_init(&queue->cells[i].sequence, i);
 }
 
-/* Anybody; false where it is full. */
+/* Any thread; false if it is full. */
 static inline bool keel_queue_put(keel_queue *queue, void *item) {
   uint64_t at = atomic_load_explicit(&queue->tail, memory_order_relaxed);
   for (;;) {
-    /* acquire: the taker's read of the cell is done */
+    /* acquire: pairs with the release in keel_queue_take: the cell has been read */
     uint64_t sequence = atomic_load_explicit(
         &queue->cells[at % KEEL_QUEUE_ROOM].sequence, memory_order_acquire);
     if (sequence == at) {
@@ -124,17 +127,18 @@ static inline bool keel_queue_put(keel_queue *queue, void *item) {
     }
   }
   queue->cells[at % KEEL_QUEUE_ROOM].item = item;
-  /* release: the item, and what it points to, before the taker's turn */
+  /* release: publishes the item and what it points to; pairs with the acquire in
+   * keel_queue_take */
   atomic_store_explicit(&queue->cells[at % KEEL_QUEUE_ROOM].sequence, at + 1,
                         memory_order_release);
   return true;
 }
 
-/* Anybody; NULL where it is empty. */
+/* Any thread; NULL if it is empty. */
 static inline void *keel_queue_take(keel_queue *queue) {
   uint64_t at = atomic_load_explicit(&queue->head, memory_order_relaxed);
   for (;;) {
-    /* acquire: pairs with the release in `put` */
+    /* acquire: pairs with the release in keel_queue_put */
     uint64_t sequence = atomic_load_explicit(
         &queue->cells[at % KEEL_QUEUE_ROOM].sequence, memory_order_acquire);
     if (sequence == at + 1) {
@@ -149,7 +153,8 @@ static inline void *keel_queue_take(keel_queue *queue) {
     }
   }
   void *item = queue->cells[at % KEEL_QUEUE_ROOM].item;
-  /* release: the cell was read before it is written again */
+  /* release: pairs with the acquire in keel_queue_put, so the cell is read before it is
+   * reused */
   atomic_store_explicit(&queue->cells[at % KEEL_QUEUE_ROOM].sequence,
                         at + KEEL_QUEUE_ROOM, memory_order_release);
   return item;

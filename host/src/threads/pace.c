@@ -1,31 +1,31 @@
-/* pace.c - one thread or all: measured, chosen, measured again. */
+/* pace.c - the scheduler: measures serial and parallel runs, and chooses between them. */
 #include "threads/pace.h"
 
 enum {
-  FIRST =
-      3, /* runs by one thread before any trial; in the last, steps are timed */
-  TRIAL = 3,   /* runs of the other way, of which the quickest counts */
-  STRANGE = 2, /* runs in turn before a change is believed */
-  PATIENCE =
-      64, /* runs before a trial that nothing asks for, when something changed */
-  MOST_PATIENCE = 512 /* and when such trials were in vain */
+  /* serial runs before the first trial; the last one times each step */
+  FIRST = 3,
+  TRIAL = 3,   /* runs in the other mode, of which the fastest counts */
+  STRANGE = 2, /* consecutive runs before a change is believed */
+  /* runs before an unprompted trial, after a change */
+  PATIENCE = 64,
+  MOST_PATIENCE = 512 /* the same after trials that found nothing */
 };
 
 /* Nanoseconds. */
 #define WORTH_HANDING \
-  60 /* what steps take at least, in the mean, to be shared */
-#define WORTH_A_THREAD 10000 /* and all of them */
-#define PIECE          16000 /* what a thread takes at once */
-#define LOOKED_AT      4000 /* runs between two that are timed take about that */
-#define LOOKS          16   /* and are at most so many */
+  60 /* the least mean time of a step that makes a parallel run worth trying */
+#define WORTH_A_THREAD 10000 /* the least time of a run that does */
+#define PIECE          16000 /* the work that a thread takes at a time */
+#define LOOKED_AT      4000  /* the time between two timed runs */
+#define LOOKS          16    /* the most runs between two timed ones */
 
-/* What a trial lost comes so many times before the next one that is to find something
- * smaller than twofold, or that nothing asks for. */
+/* Time must pass before the next trial: the loss of the last one times the first factor if
+ * a change of less than twofold prompts it, times the second if nothing does. */
 #define ASKED_FOR     20
 #define NOT_ASKED_FOR 200
 
-/* One thread is given the preference: others may have something better to do, and what
- * takes about as long must not go to and fro. */
+/* Prefers serial runs: other threads may have better work, and near ties must not
+ * alternate. */
 static bool is_quicker(keel_way way, uint64_t time, uint64_t other) {
   return way == KEEL_SHARED ? time * 10 < other * 9 : time * 20 < other * 21;
 }
@@ -50,14 +50,14 @@ static uint32_t look(const _Atomic uint32_t *at) {
 keel_pacing keel_pace_next(keel_pace *pace) {
   uint32_t untimed = look(&pace->untimed);
   keel_pacing next = {.way = (keel_way)look(&pace->way)};
-  /* of runs at once, some may not be counted */
+  /* concurrent runs may lose a decrement */
   if (untimed) put(&pace->untimed, untimed - 1);
   next.timed = !untimed && !pace->fixed;
   next.steps = next.timed && look(&pace->known) == FIRST - 1;
   return next;
 }
 
-/* The way is chosen, as it takes `time`. */
+/* Chooses a mode whose runs take `time`. */
 static void settle(keel_pace *pace, keel_way way, uint64_t time) {
   put(&pace->way, way);
   pace->home = way;
@@ -91,15 +91,15 @@ static void note_trial(keel_pace *pace, uint64_t time) {
   settle(pace, better ? way : pace->home, pace->now);
 }
 
-/* Whether steps are worth being shared: next to nothing would be slower, and the trial
- * itself cost more than it tells. */
+/* Whether a parallel run may pay off: with tiny steps it would be slower, and the trial
+ * itself would cost more than it is worth. */
 static bool may_pay(const keel_pace *pace, uint32_t steps) {
   return pace->home == KEEL_SHARED ||
          (pace->now >= WORTH_A_THREAD && pace->now / steps >= WORTH_HANDING);
 }
 
-/* Whether the other way is to be tried: one thread where shared steps take less than they
- * did, sharing where they take more; and now and then, for what these do not show. */
+/* Whether to try the other mode: serial if parallel runs have become faster, parallel if
+ * serial runs have become slower, and now and then unprompted. */
 static bool asks(const keel_pace *pace) {
   uint64_t now = pace->now, usual = pace->usual;
   bool shared = pace->home == KEEL_SHARED;
@@ -110,7 +110,7 @@ static bool asks(const keel_pace *pace) {
          pace->spent >= pace->lost * NOT_ASKED_FOR;
 }
 
-/* A run in the way that was chosen. */
+/* Notes a run in the chosen mode. */
 static void note_home(keel_pace *pace, uint64_t time, uint32_t steps) {
   bool strange = time * 4 > pace->usual * 5 || time * 5 < pace->usual * 4;
   pace->now = lesser(pace->last, time);
@@ -120,7 +120,7 @@ static void note_home(keel_pace *pace, uint64_t time, uint32_t steps) {
   pace->spent += time * pace->interval;
   if (may_pay(pace, steps) && asks(pace)) {
     begin_trial(pace);
-  } else if (pace->strange >= STRANGE + 1) { /* it is what is usual now */
+  } else if (pace->strange >= STRANGE + 1) { /* this is the usual time now */
     pace->usual = pace->now;
     pace->strange = 0;
     pace->patience = PATIENCE;
@@ -138,12 +138,12 @@ static void note_first(keel_pace *pace, uint64_t time, uint32_t steps) {
   if (may_pay(pace, steps)) begin_trial(pace);
 }
 
-/* What follows from a time, by who is alone here. */
+/* Processes a measured time; one thread at a time. */
 static void note(keel_pace *pace, keel_way way, uint64_t time, uint32_t steps,
                  uint32_t threads) {
   bool first = look(&pace->known) < FIRST;
   if (way != (pace->trying ? other_way(pace->home) : pace->home))
-    return; /* it was begun before the last change */
+    return; /* it started before the last change of mode */
   if (first)
     note_first(pace, time, steps);
   else if (pace->trying)
@@ -159,7 +159,7 @@ static void note(keel_pace *pace, keel_way way, uint64_t time, uint32_t steps,
 
 void keel_pace_note(keel_pace *pace, keel_way way, uint64_t time,
                     uint32_t steps, uint32_t threads) {
-  /* acquire and release: what is not atomic is one thread's at a time */
+  /* acquire and release on `busy`: they guard the fields that are not atomic */
   if (atomic_exchange_explicit(&pace->busy, true, memory_order_acquire)) return;
   note(pace, way, time, steps, threads);
   atomic_store_explicit(&pace->busy, false, memory_order_release);

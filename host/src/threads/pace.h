@@ -1,9 +1,9 @@
-/* pace.h - whether a function's steps are run by one thread or shared, by what its runs were
- * seen to take: it follows when that changes, and goes back when it was wrong.
+/* pace.h - the scheduler: decides from measured times whether a function's steps run on one
+ * thread (serial) or on the pool (parallel). It follows changes and undoes wrong decisions.
  *
- * Runs by one thread and shared ones are both timed; the way that is quicker is kept. Where
- * two runs in turn take another time than when it was chosen, the other way is tried
- * again: what such trials lose stays a small part of all time. */
+ * Both modes are timed and the faster one is kept. When two consecutive runs take a
+ * different time than when the mode was chosen, the other mode is tried again; the time
+ * lost in trials stays a small part of the total. */
 #ifndef KEEL_PACE_H
 #define KEEL_PACE_H
 
@@ -13,24 +13,26 @@
 
 typedef enum keel_way { KEEL_ALONE, KEEL_SHARED } keel_way;
 
-/* All zero at first. Relaxed, all of it: hints, which may be late or lost; only `busy` is
- * acquired by who notes a time, and released, and guards what is not atomic. */
+/* Zero-initialised. The atomics are relaxed: hints that may be late or lost. Only `busy` is
+ * acquired and released, by the thread that notes a time; it guards the fields that are not
+ * atomic. */
 typedef struct keel_pace {
   _Atomic uint32_t way;     /* of the next run */
-  _Atomic uint32_t untimed; /* runs to come that need not be timed */
-  _Atomic uint32_t cost;    /* nanoseconds a step takes one thread */
-  _Atomic uint32_t known;   /* runs noted of the first ones */
+  _Atomic uint32_t untimed; /* coming runs that need not be timed */
+  _Atomic uint32_t cost;    /* nanoseconds per step on one thread */
+  _Atomic uint32_t known;   /* initial runs noted so far */
   atomic_bool busy;
-  bool fixed;         /* keel_pace_fix */
-  keel_way home;      /* that was chosen */
-  bool trying;        /* the other one */
-  uint32_t tried;     /* runs noted of the trial */
-  uint32_t strange;   /* runs in turn that took another time than `usual` */
+  bool fixed;     /* keel_pace_fix */
+  keel_way home;  /* that was chosen */
+  bool trying;    /* the other one */
+  uint32_t tried; /* runs noted of the trial */
+  /* consecutive runs that took a different time than `usual` */
+  uint32_t strange;
   uint32_t settled;   /* runs noted since the last trial */
-  uint32_t patience;  /* so many before a trial that nothing asks for */
-  uint32_t interval;  /* runs that the next time noted stands for */
-  uint64_t usual;     /* nanoseconds of a run when its way was chosen */
-  uint64_t last, now; /* of the last run; the lesser of the last two */
+  uint32_t patience;  /* so many before an unprompted trial */
+  uint32_t interval;  /* runs that the next noted time stands for */
+  uint64_t usual;     /* nanoseconds of a run when the mode was chosen */
+  uint64_t last, now; /* of the last run; the smaller of the last two */
   uint64_t least;     /* of the trial's */
   uint64_t spent;     /* since the last trial */
   uint64_t lost;      /* by the last trial */
@@ -38,24 +40,25 @@ typedef struct keel_pace {
 
 typedef struct keel_pacing {
   keel_way way;
-  bool timed; /* its time is to be noted */
-  bool steps; /* alone; each step is best timed, too */
+  bool timed; /* note its time */
+  bool steps; /* serial; best time each step, too */
 } keel_pacing;
 
-/* How the next run goes. */
+/* How to do the next run. */
 keel_pacing keel_pace_next(keel_pace *pace);
 
 /* What it took.
  *
  * steps    of the function, not 0
- * threads  that a shared run has, not 0 */
+ * threads  that a parallel run has, not 0 */
 void keel_pace_note(keel_pace *pace, keel_way way, uint64_t time,
                     uint32_t steps, uint32_t threads);
 
-/* How many steps in a row are worth being taken by a thread at once. */
+/* How many steps a thread should take at a time. */
 uint32_t keel_pace_piece(const keel_pace *pace);
 
-/* From now on one way, whatever it takes: before any other thread runs it. For tests. */
+/* Fixes the mode, whatever runs take. Before any other thread runs the function; for
+ * tests. */
 void keel_pace_fix(keel_pace *pace, keel_way way);
 
 #endif /* KEEL_PACE_H */

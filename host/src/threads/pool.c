@@ -14,19 +14,19 @@
 #include "trace/trace.h"
 
 #define LOOPS  64
-#define GUESTS 4  /* threads of others that have a deque while they wait */
-#define ROUNDS 64 /* of looking for work, and then at the clock */
+#define GUESTS 4  /* application threads that have a deque while they wait */
+#define ROUNDS 64 /* attempts to find work before the clock is read */
 
-/* Nanoseconds that a thread looks for work before it sleeps: being woken takes tens of
- * microseconds. The longer one where it waited less than that the last time. Where it was
- * put aside meanwhile, somebody else wants its processor: it sleeps, and who wakes it has
- * it put where there is room. */
+/* Nanoseconds that a thread looks for work before it sleeps: waking it takes tens of
+ * microseconds. The longer time applies if its last wait was shorter than that. If it was
+ * preempted meanwhile, another thread wants its processor: it sleeps, and its waker lets
+ * the kernel place it elsewhere. */
 #define SHORT_WAIT 200000
 #define LONG_WAIT  2000000
 #define PUT_ASIDE  500000
 
-/* Pieces [begin, end) of a loop that nobody has taken, in one word: begin in the upper half.
- * Relaxed: an exchange gives each piece to one thread, and a look that is late only fails to
+/* The untaken pieces [begin, end) of a loop in one word, begin in the upper half. Relaxed:
+ * a compare-exchange gives each piece to one thread, and a stale read only means no
  * help. */
 typedef struct range {
   _Alignas(64) _Atomic uint64_t left;
@@ -38,9 +38,9 @@ typedef struct range {
  * helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop reads the bit
  * after it has counted itself in). */
 typedef struct loop {
-  _Alignas(64) atomic_bool over; /* no piece is left; relaxed, a hint */
+  _Alignas(64) atomic_bool over; /* no piece is left; relaxed: a hint */
   int64_t count, piece;          /* items; those of a piece */
-  bool single;                   /* pieces are taken one by one */
+  bool single;                   /* pieces are taken one at a time */
   range *ranges;                 /* the pool's */
   uint32_t range_count;
   kd_loop_body body;
@@ -58,23 +58,24 @@ typedef struct worker {
 struct keel_pool {
   uint32_t worker_count;
   uint32_t holders;     /* under `opening` */
-  worker *workers;      /* then guests, which bring threads of their own */
+  worker *workers;      /* then guests: application threads */
   uint32_t deque_count; /* of all of them */
   atomic_uint guests;   /* bits: in use; acquired and released as `taken` is */
-  _Alignas(64) _Atomic uint64_t running; /* loops that others may join */
-  /* loops whose slot is in use: acquired by who takes one, released by who is done
-   * with it, so that one use of a slot comes after the other */
+  /* running loops that idle threads may join */
+  _Alignas(64) _Atomic uint64_t running;
+  /* loops whose slot is in use; taken with acquire, freed with release, so that successive
+   * uses of a slot are ordered */
   _Atomic uint64_t taken;
   loop loops[LOOPS];
-  range *ranges;               /* of each loop, one a thread */
-  keel_queue queue;            /* tasks from outside the pool */
-  _Atomic(keel_task *) posted; /* those that found the queue full */
+  range *ranges;               /* of each loop, one per thread */
+  keel_queue queue;            /* tasks submitted from outside the pool */
+  _Atomic(keel_task *) posted; /* tasks that found the queue full */
   /* Who publishes work reads `sleepers` after it, and a sleeper counts itself in before it
    * looks for work, all of it seq_cst: one of the two sees the other. `epoch` is what they
    * sleep on; its release pairs with the acquire of who goes to sleep. */
   _Alignas(64) atomic_uint sleepers;
   atomic_uint epoch;
-  /* Where who rang last goes on working, a processor, or -1; relaxed: a hint. */
+  /* The processor of the last waker that continues working, or -1; relaxed: a hint. */
   atomic_int rung_on;
   atomic_bool stop; /* then `wake_all` */
   keel_blocking *blocking;
@@ -112,15 +113,15 @@ static void wake(keel_pool *pool, int count, bool stays) {
     ring(pool, count, stays ? sched_getcpu() : -1);
 }
 
-/* The same after anything else was published, in any order: of this update and the one by
- * which a sleeper counts itself in, one comes first. Ours: the sleeper then sees what was
- * published. The sleeper's: we see that it is there. */
+/* The same after anything else was published, with any memory order. Either this update
+ * comes before the one by which a sleeper counts itself in, and the sleeper sees what was
+ * published; or it comes after, and we see the sleeper. */
 static void wake_all(keel_pool *pool) {
   if (atomic_fetch_add_explicit(&pool->sleepers, 0, memory_order_acq_rel))
     ring(pool, INT32_MAX, -1);
 }
 
-/* Whether this thread is the pool's own: others' are left as they are. */
+/* Whether this thread belongs to the pool; application threads are left alone. */
 static bool is_worker(const keel_pool *pool) {
   return self && self->pool == pool && self->index < pool->worker_count;
 }
@@ -194,7 +195,7 @@ static bool take(loop *at, uint32_t own, uint32_t *begin, uint32_t *end) {
   return false;
 }
 
-/* The range that is this thread's: its worker's, or that of all that are none. */
+/* This thread's range: its worker's, or the one that all other threads share. */
 static uint32_t own_range(const keel_pool *pool) {
   return is_worker(pool) ? self->index + 1 : 0;
 }
@@ -216,16 +217,16 @@ static bool join_loop(keel_pool *pool) {
     loop *at = &pool->loops[slot];
     running &= ~bit;
     if (atomic_load_explicit(&at->over, memory_order_relaxed)) continue;
-    /* seq_cst with `run_loop`: either it sees us inside, or we see that it is
+    /* seq_cst, pairs with run_loop: either it sees us inside, or we see that the loop is
      * over */
     atomic_fetch_add_explicit(&at->users, 1, memory_order_seq_cst);
     bool joined =
         atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
     uint64_t began = joined && keel_tracing() ? keel_now() : 0;
     if (joined) share(at, own_range(pool));
-    /* release: what the body wrote, before the owner goes on */
+    /* release: publishes what the body wrote; pairs with the owner's acquire */
     atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
-    /* when nobody waits for it */
+    /* when no thread waits for it */
     if (began) keel_trace_span("part of a loop", NULL, NULL, began);
     if (joined) return true;
   }
@@ -275,7 +276,7 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
        true);
   share(at, own_range(pool));
   atomic_fetch_and_explicit(&pool->running, ~bit, memory_order_seq_cst);
-  /* acquire: what the helpers wrote */
+  /* acquire: pairs with the helpers' release */
   for (unsigned spins = 0;
        atomic_load_explicit(&at->users, memory_order_seq_cst); spins++) {
     if (spins < 10000)
@@ -342,13 +343,13 @@ static void push_posted(keel_pool *pool, keel_task *first, keel_task *last) {
   keel_task *head = atomic_load_explicit(&pool->posted, memory_order_relaxed);
   do
     last->next = head;
-  /* the tasks' contents before they are linked; seq_cst: `wake` follows */
+  /* publishes the tasks before they are linked; seq_cst because `wake` follows */
   while (!atomic_compare_exchange_weak_explicit(
       &pool->posted, &head, first, memory_order_seq_cst, memory_order_relaxed));
 }
 
-/* One of them. All are taken at once, so that none is freed and linked again
- * under a slow taker; the others go into the queue as far as it has room. */
+/* Takes one posted task. All are taken at once, to avoid the ABA problem; the others go
+ * into the queue as far as it has room. */
 static keel_task *take_posted(keel_pool *pool) {
   if (!atomic_load_explicit(&pool->posted, memory_order_relaxed)) return NULL;
   keel_task *first =
@@ -416,8 +417,8 @@ keel_task *keel_pool_next(keel_pool *pool,
   if (!self || self->pool != pool) return NULL;
   keel_task *task = keel_deque_pop(&self->deque);
   if (!task || fits(task, context)) return task;
-  keel_deque_push(&self->deque, task); /* it has room: ours was taken out */
-  wake(pool, 1, true); /* who went to sleep meanwhile has not seen it */
+  keel_deque_push(&self->deque, task); /* it has room, since we took one out */
+  wake(pool, 1, true); /* a thread that fell asleep meanwhile has not seen it */
   return NULL;
 }
 
@@ -456,7 +457,7 @@ bool keel_pool_enter(keel_pool *pool) {
 void keel_pool_leave(keel_pool *pool) {
   uint32_t slot = self->index - pool->worker_count;
   self = NULL;
-  /* release: what this thread did with the deque, before another one has it */
+  /* release: hands the deque over; pairs with the acquire of its next owner */
   atomic_fetch_and_explicit(&pool->guests, ~(1u << slot), memory_order_release);
 }
 
@@ -575,7 +576,7 @@ void keel_pool_release(keel_pool *pool) {
   if (!pool) return;
   pthread_mutex_lock(&opening);
   bool last = --pool->holders == 0;
-  /* whoever uses it in a loop holds a context, and so the pool: relaxed */
+  /* relaxed: a caller of a loop holds a context, and so the pool */
   if (last) atomic_store_explicit(&the_pool, NULL, memory_order_relaxed);
   pthread_mutex_unlock(&opening);
   if (last) stop_workers(pool, pool->worker_count);

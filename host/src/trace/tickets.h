@@ -1,13 +1,13 @@
-/* tickets.h - sums of what devices' clocks said, by who launched. */
+/* tickets.h - kernel times by the devices' clocks, summed per step. */
 #ifndef KEEL_TICKETS_H
 #define KEEL_TICKETS_H
 
 #include "base/base.h"
 
-/* All sums begin anew; tickets of before are worth nothing. One profile at a time. */
+/* Resets all sums; earlier tickets become invalid. One profile at a time. */
 void keel_tickets_begin(void);
 
-/* A ticket for who launches; 0: there are no more. */
+/* Takes a ticket for a step; 0: there are no more. */
 uint32_t keel_ticket_take(void);
 
 /* The number of a launch (kd_launch.correlation), and its serial. */
@@ -21,7 +21,7 @@ static inline uint32_t keel_ticket_serial(uint64_t number) {
 /* Adds the nanoseconds of a record to the ticket of its launch; from any thread. */
 void keel_ticket_add(uint64_t number, uint64_t time);
 
-/* Nanoseconds of the ticket's records; false where it has none. */
+/* Nanoseconds of the ticket's records; false if it has none. */
 bool keel_ticket_read(uint32_t ticket, uint64_t *out_time);
 
 #endif /* KEEL_TICKETS_H */

@@ -25,7 +25,7 @@ typedef struct note {
   char place[24], detail[48];
 } note;
 
-/* A thread's notes. Written by it alone; others read as far as `count`. */
+/* A thread's events. Only that thread writes them; others read up to `count`. */
 typedef struct notes {
   struct notes *next;
   note *chunks[NOTES_MOST / CHUNK];
@@ -33,8 +33,8 @@ typedef struct notes {
    * (that they are of) go with it. */
   atomic_uint count, lost;
   atomic_uint trace;
-  atomic_bool
-      orphan; /* the thread has ended: released, its notes are another's */
+  /* the thread has ended: released, its notes are another's */
+  atomic_bool orphan;
   long thread;
   char name[32];
   struct {
@@ -118,7 +118,7 @@ static note *next_note(void) {
 
 static void keep_note(void) {
   uint32_t count = atomic_load_explicit(&mine->count, memory_order_relaxed);
-  /* release: the note, for who reads as far as this */
+  /* release: publishes the event */
   atomic_store_explicit(&mine->count, count + 1, memory_order_release);
 }
 
@@ -223,7 +223,7 @@ bool keel_trace_end(void) {
 
 enum { HOST = 1, DEVICES, COPIES }; /* "processes" of the file */
 
-/* JSON's strings; what is no UTF-8 is no worry of ours. */
+/* Writes a JSON string. Invalid UTF-8 is passed through. */
 static void write_string(FILE *file, const char *text) {
   fputc('"', file);
   for (const unsigned char *at = (const unsigned char *)text; *at; at++)

@@ -1,4 +1,4 @@
-/* trace.h - notes of what happens, each in its thread's own memory: no lock is taken. */
+/* trace.h - trace events, each recorded in its thread's own memory without a lock. */
 #ifndef KEEL_TRACE_INSIDE_H
 #define KEEL_TRACE_INSIDE_H
 
@@ -10,7 +10,7 @@ extern atomic_bool keel_trace_runs;
 
 /* Whether to note anything. */
 static inline bool keel_tracing(void) {
-  /* relaxed: a thing more or less at the begin or end of a trace is no matter */
+  /* relaxed: an event more or less at either end of a trace does not matter */
   return __builtin_expect(
       atomic_load_explicit(&keel_trace_runs, memory_order_relaxed), 0);
 }
@@ -29,7 +29,7 @@ uint32_t keel_trace_launch(const char *name, const char *detail);
 void keel_trace_copy(const char *name, const char *device, uint64_t bytes,
                      uint64_t begin);
 
-/* How many there are now. */
+/* Records the current value of a counter. */
 void keel_trace_count(const char *name, uint64_t count);
 
 /* kd_host's zones: they nest, on each thread. */
@@ -40,13 +40,13 @@ void keel_trace_zone_end(void);
 void keel_trace_record(const char *device, const kd_profile_record *record,
                        uint64_t begin, uint64_t end);
 
-/* How the calling thread is called. */
+/* Names the calling thread. */
 void keel_trace_thread(const char *name, unsigned number);
 
-/* Notes begin anew; false: they are being taken already. */
+/* Starts a trace; false if one is running. */
 bool keel_trace_begin(void);
-/* No more notes; false: none were taken. What there is can be written until they begin
- * anew. */
+/* Stops the trace; false if none is running. Its events can be written until the next trace
+ * starts. */
 bool keel_trace_end(void);
 keel_status keel_trace_write(void *unused, FILE *file);
 void keel_trace_forget(void);

@@ -1,4 +1,5 @@
-/* future.h - where the threads meet that make a value and that wait for it. */
+/* future.h - futures: synchronise the thread that makes a value with those that wait for
+ * it. */
 #ifndef KEEL_FUTURE_H
 #define KEEL_FUTURE_H
 
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Called when a pending value is known; frees itself. */
+/* A callback for when a pending value is resolved; it frees itself. */
 typedef struct keel_waiter {
   struct keel_waiter *next;
   void (*call)(struct keel_waiter *self);
@@ -19,26 +20,26 @@ typedef struct keel_future {
   _Atomic(keel_waiter *) waiters; /* a stack, or KEEL_NO_MORE */
 } keel_future;
 
-/* The value is known: whoever comes is called at once. */
+/* The value is resolved: later waiters are called at once. */
 #define KEEL_NO_MORE ((keel_waiter *)(uintptr_t)1)
 
-/* Before others see it. */
+/* Before other threads have it. */
 static inline void keel_future_init(keel_future *future, uint32_t state) {
   atomic_init(&future->state, state);
   atomic_init(&future->waiters, state == KEEL_PENDING ? NULL : KEEL_NO_MORE);
 }
 
-/* The state, with what was written before it became known. */
+/* The state; acquire: sees what was written before the value was resolved. */
 static inline uint32_t keel_future_state(keel_future *future) {
   return atomic_load_explicit(&future->state, memory_order_acquire);
 }
 
-/* It is known, once: calls all that wait. */
+/* Resolves it, once, and calls all waiters. */
 static inline void keel_future_settle(keel_future *future, uint32_t state) {
-  /* release: whoever sees the new state sees the content */
+  /* release: publishes the content with the new state */
   atomic_store_explicit(&future->state, state, memory_order_release);
-  /* acquire: what each waiter that was linked holds; release: who finds that no more
-   * are taken sees the state */
+  /* acquire: sees the linked waiters' contents; release: a thread that finds the list
+   * closed sees the state */
   keel_waiter *waiter = atomic_exchange_explicit(&future->waiters, KEEL_NO_MORE,
                                                  memory_order_acq_rel);
   for (keel_waiter *next; waiter; waiter = next) {
@@ -47,9 +48,9 @@ static inline void keel_future_settle(keel_future *future, uint32_t state) {
   }
 }
 
-/* Calls the waiter once it is known: here and now where it is. */
+/* Calls the waiter when the value is resolved; at once if it already is. */
 static inline void keel_future_then(keel_future *future, keel_waiter *waiter) {
-  /* acquire: the content, where it is known */
+  /* acquire: sees the content, if it is resolved */
   keel_waiter *head =
       atomic_load_explicit(&future->waiters, memory_order_acquire);
   do {
@@ -58,7 +59,7 @@ static inline void keel_future_then(keel_future *future, keel_waiter *waiter) {
       return;
     }
     waiter->next = head;
-    /* release: the waiter's content before it is linked */
+    /* release: publishes the waiter before it is linked */
   } while (!atomic_compare_exchange_weak_explicit(&future->waiters, &head,
                                                   waiter, memory_order_release,
                                                   memory_order_acquire));

@@ -5,8 +5,8 @@
 #include "device/context.h"
 #include "device/device.h"
 
-/* Open addressing over entries that stand one behind the other; slots hold an entry's
- * number + 1. An entry that goes leaves its place to the last one. */
+/* Open addressing over a dense array of entries; a slot holds an entry's index + 1. The
+ * last entry replaces one that is removed. */
 typedef struct table {
   keel_tensor *absent; /* in host memory, row-major */
   uint64_t row_bytes;
@@ -21,14 +21,14 @@ struct keel_resource {
   atomic_uint refs;
   keel_resource_kind kind;
   keel_context *context;
-  /* of the variable's tensor and the table's content; held for as long as a pointer is
-   * exchanged, or rows are copied */
+  /* guards the variable's tensor and the table's content; held while a pointer is exchanged
+   * or rows are copied */
   pthread_rwlock_t lock;
   keel_tensor *tensor; /* of a variable */
-  keel_device *home;   /* where it lies; NULL: with the host */
+  keel_device *home;   /* the device whose memory holds it; NULL: host memory */
   bool any_shape;
-  _Atomic uint64_t
-      number; /* of a counter: each addition is whole, and orders all */
+  /* of a counter; seq_cst */
+  _Atomic uint64_t number;
   table table;
 };
 
@@ -56,12 +56,12 @@ static keel_status resource_create(keel_context *context,
 }
 
 void keel_resource_retain(keel_resource *resource) {
-  /* relaxed: who adds a reference has one */
+  /* relaxed: the caller already has a reference */
   keel_refs_take(&resource->refs);
 }
 
 void keel_resource_release(keel_resource *resource) {
-  /* acq_rel: the last to let go sees what all others did to it */
+  /* acq_rel: the last holder sees what all the others wrote */
   if (!keel_refs_drop(&resource->refs)) return;
   keel_tensor_release(resource->tensor);
   keel_tensor_release(resource->table.absent);
@@ -127,8 +127,8 @@ keel_tensor *keel_variable_read(keel_resource *variable) {
   return tensor;
 }
 
-/* The first tensor's type and the ones of all others agree in what is fixed, so that
- * any of them says what that is. */
+/* All tensors of a variable agree in what is fixed about the type, so any one of them can
+ * be checked against. */
 static keel_status check_type(keel_resource *variable,
                               const keel_tensor *tensor) {
   char held[200], given[200];
@@ -154,7 +154,7 @@ keel_status keel_variable_assign(keel_resource *variable, keel_tensor *tensor) {
   keel_tensor *before = variable->tensor;
   variable->tensor = tensor;
   pthread_rwlock_unlock(&variable->lock);
-  keel_tensor_release(before); /* outside of the lock: it may free much */
+  keel_tensor_release(before); /* outside the lock: it may free much memory */
   return KD_OK;
 }
 
@@ -168,7 +168,7 @@ keel_status keel_counter_create(keel_context *context, int64_t start,
 }
 
 int64_t keel_counter_add(keel_resource *counter, int64_t by) {
-  /* relaxed: the number stands for itself; ops of a run have their order */
+  /* relaxed: only the number matters; a run's ops are ordered otherwise */
   return (int64_t)atomic_fetch_add_explicit(&counter->number, (uint64_t)by,
                                             memory_order_relaxed);
 }
@@ -199,7 +199,7 @@ static uint32_t first_slot(const table *t, int64_t key) {
   return (uint32_t)keel_hash(KEEL_HASH_SEED, &key, sizeof key) & t->mask;
 }
 
-/* The slot of a key, or the empty one where it would stand. There are slots. */
+/* The slot of a key, or the empty slot where it belongs. The table has slots. */
 static uint32_t slot_of(const table *t, int64_t key) {
   uint32_t at = first_slot(t, key);
   while (t->slots[at] && t->keys[t->slots[at] - 1] != key)
@@ -211,7 +211,7 @@ static char *row_at(const table *t, uint32_t entry) {
   return t->rows + entry * t->row_bytes;
 }
 
-/* Room for so many entries, at most half of the slots taken. */
+/* Makes room for so many entries, with at most half of the slots in use. */
 static keel_status grow(table *t, int64_t wanted) {
   if (wanted <= (int64_t)t->room) return KD_OK;
   if (wanted > MOST_ENTRIES)
@@ -244,8 +244,7 @@ keel_status keel_table_insert(keel_resource *resource, const int64_t *keys,
                               int64_t count, const void *rows) {
   table *t = &resource->table;
   pthread_rwlock_wrlock(&resource->lock);
-  int64_t fresh =
-      0; /* a key that is given twice counts twice: that is room to spare */
+  int64_t fresh = 0; /* a duplicate key counts twice, which only wastes room */
   for (int64_t i = 0; i < count; i++)
     fresh += !t->mask || !t->slots[slot_of(t, keys[i])];
   keel_status status = grow(t, (int64_t)t->count + fresh);
@@ -277,13 +276,13 @@ void keel_table_find(keel_resource *resource, const int64_t *keys,
   pthread_rwlock_unlock(&resource->lock);
 }
 
-/* Empties a slot: those behind it that came past it move up. */
+/* Empties a slot, and moves displaced entries after it up. */
 static void close_gap(table *t, uint32_t gap) {
   t->slots[gap] = 0;
   for (uint32_t at = (gap + 1) & t->mask; t->slots[at];
        at = (at + 1) & t->mask) {
     uint32_t wish = first_slot(t, t->keys[t->slots[at] - 1]);
-    /* whether the gap lies on the way from its wish to where it stands */
+    /* whether the gap lies between its home slot and its slot */
     if (((at - wish) & t->mask) < ((at - gap) & t->mask)) continue;
     t->slots[gap] = t->slots[at];
     t->slots[at] = 0;

@@ -1,7 +1,7 @@
-/* resource.h - what keeps its content between ops and runs: variables, counters, tables.
+/* resource.h - resources, which keep their content between ops and runs: variables,
+ * counters, tables.
  *
- * A value of kind KEEL_RESOURCE stands for one; whoever holds such a value holds the
- * resource. Each function below is one step that no other thread sees half done. */
+ * A value of kind KEEL_RESOURCE holds a reference to one. Each function below is atomic. */
 #ifndef KEEL_RESOURCE_H
 #define KEEL_RESOURCE_H
 
@@ -20,7 +20,7 @@ void keel_resource_release(keel_resource *resource);
 /* "variable of f32[2]", "counter", "table of f32[4]" */
 void keel_resource_text(keel_resource *resource, char *buffer, size_t size);
 
-/* The resource of a value. Returns KD_INVALID_ARGUMENT where it is none of that kind. */
+/* The resource of a value. Returns KD_INVALID_ARGUMENT if it is not of that kind. */
 keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
                              keel_resource **out_resource);
 
@@ -28,37 +28,37 @@ keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
  * it or assigns has seen to.
  *
  * home       the device whose memory that is; NULL: the host's
- * any_shape  what is assigned needs to have the element type only */
+ * any_shape  assigned tensors need only the same element type */
 keel_status keel_variable_create(keel_tensor *initial, keel_device *home,
                                  bool any_shape, keel_tensor **out_value);
 keel_device *keel_variable_home(const keel_resource *variable);
 keel_tensor *keel_variable_read(keel_resource *variable);
-/* Returns KD_INVALID_ARGUMENT where the type is not the variable's. */
+/* Returns KD_INVALID_ARGUMENT if the type is not the variable's. */
 keel_status keel_variable_assign(keel_resource *variable, keel_tensor *tensor);
 
-/* A counter holds a 64-bit integer, which wraps. */
+/* A counter holds a 64-bit integer that wraps around. */
 keel_status keel_counter_create(keel_context *context, int64_t start,
                                 keel_tensor **out_value);
-/* Returns what it was before. */
+/* Returns the value before the addition. */
 int64_t keel_counter_add(keel_resource *counter, int64_t by);
 
-/* A table holds a row for each of any number of integer keys, in host memory.
+/* A table maps integer keys to rows, in host memory.
  *
  * absent  the row of keys that are not in it, in host memory; says the type of rows */
 keel_status keel_table_create(keel_tensor *absent, keel_tensor **out_value);
 const keel_type *keel_table_row(const keel_resource *resource);
 int64_t keel_table_count(keel_resource *resource);
-/* Rows stand one behind the other. A key that is there already gets its new row; of one
- * that is given twice, the last row stays. Where memory runs out nothing is changed. */
+/* Rows are contiguous. The row of an existing key is replaced; of duplicate keys, the last
+ * row counts. If memory runs out, nothing is changed. */
 keel_status keel_table_insert(keel_resource *resource, const int64_t *keys,
                               int64_t count, const void *rows);
 /* found: by key, 0 or 1 */
 void keel_table_find(keel_resource *resource, const int64_t *keys,
                      int64_t count, void *out_rows, uint8_t *out_found);
-/* Returns how many were there. */
+/* Returns how many of them existed. */
 int64_t keel_table_erase(keel_resource *resource, const int64_t *keys,
                          int64_t count);
-/* All keys in rising order, and their rows. */
+/* All keys in ascending order, and their rows. */
 keel_status keel_table_entries(keel_resource *resource, keel_tensor **out_keys,
                                keel_tensor **out_rows);
 

@@ -1,4 +1,4 @@
-/* tensor.c - making, holding, failing and waiting for values. */
+/* tensor.c - creates, retains, resolves and waits for values. */
 #include "values/tensor.h"
 
 #include <kd/help.h>
@@ -37,7 +37,7 @@ static keel_error *error_make(keel_status status, const char *message) {
   static keel_error last_resort = {1, KD_OUT_OF_MEMORY, "out of host memory"};
   size_t size = strlen(message) + 1;
   keel_error *error = malloc(sizeof *error + size);
-  if (!error) { /* never freed: one reference is never given back */
+  if (!error) { /* never freed: one reference is never dropped */
     keel_refs_take(&last_resort.refs);
     return &last_resort;
   }
@@ -219,7 +219,7 @@ keel_tensor *keel_tensor_pending(keel_context *context) {
   return tensor;
 }
 
-/* Its content stands: tells all that wait for it. */
+/* Resolves the value: its content is final, and all waiters are called. */
 static void make_known(keel_tensor *pending, uint32_t state) {
   keel_context *context = pending->context;
   keel_future_settle(&pending->future, state);
@@ -264,7 +264,7 @@ void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
 }
 
 typedef struct follower {
-  keel_waiter waiter; /* first: a waiter is its follower */
+  keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_tensor *pending, *value;
 } follower;
 

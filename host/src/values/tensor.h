@@ -1,4 +1,4 @@
-/* tensor.h - the runtime's value, from inside. */
+/* tensor.h - the runtime's value. Internal. */
 #ifndef KEEL_VALUE_H
 #define KEEL_VALUE_H
 
@@ -12,10 +12,10 @@
 typedef struct keel_error {
   atomic_uint refs;
   keel_status status;
-  const char *message; /* lies behind the struct */
+  const char *message; /* follows the struct in memory */
 } keel_error;
 
-/* kind; the numbers of the first three stand in program files */
+/* kind; program files contain the first three numbers */
 enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY, KEEL_RESOURCE };
 
 struct keel_tensor {
@@ -28,11 +28,12 @@ struct keel_tensor {
   keel_context *context;
   const keel_type *type;
   keel_buffer *buffer;
-  uint64_t offset; /* bytes, of the first element in the buffer */
-  void *data;      /* its address, as the buffer's device uses it, or NULL */
-  uint64_t laid;   /* bytes, where the layout is the device's own */
-  /* In elements, of a keel::Part, which only kernels see that take strides; borrowed
-   * from the plan. NULL: packed. */
+  uint64_t offset; /* bytes from the buffer's start to the first element */
+  /* address of the first element, for the buffer's device; or NULL */
+  void *data;
+  uint64_t laid; /* bytes, if the layout is the device's own */
+  /* In elements, for a keel::Part, which only kernels that take strides get; borrowed from
+   * the plan. NULL: packed. */
   const int64_t *strides;
   keel_error *error;
   union {
@@ -45,23 +46,23 @@ struct keel_tensor {
 keel_status keel_tensor_type(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                              const keel_type **out_type);
 
-/* An empty tensor object: ready, data, one reference, nothing in it. */
+/* Makes an empty tensor object: ready, of kind data, with one reference. */
 keel_tensor *keel_tensor_new(keel_context *context);
 
-/* A tensor of memory from `heap`, contents not set. */
+/* Makes a tensor in memory from `heap`, uninitialised. */
 keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
                            keel_tensor **out_tensor);
 
-/* A tensor of a buffer, at its beginning, contents as they are. */
+/* Makes a tensor at the beginning of an existing buffer. */
 keel_status keel_tensor_over(keel_buffer *buffer, const keel_type *type,
                              keel_tensor **out_tensor);
 
-/* Another tensor of the same memory, with a type of as many elements. */
+/* Makes another tensor of the same memory, with a type of as many elements. */
 keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
                              keel_tensor **out_tensor);
 
-/* A part of a tensor's elements, from `offset` bytes on, of a type that need not have as
- * many; strides as in the struct. */
+/* Makes a tensor of a part of a tensor's elements, from `offset` bytes on; strides as in
+ * the struct. */
 keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
                              uint64_t offset, const int64_t *strides,
                              keel_tensor **out_tensor);
@@ -69,24 +70,24 @@ keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
 /* A failed value with this thread's message. */
 keel_tensor *keel_tensor_failed(keel_context *context, keel_status status);
 
-/* A pending value; then what becomes of it. `become` takes the content of a
- * ready or failed value. */
+/* Makes a pending value. keel_tensor_become resolves it with the content of a ready or
+ * failed value. */
 keel_tensor *keel_tensor_pending(keel_context *context);
 void keel_tensor_become(keel_tensor *pending, keel_tensor *value);
-/* It becomes a failed value with this thread's message; needs no memory. */
+/* Resolves it as failed, with this thread's message. Needs no memory. */
 void keel_tensor_become_failed(keel_tensor *pending, keel_status status);
-/* It becomes the value, now or when that is known; no thread waits. */
+/* Resolves it with `value`, now or when that is resolved; no thread waits. */
 void keel_tensor_follow(keel_tensor *pending, keel_tensor *value);
 
-/* Calls `waiter` once the value is known: at once where it is. */
+/* Calls `waiter` when the value is resolved; at once if it already is. */
 void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter);
 
-/* State, with what was written before it became known. */
+/* The state; acquire: sees what was written before the value was resolved. */
 static inline uint32_t keel_tensor_state(keel_tensor *tensor) {
   return keel_future_state(&tensor->future);
 }
 
-/* Whether all are known and none has failed; NULL entries are absent. */
+/* Whether all are ready; NULL entries are absent. */
 static inline bool keel_tensors_ready(keel_tensor *const *tensors,
                                       uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
@@ -94,16 +95,16 @@ static inline bool keel_tensors_ready(keel_tensor *const *tensors,
   return true;
 }
 
-/* The device whose memory holds it; NULL: the host's. */
+/* The device whose memory holds it; NULL: host memory. */
 static inline keel_device *keel_tensor_place(const keel_tensor *tensor) {
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
 }
 
-/* Waits for a value that is to have data. Returns KD_OK, KD_INVALID_ARGUMENT (a sequence,
- * a resource ...), or its failure. */
+/* Waits for a value that must have data. Returns KD_OK, KD_INVALID_ARGUMENT (a sequence, a
+ * resource ...), or its failure. */
 keel_status keel_tensor_need_data(keel_tensor *tensor);
 
-/* Address for the host, or NULL where the host can't reach it. */
+/* The address for the host; NULL if the host cannot address the memory. */
 void *keel_tensor_host_data(const keel_tensor *tensor);
 
 #endif /* KEEL_VALUE_H */

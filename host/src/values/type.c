@@ -9,8 +9,8 @@ const keel_type keel_type_unknown = {
 
 #define BUCKETS 4096
 
-/* Lists that only grow, at their heads, under `growing`: a head is released with its type,
- * and acquired by who walks without the lock. */
+/* Lists that only grow, at their heads, under `growing`: a head is stored with release, and
+ * loaded with acquire by readers, which take no lock. */
 static _Atomic(const keel_type *) buckets[BUCKETS];
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
 
@@ -23,8 +23,8 @@ static const keel_type *find(const keel_type *at, uint64_t hash, kd_dtype dtype,
   return NULL;
 }
 
-/* Elements and bytes. False where the product of the dimensions, those that are 0 or
- * open left out, leaves 61 bits: strides and offsets of an empty tensor are computed, too. */
+/* Computes elements and bytes. False if the product of the positive dimensions exceeds 61
+ * bits: strides and offsets of empty tensors are computed, too. */
 static bool measure(keel_type *type) {
   int64_t product = 1, bytes = 0;
   bool open = false, empty = false;
@@ -96,7 +96,7 @@ keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
     hash = keel_hash(hash, dims, rank * sizeof *dims);
   _Atomic(const keel_type *) *bucket = &buckets[hash % BUCKETS];
 
-  /* acquire: what the release below wrote before it linked the type */
+  /* acquire: pairs with the release below */
   const keel_type *head = atomic_load_explicit(bucket, memory_order_acquire);
   const keel_type *type = find(head, hash, dtype, rank, dims);
   if (!type) {

@@ -11,8 +11,8 @@ typedef struct keel_type keel_type;
 struct keel_type {
   const keel_type *next; /* in its bucket */
   uint64_t hash;
-  uint64_t bytes;   /* packed; 0 where something is open */
-  int64_t elements; /* -1 where a dimension is open */
+  uint64_t bytes;   /* packed; 0 if a dimension is open */
+  int64_t elements; /* -1 if a dimension is open */
   kd_dtype dtype;
   uint32_t rank;
   int64_t dims[]; /* -1: open */
@@ -23,14 +23,14 @@ struct keel_type {
 keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                          const keel_type **out_type);
 
-/* What plugins read of a value in a graph whose type is not known: no element type, no
- * rank. No value has it: theirs is NULL. */
+/* The type that plugins see for a value of unknown type. Inside, such a value's type is
+ * NULL. */
 extern const keel_type keel_type_unknown;
 
 /* Writes "f32[2,?,4]" and returns the buffer. NULL type: "-". */
 const char *keel_type_text(const keel_type *type, char *buffer, size_t size);
 
-/* What the address of an element is a multiple of, as the compiler has it. */
+/* The alignment of an element, as the compiler has it. */
 uint32_t keel_dtype_alignment(kd_dtype dtype);
 
 static inline bool keel_type_known(const keel_type *type) {

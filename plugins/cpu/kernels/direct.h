@@ -16,13 +16,13 @@
 typedef struct cpu_direct_sum {
   const float *x, *weights, *bias;
   const int64_t *offsets;
-  const int64_t
-      *places; /* across: which weights of [k] those are; NULL: 0, 1, 2 ... */
+  /* across: which weights of [k] those are; NULL: 0, 1, 2 ... */
+  const int64_t *places;
   int64_t count, n,
       step; /* offsets; positions; from a filter's or block's to the next's */
   float *y, low, high;
-  bool
-      more; /* across: y has a sum that this is added to, in place of the bias */
+  /* across: y has a sum that this is added to, in place of the bias */
+  bool more;
 } cpu_direct_sum;
 
 typedef struct cpu_direct_loops {
@@ -43,8 +43,8 @@ typedef struct cpu_direct {
   int64_t images, groups;
   int64_t ins, outs; /* channels of a group */
   bool blocks_in, blocks_out;
-  bool
-      across; /* vectors of filters; else along the image. Groups are whole blocks, or one */
+  /* vectors of filters; else along the image. Groups are whole blocks, or one */
+  bool across;
 
   /* made by cpu_direct_plan */
   bool lies;            /* windows are points: x is read where it lies */
@@ -89,8 +89,8 @@ typedef struct cpu_direct_run {
   const cpu_direct *d;
   const float *x, *packed, *bias; /* bias: or NULL */
   float *y;
-  const cpu_finish
-      *finish; /* what follows; without a bias. z may lie where y does */
+  /* what follows; without a bias. z may lie where y does */
+  const cpu_finish *finish;
   void *room;
 } cpu_direct_run;
 

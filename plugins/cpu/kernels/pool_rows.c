@@ -15,8 +15,8 @@ typedef struct tile {
   int64_t row, column, rows, columns; /* of results */
   int64_t plane;                      /* of image and channel */
   int64_t high, wide; /* of the image: rows of a phase, and their elements */
-  int64_t
-      outer[WINDOW_SPACE]; /* its place in all dimensions but the last two */
+  /* its place in all dimensions but the last two */
+  int64_t outer[WINDOW_SPACE];
 } tile;
 
 /* The geometry of the last two dimensions; a row alone is a plane of one. */

@@ -12,8 +12,8 @@
  * channel of the input in a layer of the window. */
 typedef struct cpu_winograd_weights {
   float *u;
-  float
-      *plain; /* [panel][k][tap][filter], where some are no numbers; or NULL */
+  /* [panel][k][tap][filter], where some are no numbers; or NULL */
+  float *plain;
   int64_t layers, ins, panels; /* ins: with what fills up the last block */
 } cpu_winograd_weights;
 

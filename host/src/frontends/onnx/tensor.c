@@ -51,7 +51,7 @@ static keel_status read_external(keel_context *context, keel_file *file,
   KEEL_TRY(keel_mapping_create(file, &mapping));
   keel_status status =
       keel_mapping_wrap(mapping, context, type, data, out_tensor);
-  keel_mapping_release(mapping); /* the tensor has it */
+  keel_mapping_release(mapping); /* the tensor holds it */
   return status;
 }
 

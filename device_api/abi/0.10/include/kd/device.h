@@ -23,8 +23,8 @@ extern "C" {
 #define KD_DEVICE_INTEGRATED 0x1000000u
 /* A software device that simulates a real one. */
 #define KD_DEVICE_SOFTWARE 0x2000000u
-/* Kernels of f16 and bf16 compute in f32, and are no faster for their types: the host may
- * keep as f32 what ops hand to each other, and asks for kernels of f32 instead. */
+/* Kernels for f16 and bf16 compute in f32 and are no faster than those for f32: the host
+ * may keep intermediates in f32, and uses f32 kernels instead. */
 #define KD_DEVICE_WIDENS 0x4000000u
 
 /* Flags of a memory space. */

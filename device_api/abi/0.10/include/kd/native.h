@@ -1,5 +1,5 @@
-/* kd/native.h - the driver's own handles of a device, of its memory and of its queues, for
- * applications that have code of their own for the driver.
+/* kd/native.h - native driver handles of a device, its memory and its queues, for
+ * applications with driver code of their own.
  *
  * An extension: kd_plugin.extension gives a kd_native_table by the name KD_NATIVE, the same
  * one from `open` to `close`, or NULL. SPDX-License-Identifier: Apache-2.0 */
@@ -14,9 +14,9 @@ extern "C" {
 
 #define KD_NATIVE "kd.native/1"
 
-/* What a handle is: its type in the driver's headers. A plugin that does not know a kind, or
- * has none of it, returns KD_UNIMPLEMENTED. Each interface has 256 numbers; those up to
- * 0x7fffffff are kept for Keel, from KD_NATIVE_OWN on they are a vendor's own. */
+/* What a handle is: its type in the driver's headers. A plugin that does not know a kind,
+ * or has none of it, returns KD_UNIMPLEMENTED. Each interface has 256 numbers; those up to
+ * 0x7fffffff are reserved for Keel, those from KD_NATIVE_OWN on are a vendor's own. */
 typedef uint32_t kd_native_kind;
 
 /* OpenCL; of a device, a buffer, a stream */
@@ -42,11 +42,12 @@ typedef uint32_t kd_native_kind;
 
 #define KD_NATIVE_OWN 0x80000000u
 
-/* Handles of the plugin's objects, and objects of the application's handles. Any thread.
+/* Returns native handles of the plugin's objects, and makes objects of the application's
+ * handles. Any thread.
  *
  * A handle is the driver's pointer or number as an integer, and never 0 where it is a
- * pointer. It is borrowed: nobody counts or frees it, and it is valid as long as the object
- * is. It stays the same as long. out_ is written on KD_OK only. */
+ * pointer. It is borrowed: it must not be freed, and it stays valid and the same as long as
+ * the object exists. out_ is written on KD_OK only. */
 typedef struct kd_native_table {
   uint32_t struct_size; /* sizeof(kd_native_table) as the plugin knew it */
   uint32_t reserved;
