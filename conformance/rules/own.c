@@ -109,7 +109,7 @@ static void drop_trial(trial *t) {
 #define KC_ASKED_NOT KD_NOT_FOUND
 static kd_status ask(const keel_schema *schema, const trial *t,
                      kd_op_type *outputs) {
-  kc_node *node = schema->brought.infer ? kc_node_asked(&t->op) : NULL;
+  kc_node *node = schema->plugin_op.infer ? kc_node_asked(&t->op) : NULL;
   if (!node) return KC_ASKED_NOT;
   const kd_op_call call = {.struct_size = sizeof call,
                            .output_count = t->op.out_count,
@@ -128,7 +128,7 @@ static kd_status ask(const keel_schema *schema, const trial *t,
         outputs[i].dtype = t->own[k]->dtype;
   }
   kc_hush();
-  kd_status status = KC_CALL(kd_status, schema->brought.infer(&call),
+  kd_status status = KC_CALL(kd_status, schema->plugin_op.infer(&call),
                              "%s.infer", schema->name);
   kc_node_free(node);
   return status;

@@ -163,15 +163,16 @@ keel_status keel_open(const keel_context_params *params,
 /* Frees what only the runtime holds of a lost device, and closes the device if nothing else
  * is held. */
 static keel_status give_up(keel_device *device) {
-  keel_lost_await(device); /* from now on other threads only free objects */
+  /* from now on other threads only free objects */
+  keel_device_wait_unused(device);
   keel_transfers_end(device);
-  keel_device_settle(device);
+  keel_device_drain_quietly(device);
   keel_heap_drain(&device->heap);
-  keel_lost_await(device);
+  keel_device_wait_unused(device);
   /* acquire: pairs with the releases in keel_device_unpin and on the heap's `pieces` */
   uint64_t pieces =
       atomic_load_explicit(&device->heap.pieces, memory_order_acquire);
-  uint32_t held = atomic_load_explicit(&device->held, memory_order_acquire);
+  uint32_t held = atomic_load_explicit(&device->pins, memory_order_acquire);
   if (pieces || held)
     return keel_fail(
         KD_FAILED_PRECONDITION,
@@ -180,7 +181,7 @@ static keel_status give_up(keel_device *device) {
         " memory and %u parts of plans are left)",
         device->name, (unsigned long long)pieces, held);
   keel_instances_destroy(device);
-  keel_lost_await(device); /* threads that got a kernel before */
+  keel_device_wait_unused(device); /* threads that got a kernel before */
   keel_clock_closes(device);
   keel_device_leave(device);
   return KD_OK;
@@ -200,7 +201,7 @@ keel_status keel_device_reopen(keel_device *device) {
 void keel_close(keel_context *context) {
   if (!context) return;
   /* acquire: pairs with the release of each decrement */
-  while (atomic_load_explicit(&context->begun, memory_order_acquire))
+  while (atomic_load_explicit(&context->async_runs, memory_order_acquire))
     if (!keel_pool_help(context->pool)) sched_yield();
   for (uint32_t i = 0; i < context->device_count; i++)
     keel_transfers_end(context->devices[i]);
@@ -277,8 +278,9 @@ void keel_get_stats(const keel_context *context, keel_stats *out_stats) {
   };
 }
 
-keel_status keel_stop_create(keel_context *context, keel_stop **out_stop) {
-  return keel_stop_new(context->pool, out_stop);
+keel_status keel_cancel_create(keel_context *context,
+                               keel_cancel **out_cancel) {
+  return keel_cancel_new(context->pool, out_cancel);
 }
 
 uint32_t keel_worker_count(const keel_context *context) {

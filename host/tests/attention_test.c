@@ -182,16 +182,16 @@ static int64_t run(const form *f, keel_program *program, const char *skip,
   keel_plan_params params = {.struct_size = sizeof params,
                              .skip = &skip,
                              .skip_count = skip != NULL,
-                             .watch = look,
-                             .watch_context = s,
-                             .watch_pass = "attention"};
+                             .on_pass = look,
+                             .on_pass_context = s,
+                             .on_pass_name = "attention"};
   keel_tensor *in[] = {numbers(4, q_dims, 0), numbers(4, k_dims, 1234),
                        numbers(4, k_dims, 777), numbers(4, mask_dims, 3)};
   keel_tensor *y[2] = {NULL};
   keel_plan *plan = NULL;
   uint32_t outputs = f->shared_scores ? 2 : 1;
   uint32_t inputs = f->mask == GIVEN_MASK ? 4 : 3;
-  if (skip) params.watch = NULL;
+  if (skip) params.on_pass = NULL;
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   if (keel_plan_run(plan, in, inputs, y, outputs) != KD_OK)
     fail_msg("%s", keel_message());

@@ -9,7 +9,7 @@ enum { IN = 4, OUT = 6, SIDE = 5, MOST = 2 * OUT * 16 * 16 };
 
 typedef struct follower {
   const char *op;
-  bool turned; /* the constant comes first */
+  bool reversed; /* the constant comes first */
   uint32_t rank;
   int64_t dims[4];
   const float *second; /* its second element, or NULL: as any */
@@ -48,13 +48,13 @@ static keel_value make_channels(keel_builder *b, const model *m) {
   const keel_attr attrs[] = {KEEL_INT("group", m->group),
                              KEEL_INTS("pads", 4, pads)};
   bool gemm = !strcmp(m->maker, "Gemm") || !strcmp(m->maker, "MatMul");
-  bool turned = !strcmp(m->maker, "ConvTranspose");
+  bool reversed = !strcmp(m->maker, "ConvTranspose");
   const keel_value in[] = {
       keel_builder_input(b, "x", KD_F32, gemm ? 2 : 4, gemm ? rows : image),
       numbers(b, gemm ? 2 : 4,
-              gemm     ? product
-              : turned ? back
-                       : conv,
+              gemm       ? product
+              : reversed ? back
+                         : conv,
               1, NULL),
       m->biased ? numbers(b, 1, &n, 2, NULL) : KEEL_ABSENT};
   bool added = m->biased && !strcmp(m->maker, "MatMul");
@@ -83,7 +83,7 @@ static keel_program *program_of(const model *m) {
   for (int i = 0; i < 4 && m->followers[i].op; i++) {
     const follower *f = &m->followers[i];
     keel_value c = numbers(b, f->rank, f->dims, 3 + i, f->second);
-    const keel_value in[] = {f->turned ? c : y, f->turned ? y : c};
+    const keel_value in[] = {f->reversed ? c : y, f->reversed ? y : c};
     y = strcmp(f->op, "BatchNormalization") != 0
             ? keel_builder_op(b, f->op, NULL, 0, in, 2)
             : norm(b, y);
@@ -131,9 +131,9 @@ static uint32_t run(keel_program *program, bool fuse, bool read_twice,
   return others;
 }
 
-#define WITH(second, op, turned, rank, ...) \
-  { op, turned, rank, {__VA_ARGS__}, second }
-#define BY(op, turned, rank, ...) WITH(NULL, op, turned, rank, __VA_ARGS__)
+#define WITH(second, op, reversed, rank, ...) \
+  { op, reversed, rank, {__VA_ARGS__}, second }
+#define BY(op, reversed, rank, ...) WITH(NULL, op, reversed, rank, __VA_ARGS__)
 
 static const float zero = 0, tiny = 1e-39f, huge = INFINITY;
 

@@ -191,7 +191,7 @@ static void expect_all(keel_tensor **out, int count, float factor) {
 
 /* ---- no thread waits ------------------------------------------------------------------- */
 
-/* Opens the gate when no more is begun: nothing for a fifth of a second, or after twenty
+/* Opens the gate when no more is started: nothing for a fifth of a second, or after twenty
  * seconds; tells what was on its way then. */
 static void *open_gate(void *most) {
   int last = 0, still = 0;
@@ -377,9 +377,9 @@ static void a_late_failure_in_one_ends_the_run(void **state) {
   end();
 }
 
-static void *ask(void *stop) {
+static void *ask(void *cancel) {
   nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
-  keel_stop_ask(stop, "enough");
+  keel_cancel_request(cancel, "enough");
   return NULL;
 }
 
@@ -404,7 +404,7 @@ static void an_endless_loop_can_be_stopped(void **state) {
       " [tensor<2xf32>]} : () -> ()\n}) : () -> ()\n";
   keel_program *program = NULL;
   keel_plan *plan = NULL;
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   keel_tensor *y = NULL;
   pthread_t thread;
   (void)state;
@@ -414,11 +414,11 @@ static void an_endless_loop_can_be_stopped(void **state) {
   fclose(file);
   if (keel_program_load(context, path, &program) != KD_OK ||
       keel_plan_create(program, NULL, &plan) != KD_OK ||
-      keel_stop_create(context, &stop) != KD_OK)
+      keel_cancel_create(context, &cancel) != KD_OK)
     fail_msg("%s", keel_message());
   keel_tensor *x = floats(context, 2, (const float[]){1, -2});
-  keel_run_params params = {.struct_size = sizeof params, .stop = stop};
-  pthread_create(&thread, NULL, ask, stop);
+  keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
+  pthread_create(&thread, NULL, ask, cancel);
   assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                    KD_CANCELLED);
   expect_message("enough");
@@ -428,7 +428,7 @@ static void an_endless_loop_can_be_stopped(void **state) {
   assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                    KD_DEADLINE_EXCEEDED);
   keel_tensor_release(x);
-  keel_stop_release(stop);
+  keel_cancel_release(cancel);
   keel_plan_release(plan);
   keel_program_release(program);
   end();

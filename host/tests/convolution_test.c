@@ -81,7 +81,7 @@ static void run(keel_plan *plan, float bound, float *out) {
 
 /* Each Reorder gives the layout that its input has not. */
 static void expect_turns(const keel_plan *plan) {
-  const keel_fplan *main = plan->main;
+  const keel_executable *main = plan->main;
   for (uint32_t i = 0; i < main->step_count; i++) {
     const keel_step *step = &main->steps[i];
     uint32_t layout = KD_LAYOUT_ROW_MAJOR; /* an input of the program */
@@ -444,7 +444,7 @@ static void packed_weights_are_held_once(void **state) {
 static void a_run_that_fails_keeps_no_weights(void **state) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
   keel_plan *plan = NULL;
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   keel_tensor *x = NULL, *y = NULL;
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   (void)state;
@@ -453,15 +453,16 @@ static void a_run_that_fails_keeps_no_weights(void **state) {
   keel_program *program = wide();
   assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
   keel_program_release(program);
-  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
-  keel_stop_ask(stop, NULL);
-  const keel_run_params params = {.struct_size = sizeof params, .stop = stop};
+  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
+  keel_cancel_request(cancel, NULL);
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .cancel = cancel};
   assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, NULL, &x),
                    KD_OK);
   assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                    KD_CANCELLED);
   keel_tensor_release(x);
-  keel_stop_release(stop);
+  keel_cancel_release(cancel);
   assert_true(live_bytes() >= before + bytes);
   run_wide(plan);
   assert_true(live_bytes() < before + bytes / 2);

@@ -140,7 +140,7 @@ static void run(const model *m, bool plain, result *out) {
   keel_plan *plan = NULL;
   keel_tensor *x = numbers(rank, dims, 1), *y[2] = {NULL, NULL};
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  for (int i = 0; i < 2; i++) { /* value by value, then in a frame */
+  for (int i = 0; i < 2; i++) { /* value by value, then in a static run */
     keel_tensor_release(y[0]);
     keel_tensor_release(y[1]);
     if (keel_plan_run(plan, &x, 1, y, m->read_twice ? 2 : 1) != KD_OK)

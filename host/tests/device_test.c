@@ -1,7 +1,7 @@
 /* device_test.c - a device of handles and late work, beside the CPU. */
 #include <unistd.h>
 
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "ops/schema.h"
 #include "testing.h"
 #include "toy/toy.h"
@@ -317,7 +317,7 @@ static void expect_no_output_in_it(keel_context *own, keel_device *device) {
   static float out[1 << 16];
   keel_tensor *host = NULL, *x = NULL, *y = NULL;
   keel_opdef *relu = NULL;
-  keel_site site;
+  keel_call_site site;
   float *numbers = aligned_alloc(4096, 1 << 18);
   assert_non_null(numbers);
   for (int i = 0; i < 1 << 16; i++)
@@ -331,13 +331,13 @@ static void expect_no_output_in_it(keel_context *own, keel_device *device) {
   assert_int_equal(keel_opdef_create(own, keel_schema_find("", "Relu"), NULL, 0,
                                      NULL, &relu),
                    KD_OK);
-  keel_site_init(&site, relu, "", device);
-  assert_int_equal(keel_site_call(&site, NULL, &x, 1, &y, 1, 1), KD_OK);
+  keel_call_site_init(&site, relu, "", device);
+  assert_int_equal(keel_call_site_run(&site, NULL, &x, 1, &y, 1, 1), KD_OK);
   keel_tensor_release(x);
   assert_int_equal(keel_tensor_read(y, out, sizeof out), KD_OK);
   assert_true(out[0] == 0 && out[99] == 49);
   keel_tensor_release(y);
-  keel_site_deinit(&site);
+  keel_call_site_deinit(&site);
   keel_opdef_release(relu);
   assert_int_equal(let_go, 1);
   assert_true(untouched);

@@ -664,17 +664,18 @@ static void passes_can_be_watched(void **state) {
   (void)state;
   write_bytes(second, text, sizeof text - 1);
   assert_int_equal(keel_program_load(context, second, &program), KD_OK);
-  keel_plan_params params = {
-      .struct_size = sizeof params, .watch = read_dump, .watch_context = &all};
+  keel_plan_params params = {.struct_size = sizeof params,
+                             .on_pass = read_dump,
+                             .on_pass_context = &all};
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   keel_plan_release(plan);
   expect_all_passes(all.passes);
   all.count = 0;
-  params.watch_pass = "prune";
+  params.on_pass_name = "prune";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   keel_plan_release(plan);
   assert_int_equal(all.count, 2);
-  params.watch_pass = "prone";
+  params.on_pass_name = "prone";
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_NOT_FOUND);
   expect_message("there is no pass \"prone\"; there are place, sort, prune");
   keel_program_release(program);

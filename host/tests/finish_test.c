@@ -90,12 +90,12 @@ static void run(const form *f, keel_program *program, const char *skip,
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
   uint32_t outputs = 1u + !f->sum + f->kept;
   if (s) {
-    params.watch = look;
-    params.watch_context = s;
-    params.watch_pass = "products";
+    params.on_pass = look;
+    params.on_pass_context = s;
+    params.on_pass_name = "products";
   }
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  for (int i = 0; i < 3; i++) { /* values, then frames */
+  for (int i = 0; i < 3; i++) { /* values, then static runs */
     for (uint32_t k = 0; k < outputs; k++)
       keel_tensor_release(y[k]);
     if (keel_plan_run(plan, in, 2, y, outputs) != KD_OK)

@@ -77,11 +77,11 @@ static void what_is_kept_counts_over_all_passes(void **state) {
   keel_program_release(program);
 }
 
-static keel_status plan_with(uint64_t timeout, keel_stop *stop) {
+static keel_status plan_with(uint64_t timeout, keel_cancel *cancel) {
   keel_program *program = product_of_constants(8);
   keel_plan *plan = NULL;
   const keel_plan_params params = {
-      .struct_size = sizeof params, .stop = stop, .timeout = timeout};
+      .struct_size = sizeof params, .cancel = cancel, .timeout = timeout};
   keel_status status = keel_plan_create(program, &params, &plan);
   keel_plan_release(plan);
   keel_program_release(program);
@@ -96,14 +96,14 @@ static void planning_ends_at_its_deadline(void **state) {
 }
 
 static void planning_ends_when_it_is_asked_to(void **state) {
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   (void)state;
-  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
-  assert_int_equal(plan_with(0, stop), KD_OK);
-  keel_stop_ask(stop, "enough");
-  assert_int_equal(plan_with(0, stop), KD_CANCELLED);
+  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
+  assert_int_equal(plan_with(0, cancel), KD_OK);
+  keel_cancel_request(cancel, "enough");
+  assert_int_equal(plan_with(0, cancel), KD_CANCELLED);
   expect_message("planning was cancelled: enough, before ");
-  keel_stop_release(stop);
+  keel_cancel_release(cancel);
 }
 
 static int set_up(void **state) {

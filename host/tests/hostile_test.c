@@ -98,14 +98,14 @@ static void each_gives_its_error_or_result_eagerly(void **state) {
 }
 
 /* A model in a folder of its own, with what its external data leads to. */
-typedef struct place {
+typedef struct location {
   char folder[32], model[96];
-} place;
+} location;
 
-static void copy_to(const place *place, const char *name) {
+static void copy_to(const location *location, const char *name) {
   char from[512], buffer[4096];
   snprintf(from, sizeof from, FOLDER "%s.onnx", name);
-  FILE *in = fopen(from, "rb"), *out = fopen(place->model, "wb");
+  FILE *in = fopen(from, "rb"), *out = fopen(location->model, "wb");
   assert_non_null(in);
   assert_non_null(out);
   size_t size = fread(buffer, 1, sizeof buffer, in);
@@ -114,25 +114,26 @@ static void copy_to(const place *place, const char *name) {
   fclose(out);
 }
 
-static place place_of(const char *name) {
+static location location_of(const char *name) {
   need_onnx();
-  place place = {.folder = "/tmp/keel-hostile-XXXXXX"};
-  assert_non_null(mkdtemp(place.folder));
-  snprintf(place.model, sizeof place.model, "%s/model.onnx", place.folder);
-  copy_to(&place, name);
-  return place;
+  location location = {.folder = "/tmp/keel-hostile-XXXXXX"};
+  assert_non_null(mkdtemp(location.folder));
+  snprintf(location.model, sizeof location.model, "%s/model.onnx",
+           location.folder);
+  copy_to(&location, name);
+  return location;
 }
 
-static const char *in_folder(const place *place, const char *name) {
+static const char *in_folder(const location *location, const char *name) {
   static char path[96];
-  snprintf(path, sizeof path, "%s/%s", place->folder, name);
+  snprintf(path, sizeof path, "%s/%s", location->folder, name);
   return path;
 }
 
-static void remove_place(const place *place, const char *name) {
-  unlink(place->model);
-  unlink(in_folder(place, name));
-  rmdir(place->folder);
+static void remove_place(const location *location, const char *name) {
+  unlink(location->model);
+  unlink(in_folder(location, name));
+  rmdir(location->folder);
 }
 
 static void refuse_load(const char *path, keel_status wanted,
@@ -146,29 +147,29 @@ static void refuse_load(const char *path, keel_status wanted,
 }
 
 static void external_data_never_leaves_the_folder_by_a_link(void **state) {
-  place place = place_of("ext_link");
+  location location = location_of("ext_link");
   (void)state;
-  assert_int_equal(symlink("/etc/passwd", in_folder(&place, "link.bin")), 0);
-  refuse_load(place.model, KD_PERMISSION_DENIED, "leads out of the folder");
-  remove_place(&place, "link.bin");
+  assert_int_equal(symlink("/etc/passwd", in_folder(&location, "link.bin")), 0);
+  refuse_load(location.model, KD_PERMISSION_DENIED, "leads out of the folder");
+  remove_place(&location, "link.bin");
 }
 
 static void external_data_never_leaves_by_a_link_to_a_folder(void **state) {
-  place place = place_of("ext_dirlink");
+  location location = location_of("ext_dirlink");
   (void)state;
-  assert_int_equal(symlink("/etc", in_folder(&place, "dirlink")), 0);
-  refuse_load(place.model, KD_PERMISSION_DENIED, "leads out of the folder");
-  remove_place(&place, "dirlink");
+  assert_int_equal(symlink("/etc", in_folder(&location, "dirlink")), 0);
+  refuse_load(location.model, KD_PERMISSION_DENIED, "leads out of the folder");
+  remove_place(&location, "dirlink");
 }
 
 static void a_pipe_is_no_external_data(void **state) {
-  place place = place_of("ext_fifo");
+  location location = location_of("ext_fifo");
   (void)state;
-  assert_int_equal(mkfifo(in_folder(&place, "fifo"), 0600), 0);
-  refuse_load(place.model, KD_INVALID_ARGUMENT, "is not a regular file");
-  refuse_load(in_folder(&place, "fifo"), KD_INVALID_ARGUMENT,
+  assert_int_equal(mkfifo(in_folder(&location, "fifo"), 0600), 0);
+  refuse_load(location.model, KD_INVALID_ARGUMENT, "is not a regular file");
+  refuse_load(in_folder(&location, "fifo"), KD_INVALID_ARGUMENT,
               "is not a regular file");
-  remove_place(&place, "fifo");
+  remove_place(&location, "fifo");
 }
 
 /* A convolution whose padding makes 0.5 GB of a kilobyte: right, and beyond the limit. */
@@ -206,7 +207,7 @@ static void an_empty_file_is_no_program(void **state) {
 /* As caches of models have it: model and data are links into a folder of blobs. */
 static void external_data_may_lie_beside_what_the_model_is_a_link_to(
     void **state) {
-  place blobs = place_of("ext_link"), links = place_of("ext_link");
+  location blobs = location_of("ext_link"), links = location_of("ext_link");
   char data[96];
   keel_program *program = NULL;
   (void)state;

@@ -85,12 +85,12 @@ static uint32_t steps_of(const keel_plan *plan, const char *op) {
 }
 
 /* So many conversions, and what rows give: op by op, framed, and from a recording. */
-static void expect(writer *write, uint32_t outputs, uint32_t laid,
+static void expect(writer *write, uint32_t outputs, uint32_t layout_bytes,
                    uint32_t reorders) {
   float want[2 * COUNT], got[2 * COUNT];
   keel_plan *plain = plan_of(write, false), *plan = plan_of(write, true);
   assert_int_equal(laid_steps(plain), 0);
-  assert_int_equal(laid_steps(plan), laid);
+  assert_int_equal(laid_steps(plan), layout_bytes);
   assert_int_equal(steps_of(plan, "Reorder"), reorders);
   assert_int_equal(run(plain, outputs, want), KD_OK);
   for (int i = 0; i < 8; i++) {

@@ -175,8 +175,8 @@ static void reopen(void) {
 /* What a device has given, and what the host has of it. */
 static void expect_nothing_left(void) {
   assert_int_equal(atomic_load(&sim->heap.pieces), 0);
-  assert_int_equal(atomic_load(&sim->held), 0);
-  assert_int_equal(atomic_load(&sim->inside), 0);
+  assert_int_equal(atomic_load(&sim->pins), 0);
+  assert_int_equal(atomic_load(&sim->users), 0);
 }
 
 /* ---- eager work -------------------------------------------------------------------- */
@@ -395,7 +395,7 @@ static keel_status run_chain(keel_plan *plan, int pairs) {
 
 enum { PAIRS = 6, LAUNCHES = 2 * PAIRS, RUNS = 7 };
 
-/* Lost in the middle of a run that makes values, of frames, and of recordings. */
+/* Lost in the middle of a run that makes values, of static runs, and of recordings. */
 static void planned_runs_fail_and_end(void **state) {
   (void)state;
   keel_program *program = chain(PAIRS, 0);
@@ -485,7 +485,7 @@ static void copies_that_failed_at_once_end_the_run(void **state) {
   keel_program_release(program);
 }
 
-/* A copy behind a failed input is not begun: the run fails with the input's message. */
+/* A copy behind a failed input is not started: the run fails with the input's message. */
 static void copies_behind_a_failed_input_are_no_failures(void **state) {
   (void)state;
   const keel_run_params params = {.struct_size = sizeof params,
@@ -531,7 +531,7 @@ static void begun_runs_fail_and_end(void **state) {
     keel_plan_release(plan);
     keel_tensor_release(x);
     /* the last parts of runs that nobody waits for */
-    while (atomic_load(&context->begun))
+    while (atomic_load(&context->async_runs))
       sched_yield();
   }
   never_lose();
@@ -656,7 +656,7 @@ static keel_value bottleneck(network *net, keel_value x, int64_t in,
 }
 
 /* Its layers, with convolutions that the simulated device leaves to the CPU; or flat, all
- * its own, so that runs are frames and recordings. */
+ * its own, so that runs are static runs and recordings. */
 static keel_program *resnet50(int64_t scale, bool flat) {
   const int64_t blocks[] = {3, 4, 6, 3}, two[] = {2, 2}, three[] = {3, 3};
   const int64_t ones[] = {1, 1, 1, 1}, side = 224 / scale;

@@ -95,7 +95,7 @@ static int64_t run(const product *p, bool constant, bool equal, float *out) {
   keel_builder_destroy(b);
   assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
   for (int i = 0; i < 3;
-       i++) { /* value by value; in a frame; without weights */
+       i++) { /* value by value; in a static run; without weights */
     keel_tensor_release(y);
     if (keel_plan_run(plan, in, constant ? 1 : 2, &y, 1) != KD_OK)
       fail_msg("%s", keel_message());

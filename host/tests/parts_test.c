@@ -23,8 +23,8 @@ static keel_plan *plan_of(keel_program *program, keel_device *device,
                                    .device = device,
                                    .skip = skip,
                                    .skip_count = with_parts ? 1 : 2,
-                                   .watch = with_parts ? count_parts : NULL,
-                                   .watch_pass = "parts"};
+                                   .on_pass = with_parts ? count_parts : NULL,
+                                   .on_pass_name = "parts"};
   keel_plan *plan = NULL;
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   return plan;
@@ -50,7 +50,7 @@ static void read(keel_plan *plan, keel_tensor *in, float *out, uint64_t bytes) {
   keel_tensor_release(got);
 }
 
-enum { INPUTS = 3 }; /* more than a frame has recordings */
+enum { INPUTS = 3 }; /* more than a static run has recordings */
 
 /* Ends the builder; the results of several runs, with inputs of some tensors in turn, are
  * those of copies, and the pass made so many parts. */

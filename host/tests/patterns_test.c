@@ -180,9 +180,9 @@ static void run(keel_program *program, const char *skip, search *s,
   keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
   if (s) {
-    params.watch = look;
-    params.watch_context = s;
-    params.watch_pass = "patterns";
+    params.on_pass = look;
+    params.on_pass_context = s;
+    params.on_pass_name = "patterns";
   }
   for (int i = 0; i < COUNT; i++)
     list[i] = ((float)(i * 37 % COUNT) - 60) / 12;

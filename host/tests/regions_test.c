@@ -159,7 +159,7 @@ static void expect_same(const char *const *lines, const wish *list,
   keel_plan *plan = plan_of(program, place, NULL);
   assert_int_equal(atomic_load(&toy->made), regions);
   assert_int_equal(atomic_load(&toy->live), regions);
-  for (int i = 1; i <= 12; i++) { /* frames come after the first ones */
+  for (int i = 1; i <= 12; i++) { /* static runs come after the first ones */
     run(plan, program, SIZE, got);
     assert_memory_equal(got, want, count * sizeof *got);
     assert_int_equal(atomic_load(&toy->launched), i * regions);

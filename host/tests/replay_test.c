@@ -1,12 +1,12 @@
-/* replay_test.c - runs on a device with a stream: in frames, and as recordings that are
- * launched, put to other memory, or given up; with results as one by one. */
+/* replay_test.c - runs on a device with a stream: in static runs, and as recordings that
+ * are launched, put to other memory, or given up; with results as one by one. */
 #include <keel/debug.h>
 
 #include <pthread.h>
 
 #include "device/device.h"
 #include "layers/layers.h"
-#include "run/frame.h"
+#include "run/static_run.h"
 #include "testing.h"
 #include "toy/toy.h"
 

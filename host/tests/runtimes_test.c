@@ -76,7 +76,7 @@ static void an_op_object_takes_its_inputs_as_arguments(void **state) {
 }
 
 /* "Asynchronous mode loses error messages": what fails later says op, argument and
- * shapes, and so does what hangs on it. */
+ * shapes, and so does what depends on it. */
 static void a_late_error_keeps_its_message(void **state) {
   const float three[] = {1, 2, 3}, two[] = {1, 2};
   keel_tensor *promise = NULL, *late = floats(context, 3, three);
@@ -314,7 +314,7 @@ static void a_thousand_pending_events_hold_no_thread(void **state) {
   keel_program_release(program);
 }
 
-/* "It picks ready nodes blindly" is the_longest_way_comes_first of frame_test.c. */
+/* "It picks ready nodes blindly" is the_longest_way_comes_first of static_run_test.c. */
 
 int main(void) {
   const struct CMUnitTest tests[] = {

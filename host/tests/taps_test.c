@@ -65,9 +65,9 @@ static int64_t run(keel_program *program, const window *w, const char *skip,
   keel_plan *plan = NULL;
   int64_t count = 1;
   if (kept) {
-    params.watch = note_shape;
-    params.watch_context = (void *)kept;
-    params.watch_pass = "taps";
+    params.on_pass = note_shape;
+    params.on_pass_context = (void *)kept;
+    params.on_pass_name = "taps";
   }
   assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
   if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)

@@ -79,7 +79,7 @@ static keel_tensor *run(const shape *s, keel_tensor *const *in, bool constant) {
   assert_int_equal(keel_builder_finish(b, &program), KD_OK);
   keel_builder_destroy(b);
   assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
-  for (int turn = 0; turn < 2; turn++) { /* in a frame, too */
+  for (int turn = 0; turn < 2; turn++) { /* in a static run, too */
     keel_tensor_release(y);
     if (keel_plan_run(plan, in, constant ? 1 : 3, &y, 1) != KD_OK)
       fail_msg("%s", keel_message());

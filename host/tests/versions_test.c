@@ -141,7 +141,7 @@ static void the_first_shapes_have_a_plan_at_once(void **state) {
   assert_int_equal(versions_of(plan), 1);
   assert_true(is_planned(plan));
   /* the plan itself has not run: what its kernels would pack is packed once */
-  assert_false(atomic_load(&plan->main->ran));
+  assert_false(atomic_load(&plan->main->types_final));
   keel_plan_release(plan);
 }
 

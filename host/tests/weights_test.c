@@ -78,7 +78,7 @@ static void run(keel_plan *plan) {
 
 /* The weights are in the device's memory; whether the host still has them, too. */
 static void expect_host_copies(const keel_plan *plan, uint32_t want) {
-  const keel_function *function = plan->fplans->function;
+  const keel_function *function = plan->executables->function;
   uint32_t placed = 0, copies = 0;
   for (uint32_t i = 0; i < function->value_count; i++)
     if (function->values[i].placed) {
@@ -107,7 +107,7 @@ static void expect_held_once(const char *plugin, const char *device,
   if (fall && after + fall > before)
     fail_msg("%llu bytes before the first run, and %llu after it",
              (unsigned long long)before, (unsigned long long)after);
-  for (int i = 0; i < 4; i++) /* in frames and recordings */
+  for (int i = 0; i < 4; i++) /* in static runs and recordings */
     run(plan);
   keel_plan_release(plan);
   keel_close(context);

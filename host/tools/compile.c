@@ -117,8 +117,8 @@ static keel_status make(arguments *all, keel_context *context,
       .place_count = all->places.count,
       .skip = all->skips.words,
       .skip_count = all->skips.count,
-      .watch = all->dump ? print : NULL,
-      .watch_pass =
+      .on_pass = all->dump ? print : NULL,
+      .on_pass_name =
           all->dump && strcmp(all->dump, "all") != 0 ? all->dump : NULL,
   };
   keel_status status = KD_OK;
@@ -128,7 +128,7 @@ static keel_status make(arguments *all, keel_context *context,
   if (status == KD_OK && all->dump) {
     status = keel_plan_create(model, &params, &plan);
     keel_plan_release(plan);
-    params.watch = NULL;
+    params.on_pass = NULL;
   }
   if (all->text && params.skip_count < WORDS_MOST) /* nothing to keep it in */
     all->skips.words[params.skip_count++] = "regions";

@@ -327,7 +327,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   d->families.dialect = (fam_dialect){.float64 = true,
                                       .math64 = true,
                                       .int64 = true,
-                                      .fours = true,
+                                      .vec4 = true,
                                       .keeps_nan = true};
   fam_tiles(cuda_host, true, &d->families.shared);
   read_tf32(&d->tf32);

@@ -46,7 +46,7 @@ static void put_buffer_macros(text *t, const fam_buffer *b) {
 
 /* Definitions for four neighbours: FOUR_X, X_FOUR(i, step), X_OF(four, k), and, for results,
  * SET_X_OF(four, k, v), X_PUT(i, four). */
-static void put_four_macros(text *t, const fam_buffer *b) {
+static void put_vec4_macros(text *t, const fam_buffer *b) {
   const char *type = kd_dtype_name(b->dtype);
   put(t, "#define FOUR_%s four_of<S_%s>\n", b->name, type);
   put(t, "#define %s_FOUR(i, step) take_four(%s_ + (i), (step))\n", b->name,
@@ -108,7 +108,7 @@ char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
       fam_text("c"), fam_text("common"));
   for (uint32_t i = 0; i < pass->buffer_count; i++) {
     put_buffer_macros(&t, &pass->buffers[i]);
-    if (pass->fours) put_four_macros(&t, &pass->buffers[i]);
+    if (pass->vec4) put_vec4_macros(&t, &pass->buffers[i]);
   }
   put(&t, "%s%s", pass->head, kernel);
   put(&t, "struct family_params { int v[%u]; };\n",

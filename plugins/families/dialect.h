@@ -9,7 +9,7 @@ typedef struct fam_dialect {
   bool float64;   /* f64 arithmetic */
   bool math64;    /* and functions of f64 */
   bool int64;     /* i64 and u64 */
-  bool fours;     /* reads and writes vectors of four */
+  bool vec4;      /* reads and writes vectors of four */
   bool eager;     /* GLSL: parameters are best read once, before all else */
   bool keeps_nan; /* GLSL: SignedZeroInfNanPreserve of f32 can be asked for */
 } fam_dialect;

@@ -108,7 +108,7 @@ typedef struct fam_pass {
   uint32_t params[FAM_PARAMS];             /* int32 or the bits of an f32 */
   uint32_t single[(FAM_PARAMS + 31) / 32]; /* bits: those that are no lists' */
   /* an item computes a vector of four neighbours */
-  bool fours;
+  bool vec4;
   bool trades;     /* items of a subgroup trade values: SHUFFLE */
   uint64_t groups; /* work-groups */
   uint32_t group;  /* work-items of each */
@@ -129,7 +129,7 @@ typedef struct fam_plan {
   bool float64; /* f64 may be used for intermediates */
   bool math64;  /* and has functions: exp, sin ... */
   bool int64;   /* i64 and u64 may be used for intermediates */
-  bool fours;   /* vectors of four are read and written faster */
+  bool vec4;    /* vectors of four are read and written faster */
   bool shared;  /* groups have fast memory of their own */
   /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
    * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */

@@ -7,7 +7,7 @@
 #include "families/estimate.h"
 #include "families/ready.h"
 
-#define HOST_BYTES 512 /* of host inputs that a plan may hang on */
+#define HOST_BYTES 512 /* of host inputs that a plan may depend on */
 
 /* A plan that is ready for some launches. */
 typedef struct ready {
@@ -127,7 +127,7 @@ static kd_status create(kd_device *d, const kd_kernel_def *def,
 /* ---- what a device can do ------------------------------------------------------------- */
 
 /* Plans it, and forgets the plan. Where host inputs are not known, a plan says what
- * hangs on types and attributes alone; where not every kernel can be compiled, that is
+ * depends on types and attributes alone; where not every kernel can be compiled, that is
  * not enough. */
 static kd_status supports_row(kd_device *d, const kd_node *node,
                               const fam_row *row) {

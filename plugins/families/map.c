@@ -27,7 +27,7 @@ void fam_map_along(fam_map *map, const fam_tensor *operand, uint32_t axis) {
 
 /* Whether four neighbours are steps of the last dimension, of everything that is not one for
  * all of them, and may lie aligned as four. */
-static bool by_fours(const fam_map *map) {
+static bool by_vec4(const fam_map *map) {
   const strided *space = &map->space;
   int last = space->rank - 1;
   if (space->dims[last] % 4) return false;
@@ -55,9 +55,9 @@ fam_pass *fam_map_pass(fam_plan *plan, fam_map *map, kd_dtype compute,
   fam_define(pass, "INPUTS", "%d", map->inputs);
   fam_define(pass, "V", "%s", kd_dtype_name(fam_compute(compute)));
   fam_define(pass, "EXPR", "(%s)", expression);
-  pass->fours = plan->fours && items && by_fours(map);
-  if (pass->fours) fam_define(pass, "FOURS", "1");
-  fam_items(plan, pass, pass->fours ? items / 4 : items);
+  pass->vec4 = plan->vec4 && items && by_vec4(map);
+  if (pass->vec4) fam_define(pass, "VEC4", "1");
+  fam_items(plan, pass, pass->vec4 ? items / 4 : items);
   fam_dims(plan, pass, "DIMS", space->rank, space->dims);
   for (int i = 0; i < space->operands; i++) {
     char number = i == map->inputs ? 'Z' : numbers[i];

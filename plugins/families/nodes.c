@@ -1,5 +1,5 @@
 /* nodes.c - nodes out of nothing, one of each kind that models use most: what sources there
- * are, without a device. Sources don't hang on shapes, so one node stands for all. */
+ * are, without a device. Sources don't depend on shapes, so one node stands for all. */
 #include "families/nodes.h"
 
 #include <stdarg.h>
@@ -154,14 +154,14 @@ typedef struct walk {
   bool stopped;
 } walk;
 
-/* With and without tiles, and fours where the dialect has them; where it is eager, as for a
- * processor. */
+/* With and without tiles, and vectors of four where the dialect has them; where it is
+ * eager, as for a processor. */
 static void write_node(walk *all, const kd_node *node) {
   static fam_op op;
   const fam_row *row = fam_rows;
   while (strcmp(row->op, node->op) != 0)
     row++;
-  int ways = all->dialect.eager ? 1 : all->dialect.fours ? 4 : 2;
+  int ways = all->dialect.eager ? 1 : all->dialect.vec4 ? 4 : 2;
   for (int way = 0; way < ways && !all->stopped; way++) {
     fam_plan *plan = calloc(1, sizeof *plan);
     all->stopped = true;
@@ -170,7 +170,7 @@ static void write_node(walk *all, const kd_node *node) {
     plan->host = &host;
     plan->float64 = plan->int64 = true;
     plan->shared = (way & 1) != 0;
-    plan->fours = (way & 2) != 0;
+    plan->vec4 = (way & 2) != 0;
     if (fam_read(&op, &host, node, row, NULL) != KD_OK ||
         fam_make(plan, &op, row) != KD_OK) {
       fprintf(stderr, "%s makes no plan\n", node->op);

@@ -8,7 +8,7 @@ void fam_plan_begin(fam_plan *plan, const fam_driver *driver) {
   plan->float64 = driver->dialect.float64;
   plan->math64 = driver->dialect.math64;
   plan->int64 = driver->dialect.int64;
-  plan->fours = driver->dialect.fours;
+  plan->vec4 = driver->dialect.vec4;
   plan->shared = driver->shared;
   plan->wide = driver->wide;
   plan->lanes = driver->lanes;

@@ -38,8 +38,8 @@ static void by_lines(fam_plan *plan, fam_pass *pass, int64_t lines,
     return;
   }
   fam_define(pass, "WIDE", "1");
-  pass->fours = plan->fours && close && count % 4 == 0;
-  if (pass->fours) fam_define(pass, "FOURS", "1");
+  pass->vec4 = plan->vec4 && close && count % 4 == 0;
+  if (pass->vec4) fam_define(pass, "VEC4", "1");
   fam_share(pass, "part", compute, WIDE);
   fam_int(plan, pass, "ITEMS", lines);
   fam_groups(pass, lines, WIDE);

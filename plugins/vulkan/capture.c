@@ -148,7 +148,7 @@ static kd_status take(kd_capture *c) {
   return KD_OK;
 }
 
-/* Whether the device alone can do it; a fill hangs on where it begins. */
+/* Whether the device alone can do it; a fill depends on where it begins. */
 static bool is_plain(const fam_recording *r) {
   for (uint32_t i = 0; i < r->count; i++)
     if (!vlk_is_plain(&r->commands[i])) return false;

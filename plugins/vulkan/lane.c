@@ -1,7 +1,7 @@
 /* lane.c - hardware queues, and batches of commands that end in their order.
  *
  * A batch has a value of its lane's timeline semaphore. When the semaphore has reached
- * it, somebody ends the batch: whoever waits or asks, or, where a callback hangs on it,
+ * it, somebody ends the batch: whoever waits or asks, or, where a callback depends on it,
  * the lane's thread. Ending it is what is left to do on the host: copies out of staging
  * buffers, time stamps, callbacks. One at a time ends batches of a lane. */
 #include <errno.h>

@@ -136,7 +136,7 @@ typedef struct keel_plan keel_plan;
 #define KEEL_PLAN_BY_COST 0x8u
 
 /* A cancellation token, shared by any number of runs and plan creations. */
-typedef struct keel_stop keel_stop;
+typedef struct keel_cancel keel_cancel;
 
 /* How to make a plan. Zero in any field means its default. */
 typedef struct keel_plan_params {
@@ -160,15 +160,15 @@ typedef struct keel_plan_params {
   /* Called on the calling thread after the pass `watch_pass` (NULL: after each)
    * with the program at that point, as MLIR; constants of more than a few
    * elements are left out. NULL: not called. */
-  void (*watch)(void *watch_context, const char *pass, const char *text);
-  void *watch_context;
-  const char *watch_pass;
+  void (*on_pass)(void *on_pass_context, const char *pass, const char *text);
+  void *on_pass_context;
+  const char *on_pass_name;
 
   /* Ends planning early, as in keel_run_params: a cancellation token (NULL:
    * none) and a time limit in nanoseconds (0: none). A running kernel or
    * compiler finishes, but no other starts. Neither applies to runs of the
    * plan. */
-  keel_stop *stop;
+  keel_cancel *cancel;
   uint64_t timeout;
 } keel_plan_params;
 
@@ -243,13 +243,13 @@ KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    KD_OWNED keel_tensor **outputs,
                                    uint32_t output_count);
 
-KEEL_API keel_status keel_stop_create(keel_context *context,
-                                      KD_OWNED keel_stop **out_stop);
+KEEL_API keel_status keel_cancel_create(keel_context *context,
+                                        KD_OWNED keel_cancel **out_cancel);
 /* Synchronous runs that use the token must have ended. NULL does nothing. */
-KEEL_API void keel_stop_release(keel_stop *stop);
+KEEL_API void keel_cancel_release(keel_cancel *cancel);
 /* Requests cancellation, once and for good. Any thread. why: goes into the
  * runs' error message, or NULL; copied. */
-KEEL_API void keel_stop_ask(keel_stop *stop, const char *why);
+KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
 
 /* Outputs that do not depend on a failure are computed and returned, the others
  * as failed values. */
@@ -259,7 +259,7 @@ KEEL_API void keel_stop_ask(keel_stop *stop, const char *why);
 typedef struct keel_run_params {
   uint32_t struct_size; /* sizeof(keel_run_params) */
   uint32_t flags;       /* KEEL_RUN_* */
-  keel_stop *stop;      /* cancels the run; NULL: none */
+  keel_cancel *cancel;  /* cancels the run; NULL: none */
   uint64_t timeout;     /* time limit in nanoseconds; 0: none */
 } keel_run_params;
 
@@ -303,7 +303,8 @@ KEEL_API uint64_t keel_plan_replays(keel_plan *plan);
  * been followed by another with the same types, or the function has ops that
  * are run value by value). */
 KEEL_API keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
-                                      uint64_t *out_apart, uint64_t *out_least);
+                                      uint64_t *out_unshared,
+                                      uint64_t *out_peak);
 
 /* Where the time of runs went: one line per op of the plan. */
 typedef struct keel_profile_line {

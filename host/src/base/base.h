@@ -40,8 +40,8 @@ static inline keel_status keel_no_memory(uint64_t size) {
 
 /* keel_clear_error forgets this thread's failure before a call into a plugin;
  * keel_has_error is 1 if the call has recorded one since. */
-void keel_hush(void);
-bool keel_said(void);
+void keel_clear_error(void);
+bool keel_has_error(void);
 
 /* ---- text: a growing string ------------------------------------------- */
 
@@ -138,7 +138,7 @@ keel_status keel_file_open_beside(const char *path, const char *beside,
 void keel_file_close(keel_file *file);
 
 /* Evicts pages of a mapped file; they are read from the file again on the next access. */
-void keel_file_spare(const void *data, uint64_t size);
+void keel_file_evict(const void *data, uint64_t size);
 
 /* Writes a file atomically: `write` fills a temporary file, which replaces `path` if all
  * went well. Returns KD_OK, what `write` returned, KD_PERMISSION_DENIED, KD_UNAVAILABLE. */

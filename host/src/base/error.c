@@ -48,11 +48,11 @@ void keel_note_no_memory(uint64_t size) {
             (unsigned long long)size);
 }
 
-void keel_hush(void) {
+void keel_clear_error(void) {
   said = false;
 }
 
-bool keel_said(void) {
+bool keel_has_error(void) {
   return said;
 }
 

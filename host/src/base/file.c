@@ -85,7 +85,7 @@ keel_status keel_file_open_beside(const char *path, const char *beside,
   return status;
 }
 
-void keel_file_spare(const void *data, uint64_t size) {
+void keel_file_evict(const void *data, uint64_t size) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
   uintptr_t end = ((uintptr_t)data + size) / page * page;

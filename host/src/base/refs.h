@@ -21,7 +21,7 @@ static inline void keel_refs_take(atomic_uint *refs) {
 
 /* Whether the caller holds the only reference and may write. Acquire: pairs with the
  * release in keel_refs_drop, so the caller sees what former holders wrote. */
-static inline bool keel_refs_alone(const atomic_uint *refs) {
+static inline bool keel_refs_unique(const atomic_uint *refs) {
   return atomic_load_explicit(refs, memory_order_acquire) == 1;
 }
 
@@ -30,7 +30,7 @@ static inline bool keel_refs_alone(const atomic_uint *refs) {
 static inline bool keel_refs_drop(atomic_uint *refs) {
   /* acquire: pairs with other holders' release, so the last one sees what they wrote;
    * release: publishes what this one wrote */
-  return keel_refs_alone(refs) ||
+  return keel_refs_unique(refs) ||
          atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
 }
 

@@ -42,7 +42,7 @@ struct keel_context {
   keel_op_cache *ops;
   /* Runs that nobody waits for (run/start.c): released as they end, acquired by who
    * closes the context. */
-  atomic_uint begun;
+  atomic_uint async_runs;
 };
 
 #endif /* KEEL_INSIDE_CONTEXT_H */

@@ -81,7 +81,7 @@ keel_status keel_device_find(keel_context *context, const char *name,
 /* ---- what they are ------------------------------------------------------------ */
 
 keel_status keel_device_status(keel_device *device) {
-  return atomic_load(&device->lost) ? keel_lost_refuse(device) : KD_OK;
+  return atomic_load(&device->lost) ? keel_device_fail_lost(device) : KD_OK;
 }
 
 static uint32_t level_of(const keel_plugin *plugin) {
@@ -120,12 +120,12 @@ keel_status keel_device_memory(keel_device *device,
   KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(keel_device_enter(device));
   const kd_memory_table *memory = &device->plugin->memory;
-  keel_hush();
-  kd_status status = keel_lost_judge(
+  keel_clear_error();
+  kd_status status = keel_device_check(
       device, memory->stats ? memory->stats(device->handle, 0, &stats) : KD_OK);
   keel_lost_leave(device);
   if (status != KD_OK) {
-    if (!keel_said())
+    if (!keel_has_error())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
     return keel_while(status, "while asking %s for its memory usage",
                       device->name);

@@ -52,12 +52,12 @@ struct keel_device {
 
   /* device/lost.h */
   /* its plugin has a device_status slot; otherwise it is never lost */
-  bool losable;
-  atomic_bool lost;   /* lost_reason is written before, under lost_lock */
-  atomic_uint inside; /* threads that are using its handles */
-  atomic_uint held;   /* objects that keep copies of its handles */
-  pthread_mutex_t words_lock;
-  char words[1024];
+  bool can_be_lost;
+  atomic_bool lost;  /* lost_reason is written before, under lost_lock */
+  atomic_uint users; /* threads that are using its handles */
+  atomic_uint pins;  /* objects that keep copies of its handles */
+  pthread_mutex_t lost_lock;
+  char lost_reason[1024];
 
   /* What opens it, at its first use (loader/device.c): keel_device_ready. */
   keel_status (*open)(keel_device *device);

@@ -41,7 +41,7 @@ static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
 static void give_back(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   if (heap->device) {
-    keel_device_settle(heap->device);
+    keel_device_drain_quietly(heap->device);
     heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
     atomic_fetch_sub_explicit(&heap->bytes, buffer->size, memory_order_relaxed);
     /* release: pairs with the acquire before the device is closed */
@@ -126,7 +126,7 @@ static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
     buffer->address = aligned_alloc(64, (buffer->size + 63) & ~UINT64_C(63));
     return buffer->address ? KD_OK : keel_no_memory(buffer->size);
   }
-  keel_hush();
+  keel_clear_error();
   const kd_allocation wanted = {.struct_size = sizeof wanted,
                                 .size = buffer->size,
                                 .export_kind = buffer->export_kind};
@@ -136,8 +136,8 @@ static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
     atomic_fetch_add_explicit(&heap->pieces, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&heap->bytes, buffer->size, memory_order_relaxed);
   }
-  status = keel_lost_judge(device, status);
-  if (status != KD_OK && !keel_said())
+  status = keel_device_check(device, status);
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "%s can't allocate %llu bytes", device->name,
               (unsigned long long)buffer->size);
   return status;
@@ -324,7 +324,7 @@ static void end_import(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   keel_device *device = heap->device;
   keel_lost_enter(device);
-  keel_device_settle(device);
+  keel_device_drain_quietly(device);
   device->plugin->memory.release(device->handle, buffer->handle);
   /* release: pairs with the acquire before the device is closed */
   atomic_fetch_sub_explicit(&heap->pieces, 1, memory_order_release);
@@ -352,7 +352,7 @@ keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
                               .access = KD_READ};
   keel_status status = keel_device_enter(device);
   if (status == KD_OK) {
-    keel_hush();
+    keel_clear_error();
     status = external->import_memory(device->handle, &memory, &buffer->handle,
                                      &buffer->address);
     if (status == KD_OK)

@@ -39,7 +39,7 @@ typedef struct keel_buffer {
   (UINT32_MAX - 1) /* a device's buffer, of memory that `owner` holds */
 #define KEEL_MAPPED \
   (UINT32_MAX - 2) /* the host's mapping of `owner`, a device's buffer */
-#define KEEL_RAGGED \
+#define KEEL_MISALIGNED \
   (UINT32_MAX - 3) /* in a mapped file, misaligned for kernels (mapping.h) */
 #define KEEL_HEAP_CLASSES 160
 
@@ -100,15 +100,15 @@ void keel_buffer_free(keel_buffer *buffer);
 
 /* Borrowed memory without `done`: the application may free it once the tensor is released,
  * even if something holds the buffer. */
-static inline bool keel_buffer_lent(const keel_buffer *buffer) {
+static inline bool keel_buffer_borrowed(const keel_buffer *buffer) {
   return buffer && buffer->class == KEEL_UNPOOLED && !buffer->done;
 }
 
 /* Whether this is the only reference, and the memory is not exported, so that it may be
  * overwritten. */
-static inline bool keel_buffer_alone(const keel_buffer *buffer) {
+static inline bool keel_buffer_unique(const keel_buffer *buffer) {
   /* relaxed: ordered by the reference count */
-  return keel_refs_alone(&buffer->refs) &&
+  return keel_refs_unique(&buffer->refs) &&
          !atomic_load_explicit(&buffer->exported, memory_order_relaxed);
 }
 

@@ -1,8 +1,8 @@
 /* stream.c - waiting for a device's work, and what is freed when it has passed. */
 #include "device/stream.h"
 
+#include "device/backoff.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "trace/trace.h"
 
 /* ---- traces ----------------------------------------------------------------- */
@@ -23,14 +23,14 @@ void keel_stream_tag(const keel_device *device, kd_stream *stream) {
 
 /* ---- waiting ---------------------------------------------------------------- */
 
-kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
-                           kd_event *event) {
+kd_status keel_stream_record(keel_device *device, kd_stream *stream,
+                             kd_event *event) {
   const keel_plugin *plugin = device->plugin;
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   do
     status = plugin->events.record(event, stream);
-  while (keel_room_awaited(device, stream, &patience, &status));
+  while (keel_backoff_retry(device, stream, &backoff, &status));
   return status == KD_OK && plugin->streams.flush
              ? plugin->streams.flush(stream)
              : status;
@@ -46,7 +46,7 @@ static kd_status wait_for_work(keel_device *device, kd_stream *stream,
   if (plugin->streams.synchronize) return plugin->streams.synchronize(stream);
   *out_waited = false;
   KEEL_TRY(plugin->events.create(device->handle, 0, &event));
-  kd_status status = keel_stream_mark(device, stream, event);
+  kd_status status = keel_stream_record(device, stream, event);
   if (status == KD_OK) { /* poll first: blocking costs a context switch */
     status = plugin->events.query(event);
     if (status == KD_BUSY) status = plugin->events.wait(event, UINT64_MAX);
@@ -59,15 +59,15 @@ static kd_status wait_for_work(keel_device *device, kd_stream *stream,
 keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
                                pthread_mutex_t *lock) {
   bool waited = false;
-  keel_hush();
+  keel_clear_error();
   pthread_mutex_lock(lock);
   kd_status status = wait_for_work(device, stream, &waited);
   /* The caller is about to reuse memory that the device may still read, so a transient
    * failure (no free event) is retried. */
   if (!waited) status = wait_for_work(device, stream, &waited);
   pthread_mutex_unlock(lock);
-  status = keel_lost_judge(device, status);
-  if (status != KD_OK && !keel_said())
+  status = keel_device_check(device, status);
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "%s: work failed (%s)", device->name,
               keel_status_name(status));
   return status;
@@ -104,19 +104,19 @@ keel_status keel_device_drain(keel_device *device) {
           : KD_OK;
   if (device->stream) keel_stream_reap(device);
   return status == KD_OK && atomic_load(&device->lost)
-             ? keel_lost_refuse(device)
+             ? keel_device_fail_lost(device)
              : status;
 }
 
-void keel_device_settle(keel_device *device) {
+void keel_device_drain_quietly(keel_device *device) {
   if (!atomic_load(&device->lost)) {
     keel_device_drain(device);
     return;
   }
   char text[4096];
-  bool said = keel_said();
+  bool said = keel_has_error();
   snprintf(text, sizeof text, "%s", keel_message());
   keel_device_drain(device);
   keel_fail_text(KD_DEVICE_LOST, text);
-  if (!said) keel_hush();
+  if (!said) keel_clear_error();
 }

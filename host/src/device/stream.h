@@ -11,8 +11,8 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
 
 /* Records an event after the stream's work, and flushes the stream. With the stream's lock
  * held. */
-kd_status keel_stream_mark(keel_device *device, kd_stream *stream,
-                           kd_event *event);
+kd_status keel_stream_record(keel_device *device, kd_stream *stream,
+                             kd_event *event);
 
 /* Labels this thread's next copies in a trace: an op and the node's name. NULL: unknown. */
 void keel_stream_for(const char *op, const char *where);
@@ -25,7 +25,7 @@ keel_status keel_device_drain(keel_device *device);
 
 /* The same before freeing something that the work may use. If the device is lost, this
  * thread's message stays unchanged. */
-void keel_device_settle(keel_device *device);
+void keel_device_drain_quietly(keel_device *device);
 
 /* Runs a task, on some thread that waits for the device or gives it work, once the device
  * has passed what the task is to free. Any thread may hand one over. */

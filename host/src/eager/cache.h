@@ -52,8 +52,8 @@ keel_status keel_instance_get(keel_kernel_cache *cache,
 void keel_instance_release(keel_instance *instance);
 
 /* Whether the kernel has taken constant `input`, so that its launches do not read it. */
-static inline bool keel_instance_took(const keel_instance *instance,
-                                      uint32_t input) {
+static inline bool keel_instance_has_taken(const keel_instance *instance,
+                                           uint32_t input) {
   /* relaxed: see there */
   return input < 64 &&
          atomic_load_explicit(&instance->taken, memory_order_relaxed) >> input &
@@ -63,7 +63,8 @@ static inline bool keel_instance_took(const keel_instance *instance,
 /* Detaches a constant whose host copy no launch reads. The caller releases the result,
  * which may be NULL. Only for a plan's kernels while none of them runs. These are never
  * recreated: a device is not reopened as long as a plan exists. */
-keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input);
+keel_tensor *keel_instance_release_constant(keel_instance *instance,
+                                            uint32_t input);
 
 /* Recreates the kernel, on a device that was reopened and has been entered. */
 keel_status keel_instance_renew(keel_instance *instance);

@@ -3,7 +3,7 @@
 
 #include "device/context.h"
 #include "device/lost.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "layers/layers.h"
 #include "memory/mapping.h"
 
@@ -46,7 +46,7 @@ static bool fits(keel_device *device, const kd_kernel_def *def,
   keel_status status = keel_layers_enter("kernel.supports");
   uint64_t began = keel_now();
   if (status == KD_OK) status = def->supports(device->handle, node);
-  keel_layers_left(&device->context->log, "kernel.supports", began, status);
+  keel_layers_exit(&device->context->log, "kernel.supports", began, status);
   keel_lost_leave(device);
   return status == KD_OK;
 }
@@ -79,7 +79,7 @@ static keel_status nothing_fits(keel_context *context, keel_device *wanted,
   keel_text_add(&args, ") -> ");
   add_types(&args, node->outputs, node->output_count);
   char why[512] = "";
-  if (keel_said()) snprintf(why, sizeof why, " (%s)", keel_message());
+  if (keel_has_error()) snprintf(why, sizeof why, " (%s)", keel_message());
   const keel_schema *schema = node->op->schema;
   bool known = false;
   for (uint32_t i = 0; i < context->device_count; i++)
@@ -100,8 +100,8 @@ static keel_status choose(keel_context *context, keel_device *wanted,
                           keel_device **out_device,
                           const kd_kernel_def **out_def) {
   keel_device *first = wanted ? wanted : context->default_device;
-  if (first && atomic_load(&first->lost)) return keel_lost_refuse(first);
-  keel_hush();
+  if (first && atomic_load(&first->lost)) return keel_device_fail_lost(first);
+  keel_clear_error();
   for (int i = -2; i < (int)context->device_count; i++) {
     keel_device *device = i == -2   ? first
                           : i == -1 ? context->default_device
@@ -120,10 +120,10 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
                                struct kd_node *node, const char *where,
                                keel_device **out_device,
                                const kd_kernel_def **out_def) {
-  KEEL_TRY(keel_mappings_hold(node->constants, node->input_count));
+  KEEL_TRY(keel_mapping_hold_copies(node->constants, node->input_count));
   keel_status status =
       choose(context, wanted, node, where, out_device, out_def);
-  keel_mappings_let_go(node->constants, node->input_count, true);
+  keel_mapping_release_copies(node->constants, node->input_count, true);
   return status;
 }
 

@@ -1,7 +1,7 @@
 /* direct.c - collectives that a plugin's devices perform among themselves: one call
  * enqueues each member's part on its stream. */
+#include "device/backoff.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "eager/group.h"
 #include "eager/launch.h"
 #include "memory/copy.h"
@@ -32,21 +32,21 @@ static void unlock_streams(const keel_group *group) {
 
 /* Waits briefly for one member's stream, a different one each time: the plugin does not say
  * which is full. */
-static bool room_awaited(const keel_group *group, uint32_t try,
-                         keel_patience *patience, kd_status *status) {
+static bool backoff_retry(const keel_group *group, uint32_t try,
+                          keel_backoff *backoff, kd_status *status) {
   keel_device *device = group->devices[try % group->size];
-  return keel_room_awaited(device, device->stream, patience, status);
+  return keel_backoff_retry(device, device->stream, backoff, status);
 }
 
 /* Under the streams' locks. Work that one stream holds back would block the others. */
 static kd_status enqueue(const keel_group *group, const kd_collective *what) {
   const keel_plugin *plugin = group->devices[0]->plugin;
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   uint32_t tries = 0;
   kd_status status;
   do
     status = plugin->collectives.enqueue(group->handle, what);
-  while (room_awaited(group, tries++, &patience, &status));
+  while (backoff_retry(group, tries++, &backoff, &status));
   for (uint32_t i = 0; status == KD_OK && plugin->streams.flush &&
                        i < group->size && what->streams[i];
        i++)
@@ -66,7 +66,7 @@ static void fill_view(kd_tensor *view, const keel_tensor *tensor) {
 /* An input in the form that the plugin needs: row-major, in the device's own memory. */
 static keel_status place_input(keel_device *device, keel_tensor *tensor,
                                keel_tensor **out_plain) {
-  if (keel_tensor_place(tensor) != device)
+  if (keel_tensor_location(tensor) != device)
     return keel_copy_to(tensor, device, out_plain);
   return keel_copy_rows(tensor, out_plain);
 }
@@ -97,9 +97,9 @@ static keel_status fill_parts(const keel_group_call *call, parts *all,
 /* Reports the loss of a member, if one is lost; otherwise the failure itself. */
 static kd_status judge(const keel_group *group, kd_status status) {
   if (status == KD_UNIMPLEMENTED) return status;
-  bool said = keel_said();
+  bool said = keel_has_error();
   for (uint32_t i = 0; status != KD_OK && i < group->size; i++) {
-    kd_status judged = keel_lost_judge(group->devices[i], status);
+    kd_status judged = keel_device_check(group->devices[i], status);
     if (judged != status || judged == KD_DEVICE_LOST) return judged;
   }
   if (status != KD_OK && !said)
@@ -118,7 +118,7 @@ static keel_status run(const keel_group_call *call, keel_tensor **outputs) {
                            ? fill_parts(call, &all, outputs)
                            : keel_no_memory(2 * size * sizeof *all.views);
   if (status == KD_OK) {
-    keel_hush();
+    keel_clear_error();
     lock_streams(group);
     status = enqueue(group, &all.what);
     unlock_streams(group);

@@ -55,13 +55,13 @@ static keel_status ask_plugin(keel_group *group) {
   if (!handles) return keel_no_memory(group->size * sizeof *handles);
   for (uint32_t i = 0; i < group->size; i++)
     handles[i] = group->devices[i]->handle;
-  keel_hush();
+  keel_clear_error();
   kd_status status =
       plugin->collectives.create(handles, group->size, &group->handle);
   free(handles);
   if (status == KD_OK) return KD_OK;
   group->handle = NULL;
-  if (!keel_said())
+  if (!keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   if (status != KD_UNIMPLEMENTED)
     return keel_while(status, "while %s and others made a group",
@@ -92,7 +92,7 @@ keel_status keel_group_create(keel_device *const *devices, uint32_t count,
     status = keel_device_enter(devices[held]);
     if (status != KD_OK) break;
     /* its handle must not change from now on */
-    keel_device_hold(devices[held]);
+    keel_device_pin(devices[held]);
     keel_lost_leave(devices[held]);
   }
   if (status == KD_OK) status = ask_plugin(group);
@@ -101,7 +101,7 @@ keel_status keel_group_create(keel_device *const *devices, uint32_t count,
     return KD_OK;
   }
   while (held-- > 0)
-    keel_device_unhold(devices[held]);
+    keel_device_unpin(devices[held]);
   free(group);
   return status;
 }
@@ -109,11 +109,12 @@ keel_status keel_group_create(keel_device *const *devices, uint32_t count,
 static void group_free(keel_group *group) {
   if (group->handle) {
     for (uint32_t i = 0; i < group->size; i++)
-      keel_device_settle(group->devices[i]); /* its work is done, or is lost */
+      /* its work is done, or is lost */
+      keel_device_drain_quietly(group->devices[i]);
     group->devices[0]->plugin->collectives.destroy(group->handle);
   }
   for (uint32_t i = 0; i < group->size; i++)
-    keel_device_unhold(group->devices[i]);
+    keel_device_unpin(group->devices[i]);
   free(group);
 }
 
@@ -225,7 +226,7 @@ typedef struct deferred {
    * inputs. */
   atomic_uint missing;
   keel_tensor **inputs, **outputs;
-  arrival arrivals[];
+  arrival copy_outs[];
 } deferred;
 
 static keel_tensor *first_failed(keel_tensor *const *inputs, uint32_t n) {
@@ -253,7 +254,7 @@ static void run_deferred(keel_task *task) {
   if (values) status = run(&later->call, values);
   for (uint32_t i = 0; i < n; i++) {
     if (status != KD_OK)
-      keel_tensor_become_failed(later->outputs[i], status);
+      keel_tensor_resolve_failed(later->outputs[i], status);
     else
       keel_tensor_follow(later->outputs[i], failed ? failed : values[i]);
     if (values) keel_tensor_release(values[i]);
@@ -298,7 +299,7 @@ static keel_status defer(const keel_group_call *call, keel_tensor **moved,
   atomic_store(&later->missing, n + 1);
   arrival self = {.call = later};
   for (uint32_t i = 0; i < n; i++) {
-    arrival *at = &later->arrivals[i];
+    arrival *at = &later->copy_outs[i];
     *at = (arrival){{NULL, input_arrived}, later};
     if (moved[i])
       keel_tensor_then(moved[i], &at->waiter);

@@ -61,7 +61,7 @@ static void drop_handle(keel_instance *instance) {
   keel_lost_enter(instance->device);
   kd_kernel *handle = delist(instance);
   if (handle) {
-    keel_device_settle(instance->device); /* enqueued work may use it */
+    keel_device_drain_quietly(instance->device); /* enqueued work may use it */
     instance->def->destroy(handle);
   }
   keel_lost_leave(instance->device);
@@ -69,7 +69,7 @@ static void drop_handle(keel_instance *instance) {
 
 /* Whether the kernel will not read a constant again. */
 static bool is_done(const keel_instance *instance, uint32_t input) {
-  return keel_instance_took(instance, input) ||
+  return keel_instance_has_taken(instance, input) ||
          (instance->def->flags & KD_KERNEL_CONSTANTS_IN_CREATE);
 }
 
@@ -78,7 +78,7 @@ static void instance_free(keel_instance *instance) {
   for (uint32_t i = 0; instance->constants && i < instance->node.input_count;
        i++) {
     if (instance->listed && instance->constants[i] && !is_done(instance, i))
-      keel_mapping_let_go(instance->constants[i], false);
+      keel_mapping_release_copy(instance->constants[i], false);
     keel_tensor_release(instance->constants[i]);
   }
   keel_opdef_release(instance->op);
@@ -139,12 +139,13 @@ static void note_taken(keel_instance *instance, kd_kernel *handle) {
     keel_tensor *constant = instance->constants ? instance->constants[i] : NULL;
     if (!(taken >> i & 1) || !constant) continue;
     known |= UINT64_C(1) << i;
-    keel_mapping_spare(constant);
+    keel_mapping_evict(constant);
   }
   atomic_store_explicit(&instance->taken, known, memory_order_relaxed);
 }
 
-keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input) {
+keel_tensor *keel_instance_release_constant(keel_instance *instance,
+                                            uint32_t input) {
   if (!instance->constants) return NULL; /* it is not prepared */
   keel_tensor *constant = instance->constants[input];
   instance->constants[input] = NULL;
@@ -153,7 +154,7 @@ keel_tensor *keel_instance_forget(keel_instance *instance, uint32_t input) {
 
 keel_status keel_instance_renew(keel_instance *instance) {
   kd_kernel *handle = NULL, *none = NULL;
-  keel_hush();
+  keel_clear_error();
   kd_status status = instance->def->create(
       instance->device->handle, instance->def, &instance->node, &handle);
   if (status == KD_OK) {
@@ -165,8 +166,8 @@ keel_status keel_instance_renew(keel_instance *instance) {
       instance->def->destroy(handle); /* another thread was first */
     return KD_OK;
   }
-  status = keel_lost_judge(instance->device, status);
-  if (!keel_said())
+  status = keel_device_check(instance->device, status);
+  if (!keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return keel_while(status, "while %s made a kernel for %s",
                     instance->device->name, instance->op->schema->name);
@@ -177,7 +178,7 @@ static keel_status create_handle(keel_instance *instance) {
   uint32_t count = instance->node.input_count;
   if (!instance->def->create) return KD_OK;
   KEEL_TRY(keel_device_enter(instance->device));
-  keel_status status = keel_mappings_hold(constants, count);
+  keel_status status = keel_mapping_hold_copies(constants, count);
   if (status == KD_OK) {
     status = keel_instance_renew(instance);
     if (status == KD_OK) {
@@ -186,7 +187,7 @@ static keel_status create_handle(keel_instance *instance) {
     }
     for (uint32_t i = 0; constants && i < count; i++)
       if (constants[i] && (status != KD_OK || is_done(instance, i)))
-        keel_mapping_let_go(constants[i], false);
+        keel_mapping_release_copy(constants[i], false);
   }
   keel_lost_leave(instance->device);
   return status;

@@ -4,10 +4,10 @@
 #include "device/stream.h"
 
 #include "base/refs.h"
+#include "device/backoff.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "memory/copy.h"
-#include "memory/inside.h"
+#include "memory/device_copy.h"
 #include "memory/layout.h"
 #include "memory/mapping.h"
 #include "memory/transfer.h"
@@ -19,8 +19,8 @@
 /* kd_launch, and what the host needs around it. */
 typedef struct launch {
   kd_launch view; /* must be first: cast from kd_launch */
-  keel_site *site;
-  const keel_binding *binding;
+  keel_call_site *site;
+  const keel_specialisation *spec;
   keel_tensor **outputs;
   kd_tensor *out_views;
   kd_dtype dynamic_dtypes[4];
@@ -30,7 +30,7 @@ typedef struct launch {
 static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   const keel_type *type = tensor->type;
   keel_launch_point(view, tensor);
-  view->size = tensor->layout ? tensor->laid : type->bytes;
+  view->size = tensor->layout ? tensor->layout_bytes : type->bytes;
   view->dims = type->dims;
   view->strides = tensor->strides;
   view->dtype = type->dtype;
@@ -41,13 +41,13 @@ static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
 
 /* ---- inputs --------------------------------------------------------------- */
 
-static keel_status move_input(keel_site *site, keel_tensor *tensor,
+static keel_status move_input(keel_call_site *site, keel_tensor *tensor,
                               keel_device *device, bool host_argument,
                               keel_tensor **out_moved) {
   uint64_t begin = site->copy_time ? keel_now() : 0;
   keel_tensor *plain = NULL;
-  KEEL_TRY(keel_tensor_ragged(tensor) ? keel_mapping_straighten(tensor, &plain)
-                                      : keel_copy_rows(tensor, &plain));
+  KEEL_TRY(keel_tensor_misaligned(tensor) ? keel_mapping_align(tensor, &plain)
+                                          : keel_copy_rows(tensor, &plain));
   if (keel_tracing()) keel_stream_for(site->op->schema->name, site->where);
   keel_status status = KD_OK;
   if (keel_launch_in_place(plain, device, host_argument))
@@ -67,22 +67,22 @@ static keel_status move_input(keel_site *site, keel_tensor *tensor,
 /* Fills the views. Inputs that had to be moved go into `moved`, to be released. */
 static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
                                 kd_tensor *views, keel_tensor **moved) {
-  const keel_binding *binding = run->binding;
-  uint32_t host_inputs = binding->instance->def->host_inputs;
-  uint32_t flags = binding->instance->def->flags;
-  for (uint32_t i = 0; i < binding->input_count; i++) {
+  const keel_specialisation *spec = run->spec;
+  uint32_t host_inputs = spec->instance->def->host_inputs;
+  uint32_t flags = spec->instance->def->flags;
+  for (uint32_t i = 0; i < spec->input_count; i++) {
     keel_tensor *tensor = inputs[i];
-    if (!tensor || keel_instance_took(binding->instance, i)) {
+    if (!tensor || keel_instance_has_taken(spec->instance, i)) {
       views[i] = (kd_tensor){0};
       continue;
     }
     bool host = i < 32 && (host_inputs >> i & 1);
     bool any_offset = flags & KD_KERNEL_ANY_OFFSET;
-    if (tensor->layout != keel_node_layout(&binding->node, i) ||
+    if (tensor->layout != keel_node_layout(&spec->node, i) ||
         !(any_offset && !host
-              ? keel_transfer_reaches(tensor, binding->device)
-              : keel_launch_in_place(tensor, binding->device, host))) {
-      KEEL_TRY(move_input(run->site, tensor, binding->device, host, &moved[i]));
+              ? keel_transfer_reaches(tensor, spec->device)
+              : keel_launch_in_place(tensor, spec->device, host))) {
+      KEEL_TRY(move_input(run->site, tensor, spec->device, host, &moved[i]));
       tensor = moved[i];
     }
     fill_view(&views[i], tensor);
@@ -93,35 +93,35 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
 /* ---- outputs -------------------------------------------------------------- */
 
 /* An input whose memory the output may reuse, or NULL. */
-static keel_tensor *forwardable(const keel_binding *binding,
+static keel_tensor *forwardable(const keel_specialisation *spec,
                                 keel_tensor *const *inputs, uint32_t allowed,
                                 uint32_t index, const keel_type *type) {
-  uint32_t layout = index ? KD_LAYOUT_ROW_MAJOR : binding->node.output_layout;
+  uint32_t layout = index ? KD_LAYOUT_ROW_MAJOR : spec->node.output_layout;
   for (; allowed; allowed &= allowed - 1) {
     uint32_t i = (uint32_t)__builtin_ctz(allowed);
-    keel_tensor *tensor = i < binding->input_count ? inputs[i] : NULL;
+    keel_tensor *tensor = i < spec->input_count ? inputs[i] : NULL;
     if (tensor && tensor->buffer && !tensor->strides &&
-        tensor->buffer->heap == &binding->device->heap &&
+        tensor->buffer->heap == &spec->device->heap &&
         tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
         tensor->type->bytes == type->bytes && tensor->layout == layout &&
-        keel_refs_alone(&tensor->refs) && keel_buffer_alone(tensor->buffer))
+        keel_refs_unique(&tensor->refs) && keel_buffer_unique(tensor->buffer))
       return tensor;
   }
   return NULL;
 }
 
-static keel_heap *heap_of(const keel_binding *binding, uint32_t index) {
-  bool host = index < 32 && binding->instance->def->host_outputs >> index & 1;
-  return host ? &binding->device->context->host : &binding->device->heap;
+static keel_heap *heap_of(const keel_specialisation *spec, uint32_t index) {
+  bool host = index < 32 && spec->instance->def->host_outputs >> index & 1;
+  return host ? &spec->device->context->host : &spec->device->heap;
 }
 
-static keel_status make_output(const keel_binding *binding, uint32_t index,
+static keel_status make_output(const keel_specialisation *spec, uint32_t index,
                                const keel_type *type, keel_tensor *forward,
                                keel_tensor **out_tensor) {
-  keel_heap *heap = heap_of(binding, index);
+  keel_heap *heap = heap_of(spec, index);
   if (forward) return keel_tensor_view(forward, type, out_tensor);
-  if (index == 0 && binding->node.output_layout)
-    return keel_layout_make(binding->device, type, binding->node.output_layout,
+  if (index == 0 && spec->node.output_layout)
+    return keel_layout_make(spec->device, type, spec->node.output_layout,
                             out_tensor);
   return keel_tensor_on(heap, type, out_tensor);
 }
@@ -139,15 +139,15 @@ typedef struct given {
 static keel_status make_over(launch *run, uint32_t index, uint32_t input,
                              const keel_type *type, const given *in) {
   keel_tensor *from = in->moved[input], *made = NULL;
-  if (from && keel_refs_alone(&from->refs) && from->buffer &&
-      keel_buffer_alone(from->buffer))
+  if (from && keel_refs_unique(&from->refs) && from->buffer &&
+      keel_buffer_unique(from->buffer))
     return keel_tensor_view(from, type, &run->outputs[index]);
   if (!from) from = in->inputs[input];
-  KEEL_TRY(make_output(run->binding, index, type, NULL, &made));
+  KEEL_TRY(make_output(run->spec, index, type, NULL, &made));
   run->outputs[index] = made;
-  KEEL_TRY(keel_tensor_place(from) == run->binding->device &&
-                   keel_inside_copies(run->binding->device)
-               ? keel_inside_copy(from, 0, made, 0, type->bytes)
+  KEEL_TRY(keel_tensor_location(from) == run->spec->device &&
+                   keel_device_can_copy(run->spec->device)
+               ? keel_device_copy(from, 0, made, 0, type->bytes)
                : keel_transfer_into(from, made));
   fill_view(&in->views[input], made);
   return KD_OK;
@@ -155,9 +155,9 @@ static keel_status make_over(launch *run, uint32_t index, uint32_t input,
 
 static keel_status make_outputs(launch *run, const keel_type *const *types,
                                 const given *in) {
-  const keel_binding *binding = run->binding;
-  const kd_kernel_def *def = binding->instance->def;
-  for (uint32_t i = 0; i < binding->output_count; i++) {
+  const keel_specialisation *spec = run->spec;
+  const kd_kernel_def *def = spec->instance->def;
+  for (uint32_t i = 0; i < spec->output_count; i++) {
     if (!types[i]) {
       run->out_views[i] = (kd_tensor){0};
       continue;
@@ -165,16 +165,15 @@ static keel_status make_outputs(launch *run, const keel_type *const *types,
     uint32_t allowed =
         in->donated ? keel_alias_inputs(def, i) & in->donated : 0;
     keel_tensor *forward =
-        allowed ? forwardable(binding, in->inputs, allowed, i, types[i]) : NULL;
+        allowed ? forwardable(spec, in->inputs, allowed, i, types[i]) : NULL;
     uint32_t needed =
         def->alias_count ? keel_alias_needed(def, i) : KEEL_ABSENT;
-    bool over = !forward && needed < binding->input_count &&
-                binding->types[needed] == types[i] &&
-                !keel_node_layout(&binding->node, needed) &&
-                (i || !binding->node.output_layout);
-    KEEL_TRY(
-        over ? make_over(run, i, needed, types[i], in)
-             : make_output(binding, i, types[i], forward, &run->outputs[i]));
+    bool over = !forward && needed < spec->input_count &&
+                spec->types[needed] == types[i] &&
+                !keel_node_layout(&spec->node, needed) &&
+                (i || !spec->node.output_layout);
+    KEEL_TRY(over ? make_over(run, i, needed, types[i], in)
+                  : make_output(spec, i, types[i], forward, &run->outputs[i]));
     fill_view(&run->out_views[i], run->outputs[i]);
   }
   return KD_OK;
@@ -184,8 +183,8 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
                                  uint32_t rank, const int64_t *dims,
                                  kd_tensor *out_tensor) {
   launch *run = (launch *)(uintptr_t)view;
-  const keel_binding *binding = run->binding;
-  if (!(binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
+  const keel_specialisation *spec = run->spec;
+  if (!(spec->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
     return keel_fail(KD_FAILED_PRECONDITION,
                      "set_output without KD_KERNEL_DYNAMIC_OUTPUT");
   if (index >= view->output_count || index >= 4 || run->outputs[index])
@@ -196,12 +195,12 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
   if (!keel_type_known(type))
     return keel_fail(KD_INVALID_ARGUMENT, "set_output with a dimension of -1");
   /* the kernel is being enqueued, under the stream's lock */
-  keel_heap *heap = heap_of(binding, index);
+  keel_heap *heap = heap_of(spec, index);
   keel_buffer *buffer = NULL;
-  KEEL_TRY(binding->device->stream
-               ? keel_heap_take_now(heap, type->bytes, &buffer)
-               : keel_heap_take(heap, type->bytes, &buffer));
-  keel_status status = keel_tensor_over(buffer, type, &run->outputs[index]);
+  KEEL_TRY(spec->device->stream ? keel_heap_take_now(heap, type->bytes, &buffer)
+                                : keel_heap_take(heap, type->bytes, &buffer));
+  keel_status status =
+      keel_tensor_in_buffer(buffer, type, &run->outputs[index]);
   keel_buffer_release(buffer); /* the tensor holds it */
   if (status != KD_OK) return status;
   fill_view(&run->out_views[index], run->outputs[index]);
@@ -213,12 +212,12 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
 
 static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
                                   int64_t *dim) {
-  const keel_instance *instance = run->binding->instance;
+  const keel_instance *instance = run->spec->instance;
   uint64_t size = instance->def->workspace
                       ? instance->def->workspace(instance->handle, &run->view)
                       : 0;
   if (!size) return KD_OK;
-  KEEL_TRY(keel_heap_take(&run->binding->device->heap, size, out_scratch));
+  KEEL_TRY(keel_heap_take(&run->spec->device->heap, size, out_scratch));
   *dim = (int64_t)size;
   run->view.workspace = (kd_tensor){
       .buffer = (*out_scratch)->handle,
@@ -231,29 +230,30 @@ static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
   return KD_OK;
 }
 
-keel_status keel_launch_failed(const keel_site *site,
-                               const keel_binding *binding, kd_status status) {
-  status = keel_lost_judge(binding->device, status);
-  if (!keel_said())
+keel_status keel_launch_failed(const keel_call_site *site,
+                               const keel_specialisation *spec,
+                               kd_status status) {
+  status = keel_device_check(spec->device, status);
+  if (!keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   const char *where = site->where;
-  return keel_while(status, "while %s ran %s%s%s%s", binding->device->name,
+  return keel_while(status, "while %s ran %s%s%s%s", spec->device->name,
                     site->op->schema->name, *where ? " \"" : "", where,
                     *where ? "\"" : "");
 }
 
 static kd_status enqueue(launch *run) {
-  const keel_instance *instance = run->binding->instance;
+  const keel_instance *instance = run->spec->instance;
   keel_device *device = instance->device;
   if (!device->stream)
     return instance->def->enqueue(instance->handle, NULL, &run->view);
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   pthread_mutex_lock(&device->stream_lock);
   do
     status =
         instance->def->enqueue(instance->handle, device->stream, &run->view);
-  while (keel_room_awaited(device, device->stream, &patience, &status));
+  while (keel_backoff_retry(device, device->stream, &backoff, &status));
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -261,20 +261,20 @@ static kd_status enqueue(launch *run) {
 /* Tries again after trimming all pools, for a kernel that allocates its own outputs: it
  * could not wait for the device to free memory. */
 static kd_status enqueue_again(launch *run) {
-  for (uint32_t i = 0; i < run->binding->output_count; i++) {
+  for (uint32_t i = 0; i < run->spec->output_count; i++) {
     keel_tensor_release(run->outputs[i]);
     run->outputs[i] = NULL;
   }
-  keel_heap_trim_all(run->binding->device->context);
-  keel_hush();
+  keel_heap_trim_all(run->spec->device->context);
+  keel_clear_error();
   return enqueue(run);
 }
 
 static keel_status check_set(const launch *run) {
-  for (uint32_t i = 0; i < run->binding->output_count; i++)
+  for (uint32_t i = 0; i < run->spec->output_count; i++)
     if (!run->outputs[i])
       return keel_fail(KD_INTERNAL, "%s did not set output %u of %s",
-                       run->binding->device->name, (unsigned)i,
+                       run->spec->device->name, (unsigned)i,
                        run->site->op->schema->name);
   return KD_OK;
 }
@@ -283,8 +283,8 @@ static keel_status call_kernel(launch *run) {
   keel_buffer *scratch = NULL;
   int64_t dim = 0;
   KEEL_TRY(take_workspace(run, &scratch, &dim));
-  keel_hush();
-  const kd_kernel_def *def = run->binding->instance->def;
+  keel_clear_error();
+  const kd_kernel_def *def = run->spec->instance->def;
   const char *op = run->site->op->schema->name, *where = run->site->where;
   uint64_t began = 0;
   if (keel_tracing() || run->site->ticket)
@@ -292,7 +292,7 @@ static keel_status call_kernel(launch *run) {
         keel_ticket_number(run->site->ticket, keel_trace_launch(op, where));
   if (keel_tracing()) began = keel_now();
   kd_status status = enqueue(run);
-  if (began) keel_trace_span(op, run->binding->device->name, where, began);
+  if (began) keel_trace_span(op, run->spec->device->name, where, began);
   if (status == KD_OUT_OF_MEMORY && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
     status = enqueue_again(run);
   if (scratch) keel_buffer_release(scratch);
@@ -300,20 +300,20 @@ static keel_status call_kernel(launch *run) {
     return check_set(run);
   /* host memory holds the device's results only after the stream has completed */
   if (status == KD_OK)
-    return def->host_outputs && run->binding->device->stream
-               ? keel_device_drain(run->binding->device)
+    return def->host_outputs && run->spec->device->stream
+               ? keel_device_drain(run->spec->device)
                : KD_OK;
-  return keel_launch_failed(run->site, run->binding, status);
+  return keel_launch_failed(run->site, run->spec, status);
 }
 
 static void dynamic_dtypes(launch *run) {
   const keel_schema *schema = run->site->op->schema;
-  for (uint32_t i = 0; i < 4 && i < run->binding->output_count; i++) {
+  for (uint32_t i = 0; i < 4 && i < run->spec->output_count; i++) {
     const keel_param *param = keel_schema_output(schema, i);
     uint64_t types = param ? param->types : 0;
     /* for dynamic ops, every type variable of the schema is bound by input 0 */
     run->dynamic_dtypes[i] = param && param->variable >= 0
-                                 ? run->binding->types[0]->dtype
+                                 ? run->spec->types[0]->dtype
                              : types ? (kd_dtype)__builtin_ctzll(types)
                                      : KD_NONE;
   }
@@ -327,11 +327,12 @@ static keel_status run_with(launch *run, const keel_type *const *out_types,
 }
 
 /* The device is entered. */
-static keel_status run_inside(keel_site *site, const keel_binding *binding,
+static keel_status run_inside(keel_call_site *site,
+                              const keel_specialisation *spec,
                               const keel_type *const *out_types,
                               keel_tensor *const *inputs, keel_tensor **outputs,
                               uint32_t donated) {
-  uint32_t n = binding->input_count, m = binding->output_count;
+  uint32_t n = spec->input_count, m = spec->output_count;
   kd_tensor few_views[FEW];
   keel_tensor *few_moved[FEW];
   bool few = n + m <= FEW;
@@ -346,12 +347,12 @@ static keel_status run_inside(keel_site *site, const keel_binding *binding,
   run.view.inputs = views;
   run.view.outputs = views + n;
   run.view.workspace = (kd_tensor){0};
-  run.view.node = &binding->node;
-  run.view.device = binding->device->handle;
-  run.view.data = binding->instance->def->data;
+  run.view.node = &spec->node;
+  run.view.device = spec->device->handle;
+  run.view.data = spec->instance->def->data;
   run.view.correlation = 0;
   run.site = site;
-  run.binding = binding;
+  run.spec = spec;
   run.outputs = outputs;
   run.out_views = views + n;
   keel_status status =
@@ -359,7 +360,7 @@ static keel_status run_inside(keel_site *site, const keel_binding *binding,
   if (status == KD_OK) {
     for (uint32_t i = 0; i < n; i++)
       moved[i] = NULL;
-    if (binding->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT)
+    if (spec->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT)
       dynamic_dtypes(&run);
     const given in = {inputs, moved, views, donated};
     status = run_with(&run, out_types, &in);
@@ -377,14 +378,15 @@ static keel_status run_inside(keel_site *site, const keel_binding *binding,
   return status;
 }
 
-keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
+keel_status keel_launch_run(keel_call_site *site,
+                            const keel_specialisation *spec,
                             const keel_type *const *out_types,
                             keel_tensor *const *inputs, keel_tensor **outputs,
                             uint32_t donated) {
-  KEEL_TRY(keel_device_enter(binding->device));
-  keel_status status = keel_instance_ready(binding->instance);
+  KEEL_TRY(keel_device_enter(spec->device));
+  keel_status status = keel_instance_ready(spec->instance);
   if (status == KD_OK)
-    status = run_inside(site, binding, out_types, inputs, outputs, donated);
-  keel_lost_leave(binding->device);
+    status = run_inside(site, spec, out_types, inputs, outputs, donated);
+  keel_lost_leave(spec->device);
   return status;
 }

@@ -5,12 +5,13 @@
 #include <keel/program.h>
 
 #include "device/device.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "memory/transfer.h"
 #include "values/tensor.h"
 
 /* Runs a specialisation. out_types: NULL for each output whose shape the kernel sets. */
-keel_status keel_launch_run(keel_site *site, const keel_binding *binding,
+keel_status keel_launch_run(keel_call_site *site,
+                            const keel_specialisation *spec,
                             const keel_type *const *out_types,
                             keel_tensor *const *inputs, keel_tensor **outputs,
                             uint32_t donated);
@@ -55,8 +56,9 @@ static inline uint32_t keel_alias_needed(const kd_kernel_def *def,
 }
 
 /* Adds to this thread's message, if the kernel left one, what was run. Returns `status`. */
-keel_status keel_launch_failed(const keel_site *site,
-                               const keel_binding *binding, kd_status status);
+keel_status keel_launch_failed(const keel_call_site *site,
+                               const keel_specialisation *spec,
+                               kd_status status);
 
 /* kd_host.set_output */
 kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,

@@ -2,7 +2,7 @@
 #include "base/refs.h"
 #include "device/context.h"
 #include "eager/cache.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "ops/vendor.h"
 #include "threads/pool.h"
 
@@ -11,7 +11,7 @@
 #define NEAR    64 /* entries of a thread's own table */
 
 struct keel_op {
-  keel_site site;
+  keel_call_site site;
   atomic_uint refs;
   keel_op *next; /* in the cache */
 };
@@ -57,7 +57,7 @@ keel_status keel_op_prepare(keel_context *context, const char *name,
     keel_opdef_release(def);
     return keel_no_memory(sizeof *op);
   }
-  keel_site_init(&op->site, def, "", device);
+  keel_call_site_init(&op->site, def, "", device);
   keel_refs_init(&op->refs);
   *out_op = op;
   return KD_OK;
@@ -65,7 +65,7 @@ keel_status keel_op_prepare(keel_context *context, const char *name,
 
 void keel_op_release(keel_op *op) {
   if (!op || !keel_refs_drop(&op->refs)) return;
-  keel_site_deinit(&op->site);
+  keel_call_site_deinit(&op->site);
   keel_opdef_release(op->site.op);
   free(op);
 }
@@ -74,10 +74,10 @@ void keel_op_release(keel_op *op) {
 
 typedef struct deferred deferred;
 
-typedef struct arrival {
+typedef struct input_waiter {
   keel_waiter waiter; /* must be first: cast from keel_waiter */
   deferred *call;
-} arrival;
+} input_waiter;
 
 struct deferred {
   keel_task task; /* must be first: cast from keel_task */
@@ -88,7 +88,7 @@ struct deferred {
   atomic_uint missing;
   uint32_t n, m;
   keel_tensor **inputs, **outputs;
-  arrival arrivals[];
+  input_waiter copy_outs[];
 };
 
 static keel_tensor *first_failed(keel_tensor *const *inputs, uint32_t n) {
@@ -114,9 +114,10 @@ static void run_deferred(keel_task *task) {
   keel_tensor **values = calloc(call->m + 1, sizeof(keel_tensor *));
   keel_status status = KD_OK;
   if (!failed) {
-    status = values ? keel_site_call(&call->op->site, call->scope, call->inputs,
-                                     call->n, values, call->m, 0)
-                    : keel_no_memory(call->m * sizeof(keel_tensor *));
+    status = values
+                 ? keel_call_site_run(&call->op->site, call->scope,
+                                      call->inputs, call->n, values, call->m, 0)
+                 : keel_no_memory(call->m * sizeof(keel_tensor *));
     if (status != KD_OK)
       failed = keel_tensor_failed(call->op->site.op->context, status);
   }
@@ -124,7 +125,7 @@ static void run_deferred(keel_task *task) {
     if (failed || status == KD_OK)
       keel_tensor_follow(call->outputs[i], failed ? failed : values[i]);
     else
-      keel_tensor_become_failed(call->outputs[i], status);
+      keel_tensor_resolve_failed(call->outputs[i], status);
   for (uint32_t i = 0; values && i < call->m; i++)
     keel_tensor_release(values[i]);
   free(values);
@@ -133,7 +134,7 @@ static void run_deferred(keel_task *task) {
 }
 
 static void input_arrived(keel_waiter *waiter) {
-  deferred *call = ((arrival *)waiter)->call;
+  deferred *call = ((input_waiter *)waiter)->call;
   /* acq_rel: the last one sees what all the others wrote */
   if (atomic_fetch_sub_explicit(&call->missing, 1, memory_order_acq_rel) != 1)
     return;
@@ -148,7 +149,7 @@ static keel_status defer(keel_op *op, keel_device *scope,
                          keel_tensor *const *inputs, uint32_t n,
                          keel_tensor **outputs, uint32_t m) {
   keel_context *context = op->site.op->context;
-  deferred *call = calloc(1, sizeof *call + n * sizeof(arrival));
+  deferred *call = calloc(1, sizeof *call + n * sizeof(input_waiter));
   keel_tensor **values = calloc(n + m + 1, sizeof *values);
   if (!call || !values) {
     free(call);
@@ -178,9 +179,9 @@ static keel_status defer(keel_op *op, keel_device *scope,
     outputs[i] = keel_tensor_retain(call->outputs[i]);
   /* plus one, so that the call does not run before every input has been subscribed to */
   atomic_store(&call->missing, n + 1);
-  arrival self = {.call = call};
+  input_waiter self = {.call = call};
   for (uint32_t i = 0; i < n; i++) {
-    arrival *at = &call->arrivals[i];
+    input_waiter *at = &call->copy_outs[i];
     at->waiter.call = input_arrived;
     at->call = call;
     if (inputs[i])
@@ -221,8 +222,8 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
   }
   if (states & (UINT32_C(1) << KEEL_PENDING))
     return defer(op, scope, inputs, input_count, outputs, output_count);
-  return keel_site_call(&op->site, scope, inputs, input_count, outputs,
-                        output_count, 0);
+  return keel_call_site_run(&op->site, scope, inputs, input_count, outputs,
+                            output_count, 0);
 }
 
 /* ---- by name -------------------------------------------------------------- */

@@ -9,7 +9,7 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   keel_layer_about("%s", own->inner.op);
   CALL(own->layer, "kernel.create",
        own->inner.create(device, &own->inner, node, &made));
-  object *o = keel_layer_remember(own->layer, made, OBJECT_KERNEL, device, 0);
+  object *o = keel_layer_track(own->layer, made, OBJECT_KERNEL, device, 0);
   if (o) o->def = own;
   *out_kernel = made;
   return KD_OK;
@@ -25,7 +25,7 @@ static void destroy(kd_kernel *kernel) {
     return;
   }
   const wrapped_def *own = o->def;
-  keel_layer_forget(kernel, OBJECT_KERNEL);
+  keel_layer_untrack(kernel, OBJECT_KERNEL);
   own->inner.destroy(kernel);
 }
 
@@ -70,7 +70,7 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
         inside, own->inner.enqueue(kernel, stream, launch));
   }
   open->data = own;
-  keel_layer_look(l, "kernel.enqueue", began, status);
+  keel_layer_check_call(l, "kernel.enqueue", began, status);
   return status;
 }
 

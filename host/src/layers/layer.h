@@ -71,9 +71,9 @@ void keel_layer_settle(void);
 
 /* NULL if there is no such object, or it has been destroyed. */
 object *keel_layer_find(const void *handle, object_kind kind);
-object *keel_layer_remember(layer *l, const void *handle, object_kind kind,
-                            kd_device *device, uint64_t size);
-void keel_layer_forget(const void *handle, object_kind kind);
+object *keel_layer_track(layer *l, const void *handle, object_kind kind,
+                         kd_device *device, uint64_t size);
+void keel_layer_untrack(const void *handle, object_kind kind);
 /* The name of an object kind. */
 const char *keel_layer_noun(object_kind kind);
 /* Stops tracking an object that is about to be destroyed. Returns its layer; if there is no
@@ -89,8 +89,8 @@ void keel_layer_about(const char *format, ...) KD_PRINTF(1, 2);
 /* Reports what validation found. l: NULL if the plugin is unknown. */
 void keel_layer_report(const layer *l, const char *format, ...) KD_PRINTF(2, 3);
 /* Traces and checks the status that a slot returned. */
-void keel_layer_look(const layer *l, const char *slot, uint64_t began,
-                     kd_status status);
+void keel_layer_check_call(const layer *l, const char *slot, uint64_t began,
+                           kd_status status);
 
 /* ---- use of a stream ----------------------------------------------------------------- */
 
@@ -119,7 +119,7 @@ kd_status keel_layer_stream_leave(object *o, kd_status status);
     if (call_status != KD_OK) return call_status;               \
     object *call_stream = keel_layer_stream_enter(l, slot, on); \
     call_status = keel_layer_stream_leave(call_stream, (call)); \
-    keel_layer_look(l, slot, call_began, call_status);          \
+    keel_layer_check_call(l, slot, call_began, call_status);    \
     if (call_status != KD_OK) return call_status;               \
   } while (0)
 #define CALL(l, slot, call) CALL_ON(NULL, l, slot, call)
@@ -129,7 +129,7 @@ kd_status keel_layer_stream_leave(object *o, kd_status status);
     uint64_t call_began = settings.trace ? keel_now() : 0;                \
     object *call_stream = keel_layer_stream_enter(l, slot, on);           \
     kd_status call_status = keel_layer_stream_leave(call_stream, (call)); \
-    keel_layer_look(l, slot, call_began, call_status);                    \
+    keel_layer_check_call(l, slot, call_began, call_status);              \
     return fault != KD_OK ? fault : call_status;                          \
   } while (0)
 

@@ -231,7 +231,7 @@ keel_status keel_layers_enter(const char *slot) {
                    settings.number, slot);
 }
 
-void keel_layers_left(const keel_log *log, const char *slot, uint64_t began,
+void keel_layers_exit(const keel_log *log, const char *slot, uint64_t began,
                       kd_status status) {
   if (!settings.trace) return;
   keel_log_always(log, KD_LOG_INFO, "trace: %s%s%s%s %s %.1f us", slot,
@@ -310,9 +310,9 @@ kd_status keel_layer_stream_leave(object *o, kd_status status) {
 }
 
 /* What a slot returned. */
-void keel_layer_look(const layer *l, const char *slot, uint64_t began,
-                     kd_status status) {
-  keel_layers_left(&l->plugin->context->log, slot, began, status);
+void keel_layer_check_call(const layer *l, const char *slot, uint64_t began,
+                           kd_status status) {
+  keel_layers_exit(&l->plugin->context->log, slot, began, status);
   if (settings.validation && (status < 0 || status > KD_BUSY))
     keel_layer_report(l, "%s returned %d, which is not a status", slot, status);
 }

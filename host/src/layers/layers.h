@@ -29,7 +29,7 @@ void keel_layers_wrap_host(kd_host *host);
  * called then. */
 keel_status keel_layers_enter(const char *slot);
 /* After such a call, for the trace; began: keel_now before the call. */
-void keel_layers_left(const keel_log *log, const char *slot, uint64_t began,
+void keel_layers_exit(const keel_log *log, const char *slot, uint64_t began,
                       kd_status status);
 
 /* Says that a device of the plugin is open: its handle is what the layers know it by. */

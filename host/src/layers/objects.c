@@ -19,8 +19,8 @@ object *keel_layer_find(const void *handle, object_kind kind) {
   return o;
 }
 
-object *keel_layer_remember(layer *l, const void *handle, object_kind kind,
-                            kd_device *device, uint64_t size) {
+object *keel_layer_track(layer *l, const void *handle, object_kind kind,
+                         kd_device *device, uint64_t size) {
   object *o = calloc(1, sizeof *o);
   if (!o) return NULL;
   o->handle = handle;
@@ -35,7 +35,7 @@ object *keel_layer_remember(layer *l, const void *handle, object_kind kind,
   return o;
 }
 
-void keel_layer_forget(const void *handle, object_kind kind) {
+void keel_layer_untrack(const void *handle, object_kind kind) {
   pthread_mutex_lock(&lock);
   object **at = &objects[bucket(handle)];
   while (*at && ((*at)->handle != handle || (*at)->kind != kind))
@@ -58,7 +58,7 @@ layer *keel_layer_end(const char *slot, const void *handle, object_kind kind) {
   const object *o = keel_layer_find(handle, kind);
   layer *l = o ? o->layer : NULL;
   if (o)
-    keel_layer_forget(handle, kind);
+    keel_layer_untrack(handle, kind);
   else
     keel_layer_report(NULL, "%s: there is no such %s, or it was destroyed",
                       slot, keel_layer_noun(kind));

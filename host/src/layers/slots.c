@@ -20,7 +20,7 @@ kd_status keel_layer_memory_allocate(kd_device *device,
     keel_layer_report(l, "memory.allocate returned KD_OK and no buffer");
   if (settings.validation && keel_layer_find(made, OBJECT_BUFFER))
     keel_layer_report(l, "memory.allocate returned a buffer that is in use");
-  keel_layer_remember(l, made, OBJECT_BUFFER, device, size);
+  keel_layer_track(l, made, OBJECT_BUFFER, device, size);
   *out_buffer = made;
   *out_address = address;
   return KD_OK;
@@ -32,7 +32,7 @@ void keel_layer_memory_release(kd_device *device, kd_buffer *buffer) {
   if (!keel_layer_range_good(l, "memory.release", device, buffer, 0, 0) ||
       !keel_layer_maps_good(l, "memory.release", buffer, 0))
     return;
-  keel_layer_forget(buffer, OBJECT_BUFFER);
+  keel_layer_untrack(buffer, OBJECT_BUFFER);
   l->memory.release(device, buffer);
 }
 
@@ -159,7 +159,7 @@ kd_status keel_layer_capture_end(kd_stream *stream, kd_capture **out_capture) {
   kd_status fault = keel_layers_enter("capture.end");
   uint64_t began = settings.trace ? keel_now() : 0;
   kd_status status = l->capture.end(stream, &made);
-  keel_layer_look(l, "capture.end", began, status);
+  keel_layer_check_call(l, "capture.end", began, status);
   if (settings.validation && status == KD_OK && !made)
     keel_layer_report(l, "capture.end returned KD_OK and no recording");
   if (fault != KD_OK) {
@@ -167,7 +167,7 @@ kd_status keel_layer_capture_end(kd_stream *stream, kd_capture **out_capture) {
     return fault;
   }
   if (status != KD_OK) return status;
-  keel_layer_remember(l, made, OBJECT_CAPTURE, o->device, 0);
+  keel_layer_track(l, made, OBJECT_CAPTURE, o->device, 0);
   *out_capture = made;
   return KD_OK;
 }
@@ -256,7 +256,7 @@ kd_status keel_layer_collective_create(kd_device *const *devices,
   CALL(l, "collective.create", l->collectives.create(devices, count, &made));
   if (settings.validation && !made)
     keel_layer_report(l, "collective.create returned KD_OK and no group");
-  keel_layer_remember(l, made, OBJECT_GROUP, devices[0], count);
+  keel_layer_track(l, made, OBJECT_GROUP, devices[0], count);
   *out_group = made;
   return KD_OK;
 }
@@ -300,7 +300,7 @@ kd_status keel_layer_external_import_memory(kd_device *device,
        l->external.import_memory(device, memory, &made, &address));
   if (settings.validation && !made)
     keel_layer_report(l, "external.import_memory returned KD_OK and no buffer");
-  keel_layer_remember(l, made, OBJECT_BUFFER, device, memory->size);
+  keel_layer_track(l, made, OBJECT_BUFFER, device, memory->size);
   *out_buffer = made;
   *out_address = address;
   return KD_OK;
@@ -321,8 +321,8 @@ kd_status keel_layer_external_export_memory(kd_device *device,
 
 /* ---- layouts ---------------------------------------------------------------------- */
 
-static bool is_laid_good(const layer *l, const char *slot, kd_device *device,
-                         const kd_tensor *tensor) {
+static bool is_layout_size_valid(const layer *l, const char *slot,
+                                 kd_device *device, const kd_tensor *tensor) {
   return !tensor->buffer ||
          keel_layer_range_good(l, slot, device, tensor->buffer, tensor->offset,
                                tensor->size);
@@ -334,8 +334,8 @@ kd_status keel_layer_layout_from_rows(kd_device *device, kd_stream *stream,
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes to layout %#x", (unsigned long long)source->size,
                    (unsigned)target->layout);
-  REFUSE(is_laid_good(l, "layout.from_rows", device, source) &&
-             is_laid_good(l, "layout.from_rows", device, target) &&
+  REFUSE(is_layout_size_valid(l, "layout.from_rows", device, source) &&
+             is_layout_size_valid(l, "layout.from_rows", device, target) &&
              keel_layer_stream_good(l, "layout.from_rows", device, stream),
          "validation refused layout.from_rows");
   CALL_ON(stream, l, "layout.from_rows",
@@ -349,8 +349,8 @@ kd_status keel_layer_layout_to_rows(kd_device *device, kd_stream *stream,
   layer *l = keel_layer_of(device);
   keel_layer_about("%llu bytes from layout %#x",
                    (unsigned long long)target->size, (unsigned)source->layout);
-  REFUSE(is_laid_good(l, "layout.to_rows", device, source) &&
-             is_laid_good(l, "layout.to_rows", device, target) &&
+  REFUSE(is_layout_size_valid(l, "layout.to_rows", device, source) &&
+             is_layout_size_valid(l, "layout.to_rows", device, target) &&
              keel_layer_stream_good(l, "layout.to_rows", device, stream),
          "validation refused layout.to_rows");
   CALL_ON(stream, l, "layout.to_rows",

@@ -74,7 +74,7 @@ static void note_made(const call *c, const void *out, object_kind kind) {
   if (settings.validation && !made)
     keel_layer_report(c->l, "%s returned KD_OK and no %s", c->slot,
                       keel_layer_noun(kind));
-  keel_layer_remember(c->l, made, kind, c->device, 0);
+  keel_layer_track(c->l, made, kind, c->device, 0);
 }
 #define NOTE(argument) note_made(&c, MADE(argument), MADE_KIND(argument));
 

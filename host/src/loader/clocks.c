@@ -11,7 +11,7 @@ static void start(keel_device *device) {
   keel_clock *clock = keel_device_clock(device);
   uint64_t ticks = 0, host = 0, frequency = 0;
   const kd_profile_table *table = &device->plugin->profile;
-  keel_hush();
+  keel_clear_error();
   if (table->clock(device->handle, &ticks, &host, &frequency) != KD_OK ||
       !frequency || table->start(device->handle) != KD_OK)
     return;

@@ -12,10 +12,10 @@ keel_status keel_device_open_locked(keel_device *device) {
       keel_library_device(plugin, device->index, &device->handle);
   if (status == KD_OK && plugin->streams.create &&
       !(device->info.flags & KD_DEVICE_INLINE)) {
-    keel_hush();
+    keel_clear_error();
     status = plugin->streams.create(device->handle, 0, 0, &device->stream);
     if (status != KD_OK) {
-      if (!keel_said())
+      if (!keel_has_error())
         keel_fail(status, "no reason given (%s)", keel_status_name(status));
       keel_library_device_drop(plugin, device->index, false);
     }
@@ -32,11 +32,11 @@ keel_status keel_device_open_locked(keel_device *device) {
 
 keel_status keel_device_open(keel_device *device) {
   /* not under the lock: keel_device_reopen holds it while it waits for threads inside */
-  if (atomic_load(&device->lost)) return keel_lost_refuse(device);
+  if (atomic_load(&device->lost)) return keel_device_fail_lost(device);
   pthread_mutex_lock(&device->opening);
   keel_status status = KD_OK;
   if (atomic_load(&device->lost))
-    status = keel_lost_refuse(device);
+    status = keel_device_fail_lost(device);
   else if (!atomic_load_explicit(&device->ready, memory_order_acquire))
     status = keel_device_open_locked(device);
   pthread_mutex_unlock(&device->opening);
@@ -65,7 +65,7 @@ void keel_device_close(keel_device *device) {
   pthread_mutex_destroy(&device->stream_lock);
   pthread_mutex_destroy(&device->transfers.lock);
   pthread_mutex_destroy(&device->map_lock);
-  pthread_mutex_destroy(&device->words_lock);
+  pthread_mutex_destroy(&device->lost_lock);
 }
 
 const void *keel_device_extension(const keel_device *device, const char *name) {

@@ -136,7 +136,7 @@ static void set_opening(keel_library *library, bool opening) {
 static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   library->name = keel_arena_copy(&library->arena, plugin->name);
   if (!library->name || !keep_options(library, plugin)) return KD_OUT_OF_MEMORY;
-  keel_hush();
+  keel_clear_error();
   kd_status status = keel_layers_enter("plugin.open");
   uint64_t began = keel_now();
   set_opening(library, true);
@@ -146,9 +146,9 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   set_opening(library, false);
   if (status == KD_OK && !library->instance)
     status = keel_fail(KD_INTERNAL, "open returned KD_OK and no instance");
-  keel_layers_left(&plugin->context->log, "plugin.open", began, status);
+  keel_layers_exit(&plugin->context->log, "plugin.open", began, status);
   if (status != KD_OK) {
-    if (!keel_said())
+    if (!keel_has_error())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
     return keel_while(status, "while %s was opened", plugin->path);
   }
@@ -183,15 +183,15 @@ keel_status keel_library_open(keel_plugin *plugin) {
 keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
                               kd_device_info *out_info) {
   pthread_mutex_lock(&listing);
-  keel_hush();
+  keel_clear_error();
   kd_status status = keel_layers_enter("plugin.device_info");
   uint64_t began = keel_now();
   if (status == KD_OK)
     status =
         plugin->table.device_info(plugin->shared->instance, index, out_info);
-  keel_layers_left(&plugin->context->log, "plugin.device_info", began, status);
+  keel_layers_exit(&plugin->context->log, "plugin.device_info", began, status);
   pthread_mutex_unlock(&listing);
-  if (status != KD_OK && !keel_said())
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return status;
 }
@@ -199,15 +199,15 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
 keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
                                uint32_t index, kd_space *out_space) {
   pthread_mutex_lock(&listing);
-  keel_hush();
+  keel_clear_error();
   kd_status status = keel_layers_enter("plugin.space");
   uint64_t began = keel_now();
   if (status == KD_OK)
     status =
         plugin->table.space(plugin->shared->instance, device, index, out_space);
-  keel_layers_left(&plugin->context->log, "plugin.space", began, status);
+  keel_layers_exit(&plugin->context->log, "plugin.space", began, status);
   pthread_mutex_unlock(&listing);
-  if (status != KD_OK && !keel_said())
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return status;
 }
@@ -216,17 +216,17 @@ keel_status keel_library_property(const keel_plugin *plugin, uint32_t device,
                                   uint32_t index, keel_property *out_property) {
   kd_property given = {.struct_size = sizeof given};
   pthread_mutex_lock(&listing);
-  keel_hush();
+  keel_clear_error();
   kd_status status = keel_layers_enter("plugin.property");
   uint64_t began = keel_now();
   if (status == KD_OK)
     status =
         plugin->table.property(plugin->shared->instance, device, index, &given);
-  keel_layers_left(&plugin->context->log, "plugin.property", began, status);
+  keel_layers_exit(&plugin->context->log, "plugin.property", began, status);
   if (status == KD_OK) /* under the lock: its strings are the plugin's */
     status = keel_property_copy(&given, out_property);
   pthread_mutex_unlock(&listing);
-  if (status != KD_OK && !keel_said())
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return status;
 }
@@ -242,17 +242,17 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                        "it was lost, and another context of this process still"
                        " has it; open it again there, too, or close that");
   } else if (library->devices[index].holders == 0) {
-    keel_hush();
+    keel_clear_error();
     status = keel_layers_enter("plugin.device_open");
     uint64_t began = keel_now();
     if (status == KD_OK)
       status = plugin->table.device_open(library->instance, index, &opened);
-    keel_layers_left(&plugin->context->log, "plugin.device_open", began,
+    keel_layers_exit(&plugin->context->log, "plugin.device_open", began,
                      status);
     if (status == KD_OK) {
       atomic_store(&library->devices[index].handle, opened);
       keel_layers_opened(plugin, index, opened);
-    } else if (!keel_said())
+    } else if (!keel_has_error())
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
   }
   if (status == KD_OK) {

@@ -30,12 +30,12 @@ static keel_status refuse(keel_plugin *plugin, keel_status status,
 /* ---- the file ------------------------------------------------------------- */
 
 /* Makes the path absolute, and checks whether the file was seen before. */
-static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
+static keel_status settle_path(keel_plugin *plugin, bool *out_duplicate) {
   keel_context *context = plugin->context;
   char absolute[PATH_MAX];
   const char *given = plugin->path;
   struct stat facts;
-  *out_double = false;
+  *out_duplicate = false;
   if (plugin->entry) { /* its function stands for the file */
     memcpy(&plugin->inode, &plugin->entry, sizeof plugin->entry);
     plugin->device_id = UINT64_MAX;
@@ -51,10 +51,10 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_double) {
   plugin->inode = facts.st_ino;
   for (uint32_t i = 0; i < context->plugin_count; i++) {
     const keel_plugin *other = context->plugins[i];
-    *out_double |=
+    *out_duplicate |=
         other->inode == plugin->inode && other->device_id == plugin->device_id;
   }
-  if (*out_double) return KD_OK;
+  if (*out_duplicate) return KD_OK;
   keel_status status = keel_path_check(given);
   return status == KD_OK
              ? KD_OK
@@ -337,10 +337,10 @@ static keel_status negotiate(keel_plugin *plugin) {
                   "end the plugin's source with KD_ENTRY(...); otherwise it is"
                   " for another major version, or is not a Keel plugin");
   }
-  keel_hush();
+  keel_clear_error();
   const kd_plugin *table = entry(&plugin->shared->host);
   if (!table) {
-    if (!keel_said()) keel_fail(KD_INCOMPATIBLE, "no reason given");
+    if (!keel_has_error()) keel_fail(KD_INCOMPATIBLE, "no reason given");
     keel_while(KD_INCOMPATIBLE,
                "while %s was asked for its table, it refused"
                " this host",
@@ -361,7 +361,7 @@ static keel_status negotiate(keel_plugin *plugin) {
                                                            : KD_OUT_OF_MEMORY;
 }
 
-static keel_status check_double_name(keel_plugin *plugin) {
+static keel_status check_duplicate_name(keel_plugin *plugin) {
   const keel_context *context = plugin->context;
   for (uint32_t i = 0; i < context->plugin_count; i++) {
     const keel_plugin *other = context->plugins[i];
@@ -459,8 +459,8 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   pthread_mutex_init(&device->stream_lock, NULL);
   pthread_mutex_init(&device->transfers.lock, NULL);
   pthread_mutex_init(&device->map_lock, NULL);
-  pthread_mutex_init(&device->words_lock, NULL);
-  device->losable = plugin->table.device_status != NULL;
+  pthread_mutex_init(&device->lost_lock, NULL);
+  device->can_be_lost = plugin->table.device_status != NULL;
   device->same = same_silicon(context, device);
   context->devices[context->device_count++] = device;
   plugin->device_count++;
@@ -539,7 +539,7 @@ static keel_status open_plugin(keel_plugin *plugin) {
 static keel_status load(keel_plugin *plugin) {
   KEEL_TRY(open_library(plugin));
   KEEL_TRY(negotiate(plugin));
-  KEEL_TRY(check_double_name(plugin));
+  KEEL_TRY(check_duplicate_name(plugin));
   if (plugin->context->flags & KEEL_DESCRIBE) return KD_OK;
   if (keel_visible_plugin(plugin->context->visible, plugin->name))
     return open_plugin(plugin);

@@ -225,10 +225,10 @@ static keel_status read_op(reading *r, keel_schema *schema) {
       .attrs = attrs,
       .attr_count = def->attr_count,
       .value_inputs = def->value_inputs,
-      .infer = keel_shape_brought,
-      .brought = {.plugin = r->plugin->table.name,
-                  .host = &r->plugin->shared->host,
-                  .infer = def->infer},
+      .infer = keel_shape_plugin_op,
+      .plugin_op = {.plugin = r->plugin->table.name,
+                    .host = &r->plugin->shared->host,
+                    .infer = def->infer},
   };
   KEEL_TRY(read_params(r, def->inputs, def->input_count, false, params));
   KEEL_TRY(read_params(r, def->outputs, def->output_count, true,
@@ -266,8 +266,8 @@ static keel_status compare(const reading *r, const keel_schema *schema,
                    "%s: op %s is defined differently by %s%s: only one"
                    " definition can be used",
                    plugin->path, r->what,
-                   other->brought.plugin ? "plugin " : "Keel",
-                   other->brought.plugin ? other->brought.plugin : "");
+                   other->plugin_op.plugin ? "plugin " : "Keel",
+                   other->plugin_op.plugin ? other->plugin_op.plugin : "");
 }
 
 static keel_status read_one(keel_plugin *plugin, const kd_op_def *def) {

@@ -4,7 +4,7 @@
 
 #include "device/stream.h"
 #include "memory/copy.h"
-#include "memory/inside.h"
+#include "memory/device_copy.h"
 #include "memory/mapped.h"
 
 /* The pattern to repeat; elements smaller than a byte fill one byte. */
@@ -52,7 +52,7 @@ keel_status keel_tensor_fill(keel_context *context, keel_device *device,
   keel_status status =
       type->bytes % size || (uint64_t)type->elements * kd_dtype_bits(dtype) % 8
           ? fill_parts(target, pattern)
-          : keel_inside_fill(target, pattern, size);
+          : keel_device_fill(target, pattern, size);
   if (status == KD_OK)
     *out_tensor = target;
   else
@@ -63,7 +63,7 @@ keel_status keel_tensor_fill(keel_context *context, keel_device *device,
 keel_status keel_tensor_to_host(keel_tensor *tensor, keel_tensor **out_tensor) {
   KEEL_TRY(keel_tensor_need_data(tensor));
   if (tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_tensor_host_data(tensor)) {
-    KEEL_TRY(keel_device_drain(keel_tensor_place(tensor)));
+    KEEL_TRY(keel_device_drain(keel_tensor_location(tensor)));
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
@@ -91,7 +91,7 @@ keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
   *out_tensor = NULL;
   KEEL_TRY(keel_tensor_need_data(tensor));
   if (tensor->layout == KD_LAYOUT_ROW_MAJOR &&
-      keel_tensor_place(tensor) == device) {
+      keel_tensor_location(tensor) == device) {
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }

@@ -5,10 +5,10 @@
 #include "memory/copy.h"
 #include "device/stream.h"
 
+#include "device/backoff.h"
 #include "device/context.h"
 #include "device/device.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "memory/external.h"
 #include "memory/mapped.h"
 #include "memory/transfer.h"
@@ -16,15 +16,15 @@
 
 static keel_status failed(keel_device *device, kd_status status,
                           const char *what, uint64_t size) {
-  status = keel_lost_judge(device, status);
-  if (!keel_said())
+  status = keel_device_check(device, status);
+  if (!keel_has_error())
     keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
               (unsigned long long)size, keel_status_name(status));
   return status;
 }
 
 static keel_status move_in(keel_tensor *target, const void *source) {
-  keel_device *device = keel_tensor_place(target);
+  keel_device *device = keel_tensor_location(target);
   uint64_t size = target->type->bytes;
   if (!size) return KD_OK;
   if (keel_device_addressable(device)) {
@@ -33,16 +33,16 @@ static keel_status move_in(keel_tensor *target, const void *source) {
   }
   /* Copies in stream order, because earlier work may still use the memory; then waits,
    * because the source is the caller's. */
-  keel_hush();
+  keel_clear_error();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   do
     status = device->plugin->memory.copy_in(device->handle, device->stream,
                                             source, target->buffer->handle,
                                             target->offset, size);
-  while (keel_room_awaited(device, device->stream, &patience, &status));
+  while (keel_backoff_retry(device, device->stream, &backoff, &status));
   if (device->stream) pthread_mutex_unlock(&device->stream_lock);
   if (status != KD_OK) return failed(device, status, "a copy in", size);
   return keel_device_drain(device);
@@ -51,7 +51,7 @@ static keel_status move_in(keel_tensor *target, const void *source) {
 static keel_status copy_in(keel_tensor *target, const void *source) {
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = move_in(target, source);
-  keel_device *device = keel_tensor_place(target);
+  keel_device *device = keel_tensor_location(target);
   if (began && device)
     keel_trace_copy("copy in, waited for", device->name, target->type->bytes,
                     began);
@@ -59,7 +59,7 @@ static keel_status copy_in(keel_tensor *target, const void *source) {
 }
 
 static keel_status move_out(keel_tensor *source, void *target) {
-  keel_device *device = keel_tensor_place(source);
+  keel_device *device = keel_tensor_location(source);
   uint64_t size = source->type->bytes;
   if (!size) return KD_OK;
   KEEL_TRY(keel_device_drain(device));
@@ -67,7 +67,7 @@ static keel_status move_out(keel_tensor *source, void *target) {
     memcpy(target, source->data, size);
     return KD_OK;
   }
-  keel_hush();
+  keel_clear_error();
   kd_status status = device->plugin->memory.copy_out(
       device->handle, NULL, source->buffer->handle, source->offset, target,
       size);
@@ -77,7 +77,7 @@ static keel_status move_out(keel_tensor *source, void *target) {
 static keel_status copy_out(keel_tensor *source, void *target) {
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = move_out(source, target);
-  keel_device *device = keel_tensor_place(source);
+  keel_device *device = keel_tensor_location(source);
   if (began && device)
     keel_trace_copy("copy out, waited for", device->name, source->type->bytes,
                     began);
@@ -86,35 +86,36 @@ static keel_status copy_out(keel_tensor *source, void *target) {
 
 /* Copies between two devices of one plugin that can reach each other. */
 static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
-  keel_device *from = keel_tensor_place(source),
-              *to = keel_tensor_place(target);
+  keel_device *from = keel_tensor_location(source),
+              *to = keel_tensor_location(target);
   if (!from || !to || from->plugin != to->plugin || !from->plugin->peer.copy ||
       !from->plugin->peer.reachable(from->handle, to->handle))
     return KD_UNIMPLEMENTED;
   KEEL_TRY(keel_device_drain(from));
   if (to->stream) pthread_mutex_lock(&to->stream_lock);
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   do
     status = from->plugin->peer.copy(from->handle, source->buffer->handle,
                                      source->offset, to->handle, to->stream,
                                      target->buffer->handle, target->offset,
                                      target->type->bytes);
-  while (keel_room_awaited(to, to->stream, &patience, &status));
+  while (keel_backoff_retry(to, to->stream, &backoff, &status));
   if (to->stream) pthread_mutex_unlock(&to->stream_lock);
   /* the source's memory may be reused only in its own stream's order */
-  return status == KD_OK ? keel_device_drain(to) : keel_lost_judge(to, status);
+  return status == KD_OK ? keel_device_drain(to)
+                         : keel_device_check(to, status);
 }
 
 static keel_status copy_content(keel_tensor *source, keel_tensor *target) {
   void *to = keel_tensor_host_data(target);
   if (to) { /* earlier work of the target's device may still use the memory */
-    KEEL_TRY(keel_device_drain(keel_tensor_place(target)));
+    KEEL_TRY(keel_device_drain(keel_tensor_location(target)));
     return copy_out(source, to);
   }
   const void *from = keel_tensor_host_data(source);
   if (from) {
-    KEEL_TRY(keel_device_drain(keel_tensor_place(source)));
+    KEEL_TRY(keel_device_drain(keel_tensor_location(source)));
     return copy_in(target, from);
   }
   if (copy_peer(source, target) == KD_OK) return KD_OK;
@@ -135,19 +136,19 @@ keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target) {
 
 keel_status keel_share_or_copy(keel_tensor *tensor, keel_device *device,
                                keel_tensor **out_tensor) {
-  const keel_device *place = keel_tensor_place(tensor);
+  const keel_device *place = keel_tensor_location(tensor);
   if (!device) return keel_mapped_or_copy(tensor, false, out_tensor);
   if (keel_mapped_of(tensor, device))
-    return keel_mapped_home(tensor, out_tensor);
+    return keel_mapped_original(tensor, out_tensor);
   if (device && tensor->buffer && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
-      !keel_buffer_lent(tensor->buffer) && keel_device_addressable(place) &&
+      !keel_buffer_borrowed(tensor->buffer) && keel_device_addressable(place) &&
       (!place || !place->stream)) {
     keel_buffer *buffer = NULL;
     keel_status status =
         keel_heap_import(&device->heap, tensor->buffer, tensor->data,
                          tensor->type->bytes, &buffer);
     if (status == KD_OK) {
-      status = keel_tensor_over(buffer, tensor->type, out_tensor);
+      status = keel_tensor_in_buffer(buffer, tensor->type, out_tensor);
       keel_buffer_release(buffer); /* the tensor holds it */
     }
     if (status != KD_UNIMPLEMENTED) return status;

@@ -300,26 +300,26 @@ keel_status keel_tensor_from_dlpack_legacy(keel_context *context,
 /* ---- what another library gets ---------------------------------------------- */
 
 /* What a receiver holds: one of the structs, the tensor, its dims and strides. */
-typedef struct lent {
+typedef struct exported {
   union { /* must be first: cast from the struct that the receiver gets */
     struct DLManagedTensorVersioned versioned;
     struct DLManagedTensor legacy;
   };
   keel_tensor *tensor;
   int64_t shape[]; /* dims, then strides */
-} lent;
+} exported;
 
-static void give_back(lent *held) {
+static void end_export(exported *held) {
   keel_tensor_release(held->tensor);
   free(held);
 }
 
-static void give_versioned_back(struct DLManagedTensorVersioned *self) {
-  give_back((lent *)(void *)self);
+static void end_versioned(struct DLManagedTensorVersioned *self) {
+  end_export((exported *)(void *)self);
 }
 
-static void give_legacy_back(struct DLManagedTensor *self) {
-  give_back((lent *)(void *)self);
+static void end_legacy(struct DLManagedTensor *self) {
+  end_export((exported *)(void *)self);
 }
 
 /* The tensor in memory that the host can address: itself, or an exclusive copy. */
@@ -328,14 +328,14 @@ static keel_status bring(keel_tensor *tensor, uint32_t flags,
   KEEL_TRY(check_flags(flags));
   KEEL_TRY(keel_tensor_need_data(tensor));
   bool shares = tensor->layout == KD_LAYOUT_ROW_MAJOR &&
-                keel_device_addressable(keel_tensor_place(tensor));
+                keel_device_addressable(keel_tensor_location(tensor));
   if (shares && !(flags & KEEL_DLPACK_COPY)) {
-    KEEL_TRY(keel_device_drain(keel_tensor_place(tensor)));
+    KEEL_TRY(keel_device_drain(keel_tensor_location(tensor)));
     *out_here = keel_tensor_retain(tensor);
     return KD_OK;
   }
   if (flags) return keel_copy_to(tensor, NULL, out_here);
-  const keel_device *place = keel_tensor_place(tensor);
+  const keel_device *place = keel_tensor_location(tensor);
   return keel_fail(
       KD_FAILED_PRECONDITION,
       "the tensor is on %s, %s; copy it with keel_tensor_to(tensor,"
@@ -357,7 +357,7 @@ static keel_status name_dtype(kd_dtype dtype, dl_tensor *out) {
 }
 
 /* Describes a tensor that the host reads; dims and strides lie in `held`. */
-static keel_status describe(lent *held, dl_tensor *out) {
+static keel_status describe(exported *held, dl_tensor *out) {
   const keel_type *type = held->tensor->type;
   int64_t *strides = held->shape + type->rank, step = 1;
   for (uint32_t i = type->rank; i-- > 0;) {
@@ -376,11 +376,11 @@ static keel_status describe(lent *held, dl_tensor *out) {
   return name_dtype(type->dtype, out);
 }
 
-static keel_status lend(keel_tensor *tensor, uint32_t flags, lent **out_held,
-                        bool *out_copied) {
+static keel_status export_tensor(keel_tensor *tensor, uint32_t flags,
+                                 exported **out_held, bool *out_copied) {
   keel_tensor *here = NULL;
   KEEL_TRY(bring(tensor, flags, &here));
-  lent *held =
+  exported *held =
       calloc(1, sizeof *held + 2 * here->type->rank * sizeof *held->shape);
   if (!held) {
     keel_tensor_release(here);
@@ -395,20 +395,20 @@ static keel_status lend(keel_tensor *tensor, uint32_t flags, lent **out_held,
 keel_status keel_tensor_to_dlpack(
     keel_tensor *tensor, uint32_t flags,
     struct DLManagedTensorVersioned **out_managed) {
-  lent *held = NULL;
+  exported *held = NULL;
   bool copied = false;
   *out_managed = NULL;
-  KEEL_TRY(lend(tensor, flags, &held, &copied));
+  KEEL_TRY(export_tensor(tensor, flags, &held, &copied));
   held->versioned = (struct DLManagedTensorVersioned){
       .major = MAJOR,
       .minor = MINOR,
       .context = held,
-      .deleter = give_versioned_back,
+      .deleter = end_versioned,
       .flags = copied ? COPIED : READ_ONLY,
   };
   keel_status status = describe(held, &held->versioned.tensor);
   if (status != KD_OK) {
-    give_back(held);
+    end_export(held);
     return status;
   }
   *out_managed = &held->versioned;
@@ -417,17 +417,17 @@ keel_status keel_tensor_to_dlpack(
 
 keel_status keel_tensor_to_dlpack_legacy(keel_tensor *tensor, uint32_t flags,
                                          struct DLManagedTensor **out_managed) {
-  lent *held = NULL;
+  exported *held = NULL;
   bool copied = false;
   *out_managed = NULL;
-  KEEL_TRY(lend(tensor, flags, &held, &copied));
+  KEEL_TRY(export_tensor(tensor, flags, &held, &copied));
   held->legacy = (struct DLManagedTensor){
       .context = held,
-      .deleter = give_legacy_back,
+      .deleter = end_legacy,
   };
   keel_status status = describe(held, &held->legacy.tensor);
   if (status != KD_OK) {
-    give_back(held);
+    end_export(held);
     return status;
   }
   *out_managed = &held->legacy;

@@ -11,7 +11,7 @@
 
 #include "device/lost.h"
 #include "memory/copy.h"
-#include "memory/inside.h"
+#include "memory/device_copy.h"
 
 static bool is_descriptor(uint32_t kind) {
   return kind == KD_EXTERNAL_OPAQUE_FD || kind == KD_EXTERNAL_DMA_BUF ||
@@ -31,8 +31,8 @@ static keel_status need_descriptor(uint32_t kind) {
 
 static keel_status judged(keel_device *device, kd_status status,
                           const char *what, uint32_t kind) {
-  status = keel_lost_judge(device, status);
-  if (status != KD_OK && !keel_said())
+  status = keel_device_check(device, status);
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "%s memory of kind %u failed (%s)", what, (unsigned)kind,
               keel_status_name(status));
   return status == KD_OK ? KD_OK
@@ -46,7 +46,7 @@ static keel_status export_buffer(keel_device *device, keel_buffer *buffer,
                                  uint32_t kind, kd_external *out_memory) {
   kd_external memory = {.struct_size = sizeof memory, .kind = kind};
   KEEL_TRY(keel_device_enter(device));
-  keel_hush();
+  keel_clear_error();
   kd_status status = device->plugin->external.export_memory(
       device->handle, buffer->handle, &memory);
   status = judged(device, status, "exported", kind);
@@ -66,14 +66,15 @@ static bool is_made_for(const keel_tensor *tensor, uint32_t kind) {
 
 static keel_status copy_for(keel_tensor *tensor, uint32_t kind,
                             keel_buffer **out_buffer) {
-  keel_device *device = keel_tensor_place(tensor);
+  keel_device *device = keel_tensor_location(tensor);
   keel_tensor *target = NULL;
   KEEL_TRY(keel_heap_take_exported(&device->heap, tensor->type->bytes, kind,
                                    out_buffer));
-  keel_status status = keel_tensor_over(*out_buffer, tensor->type, &target);
-  if (status == KD_OK && keel_inside_copies(device) &&
+  keel_status status =
+      keel_tensor_in_buffer(*out_buffer, tensor->type, &target);
+  if (status == KD_OK && keel_device_can_copy(device) &&
       tensor->layout == KD_LAYOUT_ROW_MAJOR) {
-    status = keel_inside_copy(tensor, 0, target, 0, tensor->type->bytes);
+    status = keel_device_copy(tensor, 0, target, 0, tensor->type->bytes);
     if (status == KD_OK) status = keel_device_drain(device);
   } else if (status == KD_OK) {
     status = keel_copy_into(tensor, target);
@@ -110,7 +111,7 @@ static keel_status need_export(keel_device *device, uint32_t kind) {
 keel_status keel_tensor_export(keel_tensor *tensor, uint32_t kind,
                                kd_external *out_memory) {
   KEEL_TRY(keel_tensor_need_data(tensor));
-  keel_device *device = keel_tensor_place(tensor);
+  keel_device *device = keel_tensor_location(tensor);
   if (!device)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "the tensor is in host memory; keel_tensor_to a device"
@@ -144,7 +145,7 @@ static keel_status import_to(keel_device *device, const kd_external *from,
   keel_status status = buffer && tensor ? keel_device_enter(device)
                                         : keel_no_memory(sizeof *buffer);
   if (status == KD_OK) {
-    keel_hush();
+    keel_clear_error();
     status = device->plugin->external.import_memory(
         device->handle, from, &buffer->handle, &buffer->address);
     if (status == KD_OK)
@@ -205,7 +206,7 @@ static bool reaches(const keel_device *from, uint32_t kind,
 
 keel_status keel_external_share(keel_tensor *tensor, keel_device *device,
                                 keel_tensor **out_tensor) {
-  keel_device *from = keel_tensor_place(tensor);
+  keel_device *from = keel_tensor_location(tensor);
   kd_external memory;
   if (!from || !tensor->buffer->export_kind || from->plugin == device->plugin ||
       !is_made_for(tensor, tensor->buffer->export_kind) ||

@@ -1,8 +1,8 @@
 /* layout.c - sizes and conversions of plugins' own layouts. */
 #include "memory/layout.h"
 
+#include "device/backoff.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "memory/copy.h"
 
 /* A size over this factor times the row-major size, plus a page, is treated as a plugin's
@@ -33,43 +33,44 @@ keel_status keel_layout_make(keel_device *device, const keel_type *type,
                      keel_type_text(type, text, sizeof text));
   keel_buffer *buffer = NULL;
   KEEL_TRY(keel_heap_take(&device->heap, size, &buffer));
-  keel_status status = keel_tensor_over(buffer, type, out_tensor);
+  keel_status status = keel_tensor_in_buffer(buffer, type, out_tensor);
   keel_buffer_release(buffer); /* the tensor holds it */
   if (status != KD_OK) return status;
   (*out_tensor)->layout = layout;
-  (*out_tensor)->laid = size;
+  (*out_tensor)->layout_bytes = size;
   return KD_OK;
 }
 
 static kd_tensor view_of(const keel_tensor *tensor) {
   const keel_type *type = tensor->type;
   const keel_buffer *buffer = tensor->buffer;
-  return (kd_tensor){.buffer = buffer ? buffer->handle : NULL,
-                     .data = tensor->data,
-                     .offset = tensor->offset,
-                     .size = tensor->layout ? tensor->laid : type->bytes,
-                     .dims = type->dims,
-                     .dtype = type->dtype,
-                     .rank = type->rank,
-                     .layout = tensor->layout};
+  return (kd_tensor){
+      .buffer = buffer ? buffer->handle : NULL,
+      .data = tensor->data,
+      .offset = tensor->offset,
+      .size = tensor->layout ? tensor->layout_bytes : type->bytes,
+      .dims = type->dims,
+      .dtype = type->dtype,
+      .rank = type->rank,
+      .layout = tensor->layout};
 }
 
 static kd_status to_rows(keel_device *device, keel_tensor *source,
                          keel_tensor *target) {
   const kd_tensor from = view_of(source), to = view_of(target);
   kd_stream *stream = device->stream;
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
-  keel_hush();
+  keel_clear_error();
   if (stream) pthread_mutex_lock(&device->stream_lock);
   do
     status =
         device->plugin->layouts.to_rows(device->handle, stream, &from, &to);
-  while (stream && keel_room_awaited(device, stream, &patience, &status));
+  while (stream && keel_backoff_retry(device, stream, &backoff, &status));
   if (stream) pthread_mutex_unlock(&device->stream_lock);
   if (status == KD_OK) return KD_OK;
-  status = keel_lost_judge(device, status);
-  if (!keel_said())
+  status = keel_device_check(device, status);
+  if (!keel_has_error())
     keel_fail(status,
               "%s: a tensor of layout %#x was not converted to row-major (%s)",
               device->name, (unsigned)source->layout, keel_status_name(status));
@@ -81,7 +82,7 @@ keel_status keel_copy_rows(keel_tensor *tensor, keel_tensor **out_tensor) {
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
-  keel_device *device = keel_tensor_place(tensor);
+  keel_device *device = keel_tensor_location(tensor);
   if (!device || !device->plugin->layouts.to_rows)
     return keel_fail(KD_INTERNAL, "%s: a tensor has the unknown layout %#x",
                      device ? device->name : "the host",

@@ -15,7 +15,7 @@
 
 bool keel_mapped_fits(const keel_tensor *tensor) {
   const uint32_t visible = KD_SPACE_HOST_VISIBLE | KD_SPACE_CACHED;
-  const keel_device *device = keel_tensor_place(tensor);
+  const keel_device *device = keel_tensor_location(tensor);
   if (!device || keel_device_addressable(device)) return false;
   const kd_memory_table *memory = &device->plugin->memory;
   return memory->map && memory->unmap &&
@@ -30,7 +30,7 @@ static keel_status map(keel_device *device, keel_buffer *buffer) {
   kd_status status = KD_OK;
   pthread_mutex_lock(&device->map_lock);
   if (!buffer->maps) {
-    keel_hush();
+    keel_clear_error();
     status = device->plugin->memory.map(device->handle, buffer->handle, 0,
                                         buffer->size, KD_READ, &buffer->mapped);
   }
@@ -39,8 +39,8 @@ static keel_status map(keel_device *device, keel_buffer *buffer) {
   if (status == KD_OK || status == KD_UNIMPLEMENTED ||
       status == KD_OUT_OF_MEMORY)
     return status;
-  status = keel_lost_judge(device, status);
-  if (!keel_said())
+  status = keel_device_check(device, status);
+  if (!keel_has_error())
     keel_fail(status, "%s: mapping %llu bytes failed (%s)", device->name,
               (unsigned long long)buffer->size, keel_status_name(status));
   return status;
@@ -73,7 +73,7 @@ static keel_status view(keel_tensor *tensor, keel_tensor **out_view) {
   KEEL_TRY(keel_heap_wrap(&tensor->context->host,
                           (char *)owner->mapped + tensor->offset,
                           tensor->type->bytes, NULL, NULL, &buffer));
-  keel_status status = keel_tensor_over(buffer, tensor->type, out_view);
+  keel_status status = keel_tensor_in_buffer(buffer, tensor->type, out_view);
   if (status == KD_OK) {
     buffer->class = KEEL_MAPPED;
     buffer->done = end;
@@ -86,7 +86,7 @@ static keel_status view(keel_tensor *tensor, keel_tensor **out_view) {
 /* KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY: copy it instead. */
 static keel_status map_and_view(keel_tensor *tensor, bool done,
                                 keel_tensor **out_view) {
-  keel_device *device = keel_tensor_place(tensor);
+  keel_device *device = keel_tensor_location(tensor);
   uint64_t began = keel_tracing() ? keel_now() : 0;
   if (!done) KEEL_TRY(keel_device_drain(device));
   KEEL_TRY(map(device, tensor->buffer));
@@ -100,7 +100,7 @@ static keel_status map_and_view(keel_tensor *tensor, bool done,
 
 keel_status keel_mapped_or_copy(keel_tensor *tensor, bool done,
                                 keel_tensor **out_tensor) {
-  keel_device *device = keel_tensor_place(tensor);
+  keel_device *device = keel_tensor_location(tensor);
   if (!keel_mapped_fits(tensor)) return keel_copy_to(tensor, NULL, out_tensor);
   KEEL_TRY(keel_device_enter(device));
   keel_status status = map_and_view(tensor, done, out_tensor);
@@ -110,9 +110,10 @@ keel_status keel_mapped_or_copy(keel_tensor *tensor, bool done,
              : status;
 }
 
-keel_status keel_mapped_home(keel_tensor *tensor, keel_tensor **out_tensor) {
+keel_status keel_mapped_original(keel_tensor *tensor,
+                                 keel_tensor **out_tensor) {
   keel_buffer *owner = tensor->buffer->owner;
-  KEEL_TRY(keel_tensor_over(owner, tensor->type, out_tensor));
+  KEEL_TRY(keel_tensor_in_buffer(owner, tensor->type, out_tensor));
   /* mapped as long as `tensor` is held */
   uint64_t offset = (uint64_t)((char *)tensor->data - (char *)owner->mapped);
   (*out_tensor)->offset = offset;

@@ -30,6 +30,6 @@ static inline bool keel_mapped_of(const keel_tensor *tensor,
   return tensor->buffer && tensor->buffer->class == KEEL_MAPPED &&
          tensor->buffer->owner->heap->device == device;
 }
-keel_status keel_mapped_home(keel_tensor *tensor, keel_tensor **out_tensor);
+keel_status keel_mapped_original(keel_tensor *tensor, keel_tensor **out_tensor);
 
 #endif /* KEEL_MAPPED_H */

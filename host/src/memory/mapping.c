@@ -11,12 +11,12 @@
 #define LARGE (UINT64_C(32) << 20)
 
 /* Of what begins at `data`, and is held; tensor: NULL until it is read. */
-typedef struct keel_twin {
+typedef struct keel_aligned_copy {
   const void *data;
   uint64_t bytes, holds;
   keel_tensor *tensor;
-  struct keel_twin *next;
-} keel_twin;
+  struct keel_aligned_copy *next;
+} keel_aligned_copy;
 
 keel_status keel_mapping_create(keel_file *file, keel_mapping **out_mapping) {
   keel_mapping *mapping = calloc(1, sizeof *mapping);
@@ -40,10 +40,11 @@ keel_mapping *keel_mapping_retain(keel_mapping *mapping) {
 void keel_mapping_release(void *mapping) {
   keel_mapping *self = mapping;
   if (!self || !keel_refs_drop(&self->refs)) return;
-  for (keel_twin *next; self->twins; self->twins = next) {
-    next = self->twins->next;
-    keel_tensor_release(self->twins->tensor);
-    free(self->twins);
+  for (keel_aligned_copy *next; self->aligned_copies;
+       self->aligned_copies = next) {
+    next = self->aligned_copies->next;
+    keel_tensor_release(self->aligned_copies->tensor);
+    free(self->aligned_copies);
   }
   keel_file_close(&self->file);
   pthread_mutex_destroy(&self->lock);
@@ -57,8 +58,8 @@ keel_status keel_mapping_wrap(keel_mapping *mapping, keel_context *context,
   KEEL_TRY(keel_heap_wrap(&context->host, data, type->bytes,
                           keel_mapping_release, mapping, &buffer));
   keel_mapping_retain(mapping); /* the buffer's */
-  if (!keel_aligned_to(data, ALIGNMENT)) buffer->class = KEEL_RAGGED;
-  keel_status status = keel_tensor_over(buffer, type, out_tensor);
+  if (!keel_aligned_to(data, ALIGNMENT)) buffer->class = KEEL_MISALIGNED;
+  keel_status status = keel_tensor_in_buffer(buffer, type, out_tensor);
   keel_buffer_release(buffer); /* the tensor holds it */
   return status;
 }
@@ -67,9 +68,9 @@ bool keel_mapping_holds(const keel_tensor *tensor) {
   return tensor->buffer && tensor->buffer->done == keel_mapping_release;
 }
 
-void keel_mapping_spare(const keel_tensor *tensor) {
+void keel_mapping_evict(const keel_tensor *tensor) {
   if (keel_mapping_holds(tensor) && tensor->data)
-    keel_file_spare(tensor->data, tensor->type->bytes);
+    keel_file_evict(tensor->data, tensor->type->bytes);
 }
 
 void keel_mapping_take(const keel_tensor *tensor, void *target) {
@@ -78,12 +79,12 @@ void keel_mapping_take(const keel_tensor *tensor, void *target) {
   for (char *to = target; left;) {
     uint64_t size = left < PIECE ? left : PIECE;
     memcpy(to, from, size);
-    keel_file_spare(from, size);
+    keel_file_evict(from, size);
     to += size;
     from += size;
     left -= size;
   }
-  keel_mapping_spare(tensor); /* pages between two pieces */
+  keel_mapping_evict(tensor); /* pages between two pieces */
 }
 
 /* ---- twins ---------------------------------------------------------------------- */
@@ -93,8 +94,9 @@ static keel_mapping *mapping_of(const keel_tensor *tensor) {
 }
 
 /* The list position of a tensor's aligned copy, or the list's end. */
-static keel_twin **find(keel_mapping *mapping, const keel_tensor *tensor) {
-  keel_twin **at = &mapping->twins;
+static keel_aligned_copy **find(keel_mapping *mapping,
+                                const keel_tensor *tensor) {
+  keel_aligned_copy **at = &mapping->aligned_copies;
   while (*at &&
          ((*at)->data != tensor->data || (*at)->bytes != tensor->type->bytes))
     at = &(*at)->next;
@@ -107,46 +109,45 @@ static keel_status copy(const keel_tensor *tensor, keel_tensor **out_copy) {
   return KD_OK;
 }
 
-keel_status keel_mapping_straighten(keel_tensor *tensor,
-                                    keel_tensor **out_tensor) {
-  if (!keel_tensor_ragged(tensor)) {
+keel_status keel_mapping_align(keel_tensor *tensor, keel_tensor **out_tensor) {
+  if (!keel_tensor_misaligned(tensor)) {
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
   keel_mapping *mapping = mapping_of(tensor);
   keel_status status = KD_OK;
   pthread_mutex_lock(&mapping->lock);
-  keel_twin *twin = *find(mapping, tensor);
-  if (twin && !twin->tensor) status = copy(tensor, &twin->tensor);
-  keel_tensor *there = status == KD_OK && twin ? twin->tensor : NULL;
+  keel_aligned_copy *aligned = *find(mapping, tensor);
+  if (aligned && !aligned->tensor) status = copy(tensor, &aligned->tensor);
+  keel_tensor *there = status == KD_OK && aligned ? aligned->tensor : NULL;
   if (there && there->type == tensor->type)
     *out_tensor = keel_tensor_retain(there);
   else if (there)
     status = keel_tensor_view(there, tensor->type, out_tensor);
   pthread_mutex_unlock(&mapping->lock);
-  return twin ? status : copy(tensor, out_tensor);
+  return aligned ? status : copy(tensor, out_tensor);
 }
 
-keel_status keel_mapping_show(keel_tensor *tensor, keel_tensor **out_tensor) {
+keel_status keel_mapping_borrow(keel_tensor *tensor, keel_tensor **out_tensor) {
   *out_tensor = tensor;
-  if (!keel_tensor_ragged(tensor)) return KD_OK;
+  if (!keel_tensor_misaligned(tensor)) return KD_OK;
   keel_mapping *mapping = mapping_of(tensor);
   pthread_mutex_lock(&mapping->lock);
-  const keel_twin *twin = *find(mapping, tensor);
-  bool held = twin && twin->holds;
+  const keel_aligned_copy *aligned = *find(mapping, tensor);
+  bool held = aligned && aligned->holds;
   pthread_mutex_unlock(&mapping->lock);
-  if (!held) KEEL_TRY(keel_mapping_hold(tensor));
-  KEEL_TRY(keel_mapping_straighten(tensor, out_tensor));
+  if (!held) KEEL_TRY(keel_mapping_hold_copy(tensor));
+  KEEL_TRY(keel_mapping_align(tensor, out_tensor));
   keel_tensor_release(*out_tensor); /* it is held */
   return KD_OK;
 }
 
-keel_status keel_mapping_hold(const keel_tensor *tensor) {
-  if (!keel_tensor_ragged(tensor)) return KD_OK;
+keel_status keel_mapping_hold_copy(const keel_tensor *tensor) {
+  if (!keel_tensor_misaligned(tensor)) return KD_OK;
   keel_mapping *mapping = mapping_of(tensor);
   keel_status status = KD_OK;
   pthread_mutex_lock(&mapping->lock);
-  keel_twin **at = find(mapping, tensor);
+  keel_aligned_copy **at = find(mapping, tensor);
   if (!*at && (*at = calloc(1, sizeof **at))) {
     (*at)->data = tensor->data;
     (*at)->bytes = tensor->type->bytes;
@@ -161,24 +162,25 @@ keel_status keel_mapping_hold(const keel_tensor *tensor) {
 }
 
 /* Removes an aligned copy from the list. */
-static keel_twin *take_out(keel_mapping *mapping, keel_twin *twin) {
-  keel_twin **at = &mapping->twins;
-  while (*at != twin)
+static keel_aligned_copy *take_out(keel_mapping *mapping,
+                                   keel_aligned_copy *aligned) {
+  keel_aligned_copy **at = &mapping->aligned_copies;
+  while (*at != aligned)
     at = &(*at)->next;
-  *at = twin->next;
-  return twin;
+  *at = aligned->next;
+  return aligned;
 }
 
-void keel_mapping_let_go(const keel_tensor *tensor, bool lingers) {
-  if (!keel_tensor_ragged(tensor)) return;
+void keel_mapping_release_copy(const keel_tensor *tensor, bool lingers) {
+  if (!keel_tensor_misaligned(tensor)) return;
   keel_mapping *mapping = mapping_of(tensor);
   pthread_mutex_lock(&mapping->lock);
-  keel_twin *twin = *find(mapping, tensor), *gone = NULL;
-  if (twin && --twin->holds == 0) {
-    gone = twin;
-    if (lingers && twin->tensor) {
+  keel_aligned_copy *aligned = *find(mapping, tensor), *gone = NULL;
+  if (aligned && --aligned->holds == 0) {
+    gone = aligned;
+    if (lingers && aligned->tensor) {
       gone = mapping->recent;
-      mapping->recent = twin;
+      mapping->recent = aligned;
     }
     if (gone) take_out(mapping, gone);
   }
@@ -189,18 +191,20 @@ void keel_mapping_let_go(const keel_tensor *tensor, bool lingers) {
   free(gone);
 }
 
-keel_status keel_mappings_hold(keel_tensor *const *tensors, uint32_t count) {
+keel_status keel_mapping_hold_copies(keel_tensor *const *tensors,
+                                     uint32_t count) {
   for (uint32_t i = 0; tensors && i < count; i++) {
-    keel_status status = tensors[i] ? keel_mapping_hold(tensors[i]) : KD_OK;
+    keel_status status =
+        tensors[i] ? keel_mapping_hold_copy(tensors[i]) : KD_OK;
     if (status == KD_OK) continue;
-    keel_mappings_let_go(tensors, i, false);
+    keel_mapping_release_copies(tensors, i, false);
     return status;
   }
   return KD_OK;
 }
 
-void keel_mappings_let_go(keel_tensor *const *tensors, uint32_t count,
-                          bool linger) {
+void keel_mapping_release_copies(keel_tensor *const *tensors, uint32_t count,
+                                 bool linger) {
   for (uint32_t i = 0; tensors && i < count; i++)
-    if (tensors[i]) keel_mapping_let_go(tensors[i], linger);
+    if (tensors[i]) keel_mapping_release_copy(tensors[i], linger);
 }

@@ -22,8 +22,8 @@ static keel_status need_slot(const keel_device *device, bool has,
 /* Processes the status of a slot, and leaves the device that was entered. */
 static keel_status judged(keel_device *device, kd_status status,
                           const char *what, kd_native_kind kind) {
-  status = keel_lost_judge(device, status);
-  if (status != KD_OK && !keel_said())
+  status = keel_device_check(device, status);
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   keel_lost_leave(device);
   return status == KD_OK ? KD_OK
@@ -39,7 +39,7 @@ keel_status keel_device_native(keel_device *device, kd_native_kind kind,
   KEEL_TRY(need_slot(device, native->device, "a device"));
   KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(keel_device_enter(device));
-  keel_hush();
+  keel_clear_error();
   return judged(device, native->device(device->handle, kind, out_handle),
                 "a handle of itself", kind);
 }
@@ -53,7 +53,7 @@ static keel_status need_access(const keel_tensor *tensor, uint32_t access) {
                      "an access of 0x%x; it is KD_READ, KD_WRITE or both",
                      (unsigned)access);
   if (!(access & KD_WRITE) ||
-      (keel_refs_alone(&tensor->refs) && keel_buffer_alone(buffer) &&
+      (keel_refs_unique(&tensor->refs) && keel_buffer_unique(buffer) &&
        buffer->class != KEEL_IMPORTED && buffer->class != KEEL_MAPPED))
     return KD_OK;
   return keel_fail(KD_FAILED_PRECONDITION,
@@ -65,7 +65,7 @@ keel_status keel_tensor_native(keel_tensor *tensor, kd_native_kind kind,
                                uint32_t access, uint64_t *out_handle,
                                uint64_t *out_offset) {
   KEEL_TRY(keel_tensor_need_data(tensor));
-  keel_device *device = keel_tensor_place(tensor);
+  keel_device *device = keel_tensor_location(tensor);
   if (!device || !tensor->buffer->handle)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "the tensor lies in host memory, of which there are no"
@@ -74,7 +74,7 @@ keel_status keel_tensor_native(keel_tensor *tensor, kd_native_kind kind,
   const kd_native_table *native = &device->plugin->native;
   KEEL_TRY(need_slot(device, native->buffer, "a buffer"));
   KEEL_TRY(keel_device_enter(device));
-  keel_hush();
+  keel_clear_error();
   uint64_t handle = 0, begin = 0;
   KEEL_TRY(judged(device,
                   native->buffer(device->handle, tensor->buffer->handle, kind,
@@ -103,7 +103,7 @@ keel_status keel_device_queue(keel_device *device, kd_native_kind kind,
   KEEL_TRY(keel_device_ready(device));
   KEEL_TRY(need_queue(device));
   KEEL_TRY(keel_device_enter(device));
-  keel_hush();
+  keel_clear_error();
   pthread_mutex_lock(&device->stream_lock);
   kd_status status = native->stream(device->stream, kind, out_handle);
   pthread_mutex_unlock(&device->stream_lock);
@@ -127,7 +127,7 @@ keel_status keel_device_use_queue(keel_device *device, kd_native_kind kind,
   KEEL_TRY(need_queue(device));
   KEEL_TRY(keel_device_drain(device));
   KEEL_TRY(keel_device_enter(device));
-  keel_hush();
+  keel_clear_error();
   kd_status status = make_stream(device, kind, handle, &made);
   if (status == KD_OK) {
     pthread_mutex_lock(&device->stream_lock);

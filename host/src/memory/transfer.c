@@ -8,10 +8,10 @@
 
 #include <sched.h>
 
+#include "device/backoff.h"
 #include "device/context.h"
 #include "device/device.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "device/stream.h"
 #include "memory/copy.h"
 #include "memory/mapped.h"
@@ -82,16 +82,16 @@ static keel_status reason(const keel_transfer *transfer) {
   /* the stream's failure may be of other work, or already reported */
   if (status != KD_OK && !*transfer->why) return status;
   failed(transfer);
-  return keel_lost_judge(transfer->device, transfer->status);
+  return keel_device_check(transfer->device, transfer->status);
 }
 
 static void arrive_mapped(const keel_transfer *transfer) {
   keel_tensor *here = NULL;
   keel_status status = keel_mapped_or_copy(transfer->source, true, &here);
   if (status == KD_OK)
-    keel_tensor_become(transfer->result, here);
+    keel_tensor_resolve(transfer->result, here);
   else
-    keel_tensor_become_failed(transfer->result, status);
+    keel_tensor_resolve_failed(transfer->result, status);
   keel_tensor_release(here);
 }
 
@@ -99,11 +99,11 @@ static void arrive_mapped(const keel_transfer *transfer) {
 static void arrive(keel_task *task) {
   keel_transfer *transfer = (keel_transfer *)(void *)task;
   if (transfer->status != KD_OK)
-    keel_tensor_become_failed(transfer->result, reason(transfer));
+    keel_tensor_resolve_failed(transfer->result, reason(transfer));
   else if (transfer->target == transfer->source)
     arrive_mapped(transfer);
   else
-    keel_tensor_become(transfer->result, transfer->target);
+    keel_tensor_resolve(transfer->result, transfer->target);
   put_away(transfer);
 }
 
@@ -156,18 +156,18 @@ void keel_transfers_end(keel_device *device) {
 
 /* Makes the stream's later work wait for the event. */
 static kd_status hold(keel_device *device, kd_stream *stream, kd_event *event) {
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   do
     status = device->plugin->streams.wait(stream, event);
-  while (keel_room_awaited(device, stream, &patience, &status));
+  while (keel_backoff_retry(device, stream, &backoff, &status));
   return status;
 }
 
 static kd_status enqueue_in(keel_transfer *transfer) {
   keel_device *device = transfer->device;
   const keel_tensor *target = transfer->target;
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
@@ -175,9 +175,9 @@ static kd_status enqueue_in(keel_transfer *transfer) {
     status = device->plugin->memory.copy_in(
         device->handle, device->stream, transfer->source->data,
         target->buffer->handle, target->offset, target->type->bytes);
-  while (keel_room_awaited(device, device->stream, &patience, &status));
+  while (keel_backoff_retry(device, device->stream, &backoff, &status));
   if (status == KD_OK)
-    status = keel_stream_mark(device, device->stream, transfer->event);
+    status = keel_stream_record(device, device->stream, transfer->event);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -186,7 +186,8 @@ static kd_status enqueue_in(keel_transfer *transfer) {
 static kd_status enqueue_mark(keel_transfer *transfer) {
   keel_device *device = transfer->device;
   pthread_mutex_lock(&device->stream_lock);
-  kd_status status = keel_stream_mark(device, device->stream, transfer->event);
+  kd_status status =
+      keel_stream_record(device, device->stream, transfer->event);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -196,7 +197,7 @@ static kd_status enqueue_out(keel_transfer *transfer) {
   keel_transfers *all = &device->transfers;
   const keel_plugin *plugin = device->plugin;
   const keel_tensor *source = transfer->source;
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status = enqueue_mark(transfer);
   pthread_mutex_lock(&all->lock);
   if (status == KD_OK) status = hold(device, all->stream, transfer->event);
@@ -206,10 +207,10 @@ static kd_status enqueue_out(keel_transfer *transfer) {
       status = plugin->memory.copy_out(
           device->handle, all->stream, source->buffer->handle, source->offset,
           transfer->target->data, source->type->bytes);
-    while (keel_room_awaited(device, all->stream, &patience, &status));
+    while (keel_backoff_retry(device, all->stream, &backoff, &status));
   }
   if (status == KD_OK)
-    status = keel_stream_mark(device, all->stream, transfer->event);
+    status = keel_stream_record(device, all->stream, transfer->event);
   pthread_mutex_unlock(&all->lock);
   return status;
 }
@@ -217,11 +218,11 @@ static kd_status enqueue_out(keel_transfer *transfer) {
 /* Enqueues on the target device's stream, after the source's work. */
 static kd_status enqueue_peer(keel_transfer *transfer) {
   keel_device *to = transfer->device;
-  keel_device *from = keel_tensor_place(transfer->source);
+  keel_device *from = keel_tensor_location(transfer->source);
   const keel_tensor *source = transfer->source, *target = transfer->target;
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   pthread_mutex_lock(&from->stream_lock);
-  kd_status status = keel_stream_mark(from, from->stream, transfer->event);
+  kd_status status = keel_stream_record(from, from->stream, transfer->event);
   pthread_mutex_unlock(&from->stream_lock);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
@@ -232,10 +233,10 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
                                      source->offset, to->handle, to->stream,
                                      target->buffer->handle, target->offset,
                                      target->type->bytes);
-    while (keel_room_awaited(to, to->stream, &patience, &status));
+    while (keel_backoff_retry(to, to->stream, &backoff, &status));
   }
   if (status == KD_OK)
-    status = keel_stream_mark(to, to->stream, transfer->event);
+    status = keel_stream_record(to, to->stream, transfer->event);
   pthread_mutex_unlock(&to->stream_lock);
   return status;
 }
@@ -246,7 +247,7 @@ static keel_status start(keel_transfer *transfer,
   keel_device *device = transfer->device;
   const kd_event_table *events = &device->plugin->events;
   transfer->began = keel_tracing() ? keel_now() : 0;
-  keel_hush();
+  keel_clear_error();
   kd_status status = events->create(device->handle, 0, &transfer->event);
   if (status != KD_OK) transfer->event = NULL;
   if (status == KD_OK) status = enqueue(transfer);
@@ -256,9 +257,9 @@ static keel_status start(keel_transfer *transfer,
     let_go(transfer);
     return KD_OK;
   }
-  transfer->status = status = keel_lost_judge(device, status);
+  transfer->status = status = keel_device_check(device, status);
   char said[512];
-  snprintf(said, sizeof said, "%s", keel_said() ? keel_message() : "");
+  snprintf(said, sizeof said, "%s", keel_has_error() ? keel_message() : "");
   if (settle(device) == KD_OK && *said) keel_fail_text(status, said);
   return *said ? status : failed(transfer);
 }
@@ -348,14 +349,14 @@ bool keel_transfer_direct(const keel_device *from, const keel_device *to) {
 }
 
 keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target) {
-  keel_device *device = keel_tensor_place(target);
-  keel_device *from = keel_tensor_place(tensor);
+  keel_device *device = keel_tensor_location(target);
+  keel_device *from = keel_tensor_location(tensor);
   bool here = keel_device_addressable(from);
   keel_stream_reap(device);
   if (tensor->layout != KD_LAYOUT_ROW_MAJOR || !tensor->type->bytes ||
       keel_device_addressable(device) || !tells_ends(device))
     return keel_copy_into(tensor, target);
-  if (here && !keel_buffer_lent(tensor->buffer) && (!from || !from->stream))
+  if (here && !keel_buffer_borrowed(tensor->buffer) && (!from || !from->stream))
     return begin(device, tensor, target, enqueue_in, false, NULL);
   if (!here && from->stream && keel_transfer_direct(from, device))
     return begin(device, tensor, target, enqueue_peer, false, NULL);
@@ -364,7 +365,7 @@ keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target) {
 
 keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
                                 keel_tensor **out_tensor) {
-  keel_device *from = keel_tensor_place(tensor);
+  keel_device *from = keel_tensor_location(tensor);
   bool here = keel_device_addressable(from);
   bool plain = tensor->layout == KD_LAYOUT_ROW_MAJOR;
   if (tensor->kind != KEEL_DATA || from == device ||
@@ -373,7 +374,7 @@ keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
     return KD_OK;
   }
   if (keel_mapped_of(tensor, device))
-    return keel_mapped_home(tensor, out_tensor);
+    return keel_mapped_original(tensor, out_tensor);
   if (device) KEEL_TRY(keel_device_ready(device));
   if (keel_device_reads_mapped(device) && keel_mapped_fits(tensor))
     return tells_ends(from)

@@ -11,8 +11,8 @@
  * application's memory is not returned before (heap.c). */
 static inline bool keel_transfer_reaches(const keel_tensor *tensor,
                                          const keel_device *device) {
-  const keel_device *place = keel_tensor_place(tensor);
-  if (tensor->buffer && tensor->buffer->class == KEEL_RAGGED) return false;
+  const keel_device *place = keel_tensor_location(tensor);
+  if (tensor->buffer && tensor->buffer->class == KEEL_MISALIGNED) return false;
   if (place == device) return true;
   if (!keel_device_addressable(place) || !keel_device_addressable(device) ||
       (place && place->stream))
@@ -25,7 +25,7 @@ static inline bool keel_transfer_reaches(const keel_tensor *tensor,
 static inline bool keel_transfer_in_place(const keel_tensor *tensor,
                                           const keel_device *device) {
   if (!keel_transfer_reaches(tensor, device)) return false;
-  if (!device || keel_tensor_place(tensor) == device) return true;
+  if (!device || keel_tensor_location(tensor) == device) return true;
   uint32_t alignment = device->space.alignment;
   return keel_aligned_to(tensor->data, alignment ? alignment : 64);
 }

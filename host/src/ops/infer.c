@@ -136,14 +136,14 @@ keel_status keel_infer_counts(const keel_infer *infer) {
   return KD_OK;
 }
 
-bool keel_dtype_is_there(kd_dtype dtype) {
+bool keel_dtype_exists(kd_dtype dtype) {
   uint64_t there = KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128);
   return dtype < KD_DTYPE_COUNT && (there & KD_TYPES(dtype));
 }
 
 static keel_status refuse_type(const keel_infer *infer, const char *name,
                                kd_dtype dtype, uint64_t types) {
-  if (!keel_dtype_is_there(dtype))
+  if (!keel_dtype_exists(dtype))
     return keel_infer_fail(infer, KD_UNIMPLEMENTED,
                            "%s is %s, a type that Keel does not have yet", name,
                            kd_dtype_name(dtype));

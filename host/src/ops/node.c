@@ -335,7 +335,7 @@ static kd_status node_constant(const kd_node *node, uint32_t index,
   if (index >= node->input_count || !node->constants || !node->constants[index])
     return KD_NOT_FOUND;
   keel_tensor *tensor = NULL;
-  KEEL_TRY(keel_mapping_show(node->constants[index], &tensor));
+  KEEL_TRY(keel_mapping_borrow(node->constants[index], &tensor));
   *out_tensor = host_view(tensor);
   return KD_OK;
 }

@@ -44,7 +44,7 @@ static keel_status bring(keel_tensor *tensor, keel_device *home,
                          keel_tensor **out_tensor) {
   if (keel_tensor_wait(tensor) == KD_OK && tensor->kind == KEEL_DATA &&
       tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_device_addressable(home) &&
-      keel_device_addressable(keel_tensor_place(tensor))) {
+      keel_device_addressable(keel_tensor_location(tensor))) {
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;
   }
@@ -54,7 +54,7 @@ static keel_status bring(keel_tensor *tensor, keel_device *home,
 keel_status keel_run_variable(keel_host_call *call) {
   keel_tensor *initial = NULL;
   KEEL_TRY(tensor_in(call, 0, &initial));
-  keel_device *home = call->scope ? call->scope : keel_tensor_place(initial);
+  keel_device *home = call->scope ? call->scope : keel_tensor_location(initial);
   bool any_shape = keel_attr_int(call->op, "any_shape", 0) != 0;
   keel_tensor *here = NULL;
   keel_status status = bring(initial, home, &here);

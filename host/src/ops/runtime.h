@@ -14,9 +14,9 @@ struct keel_host_call {
   uint32_t input_count, output_count;
   keel_tensor *const *inputs;
   keel_tensor **outputs;
-  const keel_type *const *types;    /* of the outputs; NULL: not inferred */
-  struct keel_fplan *const *graphs; /* by attribute of the op */
-  const keel_type *part;            /* of keel::Part */
+  const keel_type *const *types; /* of the outputs; NULL: not inferred */
+  struct keel_executable *const *graphs; /* by attribute of the op */
+  const keel_type *part;                 /* of keel::Part */
   /* keel_call, for what a kernel does better */
   keel_status (*run_op)(keel_context *context, const char *name,
                         const keel_attr *attrs, uint32_t attr_count,

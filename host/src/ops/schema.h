@@ -67,11 +67,11 @@ typedef enum keel_op_kind {
 } keel_op_kind;
 
 /* The plugin that defines an op that is not in Keel's table; see vendor.h. */
-typedef struct keel_brought {
+typedef struct keel_plugin_op {
   const char *plugin; /* its name */
   const kd_host *host;
   kd_status (*infer)(const kd_op_call *call); /* NULL: shapes of input 0 */
-} keel_brought;
+} keel_plugin_op;
 
 struct keel_schema {
   const char *domain, *name;
@@ -88,7 +88,7 @@ struct keel_schema {
   keel_op_kind kind;
   /* What the runtime runs; NULL: a kernel runs it, or it is control flow. */
   keel_status (*host)(keel_host_call *call);
-  keel_brought brought; /* plugin NULL: from Keel's table */
+  keel_plugin_op plugin_op; /* plugin NULL: from Keel's table */
 };
 
 /* Whether the runtime runs it, and no device. */
@@ -103,7 +103,7 @@ keel_status keel_schema_ready(void);
 const keel_schema *keel_schema_find(const char *domain, const char *name);
 
 /* Whether ops take the type, and not only pass it through. */
-bool keel_dtype_is_there(kd_dtype dtype);
+bool keel_dtype_exists(kd_dtype dtype);
 
 /* All schemas, in the table's order. */
 const keel_schema *keel_schema_at(uint32_t index);

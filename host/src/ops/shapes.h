@@ -47,7 +47,7 @@ static inline keel_status keel_infer_dims(keel_infer *infer, uint32_t index,
 bool keel_dims_broadcast(keel_dims *dims, uint32_t rank, const int64_t *with);
 
 /* Whether a number from a model is small enough to calculate with. */
-static inline bool keel_is_sane(int64_t value) {
+static inline bool keel_is_plausible(int64_t value) {
   return value > -(INT64_C(1) << 40) && value < (INT64_C(1) << 40);
 }
 

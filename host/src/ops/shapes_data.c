@@ -218,7 +218,8 @@ static keel_status part_sizes(keel_infer *infer, int64_t total, uint32_t parts,
     count = keel_infer_ints(infer, 1, sizes, parts);
     if (count < 0) return KD_INVALID_ARGUMENT;
     for (int64_t i = 0; i < count; i++)
-      sum += keel_is_sane(sizes[i]) && sizes[i] >= 0 ? sizes[i] : total + 1;
+      sum +=
+          keel_is_plausible(sizes[i]) && sizes[i] >= 0 ? sizes[i] : total + 1;
   } else {
     int64_t each = total / parts + (total % parts != 0);
     for (int64_t i = 0; i < count; i++) {
@@ -316,7 +317,7 @@ keel_status keel_shape_pad(keel_infer *infer) {
   for (int64_t i = 0; i < named; i++) {
     uint32_t axis = 0;
     KEEL_TRY(keel_infer_new_axis(infer, axes[i], in->rank, &seen, &axis));
-    if (!keel_is_sane(pads[i]) || !keel_is_sane(pads[i + named]))
+    if (!keel_is_plausible(pads[i]) || !keel_is_plausible(pads[i + named]))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "pads are too large");
     dims.dims[axis] += pads[i] + pads[i + named];
   }

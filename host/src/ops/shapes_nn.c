@@ -25,7 +25,7 @@ static keel_status read_list(keel_infer *infer, const char *name,
                            (long long)size, (unsigned)count);
   for (uint32_t i = 0; i < count; i++) {
     values[i] = given ? given[i] : fallback;
-    if (values[i] < least || !keel_is_sane(values[i]))
+    if (values[i] < least || !keel_is_plausible(values[i]))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "attribute \"%s\" has %lld; %lld is the least",
                              name, (long long)values[i], (long long)least);
@@ -70,7 +70,7 @@ static keel_status read_window(keel_infer *infer, uint32_t rank,
     out->end[i] = valid ? 0 : pads[i + out->space];
     int64_t span = 0;
     if (!keel_mul_i64(out->kernel[i], out->dilations[i], &span) ||
-        !keel_is_sane(span))
+        !keel_is_plausible(span))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "a window of %lld elements with dilation %lld is"
                              " too large",
@@ -198,7 +198,7 @@ keel_status keel_shape_conv_transpose(keel_infer *infer) {
   KEEL_TRY(read_list(infer, "output_padding", win.space, 0, 0, extra));
   KEEL_TRY(read_list(infer, "output_shape", win.space, 0, 0, shape));
   bool fixed = keel_attr_ints(infer->op, "output_shape", &given) >= 0;
-  if (group < 1 || !keel_is_sane(group) || x->dims[1] != w->dims[0] ||
+  if (group < 1 || !keel_is_plausible(group) || x->dims[1] != w->dims[0] ||
       w->dims[0] % group)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "%lld channels in %lld groups do not fit W",

@@ -26,7 +26,7 @@ keel_status keel_shape_dft(keel_infer *infer) {
   if (count < 0 || placed < 0) return KD_INVALID_ARGUMENT;
   KEEL_TRY(keel_infer_axis(infer, along, dims.rank, &axis));
   if (dims.rank < 2 || axis == dims.rank - 1 || dims.dims[dims.rank - 1] < 1 ||
-      dims.dims[dims.rank - 1] > 2 || length < 0 || !keel_is_sane(length))
+      dims.dims[dims.rank - 1] > 2 || length < 0 || !keel_is_plausible(length))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "needs [..., 1 or 2] and an axis before the last");
   if (half && inverse && dims.dims[dims.rank - 1] != 2)
@@ -54,7 +54,7 @@ keel_status keel_shape_stft(keel_infer *infer) {
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "signal is [batch, samples] or [batch, samples, 1"
                            " or 2]");
-  if (has_step != 1 || step < 1 || !keel_is_sane(step) || size < 1 ||
+  if (has_step != 1 || step < 1 || !keel_is_plausible(step) || size < 1 ||
       size > signal->dims[1] ||
       (window && (window->rank != 1 || window->elements != size)))
     return keel_infer_fail(
@@ -74,7 +74,7 @@ keel_status keel_shape_mel(keel_infer *infer) {
   if (has_mels < 0 || has_size < 0) return KD_INVALID_ARGUMENT;
   int64_t to = keel_attr_int(infer->op, "output_datatype", KD_F32);
   if (has_mels != 1 || has_size != 1 || mels < 1 || size < 1 ||
-      !keel_is_sane(mels) || !keel_is_sane(size) || to <= 0 ||
+      !keel_is_plausible(mels) || !keel_is_plausible(size) || to <= 0 ||
       to >= (int64_t)KD_DTYPE_COUNT)
     return keel_infer_fail(
         infer, KD_INVALID_ARGUMENT,

@@ -169,7 +169,7 @@ static keel_status take_type(keel_infer *infer, uint32_t index,
                              const kd_op_type *said) {
   const keel_schema *schema = infer->op->schema;
   const keel_param *param = keel_schema_output(schema, index);
-  const char *plugin = schema->brought.plugin;
+  const char *plugin = schema->plugin_op.plugin;
   kd_dtype bound = dtype_of(infer, index);
   if (said->rank == KD_RANK_UNKNOWN || said->dtype == KD_NONE)
     return keel_infer_fail(infer, KD_INTERNAL,
@@ -203,23 +203,23 @@ static keel_status take_type(keel_infer *infer, uint32_t index,
 }
 
 static keel_status ask(keel_infer *infer, const kd_op_call *call) {
-  const keel_brought *own = &infer->op->schema->brought;
-  keel_hush();
+  const keel_plugin_op *own = &infer->op->schema->plugin_op;
+  keel_clear_error();
   keel_status status = keel_layers_enter("op.infer");
   if (status == KD_OK) status = own->infer(call);
   if (status == KD_OK) return KD_OK;
   char why[600];
   snprintf(why, sizeof why, "%s",
-           keel_said() ? keel_message() : "no reason is given");
+           keel_has_error() ? keel_message() : "no reason is given");
   if (status != KD_INVALID_ARGUMENT && status != KD_UNIMPLEMENTED &&
       status != KD_OUT_OF_MEMORY)
     status = KD_INTERNAL;
   return keel_infer_fail(infer, status, "%s", why);
 }
 
-static keel_status shapes_said(keel_infer *infer, keel_tensor **constants,
-                               const keel_type *const *none,
-                               kd_op_type *outputs) {
+static keel_status declared_shapes(keel_infer *infer, keel_tensor **constants,
+                                   const keel_type *const *none,
+                                   kd_op_type *outputs) {
   struct kd_node node = {.op = infer->op,
                          .name = infer->where,
                          .input_count = infer->input_count,
@@ -229,7 +229,7 @@ static keel_status shapes_said(keel_infer *infer, keel_tensor **constants,
                          .constants = constants};
   kd_op_call call = {.struct_size = sizeof call,
                      .output_count = infer->output_count,
-                     .host = infer->op->schema->brought.host,
+                     .host = infer->op->schema->plugin_op.host,
                      .node = &node,
                      .outputs = outputs};
   for (uint32_t i = 0; i < infer->output_count; i++) {
@@ -256,8 +256,8 @@ static keel_status shapes_same(keel_infer *infer) {
   return KD_OK;
 }
 
-keel_status keel_shape_brought(keel_infer *infer) {
-  if (!infer->op->schema->brought.infer) return shapes_same(infer);
+keel_status keel_shape_plugin_op(keel_infer *infer) {
+  if (!infer->op->schema->plugin_op.infer) return shapes_same(infer);
   keel_tensor **constants =
       calloc((size_t)infer->input_count + 1, sizeof(keel_tensor *));
   const keel_type **none =
@@ -270,7 +270,7 @@ keel_status keel_shape_brought(keel_infer *infer) {
   else if (!take_values(infer, constants))
     infer->unknown = true;
   else
-    status = shapes_said(infer, constants, none, outputs);
+    status = declared_shapes(infer, constants, none, outputs);
   free(constants);
   free(none);
   free(outputs);

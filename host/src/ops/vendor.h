@@ -22,6 +22,6 @@ keel_status keel_op_missing(const keel_context *context, const char *domain,
 bool keel_schema_equal(const keel_schema *a, const keel_schema *b);
 
 /* The shape function of plugins' ops: calls the plugin's, and checks its result. */
-keel_status keel_shape_brought(keel_infer *infer);
+keel_status keel_shape_plugin_op(keel_infer *infer);
 
 #endif /* KEEL_VENDOR_H */

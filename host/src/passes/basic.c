@@ -1,5 +1,5 @@
 /* basic.c - pruning, and what the passes share. */
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "memory/mapping.h"
 #include "passes/passes.h"
 
@@ -139,13 +139,13 @@ bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
 
 static void let_go(keel_value_info *value) {
   if (!value->constant) return;
-  keel_mapping_spare(value->constant);
+  keel_mapping_evict(value->constant);
   keel_tensor_release(value->constant);
   value->constant = NULL;
 }
 
-void keel_pass_forget(keel_function *function, const keel_uses *uses,
-                      uint32_t value) {
+void keel_pass_release_constant(keel_function *function, const keel_uses *uses,
+                                uint32_t value) {
   if (value != KEEL_ABSENT &&
       (value >= uses->value_count || uses->counts[value] == 1))
     let_go(&function->values[value]);

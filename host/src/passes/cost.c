@@ -21,7 +21,7 @@ static keel_status time_call(keel_context *context, const char *op,
       keel_tensor *y = NULL;
       KEEL_TRY(keel_call(context, op, NULL, 0, inputs, n, &y, 1));
       keel_status status = KD_OK;
-      if (i + 1 == calls) status = keel_device_drain(keel_tensor_place(y));
+      if (i + 1 == calls) status = keel_device_drain(keel_tensor_location(y));
       keel_tensor_release(y);
       KEEL_TRY(status);
     }

@@ -97,23 +97,23 @@ static bool read_conv(depthwise *d, const keel_node *conv) {
 }
 
 /* Weights as the op has them: the window, then channels. */
-static keel_status turned_weights(const depthwise *d, uint32_t *out_value) {
+static keel_status transposed_weights(const depthwise *d, uint32_t *out_value) {
   const keel_type *type = d->w->type;
   int64_t dims[KD_MAX_RANK], channels = type->dims[0];
   int64_t taps = channels ? type->elements / channels : 0;
-  keel_tensor *turned = NULL;
+  keel_tensor *transposed = NULL;
   for (uint32_t i = 2; i < type->rank; i++)
     dims[i - 2] = type->dims[i];
   dims[type->rank - 2] = channels;
   KEEL_TRY(keel_tensor_create(d->function->context, KD_F32, type->rank - 1,
-                              dims, NULL, &turned));
+                              dims, NULL, &transposed));
   const float *from = d->w->data;
-  float *to = turned->data;
+  float *to = transposed->data;
   for (int64_t c = 0; c < channels; c++)
     for (int64_t k = 0; k < taps; k++)
       to[k * channels + c] = from[c * taps + k];
-  *out_value = keel_function_constant(d->function, "", turned);
-  keel_tensor_release(turned);
+  *out_value = keel_function_constant(d->function, "", transposed);
+  keel_tensor_release(transposed);
   return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
@@ -157,7 +157,7 @@ static keel_status replace(const depthwise *d, uint32_t index) {
   made.inputs = inputs;
   made.outputs = function->nodes[d->back].outputs;
   inputs[0] = d->source;
-  KEEL_TRY(turned_weights(d, &inputs[1]));
+  KEEL_TRY(transposed_weights(d, &inputs[1]));
   if (made.input_count > 2) inputs[2] = conv->inputs[2];
   KEEL_TRY(make_op(d, conv, &made.op));
   if (!keel_pass_takes(function, d->where, &made)) {

@@ -11,7 +11,7 @@
 #include <kd/help.h>
 
 #include "device/context.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/passes.h"
 
 #define DEPTH_MOST 8

@@ -4,7 +4,7 @@
  * where its kernel may take too many steps, and where its result, with what else was made
  * and is still needed, would be too large. */
 #include "device/context.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "memory/access.h"
 #include "passes/passes.h"
 #include "passes/work.h"
@@ -17,7 +17,7 @@
 /* What is left of that for a plan, and one function of it. */
 typedef struct folding {
   keel_function *function;
-  const keel_watch *watch;
+  const keel_cancellation *cancellation;
   uint64_t kept, work; /* so far */
   uint32_t *same;      /* by value: what stands for it */
   keel_uses uses;      /* what still reads a value */
@@ -81,12 +81,13 @@ static keel_status run_node(keel_function *function, keel_node *node,
       status = KD_OUT_OF_MEMORY;
     inputs[0] = stand_in;
   }
-  keel_site site;
-  keel_site_init(&site, node->op, node->name, NULL);
+  keel_call_site site;
+  keel_call_site_init(&site, node->op, node->name, NULL);
   if (status == KD_OK)
-    status = keel_site_call(&site, function->context->default_device, inputs,
-                            node->input_count, outputs, node->output_count, 0);
-  keel_site_deinit(&site);
+    status =
+        keel_call_site_run(&site, function->context->default_device, inputs,
+                           node->input_count, outputs, node->output_count, 0);
+  keel_call_site_deinit(&site);
   keel_tensor_release(stand_in);
   free(inputs);
   return status;
@@ -154,7 +155,8 @@ static keel_status visit(folding *all, keel_node *node) {
   if (node->dead) return KD_OK;
   KEEL_TRY(keel_function_infer(all->function, node));
   if (!foldable(all, node)) return KD_OK;
-  KEEL_TRY(keel_watch_planning(all->watch, node->op->schema->name, node->name));
+  KEEL_TRY(keel_cancellation_check_planning(
+      all->cancellation, node->op->schema->name, node->name));
   return fold_node(all, node);
 }
 
@@ -176,7 +178,7 @@ static keel_status fold_function(folding *all) {
 
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call) {
-  folding all = {.watch = call->watch,
+  folding all = {.cancellation = call->cancellation,
                  .kept = functions->folded_bytes,
                  .work = functions->folded_steps};
   for (keel_function *f = functions; f; f = f->next) {

@@ -2,7 +2,7 @@
  * the convolution or Gemm before them, BatchNormalization into a MatMul of rows, too, and what follows a convolution into keel::FusedConv or
  * keel::ActivatedConv. */
 #include "device/device.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/passes.h"
 
 static bool is_op(const keel_node *node, const char *name) {
@@ -83,9 +83,9 @@ static bool read_maker(const keel_function *function, const keel_node *maker,
 typedef struct affine {
   const float *norm[4]; /* scale, shift, mean, variance; else NULL */
   const float *constant;
-  char op;     /* '+', '-', '*', or '/' */
-  bool turned; /* the constant comes first */
-  bool each;   /* it has a number for each channel */
+  char op;       /* '+', '-', '*', or '/' */
+  bool reversed; /* the constant comes first */
+  bool each;     /* it has a number for each channel */
   double epsilon;
 } affine;
 
@@ -127,8 +127,8 @@ static bool read_arithmetic(const keel_function *function,
     if (is_op(node, ops[i].name)) out->op = ops[i].op;
   const keel_tensor *tensor =
       out->op ? constant_of(function, node, constant) : NULL;
-  out->turned = constant == 0;
-  if (!tensor || (out->turned && out->op == '/') ||
+  out->reversed = constant == 0;
+  if (!tensor || (out->reversed && out->op == '/') ||
       !goes_by_channel(tensor->type, from, &out->each))
     return false;
   out->constant = tensor->data;
@@ -149,8 +149,8 @@ static void affine_at(const affine *a, int64_t channel, double *scale,
   } else if (a->op == '+') {
     *shift = c;
   } else {
-    *scale = a->turned ? -1 : 1;
-    *shift = a->turned ? c : -c;
+    *scale = a->reversed ? -1 : 1;
+    *shift = a->reversed ? c : -c;
   }
 }
 
@@ -224,7 +224,7 @@ static keel_status fold_affine(keel_function *function, const keel_uses *uses,
     keel_opdef_release(op);
     return status;
   }
-  keel_pass_forget(function, uses, maker->inputs[1]);
+  keel_pass_release_constant(function, uses, maker->inputs[1]);
   keel_opdef_release(node->op);
   node->op = op;
   node->name = maker->name;

@@ -7,14 +7,14 @@
 #include "memory/layout.h"
 #include "device/device.h"
 #include "device/lost.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/passes.h"
 #include "program/graph.h"
 
 /* A replica of a value in another layout. */
-typedef struct twin {
+typedef struct replica {
   uint32_t layout, value, next; /* next: of the same value, or KEEL_ABSENT */
-} twin;
+} replica;
 
 typedef struct pass {
   keel_function *function;
@@ -22,8 +22,8 @@ typedef struct pass {
   uint32_t *layouts;   /* by value: that it is made in */
   uint32_t *first;     /* by value: its first replica, or KEEL_ABSENT */
   uint32_t values;     /* that the two arrays have room for */
-  twin *twins;
-  uint32_t twin_count, twin_room;
+  replica *replicas;
+  uint32_t replica_count, replica_room;
   keel_readers readers; /* as they were when the pass began */
   uint32_t *wanted;     /* by input of the node at hand */
   uint32_t wanted_room;
@@ -146,10 +146,10 @@ static bool takes(const pass *all, const keel_node *node, struct kd_node *asked,
                   uint32_t flags) {
   keel_device *device = NULL;
   const kd_kernel_def *def = NULL;
-  bool laid = asked->output_layout != KD_LAYOUT_ROW_MAJOR;
+  bool layout_bytes = asked->output_layout != KD_LAYOUT_ROW_MAJOR;
   for (uint32_t i = 0; i < node->input_count; i++)
-    laid |= all->wanted[i] != KD_LAYOUT_ROW_MAJOR;
-  return laid &&
+    layout_bytes |= all->wanted[i] != KD_LAYOUT_ROW_MAJOR;
+  return layout_bytes &&
          keel_choose_kernel(all->function->context, all->device, asked,
                             node->name, &device, &def) == KD_OK &&
          device == all->device && (def->flags & flags);
@@ -195,17 +195,18 @@ static keel_status decide(pass *all, const keel_node *node,
 
 /* ---- what is done about it ------------------------------------------------------ */
 
-static keel_status note_twin(pass *all, uint32_t value, uint32_t layout,
-                             uint32_t made) {
-  if (all->twin_count == all->twin_room) {
-    uint32_t room = all->twin_room ? 2 * all->twin_room : 16;
-    twin *more = realloc(all->twins, room * sizeof *more);
+static keel_status note_replica(pass *all, uint32_t value, uint32_t layout,
+                                uint32_t made) {
+  if (all->replica_count == all->replica_room) {
+    uint32_t room = all->replica_room ? 2 * all->replica_room : 16;
+    replica *more = realloc(all->replicas, room * sizeof *more);
     if (!more) return keel_no_memory(room * sizeof *more);
-    all->twins = more;
-    all->twin_room = room;
+    all->replicas = more;
+    all->replica_room = room;
   }
-  all->twins[all->twin_count] = (twin){layout, made, all->first[value]};
-  all->first[value] = all->twin_count++;
+  all->replicas[all->replica_count] =
+      (replica){layout, made, all->first[value]};
+  all->first[value] = all->replica_count++;
   return KD_OK;
 }
 
@@ -227,21 +228,21 @@ static keel_status reorder(pass *all, uint32_t from, uint32_t layout,
 
 /* The same value in another layout; from one of the device's own to another by way of
  * rows. May move the nodes. */
-static keel_status twin_of(pass *all, uint32_t value, uint32_t layout,
-                           uint32_t *out_twin) {
+static keel_status replica_of(pass *all, uint32_t value, uint32_t layout,
+                              uint32_t *out_replica) {
   uint32_t from = value;
   for (uint32_t i = all->first[value]; i != KEEL_ABSENT;
-       i = all->twins[i].next) {
-    *out_twin = all->twins[i].value;
-    if (all->twins[i].layout == layout) return KD_OK;
-    if (!all->twins[i].layout) from = *out_twin;
+       i = all->replicas[i].next) {
+    *out_replica = all->replicas[i].value;
+    if (all->replicas[i].layout == layout) return KD_OK;
+    if (!all->replicas[i].layout) from = *out_replica;
   }
   if (layout && all->layouts[value] && from == value) {
     KEEL_TRY(reorder(all, value, KD_LAYOUT_ROW_MAJOR, &from));
-    KEEL_TRY(note_twin(all, value, KD_LAYOUT_ROW_MAJOR, from));
+    KEEL_TRY(note_replica(all, value, KD_LAYOUT_ROW_MAJOR, from));
   }
-  KEEL_TRY(reorder(all, from, layout, out_twin));
-  return note_twin(all, value, layout, *out_twin);
+  KEEL_TRY(reorder(all, from, layout, out_replica));
+  return note_replica(all, value, layout, *out_replica);
 }
 
 /* ---- a Split in a layout: as Slices, which have one output each --------------------- */
@@ -335,7 +336,7 @@ static keel_status visit(pass *all, uint32_t index) {
     uint32_t value = all->function->nodes[index].inputs[i], made = 0;
     if (value >= all->values || layout_of(all, value) == all->wanted[i])
       continue;
-    KEEL_TRY(twin_of(all, value, all->wanted[i], &made));
+    KEEL_TRY(replica_of(all, value, all->wanted[i], &made));
     all->function->nodes[index].inputs[i] = made;
   }
   return KD_OK;
@@ -350,7 +351,8 @@ static keel_status run(pass *all) {
   for (uint32_t i = 0; i < function->output_count; i++) {
     uint32_t value = function->outputs[i];
     if (layout_of(all, value))
-      KEEL_TRY(twin_of(all, value, KD_LAYOUT_ROW_MAJOR, &function->outputs[i]));
+      KEEL_TRY(
+          replica_of(all, value, KD_LAYOUT_ROW_MAJOR, &function->outputs[i]));
   }
   return keel_function_sort(function);
 }
@@ -367,7 +369,7 @@ static keel_status run_inside(pass *all) {
   keel_readers_drop(&all->readers);
   free(all->layouts);
   free(all->first);
-  free(all->twins);
+  free(all->replicas);
   free(all->wanted);
   return status;
 }

@@ -2,7 +2,7 @@
  *
  * Models that came from TensorFlow pad by an op of its own, as their "same" padding has no
  * form in ONNX where it is uneven and sizes are open. The image would be copied for that. */
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/passes.h"
 
 #define SPACE (KD_MAX_RANK - 2)

@@ -7,7 +7,7 @@
 #include <kd/help.h>
 
 #include "device/device.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/passes.h"
 
 /* Elements of a source: the first one, and how far apart they are. */

@@ -10,9 +10,9 @@
 /* One of plain, on_device and over_all is set. */
 typedef struct pass {
   const char *name, *about;
-  bool needed;    /* no plan can do without */
-  bool last;      /* what it makes is of one process's devices */
-  uint32_t asked; /* KEEL_PLAN_*: runs only where the flag is set */
+  bool needed;        /* no plan can do without */
+  bool last;          /* what it makes is of one process's devices */
+  uint32_t requested; /* KEEL_PLAN_*: runs only where the flag is set */
   /* it does more where shapes are known, and comes behind all others */
   bool shapes;
   bool once;      /* not again when they are */
@@ -50,8 +50,9 @@ static const pass passes[] = {
      .on_device = keel_pass_pads},
     {"taps", "removes convolution taps that see only padding",
      .plain = keel_pass_taps},
-    {"cost", "places nodes by cost, if requested", .asked = KEEL_PLAN_BY_COST,
-     .shapes = true, .compilers = true, .plain = keel_pass_place_by_cost},
+    {"cost", "places nodes by cost, if requested",
+     .requested = KEEL_PLAN_BY_COST, .shapes = true, .compilers = true,
+     .plain = keel_pass_place_by_cost},
     {"patterns", "recognises ops that models write with several",
      .on_device = keel_pass_patterns},
     {"attention", "fuses attention, on devices that have the op",
@@ -124,18 +125,18 @@ static bool is_skipped(const keel_plan_params *params, const char *name) {
   return false;
 }
 
-static keel_status check_watch(const keel_plan_params *params) {
-  if (!params->watch || !params->watch_pass) return KD_OK;
+static keel_status check_on_pass(const keel_plan_params *params) {
+  if (!params->on_pass || !params->on_pass_name) return KD_OK;
   keel_text there = {0};
   bool found = false;
   for (size_t i = 0; i < PASSES; i++) {
-    found |= !strcmp(passes[i].name, params->watch_pass);
+    found |= !strcmp(passes[i].name, params->on_pass_name);
     if (!came_before(i))
       keel_text_add(&there, "%s%s", there.size ? ", " : "", passes[i].name);
   }
   if (!found)
     keel_fail(KD_NOT_FOUND, "there is no pass \"%s\"; there are %s",
-              params->watch_pass, keel_text_get(&there));
+              params->on_pass_name, keel_text_get(&there));
   keel_text_free(&there);
   return found ? KD_OK : KD_NOT_FOUND;
 }
@@ -145,15 +146,16 @@ static keel_status show(const pass *pass, const keel_pass_call *call) {
   const keel_plan_params *params = call->params;
   char *text = NULL;
   size_t size = 0;
-  if (!params->watch ||
-      (params->watch_pass && strcmp(params->watch_pass, pass->name) != 0))
+  if (!params->on_pass ||
+      (params->on_pass_name && strcmp(params->on_pass_name, pass->name) != 0))
     return KD_OK;
   FILE *file = open_memstream(&text, &size);
   if (!file) return keel_no_memory(1);
   keel_status status =
       keel_mlir_write(call->main, call->device, KEEL_MLIR_SHORT, file);
   if (fclose(file) != 0 && status == KD_OK) status = keel_no_memory(size);
-  if (status == KD_OK) params->watch(params->watch_context, pass->name, text);
+  if (status == KD_OK)
+    params->on_pass(params->on_pass_context, pass->name, text);
   free(text);
   return status;
 }
@@ -168,13 +170,13 @@ static keel_status run(const pass *pass, keel_function *functions,
 
 /* Constants that compilers may ask for, and that no kernel can read where they are; list:
  * NULL, or where they go, retained. How many. */
-static uint32_t list_ragged(const keel_function *functions,
-                            keel_tensor **list) {
+static uint32_t list_misaligned(const keel_function *functions,
+                                keel_tensor **list) {
   uint32_t count = 0;
   for (const keel_function *f = functions; f; f = f->next)
     for (uint32_t i = 0; i < f->value_count; i++) {
       keel_tensor *constant = f->values[i].constant;
-      if (!constant || !keel_tensor_ragged(constant)) continue;
+      if (!constant || !keel_tensor_misaligned(constant)) continue;
       if (list) list[count] = keel_tensor_retain(constant);
       count++;
     }
@@ -184,32 +186,33 @@ static uint32_t list_ragged(const keel_function *functions,
 /* What is asked for of them stays until all have asked. */
 static keel_status run_held(const pass *pass, keel_function *functions,
                             const keel_pass_call *call) {
-  uint32_t count = list_ragged(functions, NULL);
-  keel_tensor **ragged = calloc((size_t)count + 1, sizeof(keel_tensor *));
-  if (!ragged) return keel_no_memory(count * sizeof(keel_tensor *));
-  list_ragged(functions, ragged);
-  keel_status status = keel_mappings_hold(ragged, count);
+  uint32_t count = list_misaligned(functions, NULL);
+  keel_tensor **misaligned = calloc((size_t)count + 1, sizeof(keel_tensor *));
+  if (!misaligned) return keel_no_memory(count * sizeof(keel_tensor *));
+  list_misaligned(functions, misaligned);
+  keel_status status = keel_mapping_hold_copies(misaligned, count);
   if (status == KD_OK) {
     status = run(pass, functions, call);
-    keel_mappings_let_go(ragged, count, false);
+    keel_mapping_release_copies(misaligned, count, false);
   }
   for (uint32_t i = 0; i < count; i++)
-    keel_tensor_release(ragged[i]);
-  free(ragged);
+    keel_tensor_release(misaligned[i]);
+  free(misaligned);
   return status;
 }
 
 /* Whether it is one of the first: before any that looks at shapes. */
 static bool is_first(const pass *at, const keel_plan_params *params) {
   for (const pass *p = passes; p <= at; p++)
-    if (p->shapes && (!p->asked || (params->flags & p->asked))) return false;
+    if (p->shapes && (!p->requested || (params->flags & p->requested)))
+      return false;
   return true;
 }
 
 static bool is_left_out(const pass *at, const keel_pass_call *call) {
   const keel_plan_params *params = call->params;
   return is_skipped(params, at->name) || (call->to_save && at->last) ||
-         (at->asked && !(params->flags & at->asked)) ||
+         (at->requested && !(params->flags & at->requested)) ||
          (params->flags & KEEL_PLAN_EAGER && !at->needed) ||
          (call->part == KEEL_PASSES_FIRST && !is_first(at, params)) ||
          (call->part == KEEL_PASSES_REST && is_first(at, params)) ||
@@ -221,10 +224,11 @@ keel_status keel_passes_run(keel_function *functions,
   const keel_plan_params *params = call->params;
   for (uint32_t i = 0; i < params->skip_count; i++)
     KEEL_TRY(check_skip(params->skip[i]));
-  KEEL_TRY(check_watch(params));
+  KEEL_TRY(check_on_pass(params));
   for (const pass *at = passes; at < passes + PASSES; at++) {
     if (is_left_out(at, call)) continue;
-    KEEL_TRY(keel_watch_planning(call->watch, "pass", at->name));
+    KEEL_TRY(
+        keel_cancellation_check_planning(call->cancellation, "pass", at->name));
     uint64_t began = keel_tracing() ? keel_now() : 0;
     KEEL_TRY(at->compilers ? run_held(at, functions, call)
                            : run(at, functions, call));
@@ -274,7 +278,7 @@ static void declare_types(keel_function *functions) {
 /* Plans the program as who reads it from its file will, and takes what the devices'
  * compilers make of it; the plan itself is nobody's. */
 static keel_status take_forms(keel_program *to, keel_forms *held,
-                              const keel_watch *watch) {
+                              const keel_cancellation *cancellation) {
   static const char *const skip = "transfer";
   const keel_plan_params plain = {
       .struct_size = sizeof plain, .skip_count = 1, .skip = &skip};
@@ -282,7 +286,7 @@ static keel_status take_forms(keel_program *to, keel_forms *held,
   keel_function *functions = NULL;
   keel_pass_call call = {.params = &plain,
                          .device = to->device,
-                         .watch = watch,
+                         .cancellation = cancellation,
                          .forms = held,
                          .takes = &to->forms};
   keel_function *main = NULL;
@@ -302,18 +306,20 @@ static keel_status compile(const keel_program *program,
   if (to->device) KEEL_TRY(keel_device_ready(to->device));
   KEEL_TRY(keel_function_clone(program->main, &to->arena, &to->functions,
                                &to->main));
-  const keel_watch watch = keel_watch_of(params->stop, params->timeout);
+  const keel_cancellation cancellation =
+      keel_cancellation_of(params->cancel, params->timeout);
   const keel_pass_call call = {.params = params,
                                .device = to->device,
                                .main = to->main,
                                .to_save = true,
-                               .watch = &watch};
+                               .cancellation = &cancellation};
   KEEL_TRY(keel_passes_run(to->functions, &call));
   if (params->flags & KEEL_PLAN_EAGER || is_skipped(params, "regions") ||
       !any_compiler(program->context))
     return KD_OK;
   /* they change only in that something was said of them */
-  return take_forms(to, (keel_forms *)(uintptr_t)&program->forms, &watch);
+  return take_forms(to, (keel_forms *)(uintptr_t)&program->forms,
+                    &cancellation);
 }
 
 keel_status keel_program_compile(const keel_program *program,

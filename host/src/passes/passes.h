@@ -25,8 +25,8 @@ typedef struct keel_pass_call {
   const keel_function *main;
   bool to_save; /* skip passes whose results hold in one process only */
   keel_pass_part part;
-  keel_placed *placed;     /* or NULL */
-  const keel_watch *watch; /* ends planning early; or NULL */
+  keel_placed *placed;                   /* or NULL */
+  const keel_cancellation *cancellation; /* ends planning early; or NULL */
   /* compiled forms that came with the program, or NULL */
   keel_forms *forms;
   /* receives the forms of the regions that are compiled, or NULL */
@@ -47,8 +47,8 @@ keel_status keel_passes_run(keel_function *functions,
 
 /* Releases a constant whose reader was removed, if it had no other reader when uses were
  * counted, or was added since. */
-void keel_pass_forget(keel_function *function, const keel_uses *uses,
-                      uint32_t value);
+void keel_pass_release_constant(keel_function *function, const keel_uses *uses,
+                                uint32_t value);
 
 /* A node as kernels are asked about it, before anything runs. */
 typedef struct keel_view {

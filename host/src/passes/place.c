@@ -10,7 +10,7 @@
 #include "device/context.h"
 #include "device/device.h"
 #include "device/lost.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/cost.h"
 #include "passes/passes.h"
 

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "device/device.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/passes.h"
 
 typedef struct search {

@@ -5,7 +5,7 @@
 #include "device/context.h"
 #include "device/device.h"
 #include "device/lost.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "passes/passes.h"
 #include "program/graph.h"
 #include "program/region.h"
@@ -111,7 +111,7 @@ static void chain_effects(regions *all) {
   for (uint32_t i = all->function->node_count; i-- > 0;) {
     const keel_node *node = &all->function->nodes[i];
     all->after[i] = KEEL_ABSENT;
-    if (node->dead || !keel_node_touches(node)) continue;
+    if (node->dead || !keel_node_has_effects(node)) continue;
     all->after[i] = later;
     later = i;
   }
@@ -218,7 +218,7 @@ static bool is_connected(regions *all, const span *claim) {
       uint32_t value = k < n ? node->inputs[k] : node->outputs[k - n];
       if (value == KEEL_ABSENT || all->function->values[value].constant)
         continue;
-      if (!keel_readers_meet(&all->readers, value, at))
+      if (!keel_readers_visit(&all->readers, value, at))
         parts -= join(all, at, all->readers.by[value]);
     }
     uint32_t after = all->after[at];
@@ -398,11 +398,11 @@ static kd_status take(void *context, const kd_part *part) {
 }
 
 static keel_status ask(regions *all) {
-  keel_hush();
+  keel_clear_error();
   kd_status status = all->device->plugin->regions.claim(all->device->handle,
                                                         all->graph, take, all);
   if (status == KD_OK) return KD_OK;
-  if (!keel_said())
+  if (!keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return keel_while(status, "while %s looked for regions", all->device->name);
 }
@@ -561,8 +561,8 @@ static keel_status run(regions *all) {
   }
   for (uint32_t i = 0; i < all->claim_count; i++) {
     const keel_node *first = &all->function->nodes[all->claims[i].first];
-    KEEL_TRY(keel_watch_planning(all->call->watch, first->op->schema->name,
-                                 first->name));
+    KEEL_TRY(keel_cancellation_check_planning(
+        all->call->cancellation, first->op->schema->name, first->name));
     KEEL_TRY(compile_claim(all, &all->claims[i]));
   }
   return all->claim_count ? keel_function_sort(all->function) : KD_OK;

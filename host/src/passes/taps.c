@@ -146,7 +146,7 @@ static keel_status visit(keel_function *function, keel_node *node) {
   memcpy(inputs, node->inputs, node->input_count * sizeof *inputs);
   KEEL_TRY(
       kept_weights(function, function->values[inputs[1]].constant, &k, &kept));
-  keel_mapping_spare(function->values[inputs[1]].constant);
+  keel_mapping_evict(function->values[inputs[1]].constant);
   inputs[1] = keel_function_constant(function, "", kept);
   keel_tensor_release(kept);
   if (inputs[1] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;

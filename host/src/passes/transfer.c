@@ -5,31 +5,31 @@
 #include "memory/transfer.h"
 
 #include "device/device.h"
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "ops/runtime.h"
 #include "passes/passes.h"
 
-typedef struct twin {
+typedef struct replica {
   uint32_t value; /* the same data */
-  keel_device *place;
-  struct twin *next;
-} twin;
+  keel_device *location;
+  struct replica *next;
+} replica;
 
 /* Where a value lies: on the device, or, where it is NULL or addressable, in host
  * memory. */
-typedef struct place {
+typedef struct location {
   bool known;
   keel_device *device;
-  twin *twins;
-} place;
+  replica *replicas;
+} location;
 
 typedef struct transfer {
   keel_function *function;
   keel_device *device; /* of nodes that name none */
   keel_placed *placed; /* or NULL */
-  place *places;       /* by value */
+  location *locations; /* by value */
   uint32_t values;     /* places there are */
-  keel_arena arena;    /* of the twins */
+  keel_arena arena;    /* of the replicas */
 } transfer;
 
 /* Where a node runs and what it wants there. */
@@ -102,18 +102,18 @@ static bool leaves_host(const keel_function *functions, keel_device *device) {
 
 /* ---- copies --------------------------------------------------------------- */
 
-static keel_status add_twin(transfer *all, uint32_t value, uint32_t same,
-                            keel_device *device) {
-  twin *made = keel_arena_take(&all->arena, sizeof *made);
+static keel_status add_replica(transfer *all, uint32_t value, uint32_t same,
+                               keel_device *device) {
+  replica *made = keel_arena_take(&all->arena, sizeof *made);
   if (!made) return KD_OUT_OF_MEMORY;
-  *made = (twin){same, device, all->places[value].twins};
-  all->places[value].twins = made;
+  *made = (replica){same, device, all->locations[value].replicas};
+  all->locations[value].replicas = made;
   return KD_OK;
 }
 
 /* A constant is brought there when the plan is made. */
 static keel_status place_constant(transfer *all, uint32_t value,
-                                  keel_device *device, uint32_t *out_twin) {
+                                  keel_device *device, uint32_t *out_replica) {
   keel_function *function = all->function;
   keel_tensor *constant = function->values[value].constant, *placed = NULL;
   if (device) KEEL_TRY(keel_device_ready(device));
@@ -125,12 +125,12 @@ static keel_status place_constant(transfer *all, uint32_t value,
     return KD_OUT_OF_MEMORY;
   }
   function->values[made].placed = placed;
-  *out_twin = made;
+  *out_replica = made;
   return KD_OK;
 }
 
 static keel_status add_copy(transfer *all, uint32_t value, keel_device *device,
-                            uint32_t *out_twin) {
+                            uint32_t *out_replica) {
   keel_function *function = all->function;
   const char *name = function->values[value].name;
   bool to_host = keel_device_addressable(device);
@@ -145,8 +145,8 @@ static keel_status add_copy(transfer *all, uint32_t value, keel_device *device,
                              NULL, &op));
   KEEL_TRY(keel_function_node(function, op, name, &value, 1, &made, 1, &node));
   /* the device whose memory is written, or read */
-  node->device = to_host ? all->places[value].device : device;
-  *out_twin = made;
+  node->device = to_host ? all->locations[value].device : device;
+  *out_replica = made;
   return KD_OK;
 }
 
@@ -154,29 +154,29 @@ static keel_status add_copy(transfer *all, uint32_t value, keel_device *device,
  * or a replica. */
 static keel_status bring(transfer *all, uint32_t value, keel_device *device,
                          uint32_t *out_value) {
-  place *at = &all->places[value];
+  location *at = &all->locations[value];
   bool to_host = keel_device_addressable(device);
   if (to_host) device = NULL;
   *out_value = value;
   if (at->known && (at->device == device ||
                     (to_host && keel_device_addressable(at->device))))
     return KD_OK;
-  for (const twin *t = at->twins; t; t = t->next)
-    if (t->place == device) {
+  for (const replica *t = at->replicas; t; t = t->next)
+    if (t->location == device) {
       *out_value = t->value;
       return KD_OK;
     }
   uint32_t from = value;
   if (all->function->values[value].constant) {
     KEEL_TRY(place_constant(all, value, device, out_value));
-    return add_twin(all, value, *out_value, device);
+    return add_replica(all, value, *out_value, device);
   }
   /* from device to device through the host, for all that read it there too */
   bool detour = !to_host && at->known && !keel_device_addressable(at->device) &&
                 !keel_transfer_direct(at->device, device);
   if (detour) KEEL_TRY(bring(all, value, NULL, &from));
   KEEL_TRY(add_copy(all, from, device, out_value));
-  return add_twin(all, value, *out_value, device);
+  return add_replica(all, value, *out_value, device);
 }
 
 /* ---- the pass ------------------------------------------------------------- */
@@ -190,13 +190,14 @@ static void note_outputs(transfer *all, const keel_node *node,
     uint32_t value = node->outputs[i];
     if (value == KEEL_ABSENT) continue;
     if (passes && node->input_count && node->inputs[0] < all->values) {
-      const place *from = &all->places[node->inputs[0]];
-      all->places[value] = (place){from->known, from->device, NULL};
+      const location *from = &all->locations[node->inputs[0]];
+      all->locations[value] = (location){from->known, from->device, NULL};
     } else if (hosted) {
-      all->places[value] = (place){.known = schema->kind == KEEL_FACT};
+      all->locations[value] = (location){.known = schema->kind == KEEL_FACT};
     } else {
       bool host = i < 32 && (at->host_outputs >> i & 1);
-      all->places[value] = (place){at->known, host ? NULL : at->device, NULL};
+      all->locations[value] =
+          (location){at->known, host ? NULL : at->device, NULL};
     }
   }
 }
@@ -207,12 +208,13 @@ static keel_status visit(transfer *all, uint32_t index) {
   note_outputs(all, &function->nodes[index], &at);
   if (!at.known) return KD_OK;
   for (uint32_t i = 0; i < function->nodes[index].input_count; i++) {
-    uint32_t value = function->nodes[index].inputs[i], brought = 0;
+    uint32_t value = function->nodes[index].inputs[i], plugin_op = 0;
     bool untouched = i < 32 ? (at.untouched >> i & 1) : at.untouched != 0;
     bool host = i < 32 && (at.host >> i & 1);
     if (value >= all->values || untouched) continue; /* KEEL_ABSENT too */
-    KEEL_TRY(bring(all, value, host ? NULL : at.device, &brought));
-    function->nodes[index].inputs[i] = brought; /* `bring` may move the nodes */
+    KEEL_TRY(bring(all, value, host ? NULL : at.device, &plugin_op));
+    /* `bring` may move the nodes */
+    function->nodes[index].inputs[i] = plugin_op;
   }
   return KD_OK;
 }
@@ -223,8 +225,8 @@ static keel_status run(transfer *all) {
   for (uint32_t i = 0; i < all->values; i++) {
     const keel_tensor *constant = function->values[i].constant;
     if (constant)
-      all->places[i] =
-          (place){.known = true, .device = keel_tensor_place(constant)};
+      all->locations[i] =
+          (location){.known = true, .device = keel_tensor_location(constant)};
   }
   for (uint32_t i = 0; i < count; i++)
     if (!function->nodes[i].dead) KEEL_TRY(visit(all, i));
@@ -241,10 +243,10 @@ keel_status keel_pass_transfer(keel_function *functions,
                     .device = device,
                     .placed = call->placed,
                     .values = f->value_count};
-    all.places = calloc(all.values + 1, sizeof *all.places);
-    status = all.places ? run(&all)
-                        : keel_no_memory(all.values * sizeof *all.places);
-    free(all.places);
+    all.locations = calloc(all.values + 1, sizeof *all.locations);
+    status = all.locations ? run(&all)
+                           : keel_no_memory(all.values * sizeof *all.locations);
+    free(all.locations);
     keel_arena_free(&all.arena);
   }
   return status;

@@ -14,7 +14,7 @@
  * in them are laid out already. Marks are numbered after the `value_count` values.
  *
  * nested  another function calls it, and may pass it one resource twice */
-keel_status keel_effects_find(keel_fplan *fplan, uint32_t value_count,
+keel_status keel_effects_find(keel_executable *executable, uint32_t value_count,
                               bool nested);
 
 #endif /* KEEL_EFFECTS_H */

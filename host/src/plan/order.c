@@ -15,22 +15,23 @@ static int by_ends(const void *a, const void *b) {
 }
 
 /* All edges, without duplicates, grouped by `from`. */
-static bool list_edges(const keel_fplan *fplan, const keel_edge *more,
+static bool list_edges(const keel_executable *executable, const keel_edge *more,
                        size_t more_count, edges *out) {
   size_t room = more_count;
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    room += fplan->steps[i].input_count;
-  uint32_t *maker = malloc(((size_t)fplan->value_count + 1) * sizeof *maker);
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    room += executable->steps[i].input_count;
+  uint32_t *maker =
+      malloc(((size_t)executable->value_count + 1) * sizeof *maker);
   out->list = malloc((room + 1) * sizeof *out->list);
   if (!maker || !out->list) {
     free(maker);
     free(out->list);
     return false;
   }
-  for (uint32_t i = 0; i < fplan->value_count; i++)
+  for (uint32_t i = 0; i < executable->value_count; i++)
     maker[i] = KEEL_ABSENT;
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    const keel_step *step = &fplan->steps[i];
+  for (uint32_t i = 0; i < executable->step_count; i++) {
+    const keel_step *step = &executable->steps[i];
     for (uint32_t k = 0; k < step->input_count; k++)
       if (step->inputs[k] != KEEL_ABSENT &&
           maker[step->inputs[k]] != KEEL_ABSENT)
@@ -112,19 +113,20 @@ void keel_order_free(keel_order *order) {
   free(order);
 }
 
-keel_order *keel_order_create(const keel_fplan *fplan, const keel_edge *more,
-                              size_t more_count, const uint32_t *costs) {
-  size_t n = fplan->step_count;
+keel_order *keel_order_create(const keel_executable *executable,
+                              const keel_edge *more, size_t more_count,
+                              const uint32_t *costs) {
+  size_t n = executable->step_count;
   edges all = {0};
   keel_order *order = calloc(1, sizeof *order);
-  bool whole = order && list_edges(fplan, more, more_count, &all);
+  bool whole = order && list_edges(executable, more, more_count, &all);
   if (whole) {
     order->waits = calloc(n + 1, sizeof *order->waits);
     order->first = calloc(n + 2, sizeof *order->first);
     order->followers = calloc(all.count + 1, sizeof *order->followers);
     order->roots = calloc(n + 1, sizeof *order->roots);
     whole = order->waits && order->first && order->followers && order->roots &&
-            fill(order, fplan->step_count, &all, costs);
+            fill(order, executable->step_count, &all, costs);
     free(all.list);
   }
   if (whole) return order;

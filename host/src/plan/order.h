@@ -4,7 +4,7 @@
 
 #include "program/function.h"
 
-typedef struct keel_fplan keel_fplan;
+typedef struct keel_executable keel_executable;
 
 /* `to` waits for `from`, which has a smaller number. */
 typedef struct keel_edge {
@@ -26,8 +26,9 @@ typedef struct keel_order {
  *
  * costs  nanoseconds by step; NULL: all cost the same
  * Returns NULL if memory runs out. */
-keel_order *keel_order_create(const keel_fplan *fplan, const keel_edge *more,
-                              size_t more_count, const uint32_t *costs);
+keel_order *keel_order_create(const keel_executable *executable,
+                              const keel_edge *more, size_t more_count,
+                              const uint32_t *costs);
 void keel_order_free(keel_order *order);
 
 #endif /* KEEL_ORDER_H */

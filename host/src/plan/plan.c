@@ -9,7 +9,7 @@
 #include "ops/runtime.h"
 #include "passes/passes.h"
 #include "plan/effects.h"
-#include "plan/framing.h"
+#include "plan/memory_plan.h"
 #include "plan/versions.h"
 #include "plan/weights.h"
 #include "threads/pool.h"
@@ -18,12 +18,12 @@
 /* ---- laying out ----------------------------------------------------------- */
 
 static keel_status lay_function(keel_plan *plan, keel_function *function,
-                                bool nested, keel_fplan **out_fplan);
+                                bool nested, keel_executable **out_executable);
 
 static keel_status lay_graphs(keel_plan *plan, keel_step *step) {
   const keel_opdef *op = step->site.op;
   if (!(op->schema->flags & KEEL_OP_CONTROL)) return KD_OK;
-  keel_fplan **graphs =
+  keel_executable **graphs =
       keel_arena_take(&plan->arena, (op->attr_count + 1) * sizeof *graphs);
   if (!graphs) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < op->attr_count; i++)
@@ -53,8 +53,8 @@ static keel_status lay_constants(keel_plan *plan, const keel_function *function,
 
 static keel_status lay_step(keel_plan *plan, const keel_function *function,
                             const keel_node *node, keel_step *step) {
-  keel_site_init(&step->site, node->op, node->name, node->device);
-  keel_device_hold(node->device);
+  keel_call_site_init(&step->site, node->op, node->name, node->device);
+  keel_device_pin(node->device);
   step->site.copy_time = NULL;
   step->site.output_layout = node->output_layout;
   step->site.region = node->region;
@@ -64,100 +64,105 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   step->input_count = node->input_count;
   step->output_count = node->output_count;
   step->copies = step->site.op->schema->kind == KEEL_COPY;
-  step->arrives = step->copies && keel_attr_int(node->op, "host", 0);
+  step->async_copy_out = step->copies && keel_attr_int(node->op, "host", 0);
   KEEL_TRY(lay_constants(plan, function, step));
   return lay_graphs(plan, step);
 }
 
 static keel_status lay_values(keel_plan *plan, const keel_function *function,
-                              keel_fplan *fplan) {
-  uint32_t given = function->value_count, n = given + fplan->mark_count;
-  fplan->value_count = n;
-  fplan->constants =
-      keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->constants);
-  fplan->uses = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->uses);
-  fplan->types = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->types);
-  fplan->gives = keel_arena_take(&plan->arena, (n + 1) * sizeof *fplan->gives);
-  if (!fplan->constants || !fplan->uses || !fplan->types || !fplan->gives)
+                              keel_executable *executable) {
+  uint32_t given = function->value_count, n = given + executable->mark_count;
+  executable->value_count = n;
+  executable->constants =
+      keel_arena_take(&plan->arena, (n + 1) * sizeof *executable->constants);
+  executable->uses =
+      keel_arena_take(&plan->arena, (n + 1) * sizeof *executable->uses);
+  executable->types =
+      keel_arena_take(&plan->arena, (n + 1) * sizeof *executable->types);
+  executable->output_of =
+      keel_arena_take(&plan->arena, (n + 1) * sizeof *executable->output_of);
+  if (!executable->constants || !executable->uses || !executable->types ||
+      !executable->output_of)
     return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++)
-    fplan->gives[i] = KEEL_ABSENT;
-  for (uint32_t i = fplan->output_count; i-- > 0;)
-    fplan->gives[fplan->outputs[i]] = i;
+    executable->output_of[i] = KEEL_ABSENT;
+  for (uint32_t i = executable->output_count; i-- > 0;)
+    executable->output_of[executable->outputs[i]] = i;
   for (uint32_t i = 0; i < given; i++)
-    fplan->constants[i] = function->values[i].placed
-                              ? function->values[i].placed
-                              : function->values[i].constant;
+    executable->constants[i] = function->values[i].placed
+                                   ? function->values[i].placed
+                                   : function->values[i].constant;
   for (uint32_t i = 0; i < n; i++)
-    fplan->types[i] = fplan->constants[i] ? fplan->constants[i]->type : NULL;
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
-      if (fplan->steps[i].inputs[k] != KEEL_ABSENT)
-        fplan->uses[fplan->steps[i].inputs[k]]++;
-  for (uint32_t i = 0; i < fplan->output_count; i++)
-    fplan->uses[fplan->outputs[i]]++;
+    executable->types[i] =
+        executable->constants[i] ? executable->constants[i]->type : NULL;
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    for (uint32_t k = 0; k < executable->steps[i].input_count; k++)
+      if (executable->steps[i].inputs[k] != KEEL_ABSENT)
+        executable->uses[executable->steps[i].inputs[k]]++;
+  for (uint32_t i = 0; i < executable->output_count; i++)
+    executable->uses[executable->outputs[i]]++;
   return KD_OK;
 }
 
 static keel_status lay_function(keel_plan *plan, keel_function *function,
-                                bool nested, keel_fplan **out_fplan) {
+                                bool nested, keel_executable **out_executable) {
   keel_arena *arena = &plan->arena;
-  keel_fplan *fplan = keel_arena_take(arena, sizeof *fplan);
-  if (!fplan) return KD_OUT_OF_MEMORY;
-  fplan->plan = plan;
-  fplan->function = function;
-  fplan->name = function->name;
-  fplan->inputs = function->inputs;
-  fplan->outputs = function->outputs;
-  fplan->input_count = function->input_count;
-  fplan->output_count = function->output_count;
-  fplan->capture_count = function->capture_count;
-  fplan->steps =
-      keel_arena_take(arena, (function->node_count + 1) * sizeof *fplan->steps);
-  if (!fplan->steps) return KD_OUT_OF_MEMORY;
-  fplan->next = plan->fplans;
-  plan->fplans = fplan;
+  keel_executable *executable = keel_arena_take(arena, sizeof *executable);
+  if (!executable) return KD_OUT_OF_MEMORY;
+  executable->plan = plan;
+  executable->function = function;
+  executable->name = function->name;
+  executable->inputs = function->inputs;
+  executable->outputs = function->outputs;
+  executable->input_count = function->input_count;
+  executable->output_count = function->output_count;
+  executable->capture_count = function->capture_count;
+  executable->steps = keel_arena_take(
+      arena, (function->node_count + 1) * sizeof *executable->steps);
+  if (!executable->steps) return KD_OUT_OF_MEMORY;
+  executable->next = plan->executables;
+  plan->executables = executable;
   for (uint32_t i = 0; i < function->node_count; i++)
     if (!function->nodes[i].dead)
       KEEL_TRY(lay_step(plan, function, &function->nodes[i],
-                        &fplan->steps[fplan->step_count++]));
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    fplan->arrives |= fplan->steps[i].arrives;
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    fplan->nests |= fplan->steps[i].site.graphs != NULL;
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    fplan->blocks |= fplan->steps[i].blocks =
-        keel_may_block(fplan->steps[i].site.op);
-  KEEL_TRY(keel_effects_find(fplan, function->value_count, nested));
-  KEEL_TRY(lay_values(plan, function, fplan));
-  fplan->order =
-      keel_order_create(fplan, fplan->effects, fplan->effect_count, NULL);
-  if (!fplan->order) return KD_OUT_OF_MEMORY;
-  *out_fplan = fplan;
+                        &executable->steps[executable->step_count++]));
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    executable->async_copy_out |= executable->steps[i].async_copy_out;
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    executable->nests |= executable->steps[i].site.graphs != NULL;
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    executable->blocks |= executable->steps[i].blocks =
+        keel_may_block(executable->steps[i].site.op);
+  KEEL_TRY(keel_effects_find(executable, function->value_count, nested));
+  KEEL_TRY(lay_values(plan, function, executable));
+  executable->order = keel_order_create(executable, executable->effect_edges,
+                                        executable->effect_edge_count, NULL);
+  if (!executable->order) return KD_OUT_OF_MEMORY;
+  *out_executable = executable;
   return KD_OK;
 }
 
-keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
-                              keel_fplan **out_fplan) {
-  return lay_function(plan, function, false, out_fplan);
+keel_status keel_executable_create(keel_plan *plan, keel_function *function,
+                                   keel_executable **out_executable) {
+  return lay_function(plan, function, false, out_executable);
 }
 
-void keel_fplan_deinit(keel_fplan *fplan) {
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    keel_site_deinit(&fplan->steps[i].site);
-    keel_device_unhold(fplan->steps[i].site.pinned);
+void keel_executable_deinit(keel_executable *executable) {
+  for (uint32_t i = 0; i < executable->step_count; i++) {
+    keel_call_site_deinit(&executable->steps[i].site);
+    keel_device_unpin(executable->steps[i].site.pinned);
   }
-  keel_idle *idle = atomic_load(&fplan->idle);
+  keel_idle *idle = atomic_load(&executable->idle);
   if (idle) idle->free(idle);
-  keel_framing_drop(fplan);
-  keel_order_free(fplan->order);
+  keel_memory_plan_drop(executable);
+  keel_order_free(executable->order);
 }
 
 /* ---- keel_plan ------------------------------------------------------------ */
 
 /* Fails early, without inputs, if no device has a kernel for an op. */
 static keel_status check_kernels(const keel_plan *plan) {
-  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+  for (const keel_executable *at = plan->executables; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
       const keel_opdef *op = at->steps[i].site.op;
       bool there = keel_schema_hosted(op->schema) || at->steps[i].site.region;
@@ -174,7 +179,7 @@ static keel_status check_kernels(const keel_plan *plan) {
 
 /* The devices that rules, scopes and costs have chosen. */
 static keel_status open_devices(const keel_plan *plan) {
-  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+  for (const keel_executable *at = plan->executables; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++)
       if (at->steps[i].site.pinned)
         KEEL_TRY(keel_device_ready(at->steps[i].site.pinned));
@@ -183,7 +188,7 @@ static keel_status open_devices(const keel_plan *plan) {
 
 /* Lays out the passes' result. */
 static keel_status lay_out(keel_plan *plan, keel_function *main) {
-  KEEL_TRY(keel_fplan_create(plan, main, &plan->main));
+  KEEL_TRY(keel_executable_create(plan, main, &plan->main));
   KEEL_TRY(check_kernels(plan));
   return open_devices(plan);
 }
@@ -215,7 +220,7 @@ static keel_status copy_strings(keel_arena *arena, uint32_t count,
 /* Runs notify the device when they begin and end. */
 static void settle_on(keel_plan *plan, keel_device *device) {
   plan->device = device;
-  keel_device_hold(device);
+  keel_device_pin(device);
 }
 
 /* Parameters for plans that are made later, without the pass callback. */
@@ -224,8 +229,8 @@ static keel_status keep_params(keel_plan *plan,
   keel_plan_params *to = &plan->params;
   *to = *params;
   to->device = plan->device;
-  to->watch = NULL;
-  to->stop = NULL;
+  to->on_pass = NULL;
+  to->cancel = NULL;
   to->timeout = 0;
   KEEL_TRY(
       copy_strings(&plan->arena, params->skip_count, params->skip, &to->skip));
@@ -241,14 +246,15 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   plan->eager = params->flags & KEEL_PLAN_EAGER;
   plan->no_replay = params->flags & KEEL_PLAN_NO_REPLAY;
   plan->program = program;
-  keel_program_watch(program);
-  plan->holds = is_open(program->main) && keel_program_hold(program);
+  keel_program_weak_retain(program);
+  plan->holds = is_open(program->main) && keel_program_lock(program);
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
-  const keel_watch watch = keel_watch_of(params->stop, params->timeout);
+  const keel_cancellation cancellation =
+      keel_cancellation_of(params->cancel, params->timeout);
   keel_pass_call call = {.params = params,
                          .device = device,
-                         .watch = &watch,
+                         .cancellation = &cancellation,
                          .forms = &program->forms};
   if (plan->holds && !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
     KEEL_TRY(keel_versions_create(plan, program, &call, &main));
@@ -262,7 +268,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   plan->ports = main->input_ports;
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   KEEL_TRY(lay_out(plan, main));
-  if (!plan->holds) keel_weights_expect(plan);
+  if (!plan->holds) keel_weights_allow_release(plan);
   return KD_OK;
 }
 
@@ -281,7 +287,8 @@ static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
                                  const keel_function *function,
                                  const keel_type *const *types,
                                  const keel_plan_params *params,
-                                 keel_placed *placed, const keel_watch *watch) {
+                                 keel_placed *placed,
+                                 const keel_cancellation *cancellation) {
   keel_function *main = NULL;
   KEEL_TRY(
       keel_function_clone(function, &plan->arena, &plan->functions, &main));
@@ -292,13 +299,13 @@ static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
                                .main = main,
                                .part = KEEL_PASSES_AGAIN,
                                .placed = placed,
-                               .watch = watch,
+                               .cancellation = cancellation,
                                .forms = &general->program->forms};
   /* the general plan has warned already; this plan's parts differ */
-  keel_forms_hush(call.forms);
+  keel_forms_no_warnings(call.forms);
   KEEL_TRY(keel_passes_run(plan->functions, &call));
   KEEL_TRY(lay_out(plan, main));
-  keel_weights_expect(plan);
+  keel_weights_allow_release(plan);
   return KD_OK;
 }
 
@@ -306,14 +313,15 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_function *function,
                                const keel_type *const *types,
                                const keel_plan_params *params,
-                               keel_placed *placed, const keel_watch *watch,
+                               keel_placed *placed,
+                               const keel_cancellation *cancellation,
                                keel_plan **out_plan) {
   *out_plan = NULL;
   keel_plan *plan = plan_new(general->context);
   if (!plan) return KD_OUT_OF_MEMORY;
   settle_on(plan, general->device);
-  keel_status status =
-      fill_of_types(plan, general, function, types, params, placed, watch);
+  keel_status status = fill_of_types(plan, general, function, types, params,
+                                     placed, cancellation);
   if (status == KD_OK)
     *out_plan = plan;
   else
@@ -328,42 +336,43 @@ static void forget_types(keel_function *functions) {
       if (!f->values[i].constant) f->values[i].type = NULL;
 }
 
-static keel_status fill_loose(keel_plan *loose, const keel_plan *plan,
-                              const keel_watch *watch) {
+static keel_status fill_dynamic(keel_plan *dynamic, const keel_plan *plan,
+                                const keel_cancellation *cancellation) {
   keel_function *main = NULL;
-  settle_on(loose, plan->device);
-  loose->eager = plan->eager;
-  KEEL_TRY(keel_function_clone(plan->program->main, &loose->arena,
-                               &loose->functions, &main));
-  forget_types(loose->functions);
+  settle_on(dynamic, plan->device);
+  dynamic->eager = plan->eager;
+  KEEL_TRY(keel_function_clone(plan->program->main, &dynamic->arena,
+                               &dynamic->functions, &main));
+  forget_types(dynamic->functions);
   const keel_pass_call call = {.params = &plan->params,
                                .device = plan->device,
                                .main = main,
-                               .watch = watch};
-  KEEL_TRY(keel_passes_run(loose->functions, &call));
-  return lay_out(loose, main);
+                               .cancellation = cancellation};
+  KEEL_TRY(keel_passes_run(dynamic->functions, &call));
+  return lay_out(dynamic, main);
 }
 
-keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
-                             keel_plan **out_loose) {
+keel_status keel_plan_dynamic(keel_plan *plan,
+                              const keel_cancellation *cancellation,
+                              keel_plan **out_dynamic) {
   /* acquire: pairs with the release below */
-  *out_loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
-  if (*out_loose) return KD_OK;
-  if (!keel_program_hold(plan->program)) return KD_FAILED_PRECONDITION;
+  *out_dynamic = atomic_load_explicit(&plan->dynamic, memory_order_acquire);
+  if (*out_dynamic) return KD_OK;
+  if (!keel_program_lock(plan->program)) return KD_FAILED_PRECONDITION;
   keel_plan *made = plan->program->device ? NULL : plan_new(plan->context);
   keel_status status = plan->program->device ? KD_FAILED_PRECONDITION
-                       : made                ? fill_loose(made, plan, watch)
-                                             : KD_OUT_OF_MEMORY;
+                       : made ? fill_dynamic(made, plan, cancellation)
+                              : KD_OUT_OF_MEMORY;
   keel_program_release(plan->program);
   if (status == KD_OK) keel_profile_part(plan, made);
   if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
-                             &plan->loose, out_loose, made,
+                             &plan->dynamic, out_dynamic, made,
                              memory_order_acq_rel, memory_order_acquire)) {
     keel_plan_release(made); /* another thread was first */
     return KD_OK;
   }
   if (status == KD_OK)
-    *out_loose = made;
+    *out_dynamic = made;
   else
     keel_plan_release(made);
   return status;
@@ -392,13 +401,13 @@ void keel_plan_release(keel_plan *plan) {
   if (plan->clocks) keel_plan_profile(plan, 0);
   keel_profile_drop(plan);
   keel_versions_free(plan->versions);
-  keel_plan_release(atomic_load(&plan->loose));
-  for (keel_fplan *at = plan->fplans; at; at = at->next)
-    keel_fplan_deinit(at);
+  keel_plan_release(atomic_load(&plan->dynamic));
+  for (keel_executable *at = plan->executables; at; at = at->next)
+    keel_executable_deinit(at);
   keel_functions_release(plan->functions);
   if (plan->holds) keel_program_release(plan->program);
-  if (plan->program) keel_program_unwatch(plan->program);
-  keel_device_unhold(plan->device);
+  if (plan->program) keel_program_weak_release(plan->program);
+  keel_device_unpin(plan->device);
   keel_arena_free(&plan->arena);
   free(plan);
 }
@@ -424,20 +433,21 @@ keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
 uint64_t keel_plan_replays(keel_plan *plan) {
   uint64_t count = atomic_load_explicit(&plan->replays, memory_order_relaxed);
   /* acquire: pairs with the release that published it */
-  keel_plan *loose = atomic_load_explicit(&plan->loose, memory_order_acquire);
-  if (loose) count += keel_plan_replays(loose);
+  keel_plan *dynamic =
+      atomic_load_explicit(&plan->dynamic, memory_order_acquire);
+  if (dynamic) count += keel_plan_replays(dynamic);
   return plan->versions ? count + keel_versions_replays(plan->versions) : count;
 }
 
 keel_status keel_plan_memory(keel_plan *plan, uint64_t *out_planned,
-                             uint64_t *out_apart, uint64_t *out_least) {
+                             uint64_t *out_unshared, uint64_t *out_peak) {
   keel_plan *version =
       plan->versions ? keel_versions_last(plan->versions) : NULL;
-  bool planned = version && keel_framing_memory(version->main, out_planned,
-                                                out_apart, out_least);
+  bool planned = version && keel_memory_plan_sizes(version->main, out_planned,
+                                                   out_unshared, out_peak);
   if (!planned)
     planned =
-        keel_framing_memory(plan->main, out_planned, out_apart, out_least);
+        keel_memory_plan_sizes(plan->main, out_planned, out_unshared, out_peak);
   keel_plan_release(version);
   return planned ? KD_OK
                  : keel_fail(KD_FAILED_PRECONDITION,

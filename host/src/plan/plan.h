@@ -2,24 +2,24 @@
 #ifndef KEEL_PLAN_H
 #define KEEL_PLAN_H
 
-#include "eager/site.h"
+#include "eager/call_site.h"
 #include "plan/order.h"
 #include "program/function.h"
 #include "threads/cancel.h"
-#include "threads/pace.h"
+#include "threads/scheduler.h"
 
 /* One run's memory, which a function keeps for the next; first in what a run has. */
 typedef struct keel_idle {
   void (*free)(struct keel_idle *self);
 } keel_idle;
 
-typedef struct keel_framing keel_framing;
+typedef struct keel_memory_plan keel_memory_plan;
 typedef struct keel_versions keel_versions;
 typedef struct keel_placed keel_placed;
 
 /* One op, with everything that running it needs. */
 typedef struct keel_step {
-  keel_site site;
+  keel_call_site site;
   uint32_t *inputs, *outputs; /* values, or KEEL_ABSENT */
   uint32_t input_count, output_count;
   /* Profile sums, relaxed; exact once every run has been waited for. The same holds for
@@ -27,34 +27,39 @@ typedef struct keel_step {
   _Atomic uint64_t calls, time;
   /* effects.h: the value that is set if this step fails to change a resource, or
    * KEEL_ABSENT; and the marks of the steps that it waits for */
-  uint32_t mark, behind_count;
-  uint32_t *behind;
-  bool blocks;        /* one of its kernels is KD_KERNEL_BLOCKING */
-  bool copies;        /* keel::Copy */
-  bool arrives;       /* a copy out of a device, whose output may be pending */
+  uint32_t mark, mark_input_count;
+  uint32_t *mark_inputs;
+  bool blocks; /* one of its kernels is KD_KERNEL_BLOCKING */
+  bool copies; /* keel::Copy */
+  /* a copy out of a device, whose output may be pending */
+  bool async_copy_out;
   uint64_t copy_time; /* added to atomically */
   uint32_t ticket;    /* for the sums of devices' clocks, or 0 */
   char types[96];     /* of the inputs of a profiled call */
 } keel_step;
 
 /* A function's effect on a resource that it gets from outside. */
-typedef enum keel_touch { KEEL_UNTOUCHED, KEEL_READ, KEEL_WRITTEN } keel_touch;
+typedef enum keel_effect {
+  KEEL_EFFECT_NONE,
+  KEEL_EFFECT_READ,
+  KEEL_EFFECT_WRITE
+} keel_effect;
 
-struct keel_fplan {
+struct keel_executable {
   keel_plan *plan;
   keel_function *function; /* the function that it lays out */
   const char *name;
   uint32_t value_count, step_count;
   uint32_t input_count, output_count;
   uint32_t capture_count;
-  uint32_t mark_count; /* the last ones of the values */
-  bool arrives;        /* some step does */
-  bool nests;          /* whether a step has nested functions */
-  bool blocks;         /* some step does */
-  keel_touch *touches; /* by capture */
-  keel_touch touches_any;
-  keel_edge *effects; /* between steps that access the same resource */
-  size_t effect_count;
+  uint32_t mark_count;          /* the last ones of the values */
+  bool async_copy_out;          /* some step does */
+  bool nests;                   /* whether a step has nested functions */
+  bool blocks;                  /* some step does */
+  keel_effect *capture_effects; /* by capture */
+  keel_effect unknown_effects;
+  keel_edge *effect_edges; /* between steps that access the same resource */
+  size_t effect_edge_count;
   uint32_t *inputs, *outputs;
   keel_tensor **constants; /* by value; NULL if it is not constant */
   /* by value: as in the first run; NULL: not a tensor */
@@ -62,30 +67,30 @@ struct keel_fplan {
   /* by value: the number of reads by steps, plus one per output */
   uint32_t *uses;
   /* by value: the first output that is this value, or KEEL_ABSENT */
-  uint32_t *gives;
+  uint32_t *output_of;
   keel_step *steps;
   keel_order *order; /* of its values */
-  keel_fplan *next;
+  keel_executable *next;
   /* Put back with release, taken with acquire. */
   _Atomic(keel_idle *) idle;
   /* claimed (acquire) by the one run that records `types` */
-  atomic_bool meeting;
+  atomic_bool types_claimed;
   /* a run succeeded: `types` is final (stored with release) */
-  atomic_bool ran;
-  /* frame.h: published once with release, read with acquire. */
-  _Atomic(keel_framing *) framing;
-  keel_pace pace; /* for static runs */
+  atomic_bool types_final;
+  /* static_run.h: published once with release, read with acquire. */
+  _Atomic(keel_memory_plan *) memory_plan;
+  keel_scheduler scheduler; /* for static runs */
 };
 
 /* For weights.c: runs that may read weights which the plan is going to release. */
-typedef struct keel_visits {
+typedef struct keel_weight_readers {
   /* Weights may still be released. Cleared once with release when they are gone, read with
    * acquire. */
   atomic_bool expected;
   /* The number of running runs that saw `expected`, or CLOSED: none runs and none may
    * start. Each change acquires what the change before released. */
   _Atomic uint32_t count;
-} keel_visits;
+} keel_weight_readers;
 
 struct keel_plan {
   atomic_uint refs;
@@ -93,7 +98,7 @@ struct keel_plan {
   keel_device *device;
   keel_arena arena;
   keel_function *functions; /* copies, which the passes transform */
-  keel_fplan *main, *fplans;
+  keel_executable *main, *executables;
   /* the program, by a weak reference; NULL: made from another plan */
   keel_program *program;
   /* it also holds the program, whose input sizes are not all known */
@@ -102,7 +107,7 @@ struct keel_plan {
   const keel_port *ports;  /* the inputs, as the program declares them */
   /* The plan for other input shapes; NULL: not made. Published once with release, read with
    * acquire. */
-  _Atomic(keel_plan *) loose;
+  _Atomic(keel_plan *) dynamic;
   keel_versions *versions; /* versions.h; NULL if it has none */
   /* Relaxed; a run reads it once. */
   atomic_bool profile;
@@ -117,7 +122,7 @@ struct keel_plan {
   bool no_replay;
   bool by_clocks;
   bool clocks; /* it has requested the devices' clocks */
-  keel_visits visits;
+  keel_weight_readers weight_readers;
 };
 
 /* The device that a step runs on. */
@@ -132,15 +137,17 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_function *function,
                                const keel_type *const *types,
                                const keel_plan_params *params,
-                               keel_placed *placed, const keel_watch *watch,
+                               keel_placed *placed,
+                               const keel_cancellation *cancellation,
                                keel_plan **out_plan);
 
 /* Gets the plan of the same program for inputs of undeclared shapes; nothing in it depends
  * on shapes. Made on first use; lives as long as the plan.
  * Returns KD_FAILED_PRECONDITION if the program was compiled (for the declared shapes), or
  * has been released. */
-keel_status keel_plan_loosen(keel_plan *plan, const keel_watch *watch,
-                             keel_plan **out_loose);
+keel_status keel_plan_dynamic(keel_plan *plan,
+                              const keel_cancellation *cancellation,
+                              keel_plan **out_dynamic);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);
@@ -152,8 +159,8 @@ void keel_profile_part(keel_plan *plan, keel_plan *part);
 void keel_profile_drop(keel_plan *plan);
 
 /* Lays out a function and the functions nested in it. */
-keel_status keel_fplan_create(keel_plan *plan, keel_function *function,
-                              keel_fplan **out_fplan);
-void keel_fplan_deinit(keel_fplan *fplan);
+keel_status keel_executable_create(keel_plan *plan, keel_function *function,
+                                   keel_executable **out_executable);
+void keel_executable_deinit(keel_executable *executable);
 
 #endif /* KEEL_PLAN_H */

@@ -22,7 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* clocks: use those of devices, too. A step that stops counting keeps its sums. */
 static void count_steps(keel_plan *plan, bool on, bool clocks) {
-  for (keel_fplan *at = plan->fplans; at; at = at->next)
+  for (keel_executable *at = plan->executables; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
       keel_step *step = &at->steps[i];
       if (on) {
@@ -78,13 +78,13 @@ static void count_all(keel_plan *plan, bool on) {
   keel_plan *versions[KEEL_VERSIONS_MOST];
   uint32_t count =
       on && plan->versions ? keel_versions_list(plan->versions, versions) : 0;
-  keel_plan *loose = atomic_load(&plan->loose);
+  keel_plan *dynamic = atomic_load(&plan->dynamic);
   if (on) drop_parts(plan);
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < plan->part_count; i++)
     count_steps(plan->parts[i], false,
                 false); /* keeps what they have counted */
-  if (on && loose) add_part(plan, loose);
+  if (on && dynamic) add_part(plan, dynamic);
   for (uint32_t i = 0; i < count; i++)
     add_part(plan, versions[i]);
   count_steps(plan, on, plan->clocks);
@@ -125,10 +125,10 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
 /* NULL: a runtime op, or not run yet. A copy belongs to the device whose memory it writes,
  * or reads. */
 static keel_device *ran_on(const keel_plan *plan, const keel_step *step) {
-  const keel_binding *binding = atomic_load(&step->site.slots[0]);
+  const keel_specialisation *spec = atomic_load(&step->site.slots[0]);
   if (step->copies) return step->site.pinned;
   if (keel_schema_hosted(step->site.op->schema)) return NULL;
-  return binding ? binding->device : keel_step_device(plan, step);
+  return spec ? spec->device : keel_step_device(plan, step);
 }
 
 static const char *device_of(const keel_plan *plan, const keel_step *step) {
@@ -150,7 +150,7 @@ static const char *op_of(const keel_step *step) {
 static keel_step *step_of(keel_plan *plan, uint32_t *index) {
   if (*index < plan->main->step_count) return &plan->main->steps[*index];
   *index -= plan->main->step_count;
-  for (keel_fplan *at = plan->fplans; at; at = at->next) {
+  for (keel_executable *at = plan->executables; at; at = at->next) {
     if (at == plan->main) continue;
     if (*index < at->step_count) return &at->steps[*index];
     *index -= at->step_count;

@@ -127,7 +127,7 @@ static version *make_way(keel_versions *all, version *out_old) {
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
     version *one = &all->entries[i];
     if (!one->plan) return one;
-    if (keel_refs_alone(&one->plan->refs) && (!best || one->used < best->used))
+    if (keel_refs_unique(&one->plan->refs) && (!best || one->used < best->used))
       best = one;
   }
   if (best) *out_old = *best;
@@ -137,7 +137,8 @@ static version *make_way(keel_versions *all, version *out_old) {
 /* ---- making them -------------------------------------------------------------------- */
 
 static keel_status make(keel_versions *all, keel_tensor *const *inputs,
-                        const keel_watch *watch, version *out_version) {
+                        const keel_cancellation *cancellation,
+                        version *out_version) {
   uint32_t count = all->base->input_count;
   const keel_type **types = malloc((count + 1) * sizeof *types);
   if (!types) return keel_no_memory(count * sizeof *types);
@@ -145,8 +146,9 @@ static keel_status make(keel_versions *all, keel_tensor *const *inputs,
     types[i] = inputs[i]->type;
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_plan *plan = NULL;
-  keel_status status = keel_plan_of_types(
-      all->general, all->base, types, &all->params, &all->placed, watch, &plan);
+  keel_status status =
+      keel_plan_of_types(all->general, all->base, types, &all->params,
+                         &all->placed, cancellation, &plan);
   if (began) keel_trace_span("plan", NULL, all->base->name, began);
   if (status != KD_OK) {
     free(types);
@@ -176,7 +178,7 @@ static keel_plan *keep(keel_versions *all, version *made) {
 }
 
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
-                              const keel_watch *watch) {
+                              const keel_cancellation *cancellation) {
   uint32_t count = all->base->input_count;
   if (!keel_tensors_ready(inputs, count)) return NULL;
   uint64_t hash = hash_types(inputs, count);
@@ -187,7 +189,7 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;
   version made = {0};
-  if (make(all, inputs, watch, &made) == KD_OK) return keep(all, &made);
+  if (make(all, inputs, cancellation, &made) == KD_OK) return keep(all, &made);
   /* the plan itself reports what is wrong with such inputs */
   pthread_mutex_lock(&all->lock);
   forget(all, hash);

@@ -21,10 +21,10 @@ typedef struct gone {
 
 /* The step's only possible specialisation, as its input types and device are known; NULL if
  * it might need another one. */
-static const keel_binding *settled(const keel_fplan *fplan,
-                                   const keel_step *step) {
-  const keel_function *function = fplan->function;
-  if (!keel_step_device(fplan->plan, step)) return NULL;
+static const keel_specialisation *settled(const keel_executable *executable,
+                                          const keel_step *step) {
+  const keel_function *function = executable->function;
+  if (!keel_step_device(executable->plan, step)) return NULL;
   for (uint32_t i = 0; i < step->input_count; i++) {
     const keel_type *type = step->inputs[i] == KEEL_ABSENT
                                 ? NULL
@@ -32,7 +32,7 @@ static const keel_binding *settled(const keel_fplan *fplan,
     if (step->inputs[i] != KEEL_ABSENT && (!type || !keel_type_known(type)))
       return NULL;
   }
-  /* acquire: the binding */
+  /* acquire: the specialisation */
   return atomic_load_explicit(&step->site.slots[1], memory_order_acquire)
              ? NULL
              : atomic_load_explicit(&step->site.slots[0], memory_order_acquire);
@@ -45,9 +45,9 @@ static bool is_weight(const keel_function *function, uint32_t value) {
 }
 
 /* Whether each launch would have to copy it, as it is misaligned. */
-static bool is_ragged(const keel_function *function, uint32_t value) {
+static bool is_misaligned(const keel_function *function, uint32_t value) {
   const keel_tensor *constant = function->values[value].constant;
-  return constant && keel_tensor_ragged(constant);
+  return constant && keel_tensor_misaligned(constant);
 }
 
 /* Bits: what the readers of a constant do with it; then what has become of it. */
@@ -60,32 +60,33 @@ enum {
 
 /* Whether launches use only a constant's copy in device memory: true for compiled regions
  * and for kernels that say so; others may ask for its data at each launch. */
-static bool only_passes(const keel_fplan *fplan, const keel_step *step,
-                        const kd_kernel_def *def, uint32_t input) {
-  if (!fplan->function->values[step->inputs[input]].placed) return false;
+static bool only_passes(const keel_executable *executable,
+                        const keel_step *step, const kd_kernel_def *def,
+                        uint32_t input) {
+  if (!executable->function->values[step->inputs[input]].placed) return false;
   if (step->site.region) return true;
   return (def->flags & KD_KERNEL_CONSTANTS_IN_CREATE) &&
          !(input < 32 && def->host_inputs >> input & 1);
 }
 
-static uint8_t use_of(const keel_fplan *fplan, const keel_step *step,
+static uint8_t use_of(const keel_executable *executable, const keel_step *step,
                       uint32_t input) {
-  const keel_binding *binding = settled(fplan, step);
-  if (!binding) return NEEDS;
-  const keel_instance *instance = binding->instance;
-  if (keel_instance_took(instance, input)) return 0;
-  return only_passes(fplan, step, instance->def, input) ? PASSES : NEEDS;
+  const keel_specialisation *spec = settled(executable, step);
+  if (!spec) return NEEDS;
+  const keel_instance *instance = spec->instance;
+  if (keel_instance_has_taken(instance, input)) return 0;
+  return only_passes(executable, step, instance->def, input) ? PASSES : NEEDS;
 }
 
-static void find_uses(const keel_fplan *fplan, uint8_t *uses) {
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    const keel_step *step = &fplan->steps[i];
+static void find_uses(const keel_executable *executable, uint8_t *uses) {
+  for (uint32_t i = 0; i < executable->step_count; i++) {
+    const keel_step *step = &executable->steps[i];
     for (uint32_t k = 0; k < step->input_count; k++)
-      if (step->inputs[k] < fplan->function->value_count) /* not absent */
-        uses[step->inputs[k]] |= use_of(fplan, step, k);
+      if (step->inputs[k] < executable->function->value_count) /* not absent */
+        uses[step->inputs[k]] |= use_of(executable, step, k);
   }
-  for (uint32_t i = 0; i < fplan->output_count; i++)
-    uses[fplan->outputs[i]] = NEEDS;
+  for (uint32_t i = 0; i < executable->output_count; i++)
+    uses[executable->outputs[i]] = NEEDS;
 }
 
 /* ---- letting go ----------------------------------------------------------------- */
@@ -95,10 +96,10 @@ static void note(gone *all, keel_tensor *tensor) {
 }
 
 /* Replaces it by a tensor of the same type without data. */
-static bool drop_value(keel_fplan *fplan, uint32_t value, bool passes,
+static bool drop_value(keel_executable *executable, uint32_t value, bool passes,
                        gone *all) {
-  keel_value_info *info = &fplan->function->values[value];
-  keel_tensor *stand_in = keel_tensor_new(fplan->plan->context);
+  keel_value_info *info = &executable->function->values[value];
+  keel_tensor *stand_in = keel_tensor_new(executable->plan->context);
   if (!stand_in) return false; /* then it stays */
   stand_in->type = info->constant->type;
   note(all, info->constant);
@@ -106,52 +107,53 @@ static bool drop_value(keel_fplan *fplan, uint32_t value, bool passes,
   if (passes) return true;
   note(all, info->placed);
   info->placed = NULL;
-  fplan->constants[value] = stand_in;
+  executable->constants[value] = stand_in;
   return true;
 }
 
 /* Replaces it by its copy in device memory. */
-static bool move_value(keel_fplan *fplan, uint32_t value, gone *all) {
-  keel_value_info *info = &fplan->function->values[value];
-  keel_tensor *straight = NULL;
-  if (keel_mapping_straighten(info->constant, &straight) != KD_OK)
+static bool move_value(keel_executable *executable, uint32_t value, gone *all) {
+  keel_value_info *info = &executable->function->values[value];
+  keel_tensor *aligned = NULL;
+  if (keel_mapping_align(info->constant, &aligned) != KD_OK)
     return false; /* then each launch copies it */
   note(all, info->constant);
-  info->constant = straight;
-  if (!info->placed) fplan->constants[value] = straight;
+  info->constant = aligned;
+  if (!info->placed) executable->constants[value] = aligned;
   return true;
 }
 
-static void change_inputs(keel_fplan *fplan, const uint8_t *uses, gone *all) {
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    keel_step *step = &fplan->steps[i];
-    const keel_binding *binding = settled(fplan, step);
+static void change_inputs(keel_executable *executable, const uint8_t *uses,
+                          gone *all) {
+  for (uint32_t i = 0; i < executable->step_count; i++) {
+    keel_step *step = &executable->steps[i];
+    const keel_specialisation *spec = settled(executable, step);
     for (uint32_t k = 0; k < step->input_count; k++) {
       uint32_t value = step->inputs[k];
-      if (value >= fplan->function->value_count) continue;
+      if (value >= executable->function->value_count) continue;
       if (uses[value] & MOVED)
-        step->site.constants[k] = fplan->function->values[value].constant;
+        step->site.constants[k] = executable->function->values[value].constant;
       if (!(uses[value] & DROPPED)) continue;
-      note(all, keel_instance_forget(binding->instance, k));
+      note(all, keel_instance_release_constant(spec->instance, k));
       step->site.constants[k] = NULL;
       step->site.settled = true;
     }
   }
 }
 
-static void drop_of(keel_fplan *fplan, gone *all) {
-  uint32_t count = fplan->function->value_count;
+static void drop_of(keel_executable *executable, gone *all) {
+  uint32_t count = executable->function->value_count;
   uint8_t *uses = calloc((size_t)count + 1, sizeof *uses);
   if (!uses) return; /* then they stay */
-  find_uses(fplan, uses);
+  find_uses(executable, uses);
   for (uint32_t i = 0; i < count; i++)
-    if (!(uses[i] & NEEDS) && is_weight(fplan->function, i) &&
-        drop_value(fplan, i, uses[i] & PASSES, all))
+    if (!(uses[i] & NEEDS) && is_weight(executable->function, i) &&
+        drop_value(executable, i, uses[i] & PASSES, all))
       uses[i] |= DROPPED;
-    else if ((uses[i] & NEEDS) && is_ragged(fplan->function, i) &&
-             move_value(fplan, i, all))
+    else if ((uses[i] & NEEDS) && is_misaligned(executable->function, i) &&
+             move_value(executable, i, all))
       uses[i] |= MOVED;
-  change_inputs(fplan, uses, all);
+  change_inputs(executable, uses, all);
   free(uses);
 }
 
@@ -159,7 +161,7 @@ static void drop_of(keel_fplan *fplan, gone *all) {
  * hold. */
 static bool make_room(const keel_plan *plan, gone *all) {
   size_t count = 1;
-  for (const keel_fplan *at = plan->fplans; at; at = at->next) {
+  for (const keel_executable *at = plan->executables; at; at = at->next) {
     count += 2 * (size_t)at->function->value_count;
     for (uint32_t i = 0; i < at->step_count; i++)
       count += at->steps[i].input_count;
@@ -171,14 +173,15 @@ static bool make_room(const keel_plan *plan, gone *all) {
 static void let_go(keel_plan *plan) {
   gone all = {0};
   /* relaxed: ordered by the acquire on `count` */
-  bool lets =
-      atomic_load_explicit(&plan->visits.expected, memory_order_relaxed) &&
-      make_room(plan, &all);
-  for (keel_fplan *at = lets ? plan->fplans : NULL; at; at = at->next)
+  bool lets = atomic_load_explicit(&plan->weight_readers.expected,
+                                   memory_order_relaxed) &&
+              make_room(plan, &all);
+  for (keel_executable *at = lets ? plan->executables : NULL; at; at = at->next)
     drop_of(at, &all);
   /* release: publishes the remaining constants to runs that no longer count */
-  atomic_store_explicit(&plan->visits.expected, false, memory_order_release);
-  atomic_store_explicit(&plan->visits.count, 0, memory_order_release);
+  atomic_store_explicit(&plan->weight_readers.expected, false,
+                        memory_order_release);
+  atomic_store_explicit(&plan->weight_readers.count, 0, memory_order_release);
   for (uint32_t i = 0; i < all.count; i++)
     keel_tensor_release(all.list[i]);
   keel_heap_shrink(plan->context, plan->device);
@@ -187,28 +190,30 @@ static void let_go(keel_plan *plan) {
 
 /* ---- runs ------------------------------------------------------------------------- */
 
-void keel_weights_expect(keel_plan *plan) {
-  for (const keel_fplan *at = plan->fplans; at; at = at->next)
+void keel_weights_allow_release(keel_plan *plan) {
+  for (const keel_executable *at = plan->executables; at; at = at->next)
     for (uint32_t i = 0; i < at->function->value_count; i++)
-      if (is_weight(at->function, i) || is_ragged(at->function, i))
+      if (is_weight(at->function, i) || is_misaligned(at->function, i))
         /* relaxed: no other thread has the plan yet */
-        atomic_store_explicit(&plan->visits.expected, true,
+        atomic_store_explicit(&plan->weight_readers.expected, true,
                               memory_order_relaxed);
 }
 
 bool keel_weights_enter(keel_plan *plan) {
-  if (!atomic_load_explicit(&plan->visits.expected, memory_order_acquire))
+  if (!atomic_load_explicit(&plan->weight_readers.expected,
+                            memory_order_acquire))
     return false;
   uint32_t count =
-      atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
+      atomic_load_explicit(&plan->weight_readers.count, memory_order_relaxed);
   for (;;) {
     if (count == CLOSED) { /* briefly: another thread is swapping pointers */
       sched_yield();
-      count = atomic_load_explicit(&plan->visits.count, memory_order_relaxed);
+      count = atomic_load_explicit(&plan->weight_readers.count,
+                                   memory_order_relaxed);
       /* acquire: pairs with the release after constants were released */
     } else if (atomic_compare_exchange_weak_explicit(
-                   &plan->visits.count, &count, count + 1, memory_order_acquire,
-                   memory_order_relaxed)) {
+                   &plan->weight_readers.count, &count, count + 1,
+                   memory_order_acquire, memory_order_relaxed)) {
       return true;
     }
   }
@@ -218,11 +223,11 @@ void keel_weights_leave(keel_plan *plan, keel_status status) {
   uint32_t none = 0;
   /* release: publishes this run; acquire: sees all other runs before anything is
    * released */
-  if (atomic_fetch_sub_explicit(&plan->visits.count, 1, memory_order_release) ==
-          1 &&
+  if (atomic_fetch_sub_explicit(&plan->weight_readers.count, 1,
+                                memory_order_release) == 1 &&
       status == KD_OK &&
-      atomic_compare_exchange_strong_explicit(&plan->visits.count, &none,
-                                              CLOSED, memory_order_acquire,
-                                              memory_order_relaxed))
+      atomic_compare_exchange_strong_explicit(
+          &plan->weight_readers.count, &none, CLOSED, memory_order_acquire,
+          memory_order_relaxed))
     let_go(plan);
 }

@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 
 /* Lets the plan release weights as soon as it can. Before the first run. */
-void keel_weights_expect(keel_plan *plan);
+void keel_weights_allow_release(keel_plan *plan);
 
 /* Called around each run; weights that are read in between stay. Call leave only if enter
  * returned true. After a failed run the kernels are not all known, so weights are released

@@ -85,7 +85,7 @@ keel_value keel_builder_resource(keel_builder *builder, const char *name) {
 
 /* The value in a form that kernels can read; otherwise each run would copy it. */
 static keel_status align(keel_tensor *tensor, keel_tensor **out_aligned) {
-  if (tensor->kind == KEEL_DATA && !keel_tensor_place(tensor) &&
+  if (tensor->kind == KEEL_DATA && !keel_tensor_location(tensor) &&
       !keel_aligned_to(tensor->data, 64))
     return keel_copy_to(tensor, NULL, out_aligned);
   *out_aligned = keel_tensor_retain(tensor);

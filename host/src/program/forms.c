@@ -115,11 +115,11 @@ keel_status keel_forms_find(const keel_forms *forms, const keel_form *wanted,
   return KD_NOT_FOUND;
 }
 
-void keel_forms_hush(keel_forms *forms) {
+void keel_forms_no_warnings(keel_forms *forms) {
   atomic_store_explicit(&forms->told, true, memory_order_relaxed);
 }
 
-void keel_forms_tell(keel_forms *forms, const keel_log *log, const char *device,
+void keel_forms_warn(keel_forms *forms, const keel_log *log, const char *device,
                      const char *why) {
   /* relaxed: it orders nothing */
   bool told =

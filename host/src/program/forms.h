@@ -41,11 +41,11 @@ keel_status keel_forms_find(const keel_forms *forms, const keel_form *wanted,
                             const keel_form **out_form);
 
 /* Warns that a form can't be used; after the first time, logs at debug level. */
-void keel_forms_tell(keel_forms *forms, const keel_log *log, const char *device,
+void keel_forms_warn(keel_forms *forms, const keel_log *log, const char *device,
                      const char *why);
 
 /* Suppresses these warnings from now on. */
-void keel_forms_hush(keel_forms *forms);
+void keel_forms_no_warnings(keel_forms *forms);
 
 void keel_forms_free(keel_forms *forms);
 

@@ -27,7 +27,7 @@ keel_status keel_program_create(keel_context *context,
   keel_program *program = calloc(1, sizeof *program);
   if (!program) return keel_no_memory(sizeof *program);
   keel_refs_init(&program->refs);
-  keel_refs_init(&program->watchers);
+  keel_refs_init(&program->weak_refs);
   program->context = context;
   *out_program = program;
   return KD_OK;
@@ -46,15 +46,15 @@ void keel_functions_release(keel_function *list) {
   }
 }
 
-void keel_program_watch(keel_program *program) {
-  keel_refs_take(&program->watchers);
+void keel_program_weak_retain(keel_program *program) {
+  keel_refs_take(&program->weak_refs);
 }
 
-void keel_program_unwatch(keel_program *program) {
-  if (keel_refs_drop(&program->watchers)) free(program);
+void keel_program_weak_release(keel_program *program) {
+  if (keel_refs_drop(&program->weak_refs)) free(program);
 }
 
-bool keel_program_hold(keel_program *program) {
+bool keel_program_lock(keel_program *program) {
   unsigned refs = atomic_load_explicit(&program->refs, memory_order_relaxed);
   /* relaxed: a weak reference holder has seen the program before */
   while (refs && !atomic_compare_exchange_weak_explicit(
@@ -65,8 +65,8 @@ bool keel_program_hold(keel_program *program) {
 }
 
 void keel_program_release(keel_program *program) {
-  /* counted down also by the last one, other than keel_refs_drop does: watchers ask.
-   * acquire and release: as there */
+  /* counted down also by the last one, other than keel_refs_drop does: holders of weak
+   * references ask. acquire and release: as there */
   if (!program ||
       atomic_fetch_sub_explicit(&program->refs, 1, memory_order_acq_rel) != 1)
     return;
@@ -75,7 +75,7 @@ void keel_program_release(keel_program *program) {
   keel_arena_free(&program->arena);
   keel_forms_free(&program->forms);
   keel_mapping_release(program->mapping);
-  keel_program_unwatch(program);
+  keel_program_weak_release(program);
 }
 
 keel_status keel_function_create(keel_context *context, keel_arena *arena,
@@ -322,7 +322,7 @@ static keel_status sort_nodes(sorting *all, keel_function *function) {
   uint32_t n = function->node_count, last = KEEL_ABSENT;
   for (uint32_t i = 0; i < n; i++) {
     all->before[i] = KEEL_ABSENT;
-    if (function->nodes[i].dead || !keel_node_touches(&function->nodes[i]))
+    if (function->nodes[i].dead || !keel_node_has_effects(&function->nodes[i]))
       continue;
     all->before[i] = last;
     last = i;
@@ -376,7 +376,7 @@ bool keel_node_has(const keel_node *node, uint32_t flags) {
   return false;
 }
 
-bool keel_node_touches(const keel_node *node) {
+bool keel_node_has_effects(const keel_node *node) {
   return keel_node_has(node, KEEL_OP_READS | KEEL_OP_WRITES);
 }
 

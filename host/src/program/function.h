@@ -32,7 +32,7 @@ typedef struct keel_node {
   keel_device *device;
   bool ruled;                 /* a rule has said so */
   uint32_t group;             /* nodes of one go to one device; 0: of none */
-  uint32_t output_layout;     /* see keel_site */
+  uint32_t output_layout;     /* see keel_call_site */
   struct keel_region *region; /* of keel::Region: the region; owned */
   const keel_type *part;      /* of keel::Part: its output's type */
   bool dead;
@@ -58,7 +58,7 @@ struct keel_function {
 struct keel_program {
   /* 0: only weak references are left; all but the struct is freed */
   atomic_uint refs;
-  atomic_uint watchers; /* plus one while there are strong references */
+  atomic_uint weak_refs; /* plus one while there are strong references */
   keel_context *context;
   keel_device *device;   /* the device that it was compiled for, or NULL */
   keel_mapping *mapping; /* of its file, or NULL */
@@ -73,10 +73,10 @@ keel_status keel_program_create(keel_context *context,
 
 /* Takes a weak reference to a program that the caller holds. It does not keep the program
  * alive. */
-void keel_program_watch(keel_program *program);
-void keel_program_unwatch(keel_program *program);
+void keel_program_weak_retain(keel_program *program);
+void keel_program_weak_release(keel_program *program);
 /* Turns a weak reference into a strong one; false if the program is gone. */
-bool keel_program_hold(keel_program *program);
+bool keel_program_lock(keel_program *program);
 
 /* An empty function in an arena, linked into *list. */
 keel_status keel_function_create(keel_context *context, keel_arena *arena,
@@ -121,7 +121,7 @@ keel_status keel_function_sort(keel_function *function);
 bool keel_node_has(const keel_node *node, uint32_t flags);
 
 /* Whether it, or a function nested in it, reads or changes a resource. */
-bool keel_node_touches(const keel_node *node);
+bool keel_node_has_effects(const keel_node *node);
 bool keel_node_changes(const keel_node *node);
 
 /* The readers of each value, and how many; computed by each pass that needs it. */

@@ -63,7 +63,7 @@ static kd_status value_constant(const kd_graph *graph, uint32_t value,
                             : NULL;
   if (!tensor || !tensor->type || !keel_tensor_host_data(tensor))
     return KD_NOT_FOUND;
-  KEEL_TRY(keel_mapping_show(tensor, &tensor));
+  KEEL_TRY(keel_mapping_borrow(tensor, &tensor));
   *out_tensor = (kd_tensor){
       .data = tensor->data,
       .size = tensor->type->bytes,
@@ -288,7 +288,7 @@ static void find_borders(struct kd_graph *graph, keel_readers *readers,
       if (value == KEEL_ABSENT) continue;
       uint32_t maker = function->values[value].producer;
       bool inside = maker != KEEL_ABSENT && owner[maker] == id;
-      if (!inside && keel_readers_meet(readers, value, i))
+      if (!inside && keel_readers_visit(readers, value, i))
         graph->inputs[graph->input_count++] = value;
     }
     for (uint32_t k = 0; k < node->output_count; k++)

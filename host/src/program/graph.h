@@ -38,8 +38,8 @@ void keel_readers_drop(keel_readers *readers);
 
 /* Whether a walk visits a value for the first time; if so, records `node` for it. A walk
  * starts by incrementing readers->walk. */
-static inline bool keel_readers_meet(keel_readers *readers, uint32_t value,
-                                     uint32_t node) {
+static inline bool keel_readers_visit(keel_readers *readers, uint32_t value,
+                                      uint32_t node) {
   if (readers->seen[value] == readers->walk) return false;
   readers->seen[value] = readers->walk;
   readers->by[value] = node;

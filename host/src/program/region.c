@@ -178,7 +178,7 @@ static bool revive(const making *m, const void *blob, uint64_t size) {
   keel_device *device = m->region->device;
   const kd_region_table *table = &device->plugin->regions;
   kd_region **handle = &m->region->handle;
-  keel_hush();
+  keel_clear_error();
   kd_status status = table->validate(device->handle, blob, size);
   if (status == KD_OK)
     status = table->load(device->handle, &m->what, blob, size, handle);
@@ -187,7 +187,7 @@ static bool revive(const making *m, const void *blob, uint64_t size) {
     return true;
   }
   *handle = NULL;
-  if (!keel_said()) keel_fail(status, "no reason given");
+  if (!keel_has_error()) keel_fail(status, "no reason given");
   return false;
 }
 
@@ -199,7 +199,7 @@ static bool came_along(const making *m) {
   keel_status status = keel_forms_find(m->held, &m->form, &form);
   if (status == KD_NOT_FOUND) return false;
   if (status == KD_OK && revive(m, form->data, form->size)) return true;
-  keel_forms_tell(m->held, &device->context->log, device->name, keel_message());
+  keel_forms_warn(m->held, &device->context->log, device->name, keel_message());
   return false;
 }
 
@@ -239,7 +239,7 @@ static void keep(const making *m, const char *key) {
 static kd_status compile_anew(const making *m) {
   keel_region *region = m->region;
   const keel_device *device = region->device;
-  keel_hush();
+  keel_clear_error();
   kd_status status = device->plugin->regions.compile(device->handle, &m->what,
                                                      &region->handle);
   if (status == KD_OK && !region->handle)
@@ -287,11 +287,11 @@ static keel_status compile(making *m) {
   KEEL_TRY(keel_device_enter(device));
   kd_status status = make_handle(m);
   if (status == KD_OK) status = note_aliases(region);
-  if (status != KD_UNIMPLEMENTED) status = keel_lost_judge(device, status);
+  if (status != KD_UNIMPLEMENTED) status = keel_device_check(device, status);
   keel_lost_leave(device);
   if (status == KD_OK || status == KD_UNIMPLEMENTED) return status;
   region->handle = NULL;
-  if (!keel_said())
+  if (!keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return keel_while(status,
                     "while %s compiled a region of %u ops, from \"%s\"; without"
@@ -309,7 +309,7 @@ keel_status keel_region_compile(keel_device *device,
   if (!region) return keel_no_memory(sizeof *region);
   region->device = device;
   region->infer = infer;
-  keel_device_hold(device);
+  keel_device_pin(device);
   region->def = (kd_kernel_def){
       .struct_size = sizeof region->def,
       .domain = "keel",
@@ -337,10 +337,10 @@ keel_status keel_region_compile(keel_device *device,
 void keel_region_free(keel_region *region) {
   if (!region) return;
   if (region->handle) {
-    keel_device_settle(region->device); /* enqueued work may use it */
+    keel_device_drain_quietly(region->device); /* enqueued work may use it */
     region->device->plugin->regions.destroy(region->handle);
   }
-  keel_device_unhold(region->device);
+  keel_device_unpin(region->device);
   keel_functions_release(region->functions);
   keel_arena_free(&region->arena);
   free(region->types);

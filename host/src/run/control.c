@@ -28,23 +28,23 @@ typedef struct body_end {
 } body_end;
 
 /* The waiter for a condition that is copied to the host. */
-typedef struct cond_arrival {
+typedef struct cond_waiter {
   keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_control *control;
-} cond_arrival;
+} cond_waiter;
 
 struct keel_control {
   keel_host_call call;
-  const keel_watch *watch;
+  const keel_cancellation *cancellation;
   keel_done *done;
   body_end ended;
-  cond_arrival arrival;
+  cond_waiter arrival;
 
   /* what differs from op to op */
   keel_status (*prepare)(keel_control *c); /* sets `in` for a round */
   keel_status (*take)(keel_control *c);    /* takes what is in `out` */
   keel_status (*finish)(keel_control *c);  /* sets the op's outputs */
-  keel_fplan *body;
+  keel_executable *body;
   int64_t round, rounds;
   keel_tensor *cond;      /* whether there is another round; NULL: there is */
   uint32_t own;           /* inputs that are no captures */
@@ -54,10 +54,10 @@ struct keel_control {
   collected *lists;        /* by output */
 };
 
-static keel_fplan *graph_of(const keel_host_call *call, const char *name,
-                            uint32_t *out_first_capture) {
+static keel_executable *graph_of(const keel_host_call *call, const char *name,
+                                 uint32_t *out_first_capture) {
   uint32_t captures = 0, before = 0;
-  keel_fplan *found = NULL;
+  keel_executable *found = NULL;
   for (uint32_t i = 0; i < call->op->attr_count; i++) {
     if (!call->graphs || !call->graphs[i]) continue;
     if (!strcmp(call->op->attrs[i].value.name, name)) {
@@ -169,9 +169,9 @@ static bool go_on(keel_control *c, keel_status *out_status) {
                                 .outputs = c->out,
                                 .input_count = c->in_count,
                                 .output_count = c->out_count,
-                                .watch = c->watch,
+                                .cancellation = c->cancellation,
                                 .done = &c->ended.done};
-    if (status == KD_OK && !keel_fplan_begin(c->body, &args, &status))
+    if (status == KD_OK && !keel_executable_begin(c->body, &args, &status))
       return false;
     if (status == KD_OK) status = c->take(c);
     c->round++;
@@ -194,7 +194,7 @@ static void body_ended(keel_done *done, keel_status status) {
 }
 
 static void cond_known(keel_waiter *waiter) {
-  keel_control *c = ((cond_arrival *)(void *)waiter)->control;
+  keel_control *c = ((cond_waiter *)(void *)waiter)->control;
   keel_status status = KD_OK;
   if (go_on(c, &status)) tell(c, status);
 }
@@ -541,15 +541,16 @@ static keel_status prepare(keel_control *c) {
   }
 }
 
-bool keel_control_begin(const keel_host_call *call, const keel_watch *watch,
-                        keel_done *done, keel_status *out_status) {
+bool keel_control_begin(const keel_host_call *call,
+                        const keel_cancellation *cancellation, keel_done *done,
+                        keel_status *out_status) {
   keel_control *c = calloc(1, sizeof *c);
   if (!c) {
     *out_status = keel_no_memory(sizeof *c);
     return true;
   }
   c->call = *call;
-  c->watch = watch;
+  c->cancellation = cancellation;
   c->done = done;
   c->ended.done.call = body_ended;
   c->ended.control = c;

@@ -10,7 +10,8 @@
  *
  * Returns true if it has ended, with its *out_status; the caller releases the outputs, also
  * on failure. Otherwise `done` is called later, on any thread. */
-bool keel_control_begin(const keel_host_call *call, const keel_watch *watch,
-                        keel_done *done, keel_status *out_status);
+bool keel_control_begin(const keel_host_call *call,
+                        const keel_cancellation *cancellation, keel_done *done,
+                        keel_status *out_status);
 
 #endif /* KEEL_CONTROL_H */

@@ -49,15 +49,16 @@ keel_status keel_declared_fail(const keel_port *port, keel_tensor *input,
 }
 
 keel_status keel_declared_check(const keel_port *ports, uint32_t count,
-                                keel_tensor *const *inputs, uint32_t *out_odd) {
-  *out_odd = KEEL_ABSENT;
+                                keel_tensor *const *inputs,
+                                uint32_t *out_mismatch) {
+  *out_mismatch = KEEL_ABSENT;
   for (uint32_t i = 0; i < count; i++) {
     bool close = false;
     if (keel_tensor_state(inputs[i]) != KEEL_READY ||
         keel_declared_is(&ports[i], inputs[i], &close))
       continue;
     if (!close) return keel_declared_fail(&ports[i], inputs[i], "");
-    if (*out_odd == KEEL_ABSENT) *out_odd = i;
+    if (*out_mismatch == KEEL_ABSENT) *out_mismatch = i;
   }
   return KD_OK;
 }
@@ -102,12 +103,12 @@ static keel_status also(keel_status status, const char *format, ...) {
 }
 
 keel_status keel_declared_explain(const keel_port *ports, uint32_t count,
-                                  keel_tensor *const *inputs, uint32_t odd,
+                                  keel_tensor *const *inputs, uint32_t mismatch,
                                   keel_status status) {
-  if (odd != KEEL_ABSENT) {
+  if (mismatch != KEEL_ABSENT) {
     char text[400];
     snprintf(text, sizeof text, "%s", keel_message());
-    keel_declared_fail(&ports[odd], inputs[odd], "");
+    keel_declared_fail(&ports[mismatch], inputs[mismatch], "");
     char declared[400];
     snprintf(declared, sizeof declared, "%s", keel_message());
     return keel_fail(status, "%s (%s)", text, declared);

@@ -15,14 +15,15 @@ keel_status keel_declared_fail(const keel_port *port, keel_tensor *input,
                                const char *why);
 
 /* Refuses ready inputs that do not match their ports, except those that differ in shape
- * only: the first of these goes to *out_odd (KEEL_ABSENT: none). */
+ * only: the first of these goes to *out_mismatch (KEEL_ABSENT: none). */
 keel_status keel_declared_check(const keel_port *ports, uint32_t count,
-                                keel_tensor *const *inputs, uint32_t *out_odd);
+                                keel_tensor *const *inputs,
+                                uint32_t *out_mismatch);
 
-/* Adds to the message of a failed run what about its inputs may be the cause. `odd` comes
- * from keel_declared_check. */
+/* Adds to the message of a failed run what about its inputs may be the cause. `mismatch`
+ * comes from keel_declared_check. */
 keel_status keel_declared_explain(const keel_port *ports, uint32_t count,
-                                  keel_tensor *const *inputs, uint32_t odd,
+                                  keel_tensor *const *inputs, uint32_t mismatch,
                                   keel_status status);
 
 #endif /* KEEL_DECLARED_H */

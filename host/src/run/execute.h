@@ -9,8 +9,8 @@ typedef struct keel_done {
   void (*call)(struct keel_done *self, keel_status status);
 } keel_done;
 
-/* A run that nobody waits for (begin.h). */
-typedef struct keel_begun keel_begun;
+/* A run that nobody waits for (async_run.h). */
+typedef struct keel_async_run keel_async_run;
 
 /* What a run is given. */
 typedef struct keel_run_args {
@@ -18,25 +18,27 @@ typedef struct keel_run_args {
   keel_tensor *const *inputs;
   keel_tensor **outputs;
   uint32_t input_count, output_count;
-  const keel_watch *watch; /* when it is over, nothing more is begun; or NULL */
+  /* when it is over, nothing more is started; or NULL */
+  const keel_cancellation *cancellation;
   /* What does not depend on a failure is run and handed out, and what does is handed out
    * as failed values; inputs may have failed. Else outputs are NULL where it fails. */
   bool partial;
   /* It has begun the run, and is given each output when it is made: inputs may be pending,
    * and steps wait for those that they read. NULL: inputs are ready. */
-  keel_begun *begun;
-  keel_done *done; /* of keel_fplan_begin: who is told */
+  keel_async_run *async;
+  keel_done *done; /* of keel_executable_begin: who is told */
 } keel_run_args;
 
 /* Runs it on the calling thread and the pool, and waits; also for what is under way when
- * the watch is over. */
-keel_status keel_fplan_run(keel_fplan *fplan, const keel_run_args *args);
+ * the run is cancelled. */
+keel_status keel_executable_run(keel_executable *executable,
+                                const keel_run_args *args);
 
 /* Begins to run it, and runs it as far as it goes without waiting. Inputs and the arrays
  * stay until it has ended.
  *
  * Returns true where it has ended: *out_status says how. Else `done` is told so later. */
-bool keel_fplan_begin(keel_fplan *fplan, const keel_run_args *args,
-                      keel_status *out_status);
+bool keel_executable_begin(keel_executable *executable,
+                           const keel_run_args *args, keel_status *out_status);
 
 #endif /* KEEL_EXECUTE_H */

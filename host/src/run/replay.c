@@ -2,8 +2,8 @@
 #include "run/replay.h"
 #include "device/stream.h"
 
+#include "device/backoff.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "memory/copy.h"
 
 #define RECORDINGS    2
@@ -12,23 +12,23 @@
 #define RENEWED_MOST  4 /* failed rebinds before recording is given up */
 
 /* The memory of an input or an output. */
-typedef struct place {
+typedef struct location {
   keel_buffer *buffer;
   uint64_t offset;
-} place;
+} location;
 
 typedef struct recording {
   kd_capture *capture; /* NULL: there is none */
-  place *places;       /* of inputs, then of outputs; retained */
+  location *locations; /* of inputs, then of outputs; retained */
   uint64_t used;       /* the last run that launched it */
 } recording;
 
 struct keel_replay {
   keel_device *device;
-  uint32_t input_count, place_count;
+  uint32_t input_count, location_count;
   recording recordings[RECORDINGS];
   recording *chosen; /* matches this run's memory */
-  place *now;        /* this run's memory; borrowed */
+  location *now;     /* this run's memory; borrowed */
   kd_rebind *rebinds;
   uint32_t renewed;
   uint64_t runs;
@@ -37,13 +37,13 @@ struct keel_replay {
 
 /* ---- recordings ---------------------------------------------------------------- */
 
-static void hold_places(const keel_replay *replay, recording *r,
-                        const place *places) {
-  for (uint32_t i = 0; i < replay->place_count; i++) {
-    place one = places ? places[i] : (place){0};
+static void hold_locations(const keel_replay *replay, recording *r,
+                           const location *locations) {
+  for (uint32_t i = 0; i < replay->location_count; i++) {
+    location one = locations ? locations[i] : (location){0};
     if (one.buffer) keel_buffer_retain(one.buffer);
-    if (r->places[i].buffer) keel_buffer_release(r->places[i].buffer);
-    r->places[i] = one;
+    if (r->locations[i].buffer) keel_buffer_release(r->locations[i].buffer);
+    r->locations[i] = one;
   }
 }
 
@@ -52,12 +52,12 @@ static keel_status discard(const keel_replay *replay, recording *r) {
   if (!r->capture) return KD_OK;
   keel_status status = KD_OK;
   if (atomic_load(&replay->device->lost))
-    keel_device_settle(replay->device);
+    keel_device_drain_quietly(replay->device);
   else
     status = keel_device_drain(replay->device);
   replay->device->plugin->capture.destroy(r->capture);
   r->capture = NULL;
-  hold_places(replay, r, NULL);
+  hold_locations(replay, r, NULL);
   return status;
 }
 
@@ -71,20 +71,20 @@ static keel_status turn_off(keel_replay *replay) {
   return status;
 }
 
-keel_replay *keel_replay_create(const keel_framing *framing) {
+keel_replay *keel_replay_create(const keel_memory_plan *memory_plan) {
   keel_replay *replay = calloc(1, sizeof *replay);
   if (!replay) return NULL;
-  replay->device = framing->heap->device;
-  replay->input_count = framing->fplan->input_count;
-  replay->place_count = replay->input_count + framing->outcome_count;
-  replay->off = framing->kernel_count < KERNELS_LEAST;
-  size_t room = (size_t)replay->place_count + 1;
+  replay->device = memory_plan->heap->device;
+  replay->input_count = memory_plan->executable->input_count;
+  replay->location_count = replay->input_count + memory_plan->output_slot_count;
+  replay->off = memory_plan->kernel_count < KERNELS_LEAST;
+  size_t room = (size_t)replay->location_count + 1;
   replay->now = calloc(room, sizeof *replay->now);
   replay->rebinds = calloc(room, sizeof *replay->rebinds);
   bool made = replay->now && replay->rebinds;
   for (int i = 0; i < RECORDINGS; i++) {
-    replay->recordings[i].places = calloc(room, sizeof(place));
-    made &= replay->recordings[i].places != NULL;
+    replay->recordings[i].locations = calloc(room, sizeof(location));
+    made &= replay->recordings[i].locations != NULL;
   }
   if (made) return replay;
   keel_replay_free(replay);
@@ -95,7 +95,7 @@ void keel_replay_free(keel_replay *replay) {
   if (!replay) return;
   turn_off(replay);
   for (int i = 0; i < RECORDINGS; i++)
-    free(replay->recordings[i].places);
+    free(replay->recordings[i].locations);
   free(replay->now);
   free(replay->rebinds);
   free(replay);
@@ -109,102 +109,102 @@ bool keel_replay_holds(const keel_replay *replay) {
 
 /* ---- places --------------------------------------------------------------------- */
 
-static bool is_same(const place *a, const place *b) {
+static bool is_same(const location *a, const location *b) {
   return a->buffer == b->buffer && a->offset == b->offset;
 }
 
-static place place_of(const keel_tensor *tensor) {
-  return tensor ? (place){tensor->buffer, tensor->offset} : (place){0};
+static location location_of(const keel_tensor *tensor) {
+  return tensor ? (location){tensor->buffer, tensor->offset} : (location){0};
 }
 
 /* Whether it reads this run's inputs, and writes outputs that nothing else holds. */
 static bool fits(const keel_replay *replay, const recording *r) {
   if (!r->capture) return false;
   for (uint32_t i = 0; i < replay->input_count; i++)
-    if (!is_same(&r->places[i], &replay->now[i])) return false;
-  for (uint32_t i = replay->input_count; i < replay->place_count; i++)
-    if (!keel_buffer_alone(r->places[i].buffer)) return false;
+    if (!is_same(&r->locations[i], &replay->now[i])) return false;
+  for (uint32_t i = replay->input_count; i < replay->location_count; i++)
+    if (!keel_buffer_unique(r->locations[i].buffer)) return false;
   return true;
 }
 
-void keel_replay_choose(keel_frame *frame) {
-  keel_replay *replay = frame->replay;
+void keel_replay_choose(keel_static_run *static_run) {
+  keel_replay *replay = static_run->replay;
   for (uint32_t i = 0; i < replay->input_count; i++)
-    replay->now[i] = place_of(frame->read[i]);
+    replay->now[i] = location_of(static_run->read[i]);
   replay->chosen = NULL;
   for (int i = 0; i < RECORDINGS && !replay->chosen; i++)
     if (fits(replay, &replay->recordings[i]))
       replay->chosen = &replay->recordings[i];
 }
 
-keel_buffer *keel_replay_outcome(const keel_replay *replay, uint32_t index) {
+keel_buffer *keel_replay_output(const keel_replay *replay, uint32_t index) {
   return replay && replay->chosen
-             ? replay->chosen->places[replay->input_count + index].buffer
+             ? replay->chosen->locations[replay->input_count + index].buffer
              : NULL;
 }
 
 /* Whether a location belongs to one argument only. A recording can be rebound only where
  * buffer and offset identify the argument. */
-static bool stands_alone(const keel_frame *frame, const recording *r,
+static bool stands_alone(const keel_static_run *static_run, const recording *r,
                          uint32_t index) {
-  const keel_fplan *fplan = frame->framing->fplan;
-  const place *one = &r->places[index];
-  const keel_buffer *now = frame->replay->now[index].buffer;
+  const keel_executable *executable = static_run->memory_plan->executable;
+  const location *one = &r->locations[index];
+  const keel_buffer *now = static_run->replay->now[index].buffer;
   if (!one->buffer || !one->buffer->handle || !now || !now->handle ||
-      frame->framing->fixed)
+      static_run->memory_plan->fixed)
     return false;
-  for (uint32_t i = 0; i < frame->replay->place_count; i++)
-    if (i != index && is_same(&r->places[i], one)) return false;
-  for (uint32_t i = 0; i < fplan->value_count; i++) {
-    place constant = place_of(fplan->constants[i]);
+  for (uint32_t i = 0; i < static_run->replay->location_count; i++)
+    if (i != index && is_same(&r->locations[i], one)) return false;
+  for (uint32_t i = 0; i < executable->value_count; i++) {
+    location constant = location_of(executable->constants[i]);
     if (is_same(&constant, one)) return false;
   }
   return true;
 }
 
 /* Rebinds a recording to this run's memory. False if that is impossible. */
-static bool put(const keel_frame *frame, recording *r) {
-  keel_replay *replay = frame->replay;
+static bool put(const keel_static_run *static_run, recording *r) {
+  keel_replay *replay = static_run->replay;
   const kd_capture_table *table = &replay->device->plugin->capture;
   uint32_t count = 0;
   if (!table->update) return false;
-  for (uint32_t i = 0; i < replay->place_count; i++) {
-    const place *from = &r->places[i], *to = &replay->now[i];
+  for (uint32_t i = 0; i < replay->location_count; i++) {
+    const location *from = &r->locations[i], *to = &replay->now[i];
     if (is_same(from, to)) continue;
-    if (!stands_alone(frame, r, i)) return false;
+    if (!stands_alone(static_run, r, i)) return false;
     replay->rebinds[count++] = (kd_rebind){.from = from->buffer->handle,
                                            .to = to->buffer->handle,
                                            .from_offset = from->offset,
                                            .to_offset = to->offset};
   }
-  keel_hush();
+  keel_clear_error();
   if (table->update(r->capture, replay->rebinds, count) != KD_OK) return false;
-  hold_places(replay, r, replay->now);
+  hold_locations(replay, r, replay->now);
   return true;
 }
 
 /* ---- runs ------------------------------------------------------------------------- */
 
-static keel_status enqueue(keel_frame *frame) {
-  keel_device *device = frame->replay->device;
-  keel_hush();
+static keel_status enqueue(keel_static_run *static_run) {
+  keel_device *device = static_run->replay->device;
+  keel_clear_error();
   pthread_mutex_lock(&device->stream_lock);
-  keel_status status = keel_frame_enqueue_steps(frame);
+  keel_status status = keel_static_run_enqueue_steps(static_run);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
 
 /* Under the stream's lock, so that nothing else is recorded. */
-static keel_status record(keel_frame *frame, recording *r) {
-  keel_replay *replay = frame->replay;
+static keel_status record(keel_static_run *static_run, recording *r) {
+  keel_replay *replay = static_run->replay;
   keel_device *device = replay->device;
   const kd_capture_table *table = &device->plugin->capture;
   kd_capture *capture = NULL;
-  keel_hush();
+  keel_clear_error();
   pthread_mutex_lock(&device->stream_lock);
   keel_status status = table->begin(device->stream, 0);
   if (status == KD_OK) {
-    keel_status enqueued = keel_frame_enqueue_steps(frame);
+    keel_status enqueued = keel_static_run_enqueue_steps(static_run);
     status = table->end(device->stream, &capture);
     if (status == KD_OK) status = enqueued;
   }
@@ -214,31 +214,32 @@ static keel_status record(keel_frame *frame, recording *r) {
     return status;
   }
   r->capture = capture;
-  hold_places(replay, r, replay->now);
+  hold_locations(replay, r, replay->now);
   return KD_OK;
 }
 
-static keel_status launch(const keel_frame *frame, recording *r) {
-  keel_replay *replay = frame->replay;
+static keel_status launch(const keel_static_run *static_run, recording *r) {
+  keel_replay *replay = static_run->replay;
   keel_device *device = replay->device;
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   r->used = replay->runs;
-  keel_hush();
+  keel_clear_error();
   pthread_mutex_lock(&device->stream_lock);
   do
     status = device->plugin->capture.launch(r->capture, device->stream);
-  while (keel_room_awaited(device, device->stream, &patience, &status));
+  while (keel_backoff_retry(device, device->stream, &backoff, &status));
   pthread_mutex_unlock(&device->stream_lock);
   if (status == KD_OK) {
-    atomic_fetch_add_explicit(&frame->framing->fplan->plan->replays, 1,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(
+        &static_run->memory_plan->executable->plan->replays, 1,
+        memory_order_relaxed);
     return KD_OK;
   }
-  status = keel_lost_judge(device, status);
-  if (!keel_said())
+  status = keel_device_check(device, status);
+  if (!keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
-  const char *name = frame->framing->fplan->name;
+  const char *name = static_run->memory_plan->executable->name;
   return keel_while(status, "while %s launched a recording of %s", device->name,
                     *name ? name : "the program");
 }
@@ -255,26 +256,28 @@ static recording *oldest(keel_replay *replay) {
 
 /* Rebinds or makes a recording for this run's memory; chooses none if the steps can't be
  * recorded. */
-static keel_status renew(keel_frame *frame) {
-  keel_replay *replay = frame->replay;
-  for (uint32_t i = replay->input_count; i < replay->place_count; i++)
-    replay->now[i] = place_of(frame->outcomes[i - replay->input_count]);
+static keel_status renew(keel_static_run *static_run) {
+  keel_replay *replay = static_run->replay;
+  for (uint32_t i = replay->input_count; i < replay->location_count; i++)
+    replay->now[i] =
+        location_of(static_run->output_slots[i - replay->input_count]);
   recording *r = oldest(replay);
   replay->chosen = r;
   if (r->capture) {
-    if (put(frame, r)) return KD_OK;
+    if (put(static_run, r)) return KD_OK;
     replay->renewed++;
     KEEL_TRY(discard(replay, r));
   }
-  if (replay->renewed <= RENEWED_MOST && record(frame, r) == KD_OK)
+  if (replay->renewed <= RENEWED_MOST && record(static_run, r) == KD_OK)
     return KD_OK;
   replay->chosen = NULL;
   return turn_off(replay);
 }
 
-keel_status keel_replay_run(keel_frame *frame) {
-  keel_replay *replay = frame->replay;
-  if (replay->off || replay->runs++ < RUNS_BEFORE) return enqueue(frame);
-  if (!replay->chosen) KEEL_TRY(renew(frame));
-  return replay->chosen ? launch(frame, replay->chosen) : enqueue(frame);
+keel_status keel_replay_run(keel_static_run *static_run) {
+  keel_replay *replay = static_run->replay;
+  if (replay->off || replay->runs++ < RUNS_BEFORE) return enqueue(static_run);
+  if (!replay->chosen) KEEL_TRY(renew(static_run));
+  return replay->chosen ? launch(static_run, replay->chosen)
+                        : enqueue(static_run);
 }

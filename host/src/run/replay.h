@@ -8,21 +8,21 @@
 #ifndef KEEL_REPLAY_H
 #define KEEL_REPLAY_H
 
-#include "run/frame.h"
+#include "run/static_run.h"
 
 typedef struct keel_replay keel_replay;
 
 /* For a static run whose device records. NULL if memory runs out. */
-keel_replay *keel_replay_create(const keel_framing *framing);
+keel_replay *keel_replay_create(const keel_memory_plan *memory_plan);
 
 /* Chooses the recording for this run. The inputs are in place. */
-void keel_replay_choose(keel_frame *frame);
+void keel_replay_choose(keel_static_run *static_run);
 
 /* The memory of output `index` in the chosen recording; NULL: any. */
-keel_buffer *keel_replay_outcome(const keel_replay *replay, uint32_t index);
+keel_buffer *keel_replay_output(const keel_replay *replay, uint32_t index);
 
 /* Enqueues the steps of a prepared static run: as a recording, or one by one. */
-keel_status keel_replay_run(keel_frame *frame);
+keel_status keel_replay_run(keel_static_run *static_run);
 
 /* Whether recordings exist, which retain the static run's memory. */
 bool keel_replay_holds(const keel_replay *replay);

@@ -13,38 +13,38 @@
 static void free_run(keel_idle *idle) {
   keel_run *run = (keel_run *)(void *)idle;
   keel_arena_free(&run->arrays);
-  keel_frame_free(run->frame);
+  keel_static_run_free(run->static_run);
   free(run);
 }
 
 static void run_task(keel_task *task);
 
-static keel_run *take_run(keel_fplan *fplan) {
+static keel_run *take_run(keel_executable *executable) {
   /* acquire: pairs with the release of the run's last user */
   keel_idle *idle =
-      atomic_exchange_explicit(&fplan->idle, NULL, memory_order_acquire);
+      atomic_exchange_explicit(&executable->idle, NULL, memory_order_acquire);
   if (idle) return (keel_run *)(void *)idle;
   keel_run *run = calloc(1, sizeof *run);
   if (run) {
     run->idle.free = free_run;
-    KEEL_ARENA_ARRAY(&run->arrays, run->values, fplan->value_count);
-    KEEL_ARENA_ARRAY(&run->arrays, run->uses, fplan->value_count);
-    KEEL_ARENA_ARRAY(&run->arrays, run->waits, fplan->step_count);
-    KEEL_ARENA_ARRAY(&run->arrays, run->tasks, fplan->step_count);
-    if (fplan->arrives)
-      KEEL_ARENA_ARRAY(&run->arrays, run->arrivals, fplan->step_count);
-    for (uint32_t i = 0; run->tasks && i < fplan->step_count; i++)
+    KEEL_ARENA_ARRAY(&run->arrays, run->values, executable->value_count);
+    KEEL_ARENA_ARRAY(&run->arrays, run->uses, executable->value_count);
+    KEEL_ARENA_ARRAY(&run->arrays, run->waits, executable->step_count);
+    KEEL_ARENA_ARRAY(&run->arrays, run->tasks, executable->step_count);
+    if (executable->async_copy_out)
+      KEEL_ARENA_ARRAY(&run->arrays, run->copy_outs, executable->step_count);
+    for (uint32_t i = 0; run->tasks && i < executable->step_count; i++)
       run->tasks[i] = (step_task){{run_task, NULL}, run, i};
     if (!run->arrays.failed) return run;
     free_run(&run->idle);
   }
-  keel_no_memory(fplan->value_count * sizeof(keel_tensor *));
+  keel_no_memory(executable->value_count * sizeof(keel_tensor *));
   return NULL;
 }
 
-static void give_run(keel_run *run) {
+static void put_run(keel_run *run) {
   keel_idle *none = NULL;
-  if (!atomic_compare_exchange_strong_explicit(&run->fplan->idle, &none,
+  if (!atomic_compare_exchange_strong_explicit(&run->executable->idle, &none,
                                                &run->idle, memory_order_release,
                                                memory_order_relaxed))
     free_run(&run->idle);
@@ -62,7 +62,7 @@ typedef struct held {
  * steps that it waits for have ended here, as with a single predecessor, and it waits for
  * no input. */
 static bool is_last(keel_run *run, uint32_t step, uint32_t ended) {
-  if (run->order->waits[step] == ended && !run->awaits) return true;
+  if (run->order->waits[step] == ended && !run->has_pending_inputs) return true;
   /* no other thread will decrement the rest: acquire, as below */
   if (atomic_load_explicit(&run->waits[step], memory_order_acquire) == ended)
     return true;
@@ -71,7 +71,7 @@ static bool is_last(keel_run *run, uint32_t step, uint32_t ended) {
                                    memory_order_acq_rel) == ended;
 }
 
-static bool let_go(keel_run *run, held *last) {
+static bool release_held(keel_run *run, held *last) {
   return last->count && is_last(run, last->step, last->count);
 }
 
@@ -86,7 +86,7 @@ static bool is_ready(keel_run *run, uint32_t *step, held *last) {
   held before = *last;
   *last = (held){*step, 1};
   *step = before.step;
-  return let_go(run, &before);
+  return release_held(run, &before);
 }
 
 /* Of the steps that have become ready, returns the one with the longest remaining path and
@@ -100,20 +100,21 @@ static uint32_t follow(keel_run *run, uint32_t index, held *last) {
     if (first == KEEL_ABSENT)
       first = next;
     else
-      keel_pool_submit(run->fplan->plan->context->pool, &run->tasks[next].task);
+      keel_pool_submit(run->executable->plan->context->pool,
+                       &run->tasks[next].task);
   }
   return first;
 }
 
-static bool goes_on_later(keel_run *run, uint32_t index);
-static void hand_over(keel_run *run, uint32_t index);
+static bool resumes_later(keel_run *run, uint32_t index);
+static void submit_blocking(keel_run *run, uint32_t index);
 static void nested_ended(keel_done *done, keel_status status);
 static void finish(keel_run *run);
 
 /* Subtracts ended steps from the run's count; the last one ends the run. */
 static void count_out(keel_run *run, uint32_t ended) {
   if (!ended) return; /* nothing ended here, and the run may already be over */
-  keel_pool *pool = run->fplan->plan->context->pool;
+  keel_pool *pool = run->executable->plan->context->pool;
   const keel_done *done = run->done;
   /* acq_rel: the thread that ends the run sees all results. If a thread waits, the run must
    * not be touched after the count reaches zero */
@@ -131,17 +132,17 @@ static void count_out(keel_run *run, uint32_t ended) {
 static uint32_t run_on(keel_run *run, uint32_t index, held *last) {
   uint32_t ended = 0;
   while (index != KEEL_ABSENT) {
-    keel_step *step = &run->fplan->steps[index];
-    if (run->framed) {
-      keel_run_framed_step(run, index);
+    keel_step *step = &run->executable->steps[index];
+    if (run->is_static) {
+      keel_run_static_step(run, index);
     } else if (step->blocks) {
-      hand_over(run, index);
+      submit_blocking(run, index);
       break;
     } else if (step->site.graphs) {
       if (!keel_run_nested(run, index, nested_ended)) break;
     } else {
       bool ran = keel_run_step(run, index);
-      if (ran && step->arrives && goes_on_later(run, index)) break;
+      if (ran && step->async_copy_out && resumes_later(run, index)) break;
     }
     ended++;
     index = follow(run, index, last);
@@ -162,37 +163,38 @@ static void nested_ended(keel_done *done, keel_status status) {
 }
 
 /* Publishes the result of a copy-out. */
-static void settle_arrival(keel_run *run, const keel_step *step) {
+static void settle_copy_out(keel_run *run, const keel_step *step) {
   keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
   if (status == KD_OK)
-    keel_run_give(run, step->outputs[0]);
+    keel_run_publish(run, step->outputs[0]);
   else
     keel_run_fail(run, keel_while(status, "while \"%s\" was copied to the host",
                                   step->site.where));
 }
 
-static void data_came(keel_waiter *waiter) {
-  arrival *at = (arrival *)(void *)waiter;
+static void copy_out_done(keel_waiter *waiter) {
+  copy_out *at = (copy_out *)(void *)waiter;
   keel_run *run = at->run;
-  keel_step *step = &run->fplan->steps[at->step];
+  keel_step *step = &run->executable->steps[at->step];
   if (run->profile) keel_run_note_time(step, at->begin);
-  settle_arrival(run, step);
+  settle_copy_out(run, step);
   run_from(run, follow(run, at->step, NULL), 1);
 }
 
 /* Whether a started copy-out is still pending; the run then resumes here when the data has
  * arrived, and no thread waits. Otherwise the output is settled. */
-static bool goes_on_later(keel_run *run, uint32_t index) {
-  const keel_step *step = &run->fplan->steps[index];
+static bool resumes_later(keel_run *run, uint32_t index) {
+  const keel_step *step = &run->executable->steps[index];
   uint32_t output = step->outputs[0];
   keel_tensor *value = output == KEEL_ABSENT ? NULL : run->values[output];
   if (!value) return false;
   if (keel_tensor_state(value) != KEEL_PENDING) { /* known already */
-    settle_arrival(run, step);
+    settle_copy_out(run, step);
     return false;
   }
-  arrival *at = &run->arrivals[index];
-  *at = (arrival){{NULL, data_came}, run, index, run->profile ? keel_now() : 0};
+  copy_out *at = &run->copy_outs[index];
+  *at = (copy_out){
+      {NULL, copy_out_done}, run, index, run->profile ? keel_now() : 0};
   keel_tensor_then(value, &at->waiter);
   return true;
 }
@@ -202,18 +204,19 @@ static void run_blocking(keel_task *task) {
   step_task *at = (step_task *)task;
   keel_run *run = at->run;
   at->task.run = run_task;
-  keel_hush();
+  keel_clear_error();
   keel_run_step(run, at->step);
   uint32_t next = follow(run, at->step, NULL);
   if (next != KEEL_ABSENT)
-    keel_pool_submit(run->fplan->plan->context->pool, &run->tasks[next].task);
+    keel_pool_submit(run->executable->plan->context->pool,
+                     &run->tasks[next].task);
   run_from(run, KEEL_ABSENT, 1);
 }
 
-static void hand_over(keel_run *run, uint32_t index) {
+static void submit_blocking(keel_run *run, uint32_t index) {
   keel_task *task = &run->tasks[index].task;
   task->run = run_blocking;
-  keel_pool_submit_blocking(run->fplan->plan->context->pool, task);
+  keel_pool_submit_blocking(run->executable->plan->context->pool, task);
 }
 
 static bool is_of_run(const keel_task *task, const void *run) {
@@ -228,12 +231,12 @@ static bool is_of_run(const keel_task *task, const void *run) {
 static void run_task(keel_task *task) {
   keel_run *run = ((step_task *)task)->run;
   uint32_t ended = 0, left = AT_ONCE;
-  keel_hush();
+  keel_clear_error();
   do
     ended += run_on(run, ((step_task *)task)->step, NULL);
-  while (
-      ended && --left &&
-      (task = keel_pool_next(run->fplan->plan->context->pool, is_of_run, run)));
+  while (ended && --left &&
+         (task = keel_pool_next(run->executable->plan->context->pool, is_of_run,
+                                run)));
   count_out(run, ended);
 }
 
@@ -247,65 +250,68 @@ static void run_roots(void *context, int64_t begin, int64_t end) {
   keel_run *run = context;
   uint32_t ended = 0;
   held last = {0};
-  keel_hush();
+  keel_clear_error();
   for (int64_t i = begin; i < end; i++)
-    ended += run_on(run, run->order->roots[i], run->framed ? &last : NULL);
-  if (let_go(run, &last)) ended += run_on(run, last.step, NULL);
+    ended += run_on(run, run->order->roots[i], run->is_static ? &last : NULL);
+  if (release_held(run, &last)) ended += run_on(run, last.step, NULL);
   count_out(run, ended);
 }
 
 /* Initialises the counts. held: extra counts that the caller subtracts itself. */
 static void set_counts(keel_run *run, uint32_t held) {
-  const keel_fplan *fplan = run->fplan;
-  for (uint32_t i = 0; i < fplan->step_count; i++)
+  const keel_executable *executable = run->executable;
+  for (uint32_t i = 0; i < executable->step_count; i++)
     atomic_store_explicit(&run->waits[i], run->order->waits[i],
                           memory_order_relaxed);
-  atomic_store_explicit(&run->remaining, fplan->step_count + held,
+  atomic_store_explicit(&run->remaining, executable->step_count + held,
                         memory_order_relaxed);
 }
 
 /* ---- inputs that are not known yet -------------------------------------------- */
 
 static void refuse_value(keel_run *run, uint32_t value, keel_status status) {
-  keel_tensor *failed = keel_tensor_failed(run->fplan->plan->context, status);
+  keel_tensor *failed =
+      keel_tensor_failed(run->executable->plan->context, status);
   keel_tensor_release(run->values[value]);
   run->values[value] = failed;
 }
 
-static void input_came(keel_waiter *waiter) {
-  awaited *at = (awaited *)(void *)waiter;
+static void input_resolved(keel_waiter *waiter) {
+  pending_input *at = (pending_input *)(void *)waiter;
   keel_run *run = at->run;
-  const keel_fplan *fplan = run->fplan;
+  const keel_executable *executable = run->executable;
   keel_status status = keel_tensor_query(run->values[at->value]);
   uint32_t value = at->value;
   if (status == KD_OK) {
-    status = keel_begun_check(run->begun, (uint32_t)(at - run->awaited));
+    status = keel_async_run_check_input(run->async,
+                                        (uint32_t)(at - run->pending_input));
     /* nothing has read it yet: what depends on it fails */
     if (status != KD_OK && run->args.partial) refuse_value(run, value, status);
   }
   if (status != KD_OK && !run->args.partial) keel_run_fail(run, status);
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
-      if (fplan->steps[i].inputs[k] == value && is_last(run, i, 1))
-        keel_pool_submit(fplan->plan->context->pool, &run->tasks[i].task);
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    for (uint32_t k = 0; k < executable->steps[i].input_count; k++)
+      if (executable->steps[i].inputs[k] == value && is_last(run, i, 1))
+        keel_pool_submit(executable->plan->context->pool, &run->tasks[i].task);
   run_from(run, KEEL_ABSENT, 1);
 }
 
 /* Finds the pending inputs: each adds one to the run's count. Steps that read one wait for
  * it, too. */
-static keel_status find_awaited(keel_run *run, uint32_t *out_count) {
-  const keel_fplan *fplan = run->fplan;
-  if (!run->awaited)
-    KEEL_ARENA_ARRAY(&run->arrays, run->awaited, fplan->input_count);
-  if (!run->awaited) return keel_no_memory(sizeof *run->awaited);
-  for (uint32_t i = 0; i < fplan->input_count; i++) {
-    uint32_t value = fplan->inputs[i];
+static keel_status find_pending_inputs(keel_run *run, uint32_t *out_count) {
+  const keel_executable *executable = run->executable;
+  if (!run->pending_input)
+    KEEL_ARENA_ARRAY(&run->arrays, run->pending_input, executable->input_count);
+  if (!run->pending_input) return keel_no_memory(sizeof *run->pending_input);
+  for (uint32_t i = 0; i < executable->input_count; i++) {
+    uint32_t value = executable->inputs[i];
     keel_tensor *tensor =
-        fplan->constants[value] ? NULL : run->values[value]; /* or not read */
+        /* or not read */
+        executable->constants[value] ? NULL : run->values[value];
     uint32_t state = tensor ? keel_tensor_state(tensor) : KEEL_READY;
     bool pending = state == KEEL_PENDING;
-    run->awaited[i] =
-        (awaited){{NULL, input_came}, run, pending ? value : KEEL_ABSENT};
+    run->pending_input[i] = (pending_input){
+        {NULL, input_resolved}, run, pending ? value : KEEL_ABSENT};
     *out_count += pending;
     if (state == KEEL_FAILED && !run->args.partial)
       keel_run_fail(run, keel_tensor_query(tensor));
@@ -315,27 +321,27 @@ static keel_status find_awaited(keel_run *run, uint32_t *out_count) {
 
 /* Starts the roots that wait for no input; the others start as their inputs become
  * ready. */
-static keel_status begin_awaited(keel_run *run) {
-  const keel_fplan *fplan = run->fplan;
+static keel_status begin_with_pending(keel_run *run) {
+  const keel_executable *executable = run->executable;
   const keel_order *order = run->order;
-  keel_pool *pool = fplan->plan->context->pool;
+  keel_pool *pool = executable->plan->context->pool;
   uint32_t *ready = malloc(((size_t)order->root_count + 1) * sizeof *ready);
   uint32_t count = 0;
   if (!ready) return keel_no_memory(order->root_count * sizeof *ready);
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
-      for (uint32_t n = 0; n < fplan->input_count; n++)
-        if (run->awaited[n].value != KEEL_ABSENT &&
-            run->awaited[n].value == fplan->steps[i].inputs[k])
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    for (uint32_t k = 0; k < executable->steps[i].input_count; k++)
+      for (uint32_t n = 0; n < executable->input_count; n++)
+        if (run->pending_input[n].value != KEEL_ABSENT &&
+            run->pending_input[n].value == executable->steps[i].inputs[k])
           atomic_fetch_add_explicit(&run->waits[i], 1, memory_order_relaxed);
   for (uint32_t i = 0; i < order->root_count; i++)
     if (!atomic_load_explicit(&run->waits[order->roots[i]],
                               memory_order_relaxed))
       ready[count++] = order->roots[i];
-  for (uint32_t i = 0; i < fplan->input_count; i++)
-    if (run->awaited[i].value != KEEL_ABSENT)
-      keel_tensor_then(run->values[run->awaited[i].value],
-                       &run->awaited[i].waiter);
+  for (uint32_t i = 0; i < executable->input_count; i++)
+    if (run->pending_input[i].value != KEEL_ABSENT)
+      keel_tensor_then(run->values[run->pending_input[i].value],
+                       &run->pending_input[i].waiter);
   for (uint32_t i = 0; i < count; i++)
     keel_pool_submit(pool, &run->tasks[ready[i]].task);
   free(ready);
@@ -343,7 +349,7 @@ static keel_status begin_awaited(keel_run *run) {
 }
 
 static void begin_roots(keel_run *run) {
-  keel_pool *pool = run->fplan->plan->context->pool;
+  keel_pool *pool = run->executable->plan->context->pool;
   const keel_order *order = run->order;
   for (uint32_t i = 1; i < order->root_count; i++)
     keel_pool_submit(pool, &run->tasks[order->roots[i]].task);
@@ -351,12 +357,13 @@ static void begin_roots(keel_run *run) {
 }
 
 void keel_run_parallel(keel_run *run) {
-  keel_pool *pool = run->fplan->plan->context->pool;
+  keel_pool *pool = run->executable->plan->context->pool;
   bool entered = keel_pool_enter(pool);
   set_counts(run, 0);
-  if (run->framed) /* only kernels: no step blocks on another */
+  if (run->is_static) /* only kernels: no step blocks on another */
     keel_parallel_pieces(run->order->root_count,
-                         keel_pace_piece(&run->fplan->pace), run_roots, run);
+                         keel_scheduler_grain(&run->executable->scheduler),
+                         run_roots, run);
   else
     begin_roots(run);
   keel_pool_wait(pool, all_done, run);
@@ -364,17 +371,19 @@ void keel_run_parallel(keel_run *run) {
 }
 
 static void take_inputs(keel_run *run) {
-  const keel_fplan *fplan = run->fplan;
+  const keel_executable *executable = run->executable;
   keel_tensor *const *inputs = run->args.inputs;
-  for (uint32_t i = 0; i < fplan->value_count; i++) {
-    run->values[i] = fplan->constants[i];
-    atomic_store_explicit(&run->uses[i], fplan->uses[i], memory_order_relaxed);
+  for (uint32_t i = 0; i < executable->value_count; i++) {
+    run->values[i] = executable->constants[i];
+    atomic_store_explicit(&run->uses[i], executable->uses[i],
+                          memory_order_relaxed);
   }
-  for (uint32_t i = 0; i < fplan->input_count; i++) {
-    uint32_t value = fplan->inputs[i];
-    if (fplan->constants[value] || !fplan->uses[value]) continue;
+  for (uint32_t i = 0; i < executable->input_count; i++) {
+    uint32_t value = executable->inputs[i];
+    if (executable->constants[value] || !executable->uses[value]) continue;
     run->values[value] = keel_tensor_retain(inputs[i]);
-    if (run->meets) fplan->types[value] = inputs[i] ? inputs[i]->type : NULL;
+    if (run->records_types)
+      executable->types[value] = inputs[i] ? inputs[i]->type : NULL;
   }
 }
 
@@ -382,29 +391,29 @@ static void take_inputs(keel_run *run) {
  * an error. */
 static keel_status hand_out(const keel_run *run, uint32_t index,
                             keel_tensor *failure, keel_tensor **out_value) {
-  const keel_fplan *fplan = run->fplan;
-  keel_tensor *value = run->values[fplan->outputs[index]];
+  const keel_executable *executable = run->executable;
+  keel_tensor *value = run->values[executable->outputs[index]];
   keel_status status = KD_OK;
   if (!value && !failure)
-    status =
-        keel_fail(KD_INVALID_ARGUMENT, "output %u of %s is made by no node",
-                  (unsigned)index, *fplan->name ? fplan->name : "the program");
+    status = keel_fail(KD_INVALID_ARGUMENT,
+                       "output %u of %s is made by no node", (unsigned)index,
+                       *executable->name ? executable->name : "the program");
   *out_value = keel_tensor_retain(value ? value : failure);
   return status;
 }
 
 static keel_status end_run(keel_run *run) {
-  keel_fplan *fplan = run->fplan;
+  keel_executable *executable = run->executable;
   keel_tensor *failure =
       atomic_load_explicit(&run->failure, memory_order_acquire);
   keel_status status = KD_OK;
   for (uint32_t i = 0;
-       (!failure || run->args.partial) && i < fplan->output_count; i++) {
+       (!failure || run->args.partial) && i < executable->output_count; i++) {
     keel_status one = hand_out(run, i, failure, &run->args.outputs[i]);
     if (status == KD_OK) status = one;
   }
-  for (uint32_t i = 0; i < fplan->value_count; i++)
-    if (!fplan->constants[i]) keel_tensor_release(run->values[i]);
+  for (uint32_t i = 0; i < executable->value_count; i++)
+    if (!executable->constants[i]) keel_tensor_release(run->values[i]);
   if (failure) {
     status = keel_tensor_query(failure);
     keel_tensor_release(failure);
@@ -413,45 +422,47 @@ static keel_status end_run(keel_run *run) {
 }
 
 /* Whether every step ends before its call returns, and no other thread would help. */
-static bool is_straight(const keel_run *run) {
-  const keel_fplan *fplan = run->fplan;
-  return !fplan->arrives && !fplan->nests && !fplan->blocks &&
-         keel_run_is_alone(run);
+static bool is_sequential(const keel_run *run) {
+  const keel_executable *executable = run->executable;
+  return !executable->async_copy_out && !executable->nests &&
+         !executable->blocks && keel_run_is_serial(run);
 }
 
 static void begin_values(keel_run *run, bool ready) {
-  keel_fplan *fplan = run->fplan;
+  keel_executable *executable = run->executable;
   /* a pending copy's type may be unknown, and the function would not fit static runs */
-  run->meets =
-      ready && !fplan->arrives &&
-      !atomic_load_explicit(&fplan->meeting, memory_order_relaxed) &&
-      !atomic_exchange_explicit(&fplan->meeting, true, memory_order_acquire);
-  run->order = fplan->order;
+  run->records_types =
+      ready && !executable->async_copy_out &&
+      !atomic_load_explicit(&executable->types_claimed, memory_order_relaxed) &&
+      !atomic_exchange_explicit(&executable->types_claimed, true,
+                                memory_order_acquire);
+  run->order = executable->order;
   take_inputs(run);
 }
 
 static keel_status end_values(keel_run *run) {
-  keel_fplan *fplan = run->fplan;
+  keel_executable *executable = run->executable;
   keel_status status = end_run(run);
-  /* release: publishes the recorded types, for keel_framing_of; after a failure the next
-   * run may record them */
-  if (run->meets && status == KD_OK)
-    atomic_store_explicit(&fplan->ran, true, memory_order_release);
-  else if (run->meets)
-    atomic_store_explicit(&fplan->meeting, false, memory_order_release);
+  /* release: publishes the recorded types, for keel_memory_plan_of; after a failure the
+   * next run may record them */
+  if (run->records_types && status == KD_OK)
+    atomic_store_explicit(&executable->types_final, true, memory_order_release);
+  else if (run->records_types)
+    atomic_store_explicit(&executable->types_claimed, false,
+                          memory_order_release);
   return status;
 }
 
-static void run_straight(keel_run *run) {
-  for (uint32_t i = 0; i < run->fplan->step_count; i++)
+static void run_sequential(keel_run *run) {
+  for (uint32_t i = 0; i < run->executable->step_count; i++)
     keel_run_step(run, i);
 }
 
-static keel_status run_with_values(keel_run *run) {
+static keel_status run_dynamic(keel_run *run) {
   begin_values(run, true);
-  run->awaits = false;
-  if (is_straight(run))
-    run_straight(run);
+  run->has_pending_inputs = false;
+  if (is_sequential(run))
+    run_sequential(run);
   else
     keel_run_parallel(run);
   return end_values(run);
@@ -459,42 +470,43 @@ static keel_status run_with_values(keel_run *run) {
 
 /* Runs statically if possible. If that fails and the run is partial, it is repeated
  * dynamically. */
-static keel_status run_somehow(keel_run *run) {
-  if (keel_run_fits(run)) {
-    keel_status status = keel_run_in_frame(run);
+static keel_status run_any(keel_run *run) {
+  if (keel_run_begin_static(run)) {
+    keel_status status = keel_run_static(run);
     if (status == KD_OK || !run->args.partial) return status;
-    run->framed = false;
+    run->is_static = false;
     atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
   }
-  return run_with_values(run);
+  return run_dynamic(run);
 }
 
 /* ---- runs --------------------------------------------------------------------- */
 
 /* Outputs are NULL from here on, until they are handed out. */
-static keel_status make_run(keel_fplan *fplan, const keel_run_args *args,
-                            keel_run **out_run) {
+static keel_status make_run(keel_executable *executable,
+                            const keel_run_args *args, keel_run **out_run) {
   for (uint32_t i = 0; i < args->output_count; i++)
     args->outputs[i] = NULL;
-  if (args->input_count != fplan->input_count ||
-      args->output_count != fplan->output_count)
+  if (args->input_count != executable->input_count ||
+      args->output_count != executable->output_count)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "function \"%s\" takes %u inputs and gives %u outputs, not"
                      " %u and %u",
-                     fplan->name, (unsigned)fplan->input_count,
-                     (unsigned)fplan->output_count, (unsigned)args->input_count,
-                     (unsigned)args->output_count);
+                     executable->name, (unsigned)executable->input_count,
+                     (unsigned)executable->output_count,
+                     (unsigned)args->input_count, (unsigned)args->output_count);
   /* a loop's body may have no step that would check */
-  if (args->watch && !args->partial && keel_watch_is_over(args->watch))
-    return keel_watch_fail(args->watch, NULL, NULL);
-  keel_run *run = take_run(fplan);
+  if (args->cancellation && !args->partial &&
+      keel_cancellation_is_due(args->cancellation))
+    return keel_cancellation_fail(args->cancellation, NULL, NULL);
+  keel_run *run = take_run(executable);
   if (!run) return KD_OUT_OF_MEMORY;
-  run->fplan = fplan;
+  run->executable = executable;
   run->args = *args;
   run->done = NULL;
-  run->begun = NULL;
+  run->async = NULL;
   run->profile =
-      atomic_load_explicit(&fplan->plan->profile, memory_order_relaxed);
+      atomic_load_explicit(&executable->plan->profile, memory_order_relaxed);
   atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);
   *out_run = run;
   return KD_OK;
@@ -503,7 +515,7 @@ static keel_status make_run(keel_fplan *fplan, const keel_run_args *args,
 /* The run's memory may be another's now. */
 static keel_status end_of(keel_run *run, keel_status status) {
   const keel_run_args args = run->args;
-  give_run(run);
+  put_run(run);
   for (uint32_t i = 0;
        status != KD_OK && !args.partial && i < args.output_count; i++) {
     keel_tensor_release(args.outputs[i]);
@@ -512,10 +524,11 @@ static keel_status end_of(keel_run *run, keel_status status) {
   return status;
 }
 
-keel_status keel_fplan_run(keel_fplan *fplan, const keel_run_args *args) {
+keel_status keel_executable_run(keel_executable *executable,
+                                const keel_run_args *args) {
   keel_run *run = NULL;
-  keel_status status = make_run(fplan, args, &run);
-  return status == KD_OK ? end_of(run, run_somehow(run)) : status;
+  keel_status status = make_run(executable, args, &run);
+  return status == KD_OK ? end_of(run, run_any(run)) : status;
 }
 
 /* Ends a run that did not end in the call that started it. */
@@ -526,17 +539,18 @@ static void finish(keel_run *run) {
 
 /* Whether the run has ended once everything has been started. */
 static bool begin_parallel(keel_run *run) {
-  uint32_t awaited = 0;
-  keel_status status = run->begun ? find_awaited(run, &awaited) : KD_OK;
+  uint32_t pending_input = 0;
+  keel_status status =
+      run->async ? find_pending_inputs(run, &pending_input) : KD_OK;
   if (status != KD_OK) {
     keel_run_fail(run, status);
     return true;
   }
   run->done = run->args.done;
-  run->awaits = awaited != 0;
-  set_counts(run, 1 + awaited);
-  if (awaited) {
-    status = begin_awaited(run);
+  run->has_pending_inputs = pending_input != 0;
+  set_counts(run, 1 + pending_input);
+  if (pending_input) {
+    status = begin_with_pending(run);
     if (status != KD_OK) { /* nothing has started */
       keel_run_fail(run, status);
       return true;
@@ -549,21 +563,21 @@ static bool begin_parallel(keel_run *run) {
          1;
 }
 
-bool keel_fplan_begin(keel_fplan *fplan, const keel_run_args *args,
-                      keel_status *out_status) {
+bool keel_executable_begin(keel_executable *executable,
+                           const keel_run_args *args, keel_status *out_status) {
   keel_run *run = NULL;
-  *out_status = make_run(fplan, args, &run);
+  *out_status = make_run(executable, args, &run);
   if (*out_status != KD_OK) return true;
   bool ready =
-      !args->begun || keel_tensors_ready(args->inputs, args->input_count);
-  if (ready && !args->partial && keel_run_fits(run)) {
-    *out_status = keel_run_in_frame(run);
+      !args->async || keel_tensors_ready(args->inputs, args->input_count);
+  if (ready && !args->partial && keel_run_begin_static(run)) {
+    *out_status = keel_run_static(run);
   } else {
-    run->framed = false;
+    run->is_static = false;
     begin_values(run, ready);
-    run->begun = args->begun;
-    if (ready && is_straight(run))
-      run_straight(run);
+    run->async = args->async;
+    if (ready && is_sequential(run))
+      run_sequential(run);
     else if (!begin_parallel(run))
       return false;
     *out_status = end_values(run);

@@ -1,11 +1,11 @@
-/* run.h - one run of an executable. Internal to run.c, step.c and framed.c. */
+/* run.h - one run of an executable. Internal to run.c, step.c and static_steps.c. */
 #ifndef KEEL_RUN_H
 #define KEEL_RUN_H
 
 #include "device/context.h"
-#include "run/begin.h"
-#include "run/frame.h"
+#include "run/async_run.h"
 #include "run/run.h"
+#include "run/static_run.h"
 #include "threads/pool.h"
 
 typedef struct keel_run keel_run;
@@ -17,24 +17,24 @@ typedef struct step_task {
 } step_task;
 
 /* An asynchronous copy-out whose data has not arrived. */
-typedef struct arrival {
+typedef struct copy_out {
   keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_run *run;
   uint32_t step;
   uint64_t begin;
-} arrival;
+} copy_out;
 
 /* A pending input. */
-typedef struct awaited {
+typedef struct pending_input {
   keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_run *run;
   uint32_t value;
-} awaited;
+} pending_input;
 
 struct keel_run {
   keel_idle idle; /* first: what the function keeps is a run */
   keel_arena arrays;
-  keel_fplan *fplan;
+  keel_executable *executable;
   keel_run_args args; /* its arrays stay until the run has ended */
   const keel_order *order;
   keel_tensor **values; /* by value */
@@ -44,20 +44,20 @@ struct keel_run {
   /* By step: how many steps it waits for. Set before the run starts, decremented with
    * acq_rel, so that the step sees what the makers of its inputs wrote. */
   atomic_uint *waits;
-  step_task *tasks;  /* by step */
-  arrival *arrivals; /* by step; NULL: no step is an asynchronous copy-out */
-  awaited *awaited;  /* by input; NULL: there never was one */
+  step_task *tasks;    /* by step */
+  copy_out *copy_outs; /* by step; NULL: no step is an asynchronous copy-out */
+  pending_input *pending_input; /* by input; NULL: there never was one */
   /* Steps that have not ended. Decremented with release, read with acquire: a reader of
    * zero sees what all steps wrote. */
   atomic_uint remaining;
   /* The first failure: stored once with release, read with acquire. */
   _Atomic(keel_tensor *) failure;
-  keel_frame *frame; /* NULL: not made yet */
+  keel_static_run *static_run; /* NULL: not made yet */
   keel_done *done; /* args.done, once it goes on later; NULL: somebody waits */
-  keel_begun *begun; /* args.begun, once steps are begun */
-  bool awaits;       /* inputs */
-  bool framed;       /* runs in it */
-  bool meets;        /* records the types of values */
+  keel_async_run *async;   /* args.begun, once steps are started */
+  bool has_pending_inputs; /* inputs */
+  bool is_static;          /* runs in it */
+  bool records_types;      /* records the types of values */
   bool profile;
 };
 
@@ -82,24 +82,24 @@ keel_run *keel_run_nested_end(keel_done *done, keel_status status,
                               uint32_t *out_step);
 
 /* Publishes a value to the asynchronous run, if it is an output and ready. */
-void keel_run_give(const keel_run *run, uint32_t value);
+void keel_run_publish(const keel_run *run, uint32_t value);
 
 /* Adds the time since `begin` to a step's profile. */
 void keel_run_note_time(keel_step *step, uint64_t begin);
 
-/* ---- framed.c: in a frame -------------------------------------------------- */
+/* ---- static_steps.c: in a static run -------------------------------------------------- */
 
 /* Prepares a static run; false if the run must be dynamic. */
-bool keel_run_fits(keel_run *run);
-keel_status keel_run_in_frame(keel_run *run);
-void keel_run_framed_step(keel_run *run, uint32_t index);
+bool keel_run_begin_static(keel_run *run);
+keel_status keel_run_static(keel_run *run);
+void keel_run_static_step(keel_run *run, uint32_t index);
 
 /* ---- run.c ------------------------------------------------------------------- */
 
 /* Whether no other thread would help. */
-static inline bool keel_run_is_alone(const keel_run *run) {
-  return keel_pool_size(run->fplan->plan->context->pool) == 1 ||
-         run->fplan->step_count <= 1;
+static inline bool keel_run_is_serial(const keel_run *run) {
+  return keel_pool_size(run->executable->plan->context->pool) == 1 ||
+         run->executable->step_count <= 1;
 }
 
 /* Runs all steps on the pool, in the run's order, and waits. */

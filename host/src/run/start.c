@@ -5,7 +5,7 @@
 #include "device/lost.h"
 #include "plan/versions.h"
 #include "plan/weights.h"
-#include "run/begin.h"
+#include "run/async_run.h"
 #include "run/declared.h"
 #include "threads/pool.h"
 #include "trace/trace.h"
@@ -32,8 +32,8 @@ static keel_status check_ports(const keel_plan *plan,
 typedef struct coming {
   keel_tensor *const *inputs;
   uint32_t count;
-  const keel_watch *watch; /* or NULL */
-  bool partial;            /* else the first that has failed is enough */
+  const keel_cancellation *cancellation; /* or NULL */
+  bool partial; /* else the first that has failed is enough */
 } coming;
 
 /* Whether nothing is to be waited for any longer. */
@@ -46,16 +46,16 @@ static bool have_come(void *context) {
     failed |= state == KEEL_FAILED;
   }
   return !pending || (failed && !self->partial) ||
-         (self->watch && keel_watch_is_over(self->watch));
+         (self->cancellation && keel_cancellation_is_due(self->cancellation));
 }
 
 /* Those that are pending then have failed: there is no more time. */
 static void await_inputs(const keel_plan *plan, keel_tensor *const *inputs,
-                         const keel_watch *watch, bool partial) {
-  coming self = {inputs, plan->main->input_count, watch, partial};
+                         const keel_cancellation *cancellation, bool partial) {
+  coming self = {inputs, plan->main->input_count, cancellation, partial};
   if (!have_come(&self))
     keel_pool_wait_until(plan->context->pool, have_come, &self,
-                         watch ? watch->deadline : 0);
+                         cancellation ? cancellation->deadline : 0);
 }
 
 /* NULL if it is not a resource, or pending. */
@@ -80,29 +80,30 @@ static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
 }
 
 /* The scope of one run of a plan, between the plugin's run_begin and its final flush. */
-typedef struct outing {
+typedef struct run_scope {
   keel_plan *plan, *version; /* version: NULL: the plan itself */
   /* the first input of another shape than declared, or KEEL_ABSENT */
-  uint32_t odd;
-  bool visits; /* keel_weights_enter returned true */
-  keel_fplan *main;
+  uint32_t mismatch;
+  bool reads_weights; /* keel_weights_enter returned true */
+  keel_executable *main;
   uint64_t began; /* start time for a trace; 0: none runs */
-} outing;
+} run_scope;
 
-static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
-                           const keel_watch *watch, outing *out) {
-  uint32_t odd = KEEL_ABSENT;
+static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
+                                   const keel_cancellation *cancellation,
+                                   run_scope *out) {
+  uint32_t mismatch = KEEL_ABSENT;
   keel_plan *version = NULL;
-  keel_status status =
-      keel_declared_check(plan->ports, plan->main->input_count, inputs, &odd);
+  keel_status status = keel_declared_check(plan->ports, plan->main->input_count,
+                                           inputs, &mismatch);
   if (status == KD_OK) status = check_apart(inputs, plan->main->input_count);
   if (status != KD_OK) return status;
   keel_profile_run(plan);
-  if (odd != KEEL_ABSENT) {
-    status = keel_plan_loosen(plan, watch, &version);
+  if (mismatch != KEEL_ABSENT) {
+    status = keel_plan_dynamic(plan, cancellation, &version);
     if (status == KD_FAILED_PRECONDITION)
       return keel_declared_fail(
-          &plan->ports[odd], inputs[odd],
+          &plan->ports[mismatch], inputs[mismatch],
           plan->program->device
               ? ", for which it is compiled"
               : "; another shape needs the program, which was released before"
@@ -110,12 +111,13 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
     if (status != KD_OK) return status;
     keel_refs_take(&version->refs);
   } else if (plan->versions) {
-    version = keel_versions_take(plan->versions, inputs, watch);
+    version = keel_versions_take(plan->versions, inputs, cancellation);
   }
-  *out = (outing){.plan = plan,
+  *out =
+      (run_scope){.plan = plan,
                   .version = version,
-                  .odd = odd,
-                  .visits = keel_weights_enter(version ? version : plan),
+                  .mismatch = mismatch,
+                  .reads_weights = keel_weights_enter(version ? version : plan),
                   .main = version ? version->main : plan->main,
                   .began = keel_tracing() ? keel_now() : 0};
   const keel_device *device = plan->device;
@@ -125,18 +127,18 @@ static keel_status set_out(keel_plan *plan, keel_tensor *const *inputs,
 }
 
 /* Adds to a failure what about the inputs may have caused it. */
-static keel_status explain(const outing *out, keel_tensor *const *inputs,
+static keel_status explain(const run_scope *out, keel_tensor *const *inputs,
                            keel_status status) {
   const keel_plan *plan = out->plan;
   return status == KD_OK
              ? status
              : keel_declared_explain(plan->ports, plan->main->input_count,
-                                     inputs, out->odd, status);
+                                     inputs, out->mismatch, status);
 }
 
 /* Flushes the stream: work that the plugin holds back would wait until its results are
  * read. */
-static void hand_over(keel_device *device) {
+static void flush_stream(keel_device *device) {
   if (!device || !device->stream || !device->plugin->streams.flush) return;
   if (!keel_lost_enter(device)) {
     pthread_mutex_lock(&device->stream_lock);
@@ -148,49 +150,53 @@ static void hand_over(keel_device *device) {
 }
 
 /* here: called on the thread that entered the scope. */
-static void come_home(const outing *out, keel_status status, bool here) {
+static void leave_run_scope(const run_scope *out, keel_status status,
+                            bool here) {
   const keel_device *device = out->plan->device;
   if (out->began && here)
     keel_trace_span("run", device ? device->name : NULL, out->main->name,
                     out->began);
-  if (status == KD_OK) hand_over(out->plan->device);
-  if (out->visits)
+  if (status == KD_OK) flush_stream(out->plan->device);
+  if (out->reads_weights)
     keel_weights_leave(out->version ? out->version : out->plan, status);
   keel_plan_release(out->version);
 }
 
-static keel_status run_between(keel_plan *plan, keel_tensor *const *inputs,
-                               keel_tensor **outputs, const keel_watch *watch,
-                               bool partial) {
-  outing out;
-  keel_status status = set_out(plan, inputs, watch, &out);
+static keel_status run_in_scope(keel_plan *plan, keel_tensor *const *inputs,
+                                keel_tensor **outputs,
+                                const keel_cancellation *cancellation,
+                                bool partial) {
+  run_scope out;
+  keel_status status = enter_run_scope(plan, inputs, cancellation, &out);
   if (status != KD_OK) return status;
   const keel_run_args args = {.scope = plan->device,
                               .inputs = inputs,
                               .outputs = outputs,
                               .input_count = plan->main->input_count,
                               .output_count = plan->main->output_count,
-                              .watch = watch,
+                              .cancellation = cancellation,
                               .partial = partial};
-  status = keel_fplan_run(out.main, &args);
-  come_home(&out, status, true);
+  status = keel_executable_run(out.main, &args);
+  leave_run_scope(&out, status, true);
   return explain(&out, inputs, status);
 }
 
 /* ---- with somebody who waits --------------------------------------------------- */
 
-static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
-                              keel_tensor **outputs, const keel_watch *watch) {
+static keel_status run_partial(keel_plan *plan, keel_tensor *const *inputs,
+                               keel_tensor **outputs,
+                               const keel_cancellation *cancellation) {
   uint32_t n = plan->main->input_count;
   keel_tensor **known = calloc((size_t)n + 1, sizeof *known);
   if (!known) return keel_no_memory(n * sizeof *known);
-  await_inputs(plan, inputs, watch, true);
+  await_inputs(plan, inputs, cancellation, true);
   for (uint32_t i = 0; i < n; i++)
     known[i] = keel_tensor_state(inputs[i]) == KEEL_PENDING
-                   ? keel_tensor_failed(plan->context,
-                                        keel_watch_fail(watch, NULL, NULL))
+                   ? keel_tensor_failed(
+                         plan->context,
+                         keel_cancellation_fail(cancellation, NULL, NULL))
                    : keel_tensor_retain(inputs[i]);
-  keel_status rest = run_between(plan, known, outputs, watch, true);
+  keel_status rest = run_in_scope(plan, known, outputs, cancellation, true);
   /* an input's failure is the run's only if an output depends on it */
   for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
     rest = keel_tensor_query(outputs[i]);
@@ -202,7 +208,7 @@ static keel_status run_partly(keel_plan *plan, keel_tensor *const *inputs,
 
 /* Whether all inputs are ready; the first failure counts more than the time. */
 static keel_status check_ready(keel_tensor *const *inputs, uint32_t count,
-                               const keel_watch *watch) {
+                               const keel_cancellation *cancellation) {
   keel_status status = KD_OK;
   bool pending = false;
   for (uint32_t i = 0; i < count && status == KD_OK; i++) {
@@ -210,16 +216,20 @@ static keel_status check_ready(keel_tensor *const *inputs, uint32_t count,
     if (keel_tensor_state(inputs[i]) == KEEL_FAILED)
       status = keel_tensor_query(inputs[i]);
   }
-  return status == KD_OK && pending ? keel_watch_fail(watch, NULL, NULL)
-                                    : status;
+  return status == KD_OK && pending
+             ? keel_cancellation_fail(cancellation, NULL, NULL)
+             : status;
 }
 
-static keel_status run_wholly(keel_plan *plan, keel_tensor *const *inputs,
-                              keel_tensor **outputs, const keel_watch *watch) {
-  await_inputs(plan, inputs, watch, false);
-  keel_status status = check_ready(inputs, plan->main->input_count, watch);
-  return status == KD_OK ? run_between(plan, inputs, outputs, watch, false)
-                         : status;
+static keel_status run_whole(keel_plan *plan, keel_tensor *const *inputs,
+                             keel_tensor **outputs,
+                             const keel_cancellation *cancellation) {
+  await_inputs(plan, inputs, cancellation, false);
+  keel_status status =
+      check_ready(inputs, plan->main->input_count, cancellation);
+  return status == KD_OK
+             ? run_in_scope(plan, inputs, outputs, cancellation, false)
+             : status;
 }
 
 keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
@@ -228,20 +238,22 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
   keel_status status = check_ports(plan, inputs, input_count, output_count);
-  return status == KD_OK ? run_wholly(plan, inputs, outputs, NULL) : status;
+  return status == KD_OK ? run_whole(plan, inputs, outputs, NULL) : status;
 }
 
 /* Reads the parameters in full, and the cancellation. */
-static keel_status read_params(const keel_run_params *given,
-                               keel_run_params *all, keel_watch *watch) {
+static keel_status read_params(const keel_run_params *fulfilled,
+                               keel_run_params *all,
+                               keel_cancellation *cancellation) {
   *all = (keel_run_params){0};
-  if (given)
-    memcpy(all, given,
-           given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
+  if (fulfilled)
+    memcpy(all, fulfilled,
+           fulfilled->struct_size < sizeof *all ? fulfilled->struct_size
+                                                : sizeof *all);
   if (all->flags & ~KEEL_RUN_PARTIAL)
     return keel_fail(KD_INVALID_ARGUMENT, "a run has no flags 0x%x",
                      (unsigned)all->flags);
-  *watch = keel_watch_of(all->stop, all->timeout);
+  *cancellation = keel_cancellation_of(all->cancel, all->timeout);
   return KD_OK;
 }
 
@@ -249,169 +261,176 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
                                keel_tensor *const *inputs, uint32_t input_count,
                                keel_tensor **outputs, uint32_t output_count) {
   keel_run_params all;
-  keel_watch watch;
+  keel_cancellation cancellation;
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  KEEL_TRY(read_params(params, &all, &watch));
+  KEEL_TRY(read_params(params, &all, &cancellation));
   KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
-  const keel_watch *watched = all.stop || all.timeout ? &watch : NULL;
+  const keel_cancellation *cancellable =
+      all.cancel || all.timeout ? &cancellation : NULL;
   return all.flags & KEEL_RUN_PARTIAL
-             ? run_partly(plan, inputs, outputs, watched)
-             : run_wholly(plan, inputs, outputs, watched);
+             ? run_partial(plan, inputs, outputs, cancellable)
+             : run_whole(plan, inputs, outputs, cancellable);
 }
 
 /* ---- with promises --------------------------------------------------------------- */
 
 /* A cancellation hook of an asynchronous run. */
-typedef struct over {
-  keel_alarm alarm; /* must be first: cast from its task */
-  keel_begun *begun;
-} over;
+typedef struct run_hook {
+  keel_cancel_hook hook; /* must be first: cast from its task */
+  keel_async_run *async;
+} run_hook;
 
-struct keel_begun {
+struct keel_async_run {
   keel_task task;   /* must be first: cast from keel_task */
   atomic_uint refs; /* held by the run and by each hook that is set or firing */
-  over asked, late;
+  run_hook on_cancel, on_deadline;
   keel_done done; /* of the main function's run */
-  outing out;
+  run_scope out;
   keel_plan *plan;
-  keel_watch watch;
+  keel_cancellation cancellation;
   keel_run_args args;    /* its inputs and outputs are the begun run's */
   keel_tensor **tensors; /* inputs, outputs, promises */
   keel_tensor **promises;
   /* By output: the promise is being or has been fulfilled. An exchange lets only one thread
    * fulfil it; the future publishes the value. */
-  atomic_bool given[];
+  atomic_bool fulfilled[];
 };
 
-void keel_begun_give(keel_begun *begun, uint32_t output, keel_tensor *value) {
+void keel_async_run_fulfil(keel_async_run *async, uint32_t output,
+                           keel_tensor *value) {
   /* relaxed: only decides who fulfils it; keel_tensor_resolve publishes the value */
-  if (!atomic_exchange_explicit(&begun->given[output], true,
+  if (!atomic_exchange_explicit(&async->fulfilled[output], true,
                                 memory_order_relaxed))
-    keel_tensor_become(begun->promises[output], value);
+    keel_tensor_resolve(async->promises[output], value);
 }
 
-keel_status keel_begun_check(const keel_begun *begun, uint32_t input) {
-  const keel_port *port = &begun->plan->ports[input];
+keel_status keel_async_run_check_input(const keel_async_run *async,
+                                       uint32_t input) {
+  const keel_port *port = &async->plan->ports[input];
   bool close = false;
   /* the plan was chosen already, so another shape can't be served */
-  return keel_declared_is(port, begun->args.inputs[input], &close) ||
-                 (close && begun->out.odd != KEEL_ABSENT)
+  return keel_declared_is(port, async->args.inputs[input], &close) ||
+                 (close && async->out.mismatch != KEEL_ABSENT)
              ? KD_OK
-             : keel_declared_fail(port, begun->args.inputs[input], "");
+             : keel_declared_fail(port, async->args.inputs[input], "");
 }
 
-void keel_begun_fail(keel_begun *begun, keel_tensor *failure) {
-  for (uint32_t i = 0; i < begun->args.output_count; i++)
-    keel_begun_give(begun, i, failure);
+void keel_async_run_fail(keel_async_run *async, keel_tensor *failure) {
+  for (uint32_t i = 0; i < async->args.output_count; i++)
+    keel_async_run_fulfil(async, i, failure);
 }
 
-static void drop_begun(keel_begun *begun) {
-  if (!keel_refs_drop(&begun->refs)) return;
-  uint32_t count = begun->args.input_count + 2 * begun->args.output_count;
-  for (uint32_t i = 0; begun->tensors && i < count; i++)
-    keel_tensor_release(begun->tensors[i]);
-  free(begun->tensors);
-  keel_context *context = begun->plan->context;
-  keel_plan_release(begun->plan);
-  keel_stop_release(begun->watch.stop);
-  free(begun);
+static void release_async_run(keel_async_run *async) {
+  if (!keel_refs_drop(&async->refs)) return;
+  uint32_t count = async->args.input_count + 2 * async->args.output_count;
+  for (uint32_t i = 0; async->tensors && i < count; i++)
+    keel_tensor_release(async->tensors[i]);
+  free(async->tensors);
+  keel_context *context = async->plan->context;
+  keel_plan_release(async->plan);
+  keel_cancel_release(async->cancellation.cancel);
+  free(async);
   /* release: pairs with the acquire in keel_close */
-  atomic_fetch_sub_explicit(&context->begun, 1, memory_order_release);
+  atomic_fetch_sub_explicit(&context->async_runs, 1, memory_order_release);
 }
 
-static void end_begun(keel_begun *begun, keel_status status) {
-  for (uint32_t i = 0; i < begun->args.output_count; i++) {
-    if (begun->args.outputs[i])
-      keel_begun_give(begun, i, begun->args.outputs[i]);
-    else if (!atomic_exchange_explicit(&begun->given[i], true,
+static void end_async_run(keel_async_run *async, keel_status status) {
+  for (uint32_t i = 0; i < async->args.output_count; i++) {
+    if (async->args.outputs[i])
+      keel_async_run_fulfil(async, i, async->args.outputs[i]);
+    else if (!atomic_exchange_explicit(&async->fulfilled[i], true,
                                        memory_order_relaxed))
-      keel_tensor_become_failed(begun->promises[i], status);
+      keel_tensor_resolve_failed(async->promises[i], status);
   }
-  if (begun->watch.stop &&
-      keel_alarms_remove(&begun->watch.stop->alarms, &begun->asked.alarm))
-    drop_begun(begun);
-  if (begun->watch.deadline &&
-      keel_timer_unset(keel_pool_timer(begun->plan->context->pool),
-                       &begun->late.alarm))
-    drop_begun(begun);
-  drop_begun(begun);
+  if (async->cancellation.cancel &&
+      keel_cancel_hooks_remove(&async->cancellation.cancel->hooks,
+                               &async->on_cancel.hook))
+    release_async_run(async);
+  if (async->cancellation.deadline &&
+      keel_timer_unset(keel_pool_timer(async->plan->context->pool),
+                       &async->on_deadline.hook))
+    release_async_run(async);
+  release_async_run(async);
 }
 
 /* ---- where it is over before it has ended ---- */
 
 /* Fails the outputs that are still pending. The run ends before its next op, or when the
  * input that it waits for is ready. */
-static void be_over(keel_task *task) {
-  keel_begun *begun = ((over *)(void *)task)->begun;
-  keel_status status = keel_watch_fail(&begun->watch, NULL, NULL);
-  keel_tensor *failed = keel_tensor_failed(begun->plan->context, status);
-  if (failed) keel_begun_fail(begun, failed);
+static void cancel_run(keel_task *task) {
+  keel_async_run *async = ((run_hook *)(void *)task)->async;
+  keel_status status = keel_cancellation_fail(&async->cancellation, NULL, NULL);
+  keel_tensor *failed = keel_tensor_failed(async->plan->context, status);
+  if (failed) keel_async_run_fail(async, failed);
   keel_tensor_release(failed);
-  drop_begun(begun);
+  release_async_run(async);
 }
 
-static keel_status set_alarm(keel_begun *begun, over *over, uint64_t when) {
-  over->begun = begun;
-  over->alarm.task.run = be_over;
-  over->alarm.when = when;
-  keel_refs_take(&begun->refs);
+static keel_status add_hook(keel_async_run *async, run_hook *run_hook,
+                            uint64_t when) {
+  run_hook->async = async;
+  run_hook->hook.task.run = cancel_run;
+  run_hook->hook.when = when;
+  keel_refs_take(&async->refs);
   if (!when) {
-    keel_stop_listen(begun->watch.stop, &over->alarm);
+    keel_cancel_subscribe(async->cancellation.cancel, &run_hook->hook);
     return KD_OK;
   }
-  keel_timer *timer = keel_pool_timer(begun->plan->context->pool);
-  keel_status status = keel_timer_set(timer, &over->alarm);
+  keel_timer *timer = keel_pool_timer(async->plan->context->pool);
+  keel_status status = keel_timer_set(timer, &run_hook->hook);
   /* not the last: the caller has one */
-  if (status != KD_OK) keel_refs_drop(&begun->refs);
+  if (status != KD_OK) keel_refs_drop(&async->refs);
   return status;
 }
 
-static keel_status set_alarms(keel_begun *begun) {
-  uint64_t deadline = begun->watch.deadline;
-  if (deadline) KEEL_TRY(set_alarm(begun, &begun->late, deadline));
-  return begun->watch.stop ? set_alarm(begun, &begun->asked, 0) : KD_OK;
+static keel_status add_hooks(keel_async_run *async) {
+  uint64_t deadline = async->cancellation.deadline;
+  if (deadline) KEEL_TRY(add_hook(async, &async->on_deadline, deadline));
+  return async->cancellation.cancel ? add_hook(async, &async->on_cancel, 0)
+                                    : KD_OK;
 }
 
-static void begun_ended(keel_done *done, keel_status status) {
-  keel_begun *begun =
-      (keel_begun *)(void *)((char *)done - offsetof(keel_begun, done));
-  come_home(&begun->out, status, false);
-  end_begun(begun, explain(&begun->out, begun->args.inputs, status));
+static void async_run_ended(keel_done *done, keel_status status) {
+  keel_async_run *async =
+      (keel_async_run *)(void *)((char *)done - offsetof(keel_async_run, done));
+  leave_run_scope(&async->out, status, false);
+  end_async_run(async, explain(&async->out, async->args.inputs, status));
 }
 
-static void run_begun(keel_task *task) {
-  keel_begun *begun = (keel_begun *)(void *)task;
-  keel_status status =
-      set_out(begun->plan, begun->args.inputs, begun->args.watch, &begun->out);
+static void start_async_run(keel_task *task) {
+  keel_async_run *async = (keel_async_run *)(void *)task;
+  keel_status status = enter_run_scope(async->plan, async->args.inputs,
+                                       async->args.cancellation, &async->out);
   if (status == KD_OK) {
-    if (!keel_fplan_begin(begun->out.main, &begun->args, &status)) return;
-    come_home(&begun->out, status, true);
-    status = explain(&begun->out, begun->args.inputs, status);
+    if (!keel_executable_begin(async->out.main, &async->args, &status)) return;
+    leave_run_scope(&async->out, status, true);
+    status = explain(&async->out, async->args.inputs, status);
   }
-  end_begun(begun, status);
+  end_async_run(async, status);
 }
 
-static keel_status make_promises(keel_begun *begun, keel_tensor **outputs) {
-  for (uint32_t i = 0; i < begun->args.output_count; i++) {
-    begun->promises[i] = keel_tensor_pending(begun->plan->context);
-    if (!begun->promises[i]) return KD_OUT_OF_MEMORY;
+static keel_status make_promises(keel_async_run *async, keel_tensor **outputs) {
+  for (uint32_t i = 0; i < async->args.output_count; i++) {
+    async->promises[i] = keel_tensor_pending(async->plan->context);
+    if (!async->promises[i]) return KD_OUT_OF_MEMORY;
   }
-  for (uint32_t i = 0; i < begun->args.output_count; i++)
-    outputs[i] = keel_tensor_retain(begun->promises[i]);
+  for (uint32_t i = 0; i < async->args.output_count; i++)
+    outputs[i] = keel_tensor_retain(async->promises[i]);
   return KD_OK;
 }
 
 /* Holds what it is given, and makes room for what it makes. */
-static keel_status hold_tensors(keel_begun *begun, keel_tensor *const *inputs) {
-  uint32_t n = begun->args.input_count, m = begun->args.output_count;
-  begun->tensors = calloc((size_t)n + 2 * m + 1, sizeof(keel_tensor *));
-  if (!begun->tensors) return keel_no_memory(n);
+static keel_status hold_tensors(keel_async_run *async,
+                                keel_tensor *const *inputs) {
+  uint32_t n = async->args.input_count, m = async->args.output_count;
+  async->tensors = calloc((size_t)n + 2 * m + 1, sizeof(keel_tensor *));
+  if (!async->tensors) return keel_no_memory(n);
   for (uint32_t i = 0; i < n; i++)
-    begun->tensors[i] = keel_tensor_retain(inputs[i]);
-  begun->args.inputs = begun->tensors;
-  begun->args.outputs = begun->tensors + n;
-  begun->promises = begun->tensors + n + m;
+    async->tensors[i] = keel_tensor_retain(inputs[i]);
+  async->args.inputs = async->tensors;
+  async->args.outputs = async->tensors + n;
+  async->promises = async->tensors + n + m;
   return KD_OK;
 }
 
@@ -419,41 +438,42 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
                             keel_tensor *const *inputs, uint32_t input_count,
                             keel_tensor **outputs, uint32_t output_count) {
   keel_run_params all;
-  keel_watch watch;
+  keel_cancellation cancellation;
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  KEEL_TRY(read_params(params, &all, &watch));
+  KEEL_TRY(read_params(params, &all, &cancellation));
   KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
-  keel_begun *begun =
-      calloc(1, sizeof *begun + output_count * sizeof *begun->given);
-  if (!begun) return keel_no_memory(sizeof *begun);
+  keel_async_run *async =
+      calloc(1, sizeof *async + output_count * sizeof *async->fulfilled);
+  if (!async) return keel_no_memory(sizeof *async);
   keel_refs_take(&plan->refs);
-  keel_refs_init(&begun->refs);
-  begun->plan = plan;
-  begun->task.run = run_begun;
-  begun->done.call = begun_ended;
-  begun->watch = watch;
-  keel_stop_retain(watch.stop);
-  atomic_fetch_add_explicit(&plan->context->begun, 1, memory_order_relaxed);
-  begun->args =
-      (keel_run_args){.scope = plan->device,
-                      .input_count = input_count,
-                      .output_count = output_count,
-                      .watch = all.stop || all.timeout ? &begun->watch : NULL,
-                      .partial = all.flags & KEEL_RUN_PARTIAL,
-                      .begun = begun,
-                      .done = &begun->done};
-  keel_status status = hold_tensors(begun, inputs);
-  if (status == KD_OK) status = make_promises(begun, outputs);
-  if (status == KD_OK) status = set_alarms(begun);
+  keel_refs_init(&async->refs);
+  async->plan = plan;
+  async->task.run = start_async_run;
+  async->done.call = async_run_ended;
+  async->cancellation = cancellation;
+  keel_cancel_retain(cancellation.cancel);
+  atomic_fetch_add_explicit(&plan->context->async_runs, 1,
+                            memory_order_relaxed);
+  async->args = (keel_run_args){
+      .scope = plan->device,
+      .input_count = input_count,
+      .output_count = output_count,
+      .cancellation = all.cancel || all.timeout ? &async->cancellation : NULL,
+      .partial = all.flags & KEEL_RUN_PARTIAL,
+      .async = async,
+      .done = &async->done};
+  keel_status status = hold_tensors(async, inputs);
+  if (status == KD_OK) status = make_promises(async, outputs);
+  if (status == KD_OK) status = add_hooks(async);
   if (status == KD_OK) {
-    keel_pool_submit(plan->context->pool, &begun->task);
+    keel_pool_submit(plan->context->pool, &async->task);
     return KD_OK;
   }
   for (uint32_t i = 0; i < output_count; i++) {
     keel_tensor_release(outputs[i]);
     outputs[i] = NULL;
   }
-  drop_begun(begun);
+  release_async_run(async);
   return status;
 }

@@ -17,20 +17,21 @@ typedef struct nested {
 /* ---- before and after ------------------------------------------------------- */
 
 void keel_run_fail(keel_run *run, keel_status status) {
-  keel_tensor *failed = keel_tensor_failed(run->fplan->plan->context, status);
+  keel_tensor *failed =
+      keel_tensor_failed(run->executable->plan->context, status);
   keel_tensor *none = NULL;
   if (!failed) return;
   keel_tensor_retain(failed); /* beside the run's */
   if (!atomic_compare_exchange_strong(&run->failure, &none, failed))
     keel_tensor_release(failed);
-  if (run->begun && !run->args.partial) keel_begun_fail(run->begun, failed);
+  if (run->async && !run->args.partial) keel_async_run_fail(run->async, failed);
   keel_tensor_release(failed);
 }
 
 /* Counts one read of a value; the last one releases it. */
 static void drop_use(keel_run *run, uint32_t value) {
   if (!keel_refs_drop(&run->uses[value])) return;
-  if (run->fplan->constants[value]) return;
+  if (run->executable->constants[value]) return;
   keel_tensor_release(run->values[value]);
   run->values[value] = NULL;
 }
@@ -39,8 +40,8 @@ static uint32_t donations(const keel_run *run, const keel_step *step) {
   uint32_t donated = 0;
   for (uint32_t i = 0; i < step->input_count && i < 32; i++) {
     uint32_t value = step->inputs[i];
-    if (value != KEEL_ABSENT && !run->fplan->constants[value] &&
-        keel_refs_alone(&run->uses[value]))
+    if (value != KEEL_ABSENT && !run->executable->constants[value] &&
+        keel_refs_unique(&run->uses[value]))
       donated |= UINT32_C(1) << i;
   }
   return donated;
@@ -112,19 +113,22 @@ static keel_status call_step(keel_run *run, keel_step *step,
   gather(run, step, inputs);
   uint64_t begin = run->profile ? keel_now() : 0;
   keel_status status =
-      run->fplan->plan->eager
+      run->executable->plan->eager
           ? call_eagerly(run, step, inputs, outputs)
-          : keel_site_call(&step->site, run->args.scope, inputs,
-                           step->input_count, outputs, step->output_count,
-                           donations(run, step));
+          : keel_call_site_run(&step->site, run->args.scope, inputs,
+                               step->input_count, outputs, step->output_count,
+                               donations(run, step));
   if (run->profile) note_call(step, begin, inputs);
   return status;
 }
 
 keel_status keel_run_check(const keel_run *run, uint32_t index) {
-  if (!run->args.watch || !keel_watch_is_over(run->args.watch)) return KD_OK;
-  const keel_site *site = &run->fplan->steps[index].site;
-  return keel_watch_fail(run->args.watch, site->where, site->op->schema->name);
+  if (!run->args.cancellation ||
+      !keel_cancellation_is_due(run->args.cancellation))
+    return KD_OK;
+  const keel_call_site *site = &run->executable->steps[index].site;
+  return keel_cancellation_fail(run->args.cancellation, site->where,
+                                site->op->schema->name);
 }
 
 /* The first failed input, or failed earlier change of a resource; or NULL. */
@@ -134,8 +138,9 @@ static keel_tensor *failed_input(const keel_run *run, const keel_step *step) {
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
     if (value && keel_tensor_state(value) == KEEL_FAILED) return value;
   }
-  for (uint32_t i = 0; i < step->behind_count; i++)
-    if (run->values[step->behind[i]]) return run->values[step->behind[i]];
+  for (uint32_t i = 0; i < step->mark_input_count; i++)
+    if (run->values[step->mark_inputs[i]])
+      return run->values[step->mark_inputs[i]];
   return NULL;
 }
 
@@ -144,8 +149,9 @@ static void fail_outputs(const keel_run *run, const keel_step *step,
                          keel_tensor *failed, keel_status status,
                          keel_tensor **outputs) {
   for (uint32_t i = 0; i < step->output_count; i++)
-    outputs[i] = failed ? keel_tensor_retain(failed)
-                        : keel_tensor_failed(run->fplan->plan->context, status);
+    outputs[i] =
+        failed ? keel_tensor_retain(failed)
+               : keel_tensor_failed(run->executable->plan->context, status);
 }
 
 /* Whether to run a step. If not, *why is the failed input, *status is the reason, or
@@ -155,7 +161,7 @@ static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
   *why = NULL;
   *status = KD_OK;
   if (run->args.partial)
-    *why = failed_input(run, &run->fplan->steps[index]);
+    *why = failed_input(run, &run->executable->steps[index]);
   else if (atomic_load_explicit(&run->failure, memory_order_relaxed))
     return false;
   if (!*why) *status = keel_run_check(run, index);
@@ -163,9 +169,9 @@ static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
 }
 
 /* Applies a step's result; false if it produced no outputs. */
-static bool conclude(keel_run *run, const keel_step *step, bool ran,
-                     keel_tensor *why, keel_status status,
-                     keel_tensor **outputs) {
+static bool finish_step(keel_run *run, const keel_step *step, bool ran,
+                        keel_tensor *why, keel_status status,
+                        keel_tensor **outputs) {
   if (status != KD_OK) keel_run_fail(run, status);
   if (run->args.partial && (why || status != KD_OK)) {
     fail_outputs(run, step, why, status, outputs);
@@ -176,12 +182,12 @@ static bool conclude(keel_run *run, const keel_step *step, bool ran,
   return ran && status == KD_OK;
 }
 
-void keel_run_give(const keel_run *run, uint32_t value) {
-  uint32_t output = run->fplan->gives[value];
+void keel_run_publish(const keel_run *run, uint32_t value) {
+  uint32_t output = run->executable->output_of[value];
   keel_tensor *tensor = run->values[value];
-  if (run->begun && output != KEEL_ABSENT && tensor &&
+  if (run->async && output != KEEL_ABSENT && tensor &&
       keel_tensor_state(tensor) != KEEL_PENDING)
-    keel_begun_give(run->begun, output, tensor);
+    keel_async_run_fulfil(run->async, output, tensor);
 }
 
 /* Stores a step's outputs (NULL: none), and drops its reads. */
@@ -189,13 +195,13 @@ static void settle(keel_run *run, const keel_step *step,
                    keel_tensor **outputs) {
   for (uint32_t i = 0; i < step->output_count && outputs; i++) {
     uint32_t value = step->outputs[i];
-    if (run->meets && value != KEEL_ABSENT)
-      run->fplan->types[value] = outputs[i] ? outputs[i]->type : NULL;
-    if (value == KEEL_ABSENT || !run->fplan->uses[value]) {
+    if (run->records_types && value != KEEL_ABSENT)
+      run->executable->types[value] = outputs[i] ? outputs[i]->type : NULL;
+    if (value == KEEL_ABSENT || !run->executable->uses[value]) {
       keel_tensor_release(outputs[i]);
     } else {
       run->values[value] = outputs[i];
-      keel_run_give(run, value);
+      keel_run_publish(run, value);
     }
   }
   for (uint32_t i = 0; i < step->input_count; i++)
@@ -203,7 +209,7 @@ static void settle(keel_run *run, const keel_step *step,
 }
 
 bool keel_run_step(keel_run *run, uint32_t index) {
-  keel_step *step = &run->fplan->steps[index];
+  keel_step *step = &run->executable->steps[index];
   keel_tensor *few[16], *why = NULL;
   keel_status status = KD_OK;
   uint32_t n = step->input_count, m = step->output_count;
@@ -213,7 +219,7 @@ bool keel_run_step(keel_run *run, uint32_t index) {
   if (values) {
     runs = may_run(run, index, &why, &status);
     if (runs) status = call_step(run, step, values, values + n);
-    made = conclude(run, step, runs, why, status, values + n);
+    made = finish_step(run, step, runs, why, status, values + n);
   } else {
     keel_run_fail(run, keel_no_memory((n + m) * sizeof *values));
   }
@@ -227,22 +233,22 @@ bool keel_run_step(keel_run *run, uint32_t index) {
 static void end_nested(nested *at, bool ran, keel_tensor *why,
                        keel_status status) {
   keel_run *run = at->run;
-  keel_step *step = &run->fplan->steps[at->step];
+  keel_step *step = &run->executable->steps[at->step];
   keel_tensor **outputs = at->values + step->input_count;
   if (run->profile && ran) note_call(step, at->begin, at->values);
   for (uint32_t i = 0; status != KD_OK && i < step->output_count; i++) {
     keel_tensor_release(outputs[i]);
     outputs[i] = NULL;
   }
-  bool made = conclude(run, step, ran, why, status, outputs);
+  bool made = finish_step(run, step, ran, why, status, outputs);
   settle(run, step, made ? outputs : NULL);
   free(at);
 }
 
 bool keel_run_nested(keel_run *run, uint32_t index,
                      void (*ended)(keel_done *done, keel_status status)) {
-  keel_step *step = &run->fplan->steps[index];
-  const keel_site *site = &step->site;
+  keel_step *step = &run->executable->steps[index];
+  const keel_call_site *site = &step->site;
   keel_tensor *why = NULL;
   keel_status status = KD_OK;
   uint32_t n = step->input_count, m = step->output_count;
@@ -271,7 +277,7 @@ bool keel_run_nested(keel_run *run, uint32_t index,
         .outputs = at->values + n,
         .graphs = site->graphs,
     };
-    if (!keel_control_begin(&call, run->args.watch, &at->done, &status))
+    if (!keel_control_begin(&call, run->args.cancellation, &at->done, &status))
       return false;
     if (begin && keel_tracing())
       keel_trace_span(site->op->schema->name, "host", site->where, begin);

@@ -11,27 +11,27 @@
 
 /* ---- tasks that are handed over when their time comes, or when somebody asks ---- */
 
-typedef struct keel_alarm {
+typedef struct keel_cancel_hook {
   keel_task task; /* filled in by the caller */
   uint64_t when;  /* deadline, on the clock of keel_now; in a timer's list */
-  struct keel_alarm *next;
+  struct keel_cancel_hook *next;
   bool set;
-} keel_alarm;
+} keel_cancel_hook;
 
 /* A list of hooks and its lock. */
-typedef struct keel_alarms {
+typedef struct keel_cancel_hooks {
   pthread_mutex_t lock;
-  keel_alarm *first;
-} keel_alarms;
+  keel_cancel_hook *first;
+} keel_cancel_hooks;
 
-void keel_alarms_init(keel_alarms *all);
-void keel_alarms_deinit(keel_alarms *all);
+void keel_cancel_hooks_init(keel_cancel_hooks *all);
+void keel_cancel_hooks_deinit(keel_cancel_hooks *all);
 
-void keel_alarms_add(keel_alarms *all, keel_alarm *alarm);
+void keel_cancel_hooks_add(keel_cancel_hooks *all, keel_cancel_hook *hook);
 /* True if the hook was removed; false if its task has been submitted. */
-bool keel_alarms_remove(keel_alarms *all, keel_alarm *alarm);
+bool keel_cancel_hooks_remove(keel_cancel_hooks *all, keel_cancel_hook *hook);
 /* Submits the tasks of all hooks. */
-void keel_alarms_ring(keel_alarms *all, keel_pool *pool);
+void keel_cancel_hooks_fire(keel_cancel_hooks *all, keel_pool *pool);
 
 /* A thread that fires hooks at their deadlines; it starts on first use. */
 typedef struct keel_timer keel_timer;
@@ -42,54 +42,56 @@ void keel_timer_destroy(keel_timer *timer);
 
 /* Fires the hook at its time, or soon after. Returns KD_OK, KD_OUT_OF_MEMORY (no
  * thread). */
-keel_status keel_timer_set(keel_timer *timer, keel_alarm *alarm);
-/* As keel_alarms_remove. */
-bool keel_timer_unset(keel_timer *timer, keel_alarm *alarm);
+keel_status keel_timer_set(keel_timer *timer, keel_cancel_hook *hook);
+/* As keel_cancel_hooks_remove. */
+bool keel_timer_unset(keel_timer *timer, keel_cancel_hook *hook);
 
 /* ---- what ends something early ---- */
 
-struct keel_stop {
+struct keel_cancel {
   atomic_uint refs;
-  keel_pool *pool; /* that runs the alarms' tasks */
+  keel_pool *pool; /* that runs the hooks' tasks */
   /* 0: not requested; 1: `why` is being written; 2: requested. 2 is stored with release and
    * read with acquire, so `why` is complete. */
-  atomic_uint asked;
+  atomic_uint requested;
   char why[200];
-  keel_alarms alarms; /* of asynchronous runs */
+  keel_cancel_hooks hooks; /* of asynchronous runs */
 };
 
-typedef struct keel_watch {
-  keel_stop *stop;   /* or NULL */
-  uint64_t deadline; /* on the clock of keel_now; 0: none */
-} keel_watch;
+typedef struct keel_cancellation {
+  keel_cancel *cancel; /* or NULL */
+  uint64_t deadline;   /* on the clock of keel_now; 0: none */
+} keel_cancellation;
 
-static inline bool keel_watch_is_over(const keel_watch *watch) {
+static inline bool keel_cancellation_is_due(
+    const keel_cancellation *cancellation) {
   /* acquire: why */
-  return (watch->stop && atomic_load_explicit(&watch->stop->asked,
-                                              memory_order_acquire) == 2) ||
-         (watch->deadline && keel_now() >= watch->deadline);
+  return (cancellation->cancel &&
+          atomic_load_explicit(&cancellation->cancel->requested,
+                               memory_order_acquire) == 2) ||
+         (cancellation->deadline && keel_now() >= cancellation->deadline);
 }
 
 /* The cancellation of something that starts now; timeout in nanoseconds, 0: none. */
-keel_watch keel_watch_of(keel_stop *stop, uint64_t timeout);
+keel_cancellation keel_cancellation_of(keel_cancel *cancel, uint64_t timeout);
 
-/* Checks for cancellation while planning; `next`: what would come next. `watch` may be
- * NULL. */
-keel_status keel_watch_planning(const keel_watch *watch, const char *next,
-                                const char *node);
+/* Checks for cancellation while planning; `next`: what would come next. `cancellation`
+ * may be NULL. */
+keel_status keel_cancellation_check_planning(
+    const keel_cancellation *cancellation, const char *next, const char *node);
 
 /* With a pool that outlives it. */
-keel_status keel_stop_new(keel_pool *pool, keel_stop **out_stop);
+keel_status keel_cancel_new(keel_pool *pool, keel_cancel **out_cancel);
 
 /* NULL: nothing. */
-void keel_stop_retain(keel_stop *stop);
+void keel_cancel_retain(keel_cancel *cancel);
 
 /* Fires the hook when cancellation is requested; at once if it already was. */
-void keel_stop_listen(keel_stop *stop, keel_alarm *alarm);
+void keel_cancel_subscribe(keel_cancel *cancel, keel_cancel_hook *hook);
 
 /* Fails with the reason: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: what would
  * have come next, or NULL. */
-keel_status keel_watch_fail(const keel_watch *watch, const char *node,
-                            const char *op);
+keel_status keel_cancellation_fail(const keel_cancellation *cancellation,
+                                   const char *node, const char *op);
 
 #endif /* KEEL_CANCEL_H */

@@ -105,8 +105,8 @@ keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
   return KD_OK;
 }
 
-keel_status keel_tensor_over(keel_buffer *buffer, const keel_type *type,
-                             keel_tensor **out_tensor) {
+keel_status keel_tensor_in_buffer(keel_buffer *buffer, const keel_type *type,
+                                  keel_tensor **out_tensor) {
   keel_tensor *tensor = keel_tensor_new(buffer->heap->context);
   if (!tensor) return KD_OUT_OF_MEMORY;
   tensor->buffer = keel_buffer_retain(buffer);
@@ -122,7 +122,7 @@ keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
   if (!view) return KD_OUT_OF_MEMORY;
   view->type = type;
   view->layout = tensor->layout;
-  view->laid = tensor->laid;
+  view->layout_bytes = tensor->layout_bytes;
   view->buffer = tensor->buffer ? keel_buffer_retain(tensor->buffer) : NULL;
   view->offset = tensor->offset;
   view->data = tensor->data;
@@ -226,16 +226,16 @@ static void make_known(keel_tensor *pending, uint32_t state) {
   keel_pool_wake_waiters(context->pool);
 }
 
-void keel_tensor_become_failed(keel_tensor *pending, keel_status status) {
+void keel_tensor_resolve_failed(keel_tensor *pending, keel_status status) {
   pending->error = error_make(status, keel_message());
   make_known(pending, KEEL_FAILED);
 }
 
-void keel_tensor_become(keel_tensor *pending, keel_tensor *value) {
+void keel_tensor_resolve(keel_tensor *pending, keel_tensor *value) {
   uint32_t state = keel_tensor_state(value);
   pending->kind = value->kind;
   pending->layout = value->layout;
-  pending->laid = value->laid;
+  pending->layout_bytes = value->layout_bytes;
   pending->type = value->type;
   pending->offset = value->offset;
   pending->data = value->data;
@@ -270,7 +270,7 @@ typedef struct follower {
 
 static void value_came(keel_waiter *waiter) {
   follower *self = (follower *)(void *)waiter;
-  keel_tensor_become(self->pending, self->value);
+  keel_tensor_resolve(self->pending, self->value);
   keel_tensor_release(self->pending);
   keel_tensor_release(self->value);
   free(self);
@@ -278,12 +278,12 @@ static void value_came(keel_waiter *waiter) {
 
 void keel_tensor_follow(keel_tensor *pending, keel_tensor *value) {
   if (keel_tensor_state(value) != KEEL_PENDING) {
-    keel_tensor_become(pending, value);
+    keel_tensor_resolve(pending, value);
     return;
   }
   follower *made = malloc(sizeof *made);
   if (!made) {
-    keel_tensor_become_failed(pending, keel_no_memory(sizeof *made));
+    keel_tensor_resolve_failed(pending, keel_no_memory(sizeof *made));
     return;
   }
   *made = (follower){{NULL, value_came},
@@ -306,7 +306,7 @@ keel_status keel_tensor_fulfil(keel_tensor *promise, keel_tensor *value) {
   if (keel_tensor_state(promise) != KEEL_PENDING)
     return keel_fail(KD_FAILED_PRECONDITION, "the promise already has a value");
   if (keel_tensor_state(value) == KEEL_PENDING) keel_tensor_wait(value);
-  keel_tensor_become(promise, value);
+  keel_tensor_resolve(promise, value);
   return KD_OK;
 }
 
@@ -317,7 +317,7 @@ keel_status keel_tensor_fail(keel_tensor *promise, keel_status status,
   if (status == KD_OK)
     return keel_fail(KD_INVALID_ARGUMENT, "KD_OK is not a failure");
   keel_fail_text(status, message ? message : keel_status_name(status));
-  keel_tensor_become_failed(promise, status);
+  keel_tensor_resolve_failed(promise, status);
   return KD_OK;
 }
 
@@ -375,17 +375,17 @@ uint64_t keel_tensor_size(keel_tensor *tensor) {
 }
 
 keel_device *keel_tensor_device(keel_tensor *tensor) {
-  return type_of(tensor) ? keel_tensor_place(tensor) : NULL;
+  return type_of(tensor) ? keel_tensor_location(tensor) : NULL;
 }
 
 void *keel_tensor_host_data(const keel_tensor *tensor) {
-  return keel_device_addressable(keel_tensor_place(tensor)) ? tensor->data
-                                                            : NULL;
+  return keel_device_addressable(keel_tensor_location(tensor)) ? tensor->data
+                                                               : NULL;
 }
 
 const void *keel_tensor_data(keel_tensor *tensor) {
   return type_of(tensor) && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
-                 keel_device_drain(keel_tensor_place(tensor)) == KD_OK
+                 keel_device_drain(keel_tensor_location(tensor)) == KD_OK
              ? keel_tensor_host_data(tensor)
              : NULL;
 }

@@ -31,7 +31,7 @@ struct keel_tensor {
   uint64_t offset; /* bytes from the buffer's start to the first element */
   /* address of the first element, for the buffer's device; or NULL */
   void *data;
-  uint64_t laid; /* bytes, if the layout is the device's own */
+  uint64_t layout_bytes; /* bytes, if the layout is the device's own */
   /* In elements, for a keel::Part, which only kernels that take strides get; borrowed from
    * the plan. NULL: packed. */
   const int64_t *strides;
@@ -54,8 +54,8 @@ keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
                            keel_tensor **out_tensor);
 
 /* Makes a tensor at the beginning of an existing buffer. */
-keel_status keel_tensor_over(keel_buffer *buffer, const keel_type *type,
-                             keel_tensor **out_tensor);
+keel_status keel_tensor_in_buffer(keel_buffer *buffer, const keel_type *type,
+                                  keel_tensor **out_tensor);
 
 /* Makes another tensor of the same memory, with a type of as many elements. */
 keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
@@ -70,12 +70,12 @@ keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
 /* A failed value with this thread's message. */
 keel_tensor *keel_tensor_failed(keel_context *context, keel_status status);
 
-/* Makes a pending value. keel_tensor_become resolves it with the content of a ready or
+/* Makes a pending value. keel_tensor_resolve resolves it with the content of a ready or
  * failed value. */
 keel_tensor *keel_tensor_pending(keel_context *context);
-void keel_tensor_become(keel_tensor *pending, keel_tensor *value);
+void keel_tensor_resolve(keel_tensor *pending, keel_tensor *value);
 /* Resolves it as failed, with this thread's message. Needs no memory. */
-void keel_tensor_become_failed(keel_tensor *pending, keel_status status);
+void keel_tensor_resolve_failed(keel_tensor *pending, keel_status status);
 /* Resolves it with `value`, now or when that is resolved; no thread waits. */
 void keel_tensor_follow(keel_tensor *pending, keel_tensor *value);
 
@@ -96,7 +96,7 @@ static inline bool keel_tensors_ready(keel_tensor *const *tensors,
 }
 
 /* The device whose memory holds it; NULL: host memory. */
-static inline keel_device *keel_tensor_place(const keel_tensor *tensor) {
+static inline keel_device *keel_tensor_location(const keel_tensor *tensor) {
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
 }
 

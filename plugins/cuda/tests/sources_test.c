@@ -159,7 +159,7 @@ static bool at_once(const char *source, const char *code, const char *access,
 static bool by_vectors(uint32_t count) {
   uint32_t looked_at = 0, good = 0;
   for (uint32_t i = 0; i < count; i++) {
-    if (!strstr(sources[i], "#define FOURS")) continue;
+    if (!strstr(sources[i], "#define VEC4")) continue;
     char *code = NULL;
     size_t size = 0;
     looked_at++;
@@ -183,7 +183,7 @@ int main(int argc, char **argv) {
   const fam_dialect dialect = {.float64 = true,
                                .math64 = true,
                                .int64 = true,
-                               .fours = true,
+                               .vec4 = true,
                                .keeps_nan = true};
   pthread_t threads[THREADS];
   const char *why = rtc_api_open(NULL);

@@ -1,7 +1,7 @@
 /* math.glsl - C's functions on floats, which GLSL has not or not to the last digits
  * (Vulkan allows sin an error of 2^-11). Range reductions and polynomials as in the
  * Cephes library (S. Moshier) and in FreeBSD's msun; those of erf and erfc are
- * Chebyshev fits. `precise`: no contraction, the low parts hang on it. */
+ * Chebyshev fits. `precise`: no contraction, the low parts depend on it. */
 
 /* The nearest integer; ties to even. */
 float f_rint(float x) {

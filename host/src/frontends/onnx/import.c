@@ -220,7 +220,7 @@ static keel_status read_tensor(const scope *scope, const onnx_tensor *proto,
   KEEL_TRY(
       keel_onnx_tensor(all->context, all->path, proto, mapping, out_tensor));
   keel_onnx_bytes raw = keel_onnx_raw(proto);
-  keel_file_spare(raw.data, raw.size);
+  keel_file_evict(raw.data, raw.size);
   keel_status status =
       inside ? onnx_shared_add(&all->tensors, proto, *out_tensor) : KD_OK;
   if (status != KD_OK) keel_tensor_release(*out_tensor);
@@ -615,7 +615,7 @@ static keel_status check_known(const onnx_draft *draft,
         draft->inputs[i] == KEEL_ABSENT
             ? NULL
             : draft->function->values[draft->inputs[i]].type;
-    if (param && type && param->types && keel_dtype_is_there(type->dtype) &&
+    if (param && type && param->types && keel_dtype_exists(type->dtype) &&
         !(param->types & KD_TYPES(type->dtype)))
       return keel_fail(KD_UNIMPLEMENTED, "%s of %s as %s is not supported",
                        param->name, schema->name, keel_dtype_name(type->dtype));

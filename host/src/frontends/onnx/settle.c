@@ -62,7 +62,7 @@ static keel_status move(keel_tensor *tensor) {
 static keel_status settle_value(const keel_function *function, uint32_t value) {
   keel_tensor *tensor =
       value == KEEL_ABSENT ? NULL : function->values[value].constant;
-  return tensor && keel_tensor_ragged(tensor) ? move(tensor) : KD_OK;
+  return tensor && keel_tensor_misaligned(tensor) ? move(tensor) : KD_OK;
 }
 
 static keel_status settle_function(const keel_function *function,

@@ -1,4 +1,5 @@
-/* begin_test.c - runs that nobody waits for: what they give early, what they need late. */
+/* async_run_test.c - runs that nobody waits for: what they give early, what they need
+ * late. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -305,16 +306,17 @@ static void a_called_copy_holds_no_thread(void **state) {
 static void a_stop_is_told_to_all_outputs(void **state) {
   const float pair[] = {1, -2};
   keel_tensor *out[3];
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   (void)state;
   context = open_with(CPU_PLUGIN, NULL, 1);
   keel_plan *plan = plan_of_two();
-  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
-  const keel_run_params params = {.struct_size = sizeof params, .stop = stop};
+  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .cancel = cancel};
   keel_tensor *in[] = {floats(context, 2, pair), promise()};
   assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
-  keel_stop_ask(stop, "no more");
-  keel_stop_release(stop);
+  keel_cancel_request(cancel, "no more");
+  keel_cancel_release(cancel);
   fulfil(in[1], pair, 2);
   expect_failed(out[2], KD_CANCELLED, "no more");
   expect_failed(out[1], KD_CANCELLED, "no more");
@@ -333,18 +335,18 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   bool by_time = how == LATE;
   const float pair[] = {1, -2};
   keel_tensor *out[3];
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   context = open_with(CPU_PLUGIN, NULL, workers);
   keel_plan *plan = plan_of_two();
-  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
   const keel_run_params params = {.struct_size = sizeof params,
                                   .flags = flags,
-                                  .stop = by_time ? NULL : stop,
+                                  .cancel = by_time ? NULL : cancel,
                                   .timeout = by_time ? 20000000 : 0};
   keel_tensor *in[] = {floats(context, 2, pair), promise()};
-  if (how == ASKED_BEFORE) keel_stop_ask(stop, "enough");
+  if (how == ASKED_BEFORE) keel_cancel_request(cancel, "enough");
   assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
-  if (how == ASKED) keel_stop_ask(stop, "enough");
+  if (how == ASKED) keel_cancel_request(cancel, "enough");
   keel_status status = by_time ? KD_DEADLINE_EXCEEDED : KD_CANCELLED;
   const char *why = by_time ? "past its deadline" : "cancelled: enough";
   expect_failed(out[2], status, why);
@@ -353,7 +355,7 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   fulfil(in[1], pair, 2);
   keel_tensor_release(in[0]);
   keel_tensor_release(in[1]);
-  keel_stop_release(stop);
+  keel_cancel_release(cancel);
   keel_plan_release(plan);
   keel_close(context);
 }
@@ -371,28 +373,28 @@ static void the_end_is_told_while_an_input_is_waited_for(void **state) {
 static void ends_come_at_any_time(void **state) {
   enum { RUNS = 600 };
   static keel_tensor *out[RUNS][3];
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   uint32_t made = 0, late = 0, stopped = 0;
   (void)state;
   context = open_with(CPU_PLUGIN, NULL, 2);
   keel_plan *plan = plan_of_two();
-  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
+  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
   for (int i = 0; i < RUNS; i++) {
     const float pair[] = {(float)i, -1};
     const keel_run_params params = {
         .struct_size = sizeof params,
-        .stop = stop,
+        .cancel = cancel,
         .timeout = i % 3 == 0   ? 1000u * (uint64_t)(i % 50 + 1)
                    : i % 3 == 1 ? UINT64_MAX
                                 : 0};
     keel_tensor *in[] = {floats(context, 2, pair), promise()};
     assert_int_equal(keel_plan_begin(plan, &params, in, 2, out[i], 3), KD_OK);
-    if (i == RUNS - 100) keel_stop_ask(stop, NULL);
+    if (i == RUNS - 100) keel_cancel_request(cancel, NULL);
     fulfil(in[1], pair, 2);
     keel_tensor_release(in[0]);
     keel_tensor_release(in[1]);
   }
-  keel_stop_release(stop);
+  keel_cancel_release(cancel);
   keel_plan_release(plan);
   for (int i = 0; i < RUNS; i++)
     for (int k = 0; k < 3; k++) {

@@ -1,5 +1,5 @@
-/* site.c - finds or makes a specialisation for the inputs' types, and runs it. */
-#include "eager/site.h"
+/* call_site.c - finds or makes a specialisation for the inputs' types, and runs it. */
+#include "eager/call_site.h"
 #include "device/context.h"
 #include "memory/access.h"
 #include "ops/runtime.h"
@@ -13,28 +13,28 @@
 
 #define FEW 16
 
-void keel_site_init(keel_site *site, keel_opdef *op, const char *where,
-                    keel_device *pinned) {
+void keel_call_site_init(keel_call_site *site, keel_opdef *op,
+                         const char *where, keel_device *pinned) {
   memset(site, 0, sizeof *site);
   site->op = op;
   site->where = where ? where : "";
   site->pinned = pinned;
 }
 
-static void binding_free(keel_binding *binding) {
-  if (binding) keel_instance_release(binding->instance);
-  free(binding);
+static void spec_free(keel_specialisation *spec) {
+  if (spec) keel_instance_release(spec->instance);
+  free(spec);
 }
 
-void keel_site_deinit(keel_site *site) {
-  for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++)
-    binding_free(atomic_load_explicit(&site->slots[i], memory_order_acquire));
+void keel_call_site_deinit(keel_call_site *site) {
+  for (uint32_t i = 0; i < KEEL_CALL_SITE_SLOTS; i++)
+    spec_free(atomic_load_explicit(&site->slots[i], memory_order_acquire));
 }
 
 /* ---- inference ------------------------------------------------------------ */
 
 /* Collects the host values of the inputs that the shape function reads. */
-static keel_status host_values(const keel_site *site,
+static keel_status host_values(const keel_call_site *site,
                                keel_tensor *const *inputs, uint32_t count,
                                keel_tensor **values) {
   uint32_t wanted = site->op->schema->value_inputs;
@@ -46,7 +46,7 @@ static keel_status host_values(const keel_site *site,
   return KD_OK;
 }
 
-static keel_status infer(const keel_site *site, keel_tensor *const *inputs,
+static keel_status infer(const keel_call_site *site, keel_tensor *const *inputs,
                          uint32_t n, const keel_type **in,
                          const keel_type **out, uint32_t m) {
   keel_tensor *few[FEW];
@@ -77,21 +77,21 @@ static keel_status infer(const keel_site *site, keel_tensor *const *inputs,
   return status;
 }
 
-/* ---- bindings ------------------------------------------------------------- */
+/* ---- specialisations ------------------------------------------------------------- */
 
 static inline uint32_t layout_of(const keel_tensor *tensor) {
   return tensor ? tensor->layout : KD_LAYOUT_ROW_MAJOR;
 }
 
-static inline bool matches(const keel_binding *binding, keel_device *wanted,
+static inline bool matches(const keel_specialisation *spec, keel_device *wanted,
                            keel_tensor *const *inputs, uint32_t n, uint32_t m,
-                           bool laid) {
-  if (!binding || binding->wanted != wanted || binding->input_count != n ||
-      binding->output_count != m || !binding->came == laid)
+                           bool layout_bytes) {
+  if (!spec || spec->wanted != wanted || spec->input_count != n ||
+      spec->output_count != m || !spec->came == layout_bytes)
     return false;
   for (uint32_t i = 0; i < n; i++)
-    if ((inputs[i] ? inputs[i]->type : NULL) != binding->types[i] ||
-        (laid && layout_of(inputs[i]) != binding->came[i]))
+    if ((inputs[i] ? inputs[i]->type : NULL) != spec->types[i] ||
+        (layout_bytes && layout_of(inputs[i]) != spec->came[i]))
       return false;
   return true;
 }
@@ -108,7 +108,7 @@ static bool is_wanted(const keel_type *wanted, const keel_type *type) {
   return true;
 }
 
-static keel_status region_types(const keel_site *site,
+static keel_status region_types(const keel_call_site *site,
                                 keel_tensor *const *inputs, uint32_t n,
                                 const keel_type **in, const keel_type **out,
                                 uint32_t m) {
@@ -132,12 +132,12 @@ static keel_status region_types(const keel_site *site,
 
 /* Whether the layouts belong to this device and the output has a size in its layout.
  * Another device's layout numbers mean nothing here. */
-static bool knows_layouts(const keel_binding *binding,
+static bool knows_layouts(const keel_specialisation *spec,
                           keel_tensor *const *inputs) {
-  keel_device *device = binding->device;
-  const struct kd_node *node = &binding->node;
+  keel_device *device = spec->device;
+  const struct kd_node *node = &spec->node;
   for (uint32_t i = 0; i < node->input_count; i++)
-    if (keel_node_layout(node, i) && keel_tensor_place(inputs[i]) != device)
+    if (keel_node_layout(node, i) && keel_tensor_location(inputs[i]) != device)
       return false;
   if (!node->output_layout) return true;
   if (keel_device_enter(device) != KD_OK)
@@ -149,54 +149,55 @@ static bool knows_layouts(const keel_binding *binding,
 }
 
 /* Finds the device: the one that compiled the region, or the chosen one. */
-static keel_status find_kernel(const keel_site *site, keel_device *wanted,
+static keel_status find_kernel(const keel_call_site *site, keel_device *wanted,
                                keel_tensor *const *inputs,
-                               keel_binding *binding,
+                               keel_specialisation *spec,
                                const kd_kernel_def **out_def) {
   keel_context *context = site->op->context;
   if (site->region) {
-    binding->node.layouts = NULL; /* it takes rows */
-    binding->node.output_layout = KD_LAYOUT_ROW_MAJOR;
-    binding->device = site->region->device;
+    spec->node.layouts = NULL; /* it takes rows */
+    spec->node.output_layout = KD_LAYOUT_ROW_MAJOR;
+    spec->device = site->region->device;
     *out_def = &site->region->def;
     return KD_OK;
   }
-  keel_status status = keel_choose_kernel(
-      context, wanted, &binding->node, site->where, &binding->device, out_def);
-  bool laid = binding->node.layouts || binding->node.output_layout;
-  if (!laid || (status == KD_OK && knows_layouts(binding, inputs)))
+  keel_status status = keel_choose_kernel(context, wanted, &spec->node,
+                                          site->where, &spec->device, out_def);
+  bool layout_bytes = spec->node.layouts || spec->node.output_layout;
+  if (!layout_bytes || (status == KD_OK && knows_layouts(spec, inputs)))
     return status;
   /* no kernel takes the layouts: the launch converts the inputs to row-major */
-  binding->node.layouts = NULL;
-  binding->node.output_layout = KD_LAYOUT_ROW_MAJOR;
-  return keel_choose_kernel(context, wanted, &binding->node, site->where,
-                            &binding->device, out_def);
+  spec->node.layouts = NULL;
+  spec->node.output_layout = KD_LAYOUT_ROW_MAJOR;
+  return keel_choose_kernel(context, wanted, &spec->node, site->where,
+                            &spec->device, out_def);
 }
 
-static keel_status bind(keel_site *site, keel_device *wanted,
+static keel_status bind(keel_call_site *site, keel_device *wanted,
                         keel_tensor *const *inputs, uint32_t n, uint32_t m,
-                        bool laid, keel_binding **out_binding) {
+                        bool layout_bytes, keel_specialisation **out_spec) {
   if (site->settled)
     return keel_fail(KD_INTERNAL,
                      "%s \"%s\" has no kernel for these inputs, and the weights"
                      " for another are gone",
                      site->op->schema->name, site->where);
-  size_t types = sizeof(keel_binding) + (n + m) * sizeof(keel_type *);
-  keel_binding *binding = calloc(1, types + (laid ? n : 0) * sizeof(uint32_t));
-  if (!binding) return keel_no_memory(types);
-  if (laid) binding->came = (uint32_t *)(void *)((char *)binding + types);
-  for (uint32_t i = 0; laid && i < n; i++)
-    binding->came[i] = layout_of(inputs[i]);
-  const keel_type **in = binding->types, **out = binding->types + n;
+  size_t types = sizeof(keel_specialisation) + (n + m) * sizeof(keel_type *);
+  keel_specialisation *spec =
+      calloc(1, types + (layout_bytes ? n : 0) * sizeof(uint32_t));
+  if (!spec) return keel_no_memory(types);
+  if (layout_bytes) spec->came = (uint32_t *)(void *)((char *)spec + types);
+  for (uint32_t i = 0; layout_bytes && i < n; i++)
+    spec->came[i] = layout_of(inputs[i]);
+  const keel_type **in = spec->types, **out = spec->types + n;
   const keel_schema *schema = site->op->schema;
   keel_context *context = site->op->context;
-  binding->wanted = wanted;
-  binding->input_count = n;
-  binding->output_count = m;
-  binding->outputs_known = !schema->value_inputs;
+  spec->wanted = wanted;
+  spec->input_count = n;
+  spec->output_count = m;
+  spec->outputs_known = !schema->value_inputs;
   keel_status status = site->region ? region_types(site, inputs, n, in, out, m)
                                     : infer(site, inputs, n, in, out, m);
-  binding->node = (struct kd_node){
+  spec->node = (struct kd_node){
       .op = site->op,
       .name = site->where,
       .input_count = n,
@@ -204,15 +205,14 @@ static keel_status bind(keel_site *site, keel_device *wanted,
       .inputs = in,
       .outputs = out,
       .constants = site->constants,
-      .layouts = binding->came,
+      .layouts = spec->came,
       .output_layout = site->output_layout,
   };
   const kd_kernel_def *def = NULL;
-  if (status == KD_OK)
-    status = find_kernel(site, wanted, inputs, binding, &def);
+  if (status == KD_OK) status = find_kernel(site, wanted, inputs, spec, &def);
   if (status == KD_OK) {
     keel_instance_key key = {
-        .device = binding->device,
+        .device = spec->device,
         .def = def,
         .op = site->op,
         .name = site->where,
@@ -221,21 +221,22 @@ static keel_status bind(keel_site *site, keel_device *wanted,
         .input_count = n,
         .output_count = m,
         .constants = def->create ? site->constants : NULL,
-        .layouts = binding->node.layouts,
-        .output_layout = binding->node.output_layout,
+        .layouts = spec->node.layouts,
+        .output_layout = spec->node.output_layout,
     };
-    status = keel_instance_get(context->kernels, &key, &binding->instance);
+    status = keel_instance_get(context->kernels, &key, &spec->instance);
   }
   if (status != KD_OK) {
-    binding_free(binding);
+    spec_free(spec);
     return status;
   }
-  *out_binding = binding;
+  *out_spec = spec;
   return KD_OK;
 }
 
 /* Whether two specialisations serve the same calls. */
-static bool is_same(const keel_binding *a, const keel_binding *b) {
+static bool is_same(const keel_specialisation *a,
+                    const keel_specialisation *b) {
   uint32_t n = a->input_count, m = a->output_count;
   return a->wanted == b->wanted && n == b->input_count &&
          m == b->output_count && !a->came == !b->came &&
@@ -245,26 +246,27 @@ static bool is_same(const keel_binding *a, const keel_binding *b) {
 
 /* Keeps a specialisation for later calls; false if there is no room, or if another thread
  * has kept an equal one. */
-static bool keep(keel_site *site, keel_binding *binding) {
-  for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
-    keel_binding *there = NULL;
+static bool keep(keel_call_site *site, keel_specialisation *spec) {
+  for (uint32_t i = 0; i < KEEL_CALL_SITE_SLOTS; i++) {
+    keel_specialisation *there = NULL;
     /* release: publishes the specialisation; acquire: pairs with another thread's
      * release */
-    if (atomic_compare_exchange_strong_explicit(&site->slots[i], &there,
-                                                binding, memory_order_release,
+    if (atomic_compare_exchange_strong_explicit(&site->slots[i], &there, spec,
+                                                memory_order_release,
                                                 memory_order_acquire))
       return true;
-    if (is_same(there, binding)) return false;
+    if (is_same(there, spec)) return false;
   }
   return false;
 }
 
-static keel_status run_binding(keel_site *site, const keel_binding *binding,
-                               keel_tensor *const *inputs,
-                               keel_tensor **outputs, uint32_t donated) {
-  uint32_t n = binding->input_count, m = binding->output_count;
-  if (binding->outputs_known)
-    return keel_launch_run(site, binding, binding->types + n, inputs, outputs,
+static keel_status run_spec(keel_call_site *site,
+                            const keel_specialisation *spec,
+                            keel_tensor *const *inputs, keel_tensor **outputs,
+                            uint32_t donated) {
+  uint32_t n = spec->input_count, m = spec->output_count;
+  if (spec->outputs_known)
+    return keel_launch_run(site, spec, spec->types + n, inputs, outputs,
                            donated);
   const keel_type *few[2 * FEW];
   const keel_type **types =
@@ -272,8 +274,7 @@ static keel_status run_binding(keel_site *site, const keel_binding *binding,
   if (!types) return keel_no_memory((n + m) * sizeof *types);
   keel_status status = infer(site, inputs, n, types, types + n, m);
   if (status == KD_OK)
-    status =
-        keel_launch_run(site, binding, types + n, inputs, outputs, donated);
+    status = keel_launch_run(site, spec, types + n, inputs, outputs, donated);
   if (types != few) free(types);
   return status;
 }
@@ -281,7 +282,8 @@ static keel_status run_binding(keel_site *site, const keel_binding *binding,
 /* ---- runtime ops ---------------------------------------------------------- */
 
 /* For ops without a shape function, which would check this. */
-static keel_status check_counts(const keel_site *site, uint32_t n, uint32_t m) {
+static keel_status check_counts(const keel_call_site *site, uint32_t n,
+                                uint32_t m) {
   const keel_schema *schema = site->op->schema;
   bool many =
       schema->input_count && schema->inputs[schema->input_count - 1].variadic;
@@ -298,7 +300,7 @@ static keel_status check_counts(const keel_site *site, uint32_t n, uint32_t m) {
   return KD_OK;
 }
 
-static keel_status run_runtime(keel_site *site, keel_device *scope,
+static keel_status run_runtime(keel_call_site *site, keel_device *scope,
                                keel_tensor *const *inputs, uint32_t n,
                                keel_tensor **outputs, uint32_t m) {
   const keel_schema *schema = site->op->schema;
@@ -341,26 +343,26 @@ static keel_status run_runtime(keel_site *site, keel_device *scope,
 /* ---- the call ------------------------------------------------------------- */
 
 /* The requested device, and whether an input has a device's own layout. */
-static inline keel_device *wanted_device(const keel_site *site,
+static inline keel_device *wanted_device(const keel_call_site *site,
                                          keel_device *scope,
                                          keel_tensor *const *inputs, uint32_t n,
-                                         bool *out_laid) {
+                                         bool *out_layout_bytes) {
   keel_device *first = NULL;
   uint32_t layouts = 0;
   for (uint32_t i = 0; i < n; i++) {
     if (!inputs[i]) continue;
-    if (!first) first = keel_tensor_place(inputs[i]);
+    if (!first) first = keel_tensor_location(inputs[i]);
     layouts |= inputs[i]->layout;
   }
-  *out_laid = layouts != KD_LAYOUT_ROW_MAJOR;
+  *out_layout_bytes = layouts != KD_LAYOUT_ROW_MAJOR;
   if (site->pinned) return site->pinned;
   return scope ? scope : first ? first : site->op->context->default_device;
 }
 
-keel_status keel_site_call(keel_site *site, keel_device *scope,
-                           keel_tensor *const *inputs, uint32_t n,
-                           keel_tensor **outputs, uint32_t m,
-                           uint32_t donated) {
+keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
+                               keel_tensor *const *inputs, uint32_t n,
+                               keel_tensor **outputs, uint32_t m,
+                               uint32_t donated) {
   for (uint32_t i = 0; i < m; i++)
     outputs[i] = NULL;
   if (!m)
@@ -369,19 +371,19 @@ keel_status keel_site_call(keel_site *site, keel_device *scope,
   if (keel_schema_hosted(site->op->schema))
     return run_runtime(site, site->pinned ? site->pinned : scope, inputs, n,
                        outputs, m);
-  bool laid = false;
-  keel_device *wanted = wanted_device(site, scope, inputs, n, &laid);
-  for (uint32_t i = 0; i < KEEL_SITE_SLOTS; i++) {
-    const keel_binding *binding =
+  bool layout_bytes = false;
+  keel_device *wanted = wanted_device(site, scope, inputs, n, &layout_bytes);
+  for (uint32_t i = 0; i < KEEL_CALL_SITE_SLOTS; i++) {
+    const keel_specialisation *spec =
         atomic_load_explicit(&site->slots[i], memory_order_acquire);
-    if (!binding) break;
-    if (matches(binding, wanted, inputs, n, m, laid))
-      return run_binding(site, binding, inputs, outputs, donated);
+    if (!spec) break;
+    if (matches(spec, wanted, inputs, n, m, layout_bytes))
+      return run_spec(site, spec, inputs, outputs, donated);
   }
-  keel_binding *binding = NULL;
-  KEEL_TRY(bind(site, wanted, inputs, n, m, laid, &binding));
-  bool kept = keep(site, binding);
-  keel_status status = run_binding(site, binding, inputs, outputs, donated);
-  if (!kept) binding_free(binding);
+  keel_specialisation *spec = NULL;
+  KEEL_TRY(bind(site, wanted, inputs, n, m, layout_bytes, &spec));
+  bool kept = keep(site, spec);
+  keel_status status = run_spec(site, spec, inputs, outputs, donated);
+  if (!kept) spec_free(spec);
   return status;
 }

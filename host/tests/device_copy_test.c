@@ -1,6 +1,6 @@
-/* inside_test.c - what a device does in its own memory: the host asks its plugin to copy and
- * to fill there, and does without where it can't. On the queue, and on OpenCL and Vulkan
- * where there is a device. */
+/* device_copy_test.c - what a device does in its own memory: the host asks its plugin to
+ * copy and to fill there, and does without where it can't. On the queue, and on OpenCL
+ * and Vulkan where there is a device. */
 #include <stdatomic.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-/* joins_test.c - Concat without copies: equal results with frames and without, in first and
- * later runs, how many kernels are left, and what stays a copy. */
-#include "plan/framing.h"
+/* inplace_concat_test.c - Concat without copies: equal results with static runs and
+ * without, in first and later runs, how many kernels are left, and what stays a copy. */
+#include "plan/memory_plan.h"
 #include "plan/plan.h"
 #define WORKERS 2
 #include "with_cpu.h"
@@ -103,60 +103,62 @@ static void put_before(uint32_t first, uint32_t second) {
     before[second][i] |= before[first][i];
 }
 
-static void order_steps(const keel_framing *framing) {
-  const keel_fplan *fplan = framing->fplan;
+static void order_steps(const keel_memory_plan *memory_plan) {
+  const keel_executable *executable = memory_plan->executable;
   static uint32_t maker[STEPS * 4];
-  assert_true(fplan->step_count <= STEPS && fplan->value_count <= STEPS * 4);
+  assert_true(executable->step_count <= STEPS &&
+              executable->value_count <= STEPS * 4);
   memset(before, 0, sizeof before);
-  for (uint32_t v = 0; v < fplan->value_count; v++)
+  for (uint32_t v = 0; v < executable->value_count; v++)
     maker[v] = KEEL_ABSENT;
-  for (uint32_t i = 0; i < fplan->step_count; i++) {
-    const keel_step *step = &fplan->steps[i];
+  for (uint32_t i = 0; i < executable->step_count; i++) {
+    const keel_step *step = &executable->steps[i];
     for (uint32_t k = 0; k < step->input_count; k++)
       if (step->inputs[k] != KEEL_ABSENT &&
           maker[step->inputs[k]] != KEEL_ABSENT)
         put_before(maker[step->inputs[k]], i);
-    for (size_t e = 0; e < framing->places.edge_count; e++)
-      if (framing->places.edges[e].to == i)
-        put_before(framing->places.edges[e].from, i);
+    for (size_t e = 0; e < memory_plan->assignment.edge_count; e++)
+      if (memory_plan->assignment.edges[e].to == i)
+        put_before(memory_plan->assignment.edges[e].from, i);
     for (uint32_t k = 0; k < step->output_count; k++)
       maker[step->outputs[k]] = i;
   }
 }
 
 /* Whether argument a of step i and b of k share bytes. */
-static bool overlap(const keel_framing *framing, uint32_t i, uint32_t a,
+static bool overlap(const keel_memory_plan *memory_plan, uint32_t i, uint32_t a,
                     uint32_t k, uint32_t b) {
-  const uint32_t view[] = {framing->steps[i].first + a,
-                           framing->steps[k].first + b};
+  const uint32_t view[] = {memory_plan->steps[i].first + a,
+                           memory_plan->steps[k].first + b};
   uint64_t begin[2], end[2];
   for (int n = 0; n < 2; n++) {
-    const source *at = &framing->sources[view[n]];
+    const source *at = &memory_plan->sources[view[n]];
     if (at->origin != FROM_ARENA) return false;
-    begin[n] = framing->places.blocks[at->number].offset + at->offset;
-    end[n] = begin[n] + framing->views[view[n]].size;
+    begin[n] = memory_plan->assignment.blocks[at->number].offset + at->offset;
+    end[n] = begin[n] + memory_plan->views[view[n]].size;
   }
   return begin[0] < end[1] && begin[1] < end[0];
 }
 
 /* What one step writes is used by no other that may run at the same time. */
-static void check_places(const keel_framing *framing) {
-  const keel_fplan *fplan = framing->fplan;
-  order_steps(framing);
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    for (uint32_t k = 0; k < fplan->step_count; k++) {
-      const keel_step *one = &fplan->steps[i], *other = &fplan->steps[k];
+static void check_places(const keel_memory_plan *memory_plan) {
+  const keel_executable *executable = memory_plan->executable;
+  order_steps(memory_plan);
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    for (uint32_t k = 0; k < executable->step_count; k++) {
+      const keel_step *one = &executable->steps[i],
+                      *other = &executable->steps[k];
       if (i == k || before[i][k] || before[k][i] ||
-          !framing->steps[i].binding || !framing->steps[k].binding)
+          !memory_plan->steps[i].spec || !memory_plan->steps[k].spec)
         continue;
       for (uint32_t b = 0; b < other->input_count + other->output_count; b++)
         for (uint32_t a = 0; a < one->output_count; a++)
-          assert_false(overlap(framing, i, one->input_count + a, k, b));
+          assert_false(overlap(memory_plan, i, one->input_count + a, k, b));
     }
 }
 
-/* Ends the builder. Runs that make values, and those in a frame on one thread and on
- * several, are equal; a frame has `kernels`. Returns how many Concats it has. */
+/* Ends the builder. Runs that make values, and those in a static run on one thread and on
+ * several, are equal; a static run has `kernels`. Returns how many Concats it has. */
 static uint32_t compare(keel_builder *builder, keel_value y, int64_t rows_of_x,
                         int64_t columns, uint32_t kernels) {
   static float want[MOST], got[MOST];
@@ -170,15 +172,15 @@ static uint32_t compare(keel_builder *builder, keel_value y, int64_t rows_of_x,
     uint64_t bytes = run(plain, rows_of_x, columns, round, want);
     assert_int_equal(run(plan, rows_of_x, columns, round, got), bytes);
     assert_memory_equal(got, want, bytes);
-    if (round == 2) keel_pace_fix(&plan->main->pace, KEEL_SHARED);
+    if (round == 2) keel_scheduler_fix(&plan->main->scheduler, KEEL_PARALLEL);
   }
-  const keel_framing *framing = keel_framing_of(plan->main);
-  assert_non_null(framing);
-  if (kernels) assert_int_equal(framing->kernel_count, kernels);
-  check_places(framing);
+  const keel_memory_plan *memory_plan = keel_memory_plan_of(plan->main);
+  assert_non_null(memory_plan);
+  if (kernels) assert_int_equal(memory_plan->kernel_count, kernels);
+  check_places(memory_plan);
   uint32_t copies = 0;
   for (uint32_t i = 0; i < plan->main->step_count; i++)
-    copies += framing->steps[i].binding &&
+    copies += memory_plan->steps[i].spec &&
               !strcmp(plan->main->steps[i].site.op->schema->name, "Concat");
   keel_plan_release(plan);
   keel_plan_release(plain);

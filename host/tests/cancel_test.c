@@ -1,4 +1,4 @@
-/* stop_test.c - runs that end early: asked to, out of time, or in part failed. */
+/* cancel_test.c - runs that end early: asked to, out of time, or in part failed. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -55,16 +55,16 @@ static keel_tensor *zeros(int64_t count) {
 static void a_run_that_is_asked_ends(void **state) {
   keel_plan *plan = chain(50, 8);
   keel_tensor *x = zeros(8), *y = NULL;
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   (void)state;
-  assert_int_equal(keel_stop_create(context, &stop), KD_OK);
-  keel_run_params params = {.struct_size = sizeof params, .stop = stop};
-  for (int i = 0; i < 8; i++) { /* with values, then in frames */
+  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
+  keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
+  for (int i = 0; i < 8; i++) { /* with values, then in static runs */
     assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1), KD_OK);
     keel_tensor_release(y);
   }
-  keel_stop_ask(stop, "the user left");
-  keel_stop_ask(stop, "again");
+  keel_cancel_request(cancel, "the user left");
+  keel_cancel_request(cancel, "again");
   for (int i = 0; i < 3; i++) {
     assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                      KD_CANCELLED);
@@ -73,20 +73,20 @@ static void a_run_that_is_asked_ends(void **state) {
     assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
     keel_tensor_release(y);
   }
-  keel_stop_release(stop);
+  keel_cancel_release(cancel);
   keel_tensor_release(x);
   keel_plan_release(plan);
 }
 
 typedef struct asker {
-  keel_stop *stop;
+  keel_cancel *cancel;
   unsigned after; /* microseconds */
 } asker;
 
 static void *ask_later(void *context_) {
   asker *self = context_;
   usleep(self->after);
-  keel_stop_ask(self->stop, NULL);
+  keel_cancel_request(self->cancel, NULL);
   return NULL;
 }
 
@@ -99,8 +99,9 @@ static void a_run_is_stopped_anywhere(void **state) {
   for (int round = 0; round < 40; round++) {
     pthread_t thread;
     asker me = {.after = (unsigned)round * 20};
-    assert_int_equal(keel_stop_create(context, &me.stop), KD_OK);
-    keel_run_params params = {.struct_size = sizeof params, .stop = me.stop};
+    assert_int_equal(keel_cancel_create(context, &me.cancel), KD_OK);
+    keel_run_params params = {.struct_size = sizeof params,
+                              .cancel = me.cancel};
     assert_int_equal(pthread_create(&thread, NULL, ask_later, &me), 0);
     keel_status status = KD_OK;
     while (status == KD_OK) {
@@ -111,7 +112,7 @@ static void a_run_is_stopped_anywhere(void **state) {
     }
     assert_int_equal(status, KD_CANCELLED);
     pthread_join(thread, NULL);
-    keel_stop_release(me.stop);
+    keel_cancel_release(me.cancel);
   }
   assert_true(stopped > 5); /* in the midst, not before the first op */
   keel_tensor_release(x);
@@ -133,7 +134,7 @@ static void a_run_ends_when_its_time_is_over(void **state) {
     expect_message("past its deadline");
     /* on a busy machine it may be over before the first op */
     named += strstr(keel_message(), ", before Neg") != NULL;
-    if (i == 3) { /* with values until then; in frames after */
+    if (i == 3) { /* with values until then; in static runs after */
       assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
       keel_tensor_release(y);
       y = NULL;
@@ -167,15 +168,15 @@ static void waiting_for_an_input_ends(void **state) {
                    KD_DEADLINE_EXCEEDED);
   assert_int_equal(keel_tensor_query(y), KD_DEADLINE_EXCEEDED);
   keel_tensor_release(y);
-  assert_int_equal(keel_stop_create(context, &me.stop), KD_OK);
-  params = (keel_run_params){.struct_size = sizeof params, .stop = me.stop};
+  assert_int_equal(keel_cancel_create(context, &me.cancel), KD_OK);
+  params = (keel_run_params){.struct_size = sizeof params, .cancel = me.cancel};
   assert_int_equal(pthread_create(&thread, NULL, ask_later, &me), 0);
   assert_int_equal(keel_plan_run_with(plan, &params, &promise, 1, &y, 1),
                    KD_CANCELLED);
   pthread_join(thread, NULL);
   assert_int_equal(keel_tensor_fail(promise, KD_ABORTED, "never"), KD_OK);
   assert_int_equal(keel_plan_run(plan, &promise, 1, &y, 1), KD_ABORTED);
-  keel_stop_release(me.stop);
+  keel_cancel_release(me.cancel);
   keel_tensor_release(promise);
   keel_plan_release(plan);
 }
@@ -214,7 +215,7 @@ static void loops_end_too(void **state) {
 
 /* ---- in part ------------------------------------------------------------------------- */
 
-/* y = -x stands; z needs an index that is out of range; w hangs on z. */
+/* y = -x stands; z needs an index that is out of range; w depends on z. */
 static keel_plan *half_bad(void) {
   const int64_t two = 2;
   keel_builder *builder = NULL;
@@ -379,17 +380,17 @@ static void run_one(stress *self) {
   self->state = self->state * UINT64_C(6364136223846793005) + 1;
   unsigned kind = (unsigned)(self->state >> 33) % 8;
   const int64_t index[] = {0, kind == 1 ? 9 : 1};
-  keel_stop *stop = NULL;
+  keel_cancel *cancel = NULL;
   keel_tensor *in[2] = {NULL, NULL}, *out[WIDE] = {NULL};
   keel_run_params params = {.struct_size = sizeof params};
   self->wrong |=
       keel_tensor_create(context, KD_F32, 1, &two, numbers, &in[0]) != KD_OK ||
       keel_tensor_create(context, KD_I64, 1, &two, index, &in[1]) != KD_OK ||
-      keel_stop_create(context, &stop) != KD_OK;
-  params.stop = stop;
+      keel_cancel_create(context, &cancel) != KD_OK;
+  params.cancel = cancel;
   params.flags = kind & 1 && self->state >> 63 ? KEEL_RUN_PARTIAL : 0;
   if (kind == 2) params.timeout = self->state % 20000;
-  if (kind == 3) keel_stop_ask(stop, NULL);
+  if (kind == 3) keel_cancel_request(cancel, NULL);
   keel_status status =
       keel_plan_run_with(self->plan, &params, in, 2, out, WIDE);
   self->ended[status == KD_OK                  ? 0
@@ -402,7 +403,7 @@ static void run_one(stress *self) {
   }
   keel_tensor_release(in[0]);
   keel_tensor_release(in[1]);
-  keel_stop_release(stop);
+  keel_cancel_release(cancel);
 }
 
 static void *run_all(void *context_) {
@@ -427,7 +428,7 @@ static void many_nodes_fail_and_stop(void **state) {
                        .runs = nodes / (2 * LAYERS * WIDE)};
   for (int i = 0; i < 8; i++)
     run_one(&both[0]);
-  keel_pace_fix(&plan->main->pace, KEEL_SHARED);
+  keel_scheduler_fix(&plan->main->scheduler, KEEL_PARALLEL);
   assert_int_equal(pthread_create(&thread, NULL, run_all, &both[1]), 0);
   run_all(&both[0]);
   pthread_join(thread, NULL);

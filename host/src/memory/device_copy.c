@@ -1,34 +1,34 @@
-/* inside.c - copies and fills within a device's own memory, in stream order.
+/* device_copy.c - copies and fills within a device's own memory, in stream order.
  *
  * Nothing waits here: pooled memory is reused in stream order, and is returned to the
  * device only after the stream has completed (heap.c). */
-#include "memory/inside.h"
+#include "memory/device_copy.h"
 #include "device/context.h"
 
+#include "device/backoff.h"
 #include "device/lost.h"
-#include "device/room.h"
 #include "memory/copy.h"
 
 static void begin(keel_device *device) {
-  keel_hush();
+  keel_clear_error();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
 }
 
 static keel_status end(keel_device *device, kd_status status, const char *what,
                        uint64_t size) {
   if (device->stream) pthread_mutex_unlock(&device->stream_lock);
-  status = keel_lost_judge(device, status);
-  if (status != KD_OK && !keel_said())
+  status = keel_device_check(device, status);
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
               (unsigned long long)size, keel_status_name(status));
   return status;
 }
 
-keel_status keel_inside_copy(const keel_tensor *source, uint64_t source_offset,
+keel_status keel_device_copy(const keel_tensor *source, uint64_t source_offset,
                              const keel_tensor *target, uint64_t target_offset,
                              uint64_t size) {
-  keel_device *device = keel_tensor_place(target);
-  keel_patience patience = {0};
+  keel_device *device = keel_tensor_location(target);
+  keel_backoff backoff = {0};
   kd_status status;
   if (!size) return KD_OK;
   begin(device);
@@ -37,7 +37,7 @@ keel_status keel_inside_copy(const keel_tensor *source, uint64_t source_offset,
         device->handle, device->stream, source->buffer->handle,
         source->offset + source_offset, target->buffer->handle,
         target->offset + target_offset, size);
-  while (keel_room_awaited(device, device->stream, &patience, &status));
+  while (keel_backoff_retry(device, device->stream, &backoff, &status));
   return end(device, status, "a copy on the device", size);
 }
 
@@ -63,9 +63,9 @@ static keel_status fill_by_copy(keel_tensor *target, const void *pattern,
   return status;
 }
 
-keel_status keel_inside_fill(keel_tensor *target, const void *pattern,
+keel_status keel_device_fill(keel_tensor *target, const void *pattern,
                              uint32_t pattern_size) {
-  keel_device *device = keel_tensor_place(target);
+  keel_device *device = keel_tensor_location(target);
   uint64_t size = target->type->bytes;
   if (!size) return KD_OK;
   if (!device || (keel_device_addressable(device) && !device->stream)) {
@@ -74,13 +74,13 @@ keel_status keel_inside_fill(keel_tensor *target, const void *pattern,
   }
   if (!device->plugin->memory.fill)
     return fill_by_copy(target, pattern, pattern_size);
-  keel_patience patience = {0};
+  keel_backoff backoff = {0};
   kd_status status;
   begin(device);
   do
     status = device->plugin->memory.fill(device->handle, device->stream,
                                          target->buffer->handle, target->offset,
                                          size, pattern, pattern_size);
-  while (keel_room_awaited(device, device->stream, &patience, &status));
+  while (keel_backoff_retry(device, device->stream, &backoff, &status));
   return end(device, status, "a fill", size);
 }

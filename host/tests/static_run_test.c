@@ -1,8 +1,8 @@
-/* frame_test.c - runs that make no values beside those that do: equal results, memory
+/* static_run_test.c - runs that make no values beside those that do: equal results, memory
  * that is used again in any order of steps, failures, and what does not fit. */
 #include <pthread.h>
 
-#include "plan/places.h"
+#include "plan/buffer_assignment.h"
 #include "plan/plan.h"
 #define WORKERS 2
 #include "with_cpu.h"
@@ -33,7 +33,7 @@ static keel_plan *plan_of(keel_builder *builder) {
 
 /* From now on as if steps took long: threads share them. */
 static void share_steps(keel_plan *plan) {
-  keel_pace_fix(&plan->main->pace, KEEL_SHARED);
+  keel_scheduler_fix(&plan->main->scheduler, KEEL_PARALLEL);
 }
 
 static bool has_frame(keel_plan *plan) {
@@ -162,7 +162,7 @@ static void *run_often(void *argument) {
   return NULL;
 }
 
-/* Each run has its frame. */
+/* Each run has its static run. */
 static void many_run_one_plan_at_once(void **state) {
   const int64_t one = 1;
   keel_builder *builder = NULL;
@@ -270,11 +270,11 @@ static keel_plan *gather_plan(int64_t count) {
   return plan_of(builder);
 }
 
-static keel_status gather(keel_plan *plan, int64_t count, const int64_t *places,
-                          keel_tensor **out) {
+static keel_status gather(keel_plan *plan, int64_t count,
+                          const int64_t *assignment, keel_tensor **out) {
   keel_tensor *at = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &count, places, &at),
-                   KD_OK);
+  assert_int_equal(
+      keel_tensor_create(context, KD_I64, 1, &count, assignment, &at), KD_OK);
   keel_status status = keel_plan_run(plan, &at, 1, out, 1);
   keel_tensor_release(at);
   return status;
@@ -304,16 +304,16 @@ static void a_failure_says_why_and_the_next_run_is_good(void **state) {
   keel_plan_release(plan);
 }
 
-/* The frame is of the first run's types; others are run, too. */
+/* The static run is of the first run's types; others are run, too. */
 static void other_types_are_run_as_ever(void **state) {
   keel_plan *plan = gather_plan(-1);
-  const int64_t places[] = {2, 0, 1};
+  const int64_t assignment[] = {2, 0, 1};
   const float want[] = {30, 10, 20};
   (void)state;
   for (int round = 0; round < 12; round++) {
     keel_tensor *y = NULL;
     int64_t n = 1 + round % 3;
-    assert_int_equal(gather(plan, n, places, &y), KD_OK);
+    assert_int_equal(gather(plan, n, assignment, &y), KD_OK);
     expect_floats(y, want, (size_t)n);
     keel_tensor_release(y);
   }
@@ -338,7 +338,7 @@ static void a_first_failure_is_forgotten(void **state) {
   keel_plan_release(plan);
 }
 
-/* A shape that hangs on a value may be another in the next run. */
+/* A shape that depends on a value may be another in the next run. */
 static void shapes_that_hang_on_values_have_no_frame(void **state) {
   const int64_t open = -1;
   const float data[] = {1, 2, 3, 4, 5, 6};
@@ -372,7 +372,7 @@ static void shapes_that_hang_on_values_have_no_frame(void **state) {
 /* A chain writes in place; two branches that meet need two places more than that. */
 static void places_are_used_again(void **state) {
   const int64_t dims[] = {1000};
-  uint64_t planned = 0, apart = 0, least = 0;
+  uint64_t planned = 0, unshared = 0, least = 0;
   keel_builder *builder = NULL;
   (void)state;
   assert_int_equal(keel_builder_create(context, "places", &builder), KD_OK);
@@ -387,14 +387,14 @@ static void places_are_used_again(void **state) {
   keel_tensor *in = NULL, *y = NULL;
   assert_int_equal(keel_tensor_create(context, KD_F32, 1, dims, NULL, &in),
                    KD_OK);
-  assert_int_equal(keel_plan_memory(plan, &planned, &apart, &least),
+  assert_int_equal(keel_plan_memory(plan, &planned, &unshared, &least),
                    KD_FAILED_PRECONDITION);
   for (int i = 0; i < 2; i++) {
     assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
     keel_tensor_release(y);
   }
-  assert_int_equal(keel_plan_memory(plan, &planned, &apart, &least), KD_OK);
-  assert_true(apart >= 21 * 4000);
+  assert_int_equal(keel_plan_memory(plan, &planned, &unshared, &least), KD_OK);
+  assert_true(unshared >= 21 * 4000);
   assert_true(least >= 2 * 4000 && least <= planned);
   assert_true(planned <= 3 * 4032);
   keel_tensor_release(in);
@@ -548,33 +548,34 @@ typedef struct used {
   uint32_t from;
 } used;
 
-static void note_use(const keel_fplan *fplan, uint32_t step, uint32_t value,
-                     used *block) {
+static void note_use(const keel_executable *executable, uint32_t step,
+                     uint32_t value, used *block) {
   block->by[step] = true;
-  for (uint32_t i = 0; i < fplan->step_count; i++)
-    for (uint32_t k = 0; k < fplan->steps[i].input_count; k++)
+  for (uint32_t i = 0; i < executable->step_count; i++)
+    for (uint32_t k = 0; k < executable->steps[i].input_count; k++)
       block->by[i] |=
-          value != KEEL_ABSENT && fplan->steps[i].inputs[k] == value;
+          value != KEEL_ABSENT && executable->steps[i].inputs[k] == value;
 }
 
-static void check_blocks(const keel_places *places, const keel_fplan *fplan,
+static void check_blocks(const keel_buffer_assignment *assignment,
+                         const keel_executable *executable,
                          const used *blocks) {
   static bool before[STEPS][STEPS];
-  keel_order *order =
-      keel_order_create(fplan, places->edges, places->edge_count, NULL);
+  keel_order *order = keel_order_create(executable, assignment->edges,
+                                        assignment->edge_count, NULL);
   assert_non_null(order);
-  close_order(order, fplan->step_count, before);
+  close_order(order, executable->step_count, before);
   keel_order_free(order);
-  for (uint32_t a = 0; a < places->count; a++) {
-    const keel_block *x = &places->blocks[a];
+  for (uint32_t a = 0; a < assignment->count; a++) {
+    const keel_block *x = &assignment->blocks[a];
     assert_int_equal(x->offset % 64, 0);
-    assert_true(x->offset + x->bytes <= places->total);
-    for (uint32_t b = 0; b < places->count; b++) {
-      const keel_block *y = &places->blocks[b];
+    assert_true(x->offset + x->bytes <= assignment->total);
+    for (uint32_t b = 0; b < assignment->count; b++) {
+      const keel_block *y = &assignment->blocks[b];
       bool touch =
           x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
       if (a == b || !touch || blocks[a].from >= blocks[b].from) continue;
-      for (uint32_t i = 0; i < fplan->step_count; i++)
+      for (uint32_t i = 0; i < executable->step_count; i++)
         if (blocks[a].by[i]) assert_true(before[blocks[b].from][i]);
     }
   }
@@ -584,34 +585,37 @@ static void check_blocks(const keel_places *places, const keel_fplan *fplan,
 static void lay_blocks(uint64_t *state, uint64_t bytes, uint32_t *with_edges) {
   static used blocks[2 * STEPS];
   keel_plan *plan = random_steps(state);
-  keel_fplan *fplan = plan->main;
-  keel_places places = {0};
+  keel_executable *executable = plan->main;
+  keel_buffer_assignment assignment = {0};
   uint32_t base[128];
-  assert_true(fplan->step_count <= STEPS && fplan->value_count <= 128);
-  for (uint32_t i = 0; i < fplan->value_count; i++)
+  assert_true(executable->step_count <= STEPS &&
+              executable->value_count <= 128);
+  for (uint32_t i = 0; i < executable->value_count; i++)
     base[i] = i;
   memset(blocks, 0, sizeof blocks);
-  assert_int_equal(keel_places_begin(&places, fplan, base), KD_OK);
-  for (uint32_t i = 0; i < fplan->step_count; i++)
+  assert_int_equal(keel_buffer_assignment_begin(&assignment, executable, base),
+                   KD_OK);
+  for (uint32_t i = 0; i < executable->step_count; i++)
     for (int scratch = 0; scratch < 2; scratch++) {
-      uint32_t at = 0, before = places.count;
-      uint32_t value = scratch ? KEEL_ABSENT : fplan->steps[i].outputs[0];
+      uint32_t at = 0, before = assignment.count;
+      uint32_t value = scratch ? KEEL_ABSENT : executable->steps[i].outputs[0];
       uint64_t size = bytes * (1 + next_random(state) % 9 / 8 * 8);
       if (scratch && next_random(state) % 4) continue;
-      assert_int_equal(keel_places_take(&places, i, value, size,
-                                        next_random(state) % 4, &at),
+      assert_int_equal(keel_buffer_assignment_take(&assignment, i, value, size,
+                                                   next_random(state) % 4, &at),
                        KD_OK);
-      if (places.count > before) blocks[at].from = i;
-      note_use(fplan, i, value, &blocks[at]);
+      if (assignment.count > before) blocks[at].from = i;
+      note_use(executable, i, value, &blocks[at]);
     }
-  assert_int_equal(keel_places_end(&places, 64, false), KD_OK);
-  check_blocks(&places, fplan, blocks);
-  assert_true(places.least <= places.total);
-  assert_true(places.total <= places.apart + 64 * places.count);
-  *with_edges += places.edge_count > 0;
+  assert_int_equal(keel_buffer_assignment_end(&assignment, 64, false), KD_OK);
+  check_blocks(&assignment, executable, blocks);
+  assert_true(assignment.least <= assignment.total);
+  assert_true(assignment.total <= assignment.unshared + 64 * assignment.count);
+  *with_edges += assignment.edge_count > 0;
   /* where edges may be had, the least is nearly all that is taken */
-  if (bytes >= 1 << 20) assert_true(places.total * 4 <= places.least * 5);
-  keel_places_free(&places);
+  if (bytes >= 1 << 20)
+    assert_true(assignment.total * 4 <= assignment.least * 5);
+  keel_buffer_assignment_free(&assignment);
   keel_plan_release(plan);
 }
 
@@ -642,12 +646,12 @@ static void the_longest_way_comes_first(void **state) {
   keel_builder_output(builder, "y", op(builder, "Add", b, d)); /* 5 */
   keel_builder_output(builder, "z", e);
   keel_plan *plan = plan_of(builder);
-  const keel_fplan *fplan = plan->main;
-  assert_int_equal(fplan->step_count, 6);
+  const keel_executable *executable = plan->main;
+  assert_int_equal(executable->step_count, 6);
   for (int costly = 0; costly < 2; costly++) {
     uint32_t costs[] = {10, 10, 10, 10, 10, 10};
     if (costly) costs[1] = costs[4] = 100;
-    keel_order *order = keel_order_create(fplan, NULL, 0, costs);
+    keel_order *order = keel_order_create(executable, NULL, 0, costs);
     assert_non_null(order);
     assert_int_equal(order->root_count, 2);
     assert_int_equal(order->roots[0], 0);
@@ -658,7 +662,7 @@ static void the_longest_way_comes_first(void **state) {
     keel_order_free(order);
   }
   const keel_edge more[] = {{0, 4}, {0, 4}, {3, 4}}; /* and from elsewhere */
-  keel_order *order = keel_order_create(fplan, more, 3, NULL);
+  keel_order *order = keel_order_create(executable, more, 3, NULL);
   assert_non_null(order);
   assert_int_equal(order->root_count, 1);
   assert_int_equal(order->waits[4], 2);

@@ -1,5 +1,5 @@
-/* room_test.c - back-pressure: a device with a ring of four jobs, which says KD_BUSY to each
- * call that takes a stream, and what runs on it all the same. */
+/* backoff_test.c - back-pressure: a device with a ring of four jobs, which says KD_BUSY
+ * to each call that takes a stream, and what runs on it all the same. */
 #include <pthread.h>
 
 #include "device/device.h"
@@ -73,7 +73,7 @@ static void eager_ops_wait_for_room(void **state) {
   keel_tensor_release(x);
 }
 
-/* Frames and recordings are longer than the ring; copies go in and out beside them. */
+/* Static runs and recordings are longer than the ring; copies go in and out beside them. */
 static void planned_runs_wait_for_room(void **state) {
   (void)state;
   keel_builder *builder = NULL;

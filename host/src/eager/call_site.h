@@ -1,16 +1,16 @@
-/* site.h - a call site: a prepared op, or a node of a plan. It caches, per combination of
- * input types, the kernel and the output types (a specialisation), so that a call in the
- * steady state only compares pointers. */
-#ifndef KEEL_SITE_H
-#define KEEL_SITE_H
+/* call_site.h - a call site: a prepared op, or a node of a plan. It caches, per
+ * combination of input types, the kernel and the output types (a specialisation), so
+ * that a call in the steady state only compares pointers. */
+#ifndef KEEL_CALL_SITE_H
+#define KEEL_CALL_SITE_H
 
 #include "eager/cache.h"
 #include "program/region.h"
 
-#define KEEL_SITE_SLOTS 8
+#define KEEL_CALL_SITE_SLOTS 8
 
 /* What a call site caches for one combination of input types. */
-typedef struct keel_binding {
+typedef struct keel_specialisation {
   keel_device *wanted; /* the requested device */
   keel_instance *instance;
   keel_device *device; /* instance->device */
@@ -21,9 +21,9 @@ typedef struct keel_binding {
   /* these types (in `types`), with layouts as the kernel gets them */
   struct kd_node node;
   const keel_type *types[]; /* of inputs, then outputs */
-} keel_binding;
+} keel_specialisation;
 
-typedef struct keel_site {
+typedef struct keel_call_site {
   keel_opdef *op;
   const char *where;   /* the node's name, or "" */
   keel_device *pinned; /* where it must run, or NULL */
@@ -31,20 +31,20 @@ typedef struct keel_site {
   keel_tensor **constants;
   /* no new specialisations: the host's copies of constants are gone */
   bool settled;
-  uint32_t output_layout;           /* of output 0, as the layout pass chose */
-  struct keel_fplan *const *graphs; /* nested functions, by attribute */
-  const keel_region *region;        /* what keel::Region stands for */
-  const keel_type *part;            /* of keel::Part: its output's type */
+  uint32_t output_layout; /* of output 0, as the layout pass chose */
+  struct keel_executable *const *graphs; /* nested functions, by attribute */
+  const keel_region *region;             /* what keel::Region stands for */
+  const keel_type *part;                 /* of keel::Part: its output's type */
   uint64_t *copy_time; /* accumulates the time of moving inputs; or NULL */
   uint32_t ticket;     /* for a profile by the devices' clocks, or 0 */
   /* Filled in order, once each, with release; read with acquire. Freed with the call
    * site. */
-  _Atomic(keel_binding *) slots[KEEL_SITE_SLOTS];
-} keel_site;
+  _Atomic(keel_specialisation *) slots[KEEL_CALL_SITE_SLOTS];
+} keel_call_site;
 
-void keel_site_init(keel_site *site, keel_opdef *op, const char *where,
-                    keel_device *pinned);
-void keel_site_deinit(keel_site *site);
+void keel_call_site_init(keel_call_site *site, keel_opdef *op,
+                         const char *where, keel_device *pinned);
+void keel_call_site_deinit(keel_call_site *site);
 
 /* Runs the op on ready inputs.
  *
@@ -53,9 +53,10 @@ void keel_site_deinit(keel_site *site);
  * donated  bit i: input i is not needed after the call, so an output may reuse its memory
  * Returns KD_OK (outputs are ready; keel::Copy's may be pending), or the failure (outputs
  * are NULL). */
-keel_status keel_site_call(keel_site *site, keel_device *scope,
-                           keel_tensor *const *inputs, uint32_t n,
-                           keel_tensor **outputs, uint32_t m, uint32_t donated);
+keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
+                               keel_tensor *const *inputs, uint32_t n,
+                               keel_tensor **outputs, uint32_t m,
+                               uint32_t donated);
 
 /* Whether any device's kernel for the op may block the calling thread for long. */
 bool keel_may_block(const keel_opdef *op);
@@ -67,4 +68,4 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
                                keel_device **out_device,
                                const kd_kernel_def **out_def);
 
-#endif /* KEEL_SITE_H */
+#endif /* KEEL_CALL_SITE_H */

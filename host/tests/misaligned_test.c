@@ -1,4 +1,5 @@
-/* ragged_test.c - weights that stay where an ONNX file has them, wherever they begin. */
+/* misaligned_test.c - weights that stay where an ONNX file has them, wherever they
+ * begin. */
 #include <keel/debug.h>
 
 #include <unistd.h>
@@ -110,8 +111,8 @@ static uint32_t ragged_in(const keel_function *list) {
   uint32_t count = 0;
   for (const keel_function *at = list; at; at = at->next)
     for (uint32_t i = 0; i < at->value_count; i++)
-      count +=
-          at->values[i].constant && keel_tensor_ragged(at->values[i].constant);
+      count += at->values[i].constant &&
+               keel_tensor_misaligned(at->values[i].constant);
   return count;
 }
 

@@ -1,4 +1,4 @@
-/* lent_test.c - memory of others: who frees it, and when, whoever still reads it. */
+/* borrowed_test.c - memory of others: who frees it, and when, whoever still reads it. */
 #include <pthread.h>
 
 #include "dlpack.h"

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Checks that words which GLOSSARY.md has dropped occur nowhere.
+# usage: sh cmake/ci/words.sh            exit 1 where one does, with its place and the term
+#        sh cmake/ci/words.sh --prove    shows that the check can fail
+set -eu
+cd "$(dirname "$0")/../.."
+exec python3 cmake/ci/words.py "$@"

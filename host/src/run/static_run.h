@@ -1,0 +1,63 @@
+/* static_run.h - static runs: repeated runs of a function with the types of its first run.
+ * Each step's launch is written once, values have fixed offsets in one arena, and no
+ * tensors are created for them.
+ *
+ * This is for functions that consist of kernels of one device and of views. The first run
+ * determined which kernels those are. On a device with a stream, all steps are enqueued in
+ * order; if it can record them, they are launched as one (replay.h). */
+#ifndef KEEL_STATIC_RUN_H
+#define KEEL_STATIC_RUN_H
+
+#include "plan/memory_plan.h"
+
+struct keel_replay;
+
+/* One run's. */
+typedef struct keel_static_run {
+  keel_memory_plan *memory_plan;
+  keel_arena arrays;
+  kd_tensor *views;
+  kd_launch *launches; /* by step */
+  int64_t *scratch;    /* by step: the dimension of the workspace */
+  keel_tensor **output_slots;
+  keel_tensor **moved; /* by input: a copy in the device's memory, or NULL */
+  bool *is_fresh;      /* by input: the copy was made for this run */
+  keel_tensor **read;  /* by input: what the kernels read; borrowed */
+  keel_buffer *arena;
+  void *base; /* the arena's address that the views have */
+  kd_buffer *arena_handle;
+  struct keel_replay *replay; /* NULL: the device does not record */
+} keel_static_run;
+
+/* Prepares a static run: creates *static_run, or reuses it. False if the function or these
+ * inputs do not fit, or if there is no memory for all of it at once; the run is then
+ * dynamic. */
+bool keel_static_run_begin(keel_executable *executable,
+                           keel_tensor *const *inputs,
+                           keel_static_run **static_run);
+
+/* Whether its device has a stream: all steps are enqueued at once, and run later. */
+bool keel_static_run_is_queued(const keel_static_run *static_run);
+keel_status keel_static_run_enqueue(keel_static_run *static_run);
+
+/* Of replay.c, under the stream's lock: all steps, in the device's stream. */
+keel_status keel_static_run_enqueue_steps(keel_static_run *static_run);
+
+/* Runs one step, on a device without a stream. */
+keel_status keel_static_run_step(keel_static_run *static_run, uint32_t index);
+
+/* The dependencies of steps in a static run: beyond data dependencies, those that memory
+ * reuse adds. Valid as long as the static run. */
+const keel_order *keel_static_run_order(const keel_static_run *static_run);
+
+/* Sorts later runs by critical path; `costs` in ns per step. */
+void keel_static_run_rank(keel_static_run *static_run, const uint32_t *costs);
+
+/* Returns the outputs, if `outputs` is not NULL, and releases memory. */
+keel_status keel_static_run_end(keel_static_run *static_run,
+                                keel_tensor *const *inputs,
+                                keel_tensor **outputs);
+
+void keel_static_run_free(keel_static_run *static_run);
+
+#endif /* KEEL_STATIC_RUN_H */
