@@ -34,7 +34,7 @@ static uint32_t one_in_ten(uint32_t node) {
   return node % 10 ? 0 : MICROSECONDS;
 }
 
-/* All that is dear in one place. */
+/* All that is expensive in one place. */
 static uint32_t lump(uint32_t node) {
   return node / 100 == 3 ? MICROSECONDS : 0;
 }

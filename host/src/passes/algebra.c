@@ -1,4 +1,4 @@
-/* algebra.c - ops that do nothing, shapes that are changed twice, and dear ops that a
+/* algebra.c - ops that do nothing, shapes that are changed twice, and expensive ops that a
  * cheaper one does. Only what gives the same numbers, to the last bit and for every input:
  * x + 0 stays, as it makes 0 of -0. */
 #include "base/float.h"
