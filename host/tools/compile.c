@@ -6,7 +6,7 @@
 
 typedef struct arguments {
   common common;
-  word_list models; /* one */
+  operands models; /* one */
   const char *model, *output, *device, *dump;
   bool text, by_cost;
   word_list places, skips;

@@ -11,7 +11,7 @@
 
 typedef struct tests {
   common common;
-  word_list folders;
+  operands folders;
   const char *device_name, *filter;
   bool quiet;
   onnx_case one;

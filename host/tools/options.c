@@ -30,6 +30,8 @@ static bool helps(const command *command, int argc, char **argv) {
       if (at->help && at->debug == debug) show(at);
       more |= at->debug;
     }
+    if (debug && !more)
+      printf("  keel %s has none\n", command->common->command);
     if (!debug) common_help(command->common);
     if (!debug && more)
       printf("  --help-debug        options for tests and comparison\n");
@@ -96,8 +98,8 @@ int options_read(const command *command, int argc, char **argv) {
       return usage_error(name, "it takes only options, not \"%s\"", argv[i]);
     if (command->one_word && command->words->count)
       return usage_error(name, "one model at a time, not also \"%s\"", argv[i]);
-    if (!word_add(command, "a word", command->words, argv[i]))
-      return EXIT_USAGE;
+    command->words->words = argv;
+    argv[command->words->count++] = argv[i];
   }
   return -1;
 }

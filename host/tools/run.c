@@ -10,7 +10,7 @@
 
 typedef struct arguments {
   common common;
-  word_list models; /* one */
+  operands models; /* one */
   const char *model, *device, *output, *trace;
   word_list inputs, expects, shapes, dims, places, skips;
   uint64_t seed, repeat;

@@ -84,12 +84,18 @@ typedef struct option {
   bool (*take)(const char *value); /* false: it was wrong, which was reported */
 } option;
 
+/* Words that are no options, in their order. */
+typedef struct operands {
+  char **words;
+  uint32_t count;
+} operands;
+
 typedef struct command {
   const char *help; /* what stands before the options */
   const option *options;
   common *common;
-  word_list *words; /* what is no option; NULL: there is nothing else */
-  bool one_word;    /* a model */
+  operands *words; /* NULL: it takes options alone */
+  bool one_word;   /* a model */
 } command;
 
 /* Reads a command line. Returns -1: go on; else what to exit with. */

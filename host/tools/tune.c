@@ -7,7 +7,8 @@
 typedef struct arguments {
   common common;
   const char *device;
-  word_list models, dims;
+  operands models;
+  word_list dims;
   double seconds;
   bool clear;
 } arguments;
