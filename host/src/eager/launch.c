@@ -197,12 +197,20 @@ kd_status keel_launch_set_output(const kd_launch *view, uint32_t index,
   /* the kernel is being enqueued, under the stream's lock */
   keel_heap *heap = heap_of(spec, index);
   keel_buffer *buffer = NULL;
-  KEEL_TRY(spec->device->stream ? keel_heap_take_now(heap, type->bytes, &buffer)
-                                : keel_heap_take(heap, type->bytes, &buffer));
+  uint32_t layout = index ? KD_LAYOUT_ROW_MAJOR : spec->node.output_layout;
+  uint64_t size =
+      layout ? keel_layout_size(spec->device, type, layout) : type->bytes;
+  if (layout && !size)
+    return keel_fail(KD_UNIMPLEMENTED, "%s has no layout %#x for output 0",
+                     spec->device->name, (unsigned)layout);
+  KEEL_TRY(spec->device->stream ? keel_heap_take_now(heap, size, &buffer)
+                                : keel_heap_take(heap, size, &buffer));
   keel_status status =
       keel_tensor_in_buffer(buffer, type, &run->outputs[index]);
   keel_buffer_release(buffer); /* the tensor holds it */
   if (status != KD_OK) return status;
+  run->outputs[index]->layout = layout;
+  run->outputs[index]->layout_bytes = layout ? size : 0;
   fill_view(&run->out_views[index], run->outputs[index]);
   *out_tensor = run->out_views[index];
   return KD_OK;
