@@ -470,10 +470,10 @@ static keel_status lay(keel_executable *executable, keel_memory_plan *all,
                            : keel_no_memory(views * sizeof *all->views);
   if (status == KD_OK) status = find_bases(all, base, out_fits);
   if (status == KD_OK && *out_fits) status = lay_within(all, base, out_fits);
-  keel_status layout_bytes = keel_buffer_assignment_end(
+  keel_status assigned = keel_buffer_assignment_end(
       &all->assignment, alignment_of(all->heap), all->queued);
-  if (status == KD_OK) status = layout_bytes;
-  *out_fits = *out_fits && fits_at_once(all);
+  if (status == KD_OK) status = assigned;
+  *out_fits = status == KD_OK && *out_fits && fits_at_once(all);
   if (status == KD_OK && *out_fits) {
     list_patches(all);
     all->order = keel_order_create(executable, all->assignment.edges,
