@@ -1,4 +1,4 @@
-/* hello_device.c - lists list the devices, and what became of each plugin.
+/* hello_device.c - lists the devices, and what became of each plugin.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <keel/keel.h>

@@ -157,7 +157,7 @@ typedef struct keel_plan_params {
   uint32_t skip_count;
   const char *const *skip;
 
-  /* Called on the calling thread after the pass `watch_pass` (NULL: after each)
+  /* Called on the calling thread after the pass `on_pass_name` (NULL: each)
    * with the program at that point, as MLIR; constants of more than a few
    * elements are left out. NULL: not called. */
   void (*on_pass)(void *on_pass_context, const char *pass, const char *text);
@@ -237,7 +237,8 @@ KEEL_API keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
  *          declares every size
  * outputs  receives one per program output; the caller releases each
  * Returns KD_OK, or the first failure, with the node's name, op and shapes
- * (outputs are then NULL). */
+ * (outputs are then NULL). An input that has failed ends the run at once, also
+ * if others are pending. */
 KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    uint32_t input_count,
                                    KD_OWNED keel_tensor **outputs,

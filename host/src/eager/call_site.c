@@ -85,13 +85,13 @@ static inline uint32_t layout_of(const keel_tensor *tensor) {
 
 static inline bool matches(const keel_specialisation *spec, keel_device *wanted,
                            keel_tensor *const *inputs, uint32_t n, uint32_t m,
-                           bool layout_bytes) {
+                           bool any_own) {
   if (!spec || spec->wanted != wanted || spec->input_count != n ||
-      spec->output_count != m || !spec->came == layout_bytes)
+      spec->output_count != m || !spec->came == any_own)
     return false;
   for (uint32_t i = 0; i < n; i++)
     if ((inputs[i] ? inputs[i]->type : NULL) != spec->types[i] ||
-        (layout_bytes && layout_of(inputs[i]) != spec->came[i]))
+        (any_own && layout_of(inputs[i]) != spec->came[i]))
       return false;
   return true;
 }
@@ -163,8 +163,8 @@ static keel_status find_kernel(const keel_call_site *site, keel_device *wanted,
   }
   keel_status status = keel_choose_kernel(context, wanted, &spec->node,
                                           site->where, &spec->device, out_def);
-  bool layout_bytes = spec->node.layouts || spec->node.output_layout;
-  if (!layout_bytes || (status == KD_OK && knows_layouts(spec, inputs)))
+  bool any_own = spec->node.layouts || spec->node.output_layout;
+  if (!any_own || (status == KD_OK && knows_layouts(spec, inputs)))
     return status;
   /* no kernel takes the layouts: the launch converts the inputs to row-major */
   spec->node.layouts = NULL;
@@ -175,7 +175,7 @@ static keel_status find_kernel(const keel_call_site *site, keel_device *wanted,
 
 static keel_status bind(keel_call_site *site, keel_device *wanted,
                         keel_tensor *const *inputs, uint32_t n, uint32_t m,
-                        bool layout_bytes, keel_specialisation **out_spec) {
+                        bool any_own, keel_specialisation **out_spec) {
   if (site->settled)
     return keel_fail(KD_INTERNAL,
                      "%s \"%s\" has no kernel for these inputs, and the weights"
@@ -183,10 +183,10 @@ static keel_status bind(keel_call_site *site, keel_device *wanted,
                      site->op->schema->name, site->where);
   size_t types = sizeof(keel_specialisation) + (n + m) * sizeof(keel_type *);
   keel_specialisation *spec =
-      calloc(1, types + (layout_bytes ? n : 0) * sizeof(uint32_t));
+      calloc(1, types + (any_own ? n : 0) * sizeof(uint32_t));
   if (!spec) return keel_no_memory(types);
-  if (layout_bytes) spec->came = (uint32_t *)(void *)((char *)spec + types);
-  for (uint32_t i = 0; layout_bytes && i < n; i++)
+  if (any_own) spec->came = (uint32_t *)(void *)((char *)spec + types);
+  for (uint32_t i = 0; any_own && i < n; i++)
     spec->came[i] = layout_of(inputs[i]);
   const keel_type **in = spec->types, **out = spec->types + n;
   const keel_schema *schema = site->op->schema;
@@ -346,7 +346,7 @@ static keel_status run_runtime(keel_call_site *site, keel_device *scope,
 static inline keel_device *wanted_device(const keel_call_site *site,
                                          keel_device *scope,
                                          keel_tensor *const *inputs, uint32_t n,
-                                         bool *out_layout_bytes) {
+                                         bool *out_any_own) {
   keel_device *first = NULL;
   uint32_t layouts = 0;
   for (uint32_t i = 0; i < n; i++) {
@@ -354,7 +354,7 @@ static inline keel_device *wanted_device(const keel_call_site *site,
     if (!first) first = keel_tensor_location(inputs[i]);
     layouts |= inputs[i]->layout;
   }
-  *out_layout_bytes = layouts != KD_LAYOUT_ROW_MAJOR;
+  *out_any_own = layouts != KD_LAYOUT_ROW_MAJOR;
   if (site->pinned) return site->pinned;
   return scope ? scope : first ? first : site->op->context->default_device;
 }
@@ -371,17 +371,17 @@ keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
   if (keel_schema_hosted(site->op->schema))
     return run_runtime(site, site->pinned ? site->pinned : scope, inputs, n,
                        outputs, m);
-  bool layout_bytes = false;
-  keel_device *wanted = wanted_device(site, scope, inputs, n, &layout_bytes);
+  bool any_own = false;
+  keel_device *wanted = wanted_device(site, scope, inputs, n, &any_own);
   for (uint32_t i = 0; i < KEEL_CALL_SITE_SLOTS; i++) {
     const keel_specialisation *spec =
         atomic_load_explicit(&site->slots[i], memory_order_acquire);
     if (!spec) break;
-    if (matches(spec, wanted, inputs, n, m, layout_bytes))
+    if (matches(spec, wanted, inputs, n, m, any_own))
       return run_spec(site, spec, inputs, outputs, donated);
   }
   keel_specialisation *spec = NULL;
-  KEEL_TRY(bind(site, wanted, inputs, n, m, layout_bytes, &spec));
+  KEEL_TRY(bind(site, wanted, inputs, n, m, any_own, &spec));
   bool kept = keep(site, spec);
   keel_status status = run_spec(site, spec, inputs, outputs, donated);
   if (!kept) spec_free(spec);

@@ -146,10 +146,10 @@ static bool takes(const pass *all, const keel_node *node, struct kd_node *asked,
                   uint32_t flags) {
   keel_device *device = NULL;
   const kd_kernel_def *def = NULL;
-  bool layout_bytes = asked->output_layout != KD_LAYOUT_ROW_MAJOR;
+  bool own = asked->output_layout != KD_LAYOUT_ROW_MAJOR;
   for (uint32_t i = 0; i < node->input_count; i++)
-    layout_bytes |= all->wanted[i] != KD_LAYOUT_ROW_MAJOR;
-  return layout_bytes &&
+    own |= all->wanted[i] != KD_LAYOUT_ROW_MAJOR;
+  return own &&
          keel_choose_kernel(all->function->context, all->device, asked,
                             node->name, &device, &def) == KD_OK &&
          device == all->device && (def->flags & flags);

@@ -368,10 +368,9 @@ static keel_status keep_order(keel_buffer_assignment *assignment) {
       const keel_block *at = &assignment->blocks[next];
       for (uint32_t k = next; k-- > 0;) {
         const keel_block *other = &assignment->blocks[k];
-        bool capture_effects = other->offset < at->offset + at->bytes &&
-                               at->offset < other->offset + other->bytes;
-        if (capture_effects && other->to < i &&
-            !all_wait_for(assignment, other, at))
+        bool overlap = other->offset < at->offset + at->bytes &&
+                       at->offset < other->offset + other->bytes;
+        if (overlap && other->to < i && !all_wait_for(assignment, other, at))
           return keel_no_memory(assignment->edge_room * sizeof(keel_edge));
       }
     }

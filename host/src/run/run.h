@@ -4,7 +4,6 @@
 
 #include "device/context.h"
 #include "run/async_run.h"
-#include "run/run.h"
 #include "run/static_run.h"
 #include "threads/pool.h"
 
@@ -54,7 +53,7 @@ struct keel_run {
   _Atomic(keel_tensor *) failure;
   keel_static_run *static_run; /* NULL: not made yet */
   keel_done *done; /* args.done, once it goes on later; NULL: somebody waits */
-  keel_async_run *async;   /* args.begun, once steps are started */
+  keel_async_run *async;   /* args.async, once steps are started */
   bool has_pending_inputs; /* inputs */
   bool is_static;          /* runs in it */
   bool records_types;      /* records the types of values */

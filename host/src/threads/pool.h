@@ -42,7 +42,7 @@ void keel_pool_submit_blocking(keel_pool *pool, keel_task *task);
 /* Like keel_pool_submit, for a thread that must not run tasks, such as a driver's. */
 void keel_pool_post(keel_pool *pool, keel_task *task);
 
-/* The timer thread (alarm.h). */
+/* The timer thread (cancel.h). */
 struct keel_timer *keel_pool_timer(const keel_pool *pool);
 
 /* Runs one task, or part of a loop, if there is any. */
