@@ -69,7 +69,10 @@ case $1 in
   ;;
 --run)
   for file in README.md docs/*.md; do
-    awk '/^```sh run$/ { on = 1; next } /^```$/ { on = 0 } on' "$file" >"$scratch/blocks.sh"
+    # "! COMMAND" must fail, which -e would not ask for
+    awk '/^```sh run$/ { on = 1; next } /^```$/ { on = 0 }
+         on && /^! / { print "if " substr($0, 3) "; then exit 1; fi"; next }
+         on' "$file" >"$scratch/blocks.sh"
     sh -e "$scratch/blocks.sh" >"$scratch/out" 2>&1 || {
       cat "$scratch/out"
       echo "a command of $file failed"

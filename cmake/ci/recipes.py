@@ -7,12 +7,13 @@ A recipe is a section of FILE; its blocks say behind the language what is done w
 copy is built once, without optimisation, then each proof is run. A recipe may touch MOST
 files, beside what its scripts write.
 """
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+
+import tree
 
 MOST = 3
 BLOCK = re.compile(r"^```(\w+) (new|add|do|proof)\b(.*)\n((?:(?!^```$).*\n)*)^```$", re.M)
@@ -20,9 +21,7 @@ TARGETS = ["keel_command", "keel_conformance", "sim", "cpu"]
 
 
 def copy_tree(to):
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], check=True,
-                            capture_output=True, text=True).stdout
-    files = [name for name in listed.split("\0") if name and os.path.isfile(name)]
+    files = tree.files()
     for name in files:
         target = to / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -34,10 +33,10 @@ def copy_tree(to):
             old.unlink()
 
 
-def follow(tree, how, rest, text):
+def follow(copy, how, rest, text):
     """Does what a block says. Returns the file that it touches."""
     path, _, after = rest.strip().partition(" after ")
-    target = tree / path
+    target = copy / path
     if how == "new":
         assert not target.exists(), f"{path} is there already"
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -51,42 +50,42 @@ def follow(tree, how, rest, text):
     return path
 
 
-def shell(tree, text):
-    status = subprocess.run(["sh", "-ec", text], cwd=tree, check=False).returncode
+def shell(copy, text):
+    status = subprocess.run(["sh", "-ec", text], cwd=copy, check=False).returncode
     if status:
-        sys.exit(f"failed with {status}, in {tree}:\n{text}")
+        sys.exit(f"failed with {status}, in {copy}:\n{text}")
 
 
-def build(tree):
+def build(copy):
     quick = ["-DCMAKE_BUILD_TYPE=Debug", "-DKEEL_BUILD_TESTS=OFF", "-DKEEL_BUILD_BENCH=OFF"]
-    shell(tree, "cmake --preset release " + " ".join(quick) + " >configure.log || "
+    shell(copy, "cmake --preset release " + " ".join(quick) + " >configure.log || "
                 "{ cat configure.log; exit 1; }")
-    shell(tree, "cmake --build build/release --target " + " ".join(TARGETS) + " -- --quiet")
+    shell(copy, "cmake --build build/release --target " + " ".join(TARGETS) + " -- --quiet")
 
 
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     text = pathlib.Path(sys.argv[1]).read_text()
-    tree = pathlib.Path(sys.argv[2]).resolve()
-    copy_tree(tree)
+    copy = pathlib.Path(sys.argv[2]).resolve()
+    copy_tree(copy)
     proofs = []
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         name, touched = section.split("\n", 1)[0], set()
         for _, how, rest, block in BLOCK.findall(section):
             if how == "do":
-                shell(tree, block)
+                shell(copy, block)
             elif how == "proof":
                 proofs.append((name, block))
             else:
-                touched.add(follow(tree, how, rest, block))
+                touched.add(follow(copy, how, rest, block))
         print(f"{name}: {len(touched)} files", flush=True)
         if len(touched) > MOST:
             sys.exit(f"{name} touches {len(touched)} files; at most {MOST}: {sorted(touched)}")
-    build(tree)
+    build(copy)
     for name, block in proofs:
         print(f"== {name}", flush=True)
-        shell(tree, block)
+        shell(copy, block)
     print(f"{len(proofs)} recipes work")
 
 

@@ -3,8 +3,9 @@
 usage: words.py [--prove]
 """
 import re
-import subprocess
 import sys
+
+import tree
 
 TABLE = "GLOSSARY.md"
 # what tells of the past, and what is frozen with it
@@ -38,15 +39,14 @@ def main():
         assert not list(find(pattern, f"{word}s x{word}\n"))
         print(f"{len(words)} words would be found")
         return
-    files = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True,
-                           text=True).stdout.split("\0")
-    found = 0
-    for name in files:
-        if not name or EXEMPT.search(name):
+    names, found = tree.files(), 0
+    assert TABLE in names
+    for name in names:
+        if EXEMPT.search(name):
             continue
         try:
             text = open(name, encoding="utf-8").read()
-        except (UnicodeDecodeError, FileNotFoundError):
+        except UnicodeDecodeError:
             continue
         for number, word in find(pattern, text):
             print(f"{name}:{number}: \"{word}\" is not used any more; {TABLE} has it under"

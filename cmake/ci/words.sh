@@ -4,4 +4,5 @@
 #        sh cmake/ci/words.sh --prove    shows that the check can fail
 set -eu
 cd "$(dirname "$0")/../.."
+[ $# -gt 0 ] || python3 cmake/ci/words.py --prove
 exec python3 cmake/ci/words.py "$@"
