@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Folders see those above them in their README's table, and no others.
 
-usage: rooms.py FOLDER [OBJECTS]     checks FOLDER by FOLDER/README.md: a row a folder, which
+usage: rooms.py FOLDER [OBJECTS...]  checks FOLDER by FOLDER/README.md: a row a folder, which
                                      begins with "| `name/` |"; files of FOLDER itself see all
        rooms.py --prove              shows that the check can fail
 
-A file may include headers of its own folder, and of those in rows above. OBJECTS: where the
-compiled files are; calls must go the same way. A row "| `name/` | apart | ..." is of a folder that none sees.
+A file may include headers of its own folder, and of those in rows above. OBJECTS: "FOLDER" or
+"PART=FOLDER", where the compiled files are, of all or of a part; calls must go the same way. A row "| `name/` | apart | ..." is of a folder that none sees.
 """
 import pathlib
 import re
@@ -30,13 +30,21 @@ def includes_of(root, path):
                 break
 
 
+def object_of(objects, path):
+    """Where a file's compiled form is, in the folder of the part that it belongs to."""
+    part = max((p for p in objects if str(path).startswith(p)), key=len)
+    return objects[part] / (str(path)[len(part):].lstrip("/") + ".o")
+
+
 def calls_of(objects, files):
     """By file: the files whose symbols it uses."""
     made, used = {}, {}
     for path in files:
-        at = objects / (str(path) + ".o")
-        if not at.exists():
+        if path.suffix != ".c":
             continue
+        at = object_of(objects, path)
+        if not at.exists():
+            sys.exit(f"{path} has no compiled form {at}")
         names = subprocess.run(["nm", at], capture_output=True, text=True, check=True).stdout
         for kind, symbol in re.findall(r"^[0-9a-f ]* ([A-Za-z]) (\w+)$", names, re.M):
             if kind == "U":
@@ -68,6 +76,18 @@ def faults(root, objects=None):
             yield f"{root.name}/{path}: {how}: {b or root.name}/ is not above {a}/"
 
 
+def prove_calls(root):
+    """A call from low to high, which no include shows."""
+    (root / "new/new.c").unlink()
+    (root / "low/low.c").write_text("int high(void);\nint low(void);\n"
+                                    "int low(void) { return high(); }\n")
+    (root / "high/high.c").write_text("int high(void);\nint high(void) { return 1; }\n")
+    for name in ("low/low.c", "high/high.c"):
+        subprocess.run(["cc", "-c", root / name, "-o", root / (name + ".o")], check=True)
+    found = list(faults(root, {"": root}))
+    assert len(found) == 1 and "uses high" in found[0], found
+
+
 def prove():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -82,15 +102,19 @@ def prove():
         (root / "new/new.c").write_text("")
         found = list(faults(root))
         assert len(found) == 2 and "low/low.c" in found[1] and "new/" in found[0], found
+        prove_calls(root)
     print("the check fails where it should")
 
 
 def main():
     if sys.argv[1:] == ["--prove"]:
         return prove()
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    objects = pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else None
+    objects = {}
+    for word in sys.argv[2:]:
+        part, _, folder = word.rpartition("=")
+        objects[part] = pathlib.Path(folder)
     found = list(faults(pathlib.Path(sys.argv[1]), objects))
     print("\n".join(found) or f"{sys.argv[1]}: each folder sees those above it")
     sys.exit(bool(found))
