@@ -49,7 +49,7 @@ tables() {
 
 # Links to files that are not there: [text](path)
 links() {
-  for file in README.md CHANGELOG.md CONTRIBUTING.md STYLE.md docs/*.md; do
+  for file in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md; do
     grep -o '](\([^)]*\))' "$file" | sed 's/^](//; s/[#)].*//' | sort -u |
       while read -r link; do
         case $link in '' | http*) continue ;; esac
