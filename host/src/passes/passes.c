@@ -10,12 +10,12 @@
 /* One of plain, on_device and over_all is set. */
 typedef struct pass {
   const char *name, *about;
-  bool needed;        /* no plan can do without */
-  bool last;          /* what it makes is of one process's devices */
+  bool needed;        /* cannot be left out */
+  bool last;          /* its result is specific to this process's devices */
   uint32_t requested; /* KEEL_PLAN_*: runs only where the flag is set */
-  /* it does more where shapes are known, and comes behind all others */
+  /* gains from known shapes; runs after those that do not */
   bool shapes;
-  bool once;      /* not again when they are */
+  bool once;      /* not run again once shapes are known */
   bool compilers; /* it asks them, who may ask for constants */
   keel_status (*plain)(keel_function *function);
   keel_status (*on_device)(keel_function *function, keel_device *device);

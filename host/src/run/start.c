@@ -242,14 +242,13 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
 }
 
 /* Reads the parameters in full, and the cancellation. */
-static keel_status read_params(const keel_run_params *fulfilled,
+static keel_status read_params(const keel_run_params *given,
                                keel_run_params *all,
                                keel_cancellation *cancellation) {
   *all = (keel_run_params){0};
-  if (fulfilled)
-    memcpy(all, fulfilled,
-           fulfilled->struct_size < sizeof *all ? fulfilled->struct_size
-                                                : sizeof *all);
+  if (given)
+    memcpy(all, given,
+           given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
   if (all->flags & ~KEEL_RUN_PARTIAL)
     return keel_fail(KD_INVALID_ARGUMENT, "a run has no flags 0x%x",
                      (unsigned)all->flags);
