@@ -123,6 +123,59 @@ static void what_needs_no_pending_input_is_made(void **state) {
   keel_close(context);
 }
 
+/* Of a run that waits: with one input that is pending for ever. */
+static void a_failed_input_counts_before_a_pending_one(void **state) {
+  keel_tensor *out[3];
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+  keel_plan *plan = plan_of_two();
+  keel_tensor *in[] = {promise(), promise()};
+  keel_tensor_fail(in[1], KD_INTERNAL, "no second one");
+  assert_int_equal(keel_plan_run(plan, in, 2, out, 3), KD_INTERNAL);
+  expect_message("no second one");
+  for (int i = 0; i < 3; i++)
+    assert_null(out[i]);
+  keel_tensor_fail(in[0], KD_INTERNAL, "no first one");
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+static void *fulfil_late(void *pending) {
+  const int64_t two = 2;
+  const float pair[] = {3, -4};
+  keel_tensor *value = NULL;
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  if (keel_tensor_create(context, KD_F32, 1, &two, pair, &value) == KD_OK)
+    keel_tensor_fulfil(pending, value);
+  keel_tensor_release(value);
+  return NULL;
+}
+
+static void a_partial_run_waits_beside_a_failed_input(void **state) {
+  const keel_run_params partial = {.struct_size = sizeof partial,
+                                   .flags = KEEL_RUN_PARTIAL};
+  keel_tensor *out[3];
+  pthread_t thread;
+  (void)state;
+  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
+  keel_plan *plan = plan_of_two();
+  keel_tensor *in[] = {promise(), promise()};
+  keel_tensor_fail(in[1], KD_INTERNAL, "no second one");
+  assert_int_equal(pthread_create(&thread, NULL, fulfil_late, in[0]), 0);
+  assert_int_equal(keel_plan_run_with(plan, &partial, in, 2, out, 3),
+                   KD_INTERNAL);
+  pthread_join(thread, NULL);
+  expect_pair(out[0], -3, 0);
+  expect_failed(out[1], KD_INTERNAL, "no second one");
+  expect_failed(out[2], KD_INTERNAL, "no second one");
+  keel_tensor_release(in[0]);
+  keel_tensor_release(in[1]);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
 static void one_pending_input_may_be_two(void **state) {
   keel_tensor *out[3], *late = NULL;
   (void)state;
@@ -516,6 +569,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs_are_under_way_at_once),
       cmocka_unit_test(what_needs_no_pending_input_is_made),
+      cmocka_unit_test(a_failed_input_counts_before_a_pending_one),
+      cmocka_unit_test(a_partial_run_waits_beside_a_failed_input),
       cmocka_unit_test(one_pending_input_may_be_two),
       cmocka_unit_test(an_input_that_fails_is_told),
       cmocka_unit_test(a_late_input_is_what_was_declared),

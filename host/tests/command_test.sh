@@ -42,6 +42,9 @@ for command in plugins devices ops passes compile run tune onnx-test; do
   expect 2 "--plugin needs a value" "$keel" $command --plugin
   expect 2 "is an option" "$keel" $command --option --only
 done
+for command in run compile; do
+  expect 2 "one model at a time" "$keel" $command "$model" "$model"
+done
 expect 2 "the command must come first" "$keel" --json plugins
 expect 2 "unknown command \"fly\"" "$keel" help fly
 for option in device place skip-pass input shape dim seed expect rtol atol output \
