@@ -216,16 +216,17 @@ static void hear(void *context, const tune_news *news) {
 static const tune_wish wish = {
     .struct_size = sizeof wish, .seconds = 600, .tell = hear};
 
-int main(void) {
-  static kd_device d;
-  char model[32];
+static kd_device d;
+static char model[32]; /* the cut that is taken without a search */
+
+/* Nothing is tried without a search, and found in one; once. */
+static void is_found_once(void) {
   uint32_t left = 0;
   open_device(&d, "one, driver 1");
   snprintf(model, sizeof model, "%s", planned(&d));
   snprintf(quick, sizeof quick, "gemm_wide 8x56");
   CHECK(strcmp(model, quick) != 0);
 
-  /* nothing is tried without a search, and found in one; once */
   CHECK(!launches && fam_tune.kept(&d) == 0);
   CHECK(fam_tune.begin(&d, &wish) == KD_OK);
   CHECK(fam_tune.begin(&d, &wish) == KD_ALREADY_EXISTS);
@@ -238,16 +239,19 @@ int main(void) {
   CHECK(!strcmp(planned(&d), model));
   side = 64;
   close_device(&d);
+}
 
-  /* another process takes it; another driver does not */
+static void another_driver_does_not_take_it(void) {
   open_device(&d, "one, driver 1");
   CHECK(!strcmp(planned(&d), quick) && !launches);
   close_device(&d);
   open_device(&d, "one, driver 2");
   CHECK(!strcmp(planned(&d), model));
   close_device(&d);
+}
 
-  /* nor does who says so, and a test can ask for any */
+/* A user turns it off, and a test can ask for any cut. */
+static void can_be_turned_off(void) {
   tuned = "off";
   open_device(&d, "one, driver 1");
   CHECK(!d.driver.tuner && !strcmp(planned(&d), model));
@@ -258,9 +262,12 @@ int main(void) {
   CHECK(!strcmp(planned(&d), model));
   close_device(&d);
   cut = NULL;
+}
 
-  /* a cut that there is not, damage, and a rest of an entry are none */
+/* A cut that there is not, damage, and a rest of an entry are none. */
+static void damage_is_ignored(void) {
   struct entry *at = &store[0];
+  uint32_t left = 0;
   uint64_t size = at->size;
   char *text = (char *)at->blob + FAM_STORE_HEAD + sizeof(fam_key);
   CHECK(!strcmp(text, quick));
@@ -287,8 +294,12 @@ int main(void) {
   CHECK(fam_tune.begin(&d, &wish) == KD_OK); /* and it is looked for again */
   CHECK(!strcmp(planned(&d), quick) && launches && ended == 2);
   fam_tune.end(&d, &left);
+}
 
-  /* it is forgotten; without time, and without a store, nothing is found */
+/* Without time, and without a store, nothing is found. */
+static void can_be_forgotten(void) {
+  struct entry *at = &store[0];
+  uint32_t left = 0;
   CHECK(fam_tune.clear(&d) == KD_OK && fam_tune.kept(&d) == 0);
   CHECK(!strcmp(planned(&d), model));
   tune_wish hasty = wish;
@@ -303,6 +314,14 @@ int main(void) {
   CHECK(fam_tune.begin(&d, &wish) == KD_UNAVAILABLE);
   CHECK(fam_tune.clear(&d) == KD_UNAVAILABLE);
   close_device(&d);
+}
+
+int main(void) {
+  is_found_once();
+  another_driver_does_not_take_it();
+  can_be_turned_off();
+  damage_is_ignored();
+  can_be_forgotten();
   for (size_t i = 0; i < sizeof store / sizeof *store; i++)
     free(store[i].blob);
   printf(
