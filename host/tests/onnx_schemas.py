@@ -35,8 +35,9 @@ SIGNED, UNSIGNED = {"i8", "i16", "i32", "i64"}, {"u8", "u16", "u32", "u64"}
 NUM = FLOAT | SIGNED | UNSIGNED
 SETS = {"any": None, "plain": set(NAMES.values()), "num": NUM, "order": NUM | {"bool"},
         "float": FLOAT, "signed": SIGNED | FLOAT, "int": SIGNED | UNSIGNED,
-        "uint": UNSIGNED, "index": {"i32", "i64"}, "scale": {"f32", "f16", "bf16"},
-        "quant": {"u8", "i8", "u16", "i16"}, "byte": {"u8", "i8"}}
+        "index": {"i32", "i64"}, "scale": {"f32", "f16", "bf16"},
+        "quant": {"u8", "i8", "u16", "i16"}, "byte": {"u8", "i8"},
+        "float_or_byte": FLOAT | {"u8", "i8"}}
 KINDS = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g",
          "FLOATS": "F", "INTS": "I", "STRINGS": "S"}
 
@@ -79,20 +80,20 @@ def read_table():
         check=True, capture_output=True, text=True).stdout
     text = text[text.index("keel_schema_rows[] ="):]
     string = r'((?:"[^"]*"\s*)+)'
-    row = re.compile(r'\{\s*([^,{]+?)\s*,\s*"(\w+)"\s*,\s*(\d+)\s*,\s*' + string + r",\s*"
-                     + string + ",")
+    row = re.compile(r'\{\s*([^,{]+?)\s*,\s*"(\w+)"\s*,\s*(\d+)\s*,\s*"(\w+)"\s*,\s*' + string
+                     + r",\s*" + string + ",")
     table = {}
-    for domain, name, since, params, attrs in row.findall(text):
+    for domain, name, since, types, params, attrs in row.findall(text):
         if domain.startswith('"'):
             continue  # keel's own
         join = lambda words: "".join(re.findall(r'"([^"]*)"', words))
-        table[name] = (int(since), join(params), join(attrs))
+        table[name] = (int(since), types, join(params), join(attrs))
     return table
 
 
-def inputs_of(params):
+def inputs_of(types, params):
     """Name and types of each input, None for anything."""
-    bound, result = {}, []
+    bound, result = {"T": SETS.get(types, {types})}, []
     for word in params.split("->")[0].split():
         name, kind = word.split(":")
         kind = kind.rstrip("?*%")
@@ -188,7 +189,7 @@ for schema in defs.get_all_schemas_with_history():
     if schema.domain == "" and schema.since_version <= KNOWN:
         history.setdefault(schema.name, []).append(schema)
 table = read_table()
-for op, (since, params, attrs) in table.items():
+for op, (since, types, params, attrs) in table.items():
     versions = sorted(history.get(op, []), key=lambda s: s.since_version)
     if not versions:
         wrong("%s is no op of ONNX" % op)
@@ -196,7 +197,7 @@ for op, (since, params, attrs) in table.items():
     if since not in [s.since_version for s in versions]:
         wrong("%s is since %d, which is none of its versions" % (op, since))
     compare_attrs(op, attrs_of(attrs), versions)
-    compare_inputs(op, inputs_of(params), versions[-1])
+    compare_inputs(op, inputs_of(types, params), versions[-1])
 lacking = sorted(op for op, versions in history.items()
                  if op not in table and op not in CHANGED)
 print("%d ops of ONNX's %d up to opset %d; without %s"

@@ -5,6 +5,7 @@
 #include "families/estimate.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernels.h"
+#include "onnx/ops.h"
 
 #define ANY (KD_KERNEL_ANY_SHAPE | KD_KERNEL_ANY_OFFSET)
 /* inputs are walked by their strides */
@@ -12,40 +13,33 @@
 #define AGNOSTIC  (WALK | KD_KERNEL_LAYOUT_AGNOSTIC)
 #define NUMBER(n) ((const void *)(uintptr_t)(n))
 
-#define ROW_WITH(name, set, run, number, ...)                               \
+/* a kernel of op's types, which reads those inputs on the host whose values its shape depends
+ * on */
+#define ROW_WITH(op, run, number, ...)                                   \
+  ROW_AS(op, ONNX_TYPES_##op, ONNX_VALUES_##op, run, number, __VA_ARGS__)
+/* the same, of other types and host inputs */
+#define ROW_AS(name, set, bits, run, number, ...)                               \
   {                                                                         \
-    .struct_size = sizeof(kd_kernel_def), .op = name, .input_types = {set}, \
-    .data = NUMBER(number), .cost = cost, .enqueue = run, __VA_ARGS__       \
+    .struct_size = sizeof(kd_kernel_def), .op = #name, .input_types = {set}, \
+    .host_inputs = bits, .data = NUMBER(number), .cost = cost,               \
+    .enqueue = cpu_run_##run, __VA_ARGS__                                     \
   }
-#define ROW(name, set, run, number) \
-  ROW_WITH(name, set, run, number, .flags = ANY)
-/* inputs that the kernel reads on the host, by bit */
-#define HOST(name, set, run, number, bits) \
-  ROW_WITH(name, set, run, number, .flags = ANY, .host_inputs = bits)
+#define ROW(op, run, number) ROW_WITH(op, run, number, .flags = ANY)
 /* the output may take the first input's memory */
-#define INPLACE(name, set, run, number) \
-  ROW_WITH(name, set, run, number, .flags = ANY, .inplace = 1)
+#define INPLACE(op, run, number) \
+  ROW_WITH(op, run, number, .flags = ANY, .inplace = 1)
 /* outputs of another type than the inputs: all that can be written */
-#define TYPED(name, set, run, number, out) \
-  ROW_WITH(name, set, run, number, .flags = ANY, .output_types = {out})
-#define DYNAMIC(name, set, run) \
-  ROW_WITH(name, set, run, 0, .flags = ANY | KD_KERNEL_DYNAMIC_OUTPUT)
-#define UNARY(name, set)                                                  \
-  {                                                                       \
-    .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
-    .input_types = {set}, .inplace = 1, .data = NUMBER(UNARY_##name),     \
-    .cost = cost, .enqueue = cpu_run_unary                                \
-  }
+#define TYPED(op, run, out) \
+  ROW_AS(op, ONNX_TYPES_##op, 0, run, 0, .flags = ANY, .output_types = {out})
+#define DYNAMIC(op, run) \
+  ROW_WITH(op, run, 0, .flags = ANY | KD_KERNEL_DYNAMIC_OUTPUT)
+#define UNARY(name, set)                                            \
+  ROW_AS(name, set, 0, unary, UNARY_##name, .flags = AGNOSTIC, .inplace = 1)
 /* an operand that is broadcast can't be overwritten: the host forwards only
  * inputs of the output's size */
-#define BINARY(name, set)                                                 \
-  {                                                                       \
-    .struct_size = sizeof(kd_kernel_def), .flags = AGNOSTIC, .op = #name, \
-    .input_types = {set}, .inplace = 3, .data = NUMBER(BINARY_##name),    \
-    .cost = cost, .enqueue = cpu_run_binary                               \
-  }
-#define WALKED(name, set, run, number) \
-  ROW_WITH(name, set, run, number, .flags = WALK)
+#define BINARY(name, set) \
+  ROW_AS(name, set, 0, binary, BINARY_##name, .flags = AGNOSTIC, .inplace = 3)
+#define WALKED(op, run, number) ROW_WITH(op, run, number, .flags = WALK)
 
 /* a constant second matrix is packed once */
 #define PACKED                                                  \
@@ -53,14 +47,13 @@
   .taken = cpu_taken_product
 
 /* products of bytes; a constant operand is packed when the kernel is made */
-#define BYTES(name, kind, of)                                            \
-  ROW_WITH(#name, BYTE, cpu_run_##kind, 0,                               \
+#define BYTES(op, run, of)                                            \
+  ROW_WITH(op, run, 0,                               \
            .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE,                 \
            .create = cpu_create_int8_##of, .taken = cpu_taken_int8_##of, \
            .destroy = cpu_destroy_int8_##of)
 
-#define REDUCTION_OF(name, set) HOST(#name, set, cpu_run_reduce, CPU_##name, 2)
-#define REDUCTION(name)         REDUCTION_OF(name, N)
+#define REDUCTION(op) ROW(op, reduce, CPU_##op)
 
 /* without oneDNN, in the same layout: where it is preferred, and where oneDNN has no code */
 #define DIRECT(space, name, how, rank, forward)                            \
@@ -106,8 +99,7 @@
     .destroy = cpu_destroy_pool_blocks,                                  \
   }
 
-#include "onnx/sets.def"
-#define F32 KD_TYPES(KD_F32)
+#define F32 ONNX_SET_f32
 
 /* the output is the input, in which some elements change */
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
@@ -125,80 +117,68 @@ const kd_kernel_def cpu_kernels[] = {
   UNARY(op, ONNX_SET_##kernels),
 #define BINARY_OP(op, since, types, attributes) BINARY(op, ONNX_SET_##types),
 #define COMPARE_OP(op, since, types)             \
-  ROW_WITH(#op, ONNX_SET_##types, cpu_run_binary, BINARY_##op, .flags = WALK),
+  ROW_AS(op, ONNX_SET_##types, 0, binary, BINARY_##op, .flags = WALK),
 #include "onnx/elementwise.def"
-    UNARY(Shrink, I),
-    ROW_WITH("Gelu", F, cpu_run_gelu, 0, .flags = AGNOSTIC, .inplace = 1),
-    INPLACE("Not", BOOL, cpu_run_not, 0),
-    ROW("IsInf", F, cpu_run_is_inf, 0),
-    ROW("IsNaN", F, cpu_run_is_nan, 0),
-    TYPED("Cast", P, cpu_run_cast, 0, P),
-    TYPED("CastLike", P, cpu_run_cast, 0, P),
-    INPLACE("Clip", N, cpu_run_clip, 0),
+    UNARY(Shrink, ONNX_SET_int),
+    ROW_WITH(Gelu, gelu, 0, .flags = AGNOSTIC, .inplace = 1),
+    INPLACE(Not, not, 0),
+    ROW(IsInf, is_inf, 0),
+    ROW(IsNaN, is_nan, 0),
+    TYPED(Cast, cast, ONNX_TYPES_Cast),
+    TYPED(CastLike, cast, ONNX_TYPES_CastLike),
+    INPLACE(Clip, clip, 0),
 
-    WALKED("Mod", N, cpu_run_mod, 0),
-    WALKED("BitShift", I, cpu_run_shift, 0),
-    WALKED("Pow", N, cpu_run_pow, 0),
-    WALKED("Where", BOOL, cpu_run_where, 0),
-    WALKED("Max", N, cpu_run_variadic, BINARY_Max),
-    WALKED("Min", N, cpu_run_variadic, BINARY_Min),
-    WALKED("Sum", F, cpu_run_variadic, BINARY_Add),
-    WALKED("Mean", F, cpu_run_mean, 0),
+    WALKED(Mod, mod, 0),
+    WALKED(BitShift, shift, 0),
+    WALKED(Pow, pow, 0),
+    WALKED(Where, where, 0),
+    WALKED(Max, variadic, BINARY_Max),
+    WALKED(Min, variadic, BINARY_Min),
+    WALKED(Sum, variadic, BINARY_Add),
+    WALKED(Mean, mean, 0),
 
     REDUCTION(ReduceSum),
     REDUCTION(ReduceMean),
     REDUCTION(ReduceProd),
-    REDUCTION_OF(ReduceMax, N | BOOL),
-    REDUCTION_OF(ReduceMin, N | BOOL),
+    REDUCTION(ReduceMax),
+    REDUCTION(ReduceMin),
     REDUCTION(ReduceL1),
     REDUCTION(ReduceL2),
     REDUCTION(ReduceSumSquare),
     REDUCTION(ReduceLogSum),
     REDUCTION(ReduceLogSumExp),
-    ROW("ArgMax", N, cpu_run_arg_reduce, 1),
-    ROW("ArgMin", N, cpu_run_arg_reduce, 0),
-    HOST("CumSum", N, cpu_run_cum_sum, 0, 2),
-    HOST("TopK", N, cpu_run_top_k, 0, 2),
-    ROW("Softmax", F, cpu_run_softmax, 0),
-    ROW("LogSoftmax", F, cpu_run_softmax, 1),
-    ROW("Hardmax", F, cpu_run_softmax, 2),
-    ROW("LpNormalization", F, cpu_run_lp_normalization, 0),
+    ROW(ArgMax, arg_reduce, 1),
+    ROW(ArgMin, arg_reduce, 0),
+    ROW_AS(CumSum, ONNX_TYPES_CumSum, 2, cum_sum, 0, .flags = ANY),
+    ROW(TopK, top_k, 0),
+    ROW(Softmax, softmax, 0),
+    ROW(LogSoftmax, softmax, 1),
+    ROW(Hardmax, softmax, 2),
+    ROW(LpNormalization, lp_normalization, 0),
 
-    ROW("BatchNormalization", F, cpu_run_batch_norm, 0),
-    ROW("InstanceNormalization", F, cpu_run_instance_norm, 0),
-    ROW("GroupNormalization", F, cpu_run_group_norm, 0),
-    ROW("LayerNormalization", F, cpu_run_layer_norm, 0),
-    ROW("RMSNormalization", F, cpu_run_rms_norm, 0),
-    ROW("LRN", F, cpu_run_lrn, 0),
-    ROW("MeanVarianceNormalization", F, cpu_run_mvn, 0),
+    ROW(BatchNormalization, batch_norm, 0),
+    ROW(InstanceNormalization, instance_norm, 0),
+    ROW(GroupNormalization, group_norm, 0),
+    ROW(LayerNormalization, layer_norm, 0),
+    ROW(RMSNormalization, rms_norm, 0),
+    ROW(LRN, lrn, 0),
+    ROW(MeanVarianceNormalization, mvn, 0),
 
-    ROW_WITH("MatMul", N, cpu_run_matmul, 0, .flags = WALK,
-             .workspace = cpu_matmul_workspace, PACKED),
-    ROW_WITH("FusedMatMul", F32, cpu_run_fused_matmul, 0, .domain = "keel",
-             .flags = ANY, PACKED),
+    ROW_WITH(MatMul, matmul, 0, .flags = WALK, .workspace = cpu_matmul_workspace, PACKED),
+    ROW_AS(FusedMatMul, ONNX_SET_f32, 0, fused_matmul, 0, .domain = "keel", .flags = ANY, PACKED),
     BYTES(MatMulInteger, matmul_integer, matmul),
     BYTES(QLinearMatMul, qlinear_matmul, matmul),
-    ROW_WITH("Gemm", N, cpu_run_gemm, 0, .flags = ANY, PACKED),
-    ROW("Det", F, cpu_run_det, 0),
-    ROW("Einsum", N, cpu_run_einsum, 0),
-    ROW_WITH("RNN", F, cpu_run_recurrent, 0, .flags = ANY, .aliases = carried,
-             .create = cpu_create_recurrent,
-             .workspace = cpu_recurrent_workspace,
-             .destroy = cpu_destroy_recurrent, .alias_count = 1),
-    ROW_WITH("GRU", F, cpu_run_recurrent, 1, .flags = ANY, .aliases = carried,
-             .create = cpu_create_recurrent,
-             .workspace = cpu_recurrent_workspace,
-             .destroy = cpu_destroy_recurrent, .alias_count = 1),
-    ROW_WITH("LSTM", F, cpu_run_recurrent, 2, .flags = ANY, .aliases = carried,
-             .create = cpu_create_recurrent,
-             .workspace = cpu_recurrent_workspace,
-             .destroy = cpu_destroy_recurrent, .alias_count = 2),
-    HOST("DFT", F, cpu_run_dft, 0, 6),
-    HOST("STFT", F, cpu_run_stft, 0, 10),
-    ROW_WITH("MelWeightMatrix", INDEX, cpu_run_mel, 0, .flags = ANY,
-             .output_types = {N}, .host_inputs = 3),
-    ROW("GridSample", N, cpu_run_grid_sample, 0),
-    ROW("RoiAlign", F, cpu_run_roi_align, 0),
+    ROW_WITH(Gemm, gemm, 0, .flags = ANY, PACKED),
+    ROW(Det, det, 0),
+    ROW(Einsum, einsum, 0),
+    ROW_WITH(RNN, recurrent, 0, .flags = ANY, .aliases = carried, .create = cpu_create_recurrent, .workspace = cpu_recurrent_workspace, .destroy = cpu_destroy_recurrent, .alias_count = 1),
+    ROW_WITH(GRU, recurrent, 1, .flags = ANY, .aliases = carried, .create = cpu_create_recurrent, .workspace = cpu_recurrent_workspace, .destroy = cpu_destroy_recurrent, .alias_count = 1),
+    ROW_WITH(LSTM, recurrent, 2, .flags = ANY, .aliases = carried, .create = cpu_create_recurrent, .workspace = cpu_recurrent_workspace, .destroy = cpu_destroy_recurrent, .alias_count = 2),
+    ROW(DFT, dft, 0),
+    ROW(STFT, stft, 0),
+    ROW_WITH(MelWeightMatrix, mel, 0, .flags = ANY, .output_types = {ONNX_SET_num}),
+    ROW(GridSample, grid_sample, 0),
+    ROW(RoiAlign, roi_align, 0),
 
     {.struct_size = sizeof(kd_kernel_def),
      .flags = WALK,
@@ -215,12 +195,12 @@ const kd_kernel_def cpu_kernels[] = {
      .supports = cpu_supports_depthwise,
      .cost = cost,
      .enqueue = cpu_run_depthwise},
-    ROW("Conv", F, cpu_run_conv, 0),
+    ROW(Conv, conv, 0),
     {.struct_size = sizeof(kd_kernel_def),
      .flags = ANY,
      .domain = "keel",
      .op = "FusedConv",
-     .input_types = {F},
+     .input_types = {ONNX_SET_float},
      .data = NUMBER(1),
      .cost = cost,
      .enqueue = cpu_run_conv},
@@ -228,62 +208,56 @@ const kd_kernel_def cpu_kernels[] = {
      .flags = ANY,
      .domain = "keel",
      .op = "ActivatedConv",
-     .input_types = {F},
+     .input_types = {ONNX_SET_float},
      .data = NUMBER(1),
      .cost = cost,
      .enqueue = cpu_run_conv},
-    ROW_WITH("ConvTranspose", F, cpu_run_conv_transpose, 0, .flags = ANY,
-             PACKED),
+    ROW_WITH(ConvTranspose, conv_transpose, 0, .flags = ANY, PACKED),
     BYTES(ConvInteger, conv_integer, conv),
     BYTES(QLinearConv, qlinear_conv, conv),
-    ROW("MaxPool", F | BYTE, cpu_run_pool, 0),
-    ROW("AveragePool", F, cpu_run_pool, 1),
-    ROW("LpPool", F, cpu_run_pool, 2),
-    ROW("GlobalMaxPool", F, cpu_run_global_pool, 0),
-    ROW("GlobalAveragePool", F, cpu_run_global_pool, 1),
-    ROW("GlobalLpPool", F, cpu_run_global_lp_pool, 2),
-    HOST("MaxUnpool", F, cpu_run_max_unpool, 0, 4),
-    HOST("Resize", N, cpu_run_resize, 0, 14),
+    ROW(MaxPool, pool, 0),
+    ROW(AveragePool, pool, 1),
+    ROW(LpPool, pool, 2),
+    ROW(GlobalMaxPool, global_pool, 0),
+    ROW(GlobalAveragePool, global_pool, 1),
+    ROW(GlobalLpPool, global_lp_pool, 2),
+    ROW(MaxUnpool, max_unpool, 0),
+    ROW_AS(Resize, ONNX_TYPES_Resize, 14, resize, 0, .flags = ANY),
 
-    ROW("Transpose", MOVED, cpu_run_transpose, 0),
-    ROW_WITH("Expand", MOVED, cpu_run_expand, 0, .flags = WALK,
-             .host_inputs = 2),
-    WALKED("Concat", MOVED, cpu_run_concat, 0),
-    HOST("Split", MOVED, cpu_run_split, 0, 2),
-    HOST("Slice", MOVED, cpu_run_slice, 0, 30),
-    HOST("Pad", MOVED, cpu_run_pad, 0, 14),
-    HOST("Tile", MOVED, cpu_run_tile, 0, 2),
-    ROW("DepthToSpace", MOVED, cpu_run_depth_to_space, 0),
-    ROW("SpaceToDepth", MOVED, cpu_run_space_to_depth, 0),
-    HOST("Trilu", MOVED, cpu_run_trilu, 0, 2),
-    ROW("ReverseSequence", MOVED, cpu_run_reverse_sequence, 0),
-    ROW("Gather", MOVED, cpu_run_gather, 0),
-    ROW("GatherElements", MOVED, cpu_run_gather_elements, 0),
-    ROW("GatherND", MOVED, cpu_run_gather_nd, 0),
-    ROW_WITH("ScatterElements", MOVED, cpu_run_scatter_elements, 0,
-             .flags = ANY, .aliases = &updated, .alias_count = 1,
-             .supports = cpu_supports_scatter),
-    ROW_WITH("ScatterND", MOVED, cpu_run_scatter_nd, 0, .flags = ANY,
-             .aliases = &updated, .alias_count = 1,
-             .supports = cpu_supports_scatter),
-    HOST("OneHot", N, cpu_run_one_hot, 0, 2),
-    DYNAMIC("Compress", MOVED, cpu_run_compress),
-    DYNAMIC("NonZero", MOVED, cpu_run_non_zero),
-    DYNAMIC("Unique", N | BOOL, cpu_run_unique),
-    DYNAMIC("NonMaxSuppression", F32, cpu_run_non_max_suppression),
+    ROW(Transpose, transpose, 0),
+    ROW_WITH(Expand, expand, 0, .flags = WALK),
+    WALKED(Concat, concat, 0),
+    ROW(Split, split, 0),
+    ROW(Slice, slice, 0),
+    ROW_AS(Pad, ONNX_TYPES_Pad, 14, pad, 0, .flags = ANY),
+    ROW(Tile, tile, 0),
+    ROW(DepthToSpace, depth_to_space, 0),
+    ROW(SpaceToDepth, space_to_depth, 0),
+    ROW_AS(Trilu, ONNX_TYPES_Trilu, 2, trilu, 0, .flags = ANY),
+    ROW(ReverseSequence, reverse_sequence, 0),
+    ROW(Gather, gather, 0),
+    ROW(GatherElements, gather_elements, 0),
+    ROW(GatherND, gather_nd, 0),
+    ROW_WITH(ScatterElements, scatter_elements, 0, .flags = ANY, .aliases = &updated, .alias_count = 1, .supports = cpu_supports_scatter),
+    ROW_WITH(ScatterND, scatter_nd, 0, .flags = ANY, .aliases = &updated, .alias_count = 1, .supports = cpu_supports_scatter),
+    ROW(OneHot, one_hot, 0),
+    DYNAMIC(Compress, compress),
+    DYNAMIC(NonZero, non_zero),
+    DYNAMIC(Unique, unique),
+    DYNAMIC(NonMaxSuppression, non_max_suppression),
 
-    HOST("ConstantOfShape", KD_TYPES(KD_I64), cpu_run_constant_of_shape, 0, 1),
-    HOST("Range", N, cpu_run_range, 0, 7),
-    TYPED("EyeLike", P, cpu_run_eye_like, 0, P),
-    TYPED("BlackmanWindow", INDEX, cpu_run_window, 0, F),
-    TYPED("HammingWindow", INDEX, cpu_run_window, 0, F),
-    TYPED("HannWindow", INDEX, cpu_run_window, 0, F),
+    ROW(ConstantOfShape, constant_of_shape, 0),
+    ROW(Range, range, 0),
+    TYPED(EyeLike, eye_like, ONNX_TYPES_EyeLike),
+    TYPED(BlackmanWindow, window, ONNX_SET_float),
+    TYPED(HammingWindow, window, ONNX_SET_float),
+    TYPED(HannWindow, window, ONNX_SET_float),
 
-    ROW("QuantizeLinear", N, cpu_run_quantize, 0),
-    ROW("DequantizeLinear", N, cpu_run_dequantize, 0),
-    ROW("DynamicQuantizeLinear", F32, cpu_run_dynamic_quantize, 0),
-    ROW("NegativeLogLikelihoodLoss", F, cpu_run_nll_loss, 0),
-    ROW("SoftmaxCrossEntropyLoss", F, cpu_run_sce_loss, 0),
+    ROW(QuantizeLinear, quantize, 0),
+    ROW(DequantizeLinear, dequantize, 0),
+    ROW(DynamicQuantizeLinear, dynamic_quantize, 0),
+    ROW(NegativeLogLikelihoodLoss, nll_loss, 0),
+    ROW(SoftmaxCrossEntropyLoss, sce_loss, 0),
 
 #ifdef KEEL_WITH_DNNL
     FEWER("ai.onnx", "Conv", dilated, 0),

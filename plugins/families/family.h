@@ -14,6 +14,7 @@
 
 #include "families/store.h"
 #include "families/window.h"
+#include "onnx/ops.h"
 
 #define FAM_INPUTS  24
 #define FAM_OUTPUTS 8

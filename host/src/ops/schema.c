@@ -20,24 +20,8 @@ static uint64_t type_set(const char *name, size_t size) {
     const char *name;
     uint64_t types;
   } sets[] = {
-      {"any", 0},
-      {"plain", KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128)},
-      {"num", KD_TYPES_NUMBER},
-      {"order", KD_TYPES_NUMBER | KD_TYPES(KD_BOOL)},
-      {"float", KD_TYPES_FLOAT},
-      {"signed", KD_TYPES_SIGNED | KD_TYPES_FLOAT},
-      {"int", KD_TYPES_INT},
-      {"uint", KD_TYPES_UNSIGNED},
-      {"index", KD_TYPES(KD_I32) | KD_TYPES(KD_I64)},
-      {"scale", KD_TYPES(KD_F32) | KD_TYPES(KD_F16) | KD_TYPES(KD_BF16)},
-      {"quant",
-       KD_TYPES(KD_U8) | KD_TYPES(KD_I8) | KD_TYPES(KD_U16) | KD_TYPES(KD_I16)},
-      {"byte", KD_TYPES(KD_U8) | KD_TYPES(KD_I8)},
-      {"bool", KD_TYPES(KD_BOOL)},
-      {"i32", KD_TYPES(KD_I32)},
-      {"i64", KD_TYPES(KD_I64)},
-      {"f32", KD_TYPES(KD_F32)},
-      {"u8", KD_TYPES(KD_U8)},
+#define TYPE_SET(word, types) {#word, types},
+#include "onnx/sets.def"
   };
   for (size_t i = 0; i < KEEL_COUNT_OF(sets); i++)
     if (strlen(sets[i].name) == size && !strncmp(sets[i].name, name, size))
@@ -45,7 +29,7 @@ static uint64_t type_set(const char *name, size_t size) {
   return UINT64_MAX; /* a mistake in the table */
 }
 
-/* ---- parameters: "X:T=float W:T B:T? -> Y:T" ------------------------------ */
+/* ---- parameters: "X:T W:T B:T? -> Y:T" ------------------------------ */
 
 typedef struct variables {
   char names[8];
@@ -89,8 +73,10 @@ static bool read_param(const char *word, size_t size, variables *all,
   return param->types != UINT64_MAX;
 }
 
-static bool read_params(const char *text, keel_schema *schema) {
-  variables all = {0};
+static bool read_params(const char *text, const char *types,
+                        keel_schema *schema) {
+  variables all = {.names = "T", .count = 1};
+  all.types[0] = type_set(types, strlen(types));
   keel_param *params = keel_arena_take(&arena, 40 * sizeof *params);
   uint32_t count = 0;
   if (!params) return false;
@@ -175,7 +161,8 @@ static keel_status read_table(void) {
     schema->kind = row->kind;
     schema->host = row->host;
     schema->value_inputs = row->value_inputs;
-    if (!read_params(row->params, schema) || !read_attrs(row->attrs, schema))
+    if (!read_params(row->params, row->types, schema) ||
+        !read_attrs(row->attrs, schema))
       return keel_fail(KD_INTERNAL, "the schema of %s can't be read",
                        row->name);
     uint64_t at = hash_of(schema->domain, schema->name);

@@ -112,11 +112,11 @@ const keel_schema *keel_schema_at(uint32_t index);
 const keel_param *keel_schema_input(const keel_schema *schema, uint32_t index);
 const keel_param *keel_schema_output(const keel_schema *schema, uint32_t index);
 
-/* A row of the table, as it is written; see table.c. */
+/* A row of the table, as it is written; see device_api/onnx/ops.def. */
 typedef struct keel_schema_row {
   const char *domain, *name;
   uint32_t since;
-  const char *params, *attrs;
+  const char *types, *params, *attrs;
   keel_status (*infer)(keel_infer *infer);
   uint32_t value_inputs, flags;
   keel_op_kind kind;

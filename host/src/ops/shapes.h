@@ -4,25 +4,25 @@
 
 #include "ops/node.h"
 
-/* clang-format off */
-#define KEEL_SHAPES(X) \
-  X(same) X(broadcast) X(cast) X(cast_like) X(reduce) X(arg_reduce) \
-  X(matmul) X(gemm) X(batch_norm) X(group_norm) X(layer_norm) X(rms_norm) X(dropout) X(quantize) \
-  X(dequantize) X(dynamic_quantize) X(qlinear_matmul) X(transpose) \
-  X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(expand) X(concat) \
-  X(split) X(slice) X(gather) X(gather_elements) X(gather_nd) X(scatter) \
-  X(pad) X(tile) X(depth_to_space) X(space_to_depth) X(resize) X(dynamic) \
-  X(one_hot) X(eye_like) X(shape) X(size) X(constant) X(constant_of_shape) \
-  X(range) X(top_k) X(where) X(conv) X(qlinear_conv) X(conv_transpose) \
-  X(pool) X(global_pool) X(max_unpool) X(control) X(region) X(random) X(random_like) X(counted) \
-  X(reverse_sequence) X(det) X(einsum) X(rnn) X(grid_sample) X(roi_align) X(window) X(nll_loss) \
-  X(sce_loss) X(fused_conv) X(depthwise_conv) X(fused_matmul) X(attention) X(dft) X(stft) X(mel)
-/* clang-format on */
-
-#define KEEL_SHAPE_DECLARE(name) \
-  keel_status keel_shape_##name(keel_infer *infer);
-KEEL_SHAPES(KEEL_SHAPE_DECLARE)
-#undef KEEL_SHAPE_DECLARE
+#define SHAPE(name)                                                 keel_status keel_shape_##name(keel_infer *infer);
+#define OP(op, since, types, parameters, attributes, shape, values) SHAPE(shape)
+#include "onnx/ops.def"
+/* of the runtime's own ops (table.c), and of those in elementwise.def */
+SHAPE(broadcast)
+SHAPE(constant)
+SHAPE(counted)
+SHAPE(dropout)
+SHAPE(flatten)
+SHAPE(random)
+SHAPE(random_like)
+SHAPE(region)
+SHAPE(reshape)
+SHAPE(same)
+SHAPE(shape)
+SHAPE(size)
+SHAPE(squeeze)
+SHAPE(unsqueeze)
+#undef SHAPE
 
 /* Rank and dims of a result under construction. */
 typedef struct keel_dims {

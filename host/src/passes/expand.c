@@ -1,11 +1,6 @@
 /* expand.c - ops that no device has a kernel for, written with simpler ones.
  *
- * The bodies are ONNX's own definitions of its function ops, and identities of
- * the same kind. A body is a list of "value = Op(arguments)": $0 is an input of
- * the op, %0 its output, @alpha one of its attributes as a number, a number a
- * constant of the type of input 0, #axis a list of one integer, an attribute's. Op*
- * takes over the op's attributes; Op+ does, but keeps the dimensions. Of an op's bodies
- * the first one is taken that the devices have kernels for: it keeps the most digits. */
+ * The bodies stand beside the ops, in device_api/onnx/ops.def, which has their syntax. */
 #include <ctype.h>
 #include <float.h>
 #include <kd/help.h>
@@ -21,59 +16,8 @@
 static const struct {
   const char *op, *body;
 } bodies[] = {
-    /* exp(x) - 1 as 2 t / (1 - t), t = tanh(x / 2): digits stay near 0 */
-    {"Celu",
-     "a = Min($0, 0); b = Div(a, @alpha); c = Mul(b, 0.5); d = Tanh(c);"
-     " e = Sub(1, d); f = Div(d, e); g = Mul(f, 2); h = Mul(g, @alpha);"
-     " i = Max($0, 0); %0 = Add(h, i)"},
-    {"Celu",
-     "a = Div($0, @alpha); b = Exp(a); c = Sub(b, 1); d = Mul(c, @alpha);"
-     " e = Min(d, 0); f = Max($0, 0); %0 = Add(e, f)"},
-    {"Elu",
-     "a = Min($0, 0); b = Mul(a, 0.5); c = Tanh(b); d = Sub(1, c);"
-     " e = Div(c, d); f = Mul(e, 2); g = Mul(f, @alpha); h = Max($0, 0);"
-     " %0 = Add(g, h)"},
-    {"Elu",
-     "a = Min($0, 0); b = Exp(a); c = Sub(b, 1); d = Mul(c, @alpha);"
-     " e = Max($0, 0); %0 = Add(d, e)"},
-    {"Gelu",
-     "a = Mul($0, 0.70710678); b = Erf(a); c = Add(b, 1); d = Mul($0, 0.5);"
-     " %0 = Mul(c, d)"},
-    {"GreaterOrEqual", "a = Greater($0, $1); b = Equal($0, $1); %0 = Or(a, b)"},
-    {"HardSigmoid",
-     "a = Mul($0, @alpha); b = Add(a, @beta); c = Max(b, 0); %0 = Min(c, 1)"},
-    {"HardSwish",
-     "a = Mul($0, 0.16666667); b = Add(a, 0.5); c = Max(b, 0); d = Min(c, 1);"
-     " %0 = Mul($0, d)"},
-    {"LeakyRelu",
-     "a = Min($0, 0); b = Mul(a, @alpha); c = Max($0, 0); %0 = Add(b, c)"},
-    {"LessOrEqual", "a = Less($0, $1); b = Equal($0, $1); %0 = Or(a, b)"},
-    {"LogSoftmax",
-     "a = ReduceMax($0, #axis); b = Sub($0, a); c = Exp(b);"
-     " d = ReduceSum(c, #axis); e = Log(d); %0 = Sub(b, e)"},
-    {"Mish", "a = Softplus($0); b = Tanh(a); %0 = Mul($0, b)"},
-    {"Neg", "%0 = Mul($0, -1)"},
-    {"Reciprocal", "%0 = Div(1, $0)"},
-    {"ReduceL1", "a = Abs($0); %0 = ReduceSum*(a, $1)"},
-    {"ReduceL2", "a = Mul($0, $0); b = ReduceSum*(a, $1); %0 = Sqrt(b)"},
-    {"ReduceLogSum", "a = ReduceSum*($0, $1); %0 = Log(a)"},
-    /* less the largest, or the finite number next to it */
-    {"ReduceLogSumExp",
-     "a = ReduceMax+($0, $1); b = Max(a, -1.7e308); c = Min(b, 1.7e308);"
-     " d = Sub($0, c); e = Exp(d); f = ReduceSum*(e, $1); g = Log(f);"
-     " h = ReduceMax*($0, $1); i = Max(h, -1.7e308); j = Min(i, 1.7e308);"
-     " %0 = Add(g, j)"},
-    {"ReduceSumSquare", "a = Mul($0, $0); %0 = ReduceSum*(a, $1)"},
-    {"Relu", "%0 = Max($0, 0)"},
-    {"Sigmoid", "a = Neg($0); b = Exp(a); c = Add(b, 1); %0 = Div(1, c)"},
-    /* max(x, 0) + log(1 + c), c = exp(-|x|); of log(d) / (d - 1) for d = 1 + c the
-     * errors of d cancel, and it is 1 where d is */
-    {"Softplus",
-     "a = Neg($0); b = Min($0, a); c = Exp(b); d = Add(c, 1); e = Sub(d, 1);"
-     " f = Log(d); g = Add(f, 1e-30); h = Add(e, 1e-30); i = Div(g, h);"
-     " j = Mul(c, i); k = Max($0, 0); %0 = Add(j, k)"},
-    {"Softsign", "a = Abs($0); b = Add(a, 1); %0 = Div($0, b)"},
-    {"Sub", "a = Neg($1); %0 = Add($0, a)"},
+#define EXPANSION(op, body) {#op, body},
+#include "onnx/ops.def"
 };
 
 /* ---- reading a body ------------------------------------------------------------ */

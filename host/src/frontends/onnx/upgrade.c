@@ -7,8 +7,8 @@
 #include "import.h"
 #include "ops/vendor.h"
 
-/* The newest opset of ai.onnx of which it is known what it changed in the ops of
- * ops/table.c: each has its meaning up to here, or a row in `changes` that refuses it.
+/* The newest opset of ai.onnx of which it is known what it changed in the ops that
+ * Keel knows: each has its meaning up to here, or a row in `changes` that refuses it.
  * tests/onnx_schemas.py compares the table with ONNX's own. */
 #define OPSET_KNOWN 28
 
