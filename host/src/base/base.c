@@ -93,7 +93,7 @@ void keel_arena_free(keel_arena *arena) {
 uint64_t keel_hash(uint64_t seed, const void *bytes, size_t size) {
   const unsigned char *at = bytes;
   for (size_t i = 0; i < size; i++)
-    seed = (seed ^ at[i]) * UINT64_C(0x100000001b3);
+    seed = (seed ^ at[i]) * KEEL_HASH_STEP;
   return seed;
 }
 

@@ -80,6 +80,7 @@ void keel_arena_free(keel_arena *arena);
 
 /* FNV-1a; chain calls, starting from KEEL_HASH_SEED. */
 #define KEEL_HASH_SEED UINT64_C(0xcbf29ce484222325)
+#define KEEL_HASH_STEP UINT64_C(0x100000001b3)
 uint64_t keel_hash(uint64_t seed, const void *bytes, size_t size);
 uint64_t keel_hash_string(uint64_t seed, const char *string);
 

@@ -96,11 +96,15 @@ static keel_plan *find(keel_versions *all, keel_tensor *const *inputs) {
   return NULL;
 }
 
+/* 0: not all inputs are ready. */
 static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
   uint64_t hash = KEEL_HASH_SEED;
-  for (uint32_t i = 0; i < count; i++) /* types are interned */
-    hash = keel_hash(hash, &inputs[i]->type, sizeof inputs[i]->type);
-  return hash + !hash; /* 0: nothing came */
+  for (uint32_t i = 0; i < count; i++) {
+    if (keel_tensor_state(inputs[i]) != KEEL_READY) return 0;
+    hash ^= inputs[i]->type ? inputs[i]->type->hash : 0;
+    hash *= KEEL_HASH_STEP;
+  }
+  return hash + !hash;
 }
 
 /* Whether a version for these types is worth making: they recur, or are the first ones,
@@ -179,9 +183,8 @@ static keel_plan *keep(keel_versions *all, version *made) {
 
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
                               const keel_cancellation *cancellation) {
-  uint32_t count = all->base->input_count;
-  if (!keel_tensors_ready(inputs, count)) return NULL;
-  uint64_t hash = hash_types(inputs, count);
+  uint64_t hash = hash_types(inputs, all->base->input_count);
+  if (!hash) return NULL;
   pthread_mutex_lock(&all->lock);
   keel_plan *found = find(all, inputs);
   bool makes = !found && are_worth_it(all, hash) && !all->making;

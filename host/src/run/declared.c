@@ -4,17 +4,18 @@
 #include <kd/help.h>
 #include <stdarg.h>
 
-bool keel_declared_is(const keel_port *port, const keel_tensor *input,
-                      bool *out_close) {
+keel_fit keel_declared_fit(const keel_port *port, const keel_tensor *input) {
   const keel_type *type = input->type;
-  *out_close = true;
-  if (!port->dtype || port->flags) return true; /* ops say what they need */
-  *out_close = input->kind == KEEL_DATA && type->dtype == port->dtype;
-  if (!*out_close) return false;
-  if (port->rank == KEEL_RANK_UNKNOWN) return true;
-  for (uint32_t i = 0; type->rank == port->rank && i < port->rank; i++)
-    if (port->dims[i] >= 0 && port->dims[i] != type->dims[i]) return false;
-  return type->rank == port->rank;
+  if (!port->dtype || port->flags)
+    return KEEL_FITS; /* ops say what they need */
+  if (input->kind != KEEL_DATA || type->dtype != port->dtype)
+    return KEEL_FITS_NOT;
+  if (port->rank == KEEL_RANK_UNKNOWN) return KEEL_FITS;
+  if (type->rank != port->rank) return KEEL_FITS_BUT_SHAPE;
+  for (uint32_t i = 0; i < port->rank; i++)
+    if (port->dims[i] >= 0 && port->dims[i] != type->dims[i])
+      return KEEL_FITS_BUT_SHAPE;
+  return KEEL_FITS;
 }
 
 /* "f32[batch, 3, ?]" */
@@ -53,12 +54,12 @@ keel_status keel_declared_check(const keel_port *ports, uint32_t count,
                                 uint32_t *out_mismatch) {
   *out_mismatch = KEEL_ABSENT;
   for (uint32_t i = 0; i < count; i++) {
-    bool close = false;
-    if (keel_tensor_state(inputs[i]) != KEEL_READY ||
-        keel_declared_is(&ports[i], inputs[i], &close))
-      continue;
-    if (!close) return keel_declared_fail(&ports[i], inputs[i], "");
-    if (*out_mismatch == KEEL_ABSENT) *out_mismatch = i;
+    if (keel_tensor_state(inputs[i]) != KEEL_READY) continue;
+    keel_fit fit = keel_declared_fit(&ports[i], inputs[i]);
+    if (fit == KEEL_FITS_NOT)
+      return keel_declared_fail(&ports[i], inputs[i], "");
+    if (fit == KEEL_FITS_BUT_SHAPE && *out_mismatch == KEEL_ABSENT)
+      *out_mismatch = i;
   }
   return KD_OK;
 }

@@ -6,9 +6,15 @@
 
 #include "values/tensor.h"
 
-/* Whether a ready input matches its port. *out_close: it differs in shape only. */
-bool keel_declared_is(const keel_port *port, const keel_tensor *input,
-                      bool *out_close);
+/* How an input matches its port. */
+typedef enum keel_fit {
+  KEEL_FITS,
+  KEEL_FITS_BUT_SHAPE, /* it differs in shape only */
+  KEEL_FITS_NOT,
+} keel_fit;
+
+/* Of a ready input. */
+keel_fit keel_declared_fit(const keel_port *port, const keel_tensor *input);
 
 /* Fails with the input's type, the port's, and `why` that matters (or ""). */
 keel_status keel_declared_fail(const keel_port *port, keel_tensor *input,

@@ -28,54 +28,44 @@ static keel_status check_ports(const keel_plan *plan,
   return KD_OK;
 }
 
-/* Inputs that are waited for together. */
-typedef struct coming {
-  keel_tensor *const *inputs;
-  uint32_t count;
-  const keel_cancellation *cancellation; /* or NULL */
-  bool partial; /* else the first that has failed is enough */
-} coming;
-
-/* Whether nothing is to be waited for any longer. */
+/* Whether nothing is to be waited for any longer: a run that is not partial needs no more
+ * than the first input that has failed. */
 static bool have_come(void *context) {
-  const coming *self = context;
+  const keel_run_args *args = context;
   bool pending = false, failed = false;
-  for (uint32_t i = 0; i < self->count; i++) {
-    uint32_t state = keel_tensor_state(self->inputs[i]);
-    pending |= state == KEEL_PENDING;
-    failed |= state == KEEL_FAILED;
+  for (uint32_t i = 0; i < args->input_count; i++) {
+    pending |= keel_tensor_state(args->inputs[i]) == KEEL_PENDING;
+    failed |= keel_tensor_state(args->inputs[i]) == KEEL_FAILED;
   }
-  return !pending || (failed && !self->partial) ||
-         (self->cancellation && keel_cancellation_is_due(self->cancellation));
+  return !pending || (failed && !args->partial) ||
+         (args->cancellation && keel_cancellation_is_due(args->cancellation));
 }
 
-/* Those that are pending then have failed: there is no more time. */
+/* Inputs that are pending after it have failed: there is no more time. */
 static void await_inputs(const keel_plan *plan, keel_tensor *const *inputs,
                          const keel_cancellation *cancellation, bool partial) {
-  coming self = {inputs, plan->main->input_count, cancellation, partial};
-  if (!have_come(&self))
-    keel_pool_wait_until(plan->context->pool, have_come, &self,
+  keel_run_args args = {.inputs = inputs,
+                        .input_count = plan->main->input_count,
+                        .cancellation = cancellation,
+                        .partial = partial};
+  if (!have_come(&args))
+    keel_pool_wait_until(plan->context->pool, have_come, &args,
                          cancellation ? cancellation->deadline : 0);
 }
 
-/* NULL if it is not a resource, or pending. */
-static const struct keel_resource *resource_of(keel_tensor *input) {
-  return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE
-             ? input->resource
-             : NULL;
+static bool is_resource(keel_tensor *input) {
+  return keel_tensor_state(input) == KEEL_READY && input->kind == KEEL_RESOURCE;
 }
 
 /* Steps on different inputs do not wait for each other. */
 static keel_status check_apart(keel_tensor *const *inputs, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) {
-    const struct keel_resource *resource = resource_of(inputs[i]);
-    for (uint32_t k = 0; resource && k < i; k++)
-      if (resource_of(inputs[k]) == resource)
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t k = 0; is_resource(inputs[i]) && k < i; k++)
+      if (is_resource(inputs[k]) && inputs[k]->resource == inputs[i]->resource)
         return keel_fail(KD_INVALID_ARGUMENT,
                          "inputs %u and %u are the same resource; pass each "
                          "resource to a run once",
                          (unsigned)k, (unsigned)i);
-  }
   return KD_OK;
 }
 
@@ -307,10 +297,10 @@ void keel_async_run_fulfil(keel_async_run *async, uint32_t output,
 keel_status keel_async_run_check_input(const keel_async_run *async,
                                        uint32_t input) {
   const keel_port *port = &async->plan->ports[input];
-  bool close = false;
+  keel_fit fit = keel_declared_fit(port, async->args.inputs[input]);
   /* the plan was chosen already, so another shape can't be served */
-  return keel_declared_is(port, async->args.inputs[input], &close) ||
-                 (close && async->out.mismatch != KEEL_ABSENT)
+  return fit == KEEL_FITS || (fit == KEEL_FITS_BUT_SHAPE &&
+                              async->out.mismatch != KEEL_ABSENT)
              ? KD_OK
              : keel_declared_fail(port, async->args.inputs[input], "");
 }

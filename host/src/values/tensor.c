@@ -51,10 +51,6 @@ static void error_release(keel_error *error) {
   if (error && keel_refs_drop(&error->refs)) free(error);
 }
 
-static keel_status error_report(const keel_error *error) {
-  return keel_fail_text(error->status, error->message);
-}
-
 /* ---- references ----------------------------------------------------------- */
 
 static void drop_content(keel_tensor *tensor) {
@@ -328,7 +324,7 @@ keel_status keel_tensor_query(keel_tensor *tensor) {
     case KEEL_PENDING:
       return keel_fail(KD_BUSY, "the value is not known yet");
     default:
-      return error_report(tensor->error);
+      return keel_fail_text(tensor->error->status, tensor->error->message);
   }
 }
 
