@@ -56,7 +56,7 @@ function(keel_plugin name)
   keel_settings(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/device_api/include
     ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api)
-  set_target_properties(${name} PROPERTIES PREFIX ""
+  set_target_properties(${name} PROPERTIES PREFIX "" INSTALL_RPATH ""
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/keel)
 endfunction()
 

@@ -30,8 +30,10 @@ static bool look_in(const char *folder, const char *name, char *out_path) {
 }
 
 bool kc_find_plugin(const char *name, char out_path[4096]) {
+  /* of the build; KC_LIBDIR: of the install, from the folder of programs */
   static const char *const folders[] = {"../lib/keel", "../conformance",
-                                        "../samples"};
+                                        "../samples", KC_LIBDIR "/keel",
+                                        KC_LIBDIR "/keel-conformance"};
   char plain[128];
   if ((strchr(name, '/') || strstr(name, ".so")) && realpath(name, out_path))
     return true;
