@@ -327,6 +327,8 @@ void kc_busy(kd_stream *stream, uint64_t time) {
     }
   }
   uint64_t count = (uint64_t)((double)time / each) + 1;
+  uint32_t room = kc_info()->max_in_flight; /* the rest is for what follows */
+  if (room && count > room / 2) count = room / 2;
   for (uint64_t i = 0; i < count && i < 100000; i++) {
     kd_status status =
         KC_CALL(kd_status,

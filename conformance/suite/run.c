@@ -515,9 +515,14 @@ kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
         text + used, sizeof text - used, "%s%s", i ? ", " : "(",
         keel_type_text(run->node->in[i], type, sizeof type));
   }
+  if (run->fail_at) {
+    atomic_store(&kc_host.allocations, 0);
+    atomic_store(&kc_host.fail_at, run->fail_at);
+  }
   status =
       KC_CALL(kd_status, run->def->enqueue(run->kernel, stream, &run->launch),
               "enqueue %s)", text);
+  if (run->fail_at) atomic_store(&kc_host.fail_at, 0);
   /* a device that says how many launches it takes may be full */
   for (int i = 0;
        status == KD_BUSY && stream && kc_info()->max_in_flight && i < 1000;
