@@ -85,12 +85,13 @@ void common_help(const common *common) {
         "                      on the calling one alone (KEEL_THREADS, or as"
         " many\n"
         "                      as there are processors)\n");
-  printf(
-      "  --plugin PATH       look at this plugin, or folder of plugins,"
-      " first\n"
-      "  --only              load no plugins but those\n"
-      "  --option P.N=V      give plugin P the option N\n"
-      "  --help              this text\n");
+  if (!common->plain)
+    printf(
+        "  --plugin PATH       look at this plugin, or folder of plugins,"
+        " first\n"
+        "  --only              load no plugins but those\n"
+        "  --option P.N=V      give plugin P the option N\n");
+  printf("  --help              this text\n");
 }
 
 #define THREADS_MOST 1025u /* 1024 beside the caller */
@@ -118,6 +119,7 @@ static bool add(const common *common, const char *name, const char **list,
 bool common_option(common *common, int argc, char **argv, int *at) {
   const char *value = NULL;
   bool *failed = &common->failed;
+  if (common->plain) return false;
   if (!strcmp(argv[*at], "--only")) {
     common->only = true;
     return true;

@@ -19,6 +19,7 @@ int keel_main_compile(int argc, char **argv);
 int keel_main_run(int argc, char **argv);
 int keel_main_tune(int argc, char **argv);
 int keel_main_onnx_test(int argc, char **argv);
+int keel_main_new_plugin(int argc, char **argv);
 
 /* Prints "keel: " and this thread's message; returns 1. */
 int complain(void);
@@ -46,7 +47,8 @@ bool is_help(const char *word);
 typedef struct common {
   const char *command; /* "run": for what is wrong */
   bool runs;           /* it takes --threads, too */
-  int32_t workers;     /* as keel_context_params has it */
+  bool plain;      /* it opens no context: none of these options but --help */
+  int32_t workers; /* as keel_context_params has it */
   const char *plugins[32];
   const char *options[32];
   uint32_t plugin_count, option_count;

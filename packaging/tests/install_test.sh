@@ -39,6 +39,23 @@ keel plugins | grep -q "plugin *minimal" || fail "an installed plugin is not fou
 [ "$(nm -D --defined-only "$scratch/plugin/minimal.so" | wc -l)" = 1 ] ||
   fail "a plugin exports more than its entry"
 
+# a new plugin of each level is conformant as it is; under 200 lines at first, 600 at last
+for level in 0 1 2 3; do
+  keel new-plugin acme-$level --level $level --out "$scratch/acme" >/dev/null
+  cmake -G Ninja -S "$scratch/acme" -B "$scratch/acme/build" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_FLAGS="-Werror -Wpedantic" >"$scratch/log" || { cat "$scratch/log"; fail "new-plugin"; }
+  cmake --build "$scratch/acme/build" >"$scratch/log" || { cat "$scratch/log"; fail "new-plugin"; }
+  most=$((level ? 600 : 200))
+  [ "$(cat "$scratch"/acme/*.[ch] | wc -l)" -lt $most ] || fail "new-plugin: over $most lines"
+  if command -v keel-conformance >/dev/null; then
+    (cd "$scratch/acme/build" && ctest --output-on-failure) >"$scratch/log" ||
+      { cat "$scratch/log"; fail "a new plugin of level $level is not conformant"; }
+    grep -q ": level $level " "$scratch/acme/build/acme-${level}_conformance/summary.md" ||
+      fail "a new plugin of level $level is of another level"
+  fi
+  rm -r "$scratch/acme"
+done
+
 PKG_CONFIG_PATH=$(echo "$prefix"/lib*/pkgconfig)
 export PKG_CONFIG_PATH
 # shellcheck disable=SC2046

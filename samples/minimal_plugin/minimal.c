@@ -178,7 +178,7 @@ static void device_close(kd_device *device) {
   (void)device;
 }
 
-static const kd_plugin minimal = {
+static const kd_plugin minimal_plugin = {
     .struct_size = sizeof(kd_plugin),
     .abi_version = KD_ABI_VERSION,
     .opset = KD_OPSET,
@@ -196,4 +196,4 @@ static const kd_plugin minimal = {
     .kernel_count = sizeof kernels / sizeof *kernels,
 };
 
-KD_ENTRY(minimal)
+KD_ENTRY(minimal_plugin)

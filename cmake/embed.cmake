@@ -1,0 +1,17 @@
+# Writes files as C arrays: cmake -DOUT=x.c -DFILES="a;b" -P embed.cmake
+# const struct { const char *path; const char *text; } x[]: paths as they are given.
+get_filename_component(array ${OUT} NAME_WE)
+set(code "/* made by cmake/embed.cmake */\n#include \"embedded.h\"\n\n")
+set(rows "")
+set(number 0)
+foreach(file IN LISTS FILES)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
+  get_filename_component(name ${file} NAME)
+  string(APPEND code "static const char file_${number}[] = {\n${bytes}0};\n")
+  string(APPEND rows "    {\"${name}\", file_${number}},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+string(APPEND code "\nconst embedded ${array}[] = {\n${rows}    {0, 0}};\n")
+file(WRITE ${OUT} "${code}")
