@@ -58,3 +58,10 @@ foreach(plugin IN LISTS keel_plugins)
 endforeach()
 set(CPACK_COMPONENTS_ALL ${keel_components})
 include(CPack)
+
+# the whole of it, in a bare Debian: sh packaging/tests/chroot_test.sh . build/release
+find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
+if(DPKG_SHLIBDEPS AND KEEL_BUILD_TESTS AND NOT KEEL_SANITIZE AND TARGET cpu)
+  add_test(NAME packages COMMAND sh ${PROJECT_SOURCE_DIR}/packaging/tests/chroot_test.sh
+    --short ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+endif()
